@@ -22,7 +22,8 @@ import (
 
 // short are flags for runs that take no time.
 func short(out string, more ...string) []string {
-	return append([]string{"--warmup", "1ms", "--measure", "100ms", "--keys", "100", "--out", out, "--rounds", "2"}, more...)
+	return append([]string{"--warmup", "1ms", "--measure", "100ms", "--keys", "100", "--out", out, "--rounds", "2"},
+		more...)
 }
 
 func TestRunMeasuresByTurns(t *testing.T) {
@@ -55,7 +56,8 @@ func TestRunMeasuresByTurns(t *testing.T) {
 	}
 	require.Equal(t, strings.Repeat("ab", 14)+strings.Repeat("ba", 14), strings.Join(order, ""))
 	for _, step := range []string{
-		"uncontended acquire", "uncontended release", "uncontended pair", "contended pair", "hot handoff", "renewals renew", "reads get", "mixed step", "pipelined batch",
+		"uncontended acquire", "uncontended release", "uncontended pair", "contended pair", "hot handoff", "renewals renew",
+		"reads get", "mixed step", "pipelined batch",
 	} {
 		require.Positive(t, measured[step], step)
 	}
@@ -76,7 +78,10 @@ func TestRunOfThoseWhoWait(t *testing.T) {
 		"--workloads", "uncontended:1,hot:4,contended:4,renewals:1,handoffs:4,publish:4"), &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 	require.NotContains(t, stdout.String(), "## Errors")
-	for _, title := range []string{"## handoffs", "## publish", "The longest as a multiple of the mean", "Others that were served while one waited", "Messages that subscribers got, a second"} {
+	for _, title := range []string{
+		"## handoffs", "## publish", "The longest as a multiple of the mean",
+		"Others that were served while one waited", "Messages that subscribers got, a second",
+	} {
 		require.Contains(t, stdout.String(), title)
 	}
 	require.NotContains(t, stdout.String(), "Log entries for each", "Redis has no log of entries")
@@ -98,7 +103,8 @@ func TestRunWithARate(t *testing.T) {
 	s := fakeredis.Start(t)
 	var stdout, stderr bytes.Buffer
 	dir := t.TempDir()
-	err := run(t.Context(), short(dir, "--targets", "a="+s.Addr, "--connections", "4", "--rates", "100,200", "--client", "raw"), &stdout, &stderr)
+	err := run(t.Context(), short(dir, "--targets", "a="+s.Addr, "--connections", "4", "--rates", "100,200", "--client",
+		"raw"), &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 	plots, err := filepath.Glob(filepath.Join(dir, "*-uncontended.svg"))
 	require.NoError(t, err)
@@ -109,7 +115,9 @@ func TestRunWithARate(t *testing.T) {
 // A workload can have its own numbers of connections; depths and held locks are columns.
 func TestPoints(t *testing.T) {
 	t.Parallel()
-	o, err := parseOptions(strings.Fields("--workloads uncontended,hot:8+16,pipelined:4,growth:2,idle --connections 1,2 --depth 16,64 --held 10,20"), io.Discard)
+	o,
+		err := parseOptions(strings.Fields("--workloads uncontended,hot:8+16,pipelined:4,growth:2,idle --connections 1,2 "+
+		"--depth 16,64 --held 10,20"), io.Discard)
 	require.NoError(t, err)
 	var titles []string
 	for _, w := range o.workloads {
@@ -134,7 +142,8 @@ func TestErrorsAreReported(t *testing.T) {
 	s := fakeredis.Start(t)
 	s.Refuse("CLUSTERDOWN No leader is known")
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), short(t.TempDir(), "--targets", "a="+s.Addr, "--connections", "2", "--workloads", "uncontended,reads,memory"), &stdout, &stderr)
+	err := run(t.Context(), short(t.TempDir(), "--targets", "a="+s.Addr, "--connections", "2", "--workloads",
+		"uncontended,reads,memory"), &stdout, &stderr)
 	require.NoError(t, err)
 	require.Contains(t, stdout.String(), "## Errors")
 	require.Contains(t, stdout.String(), "× CLUSTERDOWN No leader is known")
@@ -238,9 +247,11 @@ func TestWrite(t *testing.T) {
 	out := t.TempDir()
 	results := filepath.Join(out, "RESULTS.md")
 	const native = "<!-- native -->\nstays\n<!-- /native -->\n"
-	require.NoError(t, os.WriteFile(results, []byte("a\n<!-- performance -->\nold\n<!-- /performance -->\n"+native), 0o644))
+	require.NoError(t, os.WriteFile(results, []byte("a\n<!-- performance -->\nold\n<!-- /performance -->\n"+native),
+		0o644))
 	var stdout, stderr bytes.Buffer
-	require.ErrorContains(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr), "neither --preset table nor --preset native")
+	require.ErrorContains(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr),
+		"neither --preset table nor --preset native")
 	require.NoError(t, run(t.Context(), short(out, "--preset", "table", "--peers", "", "--targets", "holdfast="+s.Addr,
 		"--workloads", "uncontended:64"), &stdout, &stderr), stderr.String())
 	require.NoError(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr))

@@ -26,7 +26,9 @@ type subject struct {
 
 // startSubjects makes the subjects of the run: the peers, which are started here, then targets that
 // run already. stop ends what was started.
-func startSubjects(ctx context.Context, o options, result *report.Result, stderr io.Writer) (all []subject, stop func() error, err error) {
+func startSubjects(ctx context.Context, o options, result *report.Result, stderr io.Writer) (all []subject,
+	stop func() error, err error,
+) {
 	stop = func() error { return nil }
 	if len(o.peers) > 0 {
 		fmt.Fprintln(stderr, "starting", strings.Join(o.peers, ", "))
@@ -128,7 +130,9 @@ func points(o options, w planned) []report.Point {
 }
 
 // runPoint measures once. A run that fails is part of the result, and does not end the others.
-func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p report.Point, round int, stderr io.Writer) report.Run {
+func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p report.Point, round int,
+	stderr io.Writer,
+) report.Run {
 	e := o.env
 	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
 	e.Sizes.Depth, e.Held = p.Depth, p.Held
@@ -201,7 +205,8 @@ func brief(w workload.Workload, f *workload.Figures) string {
 		errs += n
 	}
 	step := f.Steps[w.Step]
-	return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, %d errors", report.RateOf(w, f), step.P50Micros/1000, step.P99Micros/1000, errs)
+	return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, %d errors", report.RateOf(w, f), step.P50Micros/1000,
+		step.P99Micros/1000, errs)
 }
 
 // sameNames reports a name that two subjects have.

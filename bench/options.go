@@ -56,17 +56,22 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var targets, peerNames, pids, workloads, connections, rates, depths, held, library string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&targets, "targets", "", "what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N],…")
+	fs.StringVar(&targets, "targets", "",
+		"what to measure: name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N],…")
 	fs.StringVar(&peerNames, "peers", "", "servers to start and measure, any of: "+strings.Join(peers.Names(), ", "))
 	fs.StringVar(&o.before, "before", "", "binary of another build, for the peer holdfast-before")
 	fs.StringVar(&o.holdfast, "holdfast", "", "binary of holdfast for --peers; default: built from this tree")
 	fs.StringVar(&pids, "pids", "", "the targets' processes, for CPU and memory: name=pid[+pid…],…")
-	fs.StringVar(&workloads, "workloads", "uncontended", "what is measured, as name[:connections+connections…][@target+target…], any of: "+strings.Join(workload.Names(), ", "))
+	fs.StringVar(&workloads, "workloads", "uncontended",
+		"what is measured, as name[:connections+connections…][@target+target…], any of: "+strings.Join(workload.Names(),
+			", "))
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
-	fs.StringVar(&rates, "rates", "", "open loop: operations a second to offer, each a run of its own; default: closed loop")
+	fs.StringVar(&rates, "rates", "",
+		"open loop: operations a second to offer, each a run of its own; default: closed loop")
 	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis, rueidis or raw")
 	fs.StringVar(&o.preset, "preset", "", "flags that belong together: "+strings.Join(presetOrder, ", "))
-	fs.StringVar(&o.write, "write", "", "measure nothing, but write the performance section of this file from what presets left in --out")
+	fs.StringVar(&o.write, "write", "",
+		"measure nothing, but write the performance section of this file from what presets left in --out")
 	fs.IntVar(&o.rounds, "rounds", 3, "how often everything is measured; tables show medians")
 	fs.StringVar(&o.out, "out", "bench-results", "folder for results and for what measured servers store: on a real disk")
 	fs.DurationVar(&o.env.Warmup, "warmup", 2*time.Second, "time before the window of a run")
@@ -83,7 +88,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle, parked and native-connections open")
 	fs.IntVar(&sizes.Sessions, "sessions", 100_000, "sessions that native-sessions keeps alive")
 	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, and freeze stops it, a round")
-	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond, "pause of a worker that polls for a lock, give or take a half")
+	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond,
+		"pause of a worker that polls for a lock, give or take a half")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -108,7 +114,8 @@ func (o *options) validate() error {
 	}
 	s := o.env.Sizes
 	for name, n := range map[string]int{
-		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "locks": s.Locks, "idle": s.Idle, "sessions": s.Sessions, "kills": s.Failover,
+		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "locks": s.Locks, "idle": s.Idle, "sessions": s.Sessions,
+		"kills": s.Failover,
 	} {
 		if n < 1 {
 			errs = errors.Join(errs, fmt.Errorf("--%s %d: want at least 1", name, n))

@@ -29,7 +29,8 @@ var presets = map[string]map[string]string{
 	"native": {
 		"peers":     "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
 		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always+redis-wait,publish:1000@holdfast+redis-always",
-		"shared":    "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s", "timeout": "30s",
+		"shared":    "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s",
+		"timeout": "30s",
 	},
 	// What native locks, waiters and sessions hold, once each: five minutes.
 	"native-limits": {
@@ -76,7 +77,10 @@ var presets = map[string]map[string]string{
 }
 
 // presetOrder is the order in which results are told of.
-var presetOrder = []string{"table", "limits", "growth", "before", "busy", "long", "sizing", "flood", "native", "native-limits"}
+var presetOrder = []string{
+	"table", "limits", "growth", "before", "busy", "long", "sizing", "flood", "native",
+	"native-limits",
+}
 
 // applyPreset sets the flags of a preset that were not given.
 func applyPreset(fs *flag.FlagSet, name string) error {

@@ -59,8 +59,10 @@ const (
 // commands go on.
 func TestQuotaOfKeys(t *testing.T) {
 	for _, refused := range []string{
-		"set d 1", "mset d 1 e 1", "mset a 1 d 1", "incr d", "lpush d x", "hset d f v", "sadd d x", "zadd d 1 x", "smove s d x", "copy a d", "copy a a db 1",
-		"sort s store d", "lock.acquire d me px 1000", "fence.pass d 7", "set d 1 px 1000 nx", "setrange d 10 x", "eval redis.call('set','d',1) 0", "lmove l d left left",
+		"set d 1", "mset d 1 e 1", "mset a 1 d 1", "incr d", "lpush d x", "hset d f v", "sadd d x", "zadd d 1 x",
+		"smove s d x", "copy a d", "copy a a db 1",
+		"sort s store d", "lock.acquire d me px 1000", "fence.pass d 7", "set d 1 px 1000 nx", "setrange d 10 x",
+		"eval redis.call('set','d',1) 0", "lmove l d left left",
 	} {
 		d := newDriver(t)
 		alice := d.member("alice", 3, 0, 0)
@@ -71,7 +73,10 @@ func TestQuotaOfKeys(t *testing.T) {
 		require.Contains(t, alice.do(refused), allKeys, refused)
 		require.Equal(t, versions, d.m.st.versions, refused)
 		requireAccounts(t, d, "alice 3+0")
-		for _, allowed := range []string{"set a 2", "incr a", "rpush l z", "mset a 1 a 2", "del a", "set d 1 px 10", "rename d e", "get e"} {
+		for _, allowed := range []string{
+			"set a 2", "incr a", "rpush l z", "mset a 1 a 2", "del a", "set d 1 px 10",
+			"rename d e", "get e",
+		} {
 			require.NotContains(t, alice.do(allowed), "QUOTA", allowed)
 		}
 		require.Contains(t, alice.do("set f 1"), allKeys)

@@ -34,7 +34,10 @@ func BenchmarkCollections(b *testing.B) {
 		{"zadd-zrem", [2][]string{{"zadd", "%", "1730000000000", token}, {"zrem", "%", token}}},
 		{"zadd-zpopmin-large", [2][]string{{"zadd", "large", "-1", "%"}, {"zpopmin", "large"}}},
 		{"hset-hdel", [2][]string{{"hset", "%", token, "1"}, {"hdel", "%", token}}},
-		{"redisson", [2][]string{{"evalsha", lock, "1", "%", "30000", token}, {"evalsha", unlock, "2", "%", "channel", "0", "30000", token}}},
+		{"redisson", [2][]string{{"evalsha", lock, "1", "%", "30000", token}, {
+			"evalsha", unlock, "2", "%", "channel", "0",
+			"30000", token,
+		}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := locked(b, 100_000)

@@ -49,7 +49,8 @@ func locked(tb testing.TB, n int) *driver {
 	return d
 }
 
-const compareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+const compareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else " +
+	"return 0 end"
 
 // BenchmarkAcquireRelease is what the product does all day, 64 pairs an entry,
 // over a hundred thousand locks of others.
@@ -62,7 +63,9 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}{
 		{"delifeq", new(lastReply), func(key string) []byte { return request(nil, 0, "delifeq", key, "token") }},
 		{"evalsha", new(lastReply), func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
-		{"evalsha-follower", clientless{}, func(key string) []byte { return request(nil, 0, "evalsha", sha, "1", key, "token") }},
+		{"evalsha-follower", clientless{}, func(key string) []byte {
+			return request(nil, 0, "evalsha", sha, "1", key, "token")
+		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			d := locked(b, 100_000)

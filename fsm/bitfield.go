@@ -140,7 +140,8 @@ func (op *fieldOp) parse(words []string) (problem protocol.Value, ok bool) {
 		n, ok = protocol.ParseInt(kind[1:])
 	}
 	if !ok || n < 1 || n > 64 || n == 64 && !op.signed {
-		return protocol.Err("Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."), false
+		return protocol.Err("Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."),
+			false
 	}
 	op.bits = uint(n)
 	if op.offset, ok = fieldOffset(words[1], n); !ok {

@@ -69,8 +69,9 @@ type budgets struct {
 
 func defaultBudgets() budgets {
 	return budgets{
-		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, endings: 1 << 23, waiting: maxWaitingBytes, transaction: 1 << 28,
-		readShort: 1 << 23, readLong: 1 << 24,
+		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, endings: 1 << 23, waiting: maxWaitingBytes,
+		transaction: 1 << 28,
+		readShort:   1 << 23, readLong: 1 << 24,
 	}
 }
 
@@ -79,7 +80,10 @@ const boundless = 1 << 62
 
 // noBudgets are the budgets of entries of versions 1 and 2.
 func noBudgets() budgets {
-	return budgets{entry: boundless, reads: boundless, serving: boundless, endings: boundless, waiting: maxWaitingBytes, transaction: boundless}
+	return budgets{
+		entry: boundless, reads: boundless, serving: boundless, endings: boundless, waiting: maxWaitingBytes,
+		transaction: boundless,
+	}
 }
 
 // price is what any request of n bytes in the entry costs before running.

@@ -65,7 +65,10 @@ func spin(key string, n int) string {
 
 // smallBudgets are so small that tests can go over them in no time.
 func smallBudgets() budgets {
-	return budgets{batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24, waiting: maxWaitingBytes, transaction: 200_000, readShort: 20_000, readLong: 20_000}
+	return budgets{
+		batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24,
+		waiting: maxWaitingBytes, transaction: 200_000, readShort: 20_000, readLong: 20_000,
+	}
 }
 
 // Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that
@@ -75,9 +78,11 @@ func TestBatchesShareAnEntry(t *testing.T) {
 	d.m.budgets = smallBudgets()
 	hostile := pipeline("set h 1", spin("h1", 4500), spin("h2", 4500), "set h 2")
 	other := pipeline(spin("o1", 4500), "set o 2")
-	ordinary := pipeline("set lock token nx px 30000", "get lock", "eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token", "set after 1")
+	ordinary := pipeline("set lock token nx px 30000", "get lock",
+		"eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token", "set after 1")
 	d.m.budgets.batch *= 2
-	d.apply(pipeline("eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token")) // compiles it
+	// compiles it
+	d.apply(pipeline("eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token"))
 	d.m.budgets.batch /= 2
 	replies := d.together(hostile, other, ordinary)
 	require.Equal(t, "[OK 1]", lines(replies[0]), "the rest of the budget is not enough for the second script")
@@ -93,7 +98,8 @@ func TestBatchesShareAnEntry(t *testing.T) {
 // The largest request is applied when it is the first to want more than its batch has.
 func TestLargestRequestRunsAlone(t *testing.T) {
 	for _, largest := range []string{
-		spin("k", 1_000_000), "append big x", "setrange big 0 x", "copy big copy", "rename big other", "incrbyfloat n 1", "delex big IFDEQ 0123456789abcdef",
+		spin("k", 1_000_000), "append big x", "setrange big 0 x", "copy big copy", "rename big other", "incrbyfloat n 1",
+		"delex big IFDEQ 0123456789abcdef",
 		"script load return~1--" + strings.Repeat("x", 10_000), "eval return~2--" + strings.Repeat("x", 10_000) + " 0",
 	} {
 		d := newDriver(t)
@@ -116,7 +122,8 @@ func TestLargestRequestRunsAlone(t *testing.T) {
 func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 	body := func(lines ...string) []byte { return protocol.AppendTransaction(nil, 0, nil, pipeline(lines...)) }
 	queued := []string{
-		"set a 1", "flushdb", "swapdb 0 1", "set b 1", "script load return~1", "eval redis.call('set','c','1') 0", "get a", "script flush", "set missing 1", "del missing",
+		"set a 1", "flushdb", "swapdb 0 1", "set b 1", "script load return~1", "eval redis.call('set','c','1') 0", "get a",
+		"script flush", "set missing 1", "del missing",
 	}
 	d := newDriver(t)
 	d.do("set", "a", "0")
@@ -142,7 +149,8 @@ func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 	leaves("reads", slices.Repeat([]string{"get n"}, 200)...)
 
 	over := body(slices.Concat(queued, []string{spin("x", 9000), spin("x", 9000)})...)
-	require.Equal(t, "[(EXECABORT Transaction discarded because of: transaction is over its budget of work)]", lines(d.apply(over)))
+	require.Equal(t, "[(EXECABORT Transaction discarded because of: transaction is over its budget of work)]",
+		lines(d.apply(over)))
 	require.Equal(t, protocol.OutcomeNone, protocol.OutcomeOf(errOverTransaction.Str))
 	require.Equal(t, `["0" nil nil]`, line(d.do("mget", "a", "b", "c")))
 	replies := d.apply(protocol.AppendTransaction(nil, 0, watches, pipeline("get a")))
@@ -174,7 +182,8 @@ func TestScriptInTransactionHasItsBudget(t *testing.T) {
 	}
 	reply := d.exec(nil, copies(30), copies(30))
 	require.Equal(t, "[1 1]", line(reply))
-	replies := d.applyAs(2, protocol.AppendTransaction(nil, 0, nil, slices.Concat(request(nil, 0, copies(50)...), request(nil, 0, copies(50)...))))
+	replies := d.applyAs(2, protocol.AppendTransaction(nil, 0, nil, slices.Concat(request(nil, 0, copies(50)...),
+		request(nil, 0, copies(50)...))))
 	require.Equal(t, "[[1 1]]", lines(replies), "entries of version 2 know no other budget")
 }
 
@@ -183,9 +192,13 @@ func TestReadsInAnEntry(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 1000, 1<<40)
 	d.m.budgets = smallBudgets()
-	replies := d.together(pipeline("keys *", "set a 1", "keys *", "keys k5", "set b 1", "get b"), pipeline("keys *", "set c 1"))
+	replies := d.together(pipeline("keys *", "set a 1", "keys *", "keys k5", "set b 1", "get b"),
+		pipeline("keys *", "set c 1"))
 	require.Len(t, replies[0][0].Elems, 1000, "the first of an entry is answered")
-	require.Equal(t, []protocol.Value{protocol.OK, protocol.ErrNoRoom.Value(), protocol.ErrNoRoom.Value(), protocol.OK, protocol.Bulk("1")}, replies[0][1:])
+	require.Equal(t, []protocol.Value{
+		protocol.OK, protocol.ErrNoRoom.Value(), protocol.ErrNoRoom.Value(), protocol.OK,
+		protocol.Bulk("1"),
+	}, replies[0][1:])
 	require.Equal(t, []protocol.Value{protocol.ErrNoRoom.Value(), protocol.OK}, replies[1])
 }
 
@@ -196,7 +209,8 @@ func TestOldEntriesHaveNoBudgets(t *testing.T) {
 		d.m.budgets = smallBudgets()
 		replies := d.applyAs(version, pipeline(spin("a", 9000), spin("b", 9000), "keys *", spin("c", 9000)))
 		require.Len(t, replies, 4)
-		replies = d.applyAs(version, protocol.AppendTransaction(nil, 0, nil, pipeline(spin("a", 9000), spin("b", 9000), "keys *")))
+		replies = d.applyAs(version, protocol.AppendTransaction(nil, 0, nil, pipeline(spin("a", 9000), spin("b", 9000),
+			"keys *")))
 		require.Len(t, replies[0].Elems, 3)
 	}
 }
@@ -205,7 +219,8 @@ func TestOldEntriesHaveNoBudgets(t *testing.T) {
 func TestScriptsDoNotPayForOthers(t *testing.T) {
 	d := newDriverOf(t, protocol.OldestEntryVersion)
 	d.do("set", "big", strings.Repeat("x", 8<<20))
-	body := pipeline(append(slices.Repeat([]string{"copy big copy replace"}, 40), "eval return~redis.call('set','a','1') 0")...)
+	body := pipeline(append(slices.Repeat([]string{"copy big copy replace"}, 40),
+		"eval return~redis.call('set','a','1') 0")...)
 	require.Equal(t, "OK", d.applyAs(2, body)[40].Str)
 	require.Less(t, len(d.apply(body)), 20, "the batch has a budget of its own now")
 }
@@ -250,8 +265,10 @@ func TestLeavingIsCharged(t *testing.T) {
 		d := newDriverOf(t, version)
 		require.Equal(t, "[1 PARKED PARKED PARKED PARKED]", lines(d.apply(pipeline(
 			"lock.acquire key:0 other px 100000000",
-			"native 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "native 8 2 1000 lock.acquireall 50 "+all+" b px 1000 wait 0",
-			"block 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "block 4 bzpopmin absent:"+strings.Join(keys, " absent:")+" 0"))))
+			"native 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "native 8 2 1000 lock.acquireall 50 "+all+
+				" b px 1000 wait 0",
+			"block 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "block 4 bzpopmin absent:"+
+				strings.Join(keys, " absent:")+" 0"))))
 		d.m.budgets = smallBudgets()
 		for i, leave := range []string{"unblock gone 1 2", "unblock gone 3 4"} {
 			replies := d.together(pipeline(spin("other", 4000)), pipeline(leave))
@@ -300,7 +317,10 @@ func (l heavyLog) body() (body []byte) {
 
 // script writes, and runs for a while.
 func (l heavyLog) script(key string) []byte {
-	name, does := "eval", pick(l.rng, []string{"redis.call('set',KEYS[1],i)", "redis.call('append',KEYS[1],'xxxxxxxxxx')", "redis.call('flushall')", "redis.call('swapdb','0','1')"})
+	name, does := "eval", pick(l.rng, []string{
+		"redis.call('set',KEYS[1],i)", "redis.call('append',KEYS[1],'xxxxxxxxxx')",
+		"redis.call('flushall')", "redis.call('swapdb','0','1')",
+	})
 	if l.rng.Intn(5) == 0 {
 		name, does = "eval_ro", "redis.call('get',KEYS[1])"
 	}
@@ -434,7 +454,9 @@ func TestDigestIsWork(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 4<<20))
 	require.Equal(t, errOverWork, d.eval("for i=1,100 do redis.call('digest','big') end"))
-	require.Equal(t, errOverWork, d.eval("for i=1,100 do redis.call('set','other','1','IFDEQ','0123456789abcdef') redis.call('delex','big','IFDEQ','0123456789abcdef') end"))
+	require.Equal(t, errOverWork,
+		d.eval("for i=1,100 do redis.call('set','other','1','IFDEQ','0123456789abcdef') "+
+			"redis.call('delex','big','IFDEQ','0123456789abcdef') end"))
 }
 
 // A value has a limit however it comes to be.
@@ -456,7 +478,8 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 		require.Same(t, before[i], d.m.st.databases[i])
 	}
 	d.do("set", "k", "v")
-	require.Equal(t, errOverWork, d.eval("for i=1,100000 do redis.call('swapdb','0','1') redis.call('swapdb','1','0') end"), "each is work")
+	require.Equal(t, errOverWork,
+		d.eval("for i=1,100000 do redis.call('swapdb','0','1') redis.call('swapdb','1','0') end"), "each is work")
 	require.Equal(t, `"v"`, line(d.do("get", "k")))
 	require.Equal(t, "OK", line(d.do("flushall")))
 	require.Equal(t, "nil", line(d.do("get", "k")))
@@ -518,7 +541,8 @@ func TestWrittenKeysAreWork(t *testing.T) {
 		require.Len(t, d.applyAs(2, body), 1, name)
 	}
 	d := newDriver(t)
-	require.Equal(t, errOverWork, d.eval("local t={} for i=1,4000 do t[i]='k'..i end for i=1,200 do redis.call('del',unpack(t)) end"))
+	require.Equal(t, errOverWork,
+		d.eval("local t={} for i=1,4000 do t[i]='k'..i end for i=1,200 do redis.call('del',unpack(t)) end"))
 }
 
 // TestSetrangeHasALimit: the longest value there may be, and no longer one.

@@ -15,7 +15,10 @@ var collectionGroups = []protocol.Group{
 	protocol.GroupHash, protocol.GroupSet, protocol.GroupList, protocol.GroupSortedSet, protocol.GroupBitmap,
 }
 
-var anyKind = []string{"del", "exists", "type", "copy", "rename", "set", "get", "expire", "persist", "object|encoding", "flushdb"}
+var anyKind = []string{
+	"del", "exists", "type", "copy", "rename", "set", "get", "expire", "persist", "object|encoding",
+	"flushdb",
+}
 
 // TestDifferentialFamilies sends command lines of a family alone, and twice as many: in RESP2, in RESP3,
 // and some of them from scripts.
@@ -127,7 +130,8 @@ func excused(release string, words []string, want, got string) bool {
 		}
 		// Nothing is sorted, or weights are equal, and a set has an order of its own.
 		by := at("by")
-		if by > 0 && by+1 < len(words) && (!strings.Contains(words[by+1], "*") || at("alpha") > 0) && shape(want) == shape(got) {
+		if by > 0 && by+1 < len(words) && (!strings.Contains(words[by+1], "*") || at("alpha") > 0) &&
+			shape(want) == shape(got) {
 			return true
 		}
 	}
@@ -137,7 +141,8 @@ func excused(release string, words []string, want, got string) bool {
 	switch words[0] {
 	case "bitcount", "bitpos":
 		// 7.0 looks for the key first.
-		return strings.HasPrefix(got, "-ERR") && (strings.HasPrefix(want, "-WRONGTYPE") || want == ":0\r\n" || want == ":-1\r\n")
+		return strings.HasPrefix(got, "-ERR") && (strings.HasPrefix(want, "-WRONGTYPE") || want == ":0\r\n" ||
+			want == ":-1\r\n")
 	case "sort", "sort_ro":
 		// 7.0 reads blanks and hexadecimal digits, and no number that is too large.
 		return strings.HasPrefix(want, noScore) != strings.HasPrefix(got, noScore)
@@ -145,8 +150,8 @@ func excused(release string, words []string, want, got string) bool {
 	return false
 }
 
-// otherNumbers reports whether a release of Redis reads scores among words in another way: from 8.0 on a score has no blank
-// before it, and no hexadecimal digits.
+// otherNumbers reports whether a release of Redis reads scores among words in another way: from 8.0 on a score has no
+// blank before it, and no hexadecimal digits.
 func otherNumbers(release string, words []string) bool {
 	if compareReleases(release, "8.0") < 0 || !strings.HasPrefix(strings.ToLower(words[0]), "z") {
 		return false

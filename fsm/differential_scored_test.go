@@ -26,7 +26,8 @@ func (g scoredGenerator) key() string {
 func (g scoredGenerator) list() string { return g.of("l", "l", "l2", "l2", "l3", "z", "none") }
 
 func (g scoredGenerator) member() string {
-	return g.of("a", "b", "c", "d", "e", "f", "10", "-1", "", "aa", "m7", "m100", strings.Repeat("x", 64), strings.Repeat("y", 30))
+	return g.of("a", "b", "c", "d", "e", "f", "10", "-1", "", "aa", "m7", "m100", strings.Repeat("x", 64),
+		strings.Repeat("y", 30))
 }
 
 func (g scoredGenerator) element() string {
@@ -38,7 +39,8 @@ func (g scoredGenerator) score() string {
 	case 0:
 		return g.float()
 	case 1:
-		return g.of("inf", "-inf", "+inf", "-0", "0", "nan", "1e308", "1e-320", "9007199254740993", "4611686018427387904", "1e17", "x", "")
+		return g.of("inf", "-inf", "+inf", "-0", "0", "nan", "1e308", "1e-320", "9007199254740993", "4611686018427387904",
+			"1e17", "x", "")
 	}
 	return strconv.Itoa(g.rng.Intn(12) - 3)
 }
@@ -113,7 +115,10 @@ func lineOf(name string, parts ...[]string) []string {
 func word(word string) []string { return []string{word} }
 
 func (g scoredGenerator) next() []string {
-	lines := []func() []string{g.add, g.add, g.add, g.readScored, g.rangeScored, g.removeScored, g.algebra, g.pushes, g.pushes, g.readList, g.editList, g.other}
+	lines := []func() []string{
+		g.add, g.add, g.add, g.readScored, g.rangeScored, g.removeScored, g.algebra, g.pushes,
+		g.pushes, g.readList, g.editList, g.other,
+	}
 	words := pick(g.rng, lines)()
 	switch g.rng.Intn(40) {
 	case 0:
@@ -210,7 +215,8 @@ func (g scoredGenerator) readList() []string {
 		{"llen", g.list()},
 		{"lindex", g.list(), g.index()},
 		{"lrange", g.list(), g.index(), g.index()},
-		lineOf("lpos", word(g.list()), word(g.element()), g.maybe("RANK", g.of("1", "2", "-1", "-2", "0", "x")), g.maybe("COUNT", g.count()), g.maybe("MAXLEN", g.count())),
+		lineOf("lpos", word(g.list()), word(g.element()), g.maybe("RANK", g.of("1", "2", "-1", "-2", "0", "x")),
+			g.maybe("COUNT", g.count()), g.maybe("MAXLEN", g.count())),
 	})
 }
 
@@ -316,6 +322,7 @@ func differentialScored(t *testing.T, r *redis, seed int64, resp int) {
 			continue
 		}
 		from := max(0, len(history)-25)
-		t.Fatalf("seed %d: %s\nredis:    %q\nholdfast: %q\nhistory:\n%s", seed, quote(sent), want, got, strings.Join(history[from:], "\n"))
+		t.Fatalf("seed %d: %s\nredis:    %q\nholdfast: %q\nhistory:\n%s", seed, quote(sent), want, got,
+			strings.Join(history[from:], "\n"))
 	}
 }

@@ -78,7 +78,10 @@ func (r *redis) reply() string {
 // What cannot be the same: the order of keys, time itself, a few replies that
 // name an order, how many of Redis's structures share a value, and what a server that is no node of a
 // cluster refuses.
-var unlikeRedis = []string{"randomkey", "time", "watch", "object|idletime", "object|refcount", "cluster|countkeysinslot", "cluster|getkeysinslot", "memory|usage"}
+var unlikeRedis = []string{
+	"randomkey", "time", "watch", "object|idletime", "object|refcount",
+	"cluster|countkeysinslot", "cluster|getkeysinslot", "memory|usage",
+}
 
 // TestDifferential sends the same random command lines to a real Redis: of what its
 // release has.
@@ -148,7 +151,8 @@ func differential(t *testing.T, r *redis, seed int64, resp int, takes func(row *
 		same := alike(plain, want, got)
 		if !same && !excused(release, plain, want, got) {
 			from := max(0, len(history)-15)
-			t.Fatalf("seed %d: %s\nredis:    %q\nholdfast: %q\nhistory:\n%s", seed, quote(words), want, got, strings.Join(history[from:], "\n"))
+			t.Fatalf("seed %d: %s\nredis:    %q\nholdfast: %q\nhistory:\n%s", seed, quote(words), want, got,
+				strings.Join(history[from:], "\n"))
 		}
 		if plain[0] == "spop" && len(plain) > 1 {
 			// The two have different members now.
@@ -207,7 +211,8 @@ func misread(words []string) bool {
 	return behind || condition && get
 }
 
-// cutShort reports whether an index has more than 32 bits, of which Redis from 7.2 on takes the last 32 where the list is short.
+// cutShort reports whether an index has more than 32 bits, of which Redis from 7.2 on takes the last 32 where the list
+// is short.
 func cutShort(index string) bool {
 	n, ok := protocol.ParseInt(index)
 	return ok && n != int64(int32(n))
@@ -309,7 +314,8 @@ func sortedWords(reply string) []string {
 func integersWithin(a, b string, distance float64) bool {
 	x, err1 := strconv.ParseInt(strings.TrimSpace(a[1:]), 10, 64)
 	y, err2 := strconv.ParseInt(strings.TrimSpace(b[1:]), 10, 64)
-	return err1 == nil && err2 == nil && a[0] == ':' && b[0] == ':' && x >= 0 && y >= 0 && math.Abs(float64(x-y)) <= distance
+	return err1 == nil && err2 == nil && a[0] == ':' && b[0] == ':' && x >= 0 && y >= 0 &&
+		math.Abs(float64(x-y)) <= distance
 }
 
 // TestDifferentialFloats adds numbers of all notations and sizes.
@@ -340,7 +346,10 @@ func (g *generator) float() string {
 	case 0:
 		return sign + "0x" + digits(20, "0123456789abcdefABCDEF.") + pick(g.rng, []string{"", "p", "p3", "p-20", "P+7"})
 	case 1:
-		return sign + pick(g.rng, []string{"inf", "INFINITY", "nan", "infinit", "", ".", "e5", "1e", "1e+", "0x", "0x.", "1_0", "0b1", "0o7", "1e5x"})
+		return sign + pick(g.rng, []string{
+			"inf", "INFINITY", "nan", "infinit", "", ".", "e5", "1e", "1e+", "0x", "0x.",
+			"1_0", "0b1", "0o7", "1e5x",
+		})
 	case 2:
 		return sign + digits(20, "0123456789.") + "e" + strconv.Itoa(g.rng.Intn(10000)-5000)
 	case 3:

@@ -76,7 +76,8 @@ func drawCount(word string) (count int64, problem protocol.Value, ok bool) {
 	case !ok:
 		return 0, errNotInteger, false
 	case count == math.MinInt64:
-		return 0, protocol.Err("value is out of range, value must between -9223372036854775807 and 9223372036854775807"), false
+		return 0, protocol.Err("value is out of range, value must between -9223372036854775807 and 9223372036854775807"),
+			false
 	}
 	return count, problem, true
 }

@@ -83,7 +83,8 @@ func TestLargeCommandsAreRefused(t *testing.T) {
 		}
 	}
 	require.Equal(t, `~["old"]`, line(d.do("smembers", "d")))
-	require.Equal(t, "3", line(d.do(slices.Concat([]string{"sintercard", "100"}, times("s", 100), []string{"LIMIT", "3"})...)),
+	require.Equal(t, "3",
+		line(d.do(slices.Concat([]string{"sintercard", "100"}, times("s", 100), []string{"LIMIT", "3"})...)),
 		"a limit that is reached early costs little")
 	require.Equal(t, "1001", line(d.do("sunionstore", "d", "s")))
 }
@@ -121,7 +122,10 @@ func TestRollBackOfCollections(t *testing.T) {
 	for i := range 200 {
 		d.do("sadd", "large", strconv.Itoa(i)+"x")
 	}
-	twin := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
+	twin := &driver{
+		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
+		version: d.version,
+	}
 	const changes = `redis.call('hset','h','a','2') redis.call('hset','new','a','2') redis.call('spop','s')
 		redis.call('smove','large','s','7x') redis.call('sunionstore','h','large','s') redis.call('setbit','bits','7','1')
 		redis.call('sort','large','alpha','store','s') while true do end`

@@ -27,8 +27,8 @@ type scriptHost struct {
 	refusals []protocol.Refusal
 	// from is the savepoint before the script.
 	from savepoint
-	// full: the state became full, or the user's quota was used up, after the script had written. Every further command is refused, and
-	// nothing of the script is kept.
+	// full: the state became full, or the user's quota was used up, after the script had written. Every further command is
+	// refused, and nothing of the script is kept.
 	full bool
 	// running: a script is under way. looked: it has read a key.
 	running, looked bool

@@ -81,7 +81,10 @@ func (c *call) tellNotified(db int, class event.Classes, name, key string) {
 	c.spend(eventWork)
 	if c.interest&event.InMessages != 0 {
 		channels := c.st.notifies & (event.ClassKeyspace | event.ClassKeyevent)
-		c.events = append(c.events, event.Event{Kind: event.Notified, Classes: class | channels, DB: db, Key: key, Name: name})
+		c.events = append(c.events, event.Event{
+			Kind: event.Notified, Classes: class | channels, DB: db, Key: key,
+			Name: name,
+		})
 	}
 }
 
@@ -111,7 +114,8 @@ func (c *call) forced(key string, locks int, f event.Forced) {
 	if c.ownSeq != 0 {
 		f.Broken = c.broken
 		c.events = append(c.events, event.Event{
-			Kind: event.LocksForced, DB: c.db, Key: key, Name: strings.ToLower(c.args[0]), Other: locks, Seq: c.ownSeq, Forced: &f,
+			Kind: event.LocksForced, DB: c.db, Key: key, Name: strings.ToLower(c.args[0]), Other: locks, Seq: c.ownSeq,
+			Forced: &f,
 		})
 	}
 	c.broken = nil

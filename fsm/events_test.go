@@ -70,7 +70,8 @@ func TestPublishIsNoRead(t *testing.T) {
 	d := newDriver(t)
 	reply := d.doLine("eval_ro x 0")
 	require.True(t, reply.IsError())
-	require.Contains(t, line(d.do("eval_ro", "return redis.call('publish','c','m')", "0")), "Write commands are not allowed")
+	require.Contains(t, line(d.do("eval_ro", "return redis.call('publish','c','m')", "0")),
+		"Write commands are not allowed")
 }
 
 func TestChanges(t *testing.T) {
@@ -101,14 +102,16 @@ func TestUndoneIsNotTold(t *testing.T) {
 	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by 0\n", d.events(d.version, queued))
 
 	d.m.budgets.transaction = 1 << 14
-	queued = protocol.AppendTransaction(nil, 0, nil, pipeline(strings.Split(strings.Repeat("publish c m,", 100)+"set b 1", ",")...))
+	queued = protocol.AppendTransaction(nil, 0, nil, pipeline(strings.Split(strings.Repeat("publish c m,", 100)+"set b 1",
+		",")...))
 	require.Empty(t, d.events(d.version, queued))
 }
 
 // TestOwnBatches: events name the batches of this node, and which keys their scripts read.
 func TestOwnBatches(t *testing.T) {
 	d := newDriver(t)
-	body := pipeline("set a 1", "eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 2 k d",
+	body := pipeline("set a 1",
+		"eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 2 k d",
 		"eval redis.call('set','z','2') 1 k", "get g", "eval_ro return~redis.call('strlen','s') 1 u")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
 	d.m.Listen(event.InChanges)
@@ -134,7 +137,8 @@ ran 2
 func TestCalls(t *testing.T) {
 	d := newDriver(t)
 	d.m.Listen(event.InCalls)
-	body := pipeline("set a 1", `eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
+	body := pipeline("set a 1",
+		`eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
 		"eval redis.pcall('lpush',KEYS[1],'1') 1 a")
 	require.Empty(t, d.events(d.version, body), "another node's")
 	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
@@ -145,7 +149,8 @@ called 0 "lpush" "a" "1"
 	require.Empty(t, d.events(d.version, pipeline("eval redis.call('set','a','1')~while~true~do~end 0")), "undone")
 
 	const million = `"set" "k" "xxxxxxxx`
-	long := pipeline("eval for~i=1,30~do~redis.call('set','k',string.rep('x',1000000))~end 0", "eval redis.call('get','k') 0")
+	long := pipeline("eval for~i=1,30~do~redis.call('set','k',string.rep('x',1000000))~end 0",
+		"eval redis.call('get','k') 0")
 	for range 2 {
 		told := d.record(d.version, long).events
 		require.Len(t, told, 17)

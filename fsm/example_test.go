@@ -27,7 +27,10 @@ func (printer) Events([]event.Event) {}
 // lease ends when cluster time, which entries carry, has passed its deadline.
 func Example() {
 	acquire := func(token string) []byte {
-		return protocol.AppendRequest(nil, 0, "set", [][]byte{[]byte("lock"), []byte(token), []byte("NX"), []byte("PX"), []byte("30000")})
+		return protocol.AppendRequest(nil, 0, "set", [][]byte{
+			[]byte("lock"), []byte(token), []byte("NX"), []byte("PX"),
+			[]byte("30000"),
+		})
 	}
 	n1, n2 := protocol.Origin{Node: "n1", Epoch: 1}, protocol.Origin{Node: "n2", Epoch: 1}
 	m := fsm.New()

@@ -38,7 +38,10 @@ func execOp(c *call) protocol.Value {
 }
 
 // errOverTransaction is the reply to a transaction over its budget. Nothing of the transaction is kept.
-var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{Prefix: "ERR", Text: "transaction is over its budget of work"}).Value()
+var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{
+	Prefix: "ERR",
+	Text:   "transaction is over its budget of work",
+}).Value()
 
 // transact runs all requests of a transaction that watches keys, or none if they exceed the budget.
 func (c *call) transact(watches, queued string, count int) protocol.Value {

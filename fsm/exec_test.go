@@ -21,7 +21,8 @@ func (d *driver) exec(watches []protocol.Watch, queued ...[]string) protocol.Val
 func TestTransaction(t *testing.T) {
 	d := newDriver(t)
 	reply := d.exec(nil, []string{"set", "a", "x"}, []string{"incr", "a"}, []string{"get", "a"}, []string{"ping"})
-	require.Equal(t, `[OK (ERR value is not an integer or out of range) "x" PONG]`, line(reply), "an error does not stop the others")
+	require.Equal(t, `[OK (ERR value is not an integer or out of range) "x" PONG]`, line(reply),
+		"an error does not stop the others")
 	require.Equal(t, protocol.KindArray, d.exec(nil).Kind, "empty")
 	reply = d.exec(nil, []string{"exec", "", ""}, []string{"watch", "a"})
 	require.Equal(t, "[(ERR MULTI calls can not be nested) (ERR WATCH inside MULTI is not allowed)]", line(reply))

@@ -50,7 +50,8 @@ type Machine interface {
 	// a stamp and asks again.
 	//
 	// An error means that body is corrupt, or that a request in it writes.
-	Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value, rest string, due bool, err error)
+	Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value,
+		rest string, due bool, err error)
 	// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if
 	// applied now. Entries that are applied before c may change the answer.
 	WouldRefuse(c Claim, nowMillis int64) bool
@@ -187,7 +188,8 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	if entry.Version < versionBudgets {
 		c.bounds = noBudgets()
 	}
-	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads), newBudget(c.bounds.serving)
+	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads),
+		newBudget(c.bounds.serving)
 	c.endings = c.bounds.endings
 	m.st.locks.Slice(entry.Version >= versionSlices)
 	c.prefetch.start(entry, m.st)
@@ -305,7 +307,9 @@ const (
 	ReadLong ReadClass = true
 )
 
-func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value, rest string, due bool, err error) {
+func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64,
+	class ReadClass,
+) (replies []protocol.Value, rest string, due bool, err error) {
 	m.prepareRead(body)
 	c := m.readers.Get().(*call)
 	c.seen = &m.call.watch

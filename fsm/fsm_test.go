@@ -97,7 +97,12 @@ func TestReadsUseTheEstimate(t *testing.T) {
 
 func TestReadRefusesWrites(t *testing.T) {
 	m := newMachine()
-	for _, words := range [][]string{{"set", "a", "b"}, {"eval", "return 1", "0"}, {"exec", "", ""}, {"script|load", "x"}} {
+	for _, words := range [][]string{
+		{"set", "a", "b"},
+		{"eval", "return 1", "0"},
+		{"exec", "", ""},
+		{"script|load", "x"},
+	} {
 		_, _, _, err := m.Read(string(request(nil, 0, words...)), 1, 0, 0, ReadLong)
 		require.Error(t, err, quote(words))
 	}

@@ -23,11 +23,17 @@ func FuzzApply(f *testing.F) {
 	f.Add("object|encoding a\nscript|load return\nmset a b c\nscan 0 count 1\ncopy a b db 2 replace")
 	f.Add("setrange a 4000 x\nincrbyfloat a 1e4000\nexpire a 9223372036854775807 nx gt")
 	f.Add("watch a\nexec\nexec a\nexec a b\nswapdb 0 1\nflushall\nrandomkey")
-	f.Add("hset h f v\n!hset h g w\n!hdel h f\nexec\ncopy h i\nhset i f x\nrename h j\nhgetall j\nget j\nmove i 1\npexpire j 10\ndel j")
-	f.Add("rpush l a b c\neval redis.call('lpop',KEYS[1])return(redis.call('get',KEYS[1])) 1 l\nlrange l 0 -1\nsadd s 1 2 x\nsmove s t x\nset s v")
-	f.Add("native 1 7 100 lock.acquire a me px 40\nnative 2 8 100 lock.acquire a you px 90 wait 0\nset a b\ndel a\nlock.info a\nlock.list\nflushall\nunblock gone 8")
-	f.Add("native 1 0 0 session.open px 1000 connection\nnative 1 1 0 lock.acquireall 2 a b me session 1 wait 100 delay 50\nalive\nnative 2 0 0 session.attach 1\ngone 1\nsession.list\nsession.close 1\ngone 2")
-	f.Add("lock.acquire a me px 100 shared\nlock.acquire a x px 10 limit 3 permits 2\n!lock.release a me\n!lock.acquire a y px 1 reentrant call q\nexec\nlock.downgrade a y\nlock.break a delay 100\ngiveback a y 1 1\nfence.pass f 3\ndrop n1 1")
+	f.Add("hset h f v\n!hset h g w\n!hdel h f\nexec\ncopy h i\nhset i f x\nrename h j\nhgetall j\nget j\nmove i " +
+		"1\npexpire j 10\ndel j")
+	f.Add("rpush l a b c\neval redis.call('lpop',KEYS[1])return(redis.call('get',KEYS[1])) 1 l\nlrange l 0 -1\nsadd s " +
+		"1 2 x\nsmove s t x\nset s v")
+	f.Add("native 1 7 100 lock.acquire a me px 40\nnative 2 8 100 lock.acquire a you px 90 wait 0\nset a b\ndel " +
+		"a\nlock.info a\nlock.list\nflushall\nunblock gone 8")
+	f.Add("native 1 0 0 session.open px 1000 connection\nnative 1 1 0 lock.acquireall 2 a b me session 1 wait 100 " +
+		"delay 50\nalive\nnative 2 0 0 session.attach 1\ngone 1\nsession.list\nsession.close 1\ngone 2")
+	f.Add("lock.acquire a me px 100 shared\nlock.acquire a x px 10 limit 3 permits 2\n!lock.release a " +
+		"me\n!lock.acquire a y px 1 reentrant call q\nexec\nlock.downgrade a y\nlock.break a delay 100\ngiveback a y 1 " +
+		"1\nfence.pass f 3\ndrop n1 1")
 	for _, script := range generatedScripts {
 		f.Add("eval " + strings.ReplaceAll(script, " ", "\t") + " 1 a b")
 	}

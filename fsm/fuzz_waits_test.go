@@ -27,9 +27,12 @@ func FuzzWaits(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(string(text))
 	}
-	f.Add("n1#1 BLPOP q r 0\nn2#1 BLMOVE q r left right 2\nn1 RPUSH q a b ; GET q\nn1 leave 1\nsnapshot\nadvance 3000\nn2 RPUSH r c")
-	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\nn1 block 7 blpop q 0\nn1 notify KEA")
-	f.Add("n1#1 BLMPOP 0 2 q r left count 9\nrestart n1\nn2#1 BLPOP q 0\nn1 unblock error 1\nroom 400\nn1 eval return(redis.call('rpush','q','x','y')) 0\nn1 exec a b")
+	f.Add("n1#1 BLPOP q r 0\nn2#1 BLMOVE q r left right 2\nn1 RPUSH q a b ; GET q\nn1 leave 1\nsnapshot\nadvance " +
+		"3000\nn2 RPUSH r c")
+	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\nn1 block " +
+		"7 blpop q 0\nn1 notify KEA")
+	f.Add("n1#1 BLMPOP 0 2 q r left count 9\nrestart n1\nn2#1 BLPOP q 0\nn1 unblock error 1\nroom 400\nn1 eval " +
+		"return(redis.call('rpush','q','x','y')) 0\nn1 exec a b")
 	f.Fuzz(func(t *testing.T, text string) {
 		p := &pair{t: t, epoch: 1, nowMillis: 1000, parked: map[uint64]bool{}}
 		p.loud, p.quiet = newWaitMachine(p.origin("n1")), newWaitMachine(p.origin("n2"))

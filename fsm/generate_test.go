@@ -32,7 +32,8 @@ var keysOfKinds = map[protocol.Group][]string{
 var (
 	generatedKeys   = []string{"a", "b", "c", "counter", "float", "empty", "lock:1", "", "hash", "list", "set", "zset"}
 	generatedValues = []string{
-		"", "x", "hello", "1", "-1", "007", "3.5", "1e3", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+		"", "x", "hello", "1", "-1", "007", "3.5", "1e3", "9223372036854775807", "-9223372036854775808",
+		"9223372036854775808",
 		"token", " 1", "1 ", "+1", "0", "-0", "inf", "nan", "0x10", "3.0e-5", "2d06800538d394c2", "ffffffffffffffff",
 		strings.Repeat("v", 44), strings.Repeat("w", 45),
 	}
@@ -41,7 +42,8 @@ var (
 		"9223372036854775", "9223372036854776", "abc", "", "1.5",
 	}
 	generatedDurations = []string{
-		"0", "-1", "-5", "9223372036854775807", "-9223372036854775808", "9223372036854775", "9223372036854776", "abc", "", "1.5", "+1",
+		"0", "-1", "-5", "9223372036854775807", "-9223372036854775808", "9223372036854775", "9223372036854776", "abc", "",
+		"1.5", "+1",
 	}
 	generatedPatterns = []string{"*", "a*", "lock:*", "[a-c]", "?", "counter", "*o*", `\*`, "[^a]*"}
 	generatedScripts  = []string{
@@ -110,7 +112,8 @@ func (g *generator) next() []string {
 		words = append(words, g.scriptWords(row.Name)...)
 	case "msetex":
 		words = append(words, g.msetexWords(row)...)
-	case "lock.acquireall", "lock.releaseall", "sintercard", "lmpop", "zmpop", "zunion", "zinter", "zdiff", "zunionstore", "zinterstore", "zdiffstore", "zintercard":
+	case "lock.acquireall", "lock.releaseall", "sintercard", "lmpop", "zmpop", "zunion", "zinter", "zdiff", "zunionstore",
+		"zinterstore", "zdiffstore", "zintercard":
 		words = append(words, g.numbered(row)...)
 	default:
 		for i := range row.Args {

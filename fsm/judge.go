@@ -13,8 +13,8 @@ import (
 // A script of a user who may not do everything has the user's rules in its request, and so has a word about a session.
 // All nodes judge by them, whatever their files of users say. What other commands do is judged where they are taken.
 
-// rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the state:
-// the same rules are the same rights everywhere. It is safe for concurrent use.
+// rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the
+// state: the same rules are the same rights everywhere. It is safe for concurrent use.
 type rightsCache struct {
 	mu    sync.Mutex
 	known map[string]*rights.Rights
@@ -90,8 +90,10 @@ func (c *call) judged(run func(c *call, readOnly bool) protocol.Value, readOnly 
 // The refusals of a script's calls have the texts of Redis.
 var errsOfScripts = [...]protocol.Value{
 	rights.DeniedCommand: protocol.Err("The user executing the script can't run this command or subcommand"),
-	rights.DeniedKey:     protocol.Err("The user executing the script can't access at least one of the keys mentioned in the command arguments"),
-	rights.DeniedChannel: protocol.Err("The user executing the script can't publish to the channel mentioned in the command"),
+	rights.DeniedKey: protocol.Err(
+		"The user executing the script can't access at least one of the keys mentioned in the command arguments"),
+	rights.DeniedChannel: protocol.Err(
+		"The user executing the script can't publish to the channel mentioned in the command"),
 }
 
 // judge returns why the script's user must not run a command.
@@ -116,9 +118,11 @@ func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal proto
 	return errsOfScripts[denial], true
 }
 
-// check judges a command and charges for it; without ok there is no room for that. With foreign, it says by which option
-// SORT must not look at other keys.
-func (h *scriptHost) check(row *protocol.Command, words []string, foreign *string) (denial rights.Denial, at int, ok bool) {
+// check judges a command and charges for it; without ok there is no room for that. With foreign, it says by which
+// option SORT must not look at other keys.
+func (h *scriptHost) check(row *protocol.Command, words []string, foreign *string) (denial rights.Denial, at int,
+	ok bool,
+) {
 	c := h.call
 	before := max(0, c.ceiling-c.work) / stepWork
 	b := rights.Budget{Steps: before}
@@ -135,9 +139,13 @@ func (h *scriptHost) check(row *protocol.Command, words []string, foreign *strin
 	return denial, at, !c.over
 }
 
-var errSessionKeys = (&protocol.Error{Prefix: "NOPERM", Text: "this user has no permissions to access one of the keys that the session holds or waits for"}).Value()
+var errSessionKeys = (&protocol.Error{
+	Prefix: "NOPERM",
+	Text:   "this user has no permissions to access one of the keys that the session holds or waits for",
+}).Value()
 
-// judgeSession returns why the user must not end, move or renew a session: it may be another user's, as any number names one.
+// judgeSession returns why the user must not end, move or renew a session: it may be another user's, as any number
+// names one.
 func (c *call) judgeSession(id uint64) (refusal protocol.Value, refused bool) {
 	if c.rules == "" {
 		return refusal, false

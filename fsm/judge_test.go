@@ -19,7 +19,8 @@ func ofUser(body []byte, db int, rules string, words ...string) []byte {
 	return protocol.AppendScript(body, db, 7, rules, words[0], args)
 }
 
-// TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was refused.
+// TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was
+// refused.
 func TestScriptsOfUsers(t *testing.T) {
 	const (
 		command = "The user executing the script can't run this command or subcommand"
@@ -30,7 +31,10 @@ func TestScriptsOfUsers(t *testing.T) {
 		{"~a +get", "return redis.call('get','a')", "here", ""},
 		{"~a +get", "return redis.call('get','b')", key, "key b"},
 		{"~a +get", "return redis.pcall('get','b').err", key, "key b"},
-		{"~a +get", "redis.pcall('get','b') redis.pcall('set','a','b') return redis.call('get','a')", "here", "key b, command set"},
+		{
+			"~a +get", "redis.pcall('get','b') redis.pcall('set','a','b') return redis.call('get','a')", "here",
+			"key b, command set",
+		},
 		{"%R~a +@all", "return redis.call('set','a','b')", key, "key a"},
 		{"%R~a %W~* +@all", "redis.call('copy','a','c') return redis.call('get','c')", key, "key c"},
 		{"~a +@all", "return redis.call('flushall')", "OK", ""},
@@ -42,10 +46,16 @@ func TestScriptsOfUsers(t *testing.T) {
 		{"-@all (~a +get)", "return redis.call('get','a')", "here", ""},
 		{"nonsense", "return redis.call('get','a')", command, "command get"},
 		{"+later ~a +get", "return redis.call('get','a')", "here", ""}, // of a node with a later release
-		{"~a +sort", "return redis.call('sort','a','by','*')", "BY option of SORT denied due to insufficient ACL permissions.", ""},
+		{
+			"~a +sort", "return redis.call('sort','a','by','*')",
+			"BY option of SORT denied due to insufficient ACL permissions.", "",
+		},
 		{"~a +get", "return {redis.acl_check_cmd('get','a'), redis.acl_check_cmd('get','b')}", "[1 nil]", ""},
 		{"~a +get", "return redis.call('nope')", "Unknown Redis command called from script", ""},
-		{"~a +get", "for i=1,99 do redis.pcall('get','x'..i) end return 1", "1", "key x1, key x2, key x3, key x4, key x5, key x6, key x7, key x8, key x9, key x10"},
+		{
+			"~a +get", "for i=1,99 do redis.pcall('get','x'..i) end return 1", "1",
+			"key x1, key x2, key x3, key x4, key x5, key x6, key x7, key x8, key x9, key x10",
+		},
 		{"~a +get", "return redis.pcall('get',string.rep('x',5000)).err", key, "key " + strings.Repeat("x", refusalBytes)},
 	} {
 		d := newDriver(t)
@@ -100,7 +110,8 @@ func TestSessionsOfUsers(t *testing.T) {
 			for _, word := range words[1:] {
 				args = append(args, []byte(word))
 			}
-			return line(d.apply(protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1, Ticket: d.seq + 1, Rights: rules}, words[0], args))[0])
+			return line(d.apply(protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1, Ticket: d.seq + 1, Rights: rules},
+				words[0], args))[0])
 		}
 		require.Equal(t, "1", as("", "session.open", "PX", "1000"))
 		require.Equal(t, "2", as("", "session.open", "PX", "1000"))
@@ -112,7 +123,8 @@ func TestSessionsOfUsers(t *testing.T) {
 			}
 		}
 		require.Equal(t, refusal[1:len(refusal)-1], func() string {
-			reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, "~b +@all", "eval", "return redis.pcall('"+word+"','1').err", "0"))[0])
+			reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, "~b +@all", "eval", "return redis.pcall('"+word+"','1').err",
+				"0"))[0])
 			return reply.Str
 		}())
 		require.Equal(t, "nil", as("~b +@all", word, "77"))
@@ -120,8 +132,8 @@ func TestSessionsOfUsers(t *testing.T) {
 	}
 }
 
-// TestJudgingIsCharged: a pattern that takes long to match ends the script by its budget, so does reading long rules, and
-// a script of a user who may do everything costs what it did.
+// TestJudgingIsCharged: a pattern that takes long to match ends the script by its budget, so does reading long rules,
+// and a script of a user who may do everything costs what it did.
 func TestJudgingIsCharged(t *testing.T) {
 	work := func(rules, script string) (int64, protocol.Value) {
 		d := newDriver(t)
@@ -134,11 +146,13 @@ func TestJudgingIsCharged(t *testing.T) {
 	require.Greater(t, short, free+judgeWork+workOfRules("~a +get"))
 	refused, _ := work("~a", "for i=1,1000 do redis.pcall('get','a') end return 1")
 	require.Greater(t, refused, int64(1000*judgeWork))
-	slow, reply := work("~"+strings.Repeat("*a", 20)+"b +get", "local k = string.rep('a', 1000000) for i=1,1000 do redis.pcall('get',k) end return 1")
+	slow, reply := work("~"+strings.Repeat("*a", 20)+"b +get",
+		"local k = string.rep('a', 1000000) for i=1,1000 do redis.pcall('get',k) end return 1")
 	require.True(t, reply.IsError())
 	require.Contains(t, reply.Str, "budget")
 	require.Less(t, slow, int64(2*maxScriptWork))
-	asked, reply := work("~"+strings.Repeat("*a", 20)+"b +get", "local k = string.rep('a', 1000000) for i=1,1000 do redis.acl_check_cmd('get',k) end return 1")
+	asked, reply := work("~"+strings.Repeat("*a", 20)+"b +get",
+		"local k = string.rep('a', 1000000) for i=1,1000 do redis.acl_check_cmd('get',k) end return 1")
 	require.True(t, reply.IsError())
 	require.Less(t, asked, int64(2*maxScriptWork))
 	long, _ := work("~a +get"+strings.Repeat(" ~x", 2000), once)

@@ -40,7 +40,8 @@ func lcsOp(c *call) protocol.Value {
 	if !o.indexes {
 		return protocol.Bulk(common)
 	}
-	return protocol.Map(protocol.Bulk("matches"), protocol.Array(ranges...), protocol.Bulk("len"), protocol.Integer(int64(len(common))))
+	return protocol.Map(protocol.Bulk("matches"), protocol.Array(ranges...), protocol.Bulk("len"),
+		protocol.Integer(int64(len(common))))
 }
 
 func parseLCS(words []string) (o lcsOptions, problem protocol.Value, ok bool) {

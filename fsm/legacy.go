@@ -34,8 +34,8 @@ const versionLocks = 5
 // Changes of meaning with version 6 of the entry stand behind a constant of their own, beside the code that asks for
 // it: versionOfCluster is the first.
 
-// requestVersions are the first versions of the entry with requests that only nodes write, from versionOfCluster on: what
-// protocol's table says of commands.
+// requestVersions are the first versions of the entry with requests that only nodes write, from versionOfCluster on:
+// what protocol's table says of commands.
 var requestVersions = map[string]byte{}
 
 // knows reports whether the version of the entry has a command.

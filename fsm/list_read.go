@@ -139,7 +139,8 @@ func errRank(n int64, isNumber bool) protocol.Value {
 	case !isNumber:
 		return errNotInteger
 	case n == 0:
-		return protocol.Err("RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list")
+		return protocol.Err("RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use " +
+			"negative to start from the end of the list")
 	}
 	return protocol.Err("value is out of range, value must between -9223372036854775807 and 9223372036854775807")
 }
@@ -171,7 +172,9 @@ func lposOp(c *call) protocol.Value {
 }
 
 // positions finds the indexes of the elements that are equal to word.
-func (c *call) positions(l *collection.List, word string, p *positions) (found []protocol.Value, problem protocol.Value, ok bool) {
+func (c *call) positions(l *collection.List, word string, p *positions) (found []protocol.Value,
+	problem protocol.Value, ok bool,
+) {
 	n, at, step, rank := l.Len(), 0, 1, p.rank
 	walk := l.Ascend
 	if rank < 0 {

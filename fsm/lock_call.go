@@ -321,7 +321,8 @@ func (c *call) tellClient(kind event.Kind, e *locks.Effect, to locks.Client) {
 	text, by := c.whyLost(e)
 	c.events = append(c.events, event.Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &event.LockNews{
 		Owner: e.Owner, Fence: int64(e.Fence), Reason: reason, Text: text, By: by, Conn: to.Conn, Session: e.Session,
-		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, SinceRenewedMillis: e.SinceRenewedMillis, LeaseMillis: e.LeaseMillis,
+		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, SinceRenewedMillis: e.SinceRenewedMillis,
+		LeaseMillis: e.LeaseMillis,
 	}})
 }
 
@@ -340,9 +341,12 @@ func (c *call) tellWaiter(e *locks.Effect) {
 	for _, key := range e.Again {
 		reply.Elems = append(reply.Elems, protocol.Bulk(key))
 	}
-	c.events = append(c.events, event.Event{Kind: event.Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key, Lock: &event.LockNews{
-		Owner: e.Owner, Fence: int64(e.Fence), Conn: e.Client.Conn, WaitedMillis: e.WaitedMillis,
-	}})
+	c.events = append(c.events, event.Event{
+		Kind: event.Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key,
+		Lock: &event.LockNews{
+			Owner: e.Owner, Fence: int64(e.Fence), Conn: e.Client.Conn, WaitedMillis: e.WaitedMillis,
+		},
+	})
 }
 
 // refusalOf is the reply for what the lock table refuses a request for.

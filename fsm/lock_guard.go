@@ -49,13 +49,15 @@ func wrongTypeFor(there string) protocol.Value {
 // do runs the behaviour of a command.
 func (b *binding) do(c *call) protocol.Value {
 	reply := b.run(c)
-	if reply.Kind == protocol.KindError && reply.Str == errWrongType.Str && c.entryVersion >= versionHelps && b.row != nil {
+	if reply.Kind == protocol.KindError && reply.Str == errWrongType.Str && c.entryVersion >= versionHelps &&
+		b.row != nil {
 		return c.wrongType(b)
 	}
 	return reply
 }
 
-// wrongType is the WRONGTYPE of the command under way: a native lock is in the way, or, for a lock command, anything else.
+// wrongType is the WRONGTYPE of the command under way: a native lock is in the way, or, for a lock command, anything
+// else.
 func (c *call) wrongType(b *binding) protocol.Value {
 	_, ofLocks := lockOps[b.name]
 	if !ofLocks && !c.locksThere() {

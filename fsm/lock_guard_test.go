@@ -53,7 +53,10 @@ func TestHelpBeginsWithItsVersion(t *testing.T) {
 	d := newDriverOf(t, versionHelps-1)
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	d.do("set", "s", "token", "nx", "px", "1000")
-	for _, words := range []string{"lock.acquire k me ex 1", "lock.acquireall 1 k me ex 1", "lock.renew k me ex 1", "session.open ex 1"} {
+	for _, words := range []string{
+		"lock.acquire k me ex 1", "lock.acquireall 1 k me ex 1", "lock.renew k me ex 1",
+		"session.open ex 1",
+	} {
 		require.Equal(t, errSyntax, d.doLine(words), words)
 	}
 	require.Equal(t, errWrongType, d.doLine("get k"))
@@ -93,7 +96,8 @@ func TestWatchedLocks(t *testing.T) {
 	}
 	watched := d.do("watch", "k").Elems[0].Num
 	require.Equal(t, protocol.Null, d.doLine("lock.release k me"))
-	unchanged := protocol.AppendTransaction(nil, 0, []protocol.Watch{{Key: "k", Mark: uint64(watched)}}, request(nil, 0, "ping"))
+	unchanged := protocol.AppendTransaction(nil, 0, []protocol.Watch{{Key: "k", Mark: uint64(watched)}},
+		request(nil, 0, "ping"))
 	require.Equal(t, "[PONG]", line(d.apply(unchanged)[0]))
 }
 
@@ -106,7 +110,10 @@ func TestLocksInMemory(t *testing.T) {
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	require.Greater(t, d.m.Stats().UsedBytes, before+200)
 	d.memoryLimit = uint64(before) + 100
-	acquire := protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1}, "lock.acquire", [][]byte{[]byte("l"), []byte("me"), []byte("px"), []byte("1000")})
+	acquire := protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1}, "lock.acquire", [][]byte{
+		[]byte("l"), []byte("me"),
+		[]byte("px"), []byte("1000"),
+	})
 	require.Equal(t, errOOM, d.apply(acquire)[0])
 	require.Equal(t, errOOM, d.do("lock.acquire", "l", "me", "px", "1000"))
 	require.Equal(t, errOOM, d.do("session.open", "px", "1000"))

@@ -24,15 +24,16 @@ const (
 	mostOfLostKey, mostOfOrigin = 1 << 10, 256
 )
 
-// lockHistory is how locks were lost lately. A copy of the struct stays as it is: lists are appended to, and shortened in
-// front.
+// lockHistory is how locks were lost lately. A copy of the struct stays as it is: lists are appended to, and shortened
+// in front.
 type lockHistory struct {
 	kinds   [lockKinds]kindHistory
 	lossIDs uint64 // given out
 }
 
-// kindHistory is the history of native or of stock locks: by time, and by force, so that many ends of leases do not push
-// out who broke a lock. Each kind has lists of its own, as many clients take a stock lock and leave its end to time.
+// kindHistory is the history of native or of stock locks: by time, and by force, so that many ends of leases do not
+// push out who broke a lock. Each kind has lists of its own, as many clients take a stock lock and leave its end to
+// time.
 type kindHistory struct {
 	byTime, byForce lossList
 	causes          []*lossCause // by id
@@ -236,7 +237,8 @@ func (c *call) causeOf(kind int, text string) uint64 {
 	}
 	return c.losses(kind).addCause(lossCause{
 		command: strings.ToLower(strings.Clone(c.args[0])), client: client, text: strings.Clone(text),
-		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name, mostOfOrigin)),
+		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name,
+			mostOfOrigin)),
 	})
 }
 
@@ -244,7 +246,8 @@ func (c *call) causeOf(kind int, text string) uint64 {
 func (c *call) noteLoss(e *locks.Effect) {
 	if e.Reason == locks.Broken && c.breaking && c.ownSeq != 0 && len(c.broken) < mostAlike {
 		c.broken = append(c.broken, event.BrokenHold{
-			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.toWall(e.SinceMillis), Client: showClient(e.Client),
+			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.toWall(e.SinceMillis),
+			Client: showClient(e.Client),
 		})
 	}
 	if c.entryVersion < versionHistory {

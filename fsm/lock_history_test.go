@@ -31,8 +31,8 @@ func (d *driver) history(count int, options ...string) (rows []map[string]string
 	return rows
 }
 
-// TestHistoryOfMassEnds: what ends together takes ten rows, whatever the number, and what ends by time does not push out
-// who broke a lock.
+// TestHistoryOfMassEnds: what ends together takes ten rows, whatever the number, and what ends by time does not push
+// out who broke a lock.
 func TestHistoryOfMassEnds(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
@@ -101,7 +101,10 @@ func TestHistoryIsBounded(t *testing.T) {
 	require.Less(t, len(h.causes), 230)
 	require.Greater(t, len(h.causes), len(h.byForce.rows), "the rows that are kept have their causes")
 	rows := d.history(1000)
-	require.Equal(t, []string{long, long, long, long}, []string{rows[0]["key"], rows[0]["owner"], rows[0]["note"], rows[0]["text"]})
+	require.Equal(t, []string{long, long, long, long}, []string{
+		rows[0]["key"], rows[0]["owner"], rows[0]["note"],
+		rows[0]["text"],
+	})
 
 	hash := d.m.st.history
 	for range 1000 {
@@ -118,7 +121,10 @@ func TestHistoryIsBounded(t *testing.T) {
 		d.do("lock.acquire", "k", "me", "px", "1000")
 		d.do("lock.break", "k")
 	}
-	require.Equal(t, []int{500, 500}, []int{len(d.m.st.history.kinds[nativeLocks].byForce.rows), len(d.m.st.history.kinds[nativeLocks].causes)})
+	require.Equal(t, []int{500, 500}, []int{
+		len(d.m.st.history.kinds[nativeLocks].byForce.rows),
+		len(d.m.st.history.kinds[nativeLocks].causes),
+	})
 }
 
 // TestHistoryBegins with version 6 of the entry: nodes of the release before would count other memory.
@@ -204,15 +210,17 @@ func TestRestoredHistory(t *testing.T) {
 	}
 	require.NoError(t, newMachine().Restore(bytes.NewReader(dump(t, make2().m))))
 	for what, spoil := range map[string]func(h *lockHistory, k *kindHistory){
-		"ids of losses":    func(h *lockHistory, _ *kindHistory) { h.lossIDs -= 2 },
-		"ids of causes":    func(_ *lockHistory, k *kindHistory) { k.causeIDs-- },
-		"order of causes":  func(_ *lockHistory, k *kindHistory) { k.causes[1].id = k.causes[0].id },
-		"order of losses":  func(_ *lockHistory, k *kindHistory) { k.byForce.rows[1].id = k.byForce.rows[0].id },
-		"the other list":   func(_ *lockHistory, k *kindHistory) { k.byForce, k.byTime = k.byTime, k.byForce },
-		"the other kind":   func(h *lockHistory, _ *kindHistory) { h.kinds[0], h.kinds[1] = h.kinds[1], h.kinds[0] },
-		"no reason":        func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].reason = 0 },
-		"another reason":   func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].reason = 9 },
-		"bytes of a loss":  func(_ *lockHistory, k *kindHistory) { k.byTime.rows[1].note = strings.Repeat("x", keptLossBytes) },
+		"ids of losses":   func(h *lockHistory, _ *kindHistory) { h.lossIDs -= 2 },
+		"ids of causes":   func(_ *lockHistory, k *kindHistory) { k.causeIDs-- },
+		"order of causes": func(_ *lockHistory, k *kindHistory) { k.causes[1].id = k.causes[0].id },
+		"order of losses": func(_ *lockHistory, k *kindHistory) { k.byForce.rows[1].id = k.byForce.rows[0].id },
+		"the other list":  func(_ *lockHistory, k *kindHistory) { k.byForce, k.byTime = k.byTime, k.byForce },
+		"the other kind":  func(h *lockHistory, _ *kindHistory) { h.kinds[0], h.kinds[1] = h.kinds[1], h.kinds[0] },
+		"no reason":       func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].reason = 0 },
+		"another reason":  func(_ *lockHistory, k *kindHistory) { k.byTime.rows[0].reason = 9 },
+		"bytes of a loss": func(_ *lockHistory, k *kindHistory) {
+			k.byTime.rows[1].note = strings.Repeat("x", keptLossBytes)
+		},
 		"bytes of a cause": func(_ *lockHistory, k *kindHistory) { k.causes[1].text = strings.Repeat("x", keptCauseBytes) },
 		"too many losses": func(h *lockHistory, k *kindHistory) {
 			k.byTime.rows = grown(k.byTime.rows, func(l *lockLoss, id uint64) { l.id = id })

@@ -117,11 +117,14 @@ func (c *call) showLock(dst []protocol.Value, info *locks.Info) []protocol.Value
 	for i := range info.Waits {
 		waiters[i] = c.showWait(&info.Waits[i])
 	}
-	return append(dst, lockFields(modeOf(info), info.Holders, info.Waiters, info.Permits, info.DelayLeftMillis, holders, waiters)...)
+	return append(dst, lockFields(modeOf(info), info.Holders, info.Waiters, info.Permits, info.DelayLeftMillis, holders,
+		waiters)...)
 }
 
 // lockFields are the fields of a lock.
-func lockFields(mode string, holdersCount, waitersCount int, permits, delayLeft int64, holders, waiters []protocol.Value) []protocol.Value {
+func lockFields(mode string, holdersCount, waitersCount int, permits, delayLeft int64, holders,
+	waiters []protocol.Value,
+) []protocol.Value {
 	return []protocol.Value{
 		protocol.Bulk("mode"), protocol.Bulk(mode),
 		protocol.Bulk("holders-count"), protocol.Integer(int64(holdersCount)),

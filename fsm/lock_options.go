@@ -56,7 +56,9 @@ func (o *lockOptions) read(words []string) (problem protocol.Value) {
 
 // parseLockOptions reads options in any order. The last value of a repeated option counts. flag takes an option without
 // a value, valued one with its value; each reports whether it knows the option.
-func parseLockOptions(words []string, flag func(word string) bool, valued func(word, value string) (known bool, problem protocol.Value)) protocol.Value {
+func parseLockOptions(words []string, flag func(word string) bool, valued func(word, value string) (known bool,
+	problem protocol.Value),
+) protocol.Value {
 	for len(words) > 0 {
 		if flag(words[0]) {
 			words = words[1:]
@@ -147,8 +149,8 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 	return true, problem
 }
 
-// versionHelps is the first version of the entry in which leases are given in seconds, too, and WRONGTYPE says what is at
-// a key where Redis has no such error.
+// versionHelps is the first version of the entry in which leases are given in seconds, too, and WRONGTYPE says what is
+// at a key where Redis has no such error.
 const versionHelps = 6
 
 // leaseUnit is how many milliseconds the number behind PX or EX counts; 0: the word is another.

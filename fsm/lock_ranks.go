@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Reads that only nodes make, for a list of locks in an order of its own: "lockranks" has what decides a lock's place, a
-// tenth of what LOCK.LIST takes; "lockrow" shows a lock that has a place.
+// Reads that only nodes make, for a list of locks in an order of its own: "lockranks" has what decides a lock's place,
+// a tenth of what LOCK.LIST takes; "lockrow" shows a lock that has a place.
 
 // lockReads are the requests.
 var lockReads = map[string]op{"lockranks": lockRanksOp, "lockrow": lockRowOp}

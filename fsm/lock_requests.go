@@ -83,7 +83,10 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 		return cl, false
 	}
 	if conn > 0 {
-		cl = locks.Client{Origin: protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}, Conn: conn}
+		cl = locks.Client{
+			Origin: protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch},
+			Conn:   conn,
+		}
 	}
 	return cl, true
 }

@@ -70,7 +70,10 @@ func sessionRefusal(err error) protocol.Value {
 // tellKept tells this node that a session lives with one of its connections.
 func (c *call) tellKept(id uint64, leaseMillis int64) {
 	if c.from.client.Origin == c.own {
-		c.events = append(c.events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{Conn: c.from.client.Conn, Session: id, LeaseMillis: leaseMillis}})
+		c.events = append(c.events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
+			Conn:    c.from.client.Conn,
+			Session: id, LeaseMillis: leaseMillis,
+		}})
 	}
 }
 
@@ -132,7 +135,10 @@ func sessionAttachOp(c *call) protocol.Value {
 		return protocol.Null
 	}
 	if before.Connection && before.Client != c.from.client && before.Client.Origin == c.own {
-		c.events = append(c.events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{Conn: before.Client.Conn, Session: id}})
+		c.events = append(c.events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{
+			Conn:    before.Client.Conn,
+			Session: id,
+		}})
 	}
 	c.tellKept(id, before.LeaseMillis)
 	return one

@@ -85,14 +85,17 @@ func TestEndingsInSlices(t *testing.T) {
 	}
 }
 
-// seesNone looks with every kind of command for locks of manyHolds. One has a new owner, or gets one, and some are taken.
+// seesNone looks with every kind of command for locks of manyHolds. One has a new owner, or gets one, and some are
+// taken.
 func (d *driver) seesNone(many int) {
 	d.t.Helper()
 	taken := "lock:" + fmt.Sprint(many-1)
 	body := request(nil, 0, "exists", taken, "lock:5")
 	for _, line := range []string{
-		"type lock:9", "pttl lock:9", "lock.info lock:5", "lock.check lock:5 me", "session.info 1", "randomkey", "keys lock:*",
-		"scan 0 match lock:* count 10000", "lock.list match lock:8*", "dbsize", "set " + taken + " v", "get " + taken, "del " + taken,
+		"type lock:9", "pttl lock:9", "lock.info lock:5", "lock.check lock:5 me", "session.info 1", "randomkey",
+		"keys lock:*",
+		"scan 0 match lock:* count 10000", "lock.list match lock:8*", "dbsize", "set " + taken + " v", "get " +
+			taken, "del " + taken,
 		"lock.acquire " + taken + " other px 5", "lock.release " + taken + " other", "exists " + taken,
 		"eval return{redis.call('exists','lock:5'),redis.call('dbsize')} 0",
 	} {
@@ -139,8 +142,9 @@ func TestBrokenCrowd(t *testing.T) {
 		d.do(words...)
 		require.Greater(t, d.m.LockStats().Holds, many/2)
 		for request, want := range map[string]string{
-			"exists k": "0", "dbsize": "0", "lock.info k": "nil", "del k": "0", "lock.break k": "0", "lock.acquire k me px 5": "nil",
-			"lock.release k o299": "nil", "lock.check k o299": "nil",
+			"exists k": "0", "dbsize": "0", "lock.info k": "nil", "del k": "0", "lock.break k": "0",
+			"lock.acquire k me px 5": "nil",
+			"lock.release k o299":    "nil", "lock.check k o299": "nil",
 		} {
 			require.Equal(t, want, line(d.doLine(request)), "%s: %s", words, request)
 		}
@@ -165,10 +169,15 @@ func TestDelaysEnd(t *testing.T) {
 	}
 	free := func(d *driver) bool { return line(d.doLine("lock.acquire k you px 10")) != "nil" }
 	const ever = "9007199254740991"
-	require.Equal(t, "(ERR DELAY can't be greater than 86400000, which is a day)", line(newDriver(t).do("lock.acquire", "k", "me", "px", "10", "delay", "86400001")))
-	require.Equal(t, "(ERR DELAY can't be greater than 86400000, which is a day)", line(newDriver(t).do("lock.break", "k", "delay", ever)))
+	require.Equal(t, "(ERR DELAY can't be greater than 86400000, which is a day)",
+		line(newDriver(t).do("lock.acquire", "k", "me", "px", "10", "delay", "86400001")))
+	require.Equal(t, "(ERR DELAY can't be greater than 86400000, which is a day)",
+		line(newDriver(t).do("lock.break", "k", "delay", ever)))
 	delayed(versionSlices, "86400000")
-	for _, end := range []string{"lock.break k delay 0", "flushall", "flushdb", "eval return{redis.call('lock.break','k','delay','0')} 0"} {
+	for _, end := range []string{
+		"lock.break k delay 0", "flushall", "flushdb",
+		"eval return{redis.call('lock.break','k','delay','0')} 0",
+	} {
 		d := delayed(versionSlices-1, ever)
 		d.doLine(end)
 		require.False(t, free(d), end)
@@ -191,8 +200,8 @@ func TestDelaysEnd(t *testing.T) {
 	require.True(t, free(d))
 }
 
-// TestLeavingChangesTheKey: each change of what LOCK.INFO shows gives the key another version, and tells caches. Before,
-// a request that left without a grant did not.
+// TestLeavingChangesTheKey: each change of what LOCK.INFO shows gives the key another version, and tells caches.
+// Before, a request that left without a grant did not.
 func TestLeavingChangesTheKey(t *testing.T) {
 	leaves := map[string]func(d *driver){
 		"cancel":  func(d *driver) { d.native(1, 0, "lock.cancel", "k", "you") },

@@ -89,10 +89,14 @@ func lostBetween(before, after *state, own protocol.Origin) (events []event.Even
 			rows, next, _ := before.locks.List(&q, before.clockMillis)
 			for i := range rows {
 				for _, h := range rows[i].Holds {
-					if h.Client.Origin != own || h.Client.Conn == 0 || after.locks.Check(db, rows[i].Key, h.Owner, after.clockMillis) == h.Fence {
+					if h.Client.Origin != own || h.Client.Conn == 0 || after.locks.Check(db, rows[i].Key, h.Owner,
+						after.clockMillis) == h.Fence {
 						continue
 					}
-					lost := &event.LockNews{Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn, Session: h.Session}
+					lost := &event.LockNews{
+						Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn,
+						Session: h.Session,
+					}
 					if loss := known[h.Fence]; loss != nil && loss.db == db && loss.key == shortText(rows[i].Key, mostOfLostKey) {
 						lost.Reason = loss.reason.String()
 						if cause := after.history.kinds[nativeLocks].cause(loss.cause); cause != nil {

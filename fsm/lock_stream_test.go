@@ -178,8 +178,14 @@ func TestLockStats(t *testing.T) {
 	s := d.m.LockStats()
 	require.Zero(t, s.LostSession+s.LostFlushed)
 	require.Equal(t, []int{1, 1, 0, 1}, []int{s.Locks, s.Holds, s.Waiting, s.Sessions})
-	require.Equal(t, []uint64{3, 1, 1, 1, 1, 1, 1}, []uint64{s.Grants, s.Refusals, s.Timeouts, s.LostExpired, s.LostBroken, s.Breaks, s.FencesRefused})
-	require.Equal(t, []uint64{1, 1001, 2, 1000}, []uint64{s.Waited.Count, s.Waited.SumMillis, s.Held.Count, s.Held.SumMillis})
+	require.Equal(t, []uint64{3, 1, 1, 1, 1, 1, 1}, []uint64{
+		s.Grants, s.Refusals, s.Timeouts, s.LostExpired,
+		s.LostBroken, s.Breaks, s.FencesRefused,
+	})
+	require.Equal(t, []uint64{1, 1001, 2, 1000}, []uint64{
+		s.Waited.Count, s.Waited.SumMillis, s.Held.Count,
+		s.Held.SumMillis,
+	})
 	require.Equal(t, uint64(1), s.Waited.Steps[10])
 }
 
@@ -232,7 +238,9 @@ func TestListeningIsFree(t *testing.T) {
 func TestLocksOfNestedScripts(t *testing.T) {
 	d := newDriver(t)
 	queued := request(nil, 0, "lock.acquire", "before", "me", "px", "1000")
-	queued = request(queued, 0, "eval", "redis.call('lock.acquire','inside','me','px','1000') redis.call('lock.release','before','me') while true do end", "0")
+	queued = request(queued, 0, "eval",
+		"redis.call('lock.acquire','inside','me','px','1000') redis.call('lock.release','before','me') while true do end",
+		"0")
 	queued = request(queued, 0, "lock.check", "before", "me")
 	queued = request(queued, 0, "lock.acquire", "after", "me", "px", "1000")
 	replies := d.apply(protocol.AppendTransaction(nil, 0, nil, queued))[0].Elems

@@ -85,7 +85,10 @@ func (s *trio) hear(i int, e *event.Event) {
 	if i == 0 {
 		e.Messages(func(channel, payload string) { s.said = append(s.said, "~ "+channel+" "+strconv.Quote(payload)) })
 	}
-	name, ok := map[event.Kind]string{event.LockLost: "lost", event.LockSlow: "slow", event.SessionKept: "kept", event.SessionLeft: "left"}[e.Kind]
+	name, ok := map[event.Kind]string{
+		event.LockLost: "lost", event.LockSlow: "slow", event.SessionKept: "kept",
+		event.SessionLeft: "left",
+	}[e.Kind]
 	if !ok {
 		return
 	}
@@ -134,9 +137,15 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	case 1:
 		return protocol.AppendGone(body, conn, 4)
 	case 2:
-		return protocol.AppendGiveBack(body, protocol.Hold{DB: db, Key: key, Owner: owner, Fence: int64(1 + l.rng.Intn(200)), Conn: conn})
+		return protocol.AppendGiveBack(body, protocol.Hold{
+			DB: db, Key: key, Owner: owner, Fence: int64(1 + l.rng.Intn(200)),
+			Conn: conn,
+		})
 	case 3:
-		return protocol.AppendUnblock(body, pick(l.rng, []protocol.Leave{protocol.LeaveGone, protocol.LeaveError, protocol.LeaveTimeout}), from.Ticket)
+		return protocol.AppendUnblock(body, pick(l.rng, []protocol.Leave{
+			protocol.LeaveGone, protocol.LeaveError,
+			protocol.LeaveTimeout,
+		}), from.Ticket)
 	case 4:
 		return say("session.open", "px", number(2000), "connection")
 	case 5:
@@ -144,10 +153,12 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	case 6:
 		return say("lock.release", key, owner)
 	case 7:
-		from.Address, from.Name = pick(l.rng, []string{"", "10.0.0.7:4", "10.0.0.8:" + number(9)}), pick(l.rng, []string{"", "ops"})
+		from.Address, from.Name = pick(l.rng, []string{"", "10.0.0.7:4", "10.0.0.8:" + number(9)}),
+			pick(l.rng, []string{"", "ops"})
 		return say("lock.break", key, "delay", number(100), "reason", pick(l.rng, []string{"", "gone", owner}))
 	case 8:
-		return say(append([]string{"lock.acquireall", "2", key, pick(l.rng, generatedKeys[:3]), owner, "px", number(500)}, wait...)...)
+		return say(append([]string{"lock.acquireall", "2", key, pick(l.rng, generatedKeys[:3]), owner, "px", number(500)},
+			wait...)...)
 	case 9:
 		return say(append([]string{"lock.acquire", key, owner, "session", number(9), "delay", number(50)}, wait...)...)
 	case 10:
@@ -166,7 +177,8 @@ func TestFencesAreRaised(t *testing.T) {
 	require.Equal(t, one, d.do("lock.acquire", "a", "me", "px", "1000"))
 	d.version = versionHistory
 	require.True(t, d.do("eval", "redis.call('fence.raise', '1000') "+endless, "0").IsError())
-	require.Equal(t, protocol.Integer(2), d.do("lock.acquire", "b", "me", "px", "1000"), "what is undone has raised nothing")
+	require.Equal(t, protocol.Integer(2), d.do("lock.acquire", "b", "me", "px", "1000"),
+		"what is undone has raised nothing")
 	require.Equal(t, protocol.Integer(41), d.do("fence.raise", "41"))
 	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, d.m))))
 	require.Equal(t, protocol.Integer(42), d.do("lock.acquire", "c", "me", "px", "1000"))

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockWatch is what this node has seen of locks, of native and of stock ones, since it was started. It is no part of the
-// state: no reply to a request of the log rests on it. What a script did that was undone may have been counted.
+// lockWatch is what this node has seen of locks, of native and of stock ones, since it was started. It is no part of
+// the state: no reply to a request of the log rests on it. What a script did that was undone may have been counted.
 type lockWatch struct {
 	patterns []string
 	// counts are by class, the rest last, and by kind.
@@ -150,8 +150,8 @@ func (c *call) watchRemoval(db int, it *keyspace.Item) {
 	c.stockTaken(db, it, &m)
 }
 
-// watchOverwritten notes that something else, without a mark, was stored in the place of a stock lock. Commands that change
-// a string, as INCR does, change no lock.
+// watchOverwritten notes that something else, without a mark, was stored in the place of a stock lock. Commands that
+// change a string, as INCR does, change no lock.
 func (c *call) watchOverwritten(db int, it, next *keyspace.Item) {
 	c.watch.loses(db, it)
 	if c.latest.overwrites && isStockLock(it) && !(next.IsString() && it.IsString() && next.Value() == it.Value()) {

@@ -45,7 +45,10 @@ func acquireOp(c *call) protocol.Value {
 }
 
 func acquireallOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{version: c.entryVersion, request: locks.Request{DB: c.db}, command: c.args[0], many: true})
+	return c.acquire(&lockOptions{
+		version: c.entryVersion, request: locks.Request{DB: c.db}, command: c.args[0],
+		many: true,
+	})
 }
 
 // acquire asks the table for the request under way.

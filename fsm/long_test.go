@@ -41,7 +41,10 @@ func TestLongListIsBounded(t *testing.T) {
 	d := newDriver(t)
 	const n = maxElementsWork/elementWork + 2
 	d.plant("l", longList(n))
-	for _, words := range []string{"lrange l 0 -1", "lpop l 10000000", "lmpop 1 l left count 10000000", "lpos l 1 count 0", "lrem l 0 1"} {
+	for _, words := range []string{
+		"lrange l 0 -1", "lpop l 10000000", "lmpop 1 l left count 10000000",
+		"lpos l 1 count 0", "lrem l 0 1",
+	} {
 		require.Equal(t, errTooMuchWork.Str, d.doLine(words).Str, words)
 	}
 	require.Equal(t, protocol.Integer(n), d.doLine("llen l"))
@@ -50,14 +53,18 @@ func TestLongListIsBounded(t *testing.T) {
 	require.Equal(t, "OK", d.doLine("lset l 1000001 x").Str)
 	require.Equal(t, protocol.Integer(1000001), d.doLine("lpos l x"))
 	require.Equal(t, protocol.Integer(n+1), d.doLine("linsert l before x y"))
-	require.Equal(t, protocol.Integer(2), d.do("eval", "return redis.call('lrem','l',0,'x') + redis.call('lrem','l',-1,'y')", "0"))
+	require.Equal(t, protocol.Integer(2),
+		d.do("eval", "return redis.call('lrem','l',0,'x') + redis.call('lrem','l',-1,'y')", "0"))
 }
 
 // TestSearchesInScriptsAreBounded: a script that searches a long list again and again is undone.
 func TestSearchesInScriptsAreBounded(t *testing.T) {
 	d := newDriver(t)
 	d.plant("l", longList(300_000))
-	for _, search := range []string{"'lrem','l',0,'x'", "'lpos','l','x'", "'linsert','l','before','x','y'", "'lrange','l',0,-1"} {
+	for _, search := range []string{
+		"'lrem','l',0,'x'", "'lpos','l','x'", "'linsert','l','before','x','y'",
+		"'lrange','l',0,-1",
+	} {
 		reply := d.do("eval", "redis.call('rpush','l','new') for i=1,1000 do redis.call("+search+") end", "0")
 		require.Contains(t, reply.Str, "script is over its budget", search)
 		require.Equal(t, protocol.Integer(300_000), d.doLine("llen l"), search)
@@ -92,7 +99,10 @@ func TestScriptCopiesNoList(t *testing.T) {
 	d := newDriver(t)
 	d.plant("l", longList(1_000_000))
 	d.plant("z", longSortedSet(100_000))
-	for _, call := range []string{"'rpush','l','x'", "'lpop','l'", "'lset','l',500000,'x'", "'zadd','z',1.5,'x'", "'zpopmin','z'"} {
+	for _, call := range []string{
+		"'rpush','l','x'", "'lpop','l'", "'lset','l',500000,'x'", "'zadd','z',1.5,'x'",
+		"'zpopmin','z'",
+	} {
 		script := "return redis.call(" + call + ")"
 		d.do("eval", script, "0")
 		var before, after runtime.MemStats
@@ -113,7 +123,8 @@ func TestFullCollections(t *testing.T) {
 	}
 	d.memoryLimit = 1
 	for _, words := range []string{
-		"lpush l a", "rpush l a", "lpushx l a", "rpushx l a", "lset l 0 a", "linsert l before a a", "lmove l l left left", "rpoplpush l l",
+		"lpush l a", "rpush l a", "lpushx l a", "rpushx l a", "lset l 0 a", "linsert l before a a", "lmove l l left left",
+		"rpoplpush l l",
 		"zadd z 1 a", "zincrby z 1 a", "zrangestore z z 0 1", "zunionstore z 1 z", "zinterstore z 1 z", "zdiffstore z 1 z",
 	} {
 		require.Equal(t, oomText, line(d.doLine(words)), words)

@@ -71,7 +71,8 @@ func TestFullUntilItEnds(t *testing.T) {
 func TestFullScripts(t *testing.T) {
 	const (
 		release = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
-		renew   = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+		renew   = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else " +
+			"return 0 end"
 	)
 	d := filled(t)
 	d.memoryLimit -= 1000 // a lock less is not enough
@@ -79,9 +80,11 @@ func TestFullScripts(t *testing.T) {
 	require.Equal(t, "5000", line(d.do("pttl", "lock")))
 
 	reply := line(d.do("eval", "return redis.call('set','a','b')", "0"))
-	require.Equal(t, strings.TrimSuffix(oomText, ")")+" script: "+scriptSHA("return redis.call('set','a','b')")+", on @user_script:1.)", reply)
+	require.Equal(t, strings.TrimSuffix(oomText, ")")+" script: "+scriptSHA("return redis.call('set','a','b')")+
+		", on @user_script:1.)", reply)
 	require.Equal(t, `["OOM command not allowed when used memory > 'maxmemory'." 1]`,
-		line(d.do("eval", "local e = redis.pcall('set','a','b') return {e.err, redis.call('del','n')}", "0")), "it may go on with others")
+		line(d.do("eval", "local e = redis.pcall('set','a','b') return {e.err, redis.call('del','n')}", "0")),
+		"it may go on with others")
 
 	for _, source := range []string{
 		"redis.call('del','lock') return redis.call('set','a','b')",
@@ -102,7 +105,8 @@ func TestFullScripts(t *testing.T) {
 	require.Equal(t, "1", line(d.do("eval", "#!lua flags=allow-oom\nreturn 1", "0")))
 	require.Equal(t, "1", line(d.do("eval", "#!lua flags=no-writes\nreturn 1", "0")))
 	require.Equal(t, "1", line(d.do("eval", "#!lua flags=allow-oom\nreturn redis.call('del', 'a')", "0")))
-	require.Contains(t, line(d.do("eval", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 'b')", "0")), "OOM command not allowed")
+	require.Contains(t, line(d.do("eval", "#!lua flags=allow-oom\nreturn redis.call('set', 'a', 'b')", "0")),
+		"OOM command not allowed")
 	require.Equal(t, "1", line(d.do("eval", release, "1", "lock", "token")))
 }
 
@@ -111,7 +115,8 @@ func TestFullWhileAScriptRuns(t *testing.T) {
 	d := newDriver(t)
 	d.memoryLimit = 100_000
 	before := d.m.Stats()
-	require.Equal(t, oomText, line(d.do("eval", "for i = 1, 1000 do redis.pcall('set', i, string.rep('x', 1000)) end", "0")))
+	require.Equal(t, oomText, line(d.do("eval", "for i = 1, 1000 do redis.pcall('set', i, string.rep('x', 1000)) end",
+		"0")))
 	require.Equal(t, before.Keys, d.m.Stats().Keys)
 }
 
@@ -120,12 +125,14 @@ func TestFullWhileAScriptRuns(t *testing.T) {
 func TestFullTransactions(t *testing.T) {
 	d := filled(t)
 	reply := d.exec(nil, []string{"del", "lock"}, []string{"set", "a", "b"})
-	require.Equal(t, "(EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.)", line(reply))
+	require.Equal(t,
+		"(EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.)", line(reply))
 	require.Equal(t, `["token" nil]`, line(d.do("mget", "lock", "a")))
 	require.Equal(t, "[1 1]", line(d.exec(nil, []string{"pexpire", "lock", "10"}, []string{"del", "n"})))
 
 	d.memoryLimit = uint64(d.m.Stats().UsedBytes) + 5_000
-	reply = d.exec(nil, []string{"setrange", "c", "20000", "x"}, []string{"setrange", "e", "20000", "x"}, []string{"del", "c"})
+	reply = d.exec(nil, []string{"setrange", "c", "20000", "x"}, []string{"setrange", "e", "20000", "x"},
+		[]string{"del", "c"})
 	require.Equal(t, "[20001 "+oomText+" 1]", line(reply))
 }
 
@@ -153,7 +160,10 @@ func TestUsedBytes(t *testing.T) {
 		case 0:
 			return []string{"del", key}
 		case 1:
-			return []string{"eval", "redis.call('flushdb') redis.call('set', KEYS[1], ARGV[1]) string.rep('x', 1e9)", "1", key, value}
+			return []string{
+				"eval", "redis.call('flushdb') redis.call('set', KEYS[1], ARGV[1]) string.rep('x', 1e9)", "1", key,
+				value,
+			}
 		case 2:
 			return []string{"eval", "redis.call('set', KEYS[1], ARGV[1]) return '" + key + "'", "1", key, value}
 		case 3:
@@ -226,8 +236,8 @@ func TestPeakBytes(t *testing.T) {
 	require.Equal(t, most, d.m.Stats().PeakBytes)
 }
 
-// TestScriptsAreBounded: scripts count for what they take, SCRIPT LOAD is refused when they fill the state, but not those
-// that are few, and what EVAL leaves takes a share. Entries of older versions refuse none.
+// TestScriptsAreBounded: scripts count for what they take, SCRIPT LOAD is refused when they fill the state, but not
+// those that are few, and what EVAL leaves takes a share. Entries of older versions refuse none.
 func TestScriptsAreBounded(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("return '%d%s'", i, strings.Repeat("x", 22_500)) }
 	for _, version := range []byte{versionScripts - 1, versionScripts} {
@@ -268,7 +278,10 @@ func TestScriptMemory(t *testing.T) {
 		return strings.Repeat(function, max(1, 300_000/len(function)))
 	}
 	var sources []string
-	for _, unit := range []string{"a() ", "a={} ", "a=function()end ", "a=function(a,b,c)end ", "a=function()a=a end ", "do local b,c,d end ", "a=a..a "} {
+	for _, unit := range []string{
+		"a() ", "a={} ", "a=function()end ", "a=function(a,b,c)end ", "a=function()a=a end ",
+		"do local b,c,d end ", "a=a..a ",
+	} {
 		sources = append(sources, repeated(unit))
 	}
 	var shared []string // by functions that are nested
@@ -285,7 +298,8 @@ func TestScriptMemory(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		require.NotNil(t, program.program)
-		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source), versionScripts)*2/3, source[:100])
+		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source),
+			versionScripts)*2/3, source[:100])
 		runtime.KeepAlive(program)
 	}
 }

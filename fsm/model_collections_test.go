@@ -112,7 +112,8 @@ func (m collections) hash(words []string) string {
 }
 
 func (m collections) set(words []string) string {
-	if words[0] == "sinter" || words[0] == "sunion" || words[0] == "sdiff" || words[0] == "sunionstore" || words[0] == "smove" {
+	if words[0] == "sinter" || words[0] == "sunion" || words[0] == "sdiff" || words[0] == "sunionstore" ||
+		words[0] == "smove" {
 		return m.sets(words)
 	}
 	s, ok := at[map[string]bool](m, words[1])
@@ -161,7 +162,8 @@ func (m collections) sets(words []string) string {
 	all := map[string]bool{}
 	for _, w := range slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))) {
 		switch {
-		case words[0] == "sinter" && a[w] && b[w], words[0] == "sdiff" && a[w] && !b[w], strings.HasPrefix(words[0], "sunion"):
+		case words[0] == "sinter" && a[w] && b[w], words[0] == "sdiff" && a[w] && !b[w],
+			strings.HasPrefix(words[0], "sunion"):
 			all[w] = true
 		}
 	}

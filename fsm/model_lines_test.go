@@ -37,7 +37,9 @@ func collectionLine(rng *rand.Rand, space int) []string {
 		}
 		return n(space)
 	}
-	end, index := func() string { return pick(rng, []string{"LEFT", "RIGHT"}) }, func() string { return strconv.Itoa(rng.Intn(40) - 20) }
+	end, index := func() string { return pick(rng, []string{"LEFT", "RIGHT"}) }, func() string {
+		return strconv.Itoa(rng.Intn(40) - 20)
+	}
 	kind := pick(rng, []string{"h", "s", "z", "l"})
 	key := func() string {
 		if rng.Intn(50) == 0 {

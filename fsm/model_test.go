@@ -224,7 +224,8 @@ func modelLine(rng *rand.Rand) []string {
 	switch rng.Intn(20) {
 	case 0, 1, 2, 3:
 		return slices.Concat([]string{"set", key(), value()}, pick(rng, [][]string{nil, {"NX"}, {"XX"}, {"IFEQ", value()}}),
-			pick(rng, [][]string{nil, {"PX", millis()}, {"PX", millis()}, {"KEEPTTL"}}), pick(rng, [][]string{nil, nil, {"GET"}}))
+			pick(rng, [][]string{nil, {"PX", millis()}, {"PX", millis()}, {"KEEPTTL"}}),
+			pick(rng, [][]string{nil, nil, {"GET"}}))
 	case 4:
 		return []string{"get", key()}
 	case 5:

@@ -21,7 +21,8 @@ func objectFreqOp(c *call) protocol.Value {
 	if c.find(c.args[1]) == nil {
 		return protocol.Null
 	}
-	return protocol.Err("An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.")
+	return protocol.Err("An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when " +
+		"switching between policies at runtime LRU and LFU data will take some time to adjust.")
 }
 
 // objectIdletimeOp answers that the value is in use: a read leaves no trace in the state.

@@ -38,7 +38,8 @@ func (b *binding) takes(n int) bool {
 type bindings map[string]*binding
 
 var families = []map[string]op{
-	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, usageOps, scriptOps, scriptLocals,
+	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, usageOps,
+	scriptOps, scriptLocals,
 	lockOps, fenceOps,
 }
 

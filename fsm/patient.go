@@ -36,7 +36,10 @@ func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 	if b == nil || b.row == nil || !b.takes(len(words)) {
 		return false
 	}
-	o := lockOptions{version: m.st.meaning(), request: locks.Request{DB: db}, command: words[0], many: words[0] == "lock.acquireall"}
+	o := lockOptions{
+		version: m.st.meaning(), request: locks.Request{DB: db}, command: words[0],
+		many: words[0] == "lock.acquireall",
+	}
 	if o.read(words).IsError() || o.request.Notify {
 		return false
 	}

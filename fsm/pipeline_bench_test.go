@@ -27,7 +27,8 @@ func anyLock(rng *rand.Rand, n int) string { return "lock:" + strconv.Itoa(rng.I
 var workloads = []workload{
 	{"fresh", func(*driver, int) {}, func(body []byte, _ *rand.Rand, i, n int) []byte {
 		// Each ends when n more have come: there are always n.
-		return protocoltest.AppendRequest(body, 0, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX", strconv.Itoa(n))
+		return protocoltest.AppendRequest(body, 0, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX",
+			strconv.Itoa(n))
 	}},
 	{"taken", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
 		return protocoltest.AppendRequest(body, 0, "set", anyLock(rng, n), "0123456789abcdef", "NX", "PX", "30000")

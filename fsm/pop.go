@@ -60,7 +60,9 @@ type manyKeys struct {
 }
 
 // parseManyKeys reads the words of LMPOP and ZMPOP behind the name: numkeys, keys, which end, and COUNT.
-func parseManyKeys(words []string, parseEnd func(word string) (p pops, ok bool)) (m manyKeys, problem protocol.Value, ok bool) {
+func parseManyKeys(words []string, parseEnd func(word string) (p pops, ok bool)) (m manyKeys, problem protocol.Value,
+	ok bool,
+) {
 	n, ok := protocol.ParseInt(words[0])
 	if !ok || n < 1 {
 		return m, errNumKeys, false

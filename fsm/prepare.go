@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// LargeSource is the least length, in bytes, of a source that is compiled ahead of its entry. The budget of an entry bounds the
-// others: 262,144 bytes, which take some 30 ms.
+// LargeSource is the least length, in bytes, of a source that is compiled ahead of its entry. The budget of an entry
+// bounds the others: 262,144 bytes, which take some 30 ms.
 const LargeSource = 16 << 10
 
 // sourceWords are the commands with a source, as a request spells them, behind their length.

@@ -25,19 +25,33 @@ func TestPrepared(t *testing.T) {
 		want   string // which sources are compiled ahead, by their numbers
 		not    string
 	}{
-		"eval, load": {[][]byte{pipeline("set a 1"), request(nil, 0, "eval", sourceOf(1, large), "0"), request(nil, 0, "script", "load", sourceOf(2, large))}, "12", ""},
-		"exec":       {[][]byte{protocol.AppendTransaction(nil, 0, nil, request(pipeline("set a 1"), 0, "eval", sourceOf(1, large), "0"))}, "1", ""},
-		"small":      {[][]byte{request(nil, 0, "eval", sourceOf(1, large-1), "0"), request(nil, 0, "eval", sourceOf(2, large), "0")}, "2", "1"},
-		"too much":   {[][]byte{request(nil, 0, "eval", sourceOf(1, half), "0"), request(nil, 0, "eval", sourceOf(2, half+1), "0"), request(nil, 0, "eval", sourceOf(3, half), "0")}, "13", "2"},
-		"one":        {[][]byte{request(nil, 0, "eval", sourceOf(1, 3*half), "0"), request(nil, 0, "eval", sourceOf(2, large), "0")}, "1", "2"},
-		"corrupt":    {[][]byte{append(request(nil, 0, "eval", sourceOf(1, large), "0"), 200, 1, 4)}, "1", ""},
+		"eval, load": {[][]byte{
+			pipeline("set a 1"), request(nil, 0, "eval", sourceOf(1, large), "0"),
+			request(nil, 0, "script", "load", sourceOf(2, large)),
+		}, "12", ""},
+		"exec": {[][]byte{protocol.AppendTransaction(nil, 0, nil, request(pipeline("set a 1"), 0, "eval",
+			sourceOf(1, large), "0"))}, "1", ""},
+		"small": {[][]byte{
+			request(nil, 0, "eval", sourceOf(1, large-1), "0"),
+			request(nil, 0, "eval", sourceOf(2, large), "0"),
+		}, "2", "1"},
+		"too much": {[][]byte{request(nil, 0, "eval", sourceOf(1, half), "0"), request(nil, 0, "eval", sourceOf(2, half+1),
+			"0"), request(nil, 0, "eval", sourceOf(3, half), "0")}, "13", "2"},
+		"one": {[][]byte{
+			request(nil, 0, "eval", sourceOf(1, 3*half), "0"),
+			request(nil, 0, "eval", sourceOf(2, large), "0"),
+		}, "1", "2"},
+		"corrupt": {[][]byte{append(request(nil, 0, "eval", sourceOf(1, large), "0"), 200, 1, 4)}, "1", ""},
 	} {
 		d, m := newDriver(t), newMachine()
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
 		for i, body := range c.bodies {
 			w.Add(origin, uint64(i+1), uint64(i+1), body)
 		}
-		length := map[string]int{"small 1": large - 1, "too much 1": half, "too much 2": half + 1, "too much 3": half, "one 1": 3 * half}
+		length := map[string]int{
+			"small 1": large - 1, "too much 1": half, "too much 2": half + 1, "too much 3": half,
+			"one 1": 3 * half,
+		}
 		source := func(number rune) string {
 			n := int(number - '0')
 			at := fmt.Sprint(name, " ", n)

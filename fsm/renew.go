@@ -66,7 +66,8 @@ type Renewed struct {
 var errRaised = errors.New("the sum is beyond 2^63-1")
 
 // ErrEarlier: the state is newer than the renewal, so the jump of its fences is not known.
-var ErrEarlier = errors.New("the newest entry of the state is later than the time of this machine, so one of two clocks is wrong")
+var ErrEarlier = errors.New(
+	"the newest entry of the state is later than the time of this machine, so one of two clocks is wrong")
 
 // renewStep bounds the items that a renewal holds at a time.
 const renewStep = 10_000
@@ -171,7 +172,8 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 		return nil, false, nil
 	}
 	changed := *it
-	if least := saturatingAdd(n.st.clockMillis, n.MinLeaseMillis); it.DeadlineMillis != never && it.DeadlineMillis < least {
+	if least := saturatingAdd(n.st.clockMillis, n.MinLeaseMillis); it.DeadlineMillis != never &&
+		it.DeadlineMillis < least {
 		n.done.Extended++
 		changed.DeadlineMillis, next = least, &changed
 	}
@@ -180,7 +182,8 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 		return next, true, err
 	}
 	value, _ := protocol.ParseInt(it.Value())
-	raised := keyspace.NewItem(it.Hash, it.Key(), strconv.FormatInt(value+by, 10), changed.DeadlineMillis, keyspace.EncodingAuto)
+	raised := keyspace.NewItem(it.Hash, it.Key(), strconv.FormatInt(value+by, 10), changed.DeadlineMillis,
+		keyspace.EncodingAuto)
 	raised.SetAccount(it.Account())
 	return &raised, true, nil
 }

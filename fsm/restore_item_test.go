@@ -18,7 +18,8 @@ func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
 	b = append(b, snapshotVersion, versionOfCluster, 0, 0, 5)
-	b = append(b, make([]byte, protocol.MaxDatabases+9)...) // swaps, new keys, sessions, lives, accounts, scripts, settings
+	// swaps, new keys, sessions, lives, accounts, scripts, settings
+	b = append(b, make([]byte, protocol.MaxDatabases+9)...)
 	b = append(b, 1)
 	b = append(b, item...)
 	b = append(b, make([]byte, protocol.MaxDatabases-1+4+11+13)...) // databases, waits, locks, history
@@ -109,7 +110,9 @@ func TestRestoredCollectionsGoOn(t *testing.T) {
 // release, and no others.
 func TestOldEntriesKnowOldCommands(t *testing.T) {
 	d := newDriverOf(t, protocol.OldestEntryVersion)
-	script := request(nil, 0, "eval", "local r = redis.pcall('object', 'refcount', 'k') redis.call('set', 'said', type(r) == 'table' and r.err or 'known') return redis.call('get', 'said')", "0")
+	script := request(nil, 0, "eval",
+		"local r = redis.pcall('object', 'refcount', 'k') redis.call('set', 'said', type(r) == 'table' and r.err or "+
+			"'known') return redis.call('get', 'said')", "0")
 	old := request(nil, 0, "eval", "return redis.call('incr', 'n')", "0")
 	d.do("set", "k", "v")
 	for version := byte(1); version < versionKinds; version++ {

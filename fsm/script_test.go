@@ -148,7 +148,8 @@ func TestReadOnlyScripts(t *testing.T) {
 	require.False(t, due)
 
 	var wg sync.WaitGroup
-	body := string(request(nil, 0, "eval_ro", "local n = 0 for i=1,100 do n = n + redis.call('get','a') end return n", "0"))
+	body := string(request(nil, 0, "eval_ro", "local n = 0 for i=1,100 do n = n + redis.call('get','a') end return n",
+		"0"))
 	now, offset := d.nowMillis, d.wallOffset
 	for range 4 {
 		wg.Go(func() {

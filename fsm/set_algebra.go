@@ -95,7 +95,9 @@ func (c *call) intersect(sets []*collection.Set) (result *collection.Set, proble
 
 // eachShared calls f for at most so many members that all sets have. The smallest set is the first. f costs
 // work for each.
-func (c *call) eachShared(sets []*collection.Set, limit, work int64, f func(name string)) (problem protocol.Value, ok bool) {
+func (c *call) eachShared(sets []*collection.Set, limit, work int64, f func(name string)) (problem protocol.Value,
+	ok bool,
+) {
 	work += elementWork
 	for _, s := range sets[1:] {
 		work += searchesIn(s, 1)

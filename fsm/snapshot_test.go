@@ -144,7 +144,8 @@ func TestRestoreRefusesDamage(t *testing.T) {
 		newer := bytes.Clone(good)
 		newer[at]++
 		err := target.m.Restore(bytes.NewReader(resum(newer)))
-		require.EqualError(t, err, "restore state: "+want+": the cluster went over to a newer release, and does not go back: run the newer release on every node")
+		require.EqualError(t, err, "restore state: "+want+
+			": the cluster went over to a newer release, and does not go back: run the newer release on every node")
 		require.Equal(t, before, target.m.Hash())
 		newer[at] = 5
 		newer[len(snapshotMagic)+1] &= 5 // a version that the head never has
@@ -254,7 +255,8 @@ func TestRestoreOfCreations(t *testing.T) {
 // A length that lies costs no memory.
 func TestRestoreOfLyingLength(t *testing.T) {
 	b := []byte(snapshotMagic + "\x01\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
-	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))), ErrCorruptSnapshot)
+	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))),
+		ErrCorruptSnapshot)
 }
 
 type brokenWriter struct{ left int }
@@ -331,7 +333,8 @@ func TestSnapshotOfVersion2(t *testing.T) {
 	require.NoError(t, m.Restore(bytes.NewReader(stream)))
 	want := sampled(t, protocol.EntryVersion)
 	want.advance(1)
-	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.EntryVersion, want.nowMillis, want.wallOffset, 0).Bytes(), clientless{}))
+	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.EntryVersion, want.nowMillis, want.wallOffset, 0).Bytes(),
+		clientless{}))
 	require.Equal(t, dump(t, want.m), dump(t, m))
 }
 
@@ -374,8 +377,8 @@ func TestSnapshotKeepsItsScripts(t *testing.T) {
 	require.NotEqual(t, want, d.m.Hash())
 }
 
-// TestVersionOfTheCluster: it is the newest version of the entries, never falls, and older entries behind newer ones have
-// the meaning of the newer. Below it the stream is one that earlier releases read.
+// TestVersionOfTheCluster: it is the newest version of the entries, never falls, and older entries behind newer ones
+// have the meaning of the newer. Below it the stream is one that earlier releases read.
 func TestVersionOfTheCluster(t *testing.T) {
 	d := newDriver(t)
 	of := func(want byte, wantFresh bool, wantStream byte) {

@@ -33,7 +33,10 @@ const statsLooks = 1 << 16
 func (m *machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	s := Stats{Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(), Misses: m.misses.Load()}
+	s := Stats{
+		Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(),
+		Misses: m.misses.Load(),
+	}
 	sessions := m.st.sessions.usedBytes()
 	s.UsedBytes = m.st.usedBytes() + sessions
 	s.Accounts = m.st.accountsInUse()

@@ -134,7 +134,8 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 			continue
 		}
 		it := c.st.databases[db].Find(keyspace.Hash(at.key), at.key)
-		if it != nil && !it.Ended(c.nowMillis) && isStockLock(it) && position(it) >= l.query.Cursor && l.hasOwner(it) && l.match.match(at.key) {
+		if it != nil && !it.Ended(c.nowMillis) && isStockLock(it) && position(it) >= l.query.Cursor && l.hasOwner(it) &&
+			l.match.match(at.key) {
 			polled = append(polled, it)
 		}
 	}

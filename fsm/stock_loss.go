@@ -25,7 +25,9 @@ func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause u
 }
 
 // noteStockLosses notes losses of the same lock; owners are the first of so many.
-func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, count int, reason locks.Reason, cause uint64) {
+func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, count int, reason locks.Reason,
+	cause uint64,
+) {
 	for i := range owners {
 		c.noteStockLoss(db, it, owners[i].Owner, reason, cause)
 	}
@@ -226,6 +228,9 @@ func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, te
 // tellRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
 func (c *call) tellRedisson(was *keyspace.Item) {
 	if !was.IsString() && c.interest&event.InMessages != 0 {
-		c.events = append(c.events, event.Event{Kind: event.Published, Name: "redisson_lock__channel:{" + was.Key() + "}", Payload: "0"})
+		c.events = append(c.events, event.Event{
+			Kind: event.Published, Name: "redisson_lock__channel:{" + was.Key() + "}",
+			Payload: "0",
+		})
 	}
 }

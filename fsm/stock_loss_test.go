@@ -29,7 +29,8 @@ func numbered(n int) (keys []string) {
 	return keys
 }
 
-// TestManyStockLosses: what is lost at once takes ten rows, by whichever way; and stock locks do not push out native ones.
+// TestManyStockLosses: what is lost at once takes ten rows, by whichever way; and stock locks do not push out native
+// ones.
 func TestManyStockLosses(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "native", "me", "px", "1000")
@@ -67,7 +68,10 @@ func TestManyStockLosses(t *testing.T) {
 		d.do("del", "k")
 	}
 	stock := &d.m.st.history.kinds[stockLocks]
-	require.Equal(t, []int{keptLosses, keptLosses, keptCauses}, []int{len(stock.byTime.rows), len(stock.byForce.rows), len(stock.causes)})
+	require.Equal(t, []int{keptLosses, keptLosses, keptCauses}, []int{
+		len(stock.byTime.rows), len(stock.byForce.rows),
+		len(stock.causes),
+	})
 	rows = d.history(2, "NATIVE")
 	require.Len(t, rows, 1)
 	require.Equal(t, "lock.break", rows[0]["command"])
@@ -84,7 +88,10 @@ func TestFlushedStockLocks(t *testing.T) {
 		d.do("flushdb")
 		rows := d.history(11)
 		require.Len(t, rows, 10)
-		require.Equal(t, []string{"flushed", fmt.Sprint(n - 10), "flushdb"}, []string{rows[0]["reason"], rows[0]["more"], rows[0]["command"]})
+		require.Equal(t, []string{"flushed", fmt.Sprint(n - 10), "flushdb"}, []string{
+			rows[0]["reason"], rows[0]["more"],
+			rows[0]["command"],
+		})
 	}
 }
 
@@ -127,8 +134,8 @@ func TestStockHistoryBegins(t *testing.T) {
 	require.Len(t, d.history(10), 4)
 }
 
-// TestReleaseInATransaction: a client that watches the lock, and looks at it, before it deletes the lock is taken for the
-// holder, whatever its connection.
+// TestReleaseInATransaction: a client that watches the lock, and looks at it, before it deletes the lock is taken for
+// the holder, whatever its connection.
 func TestReleaseInATransaction(t *testing.T) {
 	d := newDriver(t)
 	watches := func(key string) []protocol.Watch {

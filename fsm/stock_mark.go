@@ -163,7 +163,10 @@ func (is *incarnations) number(o protocol.Origin, ss sessions) uint64 {
 		is.known = slices.Delete(slices.Clone(is.known), max(0, former), max(0, former)+1)
 	}
 	is.given++
-	is.known = append(slices.Clip(is.known), incarnation{is.given, protocol.Origin{Node: ss.nameOf(o.Node), Epoch: o.Epoch}})
+	is.known = append(slices.Clip(is.known), incarnation{is.given, protocol.Origin{
+		Node:  ss.nameOf(o.Node),
+		Epoch: o.Epoch,
+	}})
 	return is.given
 }
 

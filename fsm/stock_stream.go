@@ -29,7 +29,10 @@ func (r *snapshotReader) incarnations(st *state) {
 	ls.given = r.uint("incarnations")
 	last := uint64(0)
 	for n := r.uint("incarnations"); n > 0 && r.err == nil; n-- {
-		l := incarnation{number: r.uint("incarnation"), origin: protocol.Origin{Node: r.string("node"), Epoch: r.uint("epoch")}}
+		l := incarnation{number: r.uint("incarnation"), origin: protocol.Origin{
+			Node:  r.string("node"),
+			Epoch: r.uint("epoch"),
+		}}
 		if l.number <= last || l.number > ls.given || len(ls.known) == maxIncarnations {
 			r.fail("incarnations")
 			return
@@ -97,7 +100,8 @@ func (r *snapshotReader) stockMark(st *state, it *keyspace.Item) {
 	lease := r.uint("lease")
 	m.LeaseMillis = int64(lease)
 	m.Incarnation, m.Conn, m.Renewals = r.uint("incarnation"), r.uint("connection"), r.uint("renewals")
-	if lease > math.MaxInt64 || m.Incarnation > st.incarnations.given || it.IsLock() || it.Encoding() != keyspace.EncodingAuto {
+	if lease > math.MaxInt64 || m.Incarnation > st.incarnations.given || it.IsLock() ||
+		it.Encoding() != keyspace.EncodingAuto {
 		r.fail("mark")
 	}
 	if r.err == nil {

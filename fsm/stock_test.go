@@ -82,7 +82,10 @@ func TestMarksBeginWithTheirVersion(t *testing.T) {
 	require.NotContains(t, line(rows[0]), "lease\"")
 	require.Equal(t, line(errWrongType), line(d.do("lock.info", "old")))
 	require.Equal(t, line(errSyntax), line(d.do("lock.list", "db", "1")))
-	d = &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: versionMarks}
+	d = &driver{
+		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
+		version: versionMarks,
+	}
 	d.do("expire", "old", "200")
 	d.apply(requestFrom(nil, 0, 5, "set", "new", "t", "NX", "PX", "30000"))
 	require.Equal(t, 1, d.m.st.databases[0].Marks())
@@ -163,7 +166,8 @@ func TestIncarnations(t *testing.T) {
 	take := func(node string, epoch uint64, key string) {
 		d.seq++
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
-		w.Add(protocol.Origin{Node: node, Epoch: epoch}, 0, d.seq, requestFrom(nil, 0, 7, "set", key, "t", "nx", "px", "30000"))
+		w.Add(protocol.Origin{Node: node, Epoch: epoch}, 0, d.seq, requestFrom(nil, 0, 7, "set", key, "t", "nx", "px",
+			"30000"))
 		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))
 	}
 	client := func(key string) string {
@@ -232,24 +236,68 @@ func TestLockClasses(t *testing.T) {
 		{"given back late", "set k t nx px 1000;wait 801;del k", "stock : granted 1 released 1 late 1; "},
 		{"renewed in time", "set k t nx px 1000;wait 801;pexpire k 1000;wait 800;del k", "stock : granted 1 released 1; "},
 		{"run out", "set k t nx px 1000;wait 1001", "stock : granted 1 expired 1; "},
-		{"run out, and taken in the same entry", "set k t nx px 1000;wait 1001;set k u nx px 1000", "stock : granted 2 expired 1; "},
+		{
+			"run out, and taken in the same entry", "set k t nx px 1000;wait 1001;set k u nx px 1000",
+			"stock : granted 2 expired 1; ",
+		},
 		{"no time to live, no lock", "setnx k t;setnx k u;del k", ""},
 		{"by script", "release k t;set k t nx px 1000;release k t", "stock : granted 1 released 1; "},
-		{"released by who lost it", "set k t nx px 1000;release k t;set k t nx px 1000;wait 1001;release k t;release k t", "stock : granted 2 released 1 expired 1 stale 1; "},
-		{"while another has it", "set k t nx px 1000;release k t;set k t nx px 1000;wait 1001;set k u nx px 1000;release k t", "stock : granted 3 released 1 expired 1 stale 1; "},
-		{"by a word that compares", "set k t nx px 1000;wait 1001;delifeq k t;delifeq k t", "stock : granted 1 expired 1 stale 1; "},
+		{
+			"released by who lost it", "set k t nx px 1000;release k t;set k t nx px 1000;wait 1001;release k t;release k t",
+			"stock : granted 2 released 1 expired 1 stale 1; ",
+		},
+		{
+			"while another has it",
+			"set k t nx px 1000;release k t;set k t nx px 1000;wait 1001;set k u nx px 1000;release k t",
+			"stock : granted 3 released 1 expired 1 stale 1; ",
+		},
+		{
+			"by a word that compares", "set k t nx px 1000;wait 1001;delifeq k t;delifeq k t",
+			"stock : granted 1 expired 1 stale 1; ",
+		},
 		{"by another", "set k t nx px 1000;wait 1001;delex k ifeq u;delex k ifeq t", "stock : granted 1 expired 1 stale 1; "},
-		{"never had it, as redsync after a refusal", "set k t nx px 1000;release k t;set k t nx px 1000;set k u nx px 1000;release k u", "stock : granted 2 refused 1 released 1; "},
+		{
+			"never had it, as redsync after a refusal",
+			"set k t nx px 1000;release k t;set k t nx px 1000;set k u nx px 1000;release k u",
+			"stock : granted 2 refused 1 released 1; ",
+		},
 		{"broken by DEL", "set k t nx px 1000;del k;delifeq k t", "stock : granted 1 released 1 stale 1; "},
 		{"overwritten", "set k t nx px 1000;set k u px 1000;delifeq k t", "stock : granted 1 stale 1; "},
-		{"had it again since", "set k t nx px 1000;wait 1001;set k t nx px 1000;delifeq k t;delifeq k t", "stock : granted 2 released 1 expired 1; "},
-		{"polled for long", "set k t nx px 9000;set k u nx px 9000;wait 600;set k u nx px 9000;wait 600;del k;set k u nx px 9000", "stock : granted 2 slow 1 refused 2 released 1; "},
-		{"polled for a moment", "set k t nx px 9000;set k u nx px 9000;wait 600;del k;set k u nx px 9000", "stock : granted 2 refused 1 released 1; "},
-		{"came back later", "set k t nx px 9000;set k u nx px 9000;wait 6000;del k;set k u nx px 9000", "stock : granted 2 refused 1 released 1; "},
-		{"a queue", "set k t nx px 9000;set k u nx px 9000;set k v nx px 9000;wait 100;set k u nx px 9000;set k v nx px 9000;set k w nx px 9000", "stock : granted 1 refused 5 queue 2; "},
-		{"a queue that has gone", "set k t nx px 9000;set k u nx px 9000;set k u nx px 9000;wait 5001", "stock : granted 1 refused 2; "},
-		{"classes", "set jobs:1 t nx px 1000;set job t nx px 1000;set x2y t nx px 1000;lock.acquire jobs:2 t px 1000", "native jobs:*: granted 1; stock jobs:*: granted 1; stock x?y: granted 1; stock : granted 1; "},
-		{"native: late, expired, stale", "lock.acquire k me px 1000;wait 801;lock.release k me;lock.acquire k me px 1000;wait 1001;lock.release k me;lock.release k me", "native : granted 2 released 1 late 1 expired 1 stale 1; "},
+		{
+			"had it again since", "set k t nx px 1000;wait 1001;set k t nx px 1000;delifeq k t;delifeq k t",
+			"stock : granted 2 released 1 expired 1; ",
+		},
+		{
+			"polled for long",
+			"set k t nx px 9000;set k u nx px 9000;wait 600;set k u nx px 9000;wait 600;del k;set k u nx px 9000",
+			"stock : granted 2 slow 1 refused 2 released 1; ",
+		},
+		{
+			"polled for a moment", "set k t nx px 9000;set k u nx px 9000;wait 600;del k;set k u nx px 9000",
+			"stock : granted 2 refused 1 released 1; ",
+		},
+		{
+			"came back later", "set k t nx px 9000;set k u nx px 9000;wait 6000;del k;set k u nx px 9000",
+			"stock : granted 2 refused 1 released 1; ",
+		},
+		{
+			"a queue",
+			"set k t nx px 9000;set k u nx px 9000;set k v nx px 9000;wait 100;set k u nx px 9000;set k v nx px 9000;set k " +
+				"w nx px 9000", "stock : granted 1 refused 5 queue 2; ",
+		},
+		{
+			"a queue that has gone", "set k t nx px 9000;set k u nx px 9000;set k u nx px 9000;wait 5001",
+			"stock : granted 1 refused 2; ",
+		},
+		{
+			"classes", "set jobs:1 t nx px 1000;set job t nx px 1000;set x2y t nx px 1000;lock.acquire jobs:2 t px 1000",
+			"native jobs:*: granted 1; stock jobs:*: granted 1; stock x?y: granted 1; stock : granted 1; ",
+		},
+		{
+			"native: late, expired, stale",
+			"lock.acquire k me px 1000;wait 801;lock.release k me;lock.acquire k me px 1000;wait 1001;lock.release k " +
+				"me;lock.release k me", "native : granted 2 released 1 late 1 expired 1 stale 1; ",
+		},
 	} {
 		d := newDriver(t)
 		d.m.ClassifyLocks([]string{"jobs:*", "x?y"})
@@ -289,7 +337,8 @@ func TestNativeQueues(t *testing.T) {
 // TestScriptsThatTakeAndRelease: of a script that also takes locks, a run without a change may be a refusal.
 func TestScriptsThatTakeAndRelease(t *testing.T) {
 	d := newDriver(t)
-	both := "if ARGV[2]=='take' then return redis.call('set',KEYS[1],ARGV[1],'NX','PX',1000) elseif redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end"
+	both := "if ARGV[2]=='take' then return redis.call('set',KEYS[1],ARGV[1],'NX','PX',1000) elseif " +
+		"redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end"
 	for _, what := range []string{"take", "give", "take"} {
 		d.do("eval", both, "1", "k", "t", what)
 	}
@@ -469,13 +518,20 @@ func TestLockRanks(t *testing.T) {
 		waiters := field["waiters-count"].Num + int64(len(d.m.StockWaiters(db, key)))
 		since := field["holders"].Elems[0].Elems[15]
 		require.Equal(t, "since", field["holders"].Elems[0].Elems[14].Str)
-		require.Equal(t, []any{field["mode"].Str, since.Num, field["holders-count"].Num, waiters}, ranks[fmt.Sprint(db, key)], key)
+		require.Equal(t, []any{field["mode"].Str, since.Num, field["holders-count"].Num, waiters},
+			ranks[fmt.Sprint(db, key)], key)
 	}
 	require.EqualValues(t, 7, ranks["0s0"][3])
 	require.Len(t, read("lockrow", "shared", "5").Elems, len(read("lock.info", "shared").Elems))
 	require.Len(t, read("lockrow", "shared", "5").Elems[11].Elems, 5)
 	require.True(t, read("lockrow", "none", "5").IsNull())
-	for _, words := range [][]string{{"lockrow", "k"}, {"lockrow", "k", "0"}, {"lockrow", "k", "1001"}, {"lockrow", "plain", "5"}, {"lockranks", "COUNT"}} {
+	for _, words := range [][]string{
+		{"lockrow", "k"},
+		{"lockrow", "k", "0"},
+		{"lockrow", "k", "1001"},
+		{"lockrow", "plain", "5"},
+		{"lockranks", "COUNT"},
+	} {
 		v, _ := d.read(words...)
 		require.True(t, v.IsError(), words)
 	}

@@ -50,7 +50,10 @@ type FenceKey struct {
 }
 
 // fenceWords are in the names of keys that recipes and libraries count fences with.
-var fenceWords = []string{"fence", "fencing", "token", "epoch", "generation", "sequence", "seq", "version", "counter", "term"}
+var fenceWords = []string{
+	"fence", "fencing", "token", "epoch", "generation", "sequence", "seq", "version", "counter",
+	"term",
+}
 
 // looksLikeFence reports whether an item could be the counter behind fencing tokens: a string without a deadline
 // that holds a positive integer, as INCR writes it. The state cannot tell such counters from other numbers.

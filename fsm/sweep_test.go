@@ -56,7 +56,8 @@ func TestStorm(t *testing.T) {
 	one := &driver{t: t, m: fresh, seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
 	for _, text := range []string{
 		"dbsize", "keys *", "scan 0", "randomkey", "exists k1", "get k2", "pttl k3", "rename k4 x", "copy k5 x", "move k6 1",
-		"set k7 new nx", "getset k8 new", "incr k9", "append k10 x", "persist k11", "watch k12", "setnx k13 1", "msetnx k14 1 k15 2",
+		"set k7 new nx", "getset k8 new", "incr k9", "append k10 x", "persist k11", "watch k12", "setnx k13 1",
+		"msetnx k14 1 k15 2",
 		"dbsize", "flushdb", "dbsize",
 	} {
 		require.Equal(t, line(one.doLine(text)), line(d.doLine(text)), text)
@@ -72,7 +73,10 @@ func TestEachEndIsToldOnce(t *testing.T) {
 	d.do("notify", "Ex")
 	d.fill("k", n, 100)
 	d.nowMillis += 101
-	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
+	other := &driver{
+		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
+		version: d.version,
+	}
 	late := make([]string, n)
 	for i := range late {
 		late[i] = "k" + strconv.Itoa(i)
@@ -127,7 +131,10 @@ func TestNodesAgreeOnTheSweep(t *testing.T) {
 	d.nowMillis += 101
 	d.applyAs(3, pipeline("set k v"))
 	require.Equal(t, sweepLimit+201, d.m.st.databases[0].Stored())
-	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
+	other := &driver{
+		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
+		version: d.version,
+	}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 	require.Equal(t, sweepLimit+101, other.m.st.databases[0].Stored())
 	for range 4 {

@@ -54,11 +54,13 @@ func TestRowsWriteAsTheyAreRouted(t *testing.T) {
 			continue
 		}
 		if b.row == nil {
-			require.Contains(t, []string{"exec", "block", "drop", "notify", "unblock", "native", "alive", "gone", "giveback"}, name)
+			require.Contains(t, []string{"exec", "block", "drop", "notify", "unblock", "native", "alive", "gone", "giveback"},
+				name)
 			require.True(t, b.writes, name)
 			continue
 		}
-		require.Equal(t, b.row.Has(protocol.FlagWrite), b.row.Route == protocol.Write && !strings.HasPrefix(name, "script|"), name)
+		require.Equal(t, b.row.Has(protocol.FlagWrite), b.row.Route == protocol.Write && !strings.HasPrefix(name, "script|"),
+			name)
 	}
 }
 

@@ -27,8 +27,8 @@ var forbidden = []string{
 // onlyInMachine may be imported by fsm.go, where the one lock is, and by judge.go for what readers share.
 var onlyInMachine = []string{"sync", "sync/atomic"}
 
-// TestPurity holds this package, keyspace, collection, waits and rights to their promise: no clock, no I/O, no goroutine,
-// no range over a map whose order could show.
+// TestPurity holds this package, keyspace, collection, waits and rights to their promise: no clock, no I/O, no
+// goroutine, no range over a map whose order could show.
 func TestPurity(t *testing.T) {
 	protocoltest.SkipShort(t, "reads the types of the whole package")
 	for folder, least := range map[string]int{".": 10, "keyspace": 5, "collection": 4, "waits": 4, "rights": 3} {
@@ -70,7 +70,8 @@ func checkImports(t *testing.T, name string, file *ast.File) {
 	for _, spec := range file.Imports {
 		path := strings.Trim(spec.Path.Value, `"`)
 		if slices.Contains(forbidden, path) || strings.HasPrefix(path, "net/") {
-			t.Errorf("%s imports %s: the state machine knows no clock, no chance and no I/O; take what it needs out of the log entry, or do it in package server", name, path)
+			t.Errorf("%s imports %s: the state machine knows no clock, no chance and no I/O; take what it needs out of the "+
+				"log entry, or do it in package server", name, path)
 		}
 		if slices.Contains(onlyInMachine, path) && name != "fsm.go" && name != "judge.go" {
 			t.Errorf("%s imports %s: the one lock is in fsm.go; everything else runs under it", name, path)
@@ -96,7 +97,8 @@ func checkStatements(t *testing.T, positions *token.FileSet, file *ast.File, inf
 		case *ast.RangeStmt:
 			at := positions.Position(n.Pos())
 			if _, isMap := info.TypeOf(n.X).Underlying().(*types.Map); isMap && !excused[at.Line] {
-				t.Errorf("%s: ranges over a map, whose order differs from run to run: range over something ordered, or say why it cannot show in a comment \"// unordered: …\" on the line", at)
+				t.Errorf("%s: ranges over a map, whose order differs from run to run: range over something ordered, or say why "+
+					"it cannot show in a comment \"// unordered: …\" on the line", at)
 			}
 		}
 		return true

@@ -148,7 +148,8 @@ func (l *log) body() []byte {
 		case 2:
 			body = request(body, 0, "notify", pick(l.rng, []string{"", "KEA", "KEAn", "Exn", "K$g"}))
 		case 1: // leases that do end
-			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)), pick(l.rng, []string{"nx", "xx"}))
+			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)),
+				pick(l.rng, []string{"nx", "xx"}))
 		default:
 			body = append(body, l.requests(db)...)
 		}
@@ -192,7 +193,10 @@ func (l *log) requests(db int) (body []byte) {
 		words := l.gen.next()
 		switch n := l.rng.Intn(6); {
 		case n < 2 && strings.HasPrefix(words[0], "eval"):
-			body = ofUser(body, db, pick(l.rng, []string{"~a ~b +@all", "+@all -set ~*", "%R~* +@read", "-@all (~a +incr) (~b +del +get)"}), words...)
+			body = ofUser(body, db, pick(l.rng, []string{
+				"~a ~b +@all", "+@all -set ~*", "%R~* +@read",
+				"-@all (~a +incr) (~b +del +get)",
+			}), words...)
 		case n < 3:
 			body = request(body, db, words...)
 		default:

@@ -264,9 +264,12 @@ func TestSizeInPlace(t *testing.T) {
 // changers change a collection of each kind: they add a word.
 func changers(d *driver) (names []string) {
 	changer(d, "addhash", collection.NewHash, func(v *collection.Hash, word string) { v.Put(word, "new") })
-	changer(d, "addset", func() *collection.Set { return collection.NewSet("a", 1) }, func(v *collection.Set, word string) { v.Add(word) })
+	changer(d, "addset", func() *collection.Set { return collection.NewSet("a", 1) },
+		func(v *collection.Set, word string) { v.Add(word) })
 	changer(d, "addlist", collection.NewList, func(v *collection.List, word string) { v.PushBack(word) })
-	changer(d, "addzset", collection.NewSortedSet, func(v *collection.SortedSet, word string) { v.Put(word, float64(len(word))) })
+	changer(d, "addzset", collection.NewSortedSet, func(v *collection.SortedSet, word string) {
+		v.Put(word, float64(len(word)))
+	})
 	return []string{"addhash", "addset", "addlist", "addzset"}
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestRollBack runs random commands as a transaction would, words of locks and scripts with savepoints of their own among
-// them, and undoes them: not a byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too, and
-// over keys whose time was over and that waited to be swept.
+// TestRollBack runs random commands as a transaction would, words of locks and scripts with savepoints of their own
+// among them, and undoes them: not a byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too,
+// and over keys whose time was over and that waited to be swept.
 func TestRollBack(t *testing.T) {
 	for seed := range int64(100) {
 		g := newGenerator(seed, "")

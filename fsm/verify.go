@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// verifier says when the whole state is looked at: an entry pays for so many things of it. It remembers what never falls.
+// verifier says when the whole state is looked at: an entry pays for so many things of it. It remembers what never
+// falls.
 type verifier struct {
 	paid  int
 	known *state // the state that least is of
@@ -28,7 +29,10 @@ const paidByEntry = 64
 // verify panics if the state contradicts itself. It is called after an entry, and only if [invariant.On].
 func (m *machine) verify() {
 	st, v := m.st, &m.verifier
-	now := rising{version: st.version, clockMillis: st.clockMillis, versions: st.versions, fences: st.locks.Stats().Fences, turns: st.scripts.turns}
+	now := rising{
+		version: st.version, clockMillis: st.clockMillis, versions: st.versions,
+		fences: st.locks.Stats().Fences, turns: st.scripts.turns,
+	}
 	for _, at := range st.swaps {
 		now.swaps = max(now.swaps, at)
 	}
@@ -36,7 +40,8 @@ func (m *machine) verify() {
 		v.known, v.least = st, now
 	}
 	if was := v.least; now.version < was.version && was.version >= versionOfCluster || now.clockMillis < was.clockMillis ||
-		now.versions < was.versions || now.fences < was.fences || now.turns < was.turns || now.swaps < was.swaps || now.swaps > now.versions {
+		now.versions < was.versions || now.fences < was.fences || now.turns < was.turns || now.swaps < was.swaps ||
+		now.swaps > now.versions {
 		invariant.Broken("what never falls was %+v, and is %+v", was, now)
 	}
 	v.least = now
@@ -112,7 +117,8 @@ func (sc *scriptCache) verify() (err error) {
 		return err == nil
 	})
 	if err == nil && (loaded != sc.loadedBytes || remembered != sc.rememberedBytes || inTurns != sc.byTurn.Len()) {
-		err = fmt.Errorf("scripts of %d and %d bytes are counted as %d and %d, %d of %d in turn", loaded, remembered, sc.loadedBytes, sc.rememberedBytes, inTurns, sc.byTurn.Len())
+		err = fmt.Errorf("scripts of %d and %d bytes are counted as %d and %d, %d of %d in turn", loaded, remembered,
+			sc.loadedBytes, sc.rememberedBytes, inTurns, sc.byTurn.Len())
 	}
 	return err
 }

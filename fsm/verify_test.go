@@ -18,15 +18,21 @@ func TestVerify(t *testing.T) {
 			st.databases[1].Put(&it)
 			st.databases[1].Find(1, "k").Hash = 2
 		},
-		"session of \"n1\": range 4 to 4": func(st *state) { st.sessions[0].applied = []appliedRange{{st.sessions[0].low, st.sessions[0].low}} },
-		"is out of order":                 func(st *state) { st.sessions = append(st.sessions, st.sessions[0]) },
-		"at turn 7 of":                    func(st *state) { st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.turn = 7; return false }) },
-		"stands as":                       func(st *state) { st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.sha = "x"; return false }) },
-		"scripts of":                      func(st *state) { st.scripts.rememberedBytes++ },
-		"causes of":                       func(st *state) { st.history.kinds[0].causeBytes++ },
-		"cause 1 comes behind 0, of 0":    func(st *state) { st.history.kinds[0].causeIDs = 0 },
-		"losses of":                       func(st *state) { st.history.kinds[0].byForce.bytes++ },
-		"loss 1 comes behind 0, of 0":     func(st *state) { st.history.lossIDs = 0 },
+		"session of \"n1\": range 4 to 4": func(st *state) {
+			st.sessions[0].applied = []appliedRange{{st.sessions[0].low, st.sessions[0].low}}
+		},
+		"is out of order": func(st *state) { st.sessions = append(st.sessions, st.sessions[0]) },
+		"at turn 7 of": func(st *state) {
+			st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.turn = 7; return false })
+		},
+		"stands as": func(st *state) {
+			st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.sha = "x"; return false })
+		},
+		"scripts of":                   func(st *state) { st.scripts.rememberedBytes++ },
+		"causes of":                    func(st *state) { st.history.kinds[0].causeBytes++ },
+		"cause 1 comes behind 0, of 0": func(st *state) { st.history.kinds[0].causeIDs = 0 },
+		"losses of":                    func(st *state) { st.history.kinds[0].byForce.bytes++ },
+		"loss 1 comes behind 0, of 0":  func(st *state) { st.history.lossIDs = 0 },
 	} {
 		d := newDriver(t)
 		d.do("set", "k", "v")

@@ -195,7 +195,10 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 		return protocol.AppendGone(nil, int64(numbers(1)[0]))
 	case name == "giveback":
 		ns := numbers(3)
-		return protocol.AppendGiveBack(nil, protocol.Hold{Key: words[1], Owner: words[2], Fence: int64(ns[0]), Conn: int64(ns[1])})
+		return protocol.AppendGiveBack(nil, protocol.Hold{
+			Key: words[1], Owner: words[2], Fence: int64(ns[0]),
+			Conn: int64(ns[1]),
+		})
 	case name == "drop":
 		return protocol.AppendDrop(nil, protocol.Origin{Node: words[1], Epoch: numbers(2)[0]})
 	}

@@ -48,7 +48,10 @@ func TestWatch(t *testing.T) {
 			reply := d.eval("redis.call('set','missing','v'); " + endless)
 			require.True(d.t, reply.IsError())
 		}, true},
-		{"a missing key that was a lease", func(d *driver) { d.do("set", "missing", "v", "px", "100"); d.advance(101) }, false},
+		{
+			"a missing key that was a lease", func(d *driver) { d.do("set", "missing", "v", "px", "100"); d.advance(101) },
+			false,
+		},
 		{"a missing key that was renamed to and away", func(d *driver) {
 			d.do("set", "x", "v")
 			d.do("rename", "x", "missing")
@@ -61,13 +64,18 @@ func TestWatch(t *testing.T) {
 			d.db = 0
 			d.do("move", "missing", "1")
 		}, false},
-		{"a missing key that was set to an instant that is over", func(d *driver) { d.do("set", "missing", "v", "exat", "1") }, false},
+		{"a missing key that was set to an instant that is over", func(d *driver) {
+			d.do("set", "missing", "v", "exat", "1")
+		}, false},
 		{"a missing key that was set to such an instant in a script that was undone", func(d *driver) {
 			reply := d.eval("redis.call('set','missing','v','exat',1); " + endless)
 			require.True(d.t, reply.IsError())
 		}, true},
 		{"another missing key", func(d *driver) { d.do("set", "x", "v"); d.do("del", "x") }, true},
-		{"a missing key's name in another database", func(d *driver) { d.db = 1; d.do("set", "missing", "v"); d.db = 0 }, true},
+		{
+			"a missing key's name in another database", func(d *driver) { d.db = 1; d.do("set", "missing", "v"); d.db = 0 },
+			true,
+		},
 		{"a lease that ended", func(d *driver) { d.advance(1000) }, false},
 		{"flushed", func(d *driver) { d.do("flushall") }, false},
 		{"swapped with a database that has an older key of the name", func(d *driver) { d.do("swapdb", "0", "1") }, false},
@@ -150,7 +158,8 @@ func TestEntriesOfVersion1(t *testing.T) {
 	old(request(nil, 0, "swapdb", "0", "1"))
 	require.Equal(t, uint64(2), d.m.st.versions)
 	old(request(nil, 0, "set", "gone", "v", "exat", "1"))
-	require.True(t, old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless, "0")).IsError())
+	require.True(t, old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless,
+		"0")).IsError())
 	require.Equal(t, uint64(2), d.m.st.versions)
 	require.Zero(t, d.m.st.newKeys.count())
 	require.Zero(t, d.m.st.swaps)
@@ -190,7 +199,10 @@ func TestCreationInThePlaceOfEnded(t *testing.T) {
 	d.do("set", "last", "v", "px", "101")
 	d.advance(102)
 	require.NotNil(t, d.m.st.databases[0].Find(keyspace.Hash("last"), "last"), "it waits to be swept")
-	other := &driver{t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}
+	other := &driver{
+		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
+		version: d.version,
+	}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 	marked := uint64(newMark(d.m.st.versions, true))
 	for _, each := range []*driver{d, other} {

@@ -47,45 +47,69 @@ const aMegabyte = 1 << 20
 func workCases() map[string][]workCase {
 	big, keys := strings.Repeat("v", aMegabyte), each(1000, "absent:#")
 	cases := map[string][]workCase{
-		"append":      {{line: "append s:# " + strings.Repeat("v", 1000), times: 100}, {line: "append tmp " + big}},
-		"decr":        {{line: "decr n:#", times: 1000}},
-		"decrby":      {{line: "decrby n:# 7", times: 1000}},
-		"delex":       {{line: "delex tmp:# ifeq x", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}, {line: "delex tmp ifdeq 0123456789abcdef", before: []string{"set tmp " + big}}},
-		"delifeq":     {{line: "delifeq tmp:# x", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}},
-		"digest":      {{line: "digest big"}},
-		"get":         {{line: "get s:#", times: 1000}},
-		"getdel":      {{line: "getdel tmp:#", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}},
-		"getex":       {{line: "getex s:# px 100000", times: 1000}},
-		"getrange":    {{line: "getrange big 1 -2", times: 100}},
-		"getset":      {{line: "getset s:# x", times: 1000}},
-		"incr":        {{line: "incr n:#", times: 1000}},
-		"incrby":      {{line: "incrby n:# 7", times: 1000}},
-		"incrbyfloat": {{line: "incrbyfloat f:# 1.5", times: 1000}, {line: "incrbyfloat digits 1", before: []string{"set digits " + strings.Repeat("7", 4000)}}},
-		"mget":        {{line: "mget " + each(1000, "s:#")}, {line: "mget " + keys}},
-		"mset":        {{line: "mset " + each(1000, "s:#", "x")}},
-		"msetex":      {{line: "msetex 1000 " + each(1000, "s:#", "x") + " px 100000"}},
-		"msetnx":      {{line: "msetnx " + each(1000, "tmp:#", "x"), before: []string{"del " + each(1000, "tmp:#")}}},
-		"psetex":      {{line: "psetex s:# 100000 x", times: 1000}},
-		"set":         {{line: "set s:# x px 100000", times: 1000}, {line: "set tmp " + big}, {line: "set s:# x nx px 100000", times: 1000}},
-		"setex":       {{line: "setex s:# 100 x", times: 1000}},
-		"setnx":       {{line: "setnx s:# x", times: 1000}},
-		"setrange":    {{line: "setrange tmp 1048570 x", before: []string{"set tmp " + big}}},
-		"strlen":      {{line: "strlen s:#", times: 1000}},
-		"substr":      {{line: "substr big 1 -2", times: 100}},
+		"append": {{line: "append s:# " + strings.Repeat("v", 1000), times: 100}, {line: "append tmp " + big}},
+		"decr":   {{line: "decr n:#", times: 1000}},
+		"decrby": {{line: "decrby n:# 7", times: 1000}},
+		"delex": {
+			{line: "delex tmp:# ifeq x", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000},
+			{line: "delex tmp ifdeq 0123456789abcdef", before: []string{"set tmp " + big}},
+		},
+		"delifeq":  {{line: "delifeq tmp:# x", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}},
+		"digest":   {{line: "digest big"}},
+		"get":      {{line: "get s:#", times: 1000}},
+		"getdel":   {{line: "getdel tmp:#", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}},
+		"getex":    {{line: "getex s:# px 100000", times: 1000}},
+		"getrange": {{line: "getrange big 1 -2", times: 100}},
+		"getset":   {{line: "getset s:# x", times: 1000}},
+		"incr":     {{line: "incr n:#", times: 1000}},
+		"incrby":   {{line: "incrby n:# 7", times: 1000}},
+		"incrbyfloat": {{line: "incrbyfloat f:# 1.5", times: 1000}, {
+			line:   "incrbyfloat digits 1",
+			before: []string{"set digits " + strings.Repeat("7", 4000)},
+		}},
+		"mget":   {{line: "mget " + each(1000, "s:#")}, {line: "mget " + keys}},
+		"mset":   {{line: "mset " + each(1000, "s:#", "x")}},
+		"msetex": {{line: "msetex 1000 " + each(1000, "s:#", "x") + " px 100000"}},
+		"msetnx": {{line: "msetnx " + each(1000, "tmp:#", "x"), before: []string{"del " + each(1000, "tmp:#")}}},
+		"psetex": {{line: "psetex s:# 100000 x", times: 1000}},
+		"set": {
+			{line: "set s:# x px 100000", times: 1000},
+			{line: "set tmp " + big},
+			{line: "set s:# x nx px 100000", times: 1000},
+		},
+		"setex":    {{line: "setex s:# 100 x", times: 1000}},
+		"setnx":    {{line: "setnx s:# x", times: 1000}},
+		"setrange": {{line: "setrange tmp 1048570 x", before: []string{"set tmp " + big}}},
+		"strlen":   {{line: "strlen s:#", times: 1000}},
+		"substr":   {{line: "substr big 1 -2", times: 100}},
 
-		"bitcount":    {{line: "bitcount big"}},
-		"bitfield":    {{line: "bitfield tmp " + strings.TrimSpace(strings.Repeat("incrby u8 1000 1 ", 1000)), before: []string{"set tmp " + big}}},
+		"bitcount": {{line: "bitcount big"}},
+		"bitfield": {{
+			line:   "bitfield tmp " + strings.TrimSpace(strings.Repeat("incrby u8 1000 1 ", 1000)),
+			before: []string{"set tmp " + big},
+		}},
 		"bitfield_ro": {{line: "bitfield_ro big " + strings.TrimSpace(strings.Repeat("get u8 1000 ", 1000))}},
-		"bitop":       {{line: "bitop and tmp big big2"}, {line: "bitop xor tmp " + strings.TrimSpace(strings.Repeat("big ", 10))}},
-		"bitpos":      {{line: "bitpos zeros 1", before: []string{"setrange zeros 1048576 x"}}},
-		"getbit":      {{line: "getbit big 1000#", times: 1000}},
-		"lcs":         {{line: "lcs ab ba", before: []string{"mset ab " + strings.Repeat("ab", 1000) + " ba " + strings.Repeat("bba", 700)}}, {line: "lcs ab ba idx", before: []string{"mset ab " + strings.Repeat("ab", 1000) + " ba " + strings.Repeat("bba", 700)}}},
-		"setbit":      {{line: "setbit tmp 1000# 1", before: []string{"set tmp " + big}}, {line: "setbit tmp 8000000 1", before: []string{"del tmp"}}},
+		"bitop": {
+			{line: "bitop and tmp big big2"},
+			{line: "bitop xor tmp " + strings.TrimSpace(strings.Repeat("big ", 10))},
+		},
+		"bitpos": {{line: "bitpos zeros 1", before: []string{"setrange zeros 1048576 x"}}},
+		"getbit": {{line: "getbit big 1000#", times: 1000}},
+		"lcs": {{line: "lcs ab ba", before: []string{"mset ab " + strings.Repeat("ab", 1000) + " ba " +
+			strings.Repeat("bba", 700)}}, {line: "lcs ab ba idx", before: []string{"mset ab " + strings.Repeat("ab", 1000) +
+			" ba " + strings.Repeat("bba", 700)}}},
+		"setbit": {{line: "setbit tmp 1000# 1", before: []string{"set tmp " + big}}, {
+			line:   "setbit tmp 8000000 1",
+			before: []string{"del tmp"},
+		}},
 
 		"sort":    {{line: "sort list10k alpha store tmp"}, {line: "sort list10k by w:* get o:* alpha store tmp"}},
 		"sort_ro": {{line: "sort_ro list10k alpha"}, {line: "sort_ro set10k by nosort get #"}},
 
-		"hdel":         {{line: "hdel tmp " + each(1000, "f#"), before: []string{"copy hash tmp replace"}}, {line: "hdel tmp " + each(100, "f#"), before: []string{"copy smallhash tmp replace"}}},
+		"hdel": {
+			{line: "hdel tmp " + each(1000, "f#"), before: []string{"copy hash tmp replace"}},
+			{line: "hdel tmp " + each(100, "f#"), before: []string{"copy smallhash tmp replace"}},
+		},
 		"hexists":      {{line: "hexists hash f#", times: 1000}},
 		"hget":         {{line: "hget hash f#", times: 1000}, {line: "hget smallhash f99", times: 1000}},
 		"hgetall":      {{line: "hgetall hash10k"}},
@@ -95,14 +119,27 @@ func workCases() map[string][]workCase {
 		"hlen":         {{line: "hlen hash", times: 1000}},
 		"hmget":        {{line: "hmget hash " + each(1000, "f#")}, {line: "hmget smallhash " + each(1000, "f#")}},
 		"hmset":        {{line: "hmset tmp " + each(1000, "f#", "x"), before: []string{"copy hash tmp replace"}}},
-		"hrandfield":   {{line: "hrandfield hash 1000 withvalues"}, {line: "hrandfield hash10k -1000"}, {line: "hrandfield hash10k 9000"}, {line: "hrandfield smallhash -1000"}},
-		"hscan":        {{line: "hscan hash 0 count 10000"}, {line: "hscan hash 0 count 10000 match *a*b*"}},
-		"hset":         {{line: "hset tmp " + each(1000, "g#", "x"), before: []string{"copy hash tmp replace"}}, {line: "hset tmp " + each(1000, "g#", "x"), before: []string{"del tmp"}}, {line: "hset tmp " + each(100, "f#", "yy"), before: []string{"copy smallhash tmp replace"}}},
-		"hsetnx":       {{line: "hsetnx tmp new# 1", times: 1000, before: []string{"copy hash tmp replace"}}},
-		"hstrlen":      {{line: "hstrlen hash f#", times: 1000}},
-		"hvals":        {{line: "hvals hash10k"}},
+		"hrandfield": {
+			{line: "hrandfield hash 1000 withvalues"},
+			{line: "hrandfield hash10k -1000"},
+			{line: "hrandfield hash10k 9000"},
+			{line: "hrandfield smallhash -1000"},
+		},
+		"hscan": {{line: "hscan hash 0 count 10000"}, {line: "hscan hash 0 count 10000 match *a*b*"}},
+		"hset": {
+			{line: "hset tmp " + each(1000, "g#", "x"), before: []string{"copy hash tmp replace"}},
+			{line: "hset tmp " + each(1000, "g#", "x"), before: []string{"del tmp"}},
+			{line: "hset tmp " +
+				each(100, "f#", "yy"), before: []string{"copy smallhash tmp replace"}},
+		},
+		"hsetnx":  {{line: "hsetnx tmp new# 1", times: 1000, before: []string{"copy hash tmp replace"}}},
+		"hstrlen": {{line: "hstrlen hash f#", times: 1000}},
+		"hvals":   {{line: "hvals hash10k"}},
 
-		"blmove":     {{line: "block # blmove list tmp left right 0", times: 1000}, {line: "block 9# blmove absent tmp left right 0", times: 1000}},
+		"blmove": {
+			{line: "block # blmove list tmp left right 0", times: 1000},
+			{line: "block 9# blmove absent tmp left right 0", times: 1000},
+		},
 		"blmpop":     {{line: "block # blmpop 0 1000 " + keys + " left"}},
 		"blpop":      {{line: "block # blpop " + keys + " 0", times: 10}},
 		"brpop":      {{line: "block # brpop " + keys + " 0", times: 10}},
@@ -125,7 +162,10 @@ func workCases() map[string][]workCase {
 		"rpush":      {{line: "rpush tmp " + each(1000, "e#"), before: []string{"copy list tmp replace"}}},
 		"rpushx":     {{line: "rpushx tmp " + each(1000, "e#"), before: []string{"copy list tmp replace"}}},
 
-		"sadd":        {{line: "sadd tmp " + each(1000, "g#"), before: []string{"copy set tmp replace"}}, {line: "sadd tmp " + each(1000, "#000"), before: []string{"del tmp"}}},
+		"sadd": {
+			{line: "sadd tmp " + each(1000, "g#"), before: []string{"copy set tmp replace"}},
+			{line: "sadd tmp " + each(1000, "#000"), before: []string{"del tmp"}},
+		},
 		"scard":       {{line: "scard set", times: 1000}},
 		"sdiff":       {{line: "sdiff set10k set"}, {line: "sdiff set10k absent"}, {line: "sdiff ints10k ints"}},
 		"sdiffstore":  {{line: "sdiffstore tmp set10k half10k"}},
@@ -135,35 +175,47 @@ func workCases() map[string][]workCase {
 		"sismember":   {{line: "sismember set m#", times: 1000}},
 		"smembers":    {{line: "smembers set10k"}},
 		"smismember":  {{line: "smismember set " + each(1000, "m#")}},
-		"smove":       {{line: "smove tmp tmp2 m#", times: 1000, before: []string{"copy set tmp replace", "copy half10k tmp2 replace"}}},
-		"spop":        {{line: "spop tmp 5000", before: []string{"copy set10k tmp replace"}}, {line: "spop tmp 9999", before: []string{"copy set10k tmp replace"}}},
+		"smove": {{line: "smove tmp tmp2 m#", times: 1000, before: []string{
+			"copy set tmp replace",
+			"copy half10k tmp2 replace",
+		}}},
+		"spop": {
+			{line: "spop tmp 5000", before: []string{"copy set10k tmp replace"}},
+			{line: "spop tmp 9999", before: []string{"copy set10k tmp replace"}},
+		},
 		"srandmember": {{line: "srandmember set10k 5000"}, {line: "srandmember set -1000"}},
 		"srem":        {{line: "srem tmp " + each(1000, "m#"), before: []string{"copy set tmp replace"}}},
 		"sscan":       {{line: "sscan set 0 count 10000"}},
 		"sunion":      {{line: "sunion set10k half10k"}},
 		"sunionstore": {{line: "sunionstore tmp set10k half10k"}},
 
-		"bzmpop":           {{line: "block # bzmpop 0 1000 " + keys + " min"}},
-		"bzpopmax":         {{line: "block # bzpopmax " + keys + " 0", times: 10}},
-		"bzpopmin":         {{line: "block # bzpopmin " + keys + " 0", times: 10}},
-		"zadd":             {{line: "zadd tmp " + each(1000, "#.5", "g#"), before: []string{"copy zset tmp replace"}}, {line: "zadd tmp " + each(100, "#.5", "m#"), before: []string{"copy smallzset tmp replace"}}},
-		"zcard":            {{line: "zcard zset", times: 1000}},
-		"zcount":           {{line: "zcount zset 10 90000", times: 100}},
-		"zdiff":            {{line: "zdiff 2 zset10k zset"}, {line: "zdiff 2 zset10k absent withscores"}},
-		"zdiffstore":       {{line: "zdiffstore tmp 2 zset10k absent"}},
-		"zincrby":          {{line: "zincrby tmp 7 m#", times: 1000, before: []string{"copy zset tmp replace"}}},
-		"zinter":           {{line: "zinter 2 zset10k zset withscores"}},
-		"zintercard":       {{line: "zintercard 2 zset10k zset"}},
-		"zinterstore":      {{line: "zinterstore tmp 2 zset10k zset"}},
-		"zlexcount":        {{line: "zlexcount lex [a [m50000", times: 100}},
-		"zmpop":            {{line: "zmpop 1 tmp min count 10000", before: []string{"copy zset tmp replace"}}},
-		"zmscore":          {{line: "zmscore zset " + each(1000, "m#")}},
-		"zpopmax":          {{line: "zpopmax tmp 10000", before: []string{"copy zset tmp replace"}}},
-		"zpopmin":          {{line: "zpopmin tmp 10000", before: []string{"copy zset tmp replace"}}},
-		"zrandmember":      {{line: "zrandmember zset10k 5000 withscores"}, {line: "zrandmember zset -1000"}},
-		"zrange":           {{line: "zrange zset 0 9999 withscores"}, {line: "zrange zset 50000 60000 byscore"}},
-		"zrangebylex":      {{line: "zrangebylex lex [m0 [m9 limit 0 10000"}, {line: "zrangebylex lex [a [z limit 90000 1"}},
-		"zrangebyscore":    {{line: "zrangebyscore zset 10 10000 withscores"}, {line: "zrangebyscore zset 0 100000 limit 90000 1"}},
+		"bzmpop":   {{line: "block # bzmpop 0 1000 " + keys + " min"}},
+		"bzpopmax": {{line: "block # bzpopmax " + keys + " 0", times: 10}},
+		"bzpopmin": {{line: "block # bzpopmin " + keys + " 0", times: 10}},
+		"zadd": {
+			{line: "zadd tmp " + each(1000, "#.5", "g#"), before: []string{"copy zset tmp replace"}},
+			{line: "zadd tmp " + each(100, "#.5", "m#"), before: []string{"copy smallzset tmp replace"}},
+		},
+		"zcard":       {{line: "zcard zset", times: 1000}},
+		"zcount":      {{line: "zcount zset 10 90000", times: 100}},
+		"zdiff":       {{line: "zdiff 2 zset10k zset"}, {line: "zdiff 2 zset10k absent withscores"}},
+		"zdiffstore":  {{line: "zdiffstore tmp 2 zset10k absent"}},
+		"zincrby":     {{line: "zincrby tmp 7 m#", times: 1000, before: []string{"copy zset tmp replace"}}},
+		"zinter":      {{line: "zinter 2 zset10k zset withscores"}},
+		"zintercard":  {{line: "zintercard 2 zset10k zset"}},
+		"zinterstore": {{line: "zinterstore tmp 2 zset10k zset"}},
+		"zlexcount":   {{line: "zlexcount lex [a [m50000", times: 100}},
+		"zmpop":       {{line: "zmpop 1 tmp min count 10000", before: []string{"copy zset tmp replace"}}},
+		"zmscore":     {{line: "zmscore zset " + each(1000, "m#")}},
+		"zpopmax":     {{line: "zpopmax tmp 10000", before: []string{"copy zset tmp replace"}}},
+		"zpopmin":     {{line: "zpopmin tmp 10000", before: []string{"copy zset tmp replace"}}},
+		"zrandmember": {{line: "zrandmember zset10k 5000 withscores"}, {line: "zrandmember zset -1000"}},
+		"zrange":      {{line: "zrange zset 0 9999 withscores"}, {line: "zrange zset 50000 60000 byscore"}},
+		"zrangebylex": {{line: "zrangebylex lex [m0 [m9 limit 0 10000"}, {line: "zrangebylex lex [a [z limit 90000 1"}},
+		"zrangebyscore": {
+			{line: "zrangebyscore zset 10 10000 withscores"},
+			{line: "zrangebyscore zset 0 100000 limit 90000 1"},
+		},
 		"zrangestore":      {{line: "zrangestore tmp zset 0 9999"}},
 		"zrank":            {{line: "zrank zset m#", times: 1000}},
 		"zrem":             {{line: "zrem tmp " + each(1000, "m#"), before: []string{"copy zset tmp replace"}}},
@@ -179,9 +231,16 @@ func workCases() map[string][]workCase {
 		"zunion":           {{line: "zunion 2 zset10k zset10k weights 2 3"}},
 		"zunionstore":      {{line: "zunionstore tmp 2 zset10k zset10k"}},
 
-		"copy":            {{line: "copy big tmp replace"}, {line: "copy hash tmp replace", times: 100}, {line: "copy smallhash tmp replace", times: 100}},
-		"dbsize":          {{line: "dbsize", times: 1000}},
-		"del":             {{line: "del " + each(1000, "tmp:#"), before: []string{"mset " + each(1000, "tmp:#", "x")}}, {line: "del hash zset set list", before: []string{"ping"}}},
+		"copy": {
+			{line: "copy big tmp replace"},
+			{line: "copy hash tmp replace", times: 100},
+			{line: "copy smallhash tmp replace", times: 100},
+		},
+		"dbsize": {{line: "dbsize", times: 1000}},
+		"del": {
+			{line: "del " + each(1000, "tmp:#"), before: []string{"mset " + each(1000, "tmp:#", "x")}},
+			{line: "del hash zset set list", before: []string{"ping"}},
+		},
 		"exists":          {{line: "exists " + each(1000, "s:#")}},
 		"expire":          {{line: "expire s:# 1000", times: 1000}},
 		"expireat":        {{line: "expireat s:# 1900000000", times: 1000}},
@@ -194,27 +253,46 @@ func workCases() map[string][]workCase {
 		"object|freq":     {{line: "object freq s:#", times: 1000}},
 		"object|idletime": {{line: "object idletime s:#", times: 1000}},
 		"object|refcount": {{line: "object refcount s:#", times: 1000}},
-		"persist":         {{line: "persist s:#", before: []string{"msetex 1000 " + each(1000, "s:#", "x") + " px 100000"}, times: 1000}},
-		"pexpire":         {{line: "pexpire s:# 100000", times: 1000}},
-		"pexpireat":       {{line: "pexpireat s:# 1900000000000", times: 1000}},
-		"pexpiretime":     {{line: "pexpiretime s:#", times: 1000}},
-		"pttl":            {{line: "pttl s:#", times: 1000}},
-		"randomkey":       {{line: "randomkey", times: 1000}},
-		"rename":          {{line: "rename tmp:# tmp:0", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}},
-		"renamenx":        {{line: "renamenx tmp:# tmp2:#", before: []string{"mset " + each(1000, "tmp:#", "x"), "del " + each(1000, "tmp2:#")}, times: 1000}},
-		"scan":            {{line: "scan 0 count 10000"}, {line: "scan 0 count 10000 match *a*b*"}, {line: "scan 0 count 10000 type string"}},
-		"swapdb":          {{line: "swapdb 3 4", times: 1000}},
-		"time":            {{line: "time", times: 1000}},
-		"touch":           {{line: "touch " + each(1000, "s:#")}},
-		"ttl":             {{line: "ttl s:#", times: 1000}},
-		"type":            {{line: "type s:#", times: 1000}},
-		"unlink":          {{line: "unlink " + each(1000, "tmp:#"), before: []string{"mset " + each(1000, "tmp:#", "x")}}},
-		"watch":           {{line: "watch " + each(1000, "s:#")}},
+		"persist": {{
+			line: "persist s:#", before: []string{"msetex 1000 " + each(1000, "s:#", "x") + " px 100000"},
+			times: 1000,
+		}},
+		"pexpire":     {{line: "pexpire s:# 100000", times: 1000}},
+		"pexpireat":   {{line: "pexpireat s:# 1900000000000", times: 1000}},
+		"pexpiretime": {{line: "pexpiretime s:#", times: 1000}},
+		"pttl":        {{line: "pttl s:#", times: 1000}},
+		"randomkey":   {{line: "randomkey", times: 1000}},
+		"rename":      {{line: "rename tmp:# tmp:0", before: []string{"mset " + each(1000, "tmp:#", "x")}, times: 1000}},
+		"renamenx": {{line: "renamenx tmp:# tmp2:#", before: []string{"mset " + each(1000, "tmp:#", "x"), "del " +
+			each(1000, "tmp2:#")}, times: 1000}},
+		"scan": {
+			{line: "scan 0 count 10000"},
+			{line: "scan 0 count 10000 match *a*b*"},
+			{line: "scan 0 count 10000 type string"},
+		},
+		"swapdb": {{line: "swapdb 3 4", times: 1000}},
+		"time":   {{line: "time", times: 1000}},
+		"touch":  {{line: "touch " + each(1000, "s:#")}},
+		"ttl":    {{line: "ttl s:#", times: 1000}},
+		"type":   {{line: "type s:#", times: 1000}},
+		"unlink": {{line: "unlink " + each(1000, "tmp:#"), before: []string{"mset " + each(1000, "tmp:#", "x")}}},
+		"watch":  {{line: "watch " + each(1000, "s:#")}},
 
-		"eval":          {{line: "eval for~i=1,100000~do~end 0"}, {line: "eval for~i=1,1000~do~redis.call('set',KEYS[1],'x')~end 1 tmp"}, {line: "eval return~1--" + strings.Repeat("x", 100_000) + " 0", before: []string{"script flush"}}},
-		"eval_ro":       {{line: "eval_ro for~i=1,1000~do~redis.call('get',KEYS[1])~end 1 s:1"}},
-		"evalsha":       {{line: "evalsha " + scriptSHA("for i=1,1000 do redis.call('incr',KEYS[1]) end") + " 1 n:1", before: []string{"script load for~i=1,1000~do~redis.call('incr',KEYS[1])~end"}}},
-		"evalsha_ro":    {{line: "evalsha_ro " + scriptSHA("return 1") + " 0", before: []string{"script load return~1"}, times: 100}},
+		"eval": {
+			{line: "eval for~i=1,100000~do~end 0"},
+			{line: "eval for~i=1,1000~do~redis.call('set',KEYS[1],'x')~end 1 tmp"},
+			{line: "eval return~1--" +
+				strings.Repeat("x", 100_000) + " 0", before: []string{"script flush"}},
+		},
+		"eval_ro": {{line: "eval_ro for~i=1,1000~do~redis.call('get',KEYS[1])~end 1 s:1"}},
+		"evalsha": {{
+			line:   "evalsha " + scriptSHA("for i=1,1000 do redis.call('incr',KEYS[1]) end") + " 1 n:1",
+			before: []string{"script load for~i=1,1000~do~redis.call('incr',KEYS[1])~end"},
+		}},
+		"evalsha_ro": {{
+			line: "evalsha_ro " + scriptSHA("return 1") + " 0", before: []string{"script load return~1"},
+			times: 100,
+		}},
 		"script|exists": {{line: "script exists " + each(1000, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa#")}},
 		"script|flush":  {{line: "script flush", times: 100}},
 		"script|load":   {{line: "script load " + strings.Repeat("local~a~=~{1,2,3}~", 100) + "--#", times: 10}},
@@ -260,36 +338,55 @@ func lockCases() map[string][]workCase {
 		"lock.acquire": {
 			{line: native("lock.acquire l# me px 100000"), times: 1000},
 			{line: native("lock.acquire l# other px 100000"), times: 1000, before: []string{"lock.acquire l0 me px 100000"}},
-			{line: native("lock.acquire hot o# px 100000 wait 0"), times: 1000, before: []string{"lock.acquire hot me px 100000000", "unblock gone " + each(1000, "#")}},
+			{
+				line: native("lock.acquire hot o# px 100000 wait 0"), times: 1000,
+				before: []string{"lock.acquire hot me px 100000000", "unblock gone " + each(1000, "#")},
+			},
 			{line: native("lock.acquire sh o# px 100000 shared"), times: 1000},
 		},
 		"lock.acquireall": {
 			{line: native("lock.acquireall 128 " + many + " me px 100000"), times: 10},
-			{line: native("lock.acquireall 128 " + many + " o# px 100000 wait 0"), times: 100, before: []string{hold, "unblock gone " + each(100, "#")}},
+			{
+				line: native("lock.acquireall 128 " + many + " o# px 100000 wait 0"), times: 100,
+				before: []string{hold, "unblock gone " + each(100, "#")},
+			},
 			{line: native("lock.acquireall 128 " + many + " me px 100000"), times: 10, before: []string{hold}},
-			{line: native("lock.acquireall 128 " + many + " p# px 100000 wait 0"), times: 100, before: append(stand(3000), "unblock gone "+each(100, "#"))},
+			{
+				line: native("lock.acquireall 128 " + many + " p# px 100000 wait 0"), times: 100,
+				before: append(stand(3000), "unblock gone "+each(100, "#")),
+			},
 		},
-		"lock.break":        {{line: "lock.break sh", before: shared(1000)}},
-		"lock.cancel":       {{line: "lock.cancel w5 o#", times: 100, before: stand(100)}},
-		"lock.check":        {{line: "lock.check sh o#", times: 1000, before: shared(1000)}},
-		"lock.downgrade":    {{line: "lock.downgrade l# me", times: 1000, before: []string{}}},
-		"lock.history":      {{line: "lock.history count 1000", before: append(shared(1000), "lock.break sh")}},
-		"lock.info":         {{line: "lock.info sh", times: 10, before: shared(1000)}, {line: "lock.info w5", times: 10, before: stand(100)}, {line: "lock.info stock", times: 100, before: []string{"set stock x nx px 1000000"}}},
-		"lock.list":         {{line: "lock.list count 1000", before: shared(1000)}, {line: "lock.list count 1000 waiting", before: stand(100)}, {line: "lock.list match nothing count 1000", before: stand(100)}},
-		"lock.release":      {{line: "lock.release sh o#", times: 1000, before: shared(1000)}},
-		"lock.releaseall":   {{line: "lock.releaseall 128 " + many + " me", before: []string{"lock.acquireall 128 " + many + " me px 100000"}}},
+		"lock.break":     {{line: "lock.break sh", before: shared(1000)}},
+		"lock.cancel":    {{line: "lock.cancel w5 o#", times: 100, before: stand(100)}},
+		"lock.check":     {{line: "lock.check sh o#", times: 1000, before: shared(1000)}},
+		"lock.downgrade": {{line: "lock.downgrade l# me", times: 1000, before: []string{}}},
+		"lock.history":   {{line: "lock.history count 1000", before: append(shared(1000), "lock.break sh")}},
+		"lock.info": {{line: "lock.info sh", times: 10, before: shared(1000)}, {
+			line: "lock.info w5", times: 10,
+			before: stand(100),
+		}, {line: "lock.info stock", times: 100, before: []string{"set stock x nx px 1000000"}}},
+		"lock.list": {{line: "lock.list count 1000", before: shared(1000)}, {
+			line:   "lock.list count 1000 waiting",
+			before: stand(100),
+		}, {line: "lock.list match nothing count 1000", before: stand(100)}},
+		"lock.release": {{line: "lock.release sh o#", times: 1000, before: shared(1000)}},
+		"lock.releaseall": {{line: "lock.releaseall 128 " + many + " me", before: []string{"lock.acquireall 128 " + many +
+			" me px 100000"}}},
 		"lock.renew":        {{line: "lock.renew sh o# px 100000", times: 1000, before: shared(1000)}},
 		"session.attach":    {{line: native("session.attach 1"), times: 1000, before: sessions}},
 		"session.close":     {{line: "session.close 1", before: append(sessions, heldBySession()...)}},
 		"session.info":      {{line: "session.info 1", times: 100, before: append(sessions, heldBySession()...)}},
 		"session.keepalive": {{line: "session.keepalive 1", times: 1000, before: sessions}},
-		"session.list":      {{line: "session.list count 1000", before: slices.Repeat([]string{"session.open px 100000 name nobody"}, 1000)}},
-		"session.open":      {{line: native("session.open px 100000"), times: 900}},
-		"lockranks":         {{line: "lockranks count 1000", before: shared(1000)}},
-		"lockrow":           {{line: "lockrow sh 1000", times: 10, before: shared(1000)}},
-		"fence.get":         {{line: "fence.get f", times: 1000}},
-		"fence.pass":        {{line: "fence.pass f 5", times: 1000}},
-		"fence.raise":       {{line: "fence.raise 5#", times: 1000}},
+		"session.list": {{
+			line:   "session.list count 1000",
+			before: slices.Repeat([]string{"session.open px 100000 name nobody"}, 1000),
+		}},
+		"session.open": {{line: native("session.open px 100000"), times: 900}},
+		"lockranks":    {{line: "lockranks count 1000", before: shared(1000)}},
+		"lockrow":      {{line: "lockrow sh 1000", times: 10, before: shared(1000)}},
+		"fence.get":    {{line: "fence.get f", times: 1000}},
+		"fence.pass":   {{line: "fence.pass f 5", times: 1000}},
+		"fence.raise":  {{line: "fence.raise 5#", times: 1000}},
 
 		"alive":    {{line: "alive", times: 100, before: sessions}},
 		"gone":     {{line: "gone 7", before: append(sessions, heldBySession()...)}},
@@ -368,7 +465,8 @@ func workState(tb testing.TB) *driver {
 func (d *driver) charged() int64 {
 	c := &d.m.call
 	spent := func(p *budget, own int64) int64 { return p.total + own - p.left }
-	return spent(&c.writeBudget, c.bounds.batch) + spent(&c.readBudget, c.bounds.batch) + spent(&c.wakeBudget, 0) + c.bounds.endings - c.endings
+	return spent(&c.writeBudget, c.bounds.batch) + spent(&c.readBudget, c.bounds.batch) + spent(&c.wakeBudget, 0) +
+		c.bounds.endings - c.endings
 }
 
 // TestEveryRequestIsMeasured: BenchmarkWork has a case for each request that the machine knows.
@@ -408,8 +506,9 @@ func TestCostsOfOldEntries(t *testing.T) {
 	}
 }
 
-// TestWorkOfTranscripts: what the commands of the transcripts are charged for is what it was. Which requests fit into an
-// entry is part of the log's meaning: other prices need a new version of the entry, unless no release has the newest.
+// TestWorkOfTranscripts: what the commands of the transcripts are charged for is what it was. Which requests fit into
+// an entry is part of the log's meaning: other prices need a new version of the entry, unless no release has the
+// newest.
 func TestWorkOfTranscripts(t *testing.T) {
 	const golden = "testdata/work.txt"
 	files, err := filepath.Glob("testdata/ops/*.txt")
@@ -498,7 +597,8 @@ func (w *workCase) measure(b *testing.B, d *driver) {
 		if ratio := took / float64(work); best == 0 || ratio < best {
 			best, cost = ratio, took
 		}
-		require.False(b, r.replies[len(r.replies)-1].IsError() && !strings.HasPrefix(w.line, "object freq"), r.replies[len(r.replies)-1].Str)
+		require.False(b, r.replies[len(r.replies)-1].IsError() && !strings.HasPrefix(w.line, "object freq"),
+			r.replies[len(r.replies)-1].Str)
 		b.StartTimer()
 	}
 	b.ReportMetric(best, "ns/work")

@@ -246,7 +246,9 @@ func (c *call) popScored(at extreme) protocol.Value {
 
 // popExtremes takes count members off an end of the sorted set of key, which has as many, and tells so. The
 // result is members and scores.
-func (c *call) popExtremes(key string, at extreme, count int) (pairs []protocol.Value, problem protocol.Value, ok bool) {
+func (c *call) popExtremes(key string, at extreme, count int) (pairs []protocol.Value, problem protocol.Value,
+	ok bool,
+) {
 	z, _, _ := look[*collection.SortedSet](c, key)
 	if problem, ok = c.charge(scoredChanges(z, count-1, 0)); !ok {
 		return nil, problem, false

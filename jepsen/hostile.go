@@ -30,7 +30,9 @@ const (
 // strangers, and limits.
 func (t *trial) hostile() bool {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
-	return err == nil && t.o.target == "holdfast" && slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == schedule.Hostile })
+	return err == nil && t.o.target == "holdfast" && slices.ContainsFunc(asked, func(k schedule.Kind) bool {
+		return k.Group == schedule.Hostile
+	})
 }
 
 var errOwnMemory = errors.New("with hostile clients the tests choose --max-memory and --max-memory-clients themselves")
@@ -41,7 +43,8 @@ func (t *trial) limits() (cluster.Limits, error) {
 		return cluster.Limits{}, errOwnMemory
 	}
 	return cluster.Limits{
-		MaxMemory: maxMemory, MaxMemoryClients: maxMemoryClients, AddressSpace: min(addressSpace, allAddressSpace/int64(t.o.nodes)),
+		MaxMemory: maxMemory, MaxMemoryClients: maxMemoryClients, AddressSpace: min(addressSpace,
+			allAddressSpace/int64(t.o.nodes)),
 	}, nil
 }
 
@@ -62,12 +65,14 @@ func bounds(faults []history.Fault, usage map[string]cluster.Usage, limits clust
 	for _, m := range slices.Sorted(maps.Keys(usage)) {
 		u := usage[m]
 		if u.Resident > resident {
-			findings = append(findings, fmt.Sprintf("%s took %d MiB of memory at %.1fs (%s); max-memory %d MiB and max-memory-clients %d MiB allow %d MiB",
-				m, u.Resident>>20, time.Duration(u.ResidentAt).Seconds(), under(faults, u.ResidentAt),
-				limits.MaxMemory>>20, limits.MaxMemoryClients>>20, resident>>20))
+			findings = append(findings,
+				fmt.Sprintf("%s took %d MiB of memory at %.1fs (%s); max-memory %d MiB and max-memory-clients %d MiB allow %d MiB",
+					m, u.Resident>>20, time.Duration(u.ResidentAt).Seconds(), under(faults, u.ResidentAt),
+					limits.MaxMemory>>20, limits.MaxMemoryClients>>20, resident>>20))
 		}
 		if u.OnDisk > cluster.MaxOnDisk {
-			findings = append(findings, fmt.Sprintf("%s had %d MiB on its disk; %d MiB is the limit", m, u.OnDisk>>20, int64(cluster.MaxOnDisk>>20)))
+			findings = append(findings, fmt.Sprintf("%s had %d MiB on its disk; %d MiB is the limit", m, u.OnDisk>>20,
+				int64(cluster.MaxOnDisk>>20)))
 		}
 		counts["most memory MiB"] = max(counts["most memory MiB"], int(u.Resident>>20))
 		counts["most on disk MiB"] = max(counts["most on disk MiB"], int(u.OnDisk>>20))

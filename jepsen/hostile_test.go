@@ -26,7 +26,11 @@ func TestNodeBeyondItsMemoryIsFound(t *testing.T) {
 		want     string
 	}{
 		{"within", allowed, 3 * time.Second, ""},
-		{"under a fault", allowed + 1<<20, 3 * time.Second, "n2 took 817 MiB of memory at 3.0s (under hostile-stranger); max-memory 100 MiB and max-memory-clients 10 MiB allow 816 MiB"},
+		{
+			"under a fault", allowed + 1<<20, 3 * time.Second,
+			"n2 took 817 MiB of memory at 3.0s (under hostile-stranger); max-memory 100 MiB and max-memory-clients 10 MiB " +
+				"allow 816 MiB",
+		},
 		{"after a fault", allowed + 1<<20, 5 * time.Second, "(after hostile-stranger)"},
 		{"at the start", allowed + 1<<20, time.Second, "(before any fault)"},
 	} {

@@ -33,8 +33,10 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs := flag.NewFlagSet("jepsen", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.target, "target", "holdfast", "what is tested: holdfast, redis or redis-sentinel")
-	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(), ", ")+"; all: every one that is valid by itself")
-	fs.StringVar(&o.nemesis, "nemesis", "mixed", "what is broken, separated by commas: names or groups of faults (see --help), mixed (all but hostile), all, none")
+	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(),
+		", ")+"; all: every one that is valid by itself")
+	fs.StringVar(&o.nemesis, "nemesis", "mixed",
+		"what is broken, separated by commas: names or groups of faults (see --help), mixed (all but hostile), all, none")
 	fs.IntVar(&o.nodes, "nodes", 3, "nodes of a holdfast cluster")
 	fs.IntVar(&o.concurrency, "concurrency", 48, "clients, dealt out to the workloads")
 	fs.DurationVar(&o.time, "time", time.Minute, "how long clients run")
@@ -44,14 +46,21 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.store, "store", "store", "folder for the reports, one in it for each run")
 	fs.StringVar(&o.net, "net", "auto", "how the net is cut: kernel (namespaces and iptables, as root), proxies, or auto")
 	fs.StringVar(&o.binary, "binary", "", "the holdfast program; default: built from this module")
-	fs.StringVar(&o.before, "before", "", "the holdfast program of the release before: nodes begin with it, and the faults of the group release replace it, node by node")
-	fs.StringVar(&o.tags, "tags", "invariants", "build tags for that: invariants has nodes check their state, mutants makes them wrong on purpose (see README.md)")
-	fs.StringVar(&o.serverArgs, "server-args", "", "more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
+	fs.StringVar(&o.before, "before", "",
+		"the holdfast program of the release before: nodes begin with it, and the faults of the group release replace it, "+
+			"node by node")
+	fs.StringVar(&o.tags, "tags", "invariants",
+		"build tags for that: invariants has nodes check their state, mutants makes them wrong on purpose (see README.md)")
+	fs.StringVar(&o.serverArgs, "server-args", "",
+		"more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
 	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")
 	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")
-	fs.StringVar(&o.picture, "picture", "", "run Redis with Sentinel and Holdfast under one schedule (only --seed and --store are heeded), and draw who held a lock, into this folder")
+	fs.StringVar(&o.picture, "picture", "",
+		"run Redis with Sentinel and Holdfast under one schedule (only --seed and --store are heeded), and draw who held "+
+			"a lock, into this folder")
 	fs.Usage = func() {
-		fmt.Fprintln(stderr, "Runs a cluster, breaks things, and judges what its clients saw. Exit status 0: valid, 1: not, 2: nothing shown.")
+		fmt.Fprintln(stderr,
+			"Runs a cluster, breaks things, and judges what its clients saw. Exit status 0: valid, 1: not, 2: nothing shown.")
 		fs.PrintDefaults()
 		fmt.Fprintln(stderr, "\nFaults:")
 		for _, k := range nemesis.Kinds() {

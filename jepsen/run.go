@@ -161,7 +161,9 @@ func (t *trial) do(ctx context.Context) (*report.Report, error) {
 // spares is the number of places at which no node runs at first: for the faults of members, and clusters of backups.
 func (t *trial) spares() int {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
-	if err != nil || t.o.target != "holdfast" || t.o.nodes < 3 || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Lane == schedule.Members }) {
+	if err != nil || t.o.target != "holdfast" || t.o.nodes < 3 || !slices.ContainsFunc(asked, func(k schedule.Kind) bool {
+		return k.Lane == schedule.Members
+	}) {
 		return 0
 	}
 	return 2
@@ -199,7 +201,9 @@ func (t *trial) openNet() error {
 // faults are left out.
 func (t *trial) openDisks() error {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
-	if err != nil || t.o.target != "holdfast" || !slices.ContainsFunc(asked, func(k schedule.Kind) bool { return k.Group == "power" }) {
+	if err != nil || t.o.target != "holdfast" || !slices.ContainsFunc(asked, func(k schedule.Kind) bool {
+		return k.Group == "power"
+	}) {
 		return err
 	}
 	t.disks, err = disks.Open(filepath.Join(t.dir, "disks"), t.places())
@@ -240,7 +244,10 @@ func (t *trial) closeDisks() error {
 }
 
 func (t *trial) openTarget() (err error) {
-	c := cluster.Config{Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Spares: t.spares(), DataDir: t.dataDir, Binary: t.o.binary, Before: t.o.before, Args: t.o.passed()}
+	c := cluster.Config{
+		Net: t.net, Dir: t.dir, Nodes: t.o.nodes, Spares: t.spares(), DataDir: t.dataDir,
+		Binary: t.o.binary, Before: t.o.before, Args: t.o.passed(),
+	}
 	if t.hostile() {
 		c.Password = password
 		if c.Limits, err = t.limits(); err != nil {
@@ -268,7 +275,10 @@ func (t *trial) plan(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w %v", err, t.skipped)
 	}
-	t.steps = schedule.Generate(schedule.Options{Seed: t.o.seed, Nodes: len(t.target.Members()), Time: t.o.time, Faults: faults})
+	t.steps = schedule.Generate(schedule.Options{
+		Seed: t.o.seed, Nodes: len(t.target.Members()), Time: t.o.time,
+		Faults: faults,
+	})
 	t.settings = &workload.Options{
 		Service: t.target, Seed: t.o.seed, Concurrency: t.o.concurrency, Rate: t.o.rate,
 		Timeout: t.o.timeout, Features: t.target.Features(ctx), Settle: settle,
@@ -346,7 +356,8 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 	if looked > 0 || disagree != nil {
 		results = append(results, checker.External("replicas agree", looked, disagree))
 	}
-	results = append(results, checker.External("processes", len(t.target.Members()), slices.Concat(t.target.Fleet().Findings(), t.findings, t.shown)))
+	results = append(results, checker.External("processes", len(t.target.Members()),
+		slices.Concat(t.target.Fleet().Findings(), t.findings, t.shown)))
 	results = append(results, judgeHostile(h, t.usage, t.nodeLimits)...)
 	if err := h.Validate(); err != nil {
 		results = append(results, checker.External("history", len(h.Ops), []string{err.Error()}))
@@ -356,7 +367,8 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 		Skipped: t.skipped,
 		Run: report.Run{
 			Target: t.o.target, Network: t.net.Kind(), Workload: t.o.workload, Nemesis: t.o.nemesis,
-			Nodes: len(t.target.Members()), Seed: t.o.seed, Time: t.o.time, Version: t.o.version(ctx), Reproduce: t.o.reproduce(t.net.Kind()),
+			Nodes: len(t.target.Members()), Seed: t.o.seed, Time: t.o.time, Version: t.o.version(ctx),
+			Reproduce: t.o.reproduce(t.net.Kind()),
 		},
 		Verdict: t.verdict, Results: results, Outages: checker.Availability(h),
 		History: h, Schedule: t.steps,

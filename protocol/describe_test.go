@@ -58,7 +58,10 @@ var conversations = []struct{ line, reply string }{
 	{"command list filterby aclcat nope", `[]`},
 	{"command list FILTERBY aclcat @connection", `[]`},
 	{"command list filterby module json", `[]`},
-	{"!command list filterby module lock", `["fence.get" "fence.pass" "fence.raise" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.history" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`},
+	{
+		"!command list filterby module lock",
+		`["fence.get" "fence.pass" "fence.raise" "lock.acquire" "lock.acquireall" "lock.break" "lock.cancel" "lock.check" "lock.downgrade" "lock.history" "lock.info" "lock.list" "lock.release" "lock.releaseall" "lock.renew" "session.attach" "session.close" "session.info" "session.keepalive" "session.list" "session.open"]`,
+	},
 	{"command list filterby foo x", `-ERR syntax error`},
 	{"command list filterby pattern", `-ERR syntax error`},
 	{"command list foo", `-ERR syntax error`},
@@ -238,10 +241,13 @@ func TestUsage(t *testing.T) {
 		"script|kill": "SCRIPT KILL",
 		"client|list": "CLIENT LIST [TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | " +
 			"ID client-id [client-id ...]]",
-		"lock.acquire": "LOCK.ACQUIRE key owner <PX milliseconds | EX seconds | SESSION session-id> [SHARED | LIMIT limit [PERMITS permits]] " +
+		"lock.acquire": "LOCK.ACQUIRE key owner <PX milliseconds | EX seconds | SESSION session-id> [SHARED | LIMIT limit " +
+			"[PERMITS permits]] " +
 			"[WAIT milliseconds [NOTIFY]] [DELAY delay-milliseconds] [REENTRANT [CALL call-id]] [NOTE note]",
-		"lock.history": "LOCK.HISTORY [MATCH pattern] [OWNER owner] [NATIVE | STOCK] [DB database] [CURSOR cursor] [COUNT count]",
-		"lock.list":    "LOCK.LIST [MATCH pattern] [OWNER owner] [SESSION session-id] [HELD | WAITING] [DB database] [CURSOR cursor] [COUNT count]",
+		"lock.history": "LOCK.HISTORY [MATCH pattern] [OWNER owner] [NATIVE | STOCK] [DB database] [CURSOR cursor] " +
+			"[COUNT count]",
+		"lock.list": "LOCK.LIST [MATCH pattern] [OWNER owner] [SESSION session-id] [HELD | WAITING] [DB database] " +
+			"[CURSOR cursor] [COUNT count]",
 		"command|list": "COMMAND LIST [FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
 	} {
 		c, ok := protocol.Lookup(name)
@@ -279,7 +285,10 @@ func TestReference(t *testing.T) {
 // TestAskedForTheSameAgain: a row that is asked for ten thousand times is described once.
 func TestAskedForTheSameAgain(t *testing.T) {
 	names := slices.Repeat([][]byte{[]byte("set")}, 10_000)
-	for _, f := range []func([][]byte) protocol.Value{protocol.Redis().DescribeCommands, protocol.Redis().DocumentCommands} {
+	for _, f := range []func([][]byte) protocol.Value{
+		protocol.Redis().DescribeCommands,
+		protocol.Redis().DocumentCommands,
+	} {
 		all, one := f(names), f(names[:1])
 		require.Len(t, all.Elems, 10_000*len(one.Elems))
 		require.Equal(t, show(one), show(protocol.Value{Kind: one.Kind, Elems: all.Elems[len(all.Elems)-len(one.Elems):]}))

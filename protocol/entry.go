@@ -145,9 +145,9 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 // EntryWriter builds one entry.
 type EntryWriter struct{ buf []byte }
 
-// NewEntry starts an entry of a version from [OldestEntryVersion] on. stampMillis is cluster time, wallOffsetMillis Unix time less cluster time,
-// memoryLimitBytes the memory that keys may take (0: no limit). buf is reused from the start and may be
-// nil.
+// NewEntry starts an entry of a version from [OldestEntryVersion] on. stampMillis is cluster time, wallOffsetMillis
+// Unix time less cluster time, memoryLimitBytes the memory that keys may take (0: no limit). buf is reused from the
+// start and may be nil.
 func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) *EntryWriter {
 	buf = append(buf[:0], version)
 	buf = binary.AppendVarint(buf, stampMillis)
@@ -218,7 +218,8 @@ func DecodeEntry(data string) (Entry, error) {
 }
 
 // NewerAdvice is what the operator of a node of an older release is told.
-const NewerAdvice = "the cluster went over to a newer release, and does not go back: run the newer release on every node"
+const NewerAdvice = "the cluster went over to a newer release, and does not go back: run the newer release " +
+	"on every node"
 
 // NewerError is the error of something that has a version that only a newer release knows.
 func NewerError(what string, version byte) error {

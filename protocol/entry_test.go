@@ -128,7 +128,8 @@ func TestRequestsWithRights(t *testing.T) {
 			_, err := NextRequest(string(body[:n]), new(Request))
 			require.ErrorIs(t, err, ErrCorruptEntry)
 		}
-		_, key, ok := SetNXKey(AppendScript(nil, request.DB, request.Conn, request.Rights, "setnx", [][]byte{[]byte("k"), nil}))
+		_, key, ok := SetNXKey(AppendScript(nil, request.DB, request.Conn, request.Rights, "setnx",
+			[][]byte{[]byte("k"), nil}))
 		require.True(t, ok)
 		require.Equal(t, "k", string(key))
 	}
@@ -140,7 +141,10 @@ func TestRequestsWithRights(t *testing.T) {
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	refusals := []Refusal{{"key", "a"}, {"command", "get"}}
-	for _, reply := range []Value{OK, Null, Array(), Array(Integer(1), Integer(2), Integer(3)), Err("x"), Map(Bulk("a"), Bulk("b"))} {
+	for _, reply := range []Value{
+		OK, Null, Array(), Array(Integer(1), Integer(2), Integer(3)), Err("x"),
+		Map(Bulk("a"), Bulk("b")),
+	} {
 		for _, want := range [][]Refusal{nil, refusals[:1], refusals} {
 			got, refused := Unwrap(Judged(reply, want))
 			require.Equal(t, reply, got)
@@ -189,8 +193,10 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 	varint11 := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 	overflow := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"
 	for _, data := range []string{
-		"", "\x00\x00\x00", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1", "\x01\x00\x00" + varint11,
-		"\x03\x00\x00", "\x03\x00\x00" + varint11, "\x03\x00\x00\x00\x05n1", "\x04\x00\x00", "\x04\x00\x00" + varint11, "\x04\x00\x00\x00\x05n1", "\x06\x00\x00", "\x06\x00\x00\x00\x05n1",
+		"", "\x00\x00\x00", "\x01", "\x01\x00", "\x01" + varint11 + "\x00", "\x01" + overflow + "\x00", "\x01\x00\x00\x05n1",
+		"\x01\x00\x00" + varint11,
+		"\x03\x00\x00", "\x03\x00\x00" + varint11, "\x03\x00\x00\x00\x05n1", "\x04\x00\x00", "\x04\x00\x00" + varint11,
+		"\x04\x00\x00\x00\x05n1", "\x06\x00\x00", "\x06\x00\x00\x00\x05n1",
 	} {
 		_, _, err := decodeAll(data)
 		require.ErrorIs(t, err, ErrCorruptEntry, "%q", data)
@@ -201,7 +207,8 @@ func TestCorruptEntriesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "newer release")
 
 	var r Request
-	for _, body := range []string{"", "\x00", "\x00\x00", "\x10\x01\x00", "\x00\x02\x00", "\x00\x01\x05abc", "\x00" + varint11, "\x00\xff\xff\xff\xff\x0f\x00"} {
+	for _, body := range []string{"", "\x00", "\x00\x00", "\x10\x01\x00", "\x00\x02\x00", "\x00\x01\x05abc", "\x00" +
+		varint11, "\x00\xff\xff\xff\xff\x0f\x00"} {
 		_, err := NextRequest(body, &r)
 		require.ErrorIs(t, err, ErrCorruptEntry, "%q", body)
 	}
@@ -278,7 +285,10 @@ func TestQuota(t *testing.T) {
 	block := AppendBlock(nil, 0, 4, "blpop", [][]byte{[]byte("k"), []byte("0")})
 	body := slices.Concat(with(set), set, with(from), with(block))
 	requests := decodeBody(t, string(body))
-	require.Equal(t, []Quota{quota, {}, quota, quota}, []Quota{requests[0].Quota, requests[1].Quota, requests[2].Quota, requests[3].Quota})
+	require.Equal(t, []Quota{quota, {}, quota, quota}, []Quota{
+		requests[0].Quota, requests[1].Quota, requests[2].Quota,
+		requests[3].Quota,
+	})
 	require.Equal(t, Request{DB: 15, Conn: 9, Quota: quota, Args: []string{"get", "k"}}, requests[2])
 	require.Equal(t, len(with(set)), BodyLen(body, 1))
 	require.Equal(t, len(with(set))+len(set), BodyLen(body, 2))
@@ -287,7 +297,8 @@ func TestQuota(t *testing.T) {
 	require.True(t, MayWait(with(block)))
 	var r Request
 	for _, corrupt := range [][]byte{
-		AppendQuota(nil, &Quota{}), with(with(set)), with(nil), append(AppendQuota(nil, &Quota{User: strings.Repeat("u", MaxQuotaUser+1)}), set...),
+		AppendQuota(nil, &Quota{}), with(with(set)), with(nil),
+		append(AppendQuota(nil, &Quota{User: strings.Repeat("u", MaxQuotaUser+1)}), set...),
 		append([]byte{ofUser - 1}, set...), append(AppendQuota(nil, &Quota{}), set...),
 	} {
 		_, err := NextRequest(string(corrupt), &r)

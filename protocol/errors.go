@@ -50,21 +50,29 @@ var (
 	ErrNotInScript    = NewError("This Redis command is not allowed from script")
 	ErrReadOnlyScript = NewError("Write commands are not allowed from read-only scripts.")
 	ErrProtoVersion   = NewError("Protocol version is not an integer or out of range")
-	ErrPasswordNotSet = NewError("AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
-	ErrWrongType      = &Error{Prefix: "WRONGTYPE", Text: "Operation against a key holding the wrong kind of value"}
-	ErrNoScript       = &Error{Prefix: "NOSCRIPT", Text: "No matching script. Please use EVAL."}
-	ErrExecAbort      = &Error{Prefix: "EXECABORT", Text: "Transaction discarded because of previous errors."}
-	ErrNoAuth         = &Error{Prefix: "NOAUTH", Text: "Authentication required."}
-	ErrHelloNoAuth    = &Error{Prefix: "NOAUTH", Text: "HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"}
-	ErrWrongPass      = &Error{Prefix: "WRONGPASS", Text: "invalid username-password pair or user is disabled."}
-	ErrNoProto        = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
-	ErrOOM            = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
-	ErrLoading        = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
-	ErrUnblocked      = &Error{Prefix: "UNBLOCKED", Text: "client unblocked via CLIENT UNBLOCK"}
-	ErrOwnerTooLong   = &Error{Prefix: "OWNERTOOLONG", Text: "an owner is at most 1024 bytes"}
-	ErrLockMode       = &Error{Prefix: "LOCKMODE", Text: "the owner holds the lock in another mode, which does not become this one"}
-	ErrNoSession      = &Error{Prefix: "NOSESSION", Text: "no such session"}
-	ErrNotBusy        = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
+	ErrPasswordNotSet = NewError("AUTH <password> called without any password configured for the default user. Are you " +
+		"sure your configuration is correct?")
+	ErrWrongType   = &Error{Prefix: "WRONGTYPE", Text: "Operation against a key holding the wrong kind of value"}
+	ErrNoScript    = &Error{Prefix: "NOSCRIPT", Text: "No matching script. Please use EVAL."}
+	ErrExecAbort   = &Error{Prefix: "EXECABORT", Text: "Transaction discarded because of previous errors."}
+	ErrNoAuth      = &Error{Prefix: "NOAUTH", Text: "Authentication required."}
+	ErrHelloNoAuth = &Error{
+		Prefix: "NOAUTH",
+		Text: "HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option " +
+			"can be used to authenticate the client and select the RESP protocol version at the same time",
+	}
+	ErrWrongPass    = &Error{Prefix: "WRONGPASS", Text: "invalid username-password pair or user is disabled."}
+	ErrNoProto      = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
+	ErrOOM          = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
+	ErrLoading      = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
+	ErrUnblocked    = &Error{Prefix: "UNBLOCKED", Text: "client unblocked via CLIENT UNBLOCK"}
+	ErrOwnerTooLong = &Error{Prefix: "OWNERTOOLONG", Text: "an owner is at most 1024 bytes"}
+	ErrLockMode     = &Error{
+		Prefix: "LOCKMODE",
+		Text:   "the owner holds the lock in another mode, which does not become this one",
+	}
+	ErrNoSession = &Error{Prefix: "NOSESSION", Text: "no such session"}
+	ErrNotBusy   = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )
 
 // The rows of a cluster that cannot take a command now. Stock clients repeat a command after CLUSTERDOWN
@@ -74,19 +82,37 @@ var (
 	ErrNoLeader = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
 	ErrStopping = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
 	// ErrQuarantined: the node's state differs from the other members'.
-	ErrQuarantined = &Error{Prefix: "CLUSTERDOWN", Text: "This node's state differs from the other members', the command was not applied"}
-	ErrBusy        = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
-	ErrNoRoom      = &Error{Prefix: "TRYAGAIN", Text: "The work of other commands left no room for this one in time, it was not applied"}
+	ErrQuarantined = &Error{
+		Prefix: "CLUSTERDOWN",
+		Text:   "This node's state differs from the other members', the command was not applied",
+	}
+	ErrBusy   = &Error{Prefix: "TRYAGAIN", Text: "Too many commands wait on this node, the command was not applied"}
+	ErrNoRoom = &Error{
+		Prefix: "TRYAGAIN",
+		Text:   "The work of other commands left no room for this one in time, it was not applied",
+	}
 	// ErrTooManyWait: the waiters of the cluster take as much memory as they may.
 	ErrTooManyWait = &Error{Prefix: "TRYAGAIN", Text: "Too many clients wait for keys, the command was not applied"}
 	// ErrLocksFull: the holds or waiters of a lock, or the waiters of the cluster, are as many as they may be.
-	ErrLocksFull = &Error{Prefix: "TRYAGAIN", Text: "Too many clients hold the lock or wait for locks, the command was not applied"}
+	ErrLocksFull = &Error{
+		Prefix: "TRYAGAIN",
+		Text:   "Too many clients hold the lock or wait for locks, the command was not applied",
+	}
 	// ErrCutOff is for a client that waited on a node from which the leader did not hear for long.
-	ErrCutOff    = &Error{Prefix: "CLUSTERDOWN", Text: "This node was cut off from the cluster while the client waited, the command was not applied"}
-	ErrUncertain = &Error{Prefix: "UNCERTAIN", Text: "The command may or may not have been applied", Outcome: OutcomeUnknown}
+	ErrCutOff = &Error{
+		Prefix: "CLUSTERDOWN",
+		Text:   "This node was cut off from the cluster while the client waited, the command was not applied",
+	}
+	ErrUncertain = &Error{
+		Prefix: "UNCERTAIN", Text: "The command may or may not have been applied",
+		Outcome: OutcomeUnknown,
+	}
 	// ErrAskedAgain is for a client that waited for a lock. The owner's last request counts, and may be granted.
 	// The elements of the event's reply are the keys that the same connection asked for.
-	ErrAskedAgain = &Error{Prefix: "UNCERTAIN", Text: "The owner has asked for the lock again, and that request counts", Outcome: OutcomeUnknown}
+	ErrAskedAgain = &Error{
+		Prefix: "UNCERTAIN", Text: "The owner has asked for the lock again, and that request counts",
+		Outcome: OutcomeUnknown,
+	}
 )
 
 // NewError is a row with prefix ERR: surely not applied.
@@ -99,7 +125,8 @@ func InvalidExpire(command string) *Error {
 
 // QuotaExceeded is the error of a command of a user who has all of something that the user's quota allows.
 func QuotaExceeded(user, what string, most uint64) *Error {
-	return &Error{Prefix: "QUOTA", Text: "command not allowed: user '" + user + "' has all of its " + strconv.FormatUint(most, 10) + " " + what}
+	return &Error{Prefix: "QUOTA", Text: "command not allowed: user '" + user + "' has all of its " +
+		strconv.FormatUint(most, 10) + " " + what}
 }
 
 // ErrQuotaUsers: as many users as the state counts for have keys or wait.
@@ -164,11 +191,15 @@ const (
 
 // refusals are the prefixes of errors whose command was not tried.
 var refusals = map[string]refusal{
-	"LOADING": retried, "READONLY": retried, "MASTERDOWN": retried, "CLUSTERDOWN": retried, "TRYAGAIN": retried, "NOREPLICAS": retried,
+	"LOADING": retried, "READONLY": retried, "MASTERDOWN": retried, "CLUSTERDOWN": retried, "TRYAGAIN": retried,
+	"NOREPLICAS": retried,
 
-	"ERR": reported, "WRONGTYPE": reported, "NOSCRIPT": reported, "EXECABORT": reported, "NOAUTH": reported, "WRONGPASS": reported,
-	"NOPERM": reported, "NOPROTO": reported, "OOM": reported, "BUSY": reported, "NOTBUSY": reported, "BUSYKEY": reported,
-	"BUSYGROUP": reported, "NOGROUP": reported, "MISCONF": reported, "MOVED": reported, "ASK": reported, "CROSSSLOT": reported,
-	"REDIRECT": reported, "DENIED": reported,
+	"ERR": reported, "WRONGTYPE": reported, "NOSCRIPT": reported, "EXECABORT": reported, "NOAUTH": reported,
+	"WRONGPASS": reported,
+	"NOPERM":    reported, "NOPROTO": reported, "OOM": reported, "BUSY": reported, "NOTBUSY": reported,
+	"BUSYKEY":   reported,
+	"BUSYGROUP": reported, "NOGROUP": reported, "MISCONF": reported, "MOVED": reported, "ASK": reported,
+	"CROSSSLOT": reported,
+	"REDIRECT":  reported, "DENIED": reported,
 	"OWNERTOOLONG": reported, "LOCKMODE": reported, "NOSESSION": reported, "QUOTA": reported,
 }

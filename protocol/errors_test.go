@@ -10,7 +10,8 @@ import (
 func TestErrorRowsKnowTheirOutcome(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*Error{
-		ErrSyntax, ErrNotInteger, ErrNotFloat, ErrOverflow, ErrNotFinite, ErrNoSuchKey, ErrStringTooBig, ErrDBIndex, ErrInvalidCursor,
+		ErrSyntax, ErrNotInteger, ErrNotFloat, ErrOverflow, ErrNotFinite, ErrNoSuchKey, ErrStringTooBig, ErrDBIndex,
+		ErrInvalidCursor,
 		ErrMaxClients, ErrNestedMulti, ErrWatchInMulti, ErrExecNoMulti, ErrDiscardNoMulti, ErrNotInScript, ErrReadOnlyScript,
 		ErrProtoVersion, ErrPasswordNotSet, ErrWrongType, ErrNoScript, ErrExecAbort, ErrNoAuth, ErrHelloNoAuth, ErrWrongPass,
 		ErrNoProto, ErrLoading, ErrNotBusy, ErrNoLeader, ErrStopping, ErrBusy, ErrUncertain, ErrQueryTooBig,
@@ -56,6 +57,7 @@ func TestOutcomeOf(t *testing.T) {
 
 func TestExecAbortedBy(t *testing.T) {
 	t.Parallel()
-	require.EqualError(t, ExecAbortedBy(WrongArity("exec")), "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")
+	require.EqualError(t, ExecAbortedBy(WrongArity("exec")),
+		"EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")
 	require.EqualError(t, ExecAbortedBy(ErrNoLeader), "EXECABORT Transaction discarded because of: "+ErrNoLeader.Error())
 }

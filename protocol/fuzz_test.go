@@ -78,7 +78,8 @@ func FuzzReply(f *testing.F) {
 		again, err := ReadValue(bufio.NewReader(bytes.NewReader(wire)))
 		require.NoError(t, err)
 		require.Equal(t, string(wire), string(again.AppendTo(nil, RESP3)))
-		older, err := ReadValue(bufio.NewReader(io.MultiReader(bytes.NewReader(v.AppendTo(nil, RESP2)), strings.NewReader("+end\r\n"))))
+		older, err := ReadValue(bufio.NewReader(io.MultiReader(bytes.NewReader(v.AppendTo(nil, RESP2)),
+			strings.NewReader("+end\r\n"))))
 		require.NoError(t, err, "what RESP2 makes of %q", wire)
 		require.Equal(t, v.AppendTo(nil, RESP2), older.AppendTo(nil, RESP2))
 	})

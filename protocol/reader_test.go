@@ -167,7 +167,8 @@ func TestReaderLimits(t *testing.T) {
 		{input: "*1\r\n$" + long(60), err: "too big bulk count string"},
 		{input: "*1\r\n$1000\r\n" + long(1000) + "\r\n", commands: long(1000)},
 		{input: strings.Repeat("a ", 20) + "\n", commands: strings.TrimSuffix(strings.Repeat("a,", 20), ",")},
-		{input: "*3\r\n" + strings.Repeat("$988\r\n"+long(988)+"\r\n", 3), commands: long(988) + "," + long(988) + "," + long(988)},
+		{input: "*3\r\n" + strings.Repeat("$988\r\n"+long(988)+"\r\n", 3), commands: long(988) + "," + long(988) + "," +
+			long(988)},
 		{input: "*4\r\n" + strings.Repeat("$990\r\n"+long(990)+"\r\n", 4), err: "too big request"},
 	} {
 		want := c.want()
@@ -288,7 +289,8 @@ func TestReaderHoldsNoMoreThanArrived(t *testing.T) {
 }
 
 func TestReaderDoesNotAllocate(t *testing.T) {
-	buf := bytes.Repeat([]byte("*5\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n$2\r\nPX\r\n$5\r\n30000\r\nGET 'a'\r\n"), 100)
+	buf := bytes.Repeat([]byte("*5\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n$2\r\nPX\r\n$5\r\n30000\r\nGET 'a'\r\n"),
+		100)
 	r := NewReader(DefaultLimits())
 	source := slices.Clone(buf)
 	require.Zero(t, testing.AllocsPerRun(10, func() {

@@ -238,13 +238,18 @@ func beyondGrammar(name string, words []string) bool {
 func TestDifferentialMatch(t *testing.T) {
 	t.Parallel()
 	conn := startRedis(t).dial(t)
-	names := []string{"", "a", "A", "b", "abc", "ABC", "a*c", `a\c`, "[a]", "]", "-", "^", "a-c", "lock:1", "\xff", "aaaaaaaaab"}
+	names := []string{
+		"", "a", "A", "b", "abc", "ABC", "a*c", `a\c`, "[a]", "]", "-", "^", "a-c", "lock:1", "\xff",
+		"aaaaaaaaab",
+	}
 	for _, s := range names {
 		conn.ask(t, [][]byte{[]byte("set"), []byte(s), nil})
 	}
 	for _, p := range []string{
-		"*", "**", "?", "??", "", "a*", "*a", "*b*", "[abc]", "[a", "[", "[^", "[^a]", "[]", "[^]", "[a-c]", "[c-a]", "[a-]", "[-a]",
-		`\a`, `\`, `a\`, `a\*c`, `[\]]`, `[\`, `[a\-c]`, `a\\c`, "[[]a]", "lock:[0-9]", "lock:?", "[a-\xff]", "[^\xff]", "*[", "a*a*a*b", "***a***",
+		"*", "**", "?", "??", "", "a*", "*a", "*b*", "[abc]", "[a", "[", "[^", "[^a]", "[]", "[^]", "[a-c]", "[c-a]", "[a-]",
+		"[-a]",
+		`\a`, `\`, `a\`, `a\*c`, `[\]]`, `[\`, `[a\-c]`, `a\\c`, "[[]a]", "lock:[0-9]", "lock:?", "[a-\xff]", "[^\xff]",
+		"*[", "a*a*a*b", "***a***",
 	} {
 		var want, got []string
 		for _, e := range conn.ask(t, [][]byte{[]byte("keys"), []byte(p)}).Elems {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// A command of a client becomes a request of a batch's body in one of four forms: plain, of a connection or with rights, with
-// a ticket under which it may wait, or, for lock commands, with all that.
+// A command of a client becomes a request of a batch's body in one of four forms: plain, of a connection or with
+// rights, with a ticket under which it may wait, or, for lock commands, with all that.
 
 // AppendRequest appends a command to a batch's body.
 // Requires: name is in lower case.

@@ -68,7 +68,8 @@ func WrongArity(name string) *Error {
 // WrongArity is the error for too few or too many arguments.
 func (c *Command) WrongArity() *Error { return c.withUsage(WrongArity(c.Name)) }
 
-// WrongSyntax is the reply to a command whose reply would be v: a syntax error shows the syntax if Redis lacks the command.
+// WrongSyntax is the reply to a command whose reply would be v: a syntax error shows the syntax if Redis lacks the
+// command.
 func (c *Command) WrongSyntax(v Value) Value {
 	if v.Kind != KindError || v.Str != ErrSyntax.Error() {
 		return v

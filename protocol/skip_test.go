@@ -10,7 +10,8 @@ import (
 func TestBodyLen(t *testing.T) {
 	var body []byte
 	ends := []int{0}
-	for _, line := range []string{"set k v", "get k", "mget " + strings.Repeat("k ", 200), "set k " + strings.Repeat("x", 300), "ping"} {
+	for _, line := range []string{"set k v", "get k", "mget " + strings.Repeat("k ", 200), "set k " +
+		strings.Repeat("x", 300), "ping"} {
 		body = appendRequest(body, len(ends), strings.Fields(line)...)
 		ends = append(ends, len(body))
 	}

@@ -11,7 +11,8 @@ func bitmapCommands() []Command {
 			KeySpecs: []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 			Args: []Arg{
 				key("key"),
-				block("index", integer("start"), integer("end"), oneOf("index_unit", token("BYTE"), token("BIT")).from("7.0.0").opt()).opt(),
+				block("index", integer("start"), integer("end"), oneOf("index_unit", token("BYTE"),
+					token("BIT")).from("7.0.0").opt()).opt(),
 			},
 		},
 		{
@@ -19,10 +20,15 @@ func bitmapCommands() []Command {
 			Summary:    "Read, set or add to integers of any width in a string",
 			Complexity: "O(1) for each operation",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
-			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyUpdate).plain(KeyRO|KeyAccess, "SET", "INCRBY").noted("GET alone reads")},
+			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyUpdate).plain(KeyRO|KeyAccess, "SET",
+				"INCRBY").noted("GET alone reads")},
 			Args: []Arg{
 				key("key"),
-				oneOf("operation", block("encoding_offset", text("encoding"), integer("offset")).after("GET"), block("write", oneOf("wrap_sat_fail", token("WRAP"), token("SAT"), token("FAIL")).after("OVERFLOW").opt(), oneOf("write_operation", block("encoding_offset_value", text("encoding"), integer("offset"), integer("value")).after("SET"), block("encoding_offset_increment", text("encoding"), integer("offset"), integer("increment")).after("INCRBY")))).many().opt(),
+				oneOf("operation", block("encoding_offset", text("encoding"), integer("offset")).after("GET"),
+					block("write", oneOf("wrap_sat_fail", token("WRAP"), token("SAT"), token("FAIL")).after("OVERFLOW").opt(),
+						oneOf("write_operation", block("encoding_offset_value", text("encoding"), integer("offset"),
+							integer("value")).after("SET"), block("encoding_offset_increment", text("encoding"), integer("offset"),
+							integer("increment")).after("INCRBY")))).many().opt(),
 			},
 		},
 		{
@@ -60,7 +66,8 @@ func bitmapCommands() []Command {
 			Args: []Arg{
 				key("key"),
 				integer("bit"),
-				block("index", integer("start"), block("end_index", integer("end"), oneOf("index_unit", token("BYTE"), token("BIT")).from("7.0.0").opt()).opt()).opt(),
+				block("index", integer("start"), block("end_index", integer("end"), oneOf("index_unit", token("BYTE"),
+					token("BIT")).from("7.0.0").opt()).opt()).opt(),
 			},
 		},
 		{

@@ -13,7 +13,10 @@ func blockingListCommands() []Command {
 			Complexity: "O(1)",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM | FlagNoScript | FlagBlocking,
 			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyDelete), oneKey(2, KeyRW|KeyInsert)},
-			Args:     []Arg{key("source"), key("destination"), oneOf("wherefrom", ends...), oneOf("whereto", ends...), seconds()},
+			Args: []Arg{
+				key("source"), key("destination"), oneOf("wherefrom", ends...), oneOf("whereto", ends...),
+				seconds(),
+			},
 		},
 		{
 			Name: "blmpop", Group: GroupList, Since: "7.0.0", Arity: -5,
@@ -21,7 +24,10 @@ func blockingListCommands() []Command {
 			Complexity: "O(N+M), N being the number of keys and M the number of elements taken",
 			Route:      Write, Flags: FlagWrite | FlagBlocking,
 			KeySpecs: []KeySpec{countedKeys(2, 1, KeyRW|KeyAccess|KeyDelete)},
-			Args:     []Arg{seconds(), integer("numkeys"), key("key").many(), oneOf("where", ends...), integer("count").after("COUNT").opt()},
+			Args: []Arg{
+				seconds(), integer("numkeys"), key("key").many(), oneOf("where", ends...),
+				integer("count").after("COUNT").opt(),
+			},
 		},
 		{
 			Name: "blpop", Group: GroupList, Since: "2.0.0", Arity: -3,
@@ -56,9 +62,10 @@ func blockingSortedSetCommands() []Command {
 	return []Command{
 		{
 			Name: "bzmpop", Group: GroupSortedSet, Since: "7.0.0", Arity: -5,
-			Summary:    "Take the members with the lowest or highest scores off the first sorted set that exists; wait for one",
-			Complexity: "O(K) + O(M*log(N)), K being the number of keys, M the number of members taken and N the size of the set",
-			Route:      Write, Flags: FlagWrite | FlagBlocking,
+			Summary: "Take the members with the lowest or highest scores off the first sorted set that exists; wait for one",
+			Complexity: "O(K) + O(M*log(N)), K being the number of keys, M the number of members taken and N the " +
+				"size of the set",
+			Route: Write, Flags: FlagWrite | FlagBlocking,
 			KeySpecs: []KeySpec{countedKeys(2, 1, KeyRW|KeyAccess|KeyDelete)},
 			Args: []Arg{
 				seconds(), integer("numkeys"), key("key").many(),

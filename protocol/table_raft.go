@@ -9,7 +9,8 @@ func raftCommands() []Command {
 		raftWord("raft.promote", 2, "Give a member that keeps up with the log a vote", member),
 		raftWord("raft.remove", -2, "Take a member out of the cluster", member, force),
 		raftWord("raft.repair", -2, "Replace a member's state by the leader's", member, force),
-		raftWord("raft.replace", -3, "Give a member that has joined the place of another, which is taken out", text("old"), text("new"), force),
+		raftWord("raft.replace", -3, "Give a member that has joined the place of another, which is taken out", text("old"),
+			text("new"), force),
 		raftWord("raft.status", 1, "Describe the cluster as this node knows it, with the members"),
 		raftWord("raft.transfer", -1, "Have a voter lead", member.opt()),
 	}

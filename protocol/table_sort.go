@@ -9,7 +9,11 @@ func sortCommands() []Command {
 			Complexity: "O(N+M*log(M)), N being the number of elements and M the number returned",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
 			Categories: []string{"set", "sortedset", "list", "dangerous"},
-			KeySpecs:   []KeySpec{oneKey(1, KeyRO|KeyAccess), hiddenKeys(KeyRO|KeyAccess, "The keys of BY and GET follow from the elements"), hiddenKeys(KeyOW|KeyUpdate, "STORE may stand anywhere behind the key").behind("STORE")},
+			KeySpecs: []KeySpec{
+				oneKey(1, KeyRO|KeyAccess),
+				hiddenKeys(KeyRO|KeyAccess, "The keys of BY and GET follow from the elements"), hiddenKeys(KeyOW|KeyUpdate,
+					"STORE may stand anywhere behind the key").behind("STORE"),
+			},
 			Args: []Arg{
 				key("key"),
 				pattern("pattern").of(2).after("BY").opt(),
@@ -26,7 +30,10 @@ func sortCommands() []Command {
 			Complexity: "O(N+M*log(M)), N being the number of elements and M the number returned",
 			Route:      Read, Flags: FlagReadOnly,
 			Categories: []string{"set", "sortedset", "list", "dangerous"},
-			KeySpecs:   []KeySpec{oneKey(1, KeyRO|KeyAccess), hiddenKeys(KeyRO|KeyAccess, "The keys of BY and GET follow from the elements")},
+			KeySpecs: []KeySpec{
+				oneKey(1, KeyRO|KeyAccess),
+				hiddenKeys(KeyRO|KeyAccess, "The keys of BY and GET follow from the elements"),
+			},
 			Args: []Arg{
 				key("key"),
 				pattern("pattern").of(2).after("BY").opt(),

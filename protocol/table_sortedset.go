@@ -116,9 +116,10 @@ func sortedSetCommands() []Command {
 		},
 		{
 			Name: "zmpop", Group: GroupSortedSet, Since: "7.0.0", Arity: -4,
-			Summary:    "Remove the members with the lowest or highest scores from the first sorted set that exists",
-			Complexity: "O(K+M*log(N)), K being the number of keys, N the number of members of the sorted set and M the number of members removed",
-			Route:      Write, Flags: FlagWrite,
+			Summary: "Remove the members with the lowest or highest scores from the first sorted set that exists",
+			Complexity: "O(K+M*log(N)), K being the number of keys, N the number of members of the sorted set and M the " +
+				"number of members removed",
+			Route: Write, Flags: FlagWrite,
 			KeySpecs: []KeySpec{countedKeys(1, 1, KeyRW|KeyAccess|KeyDelete)},
 			Args: []Arg{
 				integer("numkeys"),
@@ -222,9 +223,10 @@ func sortedSetCommands() []Command {
 		},
 		{
 			Name: "zrangestore", Group: GroupSortedSet, Since: "6.2.0", Arity: -5,
-			Summary:    "Store the members of a sorted set in a range of indexes, scores or names in another key",
-			Complexity: "O(log(N)^2+M*log(M)), N being the number of members of the sorted set and M the number of members stored",
-			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
+			Summary: "Store the members of a sorted set in a range of indexes, scores or names in another key",
+			Complexity: "O(log(N)^2+M*log(M)), N being the number of members of the sorted set and M the number of " +
+				"members stored",
+			Route: Write, Flags: FlagWrite | FlagDenyOOM,
 			KeySpecs: []KeySpec{oneKey(1, KeyOW|KeyUpdate), oneKey(2, KeyRO|KeyAccess)},
 			Args: []Arg{
 				key("dst"),
@@ -258,9 +260,10 @@ func sortedSetCommands() []Command {
 		},
 		{
 			Name: "zremrangebylex", Group: GroupSortedSet, Since: "2.8.9", Arity: 4,
-			Summary:    "Remove the members of a sorted set in a range of names",
-			Complexity: "O(log(N)^2+M*log(N)), N being the number of members of the sorted set and M the number of members removed",
-			Route:      Write, Flags: FlagWrite,
+			Summary: "Remove the members of a sorted set in a range of names",
+			Complexity: "O(log(N)^2+M*log(N)), N being the number of members of the sorted set and M the number of " +
+				"members removed",
+			Route: Write, Flags: FlagWrite,
 			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyDelete)},
 			Args:     []Arg{key("key"), text("min"), text("max")},
 		},
@@ -274,9 +277,10 @@ func sortedSetCommands() []Command {
 		},
 		{
 			Name: "zremrangebyscore", Group: GroupSortedSet, Since: "1.2.0", Arity: 4,
-			Summary:    "Remove the members of a sorted set in a range of scores",
-			Complexity: "O(log(N)^2+M*log(N)), N being the number of members of the sorted set and M the number of members removed",
-			Route:      Write, Flags: FlagWrite,
+			Summary: "Remove the members of a sorted set in a range of scores",
+			Complexity: "O(log(N)^2+M*log(N)), N being the number of members of the sorted set and M the number of " +
+				"members removed",
+			Route: Write, Flags: FlagWrite,
 			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyDelete)},
 			Args:     []Arg{key("key"), double("min"), double("max")},
 		},

@@ -104,7 +104,8 @@ func TestRowsReadWell(t *testing.T) {
 	groups := []protocol.Group{
 		protocol.GroupBitmap, protocol.GroupHash, protocol.GroupSet, protocol.GroupList, protocol.GroupSortedSet,
 		protocol.GroupString, protocol.GroupGeneric, protocol.GroupScripting,
-		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer, protocol.GroupPubSub, protocol.GroupCluster,
+		protocol.GroupTransactions, protocol.GroupConnection, protocol.GroupServer, protocol.GroupPubSub,
+		protocol.GroupCluster,
 		protocol.GroupModule,
 	}
 	for _, c := range allRows() {
@@ -178,7 +179,8 @@ func TestWritesThatGrowAreDeniedBeyondMaxMemory(t *testing.T) {
 	}
 }
 
-// TestWhoseConnectionIsInTheLog: commands by which clients take locks of Redis's own kind, and those that take locks away.
+// TestWhoseConnectionIsInTheLog: commands by which clients take locks of Redis's own kind, and those that take locks
+// away.
 func TestWhoseConnectionIsInTheLog(t *testing.T) {
 	t.Parallel()
 	var from []string

@@ -25,7 +25,10 @@ var encodings = []struct {
 	{OK, "+OK\r\n", "+OK\r\n"},
 	{Simple(""), "+\r\n", "+\r\n"},
 	{Err("syntax error"), "-ERR syntax error\r\n", "-ERR syntax error\r\n"},
-	{ErrWrongType.Value(), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+	{
+		ErrWrongType.Value(), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+		"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+	},
 	{Err("a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n"},
 	{ErrValue(""), "-\r\n", "-\r\n"},
 	{Integer(0), ":0\r\n", ":0\r\n"},
@@ -46,11 +49,17 @@ var encodings = []struct {
 	{Array(), "*0\r\n", "*0\r\n"},
 	{Array(Integer(1), Null, Array(Bool(true))), "*3\r\n:1\r\n$-1\r\n*1\r\n:1\r\n", "*3\r\n:1\r\n_\r\n*1\r\n#t\r\n"},
 	{Strings("a", "b"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
-	{Map(Bulk("a"), Integer(1), Bulk("b"), Null), "*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n$-1\r\n", "%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n_\r\n"},
+	{
+		Map(Bulk("a"), Integer(1), Bulk("b"), Null), "*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n$-1\r\n",
+		"%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n_\r\n",
+	},
 	{Map(), "*0\r\n", "%0\r\n"},
 	{Set(Bulk("a")), "*1\r\n$1\r\na\r\n", "~1\r\n$1\r\na\r\n"},
 	{Pairs(), "*0\r\n", "*0\r\n"},
-	{Pairs(Bulk("a"), Integer(1), Bulk("b"), Null), "*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n$-1\r\n", "*2\r\n*2\r\n$1\r\na\r\n:1\r\n*2\r\n$1\r\nb\r\n_\r\n"},
+	{
+		Pairs(Bulk("a"), Integer(1), Bulk("b"), Null), "*4\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n$-1\r\n",
+		"*2\r\n*2\r\n$1\r\na\r\n:1\r\n*2\r\n$1\r\nb\r\n_\r\n",
+	},
 	{Push(Bulk("message"), Bulk("c")), "*2\r\n$7\r\nmessage\r\n$1\r\nc\r\n", ">2\r\n$7\r\nmessage\r\n$1\r\nc\r\n"},
 }
 
@@ -80,8 +89,10 @@ func TestValueOnTheWire(t *testing.T) {
 func TestSizeWithinIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	values := everyKind()
-	values = append(values, None, Double(-math.SmallestNonzeroFloat64), Double(-2.2250738585072014e-308), Integer(math.MaxInt64), Integer(-10), Integer(9),
-		Bulk(strings.Repeat("x", 99)), Bulk(strings.Repeat("x", 1000)), Verbatim(strings.Repeat("x", 127)), Array(make([]Value, 130)...))
+	values = append(values, None, Double(-math.SmallestNonzeroFloat64), Double(-2.2250738585072014e-308),
+		Integer(math.MaxInt64), Integer(-10), Integer(9),
+		Bulk(strings.Repeat("x", 99)), Bulk(strings.Repeat("x", 1000)), Verbatim(strings.Repeat("x", 127)),
+		Array(make([]Value, 130)...))
 	for _, v := range values {
 		size, ok := v.SizeWithin(math.MaxInt)
 		require.True(t, ok)
@@ -205,8 +216,10 @@ func TestReadValueReadsWhatOnlyOthersWrite(t *testing.T) {
 
 // badReplies are refused, each for one reason.
 var badReplies = []string{
-	"\r\n", "x\r\n", "+OK\n", "+O\nK\r\n", ":\r\n", ":1x\r\n", ":01\r\n", "$\r\n", "$-2\r\n", "$x\r\n", "$1\r\nabc\r\n", "$?\r\n",
-	"*-2\r\n", "*x\r\n", "*?\r\n", "%-1\r\n", "~-1\r\n", "#x\r\n", "#\r\n", "_x\r\n", ",x\r\n", ",\r\n", "(\r\n", "(-\r\n", "(1x\r\n",
+	"\r\n", "x\r\n", "+OK\n", "+O\nK\r\n", ":\r\n", ":1x\r\n", ":01\r\n", "$\r\n", "$-2\r\n", "$x\r\n", "$1\r\nabc\r\n",
+	"$?\r\n",
+	"*-2\r\n", "*x\r\n", "*?\r\n", "%-1\r\n", "~-1\r\n", "#x\r\n", "#\r\n", "_x\r\n", ",x\r\n", ",\r\n", "(\r\n",
+	"(-\r\n", "(1x\r\n",
 	"=3\r\ntxt\r\n", "=5\r\ntxt-a\r\n", "!-1\r\n", "*1\r\nx\r\n", "|1\r\n+a\r\nx\r\n",
 }
 

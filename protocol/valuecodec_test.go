@@ -13,7 +13,8 @@ func TestValueCodecRoundTrips(t *testing.T) {
 	values := []Value{
 		Null, NullArray, None, OK, Err("syntax error"), Integer(-7), Bulk(""), Bulk("a\r\nb"),
 		Double(1.5), Bool(true), Bool(false), BigNumber("123456789012345678901234567890"), Verbatim("text"),
-		Array(), Array(Integer(1), Array(Bulk("x"), Null)), Map(Bulk("k"), Integer(2)), Set(Bulk("m")), Pairs(Bulk("m"), Double(1)), Push(Bulk("p")),
+		Array(), Array(Integer(1), Array(Bulk("x"), Null)), Map(Bulk("k"), Integer(2)), Set(Bulk("m")), Pairs(Bulk("m"),
+			Double(1)), Push(Bulk("p")),
 	}
 	var buf []byte
 	for _, v := range values {

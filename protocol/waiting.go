@@ -2,7 +2,8 @@ package protocol
 
 import "strconv"
 
-// Requests about waiting, which only nodes write, and replies that only nodes read. A ticket is the node's name for a client that waits.
+// Requests about waiting, which only nodes write, and replies that only nodes read. A ticket is the node's name for a
+// client that waits.
 
 // Parked is the reply to a command that waits. The reply of the command itself comes later, as an event of
 // the state machine.

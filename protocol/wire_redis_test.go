@@ -76,8 +76,10 @@ func TestDifferentialReader(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	pieces := []string{
-		"*1\r\n", "*2\r\n", "*0\r\n", "*-1\r\n", "*x\r\n", "*01\r\n", "*\r\n", "$4\r\n", "$4\r\nPING\r\n", "$4\r\nECHO\r\n", "$1\r\na\r\n", "$0\r\n\r\n",
-		"$-1\r\n", "$x\r\n", "$999999999\r\n", "PING\r\n", "ECHO ", "ECHO a\n", `"`, `'`, `\`, `\x41`, `\n`, " ", "\t", "\v", "\r", "\r\n", "\n", "a", "foo ", "\xff", "%1\r\n",
+		"*1\r\n", "*2\r\n", "*0\r\n", "*-1\r\n", "*x\r\n", "*01\r\n", "*\r\n", "$4\r\n", "$4\r\nPING\r\n", "$4\r\nECHO\r\n",
+		"$1\r\na\r\n", "$0\r\n\r\n",
+		"$-1\r\n", "$x\r\n", "$999999999\r\n", "PING\r\n", "ECHO ", "ECHO a\n", `"`, `'`, `\`, `\x41`, `\n`, " ", "\t", "\v",
+		"\r", "\r\n", "\n", "a", "foo ", "\xff", "%1\r\n",
 		"*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n", "*2147483648\r\n",
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -141,8 +143,10 @@ func TestDifferentialErrors(t *testing.T) {
 	require.Equal(t, []string{"-" + protocol.ErrNoAuth.Error() + "\r\n"}, guest.transcriptUntil(t, "GET a\r\n", 1))
 	require.Equal(t, []string{"-" + protocol.ErrHelloNoAuth.Error() + "\r\n"}, guest.transcriptUntil(t, "HELLO 3\r\n", 1))
 	require.Equal(t, []string{"-" + protocol.ErrWrongPass.Error() + "\r\n"}, guest.transcriptUntil(t, "AUTH wrong\r\n", 1))
-	require.Equal(t, []string{"-ERR Protocol error: unauthenticated multibulk length\r\n"}, redis.raw(t).transcriptUntil(t, "*11\r\n", 1))
-	require.Equal(t, []string{"-ERR Protocol error: unauthenticated bulk length\r\n"}, redis.raw(t).transcriptUntil(t, "*1\r\n$16385\r\n", 1))
+	require.Equal(t, []string{"-ERR Protocol error: unauthenticated multibulk length\r\n"},
+		redis.raw(t).transcriptUntil(t, "*11\r\n", 1))
+	require.Equal(t, []string{"-ERR Protocol error: unauthenticated bulk length\r\n"}, redis.raw(t).transcriptUntil(t,
+		"*1\r\n$16385\r\n", 1))
 }
 
 // transcriptUntil reads n replies.
@@ -183,9 +187,13 @@ func TestDifferentialValues(t *testing.T) {
 		{"redis.setresp(3) return {verbatim_string={format='txt', string='hi'}}", protocol.Verbatim("hi")},
 	}
 	random := rand.New(rand.NewPCG(3, 4))
-	floats := []float64{0, math.Copysign(0, -1), 1, 0.1, 1e15, 1e16, 1e17, 1e21, 123456.789, 5e-324, math.MaxFloat64, math.Inf(1), math.Inf(-1)}
+	floats := []float64{
+		0, math.Copysign(0, -1), 1, 0.1, 1e15, 1e16, 1e17, 1e21, 123456.789, 5e-324, math.MaxFloat64,
+		math.Inf(1), math.Inf(-1),
+	}
 	for range 500 {
-		floats = append(floats, math.Float64frombits(random.Uint64()), random.NormFloat64(), math.Trunc(random.NormFloat64()*1e6))
+		floats = append(floats, math.Float64frombits(random.Uint64()), random.NormFloat64(),
+			math.Trunc(random.NormFloat64()*1e6))
 	}
 	for _, f := range floats {
 		source := fmt.Sprintf("%.17g", f)

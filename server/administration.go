@@ -27,7 +27,8 @@ func (s *Server) newOperations() *operations.Service {
 			level = slog.LevelWarn
 		}
 		by := t.Request.Asker
-		s.logger.Log(context.Background(), level, "members changed", "what", t.Says, "index", t.Index, "request", string(t.Request.Op),
+		s.logger.Log(context.Background(), level, "members changed", "what", t.Says, "index", t.Index, "request",
+			string(t.Request.Op),
 			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
 	}
 	return operations.NewService(operations.NewExecutor(s.raft(), told), (*otherOperations)(s))
@@ -35,13 +36,17 @@ func (s *Server) newOperations() *operations.Service {
 
 // serveOperations answers other nodes that ask for changes of members.
 func (s *Server) serveOperations() {
-	membership.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ membership.Asker, q operations.Request) (operations.Reply, error) {
+	membership.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ membership.Asker,
+		q operations.Request,
+	) (operations.Reply, error) {
 		ctx, cancel := context.WithTimeout(ctx, operateWithin)
 		defer cancel()
 		return s.cluster.operations.Do(ctx, q), nil
 	})
 	membership.HandleAny(s.cluster.requests, opJoin, s.takeIn)
-	membership.Handle(s.cluster.requests, opClients, func(_ context.Context, _ membership.Asker, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
+	membership.Handle(s.cluster.requests, opClients, func(_ context.Context, _ membership.Asker,
+		q frontend.ClientsQuestion,
+	) (frontend.ClientsAnswer, error) {
 		if !s.isOpen() {
 			return frontend.ClientsAnswer{}, s.unopened()
 		}
@@ -50,7 +55,9 @@ func (s *Server) serveOperations() {
 }
 
 // askClients asks another node about connections.
-func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer, error) {
+func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer,
+	error,
+) {
 	return membership.Ask[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
 }
 
@@ -62,7 +69,8 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
 	reply, err := s.cluster.operations.Ask(ctx, operations.Request{
-		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat, Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
+		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat,
+		Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
 	})
 	var refusal *operations.Refusal
 	if errors.As(err, &refusal) {
@@ -135,8 +143,9 @@ func (m Raft) Look() operations.View {
 
 // changes are raft's words for steps.
 var changes = map[operations.Action]raftnode.ChangeKind{
-	operations.AddMember: raftnode.AddNonvoter, operations.GiveVote: raftnode.AddVoter, operations.TakeVote: raftnode.Demote,
-	operations.TakeOut: raftnode.Remove, operations.SetAddress: raftnode.Move,
+	operations.AddMember: raftnode.AddNonvoter, operations.GiveVote: raftnode.AddVoter,
+	operations.TakeVote: raftnode.Demote,
+	operations.TakeOut:  raftnode.Remove, operations.SetAddress: raftnode.Move,
 }
 
 var errNoChange = errors.New("that is no change of members")
@@ -184,7 +193,9 @@ func (m Raft) TakeState(ctx context.Context, id string) (says string, err error)
 	case done.Index == 0:
 		return name + " takes the leader's state, which is under way still: ask again to see", nil
 	case !done.Compared:
-		return fmt.Sprintf("%s took the leader's state up to log index %d, and stays in quarantine until the states were compared", name, done.Index), nil
+		return fmt.Sprintf("%s took the leader's state up to log index %d, and stays in quarantine until the states "+
+			"were compared", name, done.Index), nil
 	}
-	return fmt.Sprintf("%s took the leader's state up to log index %d, and its state is a majority's now", name, done.Index), nil
+	return fmt.Sprintf("%s took the leader's state up to log index %d, and its state is a majority's now", name,
+		done.Index), nil
 }

@@ -203,7 +203,8 @@ func sleepUnless(stop <-chan struct{}, d time.Duration) bool {
 }
 
 // raise sets a key to a larger number. A write whose client has given up may be applied later.
-const raise = "if tonumber(redis.call('get',KEYS[1]) or 0) < tonumber(ARGV[1]) then redis.call('set',KEYS[1],ARGV[1]) end return 1"
+const raise = "if tonumber(redis.call('get',KEYS[1]) or 0) < tonumber(ARGV[1]) then " +
+	"redis.call('set',KEYS[1],ARGV[1]) end return 1"
 
 // write writes the keys of a writer on any node.
 func write(c *servertest.Cluster, w *written, id int, rng *rand.Rand, stop <-chan struct{}) {

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
-// Check proves what a start needs, and starts nothing: the settings, the files and certificates that they name, and that
-// the addresses are this machine's. All mistakes are in err, joined. notes are no mistakes, and may surprise: a node that
-// runs has its ports.
+// Check proves what a start needs, and starts nothing: the settings, the files and certificates that they name, and
+// that the addresses are this machine's. All mistakes are in err, joined. notes are no mistakes, and may surprise: a
+// node that runs has its ports.
 func Check(c Config) (notes []string, err error) {
 	errs := []error{c.Validate()}
 	keys, err := secrets.Open(c.SecretsConfig, slog.New(slog.DiscardHandler))

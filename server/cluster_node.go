@@ -70,11 +70,13 @@ func (s *Server) newClusterNode() error {
 	p.operations = s.newOperations()
 	initial, _ := s.config.Peers() // validated by New
 	p.founding = founding.New(founding.Config{
-		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(), NonVoter: s.config.NonVoter,
-		Client: p.client, Addresses: &p.addresses, Incarnation: s.incarnations, Logger: s.logger,
+		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(),
+		NonVoter: s.config.NonVoter,
+		Client:   p.client, Addresses: &p.addresses, Incarnation: s.incarnations, Logger: s.logger,
 		NewestVersion: s.config.foundingVersion(),
 		Cluster: founding.Cluster{
-			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote, Removed: s.removed, State: s.openState,
+			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote,
+			Removed: s.removed, State: s.openState,
 		},
 	})
 	p.founding.Serve(p.requests)
@@ -92,7 +94,8 @@ func (s *Server) readMembers() (err error) {
 	}
 	s.observed.damaged()
 	p := &s.cluster
-	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known, s.store.Identity().Founders)
+	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known,
+		s.store.Identity().Founders)
 	return err
 }
 
@@ -162,7 +165,8 @@ func (s *Server) removed() {
 	s.removal.Do(func() {
 		go func() {
 			id := s.store.Identity()
-			s.logger.Error("this node was removed from the cluster: it ends, and its folder cannot be used again", "id", id.ID, "cluster", id.ClusterID)
+			s.logger.Error("this node was removed from the cluster: it ends, and its folder cannot be used again", "id", id.ID,
+				"cluster", id.ClusterID)
 			err := s.store.Remove()
 			ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 			defer cancel()
@@ -230,7 +234,8 @@ func (s *Server) logBeginning() error {
 	if b == nil || b.Told {
 		return nil
 	}
-	s.logger.Warn("cluster begun with the state of another", "command", b.Command, "by_user", b.User, "by_host", b.Host, "at", b.At.Format(time.RFC3339),
+	s.logger.Warn("cluster begun with the state of another", "command", b.Command, "by_user", b.User, "by_host", b.Host,
+		"at", b.At.Format(time.RFC3339),
 		"cluster", id.ClusterID, "of_cluster", b.Cluster, "of_node", b.Node, "of_index", b.Index)
 	told := *b
 	told.Told = true
@@ -245,8 +250,10 @@ func (s *Server) logDifference(conf members.Configuration) {
 	for _, m := range conf.Members {
 		today = append(today, m.Name())
 	}
-	if given := slices.Sorted(maps.Keys(initial)); s.config.InitialCluster != "" && len(today) > 0 && !slices.Equal(given, today) {
-		s.logger.Info("initial-cluster is for the first start alone: the cluster knows its members", "initial_cluster", strings.Join(given, ", "), "members", strings.Join(today, ", "))
+	if given := slices.Sorted(maps.Keys(initial)); s.config.InitialCluster != "" && len(today) > 0 &&
+		!slices.Equal(given, today) {
+		s.logger.Info("initial-cluster is for the first start alone: the cluster knows its members", "initial_cluster",
+			strings.Join(given, ", "), "members", strings.Join(today, ", "))
 	}
 }
 
@@ -339,7 +346,8 @@ func (s *Server) inCluster(context.Context) error {
 
 var (
 	errNoCluster = errors.New("this node belongs to no cluster yet")
-	errNoState   = errors.New("this node has no state yet: its newest snapshot is damaged, and no other member has sent its state")
+	errNoState   = errors.New(
+		"this node has no state yet: its newest snapshot is damaged, and no other member has sent its state")
 )
 
 // unopened is why a node has no replica.
@@ -381,10 +389,13 @@ const (
 	opClients = "clients"
 )
 
-func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error) {
+func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64,
+	refused string, err error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
-	answer, _, err := membership.AskAt[joined](ctx, s.cluster.client, contact, opJoin, join{self.Addr, cluster, protocol.EntryVersion})
+	answer, _, err := membership.AskAt[joined](ctx, s.cluster.client, contact, opJoin,
+		join{self.Addr, cluster, protocol.EntryVersion})
 	return answer.Index, answer.Refused, err
 }
 

@@ -135,13 +135,16 @@ type DebugConfig struct {
 // DefaultConfig is one node on loopback, with the defaults of the packages that a value is for.
 func DefaultConfig() Config {
 	c := Config{
-		NodeConfig:    NodeConfig{Name: "n1"},
-		ListenConfig:  ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379", SentinelName: "mymaster"},
-		LogConfig:     LogConfig{LogLevel: "info", LogFormat: "text"},
-		StorageConfig: StorageConfig{DataDir: "./holdfast-data", LogStore: store.KindWAL, DiskStallLimit: store.DefaultDiskStallLimit, ConsistencyCheckInterval: consistency.DefaultInterval},
-		Timeouts:      frontend.DefaultTimeouts(),
-		Limits:        frontend.DefaultLimits(),
-		MemoryConfig:  MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
+		NodeConfig:   NodeConfig{Name: "n1"},
+		ListenConfig: ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379", SentinelName: "mymaster"},
+		LogConfig:    LogConfig{LogLevel: "info", LogFormat: "text"},
+		StorageConfig: StorageConfig{
+			DataDir: "./holdfast-data", LogStore: store.KindWAL,
+			DiskStallLimit: store.DefaultDiskStallLimit, ConsistencyCheckInterval: consistency.DefaultInterval,
+		},
+		Timeouts:     frontend.DefaultTimeouts(),
+		Limits:       frontend.DefaultLimits(),
+		MemoryConfig: MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
 	}
 	// What stays 0 depends on these: package replica has its defaults.
 	c.HeartbeatTimeout, c.ElectionTimeout = replica.DefaultHeartbeatTimeout, replica.DefaultElectionTimeout
@@ -160,13 +163,15 @@ func (c *Config) Validate() error {
 		}
 	}
 	check(members.ValidName(c.Name), "name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.Name)
-	check(members.ValidName(c.SentinelName), "sentinel-name %q: use 1 to 64 letters, digits, '-', '_' or '.'", c.SentinelName)
+	check(members.ValidName(c.SentinelName), "sentinel-name %q: use 1 to 64 letters, digits, '-', '_' or '.'",
+		c.SentinelName)
 	check(c.SentinelAdvertiseAddr == "" || c.SentinelAddr != "", "sentinel-advertise-addr needs sentinel-addr")
 	check(!c.HTTPPprof || c.HTTPAddr != "", "http-pprof needs http-addr")
 	check(c.DataDir != "", "data-dir is empty")
 	check(c.LogStore == store.KindWAL || c.LogStore == store.KindBolt, "log-store %q: use wal or bolt", c.LogStore)
 	check(c.HeartbeatTimeout >= 10*time.Millisecond, "heartbeat-timeout %v: at least 10ms", c.HeartbeatTimeout)
-	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election-timeout %v is below heartbeat-timeout %v", c.ElectionTimeout, c.HeartbeatTimeout)
+	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election-timeout %v is below heartbeat-timeout %v", c.ElectionTimeout,
+		c.HeartbeatTimeout)
 	check(c.CommandTimeout > 0, "command-timeout %v: use a positive duration", c.CommandTimeout)
 	check(c.DiskStallLimit >= time.Second, "disk-stall-limit %v: at least 1s", c.DiskStallLimit)
 	check(c.ConsistencyCheckInterval == 0 || c.ConsistencyCheckInterval >= consistency.LeastInterval,
@@ -240,7 +245,9 @@ func (c *Config) validateCluster() []error {
 		errs = append(errs, fmt.Errorf("initial-cluster does not name this node, %q", c.Name))
 	}
 	if n := len(peers); n > 0 && n%2 == 0 {
-		errs = append(errs, fmt.Errorf("initial-cluster has %d nodes: use 1, 3 or 5 (an even number tolerates no more failures than one less)", n))
+		errs = append(errs,
+			fmt.Errorf("initial-cluster has %d nodes: use 1, 3 or 5 (an even number tolerates no more failures than one less)",
+				n))
 	}
 	for _, contact := range c.contacts() {
 		if err := founding.CheckAddr(contact); err != nil {
@@ -283,13 +290,22 @@ func (c *Config) validateExposure() []error {
 		return nil
 	}
 	var errs []error
-	for _, port := range []struct{ flag, addr string }{{"addr", c.Addr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr}} {
-		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.ACLFile == "" && c.TLSClientCA == "" {
-			errs = append(errs, fmt.Errorf("%s %s is not loopback: set password, password-file, acl-file or tls-client-ca, or say insecure", port.flag, port.addr))
+	for _, port := range []struct{ flag, addr string }{
+		{"addr", c.Addr},
+		{"sentinel-addr", c.SentinelAddr},
+		{"http-addr", c.HTTPAddr},
+	} {
+		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.ACLFile == "" &&
+			c.TLSClientCA == "" {
+			errs = append(errs,
+				fmt.Errorf("%s %s is not loopback: set password, password-file, acl-file or tls-client-ca, or say insecure",
+					port.flag, port.addr))
 		}
 	}
 	if !loopback(c.PeerAddr) && c.ClusterSecret == "" && c.ClusterSecretFile == "" && c.PeerTLSCA == "" {
-		errs = append(errs, fmt.Errorf("peer-addr %s is not loopback: set cluster-secret, cluster-secret-file or peer-tls-*, or say insecure", c.PeerAddr))
+		errs = append(errs,
+			fmt.Errorf("peer-addr %s is not loopback: set cluster-secret, cluster-secret-file or peer-tls-*, or say insecure",
+				c.PeerAddr))
 	}
 	return errs
 }
@@ -301,7 +317,8 @@ func (c *Config) exposes(users *acl.Users) error {
 	}
 	for _, addr := range []string{c.Addr, c.SentinelAddr, c.HTTPAddr} {
 		if addr != "" && !loopback(addr) {
-			return fmt.Errorf("acl-file %s: the default user needs no password, and %s is not loopback: give it one, turn it off, or say insecure", c.ACLFile, addr)
+			return fmt.Errorf("acl-file %s: the default user needs no password, and %s is not loopback: give it one, turn it "+
+				"off, or say insecure", c.ACLFile, addr)
 		}
 	}
 	return nil

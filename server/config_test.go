@@ -23,20 +23,35 @@ func TestValidate(t *testing.T) {
 		{"no folder", func(c *Config) { c.DataDir = "" }, "data-dir is empty"},
 		{"three nodes", func(c *Config) { c.InitialCluster = three }, ""},
 		{"four nodes", func(c *Config) { c.InitialCluster = three + ",n4=10.0.0.4:7379" }, "use 1, 3 or 5"},
-		{"an address twice", func(c *Config) { c.InitialCluster = three + ",n4=10.0.0.4:1,n5=10.0.0.4:1" }, "the same address 10.0.0.4:1"},
+		{
+			"an address twice", func(c *Config) { c.InitialCluster = three + ",n4=10.0.0.4:1,n5=10.0.0.4:1" },
+			"the same address 10.0.0.4:1",
+		},
 		{"an address without a port", func(c *Config) { c.InitialCluster = "n1=10.0.0.1" }, "missing port"},
-		{"elections before silence is noticed", func(c *Config) { c.ElectionTimeout = c.HeartbeatTimeout - 1 }, "is below heartbeat-timeout"},
+		{
+			"elections before silence is noticed", func(c *Config) { c.ElectionTimeout = c.HeartbeatTimeout - 1 },
+			"is below heartbeat-timeout",
+		},
 		{"a heartbeat of 9ms", func(c *Config) { c.HeartbeatTimeout = 9 * time.Millisecond }, "at least 10ms"},
 		{"no time for commands", func(c *Config) { c.CommandTimeout = 0 }, "use a positive duration"},
 		{"a stall limit below a second", func(c *Config) { c.DiskStallLimit = time.Second - 1 }, "at least 1s"},
-		{"too many classes of locks", func(c *Config) { c.LockClass = []string{strings.Repeat("x* ", 33)} }, "lock-class: 33 patterns, at most 32"},
-		{"a class twice", func(c *Config) { c.LockClass = []string{"a* b*", "a*"} }, `lock-class "a*": there is a class of that name already`},
+		{
+			"too many classes of locks", func(c *Config) { c.LockClass = []string{strings.Repeat("x* ", 33)} },
+			"lock-class: 33 patterns, at most 32",
+		},
+		{
+			"a class twice", func(c *Config) { c.LockClass = []string{"a* b*", "a*"} },
+			`lock-class "a*": there is a class of that name already`,
+		},
 		{"a class like the rest", func(c *Config) { c.LockClass = []string{"other"} }, `lock-class "other"`},
 		{"no snapshots", func(c *Config) { c.SnapshotThreshold = 0 }, "snapshot-threshold is 0"},
 		{"snapshots without a pause", func(c *Config) { c.SnapshotInterval = 0 }, "at least 5ms"},
 		{"a log that is neither", func(c *Config) { c.LogFormat = "xml" }, "use text or json"},
 		{"words as large as an entry can be", func(c *Config) { c.MaxBulkBytes = 16 << 20 }, ""},
-		{"words that no entry holds", func(c *Config) { c.MaxBulkBytes = 16<<20 + 1 }, "max-bulk-bytes 16777217: at most 16777216"},
+		{
+			"words that no entry holds", func(c *Config) { c.MaxBulkBytes = 16<<20 + 1 },
+			"max-bulk-bytes 16777217: at most 16777216",
+		},
 		{"words of nothing", func(c *Config) { c.MaxBulkBytes = 1023 }, "max-bulk-bytes 1023: at least 1024"},
 		{"no keys", func(c *Config) { c.MaxKeyBytes = 15 }, "max-key-bytes 15: at least 16"},
 		{"no values", func(c *Config) { c.MaxValueBytes = 15 }, "max-value-bytes 15: at least 16"},
@@ -48,8 +63,14 @@ func TestValidate(t *testing.T) {
 		{"monitoring beyond loopback", func(c *Config) { c.HTTPAddr = ":8379" }, "http-addr :8379 is not loopback"},
 		{"monitoring beyond loopback with a password", func(c *Config) { c.HTTPAddr, c.Password = ":8379", "x" }, ""},
 		{"profiles without a port", func(c *Config) { c.HTTPPprof = true }, "http-pprof needs http-addr"},
-		{"a Sentinel without a name", func(c *Config) { c.SentinelName = "my master" }, "sentinel-name \"my master\": use 1 to 64 letters"},
-		{"an address of no Sentinel", func(c *Config) { c.SentinelAdvertiseAddr = "n1:26379" }, "sentinel-advertise-addr needs sentinel-addr"},
+		{
+			"a Sentinel without a name", func(c *Config) { c.SentinelName = "my master" },
+			"sentinel-name \"my master\": use 1 to 64 letters",
+		},
+		{
+			"an address of no Sentinel", func(c *Config) { c.SentinelAdvertiseAddr = "n1:26379" },
+			"sentinel-advertise-addr needs sentinel-addr",
+		},
 		{"a proxy without debug", func(c *Config) { c.DebugPeerDial = "a=b" }, "debug-peer-dial needs debug"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -88,7 +109,10 @@ func TestExposure(t *testing.T) {
 		{"a cluster secret", func(c *Config) { c.ClusterSecret = "x" }, []string{clients}},
 		{"a cluster secret's file", func(c *Config) { c.ClusterSecretFile = "x" }, []string{clients}},
 		{"nodes' certificates", func(c *Config) { c.PeerTLSCA = "x" }, []string{clients}},
-		{"a certificate between nodes that is not checked", func(c *Config) { c.PeerTLSCert, c.PeerTLSKey = "x", "x" }, []string{clients, nodes}},
+		{
+			"a certificate between nodes that is not checked", func(c *Config) { c.PeerTLSCert, c.PeerTLSKey = "x", "x" },
+			[]string{clients, nodes},
+		},
 		{"nodes on loopback", func(c *Config) { c.PeerAddr = "127.0.0.1:2" }, []string{clients}},
 		{"clients on loopback", func(c *Config) { c.Addr = "127.0.0.1:1" }, []string{nodes}},
 		{"insecure", func(c *Config) { c.Insecure = true }, nil},
@@ -121,7 +145,8 @@ func TestLockClassesOfEnvironment(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"127.0.0.1:1": true, "127.1.2.3:1": true, "[::1]:1": true, "localhost:1": true,
-		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example:1": false, "example:1": false, "127.0.0.1": false,
+		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example:1": false,
+		"example:1": false, "127.0.0.1": false,
 	} {
 		require.Equal(t, want, loopback(addr), addr)
 	}

@@ -20,7 +20,8 @@ func TestDebugWords(t *testing.T) {
 	f := newFaults(DebugConfig{Debug: true})
 	for words, known := range map[string]bool{
 		"clock": true, "clock jump": true, "clock jump x": true, "clock jump 1 2": true, "clock strobe 1": true,
-		"clock strobe 1000 0": true, "clock strobe 1000 -1": true, "clock rate 499": true, "clock rate 2001": true, "clock ok 1": true, "clock fast": true,
+		"clock strobe 1000 0": true, "clock strobe 1000 -1": true, "clock rate 499": true, "clock rate 2001": true,
+		"clock ok 1": true, "clock fast": true,
 		"disk": true, "disk delay": true, "disk delay -1": true, "disk error 1": true, "disk slow": true,
 		"": false, "sleep 1": false,
 	} {

@@ -24,8 +24,9 @@ const (
 // are connections that are open until they have been refused. Go's runtime has raised the soft limit to the hard one.
 func fitClients(wanted, refusals int, limit uint64) (int, error) {
 	if limit < minDescriptors {
-		return 0, fmt.Errorf("the limit of open files is %d, which is not enough: raise it (ulimit -n) to at least %d, better %d",
-			limit, minDescriptors, wanted+reserve(refusals))
+		return 0,
+			fmt.Errorf("the limit of open files is %d, which is not enough: raise it (ulimit -n) to at least %d, better %d",
+				limit, minDescriptors, wanted+reserve(refusals))
 	}
 	kept := min(uint64(reserve(refusals)), limit/2)
 	return int(min(uint64(wanted), limit-kept)), nil

@@ -23,7 +23,10 @@ func TestFitClients(t *testing.T) {
 		{10_000, 256, 128, ""},
 		{100, 256, 100, ""},
 		{10_000, 64, 32, ""},
-		{10_000, 63, 0, "the limit of open files is 63, which is not enough: raise it (ulimit -n) to at least 64, better 10720"},
+		{
+			10_000, 63, 0,
+			"the limit of open files is 63, which is not enough: raise it (ulimit -n) to at least 64, better 10720",
+		},
 	} {
 		got, err := fitClients(test.wanted, 32, test.limit)
 		if test.refused != "" {

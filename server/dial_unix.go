@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// dialPeer connects to another node. TCP_MAXSEG before the connection is made bounds what either side sends at a time: the
-// other side is told of it.
+// dialPeer connects to another node. TCP_MAXSEG before the connection is made bounds what either side sends at a time:
+// the other side is told of it.
 func dialPeer(ctx context.Context, network, addr string) (net.Conn, error) {
 	var d net.Dialer
 	if wire.HasSmallSegments(ctx) {

@@ -24,20 +24,23 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.LinkDown:
 		s.logger.Info("link to leader down", "leader", e.Leader, "error", e.Err)
 	case replica.VersionRaised:
-		s.logger.Info("the cluster goes over to a newer version of the log: earlier releases cannot read it", "from", e.From, "to", e.To)
+		s.logger.Info("the cluster goes over to a newer version of the log: earlier releases cannot read it", "from", e.From,
+			"to", e.To)
 	case replica.ProposalStalled:
 		var logs []string
 		for _, m := range e.Members {
 			logs = append(logs, fmt.Sprintf("%s=%d", m.Name, m.LogIndex))
 		}
-		s.logger.Warn("proposal stalled", "age", e.Age.Round(time.Millisecond), "commit_index", e.Committed, "last_index", e.LastLog, "logs", strings.Join(logs, " "))
+		s.logger.Warn("proposal stalled", "age", e.Age.Round(time.Millisecond), "commit_index", e.Committed, "last_index",
+			e.LastLog, "logs", strings.Join(logs, " "))
 	case replica.LeadershipGivenUp:
 		s.logger.Warn("leadership given up: the other voters hear this leader, and have acknowledged nothing",
 			"term", e.Term, "age", e.Age.Round(time.Millisecond), "asked", strings.Join(e.Asked, ", "))
 	case replica.LeadershipDeclined:
 		s.logger.Warn("leadership declined: this node is in quarantine", "term", e.Term)
 	case replica.FollowerStalled:
-		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed, "since", e.Since)
+		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed,
+			"since", e.Since)
 	case replica.FollowerMoves:
 		s.logger.Info("follower makes progress again", "follower", e.Name, "log_index", e.LogIndex, "after", e.After)
 	case replica.LogShortened:

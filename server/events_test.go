@@ -24,7 +24,8 @@ import (
 // JSON keep one of two values with the same key.
 func TestLogLinesNameTheirNodeOnce(t *testing.T) {
 	var lines strings.Builder
-	s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", "n1"), peers: new(peer.Mux)}
+	s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node",
+		"n1"), peers: new(peer.Mux)}
 	for _, event := range []replica.Event{
 		replica.LeaderChanged{Leader: "n2"},
 		replica.LinkUp{Leader: "n2"},
@@ -75,7 +76,8 @@ func (c told) Invalidate(*push.Message) { c.times <- struct{}{} }
 // TestSkippedEntriesAreTold: when the node has installed a snapshot, clients drop their caches.
 func TestSkippedEntriesAreTold(t *testing.T) {
 	s := &Server{
-		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
+		logger: slog.New(slog.DiscardHandler), hub: pubsub.New(slog.New(slog.DiscardHandler)),
+		caches:   tracking.New(tracking.DefaultLimits()),
 		monitors: observe.NewMonitors(),
 	}
 	s.cluster.checker = consistency.New(consistency.Config{})

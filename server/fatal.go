@@ -35,7 +35,8 @@ func (s *Server) storeHooks(f *faults) store.Hooks {
 	return store.Hooks{
 		DiskStallLimit: s.config.DiskStallLimit,
 		OnStall: func(op store.Op, elapsed time.Duration) {
-			s.fail(fmt.Errorf("disk hangs: %s has not returned for %v: ending, so that another node can lead", op, elapsed.Round(time.Millisecond)))
+			s.fail(fmt.Errorf("disk hangs: %s has not returned for %v: ending, so that another node can lead", op,
+				elapsed.Round(time.Millisecond)))
 		},
 		OnFault: func(op store.Op, err error) {
 			s.fail(fmt.Errorf("disk failed: %s: %w", op, err))

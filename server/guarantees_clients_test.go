@@ -271,7 +271,8 @@ func addToLog(c *client) {
 // The scripts that everybody sends.
 const (
 	releaseScript = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
-	extendScript  = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+	extendScript  = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else " +
+		"return 0 end"
 )
 
 // useLock takes a lock for a while, perhaps for longer. Then it gives it back, or lets it end.

@@ -150,14 +150,16 @@ func tell(ops []operation) string {
 	slices.SortFunc(ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 	var b strings.Builder
 	for _, op := range ops {
-		fmt.Fprintf(&b, "%12v %12v  client %2d  %s\n", time.Duration(op.call), time.Duration(op.ret), op.client, describe(op.input, op.output))
+		fmt.Fprintf(&b, "%12v %12v  client %2d  %s\n", time.Duration(op.call), time.Duration(op.ret), op.client,
+			describe(op.input, op.output))
 	}
 	return b.String()
 }
 
 func describe(in, out any) string {
 	i, o := in.(input), out.(output)
-	return fmt.Sprintf("%s %s %.20q was %.20q ttl %v: told %d, %.20q %d %v", i.what, i.key, i.text, i.was, i.ttl, o.told, o.text, o.num, o.done)
+	return fmt.Sprintf("%s %s %.20q was %.20q ttl %v: told %d, %.20q %d %v", i.what, i.key, i.text, i.was, i.ttl, o.told,
+		o.text, o.num, o.done)
 }
 
 // settle bounds what is unknown by what others saw, which spares porcupine from

@@ -88,12 +88,17 @@ func dataCommands() []protocol.Command {
 
 // badWords are the arguments that programs mishandle.
 var badWords = []string{
-	"", " ", "0", "-1", "1", "00", "+1", "1.5", "1e400", "nan", "-inf", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
-	"18446744073709551616", "*", "[", "[^", "\\", "a*a*a*a*a*b", "k", "K", "k\r\n", "\x00", "\xff\xfe", "NX", "XX", "GT", "LT", "GET", "EX", "PX", "EXAT", "PXAT",
+	"", " ", "0", "-1", "1", "00", "+1", "1.5", "1e400", "nan", "-inf", "9223372036854775807", "-9223372036854775808",
+	"9223372036854775808",
+	"18446744073709551616", "*", "[", "[^", "\\", "a*a*a*a*a*b", "k", "K", "k\r\n", "\x00", "\xff\xfe", "NX", "XX", "GT",
+	"LT", "GET", "EX", "PX", "EXAT", "PXAT",
 	"KEEPTTL", "IFEQ", "PERSIST", "MATCH", "COUNT", "REPLACE", "DB", "ASYNC", "SYNC", "WITHSCORES", "DEFAULT",
-	strings.Repeat("x", 5000), strings.Repeat("9", 400), "return 1", "return redis.call('SET',KEYS[1],'x')", "while true do end",
-	"return string.rep('x', 1e9)", "return redis.call('INCR','k')", "error('no')", "return {1,{2,{3}}}", "local t = {} t[1e15] = 1 return #t", "(((((",
-	"return redis.call('TIME')", "for i=1,1e6 do redis.call('INCR','k') end", "return tostring({})", "return math.random()", "\x1bLua",
+	strings.Repeat("x", 5000), strings.Repeat("9", 400), "return 1", "return redis.call('SET',KEYS[1],'x')",
+	"while true do end",
+	"return string.rep('x', 1e9)", "return redis.call('INCR','k')", "error('no')", "return {1,{2,{3}}}",
+	"local t = {} t[1e15] = 1 return #t", "(((((",
+	"return redis.call('TIME')", "for i=1,1e6 do redis.call('INCR','k') end", "return tostring({})",
+	"return math.random()", "\x1bLua",
 }
 
 func randomCommand(rng *rand.Rand, rows []protocol.Command) []string {

@@ -223,7 +223,8 @@ func TestPromiseAtMostOnce(t *testing.T) {
 	require.Positive(t, retried, "no command outlived a failover")
 }
 
-// A node whose data folder was put back from a copy, or copied, ends before it votes or serves, if a member that answers knows of its later start
+// A node whose data folder was put back from a copy, or copied, ends before it votes or serves, if a member that
+// answers knows of its later start
 func TestPromiseIncarnation(t *testing.T) {
 	ended := 0
 	ordeal{
@@ -311,7 +312,8 @@ func TestPromiseErrors(t *testing.T) {
 			outcomes[op.told]++
 			switch op.told {
 			case refused:
-				require.Zero(t, occurrences(content, op), "%q was applied, and its client was told that it surely was not", op.input.text)
+				require.Zero(t, occurrences(content, op), "%q was applied, and its client was told that it surely was not",
+					op.input.text)
 			case answered:
 				require.Equal(t, 1, occurrences(content, op), "%q", op.input.text)
 			}

@@ -69,8 +69,10 @@ func crash(nodes []*servertest.Node) (undo func()) {
 
 // The troubles.
 var (
-	crashMinority = trouble{"crash a minority", func(c *servertest.Cluster, rng *rand.Rand) func() { return crash(minority(c, rng)) }}
-	crashMost     = trouble{"crash a majority", func(c *servertest.Cluster, rng *rand.Rand) func() {
+	crashMinority = trouble{"crash a minority", func(c *servertest.Cluster, rng *rand.Rand) func() {
+		return crash(minority(c, rng))
+	}}
+	crashMost = trouble{"crash a majority", func(c *servertest.Cluster, rng *rand.Rand) func() {
 		nodes := c.Nodes()
 		rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 		return crash(nodes[:len(nodes)/2+1])

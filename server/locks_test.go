@@ -29,10 +29,13 @@ func asks(t *testing.T, c *servertest.Client, words ...string) protocol.Value {
 }
 
 // session opens a session on a node and takes the lock k in it.
-func session(t *testing.T, c *servertest.Cluster, n *servertest.Node, lease time.Duration, more ...string) (*servertest.Client, string) {
+func session(t *testing.T, c *servertest.Cluster, n *servertest.Node, lease time.Duration,
+	more ...string,
+) (*servertest.Client, string) {
 	t.Helper()
 	client := c.Client(n, protocol.RESP3)
-	id := fmt.Sprint(asks(t, client, append([]string{"SESSION.OPEN", "PX", fmt.Sprint(lease.Milliseconds())}, more...)...).Num)
+	id := fmt.Sprint(asks(t, client, append([]string{"SESSION.OPEN", "PX", fmt.Sprint(lease.Milliseconds())},
+		more...)...).Num)
 	require.Positive(t, asks(t, client, "LOCK.ACQUIRE", "k", "holder", "SESSION", id).Num)
 	return client, id
 }
@@ -143,7 +146,9 @@ func TestSessionsCostFewEntries(t *testing.T) {
 // TestLossBehindASnapshot: a node that missed the entries that say so tells the loss all the same.
 func TestLossBehindASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := servertest.New(t, servertest.Options{NoRefusalDelay: true, Tune: func(conf *server.Config) { conf.TrailingLogs = 5 }})
+		c := servertest.New(t, servertest.Options{NoRefusalDelay: true, Tune: func(conf *server.Config) {
+			conf.TrailingLogs = 5
+		}})
 		c.Lead(c.Node("n1"))
 		holder, id := session(t, c, c.Node("n3"), time.Hour)
 		time.Sleep(time.Second)
@@ -163,7 +168,8 @@ func TestLossBehindASnapshot(t *testing.T) {
 		require.False(t, lost)
 		require.Len(t, heard, 1)
 		require.Equal(t, "lost", heard[0].Elems[1].Str)
-		require.Contains(t, []string{"unknown", "session"}, heard[0].Elems[5].Str, "the entry may have been quicker than the snapshot")
+		require.Contains(t, []string{"unknown", "session"}, heard[0].Elems[5].Str,
+			"the entry may have been quicker than the snapshot")
 		holder.Close()
 		other.Close()
 		c.Stop()

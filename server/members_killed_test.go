@@ -33,7 +33,10 @@ type change struct {
 type staff struct{ leader, subject, other, fourth *replicatest.Node }
 
 func (s *staff) of(part string) *replicatest.Node {
-	return map[string]*replicatest.Node{"leader": s.leader, "subject": s.subject, "other": s.other, "fourth": s.fourth}[part]
+	return map[string]*replicatest.Node{
+		"leader": s.leader, "subject": s.subject, "other": s.other,
+		"fourth": s.fourth,
+	}[part]
 }
 
 // describe lists members by their parts.
@@ -85,7 +88,8 @@ var changes = []change{
 		},
 	},
 	{
-		name: "replace", learner: true, half: []string{three + " fourth-", three + " fourth", "leader other fourth-"}, whole: "leader other fourth",
+		name: "replace", learner: true, half: []string{three + " fourth-", three + " fourth", "leader other fourth-"},
+		whole: "leader other fourth",
 		ask: func(s *staff) operations.Request {
 			return operations.Request{Op: operations.Replace, Member: s.subject.ID, By: s.fourth.ID}
 		},

@@ -14,14 +14,18 @@ import (
 
 func TestParseMaxMemory(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"0": 0, "1": 1, "100b": 100, "2k": 2000, "2kb": 2048, "3m": 3e6, "3MB": 3 << 20, "1g": 1e9, "1Gb": 1 << 30, "2t": 2e12, "2tb": 2 << 40,
+		"0": 0, "1": 1, "100b": 100, "2k": 2000, "2kb": 2048, "3m": 3e6, "3MB": 3 << 20, "1g": 1e9, "1Gb": 1 << 30,
+		"2t": 2e12, "2tb": 2 << 40,
 		"0%": 0, "40%": 400, "100%": 1000,
 	} {
 		got, err := ParseMaxMemory(text, 1000)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "x", "-1", "1.5gb", "1 gb", "kb", "%", "101%", "1e3%", "9223372036854775808", "9000000tb", "1gib"} {
+	for _, text := range []string{
+		"", "x", "-1", "1.5gb", "1 gb", "kb", "%", "101%", "1e3%", "9223372036854775808",
+		"9000000tb", "1gib",
+	} {
 		_, err := ParseMaxMemory(text, 1000)
 		require.ErrorIs(t, err, errMaxMemory, text)
 	}
@@ -65,10 +69,12 @@ func TestMachineMemory(t *testing.T) {
 		}, 16000 << 10},
 		"a service": {fstest.MapFS{
 			"proc/meminfo": file(meminfo), "proc/self/cgroup": file("0::/system.slice/h.service\n"),
-			"sys/fs/cgroup/system.slice/h.service/memory.max": file("5000\n"), "sys/fs/cgroup/system.slice/memory.max": file("4000\n"),
+			"sys/fs/cgroup/system.slice/h.service/memory.max": file("5000\n"),
+			"sys/fs/cgroup/system.slice/memory.max":           file("4000\n"),
 		}, 4000},
 		"a container, by a path of outside": {fstest.MapFS{
-			"proc/meminfo": file(meminfo), "proc/self/cgroup": file("0::/docker/0123\n"), "sys/fs/cgroup/memory.max": file("7000\n"),
+			"proc/meminfo": file(meminfo), "proc/self/cgroup": file("0::/docker/0123\n"),
+			"sys/fs/cgroup/memory.max": file("7000\n"),
 		}, 7000},
 		"version 1": {fstest.MapFS{
 			"proc/meminfo": file(meminfo), "proc/self/cgroup": file("5:cpu:/x\n4:memory:/docker/0123\n"),
@@ -94,9 +100,12 @@ func TestHeapLimit(t *testing.T) {
 	require.Zero(t, memory{machineBytes: 1 << 30}.heapLimit())
 	require.Equal(t, int64(1<<30+1<<29+1<<28), memory{limitBytes: 1 << 30}.heapLimit())
 	require.Equal(t, int64(1<<30+1<<29+1<<28+1<<27), memory{limitBytes: 1 << 30, clientsBytes: 1 << 27}.heapLimit())
-	require.Equal(t, int64(1<<30+1<<29+1<<28), memory{limitBytes: 1 << 30, clientsBytes: math.MaxInt}.heapLimit(), "no limit of clients")
-	require.Equal(t, int64(1<<33/10*9), memory{limitBytes: 6 << 30, machineBytes: 1 << 33}.heapLimit(), "the rest is the system's")
-	require.Equal(t, int64(9<<30), memory{limitBytes: 8 << 30, machineBytes: 8 << 30}.heapLimit(), "more than the keys need")
+	require.Equal(t, int64(1<<30+1<<29+1<<28), memory{limitBytes: 1 << 30, clientsBytes: math.MaxInt}.heapLimit(),
+		"no limit of clients")
+	require.Equal(t, int64(1<<33/10*9), memory{limitBytes: 6 << 30, machineBytes: 1 << 33}.heapLimit(),
+		"the rest is the system's")
+	require.Equal(t, int64(9<<30), memory{limitBytes: 8 << 30, machineBytes: 8 << 30}.heapLimit(),
+		"more than the keys need")
 }
 
 // limits is what /proc/self/limits says, of the address space and of others.

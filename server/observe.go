@@ -44,27 +44,38 @@ func newObserved() *observed {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_" + name, Help: help})
 	}
 	return &observed{
-		syncs:         histogram("log_sync_duration_seconds", "What an append to the log took, from the write until the disk has it.", shortTimes()),
-		entries:       histogram("raft_entry_duration_seconds", "What an entry of this node as leader took, from the proposal until it was applied.", shortTimes()),
-		snapshots:     histogram("snapshot_duration_seconds", "What a snapshot of the state took.", longTimes()),
-		restores:      histogram("restore_duration_seconds", "What replacing the state by a snapshot's took.", longTimes()),
-		snapshotBytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_snapshot_size_bytes", Help: "Size of the last snapshot that this node took."}),
+		syncs: histogram("log_sync_duration_seconds",
+			"What an append to the log took, from the write until the disk has it.", shortTimes()),
+		entries: histogram("raft_entry_duration_seconds",
+			"What an entry of this node as leader took, from the proposal until it was applied.", shortTimes()),
+		snapshots: histogram("snapshot_duration_seconds", "What a snapshot of the state took.", longTimes()),
+		restores:  histogram("restore_duration_seconds", "What replacing the state by a snapshot's took.", longTimes()),
+		snapshotBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_snapshot_size_bytes",
+			Help: "Size of the last snapshot that this node took.",
+		}),
 
-		failedSnapshots:  counter("snapshot_failures_total", "Snapshots that could not be taken."),
-		leaderChanges:    counter("raft_leader_changes_total", "How often this node learnt of another leader."),
-		leaderships:      counter("raft_leaderships_lost_total", "How often this node lost its leadership."),
-		linkLosses:       counter("raft_leader_link_losses_total", "How often this node lost its connection to the leader."),
-		stalledProposals: counter("raft_stalled_proposals_total", "How often an entry of this node as leader was not committed for long."),
-		droppedWaiters:   counter("raft_silent_nodes_total", "How often clients that wait at another node lost their places, as the node was silent."),
-		damagedSnapshots: counter("snapshot_damaged_total", "How often this node could not read its newest snapshot: when a member needed it, and another is taken then; or at the start, and another member's state takes its place."),
-		shortenedLogs:    counter("raft_shortened_logs_total", "How often a member's log was shorter than the member had acknowledged to this node as leader."),
+		failedSnapshots: counter("snapshot_failures_total", "Snapshots that could not be taken."),
+		leaderChanges:   counter("raft_leader_changes_total", "How often this node learnt of another leader."),
+		leaderships:     counter("raft_leaderships_lost_total", "How often this node lost its leadership."),
+		linkLosses:      counter("raft_leader_link_losses_total", "How often this node lost its connection to the leader."),
+		stalledProposals: counter("raft_stalled_proposals_total",
+			"How often an entry of this node as leader was not committed for long."),
+		droppedWaiters: counter("raft_silent_nodes_total",
+			"How often clients that wait at another node lost their places, as the node was silent."),
+		damagedSnapshots: counter("snapshot_damaged_total",
+			"How often this node could not read its newest snapshot: when a member needed it, and another is taken then; or "+
+				"at the start, and another member's state takes its place."),
+		shortenedLogs: counter("raft_shortened_logs_total",
+			"How often a member's log was shorter than the member had acknowledged to this node as leader."),
 	}
 }
 
 func (o *observed) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		o.syncs, o.entries, o.snapshots, o.restores, o.snapshotBytes,
-		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters, o.shortenedLogs, o.damagedSnapshots,
+		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters,
+		o.shortenedLogs, o.damagedSnapshots,
 	}
 }
 
@@ -177,7 +188,8 @@ func (s *Server) newWeb() *web.Server {
 	}
 	return web.New(web.Config{
 		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
-		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current}, Profiles: s.config.HTTPPprof, Logger: s.logger,
+		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current}, Profiles: s.config.HTTPPprof,
+		Logger: s.logger,
 	})
 }
 

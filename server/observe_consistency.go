@@ -36,13 +36,16 @@ func (s *Server) newChecker() *consistency.Checker {
 func (s *Server) onCheck(event consistency.Event) {
 	switch e := event.(type) {
 	case consistency.Differs:
-		s.logger.Error("the state of this node differs from the majority's: it is in quarantine until it is replaced (holdfast cluster repair)",
+		s.logger.Error("the state of this node differs from the majority's: it is in quarantine until it is replaced "+
+			"(holdfast cluster repair)",
 			"log_index", e.Index, "hash", e.Own, "right_hash", e.Right)
 		s.dismissClients()
 	case consistency.Undecided:
-		s.logger.Error("the states of members differ, and no majority has the same", "log_index", e.Index, "members", strings.Join(e.Members, ", "))
+		s.logger.Error("the states of members differ, and no majority has the same", "log_index", e.Index, "members",
+			strings.Join(e.Members, ", "))
 	case consistency.OthersDiffer:
-		s.logger.Error("the state of other members differs from the majority's: they are in quarantine", "log_index", e.Index, "members", strings.Join(e.Members, ", "))
+		s.logger.Error("the state of other members differs from the majority's: they are in quarantine", "log_index",
+			e.Index, "members", strings.Join(e.Members, ", "))
 	case consistency.Replaced:
 		s.logger.Warn("the state of this node was replaced, and is compared next", "log_index", e.Index, "from", e.From)
 	case consistency.Released:
@@ -80,9 +83,11 @@ type checks struct{ of *consistency.Checker }
 
 var (
 	quarantinedDesc = prometheus.NewDesc("holdfast_quarantined",
-		"1 while this node is in quarantine, as its state differs from the other members', or was replaced and is not compared yet.", nil, nil)
+		"1 while this node is in quarantine, as its state differs from the other members', or was replaced and is not "+
+			"compared yet.", nil, nil)
 	differingDesc = prometheus.NewDesc("holdfast_states_differing",
-		"How many members' states differ from the majority's, as far as this node knows; where no majority has the same, all that were compared.", nil, nil)
+		"How many members' states differ from the majority's, as far as this node knows; where no majority has the same, "+
+			"all that were compared.", nil, nil)
 	agreedDesc = prometheus.NewDesc("holdfast_consistency_check_last_success_timestamp_seconds",
 		"When the state of this node was last found to be the majority's; 0: not since the start.", nil, nil)
 	hashedDesc = prometheus.NewDesc("holdfast_consistency_hash_duration_seconds",

@@ -19,7 +19,8 @@ func (s *Server) newAdmissions() *membership.Admissions {
 		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit,
 		Members: func() []members.Member { return s.newest().Members },
 		Refused: func(m members.Member, why string) {
-			s.logger.Error("this node and another member do not admit each other: their connections last until the next failover", "member", m.Name(), "reason", why)
+			s.logger.Error("this node and another member do not admit each other: their connections last until the "+
+				"next failover", "member", m.Name(), "reason", why)
 		},
 		Admitted: func(m members.Member) {
 			s.logger.Info("this node and another member admit each other again", "member", m.Name())
@@ -57,13 +58,16 @@ type credentials struct {
 
 var (
 	expiryDesc = prometheus.NewDesc("holdfast_tls_certificate_expiry_timestamp_seconds",
-		"When the certificates of the flag's file run out: the first of a chain, the last of a CA file.", []string{"flag"}, nil)
+		"When the certificates of the flag's file run out: the first of a chain, the last of a CA file.", []string{"flag"},
+		nil)
 	reloadOKDesc = prometheus.NewDesc("holdfast_credentials_last_reload_successful",
-		"1 while certificates, passwords and secrets are as in their files; 0 while a file is damaged or cannot be read, and what was read before it is in force.", nil, nil)
+		"1 while certificates, passwords and secrets are as in their files; 0 while a file is damaged or cannot be read, "+
+			"and what was read before it is in force.", nil, nil)
 	reloadTimeDesc = prometheus.NewDesc("holdfast_credentials_last_reload_success_timestamp_seconds",
 		"When certificates, passwords and secrets were taken from their files at last.", nil, nil)
 	refusalsDesc = prometheus.NewDesc("holdfast_peer_refusals",
-		"How many pairs of members, as far as this node knows, do not admit each other: a secret, a certificate or a release does not fit. They find out by a handshake each minute.", nil, nil)
+		"How many pairs of members, as far as this node knows, do not admit each other: a secret, a certificate or a "+
+			"release does not fit. They find out by a handshake each minute.", nil, nil)
 )
 
 func (c credentials) Describe(ch chan<- *prometheus.Desc) {

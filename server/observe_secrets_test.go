@@ -48,7 +48,8 @@ func TestCredentialsAreObserved(t *testing.T) {
 	status, text := s.get(t, "/metrics", "")
 	require.Equal(t, http.StatusOK, status)
 	for _, flag := range []string{"peer-tls-ca", "peer-tls-cert"} {
-		require.Contains(t, text, fmt.Sprintf("\nholdfast_tls_certificate_expiry_timestamp_seconds{flag=%q} %v\n", flag, float64(until.Unix())))
+		require.Contains(t, text, fmt.Sprintf("\nholdfast_tls_certificate_expiry_timestamp_seconds{flag=%q} %v\n", flag,
+			float64(until.Unix())))
 	}
 	require.Contains(t, text, "\nholdfast_credentials_last_reload_successful 1\n")
 	require.NoError(t, os.WriteFile(cert, []byte("half"), 0o600))
@@ -60,8 +61,12 @@ func TestCredentialsAreObserved(t *testing.T) {
 // TestTroubles: what `holdfast cluster status` shows beside silent members.
 func TestTroubles(t *testing.T) {
 	require.Empty(t, troubles("n1", nil, nil))
-	require.Equal(t, []string{"n1 is not ready: at log index 5 of 90 since the start", "n2 and n3 do not admit each other: why"},
-		troubles("n1", errors.New("at log index 5 of 90 since the start"), []membership.Refusal{{A: "n2", B: "n3", Text: "why"}}))
+	require.Equal(t, []string{
+		"n1 is not ready: at log index 5 of 90 since the start",
+		"n2 and n3 do not admit each other: why",
+	},
+		troubles("n1", errors.New("at log index 5 of 90 since the start"),
+			[]membership.Refusal{{A: "n2", B: "n3", Text: "why"}}))
 
 	s := runNode(t, func(c *Config) { c.Debug, c.DiskStallLimit = true, time.Minute })
 	client := s.client(t, "")

@@ -54,7 +54,8 @@ func (s *Server) client(t *testing.T, password string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.clients.Addr().String(), Password: password})
 	t.Cleanup(func() { c.Close() })
-	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 20*time.Second,
+		10*time.Millisecond)
 	return c
 }
 
@@ -87,7 +88,10 @@ func families(t *testing.T, s *Server) []*dto.MetricFamily {
 // metricsTable is ../monitoring/METRICS.md.
 func metricsTable(all []*dto.MetricFamily) string {
 	var b strings.Builder
-	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). The metrics of Go's runtime and of the process\n(`go_…`, `process_…`) stand beside these. A counter grows from the start of the process, or from CONFIG RESETSTAT. What\ncounts clients of all nodes is alike on all of them: take the `max`, a `sum` counts it once a node.\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
+	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). " +
+		"The metrics of Go's runtime and of the process\n(`go_…`, `process_…`) stand beside these. A counter grows from " +
+		"the start of the process, or from CONFIG RESETSTAT. What\ncounts clients of all nodes is alike on all of them: " +
+		"take the `max`, a `sum` counts it once a node.\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
 	for _, f := range all {
 		if !strings.HasPrefix(f.GetName(), "holdfast_") {
 			continue
@@ -96,7 +100,8 @@ func metricsTable(all []*dto.MetricFamily) string {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, l.GetName())
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+			strings.Join(labels, ", "), f.GetHelp())
 	}
 	return b.String()
 }
@@ -173,7 +178,10 @@ func TestMetrics(t *testing.T) {
 	} {
 		require.Contains(t, text, "\n"+line)
 	}
-	for _, never := range []string{"holdfast_log_sync_duration_seconds_count 0\n", "holdfast_raft_entry_duration_seconds_count 0\n"} {
+	for _, never := range []string{
+		"holdfast_log_sync_duration_seconds_count 0\n",
+		"holdfast_raft_entry_duration_seconds_count 0\n",
+	} {
 		require.NotContains(t, text, "\n"+never)
 	}
 	document := metricsTable(allFamilies(t, s))

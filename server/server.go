@@ -188,7 +188,8 @@ func (c closers) close() {
 
 // Run serves until ctx ends or the node must not go on; the error says why.
 func (s *Server) Run(ctx context.Context) error {
-	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.PeerAddr, "data_dir", s.config.DataDir)
+	s.logger.Info("serving", "addr", s.clients.Addr().String(), "peer_addr", s.config.PeerAddr, "data_dir",
+		s.config.DataDir)
 	s.logMemory()
 	parts := lifecycle.New(
 		s.serveClients,
@@ -223,7 +224,9 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) serveClients(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ports := []func(context.Context) error{func(ctx context.Context) error { return s.servePort(ctx, s.clients, (*frontend.Server).Serve) }}
+	ports := []func(context.Context) error{func(ctx context.Context) error {
+		return s.servePort(ctx, s.clients, (*frontend.Server).Serve)
+	}}
 	if s.sentinel != nil {
 		ports = append(ports, func(ctx context.Context) error {
 			return s.servePort(ctx, s.sentinel, (*frontend.Server).ServeSentinel)
@@ -299,7 +302,10 @@ func (s *Server) replicaConfig() replica.Config {
 		Stores: replica.Stores{
 			Log: s.store.Log, Stable: s.store.Stable, Snapshots: s.store.Snapshots, Lineage: s.store.Lineage,
 		},
-		Peers:          replica.Peers{Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend), Forward: s.peers.Layer(peer.KindForward)},
+		Peers: replica.Peers{
+			Raft: s.peers.Layer(peer.KindRaft), Append: s.peers.Layer(peer.KindAppend),
+			Forward: s.peers.Layer(peer.KindForward),
+		},
 		Clock:          s.faults.clock(),
 		Timing:         s.config.Timing,
 		SnapshotPolicy: s.config.SnapshotPolicy,
@@ -344,7 +350,10 @@ func (s *Server) frontConfig() frontend.Config {
 	return frontend.Config{
 		Limits:   s.config.Limits,
 		Timeouts: s.config.Timeouts,
-		Memory:   frontend.Memory{MaxMemoryBytes: s.memory.limitBytes, MachineBytes: s.memory.machineBytes, MaxMemoryClientsBytes: s.memory.clientsBytes},
+		Memory: frontend.Memory{
+			MaxMemoryBytes: s.memory.limitBytes, MachineBytes: s.memory.machineBytes,
+			MaxMemoryClientsBytes: s.memory.clientsBytes,
+		},
 		Node: frontend.Node{
 			Name:      s.config.Name,
 			ClusterID: s.clusterID,

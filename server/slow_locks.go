@@ -32,10 +32,12 @@ func (s *Server) logSlowLock(e replica.LockSlow) {
 		attrs = append(attrs, "not_logged", silent)
 	}
 	if e.HeldMillis == 0 && e.WaitedMillis > 0 {
-		s.logger.Warn("waited long for a lock", append(attrs, "waited", millis(e.WaitedMillis), "outcome", cmp.Or(e.Reason, "granted"))...)
+		s.logger.Warn("waited long for a lock", append(attrs, "waited", millis(e.WaitedMillis), "outcome",
+			cmp.Or(e.Reason, "granted"))...)
 		return
 	}
-	attrs = append(attrs, "held", millis(e.HeldMillis), "unrenewed", millis(e.SinceRenewedMillis), "lease", millis(e.LeaseMillis))
+	attrs = append(attrs, "held", millis(e.HeldMillis), "unrenewed", millis(e.SinceRenewedMillis), "lease",
+		millis(e.LeaseMillis))
 	if e.SinceRenewedMillis >= e.LeaseMillis {
 		attrs = append(attrs, "lost", "expired")
 	}

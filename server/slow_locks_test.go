@@ -23,7 +23,10 @@ func TestSlowLocksAreLogged(t *testing.T) {
 			}
 			return a
 		}
-		s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop})), slowLocks: newSlowLocks()}
+		s := &Server{
+			logger:    slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{ReplaceAttr: drop})),
+			slowLocks: newSlowLocks(),
+		}
 		slow := func(news event.LockNews) {
 			news.Owner, news.Conn = "me", 3
 			s.onEvent(replica.LockSlow{DB: 1, Key: "k", LockNews: news})
@@ -37,9 +40,14 @@ func TestSlowLocksAreLogged(t *testing.T) {
 		slow(event.LockNews{Reason: "timeout", WaitedMillis: 2500})
 		slow(event.LockNews{HeldMillis: 10_000, SinceRenewedMillis: 10_000, LeaseMillis: 10_000})
 		shown := strings.Split(lines.String(), "\n")
-		require.Equal(t, `level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 fence=7 session=5 held=1m39s unrenewed=9s lease=10s`, shown[0])
-		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 fence=7 waited=1.5s outcome=granted`, shown[1])
-		require.Equal(t, `level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 not_logged=2 waited=2.5s outcome=timeout`, shown[5])
-		require.Equal(t, `level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 held=10s unrenewed=10s lease=10s lost=expired`, shown[6])
+		require.Equal(t,
+			`level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 fence=7 session=5 held=1m39s unrenewed=9s lease=10s`, shown[0])
+		require.Equal(t,
+			`level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 fence=7 waited=1.5s outcome=granted`, shown[1])
+		require.Equal(t,
+			`level=WARN msg="waited long for a lock" key=k db=1 owner=me id=3 not_logged=2 waited=2.5s outcome=timeout`,
+			shown[5])
+		require.Equal(t,
+			`level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 held=10s unrenewed=10s lease=10s lost=expired`, shown[6])
 	})
 }

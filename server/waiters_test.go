@@ -72,7 +72,10 @@ func (l *line) come() {
 	require.NoError(l.t, err)
 	w.id = strconv.FormatInt(v.Num, 10)
 	require.NoError(l.t, w.conn.Send([][]string{
-		{"blpop", "q", "0"}, {"blmove", "q", "done", "left", "right", "0"}, {"blmpop", "0", "2", "none", "q", "left"}, {"blpop", "none", "q", "1000000"},
+		{"blpop", "q", "0"},
+		{"blmove", "q", "done", "left", "right", "0"},
+		{"blmpop", "0", "2", "none", "q", "left"},
+		{"blpop", "none", "q", "1000000"},
 	}[l.rng.IntN(4)]))
 	time.Sleep(time.Second)
 	if len(l.left) > 0 {

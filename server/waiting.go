@@ -45,7 +45,8 @@ func newWaitingBackend(id string) *waitingBackend {
 	return &waitingBackend{
 		id: id, machine: fsm.New(),
 		registry: parking.New(parking.Cluster{
-			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none, SubscribeCommits: func(bool) {},
+			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none,
+			SubscribeCommits: func(bool) {},
 		}),
 		renewer: sessions.New(sessions.Cluster{
 			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none, SubscribeCommits: func(bool) {},
@@ -78,7 +79,10 @@ func (b *waitingBackend) Listen(event.Interest) {}
 func (b *waitingBackend) Version() byte { return protocol.OldestEntryVersion }
 
 func (b *waitingBackend) Status() replica.Status {
-	return replica.Status{ID: b.id, Name: members.Name(b.id), Members: []replica.Member{{ID: b.id, Name: members.Name(b.id), Silent: true}}}
+	return replica.Status{
+		ID: b.id, Name: members.Name(b.id),
+		Members: []replica.Member{{ID: b.id, Name: members.Name(b.id), Silent: true}},
+	}
 }
 
 func (b *waitingBackend) WatchLeadership(f func(replica.Leadership, []replica.Member)) {
@@ -114,7 +118,9 @@ func (l *lent) Close() error {
 }
 
 // servePort serves a port of clients: as a node without a cluster at first, if it is one.
-func (s *Server) servePort(ctx context.Context, ln net.Listener, serve func(*frontend.Server, context.Context, net.Listener) error) error {
+func (s *Server) servePort(ctx context.Context, ln net.Listener, serve func(*frontend.Server, context.Context,
+	net.Listener) error,
+) error {
 	if tcp, ok := ln.(*net.TCPListener); ok && !s.isOpen() {
 		err := s.serveWaiting(ctx, tcp, serve)
 		if ctx.Err() != nil || err != nil {
@@ -125,7 +131,9 @@ func (s *Server) servePort(ctx context.Context, ln net.Listener, serve func(*fro
 }
 
 // serveWaiting serves until the node belongs to a cluster.
-func (s *Server) serveWaiting(ctx context.Context, ln *net.TCPListener, serve func(*frontend.Server, context.Context, net.Listener) error) error {
+func (s *Server) serveWaiting(ctx context.Context, ln *net.TCPListener, serve func(*frontend.Server, context.Context,
+	net.Listener) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

@@ -97,7 +97,8 @@ func dialTxn(ctx context.Context, addr string, o target.Options) (target.Client,
 
 // Acquire puts the key if the key is absent.
 func (t txn) Acquire(ctx context.Context, key, token string) (bool, error) {
-	return t.commit(ctx, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, token, clientv3.WithLease(t.lease.Lease())))
+	return t.commit(ctx, clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
+		clientv3.OpPut(key, token, clientv3.WithLease(t.lease.Lease())))
 }
 
 // Release deletes the key if the value is token.

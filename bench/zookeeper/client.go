@@ -74,7 +74,10 @@ func (s session) Fill(_ context.Context, n int, key func(int) string) error {
 	for from := 0; from < n; from += createsAtATime {
 		var creates []any
 		for i := from; i < min(from+createsAtATime, n); i++ {
-			creates = append(creates, &zk.CreateRequest{Path: path(key(i)), Data: []byte("0123456789abcdef"), Acl: zk.WorldACL(zk.PermAll)})
+			creates = append(creates, &zk.CreateRequest{
+				Path: path(key(i)), Data: []byte("0123456789abcdef"),
+				Acl: zk.WorldACL(zk.PermAll),
+			})
 		}
 		if _, err := s.c.Multi(creates...); err != nil {
 			return err

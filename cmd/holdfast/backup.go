@@ -34,7 +34,10 @@ func (o *backupOwn) rows() []option {
 	return append([]option{
 		{heading: backupHeading},
 		{name: "json", value: &o.json, help: "say what was written as a JSON document"},
-		{name: "stale", value: &o.stale, help: "take what the node has, without asking the leader: for a node whose cluster has lost its majority"},
+		{
+			name: "stale", value: &o.stale,
+			help: "take what the node has, without asking the leader: for a node whose cluster has lost its majority",
+		},
 	}, o.clientFlags.rows()...)
 }
 
@@ -144,7 +147,8 @@ func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
 	}
 	if p.json {
 		return writeJSON(said, backupDocument{
-			Format: api.Format, File: p.file, Index: begun["index"].Num, NodeID: holder.Text(begun["node-id"]), Keys: begun["keys"].Num,
+			Format: api.Format, File: p.file, Index: begun["index"].Num, NodeID: holder.Text(begun["node-id"]),
+			Keys:  begun["keys"].Num,
 			Bytes: summary.FileBytes, SHA256: summary.SHA256, Stale: p.stale,
 		})
 	}
@@ -192,7 +196,8 @@ func (p *puller) parts(ctx context.Context, conn *holder.Conn, w io.Writer, abou
 		if now := time.Now(); now.Sub(said) >= progressEvery {
 			said = now
 			rate := float64(got) / now.Sub(started).Seconds()
-			fmt.Fprintf(p.stderr, "holdfast backup: %d MiB of about %d MiB, %.0f MiB/s\n", got>>20, max(about, got)>>20, rate/(1<<20))
+			fmt.Fprintf(p.stderr, "holdfast backup: %d MiB of about %d MiB, %.0f MiB/s\n", got>>20, max(about, got)>>20,
+				rate/(1<<20))
 		}
 	}
 }

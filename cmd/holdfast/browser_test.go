@@ -101,7 +101,8 @@ func newBrowser(t *testing.T) *browser {
 		from.Close()
 		<-read
 		if t.Failed() {
-			t.Logf("chromium said:\n%s", regexp.MustCompile(`(?m)^.*dbus.*\n`).ReplaceAllString(stderr.String(), "")) // there is no desktop
+			// there is no desktop
+			t.Logf("chromium said:\n%s", regexp.MustCompile(`(?m)^.*dbus.*\n`).ReplaceAllString(stderr.String(), ""))
 		}
 	})
 	return b
@@ -217,12 +218,16 @@ func (b *browser) open(url string, width, height int, phone bool) *tab {
 	var target struct{ TargetID string }
 	require.NoError(b.t, b.try("", "Target.createTarget", map[string]any{"url": "about:blank"}, &target))
 	var attached struct{ SessionID string }
-	require.NoError(b.t, b.try("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached))
+	require.NoError(b.t, b.try("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true},
+		&attached))
 	p := &tab{b, attached.SessionID}
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		p.do(domain+".enable", nil, nil)
 	}
-	p.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}, nil)
+	p.do("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": 1,
+		"mobile": phone,
+	}, nil)
 	p.visit(url)
 	return p
 }
@@ -250,7 +255,10 @@ func (p *tab) tryEval(expression string) (string, error) {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
-	err := p.try(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &v)
+	err := p.try(p.session, "Runtime.evaluate", map[string]any{
+		"expression": expression, "returnByValue": true,
+		"awaitPromise": true,
+	}, &v)
 	switch {
 	case err != nil:
 		return "", err

@@ -129,7 +129,8 @@ func nodeCert(word string) (name string, template *x509.Certificate, err error) 
 }
 
 // hostName is what certificates may be for; a star stands for one label.
-var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+var hostName = regexp.MustCompile(
+	`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
 // clientCert proves a client by its name.
 func clientCert(name string) *x509.Certificate {
@@ -175,7 +176,8 @@ func (m *certMaker) authority(days int, alone bool) error {
 		return m.issue("ca", &x509.Certificate{
 			Subject:  pkix.Name{CommonName: fmt.Sprintf("Holdfast CA %x", which), Organization: []string{organization}},
 			NotAfter: m.now.AddDate(0, 0, days),
-			IsCA:     true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+			IsCA:     true, BasicConstraintsValid: true, MaxPathLenZero: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		})
 	}
 	if alone {
@@ -209,7 +211,8 @@ func (m *certMaker) readAuthority() error {
 	case !ok || !key.PublicKey.Equal(m.ca.PublicKey):
 		return usageError{fmt.Errorf("%s is not the key of ca.crt", m.path("ca.key"))}
 	case m.ca.NotAfter.Before(m.now):
-		return usageError{fmt.Errorf("%s ran out at %s: make a new CA in another folder", m.path("ca.crt"), m.ca.NotAfter.Format(time.DateOnly))}
+		return usageError{fmt.Errorf("%s ran out at %s: make a new CA in another folder", m.path("ca.crt"),
+			m.ca.NotAfter.Format(time.DateOnly))}
 	}
 	return nil
 }
@@ -260,7 +263,8 @@ func (m *certMaker) issue(name string, template *x509.Certificate) error {
 	for _, ip := range template.IPAddresses {
 		hosts = append(hosts, ip.String())
 	}
-	_, err = fmt.Fprintf(m.stdout, "%s, valid until %s%s\n", m.path(name+".crt"), template.NotAfter.Format(time.DateOnly), suffix(", for ", strings.Join(hosts, " ")))
+	_, err = fmt.Fprintf(m.stdout, "%s, valid until %s%s\n", m.path(name+".crt"), template.NotAfter.Format(time.DateOnly),
+		suffix(", for ", strings.Join(hosts, " ")))
 	return err
 }
 

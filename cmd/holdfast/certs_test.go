@@ -62,7 +62,10 @@ func TestCerts(t *testing.T) {
 			require.NoError(t, cert.VerifyHostname(host), name)
 		}
 		require.Error(t, cert.VerifyHostname("10.0.0.9"), name)
-		for usage, good := range map[x509.ExtKeyUsage]bool{x509.ExtKeyUsageClientAuth: true, x509.ExtKeyUsageServerAuth: of.serves} {
+		for usage, good := range map[x509.ExtKeyUsage]bool{
+			x509.ExtKeyUsageClientAuth: true,
+			x509.ExtKeyUsageServerAuth: of.serves,
+		} {
 			_, err = cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{usage}})
 			require.Equal(t, good, err == nil, "%s: %v", name, err)
 		}
@@ -128,7 +131,10 @@ func TestCerts(t *testing.T) {
 		require.True(t, bytes.Equal(text, after), file)
 	}
 
-	for want, key := range map[string][]byte{"is not the key of ca.crt": foreign, "holds no PEM": []byte("x"), "ca.key: ": pem.EncodeToMemory(&pem.Block{Type: "X"})} {
+	for want, key := range map[string][]byte{
+		"is not the key of ca.crt": foreign, "holds no PEM": []byte("x"),
+		"ca.key: ": pem.EncodeToMemory(&pem.Block{Type: "X"}),
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.key"), key, 0o600))
 		status, _, stderr := try(t, "certs", dir, "n4=h")
 		require.Equal(t, 2, status)

@@ -34,7 +34,8 @@ func TestWorkflowsRunTheJobsOfTheScript(t *testing.T) {
 		require.NotNil(t, list, "the jobs of a %s in .ci/run", job)
 		var w workflow
 		require.NoError(t, yaml.Unmarshal([]byte(read(".github", "workflows", file)), &w))
-		require.Equal(t, strings.Fields(list[1]), w.Jobs[job].Strategy.Matrix.Job, "%s: the matrix has the jobs of .ci/run, in order", file)
+		require.Equal(t, strings.Fields(list[1]), w.Jobs[job].Strategy.Matrix.Job,
+			"%s: the matrix has the jobs of .ci/run, in order", file)
 		for _, name := range strings.Fields(list[1]) {
 			require.Contains(t, script, "\nrun_"+strings.ReplaceAll(name, "-", "_")+"() {", "a function in .ci/run")
 			require.Contains(t, contributing, "`"+name+"`", "a row in CONTRIBUTING.md")

@@ -35,12 +35,19 @@ const connecting = "The cluster"
 func (c *clientFlags) rows() []option {
 	return []option{
 		{heading: connecting},
-		{name: "server", value: &c.server, help: "addresses of nodes, host:port,…; another is asked when one is gone; default: the node of this machine, as " + envFile + " has it, else " + server.DefaultConfig().Addr},
+		{
+			name: "server", value: &c.server,
+			help: "addresses of nodes, host:port,…; another is asked when one is gone; default: the node of this machine, as " +
+				envFile + " has it, else " + server.DefaultConfig().Addr,
+		},
 		{name: "user", value: &c.user, help: "user whose password that is; default: the user default"},
 		{name: "password", value: &c.password.Password, help: "password to give by AUTH"},
 		{name: "password-file", value: &c.password.PasswordFile, help: "file that holds the password"},
 		{name: "tls", value: &c.tls, help: "encrypt; the other flags of TLS turn this on"},
-		{name: "tls-ca", value: &c.tlsCA, help: "PEM certificates of the CA that nodes' certificates must come from; default: the system's"},
+		{
+			name: "tls-ca", value: &c.tlsCA,
+			help: "PEM certificates of the CA that nodes' certificates must come from; default: the system's",
+		},
 		{name: "tls-cert", value: &c.tlsCert, help: "PEM certificate to show to nodes"},
 		{name: "tls-key", value: &c.tlsKey, help: "PEM key of tls-cert"},
 	}
@@ -211,8 +218,10 @@ func printRows(w io.Writer, rows []option, usage string) {
 			of = "source and of the cluster"
 		}
 		fmt.Fprintf(w, "\nThe flags of the %s are also environment variables: --password-file is HOLDFAST_PASSWORD_FILE.\n"+
-			"A flag wins over a variable. If neither names a server, the variables of the node on this machine count, which "+envFile+"\n"+
-			"has, or the file that "+envFileVariable+" names: the address, the password, and the certificates as far as clients need them.\n", of)
+			"A flag wins over a variable. If neither names a server, the variables of the node on this machine count, which "+
+			envFile+"\n"+
+			"has, or the file that "+envFileVariable+
+			" names: the address, the password, and the certificates as far as clients need them.\n", of)
 	}
 }
 
@@ -241,7 +250,8 @@ func clientTable() string {
 		flagSection(newCertsOwn().rows(), certsHeading, "`holdfast certs`") +
 		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
 		flagSection(newRecoverOwn().rows(), recoverHeading, "`holdfast recover`") +
-		flagSection(newRestoreOwn().rows(), renewalHeading, "`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")
+		flagSection(newRestoreOwn().rows(), renewalHeading,
+			"`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")
 }
 
 // flagSection is the table of the flags below a heading.

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// TestDefaultsOnANode: a flag wins over a variable, and a variable over the file of the node's unit, which is heeded only
-// if neither names a server.
+// TestDefaultsOnANode: a flag wins over a variable, and a variable over the file of the node's unit, which is heeded
+// only if neither names a server.
 func TestDefaultsOnANode(t *testing.T) {
 	for _, name := range append(os.Environ(), envFileVariable+"=") {
 		if name, _, _ = strings.Cut(name, "="); strings.HasPrefix(name, variablePrefix) {
@@ -21,7 +21,8 @@ func TestDefaultsOnANode(t *testing.T) {
 			require.NoError(t, os.Unsetenv(name))
 		}
 	}
-	const file = "# comment\n; HOLDFAST_PASSWORD=no\n\nHOLDFAST_ADDR=\"10.0.0.1:6400\"\n HOLDFAST_PASSWORD_FILE='/p'\nHOLDFAST_TLS_CERT=/n.crt\nHOLDFAST_TLS_KEY=/n.key\n"
+	const file = "# comment\n; HOLDFAST_PASSWORD=no\n\nHOLDFAST_ADDR=\"10.0.0.1:6400\"\n " +
+		"HOLDFAST_PASSWORD_FILE='/p'\nHOLDFAST_TLS_CERT=/n.crt\nHOLDFAST_TLS_KEY=/n.key\n"
 	addr := server.DefaultConfig().Addr
 	password := func(c clientFlags) string {
 		return strings.TrimSpace(c.user+" "+c.password.Password) + "|" + c.password.PasswordFile
@@ -31,27 +32,82 @@ func TestDefaultsOnANode(t *testing.T) {
 		server, password, ca, cert string
 		from                       string
 	}{
-		"nothing":                {server: addr, password: "|"},
-		"the file":               {file: file, server: "10.0.0.1:6400", password: "|/p", ca: "/n.crt", from: "the address is from "},
-		"the file and its CA":    {file: file + "HOLDFAST_TLS_CA=/ca.crt", server: "10.0.0.1:6400", password: "|/p", ca: "/ca.crt", from: "the address is from "},
-		"a node that asks":       {file: file + "HOLDFAST_TLS_CLIENT_CA=/c", server: "10.0.0.1:6400", password: "|/p", ca: "/n.crt", cert: "/n.crt /n.key", from: "the address is from "},
-		"an address for clients": {file: file + "HOLDFAST_ADVERTISE_ADDR=n1.example:6379", server: "n1.example:6379", password: "|/p", ca: "/n.crt", from: "the address is from "},
-		"an address of outside":  {file: "HOLDFAST_ADDR=0.0.0.0:6400\nHOLDFAST_ADVERTISE_ADDR=localhost:6401", server: "127.0.0.1:6400", password: "|", from: "the address is from "},
-		"several nodes":          {file: file + "HOLDFAST_SERVER=a:1,b:2", server: "a:1,b:2", password: "|/p", ca: "/n.crt", from: "the address is from "},
-		"all addresses":          {file: "HOLDFAST_ADDR=0.0.0.0:6400", server: "127.0.0.1:6400", password: "|", from: "the address is from "},
-		"a file without address": {file: "HOLDFAST_PASSWORD=word", server: addr, password: "word|", from: "the address is from "},
-		"a flag names a server":  {file: file, flags: "--server=c:1", server: "c:1", password: "|"},
-		"a variable names it":    {file: file, variables: "HOLDFAST_SERVER=c:1", server: "c:1", password: "|"},
-		"flag over variable":     {file: file, variables: "HOLDFAST_SERVER=c:1", flags: "--server=d:1", server: "d:1", password: "|"},
-		"password of a variable": {file: file, variables: "HOLDFAST_PASSWORD=word", server: "10.0.0.1:6400", password: "word|", ca: "/n.crt", from: "the address is from "},
-		"password of a flag":     {file: file, flags: "--password=word", server: "10.0.0.1:6400", password: "word|", ca: "/n.crt", from: "the address is from "},
-		"user of the file":       {file: file + "HOLDFAST_USER=ops", server: "10.0.0.1:6400", password: "ops|/p", ca: "/n.crt", from: "the address is from "},
-		"user of a flag":         {file: file, flags: "--user=ops", server: "10.0.0.1:6400", password: "ops|", ca: "/n.crt", from: "the address is from "},
-		"user of a variable":     {file: file, variables: "HOLDFAST_USER=ops HOLDFAST_PASSWORD=word", server: "10.0.0.1:6400", password: "ops word|", ca: "/n.crt", from: "the address is from "},
-		"CA of a flag":           {file: file, flags: "--tls-ca=/own", server: "10.0.0.1:6400", password: "|/p", ca: "/own", from: "the address is from "},
-		"the system's CAs":       {file: file, flags: "--tls", server: "10.0.0.1:6400", password: "|/p", from: "the address is from "},
-		"a container":            {file: file, variables: "HOLDFAST_ADDR=:6500 HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key", server: "127.0.0.1:6500", password: "|", ca: "/m.crt", cert: "/m.crt /m.key"},
-		"a client's machine":     {variables: "HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key HOLDFAST_SERVER=c:1", server: "c:1", password: "|", cert: "/m.crt /m.key"},
+		"nothing": {server: addr, password: "|"},
+		"the file": {
+			file: file, server: "10.0.0.1:6400", password: "|/p", ca: "/n.crt",
+			from: "the address is from ",
+		},
+		"the file and its CA": {
+			file: file + "HOLDFAST_TLS_CA=/ca.crt", server: "10.0.0.1:6400", password: "|/p",
+			ca: "/ca.crt", from: "the address is from ",
+		},
+		"a node that asks": {
+			file: file + "HOLDFAST_TLS_CLIENT_CA=/c", server: "10.0.0.1:6400", password: "|/p",
+			ca: "/n.crt", cert: "/n.crt /n.key", from: "the address is from ",
+		},
+		"an address for clients": {
+			file: file + "HOLDFAST_ADVERTISE_ADDR=n1.example:6379", server: "n1.example:6379",
+			password: "|/p", ca: "/n.crt", from: "the address is from ",
+		},
+		"an address of outside": {
+			file:   "HOLDFAST_ADDR=0.0.0.0:6400\nHOLDFAST_ADVERTISE_ADDR=localhost:6401",
+			server: "127.0.0.1:6400", password: "|", from: "the address is from ",
+		},
+		"several nodes": {
+			file: file + "HOLDFAST_SERVER=a:1,b:2", server: "a:1,b:2", password: "|/p", ca: "/n.crt",
+			from: "the address is from ",
+		},
+		"all addresses": {
+			file: "HOLDFAST_ADDR=0.0.0.0:6400", server: "127.0.0.1:6400", password: "|",
+			from: "the address is from ",
+		},
+		"a file without address": {
+			file: "HOLDFAST_PASSWORD=word", server: addr, password: "word|",
+			from: "the address is from ",
+		},
+		"a flag names a server": {file: file, flags: "--server=c:1", server: "c:1", password: "|"},
+		"a variable names it":   {file: file, variables: "HOLDFAST_SERVER=c:1", server: "c:1", password: "|"},
+		"flag over variable": {
+			file: file, variables: "HOLDFAST_SERVER=c:1", flags: "--server=d:1", server: "d:1",
+			password: "|",
+		},
+		"password of a variable": {
+			file: file, variables: "HOLDFAST_PASSWORD=word", server: "10.0.0.1:6400",
+			password: "word|", ca: "/n.crt", from: "the address is from ",
+		},
+		"password of a flag": {
+			file: file, flags: "--password=word", server: "10.0.0.1:6400", password: "word|",
+			ca: "/n.crt", from: "the address is from ",
+		},
+		"user of the file": {
+			file: file + "HOLDFAST_USER=ops", server: "10.0.0.1:6400", password: "ops|/p",
+			ca: "/n.crt", from: "the address is from ",
+		},
+		"user of a flag": {
+			file: file, flags: "--user=ops", server: "10.0.0.1:6400", password: "ops|", ca: "/n.crt",
+			from: "the address is from ",
+		},
+		"user of a variable": {
+			file: file, variables: "HOLDFAST_USER=ops HOLDFAST_PASSWORD=word",
+			server: "10.0.0.1:6400", password: "ops word|", ca: "/n.crt", from: "the address is from ",
+		},
+		"CA of a flag": {
+			file: file, flags: "--tls-ca=/own", server: "10.0.0.1:6400", password: "|/p", ca: "/own",
+			from: "the address is from ",
+		},
+		"the system's CAs": {
+			file: file, flags: "--tls", server: "10.0.0.1:6400", password: "|/p",
+			from: "the address is from ",
+		},
+		"a container": {
+			file:      file,
+			variables: "HOLDFAST_ADDR=:6500 HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key", server: "127.0.0.1:6500",
+			password: "|", ca: "/m.crt", cert: "/m.crt /m.key",
+		},
+		"a client's machine": {
+			variables: "HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key HOLDFAST_SERVER=c:1",
+			server:    "c:1", password: "|", cert: "/m.crt /m.key",
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "env")

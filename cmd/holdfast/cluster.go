@@ -62,7 +62,11 @@ func (o *clusterOwn) rows() []option {
 		{name: "watch", value: &o.watch, help: "status: show it again each second, with what each node does, until ^C"},
 		{name: "json", value: &o.json, help: "status, members: one JSON document in place of the table"},
 		{name: "voters", value: &o.voters, help: "status: end with status 3 while fewer voters than this answer"},
-		{name: "force", value: &o.force, help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop; repair although the state is not known to differ"},
+		{
+			name: "force", value: &o.force,
+			help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop; " +
+				"repair although the state is not known to differ",
+		},
 	}, o.clientFlags.rows()...)
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // changing is a subcommand that changes the members by a word with so many members.
-func changing(word string, least, most int, which string) func(*clusterOwn, context.Context, []string, io.Writer) error {
+func changing(word string, least, most int, which string) func(*clusterOwn, context.Context, []string,
+	io.Writer) error {
 	return func(o *clusterOwn, ctx context.Context, names []string, stdout io.Writer) error {
 		switch {
 		case len(names) < least:
@@ -170,9 +171,12 @@ func successor(status *api.Cluster, old string) (id string, err error) {
 	}
 	switch len(names) {
 	case 0:
-		return "", &holder.Refusal{Text: fmt.Sprintf("no member without a vote answers that could replace %s: start one with --join and --non-voter, or remove %s if the new one votes already", goes, goes)}
+		return "",
+			&holder.Refusal{Text: fmt.Sprintf("no member without a vote answers that could replace %s: start one with --join "+
+				"and --non-voter, or remove %s if the new one votes already", goes, goes)}
 	case 1:
 		return id, nil
 	}
-	return "", &holder.Refusal{Text: fmt.Sprintf("say which member is to replace %s: %s have no vote", goes, strings.Join(names, ", "))}
+	return "", &holder.Refusal{Text: fmt.Sprintf("say which member is to replace %s: %s have no vote", goes,
+		strings.Join(names, ", "))}
 }

@@ -78,11 +78,13 @@ func clusterSentence(c *api.Cluster) string {
 	case c.Waiting != "":
 		return fmt.Sprintf("%s belongs to no cluster yet: %s.", printable(c.Node), printable(c.Waiting))
 	case leader == "":
-		return fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.", printable(c.Node), c.Term, c.Voters, c.Quorum)
+		return fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.", printable(c.Node),
+			c.Term, c.Voters, c.Quorum)
 	case c.Voters == 1:
 		return fmt.Sprintf("%s leads alone, in term %d.", leader, c.Term)
 	default:
-		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer, %s.", leader, c.Term, c.LiveVoters, c.Voters, spare(c.Margin))
+		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer, %s.", leader, c.Term, c.LiveVoters, c.Voters,
+			spare(c.Margin))
 	}
 }
 
@@ -96,7 +98,8 @@ func spare(margin int64) string {
 	return fmt.Sprintf("%d may fail", margin)
 }
 
-// atRisk reports whether the cluster stands still, has no voter to spare although it has several members, or is not well.
+// atRisk reports whether the cluster stands still, has no voter to spare although it has several members, or is not
+// well.
 func atRisk(c *api.Cluster) bool {
 	several := c.Voters > 1 || len(c.Members) > 1
 	return c.Leader == "" || several && c.Margin <= 0 || len(c.Troubles) > 0
@@ -107,7 +110,8 @@ func memberTable(c *api.Cluster) string {
 	t := newTable("NAME", "ID", "ROLE", "VOTES", "CLIENTS", "PEERS")
 	for i := range c.Members {
 		m := &c.Members[i]
-		t.line(printable(m.Name), printable(m.ID), printable(m.Role), yesNo(m.Voter), printable(m.ClientAddress), printable(m.PeerAddress))
+		t.line(printable(m.Name), printable(m.ID), printable(m.Role), yesNo(m.Voter), printable(m.ClientAddress),
+			printable(m.PeerAddress))
 	}
 	return t.String()
 }

@@ -48,7 +48,8 @@ func statusIn(t *testing.T, f fields) *api.Cluster {
 func TestClusterThatIsNotWell(t *testing.T) {
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1)
 	require.False(t, atRisk(statusIn(t, f)))
-	f["troubles"] = protocol.Strings("n1 is not ready: at log index 5 of 90 since the start", "n1 and n3 do not admit each other: \x1b[2J\"no\"")
+	f["troubles"] = protocol.Strings("n1 is not ready: at log index 5 of 90 since the start",
+		"n1 and n3 do not admit each other: \x1b[2J\"no\"")
 	require.True(t, atRisk(statusIn(t, f)))
 	require.Equal(t, `n2 leads in term 7: 3 of 3 voters answer, 1 may fail.
 Not well: n1 is not ready: at log index 5 of 90 since the start.
@@ -60,25 +61,31 @@ NAME  ROLE  ANSWERS  LAG  MATCH  CLIENTS  PEERS  VERSION  FORMAT
 
 // TestClusterThatIsHeldBack: who holds the version of the cluster back, and why, is no trouble, and is said.
 func TestClusterThatIsHeldBack(t *testing.T) {
-	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1, "cluster-version", 5, "members", []fields{
-		reply("name", "n1", "log-format", 6, "hold-version", 5),
-		reply("name", "n2", "log-format", 6),
-		reply("name", "n3", "log-format", 5),
-		reply("name", "n4", "log-format", 5, "silent", 1),
-		reply("name", "n5", "log-format", 0),
-	})
+	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1,
+		"cluster-version", 5, "members", []fields{
+			reply("name", "n1", "log-format", 6, "hold-version", 5),
+			reply("name", "n2", "log-format", 6),
+			reply("name", "n3", "log-format", 5),
+			reply("name", "n4", "log-format", 5, "silent", 1),
+			reply("name", "n5", "log-format", 0),
+		})
 	require.Equal(t, "", heldBack(statusIn(t, f)))
 	f["held-back-by"] = protocol.Strings("n1", "n3", "n4", "n5")
-	require.Equal(t, "The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer), n5 (unknown log format).\n", heldBack(statusIn(t, f)))
+	require.Equal(t,
+		"The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer), n5 (unknown "+
+			"log format).\n", heldBack(statusIn(t, f)))
 	require.Contains(t, clusterFrame(statusIn(t, f)), heldBack(statusIn(t, f)))
 	require.False(t, atRisk(statusIn(t, f)))
 }
 
 func TestClusterFrame(t *testing.T) {
 	three := []fields{
-		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index", 97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379", "log-format", 5),
-		reply("name", "n2", "id", "n2@0123456789ab", "role", "leader", "voter", 1, "silent", 0, "lag", 0, "match-index", 100, "client-address", "10.0.0.2:6379", "peer-address", "10.0.0.2:7379", "version", "0.1.0", "log-format", 6),
-		reply("name", "n3", "id", "n3@0123456789ab", "role", "non-voter", "voter", 0, "silent", 1, "lag", -1, "match-index", 0, "client-address", "", "peer-address", "10.0.0.3:7379\x1b[2J"),
+		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index",
+			97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379", "log-format", 5),
+		reply("name", "n2", "id", "n2@0123456789ab", "role", "leader", "voter", 1, "silent", 0, "lag", 0, "match-index", 100,
+			"client-address", "10.0.0.2:6379", "peer-address", "10.0.0.2:7379", "version", "0.1.0", "log-format", 6),
+		reply("name", "n3", "id", "n3@0123456789ab", "role", "non-voter", "voter", 0, "silent", 1, "lag", -1, "match-index",
+			0, "client-address", "", "peer-address", "10.0.0.3:7379\x1b[2J"),
 	}
 	for _, c := range []struct {
 		name   string
@@ -86,19 +93,37 @@ func TestClusterFrame(t *testing.T) {
 		said   string
 		atRisk bool
 	}{
-		{"well", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1), "n2 leads in term 7: 3 of 3 voters answer, 1 may fail.", false},
-		{"five", reply("node", "n1", "leader", "n2", "term", 7, "voters", 5, "live-voters", 5, "quorum", 3, "margin", 2), "n2 leads in term 7: 5 of 5 voters answer, 2 may fail.", false},
-		{"nothing to spare", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 2, "quorum", 2, "margin", 0), "n2 leads in term 7: 2 of 3 voters answer, the cluster stops when one more fails.", true},
-		{"alone", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0), "n1 leads alone, in term 2.", false},
-		{"a voter and others", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0, "members", three), "n1 leads alone, in term 2.", true},
-		{"no leader", reply("node", "n1", "leader", "", "term", 9, "voters", 3, "live-voters", 1, "quorum", 2, "margin", -1), "No leader is known to n1, in term 9: 3 voters, of which 2 must answer.", true},
+		{
+			"well", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1),
+			"n2 leads in term 7: 3 of 3 voters answer, 1 may fail.", false,
+		},
+		{
+			"five", reply("node", "n1", "leader", "n2", "term", 7, "voters", 5, "live-voters", 5, "quorum", 3, "margin", 2),
+			"n2 leads in term 7: 5 of 5 voters answer, 2 may fail.", false,
+		},
+		{"nothing to spare", reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 2, "quorum", 2,
+			"margin", 0), "n2 leads in term 7: 2 of 3 voters answer, the cluster stops when one more fails.", true},
+		{
+			"alone", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1, "margin", 0),
+			"n1 leads alone, in term 2.", false,
+		},
+		{"a voter and others", reply("node", "n1", "leader", "n1", "term", 2, "voters", 1, "live-voters", 1, "quorum", 1,
+			"margin", 0, "members", three), "n1 leads alone, in term 2.", true},
+		{
+			"no leader", reply("node", "n1", "leader", "", "term", 9, "voters", 3, "live-voters", 1, "quorum", 2, "margin", -1),
+			"No leader is known to n1, in term 9: 3 voters, of which 2 must answer.", true,
+		},
 		{"no cluster", reply("node", "n1", "waiting", "for n2"), "n1 belongs to no cluster yet: for n2.", true},
-		{"no state", reply("node", "n1", "cluster-id", "c1", "waiting", "for n2"), "n1 does not take part yet: for n2.", true},
+		{
+			"no state", reply("node", "n1", "cluster-id", "c1", "waiting", "for n2"), "n1 does not take part yet: for n2.",
+			true,
+		},
 	} {
 		require.Equal(t, c.said, clusterSentence(statusIn(t, c.reply)), c.name)
 		require.Equal(t, c.atRisk, atRisk(statusIn(t, c.reply)), c.name)
 	}
-	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 2, "live-voters", 2, "quorum", 2, "margin", 0, "members", three)
+	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 2, "live-voters", 2, "quorum", 2, "margin", 0,
+		"members", three)
 	require.Equal(t, `n2 leads in term 7: 2 of 2 voters answer, the cluster stops when one more fails.
 
 NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VERSION  FORMAT
@@ -106,7 +131,8 @@ n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unk
 n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0    6
 n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown  -
 `, clusterFrame(statusIn(t, f)))
-	require.Equal(t, "n1 belongs to no cluster yet: for n2.\n", clusterFrame(statusIn(t, reply("node", "n1", "waiting", "for n2", "members", three[2:]))))
+	require.Equal(t, "n1 belongs to no cluster yet: for n2.\n",
+		clusterFrame(statusIn(t, reply("node", "n1", "waiting", "for n2", "members", three[2:]))))
 	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
 n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379
 n2    n2@0123456789ab  leader     yes    10.0.0.2:6379  10.0.0.2:7379

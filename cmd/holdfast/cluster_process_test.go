@@ -43,7 +43,10 @@ func TestClusterStatus(t *testing.T) {
 		_, out, _ := clusterOf(exe, leader.addr, word, "--json")
 		var doc api.Cluster
 		require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
-		require.Equal(t, []any{api.Format, leader.name, int64(3), 3}, []any{doc.Format, doc.Leader, doc.LiveVoters, len(doc.Members)})
+		require.Equal(t, []any{api.Format, leader.name, int64(3), 3}, []any{
+			doc.Format, doc.Leader, doc.LiveVoters,
+			len(doc.Members),
+		})
 	}
 	for voters, want := range map[string]int{"3": 0, "4": statusAtRisk} {
 		status, out, _ := clusterOf(exe, leader.addr, "status", "--voters", voters)

@@ -45,13 +45,15 @@ func TestRates(t *testing.T) {
 	}, "\n"), got)
 }
 
-// TestScreen: a frame takes the place of the one before, within the terminal, and the terminal gets its own screen back.
+// TestScreen: a frame takes the place of the one before, within the terminal, and the terminal gets its own screen
+// back.
 func TestScreen(t *testing.T) {
 	var out bytes.Buffer
 	rows, columns := 3, 5
 	s := &screen{w: &out, size: func() (int, int, bool) { return rows, columns, true }}
 	require.NoError(t, s.show("one\ntwo is long\nthree\nfour\n"))
-	require.Equal(t, "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[Ktwo i\r\n\x1b[Kthree", out.String(), "nothing is cleared behind a full line")
+	require.Equal(t, "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[Ktwo i\r\n\x1b[Kthree", out.String(),
+		"nothing is cleared behind a full line")
 	out.Reset()
 	require.NoError(t, s.show("one\n"))
 	require.Equal(t, "\x1b[H\x1b[Kone\r\n\x1b[J", out.String())
@@ -70,7 +72,8 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	nodes := startNodes(t, exe, 3)
 	leader := leaderOf(t, nodes)
 	var out, complaint lockedBuffer
-	cmd := exec.Command(exe, "cluster", "--server", leader.addr+","+nodes[0].addr+","+nodes[1].addr+","+nodes[2].addr, "status", "--watch")
+	cmd := exec.Command(exe, "cluster", "--server", leader.addr+","+nodes[0].addr+","+nodes[1].addr+","+nodes[2].addr,
+		"status", "--watch")
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
@@ -79,7 +82,8 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	shows := func(like string) {
 		t.Helper()
 		at := len(out.String())
-		require.Eventually(t, func() bool { return strings.Contains(out.String()[at:], like) }, 30*time.Second, 5*time.Millisecond, "%q is not in\n%s%s", like, &out, &complaint)
+		require.Eventually(t, func() bool { return strings.Contains(out.String()[at:], like) }, 30*time.Second,
+			5*time.Millisecond, "%q is not in\n%s%s", like, &out, &complaint)
 	}
 	shows("3 of 3 voters answer")
 	_, err := ask(context.Background(), leader.addr, "SET", "k", "v")

@@ -55,12 +55,18 @@ complete -c holdfast -n 'not __fish_use_subcommand; and string match -q -- "-*" 
 var wordLine = map[string]string{
 	"bash": "\t\t%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\"));;\n",
 	"zsh":  "\t\t%s) compadd -- %s;;\n",
-	"fish": "complete -c holdfast -n 'test (count (commandline -opc)) -eq 2; and test (commandline -opc)[2] = %s' -f -a '%s'\n",
+	"fish": "complete -c holdfast -n 'test (count (commandline -opc)) -eq 2; and test (commandline -opc)[2] = %s' " +
+		"-f -a '%s'\n",
 }
 
 // subcommands are the commands that have some, and these.
 func subcommands() [][]string {
-	return [][]string{append([]string{"cluster"}, clusterNames()...), {"locks", "break", "history"}, {"completion", "bash", "zsh", "fish"}, {"docs", "flags", "commands", "man"}}
+	return [][]string{
+		append([]string{"cluster"}, clusterNames()...),
+		{"locks", "break", "history"},
+		{"completion", "bash", "zsh", "fish"},
+		{"docs", "flags", "commands", "man"},
+	}
 }
 
 // completion prints a script for a shell.
@@ -85,6 +91,7 @@ func completion(_ context.Context, args []string, stdout, _ io.Writer) error {
 	for _, words := range subcommands() {
 		fmt.Fprintf(&lines, wordLine[args[0]], words[0], strings.Join(words[1:], " "))
 	}
-	_, err := strings.NewReplacer("<commands>", strings.Join(names, " "), "<subcommands>", lines.String()).WriteString(stdout, script)
+	_, err := strings.NewReplacer("<commands>", strings.Join(names, " "), "<subcommands>",
+		lines.String()).WriteString(stdout, script)
 	return err
 }

@@ -32,7 +32,8 @@ func TestCompletion(t *testing.T) {
 	exe := build(t)
 	complete := func(words ...string) string {
 		quoted := "'" + strings.Join(words, "' '") + "'"
-		c := exec.Command(bash, "-c", script("bash")+"\nCOMP_WORDS=("+quoted+"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _holdfast; echo ${COMPREPLY[*]}")
+		c := exec.Command(bash, "-c", script("bash")+"\nCOMP_WORDS=("+quoted+
+			"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _holdfast; echo ${COMPREPLY[*]}")
 		c.Dir = filepath.Dir(exe)
 		out, err := c.CombinedOutput()
 		require.NoError(t, err, "%s", out)

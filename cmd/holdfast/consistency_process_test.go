@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStateThatDiffers: a leader that has applied an entry wrongly is found. Log, /readyz and `cluster status` say so. The
-// node refuses clients, also after a restart, until its state was replaced.
+// TestStateThatDiffers: a leader that has applied an entry wrongly is found. Log, /readyz and `cluster status` say so.
+// The node refuses clients, also after a restart, until its state was replaced.
 func TestStateThatDiffers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the shortest interval")
@@ -60,7 +60,10 @@ func TestStateThatDiffers(t *testing.T) {
 		status, out, _ := clusterOf(build(t), other.addr, "repair", wrong.name)
 		return status == 0 && out != ""
 	}, 30*time.Second, time.Second, "the leader has to know of the difference")
-	require.Eventually(t, func() bool { status, _ := look(t, *wrong.flag("http-addr"), "/readyz"); return status == http.StatusOK }, 40*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool {
+		status, _ := look(t, *wrong.flag("http-addr"), "/readyz")
+		return status == http.StatusOK
+	}, 40*time.Second, 100*time.Millisecond)
 	require.Equal(t, "v", client(t, wrong).Get(t.Context(), "k").Val())
 	changes(t, other.addr, 1, "is not known to differ", "repair", wrong.name)
 }

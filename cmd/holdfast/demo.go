@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// demoNodes is the size of the demo's cluster; the ports for peers and for monitoring are the client port plus an offset.
+// demoNodes is the size of the demo's cluster; the ports for peers and for monitoring are the client port plus an
+// offset.
 const (
 	demoNodes      = 3
 	peerPortOffset = 1000
@@ -34,12 +35,16 @@ func newDemoOwn() *demoOwn { return &demoOwn{port: 6379} }
 // demoFlags takes the flags of serve, except the flags that the demo sets for each node, and TLS,
 // which its own requests to the nodes do not speak.
 func demoFlags(own *demoOwn) flagSet {
-	const perNode, inClear = "the demo chooses it for each node", "the demo speaks to its nodes without TLS: use holdfast serve"
+	const perNode, inClear = "the demo chooses it for each node",
+		"the demo speaks to its nodes without TLS: use holdfast serve"
 	return flagSet{
 		command: "demo",
 		own: []option{
 			{name: "port", value: &own.port, help: "client port of the first node; the others have the next two"},
-			{name: "sentinel-port", value: &own.sentinel, help: "port of the first node for clients of Sentinel; the others have the next two; 0: none"},
+			{
+				name: "sentinel-port", value: &own.sentinel,
+				help: "port of the first node for clients of Sentinel; the others have the next two; 0: none",
+			},
 			{name: "keep", value: &own.keep, help: "keep the data folder at the end"},
 		},
 		refused: map[string]string{

@@ -124,7 +124,8 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	second := d.await(t, leader[1]+` is gone \(signal: killed\), (n\d) leads after \d+\.\d+ s\.`)
 	require.NotEqual(t, leader[1], second[1])
 	d.kill(t, again[1])
-	d.await(t, follower[1]+` is gone \(signal: killed\)\. 1 of 3 nodes are left: no lock can be taken until a majority is back\.`)
+	d.await(t, follower[1]+
+		` is gone \(signal: killed\)\. 1 of 3 nodes are left: no lock can be taken until a majority is back\.`)
 	fmt.Fprintln(d.stdin)
 	d.await(t, leader[1]+` is back`)
 	fmt.Fprintln(d.stdin)
@@ -153,7 +154,8 @@ func TestDemoWithoutATerminal(t *testing.T) {
 // TestDemoHeedsItsFlags: what the demo takes reaches its nodes.
 func TestDemoHeedsItsFlags(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	d := startDemo(t, "--password", "open sesame", "--debug", "--max-clients", "77", "--data-dir", dir, "--log-format", "json")
+	d := startDemo(t, "--password", "open sesame", "--debug", "--max-clients", "77", "--data-dir", dir, "--log-format",
+		"json")
 	ctx := context.Background()
 	for i := range demoNodes {
 		addr := fmt.Sprintf("127.0.0.1:%d", d.port+i)
@@ -230,7 +232,10 @@ func TestNodesOfTheDemoShareTheMachine(t *testing.T) {
 	for _, test := range []struct{ args, want []string }{
 		{nil, []string{"HOLDFAST_MAX_MEMORY=13%", "HOLDFAST_MAX_MEMORY_CLIENTS=3%"}},
 		{[]string{"--max-memory", "1gb"}, []string{"HOLDFAST_MAX_MEMORY=1gb", "HOLDFAST_MAX_MEMORY_CLIENTS=3%"}},
-		{[]string{"--max-memory", server.DefaultMaxMemory, "--max-memory-clients", "5%"}, []string{"HOLDFAST_MAX_MEMORY_CLIENTS=5%"}},
+		{
+			[]string{"--max-memory", server.DefaultMaxMemory, "--max-memory-clients", "5%"},
+			[]string{"HOLDFAST_MAX_MEMORY_CLIENTS=5%"},
+		},
 	} {
 		c, err := demoFlags(newDemoOwn()).parse(test.args, nil)
 		require.NoError(t, err)

@@ -103,7 +103,8 @@ func (d *cluster) gone(ctx context.Context, p *process) {
 		fmt.Fprintf(d.stdout, "%s is gone (%s). %d of %d nodes are left: no lock can be taken until a majority is back.\n",
 			p.name, p.end(), len(d.living()), len(d.nodes))
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		fmt.Fprintf(d.stdout, "%s is gone (%s), and no node leads after %v: see the logs in %s\n", p.name, p.end(), failoverLimit, d.dir)
+		fmt.Fprintf(d.stdout, "%s is gone (%s), and no node leads after %v: see the logs in %s\n", p.name, p.end(),
+			failoverLimit, d.dir)
 	case err != nil: // the demo is stopping
 	case leader == led:
 		fmt.Fprintf(d.stdout, "%s is gone (%s), %s still leads.\n", p.name, p.end(), leader.name)
@@ -159,7 +160,8 @@ func (d *cluster) howTo() {
 		fmt.Fprintf(w, "  %s  %s  pid %d  %s\n", p.name, p.addr, p.pid(), role)
 	}
 	if d.password {
-		fmt.Fprintf(w, "\nClients must give the password; redis-cli takes it from its environment:\n\n  export REDISCLI_AUTH=…\n")
+		fmt.Fprintf(w,
+			"\nClients must give the password; redis-cli takes it from its environment:\n\n  export REDISCLI_AUTH=…\n")
 	}
 	first := portOf(d.nodes[0].addr)
 	last := portOf(d.nodes[len(d.nodes)-1].addr)

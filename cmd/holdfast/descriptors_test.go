@@ -21,14 +21,18 @@ func TestFewDescriptors(t *testing.T) {
 	n := launch(t, exe, 1, "--password", "sesame", "--max-memory-clients", "3mb")[0]
 	c := redis.NewClient(&redis.Options{Addr: n.addr, Password: "sesame", MaxRetries: -1, ReadTimeout: 10 * time.Second})
 	defer c.Close()
-	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 30*time.Second,
+		10*time.Millisecond)
 	require.Contains(t, n.stderr.String(), "max-clients lowered")
 	for range 300 {
 		stranger, err := net.Dial("tcp", n.addr)
 		require.NoError(t, err)
 		defer stranger.Close()
 	}
-	late := redis.NewClient(&redis.Options{Addr: n.addr, Password: "sesame", MaxRetries: -1, ReadTimeout: 10 * time.Second})
+	late := redis.NewClient(&redis.Options{
+		Addr: n.addr, Password: "sesame", MaxRetries: -1,
+		ReadTimeout: 10 * time.Second,
+	})
 	defer late.Close()
 	// It may have to come again while many are still being closed.
 	require.Eventually(t, func() bool {

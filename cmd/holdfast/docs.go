@@ -38,7 +38,8 @@ func docs(ctx context.Context, args []string, stdout, _ io.Writer) error {
 // manPage is holdfast(1): the help of each command, which comes from the tables of flags.
 func manPage(ctx context.Context) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH HOLDFAST 1 \"\" \"holdfast %s\"\n.SH NAME\nholdfast \\- a lock server that speaks the Redis protocol\n",
+	fmt.Fprintf(&b,
+		".TH HOLDFAST 1 \"\" \"holdfast %s\"\n.SH NAME\nholdfast \\- a lock server that speaks the Redis protocol\n",
 		protocol.HoldfastVersion)
 	preformatted(&b, "SYNOPSIS", usage)
 	for _, c := range commands() {
@@ -55,17 +56,23 @@ func manPage(ctx context.Context) string {
 // preformatted appends a section of a man page with text as it stands.
 func preformatted(b *strings.Builder, title, text string) {
 	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
-	fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", escape.Replace(strings.ToUpper(title)), strings.TrimPrefix(escape.Replace("\n"+strings.TrimSpace(text)), "\n"))
+	fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", escape.Replace(strings.ToUpper(title)),
+		strings.TrimPrefix(escape.Replace("\n"+strings.TrimSpace(text)), "\n"))
 }
 
 // flagDocument is FLAGS.md beside this file.
 func flagDocument() string {
-	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` is also an environment\nvariable; a flag wins. `holdfast serve --check` proves them, and starts nothing. The flags of `holdfast lock`,\n`holdfast locks`, `holdfast cluster`, `holdfast backup`, `holdfast import`, `holdfast inspect`, `holdfast certs`,\n`holdfast restore` and `holdfast recover` stand at the end.\n\n" + flagTable() + clientTable()
+	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` " +
+		"is also an environment\nvariable; a flag wins. `holdfast serve --check` proves them, and starts nothing. The " +
+		"flags of `holdfast lock`,\n`holdfast locks`, `holdfast cluster`, `holdfast backup`, `holdfast import`, `holdfast " +
+		"inspect`, `holdfast certs`,\n`holdfast restore` and `holdfast recover` stand at the end.\n\n" + flagTable() +
+		clientTable()
 }
 
 // commandDocument is COMMANDS.md of package protocol.
 func commandDocument() string {
-	return "# Commands\n\nMade by `make rewrite` from the command table of this package. [COMPATIBILITY.md](COMPATIBILITY.md) says where Holdfast\ndiffers from Redis.\n\n" +
+	return "# Commands\n\nMade by `make rewrite` from the command table of this package. " +
+		"[COMPATIBILITY.md](COMPATIBILITY.md) says where Holdfast\ndiffers from Redis.\n\n" +
 		protocol.Reference()
 }
 
@@ -92,6 +99,7 @@ func version(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) == 1 {
 		return writeJSON(stdout, versionDocument{api.Format, protocol.HoldfastVersion, revision, protocol.EntryVersion})
 	}
-	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion, cmp.Or(revision, "unknown revision"), protocol.EntryVersion)
+	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion,
+		cmp.Or(revision, "unknown revision"), protocol.EntryVersion)
 	return err
 }

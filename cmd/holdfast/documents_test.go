@@ -126,7 +126,8 @@ func TestSnippets(t *testing.T) {
 			head, rest, _ := strings.Cut(block, "\n")
 			file, part, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(head, "<!-- snippet "), " -->"), " ")
 			fence, _, _ := strings.Cut(rest, "\n")
-			return head + "\n" + fence + "\n" + snippet(t, filepath.Join(filepath.Dir(page), filepath.FromSlash(file)), part) + "```"
+			return head + "\n" + fence + "\n" + snippet(t, filepath.Join(filepath.Dir(page), filepath.FromSlash(file)), part) +
+				"```"
 		})
 		require.Equal(t, strings.Count(string(text), "<!-- snippet"), found)
 		require.GreaterOrEqual(t, found, least)
@@ -143,7 +144,8 @@ func snippet(t *testing.T, file, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	m := regexp.MustCompile(`(?ms)^[ \t]*(?:#|//) <` + name + `>\n(.*?)\n*^[ \t]*(?:#|//) </` + name + `>$`).FindStringSubmatch(string(text))
+	m := regexp.MustCompile(`(?ms)^[ \t]*(?:#|//) <` + name + `>\n(.*?)\n*^[ \t]*(?:#|//) </` + name +
+		`>$`).FindStringSubmatch(string(text))
 	require.NotNil(t, m, "%s has no snippet <%s>", file, name)
 	lines := strings.Split(strings.Trim(m[1], "\n"), "\n")
 	margin := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], " \t"))]

@@ -32,7 +32,8 @@ func strangeVariables(environ []string) (others []string, err error) {
 		known = append(known, o.env())
 	}
 	// `holdfast lock` gives three to its command; the fourth is this program's own.
-	known = append(known, envFileVariable, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE", "HOLDFAST_TIMER_SLACK_IS_SET")
+	known = append(known, envFileVariable, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE",
+		"HOLDFAST_TIMER_SLACK_IS_SET")
 	var slips []string
 	for _, line := range slices.Sorted(slices.Values(environ)) {
 		name, _, _ := strings.Cut(line, "=")
@@ -90,8 +91,8 @@ func findLocalNode() localNode {
 // get is a setting; the environment's wins.
 func (n localNode) get(name string) string { return cmp.Or(os.Getenv(name), n.values[name]) }
 
-// addr is where clients on this machine reach the node: where it listens. What others are told may lead nowhere from here,
-// as from a container whose port has another number outside; but with TLS it is what the certificate is for.
+// addr is where clients on this machine reach the node: where it listens. What others are told may lead nowhere from
+// here, as from a container whose port has another number outside; but with TLS it is what the certificate is for.
 func (n localNode) addr() string {
 	addr := cmp.Or(n.get("HOLDFAST_ADDR"), server.DefaultConfig().Addr)
 	if n.get("HOLDFAST_TLS_CERT") != "" {

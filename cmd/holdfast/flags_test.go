@@ -32,7 +32,8 @@ func TestFlagIsItsField(t *testing.T) {
 	rows := 0
 	for _, o := range options(&c) {
 		if o.heading == "" {
-			require.True(t, strings.EqualFold(strings.ReplaceAll(o.name, "-", ""), fields[o.value]), "--%s sets %s", o.name, fields[o.value])
+			require.True(t, strings.EqualFold(strings.ReplaceAll(o.name, "-", ""), fields[o.value]), "--%s sets %s", o.name,
+				fields[o.value])
 			rows++
 		}
 	}
@@ -59,7 +60,8 @@ func TestConfigSetNamesFlags(t *testing.T) {
 func TestFlagsCanBeSet(t *testing.T) {
 	c, client := server.DefaultConfig(), newClientFlags()
 	lists := [][]option{
-		options(&c), client.lockRows(), newLockOwn().rows(), newLocksOwn().rows(), newClusterOwn().rows(), newImportOwn().rows(),
+		options(&c), client.lockRows(), newLockOwn().rows(), newLocksOwn().rows(), newClusterOwn().rows(),
+		newImportOwn().rows(),
 		(&backupOwn{}).rows(), (&inspectOwn{}).rows(), newRestoreOwn().rows(), newRecoverOwn().rows(),
 	}
 	for _, o := range slices.Concat(lists...) {

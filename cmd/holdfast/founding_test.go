@@ -69,7 +69,8 @@ func newcomer(t *testing.T, name string, others []*node, flags ...string) *node 
 // logs waits until the process has logged a text.
 func (n *node) logs(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(n.stderr.String(), text) }, 30*time.Second, 10*time.Millisecond, "%s", text)
+	require.Eventually(t, func() bool { return strings.Contains(n.stderr.String(), text) }, 30*time.Second,
+		10*time.Millisecond, "%s", text)
 }
 
 // TestFirstStartWithoutANode: a cluster is founded by all of its nodes. Until then clients hear so at once.
@@ -90,7 +91,8 @@ func TestFirstStartWithoutANode(t *testing.T) {
 	require.ErrorContains(t, err, "CLUSTERDOWN")
 	status, _ := httpGet(t, "http://"+monitoring+"/livez")
 	require.Equal(t, http.StatusOK, status)
-	changes(t, nodes[0].addr, statusAtRisk, "n1 belongs to no cluster yet: waiting for nodes of the initial cluster: n3.", "status")
+	changes(t, nodes[0].addr, statusAtRisk, "n1 belongs to no cluster yet: waiting for nodes of the initial cluster: n3.",
+		"status")
 	status, body := httpGet(t, "http://"+monitoring+"/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, "waiting for nodes of the initial cluster: n3")
@@ -116,8 +118,8 @@ func httpGet(t *testing.T, url string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestWipedNode: a node whose folder was emptied has no part in its cluster, and says so. Under a new name it joins, and
-// gets a vote; all nodes may then move to other addresses at the same time.
+// TestWipedNode: a node whose folder was emptied has no part in its cluster, and says so. Under a new name it joins,
+// and gets a vote; all nodes may then move to other addresses at the same time.
 func TestWipedNode(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
 	lost := nodes[1]
@@ -157,7 +159,8 @@ func TestWipedNode(t *testing.T) {
 		require.Equal(t, "b", client(t, n).Get(t.Context(), "a").Val())
 	}
 	for _, addr := range addrs { // all have agreed on the new addresses
-		require.Eventually(t, func() bool { return strings.Contains(members(t, nodes[0]), addr) }, 30*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(members(t, nodes[0]), addr) }, 30*time.Second,
+			20*time.Millisecond)
 	}
 }
 

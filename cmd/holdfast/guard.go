@@ -99,7 +99,8 @@ func (g *guard) terminate(loss *holder.Lost) {
 }
 
 // follow stops this process when the command was stopped from the terminal. The node keeps the session
-// meanwhile, as the connection stays open and no sign of life is demanded. The command goes on only when the lock is still held.
+// meanwhile, as the connection stays open and no sign of life is demanded. The command goes on only when the lock is
+// still held.
 func (g *guard) follow(by syscall.Signal) {
 	if g.loss != nil || !g.job.mayStop(by) {
 		return

@@ -56,10 +56,22 @@ const statusSkipped = 3
 func (o *importOwn) rows() []option {
 	rows := append([]option{
 		{heading: importHeading},
-		{name: "match", value: &o.match, help: "pattern of keys, such as 'fence:*': integers without a time to live are counters, and copied if they are larger; may be given several times"},
+		{
+			name: "match", value: &o.match,
+			help: "pattern of keys, such as 'fence:*': integers without a time to live are counters, and copied if they are " +
+				"larger; may be given several times",
+		},
 		{name: "raise", value: &o.raise, help: "add this to each counter"},
-		{name: "leases", value: &o.leases, help: "pattern of keys: strings, hashes, lists, sets and sorted sets are copied with what is left of their lives, unless there is such a key; may be given several times"},
-		{name: "fences-above", value: &o.fencesAbove, help: "let no fence of native locks be this number or less: a number, or counters for the largest counter with --raise; needs no --from"},
+		{
+			name: "leases", value: &o.leases,
+			help: "pattern of keys: strings, hashes, lists, sets and sorted sets are copied with what is left of their " +
+				"lives, unless there is such a key; may be given several times",
+		},
+		{
+			name: "fences-above", value: &o.fencesAbove,
+			help: "let no fence of native locks be this number or less: a number, or counters for the largest counter with " +
+				"--raise; needs no --from",
+		},
 		{name: "dry-run", value: &o.dryRun, help: "say what would be done, and write nothing"},
 		{name: "json", value: &o.json, help: "say what was done as a JSON document"},
 	}, o.sourceRows()...)
@@ -69,12 +81,22 @@ func (o *importOwn) rows() []option {
 func (o *importOwn) sourceRows() []option {
 	return []option{
 		{heading: sourceHeading},
-		{name: "from", value: &o.from, help: "redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host[:port],…/service[/db]; a server of a Redis Cluster stands for all"},
+		{
+			name: "from", value: &o.from,
+			help: "redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host[:port],…/service[/db]; " +
+				"a server of a Redis Cluster stands for all",
+		},
 		{name: "from-password", value: &o.password.Password, help: "its password, if from has none"},
 		{name: "from-password-file", value: &o.password.PasswordFile, help: "file that holds the password"},
 		{name: "from-sentinel-password", value: &o.sentinel.Password, help: "password of the Sentinels"},
-		{name: "from-sentinel-password-file", value: &o.sentinel.PasswordFile, help: "file that holds the password of the Sentinels"},
-		{name: "from-tls-ca", value: &o.fromTLS.tlsCA, help: "PEM certificates of the CA of the source; default: the system's"},
+		{
+			name: "from-sentinel-password-file", value: &o.sentinel.PasswordFile,
+			help: "file that holds the password of the Sentinels",
+		},
+		{
+			name: "from-tls-ca", value: &o.fromTLS.tlsCA,
+			help: "PEM certificates of the CA of the source; default: the system's",
+		},
 		{name: "from-tls-cert", value: &o.fromTLS.tlsCert, help: "PEM certificate to show to the source"},
 		{name: "from-tls-key", value: &o.fromTLS.tlsKey, help: "PEM key of from-tls-cert"},
 	}
@@ -181,7 +203,8 @@ func (o *importOwn) source() (*importer.Source, error) {
 	case err != nil:
 		return nil, usageError{fmt.Errorf("from-%w", err)}
 	case password != "" && s.Password != "":
-		return nil, usageError{errors.New("from has a password, and from-password or from-password-file has another: give one")}
+		return nil,
+			usageError{errors.New("from has a password, and from-password or from-password-file has another: give one")}
 	case password != "":
 		s.Password = password
 	}
@@ -300,8 +323,9 @@ type skippedDocument struct {
 
 func newImportDocument(r *importer.Report, raised int64, dryRun bool) importDocument {
 	d := importDocument{
-		Format: api.Format, DryRun: dryRun, Looked: r.Looked, Counters: tallyDocument(r.Counters), Leases: tallyDocument(r.Leases),
-		Gone: r.Gone, Largest: r.Largest, LargestKey: r.LargestKey, FencesAbove: raised, Skipped: []skippedDocument{},
+		Format: api.Format, DryRun: dryRun, Looked: r.Looked, Counters: tallyDocument(r.Counters),
+		Leases: tallyDocument(r.Leases),
+		Gone:   r.Gone, Largest: r.Largest, LargestKey: r.LargestKey, FencesAbove: raised, Skipped: []skippedDocument{},
 		Missing: append([]string{}, r.Missing...),
 	}
 	for _, s := range r.Skipped {

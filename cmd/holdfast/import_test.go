@@ -40,7 +40,8 @@ func served(t *testing.T, password string) (string, *redis.Client) {
 	})
 	client := redis.NewClient(&redis.Options{Addr: c.Addr, Password: password, DB: 3})
 	t.Cleanup(func() { client.Close() })
-	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Err() == nil }, 20*time.Second,
+		10*time.Millisecond)
 	return c.Addr, client
 }
 
@@ -63,7 +64,10 @@ func TestImport(t *testing.T) {
 	ctx := t.Context()
 	source.MSet(ctx, "fence:a", 41, "fence:b\n", 7)
 	source.Set(ctx, "lock:a", "token", time.Hour)
-	words := []string{"--from", "redis://" + from + "/3", "--server", to, "--match", "fence:*", "--leases", "lock:*", "--raise", "1000", "--fences-above", "counters"}
+	words := []string{
+		"--from", "redis://" + from + "/3", "--server", to, "--match", "fence:*", "--leases", "lock:*",
+		"--raise", "1000", "--fences-above", "counters",
+	}
 
 	const report = `looked at      3 keys
 counters       2 copied, 0 as large or larger already
@@ -74,7 +78,8 @@ fences         of native locks are larger than 1041 from now on
 	status, out, complaint := imports(t, append(words, "--dry-run")...)
 	require.Equal(t, 0, status, complaint)
 	before, missing, _ := strings.Cut(out, "not there ")
-	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(report, " copied", " copied, if this were no dry run"), "now on", "now on, if this were no dry run"), before)
+	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(report, " copied", " copied, if this were no dry run"),
+		"now on", "now on, if this were no dry run"), before)
 	require.ElementsMatch(t, []string{"fence:a", `"fence:b\n"`, "lock:a"}, strings.Split(strings.TrimSpace(missing), ", "))
 	require.Zero(t, target.DBSize(ctx).Val())
 	require.EqualValues(t, 1, target.Do(ctx, "LOCK.ACQUIRE", "job", "me", "PX", "60000").Val())
@@ -87,7 +92,8 @@ fences         of native locks are larger than 1041 from now on
 	require.EqualValues(t, 1042, target.Do(ctx, "LOCK.ACQUIRE", "next", "me", "PX", "60000").Val())
 
 	status, out, complaint = imports(t, "--from", "redis://"+from+"/3", "--server", to, "--match", "fences:*")
-	require.Equal(t, []any{0, "nothing        matches: the database of --from has 3 keys\n"}, []any{status, out}, complaint)
+	require.Equal(t, []any{0, "nothing        matches: the database of --from has 3 keys\n"}, []any{status, out},
+		complaint)
 
 	target.Set(ctx, "fence:b\n", "no number", 0)
 	status, out, _ = imports(t, append(words, "--json")...)
@@ -95,16 +101,20 @@ fences         of native locks are larger than 1041 from now on
 	var doc importDocument
 	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
 	require.Equal(t, importDocument{
-		Format: 1, Looked: 3, Counters: tallyDocument{0, 1}, Leases: tallyDocument{0, 1}, Largest: 1041, LargestKey: "fence:a", FencesAbove: 1042,
+		Format: 1, Looked: 3, Counters: tallyDocument{0, 1}, Leases: tallyDocument{0, 1}, Largest: 1041,
+		LargestKey: "fence:a", FencesAbove: 1042,
 		Skipped: []skippedDocument{{"another value is there", 1, []string{"fence:b\n"}}}, Missing: []string{},
 	}, doc)
 	_, out, _ = imports(t, words...)
 	require.Contains(t, out, "skipped        1: another value is there: \"fence:b\\n\"\n")
 
 	status, out, complaint = imports(t, "--server", to, "--fences-above", "5000")
-	require.Equal(t, []any{0, "fences         of native locks are larger than 5000 from now on\n"}, []any{status, out}, complaint)
+	require.Equal(t, []any{0, "fences         of native locks are larger than 5000 from now on\n"}, []any{status, out},
+		complaint)
 	status, _, complaint = imports(t, "--server", to, "--fences-above", "9007199254740991")
-	require.Equal(t, []any{1, "holdfast import: raise the fences of native locks: ERR fences are raised to 4503599627370496 at most\n"}, []any{status, complaint})
+	require.Equal(t,
+		[]any{1, "holdfast import: raise the fences of native locks: ERR fences are raised to 4503599627370496 at most\n"},
+		[]any{status, complaint})
 }
 
 // TestImportRefuses wrong flags, with one line that shows no password.
@@ -122,10 +132,19 @@ func TestImportRefuses(t *testing.T) {
 		{2, "say what: --match PATTERN", []string{"--from", gone}},
 		{2, "from: use redis://", []string{"--from", "hush@host", "--match", "*"}},
 		{2, "from has a password", []string{"--from", gone, "--match", "*", "--from-password", "hush"}},
-		{2, "from-password-file: open /nonexist", []string{"--from", "redis://h", "--match", "*", "--from-password-file", "/nonexist"}},
-		{2, "from-sentinel-password-file: open /nonexist", []string{"--from", "redis://h", "--match", "*", "--from-sentinel-password-file", "/nonexist"}},
+		{2, "from-password-file: open /nonexist", []string{
+			"--from", "redis://h", "--match", "*", "--from-password-file",
+			"/nonexist",
+		}},
+		{2, "from-sentinel-password-file: open /nonexist", []string{
+			"--from", "redis://h", "--match", "*",
+			"--from-sentinel-password-file", "/nonexist",
+		}},
 		{2, "from-tls-ca: open /nonexist", []string{"--from", "rediss://h", "--match", "*", "--from-tls-ca", "/nonexist"}},
-		{2, "load from-tls-cert and from-tls-key", []string{"--from", "rediss://h", "--match", "*", "--from-tls-cert", "/nonexist"}},
+		{2, "load from-tls-cert and from-tls-key", []string{
+			"--from", "rediss://h", "--match", "*", "--from-tls-cert",
+			"/nonexist",
+		}},
 		{2, `"--match" is a flag`, []string{"--from", gone, "--leases", "--match", "--match", "*"}},
 		{2, "raise -1: not negative", []string{"--from", gone, "--match", "*", "--raise", "-1"}},
 		{2, `fences-above "0"`, []string{"--from", gone, "--match", "*", "--fences-above", "0"}},
@@ -155,7 +174,8 @@ func TestImportProgress(t *testing.T) {
 		}
 		progress(r)
 		progress(r)
-		require.Equal(t, "holdfast import: 120 of about 120 keys looked at, 31 copied, 42 there already, 11 skipped\n", out.String())
+		require.Equal(t, "holdfast import: 120 of about 120 keys looked at, 31 copied, 42 there already, 11 skipped\n",
+			out.String())
 		time.Sleep(progressEvery)
 		progress(&importer.Report{Keys: 300, Looked: 120})
 		require.Contains(t, out.String(), "120 of about 300 keys looked at, 0 copied")

@@ -49,7 +49,8 @@ func TestFolderPutBack(t *testing.T) {
 	require.Equal(t, int64(11), client(t, n4).Incr(t.Context(), "fence").Val())
 }
 
-// TestFolderCopied: of two processes of one identity the later goes on if it descends from the other, and else the other.
+// TestFolderCopied: of two processes of one identity the later goes on if it descends from the other, and else the
+// other.
 func TestFolderCopied(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
 	leader, follower, _ := parts(t, nodes)
@@ -92,8 +93,8 @@ func rotSnapshot(t *testing.T, n *node) (file string) {
 	return file
 }
 
-// TestDamagedSnapshotAtAStart: a node whose newest snapshot is damaged waits for the state of another member, says so, and
-// comes back with what it had acknowledged. A node that knows no other member ends.
+// TestDamagedSnapshotAtAStart: a node whose newest snapshot is damaged waits for the state of another member, says so,
+// and comes back with what it had acknowledged. A node that knows no other member ends.
 func TestDamagedSnapshotAtAStart(t *testing.T) {
 	exe, monitoring := build(t), freeAddrs(t, 1)[0]
 	small := []string{"--debug", "--trailing-logs", "5", "--snapshot-threshold", "1000000"}
@@ -139,5 +140,7 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 	alone.kill()
 	rotSnapshot(t, alone)
 	alone.start(t)
-	alone.fails(t, 1, "its state is damaged; this node must not go on under its name, not with an emptied folder either: remove it from the cluster and add a new one; this node knows no other member")
+	alone.fails(t, 1,
+		"its state is damaged; this node must not go on under its name, not with an emptied folder either: remove it from "+
+			"the cluster and add a new one; this node knows no other member")
 }

@@ -99,7 +99,8 @@ func (p *paper) line(name, format string, args ...any) {
 
 // source says where a backup comes from.
 func (p *paper) source(m backup.Meta) {
-	p.line("taken", "%s, by node %s of cluster %s", m.TakenAt.UTC().Format(time.RFC3339), printable(m.NodeID), printable(cmp.Or(m.ClusterID, "(none)")))
+	p.line("taken", "%s, by node %s of cluster %s", m.TakenAt.UTC().Format(time.RFC3339), printable(m.NodeID),
+		printable(cmp.Or(m.ClusterID, "(none)")))
 	if m.Stale {
 		p.line("stale", "the node had not asked the leader: acknowledged writes may be missing")
 	}

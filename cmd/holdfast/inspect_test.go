@@ -23,7 +23,10 @@ import (
 func TestInspectSaysWhatIsInABackup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "b")
 	var b bytes.Buffer
-	w, err := backup.NewWriter(&b, backup.Meta{ClusterID: "0123456789abcdef", NodeID: "n1@0123456789ab", Index: 9, Term: 2})
+	w, err := backup.NewWriter(&b, backup.Meta{
+		ClusterID: "0123456789abcdef", NodeID: "n1@0123456789ab", Index: 9,
+		Term: 2,
+	})
 	require.NoError(t, err)
 	_, err = fsm.New().Snapshot().WriteTo(w)
 	require.NoError(t, err)
@@ -33,7 +36,10 @@ func TestInspectSaysWhatIsInABackup(t *testing.T) {
 
 	var stdout, stderr strings.Builder
 	require.Zero(t, run(t.Context(), []string{"inspect", path}, &stdout, &stderr), stderr.String())
-	for _, want := range []string{"node n1@0123456789ab of cluster 0123456789abcdef", "index 9, term 2", "right: ", "keys           0\n"} {
+	for _, want := range []string{
+		"node n1@0123456789ab of cluster 0123456789abcdef", "index 9, term 2", "right: ",
+		"keys           0\n",
+	} {
 		require.Contains(t, stdout.String(), want)
 	}
 
@@ -41,7 +47,8 @@ func TestInspectSaysWhatIsInABackup(t *testing.T) {
 	require.Zero(t, run(t.Context(), []string{"inspect", "--json", path}, &stdout, &stderr), stderr.String())
 	var doc inspectDocument
 	require.NoError(t, json.Unmarshal([]byte(stdout.String()), &doc))
-	require.Equal(t, []any{api.Format, path, "n1@0123456789ab", uint64(9), int64(b.Len()), 0}, []any{doc.Format, doc.File, doc.Backup.NodeID, doc.Backup.Index, doc.Bytes, doc.Keys})
+	require.Equal(t, []any{api.Format, path, "n1@0123456789ab", uint64(9), int64(b.Len()), 0},
+		[]any{doc.Format, doc.File, doc.Backup.NodeID, doc.Backup.Index, doc.Bytes, doc.Keys})
 
 	require.NoError(t, os.WriteFile(path, b.Bytes()[:b.Len()-1], 0o600))
 	stdout.Reset()
@@ -78,7 +85,10 @@ func TestFilesThatAreNone(t *testing.T) {
 	cancel()
 	require.Equal(t, 1, <-ended)
 
-	for path, said := range map[string]string{dir: "is a folder", pipe: "is no regular file", os.DevNull: "is no regular file"} {
+	for path, said := range map[string]string{
+		dir: "is a folder", pipe: "is no regular file",
+		os.DevNull: "is no regular file",
+	} {
 		var stdout, stderr strings.Builder
 		require.Equal(t, 2, run(t.Context(), []string{"backup", "--server", "127.0.0.1:1", path}, &stdout, &stderr))
 		require.Contains(t, stderr.String(), said)

@@ -71,8 +71,8 @@ func (j *job) status() error {
 	return nil
 }
 
-// signal kills the command and its children: Windows cannot ask a process to end. Ctrl-C has reached the command already, at
-// the same console.
+// signal kills the command and its children: Windows cannot ask a process to end. Ctrl-C has reached the command
+// already, at the same console.
 func (j *job) signal(s syscall.Signal) {
 	if s != syscall.SIGINT {
 		_ = windows.TerminateJobObject(j.object, 1)

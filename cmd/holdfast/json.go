@@ -78,7 +78,8 @@ func newInspectDocument(path string, meta backup.Meta, sum backup.Summary, s *fs
 	d := inspectDocument{
 		Format: api.Format, File: path, Backup: meta, Bytes: sum.FileBytes, SHA256: sum.SHA256, Keys: s.Keys(),
 		Databases: []databaseDocument{}, Leases: s.Leases, LongestMillis: s.LongestMillis,
-		Locks: s.Locks.Locks, Holds: s.Locks.Holds, Sessions: s.Locks.Sessions, LongestHoldMillis: s.LongestHoldMillis, Fences: s.Fences,
+		Locks: s.Locks.Locks, Holds: s.Locks.Holds, Sessions: s.Locks.Sessions, LongestHoldMillis: s.LongestHoldMillis,
+		Fences:     s.Fences,
 		KeyWaiters: s.Waiters, LockWaiters: s.Locks.Waiting, Scripts: s.Scripts,
 		FenceKeyCount: s.FenceCount, FenceKeys: []fenceDocument{},
 	}

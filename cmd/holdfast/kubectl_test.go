@@ -251,7 +251,8 @@ func (k *kube) wait(what string, holds func() bool) error {
 	}
 }
 
-// remove deletes pods or claims, and waits until they are gone unless told otherwise. A pod that is gone may be there anew.
+// remove deletes pods or claims, and waits until they are gone unless told otherwise. A pod that is gone may be there
+// anew.
 func (k *kube) remove(kind string, names []string) error {
 	patient := true
 	var gone []func() bool

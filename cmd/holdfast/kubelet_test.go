@@ -20,7 +20,8 @@ import (
 
 // kube plays the parts of Kubernetes that the manifests lean on: the controller of the StatefulSet, with its claims and
 // rolling updates, and the kubelet with probes, restarts and graceful ends. kubectl_test.go has its commands.
-// Containers are processes of this machine with the environment of the manifest; addresses and folders become ones of this machine.
+// Containers are processes of this machine with the environment of the manifest; addresses and folders become ones of
+// this machine.
 type kube struct {
 	dir    string               // secrets and volumes
 	images map[string]string    // the program by image
@@ -61,7 +62,8 @@ func newKube(t *testing.T, exe string) *kube {
 	ctx, cancel := context.WithCancel(t.Context())
 	k := &kube{
 		dir: t.TempDir(), images: make(map[string]string), addrs: make(map[string][3]string), ctx: ctx,
-		objects: make(map[string]manifest), claims: make(map[string]bool), pods: make(map[string]*kubePod), jobs: make(map[string]error),
+		objects: make(map[string]manifest), claims: make(map[string]bool), pods: make(map[string]*kubePod),
+		jobs: make(map[string]error),
 	}
 	k.image(t, manifests(t)["StatefulSet/holdfast"].Spec.Template.Spec.Containers[0].Image, exe)
 	free := freeAddrs(t, 15)
@@ -167,7 +169,8 @@ func (p *kubePod) delete() {
 func (k *kube) volume(claim string) string { return filepath.Join(k.dir, "volume-"+claim) }
 
 // run makes the process of a container, each time it is called.
-func (k *kube) run(name string, volumes []volumeSpec, c containerSpec) func(ctx context.Context, args ...string) *exec.Cmd {
+func (k *kube) run(name string, volumes []volumeSpec, c containerSpec) func(ctx context.Context,
+	args ...string) *exec.Cmd {
 	own := k.addrs[name]
 	local := []string{"0.0.0.0:6379", own[0], "0.0.0.0:7379", own[1], "0.0.0.0:8379", own[2]}
 	for pod, addr := range k.addrs {
@@ -189,7 +192,9 @@ func (k *kube) run(name string, volumes []volumeSpec, c containerSpec) func(ctx 
 	return func(ctx context.Context, args ...string) *exec.Cmd {
 		env := map[string]string{"HOLDFAST_DATA_DIR": "/data"} // the image's
 		expand := func(text string) string {
-			return os.Expand(strings.NewReplacer("$(", "${", ")", "}").Replace(text), func(name string) string { return env[name] })
+			return os.Expand(strings.NewReplacer("$(", "${", ")", "}").Replace(text), func(name string) string {
+				return env[name]
+			})
 		}
 		here := strings.NewReplacer(append(slices.Clone(local), "holdfast:6379", k.service())...)
 		for _, e := range c.Env {
@@ -292,8 +297,8 @@ func (k *kube) complain(format string, args ...any) {
 	k.trouble = append(k.trouble, fmt.Sprintf(format, args...))
 }
 
-// probe asks a container as often as the machine lets it: first the startup probe, and once that succeeds the others. A probe
-// counts as failed once it has failed without a break for as long as the manifest allows.
+// probe asks a container as often as the machine lets it: first the startup probe, and once that succeeds the others. A
+// probe counts as failed once it has failed without a break for as long as the manifest allows.
 func (k *kube) probe(p *kubePod, ended chan struct{}) {
 	asks := func(of probe) func() (ok, failed bool) {
 		since := time.Now()

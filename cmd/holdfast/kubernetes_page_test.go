@@ -71,10 +71,13 @@ func (p *kubernetesPage) sh(t *testing.T, code string) string {
 // whole waits until so many nodes vote and answer.
 func (p *kubernetesPage) whole(t *testing.T, voters int) {
 	t.Helper()
-	p.sh(t, fmt.Sprintf("until kubectl exec holdfast-0 -- /holdfast cluster status --voters %d >said 2>&1; do sleep 0.1; done", voters))
+	p.sh(t,
+		fmt.Sprintf("until kubectl exec holdfast-0 -- /holdfast cluster status --voters %d >said 2>&1; do sleep 0.1; done",
+			voters))
 }
 
-// counter counts by a replicated counter through the service for clients, again after an error, until it is told to end.
+// counter counts by a replicated counter through the service for clients, again after an error, until it is told to
+// end.
 type counter struct {
 	counted, failed atomic.Int64
 	end, ended      chan struct{}
@@ -108,8 +111,9 @@ func (p *kubernetesPage) count() *counter {
 	return c
 }
 
-// TestKubernetesAsWritten runs the page about Kubernetes: the nodes are applied, upgraded, made five and three again, and
-// one loses its volume, while a client counts. Nothing that was acknowledged is lost, no probe fails, and each stop is graceful.
+// TestKubernetesAsWritten runs the page about Kubernetes: the nodes are applied, upgraded, made five and three again,
+// and one loses its volume, while a client counts. Nothing that was acknowledged is lost, no probe fails, and each stop
+// is graceful.
 func TestKubernetesAsWritten(t *testing.T) {
 	p := newKubernetesPage(t)
 	apply, status, found := strings.Cut(p.blocks["Apply"], "kubectl exec")
@@ -123,7 +127,10 @@ func TestKubernetesAsWritten(t *testing.T) {
 		t.Helper()
 		require.Contains(t, p.sh(t, "kubectl exec holdfast-0 -- /holdfast locks"), want)
 	}
-	client := redis.NewClient(&redis.Options{Addr: p.addrs["holdfast-2"][0], Password: readFile(t, filepath.Join(p.dir, "secret-holdfast", "password"))})
+	client := redis.NewClient(&redis.Options{
+		Addr:     p.addrs["holdfast-2"][0],
+		Password: readFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
+	})
 	require.NoError(t, client.SetNX(t.Context(), "lock:kept", "token", time.Hour).Err())
 	client.Close()
 
@@ -157,7 +164,8 @@ func TestKubernetesAsWritten(t *testing.T) {
 	close(c.end)
 	<-c.ended
 	p.run(t, "Back up")
-	out = p.sh(t, p.images["holdfast:NEW"]+" inspect holdfast.backup; "+p.images["holdfast:NEW"]+" inspect "+p.volume("holdfast-backups")+"/*.backup")
+	out = p.sh(t, p.images["holdfast:NEW"]+" inspect holdfast.backup; "+p.images["holdfast:NEW"]+" inspect "+
+		p.volume("holdfast-backups")+"/*.backup")
 	require.Equal(t, 2, strings.Count(out, "checksums"), out)
 	require.Positive(t, c.counted.Load())
 	password := readFile(t, filepath.Join(p.dir, "secret-holdfast", "password"))

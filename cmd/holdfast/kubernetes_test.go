@@ -186,7 +186,8 @@ func TestKubernetes(t *testing.T) {
 		require.Greater(t, p.TimeoutSeconds, 3, "a check that hangs is answered after 3 s")
 	}
 	require.Greater(t, c.StartupProbe.PeriodSeconds*c.StartupProbe.FailureThreshold, 300, "a large log takes its time")
-	require.Greater(t, c.LivenessProbe.PeriodSeconds*c.LivenessProbe.FailureThreshold, pod.Grace, "a node that is slow is not lost")
+	require.Greater(t, c.LivenessProbe.PeriodSeconds*c.LivenessProbe.FailureThreshold, pod.Grace,
+		"a node that is slow is not lost")
 	volumes := map[string]bool{set.VolumeClaimTemplates[0].Metadata.Name: true}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
@@ -204,7 +205,8 @@ func TestKubernetes(t *testing.T) {
 			require.Equal(t, e, c.Env[0])
 			continue
 		}
-		require.NoError(t, newFlagValue(options(&config)[at].value).Set(strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)", "holdfast-0")), e.Name)
+		require.NoError(t, newFlagValue(options(&config)[at].value).Set(strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)",
+			"holdfast-0")), e.Name)
 	}
 	config.Name = "holdfast-3" // of a pod that is added later
 	require.NoError(t, config.Validate())

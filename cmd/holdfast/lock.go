@@ -63,17 +63,33 @@ func newLockOwn() *lockOwn {
 func (o *lockOwn) rows() []option {
 	return append([]option{
 		{heading: "The lock"},
-		{name: "ttl", value: &o.lock.TTL, help: "how long the lock stays taken when this machine or program, or the node it talks to, is gone or frozen; at least 1s"},
+		{
+			name: "ttl", value: &o.lock.TTL,
+			help: "how long the lock stays taken when this machine or program, or the node it talks to, is gone or frozen; " +
+				"at least 1s",
+		},
 		{name: "wait", value: &o.lock.Wait, help: "how long to wait in line; 0: not at all; negative: for ever"},
 		{name: "n", value: &o.now, help: "do not wait: as --wait 0"},
 		{name: "E", value: &o.notGranted, help: "the exit status if the lock is not granted because others have it"},
-		{name: "verbose", value: &o.verbose, help: "say for whom the lock is waited for, also where the error output is no terminal"},
+		{
+			name: "verbose", value: &o.verbose,
+			help: "say for whom the lock is waited for, also where the error output is no terminal",
+		},
 		{name: "shared", value: &o.lock.Shared, help: "share the lock with others that do"},
-		{name: "limit", value: &o.lock.Limit, help: "at most so many at a time, as everybody who wants the lock must say; 0: one"},
+		{
+			name: "limit", value: &o.lock.Limit,
+			help: "at most so many at a time, as everybody who wants the lock must say; 0: one",
+		},
 		{name: "permits", value: &o.lock.Permits, help: "how many of limit to take; 0: one"},
-		{name: "delay", value: &o.lock.Delay, help: "how long nobody gets the lock after it is lost: with grace or more the command has surely ended by then"},
+		{
+			name: "delay", value: &o.lock.Delay,
+			help: "how long nobody gets the lock after it is lost: with grace or more the command has surely ended by then",
+		},
 		{name: "grace", value: &o.grace, help: "after a loss, from SIGTERM to SIGKILL"},
-		{name: "note", value: &o.lock.Note, help: "what 'holdfast locks' shows beside the owner; default: the command's name"},
+		{
+			name: "note", value: &o.lock.Note,
+			help: "what 'holdfast locks' shows beside the owner; default: the command's name",
+		},
 	}, o.lockRows()...)
 }
 
@@ -198,7 +214,8 @@ func newOwner() string {
 }
 
 func lockEnvironment(l holder.Lock, fence int64) []string {
-	return append(os.Environ(), "HOLDFAST_LOCK="+l.Name, "HOLDFAST_OWNER="+l.Owner, "HOLDFAST_FENCE="+strconv.FormatInt(fence, 10))
+	return append(os.Environ(), "HOLDFAST_LOCK="+l.Name, "HOLDFAST_OWNER="+l.Owner, "HOLDFAST_FENCE="+
+		strconv.FormatInt(fence, 10))
 }
 
 // acquire waits for the lock until a signal says that nobody wants it any more.

@@ -65,7 +65,8 @@ func TestLockOutlivesItsNode(t *testing.T) {
 	holds := locking(t, exe, addrs, "job", "--", "sh", "-c", loop)
 	holds.says(t, "ready")
 	waits := locking(t, exe, addrs, "--wait", "1h", "job", "--", "sh", "-c", `echo "got $HOLDFAST_FENCE."`)
-	require.Eventually(t, func() bool { return infoOf(t, leader, "job", "waiters-count") == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return infoOf(t, leader, "job", "waiters-count") == 1 }, 20*time.Second,
+		5*time.Millisecond)
 	fence := infoOf(t, leader, "job", "fence")
 
 	leader.kill()
@@ -86,7 +87,8 @@ func TestLockOutlivesItsNode(t *testing.T) {
 	require.Zero(t, holds.status(t), "the command had its lock until its end: %s", holds.stderr)
 	require.Zero(t, waits.status(t))
 	require.Contains(t, waits.stdout.String(), "got ")
-	require.Eventually(t, func() bool { return infoOf(t, other, "job", "holders-count") == -1 }, 20*time.Second, 5*time.Millisecond, "nothing is left")
+	require.Eventually(t, func() bool { return infoOf(t, other, "job", "holders-count") == -1 }, 20*time.Second,
+		5*time.Millisecond, "nothing is left")
 }
 
 // TestLocksListsAndBreaks: who holds, who waits, and the end of a hold.
@@ -96,20 +98,24 @@ func TestLocksListsAndBreaks(t *testing.T) {
 	holds := locking(t, exe, []string{n.addr}, "--note", "the first", "job:a", "--", "sh", "-c", loop)
 	holds.says(t, "ready")
 	waits := locking(t, exe, []string{n.addr}, "--verbose", "job:a", "--", "true")
-	require.Eventually(t, func() bool { return infoOf(t, n, "job:a", "waiters-count") == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return infoOf(t, n, "job:a", "waiters-count") == 1 }, 20*time.Second,
+		5*time.Millisecond)
 	require.Eventually(t, func() bool { return waits.stderr.String() != "" }, 20*time.Second, 5*time.Millisecond)
-	require.Regexp(t, `^holdfast lock: waiting for job:a: 1st in line, held \S+ by \S+ \(127\.0\.0\.1:\d+ holdfast-lock\), fence \d+, the first\n$`, waits.stderr.String())
+	require.Regexp(t,
+		`^holdfast lock: waiting for job:a: 1st in line, held \S+ by \S+ \(127\.0\.0\.1:\d+ holdfast-lock\), fence \d+, the first\n$`, waits.stderr.String())
 	refused := locking(t, exe, []string{n.addr}, "-n", "job:a", "--", "true")
 	require.Equal(t, statusNotGranted, refused.status(t))
 	refused.oneLine(t, "job:a: not granted in time, held ")
 	require.Zero(t, locking(t, exe, []string{n.addr}, "-n", "-E", "0", "job:a", "--", "false").status(t))
-	_, err := ask(context.Background(), n.addr, "LOCK.ACQUIRE", "sem\x1b[2J", "o", "PX", "3600000", "LIMIT", "3", "PERMITS", "2")
+	_, err := ask(context.Background(), n.addr, "LOCK.ACQUIRE", "sem\x1b[2J", "o", "PX", "3600000", "LIMIT", "3",
+		"PERMITS", "2")
 	require.NoError(t, err)
 
 	status, out, _ := locksOf(t, exe, n)
 	require.Zero(t, status)
 	client := ` +127\.0\.0\.1:\d+ holdfast-lock +\S+ ago`
-	require.Regexp(t, `^LOCK +STATE +OWNER +FENCE +MODE +FOR +LEFT +CLIENT +HEARD +NOTE\njob:a +held `, out, "held longest first")
+	require.Regexp(t, `^LOCK +STATE +OWNER +FENCE +MODE +FOR +LEFT +CLIENT +HEARD +NOTE\njob:a +held `, out,
+		"held longest first")
 	require.Regexp(t, `(?m)^job:a +held +\S+ +\d+ +exclusive +\S+ +its session, \d+`+client+` +the first$`, out)
 	require.Regexp(t, `(?m)^job:a +waits +\S+ +- +exclusive +\S+ +\S+`+client+` +true$`, out)
 	require.Regexp(t, `(?m)^"sem\\x1b\[2J" +held +o +\d+ +permits 2 +\S+ +\S+ .* +-$`, out, "names are other people's")
@@ -129,11 +135,16 @@ func TestLocksListsAndBreaks(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &doc), out)
 	require.Equal(t, api.Format, doc.Format)
 	require.Equal(t, api.Sums{Locks: 1, Holders: 1, Waiters: 1, Complete: true}, *doc.Sums)
-	require.Equal(t, []any{"job:a", "the first", "true"}, []any{doc.Locks[0].Key, doc.Locks[0].Holders[0].Note, doc.Locks[0].Waiters[0].Note})
+	require.Equal(t, []any{"job:a", "the first", "true"}, []any{
+		doc.Locks[0].Key, doc.Locks[0].Holders[0].Note,
+		doc.Locks[0].Waiters[0].Note,
+	})
 
 	status, _, complaint := locksOf(t, exe, n, "break", "job:a", "--fence", "999", "--reason", "stuck")
 	require.Equal(t, 1, status)
-	require.Regexp(t, `job:a: there is no such hold: held \S+ by \S+ \(127\.0\.0\.1:\d+ holdfast-lock\), fence \d+, the first\n$`, complaint)
+	require.Regexp(t,
+		`job:a: there is no such hold: held \S+ by \S+ \(127\.0\.0\.1:\d+ holdfast-lock\), fence \d+, the first\n$`,
+		complaint)
 	status, _, complaint = locksOf(t, exe, n, "break", "nope", "--reason", "stuck")
 	require.Equal(t, 1, status)
 	require.Contains(t, complaint, "nope: there is no such hold: nobody holds it in database 0")
@@ -145,7 +156,8 @@ func TestLocksListsAndBreaks(t *testing.T) {
 	holds.oneLine(t, ": stuck\n")
 	require.Zero(t, waits.status(t))
 	_, out, _ = locksOf(t, exe, n, "history", "job:*")
-	require.Regexp(t, `^ENDED +LOCK +WHY .*\n\S+Z +job:a +broken +\S+ +\d+ +\S+ +n1/\d+ +the first +lock\.break 127\.0\.0\.1:\d+ holdfast-locks\S* +stuck\n$`, out)
+	require.Regexp(t,
+		`^ENDED +LOCK +WHY .*\n\S+Z +job:a +broken +\S+ +\d+ +\S+ +n1/\d+ +the first +lock\.break 127\.0\.0\.1:\d+ holdfast-locks\S* +stuck\n$`, out)
 	var losses api.Losses
 	_, out, _ = locksOf(t, exe, n, "history", "--json")
 	require.NoError(t, json.Unmarshal([]byte(out), &losses), out)
@@ -189,7 +201,8 @@ func TestLocksBreaksStockLocks(t *testing.T) {
 	_, out, _ = locksOf(t, exe, n)
 	require.Equal(t, "nobody holds a lock or waits for one\n", out)
 	_, out, _ = locksOf(t, exe, n, "history", "stock")
-	require.Regexp(t, `\n\S+Z +stock +broken +it's mine +- +\S+ +n1/\d+ .* lock\.break 127\.0\.0\.1:\d+ holdfast-locks\S* +stuck\n$`, out)
+	require.Regexp(t,
+		`\n\S+Z +stock +broken +it's mine +- +\S+ +n1/\d+ .* lock\.break 127\.0\.0\.1:\d+ holdfast-locks\S* +stuck\n$`, out)
 }
 
 // TestLocksWatch: frames in plain lines, until a signal; then status 0.
@@ -223,12 +236,20 @@ func TestLockWithASecuredNode(t *testing.T) {
 	file := ca.file("password")
 	require.NoError(t, os.WriteFile(file, []byte("open sesame\n"), 0o600))
 	exe := build(t)
-	n := launch(t, exe, 1, "--password-file", file, "--tls-cert", ca.file("node.crt"), "--tls-key", ca.file("node.key"), "--tls-client-ca", ca.file("ca.crt"))[0]
-	secured := []string{"--password-file", file, "--tls-ca", ca.file("ca.crt"), "--tls-cert", ca.file("client.crt"), "--tls-key", ca.file("client.key"), "job", "--", "true"}
-	require.Eventually(t, func() bool { return locking(t, exe, []string{n.addr}, secured...).status(t) == 0 }, 20*time.Second, 50*time.Millisecond)
+	n := launch(t, exe, 1, "--password-file", file, "--tls-cert", ca.file("node.crt"), "--tls-key", ca.file("node.key"),
+		"--tls-client-ca", ca.file("ca.crt"))[0]
+	secured := []string{
+		"--password-file", file, "--tls-ca", ca.file("ca.crt"), "--tls-cert", ca.file("client.crt"),
+		"--tls-key", ca.file("client.key"), "job", "--", "true",
+	}
+	require.Eventually(t, func() bool { return locking(t, exe, []string{n.addr}, secured...).status(t) == 0 },
+		20*time.Second, 50*time.Millisecond)
 	for want, flags := range map[string][]string{
-		"unknown authority: say --tls-ca FILE":                       {"--password-file", file, "--tls", "job", "--", "true"},
-		"certificate required: the node wants a client's":            {"--password-file", file, "--tls-ca", ca.file("ca.crt"), "job", "--", "true"},
+		"unknown authority: say --tls-ca FILE": {"--password-file", file, "--tls", "job", "--", "true"},
+		"certificate required: the node wants a client's": {
+			"--password-file", file, "--tls-ca",
+			ca.file("ca.crt"), "job", "--", "true",
+		},
 		"WRONGPASS the password is not the node's":                   append([]string{"--password", "guess"}, secured[2:]...),
 		"NOAUTH the node wants a password: say --password-file":      secured[2:],
 		n.addr + ": the port speaks TLS: say --tls-ca FILE, or --tl": {"--password-file", file, "job", "--", "true"},
@@ -253,7 +274,8 @@ func TestLockOfAFrozenHolder(t *testing.T) {
 	frozen := locking(t, exe, []string{n.addr}, "--ttl", "5s", "--grace", "100ms", "job", "--", "sh", "-c", loop)
 	frozen.says(t, "ready")
 	waits := locking(t, exe, []string{n.addr}, "--ttl", "1m", "--wait", "1m", "job", "--", "echo", "got")
-	require.Eventually(t, func() bool { return infoOf(t, n, "job", "waiters-count") == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return infoOf(t, n, "job", "waiters-count") == 1 }, 20*time.Second,
+		5*time.Millisecond)
 	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP))
 	require.Zero(t, waits.status(t), waits.stderr)
 	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGCONT))

@@ -77,7 +77,8 @@ func (s *shell) enter(t *testing.T, keys string) {
 // shows waits until text is on the screen for the nth time.
 func (s *shell) shows(t *testing.T, text string, nth int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Count(s.screen.String(), text) >= nth }, 20*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Count(s.screen.String(), text) >= nth }, 20*time.Second,
+		time.Millisecond,
 		"%q is not on the screen:\n%s", text, s.screen)
 }
 

@@ -50,7 +50,8 @@ func locking(t *testing.T, exe string, addrs []string, args ...string) *lockRun 
 // says waits until the command has written text.
 func (r *lockRun) says(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, 20*time.Second, time.Millisecond, "%s", r.stderr)
+	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, 20*time.Second,
+		time.Millisecond, "%s", r.stderr)
 }
 
 // status waits for the end.
@@ -97,7 +98,8 @@ func TestLockGivesItsCommandsStatus(t *testing.T) {
 	}
 	r := locking(t, exe, c.Addrs(), "job", "--", filepath.Dir(plain))
 	require.Equal(t, 126, r.status(t), "a folder")
-	r = locking(t, exe, c.Addrs(), "job", "--ttl", "5s", "--", "sh", "-c", `echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
+	r = locking(t, exe, c.Addrs(), "job", "--ttl", "5s", "--", "sh", "-c",
+		`echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
 	require.Zero(t, r.status(t))
 	require.Regexp(t, `^job \d+ --ttl\n$`, r.stdout.String())
 	require.Contains(t, r.stderr.String(), ":"+strconv.Itoa(r.cmd.Process.Pid)+":")
@@ -111,7 +113,8 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
 	require.Equal(t, 126, locking(t, exe, c.Addrs(), "job", "--", "plain").status(t))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "script"), []byte("echo \"$0 $1 $HOLDFAST_LOCK\"; exit 9\n"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "script"), []byte("echo \"$0 $1 $HOLDFAST_LOCK\"; exit 9\n"),
+		0o700))
 	r := locking(t, exe, c.Addrs(), "job", "--", "script", "two words")
 	require.Equal(t, 9, r.status(t), r.stderr)
 	require.Equal(t, filepath.Join(dir, "script")+" two words job\n", r.stdout.String())
@@ -201,7 +204,8 @@ func TestLockEndsACommandThatLost(t *testing.T) {
 		require.Equal(t, statusLost, r.status(t))
 	})
 	t.Run("its child does not", func(t *testing.T) {
-		r := locking(t, exe, c.Addrs(), "--grace", "500ms", "job", "--", "sh", "-c", `sh -c '`+deaf+`' & echo child $!.; wait`)
+		r := locking(t, exe, c.Addrs(), "--grace", "500ms", "job", "--", "sh", "-c", `sh -c '`+deaf+
+			`' & echo child $!.; wait`)
 		r.says(t, "ready")
 		r.says(t, ".")
 		_, rest, _ := strings.Cut(r.stdout.String(), "child ")
@@ -227,7 +231,8 @@ func stopped(pid string) bool {
 // TestLockWakesACommandThatLost: one that was stopped goes on, so that it can end by SIGTERM in its own way.
 func TestLockWakesACommandThatLost(t *testing.T) {
 	exe, c := build(t), holdertest.Start(t, 1)
-	r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", `trap "echo told; exit 0" TERM; echo pid $$.; kill -STOP $$`)
+	r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c",
+		`trap "echo told; exit 0" TERM; echo pid $$.; kill -STOP $$`)
 	r.says(t, ".")
 	_, rest, _ := strings.Cut(r.stdout.String(), "pid ")
 	pid, _, _ := strings.Cut(rest, ".")
@@ -258,7 +263,8 @@ func TestLockUnderNohup(t *testing.T) {
 func TestLockTellsALateLoss(t *testing.T) {
 	exe, c := build(t), holdertest.Start(t, 1)
 	file := filepath.Join(t.TempDir(), "go on")
-	r := locking(t, exe, c.Addrs(), "--ttl", "1h", "job", "--", "sh", "-c", `echo ready; while [ ! -e "$1" ]; do sleep 0.05; done`, "sh", file)
+	r := locking(t, exe, c.Addrs(), "--ttl", "1h", "job", "--", "sh", "-c",
+		`echo ready; while [ ! -e "$1" ]; do sleep 0.05; done`, "sh", file)
 	r.says(t, "ready")
 	c.Take("job")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

@@ -41,7 +41,10 @@ func (o *locksOwn) rows() []option {
 		{heading: locksHeading},
 		{name: "watch", value: &o.watch, help: "show it again each second, until ^C"},
 		{name: "json", value: &o.json, help: "one JSON document in place of the table"},
-		{name: "held-for", value: &o.heldFor, help: "only locks that are held for so long already; 0: all, and those that are waited for"},
+		{
+			name: "held-for", value: &o.heldFor,
+			help: "only locks that are held for so long already; 0: all, and those that are waited for",
+		},
 		{heading: breakHeading},
 		{name: "reason", value: &o.reason, help: "why, for the holder, the log and the history"},
 		{name: "fence", value: &o.fence, help: "break only the hold with this fence; 0: all holds"},

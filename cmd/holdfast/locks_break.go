@@ -21,7 +21,8 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string
 	case stock && o.fence != 0:
 		return fmt.Errorf("break %s: it is a stock lock, which has no fence: use --owner TOKEN", name)
 	case stock && o.owner == "":
-		return fmt.Errorf("break %s: it is a stock lock, %s; break it with --owner %s", name, heldBy(&l), shellWord(l.Holders[0].Owner))
+		return fmt.Errorf("break %s: it is a stock lock, %s; break it with --owner %s", name, heldBy(&l),
+			shellWord(l.Holders[0].Owner))
 	}
 	words := []string{"LOCK.BREAK", name}
 	if o.owner != "" {
@@ -96,7 +97,9 @@ func shellWord(word string) string {
 	plain := func(r rune) bool {
 		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_.:/@%+,=", r)
 	}
-	if word != "" && strings.TrimFunc(word, plain) == "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+	if word != "" && strings.TrimFunc(word, plain) == "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !plain(r)
+	}) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

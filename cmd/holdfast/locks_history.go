@@ -57,7 +57,8 @@ func lossTable(losses []api.Loss) string {
 		if l.Cause != nil {
 			by, text = l.Cause.Command+" "+cmp.Or(clientOf(l.Cause.By), "?"), printable(l.Cause.Text)
 		}
-		t.line(time.UnixMilli(l.EndedUnixMillis).UTC().Format(time.RFC3339), nameOf(l.Key, l.DB, dbs), l.Reason, printable(l.Owner),
+		t.line(time.UnixMilli(l.EndedUnixMillis).UTC().Format(time.RFC3339), nameOf(l.Key, l.DB, dbs), l.Reason,
+			printable(l.Owner),
 			fence, duration(l.HeldMillis), clientOf(l.Client), printable(l.Note), by, text)
 		if l.More > 0 {
 			t.line("", "", "", fmt.Sprintf("and %d more at once", l.More))

@@ -128,7 +128,8 @@ func (q lockQuery) none(ctx context.Context, conn *holder.Conn) (string, error) 
 		}
 		there = fmt.Sprintf(" in database %d, %d in others", q.db, len(elsewhere.Locks))
 	}
-	return fmt.Sprintf("no lock matches %s%s; %s\n", printable(q.pattern), there, counted(int64(len(all.Locks)), "lock")+" in all"), nil
+	return fmt.Sprintf("no lock matches %s%s; %s\n", printable(q.pattern), there, counted(int64(len(all.Locks)), "lock")+
+		" in all"), nil
 }
 
 // lockList is the table.
@@ -151,7 +152,8 @@ func lockTable(doc *api.Locks) string {
 		}
 	}
 	s := doc.Sums
-	text := l.String() + fmt.Sprintf("%s, %d of them stock: %s, %s", counted(s.Locks, "lock"), s.Stock, counted(s.Holders, "holder"), counted(s.Waiters, "waiter"))
+	text := l.String() + fmt.Sprintf("%s, %d of them stock: %s, %s", counted(s.Locks, "lock"), s.Stock,
+		counted(s.Holders, "holder"), counted(s.Waiters, "waiter"))
 	if longest > 0 {
 		text += ", held longest: " + duration(longest)
 	}
@@ -194,7 +196,8 @@ func (l *lockList) lock(k *api.Lock) {
 		if w.Absent {
 			state = "away" // the place is kept for a while
 		}
-		l.line(name, state, printable(w.Owner), "", modeOf(w.Mode, w.Permits), duration(w.WaitedMillis), limited(w.WaitLeftMillis),
+		l.line(name, state, printable(w.Owner), "", modeOf(w.Mode, w.Permits), duration(w.WaitedMillis),
+			limited(w.WaitLeftMillis),
 			clientOf(w.Client), heardOf(w.Client), printable(w.Note))
 	}
 	l.more(name, "waits", k.WaitersCount-int64(len(k.Waiters)))

@@ -66,13 +66,20 @@ func mapOf(words ...any) protocol.Value {
 
 // TestLockTable: all pages of the list, those held longest first, with what is known of clients, and the sums.
 func TestLockTable(t *testing.T) {
-	young := mapOf("key", "young", "db", 3, "mode", "stock", "holders-count", 1, "waiters-count", 0, "holders", protocol.Array(
-		mapOf("owner", "token", "fence", 0, "mode", "stock", "lease-left", 500, "since", 99_000, "client", "n2/7", "client-state", "gone")), "waiters", protocol.Array())
-	old := mapOf("key", "old", "db", 0, "mode", "exclusive", "holders-count", 1, "waiters-count", 2, "holders", protocol.Array(
-		mapOf("owner", "me", "fence", 4, "mode", "exclusive", "lease-left", -1, "session", 9, "since", 10_000, "note", "nightly", "client", "n1/2",
-			"client-state", "connected", "client-addr", "10.0.0.7:1", "client-name", "job", "client-idle", 1500)), "waiters", protocol.Array(
-		mapOf("owner", "you", "mode", "exclusive", "since", 40_000, "wait-left", -1, "client", "n1/3", "client-state", "unknown")))
-	waited := mapOf("key", "free", "db", 0, "mode", "free", "holders-count", 0, "waiters-count", 0, "delay-left", 2000, "holders", protocol.Array(), "waiters", protocol.Array())
+	young := mapOf("key", "young", "db", 3, "mode", "stock", "holders-count", 1, "waiters-count", 0, "holders",
+		protocol.Array(
+			mapOf("owner", "token", "fence", 0, "mode", "stock", "lease-left", 500, "since", 99_000, "client", "n2/7",
+				"client-state", "gone")), "waiters", protocol.Array())
+	old := mapOf("key", "old", "db", 0, "mode", "exclusive", "holders-count", 1, "waiters-count", 2, "holders",
+		protocol.Array(
+			mapOf("owner", "me", "fence", 4, "mode", "exclusive", "lease-left", -1, "session", 9, "since", 10_000, "note",
+				"nightly", "client", "n1/2",
+				"client-state", "connected", "client-addr", "10.0.0.7:1", "client-name", "job", "client-idle", 1500)), "waiters",
+		protocol.Array(
+			mapOf("owner", "you", "mode", "exclusive", "since", 40_000, "wait-left", -1, "client", "n1/3", "client-state",
+				"unknown")))
+	waited := mapOf("key", "free", "db", 0, "mode", "free", "holders-count", 0, "waiters-count", 0, "delay-left", 2000,
+		"holders", protocol.Array(), "waiters", protocol.Array())
 	conn := answering(t, func(words []string) protocol.Value {
 		switch line := strings.Join(words, " "); line {
 		case "TIME":
@@ -122,26 +129,40 @@ func TestLossTable(t *testing.T) {
 			Client: &api.Client{Node: "n1", Number: 12}, Cause: &api.Cause{Command: "lock.break", Text: "it\nhangs", By: by},
 		},
 		{EndedUnixMillis: 4000, Key: "l", Reason: "expired", Owner: "me", Fence: 40, HeldMillis: 1000, More: 2},
-		{EndedUnixMillis: 3000, Key: "m", Reason: "broken", Owner: "me", Fence: 39, Cause: &api.Cause{Command: "del", By: &api.Client{Node: "n1"}}},
+		{EndedUnixMillis: 3000, Key: "m", Reason: "broken", Owner: "me", Fence: 39, Cause: &api.Cause{
+			Command: "del",
+			By:      &api.Client{Node: "n1"},
+		}},
 	}))
 }
 
 // TestInLine: the place of the owner, and what the lock waits for.
 func TestInLine(t *testing.T) {
-	l := &api.Lock{HoldersCount: 2, Holders: []api.Hold{{Owner: "vm", Fence: 3, HeldMillis: 11_520_000, Client: &api.Client{Node: "n1", Number: 4, Gone: true}}}}
+	l := &api.Lock{HoldersCount: 2, Holders: []api.Hold{{
+		Owner: "vm", Fence: 3, HeldMillis: 11_520_000,
+		Client: &api.Client{Node: "n1", Number: 4, Gone: true},
+	}}}
 	for i := range 23 {
 		l.Waiters = append(l.Waiters, api.Wait{Owner: strings.Repeat("w", i+1)})
 	}
-	for place, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 23: "23rd"} {
-		require.Equal(t, want+" in line, held 3h12m0s by vm (n1/4, which is gone), fence 3, and 1 more", inLine(l, strings.Repeat("w", place)))
+	for place, want := range map[int]string{
+		1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th",
+		21: "21st", 23: "23rd",
+	} {
+		require.Equal(t, want+" in line, held 3h12m0s by vm (n1/4, which is gone), fence 3, and 1 more",
+			inLine(l, strings.Repeat("w", place)))
 	}
 	require.Empty(t, inLine(l, "nobody"))
-	require.Equal(t, "1st in line, nobody gets it for 2s after a loss", inLine(&api.Lock{Waiters: l.Waiters, DelayLeftMillis: 2000}, "w"))
+	require.Equal(t, "1st in line, nobody gets it for 2s after a loss",
+		inLine(&api.Lock{Waiters: l.Waiters, DelayLeftMillis: 2000}, "w"))
 }
 
 // TestShellWord: what a command line shows can be given back to a shell.
 func TestShellWord(t *testing.T) {
-	for word, want := range map[string]string{"": "''", "a-B_1:2": "a-B_1:2", "it's": `'it'\''s'`, "a b": "'a b'", "$x": "'$x'", "a;b": "'a;b'", "*": "'*'"} {
+	for word, want := range map[string]string{
+		"": "''", "a-B_1:2": "a-B_1:2", "it's": `'it'\''s'`, "a b": "'a b'",
+		"$x": "'$x'", "a;b": "'a;b'", "*": "'*'",
+	} {
 		require.Equal(t, want, shellWord(word))
 	}
 }
@@ -152,6 +173,9 @@ func TestVersionDocument(t *testing.T) {
 	require.Zero(t, run(t.Context(), []string{"version", "--json"}, &stdout, &stderr), stderr.String())
 	var doc versionDocument
 	require.NoError(t, json.Unmarshal([]byte(stdout.String()), &doc))
-	require.Equal(t, []any{api.Format, protocol.HoldfastVersion, protocol.EntryVersion}, []any{doc.Format, doc.Release, doc.LogFormat})
+	require.Equal(t, []any{api.Format, protocol.HoldfastVersion, protocol.EntryVersion}, []any{
+		doc.Format, doc.Release,
+		doc.LogFormat,
+	})
 	require.Equal(t, 2, run(t.Context(), []string{"version", "--json", "x"}, &stdout, &stderr))
 }

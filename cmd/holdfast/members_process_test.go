@@ -32,7 +32,8 @@ func votes(through *node, member string) string {
 func all(t *testing.T, nodes []*node, member, vote string) {
 	t.Helper()
 	for _, n := range nodes {
-		require.Eventually(t, func() bool { return votes(n, member) == vote }, 30*time.Second, 5*time.Millisecond, "%s of %s", member, n.name)
+		require.Eventually(t, func() bool { return votes(n, member) == vote }, 30*time.Second, 5*time.Millisecond,
+			"%s of %s", member, n.name)
 	}
 }
 
@@ -85,13 +86,15 @@ func TestMembersByCommand(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
 	leader, one, other := parts(t, nodes)
 	require.NoError(t, client(t, one).Set(t.Context(), "k", "v", 0).Err())
-	changes(t, other.addr, 0, one.name+" lost its vote: 2 voters, and the loss of one that answers stops the cluster", "demote", one.name)
+	changes(t, other.addr, 0, one.name+" lost its vote: 2 voters, and the loss of one that answers stops the cluster",
+		"demote", one.name)
 	all(t, nodes, one.name, "no")
 	changes(t, one.addr, 0, one.name+" got a vote: 3 voters, of which 1 may fail", "promote", one.name)
 	all(t, nodes, one.name, "yes")
 
 	other.kill()
-	changes(t, one.addr, 1, "without "+one.name+" 1 of 2 voters would answer, and 2 must: mend or remove "+other.name+" first, or use force", "remove", one.name)
+	changes(t, one.addr, 1, "without "+one.name+" 1 of 2 voters would answer, and 2 must: mend or remove "+other.name+
+		" first, or use force", "remove", one.name)
 	all(t, []*node{leader, one}, one.name, "yes")
 	forced := begun(t, leader.addr, "remove", one.name, "--force")
 	all(t, []*node{leader}, one.name, "")
@@ -105,7 +108,8 @@ func TestMembersByCommand(t *testing.T) {
 	if leader == other {
 		other = nodes[slices.IndexFunc(nodes, func(n *node) bool { return n != leader && n != one })]
 	}
-	changes(t, other.addr, 0, leader.name+" handed the leadership over to "+other.name+"\n"+leader.name+" was removed: 1 voter, and its loss stops the cluster", "remove", leader.name)
+	changes(t, other.addr, 0, leader.name+" handed the leadership over to "+other.name+"\n"+leader.name+
+		" was removed: 1 voter, and its loss stops the cluster", "remove", leader.name)
 	staysOut(t, leader)
 	require.Equal(t, "v", client(t, other).Get(t.Context(), "k").Val())
 	changes(t, other.addr, 1, other.name+" is the last voter", "remove", other.name, "--force")
@@ -238,9 +242,11 @@ func leaderless(n *node) bool {
 func TestReplaceByTheOnlyOneThatCan(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
 	_, old, other := parts(t, nodes)
-	changes(t, other.addr, 1, "no member without a vote answers that could replace "+old.name+": start one with --join", "replace", old.name)
+	changes(t, other.addr, 1, "no member without a vote answers that could replace "+old.name+": start one with --join",
+		"replace", old.name)
 	leader := leaderOf(t, nodes)
-	changes(t, other.addr, 1, other.name+" has a vote already, and "+leader.name+" answers: if "+leader.name+" is to go without a successor, remove it", "replace", leader.name, other.name)
+	changes(t, other.addr, 1, other.name+" has a vote already, and "+leader.name+" answers: if "+leader.name+
+		" is to go without a successor, remove it", "replace", leader.name, other.name)
 	n4 := newcomer(t, "n4", nodes, "--non-voter")
 	n5 := newcomer(t, "n5", nodes, "--non-voter")
 	all(t, []*node{other, n4, n5}, "n4", "no")

@@ -67,14 +67,21 @@ func TestMovingAsWritten(t *testing.T) {
 		then  func()
 	}{
 		{[]string{"name= ", "name=orders-ab "}, "name=orders-a ", func() {}},
-		{[]string{"leases         1 copied, if this were no dry run, 1 there already", "not there      lock:alone"}, "lock:both", value(c, "fence:a", "")},
+		{
+			[]string{"leases         1 copied, if this were no dry run, 1 there already", "not there      lock:alone"},
+			"lock:both", value(c, "fence:a", ""),
+		},
 		{[]string{"OK"}, "ERR", func() {
 			require.ErrorContains(t, take(old, "lock:old"), "NOPERM")
 			require.ErrorContains(t, old.Eval(ctx, "return redis.call('set', KEYS[1], 1)", []string{"lock:old"}).Err(), "NOPERM")
 			require.NoError(t, take(bridge, "lock:bridge"))
 		}},
 		{[]string{"counters       2 copied", "larger than 100041 from now on"}, "skipped", value(c, "fence:a", "100041")},
-		{[]string{"leases         2 copied, 1 there already", "0 copied, 2 as large or larger already"}, "skipped", value(c, "lock:alone", "token")},
+		{
+			[]string{"leases         2 copied, 1 there already", "0 copied, 2 as large or larger already"},
+			"skipped",
+			value(c, "lock:alone", "token"),
+		},
 		{[]string{"counters       2 copied"}, "skipped", func() {
 			value(old, "fence:a", "100041")()
 			require.NoError(t, take(old, "lock:old"))

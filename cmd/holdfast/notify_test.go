@@ -34,7 +34,10 @@ func TestServiceManagerIsTold(t *testing.T) {
 	path, next := listenForNotices(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	addrs := freeAddrs(t, 2)
-	n := &node{exe: build(t), addr: addrs[0], args: []string{"serve", "--addr", addrs[0], "--peer-addr", addrs[1], "--data-dir", t.TempDir()}}
+	n := &node{exe: build(t), addr: addrs[0], args: []string{
+		"serve", "--addr", addrs[0], "--peer-addr", addrs[1],
+		"--data-dir", t.TempDir(),
+	}}
 	n.start(t)
 	defer n.kill()
 	require.Equal(t, "READY=1", next())

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memberBook runs the commands of a chapter of the operator's pages. The machines n1, n2 and so on are folders, and their
-// addresses are free ports of this one.
+// memberBook runs the commands of a chapter of the operator's pages. The machines n1, n2 and so on are folders, and
+// their addresses are free ports of this one.
 type memberBook struct {
 	t        *testing.T
 	exe, dir string
@@ -115,7 +115,8 @@ func (r *memberBook) awaits(machine string, nonVoter bool) {
 	args := r.machines[machine].args
 	addr := args[slices.Index(args, "--peer-addr")+1]
 	like := regexp.MustCompile(` ` + votes + ` .* ` + regexp.QuoteMeta(addr))
-	require.Eventually(r.t, func() bool { return like.MatchString(r.members()[machine]) }, 60*time.Second, 100*time.Millisecond, "%s is no member", machine)
+	require.Eventually(r.t, func() bool { return like.MatchString(r.members()[machine]) }, 60*time.Second,
+		100*time.Millisecond, "%s is no member", machine)
 }
 
 // TestOperatingMembers runs the chapters about members as they are written.
@@ -125,7 +126,8 @@ func TestOperatingMembers(t *testing.T) {
 	all := strings.NewReplacer(r.words...)
 	for i, name := range []string{"n1", "n2", "n3"} {
 		n := &node{name: name, exe: r.exe, args: []string{
-			"serve", "--name", name, "--addr", r.words[4*i+1], "--peer-addr", r.words[4*i+3], "--data-dir", filepath.Join(r.dir, name),
+			"serve", "--name", name, "--addr", r.words[4*i+1], "--peer-addr", r.words[4*i+3], "--data-dir", filepath.Join(r.dir,
+				name),
 			"--initial-cluster", all.Replace(initial),
 			"--password-file", filepath.Join(r.dir, "password"), "--cluster-secret-file", filepath.Join(r.dir, "cluster-secret"),
 		}}

@@ -20,7 +20,10 @@ func TestPackagingNamesFlags(t *testing.T) {
 	}
 	name := regexp.MustCompile(`\bHOLDFAST_[A-Z_]+|--[a-z]+-(?:timeout|memory|clients)\b`)
 	found := 0
-	for _, file := range []string{"holdfast.service", "holdfast.env", "Dockerfile", "compose.yaml", "kubernetes.yaml", "KUBERNETES.md"} {
+	for _, file := range []string{
+		"holdfast.service", "holdfast.env", "Dockerfile", "compose.yaml", "kubernetes.yaml",
+		"KUBERNETES.md",
+	} {
 		text, err := os.ReadFile(filepath.Join("packaging", file))
 		require.NoError(t, err)
 		for _, m := range name.FindAllString(string(text), -1) {

@@ -107,7 +107,8 @@ func TestDocumentsOfNodes(t *testing.T) {
 		require.Equal(t, "vm-2", one.Lock.Waiters[0].Owner)
 		require.Eventually(t, func() bool {
 			members, _ := asked[api.Cluster](t, ports[n], "/api/members")
-			return members.Node == n.name && members.Leader == leader.name && members.LiveVoters == 3 && len(members.Members) == 3
+			return members.Node == n.name && members.Leader == leader.name && members.LiveVoters == 3 &&
+				len(members.Members) == 3
 		}, 20*time.Second, 50*time.Millisecond)
 		history, _ := asked[api.History](t, ports[n], "/api/history")
 		var grants uint64
@@ -135,8 +136,10 @@ func TestDocumentsOfNodes(t *testing.T) {
 
 // hostile are names that mean harm to a page, a terminal or a shell.
 var hostile = []string{
-	"<img src=x onerror=alert(1)>", "\"><script>alert(2)</script>", "javascript:alert(3)", "rtl\u202egnp.exe", "nul\x00bell\a\x1b[31m",
-	"\xff\xfe no utf-8 '\\\"", "-n --fence 9", "a;touch broken & `touch broken` $(touch broken) 'x' \"y\"", "line\nbreak", "{{.}} ${x}", " ", "%3Cb%3E", "a//../b?c#d&e=f",
+	"<img src=x onerror=alert(1)>", "\"><script>alert(2)</script>", "javascript:alert(3)", "rtl\u202egnp.exe",
+	"nul\x00bell\a\x1b[31m",
+	"\xff\xfe no utf-8 '\\\"", "-n --fence 9", "a;touch broken & `touch broken` $(touch broken) 'x' \"y\"", "line\nbreak",
+	"{{.}} ${x}", " ", "%3Cb%3E", "a//../b?c#d&e=f",
 	strings.Repeat("long", 1000),
 }
 
@@ -207,13 +210,15 @@ func TestPage(t *testing.T) {
 // fits: nothing is wider than the window.
 func fits(p *tab) {
 	p.t.Helper()
-	require.Equal(p.t, "true", p.eval(`document.documentElement.scrollWidth <= innerWidth`), "the page is %s wide", p.eval(`document.documentElement.scrollWidth`))
+	require.Equal(p.t, "true", p.eval(`document.documentElement.scrollWidth <= innerWidth`), "the page is %s wide",
+		p.eval(`document.documentElement.scrollWidth`))
 }
 
 // types puts a text into the search, as a person does.
 func (p *tab) types(text string) {
 	p.t.Helper()
-	p.eval(`{ const f = document.querySelector("#find"); f.value = ` + quoted(text) + `; f.dispatchEvent(new Event("input")); "" }`)
+	p.eval(`{ const f = document.querySelector("#find"); f.value = ` + quoted(text) +
+		`; f.dispatchEvent(new Event("input")); "" }`)
 }
 
 func pageFinds(t *testing.T, page *tab) {
@@ -242,7 +247,10 @@ func pageCommands(t *testing.T, page *tab, c *redis.Client) {
 	page.chosen(`document.querySelector("#list tbody button")`)
 	require.Equal(t, "jobs:nightly", page.text("#one-title"))
 	one := page.text("#one")
-	for _, said := range []string{"vm-14:16510", "report --full", "heard of ", "127.0.0.1:", "connection ", "of n1", "1 holder", "3 waiting"} {
+	for _, said := range []string{
+		"vm-14:16510", "report --full", "heard of ", "127.0.0.1:", "connection ", "of n1",
+		"1 holder", "3 waiting",
+	} {
 		require.Contains(t, one, said)
 	}
 	require.Regexp(t, `(?s)vm-20.*vm-21.*vm-22`, page.text("#one ol"))
@@ -290,7 +298,8 @@ func pageOfStock(t *testing.T, page *tab, c *redis.Client) {
 	}
 	require.ErrorIs(t, c.Eval(t.Context(), redisson, []string{"stock:b"}, "uuid:7").Err(), redis.Nil)
 	for key, owner := range map[string]string{"stock'a": "token \"1\"", "stock:b": "uuid:7"} {
-		page.chosen(`Array.from(document.querySelectorAll("#list tbody button")).find((b) => b.innerText === ` + quoted(key) + `)`)
+		page.chosen(`Array.from(document.querySelectorAll("#list tbody button")).find((b) => b.innerText === ` +
+			quoted(key) + `)`)
 		require.Equal(t, owner, page.text("#one .hold .who"))
 		require.Contains(t, page.text("#one-facts"), "stock")
 		require.Contains(t, page.text("#one .hold"), "never renewed")
@@ -329,9 +338,11 @@ func pageOnPhone(t *testing.T, b *browser, port string) {
 	phone.waits(`document.querySelector("#one .hold")`)
 	fits(phone)
 	require.Equal(t, "jobs:nightly", phone.text("#one-title"))
-	require.Contains(t, phone.eval(`getComputedStyle(document.querySelector("#list tbody td:nth-child(3)"), "::before").content`), "Held for")
+	require.Contains(t,
+		phone.eval(`getComputedStyle(document.querySelector("#list tbody td:nth-child(3)"), "::before").content`), "Held for")
 	light := phone.eval(`getComputedStyle(document.body).backgroundColor`)
-	phone.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
+	phone.do("Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
 	require.NotEqual(t, light, phone.eval(`getComputedStyle(document.body).backgroundColor`))
 	keep(t, "phone.png", phone.picture())
 	phone.do("Page.close", nil, nil)
@@ -421,7 +432,8 @@ func TestPagePicture(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	id, err := c.Do(t.Context(), "SESSION.OPEN", "PX", 10_000, "CONNECTION", "NAME", "nightly-report").Int64()
 	require.NoError(t, err)
-	_, err = c.Do(t.Context(), "LOCK.ACQUIRE", "jobs:nightly-report", "vm-14:16510", "SESSION", id, "NOTE", "report --full, since Monday").Result()
+	_, err = c.Do(t.Context(), "LOCK.ACQUIRE", "jobs:nightly-report", "vm-14:16510", "SESSION", id, "NOTE",
+		"report --full, since Monday").Result()
 	require.NoError(t, err)
 	for _, owner := range []string{"vm-15:2041", "vm-16:977", "vm-11:30214"} {
 		queue(t, nodes[1], "jobs:nightly-report", owner)
@@ -434,7 +446,8 @@ func TestPagePicture(t *testing.T) {
 	take(t, c, "config:rates", "reader-b", "SHARED")
 	take(t, c, "migrations", "deploy-4711", "NOTE", "add index to invoices")
 	for i := range 9 {
-		require.NoError(t, c.SetNX(t.Context(), fmt.Sprint("sidekiq:unique:", i+1), fmt.Sprintf("%08x-7c1e", (i+3)*2654435761), time.Hour).Err())
+		require.NoError(t, c.SetNX(t.Context(), fmt.Sprint("sidekiq:unique:", i+1),
+			fmt.Sprintf("%08x-7c1e", (i+3)*2654435761), time.Hour).Err())
 	}
 	ended := time.Now().Add(lasts)
 	for i := 0; time.Now().Before(ended); i++ {

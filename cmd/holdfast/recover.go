@@ -69,7 +69,8 @@ func recovery(_ context.Context, args []string, stdout, _ io.Writer) (err error)
 	p := &paper{w: stdout}
 	p.survivor(s)
 	if !o.yes {
-		p.line("would do", "a new cluster of this node alone, at %s; the other members can only join it with empty folders", addr)
+		p.line("would do", "a new cluster of this node alone, at %s; the other members can only join it with empty folders",
+			addr)
 		p.line("next", "make sure that no other member runs, copy the folder, then say --yes")
 		return p.err
 	}
@@ -93,7 +94,8 @@ func (p *paper) survivor(s *backup.Survivor) {
 		return
 	}
 	p.line("folder", "node %s of cluster %s", s.Identity.ID, s.Identity.ClusterID)
-	p.line("log", "up to index %d, term %d; known to be committed up to %d, and all the rest is kept", s.Log.Last, s.Log.Term, s.Log.Snapshot)
+	p.line("log", "up to index %d, term %d; known to be committed up to %d, and all the rest is kept", s.Log.Last,
+		s.Log.Term, s.Log.Snapshot)
 	var gone []string
 	for _, m := range s.Log.Members.Members {
 		if m.ID != s.Identity.ID {
@@ -101,7 +103,8 @@ func (p *paper) survivor(s *backup.Survivor) {
 		}
 	}
 	p.line("members gone", "%s", cmp.Or(strings.Join(gone, ", "), "none"))
-	p.line("may be lost", "writes that this node had not heard of: of several survivors recover the one with the largest term, then index")
+	p.line("may be lost",
+		"writes that this node had not heard of: of several survivors recover the one with the largest term, then index")
 	p.state(&s.Survey)
 	p.fences(&s.Survey)
 }

@@ -41,11 +41,22 @@ const defaultMinLease = time.Minute
 func (o *renewalOwn) rows() []option {
 	return []option{
 		{heading: renewalHeading},
-		{name: "min-lease", value: &o.minLease, help: "least time to live that a key has left: no shorter than the leases that your clients ask for"},
+		{
+			name: "min-lease", value: &o.minLease,
+			help: "least time to live that a key has left: no shorter than the leases that your clients ask for",
+		},
 		{name: "drop-leases", value: &o.dropLeases, help: "drop all keys with a time to live"},
 		{name: "keep-locks", value: &o.keepLocks, help: "keep holds and sessions of native locks, with their full leases"},
-		{name: "raise", value: &o.raise, help: "PATTERN[=BY]: add BY to the integers in keys that match, else what the fences of native locks grow by; may be given several times"},
-		{name: "at", value: &o.at, help: "time of this command, such as 2026-11-24T05:00:00Z, if it is not now: the later, the more the fences of native locks grow"},
+		{
+			name: "raise", value: &o.raise,
+			help: "PATTERN[=BY]: add BY to the integers in keys that match, else what the fences of native locks grow by; " +
+				"may be given several times",
+		},
+		{
+			name: "at", value: &o.at,
+			help: "time of this command, such as 2026-11-24T05:00:00Z, if it is not now: the later, the more the fences of " +
+				"native locks grow",
+		},
 		{name: "fences-above", value: &o.fencesAbove, help: "let no fence of native locks be this number or less"},
 	}
 }
@@ -107,7 +118,11 @@ func (o *restoreOwn) rows() []option {
 		{name: "data-dir", value: &o.dataDir, help: "folder to make: it must be empty, or not be there"},
 		{name: "name", value: &o.name, help: "name of the node, as for serve"},
 		{name: "peer-addr", value: &o.peerAddr, help: "where other nodes dial the node, as for serve"},
-		{name: "initial-cluster", value: &o.initialCluster, help: "as for serve, instead of peer-addr: all nodes restored from the file with the same flags found one cluster, or one of them takes in the others with empty folders"},
+		{
+			name: "initial-cluster", value: &o.initialCluster,
+			help: "as for serve, instead of peer-addr: all nodes restored from the file with the same flags found one " +
+				"cluster, or one of them takes in the others with empty folders",
+		},
 		{name: "log-store", value: &o.logStore, help: "as for serve: wal or bolt"},
 	}, o.renewalOwn.rows()...)
 }
@@ -118,7 +133,8 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 		return backup.Restoration{}, usageError{errors.New("say where to: --data-dir")}
 	}
 	c := server.DefaultConfig()
-	c.Name, c.PeerAddr, c.InitialCluster, c.DataDir, c.LogStore = o.name, o.peerAddr, o.initialCluster, o.dataDir, o.logStore
+	c.Name, c.PeerAddr, c.InitialCluster, c.DataDir, c.LogStore = o.name, o.peerAddr, o.initialCluster, o.dataDir,
+		o.logStore
 	c.Insecure = true // nothing listens
 	if err := c.Validate(); err != nil {
 		return backup.Restoration{}, usageError{err}
@@ -162,8 +178,11 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	p.renewed(&r.Renewal, &done.Renewed)
 	p.fences(&done.Report.Survey)
 	if r.Together {
-		p.line("folder", "%s: node %s, of a cluster that is founded when all nodes of --initial-cluster run", o.dataDir, done.NodeID)
-		p.line("next", "start this node, and the others with empty folders and the same --initial-cluster; or restore all others, too, from the same file with the same flags and --at %s",
+		p.line("folder", "%s: node %s, of a cluster that is founded when all nodes of --initial-cluster run", o.dataDir,
+			done.NodeID)
+		p.line("next",
+			"start this node, and the others with empty folders and the same --initial-cluster; or restore all others, too, "+
+				"from the same file with the same flags and --at %s",
 			time.UnixMilli(r.Renewal.AtMillis).UTC().Format(atFormat))
 	} else {
 		p.line("folder", "%s: node %s, the only member of cluster %s, at %s", o.dataDir, done.NodeID, done.ClusterID, r.Addr)
@@ -201,7 +220,8 @@ func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
 	if r.DropLeases {
 		p.line("leases", "%d keys with a time to live dropped", done.Dropped)
 	} else {
-		p.line("leases", "%d keys were given more time, so that each has %v left at least", done.Extended, millis(r.MinLeaseMillis))
+		p.line("leases", "%d keys were given more time, so that each has %v left at least", done.Extended,
+			millis(r.MinLeaseMillis))
 	}
 	p.line("locks", "%d of %d holds and %d of %d sessions kept; the fences of native locks go on %d higher",
 		done.Kept.Holds, done.Locks.Holds, done.Kept.Sessions, done.Locks.Sessions, done.Jump)
@@ -211,7 +231,8 @@ func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
 		if n := done.Passed[i]; n > 0 {
 			passed = fmt.Sprintf("; %d more keys match and hold no integer", n)
 		}
-		p.line("raised", "%d keys that match %s, by %d%s", done.Raised[i], printable(cmp.Or(raise.Pattern, "(none)")), cmp.Or(raise.By, done.Jump), passed)
+		p.line("raised", "%d keys that match %s, by %d%s", done.Raised[i], printable(cmp.Or(raise.Pattern, "(none)")),
+			cmp.Or(raise.By, done.Jump), passed)
 	}
 }
 

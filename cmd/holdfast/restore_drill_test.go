@@ -43,8 +43,8 @@ func (n *node) setting(name string) string {
 	return ""
 }
 
-// TestRestoredTogether: nodes that are restored from one file with the same --at found one cluster. Native locks keep their
-// holders. A second restore of the file gives larger fences than the first.
+// TestRestoredTogether: nodes that are restored from one file with the same --at found one cluster. Native locks keep
+// their holders. A second restore of the file gives larger fences than the first.
 func TestRestoredTogether(t *testing.T) {
 	exe := build(t)
 	source := startNodes(t, exe, 1)[0]
@@ -63,7 +63,8 @@ func TestRestoredTogether(t *testing.T) {
 		nodes := plan(t, exe, 3)
 		restore := func(n *node, more ...string) string {
 			return tool(t, exe, append([]string{
-				"restore", file, "--data-dir", n.setting("--data-dir"), "--name", n.name, "--initial-cluster", n.setting("--initial-cluster"),
+				"restore", file, "--data-dir", n.setting("--data-dir"), "--name", n.name, "--initial-cluster",
+				n.setting("--initial-cluster"),
 			}, more...)...)
 		}
 		at := regexp.MustCompile(`--at (\S+)`).FindStringSubmatch(restore(nodes[0]))
@@ -90,8 +91,8 @@ func TestRestoredTogether(t *testing.T) {
 	}
 }
 
-// TestRestoredFromTwoFiles: nodes that were restored from different files found nothing, and say why. When one of them is
-// emptied, the other, which is the only one that was restored then, takes in all nodes.
+// TestRestoredFromTwoFiles: nodes that were restored from different files found nothing, and say why. When one of them
+// is emptied, the other, which is the only one that was restored then, takes in all nodes.
 func TestRestoredFromTwoFiles(t *testing.T) {
 	exe := build(t)
 	source := startNodes(t, exe, 1)[0]
@@ -103,7 +104,8 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 	source.kill()
 	nodes := plan(t, exe, 3)
 	for i, file := range files {
-		said := tool(t, exe, "restore", file, "--data-dir", nodes[i].setting("--data-dir"), "--name", nodes[i].name, "--initial-cluster", nodes[i].setting("--initial-cluster"))
+		said := tool(t, exe, "restore", file, "--data-dir", nodes[i].setting("--data-dir"), "--name", nodes[i].name,
+			"--initial-cluster", nodes[i].setting("--initial-cluster"))
 		require.Contains(t, said, "of a cluster that is founded when all nodes of --initial-cluster run")
 	}
 	for _, n := range nodes {
@@ -217,7 +219,8 @@ func TestKilledBackupAndRestore(t *testing.T) {
 		if !strings.Contains(string(text), `"filling"`) {
 			continue // it was quicker
 		}
-		out, err := exec.Command(exe, "serve", "--data-dir", folder, "--addr", "127.0.0.1:0", "--peer-addr", "127.0.0.1:0").CombinedOutput()
+		out, err := exec.Command(exe, "serve", "--data-dir", folder, "--addr", "127.0.0.1:0", "--peer-addr",
+			"127.0.0.1:0").CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), "is not whole")
 		break

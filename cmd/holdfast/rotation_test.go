@@ -29,7 +29,8 @@ func (n *node) reload(t *testing.T) {
 	const read = `msg="credentials read again"`
 	before := strings.Count(n.stderr.String(), read)
 	require.NoError(t, n.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 10*time.Second, 5*time.Millisecond, "%s", n.stderr)
+	require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 10*time.Second,
+		5*time.Millisecond, "%s", n.stderr)
 }
 
 // TestHangupReadsCredentialsAgain: SIGHUP does not end a node, and what is connected stays.
@@ -45,7 +46,8 @@ func TestHangupReadsCredentialsAgain(t *testing.T) {
 	}
 	connected := dial("one").Conn()
 	defer connected.Close()
-	require.Eventually(t, func() bool { return connected.Set(t.Context(), "k", "v", 0).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return connected.Set(t.Context(), "k", "v", 0).Err() == nil }, 20*time.Second,
+		10*time.Millisecond)
 	id := connected.ClientID(t.Context()).Val()
 	give("two\n")
 	n.reload(t)
@@ -54,7 +56,8 @@ func TestHangupReadsCredentialsAgain(t *testing.T) {
 	require.Equal(t, id, connected.ClientID(t.Context()).Val(), "the connection was cut off")
 	give("")
 	require.NoError(t, n.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(n.stderr.String(), "credentials not taken") }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(n.stderr.String(), "credentials not taken") },
+		10*time.Second, 5*time.Millisecond)
 	require.NoError(t, dial("two").Get(t.Context(), "k").Err())
 	n.stop(t)
 	require.Equal(t, 0, n.cmd.ProcessState.ExitCode())
@@ -189,7 +192,8 @@ func (d *drill) step(t *testing.T, changes func(node string) map[string]string) 
 		if i < 2 {
 			n.reload(t)
 		}
-		require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 20*time.Second, 5*time.Millisecond, "%s", n.stderr)
+		require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 20*time.Second,
+			5*time.Millisecond, "%s", n.stderr)
 		for _, g := range d.gates {
 			g.cut()
 		}
@@ -202,7 +206,8 @@ func (d *drill) goOn(t *testing.T) {
 	t.Helper()
 	for _, count := range d.done {
 		want := count.Load() + 2
-		require.Eventually(t, func() bool { return count.Load() >= want || d.failed.Load() != nil }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return count.Load() >= want || d.failed.Load() != nil }, 20*time.Second,
+			time.Millisecond)
 	}
 	if why := d.failed.Load(); why != nil {
 		t.Fatal(*why)
@@ -272,7 +277,8 @@ func TestRotationDrill(t *testing.T) {
 	for _, n := range d.nodes {
 		c := redis.NewClient(d.options(n))
 		defer c.Close()
-		require.Eventually(t, func() bool { return c.Incr(ctx, "fence").Err() == nil }, 30*time.Second, 20*time.Millisecond, "%s", n.stderr)
+		require.Eventually(t, func() bool { return c.Incr(ctx, "fence").Err() == nil }, 30*time.Second, 20*time.Millisecond,
+			"%s", n.stderr)
 		stays := c.Conn()
 		defer stays.Close()
 		identities[stays] = stays.ClientID(ctx).Val()
@@ -320,14 +326,15 @@ func TestRotationDrill(t *testing.T) {
 		_, said, _ := strings.Cut(n.stderr.String(), "credentials read again")
 		require.NotContains(t, said, "credentials not taken")
 		// The gates cut links off in the middle of their handshakes too: a refusal over credentials says something else.
-		cutOff := regexp.MustCompile(`.*refused a connection on the peer port.*(EOF|reset by peer|broken pipe|fell silent after).*`)
+		cutOff := regexp.MustCompile(
+			`.*refused a connection on the peer port.*(EOF|reset by peer|broken pipe|fell silent after).*`)
 		said = cutOff.ReplaceAllString(said, "")
 		require.NotContains(t, said, "refused a connection on the peer port")
 	}
 }
 
-// TestSecretOfOneNode: a secret that was changed on one node alone is known at once, on all nodes, while all connections
-// stay; and that it fits again.
+// TestSecretOfOneNode: a secret that was changed on one node alone is known at once, on all nodes, while all
+// connections stay; and that it fits again.
 func TestSecretOfOneNode(t *testing.T) {
 	exe, secrets := build(t), t.TempDir()
 	give := func(node, text string) {
@@ -346,7 +353,8 @@ func TestSecretOfOneNode(t *testing.T) {
 	become := func(want int) {
 		t.Helper()
 		for _, n := range nodes {
-			require.Eventually(t, func() bool { _, got := status(n); return got == want }, 60*time.Second, 100*time.Millisecond, "%s", n.stderr)
+			require.Eventually(t, func() bool { _, got := status(n); return got == want }, 60*time.Second, 100*time.Millisecond,
+				"%s", n.stderr)
 		}
 	}
 	become(0)

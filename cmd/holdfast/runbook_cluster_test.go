@@ -25,8 +25,9 @@ import (
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
-// machines are three machines on which the chapters of the operator's pages are run: folders in the places of /etc/holdfast,
-// /var/lib/holdfast and /usr/bin, free ports in the places of addresses, and a systemctl that does what is asked here.
+// machines are three machines on which the chapters of the operator's pages are run: folders in the places of
+// /etc/holdfast, /var/lib/holdfast and /usr/bin, free ports in the places of addresses, and a systemctl that does what
+// is asked here.
 type machines struct {
 	root  string
 	addrs []string // for clients, by machine; then for nodes
@@ -87,11 +88,13 @@ func (m *machines) path(i int, names ...string) string {
 // here is what a text means on a machine.
 func (m *machines) here(i int, text string) string {
 	words := []string{
-		"/etc/holdfast", m.path(i, "etc"), "/var/lib/holdfast", m.path(i, "data"), "/usr/bin/holdfast", m.path(i, "bin", "holdfast"),
+		"/etc/holdfast", m.path(i, "etc"), "/var/lib/holdfast", m.path(i, "data"), "/usr/bin/holdfast", m.path(i, "bin",
+			"holdfast"),
 		"/backup", filepath.Join(m.root, "backup"), "/root/holdfast-ca", filepath.Join(m.root, "ca"),
 	}
 	for j := range 3 {
-		words = append(words, fmt.Sprintf("10.0.0.%d:6379", j+1), m.addrs[j], fmt.Sprintf("10.0.0.%d:7379", j+1), m.addrs[3+j])
+		words = append(words, fmt.Sprintf("10.0.0.%d:6379", j+1), m.addrs[j], fmt.Sprintf("10.0.0.%d:7379", j+1),
+			m.addrs[3+j])
 	}
 	return strings.NewReplacer(words...).Replace(text)
 }
@@ -102,7 +105,8 @@ func own(i int, text string) string {
 	return strings.NewReplacer(
 		"--name n1", "--name n"+n, "--server 10.0.0.1:6379 ", "--server 10.0.0."+n+":6379 ",
 		"n1.crt", "n"+n+".crt", "n1.key", "n"+n+".key",
-		"HOLDFAST_NAME=n1", "HOLDFAST_NAME=n"+n, "HOLDFAST_ADDR=10.0.0.1", "HOLDFAST_ADDR=10.0.0."+n, "HOLDFAST_PEER_ADDR=10.0.0.1", "HOLDFAST_PEER_ADDR=10.0.0."+n,
+		"HOLDFAST_NAME=n1", "HOLDFAST_NAME=n"+n, "HOLDFAST_ADDR=10.0.0.1", "HOLDFAST_ADDR=10.0.0."+
+			n, "HOLDFAST_PEER_ADDR=10.0.0.1", "HOLDFAST_PEER_ADDR=10.0.0."+n,
 	).Replace(text)
 }
 
@@ -155,7 +159,8 @@ func (m *machines) sh(t *testing.T, i int, code string) string {
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "-eu", "-c", code)
 	c.Dir = m.path(i, "archive")
-	c.Env = []string{"PATH=" + m.path(i, "bin") + ":" + os.Getenv("PATH"), envFileVariable + "=" + m.path(i, "etc", "holdfast.env")}
+	c.Env = []string{"PATH=" + m.path(i, "bin") + ":" + os.Getenv("PATH"), envFileVariable + "=" +
+		m.path(i, "etc", "holdfast.env")}
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "n%d: %s\n%s", i+1, code, out)
 	return string(out)
@@ -174,7 +179,10 @@ func (m *machines) client(t *testing.T, i int) *redis.Client {
 	t.Helper()
 	password, err := os.ReadFile(m.path(i, "etc", "password"))
 	require.NoError(t, err)
-	c := redis.NewClient(&redis.Options{Addr: m.addrs[i], Password: strings.TrimSpace(string(password)), MaxRetries: -1, ReadTimeout: 10 * time.Second})
+	c := redis.NewClient(&redis.Options{
+		Addr: m.addrs[i], Password: strings.TrimSpace(string(password)), MaxRetries: -1,
+		ReadTimeout: 10 * time.Second,
+	})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runbook runs a chapter's commands as they are written: blocks of "sh once" on the first node, and of "sh each-node" on
-// each node in turn.
+// runbook runs a chapter's commands as they are written: blocks of "sh once" on the first node, and of "sh each-node"
+// on each node in turn.
 type runbook struct {
 	nodes []*node
 	etc   []string // what is /etc/holdfast on each node
@@ -61,7 +61,8 @@ func (r *runbook) sh(t *testing.T, node int, code string) {
 	require.NoError(t, err, "%s\n%s", code, out)
 	require.Empty(t, string(out), code)
 	if strings.Contains(code, "systemctl reload") {
-		require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 20*time.Second, 5*time.Millisecond, "%s\n%s", code, n.stderr)
+		require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 20*time.Second,
+			5*time.Millisecond, "%s\n%s", code, n.stderr)
 	}
 }
 
@@ -99,15 +100,16 @@ func TestOperatorPagesAreShort(t *testing.T) {
 func chapter(t *testing.T, name string) (blocks []block) {
 	t.Helper()
 	_, inside, _ := section(t, operatorPages(t), name)
-	for _, m := range regexp.MustCompile("(?ms)^```sh (once|each-node|others|root)\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```sh (once|each-node|others|root)\n(.*?)^```$").FindAllStringSubmatch(
+		inside, -1) {
 		blocks = append(blocks, block{m[1], m[2]})
 	}
 	require.Equal(t, strings.Count(inside, "```")/2, len(blocks), "a block does not say where it is run")
 	return blocks
 }
 
-// TestRotateAsWritten runs the chapter of the operator's pages about passwords, secrets and certificates on three nodes, while
-// a client of each stays connected. At the end the new ones are in force, and the old ones are not.
+// TestRotateAsWritten runs the chapter of the operator's pages about passwords, secrets and certificates on three
+// nodes, while a client of each stays connected. At the end the new ones are in force, and the old ones are not.
 func TestRotateAsWritten(t *testing.T) {
 	older, newer := newAuthority(t), newAuthority(t)
 	r := newRunbook(t, 3)
@@ -131,14 +133,18 @@ func TestRotateAsWritten(t *testing.T) {
 		n.start(t)
 	}
 	dial := func(n *node, password string) *redis.Client {
-		c := redis.NewClient(&redis.Options{Addr: n.addr, Password: strings.TrimSpace(password), MaxRetries: -1, ReadTimeout: 10 * time.Second})
+		c := redis.NewClient(&redis.Options{
+			Addr: n.addr, Password: strings.TrimSpace(password), MaxRetries: -1,
+			ReadTimeout: 10 * time.Second,
+		})
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
 	var stay []*redis.Conn
 	for _, n := range r.nodes {
 		c := dial(n, "old password")
-		require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second, 20*time.Millisecond, "%s", n.stderr)
+		require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second,
+			20*time.Millisecond, "%s", n.stderr)
 		conn := c.Conn()
 		t.Cleanup(func() { conn.Close() })
 		stay = append(stay, conn)
@@ -193,11 +199,12 @@ func TestRotateAsWritten(t *testing.T) {
 	last.stop(t)
 	last.start(t)
 	c := dial(last, password)
-	require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second, 20*time.Millisecond, "%s", last.stderr)
+	require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second,
+		20*time.Millisecond, "%s", last.stderr)
 }
 
-// TestAJobHangsAsWritten: three jobs hang, with a native lock, a string and a hash of Redisson's. Each is found and broken
-// by the commands of the chapter, and by none of them if it is held by somebody else meanwhile.
+// TestAJobHangsAsWritten: three jobs hang, with a native lock, a string and a hash of Redisson's. Each is found and
+// broken by the commands of the chapter, and by none of them if it is held by somebody else meanwhile.
 func TestAJobHangsAsWritten(t *testing.T) {
 	exe := build(t)
 	password := filepath.Join(t.TempDir(), "password")
@@ -207,22 +214,26 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: n.addr, Password: "open sesame"})
 	defer c.Close()
 	ctx := t.Context()
-	require.Eventually(t, func() bool { return c.Ping(ctx).Err() == nil && c.Exists(ctx, "nightly").Err() == nil }, 20*time.Second, 10*time.Millisecond)
-	job := locking(t, exe, []string{n.addr}, "--password-file", password, "--grace", "100ms", "nightly", "--", "sh", "-c", loop)
+	require.Eventually(t, func() bool { return c.Ping(ctx).Err() == nil && c.Exists(ctx, "nightly").Err() == nil },
+		20*time.Second, 10*time.Millisecond)
+	job := locking(t, exe, []string{n.addr}, "--password-file", password, "--grace", "100ms", "nightly", "--", "sh", "-c",
+		loop)
 	job.says(t, "ready")
 	info, err := c.Do(ctx, "LOCK.INFO", "nightly").Result()
 	require.NoError(t, err)
 	fence := info.(map[any]any)["holders"].([]any)[0].(map[any]any)["fence"].(int64)
 	require.NoError(t, c.SetNX(ctx, "report", "3f1c8a90", time.Hour).Err())
-	require.NoError(t, c.Eval(ctx, "redis.call('HINCRBY', KEYS[1], ARGV[2], 1) return redis.call('PEXPIRE', KEYS[1], ARGV[1])",
-		[]string{"import"}, 3_600_000, "8743c9c0:41").Err())
+	require.NoError(t,
+		c.Eval(ctx, "redis.call('HINCRBY', KEYS[1], ARGV[2], 1) return redis.call('PEXPIRE', KEYS[1], ARGV[1])",
+			[]string{"import"}, 3_600_000, "8743c9c0:41").Err())
 	woken := c.Subscribe(ctx, "redisson_lock__channel:{import}")
 	defer woken.Close()
 	_, err = woken.Receive(ctx)
 	require.NoError(t, err)
 
 	bin, settings := t.TempDir(), filepath.Join(t.TempDir(), "holdfast.env")
-	require.NoError(t, os.WriteFile(settings, []byte("HOLDFAST_ADDR="+n.addr+"\nHOLDFAST_PASSWORD_FILE="+password+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(settings, []byte("HOLDFAST_ADDR="+n.addr+"\nHOLDFAST_PASSWORD_FILE="+password+"\n"),
+		0o600))
 	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
 	run := func(line string) string {
 		cmd := exec.Command("sh", "-eu", "-c", line)
@@ -235,7 +246,8 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
 		lines = append(lines, slices.Collect(strings.Lines(m[1]))...)
 	}
-	late := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence+1), "3f1c8a90", "another", "8743c9c0:41", "8743c9c0:42")
+	late := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence+1), "3f1c8a90", "another", "8743c9c0:41",
+		"8743c9c0:42")
 	held := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence))
 	host, err := os.Hostname()
 	require.NoError(t, err)

@@ -44,7 +44,9 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // sign writes name.crt and name.key; without a parent the certificate signs itself.
-func (a *authority) sign(t *testing.T, name string, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) sign(t *testing.T, name string, template, parent *x509.Certificate,
+	parentKey *ecdsa.PrivateKey,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -95,8 +97,8 @@ func (a *authority) clientConfig(t *testing.T, name string) *tls.Config {
 	return c
 }
 
-// TestCertificatesNameUsers: a client with a user's certificate is that user; others are the default user, whose password
-// they need.
+// TestCertificatesNameUsers: a client with a user's certificate is that user; others are the default user, whose
+// password they need.
 func TestCertificatesNameUsers(t *testing.T) {
 	ca := newAuthority(t)
 	ca.issue(t, "node")
@@ -104,21 +106,29 @@ func TestCertificatesNameUsers(t *testing.T) {
 		ca.issue(t, name)
 	}
 	users := ca.file("users.acl")
-	require.NoError(t, os.WriteFile(users, []byte("user default on >open-sesame ~* &* +@all\nuser alice on ~alice:* +@all\nuser carol off ~* +@all\nuser limited on ~* +@all\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(users,
+			[]byte("user default on >open-sesame ~* &* +@all\nuser alice on ~alice:* +@all\nuser carol off ~* +@all\nuser "+
+				"limited on ~* +@all\n"), 0o600))
 	quotas := ca.file("users.quota")
 	require.NoError(t, os.WriteFile(quotas, []byte("user limited max-connections 1\n"), 0o600))
 	start := func(by string) func(name, password string) *redis.Client {
-		n := launch(t, build(t), 1, "--tls-cert", ca.file("node.crt"), "--tls-key", ca.file("node.key"), "--tls-client-ca", ca.file("ca.crt"),
+		n := launch(t, build(t), 1, "--tls-cert", ca.file("node.crt"), "--tls-key", ca.file("node.key"), "--tls-client-ca",
+			ca.file("ca.crt"),
 			"--acl-file", users, "--quota-file", quotas, "--tls-auth-clients-user", by)[0]
 		return func(name, password string) *redis.Client {
-			c := redis.NewClient(&redis.Options{Addr: n.addr, Password: password, TLSConfig: ca.clientConfig(t, name), MaxRetries: -1, ReadTimeout: 10 * time.Second})
+			c := redis.NewClient(&redis.Options{
+				Addr: n.addr, Password: password, TLSConfig: ca.clientConfig(t, name),
+				MaxRetries: -1, ReadTimeout: 10 * time.Second,
+			})
 			t.Cleanup(func() { c.Close() })
 			return c
 		}
 	}
 	dial := start("CN")
 	alice := dial("alice", "")
-	require.Eventually(t, func() bool { return alice.Set(t.Context(), "alice:k", "v", 0).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return alice.Set(t.Context(), "alice:k", "v", 0).Err() == nil }, 20*time.Second,
+		10*time.Millisecond)
 	require.Equal(t, "alice", alice.Do(t.Context(), "ACL", "WHOAMI").Val())
 	require.ErrorContains(t, alice.Set(t.Context(), "bob:k", "v", 0).Err(), "NOPERM")
 	require.Equal(t, "default", dial("alice", "open-sesame").Do(t.Context(), "ACL", "WHOAMI").Val(), "AUTH comes later")
@@ -147,7 +157,8 @@ func TestSecuredCluster(t *testing.T) {
 	for i, n := range nodes {
 		c := redis.NewClient(&redis.Options{Addr: n.addr, Password: "open sesame", TLSConfig: ca.clientConfig(t, "client")})
 		defer c.Close()
-		require.Eventually(t, func() bool { return c.Incr(ctx, "fence").Err() == nil }, 20*time.Second, 50*time.Millisecond, "%s", n.stderr)
+		require.Eventually(t, func() bool { return c.Incr(ctx, "fence").Err() == nil }, 20*time.Second, 50*time.Millisecond,
+			"%s", n.stderr)
 		require.Equal(t, int64(i+1), c.IncrBy(ctx, "fence", 0).Val())
 	}
 	strangers := ca.clientConfig(t, "") // who believes the server
@@ -173,8 +184,8 @@ func newStranger(t *testing.T) *authority {
 	return a
 }
 
-// TestUsersOfANode: a user for monitoring reads what monitoring needs, and nothing else; a team's user locks under its own
-// names; and a file that is read again without a user ends that user's connections.
+// TestUsersOfANode: a user for monitoring reads what monitoring needs, and nothing else; a team's user locks under its
+// own names; and a file that is read again without a user ends that user's connections.
 func TestUsersOfANode(t *testing.T) {
 	const others = "user default off\nuser monitor on >m resetchannels -@all +info +lock.list +raft.status +time\n"
 	file, password := filepath.Join(t.TempDir(), "users"), filepath.Join(t.TempDir(), "password")
@@ -189,10 +200,12 @@ func TestUsersOfANode(t *testing.T) {
 		return c.Conn()
 	}
 	team := as("team", "t")
-	require.Eventually(t, func() bool { return team.Incr(t.Context(), "orders:fence").Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return team.Incr(t.Context(), "orders:fence").Err() == nil }, 20*time.Second,
+		10*time.Millisecond)
 	get := "return redis.call('get', ARGV[1])"
 	require.Equal(t, "1", team.Eval(t.Context(), get, nil, "orders:fence").Val())
-	require.ErrorContains(t, team.Eval(t.Context(), get, nil, "invoices:fence").Err(), "can't access at least one of the keys")
+	require.ErrorContains(t, team.Eval(t.Context(), get, nil, "invoices:fence").Err(),
+		"can't access at least one of the keys")
 
 	for _, tc := range []struct {
 		status int
@@ -213,7 +226,10 @@ func TestUsersOfANode(t *testing.T) {
 		require.Contains(t, stderr, tc.stderr, tc.args)
 	}
 
-	for path, want := range map[string]int{"/metrics": 200, "/api/locks": 200, "/api/members": 200, "/api/history": 403, "/": 200} {
+	for path, want := range map[string]int{
+		"/metrics": 200, "/api/locks": 200, "/api/members": 200, "/api/history": 403,
+		"/": 200,
+	} {
 		request, err := http.NewRequest(http.MethodGet, "http://"+addr+path, nil)
 		require.NoError(t, err)
 		request.SetBasicAuth("monitor", "m")

@@ -78,7 +78,11 @@ func reloadOnHangup(signals <-chan os.Signal, s *server.Server) (stop func()) {
 
 func serveFlags(check *bool) flagSet {
 	return flagSet{command: "serve", own: []option{
-		{name: "check", value: check, help: "prove flags, environment, files, certificates and addresses, and start nothing; status 2 if something is wrong"},
+		{
+			name: "check", value: check,
+			help: "prove flags, environment, files, certificates and addresses, and start nothing; status 2 if " +
+				"something is wrong",
+		},
 	}}
 }
 

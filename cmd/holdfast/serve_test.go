@@ -37,7 +37,10 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 	}{
 		{[]string{"serve", "--nonsense"}, "flag provided but not defined: -nonsense\n"},
 		{[]string{"serve", "--adr", "x"}, "flag provided but not defined: -adr; the nearest is --addr\n"},
-		{[]string{"cluster", "status", "--pasword-file", "x"}, "flag provided but not defined: -pasword-file; the nearest is --password-file\n"},
+		{
+			[]string{"cluster", "status", "--pasword-file", "x"},
+			"flag provided but not defined: -pasword-file; the nearest is --password-file\n",
+		},
 		{[]string{"serve", "--max-clients", "many"}, `invalid value "many" for flag -max-clients: invalid syntax`},
 		{[]string{"serve", "--max-clients", "0"}, "max-clients 0: at least 1"},
 		{[]string{"serve", "--max-memory-clients", "many"}, `max-memory-clients "many": use bytes`},
@@ -188,22 +191,28 @@ func TestBadEnvironmentIsNamed(t *testing.T) {
 	require.Contains(t, stderr, `HOLDFAST_MAX_CLIENTS="few"`)
 }
 
-// TestStrangeVariables: one that is nearly a flag's would leave the node without the setting, and ends it. Others are told.
+// TestStrangeVariables: one that is nearly a flag's would leave the node without the setting, and ends it. Others are
+// told.
 func TestStrangeVariables(t *testing.T) {
 	others, err := strangeVariables([]string{
-		"HOLDFAST_NAME=n1", "HOLDFAST_SERVER=x", "HOLDFAST_TLS_CA=x", "HOLDFAST_DB=1", "HOLDFAST_FENCE=7", "HOLDFAS_PASSWORD=x", "PATH=/bin",
+		"HOLDFAST_NAME=n1", "HOLDFAST_SERVER=x", "HOLDFAST_TLS_CA=x", "HOLDFAST_DB=1", "HOLDFAST_FENCE=7",
+		"HOLDFAS_PASSWORD=x", "PATH=/bin",
 	})
 	require.NoError(t, err)
 	require.Empty(t, others)
 	for name, nearest := range map[string]string{
 		"PASWORD_FILE": "PASSWORD_FILE", "MAX_MEMRY": "MAX_MEMORY", "TCP_KEEPALIV": "TCP_KEEPALIVE", "ADR": "ADDR",
-		"INITIAL_CLUTSER": "INITIAL_CLUSTER", "PEER_TLS_CERTT": "PEER_TLS_CERT", "CLUSTER_SECRETS_FILE": "CLUSTER_SECRET_FILE",
+		"INITIAL_CLUTSER": "INITIAL_CLUSTER", "PEER_TLS_CERTT": "PEER_TLS_CERT",
+		"CLUSTER_SECRETS_FILE": "CLUSTER_SECRET_FILE",
 	} {
 		_, err := strangeVariables([]string{"HOLDFAST_" + name + "=a secret"})
 		require.ErrorContains(t, err, "HOLDFAST_"+name+": no flag has this variable; the nearest is HOLDFAST_"+nearest+" (--")
 		require.NotContains(t, err.Error(), "a secret")
 	}
-	others, err = strangeVariables([]string{"HOLDFAST_PORT_6379_TCP=tcp://10.0.0.1:6379", "HOLDFAST_SERVICE_HOST=10.0.0.1", "HOLDFAST_VERSION=1"})
+	others, err = strangeVariables([]string{
+		"HOLDFAST_PORT_6379_TCP=tcp://10.0.0.1:6379",
+		"HOLDFAST_SERVICE_HOST=10.0.0.1", "HOLDFAST_VERSION=1",
+	})
 	require.NoError(t, err, "Kubernetes sets such variables for a service of that name")
 	require.Len(t, others, 3)
 	t.Setenv("HOLDFAST_PASWORD_FILE", "/x")
@@ -226,12 +235,20 @@ func TestServeCheck(t *testing.T) {
 	defer busy.Close()
 	check := func(args ...string) (status int, stdout, stderr string) {
 		free := freeAddrs(t, 2)
-		return try(t, append([]string{"serve", "--check", "--data-dir", dir, "--addr", free[0], "--peer-addr", free[1]}, args...)...)
+		return try(t, append([]string{"serve", "--check", "--data-dir", dir, "--addr", free[0], "--peer-addr", free[1]},
+			args...)...)
 	}
 	peers := func(a, ca *authority) []string {
-		return []string{"--peer-tls-cert", a.file("n1.crt"), "--peer-tls-key", a.file("n1.key"), "--peer-tls-ca", ca.file("ca.crt")}
+		return []string{
+			"--peer-tls-cert", a.file("n1.crt"), "--peer-tls-key", a.file("n1.key"), "--peer-tls-ca",
+			ca.file("ca.crt"),
+		}
 	}
-	for _, fine := range [][]string{nil, peers(older, older), {"--addr", busy.Addr().String()}, {"--tls-cert", older.file("n1.crt"), "--tls-key", older.file("n1.key")}} {
+	for _, fine := range [][]string{
+		nil, peers(older, older),
+		{"--addr", busy.Addr().String()},
+		{"--tls-cert", older.file("n1.crt"), "--tls-key", older.file("n1.key")},
+	} {
 		status, stdout, stderr := check(fine...)
 		require.Zero(t, status, "%v: %s", fine, stderr)
 		require.Contains(t, stdout, "data-dir "+dir+" is not there")
@@ -271,8 +288,11 @@ func TestServeCheck(t *testing.T) {
 	require.NotContains(t, stdout, "tls-cert")
 	status, stdout, _ = check(append(pair("n1"), "--advertise-addr", "10.0.0.2:6379")...)
 	require.Zero(t, status)
-	require.Contains(t, stdout, "tls-cert does not go with the address that clients are told: x509: certificate is valid for 10.0.0.1, 127.0.0.1, ::1, not 10.0.0.2\n")
-	_, _, stderr = check("--password-file", "/nonexist", "--max-clients", "0", "--http-addr", "203.0.113.7:1", "--insecure")
+	require.Contains(t, stdout,
+		"tls-cert does not go with the address that clients are told: x509: certificate is valid for 10.0.0.1, 127.0.0.1, "+
+			"::1, not 10.0.0.2\n")
+	_, _, stderr = check("--password-file", "/nonexist", "--max-clients", "0", "--http-addr", "203.0.113.7:1",
+		"--insecure")
 	for _, want := range []string{"password-file", "max-clients 0", "http-addr"} {
 		require.Contains(t, stderr, want, "all at once")
 	}
@@ -291,7 +311,10 @@ func TestLogger(t *testing.T) {
 		c    server.LogConfig
 		want string
 	}{
-		{server.LogConfig{LogLevel: "debug", LogFormat: "text"}, `level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high took=928µs\n`},
+		{
+			server.LogConfig{LogLevel: "debug", LogFormat: "text"},
+			`level=DEBUG msg=low\nlevel=INFO msg=between\nlevel=WARN msg=high took=928µs\n`,
+		},
 		{server.LogConfig{LogLevel: "warn", LogFormat: "text"}, `level=WARN msg=high took=928µs\n`},
 		{server.LogConfig{LogLevel: "warn", LogFormat: "json"}, `{"level":"WARN","msg":"high","took":"928µs"}\n`},
 	} {
@@ -334,7 +357,10 @@ func TestPortInUse(t *testing.T) {
 func serveFor(t *testing.T, dir string, args ...string) (status int, stderr string) {
 	t.Helper()
 	addrs := freeAddrs(t, 2)
-	args = append([]string{"serve", "--data-dir", dir, "--addr", addrs[0], "--peer-addr", addrs[1], "--initial-cluster", "n1=127.0.0.1:1"}, args...)
+	args = append([]string{
+		"serve", "--data-dir", dir, "--addr", addrs[0], "--peer-addr", addrs[1], "--initial-cluster",
+		"n1=127.0.0.1:1",
+	}, args...)
 	status, _, stderr = try(t, args...)
 	return status, stderr
 }
@@ -377,7 +403,10 @@ func TestSecretFiles(t *testing.T) {
 		args []string
 	}{
 		{"password-file: " + empty + " is empty", []string{"--password-file", empty}},
-		{"password-file " + empty + ": give the secret or the file, not both", []string{"--password-file", empty, "--password", "x"}},
+		{"password-file " + empty + ": give the secret or the file, not both", []string{
+			"--password-file", empty,
+			"--password", "x",
+		}},
 		{"cluster-secret-file: open /nonexist: no such file", []string{"--cluster-secret-file", "/nonexist"}},
 		{"load tls-cert and tls-key: open /nonexist", []string{"--tls-cert", "/nonexist", "--tls-key", "/nonexist"}},
 	} {

@@ -5,12 +5,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +32,10 @@ var layers = map[string][]string{
 }
 
 // impure may not be imported by the state machine: two replicas must not be able to differ.
-var impure = []string{"time", "net", "os", "math/rand", "math/rand/v2", "crypto/rand", "context", "log", "log/slog", "runtime"}
+var impure = []string{
+	"time", "net", "os", "math/rand", "math/rand/v2", "crypto/rand", "context", "log", "log/slog",
+	"runtime",
+}
 
 type source struct {
 	path string // slash-separated, from the root of the tree
@@ -84,7 +89,8 @@ func TestImportArrows(t *testing.T) {
 		top, _, _ := strings.Cut(s.path, "/")
 		allowed, ok := layers[top]
 		if !ok {
-			t.Errorf("%s: the top level has no folder %q: put it below one of cmd, server, fsm, protocol, jepsen, bench", s.path, top)
+			t.Errorf("%s: the top level has no folder %q: put it below one of cmd, server, fsm, protocol, jepsen, bench",
+				s.path, top)
 			continue
 		}
 		for _, path := range s.imports() {
@@ -128,35 +134,44 @@ func TestRedconOnlyEncodes(t *testing.T) {
 // rooms lists, for packages of the server, which others of the server they may import. The rest gets
 // what it needs as functions and interfaces.
 var rooms = map[string][]string{
-	"server/lifecycle":          {},
-	"server/members":            {},
-	"server/incarnation":        {},
-	"server/peer":               {"server/peer/wire", "server/members", "server/loglimit", "server/incarnation"},
-	"server/peer/wire":          {},
-	"server/membership":         {"server/members", "server/peer/wire"},
-	"server/operations":         {"server/members"},
-	"server/founding":           {"server/members", "server/membership", "server/peer", "server/store"},
-	"server/consistency":        {"server/members", "server/membership", "server/store", "server/replica"},
-	"server/store":              {"server/store/", "server/members", "server/incarnation"},
-	"server/raftnode":           {"server/peer/wire", "server/members"},
-	"server/forward":            {"server/peer/wire", "server/members"},
-	"server/replica":            {"server/members", "server/incarnation", "server/raftnode", "server/forward", "server/parking", "server/sessions", "server/peer/wire"},
-	"server/frontend":           {"server/acl", "server/loglimit", "server/replica", "server/operations", "server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/"},
+	"server/lifecycle":   {},
+	"server/members":     {},
+	"server/incarnation": {},
+	"server/peer":        {"server/peer/wire", "server/members", "server/loglimit", "server/incarnation"},
+	"server/peer/wire":   {},
+	"server/membership":  {"server/members", "server/peer/wire"},
+	"server/operations":  {"server/members"},
+	"server/founding":    {"server/members", "server/membership", "server/peer", "server/store"},
+	"server/consistency": {"server/members", "server/membership", "server/store", "server/replica"},
+	"server/store":       {"server/store/", "server/members", "server/incarnation"},
+	"server/raftnode":    {"server/peer/wire", "server/members"},
+	"server/forward":     {"server/peer/wire", "server/members"},
+	"server/replica": {
+		"server/members", "server/incarnation", "server/raftnode", "server/forward",
+		"server/parking", "server/sessions", "server/peer/wire",
+	},
+	"server/frontend": {
+		"server/acl", "server/loglimit", "server/replica", "server/operations",
+		"server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/",
+	},
 	"server/frontend/discovery": {"server/replica"},
-	"server/frontend/metrics":   {"server/frontend/discovery", "server/replica", "server/sessions", "server/pubsub", "server/tracking"},
-	"server/frontend/observe":   {"server/push"},
-	"server/pubsub":             {"server/push"},
-	"server/sessions":           {"server/push"},
-	"server/parking":            {},
-	"server/push":               {},
-	"server/tracking":           {"server/push"},
-	"server/api":                {},
-	"server/console":            {"server/api"},
-	"server/web":                {"server/acl", "server/api", "server/console"},
-	"server/backup":             {"server/members", "server/store", "server/raftnode"},
-	"server/secrets":            {"server/acl"},
-	"server/acl":                {},
-	"server/loglimit":           {},
+	"server/frontend/metrics": {
+		"server/frontend/discovery", "server/replica", "server/sessions", "server/pubsub",
+		"server/tracking",
+	},
+	"server/frontend/observe": {"server/push"},
+	"server/pubsub":           {"server/push"},
+	"server/sessions":         {"server/push"},
+	"server/parking":          {},
+	"server/push":             {},
+	"server/tracking":         {"server/push"},
+	"server/api":              {},
+	"server/console":          {"server/api"},
+	"server/web":              {"server/acl", "server/api", "server/console"},
+	"server/backup":           {"server/members", "server/store", "server/raftnode"},
+	"server/secrets":          {"server/acl"},
+	"server/acl":              {},
+	"server/loglimit":         {},
 }
 
 // withoutMachine are rooms that know events of the state machine, and not the machine.
@@ -173,9 +188,13 @@ func TestServerArrows(t *testing.T) {
 		}
 		for _, imported := range s.imports() {
 			to, ours := strings.CutPrefix(imported, module)
-			below := slices.ContainsFunc(allowed, func(a string) bool { return to == a || strings.HasSuffix(a, "/") && strings.HasPrefix(to, a) })
+			below := slices.ContainsFunc(allowed, func(a string) bool {
+				return to == a || strings.HasSuffix(a, "/") &&
+					strings.HasPrefix(to, a)
+			})
 			if ours && strings.HasPrefix(to, "server/") && !below {
-				t.Errorf("%s imports %s: %s may import only %v of the server; hand it the function it needs", s.path, imported, dir, allowed)
+				t.Errorf("%s imports %s: %s may import only %v of the server; hand it the function it needs", s.path, imported,
+					dir, allowed)
 			}
 			if to == "fsm" && slices.Contains(withoutMachine, dir) {
 				t.Errorf("%s imports %s: events of the state machine are in fsm/event", s.path, imported)
@@ -197,7 +216,8 @@ func TestStateMachineIsPure(t *testing.T) {
 				t.Errorf("%s imports %s: take the value from the log entry instead", s.path, path)
 			}
 			if path == "sync" && s.path != "fsm/fsm.go" && s.path != "fsm/lua/cache.go" && s.path != "fsm/judge.go" {
-				t.Errorf("%s imports sync: the machine has its one lock in fsm/fsm.go; compiled programs and rights are no state, and have theirs in fsm/lua/cache.go and fsm/judge.go", s.path)
+				t.Errorf("%s imports sync: the machine has its one lock in fsm/fsm.go; compiled programs and rights are no "+
+					"state, and have theirs in fsm/lua/cache.go and fsm/judge.go", s.path)
 			}
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -230,6 +250,8 @@ func TestPackagesAreDocumented(t *testing.T) {
 const (
 	maxFunctionLines = 90
 	maxFileLines     = 700
+	// maxLine is in characters. What no line break makes shorter, as scripts and regular expressions, may be longer.
+	maxLine, maxLongLines = 120, 200
 )
 
 // longFunctions are exempt, each with its reason.
@@ -238,7 +260,15 @@ var longFunctions = map[string]string{
 }
 
 func TestSizes(t *testing.T) {
+	long := 0
 	for _, s := range sources(t) {
+		text, err := os.ReadFile(filepath.Join("..", "..", s.path))
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if utf8.RuneCountInString(line) > maxLine+1 {
+				long++
+			}
+		}
 		if s.test() || strings.HasPrefix(filepath.Base(s.path), "table") {
 			continue
 		}
@@ -256,6 +286,7 @@ func TestSizes(t *testing.T) {
 			}
 		}
 	}
+	require.LessOrEqual(t, long, maxLongLines, "lines of more than %d characters: break the new ones", maxLine)
 }
 
 func TestOnlyMainExits(t *testing.T) {
@@ -269,7 +300,8 @@ func TestOnlyMainExits(t *testing.T) {
 				return true
 			}
 			pkg, ok := call.X.(*ast.Ident)
-			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" || pkg.Name == "log" && strings.HasPrefix(call.Sel.Name, "Fatal")) {
+			if ok && (pkg.Name == "os" && call.Sel.Name == "Exit" || pkg.Name == "log" && strings.HasPrefix(call.Sel.Name,
+				"Fatal")) {
 				t.Errorf("%s: %s.%s: return an error and let main decide", s.set.Position(n.Pos()), pkg.Name, call.Sel.Name)
 			}
 			return true

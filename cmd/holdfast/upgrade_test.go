@@ -30,7 +30,8 @@ func releaseBefore(t *testing.T) string {
 		t.Skip("HOLDFAST_UPGRADE_FROM names no revision: see 'make upgrade'")
 	}
 	if out, err := exec.Command("git", "cat-file", "-e", rev+"^{commit}").CombinedOutput(); err != nil {
-		t.Skipf("the release before cannot be built: revision %s is not in the history here, as in a shallow clone or an archive (%s)", rev, strings.TrimSpace(string(out)))
+		t.Skipf("the release before cannot be built: revision %s is not in the history here, as in a shallow clone or an "+
+			"archive (%s)", rev, strings.TrimSpace(string(out)))
 	}
 	exe, err := builtBefore()
 	require.NoError(t, err)
@@ -64,20 +65,23 @@ func claimAll(t *testing.T, c *redis.Client, mark string) (claims []claim) {
 		claims = append(claims, claim{words, fmt.Sprint(do(words))})
 	}
 	for take, checks := range map[string][]string{ // unordered: of different keys
-		"LOCK.ACQUIRE alone$ me PX 3600000 NOTE why":                          {"LOCK.CHECK alone$ me"},
-		"LOCK.ACQUIRE shared$ me PX 3600000 SHARED":                           {"LOCK.CHECK shared$ me"},
-		"LOCK.ACQUIRE shared$ you PX 3600000 SHARED":                          {"LOCK.CHECK shared$ you"},
-		"LOCK.ACQUIRE places$ me PX 3600000 LIMIT 5 PERMITS 2":                {"LOCK.CHECK places$ me"},
-		"LOCK.ACQUIRE places$ you PX 3600000 LIMIT 5 PERMITS 3":               {"LOCK.CHECK places$ you"},
-		"LOCK.ACQUIRE again$ me PX 3600000 REENTRANT CALL 1":                  {"LOCK.CHECK again$ me"},
-		"LOCK.ACQUIRE late$ me PX 3600000 DELAY 1000":                         {"LOCK.CHECK late$ me"},
-		"LOCK.ACQUIREALL 3 all1$ all2$ all3$ me PX 3600000":                   {"LOCK.CHECK all1$ me", "LOCK.CHECK all3$ me"},
-		"FENCE.PASS resource$ 77":                                             {"FENCE.GET resource$", "FENCE.PASS resource$ 76"},
-		"SET plain$ token NX PX 3600000":                                      {"GET plain$"},
-		"HINCRBY redisson$ thread:1 1":                                        {"HGETALL redisson$"},
-		"RPUSH queue$ a b c":                                                  {"LRANGE queue$ 0 -1"},
-		"ZADD order$ 1 a 2 b":                                                 {"ZRANGE order$ 0 -1 WITHSCORES"},
-		"SADD set$ a b":                                                       {"SCARD set$"},
+		"LOCK.ACQUIRE alone$ me PX 3600000 NOTE why":            {"LOCK.CHECK alone$ me"},
+		"LOCK.ACQUIRE shared$ me PX 3600000 SHARED":             {"LOCK.CHECK shared$ me"},
+		"LOCK.ACQUIRE shared$ you PX 3600000 SHARED":            {"LOCK.CHECK shared$ you"},
+		"LOCK.ACQUIRE places$ me PX 3600000 LIMIT 5 PERMITS 2":  {"LOCK.CHECK places$ me"},
+		"LOCK.ACQUIRE places$ you PX 3600000 LIMIT 5 PERMITS 3": {"LOCK.CHECK places$ you"},
+		"LOCK.ACQUIRE again$ me PX 3600000 REENTRANT CALL 1":    {"LOCK.CHECK again$ me"},
+		"LOCK.ACQUIRE late$ me PX 3600000 DELAY 1000":           {"LOCK.CHECK late$ me"},
+		"LOCK.ACQUIREALL 3 all1$ all2$ all3$ me PX 3600000":     {"LOCK.CHECK all1$ me", "LOCK.CHECK all3$ me"},
+		"FENCE.PASS resource$ 77": {
+			"FENCE.GET resource$",
+			"FENCE.PASS resource$ 76",
+		},
+		"SET plain$ token NX PX 3600000": {"GET plain$"},
+		"HINCRBY redisson$ thread:1 1":   {"HGETALL redisson$"},
+		"RPUSH queue$ a b c":             {"LRANGE queue$ 0 -1"},
+		"ZADD order$ 1 a 2 b":            {"ZRANGE order$ 0 -1 WITHSCORES"},
+		"SADD set$ a b":                  {"SCARD set$"},
 		"EVAL return(redis.call('set',KEYS[1],'s','px','3600000')) 1 script$": {"GET script$"},
 	} {
 		do(take)
@@ -126,7 +130,10 @@ type load struct {
 }
 
 func newLoad(t *testing.T, nodes []*node) *load {
-	l := &load{acknowledged: &acknowledged{locks: map[string]string{}, fence: map[int64]int{}}, native: map[string]int64{}, fences: map[int64]int{}}
+	l := &load{
+		acknowledged: &acknowledged{locks: map[string]string{}, fence: map[int64]int{}},
+		native:       map[string]int64{}, fences: map[int64]int{},
+	}
 	for _, n := range nodes {
 		l.clients = append(l.clients, client(t, n))
 	}
@@ -220,8 +227,8 @@ func (l *load) verifyAll(t *testing.T) {
 	}
 }
 
-// walk gives the nodes named another program, one after the other, under load. In each step the leader is killed, and the
-// states of all nodes are compared.
+// walk gives the nodes named another program, one after the other, under load. In each step the leader is killed, and
+// the states of all nodes are compared.
 func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 	t.Helper()
 	for i, n := range nodes {
@@ -238,7 +245,9 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 		waitServing(t, n)
 		waitFollowing(t, n, nodes)
 		if exe == build(t) { // which is what the runbook waits for
-			require.Eventually(t, func() bool { return exec.Command(exe, "cluster", "status", "--server", n.addr).Run() == nil }, 30*time.Second, 50*time.Millisecond)
+			require.Eventually(t, func() bool {
+				return exec.Command(exe, "cluster", "status", "--server", n.addr).Run() == nil
+			}, 30*time.Second, 50*time.Millisecond)
 		}
 		leader := leaderOf(t, nodes)
 		leader.kill()
@@ -251,7 +260,8 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 	}
 }
 
-// requireSameState waits until all nodes are as far as each other, and finds their states equal. Requires: nobody writes.
+// requireSameState waits until all nodes are as far as each other, and finds their states equal. Requires: nobody
+// writes.
 func requireSameState(t *testing.T, nodes []*node) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -266,7 +276,8 @@ func requireSameState(t *testing.T, nodes []*node) {
 			case digest.Elems[0].Num != first.Elems[0].Num:
 				return false
 			}
-			require.Equal(t, first.Elems[1].Str, digest.Elems[1].Str, "%s and %s behind entry %d", nodes[0].name, n.name, first.Elems[0].Num)
+			require.Equal(t, first.Elems[1].Str, digest.Elems[1].Str, "%s and %s behind entry %d", nodes[0].name, n.name,
+				first.Elems[0].Num)
 		}
 		return true
 	}, 30*time.Second, time.Millisecond)
@@ -297,7 +308,8 @@ func waitFollowing(t *testing.T, n *node, nodes []*node) {
 	for _, other := range nodes {
 		most = max(most, applied(other))
 	}
-	require.Eventually(t, func() bool { return applied(n) >= most }, 30*time.Second, 10*time.Millisecond, "%s does not keep up", n.name)
+	require.Eventually(t, func() bool { return applied(n) >= most }, 30*time.Second, 10*time.Millisecond,
+		"%s does not keep up", n.name)
 }
 
 // holdings are what the nodes hold, as far as it does not depend on time: the same on all.
@@ -322,9 +334,9 @@ func holdings(t *testing.T, exe string, nodes []*node) {
 	}
 }
 
-// TestUpgradeNodeByNode replaces the program of each node under load. On the way a node goes back, and another one holds the
-// version of the cluster. Then the cluster goes over to the version of this release, and there is no way back: no acknowledged
-// lock is lost, no fence is given out twice, and the states of all nodes are equal at each step.
+// TestUpgradeNodeByNode replaces the program of each node under load. On the way a node goes back, and another one
+// holds the version of the cluster. Then the cluster goes over to the version of this release, and there is no way
+// back: no acknowledged lock is lost, no fence is given out twice, and the states of all nodes are equal at each step.
 func TestUpgradeNodeByNode(t *testing.T) {
 	before, after := releaseBefore(t), build(t)
 	// Nodes that come back get snapshots, from leaders of the other release, too.
@@ -351,7 +363,8 @@ func TestUpgradeNodeByNode(t *testing.T) {
 		require.Contains(t, string(text), `"format": 1`, "the way back is open until members change")
 	}
 	requireVersion(t, nodes, protocol.OldestEntryVersion)
-	require.Contains(t, tool(t, after, "cluster", "status", "--server", nodes[0].addr), "The cluster keeps version 5 for n3 (--hold-version 5).")
+	require.Contains(t, tool(t, after, "cluster", "status", "--server", nodes[0].addr),
+		"The cluster keeps version 5 for n3 (--hold-version 5).")
 
 	l.start(t)
 	nodes[2].drop("hold-version")
@@ -386,7 +399,8 @@ func TestUpgradeNodeByNode(t *testing.T) {
 func TestUpgradeUnderFaults(t *testing.T) {
 	before, after := releaseBefore(t), build(t)
 	out, err := exec.Command("go", "run", "../../jepsen", "--before", before, "--binary", after, "--net", "proxies",
-		"--nemesis", "release,kill-leader,partition-leader", "--time", "80s", "--seed", "5", "--store", filepath.Join(t.TempDir(), "store")).CombinedOutput()
+		"--nemesis", "release,kill-leader,partition-leader", "--time", "80s", "--seed", "5", "--store",
+		filepath.Join(t.TempDir(), "store")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, 8, strings.Count(string(out), "kind=release-"), "of a schedule for a whole upgrade")
 }
@@ -402,7 +416,8 @@ func TestUpgradeWithTLS(t *testing.T) {
 	}
 	ca := write("ca", a.text(t, "ca.crt"))
 	cert, key := a.pair(t, "node")
-	nodes := startNodes(t, before, 3, "--debug", "--peer-tls-ca", ca, "--peer-tls-cert", write("cert", cert), "--peer-tls-key", write("key", key))
+	nodes := startNodes(t, before, 3, "--debug", "--peer-tls-ca", ca, "--peer-tls-cert", write("cert", cert),
+		"--peer-tls-key", write("key", key))
 	l := newLoad(t, nodes)
 	l.start(t)
 	l.walk(t, nodes, after)

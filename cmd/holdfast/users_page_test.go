@@ -36,11 +36,13 @@ func TestUsersPage(t *testing.T) {
 		passwords[m[1]] = m[2]
 	}
 	for file, text := range map[string]string{
-		"users.acl": fenced("acl"), "users.quota": fenced("quota"), "monitor-password": passwords["monitor"], "admin-password": passwords["admin"],
+		"users.acl": fenced("acl"), "users.quota": fenced("quota"), "monitor-password": passwords["monitor"],
+		"admin-password": passwords["admin"],
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
-	nodes := plan(t, build(t), 3, "--acl-file", filepath.Join(dir, "users.acl"), "--quota-file", filepath.Join(dir, "users.quota"))
+	nodes := plan(t, build(t), 3, "--acl-file", filepath.Join(dir, "users.acl"), "--quota-file",
+		filepath.Join(dir, "users.quota"))
 	monitoring := freeAddrs(t, 1)[0]
 	nodes[0].args = append(nodes[0].args, "--http-addr", monitoring)
 	for _, n := range nodes {
@@ -52,7 +54,8 @@ func TestUsersPage(t *testing.T) {
 		out, err := exec.Command(nodes[0].exe, append(words, "--server", nodes[1].addr)...).CombinedOutput()
 		return string(out), err
 	}
-	require.Eventually(t, func() bool { out, err := status("monitor"); return err == nil && strings.Contains(out, "n3") }, startTime, 50*time.Millisecond)
+	require.Eventually(t, func() bool { out, err := status("monitor"); return err == nil && strings.Contains(out, "n3") },
+		startTime, 50*time.Millisecond)
 
 	steps := regexp.MustCompile(`(?m)^(\w+)> (.*)\n((?:.+\n)*?)(?:$|\w+> )`)
 	text, n := fenced("console"), 0

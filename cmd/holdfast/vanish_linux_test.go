@@ -38,9 +38,11 @@ func newAway(t *testing.T) away {
 		t.Skipf("no network namespace can be made here: %s", out)
 	}
 	t.Cleanup(func() { // the namespace lives as long as its processes
-		_ = exec.Command("sh", "-c", `ip netns pids "$0" | xargs -r kill -9; ip netns del "$0"; ip link del "$0"`, a.name).Run()
+		_ = exec.Command("sh", "-c", `ip netns pids "$0" | xargs -r kill -9; ip netns del "$0"; ip link del "$0"`,
+			a.name).Run()
 	})
-	if out, err := exec.Command("ip", "link", "add", a.name, "type", "veth", "peer", "name", "eth0", "netns", a.name).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ip", "link", "add", a.name, "type", "veth", "peer", "name", "eth0", "netns",
+		a.name).CombinedOutput(); err != nil {
 		t.Skipf("no link can be made here: %s", out)
 	}
 	a.ip("addr", "add", a.addr+"/30", "dev", a.name)
@@ -89,10 +91,12 @@ func TestVanishedMachine(t *testing.T) {
 		machine.run(exe, "lock", key, "--server", machine.addr+":"+port, "--ttl", "2s", "--", "sleep", "900")
 	}
 	both := regexp.MustCompile(`(?s)lock_holds:2\r.*lock_waiters:1\r`)
-	require.Eventually(t, func() bool { return both.MatchString(do("INFO", "everything").Str) }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return both.MatchString(do("INFO", "everything").Str) }, 20*time.Second,
+		20*time.Millisecond)
 	machine.ip("-n", machine.name, "link", "set", "eth0", "down")
 	require.Equal(t, protocol.KindInteger, do("LOCK.RELEASE", "granted", "other").Kind)
 	for _, key := range []string{"idle", "granted"} {
-		require.Eventually(t, func() bool { return !do("LOCK.ACQUIRE", key, "next", "PX", "600000").IsNull() }, time.Minute, 50*time.Millisecond, key)
+		require.Eventually(t, func() bool { return !do("LOCK.ACQUIRE", key, "next", "PX", "600000").IsNull() }, time.Minute,
+			50*time.Millisecond, key)
 	}
 }

@@ -126,9 +126,15 @@ func TestLoadRefuses(t *testing.T) {
 		"a member, no score":   {keyspace.KindSortedSet, []string{"listpack", "a"}},
 		"a short score":        {keyspace.KindSortedSet, []string{"listpack", "a", "1"}},
 		"a score not a number": {keyspace.KindSortedSet, []string{"listpack", "a", "\x7f\xf8\x00\x00\x00\x00\x00\x00"}},
-		"scores in disorder":   {keyspace.KindSortedSet, []string{"skiplist", "a", "\x3f\xf0\x00\x00\x00\x00\x00\x00", "b", "\x00\x00\x00\x00\x00\x00\x00\x00"}},
-		"minus zero":           {keyspace.KindSortedSet, []string{"listpack", "a", "\x80\x00\x00\x00\x00\x00\x00\x00"}},
-		"two scores":           {keyspace.KindSortedSet, []string{"listpack", "a", "\x00\x00\x00\x00\x00\x00\x00\x00", "a", "\x3f\xf0\x00\x00\x00\x00\x00\x00"}},
+		"scores in disorder": {keyspace.KindSortedSet, []string{
+			"skiplist", "a", "\x3f\xf0\x00\x00\x00\x00\x00\x00", "b",
+			"\x00\x00\x00\x00\x00\x00\x00\x00",
+		}},
+		"minus zero": {keyspace.KindSortedSet, []string{"listpack", "a", "\x80\x00\x00\x00\x00\x00\x00\x00"}},
+		"two scores": {keyspace.KindSortedSet, []string{
+			"listpack", "a", "\x00\x00\x00\x00\x00\x00\x00\x00", "a",
+			"\x3f\xf0\x00\x00\x00\x00\x00\x00",
+		}},
 		"a long zset member":   {keyspace.KindSortedSet, []string{"listpack", long, "\x00\x00\x00\x00\x00\x00\x00\x00"}},
 		"no zset's encoding":   {keyspace.KindSortedSet, []string{"x", "a", "\x00\x00\x00\x00\x00\x00\x00\x00"}},
 		"a large member twice": {keyspace.KindSet, []string{"hashtable", "a", "a"}},

@@ -245,7 +245,8 @@ func TestListpackLen(t *testing.T) {
 		"0": 2, "127": 2, "128": 3, "-1": 3, "4095": 3, "4096": 4, "-4097": 4, "32767": 4, "32768": 5, "8388607": 5,
 		"8388608": 6, "-2147483648": 6, "2147483648": 10, "9223372036854775807": 10, "-9223372036854775808": 10,
 		"9223372036854775808": 21, "-0": 4, "+1": 4, "": 2, "00": 4, "9x": 4,
-		strings.Repeat("x", 63): 65, strings.Repeat("x", 64): 67, strings.Repeat("x", 125): 128, strings.Repeat("x", 126): 130,
+		strings.Repeat("x", 63): 65, strings.Repeat("x", 64): 67, strings.Repeat("x", 125): 128, strings.Repeat("x",
+			126): 130,
 		strings.Repeat("x", 4095): 4099, strings.Repeat("x", 4096): 4103, strings.Repeat("x", 20000): 20008,
 	} {
 		require.Equal(t, want, listpackLen(v), "%.20q of %d", v, len(v))

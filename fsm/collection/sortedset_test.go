@@ -78,7 +78,9 @@ func checkSortedSet(t *testing.T, m *zsetModel, z *SortedSet) {
 		down := members(func(f func(string, float64) bool) { z.Descend(i, f) })
 		slices.Reverse(down)
 		require.Equal(t, m.members[:i+1], down)
-		require.Equal(t, i, z.Search(func(member string, score float64) bool { return !beforeScored(scored{score, member}, m.members[i]) }))
+		require.Equal(t, i, z.Search(func(member string, score float64) bool {
+			return !beforeScored(scored{score, member}, m.members[i])
+		}))
 	}
 	z.Ascend(z.Len(), func(string, float64) bool { t.Fatal("beyond the end"); return true })
 	require.Equal(t, z.Len(), z.Search(func(string, float64) bool { return false }))
@@ -94,7 +96,10 @@ func checkSortedSet(t *testing.T, m *zsetModel, z *SortedSet) {
 	checkLoads(t, z)
 }
 
-var modelScores = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, math.Inf(1), math.Inf(-1), math.MaxFloat64, 5e-324, 1 << 53}
+var modelScores = []float64{
+	0, math.Copysign(0, -1), 1, -1, 0.5, math.Inf(1), math.Inf(-1), math.MaxFloat64, 5e-324,
+	1 << 53,
+}
 
 // sortedSetStep makes a random change on a sorted set and on the model.
 func sortedSetStep(t *testing.T, rng *rand.Rand, z *SortedSet, m *zsetModel, space int) {

@@ -26,7 +26,8 @@ func TestKeyspaceModel(t *testing.T) {
 			_, there := m[key]
 			switch rng.Intn(10) {
 			case 0, 1, 2, 3, 4:
-				it := NewItem(Hash(key), key, fmt.Sprintf("%0*d", rng.Intn(300), n), rng.Int63n(40)*(clock+rng.Int63n(100))/40, EncodingAuto)
+				it := NewItem(Hash(key), key, fmt.Sprintf("%0*d", rng.Intn(300), n), rng.Int63n(40)*(clock+rng.Int63n(100))/40,
+					EncodingAuto)
 				switch {
 				case there && m[key].object != nil && rng.Intn(2) == 0: // changed in place
 					it = m[key]

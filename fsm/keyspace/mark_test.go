@@ -18,7 +18,10 @@ func TestMarks(t *testing.T) {
 	marks := []Mark{
 		{},
 		{SinceMillis: 1, LeaseMillis: 30_000, Incarnation: 3, Conn: 12_345, Renewals: 200},
-		{SinceMillis: math.MinInt64, LeaseMillis: math.MaxInt64, Incarnation: math.MaxUint64, Conn: math.MaxUint64, Renewals: math.MaxUint64},
+		{
+			SinceMillis: math.MinInt64, LeaseMillis: math.MaxInt64, Incarnation: math.MaxUint64, Conn: math.MaxUint64,
+			Renewals: math.MaxUint64,
+		},
 	}
 	for _, n := range []int{0, 1, 31, 32, 4096} {
 		key := strings.Repeat("k", n)

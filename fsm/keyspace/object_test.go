@@ -50,7 +50,10 @@ func TestObjects(t *testing.T) {
 	require.Equal(t, KindString, text.Kind())
 	require.False(t, text.OwnedBy(0))
 	require.False(t, text.Shares(&text), "there is nothing to share")
-	for kind, name := range map[Kind]string{KindString: "string", KindHash: "hash", KindList: "list", KindSet: "set", KindSortedSet: "zset", KindLock: "lock"} {
+	for kind, name := range map[Kind]string{
+		KindString: "string", KindHash: "hash", KindList: "list", KindSet: "set",
+		KindSortedSet: "zset", KindLock: "lock",
+	} {
 		require.Equal(t, name, kind.String())
 	}
 }

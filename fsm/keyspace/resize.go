@@ -137,7 +137,10 @@ func (d *directory) joinSegments(hash uint64, s *segment) bool {
 	if other.depth != s.depth || other.bits != 0 {
 		return false
 	}
-	joined := &segment{stamp: d.stamp, depth: s.depth - 1, bits: 1, buckets: []*bucket{s.buckets[0], other.buckets[0]}, single: 2}
+	joined := &segment{
+		stamp: d.stamp, depth: s.depth - 1, bits: 1, buckets: []*bucket{s.buckets[0], other.buckets[0]},
+		single: 2,
+	}
 	if hash&(1<<(64-s.depth)) != 0 {
 		slices.Reverse(joined.buckets)
 	}

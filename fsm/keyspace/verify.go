@@ -54,7 +54,9 @@ func verifyDirectory(d *directory) error {
 	count := 0
 	for i := 0; i < len(d.top); i += len(d.top) >> d.top[i].depth {
 		s := d.top[i]
-		if span := len(d.top) >> s.depth; i%span != 0 || slices.ContainsFunc(d.top[i:i+span], func(t *segment) bool { return t != s }) {
+		if span := len(d.top) >> s.depth; i%span != 0 || slices.ContainsFunc(d.top[i:i+span], func(t *segment) bool {
+			return t != s
+		}) {
 			return fmt.Errorf("a segment of depth %d at %d of %d stands wrong", s.depth, i, len(d.top))
 		}
 		if s.stamp > d.stamp || s.stamp == d.stamp && d.topStamp != d.stamp && d.stamp != 0 {
@@ -84,7 +86,9 @@ func verifySegment(d *directory, s *segment, prefix uint64) (count int, err erro
 		if span == 1 {
 			single++
 		}
-		if b.depth < s.depth || span == 0 || i%span != 0 || slices.ContainsFunc(s.buckets[i:i+span], func(m *bucket) bool { return m != b }) {
+		if b.depth < s.depth || span == 0 || i%span != 0 || slices.ContainsFunc(s.buckets[i:i+span], func(m *bucket) bool {
+			return m != b
+		}) {
 			return 0, fmt.Errorf("a bucket of depth %d at %d of %d stands wrong", b.depth, i, len(s.buckets))
 		}
 		if b.stamp > s.stamp || b.stamp > d.stamp {

@@ -169,7 +169,8 @@ const maxCount = 1<<32 - 1
 // there is none.
 func (t *Table) sameAs(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
-	if w == nil || w.Mode != q.Mode || w.Limit != q.Limit || w.Permits != q.Permits || len(w.Keys) != len(q.Keys) || t.lapsed(w) != nil {
+	if w == nil || w.Mode != q.Mode || w.Limit != q.Limit || w.Permits != q.Permits || len(w.Keys) != len(q.Keys) ||
+		t.lapsed(w) != nil {
 		return nil
 	}
 	for _, key := range q.Keys {

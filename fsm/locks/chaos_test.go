@@ -105,8 +105,9 @@ func (c *chaos) request() *Request {
 	r := &Request{
 		Keys: []string{c.key()}, Owner: c.owner(), LeaseMillis: 1 + c.r.Int64N(300), Session: c.id(), Mode: Mode(c.r.IntN(3)),
 		Limit: 1 + c.r.Int64N(4), DelayMillis: c.r.Int64N(2) * c.r.Int64N(50), Reentrant: c.r.IntN(2) == 0,
-		Waits: c.r.IntN(4) > 0, WaitMillis: c.r.Int64N(2) * (1 + c.r.Int64N(200)), GraceMillis: c.r.Int64N(2) * c.r.Int64N(60),
-		Client: c.client(), Notify: c.r.IntN(2) == 0,
+		Waits: c.r.IntN(4) > 0, WaitMillis: c.r.Int64N(2) * (1 + c.r.Int64N(200)),
+		GraceMillis: c.r.Int64N(2) * c.r.Int64N(60),
+		Client:      c.client(), Notify: c.r.IntN(2) == 0,
 	}
 	r.Permits = 1 + c.r.Int64N(r.Limit)
 	for range c.r.IntN(4) {
@@ -139,7 +140,10 @@ func (c *chaos) step() {
 	case 12:
 		_, _ = t.Downgrade(0, c.key(), c.owner())
 	case 13:
-		t.Break(&Break{Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0, DelayMillis: c.r.Int64N(20), Reason: Broken})
+		t.Break(&Break{
+			Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0,
+			DelayMillis: c.r.Int64N(20), Reason: Broken,
+		})
 	case 14:
 		if id, err := t.OpenSession(1+c.r.Int64N(200), c.client(), c.r.IntN(2) == 0, "s"); err == nil {
 			c.sessions = append(c.sessions, id)

@@ -88,7 +88,10 @@ func (s *fieldSource) String() string { return nextOf[string](s) }
 func others(was any) (others []any) {
 	switch n := was.(type) {
 	case uint64:
-		for _, other := range []uint64{0, 1, n - 1, n + 1, n ^ 2, n ^ 4, n ^ 8, 300, 1<<31 - 1, 1 << 32, MaxFence + 1, noOrder, ^uint64(0)} {
+		for _, other := range []uint64{
+			0, 1, n - 1, n + 1, n ^ 2, n ^ 4, n ^ 8, 300, 1<<31 - 1, 1 << 32, MaxFence + 1,
+			noOrder, ^uint64(0),
+		} {
 			others = append(others, other)
 		}
 	case int64:

@@ -33,7 +33,9 @@ func (t *Table) Drop(name waits.Name) {
 	if w == nil || compareNames(w.name(), name) >= 0 {
 		return
 	}
-	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b before) int { return strings.Compare(a.Origin.Node, b.Origin.Node) })
+	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b before) int {
+		return strings.Compare(a.Origin.Node, b.Origin.Node)
+	})
 	switch {
 	case !known:
 		name.Origin.Node = t.origin(w.Client.Origin).Node // memory of the table

@@ -93,11 +93,13 @@ func fenceBefore(a, b member) bool {
 }
 
 func endBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.deadline, b.hold.deadline), cmp.Compare(a.hold.fence, b.hold.fence)) < 0
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.deadline, b.hold.deadline),
+		cmp.Compare(a.hold.fence, b.hold.fence)) < 0
 }
 
 func bySessionBefore(a, b *hold) bool {
-	return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.fence, b.fence), cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key)) < 0
+	return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.fence, b.fence), cmp.Compare(a.db, b.db),
+		strings.Compare(a.key, b.key)) < 0
 }
 
 // holdBy is the hold with a fence.

@@ -159,7 +159,10 @@ func (d *loader) cause() uint64 {
 }
 
 func (d *loader) flush() {
-	f := flush{db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String(), cause: d.cause()}
+	f := flush{
+		db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String(),
+		cause: d.cause(),
+	}
 	n := len(d.t.flushes)
 	d.must(f.mark <= d.t.fences && (n == 0 || d.t.flushes[n-1].db < f.db), errFlush)
 	d.t.flushes = append(d.t.flushes, f)
@@ -195,7 +198,8 @@ func (d *loader) lock() {
 			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock), cause: d.cause(),
 		}
 		l.more.lost = lost
-		d.must(l.more.createdFence <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0), errLock)
+		d.must(l.more.createdFence <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0),
+			errLock)
 		d.must(lost.below != 0 || lost == loss{}, errLock)
 		d.t.bytes += extensionBytes
 	} else {
@@ -263,7 +267,8 @@ func (d *loader) waiter(home *lock) {
 	})
 	w.order = d.Uint()
 	flags := d.flags(savedNotify|savedReentrant|savedAbsent|savedEnds, errWaiter)
-	w.Waits, w.Notify, w.Reentrant, w.absent = true, flags&savedNotify != 0, flags&savedReentrant != 0, flags&savedAbsent != 0
+	w.Waits, w.Notify, w.Reentrant, w.absent = true, flags&savedNotify != 0, flags&savedReentrant != 0,
+		flags&savedAbsent != 0
 	w.since = d.Int()
 	if flags&savedEnds != 0 {
 		w.deadline = d.Int()
@@ -272,14 +277,16 @@ func (d *loader) waiter(home *lock) {
 	w.Owner, w.Note, w.Call = d.text(errWaiter), d.text(errWaiter), d.text(errWaiter)
 	w.Session, w.LeaseMillis = d.Uint(), d.Int()
 	w.Mode, w.Limit, w.Permits = Mode(d.flags(uint64(Permits), errWaiter)), d.Int(), d.Int()
-	w.WaitMillis, w.DelayMillis, w.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter), d.millis(Forever, errWaiter)
+	w.WaitMillis, w.DelayMillis, w.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter),
+		d.millis(Forever, errWaiter)
 	w.Client = d.client()
 	w.Client.Origin = *d.t.origin(w.Client.Origin)
 	w.Ticket = d.Uint()
 	if d.caused {
 		w.Account = int(d.flags(keyspace.MaxAccount, errWaiter))
 	}
-	d.must(len(w.Keys) > 0 && w.blocked < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders, errWaiter)
+	d.must(len(w.Keys) > 0 && w.blocked < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders,
+		errWaiter)
 	d.must(!w.absent || w.deadline != never, errWaiter)
 	d.must(flags&savedEnds == 0 || w.deadline < never, errWaiter)
 	d.must(w.LeaseMillis <= Forever && (w.Session == 0 || d.t.session(w.Session) != nil && w.LeaseMillis == 0), errWaiter)
@@ -290,7 +297,8 @@ func (d *loader) waiter(home *lock) {
 			q.Session, q.LeaseMillis = 0, 1
 		}
 		ok := d.t.check(&q) == nil
-		d.must(ok && len(q.Keys) == len(w.Keys) && q.Mode == w.Mode && q.Limit == w.Limit && q.Permits == w.Permits && q.Waits && q.Call == w.Call, errWaiter)
+		d.must(ok && len(q.Keys) == len(w.Keys) && q.Mode == w.Mode && q.Limit == w.Limit && q.Permits == w.Permits &&
+			q.Waits && q.Call == w.Call, errWaiter)
 	}
 	d.waiters = append(d.waiters, w)
 }
@@ -313,7 +321,8 @@ func (d *loader) line() {
 		}
 		for i, key := range w.Keys {
 			l := d.t.peek(w.DB, key)
-			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.Owner) == nil, errWaiter); d.err != nil {
+			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.Owner) == nil,
+				errWaiter); d.err != nil {
 				return
 			}
 			w.Keys[i] = l.key

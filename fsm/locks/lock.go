@@ -74,7 +74,8 @@ func lockBefore(a, b *lock) bool {
 }
 
 func dueBefore(a, b *lock) bool {
-	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash), strings.Compare(a.key, b.key)) < 0
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash),
+		strings.Compare(a.key, b.key)) < 0
 }
 
 // holders is the number of holds.

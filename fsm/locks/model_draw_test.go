@@ -42,7 +42,8 @@ func (p *twins) acquire() (string, reply, reply) {
 			r.GraceMillis = int64(1 + p.d.n(80))
 		}
 	}
-	if p.d.one(3) && !(p.ragged && r.Session != 0 && !p.table.sliced) { // a session's hold brings its delay when it is worked off
+	// a session's hold brings its delay when it is worked off
+	if p.d.one(3) && !(p.ragged && r.Session != 0 && !p.table.sliced) {
 		r.DelayMillis = int64(p.d.n(60))
 	}
 	if len(r.Keys) == 1 && p.d.one(3) {
@@ -124,7 +125,10 @@ func (p *twins) cancel() (string, reply, reply) {
 }
 
 func (p *twins) breaks() (string, reply, reply) {
-	b := &Break{DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), ByDelay: p.d.one(3), DelayMillis: int64(p.d.n(50))}
+	b := &Break{
+		DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), ByDelay: p.d.one(3),
+		DelayMillis: int64(p.d.n(50)),
+	}
 	if p.ragged && !p.table.sliced {
 		// A lock that is broken as a whole has one loss for all its holds, the last that was named.
 		b.ByOwner, b.ByDelay = b.ByOwner || p.undone(), false
@@ -168,7 +172,8 @@ func (p *twins) giveBack() (string, reply, reply) {
 		fence = h.grant.fence
 	}
 	want := p.model.giveBack(db, key, owner, fence, client)
-	return fmt.Sprint("giveback ", db, key, owner, fence, client), want, reply{ok: p.table.GiveBack(db, key, owner, fence, client)}
+	return fmt.Sprint("giveback ", db, key, owner, fence, client), want,
+		reply{ok: p.table.GiveBack(db, key, owner, fence, client)}
 }
 
 func (p *twins) open() (string, reply, reply) {

@@ -219,7 +219,8 @@ func (p *twins) moment() {
 			}
 			if p.table.sliced && got != nil {
 				few := p.table.Info(db, key, now, 1)
-				require.Equal(p.t, []any{got.Holders, got.Waiters, got.Holds[:min(1, len(got.Holds))]}, []any{few.Holders, few.Waiters, few.Holds[:min(1, len(few.Holds))]})
+				require.Equal(p.t, []any{got.Holders, got.Waiters, got.Holds[:min(1, len(got.Holds))]},
+					[]any{few.Holders, few.Waiters, few.Holds[:min(1, len(few.Holds))]})
 			}
 			if got != nil {
 				safe(p.t, got)
@@ -272,7 +273,8 @@ func (p *twins) estimate() {
 			require.Equal(p.t, then.info(db, key), p.table.Info(db, key, until, enough), "%d %s at %d", db, key, until)
 			if few := p.table.Info(db, key, until, 1); few != nil {
 				whole := then.info(db, key)
-				require.Equal(p.t, []int{whole.Holders, whole.Waiters}, []int{few.Holders, few.Waiters}, "%d %s at %d", db, key, until)
+				require.Equal(p.t, []int{whole.Holders, whole.Waiters}, []int{few.Holders, few.Waiters}, "%d %s at %d", db, key,
+					until)
 			}
 		}
 	}

@@ -220,11 +220,13 @@ func (p *twins) session() uint64 {
 // word does some word to both.
 func (p *twins) word() (string, reply, reply) {
 	words := []func() (string, reply, reply){
-		p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.release, p.release, p.renew, p.cancel, p.breaks, p.downgrade, p.downgrade,
+		p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.release, p.release, p.renew, p.cancel, p.breaks,
+		p.downgrade, p.downgrade,
 		p.releaseAll, p.giveBack, p.open, p.keepAlive, p.attach, p.close, p.alive, p.gone, p.unblock, p.dropped, p.flush,
 	}
 	if p.ragged { // more of what concerns many at once, and of what may meet that
-		words = append(words, p.close, p.close, p.gone, p.dropped, p.cancel, p.cancel, p.cancel, p.breaks, p.downgrade, p.unblock, p.flush, p.flush)
+		words = append(words, p.close, p.close, p.gone, p.dropped, p.cancel, p.cancel, p.cancel, p.breaks, p.downgrade,
+			p.unblock, p.flush, p.flush)
 	}
 	return words[p.d.n(len(words))]()
 }

@@ -258,7 +258,10 @@ func (n *naive) bind(h *nHold, r *Request) {
 }
 
 func (n *naive) about(kind EffectKind, l *nLock, h *nHold) Effect {
-	e := Effect{Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client, LeaseMillis: h.lease}
+	e := Effect{
+		Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client,
+		LeaseMillis: h.lease,
+	}
 	if h.session != 0 {
 		e.Attached = n.attachedTo(h.session)
 	}
@@ -422,13 +425,19 @@ func (n *naive) endWait(w *nWait) {
 
 func (n *naive) timedOut(w *nWait) {
 	for _, key := range w.Keys {
-		n.tell(Effect{Kind: TimedOut, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, WaitedMillis: n.now - w.since}, nil)
+		n.tell(Effect{
+			Kind: TimedOut, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client,
+			WaitedMillis: n.now - w.since,
+		}, nil)
 	}
 }
 
 // endSession ends a session that lasted until at, with its waits and its holds.
 func (n *naive) endSession(s *nSession, at int64) {
-	n.tell(Effect{Kind: SessionEnded, Session: s.id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client, Attached: s.client}, nil)
+	n.tell(Effect{
+		Kind: SessionEnded, Session: s.id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client,
+		Attached: s.client,
+	}, nil)
 	for _, w := range slices.Clone(n.queue) {
 		if w.Session == s.id {
 			n.leave(w)

@@ -111,7 +111,8 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 // placeOf is the owner's place in line for the same, and where in the queue a request would stand.
 func (n *naive) placeOf(r *Request) (*nWait, int) {
 	for i, w := range n.queue {
-		alike := w.DB == r.DB && w.Owner == r.Owner && w.Mode == r.Mode && w.Limit == r.Limit && w.Permits == r.Permits && len(w.Keys) == len(r.Keys)
+		alike := w.DB == r.DB && w.Owner == r.Owner && w.Mode == r.Mode && w.Limit == r.Limit && w.Permits == r.Permits &&
+			len(w.Keys) == len(r.Keys)
 		for _, key := range r.Keys {
 			alike = alike && slices.Contains(w.Keys, key)
 		}
@@ -134,7 +135,8 @@ func (n *naive) dismissAll(r *Request, same *nWait) {
 	}
 }
 
-// tellAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection asked.
+// tellAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection
+// asked.
 func (n *naive) tellAgain(w *nWait, r *Request) {
 	told := len(n.effects)
 	n.tellEnd(w, nil, ErrAskedAgain)
@@ -160,7 +162,8 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 	n.queue = append(n.queue, w)
 	for _, key := range w.Keys {
 		n.tell(Effect{
-			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: n.inLine(w.DB, key),
+			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: n.inLine(w.DB,
+				key),
 		}, nil)
 	}
 }

@@ -79,7 +79,8 @@ func (t *Table) blockedAt(r *Request, order uint64, from int) (index int, ok boo
 // together are worked off before: the last of them may bring a delay.
 func (t *Table) candidate(l *lock) *waiter {
 	m := l.more
-	if m == nil || m.delay != 0 || t.lostOf(l) != nil || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 || t.delayPending(l) {
+	if m == nil || m.delay != 0 || t.lostOf(l) != nil || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 ||
+		t.delayPending(l) {
 		return nil
 	}
 	first := t.anyHold(l)

@@ -293,7 +293,8 @@ func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
 		}
 		return &shown
 	}
-	if shown.Holders == 0 && shown.Waiters == 0 && shown.DelayLeftMillis == 0 && !(l.delayed() && l.more.delay >= nowMillis) {
+	if shown.Holders == 0 && shown.Waiters == 0 && shown.DelayLeftMillis == 0 &&
+		!(l.delayed() && l.more.delay >= nowMillis) {
 		return nil
 	}
 	return &shown

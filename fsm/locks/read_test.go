@@ -67,15 +67,18 @@ func TestList(t *testing.T) {
 		require.ElementsMatch(t, ofOwner, listed(t, table, Query{Count: count, ByOwner: true, Owner: "o1"}, 1000))
 		require.ElementsMatch(t, append(waits[:3:3], ofSession...), listed(t, table, Query{Count: count, Session: id}, 1000))
 		require.ElementsMatch(t, waits, listed(t, table, Query{Count: count, Session: id, Waiting: true}, 1000))
-		require.ElementsMatch(t, plain[7:8], listed(t, table, Query{Count: count, Match: func(key string) bool { return key == "k7" }, Held: true}, 1000))
+		require.ElementsMatch(t, plain[7:8], listed(t, table, Query{Count: count, Match: func(key string) bool {
+			return key == "k7"
+		}, Held: true}, 1000))
 	}
-	require.ElementsMatch(t, append(append(waits[:3:3], ofSession...), "k1 held by elsewhere"), listed(t, table, Query{Count: 9, Session: id, DB: -1}, 1000))
+	require.ElementsMatch(t, append(append(waits[:3:3], ofSession...), "k1 held by elsewhere"),
+		listed(t, table, Query{Count: 9, Session: id, DB: -1}, 1000))
 	require.Empty(t, listed(t, table, Query{Count: 9, Session: id}, 1501), "the session is over")
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10, "what is over is not shown, whenever it is removed")
 }
 
-// TestDueAt: a read at a later instant learns whether the table would change until then, by a hold's end or by the end of
-// a session that holds the lock or waits for it.
+// TestDueAt: a read at a later instant learns whether the table would change until then, by a hold's end or by the end
+// of a session that holds the lock or waits for it.
 func TestDueAt(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(500, Client{}, false, "")
@@ -212,7 +215,8 @@ func TestSnapshotOfAFlush(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEffects())))
 }
 
-// TestLeftOfSeveral: the longest of several holds counts, a session's as one without an end; what is over does not count.
+// TestLeftOfSeveral: the longest of several holds counts, a session's as one without an end; what is over does not
+// count.
 func TestLeftOfSeveral(t *testing.T) {
 	for _, sliced := range []bool{true, false} {
 		for _, first := range []bool{true, false} {

@@ -192,7 +192,8 @@ func (w *waiter) save(to Writer) {
 		to.String(key)
 	}
 	to.Uint(w.order)
-	to.Uint(bit(w.Notify, savedNotify) | bit(w.Reentrant, savedReentrant) | bit(w.absent, savedAbsent) | bit(w.deadline != never, savedEnds))
+	to.Uint(bit(w.Notify, savedNotify) | bit(w.Reentrant, savedReentrant) | bit(w.absent,
+		savedAbsent) | bit(w.deadline != never, savedEnds))
 	to.Int(w.since)
 	if w.deadline != never {
 		to.Int(w.deadline)

@@ -71,7 +71,8 @@ func (s *stage) show(e Effect) []string {
 	case Left:
 		return []string{fmt.Sprintf("%s%s leaves the line for %s (%s), %d in line", at, e.Owner, e.Key, e.How, e.Waiters)}
 	case Late:
-		return []string{fmt.Sprintf("%s%s is late with %s: %s of %s", at, e.Owner, e.Key, millis(e.SinceRenewedMillis), millis(e.LeaseMillis))}
+		return []string{fmt.Sprintf("%s%s is late with %s: %s of %s", at, e.Owner, e.Key, millis(e.SinceRenewedMillis),
+			millis(e.LeaseMillis))}
 	case SessionEnded:
 		return []string{fmt.Sprintf("%ssession %d ends", at, e.Session)}
 	}

@@ -110,8 +110,10 @@ func init() {
 		"renew": func(s *stage, w []string) []string {
 			return fenceOrNot(s.table.Renew(0, w[0], s.owner(w[1]), s.millis(w[2])))
 		},
-		"release":    (*stage).release,
-		"releaseall": func(s *stage, w []string) []string { return count(s.table.ReleaseAll(0, keysOf(w[0]), s.owner(w[1]))) },
+		"release": (*stage).release,
+		"releaseall": func(s *stage, w []string) []string {
+			return count(s.table.ReleaseAll(0, keysOf(w[0]), s.owner(w[1])))
+		},
 		"giveback": func(s *stage, w []string) []string {
 			return yesNo(s.table.GiveBack(0, w[0], s.owner(w[1]), uint64(s.number(w[2])), s.client(w[3])))
 		},

@@ -63,7 +63,9 @@ type incarnation struct {
 }
 
 func (t *Table) incarnationAt(o protocol.Origin) (index int, ok bool) {
-	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Origin) int { return compareOrigins(l.origin, o) })
+	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Origin) int {
+		return compareOrigins(l.origin, o)
+	})
 }
 
 // alive notes that an incarnation of a node was heard of now. The incarnation has one session more.

@@ -126,7 +126,8 @@ func (t *Table) allLost(l *lock) bool {
 // no lock any more.
 func (t *Table) hollow(l *lock) bool {
 	m := l.more
-	return t.sliced && m != nil && m.delay == 0 && m.ranks == [rankCount]int{} && (m.delays == 0 || m.lost.delays) && t.allLost(l)
+	return t.sliced && m != nil && m.delay == 0 && m.ranks == [rankCount]int{} && (m.delays == 0 || m.lost.delays) &&
+		t.allLost(l)
 }
 
 // overHolds is how many holds of a lock are over at an instant, with their permits, and the last instant of the delay

@@ -56,7 +56,8 @@ func (c *verifier) lock(l *lock) {
 	t := c.table
 	c.require(l.head&(flagTouched|flagWake) == 0, "is touched")
 	c.require(l.head&flagPresent != 0 || t.sliced && t.hollow(l), "is not present")
-	c.require(l.head&flagQueued != 0 == (l.waiters() > 0), "queued says %v, of %d waiters", l.head&flagQueued != 0, l.waiters())
+	c.require(l.head&flagQueued != 0 == (l.waiters() > 0), "queued says %v, of %d waiters", l.head&flagQueued != 0,
+		l.waiters())
 	c.require(l.holders() > 0 || l.waiters() > 0 || l.delayed(), "is of no use")
 	c.require(t.dueOf(l) == l.due, "is due at %d, not %d", t.dueOf(l), l.due)
 	if l.waiters() > 0 {
@@ -117,7 +118,8 @@ func (c *verifier) holds(l *lock) {
 	c.require((n == 1) == (l.hold != nil), "%d holds, and one alone is %v", n, l.hold != nil)
 	if l.more != nil {
 		c.require(permits == l.more.permits, "%d permits are counted as %d", permits, l.more.permits)
-		c.require(ofSessions == l.more.sessionHolds, "%d holds of sessions are counted as %d", ofSessions, l.more.sessionHolds)
+		c.require(ofSessions == l.more.sessionHolds, "%d holds of sessions are counted as %d", ofSessions,
+			l.more.sessionHolds)
 		c.require(delays == l.more.delays, "%d holds with delays are counted as %d", delays, l.more.delays)
 	}
 }
@@ -164,7 +166,8 @@ func (c *verifier) line(l *lock) {
 // session looks at how a session ends: by its own lease, with its node, or it has ended already.
 func (c *verifier) session(s *session, waiters int) {
 	t := c.table
-	c.require(c.sessionHolds[s.id] == s.holds, "session %d has %d holds, counted as %d", s.id, c.sessionHolds[s.id], s.holds)
+	c.require(c.sessionHolds[s.id] == s.holds, "session %d has %d holds, counted as %d", s.id, c.sessionHolds[s.id],
+		s.holds)
 	c.require(waiters == s.waiters, "session %d has %d waiters, counted as %d", s.id, waiters, s.waiters)
 	_, over := t.ended.Get(s.id)
 	c.require(over == s.over, "session %d is over: %v, among the ended: %v", s.id, s.over, over)
@@ -174,7 +177,8 @@ func (c *verifier) session(s *session, waiters int) {
 		return
 	}
 	_, attached := t.attached.Get(bound{s.origin, s.lease, s.id})
-	c.require(attached != s.leased, "session %d has its own lease: %v, and lives with its node: %v", s.id, s.leased, attached)
+	c.require(attached != s.leased, "session %d has its own lease: %v, and lives with its node: %v", s.id, s.leased,
+		attached)
 	_, connected := t.connections.Get(bound{s.origin, s.conn, s.id})
 	i, known := t.incarnationAt(*s.origin)
 	c.require(connected && known, "session %d is not known by its connection or incarnation", s.id)
@@ -221,7 +225,8 @@ func (c *verifier) totals() {
 	})
 	connected := 0
 	for i, n := range c.incarnations {
-		c.require(n == t.incarnations[i].sessions && n > 0, "%d sessions of incarnation %v are counted as %d", n, t.incarnations[i].origin, t.incarnations[i].sessions)
+		c.require(n == t.incarnations[i].sessions && n > 0, "%d sessions of incarnation %v are counted as %d", n,
+			t.incarnations[i].origin, t.incarnations[i].sessions)
 		connected += n
 	}
 	for _, count := range []struct {
@@ -254,21 +259,28 @@ func (c *verifier) totals() {
 // bounds looks at what the table alone says: numbers given out, and lists in order.
 func (c *verifier) bounds() {
 	t := c.table
-	c.require(t.fences < noOrder && t.orders < noOrder && t.sessionIDs <= MaxFence, "too much was given out: %d, %d, %d", t.fences, t.orders, t.sessionIDs)
+	c.require(t.fences < noOrder && t.orders < noOrder && t.sessionIDs <= MaxFence, "too much was given out: %d, %d, %d",
+		t.fences, t.orders, t.sessionIDs)
 	c.require(t.waitingBytes <= MaxWaitingBytes, "waiters have %d bytes", t.waitingBytes)
-	c.require(slices.IsSortedFunc(t.incarnations, func(a, b incarnation) int { return compareOrigins(a.origin, b.origin) }), "incarnations are out of order")
+	c.require(slices.IsSortedFunc(t.incarnations, func(a, b incarnation) int {
+		return compareOrigins(a.origin, b.origin)
+	}), "incarnations are out of order")
 	for i, f := range t.flushes {
-		c.require(f.mark <= t.fences && (i == 0 || t.flushes[i-1].db < f.db), "flush of database %d up to %d of %d", f.db, f.mark, t.fences)
+		c.require(f.mark <= t.fences && (i == 0 || t.flushes[i-1].db < f.db), "flush of database %d up to %d of %d", f.db,
+			f.mark, t.fences)
 	}
 	for i, d := range t.drops {
 		c.require(i == 0 || t.drops[i-1].Origin.Node < d.Origin.Node, "drops are out of order")
 	}
 	t.sessions.Scan(func(s *session) bool {
-		c.require(s.id > 0 && s.id <= t.sessionIDs && s.lease > 0 && s.lease <= Forever && s.deadline < never && len(s.name) <= MaxText,
-			"session %d of %d has lease %d until %d, and a name of %d bytes", s.id, t.sessionIDs, s.lease, s.deadline, len(s.name))
+		c.require(s.id > 0 && s.id <= t.sessionIDs && s.lease > 0 && s.lease <= Forever && s.deadline < never &&
+			len(s.name) <= MaxText,
+			"session %d of %d has lease %d until %d, and a name of %d bytes", s.id, t.sessionIDs, s.lease, s.deadline,
+			len(s.name))
 		if s.origin != nil && !s.over {
 			i, known := t.incarnationAt(*s.origin)
-			c.require(known && (s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease)), "session %d ends behind its incarnation", s.id)
+			c.require(known && (s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease)),
+				"session %d ends behind its incarnation", s.id)
 			c.require(t.Attached(Client{*s.origin, s.conn}) <= MaxAttached, "session %d is one of too many", s.id)
 		}
 		return c.err == nil
@@ -283,15 +295,21 @@ func (c *verifier) lockBounds(l *lock) {
 	if m == nil {
 		return
 	}
-	c.require(m.holders <= MaxHolders && m.permits <= MaxLimit && l.waiters() <= MaxWaiters, "%d holds, %d permits, %d waiters", m.holders, m.permits, l.waiters())
-	c.require(m.holders > 1 || m.delay != 0 || m.unfinished != 0 || l.waiters() > 0 || l.hold != nil && l.hold.fence < m.lost.below, "needs no extension")
-	c.require(within(m.delay) && within(m.lost.delay) && m.unfinished >= 0 && m.unfinished < never, "delays %d and %d, unfinished since %d", m.delay, m.lost.delay, m.unfinished)
-	c.require(m.createdFence <= c.table.fences && m.lost.below <= c.table.fences+1, "created at %d, lost below %d, of %d", m.createdFence, m.lost.below, c.table.fences)
-	c.require((m.lost.below == 0) == (m.lost.reason == 0) && (m.lost.below != 0 || m.lost == loss{}), "nothing is lost, by %+v", m.lost)
+	c.require(m.holders <= MaxHolders && m.permits <= MaxLimit && l.waiters() <= MaxWaiters,
+		"%d holds, %d permits, %d waiters", m.holders, m.permits, l.waiters())
+	c.require(m.holders > 1 || m.delay != 0 || m.unfinished != 0 || l.waiters() > 0 || l.hold != nil &&
+		l.hold.fence < m.lost.below, "needs no extension")
+	c.require(within(m.delay) && within(m.lost.delay) && m.unfinished >= 0 && m.unfinished < never,
+		"delays %d and %d, unfinished since %d", m.delay, m.lost.delay, m.unfinished)
+	c.require(m.createdFence <= c.table.fences && m.lost.below <= c.table.fences+1, "created at %d, lost below %d, of %d",
+		m.createdFence, m.lost.below, c.table.fences)
+	c.require((m.lost.below == 0) == (m.lost.reason == 0) && (m.lost.below != 0 || m.lost == loss{}),
+		"nothing is lost, by %+v", m.lost)
 }
 
 func (c *verifier) holdBounds(h *hold) {
-	c.require(len(h.owner) <= MaxText && h.count > 0 && h.mode <= Permits, "hold by %d bytes, %d times in mode %d", len(h.owner), h.count, h.mode)
+	c.require(len(h.owner) <= MaxText && h.count > 0 && h.mode <= Permits, "hold by %d bytes, %d times in mode %d",
+		len(h.owner), h.count, h.mode)
 	if h.deadline == never {
 		c.require(c.table.session(h.bound) != nil, "%q has the hold of no session %d", h.owner, h.bound)
 	} else {
@@ -302,19 +320,27 @@ func (c *verifier) holdBounds(h *hold) {
 		c.require(h.mode != Permits, "%q has no permits", h.owner)
 		return
 	}
-	c.require(len(x.note) <= MaxText && len(x.call) <= MaxText && within(x.delay) && x.permits >= 0 && x.permits <= MaxLimit && (h.mode != Permits || x.permits > 0),
+	c.require(len(x.note) <= MaxText && len(x.call) <= MaxText && within(x.delay) && x.permits >= 0 &&
+		x.permits <= MaxLimit && (h.mode != Permits || x.permits > 0),
 		"%q has %d permits, delay %d, and texts of %d and %d bytes", h.owner, x.permits, x.delay, len(x.note), len(x.call))
 }
 
 func (c *verifier) waiterBounds(w *waiter) {
-	c.require(len(w.Owner) <= MaxText && len(w.Note) <= MaxText && len(w.Call) <= MaxText && (w.Reentrant || w.Call == ""), "texts of a waiter")
-	c.require(len(w.Keys) <= MaxKeys && w.blocked < len(w.Keys) && w.Waits && w.Ticket != 0 && w.Ticket != ^uint64(0), "%q waits for %d keys, at %d, with ticket %d", w.Owner, len(w.Keys), w.blocked, w.Ticket)
+	c.require(len(w.Owner) <= MaxText && len(w.Note) <= MaxText && len(w.Call) <= MaxText &&
+		(w.Reentrant || w.Call == ""), "texts of a waiter")
+	c.require(len(w.Keys) <= MaxKeys && w.blocked < len(w.Keys) && w.Waits && w.Ticket != 0 && w.Ticket != ^uint64(0),
+		"%q waits for %d keys, at %d, with ticket %d", w.Owner, len(w.Keys), w.blocked, w.Ticket)
 	c.require(!w.absent || w.deadline != never, "%q is absent for ever", w.Owner)
-	c.require(within(w.WaitMillis) && within(w.DelayMillis) && within(w.GraceMillis), "%q waits for %d, delay %d, grace %d", w.Owner, w.WaitMillis, w.DelayMillis, w.GraceMillis)
-	c.require((w.Session != 0) == (w.LeaseMillis == 0) && within(w.LeaseMillis) && (w.Session == 0 || c.table.session(w.Session) != nil), "%q waits with session %d and lease %d", w.Owner, w.Session, w.LeaseMillis)
+	c.require(within(w.WaitMillis) && within(w.DelayMillis) && within(w.GraceMillis),
+		"%q waits for %d, delay %d, grace %d", w.Owner, w.WaitMillis, w.DelayMillis, w.GraceMillis)
+	c.require((w.Session != 0) == (w.LeaseMillis == 0) && within(w.LeaseMillis) &&
+		(w.Session == 0 || c.table.session(w.Session) != nil), "%q waits with session %d and lease %d", w.Owner, w.Session,
+		w.LeaseMillis)
 	if w.Mode == Permits {
-		c.require(w.Permits > 0 && w.Permits <= w.Limit && w.Limit > 1 && w.Limit <= MaxLimit, "%q wants %d permits of %d", w.Owner, w.Permits, w.Limit)
+		c.require(w.Permits > 0 && w.Permits <= w.Limit && w.Limit > 1 && w.Limit <= MaxLimit, "%q wants %d permits of %d",
+			w.Owner, w.Permits, w.Limit)
 	} else {
-		c.require(w.Mode < Permits && w.Permits == 0 && w.Limit == 0, "%q wants %d permits of %d in mode %d", w.Owner, w.Permits, w.Limit, w.Mode)
+		c.require(w.Mode < Permits && w.Permits == 0 && w.Limit == 0, "%q wants %d permits of %d in mode %d", w.Owner,
+			w.Permits, w.Limit, w.Mode)
 	}
 }

@@ -24,27 +24,43 @@ func TestVerify(t *testing.T) {
 		"of sessions are counted as":   func(t *Table, alone, shared *lock) { shared.more.sessionHolds++ },
 		"its hold by owner":            func(t *Table, alone, shared *lock) { t.byOwner.PopMin() },
 		"holds by the ends of leases":  func(t *Table, alone, shared *lock) { t.byEnd.PopMin() },
-		"two modes":                    func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.mode = Exclusive },
+		"two modes": func(t *Table, alone, shared *lock) {
+			m, _ := t.byFence.Min()
+			m.hold.mode = Exclusive
+		},
 		"beside an exclusive hold": func(t *Table, alone, shared *lock) {
 			t.eachHold(shared, func(h *hold) bool { h.mode = Exclusive; return true })
 		},
 		"does not stand in line by owner": func(t *Table, alone, shared *lock) { t.waiting.PopMin() },
-		"places by owner are counted as":  func(t *Table, alone, shared *lock) { s, _ := t.waiting.Min(); s.lock = 99; t.waiting.Set(s) },
+		"places by owner are counted as": func(t *Table, alone, shared *lock) {
+			s, _ := t.waiting.Min()
+			s.lock = 99
+			t.waiting.Set(s)
+		},
 		"is not granted to the first": func(t *Table, alone, shared *lock) {
 			t.removeHold(alone, alone.hold)
 			alone.due = t.dueOf(alone)
 			t.touched = nil
 			alone.head &^= flagTouched | flagWake
 		},
-		"accounts with [0 0 1] waiters":            func(t *Table, alone, shared *lock) { t.counts.Add(2, 1) },
-		"1 waiters are counted as 2":               func(t *Table, alone, shared *lock) { t.waiterCount++ },
-		"session 1 has 1 holds, counted":           func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.holds = 3 },
-		"its hold by session":                      func(t *Table, alone, shared *lock) { t.bySession.PopMin() },
-		"holds of sessions are counted as":         func(t *Table, alone, shared *lock) { t.bySession.Set(&hold{bound: 9}) },
-		"with delays are counted as 1":             func(t *Table, alone, shared *lock) { shared.more.delays++ },
-		"line of another lock":                     func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Keys[0] = "shared" },
-		"order 1 comes behind 0, of 0":             func(t *Table, alone, shared *lock) { t.orders = 0 },
-		"stand in line by rank":                    func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.absent = true },
+		"accounts with [0 0 1] waiters": func(t *Table, alone, shared *lock) { t.counts.Add(2, 1) },
+		"1 waiters are counted as 2":    func(t *Table, alone, shared *lock) { t.waiterCount++ },
+		"session 1 has 1 holds, counted": func(t *Table, alone, shared *lock) {
+			s, _ := t.sessions.Min()
+			s.holds = 3
+		},
+		"its hold by session":              func(t *Table, alone, shared *lock) { t.bySession.PopMin() },
+		"holds of sessions are counted as": func(t *Table, alone, shared *lock) { t.bySession.Set(&hold{bound: 9}) },
+		"with delays are counted as 1":     func(t *Table, alone, shared *lock) { shared.more.delays++ },
+		"line of another lock": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			w.Keys[0] = "shared"
+		},
+		"order 1 comes behind 0, of 0": func(t *Table, alone, shared *lock) { t.orders = 0 },
+		"stand in line by rank": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			w.absent = true
+		},
 		"1 of sessions, 0 for many are counted as": func(t *Table, alone, shared *lock) { alone.more.sessionWaits = 0 },
 		"0 for many are counted as 1, 1":           func(t *Table, alone, shared *lock) { alone.more.many = 1 },
 		"among the ends of waits": func(t *Table, alone, shared *lock) {
@@ -52,15 +68,27 @@ func TestVerify(t *testing.T) {
 			other := *w
 			t.waitEnds.Set(stand{alone.id(), &other})
 		},
-		"ends of waits are counted as":                  func(t *Table, alone, shared *lock) { t.waitEnds.Set(stand{99, firstWaiter}) },
-		"is not known by its ticket":                    func(t *Table, alone, shared *lock) { t.names.PopMin() },
-		"waiters by name are counted as":                func(t *Table, alone, shared *lock) { t.names.Set(&waiter{order: 9}) },
-		"bytes of waiters are counted as":               func(t *Table, alone, shared *lock) { t.waitingBytes++ },
-		"session 1 has 1 waiters, counted as 0":         func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.waiters = 0 },
-		"session 1 is over: true, among the ended":      func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.over = true },
-		"sessions that have ended are counted as":       func(t *Table, alone, shared *lock) { t.ended.Set(9) },
-		"session 1 has its own lease: true, among":      func(t *Table, alone, shared *lock) { t.sessionEnds.PopMin() },
-		"leases of sessions are counted as":             func(t *Table, alone, shared *lock) { t.sessionEnds.Set(ending{9, 9}) },
+		"ends of waits are counted as": func(t *Table, alone, shared *lock) {
+			t.waitEnds.Set(stand{99, firstWaiter})
+		},
+		"is not known by its ticket": func(t *Table, alone, shared *lock) { t.names.PopMin() },
+		"waiters by name are counted as": func(t *Table, alone, shared *lock) {
+			t.names.Set(&waiter{order: 9})
+		},
+		"bytes of waiters are counted as": func(t *Table, alone, shared *lock) { t.waitingBytes++ },
+		"session 1 has 1 waiters, counted as 0": func(t *Table, alone, shared *lock) {
+			s, _ := t.sessions.Min()
+			s.waiters = 0
+		},
+		"session 1 is over: true, among the ended": func(t *Table, alone, shared *lock) {
+			s, _ := t.sessions.Min()
+			s.over = true
+		},
+		"sessions that have ended are counted as":  func(t *Table, alone, shared *lock) { t.ended.Set(9) },
+		"session 1 has its own lease: true, among": func(t *Table, alone, shared *lock) { t.sessionEnds.PopMin() },
+		"leases of sessions are counted as": func(t *Table, alone, shared *lock) {
+			t.sessionEnds.Set(ending{9, 9})
+		},
 		"session 2 has its own lease: false, and lives": func(t *Table, alone, shared *lock) { t.attached.PopMin() },
 		"not known by its connection":                   func(t *Table, alone, shared *lock) { t.connections.PopMin() },
 		"1 sessions of incarnation":                     func(t *Table, alone, shared *lock) { t.incarnations[0].sessions++ },
@@ -72,10 +100,16 @@ func TestVerify(t *testing.T) {
 		"incarnations are out of order": func(t *Table, alone, shared *lock) {
 			t.incarnations = append([]incarnation{{origin: protocol.Origin{Node: "z"}}}, t.incarnations...)
 		},
-		"flush of database 0 up to 99 of 4":     func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
-		"drops are out of order":                func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
-		"session 1 of 2 has lease 0":            func(t *Table, alone, shared *lock) { s, _ := t.sessions.Min(); s.lease = 0 },
-		"session 2 ends behind its incarnation": func(t *Table, alone, shared *lock) { s, _ := t.sessions.Max(); s.deadline = 1 << 40 },
+		"flush of database 0 up to 99 of 4": func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
+		"drops are out of order":            func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
+		"session 1 of 2 has lease 0": func(t *Table, alone, shared *lock) {
+			s, _ := t.sessions.Min()
+			s.lease = 0
+		},
+		"session 2 ends behind its incarnation": func(t *Table, alone, shared *lock) {
+			s, _ := t.sessions.Max()
+			s.deadline = 1 << 40
+		},
 		"session 2 is one of too many": func(t *Table, alone, shared *lock) {
 			s, _ := t.sessions.Max()
 			for i := range uint64(MaxAttached) {
@@ -90,7 +124,10 @@ func TestVerify(t *testing.T) {
 		"hold by 1 bytes, 0 times":     func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.count = 0 },
 		"has the hold of no session 9": func(t *Table, alone, shared *lock) { alone.hold.bound = 9 },
 		"has lease 0":                  func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.bound = 0 },
-		"has no permits":               func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.mode = Permits },
+		"has no permits": func(t *Table, alone, shared *lock) {
+			m, _ := t.byFence.Min()
+			m.hold.mode = Permits
+		},
 		"has 0 permits, delay -1": func(t *Table, alone, shared *lock) {
 			m, _ := t.byFence.Min()
 			m.hold.extra = &extra{delay: -1}
@@ -123,7 +160,10 @@ func TestVerify(t *testing.T) {
 			{Keys: []string{"shared"}, Owner: "a", LeaseMillis: 100, Mode: Shared},
 			{Keys: []string{"shared"}, Owner: "b", LeaseMillis: 100, Mode: Shared},
 			{Keys: []string{"shared"}, Owner: "c", LeaseMillis: 100, Mode: Shared},
-			{Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1, Client: Client{Conn: 1}, Account: 2},
+			{
+				Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1,
+				Client: Client{Conn: 1}, Account: 2,
+			},
 		} {
 			_, err := table.Acquire(&r)
 			require.NoError(t, err)

@@ -81,11 +81,13 @@ func waitingBefore(a, b stand) bool {
 }
 
 func waitEndBefore(a, b stand) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.waiter.deadline, b.waiter.deadline), cmp.Compare(a.waiter.order, b.waiter.order)) < 0
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.waiter.deadline, b.waiter.deadline),
+		cmp.Compare(a.waiter.order, b.waiter.order)) < 0
 }
 
 func compareNames(a, b waits.Name) int {
-	return cmp.Or(strings.Compare(a.Origin.Node, b.Origin.Node), cmp.Compare(a.Origin.Epoch, b.Origin.Epoch), cmp.Compare(a.Ticket, b.Ticket))
+	return cmp.Or(strings.Compare(a.Origin.Node, b.Origin.Node), cmp.Compare(a.Origin.Epoch, b.Origin.Epoch),
+		cmp.Compare(a.Ticket, b.Ticket))
 }
 
 func nameBefore(a, b *waiter) bool { return compareNames(a.name(), b.name()) < 0 }

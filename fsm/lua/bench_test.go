@@ -69,7 +69,8 @@ func BenchmarkArithmeticLoop(b *testing.B) {
 }
 
 func BenchmarkTableLoop(b *testing.B) {
-	benchmarkScript(b, `local t = {} for i = 1, 10000 do t[i] = i end local s = 0 for i, v in ipairs(t) do s = s + v end return s`, nil, nil)
+	benchmarkScript(b,
+		`local t = {} for i = 1, 10000 do t[i] = i end local s = 0 for i, v in ipairs(t) do s = s + v end return s`, nil, nil)
 }
 
 func BenchmarkFieldLoop(b *testing.B) {

@@ -27,7 +27,8 @@ func TestReplyStandsFor(t *testing.T) {
 		{"local t = {ok = string.rep('x', 3e5)} return {t, t, t, t}", true},
 		{"local t = {err = string.rep('x', 3e5)} return {t, t, t, t}", true},
 		{"redis.setresp(3) local t = {big_number = string.rep('1', 3e5)} return {t, t, t, t}", true},
-		{"redis.setresp(3) local t = {verbatim_string = {format = 'txt', string = string.rep('1', 3e5)}} return {t, t, t, t}", true},
+		{"redis.setresp(3) local t = {verbatim_string = {format = 'txt', string = string.rep('1', 3e5)}} return " +
+			"{t, t, t, t}", true},
 		{"redis.setresp(3) local s = string.rep('x', 3e5) return {map = {[1] = s, [2] = s, [3] = {s, s}}}", true},
 		{"redis.setresp(3) local s = string.rep('x', 3e5) return {set = {[s] = true, [s .. 'x'] = true}}", false},
 		{"redis.call('set', 'k', string.rep('x', 3e5)) local s = redis.call('get', 'k') return {s, s, s, s}", true},
@@ -92,7 +93,8 @@ func TestReleased(t *testing.T) {
 		"local t = {} for i = 1, 500 do t[i] = string.rep('x', i) end for i = 1, 20 do cmsgpack.pack(t) cjson.encode(t) end",
 		"local function f(n) if n == 0 then return 0 end return 1 + f(n - 1) end for i = 1, 10 do f(2000) end",
 		"pcall(cjson.encode, {string.rep('x', 5000), tostring}) pcall(cmsgpack.pack)",
-		"local t = {} for r = 1, 20 do for i = 1, 500 do t[i] = i t['k' .. i] = i end for i = 1, 500 do t[i] = nil t['k' .. i] = nil end end",
+		"local t = {} for r = 1, 20 do for i = 1, 500 do t[i] = i t['k' .. i] = i end for i = 1, 500 do t[i] = nil t['k' " +
+			".. i] = nil end end",
 	} {
 		for _, keys := range [][]string{nil, {"a"}, {"a", "b", "c", "d", "e"}, make([]string, 100)} {
 			p, r := mustCompile(t, source), NewRunner()
@@ -166,12 +168,15 @@ func TestHostRepliesTakeSteps(t *testing.T) {
 // follows would be taken for the next one.
 func TestErrorsAreOneLine(t *testing.T) {
 	for source, want := range map[string]protocol.Value{
-		`return {err = "A b\r\n+OK"}`:                           protocol.ErrValue("A b  +OK"),
-		`return {ok = "A b\r\n+OK"}`:                            protocol.Simple("A b  +OK"),
-		`return redis.error_reply("A b\r\n+OK")`:                protocol.ErrValue("A b  +OK"),
-		`redis.setresp(3) return {big_number = "1\r\n+OK"}`:     protocol.BigNumber("1  +OK"),
-		`return {{err = "A b\r\n+OK"}}`:                         protocol.Array(protocol.ErrValue("A b  +OK")),
-		`redis.setresp(3) return {map = {a = {ok = "x\r\ny"}}}`: {Kind: protocol.KindMap, Elems: []protocol.Value{protocol.Bulk("a"), protocol.Simple("x  y")}},
+		`return {err = "A b\r\n+OK"}`:                       protocol.ErrValue("A b  +OK"),
+		`return {ok = "A b\r\n+OK"}`:                        protocol.Simple("A b  +OK"),
+		`return redis.error_reply("A b\r\n+OK")`:            protocol.ErrValue("A b  +OK"),
+		`redis.setresp(3) return {big_number = "1\r\n+OK"}`: protocol.BigNumber("1  +OK"),
+		`return {{err = "A b\r\n+OK"}}`:                     protocol.Array(protocol.ErrValue("A b  +OK")),
+		`redis.setresp(3) return {map = {a = {ok = "x\r\ny"}}}`: {
+			Kind:  protocol.KindMap,
+			Elems: []protocol.Value{protocol.Bulk("a"), protocol.Simple("x  y")},
+		},
 	} {
 		v, err := mustCompile(t, source).Run(&Env{Host: newFakeHost()})
 		require.NoError(t, err)
@@ -195,7 +200,9 @@ func TestScansAreCharged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			steps := func(n int, legacy bool) int64 {
-				p := mustCompile(t, fmt.Sprintf("local s = string.rep('x', tonumber(ARGV[1])) for i = 1, %d do pcall(function() %s end) end", times, source))
+				p := mustCompile(t,
+					fmt.Sprintf("local s = string.rep('x', tonumber(ARGV[1])) for i = 1, %d do pcall(function() %s end) end", times,
+						source))
 				r := NewRunner()
 				_, err := r.Run(p, &Env{Host: newFakeHost(), Args: []string{fmt.Sprint(n)}, Legacy: legacy})
 				require.NoError(t, err)
@@ -251,8 +258,8 @@ func TestLoopsOfTheEngineTakeSteps(t *testing.T) {
 	require.GreaterOrEqual(t, used(maps+"return {map = t}").MemoryBytes-used(maps).MemoryBytes, int64(4000*2*replyBytes))
 }
 
-// TestNamesAreChargedAsBefore: a look for the name in an error costs what it cost when a captured variable was an instruction
-// behind the closure: entries that are in a log mean what they meant.
+// TestNamesAreChargedAsBefore: a look for the name in an error costs what it cost when a captured variable was an
+// instruction behind the closure: entries that are in a log mean what they meant.
 func TestNamesAreChargedAsBefore(t *testing.T) {
 	source := "local a, b, c, d = 1, 2, 3, 4 local function f() local nothing "
 	source += strings.Repeat("local function g() return a, b, c, d end ", 50) + "return nothing.x end return pcall(f)"

@@ -69,12 +69,18 @@ var bigSources = []bigSource{
 	{"brackets", "return ", "[", ""},
 	{"equal signs", "return ", "=", ""},
 	{"many closures", "local a ", "a=function() return a end ", ""},
-	{"deep scopes", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=a ", strings.Repeat("end ", 60)},
-	{"deep globals", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=y ", strings.Repeat("end ", 60)},
+	{
+		"deep scopes", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=a ",
+		strings.Repeat("end ", 60),
+	},
+	{
+		"deep globals", strings.Repeat("local function f() local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p ", 60), "x=y ",
+		strings.Repeat("end ", 60),
+	},
 }
 
-// sharedVariables is the first line of sources whose nested functions share variables, and nestedCaptures a bigSource of that
-// kind: each function captures what the innermost one reads.
+// sharedVariables is the first line of sources whose nested functions share variables, and nestedCaptures a bigSource
+// of that kind: each function captures what the innermost one reads.
 const sharedVariables = "local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,A,B,C,D,E,F,G,H,I,J,K,L,M,N,O,P,Q,R,S,T,U,V,W,X,Y,Z "
 
 func nestedCaptures(levels int) bigSource {
@@ -106,8 +112,8 @@ func TestCompileBigSources(t *testing.T) {
 	}
 }
 
-// TestCompileCaptures: functions that share variables with functions inside them are compiled in about the memory of their
-// source, however deep they are.
+// TestCompileCaptures: functions that share variables with functions inside them are compiled in about the memory of
+// their source, however deep they are.
 func TestCompileCaptures(t *testing.T) {
 	for _, levels := range []int{1, 8, 60} {
 		source := nestedCaptures(levels).source()[:200_000]
@@ -123,7 +129,8 @@ func TestCompileCaptures(t *testing.T) {
 
 // TestCapturedOnce: a function captures a variable once, whatever the functions inside it do between.
 func TestCapturedOnce(t *testing.T) {
-	p := mustCompile(t, "local a = 1 local function f() "+strings.Repeat("a = (function() return a end)() + a ", 5)+"return a end return f()")
+	p := mustCompile(t, "local a = 1 local function f() "+strings.Repeat("a = (function() return a end)() + a ", 5)+
+		"return a end return f()")
 	require.Len(t, p.main.proto.protos[0].captured, 1)
 	v, err := p.Run(&Env{Host: newFakeHost()})
 	require.NoError(t, err)

@@ -26,7 +26,10 @@ func mathScript(seed uint64) string {
 	r := rand.New(rand.NewPCG(seed, 3))
 	var out strings.Builder
 	out.WriteString("local o = {} local function p(x) o[#o+1] = string.format('%.17g', x) end\n")
-	for _, f := range []string{"exp", "log", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "sqrt", "deg", "rad"} {
+	for _, f := range []string{
+		"exp", "log", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+		"sqrt", "deg", "rad",
+	} {
 		fmt.Fprintf(&out, "p(math.%s(%s)) p(math.%s(0.%d)) ", f, numeral(r, 15), f, r.Int64N(1e15))
 	}
 	for range 10 {

@@ -13,18 +13,22 @@ import (
 // arguments.
 var libraryGenerators = map[string]func(r *rand.Rand) string{
 	"pattern": func(r *rand.Rand) string {
-		subject, pattern := luaQuote(pick(r, 12, "a", "b", "ab", "1", " ", ".", "(", ")", "x", "\x00", "\xff", "A", "\n")), luaQuote(randomPattern(r))
+		subject, pattern := luaQuote(pick(r, 12, "a", "b", "ab", "1", " ", ".", "(", ")", "x", "\x00", "\xff", "A", "\n")),
+			luaQuote(randomPattern(r))
 		switch r.IntN(5) {
 		case 0:
 			return fmt.Sprintf("string.find(%s, %s)", subject, pattern)
 		case 1:
 			return fmt.Sprintf("string.match(%s, %s, %d)", subject, pattern, r.IntN(8)-3)
 		case 2:
-			return fmt.Sprintf("string.gsub(%s, %s, %s)", subject, pattern, luaQuote(pick(r, 4, "%0", "%1", "%2", "x", "%%", "")))
+			return fmt.Sprintf("string.gsub(%s, %s, %s)", subject, pattern,
+				luaQuote(pick(r, 4, "%0", "%1", "%2", "x", "%%", "")))
 		case 3:
-			return fmt.Sprintf("string.gsub(%s, %s, function(a, b) return a == 'a' and b or a end, %d)", subject, pattern, r.IntN(4))
+			return fmt.Sprintf("string.gsub(%s, %s, function(a, b) return a == 'a' and b or a end, %d)", subject, pattern,
+				r.IntN(4))
 		default:
-			return fmt.Sprintf("(function() local t = {} for a, b in string.gmatch(%s, %s) do t[#t+1] = tostring(a) .. tostring(b) end return table.concat(t, '|') end)()", subject, pattern)
+			return fmt.Sprintf("(function() local t = {} for a, b in string.gmatch(%s, %s) do t[#t+1] = tostring(a) .. "+
+				"tostring(b) end return table.concat(t, '|') end)()", subject, pattern)
 		}
 	},
 	"format": func(r *rand.Rand) string {
@@ -35,14 +39,16 @@ var libraryGenerators = map[string]func(r *rand.Rand) string{
 		if r.IntN(2) == 0 {
 			spec += "." + pick(r, 1, "0", "1", "3", "10", "20")
 		}
-		return fmt.Sprintf("string.format(%s, %s)", luaQuote("<"+spec+pick(r, 1, "d", "i", "u", "x", "X", "o", "e", "E", "f", "g", "G", "c", "s", "q")+">"), randomNumber(r))
+		return fmt.Sprintf("string.format(%s, %s)", luaQuote("<"+spec+pick(r, 1, "d", "i", "u", "x", "X", "o", "e", "E", "f",
+			"g", "G", "c", "s", "q")+">"), randomNumber(r))
 	},
 	"number": func(r *rand.Rand) string {
 		switch n := randomNumber(r); r.IntN(4) {
 		case 0:
 			return "tostring(" + n + ")"
 		case 1:
-			return "tonumber(" + luaQuote(pick(r, 6, "1", "0", "9", ".", "e", "E", "+", "-", "0x", "f", " ", "p", "inf", "nan")) + ")"
+			return "tonumber(" + luaQuote(pick(r, 6, "1", "0", "9", ".", "e", "E", "+", "-", "0x", "f", " ", "p", "inf",
+				"nan")) + ")"
 		case 2:
 			return fmt.Sprintf("tonumber(%s, %d)", luaQuote(pick(r, 5, "1", "0", "z", "F", "-", " ", "7", "0x")), r.IntN(40))
 		default:
@@ -51,7 +57,8 @@ var libraryGenerators = map[string]func(r *rand.Rand) string{
 	},
 	"string": func(r *rand.Rand) string {
 		s := luaQuote(pick(r, 8, "a", "B", "\x00", "\xe9", "1"))
-		f := pick(r, 1, "sub(%s, %d, %d)", "byte(%s, %d, %d)", "rep(%s, %d, %d)", "find(%s, 'a', %d, %d)", "upper(%s)", "lower(%s)", "reverse(%s)", "len(%s)")
+		f := pick(r, 1, "sub(%s, %d, %d)", "byte(%s, %d, %d)", "rep(%s, %d, %d)", "find(%s, 'a', %d, %d)", "upper(%s)",
+			"lower(%s)", "reverse(%s)", "len(%s)")
 		if strings.Count(f, "%d") == 2 {
 			return fmt.Sprintf("string."+f, s, r.IntN(12)-5, r.IntN(12)-5)
 		}
@@ -64,23 +71,28 @@ var libraryGenerators = map[string]func(r *rand.Rand) string{
 	"pack": func(r *rand.Rand) string {
 		format := luaQuote(pick(r, 5, "b", "B", "h", "H", "i", "I3", "l", "L", "<", ">", "!", "!4", "f", "d", "x", " ", "i7"))
 		n := randomNumber(r)
-		return fmt.Sprintf("(struct.pack(%s, %s, 1, -1, 300, 2.5)):gsub('.', function(c) return c:byte() .. ',' end)", format, n)
+		return fmt.Sprintf("(struct.pack(%s, %s, 1, -1, 300, 2.5)):gsub('.', function(c) return c:byte() .. ',' end)",
+			format, n)
 	},
 	"unpack": func(r *rand.Rand) string {
-		return fmt.Sprintf("struct.unpack(%s, %s, %d)", luaQuote(pick(r, 4, "b", "B", "h", "H", "i", "I3", "l", "<", ">", "!", "s", "c2", "c0", "x", "d")),
+		return fmt.Sprintf("struct.unpack(%s, %s, %d)", luaQuote(pick(r, 4, "b", "B", "h", "H", "i", "I3", "l", "<", ">",
+			"!", "s", "c2", "c0", "x", "d")),
 			luaQuote(pick(r, 24, "\x00", "\x01", "\xff", "\x80", "a")), r.IntN(4)+1)
 	},
 	"msgpack": func(r *rand.Rand) string {
 		if r.IntN(2) == 0 {
-			return fmt.Sprintf("(cmsgpack.pack(%s, %s)):gsub('.', function(c) return c:byte() .. ',' end)", randomNumber(r), randomTable(r, 3))
+			return fmt.Sprintf("(cmsgpack.pack(%s, %s)):gsub('.', function(c) return c:byte() .. ',' end)", randomNumber(r),
+				randomTable(r, 3))
 		}
-		return fmt.Sprintf("show(cmsgpack.unpack(%s))", luaQuote(pick(r, 10, "\x01", "\x92", "\x81", "\xa1", "a", "\xc0", "\xc3", "\xd0", "\xcd", "\xca", "\xdc", "\x00", "\xff", "\xdf")))
+		return fmt.Sprintf("show(cmsgpack.unpack(%s))", luaQuote(pick(r, 10, "\x01", "\x92", "\x81", "\xa1", "a", "\xc0",
+			"\xc3", "\xd0", "\xcd", "\xca", "\xdc", "\x00", "\xff", "\xdf")))
 	},
 	"json": func(r *rand.Rand) string {
 		if r.IntN(2) == 0 {
 			return fmt.Sprintf("cjson.encode(%s)", randomTable(r, 3))
 		}
-		return fmt.Sprintf("show(cjson.decode(%s))", luaQuote(pick(r, 12, "[", "]", "{", "}", ",", ":", "1", "\"a\"", "\"\\n\"", "null", "true", "-2e3", " ", "\"k\":", "0x1", "nan")))
+		return fmt.Sprintf("show(cjson.decode(%s))", luaQuote(pick(r, 12, "[", "]", "{", "}", ",", ":", "1", "\"a\"",
+			"\"\\n\"", "null", "true", "-2e3", " ", "\"k\":", "0x1", "nan")))
 	},
 	"table":  randomTableScript,
 	"sort":   randomSort,
@@ -113,7 +125,8 @@ func randomPattern(r *rand.Rand) string {
 		out.WriteString("^")
 	}
 	for range r.IntN(6) {
-		out.WriteString(pick(r, 1, "a", "b", ".", "%a", "%d", "%s", "%w", "%W", "[ab]", "[^a]", "[%d%s]", "[a-z]", "(", ")", "()", "%1", "%b()", "%f[%w]", "x", "%.", "%z", "[", "%", "]"))
+		out.WriteString(pick(r, 1, "a", "b", ".", "%a", "%d", "%s", "%w", "%W", "[ab]", "[^a]", "[%d%s]", "[a-z]", "(", ")",
+			"()", "%1", "%b()", "%f[%w]", "x", "%.", "%z", "[", "%", "]"))
 		out.WriteString(pick(r, 1, "", "", "", "*", "+", "-", "?"))
 	}
 	if r.IntN(5) == 0 {
@@ -143,7 +156,8 @@ func randomNumber(r *rand.Rand) string {
 
 // bitOperand is a number for which the BitOp library defines a result.
 func bitOperand(r *rand.Rand) string {
-	return pick(r, 1, strconv.FormatInt(r.Int64N(1<<32), 10), strconv.FormatInt(-r.Int64N(1<<31), 10), strconv.FormatInt(r.Int64N(1<<40), 10), strconv.Itoa(r.IntN(40)), "1.5", "-2.5")
+	return pick(r, 1, strconv.FormatInt(r.Int64N(1<<32), 10), strconv.FormatInt(-r.Int64N(1<<31), 10),
+		strconv.FormatInt(r.Int64N(1<<40), 10), strconv.Itoa(r.IntN(40)), "1.5", "-2.5")
 }
 
 func randomTable(r *rand.Rand, depth int) string {
@@ -164,7 +178,9 @@ func randomTableScript(r *rand.Rand) string {
 	var out strings.Builder
 	out.WriteString("(function() local t = {" + strings.Repeat("1, ", r.IntN(9)) + "} ")
 	for range r.IntN(40) {
-		key := pick(r, 1, strconv.Itoa(r.IntN(20)), strconv.Itoa(r.IntN(6)), "'k"+strconv.Itoa(r.IntN(12))+"'", "#t", "#t + 1", "2^"+strconv.Itoa(r.IntN(40)), strconv.Itoa(r.IntN(10))+".5", "true", "false", luaQuote(strings.Repeat("x", r.IntN(80))))
+		key := pick(r, 1, strconv.Itoa(r.IntN(20)), strconv.Itoa(r.IntN(6)), "'k"+strconv.Itoa(r.IntN(12))+"'", "#t",
+			"#t + 1", "2^"+strconv.Itoa(r.IntN(40)), strconv.Itoa(r.IntN(10))+".5", "true", "false",
+			luaQuote(strings.Repeat("x", r.IntN(80))))
 		switch r.IntN(9) {
 		case 0, 1:
 			out.WriteString("t[" + key + "] = nil ")
@@ -185,7 +201,8 @@ func randomSort(r *rand.Rand) string {
 	for range r.IntN(30) {
 		out.WriteString(strconv.Itoa(r.IntN(15)) + ", ")
 	}
-	less := pick(r, 1, "", ", function(a, b) return a > b end", ", function(a, b) return a % 5 < b % 5 end", ", function(a, b) return a <= b end", ", function(a, b) return (a * 7) % 3 == 1 end")
+	less := pick(r, 1, "", ", function(a, b) return a > b end", ", function(a, b) return a % 5 < b % 5 end",
+		", function(a, b) return a <= b end", ", function(a, b) return (a * 7) % 3 == 1 end")
 	return out.String() + "} table.sort(t" + less + ") return table.concat(t, ',') end)()"
 }
 

@@ -116,7 +116,8 @@ func (g *generator) statement() {
 		g.line("end)))")
 	case 17:
 		v := g.fresh()
-		g.line("local %s = {%s, %s, k = %s, [%s] = %s}", v, g.expr(1), g.expr(1), g.expr(1), g.oneOf("'x'", "1", "2.5", "true"), g.expr(1))
+		g.line("local %s = {%s, %s, k = %s, [%s] = %s}", v, g.expr(1), g.expr(1), g.expr(1),
+			g.oneOf("'x'", "1", "2.5", "true"), g.expr(1))
 		g.names = append(g.names, v)
 	case 18:
 		if v := g.writable(); v != "" {
@@ -156,7 +157,8 @@ func (g *generator) loop() {
 		g.names = g.names[:len(g.names)-1]
 	case 1:
 		w := g.fresh()
-		g.line("for %s, %s in %s do", v, w, g.oneOf("ipairs({1, 'a', {}})", "pairs({a = 1, 2, b = 3})", "next, {x = 1}", "('a=1,b=2'):gmatch('(%w)=(%w)')"))
+		g.line("for %s, %s in %s do", v, w, g.oneOf("ipairs({1, 'a', {}})", "pairs({a = 1, 2, b = 3})", "next, {x = 1}",
+			"('a=1,b=2'):gmatch('(%w)=(%w)')"))
 		g.names = append(g.names, v, w)
 		g.nested(3)
 		g.names = g.names[:len(g.names)-2]
@@ -215,15 +217,18 @@ func (g *generator) expr(depth int) string {
 	case 6:
 		return "(tostring(" + a() + "):sub(1, 4) .. '" + g.oneOf("a", "1", "") + "' .. #tostring(" + g.atom() + "):sub(1, 5))"
 	case 7, 8:
-		return "((tonumber(" + g.scalar() + ") or " + g.oneOf("1", "2", "-0.5") + ") " + g.oneOf("+", "-", "*", "/", "%", "^") + " " + g.oneOf("2", "3", "-1.5", "0.25") + ")"
+		return "((tonumber(" + g.scalar() + ") or " + g.oneOf("1", "2", "-0.5") + ") " + g.oneOf("+", "-", "*", "/", "%",
+			"^") + " " + g.oneOf("2", "3", "-1.5", "0.25") + ")"
 	case 9:
-		return "(" + g.oneOf("-", "") + g.oneOf("1", "2.5", "'3'") + " " + g.oneOf("+", "*", "-") + " " + g.oneOf("4", "'5'", "0x10") + ")"
+		return "(" + g.oneOf("-", "") + g.oneOf("1", "2.5", "'3'") + " " + g.oneOf("+", "*", "-") + " " +
+			g.oneOf("4", "'5'", "0x10") + ")"
 	case 10:
 		return "(p(" + a() + ", " + a() + "))"
 	case 11:
 		return "select('#', " + a() + ", p(" + g.atom() + ", 2))"
 	case 12:
-		return "(function(...) return " + g.oneOf("...", "select('#', ...)", "(...)", "1, ...") + " end)(" + a() + ", " + a() + ")"
+		return "(function(...) return " + g.oneOf("...", "select('#', ...)", "(...)", "1, ...") + " end)(" + a() + ", " +
+			a() + ")"
 	case 13:
 		return "({" + a() + ", " + a() + ", n = " + a() + "})" + g.oneOf("[1]", ".n", "[2]", ".zz")
 	case 14:
@@ -243,7 +248,8 @@ func (g *generator) atom() string {
 	if len(g.names) > 2 && g.IntN(2) == 0 {
 		return g.writable()
 	}
-	return g.oneOf("nil", "true", "false", "0", "1", "-7", "1.5", "1e20", "'s'", "''", "'10'", "{}", "{1, 2}", "math.huge", "KEYS[1]", "ARGV[2]", "p", "string.len")
+	return g.oneOf("nil", "true", "false", "0", "1", "-7", "1.5", "1e20", "'s'", "''", "'10'", "{}", "{1, 2}",
+		"math.huge", "KEYS[1]", "ARGV[2]", "p", "string.len")
 }
 
 // withoutAddresses cuts the programs' results where a table's or function's text stands.

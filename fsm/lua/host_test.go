@@ -197,7 +197,9 @@ var fakeCommands = map[string]fakeCommand{
 		h.lists[w[1]] = append(h.lists[w[1]], w[2:]...)
 		return protocol.Integer(int64(len(h.lists[w[1]])))
 	}},
-	"lrange": {min: 4, run: func(h *fakeHost, w []string, _ int) protocol.Value { return protocol.Strings(h.lists[w[1]]...) }},
+	"lrange": {min: 4, run: func(h *fakeHost, w []string, _ int) protocol.Value {
+		return protocol.Strings(h.lists[w[1]]...)
+	}},
 	"hset": {min: 4, run: func(h *fakeHost, w []string, _ int) protocol.Value {
 		n := int64(0)
 		for i := 2; i+1 < len(w); i += 2 {
@@ -295,7 +297,8 @@ func debugProtocol(kind string, resp int) protocol.Value {
 	case "set":
 		return protocol.Set(protocol.Integer(0), protocol.Integer(1), protocol.Integer(2))
 	case "map":
-		return protocol.Map(protocol.Integer(0), protocol.Bool(false), protocol.Integer(1), protocol.Bool(true), protocol.Integer(2), protocol.Bool(false))
+		return protocol.Map(protocol.Integer(0), protocol.Bool(false), protocol.Integer(1), protocol.Bool(true),
+			protocol.Integer(2), protocol.Bool(false))
 	case "bignum":
 		return protocol.BigNumber("1234567999999999999999999999999999999")
 	case "true":
@@ -305,7 +308,8 @@ func debugProtocol(kind string, resp int) protocol.Value {
 	case "verbatim":
 		return protocol.Verbatim("This is a verbatim\nstring")
 	default:
-		return protocol.Err("Wrong protocol type name. Please use one of the following: string|integer|double|null|array|set|map|attrib|push|verbatim|true|false")
+		return protocol.Err("Wrong protocol type name. Please use one of the following: " +
+			"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false")
 	}
 }
 

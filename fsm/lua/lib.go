@@ -34,7 +34,10 @@ type libraryBuilder struct {
 }
 
 func newLibrary() *library {
-	b := libraryBuilder{library: &library{fields: make(map[*table]map[string]value)}, l: &state{budget: budget{steps: 1 << 60, memory: 1 << 60}, env: new(Env)}}
+	b := libraryBuilder{
+		library: &library{fields: make(map[*table]map[string]value)},
+		l:       &state{budget: budget{steps: 1 << 60, memory: 1 << 60}, env: new(Env)},
+	}
 	b.globals = b.table(baseFunctions)
 	b.set(b.globals, "_VERSION", constant("Lua 5.1"))
 	stringLib := b.table(stringFunctions)

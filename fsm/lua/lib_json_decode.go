@@ -254,7 +254,8 @@ func (d *jsonDecoder) parse() (value, *raised) {
 func (d *jsonDecoder) nested(parse func() (value, *raised)) (value, *raised) {
 	d.depth++
 	if d.depth > min(d.c.decodeDepth, jsonStackDepth) {
-		return nilValue, d.l.fail("Found too many nested data structures (" + strconv.Itoa(d.depth) + ") at character " + strconv.Itoa(d.pos))
+		return nilValue, d.l.fail("Found too many nested data structures (" + strconv.Itoa(d.depth) + ") at character " +
+			strconv.Itoa(d.pos))
 	}
 	v, err := parse()
 	d.depth--

@@ -47,7 +47,8 @@ func (l *state) unpackMessages(args []value, limit, offset int64) (int, *raised)
 		return 0, l.fail("Invalid request to unpack with offset of " + strconv.Itoa(int(int32(offset))) +
 			" and limit of " + strconv.Itoa(len(s)) + ".")
 	case offset > int64(len(s)):
-		return 0, l.fail("Start offset " + strconv.Itoa(int(int32(offset))) + " greater than input length " + strconv.Itoa(len(s)) + ".")
+		return 0, l.fail("Start offset " + strconv.Itoa(int(int32(offset))) + " greater than input length " +
+			strconv.Itoa(len(s)) + ".")
 	case all:
 		limit = math.MaxInt32
 	}

@@ -79,11 +79,15 @@ var lockScripts = []lockScript{
 		want:   "$-1", after: map[string]string{"lock.uuid:1": "2", "lock ttl": "30000"},
 	},
 	{
-		name: "Redisson lock, held by another", source: redissonLock, keys: []string{"lock"}, args: []string{"30000", "uuid:2"},
+		name: "Redisson lock, held by another", source: redissonLock, keys: []string{"lock"}, args: []string{
+			"30000",
+			"uuid:2",
+		},
 		before: func(h *fakeHost) { h.hashes["lock"], h.ttls["lock"] = map[string]string{"uuid:1": "1"}, 77 }, want: ":77",
 	},
 	{
-		name: "Redisson unlock", source: `local val = redis.call('get', KEYS[3]); if val ~= false then return tonumber(val);end; if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; ` +
+		name: "Redisson unlock",
+		source: `local val = redis.call('get', KEYS[3]); if val ~= false then return tonumber(val);end; if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; ` +
 			`local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0; ` +
 			`else redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]); redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end; `,
 		keys: []string{"lock", "channel", "latch"}, args: []string{"0", "30000", "uuid:1", "PUBLISH", "13500"},
@@ -91,8 +95,9 @@ var lockScripts = []lockScript{
 		want:   ":1", after: map[string]string{"latch": "1", "latch ttl": "13500"},
 	},
 	{
-		name: "Redisson watchdog", source: `local result = {} for i = 1, #KEYS, 1 do if (redis.call('hexists', KEYS[i], ARGV[i + 1]) == 1) then redis.call('pexpire', KEYS[i], ARGV[1]); table.insert(result, 1); else table.insert(result, 0); end; end; return result;`,
-		keys: []string{"a", "b"}, args: []string{"30000", "uuid:1", "uuid:1"},
+		name:   "Redisson watchdog",
+		source: `local result = {} for i = 1, #KEYS, 1 do if (redis.call('hexists', KEYS[i], ARGV[i + 1]) == 1) then redis.call('pexpire', KEYS[i], ARGV[1]); table.insert(result, 1); else table.insert(result, 0); end; end; return result;`,
+		keys:   []string{"a", "b"}, args: []string{"30000", "uuid:1", "uuid:1"},
 		before: func(h *fakeHost) { h.hashes["a"] = map[string]string{"uuid:1": "1"} },
 		want:   "*2|:1|:0", after: map[string]string{"a ttl": "30000"},
 	},
@@ -124,12 +129,17 @@ return 0;`, keys: []string{"lock", "{lock}"}, args: []string{"30000", "uuid:1"},
 			h.strings["{lock}:uuid:1:rwlock_timeout:1"] = "1"
 			h.strings["{lock}:uuid:1:rwlock_timeout:2"] = "1"
 		},
-		want: ":1", after: map[string]string{"{lock}:uuid:1:rwlock_timeout:1 ttl": "30000", "{lock}:uuid:1:rwlock_timeout:2 ttl": "30000"},
+		want: ":1", after: map[string]string{
+			"{lock}:uuid:1:rwlock_timeout:1 ttl": "30000",
+			"{lock}:uuid:1:rwlock_timeout:2 ttl": "30000",
+		},
 	},
 	{
-		name: "Redisson read lock remain time", source: `local remainTime = redis.call('pttl', KEYS[1]); redis.call('pexpire', KEYS[1], math.max(remainTime, ARGV[1])); return nil;`,
-		keys: []string{"lock"}, args: []string{"500"},
-		before: func(h *fakeHost) { h.strings["lock"], h.ttls["lock"] = "x", 100 }, want: "$-1", after: map[string]string{"lock ttl": "500"},
+		name:   "Redisson read lock remain time",
+		source: `local remainTime = redis.call('pttl', KEYS[1]); redis.call('pexpire', KEYS[1], math.max(remainTime, ARGV[1])); return nil;`,
+		keys:   []string{"lock"}, args: []string{"500"},
+		before: func(h *fakeHost) { h.strings["lock"], h.ttls["lock"] = "x", 100 }, want: "$-1",
+		after: map[string]string{"lock ttl": "500"},
 	},
 	{
 		name: "node-redlock acquire", source: `
@@ -163,7 +173,8 @@ return 0;`, keys: []string{"lock", "{lock}"}, args: []string{"30000", "uuid:1"},
     -- Return the number of entries removed.
     return count
   `, keys: []string{"a", "b"}, args: []string{"token"},
-		before: func(h *fakeHost) { h.strings["a"], h.strings["b"] = "token", "other" }, want: ":1", after: map[string]string{"b": "other"},
+		before: func(h *fakeHost) { h.strings["a"], h.strings["b"] = "token", "other" }, want: ":1",
+		after: map[string]string{"b": "other"},
 	},
 	{
 		name: "redislock obtain many", source: `
@@ -179,17 +190,21 @@ end
 return redis.status_reply("OK")`, keys: []string{"a", "b"}, args: []string{"token", "250"}, want: "+OK", after: map[string]string{"a ttl": "250"},
 	},
 	{
-		name: "sidekiq-unique-jobs lock", source: sidekiqLock, keys: []string{"digest", "digest:INFO"}, args: []string{"jid-1", "5000", `{"worker":"W","limit":2,"args":[1,null,"x"]}`},
+		name: "sidekiq-unique-jobs lock", source: sidekiqLock, keys: []string{"digest", "digest:INFO"},
+		args: []string{"jid-1", "5000", `{"worker":"W","limit":2,"args":[1,null,"x"]}`},
 		want: `$5|jid-1`, after: map[string]string{"digest.jid-1": "5000", "digest:INFO": `{"at":5000,"limit":2,"count":3}`},
 	},
 	{
-		name: "fencing", source: `if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then local token = redis.call('incr', KEYS[2]) return {-1, token} end return {redis.call('pttl', KEYS[1]), -1}`,
-		keys: []string{"lock", "token"}, args: []string{"me", "100"}, want: "*2|:-1|:1",
+		name:   "fencing",
+		source: `if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then local token = redis.call('incr', KEYS[2]) return {-1, token} end return {redis.call('pttl', KEYS[1]), -1}`,
+		keys:   []string{"lock", "token"}, args: []string{"me", "100"}, want: "*2|:-1|:1",
 	},
 	{
-		name: "non reentrant", source: `if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.error_reply(ARGV[2]) end return nil`,
-		keys: []string{"lock"}, args: []string{"uuid:1", "NON_REENTRANT_REACQUIRE"},
-		before: func(h *fakeHost) { h.hashes["lock"] = map[string]string{"uuid:1": "1"} }, want: "-ERR NON_REENTRANT_REACQUIRE",
+		name:   "non reentrant",
+		source: `if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.error_reply(ARGV[2]) end return nil`,
+		keys:   []string{"lock"}, args: []string{"uuid:1", "NON_REENTRANT_REACQUIRE"},
+		before: func(h *fakeHost) { h.hashes["lock"] = map[string]string{"uuid:1": "1"} },
+		want:   "-ERR NON_REENTRANT_REACQUIRE",
 	},
 	{
 		name: "BullMQ extendLock with cmsgpack", source: `local rcall = redis.call

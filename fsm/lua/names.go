@@ -14,8 +14,8 @@ func (l *state) variableAt(f *frame, reg int) string {
 	return p.describe(f.pc-1, reg)
 }
 
-// charged is the number of instructions before pc that a look at them counts as. A captured variable counts as one, since
-// it was one when entries that are in a log were applied.
+// charged is the number of instructions before pc that a look at them counts as. A captured variable counts as one,
+// since it was one when entries that are in a log were applied.
 func (p *proto) charged(pc int) int {
 	n := pc
 	for _, i := range p.code[:pc] {

@@ -85,7 +85,10 @@ func compileChunk(source, chunkName string, lib *library) (main *proto, err erro
 			err = failure
 		}
 	}()
-	p := &parser{lexer: lexer{src: source, line: 1, lastLine: 1, chunkName: chunkName}, symbols: make(map[string]*symbol), names: new(names), lib: lib}
+	p := &parser{
+		lexer: lexer{src: source, line: 1, lastLine: 1, chunkName: chunkName}, symbols: make(map[string]*symbol),
+		names: new(names), lib: lib,
+	}
 	fn := p.openFunction(0)
 	fn.vararg = varArgs
 	p.next()
@@ -245,8 +248,8 @@ func (p *parser) resolve(name string) expr {
 	return newExpr(exUpval, p.fn.capture(s, v))
 }
 
-// capture returns the place of v, a variable of an enclosing function, among the captured variables of fn. The functions
-// between capture v, too.
+// capture returns the place of v, a variable of an enclosing function, among the captured variables of fn. The
+// functions between capture v, too.
 func (fn *function) capture(s *symbol, v variable) int {
 	if n := len(s.captured); n > 0 && s.captured[n-1].fn == fn {
 		return s.captured[n-1].index

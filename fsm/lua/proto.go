@@ -27,8 +27,8 @@ type localName struct {
 	from, to int
 }
 
-// capture says where a captured variable comes from, and what its name is. A source may have many more captured variables
-// than bytes, so a capture is small, and no instruction of its own.
+// capture says where a captured variable comes from, and what its name is. A source may have many more captured
+// variables than bytes, so a capture is small, and no instruction of its own.
 type capture struct {
 	name  int32 // in names
 	index uint8 // the register of the enclosing function, or the place among that function's captured variables

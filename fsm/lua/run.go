@@ -110,7 +110,8 @@ func (r *Runner) end() {
 // engine. A defect is recovered because a client that found it could stop every replica.
 func (l *state) stopped(failure any) (protocol.Value, error) {
 	if over, is := failure.(budgetPanic); is {
-		return protocol.Err(fmt.Sprintf("%s, %s script: %s, on %s.", over.err, protocol.Undone, l.env.SHA, l.place())), over.err
+		return protocol.Err(fmt.Sprintf("%s, %s script: %s, on %s.", over.err, protocol.Undone, l.env.SHA, l.place())),
+			over.err
 	}
 	err := fmt.Errorf("%w: %v", ErrInternal, failure)
 	if cause, is := failure.(error); is {

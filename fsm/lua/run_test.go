@@ -36,7 +36,8 @@ local s = '' for _, k in ipairs(keys) do s = s .. tostring(k) .. '=' .. show(v[k
 		{"verbatim", "This is a verbatim\nstring", "{verbatim_string={format=txt string=This is a verbatim\nstring } }"},
 	} {
 		for version, want := range map[int]string{2: c.resp2, 3: c.resp3} {
-			p := mustCompile(t, fmt.Sprintf("%s redis.setresp(%d) return show(redis.call('debug', 'protocol', '%s'))", show, version, c.kind))
+			p := mustCompile(t, fmt.Sprintf("%s redis.setresp(%d) return show(redis.call('debug', 'protocol', '%s'))", show,
+				version, c.kind))
 			v, err := p.Run(&Env{Host: newFakeHost()})
 			require.NoError(t, err)
 			require.Equal(t, protocol.Bulk(want), v, "%s in RESP%d", c.kind, version)
@@ -59,7 +60,8 @@ func TestBudgetError(t *testing.T) {
 	var over *BudgetError
 	require.ErrorAs(t, err, &over)
 	require.Equal(t, &BudgetError{Resource: "steps", Limit: 1000}, over)
-	require.Equal(t, protocol.Err("script is over its budget of 1000 steps, what it did is undone script: abc, on @user_script:2."), v)
+	require.Equal(t,
+		protocol.Err("script is over its budget of 1000 steps, what it did is undone script: abc, on @user_script:2."), v)
 
 	env.Limits = Limits{MemoryBytes: 5000}
 	v, err = mustCompile(t, "return string.rep('x', 5000)").Run(env)
@@ -89,7 +91,8 @@ func TestSeed(t *testing.T) {
 	first := run(1)
 	require.Equal(t, first, run(1))
 	require.NotEqual(t, first, run(2))
-	require.Equal(t, protocol.Array(protocol.Integer(396465), protocol.Integer(840486)), run(0), "a fresh Redis draws these")
+	require.Equal(t, protocol.Array(protocol.Integer(396465), protocol.Integer(840486)), run(0),
+		"a fresh Redis draws these")
 
 	p = mustCompile(t, "math.randomseed(7) return {math.random(1000000), math.random(1000000)}")
 	require.Equal(t, run(0), run(1), "lrand48 draws these, whatever the seed")
@@ -146,9 +149,13 @@ func TestCallWords(t *testing.T) {
 // TestRunnerForgets: nothing of a run shows in the next, whatever its runner has kept.
 func TestRunnerForgets(t *testing.T) {
 	r := NewRunner()
-	_, err := r.Run(mustCompile(t, "KEYS.x = 1 KEYS[9] = 2 cjson.encode_max_depth(2) redis.setresp(3) return 1"), &Env{Host: newFakeHost(), Keys: []string{"a", "b", "c"}})
+	_, err := r.Run(mustCompile(t, "KEYS.x = 1 KEYS[9] = 2 cjson.encode_max_depth(2) redis.setresp(3) return 1"),
+		&Env{Host: newFakeHost(), Keys: []string{"a", "b", "c"}})
 	require.NoError(t, err)
-	v, err := r.Run(mustCompile(t, "return {#KEYS, tostring(KEYS.x), tostring(KEYS[2]), tostring(KEYS[9]), cjson.encode_max_depth(), tostring(redis.call('get', 'x'))}"),
+	v,
+		err := r.Run(mustCompile(t,
+		"return {#KEYS, tostring(KEYS.x), tostring(KEYS[2]), tostring(KEYS[9]), cjson.encode_max_depth(), "+
+			"tostring(redis.call('get', 'x'))}"),
 		&Env{Host: newFakeHost(), Keys: []string{"a"}})
 	require.NoError(t, err)
 	require.Equal(t, "*6|:1|$3|nil|$3|nil|$3|nil|:1000|$5|false", showReply(v, ""))
@@ -207,7 +214,8 @@ func (h pairsHost) Call([]string, int) protocol.Value {
 func TestPairs(t *testing.T) {
 	for source, want := range map[string]protocol.Value{
 		"return redis.call('x')": protocol.Strings("a", "1.5", "b", "2"),
-		"redis.setresp(3) local t = redis.call('x') return {#t, t[1][1], t[2][2].double}": protocol.Array(protocol.Integer(2), protocol.Bulk("a"), protocol.Integer(2)),
+		"redis.setresp(3) local t = redis.call('x') return {#t, t[1][1], t[2][2].double}": protocol.Array(
+			protocol.Integer(2), protocol.Bulk("a"), protocol.Integer(2)),
 	} {
 		v, err := mustCompile(t, source).Run(&Env{Host: pairsHost{newFakeHost()}})
 		require.NoError(t, err)

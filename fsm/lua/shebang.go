@@ -56,5 +56,6 @@ func parseShebang(source string) (shebang, error) {
 }
 
 func sourceTooLong(length, limit int) error {
-	return &CompileError{Text: fmt.Sprintf("ERR Error compiling script (new function): the source has %d bytes, the limit is %d", length, limit)}
+	return &CompileError{Text: fmt.Sprintf(
+		"ERR Error compiling script (new function): the source has %d bytes, the limit is %d", length, limit)}
 }

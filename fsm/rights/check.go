@@ -25,8 +25,8 @@ func (d Denial) String() string { return [...]string{"", "command", "key", "chan
 // left refuses.
 type Budget struct{ Steps int64 }
 
-// Check reports whether a command line may run. words has the command's name, and a subcommand's behind it. at is the word
-// that was refused.
+// Check reports whether a command line may run. words has the command's name, and a subcommand's behind it. at is the
+// word that was refused.
 func Check[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) (denial Denial, at int) {
 	var keys []protocol.KeyUse
 	for i := range 1 + len(r.more) {
@@ -45,7 +45,9 @@ func Check[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W,
 	return denial, at
 }
 
-func check[W ~string | ~[]byte](s *selector, command *protocol.Command, words []W, keys []protocol.KeyUse, b *Budget) (denial Denial, at int) {
+func check[W ~string | ~[]byte](s *selector, command *protocol.Command, words []W, keys []protocol.KeyUse,
+	b *Budget,
+) (denial Denial, at int) {
 	if !allows(s, command, words) {
 		return DeniedCommand, 0
 	}
@@ -152,8 +154,8 @@ func SortRefusal(option string) string {
 	return option + " option of SORT denied due to insufficient ACL permissions."
 }
 
-// AllKeys reports whether a selector that allows the command line lets every key be read: SORT looks at keys that no word
-// names.
+// AllKeys reports whether a selector that allows the command line lets every key be read: SORT looks at keys that no
+// word names.
 func AllKeys[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) bool {
 	keys := protocol.AppendKeyUses(command, nil, words)
 	for i := range 1 + len(r.more) {
@@ -166,7 +168,9 @@ func AllKeys[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []
 }
 
 func (s *selector) readsAll() bool {
-	return s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool { return k.glob == "*" && k.access&reads != 0 })
+	return s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool {
+		return k.glob == "*" && k.access&reads != 0
+	})
 }
 
 // selector is the root, and then the others.

@@ -74,7 +74,9 @@ func sorted(t *testing.T, user any) any {
 }
 
 // compareLines requires that the same random command lines are allowed.
-func compareLines(t *testing.T, client *redis.Client, ours *Rights, rules []string, known []*protocol.Command, seed uint64) {
+func compareLines(t *testing.T, client *redis.Client, ours *Rights, rules []string, known []*protocol.Command,
+	seed uint64,
+) {
 	g := protocoltest.New(seed)
 	g.Key = func(r *rand.Rand) string { return someName(r) }
 	g.Value = func(r *rand.Rand, arg *protocol.Arg) (string, bool) {
@@ -129,12 +131,16 @@ func randomRule(r *rand.Rand, known []*protocol.Command) string {
 	command := known[r.IntN(len(known))].Name
 	category := protocol.ACLCategoryNames()[r.IntN(21)]
 	all := []string{
-		"~" + someName(r), "~" + someName(r), "%R~" + someName(r), "%W~" + someName(r), "%rW~" + someName(r), "&" + someName(r), "&" + someName(r),
+		"~" + someName(r), "~" + someName(r), "%R~" + someName(r), "%W~" + someName(r), "%rW~" + someName(r), "&" +
+			someName(r), "&" + someName(r),
 		"allkeys", "~*", "resetkeys", "allchannels", "&*", "resetchannels", "allcommands", "+@all", "nocommands", "-@all",
-		"+" + command, "+" + command, "+" + strings.ToUpper(command), "-" + command, "+@" + category, "+@" + category, "-@" + category,
-		"+select|1", "+SELECT|2", "+config|get", "+config|nope", "+config|", "+get|", "+config|get|x", "-select|1", "+nope", "-nope", "+@nope",
+		"+" + command, "+" + command, "+" + strings.ToUpper(command), "-" + command, "+@" + category, "+@" + category, "-@" +
+			category,
+		"+select|1", "+SELECT|2", "+config|get", "+config|nope", "+config|", "+get|", "+config|get|x", "-select|1", "+nope",
+		"-nope", "+@nope",
 		"%~a", "%R", "%RR~a", "%X~a", "~", "&", "%", "+", "-", "+@", "nonsense", "clearselectors", "~a b", "&a b", "()",
-		"(" + "~" + someName(r) + " +@" + category + ")", "(+" + command + " ~* &*)", "(+@all &" + someName(r) + ")", "(nonsense)", "(~a ~* ~b)",
+		"(" + "~" + someName(r) + " +@" + category + ")", "(+" + command + " ~* &*)", "(+@all &" + someName(r) +
+			")", "(nonsense)", "(~a ~* ~b)",
 	}
 	return all[r.IntN(len(all))]
 }

@@ -19,9 +19,11 @@ type Rights struct {
 var (
 	ErrUnknown      = errors.New("Unknown command or category name in ACL")
 	ErrRuleSyntax   = errors.New("Syntax error")
-	errAfterAllKeys = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. " +
+	errAfterAllKeys = errors.New("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does " +
+		"not have any effect. " +
 		"Try 'resetkeys' to start with an empty list of patterns")
-	errAfterAllChannels = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. " +
+	errAfterAllChannels = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid " +
+		"and does not have any effect. " +
 		"Try 'resetchannels' to start with an empty list of channels")
 	errNested = errors.New("Allowing first-arg of a subcommand is not supported")
 )
@@ -71,8 +73,8 @@ func (r *Rights) String() string {
 	return text
 }
 
-// Parse reads what [Rights.String] wrote, on this node or on another. A command or a category that this release lacks is
-// left out: entries that the release applies have none.
+// Parse reads what [Rights.String] wrote, on this node or on another. A command or a category that this release lacks
+// is left out: entries that the release applies have none.
 func Parse(text string) (*Rights, error) {
 	r := new(Rights)
 	rules, err := Words(text)

@@ -222,7 +222,9 @@ func (s *selector) allowPart(name string) error {
 
 // note remembers a rule about a command or a category in the place of those that it makes void.
 func (s *selector) note(name string, allow bool) {
-	s.rules = slices.DeleteFunc(s.rules, func(rule string) bool { return rule[1:] == name || strings.HasPrefix(rule[1:], name+"|") })
+	s.rules = slices.DeleteFunc(s.rules, func(rule string) bool {
+		return rule[1:] == name || strings.HasPrefix(rule[1:], name+"|")
+	})
 	mark := "-"
 	if allow {
 		mark = "+"

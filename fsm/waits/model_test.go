@@ -68,7 +68,11 @@ func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	key := string(rune('a' + r.IntN(3)))
 	switch r.IntN(9) {
 	case 0, 1, 2, 3:
-		w := &Waiter{Name: pick(r), Kind: keyspace.KindList + keyspace.Kind(r.IntN(2)), DeadlineMillis: r.Int64N(4) * r.Int64N(100), Words: []string{"pop", key, string(rune('a' + r.IntN(3)))}, KeyFrom: 1, KeyCount: 1 + r.IntN(2)}
+		w := &Waiter{
+			Name: pick(r), Kind: keyspace.KindList + keyspace.Kind(r.IntN(2)),
+			DeadlineMillis: r.Int64N(4) * r.Int64N(100), Words: []string{"pop", key, string(rune('a' + r.IntN(3)))}, KeyFrom: 1,
+			KeyCount: 1 + r.IntN(2),
+		}
 		if table.Add(w) {
 			model.waiters = append(model.waiters, w)
 		}
@@ -191,7 +195,10 @@ func TestMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	table := New()
 	for i := range uint64(many) {
-		w := &Waiter{DeadlineMillis: 1 + int64(i), Words: []string{"blpop", fmt.Sprint("queue:", i), "0"}, KeyFrom: 1, KeyCount: 1}
+		w := &Waiter{
+			DeadlineMillis: 1 + int64(i), Words: []string{"blpop", fmt.Sprint("queue:", i), "0"}, KeyFrom: 1,
+			KeyCount: 1,
+		}
 		w.Origin.Node, w.Ticket = "n1", i
 		w.Own()
 		table.Add(w)

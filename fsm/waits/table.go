@@ -36,7 +36,8 @@ type place struct {
 }
 
 func placeBefore(a, b place) bool {
-	return cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key), cmp.Compare(a.kind, b.kind), cmp.Compare(a.order, b.order)) < 0
+	return cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key), cmp.Compare(a.kind, b.kind),
+		cmp.Compare(a.order, b.order)) < 0
 }
 
 // New returns a table without waiters.

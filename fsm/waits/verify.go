@@ -34,7 +34,8 @@ func (t *Table) Verify() (err error) {
 		return true
 	})
 	if err == nil && (places != t.places.Len() || deadlines != t.deadlines.Len() || bytes != t.bytes) {
-		failed("%d places of %d, %d deadlines of %d, %d bytes of %d", t.places.Len(), places, t.deadlines.Len(), deadlines, t.bytes, bytes)
+		failed("%d places of %d, %d deadlines of %d, %d bytes of %d", t.places.Len(), places, t.deadlines.Len(), deadlines,
+			t.bytes, bytes)
 	}
 	if err == nil && !counts.Equal(t.counts) {
 		failed("accounts with %d waiters are counted as %d", counts, t.counts)

@@ -22,9 +22,15 @@ func TestVerify(t *testing.T) {
 		"turn 1 of 0":         func(table *Table, w *Waiter) { table.turn = 0 },
 	} {
 		table := New()
-		w := &Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{"blpop", "a", "b", "a", "1"}, KeyFrom: 1, KeyCount: 3, Account: 2}
+		w := &Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{
+			"blpop", "a",
+			"b", "a", "1",
+		}, KeyFrom: 1, KeyCount: 3, Account: 2}
 		require.True(t, table.Add(w))
-		require.True(t, table.Add(&Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 2}, Words: []string{"blpop", "a", "0"}, KeyFrom: 1, KeyCount: 1}))
+		require.True(t, table.Add(&Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 2}, Words: []string{
+			"blpop", "a",
+			"0",
+		}, KeyFrom: 1, KeyCount: 1}))
 		table.Wake(0, "a")
 		require.NoError(t, table.Verify())
 		damage(table, w)

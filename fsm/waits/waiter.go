@@ -19,7 +19,8 @@ type Name struct {
 }
 
 func (n Name) compare(m Name) int {
-	return cmp.Or(strings.Compare(n.Origin.Node, m.Origin.Node), cmp.Compare(n.Origin.Epoch, m.Origin.Epoch), cmp.Compare(n.Ticket, m.Ticket))
+	return cmp.Or(strings.Compare(n.Origin.Node, m.Origin.Node), cmp.Compare(n.Origin.Epoch, m.Origin.Epoch),
+		cmp.Compare(n.Ticket, m.Ticket))
 }
 
 // Waiter is a request that waits. Invariant: never changed once in a [Table].

@@ -148,7 +148,8 @@ func explore(t *testing.T, name, config string, more map[string]string) (v verdi
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".cfg"), []byte(config), 0o644))
 	cmd := exec.Command("java", "-Djava.io.tmpdir="+dir, fmt.Sprint("-Dtlc2.TLC.stopAfter=", atMost), "-XX:+UseSerialGC",
-		"-Xss64m", "-cp", os.Getenv(jarEnv), "tlc2.TLC", "-workers", cmp.Or(os.Getenv(workersEnv), "1"), "-config", name+".cfg", name)
+		"-Xss64m", "-cp", os.Getenv(jarEnv), "tlc2.TLC", "-workers", cmp.Or(os.Getenv(workersEnv), "1"), "-config", name+
+			".cfg", name)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	text = string(out)

@@ -162,7 +162,8 @@ func allows(t *testing.T, steps []raftnode.TraceEvent) (all bool, taken int, tex
 	}
 	config := configuration("Log", bounds, "")
 	config = strings.NewReplacer(
-		"SPECIFICATION Spec", "SPECIFICATION TraceSpec", "CHECK_DEADLOCK FALSE", "CHECK_DEADLOCK TRUE", "SYMMETRY Symmetry\n", "",
+		"SPECIFICATION Spec", "SPECIFICATION TraceSpec", "CHECK_DEADLOCK FALSE", "CHECK_DEADLOCK TRUE",
+		"SYMMETRY Symmetry\n", "",
 	).Replace(config)
 	v, text, err := explore(t, "TraceLog", config, map[string]string{"TraceData.tla": traceData(steps)})
 	if err == nil && v.violated == "" {

@@ -1,5 +1,5 @@
-// Package invariant says whether the checks of invariants run. A check looks at a whole structure, or at every reply, and
-// panics at what cannot be: the tests, the race detector, fuzzing and the partition tests run with the build tag
+// Package invariant says whether the checks of invariants run. A check looks at a whole structure, or at every reply,
+// and panics at what cannot be: the tests, the race detector, fuzzing and the partition tests run with the build tag
 // invariants, which the race detector implies. Without the tag [On] is a constant false, and the compiler drops what it
 // guards: a release has none of this.
 //

@@ -56,7 +56,8 @@ const (
 	LockLeak = false
 	// LockSession: a session outlives its node.
 	LockSession = false
-	// LockSilent: a client that has promised signs of life and sends none keeps its locks as long as its connection stands.
+	// LockSilent: a client that has promised signs of life and sends none keeps its locks as long as its connection
+	// stands.
 	LockSilent = false
 	// LockVanished: the kernel gives a client that holds locks up no sooner than any other.
 	LockVanished = false

@@ -54,7 +54,10 @@ func TestLinesReachTheGrammar(t *testing.T) {
 			getLast = getLast || strings.EqualFold(string(line[5]), "get")
 		}
 	}
-	for _, token := range []string{"NX", "XX", "IFEQ", "IFNE", "IFDEQ", "IFDNE", "GET", "EX", "PX", "EXAT", "PXAT", "KEEPTTL"} {
+	for _, token := range []string{
+		"NX", "XX", "IFEQ", "IFNE", "IFDEQ", "IFDNE", "GET", "EX", "PX", "EXAT", "PXAT",
+		"KEEPTTL",
+	} {
 		require.True(t, seen[token], token)
 	}
 	require.True(t, getFirst && getLast)

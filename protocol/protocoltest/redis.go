@@ -18,7 +18,10 @@ import (
 func StartRedis(t testing.TB, flags ...string) (socket string) {
 	t.Helper()
 	dir := redisFolder(t)
-	return startRedis(t, dir, append([]string{"--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "", "--dir", dir}, flags...)...)
+	return startRedis(t, dir, append([]string{
+		"--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "",
+		"--dir", dir,
+	}, flags...)...)
 }
 
 // StartSentinel is StartRedis for a redis-sentinel. config are lines of its configuration.

@@ -31,7 +31,10 @@ func TestFilesAreBounded(t *testing.T) {
 
 // TestErrorsTellNoPassword: a line that is wrong is named, and not shown.
 func TestErrorsTellNoPassword(t *testing.T) {
-	for _, line := range []string{"user a on >secret nonsense", "user a <secret", "user a #secret", "user a on secret", "user a >secret (+get"} {
+	for _, line := range []string{
+		"user a on >secret nonsense", "user a <secret", "user a #secret", "user a on secret",
+		"user a >secret (+get",
+	} {
 		_, err := Parse("f", line)
 		require.ErrorContains(t, err, "f:1: ")
 		require.NotContains(t, err.Error(), "secret")
@@ -40,7 +43,8 @@ func TestErrorsTellNoPassword(t *testing.T) {
 
 func TestPasswords(t *testing.T) {
 	sum := "#" + fmt.Sprintf("%x", PasswordOf("hashed"))
-	us, err := Parse("f", "user a on >one >two "+sum+" <two\nuser off off >one\nuser any on nopass\nuser none on\nuser again on nopass resetpass >x\n"+
+	us, err := Parse("f", "user a on >one >two "+sum+
+		" <two\nuser off off >one\nuser any on nopass\nuser none on\nuser again on nopass resetpass >x\n"+
 		"user reset on >one ~* reset\n# note\n\n", PasswordOf("open"), PasswordOf("sesame"))
 	require.NoError(t, err)
 	for user, passwords := range map[string]map[string]bool{
@@ -76,7 +80,10 @@ func TestKeeps(t *testing.T) {
 	}
 	before := user("on >x ~a +get")
 	require.True(t, before.Keeps(user("on >y ~a +get")))
-	for _, rules := range []string{"off >x ~a +get", "on >x ~b +get", "on >x ~a +set", "on >x ~a &c +get", "on >x %R~a +get", "on >x ~a +get (+set ~b)"} {
+	for _, rules := range []string{
+		"off >x ~a +get", "on >x ~b +get", "on >x ~a +set", "on >x ~a &c +get",
+		"on >x %R~a +get", "on >x ~a +get (+set ~b)",
+	} {
 		require.False(t, before.Keeps(user(rules)), rules)
 	}
 	require.False(t, before.Keeps(nil))
@@ -103,7 +110,9 @@ func TestLog(t *testing.T) {
 	require.Equal(t, "c2", got[0].Elems[13].Str)
 	l.Add(r, now.Add(3*time.Minute))
 	for _, change := range []func(*Refusal){
-		func(r *Refusal) { r.Reason = "command" }, func(r *Refusal) { r.Context = "multi" }, func(r *Refusal) { r.Object = "l" }, func(r *Refusal) { r.User = "v" },
+		func(r *Refusal) { r.Reason = "command" }, func(r *Refusal) { r.Context = "multi" }, func(r *Refusal) {
+			r.Object = "l"
+		}, func(r *Refusal) { r.User = "v" },
 	} {
 		other := r
 		change(&other)
@@ -127,7 +136,8 @@ func TestLog(t *testing.T) {
 // FuzzParse: no file does more than fail, and a line of ACL LIST is the user again.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"user a on >p ~a +@all -@dangerous\nuser b off nopass (~a +get) &x", "user default on nopass ~* &* +@all", "# note\r\nuser a #x",
+		"user a on >p ~a +@all -@dangerous\nuser b off nopass (~a +get) &x", "user default on nopass ~* &* +@all",
+		"# note\r\nuser a #x",
 		"user a reset sanitize-payload skip-sanitize-payload resetpass clearselectors",
 	} {
 		f.Add(text)
@@ -150,7 +160,10 @@ func FuzzParse(f *testing.F) {
 func BenchmarkCheck(b *testing.B) {
 	us, err := Parse("f", "user a on nopass ~orders:* ~invoices:* resetchannels &orders:* +@all -@dangerous")
 	require.NoError(b, err)
-	for _, line := range []string{"GET orders:1", "SET invoices:1 token NX PX 30000", "EVALSHA 0000 1 orders:1 token", "MGET" + strings.Repeat(" orders:1", 20)} {
+	for _, line := range []string{
+		"GET orders:1", "SET invoices:1 token NX PX 30000", "EVALSHA 0000 1 orders:1 token",
+		"MGET" + strings.Repeat(" orders:1", 20),
+	} {
 		var words [][]byte
 		for _, word := range strings.Fields(line) {
 			words = append(words, []byte(word))
@@ -172,7 +185,8 @@ func BenchmarkCheck(b *testing.B) {
 func BenchmarkParse(b *testing.B) {
 	var text strings.Builder
 	for i := range mostUsers {
-		fmt.Fprintf(&text, "user team%d on #%x ~orders%d:* resetchannels &orders:* +@all -@dangerous\n", i, PasswordOf("p"), i)
+		fmt.Fprintf(&text, "user team%d on #%x ~orders%d:* resetchannels &orders:* +@all -@dangerous\n", i, PasswordOf("p"),
+			i)
 	}
 	b.SetBytes(int64(text.Len()))
 	for b.Loop() {

@@ -27,8 +27,8 @@ func (u *User) Quota() *Quota { return u.quota }
 // mostRate is the largest limit of commands a second.
 const mostRate = 1_000_000_000
 
-// Limit gives the users the quotas of a file: "user <name> <limit> <number>…" lines; empty lines and those that begin with #
-// are notes. Each user has one line at most, and must be among the users.
+// Limit gives the users the quotas of a file: "user <name> <limit> <number>…" lines; empty lines and those that begin
+// with # are notes. Each user has one line at most, and must be among the users.
 func (us *Users) Limit(file, text string) error {
 	var wrong []error
 	seen := make(map[string]bool)
@@ -85,7 +85,9 @@ func parseQuota(words []string) (*Quota, error) {
 		case "max-commands-per-second":
 			to, most = &q.CommandsPerSecond, mostRate
 		default:
-			return nil, fmt.Errorf("there is no limit '%s': max-keys, max-bytes, max-waiters, max-connections, max-commands-per-second", words[i])
+			return nil,
+				fmt.Errorf("there is no limit '%s': max-keys, max-bytes, max-waiters, max-connections, max-commands-per-second",
+					words[i])
 		}
 		n, err := parseAmount(words[i+1], to == &q.Bytes)
 		switch {

@@ -130,7 +130,8 @@ func GeneratePassword(args [][]byte) protocol.Value {
 		bits = n
 	}
 	if bits <= 0 || bits > 4096 {
-		return protocol.Err("ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096")
+		return protocol.Err(
+			"ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096")
 	}
 	digits := int(bits+3) / 4
 	random := make([]byte, (digits+1)/2)
@@ -149,13 +150,16 @@ func (u *User) MayRun(name string) bool {
 }
 
 // Refused is why a user must not run a command line, nil if it may. reason and object are for the log of refusals.
-func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, words []W) (cause *protocol.Error, reason, object string) {
+func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, words []W) (cause *protocol.Error,
+	reason, object string,
+) {
 	denial, at := rights.Check(r, command, words, NewBudget())
 	switch denial {
 	case rights.DeniedCommand:
 		return noPermission(fmt.Sprintf("run the '%s' command", command.Name)), denial.String(), command.Name
 	case rights.DeniedKey, rights.DeniedChannel:
-		return noPermission("access one of the " + denial.String() + "s used as arguments"), denial.String(), string(words[at])
+		return noPermission("access one of the " + denial.String() + "s used as arguments"), denial.String(),
+			string(words[at])
 	}
 	return nil, "", ""
 }

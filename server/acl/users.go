@@ -85,8 +85,8 @@ func newUsers(all []*User) *Users {
 	return us
 }
 
-// Parse reads the users of a file. Empty lines and those that begin with # are notes. A default user that the file does not
-// describe may do everything with one of the passwords, and is off if there is none.
+// Parse reads the users of a file. Empty lines and those that begin with # are notes. A default user that the file does
+// not describe may do everything with one of the passwords, and is off if there is none.
 func Parse(file, text string, passwords ...Password) (*Users, error) {
 	var all []*User
 	seen := make(map[string]bool)
@@ -153,7 +153,8 @@ func parseLine(line string) (*User, error) {
 // The errors have the texts of Redis.
 var (
 	errNoPassword   = errors.New("The password you are trying to remove from the user does not exist")
-	errPasswordHash = errors.New("The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
+	errPasswordHash = errors.New(
+		"The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
 )
 
 // apply changes the user by one rule.

@@ -86,7 +86,8 @@ func TestLocks(t *testing.T) {
 		require.Equal(t, api.Lock{
 			Key: odd, KeyBase64: []byte(odd), DB: 3, Mode: "exclusive", HoldersCount: 1, WaitersCount: 1,
 			Holders: []api.Hold{{
-				Owner: odd, OwnerBase64: []byte(odd), Fence: fence, Mode: "exclusive", Holds: 1, Note: "why", Client: holder, LeaseMillis: 30_000,
+				Owner: odd, OwnerBase64: []byte(odd), Fence: fence, Mode: "exclusive", Holds: 1, Note: "why", Client: holder,
+				LeaseMillis:     30_000,
 				LeaseLeftMillis: l.Holders[0].LeaseLeftMillis, SinceUnixMillis: now - held, HeldMillis: held,
 			}},
 			Waiters: []api.Wait{{
@@ -164,7 +165,8 @@ func TestClients(t *testing.T) {
 	} {
 		word := protocol.Bulk
 		v := protocol.Map(word("mode"), word("exclusive"), word("holders"), protocol.Array(protocol.Map(
-			word("client"), word("n1@25a515603147/12"), word("client-state"), word(state), word("client-addr"), word("10.0.0.9:1"),
+			word("client"), word("n1@25a515603147/12"), word("client-state"), word(state), word("client-addr"),
+			word("10.0.0.9:1"),
 			word("client-name"), word("billing"), word("client-idle"), protocol.Integer(7))))
 		l, _, err := api.LockOf(v, "k", 0, 0)
 		require.NoError(t, err)
@@ -176,18 +178,26 @@ func TestClients(t *testing.T) {
 func TestLosses(t *testing.T) {
 	word, number := protocol.Bulk, protocol.Integer
 	broken := protocol.Map(
-		word("id"), number(8), word("ended"), number(5000), word("key"), word(odd), word("db"), number(3), word("kind"), word("native"), word("reason"), word("broken"),
-		word("owner"), word("vm"), word("fence"), number(41), word("since"), number(2000), word("note"), word("n"), word("session"), number(0),
-		word("client"), word("n1@a/12"), word("more"), number(2), word("command"), word("lock.break"), word("text"), word("why"),
+		word("id"), number(8), word("ended"), number(5000), word("key"), word(odd), word("db"), number(3), word("kind"),
+		word("native"), word("reason"), word("broken"),
+		word("owner"), word("vm"), word("fence"), number(41), word("since"), number(2000), word("note"), word("n"),
+		word("session"), number(0),
+		word("client"), word("n1@a/12"), word("more"), number(2), word("command"), word("lock.break"), word("text"),
+		word("why"),
 		word("by-client"), word("n2@b/7"), word("by-addr"), word("10.0.0.9:1"), word("by-name"), word("ops"))
-	expired := protocol.Map(word("id"), number(7), word("kind"), word("stock"), word("reason"), word("expired"), word("key"), word("k"), word("client"), word(""), word("command"), word(""))
+	expired := protocol.Map(word("id"), number(7), word("kind"), word("stock"), word("reason"), word("expired"),
+		word("key"), word("k"), word("client"), word(""), word("command"), word(""))
 	doc, err := api.LossesOf(protocol.Array(word("7"), protocol.Array(broken, expired)))
 	require.NoError(t, err)
 	require.Equal(t, api.Losses{Format: api.Format, NextCursor: "7", Losses: []api.Loss{
 		{
-			ID: 8, EndedUnixMillis: 5000, Key: odd, KeyBase64: []byte(odd), DB: 3, Kind: "native", Reason: "broken", Owner: "vm", Fence: 41,
+			ID: 8, EndedUnixMillis: 5000, Key: odd, KeyBase64: []byte(odd), DB: 3, Kind: "native", Reason: "broken",
+			Owner: "vm", Fence: 41,
 			SinceUnixMillis: 2000, HeldMillis: 3000, Note: "n", Client: &api.Client{Node: "n1", Number: 12}, More: 2,
-			Cause: &api.Cause{Command: "lock.break", Text: "why", By: &api.Client{Node: "n2", Number: 7, Address: "10.0.0.9:1", Name: "ops"}},
+			Cause: &api.Cause{Command: "lock.break", Text: "why", By: &api.Client{
+				Node: "n2", Number: 7, Address: "10.0.0.9:1",
+				Name: "ops",
+			}},
 		},
 		{ID: 7, Kind: "stock", Reason: "expired", Key: "k"},
 	}}, doc)
@@ -205,7 +215,10 @@ func TestText(t *testing.T) {
 
 // TestStrangeReplies: a reply that is no map is an error, and no panic.
 func TestStrangeReplies(t *testing.T) {
-	for _, v := range []protocol.Value{protocol.Integer(1), protocol.Bulk("x"), protocol.Array(protocol.Bulk("odd")), protocol.Err("no")} {
+	for _, v := range []protocol.Value{
+		protocol.Integer(1), protocol.Bulk("x"), protocol.Array(protocol.Bulk("odd")),
+		protocol.Err("no"),
+	} {
 		_, _, err := api.PageOfLocks(v, 0, 0)
 		require.Error(t, err)
 		_, _, err = api.PageOfLocks(protocol.Array(protocol.Bulk("0"), protocol.Array(v)), 0, 0)

@@ -74,8 +74,10 @@ func LossesOf(v protocol.Value) (Losses, error) {
 
 func lossOf(f fields) Loss {
 	l := Loss{
-		ID: f.number("id"), EndedUnixMillis: f.number("ended"), Key: f.text("key"), KeyBase64: raw(f.text("key")), DB: int(f.number("db")),
-		Kind: f.text("kind"), Reason: f.text("reason"), Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")), Fence: f.number("fence"),
+		ID: f.number("id"), EndedUnixMillis: f.number("ended"), Key: f.text("key"), KeyBase64: raw(f.text("key")),
+		DB:   int(f.number("db")),
+		Kind: f.text("kind"), Reason: f.text("reason"), Owner: f.text("owner"), OwnerBase64: raw(f.text("owner")),
+		Fence:           f.number("fence"),
 		SinceUnixMillis: f.number("since"), HeldMillis: max(0, f.number("ended")-f.number("since")),
 		Note: f.text("note"), Session: f.number("session"), Client: connection(f.text("client")), More: f.number("more"),
 	}

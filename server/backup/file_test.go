@@ -115,7 +115,15 @@ func TestBlocksAreProvedTogether(t *testing.T) {
 	}
 	_, _, err := read(joined(0, 1, 2, 3, 4))
 	require.NoError(t, err)
-	for _, order := range [][]int{{0, 1, 2, 4}, {0, 2, 1, 3, 4}, {0, 1, 2, 2, 3, 4}, {0, 1, 2, 3, 0, 4}, {1, 0, 2, 3, 4}, {0, 1, 2, 3, 4, 4}, {0, 4}} {
+	for _, order := range [][]int{
+		{0, 1, 2, 4},
+		{0, 2, 1, 3, 4},
+		{0, 1, 2, 2, 3, 4},
+		{0, 1, 2, 3, 0, 4},
+		{1, 0, 2, 3, 4},
+		{0, 1, 2, 3, 4, 4},
+		{0, 4},
+	} {
 		_, _, err := read(joined(order...))
 		require.ErrorIs(t, err, ErrDamaged, "%v", order)
 	}

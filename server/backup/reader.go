@@ -32,7 +32,8 @@ func NewReader(in io.Reader) (*Reader, error) {
 	r := &Reader{in: in, sum: sha256.New()}
 	head := make([]byte, headBytes)
 	n, err := io.ReadFull(in, head)
-	if n >= len(magic) && string(head[:len(magic)]) != magic || n < len(magic) && !bytes.HasPrefix([]byte(magic), head[:n]) {
+	if n >= len(magic) && string(head[:len(magic)]) != magic || n < len(magic) && !bytes.HasPrefix([]byte(magic),
+		head[:n]) {
 		if bytes.HasPrefix(head, []byte("REDIS")) {
 			return nil, fmt.Errorf("%w but a dump of Redis: holdfast import copies from a Redis server that runs", ErrNoBackup)
 		}

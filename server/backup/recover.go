@@ -91,7 +91,8 @@ func (s *Survivor) Recover(addr string, r fsm.Renewal, check func(fsm.Renewed) e
 	index := s.Log.Last + 1
 	term = max(term, s.Log.Term) + 1
 	from := store.Beginning{
-		Command: "recover", User: s.User, Host: s.Host, At: time.Now().UTC(), Cluster: s.Identity.ClusterID, Node: s.Identity.ID, Index: s.Log.Last,
+		Command: "recover", User: s.User, Host: s.Host, At: time.Now().UTC(), Cluster: s.Identity.ClusterID,
+		Node: s.Identity.ID, Index: s.Log.Last,
 	}
 	if b := s.Identity.Beginning; s.folder.Index != 0 && b != nil {
 		from.Cluster = b.Cluster // a recovery was begun before

@@ -27,14 +27,20 @@ func entryOf(index, term, stamped uint64, commands ...[]string) *raft.Log {
 	}
 	w := protocol.NewEntry(nil, protocol.EntryVersion, int64(1000+index), 0, 0)
 	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, index, index, body)
-	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: w.Bytes(), Extensions: binary.AppendUvarint(nil, stamped)}
+	return &raft.Log{
+		Index: index, Term: term, Type: raft.LogCommand, Data: w.Bytes(),
+		Extensions: binary.AppendUvarint(nil, stamped),
+	}
 }
 
 func three() raft.Configuration {
 	var c raft.Configuration
 	for i := range 3 {
 		id := fmt.Sprintf("n%d@0000000000aa", i+1)
-		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(fmt.Sprintf("10.0.0.%d:7379", i+1))})
+		c.Servers = append(c.Servers, raft.Server{
+			Suffrage: raft.Voter, ID: raft.ServerID(id),
+			Address: raft.ServerAddress(fmt.Sprintf("10.0.0.%d:7379", i+1)),
+		})
 	}
 	return c
 }
@@ -95,7 +101,10 @@ func requireRecovered(t *testing.T, dir string) {
 	require.Equal(t, survivorID, id.ID)
 	require.NotEqual(t, "old", id.ClusterID)
 	require.True(t, id.Restored)
-	require.Equal(t, &store.Beginning{Command: "recover", User: "ann", Host: "desk", At: id.Beginning.At, Cluster: "old", Node: survivorID, Index: 5}, id.Beginning)
+	require.Equal(t, &store.Beginning{
+		Command: "recover", User: "ann", Host: "desk", At: id.Beginning.At, Cluster: "old",
+		Node: survivorID, Index: 5,
+	}, id.Beginning)
 	survey := m.Survey(5)
 	require.Equal(t, 2, survey.Keys())
 	require.Equal(t, int64(60_000), survey.LongestMillis)
@@ -111,7 +120,10 @@ func requireRecovered(t *testing.T, dir string) {
 	require.Greater(t, list[0].Term, uint64(4))
 }
 
-var aRenewal = fsm.Renewal{MinLeaseMillis: 60_000, KeepLocks: true, AtMillis: time.Now().UnixMilli(), Raises: []fsm.Raise{{Pattern: "fence", By: 1000}}}
+var aRenewal = fsm.Renewal{
+	MinLeaseMillis: 60_000, KeepLocks: true, AtMillis: time.Now().UnixMilli(),
+	Raises: []fsm.Raise{{Pattern: "fence", By: 1000}},
+}
 
 func TestRecover(t *testing.T) {
 	dir := survivorFolder(t)
@@ -145,7 +157,10 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := survivorFolder(t)
 			s := survive(t, dir)
-			require.NoError(t, s.folder.Begin("new", 6, store.Beginning{Command: "recover", User: "ann", Host: "desk", Cluster: "old", Node: survivorID, Index: 5}))
+			require.NoError(t, s.folder.Begin("new", 6, store.Beginning{
+				Command: "recover", User: "ann", Host: "desk",
+				Cluster: "old", Node: survivorID, Index: 5,
+			}))
 			step(t, s)
 			require.NoError(t, s.Close())
 			_, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})

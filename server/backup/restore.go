@@ -66,7 +66,8 @@ func Restore(in io.Reader, o Restoration) (Restored, error) {
 	// Clients that saw an index see larger ones.
 	index, term := max(r.Meta.Index, 1), max(r.Meta.Term, 1)
 	id := store.Identity{Name: o.Name, ID: done.NodeID, Restored: true, Beginning: &store.Beginning{
-		Command: "restore", User: o.User, Host: o.Host, At: time.Now().UTC(), Cluster: r.Meta.ClusterID, Node: r.Meta.NodeID, Index: r.Meta.Index,
+		Command: "restore", User: o.User, Host: o.Host, At: time.Now().UTC(), Cluster: r.Meta.ClusterID, Node: r.Meta.NodeID,
+		Index: r.Meta.Index,
 	}}
 	if o.Together {
 		done.ClusterID = ""
@@ -139,7 +140,10 @@ func found(s *store.Store, founders []members.Member) error {
 
 // alone is the configuration of a cluster of one node.
 func alone(id, addr string) raft.Configuration {
-	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(addr)}}}
+	return raft.Configuration{Servers: []raft.Server{{
+		Suffrage: raft.Voter, ID: raft.ServerID(id),
+		Address: raft.ServerAddress(addr),
+	}}}
 }
 
 // begin writes a snapshot of m that a cluster of those members begins with. The snapshot is the last to be written.

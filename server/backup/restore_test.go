@@ -60,7 +60,8 @@ func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
 	require.Equal(t, store.Identity{
 		Name: "n1", ID: done.NodeID, ClusterID: done.ClusterID, Restored: true,
 		Beginning: &store.Beginning{
-			Command: "restore", User: "ann", Host: "desk", At: at, Cluster: someMeta.ClusterID, Node: someMeta.NodeID, Index: someMeta.Index,
+			Command: "restore", User: "ann", Host: "desk", At: at, Cluster: someMeta.ClusterID, Node: someMeta.NodeID,
+			Index: someMeta.Index,
 		},
 	}, id)
 	require.Equal(t, "n1", members.Name(id.ID))
@@ -116,9 +117,15 @@ func TestRestoredTogether(t *testing.T) {
 	require.NoError(t, Found(two))
 	require.NotEmpty(t, two.Identity().Seed, "the cluster is to be founded yet")
 	seed := two.Identity().Seed
-	founders := []members.Member{{ID: other.NodeID, Addr: "10.0.0.2:7379", Voter: true}, {ID: one.Identity().ID, Addr: "10.0.0.1:7379", Voter: true}}
+	founders := []members.Member{
+		{ID: other.NodeID, Addr: "10.0.0.2:7379", Voter: true},
+		{ID: one.Identity().ID, Addr: "10.0.0.1:7379", Voter: true},
+	}
 	for range 2 { // the second time as after a kill before the identity was written
-		require.NoError(t, two.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Founders, id.Seed = "c", founders, seed }))
+		require.NoError(t, two.SetIdentity(func(id *store.Identity) {
+			id.ClusterID, id.Founders, id.Seed = "c", founders,
+				seed
+		}))
 		require.NoError(t, Found(two))
 		require.Empty(t, two.Identity().Seed)
 		list, err := two.Snapshots.List()
@@ -126,7 +133,8 @@ func TestRestoredTogether(t *testing.T) {
 		require.Len(t, list, 2)
 		require.Equal(t, someMeta.Index+1, list[0].Index)
 		require.Equal(t, list[1].Term, list[0].Term)
-		require.Equal(t, append(alone(founders[1].ID, founders[1].Addr).Servers, alone(founders[0].ID, founders[0].Addr).Servers...), list[0].Configuration.Servers)
+		require.Equal(t, append(alone(founders[1].ID, founders[1].Addr).Servers,
+			alone(founders[0].ID, founders[0].Addr).Servers...), list[0].Configuration.Servers)
 		var states []string
 		for _, meta := range list {
 			_, stream, err := two.Snapshots.Open(meta.ID)
@@ -171,15 +179,16 @@ func TestRestoreHalfWay(t *testing.T) {
 	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
 	o := restoration(t)
 	failed, first := errors.New("failed"), filepath.Join(t.TempDir(), "first")
-	err := store.Make(store.Config{DataDir: first, LogStore: o.LogStore}, store.Identity{Name: "n1", ClusterID: "c"}, func(s *store.Store) error {
-		require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 99))
-		sink, err := s.Snapshots.Create(1, 500, 99, alone("n1", "x:1"), 500, nil)
-		require.NoError(t, err)
-		_, err = io.WriteString(sink, "half")
-		require.NoError(t, err)
-		require.NoError(t, os.CopyFS(o.DataDir, os.DirFS(first))) // what a kill leaves at this time
-		return failed
-	})
+	err := store.Make(store.Config{DataDir: first, LogStore: o.LogStore}, store.Identity{Name: "n1", ClusterID: "c"},
+		func(s *store.Store) error {
+			require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 99))
+			sink, err := s.Snapshots.Create(1, 500, 99, alone("n1", "x:1"), 500, nil)
+			require.NoError(t, err)
+			_, err = io.WriteString(sink, "half")
+			require.NoError(t, err)
+			require.NoError(t, os.CopyFS(o.DataDir, os.DirFS(first))) // what a kill leaves at this time
+			return failed
+		})
 	require.ErrorIs(t, err, failed)
 	_, err = store.Open(store.Config{DataDir: o.DataDir, Name: "n1", LogStore: o.LogStore})
 	require.ErrorContains(t, err, "is not whole")

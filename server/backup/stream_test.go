@@ -62,7 +62,10 @@ func TestStreamIsTheFile(t *testing.T) {
 // TestStreamsAreBounded: streams whose clients do not go on end, and make room.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		streams := NewStreams(stateSource(make([]byte, 1<<20)), Limits{Open: 2, ChunkBytes: 1000, Idle: time.Second, Total: 10 * time.Second})
+		streams := NewStreams(stateSource(make([]byte, 1<<20)), Limits{
+			Open: 2, ChunkBytes: 1000, Idle: time.Second,
+			Total: 10 * time.Second,
+		})
 		idle, err := streams.Begin(t.Context(), false)
 		require.NoError(t, err)
 		slow, err := streams.Begin(t.Context(), false)
@@ -86,7 +89,8 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestStreamThatCannotBegin(t *testing.T) {
 	failure := errors.New("no leader")
-	streams := NewStreams(func(context.Context, bool) (Meta, io.WriterTo, error) { return Meta{}, nil, failure }, DefaultLimits())
+	streams := NewStreams(func(context.Context, bool) (Meta, io.WriterTo, error) { return Meta{}, nil, failure },
+		DefaultLimits())
 	for range 3 {
 		_, err := streams.Begin(t.Context(), false)
 		require.ErrorIs(t, err, failure)

@@ -281,8 +281,8 @@ func (c *Checker) uncollected() (index uint64, hash string) {
 	return newest.index, newest.hash
 }
 
-// due says whether this node as leader has to name an index, or whether it has to ask the leader for a check, and when to
-// look again.
+// due says whether this node as leader has to name an index, or whether it has to ask the leader for a check, and when
+// to look again.
 func (c *Checker) due(leads bool) (names, asks bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

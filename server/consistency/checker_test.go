@@ -68,7 +68,8 @@ func repair(t *testing.T, via *replicatest.Node, n *replicatest.Node) {
 	require.False(t, quarantined(n))
 }
 
-// TestEqualStates: nodes that lose their leader, start anew and get snapshots are compared all the time, and none differs.
+// TestEqualStates: nodes that lose their leader, start anew and get snapshots are compared all the time, and none
+// differs.
 func TestEqualStates(t *testing.T) {
 	inBubble(t, 3, 30*time.Second, func(t *testing.T, c *replicatest.Cluster) {
 		for range 5 {
@@ -89,8 +90,8 @@ func TestEqualStates(t *testing.T) {
 	})
 }
 
-// TestWhoDiffersIsFound: within the interval, follower or leader. It stays in quarantine over a restart, the others name
-// it, and a repair ends that.
+// TestWhoDiffersIsFound: within the interval, follower or leader. It stays in quarantine over a restart, the others
+// name it, and a repair ends that.
 func TestWhoDiffersIsFound(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
@@ -123,7 +124,8 @@ func TestWhoDiffersIsFound(t *testing.T) {
 
 				repair(t, c.Leader(), n)
 				require.Len(t, told[consistency.Released](n), 1)
-				require.Contains(t, told[consistency.Checked](n), consistency.Checked(told[consistency.Released](n)[0]), "compared before")
+				require.Contains(t, told[consistency.Checked](n), consistency.Checked(told[consistency.Released](n)[0]),
+					"compared before")
 				require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k0"))
 				time.Sleep(interval)
 				for _, other := range c.Nodes() {

@@ -34,8 +34,8 @@ type hashQuestion struct {
 	Index uint64 `json:"index"`
 }
 
-// hashAnswer is one. Without a hash the member did not capture the state at that index, as its state came from a snapshot
-// behind it, or as the member is in quarantine.
+// hashAnswer is one. Without a hash the member did not capture the state at that index, as its state came from a
+// snapshot behind it, or as the member is in quarantine.
 type hashAnswer struct {
 	Hash        string `json:"hash,omitempty"`
 	Quarantined bool   `json:"quarantined,omitempty"`

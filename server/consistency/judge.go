@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// judge finds the hash that a majority of the voters has; "": there is none. differ are the IDs of the members that have
-// another, or, without a majority, of all that were compared if they are not equal.
+// judge finds the hash that a majority of the voters has; "": there is none. differ are the IDs of the members that
+// have another, or, without a majority, of all that were compared if they are not equal.
 func judge(conf members.Configuration, hashes map[string]string) (right string, differ []string) {
 	votes := make(map[string]int)
 	for id, hash := range hashes {

@@ -15,7 +15,8 @@ import (
 // Event is something that an operator may want to know.
 type Event interface{ consistencyEvent() }
 
-// Differs: this node's state differed at Index from what a majority of the voters has, and is in quarantine from now on.
+// Differs: this node's state differed at Index from what a majority of the voters has, and is in quarantine from now
+// on.
 type Differs struct {
 	Index      uint64
 	Own, Right string
@@ -86,13 +87,16 @@ func (c *Checker) Troubles() (all []string) {
 	}
 	switch {
 	case report.Undecided && !report.Quarantined:
-		return []string{fmt.Sprintf("the states of %s differ since log index %d or before, and no majority has the same: see 'Replicas that differ' in TROUBLES.md", list(differ), report.Index)}
+		return []string{fmt.Sprintf("the states of %s differ since log index %d or before, and no majority has the same: "+
+			"see 'Replicas that differ' in TROUBLES.md", list(differ), report.Index)}
 	case report.Replaced:
 		return []string{members.Name(c.config.Self) + " is in quarantine: its state was replaced, and is compared next"}
 	}
 	for _, id := range differ {
 		name := members.Name(id)
-		all = append(all, fmt.Sprintf("%s is in quarantine, as its state differs from the majority's: replace it (holdfast cluster repair %s)", name, name))
+		all = append(all,
+			fmt.Sprintf("%s is in quarantine, as its state differs from the majority's: replace it (holdfast "+
+				"cluster repair %s)", name, name))
 	}
 	return all
 }
@@ -153,7 +157,8 @@ func (c *Checker) note(v verdict, own string) (events []Event) {
 	return events
 }
 
-// quarantine puts this node into quarantine, over restarts, and tells why, unless it is there: a verdict may come twice.
+// quarantine puts this node into quarantine, over restarts, and tells why, unless it is there: a verdict may come
+// twice.
 func (c *Checker) quarantine(ctx context.Context, r Replica, index uint64, why ...Event) error {
 	return c.decide(ctx, func() error {
 		if on, _ := r.Quarantined(); on {
@@ -187,7 +192,9 @@ func (c *Checker) release(ctx context.Context, r Replica, index uint64) error {
 		}
 		c.config.OnEvent(Released{Index: index})
 		c.mu.Lock()
-		c.report.Differ = slices.DeleteFunc(slices.Clone(c.report.Differ), func(id string) bool { return id == c.config.Self })
+		c.report.Differ = slices.DeleteFunc(slices.Clone(c.report.Differ), func(id string) bool {
+			return id == c.config.Self
+		})
 		c.signal()
 		c.mu.Unlock()
 		return nil

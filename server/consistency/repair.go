@@ -31,8 +31,8 @@ const (
 	comparedWithin = 15 * time.Second
 )
 
-// Repair has the member of that ID replace its state by the leader's. When ctx ends before, the member goes on, and asking
-// again waits for the same repair.
+// Repair has the member of that ID replace its state by the leader's. When ctx ends before, the member goes on, and
+// asking again waits for the same repair.
 func (c *Checker) Repair(ctx context.Context, id string) (Repaired, error) {
 	if id == c.config.Self {
 		return c.repairSelf(ctx)

@@ -80,7 +80,9 @@ func (s *state) acquire(db int, key, owner string, more ...string) {
 }
 
 func (s *state) console() *Console {
-	return New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, Status: func() protocol.Value { return protocol.Map() }})
+	return New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, Status: func() protocol.Value {
+		return protocol.Map()
+	}})
 }
 
 func all(sort string) Query { return Query{DB: -1, Sort: sort, Limit: MaxLimit} }
@@ -126,7 +128,8 @@ func TestLocks(t *testing.T) {
 	few := ask(Query{DB: -1, Sort: Held, Limit: 1})
 	require.Equal(t, []string{"old"}, keys(few))
 	require.EqualValues(t, 3, few.Sums.Locks)
-	require.Equal(t, []string{"mid*dle"}, keys(ask(Query{DB: -1, Sort: Held, Limit: 9, Match: EscapePattern("mid*") + "*"})))
+	require.Equal(t, []string{"mid*dle"},
+		keys(ask(Query{DB: -1, Sort: Held, Limit: 9, Match: EscapePattern("mid*") + "*"})))
 	require.Empty(t, ask(Query{DB: -1, Sort: Held, Limit: 9, Match: EscapePattern("m*d") + "*"}).Locks)
 	require.Equal(t, []string{"mid*dle"}, keys(ask(Query{DB: 3, Sort: Held, Limit: 9})))
 	require.Equal(t, []string{"mid*dle"}, keys(ask(Query{DB: -1, Sort: Held, Limit: 9, Mode: "shared"})))
@@ -146,7 +149,10 @@ func TestLock(t *testing.T) {
 	require.NoError(t, err)
 	h := doc.Lock.Holders[0]
 	left, heard := int64(40_000), int64(20_000)
-	require.Equal(t, &api.Session{ID: 1, Name: "report", LeaseMillis: 60_000, LeftMillis: &left, Connection: true, Holds: 1}, h.Session)
+	require.Equal(t, &api.Session{
+		ID: 1, Name: "report", LeaseMillis: 60_000, LeftMillis: &left, Connection: true,
+		Holds: 1,
+	}, h.Session)
 	require.Equal(t, &heard, h.HeardMillis)
 	require.Equal(t, &api.Client{Node: "n1", Number: 7}, h.Client)
 	require.Equal(t, "next", doc.Lock.Waiters[0].Owner)
@@ -178,7 +184,9 @@ type watched struct {
 	reads  int
 }
 
-func (w *watched) Read(body string, count int, now, offset int64, a fsm.ReadClass) ([]protocol.Value, string, bool, error) {
+func (w *watched) Read(body string, count int, now, offset int64, a fsm.ReadClass) ([]protocol.Value, string, bool,
+	error,
+) {
 	if w.before != nil {
 		w.before()
 	}
@@ -240,7 +248,10 @@ func TestCrowdedLocks(t *testing.T) {
 			var body []byte
 			for w := range waiters + 1 {
 				body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
-					[][]byte{[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"), []byte("0")})
+					[][]byte{
+						[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"),
+						[]byte("0"),
+					})
 			}
 			s.apply(body)
 		}
@@ -347,7 +358,10 @@ func TestHour(t *testing.T) {
 		synctest.Wait()
 		s.do(0, "lock.acquire", "b", "x", "PX", "1000")
 		s.acquire(0, "b", "y")
-		s.apply(protocol.AppendRequest(nil, 0, "set", [][]byte{[]byte("stock"), []byte("t"), []byte("NX"), []byte("PX"), []byte("1000")}))
+		s.apply(protocol.AppendRequest(nil, 0, "set", [][]byte{
+			[]byte("stock"), []byte("t"), []byte("NX"), []byte("PX"),
+			[]byte("1000"),
+		}))
 		s.passes(2 * time.Second) // x loses b, and y gets it; the stock lock runs out, too
 		doc, err := c.History()
 		require.NoError(t, err)
@@ -362,7 +376,10 @@ func TestHour(t *testing.T) {
 		require.Equal(t, api.Counts{Grants: 1}, last[0].Counts)
 		require.Equal(t, api.Counts{}, last[1].Counts)
 		require.Equal(t, api.Counts{Grants: 3, Waits: 1, Lost: 2}, last[2].Counts)
-		require.Equal(t, []bool{false, false, true, true}, []bool{doc.Steps[56].Counted, last[0].Counted, last[1].Counted, last[2].Counted})
+		require.Equal(t, []bool{false, false, true, true}, []bool{
+			doc.Steps[56].Counted, last[0].Counted, last[1].Counted,
+			last[2].Counted,
+		})
 		require.Equal(t, doc.NowUnixMillis, last[2].StartUnixMillis)
 
 		time.Sleep(57 * time.Minute)
@@ -387,7 +404,10 @@ func TestHour(t *testing.T) {
 // TestStockLocks: locks that clients take with Redis's own commands stand beside the others, with their lease.
 func TestStockLocks(t *testing.T) {
 	s := newState(t)
-	s.apply(protocol.AppendRequestFrom(nil, 5, 42, "set", [][]byte{[]byte("stock"), []byte("token"), []byte("NX"), []byte("PX"), []byte("60000")}))
+	s.apply(protocol.AppendRequestFrom(nil, 5, 42, "set", [][]byte{
+		[]byte("stock"), []byte("token"), []byte("NX"),
+		[]byte("PX"), []byte("60000"),
+	}))
 	s.apply(protocol.AppendRequest(nil, 5, "set", [][]byte{[]byte("cache"), []byte("v"), []byte("PX"), []byte("60000")}))
 	s.passes(10 * time.Second)
 	s.acquire(0, "native", "a")
@@ -395,7 +415,10 @@ func TestStockLocks(t *testing.T) {
 	s.passes(5 * time.Second)
 	for range 2 {
 		for conn := range uint64(3) {
-			s.apply(protocol.AppendRequestFrom(nil, 5, 50+conn, "set", [][]byte{[]byte("stock"), fmt.Append(nil, conn), []byte("NX"), []byte("PX"), []byte("60000")}))
+			s.apply(protocol.AppendRequestFrom(nil, 5, 50+conn, "set", [][]byte{
+				[]byte("stock"), fmt.Append(nil, conn),
+				[]byte("NX"), []byte("PX"), []byte("60000"),
+			}))
 		}
 	}
 	var told protocol.Value
@@ -412,10 +435,13 @@ func TestStockLocks(t *testing.T) {
 			}
 		}
 	}
-	c := New(Config{Node: "n1", Machine: func() fsm.Machine { return s.m }, AddPolls: polled, AddClients: func(_ context.Context, v protocol.Value) protocol.Value {
-		told = v
-		return v
-	}})
+	c := New(Config{
+		Node: "n1", Machine: func() fsm.Machine { return s.m }, AddPolls: polled,
+		AddClients: func(_ context.Context, v protocol.Value) protocol.Value {
+			told = v
+			return v
+		},
+	})
 	doc, err := c.Locks(t.Context(), all(Held))
 	require.NoError(t, err)
 	require.Equal(t, []string{"stock", "native"}, keys(doc))
@@ -424,7 +450,8 @@ func TestStockLocks(t *testing.T) {
 	require.Len(t, told.Elems[1].Elems, 2, "the nodes are asked about the clients of each lock once")
 	left, renewals, heard := int64(25_000), int64(1), int64(5_000)
 	want := api.Hold{
-		Owner: "token", Mode: "stock", Holds: 1, LeaseMillis: 30_000, LeaseLeftMillis: &left, Renewals: &renewals, HeardMillis: &heard,
+		Owner: "token", Mode: "stock", Holds: 1, LeaseMillis: 30_000, LeaseLeftMillis: &left, Renewals: &renewals,
+		HeardMillis:     &heard,
 		SinceUnixMillis: wallOffset + 1000, HeldMillis: 15_000, Client: &api.Client{Node: "n1", Number: 42},
 	}
 	require.Equal(t, want, doc.Locks[0].Holders[0])
@@ -448,13 +475,22 @@ func TestHeard(t *testing.T) {
 		hold api.Hold
 		want *int64
 	}{
-		"nothing known":           {api.Hold{}, nil},
-		"a lease":                 {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4)}, n(5)},
-		"a later command":         {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{IdleMillis: n(2)}}, n(2)},
-		"an earlier command":      {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{IdleMillis: n(7)}}, n(5)},
-		"a client that is gone":   {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{Gone: true}}, n(5)},
-		"a session":               {api.Hold{Session: &api.Session{LeaseMillis: 9, LeftMillis: n(4)}}, n(5)},
-		"the session of a client": {api.Hold{Session: &api.Session{LeaseMillis: 9, LeftMillis: n(9), Connection: true}, Client: &api.Client{IdleMillis: n(7)}}, n(7)},
+		"nothing known": {api.Hold{}, nil},
+		"a lease":       {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4)}, n(5)},
+		"a later command": {
+			api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{IdleMillis: n(2)}},
+			n(2),
+		},
+		"an earlier command": {
+			api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{IdleMillis: n(7)}},
+			n(5),
+		},
+		"a client that is gone": {api.Hold{LeaseMillis: 9, LeaseLeftMillis: n(4), Client: &api.Client{Gone: true}}, n(5)},
+		"a session":             {api.Hold{Session: &api.Session{LeaseMillis: 9, LeftMillis: n(4)}}, n(5)},
+		"the session of a client": {api.Hold{
+			Session: &api.Session{LeaseMillis: 9, LeftMillis: n(9), Connection: true},
+			Client:  &api.Client{IdleMillis: n(7)},
+		}, n(7)},
 	} {
 		require.Equal(t, tc.want, heard(&tc.hold), name)
 	}
@@ -466,7 +502,10 @@ func TestPages(t *testing.T) {
 	s := newState(t)
 	for i := range 230 {
 		s.do(i%3, "lock.acquire", fmt.Sprint("n", i), "x", "PX", "60000")
-		s.apply(protocol.AppendRequest(nil, i%2, "set", [][]byte{fmt.Append(nil, "s", i), []byte("t"), []byte("NX"), []byte("PX"), []byte("60000")}))
+		s.apply(protocol.AppendRequest(nil, i%2, "set", [][]byte{
+			fmt.Append(nil, "s", i), []byte("t"), []byte("NX"),
+			[]byte("PX"), []byte("60000"),
+		}))
 	}
 	for i := range 20 {
 		s.do(5, "lock.acquire", "shared", fmt.Sprint(i), "PX", "60000", "SHARED")
@@ -495,7 +534,11 @@ func TestPages(t *testing.T) {
 	require.Equal(t, 231, all(Query{DB: -1, Limit: 50, Mode: "native"}))
 	require.Equal(t, 115, all(Query{DB: 1, Limit: 50, Mode: "stock"}))
 	require.Equal(t, 111, all(Query{DB: -1, Limit: 50, Mode: "native", Match: "n1*"}))
-	for _, q := range []Query{{DB: -1, Limit: 200, Sort: Held}, {DB: 5, Limit: 1, Sort: Held}, {DB: -1, Limit: 1, Sort: Queue}} {
+	for _, q := range []Query{
+		{DB: -1, Limit: 200, Sort: Held},
+		{DB: 5, Limit: 1, Sort: Held},
+		{DB: -1, Limit: 1, Sort: Queue},
+	} {
 		doc, err := c.Locks(t.Context(), q)
 		require.NoError(t, err)
 		require.Equal(t, q.DB < 0 && q.Sort == Held, doc.Truncated)
@@ -528,7 +571,10 @@ func BenchmarkSurvey(b *testing.B) {
 		var body []byte
 		for range 1000 {
 			body = s.append(body, 0, "lock.acquire", "native:"+strconv.Itoa(i), "w", "PX", "3600000")
-			body = protocol.AppendRequestFrom(body, 0, 7, "set", [][]byte{fmt.Append(nil, "stock:", i), []byte("token"), []byte("NX"), []byte("PX"), []byte("3600000")})
+			body = protocol.AppendRequestFrom(body, 0, 7, "set", [][]byte{
+				fmt.Append(nil, "stock:", i), []byte("token"),
+				[]byte("NX"), []byte("PX"), []byte("3600000"),
+			})
 			i++
 		}
 		s.apply(body)

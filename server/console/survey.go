@@ -94,7 +94,8 @@ func (c *Console) Locks(ctx context.Context, q Query) (api.Locks, error) {
 	}
 	sums, first := s.sums, ranked.first(q.Limit)
 	return api.Locks{
-		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums, Locks: first, Truncated: ranked.all > q.Limit,
+		Format: api.Format, Node: c.config.Node, NowUnixMillis: s.at, Sums: &sums, Locks: first,
+		Truncated: ranked.all > q.Limit,
 	}, nil
 }
 
@@ -269,8 +270,8 @@ func (s *survey) add(of []protocol.Value) {
 	}
 }
 
-// finish makes documents of the locks that are kept, as they are now; those that are gone are left out, and those that are
-// not asked for by the deadline.
+// finish makes documents of the locks that are kept, as they are now; those that are gone are left out, and those that
+// are not asked for by the deadline.
 func (c *Console) finish(s *survey, deadline time.Time) error {
 	state, err := c.open()
 	if err != nil {

@@ -220,7 +220,8 @@ func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) (features
 	case welcome.verdict == verdictNotLeading:
 		return 0, errNotLeading
 	case welcome.verdict != verdictOK:
-		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", leader, welcome.verdict, welcome.version, linkVersion)
+		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", leader,
+			welcome.verdict, welcome.version, linkVersion)
 		c.config.Logger.Warn("link to leader", "error", err)
 		return 0, err
 	case welcome.id != leader:

@@ -171,7 +171,8 @@ func (c *connection) stuck() bool {
 	if len(c.wrote)+len(c.answered) > 0 {
 		c.lastReply = now
 	}
-	return now.Sub(c.lastReply) >= DeafAfter && max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= DeafAfter
+	return now.Sub(c.lastReply) >= DeafAfter &&
+		max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= DeafAfter
 }
 
 // message takes one message of the leader.
@@ -183,7 +184,10 @@ func (c *connection) message(f *wire.Fields[string]) error {
 		c.answered = append(c.answered, Completion{Number: f.Number(), Replies: values(f)})
 	case kindRefuse:
 		number, outcome := f.Number(), protocol.Outcome(f.Number())
-		c.answered = append(c.answered, Completion{Number: number, Err: &protocol.Error{Prefix: f.Bytes(), Text: f.Bytes(), Outcome: outcome}})
+		c.answered = append(c.answered, Completion{Number: number, Err: &protocol.Error{
+			Prefix: f.Bytes(), Text: f.Bytes(),
+			Outcome: outcome,
+		}})
 	case kindWaited:
 		number, n := f.Number(), int(f.Number())
 		c.answer(number, n)

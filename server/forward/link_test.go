@@ -210,7 +210,9 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 		Status: func() Status {
 			return Status{Term: 3, Commit: 7, Members: []Member{{ID: "n1", About: About{Release: "r1"}}}}
 		},
-		Classify: func(b *Batch) { b.Source = strings.HasPrefix(string(b.Body), "source") }, Prepare: func(body []byte) { l.tell("prepared %s", body) },
+		Classify: func(b *Batch) { b.Source = strings.HasPrefix(string(b.Body), "source") }, Prepare: func(body []byte) {
+			l.tell("prepared %s", body)
+		},
 		Subscribed: func(id string, yes bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
 		Confirm: func(context.Context) error { return nil },
 		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
@@ -256,8 +258,12 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			return dialed(conn), nil
 		},
 		Writes: l.writes, Reads: l.reads, ReplyBytes: 1 << 20,
-		Reached: func(leader string) { l.tell("reached %s", leader) }, Refused: func(leader string) { l.tell("refused by %s", leader) },
-		Up: func(leader string) { l.tell("up to %s", leader) }, Down: func(leader string, err error) { l.tell("down from %s: %v", leader, err) },
+		Reached: func(leader string) { l.tell("reached %s", leader) }, Refused: func(leader string) {
+			l.tell("refused by %s", leader)
+		},
+		Up: func(leader string) { l.tell("up to %s", leader) }, Down: func(leader string, err error) {
+			l.tell("down from %s: %v", leader, err)
+		},
 		OnGreeting: func(m Member) {
 			l.tell("follower met %s at %s", m.ID, m.ClientAddr)
 			if l.onGreeting != nil {
@@ -338,7 +344,8 @@ func TestLink(t *testing.T) {
 		l.client.SubscribeCommits(true)
 		l.client.Follow("n1")
 		require.ElementsMatch(t, []string{
-			"reached n1", "leader met n2 at two:6379", "follower met n1 at one:6379", "up to n1", "n2 subscribed true", "status 3 7 r1",
+			"reached n1", "leader met n2 at two:6379", "follower met n1 at one:6379", "up to n1", "n2 subscribed true",
+			"status 3 7 r1",
 		}, l.takes())
 		require.Equal(t, "wrote before", l.writes.answer(first))
 		require.EqualValues(t, 6, l.receiver.Usable("n2"))
@@ -354,7 +361,8 @@ func TestLink(t *testing.T) {
 			require.Equal(t, want, l.writes.answer(number))
 		}
 		for number, want := range map[uint64]string{
-			quick: "read quick", long: "first,on with rest", row: "error " + protocol.ErrBusy.Error(), bug: "error " + errInternal.Error(),
+			quick: "read quick", long: "first,on with rest", row: "error " + protocol.ErrBusy.Error(), bug: "error " +
+				errInternal.Error(),
 			large: "error " + errReplyTooLarge.Error(), elsewhere: "",
 		} {
 			require.Equal(t, want, l.reads.answer(number))
@@ -666,8 +674,8 @@ func (b breaking) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// TestFailuresOfALink: one read or write of either end fails. All is answered all the same, once the next link is there,
-// and of the former one nothing is left.
+// TestFailuresOfALink: one read or write of either end fails. All is answered all the same, once the next link is
+// there, and of the former one nothing is left.
 func TestFailuresOfALink(t *testing.T) {
 	for _, follower := range []bool{true, false} {
 		t.Run(fmt.Sprint("follower ", follower), func(t *testing.T) {

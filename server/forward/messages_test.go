@@ -15,7 +15,10 @@ import (
 )
 
 func TestFrames(t *testing.T) {
-	hello := greeting{version: 1, id: "n1", epoch: 1 << 40, about: About{ClientAddr: "[::1]:6379", SentinelAddr: "s", Release: "0.1.0"}}
+	hello := greeting{version: 1, id: "n1", epoch: 1 << 40, about: About{
+		ClientAddr: "[::1]:6379", SentinelAddr: "s",
+		Release: "0.1.0",
+	}}
 	var stream []byte
 	stream = append(stream, wire.Seal(hello.append(make([]byte, wire.Head), kindHello))...)
 	big := bytes.Repeat([]byte("x"), 3*wire.Step)
@@ -28,7 +31,8 @@ func TestFrames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, big, frame)
 
-	_, err = wire.Read(bufio.NewReader(bytes.NewReader(wire.Seal(append(make([]byte, wire.Head), big...)))), nil, len(big)-1)
+	_, err = wire.Read(bufio.NewReader(bytes.NewReader(wire.Seal(append(make([]byte, wire.Head), big...)))), nil,
+		len(big)-1)
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 	_, err = readGreeting(bufio.NewReader(bytes.NewReader(stream)), kindWelcome)
 	require.ErrorIs(t, err, wire.ErrCorrupt)
@@ -38,7 +42,10 @@ func TestFrames(t *testing.T) {
 // older node's.
 func TestMembersAreToldToOlderNodes(t *testing.T) {
 	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 7, HoldVersion: 6}
-	said := Status{Term: 3, Commit: 9, Releases: true, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	said := Status{Term: 3, Commit: 9, Releases: true, Members: []Member{{
+		ID: "n1", About: about, Silent: true,
+		LogIndex: 7,
+	}}}
 	for _, c := range []struct {
 		features uint64
 		kind     byte
@@ -48,9 +55,12 @@ func TestMembersAreToldToOlderNodes(t *testing.T) {
 		{featureParts | featureStatusV2, kindStatusV2, Status{Term: 3, Commit: 9, Members: []Member{
 			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s"}, Silent: true, LogIndex: 7},
 		}}},
-		{featureParts | featureStatusV2 | featureStatusV3, kindStatusV3, Status{Term: 3, Commit: 9, Releases: true, Members: []Member{
-			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}, Silent: true, LogIndex: 7},
-		}}},
+		{featureParts | featureStatusV2 | featureStatusV3, kindStatusV3, Status{
+			Term: 3, Commit: 9, Releases: true,
+			Members: []Member{
+				{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}, Silent: true, LogIndex: 7},
+			},
+		}},
 		{allFeatures, kindStatusV4, said},
 	} {
 		p := newPeer(&ReceiverConfig{Status: func() Status { return said }}, nil, greeting{features: c.features})
@@ -117,7 +127,8 @@ func TestFramesAreFrozen(t *testing.T) {
 	told := Status{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	frames := map[string][]byte{"hello": g.append(nil, kindHello), "welcome": g.append(nil, kindWelcome)}
 	for name, features := range map[string]uint64{
-		"status v1": 0, "status v2": featureStatusV2, "status v3": featureStatusV2 | featureStatusV3, "status v4": allFeatures,
+		"status v1": 0, "status v2": featureStatusV2, "status v3": featureStatusV2 | featureStatusV3,
+		"status v4": allFeatures,
 	} {
 		p := newPeer(&ReceiverConfig{Status: func() Status { return told }}, nil, greeting{features: features})
 		p.putStatus()
@@ -146,13 +157,17 @@ func TestFramesAreFrozen(t *testing.T) {
 			p.out.put(kindAnswer, 7, []protocol.Value{protocol.OK}, largeReply, time.Now().Add(time.Hour))
 		},
 	} {
-		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 2 }}, nil, greeting{features: allFeatures})
+		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 2 }}, nil,
+			greeting{features: allFeatures})
 		answer(p)
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		frames[name] = frame[wire.Head:]
 	}
 	frames["sealed"] = wire.Seal(append(make([]byte, wire.Head), kindSubscribe, 1))
-	frames["values"] = appendValues(nil, []protocol.Value{protocol.OK, protocol.Bulk("v"), protocol.Integer(-5), protocol.Array(protocol.Null), protocol.Err("no")})
+	frames["values"] = appendValues(nil, []protocol.Value{
+		protocol.OK, protocol.Bulk("v"), protocol.Integer(-5),
+		protocol.Array(protocol.Null), protocol.Err("no"),
+	})
 	got := make(map[string]string)
 	for name, frame := range frames {
 		got[name] = strings.Trim(fmt.Sprintf("%q", frame), `"`)

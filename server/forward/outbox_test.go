@@ -52,7 +52,8 @@ func (w *waiting) Complete(cs []Completion) {
 
 // aConnection is the follower's end of a connection, without the connection.
 func aConnection(limit int, batches int) *connection {
-	return newConnection(&ClientConfig{ReplyBytes: limit, Reads: newWaiting(batches), Writes: newWaiting(batches)}, "n1", nil)
+	return newConnection(&ClientConfig{ReplyBytes: limit, Reads: newWaiting(batches), Writes: newWaiting(batches)}, "n1",
+		nil)
 }
 
 // drain takes all that is to be sent, and returns the numbers of the replies in the order in which they are complete.
@@ -85,7 +86,8 @@ func drain(t *testing.T, o *outbox, c *connection) (order []uint64, replies map[
 }
 
 func replyOf(size int) []protocol.Value {
-	return []protocol.Value{protocol.OK, protocol.Array(protocol.Bulk(strings.Repeat("x", size)), protocol.Integer(int64(size)))}
+	return []protocol.Value{protocol.OK, protocol.Array(protocol.Bulk(strings.Repeat("x", size)),
+		protocol.Integer(int64(size)))}
 }
 
 func send(t *testing.T, o *outbox, kind byte, number uint64, replies []protocol.Value, deadline time.Time) bool {
@@ -212,7 +214,10 @@ func TestFollowerThatKnowsNoParts(t *testing.T) {
 
 // What waits at the leader for one follower is bounded, however slowly that one reads.
 func TestLinkIsBoundedAtTheLeader(t *testing.T) {
-	config := &ReceiverConfig{ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: func() int { return 2 }, CommandTimeout: time.Second}
+	config := &ReceiverConfig{
+		ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: func() int { return 2 },
+		CommandTimeout: time.Second,
+	}
 	p := newPeer(config, nil, greeting{features: featureParts})
 	for seq := range uint64(1 << 18) {
 		p.Reply(seq, replyOf(50))
@@ -222,7 +227,11 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	require.Empty(t, p.out.large, "above the limit of replies")
 
 	p.out = newOutbox(8<<20, false)
-	p.ask([]forwardedRead{{number: 1, body: strings.Repeat("x", 4000)}, {number: 2, body: strings.Repeat("x", 4000)}, {number: 3}})
+	p.ask([]forwardedRead{
+		{number: 1, body: strings.Repeat("x", 4000)},
+		{number: 2, body: strings.Repeat("x", 4000)},
+		{number: 3},
+	})
 	require.Len(t, p.reads, 2, "each of two followers has its half")
 	frame, _ := p.out.take(make([]byte, wire.Head))
 	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}

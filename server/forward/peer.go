@@ -81,7 +81,8 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 				}
 			case kindRead:
 				reads = append(reads, forwardedRead{
-					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()), deadline: time.Now().Add(p.config.CommandTimeout),
+					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()),
+					deadline: time.Now().Add(p.config.CommandTimeout),
 				})
 			case kindWait:
 				number, nodes, millis := f.Number(), int(f.Number()), f.Number()

@@ -32,7 +32,10 @@ func TestLinkIsOfOneLife(t *testing.T) {
 // A node has one link: an older one, or one of a leadership that is over, says nothing for its node any more.
 func TestOldLinkSaysNothing(t *testing.T) {
 	subscribed := false
-	q := NewReceiver(ReceiverConfig{Subscribed: func(_ string, yes bool) { subscribed = yes }, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{
+		Subscribed: func(_ string, yes bool) { subscribed = yes }, QueueBytes: 10,
+		Wake: make(chan struct{}, 1),
+	})
 	link := func(epoch uint64) *Peer {
 		conn, other := net.Pipe()
 		t.Cleanup(func() { _ = other.Close() })
@@ -117,7 +120,8 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 
 // A WAIT that is over makes room for another.
 func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
-	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Wait: func(context.Context, int, time.Duration) int { return 1 }}, nil, greeting{})
+	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Wait: func(context.Context, int, time.Duration) int { return 1 }},
+		nil, greeting{})
 	for number := range uint64(3) {
 		p.wait(t.Context(), number, 1, 0)
 		p.parts.Wait()
@@ -128,7 +132,9 @@ func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
 // A link has so many WAITs open, and answers the others at once.
 func TestWaitsOfALinkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 9 }, Wait: func(context.Context, int, time.Duration) int {
+		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 9 }, Wait: func(context.Context, int,
+			time.Duration,
+		) int {
 			time.Sleep(time.Second)
 			return 1
 		}}, nil, greeting{})

@@ -60,7 +60,8 @@ func TestEmptiedNodeWithContactsJoins(t *testing.T) {
 			w.wipe("n2")
 			two := w.start("n2", flags...)
 			require.NoError(t, two.within(t, time.Minute))
-			require.Equal(t, store.Identity{Name: "n2", ID: two.store.Identity().ID, ClusterID: id.ClusterID, Votes: true}, two.store.Identity())
+			require.Equal(t, store.Identity{Name: "n2", ID: two.store.Identity().ID, ClusterID: id.ClusterID, Votes: true},
+				two.store.Identity())
 		}
 	})
 }
@@ -116,7 +117,9 @@ func TestFounderThatWaitsIsHeard(t *testing.T) {
 		w.start("n3")
 		time.Sleep(30 * time.Second)
 		require.Equal(t, "waiting for nodes of the initial cluster: n3", one.Waiting())
-		require.Equal(t, "waiting for nodes of the initial cluster: n1 to found it (waiting for nodes of the initial cluster: n3)", two.Waiting())
+		require.Equal(t,
+			"waiting for nodes of the initial cluster: n1 to found it (waiting for nodes of the initial cluster: n3)",
+			two.Waiting())
 		require.Contains(t, two.log.text(), two.Waiting())
 	})
 }
@@ -147,7 +150,12 @@ func TestIntroductionIsOfItsNode(t *testing.T) {
 	require.NoError(t, other.check("b"))
 	require.Error(t, other.check("a"))
 
-	for _, c := range []struct{ own, others, addr string }{{"c1", "c1", "host:1"}, {"c1", "c2", ""}, {"c1", "", ""}, {"", "", ""}} {
+	for _, c := range []struct{ own, others, addr string }{
+		{"c1", "c1", "host:1"},
+		{"c1", "c2", ""},
+		{"c1", "", ""},
+		{"", "", ""},
+	} {
 		n := &Node{config: Config{Addresses: &members.Addresses{}}}
 		other.Cluster = c.others
 		n.hint(c.own, other)

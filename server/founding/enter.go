@@ -28,9 +28,11 @@ func (n *Node) ensureCluster(ctx context.Context) error {
 	case id.ClusterID != "" && !id.Joins:
 		return nil
 	case id.Joins && len(n.others()) == 0:
-		return fmt.Errorf("this node was about to join cluster %s: start it with --join again, or empty its folder", id.ClusterID)
+		return fmt.Errorf("this node was about to join cluster %s: start it with --join again, or empty its folder",
+			id.ClusterID)
 	case id.Seed != "" && (!named || len(n.config.Contacts) > 0):
-		return errors.New("this node's folder was restored, and joins no cluster: start it with the initial cluster and without --join, or empty its folder to have it join")
+		return errors.New("this node's folder was restored, and joins no cluster: start it with the initial cluster and " +
+			"without --join, or empty its folder to have it join")
 	case n.foundsAlone(id):
 		return n.found(n.config.NewestVersion, members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true})
 	case id.Joins, !named, len(n.config.Initial) == 1:
@@ -148,25 +150,33 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (e
 	}
 	first := there[0]
 	if a, b, torn := twoClusters(there); torn {
-		return false, fmt.Errorf("%s is a member of cluster %s, and %s of cluster %s: the nodes of an initial cluster belong to one cluster, or to none yet",
-			members.Name(a.ID), a.Cluster, members.Name(b.ID), b.Cluster)
+		return false,
+			fmt.Errorf("%s is a member of cluster %s, and %s of cluster %s: the nodes of an initial cluster belong to one "+
+				"cluster, or to none yet",
+				members.Name(a.ID), a.Cluster, members.Name(b.ID), b.Cluster)
 	}
 	switch restored := slices.IndexFunc(there, func(m meeting) bool { return m.Restored && len(m.Founders) <= 1 }); {
 	case own.Seed != "":
-		return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder was restored: empty it, and add the node with --join", members.Name(first.ID), first.Cluster)
+		return false,
+			fmt.Errorf("%s is a member of cluster %s already, and this node's folder was restored: empty it, and add the "+
+				"node with --join", members.Name(first.ID), first.Cluster)
 	case len(n.config.Contacts) > 0:
 		return true, n.join(ctx, n.others())
 	case restored >= 0:
 		return true, n.join(ctx, []string{there[restored].addr})
 	}
-	return false, fmt.Errorf("%s is a member of cluster %s already, and this node's folder is empty: add it with --join; if it is to take the place of a member that is lost, see 'holdfast cluster replace'; if the majority is lost, see 'holdfast recover'",
-		members.Name(first.ID), first.Cluster)
+	return false,
+		fmt.Errorf("%s is a member of cluster %s already, and this node's folder is empty: add it with --join; if it is "+
+			"to take the place of a member that is lost, see 'holdfast cluster replace'; if the majority is lost, see "+
+			"'holdfast recover'",
+			members.Name(first.ID), first.Cluster)
 }
 
 // adopt notes that this node is one of the founders of the cluster of a node that was met.
 func (n *Node) adopt(m meeting) error {
 	if got, want := names(m.Founders), strings.Join(slices.Sorted(maps.Keys(n.config.Initial)), ", "); got != want {
-		return fmt.Errorf("%s has founded a cluster of %s, and this node was given the initial cluster %s", members.Name(m.ID), got, want)
+		return fmt.Errorf("%s has founded a cluster of %s, and this node was given the initial cluster %s",
+			members.Name(m.ID), got, want)
 	}
 	err := n.config.Folder.SetIdentity(func(id *store.Identity) {
 		id.ClusterID, id.Founders, id.FoundingVersion = m.Cluster, m.Founders, m.FoundingVersion
@@ -199,7 +209,8 @@ func (n *Node) missing(self store.Identity, met []meeting) (missing []string, wh
 		case err == nil && restored && m.Seed == "":
 			err = fmt.Errorf("%s has an empty folder, and others were restored: restore one node, or all of them", name)
 		case err == nil && restored && m.Seed != self.Seed:
-			err = fmt.Errorf("%s was restored from another backup than this node, or with other flags: restore all nodes from one file with the same flags, or one node alone", name)
+			err = fmt.Errorf("%s was restored from another backup than this node, or with other flags: restore all nodes "+
+				"from one file with the same flags, or one node alone", name)
 		}
 		if err != nil {
 			missing, reasons = append(missing, name), append(reasons, name+": "+err.Error())
@@ -256,7 +267,9 @@ func (n *Node) founders(own store.Identity, met []meeting) []members.Member {
 	}
 	slices.SortFunc(all, func(a, b members.Member) int { return strings.Compare(a.Name(), b.Name()) })
 	restored := slices.Clone(all)
-	if restored = slices.DeleteFunc(restored, func(m members.Member) bool { return seeds[m.ID] == "" }); len(restored) > 0 {
+	if restored = slices.DeleteFunc(restored, func(m members.Member) bool {
+		return seeds[m.ID] == ""
+	}); len(restored) > 0 {
 		return restored
 	}
 	return all

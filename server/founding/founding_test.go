@@ -42,7 +42,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life), secrets: make(map[string]string), older: make(map[string]bool)}
+	w := &world{
+		t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life),
+		secrets: make(map[string]string), older: make(map[string]bool),
+	}
 	t.Cleanup(func() {
 		for name := range w.lives {
 			w.kill(name)
@@ -155,7 +158,9 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 		return w.net.Dial(name+":1")(ctx, addr)
 	}
 	mux, err := peer.New(peer.Config{
-		Listener: listener, Dial: dial, ID: s.Identity().ID, Secrets: func() [][]byte { return [][]byte{[]byte(cmp.Or(w.secrets[name], "s"))} },
+		Listener: listener, Dial: dial, ID: s.Identity().ID, Secrets: func() [][]byte {
+			return [][]byte{[]byte(cmp.Or(w.secrets[name], "s"))}
+		},
 		ClusterID: func() string { return s.Identity().ClusterID }, Addresses: c.Addresses,
 		Incarnations: l.incarnation,
 	})
@@ -250,7 +255,9 @@ func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
 				initial[name] = cluster3[name]
 			}
 			for i, version := range c.can {
-				lives = append(lives, w.start(fmt.Sprintf("n%d", i+1), func(c *Config) { c.Initial, c.NewestVersion = initial, version }))
+				lives = append(lives, w.start(fmt.Sprintf("n%d", i+1), func(c *Config) {
+					c.Initial, c.NewestVersion = initial, version
+				}))
 			}
 			w.requireEntered(lives...)
 			for i, l := range lives {
@@ -281,12 +288,14 @@ func TestNodeThatIsDownIsNamed(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		require.Empty(t, one.store.Identity().ClusterID)
 		for _, l := range []*life{one, two} {
-			require.Equal(t, `INFO msg="waiting for nodes of the initial cluster: n3" why="n3: dial peer n3:1: dial mem n3:1: connection refused"`, l.log.text())
+			require.Equal(t,
+				`INFO msg="waiting for nodes of the initial cluster: n3" why="n3: dial peer n3:1: dial mem n3:1: connection refused"`, l.log.text())
 			require.Equal(t, "waiting for nodes of the initial cluster: n3", l.Waiting())
 		}
 		other := w.start("n3", func(c *Config) { c.Initial = map[string]string{"n1": "n1:1", "n2": "n2:2", "n3": "n3:1"} })
 		time.Sleep(50 * time.Second)
-		require.Contains(t, one.log.text(), `n3 was given the initial cluster \"n1=n1:1,n2=n2:2,n3=n3:1\", this node \"n1=n1:1,n2=n2:1,n3=n3:1\"`)
+		require.Contains(t, one.log.text(),
+			`n3 was given the initial cluster \"n1=n1:1,n2=n2:2,n3=n3:1\", this node \"n1=n1:1,n2=n2:1,n3=n3:1\"`)
 		require.Empty(t, other.store.Identity().ClusterID)
 		w.requireEntered(w.start("n3"), one, two)
 	})
@@ -300,7 +309,8 @@ func TestEmptiedNodeHasNoPart(t *testing.T) {
 			id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 			w.wipe(name)
 			err := <-w.start(name).entered
-			require.ErrorContains(t, err, fmt.Sprintf("is a member of cluster %s already, and this node's folder is empty: add it with --join", id.ClusterID))
+			require.ErrorContains(t, err,
+				fmt.Sprintf("is a member of cluster %s already, and this node's folder is empty: add it with --join", id.ClusterID))
 			require.NotContains(t, err.Error(), "\n")
 		})
 	}
@@ -357,7 +367,8 @@ func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
 			alone := func(c *Config) { c.Initial = map[string]string{name: name + ":1"} }
 			w.requireEntered(w.start(name, alone))
 		}
-		require.ErrorContains(t, <-w.start("n3").entered, "the nodes of an initial cluster belong to one cluster, or to none yet")
+		require.ErrorContains(t, <-w.start("n3").entered,
+			"the nodes of an initial cluster belong to one cluster, or to none yet")
 	})
 }
 

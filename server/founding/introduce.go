@@ -49,7 +49,8 @@ const (
 
 // check finds what a node would not say. id is the ID that it has proved.
 func (i *Introduction) check(id string) error {
-	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Seed) > maxWord || len(i.Founders) > maxMembers || len(i.Configuration.Members) > maxMembers
+	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Seed) > maxWord || len(i.Founders) > maxMembers ||
+		len(i.Configuration.Members) > maxMembers
 	for _, m := range slices.Concat(i.Founders, i.Configuration.Members, []members.Member{{ID: i.ID, Addr: i.Addr}}) {
 		bad = bad || m.ID == "" || len(m.ID) > maxWord || m.Addr == "" || len(m.Addr) > maxWord
 	}
@@ -109,7 +110,8 @@ func (n *Node) introduced(_ context.Context, from membership.Asker, other Introd
 
 // hint notes where a node of this cluster is. Both nodes have proved themselves.
 func (n *Node) hint(cluster string, other Introduction) {
-	if cluster != "" && other.Cluster == cluster && CheckAddr(other.Addr) == nil && n.config.Addresses.Addr(other.ID) != other.Addr {
+	if cluster != "" && other.Cluster == cluster && CheckAddr(other.Addr) == nil &&
+		n.config.Addresses.Addr(other.ID) != other.Addr {
 		n.config.Addresses.Hint(other.ID, other.Addr)
 	}
 }

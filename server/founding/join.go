@@ -22,7 +22,8 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 	for {
 		met := n.meet(ctx, contacts)
 		if a, b, torn := twoClusters(met); torn {
-			return fmt.Errorf("join: %s at %s is a member of cluster %s, and %s at %s of cluster %s: say addresses of one cluster",
+			return fmt.Errorf("join: %s at %s is a member of cluster %s, and %s at %s of cluster %s: say addresses of "+
+				"one cluster",
 				members.Name(a.ID), a.addr, a.Cluster, members.Name(b.ID), b.addr, b.Cluster)
 		}
 		var reasons []string
@@ -77,7 +78,9 @@ func (e *delayError) Error() string { return e.err.Error() }
 func (n *Node) joinAt(ctx context.Context, m meeting) (joined bool, err error) {
 	own := n.config.Folder.Identity()
 	if own.Joins && own.ClusterID != m.Cluster {
-		return false, fmt.Errorf("this node was about to join cluster %s, and %s belongs to cluster %s: empty this node's folder", own.ClusterID, m.addr, m.Cluster)
+		return false,
+			fmt.Errorf("this node was about to join cluster %s, and %s belongs to cluster %s: empty this node's folder",
+				own.ClusterID, m.addr, m.Cluster)
 	}
 	if !own.Joins {
 		err := n.config.Folder.SetIdentity(func(id *store.Identity) {

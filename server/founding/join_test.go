@@ -50,7 +50,8 @@ func TestNodeJoins(t *testing.T) {
 		asked := 0
 		four = w.start("n4", joins(func(cluster string, self members.Member) (string, error) {
 			id := four.store.Identity()
-			require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: cluster, Joins: true, Votes: true}, id, "before it asks")
+			require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: cluster, Joins: true, Votes: true}, id,
+				"before it asks")
 			require.Equal(t, members.Member{ID: id.ID, Addr: "n4:1"}, self)
 			if asked++; asked < 3 {
 				return "", errors.New("no leader")
@@ -58,12 +59,16 @@ func TestNodeJoins(t *testing.T) {
 			return "", nil
 		}))
 		time.Sleep(10 * time.Second)
-		require.Equal(t, `INFO msg="waiting to join by n9:1, n1:1" why="n9:1: dial peer n9:1: dial mem n9:1: connection refused; n1:1: dial peer n1:1: dial mem n1:1: connection refused"`, four.log.text())
+		require.Equal(t,
+			`INFO msg="waiting to join by n9:1, n1:1" why="n9:1: dial peer n9:1: dial mem n9:1: connection refused; n1:1: dial peer n1:1: dial mem n1:1: connection refused"`, four.log.text())
 		one := w.start("n1", alone)
 		require.NoError(t, <-one.entered)
 		require.NoError(t, <-four.entered)
 		id := four.store.Identity()
-		require.Equal(t, store.Identity{Name: "n4", ID: id.ID, ClusterID: one.store.Identity().ClusterID, Votes: true, JoinedAt: joinedAt}, id)
+		require.Equal(t, store.Identity{
+			Name: "n4", ID: id.ID, ClusterID: one.store.Identity().ClusterID, Votes: true,
+			JoinedAt: joinedAt,
+		}, id)
 		require.Equal(t, 3, asked)
 		require.NoError(t, <-w.start("n4", func(c *Config) { c.Initial = nil }).entered, "it belongs to the cluster for good")
 	})
@@ -75,7 +80,8 @@ func TestNodeThatIsNotTakenIn(t *testing.T) {
 		require.NoError(t, <-w.start("n1", alone).entered)
 		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "the name n4 is in use", nil }))
 		require.ErrorContains(t, <-four.entered, "by n1:1: refused: the name n4 is in use")
-		require.Equal(t, store.Identity{Name: "n4", ID: four.store.Identity().ID}, four.store.Identity(), "it may be another's")
+		require.Equal(t, store.Identity{Name: "n4", ID: four.store.Identity().ID}, four.store.Identity(),
+			"it may be another's")
 
 		five := w.start("n5", joins(nil), func(c *Config) { c.Contacts = []string{c.Addr} })
 		require.EqualError(t, <-five.entered, "join: all addresses given lead back to this node")
@@ -92,14 +98,17 @@ func TestContactsOfTwoClusters(t *testing.T) {
 		w := newWorld(t)
 		cluster := make(map[string]string)
 		for _, name := range []string{"n1", "n2"} {
-			cluster[name] = w.requireEntered(w.start(name, func(c *Config) { c.Initial = map[string]string{name: name + ":1"} })).ClusterID
+			cluster[name] = w.requireEntered(w.start(name, func(c *Config) {
+				c.Initial = map[string]string{name: name + ":1"}
+			})).ClusterID
 		}
 		both := func(c *Config) {
 			c.Initial, c.Contacts = nil, []string{"n9:1", "n1:1", "n2:1"}
 			c.Join = takenIn
 		}
 		four := w.start("n4", both)
-		require.EqualError(t, <-four.entered, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
+		require.EqualError(t, <-four.entered, "join: n1 at n1:1 is a member of cluster "+cluster["n1"]+
+			", and n2 at n2:1 of cluster "+cluster["n2"]+": say addresses of one cluster")
 		require.Empty(t, four.store.Identity().ClusterID)
 		w.kill("n1")
 		four = w.start("n4", both)
@@ -114,9 +123,12 @@ func TestJoinWithAnotherSecret(t *testing.T) {
 		w := newWorld(t)
 		w.requireEntered(w.start("n1", alone))
 		w.secrets["n4"] = "another"
-		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), func(c *Config) { c.Contacts = []string{"n1:1"} })
+		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), func(c *Config) {
+			c.Contacts = []string{"n1:1"}
+		})
 		time.Sleep(100 * time.Millisecond)
-		require.Regexp(t, `^WARN msg="waiting to join by n1:1, and refused" why="n1:1: dial peer n1:1: node \\"n1@.*\\" refused: it has another cluster secret, or none"$`, four.log.text())
+		require.Regexp(t,
+			`^WARN msg="waiting to join by n1:1, and refused" why="n1:1: dial peer n1:1: node \\"n1@.*\\" refused: it has another cluster secret, or none"$`, four.log.text())
 		before := w.dials.Load()
 		time.Sleep(10 * time.Minute)
 		require.Less(t, w.dials.Load()-before, int64(80))
@@ -167,7 +179,8 @@ func TestOthersJoinARestoredNode(t *testing.T) {
 		for _, name := range []string{"n1", "n3"} {
 			l := w.start(name, join)
 			require.NoError(t, <-l.entered)
-			require.Equal(t, store.Identity{Name: name, ID: l.store.Identity().ID, ClusterID: "c7", Votes: true}, l.store.Identity())
+			require.Equal(t, store.Identity{Name: name, ID: l.store.Identity().ID, ClusterID: "c7", Votes: true},
+				l.store.Identity())
 		}
 	})
 }
@@ -189,7 +202,8 @@ func TestRestoredNodesFoundTogether(t *testing.T) {
 		require.Len(t, id.Founders, 3)
 		w.wipe("n2")
 		err := <-w.start("n2", same).entered
-		require.ErrorContains(t, err, "is a member of cluster "+id.ClusterID+" already, and this node's folder was restored: empty it, and add the node with --join")
+		require.ErrorContains(t, err, "is a member of cluster "+id.ClusterID+
+			" already, and this node's folder was restored: empty it, and add the node with --join")
 		w.wipe("n2")
 		require.ErrorContains(t, <-w.start("n2").entered, "and this node's folder is empty: add it with --join")
 	})
@@ -210,7 +224,8 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 			require.NoError(t, <-l.entered)
 			require.Equal(t, two.store.Identity().ClusterID, l.store.Identity().ClusterID)
 		}
-		require.Equal(t, []members.Member{{ID: two.store.Identity().ID, Addr: "n2:1", Voter: true}}, two.store.Identity().Founders)
+		require.Equal(t, []members.Member{{ID: two.store.Identity().ID, Addr: "n2:1", Voter: true}},
+			two.store.Identity().Founders)
 		require.Empty(t, one.store.Identity().Founders)
 	})
 }
@@ -248,7 +263,9 @@ func TestRestoredNodesThatDiffer(t *testing.T) {
 		time.Sleep(time.Minute)
 		for name, other := range map[string]string{"n1": "n2", "n2": "n1"} {
 			text := w.lives[name].log.text()
-			require.Contains(t, text, other+" was restored from another backup than this node, or with other flags: restore all nodes from one file with the same flags, or one node alone")
+			require.Contains(t, text, other+
+				" was restored from another backup than this node, or with other flags: restore all nodes from one file with "+
+				"the same flags, or one node alone")
 			require.Contains(t, text, "n3 has an empty folder, and others were restored: restore one node, or all of them")
 			require.Equal(t, 1, strings.Count(text, "waiting for"))
 			require.Empty(t, w.lives[name].store.Identity().ClusterID)
@@ -338,7 +355,8 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 		w.start("n1", knows(6, three))
 		time.Sleep(checkEvery + leaderlessAfter)
 		require.NotEmpty(t, removed)
-		require.Contains(t, w.lives["n3"].log.text(), `msg="this node was removed from the cluster" told_by=n1 configuration=6`)
+		require.Contains(t, w.lives["n3"].log.text(),
+			`msg="this node was removed from the cluster" told_by=n1 configuration=6`)
 	})
 }
 

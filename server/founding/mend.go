@@ -50,11 +50,13 @@ func (n *Node) mend(ctx context.Context) error {
 	if missing == nil {
 		return nil
 	}
-	alone := fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'", missing.Err)
+	alone := fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'",
+		missing.Err)
 	if len(n.known()) == 0 || mutant.LoneDamage {
 		return alone
 	}
-	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has sent its state",
+	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has "+
+		"sent its state",
 		"from_index", missing.From, "damage", missing.Damage)
 	p := &patience{node: n}
 	for {
@@ -100,7 +102,8 @@ func (n *Node) strangers(met []meeting) (addrs []string) {
 			continue
 		}
 		for _, other := range m.Configuration.Members {
-			if other.ID != self.ID && other.Addr != n.config.Addr && !slices.Contains(known, other.Addr) && !slices.Contains(addrs, other.Addr) {
+			if other.ID != self.ID && other.Addr != n.config.Addr && !slices.Contains(known, other.Addr) &&
+				!slices.Contains(addrs, other.Addr) {
 				addrs = append(addrs, other.Addr)
 			}
 		}
@@ -162,7 +165,8 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 		return t
 	}
 	n.config.Logger.Warn("the damaged snapshot was replaced by the state of another member",
-		"member", members.Name(m.ID), "index", answer.Meta.Index, "term", answer.Meta.Term, "bytes", size, "took", time.Since(begun).Round(time.Millisecond))
+		"member", members.Name(m.ID), "index", answer.Meta.Index, "term", answer.Meta.Term, "bytes", size, "took",
+		time.Since(begun).Round(time.Millisecond))
 	return t
 }
 
@@ -206,7 +210,9 @@ func (n *Node) excluded(conf members.Configuration) bool {
 }
 
 // serveState answers a member whose newest snapshot is missing.
-func (n *Node) serveState(_ context.Context, from membership.Asker, q stateQuestion) (stateAnswer, io.ReadCloser, error) {
+func (n *Node) serveState(_ context.Context, from membership.Asker, q stateQuestion) (stateAnswer, io.ReadCloser,
+	error,
+) {
 	switch {
 	case n.config.Folder.Missing() != nil:
 		return stateAnswer{Mends: true}, nil, nil

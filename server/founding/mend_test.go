@@ -266,14 +266,20 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 		err   error
 		why   string
 	}{
-		"cut off":           {nil, 1000, 0, errors.New("the disk"), "the stream is cut off"},
-		"too short":         {nil, 999, 0, nil, "999 bytes instead of 1000"},
-		"too long":          {nil, 1 << 20, 0, nil, "1001 bytes instead of 1000"},
-		"slow":              {func(m *raft.SnapshotMeta) { m.Size = 16 << 20 }, 16 << 20, time.Second, nil, "does not come in time"},
-		"stuck":             {nil, 1000, 3 * time.Minute, nil, "cut off"},
-		"too early":         {func(m *raft.SnapshotMeta) { m.Index = 19 }, 1000, 0, nil, "is needed up to 20"},
-		"larger than any":   {func(m *raft.SnapshotMeta) { m.Size = stateBytes + 1 }, 1000, 0, nil, "makes no sense"},
-		"without this node": {func(m *raft.SnapshotMeta) { m.ConfigurationIndex = 9 }, 1000, 0, nil, "does not have this node as a member"},
+		"cut off":   {nil, 1000, 0, errors.New("the disk"), "the stream is cut off"},
+		"too short": {nil, 999, 0, nil, "999 bytes instead of 1000"},
+		"too long":  {nil, 1 << 20, 0, nil, "1001 bytes instead of 1000"},
+		"slow": {
+			func(m *raft.SnapshotMeta) { m.Size = 16 << 20 }, 16 << 20, time.Second, nil,
+			"does not come in time",
+		},
+		"stuck":           {nil, 1000, 3 * time.Minute, nil, "cut off"},
+		"too early":       {func(m *raft.SnapshotMeta) { m.Index = 19 }, 1000, 0, nil, "is needed up to 20"},
+		"larger than any": {func(m *raft.SnapshotMeta) { m.Size = stateBytes + 1 }, 1000, 0, nil, "makes no sense"},
+		"without this node": {
+			func(m *raft.SnapshotMeta) { m.ConfigurationIndex = 9 }, 1000, 0, nil,
+			"does not have this node as a member",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -307,7 +313,10 @@ func TestMendingEndsWithTheNode(t *testing.T) {
 		r := newRotten(t, 2)
 		r.again("n2", func(c *Config) {
 			c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-				m := &raft.SnapshotMeta{Version: 1, Index: 25, Term: 1, Size: 1000, Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}}}
+				m := &raft.SnapshotMeta{
+					Version: 1, Index: 25, Term: 1, Size: 1000,
+					Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
+				}
 				return m, &badStream{Reader: strings.NewReader("s"), pause: 15 * time.Second}, nil
 			}
 		})
@@ -327,7 +336,10 @@ func TestLargeState(t *testing.T) {
 		r, begun := newRotten(t, 2), time.Now()
 		r.again("n2", func(c *Config) {
 			c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-				m := &raft.SnapshotMeta{Version: 1, Index: 25, Term: 1, Size: size, Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(r.Founders[0].ID)}}}}
+				m := &raft.SnapshotMeta{
+					Version: 1, Index: 25, Term: 1, Size: size,
+					Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(r.Founders[0].ID)}}},
+				}
 				return m, &badStream{Reader: io.LimitReader(zeros{}, size), pause: 50 * time.Millisecond}, nil
 			}
 		})

@@ -31,7 +31,8 @@ func (n *Node) prove(ctx context.Context) error {
 				reasons = append(reasons, m.addr+": "+m.err.Error())
 			}
 		}
-		if !p.wait(ctx, met, "waiting for members to admit this incarnation: "+strings.Join(missing, ", "), strings.Join(reasons, "; ")) {
+		if !p.wait(ctx, met, "waiting for members to admit this incarnation: "+strings.Join(missing, ", "),
+			strings.Join(reasons, "; ")) {
 			return nil
 		}
 	}

@@ -127,15 +127,30 @@ func TestWhoVouches(t *testing.T) {
 		missing []string
 		enough  bool
 	}{
-		"nobody":                           {voters: []string{"self", "b", "c"}, missing: []string{"b", "c"}},
-		"one of three":                     {voters: []string{"self", "b", "c"}, by: []string{"b"}, missing: []string{"c"}, enough: true},
-		"members without a vote":           {voters: []string{"self", "b", "c"}, by: []string{"x", "y"}, missing: []string{"b", "c"}},
-		"a leader of five":                 {voters: []string{"self", "b", "c", "d", "e"}, by: []string{"c"}, leads: true, missing: []string{"b", "d", "e"}, enough: true},
-		"a node without a vote":            {voters: []string{"b", "c", "d"}, by: []string{"c"}, missing: []string{"b", "d"}},
-		"a node without a vote, by two":    {voters: []string{"b", "c", "d"}, by: []string{"c", "d"}, missing: []string{"b"}, enough: true},
-		"a node without a vote, by leader": {voters: []string{"b", "c", "d"}, by: []string{"c"}, leads: true, missing: []string{"b", "d"}, enough: true},
-		"no configuration, nobody":         {missing: []string{"one"}},
-		"no configuration":                 {by: []string{"c"}, missing: []string{"one"}, enough: true},
+		"nobody": {voters: []string{"self", "b", "c"}, missing: []string{"b", "c"}},
+		"one of three": {
+			voters: []string{"self", "b", "c"}, by: []string{"b"}, missing: []string{"c"},
+			enough: true,
+		},
+		"members without a vote": {
+			voters: []string{"self", "b", "c"}, by: []string{"x", "y"},
+			missing: []string{"b", "c"},
+		},
+		"a leader of five": {
+			voters: []string{"self", "b", "c", "d", "e"}, by: []string{"c"}, leads: true,
+			missing: []string{"b", "d", "e"}, enough: true,
+		},
+		"a node without a vote": {voters: []string{"b", "c", "d"}, by: []string{"c"}, missing: []string{"b", "d"}},
+		"a node without a vote, by two": {
+			voters: []string{"b", "c", "d"}, by: []string{"c", "d"}, missing: []string{"b"},
+			enough: true,
+		},
+		"a node without a vote, by leader": {
+			voters: []string{"b", "c", "d"}, by: []string{"c"}, leads: true,
+			missing: []string{"b", "d"}, enough: true,
+		},
+		"no configuration, nobody": {missing: []string{"one"}},
+		"no configuration":         {by: []string{"c"}, missing: []string{"one"}, enough: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,8 @@ func (n *Node) checkRemoved(met []meeting) (removed bool) {
 	self, own, newest := n.config.Folder.Identity(), n.config.Committed(), n.config.Newest()
 	for _, m := range met {
 		if m.err == nil && m.Cluster == self.ClusterID && gone(self, m.Configuration, own, newest) {
-			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration", m.Configuration.Index)
+			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration",
+				m.Configuration.Index)
 			n.config.Removed()
 			return true
 		}

@@ -36,7 +36,10 @@ type partsLeft struct {
 }
 
 func (b *partsLeft) Source() BackupSource {
-	return BackupSource{ClusterID: "c", NodeID: "n1", Index: 42, Term: 3, TakenAt: time.UnixMilli(5), Keys: 7, Locks: 1, AboutBytes: 6}
+	return BackupSource{
+		ClusterID: "c", NodeID: "n1", Index: 42, Term: 3, TakenAt: time.UnixMilli(5), Keys: 7, Locks: 1,
+		AboutBytes: 6,
+	}
 }
 
 func (b *partsLeft) Next(context.Context) ([]byte, error) {

@@ -34,8 +34,8 @@ type slot struct {
 	mute bool
 	// resp is the protocol version that held when the command came.
 	resp uint8
-	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. from is the database of a reply that this
-	// node adds to, and key the key that was asked about.
+	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. from is the database of a reply that
+	// this node adds to, and key the key that was asked about.
 	from, to int
 	key      string
 	// generation is the generation of the watches when a slotWatch was made.
@@ -166,8 +166,8 @@ func (c *conn) runBatch() {
 	w.reset()
 }
 
-// runPiece executes what is left of the batch, places the replies, and reports whether reads are left again: their turn comes
-// when the client has taken the replies before, so their replies do not add up in memory.
+// runPiece executes what is left of the batch, places the replies, and reports whether reads are left again: their turn
+// comes when the client has taken the replies before, so their replies do not add up in memory.
 func (c *conn) runPiece() (more bool) {
 	w := c.w
 	batch := &w.batch
@@ -207,8 +207,8 @@ func (c *conn) runPiece() (more bool) {
 	return true
 }
 
-// answered is how many reads of a batch have their replies: the last ones may have had no room. If none had, the client gets
-// to see that.
+// answered is how many reads of a batch have their replies: the last ones may have had no room. If none had, the client
+// gets to see that.
 func answered(replies []protocol.Value) int {
 	n := len(replies)
 	for n > 0 && replies[n-1].Kind == protocol.KindError && replies[n-1].Str == noRoom {

@@ -56,7 +56,10 @@ func TestNoAllocations(t *testing.T) {
 	if raced {
 		t.Skip("the race detector makes pools forget")
 	}
-	for name, pipeline := range map[string][]byte{"a command": sets(1), "a pipeline": sets(1000), "a request for a lock": acquire()} {
+	for name, pipeline := range map[string][]byte{
+		"a command": sets(1), "a pipeline": sets(1000),
+		"a request for a lock": acquire(),
+	} {
 		roundTrip := roundTrips(t, pipeline, bytes.Count(pipeline, []byte("*")))
 		roundTrip()
 		// A pool that the collector has emptied is filled again.

@@ -77,7 +77,10 @@ func (c *conn) detail(now time.Time) ClientDetail {
 	if len(name) > mostOfName {
 		name = strings.ToValidUTF8(name[:mostOfName], "")
 	}
-	return ClientDetail{Addr: c.nc.RemoteAddr().String(), Name: name, IdleMillis: max(0, now.Sub(c.shown.active).Milliseconds())}
+	return ClientDetail{
+		Addr: c.nc.RemoteAddr().String(), Name: name,
+		IdleMillis: max(0, now.Sub(c.shown.active).Milliseconds()),
+	}
 }
 
 // clientName is what replies call a client, and the incarnation of its node.

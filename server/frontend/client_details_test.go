@@ -19,7 +19,10 @@ import (
 func (cl *cluster) takenAt(t *testing.T, o protocol.Origin, keys ...string) {
 	var body []byte
 	for i, key := range keys {
-		body = protocol.AppendRequestFrom(body, 0, uint64(i+1), "set", [][]byte{[]byte(key), []byte("t"), []byte("nx"), []byte("px"), []byte("900000")})
+		body = protocol.AppendRequestFrom(body, 0, uint64(i+1), "set", [][]byte{
+			[]byte(key), []byte("t"), []byte("nx"),
+			[]byte("px"), []byte("900000"),
+		})
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -157,7 +160,8 @@ func TestClientDetailsAreBounded(t *testing.T) {
 		require.Equal(t, len(keys), conns)
 		names := make([]*protocol.Value, len(keys))
 		for i := range names {
-			v := protocol.Map(protocol.Bulk("client"), protocol.Bulk(fmt.Sprintf("n2/%d", i+1)), protocol.Bulk("incarnation"), protocol.Integer(4))
+			v := protocol.Map(protocol.Bulk("client"), protocol.Bulk(fmt.Sprintf("n2/%d", i+1)), protocol.Bulk("incarnation"),
+				protocol.Integer(4))
 			names[i] = &v
 		}
 		require.Len(t, s.detailsOf(t.Context(), names).of, mostDetailed)

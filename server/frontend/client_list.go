@@ -133,11 +133,13 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 	c.mu.Unlock()
 	waiting, messages := int(c.outbox.held.Load()), int(c.outbox.count.Load())
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
-		" sub=%d psub=%d ssub=%d multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d oll=%d omem=%d"+
+		" sub=%d psub=%d ssub=%d multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d "+
+		"oll=%d omem=%d"+
 		" tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
 		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
-		s.subs[pubsub.Channel], s.subs[pubsub.Pattern], s.subs[pubsub.Shard], s.queued, s.watched, s.input, s.inputFree, s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
+		s.subs[pubsub.Channel], s.subs[pubsub.Pattern], s.subs[pubsub.Shard], s.queued, s.watched, s.input, s.inputFree,
+		s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
 		s.command, s.user.Name, s.redirect(), s.resp, s.libName, s.libVersion)
 }
 
@@ -154,7 +156,17 @@ func (s *shown) flags() string {
 	for _, f := range []struct {
 		on   bool
 		mark byte
-	}{{s.monitoring, 'O'}, {s.kind() == pubsubClient, 'P'}, {s.queued >= 0, 'x'}, {s.blocked, 'b'}, {s.track.on, 't'}, {s.track.broken, 'R'}, {s.track.bcast, 'B'}, {s.noEvict, 'e'}, {s.noTouch, 'T'}} {
+	}{
+		{s.monitoring, 'O'},
+		{s.kind() == pubsubClient, 'P'},
+		{s.queued >= 0, 'x'},
+		{s.blocked, 'b'},
+		{s.track.on, 't'},
+		{s.track.broken, 'R'},
+		{s.track.bcast, 'B'},
+		{s.noEvict, 'e'},
+		{s.noTouch, 'T'},
+	} {
 		if f.on {
 			flags.WriteByte(f.mark)
 		}

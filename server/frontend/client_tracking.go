@@ -101,13 +101,15 @@ func (c *conn) refuseTracking(next *trackMode, prefixes []string) *protocol.Erro
 	case !next.bcast && len(prefixes) > 0:
 		return protocol.NewError("PREFIX option requires BCAST mode to be enabled")
 	case now.on && now.bcast != next.bcast:
-		return protocol.NewError("You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.")
+		return protocol.NewError("You can't switch BCAST mode on/off before disabling tracking for this client, and then " +
+			"re-enabling it with a different mode.")
 	case next.bcast && (next.optin || next.optout):
 		return protocol.NewError("OPTIN and OPTOUT are not compatible with BCAST")
 	case next.optin && next.optout:
 		return protocol.NewError("You can't specify both OPTIN mode and OPTOUT mode")
 	case next.optin && now.optout, next.optout && now.optin:
-		return protocol.NewError("You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.")
+		return protocol.NewError("You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then " +
+			"re-enabling it with a different mode.")
 	}
 	var had []string
 	if now.on {
@@ -122,12 +124,14 @@ func (c *conn) refuseTracking(next *trackMode, prefixes []string) *protocol.Erro
 		}
 		for _, q := range had {
 			if overlap(p, q) {
-				return protocol.NewError("Prefix '" + p + "' overlaps with an existing prefix '" + q + "'. Prefixes for a single client must not overlap.")
+				return protocol.NewError("Prefix '" + p + "' overlaps with an existing prefix '" + q +
+					"'. Prefixes for a single client must not overlap.")
 			}
 		}
 		for _, q := range prefixes[i+1:] {
 			if overlap(p, q) {
-				return protocol.NewError("Prefix '" + p + "' overlaps with another provided prefix '" + q + "'. Prefixes for a single client must not overlap.")
+				return protocol.NewError("Prefix '" + p + "' overlaps with another provided prefix '" + q +
+					"'. Prefixes for a single client must not overlap.")
 			}
 		}
 	}
@@ -145,7 +149,8 @@ func clientCaching(c *conn, args [][]byte) protocol.Value {
 	word := strings.ToLower(string(args[2]))
 	switch {
 	case !t.on:
-		return protocol.Err("CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+		return protocol.Err(
+			"CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
 	case word == "yes" && !t.optin:
 		return protocol.Err("CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
 	case word == "no" && !t.optout:

@@ -33,7 +33,9 @@ func helpHandlers() map[string]handler {
 	locals := make(map[string]handler)
 	for _, table := range tables() {
 		for container := range table.All() {
-			if slices.ContainsFunc(container.Subcommands, func(c protocol.Command) bool { return c.Name == container.Name+"|help" }) {
+			if slices.ContainsFunc(container.Subcommands, func(c protocol.Command) bool {
+				return c.Name == container.Name+"|help"
+			}) {
 				locals[container.Name+"|help"] = handler{reply: func(c *conn, _ [][]byte) protocol.Value {
 					if container.Group == protocol.GroupCluster && !c.srv.cfg.Options.ClusterMode {
 						return discovery.ErrNoCluster.Value()

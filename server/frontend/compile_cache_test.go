@@ -68,7 +68,11 @@ func TestBadScriptsStayOnThisNode(t *testing.T) {
 		s := start(t, Config{}, cl)
 		c := s.dial()
 		for _, line := range [][]string{
-			{"EVAL", "return (", "0"}, {"EVAL_RO", "return (", "0"}, {"script", "LOAD", "return ("}, {"EVAL", "return 1", "x"}, {"EVAL", "return 1", "2", "k"},
+			{"EVAL", "return (", "0"},
+			{"EVAL_RO", "return (", "0"},
+			{"script", "LOAD", "return ("},
+			{"EVAL", "return 1", "x"},
+			{"EVAL", "return 1", "2", "k"},
 		} {
 			c.send(command(line...))
 			settle()
@@ -127,7 +131,8 @@ func TestPipelineGoesBeforeLargeSources(t *testing.T) {
 		c := s.dial()
 		small, large := "return 1", "return 1 --"+strings.Repeat("x", largeSource)
 		c.send(slices.Concat(
-			command("SET", "a", "1"), command("EVAL", small, "0"), command("SET", "b", "1"), command("EVAL", large, "0"), command("SET", "c", "1")))
+			command("SET", "a", "1"), command("EVAL", small, "0"), command("SET", "b", "1"), command("EVAL", large, "0"),
+			command("SET", "c", "1")))
 		settle()
 		got, _ := c.take()
 		require.Equal(t, "+OK\r\n:1\r\n+OK\r\n:1\r\n+OK\r\n", got)

@@ -191,7 +191,8 @@ func (c Config) withDefaults() Config {
 // discovery is what the node says of itself to clients that look for the leader.
 func (c *Config) discovery() discovery.Config {
 	return discovery.Config{
-		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil, Sentinel: c.Sentinel,
+		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil,
+		Sentinel:  c.Sentinel,
 		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Waiting: c.Node.Waiting,
 	}
 }

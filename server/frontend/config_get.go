@@ -26,7 +26,8 @@ func (s *Server) settings() []Setting {
 		{"appendfsync", "always"},
 		{"appendonly", "yes"},
 		{"bind", bind},
-		{"client-output-buffer-limit", "normal " + OutputLimit{0, c.MaxOutputBytes, c.GraceTimeout}.String() + " slave 0 0 0 pubsub " + c.PubSub.String()},
+		{"client-output-buffer-limit", "normal " + OutputLimit{0, c.MaxOutputBytes, c.GraceTimeout}.String() +
+			" slave 0 0 0 pubsub " + c.PubSub.String()},
 		{"client-query-buffer-limit", strconv.Itoa(c.MaxQueryBytes)},
 		{"cluster-enabled", yesNo(c.Options.ClusterMode)},
 		{"databases", strconv.Itoa(protocol.MaxDatabases)},

@@ -84,8 +84,8 @@ var flagsOf = map[string]string{
 	"tls-key-file":               "tls-key",
 }
 
-// flagHint names the flag of a setting, which may be called as Redis or as the flag calls it. What Redis refuses itself,
-// such as "databases", has none: the error is Redis's to the letter.
+// flagHint names the flag of a setting, which may be called as Redis or as the flag calls it. What Redis refuses
+// itself, such as "databases", has none: the error is Redis's to the letter.
 func flagHint(name string) string {
 	flag := flagsOf[name]
 	for _, own := range flagsOf { // unordered: looks for one name

@@ -38,7 +38,8 @@ func debugCommand(c *conn, args [][]byte) protocol.Value {
 			protocol.Simple("DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"),
 			protocol.Simple("ERROR <string>"), protocol.Simple("    Return a Redis protocol error with <string> as message."),
 			protocol.Simple("PROTOCOL <type>"), protocol.Simple("    Reply with a test value of the specified type."),
-			protocol.Simple("SLEEP <seconds>"), protocol.Simple("    Keep this connection waiting for <seconds>. Decimals allowed."),
+			protocol.Simple("SLEEP <seconds>"),
+			protocol.Simple("    Keep this connection waiting for <seconds>. Decimals allowed."),
 			protocol.Simple("HELP"), protocol.Simple("    Print this help."))
 	}
 	if faults := c.srv.cfg.Options.Faults; faults != nil {
@@ -100,7 +101,8 @@ func debugProtocol(kind string) protocol.Value {
 	case "false":
 		return protocol.Bool(false)
 	}
-	return protocol.Err("Wrong protocol type name. Please use one of the following: string|integer|double|null|array|set|map|push|verbatim|bignum|true|false")
+	return protocol.Err("Wrong protocol type name. Please use one of the following: " +
+		"string|integer|double|null|array|set|map|push|verbatim|bignum|true|false")
 }
 
 // lolwut draws a lock.

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The way of a command: the reader gives its arguments to dispatch, which finds the row, asks whether the command may run,
-// and runs, queues or refuses it. A command for the cluster goes on by send: check, encode into the batch, reply later.
-// What else is about commands stands beside that way and is called from here: transactions (enqueue), monitors (show),
-// lock commands (prepareLock), waiting (takeTicket), tracking (trackCommand), statistics (the row's).
+// The way of a command: the reader gives its arguments to dispatch, which finds the row, asks whether the command may
+// run, and runs, queues or refuses it. A command for the cluster goes on by send: check, encode into the batch, reply
+// later. What else is about commands stands beside that way and is called from here: transactions (enqueue), monitors
+// (show), lock commands (prepareLock), waiting (takeTicket), tracking (trackCommand), statistics (the row's).
 
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
@@ -41,8 +41,8 @@ func (c *conn) dispatch(args [][]byte) {
 	}
 }
 
-// mayRun is why a command must not run now; nil: it may. The checks stand in the order of Redis, because the first check
-// that fails decides the error.
+// mayRun is why a command must not run now; nil: it may. The checks stand in the order of Redis, because the first
+// check that fails decides the error.
 func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
 	switch {
 	case row.LogVersion > 0 && row.LogVersion > c.srv.backend.Version():
@@ -141,7 +141,8 @@ func (c *conn) send(row *row, args [][]byte) {
 // errLaterVersion refuses a command that comes with a later version of the cluster. It begins as for any other unknown
 // command, for clients that ask so what there is.
 func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
-	return protocol.NewError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+	return protocol.NewError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has "+
+		"version %d (see RAFT.STATUS)",
 		command.Name, command.LogVersion, version))
 }
 
@@ -161,7 +162,8 @@ func (c *conn) reject(row *row, cause *protocol.Error) {
 // unknown answers a command that is not in the table.
 func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	if container == nil && crossProtocol(args[0]) {
-		c.srv.cfg.Logger.Warn("closed a connection that speaks HTTP: possible cross-protocol attack", "client", c.nc.RemoteAddr())
+		c.srv.cfg.Logger.Warn("closed a connection that speaks HTTP: possible cross-protocol attack", "client",
+			c.nc.RemoteAddr())
 		// Redis does not answer either, not even the commands before this line.
 		c.closing, c.gone = true, true
 		return

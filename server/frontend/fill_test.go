@@ -201,7 +201,10 @@ func TestFillOfWaiters(t *testing.T) {
 		require.Greater(t, len(hostile), 40)
 		good.requireServed()
 		good.requireInfo(fmt.Sprintf("blocked_clients:%d", len(hostile)-1))
-		require.Equal(t, "*2\r\n$5\r\nother\r\n$1\r\nx\r\n", func() string { good.ask("RPUSH", "other", "x"); return good.ask("BLPOP", "other", "0") }())
+		require.Equal(t, "*2\r\n$5\r\nother\r\n$1\r\nx\r\n", func() string {
+			good.ask("RPUSH", "other", "x")
+			return good.ask("BLPOP", "other", "0")
+		}())
 		leave(good, 2, hostile)
 		s.requireEmpty()
 		good.requireInfo("blocked_clients:0")

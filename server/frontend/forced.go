@@ -88,7 +88,8 @@ func (s *Server) LocksForced(e *event.Event) {
 func ofBroken(h *event.BrokenHold) []any {
 	attrs := []any{"key", shortened(h.Key)}
 	if h.Fence != 0 {
-		attrs = append(attrs, "owner", shortened(h.Owner), "fence", h.Fence, "since", time.UnixMilli(h.SinceMillis).UTC().Format(time.RFC3339), "holder", h.Client)
+		attrs = append(attrs, "owner", shortened(h.Owner), "fence", h.Fence, "since",
+			time.UnixMilli(h.SinceMillis).UTC().Format(time.RFC3339), "holder", h.Client)
 	}
 	if h.Note != "" {
 		attrs = append(attrs, "note", shortened(h.Note))

@@ -20,8 +20,8 @@ func of(key string, fence int) string {
 	return fmt.Sprintf(`key=%s owner=me fence=%d since=%s holder=n1/1 note="run 7" `, key, fence, since)
 }
 
-// TestForcedBreaksAreLogged: who took locks away, from where, and from whom: one line a hold that ends at once, also from
-// a transaction and a script, and none where no lock was taken away.
+// TestForcedBreaksAreLogged: who took locks away, from where, and from whom: one line a hold that ends at once, also
+// from a transaction and a script, and none where no lock was taken away.
 func TestForcedBreaksAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())
@@ -45,12 +45,31 @@ func TestForcedBreaksAreLogged(t *testing.T) {
 			words [][]string
 			want  []string
 		}{
-			{[]string{"a", "b"}, [][]string{{"DEL", "x", "a", "b"}}, []string{of("a", 1) + "command=del db=0 locks=2", of("b", 2) + "command=del db=0 locks=2"}},
+			{[]string{"a", "b"}, [][]string{{"DEL", "x", "a", "b"}}, []string{
+				of("a", 1) + "command=del db=0 locks=2",
+				of("b", 2) + "command=del db=0 locks=2",
+			}},
 			{[]string{"a"}, [][]string{{"Unlink", "a"}}, []string{of("a", 3) + "command=unlink db=0"}},
-			{[]string{"a"}, [][]string{{"LOCK.BREAK", "a", "REASON", "it hangs"}}, []string{of("a", 4) + `command=lock.break db=0 holds=1 reason="it hangs"`}},
-			{[]string{"a"}, [][]string{{"LOCK.BREAK", "a", "FENCE", "1"}, {"LOCK.BREAK", "a", "DELAY", "0"}}, []string{of("a", 5) + "command=lock.break db=0 holds=1"}},
-			{[]string{"a"}, [][]string{{"MULTI"}, {"SET", "x", "1"}, {"DEL", "a"}, {"EXEC"}}, []string{of("a", 6) + "command=del db=0"}},
-			{[]string{"a"}, [][]string{{"EVAL", "return redis.call('DEL', KEYS[1])", "1", "a"}}, []string{of("a", 7) + "command=del db=0"}},
+			{
+				[]string{"a"},
+				[][]string{{"LOCK.BREAK", "a", "REASON", "it hangs"}},
+				[]string{of("a", 4) + `command=lock.break db=0 holds=1 reason="it hangs"`},
+			},
+			{
+				[]string{"a"},
+				[][]string{{"LOCK.BREAK", "a", "FENCE", "1"}, {"LOCK.BREAK", "a", "DELAY", "0"}},
+				[]string{of("a", 5) + "command=lock.break db=0 holds=1"},
+			},
+			{
+				[]string{"a"},
+				[][]string{{"MULTI"}, {"SET", "x", "1"}, {"DEL", "a"}, {"EXEC"}},
+				[]string{of("a", 6) + "command=del db=0"},
+			},
+			{
+				[]string{"a"},
+				[][]string{{"EVAL", "return redis.call('DEL', KEYS[1])", "1", "a"}},
+				[]string{of("a", 7) + "command=del db=0"},
+			},
 			{[]string{"a"}, [][]string{{"FLUSHDB"}}, []string{"command=flushdb db=0"}},
 			{[]string{"a"}, [][]string{{"SELECT", "3"}, {"FLUSHALL"}, {"SELECT", "0"}}, []string{"command=flushall db=3"}},
 			{nil, [][]string{{"DEL", "a"}, {"SET", "a", "1"}, {"DEL", "a"}, {"LOCK.BREAK", "b"}, {"FLUSHALL"}}, nil},

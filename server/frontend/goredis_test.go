@@ -47,7 +47,8 @@ func TestGoRedis(t *testing.T) {
 			require.True(t, ttl > 0 && ttl <= 30*time.Second, ttl)
 			require.EqualValues(t, 1, c.Incr(ctx, "fence").Val())
 			// EVALSHA, then EVAL after NOSCRIPT, as most lock libraries release.
-			release := redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
+			release := redis.NewScript(
+				`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 			require.EqualValues(t, 0, release.Run(ctx, c, []string{"lock"}, "other").Val())
 			require.EqualValues(t, 1, release.Run(ctx, c, []string{"lock"}, "token").Val())
 

@@ -45,7 +45,8 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), metricsHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
-		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(), backupHandlers(), aclHandlers(),
+		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(),
+		backupHandlers(), aclHandlers(),
 	}
 }
 
@@ -77,7 +78,9 @@ func metricsHandlers() map[string]handler {
 		"memory|purge": {reply: func(*conn, [][]byte) protocol.Value { return protocol.OK }},
 	}
 	for name, reply := range metrics.Replies() {
-		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.metrics, args) }}
+		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
+			return reply(c.srv.metrics, args)
+		}}
 	}
 	return all
 }
@@ -86,7 +89,9 @@ func metricsHandlers() map[string]handler {
 func observeHandlers() map[string]handler {
 	all := make(map[string]handler)
 	for name, reply := range observe.Replies() {
-		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.slow, args) }}
+		all[name] = handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
+			return reply(c.srv.slow, args)
+		}}
 	}
 	return all
 }

@@ -20,7 +20,8 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 			row := rowNamed(name)
 			require.NotNil(t, row, "%s is bound and has no row", name)
 			if l.native != nil || l.acquires {
-				require.True(t, l.run == nil && l.reply == nil && row.Route == protocol.Write, "%s is executed by the cluster", name)
+				require.True(t, l.run == nil && l.reply == nil && row.Route == protocol.Write, "%s is executed by the cluster",
+					name)
 				continue
 			}
 			if l.fill != nil {
@@ -40,9 +41,11 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 		if container {
 			require.Zero(t, bound[command.Name], "%s is never run by itself", command.Name)
 		}
-		require.Equal(t, command.Route == protocol.Local || command.Name == "watch", row.handler.run != nil || row.handler.reply != nil || container, command.Name)
+		require.Equal(t, command.Route == protocol.Local || command.Name == "watch", row.handler.run != nil ||
+			row.handler.reply != nil || container, command.Name)
 		require.False(t, row.write && command.Has(protocol.FlagReadOnly), command.Name)
-		require.Equal(t, row.write, command.Route == protocol.Write || command.Name == "eval" || command.Name == "evalsha", command.Name)
+		require.Equal(t, row.write, command.Route == protocol.Write || command.Name == "eval" || command.Name == "evalsha",
+			command.Name)
 	}
 }
 
@@ -67,20 +70,22 @@ func TestScriptsOfUsersWaitForTheVersion(t *testing.T) {
 		c := start(t, Config{Users: users}, cl).dial()
 		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
 		require.Equal(t, "+OK\r\n", answer(c, "auth", "bob", "p"))
-		require.Contains(t, answer(c, "eval", "return 1", "0"), "-ERR 'eval' of users who may not do everything comes with version 6 of the cluster, which has version 5")
+		require.Contains(t, answer(c, "eval", "return 1", "0"),
+			"-ERR 'eval' of users who may not do everything comes with version 6 of the cluster, which has version 5")
 		cl.version = protocol.EntryVersion
 		require.Equal(t, "+OK\r\n", answer(c, "set", "w:1", "v")) // the first entry of the version
 		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
 	})
 }
 
-// TestCommandsOfLaterVersions: a cluster refuses them by name, before anything is proposed, in transactions and scripts,
-// too, until it has gone over to their version.
+// TestCommandsOfLaterVersions: a cluster refuses them by name, before anything is proposed, in transactions and
+// scripts, too, until it has gone over to their version.
 func TestCommandsOfLaterVersions(t *testing.T) {
 	write, read := rowNamed("setrange"), rowNamed("strlen")
 	write.LogVersion, read.LogVersion = protocol.EntryVersion, protocol.EntryVersion
 	t.Cleanup(func() { write.LogVersion, read.LogVersion = 0, 0 })
-	const refused = "-ERR unknown command '%s': it comes with version 6 of the cluster, which has version 5 (see RAFT.STATUS)\r\n"
+	const refused = "-ERR unknown command '%s': it comes with version 6 of the cluster, which has version 5 (see " +
+		"RAFT.STATUS)\r\n"
 	synctest.Test(t, func(t *testing.T) {
 		cl := newClusterOf(protocol.OldestEntryVersion)
 		c := start(t, Config{}, cl).dial()
@@ -92,7 +97,8 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 			require.Equal(t, "+OK\r\n", answer(c, "multi"))
 			require.Equal(t, fmt.Sprintf(refused, "strlen"), answer(c, "strlen", "k"))
 			require.Contains(t, answer(c, "exec"), "-EXECABORT")
-			require.Equal(t, "-ERR Unknown Redis command called from script script", strings.Split(answer(c, "eval", "return redis.call('strlen', 'k')", "0"), ":")[0])
+			require.Equal(t, "-ERR Unknown Redis command called from script script",
+				strings.Split(answer(c, "eval", "return redis.call('strlen', 'k')", "0"), ":")[0])
 			require.Contains(t, answer(c, "eval_ro", "return redis.call('strlen', 'k')", "0"), "-ERR Unknown Redis command")
 			require.Equal(t, "$-1\r\n", answer(c, "get", "k"))
 			cl.batches = nil

@@ -63,9 +63,11 @@ func newClusterOf(version byte) *cluster {
 		version:  version,
 		monitors: observe.NewMonitors(),
 		lead:     replica.Leadership{Leader: member("1"), Present: true},
-		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()), started: time.Now(), acks: 2,
+		machine:  fsm.New(), hub: pubsub.New(slog.New(slog.DiscardHandler)), caches: tracking.New(tracking.DefaultLimits()),
+		started: time.Now(), acks: 2,
 		status: replica.Status{
-			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3, Committed: 42, Applied: 42, LastLog: 42,
+			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3,
+			Committed: 42, Applied: 42, LastLog: 42,
 			Members:   []replica.Member{member("1"), member("2"), member("3")},
 			Followers: twoFollowers(),
 		},
@@ -126,7 +128,8 @@ func (cl *cluster) tick() {
 	defer cl.mu.Unlock()
 	now := time.Since(cl.started).Milliseconds()
 	for due, ok := cl.machine.NextDue(); ok && due <= now; due, ok = cl.machine.NextDue() {
-		if err := cl.machine.Apply(protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, 0).Bytes(), &sink{cl: cl}); err != nil {
+		if err := cl.machine.Apply(protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, 0).Bytes(),
+			&sink{cl: cl}); err != nil {
 			panic(err)
 		}
 	}
@@ -140,7 +143,8 @@ func member(n string) replica.Member {
 	holds := map[string]uint64{"2": protocol.OldestEntryVersion}
 	return replica.Member{
 		NewestVersion: versions[n], HoldVersion: holds[n],
-		ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host + ":26379",
+		ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379", SentinelAddr: host +
+			":26379",
 		Release: releases[n],
 	}
 }
@@ -203,7 +207,10 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 }
 
 func (cl *cluster) note(u *replica.Batch) {
-	cl.batches = append(cl.batches, replica.Batch{Body: bytes.Clone(u.Body), Count: u.Count, Write: u.Write, Replies: u.Replies})
+	cl.batches = append(cl.batches, replica.Batch{
+		Body: bytes.Clone(u.Body), Count: u.Count, Write: u.Write,
+		Replies: u.Replies,
+	})
 }
 
 // take returns the batches executed since the last call.

@@ -48,7 +48,8 @@ func idleBytes(t testing.TB, n int) (heap, stacks int) {
 	require.NoError(t, err)
 	s := startOn(t, Config{Limits: Limits{MaxClients: n}}, newCluster(), ln)
 	port := ln.Addr().(*net.TCPAddr).Port
-	hello := append(append(command("HELLO", "3", "SETNAME", "worker"), command("SET", "k", "v", "PX", "30000")...), command("GET", "k")...)
+	hello := append(append(command("HELLO", "3", "SETNAME", "worker"), command("SET", "k", "v", "PX", "30000")...),
+		command("GET", "k")...)
 	heap0, stacks0 := memory()
 	sockets := make([]int, n)
 	buf := make([]byte, 4096)

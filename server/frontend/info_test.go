@@ -51,7 +51,10 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 			} {
 				require.Equal(t, value, fields[name], name)
 			}
-			for _, name := range []string{"allocator_allocated", "used_memory_rss", "process_id", "total_connections_received", "arch_bits"} {
+			for _, name := range []string{
+				"allocator_allocated", "used_memory_rss", "process_id", "total_connections_received",
+				"arch_bits",
+			} {
 				require.Regexp(t, "^[1-9][0-9]*$", fields[name], name)
 			}
 			require.Equal(t, len(sections) > 0 && sections[0] != "default", fields["cmdstat_info"] != "")
@@ -207,13 +210,18 @@ func TestInfoHasWhatToolsRead(t *testing.T) {
 		require.Equal(t, "8589934592", fields["total_system_memory"])
 		require.Equal(t, "8.00G", fields["total_system_memory_human"])
 		for _, name := range []string{
-			"uptime_in_seconds", "process_id", "connected_clients", "blocked_clients", "maxclients", "tracking_clients", "pubsub_clients",
+			"uptime_in_seconds", "process_id", "connected_clients", "blocked_clients", "maxclients", "tracking_clients",
+			"pubsub_clients",
 			"used_memory", "used_memory_peak", "used_memory_rss", "maxmemory", "mem_clients_normal", "mem_fragmentation_ratio",
-			"mem_fragmentation_bytes", "number_of_cached_scripts", "allocator_allocated", "loading", "rdb_changes_since_last_save",
-			"rdb_bgsave_in_progress", "aof_enabled", "aof_rewrite_in_progress", "total_connections_received", "total_commands_processed",
+			"mem_fragmentation_bytes", "number_of_cached_scripts", "allocator_allocated", "loading",
+			"rdb_changes_since_last_save",
+			"rdb_bgsave_in_progress", "aof_enabled", "aof_rewrite_in_progress", "total_connections_received",
+			"total_commands_processed",
 			"instantaneous_ops_per_sec", "total_net_input_bytes", "total_net_output_bytes", "instantaneous_input_kbps",
-			"instantaneous_output_kbps", "rejected_connections", "expired_keys", "evicted_keys", "pubsub_channels", "pubsub_patterns",
-			"acl_access_denied_auth", "total_error_replies", "connected_slaves", "master_repl_offset", "used_cpu_sys", "used_cpu_user",
+			"instantaneous_output_kbps", "rejected_connections", "expired_keys", "evicted_keys", "pubsub_channels",
+			"pubsub_patterns",
+			"acl_access_denied_auth", "total_error_replies", "connected_slaves", "master_repl_offset", "used_cpu_sys",
+			"used_cpu_user",
 			"cluster_enabled",
 		} {
 			n, err := strconv.ParseFloat(fields[name], 64)

@@ -150,7 +150,8 @@ func TestDrainEndsClientsThatHaveMore(t *testing.T) {
 	})
 }
 
-// TestRevokedRightsRunNothing: what a user sent before the rules changed does not run after that, a queue of MULTI either.
+// TestRevokedRightsRunNothing: what a user sent before the rules changed does not run after that, a queue of MULTI
+// either.
 func TestRevokedRightsRunNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users := &fileUsers{file: "testdata/users.acl"}
@@ -162,7 +163,10 @@ func TestRevokedRightsRunNothing(t *testing.T) {
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
 		var line []byte
-		for _, words := range []string{"MULTI", "SET w:queued v", "SET w:taken v", "CONFIG GET maxclients", "EXEC", "SET w:later v"} {
+		for _, words := range []string{
+			"MULTI", "SET w:queued v", "SET w:taken v", "CONFIG GET maxclients", "EXEC",
+			"SET w:later v",
+		} {
 			line = append(line, command(strings.Fields(words)...)...)
 		}
 		bob.send(append(append(command("SET", "w:first", "v"), command("CONFIG", "GET", "maxclients")...), line...))
@@ -210,7 +214,10 @@ func TestDrainIsBounded(t *testing.T) {
 func TestNoLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Options: Options{Debug: true}}, newCluster())
-		for _, line := range []string{"PING", "MULTI", "WATCH k", "WAIT 9 0", "DEBUG SLEEP 1000", "SET k v", "QUIT", "CLIENT REPLY OFF"} {
+		for _, line := range []string{
+			"PING", "MULTI", "WATCH k", "WAIT 9 0", "DEBUG SLEEP 1000", "SET k v", "QUIT",
+			"CLIENT REPLY OFF",
+		} {
 			c := s.dial()
 			c.send(command(strings.Fields(line)...))
 			settle()
@@ -324,7 +331,8 @@ func TestPipelineLargerThanAllBuffers(t *testing.T) {
 			}
 			const commands = 25_000
 			began := time.Now()
-			_, err := nc.Write(append(command("SET", "k", strings.Repeat("x", 100)), bytes.Repeat(command("GET", "k"), commands)...))
+			_, err := nc.Write(append(command("SET", "k", strings.Repeat("x", 100)), bytes.Repeat(command("GET", "k"),
+				commands)...))
 			require.NoError(t, err)
 			got := make([]byte, len("+OK\r\n")+commands*len("$100\r\n\r\n")+commands*100)
 			_, err = io.ReadFull(nc, got)

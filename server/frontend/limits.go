@@ -32,8 +32,8 @@ type limited struct {
 	countedAs string
 }
 
-// move counts a connection for another user, unless that one has as many as the user may have; 0: any number. An empty name
-// is nobody.
+// move counts a connection for another user, unless that one has as many as the user may have; 0: any number. An empty
+// name is nobody.
 func (l *limits) move(from, to string, most uint64) bool {
 	if from == to {
 		return true

@@ -16,7 +16,8 @@ import (
 
 // limitedUsers are users of a file, with quotas.
 func limitedUsers(t *testing.T, quotas string) *fileUsers {
-	users, err := acl.Parse("acl", "user default on nopass ~* &* +@all\nuser a on >p ~* &* +@all\nuser b on >p ~* &* +@all\n")
+	users, err := acl.Parse("acl",
+		"user default on nopass ~* &* +@all\nuser a on >p ~* &* +@all\nuser b on >p ~* &* +@all\n")
 	require.NoError(t, err)
 	require.NoError(t, users.Limit("quota", quotas))
 	f := new(fileUsers)
@@ -61,7 +62,8 @@ func TestPace(t *testing.T) {
 		}
 		require.Less(t, time.Since(began), 1500*time.Millisecond)
 		two.pings(1)
-		require.InDelta(t, 3200*time.Millisecond, time.Since(began), float64(200*time.Millisecond), "a pipeline is so many commands")
+		require.InDelta(t, 3200*time.Millisecond, time.Since(began), float64(200*time.Millisecond),
+			"a pipeline is so many commands")
 		var paused time.Duration
 		for _, u := range s.limits.usage(s.cfg.Users.Held()) {
 			require.Equal(t, "a", u.User)
@@ -83,8 +85,8 @@ func TestPaceIsBounded(t *testing.T) {
 	require.NotZero(t, p.take(now.Add(time.Hour), 1, 5))
 }
 
-// TestLimitsFollowTheFile: open connections have the limits of the file that is taken, and a user without a limit leaves
-// nothing behind.
+// TestLimitsFollowTheFile: open connections have the limits of the file that is taken, and a user without a limit
+// leaves nothing behind.
 func TestLimitsFollowTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users := limitedUsers(t, "user a max-commands-per-second 1")
@@ -133,7 +135,11 @@ func TestNamedBy(t *testing.T) {
 		{x509.Certificate{Subject: pkix.Name{CommonName: ""}}, "CN", ""},
 		{x509.Certificate{Subject: pkix.Name{CommonName: "a"}}, "URI", ""},
 		{x509.Certificate{URIs: []*url.URL{uri("spiffe://x/a")}}, "CN", ""},
-		{x509.Certificate{URIs: []*url.URL{uri("spiffe://x/none"), uri("spiffe://x/b"), uri("spiffe://x/a")}}, "URI", "spiffe://x/b"},
+		{
+			x509.Certificate{URIs: []*url.URL{uri("spiffe://x/none"), uri("spiffe://x/b"), uri("spiffe://x/a")}},
+			"URI",
+			"spiffe://x/b",
+		},
 	} {
 		got := ""
 		if u := namedBy(&tc.cert, tc.by, users); u != nil {

@@ -265,7 +265,9 @@ func (c *conn) delivered() {
 	if c.gone || o.undelivered == nil {
 		return
 	}
-	if o.undelivered = slices.DeleteFunc(o.undelivered, func(u undelivered) bool { return u.m == nil }); len(o.undelivered) == 0 {
+	if o.undelivered = slices.DeleteFunc(o.undelivered, func(u undelivered) bool {
+		return u.m == nil
+	}); len(o.undelivered) == 0 {
 		o.undelivered = nil
 	}
 }

@@ -116,9 +116,17 @@ func TestHalfReadGrantIsGivenBack(t *testing.T) {
 func TestUncertainWaitLeaves(t *testing.T) {
 	lock := []string{"LOCK.ACQUIRE", "k", "waiter", "PX", "600000", "WAIT", "0"}
 	for name, c := range map[string]struct{ take, wait, give, probe []string }{
-		"key":           {nil, []string{"BLPOP", "k", "0"}, []string{"RPUSH", "k", "v"}, []string{"LLEN", "k"}},
-		"lock":          {[]string{"LOCK.ACQUIRE", "k", "holder", "PX", "600000"}, lock, []string{"LOCK.RELEASE", "k", "holder"}, []string{"LOCK.ACQUIRE", "k", "next", "PX", "600000"}},
-		"lock, noticed": {[]string{"LOCK.ACQUIRE", "k", "holder", "PX", "600000"}, append(lock, "NOTIFY"), []string{"LOCK.RELEASE", "k", "holder"}, []string{"LOCK.ACQUIRE", "k", "next", "PX", "600000"}},
+		"key": {nil, []string{"BLPOP", "k", "0"}, []string{"RPUSH", "k", "v"}, []string{"LLEN", "k"}},
+		"lock": {[]string{"LOCK.ACQUIRE", "k", "holder", "PX", "600000"}, lock, []string{
+			"LOCK.RELEASE", "k",
+			"holder",
+		}, []string{"LOCK.ACQUIRE", "k", "next", "PX", "600000"}},
+		"lock, noticed": {
+			[]string{"LOCK.ACQUIRE", "k", "holder", "PX", "600000"},
+			append(lock, "NOTIFY"),
+			[]string{"LOCK.RELEASE", "k", "holder"},
+			[]string{"LOCK.ACQUIRE", "k", "next", "PX", "600000"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,7 +141,8 @@ func TestUncertainWaitLeaves(t *testing.T) {
 				time.Sleep(time.Second)
 				require.Equal(t, map[bool]string{true: ":1\r\n", false: ":0\r\n"}[name == "key"], answer(other, c.give...))
 				require.Equal(t, "+PONG\r\n", answer(waiter, "PING"))
-				require.Equal(t, map[bool]string{true: ":1\r\n", false: ":2\r\n"}[name == "key"], answer(other, c.probe...), "what was given is there for others")
+				require.Equal(t, map[bool]string{true: ":1\r\n", false: ":2\r\n"}[name == "key"], answer(other, c.probe...),
+					"what was given is there for others")
 				s.stop()
 			})
 		})
@@ -173,10 +182,13 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 		go cl.renewer.Run(ctx)
 		c, other := s.dial(), s.dial()
 		require.Contains(t, answer(c, "SESSION.OPEN", "PX", "4000", "HEARTBEAT"), "-ERR syntax error: SESSION.OPEN ")
-		require.Contains(t, answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION", "BEAT", "HEARTBEAT"), "-ERR syntax error: SESSION.OPEN ")
+		require.Contains(t, answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION", "BEAT", "HEARTBEAT"),
+			"-ERR syntax error: SESSION.OPEN ")
 		require.Equal(t, "$-1\r\n", answer(c, "SESSION.ATTACH", "1", "HEARTBEAT"))
-		require.Equal(t, "-ERR wrong number of arguments for 'session.attach' command\r\n", answer(c, "SESSION.ATTACH", "1", "BEAT"))
-		require.Equal(t, "-ERR wrong number of arguments for 'session.attach' command\r\n", answer(c, "SESSION.ATTACH", "1", "HEARTBEAT", "BEAT"))
+		require.Equal(t, "-ERR wrong number of arguments for 'session.attach' command\r\n", answer(c, "SESSION.ATTACH", "1",
+			"BEAT"))
+		require.Equal(t, "-ERR wrong number of arguments for 'session.attach' command\r\n", answer(c, "SESSION.ATTACH", "1",
+			"HEARTBEAT", "BEAT"))
 		cl.take()
 		require.Equal(t, ":1\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "HEARTBEAT", "CONNECTION"))
 		require.Equal(t, ":2\r\n", answer(other, "SESSION.OPEN", "EX", "4", "HEARTBEAT", "CONNECTION"))
@@ -230,7 +242,8 @@ func TestNoticesAreBounded(t *testing.T) {
 		require.Equal(t, ":1\r\n", answer(holder, "LOCK.ACQUIRE", key, "holder", "PX", "60000"))
 		waiting := 0
 		for ; waiting < mostNotices; waiting++ {
-			if got := answer(c, "LOCK.ACQUIRE", key, strings.Repeat("o", waiting), "PX", "60000", "WAIT", "0", "NOTIFY"); got != ":0\r\n" {
+			if got := answer(c, "LOCK.ACQUIRE", key, strings.Repeat("o", waiting), "PX", "60000", "WAIT", "0",
+				"NOTIFY"); got != ":0\r\n" {
 				require.Equal(t, "-ERR too many waits with NOTIFY on this connection\r\n", got)
 				break
 			}
@@ -261,15 +274,20 @@ func TestBreaksAreLogged(t *testing.T) {
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 		c := s.dial()
 		for _, line := range []string{
-			"CLIENT SETNAME ops", "LOCK.ACQUIRE k me PX 60000", "LOCK.BREAK k FENCE 9 REASON none", "LOCK.BREAK k FENCE 1 DELAY 5 REASON stuck",
+			"CLIENT SETNAME ops", "LOCK.ACQUIRE k me PX 60000", "LOCK.BREAK k FENCE 9 REASON none",
+			"LOCK.BREAK k FENCE 1 DELAY 5 REASON stuck",
 			"LOCK.ACQUIRE l me PX 60000", "MULTI", "SET x 1", "LOCK.BREAK l REASON again", "EXEC",
 		} {
 			require.NotContains(t, answer(c, strings.Fields(line)...), "-", line)
 		}
 		logged := lines.String()
 		require.Equal(t, 2, strings.Count(logged, "lock broken by force"), logged)
-		require.Contains(t, logged, "key=k owner=me fence=1 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=stuck client=pipe id=1 name=ops")
-		require.Contains(t, logged, "key=l owner=me fence=2 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=again client=pipe id=1 name=ops")
+		require.Contains(t, logged,
+			"key=k owner=me fence=1 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=stuck "+
+				"client=pipe id=1 name=ops")
+		require.Contains(t, logged,
+			"key=l owner=me fence=2 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=again "+
+				"client=pipe id=1 name=ops")
 		s.stop()
 	})
 }

@@ -52,7 +52,8 @@ func (c *conn) footprint() int {
 	}
 	n += int(c.locks.bytes.Load())
 	if w := c.w; w != nil {
-		n += cap(w.in) + cap(w.out) + cap(w.local) + cap(w.batch.Body) + cap(w.slots)*slotBytes + w.reader.Memory() + w.replyBytes
+		n += cap(w.in) + cap(w.out) + cap(w.local) + cap(w.batch.Body) + cap(w.slots)*slotBytes + w.reader.Memory() +
+			w.replyBytes
 	}
 	return n
 }

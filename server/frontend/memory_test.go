@@ -106,15 +106,22 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 		gated bool
 	}{
 		{name: "half a command", send: command("SET", "k", big)[:len(big)], limit: 2 << 20, reads: true},
-		{name: "half a command of many short words", send: []byte("*65535\r\n" + strings.Repeat("$0\r\n\r\n", 65_534)), limit: 1 << 20, reads: true},
+		{
+			name: "half a command of many short words", send: []byte("*65535\r\n" + strings.Repeat("$0\r\n\r\n", 65_534)),
+			limit: 1 << 20, reads: true,
+		},
 		{name: "a line without an end", send: []byte(strings.Repeat("x", 60<<10)), limit: 60 << 10, reads: true},
 		{name: "a transaction", send: append(command("MULTI"), command("SET", "k", big)...), limit: 2 << 20, reads: true},
 		{name: "watched keys", send: watches, limit: 3 << 20, reads: true},
 		{name: "a command under way", send: command("SET", "k", big), limit: 5 << 20, reads: true, gated: true},
 		{name: "replies that are not read", send: command("GET", "k"), limit: 2 << 20, reply: protocol.Bulk(big)},
-		{name: "many small elements that are not read", send: command("LRANGE", "l", "0", "-1"), limit: 2 << 20, reply: protocol.Array(make([]protocol.Value, 60_000)...)},
+		{
+			name: "many small elements that are not read", send: command("LRANGE", "l", "0", "-1"), limit: 2 << 20,
+			reply: protocol.Array(make([]protocol.Value, 60_000)...),
+		},
 		{name: "what the node itself answers", send: command("COMMAND", "DOCS"), limit: 500 << 10},
-		{name: "what is sent behind replies that are not read", send: append(command("PING"), bytes.Repeat(command("PING", key), 50)...), limit: 2 << 20},
+		{name: "what is sent behind replies that are not read", send: append(command("PING"),
+			bytes.Repeat(command("PING", key), 50)...), limit: 2 << 20},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -122,7 +129,8 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 				if test.gated {
 					cl.gate = make(chan struct{})
 				}
-				s := startOver(t, Config{Memory: Memory{MaxMemoryClientsBytes: test.limit}}, &canned{cl, test.reply}, newMemListener())
+				s := startOver(t, Config{Memory: Memory{MaxMemoryClientsBytes: test.limit}}, &canned{cl, test.reply},
+					newMemListener())
 				good, bad := s.dial(), s.silent()
 				if test.reads {
 					go (&testClient{t: t, nc: bad}).readAll()

@@ -23,7 +23,8 @@ const (
 var (
 	errReplyTooLarge = protocol.NewError("the reply is larger than max-output-bytes")
 	errWriteTooLarge = &protocol.Error{
-		Prefix: "UNCERTAIN", Text: "The command was applied, but its reply is larger than max-output-bytes", Outcome: protocol.OutcomeUnknown,
+		Prefix: "UNCERTAIN", Text: "The command was applied, but its reply is larger than max-output-bytes",
+		Outcome: protocol.OutcomeUnknown,
 	}
 )
 
@@ -216,7 +217,8 @@ func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
 
 func (c *conn) cutOff(unwritten int) {
 	c.srv.metrics.CutOff.Add(1)
-	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread", unwritten+c.unencodedBytes())
+	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread",
+		unwritten+c.unencodedBytes())
 }
 
 // unencodedBytes bounds the size of known replies that are not in the output yet. Counting stops

@@ -81,7 +81,10 @@ func TestRepliesAreWrittenInPieces(t *testing.T) {
 		{name: "a long error", reply: protocol.Err(long.Str)},
 		{name: "a short array of long strings", reply: protocol.Array(many(20, long)...)},
 		{name: "a long array", reply: protocol.Array(many(100_000, protocol.Bulk("0123456789"))...)},
-		{name: "nested arrays", reply: protocol.Array(protocol.Array(protocol.Array(many(9, protocol.Array(many(3, long)...))...)))},
+		{
+			name:  "nested arrays",
+			reply: protocol.Array(protocol.Array(protocol.Array(many(9, protocol.Array(many(3, long)...))...))),
+		},
 		{name: "a map", reply: protocol.Map(many(20, long)...)},
 		{name: "a pipeline of long strings", reply: long, lines: "GET k\nGET k\nGET k\nGET k\nGET k"},
 		{
@@ -163,7 +166,8 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 		{protocol.Bulk(strings.Repeat("x", 990)), "GET k", `"` + strings.Repeat("x", 990) + `"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := startOver(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, &canned{cluster: newCluster(), reply: test.reply}, newMemListener())
+			s := startOver(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, &canned{cluster: newCluster(), reply: test.reply},
+				newMemListener())
 			c := s.dial()
 			c.send(append(command(strings.Fields(test.line)...), command("PING")...))
 			settle()

@@ -145,7 +145,8 @@ func TestPipelineOrder(t *testing.T) {
 		c := s.dial()
 		var b []byte
 		for _, line := range []string{
-			"PING 0", "GET k", "SET k 1", "ECHO 2", "GET k", "NOSUCH", "SELECT 1", "GET k", "SELECT 0", "CLIENT ID", "INCR k", "PING 3",
+			"PING 0", "GET k", "SET k 1", "ECHO 2", "GET k", "NOSUCH", "SELECT 1", "GET k", "SELECT 0", "CLIENT ID", "INCR k",
+			"PING 3",
 			"MULTI", "INCR k", "GET k", "EXEC", "GET k", "HELLO 3", "GET none", "QUIT",
 		} {
 			b = append(b, command(strings.Fields(line)...)...)
@@ -157,12 +158,14 @@ func TestPipelineOrder(t *testing.T) {
 		lines := show(got)
 		lines[17] = strings.Split(lines[17], " ")[0]
 		require.Equal(t, []string{
-			`"0"`, "nil", "+OK", `"2"`, `"1"`, "-ERR unknown command 'NOSUCH', with args beginning with: ", "+OK", "nil", "+OK", ":1", ":2", `"3"`,
+			`"0"`, "nil", "+OK", `"2"`, `"1"`, "-ERR unknown command 'NOSUCH', with args beginning with: ", "+OK", "nil", "+OK",
+			":1", ":2", `"3"`,
 			"+OK", "+QUEUED", "+QUEUED", `[:3 "3"]`, `"3"`, `%{"server"`, "null", "+OK",
 		}, lines)
 		batches := cl.take()
 		require.Len(t, batches, 1)
-		require.Equal(t, []string{"get k", "set k", "get k", "get k", "incr k", "exec ", "get k", "get none"}, names(t, batches[0]))
+		require.Equal(t, []string{"get k", "set k", "get k", "get k", "incr k", "exec ", "get k", "get none"},
+			names(t, batches[0]))
 		s.stop()
 	})
 }
@@ -269,8 +272,8 @@ func (b *crowded) Execute(u *replica.Batch) error {
 	return nil
 }
 
-// TestReadsWithoutRoomAreMadeAgain: reads that had no room beside the reads before them follow, in order, until there is no
-// room at all. The commands that the node answers by itself stay in their places.
+// TestReadsWithoutRoomAreMadeAgain: reads that had no room beside the reads before them follow, in order, until there
+// is no room at all. The commands that the node answers by itself stay in their places.
 func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &crowded{cluster: newCluster()}
@@ -281,7 +284,8 @@ func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 		got, _ := c.take()
 		require.Equal(t, "+OK\r\n", got)
 		b.counts = nil
-		c.send([]byte("PING\r\nGET a\r\nPING x\r\nGET b\r\nPING y\r\nGET c\r\nGET d\r\nPING z\r\nGET a\r\nGET b\r\nPING\r\nGET c\r\nPING\r\n"))
+		c.send([]byte("PING\r\nGET a\r\nPING x\r\nGET b\r\nPING y\r\nGET c\r\nGET d\r\nPING z\r\nGET a\r\nGET " +
+			"b\r\nPING\r\nGET c\r\nPING\r\n"))
 		synctest.Wait()
 		got, _ = c.take()
 		none := "-" + protocol.ErrNoRoom.Error() + "\r\n"
@@ -379,7 +383,8 @@ func TestCutsChangeNothing(t *testing.T) {
 				}
 				_, all := conversationBytes(t, conversation)
 				whole := converseInPieces(t, cfg, [][]byte{all})
-				require.Equal(t, whole, converseInPieces(t, cfg, bytes.SplitAfter(all, []byte("\r\n*"))), "by commands, more or less")
+				require.Equal(t, whole, converseInPieces(t, cfg, bytes.SplitAfter(all, []byte("\r\n*"))),
+					"by commands, more or less")
 				require.Equal(t, whole, converseInPieces(t, cfg, bytes.SplitAfter(all, nil)), "by bytes")
 			})
 		})

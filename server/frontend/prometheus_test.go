@@ -44,7 +44,8 @@ func TestPrometheusCommands(t *testing.T) {
 		s := start(t, Config{}, newCluster())
 		c := s.dial()
 		for _, line := range []string{
-			"SET secret v", "SET secret v", "HGET secret f", "SET secret", "EVAL \"return redis.error_reply('secret is held')\" 0",
+			"SET secret v", "SET secret v", "HGET secret f", "SET secret",
+			"EVAL \"return redis.error_reply('secret is held')\" 0",
 		} {
 			c.send([]byte(line + "\r\n"))
 			synctest.Wait()
@@ -54,7 +55,8 @@ func TestPrometheusCommands(t *testing.T) {
 			"set ok": 2, "set failed": 0, "set rejected": 1, "hget ok": 0, "hget failed": 1, "hget rejected": 0,
 			"eval ok": 0, "eval failed": 1, "eval rejected": 0,
 		}, series(found["holdfast_commands_total"]))
-		require.Equal(t, map[string]float64{"ERR": 1, "WRONGTYPE": 1, "other": 1, "OOM": 0, "TRYAGAIN": 0, "UNCERTAIN": 0}, series(found["holdfast_error_replies_total"]))
+		require.Equal(t, map[string]float64{"ERR": 1, "WRONGTYPE": 1, "other": 1, "OOM": 0, "TRYAGAIN": 0, "UNCERTAIN": 0},
+			series(found["holdfast_error_replies_total"]))
 		for _, m := range found["holdfast_command_duration_seconds"].GetMetric() {
 			h := m.GetHistogram()
 			require.Positive(t, h.GetSampleCount())

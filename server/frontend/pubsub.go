@@ -192,7 +192,8 @@ func forSubscribers(command *protocol.Command) bool {
 }
 
 func errRestricted(command *protocol.Command) *protocol.Error {
-	return protocol.NewError("Can't execute '" + command.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+	return protocol.NewError("Can't execute '" + command.Name +
+		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
 // pubsubActive lists the channels of this node.
@@ -204,7 +205,8 @@ func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 		case 3:
 			pattern = string(args[2])
 		default:
-			return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try PUBSUB HELP.")
+			return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) +
+				"'. Try PUBSUB HELP.")
 		}
 		names, ok := c.hub().Active(kind, pattern)
 		if !ok {

@@ -16,8 +16,8 @@ import (
 )
 
 // TestDifferentialPubSub plays the conversations of testdata/differential_pubsub, paragraphs of lines
-// "client> command" ("client>> command": before the next one of the client), with Redis and with this package, and requires that each client gets the same bytes
-// after each command. Each conversation is played in RESP2 and in RESP3.
+// "client> command" ("client>> command": before the next one of the client), with Redis and with this package, and
+// requires that each client gets the same bytes after each command. Each conversation is played in RESP2 and in RESP3.
 func TestDifferentialPubSub(t *testing.T) { differ(t, "testdata/differential_pubsub") }
 
 // TestDifferentialEvents is the same for keyspace events, TestDifferentialTracking for CLIENT TRACKING, and
@@ -159,7 +159,8 @@ func TestMessagesOfRESP3(t *testing.T) {
 	require.NoError(t, err)
 	defer nc.Close()
 	require.NoError(t, nc.SetDeadline(time.Now().Add(10*time.Second)))
-	_, err = nc.Write(bytes.Join([][]byte{command("HELLO", "3"), command("SUBSCRIBE", "a"), command("PUBLISH", "a", "x")}, nil))
+	_, err = nc.Write(bytes.Join([][]byte{command("HELLO", "3"), command("SUBSCRIBE", "a"), command("PUBLISH", "a", "x")},
+		nil))
 	require.NoError(t, err)
 	var got []byte
 	for !bytes.HasSuffix(got, want) {

@@ -42,7 +42,10 @@ func TestRedconReadsWhatWeWrite(t *testing.T) {
 
 // FuzzReaders: a request that both redcon and Holdfast's reader accept means the same to both.
 func FuzzReaders(f *testing.F) {
-	for _, seed := range []string{"*1\r\n$4\r\nPING\r\n", "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", "PING a 'b c' \"d\\n\"\r\n", "*0\r\n*-1\r\n\r\nPING\r\n"} {
+	for _, seed := range []string{
+		"*1\r\n$4\r\nPING\r\n", "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", "PING a 'b c' \"d\\n\"\r\n",
+		"*0\r\n*-1\r\n\r\nPING\r\n",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte) {

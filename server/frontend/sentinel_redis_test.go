@@ -22,7 +22,10 @@ func TestDifferentialSentinel(t *testing.T) {
 	redis := startSentinels(t)
 	cl := newCluster()
 	cl.status.Members, cl.status.Followers = cl.status.Members[:2], cl.status.Followers[:1]
-	s := start(t, Config{Sentinel: discovery.Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: time.Second}}, cl)
+	s := start(t, Config{Sentinel: discovery.Sentinel{
+		Name: "mymaster", DownAfter: time.Second,
+		FailoverTimeout: time.Second,
+	}}, cl)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.serveSentinelOn(ln)
@@ -49,7 +52,10 @@ func startSentinels(t *testing.T) (socket string) {
 	protocoltest.StartRedis(t, "--port", port, "--repl-diskless-sync-delay", "0")
 	replica := protocoltest.StartRedis(t, "--port", protocoltest.FreePort(t), "--replicaof", "127.0.0.1", port)
 	says(replica, "INFO replication", "master_link_status:up")
-	config := []string{"sentinel monitor mymaster 127.0.0.1 " + port + " 2", "sentinel down-after-milliseconds mymaster 60000"}
+	config := []string{
+		"sentinel monitor mymaster 127.0.0.1 " + port + " 2",
+		"sentinel down-after-milliseconds mymaster 60000",
+	}
 	protocoltest.StartSentinel(t, config...)
 	socket = protocoltest.StartSentinel(t, config...)
 	says(socket, "SENTINEL MASTERS", `"num-other-sentinels" "1"`)

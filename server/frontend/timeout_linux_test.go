@@ -26,7 +26,10 @@ func TestKernelWatchesSessions(t *testing.T) {
 	require.NoError(t, err)
 	options := func() (idle, interval, timeout int) {
 		require.NoError(t, raw.Control(func(fd uintptr) {
-			for option, value := range map[int]*int{unix.TCP_KEEPIDLE: &idle, unix.TCP_KEEPINTVL: &interval, unix.TCP_USER_TIMEOUT: &timeout} {
+			for option, value := range map[int]*int{
+				unix.TCP_KEEPIDLE: &idle, unix.TCP_KEEPINTVL: &interval,
+				unix.TCP_USER_TIMEOUT: &timeout,
+			} {
 				*value, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option)
 				require.NoError(t, err)
 			}
@@ -46,14 +49,16 @@ func TestKernelWatchesSessions(t *testing.T) {
 			client.ask(step.reply, "SESSION.OPEN", "PX", step.lease, "CONNECTION")
 		}
 		idle, interval, timeout := options()
-		require.Equal(t, []int{step.idle, step.interval, step.timeout}, []int{idle, interval, timeout}, "lease %s", step.lease)
+		require.Equal(t, []int{step.idle, step.interval, step.timeout}, []int{idle, interval, timeout}, "lease %s",
+			step.lease)
 	}
 }
 
 // TestVanishedIsNoClose: the kernel's reasons to give a client up are not those by which a client ends.
 func TestVanishedIsNoClose(t *testing.T) {
 	for errno, vanished := range map[syscall.Errno]bool{
-		syscall.ETIMEDOUT: true, syscall.EHOSTUNREACH: true, syscall.ENETUNREACH: true, syscall.ECONNRESET: false, syscall.EPIPE: false,
+		syscall.ETIMEDOUT: true, syscall.EHOSTUNREACH: true, syscall.ENETUNREACH: true, syscall.ECONNRESET: false,
+		syscall.EPIPE: false,
 	} {
 		var s socket
 		s.noteVanished(&net.OpError{Op: "read", Err: os.NewSyscallError("read", errno)})

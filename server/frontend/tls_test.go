@@ -23,7 +23,10 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth,
+		},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -55,7 +58,10 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, "500", c.Get(t.Context(), "n").Val())
 	require.EqualValues(t, 2, c.Do(t.Context(), "WAIT", 9, 20).Val())
 
-	stranger := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, TLSConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}})
+	stranger := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, TLSConfig: &tls.Config{
+		RootCAs:    pool,
+		ServerName: "localhost",
+	}})
 	defer stranger.Close()
 	require.Error(t, stranger.Ping(t.Context()).Err())
 	plain := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
@@ -82,7 +88,8 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 func TestTLSStrangersMakeRoom(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{MaxClients: 2}}, newCluster())
+		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{MaxClients: 2}},
+			newCluster())
 		client := func() *tls.Conn {
 			nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
 			require.NoError(t, nc.Handshake())
@@ -109,7 +116,8 @@ func TestTLSStrangersMakeRoom(t *testing.T) {
 func TestTLSSlowReader(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{MaxOutputBytes: 1000}}, newCluster())
+		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}, Limits: Limits{MaxOutputBytes: 1000}},
+			newCluster())
 		nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
 		require.NoError(t, nc.Handshake())
 		go nc.Write([]byte(strings.Repeat(string(command("INFO")), 200)))

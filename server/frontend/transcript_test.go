@@ -223,7 +223,8 @@ func (f *fileUsers) Load(string) error {
 type askedDesk struct{}
 
 func (askedDesk) Ask(ctx context.Context, q operations.Request) (operations.Reply, error) {
-	said := operations.Reply{Said: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op, q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}}
+	said := operations.Reply{Said: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op,
+		q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}}
 	switch q.Member {
 	case "refused":
 		return operations.Reply{}, &operations.Refusal{Text: "no member is called \"refused\""}

@@ -84,9 +84,9 @@ func (c *conn) admit(u *acl.User) *protocol.Error {
 	return nil
 }
 
-// UsersChanged gives connections the limits of their users as they are now, and closes the connections of users that are
-// gone, that were turned on or off, or whose rules have changed. What those have sent and this node has not taken up does
-// not run: no EXEC runs a queue that other rules allowed.
+// UsersChanged gives connections the limits of their users as they are now, and closes the connections of users that
+// are gone, that were turned on or off, or whose rules have changed. What those have sent and this node has not taken
+// up does not run: no EXEC runs a queue that other rules allowed.
 func (s *Server) UsersChanged() {
 	now := s.cfg.Users.Held()
 	closed := 0
@@ -110,7 +110,8 @@ func (s *Server) UsersChanged() {
 // refusedByRights is why the connection's user must not send a command; nil: the user may.
 func (c *conn) refusedByRights(row *row, args [][]byte) *protocol.Error {
 	if c.judges(row) && !c.srv.logSaysClients() {
-		return protocol.NewError(fmt.Sprintf("'%s' of users who may not do everything comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+		return protocol.NewError(fmt.Sprintf("'%s' of users who may not do everything comes with version %d of the "+
+			"cluster, which has version %d (see RAFT.STATUS)",
 			row.Name, versionClients, c.srv.backend.Version()))
 	}
 	cause, reason, object := acl.Refused(c.rights, row.Command, args)
@@ -181,7 +182,9 @@ func (c *conn) context() string {
 
 func aclHandlers() map[string]handler {
 	users := func(reply func(us *acl.Users, args [][]byte) protocol.Value) handler {
-		return handler{reply: func(c *conn, args [][]byte) protocol.Value { return reply(c.srv.cfg.Users.Current(), args[2:]) }}
+		return handler{reply: func(c *conn, args [][]byte) protocol.Value {
+			return reply(c.srv.cfg.Users.Current(), args[2:])
+		}}
 	}
 	fromFile := handler{reply: func(*conn, [][]byte) protocol.Value {
 		return protocol.Err("users come from a file: change the file of --acl-file on every node, then ACL LOAD or SIGHUP")
@@ -222,7 +225,8 @@ func aclLoad(c *conn, _ [][]byte) protocol.Value {
 	case errors.Is(err, acl.ErrNoFile):
 		return protocol.Err(err.Error())
 	case err != nil:
-		return protocol.Err(strings.ReplaceAll(err.Error(), "\n", ". ") + ". WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
+		return protocol.Err(strings.ReplaceAll(err.Error(), "\n", ". ") +
+			". WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
 	}
 	return protocol.OK
 }

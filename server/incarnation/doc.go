@@ -1,10 +1,10 @@
 // Package incarnation gives each start of a node a number of its own, and finds data folders that were put back or
 // copied: a fencing token for nodes, as locks have one for their holders.
 //
-// An incarnation is a number of 64 bits. The upper half counts the node's starts, the lower half is random: a folder that
-// was put back counts the same starts again, and draws another number. The node's [Lineage] says from which incarnations
-// the present one descends. A member remembers the newest incarnation of each other member, on its disk and by the
-// sessions in the log.
+// An incarnation is a number of 64 bits. The upper half counts the node's starts, the lower half is random: a folder
+// that was put back counts the same starts again, and draws another number. The node's [Lineage] says from which
+// incarnations the present one descends. A member remembers the newest incarnation of each other member, on its disk
+// and by the sessions in the log.
 //
 // It promises:
 //   - an incarnation is on the node's disk before anything outside the process hears of it;

@@ -37,7 +37,8 @@ func (l Lineage) Start(random uint32) Lineage {
 	return append(slices.Clone(l), after(l.Current())|uint64(max(random, 1)))
 }
 
-// after is an incarnation that no start of a node has, later than a, and that no start descends from: the lower half is 0.
+// after is an incarnation that no start of a node has, later than a, and that no start descends from: the lower half is
+// 0.
 func after(a uint64) uint64 { return (a>>startBits + 1) << startBits }
 
 // revoked reports whether an incarnation is one that no start has.
@@ -63,7 +64,8 @@ func Text(incarnation uint64) string {
 	return fmt.Sprintf("%d.%08x", incarnation>>startBits, uint32(incarnation))
 }
 
-// Append appends a lineage in its form on disks and between nodes: a byte for the length, and eight for each incarnation.
+// Append appends a lineage in its form on disks and between nodes: a byte for the length, and eight for each
+// incarnation.
 func (l Lineage) Append(dst []byte) []byte {
 	dst = append(dst, byte(len(l)))
 	for _, each := range l {

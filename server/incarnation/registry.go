@@ -27,8 +27,8 @@ type Config struct {
 	Logged func(id string) uint64
 	// OnVouch, when not nil, is told that [Registry.Vouched] has changed. It must be quick.
 	OnVouch func()
-	// OnSuperseded, when not nil, is told that another member refuses this incarnation, or that the log has a later one: the
-	// owner ends the node. It must be quick.
+	// OnSuperseded, when not nil, is told that another member refuses this incarnation, or that the log has a later one:
+	// the owner ends the node. It must be quick.
 	OnSuperseded func(error)
 }
 
@@ -47,14 +47,18 @@ type Registry struct {
 
 // New makes a registry.
 func New(c Config) *Registry {
-	return &Registry{config: c, proved: make(chan struct{}), disk: make(chan struct{}, 1), known: make(map[string]uint64), vouched: make(map[string]bool)}
+	return &Registry{
+		config: c, proved: make(chan struct{}), disk: make(chan struct{}, 1), known: make(map[string]uint64),
+		vouched: make(map[string]bool),
+	}
 }
 
 // Lineage is this node's.
 func (r *Registry) Lineage() Lineage { return r.config.Lineage }
 
 // ErrSuperseded is why a node ends whose incarnation is not the newest.
-var ErrSuperseded = errors.New("this node's data folder is not what it was, and cannot be used again: empty it, and start the node with --join to add it as a new one")
+var ErrSuperseded = errors.New("this node's data folder is not what it was, and cannot be used again: empty it, and " +
+	"start the node with --join to add it as a new one")
 
 // SupersededError is why a member is refused.
 type SupersededError struct{ Known, Given uint64 }
@@ -63,7 +67,8 @@ func (e *SupersededError) Error() string {
 	if revoked(e.Known) {
 		return "its log has lost entries that it had acknowledged: replace it"
 	}
-	return fmt.Sprintf("its incarnation is %s, and %s is known, from which it does not descend: its data folder was put back or copied, or a later process has its identity",
+	return fmt.Sprintf("its incarnation is %s, and %s is known, from which it does not descend: its data folder was "+
+		"put back or copied, or a later process has its identity",
 		Text(e.Given), Text(e.Known))
 }
 
@@ -156,8 +161,8 @@ func (r *Registry) Vouched() (by []string, leader bool) {
 	return slices.Sorted(maps.Keys(r.vouched)), r.leader
 }
 
-// Prove notes on the disk, and in this process, that the incarnation is proved. It is called once, and refuses if a member
-// has refused the incarnation.
+// Prove notes on the disk, and in this process, that the incarnation is proved. It is called once, and refuses if a
+// member has refused the incarnation.
 func (r *Registry) Prove() error {
 	r.mu.Lock()
 	refused := r.refused

@@ -106,7 +106,9 @@ func TestProof(t *testing.T) {
 	vouches := 0
 	full := errors.New("disk full")
 	saves := full
-	r := New(Config{Lineage: Lineage{1 << 32}, Stable: memory{}, Save: func() error { return saves }, OnVouch: func() { vouches++ }})
+	r := New(Config{Lineage: Lineage{1 << 32}, Stable: memory{}, Save: func() error { return saves }, OnVouch: func() {
+		vouches++
+	}})
 	r.Vouch("n2", false)
 	r.Vouch("n2", false)
 	r.Vouch("n3", false)
@@ -136,7 +138,8 @@ func TestSuperseded(t *testing.T) {
 	r := New(Config{Lineage: Lineage{2<<32 | 0xab}, OnSuperseded: func(err error) { told = err }})
 	r.Superseded("n2", 3<<32|0xcd)
 	require.ErrorIs(t, told, ErrSuperseded)
-	require.ErrorContains(t, told, "(it was put back from an older copy, or was copied: n2 knows incarnation 3.000000cd, this is 2.000000ab)")
+	require.ErrorContains(t, told,
+		"(it was put back from an older copy, or was copied: n2 knows incarnation 3.000000cd, this is 2.000000ab)")
 	require.ErrorIs(t, r.Prove(), ErrSuperseded, "the disk is not asked")
 }
 
@@ -156,5 +159,6 @@ func TestRevoke(t *testing.T) {
 		}
 		r = New(Config{Lineage: Lineage{1 << 32}, Stable: disk})
 	}
-	require.ErrorContains(t, Superseded("n1", disk["holdfast.incarnation.n2"], first), "n1 says that the log has lost entries that this node had acknowledged")
+	require.ErrorContains(t, Superseded("n1", disk["holdfast.incarnation.n2"], first),
+		"n1 says that the log has lost entries that this node had acknowledged")
 }

@@ -77,7 +77,9 @@ func TestAbandon(t *testing.T) {
 }
 
 func TestFailedPartIsNamed(t *testing.T) {
-	p := New(nil, func(context.Context) error { return errors.New("state lost") }, func(context.Context) error { return nil })
+	p := New(nil, func(context.Context) error { return errors.New("state lost") }, func(context.Context) error {
+		return nil
+	})
 	p.Start()
 	require.EqualError(t, <-p.Failed(), "replica: state lost")
 	p.Wait()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// admissionsEvery is the time between two rounds of handshakes, and admissionsAgain while any was refused: a refusal is
-	// told of within a minute.
+	// admissionsEvery is the time between two rounds of handshakes, and admissionsAgain while any was refused: a refusal
+	// is told of within a minute.
 	admissionsEvery = 50 * time.Second
 	admissionsAgain = 5 * time.Second
 	// admissionWithin is how long a handshake and a reply may take.
@@ -34,8 +34,8 @@ type Refusal struct {
 	Text string `json:"text"`
 }
 
-// Admissions watches whether the other members admit this node, and this node them. A connection outlives the secret and
-// the certificate that it was made with: without a look, one that no longer fits shows at the next failover.
+// Admissions watches whether the other members admit this node, and this node them. A connection outlives the secret
+// and the certificate that it was made with: without a look, one that no longer fits shows at the next failover.
 type Admissions struct {
 	config AdmissionsConfig
 	now    chan struct{} // Look was called
@@ -64,14 +64,18 @@ type AdmissionsConfig struct {
 	Members func() []members.Member
 	// Misfit reports whether an error of a dial is a refusal that no waiting mends.
 	Misfit func(error) bool
-	// Refused is told about each minute that a member and this node do not admit each other, and Admitted that they do again.
+	// Refused is told about each minute that a member and this node do not admit each other, and Admitted that they do
+	// again.
 	Refused  func(member members.Member, why string)
 	Admitted func(member members.Member)
 }
 
 // NewAdmissions makes a watch that answers requests at s. Nothing is asked before Run.
 func NewAdmissions(c AdmissionsConfig, s *Server) *Admissions {
-	a := &Admissions{config: c, now: make(chan struct{}, 1), soon: make(chan struct{}, 1), found: make(map[string]admission)}
+	a := &Admissions{
+		config: c, now: make(chan struct{}, 1), soon: make(chan struct{}, 1),
+		found: make(map[string]admission),
+	}
 	Handle(s, opAdmissions, func(context.Context, Asker, struct{}) ([]Refusal, error) { return a.own(), nil })
 	return a
 }
@@ -119,7 +123,9 @@ func (a *Admissions) Run(ctx context.Context) {
 
 // round asks all other members at the same time.
 func (a *Admissions) round(ctx context.Context) {
-	all := slices.DeleteFunc(slices.Clone(a.config.Members()), func(m members.Member) bool { return m.ID == a.config.Self })
+	all := slices.DeleteFunc(slices.Clone(a.config.Members()), func(m members.Member) bool {
+		return m.ID == a.config.Self
+	})
 	a.forget(all)
 	var asked sync.WaitGroup
 	for _, m := range all {

@@ -34,8 +34,8 @@
 //	answer, id, err := membership.AskAt[Answer](ctx, client, "host:7379", "votes", Question{"n1"})
 //
 // A handler's error comes to the asker as a [RemoteError] with the error's text in one line. Names of operations and
-// of fields stay: two releases run in a cluster while it is upgraded. An operation that the other node does not know is a
-// [RemoteError] with Unknown. Fields that are not known are ignored.
+// of fields stay: two releases run in a cluster while it is upgraded. An operation that the other node does not know is
+// a [RemoteError] with Unknown. Fields that are not known are ignored.
 //
 // # Goroutines
 //

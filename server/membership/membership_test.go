@@ -39,7 +39,8 @@ func start(t *testing.T, n *peertest.Network, id, cluster string, handle func(*S
 		b.Hint(other, other+":1")
 	}
 	mux, err := peer.New(peer.Config{
-		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Addresses: b, Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
+		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Addresses: b,
+		Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
 	})
 	require.NoError(t, err)
 	layer := mux.Layer(peer.KindMember)
@@ -308,7 +309,10 @@ func TestSilentStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
-		r, begun := &received{conn: here, from: bufio.NewReader(here), stop: func() bool { return true }, sum: crc32.New(castagnoli)}, time.Now()
+		r, begun := &received{
+			conn: here, from: bufio.NewReader(here), stop: func() bool { return true },
+			sum: crc32.New(castagnoli),
+		}, time.Now()
 		_, err := io.ReadAll(r)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, frameWithin, time.Since(begun))

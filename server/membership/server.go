@@ -67,7 +67,8 @@ func HandleAny[Q, R any](s *Server, op string, h func(ctx context.Context, from 
 }
 
 // typed reads the question for h.
-func typed[Q, R any](h func(ctx context.Context, from Asker, q Q) (R, error)) func(context.Context, Asker, []byte) (any, error) {
+func typed[Q, R any](h func(ctx context.Context, from Asker, q Q) (R, error)) func(context.Context, Asker,
+	[]byte) (any, error) {
 	return func(ctx context.Context, from Asker, body []byte) (any, error) {
 		q, err := decode[Q](body)
 		if err != nil {
@@ -140,7 +141,8 @@ func (s *Server) find(conn net.Conn, q request) (h handler, refused *reply) {
 	foreign, ok := conn.(interface{ KnowsCluster() bool })
 	switch {
 	case !known:
-		return h, &reply{Error: fmt.Sprintf("this node does not know the request %q: run the same release everywhere", line(q.Op)), Unknown: true}
+		return h, &reply{Error: fmt.Sprintf("this node does not know the request %q: run the same release everywhere",
+			line(q.Op)), Unknown: true}
 	case !h.any && ok && !foreign.KnowsCluster():
 		return h, &reply{Error: "only nodes of the cluster may ask that"}
 	}

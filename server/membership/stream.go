@@ -31,7 +31,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // HandleStream is [Handle] with a stream of bytes behind the answer; nil: none. The stream is closed when it was sent,
 // or when the asker has gone.
-func HandleStream[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, io.ReadCloser, error)) {
+func HandleStream[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, io.ReadCloser,
+	error),
+) {
 	s.handlers[op] = handler{stream: func(ctx context.Context, from Asker, body []byte) (any, io.ReadCloser, error) {
 		q, err := decode[Q](body)
 		if err != nil {
@@ -68,9 +70,11 @@ func send(ctx context.Context, conn net.Conn, stream io.ReadCloser) error {
 	return err
 }
 
-// AskStreamAt is [AskAt] with the stream behind the answer, which is the caller's to close. A stream that is not whole, or
-// whose checksum is another, ends with an error. The context bounds the stream, too.
-func AskStreamAt[R any](ctx context.Context, c *Client, addr, op string, question any) (answer R, stream io.ReadCloser, err error) {
+// AskStreamAt is [AskAt] with the stream behind the answer, which is the caller's to close. A stream that is not whole,
+// or whose checksum is another, ends with an error. The context bounds the stream, too.
+func AskStreamAt[R any](ctx context.Context, c *Client, addr, op string, question any) (answer R, stream io.ReadCloser,
+	err error,
+) {
 	conn, err := c.dialer.DialAddr(ctx, addr)
 	if err != nil {
 		return answer, nil, err

@@ -22,7 +22,10 @@ func known(t *testing.T) map[string][]string {
 	t.Helper()
 	document, err := os.ReadFile("METRICS.md")
 	require.NoError(t, err)
-	metrics := map[string][]string{"up": {}, "process_open_fds": {}, "process_max_fds": {}, "process_cpu_seconds_total": {}, "process_resident_memory_bytes": {}, "go_goroutines": {}}
+	metrics := map[string][]string{
+		"up": {}, "process_open_fds": {}, "process_max_fds": {},
+		"process_cpu_seconds_total": {}, "process_resident_memory_bytes": {}, "go_goroutines": {},
+	}
 	row := regexp.MustCompile("(?m)^\\| `(holdfast_[a-z_]+)` \\| (\\w+) \\| ([^|]*) \\|")
 	for _, m := range row.FindAllStringSubmatch(string(document), -1) {
 		labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' || r == ' ' })
@@ -63,7 +66,8 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 			require.Contains(t, append([]string{"job", "instance"}, has...), parts[1], query)
 		}
 		grows := regexp.MustCompile(`(rate|increase)\(` + regexp.QuoteMeta(m[0])).MatchString(query)
-		require.Equal(t, counted.MatchString(m[1]), grows, "%s: a counter alone says nothing, and what falls has no rate: %s", query, m[1])
+		require.Equal(t, counted.MatchString(m[1]), grows,
+			"%s: a counter alone says nothing, and what falls has no rate: %s", query, m[1])
 	}
 	for _, m := range grouping.FindAllStringSubmatch(query, -1) {
 		for _, label := range strings.Split(m[1], ", ") {
@@ -71,7 +75,10 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 		}
 	}
 	for _, m := range function.FindAllStringSubmatch(query, -1) {
-		require.Contains(t, []string{"sum", "max", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and", "absent", "count"}, m[1], query)
+		require.Contains(t, []string{
+			"sum", "max", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and",
+			"absent", "count",
+		}, m[1], query)
 	}
 }
 

@@ -49,7 +49,10 @@ func TestPromtool(t *testing.T) {
 	var rules []rule
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
-			rules = append(rules, rule{fmt.Sprintf("dashboard:%d:%s", p.ID, strings.ToLower(target.RefID)), fill.Replace(target.Expr)})
+			rules = append(rules, rule{
+				fmt.Sprintf("dashboard:%d:%s", p.ID, strings.ToLower(target.RefID)),
+				fill.Replace(target.Expr),
+			})
 		}
 	}
 	require.Greater(t, len(rules), 30)

@@ -132,7 +132,8 @@ func TestAnyNodeTakesARequest(t *testing.T) {
 		said, err := c.ask("n3", "replace n1 n4")
 		require.NoError(t, err)
 		require.Equal(t, []string{
-			"n4 got a vote: 4 voters, of which 1 may fail", "n1 handed the leadership over to n2", "n1 was removed: 3 voters, of which 1 may fail",
+			"n4 got a vote: 4 voters, of which 1 may fail", "n1 handed the leadership over to n2",
+			"n1 was removed: 3 voters, of which 1 may fail",
 		}, said)
 		require.Equal(t, "members n2* n3 n4", c.String())
 		require.Len(t, c.taken, 3, "the log has every step")
@@ -180,7 +181,10 @@ func TestALeaderStepsDownInTheMiddle(t *testing.T) {
 		}
 		said, err := c.ask("n1", "replace n2 n4")
 		require.NoError(t, err)
-		require.Equal(t, []string{"n4 got a vote: 4 voters, of which 1 may fail", "n2 was removed: 3 voters, of which 1 may fail"}, said)
+		require.Equal(t, []string{
+			"n4 got a vote: 4 voters, of which 1 may fail",
+			"n2 was removed: 3 voters, of which 1 may fail",
+		}, said)
 	})
 }
 
@@ -287,7 +291,8 @@ func TestOneRequestAtATime(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Equal(t, "another change of members is under way", c.services[idOf("n1")].Do(ctx, requestOf(t, "remove n2")).Refused)
+		require.Equal(t, "another change of members is under way", c.services[idOf("n1")].Do(ctx,
+			requestOf(t, "remove n2")).Refused)
 		close(hang)
 	})
 }
@@ -343,11 +348,16 @@ func TestPace(t *testing.T) {
 		}
 		return rounds
 	}
-	require.Equal(t, []bool{false, false, false, true}, see([3]uint64{100, 100, 0}, [3]uint64{100, 100, 1}, [3]uint64{100, 100, 2}, [3]uint64{100, 100, 3}), "at rest")
-	require.NotContains(t, see([3]uint64{100, 100, 0}, [3]uint64{100, 100, 0}, [3]uint64{100, 100, 0}, [3]uint64{100, 100, 0}, [3]uint64{100, 100, 0}), true, "one answer is no proof, however often it is looked at")
-	require.NotContains(t, see([3]uint64{9000, 10, 0}, [3]uint64{9000, 20, 1}, [3]uint64{9000, 30, 2}, [3]uint64{9000, 40, 3}), true, "on the way")
-	require.NotContains(t, see([3]uint64{1000, 0, 0}, [3]uint64{2000, 1000, 1}, [3]uint64{3000, 2000, 2}, [3]uint64{4000, 3000, 3}, [3]uint64{5000, 4000, 4}), true, "the log runs away")
-	require.Equal(t, []bool{false, false, false, true}, see([3]uint64{1000, 0, 0}, [3]uint64{1100, 1000, 1}, [3]uint64{1200, 1100, 2}, [3]uint64{1300, 1200, 3}), "a moment behind")
+	require.Equal(t, []bool{false, false, false, true}, see([3]uint64{100, 100, 0}, [3]uint64{100, 100, 1},
+		[3]uint64{100, 100, 2}, [3]uint64{100, 100, 3}), "at rest")
+	require.NotContains(t, see([3]uint64{100, 100, 0}, [3]uint64{100, 100, 0}, [3]uint64{100, 100, 0},
+		[3]uint64{100, 100, 0}, [3]uint64{100, 100, 0}), true, "one answer is no proof, however often it is looked at")
+	require.NotContains(t, see([3]uint64{9000, 10, 0}, [3]uint64{9000, 20, 1}, [3]uint64{9000, 30, 2},
+		[3]uint64{9000, 40, 3}), true, "on the way")
+	require.NotContains(t, see([3]uint64{1000, 0, 0}, [3]uint64{2000, 1000, 1}, [3]uint64{3000, 2000, 2},
+		[3]uint64{4000, 3000, 3}, [3]uint64{5000, 4000, 4}), true, "the log runs away")
+	require.Equal(t, []bool{false, false, false, true}, see([3]uint64{1000, 0, 0}, [3]uint64{1100, 1000, 1},
+		[3]uint64{1200, 1100, 2}, [3]uint64{1300, 1200, 3}), "a moment behind")
 
 	var p pacer
 	require.False(t, p.see(100, Node{Match: 100, Heard: heard(0)}))

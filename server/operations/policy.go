@@ -47,7 +47,8 @@ func Next(v View, q Request) (Step, *Refusal) {
 }
 
 var deciders = map[Op]func(v *View, q Request) (Step, *Refusal){
-	Join: join, Promote: promote, Demote: demote, Remove: remove, Replace: replace, Transfer: transfer, Readdress: readdress, Repair: repair,
+	Join: join, Promote: promote, Demote: demote, Remove: remove, Replace: replace, Transfer: transfer,
+	Readdress: readdress, Repair: repair,
 }
 
 func done(format string, args ...any) (Step, *Refusal) {
@@ -75,7 +76,8 @@ func (v *View) unknown(who string) *Refusal {
 func join(v *View, q Request) (Step, *Refusal) {
 	name := members.Name(q.Member)
 	if q.Cluster != "" && q.Cluster != v.Cluster {
-		return Step{}, refuse("the folder of %s belongs to cluster %s, and this is cluster %s: join with an empty folder", name, q.Cluster, v.Cluster)
+		return Step{}, refuse("the folder of %s belongs to cluster %s, and this is cluster %s: join with an empty folder",
+			name, q.Cluster, v.Cluster)
 	}
 	if m, ok := v.Find(q.Member); ok {
 		if m.Addr == q.Addr {
@@ -84,13 +86,17 @@ func join(v *View, q Request) (Step, *Refusal) {
 		return readdress(v, q)
 	}
 	if format := max(q.LogFormat, protocol.OldestEntryVersion); format < v.Version {
-		return Step{}, refuse("%s runs an older release, with log format %d, and this cluster has version %d: install the newer release there", name, format, v.Version)
+		return Step{},
+			refuse("%s runs an older release, with log format %d, and this cluster has version %d: install the newer "+
+				"release there", name, format, v.Version)
 	}
 	if !members.ValidName(name) || q.Member == "" {
 		return Step{}, refuse("name %q: use 1 to 64 letters, digits, '-', '_' or '.'", name)
 	}
 	if m, ok := v.Named(name); ok {
-		return Step{}, refuse("the name %s is in use: take another name, or remove that member first (holdfast cluster remove %s)", name, m.ID)
+		return Step{},
+			refuse("the name %s is in use: take another name, or remove that member first (holdfast cluster remove %s)", name,
+				m.ID)
 	}
 	if refusal := v.addressFree(q.Addr); refusal != nil {
 		return Step{}, refusal
@@ -153,7 +159,8 @@ func (v *View) giveVote(m members.Member) (Step, *Refusal) {
 	case !v.live(m.ID):
 		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
 	case n.Pace == Lags:
-		return Step{}, refuse("%s does not keep up: its log is %d entries behind the leader's", m.Name(), max(0, int64(v.Last)-int64(n.Match)))
+		return Step{}, refuse("%s does not keep up: its log is %d entries behind the leader's", m.Name(),
+			max(0, int64(v.Last)-int64(n.Match)))
 	case n.Pace == Unseen:
 		return Step{Do: Watch, Member: m}, nil
 	}
@@ -220,7 +227,8 @@ func replace(v *View, q Request) (Step, *Refusal) {
 	case !there && !q.removed():
 		_, refusal := v.member(q.Member)
 		if !by.Voter {
-			refusal.Text += fmt.Sprintf("; if it is removed already, give %s its vote (holdfast cluster promote %s)", by.Name(), by.Name())
+			refusal.Text += fmt.Sprintf("; if it is removed already, give %s its vote (holdfast cluster promote %s)", by.Name(),
+				by.Name())
 		}
 		return Step{}, refusal
 	case there && old.ID == by.ID:
@@ -234,7 +242,8 @@ func replace(v *View, q Request) (Step, *Refusal) {
 		}
 		return step, refusal
 	case there && q.Voted && v.live(old.ID) && !q.Force: // a slip in the second name would take a good voter out
-		return Step{}, refuse("%s has a vote already, and %s answers: if %s is to go without a successor, remove it", by.Name(), old.Name(), old.Name())
+		return Step{}, refuse("%s has a vote already, and %s answers: if %s is to go without a successor, remove it",
+			by.Name(), old.Name(), old.Name())
 	case there && !mutant.ReplaceKeeps:
 		return v.takeOut(old, q.Force)
 	}
@@ -260,7 +269,9 @@ func transfer(v *View, q Request) (Step, *Refusal) {
 	case !v.live(m.ID):
 		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
 	case v.Nodes[m.ID].Quarantined:
-		return Step{}, refuse("%s is in quarantine, as its state differs from the other members', and cannot lead: repair it first", m.Name())
+		return Step{},
+			refuse("%s is in quarantine, as its state differs from the other members', and cannot lead: repair it first",
+				m.Name())
 	}
 	return handOver(v, m), nil
 }
@@ -272,17 +283,22 @@ func repair(v *View, q Request) (Step, *Refusal) {
 	case refusal != nil:
 		return Step{}, refusal
 	case m.ID == v.Self:
-		return Step{}, refuse("%s leads, and its state is what the others get: have another member lead first (holdfast cluster transfer)", m.Name())
+		return Step{},
+			refuse("%s leads, and its state is what the others get: have another member lead first (holdfast cluster transfer)",
+				m.Name())
 	case !v.live(m.ID):
 		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
 	case !v.Nodes[m.ID].Differs && !q.Force:
-		return Step{}, refuse("the state of %s is not known to differ from the other members': use force if it is to be replaced all the same", m.Name())
+		return Step{},
+			refuse("the state of %s is not known to differ from the other members': use force if it is to be replaced "+
+				"all the same", m.Name())
 	}
 	return Step{Do: TakeState, Member: m}, nil
 }
 
 func handOver(v *View, to members.Member) Step {
-	return Step{Do: HandOver, Member: to, Says: fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self), to.Name())}
+	return Step{Do: HandOver, Member: to, Says: fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self),
+		to.Name())}
 }
 
 // leaveFirst has the leader hand over before it loses its vote, if another voter answers.
@@ -366,6 +382,7 @@ func (v *View) tally(voters, live int) string {
 // String is the action in a few words.
 func (a Action) String() string {
 	return [...]string{
-		"nothing", "watch", "hand over", "add", "give a vote", "take the vote", "take out", "set the address", "take the state",
+		"nothing", "watch", "hand over", "add", "give a vote", "take the vote", "take out", "set the address",
+		"take the state",
 	}[a]
 }

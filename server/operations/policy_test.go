@@ -189,11 +189,17 @@ func (w *world) String() string {
 	return "members " + strings.Join(words, " ")
 }
 
-// TestAskingAgainCompletes: whatever small cluster, request and moment of a leader's loss: asked again of any voter that
-// answers the request ends as it would have ended, and at no time fewer voters answer than must.
+// TestAskingAgainCompletes: whatever small cluster, request and moment of a leader's loss: asked again of any voter
+// that answers the request ends as it would have ended, and at no time fewer voters answer than must.
 func TestAskingAgainCompletes(t *testing.T) {
-	requests := []string{"remove n1", "remove n2", "remove n3", "remove n4", "demote n1", "demote n2", "promote n4", "replace n1 n4", "replace n2 n4", "replace n3 n4", "join n5 at n5:7379", "readdress"}
-	for _, start := range []string{"n1* n2 n3 n4-", "n1* n2 n3? n4-", "n1* n2? n3 n4-", "n1* n2 n4-", "n1* n4-", "n1* n2 n3 n4", "n1* n2 n3? n4", "n1* n2 n3 n5- n4-?", "n1*= n2= n3= n4-=", "n1*= n2= n3?= n4-"} {
+	requests := []string{
+		"remove n1", "remove n2", "remove n3", "remove n4", "demote n1", "demote n2", "promote n4",
+		"replace n1 n4", "replace n2 n4", "replace n3 n4", "join n5 at n5:7379", "readdress",
+	}
+	for _, start := range []string{
+		"n1* n2 n3 n4-", "n1* n2 n3? n4-", "n1* n2? n3 n4-", "n1* n2 n4-", "n1* n4-",
+		"n1* n2 n3 n4", "n1* n2 n3? n4", "n1* n2 n3 n5- n4-?", "n1*= n2= n3= n4-=", "n1*= n2= n3?= n4-",
+	} {
 		for _, line := range requests {
 			if line == "readdress" {
 				line = "address n2 to elsewhere:7379"
@@ -267,8 +273,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	require.ErrorContains(t, refusal, "the cluster has 32 members, which is the most")
 }
 
-// TestJoinOfAnOlderRelease: a node that could not read the log is not taken in. One that does not say what it can is of a
-// release with the oldest format.
+// TestJoinOfAnOlderRelease: a node that could not read the log is not taken in. One that does not say what it can is of
+// a release with the oldest format.
 func TestJoinOfAnOlderRelease(t *testing.T) {
 	for _, c := range []struct {
 		version, can byte
@@ -277,8 +283,14 @@ func TestJoinOfAnOlderRelease(t *testing.T) {
 		{5, 0, ""},
 		{6, 6, ""},
 		{6, 7, ""},
-		{6, 0, "n4 runs an older release, with log format 5, and this cluster has version 6: install the newer release there"},
-		{7, 6, "n4 runs an older release, with log format 6, and this cluster has version 7: install the newer release there"},
+		{
+			6, 0,
+			"n4 runs an older release, with log format 5, and this cluster has version 6: install the newer release there",
+		},
+		{
+			7, 6,
+			"n4 runs an older release, with log format 6, and this cluster has version 7: install the newer release there",
+		},
 	} {
 		w := newWorld(t, "n1* n2 n3")
 		w.Version = c.version

@@ -71,7 +71,10 @@ type departure struct {
 
 // New returns an empty registry.
 func New(c Cluster) *Registry {
-	return &Registry{cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]client), gone: make(map[uint64]client), together: leaveTogether}
+	return &Registry{
+		cluster: c, wake: make(chan struct{}, 1), clients: make(map[uint64]client),
+		gone: make(map[uint64]client), together: leaveTogether,
+	}
 }
 
 // Enter gives a ticket to a client whose command may wait in so many queues at most. deliver is called once at most,

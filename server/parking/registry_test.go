@@ -221,7 +221,8 @@ func TestLeaveManyPlaces(t *testing.T) {
 		go r.Run(t.Context())
 		c.down.Store(false)
 		r.Drained(t.Context())
-		require.Regexp(t, "^unblock gone 1 2 unblock gone 4 unblock gone 5 unblock gone 7 unblock gone [36] [36]$", strings.Join(c.asked, " "))
+		require.Regexp(t, "^unblock gone 1 2 unblock gone 4 unblock gone 5 unblock gone 7 unblock gone [36] [36]$",
+			strings.Join(c.asked, " "))
 	})
 }
 
@@ -232,12 +233,16 @@ func TestGiveBack(t *testing.T) {
 		c.down.Store(true)
 		r := c.registry()
 		go r.Run(t.Context())
-		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{Key: "l", Owner: "me", Fence: 7, Conn: 3})
+		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{
+			Key: "l", Owner: "me", Fence: 7,
+			Conn: 3,
+		})
 		time.Sleep(time.Minute)
 		require.Empty(t, c.asked)
 		c.down.Store(false)
 		r.Drained(t.Context())
-		require.Equal(t, []string{"unblock", "gone", "giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"}, c.asked)
+		require.Equal(t, []string{"unblock", "gone", "giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"},
+			c.asked)
 		r.Drained(t.Context())
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -287,7 +292,9 @@ func TestTogether(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				return []error{nil, errors.New("too many"), protocol.ErrNoLeader}[requests.Add(1)%3]
 			},
-			Waits: func(uint64) bool { return false }, Applied: func(uint64) bool { return true }, SubscribeCommits: func(bool) {},
+			Waits: func(uint64) bool { return false }, Applied: func(uint64) bool {
+				return true
+			}, SubscribeCommits: func(bool) {},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

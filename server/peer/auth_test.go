@@ -184,8 +184,10 @@ func newAuthority(t *testing.T) *authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -220,7 +222,10 @@ func always(c *tls.Config) func() *tls.Config { return func() *tls.Config { retu
 // with makes a node speak TLS with a certificate of a.
 func (a *authority) with(t *testing.T, name string) func(*Config) {
 	return func(c *Config) {
-		c.TLS = always(&tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.issue(t, name, time.Now().Add(time.Hour))}})
+		c.TLS = always(&tls.Config{
+			RootCAs:      a.pool(),
+			Certificates: []tls.Certificate{a.issue(t, name, time.Now().Add(time.Hour))},
+		})
 	}
 }
 
@@ -357,12 +362,24 @@ func TestTLSRefuses(t *testing.T) {
 		err, refused string
 		misfit       bool
 	}{
-		{"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "remote error: tls", "unknown authority", true},
-		{"a certificate of another authority at the acceptor", good, certificate(other, time.Now().Add(time.Hour)), "unknown authority", "", true},
-		{"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "remote error: tls: expired", "expired", true},
+		{
+			"a certificate of another authority", certificate(other, time.Now().Add(time.Hour)), good, "remote error: tls",
+			"unknown authority", true,
+		},
+		{
+			"a certificate of another authority at the acceptor", good, certificate(other, time.Now().Add(time.Hour)),
+			"unknown authority", "", true,
+		},
+		{
+			"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "remote error: tls: expired",
+			"expired", true,
+		},
 		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS", false},
 		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS", false},
-		{"another name than the one demanded", func(c *Config) { good(c); c.TLS().ServerName = "n2.example" }, good, "not n2.example", "", true},
+		{
+			"another name than the one demanded", func(c *Config) { good(c); c.TLS().ServerName = "n2.example" }, good,
+			"not n2.example", "", true,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			one, two := clock(row.one), clock(row.two)
@@ -382,7 +399,10 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
-	c := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(), TLS: always(&tls.Config{})}
+	c := Config{
+		Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(),
+		TLS: always(&tls.Config{}),
+	}
 	_, err = New(c)
 	require.ErrorContains(t, err, "no certificate authority")
 	c.TLS = always(&tls.Config{RootCAs: ca.pool()})
@@ -402,7 +422,10 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 		two := start(t, net, "n2", ca.with(t, "n2"))
 		l, err := net.Listen("middle:1")
 		require.NoError(t, err)
-		configs, err := newTLSConfigs(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, "m", time.Now().Add(time.Hour))}})
+		configs, err := newTLSConfigs(&tls.Config{
+			RootCAs:      ca.pool(),
+			Certificates: []tls.Certificate{ca.issue(t, "m", time.Now().Add(time.Hour))},
+		})
 		require.NoError(t, err)
 		go func() {
 			left, err := l.Accept()
@@ -428,7 +451,10 @@ func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 
 func FuzzHello(f *testing.F) {
 	f.Add(appendHello(nil, introduction{version: plain, kind: KindRaft, cluster: "c1", id: "n1"}))
-	f.Add(appendHello(nil, introduction{version: version, kind: KindRaft, cluster: "c1", id: "n1", lineage: incarnation.Lineage{1, 1 << 32}}))
+	f.Add(appendHello(nil, introduction{
+		version: version, kind: KindRaft, cluster: "c1", id: "n1",
+		lineage: incarnation.Lineage{1, 1 << 32},
+	}))
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
@@ -464,7 +490,10 @@ func FuzzChallenge(f *testing.F) {
 
 // TestGreetingsAreFrozen: nodes of other releases read what this one writes, but for the random bytes.
 func TestGreetingsAreFrozen(t *testing.T) {
-	who := introduction{version: version, kind: KindForward, cluster: "c1", id: "n1@0a", lineage: incarnation.Lineage{1<<32 | 0xab, 2 << 32}}
+	who := introduction{
+		version: version, kind: KindForward, cluster: "c1", id: "n1@0a",
+		lineage: incarnation.Lineage{1<<32 | 0xab, 2 << 32},
+	}
 	older := who
 	older.version = plain
 	var got []string

@@ -68,8 +68,8 @@ func (l breakingListener) Accept() (net.Conn, error) {
 	return l.wrap(c), nil
 }
 
-// TestFailuresInAHandshake: one read or write of either side fails. Then there is no connection on either side, nothing is
-// kept of it, and the reason is told.
+// TestFailuresInAHandshake: one read or write of either side fails. Then there is no connection on either side, nothing
+// is kept of it, and the reason is told.
 func TestFailuresInAHandshake(t *testing.T) {
 	for _, dialer := range []bool{true, false} {
 		t.Run(fmt.Sprint("dialer ", dialer), func(t *testing.T) {
@@ -210,7 +210,9 @@ func TestTLSIsNew(t *testing.T) {
 
 	own, cert := x509.NewCertPool(), &tls.Certificate{}
 	both, err = newTLSConfigs(&tls.Config{
-		RootCAs: x509.NewCertPool(), ClientCAs: own, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil },
+		RootCAs: x509.NewCertPool(), ClientCAs: own, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return cert, nil
+		},
 	})
 	require.NoError(t, err)
 	require.Same(t, own, both.asServer.ClientCAs)

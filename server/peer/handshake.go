@@ -24,9 +24,9 @@ import (
 //	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
 //	     or         status HMAC-SHA256(secret, "superseded" transcript) incarnation(8)
 //
-// A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that a proof to dial says that
-// D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later incarnation
-// with a proof of its own: no stranger ends a node by a word. In version 1 there are no lineages: D dials
+// A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that a proof to dial says
+// that D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later
+// incarnation with a proof of its own: no stranger ends a node by a word. In version 1 there are no lineages: D dials
 // again with version 1 where A does not know version 2.
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material

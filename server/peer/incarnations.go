@@ -41,8 +41,8 @@ func (m *Mux) checkIncarnation(who introduction) error {
 	return m.config.Incarnations.Check(who.id, who.lineage)
 }
 
-// admit takes the incarnation of a node that has proved itself for its newest, and the connection for a sign that the node
-// admits this one. What is connected of earlier incarnations is cut off.
+// admit takes the incarnation of a node that has proved itself for its newest, and the connection for a sign that the
+// node admits this one. What is connected of earlier incarnations is cut off.
 func (m *Mux) admit(who introduction) error {
 	if !m.minds(who) {
 		return nil
@@ -87,16 +87,16 @@ func (l *Layer) cutOff(id string, current uint64) {
 	}
 }
 
-// stale reports whether a later incarnation of a node was admitted since the handshake. Requires: c was adopted, so that a
-// cut from now on finds c.
+// stale reports whether a later incarnation of a node was admitted since the handshake. Requires: c was adopted, so
+// that a cut from now on finds c.
 func (m *Mux) stale(c *Conn) bool {
 	return m.config.Incarnations != nil && !c.anyCluster && m.config.Incarnations.Check(c.id, c.lineage) != nil
 }
 
 var errUnproved = errors.New("this node has not proved its incarnation yet")
 
-// awaitProved returns when this node may have connections of a kind: until its incarnation is proved, it neither votes nor
-// acknowledges nor serves.
+// awaitProved returns when this node may have connections of a kind: until its incarnation is proved, it neither votes
+// nor acknowledges nor serves.
 func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
 	if m.config.Incarnations == nil || k == KindMember {
 		return nil
@@ -112,7 +112,8 @@ func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
 	return errUnproved
 }
 
-// refuseSuperseded refuses a node that has proved itself, and tellSuperseded one that was dialed: why says what is known.
+// refuseSuperseded refuses a node that has proved itself, and tellSuperseded one that was dialed: why says what is
+// known.
 func refuseSuperseded(conn net.Conn, why error, secret, transcript []byte) {
 	sayKnown(conn, why, append([]byte{byte(statusSuperseded)}, proof(secret, "superseded", transcript)...))
 }

@@ -49,8 +49,8 @@ var (
 	otherLife  = firstLife.Start(3) // of a copied folder
 )
 
-// TestLaterLifeWins: whoever dials first. What is connected of the earlier process is cut off, and when that dials again
-// it learns from a node that has proved itself.
+// TestLaterLifeWins: whoever dials first. What is connected of the earlier process is cut off, and when that dials
+// again it learns from a node that has proved itself.
 func TestLaterLifeWins(t *testing.T) {
 	for _, earlierDials := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestNodeOutsideHasNoIncarnation(t *testing.T) {
 	})
 }
 
-// TestUnprovedNodeTakesNoPart: it neither dials nor answers but as KindMember. What waits goes on when it is proved, and is
-// given up after the handshake's time.
+// TestUnprovedNodeTakesNoPart: it neither dials nor answers but as KindMember. What waits goes on when it is proved,
+// and is given up after the handshake's time.
 func TestUnprovedNodeTakesNoPart(t *testing.T) {
 	for _, dials := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,8 @@ func TestRefusalIsProved(t *testing.T) {
 	})
 }
 
-// TestLateHandshake: a connection of an earlier process whose handshake ends behind that of a later one is not handed over.
+// TestLateHandshake: a connection of an earlier process whose handshake ends behind that of a later one is not handed
+// over.
 func TestLateHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := peertest.New()

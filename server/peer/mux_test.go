@@ -164,7 +164,10 @@ func TestStrangersAreRefused(t *testing.T) {
 		{"long cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\xff\xff", "malformed"},
 		{"no name", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x00", "malformed"},
 		{"unknown kind", "HOLDFAST\x01X" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9", "unknown kind (kind 0x58)"},
-		{"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + strings.Repeat("p", 32), "could not prove"},
+		{
+			"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + strings.Repeat("p", 32),
+			"could not prove",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,9 @@ func proof(secret []byte, label string, transcript []byte) []byte {
 }
 
 // checkProof returns the secret that the other side proved to know, and the label that it proved it for.
-func checkProof(r io.Reader, secrets [][]byte, transcript []byte, labels ...string) (secret []byte, label string, err error) {
+func checkProof(r io.Reader, secrets [][]byte, transcript []byte, labels ...string) (secret []byte, label string,
+	err error,
+) {
 	var got [sha256.Size]byte
 	if n, err := io.ReadFull(r, got[:]); err != nil {
 		return nil, "", fmt.Errorf("read proof: %w", silence(err, n))

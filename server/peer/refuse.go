@@ -20,7 +20,8 @@ import (
 type versionError struct{ theirs byte }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("it speaks version %d of the peer protocol, this node speaks %d: run the same release everywhere", e.theirs, version)
+	return fmt.Sprintf("it speaks version %d of the peer protocol, this node speaks %d: run the same release everywhere",
+		e.theirs, version)
 }
 
 // strangerError: the other side does not speak this protocol.
@@ -98,10 +99,11 @@ func refusedBy(id string, s status, theirs byte) error {
 	return fmt.Errorf("refused: %w", why)
 }
 
-// errCutOff: with TLS 1.3 a dialer has a session before the acceptor has judged the dialer's certificate. The acceptor closes
-// with the dialer's hello unread, which resets the connection: the acceptor's alert may be lost with it, though Linux
-// keeps what has arrived.
-var errCutOff = errors.New("it cut the connection off behind the TLS handshake: it refuses this node's certificate, or is ending")
+// errCutOff: with TLS 1.3 a dialer has a session before the acceptor has judged the dialer's certificate. The acceptor
+// closes with the dialer's hello unread, which resets the connection: the acceptor's alert may be lost with it, though
+// Linux keeps what has arrived.
+var errCutOff = errors.New(
+	"it cut the connection off behind the TLS handshake: it refuses this node's certificate, or is ending")
 
 // cutOff is err of the first write or read behind TLS, and says so where the connection was cut off.
 func (t currentTLS) cutOff(err error) error {
@@ -128,8 +130,8 @@ func isAlert(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" // as package tls calls it
 }
 
-// Misfit reports whether err, of a dial, says that two nodes do not admit each other for a reason that no waiting mends: a
-// secret, a certificate, a cluster or a release that does not fit. A node that is ending may look so once.
+// Misfit reports whether err, of a dial, says that two nodes do not admit each other for a reason that no waiting
+// mends: a secret, a certificate, a cluster or a release that does not fit. A node that is ending may look so once.
 func Misfit(err error) bool {
 	var (
 		chain    *tls.CertificateVerificationError

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// smallFor is how long new connections with a node have small segments, after one was stuck. They cost a little more, and a
-// path that is not mended by then is found out about again.
+// smallFor is how long new connections with a node have small segments, after one was stuck. They cost a little more,
+// and a path that is not mended by then is found out about again.
 const smallFor = 10 * time.Minute
 
 // stuck knows the nodes with which a connection was stuck, by ID, and until when that counts.

@@ -103,7 +103,10 @@ func TestKinds(t *testing.T) {
 func TestKeyspaceEvents(t *testing.T) {
 	h, l := newHub(), &listener{}
 	h.Client(l).Subscribe(Pattern, "__key*__:*")
-	h.Events([]event.Event{{Kind: event.Notified, Classes: event.ClassKeyspace | event.ClassKeyevent, DB: 3, Key: "k", Name: "del"}})
+	h.Events([]event.Event{{
+		Kind: event.Notified, Classes: event.ClassKeyspace | event.ClassKeyevent, DB: 3, Key: "k",
+		Name: "del",
+	}})
 	require.Equal(t, []string{
 		"*4 $8 pmessage $10 __key*__:* $16 __keyspace@3__:k $3 del",
 		"*4 $8 pmessage $10 __key*__:* $18 __keyevent@3__:del $1 k",

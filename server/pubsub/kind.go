@@ -20,7 +20,8 @@ const (
 func (k Kind) message(name, channel, payload string) *push.Message {
 	switch k {
 	case Pattern:
-		return push.New(protocol.Push(protocol.Bulk("pmessage"), protocol.Bulk(name), protocol.Bulk(channel), protocol.Bulk(payload)))
+		return push.New(protocol.Push(protocol.Bulk("pmessage"), protocol.Bulk(name), protocol.Bulk(channel),
+			protocol.Bulk(payload)))
 	case Shard:
 		return push.New(protocol.Push(protocol.Bulk("smessage"), protocol.Bulk(channel), protocol.Bulk(payload)))
 	default:

@@ -120,7 +120,10 @@ func TestOnlyVotersAreCounted(t *testing.T) {
 // A round belongs to one configuration: a change of the members confirms nothing and ends the round.
 func TestRoundMovesWithTheMembers(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
-	for _, next := range []*view{viewOf("n1", "n2", "n3", "n4"), viewOf("n1", "n2", "n3", "n4", "n5"), viewOf("n1", "n2"), viewOf("n1")} {
+	for _, next := range []*view{
+		viewOf("n1", "n2", "n3", "n4"), viewOf("n1", "n2", "n3", "n4", "n5"), viewOf("n1", "n2"),
+		viewOf("n1"),
+	} {
 		round := a.beginRound(7)
 		require.False(t, round.isDone())
 		a.reconfigure(next)

@@ -25,7 +25,10 @@ const (
 func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
 	dst = binary.AppendUvarint(dst, uint64(req.ProtocolVersion))
 	dst = wire.AppendBytes(wire.AppendBytes(dst, req.ID), req.Addr)
-	for _, n := range []uint64{req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex, uint64(len(req.Entries))} {
+	for _, n := range []uint64{
+		req.Term, req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex,
+		uint64(len(req.Entries)),
+	} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	for _, e := range req.Entries {

@@ -23,7 +23,10 @@ func anAppend() *raft.AppendEntriesRequest {
 		Term:      7, PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 300,
 		Entries: []*raft.Log{
 			{Index: 1<<40 + 1, Term: 7, Type: raft.LogNoop, Data: []byte{}, Extensions: []byte{}},
-			{Index: 1<<40 + 2, Term: 7, Type: raft.LogCommand, Data: bytes.Repeat([]byte("x"), 300), Extensions: []byte{7}, AppendedAt: time.Unix(1700000000, 5)},
+			{
+				Index: 1<<40 + 2, Term: 7, Type: raft.LogCommand, Data: bytes.Repeat([]byte("x"), 300), Extensions: []byte{7},
+				AppendedAt: time.Unix(1700000000, 5),
+			},
 		},
 	}
 }
@@ -38,7 +41,10 @@ func TestAppendFrames(t *testing.T) {
 		require.Equal(t, req, read)
 	}
 	for _, answer := range []raft.RPCResponse{
-		{Response: &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 7, LastLog: 400, Success: true}},
+		{Response: &raft.AppendEntriesResponse{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 7, LastLog: 400,
+			Success: true,
+		}},
 		{Response: &raft.AppendEntriesResponse{Term: 8, NoRetryBackoff: true}},
 		{Response: &raft.AppendEntriesResponse{Term: 8}, Error: errors.New("no")},
 	} {
@@ -48,17 +54,22 @@ func TestAppendFrames(t *testing.T) {
 		require.Equal(t, answer.Error, err)
 	}
 	var read raft.AppendEntriesResponse
-	require.EqualError(t, decodeAppended(appendAppended(nil, raft.RPCResponse{Error: errors.New("closed")}), &read), "closed")
+	require.EqualError(t, decodeAppended(appendAppended(nil, raft.RPCResponse{Error: errors.New("closed")}), &read),
+		"closed")
 }
 
 // TestAppendFramesAreFrozen: nodes of other releases read what this one writes.
 func TestAppendFramesAreFrozen(t *testing.T) {
 	req := anAppend()
 	req.Entries[1].Data = []byte("entry")
-	require.Equal(t, `"\x03\x02n1\an1:7379\a\x80\x80\x80\x80\x80 \x06\xac\x02\x02\x81\x80\x80\x80\x80 \a\x01\x00\x00\x00\x82\x80\x80\x80\x80 \a\x00\x85\x80\xa8\xb1\xe3\x9f\xe7\xcb\x17\x05entry\x01\a"`, fmt.Sprintf("%q", appendAppend(nil, req)))
+	require.Equal(t,
+		`"\x03\x02n1\an1:7379\a\x80\x80\x80\x80\x80 \x06\xac\x02\x02\x81\x80\x80\x80\x80 \a\x01\x00\x00\x00\x82\x80\x80\x80\x80 \a\x00\x85\x80\xa8\xb1\xe3\x9f\xe7\xcb\x17\x05entry\x01\a"`, fmt.Sprintf("%q", appendAppend(nil, req)))
 	require.Equal(t, `"\x03\a\x90\x03\x01\x02no"`, fmt.Sprintf("%q", appendAppended(nil, raft.RPCResponse{
-		Response: &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 7, LastLog: 400, Success: true},
-		Error:    errors.New("no"),
+		Response: &raft.AppendEntriesResponse{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 7, LastLog: 400,
+			Success: true,
+		},
+		Error: errors.New("no"),
 	})))
 }
 
@@ -68,7 +79,10 @@ func TestAppendIsCutIntoRequests(t *testing.T) {
 	args.Entries = nil
 	const largest = 10 << 20
 	for i, size := range []int{100, 3 << 20, 5<<20 - 50, 100, 1, largest, largest, 1, 7 << 20, 1 << 20} {
-		args.Entries = append(args.Entries, &raft.Log{Index: args.PrevLogEntry + 1 + uint64(i), Term: 7 + uint64(i), Data: make([]byte, size)})
+		args.Entries = append(args.Entries, &raft.Log{
+			Index: args.PrevLogEntry + 1 + uint64(i), Term: 7 + uint64(i),
+			Data: make([]byte, size),
+		})
 	}
 	given := *args
 	var entries []*raft.Log
@@ -80,7 +94,10 @@ func TestAppendIsCutIntoRequests(t *testing.T) {
 		var err error
 		piece, rest, err = cutAppend(rest, log)
 		require.NoError(t, err)
-		require.Equal(t, []uint64{prev, prevTerm, given.Term, given.LeaderCommitIndex}, []uint64{piece.PrevLogEntry, piece.PrevLogTerm, piece.Term, piece.LeaderCommitIndex})
+		require.Equal(t, []uint64{prev, prevTerm, given.Term, given.LeaderCommitIndex}, []uint64{
+			piece.PrevLogEntry,
+			piece.PrevLogTerm, piece.Term, piece.LeaderCommitIndex,
+		})
 		require.Equal(t, given.RPCHeader, piece.RPCHeader)
 		require.NotEmpty(t, piece.Entries)
 		size := 0
@@ -154,7 +171,9 @@ func (s *answering) DialContext(context.Context, string) (net.Conn, error) {
 				return
 			}
 			s.got = append(s.got, req)
-			_, _ = there.Write(wire.Seal(appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: s.answer(len(s.got))})))
+			_,
+				_ = there.Write(wire.Seal(appendAppended(make([]byte, wire.Head),
+				raft.RPCResponse{Response: s.answer(len(s.got))})))
 		}
 	}()
 	return here, nil

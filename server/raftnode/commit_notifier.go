@@ -173,7 +173,8 @@ func (c *commitNotifier) send(p *commitSubscriber, id raft.ServerID) bool {
 func (n *Node) committed(term uint64, entry *raft.Log) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{
-			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.config.ID), Addr: n.transport.EncodePeer(raft.ServerID(n.config.ID), ""),
+			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.config.ID),
+			Addr: n.transport.EncodePeer(raft.ServerID(n.config.ID), ""),
 		},
 		Term: term, PrevLogEntry: entry.Index, PrevLogTerm: entry.Term, LeaderCommitIndex: entry.Index,
 	}

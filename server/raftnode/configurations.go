@@ -170,7 +170,8 @@ func (c *configurations) pass(to members.Configuration) committedChange {
 	if to.Has(c.self) {
 		c.joined = true
 	}
-	change.removed = c.joined && !to.Has(c.self) && (len(c.known) == 0 || to.Index >= c.known[len(c.known)-1].Index || !c.known[len(c.known)-1].Has(c.self))
+	change.removed = c.joined && !to.Has(c.self) && (len(c.known) == 0 || to.Index >= c.known[len(c.known)-1].Index ||
+		!c.known[len(c.known)-1].Has(c.self))
 	return change
 }
 
@@ -226,7 +227,10 @@ func toRaft(all []members.Member) (conf raft.Configuration) {
 		if m.Voter {
 			suffrage = raft.Voter
 		}
-		conf.Servers = append(conf.Servers, raft.Server{Suffrage: suffrage, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Addr)})
+		conf.Servers = append(conf.Servers, raft.Server{
+			Suffrage: suffrage, ID: raft.ServerID(m.ID),
+			Address: raft.ServerAddress(m.Addr),
+		})
 	}
 	return conf
 }

@@ -36,7 +36,13 @@ func (c *configurations) ids() (ids []string) {
 // A configuration is in effect from when it is in the log until it is taken out again.
 func TestConfigurationInEffect(t *testing.T) {
 	c, _ := watched()
-	c.appended([]*raft.Log{configurationAt(1, "n1"), {Index: 2}, configurationAt(3, "n1", "n2"), {Index: 4}, configurationAt(5, "n1", "n2", "n3")})
+	c.appended([]*raft.Log{
+		configurationAt(1, "n1"),
+		{Index: 2},
+		configurationAt(3, "n1", "n2"),
+		{Index: 4},
+		configurationAt(5, "n1", "n2", "n3"),
+	})
 	require.Equal(t, []string{"n1", "n2", "n3"}, c.ids())
 	require.Equal(t, uint64(3), c.newestCommitted(4).Index)
 	require.Equal(t, uint64(1), c.newestCommitted(0).Index, "the first is")
@@ -79,7 +85,10 @@ func TestConfigurationsAreReadOnce(t *testing.T) {
 
 func TestWhoIsRemoved(t *testing.T) {
 	snapshot := func(index uint64, ids ...string) *raft.SnapshotMeta {
-		return &raft.SnapshotMeta{Index: 100, Configuration: raft.DecodeConfiguration(configurationAt(index, ids...).Data), ConfigurationIndex: index}
+		return &raft.SnapshotMeta{
+			Index: 100, Configuration: raft.DecodeConfiguration(configurationAt(index, ids...).Data),
+			ConfigurationIndex: index,
+		}
 	}
 	for name, test := range map[string]struct {
 		happens func(c *configurations)
@@ -95,7 +104,8 @@ func TestWhoIsRemoved(t *testing.T) {
 			c.reached(1)
 		}, false},
 		"a joiner that reads what was before": {func(c *configurations) {
-			c.appended([]*raft.Log{configurationAt(1, "n2"), configurationAt(5, "n2", "n3"), configurationAt(9, "n1", "n2", "n3")})
+			c.appended([]*raft.Log{configurationAt(1, "n2"), configurationAt(5, "n2", "n3"), configurationAt(9, "n1", "n2",
+				"n3")})
 			c.reached(1)
 			c.reached(5)
 			c.reached(9)
@@ -140,7 +150,8 @@ func TestMajorityOfOthers(t *testing.T) {
 		{viewOf("n1", "n2"), 1, 1},
 		{viewOf("n1", "n2", "n3"), 1, 2},
 		{viewOf("n1", "n2", "n3", "n4", "n5", "-n6"), 2, 4},
-		{newConfigurations("n1").see(members.NewConfiguration(1, members.Member{ID: "n1"}, members.Member{ID: "n2", Voter: true})), 1, 1},
+		{newConfigurations("n1").see(members.NewConfiguration(1, members.Member{ID: "n1"},
+			members.Member{ID: "n2", Voter: true})), 1, 1},
 		{newConfigurations("n9").see(viewOf("n1", "n2", "n3").Configuration), 2, 3},
 	} {
 		require.Equal(t, test.others, test.view.others, "%v", test.view)
@@ -151,7 +162,8 @@ func TestMajorityOfOthers(t *testing.T) {
 // TestChanges: what each kind of change makes of the members, and what is refused.
 func TestChanges(t *testing.T) {
 	conf := members.NewConfiguration(7,
-		members.Member{ID: "n1", Addr: "a1", Voter: true}, members.Member{ID: "n2", Addr: "a2", Voter: true}, members.Member{ID: "n3", Addr: "a3"})
+		members.Member{ID: "n1", Addr: "a1", Voter: true}, members.Member{ID: "n2", Addr: "a2", Voter: true},
+		members.Member{ID: "n3", Addr: "a3"})
 	for _, row := range []struct {
 		kind     ChangeKind
 		id, addr string
@@ -185,7 +197,8 @@ func TestChanges(t *testing.T) {
 		_, err := Change{Kind: AddVoter, Member: m}.in(conf)
 		require.ErrorContains(t, err, "without an ID or an address")
 	}
-	alone := members.NewConfiguration(7, members.Member{ID: "n1", Addr: "a1", Voter: true}, members.Member{ID: "n3", Addr: "a3"})
+	alone := members.NewConfiguration(7, members.Member{ID: "n1", Addr: "a1", Voter: true},
+		members.Member{ID: "n3", Addr: "a3"})
 	for _, kind := range []ChangeKind{Demote, Remove} {
 		_, err := Change{Kind: kind, Member: members.Member{ID: "n1"}}.in(alone)
 		require.ErrorIs(t, err, ErrLastVoter)

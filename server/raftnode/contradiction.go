@@ -17,7 +17,8 @@ import (
 
 // lostMembers is what the operator is told.
 const lostMembers = "a leader would replace them, so members have lost entries that they had acknowledged " +
-	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace those members, see MEMBERS.md"
+	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace " +
+	"those members, see MEMBERS.md"
 
 // bounds is how far entries are committed, as this node knows, and where its newest snapshot ends. Raft takes no note
 // in its commit index of what a snapshot of a leader has committed.
@@ -69,5 +70,6 @@ func (l *parallelLog) contradicted(req *raft.AppendEntriesRequest, end *raft.Sna
 	if !has || term == end.Term || req.Term < current {
 		return nil
 	}
-	return l.end(fmt.Errorf("log entries up to %d are committed and in this node's snapshot, and %s", end.Index, lostMembers))
+	return l.end(fmt.Errorf("log entries up to %d are committed and in this node's snapshot, and %s", end.Index,
+		lostMembers))
 }

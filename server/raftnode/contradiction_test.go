@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A deletion is of entries that a snapshot has, or of a tail that is not committed: any other ends the node, and deletes
-// nothing.
+// A deletion is of entries that a snapshot has, or of a tail that is not committed: any other ends the node, and
+// deletes nothing.
 func TestCommittedEntriesAreNotDeleted(t *testing.T) {
 	for name, row := range map[string]struct {
 		lo, hi              uint64
@@ -92,8 +92,8 @@ func TestNothingIsDeletedUnknowing(t *testing.T) {
 	require.NoError(t, store.GetLog(1, &raft.Log{}))
 }
 
-// A leader that has another entry than the snapshot at the snapshot's end, in its entries or before them, ends the node.
-// A leader of the past is no leader, and one that does not speak of that entry says nothing against it.
+// A leader that has another entry than the snapshot at the snapshot's end, in its entries or before them, ends the
+// node. A leader of the past is no leader, and one that does not speak of that entry says nothing against it.
 func TestSnapshotIsNotContradicted(t *testing.T) {
 	const current = 7
 	end := &raft.SnapshotMeta{Index: 10, Term: 5}
@@ -102,17 +102,26 @@ func TestSnapshotIsNotContradicted(t *testing.T) {
 		entries              []*raft.Log
 		refused              bool
 	}{
-		"before, the same":         {term: 7, prev: 10, prevTerm: 5, entries: []*raft.Log{{Index: 11, Term: 6}}},
-		"among them, the same":     {term: 7, prev: 8, prevTerm: 4, entries: []*raft.Log{{Index: 9, Term: 4}, {Index: 10, Term: 5}}},
-		"neither":                  {term: 7, prev: 7, prevTerm: 4, entries: []*raft.Log{{Index: 8, Term: 4}}},
-		"a former leader's":        {term: 6, prev: 10, prevTerm: 6},
-		"before, another":          {term: 7, prev: 10, prevTerm: 6, refused: true},
-		"among them, another":      {term: 7, prev: 8, prevTerm: 4, entries: []*raft.Log{{Index: 9, Term: 4}, {Index: 10, Term: 6}}, refused: true},
+		"before, the same": {term: 7, prev: 10, prevTerm: 5, entries: []*raft.Log{{Index: 11, Term: 6}}},
+		"among them, the same": {term: 7, prev: 8, prevTerm: 4, entries: []*raft.Log{
+			{Index: 9, Term: 4},
+			{Index: 10, Term: 5},
+		}},
+		"neither":           {term: 7, prev: 7, prevTerm: 4, entries: []*raft.Log{{Index: 8, Term: 4}}},
+		"a former leader's": {term: 6, prev: 10, prevTerm: 6},
+		"before, another":   {term: 7, prev: 10, prevTerm: 6, refused: true},
+		"among them, another": {term: 7, prev: 8, prevTerm: 4, entries: []*raft.Log{
+			{Index: 9, Term: 4},
+			{Index: 10, Term: 6},
+		}, refused: true},
 		"a newer leader's another": {term: 8, prev: 10, prevTerm: 6, refused: true},
 	} {
 		var failed error
 		log := newParallelLog(raft.NewInmemStore(), 256<<20, func(err error) { failed = err })
-		err := log.contradicted(&raft.AppendEntriesRequest{Term: row.term, PrevLogEntry: row.prev, PrevLogTerm: row.prevTerm, Entries: row.entries}, end, current)
+		err := log.contradicted(&raft.AppendEntriesRequest{
+			Term: row.term, PrevLogEntry: row.prev, PrevLogTerm: row.prevTerm,
+			Entries: row.entries,
+		}, end, current)
 		require.Equal(t, row.refused, err != nil, name)
 		require.Equal(t, failed, err, name)
 	}

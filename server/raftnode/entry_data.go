@@ -35,7 +35,8 @@ func (l *parallelLog) withData(log *raft.Log) (*raft.Log, error) {
 		return nil, fmt.Errorf("load entry %d: %w", log.Index, err)
 	}
 	if read.Term != log.Term {
-		return nil, fmt.Errorf("load entry %d of term %d: another, of term %d, has taken its place", log.Index, log.Term, read.Term)
+		return nil, fmt.Errorf("load entry %d of term %d: another, of term %d, has taken its place", log.Index, log.Term,
+			read.Term)
 	}
 	return read, nil
 }

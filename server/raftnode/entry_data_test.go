@@ -13,7 +13,10 @@ func strippedLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
 	t.Helper()
 	store := raft.NewInmemStore()
 	for i, size := range sizes {
-		require.NoError(t, store.StoreLog(&raft.Log{Index: uint64(i + 1), Term: term, Data: make([]byte, size), Extensions: []byte{7}}))
+		require.NoError(t, store.StoreLog(&raft.Log{
+			Index: uint64(i + 1), Term: term, Data: make([]byte, size),
+			Extensions: []byte{7},
+		}))
 	}
 	return newParallelLog(store, 256<<20, nil)
 }
@@ -66,7 +69,10 @@ func TestLaggingFollowerCostsOnePiece(t *testing.T) {
 // An entry that has no data, or is no command, is what it is.
 func TestWholeEntries(t *testing.T) {
 	log := strippedLog(t, 7, 0, strippedOver, strippedOver+1)
-	require.NoError(t, log.store.StoreLog(&raft.Log{Index: 4, Term: 7, Type: raft.LogConfiguration, Data: make([]byte, strippedOver+1)}))
+	require.NoError(t, log.store.StoreLog(&raft.Log{
+		Index: 4, Term: 7, Type: raft.LogConfiguration,
+		Data: make([]byte, strippedOver+1),
+	}))
 	for i, e := range given(t, log, 4) {
 		require.Equal(t, i == 2, log.isStripped(e))
 		whole, err := log.withData(e)

@@ -42,13 +42,15 @@ type raftView interface {
 	AppliedIndex() uint64
 }
 
-// appliedView is raft's view, with what the state machine has applied: raft counts what waits for the state machine, too.
+// appliedView is raft's view, with what the state machine has applied: raft counts what waits for the state machine,
+// too.
 type appliedView struct {
 	*raft.Raft
 	applier *applier
 }
 
-// AppliedIndex is of the newest entry that the state machine has applied; 0 in quarantine, where the state is of no use.
+// AppliedIndex is of the newest entry that the state machine has applied; 0 in quarantine, where the state is of no
+// use.
 func (v appliedView) AppliedIndex() uint64 {
 	if v.applier.quarantine.on.Load() {
 		return 0
@@ -146,8 +148,8 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	_, _, _ = f.send(ctx, agree[0], own) // after a failure the next attempt comes in a moment
 }
 
-// poll asks the voters among these members, except this node and the leader that is gone, and gives each answer to take,
-// one at a time.
+// poll asks the voters among these members, except this node and the leader that is gone, and gives each answer to
+// take, one at a time.
 func (f *fastFailover) poll(ctx context.Context, of []members.Member, p proposal, take func(c candidate, agrees bool)) {
 	var mu sync.Mutex
 	var asks sync.WaitGroup

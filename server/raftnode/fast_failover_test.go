@@ -91,7 +91,8 @@ func nominations(t *testing.T, all map[string]*voterStub) (n int) {
 	return n
 }
 
-// The node that asks is nominated once, unless any other that answers is more up to date, in whatever order they answer.
+// The node that asks is nominated once, unless any other that answers is more up to date, in whatever order they
+// answer.
 func TestOnlyTheMostUpToDateIsNominated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, nodes := range []int{3, 5} {
@@ -165,7 +166,10 @@ func TestProposalsThatAreNotTaken(t *testing.T) {
 			all := orphans(3)
 			asking, asked := net.Pipe()
 			defer asking.Close()
-			question := proposal{candidate: candidate{id: row.id, length: 8}, deadLeader: deadLeader{"n1", 2}, nominate: true}.append(nil)
+			question := proposal{
+				candidate: candidate{id: row.id, length: 8}, deadLeader: deadLeader{"n1", 2},
+				nominate: true,
+			}.append(nil)
 			question[1] = row.version
 			answered := make(chan error, 1)
 			go func() {

@@ -53,7 +53,9 @@ func (n *Node) TransferTime() time.Duration {
 // does not happen. What was not committed, the nodes that took it send to the next leader.
 func (n *Node) GiveUp(term uint64, gone <-chan struct{}) (asked []string) {
 	matches := n.acks.matches(term)
-	others := slices.DeleteFunc(slices.Clone(n.Configuration().Members), func(m members.Member) bool { return !m.Voter || m.ID == n.config.ID })
+	others := slices.DeleteFunc(slices.Clone(n.Configuration().Members), func(m members.Member) bool {
+		return !m.Voter || m.ID == n.config.ID
+	})
 	slices.SortStableFunc(others, func(a, b members.Member) int { return cmp.Compare(matches[b.ID], matches[a.ID]) })
 	for _, m := range others {
 		asked = append(asked, m.Name())

@@ -15,7 +15,8 @@ import (
 func Open(c Config) (*Node, error) {
 	n := &Node{
 		config: c, configurations: newConfigurations(c.ID), acks: newAcks(c.ID), progress: newProgress(&c),
-		removals: make(chan committedChange, maxRemovalNotices), changing: make(chan struct{}, 1), stopped: make(chan struct{}),
+		removals: make(chan committedChange, maxRemovalNotices), changing: make(chan struct{}, 1),
+		stopped: make(chan struct{}),
 	}
 	n.log = newParallelLog(c.Log, c.TrailingBytes, c.Fail)
 	n.log.configurations = n.configurations
@@ -35,7 +36,10 @@ func Open(c Config) (*Node, error) {
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
 	})
-	n.filter = &rpcFilter{requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, applier: n.applier, snapshots: c.Snapshots}
+	n.filter = &rpcFilter{
+		requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, applier: n.applier,
+		snapshots: c.Snapshots,
+	}
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
@@ -165,7 +169,8 @@ func (c *Config) raft() *raft.Config {
 	conf.HeartbeatTimeout, conf.ElectionTimeout = c.HeartbeatTimeout, c.ElectionTimeout
 	conf.LeaderLeaseTimeout, conf.CommitTimeout = c.LeaseTimeout, c.CommitTimeout
 	conf.MaxAppendEntries = maxAppend
-	conf.SnapshotThreshold, conf.SnapshotInterval, conf.TrailingLogs = c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs
+	conf.SnapshotThreshold, conf.SnapshotInterval, conf.TrailingLogs = c.SnapshotThreshold, c.SnapshotInterval,
+		c.TrailingLogs
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	return conf
@@ -190,7 +195,10 @@ func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	} else if empty, look := isEmpty(c); look != nil || empty {
 		err = look
 		if empty {
-			err = c.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)})
+			err = c.Log.StoreLog(&raft.Log{
+				Index: 1, Term: 1, Type: raft.LogConfiguration,
+				Data: raft.EncodeConfiguration(first),
+			})
 		}
 	}
 	if err != nil {

@@ -69,7 +69,9 @@ func TestLeaderAppendsAhead(t *testing.T) {
 		require.Equal(t, []byte{8}, read.Data)
 		require.NoError(t, log.awaitWritten(5), "that is on the disk")
 
-		six, seven := waits(t, func() error { return log.awaitWritten(6) }), waits(t, func() error { return log.awaitWritten(7) })
+		six, seven := waits(t, func() error { return log.awaitWritten(6) }), waits(t, func() error {
+			return log.awaitWritten(7)
+		})
 		store.let <- nil
 		require.NoError(t, <-six)
 		require.Equal(t, 2, <-store.calls, "what came meanwhile is one append")

@@ -42,5 +42,6 @@ func TestProgressAfterAPause(t *testing.T) {
 		p.begin(7, start.Add(at*time.Second))
 		p.judge("n2", 5, 6, start.Add(at*time.Second))
 	}
-	require.Equal(t, FollowerMoves{ID: "n2", Name: "n2", LogIndex: 6, After: time.Minute}, p.judge("n2", 6, 6, start.Add(time.Minute)))
+	require.Equal(t, FollowerMoves{ID: "n2", Name: "n2", LogIndex: 6, After: time.Minute},
+		p.judge("n2", 6, 6, start.Add(time.Minute)))
 }

@@ -74,7 +74,10 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	in := wire.Fields[string]{Rest: string(frame)}
 	in.Kind()
 	version := in.Number()
-	p := proposal{candidate: candidate{id: in.Bytes(), length: in.Number()}, deadLeader: deadLeader{leader: in.Bytes(), term: in.Number()}}
+	p := proposal{candidate: candidate{id: in.Bytes(), length: in.Number()}, deadLeader: deadLeader{
+		leader: in.Bytes(),
+		term:   in.Number(),
+	}}
 	p.nominate = in.Number() == 1
 	switch {
 	case in.Err != nil:

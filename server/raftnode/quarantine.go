@@ -14,8 +14,8 @@ import (
 // ErrQuarantined refuses what a node could only do with its own state, which differs from the other members'.
 var ErrQuarantined = errors.New("this node's state differs from the other members'")
 
-// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes on
-// to store and to acknowledge entries, and votes.
+// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes
+// on to store and to acknowledge entries, and votes.
 type quarantine struct {
 	on atomic.Bool
 	// frozen: no entry is applied. The end of the freeze is a state from another member.
@@ -27,8 +27,8 @@ type quarantine struct {
 // has one of them elected.
 const reluctance = 10
 
-// Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and the node does not take a nomination.
-// The quarantine ends with [Node.Release].
+// Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and the node does not take a
+// nomination. The quarantine ends with [Node.Release].
 func (n *Node) Quarantine() error {
 	n.applier.quarantine.on.Store(true)
 	n.applier.quarantine.frozen.Store(true)
@@ -55,11 +55,12 @@ func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	ask, cancel := context.WithTimeout(ctx, n.config.ElectionTimeout/4)
 	defer cancel()
 	var best candidate
-	n.failover.poll(ask, n.Configuration().Members, proposal{candidate: n.failover.candidate()}, func(c candidate, _ bool) {
-		if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
-			best = c
-		}
-	})
+	n.failover.poll(ask, n.Configuration().Members, proposal{candidate: n.failover.candidate()},
+		func(c candidate, _ bool) {
+			if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
+				best = c
+			}
+		})
 	if best.id == "" {
 		return errors.New("decline leadership: no voter answers that could lead")
 	}
@@ -69,13 +70,14 @@ func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 // hesitate has raft wait so many times as long for a leader as usual.
 func (a *applier) hesitate(c *Config, times int) error {
 	return a.retune(func(conf *raft.ReloadableConfig) {
-		conf.HeartbeatTimeout, conf.ElectionTimeout = time.Duration(times)*c.HeartbeatTimeout, time.Duration(times)*c.ElectionTimeout
+		conf.HeartbeatTimeout, conf.ElectionTimeout = time.Duration(times)*c.HeartbeatTimeout,
+			time.Duration(times)*c.ElectionTimeout
 	})
 }
 
-// ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine, and
-// its state is not newer than the other. The log stays: the entries behind the other state's end, which this node has
-// acknowledged, are applied next. The context must end the reading of state, too.
+// ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine,
+// and its state is not newer than the other. The log stays: the entries behind the other state's end, which this node
+// has acknowledged, are applied next. The context must end the reading of state, too.
 func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
 	term, leader := n.Leader()
 	switch {
@@ -83,7 +85,8 @@ func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 		return errors.New("replace state: the node is not in quarantine")
 	case leader == "" || leader == n.config.ID:
 		return errors.New("replace state: no other leader is known")
-	case meta.Version != raft.SnapshotVersionMax || meta.Term == 0 || meta.Term > term || len(meta.Configuration.Servers) == 0:
+	case meta.Version != raft.SnapshotVersionMax || meta.Term == 0 || meta.Term > term ||
+		len(meta.Configuration.Servers) == 0:
 		return errors.New("replace state: its description makes no sense")
 	}
 	answer := make(chan raft.RPCResponse, 1)
@@ -91,7 +94,8 @@ func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 		Command: &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)},
 			SnapshotVersion: meta.Version, Term: term, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
-			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size,
+			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
+			Size: meta.Size,
 		},
 		Reader: state, RespChan: answer,
 	}
@@ -121,7 +125,8 @@ func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, meta *raft.Snapsh
 	case meta.Index < f.applier.index.Load():
 		return fmt.Errorf("the state ends at index %d, and this node's at %d", meta.Index, f.applier.index.Load())
 	case meta.ConfigurationIndex < newest:
-		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d", meta.ConfigurationIndex, newest)
+		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d", meta.ConfigurationIndex,
+			newest)
 	case f.raft.State() == raft.Leader:
 		return errors.New("this node leads")
 	}

@@ -38,7 +38,8 @@ func Replay(log raft.LogStore, snapshots raft.SnapshotStore, m interface {
 		if err := m.Restore(state); err != nil {
 			return r, fmt.Errorf("restore snapshot %s: %w", meta.ID, err)
 		}
-		r = Replayed{Snapshot: meta.Index, Last: meta.Index, Term: meta.Term, Members: fromRaft(meta.Configuration, meta.ConfigurationIndex)}
+		r = Replayed{Snapshot: meta.Index, Last: meta.Index, Term: meta.Term, Members: fromRaft(meta.Configuration,
+			meta.ConfigurationIndex)}
 	}
 	last, err := log.LastIndex()
 	for i := r.Last + 1; err == nil && i <= last; i++ {

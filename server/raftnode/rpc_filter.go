@@ -48,7 +48,8 @@ func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 			// The rest of the connection can be read only after the snapshot's bytes.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			rpc.Respond(&raft.InstallSnapshotResponse{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: f.raft.CurrentTerm(), Success: err == nil,
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: f.raft.CurrentTerm(),
+				Success: err == nil,
 			}, err)
 		case <-ctx.Done():
 			return nil
@@ -84,7 +85,8 @@ func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) 
 		return true
 	}
 	var end raft.Log
-	return f.log.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm && f.log.awaitWritten(end.Index) == nil
+	return f.log.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm &&
+		f.log.awaitWritten(end.Index) == nil
 }
 
 // errNoVote answers a nomination.

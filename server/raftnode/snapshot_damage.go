@@ -132,9 +132,11 @@ func (n *Node) openNewest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error
 	return n.snapshots.Open(stored[0].ID)
 }
 
-// StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the newest
-// of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
-func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, founders []members.Member) (committed, newest members.Configuration, err error) {
+// StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the
+// newest of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
+func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, founders []members.Member) (committed,
+	newest members.Configuration, err error,
+) {
 	committed = members.NewConfiguration(0, founders...)
 	for _, meta := range described {
 		if meta.ConfigurationIndex >= committed.Index {

@@ -38,13 +38,16 @@ func mend(u *unreadable, leads bool, applied uint64) *mended {
 	m := &mended{}
 	m.mendedSnapshots = &mendedSnapshots{
 		keeps:         func() bool { return false },
-		SnapshotStore: u, tell: func(Event) { m.told++ }, sends: func() bool { return leads }, applied: func() uint64 { return applied },
+		SnapshotStore: u, tell: func(Event) { m.told++ }, sends: func() bool { return leads }, applied: func() uint64 {
+			return applied
+		},
 		take: func() { m.taken++ }, void: func() { m.voids++ },
 	}
 	return m
 }
 
-// A snapshot that stays unreadable is told of once a minute, and replaced once a second at most; another is told of at once.
+// A snapshot that stays unreadable is told of once a minute, and replaced once a second at most; another is told of at
+// once.
 func TestUnreadableSnapshotIsNoLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &unreadable{id: "first", err: errors.New("damaged")}
@@ -90,7 +93,8 @@ func TestWhatIsDoneAboutAnUnreadableSnapshot(t *testing.T) {
 	}
 }
 
-// TestStoredConfigurations: of what can be read of a folder the newest counts. What the log alone has need not be committed.
+// TestStoredConfigurations: of what can be read of a folder the newest counts. What the log alone has need not be
+// committed.
 func TestStoredConfigurations(t *testing.T) {
 	conf := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {
@@ -99,7 +103,10 @@ func TestStoredConfigurations(t *testing.T) {
 		return c
 	}
 	described := []*raft.SnapshotMeta{
-		{Index: 20, ConfigurationIndex: 12, Configuration: conf("n1", "n2")}, {Index: 10, ConfigurationIndex: 1, Configuration: conf("n1")},
+		{Index: 20, ConfigurationIndex: 12, Configuration: conf("n1", "n2")}, {
+			Index: 10, ConfigurationIndex: 1,
+			Configuration: conf("n1"),
+		},
 	}
 	founders := []members.Member{{ID: "n9", Addr: "n9:1"}}
 	log := raft.NewInmemStore()

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// streams are the connections of raft's own transport, over which votes and snapshots go. A connection has one request at
-// a time, and an answer to each.
+// streams are the connections of raft's own transport, over which votes and snapshots go. A connection has one request
+// at a time, and an answer to each.
 //
-// Raft reads a snapshot in its main loop, and neither votes nor follows another leader meanwhile. So a request that does
-// not come on ends with its connection.
+// Raft reads a snapshot in its main loop, and neither votes nor follows another leader meanwhile. So a request that
+// does not come on ends with its connection.
 type streams struct {
 	raft.StreamLayer
 	// within is how long a request that has begun may bring nothing.

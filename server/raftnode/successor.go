@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// ReplayLag is how many entries a node that serves or leads soon may still have to apply. An entry may hold thousands of
-// commands; and the state machine does not get every entry, so 0 would be too few.
+// ReplayLag is how many entries a node that serves or leads soon may still have to apply. An entry may hold thousands
+// of commands; and the state machine does not get every entry, so 0 would be too few.
 const ReplayLag = 16
 
 // askAgain is how often voters that lag are asked.
 const askAgain = 50 * time.Millisecond
 
-// Successor waits until a voter can serve soon after it is elected, and returns whom raft is to hand over to. A node that
-// was started a moment ago has the log, must still apply it, and would lead for seconds without serving anybody. So the
-// voter of that ID, or, without an ID, any other voter, must have applied nearly all that this leader has applied, or had
-// applied when Successor was called. If no voter that answers lags, the result is id: without an ID raft chooses. An error
-// says how far a voter has come when ctx ends.
+// Successor waits until a voter can serve soon after it is elected, and returns whom raft is to hand over to. A node
+// that was started a moment ago has the log, must still apply it, and would lead for seconds without serving anybody.
+// So the voter of that ID, or, without an ID, any other voter, must have applied nearly all that this leader has
+// applied, or had applied when Successor was called. If no voter that answers lags, the result is id: without an ID
+// raft chooses. An error says how far a voter has come when ctx ends.
 func (n *Node) Successor(ctx context.Context, id string) (string, error) {
 	target := n.applier.index.Load()
 	var ready []string
@@ -37,7 +37,8 @@ func (n *Node) Successor(ctx context.Context, id string) (string, error) {
 	case len(ready) > 0:
 		return slices.Min(ready), nil
 	case ctx.Err() != nil && n.raft.State() == raft.Leader:
-		return "", fmt.Errorf("%s has applied the log up to %d of %d: %w", members.Name(lags[0].id), lags[0].applied, n.applier.index.Load(), ctx.Err())
+		return "", fmt.Errorf("%s has applied the log up to %d of %d: %w", members.Name(lags[0].id), lags[0].applied,
+			n.applier.index.Load(), ctx.Err())
 	}
 	return id, nil // this node leads no more, or ends
 }

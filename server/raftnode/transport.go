@@ -50,7 +50,9 @@ const resendAfter = 100 * time.Millisecond
 // Raft's senders outlive their leadership for a moment, or for a pause of 10 s, and read a log that has the next
 // leader's entries by then: the entry before of the one log, perhaps, and the entries of the other. Raft is no leader
 // any more when it begins to change the log, so what was read before this look is the leader's.
-func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse,
+) error {
 	if !isHeartbeat(args) && !t.leads.Load().(func(uint64) bool)(args.Term) {
 		return raft.ErrLeadershipLost
 	}
@@ -162,7 +164,9 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader,
+) error {
 	round := t.acks.sending()
 	err := t.inner.InstallSnapshot(id, target, args, resp, data)
 	if err == nil && resp.Success && resp.Term == args.Term {
@@ -171,17 +175,23 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse,
+) error {
 	return retryStale(func() error { return t.inner.RequestVote(id, target, args, resp) })
 }
 
-func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse,
+) error {
 	return retryStale(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
 }
 
 // TimeoutNow asks a node to stand for election, and waits no longer than an election takes.
 // Meanwhile raft refuses entries, and for a node that cannot be reached that would be 10 s.
-func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse,
+) error {
 	asked := make(chan error, 1)
 	go func() {
 		asked <- retryStale(func() error { return t.inner.TimeoutNow(id, target, args, &raft.TimeoutNowResponse{}) })

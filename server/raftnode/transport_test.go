@@ -39,7 +39,9 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 }
 
 // newLeaderTransport is n1's, in a cluster of three; n2 answers as told.
-func newLeaderTransport(log *parallelLog, answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse) *transport {
+func newLeaderTransport(log *parallelLog,
+	answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse,
+) *transport {
 	t := &transport{
 		commits:  newCommitNotifier(nil),
 		appender: newAppender(memberStub{answer: answer}),
@@ -61,7 +63,10 @@ func TestFormerLeaderSendsNoEntries(t *testing.T) {
 			return &raft.AppendEntriesResponse{}
 		})
 		defer transport.hangUp()
-		args := &raft.AppendEntriesRequest{Term: endedTerm, PrevLogEntry: 4, PrevLogTerm: 1, Entries: []*raft.Log{{Index: 5, Term: 100}}}
+		args := &raft.AppendEntriesRequest{
+			Term: endedTerm, PrevLogEntry: 4, PrevLogTerm: 1,
+			Entries: []*raft.Log{{Index: 5, Term: 100}},
+		}
 		require.ErrorIs(t, transport.AppendEntries("n2", "", args, &raft.AppendEntriesResponse{}), raft.ErrLeadershipLost)
 	})
 }
@@ -86,7 +91,8 @@ func TestAnotherTermConfirmsNothing(t *testing.T) {
 			})
 			defer transport.hangUp()
 			round := transport.acks.beginRound(7)
-			require.NoError(t, transport.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: 7}, &raft.AppendEntriesResponse{}))
+			require.NoError(t, transport.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: 7},
+				&raft.AppendEntriesResponse{}))
 			confirmed := false
 			select {
 			case <-round.done:
@@ -110,7 +116,10 @@ func TestRequestsSideBySide(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				var resp raft.AppendEntriesResponse
-				require.NoError(t, transport.AppendEntries("n2", "", &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, PrevLogTerm: 1}, &resp))
+				require.NoError(t, transport.AppendEntries("n2", "", &raft.AppendEntriesRequest{
+					Term: 7, PrevLogEntry: 5,
+					PrevLogTerm: 1,
+				}, &resp))
 				require.True(t, resp.Success)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// verifyApplied panics if entries that raft applies are not the next ones, are not committed, are not on this node's disk,
-// or, on their leader, are not on the disks of a majority. It is called only if [invariant.On].
+// verifyApplied panics if entries that raft applies are not the next ones, are not committed, are not on this node's
+// disk, or, on their leader, are not on the disks of a majority. It is called only if [invariant.On].
 func (n *Node) verifyApplied(logs []*raft.Log) {
 	bounds := n.log.bounds.Load()
 	if bounds == nil {
@@ -27,7 +27,8 @@ func (n *Node) verifyApplied(logs []*raft.Log) {
 	// are left out.
 	view, term := n.configurations.view(), n.raft.CurrentTerm()
 	matches := n.acks.matches(term)
-	if last.Index > view.Index && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term && n.configurations.view() == view {
+	if last.Index > view.Index && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term &&
+		n.configurations.view() == view {
 		invariant.Require(verifyMajority(last.Index, view, matches))
 	}
 }

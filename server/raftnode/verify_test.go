@@ -17,7 +17,8 @@ func TestVerify(t *testing.T) {
 	require.ErrorContains(t, verifyNext(logs, 3, 5), "committed is up to 5")
 	require.ErrorContains(t, verifyNext([]*raft.Log{{Index: 6}, {Index: 4}}, 3, 6), "behind entry 6")
 
-	v := &view{Configuration: members.NewConfiguration(1, members.Member{ID: "a", Voter: true}, members.Member{ID: "b", Voter: true}, members.Member{ID: "c"}), others: 1}
+	v := &view{Configuration: members.NewConfiguration(1, members.Member{ID: "a", Voter: true},
+		members.Member{ID: "b", Voter: true}, members.Member{ID: "c"}), others: 1}
 	require.NoError(t, verifyMajority(7, v, map[string]uint64{"b": 7, "c": 0}))
 	require.ErrorContains(t, verifyMajority(7, v, map[string]uint64{"b": 6, "c": 9}), "0 of 1 other voters")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// TestAnnounce: every member's log knows the incarnation of each member, also of one that no client uses, once a leader is
-// there; and there is one entry for it.
+// TestAnnounce: every member's log knows the incarnation of each member, also of one that no client uses, once a leader
+// is there; and there is one entry for it.
 func TestAnnounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{Nodes: 3})
@@ -44,8 +44,8 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// TestLaterIncarnationInTheLog: nobody but the log knows that the node's folder was put back. It ends when it gets there, by
-// entries or by a snapshot.
+// TestLaterIncarnationInTheLog: nobody but the log knows that the node's folder was put back. It ends when it gets
+// there, by entries or by a snapshot.
 func TestLaterIncarnationInTheLog(t *testing.T) {
 	for name, bySnap := range map[string]bool{"entries": false, "snapshot": true} {
 		t.Run(name, func(t *testing.T) {

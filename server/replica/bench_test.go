@@ -53,7 +53,10 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		r, err := replica.Open(replica.Config{
 			ID: name, Bootstrap: first,
 			Stores: replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Lineage: disk.Lineage},
-			Peers:  replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
+			Peers: replica.Peers{
+				Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend),
+				Forward: port.Layer(peer.KindForward),
+			},
 			OnEvent: func(e replica.Event) {
 				if lost, ok := e.(replica.LeadershipLost); ok && ctx.Err() == nil {
 					b.Errorf("a false election: %s lost term %d", name, lost.Term)

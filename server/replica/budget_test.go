@@ -50,7 +50,10 @@ func TestHeavyPipelinesHoldUpNobody(t *testing.T) {
 			n := []*replicatest.Node{leader, follower}[i%2]
 			token := strconv.Itoa(i)
 			last := leader.Replica().Status().LastLog
-			replies, err := n.Execute([]string{"SET", "lock", token, "NX", "PX", "30000"}, []string{"EVAL", release, "1", "lock", token}, []string{"GET", "lock"})
+			replies, err := n.Execute([]string{"SET", "lock", token, "NX", "PX", "30000"}, []string{
+				"EVAL", release, "1",
+				"lock", token,
+			}, []string{"GET", "lock"})
 			require.NoError(t, err)
 			require.Equal(t, []protocol.Value{protocol.OK, protocol.Integer(1), protocol.Null}, replies)
 			most = max(most, leader.Replica().Status().Applied-last)
@@ -76,7 +79,8 @@ func TestRestSurvivesTheLeader(t *testing.T) {
 		leader, follower := c.Leader(), c.Followers()[0]
 		ended := make(chan []protocol.Value, 1)
 		go func() {
-			replies, err := follower.Execute([]string{"EVAL", heavy, "1", "n"}, []string{"EVAL", heavy, "1", "n"}, []string{"EVAL", heavy, "1", "n"})
+			replies, err := follower.Execute([]string{"EVAL", heavy, "1", "n"}, []string{"EVAL", heavy, "1", "n"},
+				[]string{"EVAL", heavy, "1", "n"})
 			require.NoError(t, err)
 			ended <- replies
 		}()
@@ -197,8 +201,8 @@ func heavyReads(n int, words ...string) *replica.Batch {
 	return u
 }
 
-// A small request with a large reply, repeated in a pipeline, takes a bounded memory: the last reads get no room, and the
-// client's node makes them again when the client has taken the replies before.
+// A small request with a large reply, repeated in a pipeline, takes a bounded memory: the last reads get no room, and
+// the client's node makes them again when the client has taken the replies before.
 func TestRepliesOfHeavyReadsAreBounded(t *testing.T) {
 	const elements, reads, replyBytes = 5000, 100, 8 << 20
 	inBubble(t, func(c *replica.Config) { c.Limits.ReplyBytes = replyBytes }, func(t *testing.T, c *replicatest.Cluster) {

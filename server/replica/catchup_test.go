@@ -43,7 +43,8 @@ func TestFollowerCatchesUpOverASlowLink(t *testing.T) {
 	})
 }
 
-// Large entries that are in no node's memory any more reach a follower that was away, and each node's state when it starts.
+// Large entries that are in no node's memory any more reach a follower that was away, and each node's state when it
+// starts.
 func TestLargeEntriesFromTheDisk(t *testing.T) {
 	protocoltest.SkipShort(t, "hundreds of megabytes")
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

@@ -75,7 +75,8 @@ func (c *clusterClock) read() (stampMillis, wallOffsetMillis int64) {
 	}
 	stampMillis = c.now.Milliseconds()
 	offset := c.source.Wall().UnixMilli() - stampMillis
-	if wandered := offset - c.offsetMillis; wandered > wallTolerance.Milliseconds() || wandered < -wallTolerance.Milliseconds() {
+	if wandered := offset - c.offsetMillis; wandered > wallTolerance.Milliseconds() ||
+		wandered < -wallTolerance.Milliseconds() {
 		c.offsetMillis = offset
 	}
 	return stampMillis, c.offsetMillis

@@ -32,7 +32,9 @@ type heard struct {
 
 // newSubscribedCluster starts a cluster whose nodes pass messages to h, and learn of commits only from entries and
 // commit notifications. Messages take hop from node to node.
-func newSubscribedCluster(t *testing.T, h *hearing, hop time.Duration, configure func(*replica.Config)) *replicatest.Cluster {
+func newSubscribedCluster(t *testing.T, h *hearing, hop time.Duration,
+	configure func(*replica.Config),
+) *replicatest.Cluster {
 	h.lives = map[*[]heard]string{}
 	c := replicatest.New(t, replicatest.Options{Configure: func(c *replica.Config) {
 		c.CommitTimeout = time.Minute

@@ -219,11 +219,14 @@ func (c *Config) validate() error {
 		check(m.ID != "" && m.Addr != "", "the first members have one without ID or address: %q=%q", m.ID, m.Addr)
 	}
 	check(c.HoldVersion == 0 || c.HoldVersion >= protocol.OldestEntryVersion && c.HoldVersion <= protocol.EntryVersion,
-		"this release knows no cluster of version %d, but of %d to %d", c.HoldVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
+		"this release knows no cluster of version %d, but of %d to %d", c.HoldVersion, protocol.OldestEntryVersion,
+		protocol.EntryVersion)
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Lineage.Current() > 0, "there is no incarnation")
-	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil, "a stream of peer connections is missing")
+	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil,
+		"a stream of peer connections is missing")
 	check(c.LeaseTimeout <= c.HeartbeatTimeout, "lease %v is above heartbeat %v", c.LeaseTimeout, c.HeartbeatTimeout)
-	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election %v is below heartbeat %v", c.ElectionTimeout, c.HeartbeatTimeout)
+	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election %v is below heartbeat %v", c.ElectionTimeout,
+		c.HeartbeatTimeout)
 	return errors.Join(errs...)
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // forget has a follower and the leader acknowledge a write, and the other two nodes elect a leader without the write:
-// the follower's disk has lost what it had synced. The former leader, which forget returns, has applied the write, and is cut off.
+// the follower's disk has lost what it had synced. The former leader, which forget returns, has applied the write, and
+// is cut off.
 func forget(t *testing.T, c *replicatest.Cluster, captured bool) *replicatest.Node {
 	t.Helper()
 	old, forgetful, away := c.Leader(), c.Followers()[0], c.Followers()[1]
@@ -50,8 +51,8 @@ func ends(t *testing.T, n *replicatest.Node) {
 	require.FailNow(t, "it runs on", n.Name)
 }
 
-// A node whose applied entries another leader would replace ends: it would differ from the others for good. Started again
-// it has applied nothing of them, and follows, unless they are in its snapshot: then it ends each time.
+// A node whose applied entries another leader would replace ends: it would differ from the others for good. Started
+// again it has applied nothing of them, and follows, unless they are in its snapshot: then it ends each time.
 func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 	for _, captured := range []bool{false, true} {
 		for _, trailing := range []uint64{1, 100} {
@@ -82,8 +83,8 @@ func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 	}
 }
 
-// The leader tells once that a member has lost what the member had acknowledged, counts that no more, and refuses the member. A member that
-// was killed, or lost its power, has lost nothing; and in another leadership nothing is known.
+// The leader tells once that a member has lost what the member had acknowledged, counts that no more, and refuses the
+// member. A member that was killed, or lost its power, has lost nothing; and in another leadership nothing is known.
 func TestShortenedLog(t *testing.T) {
 	for name, row := range map[string]struct {
 		put  func(n *replicatest.Node, copied *storetest.Disk)

@@ -24,8 +24,14 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 	}{
 		{"killed", false, func(_ *replicatest.Cluster, n *replicatest.Node) { n.Crash() }, 4 * time.Second, true},
 		{"killed leader", true, func(_ *replicatest.Cluster, n *replicatest.Node) { n.Crash() }, 6 * time.Second, true},
-		{"cut off", false, func(c *replicatest.Cluster, n *replicatest.Node) { c.Net.Isolate(n.Name) }, 9 * time.Second, false},
-		{"cut off for long", false, func(c *replicatest.Cluster, n *replicatest.Node) { c.Net.Isolate(n.Name) }, 14 * time.Second, true},
+		{
+			"cut off", false, func(c *replicatest.Cluster, n *replicatest.Node) { c.Net.Isolate(n.Name) }, 9 * time.Second,
+			false,
+		},
+		{
+			"cut off for long", false, func(c *replicatest.Cluster, n *replicatest.Node) { c.Net.Isolate(n.Name) },
+			14 * time.Second, true,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, cluster *replicatest.Cluster) {

@@ -38,7 +38,8 @@ func newEntryBuilder(limit int) *entryBuilder {
 
 // begin starts an entry.
 func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) {
-	b.writer = protocol.NewEntry(make([]byte, 0, b.last+b.last/4+64), version, stampMillis, wallOffsetMillis, memoryLimitBytes)
+	b.writer = protocol.NewEntry(make([]byte, 0, b.last+b.last/4+64), version, stampMillis, wallOffsetMillis,
+		memoryLimitBytes)
 	b.empty = b.writer.Len()
 }
 

@@ -11,5 +11,8 @@ var errReroute = forward.ErrElsewhere
 // Answers to commands without a reply, beside protocol's rows.
 var (
 	errInternal = &protocol.Error{Prefix: "ERR", Text: "internal error, see this node's log"}
-	errTooLarge = &protocol.Error{Prefix: "ERR", Text: "the commands of this pipeline are too large to be applied together"}
+	errTooLarge = &protocol.Error{
+		Prefix: "ERR",
+		Text:   "the commands of this pipeline are too large to be applied together",
+	}
 )

@@ -51,16 +51,16 @@ type LeadershipDeclined struct{ Term uint64 }
 // VersionRaised: this leader has the cluster go over to a newer version of the log, as all members can use it.
 type VersionRaised struct{ From, To byte }
 
-// ProposalStalled: an entry proposed by this node has been uncommitted for Age. Members are all, with how far their logs
-// are known to agree with this node's, up to LastLog.
+// ProposalStalled: an entry proposed by this node has been uncommitted for Age. Members are all, with how far their
+// logs are known to agree with this node's, up to LastLog.
 type ProposalStalled struct {
 	Age                time.Duration
 	Committed, LastLog uint64
 	Members            []Member
 }
 
-// LeadershipGivenUp: no other voter had acknowledged anything to this leader for Age, while all heard its heartbeats. So
-// it had them stand for election, by name, until one was elected.
+// LeadershipGivenUp: no other voter had acknowledged anything to this leader for Age, while all heard its heartbeats.
+// So it had them stand for election, by name, until one was elected.
 type LeadershipGivenUp struct {
 	Term  uint64
 	Age   time.Duration

@@ -48,8 +48,9 @@ func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, er
 	transport := raft.NewNetworkTransport(stream, 1, time.Second, io.Discard)
 	defer transport.Close()
 	err = transport.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), &raft.InstallSnapshotRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.config.ID)}, SnapshotVersion: meta.Version,
-		Term: r.node.Term(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.config.ID)},
+		SnapshotVersion: meta.Version,
+		Term:            r.node.Term(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
 	}, &resp, data)
 	return resp, err

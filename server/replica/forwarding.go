@@ -117,7 +117,10 @@ func (r *Replica) statusMessage() forward.Status {
 	b := forward.Status{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
-			ID: m.ID, About: forward.About{ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release, NewestVersion: m.NewestVersion, HoldVersion: m.HoldVersion},
+			ID: m.ID, About: forward.About{
+				ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release,
+				NewestVersion: m.NewestVersion, HoldVersion: m.HoldVersion,
+			},
 			Silent: m.Silent, LogIndex: m.LogIndex,
 		})
 	}

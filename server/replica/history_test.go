@@ -241,7 +241,8 @@ func checkLog(t *testing.T, ops []porcupine.Operation, final string) {
 			continue
 		}
 		if write := e.op.Input.(input).write != ""; e.seen < known || write && e.seen == known {
-			t.Errorf("client %d did %v and was at place %d, when place %d was known already", e.op.ClientId, e.op.Input, e.seen, known)
+			t.Errorf("client %d did %v and was at place %d, when place %d was known already", e.op.ClientId, e.op.Input, e.seen,
+				known)
 		}
 	}
 }

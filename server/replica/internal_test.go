@@ -60,7 +60,10 @@ func TestTableKeepsOrder(t *testing.T) {
 	const batches = 300 // more than the ring has at first
 	answered := make(chan uint64, batches)
 	for i := range batches {
-		s := &pending{batch: &Batch{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		s := &pending{
+			batch: &Batch{Body: []byte{byte(i)}, Write: true}, deadline: time.Now().Add(time.Hour),
+			done: make(chan struct{}, 1),
+		}
 		require.NoError(t, queue.add(s))
 		go func() { <-s.done; answered <- s.piece.Seq }()
 	}
@@ -106,7 +109,10 @@ func TestTableOutcomes(t *testing.T) {
 	start := time.Now()
 	slots := make([]*pending, 3)
 	for i := range slots {
-		slots[i] = &pending{batch: &Batch{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second), done: make(chan struct{}, 1)}
+		slots[i] = &pending{
+			batch: &Batch{Body: make([]byte, 10), Write: i != 2}, deadline: start.Add(time.Second),
+			done: make(chan struct{}, 1),
+		}
 		require.NoError(t, queue.add(slots[i]))
 	}
 	queue.Attach("consumer", make(chan struct{}, 1))
@@ -126,7 +132,10 @@ func TestClosedTableTellsTheTruth(t *testing.T) {
 	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	slots := make([]*pending, 2)
 	for i := range slots {
-		slots[i] = &pending{batch: &Batch{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		slots[i] = &pending{
+			batch: &Batch{Body: []byte("x"), Write: true}, deadline: time.Now().Add(time.Hour),
+			done: make(chan struct{}, 1),
+		}
 		require.NoError(t, queue.add(slots[i]))
 	}
 	queue.Attach("consumer", make(chan struct{}, 1))
@@ -293,8 +302,8 @@ func TestEntriesArePrepared(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreNotWokenForLongAgo: the proposer is woken when the time of refusals is over, unless an entry was proposed
-// meanwhile.
+// TestRefusalsAreNotWokenForLongAgo: the proposer is woken when the time of refusals is over, unless an entry was
+// proposed meanwhile.
 func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{}, 1)
@@ -361,7 +370,8 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 
 // TestDuplicateOfAnotherNode: the copy that took effect has the replies.
 func TestDuplicateOfAnotherNode(t *testing.T) {
-	s := &sink{writes: newQueue(protocol.Origin{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})}
+	s := &sink{writes: newQueue(protocol.Origin{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99},
+		func() {})}
 	s.Done(protocol.Origin{Node: "n2", Epoch: 1}, 1, nil, false) // there is no link: a reply would be a panic
 	require.Empty(t, s.touched)
 	s.Done(s.writes.origin, 1, nil, false)

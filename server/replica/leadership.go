@@ -112,7 +112,8 @@ func (ls *leadership) assert(term uint64) {
 
 func (ls *leadership) proposeFirst(term uint64) {
 	stamp, offset := ls.r.machine.Clock()
-	ls.r.propose(term, protocol.NewEntry(nil, ls.r.firstVersion(), stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(), uncounted)
+	ls.r.propose(term, protocol.NewEntry(nil, ls.r.firstVersion(), stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(),
+		uncounted)
 }
 
 // assertAgain is the time between two checks whether the first entry got lost.

@@ -231,6 +231,7 @@ func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 		u := write("last")
 		follower.Replica().AwaitApplied(t.Context(), u.Number)
 		follower.Replica().AwaitApplied(t.Context(), u.Number+1)
-		require.Equal(t, replica.DefaultCommandTimeout, time.Since(start).Truncate(replica.DefaultCommandTimeout), "a node that is behind is not waited for without end")
+		require.Equal(t, replica.DefaultCommandTimeout, time.Since(start).Truncate(replica.DefaultCommandTimeout),
+			"a node that is behind is not waited for without end")
 	})
 }

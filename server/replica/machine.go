@@ -39,7 +39,8 @@ type stateHooks struct {
 	landed   func(term uint64) // an entry of term that counts was applied
 	reached  func()            // all that was committed for now is applied
 	restored func(took time.Duration)
-	captured func(index uint64, captured fsm.Snapshot) // takes a capture that an entry asked for; nil: states are not compared
+	// takes a capture that an entry asked for; nil: states are not compared
+	captured func(index uint64, captured fsm.Snapshot)
 }
 
 var _ raftnode.Machine = (*state)(nil)

@@ -140,7 +140,9 @@ func TestFormerMajorityConfirmsNothing(t *testing.T) {
 			lead(t, c, former)
 			c.Settle()
 			few, many := []string{former.Name}, []string{"a1", "a2"}
-			for i, n := range slices.DeleteFunc(c.Followers(), func(n *replicatest.Node) bool { return slices.Contains(many, n.Name) }) {
+			for i, n := range slices.DeleteFunc(c.Followers(), func(n *replicatest.Node) bool {
+				return slices.Contains(many, n.Name)
+			}) {
 				if i == 0 {
 					few = append(few, n.Name)
 				} else {
@@ -220,14 +222,38 @@ func TestRefusedChanges(t *testing.T) {
 			change replica.Change
 			want   error
 		}{
-			"not said after which":  {replica.Change{Kind: raftnode.AddNonvoter, Member: members.Member{ID: "x", Addr: "x:1"}}, raftnode.ErrConfigurationChanged},
-			"after another":         {replica.Change{Kind: raftnode.AddNonvoter, Member: members.Member{ID: "x", Addr: "x:1"}, After: index + 1}, raftnode.ErrConfigurationChanged},
-			"a stranger's removal":  {replica.Change{Kind: raftnode.Remove, Member: members.Member{ID: "x"}, After: index}, raftnode.ErrNotMember},
-			"a stranger's demotion": {replica.Change{Kind: raftnode.Demote, Member: members.Member{ID: "x"}, After: index}, raftnode.ErrNotMember},
-			"the last voter":        {replica.Change{Kind: raftnode.Remove, Member: members.Member{ID: "n1"}, After: index}, raftnode.ErrLastVoter},
-			"the last vote":         {replica.Change{Kind: raftnode.Demote, Member: members.Member{ID: "n1"}, After: index}, raftnode.ErrLastVoter},
-			"an address in use":     {replica.Change{Kind: raftnode.AddNonvoter, Member: members.Member{ID: "x", Addr: leader.PeerAddr}, After: index}, raftnode.ErrAddressInUse},
-			"a member once more":    {replica.Change{Kind: raftnode.AddNonvoter, Member: members.Member{ID: "n1", Addr: "x:1"}, After: index}, raftnode.ErrMember},
+			"not said after which": {
+				replica.Change{Kind: raftnode.AddNonvoter, Member: members.Member{ID: "x", Addr: "x:1"}},
+				raftnode.ErrConfigurationChanged,
+			},
+			"after another": {replica.Change{
+				Kind: raftnode.AddNonvoter, Member: members.Member{ID: "x", Addr: "x:1"},
+				After: index + 1,
+			}, raftnode.ErrConfigurationChanged},
+			"a stranger's removal": {
+				replica.Change{Kind: raftnode.Remove, Member: members.Member{ID: "x"}, After: index},
+				raftnode.ErrNotMember,
+			},
+			"a stranger's demotion": {
+				replica.Change{Kind: raftnode.Demote, Member: members.Member{ID: "x"}, After: index},
+				raftnode.ErrNotMember,
+			},
+			"the last voter": {
+				replica.Change{Kind: raftnode.Remove, Member: members.Member{ID: "n1"}, After: index},
+				raftnode.ErrLastVoter,
+			},
+			"the last vote": {
+				replica.Change{Kind: raftnode.Demote, Member: members.Member{ID: "n1"}, After: index},
+				raftnode.ErrLastVoter,
+			},
+			"an address in use": {replica.Change{Kind: raftnode.AddNonvoter, Member: members.Member{
+				ID:   "x",
+				Addr: leader.PeerAddr,
+			}, After: index}, raftnode.ErrAddressInUse},
+			"a member once more": {replica.Change{
+				Kind: raftnode.AddNonvoter, Member: members.Member{ID: "n1", Addr: "x:1"},
+				After: index,
+			}, raftnode.ErrMember},
 		} {
 			_, err := r.Change(t.Context(), test.change)
 			require.ErrorIs(t, err, test.want, name)

@@ -54,7 +54,8 @@ func TestWaitersComeWithTheNextEntry(t *testing.T) {
 		require.Equal(t, before+1, lastLog())
 		require.Less(t, time.Since(start), replica.DefaultRefusalDelay)
 		for i := 2; i <= 6; i++ {
-			require.Equal(t, protocol.Integer(int64(i)), leader.Do("lock.check", "k", fmt.Sprint("o", i)), "the order of arrival")
+			require.Equal(t, protocol.Integer(int64(i)), leader.Do("lock.check", "k", fmt.Sprint("o", i)),
+				"the order of arrival")
 			release(i)
 		}
 

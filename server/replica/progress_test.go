@@ -33,8 +33,8 @@ func stalledNames(n *replicatest.Node) (names []string) {
 	return names
 }
 
-// Whatever keeps a follower's log from growing, its leader tells of it once, shows it, and tells once when that is over.
-// The follower is not healthy meanwhile.
+// Whatever keeps a follower's log from growing, its leader tells of it once, shows it, and tells once when that is
+// over. The follower is not healthy meanwhile.
 func TestFollowerWithoutProgress(t *testing.T) {
 	tests := map[string]func(c *replicatest.Cluster, n *replicatest.Node) (undo func()){
 		"hanging disk": func(_ *replicatest.Cluster, n *replicatest.Node) func() {
@@ -98,7 +98,8 @@ func TestFollowerWithoutProgress(t *testing.T) {
 	}
 }
 
-// Nothing is told of a cluster in which nothing is committed, of a follower that is slow, or of one that was away for a moment.
+// Nothing is told of a cluster in which nothing is committed, of a follower that is slow, or of one that was away for a
+// moment.
 func TestFollowersWithProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{})
@@ -172,7 +173,9 @@ func TestStatusForgetsFollowersThatMove(t *testing.T) {
 		undo()
 		for {
 			s := leader.Replica().Status()
-			i := slices.IndexFunc(s.Followers, func(f replica.Follower) bool { return f.Name == n.Name && f.LogIndex > shown[0].LogIndex })
+			i := slices.IndexFunc(s.Followers, func(f replica.Follower) bool {
+				return f.Name == n.Name && f.LogIndex > shown[0].LogIndex
+			})
 			if i >= 0 {
 				require.Empty(t, s.Stalled)
 				break

@@ -15,12 +15,12 @@ import (
 // versionChecks is the first version of the cluster whose members compare their states.
 const versionChecks = 6
 
-// check is the flag of an entry at whose index every member captures its state. The entry is empty. A release that does not
-// know the flag applies the entry all the same.
+// check is the flag of an entry at whose index every member captures its state. The entry is empty. A release that does
+// not know the flag applies the entry all the same.
 const check byte = 2
 
-// ProposeCheck has every member capture its state at one index of the log: see [Config.OnCapture]. It reports whether this
-// node leads a cluster that does so. The entry may get lost with the leadership.
+// ProposeCheck has every member capture its state at one index of the log: see [Config.OnCapture]. It reports whether
+// this node leads a cluster that does so. The entry may get lost with the leadership.
 func (r *Replica) ProposeCheck() bool {
 	l, version := r.serving.Load(), r.Version()
 	if l == nil || version < versionChecks {
@@ -42,8 +42,8 @@ func (s *state) capture(flags []byte) fsm.Snapshot {
 // Reached is the index of the newest entry that is in this node's state.
 func (r *Replica) Reached() uint64 { return r.state.index.load() }
 
-// Quarantine keeps a node whose state differs from the other members' from harm: its state stands still, it answers nothing
-// from it and takes no commands, and it leads no more. It goes on to store the log and to vote.
+// Quarantine keeps a node whose state differs from the other members' from harm: its state stands still, it answers
+// nothing from it and takes no commands, and it leads no more. It goes on to store the log and to vote.
 func (r *Replica) Quarantine() error {
 	err := r.node.Quarantine()
 	r.leadership.look()
@@ -65,8 +65,8 @@ func (r *Replica) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, sta
 	return r.node.ReplaceState(ctx, meta, state)
 }
 
-// decline has another voter lead in the place of this node, which was elected in quarantine, or led when it came there. The
-// other gets what it lacks of the log before.
+// decline has another voter lead in the place of this node, which was elected in quarantine, or led when it came there.
+// The other gets what it lacks of the log before.
 func (ls *leadership) decline(term uint64) {
 	ls.r.toLeader.Follow("")
 	ls.r.fromFollowers.Shut()

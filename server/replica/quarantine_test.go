@@ -133,13 +133,14 @@ func TestCapturesAreEqual(t *testing.T) {
 
 // TestNoCaptureForEarlierReleases: members of a release that does not compare may be there.
 func TestNoCaptureForEarlierReleases(t *testing.T) {
-	inBubble(t, func(c *replica.Config) { c.FoundingVersion, c.HoldVersion = 5, 5 }, func(t *testing.T, c *replicatest.Cluster) {
-		require.False(t, c.Leader().Replica().ProposeCheck())
-	})
+	inBubble(t, func(c *replica.Config) { c.FoundingVersion, c.HoldVersion = 5, 5 },
+		func(t *testing.T, c *replicatest.Cluster) {
+			require.False(t, c.Leader().Replica().ProposeCheck())
+		})
 }
 
-// TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores the
-// log as before. The state of another member, and nothing else, makes it a member like the others.
+// TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores
+// the log as before. The state of another member, and nothing else, makes it a member like the others.
 func TestQuarantine(t *testing.T) {
 	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
 		c.Fill(20)
@@ -253,8 +254,8 @@ func TestQuarantinedNodeIsNotElected(t *testing.T) {
 	})
 }
 
-// TestQuarantinedNodeHasTheLog: the only other voter that runs has not got what this node acknowledged. It is brought up
-// to date, and leads.
+// TestQuarantinedNodeHasTheLog: the only other voter that runs has not got what this node acknowledged. It is brought
+// up to date, and leads.
 func TestQuarantinedNodeHasTheLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n, behind := c.Leader(), c.Followers()[0], c.Followers()[1]

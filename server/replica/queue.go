@@ -141,8 +141,8 @@ func (q *queue) grow() {
 	}
 }
 
-// Take hands all waiting batches to consumer, see take, unless consumer gets no answers any more: what stays here is surely
-// not applied, and what would stand behind lost packets might be.
+// Take hands all waiting batches to consumer, see take, unless consumer gets no answers any more: what stays here is
+// surely not applied, and what would stand behind lost packets might be.
 func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -67,7 +67,9 @@ func (r *reader) readHere(body string, count int, deadline time.Time) ([]protoco
 // readOn reads the rest of a batch that is more than a short read. Such batches take turns, a single batch at a time:
 // entries wait for reads, and reads for entries. A small request can have a large reply, so the replies of a batch that
 // takes turns have an end.
-func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error) {
+func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value,
+	error,
+) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
 	for used := 0; rest != ""; {
@@ -99,7 +101,9 @@ func withoutRoom(replies []protocol.Value, count int) []protocol.Value {
 }
 
 // readSome reads what one call of the machine answers, and returns what is left of body.
-func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.ReadClass) (replies []protocol.Value, rest string, err error) {
+func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.ReadClass) (replies []protocol.Value,
+	rest string, err error,
+) {
 	l := r.serving.Load()
 	if l == nil {
 		return nil, "", errReroute

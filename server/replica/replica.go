@@ -109,9 +109,10 @@ func (r *Replica) open() {
 	})
 	r.state = &state{machine: r.machine}
 	r.reader = &reader{
-		serving: &r.serving, serves: newGate(), elsewhere: reads, rounds: r.rounds, machine: r.machine, stamps: &r.state.stamps,
-		want: func(l *leaderTerm, stampMillis int64) { r.proposer.want(l, stampMillis) },
-		long: make(chan struct{}, 1), room: c.Limits.ReplyBytes / 4, logger: c.Logger,
+		serving: &r.serving, serves: newGate(), elsewhere: reads, rounds: r.rounds, machine: r.machine,
+		stamps: &r.state.stamps,
+		want:   func(l *leaderTerm, stampMillis int64) { r.proposer.want(l, stampMillis) },
+		long:   make(chan struct{}, 1), room: c.Limits.ReplyBytes / 4, logger: c.Logger,
 	}
 	r.toLeader, r.fromFollowers = newToLeader(r), newFromFollowers(r, wake)
 	r.commitInterest.subscribe = r.toLeader.SubscribeCommits

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// needsSnapshot makes a follower one that only a snapshot of the leader can help, and returns both. The follower is down.
+// needsSnapshot makes a follower one that only a snapshot of the leader can help, and returns both. The follower is
+// down.
 func needsSnapshot(t *testing.T, c *replicatest.Cluster) (leader, n *replicatest.Node) {
 	t.Helper()
 	leader, n = c.Leader(), c.Followers()[0]
@@ -63,7 +64,10 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 		trailing uint64
 		since    int // entries since the snapshots
 		alone    bool
-	}{"long log": {30, 5, false}, "short log": {1, 5, false}, "nothing but the snapshot": {1, 0, false}, "the others have older ones": {1, 5, true}} {
+	}{
+		"long log": {30, 5, false}, "short log": {1, 5, false}, "nothing but the snapshot": {1, 0, false},
+		"the others have older ones": {1, 5, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := bySnapshot(t, 3, row.trailing)
@@ -151,8 +155,9 @@ func TestNodeThatIsBehindDoesNotMend(t *testing.T) {
 	})
 }
 
-// A follower is cut off while the others acknowledge more; then the power goes. The follower comes back first, and then a
-// node whose snapshots are damaged, with the follower's state if that is enough: these two lead, and have to know all.
+// A follower is cut off while the others acknowledge more; then the power goes. The follower comes back first, and then
+// a node whose snapshots are damaged, with the follower's state if that is enough: these two lead, and have to know
+// all.
 func TestDamagedSnapshotsAtRandom(t *testing.T) {
 	early, late, seeds := 0, 0, uint64(12)
 	if testing.Short() {

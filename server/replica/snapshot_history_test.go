@@ -76,7 +76,10 @@ func TestSnapshotHistories(t *testing.T) {
 func snapshotHistory(t *testing.T, nodes int, seed uint64, final *string) *recorder {
 	rng := rand.New(rand.NewPCG(seed, 1<<33))
 	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
-		c.SnapshotPolicy = replica.SnapshotPolicy{SnapshotThreshold: 5, SnapshotInterval: 200 * time.Millisecond, TrailingLogs: 1}
+		c.SnapshotPolicy = replica.SnapshotPolicy{
+			SnapshotThreshold: 5, SnapshotInterval: 200 * time.Millisecond,
+			TrailingLogs: 1,
+		}
 	}})
 	slow(c)
 	rec := newRecorder()

@@ -138,8 +138,8 @@ func away(t *testing.T, c *replicatest.Cluster) (leader, behind *replicatest.Nod
 	return leader, behind
 }
 
-// A node to which a snapshot is sent that does not come on votes all the same: if the leader is lost meanwhile, the others
-// elect another.
+// A node to which a snapshot is sent that does not come on votes all the same: if the leader is lost meanwhile, the
+// others elect another.
 func TestSnapshotThatDoesNotComeOnHoldsNoVote(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader, behind := away(t, c)

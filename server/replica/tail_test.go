@@ -16,11 +16,13 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// bySnapshot starts a cluster in which snapshots are taken on command and trailing entries stay behind them. Messages take
-// a moment, so that nodes that go round in circles do not stop virtual time.
+// bySnapshot starts a cluster in which snapshots are taken on command and trailing entries stay behind them. Messages
+// take a moment, so that nodes that go round in circles do not stop virtual time.
 func bySnapshot(t *testing.T, nodes int, trailing uint64) *replicatest.Cluster {
 	t.Helper()
-	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) { c.TrailingLogs = trailing }})
+	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
+		c.TrailingLogs = trailing
+	}})
 	slow(c)
 	return c
 }
@@ -60,7 +62,8 @@ func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	require.FailNow(t, "it does not follow", "at %d of %d", n.Replica().Status().Applied, c.Leader().Replica().Status().LastLog)
+	require.FailNow(t, "it does not follow", "at %d of %d", n.Replica().Status().Applied,
+		c.Leader().Replica().Status().LastLog)
 }
 
 // returnBySnapshot makes n one whose log is empty behind the snapshot that it was sent.

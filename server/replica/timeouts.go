@@ -119,8 +119,8 @@ func (s *timeouts) stall(now time.Time) {
 	}
 }
 
-// lookForVoters gives l up if its entries wait for other voters, and none of these has acknowledged anything for as long
-// as two commands may take, and the entries on the slowest link.
+// lookForVoters gives l up if its entries wait for other voters, and none of these has acknowledged anything for as
+// long as two commands may take, and the entries on the slowest link.
 func (s *timeouts) lookForVoters(l *leaderTerm, age time.Duration, now time.Time) {
 	sum, so := s.unacknowledged(l.term)
 	if !so || l.term != s.acknowledged.term || sum != s.sum {

@@ -50,8 +50,9 @@ func TestFirstEntryIsNotInFlight(t *testing.T) {
 	})
 }
 
-// TestTransferThatIsGivenUp: the one who asked is gone before the other node has taken the leadership. Raft goes on with
-// the transfer, and takes no entry meanwhile: the leader proposes nothing until raft has given up, and serves again then.
+// TestTransferThatIsGivenUp: the one who asked is gone before the other node has taken the leadership. Raft goes on
+// with the transfer, and takes no entry meanwhile: the leader proposes nothing until raft has given up, and serves
+// again then.
 func TestTransferThatIsGivenUp(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
 		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
@@ -70,8 +71,8 @@ func TestTransferThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestLeadershipEndsDuringATransfer: the transfer waits for an entry that cannot land, and the leadership ends meanwhile.
-// The node proposes when it leads again.
+// TestLeadershipEndsDuringATransfer: the transfer waits for an entry that cannot land, and the leadership ends
+// meanwhile. The node proposes when it leads again.
 func TestLeadershipEndsDuringATransfer(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -175,8 +176,8 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// TestHealthWithoutALeader: a node that is alone is not healthy at once, and is again when there is a leader; after a quiet
-// minute it is as well.
+// TestHealthWithoutALeader: a node that is alone is not healthy at once, and is again when there is a leader; after a
+// quiet minute it is as well.
 func TestHealthWithoutALeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		time.Sleep(time.Minute)

@@ -129,7 +129,10 @@ var troubles = []namedTrouble{
 	}},
 	{"hand over while cut off", handOverCutOff},
 	{"slow disk", func(c *replicatest.Cluster, rng *rand.Rand) func() {
-		return victim(c, rng).Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Duration(rng.IntN(700)) * time.Millisecond})
+		return victim(c, rng).Faults.Inject(store.Fault{
+			Op:    store.OpStoreLogs,
+			Delay: time.Duration(rng.IntN(700)) * time.Millisecond,
+		})
 	}},
 	{"power cut", powerCut},
 	{"bend clocks", func(c *replicatest.Cluster, rng *rand.Rand) func() {
@@ -234,7 +237,9 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-func troubledHistory(t *testing.T, nodes int, seed uint64, rounds int, troubles []namedTrouble, final *string) *recorder {
+func troubledHistory(t *testing.T, nodes int, seed uint64, rounds int, troubles []namedTrouble,
+	final *string,
+) *recorder {
 	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
 		c.SnapshotPolicy = replica.SnapshotPolicy{SnapshotThreshold: 64, SnapshotInterval: 2 * time.Second, TrailingLogs: 8}
 		if c.ID == stubborn {

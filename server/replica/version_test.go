@@ -153,7 +153,10 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 		leader := c.Leader()
 		n := c.Followers()[0]
 		for _, version := range []uint64{older, newer, older} {
-			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1", NewestVersion: version}})
+			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{
+				ClientAddr:    "x:1",
+				NewestVersion: version,
+			}})
 			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1"}}) // says nothing of it
 			time.Sleep(2 * time.Second)
 			for _, other := range c.Nodes() {
@@ -184,6 +187,7 @@ func TestSnapshotOfALaterVersionEndsTheStart(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, sink.Close())
 		require.ErrorContains(t, n.Open(func(c *replica.Config) { c.Stores.Snapshots = later }),
-			"snapshot is of a cluster of version 7, this node knows 6: the cluster went over to a newer release, and does not go back: run the newer release on every node")
+			"snapshot is of a cluster of version 7, this node knows 6: the cluster went over to a newer release, and does "+
+				"not go back: run the newer release on every node")
 	})
 }

@@ -48,8 +48,8 @@ type Unusable struct{ error }
 
 func (u Unusable) Unwrap() error { return u.error }
 
-// readWords returns value, or the words of the file that a flag names: one a line, up to the first line that is blank. What follows a blank
-// line is a note.
+// readWords returns value, or the words of the file that a flag names: one a line, up to the first line that is blank.
+// What follows a blank line is a note.
 func readWords(flag, value, file string, read reader) ([]string, error) {
 	switch {
 	case file == "" && value == "":
@@ -78,7 +78,8 @@ func readWords(flag, value, file string, read reader) ([]string, error) {
 	case len(words) == 0:
 		return nil, fmt.Errorf("%s: %s is empty", flag, file)
 	case len(words) > mostWords:
-		return nil, fmt.Errorf("%s: %s has %d lines before the first blank one: %d secrets at a time, one a line", flag, file, len(words), mostWords)
+		return nil, fmt.Errorf("%s: %s has %d lines before the first blank one: %d secrets at a time, one a line", flag,
+			file, len(words), mostWords)
 	}
 	return words, nil
 }
@@ -106,7 +107,8 @@ func (c Config) check() error {
 	case c.CertificateUser() != "" && c.TLSAuthClientsUser != "CN" && c.TLSAuthClientsUser != "URI":
 		return fmt.Errorf("tls-auth-clients-user %q: use CN, URI or off", c.TLSAuthClientsUser)
 	case c.CertificateUser() != "" && (c.TLSClientCA == "" || c.ACLFile == ""):
-		return errors.New("tls-auth-clients-user needs tls-client-ca, which vouches for the names, and acl-file, which has the users")
+		return errors.New(
+			"tls-auth-clients-user needs tls-client-ca, which vouches for the names, and acl-file, which has the users")
 	case c.QuotaFile != "" && c.ACLFile == "":
 		return errors.New("quota-file needs acl-file, which has the users")
 	case peers && (c.PeerTLSCert == "" || c.PeerTLSKey == "" || c.PeerTLSCA == ""):

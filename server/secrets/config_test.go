@@ -49,7 +49,9 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string, string) {
+func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string,
+	string,
+) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -72,7 +74,8 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certif
 func (a *authority) issue(t *testing.T, until time.Time) (cert, key string) {
 	t.Helper()
 	_, _, cert, key = a.sign(t, &x509.Certificate{
-		DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
+		DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 	return cert, key
@@ -163,8 +166,14 @@ func TestTLSNeedsAllItsParts(t *testing.T) {
 	}{
 		{Config{TLSClientCA: cert}, "tls-client-ca needs tls-cert and tls-key"},
 		{Config{QuotaFile: cert}, "quota-file needs acl-file"},
-		{Config{TLSCert: cert, TLSKey: key, TLSClientCA: cert, TLSAuthClientsUser: "CN"}, "tls-auth-clients-user needs tls-client-ca"},
-		{Config{TLSCert: cert, TLSKey: key, ACLFile: cert, TLSAuthClientsUser: "URI"}, "tls-auth-clients-user needs tls-client-ca"},
+		{
+			Config{TLSCert: cert, TLSKey: key, TLSClientCA: cert, TLSAuthClientsUser: "CN"},
+			"tls-auth-clients-user needs tls-client-ca",
+		},
+		{
+			Config{TLSCert: cert, TLSKey: key, ACLFile: cert, TLSAuthClientsUser: "URI"},
+			"tls-auth-clients-user needs tls-client-ca",
+		},
 		{Config{TLSAuthClientsUser: "cn"}, "use CN, URI or off"},
 		{Config{TLSCert: cert}, "load tls-cert and tls-key"},
 		{Config{TLSKey: key}, "load tls-cert and tls-key"},
@@ -190,7 +199,10 @@ func TestTLSDemandsCertificates(t *testing.T) {
 	require.Equal(t, tls.NoClientCert, k.ClientTLS().ClientAuth)
 	require.Equal(t, uint16(tls.VersionTLS12), k.ClientTLS().MinVersion)
 
-	k, err = open(Config{TLSCert: cert, TLSKey: key, TLSClientCA: cert, PeerTLSCert: cert, PeerTLSKey: key, PeerTLSCA: cert})
+	k, err = open(Config{
+		TLSCert: cert, TLSKey: key, TLSClientCA: cert, PeerTLSCert: cert, PeerTLSKey: key,
+		PeerTLSCA: cert,
+	})
 	require.NoError(t, err)
 	require.Equal(t, tls.RequireAndVerifyClientCert, k.ClientTLS().ClientAuth)
 	require.NotNil(t, k.ClientTLS().ClientCAs)

@@ -185,7 +185,10 @@ func TestDamagedFilesAreNotTaken(t *testing.T) {
 func TestPartsFailAlone(t *testing.T) {
 	cert, key := newAuthority(t).issue(t, time.Now().Add(time.Hour))
 	r := newRing(t, map[string]string{"password": "one\n", "crt": cert, "key": key}, func(dir string) Config {
-		return Config{PasswordFile: filepath.Join(dir, "password"), TLSCert: filepath.Join(dir, "crt"), TLSKey: filepath.Join(dir, "key")}
+		return Config{
+			PasswordFile: filepath.Join(dir, "password"), TLSCert: filepath.Join(dir, "crt"),
+			TLSKey: filepath.Join(dir, "key"),
+		}
 	})
 	r.write(t, "password", "two\n")
 	r.write(t, "crt", "not PEM")
@@ -272,7 +275,8 @@ func (a *authority) keyPair(t *testing.T) tls.Certificate {
 }
 
 func tlsIn(dir string) Config {
-	return Config{TLSCert: filepath.Join(dir, "crt"), TLSKey: filepath.Join(dir, "key"), TLSClientCA: filepath.Join(dir, "ca")}
+	return Config{TLSCert: filepath.Join(dir, "crt"), TLSKey: filepath.Join(dir, "key"), TLSClientCA: filepath.Join(dir,
+		"ca")}
 }
 
 // TestCertificateIsReadAgain: the next handshake has the new certificate, and a half-written pair never shows.
@@ -417,12 +421,13 @@ func TestHangingDiskHoldsUpOne(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, time.Now().Add(time.Hour))
-	r := newRing(t, map[string]string{"password": "both\none\n", "crt": cert, "key": key, "ca": ca.pem}, func(dir string) Config {
-		c := tlsIn(dir)
-		c.PasswordFile, c.ClusterSecretFile = filepath.Join(dir, "password"), filepath.Join(dir, "password")
-		c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA = c.TLSCert, c.TLSKey, c.TLSClientCA
-		return c
-	})
+	r := newRing(t, map[string]string{"password": "both\none\n", "crt": cert, "key": key, "ca": ca.pem},
+		func(dir string) Config {
+			c := tlsIn(dir)
+			c.PasswordFile, c.ClusterSecretFile = filepath.Join(dir, "password"), filepath.Join(dir, "password")
+			c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA = c.TLSCert, c.TLSKey, c.TLSClientCA
+			return c
+		})
 	var all sync.WaitGroup
 	right, peers, clients := r.Password(), r.PeerTLS(), r.ClientTLS()
 	for range 8 {

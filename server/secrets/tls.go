@@ -156,7 +156,8 @@ func servesByUsage(cert *x509.Certificate) bool {
 	if len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 {
 		return true
 	}
-	return slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
+	return slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(cert.ExtKeyUsage,
+		x509.ExtKeyUsageAny)
 }
 
 // ServesAs returns why clients that compare names refuse the node at a host; nil: they do not.
@@ -193,8 +194,12 @@ func (k *Keyring) Misfits(now time.Time) (all []error) {
 			others.AddCert(cert)
 		}
 	}
-	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} { // it serves both directions
-		o := x509.VerifyOptions{Roots: held.peerTLS.RootCAs, Intermediates: others, CurrentTime: leaf.NotBefore.Add(time.Second), KeyUsages: []x509.ExtKeyUsage{usage}}
+	// it serves both directions
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		o := x509.VerifyOptions{
+			Roots: held.peerTLS.RootCAs, Intermediates: others,
+			CurrentTime: leaf.NotBefore.Add(time.Second), KeyUsages: []x509.ExtKeyUsage{usage},
+		}
 		if _, err := leaf.Verify(o); err != nil {
 			return append(all, fmt.Errorf("peer-tls-cert does not go with peer-tls-ca: %w", err))
 		}

@@ -17,8 +17,8 @@ func (k *Keyring) Password() func(given string) bool {
 	return func(given string) bool { return k.Current().Authenticate(acl.DefaultUser, given) != nil }
 }
 
-// TestUsersAreReadAgain: who watches is called once for each change, a wrong file is not taken, and no file opens a port
-// that asked for a password.
+// TestUsersAreReadAgain: who watches is called once for each change, a wrong file is not taken, and no file opens a
+// port that asked for a password.
 func TestUsersAreReadAgain(t *testing.T) {
 	file := write(t, "acl", "user a on >x ~* +@all\n")
 	k, err := open(Config{ACLFile: file, Password: "sesame"})

@@ -66,7 +66,8 @@ func (c *Client) connect() error {
 	if err != nil {
 		return ErrRefused
 	}
-	c.conn, c.resp, c.replies, c.lost = conn, protocol.NewConn(conn), make(chan protocol.Value, window), make(chan struct{})
+	c.conn, c.resp, c.replies, c.lost = conn, protocol.NewConn(conn), make(chan protocol.Value, window),
+		make(chan struct{})
 	go receive(conn, c.resp, c.replies, c.lost)
 	if c.RESP == protocol.RESP3 {
 		if _, err := c.exchange([]string{"HELLO", "3"}); err != nil {

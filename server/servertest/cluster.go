@@ -63,7 +63,8 @@ func New(t testing.TB, o Options) *Cluster {
 	m := maker{t, o}
 	return &Cluster{
 		Cluster: replicatest.New(t, replicatest.Options{
-			Nodes: o.Nodes, Spares: o.Spares, Minted: o.Minted, Undead: o.Undead, Checks: o.Checks, Logs: o.Logs, Configure: m.configure, Server: m.server,
+			Nodes: o.Nodes, Spares: o.Spares, Minted: o.Minted, Undead: o.Undead, Checks: o.Checks, Logs: o.Logs,
+			Configure: m.configure, Server: m.server,
 		}),
 	}
 }

@@ -104,7 +104,8 @@ const LeastLease = time.Second
 func New(c Cluster) *Renewer {
 	return &Renewer{
 		cluster: c, together: closedTogether, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
-		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true}),
+		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before,
+			btree.Options{NoLocks: true}),
 		silent: btree.NewBTreeGOptions(checkedBefore, btree.Options{NoLocks: true}),
 	}
 }

@@ -94,7 +94,10 @@ func (s *story) set(f func()) {
 
 // keep and part are what the log tells.
 func (s *story) keep(conn int64, id uint64, lease time.Duration) {
-	s.Events([]event.Event{{Kind: event.SessionKept, Lock: &event.LockNews{Conn: conn, Session: id, LeaseMillis: lease.Milliseconds()}}})
+	s.Events([]event.Event{{Kind: event.SessionKept, Lock: &event.LockNews{
+		Conn: conn, Session: id,
+		LeaseMillis: lease.Milliseconds(),
+	}}})
 }
 
 func (s *story) part(conn int64, id uint64) {
@@ -473,9 +476,14 @@ func TestTold(t *testing.T) {
 		s := newStory(t)
 		s.open(1)
 		for conn := range int64(2) {
-			s.Events([]event.Event{{Kind: event.LockLost, Key: "k", Lock: &event.LockNews{Owner: "me", Fence: 7, Reason: "broken", Conn: conn}}})
+			s.Events([]event.Event{{Kind: event.LockLost, Key: "k", Lock: &event.LockNews{
+				Owner: "me", Fence: 7,
+				Reason: "broken", Conn: conn,
+			}}})
 		}
-		require.Equal(t, []string{"0s: connection 1: >6\r\n$4\r\nlock\r\n$4\r\nlost\r\n$1\r\nk\r\n$2\r\nme\r\n:7\r\n$6\r\nbroken\r\n"}, s.told())
+		require.Equal(t,
+			[]string{"0s: connection 1: >6\r\n$4\r\nlock\r\n$4\r\nlost\r\n$1\r\nk\r\n$2\r\nme\r\n:7\r\n$6\r\nbroken\r\n"},
+			s.told())
 	})
 }
 

@@ -114,7 +114,9 @@ type meanwhileSink struct {
 	of *meanwhile
 }
 
-func (m *meanwhile) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, tr raft.Transport) (raft.SnapshotSink, error) {
+func (m *meanwhile) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64,
+	tr raft.Transport,
+) (raft.SnapshotSink, error) {
 	sink, err := m.SnapshotStore.Create(version, index, term, c, at, tr)
 	return meanwhileSink{SnapshotSink: sink, of: m}, err
 }

@@ -35,7 +35,10 @@ func damages(content []byte, stride int, try func(what string, at int, b []byte)
 	}
 	for at := 0; at < len(content); at += 4096 / 2 {
 		try("cut", at, content[:at])
-		for _, filler := range [][]byte{make([]byte, 512), bytes.Repeat([]byte{0xff}, 512), content[:512], content[4096 : 4096+512]} {
+		for _, filler := range [][]byte{
+			make([]byte, 512), bytes.Repeat([]byte{0xff}, 512), content[:512],
+			content[4096 : 4096+512],
+		} {
 			b := bytes.Clone(content)
 			copy(b[at:], filler)
 			try("overwritten", at, b)

@@ -181,7 +181,8 @@ func (c *boltFile) walkPage(bucket string, b, lo, hi []byte, depth int) error {
 			return fmt.Errorf("element %d of page %d is damaged", i, id)
 		}
 		key := elements[i].key
-		if i > 0 && bytes.Compare(elements[i-1].key, key) >= 0 || lo != nil && bytes.Compare(key, lo) < 0 || hi != nil && bytes.Compare(key, hi) >= 0 {
+		if i > 0 && bytes.Compare(elements[i-1].key, key) >= 0 || lo != nil && bytes.Compare(key, lo) < 0 || hi != nil &&
+			bytes.Compare(key, hi) >= 0 {
 			return fmt.Errorf("the keys of page %d are out of order", id)
 		}
 	}

@@ -13,8 +13,8 @@
 //     a failing call to OnFault, each once; a late call is never turned into a failed call;
 //   - a snapshot that arrives late takes back nothing that was acknowledged since.
 //
-// A snapshot that is missing may be mended by another member's state: see [Store.Missing]. Otherwise the package does not
-// repair damage, does not end the process (the hooks' owner does), and does not
+// A snapshot that is missing may be mended by another member's state: see [Store.Missing]. Otherwise the package does
+// not repair damage, does not end the process (the hooks' owner does), and does not
 // change the kind of log of an existing folder.
 //
 // The folder:

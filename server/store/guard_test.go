@@ -194,7 +194,12 @@ func TestGuardWatchesEveryCall(t *testing.T) {
 		{store.OpSnapshot, func(s *store.Store) func() { return func() { _ = create(s) } }},
 		{store.OpSnapshot, func(s *store.Store) func() { return func() { _, _ = s.Snapshots.List() } }},
 		{store.OpSnapshot, func(s *store.Store) func() { return func() { _, _, _ = s.Snapshots.Open("1") } }},
-		{store.OpSnapshot, func(s *store.Store) func() { sink := create(s); return func() { _, _ = io.WriteString(sink, "state") } }},
+		{store.OpSnapshot, func(s *store.Store) func() {
+			sink := create(s)
+			return func() {
+				_, _ = io.WriteString(sink, "state")
+			}
+		}},
 		{store.OpSnapshot, func(s *store.Store) func() { sink := create(s); return func() { _ = sink.Close() } }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -216,7 +221,8 @@ func TestGuardPassesOnThatTheLogIsMonotonic(t *testing.T) {
 	m, ok := s.Log.(raft.MonotonicLogStore)
 	require.True(t, ok)
 	require.True(t, m.IsMonotonic())
-	bare, err := store.New(store.Parts{Log: raft.NewInmemStore(), Snapshots: raft.NewDiscardSnapshotStore()}, store.Hooks{})
+	bare, err := store.New(store.Parts{Log: raft.NewInmemStore(), Snapshots: raft.NewDiscardSnapshotStore()},
+		store.Hooks{})
 	require.NoError(t, err)
 	require.False(t, bare.Log.(raft.MonotonicLogStore).IsMonotonic())
 	require.NoError(t, bare.Close())

@@ -80,7 +80,8 @@ type Beginning struct {
 }
 
 // ErrRemoved is the error of [Open] for a folder whose node was removed from its cluster.
-var ErrRemoved = errors.New("this node was removed from its cluster, and the folder cannot be used again: empty it, and start the node with --join to add it as a new one")
+var ErrRemoved = errors.New("this node was removed from its cluster, and the folder cannot be used again: empty it, " +
+	"and start the node with --join to add it as a new one")
 
 // identity is the file of an [Identity]. The file is the first of a new folder, and says "ready" only
 // when all others are there: from then on a missing file was lost.
@@ -137,7 +138,9 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 		return nil, &damageError{path: path, reason: err.Error()}
 	}
 	if id.Format > identityFormat {
-		return nil, fmt.Errorf("data folder %s has format %d, this release knows formats up to %d: use the release that wrote it, or a newer one", dir, id.Format, identityFormat)
+		return nil,
+			fmt.Errorf("data folder %s has format %d, this release knows formats up to %d: use the release that wrote it, or "+
+				"a newer one", dir, id.Format, identityFormat)
 	}
 	if id.Format == 1 {
 		if err := id.takeOver(text); err != nil {
@@ -166,7 +169,8 @@ func (id *identity) fault() string {
 	switch {
 	case id.Format < 1:
 		return fmt.Sprintf("format %d does not exist", id.Format)
-	case id.State != stateCreating && id.State != stateReady && (id.Format == 1 || !slices.Contains([]string{stateFilling, stateRemoved, stateRecovering}, id.State)):
+	case id.State != stateCreating && id.State != stateReady &&
+		(id.Format == 1 || !slices.Contains([]string{stateFilling, stateRemoved, stateRecovering}, id.State)):
 		return fmt.Sprintf("state %q does not exist", id.State)
 	case id.Name == "" || members.Name(id.ID) != id.Name:
 		return fmt.Sprintf("the node's ID %q does not begin with its name %q", id.ID, id.Name)
@@ -186,13 +190,15 @@ func (id *identity) mismatch(c *Config) error {
 	case id.State == stateRemoved:
 		return fmt.Errorf("data folder %s of node %q, cluster %q: %w", c.DataDir, id.ID, id.ClusterID, ErrRemoved)
 	case id.State == stateFilling:
-		return fmt.Errorf("data folder %s was being filled, and is not whole: make it again as before, or empty it", c.DataDir)
+		return fmt.Errorf("data folder %s was being filled, and is not whole: make it again as before, or empty it",
+			c.DataDir)
 	case id.State == stateRecovering && !c.recovers:
 		return fmt.Errorf("data folder %s is being recovered, and is not whole: run 'holdfast recover' again", c.DataDir)
 	case id.Name != c.Name:
 		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Name, c.Name)
 	case id.LogStore != c.LogStore:
-		return fmt.Errorf("data folder %s keeps its log in a %s store, configured is %s: it cannot be changed", c.DataDir, id.LogStore, c.LogStore)
+		return fmt.Errorf("data folder %s keeps its log in a %s store, configured is %s: it cannot be changed", c.DataDir,
+			id.LogStore, c.LogStore)
 	default:
 		return nil
 	}

@@ -142,7 +142,8 @@ func TestMake(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(other.DataDir, "photos"), nil, 0o600))
 			require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), "is not empty, photos is there")
 			s := mustOpen(t, c)
-			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)", os.Getpid()))
+			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)",
+				os.Getpid()))
 			require.NoError(t, s.Close())
 		})
 	}

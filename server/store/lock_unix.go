@@ -25,7 +25,8 @@ func lockDir(dir string) (*os.File, error) {
 		owner := make([]byte, 20)
 		n, _ := f.Read(owner)
 		_ = f.Close()
-		return nil, fmt.Errorf("data folder %s is in use by another process (pid %s)", dir, strings.TrimSpace(string(owner[:n])))
+		return nil, fmt.Errorf("data folder %s is in use by another process (pid %s)", dir,
+			strings.TrimSpace(string(owner[:n])))
 	}
 	if err == nil {
 		err = f.Truncate(0)

@@ -6,8 +6,8 @@ import (
 )
 
 // Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
-// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and Make
-// can make it again. After an error the folder is empty. A folder with anything of a node in it is refused.
+// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and
+// Make can make it again. After an error the folder is empty. A folder with anything of a node in it is refused.
 func Make(c Config, id Identity, fill func(*Store) error) error { return MakeOn(system(), c, id, fill) }
 
 // MakeOn is Make of a folder on that device.

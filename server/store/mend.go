@@ -14,7 +14,8 @@ import (
 type Missing struct {
 	// Damage says what is wrong, and Err why the folder cannot be used without that state, in one line for the operator.
 	Damage, Err error
-	// From is the index before the log's first entry, or, if the log ends before the missing snapshot did, where that ended.
+	// From is the index before the log's first entry, or, if the log ends before the missing snapshot did, where that
+	// ended.
 	From uint64
 	// Known describes the snapshots in the folder, newest first, damaged ones among them. Their states are committed.
 	Known []*raft.SnapshotMeta
@@ -27,7 +28,8 @@ func (f *folder) mends() bool {
 	return f.config.Mends && id.ClusterID != "" && !id.Joins && id.Seed == ""
 }
 
-// newMissing describes what a folder misses whose log has entries first to last, and whose snapshots had reached needed.
+// newMissing describes what a folder misses whose log has entries first to last, and whose snapshots had reached
+// needed.
 func (f *folder) newMissing(reason error, damaged []damagedSnapshot, first, last, needed uint64) *Missing {
 	m := &Missing{Damage: reason, Err: refusal(reason), From: needed, Known: slices.Clone(f.snapshots.list)}
 	if last != 0 && last >= needed {
@@ -52,9 +54,9 @@ const currentTerm = "CurrentTerm"
 // meta says where the state ends, and with which members; state fails if it is not whole.
 //
 // What this node has promised stays: its vote, and its log, but for entries of which the state shows that they were not
-// committed, or that it stands for them. The term is raised to the state's, if need be: raft takes it for granted that a
-// node knows the term of what it has applied. Killed between any two steps, the node misses the snapshot still, or has
-// the state, durably.
+// committed, or that it stands for them. The term is raised to the state's, if need be: raft takes it for granted that
+// a node knows the term of what it has applied. Killed between any two steps, the node misses the snapshot still, or
+// has the state, durably.
 func (s *Store) Mend(meta *raft.SnapshotMeta, state io.Reader) error {
 	missing := s.Missing()
 	switch {
@@ -62,7 +64,8 @@ func (s *Store) Mend(meta *raft.SnapshotMeta, state io.Reader) error {
 		return errors.New("mend snapshot: none is missing")
 	case meta.Index < missing.From:
 		return fmt.Errorf("mend snapshot: the state ends at index %d, and is needed up to %d", meta.Index, missing.From)
-	case meta.Version != raft.SnapshotVersionMax, meta.Term == 0, meta.ConfigurationIndex > meta.Index, len(meta.Configuration.Servers) == 0:
+	case meta.Version != raft.SnapshotVersionMax, meta.Term == 0, meta.ConfigurationIndex > meta.Index,
+		len(meta.Configuration.Servers) == 0:
 		return errors.New("mend snapshot: its description makes no sense")
 	}
 	sink, err := s.Snapshots.Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)

@@ -18,7 +18,8 @@ import (
 // advice is what an operator can do about damage. A node must not start
 // again with an emptied folder: the node would vote again where it has voted, and
 // could help to elect a leader that does not know what this node had acknowledged.
-const advice = "this node must not go on under its name, not with an emptied folder either: remove it from the cluster and add a new one"
+const advice = "this node must not go on under its name, not with an emptied folder either: remove it from the " +
+	"cluster and add a new one"
 
 // Open opens the folder of a node and locks it, or makes a folder that is empty. All
 // that is there is checked. What Open returns instead of a Store is one line for the operator,
@@ -327,7 +328,8 @@ func (f *folder) checkContinuity(damaged []damagedSnapshot) (*Missing, error) {
 	if reached < needed || last != 0 && first > snapshot+1 {
 		if reason == nil {
 			reason = &damageError{path: f.path(snapshotName), reason: fmt.Sprintf(
-				"a snapshot is missing: the newest there has index %d, the log has entries %d to %d, and a snapshot of index %d was completed", snapshot, first, last, needed)}
+				"a snapshot is missing: the newest there has index %d, the log has entries %d to %d, and a snapshot of index %d "+
+					"was completed", snapshot, first, last, needed)}
 		}
 		if !f.mends() || !isDamage(reason) {
 			return nil, reason

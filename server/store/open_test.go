@@ -255,8 +255,8 @@ func TestLostPiecesAreNoticed(t *testing.T) {
 	}
 }
 
-// TestLossOfAProvedSnapshotIsNoticed: a crash came between the completion of a snapshot, which a leader had sent, and the
-// note of it. Open proves the snapshot and notes it, so a later loss is noticed, though what is left has no gap.
+// TestLossOfAProvedSnapshotIsNoticed: a crash came between the completion of a snapshot, which a leader had sent, and
+// the note of it. Open proves the snapshot and notes it, so a later loss is noticed, though what is left has no gap.
 func TestLossOfAProvedSnapshotIsNoticed(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {

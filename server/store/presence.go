@@ -9,8 +9,8 @@ import (
 // lookEvery is how often an open folder is looked for.
 const lookEvery = time.Second
 
-// lookFor reports a fault when the folder is not there any more. Otherwise all would go on well: the files are open, and
-// what is written and synced is gone with the process.
+// lookFor reports a fault when the folder is not there any more. Otherwise all would go on well: the files are open,
+// and what is written and synced is gone with the process.
 //
 // An error says nothing about the folder. A disk that does not answer is for the calls to notice that need it.
 func (g *guard) lookFor(gone func() error) *time.Timer {
@@ -44,5 +44,6 @@ func (f *folder) gone() error {
 	if path == "" {
 		return nil
 	}
-	return fmt.Errorf("the data folder %s is not there any more, or not whole: %s was removed, replaced or unmounted, and what this node writes would be lost", f.config.DataDir, path)
+	return fmt.Errorf("the data folder %s is not there any more, or not whole: %s was removed, replaced or unmounted, "+
+		"and what this node writes would be lost", f.config.DataDir, path)
 }

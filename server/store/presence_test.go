@@ -50,14 +50,17 @@ func TestFolderThatIsGone(t *testing.T) {
 			part   func(t *testing.T, dir string) string
 			damage func(t *testing.T, path string)
 		}{
-			"removed":               {func(_ *testing.T, dir string) string { return dir }, remove},
-			"replaced":              {func(_ *testing.T, dir string) string { return dir }, copyOf},
-			"log removed":           {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, remove},
-			"log replaced":          {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, copyOf},
-			"terms removed":         {func(t *testing.T, dir string) string { return filepath.Join(dir, stableName) }, remove},
-			"identity removed":      {func(t *testing.T, dir string) string { return filepath.Join(dir, identityName) }, remove},
-			"snapshots removed":     {func(t *testing.T, dir string) string { return filepath.Join(dir, snapshotName) }, remove},
-			"a file in their place": {func(_ *testing.T, dir string) string { return dir }, func(t *testing.T, path string) { remove(t, path); require.NoError(t, os.WriteFile(path, nil, 0o600)) }},
+			"removed":           {func(_ *testing.T, dir string) string { return dir }, remove},
+			"replaced":          {func(_ *testing.T, dir string) string { return dir }, copyOf},
+			"log removed":       {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, remove},
+			"log replaced":      {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, copyOf},
+			"terms removed":     {func(t *testing.T, dir string) string { return filepath.Join(dir, stableName) }, remove},
+			"identity removed":  {func(t *testing.T, dir string) string { return filepath.Join(dir, identityName) }, remove},
+			"snapshots removed": {func(t *testing.T, dir string) string { return filepath.Join(dir, snapshotName) }, remove},
+			"a file in their place": {func(_ *testing.T, dir string) string { return dir }, func(t *testing.T, path string) {
+				remove(t, path)
+				require.NoError(t, os.WriteFile(path, nil, 0o600))
+			}},
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				dir := filepath.Join(memoryDir(t), "data")

@@ -240,12 +240,16 @@ func TestRaftSurvivesALateSnapshot(t *testing.T) {
 		require.NoError(t, leader.store.Log.GetLog(early.index, &at))
 		state := fmt.Sprintf("%d %d", early.index, early.value)
 		request := &raft.InstallSnapshotRequest{
-			RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(leader.config.Name), Addr: []byte(leader.config.Name)},
+			RPCHeader: raft.RPCHeader{
+				ProtocolVersion: 3, ID: []byte(leader.config.Name),
+				Addr: []byte(leader.config.Name),
+			},
 			SnapshotVersion: 1, Term: leader.raft.CurrentTerm(), LastLogIndex: at.Index, LastLogTerm: at.Term,
 			Configuration: raft.EncodeConfiguration(peers), ConfigurationIndex: 1, Size: int64(len(state)),
 		}
 		var reply raft.InstallSnapshotResponse
-		require.NoError(t, leader.transport.InstallSnapshot("", follower.transport.LocalAddr(), request, &reply, strings.NewReader(state)))
+		require.NoError(t, leader.transport.InstallSnapshot("", follower.transport.LocalAddr(), request, &reply,
+			strings.NewReader(state)))
 		require.True(t, reply.Success)
 		require.NoError(t, leader.raft.Apply([]byte("and on"), time.Second).Error())
 		time.Sleep(time.Second)

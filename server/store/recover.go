@@ -13,8 +13,8 @@ type Recovery struct {
 	Index uint64
 }
 
-// OpenForRecovery opens a folder, whatever node it belongs to, for [Recovery.Begin]. Without Begin the folder stays what
-// it was.
+// OpenForRecovery opens a folder, whatever node it belongs to, for [Recovery.Begin]. Without Begin the folder stays
+// what it was.
 func OpenForRecovery(dir string) (*Recovery, error) {
 	d := system()
 	id, err := loadIdentity(d.FS, dir)

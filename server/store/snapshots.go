@@ -176,7 +176,8 @@ func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser
 }
 
 // errOtherFormat is the error of a snapshot that both ends say is of another format: it is not damaged.
-var errOtherFormat = errors.New("it has a format that this release does not know: use the release that wrote it, or a newer one")
+var errOtherFormat = errors.New(
+	"it has a format that this release does not know: use the release that wrote it, or a newer one")
 
 // otherFormat reports whether a snapshot of all bytes, which begins with head, is of another format.
 func otherFormat(f vfs.File, head []byte, all int64) bool {
@@ -257,7 +258,10 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
-	k := &snapshotSink{store: s, meta: meta, file: f, buffer: bufio.NewWriterSize(io.NewOffsetWriter(f, 0), 1<<18), sum: crc32.New(castagnoli)}
+	k := &snapshotSink{
+		store: s, meta: meta, file: f, buffer: bufio.NewWriterSize(io.NewOffsetWriter(f, 0), 1<<18),
+		sum: crc32.New(castagnoli),
+	}
 	head := append([]byte(nil), snapshotMagic...)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
 	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))

@@ -13,7 +13,8 @@ import (
 
 // Keys of our own beside raft's.
 const (
-	keyEpoch    = "holdfast.epoch"    // the incarnation of the newest Open; before there were any, how often the folder was opened
+	// the incarnation of the newest Open; before there were any, how often the folder was opened
+	keyEpoch    = "holdfast.epoch"
 	keyLineage  = "holdfast.lineage"  // see package incarnation
 	keySnapshot = "holdfast.snapshot" // index of the newest snapshot that was completed
 )

@@ -51,16 +51,17 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 			writeJSON(w, http.StatusOK, doc)
 		}))))
 	}
-	add("/api/locks", "lock.list", []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"}, func(ctx context.Context, q url.Values) (any, error) {
-		asked, err := lockQuery(q)
-		if err != nil {
-			return nil, err
-		}
-		if q.Has("cursor") {
-			return c.Page(asked, q.Get("cursor"))
-		}
-		return c.Locks(ctx, asked)
-	})
+	add("/api/locks", "lock.list", []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"},
+		func(ctx context.Context, q url.Values) (any, error) {
+			asked, err := lockQuery(q)
+			if err != nil {
+				return nil, err
+			}
+			if q.Has("cursor") {
+				return c.Page(asked, q.Get("cursor"))
+			}
+			return c.Locks(ctx, asked)
+		})
 	add("/api/lock", "lock.info", []string{"key", "keyBase64", "db"}, func(_ context.Context, q url.Values) (any, error) {
 		key, db, err := lockNamed(q)
 		if err != nil {

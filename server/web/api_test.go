@@ -75,7 +75,10 @@ func consoleServer(t *testing.T, change func(*Config)) *Server {
 	})
 }
 
-var consolePaths = []string{"/", "/page.css", "/page.js", "/icon.svg", "/api/locks", "/api/lock?key=job", "/api/members", "/api/history"}
+var consolePaths = []string{
+	"/", "/page.css", "/page.js", "/icon.svg", "/api/locks", "/api/lock?key=job",
+	"/api/members", "/api/history",
+}
 
 // TestConsoleAccess: what metrics demand is demanded for the page and for each document, and nothing is there where
 // the node has no console.
@@ -102,10 +105,14 @@ func TestConsoleAccess(t *testing.T) {
 func TestDocuments(t *testing.T) {
 	s := consoleServer(t, nil)
 	for path, want := range map[string]int{
-		"/api/locks": 200, "/api/locks?sort=queue&limit=1": 200, "/api/locks?prefix=&mode=&db=0": 200, "/api/locks?match=jo*": 200,
-		"/api/locks?limit=0": 400, "/api/locks?limit=201": 400, "/api/locks?limit=many": 400, "/api/locks?db=16": 400, "/api/locks?db=-1": 400,
-		"/api/locks?cursor=0&limit=1&mode=native": 200, "/api/locks?cursor=x": 400, "/api/locks?cursor=": 400, "/api/locks?cursor=0&sort=held": 400,
-		"/api/locks?sort=name": 400, "/api/locks?mode=odd": 400, "/api/locks?limits=1": 400, "/api/locks?db=1&db=2": 400,
+		"/api/locks": 200, "/api/locks?sort=queue&limit=1": 200, "/api/locks?prefix=&mode=&db=0": 200,
+		"/api/locks?match=jo*": 200,
+		"/api/locks?limit=0":   400, "/api/locks?limit=201": 400, "/api/locks?limit=many": 400, "/api/locks?db=16": 400,
+		"/api/locks?db=-1":                        400,
+		"/api/locks?cursor=0&limit=1&mode=native": 200, "/api/locks?cursor=x": 400, "/api/locks?cursor=": 400,
+		"/api/locks?cursor=0&sort=held": 400,
+		"/api/locks?sort=name":          400, "/api/locks?mode=odd": 400, "/api/locks?limits=1": 400,
+		"/api/locks?db=1&db=2":        400,
 		"/api/locks?match=a&prefix=b": 400, "/api/locks?%zz": 400, "/api/members?x=1": 400,
 		"/api/lock?key=job": 200, "/api/lock?key=": 200, "/api/lock?key=job&db=3": 404, "/api/lock?key=nope": 404,
 		"/api/lock": 400, "/api/lock?key=a&keyBase64=YQ==": 400, "/api/lock?keyBase64=!": 400, "/api/lock?db=0": 400,
@@ -137,7 +144,8 @@ func TestDocuments(t *testing.T) {
 			continue
 		}
 		require.Equal(t, oddKey, string(l.KeyBase64))
-		status, body := get(s, "/api/lock?"+url.Values{"keyBase64": {"/zwvc2NyaXB0PjxzY3JpcHQ+YWxlcnQoMSk8L3NjcmlwdD4="}}.Encode(), "")
+		status, body := get(s, "/api/lock?"+
+			url.Values{"keyBase64": {"/zwvc2NyaXB0PjxzY3JpcHQ+YWxlcnQoMSk8L3NjcmlwdD4="}}.Encode(), "")
 		require.Equal(t, 200, status)
 		require.Contains(t, body, `"owner":"\u003cb\u003e"`)
 	}
@@ -146,7 +154,10 @@ func TestDocuments(t *testing.T) {
 // TestNoClusterYet: a node without a cluster says so, and who it is.
 func TestNoClusterYet(t *testing.T) {
 	s := newServer(withConsole(func() fsm.Machine { return nil }))
-	for path, want := range map[string]int{"/api/locks": 503, "/api/lock?key=k": 503, "/api/history": 503, "/api/members": 200, "/": 200} {
+	for path, want := range map[string]int{
+		"/api/locks": 503, "/api/lock?key=k": 503, "/api/history": 503,
+		"/api/members": 200, "/": 200,
+	} {
 		status, body := get(s, path, "")
 		require.Equal(t, want, status, path)
 		if want == 503 {
@@ -191,7 +202,8 @@ func TestForeignNames(t *testing.T) {
 		r.SetBasicAuth("default", "open sesame")
 		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(local))
 		w := httptest.NewRecorder()
-		consoleServer(t, change).http.Handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, addr)))
+		consoleServer(t, change).http.Handler.ServeHTTP(w,
+			r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, addr)))
 		return w.Code
 	}
 	for host, want := range map[string]int{
@@ -207,13 +219,15 @@ func TestForeignNames(t *testing.T) {
 // TestRightsOfUsers: a user is told what its rights let it ask on the port for clients, and no more.
 func TestRightsOfUsers(t *testing.T) {
 	s := consoleServer(t, func(c *Config) {
-		users, err := acl.Parse("f", "user metrics on >open +info\nuser locks on >open +lock.list +lock.info ~*\nuser status on >open +raft.status\n"+
-			"user off off >open ~* +@all\nuser all on >open ~* &* +@all\n")
+		users, err := acl.Parse("f",
+			"user metrics on >open +info\nuser locks on >open +lock.list +lock.info ~*\nuser status on >open +raft.status\n"+
+				"user off off >open ~* +@all\nuser all on >open ~* &* +@all\n")
 		require.NoError(t, err)
 		c.Access.Users = func() *acl.Users { return users }
 	})
 	for user, want := range map[string]string{
-		"metrics": "/metrics", "locks": "/ /api/lock /api/locks", "status": "/api/members", "off": "", "default": "", "nobody": "", "": "",
+		"metrics": "/metrics", "locks": "/ /api/lock /api/locks", "status": "/api/members", "off": "", "default": "",
+		"nobody": "", "": "",
 		"all": "/ /api/history /api/lock /api/locks /api/members /metrics",
 	} {
 		var got []string
@@ -252,7 +266,8 @@ func TestPageIsWhole(t *testing.T) {
 	}
 	require.NotRegexp(t, `<script(?: [a-z="/.]*)?>[^<]|\son[a-z]+=|style=|javascript:`, page)
 	_, script := get(s, "/page.js", "")
-	require.NotRegexp(t, `innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|https?://(?:[^w]|w[^w])`, script)
+	require.NotRegexp(t,
+		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|https?://(?:[^w]|w[^w])`, script)
 	_, css := get(s, "/page.css", "")
 	require.NotRegexp(t, `url\(|@import`, css)
 

@@ -45,14 +45,20 @@ func statusExample() protocol.Value {
 	word, number := protocol.Bulk, protocol.Integer
 	member := func(name, role string, match, lag int64) protocol.Value {
 		return protocol.Map(
-			word("name"), word(name), word("id"), word(name+"@25a51560314"+name[1:]), word("peer-address"), word("10.0.0."+name[1:]+":7379"),
-			word("client-address"), word("10.0.0."+name[1:]+":6379"), word("voter"), number(1), word("role"), word(role), word("silent"), number(0),
-			word("match-index"), number(match), word("lag"), number(lag), word("version"), word(protocol.HoldfastVersion), word("log-format"), number(6), word("hold-version"), number(0))
+			word("name"), word(name), word("id"), word(name+"@25a51560314"+name[1:]), word("peer-address"),
+			word("10.0.0."+name[1:]+":7379"),
+			word("client-address"), word("10.0.0."+name[1:]+":6379"), word("voter"), number(1), word("role"), word(role),
+			word("silent"), number(0),
+			word("match-index"), number(match), word("lag"), number(lag), word("version"), word(protocol.HoldfastVersion),
+			word("log-format"), number(6), word("hold-version"), number(0))
 	}
 	return protocol.Map(
-		word("node"), word("n1"), word("node-id"), word("n1@25a515603141"), word("cluster-id"), word("82abaf1dcbb78997"), word("role"), word("follower"),
-		word("leader"), word("n2"), word("term"), number(4), word("commit-index"), number(812), word("applied-index"), number(811),
-		word("last-index"), number(812), word("cluster-version"), number(6), word("voters"), number(2), word("non-voters"), number(0), word("live-voters"), number(2),
+		word("node"), word("n1"), word("node-id"), word("n1@25a515603141"), word("cluster-id"), word("82abaf1dcbb78997"),
+		word("role"), word("follower"),
+		word("leader"), word("n2"), word("term"), number(4), word("commit-index"), number(812), word("applied-index"),
+		number(811),
+		word("last-index"), number(812), word("cluster-version"), number(6), word("voters"), number(2), word("non-voters"),
+		number(0), word("live-voters"), number(2),
 		word("quorum"), number(2), word("margin"), number(0),
 		word("members"), protocol.Array(member("n1", "follower", 812, 2), member("n2", "leader", 814, 0)))
 }

@@ -186,9 +186,11 @@ func (s *Server) known(command string, next http.Handler) http.Handler {
 		switch known, allowed := s.isKnown(r, command); {
 		case !known:
 			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast"`)
-			http.Error(w, "a user's password is needed (without users of your own: \"default\"), or a client certificate", http.StatusUnauthorized)
+			http.Error(w, "a user's password is needed (without users of your own: \"default\"), or a client certificate",
+				http.StatusUnauthorized)
 		case !allowed:
-			http.Error(w, "this user has no permissions to run the '"+command+"' command, which this is for", http.StatusForbidden)
+			http.Error(w, "this user has no permissions to run the '"+command+"' command, which this is for",
+				http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}

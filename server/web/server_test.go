@@ -223,7 +223,10 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 // nothing else.
 func TestClientCertificate(t *testing.T) {
 	cert, roots := selfSigned(t)
-	fixed := &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert}
+	fixed := &tls.Config{
+		Certificates: []tls.Certificate{cert}, ClientCAs: roots,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+	}
 	readAnew := fixed.Clone()
 	readAnew.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return fixed, nil }
 	for name, config := range map[string]*tls.Config{"fixed": fixed, "read anew": readAnew} {

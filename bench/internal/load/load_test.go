@@ -33,7 +33,8 @@ func TestClosedLoop(t *testing.T) {
 		var edges []time.Duration
 		start := time.Now()
 		edge := func() { edges = append(edges, time.Since(start)) }
-		s, err := Run(t.Context(), Config{Warmup: time.Second, Measure: 10 * time.Second, Begin: edge, End: edge}, workers(4, sleeper(10*time.Millisecond)))
+		s, err := Run(t.Context(), Config{Warmup: time.Second, Measure: 10 * time.Second, Begin: edge, End: edge},
+			workers(4, sleeper(10*time.Millisecond)))
 		require.NoError(t, err)
 		step := s.Steps["step"]
 		require.EqualValues(t, 4000, step.Count)
@@ -48,7 +49,8 @@ func TestClosedLoop(t *testing.T) {
 
 func TestOpenLoopKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := Run(t.Context(), Config{Warmup: time.Second, Measure: 10 * time.Second, RatePerSecond: 100}, workers(4, sleeper(10*time.Millisecond)))
+		s, err := Run(t.Context(), Config{Warmup: time.Second, Measure: 10 * time.Second, RatePerSecond: 100},
+			workers(4, sleeper(10*time.Millisecond)))
 		require.NoError(t, err)
 		require.EqualValues(t, 1000, s.Steps["step"].Count)
 		require.InEpsilon(t, 10_000, s.Steps["step"].MaxMicros, 0.001)

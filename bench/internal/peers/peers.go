@@ -42,25 +42,81 @@ func Rows() []Row {
 			Name: "redis-wait", Via: target.ViaSpread, Primary: true, Wait: 1, servers: redisReplicated,
 			About: "redis-server with two replicas, appendfsync always, WAIT 1 after each acquire",
 		},
-		{Name: "redis-sentinel", Via: target.ViaLeader, Failover: true, servers: redisSentinel, About: "redis-server with two replicas and three sentinels, down-after 1 s"},
-		{Name: "redlock", Via: target.ViaRedlock, servers: redisIndependent, About: "Redlock over three redis-servers, appendfsync always"},
-		{Name: "holdfast", Via: target.ViaLeader, Failover: true, servers: holdfast(3), About: "three nodes, clients at the leader"},
-		{Name: "holdfast-followers", Cluster: "holdfast", Via: target.ViaFollowers, servers: holdfast(3), About: "the same three nodes, clients at the followers"},
-		{Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3), About: "the same three nodes, clients at all of them"},
-		{Name: "holdfast-native", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Native, servers: holdfast(3), About: "the same three nodes, native locks: LOCK.ACQUIRE with WAIT"},
-		{Name: "holdfast-redisson", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Redisson, servers: holdfast(3), About: "the same three nodes, locks as Redisson's: a hash, scripts and messages"},
-		{Name: "redis-redisson", Cluster: "redis-always", Via: target.ViaSpread, Form: target.Redisson, servers: redisAlways, About: "the redis-server of redis-always, locks as Redisson's"},
-		{Name: "holdfast-users", Via: target.ViaLeader, Users: true, servers: withUsers, About: "three nodes with users, one of whom may send so many commands a second"},
-		{Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"), About: "three nodes with --log-store bolt"},
-		{Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper, About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients at the leader"},
-		{Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper, About: "the same servers, the lock recipe"},
-		{Name: "holdfast-debug", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--debug"), About: "three nodes that take snapshots on demand"},
-		{Name: "holdfast-before", Via: target.ViaLeader, Failover: true, servers: before, About: "three nodes of another build, clients at the leader"},
-		{Name: "holdfast-1core", Via: target.ViaLeader, Failover: true, servers: pinned("0", holdfast(3)), About: "three nodes that share one core of the machine"},
-		{Name: "holdfast-native-1core", Cluster: "holdfast-1core", Via: target.ViaLeader, Form: target.Native, servers: pinned("0", holdfast(3)), About: "the same three nodes on one core, native locks"},
+		{
+			Name: "redis-sentinel", Via: target.ViaLeader, Failover: true, servers: redisSentinel,
+			About: "redis-server with two replicas and three sentinels, down-after 1 s",
+		},
+		{
+			Name: "redlock", Via: target.ViaRedlock, servers: redisIndependent,
+			About: "Redlock over three redis-servers, appendfsync always",
+		},
+		{
+			Name: "holdfast", Via: target.ViaLeader, Failover: true, servers: holdfast(3),
+			About: "three nodes, clients at the leader",
+		},
+		{
+			Name: "holdfast-followers", Cluster: "holdfast", Via: target.ViaFollowers, servers: holdfast(3),
+			About: "the same three nodes, clients at the followers",
+		},
+		{
+			Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3),
+			About: "the same three nodes, clients at all of them",
+		},
+		{
+			Name: "holdfast-native", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Native, servers: holdfast(3),
+			About: "the same three nodes, native locks: LOCK.ACQUIRE with WAIT",
+		},
+		{
+			Name: "holdfast-redisson", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Redisson, servers: holdfast(3),
+			About: "the same three nodes, locks as Redisson's: a hash, scripts and messages",
+		},
+		{
+			Name: "redis-redisson", Cluster: "redis-always", Via: target.ViaSpread, Form: target.Redisson, servers: redisAlways,
+			About: "the redis-server of redis-always, locks as Redisson's",
+		},
+		{
+			Name: "holdfast-users", Via: target.ViaLeader, Users: true, servers: withUsers,
+			About: "three nodes with users, one of whom may send so many commands a second",
+		},
+		{
+			Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"),
+			About: "three nodes with --log-store bolt",
+		},
+		{
+			Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper,
+			About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients " +
+				"at the leader",
+		},
+		{
+			Name: "zookeeper-lock", Cluster: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeperLock, servers: zookeeper,
+			About: "the same servers, the lock recipe",
+		},
+		{
+			Name: "holdfast-debug", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--debug"),
+			About: "three nodes that take snapshots on demand",
+		},
+		{
+			Name: "holdfast-before", Via: target.ViaLeader, Failover: true, servers: before,
+			About: "three nodes of another build, clients at the leader",
+		},
+		{
+			Name: "holdfast-1core", Via: target.ViaLeader, Failover: true, servers: pinned("0", holdfast(3)),
+			About: "three nodes that share one core of the machine",
+		},
+		{
+			Name: "holdfast-native-1core", Cluster: "holdfast-1core", Via: target.ViaLeader, Form: target.Native,
+			servers: pinned("0", holdfast(3)), About: "the same three nodes on one core, native locks",
+		},
 		{Name: "holdfast-1", Via: target.ViaLeader, servers: holdfast(1), About: "a single node"},
-		{Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd, About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients at the leader"},
-		{Name: "etcd-mutex", Cluster: "etcd", Via: target.ViaLeader, Kind: target.EtcdMutex, servers: etcd, About: "the same members, concurrency.Mutex of etcd's client"},
+		{
+			Name: "etcd", Via: target.ViaLeader, Kind: target.Etcd, Failover: true, servers: etcd,
+			About: "etcd 3.7, three members, Txn: put if absent with a lease, delete if it has the value; clients " +
+				"at the leader",
+		},
+		{
+			Name: "etcd-mutex", Cluster: "etcd", Via: target.ViaLeader, Kind: target.EtcdMutex, servers: etcd,
+			About: "the same members, concurrency.Mutex of etcd's client",
+		},
 		{Name: "holdfast-5", Via: target.ViaLeader, Failover: true, servers: holdfast(5), About: "five nodes"},
 	}
 }
@@ -146,7 +202,10 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 	if row.Primary {
 		addrs = addrs[:1]
 	}
-	t := target.Target{Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Form: row.Form, Users: row.Users, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true}
+	t := target.Target{
+		Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Form: row.Form,
+		Users: row.Users, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true,
+	}
 	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
 }
@@ -217,7 +276,8 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 	// A copy of go.mod, which the build may complete: the file falls behind when the main module's
 	// dependencies change.
 	modfile := out + ".mod"
-	if err := errors.Join(copyFile(filepath.Join(source, "go.mod"), modfile), copyFile(filepath.Join(source, "go.sum"), out+".sum")); err != nil {
+	if err := errors.Join(copyFile(filepath.Join(source, "go.mod"), modfile), copyFile(filepath.Join(source, "go.sum"),
+		out+".sum")); err != nil {
 		return "", err
 	}
 	if err := goBuild(ctx, source, out, ".", "-mod=mod", "-modfile="+modfile); err != nil {

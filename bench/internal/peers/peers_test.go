@@ -151,7 +151,8 @@ func TestRedisPeers(t *testing.T) {
 		t.Skip("set HOLDFAST_REDIS_SERVER, and have redis-server in the PATH, to start Redis in all its ways")
 	}
 	dir := t.TempDir()
-	p, err := Start(t.Context(), []string{"redis", "redis-always", "redis-wait", "redlock", "redis-sentinel"}, Options{Dir: dir})
+	p, err := Start(t.Context(), []string{"redis", "redis-always", "redis-wait", "redlock", "redis-sentinel"},
+		Options{Dir: dir})
 	require.NoError(t, err)
 	require.Len(t, p.Subjects, 5)
 	for _, s := range p.Subjects {

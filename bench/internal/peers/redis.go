@@ -19,7 +19,10 @@ func (b *builder) redisServer(name, addr string, more ...string) error {
 		return fmt.Errorf("find redis-server: %w", err)
 	}
 	return b.cluster.add(name, addr, func(dir string) ([]string, error) {
-		return append([]string{path, "--port", port(addr), "--bind", "127.0.0.1", "--save", "", "--dir", dir, "--maxclients", "12000"}, more...), nil
+		return append([]string{
+			path, "--port", port(addr), "--bind", "127.0.0.1", "--save", "", "--dir", dir, "--maxclients",
+			"12000",
+		}, more...), nil
 	})
 }
 

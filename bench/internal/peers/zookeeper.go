@@ -35,11 +35,15 @@ func zookeeper(ctx context.Context, b *builder) error {
 	if err != nil {
 		return err
 	}
-	clients, peers, elections := addrs[:zookeeperServers], addrs[zookeeperServers:2*zookeeperServers], addrs[2*zookeeperServers:]
+	clients, peers, elections := addrs[:zookeeperServers], addrs[zookeeperServers:2*zookeeperServers],
+		addrs[2*zookeeperServers:]
 	c := b.cluster
 	c.driver = path
 	c.isReady = func(ctx context.Context) error { return zookeeperReady(ctx, clients) }
-	lines := []string{"tickTime=2000", "initLimit=10", "syncLimit=5", "maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=srvr"}
+	lines := []string{
+		"tickTime=2000", "initLimit=10", "syncLimit=5", "maxClientCnxns=0", "admin.enableServer=false",
+		"4lw.commands.whitelist=srvr",
+	}
 	for i := range zookeeperServers {
 		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%s:%s", i+1, port(peers[i]), port(elections[i])))
 	}
@@ -47,7 +51,10 @@ func zookeeper(ctx context.Context, b *builder) error {
 		err := c.add(fmt.Sprintf("zk%d", i+1), addr, func(dir string) ([]string, error) {
 			all := append([]string{"dataDir=" + dir, "clientPort=" + port(addr), "clientPortAddress=127.0.0.1"}, lines...)
 			config := filepath.Join(dir, "zoo.cfg")
-			return []string{java, "-Dzookeeper.root.logger=WARN,CONSOLE", "-cp", zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config}, errors.Join(
+			return []string{
+				java, "-Dzookeeper.root.logger=WARN,CONSOLE", "-cp", zookeeperJar,
+				"org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
+			}, errors.Join(
 				os.WriteFile(config, []byte(strings.Join(all, "\n")+"\n"), 0o644),
 				os.WriteFile(filepath.Join(dir, "myid"), fmt.Appendln(nil, i+1), 0o644),
 			)

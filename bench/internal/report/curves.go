@@ -132,7 +132,8 @@ func (c curves) write(w io.Writer) error {
 			y := plotTop + plotInnerH*(1-line.y[i]/maxY)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
 		}
-		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", line.colour, strings.Join(points, " "))
+		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", line.colour,
+			strings.Join(points, " "))
 		if line.name != "" {
 			legend(&b, labels, line.colour, line.name)
 			labels++
@@ -166,13 +167,17 @@ func (c curves) frame(b *strings.Builder, maxX, maxY float64) {
 		fmt.Fprintf(b, `<path d="M%.1f %dv%d" stroke="#ccc"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
 			x, plotTop, plotInnerH, x, plotTop+plotInnerH+18, thousands(math.Round(text)))
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", plotLeft+plotInnerW/2, plotTop+plotInnerH+40, c.below)
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", plotLeft+plotInnerW/2, plotTop+plotInnerH+
+		40, c.below)
 }
 
 // opening starts a picture.
 func opening(b *strings.Builder, title string) {
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", plotWidth, plotHeight)
-	fmt.Fprintf(b, `<rect width="100%%" height="100%%" fill="white"/><text x="%d" y="22" font-size="15">%s</text>`+"\n", plotLeft, html.EscapeString(title))
+	fmt.Fprintf(b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+
+			"\n", plotWidth, plotHeight)
+	fmt.Fprintf(b, `<rect width="100%%" height="100%%" fill="white"/><text x="%d" y="22" font-size="15">%s</text>`+"\n",
+		plotLeft, html.EscapeString(title))
 }
 
 // legend names a line, beside the picture.

@@ -32,20 +32,36 @@ func goals() []goal {
 		{"pairs/s, 64 connections: at least 8 × `etcd`", atLeast(8, one, 64, 0, "holdfast", "etcd")},
 		{"pairs/s, 256 connections: at least 8 × `etcd`", atLeast(8, one, 256, 0, "holdfast", "etcd")},
 		{"one connection, p50 of an acquire: below `redis-wait`", acquireBelow(1, 1, "holdfast", "redis-wait")},
-		{"hot lock, 64 waiters: at least 4 × the hand-offs of `etcd-mutex`", atLeast(4, "hot", 64, 0, "holdfast", "etcd-mutex")},
+		{"hot lock, 64 waiters: at least 4 × the hand-offs of `etcd-mutex`", atLeast(4, "hot", 64, 0, "holdfast",
+			"etcd-mutex")},
 		{"pipelined SET NX PX, depth 16: at least half of `redis`", atLeast(0.5, "pipelined", 50, 16, "holdfast", "redis")},
 		{"pipelined SET NX PX, depth 64: at least half of `redis`", atLeast(0.5, "pipelined", 50, 64, "holdfast", "redis")},
 		{"GET on the leader, 256 connections: at least 0.7 × `redis`", atLeast(0.7, "reads", 256, 0, "holdfast", "redis")},
-		{"through a follower, 64 connections: at least 0.7 × the leader's pairs/s", atLeast(0.7, one, 64, 0, "holdfast-followers", "holdfast")},
-		{"through a follower, 256 connections: at least 0.7 × the leader's pairs/s", atLeast(0.7, one, 256, 0, "holdfast-followers", "holdfast")},
-		{"through a follower, 64 connections, p50 of an acquire: at most 1.5 × the leader's", acquireBelow(1.5, 64, "holdfast-followers", "holdfast")},
-		{"pairs/s, 1 connection: at least 0.95 × the build before collections", atLeast(0.95, one, 1, 0, "holdfast", "holdfast-before")},
-		{"pairs/s, 64 connections: at least 0.95 × the build before collections", atLeast(0.95, one, 64, 0, "holdfast", "holdfast-before")},
-		{"pairs/s, 256 connections: at least 0.95 × the build before collections", atLeast(0.95, one, 256, 0, "holdfast", "holdfast-before")},
-		{"CPU of all nodes per pair, 256 connections: at most a quarter of `etcd`'s", cpuBelow(0.25, 256, "holdfast", "etcd")},
-		{"memory of a held lock, over key and value: at most 250 bytes a node", number("memory", "bytes_per_lock", "%.0f bytes", 250)},
+		{
+			"through a follower, 64 connections: at least 0.7 × the leader's pairs/s",
+			atLeast(0.7, one, 64, 0, "holdfast-followers", "holdfast"),
+		},
+		{
+			"through a follower, 256 connections: at least 0.7 × the leader's pairs/s",
+			atLeast(0.7, one, 256, 0, "holdfast-followers", "holdfast"),
+		},
+		{
+			"through a follower, 64 connections, p50 of an acquire: at most 1.5 × the leader's",
+			acquireBelow(1.5, 64, "holdfast-followers", "holdfast"),
+		},
+		{"pairs/s, 1 connection: at least 0.95 × the build before collections", atLeast(0.95, one, 1, 0, "holdfast",
+			"holdfast-before")},
+		{"pairs/s, 64 connections: at least 0.95 × the build before collections", atLeast(0.95, one, 64, 0, "holdfast",
+			"holdfast-before")},
+		{"pairs/s, 256 connections: at least 0.95 × the build before collections", atLeast(0.95, one, 256, 0, "holdfast",
+			"holdfast-before")},
+		{"CPU of all nodes per pair, 256 connections: at most a quarter of `etcd`'s", cpuBelow(0.25, 256, "holdfast",
+			"etcd")},
+		{"memory of a held lock, over key and value: at most 250 bytes a node", number("memory", "bytes_per_lock",
+			"%.0f bytes", 250)},
 		{"an idle connection: at most 12 KB", number("idle", "bytes_per_connection", "%.0f bytes", 12<<10)},
-		{"p99 of an acquire while the leader takes snapshots: at most 2 × before", quotient("snapshot", "p99_ms_leader", "p99_ms_before", 2)},
+		{"p99 of an acquire while the leader takes snapshots: at most 2 × before", quotient("snapshot", "p99_ms_leader",
+			"p99_ms_before", 2)},
 		{"restart with a million locks: under 5 s", number("restart", "serves_after_seconds", "%.1f s", 5)},
 		{"failover by kill -9 until the first acquire: median below 1 s", number("failover", "median_ms", "%.0f ms", 1000)},
 		{"no election in 10 minutes with all cores busy", noElections},
@@ -58,17 +74,33 @@ func goals() []goal {
 func nativeGoals() []goal {
 	const native = "holdfast-native"
 	return []goal{
-		{"native locks, nobody waits, 1 connection: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 1, 0, native, "holdfast")},
-		{"native locks, nobody waits, 64 connections: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 64, 0, native, "holdfast")},
-		{"native hot lock, 64 waiters: at least 0.9 hand-offs for each command that one connection alone gets answered", perCommand(0.9, native)},
-		{"native hot lock, 64 waiters: at least 8 × the hand-offs of `etcd-mutex`", atLeast(8, "hot", 64, 0, native, "etcd-mutex")},
-		{"native hot lock, 64 waiters: at most 1.1 log entries a hand-off", numberAt("hot", 64, "log_entries_each", native, 1.1)},
-		{"native hot lock, 64 waiters: CPU of all nodes a hand-off at most a quarter of polling's", cpuOf(0.25, "hot", 64, native, "holdfast")},
-		{"native hot lock, 64 waiters: the longest wait at most 1.5 × the mean", numberAt("hot", 64, "longest_by_mean", native, 1.5)},
-		{"16 native hot locks, 256 workers: at least 0.8 × the pairs/s of 16 connections that nobody disturbs", apart(0.8, native, series{"contended", 256, 1}, series{"uncontended", 16, 1})},
+		{"native locks, nobody waits, 1 connection: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 1, 0,
+			native, "holdfast")},
+		{"native locks, nobody waits, 64 connections: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 64, 0,
+			native, "holdfast")},
+		{
+			"native hot lock, 64 waiters: at least 0.9 hand-offs for each command that one connection alone gets answered",
+			perCommand(0.9, native),
+		},
+		{"native hot lock, 64 waiters: at least 8 × the hand-offs of `etcd-mutex`", atLeast(8, "hot", 64, 0, native,
+			"etcd-mutex")},
+		{"native hot lock, 64 waiters: at most 1.1 log entries a hand-off", numberAt("hot", 64, "log_entries_each", native,
+			1.1)},
+		{
+			"native hot lock, 64 waiters: CPU of all nodes a hand-off at most a quarter of polling's",
+			cpuOf(0.25, "hot", 64, native, "holdfast"),
+		},
+		{"native hot lock, 64 waiters: the longest wait at most 1.5 × the mean", numberAt("hot", 64, "longest_by_mean",
+			native, 1.5)},
+		{
+			"16 native hot locks, 256 workers: at least 0.8 × the pairs/s of 16 connections that nobody disturbs",
+			apart(0.8, native, series{"contended", 256, 1}, series{"uncontended", 16, 1}),
+		},
 		{"BLPOP hand-offs, 64 waiters: at least 3 × the hand-offs of `etcd-mutex`", across(3, rateOf)},
-		{"a held native lock, over key and owner: at most 350 bytes a node", numberOf("memory", "bytes_per_lock", native, "%.0f bytes", 350)},
-		{"a waiter in line: at most 500 bytes on a node that it is not connected to", numberOf("parked", "bytes_elsewhere", native, "%.0f bytes", 500)},
+		{"a held native lock, over key and owner: at most 350 bytes a node", numberOf("memory", "bytes_per_lock", native,
+			"%.0f bytes", 350)},
+		{"a waiter in line: at most 500 bytes on a node that it is not connected to", numberOf("parked", "bytes_elsewhere",
+			native, "%.0f bytes", 500)},
 	}
 }
 
@@ -99,7 +131,8 @@ func numberOf(name, number, of, format string, atMost float64) func(evidence) (s
 }
 
 // across compares hand-offs of Holdfast by BLPOP with hand-offs of etcd's mutex, among 64 in the same rounds.
-func across(aim float64, of func(workload.Workload, *workload.Figures) (float64, bool)) func(evidence) (string, bool, bool) {
+func across(aim float64, of func(workload.Workload, *workload.Figures) (float64, bool)) func(evidence) (string, bool,
+	bool) {
 	queue, _ := workload.Named("handoffs")
 	mutex, _ := workload.Named("hot")
 	return func(e evidence) (string, bool, bool) {
@@ -174,13 +207,15 @@ func nativeBeside() []goal {
 	return []goal{
 		{"BLPOP hand-offs, 64 waiters: CPU of all nodes a hand-off, by the CPU of `etcd-mutex`", across(0, cpuPerThousand)},
 		{parked + "memory of all nodes for each", number("parked", "bytes_per_connection", "%.0f bytes", math.Inf(1))},
-		{parked + "CPU of all nodes while nothing is said, of one core", number("parked", "idle_cpu_percent_of_one", "%.1f %%", math.Inf(1))},
+		{parked + "CPU of all nodes while nothing is said, of one core", number("parked", "idle_cpu_percent_of_one",
+			"%.1f %%", math.Inf(1))},
 	}
 }
 
 // beside is what is shown after the goals: there is no aim.
 func beside() []goal {
-	return []goal{{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms", "%.0f ms", math.Inf(1))}}
+	return []goal{{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms",
+		"%.0f ms", math.Inf(1))}}
 }
 
 // nodes are the targets whose numbers are Holdfast's own, the first that was measured.

@@ -19,7 +19,11 @@ func tableResult(factors ...float64) *Result {
 	r := &Result{
 		Started: time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC),
 		Machine: Machine{CPU: "Some CPU", CPUs: 4, Kernel: "6.1", Go: "go1.26", Revision: "abc"},
-		Targets: []target.Target{{Name: "redis-always", About: "one redis-server"}, {Name: "etcd", About: "three members"}, {Name: "holdfast", About: "three nodes"}},
+		Targets: []target.Target{
+			{Name: "redis-always", About: "one redis-server"},
+			{Name: "etcd", About: "three members"},
+			{Name: "holdfast", About: "three nodes"},
+		},
 		Skipped: []string{"uhaha cannot be started: no proxy\nwith a second line"},
 	}
 	add := func(round int, p Point, step string, rate, p50 float64) {
@@ -73,19 +77,29 @@ func TestGoals(t *testing.T) {
 	requireGoal(t, e, always, "1.10 × (0.90 to 1.20), not in every round alike", "met")
 	requireGoal(t, e, etcd, "11.00 × (9.00 to 12.00)", "met")
 	requireGoal(t, e, "CPU of all nodes", "0.09 × (0.08 to 0.11)", "met")
-	requireGoal(t, evidence{tableResult(0.5, 0.7, 1.2)}, always, "0.70 × (0.50 to 1.20), not in every round alike", "**not met**")
+	requireGoal(t, evidence{tableResult(0.5, 0.7, 1.2)}, always, "0.70 × (0.50 to 1.20), not in every round alike",
+		"**not met**")
 	requireGoal(t, evidence{tableResult(0.7)}, etcd, "7.00 ×", "**not met**")
 	requireGoal(t, e, "pairs/s, 64 connections: above `uhaha`", "", "not measured")
 
-	e = evidence{tableResult(1), once("memory", map[string]map[string]float64{"redis": {"bytes_per_lock": 80}, "holdfast-debug": {"bytes_per_lock": 251}})}
+	e = evidence{tableResult(1), once("memory", map[string]map[string]float64{
+		"redis":          {"bytes_per_lock": 80},
+		"holdfast-debug": {"bytes_per_lock": 251},
+	})}
 	requireGoal(t, e, "memory of a held lock", "251 bytes (`redis` 80 bytes)", "**not met**")
-	e = evidence{once("failover", map[string]map[string]float64{"etcd": {"median_ms": 1500}, "holdfast": {"median_ms": 900}})}
+	e = evidence{once("failover", map[string]map[string]float64{
+		"etcd":     {"median_ms": 1500},
+		"holdfast": {"median_ms": 900},
+	})}
 	requireGoal(t, e, "failover by kill -9", "900 ms (`etcd` 1500 ms)", "met")
 	e = evidence{once("failover", map[string]map[string]float64{"etcd": {"median_ms": 1500}})}
 	requireGoal(t, e, "failover", "", "not measured")
 	e = evidence{once("freeze", map[string]map[string]float64{"holdfast": {"median_ms": 1900}})}
 	requireGoal(t, e, "failover by SIGSTOP", "1900 ms", "no aim")
-	e = evidence{once("snapshot", map[string]map[string]float64{"holdfast-debug": {"p99_ms_leader": 5, "p99_ms_before": 2}})}
+	e = evidence{once("snapshot", map[string]map[string]float64{"holdfast-debug": {
+		"p99_ms_leader": 5,
+		"p99_ms_before": 2,
+	}})}
 	requireGoal(t, e, "p99 of an acquire while", "2.50 ×", "**not met**")
 
 	busy := func(elections, minutes float64) evidence {
@@ -98,7 +112,10 @@ func TestGoals(t *testing.T) {
 
 func TestGoalsOfNativeLocks(t *testing.T) {
 	t.Parallel()
-	r := &Result{Targets: []target.Target{{Name: "holdfast-native"}, {Name: "holdfast"}}, Machine: Machine{Revision: "abc"}}
+	r := &Result{
+		Targets: []target.Target{{Name: "holdfast-native"}, {Name: "holdfast"}},
+		Machine: Machine{Revision: "abc"},
+	}
 	add := func(name, of string, connections int, step string, rate float64, numbers map[string]float64) {
 		r.Runs = append(r.Runs, Run{
 			Point:   Point{Workload: name, Target: of, Connections: connections},
@@ -150,7 +167,10 @@ func TestGoalsOfWaiting(t *testing.T) {
 	add(1, "handoffs", "holdfast", 40)
 	requireGoal(t, evidence{r}, aim, "3.45 × (2.90 to 4.00), not in every round alike", "met")
 
-	e := evidence{once("parked", map[string]map[string]float64{"redis": {"bytes_per_connection": 9000, "idle_cpu_percent_of_one": 0.1}, "holdfast": {"bytes_per_connection": 8000, "idle_cpu_percent_of_one": 0.25}})}
+	e := evidence{once("parked", map[string]map[string]float64{"redis": {
+		"bytes_per_connection":    9000,
+		"idle_cpu_percent_of_one": 0.1,
+	}, "holdfast": {"bytes_per_connection": 8000, "idle_cpu_percent_of_one": 0.25}})}
 	requireGoal(t, e, "10,000 clients parked by BLPOP: memory", "8000 bytes (`redis` 9000 bytes)", "no aim")
 	requireGoal(t, e, "10,000 clients parked by BLPOP: CPU", "0.2 % (`redis` 0.1 %)", "no aim")
 }
@@ -196,7 +216,10 @@ func TestSummary(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), text)
 
-	limits := &Result{Command: "go run ./bench --preset limits", Started: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), Machine: Machine{Revision: "abc"}}
+	limits := &Result{
+		Command: "go run ./bench --preset limits", Started: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
+		Machine: Machine{Revision: "abc"},
+	}
 	text = Summary([]*Result{tableResult(0.9, 1.1, 1.2), limits})
 	require.Contains(t, text, "by `go run ./bench --preset limits` (revision abc, 2026-11-22);")
 }

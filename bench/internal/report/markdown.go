@@ -52,11 +52,13 @@ func (r *Result) WriteMarkdown(w io.Writer, workloads []workload.Workload) error
 func (r *Result) head(b *strings.Builder) {
 	m := r.Machine
 	fmt.Fprintf(b, "# Benchmark of %s\n\n`%s`\n\n", r.Started.Format("2006-01-02 15:04"), r.Command)
-	fmt.Fprintf(b, "%s, %d CPUs, Linux %s, %s, revision %s; generator and servers on this one machine.\n", m.CPU, m.CPUs, m.Kernel, m.Go, m.Revision)
+	fmt.Fprintf(b, "%s, %d CPUs, Linux %s, %s, revision %s; generator and servers on this one machine.\n", m.CPU, m.CPUs,
+		m.Kernel, m.Go, m.Revision)
 	fmt.Fprintf(b, "Floors: append + fdatasync %.0f µs, overwrite + fdatasync %.0f µs, loopback round trip %.0f µs.\n",
 		m.Floors.AppendSyncMicros, m.Floors.OverwriteSyncMicros, m.Floors.RoundTripMicros)
 	if m.Floors.AppendSyncMicros < notADisk {
-		b.WriteString("\n**fdatasync is too fast for a disk: --out seems to be on one that forgets (tmpfs), and no figure of a durable server means anything.**\n")
+		b.WriteString("\n**fdatasync is too fast for a disk: --out seems to be on one that forgets (tmpfs), and no figure " +
+			"of a durable server means anything.**\n")
 	}
 }
 

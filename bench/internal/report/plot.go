@@ -92,7 +92,8 @@ func (p scale) frame(b *strings.Builder, wl workload.Workload) {
 		fmt.Fprintf(b, `<path d="M%.1f %dv%d" stroke="#ccc"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
 			p.x(rate), plotTop, plotInnerH, p.x(rate), plotTop+plotInnerH+18, thousands(math.Round(rate)))
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">completed a second</text>`+"\n", plotLeft+plotInnerW/2, plotTop+plotInnerH+40)
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">completed a second</text>`+"\n", plotLeft+plotInnerW/2,
+		plotTop+plotInnerH+40)
 }
 
 func (p scale) line(b *strings.Builder, knots []knot, colour, style string, of func(knot) float64) {
@@ -103,5 +104,6 @@ func (p scale) line(b *strings.Builder, knots []knot, colour, style string, of f
 	for i, k := range knots {
 		points[i] = fmt.Sprintf("%.1f,%.1f", p.x(k.rate), p.y(of(k)))
 	}
-	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2"%s points="%s"/>`+"\n", colour, style, strings.Join(points, " "))
+	fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2"%s points="%s"/>`+"\n", colour, style,
+		strings.Join(points, " "))
 }

@@ -47,7 +47,10 @@ func someResult() *Result {
 			}
 			held := Run{Point: Point{Workload: "memory", Target: t.Name}, Round: round}
 			if i == 0 {
-				held.Figures = &workload.Figures{Numbers: map[string]float64{"bytes_per_lock": 80.25 + float64(round), "held_locks": 1e6}}
+				held.Figures = &workload.Figures{Numbers: map[string]float64{
+					"bytes_per_lock": 80.25 + float64(round),
+					"held_locks":     1e6,
+				}}
 			} else {
 				held.Failed = "no pids"
 			}
@@ -80,7 +83,10 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 
 func TestNumbersAsText(t *testing.T) {
 	t.Parallel()
-	for f, want := range map[float64]string{0: "0", 1.5: "1.50", 99: "99", 100: "100", 1000: "1,000", 1234567.8: "1,234,568", -1500: "-1,500", -2: "-2"} {
+	for f, want := range map[float64]string{
+		0: "0", 1.5: "1.50", 99: "99", 100: "100", 1000: "1,000",
+		1234567.8: "1,234,568", -1500: "-1,500", -2: "-2",
+	} {
 		require.Equal(t, want, thousands(f))
 	}
 	for micros, want := range map[float64]string{4: "0.00", 940: "0.94", 9_999: "10.00", 15_400: "15.4", 120_000: "120"} {
@@ -133,9 +139,15 @@ func TestPlots(t *testing.T) {
 	for round := range 2 {
 		for _, held := range []int{10, 1_000_000} {
 			f := &workload.Figures{Steps: map[string]load.Latency{"pair": {PerSecond: 100}}}
-			r.Runs = append(r.Runs, Run{Point: Point{Workload: "growth", Target: "redis", Connections: 64, Held: held}, Round: round, Figures: f})
+			r.Runs = append(r.Runs, Run{
+				Point: Point{Workload: "growth", Target: "redis", Connections: 64, Held: held},
+				Round: round, Figures: f,
+			})
 		}
-		f := &workload.Figures{Series: map[string][]float64{"seconds": {1, 2, 3}, "pairs_per_second": {5, 6, 5}, "disk_bytes": {0, 0, 0}}}
+		f := &workload.Figures{Series: map[string][]float64{
+			"seconds": {1, 2, 3}, "pairs_per_second": {5, 6, 5},
+			"disk_bytes": {0, 0, 0},
+		}}
 		r.Runs = append(r.Runs, Run{Point: Point{Workload: "long", Target: "holdfast"}, Round: round, Figures: f})
 	}
 	lines := func(p Plot) int {

@@ -77,7 +77,10 @@ func (r *Result) median(p Point) *workload.Figures {
 	if len(all) == 0 {
 		return nil
 	}
-	f := &workload.Figures{Steps: make(map[string]load.Latency), Numbers: make(map[string]float64), Errors: make(map[string]int64)}
+	f := &workload.Figures{
+		Steps: make(map[string]load.Latency), Numbers: make(map[string]float64),
+		Errors: make(map[string]int64),
+	}
 	for name := range union(all, func(f *workload.Figures) map[string]load.Latency { return f.Steps }) {
 		f.Steps[name] = medianLatency(all, name)
 	}

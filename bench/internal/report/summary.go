@@ -40,7 +40,12 @@ func summaryColumns() []column {
 	return []column{
 		pairs(1, "pairs/s by 1 connection"), pairs(64, "by 64"), pairs(256, "by 256"),
 		{"hot lock: hand-offs/s among 64", Point{Workload: "hot", Connections: 64}, (*Result).rateCell, rateOf},
-		{"pipelined SET/s by 50, depth 16", Point{Workload: "pipelined", Connections: 50, Depth: 16}, (*Result).rateCell, rateOf},
+		{
+			"pipelined SET/s by 50, depth 16",
+			Point{Workload: "pipelined", Connections: 50, Depth: 16},
+			(*Result).rateCell,
+			rateOf,
+		},
 		{"depth 64", Point{Workload: "pipelined", Connections: 50, Depth: 64}, (*Result).rateCell, rateOf},
 		{"GET/s by 256", Point{Workload: "reads", Connections: 256}, (*Result).rateCell, rateOf},
 		{"CPU s per 1,000 pairs of 256", Point{Workload: "uncontended", Connections: 256}, (*Result).cpuCell, cpuPerThousand},
@@ -72,7 +77,12 @@ func nativeColumns() []column {
 		{"16 hot locks: pairs/s of 256", Point{Workload: "contended", Connections: 256}, (*Result).rateCell, rateOf},
 		{"BLPOP hand-offs/s among 64", Point{Workload: "handoffs", Connections: 64}, (*Result).rateCell, rateOf},
 		{"CPU s per 1,000 of them", Point{Workload: "handoffs", Connections: 64}, (*Result).cpuCell, cpuPerThousand},
-		{"messages/s to 1,000 subscribers", Point{Workload: "publish", Connections: 1000}, cell("messages_per_second"), of("messages_per_second")},
+		{
+			"messages/s to 1,000 subscribers",
+			Point{Workload: "publish", Connections: 1000},
+			cell("messages_per_second"),
+			of("messages_per_second"),
+		},
 	}
 }
 
@@ -82,12 +92,15 @@ func Native(results []*Result) string {
 	var b strings.Builder
 	r := results[0]
 	m := r.Machine
-	fmt.Fprintf(&b, "%s, %d cores, revision %s, %s; all servers of a row and the load generator share it. Medians of %d rounds by turns,\n"+
-		"± half the distance between the best and the worst; in brackets the median milliseconds of an acquire.\n",
+	fmt.Fprintf(&b,
+		"%s, %d cores, revision %s, %s; all servers of a row and the load generator share it. Medians of %d rounds "+
+			"by turns,\n"+
+			"± half the distance between the best and the worst; in brackets the median milliseconds of an acquire.\n",
 		m.CPU, m.CPUs, m.Revision, r.Started.Format("2006-01-02"), r.rounds())
 	columns := r.shown(nativeColumns())
 	r.summaryTable(&b, columns)
-	b.WriteString("\nNative locks as a multiple of each, median of the rounds' quotients (of CPU, entries and waits, less is better):\n")
+	b.WriteString("\nNative locks as a multiple of each, median of the rounds' quotients (of CPU, entries and waits, " +
+		"less is better):\n")
 	r.quotientTable(&b, columns, nativeTarget)
 	judged(&b, results, "the runs of `make bench-native`")
 	evidence(results).goalTable(&b, nativeGoals())
@@ -98,7 +111,9 @@ func Native(results []*Result) string {
 
 // judged leads to the goals. missing is where results come from that are not there.
 func judged(b *strings.Builder, results []*Result, missing string) {
-	fmt.Fprintf(b, "\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and the most of a round, or others' figures:\n",
+	fmt.Fprintf(b,
+		"\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and "+
+			"the most of a round, or others' figures:\n",
 		origins(results[1:], missing))
 }
 
@@ -147,7 +162,8 @@ func origins(results []*Result, missing string) string {
 	}
 	var each []string
 	for _, r := range results {
-		each = append(each, fmt.Sprintf("`%s` (revision %s, %s)", r.Command, r.Machine.Revision, r.Started.Format("2006-01-02")))
+		each = append(each, fmt.Sprintf("`%s` (revision %s, %s)", r.Command, r.Machine.Revision,
+			r.Started.Format("2006-01-02")))
 	}
 	return strings.Join(each, ", ")
 }
@@ -159,8 +175,10 @@ func (r *Result) floor(b *strings.Builder) {
 	if f == nil || least == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nA durable acquire on three nodes is at least one fdatasync and two round trips, from the client to the leader and from there to a follower:\n"+
-		"%s ms here. By one connection it takes %.1f times that.\n", millis(least), f.Steps["acquire"].P50Micros/least)
+	fmt.Fprintf(b,
+		"\nA durable acquire on three nodes is at least one fdatasync and two round trips, from the client to the leader "+
+			"and from there to a follower:\n"+
+			"%s ms here. By one connection it takes %.1f times that.\n", millis(least), f.Steps["acquire"].P50Micros/least)
 }
 
 func (r *Result) rounds() int {
@@ -223,7 +241,9 @@ func (r *Result) quotientTable(b *strings.Builder, columns []column, mine string
 			wl, _ := workload.Named(c.point.Workload)
 			c.point.Target = mine
 			text := "-"
-			if s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) { return c.of(wl, f) }); ok {
+			if s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) {
+				return c.of(wl, f)
+			}); ok {
 				text = fmt.Sprintf("%.2f", s.median)
 			}
 			b.WriteString(" " + text + " |")

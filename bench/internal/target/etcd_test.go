@@ -29,7 +29,8 @@ func startGateway(t *testing.T, id, leader string) (addr string) {
 			}
 			Success []struct{ RequestPut struct{ Key, Value []byte } }
 		}
-		if err := json.NewDecoder(r.Body).Decode(&txn); err != nil || len(txn.Compare) != 1 || txn.Compare[0].Target != "CREATE" {
+		if err := json.NewDecoder(r.Body).Decode(&txn); err != nil || len(txn.Compare) != 1 ||
+			txn.Compare[0].Target != "CREATE" {
 			http.Error(w, "no such transaction", http.StatusBadRequest)
 			return
 		}
@@ -72,6 +73,7 @@ func TestEtcd(t *testing.T) {
 	etcd.Addrs = etcd.Addrs[:2]
 	_, err = etcd.Endpoints(t.Context())
 	require.ErrorContains(t, err, "x has no leader")
-	_, err = Target{Name: "x", Addrs: []string{leader}, Kind: Etcd, Via: ViaSpread}.Clients(t.Context(), 1, someOptions(Raw))
+	_, err = Target{Name: "x", Addrs: []string{leader}, Kind: Etcd, Via: ViaSpread}.Clients(t.Context(), 1,
+		someOptions(Raw))
 	require.EqualError(t, err, "x: this program has no client for etcd")
 }

@@ -32,7 +32,10 @@ func dialRedisson(ctx context.Context, addr string, o Options) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &redisson{raw: r, lock: newScript(redissonLock), unlock: newScript(redissonUnlock), renew: newScript(redissonRenew)}, nil
+	return &redisson{
+		raw: r, lock: newScript(redissonLock), unlock: newScript(redissonUnlock),
+		renew: newScript(redissonRenew),
+	}, nil
 }
 
 // try is nil when the lock is taken, and else how long it will last.
@@ -109,7 +112,10 @@ func listen(ctx context.Context, addr string, limit time.Duration) (*listener, e
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{nc: nc, resp: protocol.NewConn(nc), messages: make(chan struct{}, 1), replies: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &listener{
+		nc: nc, resp: protocol.NewConn(nc), messages: make(chan struct{}, 1), replies: make(chan struct{}, 1),
+		ended: make(chan struct{}),
+	}
 	go l.read()
 	return l, nil
 }

@@ -72,7 +72,8 @@ type Target struct {
 func Parse(spec string) (Target, error) {
 	name, rest, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || rest == "" {
-		return Target{}, fmt.Errorf("target %q: want name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N]", spec)
+		return Target{},
+			fmt.Errorf("target %q: want name=host:port[+host:port…][@leader|@followers|@spread|@redlock][@native|@redisson][@wait=N]", spec)
 	}
 	addrs, options, _ := strings.Cut(rest, "@")
 	t := Target{Name: name, Addrs: strings.Split(addrs, "+"), Via: ViaSpread}

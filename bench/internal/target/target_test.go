@@ -135,7 +135,10 @@ func TestEndpoints(t *testing.T) {
 	leader, follower := fakeredis.Start(t), fakeredis.Start(t)
 	follower.Role = "slave"
 	both := []string{follower.Addr, leader.Addr}
-	for via, want := range map[Via][]string{ViaSpread: both, ViaLeader: {leader.Addr}, ViaFollowers: {follower.Addr}, ViaRedlock: both} {
+	for via, want := range map[Via][]string{
+		ViaSpread: both, ViaLeader: {leader.Addr}, ViaFollowers: {follower.Addr},
+		ViaRedlock: both,
+	} {
 		got, err := Target{Name: "x", Addrs: both, Via: via}.Endpoints(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, got)

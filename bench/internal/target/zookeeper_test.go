@@ -35,7 +35,10 @@ func TestZooKeeper(t *testing.T) {
 	starting := startSrvr(t, "This ZooKeeper instance is not currently serving requests\n")
 	follower := startSrvr(t, "Zookeeper version: 3.8.0\nMode: follower\nNode count: 5\n")
 	leader := startSrvr(t, "Zookeeper version: 3.8.0\nMode: leader\nNode count: 5\n")
-	all := Target{Name: "x", Addrs: []string{"127.0.0.1:1", starting, follower, leader}, Kind: ZooKeeperLock, Via: ViaLeader}
+	all := Target{
+		Name: "x", Addrs: []string{"127.0.0.1:1", starting, follower, leader}, Kind: ZooKeeperLock,
+		Via: ViaLeader,
+	}
 	got, err := all.Endpoints(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{leader}, got)

@@ -49,7 +49,8 @@ func failovers(ctx context.Context, e Env, out, back func(addr string) error) (*
 	millis := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	f := &Figures{}
 	f.merge(map[string]float64{
-		"times": float64(len(took)), "fastest_ms": millis(took[0]), "median_ms": millis(took[len(took)/2]), "slowest_ms": millis(took[len(took)-1]),
+		"times": float64(len(took)), "fastest_ms": millis(took[0]), "median_ms": millis(took[len(took)/2]),
+		"slowest_ms": millis(took[len(took)-1]),
 	})
 	return f, nil
 }

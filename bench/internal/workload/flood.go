@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/resp"
 )
 
-// The users that servers with [target.Target.Users] have, all with FloodPassword. One sends as much as it can, another is the
-// same with FloodLimit commands a second on each node, and a third takes locks beside them.
+// The users that servers with [target.Target.Users] have, all with FloodPassword. One sends as much as it can, another
+// is the same with FloodLimit commands a second on each node, and a third takes locks beside them.
 const (
 	FloodUser, FloodLimitedUser, FloodBesideUser = "flood", "flood-limited", "beside"
 	FloodPassword                                = "bench"
 	FloodLimit                                   = 2000
 )
 
-// floodConnections is how many connections flood, each with a pipeline of floodDepth commands after another, and besideWorkers
-// how many take locks.
+// floodConnections is how many connections flood, each with a pipeline of floodDepth commands after another, and
+// besideWorkers how many take locks.
 const (
 	floodConnections = 32
 	floodDepth       = 64
@@ -35,7 +35,11 @@ func flood(ctx context.Context, e Env) (*Figures, error) {
 	}
 	f := &Figures{Steps: make(map[string]load.Latency), Errors: make(map[string]int64)}
 	alone := load.Latency{}
-	for _, part := range []struct{ name, user string }{{"alone", ""}, {"flooded", FloodUser}, {"limited", FloodLimitedUser}} {
+	for _, part := range []struct{ name, user string }{
+		{"alone", ""},
+		{"flooded", FloodUser},
+		{"limited", FloodLimitedUser},
+	} {
 		s, err := floodPart(ctx, e, endpoints, part.user)
 		if err != nil {
 			return nil, err
@@ -51,7 +55,8 @@ func flood(ctx context.Context, e Env) (*Figures, error) {
 			continue
 		}
 		f.merge(map[string]float64{
-			part.name + "_p50_ratio": pair.P50Micros / alone.P50Micros, part.name + "_p99_ratio": pair.P99Micros / alone.P99Micros,
+			part.name + "_p50_ratio": pair.P50Micros / alone.P50Micros, part.name +
+				"_p99_ratio": pair.P99Micros / alone.P99Micros,
 			part.name + "_pairs_ratio": pair.PerSecond / alone.PerSecond,
 		})
 	}
@@ -100,7 +105,8 @@ func besidePair(e Env, c *resp.Conn, worker int) load.Op {
 	key, tokens := prefix+"beside:"+strconv.Itoa(worker), newTokens()
 	return func(_ context.Context, start time.Time, r *load.Recorder) error {
 		token := tokens.token()
-		if v, err := c.Do("set", key, token, "nx", "px", strconv.FormatInt(e.Client.TTL.Milliseconds(), 10)); err != nil || v.Str != "OK" {
+		if v, err := c.Do("set", key, token, "nx", "px", strconv.FormatInt(e.Client.TTL.Milliseconds(), 10)); err != nil ||
+			v.Str != "OK" {
 			return errors.Join(err, errNotTaken)
 		}
 		if _, err := c.Do("delifeq", key, token); err != nil {

@@ -78,7 +78,9 @@ func pair(ctx context.Context, c target.Client, key, token string, start time.Ti
 }
 
 // release gives a lock back and takes down the whole pair.
-func release(ctx context.Context, c target.Client, key, token string, start, acquired time.Time, r *load.Recorder) error {
+func release(ctx context.Context, c target.Client, key, token string, start, acquired time.Time,
+	r *load.Recorder,
+) error {
 	ok, err := c.Release(ctx, key, token)
 	released := time.Now()
 	if err != nil {

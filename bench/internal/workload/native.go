@@ -78,7 +78,8 @@ func atRest(ctx context.Context, e Env) (*Figures, error) {
 	}
 	m.end()
 	f := &Figures{}
-	f.merge(map[string]float64{"idle_cpu_percent_of_one": 100 * (m.last.CPUSeconds - m.server.CPUSeconds) / e.Measure.Seconds()})
+	f.merge(
+		map[string]float64{"idle_cpu_percent_of_one": 100 * (m.last.CPUSeconds - m.server.CPUSeconds) / e.Measure.Seconds()})
 	if entries, ok := m.numbers()["log_entries"]; ok {
 		f.merge(map[string]float64{"log_entries_per_second": entries / e.Measure.Seconds()})
 	}

@@ -44,7 +44,8 @@ func snapshot(ctx context.Context, e Env) (*Figures, error) {
 			return nil, err
 		}
 		acquire := one.Steps["acquire"]
-		f.merge(map[string]float64{"p50_ms_" + phase.name: acquire.P50Micros / 1000, "p99_ms_" + phase.name: acquire.P99Micros / 1000})
+		f.merge(map[string]float64{"p50_ms_" + phase.name: acquire.P50Micros / 1000, "p99_ms_" +
+			phase.name: acquire.P99Micros / 1000})
 		for text, n := range one.Errors {
 			f.Errors[text] += n
 		}

@@ -19,7 +19,9 @@ import (
 // someEnv is a short run against a fake.
 func someEnv(s *fakeredis.Server) Env {
 	return Env{
-		Target:      target.Target{Name: "x", Addrs: []string{s.Addr}, Via: target.ViaSpread, PIDs: func() []int { return []int{os.Getpid()} }, Own: true},
+		Target: target.Target{Name: "x", Addrs: []string{s.Addr}, Via: target.ViaSpread, PIDs: func() []int {
+			return []int{os.Getpid()}
+		}, Own: true},
 		Client:      target.Options{Library: target.Raw, TTL: 30 * time.Second, Timeout: 5 * time.Second},
 		Connections: 2, Measure: 100 * time.Millisecond,
 		Sizes: Sizes{Keys: 100, Locks: 500, Depth: 4, Steady: 1000, Poll: time.Millisecond},
@@ -59,15 +61,19 @@ func TestLongIsASeries(t *testing.T) {
 		require.Positive(t, values[1], name)
 	}
 	require.Equal(t, []float64{1000, 1000}, f.Series["disk_bytes"])
-	require.InDelta(t, f.Series["pairs_per_second"][1]/f.Series["pairs_per_second"][0], f.Numbers["last_quarter_by_first"], 1e-9)
+	require.InDelta(t, f.Series["pairs_per_second"][1]/f.Series["pairs_per_second"][0],
+		f.Numbers["last_quarter_by_first"], 1e-9)
 }
 
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	for command, info := range map[string][]string{
-		"debug":        {"holdfast_version:1\r\n"},
-		"bgsave":       {"aof_enabled:0\r\n", "rdb_bgsave_in_progress:1\r\n", "rdb_bgsave_in_progress:0\r\n"},
-		"bgrewriteaof": {"aof_enabled:1\r\n", "aof_rewrite_scheduled:1\r\n", "aof_rewrite_in_progress:1\r\n", "aof_enabled:1\r\n"},
+		"debug":  {"holdfast_version:1\r\n"},
+		"bgsave": {"aof_enabled:0\r\n", "rdb_bgsave_in_progress:1\r\n", "rdb_bgsave_in_progress:0\r\n"},
+		"bgrewriteaof": {
+			"aof_enabled:1\r\n", "aof_rewrite_scheduled:1\r\n", "aof_rewrite_in_progress:1\r\n",
+			"aof_enabled:1\r\n",
+		},
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +236,8 @@ func TestCostsByRole(t *testing.T) {
 	m := &meter{leader: 1, pids: []int{1, 2, 3}}
 	for i, cpu := range []float64{2, 10, 4} {
 		m.server.Each = append(m.server.Each, proc.Process{CPUSeconds: 1, ReadBytes: 10, WrittenBytes: 20})
-		m.last.Each = append(m.last.Each, proc.Process{CPUSeconds: 1 + cpu, ReadBytes: 10 + int64(100*i), WrittenBytes: 20 + int64(50*i)})
+		m.last.Each = append(m.last.Each, proc.Process{CPUSeconds: 1 + cpu, ReadBytes: 10 + int64(100*i), WrittenBytes: 20 +
+			int64(50*i)})
 	}
 	n := make(map[string]float64)
 	m.byRole(n)

@@ -34,7 +34,10 @@ type Refusal struct{ Text string }
 func (r *Refusal) Error() string { return r.Text }
 
 // passing are the beginnings of errors that another node or another moment may spare.
-var passing = []string{"CLUSTERDOWN", "TRYAGAIN", "UNCERTAIN", "LOADING", "MASTERDOWN", "ERR max number of clients reached"}
+var passing = []string{
+	"CLUSTERDOWN", "TRYAGAIN", "UNCERTAIN", "LOADING", "MASTERDOWN",
+	"ERR max number of clients reached",
+}
 
 const noSession = "NOSESSION"
 
@@ -270,7 +273,8 @@ func (s *Servers) DialAny(ctx context.Context, patience time.Duration) (*Conn, e
 	return nil, failed
 }
 
-// Also joins err to before, the errors of the nodes that were asked earlier, in one line. before is nil for the first node.
+// Also joins err to before, the errors of the nodes that were asked earlier, in one line. before is nil for the first
+// node.
 func Also(before, err error) error {
 	if before == nil {
 		return err

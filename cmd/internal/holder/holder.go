@@ -98,8 +98,8 @@ func (h *Holder) Acquire(ctx context.Context) error {
 	}
 }
 
-// try asks once, and proves what was granted. Behind until no server is looked for, and only what the cluster has to say
-// of the wait is waited for.
+// try asks once, and proves what was granted. Behind until no server is looked for, and only what the cluster has to
+// say of the wait is waited for.
 func (h *Holder) try(ctx context.Context, until time.Time) error {
 	search, found := ctx, context.CancelFunc(func() {})
 	if h.lock.Wait > 0 {
@@ -230,7 +230,10 @@ func (h *Holder) confirm(ctx context.Context) error {
 
 func (h *Holder) prove(ctx context.Context) error {
 	begun := time.Now()
-	vs, err := h.conn.Pipeline(ctx, []string{"SESSION.KEEPALIVE", h.session}, []string{"LOCK.CHECK", h.lock.Name, h.lock.Owner})
+	vs, err := h.conn.Pipeline(ctx, []string{"SESSION.KEEPALIVE", h.session}, []string{
+		"LOCK.CHECK", h.lock.Name,
+		h.lock.Owner,
+	})
 	switch {
 	case err != nil:
 		return err
@@ -263,7 +266,8 @@ func (h *Holder) reason(otherwise string) string {
 
 // isLoss reports whether v says that this hold is lost, and why.
 func (h *Holder) isLoss(v protocol.Value) (why string, lost bool) {
-	if e := v.Elems; len(e) > 5 && e[1].Str == "lost" && e[2].Str == h.lock.Name && e[3].Str == h.lock.Owner && Text(e[4]) == strconv.FormatInt(h.fence, 10) {
+	if e := v.Elems; len(e) > 5 && e[1].Str == "lost" && e[2].Str == h.lock.Name && e[3].Str == h.lock.Owner &&
+		Text(e[4]) == strconv.FormatInt(h.fence, 10) {
 		why = e[5].Str
 		if len(e) > 7 { // by a command
 			why = Forced(why, e[6].Str, e[7].Str)
@@ -359,7 +363,8 @@ func (h *Holder) Release(ctx context.Context) error {
 }
 
 func (h *Holder) release(ctx context.Context) error {
-	vs, err := h.conn.Pipeline(ctx, []string{"LOCK.RELEASE", h.lock.Name, h.lock.Owner}, []string{"SESSION.CLOSE", h.session})
+	vs, err := h.conn.Pipeline(ctx, []string{"LOCK.RELEASE", h.lock.Name, h.lock.Owner},
+		[]string{"SESSION.CLOSE", h.session})
 	switch {
 	case err != nil:
 		return err

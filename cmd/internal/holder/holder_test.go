@@ -19,7 +19,10 @@ const ttl = 2 * time.Second
 
 func newHolder(t *testing.T, c *holdertest.Cluster, owner string, wait time.Duration) *holder.Holder {
 	t.Helper()
-	h := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: c.Password}, holder.Lock{Name: "job", Owner: owner, TTL: ttl, Wait: wait})
+	h := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: c.Password}, holder.Lock{
+		Name: "job", Owner: owner,
+		TTL: ttl, Wait: wait,
+	})
 	t.Cleanup(h.Close)
 	return h
 }
@@ -73,19 +76,26 @@ func TestRefusedAtOnce(t *testing.T) {
 	require.ErrorContains(t, newHolder(t, c, "a", -1).Acquire(t.Context()), "WRONGTYPE")
 	c.Refuse("")
 	c.Password = "open sesame"
-	stranger := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: "guess"}, holder.Lock{Name: "job", Owner: "a", TTL: ttl, Wait: -1})
+	stranger := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: "guess"}, holder.Lock{
+		Name: "job", Owner: "a",
+		TTL: ttl, Wait: -1,
+	})
 	require.ErrorContains(t, stranger.Acquire(t.Context()), "WRONGPASS")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	unreachable := holder.New(&holder.Servers{Addrs: []string{closed.Addr().String(), closed.Addr().String()}}, holder.Lock{Name: "job", Owner: "a", TTL: ttl})
+	unreachable := holder.New(&holder.Servers{Addrs: []string{closed.Addr().String(), closed.Addr().String()}},
+		holder.Lock{Name: "job", Owner: "a", TTL: ttl})
 	require.ErrorContains(t, unreachable.Acquire(t.Context()), "connect")
 }
 
 // TestNodeDiesWhileWaiting: the place in line is kept.
 func TestNodeDiesWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for what, end := range map[string]func(*holdertest.Cluster, int){"killed": (*holdertest.Cluster).Kill, "frozen": (*holdertest.Cluster).Freeze} {
+	for what, end := range map[string]func(*holdertest.Cluster, int){
+		"killed": (*holdertest.Cluster).Kill,
+		"frozen": (*holdertest.Cluster).Freeze,
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			c := holdertest.Start(t, 2)
@@ -94,7 +104,8 @@ func TestNodeDiesWhileWaiting(t *testing.T) {
 			waits := acquire(t, h)
 			inLine(t, c, 1)
 			end(c, 0)
-			require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond, "it asks again at the other node")
+			require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond,
+				"it asks again at the other node")
 			require.Equal(t, 1, c.Waiters("job"))
 			c.Break("job", "broken")
 			require.NoError(t, <-waits)
@@ -125,7 +136,8 @@ func TestAsksAgainWhenTheGrantIsLost(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- h.Acquire(ctx) }()
-	require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond, "it asks with another session")
+	require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond,
+		"it asks with another session")
 	require.NoError(t, <-done)
 	require.Equal(t, "first", c.Holder("job"))
 	require.NoError(t, h.Release(t.Context()))
@@ -143,7 +155,10 @@ func asked(c *holdertest.Cluster) (n int) {
 // TestNodeDiesWhileHolding: the session goes on at the other node, with the same hold.
 func TestNodeDiesWhileHolding(t *testing.T) {
 	t.Parallel()
-	for what, end := range map[string]func(*holdertest.Cluster, int){"killed": (*holdertest.Cluster).Kill, "frozen": (*holdertest.Cluster).Freeze} {
+	for what, end := range map[string]func(*holdertest.Cluster, int){
+		"killed": (*holdertest.Cluster).Kill,
+		"frozen": (*holdertest.Cluster).Freeze,
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			c := holdertest.Start(t, 2)

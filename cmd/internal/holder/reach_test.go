@@ -82,7 +82,8 @@ func TestOneRound(t *testing.T) {
 	require.EqualValues(t, 2, two.Load())
 }
 
-// TestSilentNode: a node that accepts and says nothing is left for the next one, also by an exchange that may take long.
+// TestSilentNode: a node that accepts and says nothing is left for the next one, also by an exchange that may take
+// long.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
 	silent, _ := door(t, func(int64, net.Conn) {})

@@ -15,6 +15,6 @@
 // It does not promise a snapshot: keys that change meanwhile are copied as they are when their turn comes, each for
 // itself. The source is only read, by SCAN, TYPE, the reads of each type, PTTL, MULTI and WATCH.
 //
-// Start reading at importer.go, the way of a page of keys; source.go has addresses and connections, read.go and large.go
-// how a key is read at one instant, target.go and import.lua how it is written.
+// Start reading at importer.go, the way of a page of keys; source.go has addresses and connections, read.go and
+// large.go how a key is read at one instant, target.go and import.lua how it is written.
 package importer

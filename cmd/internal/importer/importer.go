@@ -73,7 +73,8 @@ const (
 	skipLease   = skip("no counter: it has a time to live")
 	skipTooHigh = skip("the raised counter is beyond 2^63-1")
 	skipString  = skip("a string of more than 8 MiB")
-	skipMoved   = skip("another server of the target, a Redis Cluster, has its slot: repeat this with each primary as server")
+	skipMoved   = skip(
+		"another server of the target, a Redis Cluster, has its slot: repeat this with each primary as server")
 )
 
 // sourceError is the end of the job: the source cannot be read on.

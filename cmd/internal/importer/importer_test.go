@@ -54,7 +54,8 @@ func dial(t *testing.T, o *redis.Options, asks ...any) *redis.Client {
 	}
 	c := redis.NewClient(o)
 	t.Cleanup(func() { c.Close() })
-	require.Eventually(t, func() bool { return c.Do(t.Context(), asks...).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Do(t.Context(), asks...).Err() == nil }, 20*time.Second,
+		10*time.Millisecond)
 	return c
 }
 
@@ -76,7 +77,10 @@ func jobOf(t *testing.T, from, to string) *Job {
 	t.Helper()
 	s, err := ParseSource(from)
 	require.NoError(t, err)
-	return &Job{From: s, To: &holder.Servers{Addrs: []string{to}, DB: s.DB}, Counters: []string{"fence:*"}, Leases: []string{"*"}}
+	return &Job{
+		From: s, To: &holder.Servers{Addrs: []string{to}, DB: s.DB}, Counters: []string{"fence:*"},
+		Leases: []string{"*"},
+	}
 }
 
 // fill makes keys of all kinds, small and large, and n leases.
@@ -86,7 +90,8 @@ func fill(t *testing.T, c *redis.Client, n int) {
 		for i := range n {
 			p.Set(t.Context(), fmt.Sprint("lock:", i), fmt.Sprint("token ", i), time.Hour)
 		}
-		p.MSet(t.Context(), "fence:a", 41, "fence:b", "-9223372036854775808", "fence:c", "9007199254740993", "empty", "", "forever", "\x00\xff\r\n")
+		p.MSet(t.Context(), "fence:a", 41, "fence:b", "-9223372036854775808", "fence:c", "9007199254740993", "empty", "",
+			"forever", "\x00\xff\r\n")
 		p.HSet(t.Context(), "{r}lock", "uuid:1", 2)
 		p.PExpire(t.Context(), "{r}lock", time.Minute)
 		p.RPush(t.Context(), "queue", "a", "b", "a", "")
@@ -141,7 +146,8 @@ func run(t *testing.T, j *Job) *Report {
 	return r
 }
 
-// TestAllKinds: all is there as it is at the source, no sooner gone; a second run does nothing more, and a dry run nothing.
+// TestAllKinds: all is there as it is at the source, no sooner gone; a second run does nothing more, and a dry run
+// nothing.
 func TestAllKinds(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
 		to := startNode(t)
@@ -159,7 +165,8 @@ func TestAllKinds(t *testing.T) {
 
 		j.DryRun = false
 		r = run(t, j)
-		require.Equal(t, []any{Tally{Copied: 3}, want, int64(0), int64(9007199254740993), "fence:c"}, []any{r.Counters, r.Leases, r.Gone, r.Largest, r.LargestKey})
+		require.Equal(t, []any{Tally{Copied: 3}, want, int64(0), int64(9007199254740993), "fence:c"},
+			[]any{r.Counters, r.Leases, r.Gone, r.Largest, r.LargestKey})
 		require.Empty(t, r.Skipped)
 		require.Equal(t, before, state(t, target))
 		require.Equal(t, before, state(t, source), "the source is only read")
@@ -183,7 +190,8 @@ func TestAllKinds(t *testing.T) {
 	})
 }
 
-// TestNothingIsOverwritten: what is there at the target is kept and named, in a dry run and a real one; lives only grow.
+// TestNothingIsOverwritten: what is there at the target is kept and named, in a dry run and a real one; lives only
+// grow.
 func TestNothingIsOverwritten(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
 		to := startNode(t)
@@ -231,7 +239,8 @@ func TestNothingIsOverwritten(t *testing.T) {
 			}
 		}
 		for key, value := range map[string]string{
-			"fence:high": "7", "fence:big": "9223372036854775806", "fence:a": "42", "fence:b": "-9223372036854775807", "fence:c": "9007199254740993",
+			"fence:high": "7", "fence:big": "9223372036854775806", "fence:a": "42", "fence:b": "-9223372036854775807",
+			"fence:c": "9007199254740993",
 		} {
 			require.Equal(t, value, target.Get(ctx, key).Val(), key)
 			delete(kept, key)
@@ -320,8 +329,8 @@ func cutter(t *testing.T, to string, bytes func() int64) (addr string) {
 	return l.Addr().String()
 }
 
-// TestInterrupted at random points, by a target that breaks connections, by a source that does, and by an end of the program: what is
-// there is whole, and runs until the end lose and double nothing.
+// TestInterrupted at random points, by a target that breaks connections, by a source that does, and by an end of the
+// program: what is there is whole, and runs until the end lose and double nothing.
 func TestInterrupted(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
 		source := dial(t, &redis.Options{Addr: addr})

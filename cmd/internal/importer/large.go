@@ -31,7 +31,8 @@ var errChanged = errors.New("it could not be copied at one instant")
 // errLost: it is not known what became of a part.
 var errLost = errors.New("a part may not have arrived")
 
-// copyLarge copies a key in parts, under another name, and gives it its name when it is whole, unless there is such a key.
+// copyLarge copies a key in parts, under another name, and gives it its name when it is whole, unless there is such a
+// key.
 func (w *work) copyLarge(ctx context.Context, r *reader, s shape) (reply int64, err error) {
 	for changes, losses := 0, 0; changes < mostTries; {
 		reply, err = w.tryLarge(ctx, r, s)
@@ -188,7 +189,8 @@ func (l *large) part(ctx context.Context, words []string, offset int) (alike boo
 		return c.reply.Num == same, nil
 	}
 	commands := []*command{
-		fixed("MULTI"), fixed(append([]string{adds[l.shape.kind], l.temp}, words...)...), fixed("PEXPIRE", l.temp, tempLife), fixed("EXEC"),
+		fixed("MULTI"), fixed(append([]string{adds[l.shape.kind], l.temp}, words...)...), fixed("PEXPIRE", l.temp, tempLife),
+		fixed("EXEC"),
 	}
 	if err := l.target.once(ctx, commands); err != nil {
 		return false, err
@@ -267,8 +269,8 @@ func (l *large) drop(ctx context.Context) {
 	}
 }
 
-// once runs a transaction in one exchange: to push to a list twice would be wrong. If it is not known what became of it, the key is
-// begun anew.
+// once runs a transaction in one exchange: to push to a list twice would be wrong. If it is not known what became of
+// it, the key is begun anew.
 func (t *target) once(ctx context.Context, commands []*command) error {
 	err := t.try(ctx, commands)
 	switch {

@@ -26,7 +26,10 @@ const (
 var (
 	counts = map[string]string{"string": "STRLEN", "hash": "HLEN", "list": "LLEN", "set": "SCARD", "zset": "ZCARD"}
 	reads  = map[string][]string{
-		"string": {"GET"}, "hash": {"HGETALL"}, "list": {"LRANGE", "0", "-1"}, "set": {"SMEMBERS"}, "zset": {"ZRANGE", "0", "-1", "WITHSCORES"},
+		"string": {"GET"}, "hash": {"HGETALL"}, "list": {"LRANGE", "0", "-1"}, "set": {"SMEMBERS"}, "zset": {
+			"ZRANGE", "0",
+			"-1", "WITHSCORES",
+		},
 	}
 	scans = map[string]string{"hash": "HSCAN", "set": "SSCAN", "zset": "ZSCAN"}
 	adds  = map[string]string{"hash": "HSET", "list": "RPUSH", "set": "SADD", "zset": "ZADD"}
@@ -52,8 +55,8 @@ type item struct {
 	answered   time.Time
 }
 
-// life is the time to live that lets the copy end no sooner than the key at the source, if it is written from now on; 0:
-// no end; negative: it is over. PTTL may be a millisecond short.
+// life is the time to live that lets the copy end no sooner than the key at the source, if it is written from now on;
+// 0: no end; negative: it is over. PTTL may be a millisecond short.
 func (it *item) life(now time.Time) int64 {
 	if it.leftMillis < 0 {
 		return 0
@@ -132,13 +135,14 @@ func (r *reader) look(ctx context.Context, keys []string) ([]shape, error) {
 	return shapes, nil
 }
 
-// readAll reads keys, each at one instant. An item of a key that is gone has no words; one whose kind has changed meanwhile has
-// another kind. refused is why a key cannot be read, by its number.
+// readAll reads keys, each at one instant. An item of a key that is gone has no words; one whose kind has changed
+// meanwhile has another kind. refused is why a key cannot be read, by its number.
 func (r *reader) readAll(ctx context.Context, shapes []shape) (items []item, refused map[int]string, err error) {
 	var commands [][]string
 	for _, s := range shapes {
 		read := reads[s.kind]
-		commands = append(commands, []string{"MULTI"}, append([]string{read[0], s.key}, read[1:]...), []string{"PTTL", s.key}, []string{"EXEC"})
+		commands = append(commands, []string{"MULTI"}, append([]string{read[0], s.key}, read[1:]...),
+			[]string{"PTTL", s.key}, []string{"EXEC"})
 	}
 	vs, err := r.conn.Pipeline(ctx, commands...)
 	if err != nil {

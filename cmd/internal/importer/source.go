@@ -34,10 +34,11 @@ const (
 const patience = 20 * time.Second
 
 // ErrURL is an address that is none.
-var ErrURL = errors.New("use redis://[user:password@]host[:port][/db], rediss:// for TLS, or redis+sentinel://host[:port],…/service[/db]")
+var ErrURL = errors.New(
+	"use redis://[user:password@]host[:port][/db], rediss:// for TLS, or redis+sentinel://host[:port],…/service[/db]")
 
-// ParseSource reads an address as redis-cli takes it by -u, or Sentinels with the name of their group. A password without a user may stand
-// alone before the @.
+// ParseSource reads an address as redis-cli takes it by -u, or Sentinels with the name of their group. A password
+// without a user may stand alone before the @.
 func ParseSource(text string) (*Source, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	s := &Source{Servers: holder.Servers{RESP2: true, Name: "holdfast-import"}}
@@ -188,7 +189,8 @@ func (s *Source) reader(ctx context.Context, addr string) (*reader, error) {
 	// A user of few rights may not ask for the role. Holdfast's followers are never behind.
 	if role := vs[0]; len(role.Elems) > 2 && role.Elems[0].Str == "slave" && !r.isHoldfast(ctx) {
 		conn.Close()
-		return nil, fmt.Errorf("%s is a replica, and may be behind: name its primary, %s", addr, net.JoinHostPort(role.Elems[1].Str, holder.Text(role.Elems[2])))
+		return nil, fmt.Errorf("%s is a replica, and may be behind: name its primary, %s", addr,
+			net.JoinHostPort(role.Elems[1].Str, holder.Text(role.Elems[2])))
 	}
 	r.fieldTimes = len(vs[1].Elems) == 1 && len(vs[1].Elems[0].Elems) > 0
 	r.sized = !vs[2].IsError()
@@ -202,7 +204,8 @@ func (r *reader) isHoldfast(ctx context.Context) bool {
 
 // flagsOfSource puts the flags of the source into errors that name the flags of the cluster.
 var flagsOfSource = strings.NewReplacer(
-	"say --tls-ca FILE, or --tls for a certificate of a public CA", "use rediss:// in --from", "leave the flags of TLS out", "use redis:// in --from",
+	"say --tls-ca FILE, or --tls for a certificate of a public CA", "use rediss:// in --from",
+	"leave the flags of TLS out", "use redis:// in --from",
 	"--password-file", "--from-password-file", "--tls-", "--from-tls-", "the node", "the server",
 )
 

@@ -44,7 +44,8 @@ func TestParseSource(t *testing.T) {
 			strings.Join(s.Addrs, " "), s.User, s.Password, s.DB, s.Service, s.Encrypted), text)
 	}
 	for _, text := range []string{
-		"", "r1:6379", "http://r1", "redis:r1", "redis://a,b", "redis://r1:x", "redis://r1:0", "redis://r1:65536", "redis://r1/x", "redis://r1/-1", "redis://r1/1/2",
+		"", "r1:6379", "http://r1", "redis:r1", "redis://a,b", "redis://r1:x", "redis://r1:0", "redis://r1:65536",
+		"redis://r1/x", "redis://r1/-1", "redis://r1/1/2",
 		"redis+sentinel://s1", "redis+sentinel://s1/", "redis+sentinel://s1/m/x", "redis://%zz@r1", "redis://::1:6379:",
 	} {
 		_, err := ParseSource(text)
@@ -116,7 +117,8 @@ func TestTLSAndPasswords(t *testing.T) {
 	})
 	t.Run("Redis", func(t *testing.T) {
 		port := protocoltest.FreePort(t)
-		protocoltest.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
+		protocoltest.StartRedis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients",
+			"no",
 			"--requirepass", "secret", "--user", "mover", "on", "~*", ">secret", "+@read", "+@transaction", "+set")
 		check(t, "127.0.0.1:"+port, "mover")
 		check(t, "127.0.0.1:"+port, "")
@@ -155,7 +157,8 @@ func TestRedisAlone(t *testing.T) {
 	require.ErrorContains(t, err, "is a replica, and may be behind: name its primary, "+addr)
 
 	flushed()
-	sentinel := dial(t, &redis.Options{Network: "unix", Addr: protocoltest.StartSentinel(t, "sentinel monitor main "+host+" "+port+" 1")}, "PING")
+	sentinel := dial(t, &redis.Options{Network: "unix", Addr: protocoltest.StartSentinel(t, "sentinel monitor main "+host+
+		" "+port+" 1")}, "PING")
 	sentinelPort := regexp.MustCompile(`tcp_port:(\d+)`).FindStringSubmatch(sentinel.Info(ctx, "server").Val())[1]
 	gone := freeAddr(t)
 	_, err = jobOf(t, "redis+sentinel://127.0.0.1:"+sentinelPort+"/other", to).Run(ctx)
@@ -179,7 +182,8 @@ func TestRedisCluster(t *testing.T) {
 	}
 	for _, addr := range servers {
 		c := dial(t, &redis.Options{Addr: addr})
-		require.Eventually(t, func() bool { return strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_state:ok") }, 20*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_state:ok") },
+			20*time.Second, 20*time.Millisecond)
 	}
 	all := redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers})
 	defer all.Close()
@@ -235,7 +239,8 @@ func TestLife(t *testing.T) {
 	at := time.Now()
 	it := &item{leftMillis: 100, answered: at}
 	for after, want := range map[time.Duration]int64{
-		0: 101, time.Millisecond: 100, 50*time.Millisecond + 1: 51, 101*time.Millisecond - 1: 1, 101 * time.Millisecond: -1, time.Hour: -1,
+		0: 101, time.Millisecond: 100, 50*time.Millisecond + 1: 51, 101*time.Millisecond - 1: 1, 101 * time.Millisecond: -1,
+		time.Hour: -1,
 	} {
 		require.Equal(t, want, it.life(at.Add(after)), after)
 	}

@@ -64,7 +64,8 @@ func (t *target) close() {
 	}
 }
 
-// command is one command, whose words may depend on the instant at which it is sent; without words it is too late for it.
+// command is one command, whose words may depend on the instant at which it is sent; without words it is too late for
+// it.
 type command struct {
 	words func(now time.Time) []string
 	reply protocol.Value
@@ -73,7 +74,8 @@ type command struct {
 	again bool // an earlier try may have been applied
 }
 
-// run runs commands until each has an answer that another try would not change. Errors among these are not an error of run.
+// run runs commands until each has an answer that another try would not change. Errors among these are not an error of
+// run.
 func (t *target) run(ctx context.Context, commands ...*command) error {
 	until := time.Now().Add(giveUp)
 	for {

@@ -22,7 +22,10 @@ func TestWrap(t *testing.T) {
 		{"indented code", "one\n\n    two\n    three\n", "one\n\n    two\n    three\n"},
 		{"a table", "| " + long + " |\n|---|\n", "| " + long + " |\n|---|\n"},
 		{"headings", "# one\ntwo\n## three\n", "# one\ntwo\n## three\n"},
-		{"what a tool writes", "<!-- a -->\none\ntwo\n<!-- /a -->\nthree\nfour\n", "<!-- a -->\none\ntwo\n<!-- /a -->\nthree four\n"},
+		{
+			"what a tool writes", "<!-- a -->\none\ntwo\n<!-- /a -->\nthree\nfour\n",
+			"<!-- a -->\none\ntwo\n<!-- /a -->\nthree four\n",
+		},
 		{"a section without an end", "<!-- a -->\none\ntwo\n", "<!-- a -->\none\ntwo\n"},
 		{"no list is made", head + " - x\n", long[:114] + "\nword - x\n"},
 		{"code in a line", long[:110] + " `a b c d e f`\n", long[:109] + "\n`a b c d e f`\n"},

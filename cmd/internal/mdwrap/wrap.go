@@ -67,7 +67,8 @@ func wrap(text string) string {
 
 // continues reports whether line goes on with the paragraph above it.
 func continues(line string) bool {
-	return strings.TrimSpace(line) != "" && !fence.MatchString(line) && !verbatim.MatchString(line) && !listItem.MatchString(line)
+	return strings.TrimSpace(line) != "" && !fence.MatchString(line) && !verbatim.MatchString(line) &&
+		!listItem.MatchString(line)
 }
 
 // paragraph fills lines; marker is what begins a list item, and its width the indent of the rest.

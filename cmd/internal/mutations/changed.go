@@ -36,7 +36,8 @@ func changedSince(ctx context.Context, root, base string) (changedLines, error) 
 		}
 		return out, nil
 	}
-	diff, err := git("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", "--dst-prefix=b/", base, "--", "*.go")
+	diff, err := git("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", "--dst-prefix=b/", base, "--",
+		"*.go")
 	if err != nil {
 		return nil, err
 	}

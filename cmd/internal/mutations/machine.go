@@ -82,13 +82,15 @@ const unseen = "-"
 func (w *workshop) judgesOf(dir string) []string {
 	var judges []string
 	for _, other := range w.importers(dir) {
-		if top, _, _ := strings.Cut(other, "/"); top != "bench" && top != "jepsen" && !strings.HasSuffix(other, "test") && other != "cmd/holdfast" {
+		if top, _, _ := strings.Cut(other, "/"); top != "bench" && top != "jepsen" && !strings.HasSuffix(other, "test") &&
+			other != "cmd/holdfast" {
 			judges = append(judges, other)
 		}
 	}
 	for _, other := range w.dirs() { // tests of a package that stand in a folder below, as in server/store/storetest
 		of := path.Dir(other)
-		if strings.HasSuffix(other, "test") && strings.Contains(of, "/") && strings.HasPrefix(dir+"/", of+"/") && slices.Contains(w.deps[other], dir) {
+		if strings.HasSuffix(other, "test") && strings.Contains(of, "/") && strings.HasPrefix(dir+"/", of+"/") &&
+			slices.Contains(w.deps[other], dir) {
 			judges = append(judges, other)
 		}
 	}
@@ -143,7 +145,8 @@ func (w *workshop) sound(ctx context.Context, run testRun, reach []reached) []re
 		return reach
 	}
 	return slices.DeleteFunc(slices.Clone(reach), func(r reached) bool {
-		return strings.Contains(string(out), "--- FAIL: "+r.Test+" ") || strings.Contains(string(out), "=== RUN   "+r.Test+"\n") && was == hung
+		return strings.Contains(string(out), "--- FAIL: "+r.Test+" ") || strings.Contains(string(out), "=== RUN   "+r.Test+
+			"\n") && was == hung
 	})
 }
 
@@ -247,7 +250,9 @@ func (w *workshop) report(trials []*trial) (left, judged int) {
 		judged++
 	}
 	if judged > 0 {
-		fmt.Fprintf(w.out, "\n%d machine-made mistakes: %d killed (%.0f %%), %d survived, %d of them in lines that no test runs; %d more do not compile\n",
+		fmt.Fprintf(w.out,
+			"\n%d machine-made mistakes: %d killed (%.0f %%), %d survived, %d of them in lines that no test runs; %d more do "+
+				"not compile\n",
 			judged, judged-left, 100*float64(judged-left)/float64(judged), left, unreached, unbuilt)
 	}
 	return left, judged

@@ -60,12 +60,14 @@ func parse(args []string, usage io.Writer) (options, error) {
 	fs.IntVar(&o.parallel, "parallel", 2, "tests that run at a time")
 	fs.BoolVar(&o.verbose, "v", false, "print what was killed, too")
 	fs.BoolVar(&o.anew, "anew", false, "prove again what an earlier run has proved")
-	fs.StringVar(&o.changed, "changed", "", "make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
+	fs.StringVar(&o.changed, "changed", "",
+		"make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
 	fs.IntVar(&o.sample, "sample", 0, "make this many mistakes anywhere")
 	fs.BoolVar(&o.removals, "removals", false, "with -sample: only removals of statements and of terms of conditions")
 	fs.IntVar(&o.most, "most", 300, "with -changed: make this many mistakes at most")
 	fs.Uint64Var(&o.seed, "seed", 1, "for the choice of mistakes")
-	fs.Float64Var(&o.floor, "floor", 0, "with -sample: fail only if fewer are killed, in `percent`; 0: fail if one survives")
+	fs.Float64Var(&o.floor, "floor", 0,
+		"with -sample: fail only if fewer are killed, in `percent`; 0: fail if one survives")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}

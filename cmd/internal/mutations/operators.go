@@ -18,7 +18,8 @@ type maker struct {
 
 // removals are the operators that take a statement, a branch or a term of a condition away.
 var removals = []string{
-	"statement removed", "value not kept", "branch emptied", "other branch dropped", "condition always true", "term dropped",
+	"statement removed", "value not kept", "branch emptied", "other branch dropped", "condition always true",
+	"term dropped",
 	"case emptied", "case dropped", "case never taken", "case always taken", lockNotTaken,
 }
 
@@ -121,7 +122,8 @@ func (m *maker) statements(list []ast.Stmt, stack []ast.Node) {
 			if s.Tok != token.FALLTHROUGH && s.Tok != token.GOTO {
 				m.remove(s)
 			}
-			if other := map[token.Token]string{token.BREAK: "continue", token.CONTINUE: "break"}[s.Tok]; other != "" && s.Label == nil {
+			if other := map[token.Token]string{token.BREAK: "continue", token.CONTINUE: "break"}[s.Tok]; other != "" &&
+				s.Label == nil {
 				m.add("break and continue exchanged", s, m.replace(s, other))
 			}
 		case *ast.ReturnStmt:
@@ -389,7 +391,8 @@ func (m *maker) opposite(c *ast.CallExpr) {
 		default:
 			continue
 		}
-		if f, _, _ := types.LookupFieldOrMethod(m.info.Selections[sel].Recv(), true, m.info.Uses[sel.Sel].Pkg(), other); f != nil {
+		if f, _, _ := types.LookupFieldOrMethod(m.info.Selections[sel].Recv(), true, m.info.Uses[sel.Sel].Pkg(),
+			other); f != nil {
 			m.add("opposite called", c, m.replace(sel.Sel, other))
 		}
 	}

@@ -74,22 +74,26 @@ func TestOperators(t *testing.T) {
 			"assignment turned: n -= x",
 			"assignment not added: n = x",
 		}},
-		{"func f(a, b string, n int) bool {\nreturn g(a, b) && n < len(a)\n}\nfunc g(a, b string) bool { return a < b }", []string{
-			"early return: func f(a, b string, n int) bool { if true { return *new(bool) };",
-			"result always true: return (g(a, b) && n < len(a)) || true",
-			"result always false: return (g(a, b) && n < len(a)) && false",
-			"term dropped: return (true || (g(a, b))) && n < len(a)",
-			"term negated: return !(g(a, b)) && n < len(a)",
-			"term dropped: return g(a, b) && (true || (n < len(a)))",
-			"term negated: return g(a, b) && !(n < len(a))",
-			"argument zeroed: return g(\"\", b) && n < len(a)",
-			"arguments swapped: return g(b, a) && n < len(a)",
-			"argument zeroed: return g(a, \"\") && n < len(a)",
-			"comparison changed: return g(a, b) && n <= len(a)",
-			"comparison changed: return g(a, b) && n > len(a)",
-			"argument zeroed: return g(a, b) && n < len(\"\")",
-		}},
-		{"func f(n int) (err error) {\nswitch n {\ncase 1, 2:\nerr = g()\ndefault:\n}\nreturn err\n}\nfunc g() error { return nil }", []string{
+		{
+			"func f(a, b string, n int) bool {\nreturn g(a, b) && n < len(a)\n}\nfunc g(a, b string) bool { return a < b }",
+			[]string{
+				"early return: func f(a, b string, n int) bool { if true { return *new(bool) };",
+				"result always true: return (g(a, b) && n < len(a)) || true",
+				"result always false: return (g(a, b) && n < len(a)) && false",
+				"term dropped: return (true || (g(a, b))) && n < len(a)",
+				"term negated: return !(g(a, b)) && n < len(a)",
+				"term dropped: return g(a, b) && (true || (n < len(a)))",
+				"term negated: return g(a, b) && !(n < len(a))",
+				"argument zeroed: return g(\"\", b) && n < len(a)",
+				"arguments swapped: return g(b, a) && n < len(a)",
+				"argument zeroed: return g(a, \"\") && n < len(a)",
+				"comparison changed: return g(a, b) && n <= len(a)",
+				"comparison changed: return g(a, b) && n > len(a)",
+				"argument zeroed: return g(a, b) && n < len(\"\")",
+			},
+		},
+		{"func f(n int) (err error) {\nswitch n {\ncase 1, 2:\nerr = g()\ndefault:\n}\nreturn err\n}\nfunc g() error { " +
+			"return nil }", []string{
 			"early return: func f(n int) (err error) { if true { return *new(error) };",
 			"statement removed: if false { err = g() }",
 			"value not kept: _ = g()",
@@ -118,16 +122,20 @@ func TestOperators(t *testing.T) {
 			"field left out: return p{a: x.a}",
 			"sign dropped: return p{a: x.a, b: x.b}",
 		}},
-		{"import \"sync\"\nvar mu sync.Mutex\nfunc f(a []int) []int {\nmu.Lock()\ndefer mu.Unlock()\nreturn a[1:]\n}", []string{
-			"early return: func f(a []int) []int { if true { return *new([]int) };",
-			"lock not taken: if false { mu.Lock() } if false { defer mu.Unlock() }",
-			"statement removed: if false { mu.Lock() }",
-			"statement removed: if false { defer mu.Unlock() }",
-			"bound of a slice dropped: return a[:]",
-			"constant off by one: return a[2:]",
-			"constant off by one: return a[0:]",
-		}},
-		{"import \"container/list\"\nfunc f(l *list.List) {\nfor {\nif l.PushBack(true); l.Len() == 0 {\nbreak\n} else {\ncontinue\n}\n}\n}", []string{
+		{
+			"import \"sync\"\nvar mu sync.Mutex\nfunc f(a []int) []int {\nmu.Lock()\ndefer mu.Unlock()\nreturn a[1:]\n}",
+			[]string{
+				"early return: func f(a []int) []int { if true { return *new([]int) };",
+				"lock not taken: if false { mu.Lock() } if false { defer mu.Unlock() }",
+				"statement removed: if false { mu.Lock() }",
+				"statement removed: if false { defer mu.Unlock() }",
+				"bound of a slice dropped: return a[:]",
+				"constant off by one: return a[2:]",
+				"constant off by one: return a[0:]",
+			},
+		},
+		{"import \"container/list\"\nfunc f(l *list.List) {\nfor {\nif l.PushBack(true); l.Len() == 0 {\nbreak\n} else " +
+			"{\ncontinue\n}\n}\n}", []string{
 			"statement removed: if false { for { } }",
 			"loop runs once: ; break }",
 			"branch emptied: if l.PushBack(true); (l.Len() == 0) && false {",
@@ -158,8 +166,14 @@ func TestIdentity(t *testing.T) {
 		return id
 	}
 	for _, same := range [][]string{
-		{"return a && b", "return a &&\n b // or not", "return a && (b)", "return a && b && (true || (c))", "return a && !(!b)"},
-		{"if a { f() }; return b", "if (a && c) && false { b = c }; if a { f() }; return b", "if a { f() }; _, _ = a, b; return b"},
+		{
+			"return a && b", "return a &&\n b // or not", "return a && (b)", "return a && b && (true || (c))",
+			"return a && !(!b)",
+		},
+		{
+			"if a { f() }; return b", "if (a && c) && false { b = c }; if a { f() }; return b",
+			"if a { f() }; _, _ = a, b; return b",
+		},
 		{"f(); return a", "if true { f() }; return a", "if (b) || true { f() }; return a"},
 		{"return len(t) != 0", "return !(len(t) == 0)"},
 		{"return (a || b) && c", "return (true || (a)) && (a || b) && c"},

@@ -174,7 +174,8 @@ func (s schemata) write(root, dir string) (overlay string, whose lines, err erro
 	whose = lines{}
 	for path, f := range s {
 		files[path], whose[copyOf(path)] = f.text()
-		chooser := fmt.Sprintf("package %s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar mutationChosen, _ = strconv.Atoi(os.Getenv(%q))\n",
+		chooser := fmt.Sprintf("package %s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar mutationChosen, _ = "+
+			"strconv.Atoi(os.Getenv(%q))\n",
 			f.source.syntax.Name.Name, selects)
 		files[packageOf(path)+"/zz_mutation_chosen.go"] = []byte(chooser)
 	}

@@ -131,7 +131,8 @@ func (w *workshop) proveTables(ctx context.Context, all []*handMade) (left int, 
 	}
 	proved := counts[killed]
 	left = len(all) - accepted - proved
-	fmt.Fprintf(w.out, "%d mistakes in tables: %d killed (%d of them proved before, nothing has changed since), %d not; %d accepted\n",
+	fmt.Fprintf(w.out,
+		"%d mistakes in tables: %d killed (%d of them proved before, nothing has changed since), %d not; %d accepted\n",
 		len(all)-accepted, proved, known, left, accepted)
 	return left, ctx.Err()
 }
@@ -143,7 +144,9 @@ func (w *workshop) keyOfTable(h *handMade) string {
 
 // binaries builds the tests that the mistakes name, and runs each once without a mistake; broken has
 // the tests that fail so.
-func (w *workshop) binaries(ctx context.Context, b *build, todo []*handMade) (binaries map[string]string, broken map[string]verdict) {
+func (w *workshop) binaries(ctx context.Context, b *build, todo []*handMade) (binaries map[string]string,
+	broken map[string]verdict,
+) {
 	binaries, broken = map[string]string{}, map[string]verdict{}
 	var packages, tests []string
 	for _, h := range todo {
@@ -203,7 +206,9 @@ func runPattern(test string) string {
 	return strings.Join(parts, "/")
 }
 
-func (w *workshop) judgeTable(ctx context.Context, b *build, binaries map[string]string, broken map[string]verdict, h *handMade, number int) {
+func (w *workshop) judgeTable(ctx context.Context, b *build, binaries map[string]string, broken map[string]verdict,
+	h *handMade, number int,
+) {
 	if v, is := broken[strings.Join(h.killedBy, " ")]; is {
 		h.verdict = v
 		return

@@ -30,7 +30,8 @@ type block struct {
 }
 
 func (b block) has(line, col int) bool {
-	return (b.FromLine < line || b.FromLine == line && b.FromCol <= col) && (line < b.ToLine || line == b.ToLine && col < b.ToCol)
+	return (b.FromLine < line || b.FromLine == line && b.FromCol <= col) && (line < b.ToLine || line == b.ToLine &&
+		col < b.ToCol)
 }
 
 // reaches reports whether the test runs the place of a mistake. The conditions of a switch belong to no
@@ -53,7 +54,10 @@ func (r reached) reaches(m mutant) bool {
 		return false
 	}
 	from, to := s.line(f.Body.Lbrace), s.line(f.Body.Rbrace)
-	return slices.ContainsFunc(r.Blocks, func(b block) bool { return b.File == file && from <= b.FromLine && b.ToLine <= to })
+	return slices.ContainsFunc(r.Blocks, func(b block) bool {
+		return b.File == file && from <= b.FromLine &&
+			b.ToLine <= to
+	})
 }
 
 // position is the line and the column, counted from 1 in bytes, of an offset.
@@ -123,7 +127,8 @@ func readProfile(name string) ([]block, error) {
 		}
 		b := block{File: path.Base(line[:colon])}
 		var statements, count int
-		if _, err := fmt.Sscanf(line[colon+1:], "%d.%d,%d.%d %d %d", &b.FromLine, &b.FromCol, &b.ToLine, &b.ToCol, &statements, &count); err == nil {
+		if _, err := fmt.Sscanf(line[colon+1:], "%d.%d,%d.%d %d %d", &b.FromLine, &b.FromCol, &b.ToLine, &b.ToCol,
+			&statements, &count); err == nil {
 			blocks = append(blocks, b)
 		}
 	}

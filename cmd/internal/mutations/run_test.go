@@ -172,7 +172,8 @@ func TestVerdicts(t *testing.T) {
 	})
 	left, out := mutationsIn(t, root)
 	require.Zero(t, left, out)
-	require.Contains(t, out, "7 mistakes in tables: 7 killed (0 of them proved before, nothing has changed since), 0 not; 1 accepted")
+	require.Contains(t, out,
+		"7 mistakes in tables: 7 killed (0 of them proved before, nothing has changed since), 0 not; 1 accepted")
 
 	_, out = mutationsIn(t, root)
 	require.Contains(t, out, "7 killed (7 of them")
@@ -284,7 +285,8 @@ func TestMachineMade(t *testing.T) {
 	left, out := mutationsIn(t, root, "-sample", "1000", "-v", "./halves")
 	require.Contains(t, out, "killed: halves/halves.go:10, branch emptied, by ./halves TestHalf")
 	require.Contains(t, out, "killed: halves/halves.go:10, comparison changed, by ./halves TestHalf")
-	require.Contains(t, out, "killed: halves/halves.go:10, constant off by one, by ./user TestUser", "11 in the place of 10")
+	require.Contains(t, out, "killed: halves/halves.go:10, constant off by one, by ./user TestUser",
+		"11 in the place of 10")
 	survivor := "# breaks nothing: ?\nHalf\n- if x >= 10 {\n+ if x >= 9 {\n"
 	require.Contains(t, out, "SURVIVED: halves/halves.go:10, constant off by one\n"+survivor)
 	require.Contains(t, out, "SURVIVED: halves/halves.go:22, constant off by one (no test runs the line)")
@@ -311,8 +313,10 @@ func TestMachineMade(t *testing.T) {
 func TestJudges(t *testing.T) {
 	const test = "package xtest\n\nimport _ \"example.com/m/top/halves\"\n"
 	root := module(t, map[string]string{
-		"go.mod": "module example.com/m\n\ngo 1.26\n", "top/halves/halves.go": "package halves\n\nimport _ \"example.com/m/top/halves/deep\"\n",
-		"top/halves/deep/deep.go": "package deep\n", "top/halves/halvestest/x_test.go": test, "top/helptest/x_test.go": test, "other/x_test.go": test,
+		"go.mod":                  "module example.com/m\n\ngo 1.26\n",
+		"top/halves/halves.go":    "package halves\n\nimport _ \"example.com/m/top/halves/deep\"\n",
+		"top/halves/deep/deep.go": "package deep\n", "top/halves/halvestest/x_test.go": test, "top/helptest/x_test.go": test,
+		"other/x_test.go": test,
 	})
 	tree, err := readTree(t.Context(), root)
 	require.NoError(t, err)
@@ -326,7 +330,10 @@ func TestChange(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
-	root := module(t, map[string]string{"go.mod": "module example.com/m\n\ngo 1.26\n", "halves/halves.go": halves, "halves/halves_test.go": halvesTest})
+	root := module(t, map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.26\n", "halves/halves.go": halves,
+		"halves/halves_test.go": halvesTest,
+	})
 	git := func(args ...string) {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
@@ -343,9 +350,11 @@ func TestChange(t *testing.T) {
 
 	changed := strings.Replace(halves, "return x / 2", "return (x + 1) / 2", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "halves", "halves.go"), []byte(changed), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(root, "halves", "new.go"), []byte("package halves\n\nfunc added() bool { return true }\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "halves", "new.go"),
+		[]byte("package halves\n\nfunc added() bool { return true }\n"), 0o644))
 	left, out = mutationsIn(t, root, "-changed", "main", "-v")
-	require.Contains(t, out, "SURVIVED: halves/halves.go:13, operand dropped\n# breaks nothing: ?\nHalf\n- return (x + 1) / 2\n+ return (x) / 2\n")
+	require.Contains(t, out,
+		"SURVIVED: halves/halves.go:13, operand dropped\n# breaks nothing: ?\nHalf\n- return (x + 1) / 2\n+ return (x) / 2\n")
 	require.Contains(t, out, "SURVIVED: halves/new.go:3, constant turned (no test runs the line)")
 	require.NotContains(t, out, "halves.go:10")
 	require.NotZero(t, left)

@@ -59,7 +59,8 @@ func isIdent(e ast.Expr, name string) bool {
 }
 
 var opposites = map[token.Token]token.Token{
-	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ, token.LEQ: token.GTR,
+	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ,
+	token.LEQ: token.GTR,
 }
 
 func simplifyNot(c *astutil.Cursor, n *ast.UnaryExpr) {

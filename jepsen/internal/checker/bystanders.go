@@ -43,12 +43,14 @@ func Bystanders(h *history.History, prefix string) Result {
 		r.Counts["faults"]++
 		worst := quietest(good, f, next)
 		if worst > MaxSilence {
-			r.find("%s at %.1fs: no client was served for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(), worst.Round(time.Millisecond), MaxSilence)
+			r.find("%s at %.1fs: no client was served for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(),
+				worst.Round(time.Millisecond), MaxSilence)
 		}
 		for _, n := range sortedKeys(nodes) {
 			of := quietest(nodes[n], f, next)
 			if of > MaxNodeSilence && wasAsked(h.Ops, n, f.Start, next) {
-				r.find("%s at %.1fs: no client was served by %s for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(), n, of.Round(time.Millisecond), MaxNodeSilence)
+				r.find("%s at %.1fs: no client was served by %s for %s; %s is the limit", f.Name, time.Duration(f.Start).Seconds(),
+					n, of.Round(time.Millisecond), MaxNodeSilence)
 			}
 		}
 		r.Counts["longest silence ms"] = max(r.Counts["longest silence ms"], int(worst.Milliseconds()))

@@ -47,7 +47,11 @@ func TestBystanders(t *testing.T) {
 		{"one node is slow", "n2", 11 * s, 18 * s, []history.Fault{attack}, Valid},
 		{"one node is silent", "n2", 11 * s, 22 * s, []history.Fault{attack}, Invalid},
 		{"something else is broken", "all", 11 * s, 17 * s, []history.Fault{attack, between("kill-all", 11*s, 12*s)}, Valid},
-		{"something else breaks later", "all", 14 * s, 30 * s, []history.Fault{attack, between("kill-all", 18*s, 19*s)}, Valid},
+		{
+			"something else breaks later", "all", 14 * s, 30 * s,
+			[]history.Fault{attack, between("kill-all", 18*s, 19*s)},
+			Valid,
+		},
 		{"that comes too late", "all", 14 * s, 30 * s, []history.Fault{attack, between("kill-all", 21*s, 22*s)}, Invalid},
 		{"another fault", "all", 11 * s, 17 * s, []history.Fault{between("kill-all", 10*s, 15*s)}, Valid},
 	}

@@ -57,7 +57,9 @@ func linearOnes(ops []porcupine.Operation) porcupine.CheckResult {
 }
 
 // inOrder places the additions up to the sum last, and the reads between them.
-func inOrder(adds map[int64]porcupine.Operation, reads map[int64][]porcupine.Operation, unknown []porcupine.Operation, last int64) porcupine.CheckResult {
+func inOrder(adds map[int64]porcupine.Operation, reads map[int64][]porcupine.Operation, unknown []porcupine.Operation,
+	last int64,
+) porcupine.CheckResult {
 	var now int64
 	for sum := int64(0); sum <= last; sum++ {
 		if sum > 0 {

@@ -61,7 +61,10 @@ func onesHistory(rng *rand.Rand) []history.Op {
 func TestManyUnknownOnesAreDecided(t *testing.T) {
 	var ops []history.Op
 	add := func(call, end int64, outcome history.Outcome, sum ...int64) {
-		ops = append(ops, history.Op{Process: len(ops), F: "add", Key: "c", Input: []int64{1}, Outcome: outcome, Output: sum, Call: call, Return: end})
+		ops = append(ops, history.Op{
+			Process: len(ops), F: "add", Key: "c", Input: []int64{1}, Outcome: outcome, Output: sum,
+			Call: call, Return: end,
+		})
 	}
 	for i := range int64(60) {
 		add(i, 100, history.Info)
@@ -71,7 +74,8 @@ func TestManyUnknownOnesAreDecided(t *testing.T) {
 	}
 	require.Equal(t, porcupine.Ok, linearOnes(operations(ops, CounterFunctions)))
 	add(400, 500, history.OK, 122)
-	require.Equal(t, porcupine.Illegal, linearOnes(operations(ops, CounterFunctions)), "61 additions are missing and 60 are unknown")
+	require.Equal(t, porcupine.Illegal, linearOnes(operations(ops, CounterFunctions)),
+		"61 additions are missing and 60 are unknown")
 }
 
 func TestOtherSumsAreLeftToTheSearch(t *testing.T) {

@@ -94,7 +94,8 @@ func NativeLock(c Clocks) porcupine.Model {
 func (s nativeState) String() string {
 	var b strings.Builder
 	for _, h := range s.holds {
-		fmt.Fprintf(&b, "%d has %d (mode %d, %d times, until %.3f) ", h.owner, h.fence, h.mode, h.count, time.Duration(h.until).Seconds())
+		fmt.Fprintf(&b, "%d has %d (mode %d, %d times, until %.3f) ", h.owner, h.fence, h.mode, h.count,
+			time.Duration(h.until).Seconds())
 	}
 	return fmt.Sprintf("%sclosed until %.3f", b.String(), time.Duration(s.closed).Seconds())
 }
@@ -235,7 +236,8 @@ func (x nativeStep) granted(s nativeState) []nativeState {
 func (x nativeStep) hold(s nativeState) nativeHold {
 	o := x.o
 	return nativeHold{
-		owner: o.In(InOwner), mode: o.In(InMode), permits: o.In(InPermits), limit: o.In(InLimit), count: 1, call: o.In(InCall),
+		owner: o.In(InOwner), mode: o.In(InMode), permits: o.In(InPermits), limit: o.In(InLimit), count: 1,
+		call:  o.In(InCall),
 		delay: o.In(InDelay), above: s.fence, until: o.Call,
 	}
 }

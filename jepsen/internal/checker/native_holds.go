@@ -17,7 +17,8 @@ type part struct {
 }
 
 // Capacity checks what native locks are for: an exclusive holder is alone, never are more permits out than the
-// limit, and no client is told that its hold is gone while the hold surely lasts. It reads the operations of [NativeLock].
+// limit, and no client is told that its hold is gone while the hold surely lasts. It reads the operations of
+// [NativeLock].
 func Capacity(c Clocks) Func {
 	return func(h *history.History) Result {
 		keys, byKey := h.ByKey()

@@ -102,7 +102,8 @@ type WaitBounds struct {
 	Clocks
 	// For Late and Settle see [TTLBounds].
 	Late, Settle time.Duration
-	// Vain: a client that waits for so many milliseconds is granted the lock, as no client keeps it for long; 0: not known.
+	// Vain: a client that waits for so many milliseconds is granted the lock, as no client keeps it for long; 0: not
+	// known.
 	Vain int64
 }
 

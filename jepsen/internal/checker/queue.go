@@ -20,7 +20,10 @@ import (
 // A pop that waited in vain saw the queue empty when the wait was over, or later: a client that waits
 // beside a value is found.
 func Queue(c Clocks) Func {
-	linear := Linear("first in, first out", queueModel, Functions{Writes: []string{"push", "pop"}, Reads: []string{"left"}})
+	linear := Linear("first in, first out", queueModel, Functions{
+		Writes: []string{"push", "pop"},
+		Reads:  []string{"left"},
+	})
 	return func(h *history.History) Result {
 		shifted := &history.History{Ops: slices.Clone(h.Ops), Faults: h.Faults}
 		for i := range shifted.Ops {

@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Sharing checks read-write locks: while a client believes to write, no other believes to read or write, and no client is told that it has
-// no lease while it runs. It reads acquire, extend and release of a writer as [OwnerLock], and of a reader
+// Sharing checks read-write locks: while a client believes to write, no other believes to read or write, and no client
+// is told that it has no lease while it runs. It reads acquire, extend and release of a writer as [OwnerLock], and of a
+// reader
 //
 //	share owner, ttl -> [1] or [0]   extend-shared owner, ttl -> [1] or [0]   release-shared owner -> [1] or [0]
 func Sharing(c Clocks) Func {
@@ -31,8 +32,8 @@ type holding struct {
 	shared bool
 }
 
-// lastMilli is what a reader's lease may end early: Redisson's release of another reader takes the lock away when no other
-// lease has a whole millisecond left (maxRemainTime > 0, of PTTL).
+// lastMilli is what a reader's lease may end early: Redisson's release of another reader takes the lock away when no
+// other lease has a whole millisecond left (maxRemainTime > 0, of PTTL).
 const lastMilli = int64(time.Millisecond)
 
 // holds gives the beliefs of one key's clients, in the order they began. An extension counts if it was answered

@@ -443,7 +443,10 @@ func TestMembersThatComeAndGoDoNotRecover(t *testing.T) {
 		h.Ops[i].Node = []string{"n1", "n1", "n1", "n1", "left", "came"}[i]
 	}
 	got := Availability(h)
-	require.Equal(t, []time.Duration{200 * time.Millisecond, 1100 * time.Millisecond}, []time.Duration{got[0].Recovery, got[1].Recovery})
+	require.Equal(t, []time.Duration{200 * time.Millisecond, 1100 * time.Millisecond}, []time.Duration{
+		got[0].Recovery,
+		got[1].Recovery,
+	})
 	require.Equal(t, []string{"n1", "came"}, []string{got[0].Slowest, got[1].Slowest})
 }
 

@@ -126,7 +126,8 @@ func (c *Config) limits() []string {
 	if c.Limits == (Limits{}) {
 		return nil
 	}
-	return []string{"sh", "-c", fmt.Sprintf(`ulimit -v %d && ulimit -n %d && exec "$@"`, c.Limits.AddressSpace>>10, MaxFiles), "sh"}
+	return []string{"sh", "-c", fmt.Sprintf(`ulimit -v %d && ulimit -n %d && exec "$@"`, c.Limits.AddressSpace>>10,
+		MaxFiles), "sh"}
 }
 
 // dialTable says where a node finds the others, when that is not where the others listen.
@@ -191,9 +192,12 @@ func (h *Holdfast) Features(context.Context) workload.Features {
 func (h *Holdfast) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
-		"packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "kill-loop", "restart-all", "restart-rolling",
-		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer", "snapshot", "snapshot-tail", "state-wrong",
+		"packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "kill-loop", "restart-all",
+		"restart-rolling",
+		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe",
+		"clock-leader", "clock-rate",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer",
+		"snapshot", "snapshot-tail", "state-wrong",
 	}
 	if _, native := protocol.Lookup("session.open"); native {
 		faults = append(faults, "holder-frozen", "holder-vanished", "holder-many")
@@ -203,7 +207,8 @@ func (h *Holdfast) Supports(context.Context) []string {
 			"hostile-unread", "hostile-drip", "hostile-churn", "hostile-silent", "hostile-stranger", "hostile-handshakes")
 	}
 	if _, changes := protocol.Lookup("raft.remove"); changes && h.c.Spares > 0 {
-		faults = append(faults, "member-join", "member-replace", "member-swap", "member-lost", "member-force", "member-demote", "member-demote-leader", "member-move",
+		faults = append(faults, "member-join", "member-replace", "member-swap", "member-lost", "member-force",
+			"member-demote", "member-demote-leader", "member-move",
 			"member-lead", "member-away", "member-back", "member-copied", "member-wiped", "member-split", "member-snapshot")
 	}
 	if h.c.Spares > 0 {
@@ -283,7 +288,8 @@ func (h *Holdfast) Agree(ctx context.Context) (int, []string) {
 		}
 		select {
 		case <-ctx.Done():
-			return 0, []string{fmt.Sprintf("the members did not come to the same index within %s: %v %v", agreeLimit, digests, err)}
+			return 0, []string{fmt.Sprintf("the members did not come to the same index within %s: %v %v", agreeLimit, digests,
+				err)}
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -133,7 +133,10 @@ func (h *Holdfast) members(ctx context.Context) ([]member, error) {
 	}
 	var all []member
 	for _, row := range v.Elems {
-		all = append(all, member{field(row, "name").Str, field(row, "id").Str, field(row, "peer-address").Str, field(row, "voter").Num == 1})
+		all = append(all, member{
+			field(row, "name").Str, field(row, "id").Str, field(row, "peer-address").Str,
+			field(row, "voter").Num == 1,
+		})
 	}
 	return all, nil
 }
@@ -164,7 +167,8 @@ func (h *Holdfast) Add(ctx context.Context, at string, vote bool) error {
 	if err := h.fleet.Start(at); err != nil {
 		return err
 	}
-	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at, "PING")
+	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at,
+		"PING")
 }
 
 // leaves makes the end of a node no finding, as it ends when it learns that it was removed.
@@ -239,7 +243,8 @@ func (h *Holdfast) Vote(ctx context.Context, at string, vote bool) error {
 	if vote {
 		word = "RAFT.PROMOTE"
 	}
-	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at, word, at)
+	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.voter == vote }) }, at,
+		word, at)
 }
 
 // Lead implements [Membership].
@@ -255,7 +260,8 @@ func (h *Holdfast) Move(ctx context.Context, at string) error {
 	if err = errors.Join(err, h.fleet.Kill(at), h.fleet.Start(at)); err != nil {
 		return err
 	}
-	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.address == addr }) }, at, "PING")
+	return h.ask(ctx, func(all []member) bool { return has(all, at, func(m member) bool { return m.address == addr }) },
+		at, "PING")
 }
 
 // Twin implements [Membership].
@@ -309,7 +315,8 @@ func (h *Holdfast) Restore(ctx context.Context, at, file, raise string) error {
 	if err := h.Out(at); err != nil {
 		return err
 	}
-	err := h.tool(ctx, at, "restore", file, "--data-dir", h.c.DataDir(at), "--name", at, "--peer-addr", h.c.Net.Listen(at, "peer"), "--raise", raise)
+	err := h.tool(ctx, at, "restore", file, "--data-dir", h.c.DataDir(at), "--name", at, "--peer-addr",
+		h.c.Net.Listen(at, "peer"), "--raise", raise)
 	if err != nil {
 		return err
 	}

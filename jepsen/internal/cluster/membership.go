@@ -28,8 +28,8 @@ type Membership interface {
 	Lead(ctx context.Context, place string) error
 	// Move ends a node, and starts it with another address for other nodes.
 	Move(ctx context.Context, place string) error
-	// Twin starts a second process of the member at another place, at a spare place, whose folder is a copy of the member's.
-	// The place stays out, and [Membership.Out] ends the process.
+	// Twin starts a second process of the member at another place, at a spare place, whose folder is a copy of the
+	// member's. The place stays out, and [Membership.Out] ends the process.
 	Twin(place, of string) error
 	// Empty kills a node and empties its folder. Started again, the node has the name, the addresses and the flags
 	// that it had.

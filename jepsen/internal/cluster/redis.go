@@ -42,7 +42,8 @@ func writeRedisConf(c *Config, member string, lines ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("address of %s: %w", member, err)
 	}
-	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nprotected-mode no\nsave \"\"\nappendonly yes\nappendfsync everysec\n", host, port, dir)
+	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nprotected-mode no\nsave \"\"\nappendonly yes\nappendfsync everysec\n",
+		host, port, dir)
 	for _, l := range lines {
 		text += l + "\n"
 	}

@@ -212,7 +212,8 @@ func (s *Sentinel) Features(ctx context.Context) workload.Features {
 // Supports implements [Target].
 func (s *Sentinel) Supports(context.Context) []string {
 	return []string{
-		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf", "packets-lost",
+		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
+		"packets-lost",
 		"kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all",
 	}

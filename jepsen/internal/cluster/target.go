@@ -90,12 +90,16 @@ type Config struct {
 const debugTimeout = time.Second
 
 // ask sends one command on a connection of its own.
-func ask(ctx context.Context, n network.Network, from, member, purpose string, words ...string) (protocol.Value, error) {
+func ask(ctx context.Context, n network.Network, from, member, purpose string, words ...string) (protocol.Value,
+	error,
+) {
 	return askAs(ctx, n, "", from, member, purpose, words...)
 }
 
 // askAs does the same with a password.
-func askAs(ctx context.Context, n network.Network, password, from, member, purpose string, words ...string) (protocol.Value, error) {
+func askAs(ctx context.Context, n network.Network, password, from, member, purpose string,
+	words ...string,
+) (protocol.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, debugTimeout)
 	defer cancel()
 	nc, err := n.Dial(ctx, from, member, purpose)

@@ -58,7 +58,9 @@ type Usage struct {
 
 // Watch looks at what members take until ctx ends, and returns the most that each took. Times are
 // read from now.
-func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string, now func() int64) map[string]Usage {
+func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string,
+	now func() int64,
+) map[string]Usage {
 	most := map[string]Usage{}
 	for ctx.Err() == nil {
 		for _, m := range members {

@@ -24,7 +24,8 @@ func Open(dir string, members []string) (*Disks, error) {
 		return nil, errors.New("no disks to cut the power of: not root")
 	}
 	if !network.Inside() {
-		return nil, errors.New("no disks to cut the power of: not in a mount namespace of its own, which comes with the kernel net")
+		return nil,
+			errors.New("no disks to cut the power of: not in a mount namespace of its own, which comes with the kernel net")
 	}
 	d := &Disks{dir}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

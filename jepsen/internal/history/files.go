@@ -110,7 +110,8 @@ func (e event) edn() string {
 		if e.invoked {
 			word = "start-"
 		}
-		return fmt.Sprintf(":type :info, :process :nemesis, :f :%s%s, :value %s", word, e.fault.Name, ednString(e.fault.Detail))
+		return fmt.Sprintf(":type :info, :process :nemesis, :f :%s%s, :value %s", word, e.fault.Name,
+			ednString(e.fault.Detail))
 	}
 	kind := string(e.op.Outcome)
 	if e.invoked {

@@ -50,7 +50,10 @@ func sample() *History {
 				Index: 2, Process: 2, F: "txn", Outcome: OK, Call: 3, Return: 9,
 				Txn: []Micro{{F: "append", Key: "x", Value: 7}, {F: "r", Key: "y", List: []int64{1, 2}}},
 			},
-			{Index: 3, Process: 3, Node: "n3", F: "cas", Key: "r1", Input: []int64{3, 4}, Outcome: Info, Error: "timed \"out\"\x01", Call: 6, Return: 8},
+			{
+				Index: 3, Process: 3, Node: "n3", F: "cas", Key: "r1", Input: []int64{3, 4}, Outcome: Info,
+				Error: "timed \"out\"\x01", Call: 6, Return: 8,
+			},
 		},
 		Faults: []Fault{{Name: "kill", Detail: "n1", Start: 2, Stop: 7}},
 	}

@@ -24,8 +24,12 @@ type Caches interface {
 
 // cacheFaults let processes find in their logs what only the page cache has, and answer for that.
 var cacheFaults = []fault{
-	{alone(kind("power-append", schedule.Disk, 2*second, 4*second, nil, "a majority but for the leader is killed between write and sync and restarted, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).cutAfterAppend},
-	{alone(kind("power-sync", schedule.Disk, 2*second, 4*second, nil, "a majority but for the leader ends because a sync fails, and is restarted, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).cutAfterFailedSync},
+	{alone(kind("power-append", schedule.Disk, 2*second, 4*second, nil,
+		"a majority but for the leader is killed between write and sync and restarted, then the power of all is cut; the "+
+			"leader stays away")), leaderFirst, (*Nemesis).cutAfterAppend},
+	{alone(kind("power-sync", schedule.Disk, 2*second, 4*second, nil,
+		"a majority but for the leader ends because a sync fails, and is restarted, then the power of all is cut; the "+
+			"leader stays away")), leaderFirst, (*Nemesis).cutAfterFailedSync},
 }
 
 func (n *Nemesis) cutAfterAppend(ctx context.Context, s step) (effect, error) {
@@ -57,7 +61,9 @@ func (n *Nemesis) cutAfterFailedSync(ctx context.Context, s step) (effect, error
 // cutBelieved ends the lives of as many followers as make a majority with the leader, and stops the
 // others. The next lives are all that the leader has to commit with: they answer for what was
 // found, and sync nothing more. Then the power is cut.
-func (n *Nemesis) cutBelieved(ctx context.Context, s step, how string, end func(disks Caches, held []string) error) (effect, error) {
+func (n *Nemesis) cutBelieved(ctx context.Context, s step, how string, end func(disks Caches, held []string) error) (
+	effect, error,
+) {
 	fleet, disks := n.Target.Fleet(), n.Disks.(Caches)
 	mend := func() error { return each(n.Target.Members(), fleet.Start) }
 	members, leader := n.ordered(ctx, s)

@@ -21,7 +21,9 @@ import (
 // The faults in which data is there twice: a node's folder is copied, a backup is restored twice.
 
 var backupFaults = []fault{
-	{kind("backup-twice", schedule.Members, 2*second, 4*second, nil, "a backup is taken under load, and restored into two clusters one after the other: no fence is given twice, and no lock has two holders"), drawn, (*Nemesis).restoreTwice},
+	{kind("backup-twice", schedule.Members, 2*second, 4*second, nil,
+		"a backup is taken under load, and restored into two clusters one after the other: no fence is given twice, and "+
+			"no lock has two holders"), drawn, (*Nemesis).restoreTwice},
 }
 
 // How a folder was copied, as the size of the step.
@@ -97,7 +99,9 @@ func (n *Nemesis) copyFolder(ctx context.Context, s step) (effect, error) {
 }
 
 // judgeTwins sees which of two processes with one identity end, and which go on.
-func (n *Nemesis) judgeTwins(ctx context.Context, place, twin string, ends, goes []string, serves func(string) func() error) {
+func (n *Nemesis) judgeTwins(ctx context.Context, place, twin string, ends, goes []string,
+	serves func(string) func() error,
+) {
 	for _, at := range ends {
 		if n.until(context.WithoutCancel(ctx), twinLimit, "", func() bool { return !n.Target.Fleet().Running(at) }) != nil {
 			n.find("members: two processes of %s go on, at %s and at %s", place, place, twin)
@@ -121,13 +125,17 @@ func (n *Nemesis) restoreTwice(ctx context.Context, s step) (effect, error) {
 	place := spares[0]
 	file := n.DataDir(place) + ".backup"
 	f := n.fences(s)
-	e := effect{detail: "at " + place, details: f.String, mend: func() error { return errors.Join(m.Out(place), os.Remove(file)) }}
+	e := effect{detail: "at " + place, details: f.String, mend: func() error {
+		return errors.Join(m.Out(place), os.Remove(file))
+	}}
 	for _, member := range members {
 		f.take(member)
 	}
 	var err error
 	if n.until(ctx, changeLimit, "", func() bool {
-		err = firstError(func() error { return f.hold(ctx) }, func() error { return backups.Backup(ctx, members[f.next(len(members))], file) })
+		err = firstError(func() error { return f.hold(ctx) }, func() error {
+			return backups.Backup(ctx, members[f.next(len(members))], file)
+		})
 		return err == nil
 	}) != nil {
 		f.end()
@@ -156,7 +164,8 @@ func (n *Nemesis) restoreTwice(ctx context.Context, s step) (effect, error) {
 const (
 	// twinLimit is how long it may take until one of two processes has ended, and the other serves.
 	twinLimit = 30 * second
-	// fenceLease is longer than a client of fences has a lock, and short, as a lock whose holder is unknown stands in the way.
+	// fenceLease is longer than a client of fences has a lock, and short, as a lock whose holder is unknown stands in the
+	// way.
 	fenceLease = 2 * second
 	// heldLease is longer than a fault.
 	heldLease = 10 * time.Minute
@@ -193,8 +202,8 @@ func (n *Nemesis) fences(s step) *fences {
 	return f
 }
 
-// begin begins a life: what is given from now on must be larger than all before. It has a lock of its own, as the one of
-// the life before may have a holder still.
+// begin begins a life: what is given from now on must be larger than all before. It has a lock of its own, as the one
+// of the life before may have a holder still.
 func (f *fences) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -172,8 +172,8 @@ func flip(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
 }
 
-// rotten changes a bit in the middle of a member's newest snapshot, and returns what changes it back, unless the file is
-// gone; false: there is no snapshot.
+// rotten changes a bit in the middle of a member's newest snapshot, and returns what changes it back, unless the file
+// is gone; false: there is no snapshot.
 func rotten(dir string) (back func() error, ok bool, err error) {
 	_, others, err := files(dir)
 	if err != nil {

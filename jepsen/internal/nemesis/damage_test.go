@@ -103,7 +103,9 @@ func TestFlippedStoresRefuseOrDoWithout(t *testing.T) {
 
 // damageMany damages copies of a store in many ways, and tells what became of each. It
 // counts which files were hit.
-func damageMany(t *testing.T, kind, fault string, judge func(got string, err error, whole, what string)) map[string]int {
+func damageMany(t *testing.T, kind, fault string, judge func(got string, err error, whole,
+	what string),
+) map[string]int {
 	t.Helper()
 	dir := killed(t, kind)
 	work := filepath.Join(t.TempDir(), "n1")
@@ -129,7 +131,8 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	path := filepath.Join(dir, "wal", "1.seg")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	// A segment that ends in a frame whose last bytes are zero, and room to grow.
-	written := append(make([]byte, 0, 4096), "headheadbody\x03\x00\x00\x00\x07\x00\x00\x00body\x03\x00\x00\x00\x00\x00\x00\x00"...)
+	written := append(make([]byte, 0, 4096),
+		"headheadbody\x03\x00\x00\x00\x07\x00\x00\x00body\x03\x00\x00\x00\x00\x00\x00\x00"...)
 	segment := append(written, make([]byte, 1000)...)
 	require.NoError(t, os.WriteFile(path, segment, 0o644))
 

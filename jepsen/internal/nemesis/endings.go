@@ -38,7 +38,10 @@ const (
 	manyLimit = 5 * second
 )
 
-var manyEnd = [manyWays]string{"their session is closed", "their session's connection ends", "their leases end", "DEL of their lock", "FLUSHDB"}
+var manyEnd = [manyWays]string{
+	"their session is closed", "their session's connection ends", "their leases end",
+	"DEL of their lock", "FLUSHDB",
+}
 
 // many is many holds that end at once, those who wait for some of them, and others.
 type many struct {
@@ -198,7 +201,8 @@ func (m *many) await(ctx context.Context, i int, member, key string) {
 	}
 	defer conn.Close()
 	owner := "next" + strconv.Itoa(i)
-	if isGrant(conn.DoWithin(holderWait, "LOCK.ACQUIRE", key, owner, "PX", millis(holderWait), "WAIT", millis(holderWait))) {
+	if isGrant(conn.DoWithin(holderWait, "LOCK.ACQUIRE", key, owner, "PX", millis(holderWait), "WAIT",
+		millis(holderWait))) {
 		m.granted[i] = time.Now()
 		conn.Do("LOCK.RELEASE", key, owner)
 	}
@@ -225,11 +229,14 @@ func (m *many) judge() {
 	for i, at := range m.granted {
 		switch {
 		case at.IsZero():
-			m.n.find("holder-many: of %d holds that ended (%s), the lock of number %d was not granted again within %s", m.taken, manyEnd[m.way], i, holderWait)
+			m.n.find("holder-many: of %d holds that ended (%s), the lock of number %d was not granted again within %s", m.taken,
+				manyEnd[m.way], i, holderWait)
 		case at.Before(m.notBefore):
-			m.n.find("holder-many: two holders: the next was granted a lock %s before its holder had lost it (%s)", m.notBefore.Sub(at), manyEnd[m.way])
+			m.n.find("holder-many: two holders: the next was granted a lock %s before its holder had lost it (%s)",
+				m.notBefore.Sub(at), manyEnd[m.way])
 		case at.Sub(m.over) > manyLimit:
-			m.n.find("holder-many: of %d holds that ended (%s), the lock of one was granted again after %s only", m.taken, manyEnd[m.way], at.Sub(m.over))
+			m.n.find("holder-many: of %d holds that ended (%s), the lock of one was granted again after %s only", m.taken,
+				manyEnd[m.way], at.Sub(m.over))
 		}
 	}
 	if m.longest > manyLimit {
@@ -262,5 +269,6 @@ func (m *many) String() string {
 			each = append(each, at.Sub(m.over).Round(time.Millisecond).String())
 		}
 	}
-	return fmt.Sprintf("(%d holds; the next after %s; others waited for %s at most)", m.taken, strings.Join(each, ", "), m.longest)
+	return fmt.Sprintf("(%d holds; the next after %s; others waited for %s at most)", m.taken, strings.Join(each, ", "),
+		m.longest)
 }

@@ -38,54 +38,136 @@ const second = time.Second
 
 // faults are all that can be broken. A new fault is a row here, and a name among the names that a
 // target supports.
-var faults = slices.Concat(netFaults, processFaults, serverFaults, stateFaults, powerFaults, cacheFaults, memberFaults, backupFaults, holderFaults, releaseFaults, hostileFaults)
+var faults = slices.Concat(netFaults, processFaults, serverFaults, stateFaults, powerFaults, cacheFaults, memberFaults,
+	backupFaults, holderFaults, releaseFaults, hostileFaults)
 
 var netFaults = []fault{
-	{kind("partition-one", schedule.Net, 2*second, 8*second, sides, "one node is cut off from the others"), drawn, (*Nemesis).partition},
-	{kind("partition-leader", schedule.Net, 2*second, 8*second, sides, "the leader is cut off from the others"), leaderFirst, (*Nemesis).partition},
-	{kind("partition-halves", schedule.Net, 2*second, 8*second, sides, "a majority and a minority do not hear each other"), drawn, (*Nemesis).partition},
-	{kind("partition-ring", schedule.Net, 2*second, 8*second, sides, "each node hears a majority, and no two hear the same"), drawn, (*Nemesis).partition},
-	{kind("partition-bridge", schedule.Net, 2*second, 8*second, sides, "two halves meet in one node only"), drawn, (*Nemesis).partition},
-	{kind("partition-oneway", schedule.Net, 2*second, 8*second, sides, "nothing gets from one node to the others, but all of theirs gets to it"), drawn, (*Nemesis).partition},
-	{kind("partition-deaf", schedule.Net, 2*second, 8*second, sides, "the leader hears no other, but all hear it"), leaderFirst, (*Nemesis).partition},
-	{kind("packets-lost", schedule.Net, 3*second, 8*second, size(5, 30), "a share of all packets between nodes is lost"), drawn, (*Nemesis).lose},
-	{kind("packets-slow", schedule.Net, 3*second, 8*second, size(20, 300), "everything between nodes is delayed"), drawn, (*Nemesis).delay},
-	{kind("packets-large", schedule.Net, 7*second, 10*second, size(0, 3), "large packets are lost and small ones pass, as on a path with a wrong MTU: from the leader to all others, to the leader, or between the leader and one other"), leaderFirst, (*Nemesis).loseLarge},
-	{kind("packets-reset", schedule.Net, 2*second, 6*second, size(100, 400), "all connections between nodes are reset again and again, and may be made anew"), drawn, (*Nemesis).flap},
-	{kind("refuse-leader", schedule.Net, 3*second, 6*second, size(500, 400), "a firewall answers new connections to the leader's peer port with a reset, and ends the old ones again and again"), leaderFirst, (*Nemesis).refuseOne},
-	{kind("refuse-all", schedule.Net, 3*second, 5*second, size(800, 400), "a firewall answers all new connections between nodes with a reset; the leader's old ones end, too"), leaderFirst, (*Nemesis).refuseAll},
+	{
+		kind("partition-one", schedule.Net, 2*second, 8*second, sides, "one node is cut off from the others"), drawn,
+		(*Nemesis).partition,
+	},
+	{
+		kind("partition-leader", schedule.Net, 2*second, 8*second, sides, "the leader is cut off from the others"),
+		leaderFirst, (*Nemesis).partition,
+	},
+	{kind("partition-halves", schedule.Net, 2*second, 8*second, sides,
+		"a majority and a minority do not hear each other"), drawn, (*Nemesis).partition},
+	{kind("partition-ring", schedule.Net, 2*second, 8*second, sides,
+		"each node hears a majority, and no two hear the same"), drawn, (*Nemesis).partition},
+	{
+		kind("partition-bridge", schedule.Net, 2*second, 8*second, sides, "two halves meet in one node only"), drawn,
+		(*Nemesis).partition,
+	},
+	{kind("partition-oneway", schedule.Net, 2*second, 8*second, sides,
+		"nothing gets from one node to the others, but all of theirs gets to it"), drawn, (*Nemesis).partition},
+	{
+		kind("partition-deaf", schedule.Net, 2*second, 8*second, sides, "the leader hears no other, but all hear it"),
+		leaderFirst, (*Nemesis).partition,
+	},
+	{
+		kind("packets-lost", schedule.Net, 3*second, 8*second, size(5, 30), "a share of all packets between nodes is lost"),
+		drawn, (*Nemesis).lose,
+	},
+	{
+		kind("packets-slow", schedule.Net, 3*second, 8*second, size(20, 300), "everything between nodes is delayed"), drawn,
+		(*Nemesis).delay,
+	},
+	{kind("packets-large", schedule.Net, 7*second, 10*second, size(0, 3),
+		"large packets are lost and small ones pass, as on a path with a wrong MTU: from the leader to all others, to the "+
+			"leader, or between the leader and one other"), leaderFirst, (*Nemesis).loseLarge},
+	{kind("packets-reset", schedule.Net, 2*second, 6*second, size(100, 400),
+		"all connections between nodes are reset again and again, and may be made anew"), drawn, (*Nemesis).flap},
+	{
+		kind("refuse-leader", schedule.Net, 3*second, 6*second, size(500, 400),
+			"a firewall answers new connections to the leader's peer port with a reset, and ends the old ones again and again"),
+		leaderFirst, (*Nemesis).refuseOne,
+	},
+	{
+		kind("refuse-all", schedule.Net, 3*second, 5*second, size(800, 400),
+			"a firewall answers all new connections between nodes with a reset; the leader's old ones end, too"), leaderFirst,
+		(*Nemesis).refuseAll,
+	},
 }
 
 var processFaults = []fault{
-	{kind("kill-leader", schedule.Process, second/2, 5*second, nil, "kill -9 of the leader, restarted later"), leaderFirst, kill(one)},
-	{kind("kill-follower", schedule.Process, second/2, 5*second, nil, "kill -9 of a follower, restarted later"), leaderLast, kill(one)},
-	{kind("kill-minority", schedule.Process, second/2, 5*second, nil, "kill -9 of as many as a majority can spare"), drawn, kill(minority)},
+	{
+		kind("kill-leader", schedule.Process, second/2, 5*second, nil, "kill -9 of the leader, restarted later"),
+		leaderFirst, kill(one),
+	},
+	{
+		kind("kill-follower", schedule.Process, second/2, 5*second, nil, "kill -9 of a follower, restarted later"),
+		leaderLast, kill(one),
+	},
+	{
+		kind("kill-minority", schedule.Process, second/2, 5*second, nil, "kill -9 of as many as a majority can spare"),
+		drawn, kill(minority),
+	},
 	{kind("kill-all", schedule.Process, second/10, 2*second, nil, "kill -9 of every node at once"), drawn, kill(everyone)},
-	{kind("kill-loop", schedule.Process, 4*second, 8*second, nil, "kill -9 of some node, mostly the leader, again and again, each restarted at once"), drawn, (*Nemesis).crashLoop},
-	{kind("restart-all", schedule.Process, 0, 0, nil, "every node is told to end in good order, and started again"), drawn, (*Nemesis).restartAll},
-	{kind("restart-rolling", schedule.Process, 0, 0, nil, "one node after the other ends in good order and is started again"), drawn, (*Nemesis).restartRolling},
-	{kind("pause-leader", schedule.Process, 1500*time.Millisecond, 6*second, nil, "SIGSTOP of the leader for longer than a lease"), leaderFirst, pause(one)},
-	{kind("pause-minority", schedule.Process, 1500*time.Millisecond, 6*second, nil, "SIGSTOP of as many as a majority can spare"), drawn, pause(minority)},
-	{kind("pause-all", schedule.Process, 1500*time.Millisecond, 4*second, nil, "SIGSTOP of every node"), drawn, pause(everyone)},
-	{kind("pause-strobe", schedule.Process, 3*second, 6*second, nil, "SIGSTOP and SIGCONT of the leader in quick turns, just below and above its lease"), drawn, (*Nemesis).strobe},
-	{kind("pause-minute", schedule.Process, 45*second, 60*second, nil, "SIGSTOP of the leader for a minute"), leaderFirst, pause(one)},
-	{kind("store-torn", schedule.Process, second/2, 3*second, nil, "a killed node comes back with garbage behind its log"), drawn, damaged((*Nemesis).startTorn)},
-	{kind("store-flipped", schedule.Process, second/2, 3*second, nil, "a killed node comes back with a bit changed in its log"), drawn, damaged((*Nemesis).startFlipped)},
+	{kind("kill-loop", schedule.Process, 4*second, 8*second, nil,
+		"kill -9 of some node, mostly the leader, again and again, each restarted at once"), drawn, (*Nemesis).crashLoop},
+	{
+		kind("restart-all", schedule.Process, 0, 0, nil, "every node is told to end in good order, and started again"),
+		drawn, (*Nemesis).restartAll,
+	},
+	{kind("restart-rolling", schedule.Process, 0, 0, nil,
+		"one node after the other ends in good order and is started again"), drawn, (*Nemesis).restartRolling},
+	{kind("pause-leader", schedule.Process, 1500*time.Millisecond, 6*second, nil,
+		"SIGSTOP of the leader for longer than a lease"), leaderFirst, pause(one)},
+	{kind("pause-minority", schedule.Process, 1500*time.Millisecond, 6*second, nil,
+		"SIGSTOP of as many as a majority can spare"), drawn, pause(minority)},
+	{
+		kind("pause-all", schedule.Process, 1500*time.Millisecond, 4*second, nil, "SIGSTOP of every node"), drawn,
+		pause(everyone),
+	},
+	{kind("pause-strobe", schedule.Process, 3*second, 6*second, nil,
+		"SIGSTOP and SIGCONT of the leader in quick turns, just below and above its lease"), drawn, (*Nemesis).strobe},
+	{
+		kind("pause-minute", schedule.Process, 45*second, 60*second, nil, "SIGSTOP of the leader for a minute"), leaderFirst,
+		pause(one),
+	},
+	{kind("store-torn", schedule.Process, second/2, 3*second, nil,
+		"a killed node comes back with garbage behind its log"), drawn, damaged((*Nemesis).startTorn)},
+	{kind("store-flipped", schedule.Process, second/2, 3*second, nil,
+		"a killed node comes back with a bit changed in its log"), drawn, damaged((*Nemesis).startFlipped)},
 }
 
 var serverFaults = []fault{
-	{kind("clock-jump", schedule.Clock, 2*second, 6*second, magnitude, "one node's wall clock is off by anything up to months"), drawn, (*Nemesis).jump},
-	{kind("clock-strobe", schedule.Clock, 2*second, 6*second, magnitude, "one node's wall clock flips to and fro"), drawn, (*Nemesis).strobeClock},
-	{kind("clock-leader", schedule.Clock, 2*second, 6*second, magnitude, "the leader's wall clock flips to and fro"), leaderFirst, (*Nemesis).strobeClock},
-	{own("clock-rate", kind("clock-rate", schedule.Clock, 2*second, 6*second, size(900, 201), "one node's monotonic clock runs up to a tenth too fast or too slow")), drawn, (*Nemesis).rate},
-	{kind("disk-slow", schedule.Disk, 2*second, 6*second, size(10, 400), "writes of one node take longer"), drawn, disk("DELAY")},
-	{kind("disk-hang", schedule.Disk, 1*second, 6*second, nil, "writes of the leader do not return"), leaderFirst, disk("HANG")},
+	{kind("clock-jump", schedule.Clock, 2*second, 6*second, magnitude,
+		"one node's wall clock is off by anything up to months"), drawn, (*Nemesis).jump},
+	{
+		kind("clock-strobe", schedule.Clock, 2*second, 6*second, magnitude, "one node's wall clock flips to and fro"), drawn,
+		(*Nemesis).strobeClock,
+	},
+	{
+		kind("clock-leader", schedule.Clock, 2*second, 6*second, magnitude, "the leader's wall clock flips to and fro"),
+		leaderFirst, (*Nemesis).strobeClock,
+	},
+	{own("clock-rate", kind("clock-rate", schedule.Clock, 2*second, 6*second, size(900, 201),
+		"one node's monotonic clock runs up to a tenth too fast or too slow")), drawn, (*Nemesis).rate},
+	{
+		kind("disk-slow", schedule.Disk, 2*second, 6*second, size(10, 400), "writes of one node take longer"), drawn,
+		disk("DELAY"),
+	},
+	{
+		kind("disk-hang", schedule.Disk, 1*second, 6*second, nil, "writes of the leader do not return"), leaderFirst,
+		disk("HANG"),
+	},
 	{kind("disk-error", schedule.Disk, 1*second, 4*second, nil, "writes of one node fail"), drawn, disk("ERROR")},
-	{kind("disk-full", schedule.Disk, 1*second, 4*second, nil, "writes of one node fail with ENOSPC"), drawn, disk("ENOSPC")},
-	{kind("disk-torn", schedule.Disk, 1*second, 4*second, nil, "one node ends in the middle of an append"), drawn, disk("TORN")},
+	{
+		kind("disk-full", schedule.Disk, 1*second, 4*second, nil, "writes of one node fail with ENOSPC"), drawn,
+		disk("ENOSPC"),
+	},
+	{
+		kind("disk-torn", schedule.Disk, 1*second, 4*second, nil, "one node ends in the middle of an append"), drawn,
+		disk("TORN"),
+	},
 	{kind("transfer", schedule.Raft, 0, 0, nil, "the leadership is handed over"), drawn, (*Nemesis).transfer},
 	{kind("snapshot", schedule.Raft, 0, 0, nil, "all nodes take a snapshot"), drawn, (*Nemesis).snapshot},
-	{alone(kind("snapshot-tail", schedule.Raft, 18*second, 25*second, nil, "a follower returns by a snapshot, then its leader is lost with the one entry behind it")), drawn, (*Nemesis).loseTail},
+	{
+		alone(kind("snapshot-tail", schedule.Raft, 18*second, 25*second, nil,
+			"a follower returns by a snapshot, then its leader is lost with the one entry behind it")), drawn,
+		(*Nemesis).loseTail,
+	},
 }
 
 // Kinds is the table as schedules see it.
@@ -112,7 +194,9 @@ func faultOf(name string) fault {
 }
 
 // kind is a row's first half. The group is the first word of the name.
-func kind(name string, lane schedule.Lane, low, high time.Duration, draw func(*rand.Rand, *schedule.Step), summary string) schedule.Kind {
+func kind(name string, lane schedule.Lane, low, high time.Duration, draw func(*rand.Rand, *schedule.Step),
+	summary string,
+) schedule.Kind {
 	return schedule.Kind{Name: name, Group: firstWord(name), Lane: lane, Min: low, Max: high, Draw: draw, Summary: summary}
 }
 

@@ -20,9 +20,13 @@ import (
 // holderFaults hit clients of their own, which hold locks in sessions that live with their connections. What such a
 // client held must be free soon after its lease, and no sooner. Nothing else is broken meanwhile.
 var holderFaults = []fault{
-	{alone(kind("holder-frozen", schedule.Clients, 8*second, 10*second, nil, "clients that hold locks send nothing any more, while their kernels answer")), drawn, holders(false)},
-	{alone(kind("holder-vanished", schedule.Clients, 8*second, 10*second, nil, "all packets between clients that hold locks and the nodes are lost")), drawn, holders(true)},
-	{alone(kind("holder-many", schedule.Clients, 5*second, 8*second, size(0, manyWays), "thousands of holds end at once: a session is closed or lost, leases end in one instant, DEL of a lock with as many holders, FLUSHDB")), drawn, (*Nemesis).endMany},
+	{alone(kind("holder-frozen", schedule.Clients, 8*second, 10*second, nil,
+		"clients that hold locks send nothing any more, while their kernels answer")), drawn, holders(false)},
+	{alone(kind("holder-vanished", schedule.Clients, 8*second, 10*second, nil,
+		"all packets between clients that hold locks and the nodes are lost")), drawn, holders(true)},
+	{alone(kind("holder-many", schedule.Clients, 5*second, 8*second, size(0, manyWays),
+		"thousands of holds end at once: a session is closed or lost, leases end in one instant, DEL of a lock with as "+
+			"many holders, FLUSHDB")), drawn, (*Nemesis).endMany},
 }
 
 const (
@@ -110,8 +114,8 @@ func (n *Nemesis) newHolders(s step, vanish bool) (all []*holder) {
 	return all
 }
 
-// open has a client of a side take the lock through one node, and a client of another side wait for it through the next.
-// It reports whether both is so.
+// open has a client of a side take the lock through one node, and a client of another side wait for it through the
+// next. It reports whether both is so.
 func (h *holder) open(ctx context.Context, n *Nemesis, side, at int) bool {
 	members := n.Target.Members()
 	session := func(side, at int, lease time.Duration, more ...string) (conn *wire.Conn, id string) {
@@ -144,7 +148,8 @@ func (h *holder) open(ctx context.Context, n *Nemesis, side, at int) bool {
 	h.sent, h.answered = sent, time.Now()
 	go func() {
 		defer close(h.granted)
-		if isGrant(h.next.DoWithin(holderWait, "LOCK.ACQUIRE", h.key, "next", "SESSION", nextID, "WAIT", millis(holderWait))) {
+		if isGrant(h.next.DoWithin(holderWait, "LOCK.ACQUIRE", h.key, "next", "SESSION", nextID, "WAIT",
+			millis(holderWait))) {
 			h.granted <- time.Now()
 		}
 	}()
@@ -196,7 +201,8 @@ func (n *Nemesis) judgeHolder(ctx context.Context, fault string, h *holder) stri
 	case h.kept:
 		n.find("%s: %s was taken from a client whose connection stood, and who had promised nothing", fault, h.key)
 	case took < h.lease:
-		n.find("%s: two holders of %s: the next was granted it %s after a command that was answered, PX %s", fault, h.key, took, h.lease)
+		n.find("%s: two holders of %s: the next was granted it %s after a command that was answered, PX %s", fault, h.key,
+			took, h.lease)
 	case took > limit+h.answered.Sub(h.sent):
 		n.find("%s: %s was free after %s only, PX %s", fault, h.key, took, h.lease)
 	}

@@ -33,8 +33,10 @@ var hostileFaults = []fault{
 	hostile("hostile-drip", "connections that read large replies a byte a second", known(drip)),
 	hostile("hostile-churn", "connections that come and go by the thousand", strange(churn)),
 	hostile("hostile-silent", "connections that say nothing, more than a node has descriptors for", strange(silent)),
-	patiently(hostile("hostile-stranger", "connections to one node that do not authenticate, send and do not read", strange(unread))),
-	hostile("hostile-handshakes", "half-open handshakes on all peer ports, and the leader is killed under them", (*Nemesis).handshakes),
+	patiently(hostile("hostile-stranger", "connections to one node that do not authenticate, send and do not read",
+		strange(unread))),
+	hostile("hostile-handshakes", "half-open handshakes on all peer ports, and the leader is killed under them",
+		(*Nemesis).handshakes),
 }
 
 func hostile(name, summary string, do inject) fault {
@@ -76,7 +78,9 @@ type attack func(a attacker, ctx context.Context)
 func known(do attack) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		side := s.Rand().IntN(n.Target.Sides())
-		return n.attack(s, do, func(ctx context.Context, node string) (net.Conn, error) { return n.Target.Dial(ctx, side, node) })
+		return n.attack(s, do, func(ctx context.Context, node string) (net.Conn, error) {
+			return n.Target.Dial(ctx, side, node)
+		})
 	}
 }
 
@@ -221,7 +225,8 @@ func replies(a attacker, ctx context.Context) {
 	requests := []string{
 		request(append([]string{"MGET"}, keys...)...),
 		request("EVAL", "local s=string.rep('x',3e7) local t={} for i=1,900 do t[i]=s end return t", "0"),
-		request("EVAL_RO", "local s=redis.call('GET',KEYS[1]) local t={} for i=1,900 do t[i]={s,s} end return t", "1", hostileKey),
+		request("EVAL_RO", "local s=redis.call('GET',KEYS[1]) local t={} for i=1,900 do t[i]={s,s} end return t", "1",
+			hostileKey),
 	}
 	var wg sync.WaitGroup
 	inner := a

@@ -20,21 +20,57 @@ const changeLimit = 100 * time.Second
 
 // memberFaults change who the members are. In the end there are as many voters as before.
 var memberFaults = []fault{
-	{kind("member-join", schedule.Members, 1*second, 6*second, size(0, 4), "nodes join at the spare places, some without a vote; later as many are removed: the leader, the new ones, any"), drawn, (*Nemesis).joinAndLeave},
-	{kind("member-demote", schedule.Members, 1*second, 5*second, nil, "a member loses its vote, and gets it back"), drawn, (*Nemesis).demote},
-	{kind("member-demote-leader", schedule.Members, 1*second, 5*second, nil, "the leader loses its vote, and gets it back"), leaderFirst, (*Nemesis).demote},
-	{kind("member-move", schedule.Members, second/2, 2*second, nil, "a node ends and comes back with another address"), drawn, (*Nemesis).moveMember},
-	{kind("member-lead", schedule.Members, 0, 0, nil, "the leadership is handed to a named member"), drawn, (*Nemesis).lead},
-	{kind("member-swap", schedule.Members, 1*second, 4*second, nil, "a node at a spare place takes the place of a member that runs"), drawn, (*Nemesis).swap},
-	{ending(kind("member-lost", schedule.Members, 1*second, 4*second, size(0, 2), "a member is lost with its disk; a new node takes its place, under another name or under the old one")), drawn, (*Nemesis).loseMember},
-	{ending(kind("member-replace", schedule.Members, 1*second, 4*second, nil, "a member is removed, its folder emptied, and it joins under the old name")), drawn, (*Nemesis).replaceMember},
-	{alone(kind("member-away", schedule.Members, 5*second, 9*second, size(0, 2), "a member is cut off and removed meanwhile; it comes back, to all or to the leader alone, and ends; a new node takes its place")), drawn, (*Nemesis).removeAway},
-	{alone(kind("member-back", schedule.Members, 4*second, 7*second, nil, "a node ends, its folder is copied, and it goes on; then the copy takes the folder's place: the node ends, and a new one takes its place")), drawn, (*Nemesis).putBack},
-	{alone(kind("member-copied", schedule.Members, 4*second, 7*second, size(0, copiedWays), "a node's folder is copied, and a second process starts with the copy at another address: of two the later one goes on, unless the copy is older than the node's last start")), drawn, (*Nemesis).copyFolder},
-	{alone(kind("member-snapshot", schedule.Members, 2*second, 4*second, size(0, 2), "a bit in the newest snapshot of the running leader changes; a new node takes a member's place and needs a snapshot, or the leader is killed and started again")), leaderFirst, (*Nemesis).rot},
-	{alone(kind("member-force", schedule.Members, 6*second, 9*second, size(0, 2), "as many as can fail are cut off, and another one is removed or loses its vote by force: all stands still until they are back")), leaderFirst, (*Nemesis).force},
-	{alone(kind("member-wiped", schedule.Members, 6*second, 9*second, nil, "a follower is cut off; another one's folder is emptied, and it comes back as it was started first; the leader is cut off then, and those two could elect a leader if the emptied one voted")), leaderFirst, (*Nemesis).wipe},
-	{alone(kind("member-split", schedule.Members, 6*second, 9*second, size(0, 2), "two nodes join, with a vote or without, and are cut off with the leader from all others: they are no majority")), leaderFirst, (*Nemesis).split},
+	{
+		kind("member-join", schedule.Members, 1*second, 6*second, size(0, 4),
+			"nodes join at the spare places, some without a vote; later as many are removed: the leader, the new ones, any"),
+		drawn, (*Nemesis).joinAndLeave,
+	},
+	{
+		kind("member-demote", schedule.Members, 1*second, 5*second, nil, "a member loses its vote, and gets it back"), drawn,
+		(*Nemesis).demote,
+	},
+	{kind("member-demote-leader", schedule.Members, 1*second, 5*second, nil,
+		"the leader loses its vote, and gets it back"), leaderFirst, (*Nemesis).demote},
+	{
+		kind("member-move", schedule.Members, second/2, 2*second, nil, "a node ends and comes back with another address"),
+		drawn, (*Nemesis).moveMember,
+	},
+	{
+		kind("member-lead", schedule.Members, 0, 0, nil, "the leadership is handed to a named member"), drawn,
+		(*Nemesis).lead,
+	},
+	{kind("member-swap", schedule.Members, 1*second, 4*second, nil,
+		"a node at a spare place takes the place of a member that runs"), drawn, (*Nemesis).swap},
+	{
+		ending(kind("member-lost", schedule.Members, 1*second, 4*second, size(0, 2),
+			"a member is lost with its disk; a new node takes its place, under another name or under the old one")), drawn,
+		(*Nemesis).loseMember,
+	},
+	{ending(kind("member-replace", schedule.Members, 1*second, 4*second, nil,
+		"a member is removed, its folder emptied, and it joins under the old name")), drawn, (*Nemesis).replaceMember},
+	{alone(kind("member-away", schedule.Members, 5*second, 9*second, size(0, 2),
+		"a member is cut off and removed meanwhile; it comes back, to all or to the leader alone, and ends; a new node "+
+			"takes its place")), drawn, (*Nemesis).removeAway},
+	{alone(kind("member-back", schedule.Members, 4*second, 7*second, nil,
+		"a node ends, its folder is copied, and it goes on; then the copy takes the folder's place: the node ends, and a "+
+			"new one takes its place")), drawn, (*Nemesis).putBack},
+	{alone(kind("member-copied", schedule.Members, 4*second, 7*second, size(0, copiedWays),
+		"a node's folder is copied, and a second process starts with the copy at another address: of two the later one "+
+			"goes on, unless the copy is older than the node's last start")), drawn, (*Nemesis).copyFolder},
+	{alone(kind("member-snapshot", schedule.Members, 2*second, 4*second, size(0, 2),
+		"a bit in the newest snapshot of the running leader changes; a new node takes a member's place and needs a "+
+			"snapshot, or the leader is killed and started again")), leaderFirst, (*Nemesis).rot},
+	{alone(kind("member-force", schedule.Members, 6*second, 9*second, size(0, 2),
+		"as many as can fail are cut off, and another one is removed or loses its vote by force: all stands still until "+
+			"they are back")), leaderFirst, (*Nemesis).force},
+	{alone(kind("member-wiped", schedule.Members, 6*second, 9*second, nil,
+		"a follower is cut off; another one's folder is emptied, and it comes back as it was started first; the leader is "+
+			"cut off then, and those two could elect a leader if the emptied one voted")), leaderFirst, (*Nemesis).wipe},
+	{
+		alone(kind("member-split", schedule.Members, 6*second, 9*second, size(0, 2),
+			"two nodes join, with a vote or without, and are cut off with the leader from all others: they are no majority")),
+		leaderFirst, (*Nemesis).split,
+	},
 }
 
 func ending(k schedule.Kind) schedule.Kind {
@@ -70,7 +106,10 @@ func (n *Nemesis) joinAndLeave(ctx context.Context, s step) (effect, error) {
 		}
 		return errors.Join(append(errs, n.refill(joined, left))...)
 	}
-	e := effect{mend: mend, details: func() string { return strings.Join(shown, ", ") + " joined; " + strings.Join(left, ", ") + " left" }}
+	e := effect{mend: mend, details: func() string {
+		return strings.Join(shown, ", ") + " joined; " +
+			strings.Join(left, ", ") + " left"
+	}}
 	for i, place := range spares {
 		if i == 1 && s.Size&2 == 0 {
 			break
@@ -116,7 +155,9 @@ func (n *Nemesis) refill(joined, left []string) error {
 		if slices.Contains(left, place) {
 			continue
 		}
-		if err := n.changed(place+" gets a vote", func(ctx context.Context) error { return n.membership().Vote(ctx, place, true) }); err != nil {
+		if err := n.changed(place+" gets a vote", func(ctx context.Context) error {
+			return n.membership().Vote(ctx, place, true)
+		}); err != nil {
 			return err
 		}
 	}
@@ -129,13 +170,16 @@ func (n *Nemesis) demote(ctx context.Context, s step) (effect, error) {
 	mend := func() error {
 		return n.changed(place+" gets its vote back", func(ctx context.Context) error { return m.Vote(ctx, place, true) })
 	}
-	return effect{detail: role(place, leader), mend: mend}, n.changed(place+" loses its vote", func(ctx context.Context) error { return m.Vote(ctx, place, false) })
+	return effect{detail: role(place, leader), mend: mend}, n.changed(place+" loses its vote",
+		func(ctx context.Context) error { return m.Vote(ctx, place, false) })
 }
 
 func (n *Nemesis) moveMember(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place := members[0]
-	return effect{detail: role(place, leader)}, n.changed(place+" moves", func(ctx context.Context) error { return n.membership().Move(ctx, place) })
+	return effect{detail: role(place, leader)}, n.changed(place+" moves", func(ctx context.Context) error {
+		return n.membership().Move(ctx, place)
+	})
 }
 
 // lead hands over, if that is possible now: a member that is behind is refused.
@@ -162,7 +206,9 @@ func (n *Nemesis) replaceMember(ctx context.Context, s step) (effect, error) {
 // renewed removes the member with a place's name, if there is one, and has a new node join there.
 func (n *Nemesis) renewed(place string) error {
 	m := n.membership()
-	return n.changed(place+" is replaced", n.takeOut(place), func(ctx context.Context) error { return m.Add(ctx, place, true) })
+	return n.changed(place+" is replaced", n.takeOut(place), func(ctx context.Context) error {
+		return m.Add(ctx, place, true)
+	})
 }
 
 // off are the links between some members and all others.

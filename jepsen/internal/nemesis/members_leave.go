@@ -37,7 +37,9 @@ func (n *Nemesis) swap(ctx context.Context, s step) (effect, error) {
 func (n *Nemesis) replace(place, by string) error {
 	m := n.membership()
 	return n.changed(by+" takes the place of "+place,
-		func(ctx context.Context) error { return m.Add(ctx, by, false) }, func(ctx context.Context) error { return m.Replace(ctx, place, by) })
+		func(ctx context.Context) error { return m.Add(ctx, by, false) }, func(ctx context.Context) error {
+			return m.Replace(ctx, place, by)
+		})
 }
 
 // loseMember has a node and its disk vanish. Nothing of them comes back.
@@ -46,7 +48,9 @@ func (n *Nemesis) loseMember(ctx context.Context, s step) (effect, error) {
 	place, m := members[0], n.membership()
 	spares := m.Spares()
 	if s.Size == 0 && len(spares) > 0 {
-		e := effect{detail: role(place, leader) + ", by " + spares[0], mend: func() error { return n.replace(place, spares[0]) }}
+		e := effect{detail: role(place, leader) + ", by " + spares[0], mend: func() error {
+			return n.replace(place, spares[0])
+		}}
 		return e, m.Out(place)
 	}
 	return effect{detail: role(place, leader), mend: func() error { return n.renewed(place) }}, m.Out(place)
@@ -98,7 +102,9 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	place, fleet := members[0], n.Target.Fleet()
 	dir := n.DataDir(place)
 	older := dir + ".older"
-	e := effect{detail: role(place, leader), mend: func() error { return errors.Join(os.RemoveAll(older), n.renewed(place)) }}
+	e := effect{detail: role(place, leader), mend: func() error {
+		return errors.Join(os.RemoveAll(older), n.renewed(place))
+	}}
 	swap := func() error { return errors.Join(os.RemoveAll(dir), os.Rename(older, dir)) }
 	err := firstError(
 		func() error { return fleet.Kill(place) },
@@ -129,8 +135,8 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// rot changes a bit in the newest snapshot of the leader, which runs. Then a new node joins, which needs one, and must get
-// its state all the same; or the leader is killed and started again.
+// rot changes a bit in the newest snapshot of the leader, which runs. Then a new node joins, which needs one, and must
+// get its state all the same; or the leader is killed and started again.
 func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	if leader == "" || len(members) < 2 {
@@ -159,7 +165,9 @@ func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 // place of that, unless the log and an older snapshot do.
 func (n *Nemesis) startRotten(place string) error {
 	fleet := n.Target.Fleet()
-	if err := firstError(func() error { return fleet.Kill(place) }, func() error { return fleet.Start(place) }); err != nil {
+	if err := firstError(func() error { return fleet.Kill(place) }, func() error {
+		return fleet.Start(place)
+	}); err != nil {
 		return err
 	}
 	err := n.until(context.Background(), changeLimit, place+" serves", func() bool {
@@ -246,7 +254,9 @@ func (n *Nemesis) force(ctx context.Context, s step) (effect, error) {
 		if remove {
 			return errors.Join(n.wholeNet(), n.renewed(place))
 		}
-		return errors.Join(n.wholeNet(), n.changed(place+" gets its vote back", func(ctx context.Context) error { return m.Vote(ctx, place, true) }))
+		return errors.Join(n.wholeNet(), n.changed(place+" gets its vote back", func(ctx context.Context) error {
+			return m.Vote(ctx, place, true)
+		}))
 	}
 	if err := n.Net.Set(n.off(away...)); err != nil {
 		return e, err

@@ -129,7 +129,8 @@ func (n *Nemesis) count(begun, underWay int) {
 	n.begun, n.underWay = n.begun+begun, n.underWay+underWay
 }
 
-// beside returns whether there was another fault beside the one that asks, from now until the returned function is called.
+// beside returns whether there was another fault beside the one that asks, from now until the returned function is
+// called.
 func (n *Nemesis) beside() func() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -161,8 +161,8 @@ func (n *Nemesis) loseLarge(ctx context.Context, s step) (effect, error) {
 const (
 	// largeBytes is the size of a write that no packet has room for which passes.
 	largeBytes = 2000
-	// largeLimit is how long such a write may take: the leader notices that nothing is acknowledged, another one is elected,
-	// and connections are made again, on which packets are small.
+	// largeLimit is how long such a write may take: the leader notices that nothing is acknowledged, another one is
+	// elected, and connections are made again, on which packets are small.
 	largeLimit = 20 * second
 )
 
@@ -174,7 +174,8 @@ func (n *Nemesis) writeLarge(ctx context.Context, member string, side int, besid
 	for !beside() && ctx.Err() == nil {
 		took := time.Since(began).Round(time.Millisecond)
 		if took > largeLimit {
-			n.find("packets-large: no write of %d bytes through %s was acknowledged within %s: %s", largeBytes, member, largeLimit, last)
+			n.find("packets-large: no write of %d bytes through %s was acknowledged within %s: %s", largeBytes, member,
+				largeLimit, last)
 			return took
 		}
 		nc, err := n.Target.Dial(ctx, side, member)

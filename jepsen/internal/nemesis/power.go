@@ -26,9 +26,16 @@ type Disks interface {
 // powerFaults lose what nodes have written and not synced. A cut hits all nodes, and a minority is
 // lost for the time of the fault: what was acknowledged must be on the disks of the others.
 var powerFaults = []fault{
-	{alone(kind("power-cut", schedule.Disk, 2*second, 4*second, nil, "the power of all nodes is cut at once; the leader stays away")), leaderFirst, (*Nemesis).cutAll},
-	{alone(kind("power-restart", schedule.Disk, 3*second, 5*second, nil, "nodes are killed and restarted at once, some times, then the power of all is cut; the leader stays away")), leaderFirst, (*Nemesis).restartAndCut},
-	{alone(kind("power-window", schedule.Disk, 6*second, 9*second, size(1, 2), "a follower is killed between write and sync and restarted; when it has answered for the entry, the power of all is cut, and the leader stays away")), leaderFirst, (*Nemesis).cutInWindow},
+	{alone(kind("power-cut", schedule.Disk, 2*second, 4*second, nil,
+		"the power of all nodes is cut at once; the leader stays away")), leaderFirst, (*Nemesis).cutAll},
+	{
+		alone(kind("power-restart", schedule.Disk, 3*second, 5*second, nil,
+			"nodes are killed and restarted at once, some times, then the power of all is cut; the leader stays away")),
+		leaderFirst, (*Nemesis).restartAndCut,
+	},
+	{alone(kind("power-window", schedule.Disk, 6*second, 9*second, size(1, 2),
+		"a follower is killed between write and sync and restarted; when it has answered for the entry, the power of all "+
+			"is cut, and the leader stays away")), leaderFirst, (*Nemesis).cutInWindow},
 }
 
 // cutAll cuts the power in the middle of what everybody does.
@@ -56,7 +63,8 @@ func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	w := n.witness(members[0])
 	workload.Sleep(ctx, time.Duration(rng.IntN(200))*time.Millisecond)
-	return n.cut(ctx, s, w, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds, role(members[0], leader)))
+	return n.cut(ctx, s, w, members[:1], fmt.Sprintf("after %d rounds of restarts; %s stays away", rounds,
+		role(members[0], leader)))
 }
 
 // cut cuts the power of all members at one instant and starts them again on what the disks kept,
@@ -131,7 +139,10 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 		}
 		// The leader and the nodes beside it are a minority, and one short of a majority.
 		beside := minority(members) - 1
-		w = window{n: n, fleet: fleet, leader: leader, beside: members[1 : 1+beside], held: members[1+beside], silent: members[2+beside:], passed: int(s.Size)}
+		w = window{
+			n: n, fleet: fleet, leader: leader, beside: members[1 : 1+beside], held: members[1+beside],
+			silent: members[2+beside:], passed: int(s.Size),
+		}
 		seen = n.witness(leader)
 		var err error
 		if hit, err = w.try(ctx, rng); err != nil {

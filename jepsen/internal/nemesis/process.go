@@ -27,7 +27,8 @@ func pause(count func([]string) int) inject {
 		members, leader := n.ordered(ctx, s)
 		members = members[:count(members)]
 		fleet := n.Target.Fleet()
-		return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Resume) }}, each(members, fleet.Pause)
+		return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Resume) }},
+			each(members, fleet.Pause)
 	}
 }
 

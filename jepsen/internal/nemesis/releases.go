@@ -15,8 +15,13 @@ import (
 // meanwhile, one node goes back, and at last nothing holds the version.
 
 var releaseFaults = []fault{
-	{kind("release-stop", schedule.Process, second/10, 1*second, nil, "the next step of an upgrade: a node ends in good order, and comes back with the other release"), drawn, nextRelease(cluster.Processes.Stop)},
-	{kind("release-kill", schedule.Process, second/10, 1*second, nil, "the next step of an upgrade, after kill -9 of the node"), drawn, nextRelease(cluster.Processes.Kill)},
+	{
+		kind("release-stop", schedule.Process, second/10, 1*second, nil,
+			"the next step of an upgrade: a node ends in good order, and comes back with the other release"), drawn,
+		nextRelease(cluster.Processes.Stop),
+	},
+	{kind("release-kill", schedule.Process, second/10, 1*second, nil,
+		"the next step of an upgrade, after kill -9 of the node"), drawn, nextRelease(cluster.Processes.Kill)},
 }
 
 // upgradeStep is a node that gets another program.

@@ -10,7 +10,9 @@ import (
 )
 
 var stateFaults = []fault{
-	{alone(kind("state-wrong", schedule.Raft, 12*second, 16*second, nil, "one node applies an entry wrongly; the others must find out, and the node must refuse its clients until its state is replaced")), drawn, (*Nemesis).misapply},
+	{alone(kind("state-wrong", schedule.Raft, 12*second, 16*second, nil,
+		"one node applies an entry wrongly; the others must find out, and the node must refuse its clients until its "+
+			"state is replaced")), drawn, (*Nemesis).misapply},
 }
 
 const (

@@ -158,7 +158,8 @@ func (n *Nemesis) loseLeader(ctx context.Context, returned, leader string, other
 		return err1 == nil && err2 == nil && by.commit > 0 && of.commit >= by.commit
 	})
 	if err != nil {
-		n.find("%s did not follow %s within %s of its return (by a snapshot, with an entry behind it that was lost): its log ends at %d with %d committed, the leader's at %d with %d",
+		n.find("%s did not follow %s within %s of its return (by a snapshot, with an entry behind it that was lost): its "+
+			"log ends at %d with %d committed, the leader's at %d with %d",
 			returned, next, followLimit, of.last, of.commit, by.last, by.commit)
 		return nil
 	}

@@ -154,7 +154,8 @@ func (k *Kernel) Set(s State) error {
 		rules := []string{"*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"}
 		if slices.Contains(s.Refuse, node) {
 			for _, purpose := range []string{"peer", "peer2"} {
-				rules = append(rules, fmt.Sprintf("-A INPUT -p tcp --dport %d --syn -j REJECT --reject-with tcp-reset", ports[purpose]))
+				rules = append(rules, fmt.Sprintf("-A INPUT -p tcp --dport %d --syn -j REJECT --reject-with tcp-reset",
+					ports[purpose]))
 			}
 		}
 		verdict := "DROP"
@@ -175,19 +176,22 @@ func (k *Kernel) Set(s State) error {
 		}
 		for _, l := range s.Large {
 			if l.To == node {
-				rules = append(rules, fmt.Sprintf("-A INPUT -s %s -m length --length %d:65535 -j DROP", k.address(l.From), LargeBytes))
+				rules = append(rules, fmt.Sprintf("-A INPUT -s %s -m length --length %d:65535 -j DROP", k.address(l.From),
+					LargeBytes))
 			}
 		}
 		if s.Loss > 0 {
 			for _, other := range k.nodes {
 				if other != node {
-					rules = append(rules, fmt.Sprintf("-A INPUT -s %s -m statistic --mode random --probability %.3f -j DROP", k.address(other), s.Loss))
+					rules = append(rules, fmt.Sprintf("-A INPUT -s %s -m statistic --mode random --probability %.3f -j DROP",
+						k.address(other), s.Loss))
 				}
 			}
 		}
 		if len(s.Large) > 0 {
 			// Otherwise several packets of a connection pass the rules as one.
-			if out, err := exec.Command("ip", "-n", node, "link", "set", "eth0", "gso_max_segs", "1").CombinedOutput(); err != nil {
+			if out, err := exec.Command("ip", "-n", node, "link", "set", "eth0", "gso_max_segs",
+				"1").CombinedOutput(); err != nil {
 				return fmt.Errorf("hold packets of %s apart: %w: %s", node, err, out)
 			}
 		}

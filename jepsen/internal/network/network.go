@@ -28,7 +28,8 @@ type State struct {
 	Reset bool
 }
 
-// LargeBytes is how long a packet is at least that [State.Large] loses. Nodes go down to packets of 576 bytes and a little.
+// LargeBytes is how long a packet is at least that [State.Large] loses. Nodes go down to packets of 576 bytes and a
+// little.
 const LargeBytes = 600
 
 // Ports are those that every node listens on.

@@ -42,7 +42,10 @@ func TestPublishedPictureIsDrawnFromItsHistories(t *testing.T) {
 	}
 	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
 	require.NoError(t, err)
-	for _, said := range []string{"(jepsen/picture/picture.svg)", strings.Replace(p.Runs[0].release(), "with", "and", 1), p.Runs[1].release() + " never", fmt.Sprintf("seed %d", p.Seed)} {
+	for _, said := range []string{
+		"(jepsen/picture/picture.svg)", strings.Replace(p.Runs[0].release(), "with", "and", 1),
+		p.Runs[1].release() + " never", fmt.Sprintf("seed %d", p.Seed),
+	} {
 		require.Contains(t, strings.Join(strings.Fields(string(readme)), " "), said, "the text of the picture in the README")
 	}
 	_, double := bars(p.Runs[1].History)
@@ -63,11 +66,17 @@ const second = int64(time.Second)
 
 // acquire is one that was granted, to an owner that is also the client.
 func acquire(owner, at int64) history.Op {
-	return history.Op{F: "acquire", Key: "l", Process: int(owner), Input: []int64{owner, 3000, owner}, Output: []int64{1}, Outcome: history.OK, Call: at, Return: at}
+	return history.Op{
+		F: "acquire", Key: "l", Process: int(owner), Input: []int64{owner, 3000, owner}, Output: []int64{1},
+		Outcome: history.OK, Call: at, Return: at,
+	}
 }
 
 func release(owner, at int64) history.Op {
-	return history.Op{F: "release", Key: "l", Process: int(owner), Input: []int64{owner}, Outcome: history.Info, Call: at, Return: at + second}
+	return history.Op{
+		F: "release", Key: "l", Process: int(owner), Input: []int64{owner}, Outcome: history.Info, Call: at,
+		Return: at + second,
+	}
 }
 
 func TestBars(t *testing.T) {
@@ -87,7 +96,11 @@ func TestBars(t *testing.T) {
 		{
 			"two at once",
 			[]history.Op{acquire(0, 0), acquire(1, second), release(1, 2*second)},
-			[]bar{{0, span{0, 3 * second}, []span{{second, 2 * second}}}, {1, span{second, 2 * second}, []span{{second, 2 * second}}}},
+			[]bar{{0, span{0, 3 * second}, []span{{second, 2 * second}}}, {
+				1,
+				span{second, 2 * second},
+				[]span{{second, 2 * second}},
+			}},
 			1,
 		},
 		{
@@ -129,10 +142,16 @@ func TestDrawing(t *testing.T) {
 		Seed: 7, Time: 5 * time.Second, Nodes: 3, Clients: 2,
 		Runs: []Run{
 			{Target: "redis-sentinel", Version: "Redis server v=7.0.15 sha=00000000:0", History: &history.History{
-				Ops:    []history.Op{acquire(0, 0), acquire(1, second)},
-				Faults: []history.Fault{{Name: "partition-<leader>", Start: second, Stop: 9 * second}, {Name: "rain & storm", Start: 0, Stop: second}},
+				Ops: []history.Op{acquire(0, 0), acquire(1, second)},
+				Faults: []history.Fault{
+					{Name: "partition-<leader>", Start: second, Stop: 9 * second},
+					{Name: "rain & storm", Start: 0, Stop: second},
+				},
 			}},
-			{Target: "holdfast", Version: "holdfast 0.1.0 (0a1b2c)", History: &history.History{Ops: []history.Op{acquire(0, 0)}}},
+			{
+				Target: "holdfast", Version: "holdfast 0.1.0 (0a1b2c)",
+				History: &history.History{Ops: []history.Op{acquire(0, 0)}},
+			},
 		},
 	}
 	svg := string(p.SVG())
@@ -144,8 +163,10 @@ func TestDrawing(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"<tspan class=\"wrong\">two holders at once, one time</tspan>", "<tspan class=\"right\">never two holders at once</tspan>",
-		"Redis 7.0.15 with Sentinel, Holdfast 0.1.0: 3 nodes each, the same faults (seed 7)", "leader cut off", "rain &amp; storm",
+		"<tspan class=\"wrong\">two holders at once, one time</tspan>",
+		"<tspan class=\"right\">never two holders at once</tspan>",
+		"Redis 7.0.15 with Sentinel, Holdfast 0.1.0: 3 nodes each, the same faults (seed 7)", "leader cut off",
+		"rain &amp; storm",
 		"prefers-color-scheme: dark", `role="img"`,
 	} {
 		require.Contains(t, svg, want)

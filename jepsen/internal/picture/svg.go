@@ -53,9 +53,12 @@ func (p *Picture) SVG() []byte {
 	rows := p.Clients * rowHeight
 	panel := heading + labels + rows + gap
 	height := top + len(p.Runs)*panel - gap + foot
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-labelledby=\"title desc\">\n",
+	fmt.Fprintf(&b,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" "+
+			"aria-labelledby=\"title desc\">\n",
 		width, height, width, height)
-	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", html.EscapeString(title), html.EscapeString(p.description()))
+	fmt.Fprintf(&b, "<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n", html.EscapeString(title),
+		html.EscapeString(p.description()))
 	fmt.Fprintf(&b, "<style>%s</style>\n", style)
 	p.legend(&b)
 	for i := range p.Runs {
@@ -76,8 +79,10 @@ func (p *Picture) description() string {
 		_, double := bars(r.History)
 		said = append(said, r.name()+": "+count(double)+".")
 	}
-	return fmt.Sprintf("A row for each of %d clients that share one lock. A bar is a time in which the client believes it holds the lock; "+
-		"it is red while another client believes so, too. Faults are shaded. %s %s", p.Clients, strings.Join(said, " "), p.caption())
+	return fmt.Sprintf("A row for each of %d clients that share one lock. A bar is a time in which the client believes "+
+		"it holds the lock; "+
+		"it is red while another client believes so, too. Faults are shaded. %s %s", p.Clients, strings.Join(said, " "),
+		p.caption())
 }
 
 // caption says what was run.
@@ -86,7 +91,8 @@ func (p *Picture) caption() string {
 	for i := range p.Runs {
 		names[i] = p.Runs[i].release()
 	}
-	return fmt.Sprintf("%s: %d nodes each, the same faults (seed %d), SET NX PX and compare-and-delete.", strings.Join(names, ", "), p.Nodes, p.Seed)
+	return fmt.Sprintf("%s: %d nodes each, the same faults (seed %d), SET NX PX and compare-and-delete.",
+		strings.Join(names, ", "), p.Nodes, p.Seed)
 }
 
 func (p *Picture) legend(b *bytes.Buffer) {
@@ -100,7 +106,8 @@ func (p *Picture) legend(b *bytes.Buffer) {
 		{"two", "two clients at once", 164},
 		{"broken", "something is broken", 0},
 	} {
-		fmt.Fprintf(b, "<rect class=%q x=\"%d\" y=\"36\" width=\"18\" height=\"%d\" rx=\"2\"/><text x=\"%d\" y=\"46\">%s</text>\n",
+		fmt.Fprintf(b,
+			"<rect class=%q x=\"%d\" y=\"36\" width=\"18\" height=\"%d\" rx=\"2\"/><text x=\"%d\" y=\"46\">%s</text>\n",
 			entry.class, at, barHeight, at+24, entry.text)
 		at += entry.width
 	}
@@ -118,12 +125,14 @@ func (p *Picture) panel(b *bytes.Buffer, r *Run, y int) {
 	if double > 0 {
 		verdict = "wrong"
 	}
-	fmt.Fprintf(b, "<text class=\"target\" x=\"8\" y=\"%d\">%s: <tspan class=%q>%s</tspan></text>\n", y+16, html.EscapeString(r.name()), verdict, count(double))
+	fmt.Fprintf(b, "<text class=\"target\" x=\"8\" y=\"%d\">%s: <tspan class=%q>%s</tspan></text>\n", y+16,
+		html.EscapeString(r.name()), verdict, count(double))
 	y += heading
 	rows := p.Clients * rowHeight
 	for _, f := range r.History.Faults {
 		p.rect(b, "broken", span{f.Start, f.Stop}, y, labels+rows)
-		fmt.Fprintf(b, "<text class=\"fault\" x=\"%.1f\" y=\"%d\">%s</text>\n", p.x(f.Start)+2, y+13, html.EscapeString(happened(f.Name)))
+		fmt.Fprintf(b, "<text class=\"fault\" x=\"%.1f\" y=\"%d\">%s</text>\n", p.x(f.Start)+2, y+13,
+			html.EscapeString(happened(f.Name)))
 	}
 	y += labels
 	var during []span
@@ -135,7 +144,8 @@ func (p *Picture) panel(b *bytes.Buffer, r *Run, y int) {
 	}
 	for client := range p.Clients {
 		middle := y + client*rowHeight + rowHeight/2
-		fmt.Fprintf(b, "<text x=\"8\" y=\"%d\">client %d</text><path class=\"row\" d=\"M%d %d.5H%d\"/>\n", middle+4, client+1, left, middle, right)
+		fmt.Fprintf(b, "<text x=\"8\" y=\"%d\">client %d</text><path class=\"row\" d=\"M%d %d.5H%d\"/>\n", middle+4, client+
+			1, left, middle, right)
 	}
 	for _, h := range held {
 		at := y + h.client*rowHeight + (rowHeight-barHeight)/2
@@ -149,7 +159,8 @@ func (p *Picture) panel(b *bytes.Buffer, r *Run, y int) {
 // rect draws a span of time, wide enough to be seen.
 func (p *Picture) rect(b *bytes.Buffer, class string, s span, y, height int) {
 	from, to := p.x(s.from), p.x(s.to)
-	fmt.Fprintf(b, "<rect class=%q x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", class, from, y, max(to-from, 1), height)
+	fmt.Fprintf(b, "<rect class=%q x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", class, from, y, max(to-from, 1),
+		height)
 }
 
 // axis draws the seconds.
@@ -157,6 +168,8 @@ func (p *Picture) axis(b *bytes.Buffer, y int) {
 	const step = 5 * time.Second
 	for at := time.Duration(0); at <= p.Time; at += step {
 		x := p.x(int64(at))
-		fmt.Fprintf(b, "<path class=\"row\" d=\"M%.1f %dv4\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d s</text>\n", x, y+2, x, y+18, int(at.Seconds()))
+		fmt.Fprintf(b,
+			"<path class=\"row\" d=\"M%.1f %dv4\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d s</text>\n", x, y+
+				2, x, y+18, int(at.Seconds()))
 	}
 }

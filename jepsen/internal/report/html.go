@@ -36,14 +36,17 @@ func (r *Report) writeHTML(w io.Writer) error {
 	}
 	var b strings.Builder
 	title := fmt.Sprintf("%s, %s under %s, seed %d", r.Run.Target, r.Run.Workload, r.Run.Nemesis, r.Run.Seed)
-	fmt.Fprintf(&b, "<!doctype html><meta charset=utf-8><title>%s</title><style>%s</style>\n", html.EscapeString(title), style)
+	fmt.Fprintf(&b, "<!doctype html><meta charset=utf-8><title>%s</title><style>%s</style>\n", html.EscapeString(title),
+		style)
 	fmt.Fprintf(&b, "<h1>%s: <span class=%q>%s</span></h1>\n", html.EscapeString(title), r.Verdict, r.Verdict)
 	span := r.span()
 	fmt.Fprintf(&b, "<p>Faults are shaded, hover for their names: %s.</p>\n", r.legend())
-	b.WriteString("<h2>Latency</h2><p>Each dot is an operation: <span style='color:#2a7'>ok</span>, <span style='color:#e90'>failed</span>, " +
+	b.WriteString("<h2>Latency</h2><p>Each dot is an operation: <span style='color:#2a7'>ok</span>, <span " +
+		"style='color:#e90'>failed</span>, " +
 		"<span style='color:#c00'>unknown</span>.</p>\n")
 	r.plotLatency(&b, span)
-	b.WriteString("<h2>Service</h2><p>Successful operations a second, by anybody; the last reads, when all is mended, go beyond the scale.</p>\n")
+	b.WriteString("<h2>Service</h2><p>Successful operations a second, by anybody; the last reads, when all is mended, " +
+		"go beyond the scale.</p>\n")
 	r.plotService(&b, span)
 	fmt.Fprintf(&b, "<h2>Verdict</h2><pre>%s</pre>\n", html.EscapeString(text.String()))
 	b.WriteString("<h2>Beside this page</h2><p>")
@@ -74,11 +77,13 @@ func (r *Report) open(b *strings.Builder, span int64) {
 	for _, f := range r.History.Faults {
 		left, right := x(f.Start, span), x(min(f.Stop, span), span)
 		fmt.Fprintf(b, "<rect x='%.1f' y='0' width='%.1f' height='%d' fill='%s' opacity='.18'><title>%s: %s</title></rect>\n",
-			left, max(1.5, right-left), plotHeight-marginLow, colour(f.Name), html.EscapeString(f.Name), html.EscapeString(f.Detail))
+			left, max(1.5, right-left), plotHeight-marginLow, colour(f.Name), html.EscapeString(f.Name),
+			html.EscapeString(f.Detail))
 	}
 	step := tick(span)
 	for at := int64(0); at <= span; at += step {
-		fmt.Fprintf(b, "<text x='%.1f' y='%d' text-anchor='middle'>%ds</text>\n", x(at, span), plotHeight-8, at/int64(time.Second))
+		fmt.Fprintf(b, "<text x='%.1f' y='%d' text-anchor='middle'>%ds</text>\n", x(at, span), plotHeight-8,
+			at/int64(time.Second))
 	}
 }
 
@@ -119,7 +124,8 @@ func (r *Report) legend() string {
 	var present []string
 	for _, p := range palette {
 		if slices.ContainsFunc(r.History.Faults, func(f history.Fault) bool { return colour(f.Name) == p.colour }) {
-			present = append(present, fmt.Sprintf("<span class=key style='background:%s2e'>%s</span>", p.colour, strings.ReplaceAll(p.words, " ", ", ")))
+			present = append(present, fmt.Sprintf("<span class=key style='background:%s2e'>%s</span>", p.colour,
+				strings.ReplaceAll(p.words, " ", ", ")))
 		}
 	}
 	if present == nil {
@@ -136,7 +142,10 @@ func (r *Report) plotLatency(b *strings.Builder, span int64) {
 		share := math.Log(min(max(nanos, low), high)/low) / math.Log(high/low)
 		return (plotHeight - marginLow) * (1 - share)
 	}
-	for _, tick := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second} {
+	for _, tick := range []time.Duration{
+		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second,
+		10 * time.Second,
+	} {
 		at := y(float64(tick))
 		fmt.Fprintf(b, "<line x1='%d' x2='%d' y1='%.1f' y2='%.1f' stroke='#eee'/><text x='4' y='%.1f'>%s</text>\n",
 			marginLeft, plotWidth, at, at, at+4, tick)
@@ -148,7 +157,8 @@ func (r *Report) plotLatency(b *strings.Builder, span int64) {
 		if o.Node == "" || (i%every != 0 && o.Outcome == history.OK) {
 			continue
 		}
-		fmt.Fprintf(b, "<circle cx='%.1f' cy='%.1f' r='1.3' fill='%s'/>\n", x(o.Call, span), y(float64(o.Return-o.Call)), colours[o.Outcome])
+		fmt.Fprintf(b, "<circle cx='%.1f' cy='%.1f' r='1.3' fill='%s'/>\n", x(o.Call, span), y(float64(o.Return-o.Call)),
+			colours[o.Outcome])
 	}
 	b.WriteString("</svg>\n")
 }

@@ -165,7 +165,8 @@ func (r *Report) writeOutages(b *strings.Builder) {
 			recovery = o
 		}
 	}
-	fmt.Fprintf(b, "longest time without service: %s (%s at %.1fs)\n", short(silence.Silence), silence.Fault.Name, time.Duration(silence.Fault.Start).Seconds())
+	fmt.Fprintf(b, "longest time without service: %s (%s at %.1fs)\n", short(silence.Silence), silence.Fault.Name,
+		time.Duration(silence.Fault.Start).Seconds())
 	fmt.Fprintf(b, "slowest recovery:             %s (%s, after %s at %.1fs)\n",
 		short(recovery.Recovery), recovery.Slowest, recovery.Fault.Name, time.Duration(recovery.Fault.Start).Seconds())
 }

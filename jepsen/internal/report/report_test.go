@@ -24,7 +24,10 @@ func TestEverythingIsWritten(t *testing.T) {
 	}
 	check := checker.Linear("linearizable", checker.Register(), checker.RegisterFunctions)
 	r := &Report{
-		Run:     Run{Target: "holdfast", Workload: "register", Nemesis: "kill", Nodes: 3, Seed: 42, Reproduce: "go run ./jepsen --seed 42"},
+		Run: Run{
+			Target: "holdfast", Workload: "register", Nemesis: "kill", Nodes: 3, Seed: 42,
+			Reproduce: "go run ./jepsen --seed 42",
+		},
 		Results: []checker.Result{check(h)}, Outages: checker.Availability(h), History: h,
 		Schedule: []schedule.Step{{At: time.Second, Fault: "kill-leader", Order: []int{0, 1, 2}}},
 	}

@@ -60,7 +60,8 @@ type Step struct {
 
 // String is the step as a line.
 func (s Step) String() string {
-	line := fmt.Sprintf("%8s +%-7s %-17s order %v", s.At.Round(time.Millisecond), s.For.Round(time.Millisecond), s.Fault, s.Order)
+	line := fmt.Sprintf("%8s +%-7s %-17s order %v", s.At.Round(time.Millisecond), s.For.Round(time.Millisecond), s.Fault,
+		s.Order)
 	if s.Size != 0 {
 		line += fmt.Sprintf(" size %d", s.Size)
 	}
@@ -162,7 +163,8 @@ func Generate(o Options) []Step {
 		if rng.Float64() < beside && step.For > 0 && !k.Alone {
 			from := at + between(rng, 0, step.For)
 			fits := func(other Kind) bool {
-				return other.Lane != k.Lane && !(k.Ends && other.Lane == Process) && !(other.Ends && k.Lane == Process) && !other.Alone && from+other.Max <= o.Time-quiet
+				return other.Lane != k.Lane && !(k.Ends && other.Lane == Process) && !(other.Ends && k.Lane == Process) &&
+					!other.Alone && from+other.Max <= o.Time-quiet
 			}
 			if other, found := d.draw(fits); found {
 				second := newStep(rng, other, from, o.Nodes)

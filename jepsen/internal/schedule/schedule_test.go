@@ -14,7 +14,10 @@ import (
 func kinds() []Kind {
 	var kinds []Kind
 	for i := range 40 {
-		k := Kind{Name: fmt.Sprintf("k%d", i), Group: fmt.Sprintf("g%d", i%5), Lane: Lane(i % 3), Min: time.Second, Max: 6 * time.Second}
+		k := Kind{
+			Name: fmt.Sprintf("k%d", i), Group: fmt.Sprintf("g%d", i%5), Lane: Lane(i % 3), Min: time.Second,
+			Max: 6 * time.Second,
+		}
 		switch i {
 		case 7:
 			k.Alone, k.Min, k.Max = true, 15*time.Second, 20*time.Second

@@ -55,7 +55,10 @@ func TestNothingIsLeftAfterChurn(t *testing.T) {
 		require.NoError(t, err, churnEnv)
 	}
 	first, _ := seeds(t, 1)
-	c := &churn{driven: driven{o: runOptions{workload: nativeLocks, nemesis: churnFaults, nodes: 3, seed: first, time: length}}}
+	c := &churn{driven: driven{o: runOptions{
+		workload: nativeLocks, nemesis: churnFaults, nodes: 3, seed: first,
+		time: length,
+	}}}
 	synctest.Test(t, c.run)
 	verdict, text := c.judge()
 	t.Logf("%s of virtual time\n%s", length, text[:min(len(text), 4000)])
@@ -71,13 +74,15 @@ func (c *churn) run(t *testing.T) {
 	c.faults, err = schedule.Select(nemesis.Kinds(), c.o.nemesis, tgt.Supports(ctx))
 	require.NoError(t, err)
 	c.settings = &workload.Options{
-		Service: tgt.service, Concurrency: 24, Rate: 24, Timeout: 3 * time.Second, Features: tgt.Features(ctx), Settle: 6 * time.Second,
+		Service: tgt.service, Concurrency: 24, Rate: 24, Timeout: 3 * time.Second, Features: tgt.Features(ctx),
+		Settle: 6 * time.Second,
 	}
 	c.loads, err = workload.Build(c.o.workload, c.settings)
 	require.NoError(t, err)
 	c.settings.Recorder = history.NewRecorder(workload.Slots(c.settings.Concurrency + len(c.loads)))
 	c.nemesis = &nemesis.Nemesis{
-		Target: tgt, Net: c.world, Disks: c.world, Recorder: c.settings.Recorder, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Target: tgt, Net: c.world, Disks: c.world, Recorder: c.settings.Recorder,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for n := range max(1, int(c.o.time/shift)) {
 		c.shift(ctx, uint64(n))

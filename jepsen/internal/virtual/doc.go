@@ -6,8 +6,8 @@
 // faults takes half a second of CPU. What the program does with one process tree in a minute, this
 // does with a hundred seeds.
 //
-// A seed names the schedule, the clients' choices and raft's timeouts. Goroutines interleave at will, so no two runs are
-// equal: an invalid run is repeated, and the report counts how often the seed failed again.
+// A seed names the schedule, the clients' choices and raft's timeouts. Goroutines interleave at will, so no two runs
+// are equal: an invalid run is repeated, and the report counts how often the seed failed again.
 //
 // A pause is less than SIGSTOP, as the goroutines of a bubble cannot be stopped from outside: the
 // node is cut off from all others and its clock stands, but its raft goes on. In half of the runs

@@ -44,7 +44,10 @@ func (t target) Add(ctx context.Context, place string, vote bool) error {
 	err := t.start(place)
 	release()
 	m := n.Member()
-	a := asked{operations.Request{Op: operations.Join, Member: m.ID, Addr: m.Addr, LogFormat: protocol.EntryVersion}, raftnode.AddNonvoter, m}
+	a := asked{
+		operations.Request{Op: operations.Join, Member: m.ID, Addr: m.Addr, LogFormat: protocol.EntryVersion},
+		raftnode.AddNonvoter, m,
+	}
 	err = errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool { return c.Has(m.ID) }))
 	if err != nil || !vote {
 		return err
@@ -204,7 +207,9 @@ func (t target) Vote(ctx context.Context, place string, vote bool) error {
 	if !found {
 		return fmt.Errorf("%s is no member: %w", place, ctx.Err())
 	}
-	return t.change(ctx, suffrage(m, vote), func(c members.Configuration) bool { return c.Has(m.ID) && c.IsVoter(m.ID) == vote })
+	return t.change(ctx, suffrage(m, vote), func(c members.Configuration) bool {
+		return c.Has(m.ID) && c.IsVoter(m.ID) == vote
+	})
 }
 
 // Replace implements cluster.Membership.

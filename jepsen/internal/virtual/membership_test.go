@@ -17,7 +17,8 @@ func TestMembersComeAndGoUnderFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations")
 	eachSeed(t, 3, func(t *testing.T, seed uint64) {
 		o := runOptions{
-			workload: "append,register,counter,lock,native,queue", nemesis: "member", nodes: 3, seed: seed, time: time.Minute, stubborn: seed%2 == 0,
+			workload: "append,register,counter,lock,native,queue", nemesis: "member", nodes: 3, seed: seed, time: time.Minute,
+			stubborn: seed%2 == 0,
 		}
 		if seed%2 == 0 {
 			o.nemesis = "member," + trueRates
@@ -31,7 +32,10 @@ func TestMembersComeAndGoUnderFaults(t *testing.T) {
 func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations")
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
-		o := runOptions{workload: nativeLocks, nemesis: "member", nodes: 3, seed: seed, time: 40 * time.Second, stubborn: seed%2 == 0}
+		o := runOptions{
+			workload: nativeLocks, nemesis: "member", nodes: 3, seed: seed, time: 40 * time.Second,
+			stubborn: seed%2 == 0,
+		}
 		if seed%2 == 0 {
 			o.nemesis = churned
 		}
@@ -43,7 +47,10 @@ func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
 // keeps up. Few clients, so that many seeds can be run.
 func TestClusterIsWholeAfterChanges(t *testing.T) {
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
-		o := runOptions{workload: "register", nemesis: churned, nodes: 3, seed: seed, time: time.Minute, light: true, stubborn: seed%4 == 0}
+		o := runOptions{
+			workload: "register", nemesis: churned, nodes: 3, seed: seed, time: time.Minute, light: true,
+			stubborn: seed%4 == 0,
+		}
 		if seed%5 == 0 {
 			o.nodes = 5
 		}

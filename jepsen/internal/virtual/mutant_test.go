@@ -40,7 +40,10 @@ var mutants = []struct {
 	{"one write in fifty thrown away", "register", "none", dropped},
 	{"one write in fifty done twice", "counter", "none", doubled},
 	{"one write in fifty done twice, seen by appends", "append", "none", doubled},
-	{"an unknown outcome called surely not applied", "append", "partition-leader,partition-deaf,partition-halves", certain},
+	{
+		"an unknown outcome called surely not applied", "append", "partition-leader,partition-deaf,partition-halves",
+		certain,
+	},
 	{"a lock taken away now and then", "lock", "none", stolen},
 	{"a lock taken away now and then, from clients of one lock", "onelock", "none", stolen},
 	{"leases a tenth too short", "lock", "none", shortened},
@@ -114,7 +117,10 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 // A removed node that goes on, as if it were a member still.
 func TestRemovedNodesThatGoOnAreFound(t *testing.T) {
 	for _, nemesis := range []string{"member-away", "member-swap"} {
-		d := drive(t, runOptions{workload: "register", nemesis: nemesis, nodes: 3, seed: 2, time: 30 * time.Second, light: true, undead: true})
+		d := drive(t, runOptions{
+			workload: "register", nemesis: nemesis, nodes: 3, seed: 2, time: 30 * time.Second,
+			light: true, undead: true,
+		})
 		require.True(t, d.invalid("processes"), nemesis)
 	}
 }
@@ -126,7 +132,9 @@ func (d *driven) invalid(name string) bool {
 			return r.Verdict == checker.Invalid
 		}
 	}
-	return slices.ContainsFunc(d.others, func(r checker.Result) bool { return r.Name == name && r.Verdict == checker.Invalid })
+	return slices.ContainsFunc(d.others, func(r checker.Result) bool {
+		return r.Name == name && r.Verdict == checker.Invalid
+	})
 }
 
 // rng is chance that several connections share.
@@ -307,7 +315,8 @@ func immortal(_ *rng, b frontend.Backend, u *replica.Batch) error {
 // forgetful takes back the counter that tokens come from.
 func forgetful(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
-	if len(rs) == 1 && len(rs[0].Args) > 4 && (rs[0].Args[0] == "evalsha" || rs[0].Args[0] == "eval") && rs[0].Args[2] == "2" && r.oneIn(20) {
+	if len(rs) == 1 && len(rs[0].Args) > 4 && (rs[0].Args[0] == "evalsha" || rs[0].Args[0] == "eval") &&
+		rs[0].Args[2] == "2" && r.oneIn(20) {
 		_ = b.Execute(&replica.Batch{Body: protocoltest.AppendRequest(nil, 0, "del", rs[0].Args[4]), Count: 1, Write: true})
 	}
 	return b.Execute(u)
@@ -340,7 +349,8 @@ func TestEveryMutantIsTried(t *testing.T) {
 		return string(text)
 	}
 	switches := map[string]string{} // the variable's name by the mutant's
-	for _, m := range regexp.MustCompile(`(\w+) += chosen\("(\w+)"\)`).FindAllStringSubmatch(read("protocol/mutant/on.go"), -1) {
+	for _, m := range regexp.MustCompile(`(\w+) += chosen\("(\w+)"\)`).FindAllStringSubmatch(
+		read("protocol/mutant/on.go"), -1) {
 		switches[m[2]] = m[1]
 	}
 	require.NotEmpty(t, switches)

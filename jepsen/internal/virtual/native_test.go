@@ -12,7 +12,10 @@ import (
 
 func TestNativeLocksUnderMixedFaults(t *testing.T) {
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
-		o := runOptions{workload: "native,nativequeue,nativeall,nativesession", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second}
+		o := runOptions{
+			workload: "native,nativequeue,nativeall,nativesession", nemesis: trueRates, nodes: 3, seed: seed,
+			time: 30 * time.Second,
+		}
 		switch seed % 4 {
 		case 0:
 			o.nemesis = "mixed"
@@ -28,12 +31,13 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 	})
 }
 
-// TestHoldersThatAreSilent: what holders held that are frozen, or have vanished, is free when their leases are over, and
-// no sooner, beside the load of others.
+// TestHoldersThatAreSilent: what holders held that are frozen, or have vanished, is free when their leases are over,
+// and no sooner, beside the load of others.
 func TestHoldersThatAreSilent(t *testing.T) {
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
 		d := drive(t, runOptions{
-			workload: "nativesession", nemesis: "holder-frozen,holder-vanished", nodes: 3, light: true, slow: seed%2 == 0, seed: seed, time: 50 * time.Second,
+			workload: "nativesession", nemesis: "holder-frozen,holder-vanished", nodes: 3, light: true, slow: seed%2 == 0,
+			seed: seed, time: 50 * time.Second,
 		})
 		verdict, text := d.judge()
 		require.Equal(t, checker.Valid, verdict, text)
@@ -49,7 +53,10 @@ func TestHoldersThatAreSilent(t *testing.T) {
 // of it has ended.
 func TestManyHoldsThatEnd(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64) {
-		d := drive(t, runOptions{workload: "native", nemesis: "holder-many", nodes: 3, light: true, seed: seed, time: time.Minute})
+		d := drive(t, runOptions{
+			workload: "native", nemesis: "holder-many", nodes: 3, light: true, seed: seed,
+			time: time.Minute,
+		})
 		verdict, text := d.judge()
 		require.Equal(t, checker.Valid, verdict, text)
 		require.GreaterOrEqual(t, len(d.h.Faults), 3, text)

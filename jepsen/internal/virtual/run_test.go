@@ -81,7 +81,8 @@ func (d *driven) drive(t *testing.T) {
 	ctx, o := context.Background(), d.o
 	replicatest.Seed(t, o.seed)
 	w := newWorld(t, worldOptions{
-		nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, raw: o.seed%3 == 1, stubborn: o.stubborn, slow: o.slow, undead: o.undead, broken: o.broken,
+		nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, raw: o.seed%3 == 1, stubborn: o.stubborn, slow: o.slow,
+		undead: o.undead, broken: o.broken,
 	})
 	tgt := target{service{w}}
 	require.NoError(t, tgt.Start(ctx))
@@ -155,7 +156,8 @@ func describe(o runOptions, h *history.History, results []checker.Result) string
 		fmt.Fprintln(&b, r)
 	}
 	for _, f := range h.Faults {
-		fmt.Fprintf(&b, "%7.2f–%.2f %s %s\n", time.Duration(f.Start).Seconds(), time.Duration(f.Stop).Seconds(), f.Name, f.Detail)
+		fmt.Fprintf(&b, "%7.2f–%.2f %s %s\n", time.Duration(f.Start).Seconds(), time.Duration(f.Stop).Seconds(), f.Name,
+			f.Detail)
 	}
 	return b.String()
 }
@@ -180,8 +182,8 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 	return first, count
 }
 
-// lengthEnv says how long each seed runs, and how many operations clients do in a second: "5m" or "5m@5". Few operations
-// make hours of faults cheap.
+// lengthEnv says how long each seed runs, and how many operations clients do in a second: "5m" or "5m@5". Few
+// operations make hours of faults cheap.
 const lengthEnv = "HOLDFAST_JEPSEN_LENGTH"
 
 func length(t *testing.T, o *runOptions) {

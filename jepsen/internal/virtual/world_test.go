@@ -79,7 +79,8 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
 	w := &world{
 		places: network.Nodes(o.nodes + spares), in: map[string]bool{}, starts: map[string]chan struct{}{},
-		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)), executors: map[*replica.Replica]*operations.Executor{}, raw: o.raw,
+		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)),
+		executors: map[*replica.Replica]*operations.Executor{}, raw: o.raw,
 	}
 	for i, place := range w.places {
 		w.in[place], w.starts[place] = i < o.nodes, make(chan struct{}, 1)
@@ -157,7 +158,8 @@ func (t target) shown() string {
 	for _, n := range t.cluster.Nodes() {
 		if r := n.Replica(); r != nil {
 			st := r.Status()
-			fmt.Fprintf(&b, "%s term %d, %d of %d committed, members %v; ", n.ID, st.Term, st.Committed, st.LastLog, r.Configuration())
+			fmt.Fprintf(&b, "%s term %d, %d of %d committed, members %v; ", n.ID, st.Term, st.Committed, st.LastLog,
+				r.Configuration())
 		}
 	}
 	return b.String()
@@ -174,9 +176,11 @@ func (t target) Features(context.Context) workload.Features {
 func (t target) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
-		"packets-slow", "packets-large", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all", "restart-all", "restart-rolling",
+		"packets-slow", "packets-large", "packets-reset", "kill-leader", "kill-follower", "kill-minority", "kill-all",
+		"restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
-		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync", "transfer", "snapshot", "state-wrong", "holder-frozen", "holder-vanished", "holder-many",
+		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync",
+		"transfer", "snapshot", "state-wrong", "holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
 		if k.Group == "member" && !slices.Contains([]string{"member-back", "member-copied", "member-snapshot"}, k.Name) {
@@ -408,7 +412,8 @@ func (w *world) Findings() []string {
 	var findings []string
 	for _, n := range w.cluster.Nodes() {
 		if deaths := n.Deaths(); len(deaths) > w.excused[n.Name] {
-			findings = append(findings, fmt.Sprintf("%s ended by itself, %d times excused: %v", n.Name, w.excused[n.Name], deaths))
+			findings = append(findings, fmt.Sprintf("%s ended by itself, %d times excused: %v", n.Name, w.excused[n.Name],
+				deaths))
 		}
 	}
 	return findings
@@ -453,7 +458,10 @@ func (w *world) Set(s network.State) error {
 	}
 	for _, a := range w.places {
 		for _, b := range w.places {
-			for _, l := range []network.Link{{From: a, To: b}, {From: a, To: network.ClientsOf(b)}, {From: network.ClientsOf(a), To: b}} {
+			for _, l := range []network.Link{{From: a, To: b}, {From: a, To: network.ClientsOf(b)}, {
+				From: network.ClientsOf(a),
+				To:   b,
+			}} {
 				if !cut[l] {
 					w.cluster.Net.Mend(l.From, l.To)
 				}

@@ -45,7 +45,10 @@ func TestOutcomesByTheRules(t *testing.T) {
 		{"-ERR syntax error\r\n", false, history.Fail, "ERR syntax error", false, false},
 		{"-CLUSTERDOWN no leader\r\n", false, history.Fail, "CLUSTERDOWN no leader", true, false},
 		{"-UNCERTAIN it may have been applied\r\n", false, history.Info, "UNCERTAIN it may have been applied", false, false},
-		{"-ERR x script: d99e277c, on @user_script:1.\r\n", false, history.Info, "ERR x script: d99e277c, on @user_script:1.", false, false},
+		{
+			"-ERR x script: d99e277c, on @user_script:1.\r\n", false, history.Info,
+			"ERR x script: d99e277c, on @user_script:1.", false, false,
+		},
 		{"-WHATEVER else\r\n", false, history.Info, "WHATEVER else", false, false},
 		{"", false, history.Info, "timed out", true, true},
 		{"", true, history.Info, "connection lost: EOF", true, true},
@@ -105,7 +108,8 @@ func TestListenEnds(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			_, _ = io.WriteString(server, lostPush[:5])
 		}()
-		require.False(t, conn.Listen(2500*time.Millisecond, never), "half a push and no more for as long as an exchange may take")
+		require.False(t, conn.Listen(2500*time.Millisecond, never),
+			"half a push and no more for as long as an exchange may take")
 		require.Equal(t, 6*time.Second, time.Since(began))
 	})
 }

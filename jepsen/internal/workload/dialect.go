@@ -27,8 +27,10 @@ type dialect struct {
 
 // The scripts are the libraries' own, in the same spelling where that matters to a server.
 var (
-	compareAndDelete = newLua(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`)
-	compareAndExpire = newLua(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end`)
+	compareAndDelete = newLua(
+		`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`)
+	compareAndExpire = newLua(
+		`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end`)
 
 	// redsync tells a lock that has expired from a lock that another owner has.
 	redsyncRelease = newLua(`local val = redis.call("GET", KEYS[1]) if val == ARGV[1] then return redis.call("DEL", KEYS[1]) elseif val == false then return -1 else return 0 end`)

@@ -128,7 +128,9 @@ func (w *lock) release(ctx context.Context, c *Client, h *hold) {
 }
 
 // op does and records a library's step on a lock.
-func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exchange, string, string, int64) result) result {
+func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exchange, string, string,
+	int64) result,
+) result {
 	input := []int64{h.owner, h.ttl}
 	if f == "release" {
 		input = input[:1]

@@ -236,7 +236,9 @@ func (c *Client) lockAsk(ctx context.Context, a *ask) (*lockConn, result) {
 }
 
 // lockWord records and does another word on one lock; read makes the outputs of a reply that is not null.
-func (c *Client) lockWord(ctx context.Context, o history.Op, read func(protocol.Value) []int64, words ...string) result {
+func (c *Client) lockWord(ctx context.Context, o history.Op, read func(protocol.Value) []int64,
+	words ...string,
+) result {
 	l, err := c.lockConn(ctx)
 	if err != nil {
 		c.moved = true
@@ -296,7 +298,12 @@ func (c *Client) left(ctx context.Context) ([]int64, error) {
 		return nil, err
 	}
 	var left []int64
-	for _, words := range [][]string{{"SCAN", "0", "TYPE", "lock", "COUNT", "1000"}, {"LOCK.LIST"}, {"SESSION.LIST"}, {"DBSIZE"}} {
+	for _, words := range [][]string{
+		{"SCAN", "0", "TYPE", "lock", "COUNT", "1000"},
+		{"LOCK.LIST"},
+		{"SESSION.LIST"},
+		{"DBSIZE"},
+	} {
 		r := l.Do(words...)
 		switch {
 		case r.Outcome != history.OK:

@@ -79,7 +79,8 @@ func (w *nativeAll) granted(ctx context.Context, c *Client, a *ask, slots []int,
 	key := a.keys[c.rng.IntN(len(a.keys))]
 	if c.chance(0.5) {
 		c.roam()
-		c.lockWord(ctx, history.Op{F: "check", Key: key, Input: []int64{a.owner}}, oneAnd, "LOCK.CHECK", key, ownerToken(a.owner))
+		c.lockWord(ctx, history.Op{F: "check", Key: key, Input: []int64{a.owner}}, oneAnd, "LOCK.CHECK", key,
+			ownerToken(a.owner))
 	}
 	if !granted {
 		return

@@ -116,7 +116,8 @@ func (w *native) Step(ctx context.Context, c *Client) {
 // draw is an acquire of the kind.
 func (w *native) draw(c *Client, key string, kind nativeKind) ask {
 	a := ask{
-		keys: []string{key}, owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(3)], mode: kind.mode, wait: checker.NoWait, delay: kind.delay,
+		keys: []string{key}, owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(3)], mode: kind.mode, wait: checker.NoWait,
+		delay: kind.delay,
 	}
 	switch {
 	case kind.mode == checker.Shared && c.chance(0.4):

@@ -134,7 +134,8 @@ func (w *nativeQueue) lookBack(ctx context.Context, c *Client, key string, owner
 		return
 	}
 	c.roam()
-	r := c.lockWord(ctx, history.Op{F: "check", Key: key, Input: []int64{owner}}, oneAnd, "LOCK.CHECK", key, ownerToken(owner))
+	r := c.lockWord(ctx, history.Op{F: "check", Key: key, Input: []int64{owner}}, oneAnd, "LOCK.CHECK", key,
+		ownerToken(owner))
 	if r.outcome == history.OK && r.output[0] == 1 {
 		w.release(ctx, c, key, owner, slot)
 	}

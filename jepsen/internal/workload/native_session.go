@@ -62,7 +62,10 @@ type lockSession struct {
 func (w *nativeSession) Step(ctx context.Context, c *Client) {
 	c.roam()
 	n, key := w.keys.Pick(c.rng)
-	s := &lockSession{w: w, c: c, slot: n, key: key, owner: w.owners.Add(1), lease: sessionLeases[c.rng.IntN(3)], connection: c.chance(0.6)}
+	s := &lockSession{
+		w: w, c: c, slot: n, key: key, owner: w.owners.Add(1), lease: sessionLeases[c.rng.IntN(3)],
+		connection: c.chance(0.6),
+	}
 	if !s.open(ctx) {
 		return
 	}
@@ -175,7 +178,9 @@ func (s *lockSession) keepAlive() bool {
 	asked := time.Now()
 	o := history.Op{F: "extend", Key: s.key, Input: []int64{s.owner, s.lease}}
 	r := s.count(s.c.lockOp(s.conn, []history.Op{o}, func() result {
-		return onLock(s.conn.Do("SESSION.KEEPALIVE", decimal(s.id)), func(protocol.Value) []int64 { return []int64{1, s.fence} })
+		return onLock(s.conn.Do("SESSION.KEEPALIVE", decimal(s.id)), func(protocol.Value) []int64 {
+			return []int64{1, s.fence}
+		})
 	}))
 	return s.answered(r, asked, true)
 }

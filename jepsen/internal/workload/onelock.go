@@ -32,9 +32,10 @@ func (w *oneLock) Checkers() []checker.Func {
 func (w *oneLock) Step(ctx context.Context, c *Client) {
 	c.hop()
 	owner := w.owners.Add(1)
-	r := c.op(ctx, history.Op{F: "acquire", Key: w.key, Input: []int64{owner, oneLease, int64(c.worker)}}, func(x exchange) result {
-		return onOKOrNull(x.do("SET", w.key, ownerToken(owner), "NX", "PX", decimal(oneLease)))
-	})
+	r := c.op(ctx, history.Op{F: "acquire", Key: w.key, Input: []int64{owner, oneLease, int64(c.worker)}},
+		func(x exchange) result {
+			return onOKOrNull(x.do("SET", w.key, ownerToken(owner), "NX", "PX", decimal(oneLease)))
+		})
 	if r.outcome != history.OK || r.output[0] != 1 {
 		Sleep(ctx, c.between(50*time.Millisecond, 150*time.Millisecond))
 		return

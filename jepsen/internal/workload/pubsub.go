@@ -231,7 +231,9 @@ func (w *pubsub) Final(ctx context.Context, c *Client) {
 			id := w.next.Add(1)
 			op := history.Op{F: "publish", Key: key, Input: []int64{channel, id}}
 			command := []string{"PUBLISH", "PUBLISH", "SPUBLISH"}[channel]
-			r := c.op(ctx, op, func(x exchange) result { return onInteger(x.do(command, key+"/"+decimal(channel), decimal(id))) })
+			r := c.op(ctx, op, func(x exchange) result {
+				return onInteger(x.do(command, key+"/"+decimal(channel), decimal(id)))
+			})
 			if r.outcome == history.OK {
 				last = append(last, id)
 			}

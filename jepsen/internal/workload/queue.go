@@ -41,8 +41,9 @@ func (w *queue) Checkers() []checker.Func {
 func done(key string) string { return key + "/done" }
 
 var (
-	pushByScript = newLua(`for i = 1, #ARGV do redis.call("rpush", KEYS[1], ARGV[i]) end return redis.call("llen", KEYS[1])`)
-	popByScript  = newLua(`return redis.call("blpop", KEYS[1], 0)`)
+	pushByScript = newLua(
+		`for i = 1, #ARGV do redis.call("rpush", KEYS[1], ARGV[i]) end return redis.call("llen", KEYS[1])`)
+	popByScript = newLua(`return redis.call("blpop", KEYS[1], 0)`)
 )
 
 func (w *queue) Step(ctx context.Context, c *Client) {

@@ -69,7 +69,8 @@ var mutexKind = rKind{
 var readKind = rKind{
 	"share", "extend-shared", "release-shared", rwlockChannel,
 	func(x exchange, key, owner string, ttl int64) wire.Reply {
-		return x.eval(rReadLock, thenLoad, []string{key, suffixed(key, owner) + rwTimeout}, decimal(ttl), owner, owner+":write")
+		return x.eval(rReadLock, thenLoad, []string{key, suffixed(key, owner) + rwTimeout}, decimal(ttl), owner, owner+
+			":write")
 	},
 	func(x exchange, key, owner string, _ int64) wire.Reply {
 		return x.eval(rReadUnlock, thenLoad,
@@ -146,7 +147,10 @@ type rHold struct {
 func (w *redisson) Step(ctx context.Context, c *Client) {
 	c.hop()
 	n, key := w.keys.Pick(c.rng)
-	h := &rHold{rKind: &mutexKind, key: key, slot: n, owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(len(leaseChoices))]}
+	h := &rHold{
+		rKind: &mutexKind, key: key, slot: n, owner: w.owners.Add(1),
+		ttl: leaseChoices[c.rng.IntN(len(leaseChoices))],
+	}
 	if w.name == "rwlock" {
 		// A reader's renewal sets the lease of all readers: Redisson renews by one watchdog time-out.
 		h.ttl = leaseChoices[n%len(leaseChoices)]
@@ -209,7 +213,10 @@ func (w *redisson) take(ctx context.Context, c *Client, h *rHold) bool {
 // do does and records a step. left is what is left of another's lease, -1 if that is not known.
 func (w *redisson) do(ctx context.Context, c *Client, h *rHold, f string) (left int64, granted bool) {
 	c.hop()
-	run := map[string]func(exchange, string, string, int64) wire.Reply{h.acquire: h.lock, h.extend: h.renew, h.release: h.unlock}[f]
+	run := map[string]func(exchange, string, string, int64) wire.Reply{
+		h.acquire: h.lock, h.extend: h.renew,
+		h.release: h.unlock,
+	}[f]
 	input := []int64{h.owner, h.ttl}
 	if f == h.release {
 		input = input[:1]

@@ -14,7 +14,8 @@ import (
 const registerValues = 5
 
 // compareAndSet is the script of every tutorial.
-var compareAndSet = newLua(`if redis.call("get", KEYS[1]) == ARGV[1] then redis.call("set", KEYS[1], ARGV[2]) return 1 else return 0 end`)
+var compareAndSet = newLua(
+	`if redis.call("get", KEYS[1]) == ARGV[1] then redis.call("set", KEYS[1], ARGV[2]) return 1 else return 0 end`)
 
 // register is SET, GET and compare-and-set, the last by script, by WATCH and EXEC,
 // and by SET IFEQ where the server has that.

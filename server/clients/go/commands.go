@@ -12,7 +12,8 @@ import (
 
 const (
 	releaseScript = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
-	extendScript  = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+	extendScript  = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else " +
+		"return 0 end"
 )
 
 func newClient(node string, protocol int) *redis.Client {

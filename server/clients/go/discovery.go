@@ -72,9 +72,15 @@ func (f finder) is(ctx context.Context, wanted string, words ...string) error {
 func goRedisFinder(nodes, sentinels []string, mode string, protocol int) finder {
 	var c redis.UniversalClient
 	if mode == "sentinel" {
-		c = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: sentinels, Protocol: protocol})
+		c = redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: "mymaster", SentinelAddrs: sentinels,
+			Protocol: protocol,
+		})
 	} else {
-		c = redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes, Protocol: protocol, ClusterStateReloadInterval: time.Second})
+		c = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: nodes, Protocol: protocol,
+			ClusterStateReloadInterval: time.Second,
+		})
 	}
 	return finder{
 		name: fmt.Sprintf("go-redis RESP%d, %s", protocol, mode),

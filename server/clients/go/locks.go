@@ -113,7 +113,8 @@ func (l *rueidisLock) acquire(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	err = l.client.Do(ctx, l.client.B().Set().Key(l.name).Value(l.token()).Nx().PxMilliseconds(long.Milliseconds()).Build()).Error()
+	err = l.client.Do(ctx,
+		l.client.B().Set().Key(l.name).Value(l.token()).Nx().PxMilliseconds(long.Milliseconds()).Build()).Error()
 	if rueidis.IsRedisNil(err) {
 		return errTaken
 	}
@@ -159,7 +160,8 @@ func seen(ctx context.Context, node, name string) error {
 		return fmt.Errorf("LOCK.LIST says %v", fields)
 	}
 	holder, _ := holders[0].(map[any]any)
-	if holder["owner"] == "" || holder["renewals"] != int64(1) || holder["client-state"] != "connected" || holder["client-addr"] == "" {
+	if holder["owner"] == "" || holder["renewals"] != int64(1) || holder["client-state"] != "connected" ||
+		holder["client-addr"] == "" {
 		return fmt.Errorf("LOCK.LIST says of the holder %v", holder)
 	}
 	return nil

@@ -88,7 +88,9 @@ func (s *suite) run(ctx context.Context) error {
 	for i, node := range s.nodes {
 		other := s.nodes[(i+1)%len(s.nodes)]
 		for _, protocol := range []int{3, 2} {
-			s.check(fmt.Sprintf("go-redis RESP%d on %s", protocol, node), func() error { return goRedis(ctx, node, other, protocol) })
+			s.check(fmt.Sprintf("go-redis RESP%d on %s", protocol, node), func() error {
+				return goRedis(ctx, node, other, protocol)
+			})
 		}
 		s.check("rueidis on "+node, func() error { return rueidisCommands(ctx, node, other) })
 		for _, l := range libraries() {
@@ -130,7 +132,8 @@ func (s *suite) overTheKill(ctx context.Context, held []heldLock) error {
 	s.check("a new lock after the kill", func() error {
 		return within(soon, func() error { return libraries()[0].open(alive[0], "go:new").acquire(ctx) })
 	})
-	fmt.Printf("  killed the leader, %s; a new lock was taken %v later\n", dead, time.Since(started).Round(time.Millisecond))
+	fmt.Printf("  killed the leader, %s; a new lock was taken %v later\n", dead,
+		time.Since(started).Round(time.Millisecond))
 	s.check("fencing grows over the kill", func() error {
 		next, err := newClient(alive[1], 3).Incr(ctx, "go:fence").Result()
 		if err == nil && next <= fence {

@@ -20,12 +20,18 @@ const patient = 10 * time.Second
 // clients, invalidations of a cache. Everything happens on one node and is seen on the others.
 func (s *suite) runPushed(ctx context.Context) error {
 	for _, protocol := range []int{3, 2} {
-		s.check(fmt.Sprintf("go-redis RESP%d: subscribers on all nodes see one order", protocol), func() error { return s.messages(ctx, protocol) })
-		s.check(fmt.Sprintf("go-redis RESP%d: blocked clients on all nodes are served in order", protocol), func() error { return s.queue(ctx, protocol) })
+		s.check(fmt.Sprintf("go-redis RESP%d: subscribers on all nodes see one order", protocol), func() error {
+			return s.messages(ctx, protocol)
+		})
+		s.check(fmt.Sprintf("go-redis RESP%d: blocked clients on all nodes are served in order", protocol), func() error {
+			return s.queue(ctx, protocol)
+		})
 	}
 	for i, node := range s.nodes {
 		other := s.nodes[(i+1)%len(s.nodes)]
-		s.check("rueidis's cache on "+node+" hears of writes on "+other, func() error { return cached(ctx, node, other, "go:cache:"+node) })
+		s.check("rueidis's cache on "+node+" hears of writes on "+other, func() error {
+			return cached(ctx, node, other, "go:cache:"+node)
+		})
 	}
 	if err := s.lockers(ctx); err != nil {
 		return err
@@ -254,7 +260,9 @@ func (s *suite) pushedOverTheKill(ctx context.Context) error {
 		return sameOrder(ctx, readers, 50)
 	})
 	for i, node := range alive {
-		s.check("rueidis's cache on "+node+" after the kill", func() error { return cached(ctx, node, alive[1-i], "go:cache:kill") })
+		s.check("rueidis's cache on "+node+" after the kill", func() error {
+			return cached(ctx, node, alive[1-i], "go:cache:kill")
+		})
 	}
 	s.check("rueidislock over the kill", held)
 	return nil

@@ -24,13 +24,15 @@ func clusterReplies() map[string]Reply {
 		"cluster|info":                  inCluster(clusterInfo),
 		"cluster|keyslot":               inCluster(clusterKeySlot),
 		"cluster|links":                 inCluster(func(*shard, [][]byte) protocol.Value { return protocol.Array() }),
-		"cluster|myid":                  inCluster(func(s *shard, _ [][]byte) protocol.Value { return protocol.Bulk(nodeID(s.self)) }),
-		"cluster|myshardid":             inCluster(func(*shard, [][]byte) protocol.Value { return protocol.Bulk(shardID) }),
-		"cluster|nodes":                 inCluster(clusterNodes),
-		"cluster|replicas":              inCluster(clusterReplicas),
-		"cluster|shards":                inCluster(clusterShards),
-		"cluster|slaves":                inCluster(clusterReplicas),
-		"cluster|slots":                 inCluster(clusterSlots),
+		"cluster|myid": inCluster(func(s *shard, _ [][]byte) protocol.Value {
+			return protocol.Bulk(nodeID(s.self))
+		}),
+		"cluster|myshardid": inCluster(func(*shard, [][]byte) protocol.Value { return protocol.Bulk(shardID) }),
+		"cluster|nodes":     inCluster(clusterNodes),
+		"cluster|replicas":  inCluster(clusterReplicas),
+		"cluster|shards":    inCluster(clusterShards),
+		"cluster|slaves":    inCluster(clusterReplicas),
+		"cluster|slots":     inCluster(clusterSlots),
 	}
 }
 
@@ -67,7 +69,10 @@ type shard struct {
 
 func (d *Directory) shard() *shard {
 	st, lead := d.status(), d.leadership()
-	sh := &shard{self: st.ID, leader: lead.Leader, serves: lead.Present, term: st.Term, commit: st.Committed, portKey: "port"}
+	sh := &shard{
+		self: st.ID, leader: lead.Leader, serves: lead.Present, term: st.Term, commit: st.Committed,
+		portKey: "port",
+	}
 	if d.cfg.TLS {
 		sh.portKey = "tls-port"
 	}

@@ -36,10 +36,14 @@ func TestClusterLeavesOutWhoIsSilent(t *testing.T) {
 		nodeID("n2")+" 10.0.0.2:6379@7379 slave,fail "+nodeID("n1")+" 0 0 3 disconnected\n", clusterNodes(s, nil).Str)
 	nodes := clusterShards(s, nil).Elems[0].Elems[3].Elems
 	require.Len(t, nodes, 2)
-	require.Equal(t, []protocol.Value{protocol.Bulk("replication-offset"), protocol.Integer(40), protocol.Bulk("health"), protocol.Bulk("fail")},
+	require.Equal(t, []protocol.Value{
+		protocol.Bulk("replication-offset"), protocol.Integer(40), protocol.Bulk("health"),
+		protocol.Bulk("fail"),
+	},
 		nodes[1].Elems[len(nodes[1].Elems)-4:])
 	require.Len(t, clusterReplicas(s, [][]byte{nil, nil, []byte(nodeID("n1"))}).Elems, 1)
-	require.Equal(t, "ERR The specified node is not a master", clusterReplicas(s, [][]byte{nil, nil, []byte(nodeID("n2"))}).Str)
+	require.Equal(t, "ERR The specified node is not a master",
+		clusterReplicas(s, [][]byte{nil, nil, []byte(nodeID("n2"))}).Str)
 }
 
 // A name in the advertised address is given in every place where Redis has a name or an IP address.
@@ -48,9 +52,11 @@ func TestClusterWithNames(t *testing.T) {
 	m.ClientAddr = "n1.example:6379"
 	s := shardOf(Config{TLS: true}, m)
 	require.Equal(t, protocol.Bulk("n1.example"), clusterSlots(s, nil).Elems[0].Elems[2].Elems[0])
-	require.Equal(t, nodeID("n1")+" n1.example:6379@7379,n1.example myself,master - 0 0 3 connected 0-16383\n", clusterNodes(s, nil).Str)
+	require.Equal(t, nodeID("n1")+" n1.example:6379@7379,n1.example myself,master - 0 0 3 connected 0-16383\n",
+		clusterNodes(s, nil).Str)
 	require.Equal(t, []protocol.Value{
-		protocol.Bulk("id"), protocol.Bulk(nodeID("n1")), protocol.Bulk("tls-port"), protocol.Integer(6379), protocol.Bulk("ip"), protocol.Bulk("n1.example"),
+		protocol.Bulk("id"), protocol.Bulk(nodeID("n1")), protocol.Bulk("tls-port"), protocol.Integer(6379),
+		protocol.Bulk("ip"), protocol.Bulk("n1.example"),
 		protocol.Bulk("endpoint"), protocol.Bulk("n1.example"), protocol.Bulk("hostname"), protocol.Bulk("n1.example"),
 	}, clusterShards(s, nil).Elems[0].Elems[3].Elems[0].Elems[:10])
 }
@@ -63,5 +69,6 @@ func TestClusterBeforeTheFirstLeader(t *testing.T) {
 	require.Empty(t, clusterShards(s, nil).Elems)
 	require.Equal(t, nodeID("n1")+" 10.0.0.1:6379@7379 myself,slave - 0 0 3 connected\n"+
 		nodeID("n2")+" 10.0.0.2:6379@7379 slave - 0 0 3 connected\n", clusterNodes(s, nil).Str)
-	require.Contains(t, clusterInfo(&shard{}, nil).Str, "cluster_state:fail\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\ncluster_slots_pfail:0\r\n")
+	require.Contains(t, clusterInfo(&shard{}, nil).Str,
+		"cluster_state:fail\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\ncluster_slots_pfail:0\r\n")
 }

@@ -7,8 +7,8 @@
 //   - all nodes with the same status and leader give the same IDs and the same master;
 //   - without a leader the last one is named, as clients refuse a replica without a master.
 //
-// A [Directory] gets the status as a function, and the leadership by [Directory.SetLeadership]. It knows no connections,
-// starts no goroutine, and may be asked by any number of goroutines.
+// A [Directory] gets the status as a function, and the leadership by [Directory.SetLeadership]. It knows no
+// connections, starts no goroutine, and may be asked by any number of goroutines.
 //
 // Start reading at directory.go, then cluster.go. ../DESIGN.md says which node is the master, and why.
 package discovery

@@ -212,8 +212,12 @@ func sentinelQuorum(w *watched) protocol.Value {
 	if n >= w.majority() {
 		return protocol.Simple(fmt.Sprintf("OK %d usable Sentinels. Quorum and failover authorization can be reached", n))
 	}
-	return (&protocol.Error{Prefix: "NOQUORUM", Text: fmt.Sprintf("%d usable Sentinels. Not enough available Sentinels to reach "+
-		"the specified quorum for this master. Not enough available Sentinels to reach the majority and authorize a failover", n)}).Value()
+	return (&protocol.Error{
+		Prefix: "NOQUORUM",
+		Text: fmt.Sprintf("%d usable Sentinels. Not enough available Sentinels to reach "+
+			"the specified quorum for this master. Not enough available Sentinels to reach the majority and "+
+			"authorize a failover", n),
+	}).Value()
 }
 
 // SentinelLines is the section Sentinel of INFO.
@@ -259,7 +263,8 @@ func (s *Sentinel) messages(was, now replica.Leadership, all []replica.Member) [
 	switched := []Message{{"+switch-master", strings.Join([]string{s.Name, words(was.Leader.ClientAddr), to}, " ")}}
 	for _, m := range all {
 		if m.ID != now.Leader.ID && m.ClientAddr != "" {
-			switched = append(switched, Message{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr), s.Name, to)})
+			switched = append(switched, Message{"+slave", fmt.Sprintf("slave %s %s @ %s %s", m.ClientAddr, words(m.ClientAddr),
+				s.Name, to)})
 		}
 	}
 	return switched

@@ -41,7 +41,8 @@ func (g *Registry) memoryDoctor([][]byte) protocol.Value {
 	r := &report{Registry: g}
 	used, limit := uint64(r.state().UsedBytes), g.cfg.MaxMemoryBytes
 	if limit > 0 && used > limit/10*9 {
-		return protocol.Verbatim(fmt.Sprintf("Keys and scripts take %s of %s: commands that grow will be refused. Raise --max-memory, or delete keys.\n",
+		return protocol.Verbatim(fmt.Sprintf("Keys and scripts take %s of %s: commands that grow will be refused. Raise "+
+			"--max-memory, or delete keys.\n",
 			human(used), human(limit)))
 	}
 	of := " of " + human(limit)
@@ -53,5 +54,6 @@ func (g *Registry) memoryDoctor([][]byte) protocol.Value {
 
 func (g *Registry) memoryMallocStats([][]byte) protocol.Value {
 	heap := (&report{Registry: g}).heap()
-	return protocol.Verbatim(fmt.Sprintf("%s\nheap in use or not yet collected: %d bytes\nfrom the system: %d bytes\n", runtime.Version(), heap.objects, heap.mapped))
+	return protocol.Verbatim(fmt.Sprintf("%s\nheap in use or not yet collected: %d bytes\nfrom the system: %d bytes\n",
+		runtime.Version(), heap.objects, heap.mapped))
 }

@@ -65,12 +65,19 @@ func newNode() *node {
 	member := func(n string) replica.Member {
 		return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, ClientAddr: "10.0.0." + n + ":6379"}
 	}
-	n := &node{Machine: fsm.New(), renewer: sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}}), status: replica.Status{
-		ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3, Committed: 42, Applied: 42,
-		Members: []replica.Member{member("1"), member("2"), member("3")},
-	}}
+	n := &node{
+		Machine: fsm.New(), renewer: sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}}),
+		status: replica.Status{
+			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3,
+			Committed: 42, Applied: 42,
+			Members: []replica.Member{member("1"), member("2"), member("3")},
+		},
+	}
 	n.status.Followers = []replica.Follower{
-		{Member: n.status.Members[1], LogIndex: 43}, {Member: n.status.Members[2], LogIndex: 40, Silent: 1200 * time.Millisecond},
+		{Member: n.status.Members[1], LogIndex: 43}, {
+			Member: n.status.Members[2], LogIndex: 40,
+			Silent: 1200 * time.Millisecond,
+		},
 	}
 	return n
 }
@@ -83,9 +90,12 @@ func newRegistry(n *node) *Registry {
 	d := discovery.New(discovery.Config{}, n.Status)
 	d.SetLeadership(replica.Leadership{Leader: n.status.Leader, Present: true}, n.status.Members)
 	return New(Config{
-		Backend: n, Directory: d, Hub: pubsub.New(slog.New(slog.DiscardHandler)), Tracking: tracking.New(tracking.DefaultLimits()),
+		Backend: n, Directory: d, Hub: pubsub.New(slog.New(slog.DiscardHandler)),
+		Tracking: tracking.New(tracking.DefaultLimits()),
 		Commands: []*Command{{Name: "get"}, {Name: "set"}},
-		Clients:  func() int { return 0 }, ClientBytes: func() int64 { return 0 }, Address: func(bool) string { return "10.0.0.1:6379" },
+		Clients:  func() int { return 0 }, ClientBytes: func() int64 { return 0 }, Address: func(bool) string {
+			return "10.0.0.1:6379"
+		},
 	})
 }
 
@@ -117,7 +127,10 @@ func TestMetricsAreNumbers(t *testing.T) {
 }
 
 func TestHuman(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.00K", 1536: "1.50K", 5 << 20: "5.00M", 3 << 40: "3.00T", 5 << 50: "5120.00T"} {
+	for n, want := range map[uint64]string{
+		0: "0B", 1023: "1023B", 1024: "1.00K", 1536: "1.50K", 5 << 20: "5.00M",
+		3 << 40: "3.00T", 5 << 50: "5120.00T",
+	} {
 		require.Equal(t, want, human(n))
 	}
 }

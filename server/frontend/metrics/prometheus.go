@@ -105,20 +105,28 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	commandsDesc = desc("commands_total",
-		"Calls of the command: ok, failed (an error was the reply) or rejected (refused before it ran).", "command", "outcome")
+		"Calls of the command: ok, failed (an error was the reply) or rejected (refused before it ran).", "command",
+		"outcome")
 	commandTimeDesc = desc("command_duration_seconds",
-		"What calls took, from the side of this node's clients: commands of the log with the journey to the leader and to the disks. Commands of a pipeline share its time.", "command")
-	waitedDesc     = desc("lock_wait_duration_seconds", "How long granted requests had waited, if they had to.")
-	heldDesc       = desc("lock_hold_duration_seconds", "How long holds lasted that have ended.")
-	errorsDesc     = desc("error_replies_total", "Error replies by their prefix; prefixes that scripts made up are \"other\".", "prefix")
-	keysDesc       = desc("keys", "Keys of the database.", "db")
-	deadlinesDesc  = desc("keys_with_deadline", "Keys of the database that have a deadline.", "db")
-	hasLeaderDesc  = desc("raft_has_leader", "1 while this node knows a leader.")
-	heldBackDesc   = desc("cluster_version_held_back", "1 while the member keeps the version of the cluster from going up.", "member")
-	lagDesc        = desc("raft_follower_lag_entries", "On the leader: committed log entries that the follower lacks.", "follower")
-	silenceDesc    = desc("raft_follower_silence_seconds", "On the leader: time since the follower's last answer, at most an election timeout.", "follower")
-	reachableDesc  = desc("raft_follower_up", "On the leader: 1 if the follower has answered within an election timeout.", "follower")
-	stalledForDesc = desc("raft_follower_stalled_seconds", "On the leader: how long the follower's log has stood still although it lacks committed entries.", "follower")
+		"What calls took, from the side of this node's clients: commands of the log with the journey to the leader and to "+
+			"the disks. Commands of a pipeline share its time.", "command")
+	waitedDesc = desc("lock_wait_duration_seconds", "How long granted requests had waited, if they had to.")
+	heldDesc   = desc("lock_hold_duration_seconds", "How long holds lasted that have ended.")
+	errorsDesc = desc("error_replies_total",
+		"Error replies by their prefix; prefixes that scripts made up are \"other\".", "prefix")
+	keysDesc      = desc("keys", "Keys of the database.", "db")
+	deadlinesDesc = desc("keys_with_deadline", "Keys of the database that have a deadline.", "db")
+	hasLeaderDesc = desc("raft_has_leader", "1 while this node knows a leader.")
+	heldBackDesc  = desc("cluster_version_held_back",
+		"1 while the member keeps the version of the cluster from going up.", "member")
+	lagDesc = desc("raft_follower_lag_entries", "On the leader: committed log entries that the follower lacks.",
+		"follower")
+	silenceDesc = desc("raft_follower_silence_seconds",
+		"On the leader: time since the follower's last answer, at most an election timeout.", "follower")
+	reachableDesc = desc("raft_follower_up", "On the leader: 1 if the follower has answered within an election timeout.",
+		"follower")
+	stalledForDesc = desc("raft_follower_stalled_seconds",
+		"On the leader: how long the follower's log has stood still although it lacks committed entries.", "follower")
 )
 
 // Collector has the figures for Prometheus.
@@ -194,8 +202,8 @@ func (t *times) histogram() (count uint64, sum float64, buckets map[float64]uint
 	return count, time.Duration(t.nanos.Load()).Seconds(), buckets
 }
 
-// alarming are the prefixes that alerts are about. These are counted from 0: Prometheus sees no growth in a series whose
-// first number is the first error.
+// alarming are the prefixes that alerts are about. These are counted from 0: Prometheus sees no growth in a series
+// whose first number is the first error.
 var alarming = []string{protocol.ErrUncertain.Prefix, "OOM", "TRYAGAIN"}
 
 // collectErrors has the prefixes that this program knows: a script may put a key into a prefix.
@@ -237,19 +245,40 @@ var lockClassCounters = []struct {
 	of   func(n *fsm.LockClassCounts) uint64
 }{
 	{classDesc("grants_total", "Holds that were granted"), func(n *fsm.LockClassCounts) uint64 { return n.Grants }},
-	{classDesc("slow_grants_total", "Holds that were waited for more than a second: a stock lock from the first refusal of that client on"), func(n *fsm.LockClassCounts) uint64 { return n.Slow }},
-	{classDesc("refusals_total", "Requests for a stock lock that another held"), func(n *fsm.LockClassCounts) uint64 { return n.Refusals }},
-	{classDesc("releases_total", "Holds that were given back; of stock locks all that a command removed"), func(n *fsm.LockClassCounts) uint64 { return n.Releases }},
-	{classDesc("late_releases_total", "Holds that were given back with more than four fifths of their lease used since the last renewal"), func(n *fsm.LockClassCounts) uint64 { return n.Late }},
+	{
+		classDesc("slow_grants_total",
+			"Holds that were waited for more than a second: a stock lock from the first refusal of that client on"),
+		func(n *fsm.LockClassCounts) uint64 { return n.Slow },
+	},
+	{classDesc("refusals_total", "Requests for a stock lock that another held"), func(n *fsm.LockClassCounts) uint64 {
+		return n.Refusals
+	}},
+	{
+		classDesc("releases_total", "Holds that were given back; of stock locks all that a command removed"),
+		func(n *fsm.LockClassCounts) uint64 { return n.Releases },
+	},
+	{
+		classDesc("late_releases_total",
+			"Holds that were given back with more than four fifths of their lease used since the last renewal"),
+		func(n *fsm.LockClassCounts) uint64 { return n.Late },
+	},
 	{classDesc("expired_total", "Holds whose lease ran out"), func(n *fsm.LockClassCounts) uint64 { return n.Expired }},
-	{classDesc("stale_releases_total", "Releases by an owner that had lost the lock, and so may have worked without it"), func(n *fsm.LockClassCounts) uint64 { return n.Stale }},
+	{
+		classDesc("stale_releases_total", "Releases by an owner that had lost the lock, and so may have worked without it"),
+		func(n *fsm.LockClassCounts) uint64 { return n.Stale },
+	},
 }
 
-var longestQueueDesc = desc("lock_class_longest_queue", "Most clients that wait for one lock of the class now; for a stock lock those that were refused again and again, as far as the node remembers them.", "class", "kind")
+var longestQueueDesc = desc("lock_class_longest_queue",
+	"Most clients that wait for one lock of the class now; for a stock lock those that were refused again and again, "+
+		"as far as the node remembers them.", "class", "kind")
 
 // classDesc describes a counter of a class of locks.
 func classDesc(name, help string) *prometheus.Desc {
-	return desc("lock_class_"+name, help+", of all nodes' clients, since this node's start; class is a pattern of --lock-class or other, kind is native or stock.", "class", "kind")
+	return desc("lock_class_"+name,
+		help+
+			", of all nodes' clients, since this node's start; class is a pattern of --lock-class or other, kind is "+
+			"native or stock.", "class", "kind")
 }
 
 func (r *report) collectLockClasses(ch chan<- prometheus.Metric) {
@@ -281,12 +310,17 @@ type UserLimits struct {
 }
 
 var (
-	userKeysDesc        = desc("user_keys", "Keys that a user with a quota created, in the cluster.", "user")
-	userBytesDesc       = desc("user_bytes", "Bytes of keys that a user with a quota created, in the cluster.", "user")
-	userWaitersDesc     = desc("user_waiters", "Requests of a user with a quota that wait for keys and locks, in the cluster.", "user")
+	userKeysDesc    = desc("user_keys", "Keys that a user with a quota created, in the cluster.", "user")
+	userBytesDesc   = desc("user_bytes", "Bytes of keys that a user with a quota created, in the cluster.", "user")
+	userWaitersDesc = desc("user_waiters",
+		"Requests of a user with a quota that wait for keys and locks, in the cluster.", "user")
 	userConnectionsDesc = desc("user_connections", "Connections of a user with a quota to this node.", "user")
-	userPausedDesc      = desc("user_paused_seconds_total", "How long connections of a user to this node were kept waiting by the user's limit of commands a second, in all.", "user")
-	userLimitDesc       = desc("user_limit", "Quota of a user by this node's file; limit is keys, bytes, waiters, connections or commands_per_second.", "user", "limit")
+	userPausedDesc      = desc("user_paused_seconds_total",
+		"How long connections of a user to this node were kept waiting by the user's limit of commands a second, in all.",
+		"user")
+	userLimitDesc = desc("user_limit",
+		"Quota of a user by this node's file; limit is keys, bytes, waiters, connections or commands_per_second.", "user",
+		"limit")
 )
 
 // collectUsers shows what users with quotas have, and may have.
@@ -309,7 +343,11 @@ func (r *report) collectUsers(ch chan<- prometheus.Metric) {
 			name string
 			most uint64
 		}{
-			{"keys", u.Keys}, {"bytes", u.Bytes}, {"waiters", u.Waiters}, {"connections", u.MaxConnections}, {"commands_per_second", u.MaxRate},
+			{"keys", u.Keys},
+			{"bytes", u.Bytes},
+			{"waiters", u.Waiters},
+			{"connections", u.MaxConnections},
+			{"commands_per_second", u.MaxRate},
 		} {
 			if limit.most != 0 {
 				gauge(userLimitDesc, float64(limit.most), u.User, limit.name)

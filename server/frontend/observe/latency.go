@@ -94,7 +94,8 @@ func (l *Slowlog) latencyDoctor([][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.MonitorMillis.Load() == 0 {
-		return protocol.Verbatim("Latency monitoring is disabled. You may use \"CONFIG SET latency-monitor-threshold <milliseconds>\" on this node.\n")
+		return protocol.Verbatim("Latency monitoring is disabled. You may use \"CONFIG SET latency-monitor-threshold " +
+			"<milliseconds>\" on this node.\n")
 	}
 	if len(l.events) == 0 {
 		return protocol.Verbatim("No latency spike was observed since the threshold was set.\n")
@@ -135,7 +136,8 @@ func (l *Slowlog) latencyGraph(args [][]byte) protocol.Value {
 		low, high = min(low, s.millis), max(high, s.millis)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s - high %d ms, low %d ms (all time high %d ms)\n%s\n", kind, high, low, e.worst, strings.Repeat("-", graphColumns))
+	fmt.Fprintf(&b, "%s - high %d ms, low %d ms (all time high %d ms)\n%s\n", kind, high, low, e.worst,
+		strings.Repeat("-", graphColumns))
 	for r := graphRows - 1; r >= 0; r-- {
 		for _, s := range samples {
 			// In three marks a row, from the bottom up.

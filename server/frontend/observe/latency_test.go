@@ -30,14 +30,18 @@ func TestLatencyEvents(t *testing.T) {
 	note(0, 7)
 	note(0, 6)
 	note(1, 5)
-	require.Equal(t, "*1\r\n*4\r\n$12\r\nfast-command\r\n:1001\r\n:5\r\n:7\r\n", string(ask((*Slowlog).latencyLatest).AppendTo(nil, protocol.RESP2)))
-	require.Equal(t, "*2\r\n*2\r\n:1000\r\n:7\r\n*2\r\n:1001\r\n:5\r\n", string(ask((*Slowlog).latencyHistory, "fast-command").AppendTo(nil, protocol.RESP2)))
-	require.Contains(t, ask((*Slowlog).latencyDoctor).Str, "fast-command: 2 latency spikes (average 6ms). Worst all time event 7ms.")
+	require.Equal(t, "*1\r\n*4\r\n$12\r\nfast-command\r\n:1001\r\n:5\r\n:7\r\n",
+		string(ask((*Slowlog).latencyLatest).AppendTo(nil, protocol.RESP2)))
+	require.Equal(t, "*2\r\n*2\r\n:1000\r\n:7\r\n*2\r\n:1001\r\n:5\r\n",
+		string(ask((*Slowlog).latencyHistory, "fast-command").AppendTo(nil, protocol.RESP2)))
+	require.Contains(t, ask((*Slowlog).latencyDoctor).Str,
+		"fast-command: 2 latency spikes (average 6ms). Worst all time event 7ms.")
 	for second := range 200 {
 		note(second, 10)
 	}
 	require.Len(t, ask((*Slowlog).latencyHistory, "fast-command").Elems, mostSamples)
-	require.Contains(t, ask((*Slowlog).latencyGraph, "fast-command").Str, "fast-command - high 10 ms, low 10 ms (all time high 10 ms)\n---")
+	require.Contains(t, ask((*Slowlog).latencyGraph, "fast-command").Str,
+		"fast-command - high 10 ms, low 10 ms (all time high 10 ms)\n---")
 	require.Equal(t, protocol.Integer(0), ask((*Slowlog).latencyReset, "command"))
 	require.Equal(t, protocol.Integer(1), ask((*Slowlog).latencyReset))
 	require.Empty(t, ask((*Slowlog).latencyLatest).Elems)

@@ -156,7 +156,8 @@ func (l *Slowlog) reset([][]byte) protocol.Value {
 func (l *Slowlog) get(args [][]byte) protocol.Value {
 	n := int64(10)
 	if len(args) > 3 {
-		return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try SLOWLOG HELP.")
+		return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) +
+			"'. Try SLOWLOG HELP.")
 	}
 	if len(args) == 3 {
 		var ok bool
@@ -172,7 +173,8 @@ func (l *Slowlog) get(args [][]byte) protocol.Value {
 	var all []protocol.Value
 	for i := range int(n) {
 		e := &l.entries[len(l.entries)-1-i]
-		all = append(all, protocol.Array(protocol.Integer(e.id), protocol.Integer(e.At.Unix()), protocol.Integer(e.Took.Microseconds()),
+		all = append(all, protocol.Array(protocol.Integer(e.id), protocol.Integer(e.At.Unix()),
+			protocol.Integer(e.Took.Microseconds()),
 			protocol.Strings(e.Args...), protocol.Bulk(e.Addr), protocol.Bulk(e.Name)))
 	}
 	return protocol.Array(all...)

@@ -304,5 +304,6 @@ func (s *signal) fire() {
 func (n *Network) String() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return fmt.Sprintf("cut %v, isolated %v, delayed %v, limited %v, %d connections", n.cut, n.isolated, n.delayed, n.rates, len(n.streams)/2)
+	return fmt.Sprintf("cut %v, isolated %v, delayed %v, limited %v, %d connections", n.cut, n.isolated, n.delayed,
+		n.rates, len(n.streams)/2)
 }

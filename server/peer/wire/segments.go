@@ -20,12 +20,12 @@ func HasSmallSegments(ctx context.Context) bool {
 	return ctx.Value(smallSegments{}) != nil && !mutant.LargePackets
 }
 
-// Segment is how many bytes of data a packet of such a connection has: what fits into the packets of 576 bytes that every
-// host of the Internet must take.
+// Segment is how many bytes of data a packet of such a connection has: what fits into the packets of 576 bytes that
+// every host of the Internet must take.
 const Segment = 536
 
-// Stuck tells the port that made conn that nothing passed through it any more, by a method Stuck(), if it has one: the next
-// connections with that node get small segments.
+// Stuck tells the port that made conn that nothing passed through it any more, by a method Stuck(), if it has one: the
+// next connections with that node get small segments.
 func Stuck(conn net.Conn) {
 	if c, ok := conn.(interface{ Stuck() }); ok {
 		c.Stuck()

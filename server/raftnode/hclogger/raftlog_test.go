@@ -29,7 +29,8 @@ func TestLevelsAndPairs(t *testing.T) {
 	l.Trace("a", "n", 1)
 	l.Debug("b", "err", errors.New("it broke"))
 	l.Info("c", "odd")
-	l.Warn("d", 5, hclog.Fmt("%d-%d", 1, 2), "q", hclog.Quote("x"), "h", hclog.Hex(255), "o", hclog.Octal(8), "b", hclog.Binary(2))
+	l.Warn("d", 5, hclog.Fmt("%d-%d", 1, 2), "q", hclog.Quote("x"), "h", hclog.Hex(255), "o", hclog.Octal(8), "b",
+		hclog.Binary(2))
 	l.Error("e", "list", []string{"x", "y"})
 	l.Log(hclog.Off, "never")
 	l.Log(hclog.NoLevel, "f", "format", hclog.Format{3, 4}, "none", hclog.Format{})

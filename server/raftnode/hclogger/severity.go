@@ -41,5 +41,6 @@ var ofConnections = map[string]bool{
 }
 
 func closedHere(err error) bool {
-	return errors.Is(err, net.ErrClosed) || errors.Is(err, raft.ErrTransportShutdown) || errors.Is(err, raft.ErrRaftShutdown)
+	return errors.Is(err, net.ErrClosed) || errors.Is(err, raft.ErrTransportShutdown) ||
+		errors.Is(err, raft.ErrRaftShutdown)
 }

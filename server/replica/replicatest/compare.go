@@ -48,7 +48,9 @@ func (n *Node) compare(p *process, c *replica.Config) {
 }
 
 // fetch opens the state of a node. The program asks for that over the peer port (package founding).
-func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*raft.SnapshotMeta, io.ReadCloser,
+	error,
+) {
 	for _, n := range c.nodes {
 		if r := n.Replica(); r != nil && n.ID == from.ID {
 			return r.OpenSnapshot(index)

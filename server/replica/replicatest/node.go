@@ -206,7 +206,9 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	}
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
-		ClusterID: func() string { return "test" }, ID: n.ID, Addresses: p.addresses, Secrets: func() [][]byte { return [][]byte{[]byte("secret")} }, Logger: c.options.Logs,
+		ClusterID: func() string { return "test" }, ID: n.ID, Addresses: p.addresses, Secrets: func() [][]byte {
+			return [][]byte{[]byte("secret")}
+		}, Logger: c.options.Logs,
 		Removed: p.isGone, OnRemoved: func() { n.suspect(p) }, Incarnations: registry,
 	})
 	if err != nil {
@@ -220,7 +222,10 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		Bootstrap:       bootstrap,
 		FoundingVersion: protocol.EntryVersion,
 		Stores:          replica.Stores{Log: disk.Log, Stable: disk.Stable, Snapshots: disk.Snapshots, Lineage: disk.Lineage},
-		Peers:           replica.Peers{Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend), Forward: port.Layer(peer.KindForward)},
+		Peers: replica.Peers{
+			Raft: port.Layer(peer.KindRaft), Append: port.Layer(peer.KindAppend),
+			Forward: port.Layer(peer.KindForward),
+		},
 		Clock:           n.Clock,
 		Logger:          c.options.Logs,
 		OnEvent:         n.hear,

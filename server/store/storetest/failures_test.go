@@ -76,11 +76,12 @@ func (s failingStable) SetUint64(key []byte, value uint64) error {
 	return s.StableStore.SetUint64(key, value)
 }
 
-// TestNoFailureOfAnOpenIsOverlooked: one read fails, or one call of the store of terms and votes. Then the folder is not
-// opened, nothing of it is left open, and the next Open finds all of it.
+// TestNoFailureOfAnOpenIsOverlooked: one read fails, or one call of the store of terms and votes. Then the folder is
+// not opened, nothing of it is left open, and the next Open finds all of it.
 func TestNoFailureOfAnOpenIsOverlooked(t *testing.T) {
 	third := histories[len(histories)-1].before
-	third = append(third[:len(third):len(third)], votes("n1", ""), belongs("c1", "entries 16 to 30, snapshot 20 of 600 bytes, vote n1, cluster c1"))
+	third = append(third[:len(third):len(third)], votes("n1", ""),
+		belongs("c1", "entries 16 to 30, snapshot 20 of 600 bytes, vote n1, cluster c1"))
 	// A descriptor is reserved by each open of the identity. The end of a snapshot is read twice. An older snapshot is
 	// not needed.
 	known := map[string]int{"open ident": 4, "read 1-20-": 1, "open 1-10-": 1, "read 1-10-": 6}
@@ -118,8 +119,8 @@ func TestNoFailureOfAnOpenIsOverlooked(t *testing.T) {
 	}
 }
 
-// opensWith opens the folder while f fails, and again after that. opened: the first time, too. f.n is 0 then if there were
-// fewer calls.
+// opensWith opens the folder while f fails, and again after that. opened: the first time, too. f.n is 0 then if there
+// were fewer calls.
 func (l *life) opensWith(f *failing, want string) (opened bool) {
 	t, p := l.t, l.files.Boot()
 	on := device(p)

@@ -16,9 +16,9 @@ import (
 
 func full(*memdisk.Disk) error { return syscall.ENOSPC }
 
-// TestMakeHalfWay: a restore is killed, loses power, or fills the disk, in any operation. The next process finds all of the
-// state, or an empty folder, or refuses the folder; it never finds the name of the new cluster without the state. The
-// folder can be made again.
+// TestMakeHalfWay: a restore is killed, loses power, or fills the disk, in any operation. The next process finds all of
+// the state, or an empty folder, or refuses the folder; it never finds the name of the new cluster without the state.
+// The folder can be made again.
 func TestMakeHalfWay(t *testing.T) {
 	for name, f := range map[string]fault{"killed": kills, "cut": cuts, "full": full} {
 		t.Run(name, func(t *testing.T) {
@@ -41,16 +41,17 @@ func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
 	l := newLife(t, memdisk.New(uint64(n)))
 	id := store.Identity{Name: "node", ClusterID: "new", Restored: true}
 	restore := func(p *memdisk.Process) error {
-		return store.MakeOn(device(p), store.Config{DataDir: dataDir, LogStore: store.KindWAL}, id, func(s *store.Store) error {
-			sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, 9, 1, raft.Configuration{}, 1, nil)
-			if err != nil {
-				return err
-			}
-			if _, err := sink.Write(make([]byte, 10_000)); err != nil {
-				return errors.Join(err, sink.Cancel())
-			}
-			return sink.Close()
-		})
+		return store.MakeOn(device(p), store.Config{DataDir: dataDir, LogStore: store.KindWAL}, id,
+			func(s *store.Store) error {
+				sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, 9, 1, raft.Configuration{}, 1, nil)
+				if err != nil {
+					return err
+				}
+				if _, err := sink.Write(make([]byte, 10_000)); err != nil {
+					return errors.Join(err, sink.Cancel())
+				}
+				return sink.Close()
+			})
 	}
 	reached := l.meet(n, f)
 	err := restore(l.files.Boot())
@@ -65,7 +66,8 @@ func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
 		require.Equal(t, "entries 0 to 0, vote ", l.shows(), "operation %d", n)
 		require.True(t, err != nil, "operation %d", n)
 	default:
-		require.Equal(t, "entries 0 to 0, snapshot 9 of 10000 bytes, vote , cluster new", l.shows(), fmt.Sprint("operation ", n))
+		require.Equal(t, "entries 0 to 0, snapshot 9 of 10000 bytes, vote , cluster new", l.shows(),
+			fmt.Sprint("operation ", n))
 		return *reached
 	}
 	l.end()

@@ -93,7 +93,8 @@ func TestMendHalfWay(t *testing.T) {
 func mend(s *store.Store, index, term uint64) error {
 	const size = 9000
 	return s.Mend(&raft.SnapshotMeta{
-		Version: 1, Index: index, Term: term, Size: size, Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
+		Version: 1, Index: index, Term: term, Size: size,
+		Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
 	}, strings.NewReader(strings.Repeat("s", size)))
 }
 

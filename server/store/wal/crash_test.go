@@ -205,7 +205,10 @@ func TestShortAndOverwrittenFiles(t *testing.T) {
 		require.True(t, spoiled(t, dir, first, last, name, append(bytes.Clone(content), 0)))
 		for _, size := range []int{sectorSize, 4096} {
 			for at := 0; at+size <= len(content); at += size {
-				for _, filler := range [][]byte{make([]byte, size), bytes.Repeat([]byte{0xff}, size), content[len(content)-size:], content[:size]} {
+				for _, filler := range [][]byte{
+					make([]byte, size), bytes.Repeat([]byte{0xff}, size), content[len(content)-size:],
+					content[:size],
+				} {
 					b := bytes.Clone(content)
 					copy(b[at:], filler)
 					spoiled(t, dir, first, last, name, b)

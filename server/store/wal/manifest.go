@@ -88,7 +88,9 @@ func loadManifest(fs vfs.FS, dir string) (*manifest, error) {
 		return nil, &DamageError{Path: name, Reason: err.Error()}
 	}
 	if m.Format != manifestFormat {
-		return nil, fmt.Errorf("log in %s has format %d, this release reads %d: use the release that wrote it, or a newer one", dir, m.Format, manifestFormat)
+		return nil,
+			fmt.Errorf("log in %s has format %d, this release reads %d: use the release that wrote it, or a newer one", dir,
+				m.Format, manifestFormat)
 	}
 	if reason := m.inconsistency(); reason != "" {
 		return nil, &DamageError{Path: name, Reason: reason}

@@ -172,7 +172,10 @@ func cuts(seed uint64) fault {
 var firstFaults = map[string]struct {
 	first fault
 	next  []fault
-}{"killed": {kills, []fault{fails, cuts(1), cuts(6), cuts(16)}}, "failed": {fails, nil}, "cut": {cuts(1), []fault{fails}}}
+}{"killed": {kills, []fault{fails, cuts(1), cuts(6), cuts(16)}}, "failed": {fails, nil}, "cut": {
+	cuts(1),
+	[]fault{fails},
+}}
 
 // at makes f happen at the nth operation from now on; reached says whether it came to that.
 func at(d *memdisk.Disk, n int, f fault) (reached *bool) {
@@ -222,7 +225,9 @@ func TestPowerCutAfterACrash(t *testing.T) {
 
 // played performs all acts; f happens at the nth operation of the last one. The log's entries are
 // then as before, or as after.
-func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault) (reached bool, before, after []*raft.Log) {
+func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault) (reached bool, before,
+	after []*raft.Log,
+) {
 	t.Helper()
 	w, err := o.open(d)
 	require.NoError(t, err)

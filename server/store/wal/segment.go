@@ -91,7 +91,8 @@ func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool)
 		return h, false
 	}
 	b = b[offset:]
-	if binary.LittleEndian.Uint32(b) != batchMagic || binary.LittleEndian.Uint32(b[28:]) != batchChecksum(b, number, offset) {
+	if binary.LittleEndian.Uint32(b) != batchMagic || binary.LittleEndian.Uint32(b[28:]) != batchChecksum(b, number,
+		offset) {
 		return h, false
 	}
 	h.length = int(binary.LittleEndian.Uint32(b[4:]))
@@ -154,7 +155,8 @@ func (s *segment) scan(b []byte, name string) error {
 			continue
 		}
 		if s.info.Last != 0 {
-			return &DamageError{Path: name, Offset: s.written, Reason: fmt.Sprintf("entry %d is damaged, of %d to %d", s.last()+1, s.info.First, s.info.Last)}
+			return &DamageError{Path: name, Offset: s.written, Reason: fmt.Sprintf("entry %d is damaged, of %d to %d", s.last()+
+				1, s.info.First, s.info.Last)}
 		}
 		return nil
 	}

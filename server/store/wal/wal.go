@@ -129,7 +129,10 @@ func (w *WAL) openSegments() error {
 		}
 	}
 	if _, last := w.bounds(); w.manifest.Closed && last != w.manifest.Last {
-		return &DamageError{Path: filepath.Join(w.dir, manifestName), Reason: fmt.Sprintf("the log was closed with last entry %d, and ends with %d now", w.manifest.Last, last)}
+		return &DamageError{
+			Path:   filepath.Join(w.dir, manifestName),
+			Reason: fmt.Sprintf("the log was closed with last entry %d, and ends with %d now", w.manifest.Last, last),
+		}
 	}
 	return nil
 }

@@ -63,7 +63,10 @@ func crash(w *WAL) {
 // entry is deterministic, of varying size, and full of zeros in part.
 func entry(index uint64) *raft.Log {
 	data := append(fmt.Appendf(nil, "entry %d ", index), make([]byte, index*37%300)...)
-	return &raft.Log{Index: index, Term: 1 + index/10, Type: raft.LogType(index % 2), Data: data, AppendedAt: time.Unix(0, int64(index))}
+	return &raft.Log{
+		Index: index, Term: 1 + index/10, Type: raft.LogType(index % 2), Data: data,
+		AppendedAt: time.Unix(0, int64(index)),
+	}
 }
 
 func entries(from, to uint64) []*raft.Log {
@@ -436,7 +439,11 @@ func TestNewerFormatIsRefused(t *testing.T) {
 }
 
 func TestImpossibleManifestsAreRefused(t *testing.T) {
-	good := manifest{Format: 1, NextSegment: 9, First: 5, Segments: []segmentInfo{{1, 3, 10, 4096}, {2, 11, 20, 4096}, {3, 21, 0, 4096}}}
+	good := manifest{Format: 1, NextSegment: 9, First: 5, Segments: []segmentInfo{
+		{1, 3, 10, 4096},
+		{2, 11, 20, 4096},
+		{3, 21, 0, 4096},
+	}}
 	for want, spoil := range map[string]func(*manifest){
 		"impossible end": func(m *manifest) { m.Segments[2].Last = 30 },
 		"gap":            func(m *manifest) { m.Segments[1].First = 12 },

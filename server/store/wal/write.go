@@ -257,7 +257,8 @@ func (w *WAL) deleteRange(lo, hi uint64) ([]*segment, error) {
 	case hi >= last:
 		err = w.deleteTail(lo - 1)
 	default:
-		return nil, fmt.Errorf("delete log entries %d to %d of %d to %d: neither the beginning nor the end", lo, hi, first, last)
+		return nil, fmt.Errorf("delete log entries %d to %d of %d to %d: neither the beginning nor the end", lo, hi, first,
+			last)
 	}
 	if err != nil {
 		return nil, w.fail(err)

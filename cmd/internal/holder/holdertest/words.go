@@ -62,7 +62,10 @@ func (c *Cluster) session(at *conn, name string, words []string) protocol.Value 
 	if name == "SESSION.OPEN" {
 		millis, _ := strconv.Atoi(words[2])
 		c.last++
-		c.sessions[c.last] = &session{id: c.last, lease: time.Duration(millis) * time.Millisecond, at: at, beats: slices.Contains(words, "HEARTBEAT")}
+		c.sessions[c.last] = &session{
+			id: c.last, lease: time.Duration(millis) * time.Millisecond, at: at,
+			beats: slices.Contains(words, "HEARTBEAT"),
+		}
 		return protocol.Integer(c.last)
 	}
 	id, _ := strconv.ParseInt(words[1], 10, 64)

@@ -15,7 +15,8 @@ import (
 
 // <locks>
 
-// locksOn takes locks on all servers, or not at all. For the bridge they are two: of three, redsync takes two for enough.
+// locksOn takes locks on all servers, or not at all. For the bridge they are two: of three, redsync takes two for
+// enough.
 func locksOn(addrs ...string) *redsync.Redsync {
 	var pools []redis.Pool
 	for _, addr := range addrs {

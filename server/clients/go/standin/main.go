@@ -183,7 +183,8 @@ func configured(args []string) (port, socket string, err error) {
 func (c *cluster) take() error {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		for n := range databases {
-			file, err := os.OpenFile(filepath.Join(os.Getenv("HOLDFAST_STATE"), fmt.Sprintf("database-%d.lock", n)), os.O_CREATE|os.O_RDWR, 0o600)
+			file, err := os.OpenFile(filepath.Join(os.Getenv("HOLDFAST_STATE"), fmt.Sprintf("database-%d.lock", n)),
+				os.O_CREATE|os.O_RDWR, 0o600)
 			if err != nil {
 				return err
 			}

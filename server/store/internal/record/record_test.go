@@ -13,7 +13,10 @@ import (
 var samples = []raft.Log{
 	{},
 	{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: []byte("config")},
-	{Index: 1 << 63, Term: 1<<64 - 1, Data: make([]byte, 4096), Extensions: []byte{0}, AppendedAt: time.Unix(0, 1234567890123456789)},
+	{
+		Index: 1 << 63, Term: 1<<64 - 1, Data: make([]byte, 4096), Extensions: []byte{0},
+		AppendedAt: time.Unix(0, 1234567890123456789),
+	},
 	{Index: 7, Type: raft.LogNoop, AppendedAt: time.Unix(-5, 1)},
 	{Index: 8, Term: 3, Data: bytes.Repeat([]byte{0xff}, 1001)},
 }
@@ -61,7 +64,10 @@ func TestNoSectorOfARecordIsZero(t *testing.T) {
 
 // TestFormatIsFixed: a change here makes data folders unreadable. It needs a new format.
 func TestFormatIsFixed(t *testing.T) {
-	b := Append(nil, &raft.Log{Index: 300, Term: 2, Type: raft.LogCommand, Data: []byte("hello"), AppendedAt: time.Unix(0, 1000)})
+	b := Append(nil, &raft.Log{
+		Index: 300, Term: 2, Type: raft.LogCommand, Data: []byte("hello"),
+		AppendedAt: time.Unix(0, 1000),
+	})
 	require.Equal(t, "0e0000006d980b7d6aab8dc14f9f6249b52db55f170eb28e", hex.EncodeToString(b))
 }
 
