@@ -88,13 +88,14 @@ func checkLost(r *Result, key string, ops []history.Op, lost *history.Op, b TTLB
 
 // Kept checks that a session lives as long as the connection that it is attached to, while nothing is broken.
 //
-//	unkept owner, fence, since   a reply says that the session is gone, on a connection that stands since then
+//	unkept owner, fence, since   a reply says that the session is gone, on a connection that stands since then; the
+//	                             command that attached the session to the connection went out then
 func Kept(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("kept sessions", h.Count(history.OK))
 		excused := excuses(h, b)
 		for i := range h.Ops {
-			if o := &h.Ops[i]; o.F == "unkept" && within(excused, o.In(2), o.Return) == 0 {
+			if o := &h.Ops[i]; o.F == "unkept" && !touches(excused, o.In(2), o.Return) {
 				r.find("%s: a session ended though its connection stood: %s", o.Key, o)
 			}
 		}

@@ -144,6 +144,11 @@ func within(spans []history.Span, from, to int64) int64 {
 	return sum
 }
 
+// touches reports whether one of the spans has an instant of those from from to to, which may be one instant.
+func touches(spans []history.Span, from, to int64) bool {
+	return slices.ContainsFunc(spans, func(s history.Span) bool { return s.Start <= to && s.Stop >= from })
+}
+
 // checkRemaining checks what PTTL said of a living key.
 func checkRemaining(r *Result, key string, o *history.Op, l life, b TTLBounds) {
 	said := o.Out(0)

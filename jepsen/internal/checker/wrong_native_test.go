@@ -285,6 +285,12 @@ var nativeHistories = []struct {
 	{"a session ends under its connection by a fault", Kept(bounds), `
 		fault 2-4
 		0-10 unkept l 1 7 0`, ""},
+	{"a session ends under its connection in the middle of a fault, in one instant", Kept(bounds), `
+		fault 2-40
+		20-20 unkept l 1 7 20000000`, ""},
+	{"a session ends under its connection after a fault, in one instant", Kept(bounds), `
+		fault 2-4
+		9000-9000 unkept l 1 7 9000000000`, "though its connection stood"},
 	{"nothing left", Leftovers, `0-10 left native:left -> 0 0 0 0`, ""},
 	{"a session is left", Leftovers, `0-10 left native:left -> 0 0 1 0`, "left behind"},
 }

@@ -54,7 +54,7 @@ type lockSession struct {
 	conn       *lockConn // that the session lives with, or that acquired
 	fence      int64
 	until      time.Time // the session's end, by the client's own clock, as far as it knows
-	opened     int64     // when the connection was made, on the run's clock
+	opened     int64     // when the session was asked to live with the connection, on the run's clock
 	heard      int64     // when the connection surely stood
 	closed     int64     // when an end was recorded last
 }
@@ -240,8 +240,7 @@ func (s *lockSession) move(ctx context.Context) bool {
 	}
 	s.conn.Close()
 	s.conn = l
-	s.opened = s.c.o.Recorder.Now()
-	s.heard = s.opened
+	s.opened, s.heard = asked, s.c.o.Recorder.Now()
 	return s.check()
 }
 
