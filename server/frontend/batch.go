@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,7 +175,11 @@ func (c *conn) runPiece() (more bool) {
 	c.account()
 	batch.OnNumber = c.onNumber
 	began := time.Now()
+	w.began = began
 	c.srv.metrics.NoteRates(began)
+	if c.locks.entered && slices.ContainsFunc(w.slots, func(s slot) bool { return s.native != nil && s.native.keeps }) {
+		c.srv.backend.Sessions().Ask(c.id, began)
+	}
 	err := c.srv.backend.Execute(batch)
 	n := batch.Count
 	if err == nil && !batch.Write {

@@ -107,6 +107,8 @@ type work struct {
 	numbered bool
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
+	// began is when the batch went out.
+	began time.Time
 }
 
 func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {

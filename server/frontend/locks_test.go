@@ -171,6 +171,41 @@ func TestUncertainSessionIsRenewed(t *testing.T) {
 	})
 }
 
+// TestSlowSessionIsCutInTime: a session that could not be renewed has its lease since its command went out to the
+// cluster, be the reply late, and be the command queued for long.
+func TestSlowSessionIsCutInTime(t *testing.T) {
+	for name, queued := range map[string]bool{"alone": false, "in a transaction": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cl, gate := newCluster(), make(chan struct{})
+				s := start(t, Config{}, cl)
+				c := s.dial()
+				last, reply := []string{"SESSION.OPEN", "PX", "8000", "CONNECTION"}, ":1\r\n"
+				if queued {
+					require.Equal(t, "+OK\r\n", answer(c, "MULTI"))
+					require.Equal(t, "+QUEUED\r\n", answer(c, last...))
+					time.Sleep(time.Minute)
+					last, reply = []string{"EXEC"}, "*1\r\n:1\r\n"
+				}
+				cl.set(func() { cl.gate = gate })
+				require.Empty(t, answer(c, last...))
+				time.Sleep(4 * time.Second)
+				cl.set(func() { cl.gate, cl.fail = nil, protocol.ErrNoLeader }) // for all that come later
+				close(gate)
+				settle()
+				got, _ := c.take()
+				require.Equal(t, reply, got)
+				time.Sleep(2900 * time.Millisecond)
+				require.Equal(t, "+PONG\r\n", answer(c, "PING"))
+				require.Zero(t, s.backend.Sessions().Cuts())
+				time.Sleep(200 * time.Millisecond)
+				require.EqualValues(t, 1, s.backend.Sessions().Cuts())
+				s.stop()
+			})
+		})
+	}
+}
+
 // TestHeartbeatStaysWithItsNode: the log does not have the word, a word in its place is refused, and RESET takes it
 // back.
 func TestHeartbeatStaysWithItsNode(t *testing.T) {

@@ -29,6 +29,8 @@ func nativeHandlers() map[string]handler {
 type nativeCall struct {
 	// then is called with the reply.
 	then func(c *conn, v protocol.Value)
+	// keeps: a session may come to live with the connection.
+	keeps bool
 }
 
 // answered is called with the reply, also of a call that is nil.
@@ -89,7 +91,8 @@ func (tx *transaction) nativeCall() *nativeCall {
 	if len(tx.natives) == 0 {
 		return nil
 	}
-	return &nativeCall{then: func(c *conn, v protocol.Value) {
+	keeps := slices.ContainsFunc(tx.natives, func(q queuedNative) bool { return q.call.keeps })
+	return &nativeCall{keeps: keeps, then: func(c *conn, v protocol.Value) {
 		for _, q := range tx.natives {
 			switch {
 			case v.IsError():
@@ -166,13 +169,12 @@ func nativeAttach(*conn, *row, [][]byte) *nativeCall { return keeping(0) }
 
 // keeping has the renewer expect a session, unless there surely is none.
 func keeping(lease time.Duration) *nativeCall {
-	began := time.Now()
-	return &nativeCall{then: func(c *conn, v protocol.Value) {
+	return &nativeCall{keeps: true, then: func(c *conn, v protocol.Value) {
 		if v.IsNull() || v.IsError() && protocol.OutcomeOf(v.Str) != protocol.OutcomeUnknown {
 			return
 		}
 		if number := c.w.batch.Number; number != 0 {
-			c.srv.backend.Sessions().Expect(c.id, lease, number, began)
+			c.srv.backend.Sessions().Expect(c.id, lease, number, c.w.began)
 		}
 	}}
 }

@@ -6,11 +6,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/store"
@@ -225,6 +227,46 @@ func TestHungDisk(t *testing.T) {
 		}
 		leader.Crash()
 		require.Equal(t, protocol.Integer(2), <-reply)
+	})
+}
+
+// cutNote is a connection that notes that it was cut.
+type cutNote struct{ cut chan string }
+
+func (cutNote) SetLease(time.Duration) {}
+func (cutNote) Heard() time.Time       { return time.Now() }
+func (cutNote) Post(*push.Message)     {}
+func (n cutNote) Cut(why string)       { n.cut <- why }
+
+// A session that is attached while the leader's disk hangs has its lease from the stamp of the entry on, and may be over
+// when the reply comes. So the connection is closed at once: its client must not believe in the session.
+func TestSessionAttachedOverAHungDisk(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		const conn = 7
+		leader := c.Leader()
+		require.Equal(t, protocol.Integer(1), leader.Do("SESSION.OPEN", "PX", "2000"))
+		require.Equal(t, protocol.Integer(1), leader.Do("LOCK.ACQUIRE", "k", "me", "SESSION", "1"))
+		clear := leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		client := cutNote{make(chan string, 1)}
+		renewer := leader.Replica().Sessions()
+		renewer.Enter(conn, client)
+		began := time.Now()
+		renewer.Ask(conn, began)
+		attach := &replica.Batch{Count: 1, Write: true}
+		attach.Body = protocol.AppendNative(nil, 0, protocol.Caller{Conn: conn}, "session.attach", [][]byte{[]byte("1")})
+		done := make(chan error, 1)
+		go func() { done <- leader.Replica().Execute(attach) }()
+		time.Sleep(3 * time.Second)
+		require.Empty(t, done)
+		clear()
+		require.NoError(t, <-done)
+		renewer.Expect(conn, 0, attach.Number, began)
+		require.Equal(t, []protocol.Value{protocol.Integer(1)}, attach.Replies)
+		require.Equal(t, protocol.Null, leader.Do("LOCK.CHECK", "k", "me"))
+		synctest.Wait()
+		require.Len(t, client.cut, 1)
+		renewer.Leave(conn, true)
+		c.Settle()
 	})
 }
 

@@ -69,6 +69,8 @@ type client struct {
 	sessions map[uint64]*session // by id
 	// expected are sessions whose command this node's log does not have yet. The same session may already be in sessions.
 	expected []*session
+	// asked is when the last command went out that may have made or attached a session; zero: there was none.
+	asked time.Time
 	// shortest is the shortest lease that there was, 0 if there was none.
 	shortest time.Duration
 	// cut: the connection is being closed, and lease is the longest of the sessions that it had.
@@ -209,6 +211,16 @@ func (r *Renewer) drop(c *client) {
 	r.scheduleCheck(c, time.Time{})
 }
 
+// Ask notes that a command goes out now that may make or attach a session of the connection. The lease of the session
+// may run from now on, however long the log takes.
+func (r *Renewer) Ask(conn int64, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clients[conn]; c != nil {
+		c.asked = now
+	}
+}
+
 // Expect notes that the batch with that number, executed since began, made or attached a session of this connection, or
 // may have: until this node's log has the batch, the session is renewed as one with that lease. 0: not known.
 func (r *Renewer) Expect(conn int64, lease time.Duration, number uint64, began time.Time) {
@@ -241,10 +253,18 @@ func (r *Renewer) removeExpected(c *client, s *session) {
 
 // sessionAttached notes, by this node's log, that a session lives with a connection.
 func (r *Renewer) sessionAttached(conn int64, id uint64, leaseMillis int64) {
-	lease := lease(leaseMillis)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clients[conn]
+	since := time.Now()
+	if c != nil && !c.asked.IsZero() {
+		since = c.asked
+	}
+	r.attach(c, conn, id, lease(leaseMillis), since)
+}
+
+// attach notes a session of connection c, nil if it has closed. The caller holds r.mu.
+func (r *Renewer) attach(c *client, conn int64, id uint64, lease time.Duration, since time.Time) {
 	switch {
 	case c == nil && r.stopping:
 		return
@@ -257,7 +277,6 @@ func (r *Renewer) sessionAttached(conn int64, id uint64, leaseMillis int64) {
 		c.lease = max(c.lease, lease)
 		return
 	}
-	since := time.Now()
 	for _, s := range c.expected {
 		if s.since.Before(since) {
 			since = s.since
@@ -271,6 +290,11 @@ func (r *Renewer) sessionAttached(conn int64, id uint64, leaseMillis int64) {
 	c.sessions[id] = s
 	r.sessions.Set(s)
 	c.shorten(lease)
+	if now := time.Now(); !now.Before(since.Add(trustedFor(lease))) && !now.Before(r.renewed.Add(trustedFor(lease))) {
+		// At once: the session may be over, and a renewal that succeeds now would hide that.
+		r.cutOff(conn)
+		return
+	}
 	r.awaitSign(c, lease)
 	r.wakeBoth()
 }
@@ -302,15 +326,30 @@ func (r *Renewer) sessionDetached(conn int64, id uint64) {
 // Restored is called after the state was replaced by a snapshot's. each calls back with all sessions that
 // live with connections of this node then.
 func (r *Renewer) Restored(each func(func(conn int64, id uint64, leaseMillis int64))) {
+	type place struct {
+		conn int64
+		id   uint64
+	}
+	before := make(map[place]time.Time)
 	r.mu.Lock()
 	for _, c := range r.clients {
 		for id, s := range c.sessions {
+			before[place{c.id, id}] = s.since // the snapshot renews nothing
 			r.sessions.Delete(s)
 			delete(c.sessions, id)
 		}
 	}
 	r.mu.Unlock()
-	each(r.sessionAttached)
+	each(func(conn int64, id uint64, leaseMillis int64) {
+		since, known := before[place{conn, id}]
+		if !known {
+			r.sessionAttached(conn, id, leaseMillis)
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.attach(r.clients[conn], conn, id, lease(leaseMillis), since)
+	})
 }
 
 // post sends a message to a connection, if it is there.

@@ -297,6 +297,60 @@ func TestExpected(t *testing.T) {
 	})
 }
 
+// TestSlowAttach: the lease runs from the moment at which the command went out, though the log told of it late, or a
+// snapshot tells of it again. So the connection is closed before the lease is over.
+func TestSlowAttach(t *testing.T) {
+	cut := func(at string) []string {
+		return []string{at + ": connection 1: cut, its session could not be renewed in time"}
+	}
+	for _, c := range []struct {
+		name string
+		slow time.Duration
+		cut  string
+	}{
+		{"at once", 0, "7s"}, {"half the lease later", 4 * time.Second, "7s"}, {"later than the lease", 9 * time.Second, "9s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStory(t)
+				s.open(1)
+				s.set(func() { s.down = true })
+				s.Ask(1, time.Now())
+				s.Ask(2, time.Now()) // gone already
+				time.Sleep(c.slow)
+				s.keep(1, 1, 8*time.Second)
+				time.Sleep(20 * time.Second)
+				require.Equal(t, cut(c.cut), s.told())
+			})
+		})
+	}
+	t.Run("later than the lease, and the log goes on", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t)
+			synctest.Wait()
+			s.Renewer = New(s.cluster) // which does not run: a renewal could come first
+			s.open(1)
+			s.Ask(1, time.Now())
+			time.Sleep(9 * time.Second)
+			s.keep(1, 1, 8*time.Second)
+			require.Equal(t, cut("9s"), s.told())
+		})
+	})
+	t.Run("a snapshot", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t)
+			s.open(1)
+			s.set(func() { s.down = true })
+			s.keep(1, 1, 8*time.Second)
+			time.Sleep(4 * time.Second)
+			s.Ask(1, time.Now()) // for another session
+			s.Restored(func(each func(int64, uint64, int64)) { each(1, 1, 8000) })
+			time.Sleep(20 * time.Second)
+			require.Equal(t, cut("7s"), s.told())
+		})
+	})
+}
+
 // TestExpectedWhenCut: a session that the log has not told of may be there all the same, and keeps its lease.
 func TestExpectedWhenCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
