@@ -43,9 +43,9 @@ func newIdentity(u *acl.User) identity {
 	return identity{user: u, rights: u.Rights(), authenticated: u.Open()}
 }
 
-// become makes the connection the user's, behind the commands before in the pipeline.
+// become makes the connection the user's, behind the commands before in the pipeline; a connection that opens has none.
 func (c *conn) become(u *acl.User, authenticated bool) {
-	if !c.executing {
+	if c.w != nil && !c.executing {
 		c.runBatch()
 	}
 	c.user, c.rights = u, u.Rights()
