@@ -78,6 +78,8 @@ func (b *waitingBackend) Listen(event.Interest) {}
 
 func (b *waitingBackend) Version() byte { return protocol.OldestEntryVersion }
 
+func (b *waitingBackend) KnowsVersion() bool { return false }
+
 func (b *waitingBackend) Status() replica.Status {
 	return replica.Status{
 		ID: b.id, Name: members.Name(b.id),

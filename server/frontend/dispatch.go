@@ -55,6 +55,8 @@ func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
 		return protocol.ErrNoAuth
 	case c.tx != nil && row.Has(protocol.FlagNoMulti):
 		return errNotInMulti
+	case c.needsVersion(row) && !c.srv.logSaysClients() && !c.srv.backend.KnowsVersion():
+		return protocol.ErrBehind
 	}
 	if c.rights != nil {
 		if cause := c.refusedByRights(row, args); cause != nil {

@@ -6,8 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/holdfast/holdfast/protocol"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 )
 
 // TestEveryLocalRowIsBoundOnce walks the table and the handlers.
@@ -75,6 +78,36 @@ func TestScriptsOfUsersWaitForTheVersion(t *testing.T) {
 		cl.version = protocol.EntryVersion
 		require.Equal(t, "+OK\r\n", answer(c, "set", "w:1", "v")) // the first entry of the version
 		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
+	})
+}
+
+// TestNodesBehindSendNothingWithoutRights: a node that has nothing of the log yet does not take a cluster for an old
+// one, in which requests have no quotas and rights.
+func TestNodesBehindSendNothingWithoutRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules, err := acl.Parse("acl", "user default on nopass ~* &* +@all\nuser a on >p ~* &* +@all\nuser b on >p ~b* +@all")
+		require.NoError(t, err)
+		require.NoError(t, rules.Limit("quota", "user a max-keys 1"))
+		users := new(fileUsers)
+		users.held.Store(rules)
+		cl := newCluster()
+		cl.machine = fsm.New()
+		s := start(t, Config{Users: users}, cl)
+		quota, limited := s.dial(), s.dial()
+		require.Equal(t, "+OK\r\n", answer(quota, "auth", "a", "p"))
+		require.Equal(t, "+OK\r\n", answer(limited, "auth", "b", "p"))
+		behind := "-" + protocol.ErrBehind.Error() + "\r\n"
+		require.Equal(t, behind, answer(quota, "set", "k", "v"))
+		require.Equal(t, behind, answer(limited, "eval_ro", "return 1", "0"))
+		require.Equal(t, "+OK\r\n", answer(quota, "multi"))
+		require.Equal(t, behind, answer(quota, "set", "k", "v"))
+		require.Contains(t, answer(quota, "exec"), "-EXECABORT")
+		require.Empty(t, cl.batches)
+		require.Equal(t, "$-1\r\n", answer(quota, "get", "k"))
+		require.Equal(t, "+OK\r\n", answer(limited, "set", "b", "v")) // the first entry
+		require.Equal(t, ":1\r\n", answer(limited, "eval_ro", "return 1", "0"))
+		require.Equal(t, "+OK\r\n", answer(quota, "set", "k", "v"))
+		require.Contains(t, answer(quota, "set", "l", "v"), "-QUOTA ")
 	})
 }
 

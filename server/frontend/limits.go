@@ -191,6 +191,13 @@ func (c *conn) appendQuota(body []byte, write bool) []byte {
 	return protocol.AppendQuota(body, &l.Quota.Quota)
 }
 
+// needsVersion reports whether the version of the cluster says in which form a command is sent: without the user's
+// rights or quota, when the version has none of these. A node that takes a newer cluster for an old one must not do so.
+func (c *conn) needsVersion(row *row) bool {
+	l := c.limit.Load()
+	return c.judges(row) || l != nil && l.InLog() && mayWrite(row)
+}
+
 // mayWrite reports whether a command may change the state.
 func mayWrite(row *row) bool {
 	return (row.Route == protocol.Write || row.Route == protocol.Script) && !row.Has(protocol.FlagReadOnly)
