@@ -65,4 +65,6 @@ const (
 	LockSlowEnd = false
 	// LockQueueLost: a snapshot has the holds of native locks, and not who waits.
 	LockQueueLost = false
+	// ForwardedRights: a node that does not lead sends scripts to the leader without what their users may do.
+	ForwardedRights = false
 )

@@ -36,6 +36,7 @@ var (
 	LockVanished       = chosen("lock_vanished")
 	LockSlowEnd        = chosen("lock_slow_end")
 	LockQueueLost      = chosen("lock_queue_lost")
+	ForwardedRights    = chosen("forwarded_rights")
 )
 
 // known is whether a switch has the name that was chosen.

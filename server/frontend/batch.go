@@ -104,7 +104,7 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 	case row.native:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
 		if c.judges(row) {
-			from.Rights = c.user.Rules()
+			from.Rights = c.rules()
 		}
 		if row.Name == "lock.break" && c.srv.logSaysClients() {
 			from.Address, from.Name = c.breaker()
@@ -113,7 +113,7 @@ func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args 
 	case ticket != 0:
 		return protocol.AppendBlock(body, db, ticket, row.Name, args)
 	case c.judges(row):
-		return protocol.AppendScript(body, db, uint64(c.id), c.user.Rules(), row.Name, args)
+		return protocol.AppendScript(body, db, uint64(c.id), c.rules(), row.Name, args)
 	case c.srv.fromConn(row, args):
 		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, args)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/acl"
 )
 
@@ -143,6 +144,14 @@ func (r *row) touchesUnnamed() bool {
 		return true
 	}
 	return r.Route == protocol.Script
+}
+
+// rules are what the state machine judges by.
+func (c *conn) rules() string {
+	if mutant.ForwardedRights && !c.srv.backend.Status().Leading {
+		return ""
+	}
+	return c.user.Rules()
 }
 
 // rulesBytes is how much larger rights make a request.

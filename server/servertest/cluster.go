@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/secrets"
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
@@ -121,6 +122,7 @@ func (m maker) server(node string) replicatest.Server {
 				backend = m.Backend(node, backend)
 			}
 			front := m.front(&conf)
+			front.Users = m.users(&conf)
 			front.Hub, front.Tracking, front.Monitors = hub, caches, monitors
 			return frontend.New(front, backend)
 		},
@@ -157,6 +159,16 @@ func (m maker) front(conf *server.Config) frontend.Config {
 		Options:  frontend.Options{ClusterMode: conf.ClusterMode},
 		Logger:   m.Logs,
 	}
+}
+
+// users are those of the node's files, nil without files.
+func (m maker) users(conf *server.Config) frontend.Users {
+	if conf.ACLFile == "" {
+		return nil
+	}
+	keyring, err := secrets.Open(conf.SecretsConfig, m.Logs)
+	require.NoError(m.t, err)
+	return keyring
 }
 
 // memoryLimit is max-memory on a machine that does not tell how much memory there is.

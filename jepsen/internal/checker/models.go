@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// missing is the value of a register that was never written.
-const missing = int64(-1)
+// Missing is the value of a register that was never written, or was deleted: a write of it is a DEL.
+const Missing = int64(-1)
 
 // What the models know.
 var (
@@ -28,7 +28,7 @@ var (
 // A read of many copies (script workload) answers all copies; all must be equal.
 func Register() porcupine.Model {
 	return porcupine.Model{
-		Init:              func() any { return missing },
+		Init:              func() any { return Missing },
 		Step:              stepRegister,
 		DescribeOperation: describe,
 	}
@@ -43,7 +43,7 @@ func stepRegister(state, input, _ any) (bool, any) {
 				return false, value
 			}
 		}
-		return len(o.Output) > 0 || value == missing, value
+		return len(o.Output) > 0 || value == Missing, value
 	case "write":
 		return true, o.In(0)
 	case "cas":

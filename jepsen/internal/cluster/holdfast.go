@@ -27,6 +27,8 @@ type Holdfast struct {
 	places []string
 	fleet  *Fleet
 
+	users []string // the flags that name the files of users
+
 	mu    sync.Mutex
 	nodes map[string]*place
 }
@@ -118,7 +120,7 @@ func (h *Holdfast) args(m string) []string {
 	if c.Password != "" {
 		args = append(args, "--password", c.Password)
 	}
-	return append(args, c.Args...)
+	return slices.Concat(args, h.users, c.Args)
 }
 
 // limits are the words that limit a node's address space and descriptors.
@@ -163,6 +165,13 @@ func (h *Holdfast) Dial(ctx context.Context, n int, node string) (net.Conn, erro
 
 // Start implements [Target].
 func (h *Holdfast) Start(ctx context.Context) error {
+	if h.c.Before == "" { // which does not know the flags
+		acl, quota, err := workload.WriteUsers(h.c.Dir, h.c.Password == "")
+		if err != nil {
+			return err
+		}
+		h.users = []string{"--acl-file", acl, "--quota-file", quota}
+	}
 	for _, m := range h.Members() {
 		if err := h.fleet.Start(m); err != nil {
 			return err
@@ -185,7 +194,7 @@ func (h *Holdfast) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
 	_, ifEq := protocol.Lookup("delex")
 	_, native := protocol.Lookup("lock.acquire")
-	return workload.Features{Hashes: hashes, IfEq: ifEq, Budget: true, Native: native}
+	return workload.Features{Hashes: hashes, IfEq: ifEq, Budget: true, Native: native, Users: h.c.Before == ""}
 }
 
 // Supports implements [Target].

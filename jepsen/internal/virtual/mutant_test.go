@@ -73,6 +73,8 @@ var built = map[string]struct {
 	"old_quorum":   {"register", "member-split", "register: linearizable"},
 	"kept_id":      {"append", "member-wiped", "append: list"},
 
+	"forwarded_rights": {"users", "none", "users: rights"},
+
 	"replace_keeps": {"append", "member-swap", "processes"},
 	"large_packets": {"append", "packets-large", "processes"},
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
@@ -85,11 +87,14 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	for i, place := range w.places {
 		w.in[place], w.starts[place] = i < o.nodes, make(chan struct{}, 1)
 	}
+	aclFile, quotaFile, err := workload.WriteUsers(t.TempDir(), true)
+	require.NoError(t, err)
 	options := servertest.Options{
 		Nodes: o.nodes, Spares: spares, Minted: !o.early, Undead: o.undead, Backend: o.broken, Checks: nemesis.CheckInterval,
 		Tune: func(c *server.Config) {
 			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 64, 500*time.Millisecond, 8
 			c.DiskStallLimit = stallLimit
+			c.ACLFile, c.QuotaFile = aclFile, quotaFile
 		},
 	}
 	if o.stubborn {
@@ -168,7 +173,7 @@ func (t target) shown() string {
 func (t target) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
 	_, native := protocol.Lookup("lock.acquire")
-	return workload.Features{Hashes: hashes, IfEq: true, Budget: true, Native: native}
+	return workload.Features{Hashes: hashes, IfEq: true, Budget: true, Native: native, Users: true}
 }
 
 // Supports is all but what needs a kernel or a real disk: lost packets, which a connection in memory does not

@@ -28,7 +28,8 @@ type Client struct {
 	rng    *rand.Rand
 	conns  map[string]*wire.Conn
 	node   string
-	moved  bool // the node said that another is to be asked
+	user   *user // nil: the default user
+	moved  bool  // the node said that another is to be asked
 
 	locks map[string]*lockConn // for native locks
 }
@@ -102,7 +103,28 @@ func (c *Client) dial(ctx context.Context) (*wire.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", c.node, err)
 	}
-	return wire.New(nc, c.o.Timeout), nil
+	conn := wire.New(nc, c.o.Timeout)
+	if c.user == nil {
+		return conn, nil
+	}
+	if r := conn.Do("AUTH", c.user.name, c.user.password); r.Outcome != history.OK {
+		conn.Close()
+		return nil, fmt.Errorf("authenticate at %s: %s", c.node, r.Why)
+	}
+	return conn, nil
+}
+
+// become makes the client the user's, and the connection to its node with it.
+func (c *Client) become(u *user) {
+	for node, conn := range c.conns {
+		if node != c.node {
+			conn.Close()
+		}
+	}
+	c.user = u
+	if conn := c.conns[c.node]; conn != nil && conn.Do("AUTH", u.name, u.password).Outcome != history.OK {
+		conn.Close()
+	}
 }
 
 // invoke records that the client is about to do o on the present node.

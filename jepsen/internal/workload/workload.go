@@ -32,6 +32,7 @@ type Features struct {
 	IfEq   bool // SET … IFEQ, DELEX
 	Budget bool // a script that runs over the budget is stopped and leaves nothing behind
 	Native bool // LOCK.ACQUIRE and the rest
+	Users  bool // the nodes have the files of [WriteUsers]
 }
 
 // Workload is what clients do, and which checkers judge that.
@@ -85,6 +86,7 @@ var builders = map[string]builder{
 	"cache":       {3, newCache},
 	"redisson":    {4, newRedisson},
 	"rwlock":      {4, newRWLock},
+	"users":       {3, newUsers},
 
 	"native":        {6, newNative},
 	"nativequeue":   {4, newNativeQueue},
@@ -94,7 +96,8 @@ var builders = map[string]builder{
 
 // leftOut reports whether "all" does not stand for a workload: byName, and what the target cannot do.
 func leftOut(name string, f Features) bool {
-	return slices.Contains(byName, name) || strings.HasPrefix(name, "native") && !f.Native
+	return slices.Contains(byName, name) || strings.HasPrefix(name, "native") && !f.Native ||
+		name == "users" && !f.Users
 }
 
 // byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn.
