@@ -63,6 +63,8 @@ type ending struct {
 	retired atomic.Bool
 	// revoked: the user may not do what it did. Nothing more is taken up. Set by any goroutine.
 	revoked atomic.Bool
+	// loading: the client's own ACL LOAD runs. The client gets its reply, even if that takes its rights.
+	loading atomic.Bool
 }
 
 // clientState is what the client's commands have set. RESET undoes it.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -180,6 +182,31 @@ func TestRevokedRightsRunNothing(t *testing.T) {
 		require.True(t, closed)
 		require.Equal(t, "+OK\r\n", answer(alice, "auth", "root", "p"))
 		require.Equal(t, ":1\r\n", answer(alice, "exists", "w:first", "w:queued", "w:later"))
+	})
+}
+
+// TestLoadRepliesBeforeItCloses: ACL LOAD answers the client whose own rights it takes, as in Redis. What the client
+// has sent behind it does not run.
+func TestLoadRepliesBeforeItCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		users := &fileUsers{file: "testdata/users.acl"}
+		require.NoError(t, users.Load(""))
+		s := start(t, Config{Users: users}, newCluster())
+		loads, other := s.dial(), s.dial()
+		for _, c := range []*testClient{loads, other} {
+			require.Equal(t, "+OK\r\n", answer(c, "auth", "root", "p"))
+		}
+		users.file = filepath.Join(t.TempDir(), "users.acl")
+		rules := "user default on nopass ~* &* +@all\nuser root on >p ~* &* +@all -flushall\n"
+		require.NoError(t, os.WriteFile(users.file, []byte(rules), 0o600))
+		loads.send(append(command("ACL", "LOAD"), command("SET", "later", "v")...))
+		settle()
+		got, closed := loads.take()
+		require.Equal(t, "+OK\r\n", got)
+		require.True(t, closed)
+		_, closed = other.take()
+		require.True(t, closed)
+		require.Equal(t, ":0\r\n", answer(s.dial(), "exists", "later"))
 	})
 }
 

@@ -98,7 +98,9 @@ func (s *Server) UsersChanged() {
 		next := now.Find(u.Name)
 		if c.limit.Store(s.limits.of(next)); !u.Keeps(next) {
 			c.revoked.Store(true)
-			c.nc.Close()
+			if !c.loading.Load() {
+				c.nc.Close()
+			}
 			closed++
 		}
 	}
@@ -229,7 +231,10 @@ func atMostOne(reply func(c *conn, args [][]byte) protocol.Value) func(c *conn, 
 }
 
 func aclLoad(c *conn, _ [][]byte) protocol.Value {
+	c.loading.Store(true)
 	err := c.srv.cfg.Users.Load("ACL LOAD of " + c.user.Name)
+	c.loading.Store(false)
+	c.closing = c.closing || c.revoked.Load()
 	switch {
 	case errors.Is(err, acl.ErrNoFile):
 		return protocol.Err(err.Error())
