@@ -95,9 +95,11 @@ type KeySpec struct {
 	Counted bool
 	Flags   KeyFlags
 	// Plain are the flags that hold when none of the option words of Unless is
-	// there; only with KeyVariableFlags.
+	// behind the key's value, or when the words behind the key are the options
+	// of While alone, with so many arguments each; only with KeyVariableFlags.
 	Plain  KeyFlags
 	Unless []string
+	While  map[string]int
 	Notes  string
 	// Hidden: COMMAND INFO has no rule for the place of the keys. If Option is not empty, the key is the
 	// word behind the last such option; else keys follow from the value of another.

@@ -112,3 +112,10 @@ func (s KeySpec) plain(flags KeyFlags, unless ...string) KeySpec {
 	s.Plain, s.Unless = flags, unless
 	return s
 }
+
+// plainWhile says what happens to the key when all words behind it are these options, each with so many arguments.
+func (s KeySpec) plainWhile(flags KeyFlags, options map[string]int) KeySpec {
+	s.Flags |= KeyVariableFlags
+	s.Plain, s.While = flags, options
+	return s
+}

@@ -166,6 +166,15 @@ func flagsFor[W ~string | ~[]byte](s *KeySpec, words []W) KeyFlags {
 	if s.Flags&KeyVariableFlags == 0 {
 		return s.Flags
 	}
+	if s.While != nil {
+		for i := s.Index + 1; i < len(words); i++ {
+			arguments, known := s.While[strings.ToUpper(string(words[i]))]
+			if i += arguments; !known || i >= len(words) {
+				return s.Flags &^ KeyVariableFlags
+			}
+		}
+		return s.Plain
+	}
 	for _, w := range words[min(s.Index+2, len(words)):] {
 		for _, option := range s.Unless {
 			if strings.EqualFold(option, string(w)) {

@@ -20,8 +20,8 @@ func bitmapCommands() []Command {
 			Summary:    "Read, set or add to integers of any width in a string",
 			Complexity: "O(1) for each operation",
 			Route:      Write, Flags: FlagWrite | FlagDenyOOM,
-			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyUpdate).plain(KeyRO|KeyAccess, "SET",
-				"INCRBY").noted("GET alone reads")},
+			KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyUpdate).plainWhile(KeyRO|KeyAccess,
+				map[string]int{"GET": 2, "OVERFLOW": 1}).noted("GET alone reads")},
 			Args: []Arg{
 				key("key"),
 				oneOf("operation", block("encoding_offset", text("encoding"), integer("offset")).after("GET"),

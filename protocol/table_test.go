@@ -230,7 +230,7 @@ func TestKeySpecsAreInsideTheArity(t *testing.T) {
 			if c.Has(protocol.FlagReadOnly) {
 				require.Equal(t, protocol.KeyRO, access, c.Name)
 			}
-			require.Equal(t, s.Flags&protocol.KeyVariableFlags != 0, s.Unless != nil, c.Name)
+			require.Equal(t, s.Flags&protocol.KeyVariableFlags != 0, (s.Unless != nil) != (s.While != nil), c.Name)
 			require.Equal(t, s.Flags&protocol.KeyVariableFlags != 0, s.Plain != 0, c.Name)
 		}
 	}
