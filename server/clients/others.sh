@@ -264,3 +264,20 @@ test_rslock() {
 	(rslock_tests --offline -- --test-threads 4 || true) | results rslock
 	judge rslock
 }
+
+# Redis's own tests are in the source of the system's package.
+install_redis_acl() {
+	local apt=$work/apt list
+	mkdir -p "$apt"/{parts,lists/partial,cache/archives/partial}
+	for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources}; do
+		[ ! -f "$list" ] || sed 's/^deb /deb-src /; s/^Types:.*/Types: deb-src/' "$list" >"$apt/parts/${list##*/}"
+	done
+	set -- -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt/parts" -o Dir::State::Lists="$apt/lists" \
+		-o Dir::Cache="$apt/cache" -o APT::Sandbox::User="$(id -un)"
+	cd "$apt" && apt-get "$@" update && apt-get "$@" source redis >/dev/null && mv redis-*/ "$work/redis-source"
+}
+test_redis_acl() {
+	[ "$HOLDFAST_TARGET" != redis ] || ln -sf "$HOLDFAST_REDIS" "$work/redis-source/src/redis-server"
+	(cd "$work/redis-source" && tclsh "$here/redis_acl.tcl" unit/acl unit/acl-v2 2>&1 || true) | results redis_acl
+	judge redis_acl
+}

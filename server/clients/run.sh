@@ -14,7 +14,7 @@ default='redis_cli go pushed python node discovery java java_pushed redislock re
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
 	recipes_go recipes_python recipes_node recipes_java recipes_rust'
-every="$default asynq redis_py rueidis redis_py_more connect" # killed has all tests of asynq and redis_py
+every="$default asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
 few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node' ;;
@@ -60,6 +60,7 @@ programs() {
 	java | java_pushed | recipes_java | redisson) echo java javac mvn ;;
 	rslock | recipes_rust) echo cargo ;;
 	exporter) echo go redis-cli curl ;;
+	redis_acl) echo tclsh apt-get dpkg-source ;;
 	connect) echo go python3 node npm java javac mvn keytool ip ;;
 	*) echo go ;;
 	esac
