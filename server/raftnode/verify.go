@@ -29,7 +29,7 @@ func (n *Node) verifyApplied(logs []*raft.Log) {
 	matches := n.acks.matches(term)
 	if last.Index > view.Index && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term &&
 		n.configurations.view() == view {
-		invariant.Require(verifyMajority(last.Index, view, matches))
+		invariant.Require(verifyMajority(last, term, view, matches))
 	}
 }
 
@@ -43,15 +43,17 @@ func verifyNext(logs []*raft.Log, applied, committed uint64) error {
 	return nil
 }
 
-func verifyMajority(index uint64, v *view, matches map[string]uint64) error {
+// verifyMajority leaves out entries of former terms: the leader may have known before its election that they are
+// committed, and has no acknowledgements from then.
+func verifyMajority(last *raft.Log, term uint64, v *view, matches map[string]uint64) error {
 	have := 0
 	for _, m := range v.Members {
-		if m.Voter && matches[m.ID] >= index {
+		if m.Voter && matches[m.ID] >= last.Index {
 			have++
 		}
 	}
-	if have < v.others {
-		return fmt.Errorf("entry %d is applied, and %d of %d other voters have it: %v", index, have, v.others, matches)
+	if have < v.others && last.Term == term {
+		return fmt.Errorf("entry %d is applied, and %d of %d other voters have it: %v", last.Index, have, v.others, matches)
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ func TestVerify(t *testing.T) {
 
 	v := &view{Configuration: members.NewConfiguration(1, members.Member{ID: "a", Voter: true},
 		members.Member{ID: "b", Voter: true}, members.Member{ID: "c"}), others: 1}
-	require.NoError(t, verifyMajority(7, v, map[string]uint64{"b": 7, "c": 0}))
-	require.ErrorContains(t, verifyMajority(7, v, map[string]uint64{"b": 6, "c": 9}), "0 of 1 other voters")
+	last := &raft.Log{Index: 7, Term: 2}
+	require.NoError(t, verifyMajority(last, 2, v, map[string]uint64{"b": 7, "c": 0}))
+	require.ErrorContains(t, verifyMajority(last, 2, v, map[string]uint64{"b": 6, "c": 9}), "0 of 1 other voters")
+	require.NoError(t, verifyMajority(last, 3, v, nil), "known to be committed before the election")
 }
