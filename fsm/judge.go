@@ -98,13 +98,13 @@ var errsOfScripts = [...]protocol.Value{
 
 // judge returns why the script's user must not run a command.
 func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal protocol.Value, refused bool) {
-	var option string
-	denial, at, ok := h.check(row, words, &option)
+	var sort string
+	denial, at, ok := h.check(row, words, &sort)
 	switch {
 	case !ok:
 		return errOverWork, true
-	case option != "":
-		return protocol.Err(rights.SortRefusal(option)), true
+	case sort != "":
+		return protocol.Err(sort), true
 	case denial == rights.Allowed:
 		return refusal, false
 	}
@@ -118,19 +118,17 @@ func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal proto
 	return errsOfScripts[denial], true
 }
 
-// check judges a command and charges for it; without ok there is no room for that. With foreign, it says by which
-// option SORT must not look at other keys.
-func (h *scriptHost) check(row *protocol.Command, words []string, foreign *string) (denial rights.Denial, at int,
+// check judges a command and charges for it; without ok there is no room for that. With sort, it says why SORT must not
+// look at other keys.
+func (h *scriptHost) check(row *protocol.Command, words []string, sort *string) (denial rights.Denial, at int,
 	ok bool,
 ) {
 	c := h.call
 	before := max(0, c.ceiling-c.work) / stepWork
 	b := rights.Budget{Steps: before}
 	denial, at = rights.Check(h.rights, row, words, &b)
-	if denial == rights.Allowed && foreign != nil && (row.Name == "sort" || row.Name == "sort_ro") {
-		if option := rights.ForeignKeys(words); option != "" && !rights.AllKeys(h.rights, row, words, &b) {
-			*foreign = option
-		}
+	if denial == rights.Allowed && sort != nil {
+		*sort = rights.RefusedSort(h.rights, row, words, &b)
 	}
 	c.spend(judgeWork + int64(len(words))*keyWork + (before-max(0, b.Steps))*stepWork)
 	if b.Steps < 0 {

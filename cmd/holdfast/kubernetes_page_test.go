@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,9 +44,7 @@ func newKubernetesPage(t *testing.T) *kubernetesPage {
 	text := readFile(t, filepath.Join("packaging", "KUBERNETES.md"))
 	for _, chapter := range strings.Split(text, "\n## ")[1:] {
 		title, body, _ := strings.Cut(chapter, "\n")
-		for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(body, -1) {
-			page.blocks[title] += m[1]
-		}
+		page.blocks[title] += strings.Join(fenced(body, "sh"), "")
 	}
 	return page
 }

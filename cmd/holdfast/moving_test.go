@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +56,7 @@ func TestMovingAsWritten(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "server", "operating", "MOVING.md"))
 	require.NoError(t, err)
 	_, inside, _ := section(t, string(page), "moving")
-	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1)
+	blocks := fenced(inside, "sh")
 	value := func(c *redis.Client, key, want string) func() {
 		return func() { require.Equal(t, want, c.Get(ctx, key).Val(), key) }
 	}
@@ -89,7 +88,7 @@ func TestMovingAsWritten(t *testing.T) {
 	}
 	require.Len(t, blocks, len(want))
 	for i, of := range want {
-		line := here.Replace(blocks[i][1])
+		line := here.Replace(blocks[i])
 		cmd := exec.Command("sh", "-eu", "-c", line)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()

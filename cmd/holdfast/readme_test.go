@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +27,14 @@ func section(t *testing.T, text, name string) (before, inside, after string) {
 	inside, after, ok = strings.Cut(rest, end)
 	require.True(t, ok, "README has no %s", end)
 	return before + begin, inside, end + after
+}
+
+// fenced are the blocks of code in a text that are marked as of a kind.
+func fenced(text, kind string) (blocks []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+kind+"\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
 }
 
 // TestGeneratedDocuments keeps the tables in the documents equal to those in the code.

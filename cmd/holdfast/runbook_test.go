@@ -243,8 +243,8 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	}
 	_, inside, _ := section(t, operatorPages(t), "hangs")
 	var lines []string
-	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(inside, -1) {
-		lines = append(lines, slices.Collect(strings.Lines(m[1]))...)
+	for _, block := range fenced(inside, "sh") {
+		lines = append(lines, slices.Collect(strings.Lines(block))...)
 	}
 	late := strings.NewReplacer("--fence 7", fmt.Sprint("--fence ", fence+1), "3f1c8a90", "another", "8743c9c0:41",
 		"8743c9c0:42")

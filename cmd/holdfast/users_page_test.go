@@ -26,17 +26,17 @@ const startTime = time.Minute
 func TestUsersPage(t *testing.T) {
 	_, page, _ := section(t, operatorPages(t), "users")
 	dir := t.TempDir()
-	fenced := func(kind string) string {
-		m := regexp.MustCompile("(?ms)^```" + kind + "\n(.*?)^```$").FindStringSubmatch(page)
-		require.NotNil(t, m, kind)
-		return m[1]
+	block := func(kind string) string {
+		blocks := fenced(page, kind)
+		require.NotEmpty(t, blocks, kind)
+		return blocks[0]
 	}
 	passwords := map[string]string{"admin": "admin-secret"}
-	for _, m := range regexp.MustCompile(`(?m)^user (\w+) on >(\S+)`).FindAllStringSubmatch(fenced("acl"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^user (\w+) on >(\S+)`).FindAllStringSubmatch(block("acl"), -1) {
 		passwords[m[1]] = m[2]
 	}
 	for file, text := range map[string]string{
-		"users.acl": fenced("acl"), "users.quota": fenced("quota"), "monitor-password": passwords["monitor"],
+		"users.acl": block("acl"), "users.quota": block("quota"), "monitor-password": passwords["monitor"],
 		"admin-password": passwords["admin"],
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
@@ -49,7 +49,7 @@ func TestUsersPage(t *testing.T) {
 		n.start(t)
 	}
 	status := func(user string) (string, error) {
-		_, inside, _ := strings.Cut(fenced("sh"), "holdfast ")
+		_, inside, _ := strings.Cut(block("sh"), "holdfast ")
 		words := strings.Fields(strings.NewReplacer("/etc/holdfast", dir, "monitor", user).Replace(inside))
 		out, err := exec.Command(nodes[0].exe, append(words, "--server", nodes[1].addr)...).CombinedOutput()
 		return string(out), err
@@ -58,14 +58,14 @@ func TestUsersPage(t *testing.T) {
 		startTime, 50*time.Millisecond)
 
 	steps := regexp.MustCompile(`(?m)^(\w+)> (.*)\n((?:.+\n)*?)(?:$|\w+> )`)
-	text, n := fenced("console"), 0
+	text, n := block("console"), 0
 	for at := steps.FindStringSubmatchIndex(text); at != nil; at = steps.FindStringSubmatchIndex(text) {
 		user, line, want := text[at[2]:at[3]], text[at[4]:at[5]], strings.TrimSpace(text[at[6]:at[7]])
 		text = text[at[7]:]
 		requireShownTo(t, nodes[n%3], user, passwords[user], line, want)
 		n++
 	}
-	require.Equal(t, strings.Count(fenced("console"), "> "), n)
+	require.Equal(t, strings.Count(block("console"), "> "), n)
 
 	for user, code := range map[string]int{"monitor": http.StatusOK, "orders": http.StatusForbidden} {
 		request, err := http.NewRequest(http.MethodGet, "http://"+monitoring+"/metrics", nil)

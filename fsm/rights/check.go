@@ -133,8 +133,21 @@ func (r *Rights) MayWrite(key string, b *Budget) bool {
 	return false
 }
 
-// ForeignKeys is the first option by which SORT looks at keys that no word names: BY, GET, or none.
-func ForeignKeys[W ~string | ~[]byte](words []W) string {
+// RefusedSort is Redis's text for an option by which SORT would look at keys that no word names, although the user may
+// not read every key; empty: there is none, or it is another command.
+func RefusedSort[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) (text string) {
+	if command.Name != "sort" && command.Name != "sort_ro" {
+		return ""
+	}
+	option := foreignKeys(words)
+	if option == "" || allKeys(r, command, words, b) {
+		return ""
+	}
+	return option + " option of SORT denied due to insufficient ACL permissions."
+}
+
+// foreignKeys is the first option by which SORT looks at keys that no word names: BY, GET, or none.
+func foreignKeys[W ~string | ~[]byte](words []W) string {
 	for i := 2; i+1 < len(words); i++ {
 		switch option := strings.ToUpper(string(words[i])); option {
 		case "BY", "GET":
@@ -149,14 +162,8 @@ func ForeignKeys[W ~string | ~[]byte](words []W) string {
 	return ""
 }
 
-// SortRefusal is Redis's text for an option of [ForeignKeys].
-func SortRefusal(option string) string {
-	return option + " option of SORT denied due to insufficient ACL permissions."
-}
-
-// AllKeys reports whether a selector that allows the command line lets every key be read: SORT looks at keys that no
-// word names.
-func AllKeys[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) bool {
+// allKeys reports whether a selector that allows the command line lets every key be read.
+func allKeys[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) bool {
 	keys := protocol.AppendKeyUses(command, nil, words)
 	for i := range 1 + len(r.more) {
 		s := r.selector(i)

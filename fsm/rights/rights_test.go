@@ -168,7 +168,7 @@ func TestAllKeys(t *testing.T) {
 		"~* (+sort ~a)":       false,
 		"+sort ~a (~* +sort)": true,
 	} {
-		require.Equal(t, want, AllKeys(mustParse(t, rules), command, []string{"sort", "a"}, &Budget{Steps: 100}), rules)
+		require.Equal(t, want, allKeys(mustParse(t, rules), command, []string{"sort", "a"}, &Budget{Steps: 100}), rules)
 	}
 }
 

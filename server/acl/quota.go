@@ -32,20 +32,16 @@ const mostRate = 1_000_000_000
 func (us *Users) Limit(file, text string) error {
 	var wrong []error
 	seen := make(map[string]bool)
-	for i, line := range strings.Split(text, "\n") {
-		line = strings.Trim(line, " \t\r")
-		if line == "" || line[0] == '#' {
-			continue
-		}
+	for i, line := range lines(text) {
 		q, err := parseQuota(strings.Fields(line))
 		if err == nil {
 			err = us.limit(q, seen)
 		}
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s:%d: %w", file, i+1, err))
+			wrong = append(wrong, fmt.Errorf("%s:%d: %w", file, i, err))
 		}
 	}
-	return errors.Join(wrong[:min(len(wrong), 10)]...)
+	return joinFirst(wrong)
 }
 
 func (us *Users) limit(q *Quota, seen map[string]bool) error {

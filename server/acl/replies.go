@@ -107,7 +107,7 @@ func (us *Users) DryRun(name string, line [][]byte) protocol.Value {
 	case !command.CheckArity(len(line)):
 		return protocol.WrongArity(command.Name).Value()
 	}
-	denial, at := rights.Check(&u.rights, command, line, NewBudget())
+	denial, at := rights.Check(&u.rights, command, line, newBudget())
 	switch denial {
 	case rights.Allowed:
 		return protocol.OK
@@ -139,27 +139,31 @@ func GeneratePassword(args [][]byte) protocol.Value {
 	return protocol.Bulk(hex.EncodeToString(random)[:digits])
 }
 
-// NewBudget is more than a command's worth of patterns takes unless the patterns are made to take long.
-func NewBudget() *rights.Budget { return &rights.Budget{Steps: 1 << 26} }
+// newBudget is more than a command's worth of patterns takes unless the patterns are made to take long.
+func newBudget() *rights.Budget { return &rights.Budget{Steps: 1 << 26} }
 
 // MayRun reports whether the user may run a command, whatever its arguments.
 func (u *User) MayRun(name string) bool {
 	command, _ := protocol.Lookup(name)
-	denial, _ := rights.Check(&u.rights, command, []string{name}, NewBudget())
+	denial, _ := rights.Check(&u.rights, command, []string{name}, newBudget())
 	return denial == rights.Allowed
 }
 
-// Refused is why a user must not run a command line, nil if it may. reason and object are for the log of refusals.
+// Refused is why a user must not run a command line, nil if it may. reason and object are for the log of refusals, which
+// has none of SORT's options.
 func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, words []W) (cause *protocol.Error,
 	reason, object string,
 ) {
-	denial, at := rights.Check(r, command, words, NewBudget())
+	denial, at := rights.Check(r, command, words, newBudget())
 	switch denial {
 	case rights.DeniedCommand:
 		return noPermission(fmt.Sprintf("run the '%s' command", command.Name)), denial.String(), command.Name
 	case rights.DeniedKey, rights.DeniedChannel:
 		return noPermission("access one of the " + denial.String() + "s used as arguments"), denial.String(),
 			string(words[at])
+	}
+	if text := rights.RefusedSort(r, command, words, newBudget()); text != "" {
+		return protocol.NewError(text), "", ""
 	}
 	return nil, "", ""
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -91,11 +92,7 @@ func Parse(file, text string, passwords ...Password) (*Users, error) {
 	var all []*User
 	seen := make(map[string]bool)
 	var wrong []error
-	for i, line := range strings.Split(text, "\n") {
-		line = strings.Trim(line, " \t\r")
-		if line == "" || line[0] == '#' {
-			continue
-		}
+	for i, line := range lines(text) {
 		u, err := parseLine(line)
 		switch {
 		case err != nil:
@@ -110,11 +107,11 @@ func Parse(file, text string, passwords ...Password) (*Users, error) {
 			all = append(all, u)
 		}
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s:%d: %w", file, i+1, err))
+			wrong = append(wrong, fmt.Errorf("%s:%d: %w", file, i, err))
 		}
 	}
-	if len(wrong) > 0 {
-		return nil, errors.Join(wrong[:min(len(wrong), 10)]...)
+	if err := joinFirst(wrong); err != nil {
+		return nil, err
 	}
 	if !seen[DefaultUser] {
 		u := unbounded(passwords)
@@ -123,6 +120,23 @@ func Parse(file, text string, passwords ...Password) (*Users, error) {
 	}
 	return newUsers(all), nil
 }
+
+// lines are the lines of a file by number, from 1 on, without the notes: empty lines, and those that begin with #.
+func lines(text string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		number := 0
+		for line := range strings.SplitSeq(text, "\n") {
+			number++
+			line = strings.Trim(line, " \t\r")
+			if line != "" && line[0] != '#' && !yield(number, line) {
+				return
+			}
+		}
+	}
+}
+
+// joinFirst is an error of the first mistakes, nil if there are none.
+func joinFirst(wrong []error) error { return errors.Join(wrong[:min(len(wrong), 10)]...) }
 
 func parseLine(line string) (*User, error) {
 	words, err := rights.Words(line)

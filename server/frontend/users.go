@@ -118,22 +118,10 @@ func (c *conn) refusedByRights(row *row, args [][]byte) *protocol.Error {
 			row.Name, versionClients, c.srv.backend.Version()))
 	}
 	cause, reason, object := acl.Refused(c.rights, row.Command, args)
-	if cause == nil && row.KeySpecs != nil && (row.Name == "sort" || row.Name == "sort_ro") {
-		return c.refusedSort(row, args)
-	}
-	if cause != nil {
+	if reason != "" {
 		c.noteRefusal(c.context(), reason, object, c.user.Name)
 	}
 	return cause
-}
-
-// refusedSort refuses SORT by other keys to users who may not read every key.
-func (c *conn) refusedSort(row *row, args [][]byte) *protocol.Error {
-	option := rights.ForeignKeys(args)
-	if option == "" || rights.AllKeys(c.rights, row.Command, args, acl.NewBudget()) {
-		return nil
-	}
-	return protocol.NewError(rights.SortRefusal(option))
 }
 
 // judges reports whether the state machine judges by the user's rights what the command does.
