@@ -139,7 +139,7 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	require.NoDirExists(t, folder)
 }
 
-// TestDemoWithoutATerminal: nobody can press Enter, and a node comes back by itself.
+// TestDemoWithoutATerminal: a killed node of a demo without a terminal comes back by itself.
 func TestDemoWithoutATerminal(t *testing.T) {
 	d := startDemo(t)
 	require.NoError(t, d.stdin.(io.Closer).Close())

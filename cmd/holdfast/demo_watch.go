@@ -26,7 +26,7 @@ func lines(r io.Reader) <-chan struct{} {
 	return entered
 }
 
-// restartAfter is when a dead node starts again by itself, where nobody can press Enter.
+// restartAfter is how long a dead node stays away in a demo without a terminal.
 const restartAfter = 5 * time.Second
 
 // watch reports the end of each node, and starts dead nodes again at every line entered, or, where stdin has ended,

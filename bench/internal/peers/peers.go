@@ -76,7 +76,7 @@ func Rows() []Row {
 		},
 		{
 			Name: "holdfast-users", Via: target.ViaLeader, Users: true, servers: withUsers,
-			About: "three nodes with users, one of whom may send so many commands a second",
+			About: "three nodes with users; the commands a second of one user are limited",
 		},
 		{
 			Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"),
