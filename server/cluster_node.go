@@ -15,8 +15,8 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/backup"
+	"github.com/holdfast/holdfast/server/bootstrap"
 	"github.com/holdfast/holdfast/server/consistency"
-	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
@@ -40,7 +40,7 @@ type clusterNode struct {
 	addresses  members.Addresses
 	client     *membership.Client
 	requests   *membership.Server
-	founding   *founding.Node
+	bootstrap  *bootstrap.Node
 	operations *operations.Service
 	// admissions watches whether the members admit each other.
 	admissions *membership.Admissions
@@ -69,17 +69,17 @@ func (s *Server) newClusterNode() error {
 	p.checker = s.newChecker()
 	p.operations = s.newOperations()
 	initial, _ := s.config.Peers() // validated by New
-	p.founding = founding.New(founding.Config{
+	p.bootstrap = bootstrap.New(bootstrap.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(),
 		NonVoter: s.config.NonVoter,
 		Client:   p.client, Addresses: &p.addresses, Incarnation: s.incarnations, Logger: s.logger,
 		NewestVersion: s.config.foundingVersion(),
-		Cluster: founding.Cluster{
+		Cluster: bootstrap.Cluster{
 			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote,
 			Removed: s.removed, State: s.openState,
 		},
 	})
-	p.founding.Serve(p.requests)
+	p.bootstrap.Serve(p.requests)
 	p.checker.Serve(p.requests)
 	p.admissions = s.newAdmissions()
 	s.serveOperations()
@@ -128,7 +128,7 @@ func (n *clusterNode) setMembers(r *replica.Replica) {
 		}
 		n.last = committed
 	}
-	n.founding.CheckNow()
+	n.bootstrap.CheckNow()
 }
 
 // reconfigured is called by the replica when members, addresses or votes changed.
@@ -186,7 +186,7 @@ func (s *Server) newIncarnations() *incarnation.Registry {
 			}
 			return 0
 		},
-		OnVouch: func() { s.cluster.founding.CheckNow() }, OnSuperseded: s.fail,
+		OnVouch: func() { s.cluster.bootstrap.CheckNow() }, OnSuperseded: s.fail,
 	})
 }
 
@@ -270,7 +270,7 @@ func (s *Server) runReplica(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var stays sync.WaitGroup
 	stays.Go(func() {
-		if err := s.cluster.founding.WatchMembership(ctx); err != nil {
+		if err := s.cluster.bootstrap.WatchMembership(ctx); err != nil {
 			s.fail(err)
 		}
 	})
@@ -287,7 +287,7 @@ func (s *Server) enterCluster(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	if err := s.cluster.founding.EnterCluster(ctx); err != nil {
+	if err := s.cluster.bootstrap.EnterCluster(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -338,7 +338,7 @@ func (s *Server) inCluster(context.Context) error {
 	if s.isOpen() {
 		return nil
 	}
-	if waiting := s.cluster.founding.Waiting(); waiting != "" {
+	if waiting := s.cluster.bootstrap.Waiting(); waiting != "" {
 		return errors.New(waiting)
 	}
 	return s.unopened()

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/acl"
+	"github.com/holdfast/holdfast/server/bootstrap"
 	"github.com/holdfast/holdfast/server/consistency"
-	"github.com/holdfast/holdfast/server/founding"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/metrics"
@@ -250,7 +250,7 @@ func (c *Config) validateCluster() []error {
 				n))
 	}
 	for _, contact := range c.contacts() {
-		if err := founding.CheckAddr(contact); err != nil {
+		if err := bootstrap.CheckAddr(contact); err != nil {
 			errs = append(errs, fmt.Errorf("join: %w", err))
 		}
 	}
@@ -258,11 +258,11 @@ func (c *Config) validateCluster() []error {
 		errs = append(errs, errors.New("non-voter needs join"))
 	}
 	if c.PeerAdvertiseAddr != "" {
-		if err := founding.CheckAddr(c.PeerAdvertiseAddr); err != nil {
+		if err := bootstrap.CheckAddr(c.PeerAdvertiseAddr); err != nil {
 			errs = append(errs, fmt.Errorf("peer-advertise-addr: %w", err))
 		}
 	}
-	if own := c.peerAddress(peers); c.Join != "" && founding.CheckAddr(own) != nil {
+	if own := c.peerAddress(peers); c.Join != "" && bootstrap.CheckAddr(own) != nil {
 		errs = append(errs, fmt.Errorf("join: other nodes cannot dial peer-addr %s: set peer-advertise-addr", own))
 	}
 	return errs

@@ -26,7 +26,7 @@ func (s *Server) newChecker() *consistency.Checker {
 			return nil
 		},
 		Fetch: func(ctx context.Context, leader members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-			return s.cluster.founding.State(ctx, leader, from)
+			return s.cluster.bootstrap.State(ctx, leader, from)
 		},
 		OnEvent: s.onCheck, Fail: s.fail,
 	})

@@ -143,7 +143,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s.monitors = observe.NewMonitors()
 	s.console = s.newConsole()
 	s.web = s.newWeb()
-	if s.cluster.founding.Alone() {
+	if s.cluster.bootstrap.Alone() {
 		err = s.enterCluster(context.Background())
 	}
 	return s, err
@@ -279,7 +279,7 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		ID:        s.store.Identity().ID,
 		Addresses: &s.cluster.addresses,
 		Removed:   s.cluster.isGone,
-		OnRemoved: func() { s.cluster.founding.Suspect() },
+		OnRemoved: func() { s.cluster.bootstrap.Suspect() },
 		OnMisfit:  func() { s.cluster.admissions.Suspect() },
 		Secrets:   s.secrets.Cluster(),
 		TLS:       s.secrets.PeerTLS(),

@@ -28,7 +28,7 @@ func (s *Server) newWaitingFront() *frontend.Server {
 	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), observe.NewMonitors()
 	c.Options.Debug, c.Options.Faults, c.Backups = false, nil, nil
 	c.Logger = slog.New(slog.DiscardHandler)
-	c.Node.Waiting = s.cluster.founding.Waiting
+	c.Node.Waiting = s.cluster.bootstrap.Waiting
 	return frontend.New(c, newWaitingBackend(s.store.Identity().ID))
 }
 

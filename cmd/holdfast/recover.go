@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/backup"
-	"github.com/holdfast/holdfast/server/founding"
+	"github.com/holdfast/holdfast/server/bootstrap"
 )
 
 const recoverUsage = `usage: holdfast recover --data-dir DIR [flags]
@@ -63,7 +63,7 @@ func recovery(_ context.Context, args []string, stdout, _ io.Writer) (err error)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	addr := cmp.Or(o.peerAddr, s.Addr())
-	if err := founding.CheckAddr(addr); err != nil {
+	if err := bootstrap.CheckAddr(addr); err != nil {
 		return usageError{fmt.Errorf("%w: say --peer-addr", err)}
 	}
 	p := &paper{w: stdout}

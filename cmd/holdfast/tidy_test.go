@@ -141,7 +141,7 @@ var rooms = map[string][]string{
 	"server/peer/wire":   {},
 	"server/membership":  {"server/members", "server/peer/wire"},
 	"server/operations":  {"server/members"},
-	"server/founding":    {"server/members", "server/membership", "server/peer", "server/store"},
+	"server/bootstrap":   {"server/members", "server/membership", "server/peer", "server/store"},
 	"server/consistency": {"server/members", "server/membership", "server/store", "server/replica"},
 	"server/store":       {"server/store/", "server/members", "server/incarnation"},
 	"server/raftnode":    {"server/peer/wire", "server/members"},

@@ -1,6 +1,6 @@
 ---------------------------- MODULE Incarnations -----------------------------
 (* Processes with one node's identity, and the other members, which remember the newest incarnation:
-   server/incarnation, server/founding (prove.go), server/peer (incarnations.go).
+   server/incarnation, server/bootstrap (prove.go), server/peer (incarnations.go).
 
    An operator may copy the node's folder, put an old copy back, and start processes on both. An incarnation is a count
    of starts and a number drawn at random, which is taken to be drawn once. *)

@@ -22,6 +22,6 @@
 // The idea is the fencing token of a lease (Gray and Cheriton, 1989; Kleppmann, "How to do distributed locking", 2016),
 // and the incarnation of a member in SWIM (Das, Gupta and Motivala, 2002).
 //
-// Package store keeps a lineage in the data folder, package peer carries it in each handshake, package founding proves
+// Package store keeps a lineage in the data folder, package peer carries it in each handshake, package bootstrap proves
 // it. A [Registry] starts no goroutine. Its locks, of which one is held over a write to the disk, are leaves.
 package incarnation

@@ -47,7 +47,7 @@ func (n *Node) compare(p *process, c *replica.Config) {
 	}
 }
 
-// fetch opens the state of a node. The program asks for that over the peer port (package founding).
+// fetch opens the state of a node. The program asks for that over the peer port (package bootstrap).
 func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*raft.SnapshotMeta, io.ReadCloser,
 	error,
 ) {

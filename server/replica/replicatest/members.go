@@ -47,7 +47,7 @@ func (n *Node) Wipe() {
 func (n *Node) Member() members.Member { return members.Member{ID: n.ID, Addr: n.PeerAddr} }
 
 // mend has the state of another node take the place of a damaged snapshot. The program asks for that over the peer port
-// (package founding); here the others are looked at.
+// (package bootstrap); here the others are looked at.
 func (n *Node) mend(s *store.Store) error {
 	if s.Identity().ClusterID == "" {
 		return s.SetIdentity(func(id *store.Identity) { id.ClusterID = "test" })
@@ -83,7 +83,7 @@ func (n *Node) founds() bool {
 func (n *Node) Removed() bool { return n.removed.Load() }
 
 // WaitRemoved waits until the node has found that it is a member no more. A node that no other node tells of it asks
-// when it has known no leader for a while, as the program does (package founding).
+// when it has known no leader for a while, as the program does (package bootstrap).
 func (n *Node) WaitRemoved() {
 	n.cluster.T.Helper()
 	found := eventually(func() bool {
@@ -108,7 +108,7 @@ func (n *Node) leave(p *process) {
 }
 
 // suspect is called when another node says that this node was removed. The program asks the others then (package
-// founding); here the others are looked at.
+// bootstrap); here the others are looked at.
 func (n *Node) suspect(p *process) {
 	if p.replica != nil && p.server != nil {
 		n.ask(p)

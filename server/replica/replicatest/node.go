@@ -253,7 +253,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	return p, nil
 }
 
-// incarnations is the registry of a process. Who has admitted the process is not asked: that is package founding's.
+// incarnations is the registry of a process. Who has admitted the process is not asked: that is package bootstrap's.
 func (n *Node) incarnations(p *process) *incarnation.Registry {
 	return incarnation.New(incarnation.Config{
 		Lineage: p.store.Lineage, Stable: p.store.Stable, Save: p.store.Proved,

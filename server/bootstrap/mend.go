@@ -1,4 +1,4 @@
-package founding
+package bootstrap
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-// Package founding brings a node into a cluster: the node founds one together with the other nodes of its initial
+// Package bootstrap brings a node into a cluster: the node founds one together with the other nodes of its initial
 // cluster, or asks a cluster to take it in; and afterwards it keeps the node's address and vote in the cluster up to
 // date.
 //
@@ -18,7 +18,7 @@
 //   - a node that was removed learns so: from a node that has proved itself, and that knows a newer committed
 //     configuration without the node.
 //
-// # Founding
+// # Bootstrap
 //
 // All nodes of the initial cluster ask each other "introduce", again and again, and answer. There is no other message:
 // what a node does follows from what is on the others' disks.
@@ -47,4 +47,4 @@
 // they ask. Locks: Node.mu is a leaf.
 //
 // Package server runs it. Start reading at enter.go.
-package founding
+package bootstrap
