@@ -9,8 +9,8 @@ import (
 
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
@@ -36,15 +36,15 @@ func (s *Server) newOperations() *operations.Service {
 
 // serveOperations answers other nodes that ask for changes of members.
 func (s *Server) serveOperations() {
-	membership.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ membership.Asker,
+	memberrpc.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ memberrpc.Asker,
 		q operations.Request,
 	) (operations.Reply, error) {
 		ctx, cancel := context.WithTimeout(ctx, operateWithin)
 		defer cancel()
 		return s.cluster.operations.Do(ctx, q), nil
 	})
-	membership.HandleAny(s.cluster.requests, opJoin, s.takeIn)
-	membership.Handle(s.cluster.requests, opClients, func(_ context.Context, _ membership.Asker,
+	memberrpc.HandleAny(s.cluster.requests, opJoin, s.takeIn)
+	memberrpc.Handle(s.cluster.requests, opClients, func(_ context.Context, _ memberrpc.Asker,
 		q frontend.ClientsQuestion,
 	) (frontend.ClientsAnswer, error) {
 		if !s.isOpen() {
@@ -58,11 +58,11 @@ func (s *Server) serveOperations() {
 func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer,
 	error,
 ) {
-	return membership.Ask[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
+	return memberrpc.Ask[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
 }
 
 // takeIn has the leader take in the node that asks, whichever node that asked.
-func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joined, error) {
+func (s *Server) takeIn(ctx context.Context, from memberrpc.Asker, q join) (joined, error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
 	if s.isOpen() && s.cluster.isGone(from.ID) {
@@ -86,7 +86,7 @@ func (s *Server) takeIn(ctx context.Context, from membership.Asker, q join) (joi
 type otherOperations Server
 
 func (o *otherOperations) Ask(ctx context.Context, id string, q operations.Request) (operations.Reply, error) {
-	return membership.Ask[operations.Reply](ctx, o.cluster.client, id, opOperate, q)
+	return memberrpc.Ask[operations.Reply](ctx, o.cluster.client, id, opOperate, q)
 }
 
 // Raft is a node's raft, as package operations knows it.

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/raftnode"
@@ -38,12 +38,12 @@ var ErrSuperseded = incarnation.ErrSuperseded
 // of members.
 type clusterNode struct {
 	addresses  members.Addresses
-	client     *membership.Client
-	requests   *membership.Server
+	client     *memberrpc.Client
+	requests   *memberrpc.Server
 	bootstrap  *bootstrap.Node
 	operations *operations.Service
 	// admissions watches whether the members admit each other.
-	admissions *membership.Admissions
+	admissions *memberrpc.Admissions
 	// checker compares the members' states.
 	checker *consistency.Checker
 
@@ -65,7 +65,7 @@ func (s *Server) newClusterNode() error {
 		return err
 	}
 	layer := s.peers.Layer(peer.KindMember)
-	p.client, p.requests = membership.NewClient(layer), membership.NewServer(layer, s.logger)
+	p.client, p.requests = memberrpc.NewClient(layer), memberrpc.NewServer(layer, s.logger)
 	p.checker = s.newChecker()
 	p.operations = s.newOperations()
 	initial, _ := s.config.Peers() // validated by New
@@ -394,7 +394,7 @@ func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self me
 ) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
-	answer, _, err := membership.AskAt[joined](ctx, s.cluster.client, contact, opJoin,
+	answer, _, err := memberrpc.AskAt[joined](ctx, s.cluster.client, contact, opJoin,
 		join{self.Addr, cluster, protocol.EntryVersion})
 	return answer.Index, answer.Refused, err
 }

@@ -6,16 +6,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
 // newAdmissions makes the watch over the credentials of the members, which tells the log.
-func (s *Server) newAdmissions() *membership.Admissions {
-	return membership.NewAdmissions(membership.AdmissionsConfig{
+func (s *Server) newAdmissions() *memberrpc.Admissions {
+	return memberrpc.NewAdmissions(memberrpc.AdmissionsConfig{
 		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit,
 		Members: func() []members.Member { return s.newest().Members },
 		Refused: func(m members.Member, why string) {
@@ -40,7 +40,7 @@ func (s *Server) troubles() []string {
 	return append(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), s.cluster.checker.Troubles()...)
 }
 
-func troubles(node string, health error, refusals []membership.Refusal) (all []string) {
+func troubles(node string, health error, refusals []memberrpc.Refusal) (all []string) {
 	if health != nil {
 		all = append(all, fmt.Sprintf("%s is not ready: %v", node, health))
 	}
@@ -53,7 +53,7 @@ func troubles(node string, health error, refusals []membership.Refusal) (all []s
 // credentials are the metrics of the node's certificates and secrets.
 type credentials struct {
 	of       *secrets.Keyring
-	admitted *membership.Admissions
+	admitted *memberrpc.Admissions
 }
 
 var (

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -66,7 +66,7 @@ func TestTroubles(t *testing.T) {
 		"n2 and n3 do not admit each other: why",
 	},
 		troubles("n1", errors.New("at log index 5 of 90 since the start"),
-			[]membership.Refusal{{A: "n2", B: "n3", Text: "why"}}))
+			[]memberrpc.Refusal{{A: "n2", B: "n3", Text: "why"}}))
 
 	s := runNode(t, func(c *Config) { c.Debug, c.DiskStallLimit = true, time.Minute })
 	client := s.client(t, "")

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -43,7 +43,7 @@ type Config struct {
 	// NonVoter: the node does not ask for a vote.
 	NonVoter bool
 
-	Client    *membership.Client
+	Client    *memberrpc.Client
 	Addresses *members.Addresses
 	// Incarnation is to be proved; nil: there is none.
 	Incarnation Incarnation
@@ -97,9 +97,9 @@ type Node struct {
 func New(c Config) *Node { return &Node{config: c, wake: make(chan struct{}, 1)} }
 
 // Serve has s answer what other nodes ask of this package.
-func (n *Node) Serve(s *membership.Server) {
-	membership.HandleAny(s, opIntroduce, n.introduced)
-	membership.HandleStream(s, opState, n.serveState)
+func (n *Node) Serve(s *memberrpc.Server) {
+	memberrpc.HandleAny(s, opIntroduce, n.introduced)
+	memberrpc.HandleStream(s, opState, n.serveState)
 }
 
 // CheckNow has [Node.WatchMembership] check the membership at once.

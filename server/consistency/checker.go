@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -55,7 +55,7 @@ type Config struct {
 	// Interval is between two checks; 0: this node never asks for one, and names no index unless another member asks.
 	Interval time.Duration
 	Folder   Folder
-	Client   *membership.Client
+	Client   *memberrpc.Client
 	// Replica returns nil while the node has none.
 	Replica func() Replica
 	// Fetch opens the leader's committed state that ends at an index or later.
@@ -261,7 +261,7 @@ func (c *Checker) step(ctx context.Context) time.Duration {
 	case asks && st.Leader.ID != "":
 		ctx, cancel := context.WithTimeout(ctx, requestWithin)
 		defer cancel()
-		_, _ = membership.Ask[struct{}](ctx, c.config.Client, st.Leader.ID, opCheck, struct{}{}) // tried again until compared
+		_, _ = memberrpc.Ask[struct{}](ctx, c.config.Client, st.Leader.ID, opCheck, struct{}{}) // tried again until compared
 	}
 	return wait
 }

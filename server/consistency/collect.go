@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 )
 
 // Requests between members.
@@ -53,21 +53,21 @@ type verdict struct {
 }
 
 // Serve has s answer what other members ask of this package.
-func (c *Checker) Serve(s *membership.Server) {
-	membership.Handle(s, opCheck, func(_ context.Context, _ membership.Asker, _ struct{}) (struct{}, error) {
+func (c *Checker) Serve(s *memberrpc.Server) {
+	memberrpc.Handle(s, opCheck, func(_ context.Context, _ memberrpc.Asker, _ struct{}) (struct{}, error) {
 		c.mu.Lock()
 		c.times.asked = true
 		c.mu.Unlock()
 		notify(c.wake)
 		return struct{}{}, nil
 	})
-	membership.Handle(s, opHash, func(ctx context.Context, _ membership.Asker, q hashQuestion) (hashAnswer, error) {
+	memberrpc.Handle(s, opHash, func(ctx context.Context, _ memberrpc.Asker, q hashQuestion) (hashAnswer, error) {
 		return c.await(ctx, q.Index)
 	})
-	membership.Handle(s, opVerdict, func(ctx context.Context, _ membership.Asker, v verdict) (struct{}, error) {
+	memberrpc.Handle(s, opVerdict, func(ctx context.Context, _ memberrpc.Asker, v verdict) (struct{}, error) {
 		return struct{}{}, c.take(ctx, v)
 	})
-	membership.Handle(s, opRepair, func(ctx context.Context, _ membership.Asker, _ struct{}) (Repaired, error) {
+	memberrpc.Handle(s, opRepair, func(ctx context.Context, _ memberrpc.Asker, _ struct{}) (Repaired, error) {
 		return c.repairSelf(ctx)
 	})
 }
@@ -164,8 +164,8 @@ func (c *Checker) collect(ctx context.Context, r Replica, index uint64, own stri
 // ask asks a member for its hash, again and again while it does not answer and this node leads.
 func (c *Checker) ask(ctx context.Context, r Replica, id string, index uint64) hashAnswer {
 	for {
-		a, err := membership.Ask[hashAnswer](ctx, c.config.Client, id, opHash, hashQuestion{index})
-		if unknown := (&membership.RemoteError{}); err == nil || errors.As(err, &unknown) && unknown.Unknown {
+		a, err := memberrpc.Ask[hashAnswer](ctx, c.config.Client, id, opHash, hashQuestion{index})
+		if unknown := (&memberrpc.RemoteError{}); err == nil || errors.As(err, &unknown) && unknown.Unknown {
 			return a // a release that does not compare has none
 		}
 		if !sleep(ctx, askAgain) || !r.Status().Leading {
@@ -181,7 +181,7 @@ func (c *Checker) tell(ctx context.Context, id string, v verdict) {
 		if id == c.config.Self {
 			err = c.take(ctx, v)
 		} else {
-			_, err = membership.Ask[struct{}](ctx, c.config.Client, id, opVerdict, v)
+			_, err = memberrpc.Ask[struct{}](ctx, c.config.Client, id, opVerdict, v)
 		}
 		if err == nil || !sleep(ctx, askAgain) {
 			return

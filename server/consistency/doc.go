@@ -18,7 +18,7 @@
 //
 // [Checker.Run] has three. One hashes captures. One replaces the state when a repair is asked for. The caller's names
 // indices, asks the leader for a check, and collects hashes, with a goroutine for each other member meanwhile. Handlers
-// of requests run on package membership's goroutines.
+// of requests run on package memberrpc's goroutines.
 //
 // # Locks
 //

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast/holdfast/server/membership"
+	"github.com/holdfast/holdfast/server/memberrpc"
 )
 
 // Repaired says what became of a repair.
@@ -37,8 +37,8 @@ func (c *Checker) Repair(ctx context.Context, id string) (Repaired, error) {
 	if id == c.config.Self {
 		return c.repairSelf(ctx)
 	}
-	done, err := membership.Ask[Repaired](ctx, c.config.Client, id, opRepair, struct{}{})
-	if remote := (&membership.RemoteError{}); ctx.Err() != nil && !errors.As(err, &remote) {
+	done, err := memberrpc.Ask[Repaired](ctx, c.config.Client, id, opRepair, struct{}{})
+	if remote := (&memberrpc.RemoteError{}); ctx.Err() != nil && !errors.As(err, &remote) {
 		return Repaired{}, nil
 	}
 	return done, err

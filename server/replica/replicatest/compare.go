@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/consistency"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -25,9 +25,9 @@ func (n *Node) compare(p *process, c *replica.Config) {
 		return
 	}
 	layer := p.peers.Layer(peer.KindMember)
-	p.members = membership.NewServer(layer, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
+	p.members = memberrpc.NewServer(layer, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
 	p.checker = consistency.New(consistency.Config{
-		Self: n.ID, Interval: n.cluster.options.Checks, Folder: p.store, Client: membership.NewClient(layer),
+		Self: n.ID, Interval: n.cluster.options.Checks, Folder: p.store, Client: memberrpc.NewClient(layer),
 		Replica: func() consistency.Replica {
 			if r := p.opened.Load(); r != nil {
 				return r

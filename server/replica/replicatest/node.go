@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -72,7 +72,7 @@ type process struct {
 	opened    atomic.Pointer[replica.Replica] // the same, for those who may come before
 	server    *Server                         // nil: only a replica and a peer port
 	checker   *consistency.Checker            // nil: states are not compared
-	members   *membership.Server
+	members   *memberrpc.Server
 
 	parts *lifecycle.Parts
 	dying atomic.Bool // the process is ending because of a failure

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/membership"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/store"
@@ -166,11 +166,11 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	})
 	require.NoError(w.t, err)
 	layer := mux.Layer(peer.KindMember)
-	c.Client = membership.NewClient(layer)
+	c.Client = memberrpc.NewClient(layer)
 	l.Node = New(c)
-	server := membership.NewServer(layer, c.Logger)
+	server := memberrpc.NewServer(layer, c.Logger)
 	if w.older[name] {
-		membership.HandleAny(server, opIntroduce, l.introduced)
+		memberrpc.HandleAny(server, opIntroduce, l.introduced)
 	} else {
 		l.Serve(server)
 	}

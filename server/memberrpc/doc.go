@@ -1,4 +1,4 @@
-// Package membership lets nodes ask each other about who the members are, and for changes: a request and a reply
+// Package memberrpc lets nodes ask each other about who the members are, and for changes: a request and a reply
 // over a connection of its own (peer.KindMember). Package bootstrap and package operations say what can be asked.
 //
 // It promises:
@@ -24,14 +24,14 @@
 //	type Question struct{ Name string `json:"name"` }
 //	type Answer struct{ Voter bool `json:"voter"` }
 //
-//	membership.Handle(server, "votes", func(ctx context.Context, from membership.Asker, q Question) (Answer, error) {
+//	memberrpc.Handle(server, "votes", func(ctx context.Context, from memberrpc.Asker, q Question) (Answer, error) {
 //		…
 //	})
 //
 // Ask for it by a node's ID, or at an address when the ID is not known:
 //
-//	answer, err := membership.Ask[Answer](ctx, client, id, "votes", Question{"n1"})
-//	answer, id, err := membership.AskAt[Answer](ctx, client, "host:7379", "votes", Question{"n1"})
+//	answer, err := memberrpc.Ask[Answer](ctx, client, id, "votes", Question{"n1"})
+//	answer, id, err := memberrpc.AskAt[Answer](ctx, client, "host:7379", "votes", Question{"n1"})
 //
 // A handler's error comes to the asker as a [RemoteError] with the error's text in one line. Names of operations and
 // of fields stay: two releases run in a cluster while it is upgraded. An operation that the other node does not know is
@@ -43,4 +43,4 @@
 // other notices that the asker has gone. All of them end with the context of Run. [Admissions.Run] has a goroutine for
 // each other member during a round. The locks of a Server and of Admissions are leaves; Refused and Admitted are called
 // with the latter held.
-package membership
+package memberrpc
