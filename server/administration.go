@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -20,8 +20,8 @@ import (
 const operateWithin = 30 * time.Second
 
 // newDesk makes what takes requests about members.
-func (s *Server) newOperations() *operations.Service {
-	told := func(t operations.Taken) {
+func (s *Server) newReconfig() *reconfig.Service {
+	told := func(t reconfig.Taken) {
 		level := slog.LevelInfo
 		if t.Request.Force || t.Risky {
 			level = slog.LevelWarn
@@ -31,17 +31,17 @@ func (s *Server) newOperations() *operations.Service {
 			string(t.Request.Op),
 			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
 	}
-	return operations.NewService(operations.NewExecutor(s.raft(), told), (*otherOperations)(s))
+	return reconfig.NewService(reconfig.NewExecutor(s.raft(), told), (*otherReconfig)(s))
 }
 
-// serveOperations answers other nodes that ask for changes of members.
-func (s *Server) serveOperations() {
+// serveReconfig answers other nodes that ask for changes of members.
+func (s *Server) serveReconfig() {
 	memberrpc.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ memberrpc.Asker,
-		q operations.Request,
-	) (operations.Reply, error) {
+		q reconfig.Request,
+	) (reconfig.Reply, error) {
 		ctx, cancel := context.WithTimeout(ctx, operateWithin)
 		defer cancel()
-		return s.cluster.operations.Do(ctx, q), nil
+		return s.cluster.reconfig.Do(ctx, q), nil
 	})
 	memberrpc.HandleAny(s.cluster.requests, opJoin, s.takeIn)
 	memberrpc.Handle(s.cluster.requests, opClients, func(_ context.Context, _ memberrpc.Asker,
@@ -68,11 +68,11 @@ func (s *Server) takeIn(ctx context.Context, from memberrpc.Asker, q join) (join
 	if s.isOpen() && s.cluster.isGone(from.ID) {
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
-	reply, err := s.cluster.operations.Ask(ctx, operations.Request{
-		Op: operations.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat,
-		Asker: operations.Asker{Node: members.Name(from.ID), Addr: from.Addr},
+	reply, err := s.cluster.reconfig.Ask(ctx, reconfig.Request{
+		Op: reconfig.Join, Member: from.ID, Addr: q.Addr, Cluster: q.Cluster, LogFormat: q.LogFormat,
+		Asker: reconfig.Asker{Node: members.Name(from.ID), Addr: from.Addr},
 	})
-	var refusal *operations.Refusal
+	var refusal *reconfig.Refusal
 	if errors.As(err, &refusal) {
 		return joined{Refused: refusal.Text}, nil
 	}
@@ -82,14 +82,14 @@ func (s *Server) takeIn(ctx context.Context, from memberrpc.Asker, q join) (join
 	return joined{Index: reply.Configuration.Index}, nil
 }
 
-// otherOperations are the operations services of the other nodes.
-type otherOperations Server
+// otherReconfig are the reconfiguration services of the other nodes.
+type otherReconfig Server
 
-func (o *otherOperations) Ask(ctx context.Context, id string, q operations.Request) (operations.Reply, error) {
-	return memberrpc.Ask[operations.Reply](ctx, o.cluster.client, id, opOperate, q)
+func (o *otherReconfig) Ask(ctx context.Context, id string, q reconfig.Request) (reconfig.Reply, error) {
+	return memberrpc.Ask[reconfig.Reply](ctx, o.cluster.client, id, opOperate, q)
 }
 
-// Raft is a node's raft, as package operations knows it.
+// Raft is a node's raft, as package reconfig knows it.
 type Raft struct {
 	// Identity returns the IDs of the node and of the cluster.
 	Identity func() (id, cluster string)
@@ -99,7 +99,7 @@ type Raft struct {
 	Checker *consistency.Checker
 }
 
-var _ operations.Cluster = Raft{}
+var _ reconfig.Cluster = Raft{}
 
 func (s *Server) raft() Raft {
 	return Raft{
@@ -112,9 +112,9 @@ func (s *Server) raft() Raft {
 	}
 }
 
-// Look implements [operations.Cluster].
-func (m Raft) Look() operations.View {
-	v := operations.View{Nodes: make(map[string]operations.Node)}
+// Look implements [reconfig.Cluster].
+func (m Raft) Look() reconfig.View {
+	v := reconfig.View{Nodes: make(map[string]reconfig.Node)}
 	v.Self, v.Cluster = m.Identity()
 	r := m.Replica()
 	if r == nil {
@@ -125,10 +125,10 @@ func (m Raft) Look() operations.View {
 	v.Changing = committed.Index != v.Index || !committed.Same(v.Configuration)
 	v.Leader, v.Leads, v.Last, v.Version = st.Leader.ID, st.Leading, st.LastLog, st.Version
 	for _, node := range st.Members {
-		v.Nodes[node.ID] = operations.Node{Silent: node.Silent, Match: node.LogIndex}
+		v.Nodes[node.ID] = reconfig.Node{Silent: node.Silent, Match: node.LogIndex}
 	}
 	for _, f := range st.Followers {
-		v.Nodes[f.ID] = operations.Node{Silent: f.Outdated(st.Version), Match: f.LogIndex, Heard: f.Heard}
+		v.Nodes[f.ID] = reconfig.Node{Silent: f.Outdated(st.Version), Match: f.LogIndex, Heard: f.Heard}
 	}
 	if m.Checker != nil {
 		report := m.Checker.Report()
@@ -142,16 +142,16 @@ func (m Raft) Look() operations.View {
 }
 
 // changes are raft's words for steps.
-var changes = map[operations.Action]raftnode.ChangeKind{
-	operations.AddMember: raftnode.AddNonvoter, operations.GiveVote: raftnode.AddVoter,
-	operations.TakeVote: raftnode.Demote,
-	operations.TakeOut:  raftnode.Remove, operations.SetAddress: raftnode.Move,
+var changes = map[reconfig.Action]raftnode.ChangeKind{
+	reconfig.AddMember: raftnode.AddNonvoter, reconfig.GiveVote: raftnode.AddVoter,
+	reconfig.TakeVote: raftnode.Demote,
+	reconfig.TakeOut:  raftnode.Remove, reconfig.SetAddress: raftnode.Move,
 }
 
 var errNoChange = errors.New("that is no change of members")
 
-// Change implements [operations.Cluster].
-func (m Raft) Change(ctx context.Context, do operations.Action, member members.Member, after uint64) (uint64, error) {
+// Change implements [reconfig.Cluster].
+func (m Raft) Change(ctx context.Context, do reconfig.Action, member members.Member, after uint64) (uint64, error) {
 	r, kind, err := m.change(do)
 	if err != nil {
 		return 0, err
@@ -159,7 +159,7 @@ func (m Raft) Change(ctx context.Context, do operations.Action, member members.M
 	return r.Change(ctx, replica.Change{Kind: kind, Member: member, After: after})
 }
 
-func (m Raft) change(do operations.Action) (*replica.Replica, raftnode.ChangeKind, error) {
+func (m Raft) change(do reconfig.Action) (*replica.Replica, raftnode.ChangeKind, error) {
 	kind, known := changes[do]
 	r := m.Replica()
 	switch {
@@ -171,7 +171,7 @@ func (m Raft) change(do operations.Action) (*replica.Replica, raftnode.ChangeKin
 	return r, kind, nil
 }
 
-// HandOver implements [operations.Cluster].
+// HandOver implements [reconfig.Cluster].
 func (m Raft) HandOver(ctx context.Context, to string) error {
 	r := m.Replica()
 	if r == nil {
@@ -180,7 +180,7 @@ func (m Raft) HandOver(ctx context.Context, to string) error {
 	return r.TransferLeadership(ctx, to)
 }
 
-// TakeState implements [operations.Cluster].
+// TakeState implements [reconfig.Cluster].
 func (m Raft) TakeState(ctx context.Context, id string) (says string, err error) {
 	if m.Checker == nil {
 		return "", errNoCluster

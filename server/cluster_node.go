@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -37,11 +37,11 @@ var ErrSuperseded = incarnation.ErrSuperseded
 // clusterNode is the node as a member of its cluster: the other nodes' addresses, the way into the cluster, and changes
 // of members.
 type clusterNode struct {
-	addresses  members.Addresses
-	client     *memberrpc.Client
-	requests   *memberrpc.Server
-	bootstrap  *bootstrap.Node
-	operations *operations.Service
+	addresses members.Addresses
+	client    *memberrpc.Client
+	requests  *memberrpc.Server
+	bootstrap *bootstrap.Node
+	reconfig  *reconfig.Service
 	// admissions watches whether the members admit each other.
 	admissions *memberrpc.Admissions
 	// checker compares the members' states.
@@ -67,7 +67,7 @@ func (s *Server) newClusterNode() error {
 	layer := s.peers.Layer(peer.KindMember)
 	p.client, p.requests = memberrpc.NewClient(layer), memberrpc.NewServer(layer, s.logger)
 	p.checker = s.newChecker()
-	p.operations = s.newOperations()
+	p.reconfig = s.newReconfig()
 	initial, _ := s.config.Peers() // validated by New
 	p.bootstrap = bootstrap.New(bootstrap.Config{
 		Folder: s.store, Addr: s.config.peerAddress(initial), Initial: initial, Contacts: s.config.contacts(),
@@ -82,7 +82,7 @@ func (s *Server) newClusterNode() error {
 	p.bootstrap.Serve(p.requests)
 	p.checker.Serve(p.requests)
 	p.admissions = s.newAdmissions()
-	s.serveOperations()
+	s.serveReconfig()
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (s *Server) removed() {
 			err := s.store.Remove()
 			ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
 			defer cancel()
-			s.cluster.operations.Drain(ctx)
+			s.cluster.reconfig.Drain(ctx)
 			s.fail(errors.Join(ErrRemoved, err))
 		}()
 	})
@@ -400,19 +400,19 @@ func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self me
 }
 
 func (s *Server) askToMove(ctx context.Context, addr string) error {
-	return s.ask(ctx, operations.Request{Op: operations.Readdress, Addr: addr})
+	return s.ask(ctx, reconfig.Request{Op: reconfig.Readdress, Addr: addr})
 }
 
 func (s *Server) askForVote(ctx context.Context) error {
-	return s.ask(ctx, operations.Request{Op: operations.Promote})
+	return s.ask(ctx, reconfig.Request{Op: reconfig.Promote})
 }
 
 // ask asks the cluster for something about this node.
-func (s *Server) ask(ctx context.Context, q operations.Request) error {
+func (s *Server) ask(ctx context.Context, q reconfig.Request) error {
 	initial, _ := s.config.Peers()
 	q.Member = s.store.Identity().ID
-	q.Asker = operations.Asker{Node: s.config.Name, Addr: s.config.peerAddress(initial)}
-	_, err := s.cluster.operations.Ask(ctx, q)
+	q.Asker = reconfig.Asker{Node: s.config.Name, Addr: s.config.peerAddress(initial)}
+	_, err := s.cluster.reconfig.Ask(ctx, q)
 	if err != nil {
 		return fmt.Errorf("%s: %w", q.Op, err)
 	}

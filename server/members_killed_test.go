@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -23,7 +23,7 @@ import (
 type change struct {
 	name    string
 	learner bool // n4 is a member without a vote
-	ask     func(s *staff) operations.Request
+	ask     func(s *staff) reconfig.Request
 	// half and whole are the members, "-" for without a vote: on the way, and in the end.
 	half  []string
 	whole string
@@ -57,84 +57,84 @@ const three = "leader subject other"
 var changes = []change{
 	{
 		name: "join", half: []string{three}, whole: three + " fourth-",
-		ask: func(s *staff) operations.Request {
-			return operations.Request{
-				Op: operations.Join, Member: s.fourth.ID, Addr: s.fourth.PeerAddr, LogFormat: protocol.EntryVersion,
+		ask: func(s *staff) reconfig.Request {
+			return reconfig.Request{
+				Op: reconfig.Join, Member: s.fourth.ID, Addr: s.fourth.PeerAddr, LogFormat: protocol.EntryVersion,
 			}
 		},
 	},
 	{
 		name: "promote", learner: true, half: []string{three + " fourth-"}, whole: three + " fourth",
-		ask: func(s *staff) operations.Request {
-			return operations.Request{Op: operations.Promote, Member: s.fourth.ID}
+		ask: func(s *staff) reconfig.Request {
+			return reconfig.Request{Op: reconfig.Promote, Member: s.fourth.ID}
 		},
 	},
 	{
 		name: "demote", half: []string{three}, whole: "leader subject- other",
-		ask: func(s *staff) operations.Request {
-			return operations.Request{Op: operations.Demote, Member: s.subject.ID}
+		ask: func(s *staff) reconfig.Request {
+			return reconfig.Request{Op: reconfig.Demote, Member: s.subject.ID}
 		},
 	},
 	{
 		name: "remove", half: []string{three}, whole: "leader other",
-		ask: func(s *staff) operations.Request {
-			return operations.Request{Op: operations.Remove, Member: s.subject.ID}
+		ask: func(s *staff) reconfig.Request {
+			return reconfig.Request{Op: reconfig.Remove, Member: s.subject.ID}
 		},
 	},
 	{
 		name: "remove the leader", half: []string{three}, whole: "subject other",
-		ask: func(s *staff) operations.Request {
-			return operations.Request{Op: operations.Remove, Member: s.leader.ID}
+		ask: func(s *staff) reconfig.Request {
+			return reconfig.Request{Op: reconfig.Remove, Member: s.leader.ID}
 		},
 	},
 	{
 		name: "replace", learner: true, half: []string{three + " fourth-", three + " fourth", "leader other fourth-"},
 		whole: "leader other fourth",
-		ask: func(s *staff) operations.Request {
-			return operations.Request{Op: operations.Replace, Member: s.subject.ID, By: s.fourth.ID}
+		ask: func(s *staff) reconfig.Request {
+			return reconfig.Request{Op: reconfig.Replace, Member: s.subject.ID, By: s.fourth.ID}
 		},
 	},
 }
 
-// office has the operations service of each node of a cluster.
+// office has the reconfiguration service of each node of a cluster.
 type office struct{ *replicatest.Cluster }
 
 var errGone = errors.New("the node is gone")
 
 // at carries out a request on a node.
-func (o office) at(n *replicatest.Node, do func(*operations.Service)) error {
+func (o office) at(n *replicatest.Node, do func(*reconfig.Service)) error {
 	life := n.Life()
 	if n.Replica() == nil {
 		return errGone
 	}
 	raft := server.Raft{Identity: func() (string, string) { return n.ID, "test" }, Replica: n.Replica}
-	do(operations.NewService(operations.NewExecutor(raft, func(operations.Taken) {}), o))
+	do(reconfig.NewService(reconfig.NewExecutor(raft, func(reconfig.Taken) {}), o))
 	if n.Replica() == nil || n.Life() != life {
 		return errGone // and what it said got lost
 	}
 	return nil
 }
 
-// Ask implements [operations.Peers].
-func (o office) Ask(ctx context.Context, id string, q operations.Request) (reply operations.Reply, err error) {
+// Ask implements [reconfig.Peers].
+func (o office) Ask(ctx context.Context, id string, q reconfig.Request) (reply reconfig.Reply, err error) {
 	for _, n := range o.Nodes() {
 		if n.ID == id {
-			err = o.at(n, func(d *operations.Service) { reply = d.Do(ctx, q) })
+			err = o.at(n, func(d *reconfig.Service) { reply = d.Do(ctx, q) })
 		}
 	}
 	return reply, err
 }
 
 // ask asks one node after another until one of them says how it ended, or until ctx ends.
-func (o office) ask(ctx context.Context, q operations.Request, nodes ...*replicatest.Node) error {
+func (o office) ask(ctx context.Context, q reconfig.Request, nodes ...*replicatest.Node) error {
 	for i := 0; ; i++ {
-		said := operations.ErrUncertain
-		err := o.at(nodes[i%len(nodes)], func(d *operations.Service) { _, said = d.Ask(ctx, q) })
-		if err == nil && !errors.Is(said, operations.ErrUncertain) {
+		said := reconfig.ErrUncertain
+		err := o.at(nodes[i%len(nodes)], func(d *reconfig.Service) { _, said = d.Ask(ctx, q) })
+		if err == nil && !errors.Is(said, reconfig.ErrUncertain) {
 			return said
 		}
 		if ctx.Err() != nil {
-			return operations.ErrUncertain
+			return reconfig.ErrUncertain
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -206,7 +206,7 @@ func (c *change) killed(t *testing.T, part string, at time.Duration) {
 	require.Contains(t, append(c.half, c.whole), s.describe(conf))
 
 	err := o.ask(t.Context(), c.ask(s), s.other, s.subject, s.leader)
-	if refusal := new(operations.Refusal); errors.As(err, &refusal) {
+	if refusal := new(reconfig.Refusal); errors.As(err, &refusal) {
 		t.Fatalf("%s after %s", refusal.Text, s.describe(conf))
 	}
 	time.Sleep(5 * time.Second)

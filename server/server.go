@@ -360,7 +360,7 @@ func (s *Server) frontConfig() frontend.Config {
 			Troubles:  s.troubles,
 			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
-		Administration: s.cluster.operations,
+		Administration: s.cluster.reconfig,
 		AskClients:     s.askClients,
 
 		Logger:   s.logger,

@@ -140,7 +140,7 @@ var rooms = map[string][]string{
 	"server/peer":        {"server/peer/wire", "server/members", "server/loglimit", "server/incarnation"},
 	"server/peer/wire":   {},
 	"server/memberrpc":   {"server/members", "server/peer/wire"},
-	"server/operations":  {"server/members"},
+	"server/reconfig":    {"server/members"},
 	"server/bootstrap":   {"server/members", "server/memberrpc", "server/peer", "server/store"},
 	"server/consistency": {"server/members", "server/memberrpc", "server/store", "server/replica"},
 	"server/store":       {"server/store/", "server/members", "server/incarnation"},
@@ -151,7 +151,7 @@ var rooms = map[string][]string{
 		"server/parking", "server/sessions", "server/peer/wire",
 	},
 	"server/frontend": {
-		"server/acl", "server/loglimit", "server/replica", "server/operations",
+		"server/acl", "server/loglimit", "server/replica", "server/reconfig",
 		"server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/",
 	},
 	"server/frontend/discovery": {"server/replica"},

@@ -7,26 +7,26 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/reconfig"
 )
 
 // The commands RAFT.… that change the members of the cluster.
 
 func memberHandlers() map[string]handler {
 	return map[string]handler{
-		"raft.demote":   changeOfMembers(operations.Demote),
-		"raft.promote":  changeOfMembers(operations.Promote),
-		"raft.remove":   changeOfMembers(operations.Remove),
-		"raft.repair":   changeOfMembers(operations.Repair),
-		"raft.replace":  changeOfMembers(operations.Replace),
-		"raft.transfer": changeOfMembers(operations.Transfer),
+		"raft.demote":   changeOfMembers(reconfig.Demote),
+		"raft.promote":  changeOfMembers(reconfig.Promote),
+		"raft.remove":   changeOfMembers(reconfig.Remove),
+		"raft.repair":   changeOfMembers(reconfig.Repair),
+		"raft.replace":  changeOfMembers(reconfig.Replace),
+		"raft.transfer": changeOfMembers(reconfig.Transfer),
 	}
 }
 
-// Administration changes the members of the cluster. [operations.Service] is one.
+// Administration changes the members of the cluster. [reconfig.Service] is one.
 type Administration interface {
 	// Ask carries a request out, wherever the leader is. The reply says what was done, also when there is an error.
-	Ask(ctx context.Context, q operations.Request) (operations.Reply, error)
+	Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error)
 }
 
 // changeWithin is how long a change may take before the client is told that its end is not known.
@@ -41,7 +41,7 @@ var (
 )
 
 // changeOfMembers is a word that changes who the members are, or who leads.
-func changeOfMembers(op operations.Op) handler {
+func changeOfMembers(op reconfig.Op) handler {
 	return handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
 		q, refusal := c.changeAsked(op, args)
 		if refusal != nil {
@@ -51,7 +51,7 @@ func changeOfMembers(op operations.Op) handler {
 		if service == nil {
 			return errNoAdministration.Value()
 		}
-		var reply operations.Reply
+		var reply reconfig.Reply
 		var err error
 		c.whileConnected(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, changeWithin)
@@ -63,22 +63,22 @@ func changeOfMembers(op operations.Op) handler {
 }
 
 // changeAsked reads a word that changes members.
-func (c *conn) changeAsked(op operations.Op, args [][]byte) (q operations.Request, refusal *protocol.Error) {
+func (c *conn) changeAsked(op reconfig.Op, args [][]byte) (q reconfig.Request, refusal *protocol.Error) {
 	c.mu.Lock()
 	name := c.shown.name
 	c.mu.Unlock()
-	q = operations.Request{Op: op, Asker: operations.Asker{
+	q = reconfig.Request{Op: op, Asker: reconfig.Asker{
 		Node: c.srv.cfg.Node.Name, User: "default", Addr: c.nc.RemoteAddr().String(), Name: name[:min(len(name), mostOfWord)],
 	}}
 	for i, word := range args[1:] {
 		if len(word) > mostOfWord {
 			return q, errLongMember
 		}
-		forces := op == operations.Remove || op == operations.Demote || op == operations.Replace || op == operations.Repair
+		forces := op == reconfig.Remove || op == reconfig.Demote || op == reconfig.Replace || op == reconfig.Repair
 		switch {
 		case i == 0:
 			q.Member = string(word)
-		case i == 1 && op == operations.Replace:
+		case i == 1 && op == reconfig.Replace:
 			q.By = string(word)
 		case forces && strings.EqualFold(string(word), "force") && !q.Force:
 			q.Force = true
@@ -98,9 +98,9 @@ func changed(said []string, err error) protocol.Value {
 	switch {
 	case err == nil:
 		return protocol.Strings(said...)
-	case errors.Is(err, operations.ErrNoLeader) && len(said) == 0:
+	case errors.Is(err, reconfig.ErrNoLeader) && len(said) == 0:
 		return protocol.ErrNoLeader.Value()
-	case errors.As(err, new(*operations.Refusal)):
+	case errors.As(err, new(*reconfig.Refusal)):
 		return protocol.Err(err.Error() + done)
 	}
 	return protocol.ErrValue("UNCERTAIN The change of members may or may not have been made, ask again" + done)

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
-	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -222,19 +222,19 @@ func (f *fileUsers) Load(string) error {
 // askedDesk repeats what it is asked. What happens depends on who the member is.
 type askedDesk struct{}
 
-func (askedDesk) Ask(ctx context.Context, q operations.Request) (operations.Reply, error) {
-	said := operations.Reply{Said: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op,
+func (askedDesk) Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error) {
+	said := reconfig.Reply{Said: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op,
 		q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}}
 	switch q.Member {
 	case "refused":
-		return operations.Reply{}, &operations.Refusal{Text: "no member is called \"refused\""}
+		return reconfig.Reply{}, &reconfig.Refusal{Text: "no member is called \"refused\""}
 	case "half":
-		return said, &operations.Refusal{Text: "no more of that"}
+		return said, &reconfig.Refusal{Text: "no more of that"}
 	case "leaderless":
-		return operations.Reply{}, operations.ErrNoLeader
+		return reconfig.Reply{}, reconfig.ErrNoLeader
 	case "slow":
 		<-ctx.Done()
-		return said, operations.ErrUncertain
+		return said, reconfig.ErrUncertain
 	}
 	return said, nil
 }

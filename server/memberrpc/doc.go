@@ -1,5 +1,5 @@
 // Package memberrpc lets nodes ask each other about who the members are, and for changes: a request and a reply
-// over a connection of its own (peer.KindMember). Package bootstrap and package operations say what can be asked.
+// over a connection of its own (peer.KindMember). Package bootstrap and package reconfig say what can be asked.
 //
 // It promises:
 //   - a request reaches a handler only from a node that has proved that it knows the cluster secret, and has a

@@ -18,7 +18,7 @@
 // until the power is cut. The faults power-append and power-sync, which only these disks can make,
 // do to each entry what power-window does to a real disk with luck.
 //
-// Members come and go as package operations has it, and for a third of the seeds by raft's own changes, which nothing
+// Members come and go as package reconfig has it, and for a third of the seeds by raft's own changes, which nothing
 // refuses. Founding and the wire need the program.
 //
 // Start reading at world_test.go.

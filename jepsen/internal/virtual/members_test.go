@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/operations"
 	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -45,7 +45,7 @@ func (t target) Add(ctx context.Context, place string, vote bool) error {
 	release()
 	m := n.Member()
 	a := asked{
-		operations.Request{Op: operations.Join, Member: m.ID, Addr: m.Addr, LogFormat: protocol.EntryVersion},
+		reconfig.Request{Op: reconfig.Join, Member: m.ID, Addr: m.Addr, LogFormat: protocol.EntryVersion},
 		raftnode.AddNonvoter, m,
 	}
 	err = errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool { return c.Has(m.ID) }))
@@ -102,9 +102,9 @@ func (t target) look(ctx context.Context) (s sight, ok bool) {
 	return s, now.Leading && now.Term == term
 }
 
-// asked is a change: as a request, which package operations carries out step by step, and as a single change of raft's.
+// asked is a change: as a request, which package reconfig carries out step by step, and as a single change of raft's.
 type asked struct {
-	operations.Request
+	reconfig.Request
 	kind   raftnode.ChangeKind
 	member members.Member
 }
@@ -127,14 +127,14 @@ func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error
 }
 
 // executor is the executor of a node's present life.
-func (t target) executor(r *replica.Replica) *operations.Executor {
+func (t target) executor(r *replica.Replica) *reconfig.Executor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.executors[r] == nil {
 		id := r.Status().ID
-		t.executors[r] = operations.NewExecutor(server.Raft{
+		t.executors[r] = reconfig.NewExecutor(server.Raft{
 			Identity: func() (string, string) { return id, "test" }, Replica: func() *replica.Replica { return r },
-		}, func(operations.Taken) {})
+		}, func(reconfig.Taken) {})
 	}
 	return t.executors[r]
 }
@@ -182,14 +182,14 @@ func (t target) Roll(ctx context.Context) (map[string]bool, error) {
 }
 
 func removal(m members.Member) asked {
-	return asked{operations.Request{Op: operations.Remove, Member: m.ID}, raftnode.Remove, m}
+	return asked{reconfig.Request{Op: reconfig.Remove, Member: m.ID}, raftnode.Remove, m}
 }
 
 func suffrage(m members.Member, vote bool) asked {
 	if vote {
-		return asked{operations.Request{Op: operations.Promote, Member: m.ID}, raftnode.AddVoter, m}
+		return asked{reconfig.Request{Op: reconfig.Promote, Member: m.ID}, raftnode.AddVoter, m}
 	}
-	return asked{operations.Request{Op: operations.Demote, Member: m.ID}, raftnode.Demote, m}
+	return asked{reconfig.Request{Op: reconfig.Demote, Member: m.ID}, raftnode.Demote, m}
 }
 
 // Remove implements cluster.Membership.
@@ -222,7 +222,7 @@ func (t target) Replace(ctx context.Context, place, by string) error {
 	case t.raw:
 		return errors.Join(t.caughtUp(ctx, by), t.Vote(ctx, by, true), t.Remove(ctx, place))
 	}
-	a := asked{Request: operations.Request{Op: operations.Replace, Member: old.ID, By: m.ID}}
+	a := asked{Request: reconfig.Request{Op: reconfig.Replace, Member: old.ID, By: m.ID}}
 	return t.change(ctx, a, func(c members.Configuration) bool { return c.IsVoter(m.ID) && !c.Has(old.ID) })
 }
 
@@ -253,7 +253,7 @@ func (t target) Lead(ctx context.Context, place string) error {
 		if t.raw {
 			return s.replica.TransferLeadership(ctx, m.ID)
 		}
-		return t.carryOut(ctx, s.replica, asked{Request: operations.Request{Op: operations.Transfer, Member: m.ID}})
+		return t.carryOut(ctx, s.replica, asked{Request: reconfig.Request{Op: reconfig.Transfer, Member: m.ID}})
 	}
 	return errors.New("no leader, or no member")
 }
@@ -279,7 +279,7 @@ func (t target) Move(ctx context.Context, place string) error {
 		}
 	}()
 	m := n.Member()
-	a := asked{operations.Request{Op: operations.Readdress, Member: m.ID, Addr: m.Addr}, raftnode.Move, m}
+	a := asked{reconfig.Request{Op: reconfig.Readdress, Member: m.ID, Addr: m.Addr}, raftnode.Move, m}
 	return errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool {
 		is, _ := c.Find(m.ID)
 		return is.Addr == m.Addr

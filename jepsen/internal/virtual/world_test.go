@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
-	"github.com/holdfast/holdfast/server/operations"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/servertest"
 	"github.com/holdfast/holdfast/server/store"
@@ -43,7 +43,7 @@ type world struct {
 	mu sync.Mutex
 	in map[string]bool // places that are in: see cluster.Membership
 	// executors are the nodes' executors of changes of members. raw: the changes are raft's own, which nothing refuses.
-	executors map[*replica.Replica]*operations.Executor
+	executors map[*replica.Replica]*reconfig.Executor
 	raw       bool
 	excused   map[string]int // deaths that a fault explains
 	rng       *rand.Rand     // what power cuts leave
@@ -66,7 +66,7 @@ type worldOptions struct {
 	early bool
 	// slow: messages between nodes take usualDelay, as they do in a real net.
 	slow bool
-	// raw: members change by raft's own changes, without the rules of package operations.
+	// raw: members change by raft's own changes, without the rules of package reconfig.
 	raw bool
 	// undead: a node that was removed goes on.
 	undead bool
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	w := &world{
 		places: network.Nodes(o.nodes + spares), in: map[string]bool{}, starts: map[string]chan struct{}{},
 		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)),
-		executors: map[*replica.Replica]*operations.Executor{}, raw: o.raw,
+		executors: map[*replica.Replica]*reconfig.Executor{}, raw: o.raw,
 	}
 	for i, place := range w.places {
 		w.in[place], w.starts[place] = i < o.nodes, make(chan struct{}, 1)

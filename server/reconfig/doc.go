@@ -1,4 +1,4 @@
-// Package operations changes who the members of the cluster are, one step at a time, on the leader.
+// Package reconfig changes who the members of the cluster are, one step at a time, on the leader.
 //
 // It promises:
 //   - [Next] alone decides: from what the leader sees and what is asked follows one step, that all is done, or a
@@ -18,4 +18,4 @@
 //
 // Start reading at policy.go, then policy_test.go, whose tables can be read aloud; executor.go takes the steps, and
 // service.go finds the leader.
-package operations
+package reconfig
