@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -42,11 +43,11 @@ func (st *state) accountsInUse() (all []Account) {
 
 // usage is what an account counts, without the user.
 func (st *state) usage(account int) (a Account) {
-	for _, d := range st.databases {
+	for _, d := range st.Databases {
 		u := d.Usage(account)
 		a.Keys, a.Bytes = a.Keys+u.Keys, a.Bytes+u.Bytes
 	}
-	a.Waiters = int64(st.waits.Count(account) + st.locks.Count(account))
+	a.Waiters = int64(st.Waits.Count(account) + st.Locks.Count(account))
 	return a
 }
 
@@ -68,9 +69,8 @@ func (as *accounts) set(number int, user string) {
 
 // acting is the user whose request is under way.
 type acting struct {
-	// quota has a name if there is such a user, and account is the user's number.
-	quota   protocol.Quota
-	account int
+	// quota has a name if there is such a user.
+	quota protocol.Quota
 	// opened: the account is new, and was the former user's.
 	opened bool
 	former string
@@ -83,48 +83,35 @@ const openingWork = 1 << 18
 // [call.exceeds]. Accounts are opened as requests begin and not within: a roll-back brings back items with the numbers
 // that they had.
 func (c *call) openAccount(q *protocol.Quota) {
-	if q.User == "" || c.entryVersion < versionQuotas {
+	if q.User == "" || c.EntryVersion < versionQuotas {
 		return
 	}
 	as := &c.st.accounts
-	c.acting = acting{quota: *q, account: as.numbers[q.User]}
+	c.acting, c.Account = acting{quota: *q}, as.numbers[q.User]
 	switch {
-	case c.account != 0:
+	case c.Account != 0:
 		return
 	case len(as.users) < keyspace.MaxAccount:
-		c.account = len(as.users) + 1
+		c.Account = len(as.users) + 1
 	default:
 		c.writeBudget.left -= openingWork
 		n := slices.IndexFunc(as.users, func(user string) bool { return c.st.usage(as.numbers[user]) == (Account{}) })
 		if n < 0 {
 			return
 		}
-		c.account, c.former = n+1, as.users[n]
+		c.Account, c.former = n+1, as.users[n]
 	}
 	c.opened = true
-	as.set(c.account, strings.Clone(q.User))
+	as.set(c.Account, strings.Clone(q.User))
 }
 
 // closeAccount ends what openAccount began: what comes is done for nobody. A request that leaves its user nothing opens
 // no account, so a request that did not fit leaves nothing behind.
 func (c *call) closeAccount() {
-	if c.opened && c.st.usage(c.account) == (Account{}) {
-		c.st.accounts.set(c.account, c.former)
+	if c.opened && c.st.usage(c.Account) == (Account{}) {
+		c.st.accounts.set(c.Account, c.former)
 	}
-	c.acting = acting{}
-}
-
-// countFor sets the account of an item that is about to be stored: a key counts for the user who created it, whoever
-// changes, renames or moves it.
-func (c *call) countFor(d *keyspace.Keyspace, it *keyspace.Item) {
-	if it.Account() != 0 {
-		return
-	}
-	if before := d.Find(it.Hash, it.Key()); before != nil && !before.Ended(c.nowMillis) {
-		it.SetAccount(before.Account())
-	} else {
-		it.SetAccount(c.account)
-	}
+	c.acting, c.Account = acting{}, 0
 }
 
 // refuses reports whether a command may not run since it may make the state grow: then c.refusal is the reply.
@@ -140,14 +127,14 @@ func (c *call) refuses(b *binding, words []string) bool {
 // the limit of memory the last command may go beyond.
 func (c *call) exceeds(b *binding, words []string) bool {
 	q := &c.quota
-	if c.account == 0 {
+	if c.Account == 0 {
 		c.refusal = protocol.ErrQuotaUsers.Value()
 		return true
 	}
 	if q.Keys == 0 && q.Bytes == 0 || b.row == nil {
 		return false
 	}
-	has := c.st.usage(c.account)
+	has := c.st.usage(c.Account)
 	switch {
 	case q.Bytes != 0 && uint64(has.Bytes) >= q.Bytes:
 		c.refusal = protocol.QuotaExceeded(q.User, "bytes", q.Bytes).Value()
@@ -166,9 +153,9 @@ func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	}
 	var room [8]protocol.KeyUse
 	uses := protocol.AppendKeyUses(row, room[:0], words)
-	c.spend(int64(len(uses)) * keyWork)
+	c.Spend(int64(len(uses)) * command.KeyWork)
 	for _, use := range uses {
-		if use.Flags&(protocol.KeyInsert|protocol.KeyUpdate) != 0 && c.findStored(c.db, words[use.At]) == nil {
+		if use.Flags&(protocol.KeyInsert|protocol.KeyUpdate) != 0 && c.FindStored(c.DB, words[use.At]) == nil {
 			n++
 		}
 	}
@@ -181,10 +168,10 @@ func (c *call) crowded() bool {
 	switch {
 	case q.User == "":
 		return false
-	case c.account == 0:
+	case c.Account == 0:
 		c.refusal = protocol.ErrQuotaUsers.Value()
 		return true
-	case q.Waiters == 0 || uint64(c.st.waits.Count(c.account)+c.st.locks.Count(c.account)) < q.Waiters:
+	case q.Waiters == 0 || uint64(c.st.Waits.Count(c.Account)+c.st.Locks.Count(c.Account)) < q.Waiters:
 		return false
 	}
 	c.refusal = protocol.QuotaExceeded(q.User, "waiters", q.Waiters).Value()

@@ -69,9 +69,9 @@ func TestQuotaOfKeys(t *testing.T) {
 		alice.do("rpush l x y")
 		alice.do("sadd s x y")
 		alice.do("set a 1")
-		versions := d.m.st.versions
+		versions := d.m.st.Versions
 		require.Contains(t, alice.do(refused), allKeys, refused)
-		require.Equal(t, versions, d.m.st.versions, refused)
+		require.Equal(t, versions, d.m.st.Versions, refused)
 		requireAccounts(t, d, "alice 3+0")
 		for _, allowed := range []string{
 			"set a 2", "incr a", "rpush l z", "mset a 1 a 2", "del a", "set d 1 px 10",

@@ -6,42 +6,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Work is the cost of commands, in about nanoseconds of one core: a byte copied is 1. Work is counted
-// and never timed, so that all nodes count alike. DESIGN.md has the measurements.
+// The work of requests, words and scripts.
 const (
 	requestWork = 256 // any request
 	wordWork    = 128 // a word of a request
-	keyWork     = 64  // something that is looked at and passed
-	scanWork    = 160 // a key that KEYS or SCAN looks at, and may show. Before versionCosts keyWork stood in its place
 	watchWork   = 256 // a key that EXEC compares
-	endedWork   = 16  // an ended item that waits for the sweep, and that a look at all keys passes
-	writeWork   = 512 // a key that is written or deleted, after a request's first
-	stepWork    = 8   // a step of a pattern
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
 	// compileWork is a byte of a source that is compiled, at worst: the longest source is as much as a script may do.
 	// Before versionScripts formerCompileWork stood in its place.
 	compileWork       = 256
 	formerCompileWork = 100
-	// databaseWork is a database that is replaced: a journal may keep a KiB of it.
-	databaseWork = 1 << 10
 )
-
-// versionBudgets is the first version of the entry whose batches and transactions have budgets.
-const versionBudgets = 3
-
-// versionCosts is the first version of the entry that charges what they cost for keys that are scanned, for rows about
-// locks, and for each queue that a waiter leaves, before any leaves.
-const versionCosts = 6
-
-// spendScan charges for a key that is scanned.
-func (c *call) spendScan() {
-	if c.entryVersion < versionCosts {
-		c.spend(keyWork)
-		return
-	}
-	c.spend(scanWork)
-}
 
 // budgets bound the work of requests that share an entry or the machine's lock. The budgets of an
 // entry are part of the meaning of version 3, so nodes must agree on them. The budgets are a field
@@ -125,61 +101,16 @@ type meter struct {
 	writeBudget, readBudget, wakeBudget budget
 	// endings is what is left of the work for locks that end or are granted, and turned what the lock table got of it.
 	endings, turned int64
-	// work is the work of the request so far, and ceiling the most that is allowed. over: the
-	// request did more, or would have; then nothing of the request is kept, whatever the reply.
-	work, ceiling int64
-	over          bool
-}
-
-// spend notes work that the price of a request does not contain.
-func (c *call) spend(work int64) { c.work += work }
-
-// fits reports whether the request may do this much more work. If not, the request is over.
-func (c *call) fits(work int64) bool {
-	if c.work+work <= c.ceiling {
-		return true
-	}
-	c.over = true
-	return false
-}
-
-// affords is fits and spend for a request that writes so many keys. The price contains the first.
-func (c *call) affords(keys int) bool {
-	if c.entryVersion < versionBudgets || keys < 2 {
-		return true
-	}
-	work := int64(keys-1) * writeWork
-	if !c.fits(work) {
-		return false
-	}
-	c.spend(work)
-	return true
-}
-
-// narrow lowers the ceiling: no more work than most is allowed from here on. The result is for widen.
-func (c *call) narrow(most int64) (outer int64) {
-	outer = c.ceiling
-	c.ceiling = min(c.ceiling, c.work+most)
-	return outer
-}
-
-// widen restores the ceiling from before narrow. own reports that the work was more than most. If own
-// is false, c.over says whether the work was more than the outer ceiling.
-func (c *call) widen(outer int64) (own bool) {
-	own = c.over && c.ceiling < outer
-	c.over = c.over && !own
-	c.ceiling = outer
-	return own
 }
 
 // runRead runs a request that only reads, in an entry or beside. The work does not count as the
 // entry's, since nodes without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {
-	work, ceiling := c.work, c.ceiling
-	c.work, c.ceiling = 0, c.readBudget.ceiling()
+	work, ceiling := c.Work, c.Ceiling
+	c.Work, c.Ceiling = 0, c.readBudget.ceiling()
 	reply := c.run()
-	c.readBudget.left -= c.work
-	c.work, c.ceiling = work, ceiling
+	c.readBudget.left -= c.Work
+	c.Work, c.Ceiling = work, ceiling
 	return reply
 }
 
@@ -187,8 +118,8 @@ func (c *call) runRead() protocol.Value {
 // requests must not wait for another turn.
 func (c *call) readInEntry() protocol.Value {
 	reply := c.runRead()
-	if c.over {
-		c.over = false
+	if c.Over {
+		c.Over = false
 		return protocol.ErrNoRoom.Value()
 	}
 	return reply

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -142,7 +143,7 @@ func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 		w.Add(origin, d.seq, d.seq, nil)
 		require.NoError(t, twin.Apply(w.Bytes(), clientless{}))
 		require.Equal(t, dump(t, twin), dump(t, d.m), why)
-		require.Equal(t, twin.st.versions, d.m.st.versions)
+		require.Equal(t, twin.st.Versions, d.m.st.Versions)
 	}
 	leaves("a script", spin("x", 5000))
 	leaves("many requests", slices.Repeat([]string{"incr n"}, 200)...)
@@ -170,7 +171,7 @@ func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
 		[]string{"eval", "redis.call('flushall') redis.call('set','c','1') " + endless, "0"}, []string{"incr", "b"})
 	require.Contains(t, reply.Elems[3].Str, "budget")
 	require.Equal(t, `[nil "2" nil]`, line(d.do("mget", "a", "b", "c")))
-	require.Nil(t, d.m.call.undo)
+	require.Nil(t, d.m.call.Undo)
 }
 
 // A script in a transaction may do as much as any, beside what came before it.
@@ -204,7 +205,7 @@ func TestReadsInAnEntry(t *testing.T) {
 
 // Entries of older versions know no budgets but that of a single script.
 func TestOldEntriesHaveNoBudgets(t *testing.T) {
-	for version := byte(1); version < versionBudgets; version++ {
+	for version := byte(1); version < command.VersionBudgets; version++ {
 		d := newDriver(t)
 		d.m.budgets = smallBudgets()
 		replies := d.applyAs(version, pipeline(spin("a", 9000), spin("b", 9000), "keys *", spin("c", 9000)))
@@ -277,10 +278,10 @@ func TestLeavingIsCharged(t *testing.T) {
 				continue
 			}
 			require.Empty(t, replies[1], "nobody leaves if not all may")
-			require.Equal(t, [2]int{2, 2}, [2]int{d.m.st.locks.Stats().Waiters + 2*i, d.m.st.waits.Len()})
+			require.Equal(t, [2]int{2, 2}, [2]int{d.m.st.Locks.Stats().Waiters + 2*i, d.m.st.Waits.Len()})
 			require.Equal(t, "[2]", lines(d.together(pipeline(leave))[0]), "alone it fits")
 		}
-		require.Zero(t, d.m.st.locks.Stats().Waiters+d.m.st.waits.Len())
+		require.Zero(t, d.m.st.Locks.Stats().Waiters+d.m.st.Waits.Len())
 	}
 }
 
@@ -453,8 +454,8 @@ func TestPrices(t *testing.T) {
 func TestDigestIsWork(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 4<<20))
-	require.Equal(t, errOverWork, d.eval("for i=1,100 do redis.call('digest','big') end"))
-	require.Equal(t, errOverWork,
+	require.Equal(t, command.ErrOverWork, d.eval("for i=1,100 do redis.call('digest','big') end"))
+	require.Equal(t, command.ErrOverWork,
 		d.eval("for i=1,100 do redis.call('set','other','1','IFDEQ','0123456789abcdef') "+
 			"redis.call('delex','big','IFDEQ','0123456789abcdef') end"))
 }
@@ -462,23 +463,23 @@ func TestDigestIsWork(t *testing.T) {
 // A value has a limit however it comes to be.
 func TestAppendHasALimit(t *testing.T) {
 	d := newDriver(t)
-	d.do("set", "k", strings.Repeat("x", maxValueBytes-1))
-	require.Equal(t, fmt.Sprint(maxValueBytes), line(d.do("append", "k", "x")))
-	require.Equal(t, errTooLong, d.do("append", "k", "x"))
-	require.Equal(t, fmt.Sprint(maxValueBytes), line(d.do("strlen", "k")))
+	d.do("set", "k", strings.Repeat("x", command.MaxValueBytes-1))
+	require.Equal(t, fmt.Sprint(command.MaxValueBytes), line(d.do("append", "k", "x")))
+	require.Equal(t, command.ErrTooLong, d.do("append", "k", "x"))
+	require.Equal(t, fmt.Sprint(command.MaxValueBytes), line(d.do("strlen", "k")))
 }
 
 // A database without keys is not replaced: a script cannot fill its journal with them. Nor is what stays of
 // keys that have ended a difference between nodes.
 func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	d := newDriver(t)
-	before := d.m.st.databases
+	before := d.m.st.Databases
 	require.Equal(t, "1", line(d.eval("for i=1,1000 do redis.call('flushall') redis.call('flushdb') end return 1")))
 	for i := range before {
-		require.Same(t, before[i], d.m.st.databases[i])
+		require.Same(t, before[i], d.m.st.Databases[i])
 	}
 	d.do("set", "k", "v")
-	require.Equal(t, errOverWork,
+	require.Equal(t, command.ErrOverWork,
 		d.eval("for i=1,100000 do redis.call('swapdb','0','1') redis.call('swapdb','1','0') end"), "each is work")
 	require.Equal(t, `"v"`, line(d.do("get", "k")))
 	require.Equal(t, "OK", line(d.do("flushall")))
@@ -491,10 +492,10 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	d.applyAs(2, body)
 	d.nowMillis += 10
 	d.apply(nil)
-	ended := d.m.st.databases[0]
+	ended := d.m.st.Databases[0]
 	require.Equal(t, "OK", line(d.do("flushdb")))
 	require.Positive(t, ended.Stored(), "not all are swept")
-	require.Same(t, ended, d.m.st.databases[0], "the rest is swept in time, and told")
+	require.Same(t, ended, d.m.st.Databases[0], "the rest is swept in time, and told")
 	twin := restored(t, d.m)
 	for range 2 {
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 1)
@@ -512,7 +513,7 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	d.m.budgets = smallBudgets()
 	watches := make([]protocol.Watch, 500)
 	for i := range watches {
-		watches[i] = protocol.Watch{Key: fmt.Sprint("k", i), Mark: uint64(newMark(d.m.st.versions, true))}
+		watches[i] = protocol.Watch{Key: fmt.Sprint("k", i), Mark: uint64(newMark(d.m.st.Versions, true))}
 	}
 	body := protocol.AppendTransaction(nil, 0, watches, pipeline("incr n"))
 	require.Empty(t, d.together(pipeline(spin("other", 4000)), body)[1])
@@ -541,13 +542,13 @@ func TestWrittenKeysAreWork(t *testing.T) {
 		require.Len(t, d.applyAs(2, body), 1, name)
 	}
 	d := newDriver(t)
-	require.Equal(t, errOverWork,
+	require.Equal(t, command.ErrOverWork,
 		d.eval("local t={} for i=1,4000 do t[i]='k'..i end for i=1,200 do redis.call('del',unpack(t)) end"))
 }
 
 // TestSetrangeHasALimit: the longest value there may be, and no longer one.
 func TestSetrangeHasALimit(t *testing.T) {
 	d := newDriver(t)
-	require.Equal(t, errTooLong, d.do("setrange", "k", strconv.Itoa(maxValueBytes), "x"))
-	require.Equal(t, protocol.Integer(maxValueBytes), d.do("setrange", "k", strconv.Itoa(maxValueBytes-1), "x"))
+	require.Equal(t, command.ErrTooLong, d.do("setrange", "k", strconv.Itoa(command.MaxValueBytes), "x"))
+	require.Equal(t, protocol.Integer(command.MaxValueBytes), d.do("setrange", "k", strconv.Itoa(command.MaxValueBytes-1), "x"))
 }

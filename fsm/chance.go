@@ -1,10 +1,9 @@
 package fsm
 
 import (
-	"encoding/binary"
-
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -15,10 +14,6 @@ const versionSeeded = 3
 // chance is what a command's random decisions follow from: its place in the log, so that they differ
 // from command to command and not from node to node.
 type chance struct {
-	// seed differs from request to request, and draws counts what [call.random] drew in this
-	// request.
-	seed  uint64
-	draws uint64
 	// origin and seq name the batch. scripted counts the batch's scripts so far: scripts that may
 	// write, and scripts that only read.
 	origin   protocol.Origin
@@ -33,11 +28,11 @@ type chance struct {
 // batch's scripts. Scripts that only read are counted apart, as a node skips them if no client
 // waits.
 func (c *call) scriptSeed(readOnly bool) uint64 {
-	now, versions := uint64(c.nowMillis), c.st.versions
-	if c.reading {
-		return hashNumbers(now, versions, c.seed) | 1
+	now, versions := uint64(c.NowMillis), c.st.Versions
+	if c.Reading {
+		return command.HashNumbers(now, versions, c.Seed) | 1
 	}
-	if c.entryVersion < versionSeeded {
+	if c.EntryVersion < versionSeeded {
 		return 0
 	}
 	kind := 0
@@ -46,14 +41,5 @@ func (c *call) scriptSeed(readOnly bool) uint64 {
 	}
 	c.scripted[kind]++
 	node := xxh3.HashString(c.origin.Node)
-	return hashNumbers(now, versions, node, c.origin.Epoch, c.seq, uint64(kind), c.scripted[kind]) | 1
-}
-
-// hashNumbers is a hash that is the same on every processor.
-func hashNumbers(numbers ...uint64) uint64 {
-	var b [64]byte
-	for i, n := range numbers {
-		binary.LittleEndian.PutUint64(b[8*i:], n)
-	}
-	return xxh3.Hash(b[:8*len(numbers)])
+	return command.HashNumbers(now, versions, node, c.origin.Epoch, c.seq, uint64(kind), c.scripted[kind]) | 1
 }

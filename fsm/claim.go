@@ -26,6 +26,6 @@ func ClaimOf(body []byte) Claim {
 func (m *machine) WouldRefuse(c Claim, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	it := m.st.databases[c.db].Find(keyspace.Hash(c.key), c.key)
+	it := m.st.Databases[c.db].Find(keyspace.Hash(c.key), c.key)
 	return it != nil && !it.Ended(nowMillis) && !it.IsLock()
 }

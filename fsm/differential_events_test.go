@@ -32,7 +32,7 @@ func TestDifferentialEvents(t *testing.T) {
 		g := scoredGenerator{&generator{rng: rand.New(rand.NewSource(seed))}}
 		d := newDriver(t)
 		d.m.Listen(event.InMessages)
-		d.m.st.notifies = event.AllClasses &^ (event.ClassKeyspace | classMiss | classNew)
+		d.m.st.Notifies = event.AllClasses &^ (event.ClassKeyspace | event.ClassMiss | event.ClassNew)
 		r.do("flushall")
 		fillScored(r, d)
 		theirEvents(r, subscriber)

@@ -24,16 +24,15 @@
 // linearizable reads, [Machine.Snapshot] and [Machine.Restore] for raft. Commands have the names of
 // protocol's table. The node that took a command has checked its arity; the machine checks it again.
 //
-// Start reading at fsm.go, then state.go, call.go and set.go. The parts:
+// Start reading at fsm.go, then state.go, call.go, command/call.go and str/set.go. The parts:
 //
 //	fsm.go         the machine: lock, entries, reads
 //	state.go       all that is replicated; session.go
-//	call.go        a command on its way through the state
-//	typed.go       the value of a key, by kind: what commands look at and change
+//	call.go        a command on its way through the state, and what the machine knows about it
+//	command/       what commands on keys work with: look up, charge, change, store, notify
+//	str/ bit/ hash/ list/ set/ zset/  the commands on values of a type, each with a table Ops
 //	ops.go         which function is which command; legacy.go which commands old entries know
-//	set.go …       the commands: set, strings, counters, keys, expire, scan, exec, eval
-//	elements.go    what work on collections costs; hash_….go and set_….go are hashes and sets
-//	sort.go        SORT; bits.go, bitfield.go and lcs.go look at strings
+//	keys.go …      the other commands: keys, expire, scan, sort, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
 //	memory.go      the memory of the state, and what is refused when it is full

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -76,10 +77,10 @@ func TestLargeCommandsAreRefused(t *testing.T) {
 		slices.Concat([]string{"sort", "s", "ALPHA", "STORE", "d"}, times("GET none*", 600)),
 		{"srandmember", "s", "-1000000"},
 	} {
-		require.Equal(t, errTooMuchWork, d.do(words...), words[0])
+		require.Equal(t, command.ErrTooMuchWork, d.do(words...), words[0])
 		if words[0] != "sunionstore" && words[0] != "sort" {
 			reply, _ := d.read(words...)
-			require.Equal(t, errTooMuchWork, reply, words[0])
+			require.Equal(t, command.ErrTooMuchWork, reply, words[0])
 		}
 	}
 	require.Equal(t, `~["old"]`, line(d.do("smembers", "d")))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
@@ -43,17 +44,17 @@ func (c *call) eval(readOnly bool) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	source := c.args[1]
-	if !c.fits(int64(len(source)) * hashWork) {
-		return errOverWork
+	source := c.Args[1]
+	if !c.Fits(int64(len(source)) * hashWork) {
+		return command.ErrOverWork
 	}
-	c.spend(int64(len(source)) * hashWork)
+	c.Spend(int64(len(source)) * hashWork)
 	sha := scriptSHA(source)
 	s := c.st.scripts.find(sha)
 	known := s != nil
 	if !known {
 		if s = c.compile(source, sha); s == nil {
-			return errOverWork
+			return command.ErrOverWork
 		}
 	}
 	reply, kept := c.runScript(s, keys, args, readOnly)
@@ -68,7 +69,7 @@ func evalshaOp(c *call) protocol.Value         { return c.judged((*call).evalsha
 func evalshaReadOnlyOp(c *call) protocol.Value { return c.judged((*call).evalsha, true) }
 
 func (c *call) evalsha(readOnly bool) protocol.Value {
-	sha := c.args[1]
+	sha := c.Args[1]
 	if len(sha) != 40 {
 		return errNoScript
 	}
@@ -90,13 +91,13 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 // compile makes a script of a source, or returns nil if the budget does not allow that.
 func (c *call) compile(source, sha string) *script {
 	work := int64(len(source)) * compileWork
-	if c.entryVersion < versionScripts {
+	if c.EntryVersion < versionScripts {
 		work = int64(len(source)) * formerCompileWork
 	}
-	if !c.fits(work) {
+	if !c.Fits(work) {
 		return nil
 	}
-	c.spend(work)
+	c.Spend(work)
 	program, err := c.programs.Compile(source)
 	if err != nil {
 		return newScript(strings.Clone(source), sha, 0, nil, err)
@@ -117,11 +118,11 @@ func (c *call) remember(s *script, known bool) {
 
 // scriptWords cuts KEYS and ARGV out of the words of EVAL.
 func (c *call) scriptWords() (keys, args []string, problem protocol.Value) {
-	n, ok := protocol.ParseInt(c.args[2])
-	words := c.args[3:]
+	n, ok := protocol.ParseInt(c.Args[2])
+	words := c.Args[3:]
 	switch {
 	case !ok:
-		return nil, nil, errNotInteger
+		return nil, nil, command.ErrNotInteger
 	case n > int64(len(words)):
 		return nil, nil, protocol.Err("Number of keys can't be greater than number of args")
 	case n < 0:
@@ -147,35 +148,35 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	if h.runner == nil {
 		h.runner = lua.NewRunner()
 	}
-	db, words := c.db, c.args
+	db, words := c.DB, c.Args
 	if !h.readOnly {
 		h.from = c.begins()
 	}
 	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly), Legacy: c.chargesAsBefore()}
 	steps := lua.DefaultLimits().Steps
-	h.env.Limits.Steps = max(1, min(steps, (c.ceiling-c.work)/luaStepWork))
-	outer := c.narrow(maxScriptWork)
+	h.env.Limits.Steps = max(1, min(steps, (c.Ceiling-c.Work)/luaStepWork))
+	outer := c.Narrow(maxScriptWork)
 	h.running, h.made = true, made{}
 	reply, err := h.runner.Run(s.program, &h.env)
 	h.running = false
-	c.db, c.args = db, words
-	c.spend(h.runner.Used().Steps * luaStepWork)
-	own := c.widen(outer)
+	c.DB, c.Args = db, words
+	c.Spend(h.runner.Used().Steps * luaStepWork)
+	own := c.Widen(outer)
 	if h.full {
 		reply, err = c.refusal, lua.ErrBudget
 	}
-	if err == nil && (own || c.over) {
-		reply, err = errOverWork, lua.ErrBudget
+	if err == nil && (own || c.Over) {
+		reply, err = command.ErrOverWork, lua.ErrBudget
 	}
 	if h.env.Limits.Steps < steps && outOfSteps(err) {
-		c.over = true
+		c.Over = true
 	}
 	if err != nil {
 		if !h.readOnly {
 			c.undoTo(&h.from)
 		}
 		if !reply.IsError() {
-			reply = errQuoting(err.Error())
+			reply = command.ErrQuoting(err.Error())
 		}
 		return reply, false
 	}
@@ -189,7 +190,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 // versionCharges is the first version of the entry whose scripts are charged as today: see [lua.Env].
 const versionCharges = 3
 
-func (c *call) chargesAsBefore() bool { return c.entryVersion < versionCharges }
+func (c *call) chargesAsBefore() bool { return c.EntryVersion < versionCharges }
 
 func outOfSteps(err error) bool {
 	var over *lua.BudgetError
@@ -197,7 +198,6 @@ func outOfSteps(err error) bool {
 }
 
 var (
-	errOverWork  = protocol.Err("script is over its budget of work in commands")
 	errForbidden = protocol.ErrNotInScript.Value()
 	errReadOnly  = protocol.ErrReadOnlyScript.Value()
 	errUnknown   = protocol.Err("Unknown Redis command called from script")
@@ -220,7 +220,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	if b == nil {
 		return errForbidden
 	}
-	if h.rights != nil && !c.over {
+	if h.rights != nil && !c.Over {
 		if refusal, refused := h.judge(row, words); refused {
 			return refusal
 		}
@@ -228,24 +228,24 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	switch {
 	case h.readOnly && b.writes:
 		return errReadOnly
-	case c.over:
-		return errOverWork
+	case c.Over:
+		return command.ErrOverWork
 	case h.full, c.refuses(b, words):
 		h.full = h.full || c.wroteSince(&h.from)
 		return c.refusal
 	}
 	for _, word := range words {
-		c.spend(wordWork + int64(len(word)))
+		c.Spend(wordWork + int64(len(word)))
 	}
 	h.look(row, words)
 	h.words = append(h.words[:0], row.Name)
 	h.words = append(h.words, words[1+b.subcommand:]...)
-	c.args = h.words
-	c.counting = b.counts && !c.quiet
+	c.Args = h.words
+	c.Counting = b.counts && !c.Quiet
 	reply := b.do(c)
 	c.called(words)
-	if !c.fits(0) || c.over {
-		return errOverWork
+	if !c.Fits(0) || c.Over {
+		return command.ErrOverWork
 	}
 	return reply
 }

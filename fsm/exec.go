@@ -1,20 +1,24 @@
 package fsm
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"github.com/holdfast/holdfast/protocol"
+
+	"github.com/holdfast/holdfast/fsm/command"
+)
 
 // timeOp is TIME by the entry's wall clock, in whole milliseconds.
 func timeOp(c *call) protocol.Value {
-	wallMillis := max(0, c.wallNow())
-	return protocol.Strings(formatUint(uint64(wallMillis/1000)), formatUint(uint64(wallMillis%1000*1000)))
+	wallMillis := max(0, c.WallNow())
+	return protocol.Strings(command.FormatUint(uint64(wallMillis/1000)), command.FormatUint(uint64(wallMillis%1000*1000)))
 }
 
 // execOp runs a transaction: a request that nodes write, with the watched keys and the queued requests
 // as its words. See protocol/transaction.go.
 func execOp(c *call) protocol.Value {
-	if len(c.args) != 3 {
-		return errArity("exec")
+	if len(c.Args) != 3 {
+		return command.ErrArity("exec")
 	}
-	watches, queued := c.args[1], c.args[2]
+	watches, queued := c.Args[1], c.Args[2]
 	count, ok := countRequests(queued)
 	if !ok {
 		return protocol.Err("transaction is corrupt")
@@ -28,10 +32,10 @@ func execOp(c *call) protocol.Value {
 		return protocol.Err("transaction is corrupt")
 	case changed:
 		return protocol.NullArray
-	case c.over:
-		return errOverWork
+	case c.Over:
+		return command.ErrOverWork
 	}
-	if c.entryVersion < versionBudgets {
+	if c.EntryVersion < command.VersionBudgets {
 		return c.runQueued(queued, count)
 	}
 	return c.transact(watches, queued, count)
@@ -45,21 +49,21 @@ var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{
 
 // transact runs all requests of a transaction that watches keys, or none if they exceed the budget.
 func (c *call) transact(watches, queued string, count int) protocol.Value {
-	db, words := c.db, c.args
-	outer := c.narrow(c.bounds.transaction)
+	db, words := c.DB, c.Args
+	outer := c.Narrow(c.bounds.transaction)
 	var reply protocol.Value
-	if c.fits(int64(count) * requestWork) {
+	if c.Fits(int64(count) * requestWork) {
 		from := c.begins()
 		c.watched = watches
-		if reply = c.runQueued(queued, count); c.over {
+		if reply = c.runQueued(queued, count); c.Over {
 			c.undoTo(&from)
 		} else {
 			c.ends(&from)
 		}
 		c.watched = ""
 	}
-	c.db, c.args = db, words
-	if c.widen(outer) {
+	c.DB, c.Args = db, words
+	if c.Widen(outer) {
 		return errOverTransaction
 	}
 	return reply
@@ -68,16 +72,16 @@ func (c *call) transact(watches, queued string, count int) protocol.Value {
 // runQueued runs the requests of a transaction in order, as far as the budget goes. An error of a
 // request does not stop the others.
 func (c *call) runQueued(queued string, count int) protocol.Value {
-	number := c.seed
+	number := c.Seed
 	var replies []protocol.Value
-	if !c.quiet {
+	if !c.Quiet {
 		replies = make([]protocol.Value, 0, count)
 	}
 	var r protocol.Request
-	for queued != "" && !c.over {
+	for queued != "" && !c.Over {
 		rest, _ := protocol.NextRequest(queued, &r) // parsed before without error
-		c.spend(price(&r, len(queued)-len(rest)))
-		if !c.fits(0) {
+		c.Spend(price(&r, len(queued)-len(rest)))
+		if !c.Fits(0) {
 			break
 		}
 		queued = rest
@@ -85,7 +89,7 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 		c.begin(&r, number)
 		writes := c.writes(r.Args[0])
 		switch {
-		case c.quiet && !writes:
+		case c.Quiet && !writes:
 		case r.Args[0] == "exec":
 			replies = append(replies, protocol.ErrNestedMulti.Value())
 		case r.Args[0] == "watch":

@@ -3,6 +3,8 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -23,16 +25,16 @@ func parseFence(word string) (fence int64, ok bool) {
 // fencePassOp lets a fence pass unless a larger one has passed: the resource takes the write of who holds
 // the lock, and not of who held it before. The key keeps its deadline.
 func fencePassOp(c *call) protocol.Value {
-	key := c.args[1]
-	fence, ok := parseFence(c.args[2])
+	key := c.Args[1]
+	fence, ok := parseFence(c.Args[2])
 	if !ok {
-		return errNotInteger
+		return command.ErrNotInteger
 	}
-	it, ok := c.findString(key)
+	it, ok := c.FindString(key)
 	if !ok {
-		return errWrongType
+		return command.ErrWrongType
 	}
-	deadlineMillis := int64(never)
+	deadlineMillis := int64(command.Never)
 	if it != nil {
 		passed, ok := parseFence(it.Value())
 		switch {
@@ -40,15 +42,15 @@ func fencePassOp(c *call) protocol.Value {
 			return errNoFence
 		case fence < passed:
 			c.locked.FencesRefused++
-			return zero
+			return command.Zero
 		case fence == passed:
-			return one
+			return command.One
 		}
 		deadlineMillis = it.DeadlineMillis
 	}
-	c.set(key, strconv.FormatInt(fence, 10), deadlineMillis)
-	c.notify(classModule, "fence.pass", key)
-	return one
+	c.Set(key, strconv.FormatInt(fence, 10), deadlineMillis)
+	c.Notify(event.ClassModule, "fence.pass", key)
+	return command.One
 }
 
 var errNoFence = protocol.Err("the value at the key is not a fence")
@@ -62,10 +64,10 @@ var errRaisedTooFar = protocol.Err("fences are raised to 4503599627370496 at mos
 // fenceRaiseOp makes the fences of native locks larger than a number, for resources that have seen fences of another
 // lock server. The reply is the largest number that no fence will be from now on.
 func fenceRaiseOp(c *call) protocol.Value {
-	above, ok := parseFence(c.args[1])
+	above, ok := parseFence(c.Args[1])
 	switch {
 	case !ok:
-		return errNotInteger
+		return command.ErrNotInteger
 	case above > mostRaised:
 		return errRaisedTooFar
 	}
@@ -76,10 +78,10 @@ func fenceRaiseOp(c *call) protocol.Value {
 
 // fenceGetOp is the largest fence that has passed, nil if none has.
 func fenceGetOp(c *call) protocol.Value {
-	it, ok := c.findString(c.args[1])
+	it, ok := c.FindString(c.Args[1])
 	switch {
 	case !ok:
-		return errWrongType
+		return command.ErrWrongType
 	case it == nil:
 		return protocol.Null
 	}

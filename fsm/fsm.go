@@ -9,6 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
@@ -157,8 +158,12 @@ type Sink interface {
 
 func newMachine() *machine {
 	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
-	m.call.programs, m.call.users = &m.programs, &m.users
-	m.readers.New = func() any { return &call{programs: &m.programs, users: &m.users} }
+	m.call.init(m)
+	m.readers.New = func() any {
+		c := new(call)
+		c.init(m)
+		return c
+	}
 	return m
 }
 
@@ -179,25 +184,25 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c := &m.call
 	c.listen(event.Interest(m.interest.Load()))
 	entry.Version = m.st.enter(entry.Version)
-	c.st, c.entryVersion = m.st, entry.Version
+	c.use(m.st, m.ops)
+	c.EntryVersion = entry.Version
 	c.advance(&entry)
-	c.st, c.ops = m.st, m.ops
-	c.nowMillis, c.wallOffsetMillis = m.st.clockMillis, m.st.wallOffsetMillis
+	c.NowMillis, c.WallOffsetMillis = m.st.ClockMillis, m.st.wallOffsetMillis
 	c.limitMemory(entry.MemoryLimitBytes)
 	c.bounds = m.budgets
-	if entry.Version < versionBudgets {
+	if entry.Version < command.VersionBudgets {
 		c.bounds = noBudgets()
 	}
 	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads),
 		newBudget(c.bounds.serving)
 	c.endings = c.bounds.endings
-	m.st.locks.Slice(entry.Version >= versionSlices)
+	m.st.Locks.Slice(entry.Version >= command.VersionSlices)
 	c.prefetch.start(entry, m.st)
 	c.beginWaits()
 	c.beginLocks()
 	err = c.runEntry(&entry, sink)
 	m.countLookups(c)
-	m.expired += uint64(c.ended)
+	m.expired += uint64(c.Ended)
 	m.peak = max(m.peak, m.st.usedBytes())
 	if err != nil {
 		return err
@@ -205,8 +210,8 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	if invariant.On {
 		m.verify()
 	}
-	if len(c.events) > 0 {
-		sink.Events(c.events)
+	if len(c.Events) > 0 {
+		sink.Events(c.Events)
 	}
 	return nil
 }
@@ -226,7 +231,7 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 			}
 			continue
 		}
-		c.quiet = !wanted
+		c.Quiet = !wanted
 		c.beginBatch(&b)
 		c.dropPreviousIncarnations(b.Origin)
 		replies, err := c.runBatch(&b)
@@ -242,7 +247,7 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 
 // runBatch runs as many requests of a batch as the budgets allow. A quiet batch skips the reads.
 func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error) {
-	r := protocol.Request{Args: c.args[:0]}
+	r := protocol.Request{Args: c.Args[:0]}
 	number := b.Seq << 20
 	c.origin, c.seq, c.scripted = b.Origin, b.Seq, [2]uint64{}
 	c.replies = c.replies[:0]
@@ -254,19 +259,19 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 			return nil, err
 		}
 		c.prefetch.step(c.st)
-		c.work, c.ceiling = price(&r, len(body)-len(rest)), c.writeBudget.ceiling()
-		if c.work > c.ceiling || c.st.waits.HasReady() {
+		c.Work, c.Ceiling = price(&r, len(body)-len(rest)), c.writeBudget.ceiling()
+		if c.Work > c.Ceiling || c.st.Waits.HasReady() {
 			break
 		}
 		body = rest
 		writes := c.writes(r.Args[0])
-		if !writes && c.quiet {
-			c.writeBudget.left -= c.work
+		if !writes && c.Quiet {
+			c.writeBudget.left -= c.Work
 			continue
 		}
 		c.begin(&r, number)
 		var reply protocol.Value
-		counted := c.lookups
+		counted := c.Lookups
 		if writes {
 			c.openAccount(&r.Quota)
 			reply = c.run()
@@ -274,20 +279,20 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 		} else {
 			reply = c.readInEntry()
 		}
-		c.writeBudget.left -= c.work
-		if c.over {
-			c.over, c.lookups = false, counted
+		c.writeBudget.left -= c.Work
+		if c.Over {
+			c.Over, c.Lookups = false, counted
 			break
 		}
-		if !c.quiet {
+		if !c.Quiet {
 			c.replies = append(c.replies, reply)
 		}
-		if c.st.waits.HasReady() {
+		if c.st.Waits.HasReady() {
 			c.serve()
 			c.origin, c.seq = b.Origin, b.Seq
 		}
 	}
-	c.args = r.Args
+	c.Args = r.Args
 	if len(c.replies) > 0 {
 		// A single allocation of the right size, which the sink owns.
 		replies = slices.Clone(c.replies)
@@ -314,21 +319,22 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c := m.readers.Get().(*call)
 	c.seen = &m.call.watch
 	defer func() {
-		c.st = nil // a state that was replaced meanwhile must not be kept
-		c.lookups = lookups{}
+		c.st, c.Keys = nil, nil // a state that was replaced meanwhile must not be kept
+		c.Lookups = command.Lookups{}
 		m.readers.Put(c)
 	}()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	c.st, c.ops, c.reading, c.dueMet = m.st, m.ops, true, false
-	c.nowMillis, c.wallOffsetMillis = max(nowMillis, m.st.clockMillis), wallOffsetMillis
-	c.entryVersion = m.st.meaning()
+	c.use(m.st, m.ops)
+	c.Reading, c.DueMet = true, false
+	c.NowMillis, c.WallOffsetMillis = max(nowMillis, m.st.ClockMillis), wallOffsetMillis
+	c.EntryVersion = m.st.meaning()
 	if class == ReadShort {
 		c.writeBudget, c.readBudget = newOwnBudget(m.budgets.readShort), newOwnBudget(m.budgets.batch)
 	} else {
 		c.writeBudget, c.readBudget = newBudget(m.budgets.readLong), newBudget(m.budgets.readLong)
 	}
-	r := protocol.Request{Args: c.args[:0]}
+	r := protocol.Request{Args: c.Args[:0]}
 	replies = make([]protocol.Value, 0, min(count, len(body)))
 	for body != "" {
 		rest, err := protocol.NextRequest(body, &r)
@@ -344,19 +350,19 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 		}
 		c.writeBudget.left -= work
 		c.begin(&r, m.draws.Add(1))
-		counted := c.lookups
+		counted := c.Lookups
 		reply := c.runRead()
-		if c.dueMet {
-			c.over = false
+		if c.DueMet {
+			c.Over = false
 			return nil, "", true, nil
 		}
-		if c.over {
-			c.over, c.lookups = false, counted
+		if c.Over {
+			c.Over, c.Lookups = false, counted
 			break
 		}
 		replies, body = append(replies, reply), rest
 	}
-	c.args = r.Args
+	c.Args = r.Args
 	m.countLookups(c)
 	return replies, body, false, nil
 }
@@ -370,7 +376,7 @@ func (m *machine) Version() (version byte, fresh bool) {
 func (m *machine) Clock() (stampMillis, wallOffsetMillis int64) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.st.clockMillis, m.st.wallOffsetMillis
+	return m.st.ClockMillis, m.st.wallOffsetMillis
 }
 
 func (m *machine) NextDue() (dueMillis int64, ok bool) {

@@ -161,7 +161,7 @@ func (p *pair) apply(node string, body []byte, tickets []uint64) {
 
 // requireNobodyBeside requires that no client waits for what is there, once all were served.
 func (p *pair) requireNobodyBeside() {
-	table := p.loud.st.waits
+	table := p.loud.st.Waits
 	if table.HasReady() {
 		return
 	}

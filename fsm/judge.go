@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
@@ -79,10 +80,10 @@ func (c *call) judged(run func(c *call, readOnly bool) protocol.Value, readOnly 
 		return run(c, readOnly)
 	}
 	work := workOfRules(c.rules)
-	if !c.fits(work) {
-		return errOverWork
+	if !c.Fits(work) {
+		return command.ErrOverWork
 	}
-	c.spend(work)
+	c.Spend(work)
 	h.rights, h.refusals = c.users.of(c.rules), nil
 	return protocol.Judged(run(c, readOnly), h.refusals)
 }
@@ -102,7 +103,7 @@ func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal proto
 	denial, at, ok := h.check(row, words, &sort)
 	switch {
 	case !ok:
-		return errOverWork, true
+		return command.ErrOverWork, true
 	case sort != "":
 		return protocol.Err(sort), true
 	case denial == rights.Allowed:
@@ -124,17 +125,17 @@ func (h *scriptHost) check(row *protocol.Command, words []string, sort *string) 
 	ok bool,
 ) {
 	c := h.call
-	before := max(0, c.ceiling-c.work) / stepWork
+	before := max(0, c.Ceiling-c.Work) / command.StepWork
 	b := rights.Budget{Steps: before}
 	denial, at = rights.Check(h.rights, row, words, &b)
 	if denial == rights.Allowed && sort != nil {
 		*sort = rights.RefusedSort(h.rights, row, words, &b)
 	}
-	c.spend(judgeWork + int64(len(words))*keyWork + (before-max(0, b.Steps))*stepWork)
+	c.Spend(judgeWork + int64(len(words))*command.KeyWork + (before-max(0, b.Steps))*command.StepWork)
 	if b.Steps < 0 {
-		c.over = true
+		c.Over = true
 	}
-	return denial, at, !c.over
+	return denial, at, !c.Over
 }
 
 var errSessionKeys = (&protocol.Error{
@@ -148,29 +149,29 @@ func (c *call) judgeSession(id uint64) (refusal protocol.Value, refused bool) {
 	if c.rules == "" {
 		return refusal, false
 	}
-	if !c.looksAt(c.st.locks.SessionWork(id)) {
-		return errOverWork, true
+	if !c.looksAt(c.st.Locks.SessionWork(id)) {
+		return command.ErrOverWork, true
 	}
-	s := c.st.locks.Session(id, c.nowMillis)
+	s := c.st.Locks.Session(id, c.NowMillis)
 	if s == nil {
 		return refusal, false
 	}
-	work := workOfRules(c.rules) + int64(s.Holds+s.Waiters)*keyWork
-	if !c.fits(work) {
-		return errOverWork, true
+	work := workOfRules(c.rules) + int64(s.Holds+s.Waiters)*command.KeyWork
+	if !c.Fits(work) {
+		return command.ErrOverWork, true
 	}
-	c.spend(work)
-	r, before, denied := c.users.of(c.rules), max(0, c.ceiling-c.work)/stepWork, false
+	c.Spend(work)
+	r, before, denied := c.users.of(c.rules), max(0, c.Ceiling-c.Work)/command.StepWork, false
 	b := rights.Budget{Steps: before}
-	_, _, looked := c.st.locks.List(&locks.Query{Session: id, DB: -1, Count: math.MaxInt, Match: func(key string) bool {
+	_, _, looked := c.st.Locks.List(&locks.Query{Session: id, DB: -1, Count: math.MaxInt, Match: func(key string) bool {
 		denied = denied || !r.MayWrite(key, &b)
 		return false
-	}}, c.nowMillis)
-	c.spend(int64(looked)*keyWork + (before-max(0, b.Steps))*stepWork)
+	}}, c.NowMillis)
+	c.Spend(int64(looked)*command.KeyWork + (before-max(0, b.Steps))*command.StepWork)
 	switch {
 	case b.Steps < 0:
-		c.over = true
-		return errOverWork, true
+		c.Over = true
+		return command.ErrOverWork, true
 	case denied:
 		return errSessionKeys, true
 	}

@@ -138,7 +138,7 @@ func TestJudgingIsCharged(t *testing.T) {
 	work := func(rules, script string) (int64, protocol.Value) {
 		d := newDriver(t)
 		reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, rules, "eval", script, "0"))[0])
-		return d.m.call.work, reply
+		return d.m.call.Work, reply
 	}
 	const once = "return redis.pcall('get','a')"
 	free, _ := work("", once)

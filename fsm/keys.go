@@ -3,22 +3,23 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 func delOp(c *call) protocol.Value {
-	if !c.affords(len(c.args)-1) || !c.fits(c.holdsWork(c.args[1:])) {
-		return errOverWork
+	if !c.Affords(len(c.Args)-1) || !c.Fits(c.holdsWork(c.Args[1:])) {
+		return command.ErrOverWork
 	}
 	var n int64
 	var first string
 	broken := 0
-	for _, key := range c.args[1:] {
-		if c.lockAt(c.db, key) {
-			if c.over {
-				return errOverWork
+	for _, key := range c.Args[1:] {
+		if c.lockAt(c.DB, key) {
+			if c.Over {
+				return command.ErrOverWork
 			}
 			if c.breakLock(key) {
 				if broken++; broken == 1 {
@@ -28,12 +29,12 @@ func delOp(c *call) protocol.Value {
 			}
 			continue
 		}
-		if it := c.find(key); it != nil {
+		if it := c.Find(key); it != nil {
 			if it.IsMarked() && !c.scripts.running {
-				c.watch.loses(c.db, it) // whoever sends DEL does not say that it is the owner
+				c.watch.loses(c.DB, it) // whoever sends DEL does not say that it is the owner
 			}
-			c.remove(it)
-			c.notify(classGeneric, "del", key)
+			c.Remove(it)
+			c.Notify(event.ClassGeneric, "del", key)
 			n++
 		}
 	}
@@ -46,8 +47,8 @@ func delOp(c *call) protocol.Value {
 // existsOp is EXISTS and TOUCH: a key that is named twice counts twice.
 func existsOp(c *call) protocol.Value {
 	var n int64
-	for _, key := range c.args[1:] {
-		if c.find(key) != nil {
+	for _, key := range c.Args[1:] {
+		if c.Find(key) != nil {
 			n++
 		}
 	}
@@ -55,7 +56,7 @@ func existsOp(c *call) protocol.Value {
 }
 
 func typeOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it := c.Find(c.Args[1])
 	if it == nil {
 		return protocol.Simple("none")
 	}
@@ -75,79 +76,79 @@ func renamenxOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	return boolean(done)
+	return command.Boolean(done)
 }
 
 func (c *call) rename(onlyIfMissing bool) (problem protocol.Value, done bool) {
-	from, to := c.args[1], c.args[2]
-	it := c.find(from)
+	from, to := c.Args[1], c.Args[2]
+	it := c.Find(from)
 	switch {
 	case it == nil:
-		return errNoSuchKey, false
+		return command.ErrNoSuchKey, false
 	case from == to:
 		return problem, false
-	case onlyIfMissing && c.find(to) != nil:
+	case onlyIfMissing && c.Find(to) != nil:
 		return problem, false
 	case len(to) > len(from) && c.full():
 		return errOOM, false
 	}
 	was := *it
-	if !c.fits(copyWork(&was)) {
-		return errOverWork, false
+	if !c.Fits(copyWork(&was)) {
+		return command.ErrOverWork, false
 	}
-	c.takeOut(c.db, it)
-	c.storeAnew(c.db, c.renamed(&was, to))
-	c.notify(classGeneric, "rename_from", from)
-	c.notify(classGeneric, "rename_to", to)
+	c.TakeOut(c.DB, it)
+	c.storeAnew(c.DB, c.renamed(&was, to))
+	c.Notify(event.ClassGeneric, "rename_from", from)
+	c.Notify(event.ClassGeneric, "rename_to", to)
 	return problem, true
 }
 
 // storeAnew stores an item as a new key, in the place of any former item of the key.
 func (c *call) storeAnew(db int, it keyspace.Item) {
-	replaces := c.st.notifies&classNew != 0 && c.findIn(db, it.Key()) != nil
-	c.store(db, it)
+	replaces := c.st.Notifies&event.ClassNew != 0 && c.FindIn(db, it.Key()) != nil
+	c.Store(db, it)
 	if replaces {
-		c.notifyIn(db, classNew, "new", it.Key())
+		c.NotifyIn(db, event.ClassNew, "new", it.Key())
 	}
 }
 
 func copyOp(c *call) protocol.Value {
-	from, to, db := c.args[1], c.args[2], c.db
+	from, to, db := c.Args[1], c.Args[2], c.DB
 	replace := false
-	for i := 3; i < len(c.args); i++ {
+	for i := 3; i < len(c.Args); i++ {
 		switch {
-		case isWord(c.args[i], "REPLACE"):
+		case command.IsWord(c.Args[i], "REPLACE"):
 			replace = true
-		case isWord(c.args[i], "DB") && i+1 < len(c.args):
+		case command.IsWord(c.Args[i], "DB") && i+1 < len(c.Args):
 			i++
-			n, problem, ok := databaseNumber(c.args[i])
+			n, problem, ok := databaseNumber(c.Args[i])
 			if !ok {
 				return problem
 			}
 			db = n
 		default:
-			return errSyntax
+			return command.ErrSyntax
 		}
 	}
-	if from == to && db == c.db {
-		return errSameObject
+	if from == to && db == c.DB {
+		return command.ErrSameObject
 	}
-	if db != c.db && c.lockAt(db, to) {
-		if c.over {
-			return errOverWork
+	if db != c.DB && c.lockAt(db, to) {
+		if c.Over {
+			return command.ErrOverWork
 		}
-		return errWrongType
+		return command.ErrWrongType
 	}
-	it := c.find(from)
-	if it == nil || c.findIn(db, to) != nil && !replace {
-		return zero
+	it := c.Find(from)
+	if it == nil || c.FindIn(db, to) != nil && !replace {
+		return command.Zero
 	}
-	if !c.fits(copyWork(it)) {
-		return errOverWork
+	if !c.Fits(copyWork(it)) {
+		return command.ErrOverWork
 	}
 	c.storeAnew(db, c.copied(it, to))
-	c.notifyIn(db, classGeneric, "copy_to", to)
-	return one
+	c.NotifyIn(db, event.ClassGeneric, "copy_to", to)
+	return command.One
 }
 
 // copyWork is the work of a copy of a value. Collections share the memory of their copies.
@@ -161,10 +162,10 @@ func copyWork(it *keyspace.Item) int64 {
 // renamed is an item under another key, in the place of the item.
 func (c *call) renamed(it *keyspace.Item, to string) (next keyspace.Item) {
 	if it.IsString() {
-		next = c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
+		next = c.NewItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
 	} else {
-		c.spend(int64(len(to)))
-		next = it.Renamed(c.hashOf(to), to)
+		c.Spend(int64(len(to)))
+		next = it.Renamed(c.HashOf(to), to)
 	}
 	if m, ok := it.Mark(); ok {
 		next = next.WithMark(m)
@@ -176,31 +177,31 @@ func (c *call) renamed(it *keyspace.Item, to string) (next keyspace.Item) {
 // copied is a copy of an item under another key.
 func (c *call) copied(it *keyspace.Item, to string) keyspace.Item {
 	if it.IsString() {
-		return c.newItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
+		return c.NewItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
 	}
-	c.spend(int64(len(to)))
-	return it.Copied(c.hashOf(to), to, c.st.generation)
+	c.Spend(int64(len(to)))
+	return it.Copied(c.HashOf(to), to, c.st.Generation)
 }
 
 func moveOp(c *call) protocol.Value {
-	db, problem, ok := databaseNumber(c.args[2])
+	db, problem, ok := databaseNumber(c.Args[2])
 	if !ok {
 		return problem
 	}
-	if db == c.db {
-		return errSameObject
+	if db == c.DB {
+		return command.ErrSameObject
 	}
-	there := c.lockAt(db, c.args[1]) || c.findIn(db, c.args[1]) != nil
-	it := c.find(c.args[1])
+	there := c.lockAt(db, c.Args[1]) || c.FindIn(db, c.Args[1]) != nil
+	it := c.Find(c.Args[1])
 	if it == nil || there {
-		return zero
+		return command.Zero
 	}
 	was := *it
-	c.takeOut(c.db, it)
-	c.store(db, was)
-	c.notify(classGeneric, "move_from", c.args[1])
-	c.notifyIn(db, classGeneric, "move_to", c.args[1])
-	return one
+	c.TakeOut(c.DB, it)
+	c.Store(db, was)
+	c.Notify(event.ClassGeneric, "move_from", c.Args[1])
+	c.NotifyIn(db, event.ClassGeneric, "move_to", c.Args[1])
+	return command.One
 }
 
 // databaseNumber reads the number of a database.
@@ -208,37 +209,31 @@ func databaseNumber(word string) (db int, problem protocol.Value, ok bool) {
 	n, ok := protocol.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, errNotInteger, false
+		return 0, command.ErrNotInteger, false
 	case n < math.MinInt32 || n > math.MaxInt32:
 		return 0, protocol.Err("value is out of range, value must between -2147483648 and 2147483647"), false
 	case n < 0 || n >= protocol.MaxDatabases:
-		return 0, errDBRange, false
+		return 0, command.ErrDBRange, false
 	}
 	return int(n), problem, true
 }
 
-// parseInt32 reads an int of C.
-func parseInt32(word string) (n int64, ok bool) {
-	n, ok = protocol.ParseInt(word)
-	return n, ok && n >= math.MinInt32 && n <= math.MaxInt32
-}
-
 func flushdbOp(c *call) protocol.Value {
-	if !flushMode(c.args[1:]) {
-		return errSyntax
+	if !flushMode(c.Args[1:]) {
+		return command.ErrSyntax
 	}
-	if c.flush(c.db) {
+	if c.flush(c.DB) {
 		c.forced("", 0, event.Forced{})
 	}
 	return protocol.OK
 }
 
 func flushallOp(c *call) protocol.Value {
-	if !flushMode(c.args[1:]) {
-		return errSyntax
+	if !flushMode(c.Args[1:]) {
+		return command.ErrSyntax
 	}
 	locks := false
-	for db := range c.st.databases {
+	for db := range c.st.Databases {
 		locks = c.flush(db) || locks
 	}
 	if locks {
@@ -250,45 +245,45 @@ func flushallOp(c *call) protocol.Value {
 // flush empties a database. A database without keys stays, or a script could fill its journal with a
 // million of them. Its ended items are swept in time. flush reports whether there were locks.
 func (c *call) flush(db int) (locks bool) {
-	if c.st.databases[db].Len(c.st.clockMillis) == 0 {
+	if c.st.Databases[db].Len(c.st.ClockMillis) == 0 {
 		return false
 	}
 	c.flushStock(db)
-	c.replaceDatabase(db, keyspace.New(c.st.clockMillis))
-	c.changedDatabase(event.Flushed, db, db)
+	c.ReplaceDatabase(db, keyspace.New(c.st.ClockMillis))
+	c.ChangedDatabase(event.Flushed, db, db)
 	return c.flushLocks(db)
 }
 
 // flushMode reads ASYNC or SYNC of FLUSHALL. Both mean the same here, as the garbage collector frees
 // the memory.
 func flushMode(words []string) bool {
-	return len(words) == 0 || len(words) == 1 && (isWord(words[0], "ASYNC") || isWord(words[0], "SYNC"))
+	return len(words) == 0 || len(words) == 1 && (command.IsWord(words[0], "ASYNC") || command.IsWord(words[0], "SYNC"))
 }
 
 func swapdbOp(c *call) protocol.Value {
-	a, ok := parseInt32(c.args[1])
+	a, ok := command.ParseInt32(c.Args[1])
 	if !ok {
 		return protocol.Err("invalid first DB index")
 	}
-	b, ok := parseInt32(c.args[2])
+	b, ok := command.ParseInt32(c.Args[2])
 	if !ok {
 		return protocol.Err("invalid second DB index")
 	}
 	if min(a, b) < 0 || max(a, b) >= protocol.MaxDatabases {
-		return errDBRange
+		return command.ErrDBRange
 	}
 	if c.swapsLocks(int(a), int(b)) {
 		return errSwapLocks
 	}
-	c.swapDatabases(int(a), int(b))
+	c.SwapDatabases(int(a), int(b))
 	return protocol.OK
 }
 
 func dbsizeOp(c *call) protocol.Value {
-	c.meetAll()
-	n := c.countKeys(c.db)
-	if c.over {
-		return errOverWork
+	c.MeetAll()
+	n := c.countKeys(c.DB)
+	if c.Over {
+		return command.ErrOverWork
 	}
 	return protocol.Integer(int64(n))
 }

@@ -41,10 +41,10 @@ var requestVersions = map[string]byte{}
 // knows reports whether the version of the entry has a command.
 func (c *call) knows(name string) bool {
 	switch {
-	case c.entryVersion >= versionLocks:
+	case c.EntryVersion >= versionLocks:
 		b := c.lookup(name)
-		return b == nil || c.entryVersion >= b.version
-	case c.entryVersion >= versionKinds:
+		return b == nil || c.EntryVersion >= b.version
+	case c.EntryVersion >= versionKinds:
 		return !ofLocks(name)
 	}
 	return namesBefore[name]

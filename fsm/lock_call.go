@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -21,8 +22,6 @@ const (
 	grantWork = 512
 	// brokenWork is a hold of a lock that is broken: it is counted.
 	brokenWork = 16
-	// endedLockWork is a lock that has ended and is not worked off, and that a command meets.
-	endedLockWork = 128
 	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
 	// up locks for good. From versionSlices on each word has as many for its key, and one more for each further key,
 	// so that a lock whose hold has ended is free for the word.
@@ -30,12 +29,6 @@ const (
 	// aliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
 	aliveSteps = 1 << 8
 )
-
-// versionSlices is the first version of the entry that ends holds in slices: an entry takes what that costs for the
-// first of them, and runs its batches. What has ended and is not worked off looks ended to every command.
-const versionSlices = 6
-
-func (c *call) slices() bool { return c.entryVersion >= versionSlices }
 
 // caller is who sends the word under way.
 type caller struct {
@@ -46,16 +39,13 @@ type caller struct {
 	name        string
 }
 
-// locksThere reports whether there is any lock. Else no key need be looked at: what is due is about sessions then.
-func (c *call) locksThere() bool { return c.st.locks.Len() > 0 }
-
 // beginLocks does what is due in the lock table as an entry begins.
 func (c *call) beginLocks() {
-	t := c.st.locks
-	if due, ok := t.NextDue(); !ok || due > c.nowMillis {
+	t := c.st.Locks
+	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
 		return
 	}
-	if !c.slices() && c.wakeBudget.left < leastSteps*grantWork {
+	if !c.Slices() && c.wakeBudget.left < leastSteps*grantWork {
 		c.wakeBudget.left = leastSteps * grantWork
 	}
 	c.turnLocks(leastSteps)
@@ -66,18 +56,18 @@ func (c *call) beginLocks() {
 // turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own
 // steps at least, which the request pays.
 func (c *call) turnLocks(own int) {
-	if !c.slices() {
+	if !c.Slices() {
 		c.turned = max(0, c.wakeBudget.left) / grantWork * grantWork
-		c.st.locks.Begin(c.nowMillis, int(c.turned/grantWork))
+		c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
 		return
 	}
 	c.turned = max(c.endings, int64(own)*locks.StepUnits*grantWork)
-	c.st.locks.Begin(c.nowMillis, int(c.turned/grantWork))
+	c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
 }
 
 // ownWork is what a request pays at most for own steps that the entry has no room for.
 func (c *call) ownWork(own int) int64 {
-	if !c.slices() || c.reading {
+	if !c.Slices() || c.Reading {
 		return 0
 	}
 	return max(0, int64(own)*locks.StepUnits*grantWork-c.endings)
@@ -89,29 +79,29 @@ func ownSteps(keys int) int { return leastSteps - 1 + min(keys, locks.MaxKeys) }
 // changeLocks is called before a word changes the lock table, of which it names so many keys. A script or a transaction
 // keeps a copy of the table then, which takes constant time.
 func (c *call) changeLocks(keys int) *locks.Table {
-	if c.undo != nil && !c.undo.locksKept {
-		c.undo.note(change{locks: c.st.locks.Copy()})
-		c.undo.locksKept = true
+	if c.Undo != nil && !c.journal.locksKept {
+		c.Undo.Note(command.Change{Locks: c.st.Locks.Copy()})
+		c.journal.locksKept = true
 	}
 	own := 0
 	if keys > 0 {
 		own = ownSteps(keys)
 	}
 	c.turnLocks(own)
-	return c.st.locks
+	return c.st.Locks
 }
 
 // settleLock does what is due at a key, as every command does that may write the key.
 func (c *call) settleLock(db int, key string) {
-	if c.slices() {
+	if c.Slices() {
 		c.changeLocks(1).Settle(db, key)
 		c.tellLocks()
 		return
 	}
 	t := c.changeLocks(0)
 	if t.Steps() < leastSteps {
-		t.Begin(c.nowMillis, leastSteps)
-		c.spend(leastSteps * grantWork)
+		t.Begin(c.NowMillis, leastSteps)
+		c.Spend(leastSteps * grantWork)
 	}
 	t.Settle(db, key)
 	c.tellLocks()
@@ -121,19 +111,19 @@ func (c *call) settleLock(db int, key string) {
 // key does not fit the request is over. Requires: the request writes.
 func (c *call) lockAt(db int, key string) bool {
 	switch {
-	case !c.locksThere():
+	case !c.LocksThere():
 		return false
-	case !c.slices():
+	case !c.Slices():
 		c.settleLock(db, key)
-		return c.st.locks.Known(db, key)
-	case !c.st.locks.Known(db, key):
+		return c.st.Locks.Known(db, key)
+	case !c.st.Locks.Known(db, key):
 		return false
-	case !c.fits(c.ownWork(leastSteps)):
+	case !c.Fits(c.ownWork(leastSteps)):
 		return true
 	}
 	c.settleLock(db, key)
-	there, looked := c.st.locks.There(db, key, c.nowMillis)
-	c.spend(int64(looked) * keyWork)
+	there, looked := c.st.Locks.There(db, key, c.NowMillis)
+	c.Spend(int64(looked) * command.KeyWork)
 	if !there {
 		there = !c.changeLocks(0).Vacate(db, key)
 		c.tellLocks()
@@ -141,33 +131,22 @@ func (c *call) lockAt(db int, key string) bool {
 	return there
 }
 
-// lockEnded reports whether a lock that has an item has ended, and is not worked off.
-func (c *call) lockEnded(db int, key string) bool {
-	t := c.st.locks
-	if !c.slices() || !t.BehindAt(c.nowMillis) {
-		return false
-	}
-	there, looked := t.There(db, key, c.nowMillis)
-	c.spend(endedLockWork + int64(looked)*keyWork)
-	return !there
-}
-
 // countKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request
 // is over.
 func (c *call) countKeys(db int) int {
-	most := int(max(0, min((c.ceiling-c.work)/endedLockWork, math.MaxInt32)))
-	ended, looked := c.st.locks.Ended(db, c.nowMillis, most)
-	c.spend(int64(looked) * endedLockWork)
-	c.fits(0)
-	return c.st.databases[db].Len(c.nowMillis) - ended
+	most := int(max(0, min((c.Ceiling-c.Work)/command.EndedLockWork, math.MaxInt32)))
+	ended, looked := c.st.Locks.Ended(db, c.NowMillis, most)
+	c.Spend(int64(looked) * command.EndedLockWork)
+	c.Fits(0)
+	return c.st.Databases[db].Len(c.NowMillis) - ended
 }
 
 // tellLocks does what the lock table wants done, and charges the entry for that and for the steps.
 func (c *call) tellLocks() {
-	t := c.st.locks
+	t := c.st.Locks
 	used := max(0, c.turned-int64(t.Steps())*grantWork)
-	if c.slices() {
-		c.spend(max(0, used-c.endings))
+	if c.Slices() {
+		c.Spend(max(0, used-c.endings))
 		c.endings = max(0, c.endings-used)
 	} else {
 		c.wakeBudget.left -= used
@@ -177,11 +156,11 @@ func (c *call) tellLocks() {
 	touch := lockKey{db: -1}
 	for i := range effects {
 		e := &effects[i]
-		if e.Kind <= locks.SessionEnded && !c.slices() {
-			c.wakeBudget.left -= eventWork
+		if e.Kind <= locks.SessionEnded && !c.Slices() {
+			c.wakeBudget.left -= command.EventWork
 		}
 		at := lockKey{e.DB, e.Key}
-		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left && c.slices()) {
+		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left && c.Slices()) {
 			c.touchLock(touch)
 			touch = at
 		}
@@ -209,12 +188,12 @@ type lockKey struct {
 // markLock stores or removes the item of a lock.
 func (c *call) markLock(db int, key string, there bool) {
 	if there {
-		c.store(db, keyspace.NewLock(c.hashOf(key), key))
+		c.Store(db, keyspace.NewLock(c.HashOf(key), key))
 		return
 	}
-	if it := c.findStored(db, key); it != nil && it.IsLock() {
-		c.removeFrom(db, it)
-		c.notifyIn(db, classGeneric, "del", key)
+	if it := c.FindStored(db, key); it != nil && it.IsLock() {
+		c.RemoveFrom(db, it)
+		c.NotifyIn(db, event.ClassGeneric, "del", key)
 	}
 }
 
@@ -223,8 +202,8 @@ func (c *call) touchLock(at lockKey) {
 	if at.db < 0 {
 		return
 	}
-	if it := c.findStored(at.db, at.key); it != nil && it.IsLock() {
-		c.store(at.db, *it)
+	if it := c.FindStored(at.db, at.key); it != nil && it.IsLock() {
+		c.Store(at.db, *it)
 	}
 }
 
@@ -260,9 +239,9 @@ func (c *call) countLock(e *locks.Effect) {
 
 // tellLock gathers the events of an effect.
 func (c *call) tellLock(e *locks.Effect) {
-	if c.interest&event.InMessages != 0 {
+	if c.Interest&event.InMessages != 0 {
 		if said := c.saidOf(e); said != "" {
-			c.events = append(c.events, event.Event{Kind: event.LockTold, DB: e.DB, Key: e.Key, Payload: said})
+			c.Events = append(c.Events, event.Event{Kind: event.LockTold, DB: e.DB, Key: e.Key, Payload: said})
 		}
 	}
 	switch e.Kind {
@@ -295,12 +274,12 @@ const slowWaitMillis = 1000
 func (c *call) saidOf(e *locks.Effect) string {
 	switch e.Kind {
 	case locks.Granted:
-		return "granted " + e.Owner + " " + formatUint(e.Fence)
+		return "granted " + e.Owner + " " + command.FormatUint(e.Fence)
 	case locks.Released:
-		return "released " + e.Owner + " " + formatUint(e.Fence)
+		return "released " + e.Owner + " " + command.FormatUint(e.Fence)
 	case locks.Lost:
 		text, _ := c.whyLost(e)
-		return strings.TrimSuffix("lost "+e.Owner+" "+formatUint(e.Fence)+" "+e.Reason.String()+" "+text, " ")
+		return strings.TrimSuffix("lost "+e.Owner+" "+command.FormatUint(e.Fence)+" "+e.Reason.String()+" "+text, " ")
 	case locks.TimedOut:
 		return "timeout " + e.Owner
 	case locks.Waiting, locks.Left:
@@ -319,7 +298,7 @@ func (c *call) tellClient(kind event.Kind, e *locks.Effect, to locks.Client) {
 		reason = e.How.String()
 	}
 	text, by := c.whyLost(e)
-	c.events = append(c.events, event.Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &event.LockNews{
+	c.Events = append(c.Events, event.Event{Kind: kind, DB: e.DB, Key: e.Key, Lock: &event.LockNews{
 		Owner: e.Owner, Fence: int64(e.Fence), Reason: reason, Text: text, By: by, Conn: to.Conn, Session: e.Session,
 		WaitedMillis: e.WaitedMillis, HeldMillis: e.HeldMillis, SinceRenewedMillis: e.SinceRenewedMillis,
 		LeaseMillis: e.LeaseMillis,
@@ -341,7 +320,7 @@ func (c *call) tellWaiter(e *locks.Effect) {
 	for _, key := range e.Again {
 		reply.Elems = append(reply.Elems, protocol.Bulk(key))
 	}
-	c.events = append(c.events, event.Event{
+	c.Events = append(c.Events, event.Event{
 		Kind: event.Woken, Seq: e.Name.Ticket, Reply: &reply, DB: e.DB, Key: e.Key,
 		Lock: &event.LockNews{
 			Owner: e.Owner, Fence: int64(e.Fence), Conn: e.Client.Conn, WaitedMillis: e.WaitedMillis,

@@ -1,25 +1,13 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// guarded is a command that writes keys, and refuses to if one of them is a lock. The words of locks and DEL
+// isGuarded reports whether a command writes keys, and refuses to if one of them is a lock. The words of locks and DEL
 // have ways of their own.
-func guarded(row *protocol.Command, run op) op {
-	return func(c *call) protocol.Value {
-		if c.locksThere() && c.meetsLock(row) {
-			if c.over {
-				return errOverWork
-			}
-			return errWrongType
-		}
-		return run(c)
-	}
-}
-
-// isGuarded reports whether the behaviour of a row has to be guarded.
 func isGuarded(row *protocol.Command) bool {
 	_, ofLocks := lockOps[row.Name]
 	return row.Route == protocol.Write && len(row.KeySpecs) > 0 && !ofLocks && row.Name != "del" && row.Name != "unlink"
@@ -28,8 +16,8 @@ func isGuarded(row *protocol.Command) bool {
 // meetsLock reports whether a key of the command under way is a lock.
 func (c *call) meetsLock(row *protocol.Command) bool {
 	var room [4]int
-	for _, at := range row.AppendKeyPositions(room[:0], c.args) {
-		if c.lockAt(c.db, c.args[at]) {
+	for _, at := range row.AppendKeyPositions(room[:0], c.Args) {
+		if c.lockAt(c.DB, c.Args[at]) {
 			return true
 		}
 	}
@@ -43,13 +31,24 @@ var (
 )
 
 func wrongTypeFor(there string) protocol.Value {
-	return protocol.ErrValue(errWrongType.Str + ": the key has " + there)
+	return protocol.ErrValue(command.ErrWrongType.Str + ": the key has " + there)
 }
 
 // do runs the behaviour of a command.
 func (b *binding) do(c *call) protocol.Value {
-	reply := b.run(c)
-	if reply.Kind == protocol.KindError && reply.Str == errWrongType.Str && c.entryVersion >= versionHelps &&
+	var reply protocol.Value
+	switch {
+	case b.guarded && c.LocksThere() && c.meetsLock(b.row):
+		if c.Over {
+			return command.ErrOverWork
+		}
+		reply = command.ErrWrongType
+	case b.of != nil:
+		reply = b.of(&c.Call)
+	default:
+		reply = b.run(c)
+	}
+	if reply.Kind == protocol.KindError && reply.Str == command.ErrWrongType.Str && c.EntryVersion >= versionHelps &&
 		b.row != nil {
 		return c.wrongType(b)
 	}
@@ -60,14 +59,14 @@ func (b *binding) do(c *call) protocol.Value {
 // else.
 func (c *call) wrongType(b *binding) protocol.Value {
 	_, ofLocks := lockOps[b.name]
-	if !ofLocks && !c.locksThere() {
-		return errWrongType
+	if !ofLocks && !c.LocksThere() {
+		return command.ErrWrongType
 	}
 	var room [4]int
-	positions := b.row.AppendKeyPositions(room[:0], c.args)
-	c.spend(int64(len(positions)) * keyWork)
+	positions := b.row.AppendKeyPositions(room[:0], c.Args)
+	c.Spend(int64(len(positions)) * command.KeyWork)
 	for _, at := range positions {
-		switch it := c.findStored(c.db, c.args[at]); {
+		switch it := c.FindStored(c.DB, c.Args[at]); {
 		case it == nil, it.IsLock() == ofLocks:
 		case it.IsLock():
 			return errNativeThere
@@ -77,18 +76,18 @@ func (c *call) wrongType(b *binding) protocol.Value {
 			return wrongTypeFor("a " + it.Kind().String())
 		}
 	}
-	return errWrongType
+	return command.ErrWrongType
 }
 
 // breakLock is DEL of a lock: its holds end by force. The lock stays while somebody waits for it, or its
 // delay runs.
 func (c *call) breakLock(key string) (removed bool) {
-	return c.breakHolds(&locks.Break{DB: c.db, Key: key, Reason: locks.Broken}, "") > 0
+	return c.breakHolds(&locks.Break{DB: c.DB, Key: key, Reason: locks.Broken}, "") > 0
 }
 
 // holdsWork is the work of DEL with the locks among the keys.
 func (c *call) holdsWork(keys []string) (work int64) {
-	if !c.locksThere() {
+	if !c.LocksThere() {
 		return 0
 	}
 	for _, key := range keys {
@@ -99,7 +98,7 @@ func (c *call) holdsWork(keys []string) (work int64) {
 
 // flushLocks is FLUSHDB for the locks of a database: all are lost. The lock table works that off in time.
 func (c *call) flushLocks(db int) (any bool) {
-	if any = c.st.locks.Any(db); any {
+	if any = c.st.Locks.Any(db); any {
 		t := c.changeLocks(0)
 		t.Flush(db, c.causeOf(nativeLocks, ""))
 		c.losses(nativeLocks).trimCauses()
@@ -115,19 +114,19 @@ func (c *call) swapsLocks(a, b int) bool {
 	if a == b {
 		return false
 	}
-	due, ok := c.st.locks.NextDue()
-	return c.st.locks.Any(a) || c.st.locks.Any(b) || ok && due <= c.nowMillis
+	due, ok := c.st.Locks.NextDue()
+	return c.st.Locks.Any(a) || c.st.Locks.Any(b) || ok && due <= c.NowMillis
 }
 
 // lockDeadline is the deadline of the longest hold of a lock, never if that is bound to a session or nobody
 // holds the lock.
 func (c *call) lockDeadline(key string) int64 {
-	if c.slices() {
-		c.spend(int64(c.st.locks.Holders(c.db, key)) * brokenWork)
+	if c.Slices() {
+		c.Spend(int64(c.st.Locks.Holders(c.DB, key)) * brokenWork)
 	}
-	left, ok := c.st.locks.LeftMillis(c.db, key, c.nowMillis)
+	left, ok := c.st.Locks.LeftMillis(c.DB, key, c.NowMillis)
 	if !ok || left < 0 {
-		return never
+		return command.Never
 	}
-	return saturatingAdd(c.nowMillis, left)
+	return command.SaturatingAdd(c.NowMillis, left)
 }

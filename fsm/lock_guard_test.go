@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -15,7 +16,7 @@ import (
 func TestNothingWritesALock(t *testing.T) {
 	d := newDriver(t)
 	fence := d.do("lock.acquire", "key:0", "me", "px", "1000000", "reentrant")
-	require.Equal(t, one, fence)
+	require.Equal(t, command.One, fence)
 	g := protocoltest.New(1)
 	met := 0
 	for i := range protocol.Commands() {
@@ -45,7 +46,7 @@ func TestNothingWritesALock(t *testing.T) {
 		}
 	}
 	require.Greater(t, met, 100)
-	require.Equal(t, zero, d.do("lock.release", "key:0", "me"))
+	require.Equal(t, command.Zero, d.do("lock.release", "key:0", "me"))
 }
 
 // TestHelpBeginsWithItsVersion: in older entries EX is no word of locks, and WRONGTYPE is as short as in Redis.
@@ -57,14 +58,14 @@ func TestHelpBeginsWithItsVersion(t *testing.T) {
 		"lock.acquire k me ex 1", "lock.acquireall 1 k me ex 1", "lock.renew k me ex 1",
 		"session.open ex 1",
 	} {
-		require.Equal(t, errSyntax, d.doLine(words), words)
+		require.Equal(t, command.ErrSyntax, d.doLine(words), words)
 	}
-	require.Equal(t, errWrongType, d.doLine("get k"))
-	require.Equal(t, errWrongType, d.doLine("lock.acquire s me px 1"))
+	require.Equal(t, command.ErrWrongType, d.doLine("get k"))
+	require.Equal(t, command.ErrWrongType, d.doLine("lock.acquire s me px 1"))
 	d.version = versionHelps
 	d.do("del", "s")
 	d.do("set", "s", "token", "nx", "px", "1000")
-	require.Equal(t, one, d.doLine("lock.renew k me ex 1"))
+	require.Equal(t, command.One, d.doLine("lock.renew k me ex 1"))
 	require.Equal(t, errNativeThere, d.doLine("set k v"))
 	require.Equal(t, errStockThere, d.doLine("lock.acquire s me ex 1"))
 }
@@ -118,8 +119,8 @@ func TestLocksInMemory(t *testing.T) {
 	require.Equal(t, errOOM, d.do("lock.acquire", "l", "me", "px", "1000"))
 	require.Equal(t, errOOM, d.do("session.open", "px", "1000"))
 	require.Equal(t, errOOMExec, d.apply(protocol.AppendTransaction(nil, 0, nil, acquire))[0])
-	require.Equal(t, one, d.do("lock.renew", "k", "me", "px", "1000"))
-	require.Equal(t, zero, d.do("lock.release", "k", "me"))
+	require.Equal(t, command.One, d.do("lock.renew", "k", "me", "px", "1000"))
+	require.Equal(t, command.Zero, d.do("lock.release", "k", "me"))
 	d.memoryLimit = 0
 	require.Equal(t, before, d.m.Stats().UsedBytes)
 }

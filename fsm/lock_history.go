@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -227,7 +228,7 @@ func (c *call) losses(kind int) *kindHistory {
 
 // causeOf notes the command under way as the cause of losses. 0: entries of this version have no history.
 func (c *call) causeOf(kind int, text string) uint64 {
-	if c.entryVersion < versionHistory {
+	if c.EntryVersion < versionHistory {
 		return 0
 	}
 	client := c.from.client
@@ -236,7 +237,7 @@ func (c *call) causeOf(kind int, text string) uint64 {
 		client = locks.Client{Origin: origin, Conn: int64(c.conn)}
 	}
 	return c.losses(kind).addCause(lossCause{
-		command: strings.ToLower(strings.Clone(c.args[0])), client: client, text: strings.Clone(text),
+		command: strings.ToLower(strings.Clone(c.Args[0])), client: client, text: strings.Clone(text),
 		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name,
 			mostOfOrigin)),
 	})
@@ -244,18 +245,18 @@ func (c *call) causeOf(kind int, text string) uint64 {
 
 // noteLoss notes a hold that was lost.
 func (c *call) noteLoss(e *locks.Effect) {
-	if e.Reason == locks.Broken && c.breaking && c.ownSeq != 0 && len(c.broken) < mostAlike {
+	if e.Reason == locks.Broken && c.breaking && c.OwnSeq != 0 && len(c.broken) < mostAlike {
 		c.broken = append(c.broken, event.BrokenHold{
-			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.toWall(e.SinceMillis),
+			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.ToWall(e.SinceMillis),
 			Client: showClient(e.Client),
 		})
 	}
-	if c.entryVersion < versionHistory {
+	if c.EntryVersion < versionHistory {
 		return
 	}
 	c.keepHistory()
 	c.st.history.add(lockLoss{
-		cause: e.Cause, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.wallOffsetMillis,
+		cause: e.Cause, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.WallOffsetMillis,
 		db: e.DB, key: shortText(e.Key, mostOfLostKey), owner: e.Owner, note: e.Note,
 		fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
 	})
@@ -286,4 +287,4 @@ func (h *lockHistory) byFence() map[uint64]*lockLoss {
 }
 
 // wall turns an instant of cluster time into Unix time, as of the loss.
-func (l *lockLoss) wall(millis int64) int64 { return saturatingAdd(millis, l.wallOffset) }
+func (l *lockLoss) wall(millis int64) int64 { return command.SaturatingAdd(millis, l.wallOffset) }

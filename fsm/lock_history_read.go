@@ -1,12 +1,13 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // historyQuery says which losses LOCK.HISTORY lists.
 type historyQuery struct {
-	match  matcher
+	match  command.Matcher
 	db     int // -1: all
 	owned  bool
 	owner  string
@@ -18,16 +19,16 @@ type historyQuery struct {
 
 func (q *historyQuery) parse(words []string) protocol.Value {
 	problem := parseLockOptions(words, func(word string) bool {
-		native, stock := isWord(word, "NATIVE"), isWord(word, "STOCK")
+		native, stock := command.IsWord(word, "NATIVE"), command.IsWord(word, "STOCK")
 		q.native, q.stock = q.native || native, q.stock || stock
 		return native || stock
 	}, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
-		case isWord(word, "MATCH"):
-			q.match.pattern = value
-		case isWord(word, "OWNER"):
+		case command.IsWord(word, "MATCH"):
+			q.match.Pattern = value
+		case command.IsWord(word, "OWNER"):
 			q.owned, q.owner = true, value
-		case isWord(word, "DB"):
+		case command.IsWord(word, "DB"):
 			q.db, problem, _ = databaseNumber(value)
 		default:
 			return parsePage(word, value, &q.cursor, &q.count)
@@ -35,7 +36,7 @@ func (q *historyQuery) parse(words []string) protocol.Value {
 		return true, problem
 	})
 	if !problem.IsError() && q.native && q.stock {
-		return errSyntax
+		return command.ErrSyntax
 	}
 	return problem
 }
@@ -44,27 +45,27 @@ func (q *historyQuery) wants(l *lockLoss) bool {
 	if q.native && l.kind != nativeLocks || q.stock && l.kind != stockLocks {
 		return false
 	}
-	return (q.db < 0 || l.db == q.db) && (!q.owned || l.owner == q.owner) && q.match.match(l.key)
+	return (q.db < 0 || l.db == q.db) && (!q.owned || l.owner == q.owner) && q.match.Match(l.key)
 }
 
 // lockHistoryOp answers with a cursor and losses, the newest first. COUNT is how many are listed.
 func lockHistoryOp(c *call) protocol.Value {
-	q := &historyQuery{match: matcher{pattern: "*"}, db: -1, count: defaultListed}
-	if problem := q.parse(c.args[1:]); problem.IsError() {
+	q := &historyQuery{match: command.Matcher{Pattern: "*"}, db: -1, count: defaultListed}
+	if problem := q.parse(c.Args[1:]); problem.IsError() {
 		return problem
 	}
 	h := &c.st.history
 	work := int64(0)
 	for i := range h.kinds {
-		work += int64(len(h.kinds[i].byTime.rows)+len(h.kinds[i].byForce.rows)) * keyWork
+		work += int64(len(h.kinds[i].byTime.rows)+len(h.kinds[i].byForce.rows)) * command.KeyWork
 	}
-	if !c.fits(work) {
-		return errOverWork
+	if !c.Fits(work) {
+		return command.ErrOverWork
 	}
-	c.spend(work)
-	c.meetLocks()
+	c.Spend(work)
+	c.MeetLocks()
 	c.meetStockEnds()
-	q.match.start(c)
+	q.match.Start(&c.Call)
 	var shown []protocol.Value
 	next := uint64(0)
 	h.descend(q.cursor, func(l *lockLoss, more uint64) bool {
@@ -78,15 +79,15 @@ func lockHistoryOp(c *call) protocol.Value {
 		}
 		return true
 	})
-	q.match.charge(c)
+	q.match.Charge(&c.Call)
 	switch {
-	case !c.fits(c.rows(len(shown))):
-		return errOverWork
-	case q.match.tired():
-		return errPattern
+	case !c.Fits(c.rows(len(shown))):
+		return command.ErrOverWork
+	case q.match.Tired():
+		return command.ErrPattern
 	}
-	c.spend(c.rows(len(shown)))
-	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(shown...))
+	c.Spend(c.rows(len(shown)))
+	return protocol.Array(protocol.Bulk(command.FormatUint(next)), protocol.Array(shown...))
 }
 
 // kindNames are the kinds of locks in replies.

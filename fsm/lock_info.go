@@ -3,6 +3,7 @@ package fsm
 import (
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -22,80 +23,69 @@ const (
 
 // rows is the work of so many rows.
 func (c *call) rows(n int) int64 {
-	if c.entryVersion < versionCosts {
+	if c.EntryVersion < command.VersionCosts {
 		return int64(n) * formerRowWork
 	}
 	return int64(n) * rowWork
 }
 
-// meetLock is for a read that meets a lock: what is due there by the read's instant has to be in the log
-// first.
-func (c *call) meetLock(db int, key string) {
-	c.dueMet = c.dueMet || c.st.locks.DueAt(db, key, c.st.clockMillis, c.nowMillis)
-}
-
-// meetLocks is [call.meetLock] for all locks and sessions.
-func (c *call) meetLocks() {
-	c.dueMet = c.dueMet || c.reading && c.st.locks.DueBetween(c.st.clockMillis, c.nowMillis)
-}
-
-func lockInfoOp(c *call) protocol.Value { return c.lockInfo(c.args[1], infoRows) }
+func lockInfoOp(c *call) protocol.Value { return c.lockInfo(c.Args[1], infoRows) }
 
 // lockInfo shows a lock with so many holders and waiters at most.
 func (c *call) lockInfo(key string, most int) protocol.Value {
-	switch it := c.find(key); {
+	switch it := c.Find(key); {
 	case it == nil || it.IsLock():
-	case c.entryVersion < versionMarks || !it.IsMarked():
-		return errWrongType
+	case c.EntryVersion < command.VersionMarks || !it.IsMarked():
+		return command.ErrWrongType
 	default:
 		return c.stockInfo(it, most)
 	}
 	if !c.looksAt(c.endedAt(key)) {
-		return errOverWork
+		return command.ErrOverWork
 	}
-	info := c.st.locks.Info(c.db, key, c.nowMillis, most)
+	info := c.st.Locks.Info(c.DB, key, c.NowMillis, most)
 	if info == nil {
 		return protocol.Null
 	}
 	if !c.shows(info) {
-		return errOverWork
+		return command.ErrOverWork
 	}
 	return protocol.Map(c.showLock(nil, info)...)
 }
 
 func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
 	work := lockWork + c.rows(min(most, stockSize(it)))
-	if !c.fits(work) {
-		return errOverWork
+	if !c.Fits(work) {
+		return command.ErrOverWork
 	}
-	c.spend(work)
+	c.Spend(work)
 	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
 }
 
 // endedAt is how many holds and waiters a look at a lock may have to pass that have ended and are not worked off.
 func (c *call) endedAt(key string) int {
-	if !c.slices() || !c.st.locks.BehindAt(c.nowMillis) {
+	if !c.Slices() || !c.st.Locks.BehindAt(c.NowMillis) {
 		return 0
 	}
-	return c.st.locks.Standers(c.db, key)
+	return c.st.Locks.Standers(c.DB, key)
 }
 
 // looksAt charges for a look at so many holds and waiters.
 func (c *call) looksAt(n int) bool {
-	if !c.fits(int64(n) * keyWork) {
+	if !c.Fits(int64(n) * command.KeyWork) {
 		return false
 	}
-	c.spend(int64(n) * keyWork)
+	c.Spend(int64(n) * command.KeyWork)
 	return true
 }
 
 // shows charges for the rows of a lock.
 func (c *call) shows(info *locks.Info) bool {
 	work := lockWork + c.rows(len(info.Holds)+len(info.Waits))
-	if !c.fits(work) {
+	if !c.Fits(work) {
 		return false
 	}
-	c.spend(work)
+	c.Spend(work)
 	return true
 }
 
@@ -154,14 +144,14 @@ func (c *call) showHolder(h *locks.Hold, mode string, renewals int64) protocol.V
 		protocol.Bulk("permits"), protocol.Integer(h.Permits),
 		protocol.Bulk("lease-left"), protocol.Integer(h.LeftMillis),
 		protocol.Bulk("session"), protocol.Integer(int64(h.Session)),
-		protocol.Bulk("since"), protocol.Integer(c.toWall(h.SinceMillis)),
+		protocol.Bulk("since"), protocol.Integer(c.ToWall(h.SinceMillis)),
 		protocol.Bulk("note"), protocol.Bulk(h.Note),
 		protocol.Bulk("client"), protocol.Bulk(showClient(h.Client)),
 		protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(h.Client)),
 		protocol.Bulk("lease"), protocol.Integer(h.LeaseMillis),
 		protocol.Bulk("renewals"), protocol.Integer(renewals),
 	}
-	if c.entryVersion < versionMarks {
+	if c.EntryVersion < command.VersionMarks {
 		fields = fields[:len(fields)-2*3]
 	}
 	return protocol.Map(fields...)
@@ -175,15 +165,15 @@ func (c *call) showWait(w *locks.Wait) protocol.Value {
 		protocol.Bulk("permits"), protocol.Integer(w.Permits),
 		protocol.Bulk("keys"), protocol.Integer(int64(w.Keys)),
 		protocol.Bulk("session"), protocol.Integer(int64(w.Session)),
-		protocol.Bulk("since"), protocol.Integer(c.toWall(w.SinceMillis)),
+		protocol.Bulk("since"), protocol.Integer(c.ToWall(w.SinceMillis)),
 		protocol.Bulk("wait-left"), protocol.Integer(w.LeftMillis),
-		protocol.Bulk("absent"), boolean(w.Absent),
-		protocol.Bulk("notify"), boolean(w.Notify),
+		protocol.Bulk("absent"), command.Boolean(w.Absent),
+		protocol.Bulk("notify"), command.Boolean(w.Notify),
 		protocol.Bulk("note"), protocol.Bulk(w.Note),
 		protocol.Bulk("client"), protocol.Bulk(showClient(w.Client)),
 		protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(w.Client)),
 	}
-	if c.entryVersion < versionMarks {
+	if c.EntryVersion < command.VersionMarks {
 		fields = fields[:len(fields)-2*1]
 	}
 	return protocol.Map(fields...)
@@ -210,7 +200,7 @@ func incarnationOf(cl locks.Client) int64 {
 }
 
 func parseListCursor(word string) (cursor uint64, problem protocol.Value) {
-	cursor, ok := parseCursor(word)
+	cursor, ok := command.ParseCursor(word)
 	if !ok {
 		return 0, protocol.ErrInvalidCursor.Value()
 	}
@@ -221,9 +211,9 @@ func parseListCount(word string) (count int, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, errNotInteger
+		return 0, command.ErrNotInteger
 	case n < 1:
-		return 0, errSyntax
+		return 0, command.ErrSyntax
 	}
 	return int(min(n, maxListed)), problem
 }
@@ -231,9 +221,9 @@ func parseListCount(word string) (count int, problem protocol.Value) {
 // parsePage reads the options of LOCK.LIST and SESSION.LIST that say which rows are wanted.
 func parsePage(word, value string, cursor *uint64, count *int) (known bool, problem protocol.Value) {
 	switch {
-	case isWord(word, "CURSOR"):
+	case command.IsWord(word, "CURSOR"):
 		*cursor, problem = parseListCursor(value)
-	case isWord(word, "COUNT"):
+	case command.IsWord(word, "COUNT"):
 		*count, problem = parseListCount(value)
 	default:
 		return false, problem

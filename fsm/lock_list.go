@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -17,7 +18,7 @@ const partShift = 53
 // lockListing is a LOCK.LIST under way.
 type lockListing struct {
 	query locks.Query
-	match matcher
+	match command.Matcher
 	// db is the database that is listed, -1 for all. legacy: the entry knows no stock locks, and rows name no
 	// database.
 	db     int
@@ -31,49 +32,49 @@ type lockListing struct {
 func lockListOp(c *call) protocol.Value { return c.listLocks(&lockListing{}) }
 
 func (c *call) listLocks(l *lockListing) protocol.Value {
-	l.query, l.match, l.db = locks.Query{Count: defaultListed, Most: listedRows}, matcher{pattern: "*"}, -1
+	l.query, l.match, l.db = locks.Query{Count: defaultListed, Most: listedRows}, command.Matcher{Pattern: "*"}, -1
 	if l.ranks {
 		l.query.Most = 1
 	}
-	if c.entryVersion < versionMarks {
-		l.legacy, l.db = true, c.db
+	if c.EntryVersion < command.VersionMarks {
+		l.legacy, l.db = true, c.DB
 	}
-	if problem := l.parse(c.args[1:]); problem.IsError() {
+	if problem := l.parse(c.Args[1:]); problem.IsError() {
 		return problem
 	}
 	if !c.worksOn(l.query.Count) {
-		return errOverWork
+		return command.ErrOverWork
 	}
-	c.meetLocks()
-	l.match.start(c)
-	l.query.Match = l.match.match
+	c.MeetLocks()
+	l.match.Start(&c.Call)
+	l.query.Match = l.match.Match
 	next, fits := l.run(c)
-	l.match.charge(c)
+	l.match.Charge(&c.Call)
 	switch {
-	case !fits || !c.fits(0):
-		return errOverWork
-	case l.match.tired():
-		return errPattern
+	case !fits || !c.Fits(0):
+		return command.ErrOverWork
+	case l.match.Tired():
+		return command.ErrPattern
 	}
-	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(l.rows...))
+	return protocol.Array(protocol.Bulk(command.FormatUint(next)), protocol.Array(l.rows...))
 }
 
 // parse reads the options of LOCK.LIST.
 func (l *lockListing) parse(words []string) protocol.Value {
 	q := &l.query
 	problem := parseLockOptions(words, func(word string) bool {
-		held, waiting := isWord(word, "HELD"), isWord(word, "WAITING")
+		held, waiting := command.IsWord(word, "HELD"), command.IsWord(word, "WAITING")
 		q.Held, q.Waiting = q.Held || held, q.Waiting || waiting
 		return held || waiting
 	}, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
-		case isWord(word, "MATCH"):
-			l.match.pattern = value
-		case isWord(word, "OWNER"):
+		case command.IsWord(word, "MATCH"):
+			l.match.Pattern = value
+		case command.IsWord(word, "OWNER"):
 			q.ByOwner, q.Owner = true, value
-		case isWord(word, "SESSION"):
+		case command.IsWord(word, "SESSION"):
 			q.Session, problem = parseSession(value)
-		case isWord(word, "DB") && !l.legacy:
+		case command.IsWord(word, "DB") && !l.legacy:
 			l.db, problem, _ = databaseNumber(value)
 		default:
 			return parsePage(word, value, &q.Cursor, &q.Count)
@@ -81,7 +82,7 @@ func (l *lockListing) parse(words []string) protocol.Value {
 		return true, problem
 	})
 	if !problem.IsError() && q.Held && q.Waiting {
-		return errSyntax
+		return command.ErrSyntax
 	}
 	return problem
 }
@@ -107,12 +108,12 @@ func (l *lockListing) run(c *call) (next uint64, fits bool) {
 			seen, next, fits = l.listNative(c)
 		} else {
 			seen, next = l.listStock(c, part/2)
-			fits = c.fits(0)
+			fits = c.Fits(0)
 		}
 		if next != 0 {
 			return uint64(part)<<partShift | next, fits
 		}
-		if !fits || l.match.tired() {
+		if !fits || l.match.Tired() {
 			return 0, fits
 		}
 		q.Cursor = 0
@@ -126,7 +127,7 @@ func (l *lockListing) run(c *call) (next uint64, fits bool) {
 // after is the cursor behind a part; 0: it was the last with a lock.
 func (l *lockListing) after(c *call, part int) uint64 {
 	for part++; part < parts && (l.db < 0 || part/2 == l.db); part++ {
-		if db := part / 2; part%2 == 0 && c.st.locks.Any(db) || part%2 == 1 && c.st.databases[db].Marks() > 0 {
+		if db := part / 2; part%2 == 0 && c.st.Locks.Any(db) || part%2 == 1 && c.st.Databases[db].Marks() > 0 {
 			return uint64(part) << partShift
 		}
 	}
@@ -135,9 +136,9 @@ func (l *lockListing) after(c *call, part int) uint64 {
 
 // listNative lists native locks. seen is how many locks it looked at; next is the cursor to go on from, 0 at the end.
 func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
-	rows, next, looked := c.st.locks.List(&l.query, c.nowMillis)
-	c.spend(int64(looked) * keyWork)
-	if !c.fits(0) {
+	rows, next, looked := c.st.Locks.List(&l.query, c.NowMillis)
+	c.Spend(int64(looked) * command.KeyWork)
+	if !c.Fits(0) {
 		return looked, next, false
 	}
 	for i := range rows {

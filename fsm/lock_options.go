@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -40,7 +41,7 @@ func (o *lockOptions) read(words []string) (problem protocol.Value) {
 		case problem.IsError():
 			return problem
 		case len(words) == 0:
-			return errSyntax
+			return command.ErrSyntax
 		}
 	} else {
 		r.Keys, words = words[1:2], words[2:]
@@ -65,14 +66,14 @@ func parseLockOptions(words []string, flag func(word string) bool, valued func(w
 			continue
 		}
 		if len(words) < 2 {
-			return errSyntax
+			return command.ErrSyntax
 		}
 		known, problem := valued(words[0], words[1])
 		switch {
 		case problem.IsError():
 			return problem
 		case !known:
-			return errSyntax
+			return command.ErrSyntax
 		}
 		words = words[2:]
 	}
@@ -88,7 +89,7 @@ func (o *lockOptions) check() protocol.Value {
 	switch {
 	case o.leased == (r.Session != 0), // one of them has to be there
 		o.limited && r.Mode == locks.Shared, o.permitted && !o.limited, r.Notify && !r.Waits, o.calls && !r.Reentrant:
-		return errSyntax
+		return command.ErrSyntax
 	case o.permitted && r.Permits > r.Limit:
 		return errManyPermits
 	}
@@ -105,11 +106,11 @@ func (o *lockOptions) check() protocol.Value {
 func (o *lockOptions) flag(word string) (known bool) {
 	r := &o.request
 	switch {
-	case isWord(word, "SHARED"):
+	case command.IsWord(word, "SHARED"):
 		r.Mode = locks.Shared
-	case isWord(word, "NOTIFY"):
+	case command.IsWord(word, "NOTIFY"):
 		r.Notify = true
-	case !o.many && isWord(word, "REENTRANT"):
+	case !o.many && command.IsWord(word, "REENTRANT"):
 		r.Reentrant = true
 	default:
 		return false
@@ -125,22 +126,22 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 	case unit != 0:
 		o.leased = true
 		r.LeaseMillis, problem = parseLease(value, unit, o.command)
-	case isWord(word, "SESSION"):
+	case command.IsWord(word, "SESSION"):
 		r.Session, problem = parseSession(value)
-	case isWord(word, "WAIT"):
+	case command.IsWord(word, "WAIT"):
 		r.Waits = true
 		r.WaitMillis, problem = parseWait(value)
-	case isWord(word, "DELAY"):
+	case command.IsWord(word, "DELAY"):
 		r.DelayMillis, problem = parseDelay(value, o.version)
-	case isWord(word, "NOTE"):
+	case command.IsWord(word, "NOTE"):
 		r.Note, problem = parseText("NOTE", value)
-	case !o.many && isWord(word, "CALL"):
+	case !o.many && command.IsWord(word, "CALL"):
 		o.calls = true
 		r.Call, problem = parseText("CALL", value)
-	case !o.many && isWord(word, "LIMIT"):
+	case !o.many && command.IsWord(word, "LIMIT"):
 		o.limited = true
 		r.Limit, problem = parsePlaces(value)
-	case !o.many && isWord(word, "PERMITS"):
+	case !o.many && command.IsWord(word, "PERMITS"):
 		o.permitted = true
 		r.Permits, problem = parsePlaces(value)
 	default:
@@ -156,22 +157,22 @@ const versionHelps = 6
 // leaseUnit is how many milliseconds the number behind PX or EX counts; 0: the word is another.
 func leaseUnit(word string, version byte) int64 {
 	switch {
-	case isWord(word, "PX"):
+	case command.IsWord(word, "PX"):
 		return 1
-	case version >= versionHelps && isWord(word, "EX"):
+	case version >= versionHelps && command.IsWord(word, "EX"):
 		return 1000
 	}
 	return 0
 }
 
 // parseLease reads the number behind PX or EX.
-func parseLease(word string, unitMillis int64, command string) (millis int64, problem protocol.Value) {
+func parseLease(word string, unitMillis int64, name string) (millis int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
 	case !ok:
-		return 0, errNotInteger
+		return 0, command.ErrNotInteger
 	case n <= 0, n > maxDuration/unitMillis:
-		return 0, errExpireTime(command)
+		return 0, command.ErrExpireTime(name)
 	}
 	return n * unitMillis, problem
 }
@@ -191,12 +192,12 @@ func parseNumber(word string, least, most int64, strange, small protocol.Value) 
 
 // parseSession reads the id of a session. No session has an id below 1.
 func parseSession(word string) (id uint64, problem protocol.Value) {
-	n, problem := parseNumber(word, 1, math.MaxInt64, errNotInteger, protocol.ErrNoSession.Value())
+	n, problem := parseNumber(word, 1, math.MaxInt64, command.ErrNotInteger, protocol.ErrNoSession.Value())
 	return uint64(n), problem
 }
 
 func parseWait(word string) (millis int64, problem protocol.Value) {
-	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, errTimeoutNegative)
+	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, command.ErrTimeoutNegative)
 }
 
 // maxDelay is the longest delay. Before versionSlices there was no limit: nothing ended a delay, and a longer one that
@@ -204,8 +205,8 @@ func parseWait(word string) (millis int64, problem protocol.Value) {
 const maxDelay = 24 * 3600 * 1000
 
 func parseDelay(word string, version byte) (millis int64, problem protocol.Value) {
-	millis, problem = parseNumber(word, 0, maxDuration, errNotInteger, errNotPositive)
-	if version >= versionSlices && !problem.IsError() && millis > maxDelay {
+	millis, problem = parseNumber(word, 0, maxDuration, command.ErrNotInteger, command.ErrNotPositive)
+	if version >= command.VersionSlices && !problem.IsError() && millis > maxDelay {
 		return 0, errLongDelay
 	}
 	return millis, problem
@@ -213,7 +214,7 @@ func parseDelay(word string, version byte) (millis int64, problem protocol.Value
 
 // parsePlaces reads LIMIT and PERMITS.
 func parsePlaces(word string) (n int64, problem protocol.Value) {
-	return parseNumber(word, 1, math.MaxInt32, errNotInteger, errNotPositive)
+	return parseNumber(word, 1, math.MaxInt32, command.ErrNotInteger, command.ErrNotPositive)
 }
 
 // parseText checks the length of a text that is kept.
@@ -229,7 +230,7 @@ func parseKeys(words []string, most int64) (keys, rest []string, problem protoco
 	n, ok := protocol.ParseInt(words[0])
 	switch {
 	case !ok:
-		return nil, nil, errNotInteger
+		return nil, nil, command.ErrNotInteger
 	case n < 1:
 		return nil, nil, errNumkeys
 	case n > int64(len(words)-1):

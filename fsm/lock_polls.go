@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -55,12 +56,12 @@ func (p *polls) refused(c *call, it *keyspace.Item, token string) {
 	if len(it.Key()) > maxPolledKey || len(token) > maxPolledToken {
 		return
 	}
-	at := lockKey{c.db, it.Key()} // shares the memory of the item, which the map keeps
-	all := p.drop(at, c.nowMillis)
+	at := lockKey{c.DB, it.Key()} // shares the memory of the item, which the map keeps
+	all := p.drop(at, c.NowMillis)
 	i := p.find(all, c, token)
 	switch {
 	case i >= 0:
-		all[i].last = c.nowMillis
+		all[i].last = c.NowMillis
 		all[i].refusals++
 		if all[i].token != token {
 			all[i].token = strings.Clone(token)
@@ -69,7 +70,7 @@ func (p *polls) refused(c *call, it *keyspace.Item, token string) {
 	case len(all) >= maxPollsOfKey:
 		return
 	case p.count >= maxPolls:
-		if p.sweep(c.nowMillis); p.count >= maxPolls {
+		if p.sweep(c.NowMillis); p.count >= maxPolls {
 			return
 		}
 	}
@@ -81,7 +82,7 @@ func (p *polls) refused(c *call, it *keyspace.Item, token string) {
 	}
 	node := protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
 	p.byKey[at] = append(p.byKey[at], poll{
-		token: strings.Clone(token), origin: node, conn: c.conn, first: c.nowMillis, last: c.nowMillis, refusals: 1,
+		token: strings.Clone(token), origin: node, conn: c.conn, first: c.NowMillis, last: c.NowMillis, refusals: 1,
 	})
 	p.count++
 }
@@ -124,13 +125,13 @@ func (p *polls) granted(c *call, key, token string) (waitedMillis int64, polled 
 	if p.count == 0 {
 		return 0, false
 	}
-	at := lockKey{c.db, key}
+	at := lockKey{c.DB, key}
 	all := p.byKey[at]
 	i := p.find(all, c, token)
-	if i < 0 || all[i].last < c.nowMillis-pollsWithin {
+	if i < 0 || all[i].last < c.NowMillis-pollsWithin {
 		return 0, false
 	}
-	waitedMillis = c.nowMillis - all[i].first
+	waitedMillis = c.NowMillis - all[i].first
 	p.count--
 	if all = slices.Delete(all, i, i+1); len(all) == 0 {
 		delete(p.byKey, at)
@@ -161,10 +162,10 @@ func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 	defer m.mu.RUnlock()
 	all := m.call.watch.polls.byKey[lockKey{db, key}]
 	for i := range all {
-		if w := &all[i]; w.waits(m.st.clockMillis) {
+		if w := &all[i]; w.waits(m.st.ClockMillis) {
 			waiters = append(waiters, StockWaiter{
 				Owner: w.token, Origin: w.origin, Conn: int64(w.conn),
-				SinceMillis: saturatingAdd(w.first, m.st.wallOffsetMillis), Refusals: w.refusals,
+				SinceMillis: command.SaturatingAdd(w.first, m.st.wallOffsetMillis), Refusals: w.refusals,
 			})
 		}
 	}

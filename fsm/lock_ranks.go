@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -24,22 +25,22 @@ func lockRanksOp(c *call) protocol.Value { return c.listLocks(&lockListing{ranks
 
 // lockRowOp is LOCK.INFO with so many holders and waiters at most.
 func lockRowOp(c *call) protocol.Value {
-	if len(c.args) != 3 {
-		return errArity("lockrow")
+	if len(c.Args) != 3 {
+		return command.ErrArity("lockrow")
 	}
-	most, ok := protocol.ParseInt(c.args[2])
+	most, ok := protocol.ParseInt(c.Args[2])
 	if !ok || most < 1 || most > infoRows {
-		return errNotInteger
+		return command.ErrNotInteger
 	}
-	return c.lockInfo(c.args[1], int(most))
+	return c.lockInfo(c.Args[1], int(most))
 }
 
 // rank adds a lock. Requires: ranks are asked for.
 func (l *lockListing) rank(c *call, key string, db int, mode string, sinceMillis int64, holders, waiters int) {
-	c.spend(keyWork)
+	c.Spend(command.KeyWork)
 	since := int64(math.MaxInt64)
 	if holders > 0 {
-		since = c.toWall(sinceMillis)
+		since = c.ToWall(sinceMillis)
 	}
 	l.rows = append(l.rows,
 		protocol.Bulk(key), protocol.Integer(int64(db)), protocol.Bulk(mode), protocol.Integer(since),
@@ -69,7 +70,7 @@ func (c *call) polling(db int, key string) (n int) {
 		return 0
 	}
 	for _, w := range c.seen.polls.byKey[lockKey{db, key}] {
-		if w.waits(c.st.clockMillis) {
+		if w.waits(c.st.ClockMillis) {
 			n++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
@@ -34,31 +35,31 @@ var errNative = protocol.Err("request about locks is corrupt")
 // node that wrote the request. In a transaction the word may not wait. Behind the number of the connection may stand
 // the address and the name of the client, parted by blanks.
 func nativeOp(c *call) protocol.Value {
-	if len(c.args) <= nativeWords {
-		return errArity("native")
+	if len(c.Args) <= nativeWords {
+		return command.ErrArity("native")
 	}
-	from, ok := c.callerOf(c.args[1:nativeWords])
-	words := c.args[nativeWords:]
+	from, ok := c.callerOf(c.Args[1:nativeWords])
+	words := c.Args[nativeWords:]
 	b := c.lookup(words[0])
 	switch {
 	case !ok, b == nil, b.row == nil, b.row.Group != protocol.GroupModule, !b.writes:
 		return errNative
 	case !b.takes(len(words)):
-		return errArity(words[0])
+		return command.ErrArity(words[0])
 	case c.refuses(b, words):
 		return c.refusal
 	}
-	args := c.args
-	c.args, c.from = words, from
+	args := c.Args
+	c.Args, c.from = words, from
 	reply := b.do(c)
-	c.args, c.from = args, caller{}
+	c.Args, c.from = args, caller{}
 	return reply
 }
 
 // callerOf reads the words before the word of a "native" request.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
 	conn, address, name := words[0], "", ""
-	if c.entryVersion >= versionHistory {
+	if c.EntryVersion >= versionHistory {
 		conn, address, _ = strings.Cut(conn, " ")
 		address, name, _ = strings.Cut(address, " ")
 	}
@@ -69,7 +70,7 @@ func (c *call) callerOf(words []string) (from caller, ok bool) {
 	if from.ticket, ok = parseTicket(words[1]); !ok {
 		return from, false
 	}
-	if c.undo != nil {
+	if c.Undo != nil {
 		from.ticket = 0
 	}
 	from.graceMillis, ok = protocol.ParseInt(words[2])
@@ -93,14 +94,14 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 
 // aliveOp renews all sessions that live with connections of this incarnation of the node.
 func aliveOp(c *call) protocol.Value {
-	if len(c.args) != 1 || c.undo != nil {
-		return errArity("alive")
+	if len(c.Args) != 1 || c.Undo != nil {
+		return command.ErrArity("alive")
 	}
-	if !c.fits(c.ownWork(aliveSteps)) {
-		return errOverWork
+	if !c.Fits(c.ownWork(aliveSteps)) {
+		return command.ErrOverWork
 	}
 	t := c.changeLocks(0)
-	if c.slices() {
+	if c.Slices() {
 		c.turnLocks(aliveSteps)
 	}
 	t.Alive(protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
@@ -111,20 +112,20 @@ func aliveOp(c *call) protocol.Value {
 // goneOp is "gone <conn>…": the sessions that live with these connections of the node end. The reply is
 // their number.
 func goneOp(c *call) protocol.Value {
-	if c.undo != nil {
-		return errArity("gone")
+	if c.Undo != nil {
+		return command.ErrArity("gone")
 	}
-	clients, work := make([]locks.Client, len(c.args)-1), 0
-	for i, word := range c.args[1:] {
+	clients, work := make([]locks.Client, len(c.Args)-1), 0
+	for i, word := range c.Args[1:] {
 		client, ok := c.clientOf(word)
 		if !ok || client.Conn == 0 {
 			return errNative
 		}
 		clients[i] = client
-		work += 1 + c.st.locks.Attached(client)
+		work += 1 + c.st.Locks.Attached(client)
 	}
 	if !c.worksOn(work) {
-		return errOverWork
+		return command.ErrOverWork
 	}
 	ended := 0
 	for _, client := range clients {
@@ -137,33 +138,33 @@ func goneOp(c *call) protocol.Value {
 // givebackOp is "giveback <key> <owner> <fence> <conn>": the client of a waiter had gone before it heard of
 // the grant. The reply is 1, or 0 if the hold is no more, or another connection's.
 func givebackOp(c *call) protocol.Value {
-	if len(c.args) != 5 || c.undo != nil {
-		return errArity("giveback")
+	if len(c.Args) != 5 || c.Undo != nil {
+		return command.ErrArity("giveback")
 	}
-	fence, ok := parseFence(c.args[3])
-	client, known := c.clientOf(c.args[4])
+	fence, ok := parseFence(c.Args[3])
+	client, known := c.clientOf(c.Args[4])
 	if !ok || !known {
 		return errNative
 	}
 	if !c.worksOn(1) || !c.settles(1) {
-		return errOverWork
+		return command.ErrOverWork
 	}
-	given := c.changeLocks(1).GiveBack(c.db, c.args[1], c.args[2], uint64(fence), client)
+	given := c.changeLocks(1).GiveBack(c.DB, c.Args[1], c.Args[2], uint64(fence), client)
 	c.tellLocks()
-	return boolean(given)
+	return command.Boolean(given)
 }
 
 // unblockLock ends a wait for a lock, and returns how many ended.
 func (c *call) unblockLock(name waits.Name) (left int64) {
-	if c.st.locks.Stats().Waiters == 0 {
+	if c.st.Locks.Stats().Waiters == 0 {
 		return 0
 	}
-	if c.changeLocks(0).Unblock(name, protocol.Leave(c.args[1])) {
+	if c.changeLocks(0).Unblock(name, protocol.Leave(c.Args[1])) {
 		left = 1
 	}
 	c.tellLocks()
-	if c.entryVersion < versionCosts {
-		c.spend(lockWork)
+	if c.EntryVersion < command.VersionCosts {
+		c.Spend(lockWork)
 	}
 	return left
 }

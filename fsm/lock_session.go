@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -20,17 +21,17 @@ func sessionOpenOp(c *call) protocol.Value {
 	var millis int64
 	var name string
 	connection, leased := false, false
-	problem := parseLockOptions(c.args[1:], func(word string) bool {
-		lives := isWord(word, "CONNECTION")
+	problem := parseLockOptions(c.Args[1:], func(word string) bool {
+		lives := command.IsWord(word, "CONNECTION")
 		connection = connection || lives
 		return lives
 	}, func(word, value string) (known bool, problem protocol.Value) {
-		unit := leaseUnit(word, c.entryVersion)
+		unit := leaseUnit(word, c.EntryVersion)
 		switch {
 		case unit != 0:
 			leased = true
-			millis, problem = parseLease(value, unit, c.args[0])
-		case isWord(word, "NAME"):
+			millis, problem = parseLease(value, unit, c.Args[0])
+		case command.IsWord(word, "NAME"):
 			name, problem = parseText("NAME", value)
 		default:
 			return false, problem
@@ -41,13 +42,13 @@ func sessionOpenOp(c *call) protocol.Value {
 	case problem.IsError():
 		return problem
 	case !leased:
-		return errSyntax
+		return command.ErrSyntax
 	case connection && c.from.client.Conn == 0:
 		return errNoConnection
 	case connection && millis < leastConnectionMillis:
 		return errShortSession
 	case !c.worksOn(1):
-		return errOverWork
+		return command.ErrOverWork
 	}
 	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name)
 	c.tellLocks()
@@ -70,7 +71,7 @@ func sessionRefusal(err error) protocol.Value {
 // tellKept tells this node that a session lives with one of its connections.
 func (c *call) tellKept(id uint64, leaseMillis int64) {
 	if c.from.client.Origin == c.own {
-		c.events = append(c.events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
+		c.Events = append(c.Events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
 			Conn:    c.from.client.Conn,
 			Session: id, LeaseMillis: leaseMillis,
 		}})
@@ -79,12 +80,12 @@ func (c *call) tellKept(id uint64, leaseMillis int64) {
 
 // sessionOf reads "<word> <id>".
 func (c *call) sessionOf() (id uint64, problem protocol.Value) {
-	n, ok := protocol.ParseInt(c.args[1])
+	n, ok := protocol.ParseInt(c.Args[1])
 	switch {
 	case !ok:
-		return 0, errNotInteger
+		return 0, command.ErrNotInteger
 	case !c.worksOn(1):
-		return 0, errOverWork
+		return 0, command.ErrOverWork
 	}
 	return uint64(max(0, n)), problem
 }
@@ -106,7 +107,7 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 }
 
 func sessionAttachOp(c *call) protocol.Value {
-	if len(c.args) > 2 { // HEARTBEAT is for the client's node, and is not in the log
+	if len(c.Args) > 2 { // HEARTBEAT is for the client's node, and is not in the log
 		return protocol.WrongArity("session.attach").Value()
 	}
 	id, problem := c.sessionOf()
@@ -119,7 +120,7 @@ func sessionAttachOp(c *call) protocol.Value {
 	if c.from.client.Conn == 0 {
 		return errNoConnection
 	}
-	before := c.st.locks.Session(id, c.nowMillis)
+	before := c.st.Locks.Session(id, c.NowMillis)
 	switch {
 	case before == nil:
 		return protocol.Null
@@ -135,13 +136,13 @@ func sessionAttachOp(c *call) protocol.Value {
 		return protocol.Null
 	}
 	if before.Connection && before.Client != c.from.client && before.Client.Origin == c.own {
-		c.events = append(c.events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{
+		c.Events = append(c.Events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{
 			Conn:    before.Client.Conn,
 			Session: id,
 		}})
 	}
 	c.tellKept(id, before.LeaseMillis)
-	return one
+	return command.One
 }
 
 func sessionCloseOp(c *call) protocol.Value {
@@ -152,8 +153,8 @@ func sessionCloseOp(c *call) protocol.Value {
 	if refusal, refused := c.judgeSession(id); refused {
 		return refusal
 	}
-	if !c.looksAt(c.st.locks.SessionWork(id)) {
-		return errOverWork
+	if !c.looksAt(c.st.Locks.SessionWork(id)) {
+		return command.ErrOverWork
 	}
 	n, ok := c.changeLocks(0).CloseSession(id)
 	c.tellLocks()
@@ -168,12 +169,12 @@ func sessionInfoOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	if !c.looksAt(c.st.locks.SessionWork(id)) {
-		return errOverWork
+	if !c.looksAt(c.st.Locks.SessionWork(id)) {
+		return command.ErrOverWork
 	}
-	s := c.st.locks.Session(id, c.nowMillis)
+	s := c.st.Locks.Session(id, c.NowMillis)
 	if s == nil {
-		c.dueMet = c.dueMet || c.reading && c.st.locks.Session(id, c.st.clockMillis) != nil
+		c.DueMet = c.DueMet || c.Reading && c.st.Locks.Session(id, c.st.ClockMillis) != nil
 		return protocol.Null
 	}
 	return c.showSession(s)
@@ -185,22 +186,22 @@ const maxListed = 1000
 func sessionListOp(c *call) protocol.Value {
 	var cursor uint64
 	count := defaultListed
-	problem := parseLockOptions(c.args[1:], noFlag, func(word, value string) (known bool, problem protocol.Value) {
+	problem := parseLockOptions(c.Args[1:], noFlag, func(word, value string) (known bool, problem protocol.Value) {
 		return parsePage(word, value, &cursor, &count)
 	})
 	switch {
 	case problem.IsError():
 		return problem
 	case !c.worksOn(count):
-		return errOverWork
+		return command.ErrOverWork
 	}
-	c.meetLocks()
-	rows, next := c.st.locks.Sessions(cursor, count, c.nowMillis)
+	c.MeetLocks()
+	rows, next := c.st.Locks.Sessions(cursor, count, c.NowMillis)
 	shown := make([]protocol.Value, len(rows))
 	for i := range rows {
 		shown[i] = c.showSession(&rows[i])
 	}
-	return protocol.Array(protocol.Bulk(formatUint(next)), protocol.Array(shown...))
+	return protocol.Array(protocol.Bulk(command.FormatUint(next)), protocol.Array(shown...))
 }
 
 func (c *call) showSession(s *locks.SessionInfo) protocol.Value {
@@ -209,8 +210,8 @@ func (c *call) showSession(s *locks.SessionInfo) protocol.Value {
 		protocol.Bulk("name"), protocol.Bulk(s.Name),
 		protocol.Bulk("px"), protocol.Integer(s.LeaseMillis),
 		protocol.Bulk("left"), protocol.Integer(s.LeftMillis),
-		protocol.Bulk("opened"), protocol.Integer(c.toWall(s.OpenedMillis)),
-		protocol.Bulk("connection"), boolean(s.Connection),
+		protocol.Bulk("opened"), protocol.Integer(c.ToWall(s.OpenedMillis)),
+		protocol.Bulk("connection"), command.Boolean(s.Connection),
 		protocol.Bulk("client"), protocol.Bulk(showClient(s.Client)),
 		protocol.Bulk("holds"), protocol.Integer(int64(s.Holds)),
 		protocol.Bulk("waiters"), protocol.Integer(int64(s.Waiters)))

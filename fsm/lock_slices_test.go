@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -66,7 +67,7 @@ func TestEndingsInSlices(t *testing.T) {
 				}
 				require.Less(t, entries, 2*many/steps, "nothing keeps the endings out")
 				if entries == 2 {
-					require.NotZero(t, d.m.st.locks.Check(0, "lock:77", "you", d.nowMillis), "who waits does not wait for all")
+					require.NotZero(t, d.m.st.Locks.Check(0, "lock:77", "you", d.nowMillis), "who waits does not wait for all")
 				}
 				if entries%8 == 3 {
 					m := restored(t, d.m)
@@ -106,7 +107,7 @@ func (d *driver) seesNone(many int) {
 		got = append(got, line(reply))
 	}
 	listed, n := `[]`, 1
-	if d.m.st.locks.Has(0, "lock:77") { // its flush may not be worked off
+	if d.m.st.Locks.Has(0, "lock:77") { // its flush may not be worked off
 		listed, n = `["lock:77"]`, 2
 	}
 	require.Len(d.t, got, 18)
@@ -173,26 +174,26 @@ func TestDelaysEnd(t *testing.T) {
 		line(newDriver(t).do("lock.acquire", "k", "me", "px", "10", "delay", "86400001")))
 	require.Equal(t, "(ERR DELAY can't be greater than 86400000, which is a day)",
 		line(newDriver(t).do("lock.break", "k", "delay", ever)))
-	delayed(versionSlices, "86400000")
+	delayed(command.VersionSlices, "86400000")
 	for _, end := range []string{
 		"lock.break k delay 0", "flushall", "flushdb",
 		"eval return{redis.call('lock.break','k','delay','0')} 0",
 	} {
-		d := delayed(versionSlices-1, ever)
+		d := delayed(command.VersionSlices-1, ever)
 		d.doLine(end)
 		require.False(t, free(d), end)
-		d.version = versionSlices
+		d.version = command.VersionSlices
 		d.doLine("lock.break k")
 		d.doLine("del k")
 		require.False(t, free(d), "a break alone ends no delay")
 		require.NotContains(t, line(d.doLine(end)), "ERR")
 		require.True(t, free(d), end)
 	}
-	d := delayed(versionSlices, "5000")
+	d := delayed(command.VersionSlices, "5000")
 	watched := line(d.doLine("lock.info k"))
-	version := d.m.st.versions
+	version := d.m.st.Versions
 	require.Equal(t, "0", line(d.doLine("lock.break k delay 100")))
-	require.Greater(t, d.m.st.versions, version, "for WATCH the key has changed")
+	require.Greater(t, d.m.st.Versions, version, "for WATCH the key has changed")
 	require.NotEqual(t, watched, line(d.doLine("lock.info k")))
 	d.advance(100)
 	require.False(t, free(d))
@@ -213,7 +214,7 @@ func TestLeavingChangesTheKey(t *testing.T) {
 		},
 	}
 	for name, leave := range leaves {
-		for _, at := range []byte{versionSlices - 1, versionSlices} {
+		for _, at := range []byte{command.VersionSlices - 1, command.VersionSlices} {
 			d := newDriverOf(t, at)
 			d.native(1, 0, "session.open", "px", "600000")
 			d.native(1, 0, "lock.acquire", "k", "me", "px", "600000")
@@ -222,10 +223,10 @@ func TestLeavingChangesTheKey(t *testing.T) {
 				d.advance(501)
 			}
 			d.m.Listen(event.InChanges)
-			before := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version()
+			before := d.m.st.Databases[0].Find(d.m.call.HashOf("k"), "k").Version()
 			leave(d)
-			after := d.m.st.databases[0].Find(d.m.call.hashOf("k"), "k").Version()
-			require.Equal(t, at == versionSlices, after > before, "%s at version %d", name, at)
+			after := d.m.st.Databases[0].Find(d.m.call.HashOf("k"), "k").Version()
+			require.Equal(t, at == command.VersionSlices, after > before, "%s at version %d", name, at)
 		}
 	}
 }

@@ -50,9 +50,9 @@ func (t *LockTimes) add(millis int64) {
 func (m *machine) LockStats() LockStats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	s := lockStatsOf(m.st.locks)
+	s := lockStatsOf(m.st.Locks)
 	s.LockCounts = m.call.locked
-	for _, d := range m.st.databases {
+	for _, d := range m.st.Databases {
 		s.Stock += d.Marks()
 	}
 	return s
@@ -61,9 +61,9 @@ func (m *machine) LockStats() LockStats {
 func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis int64)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	now := m.st.clockMillis
+	now := m.st.ClockMillis
 	for cursor := uint64(0); ; {
-		rows, next := m.st.locks.Sessions(cursor, maxListed, now)
+		rows, next := m.st.Locks.Sessions(cursor, maxListed, now)
 		for i := range rows {
 			if s := &rows[i]; s.Connection && s.Client.Origin == m.call.own {
 				f(s.Client.Conn, s.ID, s.LeaseMillis)
@@ -80,17 +80,17 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 // skipped the entries that say why they ended.
 func lostBetween(before, after *state, own protocol.Origin) (events []event.Event) {
 	known := after.history.byFence()
-	for db := range before.databases {
-		if !before.locks.Any(db) {
+	for db := range before.Databases {
+		if !before.Locks.Any(db) {
 			continue
 		}
 		q := locks.Query{DB: db, Count: maxListed, Most: locks.MaxHolders, Held: true}
 		for {
-			rows, next, _ := before.locks.List(&q, before.clockMillis)
+			rows, next, _ := before.Locks.List(&q, before.ClockMillis)
 			for i := range rows {
 				for _, h := range rows[i].Holds {
-					if h.Client.Origin != own || h.Client.Conn == 0 || after.locks.Check(db, rows[i].Key, h.Owner,
-						after.clockMillis) == h.Fence {
+					if h.Client.Origin != own || h.Client.Conn == 0 || after.Locks.Check(db, rows[i].Key, h.Owner,
+						after.ClockMillis) == h.Fence {
 						continue
 					}
 					lost := &event.LockNews{

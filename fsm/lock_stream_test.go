@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
@@ -48,7 +49,7 @@ func sampledLocks(t *testing.T, version byte) *driver {
 	d.native(5, 5, "lock.acquire", "f", "you", "px", "1000", "wait", "0")
 	d.do("lock.acquire", "g", "me", "px", "1000")
 	d.db = 2
-	if version >= versionMarks {
+	if version >= command.VersionMarks {
 		d.apply(requestFrom(nil, 2, 300, "set", "stock", "token", "nx", "px", "1000"))
 		d.apply(requestFrom(nil, 2, 300, "eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',900)", "0"))
 		d.do("pexpire", "stock", "2000")
@@ -118,7 +119,7 @@ func TestLockWithoutItsMarker(t *testing.T) {
 		d.do("lock.acquire", "k", "me", "px", "1000")
 		d.do("lock.acquire", "l", "me", "px", "1000")
 		require.NoError(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))))
-		d.m.st.databases[0].Remove(keyspace.Hash(gone), gone)
+		d.m.st.Databases[0].Remove(keyspace.Hash(gone), gone)
 		require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, d.m))), ErrCorruptSnapshot, gone)
 	}
 }
@@ -219,13 +220,13 @@ func TestLossesAreCounted(t *testing.T) {
 
 // TestListeningIsFree: what is told to listeners alone costs an entry nothing. Older entries were run without it.
 func TestListeningIsFree(t *testing.T) {
-	for _, version := range []byte{versionSlices - 1, versionSlices} {
+	for _, version := range []byte{command.VersionSlices - 1, command.VersionSlices} {
 		d := newDriverOf(t, version)
 		d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
 		d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
 		d.native(1, 0, "lock.cancel", "k", "you")
-		if version < versionSlices {
-			require.EqualValues(t, eventWork, d.m.budgets.serving-d.m.call.wakeBudget.left, "the waiter is told")
+		if version < command.VersionSlices {
+			require.EqualValues(t, command.EventWork, d.m.budgets.serving-d.m.call.wakeBudget.left, "the waiter is told")
 			continue
 		}
 		require.Zero(t, d.m.budgets.serving-d.m.call.wakeBudget.left)
@@ -246,9 +247,9 @@ func TestLocksOfNestedScripts(t *testing.T) {
 	replies := d.apply(protocol.AppendTransaction(nil, 0, nil, queued))[0].Elems
 	require.Len(t, replies, 4)
 	require.True(t, replies[1].IsError())
-	require.Equal(t, []protocol.Value{one, one, protocol.Integer(2)}, []protocol.Value{replies[0], replies[2], replies[3]})
+	require.Equal(t, []protocol.Value{command.One, command.One, protocol.Integer(2)}, []protocol.Value{replies[0], replies[2], replies[3]})
 	require.Equal(t, protocol.Integer(2), d.do("dbsize"))
-	require.Equal(t, zero, d.do("exists", "inside"))
+	require.Equal(t, command.Zero, d.do("exists", "inside"))
 	require.Equal(t, dump(t, d.m), dump(t, restored(t, d.m)))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -174,7 +175,7 @@ func TestFencesAreRaised(t *testing.T) {
 	t.Parallel()
 	d := newDriverOf(t, versionLocks)
 	require.True(t, d.do("eval", "return redis.call('fence.raise', '41')", "0").IsError())
-	require.Equal(t, one, d.do("lock.acquire", "a", "me", "px", "1000"))
+	require.Equal(t, command.One, d.do("lock.acquire", "a", "me", "px", "1000"))
 	d.version = versionHistory
 	require.True(t, d.do("eval", "redis.call('fence.raise', '1000') "+endless, "0").IsError())
 	require.Equal(t, protocol.Integer(2), d.do("lock.acquire", "b", "me", "px", "1000"),

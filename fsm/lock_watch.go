@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -121,49 +122,50 @@ func (c *call) watchClaim(key, token string) {
 	w := &c.watch
 	n := w.of(key, stockLocks)
 	n.Grants++
-	w.lost.forget(c.db, key, token)
+	w.lost.forget(c.DB, key, token)
 	if waited, polled := w.polls.granted(c, key, token); polled && waited > slowWaitMillis {
 		n.Slow++
 	}
 }
 
-// watchRefusal notes that a client did not get a stock lock.
-func (c *call) watchRefusal(it *keyspace.Item, token string) {
-	if isStockLock(it) {
+// Refused notes that a client did not get a stock lock.
+func (c *call) Refused(it keyspace.Item, token string) {
+	if isStockLock(&it) {
 		c.watch.of(it.Key(), stockLocks).Refusals++
-		c.watch.polls.refused(c, it, token)
+		c.watch.polls.refused(c, &it, token)
 	}
 }
 
-// watchRemoval notes that a stock lock was removed by a command.
-func (c *call) watchRemoval(db int, it *keyspace.Item) {
+// MarkRemoved notes that a stock lock was removed by a command.
+func (c *call) MarkRemoved(db int, it keyspace.Item) {
 	m, _ := it.Mark()
-	if it.DeadlineMillis == never || it.Ended(c.nowMillis) {
+	if it.DeadlineMillis == command.Never || it.Ended(c.NowMillis) {
 		return
 	}
 	n := c.watch.of(it.Key(), stockLocks)
 	n.Releases++
-	if isLate(c.nowMillis-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
+	if isLate(c.NowMillis-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
 		n.Late++
 	}
 	c.scripts.made.released = true
-	c.stockTaken(db, it, &m)
+	c.stockTaken(db, &it, &m)
 }
 
-// watchOverwritten notes that something else, without a mark, was stored in the place of a stock lock. Commands that
+// MarkOverwritten notes that something else, without a mark, was stored in the place of a stock lock. Commands that
 // change a string, as INCR does, change no lock.
-func (c *call) watchOverwritten(db int, it, next *keyspace.Item) {
-	c.watch.loses(db, it)
-	if c.latest.overwrites && isStockLock(it) && !(next.IsString() && it.IsString() && next.Value() == it.Value()) {
+func (c *call) MarkOverwritten(db int, it, next keyspace.Item) {
+	c.watch.loses(db, &it)
+	if c.latest.overwrites && isStockLock(&it) && !(next.IsString() && it.IsString() && next.Value() == it.Value()) {
 		m, _ := it.Mark()
-		c.stockTaken(db, it, &m)
+		c.stockTaken(db, &it, &m)
 	}
 }
 
-// watchEnd notes that the time of a stock lock is over.
-func (w *lockWatch) watchEnd(db int, it *keyspace.Item) {
-	w.of(it.Key(), stockLocks).Expired++
-	w.loses(db, it)
+// MarkEnded notes that the time of a stock lock is over.
+func (c *call) MarkEnded(db int, it keyspace.Item) {
+	c.watch.of(it.Key(), stockLocks).Expired++
+	c.watch.loses(db, &it)
+	c.stockLost(db, &it, locks.Expired, 0)
 }
 
 // loses notes the owners of a stock lock that they have lost.
@@ -181,17 +183,20 @@ func (w *lockWatch) loses(db int, it *keyspace.Item) {
 // maxLostOwners bounds the owners of one lock that are remembered.
 const maxLostOwners = 8
 
+// Mismatched notes that a command would have released a stock lock for an owner, and found another owner or nothing.
+func (c *call) Mismatched(key, owner string) { c.watchMismatch(key, owner, stockLocks) }
+
 // watchMismatch notes that a command would have released a key for an owner, and found another owner or nothing.
 func (c *call) watchMismatch(key, owner string, kind int) {
-	if c.watch.lost.forget(c.db, key, owner) || kind == stockLocks && c.endedUnswept(key, owner) {
+	if c.watch.lost.forget(c.DB, key, owner) || kind == stockLocks && c.endedUnswept(key, owner) {
 		c.watch.of(key, kind).Stale++
 	}
 }
 
 // endedUnswept reports whether the key's stored item is a stock lock of the owner whose time is over.
 func (c *call) endedUnswept(key, owner string) bool {
-	it := c.st.databases[c.db].Find(c.hashOf(key), key)
-	return it != nil && it.IsMarked() && it.Ended(c.nowMillis) && it.IsString() && it.Value() == owner
+	it := c.st.Databases[c.DB].Find(c.HashOf(key), key)
+	return it != nil && it.IsMarked() && it.Ended(c.NowMillis) && it.IsString() && it.Value() == owner
 }
 
 // mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
@@ -279,11 +284,11 @@ func (m *machine) LockClasses() []LockClass {
 			classes[i].Native, classes[i].Stock = w.counts[i][nativeLocks], w.counts[i][stockLocks]
 		}
 	}
-	m.st.locks.EachQueue(func(key string, waiters int) {
+	m.st.Locks.EachQueue(func(key string, waiters int) {
 		n := &classes[w.class(key)].NativeQueue
 		*n = max(*n, waiters)
 	})
-	w.polls.eachQueue(m.st.clockMillis, func(key string, waiters int) {
+	w.polls.eachQueue(m.st.ClockMillis, func(key string, waiters int) {
 		n := &classes[w.class(key)].StockQueue
 		*n = max(*n, waiters)
 	})

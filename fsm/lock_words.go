@@ -3,6 +3,7 @@ package fsm
 import (
 	"math"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -33,7 +34,7 @@ var lockOps = map[string]op{
 // strange reports whether one of the keys has a value that is no lock: the reply is then errWrongType.
 func (c *call) strange(keys ...string) bool {
 	for _, key := range keys {
-		if it := c.findStored(c.db, key); it != nil && !it.IsLock() {
+		if it := c.FindStored(c.DB, key); it != nil && !it.IsLock() {
 			return true
 		}
 	}
@@ -41,12 +42,12 @@ func (c *call) strange(keys ...string) bool {
 }
 
 func acquireOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{version: c.entryVersion, request: locks.Request{DB: c.db}, command: c.args[0]})
+	return c.acquire(&lockOptions{version: c.EntryVersion, request: locks.Request{DB: c.DB}, command: c.Args[0]})
 }
 
 func acquireallOp(c *call) protocol.Value {
 	return c.acquire(&lockOptions{
-		version: c.entryVersion, request: locks.Request{DB: c.db}, command: c.args[0],
+		version: c.EntryVersion, request: locks.Request{DB: c.DB}, command: c.Args[0],
 		many: true,
 	})
 }
@@ -54,17 +55,17 @@ func acquireallOp(c *call) protocol.Value {
 // acquire asks the table for the request under way.
 func (c *call) acquire(o *lockOptions) protocol.Value {
 	r := &o.request
-	if problem := o.read(c.args); problem.IsError() {
+	if problem := o.read(c.Args); problem.IsError() {
 		return problem
 	}
 	if c.strange(r.Keys...) {
-		return errWrongType
+		return command.ErrWrongType
 	}
 	if !c.worksOn(len(r.Keys)) || !c.settles(len(r.Keys)) {
-		return errOverWork
+		return command.ErrOverWork
 	}
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
-	r.Account, r.Crowded = c.account, r.Waits && c.crowded()
+	r.Account, r.Crowded = c.Account, r.Waits && c.crowded()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
 	c.tellLocks()
@@ -74,46 +75,46 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	case answer.Fence != 0:
 		if c.locked.Grants == grants { // the owner has it already
 			for _, key := range r.Keys {
-				c.touchLock(lockKey{c.db, key})
+				c.touchLock(lockKey{c.DB, key})
 			}
 		}
 		return protocol.Integer(int64(answer.Fence))
 	case !answer.Waiting:
 		c.locked.Refusals++
 		return protocol.Null
-	case answer.Kept && c.slices():
+	case answer.Kept && c.Slices():
 		for _, key := range r.Keys {
-			c.touchLock(lockKey{c.db, key})
+			c.touchLock(lockKey{c.DB, key})
 		}
 	}
 	if r.Notify {
-		return zero
+		return command.Zero
 	}
 	return protocol.Parked
 }
 
 // settles reports whether the own steps of a word fit that changes so many keys of the lock table.
-func (c *call) settles(keys int) bool { return c.fits(c.ownWork(ownSteps(keys))) }
+func (c *call) settles(keys int) bool { return c.Fits(c.ownWork(ownSteps(keys))) }
 
 // worksOn charges for so many keys of the lock table. If the result is false the request does not fit.
 func (c *call) worksOn(keys int) bool {
-	if !c.fits(int64(keys) * lockWork) {
+	if !c.Fits(int64(keys) * lockWork) {
 		return false
 	}
-	c.spend(int64(keys) * lockWork)
+	c.Spend(int64(keys) * lockWork)
 	return true
 }
 
 // ownerOf reads "<word> <key> <owner>", with which most words begin.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
-	key, owner = c.args[1], c.args[2]
+	key, owner = c.Args[1], c.Args[2]
 	switch {
 	case len(owner) > locks.MaxText:
 		return key, owner, protocol.ErrOwnerTooLong.Value()
 	case c.strange(key):
-		return key, owner, errWrongType
+		return key, owner, command.ErrWrongType
 	case !c.worksOn(1), !c.settles(1):
-		return key, owner, errOverWork
+		return key, owner, command.ErrOverWork
 	}
 	return key, owner, problem
 }
@@ -127,11 +128,11 @@ func fenceOrNull(fence uint64) protocol.Value {
 }
 
 func renewOp(c *call) protocol.Value {
-	unit := leaseUnit(c.args[3], c.entryVersion)
+	unit := leaseUnit(c.Args[3], c.EntryVersion)
 	if unit == 0 {
-		return errSyntax
+		return command.ErrSyntax
 	}
-	millis, problem := parseLease(c.args[4], unit, c.args[0])
+	millis, problem := parseLease(c.Args[4], unit, c.Args[0])
 	if problem.IsError() {
 		return problem
 	}
@@ -139,19 +140,19 @@ func renewOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	fence := c.changeLocks(1).Renew(c.db, key, owner, millis)
+	fence := c.changeLocks(1).Renew(c.DB, key, owner, millis)
 	c.tellLocks()
 	if fence != 0 {
-		c.touchLock(lockKey{c.db, key})
+		c.touchLock(lockKey{c.DB, key})
 	}
 	return fenceOrNull(fence)
 }
 
 func releaseOp(c *call) protocol.Value {
 	all := false
-	for _, word := range c.args[3:] {
-		if !isWord(word, "ALL") {
-			return errSyntax
+	for _, word := range c.Args[3:] {
+		if !command.IsWord(word, "ALL") {
+			return command.ErrSyntax
 		}
 		all = true
 	}
@@ -159,35 +160,35 @@ func releaseOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	left, ok := c.changeLocks(1).Release(c.db, key, owner, all)
+	left, ok := c.changeLocks(1).Release(c.DB, key, owner, all)
 	c.tellLocks()
 	if !ok {
 		c.watchMismatch(key, owner, nativeLocks)
 		return protocol.Null
 	}
 	if left > 0 {
-		c.touchLock(lockKey{c.db, key})
+		c.touchLock(lockKey{c.DB, key})
 	}
 	return protocol.Integer(left)
 }
 
 func releaseallOp(c *call) protocol.Value {
-	keys, rest, problem := parseKeys(c.args[1:], math.MaxInt64)
+	keys, rest, problem := parseKeys(c.Args[1:], math.MaxInt64)
 	switch {
 	case problem.IsError():
 		return problem
 	case len(rest) != 1:
-		return errSyntax
+		return command.ErrSyntax
 	case len(rest[0]) > locks.MaxText:
 		return protocol.ErrOwnerTooLong.Value()
 	}
 	if c.strange(keys...) {
-		return errWrongType
+		return command.ErrWrongType
 	}
 	if !c.worksOn(len(keys)) || !c.settles(len(keys)) {
-		return errOverWork
+		return command.ErrOverWork
 	}
-	n := c.changeLocks(len(keys)).ReleaseAll(c.db, keys, rest[0])
+	n := c.changeLocks(len(keys)).ReleaseAll(c.DB, keys, rest[0])
 	c.tellLocks()
 	return protocol.Integer(int64(n))
 }
@@ -197,9 +198,9 @@ func cancelOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	left := c.changeLocks(1).Cancel(c.db, key, owner)
+	left := c.changeLocks(1).Cancel(c.DB, key, owner)
 	c.tellLocks()
-	return boolean(left)
+	return command.Boolean(left)
 }
 
 func checkOp(c *call) protocol.Value {
@@ -207,7 +208,7 @@ func checkOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	return fenceOrNull(c.st.locks.Check(c.db, key, owner, c.nowMillis))
+	return fenceOrNull(c.st.Locks.Check(c.DB, key, owner, c.NowMillis))
 }
 
 func downgradeOp(c *call) protocol.Value {
@@ -215,32 +216,32 @@ func downgradeOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	fence, err := c.changeLocks(1).Downgrade(c.db, key, owner)
+	fence, err := c.changeLocks(1).Downgrade(c.DB, key, owner)
 	c.tellLocks()
 	if err != nil {
 		return refusalOf(err)
 	}
 	if fence != 0 {
-		c.touchLock(lockKey{c.db, key})
+		c.touchLock(lockKey{c.DB, key})
 	}
 	return fenceOrNull(fence)
 }
 
 func breakOp(c *call) protocol.Value {
-	b := locks.Break{DB: c.db, Key: c.args[1], Reason: locks.Broken}
-	text, problem := c.parseBreak(&b, c.args[2:])
+	b := locks.Break{DB: c.DB, Key: c.Args[1], Reason: locks.Broken}
+	text, problem := c.parseBreak(&b, c.Args[2:])
 	if problem.IsError() {
 		return problem
 	}
 	if c.strange(b.Key) {
 		return c.breakStock(&b, text)
 	}
-	if !c.fits(c.breakWork(b.Key)) || !c.settles(1) {
-		return errOverWork
+	if !c.Fits(c.breakWork(b.Key)) || !c.settles(1) {
+		return command.ErrOverWork
 	}
 	n := c.breakHolds(&b, text)
-	if n == 0 && b.ByDelay && c.slices() {
-		c.touchLock(lockKey{c.db, b.Key})
+	if n == 0 && b.ByDelay && c.Slices() {
+		c.touchLock(lockKey{c.DB, b.Key})
 	}
 	if n > 0 {
 		c.locked.Breaks++
@@ -253,18 +254,18 @@ func breakOp(c *call) protocol.Value {
 func (c *call) parseBreak(b *locks.Break, words []string) (reason string, problem protocol.Value) {
 	problem = parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
-		case isWord(word, "OWNER"):
+		case command.IsWord(word, "OWNER"):
 			if b.ByOwner, b.Owner = true, value; len(value) > locks.MaxText {
 				problem = protocol.ErrOwnerTooLong.Value()
 			}
-		case isWord(word, "FENCE"):
+		case command.IsWord(word, "FENCE"):
 			var n int64
-			n, problem = parseNumber(value, 1, math.MaxInt64, errNotInteger, errFence)
+			n, problem = parseNumber(value, 1, math.MaxInt64, command.ErrNotInteger, errFence)
 			b.Fence = uint64(n)
-		case isWord(word, "DELAY"):
+		case command.IsWord(word, "DELAY"):
 			b.ByDelay = true
-			b.DelayMillis, problem = parseDelay(value, c.entryVersion)
-		case isWord(word, "REASON"):
+			b.DelayMillis, problem = parseDelay(value, c.EntryVersion)
+		case command.IsWord(word, "REASON"):
 			reason, problem = parseText("REASON", value)
 		default:
 			return false, problem
@@ -276,15 +277,15 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 
 // breakWork is the work of breakHolds, from versionSlices on without the steps.
 func (c *call) breakWork(key string) int64 {
-	if c.slices() {
-		return lockWork + int64(c.st.locks.Holders(c.db, key))*brokenWork
+	if c.Slices() {
+		return lockWork + int64(c.st.Locks.Holders(c.DB, key))*brokenWork
 	}
-	return lockWork + int64(c.st.locks.Holders(c.db, key))*holdWork
+	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*holdWork
 }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
-	c.spend(c.breakWork(b.Key))
+	c.Spend(c.breakWork(b.Key))
 	t := c.changeLocks(1)
 	b.Cause = c.causeOf(nativeLocks, reason)
 	n = t.Break(b)

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 )
@@ -37,7 +38,7 @@ func (r *snapshotReader) locks(st *state) {
 	if r.err != nil {
 		return
 	}
-	st.locks = t
+	st.Locks = t
 	for _, at := range r.marked {
 		if !t.Has(at.db, at.key) {
 			r.fail("an item stands for no lock")
@@ -55,7 +56,7 @@ func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 	words := r.uint("number of words")
 	it = keyspace.NewLock(keyspace.Hash(key), key)
 	r.deadlineAndVersion(st, &it)
-	if r.err == nil && (words != 0 || it.DeadlineMillis != never) {
+	if r.err == nil && (words != 0 || it.DeadlineMillis != command.Never) {
 		r.fail("item of a lock")
 	}
 	return it

@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // plant puts a collection into the state without a command.
 func (d *driver) plant(key string, v keyspace.Collection) {
-	it := keyspace.NewCollection(keyspace.Hash(key), key, v, never, d.m.st.generation)
-	it.SetVersion(d.m.st.nextVersion())
-	d.m.st.databases[0].Put(&it)
+	it := keyspace.NewCollection(keyspace.Hash(key), key, v, command.Never, d.m.st.Generation)
+	it.SetVersion(d.m.st.NextVersion())
+	d.m.st.Databases[0].Put(&it)
 	d.m.st.sumItems()
 }
 
@@ -39,13 +40,13 @@ func longSortedSet(n int) *collection.SortedSet {
 // TestLongListIsBounded: what would take too long is an error and changes nothing, and all else goes on.
 func TestLongListIsBounded(t *testing.T) {
 	d := newDriver(t)
-	const n = maxElementsWork/elementWork + 2
+	const n = command.MaxElementsWork/command.ElementWork + 2
 	d.plant("l", longList(n))
 	for _, words := range []string{
 		"lrange l 0 -1", "lpop l 10000000", "lmpop 1 l left count 10000000",
 		"lpos l 1 count 0", "lrem l 0 1",
 	} {
-		require.Equal(t, errTooMuchWork.Str, d.doLine(words).Str, words)
+		require.Equal(t, command.ErrTooMuchWork.Str, d.doLine(words).Str, words)
 	}
 	require.Equal(t, protocol.Integer(n), d.doLine("llen l"))
 	require.Len(t, d.doLine("lrange l 5 1004").Elems, 1000)
@@ -73,14 +74,15 @@ func TestSearchesInScriptsAreBounded(t *testing.T) {
 
 func TestLongSortedSetIsBounded(t *testing.T) {
 	d := newDriver(t)
-	const n = maxElementsWork/gatherWork + 2
+	const gatherWork = 1 << 10 // of package zset
+	const n = command.MaxElementsWork/gatherWork + 2
 	d.plant("z", longSortedSet(n))
 	d.doLine("zadd kept 1 a")
 	for _, words := range []string{
 		"zunionstore kept 1 z", "zinterstore kept 2 z z", "zdiffstore kept 2 z none", "zrangestore kept z 0 -1", "zunion 1 z",
 		"zpopmin z 10000000", "zremrangebyrank z 0 -1", "zrandmember z -10000000",
 	} {
-		require.Equal(t, errTooMuchWork.Str, d.doLine(words).Str, words)
+		require.Equal(t, command.ErrTooMuchWork.Str, d.doLine(words).Str, words)
 	}
 	require.Equal(t, protocol.Integer(1), d.doLine("zcard kept"))
 	require.Equal(t, protocol.Integer(n), d.doLine("zcard z"))

@@ -1,19 +1,8 @@
 package fsm
 
-// lookups are the hits and misses of keys, as Redis's lookupKeyRead counts them: what commands look for in
-// order to read. A request counts on the nodes whose clients wait for the reply.
-type lookups struct {
-	counting     bool // the command under way counts
-	hits, misses uint64
-}
-
-func (l *lookups) countLookup(hit bool) {
-	if hit {
-		l.hits++
-	} else {
-		l.misses++
-	}
-}
+import (
+	"github.com/holdfast/holdfast/fsm/command"
+)
 
 // countingWrites are the commands that read a key and write another, or the same, and count what they read. SET
 // and BITFIELD count with some arguments.
@@ -25,11 +14,11 @@ var countingWrites = map[string]bool{
 
 // countLookups adds the lookups of a call, which starts anew.
 func (m *machine) countLookups(c *call) {
-	if c.hits > 0 {
-		m.hits.Add(c.hits)
+	if c.Hits > 0 {
+		m.hits.Add(c.Hits)
 	}
-	if c.misses > 0 {
-		m.misses.Add(c.misses)
+	if c.Misses > 0 {
+		m.misses.Add(c.Misses)
 	}
-	c.lookups = lookups{}
+	c.Lookups = command.Lookups{}
 }

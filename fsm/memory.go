@@ -20,7 +20,7 @@ const (
 // usedBytes is what counts against the limit, without the sessions.
 func (st *state) usedBytes() int64 {
 	scripts := scriptsBytes(st.scripts.bySHA.Len(), st.scripts.loadedBytes+st.scripts.rememberedBytes, st.version)
-	return st.itemBytes + scripts + st.waits.Bytes() + st.locks.Bytes() + st.history.usedBytes()
+	return st.ItemBytes + scripts + st.Waits.Bytes() + st.Locks.Bytes() + st.history.usedBytes()
 }
 
 // scriptsBytes is what so many cached scripts count for in a cluster of a version.
@@ -41,9 +41,9 @@ func (ss sessions) usedBytes() (n int64) {
 
 // sumItems counts what the items of all databases take.
 func (st *state) sumItems() {
-	st.itemBytes = 0
-	for _, d := range st.databases {
-		st.itemBytes += d.Bytes()
+	st.ItemBytes = 0
+	for _, d := range st.Databases {
+		st.ItemBytes += d.Bytes()
 	}
 }
 
@@ -83,11 +83,11 @@ const (
 
 // refusesLoad reports whether there is no room for another script of SCRIPT LOAD.
 func (c *call) refusesLoad(source string) bool {
-	if c.entryVersion < versionScripts || !c.limited {
+	if c.EntryVersion < versionScripts || !c.limited {
 		return false
 	}
-	sc, more := &c.st.scripts, scriptsBytes(1, len(source), c.entryVersion)
-	loaded := scriptsBytes(sc.loaded(), sc.loadedBytes, c.entryVersion)
+	sc, more := &c.st.scripts, scriptsBytes(1, len(source), c.EntryVersion)
+	loaded := scriptsBytes(sc.loaded(), sc.loadedBytes, c.EntryVersion)
 	return c.st.usedBytes()+more > c.limitBytes && loaded+more > c.limitBytes/loadedShare
 }
 
@@ -97,8 +97,8 @@ func (c *call) remembersMore() bool {
 	if sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
 		return true
 	}
-	return c.entryVersion >= versionScripts && c.limited && sc.byTurn.Len() > 0 &&
-		scriptsBytes(sc.byTurn.Len(), sc.rememberedBytes, c.entryVersion) > c.limitBytes/rememberedShare
+	return c.EntryVersion >= versionScripts && c.limited && sc.byTurn.Len() > 0 &&
+		scriptsBytes(sc.byTurn.Len(), sc.rememberedBytes, c.EntryVersion) > c.limitBytes/rememberedShare
 }
 
 // refusesQueued reports whether some request of a transaction would be refused now.

@@ -28,7 +28,7 @@ func filled(t *testing.T) *driver {
 // all else goes on.
 func TestFull(t *testing.T) {
 	d := filled(t)
-	before := d.m.st.versions
+	before := d.m.st.Versions
 	for _, words := range []string{
 		"set a b", "set big x", "setnx a b", "setex a 10 b", "psetex a 10 b", "mset a b", "msetnx a b", "msetex 1 a b",
 		"append a b", "setrange a 0 b", "incr n", "decr n", "incrby n 2", "decrby n 2", "incrbyfloat n 1", "getset n 2",
@@ -36,7 +36,7 @@ func TestFull(t *testing.T) {
 	} {
 		require.Equal(t, oomText, line(d.doLine(words)), words)
 	}
-	require.Equal(t, before, d.m.st.versions, "nothing was written")
+	require.Equal(t, before, d.m.st.Versions, "nothing was written")
 	for _, row := range [][2]string{
 		{"set a", "(ERR wrong number of arguments for 'set' command)"},
 		{"get n", `"1"`},
@@ -191,20 +191,20 @@ func TestUsedBytes(t *testing.T) {
 		if rng.Intn(30) == 0 {
 			other.m = restored(t, other.m)
 		}
-		for _, db := range other.m.st.databases {
+		for _, db := range other.m.st.Databases {
 			if rng.Intn(20) == 0 {
-				db.SweepAll(d.m.st.clockMillis)
+				db.SweepAll(d.m.st.ClockMillis)
 			}
 		}
 		require.Equal(t, d.m.Stats().UsedBytes, other.m.Stats().UsedBytes, "%d: %q", i, w)
 		sum := int64(0)
-		for _, db := range d.m.st.databases {
+		for _, db := range d.m.st.Databases {
 			if i%20 == 0 {
 				require.NoError(t, db.Verify())
 			}
 			sum += db.Bytes()
 		}
-		require.Equal(t, sum, d.m.st.itemBytes)
+		require.Equal(t, sum, d.m.st.ItemBytes)
 	}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 }
@@ -215,14 +215,14 @@ func TestStormIsCounted(t *testing.T) {
 	const n = 3 * sweepLimit
 	d := newDriver(t)
 	d.fill("k", n, 100)
-	require.Greater(t, d.m.st.itemBytes, int64(100*n))
+	require.Greater(t, d.m.st.ItemBytes, int64(100*n))
 	d.advance(101)
-	require.Positive(t, d.m.st.databases[0].Stored(), "some wait to be swept")
-	require.Zero(t, d.m.st.itemBytes)
-	require.NoError(t, d.m.st.databases[0].Verify())
+	require.Positive(t, d.m.st.Databases[0].Stored(), "some wait to be swept")
+	require.Zero(t, d.m.st.ItemBytes)
+	require.NoError(t, d.m.st.Databases[0].Verify())
 	d.do("set", "k1", "in the place of one that waits")
-	require.Equal(t, int64(112+32), d.m.st.itemBytes)
-	require.NoError(t, d.m.st.databases[0].Verify())
+	require.Equal(t, int64(112+32), d.m.st.ItemBytes)
+	require.NoError(t, d.m.st.Databases[0].Verify())
 }
 
 // TestPeakBytes: the peak is what the count was after the entry that left most, and stays.

@@ -122,7 +122,7 @@ func TestCollectionsModel(t *testing.T) {
 			}
 			require.Equal(t, m.run(words), shown(words[0], d.do(words...)), "seed %d, command %d: %s", seed, i, quote(words))
 		}
-		require.NoError(t, d.m.st.databases[0].Verify())
+		require.NoError(t, d.m.st.Databases[0].Verify())
 		require.Equal(t, len(m), d.m.Stats().Keys[0])
 	}
 }

@@ -273,7 +273,7 @@ func TestModel(t *testing.T) {
 			words := modelLine(rng)
 			require.Equal(t, m.run(d.db, words), line(d.do(words...)), "seed %d, command %d: %s", seed, i, quote(words))
 		}
-		for i, db := range d.m.st.databases[:3] {
+		for i, db := range d.m.st.Databases[:3] {
 			require.NoError(t, db.Verify())
 			require.Equal(t, len(m.keys[i]), d.m.Stats().Keys[i])
 		}

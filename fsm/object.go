@@ -1,12 +1,13 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 func objectEncodingOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it := c.Find(c.Args[1])
 	if it == nil {
 		return protocol.Null
 	}
@@ -18,7 +19,7 @@ func objectEncodingOp(c *call) protocol.Value {
 
 // objectFreqOp refuses, as Redis does unless the limit of memory has a policy of frequency.
 func objectFreqOp(c *call) protocol.Value {
-	if c.find(c.args[1]) == nil {
+	if c.Find(c.Args[1]) == nil {
 		return protocol.Null
 	}
 	return protocol.Err("An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when " +
@@ -27,10 +28,10 @@ func objectFreqOp(c *call) protocol.Value {
 
 // objectIdletimeOp answers that the value is in use: a read leaves no trace in the state.
 func objectIdletimeOp(c *call) protocol.Value {
-	if c.find(c.args[1]) == nil {
+	if c.Find(c.Args[1]) == nil {
 		return protocol.Null
 	}
-	return zero
+	return command.Zero
 }
 
 // Redis shares the objects of small integers.
@@ -40,7 +41,7 @@ const (
 )
 
 func objectRefcountOp(c *call) protocol.Value {
-	it := c.find(c.args[1])
+	it := c.Find(c.Args[1])
 	if it == nil {
 		return protocol.Null
 	}
@@ -49,7 +50,7 @@ func objectRefcountOp(c *call) protocol.Value {
 			return protocol.Integer(sharedCount)
 		}
 	}
-	return one
+	return command.One
 }
 
 // maxEmbedded is the length up to which Redis embeds a string in its object.

@@ -4,12 +4,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/bit"
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/hash"
+	"github.com/holdfast/holdfast/fsm/list"
+	"github.com/holdfast/holdfast/fsm/set"
+	"github.com/holdfast/holdfast/fsm/str"
+	"github.com/holdfast/holdfast/fsm/zset"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // binding is a row of the command table with the function behind.
 type binding struct {
 	name string
+	of   command.Op // of a value of some type, nil: another command, which run does
 	run  op
 	row  *protocol.Command // nil: a request that only nodes write
 	// version is the first version of the entry that has the command, if that is later than versionLocks.
@@ -22,6 +30,8 @@ type binding struct {
 	overwrites bool
 	// blocks: the command may wait, if a node asks so by "block".
 	blocks bool
+	// guarded: the command writes keys, and refuses to if one of them is a lock.
+	guarded bool
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
 	// denyoom.
 	grows bool
@@ -37,11 +47,13 @@ func (b *binding) takes(n int) bool {
 // bindings are the behaviours of all commands, by the full names of their rows.
 type bindings map[string]*binding
 
-var families = []map[string]op{
-	stringOps, bitOps, sortOps, hashOps, listOps, setOps, sortedSetOps, keyOps, messageOps, clusterOps, usageOps,
-	scriptOps, scriptLocals,
-	lockOps, fenceOps,
-}
+// rooms are the commands on a value of some type, and families the others.
+var (
+	rooms    = []map[string]command.Op{str.Ops, bit.Ops, hash.Ops, list.Ops, set.Ops, zset.Ops}
+	families = []map[string]op{
+		sortOps, keyOps, messageOps, clusterOps, usageOps, scriptOps, scriptLocals, lockOps, fenceOps,
+	}
+)
 
 // newBindings joins the behaviours with the rows of protocol's table.
 func newBindings() bindings {
@@ -57,181 +69,45 @@ func newBindings() bindings {
 	for name, run := range lockReads { // unordered: fills another map
 		t[name] = &binding{name: name, run: run}
 	}
+	for _, family := range rooms {
+		for name, of := range family { // unordered: fills another map
+			t[name] = newBinding(name)
+			t[name].of = of
+		}
+	}
 	for _, family := range families {
 		for name, run := range family { // unordered: fills another map
-			row, _ := protocol.Lookup(name)
-			b := &binding{name: name, run: run, row: row, subcommand: strings.Count(name, "|")}
-			if row != nil {
-				b.version = row.LogVersion
-				script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
-				b.writes = script || row.Route == protocol.Write
-				b.overwrites = slices.ContainsFunc(row.KeySpecs, func(k protocol.KeySpec) bool {
-					return (k.Flags|k.Plain)&protocol.KeyOW != 0
-				})
-				b.grows = row.Flags&protocol.FlagDenyOOM != 0
-				b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
-				b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
-				if isGuarded(row) {
-					b.run = guarded(row, run)
-				}
-			}
-			t[name] = b
+			t[name] = newBinding(name)
+			t[name].run = run
 		}
 	}
 	return t
 }
 
-// stringOps are the strings and counters.
-var stringOps = map[string]op{
-	"append":      appendOp,
-	"decr":        decrOp,
-	"decrby":      decrbyOp,
-	"delex":       delexOp,
-	"delifeq":     delifeqOp,
-	"digest":      digestOp,
-	"get":         getOp,
-	"getdel":      getdelOp,
-	"getex":       getexOp,
-	"getrange":    getrangeOp,
-	"getset":      getsetOp,
-	"incr":        incrOp,
-	"incrby":      incrbyOp,
-	"incrbyfloat": incrbyfloatOp,
-	"mget":        mgetOp,
-	"mset":        msetOp,
-	"msetex":      msetexOp,
-	"msetnx":      msetnxOp,
-	"psetex":      psetexOp,
-	"set":         setOp,
-	"setex":       setexOp,
-	"setnx":       setnxOp,
-	"setrange":    setrangeOp,
-	"strlen":      strlenOp,
-	"substr":      getrangeOp,
-}
-
-// bitOps are the bits of strings.
-var bitOps = map[string]op{
-	"bitcount":    bitcountOp,
-	"bitfield":    bitfieldOp,
-	"bitfield_ro": bitfieldReadOnlyOp,
-	"bitop":       bitopOp,
-	"bitpos":      bitposOp,
-	"getbit":      getbitOp,
-	"lcs":         lcsOp,
-	"setbit":      setbitOp,
+// newBinding is a row without its function.
+func newBinding(name string) *binding {
+	row, _ := protocol.Lookup(name)
+	b := &binding{name: name, row: row, subcommand: strings.Count(name, "|")}
+	if row == nil {
+		return b
+	}
+	b.version = row.LogVersion
+	script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
+	b.writes = script || row.Route == protocol.Write
+	b.overwrites = slices.ContainsFunc(row.KeySpecs, func(k protocol.KeySpec) bool {
+		return (k.Flags|k.Plain)&protocol.KeyOW != 0
+	})
+	b.grows = row.Flags&protocol.FlagDenyOOM != 0
+	b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
+	b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
+	b.guarded = isGuarded(row)
+	return b
 }
 
 // sortOps are the sorting of collections.
 var sortOps = map[string]op{
 	"sort":    sortOp,
 	"sort_ro": sortReadOnlyOp,
-}
-
-// hashOps are the hashes.
-var hashOps = map[string]op{
-	"hdel":         hdelOp,
-	"hexists":      hexistsOp,
-	"hget":         hgetOp,
-	"hgetall":      hgetallOp,
-	"hincrby":      hincrbyOp,
-	"hincrbyfloat": hincrbyfloatOp,
-	"hkeys":        hkeysOp,
-	"hlen":         hlenOp,
-	"hmget":        hmgetOp,
-	"hmset":        hmsetOp,
-	"hrandfield":   hrandfieldOp,
-	"hscan":        hscanOp,
-	"hset":         hsetOp,
-	"hsetnx":       hsetnxOp,
-	"hstrlen":      hstrlenOp,
-	"hvals":        hvalsOp,
-}
-
-// listOps are the lists.
-var listOps = map[string]op{
-	"blmove":     blmoveOp,
-	"blmpop":     blmpopOp,
-	"blpop":      blpopOp,
-	"brpop":      brpopOp,
-	"brpoplpush": brpoplpushOp,
-	"lindex":     lindexOp,
-	"linsert":    linsertOp,
-	"llen":       llenOp,
-	"lmove":      lmoveOp,
-	"lmpop":      lmpopOp,
-	"lpop":       lpopOp,
-	"lpos":       lposOp,
-	"lpush":      lpushOp,
-	"lpushx":     lpushxOp,
-	"lrange":     lrangeOp,
-	"lrem":       lremOp,
-	"lset":       lsetOp,
-	"ltrim":      ltrimOp,
-	"rpop":       rpopOp,
-	"rpoplpush":  rpoplpushOp,
-	"rpush":      rpushOp,
-	"rpushx":     rpushxOp,
-}
-
-// setOps are the sets.
-var setOps = map[string]op{
-	"sadd":        saddOp,
-	"scard":       scardOp,
-	"sdiff":       sdiffOp,
-	"sdiffstore":  sdiffstoreOp,
-	"sinter":      sinterOp,
-	"sintercard":  sintercardOp,
-	"sinterstore": sinterstoreOp,
-	"sismember":   sismemberOp,
-	"smembers":    smembersOp,
-	"smismember":  smismemberOp,
-	"smove":       smoveOp,
-	"spop":        spopOp,
-	"srandmember": srandmemberOp,
-	"srem":        sremOp,
-	"sscan":       sscanOp,
-	"sunion":      sunionOp,
-	"sunionstore": sunionstoreOp,
-}
-
-// sortedSetOps are the sorted sets.
-var sortedSetOps = map[string]op{
-	"bzmpop":           bzmpopOp,
-	"bzpopmax":         bzpopmaxOp,
-	"bzpopmin":         bzpopminOp,
-	"zadd":             zaddOp,
-	"zcard":            zcardOp,
-	"zcount":           zcountOp,
-	"zdiff":            zdiffOp,
-	"zdiffstore":       zdiffstoreOp,
-	"zincrby":          zincrbyOp,
-	"zinter":           zinterOp,
-	"zintercard":       zintercardOp,
-	"zinterstore":      zinterstoreOp,
-	"zlexcount":        zlexcountOp,
-	"zmpop":            zmpopOp,
-	"zmscore":          zmscoreOp,
-	"zpopmax":          zpopmaxOp,
-	"zpopmin":          zpopminOp,
-	"zrandmember":      zrandmemberOp,
-	"zrange":           zrangeOp,
-	"zrangebylex":      zrangebylexOp,
-	"zrangebyscore":    zrangebyscoreOp,
-	"zrangestore":      zrangestoreOp,
-	"zrank":            zrankOp,
-	"zrem":             zremOp,
-	"zremrangebylex":   zremrangebylexOp,
-	"zremrangebyrank":  zremrangebyrankOp,
-	"zremrangebyscore": zremrangebyscoreOp,
-	"zrevrange":        zrevrangeOp,
-	"zrevrangebylex":   zrevrangebylexOp,
-	"zrevrangebyscore": zrevrangebyscoreOp,
-	"zrevrank":         zrevrankOp,
-	"zscan":            zscanOp,
-	"zscore":           zscoreOp,
-	"zunion":           zunionOp,
-	"zunionstore":      zunionstoreOp,
 }
 
 // keyOps are the commands for keys of any kind, for databases, and for the clock.
@@ -294,43 +170,36 @@ var scriptLocals = map[string]op{
 	"select": selectOp,
 }
 
-func echoOp(c *call) protocol.Value { return protocol.Bulk(c.args[1]) }
+func echoOp(c *call) protocol.Value { return protocol.Bulk(c.Args[1]) }
 
 func pingOp(c *call) protocol.Value {
-	switch len(c.args) {
+	switch len(c.Args) {
 	case 1:
 		return protocol.Simple("PONG")
 	case 2:
-		return protocol.Bulk(c.args[1])
+		return protocol.Bulk(c.Args[1])
 	}
-	return errArity(c.args[0])
+	return command.ErrArity(c.Args[0])
 }
 
 // selectOp selects a database until the end of the script or the request.
 func selectOp(c *call) protocol.Value {
-	db, problem, ok := databaseNumber(c.args[1])
+	db, problem, ok := databaseNumber(c.Args[1])
 	if !ok {
 		return problem
 	}
-	c.db = db
+	c.DB = db
 	return protocol.OK
 }
 
 func unknownCommand(args []string) protocol.Value {
 	var b strings.Builder
-	b.WriteString("unknown command '" + cut(args[0]) + "', with args beginning with: ")
+	b.WriteString("unknown command '" + command.Cut(args[0]) + "', with args beginning with: ")
 	for _, a := range args[1:] {
 		if b.Len() > 128 {
 			break
 		}
-		b.WriteString("'" + cut(a) + "' ")
+		b.WriteString("'" + command.Cut(a) + "' ")
 	}
-	return errQuoting(b.String())
-}
-
-// cut shortens a word that is quoted in an error.
-func cut(word string) string { return word[:min(len(word), 128)] }
-
-func errArity(name string) protocol.Value {
-	return errQuoting("wrong number of arguments for '" + cut(name) + "' command")
+	return command.ErrQuoting(b.String())
 }

@@ -1,9 +1,9 @@
 package fsm
 
 import (
-	"math"
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -20,7 +20,7 @@ var waitOps = map[string]op{
 	"unblock": unblockOp,
 }
 
-// parking is what [call.wait] needs to know of the request under way.
+// parking is what [call.Wait] needs to know of the request under way.
 type parking struct {
 	// parks: the request came by "block", under the ticket, so it may wait.
 	parks  bool
@@ -31,10 +31,10 @@ type parking struct {
 	waited bool
 }
 
-// wait is the last thing that a blocking op does, if it cannot be served: the request waits for a value of
+// Wait is the last thing that a blocking op does, if it cannot be served: the request waits for a value of
 // a kind under the words c.args[from : from+count]. The reply is none where a request may not wait: in a
 // transaction, in a script, and without a ticket.
-func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value {
+func (c *call) Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value {
 	if c.retries {
 		c.waited = true
 		return none
@@ -43,25 +43,25 @@ func (c *call) wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 		return none
 	}
 	w := waits.Waiter{
-		Name: waits.Name{Origin: c.origin, Ticket: c.ticket}, DB: c.db, Kind: kind, DeadlineMillis: deadlineMillis,
-		Words: c.args, KeyFrom: from, KeyCount: count, Account: c.account,
+		Name: waits.Name{Origin: c.origin, Ticket: c.ticket}, DB: c.DB, Kind: kind, DeadlineMillis: deadlineMillis,
+		Words: c.Args, KeyFrom: from, KeyCount: count, Account: c.Account,
 	}
 	bytes := w.Bytes()
-	if !c.fits(bytes + int64(count)*writeWork) {
-		return errOverWork
+	if !c.Fits(bytes + int64(count)*command.WriteWork) {
+		return command.ErrOverWork
 	}
-	c.spend(bytes + int64(count)*writeWork)
+	c.Spend(bytes + int64(count)*command.WriteWork)
 	switch {
 	case c.full():
 		return errOOM
-	case c.st.waits.Bytes()+bytes > c.bounds.waiting:
+	case c.st.Waits.Bytes()+bytes > c.bounds.waiting:
 		return protocol.ErrTooManyWait.Value()
 	case c.crowded():
 		return c.refusal
 	}
 	w.Own()
 	w.Origin.Node = c.st.sessions.nameOf(w.Origin.Node)
-	if !c.st.waits.Add(&w) {
+	if !c.st.Waits.Add(&w) {
 		return protocol.Err("the ticket is taken")
 	}
 	return protocol.Parked
@@ -73,24 +73,24 @@ const blockWords = 2
 // blockOp is "block <ticket> <command> <word>…": a request that nodes write, for a command that waits if it
 // cannot be served. The reply is the command's, or [protocol.Parked].
 func blockOp(c *call) protocol.Value {
-	if len(c.args) <= blockWords {
-		return errArity("block")
+	if len(c.Args) <= blockWords {
+		return command.ErrArity("block")
 	}
-	ticket, ok := parseTicket(c.args[1])
-	words := c.args[blockWords:]
+	ticket, ok := parseTicket(c.Args[1])
+	words := c.Args[blockWords:]
 	b := c.lookup(words[0])
 	switch {
-	case !ok, c.undo != nil, b == nil, !b.blocks:
+	case !ok, c.Undo != nil, b == nil, !b.blocks:
 		return protocol.Err("request to wait is corrupt")
 	case !b.takes(len(words)):
-		return errArity(words[0])
+		return command.ErrArity(words[0])
 	case c.refuses(b, words):
 		return c.refusal
 	}
-	args := c.args
-	c.args, c.parks, c.ticket = words, true, ticket
+	args := c.Args
+	c.Args, c.parks, c.ticket = words, true, ticket
 	reply := b.do(c)
-	c.args, c.parks = args, false
+	c.Args, c.parks = args, false
 	return reply
 }
 
@@ -102,26 +102,26 @@ func parseTicket(s string) (uint64, bool) {
 // unblockOp is "unblock <how> <ticket>…": waiters of the node that wrote the request leave. The reply is
 // their number.
 func unblockOp(c *call) protocol.Value {
-	if len(c.args) < 2 || c.undo != nil {
-		return errArity("unblock")
+	if len(c.Args) < 2 || c.Undo != nil {
+		return command.ErrArity("unblock")
 	}
-	if !c.affordsLeaving(c.args[2:]) {
-		return errOverWork
+	if !c.affordsLeaving(c.Args[2:]) {
+		return command.ErrOverWork
 	}
 	left := int64(0)
-	for _, word := range c.args[2:] {
+	for _, word := range c.Args[2:] {
 		name := c.waiterOf(word)
-		w := c.st.waits.Find(name)
+		w := c.st.Waits.Find(name)
 		if w == nil {
 			left += c.unblockLock(name)
 			continue
 		}
-		if c.entryVersion < versionCosts {
-			c.spend(int64(w.KeyCount) * writeWork)
+		if c.EntryVersion < command.VersionCosts {
+			c.Spend(int64(w.KeyCount) * command.WriteWork)
 		}
-		c.st.waits.Remove(w)
+		c.st.Waits.Remove(w)
 		left++
-		switch protocol.Leave(c.args[1]) {
+		switch protocol.Leave(c.Args[1]) {
 		case protocol.LeaveTimeout:
 			c.tellWoken(w, protocol.NullArray)
 		case protocol.LeaveError:
@@ -142,38 +142,38 @@ const placeWork = locks.PlaceUnits * grantWork
 
 // affordsLeaving reports whether the waiters with some tickets may leave. The lock table charges for its own.
 func (c *call) affordsLeaving(words []string) bool {
-	if c.entryVersion < versionCosts {
-		return c.affords(len(words))
+	if c.EntryVersion < command.VersionCosts {
+		return c.Affords(len(words))
 	}
-	work, later := int64(len(words))*writeWork, int64(0)
+	work, later := int64(len(words))*command.WriteWork, int64(0)
 	for _, word := range words {
 		name := c.waiterOf(word)
-		if w := c.st.waits.Find(name); w != nil {
+		if w := c.st.Waits.Find(name); w != nil {
 			work += int64(w.KeyCount) * placeWork
-		} else if places := c.st.locks.Places(name); places > 0 {
+		} else if places := c.st.Locks.Places(name); places > 0 {
 			work += placeWork
 			later += int64(places-1) * placeWork
 		}
 	}
-	if !c.fits(work + later) {
+	if !c.Fits(work + later) {
 		return false
 	}
-	c.spend(work)
+	c.Spend(work)
 	return true
 }
 
 // dropOp is "drop <node> <epoch>": a node was silent for long, in its incarnation with that epoch. Its waiters are
 // gone. Should the node come back, it tells its clients.
 func dropOp(c *call) protocol.Value {
-	if len(c.args) != 3 || c.undo != nil {
-		return errArity("drop")
+	if len(c.Args) != 3 || c.Undo != nil {
+		return command.ErrArity("drop")
 	}
-	epoch, err := strconv.ParseUint(c.args[2], 10, 64)
+	epoch, err := strconv.ParseUint(c.Args[2], 10, 64)
 	if err != nil {
-		return errNotInteger
+		return command.ErrNotInteger
 	}
-	c.st.waits.DropIncarnation(c.args[1], epoch)
-	c.changeLocks(0).DropIncarnation(c.args[1], epoch)
+	c.st.Waits.DropIncarnation(c.Args[1], epoch)
+	c.changeLocks(0).DropIncarnation(c.Args[1], epoch)
 	c.tellLocks()
 	return protocol.OK
 }
@@ -186,30 +186,11 @@ func (c *call) dropPreviousIncarnations(o protocol.Origin) {
 		return
 	}
 	c.incarnation = protocol.Origin{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
-	if c.st.waits.Len() > 0 {
-		c.st.waits.Drop(waits.Name{Origin: o})
+	if c.st.Waits.Len() > 0 {
+		c.st.Waits.Drop(waits.Name{Origin: o})
 	}
-	if c.st.locks.Stats().Waiters > 0 {
+	if c.st.Locks.Stats().Waiters > 0 {
 		c.changeLocks(0).Drop(waits.Name{Origin: o})
 		c.tellLocks()
 	}
-}
-
-// waitUntil reads the timeout of a blocking command, in seconds with a fraction, as the deadline.
-func (c *call) waitUntil(word string) (deadlineMillis int64, problem protocol.Value, ok bool) {
-	millis, problem, ok := parseSeconds(word)
-	if !ok {
-		return 0, problem, false
-	}
-	if millis == 0 {
-		return waits.Never, problem, true
-	}
-	if now := c.wallNow(); now > 0 && millis > math.MaxInt64-now {
-		return 0, errTimeoutRange, false
-	}
-	deadlineMillis = saturatingAdd(c.nowMillis, millis)
-	if deadlineMillis == waits.Never {
-		deadlineMillis = 1
-	}
-	return deadlineMillis, problem, true
 }

@@ -43,7 +43,7 @@ func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 	if o.read(words).IsError() || o.request.Notify {
 		return false
 	}
-	return m.st.locks.Blocked(&o.request, nowMillis)
+	return m.st.Locks.Blocked(&o.request, nowMillis)
 }
 
 // wouldBlock reports whether none of the keys is there that a blocking command takes from.
@@ -59,7 +59,7 @@ func (m *machine) wouldBlock(db int, words []string, nowMillis int64) bool {
 	}
 	for _, at := range keys {
 		key := words[at]
-		if it := m.st.databases[db].Find(keyspace.Hash(key), key); it != nil && !it.Ended(nowMillis) {
+		if it := m.st.Databases[db].Find(keyspace.Hash(key), key); it != nil && !it.Ended(nowMillis) {
 			return false
 		}
 	}

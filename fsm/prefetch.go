@@ -22,7 +22,7 @@ type prefetcher struct {
 // start begins with an entry, and reads ahead only if some database is large.
 func (p *prefetcher) start(e protocol.Entry, st *state) {
 	p.entry, p.body, p.left, p.over = e, "", 0, true
-	for _, d := range st.databases {
+	for _, d := range st.Databases {
 		if d.Large() {
 			p.over = false
 		}
@@ -50,7 +50,7 @@ func (p *prefetcher) step(st *state) {
 	p.args = r.Args
 	p.left--
 	if n > 1 {
-		st.databases[db].Prefetch(p.hashes[:n])
+		st.Databases[db].Prefetch(p.hashes[:n])
 	}
 }
 

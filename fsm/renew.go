@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
@@ -77,7 +78,7 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	defer m.mu.Unlock()
 	st := m.st
 	n := &renewal{Renewal: r, st: st}
-	since := r.AtMillis - st.clockMillis - st.wallOffsetMillis
+	since := r.AtMillis - st.ClockMillis - st.wallOffsetMillis
 	if since < 0 && r.FencesAbove == 0 {
 		return Renewed{}, fmt.Errorf("%w: by %d ms", ErrEarlier, -since)
 	}
@@ -86,10 +87,10 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	}
 	n.done.Jump = FenceJump + min(max(since, 0), longestGap)*fencesPerMilli
 	n.done.Raised, n.done.Passed = make([]int, len(r.Raises)), make([]int, len(r.Raises))
-	n.done.Waiters, n.done.Nodes = st.waits.Len(), len(st.sessions)
-	st.sessions, st.waits = nil, waits.New()
+	n.done.Waiters, n.done.Nodes = st.Waits.Len(), len(st.sessions)
+	st.sessions, st.Waits = nil, waits.New()
 	n.locks()
-	for db := range st.databases {
+	for db := range st.Databases {
 		if err := n.database(db); err != nil {
 			return Renewed{}, err
 		}
@@ -106,8 +107,8 @@ type renewal struct {
 }
 
 func (n *renewal) locks() {
-	t := n.st.locks
-	t.Begin(n.st.clockMillis, 0)
+	t := n.st.Locks
+	t.Begin(n.st.ClockMillis, 0)
 	n.done.Locks = lockStatsOf(t)
 	t.Raise(uint64(n.done.Jump), n.FencesAbove)
 	if n.KeepLocks {
@@ -120,15 +121,15 @@ func (n *renewal) locks() {
 
 // database renews the items of a database, some at a time: items do not change while they are looked at.
 func (n *renewal) database(db int) error {
-	d := n.st.databases[db]
-	n.done.Ended += d.SweepAll(n.st.clockMillis)
+	d := n.st.Databases[db]
+	n.done.Ended += d.SweepAll(n.st.ClockMillis)
 	for from, more := uint64(0), true; more; {
 		var stored, removed []keyspace.Item
 		var last uint64
 		var problem error
 		passed := 0
 		more = false
-		d.Ascend(from, n.st.clockMillis, 0, func(it *keyspace.Item) bool {
+		d.Ascend(from, n.st.ClockMillis, 0, func(it *keyspace.Item) bool {
 			if passed >= renewStep && it.Hash != last {
 				more = true
 				return false
@@ -154,7 +155,7 @@ func (n *renewal) database(db int) error {
 			d.Remove(removed[i].Hash, removed[i].Key())
 		}
 		for i := range stored {
-			stored[i].SetVersion(n.st.nextVersion())
+			stored[i].SetVersion(n.st.NextVersion())
 			d.Put(&stored[i])
 		}
 		from = last + 1
@@ -165,14 +166,14 @@ func (n *renewal) database(db int) error {
 // item is what becomes of an item: next is nil if it stays as it is.
 func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep bool, err error) {
 	if it.IsLock() {
-		return nil, n.st.locks.Has(db, it.Key()), nil
+		return nil, n.st.Locks.Has(db, it.Key()), nil
 	}
-	if it.DeadlineMillis != never && n.DropLeases {
+	if it.DeadlineMillis != command.Never && n.DropLeases {
 		n.done.Dropped++
 		return nil, false, nil
 	}
 	changed := *it
-	if least := saturatingAdd(n.st.clockMillis, n.MinLeaseMillis); it.DeadlineMillis != never &&
+	if least := command.SaturatingAdd(n.st.ClockMillis, n.MinLeaseMillis); it.DeadlineMillis != command.Never &&
 		it.DeadlineMillis < least {
 		n.done.Extended++
 		changed.DeadlineMillis, next = least, &changed

@@ -21,7 +21,7 @@ func renewed(t *testing.T, d *driver, r Renewal) (*driver, Renewed) {
 	done, err := m.Renew(r)
 	require.NoError(t, err)
 	m = restored(t, m) // what the new cluster reads
-	for _, db := range m.st.databases {
+	for _, db := range m.st.Databases {
 		require.NoError(t, db.Verify())
 	}
 	return &driver{t: t, m: m, nowMillis: d.nowMillis, wallOffset: d.wallOffset, version: d.version}, done

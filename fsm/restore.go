@@ -178,17 +178,17 @@ func (r *snapshotReader) state() *state {
 	if r.stream >= versionOfHead {
 		r.head(st)
 	}
-	st.clockMillis = r.int("cluster time")
+	st.ClockMillis = r.int("cluster time")
 	st.wallOffsetMillis = r.int("wall offset")
-	for _, d := range st.databases {
-		d.Advance(st.clockMillis)
+	for _, d := range st.Databases {
+		d.Advance(st.ClockMillis)
 	}
-	if st.versions = r.uint("versions"); st.versions > keyspace.MaxVersion {
+	if st.Versions = r.uint("versions"); st.Versions > keyspace.MaxVersion {
 		r.fail("versions")
 	}
 	if r.stream > 1 {
-		for i := range st.swaps {
-			st.swaps[i] = r.version(st, "swap")
+		for i := range st.Swaps {
+			st.Swaps[i] = r.version(st, "swap")
 		}
 		r.newKeys(st)
 	}
@@ -240,13 +240,13 @@ func (r *snapshotReader) settings(st *state) {
 		r.fail("settings")
 		return
 	}
-	st.sweeps, st.notifies = sweeps == 1, event.Classes(notifies)
+	st.Sweeps, st.Notifies = sweeps == 1, event.Classes(notifies)
 }
 
 // version reads a version that was given out.
 func (r *snapshotReader) version(st *state, what string) uint64 {
 	n := r.uint(what)
-	if n > st.versions {
+	if n > st.Versions {
 		r.fail(what)
 	}
 	return n
@@ -256,11 +256,11 @@ func (r *snapshotReader) newKeys(st *state) {
 	next := uint64(0)
 	for n := r.uint("new keys"); n > 0 && r.err == nil; n-- {
 		place, version := r.uint("new key"), r.version(st, "new key")
-		if place < next || place >= uint64(len(st.newKeys)) || version == 0 {
+		if place < next || place >= uint64(len(st.NewKeys)) || version == 0 {
 			r.fail("new keys")
 			return
 		}
-		st.newKeys[place] = version
+		st.NewKeys[place] = version
 		next = place + 1
 	}
 }
@@ -306,7 +306,7 @@ func (r *snapshotReader) scripts(st *state) {
 }
 
 func (r *snapshotReader) database(st *state, db int) {
-	d := st.databases[db]
+	d := st.Databases[db]
 	var prev keyspace.Item
 	keys := r.uint("keys")
 	d.Expect(int(min(keys, math.MaxInt)))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
@@ -36,7 +37,7 @@ func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 		if v == nil {
 			return it
 		}
-		it = keyspace.NewCollection(keyspace.Hash(key), key, v, never, st.generation)
+		it = keyspace.NewCollection(keyspace.Hash(key), key, v, command.Never, st.Generation)
 	}
 	r.deadlineAndVersion(st, &it)
 	r.mark(st, &it)
@@ -67,7 +68,7 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 	deadline, version := r.uint("deadline"), r.version(st, "key version")
 	switch {
 	case r.err != nil:
-	case deadline > math.MaxInt64, deadline != 0 && int64(deadline) < st.clockMillis && !st.sweeps:
+	case deadline > math.MaxInt64, deadline != 0 && int64(deadline) < st.ClockMillis && !st.Sweeps:
 		r.fail("deadline")
 	case version == 0:
 		r.fail("key version")

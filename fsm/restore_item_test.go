@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -99,8 +100,8 @@ func TestRestoredCollectionsGoOn(t *testing.T) {
 	before := d.m.Snapshot()
 	want := before.Hash()
 	for _, key := range []string{"small hash", "large hash", "integers", "large set"} {
-		it := d.m.st.databases[0].Find(keyspace.Hash(key), key)
-		require.False(t, it.OwnedBy(d.m.st.generation))
+		it := d.m.st.Databases[0].Find(keyspace.Hash(key), key)
+		require.False(t, it.OwnedBy(d.m.st.Generation))
 	}
 	require.Equal(t, want, before.Hash())
 	require.Equal(t, dump(t, d.m), dump(t, restored(t, d.m)))
@@ -135,6 +136,6 @@ func TestOldEntriesKnowNoLocks(t *testing.T) {
 			require.Contains(t, strings.ToLower(line(d.applyAs(version, request(nil, 0, words...))[0])), "unknown", words)
 		}
 	}
-	require.Equal(t, zero, d.do("exists", "f"))
-	require.Equal(t, one, d.do("fence.pass", "f", "1"))
+	require.Equal(t, command.Zero, d.do("exists", "f"))
+	require.Equal(t, command.One, d.do("fence.pass", "f", "1"))
 }

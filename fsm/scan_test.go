@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 
@@ -89,16 +90,16 @@ func TestScanSamePosition(t *testing.T) {
 	}
 	// No two real keys are known whose hashes share 53 bits, so lie about them.
 	var items []keyspace.Item
-	db := d.m.st.databases[0]
+	db := d.m.st.Databases[0]
 	db.Ascend(0, 0, 0, func(it *keyspace.Item) bool {
 		items = append(items, *it)
 		return true
 	})
-	d.m.st.databases[0] = keyspace.New(0)
+	d.m.st.Databases[0] = keyspace.New(0)
 	for i, it := range items {
 		same := it
-		same.Hash = items[i-i%10].Hash &^ (1<<cursorShift - 1)
-		d.m.st.databases[0].Put(&same)
+		same.Hash = items[i-i%10].Hash &^ (1<<command.CursorShift - 1)
+		d.m.st.Databases[0].Put(&same)
 	}
 	require.Len(t, scanAll(d, func() {}, "count", "3"), 100)
 	require.Len(t, d.do("scan", "0", "count", "1").Elems[1].Elems, 10)
@@ -131,6 +132,6 @@ func TestHostilePattern(t *testing.T) {
 	}
 	d.do("set", string(long), "v")
 	pattern := "*" + string(long[:1<<19]) + "b*"
-	require.Equal(t, errPattern, d.do("keys", pattern))
-	require.Equal(t, errPattern, d.do("scan", "0", "match", pattern))
+	require.Equal(t, command.ErrPattern, d.do("keys", pattern))
+	require.Equal(t, command.ErrPattern, d.do("scan", "0", "match", pattern))
 }

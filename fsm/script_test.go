@@ -48,19 +48,19 @@ func TestOverrunLeavesNothing(t *testing.T) {
 		d.db = 0
 		before := d.m.Hash()
 		beforeState := dump(t, d.m)
-		versions := d.m.st.versions
+		versions := d.m.st.Versions
 		seq := d.seq
 
 		reply := d.eval(what + " " + endless)
 		require.True(t, reply.IsError(), what)
 		require.Contains(t, reply.Str, "budget")
-		require.Equal(t, versions, d.m.st.versions, what)
+		require.Equal(t, versions, d.m.st.Versions, what)
 		// The session knows of the batch; all else is as it was.
 		require.Equal(t, seq+1, d.seq)
 		d.m.st.sessions[0].low, d.m.st.sessions[0].applied = seq, []appliedRange{{seq, seq + 1}}
 		require.Equal(t, before, d.m.Hash(), what)
 		require.Equal(t, beforeState, dump(t, d.m), what)
-		for _, db := range d.m.st.databases {
+		for _, db := range d.m.st.Databases {
 			require.NoError(t, db.Verify())
 		}
 	}
@@ -224,7 +224,8 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 }
 
 func TestLoadedScriptsAreBounded(t *testing.T) {
-	c := call{st: newState(), meter: meter{ceiling: boundless}, programs: new(lua.Cache)}
+	c := call{st: newState(), programs: new(lua.Cache)}
+	c.Ceiling = boundless
 	sc := &c.st.scripts
 	for i := range maxLoaded {
 		require.False(t, c.loadScript(fmt.Sprintf("return %d", i)).IsError())

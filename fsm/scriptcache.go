@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -130,7 +131,7 @@ func (c *call) loadScript(source string) protocol.Value {
 	if old != nil {
 		s = old.withTurn(0)
 	} else if s = c.compile(source, sha); s == nil {
-		return errOverWork
+		return command.ErrOverWork
 	} else if s.program == nil {
 		return s.problem
 	}
@@ -167,18 +168,18 @@ func (s *script) withTurn(turn uint64) *script {
 	return &c
 }
 
-func scriptLoadOp(c *call) protocol.Value { return c.loadScript(c.args[1]) }
+func scriptLoadOp(c *call) protocol.Value { return c.loadScript(c.Args[1]) }
 
 func scriptExistsOp(c *call) protocol.Value {
-	elems := make([]protocol.Value, len(c.args)-1)
-	for i, sha := range c.args[1:] {
-		elems[i] = boolean(c.st.scripts.find(strings.ToLower(sha)) != nil)
+	elems := make([]protocol.Value, len(c.Args)-1)
+	for i, sha := range c.Args[1:] {
+		elems[i] = command.Boolean(c.st.scripts.find(strings.ToLower(sha)) != nil)
 	}
 	return protocol.Array(elems...)
 }
 
 func scriptFlushOp(c *call) protocol.Value {
-	if !flushMode(c.args[1:]) {
+	if !flushMode(c.Args[1:]) {
 		return protocol.Err("SCRIPT FLUSH only support SYNC|ASYNC option")
 	}
 	c.noteScripts()

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -13,29 +14,29 @@ var clusterOps = map[string]op{
 }
 
 func countKeysInSlotOp(c *call) protocol.Value {
-	slot, ok := protocol.ParseInt(c.args[1])
+	slot, ok := protocol.ParseInt(c.Args[1])
 	switch {
 	case !ok:
-		return errNotInteger
+		return command.ErrNotInteger
 	case slot < 0 || slot >= protocol.Slots:
 		return protocol.Err("Invalid slot")
 	}
 	var n int64
 	if !c.eachInSlot(slot, func(string) bool { n++; return true }) {
-		return errOverWork
+		return command.ErrOverWork
 	}
 	return protocol.Integer(n)
 }
 
 func getKeysInSlotOp(c *call) protocol.Value {
-	slot, ok := protocol.ParseInt(c.args[1])
+	slot, ok := protocol.ParseInt(c.Args[1])
 	if !ok {
-		return errNotInteger
+		return command.ErrNotInteger
 	}
-	most, ok := protocol.ParseInt(c.args[2])
+	most, ok := protocol.ParseInt(c.Args[2])
 	switch {
 	case !ok:
-		return errNotInteger
+		return command.ErrNotInteger
 	case slot < 0 || slot >= protocol.Slots || most < 0:
 		return protocol.Err("Invalid slot or number of keys")
 	case most == 0:
@@ -47,7 +48,7 @@ func getKeysInSlotOp(c *call) protocol.Value {
 		return int64(len(keys)) < most
 	})
 	if !fits {
-		return errOverWork
+		return command.ErrOverWork
 	}
 	return protocol.Array(keys...)
 }
@@ -55,11 +56,11 @@ func getKeysInSlotOp(c *call) protocol.Value {
 // eachInSlot calls f with the keys of a slot until f returns false. The result is false if the request
 // is over its budget.
 func (c *call) eachInSlot(slot int64, f func(key string) bool) (fits bool) {
-	c.meetAll()
-	c.ascend(0, func(it *keyspace.Item) bool {
-		c.spendScan()
-		c.spend(int64(len(it.Key())))
-		return c.fits(0) && (int64(protocol.KeySlot(it.Key())) != slot || f(it.Key()))
+	c.MeetAll()
+	c.Ascend(0, func(it *keyspace.Item) bool {
+		c.SpendScan()
+		c.Spend(int64(len(it.Key())))
+		return c.Fits(0) && (int64(protocol.KeySlot(it.Key())) != slot || f(it.Key()))
 	})
-	return c.fits(0)
+	return c.Fits(0)
 }

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -99,7 +100,7 @@ type snapshot struct {
 	history          lockHistory
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
-	newKeys          newKeyVersions
+	newKeys          command.NewKeyVersions
 	sweeps           bool
 	notifies         event.Classes
 }
@@ -217,8 +218,8 @@ func (w *snapshotWriter) state(s *snapshot) {
 	w.flush(0)
 }
 
-func (w *snapshotWriter) newKeys(vs *newKeyVersions) {
-	w.uint(vs.count())
+func (w *snapshotWriter) newKeys(vs *command.NewKeyVersions) {
+	w.uint(vs.Count())
 	for place, version := range vs {
 		if version != 0 {
 			w.uint(uint64(place))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -73,7 +74,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	require.Equal(t, d.wallOffset, offset)
 	require.True(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 9))
 	require.False(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 4))
-	for _, db := range other.st.databases {
+	for _, db := range other.st.Databases {
 		require.NoError(t, db.Verify())
 	}
 	require.NotEqual(t, d.m.Hash(), newMachine().Hash())
@@ -166,37 +167,37 @@ func resum(b []byte) []byte {
 func TestRestoreRefusesNonsense(t *testing.T) {
 	nonsense := map[string]func(st *state){
 		"deadline that has passed": func(st *state) {
-			st.clockMillis = -5
+			st.ClockMillis = -5
 			put(st, -3, 1, 0)
 		},
-		"version of the future": func(st *state) { put(st, never, 2, 0) },
-		"no version":            func(st *state) { put(st, never, 0, 0) },
+		"version of the future": func(st *state) { put(st, command.Never, 2, 0) },
+		"no version":            func(st *state) { put(st, command.Never, 0, 0) },
 		"wrong order": func(st *state) {
 			for i, key := range []string{"a", "b", "c"} {
-				it := keyspace.NewItem(uint64(i), key, "", never, keyspace.EncodingAuto)
+				it := keyspace.NewItem(uint64(i), key, "", command.Never, keyspace.EncodingAuto)
 				it.SetVersion(1)
-				st.databases[0].Put(&it)
+				st.Databases[0].Put(&it)
 			}
 		},
-		"a swap of the future":         func(st *state) { st.swaps[3] = 2 },
-		"a new key of the future":      func(st *state) { st.newKeys[3] = 2 },
-		"an account that is not there": func(st *state) { put(st, never, 1, 1) },
+		"a swap of the future":         func(st *state) { st.Swaps[3] = 2 },
+		"a new key of the future":      func(st *state) { st.NewKeys[3] = 2 },
+		"an account that is not there": func(st *state) { put(st, command.Never, 1, 1) },
 		"two accounts of a user":       func(st *state) { st.accounts.users = []string{"alice", "alice"} },
 		"an account of nobody":         func(st *state) { st.accounts.users = []string{""} },
 		"a waiter's account that is not there": func(st *state) {
-			st.waits.Add(&waits.Waiter{Words: []string{"blpop", "a", "0"}, KeyFrom: 1, KeyCount: 1, Account: 1})
+			st.Waits.Add(&waits.Waiter{Words: []string{"blpop", "a", "0"}, KeyFrom: 1, KeyCount: 1, Account: 1})
 		},
 		"a lock waiter's account that is not there": func(st *state) {
 			for ticket := range uint64(2) {
-				_, err := st.locks.Acquire(&locks.Request{
+				_, err := st.Locks.Acquire(&locks.Request{
 					Keys: []string{"a"}, Owner: strconv.Itoa(int(ticket)), LeaseMillis: 5, Waits: true, Ticket: ticket + 1, Account: 1,
 				})
 				require.NoError(t, err)
 			}
-			st.locks.TakeEffects()
+			st.Locks.TakeEffects()
 			it := keyspace.NewLock(keyspace.Hash("a"), "a")
 			it.SetVersion(1)
-			st.databases[0].Put(&it)
+			st.Databases[0].Put(&it)
 		},
 		"ranges": func(st *state) {
 			st.sessions = sessions{{node: "a", low: 5, applied: []appliedRange{{3, 4}}}}
@@ -210,7 +211,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	for what, spoil := range nonsense {
 		t.Run(what, func(t *testing.T) {
 			m := newMachine()
-			m.st.version, m.st.versions = protocol.EntryVersion, 1
+			m.st.version, m.st.Versions = protocol.EntryVersion, 1
 			spoil(m.st)
 			require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, m))), ErrCorruptSnapshot)
 		})
@@ -222,7 +223,7 @@ func put(st *state, deadlineMillis int64, version uint64, account int) {
 	it := keyspace.NewItem(keyspace.Hash("a"), "a", "", deadlineMillis, keyspace.EncodingAuto)
 	it.SetVersion(version)
 	it.SetAccount(account)
-	st.databases[0].Put(&it)
+	st.Databases[0].Put(&it)
 }
 
 func TestRestoreOfTooLongNumber(t *testing.T) {
@@ -396,7 +397,7 @@ func TestVersionOfTheCluster(t *testing.T) {
 	applied := func(version, meaning byte) {
 		t.Helper()
 		d.applyAs(version, request(nil, 0, "incr", "n"))
-		require.Equal(t, meaning, d.m.call.entryVersion)
+		require.Equal(t, meaning, d.m.call.EntryVersion)
 	}
 	of(5, true, 4)
 	for _, version := range []byte{3, 5, 4, 5} { // as the leaders of earlier releases wrote

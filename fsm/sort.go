@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -50,10 +52,10 @@ func sortReadOnlyOp(c *call) protocol.Value { return c.sort(true) }
 
 func (c *call) sort(readOnly bool) protocol.Value {
 	s := sorting{c: c, count: -1}
-	if problem, ok := s.parse(c.args[2:], readOnly); !ok {
+	if problem, ok := s.parse(c.Args[2:], readOnly); !ok {
 		return problem
 	}
-	if problem, ok := s.load(c.args[1]); !ok {
+	if problem, ok := s.load(c.Args[1]); !ok {
 		return problem
 	}
 	if !s.unsorted {
@@ -77,47 +79,47 @@ func (s *sorting) parse(words []string, readOnly bool) (problem protocol.Value, 
 	for len(words) > 0 {
 		used := 1
 		switch left := len(words) - 1; {
-		case isWord(words[0], "ASC"):
+		case command.IsWord(words[0], "ASC"):
 			s.desc = false
-		case isWord(words[0], "DESC"):
+		case command.IsWord(words[0], "DESC"):
 			s.desc = true
-		case isWord(words[0], "ALPHA"):
+		case command.IsWord(words[0], "ALPHA"):
 			s.alpha = true
-		case isWord(words[0], "LIMIT") && left >= 2:
-			if s.from, s.count, ok = parseIndexes(words[1], words[2]); !ok {
-				return errNotInteger, false
+		case command.IsWord(words[0], "LIMIT") && left >= 2:
+			if s.from, s.count, ok = command.ParseIndexes(words[1], words[2]); !ok {
+				return command.ErrNotInteger, false
 			}
 			used = 3
-		case !readOnly && isWord(words[0], "STORE") && left >= 1:
+		case !readOnly && command.IsWord(words[0], "STORE") && left >= 1:
 			s.target, s.stores = words[1], true
 			used = 2
-		case isWord(words[0], "BY") && left >= 1:
+		case command.IsWord(words[0], "BY") && left >= 1:
 			s.by = words[1]
 			s.byKeys = strings.Contains(s.by, "*")
 			s.unsorted = s.unsorted || !s.byKeys
 			used = 2
-		case isWord(words[0], "GET") && left >= 1:
+		case command.IsWord(words[0], "GET") && left >= 1:
 			s.gets = append(s.gets, words[1])
 			used = 2
 		default:
-			return errSyntax, false
+			return command.ErrSyntax, false
 		}
 		words = words[used:]
 	}
 	return problem, true
 }
 
-// charges is [call.charge] for a part of the work. The parts are bounded together.
+// charges is [Call.Charge] for a part of the work. The parts are bounded together.
 func (s *sorting) charges(work int64) (problem protocol.Value, ok bool) {
-	if s.total += work; s.total > maxElementsWork {
-		return errTooMuchWork, false
+	if s.total += work; s.total > command.MaxElementsWork {
+		return command.ErrTooMuchWork, false
 	}
-	return s.c.charge(work)
+	return s.c.Charge(work)
 }
 
 // load loads the elements of key: all of them, or, if they are not sorted, those that the limit leaves.
 func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
-	it := s.c.find(key)
+	it := s.c.Find(key)
 	if it == nil {
 		return problem, true
 	}
@@ -146,13 +148,13 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 			}
 		}
 	default:
-		return errWrongType, false
+		return command.ErrWrongType, false
 	}
 	from, to := 0, n
 	if s.unsorted {
 		from, to = s.bounds(n)
 	}
-	if problem, ok = s.charges(int64(to-from) * elementWork); !ok || from == to {
+	if problem, ok = s.charges(int64(to-from) * command.ElementWork); !ok || from == to {
 		return problem, ok
 	}
 	s.items = make([]sortItem, 0, to-from)
@@ -216,9 +218,9 @@ func sortScore(text string) (score float64, ok bool) {
 	if text[0] == '+' || text[0] == '-' {
 		digits = text[1:]
 	}
-	if !isWord(digits, "INF") && !isWord(digits, "INFINITY") {
-		digits = strings.ToLower(digits[:min(len(digits), maxFloatWord+1)])
-		if _, _, ok = splitFloat(digits); !ok || len(digits) > maxFloatWord || strings.Contains(digits, "x") {
+	if !command.IsWord(digits, "INF") && !command.IsWord(digits, "INFINITY") {
+		digits = strings.ToLower(digits[:min(len(digits), command.MaxFloatWord+1)])
+		if _, _, ok = command.SplitFloat(digits); !ok || len(digits) > command.MaxFloatWord || strings.Contains(digits, "x") {
 			return 0, false
 		}
 	}
@@ -279,14 +281,14 @@ func (s *sorting) store(elems []protocol.Value) protocol.Value {
 	for i := range elems {
 		bytes += int64(len(elems[i].Str))
 	}
-	if problem, ok := s.charges(int64(len(elems))*elementWork + bytes); !ok {
+	if problem, ok := s.charges(int64(len(elems))*command.ElementWork + bytes); !ok {
 		return problem
 	}
 	l := collection.NewList()
 	for i := range elems {
 		l.PushBack(elems[i].Str)
 	}
-	s.c.storeCollection(s.target, "sortstore", l, classList)
+	s.c.StoreCollection(s.target, "sortstore", l, event.ClassList)
 	return protocol.Integer(int64(len(elems)))
 }
 
@@ -304,7 +306,7 @@ func (c *call) lookPattern(pattern, element string) (value string, there bool) {
 	if field == "" { // "->" at the end belongs to the key
 		behind = pattern[len(before)+1:]
 	}
-	it := c.find(before + element + behind)
+	it := c.Find(before + element + behind)
 	switch {
 	case it == nil:
 		return "", false

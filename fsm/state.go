@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -21,51 +21,24 @@ const versionSweeps = 4
 
 // state is everything that is replicated, and nothing else.
 type state struct {
+	command.Keys
 	// version is the newest version of the entries applied, 0 before the first. It never falls, and never
 	// matters below versionOfCluster: see [state.enter].
 	version byte
-	// clockMillis is T, the cluster time: the largest stamp applied so far.
-	clockMillis int64
 	// wallOffsetMillis is Unix time less cluster time, by the newest entry.
 	wallOffsetMillis int64
-	// versions counts the items stored so far, also items that had ended at once, and the swaps of
-	// databases.
-	versions     uint64
-	databases    [protocol.MaxDatabases]*keyspace.Keyspace
-	sessions     sessions
-	incarnations incarnations
-	accounts     accounts
-	scripts      scriptCache
-	waits        *waits.Table
-	locks        *locks.Table
-	history      lockHistory
-	// swaps are the versions at which the databases were last swapped.
-	swaps   [protocol.MaxDatabases]uint64
-	newKeys newKeyVersions
-	// generation is counted up when items are kept: by a capture, or for a roll-back. Collections of an
-	// older generation are not changed in place: see [keyspace.Object]. The number is this node's own
-	// and shows nowhere.
-	generation uint64
-	// itemBytes is what the items of all databases count for.
-	itemBytes int64
-	// sweeps: which ended items are still stored is the same on all nodes, stands in snapshots, and
-	// their removal is told. Before the first entry of version 4 each node swept for itself, and a
-	// snapshot left the rest out.
-	sweeps bool
-	// notifies are the settings of notify-keyspace-events.
-	notifies event.Classes
-}
-
-// nextVersion gives out a version.
-func (st *state) nextVersion() uint64 {
-	st.versions++
-	return st.versions
+	sessions         sessions
+	incarnations     incarnations
+	accounts         accounts
+	scripts          scriptCache
+	history          lockHistory
 }
 
 func newState() *state {
-	st := &state{scripts: newScriptCache(), waits: waits.New(), locks: locks.New()}
-	for i := range st.databases {
-		st.databases[i] = keyspace.New(0)
+	st := &state{scripts: newScriptCache()}
+	st.Waits, st.Locks = waits.New(), locks.New()
+	for i := range st.Databases {
+		st.Databases[i] = keyspace.New(0)
 	}
 	return st
 }
@@ -88,71 +61,71 @@ func (st *state) meaning() byte { return max(st.version, protocol.OldestEntryVer
 
 // advance sets the clock to stampMillis, but never back.
 func (st *state) advance(stampMillis, wallOffsetMillis int64) {
-	st.clockMillis = max(st.clockMillis, stampMillis)
+	st.ClockMillis = max(st.ClockMillis, stampMillis)
 	st.wallOffsetMillis = wallOffsetMillis
-	for _, d := range st.databases {
-		d.Advance(st.clockMillis)
+	for _, d := range st.Databases {
+		d.Advance(st.ClockMillis)
 	}
 	st.sumItems()
 }
 
 // agreeOnSweeps removes all keys that had ended by the last entry, of which nodes have different rests.
 func (st *state) agreeOnSweeps() {
-	for _, d := range st.databases {
-		d.SweepAll(st.clockMillis)
+	for _, d := range st.Databases {
+		d.SweepAll(st.ClockMillis)
 	}
-	st.sweeps = true
+	st.Sweeps = true
 }
 
 // nextDue is the first instant at which some key or wait is due. While ended keys wait for the sweep this
 // instant is past: the leader, which sleeps until then, proposes a stamp at once, and the sweep
 // goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
-	for _, d := range st.databases {
+	for _, d := range st.Databases {
 		if deadlineMillis, some := d.FirstDeadline(); some {
-			due := saturatingAdd(deadlineMillis, 1)
+			due := command.SaturatingAdd(deadlineMillis, 1)
 			if !ok || due < dueMillis {
 				dueMillis, ok = due, true
 			}
 		}
 	}
-	if due, some := st.locks.NextDue(); some && (!ok || due < dueMillis) {
+	if due, some := st.Locks.NextDue(); some && (!ok || due < dueMillis) {
 		dueMillis, ok = due, true
 	}
-	switch w := st.waits.First(); {
-	case st.waits.HasReady(), st.waits.Sweeping():
-		return st.clockMillis, true
-	case w != nil && (!ok || saturatingAdd(w.DeadlineMillis, 1) < dueMillis):
-		return saturatingAdd(w.DeadlineMillis, 1), true
+	switch w := st.Waits.First(); {
+	case st.Waits.HasReady(), st.Waits.Sweeping():
+		return st.ClockMillis, true
+	case w != nil && (!ok || command.SaturatingAdd(w.DeadlineMillis, 1) < dueMillis):
+		return command.SaturatingAdd(w.DeadlineMillis, 1), true
 	}
 	return dueMillis, ok
 }
 
 // capture copies what a snapshot needs of the state, in constant time.
 func (st *state) capture() *snapshot {
-	st.generation++
+	st.Generation++
 	s := &snapshot{
 		version:          st.version,
-		clockMillis:      st.clockMillis,
+		clockMillis:      st.ClockMillis,
 		wallOffsetMillis: st.wallOffsetMillis,
-		versions:         st.versions,
-		newKeys:          st.newKeys,
-		swaps:            st.swaps,
+		versions:         st.Versions,
+		newKeys:          st.NewKeys,
+		swaps:            st.Swaps,
 		sessions:         st.sessions.copy(),
 		incarnations:     st.incarnations.copy(),
 		accounts:         slices.Clone(st.accounts.users),
 		scripts:          st.scripts.copy(),
-		waits:            st.waits.Copy(),
-		locks:            st.locks.Copy(),
+		waits:            st.Waits.Copy(),
+		locks:            st.Locks.Copy(),
 		history:          st.history,
-		sweeps:           st.sweeps,
-		notifies:         st.notifies,
+		sweeps:           st.Sweeps,
+		notifies:         st.Notifies,
 	}
-	endedBefore := st.clockMillis
-	if st.sweeps {
+	endedBefore := st.ClockMillis
+	if st.Sweeps {
 		endedBefore = math.MinInt64
 	}
-	for i, d := range st.databases {
+	for i, d := range st.Databases {
 		s.databases[i] = d.Capture(endedBefore)
 	}
 	return s

@@ -34,16 +34,16 @@ func (m *machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	s := Stats{
-		Notifies: m.st.notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(),
+		Notifies: m.st.Notifies, Scripts: m.st.scripts.bySHA.Len(), Expired: m.expired, Hits: m.hits.Load(),
 		Misses: m.misses.Load(),
 	}
 	sessions := m.st.sessions.usedBytes()
 	s.UsedBytes = m.st.usedBytes() + sessions
 	s.Accounts = m.st.accountsInUse()
 	s.PeakBytes = max(s.UsedBytes, m.peak+sessions)
-	for i, d := range m.st.databases {
-		ended, _ := m.st.locks.Ended(i, m.st.clockMillis, statsLooks)
-		s.Keys[i], s.Expires[i] = d.Len(m.st.clockMillis)-ended, d.Expires(m.st.clockMillis)
+	for i, d := range m.st.Databases {
+		ended, _ := m.st.Locks.Ended(i, m.st.ClockMillis, statsLooks)
+		s.Keys[i], s.Expires[i] = d.Len(m.st.ClockMillis)-ended, d.Expires(m.st.ClockMillis)
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -16,7 +17,7 @@ const modeStock = "stock"
 
 // isStockLock reports whether an item is a stock lock. A key that was taken without a time to live is none until it is
 // given one.
-func isStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != never && it.IsMarked() }
+func isStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != command.Never && it.IsMarked() }
 
 // stockOwners are the first owners of a stock lock, as holders in a reply: the value of a string, the fields of a hash,
 // which are the owners in Redisson's locks. count is how many there are.
@@ -60,8 +61,8 @@ const modeField = "mode"
 func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query) []protocol.Value {
 	m, _ := it.Mark()
 	left := int64(-1)
-	if it.DeadlineMillis != never {
-		left = max(0, it.DeadlineMillis-c.nowMillis)
+	if it.DeadlineMillis != command.Never {
+		left = max(0, it.DeadlineMillis-c.NowMillis)
 	}
 	client := c.markedBy(&m)
 	owners, count := stockOwners(it, q.Most)
@@ -86,39 +87,39 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	if l.query.Waiting {
 		return l.listPolled(c, db)
 	}
-	if l.query.Cursor >= 1<<53 || c.st.databases[db].Marks() == 0 {
+	if l.query.Cursor >= 1<<53 || c.st.Databases[db].Marks() == 0 {
 		return 0, 0
 	}
-	outer := c.db
-	c.db = db
-	defer func() { c.db = outer }()
-	c.meetAll()
+	outer := c.DB
+	c.DB = db
+	defer func() { c.DB = outer }()
+	c.MeetAll()
 	passed, last := 0, uint64(0)
-	c.ascend(l.query.Cursor<<cursorShift, func(it *keyspace.Item) bool {
-		if at := position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.dueMet) && at != last {
+	c.Ascend(l.query.Cursor<<command.CursorShift, func(it *keyspace.Item) bool {
+		if at := position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.DueMet) && at != last {
 			next = at
 			return false
 		}
 		last = position(it)
-		c.spendScan()
+		c.SpendScan()
 		if !isStockLock(it) {
 			passed++
-			return c.fits(0)
+			return c.Fits(0)
 		}
 		seen++
 		switch {
-		case !l.match.match(it.Key()) || !l.hasOwner(it):
+		case !l.match.Match(it.Key()) || !l.hasOwner(it):
 		case l.ranks:
 			l.rankStock(c, it, db)
 		default:
 			work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
-			if !c.fits(work) {
+			if !c.Fits(work) {
 				return false
 			}
-			c.spend(work)
+			c.Spend(work)
 			l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
 		}
-		return !l.match.tired() && c.fits(0)
+		return !l.match.Tired() && c.Fits(0)
 	})
 	return seen, next
 }
@@ -130,16 +131,16 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 	}
 	var polled []*keyspace.Item
 	for at, all := range c.seen.polls.byKey { // unordered: sorted below
-		if at.db != db || !slices.ContainsFunc(all, func(w poll) bool { return w.waits(c.st.clockMillis) }) {
+		if at.db != db || !slices.ContainsFunc(all, func(w poll) bool { return w.waits(c.st.ClockMillis) }) {
 			continue
 		}
-		it := c.st.databases[db].Find(keyspace.Hash(at.key), at.key)
-		if it != nil && !it.Ended(c.nowMillis) && isStockLock(it) && position(it) >= l.query.Cursor && l.hasOwner(it) &&
-			l.match.match(at.key) {
+		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)
+		if it != nil && !it.Ended(c.NowMillis) && isStockLock(it) && position(it) >= l.query.Cursor && l.hasOwner(it) &&
+			l.match.Match(at.key) {
 			polled = append(polled, it)
 		}
 	}
-	c.spend(int64(len(c.seen.polls.byKey)) * keyWork)
+	c.Spend(int64(len(c.seen.polls.byKey)) * command.KeyWork)
 	slices.SortFunc(polled, func(a, b *keyspace.Item) int {
 		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Key(), b.Key()))
 	})
@@ -151,10 +152,10 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 		last = position(it)
 		seen++
 		work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
-		if !c.fits(work) {
+		if !c.Fits(work) {
 			break
 		}
-		c.spend(work)
+		c.Spend(work)
 		l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
 	}
 	return seen, 0

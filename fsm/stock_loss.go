@@ -5,7 +5,9 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/hash"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -31,14 +33,14 @@ func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, c
 	for i := range owners {
 		c.noteStockLoss(db, it, owners[i].Owner, reason, cause)
 	}
-	if c.entryVersion >= versionHistory && count > len(owners) {
+	if c.EntryVersion >= versionHistory && count > len(owners) {
 		c.st.history.kinds[stockLocks].list(reason).left += uint64(count - len(owners))
 	}
 }
 
 // noteStockLoss notes that one owner has lost a stock lock.
 func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
-	if c.entryVersion < versionHistory {
+	if c.EntryVersion < versionHistory {
 		return
 	}
 	m, _ := it.Mark()
@@ -48,7 +50,7 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 		key, owner = strings.Clone(shortText(key, mostOfLostKey)), strings.Clone(shortText(owner, locks.MaxText))
 	}
 	loss := lockLoss{
-		kind: stockLocks, cause: cause, atMillis: c.nowMillis, sinceMillis: m.SinceMillis, wallOffset: c.st.wallOffsetMillis,
+		kind: stockLocks, cause: cause, atMillis: c.NowMillis, sinceMillis: m.SinceMillis, wallOffset: c.st.wallOffsetMillis,
 		db: db, key: key, owner: owner, client: c.markedBy(&m), reason: reason,
 	}
 	if reason == locks.Expired {
@@ -68,7 +70,7 @@ func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 
 // stockTaken notes that a command removed a stock lock, or overwrote it, unless the command is the holder's.
 func (c *call) stockTaken(db int, it *keyspace.Item, m *keyspace.Mark) {
-	if c.entryVersion < versionHistory || c.isTaker(m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
+	if c.EntryVersion < versionHistory || c.isTaker(m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
 		return
 	}
 	owners, count := stockOwners(it, mostAlike)
@@ -100,7 +102,7 @@ func (c *call) names(owner string) bool {
 	if c.latest.row == nil || c.latest.row.Group != protocol.GroupString {
 		return false
 	}
-	return slices.Contains(c.args[min(2, len(c.args)):], owner)
+	return slices.Contains(c.Args[min(2, len(c.Args)):], owner)
 }
 
 // watches reports whether the transaction under way watches a key: who looked before it deleted is taken for the
@@ -137,12 +139,12 @@ const mostFlushed = 10_000
 
 // flushStock notes that the stock locks of a database are lost: those that it finds, and how many there are.
 func (c *call) flushStock(db int) {
-	d := c.st.databases[db]
-	if c.entryVersion < versionHistory || d.Marks() == 0 {
+	d := c.st.Databases[db]
+	if c.EntryVersion < versionHistory || d.Marks() == 0 {
 		return
 	}
 	marks, looked := d.Marks(), 0
-	d.Ascend(0, c.nowMillis, mostFlushed, func(it *keyspace.Item) bool {
+	d.Ascend(0, c.NowMillis, mostFlushed, func(it *keyspace.Item) bool {
 		looked++
 		if it.IsMarked() {
 			marks--
@@ -155,14 +157,14 @@ func (c *call) flushStock(db int) {
 	if looked == mostFlushed && c.taking != 0 {
 		c.st.history.kinds[stockLocks].byForce.left += uint64(marks)
 	}
-	c.spend(int64(looked) * keyWork)
+	c.Spend(int64(looked) * command.KeyWork)
 }
 
-// meetStockEnds is [call.meetAll] for the ends of stock locks.
+// meetStockEnds is [Call.MeetAll] for the ends of stock locks.
 func (c *call) meetStockEnds() {
-	for _, d := range c.st.databases {
-		if c.reading && d.Marks() > 0 {
-			c.dueMet = c.dueMet || d.EndsBetween(c.st.clockMillis, c.nowMillis)
+	for _, d := range c.st.Databases {
+		if c.Reading && d.Marks() > 0 {
+			c.DueMet = c.DueMet || d.EndsBetween(c.st.ClockMillis, c.NowMillis)
 		}
 	}
 }
@@ -171,41 +173,41 @@ var errStockDelay = protocol.Err("a stock lock has no delay")
 
 // breakStock is LOCK.BREAK of a stock lock. A stock lock has no fence, so that a FENCE matches none.
 func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
-	it := c.find(b.Key)
+	it := c.Find(b.Key)
 	switch {
-	case c.entryVersion < versionHistory || it == nil || !it.IsMarked():
-		return errWrongType
+	case c.EntryVersion < versionHistory || it == nil || !it.IsMarked():
+		return command.ErrWrongType
 	case b.ByDelay:
 		return errStockDelay
 	case b.Fence != 0:
-		return zero
+		return command.Zero
 	}
 	owners, count := stockOwners(it, mostAlike)
 	if b.ByOwner {
 		if !holdsStock(it, b.Owner) {
-			return zero
+			return command.Zero
 		}
 		owners, count = []locks.Hold{{Owner: b.Owner}}, 1
 	}
-	if !c.fits(lockWork) {
-		return errOverWork
+	if !c.Fits(lockWork) {
+		return command.ErrOverWork
 	}
-	c.spend(lockWork)
+	c.Spend(lockWork)
 	was := *it
 	if h, ok := was.Collection().(*collection.Hash); ok && b.ByOwner && holders(h) > 1 {
-		e, problem, ok := c.openHash(1, 0)
+		e, problem, ok := hash.OpenHash(&c.Call, 1, 0)
 		if !ok {
 			return problem
 		}
 		e.V.Remove(b.Owner)
-		e.keep()
-		c.notify(classHash, "hdel", b.Key)
+		e.Keep()
+		c.Notify(event.ClassHash, "hdel", b.Key)
 	} else {
-		c.takeOut(c.db, it)
-		c.notify(classGeneric, "del", b.Key)
+		c.TakeOut(c.DB, it)
+		c.Notify(event.ClassGeneric, "del", b.Key)
 		c.tellRedisson(&was)
 	}
-	c.noteStockLosses(c.db, &was, owners, count, locks.Broken, c.causeOf(stockLocks, text))
+	c.noteStockLosses(c.DB, &was, owners, count, locks.Broken, c.causeOf(stockLocks, text))
 	c.losses(stockLocks).trimCauses()
 	c.locked.Breaks++
 	c.tellBroken(&was, owners, count, text)
@@ -217,9 +219,9 @@ func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, te
 	m, _ := was.Mark()
 	c.broken = nil
 	for i := range owners {
-		c.watch.lost.note(c.db, was.Key(), owners[i].Owner)
+		c.watch.lost.note(c.DB, was.Key(), owners[i].Owner)
 		c.broken = append(c.broken, event.BrokenHold{
-			Key: was.Key(), Owner: owners[i].Owner, SinceMillis: c.toWall(m.SinceMillis), Client: showClient(c.markedBy(&m)),
+			Key: was.Key(), Owner: owners[i].Owner, SinceMillis: c.ToWall(m.SinceMillis), Client: showClient(c.markedBy(&m)),
 		})
 	}
 	c.forced(was.Key(), 1, event.Forced{Text: text, Holds: count})
@@ -227,8 +229,8 @@ func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, te
 
 // tellRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
 func (c *call) tellRedisson(was *keyspace.Item) {
-	if !was.IsString() && c.interest&event.InMessages != 0 {
-		c.events = append(c.events, event.Event{
+	if !was.IsString() && c.Interest&event.InMessages != 0 {
+		c.Events = append(c.Events, event.Event{
 			Kind: event.Published, Name: "redisson_lock__channel:{" + was.Key() + "}",
 			Payload: "0",
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -26,7 +27,7 @@ func requestFrom(body []byte, db int, conn uint64, words ...string) []byte {
 
 // mark is the mark of a key in database 0.
 func (d *driver) mark(key string) (keyspace.Mark, bool) {
-	return d.m.st.databases[0].Find(keyspace.Hash(key), key).Mark()
+	return d.m.st.Databases[0].Find(keyspace.Hash(key), key).Mark()
 }
 
 // TestMarksCostLittle: a held stock lock takes at most 24 bytes more than without its mark, and taking and releasing it
@@ -36,12 +37,12 @@ func TestMarksCostLittle(t *testing.T) {
 		d := newDriverOf(t, version)
 		d.nowMillis = 365 * 24 * 3600 * 1000 // a cluster of a year
 		take := request(nil, 0, "set", key, token, "NX", "PX", "30000")
-		if version >= versionMarks {
+		if version >= command.VersionMarks {
 			take = requestFrom(nil, 0, 123_456, "set", key, token, "NX", "PX", "30000")
 		}
 		release := request(nil, 0, "delifeq", key, token)
 		d.apply(take)
-		bytes = d.m.st.itemBytes
+		bytes = d.m.st.ItemBytes
 		require.Equal(t, bytes, d.do("memory", "usage", key).Num)
 		d.apply(release)
 		entries := [2][]byte{}
@@ -60,8 +61,8 @@ func TestMarksCostLittle(t *testing.T) {
 	for _, keyLen := range []int{1, 8, 20, 31, 32, 60} {
 		for _, tokenLen := range []int{16, 20, 32, 36, 64} {
 			key, token := strings.Repeat("k", keyLen), strings.Repeat("t", tokenLen)
-			before, fewest := cost(versionMarks-1, key, token)
-			after, allocations := cost(versionMarks, key, token)
+			before, fewest := cost(command.VersionMarks-1, key, token)
+			after, allocations := cost(command.VersionMarks, key, token)
 			require.LessOrEqual(t, after-before, int64(24), "%d %d", keyLen, tokenLen)
 			require.LessOrEqual(t, allocations, fewest, "%d %d", keyLen, tokenLen)
 		}
@@ -70,25 +71,25 @@ func TestMarksCostLittle(t *testing.T) {
 
 // TestMarksBeginWithTheirVersion: entries of older versions make no marks, and list no stock locks.
 func TestMarksBeginWithTheirVersion(t *testing.T) {
-	d := newDriverOf(t, versionMarks-1)
+	d := newDriverOf(t, command.VersionMarks-1)
 	d.apply(requestFrom(nil, 0, 5, "set", "old", "t", "NX", "PX", "30000"))
 	d.do("lock.acquire", "native", "me", "px", "30000")
 	d.do("eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',30000)", "0")
 	d.do("expire", "old", "100")
-	require.Zero(t, d.m.st.databases[0].Marks())
+	require.Zero(t, d.m.st.Databases[0].Marks())
 	rows := d.do("lock.list").Elems[1].Elems
 	require.Len(t, rows, 1)
 	require.NotContains(t, line(rows[0]), `"db"`)
 	require.NotContains(t, line(rows[0]), "lease\"")
-	require.Equal(t, line(errWrongType), line(d.do("lock.info", "old")))
-	require.Equal(t, line(errSyntax), line(d.do("lock.list", "db", "1")))
+	require.Equal(t, line(command.ErrWrongType), line(d.do("lock.info", "old")))
+	require.Equal(t, line(command.ErrSyntax), line(d.do("lock.list", "db", "1")))
 	d = &driver{
 		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
-		version: versionMarks,
+		version: command.VersionMarks,
 	}
 	d.do("expire", "old", "200")
 	d.apply(requestFrom(nil, 0, 5, "set", "new", "t", "NX", "PX", "30000"))
-	require.Equal(t, 1, d.m.st.databases[0].Marks())
+	require.Equal(t, 1, d.m.st.Databases[0].Marks())
 	require.Len(t, d.do("lock.list").Elems[1].Elems, 2)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -58,7 +59,7 @@ var fenceWords = []string{
 // looksLikeFence reports whether an item could be the counter behind fencing tokens: a string without a deadline
 // that holds a positive integer, as INCR writes it. The state cannot tell such counters from other numbers.
 func looksLikeFence(it *keyspace.Item) (FenceKey, bool) {
-	if !it.IsString() || it.DeadlineMillis != never {
+	if !it.IsString() || it.DeadlineMillis != command.Never {
 		return FenceKey{}, false
 	}
 	n, ok := protocol.ParseInt(it.Value())
@@ -75,20 +76,20 @@ func (m *machine) Survey(fenceKeys int) Survey {
 	defer m.mu.RUnlock()
 	st := m.st
 	s := Survey{
-		ClockMillis: st.clockMillis, Locks: lockStatsOf(st.locks), Fences: st.locks.Stats().Fences,
-		Waiters: st.waits.Len(), Scripts: st.scripts.bySHA.Len(), LongestHoldMillis: st.locks.LongestLease(),
+		ClockMillis: st.ClockMillis, Locks: lockStatsOf(st.Locks), Fences: st.Locks.Stats().Fences,
+		Waiters: st.Waits.Len(), Scripts: st.scripts.bySHA.Len(), LongestHoldMillis: st.Locks.LongestLease(),
 	}
 	for _, each := range st.sessions {
 		s.Nodes = append(s.Nodes, each.node)
 	}
 	var others []FenceKey
-	for db, d := range st.databases {
+	for db, d := range st.Databases {
 		s.Kinds[db] = make(map[string]int)
-		d.Ascend(0, st.clockMillis, d.Stored(), func(it *keyspace.Item) bool {
+		d.Ascend(0, st.ClockMillis, d.Stored(), func(it *keyspace.Item) bool {
 			s.Kinds[db][it.Kind().String()]++
-			if it.DeadlineMillis != never {
+			if it.DeadlineMillis != command.Never {
 				s.Leases++
-				s.LongestMillis = max(s.LongestMillis, it.DeadlineMillis-st.clockMillis)
+				s.LongestMillis = max(s.LongestMillis, it.DeadlineMillis-st.ClockMillis)
 			}
 			if f, ok := looksLikeFence(it); ok {
 				f.DB = db

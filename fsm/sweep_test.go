@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
@@ -44,11 +45,11 @@ func TestStorm(t *testing.T) {
 	require.Equal(t, int64(n+1), d.do("dbsize").Num)
 	d.nowMillis += 101
 	d.advance(0)
-	left := d.m.st.databases[0].Stored()
+	left := d.m.st.Databases[0].Stored()
 	require.Equal(t, n+1-sweepLimit, left)
 
 	fresh := restored(t, d.m)
-	require.Equal(t, left, fresh.st.databases[0].Stored())
+	require.Equal(t, left, fresh.st.Databases[0].Stored())
 	require.Equal(t, dump(t, d.m), dump(t, fresh))
 	require.Equal(t, 1, d.m.Stats().Keys[0])
 	require.Zero(t, d.m.Stats().Expires[0])
@@ -130,21 +131,21 @@ func TestNodesAgreeOnTheSweep(t *testing.T) {
 	}
 	d.nowMillis += 101
 	d.applyAs(3, pipeline("set k v"))
-	require.Equal(t, sweepLimit+201, d.m.st.databases[0].Stored())
+	require.Equal(t, sweepLimit+201, d.m.st.Databases[0].Stored())
 	other := &driver{
 		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
 		version: d.version,
 	}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
-	require.Equal(t, sweepLimit+101, other.m.st.databases[0].Stored())
+	require.Equal(t, sweepLimit+101, other.m.st.Databases[0].Stored())
 	for range 4 {
 		d.m.Listen(event.InChanges)
 		other.m.Listen(event.InChanges)
 		require.Equal(t, told(other.advance(100)), told(d.advance(100)))
 		require.Equal(t, other.m.Hash(), d.m.Hash())
-		require.Equal(t, other.m.st.databases[0].Stored(), d.m.st.databases[0].Stored())
+		require.Equal(t, other.m.st.Databases[0].Stored(), d.m.st.Databases[0].Stored())
 	}
-	require.Equal(t, 1, d.m.st.databases[0].Stored())
+	require.Equal(t, 1, d.m.st.Databases[0].Stored())
 }
 
 // An entry sweeps no more of several databases together than of one.
@@ -175,8 +176,8 @@ func TestSweepDrivesItself(t *testing.T) {
 		entries++
 	}
 	require.Equal(t, 3, entries)
-	require.Zero(t, d.m.st.databases[0].Stored())
-	require.Zero(t, d.m.st.databases[0].Expires(math.MinInt64))
+	require.Zero(t, d.m.st.Databases[0].Stored())
+	require.Zero(t, d.m.st.Databases[0].Expires(math.MinInt64))
 }
 
 // A key that ends with the end of time is never due.
@@ -203,7 +204,7 @@ func TestSetAgainBeforeSwept(t *testing.T) {
 		d.advance(1)
 	}
 	require.Equal(t, int64(n), d.do("dbsize").Num)
-	require.Equal(t, n, d.m.st.databases[0].Stored())
+	require.Equal(t, n, d.m.st.Databases[0].Stored())
 }
 
 func TestSweepAll(t *testing.T) {
@@ -212,7 +213,7 @@ func TestSweepAll(t *testing.T) {
 		d.fill("dead", dead, 100)
 		d.fill("live", 1000, 5000)
 		d.do("set", "eternal", "v")
-		db := d.m.st.databases[0]
+		db := d.m.st.Databases[0]
 		db.Advance(d.nowMillis + 101)
 		require.Equal(t, dead, db.SweepAll(d.nowMillis+101))
 		require.Equal(t, 1001, db.Stored())
@@ -242,14 +243,14 @@ func TestPassedKeysAreSwept(t *testing.T) {
 	d.fillAs(3, "k", n, 100)
 	d.nowMillis += 101
 	var body []byte
-	for range maxPassed/30_000 + 2 {
+	for range command.MaxPassed/30_000 + 2 {
 		body = request(body, 0, "randomkey")
 	}
 	for _, reply := range d.applyAs(3, body) {
 		require.True(t, reply.IsNull())
 	}
-	require.Zero(t, d.m.st.databases[0].Stored())
-	require.NoError(t, d.m.st.databases[0].Verify())
+	require.Zero(t, d.m.st.Databases[0].Stored())
+	require.NoError(t, d.m.st.Databases[0].Verify())
 }
 
 // TestReadAtTheDeadline: the log has reached a deadline and not passed it, the reader's time has: the

@@ -46,7 +46,7 @@ func TestTwins(t *testing.T) {
 				require.Equal(t, used, restless.Stats().UsedBytes, "entry %d", i)
 			}
 			require.Equal(t, dump(t, loud), dump(t, restless))
-			for _, db := range loud.st.databases {
+			for _, db := range loud.st.Databases {
 				require.NoError(t, db.Verify())
 			}
 		})
@@ -60,7 +60,7 @@ func TestLookingAhead(t *testing.T) {
 	together, apart := newDriver(t), newDriver(t)
 	for _, d := range []*driver{together, apart} {
 		d.fill("k", 1<<14+1000, 1<<40)
-		require.True(t, d.m.st.databases[0].Large())
+		require.True(t, d.m.st.Databases[0].Large())
 	}
 	looked := 0
 	for i := range 200 {
@@ -169,7 +169,7 @@ func (l *log) memoryLimit() uint64 {
 func (l *log) mark() uint64 {
 	versions := uint64(0)
 	if l.machine != nil {
-		versions = l.machine.st.versions
+		versions = l.machine.st.Versions
 	}
 	return uint64(newMark(versions-min(versions, uint64(l.rng.Intn(10))), l.rng.Intn(2) == 0))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -54,40 +55,40 @@ func (p *pool) Kind() keyspace.Kind { return keyspace.KindHash }
 func bagDriver(t testing.TB) (d *driver, clones *int) {
 	d, clones = newDriver(t), new(int)
 	fresh := func() *bag { return &bag{clones: clones} }
-	add := func(name string, writes bool, run op) {
-		d.m.ops[name] = &binding{name: name, run: run, writes: writes}
+	add := func(name string, writes bool, of command.Op) {
+		d.m.ops[name] = &binding{name: name, of: of, writes: writes}
 	}
-	add("bagadd", true, func(c *call) protocol.Value {
-		e, ok := open(c, c.args[1], fresh)
+	add("bagadd", true, func(c *command.Call) protocol.Value {
+		e, ok := command.Open(c, c.Args[1], fresh)
 		if !ok {
-			return errWrongType
+			return command.ErrWrongType
 		}
-		e.V.words = append(e.V.words, strings.Clone(c.args[2]))
-		e.keep()
+		e.V.words = append(e.V.words, strings.Clone(c.Args[2]))
+		e.Keep()
 		return protocol.Integer(int64(e.V.Len()))
 	})
-	add("bagdrop", true, func(c *call) protocol.Value {
-		e, ok := open(c, c.args[1], fresh)
+	add("bagdrop", true, func(c *command.Call) protocol.Value {
+		e, ok := command.Open(c, c.Args[1], fresh)
 		if !ok {
-			return errWrongType
+			return command.ErrWrongType
 		}
 		e.V.words = e.V.words[:max(0, e.V.Len()-1)]
-		e.keep()
+		e.Keep()
 		return protocol.Integer(int64(e.V.Len()))
 	})
-	add("bagget", false, func(c *call) protocol.Value {
-		b, there, ok := look[*bag](c, c.args[1])
+	add("bagget", false, func(c *command.Call) protocol.Value {
+		b, there, ok := command.Look[*bag](c, c.Args[1])
 		switch {
 		case !ok:
-			return errWrongType
+			return command.ErrWrongType
 		case !there:
 			return protocol.Null
 		}
 		return protocol.Strings(b.words...)
 	})
-	add("poolget", false, func(c *call) protocol.Value {
-		_, _, ok := look[*pool](c, c.args[1])
-		return boolean(ok)
+	add("poolget", false, func(c *command.Call) protocol.Value {
+		_, _, ok := command.Look[*pool](c, c.Args[1])
+		return command.Boolean(ok)
 	})
 	return d, clones
 }
@@ -185,7 +186,7 @@ func TestKeysOfAnyKind(t *testing.T) {
 		{"dbsize", "0"},
 	} {
 		require.Equal(t, row[1], line(d.doLine(row[0])), row[0])
-		for _, db := range d.m.st.databases {
+		for _, db := range d.m.st.Databases {
 			require.NoError(t, db.Verify())
 		}
 	}
@@ -193,7 +194,7 @@ func TestKeysOfAnyKind(t *testing.T) {
 	d.db = 1
 	require.Equal(t, `["x" "y" "z" "only-c"]`, line(d.doLine("bagget c")))
 	d.advance(1001)
-	require.Zero(t, d.m.st.itemBytes)
+	require.Zero(t, d.m.st.ItemBytes)
 	require.Equal(t, "0", line(d.doLine("dbsize")))
 }
 
@@ -214,9 +215,9 @@ func TestCollectionsInTime(t *testing.T) {
 	})
 
 	c := &d.m.call
-	before, versions := line(d.doLine("bagget b")), d.m.st.versions
+	before, versions := line(d.doLine("bagget b")), d.m.st.Versions
 	outer := c.begins()
-	bytes := d.m.st.itemBytes
+	bytes := d.m.st.ItemBytes
 	run := func(words ...string) {
 		r := protocol.Request{Args: words}
 		c.begin(&r, 1)
@@ -224,8 +225,8 @@ func TestCollectionsInTime(t *testing.T) {
 	}
 	run("bagadd", "b", "in the transaction")
 	run("bagadd", "b", "twice")
-	require.Len(t, c.journal.changes, 1, "a change in place is noted once")
-	middle := *d.m.st.databases[0].Find(keyspace.Hash("b"), "b")
+	require.Len(t, c.journal.Changes, 1, "a change in place is noted once")
+	middle := *d.m.st.Databases[0].Find(keyspace.Hash("b"), "b")
 	middleWords := slices.Clone(middle.Collection().(*bag).words)
 	inner := c.begins()
 	run("bagadd", "b", "in the script")
@@ -237,13 +238,13 @@ func TestCollectionsInTime(t *testing.T) {
 	run("bagadd", "b", "again")
 	run("del", "other")
 	c.undoTo(&inner)
-	require.NoError(t, d.m.st.databases[0].Verify())
-	require.Equal(t, middleWords, d.m.st.databases[0].Find(keyspace.Hash("b"), "b").Collection().(*bag).words)
+	require.NoError(t, d.m.st.Databases[0].Verify())
+	require.Equal(t, middleWords, d.m.st.Databases[0].Find(keyspace.Hash("b"), "b").Collection().(*bag).words)
 	run("bagadd", "b", "in the transaction again")
 	c.undoTo(&outer)
-	require.NoError(t, d.m.st.databases[0].Verify())
-	require.Equal(t, bytes, d.m.st.itemBytes)
-	require.Equal(t, versions, d.m.st.versions)
+	require.NoError(t, d.m.st.Databases[0].Verify())
+	require.Equal(t, bytes, d.m.st.ItemBytes)
+	require.Equal(t, versions, d.m.st.Versions)
 	require.Equal(t, before, line(d.doLine("bagget b")))
 }
 
@@ -252,13 +253,13 @@ func TestSizeInPlace(t *testing.T) {
 	d, _ := bagDriver(t)
 	d.doLine("bagadd b x")
 	d.doLine("pexpire b 1000")
-	small := d.m.st.itemBytes
+	small := d.m.st.ItemBytes
 	d.do("bagadd", "b", strings.Repeat("x", 10_000))
-	require.Greater(t, d.m.st.itemBytes, small+9_000)
-	require.NoError(t, d.m.st.databases[0].Verify())
+	require.Greater(t, d.m.st.ItemBytes, small+9_000)
+	require.NoError(t, d.m.st.Databases[0].Verify())
 	d.doLine("bagdrop b")
-	require.Equal(t, small, d.m.st.itemBytes)
-	require.NoError(t, d.m.st.databases[0].Verify())
+	require.Equal(t, small, d.m.st.ItemBytes)
+	require.NoError(t, d.m.st.Databases[0].Verify())
 }
 
 // changers change a collection of each kind: they add a word.
@@ -274,15 +275,15 @@ func changers(d *driver) (names []string) {
 }
 
 func changer[T keyspace.Collection](d *driver, name string, fresh func() T, change func(v T, word string)) {
-	d.m.ops[name] = &binding{name: name, writes: true, run: func(c *call) protocol.Value {
-		e, ok := open(c, c.args[1], fresh)
+	d.m.ops[name] = &binding{name: name, writes: true, of: func(c *command.Call) protocol.Value {
+		e, ok := command.Open(c, c.Args[1], fresh)
 		if !ok {
-			return errWrongType
+			return command.ErrWrongType
 		}
-		for _, word := range c.args[2:] {
+		for _, word := range c.Args[2:] {
 			change(e.V, word)
 		}
-		e.keep()
+		e.Keep()
 		return protocol.OK
 	}}
 }
@@ -320,7 +321,7 @@ func TestRollBackCopiesLittle(t *testing.T) {
 	for _, name := range changers(d) {
 		d.do(append([]string{name, name}, manyWords(n)...)...)
 		c := &d.m.call
-		c.ceiling = boundless
+		c.Ceiling = boundless
 		change := func() {
 			r := protocol.Request{Args: []string{name, name, "one more"}}
 			c.begin(&r, 1)
@@ -338,11 +339,11 @@ func TestRollBackCopiesLittle(t *testing.T) {
 		})
 		require.Less(t, undone, uint64(64<<10), name)
 		captured := allocatedBy(func() {
-			d.m.st.generation++
+			d.m.st.Generation++
 			change()
 		})
 		require.Less(t, captured, uint64(64<<10), name)
-		require.NoError(t, d.m.st.databases[0].Verify())
+		require.NoError(t, d.m.st.Databases[0].Verify())
 	}
 }
 
@@ -358,8 +359,9 @@ func allocatedBy(f func()) uint64 {
 // place stores a collection under a key, as a command would.
 func (d *driver) place(key string, v keyspace.Collection) {
 	c := &d.m.call
-	c.st, c.ops, c.db, c.nowMillis, c.entryVersion = d.m.st, d.m.ops, d.db, d.nowMillis, protocol.EntryVersion
-	c.store(d.db, keyspace.NewCollection(keyspace.Hash(key), key, v, never, d.m.st.generation))
+	c.use(d.m.st, d.m.ops)
+	c.DB, c.NowMillis, c.EntryVersion = d.db, d.nowMillis, protocol.EntryVersion
+	c.Store(d.db, keyspace.NewCollection(keyspace.Hash(key), key, v, command.Never, d.m.st.Generation))
 }
 
 // newHash is a hash of fields and values in turn.

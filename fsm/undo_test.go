@@ -28,11 +28,12 @@ func TestRollBack(t *testing.T) {
 		}
 		d.advance(100)
 		before := dump(t, d.m)
-		versions := d.m.st.versions
+		versions := d.m.st.Versions
 
 		c := &d.m.call
-		c.st, c.ops, c.nowMillis = d.m.st, d.m.ops, d.nowMillis
-		c.ceiling = boundless
+		c.use(d.m.st, d.m.ops)
+		c.NowMillis = d.nowMillis
+		c.Ceiling = boundless
 		from := c.begins()
 		some := func(most int) {
 			for range 1 + g.rng.Intn(most) {
@@ -60,10 +61,10 @@ func TestRollBack(t *testing.T) {
 		c.undoTo(&from)
 
 		require.Equal(t, before, dump(t, d.m), "seed %d", seed)
-		require.Equal(t, versions, d.m.st.versions)
-		require.Nil(t, c.undo)
-		require.Empty(t, c.journal.changes)
-		for _, db := range d.m.st.databases {
+		require.Equal(t, versions, d.m.st.Versions)
+		require.Nil(t, c.Undo)
+		require.Empty(t, c.journal.Changes)
+		for _, db := range d.m.st.Databases {
 			require.NoError(t, db.Verify())
 		}
 	}

@@ -30,10 +30,10 @@ const paidByEntry = 64
 func (m *machine) verify() {
 	st, v := m.st, &m.verifier
 	now := rising{
-		version: st.version, clockMillis: st.clockMillis, versions: st.versions,
-		fences: st.locks.Stats().Fences, turns: st.scripts.turns,
+		version: st.version, clockMillis: st.ClockMillis, versions: st.Versions,
+		fences: st.Locks.Stats().Fences, turns: st.scripts.turns,
 	}
-	for _, at := range st.swaps {
+	for _, at := range st.Swaps {
 		now.swaps = max(now.swaps, at)
 	}
 	if v.known != st {
@@ -53,26 +53,26 @@ func (m *machine) verify() {
 
 // things is how much [state.verify] looks at.
 func (st *state) things() int {
-	n := st.waits.Len() + st.scripts.bySHA.Len()
-	for _, d := range st.databases {
+	n := st.Waits.Len() + st.scripts.bySHA.Len()
+	for _, d := range st.Databases {
 		n += d.Stored()
 	}
-	s := st.locks.Stats()
+	s := st.Locks.Stats()
 	return n + s.Locks + s.Holds + s.Waiters + s.Sessions
 }
 
 // verify looks at everything, and returns what contradicts something else.
 func (st *state) verify() error {
 	bytes := int64(0)
-	errs := []error{st.waits.Verify(), st.locks.Verify(), st.scripts.verify(), st.history.verify()}
-	for db, d := range st.databases {
+	errs := []error{st.Waits.Verify(), st.Locks.Verify(), st.scripts.verify(), st.history.verify()}
+	for db, d := range st.Databases {
 		bytes += d.Bytes()
 		if err := d.Verify(); err != nil {
 			errs = append(errs, fmt.Errorf("database %d: %w", db, err))
 		}
 	}
-	if bytes != st.itemBytes {
-		errs = append(errs, fmt.Errorf("databases of %d bytes are counted as %d", bytes, st.itemBytes))
+	if bytes != st.ItemBytes {
+		errs = append(errs, fmt.Errorf("databases of %d bytes are counted as %d", bytes, st.ItemBytes))
 	}
 	if n := len(st.accounts.users); n != len(st.accounts.numbers) || n > keyspace.MaxAccount {
 		errs = append(errs, fmt.Errorf("%d accounts have %d users", n, len(st.accounts.numbers)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 )
@@ -12,11 +13,11 @@ import (
 // TestVerify: the check finds what contradicts something else.
 func TestVerify(t *testing.T) {
 	for want, damage := range map[string]func(st *state){
-		"counted as": func(st *state) { st.itemBytes++ },
+		"counted as": func(st *state) { st.ItemBytes++ },
 		"database 1: ": func(st *state) {
-			it := keyspace.NewItem(1, "k", "v", never, keyspace.EncodingAuto)
-			st.databases[1].Put(&it)
-			st.databases[1].Find(1, "k").Hash = 2
+			it := keyspace.NewItem(1, "k", "v", command.Never, keyspace.EncodingAuto)
+			st.Databases[1].Put(&it)
+			st.Databases[1].Find(1, "k").Hash = 2
 		},
 		"session of \"n1\": range 4 to 4": func(st *state) {
 			st.sessions[0].applied = []appliedRange{{st.sessions[0].low, st.sessions[0].low}}
@@ -49,11 +50,11 @@ func TestVerify(t *testing.T) {
 func TestRisingNumbers(t *testing.T) {
 	for name, fall := range map[string]func(st *state){
 		"version":  func(st *state) { st.version-- },
-		"clock":    func(st *state) { st.clockMillis-- },
-		"versions": func(st *state) { st.versions-- },
+		"clock":    func(st *state) { st.ClockMillis-- },
+		"versions": func(st *state) { st.Versions-- },
 		"turns":    func(st *state) { st.scripts.turns-- },
-		"fences":   func(st *state) { st.locks = locks.New() },
-		"swaps":    func(st *state) { st.swaps[0] = st.versions + 1 },
+		"fences":   func(st *state) { st.Locks = locks.New() },
+		"swaps":    func(st *state) { st.Swaps[0] = st.Versions + 1 },
 	} {
 		d := newDriver(t)
 		d.do("set", "k", "v")

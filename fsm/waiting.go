@@ -12,13 +12,13 @@ func (m *machine) Waits(o protocol.Origin, ticket uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	name := waits.Name{Origin: o, Ticket: ticket}
-	return m.st.waits.Find(name) != nil || m.st.locks.Waits(name)
+	return m.st.Waits.Find(name) != nil || m.st.Locks.Waits(name)
 }
 
 func (m *machine) WaitingIncarnations() []protocol.Origin {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	incarnations := append(m.st.waits.Incarnations(), m.st.locks.Incarnations()...)
+	incarnations := append(m.st.Waits.Incarnations(), m.st.Locks.Incarnations()...)
 	slices.SortFunc(incarnations, func(a, b protocol.Origin) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
 	})
@@ -28,5 +28,5 @@ func (m *machine) WaitingIncarnations() []protocol.Origin {
 func (m *machine) Waiting() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.st.waits.Len() > 0 || m.st.locks.Stats().Waiters > 0
+	return m.st.Waits.Len() > 0 || m.st.Locks.Stats().Waiters > 0
 }

@@ -83,7 +83,7 @@ func (r *snapshotReader) waits(st *state) {
 			r.fail("dropped waiters")
 		}
 	}
-	st.waits = restorer.Table()
+	st.Waits = restorer.Table()
 }
 
 func (r *snapshotReader) waiterName(st *state) (n waits.Name) {
@@ -94,7 +94,7 @@ func (r *snapshotReader) waiterName(st *state) (n waits.Name) {
 
 func (r *snapshotReader) databaseNumber() int {
 	n := r.uint("database")
-	if n >= uint64(len(state{}.databases)) {
+	if n >= uint64(len(state{}.Databases)) {
 		r.fail("database")
 		return 0
 	}

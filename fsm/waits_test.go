@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -80,22 +81,22 @@ func newWaitMachine(o protocol.Origin) *machine {
 }
 
 func takeOp(c *call) protocol.Value {
-	if len(c.args) < 3 {
-		return errArity("take")
+	if len(c.Args) < 3 {
+		return command.ErrArity("take")
 	}
-	deadline, problem, ok := c.waitUntil(c.args[len(c.args)-1])
+	deadline, problem, ok := c.WaitUntil(c.Args[len(c.Args)-1])
 	if !ok {
 		return problem
 	}
-	keys := c.args[1 : len(c.args)-1]
+	keys := c.Args[1 : len(c.Args)-1]
 	for _, key := range keys {
-		if it := c.find(key); it != nil {
+		if it := c.Find(key); it != nil {
 			value := it.Value()
-			c.remove(it)
+			c.Remove(it)
 			return protocol.Strings(key, value)
 		}
 	}
-	return c.wait(keyspace.KindString, 1, len(keys), deadline, protocol.NullArray)
+	return c.Wait(keyspace.KindString, 1, len(keys), deadline, protocol.NullArray)
 }
 
 func (s *trio) origin(i int) protocol.Origin {

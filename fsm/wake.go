@@ -1,8 +1,7 @@
 package fsm
 
 import (
-	"math/big"
-
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
@@ -12,14 +11,7 @@ import (
 // tellWoken tells the client of a waiter, if it is this node's, that the wait is over.
 func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
 	if w.Origin == c.own {
-		c.events = append(c.events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
-	}
-}
-
-// noteKey notes that a key got a value. A client may wait for that.
-func (c *call) noteKey(db int, key string) {
-	if !mutant.LostWakeup && c.st.waits.Len() > 0 {
-		c.st.waits.Wake(db, key)
+		c.Events = append(c.Events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
 	}
 }
 
@@ -30,7 +22,7 @@ const removalLimit = 10_000
 // beginWaits does what is due as an entry begins: it serves what the last entry had no room for, and ends
 // waits.
 func (c *call) beginWaits() {
-	t := c.st.waits
+	t := c.st.Waits
 	if t.Len() == 0 {
 		return
 	}
@@ -45,7 +37,7 @@ func (c *call) beginWaits() {
 	}
 	for n := 0; n < removalLimit; {
 		w := t.First()
-		if w == nil || w.DeadlineMillis >= c.nowMillis {
+		if w == nil || w.DeadlineMillis >= c.NowMillis {
 			return
 		}
 		n += w.KeyCount
@@ -58,10 +50,10 @@ func (c *call) beginWaits() {
 // ready, the waiters of a key by arrival. What the entry has no room for stays ready. The machine runs no
 // other request before that, so no request overtakes a waiter.
 func (c *call) serve() {
-	ownSeq := c.ownSeq
-	c.ownSeq = 0 // what waiters change is not by the batch under way
-	defer func() { c.ownSeq = ownSeq }()
-	for c.st.waits.HasReady() && c.wakeBudget.left > 0 {
+	ownSeq := c.OwnSeq
+	c.OwnSeq = 0 // what waiters change is not by the batch under way
+	defer func() { c.OwnSeq = ownSeq }()
+	for c.st.Waits.HasReady() && c.wakeBudget.left > 0 {
 		if !c.serveNext() {
 			return
 		}
@@ -70,28 +62,28 @@ func (c *call) serve() {
 
 // serveNext takes one step, and reports whether there was room.
 func (c *call) serveNext() bool {
-	t := c.st.waits
+	t := c.st.Waits
 	ready, _ := t.Ready()
 	if ready.Whole {
-		c.wakeBudget.left -= keyWork
+		c.wakeBudget.left -= command.KeyWork
 		t.Spread()
 		return true
 	}
-	c.db = ready.DB
-	it := c.findIn(c.db, ready.Key)
+	c.DB = ready.DB
+	it := c.FindIn(c.DB, ready.Key)
 	if it == nil {
-		c.wakeBudget.left -= keyWork
+		c.wakeBudget.left -= command.KeyWork
 		t.Served()
 		return true
 	}
 	w := t.Next(ready.DB, ready.Key, it.Kind(), ready.From)
 	switch {
 	case w == nil:
-		c.wakeBudget.left -= keyWork
+		c.wakeBudget.left -= command.KeyWork
 		t.Served()
 		return true
 	case t.Dropped(w):
-		c.wakeBudget.left -= keyWork
+		c.wakeBudget.left -= command.KeyWork
 		t.Tried(w.Order + 1)
 		return true
 	}
@@ -114,56 +106,23 @@ func (c *call) serveNext() bool {
 // retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room,
 // and nothing was done.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
-	c.db, c.args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
-	c.acting = acting{account: w.Account}
+	c.DB, c.Args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
+	c.acting, c.Account = acting{}, w.Account
 	defer c.closeAccount()
-	c.work, c.ceiling = requestWork, c.wakeBudget.ceiling()
+	c.Work, c.Ceiling = requestWork, c.wakeBudget.ceiling()
 	b := c.lookup(w.Words[0])
 	if b == nil || !b.blocks {
 		return protocol.Err("the waiting request is corrupt"), false, true
 	}
-	told := len(c.events)
+	told := len(c.Events)
 	c.retries, c.waited = true, false
-	c.counting = false
+	c.Counting = false
 	reply = b.do(c)
-	waits, ok = c.waited, !c.over
-	c.wakeBudget.left -= c.work
-	c.retries, c.over = false, false
+	waits, ok = c.waited, !c.Over
+	c.wakeBudget.left -= c.Work
+	c.retries, c.Over = false, false
 	if !ok {
 		c.dropSince(told)
 	}
 	return reply, waits, ok
-}
-
-var (
-	errTimeoutNoFloat  = protocol.Err("timeout is not a float or out of range")
-	errTimeoutNegative = protocol.Err("timeout is negative")
-	errTimeoutRange    = protocol.Err("timeout is out of range")
-)
-
-// parseSeconds reads a timeout in seconds, rounded up to milliseconds as in Redis: a timeout above -1 ms is
-// none.
-func parseSeconds(word string) (millis int64, problem protocol.Value, ok bool) {
-	f, ok := parseLongDouble(word)
-	if !ok {
-		return 0, errTimeoutNoFloat, false
-	}
-	f.Mul(f, big.NewFloat(1000))
-	if f.IsInf() && !f.Signbit() {
-		return 0, errTimeoutRange, false
-	}
-	if f.Sign() < 0 && f.Cmp(big.NewFloat(-1)) > 0 {
-		return 0, problem, true
-	}
-	if f.Sign() < 0 {
-		return 0, errTimeoutNegative, false
-	}
-	millis, accuracy := f.Int64()
-	switch {
-	case accuracy == big.Below && millis < 1<<63-1:
-		millis++
-	case accuracy == big.Below:
-		return 0, errTimeoutRange, false
-	}
-	return millis, problem, true
 }

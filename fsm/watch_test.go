@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -136,14 +137,14 @@ func TestWatchOverASnapshot(t *testing.T) {
 // for the other's. What came before WATCH counts for none.
 func TestCreationsShareAPlace(t *testing.T) {
 	d := newDriver(t)
-	for n := range 3 * len(newKeyVersions{}) {
-		d.do("set", "k"+formatUint(uint64(n)), "v")
+	for n := range 3 * len(command.NewKeyVersions{}) {
+		d.do("set", "k"+command.FormatUint(uint64(n)), "v")
 	}
 	require.Equal(t, protocol.KindArray, d.exec(d.watch("missing")).Kind, "what came before does not count")
 	watches := d.watch("missing")
 	for n := 0; d.exec(watches).Kind == protocol.KindArray; n++ {
-		require.Less(t, n, 20*len(newKeyVersions{}))
-		d.do("incr", "i"+formatUint(uint64(n)))
+		require.Less(t, n, 20*len(command.NewKeyVersions{}))
+		d.do("incr", "i"+command.FormatUint(uint64(n)))
 	}
 }
 
@@ -156,13 +157,13 @@ func TestEntriesOfVersion1(t *testing.T) {
 	old(request(nil, 0, "set", "b", "1"))
 	old(request(nil, 0, "swapdb", "0", "1"))
 	old(request(nil, 0, "swapdb", "0", "1"))
-	require.Equal(t, uint64(2), d.m.st.versions)
+	require.Equal(t, uint64(2), d.m.st.Versions)
 	old(request(nil, 0, "set", "gone", "v", "exat", "1"))
 	require.True(t, old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless,
 		"0")).IsError())
-	require.Equal(t, uint64(2), d.m.st.versions)
-	require.Zero(t, d.m.st.newKeys.count())
-	require.Zero(t, d.m.st.swaps)
+	require.Equal(t, uint64(2), d.m.st.Versions)
+	require.Zero(t, d.m.st.NewKeys.Count())
+	require.Zero(t, d.m.st.Swaps)
 	watched := func(key string, version uint64) protocol.Kind {
 		watches := []protocol.Watch{{Key: key, Mark: version}}
 		return old(protocol.AppendTransaction(nil, 0, watches, nil)).Kind
@@ -198,13 +199,13 @@ func TestCreationInThePlaceOfEnded(t *testing.T) {
 	d.fill("k", 2*sweepLimit+10, 100) // the next two entries do not sweep them all
 	d.do("set", "last", "v", "px", "101")
 	d.advance(102)
-	require.NotNil(t, d.m.st.databases[0].Find(keyspace.Hash("last"), "last"), "it waits to be swept")
+	require.NotNil(t, d.m.st.Databases[0].Find(keyspace.Hash("last"), "last"), "it waits to be swept")
 	other := &driver{
 		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
 		version: d.version,
 	}
 	require.Equal(t, d.m.Hash(), other.m.Hash())
-	marked := uint64(newMark(d.m.st.versions, true))
+	marked := uint64(newMark(d.m.st.Versions, true))
 	for _, each := range []*driver{d, other} {
 		each.do("set", "last", "w")
 		each.do("del", "last")

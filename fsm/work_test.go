@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -486,8 +487,8 @@ func TestCostsOfOldEntries(t *testing.T) {
 		"native 7 1 2000 lock.acquireall 100 " + each(100, "w#") + " waits px 100000 wait 0",
 	}
 	for line, more := range map[string]int64{
-		"keys *":       201 * (scanWork - keyWork), // and 100 items of locks
-		"scan 0":       10 * (scanWork - keyWork),
+		"keys *":       201 * (command.ScanWork - command.KeyWork), // and 100 items of locks
+		"scan 0":       10 * (command.ScanWork - command.KeyWork),
 		"lock.info w0": 2 * (rowWork - formerRowWork),
 		"get k1":       0,
 	} {

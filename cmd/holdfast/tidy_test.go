@@ -206,6 +206,25 @@ func TestServerArrows(t *testing.T) {
 	}
 }
 
+// commandRooms are the rooms of commands on the values of a type, in fsm. They work with package command, and know
+// neither each other nor the machine.
+var commandRooms = []string{"fsm/bit", "fsm/hash", "fsm/list", "fsm/set", "fsm/str", "fsm/zset"}
+
+func TestCommandsKnowNoMachine(t *testing.T) {
+	above := append([]string{"fsm"}, commandRooms...)
+	for _, s := range sources(t) {
+		dir := path.Dir(s.path)
+		if s.test() || dir != "fsm/command" && !slices.Contains(commandRooms, dir) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			if to, ours := strings.CutPrefix(imported, module); ours && slices.Contains(above, to) {
+				t.Errorf("%s imports %s: move what types share to fsm/command; ask the machine by command.Host", s.path, imported)
+			}
+		}
+	}
+}
+
 func TestStateMachineIsPure(t *testing.T) {
 	for _, s := range sources(t) {
 		if !strings.HasPrefix(s.path, "fsm/") || s.test() {

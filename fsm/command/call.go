@@ -1,0 +1,317 @@
+package command
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
+)
+
+// Call is a command under way, and its view of the keys: the words, the database, the instant. The same Call serves
+// many commands, one after another. A command keeps nothing of the Call.
+type Call struct {
+	Keys *Keys
+	Host Host
+	DB   int
+	Args []string // args[0] is the name; a subcommand's has the container's before
+
+	instant
+	// Work is the work of the request so far, and Ceiling the most that is allowed. Over: the
+	// request did more, or would have; then nothing of the request is kept, whatever the reply.
+	Work, Ceiling int64
+	Over          bool
+	// Account is the number of the user whose request is under way, 0 without a quota.
+	Account int
+	Lookups
+	// Quiet: no client on this node waits for the replies.
+	Quiet bool
+	// Reading: other reads may look at the state at the same time.
+	Reading bool
+	// DueMet: the command met a key that is due at nowMillis but not yet by the clock of the state. The
+	// reply is void then.
+	DueMet bool
+
+	Interest event.Interest
+	Events   []event.Event
+	// Ended counts the ended keys that the entry removed.
+	Ended int
+	// OwnSeq is the number of the batch under way, if the batch is this node's.
+	OwnSeq uint64
+	// Undo notes the changes of the running script or transaction, else Undo is nil.
+	Undo *Journal
+	// Seed differs from request to request, and Draws counts what [Call.Random] drew in this request.
+	Seed, Draws uint64
+
+	// passed counts the ended items that [Call.Ascend] met in old entries.
+	passed int
+	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
+	hashed string
+	hash   uint64
+}
+
+// Op is what a command does.
+type Op func(c *Call) protocol.Value
+
+// Host is what commands ask of the machine that runs them.
+type Host interface {
+	// Wait is the last thing that a blocking command does, if it cannot be served: the request waits for a value of
+	// a kind under the words c.Args[from : from+count]. The reply is none where a request may not wait.
+	Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value
+
+	// HashCame notes that a hash came where nothing was.
+	HashCame(db int, it keyspace.Item)
+	// MarkEnded, MarkRemoved and MarkOverwritten note that a stock lock went: by its time, by a command, or as a command
+	// stored next in its place.
+	MarkEnded(db int, it keyspace.Item)
+	MarkRemoved(db int, it keyspace.Item)
+	MarkOverwritten(db int, it, next keyspace.Item)
+	// OnlyClaims reports whether a script runs that has written nothing yet but claims.
+	OnlyClaims() bool
+	// NewMark is the mark of an item that the client of the request makes now.
+	NewMark(deadlineMillis int64) keyspace.Mark
+	// HashMark is NewMark for a hash that the running script made, which becomes a stock lock by its deadline.
+	HashMark(it keyspace.Item, deadlineMillis int64) (m keyspace.Mark, ok bool)
+	// Claimed notes that the client took a stock lock, Refused that it was not free, and Mismatched that a command would
+	// have released one and found another owner, or nothing.
+	Claimed(key, token string, deadlineMillis int64)
+	Refused(it keyspace.Item, token string)
+	Mismatched(key, owner string)
+}
+
+// instant is the time at which a command happens.
+type instant struct {
+	// NowMillis is cluster time: the clock of the state in an entry, the leader's later estimate in
+	// a read.
+	NowMillis        int64
+	WallOffsetMillis int64
+	EntryVersion     byte // of a read: the state's
+}
+
+// Find returns the item of key, nil if the key is absent. The pointer is good until the database
+// changes; an op that needs the item longer copies it.
+func (c *Call) Find(key string) *keyspace.Item {
+	it := c.FindIn(c.DB, key)
+	if c.Counting {
+		c.countLookup(it != nil)
+	}
+	return it
+}
+
+// FindIn is find in another database. The lookup does not count as a hit or a miss.
+func (c *Call) FindIn(db int, key string) *keyspace.Item {
+	it := c.FindStored(db, key)
+	if it != nil && it.IsLock() && c.lockEnded(db, key) {
+		return nil
+	}
+	return it
+}
+
+// FindStored is findIn, and finds the item of a lock that has ended and is not worked off, too.
+func (c *Call) FindStored(db int, key string) *keyspace.Item {
+	it := c.Keys.Databases[db].Find(c.HashOf(key), key)
+	if it == nil {
+		return nil
+	}
+	if it.Ended(c.NowMillis) {
+		c.DueMet = c.DueMet || it.DeadlineMillis >= c.Keys.ClockMillis
+		return nil
+	}
+	if it.IsLock() && c.Reading {
+		c.meetLock(db, key)
+	}
+	return it
+}
+
+// HashOf is [keyspace.Hash], and remembers the last key.
+func (c *Call) HashOf(key string) uint64 {
+	if key != c.hashed || key == "" {
+		c.hashed, c.hash = key, keyspace.Hash(key)
+	}
+	return c.hash
+}
+
+// MeetAll is [Call.Find] for ops that look at all keys of the database.
+func (c *Call) MeetAll() {
+	c.DueMet = c.DueMet || c.Keys.Databases[c.DB].EndsBetween(c.Keys.ClockMillis, c.NowMillis)
+	c.MeetLocks()
+}
+
+// MaxPassed is the number of ended items that the call of an old entry may pass before it sweeps them.
+const MaxPassed = 1 << 20
+
+// Ascend is [keyspace.Keyspace.Ascend] in the call's database. It ends early when the request is over its
+// budget, which the caller asks [Call.Fits] about: a script could pass a million ended items again and
+// again.
+//
+// Before [Keys.Sweeps] the ended items are no part of the state. Then they cost nothing, and an entry
+// sweeps them after maxPassed.
+func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
+	d := c.Keys.Databases[c.DB]
+	if c.Slices() && c.Keys.Locks.BehindAt(c.NowMillis) {
+		every := f
+		f = func(it *keyspace.Item) bool {
+			if it.IsLock() && c.lockEnded(c.DB, it.Key()) {
+				return c.Fits(0)
+			}
+			return every(it)
+		}
+	}
+	if c.Keys.Sweeps || c.Reading {
+		most := max(0, (c.Ceiling-c.Work)/endedWork)
+		dead := d.Ascend(fromHash, c.NowMillis, int(min(most, math.MaxInt)), f)
+		c.Spend(int64(dead) * endedWork)
+		return
+	}
+	if c.passed += d.Ascend(fromHash, c.NowMillis, math.MaxInt, f); c.passed > MaxPassed {
+		d.SweepAll(c.Keys.ClockMillis)
+		c.passed = 0
+	}
+}
+
+// Set gives key a value and a deadline.
+func (c *Call) Set(key, value string, deadlineMillis int64) {
+	c.Store(c.DB, c.NewItem(key, value, deadlineMillis, keyspace.EncodingAuto))
+}
+
+// NewItem makes an item that shares no memory with the log entry, and charges for the copy.
+func (c *Call) NewItem(key, value string, deadlineMillis int64, e keyspace.Encoding) keyspace.Item {
+	c.Spend(int64(len(key) + len(value)))
+	return keyspace.NewItem(c.HashOf(key), key, value, deadlineMillis, e)
+}
+
+// Store stores an item in the place of the former item of the key. An item that has ended already
+// is not stored and the key is removed: the item came and went.
+func (c *Call) Store(db int, it keyspace.Item) {
+	if it.Ended(c.NowMillis) {
+		c.storeEnded(db, &it)
+		return
+	}
+	it.SetVersion(c.Keys.NextVersion())
+	d := c.Keys.Databases[db]
+	if c.Account != 0 || d.HasAccounts() {
+		c.countFor(d, &it)
+	}
+	c.Keys.ItemBytes -= d.Bytes()
+	before, replaced := d.Put(&it)
+	c.Keys.ItemBytes += d.Bytes()
+	if !replaced || before.Ended(c.NowMillis) {
+		c.noteNewKey(db, &it)
+		c.came(db, &it, &before, replaced)
+	} else if before.IsMarked() && !it.IsMarked() {
+		c.Host.MarkOverwritten(db, before, it)
+	}
+	// A collection that was changed in place has been noted since the last savepoint.
+	if c.Undo != nil && !(it.Shares(&before) && it.OwnedBy(c.Keys.Generation)) {
+		c.Undo.Note(Change{Database: d, Item: it, Before: before, Replaced: replaced})
+	}
+	if c.Interest&event.InChanges != 0 {
+		c.changed(db, it.Key())
+	}
+	c.noteKey(db, it.Key())
+}
+
+func (c *Call) storeEnded(db int, it *keyspace.Item) {
+	if old := c.FindIn(db, it.Key()); old != nil {
+		c.RemoveFrom(db, old)
+	} else if c.Remembers() {
+		it.SetVersion(c.Keys.NextVersion())
+		c.noteNewKey(db, it)
+		c.NotifyIn(db, event.ClassNew, "new", it.Key())
+	}
+}
+
+// Remove takes out an item that [Call.Find] returned. The pointer is invalid afterwards.
+func (c *Call) Remove(it *keyspace.Item) { c.RemoveFrom(c.DB, it) }
+
+func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
+	if before := c.TakeOut(db, it); before.IsMarked() {
+		c.Host.MarkRemoved(db, before)
+	}
+}
+
+// TakeOut is [Call.RemoveFrom], and says nothing of stock locks.
+func (c *Call) TakeOut(db int, it *keyspace.Item) (before keyspace.Item) {
+	d := c.Keys.Databases[db]
+	c.Keys.ItemBytes -= d.Bytes()
+	before = d.Remove(it.Hash, it.Key())
+	c.Keys.ItemBytes += d.Bytes()
+	if c.Undo != nil {
+		c.Undo.Note(Change{Database: d, Before: before, Replaced: true})
+	}
+	if c.Interest&event.InChanges != 0 {
+		c.changed(db, before.Key())
+	}
+	return before
+}
+
+// ReplaceDatabase puts d in the place of a database.
+func (c *Call) ReplaceDatabase(db int, d *keyspace.Keyspace) {
+	if c.EntryVersion >= VersionBudgets {
+		c.Spend(databaseWork)
+	}
+	if c.Undo != nil {
+		c.Undo.Note(Change{Database: c.Keys.Databases[db], Number: db, Whole: true})
+	}
+	c.Keys.ItemBytes += d.Bytes() - c.Keys.Databases[db].Bytes()
+	c.Keys.Databases[db] = d
+}
+
+// SwapDatabases exchanges two databases.
+func (c *Call) SwapDatabases(a, b int) {
+	first, second := c.Keys.Databases[a], c.Keys.Databases[b]
+	c.ReplaceDatabase(a, second)
+	c.ReplaceDatabase(b, first)
+	c.noteSwap(a, b)
+	c.ChangedDatabase(event.Swapped, a, b)
+	c.Keys.Waits.WakeAll(a)
+	c.Keys.Waits.WakeAll(b)
+}
+
+// countFor sets the account of an item that is about to be stored: a key counts for the user who created it, whoever
+// changes, renames or moves it.
+func (c *Call) countFor(d *keyspace.Keyspace, it *keyspace.Item) {
+	if it.Account() != 0 {
+		return
+	}
+	if before := d.Find(it.Hash, it.Key()); before != nil && !before.Ended(c.NowMillis) {
+		it.SetAccount(before.Account())
+	} else {
+		it.SetAccount(c.Account)
+	}
+}
+
+// came tells that a key came where none was. If over, it took the place of an ended key, before, which goes by
+// that.
+func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
+	if over {
+		c.Goes(db, before)
+	}
+	if it.Kind() == keyspace.KindHash {
+		c.Host.HashCame(db, *it)
+	}
+	c.NotifyIn(db, event.ClassNew, "new", it.Key())
+}
+
+// Goes counts and tells that the stored item of an ended key is removed.
+func (c *Call) Goes(db int, it *keyspace.Item) {
+	c.Ended++
+	if !c.Keys.Sweeps {
+		return
+	}
+	if it.IsMarked() {
+		c.Host.MarkEnded(db, *it)
+	}
+	c.NotifyIn(db, event.ClassExpired, "expired", it.Key())
+	if c.Interest&event.InChanges != 0 {
+		c.changed(db, it.Key())
+	}
+}
+
+// noteKey notes that a key got a value. A client may wait for that.
+func (c *Call) noteKey(db int, key string) {
+	if !mutant.LostWakeup && c.Keys.Waits.Len() > 0 {
+		c.Keys.Waits.Wake(db, key)
+	}
+}

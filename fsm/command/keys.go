@@ -1,0 +1,158 @@
+package command
+
+import (
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Keys is the part of the replicated state that commands read and change.
+type Keys struct {
+	// ClockMillis is T, the cluster time: the largest stamp applied so far.
+	ClockMillis int64
+	// Versions counts the items stored so far, also items that had ended at once, and the swaps of
+	// databases.
+	Versions  uint64
+	Databases [protocol.MaxDatabases]*keyspace.Keyspace
+	Waits     *waits.Table
+	Locks     *locks.Table
+	// Swaps are the versions at which the databases were last swapped.
+	Swaps   [protocol.MaxDatabases]uint64
+	NewKeys NewKeyVersions
+	// Generation is counted up when items are kept: by a capture, or for a roll-back. Collections of an
+	// older generation are not changed in place: see [keyspace.Object]. The number is this node's own
+	// and shows nowhere.
+	Generation uint64
+	// ItemBytes is what the items of all databases count for.
+	ItemBytes int64
+	// Sweeps: which ended items are still stored is the same on all nodes, stands in snapshots, and
+	// their removal is told. Before the first entry of version 4 each node swept for itself, and a
+	// snapshot left the rest out.
+	Sweeps bool
+	// Notifies are the settings of notify-keyspace-events.
+	Notifies event.Classes
+}
+
+// NextVersion gives out a version.
+func (ks *Keys) NextVersion() uint64 {
+	ks.Versions++
+	return ks.Versions
+}
+
+// NewKeyVersions remembers, by a hash of database and key, the version at which a new key came last:
+// a key that had not been there. EXEC needs it for a key that was missing at WATCH and is missing
+// again. Two keys can share a place; EXEC may then fail without cause, which is allowed.
+type NewKeyVersions [1 << 14]uint64
+
+// Place is the index for a key.
+func (vs *NewKeyVersions) Place(db int, hash uint64) uint16 {
+	return uint16((hash + uint64(db)) % uint64(len(vs)))
+}
+
+// Count is the number of places with a version.
+func (vs *NewKeyVersions) Count() (n uint64) {
+	for _, version := range vs {
+		if version != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Remembers reports whether new keys and swaps are noted, and EXEC looks at them: from version 2 of
+// the entry on.
+func (c *Call) Remembers() bool { return c.EntryVersion != 1 }
+
+// noteNewKey notes that an item came where nothing was.
+func (c *Call) noteNewKey(db int, it *keyspace.Item) {
+	if !c.Remembers() {
+		return
+	}
+	place := c.Keys.NewKeys.Place(db, it.Hash)
+	if c.Undo != nil {
+		c.Undo.noteNewKey(place, c.Keys.NewKeys[place])
+	}
+	c.Keys.NewKeys[place] = it.Version()
+}
+
+// noteSwap notes that two databases were exchanged. A swap takes a version, as a store does.
+func (c *Call) noteSwap(a, b int) {
+	if !c.Remembers() || a == b {
+		return
+	}
+	version := c.Keys.NextVersion()
+	c.Keys.Swaps[a], c.Keys.Swaps[b] = version, version
+}
+
+// EndedLockWork is a lock that has ended and is not worked off, and that a command meets.
+const EndedLockWork = 128
+
+// VersionSlices is the first version of the entry that ends holds in slices: an entry takes what that costs for the
+// first of them, and runs its batches. What has ended and is not worked off looks ended to every command.
+const VersionSlices = 6
+
+func (c *Call) Slices() bool { return c.EntryVersion >= VersionSlices }
+
+// LocksThere reports whether there is any lock. Else no key need be looked at: what is due is about sessions then.
+func (c *Call) LocksThere() bool { return c.Keys.Locks.Len() > 0 }
+
+// lockEnded reports whether a lock that has an item has ended, and is not worked off.
+func (c *Call) lockEnded(db int, key string) bool {
+	t := c.Keys.Locks
+	if !c.Slices() || !t.BehindAt(c.NowMillis) {
+		return false
+	}
+	there, looked := t.There(db, key, c.NowMillis)
+	c.Spend(EndedLockWork + int64(looked)*KeyWork)
+	return !there
+}
+
+// meetLock is for a read that meets a lock: what is due there by the read's instant has to be in the log
+// first.
+func (c *Call) meetLock(db int, key string) {
+	c.DueMet = c.DueMet || c.Keys.Locks.DueAt(db, key, c.Keys.ClockMillis, c.NowMillis)
+}
+
+// MeetLocks is [Call.meetLock] for all locks and sessions.
+func (c *Call) MeetLocks() {
+	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.DueBetween(c.Keys.ClockMillis, c.NowMillis)
+}
+
+// VersionMarks is the first version of the entry whose stock locks are marked.
+const VersionMarks = 6
+
+// LeaseUntil is the time until a deadline, 0 for never.
+func (c *Call) LeaseUntil(deadlineMillis int64) int64 {
+	if deadlineMillis == Never {
+		return 0
+	}
+	return max(1, SaturatingAdd(deadlineMillis, -c.NowMillis))
+}
+
+// Renewed is the mark of an item that is given another deadline. The first lease of a key that was taken without
+// one is no renewal.
+func (c *Call) Renewed(m keyspace.Mark, deadlineMillis int64) keyspace.Mark {
+	if m.LeaseMillis != 0 {
+		m.Renewals++
+	}
+	m.LeaseMillis = c.LeaseUntil(deadlineMillis)
+	return m
+}
+
+// remarked is an item that is about to get another deadline, with the mark that it has then.
+func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
+	if deadlineMillis != Never && deadlineMillis < c.NowMillis {
+		return *it
+	}
+	if m, ok := it.Mark(); ok {
+		return it.WithMark(c.Renewed(m, deadlineMillis))
+	}
+	if deadlineMillis != Never && it.Kind() == keyspace.KindHash && c.EntryVersion >= VersionMarks {
+		if m, ok := c.Host.HashMark(*it, deadlineMillis); ok {
+			return it.WithMark(m)
+		}
+	}
+	return *it
+}

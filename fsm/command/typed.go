@@ -1,0 +1,125 @@
+package command
+
+import (
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// FindString returns the item of key, nil if the key is absent. ok is false if the value is not a
+// string: the reply is then ErrWrongType.
+func (c *Call) FindString(key string) (it *keyspace.Item, ok bool) {
+	it = c.Find(key)
+	return it, it == nil || it.IsString()
+}
+
+// Look returns the collection of key, for reading. ok is false if the key is of another kind: the reply is
+// then ErrWrongType.
+func Look[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
+	it := c.Find(key)
+	if it == nil {
+		return v, false, true
+	}
+	v, ok = it.Collection().(T)
+	return v, ok, ok
+}
+
+// LookOr is look for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
+// absent.
+func LookOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) (v T, reply protocol.Value, ok bool) {
+	v, there, ok := Look[T](c, key)
+	switch {
+	case !ok:
+		return v, ErrWrongType, false
+	case !there:
+		return v, missing, false
+	}
+	return v, reply, true
+}
+
+// Edit is a change of a collection that is under way. Only V changes until keep, and V may change in
+// place: an op that could exceed its budget asks [Call.Fits] before the first change.
+type Edit[T keyspace.Collection] struct {
+	V     T
+	c     *Call
+	db    int
+	item  keyspace.Item
+	there bool
+}
+
+// Open returns the collection of key, for changing. If the key is absent, fresh makes the collection.
+// Requires: the request writes. If ok is false the reply is ErrWrongType.
+//
+// An op that may find nothing to change looks before it opens: open clones a collection that a snapshot or
+// a savepoint holds. That costs little, and must not be charged, since nodes capture at different
+// times.
+func Open[T keyspace.Collection](c *Call, key string, fresh func() T) (e Edit[T], ok bool) {
+	return openIn(c, c.DB, key, fresh)
+}
+
+// openIn is open in another database.
+func openIn[T keyspace.Collection](c *Call, db int, key string, fresh func() T) (e Edit[T], ok bool) {
+	e.c, e.db = c, db
+	it := c.FindIn(db, key)
+	if it == nil {
+		e.V = fresh()
+		c.Spend(int64(len(key)))
+		e.item = keyspace.NewCollection(c.HashOf(key), key, e.V, Never, c.Keys.Generation)
+		return e, true
+	}
+	if e.V, ok = it.Collection().(T); !ok {
+		return e, false
+	}
+	e.item, e.there = *it, true
+	if !it.OwnedBy(c.Keys.Generation) {
+		e.V = e.V.Clone().(T)
+		e.item = it.With(e.V, c.Keys.Generation)
+	}
+	return e, true
+}
+
+// Keep stores the changed collection, under the key's deadline. A collection that has become empty goes,
+// and the key with it.
+func (e *Edit[T]) Keep() {
+	switch {
+	case e.V.Len() > 0:
+		e.c.Store(e.db, e.item)
+		e.there = true
+	case e.there:
+		e.c.RemoveFrom(e.db, &e.item)
+		e.there = false
+	}
+}
+
+// isKind reports whether word is the name of a kind, in any case.
+func isKind(word string, kind keyspace.Kind) bool {
+	name := kind.String()
+	if len(word) != len(name) {
+		return false
+	}
+	for i := range len(word) {
+		if word[i]|0x20 != name[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// StoreCollection puts v, which the command made, in the place of whatever key has. Without elements, key
+// goes.
+func (c *Call) StoreCollection(key, event string, v keyspace.Collection, class event.Classes) {
+	if v.Len() > 0 {
+		c.Store(c.DB, keyspace.NewCollection(c.HashOf(key), key, v, Never, c.Keys.Generation))
+		c.Notify(class, event, key)
+		return
+	}
+	c.RemoveTarget(key)
+}
+
+// RemoveTarget removes key, if it is there, since a command with an empty result would store the result there.
+func (c *Call) RemoveTarget(key string) {
+	if it := c.FindIn(c.DB, key); it != nil {
+		c.Remove(it)
+		c.Notify(event.ClassGeneric, "del", key)
+	}
+}

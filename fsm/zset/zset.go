@@ -1,0 +1,349 @@
+// Package zset has the commands for sorted sets.
+package zset
+
+import (
+	"math"
+
+	"github.com/holdfast/holdfast/fsm/collection"
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// popsScored takes members, each followed by the score, off an end of sorted sets.
+func popsScored(at extreme) command.Pops {
+	take := func(c *command.Call, key string, count int) ([]protocol.Value, protocol.Value, bool) {
+		return popExtremes(c, key, at, count)
+	}
+	return command.Pops{Kind: keyspace.KindSortedSet, Take: take, Reply: nested}
+}
+
+func parseExtremePop(word string) (p command.Pops, ok bool) {
+	at := extreme(command.IsWord(word, "MAX"))
+	return popsScored(at), at == highest || command.IsWord(word, "MIN")
+}
+
+func zmpopOp(c *command.Call) protocol.Value { return c.PopManyNow(parseExtremePop) }
+
+func bzpopminOp(c *command.Call) protocol.Value { return c.PopFirst(popsScored(lowest)) }
+
+func bzpopmaxOp(c *command.Call) protocol.Value { return c.PopFirst(popsScored(highest)) }
+
+func bzmpopOp(c *command.Call) protocol.Value { return c.PopManyOrWait(parseExtremePop) }
+
+// Ops are the sorted sets.
+var Ops = map[string]command.Op{
+	"bzmpop":           bzmpopOp,
+	"bzpopmax":         bzpopmaxOp,
+	"bzpopmin":         bzpopminOp,
+	"zadd":             zaddOp,
+	"zcard":            zcardOp,
+	"zcount":           zcountOp,
+	"zdiff":            zdiffOp,
+	"zdiffstore":       zdiffstoreOp,
+	"zincrby":          zincrbyOp,
+	"zinter":           zinterOp,
+	"zintercard":       zintercardOp,
+	"zinterstore":      zinterstoreOp,
+	"zlexcount":        zlexcountOp,
+	"zmpop":            zmpopOp,
+	"zmscore":          zmscoreOp,
+	"zpopmax":          zpopmaxOp,
+	"zpopmin":          zpopminOp,
+	"zrandmember":      zrandmemberOp,
+	"zrange":           zrangeOp,
+	"zrangebylex":      zrangebylexOp,
+	"zrangebyscore":    zrangebyscoreOp,
+	"zrangestore":      zrangestoreOp,
+	"zrank":            zrankOp,
+	"zrem":             zremOp,
+	"zremrangebylex":   zremrangebylexOp,
+	"zremrangebyrank":  zremrangebyrankOp,
+	"zremrangebyscore": zremrangebyscoreOp,
+	"zrevrange":        zrevrangeOp,
+	"zrevrangebylex":   zrevrangebylexOp,
+	"zrevrangebyscore": zrevrangebyscoreOp,
+	"zrevrank":         zrevrankOp,
+	"zscan":            zscanOp,
+	"zscore":           zscoreOp,
+	"zunion":           zunionOp,
+	"zunionstore":      zunionstoreOp,
+}
+
+// zaddFlags are the options of ZADD.
+type zaddFlags struct {
+	ifMissing, ifThere, ifGreater, ifLess, changed, increment bool
+}
+
+// set sets the flag of a word, and reports whether there is one.
+func (f *zaddFlags) set(word string) bool {
+	for _, option := range []struct {
+		word string
+		flag *bool
+	}{
+		{"NX", &f.ifMissing},
+		{"XX", &f.ifThere},
+		{"GT", &f.ifGreater},
+		{"LT", &f.ifLess},
+		{"CH", &f.changed},
+		{"INCR", &f.increment},
+	} {
+		if command.IsWord(word, option.word) {
+			*option.flag = true
+			return true
+		}
+	}
+	return false
+}
+
+// problem is the error for flags that exclude one another.
+func (f *zaddFlags) problem(members int) (problem protocol.Value) {
+	switch {
+	case f.ifMissing && f.ifThere:
+		return protocol.Err("XX and NX options at the same time are not compatible")
+	case f.ifMissing && (f.ifGreater || f.ifLess) || f.ifGreater && f.ifLess:
+		return protocol.Err("GT, LT, and/or NX options at the same time are not compatible")
+	case f.increment && members > 1:
+		return protocol.Err("INCR option supports a single increment-element pair")
+	}
+	return problem
+}
+
+func zaddOp(c *command.Call) protocol.Value {
+	var f zaddFlags
+	words := c.Args[2:]
+	for len(words) > 0 && f.set(words[0]) {
+		words = words[1:]
+	}
+	if len(words) == 0 || len(words)%2 != 0 {
+		return command.ErrSyntax
+	}
+	if problem := f.problem(len(words) / 2); problem.IsError() {
+		return problem
+	}
+	return addScored(c, words, &f)
+}
+
+func zincrbyOp(c *command.Call) protocol.Value {
+	return addScored(c, c.Args[2:], &zaddFlags{increment: true})
+}
+
+// addScored is ZADD with scores and members.
+func addScored(c *command.Call, words []string, f *zaddFlags) protocol.Value {
+	key := c.Args[1]
+	scores := make([]float64, len(words)/2)
+	longest := 0
+	for i := range scores {
+		var ok bool
+		if scores[i], ok = parseScore(words[2*i]); !ok {
+			return command.ErrNotFloat
+		}
+		if command.TooLong(words[2*i+1]) {
+			return command.ErrTooLong
+		}
+		longest = max(longest, len(words[2*i+1]))
+	}
+	z, there, ok := lookScored(c)
+	if !ok {
+		return command.ErrWrongType
+	}
+	if !there {
+		z = collection.NewSortedSet()
+	}
+	if problem, ok := c.Charge(scoredChanges(z, len(scores), command.Length(words))); !ok {
+		return problem
+	}
+	if !there && f.ifThere {
+		return f.reply(&zadded{})
+	}
+	return applyScores(c, key, words, scores, longest, f)
+}
+
+func applyScores(c *command.Call, key string, words []string, scores []float64, longest int,
+	f *zaddFlags,
+) protocol.Value {
+	e, _ := command.Open(c, key, collection.NewSortedSet)
+	was := e.V.Encoding()
+	if e.V.Len() == 0 {
+		e.V.Expect(len(scores), longest)
+	} else {
+		e.V.Expect(len(scores), 0)
+	}
+	var done zadded
+	for i, score := range scores {
+		if !done.add(e.V, words[2*i+1], score, f) {
+			return protocol.Err("resulting score is not a number (NaN)")
+		}
+	}
+	changed := done.added+done.updated > 0
+	if changed || e.V.Encoding() != was {
+		e.Keep()
+	}
+	if changed {
+		name := "zadd"
+		if f.increment {
+			name = "zincr"
+		}
+		c.Notify(event.ClassZset, name, key)
+	}
+	return f.reply(&done)
+}
+
+// scoredChanges is the work of so many changes, to which the words add bytes. A large sorted set has two
+// trees to change, and in each there is something to remove and something to add.
+func scoredChanges(z *collection.SortedSet, changes, bytes int) int64 {
+	if z.Small() {
+		return command.ChangesIn(z, changes, bytes)
+	}
+	return 4 * command.SearchesIn(z, changes)
+}
+
+// zadded is what ZADD did. score is of the last member that was not left alone.
+type zadded struct {
+	added, updated, processed int64
+	score                     float64
+}
+
+// add gives a member a score. It reports false if the sum would be no number.
+func (d *zadded) add(z *collection.SortedSet, member string, score float64, f *zaddFlags) bool {
+	before, there := z.Score(member)
+	if !there {
+		if !f.ifThere {
+			z.Put(member, score)
+			d.added++
+			d.processed++
+			d.score = score
+		}
+		return true
+	}
+	if f.ifMissing {
+		return true
+	}
+	if f.increment {
+		if score += before; math.IsNaN(score) {
+			return false
+		}
+	}
+	if f.ifLess && score >= before || f.ifGreater && score <= before {
+		return true
+	}
+	d.processed++
+	d.score = score
+	if score != before {
+		z.Put(member, score)
+		d.updated++
+	}
+	return true
+}
+
+func (f *zaddFlags) reply(d *zadded) protocol.Value {
+	switch {
+	case f.increment && d.processed > 0:
+		return protocol.Double(d.score)
+	case f.increment:
+		return protocol.Null
+	case f.changed:
+		return protocol.Integer(d.added + d.updated)
+	}
+	return protocol.Integer(d.added)
+}
+
+func zremOp(c *command.Call) protocol.Value {
+	key, members := c.Args[1], c.Args[2:]
+	z, reply, ok := theScored(c, command.Zero)
+	if !ok {
+		return reply
+	}
+	if problem, ok := c.Charge(scoredChanges(z, len(members), 0)); !ok {
+		return problem
+	}
+	e, _ := command.Open(c, key, collection.NewSortedSet)
+	var n int64
+	for _, member := range members {
+		if e.V.Remove(member) {
+			n++
+		}
+	}
+	if n > 0 {
+		e.Keep()
+		c.Notify(event.ClassZset, "zrem", key)
+		c.NotifyGone(key, e.V)
+	}
+	return protocol.Integer(n)
+}
+
+// lowest is the end of a sorted set that ZPOPMIN takes from.
+type extreme bool
+
+const (
+	lowest  extreme = false
+	highest extreme = true
+)
+
+func zpopminOp(c *command.Call) protocol.Value { return popScored(c, lowest) }
+func zpopmaxOp(c *command.Call) protocol.Value { return popScored(c, highest) }
+
+// popScored is ZPOPMIN and ZPOPMAX.
+func popScored(c *command.Call, at extreme) protocol.Value {
+	if len(c.Args) > 3 {
+		return command.ErrSyntax
+	}
+	count, counted, ok := c.PopCount()
+	if !ok {
+		return command.ErrNotPositive
+	}
+	z, there, ok := lookScored(c)
+	switch {
+	case !ok:
+		return command.ErrWrongType
+	case !there || count == 0:
+		return protocol.Array()
+	}
+	pairs, problem, ok := popExtremes(c, c.Args[1], at, int(min(count, int64(z.Len()))))
+	switch {
+	case !ok:
+		return problem
+	case !counted:
+		return protocol.Array(pairs...)
+	}
+	return protocol.Pairs(pairs...)
+}
+
+// popExtremes takes count members off an end of the sorted set of key, which has as many, and tells so. The
+// result is members and scores.
+func popExtremes(c *command.Call, key string, at extreme, count int) (pairs []protocol.Value, problem protocol.Value,
+	ok bool,
+) {
+	z, _, _ := command.Look[*collection.SortedSet](c, key)
+	if problem, ok = c.Charge(scoredChanges(z, count-1, 0)); !ok {
+		return nil, problem, false
+	}
+	e, _ := command.Open(c, key, collection.NewSortedSet)
+	for range count {
+		i := 0
+		if at == highest {
+			i = e.V.Len() - 1
+		}
+		member, score := e.V.At(i)
+		pairs = append(pairs, protocol.Bulk(member), protocol.Double(score))
+		e.V.RemoveRange(i, i+1)
+	}
+	name := "zpopmin"
+	if at == highest {
+		name = "zpopmax"
+	}
+	e.Keep()
+	c.Notify(event.ClassZset, name, key)
+	c.NotifyGone(key, e.V)
+	return pairs, problem, true
+}
+
+// nested is an array of arrays of two, in RESP2 as well.
+func nested(pairs ...protocol.Value) protocol.Value {
+	elems := make([]protocol.Value, len(pairs)/2)
+	for i := range elems {
+		elems[i] = protocol.Array(pairs[2*i : 2*i+2]...)
+	}
+	return protocol.Array(elems...)
+}
