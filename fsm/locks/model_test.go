@@ -412,6 +412,7 @@ func (p *twins) order(effects []Effect) {
 // compare compares what both say of themselves.
 func (p *twins) compare() {
 	now := p.model.now
+	require.NoError(p.t, p.table.Verify())
 	for db := range 2 {
 		for _, key := range modelKeys {
 			want := p.model.info(db, key)

@@ -118,6 +118,7 @@ func saidOf(table *Table) string {
 
 func compare(t *testing.T, table *Table, model *naive) {
 	t.Helper()
+	require.NoError(t, table.Verify())
 	for _, key := range []string{"a", "b", "c"} {
 		for kind := keyspace.KindList; kind <= keyspace.KindSet; kind++ {
 			require.Equal(t, model.queue(key, kind), queueOf(table, key, kind))
