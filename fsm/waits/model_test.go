@@ -5,30 +5,41 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // naive is a table as one would write it without a thought for time.
 type naive struct {
 	waiters []*Waiter
-	ready   []string
+	ready   []Ready
+	drops   []Name
 }
 
-func (n *naive) queue(key string, kind keyspace.Kind) (names []string) {
+func (n *naive) queue(db int, key string, kind keyspace.Kind) (names []string) {
 	for _, w := range n.waiters {
-		if w.Kind == kind && slices.Contains(w.Keys(), key) {
+		switch {
+		case w.DB != db || w.Kind != kind || !slices.Contains(w.Keys(), key):
+		case n.gone(w):
+			names = append(names, show(w)+" (gone)")
+		default:
 			names = append(names, show(w))
 		}
 	}
 	return names
 }
 
-func (n *naive) due() *Waiter {
-	var first *Waiter
+func (n *naive) any(db int, key string) bool {
+	return slices.ContainsFunc(n.waiters, func(w *Waiter) bool { return w.DB == db && slices.Contains(w.Keys(), key) })
+}
+
+func (n *naive) due() (first *Waiter) {
 	for _, w := range n.waiters {
 		if w.DeadlineMillis != Never && (first == nil || w.DeadlineMillis < first.DeadlineMillis) {
 			first = w
@@ -37,22 +48,101 @@ func (n *naive) due() *Waiter {
 	return first
 }
 
-func (n *naive) remove(names ...Name) {
-	n.waiters = slices.DeleteFunc(n.waiters, func(w *Waiter) bool { return slices.Contains(names, w.Name) })
+func (n *naive) remove(name Name) {
+	n.waiters = slices.DeleteFunc(n.waiters, func(w *Waiter) bool { return w.Name == name })
 }
 
-// TestModel draws calls and compares a table with the naive one, restored tables included.
+// below are the waiters of a node with lower names, by name.
+func (n *naive) below(before Name) (found []*Waiter) {
+	for _, w := range n.waiters {
+		if w.Origin.Node == before.Origin.Node && w.compare(before) < 0 {
+			found = append(found, w)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Waiter) int { return a.compare(b.Name) })
+	return found
+}
+
+func (n *naive) gone(w *Waiter) bool {
+	return slices.ContainsFunc(n.drops, func(d Name) bool { return d.Origin.Node == w.Origin.Node && w.compare(d) < 0 })
+}
+
+func (n *naive) drop(before Name) {
+	if len(n.below(before)) == 0 {
+		return
+	}
+	for i, d := range n.drops {
+		if d.Origin.Node == before.Origin.Node {
+			if d.compare(before) < 0 {
+				n.drops[i] = before
+			}
+			return
+		}
+	}
+	n.drops = append(n.drops, before)
+	slices.SortFunc(n.drops, Name.compare)
+}
+
+func (n *naive) sweep() *Waiter {
+	for ; len(n.drops) > 0; n.drops = slices.Clone(n.drops[1:]) {
+		if found := n.below(n.drops[0]); len(found) > 0 {
+			n.remove(found[0].Name)
+			return found[0]
+		}
+	}
+	return nil
+}
+
+func (n *naive) wake(db int, key string) {
+	if r := (Ready{DB: db, Key: key}); n.any(db, key) && !slices.Contains(n.ready, r) {
+		n.ready = append(n.ready, r)
+	}
+}
+
+// spread is as the table's.
+func (n *naive) spread() {
+	first := &n.ready[0]
+	var next []string
+	for _, w := range n.waiters {
+		for _, key := range w.Keys() {
+			if w.DB == first.DB && key >= first.Key {
+				next = append(next, key)
+			}
+		}
+	}
+	if len(next) == 0 {
+		n.ready = slices.Clone(n.ready[1:])
+		return
+	}
+	first.Key = slices.Min(next) + "\x00"
+	n.wake(first.DB, slices.Min(next))
+}
+
+// TestModel draws calls and compares a table with the naive one. Now and then the table goes on as its copy, or as a
+// restored one; what was copied stays as it was.
 func TestModel(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			table, model := New(), &naive{}
+			var kept *Table
+			var was string
 			for range 400 {
-				drawn(t, r, table, model)
-				if r.IntN(20) == 0 {
+				switch r.IntN(20) {
+				case 0:
 					table = restored(t, table)
+				case 1:
+					kept, was = table, saidOf(table)
+					table = table.Copy()
+				case 2:
+					kept, was = table.Copy(), saidOf(table)
 				}
-				compare(t, table, model)
+				drawn(t, r, table, model)
+				compare(t, r, table, model)
+				if kept != nil && r.IntN(8) == 0 {
+					require.Equal(t, was, saidOf(kept), "a copy changes with its original")
+					require.NoError(t, kept.Verify())
+				}
 			}
 		})
 	}
@@ -60,20 +150,28 @@ func TestModel(t *testing.T) {
 
 func pick(r *rand.Rand) Name {
 	var n Name
-	n.Origin.Node, n.Origin.Epoch, n.Ticket = fmt.Sprint("n", r.IntN(2)), 1+r.Uint64N(3), 1+r.Uint64N(20)
+	n.Origin.Node, n.Origin.Epoch, n.Ticket = fmt.Sprint("n", r.IntN(3)), 1+r.Uint64N(3), 1+r.Uint64N(20)
 	return n
 }
 
 func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
-	key := string(rune('a' + r.IntN(3)))
-	switch r.IntN(9) {
+	db, key := r.IntN(2), string(rune('a'+r.IntN(3)))
+	switch r.IntN(13) {
 	case 0, 1, 2, 3:
+		other, overwrite := borrowed(string(rune('a' + r.IntN(3))))
+		words := []string{"pop", key, other, "0"}
 		w := &Waiter{
-			Name: pick(r), Kind: keyspace.KindList + keyspace.Kind(r.IntN(2)),
-			DeadlineMillis: r.Int64N(4) * r.Int64N(100), Words: []string{"pop", key, string(rune('a' + r.IntN(3)))}, KeyFrom: 1,
-			KeyCount: 1 + r.IntN(2),
+			Name: pick(r), DB: db, Kind: keyspace.KindList + keyspace.Kind(r.IntN(2)),
+			DeadlineMillis: r.Int64N(4) * r.Int64N(100), Words: words, KeyFrom: 1, KeyCount: 1 + r.IntN(2), Account: r.IntN(4),
 		}
-		if table.Add(w) {
+		w.Own()
+		want := strings.Join(words, " ")
+		clear(words)
+		overwrite()
+		require.Equal(t, want, strings.Join(w.Words, " "), "the words are the waiter's own")
+		taken := slices.ContainsFunc(model.waiters, func(o *Waiter) bool { return o.Name == w.Name })
+		require.Equal(t, !taken, table.Add(w))
+		if !taken {
 			model.waiters = append(model.waiters, w)
 		}
 	case 4:
@@ -85,24 +183,56 @@ func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	case 5:
 		n := pick(r)
 		table.Drop(n)
-		kept := table.Copy()
-		was := saidOf(kept)
-		defer func() { require.Equal(t, was, saidOf(kept), "a copy changes with its original") }()
-		model.waiters = slices.DeleteFunc(model.waiters, func(w *Waiter) bool {
-			return w.Origin.Node == n.Origin.Node && w.compare(n) < 0
-		})
-		for table.Sweep() != nil {
-		}
+		model.drop(n)
 	case 6:
-		if table.Any(0, key) && !slices.Contains(model.ready, key) {
-			model.ready = append(model.ready, key)
+		n := pick(r)
+		table.DropIncarnation(n.Origin.Node, n.Origin.Epoch)
+		n.Ticket = ^uint64(0)
+		if found := model.below(n); len(found) > 0 {
+			last := found[len(found)-1].Name
+			last.Ticket++
+			model.drop(last)
 		}
-		table.Wake(0, key)
+	case 7:
+		for range r.IntN(5) {
+			require.Equal(t, show(model.sweep()), show(table.Sweep()))
+		}
+	case 8:
+		model.wake(db, key)
+		key, overwrite := borrowed(key)
+		table.Wake(db, key)
+		overwrite()
+	case 9:
+		if table.WakeAll(db); len(model.waiters) > 0 {
+			model.ready = append(model.ready, Ready{DB: db, Whole: true})
+		}
 	default:
-		if table.HasReady() {
-			table.Served()
-			model.ready = model.ready[1:]
-		}
+		turn(t, r, table, model)
+	}
+}
+
+// borrowed is text as a log entry lends it: overwritten later.
+func borrowed(text string) (lent string, overwrite func()) {
+	b := []byte(text)
+	return unsafe.String(&b[0], len(b)), func() { clear(b) }
+}
+
+// turn does something with the first that is ready.
+func turn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
+	first, ok := table.Ready()
+	require.Equal(t, len(model.ready) > 0, ok)
+	switch {
+	case !ok:
+	case first.Whole && r.IntN(4) > 0:
+		table.Spread()
+		model.spread()
+	case !first.Whole && r.IntN(2) > 0:
+		from := first.From + 1 + r.Uint64N(5)
+		table.Tried(from)
+		model.ready[0].From = from
+	default:
+		table.Served()
+		model.ready = slices.Clone(model.ready[1:])
 	}
 }
 
@@ -113,29 +243,59 @@ func saidOf(table *Table) string {
 		names = append(names, fmt.Sprint(show(w), table.Dropped(w)))
 		return true
 	})
-	return fmt.Sprint(names, readyOf(table), table.DroppedBefore(), table.Len(), table.Bytes())
+	for key := 'a'; key <= 'c'; key++ {
+		names = append(names, queueOf(table, 0, string(key), keyspace.KindList)...)
+	}
+	return fmt.Sprint(names, readyOf(table), table.DroppedBefore(), table.Len(), table.Bytes(), table.Count(1),
+		show(table.First()))
 }
 
-func compare(t *testing.T, table *Table, model *naive) {
+func compare(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	t.Helper()
 	require.NoError(t, table.Verify())
-	for _, key := range []string{"a", "b", "c"} {
-		for kind := keyspace.KindList; kind <= keyspace.KindSet; kind++ {
-			require.Equal(t, model.queue(key, kind), queueOf(table, key, kind))
+	for _, key := range []string{"a", "b", "c", "d"} {
+		for db := range 2 {
+			require.Equal(t, model.any(db, key), table.Any(db, key))
+			for kind := keyspace.KindList; kind <= keyspace.KindSet; kind++ {
+				require.Equal(t, model.queue(db, key, kind), queueOf(table, db, key, kind))
+			}
 		}
 	}
-	require.Equal(t, append([]string{}, model.ready...), append([]string{}, readyOf(table)...))
+	var ready []Ready
+	table.ScanReady(func(r Ready) bool {
+		ready = append(ready, r)
+		return true
+	})
+	require.Equal(t, append([]Ready{}, model.ready...), append([]Ready{}, ready...))
+	require.Equal(t, len(model.ready), table.ReadyLen())
+	require.Equal(t, len(model.ready) > 0, table.HasReady())
+	require.Equal(t, append([]Name{}, model.drops...), append([]Name{}, table.DroppedBefore()...))
+	require.Equal(t, len(model.drops) > 0, table.Sweeping())
 	require.Equal(t, len(model.waiters), table.Len())
-	if due := model.due(); due == nil {
-		require.Nil(t, table.First())
-	} else {
-		require.Equal(t, due.DeadlineMillis, table.First().DeadlineMillis)
-	}
-	var sum int64
+	require.Equal(t, show(model.due()), show(table.First()))
+	var bytes int64
+	var counts [5]int
+	incarnations := map[protocol.Origin]bool{}
 	for _, w := range model.waiters {
-		sum += w.Bytes()
+		bytes += w.Bytes()
+		counts[w.Account]++
+		if !model.gone(w) {
+			incarnations[w.Origin] = true
+		}
 	}
-	require.Equal(t, sum, table.Bytes())
+	require.Equal(t, bytes, table.Bytes())
+	for account := 1; account < len(counts); account++ {
+		require.Equal(t, counts[account], table.Count(account))
+	}
+	found := table.Incarnations()
+	require.Len(t, found, len(incarnations))
+	for _, o := range found {
+		require.True(t, incarnations[o])
+		delete(incarnations, o)
+	}
+	name := pick(r)
+	known := slices.IndexFunc(model.waiters, func(w *Waiter) bool { return w.Name == name && !model.gone(w) })
+	require.Equal(t, known >= 0, table.Find(name) != nil)
 }
 
 // restored is a table made of what a snapshot would have.
@@ -176,10 +336,11 @@ func TestDamage(t *testing.T) {
 	}
 	r := NewRestorer(9)
 	first, second := good, good
-	second.Order, second.Ticket = 4, 1
+	first.Ticket = 1
+	second.Order, second.Ticket = 4, 2
 	require.NoError(t, r.Add(&second))
 	require.ErrorIs(t, r.Add(&first), errOrder)
-	second.Ticket = 2
+	second.Ticket = 3
 	require.ErrorIs(t, r.Add(&second), errWaiter, "an order given out twice")
 	require.NoError(t, r.Ready(Ready{Key: "a"}))
 	require.ErrorIs(t, r.Ready(Ready{Key: "a"}), errReady)

@@ -59,7 +59,7 @@ func step(t *testing.T, table *Table, words []string) []string {
 		}
 		table.Remove(w)
 	case "queue":
-		return queueOf(table, words[2], kinds[words[1]])
+		return queueOf(table, 0, words[2], kinds[words[1]])
 	case "due":
 		return []string{show(table.First())}
 	case "wake":
@@ -126,9 +126,9 @@ func show(w *Waiter) string {
 	return fmt.Sprintf("%s/%d#%d", w.Origin.Node, w.Origin.Epoch, w.Ticket)
 }
 
-func queueOf(table *Table, key string, kind keyspace.Kind) (names []string) {
+func queueOf(table *Table, db int, key string, kind keyspace.Kind) (names []string) {
 	for from := uint64(0); ; {
-		w := table.Next(0, key, kind, from)
+		w := table.Next(db, key, kind, from)
 		if w == nil {
 			return names
 		}

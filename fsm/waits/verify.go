@@ -4,8 +4,10 @@ import "fmt"
 
 // Verify looks at everything, and returns what contradicts something else: what stands twice, or is counted.
 func (t *Table) Verify() (err error) {
-	failed := func(format string, args ...any) bool {
-		err = fmt.Errorf("waits: "+format, args...)
+	failed := func(format string, args ...any) bool { // the first failure counts
+		if err == nil {
+			err = fmt.Errorf("waits: "+format, args...)
+		}
 		return false
 	}
 	places, deadlines, bytes := 0, 0, int64(0)
@@ -18,7 +20,7 @@ func (t *Table) Verify() (err error) {
 		}
 		once := map[string]bool{}
 		for _, key := range w.Keys() {
-			if p, ok := t.places.Get(place{w.DB, key, w.Kind, w.Order, nil}); !ok || p.waiter != w {
+			if p, _ := t.places.Get(place{w.DB, key, w.Kind, w.Order, nil}); p.waiter != w {
 				return failed("%v does not stand in the queue of key %q", w.Name, key)
 			}
 			once[key] = true
@@ -28,20 +30,17 @@ func (t *Table) Verify() (err error) {
 			return true
 		}
 		deadlines++
-		if at, ok := t.deadlines.Get(w); !ok || at != w {
+		if at, _ := t.deadlines.Get(w); at != w {
 			return failed("%v does not stand among the deadlines", w.Name)
 		}
 		return true
 	})
-	if err == nil && (places != t.places.Len() || deadlines != t.deadlines.Len() || bytes != t.bytes) {
+	if places != t.places.Len() || deadlines != t.deadlines.Len() || bytes != t.bytes {
 		failed("%d places of %d, %d deadlines of %d, %d bytes of %d", t.places.Len(), places, t.deadlines.Len(), deadlines,
 			t.bytes, bytes)
 	}
-	if err == nil && !counts.Equal(t.counts) {
+	if !counts.Equal(t.counts) {
 		failed("accounts with %d waiters are counted as %d", counts, t.counts)
-	}
-	if err != nil {
-		return err
 	}
 	coming, last := 0, uint64(0)
 	t.queue.Scan(func(turn uint64, r Ready) bool {
@@ -54,7 +53,7 @@ func (t *Table) Verify() (err error) {
 		last = turn
 		return true
 	})
-	if err == nil && (coming != t.known.Len() || last > t.turn || (t.turn != 0) != (t.queue.Len() > 0)) {
+	if coming != t.known.Len() || last > t.turn || (t.turn != 0) != (t.queue.Len() > 0) {
 		failed("%d keys are ready, %d known; turn %d of %d", coming, t.known.Len(), last, t.turn)
 	}
 	return err
