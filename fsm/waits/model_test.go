@@ -370,6 +370,8 @@ func TestMemory(t *testing.T) {
 	each := int64(after.HeapAlloc-before.HeapAlloc) / many
 	require.LessOrEqual(t, each, table.Bytes()/many)
 	require.LessOrEqual(t, table.Bytes()/many, 3*each, "the count is far above the truth")
+	long := &Waiter{Words: []string{"blpop", strings.Repeat("k", 1000), "0"}, KeyFrom: 1, KeyCount: 1}
+	require.Greater(t, long.Bytes(), int64(1000), "a long key counts as what it is")
 	t.Logf("%d bytes a waiter, counted as %d", each, table.Bytes()/many)
 	runtime.KeepAlive(table)
 }

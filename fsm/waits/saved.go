@@ -48,7 +48,7 @@ func (r *Restorer) Add(w *Waiter) error {
 	_, taken := r.orders[w.Order]
 	switch {
 	case w.Order == 0, w.Order > r.table.orders, taken, w.DeadlineMillis < 0,
-		w.KeyFrom < 1, w.KeyCount < 1, w.KeyFrom > len(w.Words), w.KeyCount > len(w.Words)-w.KeyFrom, w.Ticket == ^uint64(0):
+		w.KeyFrom < 1, w.KeyCount < 1, w.KeyCount > len(w.Words)-w.KeyFrom, w.Ticket == ^uint64(0):
 		return errWaiter
 	case len(r.orders) > 0 && w.compare(r.last) <= 0:
 		return errOrder

@@ -20,6 +20,7 @@ func TestVerify(t *testing.T) {
 		"not known":           func(table *Table, w *Waiter) { table.known.Delete(Ready{Key: "a"}) },
 		"keys are ready":      func(table *Table, w *Waiter) { table.known.Set(Ready{Key: "z"}) },
 		"turn 1 of 0":         func(table *Table, w *Waiter) { table.turn = 0 },
+		"turn 0 of 1":         func(table *Table, w *Waiter) { table.Served(); table.turn = 1 },
 	} {
 		table := New()
 		w := &Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{
