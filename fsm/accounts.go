@@ -116,8 +116,8 @@ func (c *call) closeAccount() {
 
 // refuses reports whether a command may not run since it may make the state grow: then c.refusal is the reply.
 func (c *call) refuses(b *binding, words []string) bool {
-	if b.grows && c.full() {
-		c.refusal = errOOM
+	if b.grows && c.Full() {
+		c.refusal = command.ErrOOM
 		return true
 	}
 	return c.quota.User != "" && (b.grows || b.name == "smove") && c.exceeds(b, words)

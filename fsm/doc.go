@@ -30,9 +30,9 @@
 //	state.go       all that is replicated; session.go
 //	call.go        a command on its way through the state, and what the machine knows about it
 //	command/       what commands on keys work with: look up, charge, change, store, notify
-//	str/ bit/ hash/ list/ set/ zset/  the commands on values of a type, each with a table Ops
+//	str/ bit/ hash/ list/ set/ zset/ keys/  the commands on values of a type and on keys, each with a table Ops
 //	ops.go         which function is which command; legacy.go which commands old entries know
-//	keys.go …      the other commands: keys, expire, scan, sort, exec, eval
+//	keys.go …      the other commands: what ends locks, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
 //	memory.go      the memory of the state, and what is refused when it is full

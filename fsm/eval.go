@@ -142,8 +142,8 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	}
 	h := &c.scripts
 	h.call, h.full, h.looked, h.readOnly = c, false, false, readOnly || noWrites
-	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.full() {
-		return errOOM, false
+	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.Full() {
+		return command.ErrOOM, false
 	}
 	if h.runner == nil {
 		h.runner = lua.NewRunner()

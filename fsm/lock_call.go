@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -20,8 +19,6 @@ const (
 	// grantWork is what the lock table counts: see [locks.Table.Begin]. From versionSlices on a step is
 	// [locks.StepUnits] of that: 8 µs.
 	grantWork = 512
-	// brokenWork is a hold of a lock that is broken: it is counted.
-	brokenWork = 16
 	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
 	// up locks for good. From versionSlices on each word has as many for its key, and one more for each further key,
 	// so that a lock whose hold has ended is free for the word.
@@ -107,9 +104,9 @@ func (c *call) settleLock(db int, key string) {
 	c.tellLocks()
 }
 
-// lockAt reports whether a key is a lock, or may become one again: it was flushed, and somebody waits. If settling the
+// LockAt reports whether a key is a lock, or may become one again: it was flushed, and somebody waits. If settling the
 // key does not fit the request is over. Requires: the request writes.
-func (c *call) lockAt(db int, key string) bool {
+func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():
 		return false
@@ -129,16 +126,6 @@ func (c *call) lockAt(db int, key string) bool {
 		c.tellLocks()
 	}
 	return there
-}
-
-// countKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request
-// is over.
-func (c *call) countKeys(db int) int {
-	most := int(max(0, min((c.Ceiling-c.Work)/command.EndedLockWork, math.MaxInt32)))
-	ended, looked := c.st.Locks.Ended(db, c.NowMillis, most)
-	c.Spend(int64(looked) * command.EndedLockWork)
-	c.Fits(0)
-	return c.st.Databases[db].Len(c.NowMillis) - ended
 }
 
 // tellLocks does what the lock table wants done, and charges the entry for that and for the steps.

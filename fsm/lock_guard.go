@@ -17,7 +17,7 @@ func isGuarded(row *protocol.Command) bool {
 func (c *call) meetsLock(row *protocol.Command) bool {
 	var room [4]int
 	for _, at := range row.AppendKeyPositions(room[:0], c.Args) {
-		if c.lockAt(c.DB, c.Args[at]) {
+		if c.LockAt(c.DB, c.Args[at]) {
 			return true
 		}
 	}
@@ -105,28 +105,4 @@ func (c *call) flushLocks(db int) (any bool) {
 		c.tellLocks()
 	}
 	return any
-}
-
-var errSwapLocks = protocol.Err("a database with locks cannot be swapped")
-
-// swapsLocks reports whether one of two databases has locks, or may have.
-func (c *call) swapsLocks(a, b int) bool {
-	if a == b {
-		return false
-	}
-	due, ok := c.st.Locks.NextDue()
-	return c.st.Locks.Any(a) || c.st.Locks.Any(b) || ok && due <= c.NowMillis
-}
-
-// lockDeadline is the deadline of the longest hold of a lock, never if that is bound to a session or nobody
-// holds the lock.
-func (c *call) lockDeadline(key string) int64 {
-	if c.Slices() {
-		c.Spend(int64(c.st.Locks.Holders(c.DB, key)) * brokenWork)
-	}
-	left, ok := c.st.Locks.LeftMillis(c.DB, key, c.NowMillis)
-	if !ok || left < 0 {
-		return command.Never
-	}
-	return command.SaturatingAdd(c.NowMillis, left)
 }

@@ -115,9 +115,9 @@ func TestLocksInMemory(t *testing.T) {
 		[]byte("l"), []byte("me"),
 		[]byte("px"), []byte("1000"),
 	})
-	require.Equal(t, errOOM, d.apply(acquire)[0])
-	require.Equal(t, errOOM, d.do("lock.acquire", "l", "me", "px", "1000"))
-	require.Equal(t, errOOM, d.do("session.open", "px", "1000"))
+	require.Equal(t, command.ErrOOM, d.apply(acquire)[0])
+	require.Equal(t, command.ErrOOM, d.do("lock.acquire", "l", "me", "px", "1000"))
+	require.Equal(t, command.ErrOOM, d.do("session.open", "px", "1000"))
 	require.Equal(t, errOOMExec, d.apply(protocol.AppendTransaction(nil, 0, nil, acquire))[0])
 	require.Equal(t, command.One, d.do("lock.renew", "k", "me", "px", "1000"))
 	require.Equal(t, command.Zero, d.do("lock.release", "k", "me"))

@@ -29,7 +29,7 @@ func (q *historyQuery) parse(words []string) protocol.Value {
 		case command.IsWord(word, "OWNER"):
 			q.owned, q.owner = true, value
 		case command.IsWord(word, "DB"):
-			q.db, problem, _ = databaseNumber(value)
+			q.db, problem, _ = command.DatabaseNumber(value)
 		default:
 			return parsePage(word, value, &q.cursor, &q.count)
 		}

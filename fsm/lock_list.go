@@ -75,7 +75,7 @@ func (l *lockListing) parse(words []string) protocol.Value {
 		case command.IsWord(word, "SESSION"):
 			q.Session, problem = parseSession(value)
 		case command.IsWord(word, "DB") && !l.legacy:
-			l.db, problem, _ = databaseNumber(value)
+			l.db, problem, _ = command.DatabaseNumber(value)
 		default:
 			return parsePage(word, value, &q.Cursor, &q.Count)
 		}

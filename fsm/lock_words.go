@@ -278,7 +278,7 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 // breakWork is the work of breakHolds, from versionSlices on without the steps.
 func (c *call) breakWork(key string) int64 {
 	if c.Slices() {
-		return lockWork + int64(c.st.Locks.Holders(c.DB, key))*brokenWork
+		return lockWork + int64(c.st.Locks.Holders(c.DB, key))*command.BrokenWork
 	}
 	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*holdWork
 }

@@ -47,10 +47,7 @@ func (st *state) sumItems() {
 	}
 }
 
-var (
-	errOOM     = protocol.ErrOOM.Value()
-	errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
-)
+var errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
 
 // memoryLimit is what keys and scripts may take by the entry: limitBytes, if limited.
 type memoryLimit struct {
@@ -64,9 +61,9 @@ func (c *call) limitMemory(limitBytes uint64) {
 	c.limitBytes = int64(min(limitBytes, 1<<62)) - c.st.sessions.usedBytes()
 }
 
-// full reports whether the state is over the limit. Commands that may make the state grow are then
+// Full reports whether the state is over the limit. Commands that may make the state grow are then
 // refused.
-func (c *call) full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
+func (c *call) Full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
 
 // versionScripts is the first version of the entry that counts scripts for what they take, refuses SCRIPT LOAD when
 // the state is full, and charges for a compilation what it costs.
@@ -103,7 +100,7 @@ func (c *call) remembersMore() bool {
 
 // refusesQueued reports whether some request of a transaction would be refused now.
 func (c *call) refusesQueued(queued string) bool {
-	if !c.full() {
+	if !c.Full() {
 		return false
 	}
 	var r protocol.Request

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -246,7 +247,7 @@ func TestScriptsAreBounded(t *testing.T) {
 		refused := 0
 		for i := range 40 {
 			if reply := d.do("script", "load", large(i)); reply.IsError() {
-				require.Equal(t, errOOM, reply)
+				require.Equal(t, command.ErrOOM, reply)
 				refused++
 			}
 		}
@@ -257,7 +258,7 @@ func TestScriptsAreBounded(t *testing.T) {
 		require.Equal(t, 40-5, refused)
 		require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(8<<20))
 		d.memoryLimit = 1
-		require.Equal(t, errOOM, d.do("script", "load", "return 1"), "the share is of the limit")
+		require.Equal(t, command.ErrOOM, d.do("script", "load", "return 1"), "the share is of the limit")
 		d.memoryLimit = 8 << 20
 		d.do("script", "flush")
 		for i := range 100 {
@@ -265,9 +266,9 @@ func TestScriptsAreBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(1<<20)+1000)
 		d.do("set", "k", strings.Repeat("v", 8<<20))
-		require.Equal(t, errOOM, d.do("set", "k2", "v"))
+		require.Equal(t, command.ErrOOM, d.do("set", "k2", "v"))
 		require.False(t, d.do("script", "load", "return 1").IsError(), "a client loads the script that gives its lock back")
-		require.Equal(t, errOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
+		require.Equal(t, command.ErrOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/bit"
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/hash"
+	"github.com/holdfast/holdfast/fsm/keys"
 	"github.com/holdfast/holdfast/fsm/list"
 	"github.com/holdfast/holdfast/fsm/set"
 	"github.com/holdfast/holdfast/fsm/str"
@@ -49,9 +50,9 @@ type bindings map[string]*binding
 
 // rooms are the commands on a value of some type, and families the others.
 var (
-	rooms    = []map[string]command.Op{str.Ops, bit.Ops, hash.Ops, list.Ops, set.Ops, zset.Ops}
+	rooms    = []map[string]command.Op{str.Ops, bit.Ops, hash.Ops, list.Ops, set.Ops, zset.Ops, keys.Ops}
 	families = []map[string]op{
-		sortOps, keyOps, messageOps, clusterOps, usageOps, scriptOps, scriptLocals, lockOps, fenceOps,
+		keyOps, messageOps, scriptOps, scriptLocals, lockOps, fenceOps,
 	}
 )
 
@@ -104,45 +105,14 @@ func newBinding(name string) *binding {
 	return b
 }
 
-// sortOps are the sorting of collections.
-var sortOps = map[string]op{
-	"sort":    sortOp,
-	"sort_ro": sortReadOnlyOp,
-}
-
-// keyOps are the commands for keys of any kind, for databases, and for the clock.
+// keyOps are the commands on keys that end locks, WATCH, and the clock.
 var keyOps = map[string]op{
-	"copy":            copyOp,
-	"dbsize":          dbsizeOp,
-	"del":             delOp,
-	"exists":          existsOp,
-	"expire":          expireOp,
-	"expireat":        expireatOp,
-	"expiretime":      expiretimeOp,
-	"flushall":        flushallOp,
-	"flushdb":         flushdbOp,
-	"keys":            keysOp,
-	"move":            moveOp,
-	"object|encoding": objectEncodingOp,
-	"object|freq":     objectFreqOp,
-	"object|idletime": objectIdletimeOp,
-	"object|refcount": objectRefcountOp,
-	"persist":         persistOp,
-	"pexpire":         pexpireOp,
-	"pexpireat":       pexpireatOp,
-	"pexpiretime":     pexpiretimeOp,
-	"pttl":            pttlOp,
-	"randomkey":       randomkeyOp,
-	"rename":          renameOp,
-	"renamenx":        renamenxOp,
-	"scan":            scanOp,
-	"swapdb":          swapdbOp,
-	"time":            timeOp,
-	"touch":           existsOp,
-	"ttl":             ttlOp,
-	"type":            typeOp,
-	"unlink":          delOp,
-	"watch":           watchOp,
+	"del":      delOp,
+	"flushall": flushallOp,
+	"flushdb":  flushdbOp,
+	"time":     timeOp,
+	"unlink":   delOp,
+	"watch":    watchOp,
 }
 
 // scriptOps are scripts and their cache.
@@ -184,7 +154,7 @@ func pingOp(c *call) protocol.Value {
 
 // selectOp selects a database until the end of the script or the request.
 func selectOp(c *call) protocol.Value {
-	db, problem, ok := databaseNumber(c.Args[1])
+	db, problem, ok := command.DatabaseNumber(c.Args[1])
 	if !ok {
 		return problem
 	}

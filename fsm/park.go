@@ -52,8 +52,8 @@ func (c *call) Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 	}
 	c.Spend(bytes + int64(count)*command.WriteWork)
 	switch {
-	case c.full():
-		return errOOM
+	case c.Full():
+		return command.ErrOOM
 	case c.st.Waits.Bytes()+bytes > c.bounds.waiting:
 		return protocol.ErrTooManyWait.Value()
 	case c.crowded():

@@ -125,7 +125,7 @@ func (c *call) loadScript(source string) protocol.Value {
 		return protocol.Bulk(old.sha)
 	}
 	if c.refusesLoad(source) {
-		return errOOM
+		return command.ErrOOM
 	}
 	var s *script
 	if old != nil {

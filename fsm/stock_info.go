@@ -96,11 +96,11 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	c.MeetAll()
 	passed, last := 0, uint64(0)
 	c.Ascend(l.query.Cursor<<command.CursorShift, func(it *keyspace.Item) bool {
-		if at := position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.DueMet) && at != last {
+		if at := command.Position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.DueMet) && at != last {
 			next = at
 			return false
 		}
-		last = position(it)
+		last = command.Position(it)
 		c.SpendScan()
 		if !isStockLock(it) {
 			passed++
@@ -135,7 +135,7 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 			continue
 		}
 		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)
-		if it != nil && !it.Ended(c.NowMillis) && isStockLock(it) && position(it) >= l.query.Cursor && l.hasOwner(it) &&
+		if it != nil && !it.Ended(c.NowMillis) && isStockLock(it) && command.Position(it) >= l.query.Cursor && l.hasOwner(it) &&
 			l.match.Match(at.key) {
 			polled = append(polled, it)
 		}
@@ -146,10 +146,10 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 	})
 	last := uint64(0)
 	for _, it := range polled {
-		if at := position(it); seen >= l.query.Count && at != last {
+		if at := command.Position(it); seen >= l.query.Count && at != last {
 			return seen, at
 		}
-		last = position(it)
+		last = command.Position(it)
 		seen++
 		work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
 		if !c.Fits(work) {

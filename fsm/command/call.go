@@ -60,6 +60,13 @@ type Host interface {
 	// a kind under the words c.Args[from : from+count]. The reply is none where a request may not wait.
 	Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value
 
+	// LockAt reports whether a key is a lock, or may become one again. If that does not fit the request is over.
+	LockAt(db int, key string) bool
+	// Full reports whether the state is over the limit of memory.
+	Full() bool
+	// InScript reports whether a script runs.
+	InScript() bool
+
 	// HashCame notes that a hash came where nothing was.
 	HashCame(db int, it keyspace.Item)
 	// MarkEnded, MarkRemoved and MarkOverwritten note that a stock lock went: by its time, by a command, or as a command
@@ -99,7 +106,7 @@ func (c *Call) Find(key string) *keyspace.Item {
 	return it
 }
 
-// FindIn is find in another database. The lookup does not count as a hit or a miss.
+// FindIn is [Call.Find] in another database. The lookup does not count as a hit or a miss.
 func (c *Call) FindIn(db int, key string) *keyspace.Item {
 	it := c.FindStored(db, key)
 	if it != nil && it.IsLock() && c.lockEnded(db, key) {
@@ -108,7 +115,7 @@ func (c *Call) FindIn(db int, key string) *keyspace.Item {
 	return it
 }
 
-// FindStored is findIn, and finds the item of a lock that has ended and is not worked off, too.
+// FindStored is [Call.FindIn], and finds the item of a lock that has ended and is not worked off, too.
 func (c *Call) FindStored(db int, key string) *keyspace.Item {
 	it := c.Keys.Databases[db].Find(c.HashOf(key), key)
 	if it == nil {

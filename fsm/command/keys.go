@@ -1,6 +1,8 @@
 package command
 
 import (
+	"math"
+
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -155,4 +157,56 @@ func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 		}
 	}
 	return *it
+}
+
+// BrokenWork is a hold of a lock that is counted, as where it is broken.
+const BrokenWork = 16
+
+// CountKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request
+// is over.
+func (c *Call) CountKeys(db int) int {
+	most := int(max(0, min((c.Ceiling-c.Work)/EndedLockWork, math.MaxInt32)))
+	ended, looked := c.Keys.Locks.Ended(db, c.NowMillis, most)
+	c.Spend(int64(looked) * EndedLockWork)
+	c.Fits(0)
+	return c.Keys.Databases[db].Len(c.NowMillis) - ended
+}
+
+// LockDeadline is the deadline of the longest hold of a lock, never if that is bound to a session or nobody
+// holds the lock.
+func (c *Call) LockDeadline(key string) int64 {
+	if c.Slices() {
+		c.Spend(int64(c.Keys.Locks.Holders(c.DB, key)) * BrokenWork)
+	}
+	left, ok := c.Keys.Locks.LeftMillis(c.DB, key, c.NowMillis)
+	if !ok || left < 0 {
+		return Never
+	}
+	return SaturatingAdd(c.NowMillis, left)
+}
+
+// SwapsLocks reports whether one of two databases has locks, or may have.
+func (c *Call) SwapsLocks(a, b int) bool {
+	if a == b {
+		return false
+	}
+	due, ok := c.Keys.Locks.NextDue()
+	return c.Keys.Locks.Any(a) || c.Keys.Locks.Any(b) || ok && due <= c.NowMillis
+}
+
+// Position is the place of an item in scans.
+func Position(it *keyspace.Item) uint64 { return it.Hash >> CursorShift }
+
+// DatabaseNumber reads the number of a database.
+func DatabaseNumber(word string) (db int, problem protocol.Value, ok bool) {
+	n, ok := protocol.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, ErrNotInteger, false
+	case n < math.MinInt32 || n > math.MaxInt32:
+		return 0, protocol.Err("value is out of range, value must between -2147483648 and 2147483647"), false
+	case n < 0 || n >= protocol.MaxDatabases:
+		return 0, ErrDBRange, false
+	}
+	return int(n), problem, true
 }

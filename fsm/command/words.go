@@ -18,6 +18,7 @@ var (
 	ErrNoSuchKey   = protocol.ErrNoSuchKey.Value()
 	ErrSameObject  = protocol.Err("source and destination objects are the same")
 	ErrDBRange     = protocol.ErrDBIndex.Value()
+	ErrOOM         = protocol.ErrOOM.Value()
 	ErrWrongType   = protocol.ErrWrongType.Value()
 	ErrTooLong     = protocol.ErrStringTooBig.Value()
 

@@ -1,4 +1,4 @@
-package fsm
+package keys
 
 import (
 	"github.com/holdfast/holdfast/fsm/command"
@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func objectEncodingOp(c *call) protocol.Value {
+func objectEncodingOp(c *command.Call) protocol.Value {
 	it := c.Find(c.Args[1])
 	if it == nil {
 		return protocol.Null
@@ -18,7 +18,7 @@ func objectEncodingOp(c *call) protocol.Value {
 }
 
 // objectFreqOp refuses, as Redis does unless the limit of memory has a policy of frequency.
-func objectFreqOp(c *call) protocol.Value {
+func objectFreqOp(c *command.Call) protocol.Value {
 	if c.Find(c.Args[1]) == nil {
 		return protocol.Null
 	}
@@ -27,7 +27,7 @@ func objectFreqOp(c *call) protocol.Value {
 }
 
 // objectIdletimeOp answers that the value is in use: a read leaves no trace in the state.
-func objectIdletimeOp(c *call) protocol.Value {
+func objectIdletimeOp(c *command.Call) protocol.Value {
 	if c.Find(c.Args[1]) == nil {
 		return protocol.Null
 	}
@@ -40,7 +40,7 @@ const (
 	sharedCount    = 1<<31 - 1
 )
 
-func objectRefcountOp(c *call) protocol.Value {
+func objectRefcountOp(c *command.Call) protocol.Value {
 	it := c.Find(c.Args[1])
 	if it == nil {
 		return protocol.Null
@@ -68,4 +68,37 @@ func encodingName(it *keyspace.Item) string {
 		return "embstr"
 	}
 	return "raw"
+}
+
+// standerWork is what MEMORY USAGE does with a hold or a waiter of a lock.
+const standerWork = 64
+
+// memoryUsageOp answers with the bytes that the key counts against the limit. Nothing is sampled.
+func memoryUsageOp(c *command.Call) protocol.Value {
+	for i := 2; i < len(c.Args); i += 2 {
+		if !command.IsWord(c.Args[i], "SAMPLES") || i+1 >= len(c.Args) {
+			return command.ErrSyntax
+		}
+		n, ok := protocol.ParseInt(c.Args[i+1])
+		switch {
+		case !ok:
+			return command.ErrNotInteger
+		case n < 0:
+			return command.ErrSyntax
+		}
+	}
+	it := c.FindIn(c.DB, c.Args[1]) // which Redis does not count
+	if it == nil {
+		return protocol.Null
+	}
+	bytes := it.Bytes()
+	if it.IsLock() {
+		work := int64(c.Keys.Locks.Standers(c.DB, c.Args[1])) * standerWork
+		if !c.Fits(work) {
+			return command.ErrOverWork
+		}
+		c.Spend(work)
+		bytes += c.Keys.Locks.Usage(c.DB, c.Args[1])
+	}
+	return protocol.Integer(bytes)
 }

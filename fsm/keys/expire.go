@@ -1,20 +1,20 @@
-package fsm
+package keys
 
 import (
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func expireOp(c *call) protocol.Value    { return c.expireAt(command.ExpirySeconds) }
-func pexpireOp(c *call) protocol.Value   { return c.expireAt(command.ExpiryMillis) }
-func expireatOp(c *call) protocol.Value  { return c.expireAt(command.ExpirySecondsAt) }
-func pexpireatOp(c *call) protocol.Value { return c.expireAt(command.ExpiryMillisAt) }
+func expireOp(c *command.Call) protocol.Value    { return expireAt(c, command.ExpirySeconds) }
+func pexpireOp(c *command.Call) protocol.Value   { return expireAt(c, command.ExpiryMillis) }
+func expireatOp(c *command.Call) protocol.Value  { return expireAt(c, command.ExpirySecondsAt) }
+func pexpireatOp(c *command.Call) protocol.Value { return expireAt(c, command.ExpiryMillisAt) }
 
 // expiryRules are NX, XX, GT and LT of EXPIRE.
 type expiryRules struct{ nx, xx, gt, lt bool }
 
 // expireAt is the EXPIRE family. An instant that has passed removes the key.
-func (c *call) expireAt(u command.ExpiryUnit) protocol.Value {
+func expireAt(c *command.Call, u command.ExpiryUnit) protocol.Value {
 	rules, problem, ok := parseExpiryRules(c.Args[3:])
 	if !ok {
 		return problem
@@ -74,7 +74,7 @@ func (r expiryRules) allow(current, next int64) bool {
 	return true
 }
 
-func persistOp(c *call) protocol.Value {
+func persistOp(c *command.Call) protocol.Value {
 	it := c.Find(c.Args[1])
 	if it == nil || it.DeadlineMillis == command.Never {
 		return command.Zero
@@ -83,29 +83,29 @@ func persistOp(c *call) protocol.Value {
 	return command.One
 }
 
-func ttlOp(c *call) protocol.Value {
-	return c.remaining(func(deadlineMillis int64) int64 { return roundToSeconds(deadlineMillis - c.NowMillis) })
+func ttlOp(c *command.Call) protocol.Value {
+	return remaining(c, func(deadlineMillis int64) int64 { return roundToSeconds(deadlineMillis - c.NowMillis) })
 }
 
-func pttlOp(c *call) protocol.Value {
-	return c.remaining(func(deadlineMillis int64) int64 { return deadlineMillis - c.NowMillis })
+func pttlOp(c *command.Call) protocol.Value {
+	return remaining(c, func(deadlineMillis int64) int64 { return deadlineMillis - c.NowMillis })
 }
 
-func expiretimeOp(c *call) protocol.Value {
-	return c.remaining(func(deadlineMillis int64) int64 { return roundToSeconds(c.ToWall(deadlineMillis)) })
+func expiretimeOp(c *command.Call) protocol.Value {
+	return remaining(c, func(deadlineMillis int64) int64 { return roundToSeconds(c.ToWall(deadlineMillis)) })
 }
 
-func pexpiretimeOp(c *call) protocol.Value { return c.remaining(c.ToWall) }
+func pexpiretimeOp(c *command.Call) protocol.Value { return remaining(c, c.ToWall) }
 
 // remaining is the frame of the TTL commands: -2 for no key, -1 for no deadline.
-func (c *call) remaining(f func(deadlineMillis int64) int64) protocol.Value {
+func remaining(c *command.Call, f func(deadlineMillis int64) int64) protocol.Value {
 	it := c.Find(c.Args[1])
 	if it == nil {
 		return protocol.Integer(-2)
 	}
 	deadlineMillis := it.DeadlineMillis
 	if it.IsLock() {
-		deadlineMillis = c.lockDeadline(it.Key())
+		deadlineMillis = c.LockDeadline(it.Key())
 	}
 	if deadlineMillis == command.Never {
 		return protocol.Integer(-1)

@@ -1,4 +1,4 @@
-package fsm
+package keys
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ var errSortScore = protocol.Err("One or more scores can't be converted into doub
 
 // sorting is a SORT under way.
 type sorting struct {
-	c      *call
+	c      *command.Call
 	by     string
 	gets   []string
 	byKeys bool // by names keys
@@ -47,10 +47,10 @@ type sortItem struct {
 	score   float64
 }
 
-func sortOp(c *call) protocol.Value         { return c.sort(false) }
-func sortReadOnlyOp(c *call) protocol.Value { return c.sort(true) }
+func sortOp(c *command.Call) protocol.Value         { return sort(c, false) }
+func sortReadOnlyOp(c *command.Call) protocol.Value { return sort(c, true) }
 
-func (c *call) sort(readOnly bool) protocol.Value {
+func sort(c *command.Call, readOnly bool) protocol.Value {
 	s := sorting{c: c, count: -1}
 	if problem, ok := s.parse(c.Args[2:], readOnly); !ok {
 		return problem
@@ -134,7 +134,7 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 		}
 	case *collection.Set:
 		n, visit = v.Len(), v.AscendAt
-		if s.unsorted && (s.stores || s.c.scripts.running) {
+		if s.unsorted && (s.stores || s.c.Host.InScript()) {
 			// Redis sorts, so that a script and a list do not depend on the order of a set.
 			s.unsorted, s.alpha, s.byKeys = false, true, false
 		}
@@ -190,7 +190,7 @@ func (s *sorting) weigh() (problem protocol.Value, ok bool) {
 			if problem, ok = s.charges(lookupWork + int64(len(s.by)+len(it.element))); !ok {
 				return problem, false
 			}
-			it.text, it.there = s.c.lookPattern(s.by, it.element)
+			it.text, it.there = lookPattern(s.c, s.by, it.element)
 		}
 		bytes += int64(len(it.text) + len(it.element))
 		if !s.alpha && it.there {
@@ -262,7 +262,7 @@ func (s *sorting) output() (elems []protocol.Value, problem protocol.Value, ok b
 			if problem, ok = s.charges(lookupWork + int64(len(pattern)+len(it.element))); !ok {
 				return nil, problem, false
 			}
-			found, there := s.c.lookPattern(pattern, it.element)
+			found, there := lookPattern(s.c, pattern, it.element)
 			switch {
 			case there:
 				elems = append(elems, protocol.Bulk(found))
@@ -294,7 +294,7 @@ func (s *sorting) store(elems []protocol.Value) protocol.Value {
 
 // lookPattern is the string that BY or GET means by a pattern for an element: "#" is the element, and in
 // "weight_*" and "object_*->field" the element takes the place of the star.
-func (c *call) lookPattern(pattern, element string) (value string, there bool) {
+func lookPattern(c *command.Call, pattern, element string) (value string, there bool) {
 	if pattern == "#" {
 		return element, true
 	}
