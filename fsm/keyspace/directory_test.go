@@ -146,6 +146,9 @@ func TestDirectoryGrowsAndShrinks(t *testing.T) {
 	for i := range n {
 		key := fmt.Sprint(i)
 		d.put(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key)})
+		if i%2500 == 0 { // also between the splits of a segment and of its halves
+			require.NoError(t, verifyDirectory(&d))
+		}
 	}
 	require.NoError(t, verifyDirectory(&d))
 	require.Greater(t, len(d.top), 4)

@@ -71,6 +71,9 @@ func TestKeyspaceModel(t *testing.T) {
 				}
 			}
 			checkCounts(t, k, m, clock)
+			if rng.Intn(20) == 0 {
+				checkAscend(t, k, m, clock, rng)
+			}
 		}
 		require.NoError(t, k.Verify())
 		require.True(t, k.HasAccounts())
@@ -97,6 +100,69 @@ func TestKeyspaceModel(t *testing.T) {
 			require.True(t, slices.Equal(held[i], got))
 		}
 	}
+}
+
+// checkAscend compares what is behind a hash, and passes few ended items where it may.
+func checkAscend(t *testing.T, k *Keyspace, m directoryModel, clock int64, rng *rand.Rand) {
+	t.Helper()
+	require.NoError(t, k.Verify())
+	from := rng.Uint64() * uint64(rng.Intn(2))
+	want := slices.DeleteFunc(m.sorted(), func(it Item) bool { return it.Hash < from })
+	var got []Item
+	passed := k.Ascend(from, clock, math.MaxInt, func(it *Item) bool { got = append(got, *it); return true })
+	require.True(t, slices.Equal(want, got))
+	require.LessOrEqual(t, passed, k.Stored()-len(m))
+	most, seen := rng.Intn(4), 0
+	require.Equal(t, min(most+1, passed), k.Ascend(from, clock, most, func(*Item) bool { seen++; return true }))
+	if passed <= most {
+		require.Len(t, want, seen)
+	}
+	if len(want) > 0 {
+		seen = 0
+		k.Ascend(from, clock, math.MaxInt, func(*Item) bool { seen++; return false })
+		require.Equal(t, 1, seen)
+	}
+}
+
+// TestExpect: items that come in the order of their hashes, and are expected, are no attack.
+func TestExpect(t *testing.T) {
+	const n = 20_000
+	m := directoryModel{}
+	for i := range n {
+		key := fmt.Sprint(i)
+		m[key] = NewItem(Hash(key), key, "", Never, EncodingAuto)
+	}
+	k := New(0)
+	k.Expect(n)
+	for _, it := range m.sorted() {
+		k.Put(&it)
+		require.Nil(t, k.items.bucketOf(it.Hash).overflow)
+	}
+	require.NoError(t, k.Verify())
+}
+
+// TestPrefetchOfASweep: the hashes that are read ahead are the ones that end next, of what has ended.
+func TestPrefetchOfASweep(t *testing.T) {
+	k := New(0)
+	for i := range prefetchFrom {
+		key := fmt.Sprint(i)
+		it := NewItem(Hash(key), key, "", int64(1+i), EncodingAuto)
+		require.False(t, k.Large())
+		k.Put(&it)
+	}
+	require.True(t, k.Large())
+	for _, most := range []int{0, 3, MaxPrefetch} {
+		for _, ended := range []int{0, 5, 100} {
+			hashes := make([]uint64, most)
+			n := k.deadlines.hashesBefore(int64(1+ended), hashes)
+			require.Equal(t, min(most, ended), n)
+			for i, d := range listed(&k.deadlines)[:n] {
+				require.Equal(t, d.hash, hashes[i])
+			}
+		}
+	}
+	require.Equal(t, 100, k.Sweep(101, prefetchFrom, func(*Item) {}))
+	require.NoError(t, k.Verify())
 }
 
 // checkCounts compares a keyspace's counts with the model's.

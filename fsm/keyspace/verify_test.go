@@ -21,6 +21,42 @@ func TestVerify(t *testing.T) {
 		"has tag":                 func(k *Keyspace) { k.Find(Hash("k7"), "k7").Hash ^= 1 },
 		"of depth 40":             func(k *Keyspace) { k.items.top[0].buckets[0].depth = 40 },
 		"buckets have one place,": func(k *Keyspace) { k.items.top[0].single++ },
+		"the top has":             func(k *Keyspace) { k.items.topShift = 60 },
+		"a segment of depth 0": func(k *Keyspace) {
+			other := *k.items.top[0]
+			k.items.top, k.items.topShift = append(k.items.top, &other), 63
+		},
+		"a segment has stamp": func(k *Keyspace) { k.items.top[0].stamp = 9 },
+		"a bucket has stamp":  func(k *Keyspace) { k.items.top[0].buckets[0].stamp = 9 },
+		"and 11 bits": func(k *Keyspace) {
+			for k.items.top[0].bits <= maxSegmentBits {
+				k.items.top[0].double()
+			}
+		},
+		"places and 3 bits": func(k *Keyspace) { k.items.top[0].bits = 3 },
+		"items in slots": func(k *Keyspace) {
+			b := k.items.top[0].buckets[0]
+			one := b.slots[0]
+			b.spill()
+			b.add(&one)
+		},
+		"in a tree": func(k *Keyspace) {
+			b := k.items.top[0].buckets[0]
+			for b.spill(); b.overflow.Len() > 1; {
+				b.overflow.PopMin()
+			}
+		},
+		"is not empty": func(k *Keyspace) { b := k.items.top[0].buckets[0]; b.slots[b.n].stamp = 1 },
+		"is out of order": func(k *Keyspace) {
+			b := k.items.top[0].buckets[0]
+			b.slots[1], b.tags[0] = b.slots[0], b.tags[0]&^0xff00|b.tags[0]&0xff<<8
+		},
+		"block 1 of":               func(k *Keyspace) { k.deadlines.chunks[0].blocks[1].n = 0 },
+		"before its low":           func(k *Keyspace) { k.deadlines.chunks[0].blocks[1].low.millis += 3 },
+		"blocks are out of order":  func(k *Keyspace) { k.deadlines.chunks[0].blocks[1].low.millis = 3 },
+		"a block of":               func(k *Keyspace) { k.deadlines.chunks[0].blocks[1].bytes++ },
+		"a chunk of 1000 is":       func(k *Keyspace) { k.deadlines.chunks[0].count++ },
+		"deadlines are out of ord": func(k *Keyspace) { d := k.deadlines.chunks[0].blocks[1].deadlines; d[1], d[2] = d[2], d[1] },
 	} {
 		k := New(0)
 		for i := range 1000 {
