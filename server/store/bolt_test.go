@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
@@ -134,6 +135,7 @@ func TestBoltLogBehavesAsTheWAL(t *testing.T) {
 	require.ErrorContains(t, l.DeleteRange(7, 8), "neither the beginning nor the end")
 	require.NoError(t, l.DeleteRange(1, 4))
 	require.NoError(t, l.DeleteRange(30, 40))
+	require.NoError(t, l.DeleteRange(9, 8))
 	requireEntries(t, l, 5, 20)
 	require.NoError(t, l.DeleteRange(1, 6))
 	require.NoError(t, l.DeleteRange(19, 100))
@@ -189,6 +191,7 @@ func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
 	require.NoError(t, createBolt(real))
 	content, err := os.ReadFile(real)
 	require.NoError(t, err)
+	require.Error(t, proveBolt(memdisk.New(7).Boot(), "none.db"))
 	for page := range int64(2) {
 		disk := memdisk.New(7)
 		fs := disk.Boot()
@@ -264,5 +267,38 @@ func TestFailedAppendIsTheLast(t *testing.T) {
 			requireEntries(t, l, 1, 5)
 			require.NoError(t, l.Close())
 		})
+	}
+}
+
+// TestBoltLogIsLookedThrough: what this program never writes is refused, though the database is whole.
+func TestBoltLogIsLookedThrough(t *testing.T) {
+	for want, change := range map[string]func(b *bbolt.Bucket) error{
+		`a key "x" where none belongs`: func(b *bbolt.Bucket) error { return b.Put([]byte("x"), nil) },
+		"entry 2 of 1 to 3 is missing": func(b *bbolt.Bucket) error { return b.Delete([]byte("\x00\x00\x00\x00\x00\x00\x00\x02")) },
+		`bucket "inner" is damaged`: func(b *bbolt.Bucket) error {
+			_, err := b.CreateBucket([]byte("inner"))
+			return err
+		},
+		"list of free pages": nil,
+	} {
+		path := filepath.Join(memoryDir(t), boltLogName)
+		require.NoError(t, createBolt(path))
+		l, err := openBoltLog(path)
+		require.NoError(t, err)
+		require.NoError(t, l.StoreLogs(entries(1, 3)))
+		require.NoError(t, l.Close())
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: change != nil})
+		require.NoError(t, err)
+		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+			if change == nil {
+				return nil
+			}
+			return change(tx.Bucket([]byte(boltLogBucket)))
+		}))
+		require.NoError(t, db.Close())
+		_, err = openBoltLog(path)
+		var damaged *damageError
+		require.ErrorAs(t, err, &damaged, want)
+		require.ErrorContains(t, err, want)
 	}
 }

@@ -221,12 +221,18 @@ func TestGuardPassesOnThatTheLogIsMonotonic(t *testing.T) {
 	m, ok := s.Log.(raft.MonotonicLogStore)
 	require.True(t, ok)
 	require.True(t, m.IsMonotonic())
-	bare, err := store.New(store.Parts{Log: raft.NewInmemStore(), Snapshots: raft.NewDiscardSnapshotStore()},
-		store.Hooks{})
-	require.NoError(t, err)
-	require.False(t, bare.Log.(raft.MonotonicLogStore).IsMonotonic())
-	require.NoError(t, bare.Close())
+	for _, log := range []raft.LogStore{raft.NewInmemStore(), gapped{raft.NewInmemStore()}} {
+		bare, err := store.New(store.Parts{Log: log, Snapshots: raft.NewDiscardSnapshotStore()}, store.Hooks{})
+		require.NoError(t, err)
+		require.False(t, bare.Log.(raft.MonotonicLogStore).IsMonotonic())
+		require.NoError(t, bare.Close())
+	}
 }
+
+// gapped is a log that says that it may have gaps.
+type gapped struct{ raft.LogStore }
+
+func (gapped) IsMonotonic() bool { return false }
 
 func TestSwitchingAFaultOffLetsItsCallsGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

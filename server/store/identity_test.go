@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 
 	"github.com/holdfast/holdfast/server/members"
 )
@@ -141,10 +144,28 @@ func TestMake(t *testing.T) {
 			require.NoError(t, os.Mkdir(other.DataDir, 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(other.DataDir, "photos"), nil, 0o600))
 			require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), "is not empty, photos is there")
+			other.DataDir += "3" // the root of a file system
+			require.NoError(t, os.MkdirAll(filepath.Join(other.DataDir, "lost+found"), 0o700))
+			require.NoError(t, Make(other, Identity{Name: "n1"}, func(*Store) error { return nil }))
 			s := mustOpen(t, c)
 			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)",
 				os.Getpid()))
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+// TestFailedIdentityIsTheLast: after a failed write it is not known which identity is on the disk, also when the disk
+// works again.
+func TestFailedIdentityIsTheLast(t *testing.T) {
+	disk := memdisk.New(7)
+	o := &owner{fs: disk.Boot(), dir: ".", id: identity{Format: identityFormat, Identity: Identity{Name: "n1", ID: "n1"}}}
+	require.NoError(t, o.set(func(id *identity) { id.Votes = true }))
+	disk.Hook(func(memdisk.Op) error { return syscall.EIO })
+	err := o.set(func(id *identity) { id.Votes = false })
+	require.ErrorIs(t, err, syscall.EIO)
+	disk.Hook(nil)
+	require.Equal(t, err, o.set(func(id *identity) { id.Joins = true }))
+	require.True(t, o.id.Votes)
+	require.False(t, o.id.Joins)
 }
