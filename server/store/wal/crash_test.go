@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/store/internal/record"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
@@ -317,4 +318,33 @@ func TestGoldenLog(t *testing.T) {
 	store(t, w, 22, 25)
 	require.NoError(t, w.Close())
 	requireRange(t, reopen(t, dir, small), 3, 25)
+}
+
+// TestBatchOfOtherLength: a batch whose records end before the batch does, or go on behind it, is not whole.
+func TestBatchOfOtherLength(t *testing.T) {
+	records := record.Append(nil, entry(1))
+	b := append(make([]byte, headSize+batchHeadSize), records...)
+	b = append(b, make([]byte, 64)...)
+	for more, whole := range map[int]bool{-8: false, 0: true, 8: false} {
+		s := segment{info: segmentInfo{First: 1}, written: headSize}
+		require.Equal(t, whole, s.addBatch(b, batchHead{length: len(records) + more, first: 1, count: 1}))
+		require.Equal(t, whole, len(s.spans) == 1)
+		require.Equal(t, whole, s.written > headSize)
+	}
+}
+
+// TestEntryInAnothersPlace: an entry that is whole and stands where another was is damage.
+func TestEntryInAnothersPlace(t *testing.T) {
+	w, dir := create(t, small)
+	require.NoError(t, w.StoreLogs([]*raft.Log{{Index: 1, Data: []byte("one")}, {Index: 2, Data: []byte("two")}}))
+	name, content := tail(t, w)
+	from, to := w.segments[0].spans[0], w.segments[0].spans[1]
+	require.Equal(t, from.size, to.size)
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(content[from.offset:from.offset+from.size], int64(to.offset))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.NoError(t, w.GetLog(1, &raft.Log{}))
+	require.ErrorContains(t, w.GetLog(2, &raft.Log{}), "entry 2 is damaged")
 }

@@ -353,3 +353,27 @@ func TestWhatWasErasedStaysErased(t *testing.T) {
 		}
 	})
 }
+
+// TestSpareIsWhole: a segment is not prepared if one of its writes failed, also when the next would succeed.
+func TestSpareIsWhole(t *testing.T) {
+	for failing := range 10 {
+		d := memdisk.New(7)
+		fs, n := d.Boot(), -1
+		d.Hook(func(memdisk.Op) error {
+			if n++; n == failing {
+				return syscall.EIO
+			}
+			return nil
+		})
+		f, err := makeZeros(fs, ".", 1, 3*zeroStep, nil)
+		if n < failing {
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			continue
+		}
+		require.ErrorIs(t, err, syscall.EIO, "operation %d", failing)
+		names, err := fs.List(".")
+		require.NoError(t, err)
+		require.Empty(t, names)
+	}
+}

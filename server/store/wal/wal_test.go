@@ -312,6 +312,9 @@ func TestReadersNeedNotWait(t *testing.T) {
 				require.NoError(t, err)
 				last, err := w.LastIndex()
 				require.NoError(t, err)
+				path, err := w.Gone()
+				require.NoError(t, err)
+				require.Empty(t, path)
 				var l raft.Log
 				for i := first; i <= last; i++ {
 					if err := w.GetLog(i, &l); !errors.Is(err, raft.ErrLogNotFound) {
@@ -323,10 +326,12 @@ func TestReadersNeedNotWait(t *testing.T) {
 		})
 	}
 	for i := uint64(51); i < 400; i += 3 {
-		store(t, w, i, i+2)
+		var deleted sync.WaitGroup
 		if i%9 == 0 {
-			require.NoError(t, w.DeleteRange(0, i-20))
+			deleted.Go(func() { require.NoError(t, w.DeleteRange(0, i-20)) })
 		}
+		store(t, w, i, i+2) // beside the deletion
+		deleted.Wait()
 	}
 	close(stop)
 	wg.Wait()
@@ -449,6 +454,8 @@ func TestImpossibleManifestsAreRefused(t *testing.T) {
 		"gap":            func(m *manifest) { m.Segments[1].First = 12 },
 		"is impossible":  func(m *manifest) { m.Segments[0].Number = 9 },
 		"first segment":  func(m *manifest) { m.First = 11 },
+		"segment 1 is":   func(m *manifest) { m.Segments[0].First = 0 },
+		"segment 2 is":   func(m *manifest) { m.Segments[1].Size = headSize - 1 },
 	} {
 		m := good.clone()
 		require.Empty(t, m.inconsistency())
