@@ -237,6 +237,45 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 	require.Len(t, s.own, 1)
 	require.Equal(t, uint64(7), s.own[0].Number)
 	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
+	s.committed = func() (uint64, bool) { return 0, false }
+	s.flush()
+	require.Empty(t, s.own, "nothing is told twice, nor kept")
+}
+
+// TestDetachedConsumerGetsNothing, and a consumer that is not attached detaches no other.
+func TestDetachedConsumerGetsNothing(t *testing.T) {
+	q := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}))
+	link, other := new(int), new(int)
+	q.Attach(link, make(chan struct{}, 1))
+	q.Detach(other)
+	_, until := q.waiting(link)
+	require.Equal(t, uint64(2), until)
+	q.Detach(link)
+	_, until = q.waiting(link)
+	require.Zero(t, until)
+}
+
+// TestShutGateKeepsItsCallers: those that wait go on when it opens, however often it was shut meanwhile.
+func TestShutGateKeepsItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, over := newGate(), make(chan error, 1)
+		go func() { over <- g.wait(t.Context()) }()
+		synctest.Wait()
+		g.shut()
+		g.open()
+		synctest.Wait()
+		require.Len(t, over, 1)
+		require.NoError(t, <-over)
+	})
+}
+
+// TestReadThatFindsNoLeaderEnds at the deadline.
+func TestReadThatFindsNoLeaderEnds(t *testing.T) {
+	q := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	q.divert(errReroute)
+	r := &reader{serving: new(atomic.Pointer[leaderTerm]), elsewhere: q}
+	require.ErrorIs(t, r.read(&Batch{}, time.Now()), protocol.ErrNoLeader)
 }
 
 // TestNoReplyBeforeTheCommit: the check finds replies of an entry that may get lost.
@@ -354,6 +393,7 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 	a.follow(conf("n1", "n2", "n3"), self)
 	a.set("n2", forward.About{ClientAddr: "two"})
 	a.set("n2", forward.About{})
+	a.set("n2", forward.About{ClientAddr: "two", SentinelAddr: "sentinel"})
 	a.set("n3", forward.About{ClientAddr: "three"})
 	a.setRelease("n2", "r2")
 	a.setVersions("n2", forward.About{NewestVersion: 6, HoldVersion: 5})
@@ -363,8 +403,8 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 	all := a.all()
 	require.Equal(t, []string{"one", "two", ""}, []string{all[0].ClientAddr, all[1].ClientAddr, all[2].ClientAddr})
 	require.Equal(t, Member{
-		ID: "n2", Name: members.Name("n2"), PeerAddr: "n2:1", ClientAddr: "two", Voter: true, Release: "r2",
-		NewestVersion: 6, HoldVersion: 5, Silent: true, LogIndex: 9,
+		ID: "n2", Name: members.Name("n2"), PeerAddr: "n2:1", ClientAddr: "two", SentinelAddr: "sentinel", Voter: true,
+		Release: "r2", NewestVersion: 6, HoldVersion: 5, Silent: true, LogIndex: 9,
 	}, all[1])
 }
 

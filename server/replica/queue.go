@@ -248,7 +248,7 @@ func (q *queue) Detach(consumer any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumer == consumer {
-		q.consumer, q.wake, q.cursor, q.unanswered = nil, nil, q.low, time.Time{}
+		q.consumer, q.wake, q.unanswered = nil, nil, time.Time{}
 	}
 }
 
