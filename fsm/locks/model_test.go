@@ -420,6 +420,9 @@ func (p *twins) compare() {
 			require.Equal(p.t, want, got, "%d %s", db, key)
 			require.Equal(p.t, want != nil, p.table.Has(db, key))
 			require.Equal(p.t, want != nil, p.present[fmt.Sprintf("%d %s", db, key)], "%d %s", db, key)
+			there, _ := p.table.There(db, key, now)
+			require.Equal(p.t, want != nil, there, "%d %s", db, key)
+			p.left(db, key, want)
 			if got != nil {
 				safe(p.t, got)
 			}
@@ -433,6 +436,7 @@ func (p *twins) compare() {
 			}
 		}
 	}
+	p.queues()
 	for id := range p.model.lastID + 1 {
 		require.Equal(p.t, p.model.sessionInfo(id), p.table.Session(id, now), "session %d", id)
 	}
@@ -448,6 +452,36 @@ func (p *twins) compare() {
 		require.LessOrEqual(p.t, due, want+1, "a thing due is not known")
 	}
 	p.model.tidy()
+}
+
+// left compares what is left of the longest hold.
+func (p *twins) left(db int, key string, want *Info) {
+	longest := int64(0)
+	if want != nil {
+		for _, h := range want.Holds {
+			if longest = max(longest, h.LeftMillis); h.Session != 0 {
+				longest = -1
+				break
+			}
+		}
+	}
+	millis, ok := p.table.LeftMillis(db, key, p.model.now)
+	require.Equal(p.t, want != nil && len(want.Holds) > 0, ok, "%d %s", db, key)
+	require.Equal(p.t, longest, millis, "%d %s", db, key)
+}
+
+// queues compares the length of each queue.
+func (p *twins) queues() {
+	var want, got []string
+	for db := range 2 {
+		for _, key := range modelKeys {
+			if n := p.model.inLine(db, key); n > 0 {
+				want = append(want, fmt.Sprint(key, n))
+			}
+		}
+	}
+	p.table.EachQueue(func(key string, waiters int) { got = append(got, fmt.Sprint(key, waiters)) })
+	require.ElementsMatch(p.t, want, got)
 }
 
 // safe: an exclusive hold is alone, modes do not mix, an owner holds once.
