@@ -160,7 +160,8 @@ func (b *bucket) ascend(from uint64, f func(it *Item) bool) bool {
 	return true
 }
 
-// ascendDeadline calls f for the items that may have this deadline, until f returns false.
+// ascendDeadline calls f for the items that may have this deadline: of a tree in order, until f returns false, of slots
+// all, in no order.
 func (b *bucket) ascendDeadline(d deadline, f func(it *Item) bool) {
 	if b.overflow != nil {
 		b.overflow.Ascend(probe(d.hash&^classMask, ""), func(it Item) bool {
@@ -169,8 +170,8 @@ func (b *bucket) ascendDeadline(d deadline, f func(it *Item) bool) {
 		return
 	}
 	for i := range b.slots[:b.n] {
-		if it := &b.slots[i]; it.DeadlineMillis == d.millis && !f(it) {
-			return
+		if it := &b.slots[i]; it.DeadlineMillis == d.millis {
+			f(it)
 		}
 	}
 }

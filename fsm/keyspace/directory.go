@@ -105,7 +105,7 @@ func (d *directory) withDeadline(want deadline) (found *Item) {
 		if it.deadline() == want && (found == nil || it.Before(found)) {
 			found = it
 		}
-		return found == nil || b.overflow == nil // the slots are in no order
+		return found == nil
 	})
 	return found
 }

@@ -202,3 +202,22 @@ func TestCopyWithLikeHashes(t *testing.T) {
 	require.Len(t, items(&d, 0), n/2)
 	require.Len(t, items(&c, 0), n)
 }
+
+// TestItemsOfOneDeadline: of several items with one hash and one deadline the first by key is swept first, in whatever
+// order they came.
+func TestItemsOfOneDeadline(t *testing.T) {
+	for _, n := range []int{5, 3 * bucketSlots} { // in slots, in a tree
+		for _, up := range []bool{false, true} {
+			d := newDirectory()
+			var it Item
+			for i := range n {
+				if !up {
+					i = n - 1 - i
+				}
+				it = Item{data: join(fmt.Sprintf("%03d", i), "", EncodingAuto), DeadlineMillis: 7}
+				d.put(&it)
+			}
+			require.Equal(t, "000", d.withDeadline(it.deadline()).Key())
+		}
+	}
+}
