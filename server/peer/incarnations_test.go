@@ -109,6 +109,27 @@ func TestOtherBranchIsRefused(t *testing.T) {
 	})
 }
 
+// TestRevokedNodeIsCutOff: what is connected is closed, of the other node nothing, and no later start is admitted.
+func TestRevokedNodeIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		one := start(t, network, "n1", proved(firstLife, disk{}).in)
+		two := start(t, network, "n2", proved(firstLife, disk{}).in)
+		three := start(t, network, "n3", proved(firstLife, disk{}).in)
+		revoked := dial(t, two, KindForward, "n1")
+		_ = accept(t, one, KindForward)
+		stays := dial(t, three, KindForward, "n1")
+		other := accept(t, one, KindForward)
+		require.NoError(t, one.Revoke("n2"))
+		_, err := revoked.Read(make([]byte, 1))
+		require.Error(t, err)
+		talk(t, stays, other, "x")
+		later := start(t, network, "n2b", proved(secondLife, disk{}).in, func(c *Config) { c.ID = "n2" })
+		_, err = later.Layer(KindMember).DialContext(t.Context(), "n1")
+		require.ErrorIs(t, err, incarnation.ErrSuperseded)
+	})
+}
+
 // TestNodeOutsideHasNoIncarnation: of a node that does not know the cluster nothing is noted.
 func TestNodeOutsideHasNoIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
