@@ -154,6 +154,8 @@ func TestBoltLogBehavesAsTheWAL(t *testing.T) {
 }
 
 func TestFailedStableWriteIsTheLast(t *testing.T) {
+	_, err := unseal([]byte("k"), []byte("abc"))
+	require.ErrorContains(t, err, "damaged", "shorter than a checksum")
 	path := filepath.Join(memoryDir(t), stableName)
 	require.NoError(t, createBolt(path))
 	s, err := openStable(path)
