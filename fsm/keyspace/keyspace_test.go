@@ -112,6 +112,9 @@ func checkAscend(t *testing.T, k *Keyspace, m directoryModel, clock int64, rng *
 	passed := k.Ascend(from, clock, math.MaxInt, func(it *Item) bool { got = append(got, *it); return true })
 	require.True(t, slices.Equal(want, got))
 	require.LessOrEqual(t, passed, k.Stored()-len(m))
+	if from == 0 {
+		require.Equal(t, k.Stored()-len(m), passed)
+	}
 	most, seen := rng.Intn(4), 0
 	require.Equal(t, min(most+1, passed), k.Ascend(from, clock, most, func(*Item) bool { seen++; return true }))
 	if passed <= most {
