@@ -59,8 +59,8 @@ const localBytes = clientChunk
 
 // reply places a reply that is known already.
 func (c *conn) reply(row *row, v protocol.Value) {
-	v = c.limitReply(row, v)
-	c.count(row, v)
+	v = c.srv.limitReply(row, v)
+	c.srv.count(row, v)
 	if c.replyMode.muted() {
 		return
 	}
@@ -201,7 +201,7 @@ func (c *conn) runPiece() (more bool) {
 		return false
 	}
 	batch.Replies = batch.Replies[:n]
-	w.replyBytes = c.memoryOf(batch.Replies...)
+	w.replyBytes = c.srv.memoryOf(batch.Replies...)
 	c.account()
 	c.placeAll()
 	if n == batch.Count || c.gone {
@@ -269,7 +269,7 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 	}
 	switch s.kind {
 	case slotWatch:
-		v = c.noteMarks(s, v)
+		v = c.watches.noteMarks(s, v)
 	case slotBlock:
 		if c.placeBlocked(s, v) {
 			return
@@ -292,8 +292,8 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 	if s.row != nil && s.row.handler.fill != nil && !s.mute {
 		v = s.row.handler.fill(c, s.from, s.key, v)
 	}
-	v = c.limitReply(s.row, v)
-	c.count(s.row, v)
+	v = c.srv.limitReply(s.row, v)
+	c.srv.count(s.row, v)
 	if !s.mute {
 		c.encode(v, int(s.resp))
 	}
@@ -313,11 +313,11 @@ func (s *Server) errorReply(err error) protocol.Value {
 }
 
 // count updates the statistics of error replies.
-func (c *conn) count(row *row, v protocol.Value) {
+func (s *Server) count(row *row, v protocol.Value) {
 	if !v.IsError() {
 		return
 	}
-	c.srv.metrics.CountError(v.Str)
+	s.metrics.CountError(v.Str)
 	if row != nil {
 		row.stats.Failed.Add(1)
 	}

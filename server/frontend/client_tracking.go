@@ -52,7 +52,7 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 	c.accountQueue(before, c.track.bytes)
 	if c.executing {
 		// The transaction's reads were executed before. What they read was not noted.
-		c.beginTracked()
+		c.track.begin()
 		t.client.Drop()
 	}
 	return protocol.OK

@@ -176,7 +176,7 @@ func (c *conn) servePipelines() bool {
 		if c.locks.delivering {
 			c.delivered()
 		}
-		c.settleTracked()
+		c.track.written()
 		c.srv.metrics.Commands.Add(uint64(c.w.commands))
 		c.w.commands, c.readMoreUntil = 0, time.Time{}
 		if c.gone {

@@ -244,13 +244,13 @@ func (tx *transaction) answerPublished(s *Server, data []protocol.Value) {
 func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	tx := c.w.tx
 	c.w.tx = nil
-	if sent := c.limitReply(s.row, v); sent.IsError() && !v.IsError() {
+	if sent := c.srv.limitReply(s.row, v); sent.IsError() && !v.IsError() {
 		// The transaction ran all the same.
 		c.db = tx.db
 		v = sent
 	}
 	if v.Kind != protocol.KindArray || len(v.Elems) != tx.count {
-		c.count(s.row, v)
+		c.srv.count(s.row, v)
 		if !s.mute {
 			c.encode(v, c.resp)
 		}
@@ -279,7 +279,7 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 				reply = c.noteRefusals(reply)
 			}
 		}
-		c.count(step.command, reply)
+		c.srv.count(step.command, reply)
 		// CLIENT REPLY may be among the steps.
 		if !c.replyMode.muted() {
 			c.encode(reply, c.resp)

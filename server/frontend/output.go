@@ -30,15 +30,15 @@ var (
 
 // limitReply returns v, or the error that is sent instead if v is too large. The size is found
 // without encoding v.
-func (c *conn) limitReply(row *row, v protocol.Value) protocol.Value {
-	limit := c.srv.cfg.MaxOutputBytes
+func (s *Server) limitReply(row *row, v protocol.Value) protocol.Value {
+	limit := s.cfg.MaxOutputBytes
 	if len(v.Elems) == 0 && len(v.Str) < limit {
 		return v
 	}
 	if _, ok := v.SizeWithin(limit); ok {
 		return v
 	}
-	if row != nil && (row.write || row == c.srv.execRow) {
+	if row != nil && (row.write || row == s.execRow) {
 		return errWriteTooLarge.Value()
 	}
 	return errReplyTooLarge.Value()
@@ -59,7 +59,7 @@ func (c *conn) encode(v protocol.Value, resp int) {
 	w.unencoded, _ = v.SizeWithin(c.srv.cfg.MaxOutputBytes)
 	own := w.replyBytes == 0 // not of the batch
 	if own {
-		w.replyBytes = c.memoryOf(v)
+		w.replyBytes = c.srv.memoryOf(v)
 		c.accountQueue(0, w.replyBytes)
 	}
 	w.out = v.AppendPieces(w.out, resp, limit, c.writePiece)
@@ -72,13 +72,13 @@ func (c *conn) encode(v protocol.Value, resp int) {
 
 // memoryOf is the memory of replies while a client takes them. Counting has an end, since elements that share
 // memory may seem to be without one.
-func (c *conn) memoryOf(replies ...protocol.Value) int {
-	return protocol.MemoryWithin(replies, 4*c.srv.cfg.MaxOutputBytes)
+func (s *Server) memoryOf(replies ...protocol.Value) int {
+	return protocol.MemoryWithin(replies, 4*s.cfg.MaxOutputBytes)
 }
 
 // outputChunk is the size of output that is written at once.
-func (c *conn) outputChunk() int {
-	if !c.authenticated {
+func (id *identity) outputChunk() int {
+	if !id.authenticated {
 		return strangerChunk
 	}
 	return clientChunk

@@ -103,8 +103,8 @@ func (c *conn) resume() bool {
 	if c.w == nil {
 		c.w = c.srv.acquireWork(c)
 	}
-	v = c.limitReply(p.row, v)
-	c.count(p.row, v)
+	v = c.srv.limitReply(p.row, v)
+	c.srv.count(p.row, v)
 	if !p.mute {
 		c.deliverGrant(p.pending.grant, v)
 		c.encode(v, c.resp)

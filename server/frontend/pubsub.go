@@ -172,7 +172,7 @@ func (c *conn) unsubscribeAll() {
 // tell answers a command by a message, or an error, of which a command may need several. CLIENT REPLY does
 // not mute messages.
 func (c *conn) tell(v protocol.Value) {
-	c.count(nil, v)
+	c.srv.count(nil, v)
 	if !v.IsError() || !c.replyMode.muted() {
 		c.encode(v, c.resp)
 	}

@@ -42,19 +42,19 @@ func (t *track) caches() bool {
 	return true
 }
 
-// beginTracked is called before data commands go out: messages are held back from here on.
-func (c *conn) beginTracked() {
-	if !c.track.busy {
-		c.track.busy = true
-		c.track.client.Begin()
+// begin is called before data commands go out: messages are held back from here on.
+func (t *track) begin() {
+	if !t.busy {
+		t.busy = true
+		t.client.Begin()
 	}
 }
 
-// settleTracked is called when all replies have been written.
-func (c *conn) settleTracked() {
-	if c.track.busy {
-		c.track.busy = false
-		c.track.client.Settle()
+// written is called when all replies have been written.
+func (t *track) written() {
+	if t.busy {
+		t.busy = false
+		t.client.Settle()
 	}
 }
 
@@ -84,7 +84,7 @@ func (l *looks) add(row *row, args [][]byte) (bytes int) {
 
 // trackLooks notes what commands read, and reports whether their batch must go through the log.
 func (c *conn) trackLooks(l *looks) (write bool) {
-	c.beginTracked()
+	c.track.begin()
 	c.w.numbered = c.w.numbered || c.track.noloop || l.scripted
 	if len(l.keys) > 0 {
 		c.track.client.Look(l.keys...)

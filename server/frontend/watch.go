@@ -76,8 +76,7 @@ func watch(c *conn, args [][]byte) {
 }
 
 // noteMarks stores the marks in v, and returns WATCH's reply.
-func (c *conn) noteMarks(s *slot, v protocol.Value) protocol.Value {
-	ws := &c.watches
+func (ws *watches) noteMarks(s *slot, v protocol.Value) protocol.Value {
 	good := v.Kind == protocol.KindArray && len(v.Elems) == s.to-s.from
 	if s.generation == ws.generation {
 		ws.pending--
