@@ -6,7 +6,8 @@
 // tracking. What only the machine knows, the Call asks of its [Host].
 //
 // The rooms of the types import this package, and never the machine: fsm/str, fsm/bit, fsm/hash, fsm/list, fsm/set,
-// fsm/zset, and fsm/keys for keys of any type. Each has a table Ops of its commands, which the machine joins with the rows of protocol.
+// fsm/zset, and fsm/keys for keys of any type. Each has a table Ops of its commands, which the machine joins with the
+// rows of protocol.
 //
 // Start reading at call.go.
 package command
