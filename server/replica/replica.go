@@ -123,7 +123,7 @@ func (r *Replica) open() {
 		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
-	r.waiting, r.renewer = newWaiting(r), newRenewer(r)
+	r.waiting, r.renewer = newWaiting(r.waitingConfig(), r.parkingCluster()), newRenewer(r)
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
 		entered: r.leadership.look, landed: r.proposer.landed, captured: c.OnCapture,

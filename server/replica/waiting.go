@@ -3,10 +3,12 @@ package replica
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/members"
@@ -16,7 +18,7 @@ import (
 // waiting looks after the clients that wait for keys: this node's, and while this node leads also those of
 // nodes that are silent. While no client waits it sleeps.
 type waiting struct {
-	r        *Replica
+	waitingConfig
 	registry *parking.Registry
 	wake     chan struct{}
 	// awake: run looks every second.
@@ -26,7 +28,21 @@ type waiting struct {
 	silence
 }
 
-// silence is since when something is so, as far as run has seen. The zero time: it is not so.
+// waitingConfig is what waiting needs of the node.
+type waitingConfig struct {
+	origin      protocol.Origin
+	machine     fsm.Machine
+	serving     *atomic.Pointer[leaderTerm]
+	absentAfter time.Duration
+	execute     func(*Batch) error
+	leader      func() (term uint64, leader string)
+	// heard reports whether a node was heard of since an instant, by this leader of a term.
+	heard func(node string, term uint64, since time.Time) bool
+	dial  func(ctx context.Context, node string) (net.Conn, error)
+	event func(Event)
+}
+
+// silence has the times since when each condition has held, as far as run has seen; zero: it does not hold.
 type silence struct {
 	term     uint64    // the leadership of this node
 	leading  time.Time // this node leads in that term
@@ -44,9 +60,36 @@ const (
 	dialWithin = 200 * time.Millisecond
 )
 
-func newWaiting(r *Replica) *waiting {
-	w := &waiting{r: r, wake: make(chan struct{}, 1)}
-	w.registry = parking.New(parking.Cluster{
+// newWaiting makes the registry of waiting clients, too, which works on cluster.
+func newWaiting(c waitingConfig, cluster parking.Cluster) *waiting {
+	w := &waiting{waitingConfig: c, wake: make(chan struct{}, 1)}
+	subscribe := cluster.SubscribeCommits
+	cluster.SubscribeCommits = func(yes bool) {
+		subscribe(yes)
+		if yes {
+			notify(w.wake)
+		}
+	}
+	w.registry = parking.New(cluster)
+	return w
+}
+
+func (r *Replica) waitingConfig() waitingConfig {
+	return waitingConfig{
+		origin: r.origin, machine: r.machine, serving: &r.serving, absentAfter: r.config.AbsentAfter,
+		execute: r.Execute,
+		leader:  func() (uint64, string) { return r.node.Leader() },
+		heard: func(node string, term uint64, since time.Time) bool {
+			_, _, heard := r.node.Heard(node, term, since)
+			return heard
+		},
+		dial: r.config.Peers.Forward.DialContext, event: r.event,
+	}
+}
+
+// parkingCluster is what the registry of waiting clients needs of the node.
+func (r *Replica) parkingCluster() parking.Cluster {
+	return parking.Cluster{
 		Propose: func(body []byte, count int) error {
 			b := Batch{Body: body, Count: count, Write: true}
 			if err := r.executeAll(&b); err != nil {
@@ -57,24 +100,14 @@ func newWaiting(r *Replica) *waiting {
 			}
 			return nil
 		},
-		Waits:   func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
-		Applied: func(number uint64) bool { return r.machine.Applied(r.origin, number) },
-		SubscribeCommits: func(yes bool) {
-			r.SubscribeCommits(yes)
-			if yes {
-				notify(w.wake)
-			}
-		},
-	})
-	return w
+		Waits:            func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
+		Applied:          func(number uint64) bool { return r.machine.Applied(r.origin, number) },
+		SubscribeCommits: r.SubscribeCommits,
+	}
 }
 
 // Parking is the registry of this node's clients that wait.
 func (r *Replica) Parking() *parking.Registry { return r.waiting.registry }
-
-func (w *waiting) propose(body []byte, count int) error {
-	return w.r.Execute(&Batch{Body: body, Count: count, Write: true})
-}
 
 // errLags: this node's copy of the state did not come to a request in time.
 var errLags = errors.New("this node lags")
@@ -90,7 +123,7 @@ func (w *waiting) events(events []event.Event) {
 
 // reached is called when the state has changed.
 func (w *waiting) reached() {
-	if !w.awake.Load() && w.r.machine.Waiting() {
+	if !w.awake.Load() && w.machine.Waiting() {
 		notify(w.wake)
 	}
 }
@@ -107,11 +140,11 @@ func (w *waiting) run(ctx context.Context) error {
 		}
 		w.look(time.Now())
 		// One call: a client that leaves and one that comes between two would wake nothing.
-		some := w.registry.UnsubscribeIdle() || w.r.machine.Waiting()
+		some := w.registry.UnsubscribeIdle() || w.machine.Waiting()
 		w.awake.Store(some)
 		if some {
 			timer.Reset(lookEvery)
-		} else if w.r.machine.Waiting() {
+		} else if w.machine.Waiting() {
 			notify(w.wake) // a client came before awake was set
 		}
 	}
@@ -123,7 +156,7 @@ func (w *waiting) look(now time.Time) {
 		w.silence = silence{}
 	}
 	w.looked = now
-	l := w.r.serving.Load()
+	l := w.serving.Load()
 	switch {
 	case l == nil:
 		w.leading = time.Time{}
@@ -131,14 +164,14 @@ func (w *waiting) look(now time.Time) {
 		w.term, w.leading = l.term, now
 	}
 	w.lookForLeader(l, now)
-	for _, incarnation := range w.r.machine.WaitingIncarnations() {
+	for _, incarnation := range w.machine.WaitingIncarnations() {
 		switch {
-		case incarnation.Node == w.r.origin.Node:
-			if incarnation.Epoch < w.r.origin.Epoch {
+		case incarnation.Node == w.origin.Node:
+			if incarnation.Epoch < w.origin.Epoch {
 				w.registry.DropPreviousIncarnations()
 			}
 		case l != nil && w.silent(incarnation.Node, l.term, now):
-			w.drop(incarnation, w.r.config.AbsentAfter)
+			w.drop(incarnation, w.absentAfter)
 		case l != nil && w.dead(incarnation.Node, l.term, now):
 			w.drop(incarnation, deadAfter)
 		}
@@ -146,14 +179,15 @@ func (w *waiting) look(now time.Time) {
 }
 
 func (w *waiting) drop(incarnation protocol.Origin, after time.Duration) {
-	if err := w.propose(protocol.AppendDrop(nil, incarnation), 1); err == nil {
-		w.r.event(WaitersDropped{Node: members.Name(incarnation.Node), After: after})
+	drop := &Batch{Body: protocol.AppendDrop(nil, incarnation), Count: 1, Write: true}
+	if err := w.execute(drop); err == nil {
+		w.event(WaitersDropped{Node: members.Name(incarnation.Node), After: after})
 	}
 }
 
 // silent reports whether this leader has not heard of a node for long.
 func (w *waiting) silent(node string, term uint64, now time.Time) bool {
-	return w.unheard(node, term, now, w.r.config.AbsentAfter)
+	return w.unheard(node, term, now, w.absentAfter)
 }
 
 // dead reports whether a node's process is gone: nothing was heard of the node for a moment, and its port refuses a
@@ -164,7 +198,7 @@ func (w *waiting) dead(node string, term uint64, now time.Time) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialWithin)
 	defer cancel()
-	conn, err := w.r.config.Peers.Forward.DialContext(ctx, node)
+	conn, err := w.dial(ctx, node)
 	if err == nil {
 		_ = conn.Close()
 	}
@@ -172,21 +206,20 @@ func (w *waiting) dead(node string, term uint64, now time.Time) bool {
 }
 
 func (w *waiting) unheard(node string, term uint64, now time.Time, long time.Duration) bool {
-	_, _, heard := w.r.node.Heard(node, term, now.Add(-long))
-	return !heard && now.Sub(w.leading) >= long
+	return !w.heard(node, term, now.Add(-long)) && now.Sub(w.leading) >= long
 }
 
 // lookForLeader tells this node's clients, after a long time without a leader, that it is not known whether
 // they were served: the majority may have dropped them, or may be serving them.
 func (w *waiting) lookForLeader(l *leaderTerm, now time.Time) {
-	if _, leader := w.r.node.Leader(); l != nil || leader != "" {
+	if _, leader := w.leader(); l != nil || leader != "" {
 		w.leadless = time.Time{}
 		return
 	}
 	if w.led.Swap(false) || w.leadless.IsZero() {
 		w.leadless = now
 	}
-	if now.Sub(w.leadless) >= w.r.config.AbsentAfter {
+	if now.Sub(w.leadless) >= w.absentAfter {
 		w.registry.LeaveAll(protocol.ErrUncertain.Value())
 	}
 }
