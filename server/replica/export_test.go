@@ -15,8 +15,11 @@ import (
 // Propose has an entry proposed that says it was stamped for term.
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
 
-// Meet has this node take what another says of itself.
+// OnGreeting has this node take the greeting of another.
 func (r *Replica) OnGreeting(m forward.Member) { r.onGreeting(m) }
+
+// IsMember reports whether this node takes what is forwarded over conn as the member's.
+func (r *Replica) IsMember(conn net.Conn, id string) bool { return r.isMember(conn, id) }
 
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }

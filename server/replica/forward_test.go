@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -194,5 +195,27 @@ func TestLinkOfALeaderThatStandsStill(t *testing.T) {
 		require.Equal(t, protocol.Integer(2), <-second, "it was kept here until the first was answered")
 		_, down := links(follower)
 		require.Zero(t, down)
+	})
+}
+
+// named is a connection whose certificate names a node.
+type named struct {
+	net.Conn
+	name string
+}
+
+func (c named) PeerName() string { return c.name }
+
+// TestForwardsForItselfAlone: a leader takes batches from another member alone, and from the one that the certificate
+// names. Else a node could have batches applied, or dropped, as another's.
+func TestForwardsForItselfAlone(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, other := c.Leader(), c.Followers()[0]
+		member := leader.Replica().IsMember
+		require.True(t, member(named{name: other.ID}, other.ID))
+		require.False(t, member(named{name: c.Followers()[1].ID}, other.ID))
+		require.True(t, member(nil, other.ID), "a cluster without certificates")
+		require.False(t, member(nil, leader.ID), "itself")
+		require.False(t, member(nil, "n9-stranger"))
 	})
 }
