@@ -35,7 +35,7 @@ type Machine interface {
 	Compiled(source string) bool
 	// Applied reports whether the batch was applied, or never will be since its node has given it up.
 	Applied(o protocol.Origin, seq uint64) bool
-	// Incarnation is the newest epoch of a node of which a batch was applied; 0: none was.
+	// Incarnation is the newest epoch of a node that had a batch applied; 0: it had none.
 	Incarnation(node string) uint64
 	// SeedReads makes random decisions in reads differ from other nodes' and from previous incarnations of this node.
 	//

@@ -29,7 +29,7 @@ func delOp(c *call) protocol.Value {
 		}
 		if it := c.Find(key); it != nil {
 			if it.IsMarked() && !c.scripts.running {
-				c.watch.loses(c.DB, it) // whoever sends DEL does not say that it is the owner
+				c.watch.loses(c.DB, it) // DEL does not say that its sender is the owner
 			}
 			c.Remove(it)
 			c.Notify(event.ClassGeneric, "del", key)

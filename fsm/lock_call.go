@@ -73,8 +73,8 @@ func (c *call) ownWork(own int) int64 {
 // ownSteps are the steps that a word has for so many keys.
 func ownSteps(keys int) int { return leastSteps - 1 + min(keys, locks.MaxKeys) }
 
-// changeLocks is called before a word changes the lock table, of which it names so many keys. A script or a transaction
-// keeps a copy of the table then, which takes constant time.
+// changeLocks is called before a command changes the lock table. keys is the number of keys that the command names. A
+// script or a transaction keeps a copy of the table then, which takes constant time.
 func (c *call) changeLocks(keys int) *locks.Table {
 	if c.Undo != nil && !c.journal.locksKept {
 		c.Undo.Note(command.Change{Locks: c.st.Locks.Copy()})

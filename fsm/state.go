@@ -69,7 +69,7 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) {
 	st.sumItems()
 }
 
-// agreeOnSweeps removes all keys that had ended by the last entry, of which nodes have different rests.
+// agreeOnSweeps removes all keys that had ended by the last entry. Nodes have swept different numbers of them.
 func (st *state) agreeOnSweeps() {
 	for _, d := range st.Databases {
 		d.SweepAll(st.ClockMillis)

@@ -90,7 +90,7 @@ func countedKeys(index, step int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Step: step, Counted: true, Flags: flags}
 }
 
-// hiddenKeys are keys of which COMMAND INFO cannot say where they stand.
+// hiddenKeys are keys whose places COMMAND INFO cannot describe.
 func hiddenKeys(flags KeyFlags, notes string) KeySpec {
 	return KeySpec{Step: 1, Hidden: true, Flags: flags, Notes: notes}
 }

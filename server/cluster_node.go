@@ -31,7 +31,7 @@ import (
 // ErrRemoved is the error of a node that was removed from its cluster.
 var ErrRemoved = store.ErrRemoved
 
-// ErrSuperseded is the error of a node of which the cluster knows a later incarnation.
+// ErrSuperseded is the error of a node whose cluster knows a later incarnation of it.
 var ErrSuperseded = incarnation.ErrSuperseded
 
 // clusterNode is the node as a member of its cluster: the other nodes' addresses, the way into the cluster, and changes

@@ -223,7 +223,7 @@ func (s *Server) newConsole() *console.Console {
 	})
 }
 
-// serveMonitoring never fails: a node serves clients, whoever looks.
+// serveMonitoring never fails: a node serves clients, with or without monitoring.
 func (s *Server) serveMonitoring(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var noted sync.WaitGroup

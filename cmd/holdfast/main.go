@@ -29,7 +29,7 @@ func main() {
 // statusRemoved is the exit status of a node that was removed from its cluster: to start it again is of no use.
 const statusRemoved = 4
 
-// statusSuperseded is the exit status of a node of which the cluster knows a later start: likewise.
+// statusSuperseded is the exit status of a node whose cluster knows a later start of it: likewise.
 const statusSuperseded = 5
 
 // run is the whole program: it returns the exit status.

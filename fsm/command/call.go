@@ -276,8 +276,8 @@ func (c *Call) SwapDatabases(a, b int) {
 	c.Keys.Waits.WakeAll(b)
 }
 
-// countFor sets the account of an item that is about to be stored: a key counts for the user who created it, whoever
-// changes, renames or moves it.
+// countFor sets the account of an item that is about to be stored: a key counts for the user who created it, also
+// after another user changed, renamed or moved it.
 func (c *Call) countFor(d *keyspace.Keyspace, it *keyspace.Item) {
 	if it.Account() != 0 {
 		return

@@ -97,7 +97,7 @@ const VersionSlices = 6
 
 func (c *Call) Slices() bool { return c.EntryVersion >= VersionSlices }
 
-// LocksThere reports whether there is any lock. Else no key need be looked at: what is due is about sessions then.
+// LocksThere reports whether there is any lock. If not, only sessions can be due.
 func (c *Call) LocksThere() bool { return c.Keys.Locks.Len() > 0 }
 
 // lockEnded reports whether a lock that has an item has ended, and is not worked off.

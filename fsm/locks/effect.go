@@ -21,8 +21,8 @@ const (
 	TimedOut
 	// Waiting: a request joined the queue, which has Waiters places now.
 	Waiting
-	// Told: a wait is over: of the client with the name Name. Fence is the grant, 0: none; or Err says why.
-	// Key is the first of the request's keys. One Told a wait, behind the effects that it goes with.
+	// Told: the wait of the client with the name Name is over; exactly one a wait, after the wait's other effects. Fence
+	// is the grant, or 0; Err says why not. Key is the first of the request's keys.
 	Told
 	// SessionEnded: the session Session ended. Its holds may be told later.
 	SessionEnded

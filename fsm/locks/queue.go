@@ -63,8 +63,8 @@ func (t *Table) grantable(key string, r *Request, order uint64) bool {
 	return !l.delayed() && !t.delayPending(l) && joins(l, r, t.anyHold(l)) && t.unobstructed(l, r, order)
 }
 
-// blockedAt is the index of the first key, from the index from on and around, that blocks a request. ok:
-// there is one.
+// blockedAt returns the index of the first key that blocks a request, searching circularly from the index from. ok: a
+// key blocks the request.
 func (t *Table) blockedAt(r *Request, order uint64, from int) (index int, ok bool) {
 	for i := range r.Keys {
 		t.steps--

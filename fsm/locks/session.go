@@ -251,8 +251,8 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	return holds, true
 }
 
-// endSession ends a session, of which at was the last instant. Its holds count as lost, and its waiters
-// as gone; workEnded works them off.
+// endSession ends a session; at was the session's last instant. Its holds count as lost, and its waiters as gone;
+// workEnded works them off.
 func (t *Table) endSession(id uint64, at int64) {
 	s := t.ownSession(id)
 	e := Effect{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}

@@ -165,7 +165,7 @@ func (t *Table) overOf(l *lock) int {
 	return over
 }
 
-// delayOf is the last instant of the delay of a lock, of which over holds bring one until pending; 0: no delay runs.
+// delayOf is the last instant of a lock's delay; 0: no delay runs. Holds that are over bring a delay until pending.
 func (t *Table) delayOf(l *lock, pending, now int64) int64 {
 	if l.more != nil && t.pendingFlush(l) == nil {
 		pending = max(pending, l.more.delay)

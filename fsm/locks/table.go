@@ -13,8 +13,8 @@ import (
 type Table struct {
 	trees
 	now int64
-	// as is the instant as of which the call under way looks at locks: now, or just behind the instant of
-	// what is due and happens.
+	// as is the instant at which the call under way reads locks: now, or just behind the instant of what is due and
+	// happens.
 	as    int64
 	steps int
 	// sliced is the meaning of entries from version 6 on: see slices.go.

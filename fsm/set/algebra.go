@@ -18,7 +18,7 @@ func sinterstoreOp(c *command.Call) protocol.Value { return combineAndStore(c, i
 func sunionstoreOp(c *command.Call) protocol.Value { return combineAndStore(c, unite) }
 func sdiffstoreOp(c *command.Call) protocol.Value  { return combineAndStore(c, subtract) }
 
-// combination makes a new set of some sets, of which a nil one is empty.
+// combination makes a new set of some sets; a nil one is empty.
 type combination func(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool)
 
 func combine(c *command.Call, keys []string, f combination) protocol.Value {

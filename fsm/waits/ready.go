@@ -76,8 +76,8 @@ func (r *readiness) Ready() (first Ready, ok bool) {
 	return first, ok
 }
 
-// Tried notes that of the first ready key the waiters from the order from on are left. Once a turn has begun
-// the key can become ready again. Requires: the first that is ready is a key, and from is not 0.
+// Tried notes that the first ready key has tried its waiters before the order from. Once a turn has begun the key can
+// become ready again. Requires: the first that is ready is a key, and from is not 0.
 func (r *readiness) Tried(from uint64) {
 	turn, first, _ := r.queue.Min()
 	r.begun(first)

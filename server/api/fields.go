@@ -35,7 +35,7 @@ func (f fields) number(name string) int64 {
 	return v.Num
 }
 
-// limited is a number of which a negative value says that there is none.
+// limited is a number; a negative one means that there is none.
 func (f fields) limited(name string) *int64 {
 	n := f.number(name)
 	if _, said := f[name]; !said || n < 0 {

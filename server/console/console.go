@@ -172,7 +172,7 @@ func heard(h *api.Hold) *int64 {
 	return renewed
 }
 
-// session is all of a session of which the ID is known.
+// session is all that is known of the session with an ID.
 func (s *view) session(known *api.Session) *api.Session {
 	if known == nil {
 		return nil

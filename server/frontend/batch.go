@@ -97,7 +97,7 @@ func (c *conn) makeRoom(args [][]byte) {
 	}
 }
 
-// appendCommand appends a data command for the state machine, which may wait under a ticket; 0: it may not.
+// appendCommand appends a data command for the state machine. ticket: 0 if the command must not wait.
 func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args [][]byte) []byte {
 	args = args[row.nameArgs:]
 	switch {

@@ -12,7 +12,7 @@ import (
 // live with the connection, a loss is told to the connection, and a place in a queue ends with it. A word with
 // WAIT parks the connection, as BLPOP does; with NOTIFY the end of the wait is a message: see locks.go.
 
-// nativeHandlers are about what this node has to do with a word, beside having it executed.
+// nativeHandlers are the side effects of lock commands on the node that takes them.
 func nativeHandlers() map[string]handler {
 	return map[string]handler{
 		"lock.acquire":    {acquires: true},

@@ -169,8 +169,7 @@ func (c *conn) unsubscribeAll() {
 	c.outbox.setSubscriber(false)
 }
 
-// tell answers a command by a message, or an error, of which a command may need several. CLIENT REPLY does
-// not mute messages.
+// tell answers a command by a message or an error; a command may need several. CLIENT REPLY does not mute messages.
 func (c *conn) tell(v protocol.Value) {
 	c.srv.count(nil, v)
 	if !v.IsError() || !c.replyMode.muted() {

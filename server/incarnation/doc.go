@@ -23,5 +23,6 @@
 // and the incarnation of a member in SWIM (Das, Gupta and Motivala, 2002).
 //
 // Package store keeps a lineage in the data folder, package peer carries it in each handshake, package bootstrap proves
-// it. A [Registry] starts no goroutine. Its locks, of which one is held over a write to the disk, are leaves.
+// it. A [Registry] starts no goroutine. Its locks are leaves; one of them is held over a write to the
+// disk.
 package incarnation

@@ -13,7 +13,7 @@ import (
 const startBits = 32
 
 // MaxLineage bounds a lineage. A node that was started more often without being admitted starts with its last
-// incarnation again, of which nobody has a request.
+// incarnation again: no node has a request of that incarnation.
 const MaxLineage = 64
 
 // Lineage is the incarnations from which a node's present one, the last, descends: the last that was proved, and all

@@ -1,4 +1,4 @@
-// Package loglimit keeps the lines of a log few where others cause them: whoever guesses passwords or scans ports must
+// Package loglimit keeps the lines of a log few where others cause them: guesses of passwords and scans of ports must
 // not fill a disk.
 package loglimit
 

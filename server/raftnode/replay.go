@@ -18,8 +18,7 @@ type Replayed struct {
 	Members members.Configuration
 }
 
-// Replay gives a machine the newest snapshot and all entries behind, also those of which nothing says that they are
-// committed.
+// Replay gives a machine the newest snapshot and all entries behind, also those that are not known to be committed.
 func Replay(log raft.LogStore, snapshots raft.SnapshotStore, m interface {
 	Restore(snapshot io.Reader) error
 	Apply(data []byte) error

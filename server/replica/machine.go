@@ -122,7 +122,7 @@ func (s *state) replace(snapshot io.Reader, index uint64) error {
 	return nil
 }
 
-// Incarnation is the newest of a node of which there is a batch in the state; 0: none.
+// Incarnation is the newest of a node that has a batch in the state; 0: none.
 func (r *Replica) Incarnation(id string) uint64 { return r.machine.Incarnation(id) }
 
 // superseded ends the node.

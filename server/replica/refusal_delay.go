@@ -76,9 +76,8 @@ func (d *refusalDelay) propose(useful bool) {
 }
 
 // onlyRefusals reports whether every waiting batch claims a taken key, or would stand in line. The answer is a
-// guess: the state at the time when the entry is applied decides. What others have stays theirs, but for
-// its deadline, until an entry is proposed. So while batches are held back only new batches are
-// looked at.
+// guess: the state at the time when the entry is applied decides. A key that is held stays held, unless
+// it expires, until an entry is proposed. So while batches are held back only new batches are examined.
 func (p *proposer) onlyRefusals(nowMillis int64) bool {
 	d, count := p.delay, uint64(0)
 	for _, w := range p.waiting {

@@ -30,7 +30,8 @@ type Keyring struct {
 // credentials are immutable once they are in force.
 type credentials struct {
 	passwords []acl.Password
-	// users are made of the passwords, of aclText, what the file of users has, and of quotaText, what that of quotas has.
+	// users are made of the passwords, of aclText, the text of the file of users, and of quotaText, the text of the file
+	// of quotas.
 	users     *acl.Users
 	aclText   string
 	quotaText string

@@ -53,8 +53,8 @@ const currentTerm = "CurrentTerm"
 // Mend takes the state of another member of the cluster for the snapshot that is missing, as if a leader had sent it.
 // meta says where the state ends, and with which members; state fails if it is not whole.
 //
-// What this node has promised stays: its vote, and its log, but for entries of which the state shows that they were not
-// committed, or that it stands for them. The term is raised to the state's, if need be: raft takes it for granted that
+// What this node has promised stays: its vote, and its log, but for entries that were not committed, as the state
+// shows, or that the state stands for. The term is raised to the state's, if need be: raft takes it for granted that
 // a node knows the term of what it has applied. Killed between any two steps, the node misses the snapshot still, or
 // has the state, durably.
 func (s *Store) Mend(meta *raft.SnapshotMeta, state io.Reader) error {

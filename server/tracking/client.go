@@ -46,7 +46,7 @@ const maxHeld = 1 << 14
 func (t *Table) Client(to Target) *Client { return &Client{table: t, to: to} }
 
 // The bounds of prefixes: a changed key is looked up once for each length. MaxPrefixes is a client's number
-// of prefixes, each of which is compared with all others.
+// of prefixes; each is compared with all others.
 const (
 	MaxPrefixes      = 1 << 10
 	MaxPrefixBytes   = 4 << 10

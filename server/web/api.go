@@ -115,7 +115,7 @@ func harden(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)
 }
 
-// parse reads parameters, each of which may be there once.
+// parse reads parameters. Each may be there once.
 func parse(raw string, known []string) (url.Values, error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil {

@@ -344,7 +344,7 @@ func (h *Holder) Keep(ctx context.Context) error {
 	}
 }
 
-// Release gives the lock back. It tells a loss of which nothing was known yet.
+// Release gives the lock back. It reports a loss that was not known yet.
 func (h *Holder) Release(ctx context.Context) error {
 	for again := false; ; again = true {
 		err := h.connect(ctx)

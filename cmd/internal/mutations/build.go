@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// build is a tree with mistakes of which one can be chosen when a test runs.
+// build is a tree with mistakes. One can be chosen when a test runs.
 type build struct {
 	root, dir string
 	overlay   string

@@ -16,9 +16,9 @@ import (
 // selects is the environment variable that turns a mistake of a build on, by its number.
 const selects = "MUTATION"
 
-// schema is a source file with many mistakes, of which the environment chooses one (mutant schemata:
-// Untch, Offutt and Harrold, ISSTA 1993). Each mutant is a copy of its function behind the file's end, and
-// the function begins with a choice: so that one build serves for all of them.
+// schema is a source file with many mistakes. The environment chooses one (mutant schemata: Untch, Offutt and Harrold,
+// ISSTA 1993). Each mutant is a copy of its function behind the file's end, and the function begins with a choice: so
+// that one build serves for all of them.
 type schema struct {
 	source *sourceFile
 	choose map[*ast.FuncDecl][]choice

@@ -79,7 +79,7 @@ func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 	return all
 }
 
-// findShared looks for beliefs that overlap, of which one is a writer's.
+// findShared looks for beliefs that overlap, one of them a writer's.
 func findShared(r *Result, key string, beliefs []*holding) {
 	var longest, writer *holding // of all so far, of the writers so far
 	for _, b := range beliefs {

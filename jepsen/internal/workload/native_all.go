@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// allSlots is the number of locks of which clients want several at once.
+// allSlots is the number of locks. Clients want several of them at once.
 const allSlots = 4
 
 // nativeAll is clients that want some of a few locks as a whole, or just one of them, and wait long. Were there a

@@ -133,7 +133,7 @@ func (w *users) use(ctx context.Context, c *Client) {
 	}
 }
 
-// write sets a key in one of several ways, each of which sets nothing else.
+// write sets a key in one of several ways. None of them sets anything else.
 func (w *users) write(c *Client, key, value string) func(exchange) result {
 	kind := c.rng.IntN(4)
 	return func(x exchange) result {
