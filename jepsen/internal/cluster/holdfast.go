@@ -104,8 +104,11 @@ func (h *Holdfast) args(m string) []string {
 		var initial []string
 		for _, other := range h.places[:c.Nodes] {
 			at := c.Net.Listen(other, "peer")
-			if other == p.twin {
+			switch { // the two change addresses: no address may be there twice
+			case other == p.twin:
 				at = addr
+			case other == m && p.twin != "":
+				at = c.Net.Listen(p.twin, "peer")
 			}
 			initial = append(initial, other+"="+at)
 		}

@@ -60,6 +60,20 @@ func TestNodesAreToldTheirLimits(t *testing.T) {
 	require.Contains(t, cmd.Args[2], "ulimit -n 1024 ")
 }
 
+// TestTwinAtAPlaceOfTheInitialCluster: the flags of a second process of n1, at the place that n3 left, give each address
+// once; serve refuses others.
+func TestTwinAtAPlaceOfTheInitialCluster(t *testing.T) {
+	n, err := network.NewProxies(3, "client", "peer")
+	require.NoError(t, err)
+	defer n.Close()
+	h := NewHoldfast(Config{Net: n, Dir: t.TempDir(), Nodes: 3, DataDir: func(m string) string { return m }})
+	defer h.Close()
+	h.set("n3", func(p *place) { p.twin = "n1" })
+	first, second, third := n.Listen("n1", "peer"), n.Listen("n2", "peer"), n.Listen("n3", "peer")
+	require.Contains(t, h.args("n3"), "n1="+third+",n2="+second+",n3="+first)
+	require.Contains(t, h.args("n2"), "n1="+first+",n2="+second+",n3="+third)
+}
+
 // TestResidentFollowsTheFlags: and the number of nodes.
 func TestResidentFollowsTheFlags(t *testing.T) {
 	l := Limits{MaxMemory: 100 << 20, MaxMemoryClients: 10 << 20}
