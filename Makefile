@@ -5,7 +5,7 @@ BIN := bin
 TEST := $(GO) test -tags invariants
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
+.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ SOAK ?= 1h
 SEED ?= 0
 soak: ## partition tests with five nodes and all faults, seed after seed for SOAK (1h), as root; keeps the reports of those not valid
 	$(GO) run ./jepsen --soak $(SOAK) --nodes 5 --nemesis all --time 4m --seed $(SEED)
+
+hours: ## hours of a cluster in virtual time with checks of invariants, on each core for SOAK (1h), until a run is not valid
+	nice -n 19 $(GO) run ./jepsen --soak $(SOAK) --virtual 1h@1/2m --seed $(SEED)
 
 bench: ## closed-loop acquire and release against a three-node cluster it starts
 	$(GO) run ./bench --peers holdfast

@@ -25,7 +25,7 @@ type options struct {
 	store, net                string
 	binary, tags, before      string
 	serverArgs                string
-	check, picture            string
+	check, picture, virtual   string
 }
 
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
@@ -54,6 +54,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.serverArgs, "server-args", "",
 		"more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
 	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")
+	fs.StringVar(&o.virtual, "virtual", "",
+		"with --soak: runs in virtual time instead, one on each core, until one is not valid; how long each is, with how "+
+			"many rounds a second, and how much time between faults at most: 1h@1/2m")
 	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")
 	fs.StringVar(&o.picture, "picture", "",
 		"run Redis with Sentinel and Holdfast under one schedule (only --seed and --store are heeded), and draw who held "+
@@ -73,6 +76,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	switch {
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case o.virtual != "" && o.soak == 0:
+		return nil, fmt.Errorf("virtual: only with --soak")
 	case o.nodes < 1 || o.nodes%2 == 0:
 		return nil, fmt.Errorf("nodes %d: use 1, 3, 5 or 7", o.nodes)
 	case o.before != "" && o.target != "holdfast":

@@ -42,6 +42,9 @@ func run(ctx context.Context, args []string) (int, error) {
 	if o.check != "" {
 		return recheck(o)
 	}
+	if o.virtual != "" {
+		return soakVirtual(ctx, o)
+	}
 	remove, err := o.build()
 	if err != nil {
 		return exitUnknown, err

@@ -7,8 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
@@ -86,4 +90,99 @@ func soak(ctx context.Context, o *options, args []string, ran func()) (int, erro
 		return exitUnknown, nil
 	}
 	return exitValid, nil
+}
+
+// virtualSums is the last line of a run in virtual time.
+var virtualSums = regexp.MustCompile(
+	`(\d+) runs, (\S+) of virtual time, (\d+) operations, (\d+) terms, (\d+) faults of (\d+) kinds`)
+
+// virtualSoak is seed after seed in virtual time.
+type virtualSoak struct {
+	test, length, store string
+	until               time.Time
+	stop                context.CancelFunc
+
+	mu                        sync.Mutex
+	next                      uint64 // seed
+	runs                      int
+	operations, terms, faults int
+	fewest                    int // kinds of faults in a run
+	time                      time.Duration
+	bad                       []uint64
+	err                       error
+}
+
+// soakVirtual has each core run seed after seed in virtual time, until the time is over or a run is not valid.
+func soakVirtual(ctx context.Context, o *options) (int, error) {
+	dir, err := os.MkdirTemp("", "holdfast-virtual-")
+	if err != nil {
+		return exitUnknown, fmt.Errorf("make folder for the tests: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	s := &virtualSoak{
+		test: filepath.Join(dir, "virtual.test"), length: o.virtual, store: o.store, until: time.Now().Add(o.soak), next: o.seed,
+	}
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", o.tags, "-o", s.test,
+		"github.com/holdfast/holdfast/jepsen/internal/virtual")
+	if out, err := build.CombinedOutput(); err != nil {
+		return exitUnknown, fmt.Errorf("build the tests: %w\n%s", err, out)
+	}
+	ctx, s.stop = context.WithCancel(ctx)
+	defer s.stop()
+	var wg sync.WaitGroup
+	for range runtime.NumCPU() {
+		wg.Go(func() {
+			for time.Now().Before(s.until) && ctx.Err() == nil {
+				s.run(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Printf("seeds %d to %d: %d valid, %s of virtual time, %d operations, %d terms, %d faults of at least %d kinds in "+
+		"each run; not valid: %d\n", o.seed, s.next-1, s.runs, s.time, s.operations, s.terms, s.faults, s.fewest, s.bad)
+	switch {
+	case s.bad != nil:
+		return exitInvalid, nil
+	case s.err != nil || s.runs == 0:
+		return exitUnknown, s.err
+	}
+	return exitValid, nil
+}
+
+// run runs the next seed in a process of its own. It keeps what an invalid run printed, and ends the others.
+func (s *virtualSoak) run(ctx context.Context) {
+	s.mu.Lock()
+	seed := s.next
+	s.next++
+	s.mu.Unlock()
+	cmd := exec.CommandContext(ctx, s.test, "-test.run=WorkloadsUnderMixed", "-test.v", "-test.timeout=1h")
+	// One core and rare collections: a run is alone on its core, and its heap is small.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=1000", "HOLDFAST_JEPSEN_LENGTH="+s.length,
+		fmt.Sprintf("HOLDFAST_JEPSEN_SEEDS=1@%d", seed))
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return // interrupted: there is no verdict
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sums := virtualSums.FindStringSubmatch(string(out))
+	if err != nil || sums == nil {
+		path := filepath.Join(s.store, fmt.Sprintf("virtual-%d.txt", seed))
+		fmt.Printf("seed %d: not valid (%v), kept in %s\n", seed, err, path)
+		s.bad = append(s.bad, seed)
+		s.err = errors.Join(os.MkdirAll(s.store, 0o755), os.WriteFile(path, out, 0o644))
+		s.stop()
+		return
+	}
+	number := func(i int) int {
+		n, _ := strconv.Atoi(sums[i])
+		return n
+	}
+	length, _ := time.ParseDuration(sums[2])
+	if kinds := number(6); s.runs == 0 || kinds < s.fewest {
+		s.fewest = kinds
+	}
+	s.runs++
+	s.time += length
+	s.operations, s.terms, s.faults = s.operations+number(3), s.terms+number(4), s.faults+number(5)
 }

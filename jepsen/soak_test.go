@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -88,4 +89,28 @@ longest time without service: 2s (kill-all at 3.0s)
 
 verdict: INVALID
 `))
+}
+
+// A run in virtual time that is not valid ends the soak, and what the run printed is kept.
+func TestVirtualSoakStopsAtTheFirstInvalidRun(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the run is a shell script")
+	}
+	test := filepath.Join(t.TempDir(), "virtual.test")
+	script := `#!/bin/sh
+echo "1 runs, 1h0m0s of virtual time, 8000 operations, 150 terms, 60 faults of 4${HOLDFAST_JEPSEN_SEEDS#1@} kinds"
+[ "$HOLDFAST_JEPSEN_SEEDS" != 1@3 ]
+`
+	require.NoError(t, os.WriteFile(test, []byte(script), 0o700))
+	ctx, stop := context.WithCancel(t.Context())
+	s := &virtualSoak{test: test, length: "1h", store: t.TempDir(), next: 1, stop: stop}
+	for ctx.Err() == nil && s.next < 9 {
+		s.run(ctx)
+	}
+	require.Error(t, ctx.Err())
+	require.NoError(t, s.err)
+	require.Equal(t, []uint64{3}, s.bad)
+	require.FileExists(t, filepath.Join(s.store, "virtual-3.txt"))
+	require.Equal(t, []any{2, 2 * time.Hour, 16000, 300, 120, 41},
+		[]any{s.runs, s.time, s.operations, s.terms, s.faults, s.fewest})
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -178,18 +179,22 @@ func (h *History) silences() []Span {
 		}
 	}
 	slices.Sort(good)
+	// earliest[i] is the first call of the operations from the i-th return on: a long history has thousands of gaps.
+	byReturn := slices.Clone(h.Ops)
+	slices.SortFunc(byReturn, func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
+	earliest := make([]int64, len(byReturn)+1)
+	earliest[len(byReturn)] = math.MaxInt64
+	for i := len(byReturn) - 1; i >= 0; i-- {
+		earliest[i] = min(earliest[i+1], byReturn[i].Call)
+	}
 	var spans []Span
 	for i := 1; i < len(good); i++ {
 		from, to := good[i-1], good[i]
 		if to-from < minSilence {
 			continue
 		}
-		asked := to
-		for j := range h.Ops {
-			if o := &h.Ops[j]; o.Call < to && o.Return > from {
-				asked = min(asked, max(from, o.Call))
-			}
-		}
+		first, _ := slices.BinarySearchFunc(byReturn, from+1, func(o Op, t int64) int { return cmp.Compare(o.Return, t) })
+		asked := min(to, max(from, earliest[first]))
 		if to-asked >= minSilence {
 			spans = append(spans, Span{asked, to})
 		}

@@ -2,6 +2,8 @@ package history
 
 import (
 	"bytes"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,4 +98,48 @@ func TestValidateFindsBrokenHistories(t *testing.T) {
 	for want, ops := range cases {
 		require.ErrorContains(t, (&History{Ops: ops}).Validate(), want)
 	}
+}
+
+// The silences of a random history are those that a search of all operations finds.
+func TestSilencesAreThoseOfASearchOfAll(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 200 {
+		h := &History{}
+		for range 1 + rng.IntN(12) {
+			call := rng.Int64N(int64(3 * time.Second))
+			o := Op{Call: call, Return: call + rng.Int64N(int64(time.Second)), Node: "n1", Outcome: OK}
+			if rng.IntN(3) == 0 {
+				o.Outcome = Info
+			}
+			h.Ops = append(h.Ops, o)
+		}
+		spans := h.silences()
+		require.Equal(t, searchedSilences(h), spans)
+		found += len(spans)
+	}
+	require.Positive(t, found)
+}
+
+func searchedSilences(h *History) (spans []Span) {
+	var good []int64
+	for _, o := range h.Ops {
+		if o.Outcome == OK {
+			good = append(good, o.Return)
+		}
+	}
+	slices.Sort(good)
+	for i := 1; i < len(good); i++ {
+		from, to := good[i-1], good[i]
+		asked := to
+		for _, o := range h.Ops {
+			if o.Call < to && o.Return > from {
+				asked = min(asked, max(from, o.Call))
+			}
+		}
+		if to-from >= minSilence && to-asked >= minSilence {
+			spans = append(spans, Span{asked, to})
+		}
+	}
+	return spans
 }

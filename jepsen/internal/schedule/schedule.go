@@ -84,6 +84,8 @@ type Options struct {
 	Time  time.Duration
 	// Faults are the kinds to draw from.
 	Faults []Kind
+	// Between is the longest time from one episode to the next; 0: 5 s. It is at least 1.5 s.
+	Between time.Duration
 }
 
 // quiet is the time at both ends of a run in which nothing is broken.
@@ -135,6 +137,10 @@ func Has(kinds []Kind, name string) bool {
 func Generate(o Options) []Step {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5c4ed01e))
 	d := deck{rng: rng}
+	longest := o.Between
+	if longest == 0 {
+		longest = 5 * time.Second
+	}
 	for _, k := range o.Faults {
 		if k.Max <= o.Time/4 {
 			d.all = append(d.all, k)
@@ -172,7 +178,7 @@ func Generate(o Options) []Step {
 				end = max(end, second.At+second.For)
 			}
 		}
-		at = end + between(rng, 1500*time.Millisecond, 5*time.Second)
+		at = end + between(rng, 1500*time.Millisecond, longest)
 	}
 }
 

@@ -32,10 +32,11 @@ type runOptions struct {
 	workload, nemesis string
 	nodes             int
 	stubborn          bool
-	slow              bool // the net takes a moment
-	undead            bool // removed nodes go on
-	light             bool // few clients
-	rate              int  // operations a second; 0: the usual
+	slow              bool          // the net takes a moment
+	undead            bool          // removed nodes go on
+	light             bool          // few clients
+	rate              int           // rounds a second; 0: the usual
+	between           time.Duration // of faults, at most; 0: the usual
 	all               *sums
 	seed              uint64
 	time              time.Duration
@@ -61,6 +62,7 @@ type driven struct {
 	loads  []workload.Load
 	h      *history.History
 	others []checker.Result // beside the results of the workloads
+	term   uint64           // the last, of the nodes that run
 }
 
 // judge gives the verdict, and the run in words.
@@ -88,7 +90,7 @@ func (d *driven) drive(t *testing.T) {
 	require.NoError(t, tgt.Start(ctx))
 	faults, err := schedule.Select(nemesis.Kinds(), o.nemesis, tgt.Supports(ctx))
 	require.NoError(t, err)
-	steps := schedule.Generate(schedule.Options{Seed: o.seed, Nodes: o.nodes, Time: o.time, Faults: faults})
+	steps := schedule.Generate(schedule.Options{Seed: o.seed, Nodes: o.nodes, Time: o.time, Faults: faults, Between: o.between})
 	settings := &workload.Options{
 		Service: tgt.service, Seed: o.seed, Concurrency: clients, Rate: 150, Timeout: 3 * time.Second,
 		Features: tgt.Features(ctx), Settle: 6 * time.Second,
@@ -132,6 +134,11 @@ func (d *driven) drive(t *testing.T) {
 		wrong = append(wrong, serving.Error())
 	}
 
+	for _, node := range w.cluster.Nodes() {
+		if r := node.Replica(); r != nil {
+			d.term = max(d.term, r.Status().Term)
+		}
+	}
 	d.h = settings.Recorder.History()
 	require.NoError(t, d.h.Validate())
 	d.others = []checker.Result{
@@ -182,8 +189,8 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 	return first, count
 }
 
-// lengthEnv says how long each seed runs, and how many operations clients do in a second: "5m" or "5m@5". Few
-// operations make hours of faults cheap.
+// lengthEnv says how long each seed runs, how many rounds clients begin in a second, and how much time is between
+// faults at most: "5m", "5m@5" or "1h@2/1m". Few rounds and faults make hours cheap.
 const lengthEnv = "HOLDFAST_JEPSEN_LENGTH"
 
 func length(t *testing.T, o *runOptions) {
@@ -192,6 +199,7 @@ func length(t *testing.T, o *runOptions) {
 	if text == "" {
 		return
 	}
+	text, between, rare := strings.Cut(text, "/")
 	long, rate, sparse := strings.Cut(text, "@")
 	var err error
 	o.time, err = time.ParseDuration(long)
@@ -200,18 +208,27 @@ func length(t *testing.T, o *runOptions) {
 		o.rate, err = strconv.Atoi(rate)
 		require.NoError(t, err, lengthEnv)
 	}
+	if rare {
+		o.between, err = time.ParseDuration(between)
+		require.NoError(t, err, lengthEnv)
+	}
 }
 
 // sums are what many runs had together.
 type sums struct {
-	runs, operations, faults int
-	time                     time.Duration
+	runs, operations, faults, terms int
+	kinds                           map[string]bool // of faults
+	time                            time.Duration
 }
 
 func (s *sums) add(d *driven) {
 	s.runs++
 	s.operations += len(d.h.Ops)
 	s.faults += len(d.h.Faults)
+	s.terms += int(d.term)
+	for _, f := range d.h.Faults {
+		s.kinds[f.Name] = true
+	}
 	s.time += d.o.time
 }
 
@@ -262,7 +279,7 @@ const trueRates = "member,partition,packets,kill,restart,pause,clock,disk,power,
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations; TestNativeLocksUnderMixedFaults stays")
-	var all sums
+	all := sums{kinds: map[string]bool{}}
 	eachSeed(t, 6, func(t *testing.T, seed uint64) {
 		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second, all: &all}
 		length(t, &o)
@@ -279,7 +296,9 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 		}
 		require.Equal(t, checker.Valid, verdict, text)
 	})
-	t.Logf("%d runs, %s of virtual time, %d operations, %d faults", all.runs, all.time, all.operations, all.faults)
+	// The program's --virtual reads this line.
+	t.Logf("%d runs, %s of virtual time, %d operations, %d terms, %d faults of %d kinds",
+		all.runs, all.time, all.operations, all.terms, all.faults, len(all.kinds))
 }
 
 // What was acknowledged is there after a power cut, also when a process had only found it in the page cache.
