@@ -78,12 +78,9 @@ func fenceRaiseOp(c *call) protocol.Value {
 
 // fenceGetOp is the largest fence that has passed, nil if none has.
 func fenceGetOp(c *call) protocol.Value {
-	it, ok := c.FindString(c.Args[1])
-	switch {
-	case !ok:
-		return command.ErrWrongType
-	case it == nil:
-		return protocol.Null
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Null)
+	if !ok {
+		return reply
 	}
 	fence, ok := parseFence(it.Value())
 	if !ok {

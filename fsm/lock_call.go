@@ -104,8 +104,8 @@ func (c *call) settleLock(db int, key string) {
 	c.tellLocks()
 }
 
-// LockAt reports whether a key is a lock, or may become one again: it was flushed, and somebody waits. If settling the
-// key does not fit the request is over. Requires: the request writes.
+// LockAt reports whether a key is a lock, or may become one again because a client waits for the key, which was flushed.
+// If the budget does not suffice to settle the key, the request is over. Requires: the request writes.
 func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():

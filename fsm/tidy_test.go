@@ -27,8 +27,8 @@ var forbidden = []string{
 // onlyInMachine may be imported by fsm.go, where the one lock is, and by judge.go for what readers share.
 var onlyInMachine = []string{"sync", "sync/atomic"}
 
-// TestPurity holds this package, those of the commands, keyspace, collection, waits and rights to their promise: no
-// clock, no I/O, no goroutine, no range over a map whose order could show.
+// TestPurity: this package and the packages below have no clock, no I/O, no goroutine, and no range over a map whose
+// order could show. Commands, keyspace, collection, waits and rights promise that.
 func TestPurity(t *testing.T) {
 	protocoltest.SkipShort(t, "reads the types of the whole package")
 	for folder, least := range map[string]int{

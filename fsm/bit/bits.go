@@ -123,12 +123,9 @@ func getbitOp(c *command.Call) protocol.Value {
 	if !ok {
 		return errBitOffset
 	}
-	it, ok := c.FindString(c.Args[1])
-	switch {
-	case !ok:
-		return command.ErrWrongType
-	case it == nil:
-		return command.Zero
+	it, reply, ok := c.FindStringOr(c.Args[1], command.Zero)
+	if !ok {
+		return reply
 	}
 	return protocol.Integer(bitAt(it.Value(), offset))
 }
@@ -186,12 +183,10 @@ func bitcountOp(c *command.Call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], command.Zero)
 	switch {
 	case !ok:
-		return command.ErrWrongType
-	case it == nil:
-		return command.Zero
+		return reply
 	case r.first < 0 && r.last < 0 && r.first > r.last:
 		return command.Zero
 	}
@@ -239,12 +234,9 @@ func bitposOp(c *command.Call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	it, ok := c.FindString(c.Args[1])
-	switch {
-	case !ok:
-		return command.ErrWrongType
-	case it == nil:
-		return protocol.Integer(-bit)
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Integer(-bit))
+	if !ok {
+		return reply
 	}
 	from, to := r.in(len(it.Value()))
 	if problem, ok := c.Charge((to - from) / 8 / countShare); !ok {

@@ -60,7 +60,8 @@ type Host interface {
 	// a kind under the words c.Args[from : from+count]. The reply is none where a request may not wait.
 	Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value
 
-	// LockAt reports whether a key is a lock, or may become one again. If that does not fit the request is over.
+	// LockAt reports whether a key is a lock, or may become one again. If the budget does not suffice to find out, the
+	// request is over.
 	LockAt(db int, key string) bool
 	// Full reports whether the state is over the limit of memory.
 	Full() bool

@@ -10,7 +10,7 @@ const EventWork = 256
 // Notify tells that name happened to key in the call's database, as Redis's notifyKeyspaceEvent does.
 func (c *Call) Notify(class event.Classes, name, key string) { c.NotifyIn(c.DB, class, name, key) }
 
-// NotifyIn is notify for another database. By default no class is set, which is one test.
+// NotifyIn is [Call.Notify] for another database. By default no class is set, which is one test.
 func (c *Call) NotifyIn(db int, class event.Classes, name, key string) {
 	if c.Keys.Notifies&class != 0 {
 		c.tellNotified(db, class, name, key)

@@ -95,6 +95,7 @@ const EndedLockWork = 128
 // first of them, and runs its batches. What has ended and is not worked off looks ended to every command.
 const VersionSlices = 6
 
+// Slices reports whether holds end in slices: see [VersionSlices].
 func (c *Call) Slices() bool { return c.EntryVersion >= VersionSlices }
 
 // LocksThere reports whether there is any lock. If not, only sessions can be due.
@@ -172,8 +173,8 @@ func (c *Call) CountKeys(db int) int {
 	return c.Keys.Databases[db].Len(c.NowMillis) - ended
 }
 
-// LockDeadline is the deadline of the longest hold of a lock, never if that is bound to a session or nobody
-// holds the lock.
+// LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is no
+// hold.
 func (c *Call) LockDeadline(key string) int64 {
 	if c.Slices() {
 		c.Spend(int64(c.Keys.Locks.Holders(c.DB, key)) * BrokenWork)

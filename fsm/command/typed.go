@@ -13,6 +13,19 @@ func (c *Call) FindString(key string) (it *keyspace.Item, ok bool) {
 	return it, it == nil || it.IsString()
 }
 
+// FindStringOr is [Call.FindString] for an op that needs the string. If ok is false, reply is the op's: missing if the
+// key is absent.
+func (c *Call) FindStringOr(key string, missing protocol.Value) (it *keyspace.Item, reply protocol.Value, ok bool) {
+	it, ok = c.FindString(key)
+	switch {
+	case !ok:
+		return nil, ErrWrongType, false
+	case it == nil:
+		return nil, missing, false
+	}
+	return it, reply, true
+}
+
 // Look returns the collection of key, for reading. ok is false if the key is of another kind: the reply is
 // then ErrWrongType.
 func Look[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
@@ -24,7 +37,7 @@ func Look[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
 	return v, ok, ok
 }
 
-// LookOr is look for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
+// LookOr is [Look] for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
 // absent.
 func LookOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) (v T, reply protocol.Value, ok bool) {
 	v, there, ok := Look[T](c, key)
@@ -37,7 +50,16 @@ func LookOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) 
 	return v, reply, true
 }
 
-// Edit is a change of a collection that is under way. Only V changes until keep, and V may change in
+// LengthOf is the op of HLEN and its like: the number of elements of the collection of the first key.
+func LengthOf[T keyspace.Collection](c *Call) protocol.Value {
+	v, reply, ok := LookOr[T](c, c.Args[1], Zero)
+	if !ok {
+		return reply
+	}
+	return protocol.Integer(int64(v.Len()))
+}
+
+// Edit is a change of a collection that is under way. Only V changes until [Edit.Keep], and V may change in
 // place: an op that could exceed its budget asks [Call.Fits] before the first change.
 type Edit[T keyspace.Collection] struct {
 	V     T
@@ -50,14 +72,14 @@ type Edit[T keyspace.Collection] struct {
 // Open returns the collection of key, for changing. If the key is absent, fresh makes the collection.
 // Requires: the request writes. If ok is false the reply is ErrWrongType.
 //
-// An op that may find nothing to change looks before it opens: open clones a collection that a snapshot or
+// An op that may find nothing to change looks before it opens: Open clones a collection that a snapshot or
 // a savepoint holds. That costs little, and must not be charged, since nodes capture at different
 // times.
 func Open[T keyspace.Collection](c *Call, key string, fresh func() T) (e Edit[T], ok bool) {
 	return openIn(c, c.DB, key, fresh)
 }
 
-// openIn is open in another database.
+// openIn is [Open] in another database.
 func openIn[T keyspace.Collection](c *Call, db int, key string, fresh func() T) (e Edit[T], ok bool) {
 	e.c, e.db = c, db
 	it := c.FindIn(db, key)

@@ -21,7 +21,7 @@ var Ops = map[string]command.Op{
 	"hincrby":      hincrbyOp,
 	"hincrbyfloat": hincrbyfloatOp,
 	"hkeys":        hkeysOp,
-	"hlen":         hlenOp,
+	"hlen":         command.LengthOf[*collection.Hash],
 	"hmget":        hmgetOp,
 	"hmset":        hmsetOp,
 	"hrandfield":   hrandfieldOp,
@@ -32,12 +32,12 @@ var Ops = map[string]command.Op{
 	"hvals":        hvalsOp,
 }
 
-// lookHash is [Look] for a hash.
+// lookHash is [command.Look] for a hash.
 func lookHash(c *command.Call) (h *collection.Hash, there, ok bool) {
 	return command.Look[*collection.Hash](c, c.Args[1])
 }
 
-// theHash is [LookOr] for a hash.
+// theHash is [command.LookOr] for a hash.
 func theHash(c *command.Call, missing protocol.Value) (h *collection.Hash, reply protocol.Value, ok bool) {
 	return command.LookOr[*collection.Hash](c, c.Args[1], missing)
 }
@@ -77,14 +77,6 @@ func hstrlenOp(c *command.Call) protocol.Value {
 		return command.ErrWrongType
 	}
 	return protocol.Integer(int64(len(value)))
-}
-
-func hlenOp(c *command.Call) protocol.Value {
-	h, reply, ok := theHash(c, command.Zero)
-	if !ok {
-		return reply
-	}
-	return protocol.Integer(int64(h.Len()))
 }
 
 func hmgetOp(c *command.Call) protocol.Value {
@@ -185,7 +177,7 @@ func hscanOp(c *command.Call) protocol.Value {
 	})
 }
 
-// OpenHash is [Open] for a hash, for so many changes, to which the words add bytes.
+// OpenHash is [command.Open] for a hash, for so many changes, to which the words add bytes.
 func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.Hash], problem protocol.Value, ok bool) {
 	h, there, ok := lookHash(c)
 	if !ok {

@@ -74,7 +74,7 @@ func keysOp(c *command.Call) protocol.Value {
 	return protocol.Array(keys...)
 }
 
-// randomkeyOp returns the first key at or after a position drawn by [Call.Random]. The ended keys that
+// randomkeyOp returns the first key at or after a position drawn by [command.Call.Random]. The ended keys that
 // wait to be swept play no part.
 func randomkeyOp(c *command.Call) protocol.Value {
 	c.MeetAll()

@@ -109,7 +109,7 @@ func (s *sorting) parse(words []string, readOnly bool) (problem protocol.Value, 
 	return problem, true
 }
 
-// charges is [Call.Charge] for a part of the work. The parts are bounded together.
+// charges is [command.Call.Charge] for a part of the work. The parts are bounded together.
 func (s *sorting) charges(work int64) (problem protocol.Value, ok bool) {
 	if s.total += work; s.total > command.MaxElementsWork {
 		return command.ErrTooMuchWork, false

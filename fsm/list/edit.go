@@ -9,22 +9,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lookList is [Look] for a list.
+// lookList is [command.Look] for a list.
 func lookList(c *command.Call) (l *collection.List, there, ok bool) {
 	return command.Look[*collection.List](c, c.Args[1])
 }
 
-// theList is [LookOr] for a list.
+// theList is [command.LookOr] for a list.
 func theList(c *command.Call, missing protocol.Value) (l *collection.List, reply protocol.Value, ok bool) {
 	return command.LookOr[*collection.List](c, c.Args[1], missing)
-}
-
-func llenOp(c *command.Call) protocol.Value {
-	l, reply, ok := theList(c, command.Zero)
-	if !ok {
-		return reply
-	}
-	return protocol.Integer(int64(l.Len()))
 }
 
 func lindexOp(c *command.Call) protocol.Value {

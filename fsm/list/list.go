@@ -63,7 +63,7 @@ var Ops = map[string]command.Op{
 	"brpoplpush": brpoplpushOp,
 	"lindex":     lindexOp,
 	"linsert":    linsertOp,
-	"llen":       llenOp,
+	"llen":       command.LengthOf[*collection.List],
 	"lmove":      lmoveOp,
 	"lmpop":      lmpopOp,
 	"lpop":       lpopOp,

@@ -13,7 +13,7 @@ import (
 // Ops are the sets.
 var Ops = map[string]command.Op{
 	"sadd":        saddOp,
-	"scard":       scardOp,
+	"scard":       command.LengthOf[*collection.Set],
 	"sdiff":       sdiffOp,
 	"sdiffstore":  sdiffstoreOp,
 	"sinter":      sinterOp,
@@ -31,22 +31,14 @@ var Ops = map[string]command.Op{
 	"sunionstore": sunionstoreOp,
 }
 
-// lookSet is [Look] for a set.
+// lookSet is [command.Look] for a set.
 func lookSet(c *command.Call) (s *collection.Set, there, ok bool) {
 	return command.Look[*collection.Set](c, c.Args[1])
 }
 
-// theSet is [LookOr] for a set.
+// theSet is [command.LookOr] for a set.
 func theSet(c *command.Call, missing protocol.Value) (s *collection.Set, reply protocol.Value, ok bool) {
 	return command.LookOr[*collection.Set](c, c.Args[1], missing)
-}
-
-func scardOp(c *command.Call) protocol.Value {
-	s, reply, ok := theSet(c, command.Zero)
-	if !ok {
-		return reply
-	}
-	return protocol.Integer(int64(s.Len()))
 }
 
 func sismemberOp(c *command.Call) protocol.Value {

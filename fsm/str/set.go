@@ -139,12 +139,9 @@ func digest(value string) string {
 }
 
 func digestOp(c *command.Call) protocol.Value {
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Null)
 	if !ok {
-		return command.ErrWrongType
-	}
-	if it == nil {
-		return protocol.Null
+		return reply
 	}
 	if !c.Fits(int64(len(it.Value()))) {
 		return command.ErrOverWork
@@ -214,7 +211,7 @@ func claim(c *command.Call, key, value string, deadlineMillis int64) {
 	c.Host.Claimed(key, value, deadlineMillis)
 }
 
-// setMarked is [Call.Set] with a mark.
+// setMarked is [command.Call.Set] with a mark.
 func setMarked(c *command.Call, key, value string, deadlineMillis int64, m keyspace.Mark) {
 	c.Spend(int64(len(key) + len(value)))
 	c.Store(c.DB, keyspace.NewMarked(c.HashOf(key), key, value, deadlineMillis, m))

@@ -43,23 +43,17 @@ var Ops = map[string]command.Op{
 }
 
 func getOp(c *command.Call) protocol.Value {
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Null)
 	if !ok {
-		return command.ErrWrongType
-	}
-	if it == nil {
-		return protocol.Null
+		return reply
 	}
 	return protocol.Bulk(it.Value())
 }
 
 func getdelOp(c *command.Call) protocol.Value {
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Null)
 	if !ok {
-		return command.ErrWrongType
-	}
-	if it == nil {
-		return protocol.Null
+		return reply
 	}
 	value := it.Value()
 	c.Remove(it)
@@ -73,12 +67,9 @@ func getexOp(c *command.Call) protocol.Value {
 	if !ok {
 		return command.ErrSyntax
 	}
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Null)
 	if !ok {
-		return command.ErrWrongType
-	}
-	if it == nil {
-		return protocol.Null
+		return reply
 	}
 	value := it.Value()
 	if o.unit != command.ExpiryNone {
@@ -175,12 +166,9 @@ func setAll(c *command.Call, pairs []string, o *options, done protocol.Value) pr
 }
 
 func strlenOp(c *command.Call) protocol.Value {
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], command.Zero)
 	if !ok {
-		return command.ErrWrongType
-	}
-	if it == nil {
-		return command.Zero
+		return reply
 	}
 	return protocol.Integer(int64(len(it.Value())))
 }
@@ -216,12 +204,9 @@ func getrangeOp(c *command.Call) protocol.Value {
 	if !ok {
 		return command.ErrNotInteger
 	}
-	it, ok := c.FindString(c.Args[1])
+	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Bulk(""))
 	if !ok {
-		return command.ErrWrongType
-	}
-	if it == nil {
-		return protocol.Bulk("")
+		return reply
 	}
 	value := it.Value()
 	if first < 0 && last < 0 && first > last {

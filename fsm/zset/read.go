@@ -9,22 +9,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lookScored is [Look] for a sorted set.
+// lookScored is [command.Look] for a sorted set.
 func lookScored(c *command.Call) (z *collection.SortedSet, there, ok bool) {
 	return command.Look[*collection.SortedSet](c, c.Args[1])
 }
 
-// theScored is [LookOr] for a sorted set.
+// theScored is [command.LookOr] for a sorted set.
 func theScored(c *command.Call, missing protocol.Value) (z *collection.SortedSet, reply protocol.Value, ok bool) {
 	return command.LookOr[*collection.SortedSet](c, c.Args[1], missing)
-}
-
-func zcardOp(c *command.Call) protocol.Value {
-	z, reply, ok := theScored(c, command.Zero)
-	if !ok {
-		return reply
-	}
-	return protocol.Integer(int64(z.Len()))
 }
 
 func zscoreOp(c *command.Call) protocol.Value {

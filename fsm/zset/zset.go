@@ -38,7 +38,7 @@ var Ops = map[string]command.Op{
 	"bzpopmax":         bzpopmaxOp,
 	"bzpopmin":         bzpopminOp,
 	"zadd":             zaddOp,
-	"zcard":            zcardOp,
+	"zcard":            command.LengthOf[*collection.SortedSet],
 	"zcount":           zcountOp,
 	"zdiff":            zdiffOp,
 	"zdiffstore":       zdiffstoreOp,
