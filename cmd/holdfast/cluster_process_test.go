@@ -25,6 +25,7 @@ func clusterOf(exe, servers string, args ...string) (status int, stdout, stderr 
 
 // TestClusterStatus: the exit status says whether the cluster has a voter to spare.
 func TestClusterStatus(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	nodes := startNodes(t, exe, 3)
 	said := func(n *node, status int, like string) {

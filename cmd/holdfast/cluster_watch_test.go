@@ -68,6 +68,7 @@ func TestScreen(t *testing.T) {
 
 // TestWatchWithoutATerminal: frames in plain lines, also over the loss of nodes, until a signal; then status 0.
 func TestWatchWithoutATerminal(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	nodes := startNodes(t, exe, 3)
 	leader := leaderOf(t, nodes)

@@ -14,6 +14,7 @@ import (
 // TestStateThatDiffers: a leader that has applied an entry wrongly is found. Log, /readyz and `cluster status` say so.
 // The node refuses clients, also after a restart, until its state was replaced.
 func TestStateThatDiffers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes the shortest interval")
 	}

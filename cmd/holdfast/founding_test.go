@@ -121,6 +121,7 @@ func httpGet(t *testing.T, url string) (status int, body string) {
 // TestWipedNode: a node whose folder was emptied has no part in its cluster, and says so. Under a new name it joins,
 // and gets a vote; all nodes may then move to other addresses at the same time.
 func TestWipedNode(t *testing.T) {
+	t.Parallel()
 	nodes := startNodes(t, build(t), 3)
 	lost := nodes[1]
 	rest := []*node{nodes[0], nodes[2]}

@@ -26,6 +26,7 @@ const superseded = "this node's data folder is not what it was, and cannot be us
 
 // TestFolderPutBack: an older copy of a node's folder does not serve, however often it is started.
 func TestFolderPutBack(t *testing.T) {
+	t.Parallel()
 	nodes := startNodes(t, build(t), 3)
 	leader, follower, _ := parts(t, nodes)
 	follower.stop(t)
@@ -96,6 +97,7 @@ func rotSnapshot(t *testing.T, n *node) (file string) {
 // TestDamagedSnapshotAtAStart: a node whose newest snapshot is damaged waits for the state of another member, says so,
 // and comes back with what it had acknowledged. A node that knows no other member ends.
 func TestDamagedSnapshotAtAStart(t *testing.T) {
+	t.Parallel()
 	exe, monitoring := build(t), freeAddrs(t, 1)[0]
 	small := []string{"--debug", "--trailing-logs", "5", "--snapshot-threshold", "1000000"}
 	nodes := startNodes(t, exe, 3, small...)

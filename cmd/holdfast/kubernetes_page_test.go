@@ -112,6 +112,7 @@ func (p *kubernetesPage) count() *counter {
 // and one loses its volume, while a client counts. Nothing that was acknowledged is lost, no probe fails, and each stop
 // is graceful.
 func TestKubernetesAsWritten(t *testing.T) {
+	t.Parallel()
 	p := newKubernetesPage(t)
 	apply, status, found := strings.Cut(p.blocks["Apply"], "kubectl exec")
 	require.True(t, found)

@@ -266,6 +266,7 @@ func TestLockWithASecuredNode(t *testing.T) {
 // TestLockOfAFrozenHolder: a frozen process, whose kernel still answers, loses its lock when the TTL has passed, and
 // ends its command when it thaws.
 func TestLockOfAFrozenHolder(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for the TTL")
 	}

@@ -83,6 +83,7 @@ func staysOut(t *testing.T, n *node) {
 // TestMembersByCommand: votes are taken and given; a removal that leaves too few is refused, or waits for the others if
 // it is forced; and the leader, removed through a follower, hands over before it ends.
 func TestMembersByCommand(t *testing.T) {
+	t.Parallel()
 	nodes := startNodes(t, build(t), 3)
 	leader, one, other := parts(t, nodes)
 	require.NoError(t, client(t, one).Set(t.Context(), "k", "v", 0).Err())
@@ -139,6 +140,7 @@ func TestReplaceOfALostDisk(t *testing.T) {
 // TestKilledInTheMiddle: a node is killed while the members change. The change is completed by the nodes, or by the
 // command, which asks again; and all nodes agree on it.
 func TestKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	nodes := startNodes(t, build(t), 3, "--debug")
 	leader, one, other := parts(t, nodes)
 
@@ -220,6 +222,7 @@ func TestAskedNodeDies(t *testing.T) {
 
 // TestChangeWithoutMajority is told apart from a node that does not answer, and is not made later.
 func TestChangeWithoutMajority(t *testing.T) {
+	t.Parallel()
 	nodes := startNodes(t, build(t), 3)
 	_, one, other := parts(t, nodes)
 	for _, n := range nodes {

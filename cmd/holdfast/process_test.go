@@ -118,15 +118,21 @@ func (n *node) stop(t *testing.T) {
 	}
 }
 
-// freeAddrs reserves n loopback addresses for the moment it takes to start processes on them.
+// given are the addresses that tests have: a process of theirs may be down for a moment.
+var given sync.Map
+
+// freeAddrs reserves n loopback addresses for the moment it takes to start processes on them. No other test gets them.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
 	var addrs []string
-	for range n {
+	for len(addrs) < n {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
+		addr := ln.Addr().String()
+		if _, taken := given.LoadOrStore(addr, true); !taken {
+			addrs = append(addrs, addr)
+		}
 	}
 	return addrs
 }

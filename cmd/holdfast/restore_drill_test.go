@@ -128,6 +128,7 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 // TestSurvivorGoesOn loses two of three nodes for good. The third is recovered with all acknowledged writes that it had
 // heard of, another node joins it, and a former member that comes back does not.
 func TestSurvivorGoesOn(t *testing.T) {
+	t.Parallel()
 	exe := build(t)
 	nodes := startNodes(t, exe, 3)
 	c := client(t, nodes[0])

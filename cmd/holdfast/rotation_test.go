@@ -217,6 +217,7 @@ func (d *drill) goOn(t *testing.T) {
 // TestRotationDrill replaces the password, the cluster secret, all certificates and their authority, while clients
 // that stay connected and clients that come anew work on all nodes, without an error.
 func TestRotationDrill(t *testing.T) {
+	t.Parallel()
 	older, newer := newAuthority(t), newAuthority(t)
 	roots := func(authorities ...*authority) *x509.CertPool {
 		p := x509.NewCertPool()
@@ -336,6 +337,7 @@ func TestRotationDrill(t *testing.T) {
 // TestSecretOfOneNode: a secret that was changed on one node alone is known at once, on all nodes, while all
 // connections stay; and that it fits again.
 func TestSecretOfOneNode(t *testing.T) {
+	t.Parallel()
 	exe, secrets := build(t), t.TempDir()
 	give := func(node, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(secrets, node), []byte(text), 0o600))

@@ -272,6 +272,7 @@ func (h *holders) verify(t *testing.T, m *machines, locks map[string]string) {
 // TestTLSAsWritten: a cluster that serves goes over to TLS, by certificates that the chapter makes. The commands on a
 // node's machine go on without a flag.
 func TestTLSAsWritten(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, build(t))
 	m.run(t, "install", 0, 1, 2)
 	require.NoError(t, m.client(t, 0).SetNX(t.Context(), "held", "token", time.Hour).Err())
