@@ -247,9 +247,25 @@ func (p *twins) dropped() (string, reply, reply) {
 	}
 	name := waits.Name{Origin: o, Ticket: p.tickets - min(p.tickets, uint64(p.d.n(10)))}
 	want := p.model.dropWaits(o.Node, func(w *nWait) bool { return w.Ticket < name.Ticket })
+	if p.d.one(2) { // what an earlier call has dropped stays so
+		p.table.Drop(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
+	}
 	p.table.Drop(name)
 	p.goOn()
 	return fmt.Sprint("drop before ", name), want, reply{}
+}
+
+// vacate gives the key of a lock that is not there to another value: nothing of the lock is left but what is told.
+func (p *twins) vacate() (string, reply, reply) {
+	db, key := p.db(), p.key()
+	if !p.table.sliced || p.model.info(db, key) != nil {
+		return p.acquire()
+	}
+	l := p.table.peek(db, key)
+	want := reply{ok: l == nil || l.waiters() == 0} // of those who are gone
+	got := reply{ok: p.table.Vacate(db, key)}
+	require.False(p.t, got.ok && p.table.Has(db, key))
+	return fmt.Sprint("vacate ", db, key), want, got
 }
 
 func (p *twins) flush() (string, reply, reply) {

@@ -51,6 +51,9 @@ func runEntries(t *testing.T, d *dice, rounds int, sliced bool) {
 		for range 1 + d.n(5) {
 			p.entry()
 		}
+		if d.one(6) {
+			p.restore()
+		}
 		p.model.held = false
 		p.model.pump()
 		p.model.tidy()
@@ -64,6 +67,19 @@ func runEntries(t *testing.T, d *dice, rounds int, sliced bool) {
 	}
 	p.passBy(10_000)
 	p.end()
+}
+
+// restore goes on as after a restore from a backup that has what is not done.
+func (p *twins) restore() {
+	p.log = append(p.log, "restore")
+	p.table.Begin(p.model.now, 0)
+	p.table.Refresh()
+	require.Empty(p.t, p.table.Effects())
+	p.model.refresh()
+	p.told, p.present = nil, map[string]bool{}
+	for _, l := range p.model.locks {
+		p.present[fmt.Sprint(l.db, " ", l.key)] = true
+	}
 }
 
 // passBy lets time pass from one due instant to the next, as a leader does.

@@ -226,7 +226,7 @@ func (p *twins) word() (string, reply, reply) {
 	}
 	if p.ragged { // more of what concerns many at once, and of what may meet that
 		words = append(words, p.close, p.close, p.gone, p.dropped, p.cancel, p.cancel, p.cancel, p.breaks, p.downgrade,
-			p.unblock, p.flush, p.flush)
+			p.unblock, p.flush, p.flush, p.vacate, p.vacate)
 	}
 	return words[p.d.n(len(words))]()
 }

@@ -382,3 +382,20 @@ func (n *naive) gone(c Client) (r reply) {
 	}
 	return r
 }
+
+// refresh lets nobody wait, and gives all leases anew.
+func (n *naive) refresh() {
+	n.queue = nil
+	for _, l := range n.locks {
+		for _, h := range l.holds {
+			if h.client = (Client{}); h.session == 0 {
+				h.deadline = n.now + h.lease
+			}
+		}
+	}
+	for _, s := range n.sessions {
+		s.client, s.deadline = Client{}, n.now+s.lease
+	}
+	n.tidy()
+	n.effects = nil
+}

@@ -253,10 +253,15 @@ func (t *Table) there(l *lock, now int64) (there bool, looked int) {
 	return there, looked
 }
 
+// losing reports whether a lock has holds that were lost together, and are not worked off.
+func (t *Table) losing() bool {
+	l, _ := t.timers.Min()
+	return l != nil && l.due == past
+}
+
 // holdsOf is how many holds a session has that are not over: all but those that were lost together with others.
 func (t *Table) holdsOf(s *session) int {
-	losing, _ := t.timers.Min()
-	lost := losing != nil && losing.due == past
+	lost := t.losing()
 	if !t.sliced || len(t.flushes) == 0 && !lost {
 		return s.holds
 	}
@@ -316,7 +321,7 @@ func (t *Table) SessionWork(id uint64) int {
 // Ended is how many locks of a database are in their places, and not there at an instant: see There. It gives up
 // behind most looks.
 func (t *Table) Ended(db int, now int64, most int) (n, looked int) {
-	c := ender{t: t, db: db, now: now, most: most}
+	c := ender{t: t, db: db, now: now, most: most, lost: t.losing()}
 	if !t.sliced || !t.BehindAt(now) {
 		return 0, 0
 	}
@@ -360,6 +365,7 @@ type ender struct {
 	db              int
 	now             int64
 	n, looked, most int
+	lost            bool // see losing
 }
 
 func (c *ender) look() bool {
@@ -400,7 +406,7 @@ func (c *ender) session(id uint64) bool {
 		switch {
 		case int(h.db) != c.db, c.t.flushedHold(h):
 		case h.mode == Exclusive:
-			if !c.delays(h) {
+			if !c.delays(h) && !(c.lost && c.t.lostHold(h)) { // of a key that was vacated the lock is no more
 				c.n++
 			}
 		default:
