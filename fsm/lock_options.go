@@ -213,8 +213,9 @@ func parseDelay(word string, version byte) (millis int64, problem protocol.Value
 }
 
 // parsePlaces reads LIMIT and PERMITS.
-func parsePlaces(word string) (n int64, problem protocol.Value) {
-	return parseNumber(word, 1, math.MaxInt32, command.ErrNotInteger, command.ErrNotPositive)
+func parsePlaces(word string) (places int32, problem protocol.Value) {
+	n, problem := parseNumber(word, 1, math.MaxInt32, command.ErrNotInteger, command.ErrNotPositive)
+	return int32(n), problem
 }
 
 // parseText checks the length of a text that is kept.

@@ -65,7 +65,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 		return command.ErrOverWork
 	}
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
-	r.Account, r.Crowded = c.Account, r.Waits && c.crowded()
+	r.Account, r.Crowded = int16(c.Account), r.Waits && c.crowded()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
 	c.tellLocks()

@@ -67,7 +67,7 @@ func (t *Table) check(q *Request) error {
 	}
 	switch {
 	case len(q.Keys) < 1, len(q.Keys) > MaxKeys, q.DB < 0, q.DB >= databases,
-		q.Mode > Permits, q.Mode == Permits && (q.Permits < 1 || q.Permits > q.Limit || q.Limit > MaxLimit),
+		q.Mode > Permits, q.Mode == Permits && (q.Permits < 1 || q.Permits > q.Limit),
 		q.Session == 0 && q.LeaseMillis < 1, q.WaitMillis < 0, q.DelayMillis < 0, q.GraceMillis < 0,
 		q.Ticket == ^uint64(0):
 		return ErrRequest
@@ -215,7 +215,7 @@ func (t *Table) tellAgain(w *waiter, q *Request) {
 // enqueue lets a request wait: at the place that the owner has, or behind all others. blocked is the index
 // of a key that blocks the request.
 func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
-	w := &waiter{Request: *q, since: t.now, deadline: never, blocked: blocked}
+	w := &waiter{Request: *q, since: t.now, deadline: never, blocked: uint8(blocked)}
 	if w.WaitMillis > 0 {
 		w.deadline = saturated(t.now, w.WaitMillis)
 		if mutant.LockShortWait {
@@ -240,7 +240,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	w.Client.Origin = *t.origin(q.Client.Origin)
 	if same != nil {
 		w.order, w.since = same.order, same.since
-		w.Keys, w.blocked = same.Keys, slices.Index(same.Keys, q.Keys[blocked])
+		w.Keys, w.blocked = same.Keys, uint8(slices.Index(same.Keys, q.Keys[blocked]))
 		t.relined(same, w)
 		t.tellAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil

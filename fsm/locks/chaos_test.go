@@ -104,12 +104,12 @@ func (c *chaos) id() uint64 {
 func (c *chaos) request() *Request {
 	r := &Request{
 		Keys: []string{c.key()}, Owner: c.owner(), LeaseMillis: 1 + c.r.Int64N(300), Session: c.id(), Mode: Mode(c.r.IntN(3)),
-		Limit: 1 + c.r.Int64N(4), DelayMillis: c.r.Int64N(2) * c.r.Int64N(50), Reentrant: c.r.IntN(2) == 0,
+		Limit: 1 + c.r.Int32N(4), DelayMillis: c.r.Int64N(2) * c.r.Int64N(50), Reentrant: c.r.IntN(2) == 0,
 		Waits: c.r.IntN(4) > 0, WaitMillis: c.r.Int64N(2) * (1 + c.r.Int64N(200)),
 		GraceMillis: c.r.Int64N(2) * c.r.Int64N(60),
 		Client:      c.client(), Notify: c.r.IntN(2) == 0,
 	}
-	r.Permits = 1 + c.r.Int64N(r.Limit)
+	r.Permits = 1 + c.r.Int32N(r.Limit)
 	for range c.r.IntN(4) {
 		r.Keys = append(r.Keys, c.key())
 	}

@@ -25,7 +25,7 @@ func measured(n int, f func() any) int64 {
 }
 
 // TestMemory: nothing takes more than it counts for. A held lock takes at most 350 bytes, the item of the
-// keyspace included, and a waiter at most 500.
+// keyspace included, and a waiter at most 400.
 func TestMemory(t *testing.T) {
 	const many = 20_000
 	var table *Table
@@ -80,7 +80,7 @@ func TestMemory(t *testing.T) {
 			table.TakeEffects()
 		}
 	})
-	check("a waiter", 500, func() {
+	check("a waiter", 400, func() {
 		for i := range many {
 			r := waiting(asks(fmt.Sprint("worker-", i), "lock"))
 			r.WaitMillis = int64(10_000 + i*7919%many)

@@ -221,7 +221,7 @@ func TestNothingJoinsWithinADelay(t *testing.T) {
 // TestRequestsAreChecked: what is out of range is refused, and changes nothing.
 func TestRequestsAreChecked(t *testing.T) {
 	table := at(New(), 1000)
-	permits := func(limit, permits int64) func(r *Request) {
+	permits := func(limit, permits int32) func(r *Request) {
 		return func(r *Request) { r.Mode, r.Limit, r.Permits = Permits, limit, permits }
 	}
 	for name, spoil := range map[string]func(r *Request){
@@ -232,7 +232,6 @@ func TestRequestsAreChecked(t *testing.T) {
 		"mode":             func(r *Request) { r.Mode = Permits + 1 },
 		"no permits":       permits(3, 0),
 		"too many permits": permits(3, 4),
-		"limit":            permits(MaxLimit+1, 1),
 		"no lease":         func(r *Request) { r.LeaseMillis = 0 },
 		"wait":             func(r *Request) { r.WaitMillis = -1 },
 		"delay":            func(r *Request) { r.DelayMillis = -1 },

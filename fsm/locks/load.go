@@ -105,6 +105,13 @@ func (d *loader) flags(most uint64, wrong error) uint64 {
 	return n
 }
 
+// limit reads a number of permits.
+func (d *loader) limit() int32 {
+	n := d.Int()
+	d.must(n >= 0 && n <= MaxLimit, errWaiter)
+	return int32(n)
+}
+
 func (d *loader) client() Client {
 	return Client{protocol.Origin{Node: d.String(), Epoch: d.Uint()}, d.Int()}
 }
@@ -273,19 +280,19 @@ func (d *loader) waiter(home *lock) {
 	if flags&savedEnds != 0 {
 		w.deadline = d.Int()
 	}
-	w.blocked = int(d.flags(MaxKeys, errWaiter))
+	w.blocked = uint8(d.flags(MaxKeys, errWaiter))
 	w.Owner, w.Note, w.Call = d.text(errWaiter), d.text(errWaiter), d.text(errWaiter)
 	w.Session, w.LeaseMillis = d.Uint(), d.Int()
-	w.Mode, w.Limit, w.Permits = Mode(d.flags(uint64(Permits), errWaiter)), d.Int(), d.Int()
+	w.Mode, w.Limit, w.Permits = Mode(d.flags(uint64(Permits), errWaiter)), d.limit(), d.limit()
 	w.WaitMillis, w.DelayMillis, w.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter),
 		d.millis(Forever, errWaiter)
 	w.Client = d.client()
 	w.Client.Origin = *d.t.origin(w.Client.Origin)
 	w.Ticket = d.Uint()
 	if d.caused {
-		w.Account = int(d.flags(keyspace.MaxAccount, errWaiter))
+		w.Account = int16(d.flags(keyspace.MaxAccount, errWaiter))
 	}
-	d.must(len(w.Keys) > 0 && w.blocked < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders,
+	d.must(len(w.Keys) > 0 && int(w.blocked) < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders,
 		errWaiter)
 	d.must(!w.absent || w.deadline != never, errWaiter)
 	d.must(flags&savedEnds == 0 || w.deadline < never, errWaiter)

@@ -26,8 +26,8 @@ func (p *twins) acquire() (string, reply, reply) {
 			p.wantMore(r)
 		}
 	case r.Mode == Permits:
-		r.Limit = int64(1 + p.d.n(4))
-		r.Permits = 1 + int64(p.d.n(int(r.Limit)))
+		r.Limit = int32(1 + p.d.n(4))
+		r.Permits = 1 + int32(p.d.n(int(r.Limit)))
 	}
 	if p.d.one(4) || p.ragged && p.d.one(2) {
 		r.Session = p.session()

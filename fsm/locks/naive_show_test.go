@@ -19,7 +19,7 @@ func (n *naive) info(db int, key string) *Info {
 			continue
 		}
 		v := Wait{
-			Owner: w.Owner, Mode: w.Mode, Limit: w.Limit, Permits: w.Permits, Session: w.Session, SinceMillis: w.since,
+			Owner: w.Owner, Mode: w.Mode, Limit: int64(w.Limit), Permits: int64(w.Permits), Session: w.Session, SinceMillis: w.since,
 			LeftMillis: -1,
 			Absent:     w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
 		}

@@ -169,14 +169,14 @@ func (n *naive) waitOf(db int, key, owner string) *nWait {
 
 // joins reports whether a request is compatible with all holds.
 func (l *nLock) joins(r *Request) bool {
-	sum := r.Permits
+	sum := int64(r.Permits)
 	for _, h := range l.holds {
 		if h.mode == Exclusive || r.Mode == Exclusive || h.mode != r.Mode {
 			return false
 		}
 		sum += h.permits
 	}
-	return r.Mode != Permits || sum <= r.Limit
+	return r.Mode != Permits || sum <= int64(r.Limit)
 }
 
 // free reports whether nothing is in the way of a request that stands at a place of the queue.
@@ -229,7 +229,7 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 	g := &nGrant{}
 	for _, key := range r.Keys {
 		l := n.lock(r.DB, key)
-		h := &nHold{owner: r.Owner, mode: r.Mode, permits: r.Permits, count: 1, since: n.now, grant: g}
+		h := &nHold{owner: r.Owner, mode: r.Mode, permits: int64(r.Permits), count: 1, since: n.now, grant: g}
 		if old := l.holdOf(r.Owner); old != nil {
 			*h = *old
 			h.grant, h.asked = g, false

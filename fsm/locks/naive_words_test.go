@@ -78,7 +78,7 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 		switch {
 		case h == nil:
 			all = false
-		case h.mode != Exclusive && (h.mode != r.Mode || r.Permits > h.permits):
+		case h.mode != Exclusive && (h.mode != r.Mode || int64(r.Permits) > h.permits):
 			return nil, ErrMode
 		case grant != nil && grant != h.grant:
 			all = false

@@ -17,7 +17,7 @@ func joins(l *lock, r *Request, first *hold) bool {
 		if l.more != nil {
 			held = l.more.permits
 		}
-		return held+r.Permits <= r.Limit
+		return held+int64(r.Permits) <= int64(r.Limit)
 	default:
 		return false
 	}
@@ -33,7 +33,7 @@ func (t *Table) anyHold(l *lock) *hold {
 
 // covers reports whether a hold is what its owner asks for.
 func covers(h *hold, r *Request) bool {
-	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || r.Permits <= h.permits())
+	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
 }
 
 // unobstructed reports whether no waiter before order in the queue is in the way of a request.
@@ -134,12 +134,12 @@ func (t *Table) try(w *waiter) {
 	}
 	for i := 1; i < len(w.Keys); i++ { // the lock at hand is not looked at again: it is free for w
 		t.steps--
-		at := (w.blocked + i) % len(w.Keys)
+		at := (int(w.blocked) + i) % len(w.Keys)
 		if t.grantable(w.Keys[at], &w.Request, w.order) {
 			continue
 		}
 		moved := *w
-		moved.blocked = at
+		moved.blocked = uint8(at)
 		t.relined(w, &moved)
 		return
 	}
@@ -208,7 +208,7 @@ func (t *Table) newHold(l *lock, r *Request) *hold {
 	}
 	h.bind(t.now, r)
 	if r.Note != "" || r.Call != "" || r.DelayMillis != 0 || r.Mode == Permits {
-		h.extra = &extra{note: r.Note, call: r.Call, delay: r.DelayMillis, permits: r.Permits}
+		h.extra = &extra{note: r.Note, call: r.Call, delay: r.DelayMillis, permits: int64(r.Permits)}
 	}
 	return h
 }

@@ -156,7 +156,7 @@ func (h *hold) show(now int64) Hold {
 // show describes a waiter.
 func (w *waiter) show(now int64) Wait {
 	shown := Wait{
-		Owner: w.Owner, Mode: w.Mode, Limit: w.Limit, Permits: w.Permits, Session: w.Session, SinceMillis: w.since,
+		Owner: w.Owner, Mode: w.Mode, Limit: int64(w.Limit), Permits: int64(w.Permits), Session: w.Session, SinceMillis: w.since,
 		LeftMillis: -1, Absent: w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
 	}
 	if w.deadline != never {

@@ -270,9 +270,9 @@ func (s *stage) option(r *Request, w []string) []string {
 	case "session":
 		r.Session = uint64(s.number(w[1]))
 	case "limit":
-		r.Mode, r.Limit, r.Permits = Permits, s.number(w[1]), 1
+		r.Mode, r.Limit, r.Permits = Permits, int32(s.number(w[1])), 1
 	case "permits":
-		r.Permits = s.number(w[1])
+		r.Permits = int32(s.number(w[1]))
 	case "delay":
 		r.DelayMillis = s.millis(w[1])
 	case "for":

@@ -196,7 +196,7 @@ func (c *verifier) totals() {
 		c.require(n == len(w.Keys), "%q stands in %d lines of %d", w.Owner, n, len(w.Keys))
 		places += n
 		waiting += w.bytes()
-		counts.Add(w.Account, 1)
+		counts.Add(int(w.Account), 1)
 		if !w.absent {
 			named++
 			same, _ := t.names.Get(w)
@@ -328,7 +328,7 @@ func (c *verifier) holdBounds(h *hold) {
 func (c *verifier) waiterBounds(w *waiter) {
 	c.require(len(w.Owner) <= MaxText && len(w.Note) <= MaxText && len(w.Call) <= MaxText &&
 		(w.Reentrant || w.Call == ""), "texts of a waiter")
-	c.require(len(w.Keys) <= MaxKeys && w.blocked < len(w.Keys) && w.Waits && w.Ticket != 0 && w.Ticket != ^uint64(0),
+	c.require(len(w.Keys) <= MaxKeys && int(w.blocked) < len(w.Keys) && w.Waits && w.Ticket != 0 && w.Ticket != ^uint64(0),
 		"%q waits for %d keys, at %d, with ticket %d", w.Owner, len(w.Keys), w.blocked, w.Ticket)
 	c.require(!w.absent || w.deadline != never, "%q is absent for ever", w.Owner)
 	c.require(within(w.WaitMillis) && within(w.DelayMillis) && within(w.GraceMillis),

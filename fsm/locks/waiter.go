@@ -16,7 +16,7 @@ type waiter struct {
 	deadline int64 // the last instant of the wait, or of the grace; never: no end
 	// blocked is the index of the key that blocked the request last. In the other queues it sleeps: only a
 	// change at that key can help it.
-	blocked int
+	blocked uint8
 	// absent: the wait has ended by time, and the place is kept until deadline.
 	absent bool
 }
@@ -40,11 +40,11 @@ func (w *waiter) rankAt(i int) rank {
 	switch {
 	case w.absent:
 		return absent
-	case w.Mode == Shared && i == w.blocked:
+	case w.Mode == Shared && i == int(w.blocked):
 		return awakeShared
 	case w.Mode == Shared:
 		return asleepShared
-	case i == w.blocked:
+	case i == int(w.blocked):
 		return awakeOther
 	default:
 		return asleepOther
@@ -154,7 +154,7 @@ func (t *Table) line(w *waiter) {
 	}
 	t.payPlaces(w)
 	t.waiterCount++
-	t.counts.Add(w.Account, 1)
+	t.counts.Add(int(w.Account), 1)
 	t.waitingBytes += w.bytes()
 	t.bytes += w.bytes()
 }
@@ -187,7 +187,7 @@ func (t *Table) unline(w *waiter) {
 	}
 	t.payPlaces(w)
 	t.waiterCount--
-	t.counts.Add(w.Account, -1)
+	t.counts.Add(int(w.Account), -1)
 	t.waitingBytes -= w.bytes()
 	t.bytes -= w.bytes()
 }
