@@ -251,15 +251,3 @@ func TestUnreadableStores(t *testing.T) {
 		require.Equal(t, call != "", errors.Is(err, syscall.EIO), call)
 	}
 }
-
-// TestRecoveryWithoutItsSnapshot: another cluster begins with nothing less.
-func TestRecoveryWithoutItsSnapshot(t *testing.T) {
-	s, err := storetest.NewDisk().Open(store.Config{})
-	require.NoError(t, err)
-	r := &store.Recovery{Store: s, Index: 10}
-	require.ErrorContains(t, r.End(), "the snapshot is missing")
-	snapshotAt(t, s, 2, 9)
-	require.ErrorContains(t, r.End(), "the snapshot is missing")
-	snapshotAt(t, s, 2, 10)
-	require.NoError(t, r.End())
-}

@@ -251,6 +251,8 @@ func TestSwitchingAFaultOffLetsItsCallsGoOn(t *testing.T) {
 		begun := time.Now()
 		off()
 		off()
+		synctest.Wait()
+		require.Len(t, returned, 1, "the other fault is on")
 		slow()
 		require.NoError(t, errors.Join(<-returned, <-returned))
 		require.Equal(t, begun, time.Now())

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/server/store/internal/memdisk"
-
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store/internal/memdisk"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // TestNodeIDIsMintedWithTheFolder: an emptied folder is another node, whatever its name.
@@ -104,10 +104,84 @@ func TestRestoredFolderIsInUse(t *testing.T) {
 	made := Identity{Name: "n1", Restored: true, Seed: "s"}
 	require.NoError(t, Make(c, made, func(*Store) error { return nil }))
 	require.ErrorContains(t, Make(c, made, nil), `belongs to node "n1": use an empty one`)
-	_, err := OpenForRecovery(c.DataDir)
-	require.ErrorContains(t, err, "was restored and never started: there is nothing to recover")
 	c.Name = "n2"
 	requireRefused(t, c, `belongs to node "n1", this node is "n2"`)
+}
+
+// TestOpenForRecovery takes the folders of members alone, and leaves the others as they are.
+func TestOpenForRecovery(t *testing.T) {
+	c := config(memoryDir(t), KindBolt)
+	_, err := OpenForRecovery(c.DataDir)
+	require.ErrorContains(t, err, "is no node's")
+	s := mustOpen(t, c)
+	_, err = OpenForRecovery(c.DataDir)
+	require.ErrorContains(t, err, "belongs to no cluster yet")
+	fill(t, s)
+	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
+	_, err = OpenForRecovery(c.DataDir)
+	require.ErrorContains(t, err, "in use by another process")
+	require.NoError(t, s.Close())
+	path := filepath.Join(c.DataDir, identityName)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for want, change := range map[string]func(*identity){
+		"belongs to a node that was removed from its cluster": func(id *identity) { id.State = stateRemoved },
+		"was restored and never started":                      func(id *identity) { id.Seed = "s" },
+		"belongs to no cluster yet: nothing is in it":         func(id *identity) { id.State = stateCreating },
+		"belongs to no cluster yet":                           func(id *identity) { id.Joins = true },
+		"was being filled":                                    func(id *identity) { id.State = stateFilling },
+		"is damaged":                                          func(id *identity) { id.State = "reddy" },
+	} {
+		id := &identity{}
+		require.NoError(t, json.Unmarshal(good, id))
+		change(id)
+		require.NoError(t, id.save(vfs.OS{}, c.DataDir))
+		r, err := OpenForRecovery(c.DataDir)
+		require.ErrorContains(t, err, want)
+		require.Nil(t, r)
+	}
+	require.NoError(t, os.WriteFile(path, good, 0o600))
+	r, err := OpenForRecovery(c.DataDir)
+	require.NoError(t, err)
+	requireFilled(t, r.Store)
+	require.Zero(t, r.Index)
+	require.NoError(t, r.Close())
+	requireFilled(t, mustOpen(t, c))
+}
+
+// TestRecovery: once begun, a recovery can only be brought to its end, and leaves nothing of the former cluster in the
+// identity.
+func TestRecovery(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	s := mustOpen(t, c)
+	was := s.Identity()
+	was.ClusterID, was.Votes, was.Founders = "c1", true, []members.Member{{ID: was.ID, Addr: "h:1", Voter: true}}
+	require.NoError(t, s.SetIdentity(func(id *Identity) { *id = was }))
+	require.NoError(t, s.Close())
+
+	beginning := Beginning{Command: "recover", Cluster: "c1", Node: was.ID, Index: 9}
+	want := Identity{Name: "n1", ID: was.ID, ClusterID: "c2", Restored: true, Beginning: &beginning}
+	r, err := OpenForRecovery(c.DataDir)
+	require.NoError(t, err)
+	require.NoError(t, r.Begin("c2", 10, beginning))
+	for range 2 {
+		require.Equal(t, uint64(10), r.Index)
+		require.Equal(t, want, r.Identity())
+		require.ErrorContains(t, r.End(), "the snapshot is missing")
+		require.NoError(t, r.Close())
+		requireRefused(t, c, "is being recovered, and is not whole: run 'holdfast recover' again")
+		r, err = OpenForRecovery(c.DataDir)
+		require.NoError(t, err)
+	}
+	takeSnapshot(t, r.Snapshots, 9, "nine")
+	require.ErrorContains(t, r.End(), "the snapshot is missing")
+	takeSnapshot(t, r.Snapshots, 10, "ten")
+	require.NoError(t, r.End())
+	require.NoError(t, r.Close())
+	require.Equal(t, want, mustOpen(t, c).Identity())
+	id, err := loadIdentity(vfs.OS{}, c.DataDir)
+	require.NoError(t, err)
+	require.Zero(t, id.Recovery)
 }
 
 func TestMake(t *testing.T) {

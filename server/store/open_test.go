@@ -406,6 +406,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 		require.Empty(t, again.list)
 		require.Len(t, damaged, 1)
 		require.Equal(t, uint64(10), damaged[0].index)
+		require.True(t, isDamage(damaged[0].err))
 	}
 	for bit := range 8 * len(good) {
 		b := bytes.Clone(good)
@@ -416,9 +417,25 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 		try(good[:n])
 	}
 	try(append(bytes.Clone(good), 0))
+	other := bytes.Clone(good) // of another format, as both ends say
+	end := len(other) - len(snapshotEndMagic)
+	other[len(snapshotMagic)-1]++
+	other[len(other)-1]++
+	require.NoError(t, os.WriteFile(path, other, 0o600))
+	_, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.ErrorIs(t, damaged[0].err, errOtherFormat)
+	for i := range len(snapshotMagic) {
+		for _, at := range []int{i, end + i} {
+			b := bytes.Clone(other)
+			b[at] ^= 0x40
+			try(b)
+		}
+	}
+	try(append(bytes.Clone(other[:snapshotHead]), other[end:]...)) // too short for both ends
 	require.NoError(t, os.WriteFile(path, good, 0o600))
 	require.NoError(t, os.Rename(path, strings.Replace(path, "1-10-", "1-11-", 1)))
-	_, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+	_, damaged, err = openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, damaged, 1, "another's name")
 }

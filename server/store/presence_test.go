@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,14 +73,60 @@ func TestFolderThatIsGone(t *testing.T) {
 					require.NoError(t, s.Log.StoreLogs(entries(1, 3)))
 					time.Sleep(5 * time.Second)
 					require.Empty(t, faults)
-					row.damage(t, row.part(t, dir))
+					part := row.part(t, dir)
+					row.damage(t, part)
 					time.Sleep(2 * lookEvery)
 					synctest.Wait()
 					require.Len(t, faults, 1)
-					require.ErrorContains(t, <-faults, "the data folder "+dir+" is not there any more")
+					err := <-faults
+					require.ErrorContains(t, err, "the data folder "+dir+" is not there any more")
+					require.ErrorContains(t, err, part)
 				})
 			})
 		}
+	}
+}
+
+// partly is a file system that misses a part of the folder, or cannot say.
+type partly struct {
+	vfs.OS
+	missing string
+	err     error
+}
+
+func (p partly) Exists(name string) (bool, error) {
+	return filepath.Base(name) != p.missing && p.err == nil, p.err
+}
+
+// placed is a log whose file is gone, or whose disk does not answer.
+type placed struct {
+	logStore
+	gone string
+	err  error
+}
+
+func (p placed) Gone() (string, error) { return p.gone, p.err }
+
+// TestWhatAFolderMisses: the first part that is gone is named, and a disk that does not answer says nothing.
+func TestWhatAFolderMisses(t *testing.T) {
+	for _, row := range []struct {
+		log  placed
+		fs   partly
+		want string
+	}{
+		{},
+		{placed{gone: "1.seg"}, partly{}, "1.seg"},
+		{placed{}, partly{missing: snapshotName}, snapshotName},
+		{placed{gone: "1.seg"}, partly{missing: snapshotName}, "1.seg"},
+		{placed{err: syscall.EIO}, partly{missing: snapshotName}, ""},
+		{placed{}, partly{err: syscall.EIO}, ""},
+	} {
+		err := (&folder{Device: Device{FS: row.fs}, log: row.log}).gone()
+		if row.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, row.want+" was removed, replaced or unmounted")
 	}
 }
 
