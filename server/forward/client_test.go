@@ -1,9 +1,18 @@
 package forward
 
 import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // A session that is ready when its leader is not followed any more takes nothing.
@@ -18,4 +27,114 @@ func TestLateSessionIsNotAttached(t *testing.T) {
 	require.Nil(t, writes.consumer)
 	c.Follow("n3")
 	require.False(t, c.attach(&connection{leader: "n2"}))
+}
+
+// together runs functions of many goroutines at once: the race detector looks on.
+func together(functions ...func(round int)) {
+	var all sync.WaitGroup
+	for _, f := range functions {
+		for range 2 {
+			all.Go(func() {
+				for round := range 50 {
+					f(round)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// TestReceiverTogether: links come, go and bring writes at once.
+func TestReceiverTogether(t *testing.T) {
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
+	link := func(node string) func(int) {
+		return func(round int) {
+			q.Open(1)
+			conn, _ := net.Pipe()
+			p := &Peer{origin: protocol.Origin{Node: node, Epoch: uint64(round)}, conn: conn}
+			if q.admit(p) {
+				q.subscribe(p, round%2 == 0)
+				_ = q.put(p, []Batch{{Body: make([]byte, 10)}, {Body: make([]byte, 20)}})
+			}
+			q.dismiss(p)
+		}
+	}
+	together(link("n1"), link("n2"),
+		func(int) { q.Usable("n1") },
+		func(int) { q.Peer(protocol.Origin{Node: "n1"}) },
+		func(int) { q.Cut(func(id string) bool { return id == "n1" }) },
+		func(int) { q.Look(1, 0, math.MaxUint64, func(*Batch) bool { return true }) },
+		func(int) {
+			_, until := q.Waiting(1)
+			q.Take(1, until, func(*Batch) bool { return true })
+		},
+		func(round int) {
+			if round%10 == 0 {
+				q.Shut()
+			}
+		},
+	)
+	q.Open(1)
+	q.Take(1, math.MaxUint64, func(*Batch) bool { return true })
+	require.Zero(t, q.bytes)
+}
+
+// TestLinkTogether: either end of a link has everything under way at once.
+func TestLinkTogether(t *testing.T) {
+	p := newPeer(&ReceiverConfig{
+		ReplyBytes: 1 << 20, QueueBytes: 10_000, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
+		Status: func() Status { return Status{} }, Quorum: func() int { return 1 },
+		Wait:    func(context.Context, int, time.Duration) int { return 1 },
+		Confirm: func(context.Context) error { return nil },
+		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
+			return oneValue(body), body, nil
+		},
+		ReadLong: func(replies []protocol.Value, _ string, _ int, _ time.Time) ([]protocol.Value, error) {
+			return replies, nil
+		},
+	}, nil, greeting{features: featureParts})
+	ctx, stop := context.WithCancel(t.Context())
+	p.parts.Go(func() { p.answerReads(ctx) })
+	p.parts.Go(func() {
+		for ctx.Err() == nil {
+			p.out.take(make([]byte, wire.Head))
+		}
+	})
+	soon := time.Now().Add(time.Minute)
+	together(
+		func(round int) { p.wait(ctx, uint64(round), 1, 0) },
+		func(round int) {
+			p.ask([]forwardedRead{{number: uint64(round), body: fmt.Sprint(round), deadline: soon}})
+		},
+		func(round int) { p.Reply(uint64(round), replyOf(100<<10)) },
+		func(int) { p.putStatus() },
+		func(int) { p.out.holds(100); p.out.fits(100 << 10) },
+	)
+	stop()
+	p.parts.Wait()
+	require.Zero(t, p.waits)
+
+	c := NewClient(ClientConfig{Writes: newLine(), Reads: newLine()})
+	conn := newConnection(&c.config, "n1", nil)
+	conn.takesSubscriptions = true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn.frame = make([]byte, wire.Head)
+		for range 100 {
+			conn.gather()
+		}
+	}()
+	together(
+		func(round int) { c.Follow([]string{"n1", ""}[round%2]) },
+		func(round int) { c.SubscribeCommits(round%2 == 0) },
+		func(int) { c.Wait(1, 0) },
+		func(int) { c.attach(conn) },
+		func(round int) { conn.answer(uint64(round), 1) },
+		func(int) { conn.ask(1, 0) },
+		func(int) { conn.hangUp() },
+	)
+	<-done
+	conn.hangUp()
+	require.Empty(t, conn.asks)
 }

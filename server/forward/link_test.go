@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -199,7 +200,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 	wake := make(chan struct{}, 1)
 	l.receiver = NewReceiver(ReceiverConfig{
 		Self: Identity{ID: "n1", About: About{ClientAddr: "one:6379", Release: "r1"}}, Listener: wrapping{listener, accepted},
-		Other: func(net.Conn, []byte) bool { return false },
+		Other: func(_ net.Conn, frame []byte) bool { require.NotEmpty(t, frame); return false },
 		IsMember: func(_ net.Conn, id string) bool {
 			l.mu.Lock()
 			member := l.member
@@ -255,7 +256,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			if err != nil {
 				return nil, err
 			}
-			return dialed(conn), nil
+			return suspect{dialed(conn), l}, nil
 		},
 		Writes: l.writes, Reads: l.reads, ReplyBytes: 1 << 20,
 		Reached: func(leader string) { l.tell("reached %s", leader) }, Refused: func(leader string) {
@@ -286,6 +287,14 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 	l.stop = func() { cancel(); parts.Wait() }
 	return l
 }
+
+// suspect is a connection through which nothing may pass any more.
+type suspect struct {
+	net.Conn
+	l *linked
+}
+
+func (s suspect) Stuck() { s.l.tell("stuck") }
 
 // apply answers what followers wrote.
 func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
@@ -428,6 +437,7 @@ func TestLinkComesAgain(t *testing.T) {
 				why := map[string]string{"broken": "reset", "unanswered": errUnanswered.Error()}[name]
 				require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
 				require.Contains(t, strings.Join(told, "\n"), cmp.Or(why, errHungUp.Error()))
+				require.Equal(t, name == "unanswered", slices.Contains(told, "stuck"))
 				require.Contains(t, told, "up to n1")
 				require.Contains(t, told, "n2 subscribed true")
 				require.Equal(t, "wrote once more", l.writes.answer(write))
@@ -576,6 +586,58 @@ func TestOtherVersionOfLinks(t *testing.T) {
 		require.Nil(t, l.receiver.Peer(protocol.Origin{Node: "n3"}))
 		_ = conn.Close()
 	})
+}
+
+// TestStrangersOfALink: a connection without a whole greeting learns nothing, and ends; a node that cannot be greeted
+// back has no link.
+func TestStrangersOfALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.receiver.Open(1)
+		hello := greeting{version: linkVersion, id: "n3"}.append(make([]byte, wire.Head), kindHello)
+		for _, frame := range [][]byte{nil, append(make([]byte, wire.Head), kindHello), hello[:len(hello)-1]} {
+			conn, err := l.net.Dial("n3:1")(t.Context(), "n1:1")
+			require.NoError(t, err)
+			begun, want := time.Now(), greetWithin
+			if frame != nil {
+				_, err = conn.Write(wire.Seal(frame))
+				require.NoError(t, err)
+				want = 0
+			}
+			said, _ := io.ReadAll(conn)
+			require.Empty(t, said)
+			require.Equal(t, want, time.Since(begun))
+			_ = conn.Close()
+		}
+		gone, _ := net.Pipe()
+		require.NoError(t, gone.Close())
+		_, err := l.receiver.greet(gone, hello[wire.Head:])
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		require.Empty(t, l.receiver.peers)
+		require.Equal(t, []string{"n3 subscribed false"}, l.takes(), "nobody was met")
+	})
+}
+
+// TestLeaderThatReadsNothing: a leader that takes no greeting is given up, and so is one that says none.
+func TestLeaderThatReadsNothing(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := link(t, same, same)
+			defer l.stop()
+			l.client.config.Dial = func(context.Context, string) (net.Conn, error) {
+				conn, other := net.Pipe()
+				if reads {
+					go func() { _, _ = io.Copy(io.Discard, other) }()
+				}
+				return conn, nil
+			}
+			l.client.Follow("n1")
+			require.Equal(t, []string{"reached n1"}, l.takes())
+			time.Sleep(greetWithin + redialMost)
+			require.Equal(t, []string{"reached n1"}, l.takes())
+		})
+	}
 }
 
 // TestReceiverWaitsForItsParts: Run has not ended while a read is made.

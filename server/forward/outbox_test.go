@@ -136,6 +136,43 @@ func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
 	require.Equal(t, uint64(3), p.number)
 }
 
+// A reply that has grown since it found no room waits for room again.
+func TestReplyThatGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sizes := []int{500 << 10, 700 << 10, 600 << 10}
+		reads := 0
+		p := newPeer(&ReceiverConfig{
+			ReplyBytes: 1 << 20, QueueBytes: 1 << 20, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
+			Confirm: func(context.Context) error { return nil },
+			ReadShort: func(string, int, time.Time) ([]protocol.Value, string, error) {
+				reads++
+				return replyOf(sizes[reads-1]), "", nil
+			},
+		}, nil, greeting{features: featureParts})
+		ctx, stop := context.WithCancel(t.Context())
+		p.parts.Go(func() { p.answerReads(ctx) })
+		soon := time.Now().Add(time.Minute)
+		require.True(t, send(t, p.out, kindAnswer, 8, replyOf(300<<10), soon))
+		require.True(t, send(t, p.out, kindAnswer, 9, replyOf(500<<10), soon))
+		p.ask([]forwardedRead{{number: 1, count: 1, deadline: soon}})
+		synctest.Wait()
+		require.Equal(t, 1, reads)
+		for large := 2; large > 0; large-- {
+			require.Len(t, p.out.large, large)
+			for len(p.out.large) == large {
+				p.out.take(make([]byte, wire.Head))
+			}
+			synctest.Wait()
+			require.Equal(t, 4-large, reads)
+		}
+		_, replies, _ := drain(t, p.out, aConnection(1<<20, 10))
+		require.Equal(t, map[uint64][]protocol.Value{1: replyOf(600 << 10)}, replies)
+		require.Zero(t, p.readBytes)
+		stop()
+		p.parts.Wait()
+	})
+}
+
 // What nobody waits for any more is not sent to its end, and the follower keeps nothing of it.
 func TestLateReplyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -197,6 +197,7 @@ func (r *Receiver) admit(p *Peer) bool {
 	if old := r.peers[p.origin.Node]; old != nil {
 		_ = old.conn.Close()
 		r.config.Subscribed(p.origin.Node, false)
+		r.room.Broadcast() // the old link may wait in put
 	}
 	r.peers[p.origin.Node] = p
 	return true

@@ -113,8 +113,16 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 		require.NoError(t, <-second)
 		third := put()
 		require.Empty(t, third)
+		next, end := net.Pipe()
+		defer end.Close()
+		require.True(t, q.admit(&Peer{origin: p.origin, conn: next}))
+		require.ErrorIs(t, <-third, net.ErrClosed, "another link has come, and the queue is full")
+		p = &Peer{origin: protocol.Origin{Node: "n2", Epoch: 1}, conn: next}
+		require.True(t, q.admit(p))
+		fourth := put()
+		require.Empty(t, fourth)
 		q.Shut()
-		require.ErrorIs(t, <-third, net.ErrClosed)
+		require.ErrorIs(t, <-fourth, net.ErrClosed)
 	})
 }
 
