@@ -177,9 +177,13 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+	// above signed this one's certificate; nil: nobody else did.
+	above *authority
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t *testing.T) *authority { return authorityBelow(t, nil) }
+
+func authorityBelow(t *testing.T, above *authority) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -189,14 +193,23 @@ func newAuthority(t *testing.T) *authority {
 		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(24 * time.Hour),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	parent, signer := template, key
+	if above != nil {
+		template.SerialNumber, template.Subject.CommonName = big.NewInt(3), "test authority below"
+		parent, signer = above.cert, above.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	require.NoError(t, err)
 	cert, err := x509.ParseCertificate(der)
 	require.NoError(t, err)
-	return &authority{cert: cert, key: key}
+	return &authority{cert: cert, key: key, above: above}
 }
 
+// pool has the topmost authority alone.
 func (a *authority) pool() *x509.CertPool {
+	if a.above != nil {
+		return a.above.pool()
+	}
 	p := x509.NewCertPool()
 	p.AddCert(a.cert)
 	return p
@@ -213,7 +226,11 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) tls.Certif
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	require.NoError(t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	chain := [][]byte{der}
+	if a.above != nil {
+		chain = append(chain, a.cert.Raw)
+	}
+	return tls.Certificate{Certificate: chain, PrivateKey: key}
 }
 
 // always is TLS that never changes.
@@ -232,7 +249,7 @@ func (a *authority) with(t *testing.T, name string) func(*Config) {
 func TestMutualTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
-		ca := newAuthority(t)
+		ca := authorityBelow(t, newAuthority(t))
 		noSecret := func(c *Config) { c.Secrets = nil }
 		one := start(t, net, "n1", ca.with(t, "n1"), noSecret)
 		two := start(t, net, "n2", ca.with(t, "n2"), noSecret)
@@ -284,6 +301,13 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		use("n1", older, older)
 		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.Error(t, err)
+		configs["n1"] = &tls.Config{} // nothing of it can be used
+		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
+		require.ErrorContains(t, err, "no certificate authority given")
+		_, err = two.Layer(KindRaft).DialContext(t.Context(), "n1")
+		require.Error(t, err)
+		synctest.Wait()
+		require.Contains(t, strings.Join(one.log.lines(), "\n"), "no certificate authority given")
 		talk(t, first, other, "still connected")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/peer/peertest"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 var errBroken = errors.New("the connection is broken")
@@ -140,6 +142,60 @@ func TestMagicAtTheEnd(t *testing.T) {
 	raw, err := readMagic(iotest.DataErrReader(strings.NewReader(magic)))
 	require.NoError(t, err)
 	require.Equal(t, magic, string(raw))
+}
+
+// TestStuckConnection: the next connections with its node have small segments, for a while.
+func TestStuckConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		small := map[string]bool{}
+		one := start(t, network, "n1", func(c *Config) {
+			inner := c.Dial
+			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				small[addr] = wire.HasSmallSegments(ctx)
+				return inner(ctx, addr)
+			}
+		})
+		start(t, network, "n2")
+		start(t, network, "n3")
+		two, three := dial(t, one, KindRaft, "n2"), dial(t, one, KindRaft, "n3")
+		require.Equal(t, map[string]bool{"n2:1": false, "n3:1": false}, small)
+		requireSmall := func(want map[string]bool) {
+			t.Helper()
+			for _, id := range []string{"n2", "n3"} {
+				_ = dial(t, one, KindRaft, id)
+			}
+			require.Equal(t, want, small)
+		}
+		(&Conn{id: "n3"}).Stuck() // it was not handed over
+		two.Stuck()
+		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
+		time.Sleep(smallFor)
+		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
+		time.Sleep(1)
+		requireSmall(map[string]bool{"n2:1": false, "n3:1": false})
+		three.Stuck()
+		requireSmall(map[string]bool{"n2:1": false, "n3:1": true})
+		require.Len(t, one.stuck.until, 1, "what is over is forgotten")
+		var all sync.WaitGroup
+		for range 4 { // the race detector looks on
+			all.Go(func() { two.Stuck(); one.stuck.context(t.Context(), "n3") })
+		}
+		all.Wait()
+	})
+}
+
+// TestCutOff: where TLS is spoken, an end of the connection in place of the first answer is a refusal.
+func TestCutOff(t *testing.T) {
+	with := currentTLS(func() *tls.Config { return nil })
+	for _, cut := range []error{syscall.ECONNRESET, syscall.EPIPE, io.ErrUnexpectedEOF} {
+		cut = fmt.Errorf("read: %w", cut)
+		require.ErrorIs(t, with.cutOff(cut), errCutOff)
+		require.ErrorIs(t, with.cutOff(cut), cut)
+		require.Equal(t, cut, currentTLS(nil).cutOff(cut))
+	}
+	require.Equal(t, io.EOF, with.cutOff(io.EOF))
+	require.ErrorContains(t, verifyChain(tls.ConnectionState{}, &tls.Config{}), "has no certificate")
 }
 
 // TestRemovedNode: it is refused, also if nobody there wants to know; others are not.

@@ -262,3 +262,38 @@ func TestLateHandshake(t *testing.T) {
 		_ = b.Close()
 	})
 }
+
+// relieved is a connection whose deadline is taken away at the end of a handshake.
+type relieved struct {
+	net.Conn
+	end func()
+}
+
+func (c relieved) SetDeadline(at time.Time) error {
+	if at.IsZero() {
+		c.end()
+	}
+	return c.Conn.SetDeadline(at)
+}
+
+// TestLateDial is the same at the dialer.
+func TestLateDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		start(t, network, "n2", proved(firstLife, disk{}).in)
+		registry := proved(firstLife, disk{})
+		one := start(t, network, "n1", registry.in, func(c *Config) {
+			inner := c.Dial
+			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+				conn, err := inner(ctx, addr)
+				return relieved{conn, func() {
+					_, err := registry.Admit("n2", secondLife)
+					require.NoError(t, err)
+				}}, err
+			}
+		})
+		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
+		require.ErrorContains(t, err, `a later process of node "n2" has come`)
+		require.Empty(t, one.Layer(KindRaft).conns)
+	})
+}

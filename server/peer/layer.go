@@ -167,11 +167,7 @@ func (l *Layer) dialWith(ctx context.Context, addr, id string, version byte, sec
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(l.mux.config.HandshakeTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	_ = conn.SetDeadline(deadline)
+	_ = conn.SetDeadline(time.Now().Add(l.mux.config.HandshakeTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	self := l.mux.self(l.kind)
 	self.version = version

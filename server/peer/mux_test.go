@@ -445,11 +445,15 @@ func TestDialGivesUpInTime(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, 3*time.Second, time.Since(begun), "the handshake's own limit")
 
+		_, err = one.Layer(KindRaft).Dial("n2", time.Hour)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(begun), "the handshake's own limit")
+
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		_, err = one.Layer(KindRaft).DialContext(ctx, "n2")
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, 4*time.Second, time.Since(begun))
+		require.Equal(t, 6*time.Second, time.Since(begun))
 		_ = l.Close()
 		_, err = one.Layer(KindRaft).Dial("n2", time.Second)
 		require.ErrorContains(t, err, "connection refused")
