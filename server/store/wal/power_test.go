@@ -223,6 +223,18 @@ func TestPowerCutAfterACrash(t *testing.T) {
 	}
 }
 
+// TestFailedWriteLeavesNothingOpen, whichever it is.
+func TestFailedWriteLeavesNothingOpen(t *testing.T) {
+	for _, row := range powerScenarios {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOpener(t)
+			for n, reached := 1, true; reached; n++ {
+				reached, _, _ = played(t, o, newPowerDisk(t, uint64(n)), row.acts, n, fails)
+			}
+		})
+	}
+}
+
 // played performs all acts; f happens at the nth operation of the last one. The log's entries are
 // then as before, or as after.
 func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault) (reached bool, before,
@@ -234,7 +246,7 @@ func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault
 	last := len(acts) - 1
 	for _, a := range acts[:last] {
 		require.NoError(t, a.do(w))
-		synctest.Wait()
+		requireTidy(t, d, w)
 		before = a.then(before)
 	}
 	met := at(d, n, f)
@@ -247,9 +259,25 @@ func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault
 	case errors.Is(err, syscall.EIO):
 		require.Error(t, w.StoreLogs(nil), "no write after a failed one")
 		_ = w.Close()
+		require.Zero(t, d.Opened())
 	}
 	crashed(d, w)
 	return *met, before, after
+}
+
+// requireTidy: the segments and the next one are there, and are open, and nothing else.
+func requireTidy(t *testing.T, d *memdisk.Disk, w *WAL) {
+	t.Helper()
+	synctest.Wait()
+	require.Len(t, w.spares.ready, 1)
+	require.Equal(t, len(w.segments)+1, d.Opened())
+	want := []string{manifestName, segmentName(w.ordered)}
+	for _, s := range w.segments {
+		want = append(want, segmentName(s.info.Number))
+	}
+	names, err := w.fs.List(w.dir)
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, names)
 }
 
 // requireKept opens the log, in several ways, and requires that what it shows stays.
@@ -272,6 +300,9 @@ func requireKept(t *testing.T, o *opener, d *memdisk.Disk, n int, before, after 
 				before, after = shown, shown
 			} else if err == nil {
 				crashed(c, w)
+			} else if c.Running() {
+				synctest.Wait()
+				require.Zero(t, c.Opened(), "what could not be opened is closed")
 			}
 			c.Hook(nil)
 			found := requireEither(t, o, c, before, after)
