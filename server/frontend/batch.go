@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -86,59 +85,40 @@ func (c *conn) addRequest(s slot, write bool) {
 	w.batch.Write = w.batch.Write || write
 }
 
-// makeRoom executes the batch if a command with these arguments would make the batch too large.
-func (c *conn) makeRoom(args [][]byte) {
-	size := len(c.w.batch.Body) + c.rulesBytes()
-	for _, arg := range args {
-		size += len(arg) + binary.MaxVarintLen32
-	}
-	if size > batchBytes {
+// makeRoom executes the batch if a request of at most this size would make the batch too large.
+func (c *conn) makeRoom(size int) {
+	if len(c.w.batch.Body)+c.rulesBytes()+size > batchBytes {
 		c.runBatch()
 	}
 }
 
-// appendCommand appends a data command for the state machine. ticket: 0 if the command must not wait.
-func (c *conn) appendCommand(body []byte, db int, ticket uint64, row *row, args [][]byte) []byte {
-	args = args[row.nameArgs:]
+// appendRequest appends a data command for the state machine. ticket: 0 if the command must not wait.
+func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
+	args := req.args[req.nameArgs:]
 	switch {
-	case row.native:
+	case req.native:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
-		if c.judges(row) {
+		if c.judges(req.row) {
 			from.Rights = c.rules()
 		}
-		if row.Name == "lock.break" && c.srv.logSaysClients() {
+		if req.Name == "lock.break" && c.srv.logSaysClients() {
 			from.Address, from.Name = c.breaker()
 		}
-		return protocol.AppendNative(body, db, from, row.Name, args)
+		return protocol.AppendNative(body, req.db, from, req.Name, args)
 	case ticket != 0:
-		return protocol.AppendBlock(body, db, ticket, row.Name, args)
-	case c.judges(row):
-		return protocol.AppendScript(body, db, uint64(c.id), c.rules(), row.Name, args)
-	case c.srv.fromConn(row, args):
-		return protocol.AppendRequestFrom(body, db, uint64(c.id), row.Name, args)
+		return protocol.AppendBlock(body, req.db, ticket, req.Name, args)
+	case c.judges(req.row):
+		return protocol.AppendScript(body, req.db, uint64(c.id), c.rules(), req.Name, args)
+	case req.fromConn() && c.srv.logSaysClients():
+		return protocol.AppendRequestFrom(body, req.db, uint64(c.id), req.Name, args)
 	}
-	return protocol.AppendRequest(body, db, row.Name, args)
+	return protocol.AppendRequest(body, req.db, req.Name, args)
 }
 
 // breaker is the address and the name of the client, as a log entry has them.
 func (c *conn) breaker() (address, name string) {
 	plain := strings.NewReplacer(" ", "_", "\n", "_")
 	return plain.Replace(cmp.Or(c.nc.RemoteAddr().String(), "?")), plain.Replace(c.name())
-}
-
-// fromConn reports whether the log says which connection sends a command.
-func (s *Server) fromConn(row *row, args [][]byte) bool {
-	return row.FromConn && (row.FromConnWith == "" || hasOption(args, row.FromConnWith)) && s.logSaysClients()
-}
-
-// hasOption reports whether an option is among the arguments behind a key and a value.
-func hasOption(args [][]byte, option string) bool {
-	for _, arg := range args[min(2, len(args)):] {
-		if len(arg) == len(option) && strings.EqualFold(string(arg), option) {
-			return true
-		}
-	}
-	return false
 }
 
 // versionClients is the first version of the cluster whose log says which clients send commands.

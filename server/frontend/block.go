@@ -17,8 +17,8 @@ type ticket struct {
 	pending *pending
 	// complete is pending.complete, made once.
 	complete func(protocol.Value)
-	// args are the command's, while the batch is executed.
-	args [][]byte
+	// request is the command's, while the batch is executed.
+	request *request
 }
 
 // ticket is the number, 0: there is none.
@@ -30,13 +30,13 @@ func (t *ticket) ticket() uint64 {
 }
 
 // takeTicket is a ticket for a command that may wait.
-func (c *conn) takeTicket(args [][]byte) *ticket {
+func (c *conn) takeTicket(req *request) *ticket {
 	t := c.spareTicket
 	if c.spareTicket = nil; t == nil {
 		t = &ticket{pending: &pending{c: c}}
 		t.complete = t.pending.complete
 	}
-	t.number, t.args = c.srv.backend.Parking().Enter(len(args), t.complete), args
+	t.number, t.request = c.srv.backend.Parking().Enter(len(req.args), t.complete), req
 	return t
 }
 
@@ -51,7 +51,7 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 	registry, t := c.srv.backend.Parking(), s.wait
 	switch {
 	case protocol.IsParked(v):
-		t.pending.setGrant(c.newPendingGrant(s.row, t.args))
+		t.pending.setGrant(c.newPendingGrant(t.request))
 		c.setTicket(t.number)
 		c.park(s.row, t.pending, func() {
 			if !t.pending.abandon() {
@@ -62,7 +62,7 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 		registry.Parked(t.number, c.lastWrite)
 		return true
 	case v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown:
-		if closed := t.pending.setGrant(c.newPendingGrant(s.row, t.args)); closed {
+		if closed := t.pending.setGrant(c.newPendingGrant(t.request)); closed {
 			t.pending.abandon()
 		}
 		registry.Leave(t.number)

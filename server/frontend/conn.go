@@ -93,7 +93,8 @@ type work struct {
 	// filled: the last read used all the free space, so more may have arrived.
 	filled bool
 
-	batch replica.Batch
+	request request
+	batch   replica.Batch
 	// slots are the places of replies. The first placed slots are in the output.
 	slots  []slot
 	placed int

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The way of a command: the reader gives its arguments to dispatch, which finds the row, asks whether the command may
-// run, and runs, queues or refuses it. A command for the cluster goes on by send: check, encode into the batch, reply
-// later. What else is about commands stands beside that way and is called from here: transactions (enqueue), monitors
-// (show), lock commands (prepareLock), waiting (takeTicket), tracking (trackCommand), statistics (the row's).
+// The way of a command: resolve (dispatch), may it run (mayRun), check (validate), encode (appendRequest), batch
+// (addRequest, runBatch), reply (placeReply). One record, the request, goes the whole way. What else is about commands
+// stands at a station of it: transactions (enqueue) behind mayRun, monitors (show) and statistics in runCommand, lock
+// commands (prepareLock), waiting (takeTicket) and tracking (trackCommand) in send.
 
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
@@ -25,48 +25,49 @@ func (c *conn) dispatch(args [][]byte) {
 		c.unknown(args, container)
 		return
 	}
-	row := c.srv.rows[command]
+	req := &c.w.request
+	req.begin(c.srv.rows[command], args, c.db)
 	c.lastCommand = command.Name
-	if cause := c.mayRun(row, args); cause != nil {
-		c.reject(row, cause)
+	if cause := c.mayRun(req); cause != nil {
+		c.reject(req.row, cause)
 		return
 	}
 	switch {
-	case c.tx != nil && !row.handler.inMulti:
-		c.enqueue(row, args)
+	case c.tx != nil && !req.handler.inMulti:
+		c.enqueue(req)
 	case c.sentinel() && command.Name == "publish":
-		c.reply(row, errOnlyHello.Value())
+		c.reply(req.row, errOnlyHello.Value())
 	default:
-		c.runCommand(row, args)
+		c.runCommand(req)
 	}
 }
 
 // mayRun is why a command must not run now; nil: it may. The checks stand in the order of Redis, because the first
 // check that fails decides the error.
-func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
+func (c *conn) mayRun(req *request) *protocol.Error {
 	switch {
-	case row.LogVersion > 0 && row.LogVersion > c.srv.backend.Version():
-		return errLaterVersion(row.Command, c.srv.backend.Version())
-	case !row.CheckArity(len(args)):
-		return row.WrongArity()
-	case row.Name == "debug" && !c.srv.cfg.Options.Debug:
+	case req.LogVersion > 0 && req.LogVersion > c.srv.backend.Version():
+		return errLaterVersion(req.Command, c.srv.backend.Version())
+	case !req.CheckArity(len(req.args)):
+		return req.WrongArity()
+	case req.Name == "debug" && !c.srv.cfg.Options.Debug:
 		return errDebugDisabled
-	case !c.authenticated && !row.Has(protocol.FlagNoAuth):
+	case !c.authenticated && !req.Has(protocol.FlagNoAuth):
 		return protocol.ErrNoAuth
-	case c.tx != nil && row.Has(protocol.FlagNoMulti):
+	case c.tx != nil && req.Has(protocol.FlagNoMulti):
 		return errNotInMulti
-	case c.needsVersion(row) && !c.srv.logSaysClients() && !c.srv.backend.KnowsVersion():
+	case c.needsVersion(req.row) && !c.srv.logSaysClients() && !c.srv.backend.KnowsVersion():
 		return protocol.ErrBehind
 	}
 	if c.rights != nil {
-		if cause := c.refusedByRights(row, args); cause != nil {
+		if cause := c.refusedByRights(req); cause != nil {
 			return cause
 		}
 	}
 	switch {
-	case c.restricted() && !forSubscribers(row.Command):
-		return errRestricted(row.Command)
-	case c.monitoring && touchesKeys(row):
+	case c.restricted() && !forSubscribers(req.Command):
+		return errRestricted(req.Command)
+	case c.monitoring && req.touchesKeys():
 		return errMonitors
 	}
 	return nil
@@ -74,69 +75,69 @@ func (c *conn) mayRun(row *row, args [][]byte) *protocol.Error {
 
 // runCommand runs a command outside MULTI. Monitors are shown the command before it runs, or behind its effect on the
 // connection.
-func (c *conn) runCommand(row *row, args [][]byte) {
-	row.stats.Calls.Add(1)
-	later := row.shownLater()
+func (c *conn) runCommand(req *request) {
+	req.stats.Calls.Add(1)
+	later := req.shownLater()
 	if !later {
-		c.show(row, args)
+		c.show(req)
 	}
-	if row.handler.barrier {
+	if req.handler.barrier {
 		c.runBatch()
 	}
 	var v protocol.Value
 	switch {
-	case row.handler.run != nil:
-		row.handler.run(c, args)
-	case row.handler.reply != nil:
+	case req.handler.run != nil:
+		req.handler.run(c, req)
+	case req.handler.reply != nil:
 		began := time.Now()
 		c.srv.metrics.NoteRates(began)
-		v = row.handler.reply(c, args)
-		c.timeLocal(row, args, time.Since(began))
+		v = req.handler.reply(c, req.args)
+		c.timeLocal(req, time.Since(began))
 	default:
-		c.send(row, args)
+		c.send(req)
 		return
 	}
 	if later {
-		c.show(row, args)
+		c.show(req)
 	}
-	if row.handler.reply != nil {
-		c.reply(row, v)
+	if req.handler.reply != nil {
+		c.reply(req.row, v)
 	}
 }
 
 // send takes a command to the cluster: the command is checked and encoded into the batch. A command that may wait is a
 // batch of its own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
-func (c *conn) send(row *row, args [][]byte) {
-	cause := c.validate(row, args)
-	s := slot{kind: slotData, row: row, judged: c.judges(row)}
+func (c *conn) send(req *request) {
+	cause := c.validate(req)
+	s := slot{kind: slotData, row: req.row, judged: c.judges(req.row)}
 	switch {
 	case cause != nil:
-	case row.native:
-		args, cause = c.prepareLock(&s, args)
-	case row.blocks:
+	case req.native:
+		cause = c.prepareLock(&s, req)
+	case req.blocks:
 		s.kind = slotBlock
-	case row.handler.fill != nil && len(args) > 1:
-		s.from, s.key = c.db, string(args[1])
+	case req.handler.fill != nil && len(req.args) > 1:
+		s.from, s.key = req.db, string(req.args[1])
 	}
 	if cause != nil {
-		c.reply(row, cause.Value())
+		c.reply(req.row, cause.Value())
 		return
 	}
 	if s.kind == slotBlock {
 		c.runBatch()
-		s.wait = c.takeTicket(args)
+		s.wait = c.takeTicket(req)
 	}
-	c.makeRoom(args)
-	c.w.batch.Body = c.appendQuota(c.w.batch.Body, mayWrite(row))
-	c.w.batch.Body = c.appendCommand(c.w.batch.Body, c.db, s.wait.ticket(), row, args)
-	if row.publishes() {
-		s.published = newPublished(row, args)
+	c.makeRoom(req.encodedBytes())
+	c.w.batch.Body = c.appendQuota(c.w.batch.Body, req.mayWrite())
+	c.w.batch.Body = c.appendRequest(c.w.batch.Body, s.wait.ticket(), req)
+	if req.publishes() {
+		s.published = newPublished(req)
 		c.w.publishes = true
 	}
-	c.addRequest(s, c.trackCommand(row, args))
+	c.addRequest(s, c.trackCommand(req))
 	if s.kind == slotBlock {
 		c.runBatch()
-		s.wait.args = nil
+		s.wait.request = nil
 	}
 }
 

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -16,13 +17,13 @@ type handler struct {
 	// reply makes the reply.
 	reply func(c *conn, args [][]byte) protocol.Value
 	// run places the reply itself, at once or when the batch has been executed.
-	run func(c *conn, args [][]byte)
+	run func(c *conn, req *request)
 	// inMulti commands run inside MULTI instead of being queued.
 	inMulti bool
 	// barrier commands wait until all commands before them in the pipeline have been executed.
 	barrier bool
 	// native looks at a word of native locks before it goes to the cluster: see native.go.
-	native func(c *conn, row *row, args [][]byte) *nativeCall
+	native func(c *conn, req *request) *nativeCall
 	// fill adds to the state machine's reply what this node knows. Not in a transaction.
 	fill func(c *conn, db int, key string, v protocol.Value) protocol.Value
 	// acquires: a word that may wait in line.
@@ -94,6 +95,47 @@ func observeHandlers() map[string]handler {
 		}}
 	}
 	return all
+}
+
+// commandHandlers are the COMMAND family, which is derived from the command table.
+func commandHandlers() map[string]handler {
+	arguments := func(f func(args [][]byte) protocol.Value) handler {
+		return handler{reply: func(_ *conn, args [][]byte) protocol.Value { return f(args[2:]) }}
+	}
+	about := func(f func(t *protocol.Table, args [][]byte) protocol.Value) handler {
+		return handler{reply: func(c *conn, args [][]byte) protocol.Value { return f(c.table, args[min(2, len(args)):]) }}
+	}
+	return map[string]handler{
+		"command":         about((*protocol.Table).DescribeCommands),
+		"command|count":   about(func(t *protocol.Table, _ [][]byte) protocol.Value { return t.CountCommands() }),
+		"command|info":    about((*protocol.Table).DescribeCommands),
+		"command|docs":    about((*protocol.Table).DocumentCommands),
+		"command|list":    about((*protocol.Table).ListCommands),
+		"command|getkeys": arguments(func(args [][]byte) protocol.Value { return protocol.GetKeys(args, false) }),
+		"command|getkeysandflags": arguments(func(args [][]byte) protocol.Value {
+			return protocol.GetKeys(args, true)
+		}),
+	}
+}
+
+// helpHandlers answer HELP of every container from the table.
+func helpHandlers() map[string]handler {
+	locals := make(map[string]handler)
+	for _, table := range tables() {
+		for container := range table.All() {
+			if slices.ContainsFunc(container.Subcommands, func(c protocol.Command) bool {
+				return c.Name == container.Name+"|help"
+			}) {
+				locals[container.Name+"|help"] = handler{reply: func(c *conn, _ [][]byte) protocol.Value {
+					if container.Group == protocol.GroupCluster && !c.srv.cfg.Options.ClusterMode {
+						return discovery.ErrNoCluster.Value()
+					}
+					return container.Help()
+				}}
+			}
+		}
+	}
+	return locals
 }
 
 // row is a row of the command table with what dispatch needs.

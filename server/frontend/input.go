@@ -250,6 +250,7 @@ func (s *Server) acquireWork(c *conn) *work {
 func (s *Server) releaseWork(w *work) {
 	w.in, w.from, w.filled = shrunk(w.in), 0, false
 	w.out, w.local, w.batch.Body = shrunk(w.out), shrunk(w.local), shrunk(w.batch.Body)
+	w.request = request{}
 	if cap(w.slots) > keepSlots {
 		w.slots = nil
 	}

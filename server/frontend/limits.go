@@ -195,10 +195,10 @@ func (c *conn) appendQuota(body []byte, write bool) []byte {
 // rights or quota, when the version has none of these. A node that takes a newer cluster for an old one must not do so.
 func (c *conn) needsVersion(row *row) bool {
 	l := c.limit.Load()
-	return c.judges(row) || l != nil && l.InLog() && mayWrite(row)
+	return c.judges(row) || l != nil && l.InLog() && row.mayWrite()
 }
 
 // mayWrite reports whether a command may change the state.
-func mayWrite(row *row) bool {
-	return (row.Route == protocol.Write || row.Route == protocol.Script) && !row.Has(protocol.FlagReadOnly)
+func (r *row) mayWrite() bool {
+	return (r.Route == protocol.Write || r.Route == protocol.Script) && !r.Has(protocol.FlagReadOnly)
 }

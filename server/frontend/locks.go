@@ -41,15 +41,14 @@ type pendingGrant struct {
 }
 
 // newPendingGrant is what a request gives the client; nil: the command does not ask for locks.
-func (c *conn) newPendingGrant(row *row, args [][]byte) *pendingGrant {
-	if !row.handler.acquires {
+func (c *conn) newPendingGrant(req *request) *pendingGrant {
+	if !req.handler.acquires {
 		return nil
 	}
-	var room [4]int
-	positions := row.lockedKeys(room[:0], args)
-	g := &pendingGrant{c: c, db: c.db, keys: make([]string, len(positions)), owner: string(args[ownerAt(positions, args)])}
-	for i, p := range positions {
-		g.keys[i] = string(args[p])
+	keys := req.keys()
+	g := &pendingGrant{c: c, db: req.db, keys: make([]string, len(keys)), owner: string(req.args[req.owner()])}
+	for i, p := range keys {
+		g.keys[i] = string(req.args[p])
 	}
 	return g
 }
@@ -151,8 +150,8 @@ type notice struct {
 
 // awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not
 // be another.
-func (c *conn) awaitNotice(s *slot, args [][]byte) *protocol.Error {
-	n := &notice{pendingGrant: c.newPendingGrant(s.row, args)}
+func (c *conn) awaitNotice(s *slot, req *request) *protocol.Error {
+	n := &notice{pendingGrant: c.newPendingGrant(req)}
 	if !c.addNotice(n) {
 		return errNotices
 	}

@@ -34,8 +34,8 @@ func (c *conn) stopMonitoring() {
 var errMonitors = protocol.NewError("Replica can't interact with the keyspace")
 
 // touchesKeys reports whether a monitor may not send the command.
-func touchesKeys(row *row) bool {
-	return row.Has(protocol.FlagWrite) || row.Has(protocol.FlagReadOnly) || row.publishes() || row.runsScript()
+func (r *row) touchesKeys() bool {
+	return r.Has(protocol.FlagWrite) || r.Has(protocol.FlagReadOnly) || r.publishes() || r.runsScript()
 }
 
 // runsScript reports whether the command is EVAL or one of its variants.
@@ -48,9 +48,9 @@ func (r *row) shownLater() bool {
 }
 
 // show shows the monitors a command. EXEC comes behind the commands of the queue, see [conn.showExec].
-func (c *conn) show(row *row, args [][]byte) {
-	if m := c.srv.cfg.Monitors; m.Watching() && !row.Has(protocol.FlagAdmin) && row != c.srv.execRow {
-		m.Show(c.db, c.nc.RemoteAddr().String(), observe.Quote(row.Command, args))
+func (c *conn) show(req *request) {
+	if m := c.srv.cfg.Monitors; m.Watching() && !req.Has(protocol.FlagAdmin) && req.row != c.srv.execRow {
+		m.Show(c.db, c.nc.RemoteAddr().String(), observe.Quote(req.Command, req.args))
 	}
 }
 
@@ -61,19 +61,19 @@ type shownCommand struct {
 }
 
 // showQueued notes a command for monitors that will see it when EXEC runs, and returns the memory for that.
-func (c *conn) showQueued(row *row, args [][]byte) (bytes int) {
-	if !c.srv.cfg.Monitors.Watching() || row.Has(protocol.FlagAdmin) {
+func (c *conn) showQueued(req *request) (bytes int) {
+	if !c.srv.cfg.Monitors.Watching() || req.Has(protocol.FlagAdmin) {
 		return 0
 	}
-	words := observe.Quote(row.Command, args)
+	words := observe.Quote(req.Command, req.args)
 	c.tx.shown = append(c.tx.shown, shownCommand{c.tx.db, words})
 	return len(words) + 32
 }
 
 // noteExec puts EXEC behind the queue, or there is nothing to show.
-func (c *conn) noteExec(tx *transaction, args [][]byte) {
+func (c *conn) noteExec(tx *transaction, req *request) {
 	if c.srv.cfg.Monitors.Watching() {
-		tx.shown = append(tx.shown, shownCommand{tx.db, observe.Quote(c.srv.execRow.Command, args)})
+		tx.shown = append(tx.shown, shownCommand{tx.db, observe.Quote(req.Command, req.args)})
 	} else {
 		tx.shown = nil
 	}

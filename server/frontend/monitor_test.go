@@ -110,9 +110,8 @@ func TestMonitorsMicroseconds(t *testing.T) {
 func BenchmarkNoMonitor(b *testing.B) {
 	s := New(Config{}, newCluster())
 	c := &conn{srv: s}
-	row := s.rows[s.watchRow.Command]
-	args := [][]byte{[]byte("WATCH"), []byte("k")}
+	req := &request{row: s.execRow, args: [][]byte{[]byte("EXEC")}}
 	for b.Loop() {
-		c.show(row, args)
+		c.show(req)
 	}
 }

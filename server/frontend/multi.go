@@ -1,7 +1,7 @@
 package frontend
 
 import (
-	"bytes"
+	"encoding/binary"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -40,17 +40,24 @@ type transaction struct {
 	shown []shownCommand
 }
 
-// step is one queued command: a data command of the body (command is nil and answered false), a
+// step is one queued command: a data command of the body (request is nil and answered false), a
 // command that this node runs, or a command that was answered when queued.
 type step struct {
-	command  *row
-	args     [][]byte
+	request  *request
 	answered bool
 	reply    protocol.Value
 	// judged: the reply of a data command has what was refused to a script.
 	judged bool
 	// published is set for a data command whose reply this node makes.
 	published *published
+}
+
+// row is the row of a command that this node runs, else nil.
+func (s *step) row() *row {
+	if s.request == nil {
+		return nil
+	}
+	return s.request.row
 }
 
 func multi(c *conn, _ [][]byte) protocol.Value {
@@ -76,26 +83,24 @@ func (c *conn) endTransaction() {
 }
 
 // enqueue queues a command inside MULTI.
-func (c *conn) enqueue(row *row, args [][]byte) {
+func (c *conn) enqueue(req *request) {
 	tx := c.tx
-	size := 64
-	for _, arg := range args {
-		size += len(arg)
-	}
+	req.db = tx.db
+	size := 64 + req.size(0)
 	if tx.bytes+size > c.srv.cfg.MaxQueryBytes {
-		c.reject(row, protocol.NewError("transaction exceeds the query buffer limit"))
+		c.reject(req.row, protocol.NewError("transaction exceeds the query buffer limit"))
 		return
 	}
-	row.stats.Calls.Add(1)
+	req.stats.Calls.Add(1)
 	switch {
-	case row.Name == "select":
-		tx.addStep(c.srv.queueSelect(tx, args))
-	case row.handler.reply != nil || row.handler.queued:
-		tx.addStep(step{command: row, args: copyArgs(args)})
+	case req.Name == "select":
+		tx.addStep(c.srv.queueSelect(tx, req.args[1]))
+	case req.handler.reply != nil || req.handler.queued:
+		tx.addStep(step{request: req.clone()})
 	default:
-		refusal := c.validate(row, args)
-		if refusal != nil && row.source == 0 {
-			c.reject(row, refusal)
+		refusal := c.validate(req)
+		if refusal != nil && req.source == 0 {
+			c.reject(req.row, refusal)
 			return
 		}
 		if refusal != nil {
@@ -104,28 +109,26 @@ func (c *conn) enqueue(row *row, args [][]byte) {
 			tx.addStep(step{answered: true, reply: refusal.Value()})
 			break
 		}
-		if row.native {
-			var heartbeat bool
-			args, heartbeat = row.takeHeartbeat(args)
-			size += tx.addNative(c, row, args, heartbeat)
+		if req.native {
+			size += tx.addNative(c, req, req.takeHeartbeat())
 		}
-		tx.body = c.appendCommand(tx.body, tx.db, 0, row, args)
+		tx.body = c.appendRequest(tx.body, 0, req)
 		switch {
-		case c.judges(row):
+		case c.judges(req.row):
 			size += c.rulesBytes()
 			tx.addStep(step{judged: true})
-		case row.publishes():
-			tx.addStep(step{published: newPublished(row, args)})
+		case req.publishes():
+			tx.addStep(step{published: newPublished(req)})
 		case tx.steps != nil:
 			tx.steps = append(tx.steps, step{})
 		}
 		tx.count++
 		if c.track.on && !c.track.bcast {
-			size += tx.looks.add(row, args)
+			size += tx.looks.add(req)
 		}
 	}
-	size += c.showQueued(row, args)
-	tx.caching = tx.caching || row.Name == "client|caching"
+	size += c.showQueued(req)
+	tx.caching = tx.caching || req.Name == "client|caching"
 	tx.queued++
 	tx.bytes += size
 	c.accountQueue(tx.bytes-size, tx.bytes)
@@ -142,8 +145,8 @@ func (tx *transaction) addStep(s step) {
 
 // queueSelect is SELECT inside MULTI. SELECT sets the database of the commands queued next, and of
 // the connection once the transaction has run.
-func (s *Server) queueSelect(tx *transaction, args [][]byte) step {
-	db, refusal, refused := s.parseDatabase(args[1])
+func (s *Server) queueSelect(tx *transaction, number []byte) step {
+	db, refusal, refused := s.parseDatabase(number)
 	if refused {
 		return step{answered: true, reply: refusal}
 	}
@@ -151,21 +154,12 @@ func (s *Server) queueSelect(tx *transaction, args [][]byte) step {
 	return step{answered: true, reply: protocol.OK}
 }
 
-// copyArgs copies args out of the input buffer.
-func copyArgs(args [][]byte) [][]byte {
-	c := make([][]byte, len(args))
-	for i, arg := range args {
-		c[i] = bytes.Clone(arg)
-	}
-	return c
-}
-
 // exec turns the queue into one request, which checks the watched keys first.
-func exec(c *conn, args [][]byte) {
+func exec(c *conn, req *request) {
 	tx := c.tx
 	if tx == nil {
 		tx = &transaction{db: c.db}
-		c.noteExec(tx, args)
+		c.noteExec(tx, req)
 		c.showExec(tx, true)
 		c.reply(nil, protocol.ErrExecNoMulti.Value())
 		return
@@ -175,7 +169,7 @@ func exec(c *conn, args [][]byte) {
 	}
 	watched, lost := c.watches.keys, c.watches.broken
 	c.endTransaction()
-	c.noteExec(tx, args)
+	c.noteExec(tx, req)
 	if tx.aborted || lost || len(watched) == 0 {
 		c.showExec(tx, !tx.aborted && !lost)
 		tx.shown = nil
@@ -195,7 +189,7 @@ func exec(c *conn, args [][]byte) {
 		c.finishTransaction(&slot{kind: slotExec, mute: c.replyMode.muted()}, protocol.Array())
 		return
 	}
-	c.makeRoom([][]byte{tx.body})
+	c.makeRoom(len(tx.body) + binary.MaxVarintLen32)
 	if c.track.on {
 		if !c.track.caches() && !tx.caching {
 			tx.looks = looks{}
@@ -205,7 +199,7 @@ func exec(c *conn, args [][]byte) {
 	batch := &c.w.batch
 	batch.Body = c.appendQuota(batch.Body, true)
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
-	s := slot{kind: slotData, row: c.srv.execRow, native: tx.nativeCall()}
+	s := slot{kind: slotData, row: req.row, native: tx.nativeCall()}
 	if len(tx.shown) > 0 {
 		s.shown = tx
 	}
@@ -229,7 +223,7 @@ func exec(c *conn, args [][]byte) {
 func (tx *transaction) answerPublished(s *Server, data []protocol.Value) {
 	i := 0
 	for _, step := range tx.steps {
-		if step.answered || step.command != nil {
+		if step.answered || step.request != nil {
 			continue
 		}
 		if step.published != nil {
@@ -268,18 +262,18 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 		reply := step.reply
 		switch {
 		case step.answered:
-		case step.command != nil && step.command.handler.queued:
-			step.command.handler.run(c, step.args)
+		case step.request != nil && step.request.handler.queued:
+			step.request.handler.run(c, step.request)
 			continue
-		case step.command != nil:
-			reply = step.command.handler.reply(c, step.args)
+		case step.request != nil:
+			reply = step.request.handler.reply(c, step.request.args)
 		default:
 			reply, data = data[0], data[1:]
 			if step.judged {
 				reply = c.noteRefusals(reply)
 			}
 		}
-		c.srv.count(step.command, reply)
+		c.srv.count(step.row(), reply)
 		// CLIENT REPLY may be among the steps.
 		if !c.replyMode.muted() {
 			c.encode(reply, c.resp)

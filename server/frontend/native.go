@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -40,31 +39,31 @@ func (n *nativeCall) answered(c *conn, v protocol.Value) {
 	}
 }
 
-// prepareLock is what this node does about a lock command outside MULTI before the command goes out. The result are the
-// arguments for the state machine, or why the command must not go.
-func (c *conn) prepareLock(s *slot, args [][]byte) (rest [][]byte, cause *protocol.Error) {
-	args, heartbeat := s.row.takeHeartbeat(args)
-	switch waits, notify := howItWaits(s.row, args); {
+// prepareLock is what this node does about a lock command outside MULTI before the command goes out. The result is why
+// the command must not go.
+func (c *conn) prepareLock(s *slot, req *request) (cause *protocol.Error) {
+	heartbeat := req.takeHeartbeat()
+	switch waits, notify := req.waits(); {
 	case notify:
 		c.enterLocks()
-		cause = c.awaitNotice(s, args)
+		cause = c.awaitNotice(s, req)
 	case waits:
 		c.enterLocks()
 		s.kind = slotBlock
 	default:
-		s.native = c.prepareNative(s.row, args, heartbeat)
+		s.native = c.prepareNative(req, heartbeat)
 	}
-	return args, cause
+	return cause
 }
 
 // prepareNative is what this node does about a word; nil: nothing.
-func (c *conn) prepareNative(row *row, args [][]byte, heartbeat bool) *nativeCall {
+func (c *conn) prepareNative(req *request, heartbeat bool) *nativeCall {
 	c.enterLocks()
-	if row.handler.native == nil {
+	if req.handler.native == nil {
 		return nil
 	}
-	call := row.handler.native(c, row, args)
-	if row.Name == "session.attach" || heartbeat {
+	call := req.handler.native(c, req)
+	if req.Name == "session.attach" || heartbeat {
 		call.demanding(heartbeat)
 	}
 	return call
@@ -77,8 +76,8 @@ type queuedNative struct {
 }
 
 // addNative looks at a word that is queued. A word in a transaction does not wait.
-func (tx *transaction) addNative(c *conn, row *row, args [][]byte, heartbeat bool) (bytes int) {
-	call := c.prepareNative(row, args, heartbeat)
+func (tx *transaction) addNative(c *conn, req *request, heartbeat bool) (bytes int) {
+	call := c.prepareNative(req, heartbeat)
 	if call == nil || call.then == nil {
 		return 0
 	}
@@ -104,45 +103,11 @@ func (tx *transaction) nativeCall() *nativeCall {
 	}}
 }
 
-// howItWaits finds out whether a request may wait, and whether without parking the connection.
-func howItWaits(row *row, args [][]byte) (waits, notify bool) {
-	if !row.handler.acquires {
-		return false, false
-	}
-	var room [4]int
-	owner := ownerAt(row.lockedKeys(room[:0], args), args)
-	if owner == 0 {
-		return false, false
-	}
-	row.eachOption(args, owner+1, func(token string, _ []byte) {
-		waits = waits || token == "WAIT"
-		notify = notify || token == "NOTIFY"
-	})
-	return waits, waits && notify
-}
-
-// lockedKeys is where the keys of a request for locks stand.
-func (r *row) lockedKeys(room []int, args [][]byte) []int {
-	positions, err := r.KeyPositionsIn(room, args)
-	if err != nil {
-		return nil
-	}
-	return positions
-}
-
-// ownerAt is where the owner stands, behind the keys; 0: the request has none.
-func ownerAt(keys []int, args [][]byte) int {
-	if len(keys) == 0 || keys[len(keys)-1]+1 >= len(args) {
-		return 0
-	}
-	return keys[len(keys)-1] + 1
-}
-
 // nativeOpen looks after a session that is to live with the connection.
-func nativeOpen(_ *conn, row *row, args [][]byte) *nativeCall {
+func nativeOpen(_ *conn, req *request) *nativeCall {
 	var lease time.Duration
 	lives := false
-	row.eachOption(args, 1, func(token string, value []byte) {
+	req.eachOption(1, func(_ int, token string, value []byte) {
 		switch token {
 		case "PX":
 			lease = leaseOf(value, time.Millisecond)
@@ -165,7 +130,7 @@ func leaseOf(value []byte, unit time.Duration) time.Duration {
 }
 
 // nativeAttach is nativeOpen for a session whose lease only the state knows.
-func nativeAttach(*conn, *row, [][]byte) *nativeCall { return keeping(0) }
+func nativeAttach(*conn, *request) *nativeCall { return keeping(0) }
 
 // keeping has the renewer expect a session, unless there surely is none.
 func keeping(lease time.Duration) *nativeCall {
@@ -177,33 +142,6 @@ func keeping(lease time.Duration) *nativeCall {
 			c.srv.backend.Sessions().Expect(c.id, lease, number, c.w.began)
 		}
 	}}
-}
-
-// takeHeartbeat takes HEARTBEAT out of the words of a session that lives with the connection, and reports whether it
-// was there: this node alone needs to know. Elsewhere the state machine refuses the word.
-func (r *row) takeHeartbeat(args [][]byte) (rest [][]byte, demanded bool) {
-	var at []int
-	lives := r.Name == "session.attach"
-	switch {
-	case lives:
-		r.eachOptionAt(args, 2, func(i int, _ string, _ []byte) { at = append(at, i) })
-	case r.Name == "session.open":
-		r.eachOptionAt(args, 1, func(i int, token string, _ []byte) {
-			lives = lives || token == "CONNECTION"
-			if token == "HEARTBEAT" {
-				at = append(at, i)
-			}
-		})
-	}
-	if !lives || at == nil {
-		return args, false
-	}
-	for i, arg := range args {
-		if !slices.Contains(at, i) {
-			rest = append(rest, arg)
-		}
-	}
-	return rest, true
 }
 
 // demanding has the renewer demand signs of life of the client, or no longer, once the session lives with the
@@ -219,45 +157,6 @@ func (n *nativeCall) demanding(heartbeat bool) {
 		c.lastInput.note(c.born)
 		c.srv.backend.Sessions().Demand(c.id, heartbeat)
 	}
-}
-
-// eachOption calls visit with the options among a word's arguments, and with what stands behind those that have
-// a value. It ends at what is no option: the state machine will refuse it.
-func (r *row) eachOption(args [][]byte, from int, visit func(token string, value []byte)) {
-	r.eachOptionAt(args, from, func(_ int, token string, value []byte) { visit(token, value) })
-}
-
-// eachOptionAt is eachOption with where the option stands.
-func (r *row) eachOptionAt(args [][]byte, from int, visit func(at int, token string, value []byte)) {
-	for i := from; i < len(args); i++ {
-		at := i
-		arg := findOption(r.Args, args[i])
-		if arg == nil {
-			return
-		}
-		var value []byte
-		if arg.Type != protocol.ArgPureToken {
-			if i++; i == len(args) {
-				return
-			}
-			value = args[i]
-		}
-		visit(at, arg.Token, value)
-	}
-}
-
-// findOption finds the argument with a token.
-func findOption(among []protocol.Arg, word []byte) *protocol.Arg {
-	for i := range among {
-		arg := &among[i]
-		if arg.Token != "" && len(arg.Token) == len(word) && bytes.EqualFold([]byte(arg.Token), word) {
-			return arg
-		}
-		if found := findOption(arg.Args, word); found != nil {
-			return found
-		}
-	}
-	return nil
 }
 
 // moduleList has one module: the commands that Redis lacks.

@@ -21,10 +21,10 @@ func (s *testServer) parkEcho() *parked {
 	p := &parked{}
 	for _, row := range s.rows {
 		if row.Name == "echo" {
-			row.handler = handler{barrier: true, run: func(c *conn, args [][]byte) {
+			row.handler = handler{barrier: true, run: func(c *conn, req *request) {
 				pending := &pending{c: c}
 				p.pending = append(p.pending, pending)
-				if string(args[1]) == "now" {
+				if string(req.args[1]) == "now" {
 					pending.complete(protocol.Bulk("at once"))
 				}
 				c.park(row, pending, func() { p.left++ })

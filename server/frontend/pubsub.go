@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
@@ -61,9 +60,9 @@ func (s *subscriptions) total() int {
 }
 
 // subscribe subscribes to each name, and answers with a message for each.
-func subscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
-	return func(c *conn, args [][]byte) {
-		refusal := c.refuseSubscriptions(kind, args[1:])
+func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
+	return func(c *conn, req *request) {
+		refusal := c.refuseSubscriptions(kind, req.args[1:])
 		if refusal == nil && !c.sentinel() {
 			refusal = c.srv.catchUp(c.ctx)
 		}
@@ -78,7 +77,7 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
 		c.settle()
 		before := s.bytes
 		c.outbox.setSubscriber(true)
-		for _, w := range args[1:] {
+		for _, w := range req.args[1:] {
 			name := string(w)
 			if s.client.Subscribe(kind, name) {
 				s.counts[kind]++
@@ -110,11 +109,11 @@ func (c *conn) refuseSubscriptions(kind pubsub.Kind, names [][]byte) *protocol.E
 
 // unsubscribe ends the subscriptions to the names, or to all names, and answers with a message for each.
 // Messages of these names that wait leave before the answer.
-func unsubscribe(kind pubsub.Kind, verb string) func(*conn, [][]byte) {
-	return func(c *conn, args [][]byte) {
+func unsubscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
+	return func(c *conn, req *request) {
 		s := &c.subs
-		names := make([]string, 0, len(args))
-		for _, w := range args[1:] {
+		names := make([]string, 0, len(req.args))
+		for _, w := range req.args[1:] {
 			names = append(names, string(w))
 		}
 		if len(names) == 0 && s.client != nil {
@@ -236,8 +235,8 @@ type published struct {
 // publishes reports whether the command is PUBLISH or SPUBLISH.
 func (r *row) publishes() bool { return r.Name == "publish" || r.Name == "spublish" }
 
-func newPublished(row *row, args [][]byte) *published {
-	return &published{channel: strings.Clone(string(args[1])), sharded: row.Name == "spublish"}
+func newPublished(req *request) *published {
+	return &published{channel: string(req.args[1]), sharded: req.Name == "spublish"}
 }
 
 // answer is the reply: how many clients of this node hear the message. Nodes know their own clients alone.

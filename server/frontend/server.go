@@ -29,23 +29,23 @@ import (
 type Server struct {
 	cfg     Config
 	backend Backend
-	// rows never change. watchRow and execRow are two of the rows.
-	rows              map[*protocol.Command]*row
-	watchRow, execRow *row
-	compiled          *compileCache
-	metrics           *metrics.Registry
-	nextID            atomic.Int64
-	pool              sync.Pool // of *work
-	memory            clientMemory
-	refusals          atomic.Int32
-	fresh             freshness
-	directory         *discovery.Directory
-	slow              *observe.Slowlog
-	failedAuth        *loglimit.Limit
-	aclLog            acl.Log
-	limits            limits
-	forced            *loglimit.Limit
-	silent            silence
+	// rows never change. execRow is one of the rows.
+	rows       map[*protocol.Command]*row
+	execRow    *row
+	compiled   *compileCache
+	metrics    *metrics.Registry
+	nextID     atomic.Int64
+	pool       sync.Pool // of *work
+	memory     clientMemory
+	refusals   atomic.Int32
+	fresh      freshness
+	directory  *discovery.Directory
+	slow       *observe.Slowlog
+	failedAuth *loglimit.Limit
+	aclLog     acl.Log
+	limits     limits
+	forced     *loglimit.Limit
+	silent     silence
 	// saysClients is what logSaysClients has found.
 	saysClients atomic.Bool
 
@@ -89,10 +89,7 @@ func New(cfg Config, backend Backend) *Server {
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(event.InChanges, on) })
 	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(event.InCalls, on) })
 	for _, row := range s.rows {
-		switch row.Name {
-		case "watch":
-			s.watchRow = row
-		case "exec":
+		if row.Name == "exec" {
 			s.execRow = row
 		}
 	}

@@ -39,10 +39,10 @@ func (c *conn) timeBatch(d time.Duration, n int) {
 }
 
 // timeLocal notes that a command of this node took d.
-func (c *conn) timeLocal(row *row, args [][]byte, d time.Duration) {
-	row.stats.Took(d)
+func (c *conn) timeLocal(req *request, d time.Duration) {
+	req.stats.Took(d)
 	if c.srv.slow.IsSlow(d) {
-		c.noteSlow(row, observe.Shorten(row.Command, args), d)
+		c.noteSlow(req.row, observe.Shorten(req.Command, req.args), d)
 	}
 }
 

@@ -67,16 +67,15 @@ type looks struct {
 }
 
 // add adds the keys of a command. The result is the size of the keys.
-func (l *looks) add(row *row, args [][]byte) (bytes int) {
+func (l *looks) add(req *request) (bytes int) {
 	switch {
-	case row.Route == protocol.Script:
+	case req.Route == protocol.Script:
 		l.scripted = true
-		l.read = l.read || !row.write
-	case row.Has(protocol.FlagReadOnly):
-		positions, _ := row.KeyPositions(args)
-		for _, p := range positions {
-			l.keys = append(l.keys, string(args[p]))
-			bytes += len(args[p]) + 16
+		l.read = l.read || !req.write
+	case req.Has(protocol.FlagReadOnly):
+		for _, p := range req.keys() {
+			l.keys = append(l.keys, string(req.args[p]))
+			bytes += len(req.args[p]) + 16
 		}
 	}
 	return bytes
@@ -93,18 +92,18 @@ func (c *conn) trackLooks(l *looks) (write bool) {
 }
 
 // trackCommand notes what a command outside MULTI reads, and reports whether the batch must go through the log.
-func (c *conn) trackCommand(row *row, args [][]byte) (write bool) {
+func (c *conn) trackCommand(req *request) (write bool) {
 	if mutant.EarlyInvalidation {
-		c.foretell(row, args)
+		c.foretell(req)
 	}
 	if !c.track.on {
-		return row.write
+		return req.write
 	}
 	var l looks
 	if c.track.caches() {
-		l.add(row, args)
+		l.add(req)
 	}
-	return c.trackLooks(&l) || row.write
+	return c.trackLooks(&l) || req.write
 }
 
 // Invalidate implements tracking.Target: it takes a message to the client, or to the client that CLIENT
@@ -195,12 +194,11 @@ func (c *conn) setProtocol(resp int) {
 }
 
 // foretell is [mutant.EarlyInvalidation]: clients hear of a write before the write.
-func (c *conn) foretell(row *row, args [][]byte) {
-	if !row.write {
+func (c *conn) foretell(req *request) {
+	if !req.write {
 		return
 	}
-	positions, _ := row.KeyPositions(args)
-	for _, p := range positions {
-		c.srv.cfg.Tracking.Foretell(string(args[p]))
+	for _, p := range req.keys() {
+		c.srv.cfg.Tracking.Foretell(string(req.args[p]))
 	}
 }

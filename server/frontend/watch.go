@@ -41,38 +41,38 @@ func (ws *watches) add(db int, key string) bool {
 }
 
 // watch asks for the marks of new keys. A key that is watched already keeps its first mark.
-func watch(c *conn, args [][]byte) {
+func watch(c *conn, req *request) {
 	if c.tx != nil {
 		c.reply(nil, protocol.ErrWatchInMulti.Value())
 		return
 	}
-	row, ws := c.srv.watchRow, &c.watches
-	cause := c.validate(row, args)
+	ws := &c.watches
+	cause := c.validate(req)
 	if cause == nil && ws.bytes > c.srv.cfg.MaxQueryBytes {
 		cause = protocol.NewError("watched keys exceed the query buffer limit")
 	}
 	if cause != nil {
 		ws.broken = true
-		c.reply(row, cause.Value())
+		c.reply(req.row, cause.Value())
 		return
 	}
-	c.makeRoom(args)
+	c.makeRoom(req.encodedBytes())
 	from, held := len(ws.keys), ws.bytes
 	var fresh [][]byte
-	for _, key := range args[1:] {
+	for _, key := range req.args[1:] {
 		if ws.add(c.db, string(key)) {
 			fresh = append(fresh, key)
 		}
 	}
 	c.accountQueue(held, ws.bytes)
 	if len(fresh) == 0 {
-		c.reply(row, protocol.OK)
+		c.reply(req.row, protocol.OK)
 		return
 	}
 	ws.pending++
 	batch := &c.w.batch
-	batch.Body = protocol.AppendRequest(batch.Body, c.db, row.Name, fresh)
-	c.addRequest(slot{kind: slotWatch, row: row, from: from, to: len(ws.keys), generation: ws.generation}, false)
+	batch.Body = protocol.AppendRequest(batch.Body, c.db, req.Name, fresh)
+	c.addRequest(slot{kind: slotWatch, row: req.row, from: from, to: len(ws.keys), generation: ws.generation}, false)
 }
 
 // noteMarks stores the marks in v, and returns WATCH's reply.

@@ -1,0 +1,201 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// request is a command of a client on its way. Dispatch fills the pipeline's record, and every station of the way takes
+// it: see dispatch.go. args are slices of the input buffer, so what outlives dispatch takes a clone.
+type request struct {
+	*row
+	// args are the command's words, its name first.
+	args [][]byte
+	// db is the database at which the command runs.
+	db int
+	// keyAt is where the keys stand, once resolved.
+	keyAt    []int
+	resolved bool
+	room     [4]int // for keyAt
+}
+
+// begin makes the record that of another command.
+func (req *request) begin(row *row, args [][]byte, db int) {
+	req.row, req.args, req.db, req.resolved = row, args, db, false
+}
+
+// clone is the request in memory of its own.
+func (req *request) clone() *request {
+	args := make([][]byte, len(req.args))
+	for i, arg := range req.args {
+		args[i] = bytes.Clone(arg)
+	}
+	return &request{row: req.row, args: args, db: req.db}
+}
+
+// keys is where the keys stand. It is nil if they cannot be found: the state machine refuses the command.
+func (req *request) keys() []int {
+	if !req.resolved {
+		req.keyAt, _ = req.KeyPositionsIn(req.room[:0], req.args)
+		req.resolved = true
+	}
+	return req.keyAt
+}
+
+// size is the memory of the words, with more for each.
+func (req *request) size(more int) (n int) {
+	for _, arg := range req.args {
+		n += len(arg) + more
+	}
+	return n
+}
+
+// encodedBytes bounds the size of the request in a batch.
+func (req *request) encodedBytes() int { return req.size(binary.MaxVarintLen32) }
+
+// tooLong is why arguments are too long; nil: none is. Only an argument longer than the smaller limit has the keys
+// looked up.
+func (req *request) tooLong(l *Limits) *protocol.Error {
+	short := min(l.MaxKeyBytes, l.MaxValueBytes)
+	if !slices.ContainsFunc(req.args[req.nameArgs:], func(arg []byte) bool { return len(arg) > short }) {
+		return nil
+	}
+	for i, arg := range req.args {
+		if len(arg) > l.MaxKeyBytes && slices.Contains(req.keys(), i) {
+			return protocol.NewError(fmt.Sprintf("key exceeds maximum allowed size (%d bytes)", l.MaxKeyBytes))
+		}
+		if len(arg) > l.MaxValueBytes {
+			return protocol.ErrStringTooBig
+		}
+	}
+	return nil
+}
+
+// badKeyCount is why EVAL's number of keys is wrong; nil: it is right.
+func (req *request) badKeyCount() *protocol.Error {
+	n, ok := protocol.ParseInt(string(req.args[2]))
+	switch {
+	case !ok:
+		return protocol.ErrNotInteger
+	case n > int64(len(req.args)-3):
+		return protocol.NewError("Number of keys can't be greater than number of args")
+	case n < 0:
+		return protocol.NewError("Number of keys can't be negative")
+	}
+	return nil
+}
+
+// copiesElsewhere reports whether a COPY names a database other than 0.
+func (req *request) copiesElsewhere() bool {
+	for i := 3; i+1 < len(req.args); i++ {
+		if strings.EqualFold(string(req.args[i]), "db") {
+			n, ok := protocol.ParseInt(string(req.args[i+1]))
+			return ok && n > 0 && n < protocol.MaxDatabases
+		}
+	}
+	return false
+}
+
+// fromConn reports whether the command is one whose log entry names the connection.
+func (req *request) fromConn() bool {
+	return req.FromConn && (req.FromConnWith == "" || req.hasOption(req.FromConnWith))
+}
+
+// hasOption reports whether an option is among the arguments behind a key and a value.
+func (req *request) hasOption(option string) bool {
+	for _, arg := range req.args[min(2, len(req.args)):] {
+		if len(arg) == len(option) && strings.EqualFold(string(arg), option) {
+			return true
+		}
+	}
+	return false
+}
+
+// owner is where the owner of a request for locks stands, behind the keys; 0: the request has none.
+func (req *request) owner() int {
+	keys := req.keys()
+	if len(keys) == 0 || keys[len(keys)-1]+1 >= len(req.args) {
+		return 0
+	}
+	return keys[len(keys)-1] + 1
+}
+
+// waits reports whether a request for locks may wait, and whether without parking the connection.
+func (req *request) waits() (waits, notify bool) {
+	if !req.handler.acquires || req.owner() == 0 {
+		return false, false
+	}
+	req.eachOption(req.owner()+1, func(_ int, token string, _ []byte) {
+		waits = waits || token == "WAIT"
+		notify = notify || token == "NOTIFY"
+	})
+	return waits, waits && notify
+}
+
+// takeHeartbeat takes HEARTBEAT out of the words of a session that lives with the connection, and reports whether it
+// was there: this node alone needs to know. Elsewhere the state machine refuses the word.
+func (req *request) takeHeartbeat() (demanded bool) {
+	var at []int
+	lives := req.Name == "session.attach"
+	switch {
+	case lives:
+		req.eachOption(2, func(i int, _ string, _ []byte) { at = append(at, i) })
+	case req.Name == "session.open":
+		req.eachOption(1, func(i int, token string, _ []byte) {
+			lives = lives || token == "CONNECTION"
+			if token == "HEARTBEAT" {
+				at = append(at, i)
+			}
+		})
+	}
+	if !lives || at == nil {
+		return false
+	}
+	var rest [][]byte
+	for i, arg := range req.args {
+		if !slices.Contains(at, i) {
+			rest = append(rest, arg)
+		}
+	}
+	req.begin(req.row, rest, req.db)
+	return true
+}
+
+// eachOption calls visit with the options among a word's arguments, with where each stands, and with what stands behind
+// those that have a value. It ends at what is no option: the state machine will refuse it.
+func (req *request) eachOption(from int, visit func(at int, token string, value []byte)) {
+	for i := from; i < len(req.args); i++ {
+		at := i
+		arg := findOption(req.Args, req.args[i])
+		if arg == nil {
+			return
+		}
+		var value []byte
+		if arg.Type != protocol.ArgPureToken {
+			if i++; i == len(req.args) {
+				return
+			}
+			value = req.args[i]
+		}
+		visit(at, arg.Token, value)
+	}
+}
+
+// findOption finds the argument with a token.
+func findOption(among []protocol.Arg, word []byte) *protocol.Arg {
+	for i := range among {
+		arg := &among[i]
+		if arg.Token != "" && len(arg.Token) == len(word) && bytes.EqualFold([]byte(arg.Token), word) {
+			return arg
+		}
+		if found := findOption(arg.Args, word); found != nil {
+			return found
+		}
+	}
+	return nil
+}
