@@ -2,9 +2,11 @@ package frontend
 
 import (
 	"strings"
+	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/acl"
+	"github.com/holdfast/holdfast/server/loglimit"
 )
 
 func authHandlers() map[string]handler {
@@ -33,7 +35,7 @@ func (c *conn) authenticate(command, user, password []byte) protocol.Value {
 	case nil:
 		return protocol.OK
 	case protocol.ErrWrongPass:
-		c.noteFailedAuth(user)
+		c.srv.noteFailedAuth(&c.profile, user)
 		c.noteRefusal(c.context(), "auth", string(command), string(user))
 		return cause.Value()
 	default:
@@ -81,7 +83,7 @@ func hello(c *conn, args [][]byte) protocol.Value {
 		return protocol.ErrHelloNoAuth.Value()
 	}
 	if name != nil {
-		c.setName(name)
+		c.update(func(s *shown) { s.name = string(name) })
 	}
 	c.setProtocol(version)
 	fields := []protocol.Value{
@@ -95,4 +97,21 @@ func hello(c *conn, args [][]byte) protocol.Value {
 		fields = append(fields, protocol.Bulk("role"), protocol.Bulk(c.srv.directory.HelloRole()))
 	}
 	return protocol.Map(append(fields, protocol.Bulk("modules"), protocol.Array())...)
+}
+
+// newFailedAuth limits the lines about wrong passwords: one a second, and each says how many attempts had none.
+func newFailedAuth() *loglimit.Limit { return &loglimit.Limit{Burst: 1, Every: time.Second} }
+
+// mostOfUser is how much of a user's name is logged.
+const mostOfUser = 64
+
+// noteFailedAuth counts a wrong user or password, and logs who gave it and from where.
+func (s *Server) noteFailedAuth(p *profile, user []byte) {
+	s.metrics.Refused.Add(1)
+	silent, ok := s.failedAuth.Admit(time.Now())
+	if !ok {
+		return
+	}
+	s.cfg.Logger.Warn("authentication failed", "client", p.addr.String(), "id", p.id,
+		"user", string(user[:min(len(user), mostOfUser)]), "not_logged_before", silent)
 }

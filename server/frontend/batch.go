@@ -1,10 +1,8 @@
 package frontend
 
 import (
-	"cmp"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -99,7 +97,7 @@ func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 	case req.native:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
 		if c.judges(req.row) {
-			from.Rights = c.rules()
+			from.Rights = c.rules(c.srv.backend)
 		}
 		if req.Name == "lock.break" && c.srv.logSaysClients() {
 			from.Address, from.Name = c.breaker()
@@ -108,17 +106,11 @@ func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 	case ticket != 0:
 		return protocol.AppendBlock(body, req.db, ticket, req.Name, args)
 	case c.judges(req.row):
-		return protocol.AppendScript(body, req.db, uint64(c.id), c.rules(), req.Name, args)
+		return protocol.AppendScript(body, req.db, uint64(c.id), c.rules(c.srv.backend), req.Name, args)
 	case req.fromConn() && c.srv.logSaysClients():
 		return protocol.AppendRequestFrom(body, req.db, uint64(c.id), req.Name, args)
 	}
 	return protocol.AppendRequest(body, req.db, req.Name, args)
-}
-
-// breaker is the address and the name of the client, as a log entry has them.
-func (c *conn) breaker() (address, name string) {
-	plain := strings.NewReplacer(" ", "_", "\n", "_")
-	return plain.Replace(cmp.Or(c.nc.RemoteAddr().String(), "?")), plain.Replace(c.name())
 }
 
 // versionClients is the first version of the cluster whose log says which clients send commands.
@@ -165,7 +157,7 @@ func (c *conn) runPiece() (more bool) {
 	if err == nil && !batch.Write {
 		n = answered(batch.Replies)
 	}
-	c.timeBatch(time.Since(began), n)
+	c.srv.timeBatch(&c.profile, w, time.Since(began), n)
 	if err == nil && len(batch.Replies) != batch.Count {
 		err = errReplyCount
 	}
@@ -245,7 +237,7 @@ func (c *conn) failAll(err error) {
 // placeReply places the reply of a request.
 func (c *conn) placeReply(s *slot, v protocol.Value) {
 	if s.shown != nil {
-		c.showExec(s.shown, v.Kind == protocol.KindArray)
+		s.shown.showExec(c.srv.cfg.Monitors, c.addr, c.db, v.Kind == protocol.KindArray)
 	}
 	switch s.kind {
 	case slotWatch:

@@ -52,7 +52,7 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 	switch {
 	case protocol.IsParked(v):
 		t.pending.setGrant(c.newPendingGrant(t.request))
-		c.setTicket(t.number)
+		c.update(func(s *shown) { s.ticket = t.number })
 		c.park(s.row, t.pending, func() {
 			if !t.pending.abandon() {
 				registry.Leave(t.number)
@@ -70,13 +70,6 @@ func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
 		c.keepTicket(t)
 	}
 	return false
-}
-
-// setTicket notes under which ticket the client waits, 0: none.
-func (c *conn) setTicket(ticket uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shown.ticket = ticket
 }
 
 // clientUnblock is CLIENT UNBLOCK. It answers 1 if it was this command that ended the wait.
@@ -109,13 +102,11 @@ func (s *Server) unblock(id int64, how protocol.Leave) protocol.Value {
 	if target == nil {
 		return protocol.Integer(0)
 	}
-	target.mu.Lock()
-	blocked, ticket := target.shown.blocked, target.shown.ticket
-	target.mu.Unlock()
-	if !blocked || ticket == 0 {
+	shown := target.view()
+	if !shown.blocked || shown.ticket == 0 {
 		return protocol.Integer(0)
 	}
-	batch := &replica.Batch{Body: protocol.AppendUnblock(nil, how, ticket), Count: 1, Write: true}
+	batch := &replica.Batch{Body: protocol.AppendUnblock(nil, how, shown.ticket), Count: 1, Write: true}
 	if err := s.backend.Execute(batch); err != nil {
 		return s.errorReply(err)
 	}

@@ -28,26 +28,19 @@ const (
 func clientID(c *conn, _ [][]byte) protocol.Value { return protocol.Integer(c.id) }
 
 func clientGetName(c *conn, _ [][]byte) protocol.Value {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shown.name == "" {
+	name := c.view().name
+	if name == "" {
 		return protocol.Null
 	}
-	return protocol.Bulk(c.shown.name)
+	return protocol.Bulk(name)
 }
 
 func clientSetName(c *conn, args [][]byte) protocol.Value {
 	if !validAttribute(args[2]) {
 		return protocol.Err(errClientName)
 	}
-	c.setName(args[2])
+	c.update(func(s *shown) { s.name = string(args[2]) })
 	return protocol.OK
-}
-
-func (c *conn) setName(name []byte) {
-	c.mu.Lock()
-	c.shown.name = string(name)
-	c.mu.Unlock()
 }
 
 // validAttribute reports whether CLIENT LIST can show value without breaking its format.
@@ -61,8 +54,6 @@ func validAttribute(word []byte) bool {
 }
 
 func clientSetInfo(c *conn, args [][]byte) protocol.Value {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	attribute := string(args[2])
 	var field *string
 	switch strings.ToLower(attribute) {
@@ -76,7 +67,7 @@ func clientSetInfo(c *conn, args [][]byte) protocol.Value {
 	if !validAttribute(args[3]) {
 		return protocol.Err(attribute + " cannot contain spaces, newlines or special characters.")
 	}
-	*field = string(args[3])
+	c.update(func(*shown) { *field = string(args[3]) })
 	return protocol.OK
 }
 
@@ -90,15 +81,33 @@ func clientNoTouch(c *conn, args [][]byte) protocol.Value {
 	return c.setSwitch(&c.shown.noTouch, args[2])
 }
 
-// setSwitch sets a flag that CLIENT LIST shows. NO-TOUCH has no other effect, as Holdfast keeps no
-// time of a key's last access.
-func (c *conn) setSwitch(flag *bool, word []byte) protocol.Value {
-	on := strings.EqualFold(string(word), "on")
-	if !on && !strings.EqualFold(string(word), "off") {
-		return protocol.Err(errSyntax)
+// replyMode is what the client chose by CLIENT REPLY.
+type replyMode struct {
+	off, skip, skipNext bool
+}
+
+func (r *replyMode) muted() bool { return r.off || r.skip }
+
+// endCommand makes CLIENT REPLY SKIP hold for the next command only, and CLIENT CACHING for the next that is
+// no CLIENT, or for a transaction.
+func (c *conn) endCommand() {
+	c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false
+	if c.track.caching && c.tx == nil && !strings.HasPrefix(c.lastCommand, "client") {
+		c.track.caching = false
 	}
-	c.mu.Lock()
-	*flag = on
-	c.mu.Unlock()
-	return protocol.OK
+}
+
+func clientReply(c *conn, args [][]byte) protocol.Value {
+	switch strings.ToLower(string(args[2])) {
+	case "on":
+		c.replyMode = replyMode{}
+		return protocol.OK
+	case "off":
+		c.replyMode.off = true
+		return protocol.None
+	case "skip":
+		c.replyMode.skipNext = !c.replyMode.off
+		return protocol.None
+	}
+	return protocol.Err(errSyntax)
 }

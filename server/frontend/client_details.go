@@ -69,20 +69,6 @@ func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
 	return a
 }
 
-// detail may be called by any goroutine.
-func (c *conn) detail(now time.Time) ClientDetail {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	name := c.shown.name
-	if len(name) > mostOfName {
-		name = strings.ToValidUTF8(name[:mostOfName], "")
-	}
-	return ClientDetail{
-		Addr: c.nc.RemoteAddr().String(), Name: name,
-		IdleMillis: max(0, now.Sub(c.shown.active).Milliseconds()),
-	}
-}
-
 // clientName is what replies call a client, and the incarnation of its node.
 type clientName struct {
 	node        string

@@ -17,31 +17,11 @@ func clientListHandlers() map[string]handler {
 	}
 }
 
-// shown is the part of a connection that CLIENT LIST shows to other connections.
-type shown struct {
-	user                        *acl.User
-	name, libName, libVersion   string
-	noEvict, noTouch, blocked   bool
-	ticket                      uint64 // under which the client waits, 0: none
-	command                     string // the last command
-	active                      time.Time
-	db, resp                    int
-	queued, queuedBytes         int // since MULTI; queued is -1 outside
-	watched                     int
-	input, inputFree            int    // bytes not parsed, room for more
-	argBytes                    int    // memory for the arguments of an incomplete command
-	output, replies, replyBytes int    // bytes to be written, replies behind these bytes, bytes of these replies
-	subs                        [3]int // subscriptions by pubsub.Kind
-	track                       trackMode
-	monitoring                  bool
-	held                        int // bytes beyond the cost of an idle connection
-}
-
 // publish copies the connection's state for CLIENT LIST, at the end of each pipeline and when the
 // client asks about itself.
 func (c *conn) publish() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.profile.mu.Lock()
+	defer c.profile.mu.Unlock()
 	s := &c.shown
 	s.db, s.resp, s.watched, s.queued, s.queuedBytes = c.db, c.resp, len(c.watches.keys), -1, 0
 	if c.tx != nil {
@@ -60,26 +40,11 @@ func (c *conn) publish() {
 // publishStall shows CLIENT LIST how much the client has not taken.
 func (c *conn) publishStall(unwritten int) {
 	waiting := c.unencodedBytes()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.profile.mu.Lock()
+	defer c.profile.mu.Unlock()
 	s := &c.shown
 	s.output, s.replies, s.replyBytes = unwritten, len(c.w.batch.Replies), waiting
 	s.held = int(c.memory.counted.Load())
-}
-
-// kind is the kind of the client, as CLIENT KILL and CLIENT LIST know kinds.
-func (s *shown) kind() string {
-	if s.subs != [3]int{} {
-		return pubsubClient
-	}
-	return normalClient
-}
-
-// kind may be called by any goroutine.
-func (c *conn) kind() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shown.kind()
 }
 
 func clientInfo(c *conn, _ [][]byte) protocol.Value {
@@ -100,7 +65,10 @@ func clientList(c *conn, args [][]byte) protocol.Value {
 		if !ok {
 			return unknownClientKind(string(args[3]))
 		}
-		keep = func(other *conn) bool { return other.kind() == kind }
+		keep = func(other *conn) bool {
+			s := other.view()
+			return s.kind() == kind
+		}
 	case option == "id":
 		ids := make(map[int64]bool)
 		for _, w := range args[3:] {
@@ -128,51 +96,125 @@ func clientList(c *conn, args [][]byte) protocol.Value {
 // appendLine appends the connection's line of CLIENT LIST. Fields of Redis that mean nothing here
 // are zero. Any goroutine may call appendLine.
 func (c *conn) appendLine(dst []byte, now time.Time) []byte {
-	c.mu.Lock()
-	s := c.shown
-	c.mu.Unlock()
+	s := c.view()
 	waiting, messages := int(c.outbox.held.Load()), int(c.outbox.count.Load())
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d"+
 		" sub=%d psub=%d ssub=%d multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=0 rbp=0 obl=%d "+
 		"oll=%d omem=%d"+
 		" tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
-		c.id, c.nc.RemoteAddr(), c.nc.LocalAddr(), c.descriptor(), s.name,
+		c.id, c.addr, c.localAddr, c.descriptor(), s.name,
 		int(now.Sub(c.born).Seconds()), int(now.Sub(s.active).Seconds()), s.flags(), s.db,
 		s.subs[pubsub.Channel], s.subs[pubsub.Pattern], s.subs[pubsub.Shard], s.queued, s.watched, s.input, s.inputFree,
 		s.argBytes, s.queuedBytes, s.output, s.replies+messages, s.replyBytes+waiting, connBytes+s.held+waiting,
 		s.command, s.user.Name, s.redirect(), s.resp, s.libName, s.libVersion)
 }
 
-// redirect is the client that gets the messages of tracking, as in CLIENT GETREDIR.
-func (s *shown) redirect() int64 {
-	if !s.track.on {
-		return -1
-	}
-	return s.track.redirect
+// clientFilter says which clients CLIENT KILL closes. A field that is not given matches all clients.
+type clientFilter struct {
+	id          int64
+	addr, laddr *string // a client has no empty address, so an empty one matches none
+	kind, user  string
+	skipMe      bool
 }
 
-func (s *shown) flags() string {
-	var flags strings.Builder
-	for _, f := range []struct {
-		on   bool
-		mark byte
-	}{
-		{s.monitoring, 'O'},
-		{s.kind() == pubsubClient, 'P'},
-		{s.queued >= 0, 'x'},
-		{s.blocked, 'b'},
-		{s.track.on, 't'},
-		{s.track.broken, 'R'},
-		{s.track.bcast, 'B'},
-		{s.noEvict, 'e'},
-		{s.noTouch, 'T'},
-	} {
-		if f.on {
-			flags.WriteByte(f.mark)
+// clientKill has two forms. CLIENT KILL addr answers OK and may close its sender. The form with
+// filters answers the number of closed clients.
+func clientKill(c *conn, args [][]byte) protocol.Value {
+	if len(args) == 3 {
+		addr := string(args[2])
+		if c.srv.killAll(clientFilter{addr: &addr}, c) == 0 {
+			return protocol.Err("No such client")
+		}
+		return protocol.OK
+	}
+	filter := clientFilter{skipMe: true}
+	for args := args[2:]; len(args) > 0; args = args[2:] {
+		if len(args) == 1 {
+			return protocol.Err(errSyntax)
+		}
+		if v, ok := filter.set(string(args[0]), string(args[1]), c.srv.cfg.Users.Held()); !ok {
+			return v
 		}
 	}
-	if flags.Len() == 0 {
-		return "N"
+	return protocol.Integer(int64(c.srv.killAll(filter, c)))
+}
+
+// set reads one filter. Without ok, v is the error.
+func (f *clientFilter) set(name, value string, users *acl.Users) (v protocol.Value, ok bool) {
+	switch strings.ToLower(name) {
+	case "id":
+		if f.id, ok = protocol.ParseInt(value); !ok || f.id < 1 {
+			return protocol.Err("client-id should be greater than 0"), false
+		}
+	case "type":
+		if f.kind, ok = clientKind(value); !ok {
+			return unknownClientKind(value), false
+		}
+	case "addr":
+		f.addr = &value
+	case "laddr":
+		f.laddr = &value
+	case "user":
+		if users.Find(value) == nil {
+			return protocol.Err("No such user '" + value + "'"), false
+		}
+		f.user = value
+	case "skipme":
+		switch strings.ToLower(value) {
+		case "yes":
+			f.skipMe = true
+		case "no":
+			f.skipMe = false
+		default:
+			return protocol.Err(errSyntax), false
+		}
+	default:
+		return protocol.Err(errSyntax), false
 	}
-	return flags.String()
+	return protocol.Value{}, true
+}
+
+// The kinds of clients that there are.
+const (
+	normalClient = "normal"
+	pubsubClient = "pubsub"
+)
+
+// clientKind reads a TYPE of CLIENT KILL and CLIENT LIST.
+func clientKind(word string) (kind string, ok bool) {
+	switch kind = strings.ToLower(word); kind {
+	case normalClient, "master", "replica", pubsubClient:
+		return kind, true
+	case "slave":
+		return "replica", true
+	}
+	return "", false
+}
+
+func unknownClientKind(word string) protocol.Value {
+	return protocol.Err("Unknown client type '" + word + "'")
+}
+
+// killAll closes the clients that match and returns their number. The sender gets its reply before
+// its connection is closed.
+func (s *Server) killAll(f clientFilter, sender *conn) int {
+	n := 0
+	for _, other := range s.clients() {
+		shown := other.view()
+		switch {
+		case f.id != 0 && other.id != f.id,
+			f.addr != nil && other.addr.String() != *f.addr,
+			f.laddr != nil && other.localAddr.String() != *f.laddr,
+			f.kind != "" && f.kind != shown.kind(),
+			f.user != "" && f.user != shown.user.Name,
+			f.skipMe && other == sender:
+			continue
+		case other == sender:
+			sender.closing = true
+		default:
+			other.nc.Close()
+		}
+		n++
+	}
+	return n
 }

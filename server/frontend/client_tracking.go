@@ -18,7 +18,7 @@ func trackingHandlers() map[string]handler {
 
 // clientTracking is CLIENT TRACKING ON or OFF. The checks stand in the order of Redis.
 func clientTracking(c *conn, args [][]byte) protocol.Value {
-	next, prefixes, refusal := c.parseTracking(args[3:])
+	next, prefixes, refusal := c.srv.parseTracking(args[3:])
 	if refusal != nil {
 		return refusal.Value()
 	}
@@ -30,7 +30,7 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 	default:
 		return protocol.Err(errSyntax)
 	}
-	if refusal := c.refuseTracking(&next, prefixes); refusal != nil {
+	if refusal := c.track.refuse(&next, prefixes); refusal != nil {
 		return refusal.Value()
 	}
 	t := &c.track
@@ -59,7 +59,7 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 }
 
 // parseTracking reads the options.
-func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, refusal *protocol.Error) {
+func (s *Server) parseTracking(words [][]byte) (m trackMode, prefixes []string, refusal *protocol.Error) {
 	for i := 0; i < len(words); i++ {
 		option, more := strings.ToLower(string(words[i])), i+1 < len(words)
 		switch {
@@ -72,7 +72,7 @@ func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, re
 			if !ok {
 				return m, nil, protocol.ErrNotInteger
 			}
-			if c.srv.client(id) == nil {
+			if s.client(id) == nil {
 				return m, nil, protocol.NewError("The client ID you want redirect to does not exist")
 			}
 			m.redirect = id
@@ -94,26 +94,25 @@ func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, re
 	return m, prefixes, nil
 }
 
-// refuseTracking is why the client may not track so, nil if it may.
-func (c *conn) refuseTracking(next *trackMode, prefixes []string) *protocol.Error {
-	now := &c.track
+// refuse is why the client may not track so, nil if it may.
+func (t *track) refuse(next *trackMode, prefixes []string) *protocol.Error {
 	switch {
 	case !next.bcast && len(prefixes) > 0:
 		return protocol.NewError("PREFIX option requires BCAST mode to be enabled")
-	case now.on && now.bcast != next.bcast:
+	case t.on && t.bcast != next.bcast:
 		return protocol.NewError("You can't switch BCAST mode on/off before disabling tracking for this client, and then " +
 			"re-enabling it with a different mode.")
 	case next.bcast && (next.optin || next.optout):
 		return protocol.NewError("OPTIN and OPTOUT are not compatible with BCAST")
 	case next.optin && next.optout:
 		return protocol.NewError("You can't specify both OPTIN mode and OPTOUT mode")
-	case next.optin && now.optout, next.optout && now.optin:
+	case next.optin && t.optout, next.optout && t.optin:
 		return protocol.NewError("You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then " +
 			"re-enabling it with a different mode.")
 	}
 	var had []string
-	if now.on {
-		had = now.client.Prefixes()
+	if t.on {
+		had = t.client.Prefixes()
 	}
 	if len(had)+len(prefixes) > tracking.MaxPrefixes {
 		return protocol.NewError("too many prefixes")
@@ -195,9 +194,7 @@ func clientTrackingInfo(c *conn, _ [][]byte) protocol.Value {
 }
 
 func (c *conn) brokenRedirect() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shown.track.broken
+	return c.view().track.broken
 }
 
 func clientGetRedir(c *conn, _ [][]byte) protocol.Value {

@@ -59,9 +59,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	u := c.srv.cfg.Users.Held().Default()
 	c.become(u, u.Open())
 	c.memory.noEvict.Store(false)
-	c.mu.Lock()
-	c.shown.name, c.shown.noEvict, c.shown.noTouch = "", false, false
-	c.mu.Unlock()
+	c.update(func(s *shown) { s.name, s.noEvict, s.noTouch = "", false, false })
 	return protocol.Simple("RESET")
 }
 

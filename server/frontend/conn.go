@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,26 +21,18 @@ type conn struct {
 	// table has the commands that the client may send: Redis's, or those of a Sentinel.
 	table *protocol.Table
 	ctx   context.Context // the server's
-	id    int64
-	born  time.Time
-	socket
+	stream
+	profile
 	clientState
-	input
-	ending
 	limited
-	outbox outbox
-	locks  lockClient
+	locks lockClient
 	// backup is under way; nil most of the time.
 	backup Backup
 	// parked: the last command is answered later. nil most of the time.
 	parked *parkedCommand
 	// spareTicket is for the next command that may wait; nil: there is none.
 	spareTicket *ticket
-	// delivering: messages are being written, not replies.
-	delivering bool
-	// w is the memory of the pipeline under way, nil when there is none.
-	w       *work
-	numbers batchNumbers
+	numbers     batchNumbers
 	// onNumber is conn.numbered, made once.
 	onNumber func(number uint64)
 	// lastWrite is the number of the last write that was acknowledged.
@@ -51,16 +42,33 @@ type conn struct {
 
 	memory    memoryShare
 	admission admission
-	mu        sync.Mutex
-	shown     shown // guarded by mu
+}
+
+// stream is the bytes of a connection, both ways: input and replies, and messages between the replies. It does not know
+// what they mean.
+type stream struct {
+	srv *Server
+	socket
+	input
+	ending
+	outbox
+	// w is the memory of the pipeline under way, nil when there is none.
+	w *work
+	// authenticated: the client may hold buffers of the usual size.
+	authenticated bool
+	// resp is the version of the protocol in which replies and messages are encoded.
+	resp int
+	// pushing: messages are being written, not replies.
+	pushing bool
+	// onGrowth is called when buffers have grown, onStall while the client does not take what is left of the output.
+	onGrowth func()
+	onStall  func(unwritten int)
 }
 
 // ending says how far a connection is from its end.
 type ending struct {
 	// closing: answer what is there, then close. gone: the client is not there any more.
 	closing, gone bool
-	// retired: close as soon as nothing is in flight. Set under conn.mu, by any goroutine.
-	retired atomic.Bool
 	// revoked: the user may not do what it did. Nothing more is taken up. Set by any goroutine.
 	revoked atomic.Bool
 	// loading: the client's own ACL LOAD runs. The client gets its reply, even if that takes its rights.
@@ -70,7 +78,7 @@ type ending struct {
 // clientState is what the client's commands have set. RESET undoes it.
 type clientState struct {
 	identity
-	db, resp    int
+	db          int
 	replyMode   replyMode
 	tx          *transaction // nil outside MULTI
 	executing   bool         // the commands of an EXEC are being answered
@@ -115,12 +123,20 @@ type work struct {
 }
 
 func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
+	u := s.cfg.Users.Held().Default()
 	c := &conn{
-		srv: s, table: table, id: s.nextID.Add(1), born: time.Now(), socket: newSocket(nc, s.cfg.TLS),
-		clientState: clientState{resp: protocol.RESP2, identity: newIdentity(s.cfg.Users.Held().Default())},
+		srv: s, table: table,
+		stream: stream{
+			srv: s, socket: newSocket(nc, s.cfg.TLS), authenticated: u.Open(), resp: protocol.RESP2,
+			input: input{born: time.Now()},
+		},
+		profile:     profile{id: s.nextID.Add(1), shown: shown{user: u}},
+		limited:     limited{srv: s},
+		clientState: clientState{identity: newIdentity(u)},
 	}
-	c.shown.user = c.user
-	c.arrived, c.onNumber = c.born, c.numbered
+	c.profile.addr, c.profile.localAddr = c.nc.RemoteAddr(), c.nc.LocalAddr()
+	c.socket.id, c.outbox.srv, c.outbox.socket = c.id, s, &c.socket
+	c.arrived, c.onNumber, c.onGrowth, c.onStall = c.born, c.numbered, c.account, c.publishStall
 	c.publish()
 	return c
 }
@@ -140,7 +156,7 @@ func (c *conn) run(ctx context.Context) {
 	if c.authenticated {
 		c.countAs(c.user.Name, 0)
 	}
-	c.setLimit()
+	c.setLimit(c.user.Name)
 	if err := c.open(); err != nil {
 		c.srv.cfg.Logger.Debug("connection not opened", "client", c.nc.RemoteAddr(), "error", err)
 		return
@@ -171,11 +187,11 @@ func (c *conn) servePipelines() bool {
 		if !full && !c.closing && c.parked == nil && c.readMore() {
 			continue
 		}
-		c.keepPace()
+		c.keepPace(c.ctx, c.w.commands, &c.retired)
 		c.runBatch()
 		c.write()
-		if c.locks.delivering {
-			c.delivered()
+		if c.outbox.delivering {
+			c.delivered(c.gone)
 		}
 		c.track.written()
 		c.srv.metrics.Commands.Add(uint64(c.w.commands))
@@ -234,14 +250,6 @@ func (c *conn) releaseIdle() {
 	c.publish()
 }
 
-// releaseEmpty is the part of releaseIdle that waiting for a message needs.
-func (c *conn) releaseEmpty() {
-	if c.w != nil && c.w.buffered() == 0 {
-		c.srv.releaseWork(c.w)
-		c.w = nil
-	}
-}
-
 // logEnd logs why a connection ended, unless the reason is ordinary.
 func (c *conn) logEnd(err error) {
 	switch {
@@ -252,22 +260,3 @@ func (c *conn) logEnd(err error) {
 		c.srv.cfg.Logger.Debug("connection lost", "client", c.nc.RemoteAddr(), "error", err)
 	}
 }
-
-// retire asks the connection to end when nothing is in flight. Any goroutine may call it.
-func (c *conn) retire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.retired.Store(true)
-	c.nc.SetReadDeadline(longAgo())
-}
-
-// setReadDeadline sets the deadline of reads, unless the connection is retired.
-func (c *conn) setReadDeadline(t time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.retired.Load() {
-		c.nc.SetReadDeadline(t)
-	}
-}
-
-func longAgo() time.Time { return time.Unix(1, 0) }

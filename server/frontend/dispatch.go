@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // The way of a command: resolve (dispatch), may it run (mayRun), check (validate), encode (appendRequest), batch
 // (addRequest, runBatch), reply (placeReply). One record, the request, goes the whole way. What else is about commands
 // stands at a station of it: transactions (enqueue) behind mayRun, monitors (show) and statistics in runCommand, lock
-// commands (prepareLock), waiting (takeTicket) and tracking (trackCommand) in send.
+// commands (prepareLock), waiting (takeTicket) and tracking (track.command) in send.
 
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
@@ -92,7 +93,7 @@ func (c *conn) runCommand(req *request) {
 		began := time.Now()
 		c.srv.metrics.NoteRates(began)
 		v = req.handler.reply(c, req.args)
-		c.timeLocal(req, time.Since(began))
+		c.srv.timeLocal(&c.profile, req, time.Since(began))
 	default:
 		c.send(req)
 		return
@@ -134,7 +135,10 @@ func (c *conn) send(req *request) {
 		s.published = newPublished(req)
 		c.w.publishes = true
 	}
-	c.addRequest(s, c.trackCommand(req))
+	if mutant.EarlyInvalidation {
+		c.srv.foretell(req)
+	}
+	c.addRequest(s, c.track.command(c.w, req))
 	if s.kind == slotBlock {
 		c.runBatch()
 		s.wait.request = nil

@@ -25,7 +25,12 @@
 // start a second goroutine for a connection, for as long as they last: a command that blocks, such as
 // WAIT, and a write that stalls.
 //
-// Messages that no command asked for, such as what subscribers hear, reach a client by [conn.Post]
+// A connection consists of parts that do not point back to it: the stream of bytes both ways (input.go, output.go) over
+// a socket (socket.go), with the outbox of messages (outbox.go); the profile that other goroutines may see (profile.go);
+// the identity and limits of its user (users.go, limits.go); the transaction and the watched keys (multi.go, watch.go);
+// and what the client's cache tracks (tracking.go).
+//
+// Messages that no command asked for, such as what subscribers get, reach a client by [outbox.Post]
 // (outbox.go), which any goroutine may call with a [push.Message]. The connection's own goroutine writes the
 // messages: behind the replies of the batch in flight, or at once when the connection is idle. A message
 // that a command's handler causes for its own client therefore stands behind the command's reply.
@@ -44,11 +49,11 @@
 // ticket beside the connection, and its end is a message. A grant that the client waited for, and that was
 // not written before the connection ended, is given back.
 //
-// Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, conn.mu guards what CLIENT LIST
-// shows of a connection, outbox.mu guards the messages and the pending reply. None is held while calling anything that
-// blocks. Server.mu may be held while taking conn.mu or outbox.mu, never the reverse.
+// Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, profile.mu guards what CLIENT
+// LIST shows of a connection, outbox.mu guards the messages and the pending reply. None is held while calling anything that
+// blocks. Server.mu may be held while taking profile.mu or outbox.mu, never the reverse.
 //
-// Start reading at conn.go (the loop), then dispatch.go (the checks), then batch.go (how a
+// Start reading at conn.go (the loop), then dispatch.go (the way of a command), then batch.go (how a
 // pipeline becomes a batch). Bytes arrive in input.go and leave in output.go. DESIGN.md has the
 // decisions and their reasons.
 package frontend

@@ -104,15 +104,3 @@ const (
 	// mostOfText is how much of a key, an owner and a note is logged.
 	mostOfText = 128
 )
-
-// who are the attributes of a log line that say which client it is about.
-func (c *conn) who() []any {
-	return []any{"client", c.nc.RemoteAddr(), "id", c.id, "name", c.name()}
-}
-
-// name is what the client has called itself.
-func (c *conn) name() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shown.name
-}

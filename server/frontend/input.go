@@ -30,6 +30,8 @@ const (
 
 // input is the reading half of a connection.
 type input struct {
+	// born is when the connection began.
+	born time.Time
 	// arrived is when the last bytes arrived.
 	arrived time.Time
 	// waitBuffer is used while waiting, by a connection that is not a plain socket.
@@ -64,44 +66,44 @@ func (h *lastInput) note(born time.Time) {
 }
 
 // Heard is the time of the client's last bytes, noted since it was demanded. Any goroutine may call Heard.
-func (c *conn) Heard() time.Time { return c.born.Add(time.Duration(c.lastInput.after.Load())) }
+func (st *stream) Heard() time.Time { return st.born.Add(time.Duration(st.lastInput.after.Load())) }
 
 // buffered is the number of bytes that have arrived and are not parsed yet.
 func (w *work) buffered() int { return len(w.in) - w.from }
 
 // room returns free space behind the bytes that have arrived.
-func (c *conn) room() []byte {
-	w := c.w
+func (st *stream) room() []byte {
+	w := st.w
 	if w.from > 0 && (w.from == len(w.in) || cap(w.in)-len(w.in) < leastRoom) {
 		w.in = w.in[:copy(w.in, w.in[w.from:])]
 		w.from = 0
 	}
 	if cap(w.in)-len(w.in) < leastRoom {
-		c.grow()
+		st.grow()
 	}
 	return w.in[len(w.in):cap(w.in)]
 }
 
 // grow replaces the input buffer by a larger one. The buffer at most doubles with the bytes that
 // have arrived, whatever size the client announced, and ends at the size of the largest command.
-func (c *conn) grow() {
-	w := c.w
+func (st *stream) grow() {
+	w := st.w
 	have := w.in[w.from:]
-	size := max(min(2*len(have), c.srv.cfg.MaxQueryBytes)+pooledIn, len(have)+leastRoom)
+	size := max(min(2*len(have), st.srv.cfg.MaxQueryBytes)+pooledIn, len(have)+leastRoom)
 	bigger := make([]byte, len(have), size)
 	copy(bigger, have)
 	w.in, w.from = bigger, 0
-	c.account()
+	st.onGrowth()
 }
 
 // noteRead notes that n bytes were read into the room.
-func (c *conn) noteRead(n int) {
-	w := c.w
+func (st *stream) noteRead(n int) {
+	w := st.w
 	w.filled = n == cap(w.in)-len(w.in)
 	w.in = w.in[:len(w.in)+n]
-	c.srv.metrics.BytesIn.Add(uint64(n))
+	st.srv.metrics.BytesIn.Add(uint64(n))
 	if n > 0 {
-		c.lastInput.note(c.born)
+		st.lastInput.note(st.born)
 	}
 }
 
@@ -153,11 +155,15 @@ func (c *conn) waitReadable(more bool) error {
 		c.hasDeadline = true
 		c.setReadDeadline(time.Now().Add(lookTime))
 	}
-	if !more && !c.armWake() {
+	if !more && !c.armWake(c.parked) {
 		return errMessages
 	}
 	err := c.read(more)
-	woken := more || c.disarmWake()
+	woken := more
+	if !more && c.disarmWake() {
+		woken, c.hasDeadline = true, false
+		c.setReadDeadline(time.Time{})
+	}
 	if woken && errors.Is(err, os.ErrDeadlineExceeded) && !c.retired.Load() {
 		return errMessages
 	}
@@ -167,18 +173,18 @@ func (c *conn) waitReadable(more bool) error {
 // readMore reports whether more of the pipeline has arrived. A client that has sent one command is
 // waiting for the reply, so readMore does not look. If the buffer ends within a command, the client
 // is still sending and gets a moment.
-func (c *conn) readMore() bool {
-	w := c.w
+func (st *stream) readMore() bool {
+	w := st.w
 	partial := w.buffered() > 0
 	if w.commands == 0 || w.commands == 1 && !partial && !w.filled {
 		return false
 	}
-	if c.raw != nil {
-		switch err := c.read(true); {
+	if st.raw != nil {
+		switch err := st.read(true); {
 		case err == nil:
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			c.pendingErr = err
+			st.pendingErr = err
 			return false
 		case !partial:
 			return false
@@ -187,43 +193,43 @@ func (c *conn) readMore() bool {
 		return false
 	}
 	now := time.Now()
-	if c.readMoreUntil.IsZero() {
-		c.readMoreUntil = now.Add(readMoreTime)
+	if st.readMoreUntil.IsZero() {
+		st.readMoreUntil = now.Add(readMoreTime)
 	}
-	if !now.Before(c.readMoreUntil) {
+	if !now.Before(st.readMoreUntil) {
 		return false
 	}
-	c.hasDeadline = true
-	c.setReadDeadline(c.readMoreUntil)
-	err := c.read(false)
+	st.hasDeadline = true
+	st.setReadDeadline(st.readMoreUntil)
+	err := st.read(false)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.pendingErr = err
+		st.pendingErr = err
 	}
 	return err == nil
 }
 
 // read reads once into the buffer. With noWait it returns os.ErrDeadlineExceeded when nothing is
 // there.
-func (c *conn) read(noWait bool) error {
-	if c.raw != nil {
-		return c.readRaw(noWait)
+func (st *stream) read(noWait bool) error {
+	if st.raw != nil {
+		return st.readRaw(noWait)
 	}
-	if c.w != nil {
-		n, err := readSome(c.nc, c.room())
-		c.noteRead(n)
+	if st.w != nil {
+		n, err := readSome(st.nc, st.room())
+		st.noteRead(n)
 		return err
 	}
-	if c.waitBuffer == nil {
-		c.waitBuffer = make([]byte, waitBytes)
+	if st.waitBuffer == nil {
+		st.waitBuffer = make([]byte, waitBytes)
 	}
-	n, err := readSome(c.nc, c.waitBuffer)
+	n, err := readSome(st.nc, st.waitBuffer)
 	if err != nil {
 		return err
 	}
-	c.w = c.srv.acquireWork(c)
-	copy(c.room(), c.waitBuffer[:n])
-	c.noteRead(n)
-	c.w.filled = n == len(c.waitBuffer)
+	st.w = st.srv.acquireWork(st)
+	copy(st.room(), st.waitBuffer[:n])
+	st.noteRead(n)
+	st.w.filled = n == len(st.waitBuffer)
 	return nil
 }
 
@@ -240,9 +246,9 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 }
 
 // acquireWork takes memory for a pipeline of c from the pool.
-func (s *Server) acquireWork(c *conn) *work {
+func (s *Server) acquireWork(st *stream) *work {
 	w := s.pool.Get().(*work)
-	w.reader.Reset(c.readerLimits())
+	w.reader.Reset(st.readerLimits())
 	return w
 }
 
@@ -265,11 +271,11 @@ func shrunk(b []byte) []byte {
 }
 
 // readerLimits are the limits of the request reader for this client.
-func (c *conn) readerLimits() protocol.Limits {
-	l := &c.srv.cfg.Limits
+func (st *stream) readerLimits() protocol.Limits {
+	l := &st.srv.cfg.Limits
 	return protocol.Limits{
 		MaxArgs: l.MaxArgs, MaxBulkBytes: l.MaxBulkBytes, MaxInlineBytes: maxInline, MaxQueryBytes: l.MaxQueryBytes,
-		Unauthenticated: !c.authenticated,
+		Unauthenticated: !st.authenticated,
 	}
 }
 
@@ -284,5 +290,13 @@ func (c *conn) setAuthenticated(yes bool) {
 	c.authenticated = yes
 	if c.w != nil {
 		c.w.reader.SetLimits(c.readerLimits())
+	}
+}
+
+// releaseEmpty is the part of releaseIdle that waiting for a message needs.
+func (st *stream) releaseEmpty() {
+	if st.w != nil && st.w.buffered() == 0 {
+		st.srv.releaseWork(st.w)
+		st.w = nil
 	}
 }

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type userLimit struct {
 
 // limited is a connection's part of the limits.
 type limited struct {
+	srv *Server
 	// limit is the user's; nil: there is none. Any goroutine may replace it, when the users change.
 	limit atomic.Pointer[userLimit]
 	// countedAs is the user whose connection this is; empty: nobody's yet.
@@ -151,17 +153,17 @@ const pauseStep = 50 * time.Millisecond
 
 // keepPace is called before the commands of a pipeline run: it pauses if the user has sent too many. A connection that
 // pauses does not read on, so the client is slowed down and gets no error.
-func (c *conn) keepPace() {
-	l := c.limit.Load()
-	if l == nil || l.pace == nil || c.w.commands == 0 {
+func (q *limited) keepPace(ctx context.Context, commands int, retired *atomic.Bool) {
+	l := q.limit.Load()
+	if l == nil || l.pace == nil || commands == 0 {
 		return
 	}
-	pause := l.pace.take(time.Now(), c.w.commands, l.CommandsPerSecond)
-	for pause > 0 && !c.retired.Load() {
+	pause := l.pace.take(time.Now(), commands, l.CommandsPerSecond)
+	for pause > 0 && !retired.Load() {
 		step := min(pause, pauseStep)
 		select {
 		case <-time.After(step):
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 		pause -= step
@@ -169,23 +171,23 @@ func (c *conn) keepPace() {
 }
 
 // setLimit takes the limits of the connection's user as they are now.
-func (c *conn) setLimit() {
-	c.limit.Store(c.srv.limits.of(c.srv.cfg.Users.Held().Find(c.user.Name)))
+func (q *limited) setLimit(user string) {
+	q.limit.Store(q.srv.limits.of(q.srv.cfg.Users.Held().Find(user)))
 }
 
 // countAs counts the connection for its user, if it is authenticated. If there is no room nothing changes.
-func (c *conn) countAs(name string, most uint64) bool {
-	if !c.srv.limits.move(c.countedAs, name, most) {
+func (q *limited) countAs(name string, most uint64) bool {
+	if !q.srv.limits.move(q.countedAs, name, most) {
 		return false
 	}
-	c.countedAs = name
+	q.countedAs = name
 	return true
 }
 
 // appendQuota puts what the user may have in front of a request that may write.
-func (c *conn) appendQuota(body []byte, write bool) []byte {
-	l := c.limit.Load()
-	if l == nil || !write || !l.InLog() || !c.srv.logSaysClients() {
+func (q *limited) appendQuota(body []byte, write bool) []byte {
+	l := q.limit.Load()
+	if l == nil || !write || !l.InLog() || !q.srv.logSaysClients() {
 		return body
 	}
 	return protocol.AppendQuota(body, &l.Quota.Quota)

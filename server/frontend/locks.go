@@ -13,8 +13,6 @@ import (
 type lockClient struct {
 	// entered: the renewer of sessions knows the connection.
 	entered bool
-	// delivering: the output has a grant that the client waited for.
-	delivering bool
 	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
 	notices map[uint64]*notice
 	bytes   atomic.Int64
@@ -240,42 +238,6 @@ func (n *notice) complete(v protocol.Value) {
 		}
 		if !c.post(m, u) {
 			n.giveBack(v)
-			return
-		}
-	}
-}
-
-// deliverGrant notes that a grant that the client waited for is put into the output as a reply.
-func (c *conn) deliverGrant(g *pendingGrant, v protocol.Value) {
-	if g != nil {
-		c.outbox.mu.Lock()
-		c.outbox.undelivered = append(c.outbox.undelivered, undelivered{grant: g, reply: v})
-		c.outbox.mu.Unlock()
-		c.locks.delivering = true
-	}
-}
-
-// delivered notes that all output was written.
-func (c *conn) delivered() {
-	c.locks.delivering = false
-	o := &c.outbox
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if c.gone || o.undelivered == nil {
-		return
-	}
-	if o.undelivered = slices.DeleteFunc(o.undelivered, func(u undelivered) bool {
-		return u.m == nil
-	}); len(o.undelivered) == 0 {
-		o.undelivered = nil
-	}
-}
-
-// writing notes that a message goes into the output. The caller holds outbox.mu.
-func (o *outbox) writing(m *push.Message) {
-	for i := range o.undelivered {
-		if o.undelivered[i].m == m {
-			o.undelivered[i].m = nil
 			return
 		}
 	}

@@ -43,7 +43,7 @@ var (
 // changeOfMembers is a word that changes who the members are, or who leads.
 func changeOfMembers(op reconfig.Op) handler {
 	return handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
-		q, refusal := c.changeAsked(op, args)
+		q, refusal := c.srv.changeAsked(&c.profile, op, args)
 		if refusal != nil {
 			return refusal.Value()
 		}
@@ -63,12 +63,10 @@ func changeOfMembers(op reconfig.Op) handler {
 }
 
 // changeAsked reads a word that changes members.
-func (c *conn) changeAsked(op reconfig.Op, args [][]byte) (q reconfig.Request, refusal *protocol.Error) {
-	c.mu.Lock()
-	name := c.shown.name
-	c.mu.Unlock()
+func (s *Server) changeAsked(p *profile, op reconfig.Op, args [][]byte) (q reconfig.Request, refusal *protocol.Error) {
+	name := p.view().name
 	q = reconfig.Request{Op: op, Asker: reconfig.Asker{
-		Node: c.srv.cfg.Node.Name, User: "default", Addr: c.nc.RemoteAddr().String(), Name: name[:min(len(name), mostOfWord)],
+		Node: s.cfg.Node.Name, User: "default", Addr: p.addr.String(), Name: name[:min(len(name), mostOfWord)],
 	}}
 	for i, word := range args[1:] {
 		if len(word) > mostOfWord {

@@ -74,9 +74,9 @@ func (c *conn) account() {
 }
 
 // accountQueue calls account when a queue that grew has crossed a unit.
-func (c *conn) accountQueue(from, to int) {
+func (st *stream) accountQueue(from, to int) {
 	if from/memoryUnit != to/memoryUnit {
-		c.account()
+		st.onGrowth()
 	}
 }
 

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"net"
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -47,10 +48,10 @@ func (r *row) shownLater() bool {
 	return r.handler.run != nil || r.handler.reply != nil && !r.handler.barrier
 }
 
-// show shows the monitors a command. EXEC comes behind the commands of the queue, see [conn.showExec].
+// show shows the monitors a command. EXEC comes behind the commands of the queue, see [transaction.showExec].
 func (c *conn) show(req *request) {
 	if m := c.srv.cfg.Monitors; m.Watching() && !req.Has(protocol.FlagAdmin) && req.row != c.srv.execRow {
-		m.Show(c.db, c.nc.RemoteAddr().String(), observe.Quote(req.Command, req.args))
+		m.Show(c.db, c.addr.String(), observe.Quote(req.Command, req.args))
 	}
 }
 
@@ -61,31 +62,31 @@ type shownCommand struct {
 }
 
 // showQueued notes a command for monitors that will see it when EXEC runs, and returns the memory for that.
-func (c *conn) showQueued(req *request) (bytes int) {
-	if !c.srv.cfg.Monitors.Watching() || req.Has(protocol.FlagAdmin) {
+func (tx *transaction) showQueued(m *observe.Monitors, req *request) (bytes int) {
+	if !m.Watching() || req.Has(protocol.FlagAdmin) {
 		return 0
 	}
 	words := observe.Quote(req.Command, req.args)
-	c.tx.shown = append(c.tx.shown, shownCommand{c.tx.db, words})
+	tx.shown = append(tx.shown, shownCommand{tx.db, words})
 	return len(words) + 32
 }
 
 // noteExec puts EXEC behind the queue, or there is nothing to show.
-func (c *conn) noteExec(tx *transaction, req *request) {
-	if c.srv.cfg.Monitors.Watching() {
+func (tx *transaction) noteExec(m *observe.Monitors, req *request) {
+	if m.Watching() {
 		tx.shown = append(tx.shown, shownCommand{tx.db, observe.Quote(req.Command, req.args)})
 	} else {
 		tx.shown = nil
 	}
 }
 
-// showExec shows EXEC, and before it the commands of the queue if they ran.
-func (c *conn) showExec(tx *transaction, ran bool) {
+// showExec shows EXEC at the database of the connection, and before it the commands of the queue if they ran.
+func (tx *transaction) showExec(m *observe.Monitors, addr net.Addr, db int, ran bool) {
 	shown := tx.shown
 	if !ran && len(shown) > 0 {
-		shown = []shownCommand{{c.db, shown[len(shown)-1].words}}
+		shown = []shownCommand{{db, shown[len(shown)-1].words}}
 	}
 	for _, s := range shown {
-		c.srv.cfg.Monitors.Show(s.db, c.nc.RemoteAddr().String(), s.words)
+		m.Show(s.db, addr.String(), s.words)
 	}
 }

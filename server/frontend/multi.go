@@ -127,7 +127,7 @@ func (c *conn) enqueue(req *request) {
 			size += tx.looks.add(req)
 		}
 	}
-	size += c.showQueued(req)
+	size += tx.showQueued(c.srv.cfg.Monitors, req)
 	tx.caching = tx.caching || req.Name == "client|caching"
 	tx.queued++
 	tx.bytes += size
@@ -159,8 +159,8 @@ func exec(c *conn, req *request) {
 	tx := c.tx
 	if tx == nil {
 		tx = &transaction{db: c.db}
-		c.noteExec(tx, req)
-		c.showExec(tx, true)
+		tx.noteExec(c.srv.cfg.Monitors, req)
+		tx.showExec(c.srv.cfg.Monitors, c.addr, c.db, true)
 		c.reply(nil, protocol.ErrExecNoMulti.Value())
 		return
 	}
@@ -169,9 +169,9 @@ func exec(c *conn, req *request) {
 	}
 	watched, lost := c.watches.keys, c.watches.broken
 	c.endTransaction()
-	c.noteExec(tx, req)
+	tx.noteExec(c.srv.cfg.Monitors, req)
 	if tx.aborted || lost || len(watched) == 0 {
-		c.showExec(tx, !tx.aborted && !lost)
+		tx.showExec(c.srv.cfg.Monitors, c.addr, c.db, !tx.aborted && !lost)
 		tx.shown = nil
 	}
 	switch {
@@ -194,7 +194,7 @@ func exec(c *conn, req *request) {
 		if !c.track.caches() && !tx.caching {
 			tx.looks = looks{}
 		}
-		c.trackLooks(&tx.looks)
+		c.track.note(c.w, &tx.looks)
 	}
 	batch := &c.w.batch
 	batch.Body = c.appendQuota(batch.Body, true)

@@ -1,11 +1,13 @@
 package frontend
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
 
@@ -17,6 +19,8 @@ import (
 // message. For the limits of a class, and when the client that holds most is looked for, each client has
 // the message in full, as in Redis.
 type outbox struct {
+	srv      *Server
+	socket   *socket
 	mu       sync.Mutex
 	messages []*push.Message
 	written  int // bytes of messages[0] that are written
@@ -24,6 +28,8 @@ type outbox struct {
 	over time.Time
 	// undelivered are grants of locks that are on their way to the client.
 	undelivered []undelivered
+	// delivering: the output has a grant that the client waited for.
+	delivering bool
 	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
 	// changes it.
 	subscriber bool
@@ -56,33 +62,32 @@ func DefaultPubSubLimit() OutputLimit {
 }
 
 // pushLimit is the limit of the client's class. The caller holds outbox.mu.
-func (c *conn) pushLimit() OutputLimit {
-	if c.outbox.subscriber {
-		return c.srv.cfg.PubSub
+func (o *outbox) pushLimit() OutputLimit {
+	if o.subscriber {
+		return o.srv.cfg.PubSub
 	}
-	return OutputLimit{SoftBytes: c.srv.cfg.MaxOutputBytes, SoftTime: c.srv.cfg.GraceTimeout}
+	return OutputLimit{SoftBytes: o.srv.cfg.MaxOutputBytes, SoftTime: o.srv.cfg.GraceTimeout}
 }
 
 // Post sends the client a message, in the order of the calls. The message leaves between two pipelines:
 // behind the replies of the commands that the connection is executing. Any goroutine may call Post, and
 // Post never blocks. A connection that has ended, or does not read, ignores messages.
-func (c *conn) Post(m *push.Message) { c.post(m, nil) }
+func (o *outbox) Post(m *push.Message) { o.post(m, nil) }
 
 // post is Post for a message with a grant, or nil. It reports whether the connection was still there.
-func (c *conn) post(m *push.Message, grant *undelivered) bool {
+func (o *outbox) post(m *push.Message, grant *undelivered) bool {
 	if m.Hold() {
-		c.srv.addMemory(int64(m.Size()))
+		o.srv.addMemory(int64(m.Size()))
 	}
-	if !c.addMessage(m, grant) {
-		c.srv.letGo(m)
+	if !o.addMessage(m, grant) {
+		o.srv.letGo(m)
 		return false
 	}
 	return true
 }
 
 // addMessage appends m to the outbox and wakes the connection's goroutine.
-func (c *conn) addMessage(m *push.Message, grant *undelivered) bool {
-	o := &c.outbox
+func (o *outbox) addMessage(m *push.Message, grant *undelivered) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -94,30 +99,30 @@ func (c *conn) addMessage(m *push.Message, grant *undelivered) bool {
 	o.messages = append(o.messages, m)
 	o.count.Add(1)
 	o.held.Add(int64(m.Size()))
-	if c.overLimit() {
-		c.srv.metrics.CutOff.Add(1)
-		c.end("messages are not read")
+	if o.overLimit() {
+		o.srv.metrics.CutOff.Add(1)
+		o.end("messages are not read")
 		return true
 	}
-	c.wake()
+	o.wake()
 	return true
 }
 
 // Cut closes the connection, and logs why. Any goroutine may call Cut.
-func (c *conn) Cut(why string) {
-	c.outbox.mu.Lock()
-	defer c.outbox.mu.Unlock()
-	if !c.outbox.closed {
-		c.end(why)
+func (o *outbox) Cut(why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.end(why)
 	}
 }
 
 // end is Cut for a caller that holds outbox.mu.
-func (c *conn) end(why string) {
-	c.outbox.ended = why
-	c.dropMessages()
+func (o *outbox) end(why string) {
+	o.ended = why
+	o.dropMessages()
 	// Closing TLS would wait for a write that is under way.
-	c.plainConn().Close()
+	o.socket.plainConn().Close()
 }
 
 // whyEnded is why the connection was cut off, empty if not.
@@ -129,8 +134,8 @@ func (o *outbox) whyEnded() string {
 
 // overLimit reports whether the messages exceed the limit of the client's class. The caller holds
 // outbox.mu.
-func (c *conn) overLimit() bool {
-	o, limit := &c.outbox, c.pushLimit()
+func (o *outbox) overLimit() bool {
+	limit := o.pushLimit()
 	held := int(o.held.Load())
 	switch {
 	case limit.HardBytes > 0 && held > limit.HardBytes:
@@ -146,10 +151,10 @@ func (c *conn) overLimit() bool {
 }
 
 // wake ends the goroutine's wait for input. The caller holds outbox.mu.
-func (c *conn) wake() {
-	if c.outbox.waiting {
-		c.outbox.waiting = false
-		c.nc.SetReadDeadline(longAgo())
+func (o *outbox) wake() {
+	if o.waiting {
+		o.waiting = false
+		o.socket.nc.SetReadDeadline(longAgo())
 	}
 }
 
@@ -161,11 +166,10 @@ func (s *Server) letGo(m *push.Message) {
 }
 
 // dropMessages empties the outbox for good. The caller holds outbox.mu.
-func (c *conn) dropMessages() {
-	o := &c.outbox
+func (o *outbox) dropMessages() {
 	o.closed = true
 	for _, m := range o.messages {
-		c.srv.letGo(m)
+		o.srv.letGo(m)
 	}
 	o.messages, o.written = nil, 0
 	o.held.Store(0)
@@ -173,18 +177,17 @@ func (c *conn) dropMessages() {
 }
 
 // closeOutbox drops the messages of a connection that ends.
-func (c *conn) closeOutbox() {
-	c.outbox.mu.Lock()
-	defer c.outbox.mu.Unlock()
-	c.dropMessages()
+func (o *outbox) closeOutbox() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dropMessages()
 }
 
 // takeMessages appends at most n bytes of the messages to dst.
-func (c *conn) takeMessages(dst []byte, n int) []byte {
-	o := &c.outbox
+func (o *outbox) takeMessages(dst []byte, n, resp int) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	taken, resp := 0, c.resp
+	taken := 0
 	for n > 0 && taken < len(o.messages) {
 		m := o.messages[taken]
 		before := len(dst)
@@ -199,53 +202,47 @@ func (c *conn) takeMessages(dst []byte, n int) []byte {
 		o.messages[taken] = nil
 		taken++
 		o.held.Add(-int64(m.Size()))
-		c.srv.letGo(m)
+		o.srv.letGo(m)
 	}
 	o.count.Add(-int64(taken))
 	if o.messages = o.messages[taken:]; len(o.messages) == 0 {
 		o.messages = nil
 	}
-	c.overLimit()
+	o.overLimit()
 	return dst
 }
 
 // deliver writes the messages that wait, and reports whether more have come meanwhile.
-func (c *conn) deliver() (more bool) {
-	held := &c.outbox.held
-	for left := held.Load(); left > 0 && held.Load() > 0 && !c.gone; {
-		if c.w == nil {
-			c.w = c.srv.acquireWork(c)
+func (st *stream) deliver() (more bool) {
+	held := &st.outbox.held
+	for left := held.Load(); left > 0 && held.Load() > 0 && !st.gone; {
+		if st.w == nil {
+			st.w = st.srv.acquireWork(st)
 		}
-		c.w.out = c.takeMessages(c.w.out, c.outputChunk())
-		left -= int64(len(c.w.out))
-		c.delivering = true
-		c.write()
-		c.delivering = false
-		c.delivered()
+		st.w.out = st.takeMessages(st.w.out, st.outputChunk(), st.resp)
+		left -= int64(len(st.w.out))
+		st.pushing = true
+		st.write()
+		st.pushing = false
+		st.delivered(st.gone)
 	}
 	return held.Load() > 0
 }
 
 // armWake reports whether there is nothing to deliver, and has later messages wake the goroutine.
-func (c *conn) armWake() bool {
-	o := &c.outbox
+func (o *outbox) armWake(parked *parkedCommand) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waiting = len(o.messages) == 0 && !c.parkedCompleted()
+	o.waiting = len(o.messages) == 0 && !parked.completed()
 	return o.waiting
 }
 
 // disarmWake ends the effect of armWake, and reports whether a message has woken the goroutine.
-func (c *conn) disarmWake() (woken bool) {
-	o := &c.outbox
+func (o *outbox) disarmWake() (woken bool) {
 	o.mu.Lock()
 	woken = !o.waiting
 	o.waiting = false
 	o.mu.Unlock()
-	if woken {
-		c.hasDeadline = false
-		c.setReadDeadline(time.Time{})
-	}
 	return woken
 }
 
@@ -261,11 +258,46 @@ func (o *outbox) subscribed() bool { return o.subscriber }
 
 // patient reports whether a write is of messages for a subscriber: such a client is cut off at the limits
 // of subscribers, and not for taking nothing for a while.
-func (c *conn) patient() bool { return c.delivering && c.outbox.subscribed() }
+func (st *stream) patient() bool { return st.pushing && st.subscribed() }
 
 // overdue reports whether a subscriber has been over the soft limit for too long.
-func (c *conn) overdue() bool {
-	c.outbox.mu.Lock()
-	defer c.outbox.mu.Unlock()
-	return c.overLimit()
+func (o *outbox) overdue() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.overLimit()
+}
+
+// addGrant notes that a grant that the client waited for is put into the output as a reply.
+func (o *outbox) addGrant(g *pendingGrant, v protocol.Value) {
+	if g != nil {
+		o.mu.Lock()
+		o.undelivered = append(o.undelivered, undelivered{grant: g, reply: v})
+		o.mu.Unlock()
+		o.delivering = true
+	}
+}
+
+// delivered notes that all output was written, or that the client has gone.
+func (o *outbox) delivered(gone bool) {
+	o.delivering = false
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if gone || o.undelivered == nil {
+		return
+	}
+	if o.undelivered = slices.DeleteFunc(o.undelivered, func(u undelivered) bool {
+		return u.m == nil
+	}); len(o.undelivered) == 0 {
+		o.undelivered = nil
+	}
+}
+
+// writing notes that a message goes into the output. The caller holds outbox.mu.
+func (o *outbox) writing(m *push.Message) {
+	for i := range o.undelivered {
+		if o.undelivered[i].m == m {
+			o.undelivered[i].m = nil
+			return
+		}
+	}
 }

@@ -45,29 +45,29 @@ func (s *Server) limitReply(row *row, v protocol.Value) protocol.Value {
 }
 
 // encode appends v to the output, and writes the output whenever a chunk is full.
-func (c *conn) encode(v protocol.Value, resp int) {
-	w := c.w
-	limit := c.outputChunk()
+func (st *stream) encode(v protocol.Value, resp int) {
+	w := st.w
+	limit := st.outputChunk()
 	if len(v.Elems) == 0 && len(w.out)+len(v.Str) < limit {
 		w.out = v.AppendTo(w.out, resp)
-		c.writeIfFull()
+		st.writeIfFull()
 		return
 	}
-	if c.gone {
+	if st.gone {
 		return
 	}
-	w.unencoded, _ = v.SizeWithin(c.srv.cfg.MaxOutputBytes)
+	w.unencoded, _ = v.SizeWithin(st.srv.cfg.MaxOutputBytes)
 	own := w.replyBytes == 0 // not of the batch
 	if own {
-		w.replyBytes = c.srv.memoryOf(v)
-		c.accountQueue(0, w.replyBytes)
+		w.replyBytes = st.srv.memoryOf(v)
+		st.accountQueue(0, w.replyBytes)
 	}
-	w.out = v.AppendPieces(w.out, resp, limit, c.writePiece)
+	w.out = v.AppendPieces(w.out, resp, limit, st.writePiece)
 	w.unencoded = 0
 	if own {
 		w.replyBytes = 0
 	}
-	c.writeIfFull()
+	st.writeIfFull()
 }
 
 // memoryOf is the memory of replies while a client takes them. Counting has an end, since elements that share
@@ -77,26 +77,26 @@ func (s *Server) memoryOf(replies ...protocol.Value) int {
 }
 
 // outputChunk is the size of output that is written at once.
-func (id *identity) outputChunk() int {
-	if !id.authenticated {
+func (st *stream) outputChunk() int {
+	if !st.authenticated {
 		return strangerChunk
 	}
 	return clientChunk
 }
 
 // writePiece writes a piece of a large reply.
-func (c *conn) writePiece(piece []byte) []byte {
-	w := c.w
+func (st *stream) writePiece(piece []byte) []byte {
+	w := st.w
 	w.unencoded = max(0, w.unencoded-len(piece))
 	w.out = piece
-	c.write()
+	st.write()
 	return w.out
 }
 
 // writeIfFull writes the output when a chunk is full.
-func (c *conn) writeIfFull() {
-	if len(c.w.out) >= c.outputChunk() {
-		c.write()
+func (st *stream) writeIfFull() {
+	if len(st.w.out) >= st.outputChunk() {
+		st.write()
 	}
 }
 
@@ -105,137 +105,137 @@ func (c *conn) writeIfFull() {
 // Many clients send a whole pipeline before reading the first reply. When the replies fill all
 // buffers on the way, both sides would wait for each other. So while a write stalls, the rest of
 // the pipeline is read.
-func (c *conn) write() {
-	w := c.w
+func (st *stream) write() {
+	w := st.w
 	out := w.out
 	w.out = out[:0]
 	switch {
-	case c.gone || len(out) == 0:
-	case c.tls != nil:
-		c.gone = !c.writeTLS(out)
+	case st.gone || len(out) == 0:
+	case st.tls != nil:
+		st.gone = !st.writeTLS(out)
 	default:
-		c.gone = !c.writePlain(out)
+		st.gone = !st.writePlain(out)
 	}
 }
 
 // writePlain writes to a connection without TLS, and reports whether the client took all of out.
-func (c *conn) writePlain(out []byte) bool {
+func (st *stream) writePlain(out []byte) bool {
 	var ahead *readAhead
-	defer func() { c.join(ahead) }()
+	defer func() { st.join(ahead) }()
 	// since is when the client last took bytes, as far as is known.
 	for since := time.Now(); ; {
-		if now := time.Now(); c.writeBy.Sub(now) < stallTime {
+		if now := time.Now(); st.writeBy.Sub(now) < stallTime {
 			// A distant deadline stays, because moving a deadline costs more than a small write.
-			c.writeBy = now.Add(2 * stallTime)
-			c.nc.SetWriteDeadline(c.writeBy)
+			st.writeBy = now.Add(2 * stallTime)
+			st.nc.SetWriteDeadline(st.writeBy)
 		}
-		n, err := c.nc.Write(out)
-		c.srv.metrics.BytesOut.Add(uint64(n))
+		n, err := st.nc.Write(out)
+		st.srv.metrics.BytesOut.Add(uint64(n))
 		out = out[n:]
 		switch {
 		case err == nil:
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			c.noteVanished(err)
+			st.noteVanished(err)
 			return false
-		case !c.authenticated:
+		case !st.authenticated:
 			// The few lines that a stranger is owed fit into the buffers on the way.
-			c.cutOff(len(out))
+			st.cutOff(len(out))
 			return false
 		case n > 0:
 			since = time.Now()
-		case c.tooSlow(time.Since(since), len(out)):
+		case st.tooSlow(time.Since(since), len(out)):
 			return false
 		}
-		c.publishStall(len(out))
+		st.onStall(len(out))
 		if ahead == nil {
-			ahead = c.readAhead(c.srv.cfg.MaxQueryBytes, func() {})
+			ahead = st.readAhead(st.srv.cfg.MaxQueryBytes, func() {})
 		}
 	}
 }
 
 // writeTLS writes to a connection with TLS, and reports whether the client took all of out. TLS
 // cannot continue after a write that timed out, so the client gets the whole WriteTimeout at once.
-func (c *conn) writeTLS(out []byte) bool {
-	if !c.authenticated {
-		return c.writeStranger(out)
+func (st *stream) writeTLS(out []byte) bool {
+	if !st.authenticated {
+		return st.writeStranger(out)
 	}
 	started := make(chan *readAhead, 1)
 	stall := time.AfterFunc(stallTime, func() {
-		c.publishStall(len(out))
-		started <- c.readAhead(c.srv.cfg.MaxQueryBytes, func() {})
+		st.onStall(len(out))
+		started <- st.readAhead(st.srv.cfg.MaxQueryBytes, func() {})
 	})
-	limit := c.srv.cfg.WriteTimeout
-	if c.patient() {
-		limit = max(limit, c.srv.cfg.PubSub.SoftTime)
+	limit := st.srv.cfg.WriteTimeout
+	if st.patient() {
+		limit = max(limit, st.srv.cfg.PubSub.SoftTime)
 	}
-	c.nc.SetWriteDeadline(time.Now().Add(limit))
-	n, err := c.nc.Write(out)
-	c.srv.metrics.BytesOut.Add(uint64(n))
+	st.nc.SetWriteDeadline(time.Now().Add(limit))
+	n, err := st.nc.Write(out)
+	st.srv.metrics.BytesOut.Add(uint64(n))
 	if !stall.Stop() {
-		c.join(<-started)
+		st.join(<-started)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.cutOff(len(out))
+		st.cutOff(len(out))
 	}
-	c.noteVanished(err)
+	st.noteVanished(err)
 	return err == nil
 }
 
 // writeStranger writes to a TLS client that has not authenticated. The first stall ends the
 // connection.
-func (c *conn) writeStranger(out []byte) bool {
-	c.nc.SetWriteDeadline(time.Now().Add(2 * stallTime))
-	n, err := c.nc.Write(out)
-	c.srv.metrics.BytesOut.Add(uint64(n))
+func (st *stream) writeStranger(out []byte) bool {
+	st.nc.SetWriteDeadline(time.Now().Add(2 * stallTime))
+	n, err := st.nc.Write(out)
+	st.srv.metrics.BytesOut.Add(uint64(n))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.cutOff(len(out))
+		st.cutOff(len(out))
 	}
 	return err == nil
 }
 
 // tooSlow decides about a client that has taken nothing for the time stalled. unwritten is the rest
 // of the output.
-func (c *conn) tooSlow(stalled time.Duration, unwritten int) bool {
-	if c.patient() {
-		if !c.overdue() {
+func (st *stream) tooSlow(stalled time.Duration, unwritten int) bool {
+	if st.patient() {
+		if !st.overdue() {
 			return false
 		}
-		c.cutOff(unwritten)
+		st.cutOff(unwritten)
 		return true
 	}
-	limit := c.srv.cfg.WriteTimeout
-	if unwritten+c.unencodedBytes()+int(c.outbox.held.Load()) > c.srv.cfg.MaxOutputBytes {
-		limit = min(limit, c.srv.cfg.GraceTimeout)
+	limit := st.srv.cfg.WriteTimeout
+	if unwritten+st.unencodedBytes()+int(st.outbox.held.Load()) > st.srv.cfg.MaxOutputBytes {
+		limit = min(limit, st.srv.cfg.GraceTimeout)
 	}
 	if stalled < limit {
 		return false
 	}
-	c.cutOff(unwritten)
+	st.cutOff(unwritten)
 	return true
 }
 
-func (c *conn) cutOff(unwritten int) {
-	c.srv.metrics.CutOff.Add(1)
-	c.srv.cfg.Logger.Warn("cut off a client that does not read", "client", c.nc.RemoteAddr(), "id", c.id, "unread",
-		unwritten+c.unencodedBytes())
+func (st *stream) cutOff(unwritten int) {
+	st.srv.metrics.CutOff.Add(1)
+	st.srv.cfg.Logger.Warn("cut off a client that does not read", "client", st.nc.RemoteAddr(), "id", st.id, "unread",
+		unwritten+st.unencodedBytes())
 }
 
 // unencodedBytes bounds the size of known replies that are not in the output yet. Counting stops
 // beyond MaxOutputBytes.
-func (c *conn) unencodedBytes() int {
-	n, _ := protocol.SizesWithin(c.w.batch.Replies, c.srv.cfg.MaxOutputBytes)
-	return n + c.w.unencoded
+func (st *stream) unencodedBytes() int {
+	n, _ := protocol.SizesWithin(st.w.batch.Replies, st.srv.cfg.MaxOutputBytes)
+	return n + st.w.unencoded
 }
 
 // refuse tells a client why it is not admitted, and closes.
-func (c *conn) refuse(why *protocol.Error) {
-	defer c.nc.Close()
-	if c.tls != nil {
+func (st *stream) refuse(why *protocol.Error) {
+	defer st.nc.Close()
+	if st.tls != nil {
 		// A handshake would cost more than this client is worth.
 		return
 	}
-	c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-	c.nc.Write(why.Value().AppendTo(nil, protocol.RESP2))
-	c.halfClose()
+	st.nc.SetWriteDeadline(time.Now().Add(time.Second))
+	st.nc.Write(why.Value().AppendTo(nil, protocol.RESP2))
+	st.halfClose()
 }

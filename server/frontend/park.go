@@ -83,8 +83,8 @@ func (c *conn) park(row *row, pending *pending, left func()) {
 	c.setBlocked(true)
 }
 
-// parkedCompleted reports whether a parked command's reply is there. The caller holds outbox.mu.
-func (c *conn) parkedCompleted() bool { return c.parked != nil && c.parked.pending.completed }
+// completed reports whether the command's reply is there. The caller holds outbox.mu.
+func (p *parkedCommand) completed() bool { return p != nil && p.pending.completed }
 
 // resume places the parked command's reply, if it is there, and reports whether the connection goes on
 // with its input.
@@ -101,12 +101,12 @@ func (c *conn) resume() bool {
 	}
 	c.unpark()
 	if c.w == nil {
-		c.w = c.srv.acquireWork(c)
+		c.w = c.srv.acquireWork(&c.stream)
 	}
 	v = c.srv.limitReply(p.row, v)
 	c.srv.count(p.row, v)
 	if !p.mute {
-		c.deliverGrant(p.pending.grant, v)
+		c.addGrant(p.pending.grant, v)
 		c.encode(v, c.resp)
 	}
 	if p.ticket != nil {

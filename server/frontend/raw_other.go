@@ -10,4 +10,4 @@ import (
 // rawConn is nil, as sockets of this system cannot be read without waiting.
 func rawConn(net.Conn) syscall.RawConn { return nil }
 
-func (c *conn) readRaw(bool) error { panic("frontend: no raw connection on this system") }
+func (st *stream) readRaw(bool) error { panic("frontend: no raw connection on this system") }

@@ -25,42 +25,42 @@ func rawConn(nc net.Conn) syscall.RawConn {
 
 // readRaw reads from the socket when it is readable, and takes a buffer only then. net.Conn's Read
 // would hold a buffer while the client is silent, and always waits.
-func (c *conn) readRaw(noWait bool) error {
-	if c.readReady == nil {
-		c.readReady = c.onReadable
+func (st *stream) readRaw(noWait bool) error {
+	if st.readReady == nil {
+		st.readReady = st.onReadable
 	}
-	c.noWait = noWait
-	if err := c.raw.Read(c.readReady); err != nil {
+	st.noWait = noWait
+	if err := st.raw.Read(st.readReady); err != nil {
 		return err
 	}
-	return c.readErr
+	return st.readErr
 }
 
 // onReadable is called when the socket may be readable. A result of false means to wait.
-func (c *conn) onReadable(fd uintptr) bool {
-	idle := c.w == nil
+func (st *stream) onReadable(fd uintptr) bool {
+	idle := st.w == nil
 	if idle {
-		c.w = c.srv.acquireWork(c)
+		st.w = st.srv.acquireWork(st)
 	}
-	n, err := readSocket(int(fd), c.room())
+	n, err := readSocket(int(fd), st.room())
 	switch {
 	case n > 0:
-		c.noteRead(n)
-		c.readErr = nil
+		st.noteRead(n)
+		st.readErr = nil
 		return true
 	case err == nil:
-		c.readErr = io.EOF
+		st.readErr = io.EOF
 		return true
 	case !errors.Is(err, syscall.EAGAIN):
-		c.readErr = os.NewSyscallError("read", err)
+		st.readErr = os.NewSyscallError("read", err)
 		return true
 	}
 	if idle {
-		c.srv.releaseWork(c.w)
-		c.w = nil
+		st.srv.releaseWork(st.w)
+		st.w = nil
 	}
-	c.readErr = os.ErrDeadlineExceeded
-	return c.noWait
+	st.readErr = os.ErrDeadlineExceeded
+	return st.noWait
 }
 
 func readSocket(fd int, b []byte) (int, error) {

@@ -16,22 +16,22 @@ type readAhead struct {
 	failed error
 }
 
-// readAhead starts reading, until limit bytes wait in the buffer or [conn.join] is called. It calls
+// readAhead starts reading, until limit bytes wait in the buffer or [stream.join] is called. It calls
 // gone when the client has left, or when the server ends the connection.
 //
 // Bytes in the buffer are never moved, because the arguments of the waiting command are slices of
 // the buffer.
-func (c *conn) readAhead(limit int, gone func()) *readAhead {
+func (st *stream) readAhead(limit int, gone func()) *readAhead {
 	a := &readAhead{done: make(chan struct{})}
-	c.setReadDeadline(time.Time{})
+	st.setReadDeadline(time.Time{})
 	go func() {
 		defer close(a.done)
-		for w := c.w; w.buffered() < limit; {
+		for w := st.w; w.buffered() < limit; {
 			if cap(w.in)-len(w.in) < waitBytes {
-				c.grow()
+				st.grow()
 			}
 			free := w.in[len(w.in):min(cap(w.in), w.from+limit)]
-			n, err := c.nc.Read(free)
+			n, err := st.nc.Read(free)
 			w.in = w.in[:len(w.in)+n]
 			a.bytes += n
 			if err != nil {
@@ -45,16 +45,16 @@ func (c *conn) readAhead(limit int, gone func()) *readAhead {
 }
 
 // join ends reading ahead.
-func (c *conn) join(a *readAhead) {
+func (st *stream) join(a *readAhead) {
 	if a == nil {
 		return
 	}
-	c.setReadDeadline(longAgo())
+	st.setReadDeadline(longAgo())
 	<-a.done
-	c.setReadDeadline(time.Time{})
-	c.fresh = c.fresh || a.bytes > 0
-	c.srv.metrics.BytesIn.Add(uint64(a.bytes))
+	st.setReadDeadline(time.Time{})
+	st.fresh = st.fresh || a.bytes > 0
+	st.srv.metrics.BytesIn.Add(uint64(a.bytes))
 	if !errors.Is(a.failed, os.ErrDeadlineExceeded) {
-		c.pendingErr = a.failed
+		st.pendingErr = a.failed
 	}
 }

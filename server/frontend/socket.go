@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,10 +18,15 @@ import (
 
 // socket is what a connection reads from and writes to.
 type socket struct {
+	id      int64           // of the connection, for log lines
 	nc      net.Conn        // any goroutine may use it
 	tls     *tls.Conn       // nc, when the server speaks TLS
 	raw     syscall.RawConn // of nc; nil when nc is not a plain socket
 	writeBy time.Time       // the deadline that is set for writes
+	// deadline guards the read deadline, which stays in the past once the connection is retired.
+	deadline sync.Mutex
+	// retired: close as soon as nothing is in flight. Set by any goroutine.
+	retired atomic.Bool
 	// vanished: the kernel gave the client up, as nothing was heard of it.
 	vanished bool
 }
@@ -94,6 +101,25 @@ func namedBy(cert *x509.Certificate, by string, users *acl.Users) *acl.User {
 	}
 	return nil
 }
+
+// retire asks the connection to end when nothing is in flight. Any goroutine may call it.
+func (s *socket) retire() {
+	s.deadline.Lock()
+	defer s.deadline.Unlock()
+	s.retired.Store(true)
+	s.nc.SetReadDeadline(longAgo())
+}
+
+// setReadDeadline sets the deadline of reads, unless the connection is retired.
+func (s *socket) setReadDeadline(t time.Time) {
+	s.deadline.Lock()
+	defer s.deadline.Unlock()
+	if !s.retired.Load() {
+		s.nc.SetReadDeadline(t)
+	}
+}
+
+func longAgo() time.Time { return time.Unix(1, 0) }
 
 // SetLease has the kernel give the client up when it has acknowledged nothing for a session's lease, no bytes and no
 // probe, and no sooner: until then the client may believe in its session.

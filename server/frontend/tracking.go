@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/tracking"
 )
@@ -81,37 +80,33 @@ func (l *looks) add(req *request) (bytes int) {
 	return bytes
 }
 
-// trackLooks notes what commands read, and reports whether their batch must go through the log.
-func (c *conn) trackLooks(l *looks) (write bool) {
-	c.track.begin()
-	c.w.numbered = c.w.numbered || c.track.noloop || l.scripted
+// note notes what commands read, and reports whether their batch must go through the log.
+func (t *track) note(w *work, l *looks) (write bool) {
+	t.begin()
+	w.numbered = w.numbered || t.noloop || l.scripted
 	if len(l.keys) > 0 {
-		c.track.client.Look(l.keys...)
+		t.client.Look(l.keys...)
 	}
 	return l.read
 }
 
-// trackCommand notes what a command outside MULTI reads, and reports whether the batch must go through the log.
-func (c *conn) trackCommand(req *request) (write bool) {
-	if mutant.EarlyInvalidation {
-		c.foretell(req)
-	}
-	if !c.track.on {
+// command notes what a command outside MULTI reads, and reports whether the batch must go through the log.
+func (t *track) command(w *work, req *request) (write bool) {
+	if !t.on {
 		return req.write
 	}
 	var l looks
-	if c.track.caches() {
+	if t.caches() {
 		l.add(req)
 	}
-	return c.trackLooks(&l) || req.write
+	return t.note(w, &l) || req.write
 }
 
 // Invalidate implements tracking.Target: it takes a message to the client, or to the client that CLIENT
 // TRACKING REDIRECT names.
 func (c *conn) Invalidate(m *push.Message) {
-	c.mu.Lock()
-	mode, resp := c.shown.track, c.shown.resp
-	c.mu.Unlock()
+	s := c.view()
+	mode, resp := s.track, s.resp
 	switch {
 	case !mode.on:
 	case mode.redirect == 0:
@@ -132,9 +127,7 @@ func (c *conn) redirect(m *push.Message, id int64, resp int) {
 		}
 		return
 	}
-	c.mu.Lock()
-	c.shown.track.broken = true
-	c.mu.Unlock()
+	c.update(func(s *shown) { s.track.broken = true })
 	if resp >= protocol.RESP3 {
 		c.Post(push.New(protocol.Push(protocol.Bulk("tracking-redir-broken"), protocol.Integer(id))))
 	}
@@ -142,10 +135,7 @@ func (c *conn) redirect(m *push.Message, id int64, resp int) {
 
 // hears reports whether the client can get messages. Any goroutine may ask.
 func (c *conn) hears() bool {
-	c.mu.Lock()
-	resp := c.shown.resp
-	c.mu.Unlock()
-	if resp >= protocol.RESP3 {
+	if c.view().resp >= protocol.RESP3 {
 		return true
 	}
 	c.outbox.mu.Lock()
@@ -163,9 +153,7 @@ func (s *Server) client(id int64) *conn {
 // setTrackMode changes the mode, for other goroutines too.
 func (c *conn) setTrackMode(m trackMode) {
 	c.track.trackMode = m
-	c.mu.Lock()
-	c.shown.track = m
-	c.mu.Unlock()
+	c.update(func(s *shown) { s.track = m })
 }
 
 // stopTracking ends tracking, for CLIENT TRACKING OFF, RESET, and the end of the connection.
@@ -188,17 +176,15 @@ func (c *conn) endTracking() {
 // setProtocol sets the version of RESP, for other goroutines too.
 func (c *conn) setProtocol(resp int) {
 	c.resp = resp
-	c.mu.Lock()
-	c.shown.resp = resp
-	c.mu.Unlock()
+	c.update(func(s *shown) { s.resp = resp })
 }
 
 // foretell is [mutant.EarlyInvalidation]: clients hear of a write before the write.
-func (c *conn) foretell(req *request) {
+func (s *Server) foretell(req *request) {
 	if !req.write {
 		return
 	}
 	for _, p := range req.keys() {
-		c.srv.cfg.Tracking.Foretell(string(req.args[p]))
+		s.cfg.Tracking.Foretell(string(req.args[p]))
 	}
 }

@@ -36,12 +36,11 @@ func (o onlyUser) Watch(func())        {}
 type identity struct {
 	user *acl.User
 	// rights are the user's; nil: the user may do everything.
-	rights        *rights.Rights
-	authenticated bool
+	rights *rights.Rights
 }
 
 func newIdentity(u *acl.User) identity {
-	return identity{user: u, rights: u.Rights(), authenticated: u.Open()}
+	return identity{user: u, rights: u.Rights()}
 }
 
 // become makes the connection the user's, behind the commands before in the pipeline; a connection that opens has none.
@@ -50,16 +49,14 @@ func (c *conn) become(u *acl.User, authenticated bool) {
 		c.runBatch()
 	}
 	c.user, c.rights = u, u.Rights()
-	c.mu.Lock()
-	c.shown.user = u
-	c.mu.Unlock()
+	c.update(func(s *shown) { s.user = u })
 	c.setAuthenticated(authenticated)
 	counted := ""
 	if authenticated {
 		counted = u.Name
 	}
 	c.countAs(counted, 0)
-	c.setLimit()
+	c.setLimit(c.user.Name)
 }
 
 // login makes the connection the user's if the password is right and the user is there. The error is why it did not.
@@ -92,9 +89,7 @@ func (s *Server) UsersChanged() {
 	now := s.cfg.Users.Held()
 	closed := 0
 	for _, c := range s.clients() {
-		c.mu.Lock()
-		u := c.shown.user
-		c.mu.Unlock()
+		u := c.view().user
 		next := now.Find(u.Name)
 		if c.limit.Store(s.limits.of(next)); !u.Keeps(next) {
 			c.revoked.Store(true)
@@ -125,7 +120,7 @@ func (c *conn) refusedByRights(req *request) *protocol.Error {
 }
 
 // judges reports whether the state machine judges by the user's rights what the command does.
-func (c *conn) judges(row *row) bool { return c.rights != nil && row.touchesUnnamed() }
+func (id *identity) judges(row *row) bool { return id.rights != nil && row.touchesUnnamed() }
 
 // touchesUnnamed reports whether the command touches keys that its words do not name.
 func (r *row) touchesUnnamed() bool {
@@ -137,19 +132,19 @@ func (r *row) touchesUnnamed() bool {
 }
 
 // rules are what the state machine judges by.
-func (c *conn) rules() string {
-	if mutant.ForwardedRights && !c.srv.backend.Status().Leading {
+func (id *identity) rules(b Backend) string {
+	if mutant.ForwardedRights && !b.Status().Leading {
 		return ""
 	}
-	return c.user.Rules()
+	return id.user.Rules()
 }
 
 // rulesBytes is how much larger rights make a request.
-func (c *conn) rulesBytes() int {
-	if c.rights == nil {
+func (id *identity) rulesBytes() int {
+	if id.rights == nil {
 		return 0
 	}
-	return len(c.user.Rules())
+	return len(id.user.Rules())
 }
 
 // noteRefusals puts what was refused to a script into the log of ACL LOG, and returns the script's reply.

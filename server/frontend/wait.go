@@ -104,7 +104,5 @@ func (c *conn) setBlocked(blocked bool) {
 		n = -1
 	}
 	c.srv.metrics.Blocked.Add(n)
-	c.mu.Lock()
-	c.shown.blocked = blocked
-	c.mu.Unlock()
+	c.update(func(s *shown) { s.blocked = blocked })
 }

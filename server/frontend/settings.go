@@ -1,15 +1,149 @@
 package frontend
 
 import (
+	"fmt"
+	"math"
+	"net"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
+func configHandlers() map[string]handler {
+	return map[string]handler{
+		"config|get":     {reply: configGet, barrier: true},
+		"config|set":     {reply: configSet, barrier: true},
+		"config|rewrite": {reply: configRewrite},
+	}
+}
+
+// settings are the rows of CONFIG GET: facts about this node under Redis's names. The password is
+// left out.
+func (s *Server) settings() []Setting {
+	c := &s.cfg
+	bind, port, _ := net.SplitHostPort(s.address(false))
+	rows := []Setting{
+		{"appendfsync", "always"},
+		{"appendonly", "yes"},
+		{"bind", bind},
+		{"client-output-buffer-limit", "normal " + OutputLimit{0, c.MaxOutputBytes, c.GraceTimeout}.String() +
+			" slave 0 0 0 pubsub " + c.PubSub.String()},
+		{"client-query-buffer-limit", strconv.Itoa(c.MaxQueryBytes)},
+		{"cluster-enabled", yesNo(c.Options.ClusterMode)},
+		{"databases", strconv.Itoa(protocol.MaxDatabases)},
+		{"enable-debug-command", yesNo(c.Options.Debug)},
+		{"maxclients", strconv.Itoa(c.MaxClients)},
+		{"maxmemory", strconv.FormatUint(c.MaxMemoryBytes, 10)},
+		{"maxmemory-clients", clientsLimit(c.MaxMemoryClientsBytes)},
+		{"maxmemory-policy", "noeviction"},
+		{notifySetting, s.backend.Stats().Notifies.String()},
+		{"port", port},
+		{"proto-max-bulk-len", strconv.Itoa(c.MaxBulkBytes)},
+		// A follower takes writes, and forwards them.
+		{"replica-read-only", "no"},
+		{"save", ""},
+		{"slave-read-only", "no"},
+		{"tcp-keepalive", seconds(c.TCPKeepAlive)},
+		{"timeout", seconds(c.IdleTimeout)},
+		{"tracking-table-max-keys", strconv.Itoa(c.Tracking.MaxKeys())},
+	}
+	rows = append(rows, s.shownNodeSettings()...)
+	return append(rows, c.Node.Settings...)
+}
+
+// clientsLimit is 0, as in Redis, where there is no limit.
+func clientsLimit(bytes int) string {
+	if bytes == math.MaxInt {
+		bytes = 0
+	}
+	return strconv.Itoa(bytes)
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func configGet(c *conn, args [][]byte) protocol.Value {
+	for _, pattern := range args[2:] {
+		if protocol.Match(string(pattern), notifySetting, true) {
+			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds what it has set
+			break
+		}
+	}
+	var found []protocol.Value
+	for _, row := range c.srv.settings() {
+		for _, pattern := range args[2:] {
+			if protocol.Match(string(pattern), row.Name, true) {
+				found = append(found, protocol.Bulk(row.Name), protocol.Bulk(row.Value))
+				break
+			}
+		}
+	}
+	return protocol.Map(found...)
+}
+
+func configRewrite(*conn, [][]byte) protocol.Value {
+	return protocol.Err("The server is running without a config file")
+}
+
+// nodeSetting is a setting that CONFIG SET changes on this node alone, until the node ends: about what the
+// node remembers of slow commands.
+type nodeSetting struct {
+	name  string
+	least int64
+	value *atomic.Int64
+}
+
+func (s *Server) nodeSettings() []nodeSetting {
+	return []nodeSetting{
+		{"latency-monitor-threshold", 0, &s.slow.MonitorMillis},
+		{"slowlog-log-slower-than", -1, &s.slow.AboveMicros},
+		{"slowlog-max-len", 0, &s.slow.MostEntries},
+	}
+}
+
+// nodeSetting finds a setting of this node by name.
+func (s *Server) nodeSetting(name string) (set nodeSetting, ok bool) {
+	for _, set := range s.nodeSettings() {
+		if strings.EqualFold(set.name, name) {
+			return set, true
+		}
+	}
+	return set, false
+}
+
+// parse reads a value. why says what is wrong with the value, in Redis's words; empty: nothing.
+func (n nodeSetting) parse(value string) (v int64, why string) {
+	v, ok := protocol.ParseInt(value)
+	switch {
+	case !ok:
+		return 0, "argument couldn't be parsed into an integer"
+	case v < n.least:
+		return 0, fmt.Sprintf("argument must be between %d and %d inclusive", n.least, int64(math.MaxInt64))
+	}
+	return v, ""
+}
+
+// shownNodeSettings are rows of CONFIG GET.
+func (s *Server) shownNodeSettings() (rows []Setting) {
+	for _, set := range s.nodeSettings() {
+		rows = append(rows, Setting{set.name, strconv.FormatInt(set.value.Load(), 10)})
+	}
+	return append(rows, Setting{"latency-tracking", "yes"}, Setting{"latency-tracking-info-percentiles", "50 99 99.9"})
+}
+
 // notifySetting is the one setting that clients change for all nodes: part of the state. The settings of
-// config_node.go are about one node. The others are flags, which Redis refuses with the same words if they
+// nodeSettings are about one node. The others are flags, which Redis refuses with the same words if they
 // are fixed at the start.
 const notifySetting = "notify-keyspace-events"
 
