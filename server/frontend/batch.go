@@ -41,7 +41,7 @@ type slot struct {
 	row        *row
 	// published is set when this node makes the reply.
 	published *published
-	wait      *ticket      // of a command that may wait
+	wait      *pending     // of a command that may wait
 	native    *nativeCall  // of a word of native locks, or of a transaction with one
 	shown     *transaction // shown to monitors according to the reply
 }
@@ -250,6 +250,9 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 		s.native.answered(c, v)
 		c.finishTransaction(s, v)
 		return
+	}
+	if s.wait != nil && s.wait.notify {
+		c.placeNotice(s.wait, v)
 	}
 	s.native.answered(c, v)
 	if s.judged {

@@ -29,10 +29,8 @@ type conn struct {
 	// backup is under way; nil most of the time.
 	backup Backup
 	// parked: the last command is answered later. nil most of the time.
-	parked *parkedCommand
-	// spareTicket is for the next command that may wait; nil: there is none.
-	spareTicket *ticket
-	numbers     batchNumbers
+	parked  *pending
+	numbers batchNumbers
 	// onNumber is conn.numbered, made once.
 	onNumber func(number uint64)
 	// lastWrite is the number of the last write that was acknowledged.
@@ -190,7 +188,7 @@ func (c *conn) servePipelines() bool {
 		c.keepPace(c.ctx, c.w.commands, &c.retired)
 		c.runBatch()
 		c.write()
-		if c.outbox.delivering {
+		if c.outbox.writes {
 			c.delivered(c.gone)
 		}
 		c.track.written()

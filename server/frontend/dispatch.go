@@ -12,7 +12,7 @@ import (
 // The way of a command: resolve (dispatch), may it run (mayRun), check (validate), encode (appendRequest), batch
 // (addRequest, runBatch), reply (placeReply). One record, the request, goes the whole way. What else is about commands
 // stands at a station of it: transactions (enqueue) behind mayRun, monitors (show) and statistics in runCommand, lock
-// commands (prepareLock), waiting (takeTicket) and tracking (track.command) in send.
+// commands (prepareLock), waiting (takePending) and tracking (track.command) in send.
 
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
@@ -126,11 +126,11 @@ func (c *conn) send(req *request) {
 	}
 	if s.kind == slotBlock {
 		c.runBatch()
-		s.wait = c.takeTicket(req)
+		s.wait = c.takePending(req)
 	}
 	c.makeRoom(req.encodedBytes())
 	c.w.batch.Body = c.appendQuota(c.w.batch.Body, req.mayWrite())
-	c.w.batch.Body = c.appendRequest(c.w.batch.Body, s.wait.ticket(), req)
+	c.w.batch.Body = c.appendRequest(c.w.batch.Body, s.wait.number(), req)
 	if req.publishes() {
 		s.published = newPublished(req)
 		c.w.publishes = true

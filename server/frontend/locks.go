@@ -14,7 +14,7 @@ type lockClient struct {
 	// entered: the renewer of sessions knows the connection.
 	entered bool
 	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
-	notices map[uint64]*notice
+	notices map[uint64]*pending
 	bytes   atomic.Int64
 }
 
@@ -30,53 +30,13 @@ const (
 
 var errNotices = protocol.NewError("too many waits with NOTIFY on this connection")
 
-// pendingGrant is what a request that waits gives the client, if it is granted.
-type pendingGrant struct {
-	c     *conn
-	db    int
-	keys  []string
-	owner string
-}
-
-// newPendingGrant is what a request gives the client; nil: the command does not ask for locks.
-func (c *conn) newPendingGrant(req *request) *pendingGrant {
-	if !req.handler.acquires {
-		return nil
-	}
-	keys := req.keys()
-	g := &pendingGrant{c: c, db: req.db, keys: make([]string, len(keys)), owner: string(req.args[req.owner()])}
-	for i, p := range keys {
-		g.keys[i] = string(req.args[p])
-	}
-	return g
-}
-
-// giveBack releases a grant whose client has gone. v is the reply of the request, granted or not.
-func (g *pendingGrant) giveBack(v protocol.Value) {
-	if g == nil || v.Kind != protocol.KindInteger || v.Num == 0 {
-		return
-	}
-	holds := make([]protocol.Hold, len(g.keys))
-	for i, key := range g.keys {
-		holds[i] = protocol.Hold{DB: g.db, Key: key, Owner: g.owner, Fence: v.Num, Conn: g.c.id}
-	}
-	g.c.srv.backend.Parking().GiveBack(holds...)
-}
-
-func (g *pendingGrant) bytes() int64 {
+// bytes is the memory of a wait with NOTIFY.
+func (g *grant) bytes() int64 {
 	n := noticeBytes + len(g.owner)
 	for _, key := range g.keys {
 		n += len(key) + keyBytes
 	}
 	return int64(n)
-}
-
-// undelivered is a grant that the client waited for, and that may not have reached the socket.
-type undelivered struct {
-	grant *pendingGrant
-	reply protocol.Value
-	// m is the message of the grant. nil: it is being written, or the grant is a command's reply.
-	m *push.Message
 }
 
 // enterLocks makes the connection known to the renewer of sessions.
@@ -101,11 +61,11 @@ func (c *conn) leaveLocks() {
 	c.leaveQueues()
 	o := &c.outbox
 	o.mu.Lock()
-	grants := o.undelivered
-	o.undelivered = nil
+	grants := o.delivering
+	o.delivering = nil
 	o.mu.Unlock()
-	for _, u := range grants {
-		u.grant.giveBack(u.reply)
+	for _, p := range grants {
+		p.giveBack(p.value)
 	}
 }
 
@@ -140,62 +100,57 @@ func (c *conn) resetLocks() {
 	}
 }
 
-// notice is a wait with NOTIFY.
-type notice struct {
-	*pendingGrant
-	ticket uint64
-}
-
 // awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not
 // be another.
 func (c *conn) awaitNotice(s *slot, req *request) *protocol.Error {
-	n := &notice{pendingGrant: c.newPendingGrant(req)}
-	if !c.addNotice(n) {
+	s.wait = &pending{c: c, notify: true, grant: newGrant(req)}
+	if !c.addNotice(s.wait) {
 		return errNotices
 	}
-	registry := c.srv.backend.Parking()
-	s.wait = &ticket{number: n.ticket}
-	s.native = &nativeCall{then: func(c *conn, v protocol.Value) {
-		if v.Kind == protocol.KindInteger && v.Num == 0 {
-			registry.Parked(n.ticket, c.lastWrite)
-			return
-		}
-		c.outbox.mu.Lock()
-		c.locks.dropNotice(n)
-		c.outbox.mu.Unlock()
-		if v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown {
-			registry.Leave(n.ticket)
-		} else {
-			registry.Forget(n.ticket)
-		}
-	}}
 	return nil
 }
 
+// placeNotice notes the reply of a request with NOTIFY: the wait begins, or there is none.
+func (c *conn) placeNotice(p *pending, v protocol.Value) {
+	registry := c.srv.backend.Parking()
+	if v.Kind == protocol.KindInteger && v.Num == 0 {
+		registry.Parked(p.ticket, c.lastWrite)
+		return
+	}
+	c.outbox.mu.Lock()
+	c.locks.dropNotice(p)
+	c.outbox.mu.Unlock()
+	if isUncertain(v) {
+		registry.Leave(p.ticket)
+	} else {
+		registry.Forget(p.ticket)
+	}
+}
+
 // addNotice gives a wait its ticket, unless there are too many.
-func (c *conn) addNotice(n *notice) bool {
+func (c *conn) addNotice(p *pending) bool {
 	o, l := &c.outbox, &c.locks
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(l.notices) >= mostNotices || l.bytes.Load()+n.bytes() > mostNoticeBytes {
+	if len(l.notices) >= mostNotices || l.bytes.Load()+p.bytes() > mostNoticeBytes {
 		return false
 	}
-	n.ticket = c.srv.backend.Parking().Enter(len(n.keys), n.complete)
+	p.ticket, p.state = c.srv.backend.Parking().Enter(len(p.keys), p.complete), pendingWaiting
 	if l.notices == nil {
-		l.notices = make(map[uint64]*notice)
+		l.notices = make(map[uint64]*pending)
 	}
-	l.notices[n.ticket] = n
-	l.bytes.Add(n.bytes())
+	l.notices[p.ticket] = p
+	l.bytes.Add(p.bytes())
 	return true
 }
 
 // dropNotice forgets a wait, and reports whether the client waited for it. The caller holds outbox.mu.
-func (l *lockClient) dropNotice(n *notice) (waited bool) {
-	if waited = l.notices[n.ticket] == n; !waited {
+func (l *lockClient) dropNotice(p *pending) (waited bool) {
+	if waited = l.notices[p.ticket] == p; !waited {
 		return false
 	}
-	delete(l.notices, n.ticket)
-	l.bytes.Add(-n.bytes())
+	delete(l.notices, p.ticket)
+	l.bytes.Add(-p.bytes())
 	return true
 }
 
@@ -205,24 +160,24 @@ func isAskedAgain(key string, end protocol.Value) bool {
 	return end.IsError() && slices.ContainsFunc(end.Elems, func(k protocol.Value) bool { return k.Str == key })
 }
 
-// complete sends the client the end of a wait, by any goroutine: one message for each key. A client that has left the
+// completeNotice sends the client the end of a wait, by any goroutine: one message for each key. A client that has left the
 // queue, or that got an uncertain error, gets no message: it may wait for the same lock again, and would take the
 // message for the end of that wait.
-func (n *notice) complete(v protocol.Value) {
-	c := n.c
+func (p *pending) completeNotice(v protocol.Value) {
+	c := p.c
 	c.outbox.mu.Lock()
-	waited := c.locks.dropNotice(n)
+	waited := c.locks.dropNotice(p)
 	c.outbox.mu.Unlock()
 	if !waited {
-		n.giveBack(v)
+		p.giveBack(v)
 		return
 	}
 	granted := v.Kind == protocol.KindInteger && v.Num > 0
-	for i, key := range n.keys {
+	for i, key := range p.keys {
 		if isAskedAgain(key, v) {
 			continue
 		}
-		words := []protocol.Value{protocol.Bulk("lock"), protocol.Bulk("timeout"), protocol.Bulk(key), protocol.Bulk(n.owner)}
+		words := []protocol.Value{protocol.Bulk("lock"), protocol.Bulk("timeout"), protocol.Bulk(key), protocol.Bulk(p.owner)}
 		switch {
 		case granted:
 			words[1] = protocol.Bulk("granted")
@@ -232,12 +187,12 @@ func (n *notice) complete(v protocol.Value) {
 			words = append(words, protocol.Bulk(v.Str))
 		}
 		m := push.ForRESP3(words...)
-		var u *undelivered
-		if granted && i == len(n.keys)-1 {
-			u = &undelivered{n.pendingGrant, v, m}
+		var last *pending
+		if granted && i == len(p.keys)-1 {
+			p.value, last = v, p
 		}
-		if !c.post(m, u) {
-			n.giveBack(v)
+		if !c.post(m, last) {
+			p.giveBack(v)
 			return
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
 
@@ -26,10 +25,12 @@ type outbox struct {
 	written  int // bytes of messages[0] that are written
 	// over is when the messages grew beyond the soft limit, zero while they are below.
 	over time.Time
-	// undelivered are grants of locks that are on their way to the client.
-	undelivered []undelivered
-	// delivering: the output has a grant that the client waited for.
-	delivering bool
+	// delivering are the grants of locks that are on their way to the client.
+	delivering []*pending
+	// writes: the output has a grant that the client waited for. Only the connection's goroutine has writes and spare.
+	writes bool
+	// spare is for the next command that may wait; nil: there is none.
+	spare *pending
 	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
 	// changes it.
 	subscriber bool
@@ -75,7 +76,7 @@ func (o *outbox) pushLimit() OutputLimit {
 func (o *outbox) Post(m *push.Message) { o.post(m, nil) }
 
 // post is Post for a message with a grant, or nil. It reports whether the connection was still there.
-func (o *outbox) post(m *push.Message, grant *undelivered) bool {
+func (o *outbox) post(m *push.Message, grant *pending) bool {
 	if m.Hold() {
 		o.srv.addMemory(int64(m.Size()))
 	}
@@ -87,14 +88,15 @@ func (o *outbox) post(m *push.Message, grant *undelivered) bool {
 }
 
 // addMessage appends m to the outbox and wakes the connection's goroutine.
-func (o *outbox) addMessage(m *push.Message, grant *undelivered) bool {
+func (o *outbox) addMessage(m *push.Message, grant *pending) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return false
 	}
 	if grant != nil {
-		o.undelivered = append(o.undelivered, *grant)
+		grant.state, grant.message = pendingDelivering, m
+		o.delivering = append(o.delivering, grant)
 	}
 	o.messages = append(o.messages, m)
 	o.count.Add(1)
@@ -230,7 +232,7 @@ func (st *stream) deliver() (more bool) {
 }
 
 // armWake reports whether there is nothing to deliver, and has later messages wake the goroutine.
-func (o *outbox) armWake(parked *parkedCommand) bool {
+func (o *outbox) armWake(parked *pending) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting = len(o.messages) == 0 && !parked.completed()
@@ -268,35 +270,37 @@ func (o *outbox) overdue() bool {
 }
 
 // addGrant notes that a grant that the client waited for is put into the output as a reply.
-func (o *outbox) addGrant(g *pendingGrant, v protocol.Value) {
-	if g != nil {
-		o.mu.Lock()
-		o.undelivered = append(o.undelivered, undelivered{grant: g, reply: v})
-		o.mu.Unlock()
-		o.delivering = true
-	}
+func (o *outbox) addGrant(p *pending) {
+	o.mu.Lock()
+	p.state = pendingDelivering
+	o.delivering = append(o.delivering, p)
+	o.mu.Unlock()
+	o.writes = true
 }
 
 // delivered notes that all output was written, or that the client has gone.
 func (o *outbox) delivered(gone bool) {
-	o.delivering = false
+	o.writes = false
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if gone || o.undelivered == nil {
+	if gone || o.delivering == nil {
 		return
 	}
-	if o.undelivered = slices.DeleteFunc(o.undelivered, func(u undelivered) bool {
-		return u.m == nil
-	}); len(o.undelivered) == 0 {
-		o.undelivered = nil
+	if o.delivering = slices.DeleteFunc(o.delivering, func(p *pending) bool {
+		if p.message == nil && !p.notify {
+			o.keep(p)
+		}
+		return p.message == nil
+	}); len(o.delivering) == 0 {
+		o.delivering = nil
 	}
 }
 
 // writing notes that a message goes into the output. The caller holds outbox.mu.
 func (o *outbox) writing(m *push.Message) {
-	for i := range o.undelivered {
-		if o.undelivered[i].m == m {
-			o.undelivered[i].m = nil
+	for _, p := range o.delivering {
+		if p.message == m {
+			p.message = nil
 			return
 		}
 	}

@@ -22,12 +22,12 @@ func (s *testServer) parkEcho() *parked {
 	for _, row := range s.rows {
 		if row.Name == "echo" {
 			row.handler = handler{barrier: true, run: func(c *conn, req *request) {
-				pending := &pending{c: c}
+				pending := &pending{c: c, onLeave: func() { p.left++ }}
 				p.pending = append(p.pending, pending)
 				if string(req.args[1]) == "now" {
 					pending.complete(protocol.Bulk("at once"))
 				}
-				c.park(row, pending, func() { p.left++ })
+				c.park(row, pending)
 			}}
 		}
 	}
