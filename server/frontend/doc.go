@@ -37,9 +37,9 @@
 //
 // Monitors (monitor.go, observe) are shown each command by a message, when dispatch takes the command up.
 //
-// A command that is answered later than executed parks the connection (park.go): [conn.send] takes a ticket before
-// the command is executed, since the reply may come at any time and from any goroutine, and [conn.placeBlocked] parks
-// the connection if the reply is not there yet.
+// A command that is answered later than executed parks the connection (pending.go): [conn.send] makes the pending reply
+// before the command is executed, since the reply may come at any time and from any goroutine, and [conn.placeBlocked]
+// parks the connection if the reply is not there yet.
 //
 // A parked connection has no goroutine beside its own and, unless input has come, no buffer. Messages leave
 // meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the
@@ -50,8 +50,8 @@
 // not written before the connection ended, is given back.
 //
 // Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, profile.mu guards what CLIENT
-// LIST shows of a connection, outbox.mu guards the messages and the pending reply. None is held while calling anything that
-// blocks. Server.mu may be held while taking profile.mu or outbox.mu, never the reverse.
+// LIST shows of a connection, outbox.mu guards the messages and the pending replies. None is held while calling anything
+// that blocks. Server.mu may be held while taking profile.mu or outbox.mu, never the reverse.
 //
 // Start reading at conn.go (the loop), then dispatch.go (the way of a command), then batch.go (how a
 // pipeline becomes a batch). Bytes arrive in input.go and leave in output.go. DESIGN.md has the
