@@ -2,6 +2,9 @@ package replica
 
 import (
 	"context"
+	"io"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
@@ -34,4 +37,23 @@ func (r *Replica) Capture(ctx context.Context, stale bool) (Captured, error) {
 	r.state.digesting.Lock()
 	defer r.state.digesting.Unlock()
 	return Captured{Index: r.state.changed, Term: r.node.Term(), State: r.machine.Snapshot()}, nil
+}
+
+// Digest is a hash of the whole state, and the log index of the last entry that changed the state:
+// replicas that name the same index must name the same hash. Digest holds up the log while
+// capturing the state, which takes no time to speak of.
+func (r *Replica) Digest() (index uint64, hash string) {
+	r.state.digesting.Lock()
+	index = r.state.changed
+	captured := r.machine.Snapshot()
+	r.state.digesting.Unlock()
+	return index, captured.Hash()
+}
+
+// TakeSnapshot captures the state into a snapshot now, whatever the policy says.
+func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
+
+// OpenSnapshot opens a snapshot of committed state that ends at from or later.
+func (r *Replica) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	return r.node.OpenSnapshot(from)
 }

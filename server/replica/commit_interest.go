@@ -18,8 +18,3 @@ func (c *commitInterest) set(reason *bool, holds bool) {
 	*reason = holds
 	c.subscribe(c.events || c.parked || c.locking)
 }
-
-// SubscribeCommits sets whether clients of this node are parked, until an entry wakes them.
-func (r *Replica) SubscribeCommits(parked bool) {
-	r.commitInterest.set(&r.commitInterest.parked, parked)
-}

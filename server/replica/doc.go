@@ -66,5 +66,7 @@
 // without any lock held.
 //
 // Start reading at [Replica.Execute], then queue.go, leadership.go, propose.go,
-// machine.go, rounds.go, reads.go; Replica.open hands each part what it needs. DESIGN.md has the reasons.
+// machine.go, rounds.go, reads.go; open.go makes the parts, and parts.go says what each is handed. Files use only
+// files below them, in this order: open, transfer, parts, what callers use, replica, the parts, what parts share.
+// DESIGN.md has the reasons.
 package replica

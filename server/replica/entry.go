@@ -76,3 +76,10 @@ func (b *entryBuilder) end() (entry []byte, some bool) {
 	b.last = len(entry)
 	return entry, len(entry) > b.empty
 }
+
+// uncounted is the flag of a leadership's first entry.
+const uncounted byte = 1
+
+// check is the flag of an entry at whose index every member captures its state. The entry is empty. A release that does
+// not know the flag applies the entry all the same.
+const check byte = 2

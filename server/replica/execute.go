@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -36,4 +37,17 @@ func (r *Replica) execute(b *Batch) error {
 	default:
 		return r.reader.read(b, deadline)
 	}
+}
+
+// executeAll executes a batch. A request that was answered with an error is an error, too.
+func (r *Replica) executeAll(b *Batch) error {
+	if err := r.Execute(b); err != nil {
+		return err
+	}
+	for i := range b.Replies {
+		if b.Replies[i].IsError() {
+			return errors.New(b.Replies[i].Str)
+		}
+	}
+	return nil
 }

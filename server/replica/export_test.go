@@ -106,7 +106,7 @@ func (r *Replica) ServeFormerTerm() {
 	}
 	r.serving.Store(l)
 	r.writes.Attach(l, r.proposer.wake)
-	notify(r.leadership.changed)
+	notify(r.leadership.noted)
 }
 
 // Refused tells the node that its leader's port refused a connection.

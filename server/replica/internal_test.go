@@ -346,7 +346,7 @@ func TestEntriesArePrepared(t *testing.T) {
 func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{}, 1)
-		d := newRefusalDelay(10*time.Millisecond, wake)
+		d := newRefusalDelay(refusalConfig{}, 10*time.Millisecond, wake)
 		l := &leaderTerm{}
 		woken := func() bool {
 			time.Sleep(time.Second)
@@ -389,7 +389,7 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 		}
 		return members.NewConfiguration(1, all...)
 	}
-	self := &Config{ID: "n1", ClientAddr: "one"}
+	self := Member{ID: "n1", ClientAddr: "one"}
 	a.follow(conf("n1", "n2", "n3"), self)
 	a.set("n2", forward.About{ClientAddr: "two"})
 	a.set("n2", forward.About{})

@@ -18,17 +18,6 @@ type leaders struct {
 	watchers []func(Leadership, []Member)
 }
 
-// WatchLeadership calls f with the leadership as this node knows it and with all members, and again after
-// every change of the leadership. The calls are in order, one at a time, and f must be quick and must not
-// call the replica.
-func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
-	ls := &r.leaders
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.watchers = append(ls.watchers, f)
-	f(ls.told, r.addresses.all())
-}
-
 // see notes who leads at present; empty: no leader is known.
 func (ls *leaders) see(id string, members []Member) {
 	ls.mu.Lock()

@@ -5,25 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
-
-// leaderTerm is one leadership of this node, from when it may serve until it ends.
-type leaderTerm struct {
-	term  uint64
-	clock *clusterClock
-	gone  chan struct{} // closed when the leadership is over
-
-	// inFlight counts entries that were given to raft and are not applied yet.
-	inFlight atomic.Int32
-	landed   chan struct{} // inFlight fell
-	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
-	progress atomic.Int64
-	wanted   atomic.Int64 // cluster time that an entry is wanted to reach
-	stamped  int64        // the newest stamp proposed; the proposer's own
-	version  byte         // the newest version proposed; the proposer's own
-}
 
 // leadership watches raft and makes this node a leader that serves, a follower
 // that forwards, or a node that waits for a leader.
@@ -31,8 +15,9 @@ type leaderTerm struct {
 // All changes are made on one goroutine. Nothing else attaches the proposer to
 // the writes, or tells the link which leader to follow.
 type leadership struct {
-	r       *Replica
-	changed chan struct{} // something about raft changed
+	leadershipConfig
+	node  *raftnode.Node // set after the other parts: raft calls look while it is opened
+	noted chan struct{}  // something about raft changed
 
 	asserted   uint64 // the last term in which this node proposed a first entry
 	restart    atomic.Bool
@@ -42,10 +27,38 @@ type leadership struct {
 	seenTerm   uint64      // the term in which leader was seen to lead
 }
 
-func newLeadership(r *Replica) *leadership { return &leadership{r: r, changed: make(chan struct{}, 1)} }
+// leadershipConfig is what the leadership is handed.
+type leadershipConfig struct {
+	id              string // this node's
+	electionTimeout time.Duration
+	serving         *atomic.Pointer[leaderTerm]
+	givingUp        *atomic.Bool // another voter is asked to lead
+	reader          *reader
+	writes          *queue
+	toLeader        *forward.Client
+	fromFollowers   *forward.Receiver
+	// proposer and ticker wake those parts.
+	proposer, ticker chan<- struct{}
+	// version is the version of a leadership's first entry.
+	version func() byte
+	// cluster is cluster time and the wall offset by the state, and clock goes on from there; both in milliseconds.
+	cluster func() (stampMillis, offsetMillis int64)
+	clock   func(stampMillis, offsetMillis int64) *clusterClock
+	// propose proposes an empty entry, and applied is the term of the newest entry in the state.
+	propose func(term uint64, version byte)
+	applied *atomic.Uint64
+	// led is called at each look while a leader is known, and changed at each change of leader or term.
+	led     func()
+	changed func(leader string, term uint64)
+	event   func(Event)
+}
+
+func newLeadership(c leadershipConfig) *leadership {
+	return &leadership{leadershipConfig: c, noted: make(chan struct{}, 1)}
+}
 
 // look has the leadership look at what raft says.
-func (ls *leadership) look() { notify(ls.changed) }
+func (ls *leadership) look() { notify(ls.noted) }
 
 // serveAnew has this node serve as leader anew: all that waits is given to raft again.
 func (ls *leadership) serveAnew() {
@@ -62,10 +75,10 @@ func (ls *leadership) run(ctx context.Context) error {
 		if again.Stop(); ls.asserting() {
 			again.Reset(assertAgain)
 		} else if ls.declined != nil {
-			again.Reset(ls.r.config.ElectionTimeout)
+			again.Reset(ls.electionTimeout)
 		}
 		select {
-		case <-ls.changed:
+		case <-ls.noted:
 		case <-again.C:
 			ls.reassert()
 		case <-ctx.Done():
@@ -76,23 +89,23 @@ func (ls *leadership) run(ctx context.Context) error {
 
 // update compares what the node does with what raft says.
 func (ls *leadership) update() {
-	term, leading := ls.r.node.Leading()
+	term, leading := ls.node.Leading()
 	again := ls.restart.Swap(false)
-	quarantined := ls.r.quarantined()
-	if l := ls.r.serving.Load(); l != nil && (!leading || l.term != term || again || quarantined) {
+	quarantined, _ := ls.node.Quarantined()
+	if l := ls.serving.Load(); l != nil && (!leading || l.term != term || again || quarantined) {
 		ls.lose()
 		ls.asserted = 0
 	}
 	ls.declineOver(term, leading)
 	switch {
 	case !leading:
-		ls.r.fromFollowers.Shut()
+		ls.fromFollowers.Shut()
 		ls.follow()
 	case quarantined:
 		ls.decline(term)
 	case ls.asserted != term:
 		ls.assert(term)
-	case ls.r.serving.Load() == nil && ls.r.state.term.Load() == term:
+	case ls.serving.Load() == nil && ls.applied.Load() == term:
 		ls.serve(term)
 	}
 }
@@ -102,92 +115,116 @@ func (ls *leadership) update() {
 //
 // The entry is an empty entry of ours and not raft's Barrier. When raft is shut down, the future of
 // a Barrier can stay without an answer for ever, and a caller that waits for the future then hangs,
-// too. The stamp is not above cluster time, so that no lease ends.
+// too.
 func (ls *leadership) assert(term uint64) {
 	ls.asserted, ls.assertedAt = term, time.Now()
-	ls.r.toLeader.Follow("")
-	ls.r.fromFollowers.Open(term)
+	ls.toLeader.Follow("")
+	ls.fromFollowers.Open(term)
 	ls.proposeFirst(term)
 }
 
-func (ls *leadership) proposeFirst(term uint64) {
-	stamp, offset := ls.r.machine.Clock()
-	ls.r.propose(term, protocol.NewEntry(nil, ls.r.firstVersion(), stamp, offset, ls.r.config.MaxMemoryBytes).Bytes(),
-		uncounted)
-}
+func (ls *leadership) proposeFirst(term uint64) { ls.propose(term, ls.version()) }
 
 // assertAgain is the time between two checks whether the first entry got lost.
 const assertAgain = 10 * time.Millisecond
 
 // asserting reports whether this node has won an election and does not serve yet.
 func (ls *leadership) asserting() bool {
-	return ls.r.node.Leads(ls.asserted) && ls.r.serving.Load() == nil
+	return ls.node.Leads(ls.asserted) && ls.serving.Load() == nil
 }
 
 // reassert proposes the first entry again if raft has applied the whole log without this entry.
 // Raft refuses the entries of a leader that led before and began a hand-over, as long as the asked
 // node's answer is not there. Raft then tells only the future.
 func (ls *leadership) reassert() {
-	if ls.asserting() && ls.r.state.term.Load() != ls.asserted && ls.r.node.Applied() == ls.r.node.Last() {
+	if ls.asserting() && ls.applied.Load() != ls.asserted && ls.node.Applied() == ls.node.Last() {
 		ls.proposeFirst(ls.asserted)
 	}
 }
 
 // serve starts to take commands as leader of term.
 func (ls *leadership) serve(term uint64) {
-	stamp, offset := ls.r.machine.Clock()
+	stamp, offset := ls.cluster()
 	l := &leaderTerm{
 		term:    term,
-		clock:   newClusterClock(ls.r.config.Clock, ls.r.config.ClockStep, stamp, offset),
+		clock:   ls.clock(stamp, offset),
 		gone:    make(chan struct{}),
 		landed:  make(chan struct{}, 1),
 		stamped: stamp,
-		version: ls.r.firstVersion(),
+		version: ls.version(),
 	}
-	ls.r.serving.Store(l)
-	ls.r.reader.serves.open()
-	ls.r.reader.elsewhere.divert(errReroute)
-	ls.r.writes.Attach(l, ls.r.proposer.wake)
-	notify(ls.r.proposer.wake) // all members may be able to use a newer version
-	notify(ls.r.ticker.wake)
-	ls.see(ls.r.config.ID, term)
-	ls.r.event(LeadershipGained{Term: term, Took: time.Since(ls.assertedAt)})
+	ls.serving.Store(l)
+	ls.reader.serves.open()
+	ls.reader.elsewhere.divert(errReroute)
+	ls.writes.Attach(l, ls.proposer)
+	notify(ls.proposer) // all members may be able to use a newer version
+	notify(ls.ticker)
+	ls.see(ls.id, term)
+	ls.event(LeadershipGained{Term: term, Took: time.Since(ls.assertedAt)})
 }
 
 // lose ends this node's leadership. What was in flight stays in the queue, and
 // is routed again when there is a new leader, or completed when the log says so.
 func (ls *leadership) lose() {
-	l := ls.r.serving.Load()
+	l := ls.serving.Load()
 	if l == nil {
 		return
 	}
-	ls.r.reader.elsewhere.divert(nil)
-	ls.r.reader.serves.shut()
-	ls.r.serving.Store(nil)
+	ls.reader.elsewhere.divert(nil)
+	ls.reader.serves.shut()
+	ls.serving.Store(nil)
 	close(l.gone)
-	ls.r.writes.Detach(l)
-	ls.r.fromFollowers.Shut()
-	ls.r.event(LeadershipLost{Term: l.term})
+	ls.writes.Detach(l)
+	ls.fromFollowers.Shut()
+	ls.event(LeadershipLost{Term: l.term})
 }
 
 // follow has the link lead where raft says the leader is.
 func (ls *leadership) follow() {
-	term, leader := ls.r.node.Leader()
-	if leader == ls.r.config.ID {
+	term, leader := ls.node.Leader()
+	if leader == ls.id {
 		leader = "" // not yet, or no longer
 	}
 	ls.see(leader, term)
-	ls.r.toLeader.Follow(leader)
+	ls.toLeader.Follow(leader)
 }
 
 func (ls *leadership) see(leader string, term uint64) {
 	if leader != "" {
-		ls.r.waiting.led.Store(true)
+		ls.led()
 	}
 	if leader == ls.leader && (term == ls.seenTerm || leader == "") {
 		return
 	}
 	ls.leader, ls.seenTerm = leader, term
-	ls.r.leaders.see(leader, ls.r.addresses.all())
-	ls.r.event(LeaderChanged{Leader: members.Name(leader), Term: term})
+	ls.changed(leader, term)
+}
+
+// decline has another voter lead in the place of this node, which was elected in quarantine, or led when it came there.
+// The other gets what it lacks of the log before.
+func (ls *leadership) decline(term uint64) {
+	ls.toLeader.Follow("")
+	ls.fromFollowers.Shut()
+	if ls.declined == nil {
+		ls.declined = &leaderTerm{term: term, gone: make(chan struct{})}
+		ls.event(LeadershipDeclined{Term: term})
+	}
+	l := ls.declined
+	if !ls.givingUp.CompareAndSwap(false, true) {
+		return
+	}
+	go func() { // ends with the leadership or the node, or when raft gives the transfer up
+		defer ls.givingUp.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), ls.electionTimeout)
+		defer cancel()
+		_ = ls.node.Decline(ctx, l.gone) // gone says whether another was elected; else it is tried again
+	}()
+}
+
+// declineOver forgets a declined leadership that is over.
+func (ls *leadership) declineOver(term uint64, leading bool) {
+	if l := ls.declined; l != nil && (!leading || l.term != term) {
+		close(l.gone)
+		ls.declined = nil
+	}
 }

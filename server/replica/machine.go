@@ -3,11 +3,10 @@ package replica
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
@@ -122,33 +121,6 @@ func (s *state) replace(snapshot io.Reader, index uint64) error {
 	return nil
 }
 
-// Incarnation is the newest of a node that has a batch in the state; 0: none.
-func (r *Replica) Incarnation(id string) uint64 { return r.machine.Incarnation(id) }
-
-// superseded ends the node.
-func (r *Replica) superseded(known uint64) {
-	r.fail(incarnation.Superseded("the log", known, r.config.Stores.Lineage))
-}
-
-// Digest is a hash of the whole state, and the log index of the last entry that changed the state:
-// replicas that name the same index must name the same hash. Digest holds up the log while
-// capturing the state, which takes no time to speak of.
-func (r *Replica) Digest() (index uint64, hash string) {
-	r.state.digesting.Lock()
-	index = r.state.changed
-	captured := r.machine.Snapshot()
-	r.state.digesting.Unlock()
-	return index, captured.Hash()
-}
-
-// TakeSnapshot captures the state into a snapshot now, whatever the policy says.
-func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
-
-// OpenSnapshot opens a snapshot of committed state that ends at from or later.
-func (r *Replica) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	return r.node.OpenSnapshot(from)
-}
-
 // sink takes replies from the state machine to the waiting batches: this node's own batches, and
 // batches that other nodes forwarded.
 type sink struct {
@@ -233,4 +205,12 @@ func (s *sink) verify() error {
 		return fmt.Errorf("replies of entry %d are told, and committed is up to %d", s.index, committed)
 	}
 	return nil
+}
+
+// capture captures the state behind an entry that asks for it. Requires: digesting is held.
+func (s *state) capture(flags []byte) fsm.Snapshot {
+	if s.captured == nil || !slices.Contains(flags, check) {
+		return nil
+	}
+	return s.machine.Snapshot()
 }

@@ -22,13 +22,3 @@ func (r *Replica) CommittedConfiguration() members.Configuration {
 func (r *Replica) Change(ctx context.Context, c Change) (index uint64, err error) {
 	return r.node.Change(ctx, c)
 }
-
-// reconfigured is called by raft after the members changed.
-func (r *Replica) reconfigured() {
-	conf := r.node.Configuration()
-	r.addresses.follow(conf, &r.config)
-	r.fromFollowers.Cut(conf.Has)
-	r.leaders.moved(r.addresses.all())
-	notify(r.proposer.wake) // a member that held the version of the cluster back may be gone
-	r.config.OnConfiguration()
-}

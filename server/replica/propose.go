@@ -4,9 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/holdfast/holdfast/fsm"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // maxInFlight is how many entries may be in flight at once. Raft sends a follower one request at a
@@ -32,9 +29,7 @@ type proposerConfig struct {
 	serving *atomic.Pointer[leaderTerm]
 	sources [2]source
 	wake    chan struct{} // something waits that can be taken
-	// wouldRefuse and wouldWait ask the state machine.
-	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
-	wouldWait   func(body string, nowMillis int64) bool
+	refusalConfig
 	// version is the newest version that entries may have, if that is above the version given. raised is called when an
 	// entry raises it.
 	version func(above byte) byte
@@ -46,13 +41,10 @@ type proposerConfig struct {
 	memoryLimitBytes uint64
 }
 
-// span is the numbers from the first until the other.
-type span struct{ from, until uint64 }
-
 func newProposer(c proposerConfig, entryBytes int, delay time.Duration) *proposer {
 	return &proposer{
 		proposerConfig: c, held: make(chan struct{}, 1),
-		entry: newEntryBuilder(entryBytes), delay: newRefusalDelay(delay, c.wake),
+		entry: newEntryBuilder(entryBytes), delay: newRefusalDelay(c.refusalConfig, delay, c.wake),
 	}
 }
 
@@ -124,7 +116,7 @@ func (p *proposer) step() bool {
 	if !some && !wanted {
 		return false
 	}
-	useful := wanted || !p.onlyRefusals(stamp)
+	useful := wanted || !p.delay.onlyRefusals(&p.sources, &p.waiting, stamp)
 	if !useful && p.delay.left() > 0 {
 		p.delay.hold()
 		return false
@@ -172,22 +164,3 @@ func (p *proposer) landed(term uint64) {
 	notify(l.landed)
 	notify(p.wake)
 }
-
-// propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
-// may serve already when such an entry is applied.
-func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
-	if mutant.EarlyAck {
-		r.answerEarly(entry)
-	}
-	r.node.Propose(term, entry, flags...)
-}
-
-// answerEarly is [mutant.EarlyAck].
-func (r *Replica) answerEarly(entry []byte) {
-	early := r.newSink()
-	_ = r.machine.Apply(entry, &early)
-	early.flush()
-}
-
-// uncounted is the flag of a leadership's first entry.
-const uncounted byte = 1

@@ -3,21 +3,15 @@ package replica
 import (
 	"context"
 	"io"
-	"slices"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // versionChecks is the first version of the cluster whose members compare their states.
 const versionChecks = 6
-
-// check is the flag of an entry at whose index every member captures its state. The entry is empty. A release that does
-// not know the flag applies the entry all the same.
-const check byte = 2
 
 // ProposeCheck has every member capture its state at one index of the log: see [Config.OnCapture]. It reports whether
 // this node leads a cluster that does so. The entry may get lost with the leadership.
@@ -29,14 +23,6 @@ func (r *Replica) ProposeCheck() bool {
 	stamp, offset := l.clock.read()
 	r.propose(l.term, protocol.NewEntry(nil, version, stamp, offset, r.config.MaxMemoryBytes).Bytes(), check)
 	return true
-}
-
-// capture captures the state behind an entry that asks for it. Requires: digesting is held.
-func (s *state) capture(flags []byte) fsm.Snapshot {
-	if s.captured == nil || !slices.Contains(flags, check) {
-		return nil
-	}
-	return s.machine.Snapshot()
 }
 
 // Reached is the index of the newest entry that is in this node's state.
@@ -63,35 +49,6 @@ func (r *Replica) Quarantined() (on, frozen bool) { return r.node.Quarantined() 
 // ReplaceState puts the committed state of another member in the place of this node's.
 func (r *Replica) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
 	return r.node.ReplaceState(ctx, meta, state)
-}
-
-// decline has another voter lead in the place of this node, which was elected in quarantine, or led when it came there.
-// The other gets what it lacks of the log before.
-func (ls *leadership) decline(term uint64) {
-	ls.r.toLeader.Follow("")
-	ls.r.fromFollowers.Shut()
-	if ls.declined == nil {
-		ls.declined = &leaderTerm{term: term, gone: make(chan struct{})}
-		ls.r.event(LeadershipDeclined{Term: term})
-	}
-	l := ls.declined
-	if !ls.r.givingUp.CompareAndSwap(false, true) {
-		return
-	}
-	go func() { // ends with the leadership or the node, or when raft gives the transfer up
-		defer ls.r.givingUp.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), ls.r.config.ElectionTimeout)
-		defer cancel()
-		_ = ls.r.node.Decline(ctx, l.gone) // gone says whether another was elected; else it is tried again
-	}()
-}
-
-// declineOver forgets a declined leadership that is over.
-func (ls *leadership) declineOver(term uint64, leading bool) {
-	if l := ls.declined; l != nil && (!leading || l.term != term) {
-		close(l.gone)
-		ls.declined = nil
-	}
 }
 
 // Corrupt makes this node's state differ from the other members', for tests: it applies requests that are in no log.

@@ -19,6 +19,7 @@ import (
 // do not wait. Kafka's linger.ms and PostgreSQL's commit_delay hold back all writes; this delay
 // holds back commands that are in no hurry.
 type refusalDelay struct {
+	refusalConfig
 	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
 	late *time.Timer   // wakes the proposer when that time is over
 
@@ -35,11 +36,20 @@ type refusalDelay struct {
 	see     func(*forward.Batch) bool
 }
 
+// refusalConfig is how the delay asks the state machine.
+type refusalConfig struct {
+	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
+	wouldWait   func(body string, nowMillis int64) bool
+}
+
+// span is the numbers from the first until the other.
+type span struct{ from, until uint64 }
+
 // mostRefusals is how many batches wait at most.
 const mostRefusals = 256
 
-func newRefusalDelay(most time.Duration, wake chan<- struct{}) *refusalDelay {
-	d := &refusalDelay{most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
+func newRefusalDelay(c refusalConfig, most time.Duration, wake chan<- struct{}) *refusalDelay {
+	d := &refusalDelay{refusalConfig: c, most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
 	d.late.Stop()
 	d.see = d.note // made once: each use of a method as a value would allocate
 	return d
@@ -48,7 +58,7 @@ func newRefusalDelay(most time.Duration, wake chan<- struct{}) *refusalDelay {
 // land is called when no entry of l is in flight.
 func (d *refusalDelay) land(l *leaderTerm) {
 	if d.term != l {
-		*d = refusalDelay{most: d.most, late: d.late, see: d.see, term: l}
+		*d = refusalDelay{refusalConfig: d.refusalConfig, most: d.most, late: d.late, see: d.see, term: l}
 	}
 	if d.useful {
 		d.useful, d.landed = false, time.Now()
@@ -78,16 +88,16 @@ func (d *refusalDelay) propose(useful bool) {
 // onlyRefusals reports whether every waiting batch claims a taken key, or would stand in line. The answer is a
 // guess: the state at the time when the entry is applied decides. A key that is held stays held, unless
 // it expires, until an entry is proposed. So while batches are held back only new batches are examined.
-func (p *proposer) onlyRefusals(nowMillis int64) bool {
-	d, count := p.delay, uint64(0)
-	for _, w := range p.waiting {
+func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMillis int64) bool {
+	count := uint64(0)
+	for _, w := range waiting {
 		count += w.until - w.from
 	}
 	if d.most <= 0 || count > mostRefusals {
 		return false
 	}
-	for i, source := range p.sources {
-		from, until := p.waiting[i].from, p.waiting[i].until
+	for i, source := range sources {
+		from, until := waiting[i].from, waiting[i].until
 		if d.holds {
 			from = max(from, d.looked[i])
 		}
@@ -96,13 +106,13 @@ func (p *proposer) onlyRefusals(nowMillis int64) bool {
 			to := min(until, from+n)
 			d.claims, d.patient, d.others = d.claims[:0], d.patient[:0], false
 			source.look(d.term, from, to, d.see)
-			if !p.refused(nowMillis) {
+			if !d.refused(nowMillis) {
 				return false
 			}
 			from = to
 		}
 	}
-	for i, w := range p.waiting {
+	for i, w := range waiting {
 		d.looked[i] = w.until
 	}
 	return true
@@ -122,13 +132,12 @@ func (d *refusalDelay) note(b *forward.Batch) bool {
 }
 
 // refused reports whether every batch that was seen claims a taken key, or would stand in line.
-func (p *proposer) refused(nowMillis int64) bool {
-	d := p.delay
+func (d *refusalDelay) refused(nowMillis int64) bool {
 	defer func() {
 		clear(d.claims)
 		clear(d.patient)
 	}()
 	return !d.others &&
-		!slices.ContainsFunc(d.claims, func(c fsm.Claim) bool { return !p.wouldRefuse(c, nowMillis) }) &&
-		!slices.ContainsFunc(d.patient, func(body string) bool { return !p.wouldWait(body, nowMillis) })
+		!slices.ContainsFunc(d.claims, func(c fsm.Claim) bool { return !d.wouldRefuse(c, nowMillis) }) &&
+		!slices.ContainsFunc(d.patient, func(body string) bool { return !d.wouldWait(body, nowMillis) })
 }

@@ -1,50 +1,13 @@
 package replica
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
-	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
-
-// Member is a member of the cluster as this node knows it.
-type Member struct {
-	ID, Name   string
-	Voter      bool
-	PeerAddr   string // host:port of the peer port
-	ClientAddr string // host:port that clients use; empty while unknown
-	// SentinelAddr is the same for clients that speak to a Sentinel; empty also if the node is none.
-	SentinelAddr string
-	// Release is what the member runs, as it told this node or the leader; empty while unknown.
-	Release string
-	// NewestVersion is the newest version of the log that the member can use, by its last greeting; 0: not known.
-	// HoldVersion is the newest that its operator wants yet; 0: any.
-	NewestVersion, HoldVersion uint64
-	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
-	// word to this node, or the member cannot read the log.
-	Silent bool
-	// LogIndex: the member's log is known to agree with the leader's up to here; 0: not known.
-	LogIndex uint64
-}
-
-// Majority returns how many of the members vote, and how many of those make a majority.
-func Majority(all []Member) (voters, quorum int) {
-	for _, m := range all {
-		if m.Voter {
-			voters++
-		}
-	}
-	return voters, members.Quorum(voters)
-}
 
 // Follower is another member that answers the leader.
 type Follower struct {
@@ -155,9 +118,6 @@ func (r *Replica) quarantined() bool {
 	return on
 }
 
-// unhealthyAfter is how long a node may lack a need before Healthy reports it.
-const unhealthyAfter = raftnode.StalledAfter
-
 // Healthy returns nil if this node can serve, else what is wrong. Healthy judges by how far the log
 // has come, never by when the leader was last heard of: heartbeats go on while a follower can no
 // longer append.
@@ -176,135 +136,31 @@ func (r *Replica) Healthy() error {
 	}
 }
 
-// health watches how far this node is behind the leader.
-type health struct {
-	mu     sync.Mutex
-	target uint64    // the leader's commit index when this node was last found behind
-	since  time.Time // when that was; zero while this node is up to date
-	last   time.Time // of the last word from the leader
-	first  uint64    // the leader's commit index when this node first heard of it
+// WatchLeadership calls f with the leadership as this node knows it and with all members, and again after
+// every change of the leadership. The calls are in order, one at a time, and f must be quick and must not
+// call the replica.
+func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
+	ls := &r.leaders
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.watchers = append(ls.watchers, f)
+	f(ls.told, r.addresses.all())
 }
 
-// onStatus notes the leader's commit index and how far this node had applied then.
-func (h *health) onStatus(commit, applied uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.last.IsZero() {
-		h.first = commit
+// HeldBackBy are the members for whose sake the cluster does not go over to the newest version that some member can
+// use: those that cannot use it, whose operators hold it, or that do not answer. There are none if the cluster has it.
+func (s *Status) HeldBackBy() (by []Member) {
+	newest := uint64(0)
+	for i := range s.Members {
+		newest = max(newest, s.Members[i].NewestVersion)
 	}
-	h.last = time.Now()
-	if applied >= h.target {
-		h.since = time.Time{}
-	}
-	if h.since.IsZero() && applied < commit {
-		h.target, h.since = commit, h.last
-	}
-}
-
-func (h *health) behind(applied uint64, now time.Time) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.last.IsZero() || now.Sub(h.last) > forward.DeafAfter+unhealthyAfter:
-		return errors.New("no link to the leader")
-	case applied+raftnode.ReplayLag < h.first:
-		return fmt.Errorf("at log index %d of %d since the start", applied, h.first)
-	case !h.since.IsZero() && applied < h.target && now.Sub(h.since) > unhealthyAfter:
-		return fmt.Errorf("at log index %d of %d for %v", applied, h.target, now.Sub(h.since).Round(time.Second))
-	}
-	return nil
-}
-
-// stalled is the leader's own health: entries must land.
-func (h *health) stalled(l *leaderTerm, now time.Time) error {
-	if l == nil || l.inFlight.Load() == 0 {
+	if uint64(s.Version) >= newest {
 		return nil
 	}
-	if age := now.Sub(time.Unix(0, l.progress.Load())); age > unhealthyAfter {
-		return fmt.Errorf("nothing was committed for %v", age.Round(time.Second))
-	}
-	return nil
-}
-
-// addresses knows where clients reach each node, and what the node runs.
-type addresses struct {
-	mu      sync.Mutex
-	members []Member // sorted by name
-}
-
-// follow goes over to another configuration.
-func (a *addresses) follow(conf members.Configuration, self *Config) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := make([]Member, 0, len(conf.Members))
-	for _, is := range conf.Members {
-		m := Member{ID: is.ID}
-		if i := slices.IndexFunc(a.members, func(m Member) bool { return m.ID == is.ID }); i >= 0 {
-			m = a.members[i]
-		}
-		m.Name, m.PeerAddr, m.Voter = is.Name(), is.Addr, is.Voter
-		if m.ID == self.ID {
-			m.ClientAddr, m.SentinelAddr, m.Release = self.ClientAddr, self.SentinelAddr, self.Release
-			m.NewestVersion, m.HoldVersion = protocol.EntryVersion, uint64(self.HoldVersion)
-		}
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(x, y Member) int {
-		return cmp.Or(strings.Compare(x.Name, y.Name), strings.Compare(x.ID, y.ID))
-	})
-	a.members = all
-}
-
-func (a *addresses) set(id string, addr forward.About) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		m := &a.members[i]
-		if m.ID != id || addr.ClientAddr == "" {
-			continue // an empty address is one that the other node does not know either
-		}
-		if m.ClientAddr != addr.ClientAddr || m.SentinelAddr != addr.SentinelAddr {
-			m.ClientAddr, m.SentinelAddr = strings.Clone(addr.ClientAddr), strings.Clone(addr.SentinelAddr)
+	for _, m := range s.Members {
+		if m.NewestVersion < newest || m.HoldVersion > 0 && m.HoldVersion < newest || m.Silent {
+			by = append(by, m)
 		}
 	}
-}
-
-// maxRelease bounds what another node may call its release, in bytes.
-const maxRelease = 64
-
-func (a *addresses) setRelease(id, release string) {
-	release = release[:min(len(release), maxRelease)]
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		if m := &a.members[i]; m.ID == id && m.Release != release {
-			m.Release = strings.Clone(release)
-		}
-	}
-}
-
-func (a *addresses) setVersions(id string, about forward.About) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		if a.members[i].ID == id {
-			a.members[i].NewestVersion, a.members[i].HoldVersion = about.NewestVersion, about.HoldVersion
-		}
-	}
-}
-
-func (a *addresses) setProgress(id string, silent bool, index uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		if a.members[i].ID == id {
-			a.members[i].Silent, a.members[i].LogIndex = silent, max(index, a.members[i].LogIndex)
-		}
-	}
-}
-
-func (a *addresses) all() []Member {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.members)
+	return by
 }

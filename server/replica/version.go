@@ -49,26 +49,3 @@ func (r *Replica) common(above byte) byte {
 	}
 	return byte(least)
 }
-
-// Outdated reports whether the member cannot read the log of a cluster of that version.
-func (m *Member) Outdated(version byte) bool {
-	return m.NewestVersion > 0 && m.NewestVersion < uint64(version)
-}
-
-// HeldBackBy are the members for whose sake the cluster does not go over to the newest version that some member can
-// use: those that cannot use it, whose operators hold it, or that do not answer. There are none if the cluster has it.
-func (s *Status) HeldBackBy() (by []Member) {
-	newest := uint64(0)
-	for i := range s.Members {
-		newest = max(newest, s.Members[i].NewestVersion)
-	}
-	if uint64(s.Version) >= newest {
-		return nil
-	}
-	for _, m := range s.Members {
-		if m.NewestVersion < newest || m.HoldVersion > 0 && m.HoldVersion < newest || m.Silent {
-			by = append(by, m)
-		}
-	}
-	return by
-}

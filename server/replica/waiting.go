@@ -74,41 +74,6 @@ func newWaiting(c waitingConfig, cluster parking.Cluster) *waiting {
 	return w
 }
 
-func (r *Replica) waitingConfig() waitingConfig {
-	return waitingConfig{
-		origin: r.origin, machine: r.machine, serving: &r.serving, absentAfter: r.config.AbsentAfter,
-		execute: r.Execute,
-		leader:  func() (uint64, string) { return r.node.Leader() },
-		heard: func(node string, term uint64, since time.Time) bool {
-			_, _, heard := r.node.Heard(node, term, since)
-			return heard
-		},
-		dial: r.config.Peers.Forward.DialContext, event: r.event,
-	}
-}
-
-// parkingCluster is what the registry of waiting clients needs of the node.
-func (r *Replica) parkingCluster() parking.Cluster {
-	return parking.Cluster{
-		Propose: func(body []byte, count int) error {
-			b := Batch{Body: body, Count: count, Write: true}
-			if err := r.executeAll(&b); err != nil {
-				return err
-			}
-			if !r.AwaitApplied(context.Background(), b.Number) {
-				return errLags
-			}
-			return nil
-		},
-		Waits:            func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
-		Applied:          func(number uint64) bool { return r.machine.Applied(r.origin, number) },
-		SubscribeCommits: r.SubscribeCommits,
-	}
-}
-
-// Parking is the registry of this node's clients that wait.
-func (r *Replica) Parking() *parking.Registry { return r.waiting.registry }
-
 // errLags: this node's copy of the state did not come to a request in time.
 var errLags = errors.New("this node lags")
 

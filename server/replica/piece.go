@@ -1,8 +1,7 @@
 package replica
 
 import (
-	"time"
-
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -61,33 +60,9 @@ func (p *piece) fill(b *Batch, err error) error {
 	return nil
 }
 
-// again has the rest of ps proposed: first pieces whose turn did not come.
-func (q *queue) again(ps []*pending) {
-	now := time.Now()
-	for _, ran := range [...]bool{false, true} {
-		for i, s := range ps {
-			if s != nil && s.piece.ran > 0 == ran {
-				ps[i] = nil // the waiter owns a piece that has ended
-				q.requeue(s, now)
-			}
-		}
-	}
-	if q.wake != nil {
-		notify(q.wake)
-	}
-}
-
-// requeue puts s behind all that waits, if there is time.
-func (q *queue) requeue(s *pending, now time.Time) {
-	switch {
-	case q.refuse != nil:
-		q.finish(s, q.refuse)
-	case s.deadline.Sub(now) < q.inTime, q.next-q.low >= maxSpan:
-		q.finish(s, protocol.ErrNoRoom)
-	default:
-		s.piece.next(s.batch)
-		*q.at(s.piece.Seq) = nil
-		s.handed = false
-		q.place(s)
-	}
+// classify sets the fields of a batch that its body decides, for the proposer.
+func classify(b *forward.Batch) {
+	b.Claim = fsm.IsClaim(b.Body)
+	b.Patient = !b.Claim && fsm.IsPatient(b.Body)
+	b.Source = fsm.HasSource(b.Body)
 }
