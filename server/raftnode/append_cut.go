@@ -4,19 +4,6 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/holdfast/holdfast/server/peer/wire"
-)
-
-const (
-	// maxAppendFrame bounds a received request: a leader of an earlier release sends all entries
-	// that raft gives at a time, each of the largest batch. No room is made for what has not come
-	// yet.
-	maxAppendFrame = maxAppend * (maxEntry + wire.Step)
-	// maxEntry is about the size of the largest entry of any release: a single batch.
-	maxEntry = 32 << 20
-	// appendGather is where gathering of entries into a request stops. A larger entry goes alone.
-	appendGather = 8 << 20
 )
 
 // cutAppend returns the request that is sent for args, and what remains of args after that, or nil.

@@ -114,3 +114,19 @@ func decodeAppended(frame []byte, resp *raft.AppendEntriesResponse) error {
 	}
 	return nil
 }
+
+const (
+	// maxAppendFrame bounds a received request: a leader of an earlier release sends all entries
+	// that raft gives at a time, each of the largest batch. No room is made for what has not come
+	// yet.
+	maxAppendFrame = maxAppend * (maxEntry + wire.Step)
+	// maxEntry is about the size of the largest entry of any release: a single batch.
+	maxEntry = 32 << 20
+	// appendGather is where gathering of entries into a request stops. A larger entry goes alone.
+	appendGather = 8 << 20
+)
+
+// commitOf is the index up to which args says that all is committed.
+func commitOf(args *raft.AppendEntriesRequest) uint64 {
+	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
+}

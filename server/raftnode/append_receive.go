@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"net"
-	"sync"
-	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -59,48 +57,4 @@ func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, 
 // isHeartbeat tells raft's heartbeats from raft's replication.
 func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
-}
-
-// heartbeats lets heartbeats be handled until close. They are handled on the connections'
-// goroutines, and raft's shutdown does not wait for these: a late heartbeat could write to a closed
-// store, and panic.
-type heartbeats struct {
-	handler atomic.Pointer[func(raft.RPC)] // raft's
-	// handling is held by heartbeats that are being handled.
-	handling    sync.RWMutex
-	closed      bool
-	nominations int // that raft may not be through with
-}
-
-// handle reports whether the heartbeat was handled. Else raft takes it as any other request.
-func (h *heartbeats) handle(rpc raft.RPC) bool {
-	handler := h.handler.Load()
-	if handler == nil {
-		return false
-	}
-	h.handling.RLock()
-	defer h.handling.RUnlock()
-	switch {
-	case h.closed:
-		rpc.Respond(nil, raft.ErrTransportShutdown)
-	case h.nominations > 0:
-		return false
-	default:
-		(*handler)(rpc)
-	}
-	return true
-}
-
-// nominating returns when no heartbeat is being handled, and handles none while the sum is above 0.
-func (h *heartbeats) nominating(more int) {
-	h.handling.Lock()
-	defer h.handling.Unlock()
-	h.nominations += more
-}
-
-// close returns when no heartbeat is being handled, and lets none in.
-func (h *heartbeats) close() {
-	h.handling.Lock()
-	defer h.handling.Unlock()
-	h.closed = true
 }

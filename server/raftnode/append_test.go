@@ -200,7 +200,7 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 				return &raft.AppendEntriesResponse{Term: uint64(c.term), LastLog: uint64(4 + n), Success: n != c.refused}
 			}}
 			tr := &transport{
-				commits: newCommitNotifier(nil),
+				commits: newCommitNotifier(commitNotifierConfig{}),
 				acks:    acksOf("n1", "n2", "n3"), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
 				appender: newAppender(node), stopped: make(chan struct{}),
 			}

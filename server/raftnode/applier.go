@@ -194,3 +194,19 @@ func (a *applier) cutLog(ctx context.Context, logger *slog.Logger) error {
 		}
 	}
 }
+
+// notify wakes the goroutine that listens on c, a channel with a buffer of one.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes
+// on to store and to acknowledge entries, and votes.
+type quarantine struct {
+	on atomic.Bool
+	// frozen: no entry is applied. The end of the freeze is a state from another member.
+	frozen atomic.Bool
+}

@@ -14,7 +14,7 @@ import (
 // A notification is an AppendEntries without entries, as raft itself sends them: DESIGN.md says why that is safe. Raft
 // does not see the answer.
 type commitNotifier struct {
-	node *Node
+	commitNotifierConfig
 	// peers are the other members, by ID. Another map takes the place of the map when the members change.
 	peers   atomic.Pointer[map[raft.ServerID]*commitSubscriber]
 	changed chan struct{}
@@ -30,8 +30,20 @@ type commitSubscriber struct {
 	stop context.CancelFunc
 }
 
-func newCommitNotifier(n *Node) *commitNotifier {
-	c := &commitNotifier{node: n, changed: make(chan struct{}, 1)}
+// commitNotifierConfig is what the notifier is handed.
+type commitNotifierConfig struct {
+	self     string
+	appender *appender
+	acks     *acks
+	log      raft.LogStore
+	leading  func() (term uint64, leading bool)
+	commit   func() (index uint64)
+	// committed is a request that says, in term, that all up to an entry is committed.
+	committed func(term uint64, entry *raft.Log) *raft.AppendEntriesRequest
+}
+
+func newCommitNotifier(config commitNotifierConfig) *commitNotifier {
+	c := &commitNotifier{commitNotifierConfig: config, changed: make(chan struct{}, 1)}
 	c.peers.Store(&map[raft.ServerID]*commitSubscriber{})
 	return c
 }
@@ -42,7 +54,7 @@ func (c *commitNotifier) reconfigure(v *view) {
 	for _, m := range v.Members {
 		id := raft.ServerID(m.ID)
 		switch p := before[id]; {
-		case m.ID == c.node.config.ID:
+		case m.ID == c.self:
 		case p != nil:
 			now[id] = p
 		default:
@@ -51,14 +63,6 @@ func (c *commitNotifier) reconfigure(v *view) {
 	}
 	c.peers.Store(&now)
 	notify(c.changed)
-}
-
-// SetCommitSubscriber sets whether a node is sent commit notifications while this node leads.
-func (n *Node) SetCommitSubscriber(id string, subscribed bool) {
-	if p := (*n.commits.peers.Load())[raft.ServerID(id)]; p != nil {
-		p.subscribed.Store(subscribed)
-		notify(p.wake)
-	}
 }
 
 // notify wakes the goroutine of a subscribed follower.
@@ -127,7 +131,7 @@ func (c *commitNotifier) serve(ctx context.Context, p *commitSubscriber, id raft
 
 // connect keeps a connection to a subscribed node, and to no other.
 func (c *commitNotifier) connect(p *commitSubscriber, id raft.ServerID) {
-	a := c.node.transport.appender
+	a := c.appender
 	switch subscribed := p.subscribed.Load(); {
 	case subscribed && p.conn == nil:
 		p.conn, _ = a.take(id) // tried again at the next entry
@@ -140,42 +144,30 @@ func (c *commitNotifier) connect(p *commitSubscriber, id raft.ServerID) {
 // send sends a node the commit index if nothing else did, and reports whether the node took it. A notification that is
 // lost is not sent again: raft's next request has the index.
 func (c *commitNotifier) send(p *commitSubscriber, id raft.ServerID) bool {
-	n := c.node
 	if p.conn == nil {
 		return false
 	}
 	// In this order: all up to committed was in this node's log when it led term.
-	committed := n.raft.CommitIndex()
-	term, leading := n.Leading()
+	committed := c.commit()
+	term, leading := c.leading()
 	if !leading {
 		return false
 	}
-	index := n.acks.unnotified(id, term, committed)
+	index := c.acks.unnotified(id, term, committed)
 	if index == 0 {
 		return false
 	}
 	var entry raft.Log
-	if err := n.log.GetLog(index, &entry); err != nil {
+	if err := c.log.GetLog(index, &entry); err != nil {
 		return false // behind a snapshot: committed long ago
 	}
-	n.acks.notifying(id, term, index)
+	c.acks.notifying(id, term, index)
 	var resp raft.AppendEntriesResponse
-	broken, err := p.conn.call(n.committed(term, &entry), &resp)
+	broken, err := p.conn.call(c.committed(term, &entry), &resp)
 	if broken {
 		p.conn = nil
 		c.connect(p, id)
 		notify(p.wake)
 	}
 	return err == nil && resp.Success
-}
-
-// committed is a request that says, in term, that all up to an entry is committed.
-func (n *Node) committed(term uint64, entry *raft.Log) *raft.AppendEntriesRequest {
-	return &raft.AppendEntriesRequest{
-		RPCHeader: raft.RPCHeader{
-			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.config.ID),
-			Addr: n.transport.EncodePeer(raft.ServerID(n.config.ID), ""),
-		},
-		Term: term, PrevLogEntry: entry.Index, PrevLogTerm: entry.Term, LeaderCommitIndex: entry.Index,
-	}
 }

@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -159,3 +160,6 @@ func (LogShortened) Event() {}
 
 // Event implements [Event].
 func (SnapshotDamaged) Event() {}
+
+// ErrQuarantined refuses what a node could only do with its own state, which differs from the other members'.
+var ErrQuarantined = errors.New("this node's state differs from the other members'")

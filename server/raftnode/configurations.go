@@ -234,3 +234,29 @@ func toRaft(all []members.Member) (conf raft.Configuration) {
 	}
 	return conf
 }
+
+// StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the
+// newest of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
+func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, founders []members.Member) (committed,
+	newest members.Configuration, err error,
+) {
+	committed = members.NewConfiguration(0, founders...)
+	for _, meta := range described {
+		if meta.ConfigurationIndex >= committed.Index {
+			committed = fromRaft(meta.Configuration, meta.ConfigurationIndex)
+		}
+	}
+	newest = committed
+	first, err := log.FirstIndex()
+	if err != nil {
+		return committed, newest, err
+	}
+	last, err := log.LastIndex()
+	for i := first; err == nil && i <= last && last > 0; i++ {
+		var entry raft.Log
+		if err = log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && i >= newest.Index {
+			newest = fromRaft(raft.DecodeConfiguration(entry.Data), i)
+		}
+	}
+	return committed, newest, err
+}

@@ -55,5 +55,6 @@
 // index of the store. Events are told without any lock held.
 //
 // Start reading at [Open], then node.go, transport.go, rpc_filter.go, parallel_log.go, acks.go, configurations.go,
-// change.go. DESIGN.md has the reasons.
+// change.go. Files use only files below them: open, what the owner calls, node, the parts, what parts share. DESIGN.md has
+// the reasons.
 package raftnode

@@ -11,15 +11,6 @@ import (
 // data. The data is loaded at the time of use: when the entry is sent (cutAppend) or applied
 // (applier.ApplyBatch). Raft looks at no command's data.
 
-const (
-	// Raft gets commands of more than strippedOver bytes without their data. A request of smaller commands is sent in
-	// one piece.
-	strippedOver = appendGather / maxAppend
-	// recentBytes bounds the recent entries in memory, but for the newest entry and entries that
-	// are not on the disk.
-	recentBytes = 64 << 20
-)
-
 // isStripped reports whether log is an entry whose data is replaced by the placeholder.
 func (l *parallelLog) isStripped(log *raft.Log) bool {
 	return len(log.Data) == 0 && cap(log.Data) > 0 && &log.Data[:1][0] == &l.placeholder[:1][0]
@@ -39,22 +30,4 @@ func (l *parallelLog) withData(log *raft.Log) (*raft.Log, error) {
 			read.Term)
 	}
 	return read, nil
-}
-
-// forget drops recent entries beyond the bound, from the oldest on. Entries from index on stay.
-// Requires l.mu.
-func (l *parallelLog) forget(last, index uint64) {
-	size := int64(0)
-	for i := last; i+recentLogs > last; i-- { // indices that wrap around find nothing
-		at := &l.recent[i%recentLogs]
-		switch log := *at; {
-		case log == nil:
-		case log.Index != i:
-			*at = nil
-		default:
-			if size += sizeOfEntry(log); size > recentBytes && i < index {
-				*at = nil
-			}
-		}
-	}
 }

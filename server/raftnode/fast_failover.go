@@ -1,7 +1,10 @@
 package raftnode
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // fastFailover shortens the time without a leader after the leader's process died.
@@ -56,12 +60,6 @@ func (v appliedView) AppliedIndex() uint64 {
 		return 0
 	}
 	return v.applier.index.Load()
-}
-
-// deadLeader is a leadership whose leader's process is gone. The zero value is none.
-type deadLeader struct {
-	leader string
-	term   uint64
 }
 
 // How long and how often the others are asked.
@@ -170,16 +168,8 @@ func (f *fastFailover) poll(ctx context.Context, of []members.Member, p proposal
 	asks.Wait()
 }
 
-// candidate is a node that may be elected.
-type candidate struct {
-	id      string
-	length  uint64 // of the candidate's log
-	applied uint64 // how much of the log, as far as the node tells
-	tells   bool   // older releases do not
-}
-
 func (f *fastFailover) candidate() candidate {
-	return candidate{id: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex(), tells: true}
+	return candidate{id: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex(), appliedKnown: true}
 }
 
 // moreUpToDate reports whether c rather than o is to be elected. The node with the longer log is,
@@ -189,9 +179,71 @@ func (c candidate) moreUpToDate(o candidate) bool {
 	switch {
 	case c.length != o.length:
 		return c.length > o.length
-	case c.tells && o.tells && c.applied != o.applied:
+	case c.appliedKnown && o.appliedKnown && c.applied != o.applied:
 		return c.applied > o.applied
 	default:
 		return c.id < o.id
 	}
+}
+
+// send asks a node.
+func (f *fastFailover) send(ctx context.Context, id string, p proposal) (c candidate, agrees bool, err error) {
+	conn, err := f.dial(ctx, id)
+	if err != nil {
+		return c, false, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if _, err := conn.Write(wire.Seal(p.append(make([]byte, wire.Head)))); err != nil {
+		return c, false, err
+	}
+	frame, err := wire.Read(bufio.NewReader(conn), nil, wire.Short)
+	if err != nil {
+		return c, false, err
+	}
+	in := wire.Fields[string]{Rest: string(frame)}
+	if !in.More() || in.Kind() != proposalKind {
+		return c, false, fmt.Errorf("%w: answer to a proposal", wire.ErrCorrupt)
+	}
+	agrees = in.Number() == 1
+	c = candidate{id: id, length: in.Number()}
+	if c.appliedKnown = in.More(); c.appliedKnown {
+		c.applied = in.Number()
+	}
+	return c, agrees, in.Err
+}
+
+// answer takes part in another node's question.
+func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
+	in := wire.Fields[string]{Rest: string(frame)}
+	in.Kind()
+	version := in.Number()
+	p := proposal{candidate: candidate{id: in.Bytes(), length: in.Number()}, deadLeader: deadLeader{
+		leader: in.Bytes(),
+		term:   in.Number(),
+	}}
+	p.nominate = in.Number() == 1
+	switch {
+	case in.Err != nil:
+		return in.Err
+	case version != proposalVersion || !f.fromOther(conn, p.id):
+		return fmt.Errorf("proposal of %q, version %d: not taken", p.id, version)
+	}
+	reply := append(make([]byte, wire.Head), proposalKind, 0)
+	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) && f.configurations.view().voter {
+		reply[len(reply)-1] = 1
+		if p.nominate {
+			_ = f.nominate(p.id) // the asking node sees whether it leads
+		}
+	}
+	own := f.candidate()
+	reply = binary.AppendUvarint(binary.AppendUvarint(reply, own.length), own.applied)
+	_, err := conn.Write(wire.Seal(reply))
+	return err
+}
+
+// fromOther reports whether conn comes from the other voter of that ID.
+func (f *fastFailover) fromOther(conn net.Conn, id string) bool {
+	return wire.MayBe(conn, id) && id != f.self && f.configurations.view().IsVoter(id)
 }

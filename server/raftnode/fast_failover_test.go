@@ -18,13 +18,13 @@ import (
 // The longer log is elected, and of equal ones the node that has applied more of it, as far as both tell.
 func TestFitterCandidate(t *testing.T) {
 	fit := []candidate{
-		{id: "n3", length: 9, applied: 2, tells: true},
-		{id: "n0", length: 8, tells: false}, // an older release: the name decides
-		{id: "n2", length: 8, applied: 8, tells: true},
-		{id: "n1", length: 8, applied: 7, tells: true},
-		{id: "n4", length: 8, applied: 7, tells: true},
-		{id: "n5", length: 8, tells: false}, // an older release: the name decides
-		{id: "n6", length: 7, applied: 7, tells: true},
+		{id: "n3", length: 9, applied: 2, appliedKnown: true},
+		{id: "n0", length: 8, appliedKnown: false}, // an older release: the name decides
+		{id: "n2", length: 8, applied: 8, appliedKnown: true},
+		{id: "n1", length: 8, applied: 7, appliedKnown: true},
+		{id: "n4", length: 8, applied: 7, appliedKnown: true},
+		{id: "n5", length: 8, appliedKnown: false}, // an older release: the name decides
+		{id: "n6", length: 7, applied: 7, appliedKnown: true},
 	}
 	for i := range fit {
 		for j := range fit {

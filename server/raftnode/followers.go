@@ -3,6 +3,8 @@ package raftnode
 import (
 	"net"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // BeginRound starts a leadership check of term. The result is done when a majority has confirmed that this
@@ -67,4 +69,12 @@ func (n *Node) AnswerProposal(conn net.Conn, frame []byte) bool {
 		n.config.Logger.Debug("answer proposal", "error", err)
 	}
 	return true
+}
+
+// SetCommitSubscriber sets whether a node is sent commit notifications while this node leads.
+func (n *Node) SetCommitSubscriber(id string, subscribed bool) {
+	if p := (*n.commits.peers.Load())[raft.ServerID(id)]; p != nil {
+		p.subscribed.Store(subscribed)
+		notify(p.wake)
+	}
 }

@@ -1,8 +1,9 @@
 package raftnode
 
 import (
-	"context"
 	"encoding/binary"
+	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -31,23 +32,6 @@ type Node struct {
 
 	stopped chan struct{} // closed when the node begins to stop
 	down    raft.Future   // raft's end, once asked for
-}
-
-// Start starts what runs beside raft, each part until its context ends. Start must follow [Open].
-func (n *Node) Start(start func(name string, run func(context.Context) error)) {
-	n.stable.running.Store(true)
-	n.running.Store(true)
-	if n.gone.Load() {
-		n.config.OnRemoved()
-	}
-	n.config.OnConfiguration() // what has changed since Open
-	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
-	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
-	start("replace a dead leader", n.failover.run)
-	start("notify of commits", n.commits.run)
-	start("send removal notices", n.sendRemovalNotices)
-	start("elect a lone voter", n.electAlone)
-	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
 }
 
 // Stop has raft end, and raft's calls fail from here on. Stop reports whether raft will end: raft
@@ -126,10 +110,42 @@ func (n *Node) Broken() bool { return n.applier.broken.Load() }
 // TakeSnapshot captures the state into a snapshot now, whatever the policy says.
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot().Error() }
 
-// notify wakes the goroutine that listens on c, a channel with a buffer of one.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// parts are what raft is opened over.
+type parts struct {
+	machine   raft.FSM
+	log       raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+	transport raft.Transport
+}
+
+// OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
+// one is taken: all that this node has applied is committed.
+func (n *Node) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if n.applier.quarantine.on.Load() {
+		return nil, nil, ErrQuarantined
 	}
+	meta, r, err := n.openNewest(from)
+	if err == nil {
+		return meta, r, nil
+	}
+	if applied := n.Applied(); applied < from {
+		return nil, nil, fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
+	}
+	taken := n.TakeSnapshot()
+	if meta, r, err = n.openNewest(from); err != nil && taken != nil {
+		err = fmt.Errorf("take snapshot: %w", taken)
+	}
+	return meta, r, err
+}
+
+func (n *Node) openNewest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	stored, err := n.snapshots.List()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(stored) == 0 || stored[0].Index < from:
+		return nil, nil, fmt.Errorf("there is no snapshot up to index %d", from)
+	}
+	return n.snapshots.Open(stored[0].ID)
 }

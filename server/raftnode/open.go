@@ -1,9 +1,9 @@
 package raftnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -44,7 +44,10 @@ func Open(c Config) (*Node, error) {
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
 	}
-	n.commits = newCommitNotifier(n)
+	n.commits = newCommitNotifier(commitNotifierConfig{
+		self: c.ID, appender: n.transport.appender, acks: n.acks, log: n.log, leading: n.Leading,
+		commit: func() uint64 { return n.raft.CommitIndex() }, committed: n.transport.committed,
+	})
 	n.transport.commits, n.applier.applied = n.commits, n.commits.notifyAll
 	n.transport.leads.Store(func(uint64) bool { return true })
 	n.configurations.changed, n.configurations.committed = n.reconfigure, n.configurationCommitted
@@ -53,15 +56,6 @@ func Open(c Config) (*Node, error) {
 		return nil, err
 	}
 	return n, nil
-}
-
-// parts are what raft is opened over.
-type parts struct {
-	machine   raft.FSM
-	log       raft.LogStore
-	stable    raft.StableStore
-	snapshots raft.SnapshotStore
-	transport raft.Transport
 }
 
 func (n *Node) openRaft() error {
@@ -74,7 +68,14 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("inspect stores: %w", err)
 	}
 	n.reconfigure(n.configurations.view())
-	n.snapshots = newMendedSnapshots(n)
+	n.snapshots = &mendedSnapshots{
+		SnapshotStore: c.Snapshots, tell: c.OnEvent,
+		sends:   func() bool { return n.applier.opened.Load() && n.raft.State() == raft.Leader },
+		keeps:   n.applier.quarantine.on.Load,
+		applied: n.applier.index.Load,
+		take:    func() { notify(n.applier.cut) },
+		void:    func() { n.Propose(noTerm, nil) },
+	}
 	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: n.snapshots, transport: t})
 	opened, err := raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 	if err != nil {
@@ -151,16 +152,6 @@ func (n *Node) observer() *raft.Observer {
 	})
 }
 
-const (
-	// connsPerPeer is how many connections to another node raft keeps.
-	connsPerPeer = 3
-	rpcTimeout   = 10 * time.Second
-	// leastFlow is how long a request of raft's own transport may bring nothing, at least: a busy node is not a lost one.
-	leastFlow = 2 * time.Second
-	// maxAppend bounds the entries of a request to a follower; an entry has up to 1 MiB.
-	maxAppend = 32
-)
-
 // raft is raft's own configuration.
 func (c *Config) raft() *raft.Config {
 	conf := raft.DefaultConfig()
@@ -222,4 +213,31 @@ type provider struct{}
 
 func (provider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return raft.ServerAddress(id), nil
+}
+
+// Start starts what runs beside raft, each part until its context ends. Start must follow [Open].
+func (n *Node) Start(start func(name string, run func(context.Context) error)) {
+	n.stable.running.Store(true)
+	n.running.Store(true)
+	if n.gone.Load() {
+		n.config.OnRemoved()
+	}
+	n.config.OnConfiguration() // what has changed since Open
+	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
+	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
+	start("replace a dead leader", n.failover.run)
+	start("notify of commits", n.commits.run)
+	start("send removal notices", n.sendRemovalNotices)
+	start("elect a lone voter", n.electAlone)
+	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
+}
+
+// bounds is how far entries are committed, as this node knows, and where its newest snapshot ends. Raft takes no note
+// in its commit index of what a snapshot of a leader has committed.
+func (n *Node) bounds() (committed, snapshot uint64, err error) {
+	stored, err := n.config.Snapshots.List()
+	if len(stored) > 0 {
+		snapshot = stored[0].Index
+	}
+	return max(n.raft.CommitIndex(), n.raft.AppliedIndex()), snapshot, err
 }

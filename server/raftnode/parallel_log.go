@@ -248,3 +248,85 @@ func (l *parallelLog) DeleteRange(lo, hi uint64) error {
 	}
 	return nil
 }
+
+// lostMembers is what the operator is told.
+const lostMembers = "a leader would replace them, so members have lost entries that they had acknowledged " +
+	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace " +
+	"those members, see MEMBERS.md"
+
+// spareCommitted refuses a deletion of committed entries from lo on, unless a snapshot takes their place: that begins
+// with the log's first entry, and within the snapshot. The store keeps what is behind the snapshot's end.
+func (l *parallelLog) spareCommitted(lo uint64) error {
+	bounds := l.bounds.Load()
+	if bounds == nil {
+		return nil
+	}
+	first, err := l.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	committed, snapshot, err := (*bounds)()
+	if err != nil || lo > committed || lo <= first && lo <= snapshot {
+		return err
+	}
+	return l.end(fmt.Errorf("log entries %d to %d are committed, and %s", lo, committed, lostMembers))
+}
+
+// end has the node end because of err: the log takes no more.
+func (l *parallelLog) end(err error) error {
+	l.mu.Lock()
+	l.err = err
+	l.written.Broadcast()
+	l.mu.Unlock()
+	l.fail(err)
+	return err
+}
+
+const (
+	// Raft gets commands of more than strippedOver bytes without their data. A request of smaller commands is sent in
+	// one piece.
+	strippedOver = appendGather / maxAppend
+	// recentBytes bounds the recent entries in memory, but for the newest entry and entries that
+	// are not on the disk.
+	recentBytes = 64 << 20
+)
+
+// forget drops recent entries beyond the bound, from the oldest on. Entries from index on stay.
+// Requires l.mu.
+func (l *parallelLog) forget(last, index uint64) {
+	size := int64(0)
+	for i := last; i+recentLogs > last; i-- { // indices that wrap around find nothing
+		at := &l.recent[i%recentLogs]
+		switch log := *at; {
+		case log == nil:
+		case log.Index != i:
+			*at = nil
+		default:
+			if size += sizeOfEntry(log); size > recentBytes && i < index {
+				*at = nil
+			}
+		}
+	}
+}
+
+// trailing returns how many of the newest entries are to be kept over a snapshot: enough for the
+// limit of bytes, and most at most.
+func (l *parallelLog) trailing(most uint64) (uint64, error) {
+	last, err := l.LastIndex()
+	if err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	first, bytes := l.sizes.newest(last)
+	l.mu.Unlock()
+	// Entries of this node's former life are read, once: from here on others are newer. They are on
+	// the disk.
+	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < most; first-- {
+		var entry raft.Log
+		if l.store.GetLog(first-1, &entry) != nil {
+			break // the log begins here
+		}
+		bytes += sizeOfEntry(&entry)
+	}
+	return max(1, min(last-first+1, most)), nil
+}

@@ -1,11 +1,7 @@
 package raftnode
 
 import (
-	"bufio"
-	"context"
 	"encoding/binary"
-	"fmt"
-	"net"
 
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
@@ -41,64 +37,16 @@ func (p proposal) append(dst []byte) []byte {
 
 func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == proposalKind }
 
-// send asks a node.
-func (f *fastFailover) send(ctx context.Context, id string, p proposal) (c candidate, agrees bool, err error) {
-	conn, err := f.dial(ctx, id)
-	if err != nil {
-		return c, false, err
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	if _, err := conn.Write(wire.Seal(p.append(make([]byte, wire.Head)))); err != nil {
-		return c, false, err
-	}
-	frame, err := wire.Read(bufio.NewReader(conn), nil, wire.Short)
-	if err != nil {
-		return c, false, err
-	}
-	in := wire.Fields[string]{Rest: string(frame)}
-	if !in.More() || in.Kind() != proposalKind {
-		return c, false, fmt.Errorf("%w: answer to a proposal", wire.ErrCorrupt)
-	}
-	agrees = in.Number() == 1
-	c = candidate{id: id, length: in.Number()}
-	if c.tells = in.More(); c.tells {
-		c.applied = in.Number()
-	}
-	return c, agrees, in.Err
+// candidate is a node that may be elected.
+type candidate struct {
+	id           string
+	length       uint64 // of the candidate's log
+	applied      uint64 // how much of the log, as far as the node knows
+	appliedKnown bool   // older releases leave applied out
 }
 
-// answer takes part in another node's question.
-func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
-	in := wire.Fields[string]{Rest: string(frame)}
-	in.Kind()
-	version := in.Number()
-	p := proposal{candidate: candidate{id: in.Bytes(), length: in.Number()}, deadLeader: deadLeader{
-		leader: in.Bytes(),
-		term:   in.Number(),
-	}}
-	p.nominate = in.Number() == 1
-	switch {
-	case in.Err != nil:
-		return in.Err
-	case version != proposalVersion || !f.fromOther(conn, p.id):
-		return fmt.Errorf("proposal of %q, version %d: not taken", p.id, version)
-	}
-	reply := append(make([]byte, wire.Head), proposalKind, 0)
-	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) && f.configurations.view().voter {
-		reply[len(reply)-1] = 1
-		if p.nominate {
-			_ = f.nominate(p.id) // the asking node sees whether it leads
-		}
-	}
-	own := f.candidate()
-	reply = binary.AppendUvarint(binary.AppendUvarint(reply, own.length), own.applied)
-	_, err := conn.Write(wire.Seal(reply))
-	return err
-}
-
-// fromOther reports whether conn comes from the other voter of that ID.
-func (f *fastFailover) fromOther(conn net.Conn, id string) bool {
-	return wire.MayBe(conn, id) && id != f.self && f.configurations.view().IsVoter(id)
+// deadLeader is a leadership whose leader's process is gone. The zero value is none.
+type deadLeader struct {
+	leader string
+	term   uint64
 }

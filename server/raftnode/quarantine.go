@@ -5,22 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
-
-// ErrQuarantined refuses what a node could only do with its own state, which differs from the other members'.
-var ErrQuarantined = errors.New("this node's state differs from the other members'")
-
-// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes
-// on to store and to acknowledge entries, and votes.
-type quarantine struct {
-	on atomic.Bool
-	// frozen: no entry is applied. The end of the freeze is a state from another member.
-	frozen atomic.Bool
-}
 
 // reluctance is how many times longer a quarantined node waits for a leader before it stands for election. It stands at
 // all because it may be the only voter that has all committed entries: elected, it brings the others up to date, and

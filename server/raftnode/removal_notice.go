@@ -52,7 +52,7 @@ func (n *Node) sendRemovalNotice(ctx context.Context, id raft.ServerID, index ui
 			return
 		}
 		var resp raft.AppendEntriesResponse
-		broken, err := conn.call(n.committed(term, &entry), &resp)
+		broken, err := conn.call(n.transport.committed(term, &entry), &resp)
 		if !broken {
 			n.transport.appender.give(id, conn)
 		}

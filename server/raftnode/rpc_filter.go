@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -126,7 +127,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	// What follows the request's entries in this log may be another leader's, but the commit index
 	// speaks of this leader's entries (paper, figure 2, AppendEntries, step 5). Raft takes the end
 	// of the log for the end of the entries.
-	req.LeaderCommitIndex = tells(req)
+	req.LeaderCommitIndex = commitOf(req)
 	// A request from the first entry on has nothing before its entries, and raft looks for these in the log.
 	from := req.PrevLogEntry
 	if from == 0 && len(req.Entries) > 0 {
@@ -202,4 +203,48 @@ func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
 	known := min(end-req.PrevLogEntry, uint64(len(req.Entries)))
 	req.Entries = req.Entries[known:]
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
+}
+
+// heartbeats lets heartbeats be handled until close. They are handled on the connections'
+// goroutines, and raft's shutdown does not wait for these: a late heartbeat could write to a closed
+// store, and panic.
+type heartbeats struct {
+	handler atomic.Pointer[func(raft.RPC)] // raft's
+	// handling is held by heartbeats that are being handled.
+	handling    sync.RWMutex
+	closed      bool
+	nominations int // that raft may not be through with
+}
+
+// handle reports whether the heartbeat was handled. Else raft takes it as any other request.
+func (h *heartbeats) handle(rpc raft.RPC) bool {
+	handler := h.handler.Load()
+	if handler == nil {
+		return false
+	}
+	h.handling.RLock()
+	defer h.handling.RUnlock()
+	switch {
+	case h.closed:
+		rpc.Respond(nil, raft.ErrTransportShutdown)
+	case h.nominations > 0:
+		return false
+	default:
+		(*handler)(rpc)
+	}
+	return true
+}
+
+// nominating returns when no heartbeat is being handled, and handles none while the sum is above 0.
+func (h *heartbeats) nominating(more int) {
+	h.handling.Lock()
+	defer h.handling.Unlock()
+	h.nominations += more
+}
+
+// close returns when no heartbeat is being handled, and lets none in.
+func (h *heartbeats) close() {
+	h.handling.Lock()
+	defer h.handling.Unlock()
+	h.closed = true
 }

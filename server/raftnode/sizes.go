@@ -62,25 +62,3 @@ func (s *logSizes) newest(last uint64) (first uint64, bytes int64) {
 	}
 	return first, bytes
 }
-
-// trailing returns how many of the newest entries are to be kept over a snapshot: enough for the
-// limit of bytes, and most at most.
-func (l *parallelLog) trailing(most uint64) (uint64, error) {
-	last, err := l.LastIndex()
-	if err != nil {
-		return 0, err
-	}
-	l.mu.Lock()
-	first, bytes := l.sizes.newest(last)
-	l.mu.Unlock()
-	// Entries of this node's former life are read, once: from here on others are newer. They are on
-	// the disk.
-	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < most; first-- {
-		var entry raft.Log
-		if l.store.GetLog(first-1, &entry) != nil {
-			break // the log begins here
-		}
-		bytes += sizeOfEntry(&entry)
-	}
-	return max(1, min(last-first+1, most)), nil
-}

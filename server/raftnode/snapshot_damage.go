@@ -2,7 +2,6 @@ package raftnode
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/protocol/mutant"
-	"github.com/holdfast/holdfast/server/members"
 )
 
 const (
@@ -39,17 +37,6 @@ type mendedSnapshots struct {
 	mu          sync.Mutex
 	id          string // of the snapshot that was told of
 	told, tried time.Time
-}
-
-func newMendedSnapshots(n *Node) *mendedSnapshots {
-	return &mendedSnapshots{
-		SnapshotStore: n.config.Snapshots, tell: n.config.OnEvent,
-		sends:   func() bool { return n.applier.opened.Load() && n.raft.State() == raft.Leader },
-		keeps:   n.applier.quarantine.on.Load,
-		applied: n.applier.index.Load,
-		take:    func() { notify(n.applier.cut) },
-		void:    func() { n.Propose(noTerm, nil) },
-	}
 }
 
 // Open implements raft.SnapshotStore.
@@ -99,61 +86,4 @@ func (s *mendedSnapshots) replace(id string) {
 	default:
 		s.void()
 	}
-}
-
-// OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
-// one is taken: all that this node has applied is committed.
-func (n *Node) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	if n.applier.quarantine.on.Load() {
-		return nil, nil, ErrQuarantined
-	}
-	meta, r, err := n.openNewest(from)
-	if err == nil {
-		return meta, r, nil
-	}
-	if applied := n.Applied(); applied < from {
-		return nil, nil, fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
-	}
-	taken := n.TakeSnapshot()
-	if meta, r, err = n.openNewest(from); err != nil && taken != nil {
-		err = fmt.Errorf("take snapshot: %w", taken)
-	}
-	return meta, r, err
-}
-
-func (n *Node) openNewest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	stored, err := n.snapshots.List()
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case len(stored) == 0 || stored[0].Index < from:
-		return nil, nil, fmt.Errorf("there is no snapshot up to index %d", from)
-	}
-	return n.snapshots.Open(stored[0].ID)
-}
-
-// StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the
-// newest of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
-func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, founders []members.Member) (committed,
-	newest members.Configuration, err error,
-) {
-	committed = members.NewConfiguration(0, founders...)
-	for _, meta := range described {
-		if meta.ConfigurationIndex >= committed.Index {
-			committed = fromRaft(meta.Configuration, meta.ConfigurationIndex)
-		}
-	}
-	newest = committed
-	first, err := log.FirstIndex()
-	if err != nil {
-		return committed, newest, err
-	}
-	last, err := log.LastIndex()
-	for i := first; err == nil && i <= last && last > 0; i++ {
-		var entry raft.Log
-		if err = log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && i >= newest.Index {
-			newest = fromRaft(raft.DecodeConfiguration(entry.Data), i)
-		}
-	}
-	return committed, newest, err
 }

@@ -101,3 +101,13 @@ func (c *asking) look(err error) {
 		wire.Stuck(c.Conn)
 	}
 }
+
+const (
+	// connsPerPeer is how many connections to another node raft keeps.
+	connsPerPeer = 3
+	rpcTimeout   = 10 * time.Second
+	// leastFlow is how long a request of raft's own transport may bring nothing, at least: a busy node is not a lost one.
+	leastFlow = 2 * time.Second
+	// maxAppend bounds the entries of a request to a follower; an entry has up to 1 MiB.
+	maxAppend = 32
+)

@@ -75,7 +75,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	if !heartbeat {
-		t.acks.notifying(id, args.Term, tells(args))
+		t.acks.notifying(id, args.Term, commitOf(args))
 	}
 	for {
 		var round uint64
@@ -114,11 +114,6 @@ func (t *transport) compare(id raft.ServerID, term, match, last uint64) {
 	if e := t.acks.shortened(id, term, match, last); e != nil {
 		t.tell(e)
 	}
-}
-
-// tells is the index up to which args says that all is committed.
-func tells(args *raft.AppendEntriesRequest) uint64 {
-	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
 
 // matched is how far the peer's log agrees after the peer took args.
@@ -235,3 +230,14 @@ func (t *transport) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { 
 
 // DecodePeer is what EncodePeer was given, or the address of a node of an early release.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+
+// committed is a request that says, in term, that all up to an entry is committed.
+func (t *transport) committed(term uint64, entry *raft.Log) *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{
+			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.self),
+			Addr: t.EncodePeer(raft.ServerID(t.self), ""),
+		},
+		Term: term, PrevLogEntry: entry.Index, PrevLogTerm: entry.Term, LeaderCommitIndex: entry.Index,
+	}
+}

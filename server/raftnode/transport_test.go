@@ -43,7 +43,7 @@ func newLeaderTransport(log *parallelLog,
 	answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse,
 ) *transport {
 	t := &transport{
-		commits:  newCommitNotifier(nil),
+		commits:  newCommitNotifier(commitNotifierConfig{}),
 		appender: newAppender(memberStub{answer: answer}),
 		acks:     acksOf("n1", "n2", "n3"),
 		log:      log,
