@@ -154,6 +154,40 @@ func (l *life) opensWith(f *failing, want string) (opened bool) {
 	return err == nil
 }
 
+// TestFailedWriteLeavesNothingOpen: one write fails, of a process that makes a folder, finds one, or goes on in it.
+func TestFailedWriteLeavesNothingOpen(t *testing.T) {
+	for _, h := range histories {
+		for _, opening := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				last := nothing
+				for n, reached := 1, new(true); *reached; n++ {
+					l := newLife(t, memdisk.New(uint64(n)))
+					if len(h.before) > 0 || !opening {
+						require.NoError(t, l.begin())
+						last = l.play(nothing, h.before)[0]
+					}
+					if opening {
+						l.end()
+						reached = l.meet(n, fails)
+						if err := l.begin(); err != nil {
+							require.ErrorIs(t, err, syscall.EIO)
+							l.store = nil
+						}
+					} else {
+						reached = l.meet(n, fails)
+						l.play(last, h.steps)
+					}
+					if synctest.Wait(); l.store != nil {
+						_ = l.store.Close()
+					}
+					require.Zero(t, l.files.Opened(), "%s: operation %d", h.name, n)
+					l.end()
+				}
+			})
+		}
+	}
+}
+
 // TestFailedClosingOfASnapshot: it is not complete.
 func TestFailedClosingOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,6 +56,9 @@ func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
 	reached := l.meet(n, f)
 	err := restore(l.files.Boot())
 	synctest.Wait()
+	if l.files.Running() {
+		require.Zero(t, l.files.Opened(), "operation %d", n)
+	}
 	l.end()
 	switch found := l.begin(); {
 	case found != nil:
