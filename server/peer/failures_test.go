@@ -290,11 +290,15 @@ func TestNodeWithoutLineage(t *testing.T) {
 	m := &Mux{}
 	require.ErrorIs(t, m.readSuperseded(said{Reader: bytes.NewReader(make([]byte, 8))}, "n2"), incarnation.ErrSuperseded)
 	require.False(t, m.stale(&Conn{id: "n2", lineage: firstLife}))
+	require.NoError(t, m.Revoke("n2"))
 	m.config.Incarnations = proved(firstLife, disk{}).Registry
 	_, err := m.config.Incarnations.Admit("n2", secondLife)
 	require.NoError(t, err)
 	require.True(t, m.stale(&Conn{id: "n2", lineage: firstLife}))
 	require.False(t, m.stale(&Conn{id: "n2", lineage: firstLife, anyCluster: true}), "it may be of another cluster")
+
+	require.ErrorIs(t, m.readSuperseded(said{Reader: bytes.NewReader(make([]byte, 7))}, "n2"), io.ErrUnexpectedEOF)
+	refuseSuperseded(nil, io.EOF, nil, nil) // another reason: nothing is written
 }
 
 // TestLayersTogether: connections come, go and are cut off at once; the race detector looks on.
@@ -315,4 +319,8 @@ func TestLayersTogether(t *testing.T) {
 	all.Wait()
 	require.Empty(t, l.conns)
 	require.Empty(t, l.from)
+	require.NoError(t, l.Close())
+	for range 2 {
+		require.False(t, l.adopt(&Conn{id: "n2"}), "it is closed")
+	}
 }
