@@ -25,7 +25,7 @@ func filling(s *store.Store, from, to uint64) error {
 // TestShortageOfDescriptors: the log goes on without new descriptors for some segments, then waits, and goes on
 // when there are some. If that takes too long it is the watchdog that says so.
 func TestShortageOfDescriptors(t *testing.T) {
-	for _, ends := range []bool{true, false} {
+	for _, ends := range []string{"shortage", "process", "store"} {
 		synctest.Test(t, func(t *testing.T) {
 			stalled := make(chan time.Duration, 1)
 			disk := NewDisk()
@@ -46,7 +46,7 @@ func TestShortageOfDescriptors(t *testing.T) {
 			go func() { returned <- filling(s, 17, 60) }()
 			time.Sleep(2 * time.Second)
 			require.Empty(t, returned)
-			if ends {
+			if ends == "shortage" {
 				disk.files.Limit(0)
 				require.NoError(t, <-returned)
 				require.Less(t, time.Since(began), 3*time.Second)
@@ -60,6 +60,9 @@ func TestShortageOfDescriptors(t *testing.T) {
 				return
 			}
 			require.Less(t, <-stalled, 5*time.Second)
+			if ends == "store" {
+				require.NoError(t, s.Close(), "nothing is waited for")
+			}
 			disk.Crash()
 			require.Error(t, <-returned)
 		})
