@@ -252,6 +252,17 @@ func (unreadable) Read([]byte) (int, error) { panic("read") }
 // TestWithoutTLSNoAlertIsAwaited: the other side may never say anything.
 func TestWithoutTLSNoAlertIsAwaited(t *testing.T) {
 	require.ErrorIs(t, currentTLS(nil).unwritten(unreadable{}, errBroken), errBroken)
+	with := currentTLS(func() *tls.Config { return nil })
+	for _, text := range []string{"", "no alert"} {
+		require.ErrorIs(t, with.unwritten(said{Reader: strings.NewReader(text)}, errBroken), errBroken)
+	}
+}
+
+// TestDrain: what a dialer of another version may have sent is read, and no more.
+func TestDrain(t *testing.T) {
+	sent := strings.NewReader(strings.Repeat("x", 3*maxCluster))
+	drain(said{Reader: sent})
+	require.Equal(t, maxCluster, sent.Len())
 }
 
 // TestTLSIsNew: older versions show certificates.

@@ -196,7 +196,7 @@ func TestSilentAndSlowStrangersAreCutOff(t *testing.T) {
 	for _, drip := range []string{"", "H", strings.Repeat("HOLDFAST\x01R", 1)} {
 		synctest.Test(t, func(t *testing.T) {
 			net := peertest.New()
-			one := start(t, net, "n1")
+			one := start(t, net, "n1", func(c *Config) { c.OnMisfit = func() { t.Error("silence is no misfit") } })
 			c, err := net.Dial("stranger")(t.Context(), "n1:1")
 			require.NoError(t, err)
 			begun := time.Now()
