@@ -704,6 +704,9 @@ func TestQueueOfWrites(t *testing.T) {
 		require.True(t, slices.Equal(want[:n], seen), "%v, not %v", seen, want[:n])
 		want, taken = want[n:], taken+uint64(n)
 		require.Equal(t, len(want), q.bytes)
+		if len(want) == 0 {
+			require.Empty(t, q.queue)
+		}
 		for i := range q.first {
 			require.Nil(t, q.queue[i].Body, "what is taken is kept")
 		}

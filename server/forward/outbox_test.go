@@ -136,6 +136,21 @@ func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
 	require.Equal(t, uint64(3), p.number)
 }
 
+// A read waits while too many bytes of short messages do, and has them sent.
+func TestReadWaitsForTheSender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{})
+		p.out.add(func(dst []byte) []byte { return append(dst, make([]byte, shortBytes)...) })
+		served := make(chan bool, 1)
+		go func() { served <- p.serve(t.Context(), &forwardedRead{}, protocol.ErrNoLeader) }()
+		synctest.Wait()
+		require.Empty(t, served)
+		require.Len(t, p.wake, 1)
+		p.out.take(make([]byte, wire.Head))
+		require.True(t, <-served)
+	})
+}
+
 // A reply that has grown since it found no room waits for room again.
 func TestReplyThatGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
