@@ -178,6 +178,9 @@ func (h *holder) live(ctx context.Context, end time.Time) {
 
 // judgeHolder waits until the lock is the next client's, and returns how long that took.
 func (n *Nemesis) judgeHolder(ctx context.Context, fault string, h *holder) string {
+	if h.answered.IsZero() {
+		return "not judged" // it never had its lock
+	}
 	limit := max(h.lease*5/4, 2*second) + holderSlack
 	timer := time.NewTimer(time.Until(h.answered.Add(limit)))
 	defer timer.Stop()

@@ -2,6 +2,7 @@ package nemesis
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,4 +69,15 @@ func TestClientsAreCutOffWithTheirNode(t *testing.T) {
 	require.Equal(t, []network.Link{{From: "n2", To: "n1"}}, cuts([]string{"n2", "n1"}, hears, false))
 	require.Equal(t, []network.Link{{From: "n2", To: "n1"}, {From: "c2", To: "n1"}, {From: "n2", To: "c1"}},
 		cuts([]string{"n2", "n1"}, hears, true))
+}
+
+// TestHolderWithoutALock: a holder that never had its lock is not judged, whatever else is over.
+func TestHolderWithoutALock(t *testing.T) {
+	n := &Nemesis{}
+	for range 100 {
+		h := &holder{lease: second, granted: make(chan time.Time)}
+		close(h.granted)
+		require.Equal(t, "not judged", n.judgeHolder(t.Context(), "holder-vanished", h))
+	}
+	require.Empty(t, n.Findings())
 }
