@@ -36,6 +36,7 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, cluster *replicatest.Cluster) {
 				leader := cluster.Leader()
+				time.Sleep(time.Minute) // it sleeps as long as no client waits
 				followers := cluster.Followers()
 				node, other := followers[0], followers[1]
 				if c.leads {
@@ -61,6 +62,22 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWaitersOfAPreviousLife: a node that is back at once, and is never silent, gives up the places of the clients that
+// it had before.
+func TestWaitersOfAPreviousLife(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		node, other := c.Followers()[0], c.Followers()[1]
+		time.Sleep(time.Minute)
+		park(t, node)
+		node.Crash()
+		node.Start()
+		time.Sleep(3 * time.Second)
+		require.Equal(t, protocol.Integer(1), other.Do("RPUSH", "q", "x"))
+		require.Equal(t, protocol.Integer(1), other.Do("LLEN", "q"))
+		require.Empty(t, events[replica.WaitersDropped](c.Leader()))
+	})
 }
 
 // TestSilenceAfterAPause: a process that did not run for a while, because the machine slept, say, heard of no other

@@ -24,6 +24,12 @@ func (r *Replica) IsMember(conn net.Conn, id string) bool { return r.isMember(co
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }
 
+// ServeAnew has this leader give all that waits to raft again.
+func (r *Replica) ServeAnew() { r.leadership.serveAnew() }
+
+// ExecuteAll executes a batch, and takes an error reply for an error.
+func (r *Replica) ExecuteAll(b *Batch) error { return r.executeAll(b) }
+
 // LogEntries is how many entries this node's log has.
 func (r *Replica) LogEntries() int {
 	first, _ := r.config.Stores.Log.FirstIndex()

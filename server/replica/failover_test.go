@@ -363,3 +363,23 @@ func TestLeadershipWonAgainUnseen(t *testing.T) {
 		require.Len(t, events[replica.LeadershipGained](leader), 2)
 	})
 }
+
+// TestServesAnew: a leader whose raft refused an entry gives all that waits to raft again, in the same term, and takes
+// what followers forward as before.
+func TestServesAnew(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		term := leader.Replica().Status().Term
+		for i := range int64(3) {
+			require.Equal(t, protocol.Integer(2*i+1), follower.Do("INCR", "n"))
+			replies := later(follower, "INCR", "n")
+			leader.Replica().ServeAnew()
+			require.Equal(t, protocol.Integer(2*i+2), <-replies)
+			require.Equal(t, protocol.Bulk(strconv.FormatInt(2*i+2, 10)), leader.Do("GET", "n"))
+			require.Len(t, events[replica.LeadershipLost](leader), int(i)+1)
+			require.Len(t, events[replica.LeadershipGained](leader), int(i)+2)
+		}
+		require.Equal(t, term, leader.Replica().Status().Term)
+		require.Less(t, len(events[replica.LinkDown](follower)), 4)
+	})
+}

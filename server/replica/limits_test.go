@@ -235,3 +235,15 @@ func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 			"a node that is behind is not waited for without end")
 	})
 }
+
+// TestRequestsOfTheNodeItself fail if any of their replies is an error.
+func TestRequestsOfTheNodeItself(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		n := c.Followers()[0]
+		set, incr := []string{"SET", "k", "v"}, []string{"INCR", "k"}
+		require.NoError(t, n.Replica().ExecuteAll(replicatest.Batch(set, set)))
+		require.ErrorContains(t, n.Replica().ExecuteAll(replicatest.Batch(set, incr, set)), "not an integer")
+		c.Net.Isolate(n.Name)
+		require.Error(t, n.Replica().ExecuteAll(replicatest.Batch(set)))
+	})
+}

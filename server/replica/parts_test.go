@@ -1,11 +1,16 @@
 package replica
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
@@ -429,4 +436,345 @@ func TestProposer(t *testing.T) {
 		pass(most)
 		require.False(t, woken(p.wake), "nothing waits any more")
 	})
+}
+
+// crowd is a machine in which clients wait.
+type crowd struct {
+	fsm.Machine
+	waits        []bool // what is answered, the last one for ever
+	incarnations []protocol.Origin
+}
+
+func (m *crowd) WaitingIncarnations() []protocol.Origin { return m.incarnations }
+
+func (m *crowd) Waiting() bool {
+	answer := m.waits[0]
+	if len(m.waits) > 1 {
+		m.waits = m.waits[1:]
+	}
+	return answer
+}
+
+// closing counts how often it is closed.
+type closing struct {
+	net.Conn
+	closed int
+}
+
+func (c *closing) Close() error {
+	c.closed++
+	return nil
+}
+
+// TestLooksAtWaiters: whose clients leave the queues, and who looks for that when.
+func TestLooksAtWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		self := protocol.Origin{Node: "n1", Epoch: 5}
+		m, conn := &crowd{waits: []bool{false}}, &closing{}
+		serving := new(atomic.Pointer[leaderTerm])
+		l := &leaderTerm{term: 3}
+		leader, refused, heardOf, dropped, looks := "n2", error(syscall.ECONNREFUSED), "", []string(nil), 0
+		executeErr := error(nil)
+		var bodies [][]byte
+		subscribed := 0
+		w := newWaiting(waitingConfig{
+			origin: self, machine: m, serving: serving, absentAfter: 10 * time.Second,
+			execute: func(b *Batch) error {
+				bodies = append(bodies, b.Body)
+				require.True(t, b.Write)
+				require.Equal(t, 1, b.Count)
+				return executeErr
+			},
+			leader: func() (uint64, string) { looks++; return 3, leader },
+			heard:  func(node string, _ uint64, _ time.Time) bool { return node == heardOf },
+			dial: func(context.Context, string) (net.Conn, error) {
+				if refused != nil {
+					return nil, refused
+				}
+				return conn, nil
+			},
+			event: func(e Event) {
+				d := e.(WaitersDropped)
+				dropped = append(dropped, fmt.Sprint(d.Node, " ", d.After))
+			},
+		}, parking.Cluster{SubscribeCommits: func(bool) { subscribed++ }})
+		now := time.Now()
+		look := func(seconds int, want ...string) {
+			t.Helper()
+			dropped = nil
+			for range seconds {
+				require.Empty(t, dropped)
+				now = now.Add(time.Second)
+				w.look(now)
+			}
+			require.Equal(t, want, dropped)
+		}
+		m.incarnations = []protocol.Origin{{Node: "n1", Epoch: 5}, {Node: "n2", Epoch: 2}}
+		look(20) // it does not lead
+		require.Empty(t, bodies)
+		serving.Store(l)
+		look(1)
+		look(1, "n2 1s") // the port refuses connections
+		require.Equal(t, [][]byte{protocol.AppendDrop(nil, m.incarnations[1])}, bodies)
+		executeErr = protocol.ErrNoLeader
+		look(1)
+		executeErr, heardOf = nil, "n2"
+		look(20)
+		heardOf, refused = "", nil
+		look(1, "n2 10s")
+		require.Zero(t, conn.closed)
+		l = &leaderTerm{term: 4} // of another term, after which all have their time again
+		serving.Store(l)
+		look(1)
+		look(9)
+		require.Equal(t, 9, conn.closed)
+		look(1, "n2 10s")
+		refused = syscall.EHOSTUNREACH
+		serving.Store(nil)
+		look(1)
+		serving.Store(l)
+		look(10)
+		look(1, "n2 10s")
+
+		// Of this node's own clients, those of previous incarnations leave.
+		requests := func() int {
+			n := 0
+			w.registry = parking.New(parking.Cluster{Propose: func([]byte, int) error { n++; return nil }})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { _ = w.registry.Run(ctx) }()
+			look(1)
+			synctest.Wait()
+			cancel()
+			return n
+		}
+		heardOf = "n2"
+		m.incarnations[0].Epoch = 5
+		require.Zero(t, requests())
+		m.incarnations[0].Epoch = 4
+		require.Equal(t, 1, requests())
+
+		// An entry has a client wait; then one look a second follows as long as any waits.
+		m.waits, m.incarnations = []bool{false}, nil
+		w.registry = parking.New(parking.Cluster{SubscribeCommits: func(bool) {}})
+		w.reached()
+		require.False(t, woken(w.wake))
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() { over <- w.run(ctx) }()
+		looksFor := func(d time.Duration) int {
+			looks = 0
+			time.Sleep(d)
+			synctest.Wait()
+			return looks
+		}
+		require.Equal(t, 1, looksFor(time.Minute), "the first")
+		m.waits = []bool{true}
+		w.reached()
+		require.Equal(t, 60, looksFor(59*time.Second+time.Millisecond))
+		w.reached()
+		require.Zero(t, looksFor(time.Millisecond), "it is awake")
+		m.waits = []bool{false}
+		require.Equal(t, 1, looksFor(time.Minute))
+		m.waits = []bool{true, false, true, false} // one comes between two looks
+		w.reached()
+		require.Equal(t, 2, looksFor(time.Minute))
+		w.registry.Enter(1, nil) // one of this node, before its entry is there
+		require.Zero(t, looksFor(time.Minute), "the registry is not the one that was made with it")
+		cancel()
+		require.NoError(t, <-over)
+
+		w = newWaiting(w.waitingConfig, parking.Cluster{SubscribeCommits: func(bool) { subscribed++ }})
+		w.registry.Enter(1, nil)
+		require.True(t, woken(w.wake))
+		require.Equal(t, 1, subscribed)
+		w.registry.Forget(1)
+		require.False(t, w.registry.UnsubscribeIdle())
+		require.False(t, woken(w.wake))
+		require.Equal(t, 2, subscribed)
+	})
+}
+
+// part is a node of which only the parts that keep what others say are there.
+func part(t *testing.T) *Replica {
+	r := &Replica{addresses: &addresses{}, state: &state{}}
+	r.config.ID, r.config.Release = "n1", "r1"
+	r.proposer = newProposer(proposerConfig{serving: &r.serving, wake: make(chan struct{}, 1)}, 1<<20, 0)
+	r.addresses.follow(members.NewConfiguration(1,
+		members.Member{ID: "n1", Addr: "n1:1", Voter: true}, members.Member{ID: "n2", Addr: "n2:1", Voter: true}), &r.config)
+	return r
+}
+
+// TestWhatOthersSay: what a greeting and the leader's status message change in what this node knows of the members.
+func TestWhatOthersSay(t *testing.T) {
+	r := part(t)
+	var seen []string
+	r.WatchLeadership(func(l Leadership, all []Member) {
+		require.Len(t, all, 2)
+		seen = append(seen, fmt.Sprint(l.Present, " ", l.Leader.ClientAddr))
+	})
+	r.leaders.see("n2", r.addresses.all())
+	require.Equal(t, []string{"false "}, seen, "its address is not known")
+	of := func(id string) Member { return r.addresses.all()[int(id[1]-'1')] }
+	self, other := of("n1"), of("n2")
+
+	about := forward.About{ClientAddr: "x:1", Release: "r2", NewestVersion: 6, HoldVersion: 5}
+	r.onGreeting(forward.Member{ID: "n2", About: about})
+	require.True(t, woken(r.proposer.wake))
+	other.ClientAddr, other.Release, other.NewestVersion, other.HoldVersion = "x:1", "r2", 6, 5
+	require.Equal(t, other, of("n2"))
+	require.Equal(t, []string{"false ", "true x:1"}, seen)
+	r.onGreeting(forward.Member{ID: "n2", About: forward.About{ClientAddr: "x:1", Release: "r0"}})
+	other.Release = "r0"
+	require.Equal(t, other, of("n2"), "it did not say which versions it can use")
+
+	// The leader knows of the others what it says, and of this node no more than the node itself.
+	about.ClientAddr, about.NewestVersion, about.HoldVersion, about.Release = "x:2", 7, 6, "r3"
+	status := forward.Status{Commit: 100, Members: []forward.Member{
+		{ID: "n1", About: about, Silent: true, LogIndex: 3}, {ID: "n2", About: about, Silent: true, LogIndex: 9},
+	}}
+	r.onStatus(status)
+	self.ClientAddr, self.Silent, self.LogIndex = "x:2", true, 3
+	require.Equal(t, self, of("n1"))
+	other.ClientAddr, other.Silent, other.LogIndex, other.NewestVersion, other.HoldVersion = "x:2", true, 9, 7, 6
+	require.Equal(t, other, of("n2"), "an older leader does not say the releases")
+	require.Equal(t, []string{"false ", "true x:1", "true x:1", "true x:2"}, seen, "a release is a change, too")
+	require.ErrorContains(t, r.health.behind(0, time.Now()), "at log index 0 of 100 since the start")
+	status.Releases = true
+	r.onStatus(status)
+	other.Release = "r3"
+	require.Equal(t, other, of("n2"))
+	require.Equal(t, self, of("n1"))
+	require.Len(t, seen, 5)
+	r.onStatus(status)
+	require.Len(t, seen, 5, "the same as before")
+	r.onGreeting(forward.Member{ID: "n2", About: forward.About{ClientAddr: "x:2", Release: "r3"}})
+	require.False(t, of("n2").Silent)
+	require.Equal(t, uint64(9), of("n2").LogIndex)
+	require.Len(t, seen, 5, "how far it is concerns no client")
+	r.leaders.see("", r.addresses.all())
+	r.leaders.see("n1", r.addresses.all())
+	require.Equal(t, []string{"false x:2", "true x:2"}, seen[5:])
+}
+
+// TestHealthOfAFollower: it is behind if it lacks for long what it lacked at some time, or does not hear from the
+// leader.
+func TestHealthOfAFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &health{}
+		require.ErrorContains(t, h.behind(0, time.Now()), "no link")
+		for i, c := range []struct {
+			pass            time.Duration // before the message
+			commit, applied uint64
+			then            time.Duration // after it
+			now             uint64        // what is applied then
+			want            string
+		}{
+			{0, 100, 84, 0, 84, ""},
+			{0, 100, 84, 0, 83, "at log index 83 of 100 since the start"},
+			{0, 100, 84, unhealthyAfter, 90, ""},
+			{0, 110, 90, time.Second, 90, "at log index 90 of 100 for 4s"},
+			{0, 110, 90, time.Second, 100, ""}, // it has what it lacked
+			{0, 110, 100, unhealthyAfter, 100, ""},
+			{0, 120, 109, time.Second, 109, "at log index 109 of 110 for 4s"},
+			{0, 120, 120, time.Minute, 0, "no link to the leader"},
+			{0, 130, 130, forward.DeafAfter + unhealthyAfter, 130, ""},
+			{0, 140, 130, 0, 130, ""},
+			{time.Minute, 150, 140, time.Second, 140, ""},
+		} {
+			time.Sleep(c.pass)
+			h.onStatus(c.commit, c.applied)
+			time.Sleep(c.then)
+			if err := h.behind(c.now, time.Now()); c.want == "" {
+				require.NoError(t, err, "row %d", i)
+			} else {
+				require.ErrorContains(t, err, c.want, "row %d", i)
+			}
+		}
+		now := time.Now()
+		l := &leaderTerm{}
+		require.NoError(t, h.stalled(nil, now))
+		require.NoError(t, h.stalled(l, now), "nothing is in flight")
+		l.inFlight.Store(1)
+		l.progress.Store(now.Add(-unhealthyAfter).UnixNano())
+		require.NoError(t, h.stalled(l, now))
+		require.ErrorContains(t, h.stalled(l, now.Add(time.Second)), "nothing was committed for 4s")
+	})
+}
+
+func TestHeldBackBy(t *testing.T) {
+	status := Status{Version: 5, Members: []Member{
+		{ID: "unknown"},
+		{ID: "old", NewestVersion: 5},
+		{ID: "new", NewestVersion: 7},
+		{ID: "held", NewestVersion: 7, HoldVersion: 6},
+		{ID: "not held", NewestVersion: 7, HoldVersion: 7},
+		{ID: "silent", NewestVersion: 7, Silent: true},
+	}}
+	ids := func(all []Member) (ids []string) {
+		for _, m := range all {
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []string{"unknown", "old", "held", "silent"}, ids(status.HeldBackBy()))
+	status.Version = 7
+	require.Empty(t, status.HeldBackBy())
+	require.Equal(t, []bool{false, true, false}, []bool{
+		status.Members[0].Outdated(7), status.Members[1].Outdated(7), status.Members[2].Outdated(7),
+	})
+	voters, quorum := Majority([]Member{{Voter: true}, {}, {Voter: true}, {Voter: true}, {}})
+	require.Equal(t, []int{3, 2}, []int{voters, quorum})
+}
+
+// restoring is a machine whose snapshot has what a test gives it.
+type restoring struct {
+	fsm.Machine
+	applied map[uint64]bool
+	skipped []event.Event
+	known   uint64
+	err     error
+}
+
+func (m *restoring) Restore(io.Reader) error                  { return m.err }
+func (m *restoring) Clock() (int64, int64)                    { return 7000, 0 }
+func (m *restoring) Incarnation(string) uint64                { return m.known }
+func (m *restoring) Applied(_ protocol.Origin, n uint64) bool { return m.applied[n] }
+func (m *restoring) Skipped() []event.Event                   { return m.skipped }
+
+// TestRestore: what a snapshot brings is in the node's indexes, and is known to those whom it concerns, in order.
+func TestRestore(t *testing.T) {
+	own := protocol.Origin{Node: "n1", Epoch: 5}
+	q := newQueue(own, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})
+	slots := make([]*pending, 2)
+	for i := range slots {
+		slots[i] = &pending{batch: &Batch{Write: true}, deadline: time.Now().Add(time.Hour), done: make(chan struct{}, 1)}
+		require.NoError(t, q.add(slots[i]))
+	}
+	var did []string
+	m := &restoring{applied: map[uint64]bool{1: true}, err: errors.New("damaged")}
+	s := &state{machine: m, sink: sink{
+		writes: q, lineage: incarnation.Lineage{5},
+		superseded: func(known uint64) { did = append(did, fmt.Sprint("superseded ", known)) },
+		events: func(es []event.Event) {
+			require.Len(t, slots[0].done, 0)
+			did = append(did, fmt.Sprint("events ", len(es)))
+		},
+	}, stateHooks: stateHooks{restored: func(time.Duration) { did = append(did, "restored") }}}
+	require.Error(t, s.Restore(nil, 9))
+	require.Empty(t, did)
+	require.Zero(t, s.index.load())
+	m.err = nil
+	require.NoError(t, s.Restore(nil, 0))
+	require.Equal(t, []string{"restored"}, did)
+	require.Zero(t, s.index.load(), "the index is not known")
+	require.Equal(t, uint64(7000), s.stamps.load())
+	require.Len(t, slots[0].done, 1)
+	require.ErrorIs(t, slots[0].err, protocol.ErrUncertain)
+	require.Len(t, slots[1].done, 0, "it is not in the snapshot")
+	did, m.skipped, m.known = nil, make([]event.Event, 2), 6
+	slots[0].done = make(chan struct{}, 1)
+	require.NoError(t, s.Restore(nil, 9))
+	require.Equal(t, []string{"superseded 6", "restored", "events 2"}, did)
+	require.Equal(t, uint64(9), s.index.load())
+	require.Equal(t, uint64(9), s.changed)
 }

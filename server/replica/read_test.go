@@ -187,3 +187,23 @@ func TestLeadershipIsLookedAtAfterTheRound(t *testing.T) {
 		require.Error(t, r.CheckLeadership(t.Context(), func(uint64) bool { return false }))
 	})
 }
+
+// TestReadsOfALeaderThatIsCutOff: they end when a command's time is over, those that came while others waited as well,
+// although the leader does not know yet that it leads no more.
+func TestReadsOfALeaderThatIsCutOff(t *testing.T) {
+	short := func(c *replica.Config) { c.CommandTimeout = 100 * time.Millisecond }
+	inBubble(t, short, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		c.Net.Isolate(leader.Name)
+		begun, first := time.Now(), later(leader, "GET", "k")
+		time.Sleep(50 * time.Millisecond)
+		second := later(leader, "GET", "k")
+		require.Equal(t, protocol.ErrNoLeader.Value(), <-first)
+		require.Equal(t, protocol.ErrNoLeader.Value(), <-second)
+		require.Equal(t, 100*time.Millisecond, time.Since(begun))
+		require.True(t, leader.Replica().Status().Leading)
+		c.Net.Heal()
+		require.Equal(t, protocol.Bulk("v"), c.Leader().Do("GET", "k"))
+	})
+}

@@ -3,11 +3,13 @@ package replica_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -159,5 +161,81 @@ func TestSnapshotComesInSmallPackets(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		require.NotEmpty(t, events[replica.Restored](behind))
 		c.Settle()
+	})
+}
+
+// sessionClient is a connection that may get sessions.
+type sessionClient struct {
+	lease time.Duration
+	posts int
+	cut   string
+}
+
+func (c *sessionClient) SetLease(shortest time.Duration) { c.lease = shortest }
+func (*sessionClient) Heard() time.Time                  { return time.Now() }
+func (c *sessionClient) Post(*push.Message)              { c.posts++ }
+func (c *sessionClient) Cut(why string)                  { c.cut = why }
+
+// open has a client of n open a session that lives with its connection, and acquire a lock; it returns the session.
+func open(t *testing.T, n *replicatest.Node, conn int, client *sessionClient) string {
+	n.Replica().Sessions().Enter(int64(conn), client)
+	opened := n.Do(words("native %d 0 2000 session.open px 5000 connection", conn)...)
+	require.Equal(t, protocol.KindInteger, opened.Kind, opened)
+	session := fmt.Sprint(opened.Num)
+	require.Equal(t, protocol.KindInteger, n.Do(words("native %d 0 2000 lock.acquire k%d me session %s", conn, conn,
+		session)...).Kind)
+	synctest.Wait()
+	require.Equal(t, 1, n.Replica().Sessions().Sessions(int64(conn)))
+	return session
+}
+
+// TestSessions: a session lives as long as its connection, on whichever node; what a client of it loses it is told at
+// once.
+func TestSessions(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		for i, n := range c.Nodes() {
+			closed, lost := &sessionClient{}, &sessionClient{}
+			first, second := open(t, n, 1, closed), open(t, n, 2, lost)
+			require.Equal(t, 5*time.Second, lost.lease)
+			time.Sleep(time.Minute)
+			other := c.Nodes()[(i+1)%3]
+			require.False(t, other.Do("session.info", first).IsNull())
+			n.Replica().Sessions().Leave(1, true)
+			time.Sleep(time.Second)
+			require.True(t, other.Do("session.info", first).IsNull())
+			require.False(t, other.Do("session.info", second).IsNull())
+			require.Equal(t, protocol.Integer(1), other.Do("session.close", second))
+			time.Sleep(2 * time.Millisecond) // n is a subscriber of commits
+			synctest.Wait()
+			require.Equal(t, 1, lost.posts)
+			require.Zero(t, n.Replica().Sessions().Sessions(2))
+			require.Empty(t, lost.cut)
+			n.Replica().Sessions().Leave(2, true)
+		}
+	})
+}
+
+// TestSnapshotSwallowsEvents: clients whose waits and sessions ended in entries that a node got by a snapshot are told.
+func TestSnapshotSwallowsEvents(t *testing.T) {
+	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
+		leader, behind := c.Leader(), c.Followers()[0]
+		client := &sessionClient{}
+		session, told := open(t, behind, 1, client), park(t, behind)
+		c.Net.Isolate(behind.Name)
+		require.Equal(t, protocol.Integer(1), leader.Do("RPUSH", "q", "x"))
+		require.Equal(t, protocol.Integer(1), leader.Do("session.close", session))
+		for i := range 150 {
+			require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), "v"))
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Empty(t, told)
+		leader.Crash() // it would send again what it tried to send all the time: the entry itself
+		c.Net.Heal()
+		time.Sleep(2 * time.Second)
+		require.NotEmpty(t, events[replica.Restored](behind))
+		require.Len(t, told, 1)
+		require.Equal(t, protocol.ErrUncertain.Value(), <-told)
+		require.Equal(t, 1, client.posts)
+		require.Zero(t, behind.Replica().Sessions().Sessions(1))
 	})
 }
