@@ -334,3 +334,57 @@ func TestLooksDoNotOverlap(t *testing.T) {
 	p.look(7, 1, acksOf("n1", "n2"))
 	require.Zero(t, p.term)
 }
+
+// restores is a machine that is given a state.
+type restores struct {
+	machineStub
+	index uint64
+	err   error
+}
+
+func (m *restores) Restore(_ io.Reader, index uint64) error {
+	m.index = index
+	return m.err
+}
+
+// TestRestoredStates: what a state changes depends on whether raft takes it from the disk, while it is opened, or from
+// a leader.
+func TestRestoredStates(t *testing.T) {
+	m, snapshots := &restores{}, raft.NewInmemSnapshotStore()
+	a := newApplier(&Config{Machine: m, Snapshots: snapshots}, nil, nil)
+	a.configurations = newConfigurations("n1")
+	a.quarantine.frozen.Store(true)
+	restore := func() error { return a.Restore(io.NopCloser(strings.NewReader(""))) }
+	a.bytes = 7
+	require.NoError(t, restore(), "raft has no snapshot")
+	require.Zero(t, m.index)
+	require.Zero(t, a.bytes)
+
+	_, transport := raft.NewInmemTransport("")
+	sink, err := snapshots.Create(1, 9, 2, raft.DecodeConfiguration(configurationAt(5, "n1", "n2").Data), 5, transport)
+	require.NoError(t, err)
+	require.NoError(t, sink.Close())
+	m.err = errors.New("first")
+	require.ErrorIs(t, restore(), m.err)
+	first := m.err
+	m.err = errors.New("second")
+	require.ErrorIs(t, restore(), m.err)
+	require.Equal(t, first, a.unreadable, "of the newest")
+	require.Zero(t, a.index.Load())
+	m.err = nil
+	require.NoError(t, restore())
+	require.Equal(t, uint64(9), m.index)
+	require.Equal(t, uint64(9), a.index.Load())
+	require.True(t, a.quarantine.frozen.Load(), "it is the state of before")
+	require.Empty(t, a.configurations.ids(), "raft reads the log next")
+
+	a.unreadable, m.err = nil, first
+	a.opened.Store(true)
+	require.Error(t, restore())
+	require.NoError(t, a.unreadable, "the leader's was damaged")
+	require.True(t, a.quarantine.frozen.Load())
+	m.err = nil
+	require.NoError(t, restore())
+	require.False(t, a.quarantine.frozen.Load())
+	require.Equal(t, []string{"n1", "n2"}, a.configurations.ids())
+}

@@ -1,9 +1,13 @@
 package raftnode
 
 import (
+	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,4 +48,83 @@ func TestProgressAfterAPause(t *testing.T) {
 	}
 	require.Equal(t, FollowerMoves{ID: "n2", Name: "n2", LogIndex: 6, After: time.Minute},
 		p.judge("n2", 6, 6, start.Add(time.Minute)))
+}
+
+// TestQuestionsBesideLooks: what the race detector has to judge, as other nodes' answers, changes of the members and
+// the questions of this node come on goroutines of their own.
+func TestQuestionsBesideLooks(t *testing.T) {
+	p, a, c := newProgress(&Config{OnEvent: func(Event) {}}), acksOf("n1", "n2", "n3"), newConfigurations("n1")
+	c.appended([]*raft.Log{configurationAt(1, "n1", "n2", "n3")})
+	f := newFastFailover(&Config{ID: "n1"}, c, &voterStub{}, nil)
+	var all sync.WaitGroup
+	for _, do := range []func(i uint64){
+		func(i uint64) { p.look(1+i/50, 9, a) },
+		func(i uint64) { p.stalled("n2", i) },
+		func(i uint64) {
+			a.reconfigure(viewOf("n1", "n2"))
+			a.reconfigure(viewOf("n1", "n2", "n3"))
+		},
+		func(i uint64) { a.note("n3", 1+i/50, a.sending(), i) },
+		func(i uint64) { a.notifying("n3", 1+i/50, i) },
+		func(i uint64) { a.shortened("n3", 1+i/50, a.agreed("n3", 1+i/50), 0) },
+		func(i uint64) { a.unnotified("n3", 1+i/50, i) },
+		func(i uint64) { a.knows("n3") },
+		func(i uint64) { a.heardSince("n3", 1+i/50, time.Time{}) },
+		func(i uint64) { a.forget(a.beginRound(1 + i/50)) },
+		func(i uint64) { a.forget(a.awaitMatch(1+i/50, i, 1)) },
+		func(i uint64) { // one of raft's goroutines
+			c.appended([]*raft.Log{configurationAt(i+2, "n1", "n2")})
+			c.truncated(i + 2)
+			c.appended([]*raft.Log{configurationAt(i+2, "n1", "n3")})
+		},
+		func(i uint64) { c.reached(i) },
+		func(i uint64) {
+			c.newestCommitted(i)
+			c.following(i)
+			c.view()
+		},
+		func(i uint64) { f.refused("n2") },
+		func(i uint64) { f.reached("n2") },
+		func(i uint64) { f.vacant() },
+	} {
+		all.Go(func() {
+			for i := range uint64(200) {
+				do(i)
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, uint64(201), c.view().Index)
+	require.Empty(t, a.waiters)
+}
+
+// TestMembersThatGoAreForgotten: a member that comes back is not behind for as long as it was away.
+func TestMembersThatGoAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []Event
+		p, a := newProgress(&Config{OnEvent: func(e Event) { told = append(told, e) }}), acksOf("n1", "n2", "n3")
+		looks := func(seconds int) {
+			for range seconds {
+				a.note("n3", 7, a.sending(), 9)
+				p.look(7, 9, a)
+				time.Sleep(time.Second)
+			}
+		}
+		looks(3)
+		require.Empty(t, told)
+		a.reconfigure(viewOf("n1", "n3"))
+		looks(1)
+		a.reconfigure(viewOf("n1", "n2", "n3"))
+		looks(3)
+		require.Empty(t, told)
+		looks(1)
+		require.Len(t, told, 1)
+		require.Equal(t, "n2", told[0].(FollowerStalled).ID)
+		a.reconfigure(viewOf("n1", "n3"))
+		looks(1)
+		require.Len(t, told, 1)
+		_, shown := p.stalled("n2", 7)
+		require.False(t, shown)
+	})
 }

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -175,4 +178,64 @@ func TestUnstoredVoteIsNotGranted(t *testing.T) {
 		close(s.never)
 		require.ErrorIs(t, <-returned, errBroken)
 	})
+}
+
+// pipes is a stream to one other node.
+type pipes struct {
+	port
+	to *pipes
+	in chan net.Conn
+}
+
+func newPipes(to *pipes) *pipes {
+	return &pipes{port: port{closed: make(chan struct{})}, to: to, in: make(chan net.Conn)}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.in:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	dialed, accepted := net.Pipe()
+	p.to.in <- accepted
+	return dialed, nil
+}
+
+// TestInstalledSnapshotIsAcknowledged: a node that took it in this term has the log up to its end, and no other.
+func TestInstalledSnapshotIsAcknowledged(t *testing.T) {
+	for _, row := range []struct {
+		resp raft.InstallSnapshotResponse
+		err  error
+		want uint64
+	}{
+		{raft.InstallSnapshotResponse{Term: 7, Success: true}, nil, 9},
+		{raft.InstallSnapshotResponse{Term: 7}, nil, 0},
+		{raft.InstallSnapshotResponse{Term: 8, Success: true}, nil, 0},
+		{raft.InstallSnapshotResponse{Term: 7, Success: true}, errors.New("disk full"), 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			there := newPipes(nil)
+			other := raft.NewNetworkTransport(there, 1, time.Second, io.Discard)
+			defer other.Close()
+			transport := newLeaderTransport(nil, nil)
+			transport.inner = raft.NewNetworkTransport(newPipes(there), 1, time.Second, io.Discard)
+			defer transport.inner.Close()
+			go func() {
+				rpc := <-other.Consumer()
+				_, _ = io.Copy(io.Discard, rpc.Reader)
+				rpc.Respond(&row.resp, row.err)
+			}()
+			args := &raft.InstallSnapshotRequest{Term: 7, LastLogIndex: 9, Size: 5}
+			round := transport.acks.beginRound(7)
+			err := transport.InstallSnapshot("n2", "", args, &raft.InstallSnapshotResponse{}, strings.NewReader("state"))
+			require.Equal(t, row.err == nil, err == nil, err)
+			require.Equal(t, row.want, transport.acks.agreed("n2", 7))
+			require.Equal(t, row.want > 0, round.isDone())
+		})
+	}
 }
