@@ -304,10 +304,12 @@ func TestProposer(t *testing.T) {
 		common, held := byte(0), true
 		p := newProposer(proposerConfig{
 			serving: serving, sources: [2]source{mine, others}, wake: make(chan struct{}, 1),
-			wouldRefuse: func(fsm.Claim, int64) bool { return held },
-			wouldWait:   func(string, int64) bool { return held },
-			version:     func(byte) byte { return common },
-			raised:      func(from, to byte) { note("raised %d to %d", from, to) },
+			refusalConfig: refusalConfig{
+				wouldRefuse: func(fsm.Claim, int64) bool { return held },
+				wouldWait:   func(string, int64) bool { return held },
+			},
+			version: func(byte) byte { return common },
+			raised:  func(from, to byte) { note("raised %d to %d", from, to) },
 			propose: func(term uint64, entry []byte, _ ...byte) {
 				e, err := protocol.DecodeEntry(string(entry))
 				require.NoError(t, err)
@@ -600,7 +602,7 @@ func part(t *testing.T) *Replica {
 	r.config.ID, r.config.Release = "n1", "r1"
 	r.proposer = newProposer(proposerConfig{serving: &r.serving, wake: make(chan struct{}, 1)}, 1<<20, 0)
 	r.addresses.follow(members.NewConfiguration(1,
-		members.Member{ID: "n1", Addr: "n1:1", Voter: true}, members.Member{ID: "n2", Addr: "n2:1", Voter: true}), &r.config)
+		members.Member{ID: "n1", Addr: "n1:1", Voter: true}, members.Member{ID: "n2", Addr: "n2:1", Voter: true}), r.self())
 	return r
 }
 
