@@ -67,15 +67,6 @@ func (as *accounts) set(number int, user string) {
 	as.users[number-1], as.numbers[user] = user, number
 }
 
-// acting is the user whose request is under way.
-type acting struct {
-	// quota has a name if there is such a user.
-	quota protocol.Quota
-	// opened: the account is new, and was the former user's.
-	opened bool
-	former string
-}
-
 // openingWork is a look at all accounts.
 const openingWork = 1 << 18
 

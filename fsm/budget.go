@@ -93,16 +93,6 @@ func (b *budget) ceiling() int64 {
 	return b.left
 }
 
-// meter counts the work of requests.
-type meter struct {
-	bounds budgets
-	// writeBudget is for requests that write and for the words of all requests, readBudget for reads beyond their
-	// words, wakeBudget for waiters that are served.
-	writeBudget, readBudget, wakeBudget budget
-	// endings is what is left of the work for locks that end or are granted, and turned what the lock table got of it.
-	endings, turned int64
-}
-
 // runRead runs a request that only reads, in an entry or beside. The work does not count as the
 // entry's, since nodes without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {

@@ -4,22 +4,11 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/holdfast/holdfast/fsm/command"
-	"github.com/holdfast/holdfast/protocol"
 )
 
 // versionSeeded is the first version of the entry in which every script has a separate seed for
 // math.random. Before, all scripts drew the same numbers.
 const versionSeeded = 3
-
-// chance is what a command's random decisions follow from: its place in the log, so that they differ
-// from command to command and not from node to node.
-type chance struct {
-	// origin and seq name the batch. scripted counts the batch's scripts so far: scripts that may
-	// write, and scripts that only read.
-	origin   protocol.Origin
-	seq      uint64
-	scripted [2]uint64
-}
 
 // scriptSeed is the seed of math.random for a script: another seed in each script, since scripts
 // make tokens with random numbers, and the same on all nodes.

@@ -24,14 +24,14 @@
 // linearizable reads, [Machine.Snapshot] and [Machine.Restore] for raft. Commands have the names of
 // protocol's table. The node that took a command has checked its arity; the machine checks it again.
 //
-// Start reading at fsm.go, then state.go, call.go, command/call.go and str/set.go. The parts:
+// Start reading at fsm.go, then machine.go, state.go, run.go, command/call.go and str/set.go. The parts:
 //
 //	fsm.go         the machine: lock, entries, reads
 //	state.go       all that is replicated; session.go
-//	call.go        a command on its way through the state, and what the machine knows about it
+//	machine.go     the machine, and a command on its way through the state: what each has; run.go runs the command
 //	command/       what commands on keys work with: look up, charge, change, store, notify
 //	str/ bit/ hash/ list/ set/ zset/ keys/  the commands on values of a type and on keys, each with a table Ops
-//	ops.go         which function is which command; legacy.go which commands old entries know
+//	ops.go         which function is which command (binding.go); legacy.go which commands old entries know
 //	keys.go …      the other commands: what ends locks, exec, eval
 //	watch.go       what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
@@ -46,7 +46,7 @@
 //	sweep.go       keys whose time is over
 //	prefetch.go    memory read ahead of the requests
 //	scriptcache.go the sources of scripts; prepare.go compiles them before their entry
-//	snapshot.go    the stream; restore.go and restore_item.go read it
+//	snapshot.go    the stream (stream.go: its numbers and strings); restore.go and restore_item.go read it
 //	renew.go       a state as the beginning of another cluster; survey.go says what is in a state
 //	keyspace/      items, their order, their deadlines
 //	collection/    hashes, sets, lists and sorted sets

@@ -16,26 +16,6 @@ var errNoScript = protocol.ErrNoScript.Value()
 // maxScriptWork bounds the work of one script's commands. The engine counts its own steps.
 const maxScriptWork = 256 << 20
 
-// scriptHost gives a script access to the keys. It implements [lua.Host].
-type scriptHost struct {
-	call     *call
-	runner   *lua.Runner
-	env      lua.Env
-	words    []string
-	readOnly bool
-	// rights are what the user may do, nil: everything. refusals are what was refused.
-	rights   *rights.Rights
-	refusals []protocol.Refusal
-	// from is the savepoint before the script.
-	from savepoint
-	// full: the state became full, or the user's quota was used up, after the script had written. Every further command is
-	// refused, and nothing of the script is kept.
-	full bool
-	// running: a script is under way. looked: it has read a key.
-	running, looked bool
-	made            made
-}
-
 func evalOp(c *call) protocol.Value         { return c.judged((*call).eval, false) }
 func evalReadOnlyOp(c *call) protocol.Value { return c.judged((*call).eval, true) }
 

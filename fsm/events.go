@@ -8,19 +8,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// listening is what a call gathers for the sink of the entry.
-type listening struct {
-	// locked counts for [LockStats].
-	locked LockCounts
-	// own is this node's session.
-	own protocol.Origin
-	// breaking: a command ends holds by force. broken are the first of them.
-	breaking bool
-	broken   []event.BrokenHold
-	// calledBytes is the size of the Called events so far.
-	calledBytes int
-}
-
 // mostCalledBytes bounds the Called events of an entry.
 const mostCalledBytes = 16 << 20
 

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
-	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
@@ -113,33 +110,6 @@ type Machine interface {
 // New returns a machine without keys, at cluster time 0.
 func New() Machine { return newMachine() }
 
-type machine struct {
-	ops bindings // never changed
-	// programs are what this node has compiled, and users whose rights it has read; no part of the state.
-	programs lua.Cache
-	users    rightsCache
-
-	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
-	// package is called but the [Sink] of Apply.
-	mu       sync.RWMutex
-	st       *state
-	call     call   // what Apply runs commands with
-	expired  uint64 // ended keys removed since the start
-	peak     int64  // most bytes of keys and scripts after an entry, since the start
-	budgets  budgets
-	skipped  []event.Event // of Restore
-	verifier verifier
-
-	// readers are the calls that Read runs commands with.
-	readers sync.Pool
-	// interest is an [Interest].
-	interest atomic.Uint32
-	// hits and misses are the lookups of keys since the start, by clients of this node.
-	hits, misses atomic.Uint64
-	// draws makes RANDOMKEY and math.random differ from one read to the next.
-	draws atomic.Uint64
-}
-
 // Sink takes the replies of the batches that clients of this node wait for. Apply calls the sink while
 // the machine is locked: the sink must not call the machine.
 type Sink interface {
@@ -154,17 +124,6 @@ type Sink interface {
 	// Events hands over what the entry did, in order, after the last batch. It is not called without
 	// events. The slice is good during the call.
 	Events(events []event.Event)
-}
-
-func newMachine() *machine {
-	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
-	m.call.init(m)
-	m.readers.New = func() any {
-		c := new(call)
-		c.init(m)
-		return c
-	}
-	return m
 }
 
 func (m *machine) SeedReads(o protocol.Origin) {
@@ -398,4 +357,15 @@ func (m *machine) Applied(o protocol.Origin, seq uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.sessions.done(o, seq)
+}
+
+func newMachine() *machine {
+	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
+	m.call.init(m)
+	m.readers.New = func() any {
+		c := new(call)
+		c.init(m)
+		return c
+	}
+	return m
 }

@@ -27,15 +27,6 @@ const (
 	aliveSteps = 1 << 8
 )
 
-// caller is who sends the word under way.
-type caller struct {
-	client      locks.Client // zero: a script, or a node of a former release
-	ticket      uint64       // 0: the word may not wait
-	graceMillis int64
-	address     string // of the client; empty: the log does not say it, nor its name
-	name        string
-}
-
 // beginLocks does what is due in the lock table as an entry begins.
 func (c *call) beginLocks() {
 	t := c.st.Locks

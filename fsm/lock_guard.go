@@ -34,27 +34,6 @@ func wrongTypeFor(there string) protocol.Value {
 	return protocol.ErrValue(command.ErrWrongType.Str + ": the key has " + there)
 }
 
-// do runs the behaviour of a command.
-func (b *binding) do(c *call) protocol.Value {
-	var reply protocol.Value
-	switch {
-	case b.guarded && c.LocksThere() && c.meetsLock(b.row):
-		if c.Over {
-			return command.ErrOverWork
-		}
-		reply = command.ErrWrongType
-	case b.of != nil:
-		reply = b.of(&c.Call)
-	default:
-		reply = b.run(c)
-	}
-	if reply.Kind == protocol.KindError && reply.Str == command.ErrWrongType.Str && c.EntryVersion >= versionHelps &&
-		b.row != nil {
-		return c.wrongType(b)
-	}
-	return reply
-}
-
 // wrongType is the WRONGTYPE of the command under way: a native lock is in the way, or, for a lock command, anything
 // else.
 func (c *call) wrongType(b *binding) protocol.Value {

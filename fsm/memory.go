@@ -49,12 +49,6 @@ func (st *state) sumItems() {
 
 var errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
 
-// memoryLimit is what keys and scripts may take by the entry: limitBytes, if limited.
-type memoryLimit struct {
-	limited    bool
-	limitBytes int64
-}
-
 // limitMemory sets the memory limit of the entry. The sessions count as they are when the entry begins.
 func (c *call) limitMemory(limitBytes uint64) {
 	c.limited = limitBytes != 0

@@ -20,17 +20,6 @@ var waitOps = map[string]op{
 	"unblock": unblockOp,
 }
 
-// parking is what [call.Wait] needs to know of the request under way.
-type parking struct {
-	// parks: the request came by "block", under the ticket, so it may wait.
-	parks  bool
-	ticket uint64
-	// retries: the request is a waiter's, tried again. It waits already.
-	retries bool
-	// waited: the request could not be served.
-	waited bool
-}
-
 // Wait is the last thing that a blocking op does, if it cannot be served: the request waits for a value of
 // a kind under the words c.args[from : from+count]. The reply is none where a request may not wait: in a
 // transaction, in a script, and without a ticket.

@@ -4,22 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"math"
-	"math/bits"
-	"slices"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
-
-// ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
-var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
 func (m *machine) Restore(r io.Reader) error {
 	st, err := readState(r)
@@ -61,97 +53,6 @@ func readState(r io.Reader) (*state, error) {
 		sr.broke("end", err)
 	}
 	return st, sr.err
-}
-
-// snapshotReader reads the stream and the checksum. The first error stays; afterwards all numbers
-// are 0 and all strings empty.
-type snapshotReader struct {
-	stream uint64 // the version
-	in     *bufio.Reader
-	sum    hash.Hash
-	err    error
-	one    [1]byte
-	buf    []byte
-	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
-	readError error
-	taken     int
-	// marked are the items that stand for locks.
-	marked []lockKey
-}
-
-func (r *snapshotReader) fail(what string) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", ErrCorruptSnapshot, what)
-	}
-}
-
-// broke notes that a read failed: the stream is too short, or the reader below failed.
-func (r *snapshotReader) broke(what string, err error) {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		r.fail(what + " is cut off")
-		return
-	}
-	if r.err == nil {
-		r.err = fmt.Errorf("read %s: %w", what, err)
-	}
-}
-
-// ReadByte makes snapshotReader an io.ByteReader for the varints.
-func (r *snapshotReader) ReadByte() (byte, error) {
-	b, err := r.in.ReadByte()
-	if err != nil {
-		r.readError = err
-		return 0, err
-	}
-	r.taken++
-	r.one[0] = b
-	r.sum.Write(r.one[:])
-	return b, nil
-}
-
-func (r *snapshotReader) uint(what string) uint64 {
-	if r.err != nil {
-		return 0
-	}
-	r.taken = 0
-	n, err := binary.ReadUvarint(r)
-	switch {
-	case r.readError != nil:
-		r.broke(what, r.readError)
-		return 0
-	case err != nil, r.taken != (bits.Len64(n|1)+6)/7: // too long, or longer than it need be
-		r.fail(what)
-		return 0
-	}
-	return n
-}
-
-func (r *snapshotReader) int(what string) int64 {
-	n := r.uint(what)
-	return int64(n>>1) ^ -int64(n&1)
-}
-
-func (r *snapshotReader) string(what string) string {
-	r.buf = r.buf[:0]
-	r.bytes(what)
-	return string(r.buf)
-}
-
-// bytes appends bytes of the stream to r.buf, in steps, so that a lying length costs no memory.
-func (r *snapshotReader) bytes(what string) {
-	n := r.uint(what)
-	for n > 0 && r.err == nil {
-		step := int(min(n, 1<<20))
-		r.buf = slices.Grow(r.buf, step)
-		chunk := r.buf[len(r.buf) : len(r.buf)+step]
-		if _, err := io.ReadFull(r.in, chunk); err != nil {
-			r.broke(what, err)
-			return
-		}
-		r.sum.Write(chunk)
-		r.buf = r.buf[:len(r.buf)+step]
-		n -= uint64(step)
-	}
 }
 
 func (r *snapshotReader) state() *state {
@@ -241,15 +142,6 @@ func (r *snapshotReader) settings(st *state) {
 		return
 	}
 	st.Sweeps, st.Notifies = sweeps == 1, event.Classes(notifies)
-}
-
-// version reads a version that was given out.
-func (r *snapshotReader) version(st *state, what string) uint64 {
-	n := r.uint(what)
-	if n > st.Versions {
-		r.fail(what)
-	}
-	return n
 }
 
 func (r *snapshotReader) newKeys(st *state) {

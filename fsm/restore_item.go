@@ -64,19 +64,6 @@ func (r *snapshotReader) encoding() keyspace.Encoding {
 	return keyspace.Encoding(enc)
 }
 
-func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
-	deadline, version := r.uint("deadline"), r.version(st, "key version")
-	switch {
-	case r.err != nil:
-	case deadline > math.MaxInt64, deadline != 0 && int64(deadline) < st.ClockMillis && !st.Sweeps:
-		r.fail("deadline")
-	case version == 0:
-		r.fail("key version")
-	}
-	it.DeadlineMillis = int64(deadline)
-	it.SetVersion(version)
-}
-
 // collection reads a collection, word by word. The result is nil after an error.
 func (r *snapshotReader) collection(kind uint64) keyspace.Collection {
 	words := r.uint("number of words")

@@ -3,10 +3,10 @@ package fsm
 import (
 	"bufio"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"hash"
 	"io"
+	"math"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
@@ -144,44 +144,6 @@ func (s *snapshot) Hash() string {
 	return hex.EncodeToString(sw.sum.Sum(nil))
 }
 
-// snapshotWriter writes the stream and the checksum. The first error stays.
-type snapshotWriter struct {
-	stream  uint64 // the version
-	sum     hash.Hash
-	out     *bufio.Writer
-	written int64
-	err     error
-	buf     []byte
-}
-
-func (w *snapshotWriter) raw(b []byte) {
-	if w.err != nil {
-		return
-	}
-	n, err := w.out.Write(b)
-	w.written += int64(n)
-	w.err = err
-}
-
-// flush writes a buf of limit bytes or more.
-func (w *snapshotWriter) flush(limit int) {
-	if len(w.buf) < limit {
-		return
-	}
-	w.sum.Write(w.buf)
-	w.raw(w.buf)
-	w.buf = w.buf[:0]
-}
-
-func (w *snapshotWriter) uint(n uint64) { w.buf = binary.AppendUvarint(w.buf, n) }
-func (w *snapshotWriter) int(n int64)   { w.buf = binary.AppendVarint(w.buf, n) }
-
-func (w *snapshotWriter) string(s string) {
-	w.uint(uint64(len(s)))
-	w.buf = append(w.buf, s...)
-	w.flush(1 << 15)
-}
-
 func (w *snapshotWriter) state(s *snapshot) {
 	w.buf = append(w.buf, snapshotMagic...)
 	w.stream = s.stream()
@@ -274,4 +236,34 @@ func (w *snapshotWriter) collection(v keyspace.Collection) {
 		w.string(word)
 		return w.err == nil
 	})
+}
+
+// capture copies what a snapshot needs of the state, in constant time.
+func (st *state) capture() *snapshot {
+	st.Generation++
+	s := &snapshot{
+		version:          st.version,
+		clockMillis:      st.ClockMillis,
+		wallOffsetMillis: st.wallOffsetMillis,
+		versions:         st.Versions,
+		newKeys:          st.NewKeys,
+		swaps:            st.Swaps,
+		sessions:         st.sessions.copy(),
+		incarnations:     st.incarnations.copy(),
+		accounts:         slices.Clone(st.accounts.users),
+		scripts:          st.scripts.copy(),
+		waits:            st.Waits.Copy(),
+		locks:            st.Locks.Copy(),
+		history:          st.history,
+		sweeps:           st.Sweeps,
+		notifies:         st.Notifies,
+	}
+	endedBefore := st.ClockMillis
+	if st.Sweeps {
+		endedBefore = math.MinInt64
+	}
+	for i, d := range st.Databases {
+		s.databases[i] = d.Capture(endedBefore)
+	}
+	return s
 }

@@ -1,9 +1,6 @@
 package fsm
 
 import (
-	"math"
-	"slices"
-
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -99,34 +96,4 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 		return command.SaturatingAdd(w.DeadlineMillis, 1), true
 	}
 	return dueMillis, ok
-}
-
-// capture copies what a snapshot needs of the state, in constant time.
-func (st *state) capture() *snapshot {
-	st.Generation++
-	s := &snapshot{
-		version:          st.version,
-		clockMillis:      st.ClockMillis,
-		wallOffsetMillis: st.wallOffsetMillis,
-		versions:         st.Versions,
-		newKeys:          st.NewKeys,
-		swaps:            st.Swaps,
-		sessions:         st.sessions.copy(),
-		incarnations:     st.incarnations.copy(),
-		accounts:         slices.Clone(st.accounts.users),
-		scripts:          st.scripts.copy(),
-		waits:            st.Waits.Copy(),
-		locks:            st.Locks.Copy(),
-		history:          st.history,
-		sweeps:           st.Sweeps,
-		notifies:         st.Notifies,
-	}
-	endedBefore := st.ClockMillis
-	if st.Sweeps {
-		endedBefore = math.MinInt64
-	}
-	for i, d := range st.Databases {
-		s.databases[i] = d.Capture(endedBefore)
-	}
-	return s
 }

@@ -1,0 +1,74 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// binding is a row of the command table with the function behind.
+type binding struct {
+	name string
+	of   command.Op // of a value of some type, nil: another command, which run does
+	run  op
+	row  *protocol.Command // nil: a request that only nodes write
+	// version is the first version of the entry that has the command, if that is later than versionLocks.
+	version byte
+	// subcommand is 1 if the row's name stands for two words, else 0.
+	subcommand int
+	// writes: the request may change the state.
+	writes bool
+	// overwrites: the command may store a key whatever was there.
+	overwrites bool
+	// blocks: the command may wait, if a node asks so by "block".
+	blocks bool
+	// guarded: the command writes keys, and refuses to if one of them is a lock.
+	guarded bool
+	// grows: the request may make the state grow, and is refused while memory is full: Redis's
+	// denyoom.
+	grows bool
+	// counts: the keys that the command looks for count as hits and misses.
+	counts bool
+}
+
+// takes reports whether the command may have n words in a request.
+func (b *binding) takes(n int) bool {
+	return b.row == nil || b.row.CheckArity(n+b.subcommand)
+}
+
+// bindings are the behaviours of all commands, by the full names of their rows.
+type bindings map[string]*binding
+
+func unknownCommand(args []string) protocol.Value {
+	var b strings.Builder
+	b.WriteString("unknown command '" + command.Cut(args[0]) + "', with args beginning with: ")
+	for _, a := range args[1:] {
+		if b.Len() > 128 {
+			break
+		}
+		b.WriteString("'" + command.Cut(a) + "' ")
+	}
+	return command.ErrQuoting(b.String())
+}
+
+// newBinding is a row without its function.
+func newBinding(name string) *binding {
+	row, _ := protocol.Lookup(name)
+	b := &binding{name: name, row: row, subcommand: strings.Count(name, "|")}
+	if row == nil {
+		return b
+	}
+	b.version = row.LogVersion
+	script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
+	b.writes = script || row.Route == protocol.Write
+	b.overwrites = slices.ContainsFunc(row.KeySpecs, func(k protocol.KeySpec) bool {
+		return (k.Flags|k.Plain)&protocol.KeyOW != 0
+	})
+	b.grows = row.Flags&protocol.FlagDenyOOM != 0
+	b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
+	b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
+	b.guarded = isGuarded(row)
+	return b
+}

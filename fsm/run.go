@@ -1,0 +1,67 @@
+package fsm
+
+import (
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// run executes the command c.args in database c.db.
+func (c *call) run() protocol.Value {
+	b := c.lookup(c.Args[0])
+	if b == nil || !c.knows(b.name) {
+		return unknownCommand(c.Args)
+	}
+	if !b.takes(len(c.Args)) {
+		return command.ErrArity(c.Args[0])
+	}
+	if c.refuses(b, c.Args) {
+		return c.refusal
+	}
+	c.Counting = b.counts && !c.Quiet
+	return b.do(c)
+}
+
+// lookup returns the behaviour of a command, nil if there is no such command.
+func (c *call) lookup(name string) *binding {
+	if c.latest != nil && c.latest.name == name {
+		return c.latest
+	}
+	b := c.ops[name]
+	if b != nil {
+		c.latest = b
+	}
+	return b
+}
+
+// writes reports whether a command has an effect on the state.
+func (c *call) writes(name string) bool {
+	b := c.lookup(name)
+	return b != nil && b.writes
+}
+
+// begin sets c to a request. number differs from request to request.
+func (c *call) begin(r *protocol.Request, number uint64) {
+	c.DB, c.conn, c.Args, c.rules = r.DB, r.Conn, r.Args, r.Rights
+	c.Seed, c.Draws, c.taking = number, 0, 0
+}
+
+// do runs the behaviour of a command.
+func (b *binding) do(c *call) protocol.Value {
+	var reply protocol.Value
+	switch {
+	case b.guarded && c.LocksThere() && c.meetsLock(b.row):
+		if c.Over {
+			return command.ErrOverWork
+		}
+		reply = command.ErrWrongType
+	case b.of != nil:
+		reply = b.of(&c.Call)
+	default:
+		reply = b.run(c)
+	}
+	if reply.Kind == protocol.KindError && reply.Str == command.ErrWrongType.Str && c.EntryVersion >= versionHelps &&
+		b.row != nil {
+		return c.wrongType(b)
+	}
+	return reply
+}
