@@ -97,6 +97,15 @@ func TestDeadlinesOfManyChunks(t *testing.T) {
 		}
 		require.NoError(t, verifyDeadlines(&c))
 		require.Greater(t, len(c.chunks), 3)
+		chunks, perBlock := 20, blockSize/2
+		switch order {
+		case "up": // which is how most come
+			chunks, perBlock = 8, blockSize*3/4
+		case "any":
+			chunks, perBlock = 12, blockSize*2/3
+		}
+		require.LessOrEqual(t, len(c.chunks), chunks)
+		require.LessOrEqual(t, blocksOf(t, &c), n/perBlock)
 		require.Equal(t, n/2, c.before(n/2))
 		for _, ch := range c.chunks {
 			first := ch.blocks[0].deadlines[0].millis
@@ -111,8 +120,21 @@ func TestDeadlinesOfManyChunks(t *testing.T) {
 		}
 		require.NoError(t, verifyDeadlines(&c))
 		require.Equal(t, n/20, c.count)
+		require.LessOrEqual(t, len(c.chunks), 2)
+		require.LessOrEqual(t, blocksOf(t, &c), c.count/(blockSize/4))
 		c.dropBefore(n)
 		require.Zero(t, c.count)
 		require.Empty(t, c.chunks)
 	}
+}
+
+// blocksOf counts blocks. A chunk keeps nothing alive of what it has given away.
+func blocksOf(t *testing.T, c *deadlineIndex) (n int) {
+	for _, ch := range c.chunks {
+		n += len(ch.blocks)
+		for _, b := range ch.blocks[len(ch.blocks):cap(ch.blocks)] {
+			require.Nil(t, b.deadlines)
+		}
+	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,7 +61,7 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 	for i, step := range steps {
 		state = state*6364136223846793005 + uint64(step)*1442695040888963407 + 1
 		n := state >> 33 % keys
-		key := fmt.Sprint(n)
+		key := strings.TrimPrefix(fmt.Sprint(n), "0") // also none, with the hash 0
 		it := Item{data: join(key, "v", EncodingAuto), Hash: hashing(n), stamp: uint64(i + 1), DeadlineMillis: int64(i % 50)}
 		was, there := m[key]
 		switch {
@@ -69,11 +70,13 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 			require.Equal(t, there, replaced)
 			require.Equal(t, was, prev)
 			m[key] = it
+			require.Equal(t, d.stamp, d.bucketOf(it.Hash).stamp, "what was copied is not copied again")
 		case step < 220:
 			prev, removed := d.remove(it.Hash, key)
 			require.Equal(t, there, removed)
 			require.Equal(t, was, prev)
 			delete(m, key)
+			require.Equal(t, d.stamp, d.bucketOf(it.Hash).stamp, "what was copied is not copied again")
 		case step < 245:
 			d.touch([]uint64{it.Hash, hashing(n + 1)})
 			found := d.find(it.Hash, key)
@@ -84,6 +87,8 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 			}
 		case step < 248:
 			copies = append(copies, copied{d.copy(), m.sorted()})
+			d.removeEnded(0)
+			require.NotEqual(t, d.stamp, d.bucketOf(it.Hash).stamp, "nothing has ended, and nothing is copied")
 			if step == 247 && i%2 == 0 {
 				d, copies[len(copies)-1].keys = copies[len(copies)-1].keys, d
 			}

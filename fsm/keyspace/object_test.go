@@ -58,6 +58,14 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// TestItemsAllocate: a short key and its value, with a mark or without, are one allocation.
+func TestItemsAllocate(t *testing.T) {
+	var it Item
+	require.EqualValues(t, 1, testing.AllocsPerRun(100, func() { it = NewItem(1, "key", "value", Never, EncodingAuto) }))
+	require.EqualValues(t, 1, testing.AllocsPerRun(100, func() { it = NewMarked(1, "key", "value", Never, Mark{Conn: 7}) }))
+	require.Equal(t, "value", it.Value())
+}
+
 // TestHead: key, value and encoding come back, over all lengths of the head.
 func TestHead(t *testing.T) {
 	for _, n := range []int{0, 1, 31, 32, 33, 127, 4095, 4096, 1 << 19, 1<<19 + 1} {
