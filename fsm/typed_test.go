@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -9,9 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/bit"
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/hash"
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/list"
+	"github.com/holdfast/holdfast/fsm/set"
+	"github.com/holdfast/holdfast/fsm/str"
+	"github.com/holdfast/holdfast/fsm/zset"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -91,6 +99,83 @@ func bagDriver(t testing.TB) (d *driver, clones *int) {
 		return command.Boolean(ok)
 	})
 	return d, clones
+}
+
+// takesOtherKinds reports whether a command may find a value of another kind: where it overwrites what is there, looks
+// whether anything is there, or pops from the first of its keys that has something. index is the index of the key.
+func takesOtherKinds(name string, index int) bool {
+	switch name {
+	case "mget", "mset", "msetex", "msetnx", "psetex", "set", "setex", "setnx":
+		return true
+	case "bitop", "sdiffstore", "sinterstore", "sunionstore", "zdiffstore", "zinterstore", "zrangestore", "zunionstore":
+		return index == 0
+	case "blmpop", "blpop", "brpop", "bzmpop", "bzpopmax", "bzpopmin":
+		return index > 0
+	}
+	return false
+}
+
+// TestOtherKindsAreRefused: each command on a value of some type refuses the other ones, at each of its keys, and
+// changes nothing.
+func TestOtherKindsAreRefused(t *testing.T) {
+	cases := workCases()
+	for _, room := range []struct {
+		ops          map[string]command.Op
+		right, wrong string
+	}{
+		{str.Ops, "set # 1", "hset # f v"},
+		{bit.Ops, "set # 1", "hset # f v"},
+		{hash.Ops, "hset # f 1", "set # v"},
+		{list.Ops, "rpush # a b", "set # v"},
+		{set.Ops, "sadd # a b", "set # v"},
+		{zset.Ops, "zadd # 1 a 2 b", "set # v"},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(room.ops)) {
+			for _, w := range cases[name] {
+				fields := strings.Fields(strings.ReplaceAll(w.line, "#", "1"))
+				if fields[0] == "block" {
+					fields = fields[2:]
+				}
+				row, _ := protocol.Lookup(name)
+				var words [][]byte
+				for _, word := range fields {
+					words = append(words, []byte(word))
+				}
+				at, err := row.KeyPositions(words)
+				require.NoError(t, err, w.line)
+				require.NotEmpty(t, at, w.line)
+				at = at[:min(len(at), 3)]
+				for odd := -1; odd < len(at); odd++ {
+					d := newDriver(t)
+					for i := range at {
+						key, line := fmt.Sprint("k", i), room.right
+						if fields[at[i]] = key; odd < 0 || odd == i {
+							line = room.wrong
+						}
+						d.doLine(strings.ReplaceAll(line, "#", key))
+					}
+					before := values(d, len(at))
+					reply := line(d.do(fields...))
+					refused := strings.HasPrefix(reply, "(WRONGTYPE ") ||
+						(name == "delex" || name == "lcs") && strings.HasPrefix(reply, "(ERR ")
+					require.Equal(t, !takesOtherKinds(name, odd), refused, "%s, of another kind: %d", name, odd)
+					if refused {
+						require.Equal(t, before, values(d, len(at)), w.line)
+					}
+				}
+			}
+		}
+	}
+}
+
+// values are what the keys k0, k1 and so on hold.
+func values(d *driver, keys int) (all []string) {
+	for i := range keys {
+		for _, read := range []string{"get #", "hgetall #", "lrange # 0 9", "smembers #", "zrange # 0 9 withscores"} {
+			all = append(all, line(d.doLine(strings.ReplaceAll(read, "#", fmt.Sprint("k", i)))))
+		}
+	}
+	return all
 }
 
 // TestWrongType: commands for strings refuse other kinds, and no command changes them by mistake.
