@@ -268,9 +268,6 @@ func (x *deadlineIndex) bytesBefore(nowMillis int64) (n int64) {
 		}
 		for j := range c.blocks {
 			b := &c.blocks[j]
-			if !b.low.before(pivot) {
-				break
-			}
 			if last := b.search(pivot); last < b.n {
 				return n + sumBytes(b.deadlines[:last])
 			}

@@ -107,6 +107,7 @@ func TestDeadlinesOfManyChunks(t *testing.T) {
 		require.LessOrEqual(t, len(c.chunks), chunks)
 		require.LessOrEqual(t, blocksOf(t, &c), n/perBlock)
 		require.Equal(t, n/2, c.before(n/2))
+		require.Equal(t, sumBytes(listed(&c)[:n/2]), c.bytesBefore(n/2))
 		for _, ch := range c.chunks {
 			first := ch.blocks[0].deadlines[0].millis
 			next, ok := c.next(first) // what is just before stands in the chunk before
@@ -126,6 +127,21 @@ func TestDeadlinesOfManyChunks(t *testing.T) {
 		require.Zero(t, c.count)
 		require.Empty(t, c.chunks)
 	}
+}
+
+// TestEqualDeadlinesOfManyChunks: one of many that are equal is found before later ones, in whichever chunk it stands.
+func TestEqualDeadlinesOfManyChunks(t *testing.T) {
+	const n, later = 40_000, 10
+	var c deadlineIndex
+	for i := range n + later {
+		c.add(deadline{int64(i / n), 7})
+	}
+	require.Greater(t, len(c.chunks), 1)
+	for range n {
+		c.remove(deadline{0, 7})
+	}
+	require.NoError(t, verifyDeadlines(&c))
+	require.Equal(t, later, c.count)
 }
 
 // blocksOf counts blocks. A chunk keeps nothing alive of what it has given away.

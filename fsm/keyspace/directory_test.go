@@ -50,6 +50,12 @@ var hashings = []func(n uint64) uint64{
 	func(n uint64) uint64 { return n },
 	func(n uint64) uint64 { return n % 256 << 56 },
 	func(n uint64) uint64 { return n%2<<63 | n/2%1000 },
+	func(n uint64) uint64 { // most are alike, and the others fill what lies beside them
+		if n%8 != 0 {
+			return 0
+		}
+		return 1 << (52 + n/8%6)
+	},
 }
 
 // exercise runs steps over a directory and over the model, and compares them now
@@ -79,6 +85,9 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 			require.Equal(t, d.stamp, d.bucketOf(it.Hash).stamp, "what was copied is not copied again")
 		case step < 245:
 			d.touch([]uint64{it.Hash, hashing(n + 1)})
+			if s := d.segmentOf(it.Hash); s.stamp == d.stamp {
+				require.Same(t, s, d.ownSegment(it.Hash))
+			}
 			found := d.find(it.Hash, key)
 			require.Equal(t, there, found != nil)
 			if there {
@@ -205,6 +214,11 @@ func TestCopyWithLikeHashes(t *testing.T) {
 		d.remove(0, fmt.Sprint(i))
 	}
 	require.Len(t, items(&d, 0), n/2)
+	for left := n / 2; left > 0; left-- {
+		d.remove(0, fmt.Sprint(n-left))
+		require.Len(t, items(&d, 0), left-1)
+		require.NoError(t, verifyDirectory(&d))
+	}
 	require.Len(t, items(&c, 0), n)
 }
 

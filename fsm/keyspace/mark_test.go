@@ -53,4 +53,6 @@ func TestMarks(t *testing.T) {
 	require.False(t, copied.IsMarked())
 	var none Item
 	require.False(t, none.IsMarked())
+	require.Empty(t, none.Key()+none.Value())
+	require.Zero(t, none.contentLen())
 }

@@ -63,7 +63,7 @@ func verifyDirectory(d *directory) error {
 			return fmt.Errorf("a segment has stamp %d of %d", s.stamp, d.stamp)
 		}
 		prefix := uint64(i) << (d.topShift & 63)
-		n, err := verifySegment(d, s, prefix)
+		n, err := verifySegment(s, prefix)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func verifyDirectory(d *directory) error {
 	return nil
 }
 
-func verifySegment(d *directory, s *segment, prefix uint64) (count int, err error) {
+func verifySegment(s *segment, prefix uint64) (count int, err error) {
 	if len(s.buckets) != 1<<s.bits || s.bits > maxSegmentBits {
 		return 0, fmt.Errorf("a segment has %d places and %d bits", len(s.buckets), s.bits)
 	}
@@ -91,7 +91,7 @@ func verifySegment(d *directory, s *segment, prefix uint64) (count int, err erro
 		}) {
 			return 0, fmt.Errorf("a bucket of depth %d at %d of %d stands wrong", b.depth, i, len(s.buckets))
 		}
-		if b.stamp > s.stamp || b.stamp > d.stamp {
+		if b.stamp > s.stamp {
 			return 0, fmt.Errorf("a bucket has stamp %d, its segment %d", b.stamp, s.stamp)
 		}
 		if err := verifyBucket(b, prefix|uint64(i)<<(64-s.bits)>>s.depth); err != nil {

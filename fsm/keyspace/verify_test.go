@@ -46,7 +46,9 @@ func TestVerify(t *testing.T) {
 				b.overflow.PopMin()
 			}
 		},
-		"is not empty": func(k *Keyspace) { b := k.items.top[0].buckets[0]; b.slots[b.n].stamp = 1 },
+		" is not empty":        func(k *Keyspace) { b := k.items.top[0].buckets[0]; b.tags[b.n/8] |= 1 << (b.n % 8 * 8) },
+		"a bucket has stamp 5": func(k *Keyspace) { k.items.stamp, k.items.top[0].buckets[0].stamp = 9, 5 },
+		"is not empty":         func(k *Keyspace) { b := k.items.top[0].buckets[0]; b.slots[b.n].stamp = 1 },
 		"is out of order": func(k *Keyspace) {
 			b := k.items.top[0].buckets[0]
 			b.slots[1], b.tags[0] = b.slots[0], b.tags[0]&^0xff00|b.tags[0]&0xff<<8
