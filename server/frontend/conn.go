@@ -54,10 +54,10 @@ type stream struct {
 	w *work
 	// authenticated: the client may hold buffers of the usual size.
 	authenticated bool
-	// resp is the version of the protocol in which replies and messages are encoded.
-	resp int
 	// pushing: messages are being written, not replies.
 	pushing bool
+	// resp is the version of the protocol in which replies and messages are encoded.
+	resp int
 	// onGrowth is called when buffers have grown, onStall while the client does not take what is left of the output.
 	onGrowth func()
 	onStall  func(unwritten int)
@@ -78,12 +78,12 @@ type clientState struct {
 	identity
 	db          int
 	replyMode   replyMode
-	tx          *transaction // nil outside MULTI
 	executing   bool         // the commands of an EXEC are being answered
+	monitoring  bool         // the client gets the commands of the node: MONITOR
+	tx          *transaction // nil outside MULTI
 	watches     watches
 	track       track
 	subs        subscriptions
-	monitoring  bool // the client gets the commands of the node: MONITOR
 	lastCommand string
 }
 

@@ -36,12 +36,12 @@ type memoryShare struct {
 	counted atomic.Int64
 	// evicted: the connection was cut off to free memory. evicting is the memory that the
 	// connection held at that time.
-	evicted  atomic.Bool
+	evicted atomic.Bool
+	// noEvict: the client has sent CLIENT NO-EVICT ON.
+	noEvict  atomic.Bool
 	evicting int64 // guarded by Server.mu
 	// found is the memory with the messages that were dropped then.
 	found int64
-	// noEvict: the client has sent CLIENT NO-EVICT ON.
-	noEvict atomic.Bool
 }
 
 // footprint is the memory that the connection holds beyond the cost of an idle connection.

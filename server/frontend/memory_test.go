@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/stretchr/testify/require"
@@ -161,4 +162,9 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestIdleConnection: a connection fits the allocator's class of 1,280 bytes. The next one is 1,408.
+func TestIdleConnection(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(conn{}), uintptr(1280))
 }

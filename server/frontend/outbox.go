@@ -27,13 +27,13 @@ type outbox struct {
 	over time.Time
 	// delivering are the grants of locks that are on their way to the client.
 	delivering []*pending
-	// writes: the output has a grant that the client waited for. Only the connection's goroutine has writes and spare.
-	writes bool
 	// spare is for the next command that may wait; nil: there is none.
 	spare *pending
 	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
 	// changes it.
 	subscriber bool
+	// writes: the output has a grant that the client waited for. Only the connection's goroutine has writes and spare.
+	writes bool
 	// waiting: the goroutine waits for input, and a read deadline in the past wakes it.
 	waiting bool
 	// closed: the connection ends, and takes no more messages.

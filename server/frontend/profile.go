@@ -25,6 +25,7 @@ type shown struct {
 	user                        *acl.User
 	name, libName, libVersion   string
 	noEvict, noTouch, blocked   bool
+	monitoring                  bool
 	ticket                      uint64 // under which the client waits, 0: none
 	command                     string // the last command
 	active                      time.Time
@@ -36,7 +37,6 @@ type shown struct {
 	output, replies, replyBytes int    // bytes to be written, replies behind these bytes, bytes of these replies
 	subs                        [3]int // subscriptions by pubsub.Kind
 	track                       trackMode
-	monitoring                  bool
 	held                        int // bytes beyond the cost of an idle connection
 }
 

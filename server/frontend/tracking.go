@@ -13,19 +13,19 @@ type track struct {
 	trackMode
 	// caching: CLIENT CACHING holds for the next command.
 	caching bool
-	// bytes is the memory of the prefixes.
-	bytes int
 	// busy: commands are under way, and messages are held back until their replies are written.
 	busy bool
+	// bytes is the memory of the prefixes.
+	bytes int
 }
 
 // trackMode is what CLIENT TRACKING sets.
 type trackMode struct {
 	on, bcast, optin, optout, noloop bool
+	// broken: the client that is to get the messages has gone.
+	broken bool
 	// redirect is the client that gets the messages; 0: this one.
 	redirect int64
-	// broken: that client has gone.
-	broken bool
 }
 
 // caches reports whether the keys of the next command are to be noted.
