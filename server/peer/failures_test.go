@@ -172,7 +172,7 @@ func TestStuckConnection(t *testing.T) {
 		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
 		time.Sleep(smallFor)
 		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		requireSmall(map[string]bool{"n2:1": false, "n3:1": false})
 		three.Stuck()
 		requireSmall(map[string]bool{"n2:1": false, "n3:1": true})
