@@ -76,8 +76,8 @@ func checkImports(t *testing.T, name string, file *ast.File) {
 			t.Errorf("%s imports %s: the state machine knows no clock, no chance and no I/O; take what it needs out of the "+
 				"log entry, or do it in package server", name, path)
 		}
-		if slices.Contains(onlyInMachine, path) && name != "fsm.go" && name != "judge.go" {
-			t.Errorf("%s imports %s: the one lock is in fsm.go; everything else runs under it", name, path)
+		if slices.Contains(onlyInMachine, path) && name != "machine.go" && name != "judge.go" {
+			t.Errorf("%s imports %s: the one lock is in machine.go; everything else runs under it", name, path)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestFlagIsItsField(t *testing.T) {
 
 // TestConfigSetNamesFlags: the flags that errors of CONFIG SET name are there.
 func TestConfigSetNamesFlags(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join("..", "..", "server", "frontend", "config_set.go"))
+	source, err := os.ReadFile(filepath.Join("..", "..", "server", "frontend", "settings.go"))
 	require.NoError(t, err)
 	pairs := regexp.MustCompile(`(?m)^\t"[a-z-]+": +"([a-z-]+)",$`).FindAllStringSubmatch(string(source), -1)
 	require.NotEmpty(t, pairs)
