@@ -72,7 +72,7 @@ func (s *Server) onEvent(event replica.Event) {
 	}
 }
 
-// onStateEvents takes what an entry did to those who listen.
+// onStateEvents hands the events of an entry to subscriptions, caches, monitors and the frontend.
 func (s *Server) onStateEvents(events []event.Event) {
 	s.hub.Events(events)
 	s.caches.Events(events)

@@ -383,7 +383,7 @@ func (n *naive) gone(c Client) (r reply) {
 	return r
 }
 
-// refresh lets nobody wait, and gives all leases anew.
+// refresh empties the queue. Each lease begins anew.
 func (n *naive) refresh() {
 	n.queue = nil
 	for _, l := range n.locks {

@@ -87,7 +87,7 @@ type Request struct {
 	DelayMillis int64
 	// GraceMillis is how long the place in the queue is kept after the wait ended by time.
 	GraceMillis int64
-	// Ticket names the wait among those of the client's node. 0: the request may not wait.
+	// Ticket names the wait. No other wait of the client's node has the same ticket. 0: the request may not wait.
 	Ticket     uint64
 	Call, Note string
 	Client     Client

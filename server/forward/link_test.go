@@ -618,7 +618,7 @@ func TestStrangersOfALink(t *testing.T) {
 		_, err := l.receiver.greet(gone, hello[wire.Head:])
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 		require.Empty(t, l.receiver.peers)
-		require.Equal(t, []string{"n3 subscribed false"}, l.takes(), "nobody was met")
+		require.Equal(t, []string{"n3 subscribed false"}, l.takes(), "no member came")
 	})
 }
 

@@ -24,7 +24,7 @@ type request struct {
 	room     [4]int // for keyAt
 }
 
-// begin makes the record that of another command.
+// begin fills the record with another command.
 func (req *request) begin(row *row, args [][]byte, db int) {
 	req.row, req.args, req.db, req.resolved = row, args, db, false
 }

@@ -177,7 +177,7 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// above signed this one's certificate; nil: nobody else did.
+	// above is the authority that signed the certificate. nil: the authority signed its own.
 	above *authority
 }
 

@@ -251,7 +251,7 @@ func (r *Replica) answerEarly(entry []byte) {
 	early.flush()
 }
 
-// stateEvents takes what an entry did to those whom it concerns.
+// stateEvents hands the events of an entry to the waiting clients, to the renewer and to the node.
 func (r *Replica) stateEvents(events []event.Event) {
 	r.waiting.events(events)
 	r.renewer.Events(events)

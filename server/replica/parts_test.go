@@ -538,7 +538,7 @@ func TestLooksAtWaiters(t *testing.T) {
 		look(10)
 		look(1, "n2 10s")
 
-		// Of this node's own clients, those of previous incarnations leave.
+		// The waiters of this node's previous incarnations leave. Those of the present one stay.
 		requests := func() int {
 			n := 0
 			w.registry = parking.New(parking.Cluster{Propose: func([]byte, int) error { n++; return nil }})
@@ -596,7 +596,7 @@ func TestLooksAtWaiters(t *testing.T) {
 	})
 }
 
-// part is a node of which only the parts that keep what others say are there.
+// part is a node without raft. It has the parts that keep greetings and status messages.
 func part(t *testing.T) *Replica {
 	r := &Replica{addresses: &addresses{}, state: &state{}}
 	r.config.ID, r.config.Release = "n1", "r1"
@@ -743,7 +743,7 @@ func (m *restoring) Incarnation(string) uint64                { return m.known }
 func (m *restoring) Applied(_ protocol.Origin, n uint64) bool { return m.applied[n] }
 func (m *restoring) Skipped() []event.Event                   { return m.skipped }
 
-// TestRestore: what a snapshot brings is in the node's indexes, and is known to those whom it concerns, in order.
+// TestRestore: after a restore the indexes show the snapshot, and its events come in order.
 func TestRestore(t *testing.T) {
 	own := protocol.Origin{Node: "n1", Epoch: 5}
 	q := newQueue(own, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})
