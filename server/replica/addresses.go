@@ -74,18 +74,24 @@ func (a *addresses) follow(conf members.Configuration, self Member) {
 	a.members = all
 }
 
-func (a *addresses) set(id string, addr forward.About) {
+// update changes what is known of a member. It does nothing if there is no such member.
+func (a *addresses) update(id string, change func(m *Member)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.members {
-		m := &a.members[i]
-		if m.ID != id || addr.ClientAddr == "" {
-			continue // an empty address is one that the other node does not know either
-		}
+	if i := slices.IndexFunc(a.members, func(m Member) bool { return m.ID == id }); i >= 0 {
+		change(&a.members[i])
+	}
+}
+
+func (a *addresses) set(id string, addr forward.About) {
+	if addr.ClientAddr == "" {
+		return // an empty address is one that the other node does not know either
+	}
+	a.update(id, func(m *Member) {
 		if m.ClientAddr != addr.ClientAddr || m.SentinelAddr != addr.SentinelAddr {
 			m.ClientAddr, m.SentinelAddr = strings.Clone(addr.ClientAddr), strings.Clone(addr.SentinelAddr)
 		}
-	}
+	})
 }
 
 // maxRelease bounds what another node may call its release, in bytes.
@@ -93,33 +99,19 @@ const maxRelease = 64
 
 func (a *addresses) setRelease(id, release string) {
 	release = release[:min(len(release), maxRelease)]
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		if m := &a.members[i]; m.ID == id && m.Release != release {
+	a.update(id, func(m *Member) {
+		if m.Release != release {
 			m.Release = strings.Clone(release)
 		}
-	}
+	})
 }
 
 func (a *addresses) setVersions(id string, about forward.About) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		if a.members[i].ID == id {
-			a.members[i].NewestVersion, a.members[i].HoldVersion = about.NewestVersion, about.HoldVersion
-		}
-	}
+	a.update(id, func(m *Member) { m.NewestVersion, m.HoldVersion = about.NewestVersion, about.HoldVersion })
 }
 
 func (a *addresses) setProgress(id string, silent bool, index uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range a.members {
-		if a.members[i].ID == id {
-			a.members[i].Silent, a.members[i].LogIndex = silent, max(index, a.members[i].LogIndex)
-		}
-	}
+	a.update(id, func(m *Member) { m.Silent, m.LogIndex = silent, max(index, m.LogIndex) })
 }
 
 func (a *addresses) all() []Member {
