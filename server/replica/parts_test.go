@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -443,13 +444,24 @@ func TestProposer(t *testing.T) {
 // crowd is a machine in which clients wait.
 type crowd struct {
 	fsm.Machine
-	waits        []bool // what is answered, the last one for ever
 	incarnations []protocol.Origin
+
+	mu    sync.Mutex
+	waits []bool // what is answered, the last one for ever
+}
+
+// answer sets what is answered.
+func (m *crowd) answer(waits ...bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits = waits
 }
 
 func (m *crowd) WaitingIncarnations() []protocol.Origin { return m.incarnations }
 
 func (m *crowd) Waiting() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	answer := m.waits[0]
 	if len(m.waits) > 1 {
 		m.waits = m.waits[1:]
@@ -475,7 +487,8 @@ func TestLooksAtWaiters(t *testing.T) {
 		m, conn := &crowd{waits: []bool{false}}, &closing{}
 		serving := new(atomic.Pointer[leaderTerm])
 		l := &leaderTerm{term: 3}
-		leader, refused, heardOf, dropped, looks := "n2", error(syscall.ECONNREFUSED), "", []string(nil), 0
+		leader, refused, heardOf, dropped := "n2", error(syscall.ECONNREFUSED), "", []string(nil)
+		var looks atomic.Int64
 		executeErr := error(nil)
 		var bodies [][]byte
 		subscribed := 0
@@ -487,7 +500,7 @@ func TestLooksAtWaiters(t *testing.T) {
 				require.Equal(t, 1, b.Count)
 				return executeErr
 			},
-			leader: func() (uint64, string) { looks++; return 3, leader },
+			leader: func() (uint64, string) { looks.Add(1); return 3, leader },
 			heard:  func(node string, _ uint64, _ time.Time) bool { return node == heardOf },
 			dial: func(context.Context, string) (net.Conn, error) {
 				if refused != nil {
@@ -556,7 +569,8 @@ func TestLooksAtWaiters(t *testing.T) {
 		require.Equal(t, 1, requests())
 
 		// An entry has a client wait; then one look a second follows as long as any waits.
-		m.waits, m.incarnations = []bool{false}, nil
+		m.incarnations = nil
+		m.answer(false)
 		w.registry = parking.New(parking.Cluster{SubscribeCommits: func(bool) {}})
 		w.reached()
 		require.False(t, woken(w.wake))
@@ -564,20 +578,20 @@ func TestLooksAtWaiters(t *testing.T) {
 		over := make(chan error, 1)
 		go func() { over <- w.run(ctx) }()
 		looksFor := func(d time.Duration) int {
-			looks = 0
+			looks.Store(0)
 			time.Sleep(d)
 			synctest.Wait()
-			return looks
+			return int(looks.Load())
 		}
 		require.Equal(t, 1, looksFor(time.Minute), "the first")
-		m.waits = []bool{true}
+		m.answer(true)
 		w.reached()
 		require.Equal(t, 60, looksFor(59*time.Second+time.Millisecond))
 		w.reached()
 		require.Zero(t, looksFor(time.Millisecond), "it is awake")
-		m.waits = []bool{false}
+		m.answer(false)
 		require.Equal(t, 1, looksFor(time.Minute))
-		m.waits = []bool{true, false, true, false} // one comes between two looks
+		m.answer(true, false, true, false) // one comes between two looks
 		w.reached()
 		require.Equal(t, 2, looksFor(time.Minute))
 		w.registry.Enter(1, nil) // one of this node, before its entry is there
