@@ -174,10 +174,10 @@ func TestReplyThatGrows(t *testing.T) {
 		require.Equal(t, 1, reads)
 		for large := 2; large > 0; large-- {
 			require.Len(t, p.out.large, large)
-			for len(p.out.large) == large {
+			for len(p.out.large) == large && reads == 3-large {
 				p.out.take(make([]byte, wire.Head))
+				synctest.Wait()
 			}
-			synctest.Wait()
 			require.Equal(t, 4-large, reads)
 		}
 		_, replies, _ := drain(t, p.out, aConnection(1<<20, 10))
