@@ -19,6 +19,7 @@ const mostImporters = 3
 type trial struct {
 	mutant
 	id      string
+	key     string // of the verdict in memory
 	verdict verdict
 	by      string // the test that killed it
 	unseen  bool   // no test runs the line
@@ -26,7 +27,10 @@ type trial struct {
 
 // judgeMachineMade runs the tests that reach the mistakes of one package until one of them fails.
 func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*trial) error {
-	judges := append([]string{dir}, w.judgesOf(dir)...)
+	judges := []string{dir}
+	if !w.own {
+		judges = append(judges, w.judgesOf(dir)...)
+	}
 	var sums []string
 	for _, j := range judges {
 		sums = append(sums, w.sum(j))
@@ -35,10 +39,11 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	todo := map[int]*trial{}
 	mutants := map[int]mutant{}
 	for i, t := range trials {
-		t.verdict, t.unseen = survived, true
-		if line, ok := w.recall(keyOf("machine", all, t.id)); ok {
+		t.key, t.verdict, t.unseen = keyOf("machine", all, t.id), survived, true
+		if line, ok := w.recall(t.key); ok {
 			word, by, _ := strings.Cut(line, " ")
 			t.verdict, t.by, t.unseen = verdict(word), by, by == unseen
+			w.printKilled(t)
 			continue
 		}
 		todo[i+1] = t
@@ -56,6 +61,7 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	for number, t := range sorted(todo) {
 		if b.unbuilt[number] != "" || !choosable(t.mutant) {
 			t.verdict = notBuilt
+			w.keep(t.key, string(notBuilt)+" ")
 		}
 	}
 	for _, judge := range judges {
@@ -67,10 +73,13 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 		return err
 	}
 	for _, t := range sorted(todo) {
-		if t.unseen && t.verdict == survived {
+		if t.verdict != survived {
+			continue
+		}
+		if t.unseen {
 			t.by = unseen
 		}
-		w.keep(keyOf("machine", all, t.id), string(t.verdict)+" "+t.by)
+		w.keep(t.key, string(survived)+" "+t.by)
 	}
 	return nil
 }
@@ -180,6 +189,8 @@ func (w *workshop) judge(ctx context.Context, run testRun, reach []reached, t *t
 			t.by = name
 		}
 		t.by = run.pkg + " " + t.by
+		w.keep(t.key, string(killed)+" "+t.by) // a run that is broken off has this verdict
+		w.printKilled(t)
 		return true
 	}
 	i := 0
@@ -227,24 +238,35 @@ func product(dir string) bool {
 	return path.Base(dir) != "memdisk"
 }
 
-// report counts the verdicts and prints the survivors, each as an entry for the package's table.
-func (w *workshop) report(trials []*trial) (left, judged int) {
+// printKilled says which test killed a mistake, with -v.
+func (w *workshop) printKilled(t *trial) {
+	if w.verbose && t.verdict == killed {
+		fmt.Fprintf(w.out, "killed: %s:%d, %s, by %s\n", t.source.path, t.line, t.op, t.by)
+	}
+}
+
+// printSurvivors prints what no test has noticed, each as an entry for the package's table.
+func (w *workshop) printSurvivors(trials []*trial) {
+	for _, t := range trials {
+		if t.verdict == survived {
+			fmt.Fprintf(w.out, "\nSURVIVED: %s:%d, %s%s\n%s", t.source.path, t.line, t.op,
+				map[bool]string{true: " (no test runs the line)"}[t.unseen], t.asEntry())
+		}
+	}
+}
+
+// count sums the verdicts up.
+func (w *workshop) count(trials []*trial) (left, judged int) {
 	var unbuilt, unreached int
 	for _, t := range trials {
-		switch t.verdict {
-		case notBuilt:
+		switch {
+		case t.verdict == notBuilt:
 			unbuilt++
 			continue
-		case survived:
+		case t.verdict == survived:
 			left++
 			if t.unseen {
 				unreached++
-			}
-			fmt.Fprintf(w.out, "\nSURVIVED: %s:%d, %s%s\n%s", t.source.path, t.line, t.op,
-				map[bool]string{true: " (no test runs the line)"}[t.unseen], t.asEntry())
-		case killed:
-			if w.verbose {
-				fmt.Fprintf(w.out, "killed: %s:%d, %s, by %s\n", t.source.path, t.line, t.op, t.by)
 			}
 		}
 		judged++
@@ -338,8 +360,9 @@ func (w *workshop) ofMachine(ctx context.Context, all []mutant) (left, judged in
 			return 0, 0, fmt.Errorf("%s: %w", dir, err)
 		}
 		fmt.Fprintf(w.out, "%-24s %4d mistakes, %.0f s\n", dir, len(mine), time.Since(begin).Seconds())
+		w.printSurvivors(mine)
 		trials = append(trials, mine...)
 	}
-	left, judged = w.report(trials)
+	left, judged = w.count(trials)
 	return left, judged, nil
 }

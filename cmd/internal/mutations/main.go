@@ -46,6 +46,7 @@ type options struct {
 	changed  string
 	sample   int
 	removals bool
+	own      bool
 	most     int
 	seed     uint64
 	floor    float64
@@ -64,6 +65,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 		"make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
 	fs.IntVar(&o.sample, "sample", 0, "make this many mistakes anywhere")
 	fs.BoolVar(&o.removals, "removals", false, "with -sample: only removals of statements and of terms of conditions")
+	fs.BoolVar(&o.own, "own", false, "judge a machine-made mistake by the tests of its package alone")
 	fs.IntVar(&o.most, "most", 300, "with -changed: make this many mistakes at most")
 	fs.Uint64Var(&o.seed, "seed", 1, "for the choice of mistakes")
 	fs.Float64Var(&o.floor, "floor", 0,
@@ -76,6 +78,9 @@ func parse(args []string, usage io.Writer) (options, error) {
 	}
 	if o.removals && o.sample == 0 {
 		return o, errors.New("-removals needs -sample")
+	}
+	if o.own && o.sample == 0 && o.changed == "" {
+		return o, errors.New("-own needs -sample or -changed")
 	}
 	if o.changed != "" && o.sample > 0 {
 		return o, errors.New("-changed and -sample exclude each other")
@@ -108,7 +113,7 @@ func run(ctx context.Context, args []string, out io.Writer) (left int, err error
 	if err != nil {
 		return 0, err
 	}
-	w := &workshop{tree: t, parallel: o.parallel, verbose: o.verbose, out: &shared{to: out}}
+	w := &workshop{tree: t, parallel: o.parallel, verbose: o.verbose, own: o.own, out: &shared{to: out}}
 	if w.memory, err = newMemory(!o.anew); err != nil {
 		return 0, err
 	}

@@ -29,6 +29,7 @@ type workshop struct {
 	dir      string // for builds; it ends with the run
 	parallel int
 	verbose  bool
+	own      bool // machine-made mistakes are judged by the tests of their package alone
 	out      io.Writer
 }
 

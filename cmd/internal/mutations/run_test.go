@@ -276,7 +276,7 @@ func TestUser(t *testing.T) {
 `
 
 // TestMachineMade: tests of the package judge first, then those of packages that import it; what survives is
-// printed as an entry, and is accepted as soon as a table has it.
+// printed as an entry, and is accepted as soon as a table has it. With -own the package's tests judge alone.
 func TestMachineMade(t *testing.T) {
 	root := module(t, map[string]string{
 		"go.mod": "module example.com/m\n\ngo 1.26\n", "halves/halves.go": halves, "halves/halves_test.go": halvesTest,
@@ -297,6 +297,10 @@ func TestMachineMade(t *testing.T) {
 	_, out = mutationsIn(t, root, "-sample", "1000", "-removals", "-v", "./halves")
 	require.Contains(t, out, "killed: halves/halves.go:10, branch emptied, by ./halves TestHalf")
 	require.NotContains(t, out, "halves.go:10, comparison changed")
+
+	_, out = mutationsIn(t, root, "-sample", "1000", "-own", "./halves")
+	require.Contains(t, out, "SURVIVED: halves/halves.go:10, constant off by one\n"+survivor)
+	require.Contains(t, out, "+ if x >= 11 {", "no test of ./user is asked")
 
 	table := strings.Replace(survivor, "?", "nine is ten here", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "halves", tableName), []byte(table), 0o644))
