@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 	"github.com/holdfast/holdfast/server"
@@ -234,49 +235,54 @@ func shownDefault(o option) string {
 	return value
 }
 
-// clientTable is the documents' table of the flags of the commands that are clients.
-func clientTable() string {
-	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup` and `holdfast import`"
-	own := newLockOwn()
-	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
-		flagSection(newLocksOwn().rows(), locksHeading, "`holdfast locks`") +
-		flagSection(newLocksOwn().rows(), breakHeading, "`holdfast locks break`") +
-		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
-		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
-		flagSection(newImportOwn().rows(), importHeading, "`holdfast import`") +
-		flagSection(newImportOwn().rows(), sourceHeading, "`holdfast import`") +
-		flagSection(own.rows(), connecting, all) +
-		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
-		flagSection(newCertsOwn().rows(), certsHeading, "`holdfast certs`") +
-		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
-		flagSection(newRecoverOwn().rows(), recoverHeading, "`holdfast recover`") +
-		flagSection(newRestoreOwn().rows(), renewalHeading,
-			"`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")
+// clientName is what nodes log of who asked: the program, and user@host.
+func clientName(program string) string {
+	name := program
+	if user := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"), os.Getenv("LOGNAME")); user != "" {
+		host, _ := os.Hostname()
+		name += ":" + user + "@" + host
+	}
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '_' // a client's name has no blanks
+		}
+		return r
+	}, name[:min(len(name), 200)])
 }
 
-// flagSection is the table of the flags below a heading.
-func flagSection(rows []option, heading, of string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s, for %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", heading, of)
-	inside := false
-	for _, o := range rows {
-		if o.heading != "" {
-			inside = o.heading == heading
-			continue
-		}
-		if !inside {
-			continue
-		}
-		env, def := "", shownDefault(o)
-		if isShared(heading) {
-			env = "`" + o.env() + "`"
-		}
-		if def != "" && def != "false" {
-			def = "`" + def + "`"
-		} else {
-			def = ""
-		}
-		fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", o.name, env, def, o.help)
+// nodePatience is for one node: another one may answer.
+const nodePatience = 5 * time.Second
+
+// parseAnywhere takes flags behind words as well: 'locks break NAME --reason TEXT'.
+func parseAnywhere(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
+	if err := parseVariables(rows); err != nil {
+		return nil, err
 	}
-	return b.String()
+	var words []string
+	for {
+		rest, err := parseFlags(rows, args, stdout, usage)
+		if err != nil || len(rest) == 0 {
+			return words, err
+		}
+		words, args = append(words, rest[0]), rest[1:]
+	}
 }
+
+// parseFile is parseAnywhere for exactly one word, the name of a file; missing asks for one.
+func parseFile(rows []option, args []string, stdout io.Writer, usage, missing string) (string, error) {
+	words, err := parseAnywhere(rows, args, stdout, usage)
+	switch {
+	case err != nil:
+		return "", err
+	case len(words) == 0:
+		return "", usageError{errors.New(missing)}
+	case len(words) > 1:
+		return "", unexpected(words[1])
+	}
+	return words[0], nil
+}
+
+const (
+	importHeading = "The import"
+	sourceHeading = "The source"
+)

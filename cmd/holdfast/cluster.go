@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -130,9 +128,6 @@ func clusterNames() (names []string) {
 	return names
 }
 
-// nodePatience is for one node: another one may answer.
-const nodePatience = 5 * time.Second
-
 // connect connects to the first node that answers.
 func (o *clusterOwn) connect(ctx context.Context) (*holder.Conn, error) {
 	servers, err := o.servers()
@@ -141,21 +136,6 @@ func (o *clusterOwn) connect(ctx context.Context) (*holder.Conn, error) {
 	}
 	servers.Name = clientName("holdfast-cluster")
 	return servers.DialAny(ctx, min(o.timeout, nodePatience))
-}
-
-// clientName is what nodes log of who asked: the program, and user@host.
-func clientName(program string) string {
-	name := program
-	if user := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"), os.Getenv("LOGNAME")); user != "" {
-		host, _ := os.Hostname()
-		name += ":" + user + "@" + host
-	}
-	return strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' {
-			return '_' // a client's name has no blanks
-		}
-		return r
-	}, name[:min(len(name), 200)])
 }
 
 // look asks any node what it knows.

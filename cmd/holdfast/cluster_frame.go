@@ -167,3 +167,11 @@ func (t *table) String() string {
 	}
 	return b.String()
 }
+
+// printable is text for a terminal: names and notes are other people's.
+func printable(text string) string {
+	if quoted := strconv.Quote(text); quoted[1:len(quoted)-1] != text {
+		return quoted
+	}
+	return text
+}

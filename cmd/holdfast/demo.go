@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -87,16 +86,6 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return d.run(ctx, os.Stdin)
-}
-
-// cluster is the demo's processes.
-type cluster struct {
-	nodes     []*process
-	leader    *process // as last seen
-	dir       string
-	removeDir bool
-	password  bool // clients must give one
-	stdout    io.Writer
 }
 
 func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
@@ -254,5 +243,3 @@ func (d *cluster) stop() {
 	}
 	fmt.Fprintf(d.stdout, "data kept in %s\n", d.dir)
 }
-
-var errAllEnded = errors.New("all nodes have ended")

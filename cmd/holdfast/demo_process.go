@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -116,4 +117,14 @@ func (p *process) await() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
+}
+
+// cluster is the demo's processes.
+type cluster struct {
+	nodes     []*process
+	leader    *process // as last seen
+	dir       string
+	removeDir bool
+	password  bool // clients must give one
+	stdout    io.Writer
 }

@@ -195,3 +195,5 @@ func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return port
 }
+
+var errAllEnded = errors.New("all nodes have ended")

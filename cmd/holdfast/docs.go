@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -102,4 +103,84 @@ func version(_ context.Context, args []string, stdout, _ io.Writer) error {
 	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion,
 		cmp.Or(revision, "unknown revision"), protocol.EntryVersion)
 	return err
+}
+
+// clientTable is the documents' table of the flags of the commands that are clients.
+func clientTable() string {
+	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup` and `holdfast import`"
+	own := newLockOwn()
+	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
+		flagSection(newLocksOwn().rows(), locksHeading, "`holdfast locks`") +
+		flagSection(newLocksOwn().rows(), breakHeading, "`holdfast locks break`") +
+		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
+		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
+		flagSection(newImportOwn().rows(), importHeading, "`holdfast import`") +
+		flagSection(newImportOwn().rows(), sourceHeading, "`holdfast import`") +
+		flagSection(own.rows(), connecting, all) +
+		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
+		flagSection(newCertsOwn().rows(), certsHeading, "`holdfast certs`") +
+		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
+		flagSection(newRecoverOwn().rows(), recoverHeading, "`holdfast recover`") +
+		flagSection(newRestoreOwn().rows(), renewalHeading,
+			"`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")
+}
+
+// flagSection is the table of the flags below a heading.
+func flagSection(rows []option, heading, of string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## %s, for %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", heading, of)
+	inside := false
+	for _, o := range rows {
+		if o.heading != "" {
+			inside = o.heading == heading
+			continue
+		}
+		if !inside {
+			continue
+		}
+		env, def := "", shownDefault(o)
+		if isShared(heading) {
+			env = "`" + o.env() + "`"
+		}
+		if def != "" && def != "false" {
+			def = "`" + def + "`"
+		} else {
+			def = ""
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", o.name, env, def, o.help)
+	}
+	return b.String()
+}
+
+// flagTable is the documents' table of flags, in Markdown.
+func flagTable() string {
+	c := server.DefaultConfig()
+	var b strings.Builder
+	heading := ""
+	for _, o := range options(&c) {
+		if o.heading != "" {
+			heading = o.heading
+			continue
+		}
+		if o.debug {
+			continue
+		}
+		if heading != "" {
+			fmt.Fprintf(&b, "%s## %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", blankLine(&b), heading)
+			heading = ""
+		}
+		def := newFlagValue(o.value).String()
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", o.name, o.env(), def, o.help)
+	}
+	return b.String()
+}
+
+func blankLine(b *strings.Builder) string {
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n"
 }

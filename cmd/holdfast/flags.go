@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/holdfast/holdfast/server"
@@ -103,6 +104,30 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+func unexpected(arg string) error { return usageError{fmt.Errorf("unexpected argument %q", arg)} }
+
+func wantsHelp(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"--help", "-help", "-h"}, args[0])
+}
+
+// exitStatus is an error that has a status of its own; text is "" where nothing is to be said.
+type exitStatus struct {
+	status int
+	text   string
+}
+
+func (e exitStatus) Error() string { return e.text }
+
+// The exit statuses of `holdfast lock` beside the command's own. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL
+// of sysexits(3), the others are the shells'.
+const (
+	statusNotGranted    = 69 // EX_UNAVAILABLE
+	statusLost          = 75
+	statusNotExecutable = 126
+	statusNotFound      = 127
+	statusSignal        = 128 // plus the signal's number
+)
+
 // flagSet says which flags one command takes.
 type flagSet struct {
 	command  string
@@ -179,37 +204,4 @@ func printFlag(w io.Writer, o option, def string) {
 		fmt.Fprintf(w, " (%s)", def)
 	}
 	fmt.Fprintln(w)
-}
-
-// flagTable is the documents' table of flags, in Markdown.
-func flagTable() string {
-	c := server.DefaultConfig()
-	var b strings.Builder
-	heading := ""
-	for _, o := range options(&c) {
-		if o.heading != "" {
-			heading = o.heading
-			continue
-		}
-		if o.debug {
-			continue
-		}
-		if heading != "" {
-			fmt.Fprintf(&b, "%s## %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", blankLine(&b), heading)
-			heading = ""
-		}
-		def := newFlagValue(o.value).String()
-		if def != "" {
-			def = "`" + def + "`"
-		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", o.name, o.env(), def, o.help)
-	}
-	return b.String()
-}
-
-func blankLine(b *strings.Builder) string {
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n"
 }

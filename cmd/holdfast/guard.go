@@ -157,3 +157,14 @@ func (g *guard) release() *holder.Lost {
 	}
 	return nil
 }
+
+// heeded leaves out the signals that this process was started to ignore, as by nohup.
+func heeded(signals ...os.Signal) []os.Signal {
+	var heeded []os.Signal
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			heeded = append(heeded, s)
+		}
+	}
+	return heeded
+}

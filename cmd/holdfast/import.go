@@ -42,11 +42,6 @@ type importOwn struct {
 
 func newImportOwn() *importOwn { return &importOwn{clientFlags: newClientFlags()} }
 
-const (
-	importHeading = "The import"
-	sourceHeading = "The source"
-)
-
 // aboveCounters is the word of --fences-above for the largest counter.
 const aboveCounters = "counters"
 

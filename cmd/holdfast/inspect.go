@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -144,3 +145,16 @@ func (p *paper) fences(s *fsm.Survey) {
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// aboutFile names the file in an error that is about the file.
+func aboutFile(path string, err error) error {
+	for _, what := range []error{backup.ErrNoBackup, backup.ErrCutOff, backup.ErrDamaged, backup.ErrNewer} {
+		if errors.Is(err, what) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
+}
+
+// shownFences is how many keys are listed that look like fences.
+const shownFences = 20

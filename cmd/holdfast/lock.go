@@ -20,26 +20,8 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 )
 
-// The exit statuses of `holdfast lock` beside the command's own. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL
-// of sysexits(3), the others are the shells'.
-const (
-	statusNotGranted    = 69 // EX_UNAVAILABLE
-	statusLost          = 75
-	statusNotExecutable = 126
-	statusNotFound      = 127
-	statusSignal        = 128 // plus the signal's number
-)
-
 // maxNote is what the cluster takes as a note.
 const maxNote = 1024
-
-// exitStatus is an error that has a status of its own; text is "" where nothing is to be said.
-type exitStatus struct {
-	status int
-	text   string
-}
-
-func (e exitStatus) Error() string { return e.text }
 
 // lockOwn are the flags of `holdfast lock`.
 type lockOwn struct {
@@ -244,15 +226,4 @@ func acquire(ctx context.Context, h *holder.Holder, name string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-}
-
-// heeded leaves out the signals that this process was started to ignore, as by nohup.
-func heeded(signals ...os.Signal) []os.Signal {
-	var heeded []os.Signal
-	for _, s := range signals {
-		if !signal.Ignored(s) {
-			heeded = append(heeded, s)
-		}
-	}
-	return heeded
 }

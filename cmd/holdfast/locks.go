@@ -154,32 +154,3 @@ func watchLocks(ctx context.Context, servers *holder.Servers, q lockQuery, stdou
 		return frame
 	})
 }
-
-// parseAnywhere takes flags behind words as well: 'locks break NAME --reason TEXT'.
-func parseAnywhere(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
-	if err := parseVariables(rows); err != nil {
-		return nil, err
-	}
-	var words []string
-	for {
-		rest, err := parseFlags(rows, args, stdout, usage)
-		if err != nil || len(rest) == 0 {
-			return words, err
-		}
-		words, args = append(words, rest[0]), rest[1:]
-	}
-}
-
-// parseFile is parseAnywhere for exactly one word, the name of a file; missing asks for one.
-func parseFile(rows []option, args []string, stdout io.Writer, usage, missing string) (string, error) {
-	words, err := parseAnywhere(rows, args, stdout, usage)
-	switch {
-	case err != nil:
-		return "", err
-	case len(words) == 0:
-		return "", usageError{errors.New(missing)}
-	case len(words) > 1:
-		return "", unexpected(words[1])
-	}
-	return words[0], nil
-}

@@ -266,11 +266,3 @@ func duration(millis int64) string {
 	}
 	return d.String()
 }
-
-// printable is text for a terminal: names and notes are other people's.
-func printable(text string) string {
-	if quoted := strconv.Quote(text); quoted[1:len(quoted)-1] != text {
-		return quoted
-	}
-	return text
-}

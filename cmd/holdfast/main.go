@@ -138,9 +138,3 @@ func help(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	return c.run(ctx, []string{"--help"}, stdout, stderr)
 }
-
-func wantsHelp(args []string) bool {
-	return len(args) == 1 && slices.Contains([]string{"--help", "-help", "-h"}, args[0])
-}
-
-func unexpected(arg string) error { return usageError{fmt.Errorf("unexpected argument %q", arg)} }

@@ -236,9 +236,6 @@ func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
 	}
 }
 
-// shownFences is how many keys are listed that look like fences.
-const shownFences = 20
-
 // raisedSome refuses a pattern that raises nothing: it is a mistake, and would let fences repeat.
 func raisedSome(r *fsm.Renewal, done *fsm.Renewed) error {
 	for i, raise := range r.Raises {
@@ -247,14 +244,4 @@ func raisedSome(r *fsm.Renewal, done *fsm.Renewed) error {
 		}
 	}
 	return nil
-}
-
-// aboutFile names the file in an error that is about the file.
-func aboutFile(path string, err error) error {
-	for _, what := range []error{backup.ErrNoBackup, backup.ErrCutOff, backup.ErrDamaged, backup.ErrNewer} {
-		if errors.Is(err, what) {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	return err
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/holdfast/holdfast/server"
@@ -118,4 +120,42 @@ func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
 	return slog.New(slog.NewTextHandler(w, o)), nil
+}
+
+// strangeVariables looks at variables that begin as settings do, and belong to no flag. One that a slip of the keyboard
+// makes of a flag's is an error: the node would run without the setting. Others may be somebody else's, such as
+// Kubernetes's for a service of that name, and are only logged. Values are not shown: they may be secrets.
+func strangeVariables(environ []string) (others []string, err error) {
+	var settings, known []string
+	c := server.DefaultConfig()
+	for _, o := range options(&c) {
+		if o.heading == "" {
+			settings = append(settings, o.env())
+		}
+	}
+	client := newClientFlags()
+	for _, o := range append(client.lockRows(), newImportOwn().sourceRows()...) {
+		known = append(known, o.env())
+	}
+	// `holdfast lock` gives three to its command; the fourth is this program's own.
+	known = append(known, envFileVariable, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE",
+		"HOLDFAST_TIMER_SLACK_IS_SET")
+	var slips []string
+	for _, line := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(line, "=")
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(settings, name) || slices.Contains(known, name) {
+			continue
+		}
+		nearest := nearestOf(name, settings)
+		hint := fmt.Sprintf("%s: no flag has this variable; the nearest is %s (--%s)", name, nearest, flagOf(nearest))
+		if distance(name, nearest) <= max(1, (len(name)-len(variablePrefix))/4) {
+			slips = append(slips, hint)
+		} else {
+			others = append(others, hint)
+		}
+	}
+	if slips != nil {
+		return nil, fmt.Errorf("%s", strings.Join(slips, "; "))
+	}
+	return others, nil
 }
