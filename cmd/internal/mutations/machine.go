@@ -27,10 +27,7 @@ type trial struct {
 
 // judgeMachineMade runs the tests that reach the mistakes of one package until one of them fails.
 func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*trial) error {
-	judges := []string{dir}
-	if !w.own {
-		judges = append(judges, w.judgesOf(dir)...)
-	}
+	judges := append([]string{dir}, w.judgesOf(dir)...)
 	var sums []string
 	for _, j := range judges {
 		sums = append(sums, w.sum(j))
@@ -91,8 +88,8 @@ const unseen = "-"
 func (w *workshop) judgesOf(dir string) []string {
 	var judges []string
 	for _, other := range w.importers(dir) {
-		if top, _, _ := strings.Cut(other, "/"); top != "bench" && top != "jepsen" && !strings.HasSuffix(other, "test") &&
-			other != "cmd/holdfast" {
+		if top, _, _ := strings.Cut(other, "/"); !w.own && top != "bench" && top != "jepsen" &&
+			!strings.HasSuffix(other, "test") && other != "cmd/holdfast" {
 			judges = append(judges, other)
 		}
 	}

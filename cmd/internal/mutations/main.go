@@ -65,7 +65,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 		"make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
 	fs.IntVar(&o.sample, "sample", 0, "make this many mistakes anywhere")
 	fs.BoolVar(&o.removals, "removals", false, "with -sample: only removals of statements and of terms of conditions")
-	fs.BoolVar(&o.own, "own", false, "judge a machine-made mistake by the tests of its package alone")
+	fs.BoolVar(&o.own, "own", false, "judge a machine-made mistake by the tests of its package and of folders below it alone")
 	fs.IntVar(&o.most, "most", 300, "with -changed: make this many mistakes at most")
 	fs.Uint64Var(&o.seed, "seed", 1, "for the choice of mistakes")
 	fs.Float64Var(&o.floor, "floor", 0,

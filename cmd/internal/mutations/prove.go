@@ -29,7 +29,7 @@ type workshop struct {
 	dir      string // for builds; it ends with the run
 	parallel int
 	verbose  bool
-	own      bool // machine-made mistakes are judged by the tests of their package alone
+	own      bool // machine-made mistakes are judged by the tests of their package and of folders below it alone
 	out      io.Writer
 }
 

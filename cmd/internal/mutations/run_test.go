@@ -327,6 +327,8 @@ func TestJudges(t *testing.T) {
 	w := &workshop{tree: tree}
 	require.Equal(t, []string{"top/halves/halvestest", "other"}, w.judgesOf("top/halves"))
 	require.Equal(t, []string{"top/halves/halvestest"}, w.judgesOf("top/halves/deep"))
+	w.own = true
+	require.Equal(t, []string{"top/halves/halvestest"}, w.judgesOf("top/halves"))
 }
 
 // TestChange: mistakes are made in the lines that a revision does not have, in committed, changed and new files.
