@@ -269,6 +269,3 @@ func (r *Request) own() {
 	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]
 	r.Note, r.Call = all[:len(r.Note)], all[len(r.Note):]
 }
-
-// cloned is a copy of s that shares no memory with a log entry.
-func cloned(s string) string { return strings.Clone(s) }

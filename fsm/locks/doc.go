@@ -43,18 +43,18 @@
 // Start reading at request.go and effect.go, then acquire.go and queue.go. The parts:
 //
 //	request.go  what is asked; effect.go what happens; info.go what is shown
-//	table.go    the trees, copies, the clock
-//	acquire.go  a request; release.go the ways to give back
-//	queue.go    who is compatible with whom, whose turn it is, grants
-//	loss.go     holds that end against their owner's will: one, a lock's, a database's
-//	due.go      what happens by time, and what is unfinished
+//	records.go  locks, holds, waiters and sessions as the trees keep them: their orders, and what they count for
+//	table.go    the trees, copies, the clock, steps; find.go finds in the trees
+//	lock.go     changes of a lock, hold.go of its holds, waiter.go of its queue
+//	loss.go     holds that end against their owner's will: one, a lock's, a database's; late.go tells of a near miss
+//	due.go      what happens by time, what is unfinished, and the end of each call
 //	slices.go   what ends for many at once, and is worked off in slices
+//	queue.go    who is compatible with whom, whose turn it is, grants
+//	acquire.go  a request; release.go the ways to give back
 //	session.go  sessions, and the connections that they live with
 //	dropped.go  waiters that leave; names.go finds them by name
-//	lock.go     a lock: hold.go its holds, waiter.go its queue; find.go finds one
 //	read.go     what changes nothing
-//	saved.go    the table in a snapshot; load.go reads it; backup.go is for backups
-//	size.go     what counts for how much memory
+//	saved.go    the table in a snapshot; load.go reads it; backup.go is for backups; verify.go proves a table
 //
 // DESIGN.md says why it is so and what was refused.
 package locks

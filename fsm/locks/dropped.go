@@ -10,9 +10,6 @@ import (
 	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
-// before is a name: all waiters of its node with lower ones are gone, and not all removed.
-type before = waits.Name
-
 // dropped reports whether a waiter is gone with its node.
 func (t *Table) dropped(w *waiter) bool {
 	if w.absent {
@@ -66,16 +63,6 @@ func (t *Table) firstOf(node string) *waiter {
 		return nil
 	}
 	return w
-}
-
-// workDropped takes a step: it removes a waiter of the first node, or finds that none is left.
-func (t *Table) workDropped() {
-	t.pay()
-	if w := t.firstOf(t.drops[0].Origin.Node); w != nil && t.dropped(w) {
-		t.dismiss(w, ErrDropped)
-		return
-	}
-	t.drops = slices.Delete(t.drops, 0, 1)
 }
 
 // Places is in how many queues the waiter with a name stands.

@@ -1,6 +1,10 @@
 package locks
 
-import "github.com/holdfast/holdfast/protocol/mutant"
+import (
+	"slices"
+
+	"github.com/holdfast/holdfast/protocol/mutant"
+)
 
 // Sweep does what is due or unfinished, in the order of time, while there are steps.
 func (t *Table) Sweep() {
@@ -184,25 +188,6 @@ func (t *Table) step(l *lock) {
 	}
 }
 
-// firstHoldEnd is the hold that ends first, as far as the lock knows.
-func (t *Table) firstHoldEnd(l *lock) (*hold, int64) {
-	switch {
-	case l.hold != nil && l.hold.deadline != never:
-		return l.hold, l.hold.deadline
-	case l.hold != nil:
-		s := t.session(l.hold.bound)
-		if s.over {
-			return l.hold, min(s.deadline, t.now-1)
-		}
-		return l.hold, t.endOf(s)
-	case l.holders() > 1:
-		if m, ok := seek(t.byEnd, member{l.id(), firstEnding}); ok && m.lock == l.id() {
-			return m.hold, m.hold.deadline
-		}
-	}
-	return nil, never
-}
-
 // lossOf says how a hold ends that is over: by what came first.
 func (t *Table) lossOf(l *lock, h *hold) loss {
 	why := loss{reason: Expired, at: h.deadline}
@@ -302,4 +287,124 @@ func (t *Table) DueAt(db int, key string, after, until int64) bool {
 func (t *Table) sessionEndsBy(until int64) bool {
 	_, end := t.nextSession()
 	return end < until
+}
+
+// lapsed says why a waiter is gone that is not removed yet. Nil: it is not gone.
+func (t *Table) lapsed(w *waiter) error {
+	switch {
+	case t.dropped(w):
+		return ErrDropped
+	case w.Session != 0 && !t.open(w.Session):
+		return ErrNoSession
+	}
+	return nil
+}
+
+// finish does what follows from the changes of a call: it grants, removes locks without a purpose, and
+// notes when locks are due. Every call that takes locks ends with it.
+func (t *Table) finish() {
+	for i := 0; i < len(t.woken); i++ {
+		t.pump(t.woken[i]) // may wake more
+	}
+	clear(t.woken)
+	t.woken = t.woken[:0]
+	for _, l := range t.touched {
+		l.head &^= flagTouched
+		t.settleDown(l)
+	}
+	clear(t.touched)
+	t.touched = t.touched[:0]
+	t.as, t.near = t.now, near{}
+}
+
+// settleDown puts a lock into its least form, and tells whether it is there.
+func (t *Table) settleDown(l *lock) {
+	m := l.more
+	idle := m == nil || m.delay == 0 && m.unfinished == 0 && m.ranks == [rankCount]int{}
+	if idle && m != nil && m.holders <= 1 && (l.hold == nil || l.hold.fence >= m.lost.below) {
+		l.more = nil
+		t.bytes -= extensionBytes
+	}
+	gone := idle && l.holders() == 0
+	due := int64(never)
+	if !gone {
+		due = t.dueOf(l)
+	}
+	if due != l.due {
+		if l.due != never {
+			t.timers.Delete(l)
+		}
+		if l.due = due; due != never {
+			t.timers.Set(l)
+		}
+	}
+	if inLine := m != nil && m.ranks != [rankCount]int{}; inLine != (l.head&flagQueued != 0) {
+		if l.head ^= flagQueued; inLine {
+			t.queued.Set(l)
+		} else {
+			t.queued.Delete(l)
+		}
+	}
+	if gone {
+		t.locks.Delete(l)
+		t.bytes -= l.bytes()
+	}
+	present := !gone && !t.hollow(l)
+	if present == (l.head&flagPresent != 0) {
+		return
+	}
+	kind := Went
+	if l.head ^= flagPresent; present {
+		kind = Came
+	}
+	t.tell(Effect{Kind: kind, DB: l.db(), Key: l.key})
+}
+
+// dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is
+// not among that.
+func (t *Table) dueOf(l *lock) int64 { return min(t.grantsDueOf(l), t.waitsDueOf(l)) }
+
+// waitsDueOf is the first end of a wait.
+func (t *Table) waitsDueOf(l *lock) int64 {
+	if l.waiters() > 0 {
+		if w := t.firstWaitEnd(l); w != nil {
+			return w.deadline
+		}
+	}
+	return never
+}
+
+// grantsDueOf is dueOf without the ends of waits: what may let a waiter be granted.
+func (t *Table) grantsDueOf(l *lock) int64 {
+	due := int64(never)
+	if l.hold != nil {
+		due = l.hold.deadline
+	}
+	m := l.more
+	if m == nil {
+		return due
+	}
+	if t.lostOf(l) != nil {
+		return past
+	}
+	if m.holders > 1 {
+		due = t.firstEnd(l)
+	}
+	if m.delay != 0 {
+		due = min(due, m.delay)
+	}
+	if m.unfinished != 0 {
+		due = min(due, m.unfinished-1)
+	}
+	return due
+}
+
+// workDropped takes a step: it removes a waiter of the first node, or finds that none is left.
+func (t *Table) workDropped() {
+	t.pay()
+	if w := t.firstOf(t.drops[0].Origin.Node); w != nil && t.dropped(w) {
+		t.dismiss(w, ErrDropped)
+		return
+	}
+	t.drops = slices.Delete(t.drops, 0, 1)
 }

@@ -64,27 +64,6 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Reason says why a hold was lost.
-type Reason uint8
-
-// The reasons.
-const (
-	Expired Reason = iota + 1
-	SessionGone
-	Broken
-	Flushed
-)
-
-var reasons = [...]string{Expired: "expired", SessionGone: "session", Broken: "broken", Flushed: "flushed"}
-
-// String is the word of the reason in notices.
-func (r Reason) String() string {
-	if int(r) < len(reasons) {
-		return reasons[r]
-	}
-	return ""
-}
-
 // Effect is something that the owner of the table tells others.
 type Effect struct {
 	Kind   EffectKind
@@ -117,18 +96,3 @@ type Effect struct {
 	// of its lease, LeaseMillis long (0: a session, except if Late), were used up since the last renewal.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 }
-
-// Effects are the effects since the last TakeEffects.
-func (t *Table) Effects() []Effect { return t.effects }
-
-// TakeEffects returns the effects and forgets them. The slice is good until the next call that changes
-// the table.
-func (t *Table) TakeEffects() []Effect {
-	taken := t.effects
-	if t.effects = t.effects[:0]; cap(taken) > 1<<8 {
-		t.effects = nil
-	}
-	return taken
-}
-
-func (t *Table) tell(e Effect) { t.effects = append(t.effects, e) }

@@ -1,147 +1,5 @@
 package locks
 
-import (
-	"cmp"
-	"strings"
-
-	"github.com/holdfast/holdfast/protocol"
-)
-
-// hold is an owner's part in a lock. Invariant: never changed once in a table.
-type hold struct {
-	key, owner string
-	extra      *extra // nil: nothing of it
-	fence      uint64
-	// bound is the session, if deadline is never; else the lease.
-	bound    uint64
-	deadline int64 // the last instant of the lease
-	since    int64
-	origin   *protocol.Origin
-	conn     int64
-	count    uint32 // acquires that were not given back
-	mode     Mode
-	db       uint8
-	// asked: the owner has asked again since the grant, so it knows of the hold.
-	asked bool
-	late  bool // Late was told; in no snapshot
-}
-
-// extra is what few holds have.
-type extra struct {
-	note, call     string
-	delay, permits int64
-}
-
-func (h *hold) session() uint64 {
-	if h.deadline == never {
-		return h.bound
-	}
-	return 0
-}
-
-func (h *hold) lease() int64 {
-	if h.deadline == never {
-		return 0
-	}
-	return int64(h.bound)
-}
-
-// sessions is 1 for a hold of a session.
-func (h *hold) sessions() int {
-	if h.deadline == never {
-		return 1
-	}
-	return 0
-}
-
-func (h *hold) permits() int64 {
-	if h.mode == Permits {
-		return h.extra.permits
-	}
-	return 0
-}
-
-func (h *hold) delay() int64 {
-	if h.extra == nil {
-		return 0
-	}
-	return h.extra.delay
-}
-
-// delays is 1 for a hold that asks for a delay.
-func (h *hold) delays() int {
-	if h.delay() > 0 {
-		return 1
-	}
-	return 0
-}
-
-func (h *hold) client() Client { return Client{*h.origin, h.conn} }
-
-// member is a hold of a lock with several.
-type member struct {
-	lock uint64
-	hold *hold
-}
-
-func ownerBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), strings.Compare(a.hold.owner, b.hold.owner)) < 0
-}
-
-func fenceBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.fence, b.hold.fence)) < 0
-}
-
-func endBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.deadline, b.hold.deadline),
-		cmp.Compare(a.hold.fence, b.hold.fence)) < 0
-}
-
-func bySessionBefore(a, b *hold) bool {
-	return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.fence, b.fence), cmp.Compare(a.db, b.db),
-		strings.Compare(a.key, b.key)) < 0
-}
-
-// holdBy is the hold with a fence.
-func (t *Table) holdBy(l *lock, fence uint64) *hold {
-	switch {
-	case l.hold != nil && l.hold.fence == fence:
-		return l.hold
-	case l.hold == nil && l.holders() > 0:
-		m, _ := t.byFence.Get(member{l.id(), &hold{fence: fence}})
-		return m.hold
-	}
-	return nil
-}
-
-// eachHold calls f with the holds by fence, until f returns false.
-func (t *Table) eachHold(l *lock, f func(h *hold) bool) {
-	switch {
-	case l.hold != nil:
-		f(l.hold)
-	case l.holders() > 0:
-		t.byFence.Ascend(member{l.id(), firstFence}, func(m member) bool { return m.lock == l.id() && f(m.hold) })
-	}
-}
-
-// firstHold is the hold with the least fence. Requires: there is a hold.
-func (t *Table) firstHold(l *lock) (first *hold) {
-	t.eachHold(l, func(h *hold) bool {
-		first = h
-		return false
-	})
-	return first
-}
-
-// firstEnd is the first end of a lease. Requires: there are several holds.
-func (t *Table) firstEnd(l *lock) int64 {
-	m, ok := seek(t.byEnd, member{l.id(), firstEnding})
-	if !ok || m.lock != l.id() {
-		return never
-	}
-	return m.hold.deadline
-}
-
 // addHold adds a hold of an owner that has none.
 func (t *Table) addHold(l *lock, h *hold) {
 	t.holdCount++
@@ -248,4 +106,26 @@ func (t *Table) replaceHold(l *lock, old, h *hold) {
 	t.removeHold(l, old)
 	t.addHold(l, h)
 	l.head = l.head&^flagWake | woken
+}
+
+// about is an effect on a hold.
+func (t *Table) about(kind EffectKind, h *hold) Effect {
+	e := Effect{
+		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
+		Client: h.client(), LeaseMillis: h.lease(),
+	}
+	if e.Session != 0 {
+		e.Attached = t.clientOf(e.Session)
+	}
+	return e
+}
+
+// aboutEnd is an effect on a hold that ends at an instant.
+func (t *Table) aboutEnd(kind EffectKind, h *hold, at int64) Effect {
+	e := t.about(kind, h)
+	e.HeldMillis = at - h.since
+	if h.deadline != never {
+		e.SinceRenewedMillis = min(e.LeaseMillis, at-(h.deadline-e.LeaseMillis))
+	}
+	return e
 }

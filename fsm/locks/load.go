@@ -253,18 +253,6 @@ func (d *loader) hold(l *lock) {
 	}
 }
 
-// lastFence is the largest fence of the holds. Requires: there is one.
-func (t *Table) lastFence(l *lock) (fence uint64) {
-	if l.hold != nil {
-		return l.hold.fence
-	}
-	t.byFence.Descend(member{l.id(), &hold{fence: ^uint64(0)}}, func(m member) bool {
-		fence = m.hold.fence
-		return false
-	})
-	return fence
-}
-
 func (d *loader) waiter(home *lock) {
 	w := &waiter{deadline: never}
 	w.DB = home.db()

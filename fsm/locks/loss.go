@@ -5,17 +5,6 @@ import (
 	"slices"
 )
 
-// flush is a database whose holds with lower fences are lost, and not all worked off.
-type flush struct {
-	db   int
-	mark uint64
-	at   int64
-	// hash and key are where to go on.
-	hash  uint64
-	key   string
-	cause uint64
-}
-
 // lose ends a hold against its owner's will.
 func (t *Table) lose(l *lock, h *hold, why loss) {
 	e := t.aboutEnd(Lost, h, why.at)
@@ -34,23 +23,6 @@ func (t *Table) lose(l *lock, h *hold, why loss) {
 		m := t.extensionOf(l)
 		m.delay = max(m.delay, saturated(why.at, delay), 1)
 	}
-}
-
-// lostOf is a hold that was lost with others of its lock, and is not worked off; nil if there is none.
-func (t *Table) lostOf(l *lock) *hold {
-	if l.more == nil || l.more.lost.below == 0 || l.holders() == 0 {
-		return nil
-	}
-	h := t.firstHold(l)
-	if h.fence >= l.more.lost.below {
-		return nil
-	}
-	if t.sliced { // a lease may have ended before
-		if first, end := t.firstHoldEnd(l); first != nil && end < l.more.lost.at {
-			return first
-		}
-	}
-	return h
 }
 
 // over reports whether a hold has ended by an instant, and is not worked off.
@@ -106,17 +78,6 @@ func (t *Table) Break(b *Break) (broken int) {
 	return 1
 }
 
-// mark ends all holds of a lock together. What has ended them before counts.
-func (t *Table) mark(l *lock, why loss) {
-	before := t.lostOf(l)
-	m := t.extensionOf(l)
-	if t.sliced && before != nil {
-		why.reason, why.at, why.cause = m.lost.reason, m.lost.at, m.lost.cause
-		why.delays = why.delays || m.lost.delays
-	}
-	m.lost = why
-}
-
 // setDelay gives a lock a delay from now on, or ends the delay that runs.
 func (t *Table) setDelay(l *lock, millis int64) {
 	if l.more == nil && millis <= 0 {
@@ -158,43 +119,6 @@ func (t *Table) Flush(db int, cause uint64) {
 	t.finish()
 }
 
-// pendingFlush is the flush that a lock has still to go through.
-func (t *Table) pendingFlush(l *lock) *flush {
-	for i := range t.flushes {
-		if f := &t.flushes[i]; f.db == l.db() && t.bornOf(l) < f.mark {
-			return f
-		}
-	}
-	return nil
-}
-
-// bornOf is a fence: flushes before it are over for the lock.
-func (t *Table) bornOf(l *lock) uint64 {
-	if l.more != nil {
-		return l.more.createdFence
-	}
-	if l.hold != nil {
-		return l.hold.fence
-	}
-	return t.fences // it is being made
-}
-
-// flushed is called with each lock that is to be changed: the lock goes through the flush that waits for it.
-func (t *Table) flushed(l *lock) {
-	f := t.pendingFlush(l)
-	if f == nil {
-		return
-	}
-	m := t.extensionOf(l)
-	m.createdFence = f.mark
-	if t.sliced {
-		m.delay = 0
-	}
-	t.mark(l, loss{below: f.mark, reason: Flushed, at: f.at, delays: t.sliced, cause: f.cause})
-	l.head &^= flagPresent
-	t.wake(l)
-}
-
 // workFlush takes a step of the first flush: a hold of the first lock that is left, or the lock.
 func (t *Table) workFlush() {
 	f := &t.flushes[0]
@@ -222,4 +146,62 @@ func (t *Table) workFlush() {
 func (t *Table) Any(db int) bool {
 	l, ok := seek(t.locks, &lock{head: uint64(db) << 8})
 	return ok && l.db() == db
+}
+
+// hollow reports whether nothing of a lock is there but holds that were lost together and bring no delay: the key is
+// no lock any more.
+func (t *Table) hollow(l *lock) bool {
+	m := l.more
+	return t.sliced && m != nil && m.delay == 0 && m.ranks == [rankCount]int{} && (m.delays == 0 || m.lost.delays) &&
+		t.allLost(l)
+}
+
+// overHolds is how many holds of a lock are over at an instant, with their permits, and the last instant of the delay
+// that they bring; 0: none. looked is how many holds it looked at.
+func (t *Table) overHolds(l *lock, now int64) (over int, permits, delay int64, looked int) {
+	m := l.more
+	whole := t.allLost(l)
+	switch {
+	case l.holders() == 0:
+		return 0, 0, 0, 0
+	case whole && m == nil:
+		return 1, l.hold.permits(), 0, 1
+	case whole && (m.delays == 0 || m.lost.delays || t.pendingFlush(l) != nil):
+		return m.holders, m.permits, 0, 1
+	case !whole && l.hold == nil && t.firstEnd(l) >= now && (m.sessionHolds == 0 || !t.sessionsBehind(now)):
+		return 0, 0, 0, 1
+	}
+	t.eachHold(l, func(h *hold) bool {
+		looked++
+		if whole || t.over(l, h, now) {
+			over++
+			permits += h.permits()
+			if why := t.lossOf(l, h); h.delay() > 0 && !why.delays {
+				delay = max(delay, saturated(why.at, h.delay()))
+			}
+		}
+		return true
+	})
+	return over, permits, delay, looked
+}
+
+// goneMember is the hold that ended first, of the first holds of a lock with several, by its session; nil: none.
+func (t *Table) goneMember(l *lock) (first *hold) {
+	if !t.sliced || l.more == nil || l.hold != nil || l.more.sessionHolds == 0 || !t.sessionsBehind(t.now) {
+		return nil
+	}
+	looks := memberLooks
+	t.eachHold(l, func(h *hold) bool {
+		if h.deadline == never && !t.open(h.bound) && (first == nil || t.lossOf(l, h).at < t.lossOf(l, first).at) {
+			first = h
+		}
+		looks--
+		return looks > 0
+	})
+	return first
+}
+
+// allLost reports whether all holds of a lock were lost together, and are not worked off.
+func (t *Table) allLost(l *lock) bool {
+	return t.pendingFlush(l) != nil || t.lostOf(l) != nil && t.lastFence(l) < l.more.lost.below
 }

@@ -152,17 +152,6 @@ func (t *Table) try(w *waiter) {
 	t.tellEnd(w, fence, nil)
 }
 
-// lapsed says why a waiter is gone that is not removed yet. Nil: it is not gone.
-func (t *Table) lapsed(w *waiter) error {
-	switch {
-	case t.dropped(w):
-		return ErrDropped
-	case w.Session != 0 && !t.open(w.Session):
-		return ErrNoSession
-	}
-	return nil
-}
-
 // grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
 // since is when the owner began to wait, order its place in line, 0: it had none.
 func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
@@ -220,26 +209,4 @@ func (h *hold) bind(now int64, r *Request) {
 	} else {
 		h.bound, h.deadline = uint64(r.LeaseMillis), saturated(now, r.LeaseMillis)
 	}
-}
-
-// about is an effect on a hold.
-func (t *Table) about(kind EffectKind, h *hold) Effect {
-	e := Effect{
-		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
-		Client: h.client(), LeaseMillis: h.lease(),
-	}
-	if e.Session != 0 {
-		e.Attached = t.clientOf(e.Session)
-	}
-	return e
-}
-
-// aboutEnd is an effect on a hold that ends at an instant.
-func (t *Table) aboutEnd(kind EffectKind, h *hold, at int64) Effect {
-	e := t.about(kind, h)
-	e.HeldMillis = at - h.since
-	if h.deadline != never {
-		e.SinceRenewedMillis = min(e.LeaseMillis, at-(h.deadline-e.LeaseMillis))
-	}
-	return e
 }

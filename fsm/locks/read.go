@@ -134,13 +134,6 @@ func (t *Table) lastEnd(l *lock) (last *hold) {
 	return last
 }
 
-func (h *hold) leftMillis(now int64) int64 {
-	if h.deadline == never {
-		return -1
-	}
-	return max(0, h.deadline-now)
-}
-
 // show describes a hold.
 func (h *hold) show(now int64) Hold {
 	shown := Hold{
@@ -167,14 +160,6 @@ func (w *waiter) show(now int64) Wait {
 		shown.LeftMillis = max(0, w.deadline-now)
 	}
 	return shown
-}
-
-// lastInstant is the last instant at which a waiter has a place.
-func (w *waiter) lastInstant() int64 {
-	if w.absent || w.deadline == never || w.GraceMillis <= 0 {
-		return w.deadline
-	}
-	return saturated(w.deadline, w.GraceMillis)
 }
 
 // shows reports whether a waiter still stands in line at an instant.

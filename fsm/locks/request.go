@@ -133,3 +133,24 @@ type Break struct {
 	// Cause is a number that the effects have, whenever the holds are worked off. 0: none.
 	Cause uint64
 }
+
+// Reason says why a hold was lost.
+type Reason uint8
+
+// The reasons.
+const (
+	Expired Reason = iota + 1
+	SessionGone
+	Broken
+	Flushed
+)
+
+var reasons = [...]string{Expired: "expired", SessionGone: "session", Broken: "broken", Flushed: "flushed"}
+
+// String is the word of the reason in notices.
+func (r Reason) String() string {
+	if int(r) < len(reasons) {
+		return reasons[r]
+	}
+	return ""
+}

@@ -1,72 +1,10 @@
 package locks
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
 )
-
-// session groups holds and waiters that live and die together. A session is changed by ownSession alone.
-type session struct {
-	id         uint64
-	generation uint64
-	name       string
-	lease      int64
-	deadline   int64 // the last instant of its own lease
-	opened     int64
-	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
-	origin *protocol.Origin
-	conn   int64
-	// leased: the session stands in sessionEnds, by its own lease. Else it stands in attached, and lives
-	// while its node is heard of.
-	leased bool
-	// over: the session ended after the instant deadline, and its holds and waiters are not worked off.
-	over           bool
-	late           bool // Late was told since the session held nothing; in no snapshot
-	holds, waiters int
-}
-
-// ending is the end of a session's own lease.
-type ending struct {
-	deadline int64
-	id       uint64
-}
-
-func sessionEndBefore(a, b ending) bool {
-	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id)) < 0
-}
-
-// bound is a session that lives with a connection.
-type bound struct {
-	origin *protocol.Origin
-	by     int64 // the lease in attached, the connection in connections
-	id     uint64
-}
-
-func compareOrigins(a, b protocol.Origin) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
-}
-
-func attachedBefore(a, b bound) bool {
-	return cmp.Or(compareOrigins(*a.origin, *b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
-}
-
-func connectionBefore(a, b bound) bool { return attachedBefore(a, b) }
-
-// incarnation is one of a node, with sessions that live with its connections.
-type incarnation struct {
-	origin   protocol.Origin
-	alive    int64 // when the node was heard of last
-	sessions int
-}
-
-func (t *Table) incarnationAt(o protocol.Origin) (index int, ok bool) {
-	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Origin) int {
-		return compareOrigins(l.origin, o)
-	})
-}
 
 // alive notes that an incarnation of a node was heard of now. The incarnation has one session more.
 func (t *Table) alive(o *protocol.Origin) {
@@ -76,53 +14,6 @@ func (t *Table) alive(o *protocol.Origin) {
 	}
 	t.incarnations[i].alive = t.now
 	t.incarnations[i].sessions++
-}
-
-// ownSession is a session to be changed. Requires: there is one.
-func (t *Table) ownSession(id uint64) *session {
-	s := t.session(id)
-	if s.generation != t.generation {
-		c := *s
-		c.generation = t.generation
-		s = &c
-		t.sessions.Set(s)
-	}
-	return s
-}
-
-// session is a session to be looked at, also if it is over. Nil: there is none.
-func (t *Table) session(id uint64) *session {
-	s, _ := t.sessions.Get(&session{id: id})
-	return s
-}
-
-// endOf is the last instant of a session, as far as is known.
-func (t *Table) endOf(s *session) int64 {
-	end := s.deadline
-	if s.origin != nil && !s.over {
-		if i, ok := t.incarnationAt(*s.origin); ok {
-			end = max(end, saturated(t.incarnations[i].alive, s.lease))
-		}
-	}
-	return end
-}
-
-// openAt reports whether a session is there at an instant.
-func (t *Table) openAt(id uint64, now int64) bool {
-	s := t.session(id)
-	return s != nil && !s.over && t.endOf(s) >= now
-}
-
-// open is openAt now.
-func (t *Table) open(id uint64) bool { return t.openAt(id, t.now) }
-
-// clientOf is the connection with which a session lives.
-func (t *Table) clientOf(id uint64) Client {
-	s := t.session(id)
-	if s == nil || s.origin == nil {
-		return Client{}
-	}
-	return Client{*s.origin, s.conn}
 }
 
 // OpenSession opens a session with a lease. connection: it lives with the client's connection.

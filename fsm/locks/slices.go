@@ -4,43 +4,8 @@ package locks
 // answer from version 6 of the entry on; before, an entry had no more steps for some of that, and some numbers were
 // those of the table. Entries of older versions keep the former meaning.
 
-const (
-	// StepUnits is what a step takes of the steps that [Table.Begin] grants, from version 6 on. A look at a lock takes 1.
-	StepUnits = 16
-	// PlaceUnits is what it takes that a waiter joins or leaves a queue, beside the first of its queues.
-	PlaceUnits = 2
-)
-
 // memberLooks is how many holds of a lock a step looks at for those whose sessions are over.
 const memberLooks = 16
-
-// spot is where a pass over locks goes on, in the order of locks.
-type spot struct {
-	db   int
-	hash uint64
-	key  string
-}
-
-// Slice gives the table the meaning of entries from version 6 on, or the former one.
-func (t *Table) Slice(on bool) { t.sliced = on }
-
-// price is a step in units.
-func (t *Table) price() int {
-	if t.sliced {
-		return StepUnits
-	}
-	return 1
-}
-
-// pay takes a step.
-func (t *Table) pay() { t.steps -= t.price() }
-
-// payPlaces takes the steps for a waiter that joins or leaves its queues.
-func (t *Table) payPlaces(w *waiter) {
-	if t.sliced {
-		t.steps -= PlaceUnits * (len(w.Keys) - 1)
-	}
-}
 
 // sweepSlice is Sweep of entries from version 6 on. What somebody waits for does not wait for all that ended before:
 // behind the first half of the steps, locks with waiters have their turn.
@@ -100,64 +65,6 @@ func (t *Table) BehindAt(now int64) bool { return t.firstDue() < now }
 
 // sessionsBehind reports whether a session is over at an instant and holds or waits still.
 func (t *Table) sessionsBehind(now int64) bool { return t.ended.Len() > 0 || t.sessionEndsBy(now) }
-
-// goneMember is the hold that ended first, of the first holds of a lock with several, by its session; nil: none.
-func (t *Table) goneMember(l *lock) (first *hold) {
-	if !t.sliced || l.more == nil || l.hold != nil || l.more.sessionHolds == 0 || !t.sessionsBehind(t.now) {
-		return nil
-	}
-	looks := memberLooks
-	t.eachHold(l, func(h *hold) bool {
-		if h.deadline == never && !t.open(h.bound) && (first == nil || t.lossOf(l, h).at < t.lossOf(l, first).at) {
-			first = h
-		}
-		looks--
-		return looks > 0
-	})
-	return first
-}
-
-// allLost reports whether all holds of a lock were lost together, and are not worked off.
-func (t *Table) allLost(l *lock) bool {
-	return t.pendingFlush(l) != nil || t.lostOf(l) != nil && t.lastFence(l) < l.more.lost.below
-}
-
-// hollow reports whether nothing of a lock is there but holds that were lost together and bring no delay: the key is
-// no lock any more.
-func (t *Table) hollow(l *lock) bool {
-	m := l.more
-	return t.sliced && m != nil && m.delay == 0 && m.ranks == [rankCount]int{} && (m.delays == 0 || m.lost.delays) &&
-		t.allLost(l)
-}
-
-// overHolds is how many holds of a lock are over at an instant, with their permits, and the last instant of the delay
-// that they bring; 0: none. looked is how many holds it looked at.
-func (t *Table) overHolds(l *lock, now int64) (over int, permits, delay int64, looked int) {
-	m := l.more
-	whole := t.allLost(l)
-	switch {
-	case l.holders() == 0:
-		return 0, 0, 0, 0
-	case whole && m == nil:
-		return 1, l.hold.permits(), 0, 1
-	case whole && (m.delays == 0 || m.lost.delays || t.pendingFlush(l) != nil):
-		return m.holders, m.permits, 0, 1
-	case !whole && l.hold == nil && t.firstEnd(l) >= now && (m.sessionHolds == 0 || !t.sessionsBehind(now)):
-		return 0, 0, 0, 1
-	}
-	t.eachHold(l, func(h *hold) bool {
-		looked++
-		if whole || t.over(l, h, now) {
-			over++
-			permits += h.permits()
-			if why := t.lossOf(l, h); h.delay() > 0 && !why.delays {
-				delay = max(delay, saturated(why.at, h.delay()))
-			}
-		}
-		return true
-	})
-	return over, permits, delay, looked
-}
 
 // overOf is how many holds of a lock are over now.
 func (t *Table) overOf(l *lock) int {

@@ -194,3 +194,79 @@ func (t *Table) origin(o protocol.Origin) *protocol.Origin {
 }
 
 var noOrigin protocol.Origin
+
+// near is the lock that the call under way looked for last, as most calls look for one lock several times.
+// Empty between calls.
+type near struct {
+	known bool
+	db    int
+	key   string
+	hash  uint64
+	lock  *lock // nil: there is none
+}
+
+// probe is what trees are searched by. Calls that change the table share one, for what they do most; what only reads
+// makes its own, since reads run beside each other.
+type probe struct {
+	lock   lock
+	waiter waiter
+	hold   hold
+}
+
+// mine is the probe of calls that change the table.
+func (t *Table) mine() *probe {
+	if t.probe == nil {
+		t.probe = new(probe)
+	}
+	return t.probe
+}
+
+// The probes for what is first in a lock are never changed.
+var (
+	firstWaiter = &waiter{deadline: past}
+	firstEnding = &hold{deadline: past}
+	firstFence  = new(hold)
+)
+
+// Effects are the effects since the last TakeEffects.
+func (t *Table) Effects() []Effect { return t.effects }
+
+// TakeEffects returns the effects and forgets them. The slice is good until the next call that changes
+// the table.
+func (t *Table) TakeEffects() []Effect {
+	taken := t.effects
+	if t.effects = t.effects[:0]; cap(taken) > 1<<8 {
+		t.effects = nil
+	}
+	return taken
+}
+
+func (t *Table) tell(e Effect) { t.effects = append(t.effects, e) }
+
+// Slice gives the table the meaning of entries from version 6 on, or the former one.
+func (t *Table) Slice(on bool) { t.sliced = on }
+
+// price is a step in units.
+func (t *Table) price() int {
+	if t.sliced {
+		return StepUnits
+	}
+	return 1
+}
+
+// pay takes a step.
+func (t *Table) pay() { t.steps -= t.price() }
+
+// payPlaces takes the steps for a waiter that joins or leaves its queues.
+func (t *Table) payPlaces(w *waiter) {
+	if t.sliced {
+		t.steps -= PlaceUnits * (len(w.Keys) - 1)
+	}
+}
+
+const (
+	// StepUnits is what a step takes of the steps that [Table.Begin] grants, from version 6 on. A look at a lock takes 1.
+	StepUnits = 16
+	// PlaceUnits is what it takes that a waiter joins or leaves a queue, beside the first of its queues.
+	PlaceUnits = 2
+)

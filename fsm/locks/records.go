@@ -1,0 +1,421 @@
+package locks
+
+import (
+	"cmp"
+	"math"
+	"strings"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// lock is a key that an owner holds or waits for, or whose delay runs.
+//
+// A lock is changed between take and finish alone. A lock that another generation of the table may know is
+// copied by take.
+type lock struct {
+	key  string
+	hash uint64
+	// head is the lock's id, which is a number of the table's and the database, and the flags.
+	head       uint64
+	generation uint64
+	due        int64 // as in the tree timers; never: in none
+	hold       *hold // the only hold, if there is one only
+	// more is what a lock needs beyond one hold. Nil: no request waits, no delay runs, nothing is unfinished.
+	more *extension
+}
+
+// extension is what a lock has beyond one hold.
+type extension struct {
+	holders int
+	// sessionHolds and sessionWaits are how many of the holds and the waiters are bound to sessions.
+	sessionHolds, sessionWaits int
+	delays                     int   // of the holds ask for a delay
+	many                       int   // of the waiters want other locks, too
+	permits                    int64 // held
+	ranks                      [rankCount]int
+	// delay is the last instant at which no request is granted; 0: no delay.
+	delay int64
+	// unfinished: a waiter could be granted as of this instant, and there were no steps left. 0: no.
+	unfinished int64
+	// createdFence is the last fence when the extension was made, or the flush that the lock went through last.
+	createdFence uint64
+	// lost: the holds with lower fences are lost, and not worked off.
+	lost loss
+}
+
+// loss is what ends the holds with lower fences.
+type loss struct {
+	below  uint64
+	reason Reason
+	at     int64
+	delays bool // delay is the delay afterwards, whatever the holds asked for
+	delay  int64
+	cause  uint64
+}
+
+const (
+	flagTouched = 1 << iota // the lock is in Table.touched
+	flagWake                // a waiter in the queue may be granted
+	flagPresent             // Came was told
+	flagQueued              // the lock is in Table.queued
+	flagBits    = 0xff
+	databases   = 256
+)
+
+// never is the due of what is not due.
+const never = math.MaxInt64
+
+// past is the due of what is unfinished.
+const past = math.MinInt64
+
+func (l *lock) id() uint64 { return l.head &^ flagBits }
+
+func (l *lock) db() int { return int(l.head >> 8 & (databases - 1)) }
+
+func lockBefore(a, b *lock) bool {
+	return cmp.Or(cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash), strings.Compare(a.key, b.key)) < 0
+}
+
+func dueBefore(a, b *lock) bool {
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash),
+		strings.Compare(a.key, b.key)) < 0
+}
+
+// holders is the number of holds.
+func (l *lock) holders() int {
+	switch {
+	case l.more != nil:
+		return l.more.holders
+	case l.hold != nil:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// waiters is the length of the queue.
+func (l *lock) waiters() (n int) {
+	if l.more != nil {
+		for _, count := range l.more.ranks {
+			n += count
+		}
+	}
+	return n
+}
+
+func (l *lock) delayed() bool { return l.more != nil && l.more.delay != 0 }
+
+// hold is an owner's part in a lock. Invariant: never changed once in a table.
+type hold struct {
+	key, owner string
+	extra      *extra // nil: nothing of it
+	fence      uint64
+	// bound is the session, if deadline is never; else the lease.
+	bound    uint64
+	deadline int64 // the last instant of the lease
+	since    int64
+	origin   *protocol.Origin
+	conn     int64
+	count    uint32 // acquires that were not given back
+	mode     Mode
+	db       uint8
+	// asked: the owner has asked again since the grant, so it knows of the hold.
+	asked bool
+	late  bool // Late was told; in no snapshot
+}
+
+// extra is what few holds have.
+type extra struct {
+	note, call     string
+	delay, permits int64
+}
+
+func (h *hold) session() uint64 {
+	if h.deadline == never {
+		return h.bound
+	}
+	return 0
+}
+
+func (h *hold) lease() int64 {
+	if h.deadline == never {
+		return 0
+	}
+	return int64(h.bound)
+}
+
+// sessions is 1 for a hold of a session.
+func (h *hold) sessions() int {
+	if h.deadline == never {
+		return 1
+	}
+	return 0
+}
+
+func (h *hold) permits() int64 {
+	if h.mode == Permits {
+		return h.extra.permits
+	}
+	return 0
+}
+
+func (h *hold) delay() int64 {
+	if h.extra == nil {
+		return 0
+	}
+	return h.extra.delay
+}
+
+// delays is 1 for a hold that asks for a delay.
+func (h *hold) delays() int {
+	if h.delay() > 0 {
+		return 1
+	}
+	return 0
+}
+
+func (h *hold) client() Client { return Client{*h.origin, h.conn} }
+
+func (h *hold) leftMillis(now int64) int64 {
+	if h.deadline == never {
+		return -1
+	}
+	return max(0, h.deadline-now)
+}
+
+// member is a hold of a lock with several.
+type member struct {
+	lock uint64
+	hold *hold
+}
+
+func ownerBefore(a, b member) bool {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), strings.Compare(a.hold.owner, b.hold.owner)) < 0
+}
+
+func fenceBefore(a, b member) bool {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.fence, b.hold.fence)) < 0
+}
+
+func endBefore(a, b member) bool {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.deadline, b.hold.deadline),
+		cmp.Compare(a.hold.fence, b.hold.fence)) < 0
+}
+
+func bySessionBefore(a, b *hold) bool {
+	return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.fence, b.fence), cmp.Compare(a.db, b.db),
+		strings.Compare(a.key, b.key)) < 0
+}
+
+// waiter is a request in line. It stands in the queues of all its keys, with one order. Invariant: never
+// changed once in a table.
+type waiter struct {
+	Request
+	order    uint64
+	since    int64
+	deadline int64 // the last instant of the wait, or of the grace; never: no end
+	// blocked is the index of the key that blocked the request last. In the other queues it sleeps: only a
+	// change at that key can help it.
+	blocked uint8
+	// absent: the wait has ended by time, and the place is kept until deadline.
+	absent bool
+}
+
+func (w *waiter) name() waits.Name { return waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket} }
+
+// rank is the part of a queue that a place is in. Each part is in order; together they are the queue.
+type rank uint8
+
+const (
+	awakeShared  rank = iota // shared requests that nothing but this lock blocks
+	awakeOther               // the other requests of that kind
+	asleepShared             // shared requests that another lock blocks
+	asleepOther
+	absent // places that are kept for who comes back
+	rankCount
+)
+
+// rankAt is the waiter's rank in the queue of its key with that index.
+func (w *waiter) rankAt(i int) rank {
+	switch {
+	case w.absent:
+		return absent
+	case w.Mode == Shared && i == int(w.blocked):
+		return awakeShared
+	case w.Mode == Shared:
+		return asleepShared
+	case i == int(w.blocked):
+		return awakeOther
+	default:
+		return asleepOther
+	}
+}
+
+// lastInstant is the last instant at which a waiter has a place.
+func (w *waiter) lastInstant() int64 {
+	if w.absent || w.deadline == never || w.GraceMillis <= 0 {
+		return w.deadline
+	}
+	return saturated(w.deadline, w.GraceMillis)
+}
+
+// place is a waiter's place in the queue of a lock.
+type place struct {
+	lock   uint64
+	at     uint64 // rank and order
+	waiter *waiter
+}
+
+const orderBits = 60
+
+// noOrder is behind every order.
+const noOrder = 1<<orderBits - 1
+
+func placeAt(l *lock, r rank, order uint64) place {
+	return place{lock: l.id(), at: uint64(r)<<orderBits | order}
+}
+
+func (p place) order() uint64 { return p.at & (1<<orderBits - 1) }
+
+func placeBefore(a, b place) bool {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.at, b.at)) < 0
+}
+
+// stand is a waiter of a lock.
+type stand struct {
+	lock   uint64
+	waiter *waiter
+}
+
+func waitingBefore(a, b stand) bool {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), strings.Compare(a.waiter.Owner, b.waiter.Owner)) < 0
+}
+
+func waitEndBefore(a, b stand) bool {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.waiter.deadline, b.waiter.deadline),
+		cmp.Compare(a.waiter.order, b.waiter.order)) < 0
+}
+
+func compareNames(a, b waits.Name) int {
+	return cmp.Or(strings.Compare(a.Origin.Node, b.Origin.Node), cmp.Compare(a.Origin.Epoch, b.Origin.Epoch),
+		cmp.Compare(a.Ticket, b.Ticket))
+}
+
+func nameBefore(a, b *waiter) bool { return compareNames(a.name(), b.name()) < 0 }
+
+func waitBySessionBefore(a, b *waiter) bool {
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.order, b.order)) < 0
+}
+
+// named makes w a probe for waiters by name.
+func (w *waiter) named(n waits.Name) *waiter {
+	w.Client.Origin, w.Ticket = n.Origin, n.Ticket
+	return w
+}
+
+// session groups holds and waiters that live and die together. A session is changed by ownSession alone.
+type session struct {
+	id         uint64
+	generation uint64
+	name       string
+	lease      int64
+	deadline   int64 // the last instant of its own lease
+	opened     int64
+	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
+	origin *protocol.Origin
+	conn   int64
+	// leased: the session stands in sessionEnds, by its own lease. Else it stands in attached, and lives
+	// while its node is heard of.
+	leased bool
+	// over: the session ended after the instant deadline, and its holds and waiters are not worked off.
+	over           bool
+	late           bool // Late was told since the session held nothing; in no snapshot
+	holds, waiters int
+}
+
+// ending is the end of a session's own lease.
+type ending struct {
+	deadline int64
+	id       uint64
+}
+
+func sessionEndBefore(a, b ending) bool {
+	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id)) < 0
+}
+
+// bound is a session that lives with a connection.
+type bound struct {
+	origin *protocol.Origin
+	by     int64 // the lease in attached, the connection in connections
+	id     uint64
+}
+
+func compareOrigins(a, b protocol.Origin) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
+}
+
+func attachedBefore(a, b bound) bool {
+	return cmp.Or(compareOrigins(*a.origin, *b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
+}
+
+func connectionBefore(a, b bound) bool { return attachedBefore(a, b) }
+
+// incarnation is one of a node, with sessions that live with its connections.
+type incarnation struct {
+	origin   protocol.Origin
+	alive    int64 // when the node was heard of last
+	sessions int
+}
+
+// flush is a database whose holds with lower fences are lost, and not all worked off.
+type flush struct {
+	db   int
+	mark uint64
+	at   int64
+	// hash and key are where to go on.
+	hash  uint64
+	key   string
+	cause uint64
+}
+
+// spot is where a pass over locks goes on, in the order of locks.
+type spot struct {
+	db   int
+	hash uint64
+	key  string
+}
+
+// before is a name: all waiters of its node with lower ones are gone, and not all removed.
+type before = waits.Name
+
+// cloned is a copy of s that shares no memory with a log entry.
+func cloned(s string) string { return strings.Clone(s) }
+
+// What the table counts for, in bytes: measured by TestMemory, and rounded up.
+const (
+	lockBytes      = 120
+	extensionBytes = 176
+	holdBytes      = 136
+	extraBytes     = 48
+	memberBytes    = 80
+	waiterBytes    = 400
+	placeBytes     = 96
+	sessionBytes   = 220
+)
+
+func (l *lock) bytes() int64 { return int64(lockBytes + len(l.key)) }
+
+func (h *hold) bytes() int64 {
+	n := int64(holdBytes + len(h.owner))
+	if h.extra != nil {
+		n += int64(extraBytes + len(h.extra.note) + len(h.extra.call))
+	}
+	return n
+}
+
+func (w *waiter) bytes() int64 {
+	return int64(waiterBytes + len(w.Owner) + len(w.Note) + len(w.Call) + len(w.Keys)*placeBytes)
+}
+
+func (s *session) bytes() int64 { return int64(sessionBytes + len(s.name)) }
