@@ -72,3 +72,11 @@ func newBinding(name string) *binding {
 	b.guarded = isGuarded(row)
 	return b
 }
+
+// countingWrites are the commands that read a key and write another, or the same, and count what they read. SET
+// and BITFIELD count with some arguments.
+var countingWrites = map[string]bool{
+	"bitop": true, "copy": true, "getdel": true, "getex": true, "getset": true, "sort": true,
+	"sdiffstore": true, "sinterstore": true, "sunionstore": true,
+	"zdiffstore": true, "zinterstore": true, "zrangestore": true, "zunionstore": true,
+}

@@ -246,3 +246,50 @@ func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
 // Log drops the line. A script runs on every node, and again when a node replays its log, so a line
 // would appear many times.
 func (h *scriptHost) Log(int, string) {}
+
+// loadScript is SCRIPT LOAD.
+func (c *call) loadScript(source string) protocol.Value {
+	sc, sha := &c.st.scripts, scriptSHA(source)
+	old := sc.find(sha)
+	if old != nil && old.turn == 0 {
+		return protocol.Bulk(old.sha)
+	}
+	if c.refusesLoad(source) {
+		return command.ErrOOM
+	}
+	var s *script
+	if old != nil {
+		s = old.withTurn(0)
+	} else if s = c.compile(source, sha); s == nil {
+		return command.ErrOverWork
+	} else if s.program == nil {
+		return s.problem
+	}
+	if sc.loaded() >= maxLoaded || sc.loadedBytes+len(source) > maxLoadedBytes {
+		return protocol.Err("script cache is full: SCRIPT FLUSH empties it")
+	}
+	c.noteScripts()
+	sc.add(s)
+	return protocol.Bulk(s.sha)
+}
+
+func scriptLoadOp(c *call) protocol.Value { return c.loadScript(c.Args[1]) }
+
+func scriptExistsOp(c *call) protocol.Value {
+	elems := make([]protocol.Value, len(c.Args)-1)
+	for i, sha := range c.Args[1:] {
+		elems[i] = command.Boolean(c.st.scripts.find(strings.ToLower(sha)) != nil)
+	}
+	return protocol.Array(elems...)
+}
+
+func scriptFlushOp(c *call) protocol.Value {
+	if !flushMode(c.Args[1:]) {
+		return protocol.Err("SCRIPT FLUSH only support SYNC|ASYNC option")
+	}
+	c.noteScripts()
+	turns := c.st.scripts.turns
+	c.st.scripts = newScriptCache()
+	c.st.scripts.turns = turns
+	return protocol.OK
+}

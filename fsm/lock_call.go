@@ -328,3 +328,12 @@ func refusalOf(err error) protocol.Value {
 	}
 	return protocol.Err("the request for a lock is corrupt")
 }
+
+// worksOn charges for so many keys of the lock table. If the result is false the request does not fit.
+func (c *call) worksOn(keys int) bool {
+	if !c.Fits(int64(keys) * lockWork) {
+		return false
+	}
+	c.Spend(int64(keys) * lockWork)
+	return true
+}

@@ -230,3 +230,6 @@ func parsePage(word, value string, cursor *uint64, count *int) (known bool, prob
 	}
 	return true, problem
 }
+
+// maxListed is the most rows of a reply.
+const maxListed = 1000

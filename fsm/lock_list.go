@@ -1,7 +1,13 @@
 package fsm
 
 import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -164,3 +170,120 @@ func (l *lockListing) head(key string, db int) []protocol.Value {
 }
 
 func (l *lockListing) add(fields []protocol.Value) { l.rows = append(l.rows, protocol.Map(fields...)) }
+
+// listStock lists the stock locks of a database in the order of SCAN. seen is how many locks it looked at; next
+// is the cursor to go on from, 0 at the end.
+func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
+	if l.query.Waiting {
+		return l.listPolled(c, db)
+	}
+	if l.query.Cursor >= 1<<53 || c.st.Databases[db].Marks() == 0 {
+		return 0, 0
+	}
+	outer := c.DB
+	c.DB = db
+	defer func() { c.DB = outer }()
+	c.MeetAll()
+	passed, last := 0, uint64(0)
+	c.Ascend(l.query.Cursor<<command.CursorShift, func(it *keyspace.Item) bool {
+		if at := command.Position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.DueMet) && at != last {
+			next = at
+			return false
+		}
+		last = command.Position(it)
+		c.SpendScan()
+		if !isStockLock(it) {
+			passed++
+			return c.Fits(0)
+		}
+		seen++
+		switch {
+		case !l.match.Match(it.Key()) || !l.hasOwner(it):
+		case l.ranks:
+			l.rankStock(c, it, db)
+		default:
+			work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
+			if !c.Fits(work) {
+				return false
+			}
+			c.Spend(work)
+			l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
+		}
+		return !l.match.Tired() && c.Fits(0)
+	})
+	return seen, next
+}
+
+// listPolled is listStock for the locks that clients poll for.
+func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
+	if c.seen == nil {
+		return 0, 0
+	}
+	var polled []*keyspace.Item
+	for at, all := range c.seen.polls.byKey { // unordered: sorted below
+		if at.db != db || !slices.ContainsFunc(all, func(w poll) bool { return w.waits(c.st.ClockMillis) }) {
+			continue
+		}
+		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)
+		if it != nil && !it.Ended(c.NowMillis) && isStockLock(it) && command.Position(it) >= l.query.Cursor && l.hasOwner(it) &&
+			l.match.Match(at.key) {
+			polled = append(polled, it)
+		}
+	}
+	c.Spend(int64(len(c.seen.polls.byKey)) * command.KeyWork)
+	slices.SortFunc(polled, func(a, b *keyspace.Item) int {
+		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Key(), b.Key()))
+	})
+	last := uint64(0)
+	for _, it := range polled {
+		if at := command.Position(it); seen >= l.query.Count && at != last {
+			return seen, at
+		}
+		last = command.Position(it)
+		seen++
+		work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
+		if !c.Fits(work) {
+			break
+		}
+		c.Spend(work)
+		l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
+	}
+	return seen, 0
+}
+
+// hasOwner reports whether a stock lock has the owner that is asked for.
+func (l *lockListing) hasOwner(it *keyspace.Item) bool {
+	return !l.query.ByOwner || holdsStock(it, l.query.Owner)
+}
+
+// maxPassedKeys is how many keys a call of LOCK.LIST looks at that are no stock locks.
+const maxPassedKeys = 10_000
+
+// rank adds a lock. Requires: ranks are asked for.
+func (l *lockListing) rank(c *call, key string, db int, mode string, sinceMillis int64, holders, waiters int) {
+	c.Spend(command.KeyWork)
+	since := int64(math.MaxInt64)
+	if holders > 0 {
+		since = c.ToWall(sinceMillis)
+	}
+	l.rows = append(l.rows,
+		protocol.Bulk(key), protocol.Integer(int64(db)), protocol.Bulk(mode), protocol.Integer(since),
+		protocol.Integer(int64(holders)), protocol.Integer(int64(waiters)))
+}
+
+func (l *lockListing) rankNative(c *call, info *locks.Info) {
+	since := int64(0)
+	if len(info.Holds) > 0 {
+		since = info.Holds[0].SinceMillis
+	}
+	l.rank(c, info.Key, info.DB, modeOf(info), since, info.Holders, info.Waiters)
+}
+
+func (l *lockListing) rankStock(c *call, it *keyspace.Item, db int) {
+	m, _ := it.Mark()
+	count := 1
+	if h, ok := it.Collection().(*collection.Hash); ok {
+		count = holders(h)
+	}
+	l.rank(c, it.Key(), db, modeStock, m.SinceMillis, count, c.polling(db, it.Key()))
+}

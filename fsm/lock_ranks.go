@@ -1,12 +1,7 @@
 package fsm
 
 import (
-	"math"
-
-	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/command"
-	"github.com/holdfast/holdfast/fsm/keyspace"
-	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -33,46 +28,4 @@ func lockRowOp(c *call) protocol.Value {
 		return command.ErrNotInteger
 	}
 	return c.lockInfo(c.Args[1], int(most))
-}
-
-// rank adds a lock. Requires: ranks are asked for.
-func (l *lockListing) rank(c *call, key string, db int, mode string, sinceMillis int64, holders, waiters int) {
-	c.Spend(command.KeyWork)
-	since := int64(math.MaxInt64)
-	if holders > 0 {
-		since = c.ToWall(sinceMillis)
-	}
-	l.rows = append(l.rows,
-		protocol.Bulk(key), protocol.Integer(int64(db)), protocol.Bulk(mode), protocol.Integer(since),
-		protocol.Integer(int64(holders)), protocol.Integer(int64(waiters)))
-}
-
-func (l *lockListing) rankNative(c *call, info *locks.Info) {
-	since := int64(0)
-	if len(info.Holds) > 0 {
-		since = info.Holds[0].SinceMillis
-	}
-	l.rank(c, info.Key, info.DB, modeOf(info), since, info.Holders, info.Waiters)
-}
-
-func (l *lockListing) rankStock(c *call, it *keyspace.Item, db int) {
-	m, _ := it.Mark()
-	count := 1
-	if h, ok := it.Collection().(*collection.Hash); ok {
-		count = holders(h)
-	}
-	l.rank(c, it.Key(), db, modeStock, m.SinceMillis, count, c.polling(db, it.Key()))
-}
-
-// polling is how many clients poll for a stock lock, of a read.
-func (c *call) polling(db int, key string) (n int) {
-	if c.seen == nil || c.seen.polls.count == 0 {
-		return 0
-	}
-	for _, w := range c.seen.polls.byKey[lockKey{db, key}] {
-		if w.waits(c.st.ClockMillis) {
-			n++
-		}
-	}
-	return n
 }

@@ -180,9 +180,6 @@ func sessionInfoOp(c *call) protocol.Value {
 	return c.showSession(s)
 }
 
-// maxListed is the most rows of a reply.
-const maxListed = 1000
-
 func sessionListOp(c *call) protocol.Value {
 	var cursor uint64
 	count := defaultListed

@@ -96,15 +96,6 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 // settles reports whether the own steps of a word fit that changes so many keys of the lock table.
 func (c *call) settles(keys int) bool { return c.Fits(c.ownWork(ownSteps(keys))) }
 
-// worksOn charges for so many keys of the lock table. If the result is false the request does not fit.
-func (c *call) worksOn(keys int) bool {
-	if !c.Fits(int64(keys) * lockWork) {
-		return false
-	}
-	c.Spend(int64(keys) * lockWork)
-	return true
-}
-
 // ownerOf reads "<word> <key> <owner>", with which most words begin.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	key, owner = c.Args[1], c.Args[2]

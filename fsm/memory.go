@@ -39,14 +39,6 @@ func (ss sessions) usedBytes() (n int64) {
 	return n
 }
 
-// sumItems counts what the items of all databases take.
-func (st *state) sumItems() {
-	st.ItemBytes = 0
-	for _, d := range st.Databases {
-		st.ItemBytes += d.Bytes()
-	}
-}
-
 var errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
 
 // limitMemory sets the memory limit of the entry. The sessions count as they are when the entry begins.

@@ -10,9 +10,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxWaitingBytes bounds what all waiters together count for. Nodes must agree on it.
-const maxWaitingBytes = 256 << 20
-
 // waitOps are requests about waiting, which only nodes write: see protocol/waiting.go.
 var waitOps = map[string]op{
 	"block":   blockOp,
@@ -81,11 +78,6 @@ func blockOp(c *call) protocol.Value {
 	reply := b.do(c)
 	c.Args, c.parks = args, false
 	return reply
-}
-
-func parseTicket(s string) (uint64, bool) {
-	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil && n != ^uint64(0)
 }
 
 // unblockOp is "unblock <how> <ticket>…": waiters of the node that wrote the request leave. The reply is

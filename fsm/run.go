@@ -65,3 +65,25 @@ func (b *binding) do(c *call) protocol.Value {
 	}
 	return reply
 }
+
+// runRead runs a request that only reads, in an entry or beside. The work does not count as the
+// entry's, since nodes without a waiting client skip the request.
+func (c *call) runRead() protocol.Value {
+	work, ceiling := c.Work, c.Ceiling
+	c.Work, c.Ceiling = 0, c.readBudget.ceiling()
+	reply := c.run()
+	c.readBudget.left -= c.Work
+	c.Work, c.Ceiling = work, ceiling
+	return reply
+}
+
+// readInEntry is [call.runRead] in an entry: a read over budget is answered with an error, as later
+// requests must not wait for another turn.
+func (c *call) readInEntry() protocol.Value {
+	reply := c.runRead()
+	if c.Over {
+		c.Over = false
+		return protocol.ErrNoRoom.Value()
+	}
+	return reply
+}

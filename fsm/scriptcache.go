@@ -3,11 +3,9 @@ package fsm
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"strings"
 
 	"github.com/tidwall/btree"
 
-	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/lua"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -117,32 +115,6 @@ func (sc *scriptCache) forget(s *script) {
 	sc.byTurn.Delete(s.turn)
 }
 
-// loadScript is SCRIPT LOAD.
-func (c *call) loadScript(source string) protocol.Value {
-	sc, sha := &c.st.scripts, scriptSHA(source)
-	old := sc.find(sha)
-	if old != nil && old.turn == 0 {
-		return protocol.Bulk(old.sha)
-	}
-	if c.refusesLoad(source) {
-		return command.ErrOOM
-	}
-	var s *script
-	if old != nil {
-		s = old.withTurn(0)
-	} else if s = c.compile(source, sha); s == nil {
-		return command.ErrOverWork
-	} else if s.program == nil {
-		return s.problem
-	}
-	if sc.loaded() >= maxLoaded || sc.loadedBytes+len(source) > maxLoadedBytes {
-		return protocol.Err("script cache is full: SCRIPT FLUSH empties it")
-	}
-	c.noteScripts()
-	sc.add(s)
-	return protocol.Bulk(s.sha)
-}
-
 // ages reports whether a run of s, which is cached, must be noted. A run of a young script need not
 // be: otherwise every call of a script would change the state.
 func (sc *scriptCache) ages(s *script) bool {
@@ -166,25 +138,4 @@ func (s *script) withTurn(turn uint64) *script {
 	c := *s
 	c.turn = turn
 	return &c
-}
-
-func scriptLoadOp(c *call) protocol.Value { return c.loadScript(c.Args[1]) }
-
-func scriptExistsOp(c *call) protocol.Value {
-	elems := make([]protocol.Value, len(c.Args)-1)
-	for i, sha := range c.Args[1:] {
-		elems[i] = command.Boolean(c.st.scripts.find(strings.ToLower(sha)) != nil)
-	}
-	return protocol.Array(elems...)
-}
-
-func scriptFlushOp(c *call) protocol.Value {
-	if !flushMode(c.Args[1:]) {
-		return protocol.Err("SCRIPT FLUSH only support SYNC|ASYNC option")
-	}
-	c.noteScripts()
-	turns := c.st.scripts.turns
-	c.st.scripts = newScriptCache()
-	c.st.scripts.turns = turns
-	return protocol.OK
 }

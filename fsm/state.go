@@ -97,3 +97,11 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 	}
 	return dueMillis, ok
 }
+
+// sumItems counts what the items of all databases take.
+func (st *state) sumItems() {
+	st.ItemBytes = 0
+	for _, d := range st.Databases {
+		st.ItemBytes += d.Bytes()
+	}
+}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
@@ -29,4 +30,9 @@ func (m *machine) Waiting() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.Waits.Len() > 0 || m.st.Locks.Stats().Waiters > 0
+}
+
+func parseTicket(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil && n != ^uint64(0)
 }
