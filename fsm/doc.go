@@ -31,22 +31,20 @@
 //	machine.go     the machine, and a command on its way through the state: what each has; run.go runs the command
 //	command/       what commands on keys work with: look up, charge, change, store, notify
 //	str/ bit/ hash/ list/ set/ zset/ keys/  the commands on values of a type and on keys, each with a table Ops
-//	ops.go         which function is which command (binding.go); legacy.go which commands old entries know
-//	keys.go …      the other commands: what ends locks, exec, eval
-//	watch.go       what EXEC compares with what WATCH saw
+//	ops.go         which function is which command (binding.go), and which commands old entries know
+//	keys.go        commands that end locks, FLUSHALL among them, and the guard of locks; keys whose time is over
+//	exec.go        transactions, and what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be
-//	memory.go      the memory of the state, and what is refused when it is full
-//	accounts.go    what users with quotas have, and what is refused when they have all that they may
+//	memory.go      the memory of the state and of users with quotas, and what is refused when it is full
 //	events.go      what others than the client hear of
 //	undo.go        the changes of a script or a transaction
-//	chance.go      where math.random begins
+//	eval.go        scripts, and where math.random begins; scriptcache.go their sources, compiled before their entry
+//	park.go …      clients that wait for keys: wake.go serves them; patient.go what would wait or be refused
 //	lock_….go      native locks: the words, and what the lock table wants done; fence.go
 //	stock_….go     marks of stock locks: which keys have one, and how they are shown
 //	lock_watch.go  counts of locks by class, and lock_polls.go who polls: this node's own, no part of the state
-//	sweep.go       keys whose time is over
 //	prefetch.go    memory read ahead of the requests
-//	scriptcache.go the sources of scripts; prepare.go compiles them before their entry
-//	snapshot.go    the stream (stream.go: its numbers and strings); restore.go and restore_item.go read it
+//	snapshot.go    the stream (stream.go: its numbers and strings); restore.go reads it
 //	renew.go       a state as the beginning of another cluster; survey.go says what is in a state
 //	keyspace/      items, their order, their deadlines
 //	collection/    hashes, sets, lists and sorted sets

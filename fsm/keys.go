@@ -4,6 +4,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -82,4 +83,100 @@ func (c *call) flush(db int) (locks bool) {
 // the memory.
 func flushMode(words []string) bool {
 	return len(words) == 0 || len(words) == 1 && (command.IsWord(words[0], "ASYNC") || command.IsWord(words[0], "SYNC"))
+}
+
+// advance sets the clock to the entry's stamp, and removes some of the keys that have ended. From
+// [state.sweeps] on the removal follows from the log alone: it is the same entry on all nodes, and each
+// key's removal is told once.
+func (c *call) advance(e *protocol.Entry) {
+	st := c.st
+	if e.Version >= versionSweeps && !st.Sweeps {
+		st.agreeOnSweeps()
+	}
+	st.advance(e.StampMillis, e.WallOffsetMillis)
+	c.Ended = 0
+	left := sweepLimit
+	for db, d := range st.Databases {
+		left -= d.Sweep(st.ClockMillis, left, func(it *keyspace.Item) { c.Goes(db, it) })
+	}
+}
+
+// isGuarded reports whether a command writes keys, and refuses to if one of them is a lock. The words of locks and DEL
+// have ways of their own.
+func isGuarded(row *protocol.Command) bool {
+	_, ofLocks := lockOps[row.Name]
+	return row.Route == protocol.Write && len(row.KeySpecs) > 0 && !ofLocks && row.Name != "del" && row.Name != "unlink"
+}
+
+// meetsLock reports whether a key of the command under way is a lock.
+func (c *call) meetsLock(row *protocol.Command) bool {
+	var room [4]int
+	for _, at := range row.AppendKeyPositions(room[:0], c.Args) {
+		if c.LockAt(c.DB, c.Args[at]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Where Redis has no such error, WRONGTYPE says what is at the key.
+var (
+	errNativeThere = wrongTypeFor("a native lock; LOCK.INFO shows who holds it")
+	errStockThere  = wrongTypeFor("a stock lock, taken by SET NX or a lock library; LOCK.INFO shows who holds it")
+)
+
+func wrongTypeFor(there string) protocol.Value {
+	return protocol.ErrValue(command.ErrWrongType.Str + ": the key has " + there)
+}
+
+// wrongType is the WRONGTYPE of the command under way: a native lock is in the way, or, for a lock command, anything
+// else.
+func (c *call) wrongType(b *binding) protocol.Value {
+	_, ofLocks := lockOps[b.name]
+	if !ofLocks && !c.LocksThere() {
+		return command.ErrWrongType
+	}
+	var room [4]int
+	positions := b.row.AppendKeyPositions(room[:0], c.Args)
+	c.Spend(int64(len(positions)) * command.KeyWork)
+	for _, at := range positions {
+		switch it := c.FindStored(c.DB, c.Args[at]); {
+		case it == nil, it.IsLock() == ofLocks:
+		case it.IsLock():
+			return errNativeThere
+		case it.IsMarked():
+			return errStockThere
+		default:
+			return wrongTypeFor("a " + it.Kind().String())
+		}
+	}
+	return command.ErrWrongType
+}
+
+// breakLock is DEL of a lock: its holds end by force. The lock stays while somebody waits for it, or its
+// delay runs.
+func (c *call) breakLock(key string) (removed bool) {
+	return c.breakHolds(&locks.Break{DB: c.DB, Key: key, Reason: locks.Broken}, "") > 0
+}
+
+// holdsWork is the work of DEL with the locks among the keys.
+func (c *call) holdsWork(keys []string) (work int64) {
+	if !c.LocksThere() {
+		return 0
+	}
+	for _, key := range keys {
+		work += c.breakWork(key)
+	}
+	return work
+}
+
+// flushLocks is FLUSHDB for the locks of a database: all are lost. The lock table works that off in time.
+func (c *call) flushLocks(db int) (any bool) {
+	if any = c.st.Locks.Any(db); any {
+		t := c.changeLocks(0)
+		t.Flush(db, c.causeOf(nativeLocks, ""))
+		c.losses(nativeLocks).trimCauses()
+		c.tellLocks()
+	}
+	return any
 }

@@ -29,7 +29,7 @@ type lockListing struct {
 	// database.
 	db     int
 	legacy bool
-	// ranks: "lockranks" asks, see lock_ranks.go.
+	// ranks: "lockranks" asks.
 	ranks bool
 	rows  []protocol.Value
 }
@@ -286,4 +286,29 @@ func (l *lockListing) rankStock(c *call, it *keyspace.Item, db int) {
 		count = holders(h)
 	}
 	l.rank(c, it.Key(), db, modeStock, m.SinceMillis, count, c.polling(db, it.Key()))
+}
+
+// Reads that only nodes make, for a list of locks in an order of its own: "lockranks" has what decides a lock's place,
+// a tenth of what LOCK.LIST takes; "lockrow" shows a lock that has a place.
+
+// lockReads are the requests.
+var lockReads = map[string]op{"lockranks": lockRanksOp, "lockrow": lockRowOp}
+
+// RankFields is the number of values of a lock in a reply to "lockranks": key, database, mode, Unix time of the first
+// holder or the largest integer, and how many hold and wait.
+const RankFields = 6
+
+// lockRanksOp has the options and the cursors of LOCK.LIST.
+func lockRanksOp(c *call) protocol.Value { return c.listLocks(&lockListing{ranks: true}) }
+
+// lockRowOp is LOCK.INFO with so many holders and waiters at most.
+func lockRowOp(c *call) protocol.Value {
+	if len(c.Args) != 3 {
+		return command.ErrArity("lockrow")
+	}
+	most, ok := protocol.ParseInt(c.Args[2])
+	if !ok || most < 1 || most > infoRows {
+		return command.ErrNotInteger
+	}
+	return c.lockInfo(c.Args[1], int(most))
 }
