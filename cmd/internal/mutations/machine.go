@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,27 +20,34 @@ const mostImporters = 3
 type trial struct {
 	mutant
 	id      string
-	key     string // of the verdict in memory
 	verdict verdict
 	by      string // the test that killed it
 	unseen  bool   // no test runs the line
 }
 
+// judge is the tests of a package, under the race detector or not.
+type judge struct {
+	pkg  string
+	race bool
+}
+
+// judges reports whether a mistake is asked about: the race detector judges those about locks.
+func (j judge) judges(t *trial) bool {
+	return t.verdict == survived && (!j.race || t.op == lockNotTaken)
+}
+
 // judgeMachineMade runs the tests that reach the mistakes of one package until one of them fails.
 func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*trial) error {
-	judges := append([]string{dir}, w.judgesOf(dir)...)
-	var sums []string
-	for _, j := range judges {
-		sums = append(sums, w.sum(j))
+	judges := []judge{{pkg: dir}}
+	for _, other := range w.judgesOf(dir) {
+		judges = append(judges, judge{pkg: other})
 	}
-	all := strings.Join(sums, "")
+	judges = append(judges, judge{dir, true})
 	todo := map[int]*trial{}
 	mutants := map[int]mutant{}
 	for i, t := range trials {
-		t.key, t.verdict, t.unseen = keyOf("machine", all, t.id), survived, true
-		if line, ok := w.recall(t.key); ok {
-			word, by, _ := strings.Cut(line, " ")
-			t.verdict, t.by, t.unseen = verdict(word), by, by == unseen
+		t.verdict, t.unseen = survived, true
+		if w.recallVerdicts(judges, t) {
 			w.printKilled(t)
 			continue
 		}
@@ -58,30 +66,47 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	for number, t := range sorted(todo) {
 		if b.unbuilt[number] != "" || !choosable(t.mutant) {
 			t.verdict = notBuilt
-			w.keep(t.key, string(notBuilt)+" ")
+			w.keepVerdict(judges[0], t, string(notBuilt))
 		}
 	}
-	for _, judge := range judges {
-		if err := w.judgeBy(ctx, b, dir, judge, todo, false); err != nil {
+	for _, j := range judges {
+		if err := w.judgeBy(ctx, b, dir, j, todo); err != nil {
 			return err
 		}
-	}
-	if err := w.judgeBy(ctx, b, dir, dir, todo, true); err != nil {
-		return err
-	}
-	for _, t := range sorted(todo) {
-		if t.verdict != survived {
-			continue
-		}
-		if t.unseen {
-			t.by = unseen
-		}
-		w.keep(t.key, string(survived)+" "+t.by)
 	}
 	return nil
 }
 
-// unseen stands for the test where no test runs the line.
+// A verdict is remembered for each judge: with more judges only those are asked that have not been.
+
+func (w *workshop) verdictKey(j judge, t *trial) string {
+	return keyOf("machine", w.sum(j.pkg), strconv.FormatBool(j.race), t.id)
+}
+
+func (w *workshop) keepVerdict(j judge, t *trial, line string) { w.keep(w.verdictKey(j, t), line) }
+
+// recallVerdicts gives a mistake the verdict of earlier runs, and reports whether it is the last word.
+func (w *workshop) recallVerdicts(judges []judge, t *trial) (all bool) {
+	all = true
+	for _, j := range judges {
+		if j.judges(t) {
+			all = w.recallVerdict(j, t) && all
+		}
+	}
+	return all || t.verdict != survived
+}
+
+func (w *workshop) recallVerdict(j judge, t *trial) bool {
+	line, ok := w.recall(w.verdictKey(j, t))
+	if ok {
+		word, by, _ := strings.Cut(line, " ")
+		t.verdict, t.by = verdict(word), by
+		t.unseen = t.unseen && by == unseen
+	}
+	return ok
+}
+
+// unseen stands for the test where no test of the judge runs the line.
 const unseen = "-"
 
 // judgesOf are the packages whose tests are asked after those of dir itself: nearest first.
@@ -111,34 +136,48 @@ func (w *workshop) judgesOf(dir string) []string {
 	return judges[:min(len(judges), mostImporters)]
 }
 
-// judgeBy has the tests of one package judge the mistakes that are left; under the race detector those about locks.
-func (w *workshop) judgeBy(ctx context.Context, b *build, dir, judge string, todo map[int]*trial, race bool) error {
+// judgeBy has a judge say a word about the mistakes that are left.
+func (w *workshop) judgeBy(ctx context.Context, b *build, dir string, j judge, todo map[int]*trial) error {
 	var numbers []int
 	for number, t := range sorted(todo) {
-		if t.verdict == survived && (!race || t.op == lockNotTaken) {
+		if j.judges(t) && !w.recallVerdict(j, t) {
 			numbers = append(numbers, number)
 		}
 	}
 	if len(numbers) == 0 {
 		return nil
 	}
-	reach, err := w.reachOf(ctx, judge, dir)
-	if err != nil || len(reach) == 0 {
-		return err
-	}
-	var flags []string
-	if race {
-		flags = []string{"-race"}
-	}
-	binary, err := b.binary(ctx, "./"+judge, flags...)
+	reach, err := w.reachOf(ctx, j.pkg, dir)
 	if err != nil {
 		return err
 	}
-	run := testRun{root: w.root, pkg: "./" + judge, binary: binary, overlay: b.overlay, unlimited: race}
-	sound := w.sound(ctx, run, reach)
+	run, sound := testRun{}, reach
+	if len(reach) > 0 {
+		var flags []string
+		if j.race {
+			flags = []string{"-race"}
+		}
+		binary, err := b.binary(ctx, "./"+j.pkg, flags...)
+		if err != nil {
+			return err
+		}
+		run = testRun{root: w.root, pkg: "./" + j.pkg, binary: binary, overlay: b.overlay, unlimited: j.race}
+		sound = w.sound(ctx, run, reach)
+	}
 	w.each(ctx, len(numbers), func(i int) {
 		t := todo[numbers[i]]
-		w.judge(ctx, run, sound, t, numbers[i])
+		seen := w.judge(ctx, run, sound, t, numbers[i])
+		t.unseen = t.unseen && !seen
+		switch {
+		case t.verdict == killed:
+			w.keepVerdict(j, t, string(killed)+" "+t.by)
+			w.printKilled(t)
+		case ctx.Err() != nil:
+		case seen:
+			w.keepVerdict(j, t, string(survived))
+		default:
+			w.keepVerdict(j, t, string(survived)+" "+unseen)
+		}
 	})
 	return ctx.Err()
 }
@@ -164,7 +203,8 @@ const (
 	othersMillis   = 5_000
 )
 
-func (w *workshop) judge(ctx context.Context, run testRun, reach []reached, t *trial, number int) {
+// judge runs tests with a mistake until one fails, and reports whether one of them runs the line.
+func (w *workshop) judge(ctx context.Context, run testRun, reach []reached, t *trial, number int) (seen bool) {
 	run.number = number
 	most := int64(othersMillis)
 	if run.pkg == "./"+t.source.pkg() {
@@ -186,30 +226,29 @@ func (w *workshop) judge(ctx context.Context, run testRun, reach []reached, t *t
 			t.by = name
 		}
 		t.by = run.pkg + " " + t.by
-		w.keep(t.key, string(killed)+" "+t.by) // a run that is broken off has this verdict
-		w.printKilled(t)
 		return true
 	}
 	i := 0
 	for ; i < len(reach) && spent < togetherMillis; i++ {
 		if reach[i].reaches(t.mutant) {
-			t.unseen = false
+			seen = true
 			quick = append(quick, reach[i].Test)
 			spent += reach[i].Millis / 4 // most of a quick test is the start of its process
 		}
 	}
 	if len(quick) > 0 && try(quick, 4*spent) {
-		return
+		return seen
 	}
 	for ; i < len(reach) && spent < most; i++ {
 		if reach[i].reaches(t.mutant) {
-			t.unseen = false
+			seen = true
 			spent += reach[i].Millis
 			if try([]string{reach[i].Test}, reach[i].Millis) {
-				return
+				return seen
 			}
 		}
 	}
+	return seen
 }
 
 // failedTest is the first test that an output says has failed.
