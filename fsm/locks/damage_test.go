@@ -104,6 +104,29 @@ func others(was any) (others []any) {
 	return others
 }
 
+// acceptedWithDamage loads a table with each value changed in many ways, and counts what was accepted: it must be right.
+func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
+	var good fields
+	table.Save(&good, table.sliced)
+	for i, was := range good {
+		for _, other := range others(was) {
+			if other == was {
+				continue
+			}
+			bad := slices.Clone(good)
+			bad[i] = other
+			damaged, err := Load(&fieldSource{left: bad}, table.sliced)
+			if err != nil {
+				continue
+			}
+			accepted++
+			damaged.Begin(table.now, plenty)
+			require.NoError(t, damaged.verify(false), "value %d: %v in place of %v", i, other, was)
+		}
+	}
+	return accepted
+}
+
 // TestDamagedValues is TestDamage with each value of a table changed in many ways.
 func TestDamagedValues(t *testing.T) {
 	accepted := 0
@@ -116,25 +139,9 @@ func TestDamagedValues(t *testing.T) {
 			c.table.Begin(now, c.r.IntN(20)*c.table.price())
 			c.step()
 		}
-		var good fields
-		c.table.Save(&good, c.table.sliced)
-		for i, was := range good {
-			for _, other := range others(was) {
-				if other == was {
-					continue
-				}
-				bad := slices.Clone(good)
-				bad[i] = other
-				table, err := Load(&fieldSource{left: bad}, c.table.sliced)
-				if err != nil {
-					continue
-				}
-				accepted++
-				table.Begin(now, plenty)
-				require.NoError(t, table.verify(false), "value %d: %v in place of %v", i, other, was)
-			}
-		}
+		accepted += acceptedWithDamage(t, c.table)
 	}
+	accepted += acceptedWithDamage(t, sharedAndAlone(t))
 	require.Positive(t, accepted)
 }
 

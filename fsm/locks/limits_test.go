@@ -108,7 +108,9 @@ func TestSessionsOfAConnection(t *testing.T) {
 	}
 	require.ErrorIs(t, open(client(1)), ErrFull)
 	require.NoError(t, open(client(2)))
-	_, err := table.Attach(MaxAttached+1, client(1))
+	alone, err := table.OpenSession(1000, client(1), false, "")
+	require.NoError(t, err, "it lives with no connection")
+	_, err = table.Attach(MaxAttached+1, client(1))
 	require.ErrorIs(t, err, ErrFull)
 	ok, err := table.Attach(7, client(1))
 	require.NoError(t, err)
@@ -119,8 +121,22 @@ func TestSessionsOfAConnection(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.EqualValues(t, MaxAttached, table.Gone(client(1)))
+	_, ok = table.CloseSession(alone)
+	require.True(t, ok)
 	table.Sweep()
 	require.Zero(t, table.Bytes())
+}
+
+// TestForever: a lease of the longest time does not end, whenever it begins.
+func TestForever(t *testing.T) {
+	table := at(New(), 1<<61)
+	r := asks("a", "k")
+	r.LeaseMillis = Forever
+	table.mustAcquire(t, r)
+	left, ok := table.LeftMillis(0, "k", 1<<61)
+	require.True(t, ok)
+	require.EqualValues(t, 1<<61, left)
+	require.NoError(t, table.Verify())
 }
 
 // TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.

@@ -138,7 +138,7 @@ func (d *loader) session() {
 		s.origin, s.conn = d.t.origin(c.Origin), c.Conn
 		if !s.over {
 			i, ok := d.t.incarnationAt(c.Origin)
-			if d.must(ok && c != (Client{}) && d.t.Attached(c) < MaxAttached, errSession); d.err != nil {
+			if d.must(ok && d.t.Attached(c) < MaxAttached, errSession); d.err != nil {
 				return
 			}
 			d.must(s.leased || s.deadline <= saturated(d.t.incarnations[i].alive, s.lease), errSession)
@@ -257,7 +257,6 @@ func (d *loader) waiter(home *lock) {
 	w := &waiter{deadline: never}
 	w.DB = home.db()
 	d.each(func() {
-		d.must(len(w.Keys) < MaxKeys, errWaiter)
 		w.Keys = append(w.Keys, d.String())
 	})
 	w.order = d.Uint()

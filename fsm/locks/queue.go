@@ -161,7 +161,7 @@ func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
 		h := t.newHold(l, r)
 		h.fence = fence
 		if old := t.holdOf(l, r.Owner); old != nil {
-			h.mode, h.count, h.since, h.owner = old.mode, old.count, old.since, old.owner
+			h.mode, h.count, h.since = old.mode, old.count, old.since
 			if old.mode == Permits {
 				h.extra = old.extra
 			}

@@ -3,6 +3,7 @@ package locks
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -260,4 +261,26 @@ func TestWaitsForEver(t *testing.T) {
 	again, err := loaded(saved(table), table.sliced)
 	require.NoError(t, err)
 	require.Equal(t, saved(table), saved(again))
+}
+
+// TestListLooksAtSoMany: a page ends behind the lock at which so many holds and waiters were looked at.
+func TestListLooksAtSoMany(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	const locks, holders = 4, maxLooked/3 + 1
+	for i := range locks {
+		for owner := range holders {
+			r := asks(strconv.Itoa(owner), "lock:"+strconv.Itoa(i))
+			r.Mode = Shared
+			table.mustAcquire(t, r)
+		}
+	}
+	q := Query{Count: 100, Most: MaxHolders}
+	rows, next, looked := table.List(&q, 1000)
+	require.Len(t, rows, 3)
+	require.Equal(t, 3*(holders+2), looked)
+	q.Cursor = next
+	rows, next, _ = table.List(&q, 1000)
+	require.Len(t, rows, 1)
+	require.Zero(t, next)
 }

@@ -324,7 +324,7 @@ type session struct {
 	opened     int64
 	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
 	origin *protocol.Origin
-	conn   int64
+	conn   int64 // of no meaning without an origin
 	// leased: the session stands in sessionEnds, by its own lease. Else it stands in attached, and lives
 	// while its node is heard of.
 	leased bool

@@ -73,7 +73,7 @@ func (t *Table) detach(s *session) {
 			t.incarnations = slices.Delete(t.incarnations, i, i+1)
 		}
 	}
-	s.origin, s.conn = nil, 0
+	s.origin = nil
 }
 
 // opened is a session to be changed, nil if there is none or its time is over.
@@ -153,9 +153,9 @@ func (t *Table) endSession(id uint64, at int64) {
 	}
 	t.tell(e)
 	t.tellLateSession(s, at)
-	origin, conn := s.origin, s.conn
+	origin := s.origin
 	t.detach(s)
-	s.over, s.deadline, s.origin, s.conn = true, at, origin, conn
+	s.over, s.deadline, s.origin = true, at, origin
 	t.ended.Set(id)
 }
 

@@ -8,6 +8,31 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
+// sharedAndAlone is a table with a lock of three holds and one whose holder lives with a session, sessions of both kinds,
+// and a waiter.
+func sharedAndAlone(t *testing.T) *Table {
+	table := New()
+	table.Begin(1000, plenty)
+	session, err := table.OpenSession(500, Client{}, false, "s")
+	require.NoError(t, err)
+	_, err = table.OpenSession(500, Client{Conn: 2}, true, "")
+	require.NoError(t, err)
+	for _, r := range []Request{
+		{Keys: []string{"alone"}, Owner: "a", LeaseMillis: 100, Session: session},
+		{Keys: []string{"shared"}, Owner: "a", LeaseMillis: 100, Mode: Shared},
+		{Keys: []string{"shared"}, Owner: "b", LeaseMillis: 100, Mode: Shared},
+		{Keys: []string{"shared"}, Owner: "c", LeaseMillis: 100, Mode: Shared},
+		{
+			Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1,
+			Client: Client{Conn: 1}, Account: 2,
+		},
+	} {
+		_, err := table.Acquire(&r)
+		require.NoError(t, err)
+	}
+	return table
+}
+
 // TestVerify: the check finds what contradicts something else.
 func TestVerify(t *testing.T) {
 	for want, damage := range map[string]func(t *Table, alone, shared *lock){
@@ -70,6 +95,10 @@ func TestVerify(t *testing.T) {
 		},
 		"ends of waits are counted as": func(t *Table, alone, shared *lock) {
 			t.waitEnds.Set(stand{99, firstWaiter})
+		},
+		"stands in 1 lines of 2": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			w.Keys, alone.more.many = append(w.Keys, "other"), 1
 		},
 		"is not known by its ticket": func(t *Table, alone, shared *lock) { t.names.PopMin() },
 		"waiters by name are counted as": func(t *Table, alone, shared *lock) {
@@ -149,25 +178,7 @@ func TestVerify(t *testing.T) {
 		"wants 1 permits of 0 in mode 0":   func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Permits = 1 },
 		"bytes are counted as":             func(t *Table, alone, shared *lock) { t.bytes-- },
 	} {
-		table := New()
-		table.Begin(1000, plenty)
-		session, err := table.OpenSession(500, Client{}, false, "s")
-		require.NoError(t, err)
-		_, err = table.OpenSession(500, Client{Conn: 2}, true, "")
-		require.NoError(t, err)
-		for _, r := range []Request{
-			{Keys: []string{"alone"}, Owner: "a", LeaseMillis: 100, Session: session},
-			{Keys: []string{"shared"}, Owner: "a", LeaseMillis: 100, Mode: Shared},
-			{Keys: []string{"shared"}, Owner: "b", LeaseMillis: 100, Mode: Shared},
-			{Keys: []string{"shared"}, Owner: "c", LeaseMillis: 100, Mode: Shared},
-			{
-				Keys: []string{"alone"}, Owner: "z", Waits: true, WaitMillis: 50, Session: session, Ticket: 1,
-				Client: Client{Conn: 1}, Account: 2,
-			},
-		} {
-			_, err := table.Acquire(&r)
-			require.NoError(t, err)
-		}
+		table := sharedAndAlone(t)
 		require.NoError(t, table.Verify())
 		find := func(key string) (found *lock) {
 			table.locks.Scan(func(l *lock) bool {
