@@ -1,6 +1,9 @@
 package frontend
 
 import (
+	"context"
+	"crypto/x509"
+	"net"
 	"strings"
 	"time"
 
@@ -114,4 +117,59 @@ func (s *Server) noteFailedAuth(p *profile, user []byte) {
 	}
 	s.cfg.Logger.Warn("authentication failed", "client", p.addr.String(), "id", p.id,
 		"user", string(user[:min(len(user), mostOfUser)]), "not_logged_before", silent)
+}
+
+// open sets the socket's options and does the handshake of TLS.
+func (c *conn) open() error {
+	if t, ok := c.plainConn().(*net.TCPConn); ok {
+		probe := c.srv.cfg.TCPKeepAlive
+		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
+	}
+	if c.tls == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.HandshakeTimeout)
+	defer cancel()
+	if err := c.tls.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if c.authenticated {
+		c.srv.setKnown(c, true)
+	}
+	return c.loginByCertificate()
+}
+
+// loginByCertificate makes the connection the user's whom the client's certificate names, as Redis 8.6 and Valkey 9 do:
+// without such a user, or if the user is off, it stays the default user's. The error is that the user has no room for
+// another connection.
+func (c *conn) loginByCertificate() error {
+	by := c.srv.cfg.CertificateUser
+	if by == "" || len(c.tls.ConnectionState().VerifiedChains) == 0 {
+		return nil
+	}
+	u := namedBy(c.tls.ConnectionState().PeerCertificates[0], by, c.srv.cfg.Users.Held())
+	if u == nil {
+		return nil
+	}
+	if cause := c.admit(u); cause != nil {
+		return cause
+	}
+	return nil
+}
+
+// namedBy is the user whom a certificate names; nil: none that is on.
+func namedBy(cert *x509.Certificate, by string, users *acl.Users) *acl.User {
+	names := []string{cert.Subject.CommonName}
+	if by == "URI" {
+		names = names[:0]
+		for _, uri := range cert.URIs {
+			names = append(names, uri.String())
+		}
+	}
+	for _, name := range names {
+		if u := users.Find(name); u != nil && u.On() {
+			return u
+		}
+	}
+	return nil
 }

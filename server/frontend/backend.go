@@ -7,7 +7,9 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/parking"
+	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/sessions"
 )
@@ -57,4 +59,99 @@ type Backend interface {
 	// WaitReplicated waits until n other nodes have every write acknowledged so far, until timeout
 	// has passed (0: none), or until ctx has ended, and returns the number of such nodes.
 	WaitReplicated(ctx context.Context, n int, timeout time.Duration) int
+}
+
+// Users are the users of the node.
+type Users interface {
+	// Current are the users in force; the files are looked at, if that was not done lately.
+	Current() *acl.Users
+	// Held are the users in force at the last look. Held does not block.
+	Held() *acl.Users
+	// Load reads the file of users now. The error says why it is not taken.
+	Load(by string) error
+	// Watch has changed called after each change.
+	Watch(changed func())
+}
+
+// onlyUser is the default user alone.
+type onlyUser struct{ users *acl.Users }
+
+func (o onlyUser) Current() *acl.Users { return o.users }
+
+func (o onlyUser) Held() *acl.Users { return o.users }
+
+func (o onlyUser) Load(string) error { return acl.ErrNoFile }
+
+func (o onlyUser) Watch(func()) {}
+
+// ClientsQuestion asks a node about connections.
+type ClientsQuestion struct {
+	// Incarnation is the life of the node that the connections are of.
+	Incarnation uint64  `json:"incarnation"`
+	Conns       []int64 `json:"conns"`
+}
+
+// ClientsAnswer is about each connection of a [ClientsQuestion], in order.
+type ClientsAnswer struct {
+	Clients []ClientDetail `json:"clients"`
+}
+
+// ClientDetail is what a node knows of a connection. Addr is empty if the connection is gone.
+type ClientDetail struct {
+	Addr       string `json:"addr,omitempty"`
+	Name       string `json:"name,omitempty"`
+	IdleMillis int64  `json:"idleMillis,omitempty"`
+}
+
+// Administration changes the members of the cluster. [reconfig.Service] is one.
+type Administration interface {
+	// Ask carries a request out, wherever the leader is. The reply says what was done, also when there is an error.
+	Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error)
+}
+
+// Backup is a file on its way to one client. It ends by itself when the client does not go on.
+type Backup interface {
+	Source() BackupSource
+	// Next returns the next part, and [io.EOF] behind the last.
+	Next(ctx context.Context) ([]byte, error)
+	// Totals is good after [io.EOF].
+	Totals() BackupTotals
+	// Close gives up what is left. It may be called more than once.
+	Close()
+}
+
+// Backups are the backups that clients of this node take.
+type Backups interface {
+	// Begin captures the state. Without stale, every write that was acknowledged before is in it. A
+	// *protocol.Error is sent to the client as it is.
+	Begin(ctx context.Context, stale bool) (Backup, error)
+}
+
+const (
+	// mostDetailed is how many clients of a reply are asked about, and perQuestion how many of them at a time: the
+	// answer must fit into a message.
+	mostDetailed = 1000
+	perQuestion  = 128
+	// detailsWithin is how long the clients of a reply are asked about. A node that did not answer in time is not asked
+	// again for silentFor.
+	detailsWithin = 300 * time.Millisecond
+	silentFor     = 5 * time.Second
+	// mostOfName bounds what is told of a client's name, in bytes.
+	mostOfName = 64
+)
+
+// BackupSource says what a backup is of.
+type BackupSource struct {
+	ClusterID, NodeID string
+	Index, Term       uint64
+	TakenAt           time.Time
+	Keys, Locks       int
+	// AboutBytes is about the length of the file, for progress.
+	AboutBytes int64
+}
+
+// BackupTotals describe the whole file.
+type BackupTotals struct {
+	Bytes  int64
+	SHA256 string
 }

@@ -5,44 +5,9 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 )
-
-// Backups are the backups that clients of this node take.
-type Backups interface {
-	// Begin captures the state. Without stale, every write that was acknowledged before is in it. A
-	// *protocol.Error is sent to the client as it is.
-	Begin(ctx context.Context, stale bool) (Backup, error)
-}
-
-// Backup is a file on its way to one client. It ends by itself when the client does not go on.
-type Backup interface {
-	Source() BackupSource
-	// Next returns the next part, and [io.EOF] behind the last.
-	Next(ctx context.Context) ([]byte, error)
-	// Totals is good after [io.EOF].
-	Totals() BackupTotals
-	// Close gives up what is left. It may be called more than once.
-	Close()
-}
-
-// BackupSource says what a backup is of.
-type BackupSource struct {
-	ClusterID, NodeID string
-	Index, Term       uint64
-	TakenAt           time.Time
-	Keys, Locks       int
-	// AboutBytes is about the length of the file, for progress.
-	AboutBytes int64
-}
-
-// BackupTotals describe the whole file.
-type BackupTotals struct {
-	Bytes  int64
-	SHA256 string
-}
 
 var (
 	errNoBackup  = protocol.NewError("no backup is being taken on this connection: RAFT.BACKUP BEGIN")

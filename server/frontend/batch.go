@@ -6,45 +6,13 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
 // Replies leave in the order of the commands, but a data command's reply is known only when the
 // batch has been executed. So each command has a slot. The bytes of a local reply wait in
 // work.local until the data commands before it have been answered.
-
-type slotKind uint8
-
-const (
-	slotLocal slotKind = iota // bytes of work.local
-	slotData                  // the next reply of the batch
-	slotWatch                 // the same, with the marks of watched keys
-	slotBlock                 // the same, or the mark of a command that waits
-	slotExec                  // the same, to be merged with the replies of this node inside MULTI
-)
-
-// slot is the place of one command's reply in a pipeline.
-type slot struct {
-	kind slotKind
-	// judged: the request has the rights of the user, and the reply what was refused.
-	judged bool
-	// mute: CLIENT REPLY was OFF or SKIP when the command came.
-	mute bool
-	// resp is the protocol version that held when the command came.
-	resp uint8
-	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. from is the database of a reply that
-	// this node adds to, and key the key that was asked about.
-	from, to int
-	key      string
-	// generation is the generation of the watches when a slotWatch was made.
-	generation int
-	row        *row
-	// published is set when this node makes the reply.
-	published *published
-	wait      *pending     // of a command that may wait
-	native    *nativeCall  // of a word of native locks, or of a transaction with one
-	shown     *transaction // shown to monitors according to the reply
-}
 
 // batchBytes is the size above which a pipeline is split into several batches, so that no client
 // fills a log entry for which all others wait. Only a single command can be larger.
@@ -53,26 +21,6 @@ const batchBytes = 1 << 20
 // localBytes bounds the local replies that wait for the batch. A reply that does not fit has the
 // batch executed first.
 const localBytes = clientChunk
-
-// reply places a reply that is known already.
-func (c *conn) reply(row *row, v protocol.Value) {
-	v = c.srv.limitReply(row, v)
-	c.srv.count(row, v)
-	if c.replyMode.muted() {
-		return
-	}
-	w := c.w
-	if _, fits := v.SizeWithin(localBytes - len(w.local)); !fits {
-		c.runBatch()
-	}
-	if len(w.slots) == 0 {
-		c.encode(v, c.resp)
-		return
-	}
-	from := len(w.local)
-	w.local = v.AppendTo(w.local, c.resp)
-	w.slots = append(w.slots, slot{kind: slotLocal, from: from, to: len(w.local)})
-}
 
 // addRequest reserves a slot for the request that was just appended to the batch's body.
 func (c *conn) addRequest(s slot, write bool) {
@@ -276,32 +224,56 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 
 var errReplyCount = errors.New("the batch has not as many replies as requests")
 
-// errorReply is the reply to every command of a batch that failed with err.
-func (s *Server) errorReply(err error) protocol.Value {
-	var row *protocol.Error
-	if errors.As(err, &row) {
-		return row.Value()
-	}
-	// Nothing is known about the outcome, so the reply must not invite a retry.
-	s.cfg.Logger.Error("cannot execute commands", "error", err)
-	return protocol.ErrUncertain.Value()
-}
-
-// count updates the statistics of error replies.
-func (s *Server) count(row *row, v protocol.Value) {
-	if !v.IsError() {
-		return
-	}
-	s.metrics.CountError(v.Str)
-	if row != nil {
-		row.stats.Failed.Add(1)
-	}
-}
-
 // reset makes the batch ready for the next commands, keeping its memory.
 func (w *work) reset() {
 	clear(w.slots)
 	w.slots, w.local, w.placed, w.replyBytes = w.slots[:0], w.local[:0], 0, 0
 	w.publishes, w.numbered = false, false
 	w.batch = replica.Batch{Body: w.batch.Body[:0]}
+}
+
+// Times of commands, as this node's clients meet them. A command of the log takes from the handing over
+// of the batch until the replies are here: the journey to the leader and to the disks of a majority is part
+// of the time. The commands of a batch share the batch's time in equal parts.
+
+// timeBatch notes that the next n commands of the batch took d together.
+func (s *Server) timeBatch(p *profile, w *work, d time.Duration, n int) {
+	if n == 0 {
+		return
+	}
+	share := d / time.Duration(n)
+	slow := s.slow.IsSlow(share)
+	body := ""
+	if slow {
+		body = string(w.batch.Body)
+	}
+	for i := w.placed; n > 0; i++ {
+		at := &w.slots[i]
+		if at.kind == slotLocal {
+			continue
+		}
+		n--
+		at.row.stats.Took(share)
+		if slow {
+			var args []string
+			if args, body = observe.FirstRequest(at.row.Command, body); args != nil {
+				s.noteSlow(p, at.row, args, share)
+			}
+		}
+	}
+}
+
+// timeLocal notes that a command of this node took d.
+func (s *Server) timeLocal(p *profile, req *request, d time.Duration) {
+	req.stats.Took(d)
+	if s.slow.IsSlow(d) {
+		s.noteSlow(p, req.row, observe.Shorten(req.Command, req.args), d)
+	}
+}
+
+// noteSlow notes a command that took long.
+func (s *Server) noteSlow(p *profile, row *row, args []string, d time.Duration) {
+	s.slow.Note(row.Command, observe.Entry{
+		At: time.Now(), Took: d, Args: args, Addr: p.addr.String(), Name: p.view().name,
+	})
 }

@@ -21,11 +21,6 @@ func clientHandlers() map[string]handler {
 	}
 }
 
-const (
-	errClientName = "Client names cannot contain spaces, newlines or special characters."
-	errSyntax     = "syntax error"
-)
-
 func clientID(c *conn, _ [][]byte) protocol.Value { return protocol.Integer(c.id) }
 
 func clientGetName(c *conn, _ [][]byte) protocol.Value {
@@ -81,13 +76,6 @@ func clientNoEvict(c *conn, args [][]byte) protocol.Value {
 func clientNoTouch(c *conn, args [][]byte) protocol.Value {
 	return c.setSwitch(&c.shown.noTouch, args[2])
 }
-
-// replyMode is what the client chose by CLIENT REPLY.
-type replyMode struct {
-	off, skip, skipNext bool
-}
-
-func (r *replyMode) muted() bool { return r.off || r.skip }
 
 // endCommand makes CLIENT REPLY SKIP hold for the next command only, and CLIENT CACHING for the next that is
 // no CLIENT, or for a transaction.

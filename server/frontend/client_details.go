@@ -14,44 +14,12 @@ import (
 // LOCK.INFO and LOCK.LIST name a client by its node and the number of its connection, as the log does. What else is
 // known of a client, its node alone knows, which is asked.
 
-const (
-	// mostDetailed is how many clients of a reply are asked about, and perQuestion how many of them at a time: the
-	// answer must fit into a message.
-	mostDetailed = 1000
-	perQuestion  = 128
-	// detailsWithin is how long the clients of a reply are asked about. A node that did not answer in time is not asked
-	// again for silentFor.
-	detailsWithin = 300 * time.Millisecond
-	silentFor     = 5 * time.Second
-	// mostOfName bounds what is told of a client's name, in bytes.
-	mostOfName = 64
-)
-
 // The states of a client.
 const (
 	clientConnected = "connected"
 	clientGone      = "gone"
 	clientUnknown   = "unknown"
 )
-
-// ClientsQuestion asks a node about connections.
-type ClientsQuestion struct {
-	// Incarnation is the life of the node that the connections are of.
-	Incarnation uint64  `json:"incarnation"`
-	Conns       []int64 `json:"conns"`
-}
-
-// ClientsAnswer is about each connection of a [ClientsQuestion], in order.
-type ClientsAnswer struct {
-	Clients []ClientDetail `json:"clients"`
-}
-
-// ClientDetail is what a node knows of a connection. Addr is empty if the connection is gone.
-type ClientDetail struct {
-	Addr       string `json:"addr,omitempty"`
-	Name       string `json:"name,omitempty"`
-	IdleMillis int64  `json:"idleMillis,omitempty"`
-}
 
 // Clients answers about connections of this node.
 func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {

@@ -174,12 +174,6 @@ func (f *clientFilter) set(name, value string, users *acl.Users) (v protocol.Val
 	return protocol.Value{}, true
 }
 
-// The kinds of clients that there are.
-const (
-	normalClient = "normal"
-	pubsubClient = "pubsub"
-)
-
 // clientKind reads a TYPE of CLIENT KILL and CLIENT LIST.
 func clientKind(word string) (kind string, ok bool) {
 	switch kind = strings.ToLower(word); kind {

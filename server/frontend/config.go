@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -196,3 +197,23 @@ func (c *Config) discovery() discovery.Config {
 		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Waiting: c.Node.Waiting,
 	}
 }
+
+// OutputLimit is a limit of Redis's client-output-buffer-limit: a client is cut off as soon as more than
+// HardBytes wait, or when more than SoftBytes have waited for longer than SoftTime. A HardBytes of 0 is no
+// limit.
+type OutputLimit struct {
+	HardBytes, SoftBytes int
+	SoftTime             time.Duration
+}
+
+// String is the limit as CONFIG GET shows it.
+func (l OutputLimit) String() string {
+	return strconv.Itoa(l.HardBytes) + " " + strconv.Itoa(l.SoftBytes) + " " + seconds(l.SoftTime)
+}
+
+// DefaultPubSubLimit is Redis's default for subscribers.
+func DefaultPubSubLimit() OutputLimit {
+	return OutputLimit{HardBytes: 32 << 20, SoftBytes: 8 << 20, SoftTime: time.Minute}
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }

@@ -1,17 +1,14 @@
 package frontend
 
 import (
+	"container/list"
 	"context"
-	"errors"
-	"io"
-	"net"
-	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/tracking"
 )
 
 // conn is one client's connection. The fields before memory belong to the connection's own
@@ -120,141 +117,178 @@ type work struct {
 	began time.Time
 }
 
-func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
-	u := s.cfg.Users.Held().Default()
-	c := &conn{
-		srv: s, table: table,
-		stream: stream{
-			srv: s, socket: newSocket(nc, s.cfg.TLS), authenticated: u.Open(), resp: protocol.RESP2,
-			input: input{born: time.Now()},
-		},
-		profile:     profile{id: s.nextID.Add(1), shown: shown{user: u}},
-		limited:     limited{srv: s},
-		clientState: clientState{identity: newIdentity(u)},
-	}
-	c.profile.addr, c.profile.localAddr = c.nc.RemoteAddr(), c.nc.LocalAddr()
-	c.socket.id, c.outbox.srv, c.outbox.socket = c.id, s, &c.socket
-	c.arrived, c.onNumber, c.onGrowth, c.onStall = c.born, c.numbered, c.account, c.publishStall
-	c.publish()
-	return c
+// input is the reading half of a connection.
+type input struct {
+	// born is when the connection began.
+	born time.Time
+	// arrived is when the last bytes arrived.
+	arrived time.Time
+	// waitBuffer is used while waiting, by a connection that is not a plain socket.
+	waitBuffer []byte
+	// pendingErr is an error of an earlier read. The next wait returns it.
+	pendingErr error
+	// readMoreUntil is when waiting for more of the current pipeline ends.
+	readMoreUntil time.Time
+	// fresh: bytes were read ahead since the buffer was last parsed.
+	fresh bool
+	// hasDeadline: a read deadline is set.
+	hasDeadline bool
+	// noWait is an argument of readReady, and readErr its result.
+	noWait    bool
+	readErr   error
+	readReady func(fd uintptr) bool
+	lastInput lastInput
 }
 
-// run serves the client until either side ends the connection.
-func (c *conn) run(ctx context.Context) {
-	defer c.nc.Close()
-	defer func() {
-		if p := recover(); p != nil {
-			// A mistake in this package must not end the node, and with the node other clients'
-			// locks.
-			c.srv.cfg.Logger.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	c.ctx = ctx
-	defer c.leave()
-	if c.authenticated {
-		c.countAs(c.user.Name, 0)
-	}
-	c.setLimit(c.user.Name)
-	if err := c.open(); err != nil {
-		c.srv.cfg.Logger.Debug("connection not opened", "client", c.nc.RemoteAddr(), "error", err)
-		return
-	}
-	for {
-		if err := c.awaitInput(); err != nil {
-			c.noteVanished(err)
-			c.logEnd(err)
-			if c.retired.Load() {
-				// The last reply may still be under way.
-				c.halfClose()
-			}
-			return
-		}
-		if !c.servePipelines() {
-			return
-		}
-		c.releaseIdle()
+// lastInput is the time of the client's last bytes. A renewer of sessions may demand it.
+type lastInput struct {
+	// demanded: the time is noted. Set by the connection's goroutine.
+	demanded bool
+	// after is the time from the connection's beginning in nanoseconds.
+	after atomic.Int64
+}
+
+func (h *lastInput) note(born time.Time) {
+	if h.demanded {
+		h.after.Store(int64(time.Since(born)))
 	}
 }
 
-// servePipelines answers all complete commands that have arrived, as one batch unless there are
-// more than the limit, and reports whether the connection goes on.
-func (c *conn) servePipelines() bool {
-	for {
-		c.fresh = false
-		full := c.consume()
-		if !full && !c.closing && c.parked == nil && c.readMore() {
-			continue
-		}
-		c.keepPace(c.ctx, c.w.commands, &c.retired)
-		c.runBatch()
-		c.write()
-		if c.outbox.writes {
-			c.delivered(c.gone)
-		}
-		c.track.written()
-		c.srv.metrics.Commands.Add(uint64(c.w.commands))
-		c.w.commands, c.readMoreUntil = 0, time.Time{}
-		if c.gone {
-			return false
-		}
-		if c.closing {
-			c.halfClose()
-			return false
-		}
-		if !full && !c.fresh || c.parked != nil {
-			return true
-		}
-		if c.retired.Load() {
-			return false
-		}
-		if c.deliver(); c.gone {
-			return false
-		}
+// memoryShare is a connection's part of the total.
+type memoryShare struct {
+	counted atomic.Int64
+	// evicted: the connection was cut off to free memory. evicting is the memory that the
+	// connection held at that time.
+	evicted atomic.Bool
+	// noEvict: the client has sent CLIENT NO-EVICT ON.
+	noEvict  atomic.Bool
+	evicting int64 // guarded by Server.mu
+	// found is the memory with the messages that were dropped then.
+	found int64
+}
+
+// replyMode is what the client chose by CLIENT REPLY.
+type replyMode struct {
+	off, skip, skipNext bool
+}
+
+func (r *replyMode) muted() bool { return r.off || r.skip }
+
+// transaction is the queue of a connection between MULTI and EXEC.
+type transaction struct {
+	// body has the data commands, count is their number.
+	body  []byte
+	count int
+	// steps has an element for each queued command, from the first command that this node answers.
+	// Most transactions have no such command, and no steps.
+	steps []step
+	// queued is the number of all queued commands, bytes the memory for these commands.
+	queued, bytes int
+	// db is the database for the commands that are queued next, as SELECT may be queued.
+	db int
+	// aborted: a command was refused, so EXEC refuses the transaction.
+	aborted bool
+	// natives are the words of native locks that this node looks after, with their places in the body.
+	natives []queuedNative
+	// looks are the keys that the client's cache may get from the replies. caching: CLIENT CACHING is
+	// among the commands.
+	looks   looks
+	caching bool
+	// shown are the commands as monitors see them when EXEC runs.
+	shown []shownCommand
+}
+
+// step is one queued command: a data command of the body (request is nil and answered false), a
+// command that this node runs, or a command that was answered when queued.
+type step struct {
+	request  *request
+	answered bool
+	reply    protocol.Value
+	// judged: the reply of a data command has what was refused to a script.
+	judged bool
+	// published is set for a data command whose reply this node makes.
+	published *published
+}
+
+// row is the row of a command that this node runs, else nil.
+func (s *step) row() *row {
+	if s.request == nil {
+		return nil
 	}
+	return s.request.row
 }
 
-// consume dispatches the commands in the buffer, and reports whether the limit of commands in a
-// pipeline is reached.
-func (c *conn) consume() (full bool) {
-	w := c.w
-	for !c.closing && c.parked == nil {
-		if w.commands >= c.srv.cfg.MaxPipeline {
-			return true
-		}
-		args, n, err := w.reader.Next(w.in[w.from:])
-		w.from += n
-		if err != nil {
-			if err != protocol.ErrIncomplete {
-				c.protocolError(err)
-			}
-			return false
-		}
-		w.commands++
-		c.dispatch(args)
-	}
-	return false
+// slotKind is how a slot gets its reply.
+type slotKind uint8
+
+const (
+	slotLocal slotKind = iota // bytes of work.local
+	slotData                  // the next reply of the batch
+	slotWatch                 // the same, with the marks of watched keys
+	slotBlock                 // the same, or the mark of a command that waits
+	slotExec                  // the same, to be merged with the replies of this node inside MULTI
+)
+
+// slot is the place of one command's reply in a pipeline.
+type slot struct {
+	kind slotKind
+	// judged: the request has the rights of the user, and the reply what was refused.
+	judged bool
+	// mute: CLIENT REPLY was OFF or SKIP when the command came.
+	mute bool
+	// resp is the protocol version that held when the command came.
+	resp uint8
+	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. from is the database of a reply that
+	// this node adds to, and key the key that was asked about.
+	from, to int
+	key      string
+	// generation is the generation of the watches when a slotWatch was made.
+	generation int
+	row        *row
+	// published is set when this node makes the reply.
+	published *published
+	wait      *pending     // of a command that may wait
+	native    *nativeCall  // of a word of native locks, or of a transaction with one
+	shown     *transaction // shown to monitors according to the reply
 }
 
-// protocolError answers input that is not a command, and ends the connection.
-func (c *conn) protocolError(err error) {
-	c.reply(nil, c.srv.errorReply(err))
-	c.closing = true
+// batchNumbers are the numbers of a client's last writes. The event of a batch comes a moment after the reply where
+// another node leads.
+type batchNumbers struct {
+	last [16]atomic.Uint64
+	next int // guarded by the backend: a client has one batch at a time
 }
 
-// releaseIdle returns the memory to the pool when no part of a command has arrived.
-func (c *conn) releaseIdle() {
-	c.releaseEmpty()
-	c.account()
-	c.publish()
+// lockClient is a connection as far as native locks go.
+type lockClient struct {
+	// entered: the renewer of sessions knows the connection.
+	entered bool
+	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
+	notices map[uint64]*pending
+	bytes   atomic.Int64
 }
 
-// logEnd logs why a connection ended, unless the reason is ordinary.
-func (c *conn) logEnd(err error) {
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), c.retired.Load():
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.srv.cfg.Logger.Debug("closed an idle connection", "client", c.nc.RemoteAddr())
-	default:
-		c.srv.cfg.Logger.Debug("connection lost", "client", c.nc.RemoteAddr(), "error", err)
-	}
+// admission is the server's record of a connection, guarded by Server.mu.
+type admission struct {
+	// stranger is the connection's place in Server.strangers, until the client has authenticated.
+	// Where TLS needs no password, a handshake is enough.
+	stranger *list.Element
+	// dismissed: closed to make room.
+	dismissed bool
+}
+
+// sentinel reports whether the client came through the port for Sentinel's clients.
+func (c *conn) sentinel() bool { return c.table == protocol.Sentinel() }
+
+// track is what the connection tracks for its client's cache. The fields belong to the connection's
+// goroutine.
+type track struct {
+	client *tracking.Client // nil until the first CLIENT TRACKING ON
+	trackMode
+	// caching: CLIENT CACHING holds for the next command.
+	caching bool
+	// busy: commands are under way, and messages are held back until their replies are written.
+	busy bool
+	// bytes is the memory of the prefixes.
+	bytes int
 }

@@ -153,19 +153,6 @@ func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
 		command.Name, command.LogVersion, version))
 }
 
-// reject answers a command that failed a check of dispatch, and aborts the open transaction.
-func (c *conn) reject(row *row, cause *protocol.Error) {
-	row.stats.Rejected.Add(1)
-	if c.tx != nil {
-		c.tx.aborted = true
-	}
-	if row.Name == "exec" {
-		c.endTransaction()
-		cause = protocol.ExecAbortedBy(cause)
-	}
-	c.reply(nil, cause.Value())
-}
-
 // unknown answers a command that is not in the table.
 func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	if container == nil && crossProtocol(args[0]) {
@@ -186,9 +173,6 @@ func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 func crossProtocol(word []byte) bool {
 	return strings.EqualFold(string(word), "post") || strings.EqualFold(string(word), "host:")
 }
-
-// sentinel reports whether the client came through the port for Sentinel's clients.
-func (c *conn) sentinel() bool { return c.table == protocol.Sentinel() }
 
 var (
 	errOnlyHello     = protocol.NewError("Only HELLO messages are accepted by Sentinel instances.")

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
@@ -10,13 +9,6 @@ import (
 
 // LOCK.BREAK, DEL, UNLINK, FLUSHDB and FLUSHALL end holds by force, alone, in a transaction or in a script: the state
 // machine tells the node of the client by the number of the batch.
-
-// batchNumbers are the numbers of a client's last writes. The event of a batch comes a moment after the reply where
-// another node leads.
-type batchNumbers struct {
-	last [16]atomic.Uint64
-	next int // guarded by the backend: a client has one batch at a time
-}
 
 func (n *batchNumbers) add(number uint64) {
 	n.last[n.next%len(n.last)].Store(number)

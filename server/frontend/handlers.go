@@ -11,27 +11,6 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/observe"
 )
 
-// handler is the behaviour of a command that this package implements. Either reply or run is set, or native
-// for a command that the state machine implements.
-type handler struct {
-	// reply makes the reply.
-	reply func(c *conn, args [][]byte) protocol.Value
-	// run places the reply itself, at once or when the batch has been executed.
-	run func(c *conn, req *request)
-	// inMulti commands run inside MULTI instead of being queued.
-	inMulti bool
-	// barrier commands wait until all commands before them in the pipeline have been executed.
-	barrier bool
-	// native looks at a word of native locks before it goes to the cluster: see native.go.
-	native func(c *conn, req *request) *nativeCall
-	// fill adds to the state machine's reply what this node knows. Not in a transaction.
-	fill func(c *conn, db int, key string, v protocol.Value) protocol.Value
-	// acquires: a word that may wait in line.
-	acquires bool
-	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
-	queued bool
-}
-
 // handlers has the handler of every Local row by the row's name, and the handler of WATCH, which
 // changes the state machine's reply.
 func handlers() map[string]handler {
@@ -136,21 +115,6 @@ func helpHandlers() map[string]handler {
 		}
 	}
 	return locals
-}
-
-// row is a row of the command table with what dispatch needs.
-type row struct {
-	*protocol.Command
-	handler handler
-	// nameArgs is the number of arguments that make the name: 2 for a subcommand.
-	nameArgs int
-	// source is the position of the Lua source among the arguments; 0: none.
-	source int
-	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
-	// machine must know which connection sends the command.
-	write, blocks, native bool
-
-	stats metrics.Command
 }
 
 // newRows binds a handler to every Local row of the table. A Local row without a handler is a

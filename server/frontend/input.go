@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -27,43 +26,6 @@ const (
 	// lookTime is how long a connection that is not a plain socket looks for input between messages.
 	lookTime = time.Millisecond
 )
-
-// input is the reading half of a connection.
-type input struct {
-	// born is when the connection began.
-	born time.Time
-	// arrived is when the last bytes arrived.
-	arrived time.Time
-	// waitBuffer is used while waiting, by a connection that is not a plain socket.
-	waitBuffer []byte
-	// pendingErr is an error of an earlier read. The next wait returns it.
-	pendingErr error
-	// readMoreUntil is when waiting for more of the current pipeline ends.
-	readMoreUntil time.Time
-	// fresh: bytes were read ahead since the buffer was last parsed.
-	fresh bool
-	// hasDeadline: a read deadline is set.
-	hasDeadline bool
-	// noWait is an argument of readReady, and readErr its result.
-	noWait    bool
-	readErr   error
-	readReady func(fd uintptr) bool
-	lastInput lastInput
-}
-
-// lastInput is the time of the client's last bytes. A renewer of sessions may demand it.
-type lastInput struct {
-	// demanded: the time is noted. Set by the connection's goroutine.
-	demanded bool
-	// after is the time from the connection's beginning in nanoseconds.
-	after atomic.Int64
-}
-
-func (h *lastInput) note(born time.Time) {
-	if h.demanded {
-		h.after.Store(int64(time.Since(born)))
-	}
-}
 
 // Heard is the time of the client's last bytes, noted since it was demanded. Any goroutine may call Heard.
 func (st *stream) Heard() time.Time { return st.born.Add(time.Duration(st.lastInput.after.Load())) }
@@ -298,5 +260,58 @@ func (st *stream) releaseEmpty() {
 	if st.w != nil && st.w.buffered() == 0 {
 		st.srv.releaseWork(st.w)
 		st.w = nil
+	}
+}
+
+// readAhead reads from a connection while the connection's goroutine waits for a blocking command,
+// or for the client to take replies. Until join the readAhead owns the input buffer.
+type readAhead struct {
+	done chan struct{}
+	// bytes is the number of bytes read, failed the error that ended reading. Both are written
+	// before done is closed.
+	bytes  int
+	failed error
+}
+
+// readAhead starts reading, until limit bytes wait in the buffer or [stream.join] is called. It calls
+// gone when the client has left, or when the server ends the connection.
+//
+// Bytes in the buffer are never moved, because the arguments of the waiting command are slices of
+// the buffer.
+func (st *stream) readAhead(limit int, gone func()) *readAhead {
+	a := &readAhead{done: make(chan struct{})}
+	st.setReadDeadline(time.Time{})
+	go func() {
+		defer close(a.done)
+		for w := st.w; w.buffered() < limit; {
+			if cap(w.in)-len(w.in) < waitBytes {
+				st.grow()
+			}
+			free := w.in[len(w.in):min(cap(w.in), w.from+limit)]
+			n, err := st.nc.Read(free)
+			w.in = w.in[:len(w.in)+n]
+			a.bytes += n
+			if err != nil {
+				gone()
+				a.failed = err
+				return
+			}
+		}
+	}()
+	return a
+}
+
+// join ends reading ahead.
+func (st *stream) join(a *readAhead) {
+	if a == nil {
+		return
+	}
+	st.setReadDeadline(longAgo())
+	<-a.done
+	st.setReadDeadline(time.Time{})
+	st.fresh = st.fresh || a.bytes > 0
+	st.srv.metrics.BytesIn.Add(uint64(a.bytes))
+	if !errors.Is(a.failed, os.ErrDeadlineExceeded) {
+		st.pendingErr = a.failed
 	}
 }

@@ -199,8 +199,3 @@ func (c *conn) needsVersion(row *row) bool {
 	l := c.limit.Load()
 	return c.judges(row) || l != nil && l.InLog() && row.mayWrite()
 }
-
-// mayWrite reports whether a command may change the state.
-func (r *row) mayWrite() bool {
-	return (r.Route == protocol.Write || r.Route == protocol.Script) && !r.Has(protocol.FlagReadOnly)
-}

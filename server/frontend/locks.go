@@ -2,21 +2,11 @@ package frontend
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 )
-
-// lockClient is a connection as far as native locks go.
-type lockClient struct {
-	// entered: the renewer of sessions knows the connection.
-	entered bool
-	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
-	notices map[uint64]*pending
-	bytes   atomic.Int64
-}
 
 const (
 	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.

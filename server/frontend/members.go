@@ -23,12 +23,6 @@ func memberHandlers() map[string]handler {
 	}
 }
 
-// Administration changes the members of the cluster. [reconfig.Service] is one.
-type Administration interface {
-	// Ask carries a request out, wherever the leader is. The reply says what was done, also when there is an error.
-	Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error)
-}
-
 // changeWithin is how long a change may take before the client is told that its end is not known.
 const changeWithin = 25 * time.Second
 

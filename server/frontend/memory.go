@@ -3,6 +3,8 @@ package frontend
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/holdfast/holdfast/server/push"
 )
 
 // The memory of all clients together is bounded. When a buffer has grown, a connection sums up its
@@ -29,19 +31,6 @@ type clientMemory struct {
 	// retryFrom is the total from which eviction is tried again, after no connection to cut off was
 	// found.
 	retryFrom atomic.Int64
-}
-
-// memoryShare is a connection's part of the total.
-type memoryShare struct {
-	counted atomic.Int64
-	// evicted: the connection was cut off to free memory. evicting is the memory that the
-	// connection held at that time.
-	evicted atomic.Bool
-	// noEvict: the client has sent CLIENT NO-EVICT ON.
-	noEvict  atomic.Bool
-	evicting int64 // guarded by Server.mu
-	// found is the memory with the messages that were dropped then.
-	found int64
 }
 
 // footprint is the memory that the connection holds beyond the cost of an idle connection.
@@ -158,4 +147,11 @@ func (s *Server) releaseMemory(c *conn) {
 	m := &s.memory
 	m.total.Add(-c.memory.counted.Swap(0) - connBytes)
 	m.evicting.Add(-c.memory.evicting)
+}
+
+// letGo notes that a client no longer holds m.
+func (s *Server) letGo(m *push.Message) {
+	if m.Release() {
+		s.addMemory(-int64(m.Size()))
+	}
 }

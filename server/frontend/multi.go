@@ -16,50 +16,6 @@ func transactionHandlers() map[string]handler {
 	}
 }
 
-// transaction is the queue of a connection between MULTI and EXEC.
-type transaction struct {
-	// body has the data commands, count is their number.
-	body  []byte
-	count int
-	// steps has an element for each queued command, from the first command that this node answers.
-	// Most transactions have no such command, and no steps.
-	steps []step
-	// queued is the number of all queued commands, bytes the memory for these commands.
-	queued, bytes int
-	// db is the database for the commands that are queued next, as SELECT may be queued.
-	db int
-	// aborted: a command was refused, so EXEC refuses the transaction.
-	aborted bool
-	// natives are the words of native locks that this node looks after, with their places in the body.
-	natives []queuedNative
-	// looks are the keys that the client's cache may get from the replies. caching: CLIENT CACHING is
-	// among the commands.
-	looks   looks
-	caching bool
-	// shown are the commands as monitors see them when EXEC runs.
-	shown []shownCommand
-}
-
-// step is one queued command: a data command of the body (request is nil and answered false), a
-// command that this node runs, or a command that was answered when queued.
-type step struct {
-	request  *request
-	answered bool
-	reply    protocol.Value
-	// judged: the reply of a data command has what was refused to a script.
-	judged bool
-	// published is set for a data command whose reply this node makes.
-	published *published
-}
-
-// row is the row of a command that this node runs, else nil.
-func (s *step) row() *row {
-	if s.request == nil {
-		return nil
-	}
-	return s.request.row
-}
-
 func multi(c *conn, _ [][]byte) protocol.Value {
 	if c.tx != nil {
 		return protocol.ErrNestedMulti.Value()
@@ -280,4 +236,17 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 		}
 	}
 	c.executing = false
+}
+
+// reject answers a command that failed a check of dispatch, and aborts the open transaction.
+func (c *conn) reject(row *row, cause *protocol.Error) {
+	row.stats.Rejected.Add(1)
+	if c.tx != nil {
+		c.tx.aborted = true
+	}
+	if row.Name == "exec" {
+		c.endTransaction()
+		cause = protocol.ExecAbortedBy(cause)
+	}
+	c.reply(nil, cause.Value())
 }

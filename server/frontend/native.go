@@ -24,14 +24,6 @@ func nativeHandlers() map[string]handler {
 	}
 }
 
-// nativeCall is what this node does about a word.
-type nativeCall struct {
-	// then is called with the reply.
-	then func(c *conn, v protocol.Value)
-	// keeps: a session may come to live with the connection.
-	keeps bool
-}
-
 // answered is called with the reply, also of a call that is nil.
 func (n *nativeCall) answered(c *conn, v protocol.Value) {
 	if n != nil && n.then != nil {

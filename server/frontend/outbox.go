@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,24 +41,6 @@ type outbox struct {
 	ended string
 	// held is the memory of messages, count the number of messages. Any goroutine may read both.
 	held, count atomic.Int64
-}
-
-// OutputLimit is a limit of Redis's client-output-buffer-limit: a client is cut off as soon as more than
-// HardBytes wait, or when more than SoftBytes have waited for longer than SoftTime. A HardBytes of 0 is no
-// limit.
-type OutputLimit struct {
-	HardBytes, SoftBytes int
-	SoftTime             time.Duration
-}
-
-// String is the limit as CONFIG GET shows it.
-func (l OutputLimit) String() string {
-	return strconv.Itoa(l.HardBytes) + " " + strconv.Itoa(l.SoftBytes) + " " + seconds(l.SoftTime)
-}
-
-// DefaultPubSubLimit is Redis's default for subscribers.
-func DefaultPubSubLimit() OutputLimit {
-	return OutputLimit{HardBytes: 32 << 20, SoftBytes: 8 << 20, SoftTime: time.Minute}
 }
 
 // pushLimit is the limit of the client's class. The caller holds outbox.mu.
@@ -160,13 +141,6 @@ func (o *outbox) wake() {
 	}
 }
 
-// letGo notes that a client no longer holds m.
-func (s *Server) letGo(m *push.Message) {
-	if m.Release() {
-		s.addMemory(-int64(m.Size()))
-	}
-}
-
 // dropMessages empties the outbox for good. The caller holds outbox.mu.
 func (o *outbox) dropMessages() {
 	o.closed = true
@@ -214,23 +188,6 @@ func (o *outbox) takeMessages(dst []byte, n, resp int) []byte {
 	return dst
 }
 
-// deliver writes the messages that wait, and reports whether more have come meanwhile.
-func (st *stream) deliver() (more bool) {
-	held := &st.outbox.held
-	for left := held.Load(); left > 0 && held.Load() > 0 && !st.gone; {
-		if st.w == nil {
-			st.w = st.srv.acquireWork(st)
-		}
-		st.w.out = st.takeMessages(st.w.out, st.outputChunk(), st.resp)
-		left -= int64(len(st.w.out))
-		st.pushing = true
-		st.write()
-		st.pushing = false
-		st.delivered(st.gone)
-	}
-	return held.Load() > 0
-}
-
 // armWake reports whether there is nothing to deliver, and has later messages wake the goroutine.
 func (o *outbox) armWake(parked *pending) bool {
 	o.mu.Lock()
@@ -257,10 +214,6 @@ func (o *outbox) setSubscriber(yes bool) {
 
 // subscribed reports whether the client is a subscriber. Only the connection's goroutine may ask.
 func (o *outbox) subscribed() bool { return o.subscriber }
-
-// patient reports whether a write is of messages for a subscriber: such a client is cut off at the limits
-// of subscribers, and not for taking nothing for a while.
-func (st *stream) patient() bool { return st.pushing && st.subscribed() }
 
 // overdue reports whether a subscriber has been over the soft limit for too long.
 func (o *outbox) overdue() bool {

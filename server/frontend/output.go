@@ -239,3 +239,66 @@ func (st *stream) refuse(why *protocol.Error) {
 	st.nc.Write(why.Value().AppendTo(nil, protocol.RESP2))
 	st.halfClose()
 }
+
+// reply places a reply that is known already.
+func (c *conn) reply(row *row, v protocol.Value) {
+	v = c.srv.limitReply(row, v)
+	c.srv.count(row, v)
+	if c.replyMode.muted() {
+		return
+	}
+	w := c.w
+	if _, fits := v.SizeWithin(localBytes - len(w.local)); !fits {
+		c.runBatch()
+	}
+	if len(w.slots) == 0 {
+		c.encode(v, c.resp)
+		return
+	}
+	from := len(w.local)
+	w.local = v.AppendTo(w.local, c.resp)
+	w.slots = append(w.slots, slot{kind: slotLocal, from: from, to: len(w.local)})
+}
+
+// errorReply is the reply to every command of a batch that failed with err.
+func (s *Server) errorReply(err error) protocol.Value {
+	var row *protocol.Error
+	if errors.As(err, &row) {
+		return row.Value()
+	}
+	// Nothing is known about the outcome, so the reply must not invite a retry.
+	s.cfg.Logger.Error("cannot execute commands", "error", err)
+	return protocol.ErrUncertain.Value()
+}
+
+// deliver writes the messages that wait, and reports whether more have come meanwhile.
+func (st *stream) deliver() (more bool) {
+	held := &st.outbox.held
+	for left := held.Load(); left > 0 && held.Load() > 0 && !st.gone; {
+		if st.w == nil {
+			st.w = st.srv.acquireWork(st)
+		}
+		st.w.out = st.takeMessages(st.w.out, st.outputChunk(), st.resp)
+		left -= int64(len(st.w.out))
+		st.pushing = true
+		st.write()
+		st.pushing = false
+		st.delivered(st.gone)
+	}
+	return held.Load() > 0
+}
+
+// patient reports whether a write is of messages for a subscriber: such a client is cut off at the limits
+// of subscribers, and not for taking nothing for a while.
+func (st *stream) patient() bool { return st.pushing && st.subscribed() }
+
+// count updates the statistics of error replies.
+func (s *Server) count(row *row, v protocol.Value) {
+	if !v.IsError() {
+		return
+	}
+	s.metrics.CountError(v.Str)
+	if row != nil {
+		row.stats.Failed.Add(1)
+	}
+}

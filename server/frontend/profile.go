@@ -130,3 +130,18 @@ func (p *profile) view() shown {
 	defer p.mu.Unlock()
 	return p.shown
 }
+
+// The kinds of clients that there are.
+const (
+	normalClient = "normal"
+	pubsubClient = "pubsub"
+)
+
+// trackMode is what CLIENT TRACKING sets.
+type trackMode struct {
+	on, bcast, optin, optout, noloop bool
+	// broken: the client that is to get the messages has gone.
+	broken bool
+	// redirect is the client that gets the messages; 0: this one.
+	redirect int64
+}

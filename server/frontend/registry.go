@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -78,15 +77,6 @@ func (s *Server) dismiss(c *conn) {
 	c.admission.dismissed = true
 	s.dismissed++
 	c.plainConn().Close()
-}
-
-// admission is the server's record of a connection, guarded by Server.mu.
-type admission struct {
-	// stranger is the connection's place in Server.strangers, until the client has authenticated.
-	// Where TLS needs no password, a handshake is enough.
-	stranger *list.Element
-	// dismissed: closed to make room.
-	dismissed bool
 }
 
 // removeStranger notes that c is not a stranger any more. The caller holds s.mu.

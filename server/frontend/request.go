@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/frontend/metrics"
 )
 
 // request is a command of a client on its way. Dispatch fills the pipeline's record, and every station of the way takes
@@ -199,3 +200,66 @@ func findOption(among []protocol.Arg, word []byte) *protocol.Arg {
 	}
 	return nil
 }
+
+// handler is the behaviour of a command that this package implements. Either reply or run is set, or native
+// for a command that the state machine implements.
+type handler struct {
+	// reply makes the reply.
+	reply func(c *conn, args [][]byte) protocol.Value
+	// run places the reply itself, at once or when the batch has been executed.
+	run func(c *conn, req *request)
+	// inMulti commands run inside MULTI instead of being queued.
+	inMulti bool
+	// barrier commands wait until all commands before them in the pipeline have been executed.
+	barrier bool
+	// native looks at a word of native locks before it goes to the cluster: see native.go.
+	native func(c *conn, req *request) *nativeCall
+	// fill adds to the state machine's reply what this node knows. Not in a transaction.
+	fill func(c *conn, db int, key string, v protocol.Value) protocol.Value
+	// acquires: a word that may wait in line.
+	acquires bool
+	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
+	queued bool
+}
+
+// row is a row of the command table with what dispatch needs.
+type row struct {
+	*protocol.Command
+	handler handler
+	// nameArgs is the number of arguments that make the name: 2 for a subcommand.
+	nameArgs int
+	// source is the position of the Lua source among the arguments; 0: none.
+	source int
+	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
+	// machine must know which connection sends the command.
+	write, blocks, native bool
+
+	stats metrics.Command
+}
+
+// nativeCall is what this node does about a word.
+type nativeCall struct {
+	// then is called with the reply.
+	then func(c *conn, v protocol.Value)
+	// keeps: a session may come to live with the connection.
+	keeps bool
+}
+
+// mayWrite reports whether a command may change the state.
+func (r *row) mayWrite() bool {
+	return (r.Route == protocol.Write || r.Route == protocol.Script) && !r.Has(protocol.FlagReadOnly)
+}
+
+// touchesUnnamed reports whether the command touches keys that its words do not name.
+func (r *row) touchesUnnamed() bool {
+	switch r.Name {
+	case "session.close", "session.attach", "session.keepalive":
+		return true
+	}
+	return r.Route == protocol.Script
+}
+
+const (
+	errClientName = "Client names cannot contain spaces, newlines or special characters."
+	errSyntax     = "syntax error"
+)

@@ -2,17 +2,8 @@ package frontend
 
 import (
 	"container/list"
-	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"net"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
@@ -22,7 +13,6 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/pubsub"
-	"github.com/holdfast/holdfast/server/replica"
 )
 
 // Server serves clients. Create it with [New].
@@ -63,127 +53,8 @@ type Server struct {
 	interest     event.Interest // of the backend's events
 }
 
-// New makes a server whose commands are executed by backend.
-func New(cfg Config, backend Backend) *Server {
-	cfg = cfg.withDefaults()
-	if cfg.Node.RunID == "" {
-		var id [20]byte
-		rand.Read(id[:])
-		cfg.Node.RunID = hex.EncodeToString(id[:])
-	}
-	s := &Server{
-		cfg: cfg, backend: backend, rows: newRows(),
-		compiled: newCompileCache(backend), conns: make(map[int64]*conn),
-		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
-		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
-	}
-	s.pool.New = func() any {
-		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
-	}
-	s.fresh.catching = make(chan struct{}, 1)
-	s.directory = discovery.New(cfg.discovery(), backend.Status)
-	s.metrics = s.newMetrics()
-	backend.WatchLeadership(s.led)
-	cfg.Users.Watch(s.UsersChanged)
-	cfg.Hub.OnInterest(func(on bool) { s.listenTo(event.InMessages, on) })
-	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(event.InChanges, on) })
-	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(event.InCalls, on) })
-	for _, row := range s.rows {
-		if row.Name == "exec" {
-			s.execRow = row
-		}
-	}
-	return s
-}
-
 // Metrics has the figures of the node's clients and of its copy of the state.
 func (s *Server) Metrics() *metrics.Registry { return s.metrics }
 
-func (s *Server) newMetrics() *metrics.Registry {
-	cfg := &s.cfg
-	commands := make([]*metrics.Command, 0, len(s.rows))
-	for _, row := range s.rows {
-		commands = append(commands, &row.stats)
-	}
-	slices.SortFunc(commands, func(a, b *metrics.Command) int { return strings.Compare(a.Name, b.Name) })
-	return metrics.New(metrics.Config{
-		Backend: s.backend, Directory: s.directory, Hub: cfg.Hub, Tracking: cfg.Tracking, Commands: commands,
-		RunID: cfg.Node.RunID, ClusterMode: cfg.Options.ClusterMode, MaxClients: cfg.MaxClients,
-		MaxMemoryBytes: cfg.MaxMemoryBytes, MachineBytes: cfg.MachineBytes,
-		Clients: s.clientCount, ClientBytes: s.memory.total.Load, Address: s.address,
-		Users: func() []metrics.UserLimits { return s.limits.usage(cfg.Users.Held()) },
-	})
-}
-
-// led takes a change of the leadership. What clients can ask for changes before they are told of it.
-func (s *Server) led(l replica.Leadership, members []replica.Member) {
-	if !s.directory.Knows(l) {
-		s.fresh.changed()
-	}
-	messages := s.directory.SetLeadership(l, members)
-	if !l.Present {
-		s.cfg.Tracking.InvalidateAll() // the node may not hear of other nodes' writes
-	}
-	for _, m := range messages {
-		s.sentinelHub.Publish(m.Channel, m.Payload)
-	}
-}
-
 // Directory answers who leads the cluster and which nodes there are.
 func (s *Server) Directory() *discovery.Directory { return s.directory }
-
-// Serve accepts clients on ln until ctx ends. Then Serve closes ln, lets the commands in flight be
-// answered, and returns nil when all connections are gone. Commands that take longer than
-// ShutdownTimeout are cut off. Serve may run for several listeners.
-func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	s.mu.Lock()
-	if s.addr == "" {
-		s.addr = ln.Addr().String()
-	}
-	s.mu.Unlock()
-	return s.serve(ctx, ln, protocol.Redis())
-}
-
-// ServeSentinel is [Server.Serve] for clients that look for the leader as at a Sentinel.
-func (s *Server) ServeSentinel(ctx context.Context, ln net.Listener) error {
-	s.mu.Lock()
-	s.sentinelAddr = ln.Addr().String()
-	s.mu.Unlock()
-	return s.serve(ctx, ln, protocol.Sentinel())
-}
-
-func (s *Server) serve(ctx context.Context, ln net.Listener, table *protocol.Table) error {
-	var all sync.WaitGroup
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
-	defer stop()
-	err := s.accept(ctx, ln, table, &all)
-	s.drain(&all)
-	if ctx.Err() != nil {
-		return nil
-	}
-	ln.Close()
-	return err
-}
-
-// accept starts a goroutine for each connection until the listener is closed.
-func (s *Server) accept(ctx context.Context, ln net.Listener, table *protocol.Table, all *sync.WaitGroup) error {
-	var pause time.Duration
-	for {
-		nc, err := ln.Accept()
-		if err == nil {
-			pause = 0
-			s.admitOrRefuse(ctx, nc, table, all)
-			continue
-		}
-		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("accept clients: %w", err)
-		}
-		// The usual cause is too many open files. Existing clients go on, new clients wait.
-		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-		s.cfg.Logger.Warn("cannot accept clients", "error", err, "pause", pause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
-}

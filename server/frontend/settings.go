@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
@@ -63,8 +62,6 @@ func clientsLimit(bytes int) string {
 	}
 	return strconv.Itoa(bytes)
 }
-
-func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
 func yesNo(b bool) string {
 	if b {

@@ -1,9 +1,7 @@
 package frontend
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol/mutant"
-	"github.com/holdfast/holdfast/server/acl"
 )
 
 // socket is what a connection reads from and writes to.
@@ -45,61 +42,6 @@ func (s *socket) plainConn() net.Conn {
 		return s.tls.NetConn()
 	}
 	return s.nc
-}
-
-// open sets the socket's options and does the handshake of TLS.
-func (c *conn) open() error {
-	if t, ok := c.plainConn().(*net.TCPConn); ok {
-		probe := c.srv.cfg.TCPKeepAlive
-		t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: max(probe/3, time.Second), Count: 3})
-	}
-	if c.tls == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.srv.cfg.HandshakeTimeout)
-	defer cancel()
-	if err := c.tls.HandshakeContext(ctx); err != nil {
-		return err
-	}
-	if c.authenticated {
-		c.srv.setKnown(c, true)
-	}
-	return c.loginByCertificate()
-}
-
-// loginByCertificate makes the connection the user's whom the client's certificate names, as Redis 8.6 and Valkey 9 do:
-// without such a user, or if the user is off, it stays the default user's. The error is that the user has no room for
-// another connection.
-func (c *conn) loginByCertificate() error {
-	by := c.srv.cfg.CertificateUser
-	if by == "" || len(c.tls.ConnectionState().VerifiedChains) == 0 {
-		return nil
-	}
-	u := namedBy(c.tls.ConnectionState().PeerCertificates[0], by, c.srv.cfg.Users.Held())
-	if u == nil {
-		return nil
-	}
-	if cause := c.admit(u); cause != nil {
-		return cause
-	}
-	return nil
-}
-
-// namedBy is the user whom a certificate names; nil: none that is on.
-func namedBy(cert *x509.Certificate, by string, users *acl.Users) *acl.User {
-	names := []string{cert.Subject.CommonName}
-	if by == "URI" {
-		names = names[:0]
-		for _, uri := range cert.URIs {
-			names = append(names, uri.String())
-		}
-	}
-	for _, name := range names {
-		if u := users.Find(name); u != nil && u.On() {
-			return u
-		}
-	}
-	return nil
 }
 
 // retire asks the connection to end when nothing is in flight. Any goroutine may call it.

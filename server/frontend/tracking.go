@@ -3,30 +3,7 @@ package frontend
 import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
-	"github.com/holdfast/holdfast/server/tracking"
 )
-
-// track is what the connection tracks for its client's cache. The fields belong to the connection's
-// goroutine.
-type track struct {
-	client *tracking.Client // nil until the first CLIENT TRACKING ON
-	trackMode
-	// caching: CLIENT CACHING holds for the next command.
-	caching bool
-	// busy: commands are under way, and messages are held back until their replies are written.
-	busy bool
-	// bytes is the memory of the prefixes.
-	bytes int
-}
-
-// trackMode is what CLIENT TRACKING sets.
-type trackMode struct {
-	on, bcast, optin, optout, noloop bool
-	// broken: the client that is to get the messages has gone.
-	broken bool
-	// redirect is the client that gets the messages; 0: this one.
-	redirect int64
-}
 
 // caches reports whether the keys of the next command are to be noted.
 func (t *track) caches() bool {

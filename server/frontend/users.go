@@ -12,26 +12,6 @@ import (
 	"github.com/holdfast/holdfast/server/acl"
 )
 
-// Users are the users of the node.
-type Users interface {
-	// Current are the users in force; the files are looked at, if that was not done lately.
-	Current() *acl.Users
-	// Held are the users in force at the last look. Held does not block.
-	Held() *acl.Users
-	// Load reads the file of users now. The error says why it is not taken.
-	Load(by string) error
-	// Watch has changed called after each change.
-	Watch(changed func())
-}
-
-// onlyUser is the default user alone.
-type onlyUser struct{ users *acl.Users }
-
-func (o onlyUser) Current() *acl.Users { return o.users }
-func (o onlyUser) Held() *acl.Users    { return o.users }
-func (o onlyUser) Load(string) error   { return acl.ErrNoFile }
-func (o onlyUser) Watch(func())        {}
-
 // identity is whose connection it is. It belongs to the connection's own goroutine.
 type identity struct {
 	user *acl.User
@@ -121,15 +101,6 @@ func (c *conn) refusedByRights(req *request) *protocol.Error {
 
 // judges reports whether the state machine judges by the user's rights what the command does.
 func (id *identity) judges(row *row) bool { return id.rights != nil && row.touchesUnnamed() }
-
-// touchesUnnamed reports whether the command touches keys that its words do not name.
-func (r *row) touchesUnnamed() bool {
-	switch r.Name {
-	case "session.close", "session.attach", "session.keepalive":
-		return true
-	}
-	return r.Route == protocol.Script
-}
 
 // rules are what the state machine judges by.
 func (id *identity) rules(b Backend) string {
