@@ -72,7 +72,7 @@ func fenceRaiseOp(c *call) protocol.Value {
 		return errRaisedTooFar
 	}
 	reached := c.changeLocks(0).RaiseFences(uint64(above))
-	c.tellLocks()
+	c.publishEffects()
 	return protocol.Integer(int64(reached))
 }
 

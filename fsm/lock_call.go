@@ -38,7 +38,7 @@ func (c *call) beginLocks() {
 	}
 	c.turnLocks(leastSteps)
 	t.Sweep()
-	c.tellLocks()
+	c.publishEffects()
 }
 
 // turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own
@@ -83,7 +83,7 @@ func (c *call) changeLocks(keys int) *locks.Table {
 func (c *call) settleLock(db int, key string) {
 	if c.Slices() {
 		c.changeLocks(1).Settle(db, key)
-		c.tellLocks()
+		c.publishEffects()
 		return
 	}
 	t := c.changeLocks(0)
@@ -92,7 +92,7 @@ func (c *call) settleLock(db int, key string) {
 		c.Spend(leastSteps * grantWork)
 	}
 	t.Settle(db, key)
-	c.tellLocks()
+	c.publishEffects()
 }
 
 // LockAt reports whether a key is a lock, or may become one again because a client waits for the key, which was flushed.
@@ -114,13 +114,13 @@ func (c *call) LockAt(db int, key string) bool {
 	c.Spend(int64(looked) * command.KeyWork)
 	if !there {
 		there = !c.changeLocks(0).Vacate(db, key)
-		c.tellLocks()
+		c.publishEffects()
 	}
 	return there
 }
 
-// tellLocks does what the lock table wants done, and charges the entry for that and for the steps.
-func (c *call) tellLocks() {
+// publishEffects does what the lock table wants done, and charges the entry for that and for the steps.
+func (c *call) publishEffects() {
 	t := c.st.Locks
 	used := max(0, c.turned-int64(t.Steps())*grantWork)
 	if c.Slices() {
@@ -152,7 +152,7 @@ func (c *call) tellLocks() {
 			c.noteLoss(e)
 		}
 		c.watch.watchNative(e)
-		c.tellLock(e)
+		c.publishEffect(e)
 	}
 	c.touchLock(touch)
 }
@@ -208,48 +208,48 @@ func (c *call) countLock(e *locks.Effect) {
 		case locks.Flushed:
 			n.LostFlushed++
 		}
-	case locks.Told:
+	case locks.WaitEnded:
 		if e.ByTime {
 			n.Timeouts++
 		}
 	}
 }
 
-// tellLock gathers the events of an effect.
-func (c *call) tellLock(e *locks.Effect) {
+// publishEffect gathers the events of an effect.
+func (c *call) publishEffect(e *locks.Effect) {
 	if c.Interest&event.InMessages != 0 {
-		if said := c.saidOf(e); said != "" {
-			c.Events = append(c.Events, event.Event{Kind: event.LockTold, DB: e.DB, Key: e.Key, Payload: said})
+		if said := c.messageOf(e); said != "" {
+			c.Events = append(c.Events, event.Event{Kind: event.LockMessage, DB: e.DB, Key: e.Key, Payload: said})
 		}
 	}
 	switch e.Kind {
 	case locks.Granted, locks.Left:
 		if e.WaitedMillis > slowWaitMillis {
-			c.tellClient(event.LockSlow, e, e.Client)
+			c.notifyClient(event.LockSlow, e, e.Client)
 		}
 	case locks.Lost:
-		c.tellClient(event.LockLost, e, e.Client)
+		c.notifyClient(event.LockLost, e, e.Client)
 		if e.Attached != e.Client {
-			c.tellClient(event.LockLost, e, e.Attached)
+			c.notifyClient(event.LockLost, e, e.Attached)
 		}
 	case locks.Late:
 		if e.Attached.Conn != 0 {
-			c.tellClient(event.LockSlow, e, e.Attached)
+			c.notifyClient(event.LockSlow, e, e.Attached)
 		} else {
-			c.tellClient(event.LockSlow, e, e.Client)
+			c.notifyClient(event.LockSlow, e, e.Client)
 		}
-	case locks.Told:
-		c.tellWaiter(e)
+	case locks.WaitEnded:
+		c.notifyWaiter(e)
 	case locks.SessionEnded:
-		c.tellClient(event.SessionLeft, e, e.Attached)
+		c.notifyClient(event.SessionLeft, e, e.Attached)
 	}
 }
 
 // slowWaitMillis is a wait that is told as slow.
 const slowWaitMillis = 1000
 
-// saidOf is what listeners to the channel of a lock hear of an effect.
-func (c *call) saidOf(e *locks.Effect) string {
+// messageOf is what listeners to the channel of a lock hear of an effect.
+func (c *call) messageOf(e *locks.Effect) string {
 	switch e.Kind {
 	case locks.Granted:
 		return "granted " + e.Owner + " " + command.FormatUint(e.Fence)
@@ -266,8 +266,8 @@ func (c *call) saidOf(e *locks.Effect) string {
 	return ""
 }
 
-// tellClient tells a connection of this node.
-func (c *call) tellClient(kind event.Kind, e *locks.Effect, to locks.Client) {
+// notifyClient tells a connection of this node.
+func (c *call) notifyClient(kind event.Kind, e *locks.Effect, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return
 	}
@@ -283,8 +283,8 @@ func (c *call) tellClient(kind event.Kind, e *locks.Effect, to locks.Client) {
 	}})
 }
 
-// tellWaiter tells a client of this node that its wait is over.
-func (c *call) tellWaiter(e *locks.Effect) {
+// notifyWaiter tells a client of this node that its wait is over.
+func (c *call) notifyWaiter(e *locks.Effect) {
 	if e.Name.Origin != c.own {
 		return
 	}

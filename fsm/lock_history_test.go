@@ -165,7 +165,7 @@ func TestHistoryTellsAll(t *testing.T) {
 			m.Listen(event.InMessages)
 			require.NoError(t, m.Apply(log.next(), &heard))
 			for _, e := range heard.events {
-				if words := strings.Fields(e.Payload); e.Kind == event.LockTold && words[0] == "lost" {
+				if words := strings.Fields(e.Payload); e.Kind == event.LockMessage && words[0] == "lost" {
 					losses++
 					told[fmt.Sprintf("%d %s %s", e.DB, e.Key, strings.Join(words[1:], " "))] = true
 				}

@@ -105,7 +105,7 @@ func aliveOp(c *call) protocol.Value {
 		c.turnLocks(aliveSteps)
 	}
 	t.Alive(protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
-	c.tellLocks()
+	c.publishEffects()
 	return protocol.OK
 }
 
@@ -130,7 +130,7 @@ func goneOp(c *call) protocol.Value {
 	ended := 0
 	for _, client := range clients {
 		ended += c.changeLocks(0).Gone(client)
-		c.tellLocks()
+		c.publishEffects()
 	}
 	return protocol.Integer(int64(ended))
 }
@@ -146,11 +146,11 @@ func givebackOp(c *call) protocol.Value {
 	if !ok || !known {
 		return errNative
 	}
-	if !c.worksOn(1) || !c.settles(1) {
+	if !c.worksOn(1) || !c.fitsSteps(1) {
 		return command.ErrOverWork
 	}
 	given := c.changeLocks(1).GiveBack(c.DB, c.Args[1], c.Args[2], uint64(fence), client)
-	c.tellLocks()
+	c.publishEffects()
 	return command.Boolean(given)
 }
 
@@ -162,7 +162,7 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 	if c.changeLocks(0).Unblock(name, protocol.Leave(c.Args[1])) {
 		left = 1
 	}
-	c.tellLocks()
+	c.publishEffects()
 	if c.EntryVersion < command.VersionCosts {
 		c.Spend(lockWork)
 	}

@@ -51,12 +51,12 @@ func sessionOpenOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name)
-	c.tellLocks()
+	c.publishEffects()
 	if err != nil {
 		return sessionRefusal(err)
 	}
 	if connection {
-		c.tellKept(id, millis)
+		c.notifyKept(id, millis)
 	}
 	return protocol.Integer(int64(id))
 }
@@ -68,8 +68,8 @@ func sessionRefusal(err error) protocol.Value {
 	return refusalOf(err)
 }
 
-// tellKept tells this node that a session lives with one of its connections.
-func (c *call) tellKept(id uint64, leaseMillis int64) {
+// notifyKept tells this node that a session lives with one of its connections.
+func (c *call) notifyKept(id uint64, leaseMillis int64) {
 	if c.from.client.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
 			Conn:    c.from.client.Conn,
@@ -99,7 +99,7 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 		return refusal
 	}
 	left, ok := c.changeLocks(0).KeepAlive(id)
-	c.tellLocks()
+	c.publishEffects()
 	if !ok {
 		return protocol.Null
 	}
@@ -128,7 +128,7 @@ func sessionAttachOp(c *call) protocol.Value {
 		return errShortSession
 	}
 	ok, err := c.changeLocks(0).Attach(id, c.from.client)
-	c.tellLocks()
+	c.publishEffects()
 	switch {
 	case err != nil:
 		return sessionRefusal(err)
@@ -141,7 +141,7 @@ func sessionAttachOp(c *call) protocol.Value {
 			Session: id,
 		}})
 	}
-	c.tellKept(id, before.LeaseMillis)
+	c.notifyKept(id, before.LeaseMillis)
 	return command.One
 }
 
@@ -157,7 +157,7 @@ func sessionCloseOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	n, ok := c.changeLocks(0).CloseSession(id)
-	c.tellLocks()
+	c.publishEffects()
 	if !ok {
 		return protocol.Null
 	}

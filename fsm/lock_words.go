@@ -61,14 +61,14 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if c.strange(r.Keys...) {
 		return command.ErrWrongType
 	}
-	if !c.worksOn(len(r.Keys)) || !c.settles(len(r.Keys)) {
+	if !c.worksOn(len(r.Keys)) || !c.fitsSteps(len(r.Keys)) {
 		return command.ErrOverWork
 	}
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
 	r.Account, r.Crowded = int16(c.Account), r.Waits && c.crowded()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
-	c.tellLocks()
+	c.publishEffects()
 	switch {
 	case err != nil:
 		return c.refusalOfLock(err)
@@ -93,8 +93,8 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	return protocol.Parked
 }
 
-// settles reports whether the own steps of a word fit that changes so many keys of the lock table.
-func (c *call) settles(keys int) bool { return c.Fits(c.ownWork(ownSteps(keys))) }
+// fitsSteps reports whether the own steps of a word fit that changes so many keys of the lock table.
+func (c *call) fitsSteps(keys int) bool { return c.Fits(c.ownWork(ownSteps(keys))) }
 
 // ownerOf reads "<word> <key> <owner>", with which most words begin.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
@@ -104,7 +104,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 		return key, owner, protocol.ErrOwnerTooLong.Value()
 	case c.strange(key):
 		return key, owner, command.ErrWrongType
-	case !c.worksOn(1), !c.settles(1):
+	case !c.worksOn(1), !c.fitsSteps(1):
 		return key, owner, command.ErrOverWork
 	}
 	return key, owner, problem
@@ -132,7 +132,7 @@ func renewOp(c *call) protocol.Value {
 		return problem
 	}
 	fence := c.changeLocks(1).Renew(c.DB, key, owner, millis)
-	c.tellLocks()
+	c.publishEffects()
 	if fence != 0 {
 		c.touchLock(lockKey{c.DB, key})
 	}
@@ -152,7 +152,7 @@ func releaseOp(c *call) protocol.Value {
 		return problem
 	}
 	left, ok := c.changeLocks(1).Release(c.DB, key, owner, all)
-	c.tellLocks()
+	c.publishEffects()
 	if !ok {
 		c.watchMismatch(key, owner, nativeLocks)
 		return protocol.Null
@@ -176,11 +176,11 @@ func releaseallOp(c *call) protocol.Value {
 	if c.strange(keys...) {
 		return command.ErrWrongType
 	}
-	if !c.worksOn(len(keys)) || !c.settles(len(keys)) {
+	if !c.worksOn(len(keys)) || !c.fitsSteps(len(keys)) {
 		return command.ErrOverWork
 	}
 	n := c.changeLocks(len(keys)).ReleaseAll(c.DB, keys, rest[0])
-	c.tellLocks()
+	c.publishEffects()
 	return protocol.Integer(int64(n))
 }
 
@@ -190,7 +190,7 @@ func cancelOp(c *call) protocol.Value {
 		return problem
 	}
 	left := c.changeLocks(1).Cancel(c.DB, key, owner)
-	c.tellLocks()
+	c.publishEffects()
 	return command.Boolean(left)
 }
 
@@ -208,7 +208,7 @@ func downgradeOp(c *call) protocol.Value {
 		return problem
 	}
 	fence, err := c.changeLocks(1).Downgrade(c.DB, key, owner)
-	c.tellLocks()
+	c.publishEffects()
 	if err != nil {
 		return refusalOf(err)
 	}
@@ -227,7 +227,7 @@ func breakOp(c *call) protocol.Value {
 	if c.strange(b.Key) {
 		return c.breakStock(&b, text)
 	}
-	if !c.Fits(c.breakWork(b.Key)) || !c.settles(1) {
+	if !c.Fits(c.breakWork(b.Key)) || !c.fitsSteps(1) {
 		return command.ErrOverWork
 	}
 	n := c.breakHolds(&b, text)
@@ -282,7 +282,7 @@ func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	n = t.Break(b)
 	logged := len(c.broken)
 	c.breaking = true
-	c.tellLocks()
+	c.publishEffects()
 	c.breaking = false
 	switch {
 	case n > 0:

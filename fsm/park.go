@@ -106,9 +106,9 @@ func unblockOp(c *call) protocol.Value {
 		left++
 		switch protocol.Leave(c.Args[1]) {
 		case protocol.LeaveTimeout:
-			c.tellWoken(w, protocol.NullArray)
+			c.notifyWoken(w, protocol.NullArray)
 		case protocol.LeaveError:
-			c.tellWoken(w, protocol.ErrUnblocked.Value())
+			c.notifyWoken(w, protocol.ErrUnblocked.Value())
 		}
 	}
 	return protocol.Integer(left)
@@ -157,7 +157,7 @@ func dropOp(c *call) protocol.Value {
 	}
 	c.st.Waits.DropIncarnation(c.Args[1], epoch)
 	c.changeLocks(0).DropIncarnation(c.Args[1], epoch)
-	c.tellLocks()
+	c.publishEffects()
 	return protocol.OK
 }
 
@@ -174,7 +174,7 @@ func (c *call) dropPreviousIncarnations(o protocol.Origin) {
 	}
 	if c.st.Locks.Stats().Waiters > 0 {
 		c.changeLocks(0).Drop(waits.Name{Origin: o})
-		c.tellLocks()
+		c.publishEffects()
 	}
 }
 

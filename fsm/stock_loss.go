@@ -205,17 +205,17 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	} else {
 		c.TakeOut(c.DB, it)
 		c.Notify(event.ClassGeneric, "del", b.Key)
-		c.tellRedisson(&was)
+		c.notifyRedisson(&was)
 	}
 	c.noteStockLosses(c.DB, &was, owners, count, locks.Broken, c.causeOf(stockLocks, text))
 	c.losses(stockLocks).trimCauses()
 	c.locked.Breaks++
-	c.tellBroken(&was, owners, count, text)
+	c.notifyBroken(&was, owners, count, text)
 	return protocol.Integer(int64(count))
 }
 
-// tellBroken tells the node of the client who was broken, for its log, and remembers the owners for stale releases.
-func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, text string) {
+// notifyBroken tells the node of the client who was broken, for its log, and remembers the owners for stale releases.
+func (c *call) notifyBroken(was *keyspace.Item, owners []locks.Hold, count int, text string) {
 	m, _ := was.Mark()
 	c.broken = nil
 	for i := range owners {
@@ -227,8 +227,8 @@ func (c *call) tellBroken(was *keyspace.Item, owners []locks.Hold, count int, te
 	c.forced(was.Key(), 1, event.Forced{Text: text, Holds: count})
 }
 
-// tellRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
-func (c *call) tellRedisson(was *keyspace.Item) {
+// notifyRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
+func (c *call) notifyRedisson(was *keyspace.Item) {
 	if !was.IsString() && c.Interest&event.InMessages != 0 {
 		c.Events = append(c.Events, event.Event{
 			Kind: event.Published, Name: "redisson_lock__channel:{" + was.Key() + "}",

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
-// tellWoken tells the client of a waiter, if it is this node's, that the wait is over.
-func (c *call) tellWoken(w *waits.Waiter, reply protocol.Value) {
+// notifyWoken tells the client of a waiter, if it is this node's, that the wait is over.
+func (c *call) notifyWoken(w *waits.Waiter, reply protocol.Value) {
 	if w.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
 	}
@@ -32,7 +32,7 @@ func (c *call) beginWaits() {
 	for n := 0; n < removalLimit && t.Sweeping(); {
 		if w := t.Sweep(); w != nil {
 			n += w.KeyCount
-			c.tellWoken(w, protocol.ErrCutOff.Value())
+			c.notifyWoken(w, protocol.ErrCutOff.Value())
 		}
 	}
 	for n := 0; n < removalLimit; {
@@ -42,7 +42,7 @@ func (c *call) beginWaits() {
 		}
 		n += w.KeyCount
 		t.Remove(w)
-		c.tellWoken(w, protocol.NullArray)
+		c.notifyWoken(w, protocol.NullArray)
 	}
 }
 
@@ -98,7 +98,7 @@ func (c *call) serveNext() bool {
 		if !mutant.ServedTwice {
 			t.Remove(w)
 		}
-		c.tellWoken(w, reply)
+		c.notifyWoken(w, reply)
 	}
 	return true
 }

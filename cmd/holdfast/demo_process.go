@@ -65,8 +65,8 @@ func (p *process) openLog() (*os.File, error) {
 	return log, nil
 }
 
-// said is what the process wrote to its log since its last start.
-func (p *process) said() string {
+// output is what the process wrote to its log since its last start.
+func (p *process) output() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil || int64(len(text)) < p.logEnd {
 		return ""

@@ -97,7 +97,7 @@ func (p *process) waitServing(ctx context.Context) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s did not start: %s\n%s", p.name, p.end(), strings.TrimSpace(p.said()))
+			return fmt.Errorf("%s did not start: %s\n%s", p.name, p.end(), strings.TrimSpace(p.output()))
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not serve: %w", p.name, last)
 		case <-time.After(demoPoll):

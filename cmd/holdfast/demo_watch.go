@@ -34,12 +34,12 @@ const restartAfter = 5 * time.Second
 func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	ended := make(chan death)
 	for _, p := range d.nodes {
-		go death{p, p.life}.tell(ctx, ended)
+		go death{p, p.life}.send(ctx, ended)
 	}
 	var due <-chan time.Time
 	again := func() {
 		for _, p := range d.bringBack(ctx) {
-			go death{p, p.life}.tell(ctx, ended)
+			go death{p, p.life}.send(ctx, ended)
 		}
 	}
 	for {
@@ -77,8 +77,8 @@ type death struct {
 	life    *life
 }
 
-// tell sends e when the life has ended.
-func (e death) tell(ctx context.Context, ended chan<- death) {
+// send sends e when the life has ended.
+func (e death) send(ctx context.Context, ended chan<- death) {
 	select {
 	case <-e.life.done:
 	case <-ctx.Done():

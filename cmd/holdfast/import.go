@@ -128,7 +128,7 @@ func importKeys(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		raised, unraised = raiseFences(ctx, job.To, above, o.dryRun)
 	}
 	if err == nil || report.Looked > 0 {
-		if err := o.say(stdout, report, raised); err != nil {
+		if err := o.print(stdout, report, raised); err != nil {
 			return err
 		}
 	}
@@ -244,8 +244,8 @@ func skippedKeys(r *importer.Report) (n int64) {
 	return n
 }
 
-// say writes the report.
-func (o *importOwn) say(w io.Writer, r *importer.Report, raised int64) error {
+// print writes the report.
+func (o *importOwn) print(w io.Writer, r *importer.Report, raised int64) error {
 	if o.json {
 		return writeJSON(w, newImportDocument(r, raised, o.dryRun))
 	}

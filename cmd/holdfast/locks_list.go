@@ -187,7 +187,7 @@ func (l *lockList) lock(k *api.Lock) {
 			fence = strconv.FormatInt(h.Fence, 10)
 		}
 		l.line(name, "held", printable(h.Owner), fence, modeOf(h.Mode, h.Permits), duration(h.HeldMillis), left,
-			clientOf(h.Client), heardOf(h.Client), printable(h.Note))
+			clientOf(h.Client), lastInputOf(h.Client), printable(h.Note))
 	}
 	l.more(name, "held", k.HoldersCount-int64(len(k.Holders)))
 	for i := range k.Waiters {
@@ -198,7 +198,7 @@ func (l *lockList) lock(k *api.Lock) {
 		}
 		l.line(name, state, printable(w.Owner), "", modeOf(w.Mode, w.Permits), duration(w.WaitedMillis),
 			limited(w.WaitLeftMillis),
-			clientOf(w.Client), heardOf(w.Client), printable(w.Note))
+			clientOf(w.Client), lastInputOf(w.Client), printable(w.Note))
 	}
 	l.more(name, "waits", k.WaitersCount-int64(len(k.Waiters)))
 	if k.DelayLeftMillis > 0 {
@@ -235,8 +235,8 @@ func clientOf(c *api.Client) string {
 	return printable(c.Address)
 }
 
-// heardOf says how long ago a client was heard of; empty: its node did not say.
-func heardOf(c *api.Client) string {
+// lastInputOf says how long ago a client was heard of; empty: its node did not say.
+func lastInputOf(c *api.Client) string {
 	switch {
 	case c == nil:
 		return ""

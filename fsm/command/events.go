@@ -13,12 +13,12 @@ func (c *Call) Notify(class event.Classes, name, key string) { c.NotifyIn(c.DB, 
 // NotifyIn is [Call.Notify] for another database. By default no class is set, which is one test.
 func (c *Call) NotifyIn(db int, class event.Classes, name, key string) {
 	if c.Keys.Notifies&class != 0 {
-		c.tellNotified(db, class, name, key)
+		c.notifyKeyspace(db, class, name, key)
 	}
 }
 
-// tellNotified charges alike on all nodes, and gathers the event on nodes that listen.
-func (c *Call) tellNotified(db int, class event.Classes, name, key string) {
+// notifyKeyspace charges alike on all nodes, and gathers the event on nodes that listen.
+func (c *Call) notifyKeyspace(db int, class event.Classes, name, key string) {
 	c.Spend(EventWork)
 	if c.Interest&event.InMessages != 0 {
 		channels := c.Keys.Notifies & (event.ClassKeyspace | event.ClassKeyevent)

@@ -31,8 +31,8 @@ const (
 	Looked
 	// Ran: a batch of this node was run. Its other events stand before.
 	Ran
-	// LockTold: Payload happened to the lock Key in DB, for who listens to the channel of the lock.
-	LockTold
+	// LockMessage: Payload happened to the lock Key in DB, for who listens to the channel of the lock.
+	LockMessage
 	// LockLost: a hold of the lock Key in DB is lost, and the connection Lock.Conn of this node is to be
 	// told.
 	LockLost
@@ -122,7 +122,7 @@ func (e *Event) Messages(f func(channel, payload string)) {
 		if e.Classes&ClassKeyevent != 0 {
 			f("__keyevent@"+strconv.Itoa(e.DB)+"__:"+e.Name, e.Key)
 		}
-	case LockTold:
+	case LockMessage:
 		f("__lock@"+strconv.Itoa(e.DB)+"__:"+e.Key, e.Payload)
 	}
 }
@@ -131,7 +131,7 @@ func (e *Event) Messages(f func(channel, payload string)) {
 type Interest uint32
 
 const (
-	// InMessages is Published, Notified and LockTold.
+	// InMessages is Published, Notified and LockMessage.
 	InMessages Interest = 1 << iota
 	// InChanges is Changed, Flushed, Swapped, Looked and Ran.
 	InChanges

@@ -194,21 +194,21 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 		}
 		t.unline(w)
 		t.wakeAll(w)
-		t.tellAgain(w, q)
+		t.emitAskedAgain(w, q)
 		if w != same {
-			t.tellLeft(w, Replaced)
+			t.emitLeft(w, Replaced)
 		}
 	}
 }
 
-// tellAgain tells the client of a waiter that its owner has asked again, by the request q.
-func (t *Table) tellAgain(w *waiter, q *Request) {
+// emitAskedAgain tells the client of a waiter that its owner has asked again, by the request q.
+func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 	e := t.endOfWait(w, 0, ErrAskedAgain)
 	if w.Client == q.Client {
 		e.Again = q.Keys
 	}
 	if !w.absent {
-		t.tell(e)
+		t.emit(e)
 	}
 }
 
@@ -242,7 +242,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.order, w.since = same.order, same.since
 		w.Keys, w.blocked = same.Keys, uint8(slices.Index(same.Keys, q.Keys[blocked]))
 		t.relined(same, w)
-		t.tellAgain(same, q)
+		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil
 	}
 	t.dismissAll(q, nil)
@@ -254,7 +254,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	}
 	t.line(w)
 	for _, key := range w.Keys {
-		t.tell(Effect{
+		t.emit(Effect{
 			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client,
 			Waiters: t.find(w.DB, key).waiters(),
 		})

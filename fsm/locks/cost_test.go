@@ -307,7 +307,7 @@ func TestGoneAtOnce(t *testing.T) {
 	table.Release(0, "k", "holder", false)
 	var told []string
 	for _, e := range table.TakeEffects() {
-		if e.Kind == Told {
+		if e.Kind == WaitEnded {
 			told = append(told, fmt.Sprint(e.Owner, " ", e.Fence, " ", e.Err))
 		}
 	}

@@ -90,7 +90,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 		if !mutant.LockLeak && !mutant.LockDeadWaiter {
 			t.unline(w)
 			t.wakeAll(w)
-			t.tellLeft(w, Disconnected)
+			t.emitLeft(w, Disconnected)
 			return err == nil
 		}
 		dead := *w

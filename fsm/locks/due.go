@@ -105,12 +105,12 @@ func (t *Table) settled(db int, key string) *lock {
 		return l
 	}
 	l = t.own(l)
-	t.settleOwn(l, 0)
+	t.workOffOwn(l, 0)
 	return l
 }
 
-// settleOwn does what is due at a lock while there are more steps than floor.
-func (t *Table) settleOwn(l *lock, floor int) {
+// workOffOwn does what is due at a lock while there are more steps than floor.
+func (t *Table) workOffOwn(l *lock, floor int) {
 	for t.steps > floor && t.undone(l) {
 		t.step(l)
 		t.pump(l)
@@ -212,17 +212,17 @@ func (t *Table) endWait(w *waiter) {
 		return
 	}
 	for _, key := range w.Keys {
-		t.tell(Effect{
+		t.emit(Effect{
 			Kind: TimedOut, DB: w.DB, Key: t.find(w.DB, key).key, Owner: w.Owner, Session: w.Session,
 			Client: w.Client, WaitedMillis: t.now - w.since,
 		})
 	}
 	told := t.endOfWait(w, 0, nil)
 	told.ByTime = true
-	t.tell(told)
+	t.emit(told)
 	if w.GraceMillis <= 0 {
 		t.unline(w)
-		t.tellLeft(w, OutOfTime)
+		t.emitLeft(w, OutOfTime)
 	} else {
 		kept := *w
 		kept.absent, kept.deadline = true, saturated(w.deadline, w.GraceMillis)
@@ -310,15 +310,15 @@ func (t *Table) finish() {
 	t.woken = t.woken[:0]
 	for _, l := range t.touched {
 		l.head &^= flagTouched
-		t.settleDown(l)
+		t.normalize(l)
 	}
 	clear(t.touched)
 	t.touched = t.touched[:0]
 	t.as, t.near = t.now, near{}
 }
 
-// settleDown puts a lock into its least form, and tells whether it is there.
-func (t *Table) settleDown(l *lock) {
+// normalize puts a lock into its least form, and tells whether it is there.
+func (t *Table) normalize(l *lock) {
 	m := l.more
 	idle := m == nil || m.delay == 0 && m.unfinished == 0 && m.ranks == [rankCount]int{}
 	if idle && m != nil && m.holders <= 1 && (l.hold == nil || l.hold.fence >= m.lost.below) {
@@ -357,7 +357,7 @@ func (t *Table) settleDown(l *lock) {
 	if l.head ^= flagPresent; present {
 		kind = Came
 	}
-	t.tell(Effect{Kind: kind, DB: l.db(), Key: l.key})
+	t.emit(Effect{Kind: kind, DB: l.db(), Key: l.key})
 }
 
 // dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is

@@ -23,7 +23,7 @@ const (
 	Waiting
 	// Told: the wait of the client with the name Name is over; exactly one a wait, after the wait's other effects. Fence
 	// is the grant, or 0; Err says why not. Key is the first of the request's keys.
-	Told
+	WaitEnded
 	// SessionEnded: the session Session ended. Its holds may be told later.
 	SessionEnded
 	// Left: a request left the queue without a grant, which has Waiters places now. Left and Late are for listeners:

@@ -6,7 +6,7 @@ func (t *Table) late(h *hold, at int64) bool {
 	if h.deadline == never {
 		// A session that is over was looked at when it ended.
 		if s := t.session(h.bound); !s.over {
-			t.tellLateFor(s, h, at)
+			t.emitLateFor(s, h, at)
 		}
 		return false
 	}
@@ -14,21 +14,21 @@ func (t *Table) late(h *hold, at int64) bool {
 	if h.late || e.SinceRenewedMillis <= e.LeaseMillis/5*4 {
 		return h.late
 	}
-	t.tell(e)
+	t.emit(e)
 	return true
 }
 
-// tellLateSession looks at a session that is renewed or ends: one look, however many holds are bound to the session.
-func (t *Table) tellLateSession(s *session, at int64) {
+// emitLateSession looks at a session that is renewed or ends: one look, however many holds are bound to the session.
+func (t *Table) emitLateSession(s *session, at int64) {
 	if s.holds == 0 {
 		return
 	}
 	first, _ := seek(t.bySession, &hold{bound: s.id})
-	t.tellLateFor(s, first, at)
+	t.emitLateFor(s, first, at)
 }
 
-// tellLateFor tells of h for all holds of its session.
-func (t *Table) tellLateFor(s *session, h *hold, at int64) {
+// emitLateFor tells of h for all holds of its session.
+func (t *Table) emitLateFor(s *session, h *hold, at int64) {
 	since := min(at-(t.endOf(s)-s.lease), at-h.since)
 	if s.late || since <= s.lease/5*4 {
 		return
@@ -36,5 +36,5 @@ func (t *Table) tellLateFor(s *session, h *hold, at int64) {
 	t.ownSession(s.id).late = true
 	e := t.aboutEnd(Late, h, at)
 	e.SinceRenewedMillis, e.LeaseMillis = since, s.lease
-	t.tell(e)
+	t.emit(e)
 }

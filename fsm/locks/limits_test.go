@@ -25,7 +25,7 @@ func TestFencesRunOut(t *testing.T) {
 	table.TakeEffects()
 	table.Release(0, "k", "a", false)
 	effects := table.TakeEffects()
-	require.Equal(t, []EffectKind{Released, Told, Left, Went}, kinds(effects))
+	require.Equal(t, []EffectKind{Released, WaitEnded, Left, Went}, kinds(effects))
 	require.ErrorIs(t, effects[1].Err, ErrFull)
 
 	table.Flush(0, 0)

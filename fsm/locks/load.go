@@ -55,7 +55,7 @@ func Load(r Reader, caused bool) (*Table, error) {
 		d.line()
 	}
 	if d.err == nil {
-		d.settle()
+		d.schedule()
 	}
 	if d.err != nil {
 		return nil, d.err
@@ -335,8 +335,8 @@ func (d *loader) desert() {
 	d.t.finish()
 }
 
-// settle notes when locks are due. A lock must be in its least form, and stuck it must not be.
-func (d *loader) settle() {
+// schedule notes when locks are due. A lock must be in its least form, and stuck it must not be.
+func (d *loader) schedule() {
 	var locks []*lock
 	d.t.locks.Scan(func(l *lock) bool {
 		locks = append(locks, l)
@@ -345,7 +345,7 @@ func (d *loader) settle() {
 	for _, l := range locks {
 		l.head &^= flagTouched | flagWake
 		extended, away := l.more != nil, l.head&flagPresent == 0
-		d.t.settleDown(l)
+		d.t.normalize(l)
 		d.must((l.more != nil) == extended, errLock)
 		d.must(!away || l.head&flagPresent == 0, errLock)
 		if !away { // the lock was not looked at since what it held was lost

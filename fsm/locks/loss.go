@@ -12,7 +12,7 @@ func (t *Table) lose(l *lock, h *hold, why loss) {
 	if h.extra != nil {
 		e.Note = h.extra.note
 	}
-	t.tell(e)
+	t.emit(e)
 	t.late(h, why.at)
 	t.removeHold(l, h)
 	delay := h.delay()

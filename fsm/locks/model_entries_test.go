@@ -175,7 +175,7 @@ func (p *twins) undone() bool {
 // follow grants to those in the model's queue whom the table has granted: it was their turn.
 func (p *twins) follow(text string) {
 	for _, e := range p.hear() {
-		if e.Kind != Told || e.Fence == 0 {
+		if e.Kind != WaitEnded || e.Fence == 0 {
 			continue
 		}
 		i := slices.IndexFunc(p.model.queue, func(w *nWait) bool {
@@ -187,7 +187,7 @@ func (p *twins) follow(text string) {
 		p.model.leave(w)
 		g := p.model.grant(&w.Request, w.since)
 		g.fence = e.Fence
-		p.model.tellEnd(w, g, nil)
+		p.model.emitEndOfWait(w, g, nil)
 	}
 }
 

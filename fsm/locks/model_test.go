@@ -288,7 +288,7 @@ func line(e *Effect) string {
 
 func sequence(e *Effect) string {
 	switch e.Kind {
-	case Told:
+	case WaitEnded:
 		return fmt.Sprintf("told %+v", e.Name)
 	case SessionEnded:
 		return fmt.Sprint("session ", e.Session)

@@ -211,10 +211,10 @@ func (n *naive) pump() {
 		}
 		n.queue = slices.Delete(n.queue, i, i+1)
 		if n.lapsed(w) {
-			n.tellEnd(w, nil, ErrNoSession)
-			n.tellLeft(w, WithSession)
+			n.emitEndOfWait(w, nil, ErrNoSession)
+			n.emitLeft(w, WithSession)
 		} else {
-			n.tellEnd(w, n.grant(&w.Request, w.since), nil)
+			n.emitEndOfWait(w, n.grant(&w.Request, w.since), nil)
 		}
 		i = -1
 	}
@@ -268,19 +268,19 @@ func (n *naive) about(kind EffectKind, l *nLock, h *nHold) Effect {
 	return e
 }
 
-// tellEnd tells the client of a waiter that the wait is over.
-func (n *naive) tellEnd(w *nWait, g *nGrant, err error) {
+// emitEndOfWait tells the client of a waiter that the wait is over.
+func (n *naive) emitEndOfWait(w *nWait, g *nGrant, err error) {
 	if w.absent {
 		return
 	}
 	n.tell(Effect{
-		Kind: Told, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client, Notify: w.Notify,
+		Kind: WaitEnded, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client, Notify: w.Notify,
 		Name: waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}, Err: err, WaitedMillis: n.now - w.since,
 	}, g)
 }
 
-// tellLeft tells of each key that a waiter, which has left the queue, got nothing.
-func (n *naive) tellLeft(w *nWait, how Departure) {
+// emitLeft tells of each key that a waiter, which has left the queue, got nothing.
+func (n *naive) emitLeft(w *nWait, how Departure) {
 	waited := n.now - w.since
 	if w.absent {
 		waited, how = w.deadline-w.GraceMillis-w.since, OutOfTime
@@ -406,18 +406,18 @@ func (n *naive) tidy() {
 func (n *naive) endWait(w *nWait) {
 	if n.lapsed(w) {
 		n.leave(w)
-		n.tellEnd(w, nil, ErrNoSession)
-		n.tellLeft(w, WithSession)
+		n.emitEndOfWait(w, nil, ErrNoSession)
+		n.emitLeft(w, WithSession)
 		return
 	}
 	if !w.absent {
 		n.timedOut(w)
-		n.tellEnd(w, nil, nil)
+		n.emitEndOfWait(w, nil, nil)
 		n.effects[len(n.effects)-1].ByTime = true
 	}
 	if w.absent || w.GraceMillis <= 0 {
 		n.leave(w)
-		n.tellLeft(w, OutOfTime)
+		n.emitLeft(w, OutOfTime)
 		return
 	}
 	w.absent, w.deadline = true, w.deadline+w.GraceMillis
@@ -441,9 +441,9 @@ func (n *naive) endSession(s *nSession, at int64) {
 	for _, w := range slices.Clone(n.queue) {
 		if w.Session == s.id {
 			n.leave(w)
-			n.tellEnd(w, nil, ErrNoSession)
+			n.emitEndOfWait(w, nil, ErrNoSession)
 			from := len(n.effects)
-			n.tellLeft(w, WithSession)
+			n.emitLeft(w, WithSession)
 			for i := range n.effects[from:] { // a slice may end the hold first
 				n.effects[from+i].beside = fmt.Sprint(SessionGone, " ", at)
 			}

@@ -127,19 +127,19 @@ func (n *naive) dismissAll(r *Request, same *nWait) {
 	for _, key := range r.Keys {
 		if w := n.waitOf(r.DB, key, r.Owner); w != nil {
 			n.leave(w)
-			n.tellAgain(w, r)
+			n.emitAskedAgain(w, r)
 			if w != same {
-				n.tellLeft(w, Replaced)
+				n.emitLeft(w, Replaced)
 			}
 		}
 	}
 }
 
-// tellAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection
+// emitAskedAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection
 // asked.
-func (n *naive) tellAgain(w *nWait, r *Request) {
+func (n *naive) emitAskedAgain(w *nWait, r *Request) {
 	told := len(n.effects)
-	n.tellEnd(w, nil, ErrAskedAgain)
+	n.emitEndOfWait(w, nil, ErrAskedAgain)
 	if len(n.effects) > told && w.Client == r.Client {
 		n.effects[told].Again = r.Keys
 	}
@@ -151,7 +151,7 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 		deadline = n.now + r.WaitMillis
 	}
 	if same != nil {
-		n.tellAgain(same, r)
+		n.emitAskedAgain(same, r)
 		keys := same.Keys
 		same.Request, same.deadline, same.absent = *r, deadline, false
 		same.Keys = keys
@@ -219,8 +219,8 @@ func (n *naive) cancel(db int, key, owner string) reply {
 		return reply{}
 	}
 	n.leave(w)
-	n.tellEnd(w, nil, nil)
-	n.tellLeft(w, Cancelled)
+	n.emitEndOfWait(w, nil, nil)
+	n.emitLeft(w, Cancelled)
 	return reply{ok: true}
 }
 
@@ -241,8 +241,8 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 	case h.mode == Exclusive:
 		if w := n.waitOf(db, key, owner); w != nil && w.Mode != Shared {
 			n.leave(w)
-			n.tellEnd(w, nil, ErrMode)
-			n.tellLeft(w, Refused)
+			n.emitEndOfWait(w, nil, ErrMode)
+			n.emitLeft(w, Refused)
 		}
 		h.mode = Shared
 	}
@@ -299,13 +299,13 @@ func (n *naive) unblock(name waits.Name, how protocol.Leave) reply {
 		n.leave(w)
 		switch how {
 		case protocol.LeaveTimeout:
-			n.tellEnd(w, nil, nil)
-			n.tellLeft(w, Cancelled)
+			n.emitEndOfWait(w, nil, nil)
+			n.emitLeft(w, Cancelled)
 		case protocol.LeaveError:
-			n.tellEnd(w, nil, ErrUnblocked)
-			n.tellLeft(w, Unblocked)
+			n.emitEndOfWait(w, nil, ErrUnblocked)
+			n.emitLeft(w, Unblocked)
 		default:
-			n.tellLeft(w, Disconnected)
+			n.emitLeft(w, Disconnected)
 		}
 		return reply{ok: true}
 	}
@@ -316,8 +316,8 @@ func (n *naive) dropWaits(node string, gone func(w *nWait) bool) reply {
 	for _, w := range slices.Clone(n.queue) {
 		if !w.absent && w.Client.Origin.Node == node && gone(w) {
 			n.leave(w)
-			n.tellEnd(w, nil, ErrDropped)
-			n.tellLeft(w, Disconnected)
+			n.emitEndOfWait(w, nil, ErrDropped)
+			n.emitLeft(w, Disconnected)
 		}
 	}
 	return reply{}

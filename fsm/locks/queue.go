@@ -149,7 +149,7 @@ func (t *Table) try(w *waiter) {
 	}
 	t.unline(w)
 	fence := t.grant(&w.Request, w.since, w.order)
-	t.tellEnd(w, fence, nil)
+	t.emitEndOfWait(w, fence, nil)
 }
 
 // grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
@@ -171,7 +171,7 @@ func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
 		}
 		e := t.about(Granted, h)
 		e.WaitedMillis = t.now - since
-		t.tell(e)
+		t.emit(e)
 	}
 	return fence
 }

@@ -47,7 +47,7 @@ func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok boo
 }
 
 func (t *Table) release(l *lock, h *hold) {
-	t.tell(t.aboutEnd(Released, h, t.now))
+	t.emit(t.aboutEnd(Released, h, t.now))
 	t.late(h, t.now)
 	t.removeHold(l, h)
 }

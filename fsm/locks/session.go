@@ -96,7 +96,7 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	if s == nil {
 		return 0, false
 	}
-	t.tellLateSession(s, t.now)
+	t.emitLateSession(s, t.now)
 	if s.leased {
 		t.sessionEnds.Delete(ending{s.deadline, s.id})
 	} else if i, _ := t.incarnationAt(*s.origin); t.incarnations[i].alive == t.now {
@@ -123,7 +123,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case t.Attached(client) >= MaxAttached:
 		return false, ErrFull
 	}
-	t.tellLateSession(s, t.now)
+	t.emitLateSession(s, t.now)
 	t.detach(s)
 	t.attach(s, client)
 	return true, nil
@@ -151,8 +151,8 @@ func (t *Table) endSession(id uint64, at int64) {
 		e.Client = Client{*s.origin, s.conn}
 		e.Attached = e.Client
 	}
-	t.tell(e)
-	t.tellLateSession(s, at)
+	t.emit(e)
+	t.emitLateSession(s, at)
 	origin := s.origin
 	t.detach(s)
 	s.over, s.deadline, s.origin = true, at, origin

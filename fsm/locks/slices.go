@@ -38,7 +38,7 @@ func (t *Table) sweepQueued(floor int) {
 		if l.more.many > 0 || !t.undone(l) || t.goneInLine(l) {
 			continue
 		}
-		t.settleOwn(t.own(l), floor)
+		t.workOffOwn(t.own(l), floor)
 		t.finish()
 	}
 }

@@ -241,7 +241,7 @@ func (t *Table) TakeEffects() []Effect {
 	return taken
 }
 
-func (t *Table) tell(e Effect) { t.effects = append(t.effects, e) }
+func (t *Table) emit(e Effect) { t.effects = append(t.effects, e) }
 
 // Slice gives the table the meaning of entries from version 6 on, or the former one.
 func (t *Table) Slice(on bool) { t.sliced = on }

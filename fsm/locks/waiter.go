@@ -85,8 +85,8 @@ func (t *Table) wakeAll(w *waiter) {
 func (t *Table) dismiss(w *waiter, err error) {
 	t.unline(w)
 	t.wakeAll(w)
-	t.tellEnd(w, 0, err)
-	t.tellLeft(w, departureOf(err))
+	t.emitEndOfWait(w, 0, err)
+	t.emitLeft(w, departureOf(err))
 }
 
 func departureOf(err error) Departure {
@@ -103,15 +103,15 @@ func departureOf(err error) Departure {
 	return Refused
 }
 
-// tellLeft tells who listens that a waiter is in its queues no more.
-func (t *Table) tellLeft(w *waiter, how Departure) {
+// emitLeft tells who listens that a waiter is in its queues no more.
+func (t *Table) emitLeft(w *waiter, how Departure) {
 	waited := t.now - w.since
 	if w.absent { // the wait was over before, and the place kept
 		how, waited = OutOfTime, max(0, w.deadline-w.GraceMillis-w.since)
 	}
 	for _, key := range w.Keys {
 		l := t.find(w.DB, key)
-		t.tell(Effect{
+		t.emit(Effect{
 			Kind: Left, How: how, DB: w.DB, Key: l.key, Owner: w.Owner, Session: w.Session, Client: w.Client,
 			Waiters: l.waiters(), WaitedMillis: waited,
 		})
@@ -119,16 +119,16 @@ func (t *Table) tellLeft(w *waiter, how Departure) {
 	}
 }
 
-// tellEnd tells the client of a waiter that the wait is over.
-func (t *Table) tellEnd(w *waiter, fence uint64, err error) {
+// emitEndOfWait tells the client of a waiter that the wait is over.
+func (t *Table) emitEndOfWait(w *waiter, fence uint64, err error) {
 	if !w.absent {
-		t.tell(t.endOfWait(w, fence, err))
+		t.emit(t.endOfWait(w, fence, err))
 	}
 }
 
 func (t *Table) endOfWait(w *waiter, fence uint64, err error) Effect {
 	return Effect{
-		Kind: Told, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Fence: fence, Session: w.Session, Notify: w.Notify,
+		Kind: WaitEnded, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Fence: fence, Session: w.Session, Notify: w.Notify,
 		Client: w.Client, Name: w.name(), Err: err, WaitedMillis: t.now - w.since,
 	}
 }

@@ -26,7 +26,7 @@ func (fn *function) emit(op opcode, a, b, c int) int { return fn.append(encode(o
 func (fn *function) emitX(op opcode, a, bx int) int { return fn.append(encodeX(op, a, bx)) }
 
 func (fn *function) append(i instr) int {
-	fn.settlePending()
+	fn.patchPending()
 	fn.code = append(fn.code, i)
 	fn.lines = append(fn.lines, int32(fn.p.lastLine))
 	return len(fn.code) - 1
@@ -212,7 +212,7 @@ func (fn *function) patchList(list jumps, withValue, reg, other int) {
 	}
 }
 
-func (fn *function) settlePending() {
+func (fn *function) patchPending() {
 	here := len(fn.code)
 	fn.patchList(fn.pending, here, noRegister, here)
 	fn.pending = noJumps

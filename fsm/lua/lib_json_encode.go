@@ -23,14 +23,14 @@ func jsonEncode(l *state, c *jsonConfig, args []value) (int, *raised) {
 	if err := e.encode(args[0], 0); err != nil {
 		return 0, err
 	}
-	e.settle()
+	e.chargeWritten()
 	text := l.stringOf(e.out)
 	l.release(e.taken)
 	return l.one(text)
 }
 
-// settle charges for the bytes written since; twice, as the buffer grows by doubling.
-func (e *jsonEncoder) settle() {
+// chargeWritten charges for the bytes written since; twice, as the buffer grows by doubling.
+func (e *jsonEncoder) chargeWritten() {
 	n := len(e.out) - e.charged
 	e.l.alloc(2 * int64(n))
 	e.taken += 2 * int64(n)
@@ -94,7 +94,7 @@ func (e *jsonEncoder) text(s string) {
 	const hex = "0123456789abcdef"
 	// The charge comes before the bytes exist: a control character takes six.
 	e.l.chargeBytes(len(s))
-	e.settle()
+	e.chargeWritten()
 	e.l.alloc(int64(len(s)))
 	e.taken += int64(len(s))
 	e.out = append(e.out, '"')
@@ -104,7 +104,7 @@ func (e *jsonEncoder) text(s string) {
 		case c == '"' || c == '\\' || c == '/':
 			e.out = append(e.out, '\\', c)
 			if i&1023 == 0 && !e.l.env.Legacy {
-				e.settle()
+				e.chargeWritten()
 			}
 		case c >= 32 && c != 127:
 			e.out = append(e.out, c)
@@ -113,7 +113,7 @@ func (e *jsonEncoder) text(s string) {
 		default:
 			e.out = append(e.out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 			if i&1023 == 0 {
-				e.settle()
+				e.chargeWritten()
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func (e *jsonEncoder) table(t *table, depth int) *raised {
 	if depth > min(e.c.encodeDepth, jsonStackDepth) {
 		return e.l.fail("Cannot serialise, excessive nesting (" + strconv.Itoa(depth) + ")")
 	}
-	e.settle()
+	e.chargeWritten()
 	n, err := e.arrayLength(t)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (e *jsonEncoder) array(t *table, n, depth int) *raised {
 			e.out = append(e.out, ',')
 		}
 		if i&63 == 0 {
-			e.settle()
+			e.chargeWritten()
 		}
 		e.l.charge(1)
 		if err := e.encode(t.getInt(e.l, i), depth); err != nil {

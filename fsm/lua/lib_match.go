@@ -33,7 +33,7 @@ func (l *state) find(args []value, wantPositions bool) (int, *raised) {
 			return 0, err
 		}
 		if end >= 0 {
-			m.settle()
+			m.chargeSpent()
 			if !wantPositions {
 				return m.pushCaptures(at, end)
 			}
@@ -49,7 +49,7 @@ func (l *state) find(args []value, wantPositions bool) (int, *raised) {
 			break
 		}
 	}
-	m.settle()
+	m.chargeSpent()
 	return l.one(nilValue)
 }
 
@@ -96,7 +96,7 @@ func stringGmatch(l *state, args []value) (int, *raised) {
 				return 0, err
 			}
 			if end >= 0 {
-				m.settle()
+				m.chargeSpent()
 				begin := at
 				at = end
 				if end == begin {
@@ -105,7 +105,7 @@ func stringGmatch(l *state, args []value) (int, *raised) {
 				return m.pushCaptures(begin, end)
 			}
 		}
-		m.settle()
+		m.chargeSpent()
 		return 0, nil
 	}}})
 }
@@ -163,7 +163,7 @@ func stringGsub(l *state, args []value) (int, *raised) {
 			break
 		}
 	}
-	g.settle()
+	g.chargeSpent()
 	g.append(s[copied:])
 	l.alloc(stringBytes)
 	l.push(l.text(g.text.String()))

@@ -49,7 +49,7 @@ func msgpackPack(l *state, args []value) (int, *raised) {
 			return 0, err
 		}
 	}
-	p.settle()
+	p.chargeWritten()
 	text := l.stringOf(p.out)
 	l.release(p.taken)
 	return l.one(text)
@@ -61,7 +61,7 @@ func (p *packer) take(n int) {
 	p.taken += 2 * int64(n)
 }
 
-func (p *packer) settle() {
+func (p *packer) chargeWritten() {
 	n := len(p.out) - p.charged
 	p.take(n)
 	p.l.charge(int64(n)>>6 + 1)
@@ -86,14 +86,14 @@ func (p *packer) header(fix byte, fits int, narrow, wide byte, n int) {
 func (p *packer) pack(v value, level int) *raised {
 	p.l.charge(1)
 	if len(p.out)-p.charged >= unsettledBytes && !p.l.env.Legacy {
-		p.settle()
+		p.chargeWritten()
 	}
 	switch x := v.o.(type) {
 	case *str:
 		p.take(len(x.s))
 		p.header(0xA0, 5, 0xD9, 0xDA, len(x.s))
 		p.out = append(p.out, x.s...)
-		p.settle()
+		p.chargeWritten()
 	case trueTag:
 		p.out = append(p.out, 0xC3)
 	case falseTag:
@@ -102,7 +102,7 @@ func (p *packer) pack(v value, level int) *raised {
 		p.number(v.n)
 	case *table:
 		if level < msgpackNesting {
-			p.settle()
+			p.chargeWritten()
 			return p.table(x, level)
 		}
 		p.out = append(p.out, 0xC0)

@@ -36,12 +36,12 @@ type patternError string
 // spend counts work of n bytes.
 func (m *matcher) spend(n int) {
 	if m.cost += n; m.cost >= 64 {
-		m.settle()
+		m.chargeSpent()
 	}
 }
 
-// settle charges for what was spent.
-func (m *matcher) settle() {
+// chargeSpent charges for what was spent.
+func (m *matcher) chargeSpent() {
 	m.l.charge(int64(m.cost) / 4)
 	m.cost &= 3
 }

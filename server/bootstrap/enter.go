@@ -113,7 +113,7 @@ func (n *Node) foundTogether(ctx context.Context) error {
 			if founders[0].ID == own.ID {
 				return n.found(n.common(founders, met), founders...)
 			}
-			missing = []string{founders[0].Name() + " to found it" + said(founders[0].Name(), met)}
+			missing = []string{founders[0].Name() + " to found it" + waitingFor(founders[0].Name(), met)}
 		}
 		if !p.wait(ctx, met, "waiting for nodes of the initial cluster: "+strings.Join(missing, ", "), why) {
 			return context.Cause(ctx)
@@ -223,8 +223,8 @@ func (n *Node) missing(self store.Identity, met []meeting) (missing []string, wh
 	return missing, strings.Join(reasons, "; ")
 }
 
-// said is what a node that was met says that it waits for.
-func said(name string, met []meeting) string {
+// waitingFor is what a node that was met says that it waits for.
+func waitingFor(name string, met []meeting) string {
 	for _, m := range met {
 		if members.Name(m.ID) == name && m.Waiting != "" {
 			return " (" + m.Waiting[:min(len(m.Waiting), maxWord)] + ")"

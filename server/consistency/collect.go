@@ -135,7 +135,7 @@ func (c *Checker) collect(ctx context.Context, r Replica, index uint64, own stri
 		for _, id := range append(slices.Collect(maps.Keys(hashes)), quarantined...) {
 			if !told[id] {
 				told[id] = true
-				tells.Go(func() { c.tell(ctx, id, v) })
+				tells.Go(func() { c.sendVerdict(ctx, id, v) })
 			}
 		}
 	}
@@ -174,8 +174,8 @@ func (c *Checker) ask(ctx context.Context, r Replica, id string, index uint64) h
 	}
 }
 
-// tell tells a member what was found.
-func (c *Checker) tell(ctx context.Context, id string, v verdict) {
+// sendVerdict tells a member what was found.
+func (c *Checker) sendVerdict(ctx context.Context, id string, v verdict) {
 	for {
 		var err error
 		if id == c.config.Self {

@@ -149,15 +149,15 @@ func (s *view) enliven(l *api.Lock) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
 		h.Session = s.session(h.Session)
-		h.HeardMillis = heard(h)
+		h.HeardMillis = lastRenewal(h)
 	}
 	for i := range l.Waiters {
 		l.Waiters[i].Session = s.session(l.Waiters[i].Session)
 	}
 }
 
-// heard is how long ago the last sign of a holder's life was.
-func heard(h *api.Hold) *int64 {
+// lastRenewal is how long ago the last sign of a holder's life was.
+func lastRenewal(h *api.Hold) *int64 {
 	renewed := sinceRenewal(h.LeaseMillis, h.LeaseLeftMillis)
 	if h.Session != nil {
 		renewed = sinceRenewal(h.Session.LeaseMillis, h.Session.LeftMillis)

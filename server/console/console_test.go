@@ -492,7 +492,7 @@ func TestHeard(t *testing.T) {
 			Client:  &api.Client{IdleMillis: n(7)},
 		}, n(7)},
 	} {
-		require.Equal(t, tc.want, heard(&tc.hold), name)
+		require.Equal(t, tc.want, lastRenewal(&tc.hold), name)
 	}
 }
 

@@ -61,8 +61,8 @@ func (p *Peer) ask(reads []forwardedRead) {
 	notify(p.wake)
 }
 
-// settled is called when a read is answered, or needs no answer any more.
-func (p *Peer) settled(f *forwardedRead) {
+// releaseRead is called when a read is answered, or needs no answer any more.
+func (p *Peer) releaseRead(f *forwardedRead) {
 	p.mu.Lock()
 	p.readBytes -= len(f.body) + readOverhead
 	p.mu.Unlock()
@@ -140,7 +140,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 			err = errReplyTooLarge
 		}
 	}
-	p.settled(f)
+	p.releaseRead(f)
 	if err == nil || errors.Is(err, ErrElsewhere) || errors.Is(err, context.Canceled) {
 		return true
 	}

@@ -140,7 +140,7 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()
 	if c.outbox.subscribed() {
 		c.runBatch()
-		c.settle()
+		c.awaitDelivery()
 		c.unsubscribeAll()
 		c.deliverFirst()
 	}

@@ -46,9 +46,9 @@ func pubsubHandlers() map[string]handler {
 	}
 }
 
-// hears is the number that the replies to a kind's commands show: channels and patterns are counted
+// count is the number that the replies to a kind's commands show: channels and patterns are counted
 // together, shard channels by themselves.
-func (s *subscriptions) hears(kind pubsub.Kind) int64 {
+func (s *subscriptions) count(kind pubsub.Kind) int64 {
 	if kind == pubsub.Shard {
 		return int64(s.counts[pubsub.Shard])
 	}
@@ -67,14 +67,14 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 			refusal = c.srv.catchUp(c.ctx)
 		}
 		if refusal != nil {
-			c.tell(refusal.Value())
+			c.push(refusal.Value())
 			return
 		}
 		s := &c.subs
 		if s.client == nil {
 			s.client = c.hub().Client(c)
 		}
-		c.settle()
+		c.awaitDelivery()
 		before := s.bytes
 		c.outbox.setSubscriber(true)
 		for _, w := range req.args[1:] {
@@ -83,7 +83,7 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 				s.counts[kind]++
 				s.bytes += len(name) + subscriptionBytes
 			}
-			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(s.hears(kind))))
+			c.push(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(s.count(kind))))
 		}
 		c.accountQueue(before, s.bytes)
 	}
@@ -120,29 +120,29 @@ func unsubscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 			names = s.client.Names(kind)
 		}
 		if len(names) == 0 {
-			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Null, protocol.Integer(s.hears(kind))))
+			c.push(protocol.Push(protocol.Bulk(verb), protocol.Null, protocol.Integer(s.count(kind))))
 			return
 		}
-		c.settle()
+		c.awaitDelivery()
 		counts := make([]int64, len(names))
 		for i, name := range names {
 			if s.client != nil && s.client.Unsubscribe(kind, name) {
 				s.counts[kind]--
 				s.bytes -= len(name) + subscriptionBytes
 			}
-			counts[i] = s.hears(kind)
+			counts[i] = s.count(kind)
 		}
 		c.deliverFirst()
 		for i, name := range names {
-			c.tell(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(counts[i])))
+			c.push(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(counts[i])))
 		}
 		c.outbox.setSubscriber(s.total() > 0)
 	}
 }
 
-// settle waits until what this connection has published has been heard by the subscribers of this node, so
+// awaitDelivery waits until what this connection has published has been heard by the subscribers of this node, so
 // that the commands of a connection take effect in their order.
-func (c *conn) settle() {
+func (c *conn) awaitDelivery() {
 	if c.lastPublish > 0 {
 		c.srv.backend.AwaitApplied(c.ctx, c.lastPublish)
 		c.lastPublish = 0
@@ -168,8 +168,8 @@ func (c *conn) unsubscribeAll() {
 	c.outbox.setSubscriber(false)
 }
 
-// tell answers a command by a message or an error; a command may need several. CLIENT REPLY does not mute messages.
-func (c *conn) tell(v protocol.Value) {
+// push answers a command by a message or an error; a command may need several. CLIENT REPLY does not mute messages.
+func (c *conn) push(v protocol.Value) {
 	c.srv.count(nil, v)
 	if !v.IsError() || !c.replyMode.muted() {
 		c.encode(v, c.resp)

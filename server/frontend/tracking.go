@@ -99,7 +99,7 @@ func (c *conn) Invalidate(m *push.Message) {
 func (c *conn) redirect(m *push.Message, id int64, resp int) {
 	to := c.srv.client(id)
 	if to != nil {
-		if to.hears() {
+		if to.takesMessages() {
 			to.Post(m)
 		}
 		return
@@ -110,8 +110,8 @@ func (c *conn) redirect(m *push.Message, id int64, resp int) {
 	}
 }
 
-// hears reports whether the client can get messages. Any goroutine may ask.
-func (c *conn) hears() bool {
+// takesMessages reports whether the client can get messages. Any goroutine may ask.
+func (c *conn) takesMessages() bool {
 	if c.view().resp >= protocol.RESP3 {
 		return true
 	}

@@ -114,7 +114,7 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 	other.kind, other.cluster = self.kind, self.cluster
 	transcript := hash(hello, challenge, binding)
 	if err := m.checkIncarnation(other); err != nil {
-		tellSuperseded(conn, err, secret, transcript)
+		sendSuperseded(conn, err, secret, transcript)
 		return nil, other, fmt.Errorf("node %q: %w", other.id, err)
 	}
 	if _, err := conn.Write(proof(secret, "dial", transcript)); err != nil {

@@ -112,17 +112,17 @@ func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
 	return errUnproved
 }
 
-// refuseSuperseded refuses a node that has proved itself, and tellSuperseded one that was dialed: why says what is
+// refuseSuperseded refuses a node that has proved itself, and sendSuperseded one that was dialed: why says what is
 // known.
 func refuseSuperseded(conn net.Conn, why error, secret, transcript []byte) {
-	sayKnown(conn, why, append([]byte{byte(statusSuperseded)}, proof(secret, "superseded", transcript)...))
+	sendKnown(conn, why, append([]byte{byte(statusSuperseded)}, proof(secret, "superseded", transcript)...))
 }
 
-func tellSuperseded(conn net.Conn, why error, secret, transcript []byte) {
-	sayKnown(conn, why, proof(secret, "supersede", transcript))
+func sendSuperseded(conn net.Conn, why error, secret, transcript []byte) {
+	sendKnown(conn, why, proof(secret, "supersede", transcript))
 }
 
-func sayKnown(conn net.Conn, why error, before []byte) {
+func sendKnown(conn net.Conn, why error, before []byte) {
 	var superseded *incarnation.SupersededError
 	if errors.As(why, &superseded) {
 		_, _ = conn.Write(binary.BigEndian.AppendUint64(before, superseded.Known))

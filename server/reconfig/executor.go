@@ -111,7 +111,7 @@ func (w *work) hesitates() bool {
 	switch {
 	case !v.Leads || v.Changing || time.Since(w.due) > hesitation:
 		return false
-	case !w.heard(&v):
+	case !w.allAnswered(&v):
 		return true
 	case time.Since(w.began) > hesitation:
 		return false
@@ -121,8 +121,8 @@ func (w *work) hesitates() bool {
 	return refusal != nil && refusal.Passing
 }
 
-// heard reports whether each voter has answered since the step was begun, or is known to be silent.
-func (w *work) heard(v *View) bool {
+// allAnswered reports whether each voter has answered since the step was begun, or is known to be silent.
+func (w *work) allAnswered(v *View) bool {
 	for _, m := range v.Members {
 		if n := v.Nodes[m.ID]; m.Voter && m.ID != v.Self && !n.Silent && n.Heard.Before(w.due) {
 			return false

@@ -55,20 +55,20 @@ func (b *entryBuilder) append(batch *forward.Batch) bool {
 	}
 	b.claims = protocol.AppendBatch(b.claims, batch.Origin, batch.Low, batch.Seq, batch.Body)
 	if b.count++; b.count == maxClaims {
-		b.settle()
+		b.flushClaims()
 	}
 	return true
 }
 
-// settle puts the claims into the entry.
-func (b *entryBuilder) settle() {
+// flushClaims puts the claims into the entry.
+func (b *entryBuilder) flushClaims() {
 	b.writer.AddBatches(b.claims)
 	b.claims, b.count = b.claims[:0], 0
 }
 
 // end returns the entry, and whether there are batches in the entry.
 func (b *entryBuilder) end() (entry []byte, some bool) {
-	b.settle()
+	b.flushClaims()
 	if cap(b.claims) > keepClaims {
 		b.claims = nil
 	}

@@ -23,19 +23,19 @@ func (ls *leaders) see(id string, members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.id = id
-	ls.tell(members)
+	ls.notify(members)
 }
 
 // moved notes the members' addresses.
 func (ls *leaders) moved(members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.tell(members)
+	ls.notify(members)
 }
 
-// tell tells the watchers, if anything has changed that clients can see. A leader whose address is not
+// notify tells the watchers, if anything has changed that clients can see. A leader whose address is not
 // known yet is not told. The caller holds ls.mu.
-func (ls *leaders) tell(members []Member) {
+func (ls *leaders) notify(members []Member) {
 	now := Leadership{Leader: ls.told.Leader}
 	for _, m := range members {
 		if m.ID == ls.id && m.ClientAddr != "" {

@@ -487,7 +487,7 @@ func TestLooksAtWaiters(t *testing.T) {
 		m, conn := &crowd{waits: []bool{false}}, &closing{}
 		serving := new(atomic.Pointer[leaderTerm])
 		l := &leaderTerm{term: 3}
-		leader, refused, heardOf, dropped := "n2", error(syscall.ECONNREFUSED), "", []string(nil)
+		leader, refused, lastInputOf, dropped := "n2", error(syscall.ECONNREFUSED), "", []string(nil)
 		var looks atomic.Int64
 		executeErr := error(nil)
 		var bodies [][]byte
@@ -501,7 +501,7 @@ func TestLooksAtWaiters(t *testing.T) {
 				return executeErr
 			},
 			leader: func() (uint64, string) { looks.Add(1); return 3, leader },
-			heard:  func(node string, _ uint64, _ time.Time) bool { return node == heardOf },
+			heard:  func(node string, _ uint64, _ time.Time) bool { return node == lastInputOf },
 			dial: func(context.Context, string) (net.Conn, error) {
 				if refused != nil {
 					return nil, refused
@@ -533,9 +533,9 @@ func TestLooksAtWaiters(t *testing.T) {
 		require.Equal(t, [][]byte{protocol.AppendDrop(nil, m.incarnations[1])}, bodies)
 		executeErr = protocol.ErrNoLeader
 		look(1)
-		executeErr, heardOf = nil, "n2"
+		executeErr, lastInputOf = nil, "n2"
 		look(20)
-		heardOf, refused = "", nil
+		lastInputOf, refused = "", nil
 		look(1, "n2 10s")
 		require.Zero(t, conn.closed)
 		l = &leaderTerm{term: 4} // of another term, after which all have their time again
@@ -562,7 +562,7 @@ func TestLooksAtWaiters(t *testing.T) {
 			cancel()
 			return n
 		}
-		heardOf = "n2"
+		lastInputOf = "n2"
 		m.incarnations[0].Epoch = 5
 		require.Zero(t, requests())
 		m.incarnations[0].Epoch = 4

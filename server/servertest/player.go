@@ -96,7 +96,7 @@ var words = map[string]word{
 	"await":      {"await a [2s..3s]", (*player).await},
 	"hang-up":    {"hang-up a", (*player).hangUp},
 	"pipeline":   {"pipeline a@n1 { SET k v ; GET k }", (*player).pipeline},
-	"hear":       {"hear a", (*player).hear},
+	"hear":       {"hear a", (*player).receive},
 	"raw":        {"raw a@n1 GET k", (*player).raw},
 }
 
@@ -291,8 +291,8 @@ func (p *player) raw(args []string) []string {
 	return []string{strconv.Quote(string(v.AppendTo(nil, c.RESP)))}
 }
 
-// hear prints what a client has got beyond the replies.
-func (p *player) hear(args []string) (lines []string) {
+// receive prints what a client has got beyond the replies.
+func (p *player) receive(args []string) (lines []string) {
 	p.need(len(args) == 1)
 	c := p.clients[args[0]]
 	require.NotNil(p.t, c, "no client %s", args[0])

@@ -165,7 +165,7 @@ func (c *Client) Settle() {
 }
 
 // Drop has the client drop all keys.
-func (c *Client) Drop() { c.tell(everything) }
+func (c *Client) Drop() { c.post(everything) }
 
 // Look notes that the client is about to read keys. Requires: Begin was called.
 func (c *Client) Look(keys ...string) {
@@ -199,8 +199,8 @@ func (c *Client) Numbered(number uint64) {
 	t.start()
 }
 
-// tell sends a message, or holds it back.
-func (c *Client) tell(n *news) {
+// post sends a message, or holds it back.
+func (c *Client) post(n *news) {
 	if to := c.hold(n); to != nil {
 		to.Invalidate(n.message())
 	}

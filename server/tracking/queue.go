@@ -115,7 +115,7 @@ func (t *Table) run() {
 		}
 		t.mu.Unlock()
 		for i := range messages {
-			messages[i].to.tell(messages[i].news)
+			messages[i].to.post(messages[i].news)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func TestEndedClientIsLetGo(t *testing.T) {
 		require.Nil(t, a.to)
 		require.Nil(t, a.held)
 		table.Events(changed("y"))
-		a.tell(everything)
+		a.post(everything)
 		require.Empty(t, h.told())
 		a.Settle()
 	})

@@ -85,7 +85,7 @@ func (k *cache) connect(ctx context.Context, c *Client) bool {
 		return false
 	}
 	*k = cache{conn: conn, node: c.node, values: map[string]int64{}}
-	conn.OnPush = k.hear
+	conn.OnPush = k.receive
 	tracking := append([]string{"CLIENT", "TRACKING", "ON"}, trackings[c.rng.IntN(len(trackings))]...)
 	for _, words := range [][]string{{"HELLO", "3"}, tracking} {
 		if r := conn.Do(words...); r.Outcome != history.OK {
@@ -96,8 +96,8 @@ func (k *cache) connect(ctx context.Context, c *Client) bool {
 	return true
 }
 
-// hear drops what the node says.
-func (k *cache) hear(v protocol.Value) {
+// receive drops what the node says.
+func (k *cache) receive(v protocol.Value) {
 	if v.Elems[0].Str != "invalidate" {
 		return
 	}
@@ -132,7 +132,7 @@ func (k *cache) read(ctx context.Context, c *Client, key string) {
 func (k *cache) ask(c *Client, key string) {
 	p := c.o.Recorder.Invoke(c.worker*maxPipe, history.Op{F: "read", Key: key, Node: k.node})
 	r := onSum(k.get(c, key))
-	c.settle(p, r)
+	c.complete(p, r)
 	if r.outcome != history.OK {
 		k.conn.Close()
 		return

@@ -176,7 +176,7 @@ func (c *Client) op(ctx context.Context, o history.Op, do func(exchange) result)
 // opOn does an operation that is on record on a connection.
 func (c *Client) opOn(p *history.Pending, conn *wire.Conn, o history.Op, do func(exchange) result) result {
 	r := do(exchange{conn, c})
-	c.settle(p, r)
+	c.complete(p, r)
 	if r.retried {
 		// Redis' replicas answer READONLY: clients of Sentinel connect anew.
 		c.moved = true
@@ -191,7 +191,7 @@ func (c *Client) opOn(p *history.Pending, conn *wire.Conn, o history.Op, do func
 	return r
 }
 
-func (c *Client) settle(p *history.Pending, r result) {
+func (c *Client) complete(p *history.Pending, r result) {
 	switch {
 	case r.outcome != history.OK:
 		p.Complete(r.outcome, r.why)
@@ -228,7 +228,7 @@ func (c *Client) pipeline(ctx context.Context, ops []piped) (worst result) {
 	}
 	for i, reply := range conn.Pipeline(commands) {
 		r := ops[i].result(reply)
-		c.settle(pending[i], r)
+		c.complete(pending[i], r)
 		if i == 0 || r.outcome == history.Info {
 			worst = r
 		}

@@ -213,7 +213,7 @@ func (c *Client) lockOp(l *lockConn, ops []history.Op, do func() result) result 
 	}
 	r := do()
 	for _, p := range pending {
-		c.settle(p, r)
+		c.complete(p, r)
 	}
 	if r.outcome != history.OK && strings.HasPrefix(r.why, "CLUSTERDOWN") || l.Broken() {
 		c.moved = true

@@ -165,7 +165,7 @@ func (s *session) begin(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	conn.OnPush = s.hear
+	conn.OnPush = s.receive
 	words := views[s.view].words
 	commands := [][]string{{words[0], s.key + words[1]}}
 	if s.c.chance(0.5) {
@@ -181,7 +181,7 @@ func (s *session) begin(ctx context.Context) bool {
 	return true
 }
 
-func (s *session) hear(v protocol.Value) {
+func (s *session) receive(v protocol.Value) {
 	if n, err := strconv.ParseInt(v.Elems[len(v.Elems)-1].Str, 10, 64); err == nil {
 		s.mu.Lock()
 		s.heard = append(s.heard, n)

@@ -34,7 +34,7 @@ func (n *Node) compare(p *process, c *replica.Config) {
 			}
 			return nil
 		},
-		Fetch: n.cluster.fetch, OnEvent: n.hearCheck, Fail: func(err error) { n.dieAs(p, err) },
+		Fetch: n.cluster.fetch, OnEvent: n.onCheck, Fail: func(err error) { n.dieAs(p, err) },
 	})
 	p.checker.Serve(p.members)
 	c.Quarantined, c.OnCapture = p.store.Identity().Quarantine != nil, p.checker.Captured
@@ -83,7 +83,7 @@ func (n *Node) Checker() *consistency.Checker {
 	return n.process.checker
 }
 
-func (n *Node) hearCheck(e consistency.Event) {
+func (n *Node) onCheck(e consistency.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.checks = append(n.checks, e)

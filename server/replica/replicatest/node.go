@@ -228,7 +228,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		},
 		Clock:           n.Clock,
 		Logger:          c.options.Logs,
-		OnEvent:         n.hear,
+		OnEvent:         n.onEvent,
 		OnConfiguration: p.reconfigured,
 		OnRemoved:       func() { n.leave(p) },
 	}
@@ -340,7 +340,7 @@ func (p *process) runPeers(ctx context.Context) error {
 	return p.peers.Run(ctx)
 }
 
-func (n *Node) hear(e replica.Event) {
+func (n *Node) onEvent(e replica.Event) {
 	n.mu.Lock()
 	n.events = append(n.events, e)
 	server, p := n.cluster.options.Server != nil, n.process
