@@ -32,9 +32,9 @@ func entryOf(seq *uint64, stamp int64, bodies ...[]byte) []byte {
 // lastReply is a sink that wants everything and keeps the last.
 type lastReply struct{ reply protocol.Value }
 
-func (s *lastReply) Wanted(protocol.Origin, uint64) bool { return true }
+func (s *lastReply) Wanted(protocol.Incarnation, uint64) bool { return true }
 
-func (s *lastReply) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, _ bool) {
+func (s *lastReply) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Value, _ bool) {
 	if len(replies) > 0 {
 		s.reply = replies[len(replies)-1]
 	}

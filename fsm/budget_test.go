@@ -20,9 +20,9 @@ import (
 // batches is a sink that keeps the replies of each batch.
 type batches map[uint64][]protocol.Value
 
-func (batches) Wanted(protocol.Origin, uint64) bool { return true }
+func (batches) Wanted(protocol.Incarnation, uint64) bool { return true }
 
-func (b batches) Done(_ protocol.Origin, seq uint64, replies []protocol.Value, _ bool) {
+func (b batches) Done(_ protocol.Incarnation, seq uint64, replies []protocol.Value, _ bool) {
 	b[seq] = replies
 }
 
@@ -35,7 +35,7 @@ func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
 	first := d.seq + 1
 	for _, body := range bodies {
 		d.seq++
-		w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+		w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 	}
 	got := batches{}
 	require.NoError(d.t, d.m.Apply(w.Bytes(), got))
@@ -375,9 +375,9 @@ func TestTwinsOverBudget(t *testing.T) {
 // answers are replies by origin and number.
 type answers map[string][]protocol.Value
 
-func (answers) Wanted(protocol.Origin, uint64) bool { return true }
+func (answers) Wanted(protocol.Incarnation, uint64) bool { return true }
 
-func (a answers) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
+func (a answers) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool) {
 	if applied {
 		a[fmt.Sprint(o, seq)] = replies
 	}

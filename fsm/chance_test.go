@@ -30,7 +30,7 @@ func TestTokensDiffer(t *testing.T) {
 		body = append(append(body, eval...), evalReadOnly...)
 		body = protocol.AppendTransaction(body, 0, nil, append(append([]byte{}, eval...), evalReadOnly...))
 	}
-	entry := func(origins ...protocol.Origin) {
+	entry := func(origins ...protocol.Incarnation) {
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
 		for _, o := range origins {
 			w.Add(o, 0, 0, body)
@@ -46,11 +46,11 @@ func TestTokensDiffer(t *testing.T) {
 			take(fmt.Sprint(origins), v)
 		}
 	}
-	entry(protocol.Origin{Node: "n1", Epoch: 1}, protocol.Origin{Node: "n2", Epoch: 1})
-	entry(protocol.Origin{Node: "n1", Epoch: 2}, protocol.Origin{Node: "n3", Epoch: 1})
+	entry(protocol.Incarnation{Node: "n1", Epoch: 1}, protocol.Incarnation{Node: "n2", Epoch: 1})
+	entry(protocol.Incarnation{Node: "n1", Epoch: 2}, protocol.Incarnation{Node: "n3", Epoch: 1})
 	for _, node := range []string{"n1", "n2"} {
 		for epoch := range uint64(3) {
-			d.m.SeedReads(protocol.Origin{Node: node, Epoch: epoch})
+			d.m.SeedReads(protocol.Incarnation{Node: node, Epoch: epoch})
 			for range 3 {
 				v, _ := d.read("eval_ro", tokenScript, "0")
 				take("a read of "+node, protocol.Array(v))
@@ -69,7 +69,7 @@ func TestTokensAgree(t *testing.T) {
 		body = request(body, 0, "eval", "return redis.call('append', 'k', math.random(1, 1000000000))", "0")
 	}
 	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, 0)
-	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, 0, 0, body)
+	w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 0, 0, body)
 	require.NoError(t, loud.Apply(w.Bytes(), new(recorder)))
 	require.NoError(t, quiet.Apply(w.Bytes(), clientless{}))
 	require.Equal(t, loud.Hash(), quiet.Hash())

@@ -21,9 +21,9 @@ type recorder struct {
 	events  []event.Event
 }
 
-func (r *recorder) Wanted(protocol.Origin, uint64) bool { return true }
+func (r *recorder) Wanted(protocol.Incarnation, uint64) bool { return true }
 
-func (r *recorder) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, applied bool) {
+func (r *recorder) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Value, applied bool) {
 	r.replies = append(r.replies, replies...)
 	if !applied {
 		r.skipped++
@@ -35,9 +35,11 @@ func (r *recorder) Events(events []event.Event) { r.events = append(r.events, ev
 // clientless is the sink of a node without clients: it wants nothing.
 type clientless struct{}
 
-func (clientless) Wanted(protocol.Origin, uint64) bool { return false }
+func (clientless) Wanted(protocol.Incarnation, uint64) bool { return false }
 
-func (clientless) Done(protocol.Origin, uint64, []protocol.Value, bool) { panic("no client waits") }
+func (clientless) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {
+	panic("no client waits")
+}
 
 func (clientless) Events([]event.Event) {}
 
@@ -99,7 +101,7 @@ func (d *driver) record(version byte, body []byte) *recorder {
 	if version >= 3 {
 		entry = binary.AppendUvarint(entry, d.memoryLimit)
 	}
-	entry = protocol.AppendBatch(entry, protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+	entry = protocol.AppendBatch(entry, protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 	var r recorder
 	require.NoError(d.t, d.m.Apply(entry, &r))
 	return &r

@@ -116,7 +116,7 @@ func TestOwnBatches(t *testing.T) {
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
 	d.m.Listen(event.InChanges)
 	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(d.version, body))
-	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
+	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
 	require.Equal(t, `changed 0 a by 2
 looked k by 2
 looked d by 2
@@ -141,7 +141,7 @@ func TestCalls(t *testing.T) {
 		`eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
 		"eval redis.pcall('lpush',KEYS[1],'1') 1 a")
 	require.Empty(t, d.events(d.version, body), "another node's")
-	d.m.SeedReads(protocol.Origin{Node: "n1", Epoch: 1})
+	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
 	require.Equal(t, `called 0 "SET" "k" "\n"
 called 2 "select" "2"
 called 0 "lpush" "a" "1"

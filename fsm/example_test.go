@@ -11,9 +11,9 @@ import (
 // printer is a sink that prints the replies of every batch.
 type printer struct{}
 
-func (printer) Wanted(protocol.Origin, uint64) bool { return true }
+func (printer) Wanted(protocol.Incarnation, uint64) bool { return true }
 
-func (printer) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
+func (printer) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool) {
 	fmt.Printf("%s/%d applied=%t", o.Node, seq, applied)
 	for _, reply := range replies {
 		fmt.Printf(" %q", reply.AppendTo(nil, protocol.RESP2))
@@ -32,7 +32,7 @@ func Example() {
 			[]byte("30000"),
 		})
 	}
-	n1, n2 := protocol.Origin{Node: "n1", Epoch: 1}, protocol.Origin{Node: "n2", Epoch: 1}
+	n1, n2 := protocol.Incarnation{Node: "n1", Epoch: 1}, protocol.Incarnation{Node: "n2", Epoch: 1}
 	m := fsm.New()
 	apply := func(stampMillis int64, add func(*protocol.EntryWriter)) {
 		entry := protocol.NewEntry(nil, protocol.EntryVersion, stampMillis, 0, 0)

@@ -31,13 +31,13 @@ type Machine interface {
 	// Compiled reports whether Compile takes no time to speak of.
 	Compiled(source string) bool
 	// Applied reports whether the batch was applied, or never will be since its node has given it up.
-	Applied(o protocol.Origin, seq uint64) bool
+	Applied(o protocol.Incarnation, seq uint64) bool
 	// Incarnation is the newest epoch of a node that had a batch applied; 0: it had none.
 	Incarnation(node string) uint64
 	// SeedReads makes random decisions in reads differ from other nodes' and from previous incarnations of this node.
 	//
 	// Batches and waiters of o count as this node's own in events.
-	SeedReads(o protocol.Origin)
+	SeedReads(o protocol.Incarnation)
 	// Listen says which events the sink takes from the next entry on.
 	Listen(i event.Interest)
 
@@ -69,9 +69,9 @@ type Machine interface {
 	NextDue() (dueMillis int64, ok bool)
 
 	// Waits reports whether a client of that incarnation of a node waits under the ticket, for a key or for a lock.
-	Waits(o protocol.Origin, ticket uint64) bool
+	Waits(o protocol.Incarnation, ticket uint64) bool
 	// WaitingIncarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
-	WaitingIncarnations() []protocol.Origin
+	WaitingIncarnations() []protocol.Incarnation
 	// Waiting reports whether some client waits, of whatever node.
 	Waiting() bool
 	// KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].
@@ -115,18 +115,18 @@ func New() Machine { return newMachine() }
 type Sink interface {
 	// Wanted reports whether a client of this node waits for the replies of the batch. If not, the
 	// reads in the batch are skipped.
-	Wanted(o protocol.Origin, seq uint64) bool
+	Wanted(o protocol.Incarnation, seq uint64) bool
 	// Done hands over the replies of a wanted batch: one for each request, in order. If there are
 	// fewer replies, the other requests did not fit into the budget of the batch or the entry. Such
 	// requests were not applied and may be proposed again, as another batch. If applied is false
 	// there are no replies: the batch was applied before or never will be. The sink owns the slice.
-	Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool)
+	Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool)
 	// Events hands over what the entry did, in order, after the last batch. It is not called without
 	// events. The slice is good during the call.
 	Events(events []event.Event)
 }
 
-func (m *machine) SeedReads(o protocol.Origin) {
+func (m *machine) SeedReads(o protocol.Incarnation) {
 	m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch))
 	m.call.own = o
 }
@@ -353,7 +353,7 @@ func (m *machine) Incarnation(node string) uint64 {
 	return 0
 }
 
-func (m *machine) Applied(o protocol.Origin, seq uint64) bool {
+func (m *machine) Applied(o protocol.Incarnation, seq uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.st.sessions.done(o, seq)

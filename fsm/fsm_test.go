@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-var origin = protocol.Origin{Node: "n1", Epoch: 1}
+var origin = protocol.Incarnation{Node: "n1", Epoch: 1}
 
 func TestClockNeverGoesBack(t *testing.T) {
 	d := newDriver(t)
@@ -112,12 +112,12 @@ func TestReadRefusesWrites(t *testing.T) {
 
 func TestBatchesAreAppliedOnce(t *testing.T) {
 	m := newMachine()
-	entry := func(o protocol.Origin, low, seq uint64) []byte {
+	entry := func(o protocol.Incarnation, low, seq uint64) []byte {
 		w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
 		w.Add(o, low, seq, request(nil, 0, "incr", "k"))
 		return w.Bytes()
 	}
-	apply := func(o protocol.Origin, low, seq uint64) string {
+	apply := func(o protocol.Incarnation, low, seq uint64) string {
 		var r recorder
 		require.NoError(t, m.Apply(entry(o, low, seq), &r))
 		if r.skipped > 0 {
@@ -134,9 +134,9 @@ func TestBatchesAreAppliedOnce(t *testing.T) {
 	require.Equal(t, "3", apply(origin, 5, 7))
 	require.Equal(t, "skipped", apply(origin, 1, 3), "given up")
 	require.Equal(t, "4", apply(origin, 1, 6), "late, but not given up")
-	other := protocol.Origin{Node: "n2", Epoch: 9}
+	other := protocol.Incarnation{Node: "n2", Epoch: 9}
 	require.Equal(t, "5", apply(other, 1, 5))
-	reborn := protocol.Origin{Node: "n1", Epoch: 2}
+	reborn := protocol.Incarnation{Node: "n1", Epoch: 2}
 	require.False(t, m.Applied(reborn, 5))
 	require.Equal(t, "6", apply(reborn, 1, 5))
 	require.Equal(t, "skipped", apply(origin, 1, 100), "of a previous incarnation")

@@ -55,11 +55,11 @@ type pair struct {
 	parked      map[uint64]bool // tickets of n1's present life whose client was told nothing yet
 }
 
-func (p *pair) origin(node string) protocol.Origin {
+func (p *pair) origin(node string) protocol.Incarnation {
 	if node == "n1" {
-		return protocol.Origin{Node: node, Epoch: p.epoch}
+		return protocol.Incarnation{Node: node, Epoch: p.epoch}
 	}
-	return protocol.Origin{Node: node, Epoch: 1}
+	return protocol.Incarnation{Node: node, Epoch: 1}
 }
 
 func (p *pair) line(words []string) {

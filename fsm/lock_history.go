@@ -233,7 +233,7 @@ func (c *call) causeOf(kind int, text string) uint64 {
 	}
 	client := c.from.client
 	if client.Conn == 0 {
-		origin := protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
+		origin := protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
 		client = locks.Client{Origin: origin, Conn: int64(c.conn)}
 	}
 	return c.losses(kind).addCause(lossCause{

@@ -35,7 +35,7 @@ type polls struct {
 // poll is a client that was refused a key.
 type poll struct {
 	token  string
-	origin protocol.Origin
+	origin protocol.Incarnation
 	conn   uint64
 	// first and last are the instants of refusals, refusals their number since first.
 	first, last int64
@@ -45,7 +45,7 @@ type poll struct {
 // StockWaiter is a client that polls for a stock lock.
 type StockWaiter struct {
 	Owner       string // what it would store
-	Origin      protocol.Origin
+	Origin      protocol.Incarnation
 	Conn        int64 // 0: not known
 	SinceMillis int64 // Unix time of the first refusal
 	Refusals    int64
@@ -80,7 +80,7 @@ func (p *polls) refused(c *call, it *keyspace.Item, token string) {
 	if len(all) == 0 {
 		at.key = strings.Clone(at.key)
 	}
-	node := protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
+	node := protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
 	p.byKey[at] = append(p.byKey[at], poll{
 		token: strings.Clone(token), origin: node, conn: c.conn, first: c.NowMillis, last: c.NowMillis, refusals: 1,
 	})

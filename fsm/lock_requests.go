@@ -85,7 +85,7 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	}
 	if conn > 0 {
 		cl = locks.Client{
-			Origin: protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch},
+			Origin: protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch},
 			Conn:   conn,
 		}
 	}
@@ -104,7 +104,7 @@ func aliveOp(c *call) protocol.Value {
 	if c.Slices() {
 		c.turnLocks(aliveSteps)
 	}
-	t.Alive(protocol.Origin{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
+	t.Alive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
 	c.publishEffects()
 	return protocol.OK
 }

@@ -128,7 +128,7 @@ func TestLockWithoutItsMarker(t *testing.T) {
 func TestHoldsLostInARestore(t *testing.T) {
 	d := newDriver(t)
 	ahead := newDriver(t)
-	mine := protocol.Origin{Node: "n1", Epoch: 1}
+	mine := protocol.Incarnation{Node: "n1", Epoch: 1}
 	d.m.SeedReads(mine)
 	for _, each := range []*driver{d, ahead} {
 		each.native(7, 0, "session.open", "px", "100000", "connection")

@@ -81,7 +81,7 @@ func TestLookupsOfOthers(t *testing.T) {
 	d.do("set", "k", "v", "px", "100")
 	entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
 	body := pipeline("get k", "eval redis.call('get','k')~redis.call('get','l') 0", "getset k w")
-	entry.Add(protocol.Origin{Node: "n2", Epoch: 1}, 1, 1, protocol.AppendTransaction(body, 0, nil,
+	entry.Add(protocol.Incarnation{Node: "n2", Epoch: 1}, 1, 1, protocol.AppendTransaction(body, 0, nil,
 		pipeline("get k", "getdel k")))
 	require.NoError(t, d.m.Apply(entry.Bytes(), clientless{}))
 	require.Zero(t, d.m.Stats().Hits+d.m.Stats().Misses)

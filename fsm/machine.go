@@ -70,7 +70,7 @@ type call struct {
 	taking  uint64
 	watched string
 	// incarnation is the one whose previous incarnations were dropped last. Empty: look at the next batch's.
-	incarnation protocol.Origin
+	incarnation protocol.Incarnation
 
 	journal journal
 	scripts scriptHost
@@ -119,7 +119,7 @@ type meter struct {
 type chance struct {
 	// origin and seq name the batch. scripted counts the batch's scripts so far: scripts that may
 	// write, and scripts that only read.
-	origin   protocol.Origin
+	origin   protocol.Incarnation
 	seq      uint64
 	scripted [2]uint64
 }
@@ -129,7 +129,7 @@ type listening struct {
 	// locked counts for [LockStats].
 	locked LockCounts
 	// own is this node's session.
-	own protocol.Origin
+	own protocol.Incarnation
 	// breaking: a command ends holds by force. broken are the first of them.
 	breaking bool
 	broken   []event.BrokenHold

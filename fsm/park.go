@@ -164,11 +164,11 @@ func dropOp(c *call) protocol.Value {
 // dropPreviousIncarnations is called before a batch: the node has begun a new incarnation, so the waiters of its older
 // incarnations leave. No batch of an older incarnation comes any more, so the next batches of the incarnation find
 // none.
-func (c *call) dropPreviousIncarnations(o protocol.Origin) {
+func (c *call) dropPreviousIncarnations(o protocol.Incarnation) {
 	if o == c.incarnation {
 		return
 	}
-	c.incarnation = protocol.Origin{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
+	c.incarnation = protocol.Incarnation{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
 	if c.st.Waits.Len() > 0 {
 		c.st.Waits.Drop(waits.Name{Origin: o})
 	}
@@ -178,18 +178,18 @@ func (c *call) dropPreviousIncarnations(o protocol.Origin) {
 	}
 }
 
-func (m *machine) Waits(o protocol.Origin, ticket uint64) bool {
+func (m *machine) Waits(o protocol.Incarnation, ticket uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	name := waits.Name{Origin: o, Ticket: ticket}
 	return m.st.Waits.Find(name) != nil || m.st.Locks.Waits(name)
 }
 
-func (m *machine) WaitingIncarnations() []protocol.Origin {
+func (m *machine) WaitingIncarnations() []protocol.Incarnation {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	incarnations := append(m.st.Waits.Incarnations(), m.st.Locks.Incarnations()...)
-	slices.SortFunc(incarnations, func(a, b protocol.Origin) int {
+	slices.SortFunc(incarnations, func(a, b protocol.Incarnation) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
 	})
 	return slices.Compact(incarnations)

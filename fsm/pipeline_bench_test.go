@@ -68,7 +68,7 @@ func (w *workload) entries(d *driver, first, count, size, n int) (entries [][]by
 				body = w.next(body, rng, i+j, n)
 			}
 			d.seq++
-			entry.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+			entry.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 		}
 		entries = append(entries, entry.Bytes())
 	}

@@ -23,7 +23,7 @@ func (m *machine) Restore(r io.Reader) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.skipped = append(m.skipped, lostBetween(m.st, st, m.call.own)...)
-	m.st, m.call.incarnation = st, protocol.Origin{}
+	m.st, m.call.incarnation = st, protocol.Incarnation{}
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (ss sessions) nameOf(node string) string {
 }
 
 // done reports whether the batch was applied or never will be.
-func (ss sessions) done(o protocol.Origin, seq uint64) bool {
+func (ss sessions) done(o protocol.Incarnation, seq uint64) bool {
 	i, known := ss.find(o.Node)
 	if !known || ss[i].epoch < o.Epoch {
 		return false

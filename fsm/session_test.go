@@ -62,19 +62,19 @@ func TestSessionStaysSmall(t *testing.T) {
 // be applied any more.
 func TestFormerLifeIsDone(t *testing.T) {
 	var ss sessions
-	ss.begin(&protocol.Batch{Origin: protocol.Origin{Node: "a", Epoch: 2}, Seq: 5})
+	ss.begin(&protocol.Batch{Origin: protocol.Incarnation{Node: "a", Epoch: 2}, Seq: 5})
 	for epoch, want := range map[uint64]bool{1: true, 2: false, 3: false} {
-		require.Equal(t, want, ss.done(protocol.Origin{Node: "a", Epoch: epoch}, 6), "epoch %d", epoch)
+		require.Equal(t, want, ss.done(protocol.Incarnation{Node: "a", Epoch: epoch}, 6), "epoch %d", epoch)
 	}
-	require.True(t, ss.done(protocol.Origin{Node: "a", Epoch: 1}, 5))
-	require.True(t, ss.done(protocol.Origin{Node: "a", Epoch: 2}, 5))
-	require.False(t, ss.done(protocol.Origin{Node: "b", Epoch: 1}, 5))
+	require.True(t, ss.done(protocol.Incarnation{Node: "a", Epoch: 1}, 5))
+	require.True(t, ss.done(protocol.Incarnation{Node: "a", Epoch: 2}, 5))
+	require.False(t, ss.done(protocol.Incarnation{Node: "b", Epoch: 1}, 5))
 }
 
 func TestSessionsAreOrdered(t *testing.T) {
 	var ss sessions
 	for _, node := range []string{"c", "a", "d", "b", "a"} {
-		ss.begin(&protocol.Batch{Origin: protocol.Origin{Node: node, Epoch: 1}, Seq: 1})
+		ss.begin(&protocol.Batch{Origin: protocol.Incarnation{Node: node, Epoch: 1}, Seq: 1})
 	}
 	var names []string
 	for _, s := range ss {
@@ -87,7 +87,7 @@ func TestSessionsAreOrdered(t *testing.T) {
 func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
 	var ss sessions
 	batch := func(epoch, seq uint64) bool {
-		return ss.begin(&protocol.Batch{Origin: protocol.Origin{Node: "n1", Epoch: epoch}, Low: 1, Seq: seq})
+		return ss.begin(&protocol.Batch{Origin: protocol.Incarnation{Node: "n1", Epoch: epoch}, Low: 1, Seq: seq})
 	}
 	require.True(t, batch(1, 3)) // a gap before it: it is not below the floor
 	require.False(t, batch(1, 3))
@@ -106,14 +106,14 @@ func TestFormerLivesLeave(t *testing.T) {
 	snapshot := dump(t, d.m)
 	for range 2 {
 		for _, ticket := range []uint64{7, 8} {
-			require.True(t, d.m.Waits(protocol.Origin{Node: "n1", Epoch: 1}, ticket))
+			require.True(t, d.m.Waits(protocol.Incarnation{Node: "n1", Epoch: 1}, ticket))
 		}
 		d.seq++
 		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
-		entry.Add(protocol.Origin{Node: "n1", Epoch: 2}, d.seq, d.seq, request(nil, 0, "set", "x", "1"))
+		entry.Add(protocol.Incarnation{Node: "n1", Epoch: 2}, d.seq, d.seq, request(nil, 0, "set", "x", "1"))
 		require.NoError(t, d.m.Apply(entry.Bytes(), clientless{}))
 		for _, ticket := range []uint64{7, 8} {
-			require.False(t, d.m.Waits(protocol.Origin{Node: "n1", Epoch: 1}, ticket))
+			require.False(t, d.m.Waits(protocol.Incarnation{Node: "n1", Epoch: 1}, ticket))
 		}
 		require.NoError(t, d.m.Restore(bytes.NewReader(snapshot)))
 	}

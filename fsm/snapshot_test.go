@@ -56,7 +56,7 @@ func furnished(t testing.TB) *driver {
 	d.do("eval", "return 2", "0")
 	for _, seq := range []uint64{1, 2, 5, 9} {
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
-		w.Add(protocol.Origin{Node: "other", Epoch: 77}, 1, seq, nil)
+		w.Add(protocol.Incarnation{Node: "other", Epoch: 77}, 1, seq, nil)
 		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))
 	}
 	return d
@@ -72,8 +72,8 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	stamp, offset := other.Clock()
 	require.Equal(t, d.nowMillis, stamp)
 	require.Equal(t, d.wallOffset, offset)
-	require.True(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 9))
-	require.False(t, other.Applied(protocol.Origin{Node: "other", Epoch: 77}, 4))
+	require.True(t, other.Applied(protocol.Incarnation{Node: "other", Epoch: 77}, 9))
+	require.False(t, other.Applied(protocol.Incarnation{Node: "other", Epoch: 77}, 4))
 	for _, db := range other.st.Databases {
 		require.NoError(t, db.Verify())
 	}

@@ -80,7 +80,7 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 
 // lostBetween are events for the holds of this node's clients that before has and after has not: the node
 // skipped the entries that say why they ended.
-func lostBetween(before, after *state, own protocol.Origin) (events []event.Event) {
+func lostBetween(before, after *state, own protocol.Incarnation) (events []event.Event) {
 	known := after.history.byFence()
 	for db := range before.Databases {
 		if !before.Locks.Any(db) {

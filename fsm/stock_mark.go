@@ -88,7 +88,7 @@ func (h *scriptHost) claimsOnly(c *call) bool {
 // incarnation is one of a node whose clients made marks.
 type incarnation struct {
 	number uint64
-	origin protocol.Origin
+	origin protocol.Incarnation
 }
 
 // incarnations gives numbers to incarnations of nodes, since a mark has no room for a name. Of a number that is not
@@ -102,7 +102,7 @@ type incarnations struct {
 const maxIncarnations = 64
 
 // number is the number of an incarnation.
-func (is *incarnations) number(o protocol.Origin, ss sessions) uint64 {
+func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 	for i := len(is.known) - 1; i >= 0; i-- {
 		if l := &is.known[i]; l.origin.Epoch == o.Epoch && l.origin.Node == o.Node {
 			return l.number
@@ -116,7 +116,7 @@ func (is *incarnations) number(o protocol.Origin, ss sessions) uint64 {
 		is.known = slices.Delete(slices.Clone(is.known), max(0, former), max(0, former)+1)
 	}
 	is.given++
-	is.known = append(slices.Clip(is.known), incarnation{is.given, protocol.Origin{
+	is.known = append(slices.Clip(is.known), incarnation{is.given, protocol.Incarnation{
 		Node:  ss.nameOf(o.Node),
 		Epoch: o.Epoch,
 	}})
@@ -124,7 +124,7 @@ func (is *incarnations) number(o protocol.Origin, ss sessions) uint64 {
 }
 
 // origin is the incarnation with a number.
-func (is *incarnations) origin(number uint64) (o protocol.Origin, known bool) {
+func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known bool) {
 	i, known := slices.BinarySearchFunc(is.known, number, func(l incarnation, n uint64) int {
 		switch {
 		case l.number < n:
@@ -165,7 +165,7 @@ func (r *snapshotReader) incarnations(st *state) {
 	ls.given = r.uint("incarnations")
 	last := uint64(0)
 	for n := r.uint("incarnations"); n > 0 && r.err == nil; n-- {
-		l := incarnation{number: r.uint("incarnation"), origin: protocol.Origin{
+		l := incarnation{number: r.uint("incarnation"), origin: protocol.Incarnation{
 			Node:  r.string("node"),
 			Epoch: r.uint("epoch"),
 		}}

@@ -50,7 +50,7 @@ func TestMarksCostLittle(t *testing.T) {
 			for i, body := range [][]byte{take, release} {
 				d.seq++
 				w := protocol.NewEntry(entries[i], version, d.nowMillis, d.wallOffset, 0)
-				w.Add(protocol.Origin{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+				w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 				entries[i] = w.Bytes()
 				if err := d.m.Apply(entries[i], clientless{}); err != nil {
 					panic(err)
@@ -167,7 +167,7 @@ func TestIncarnations(t *testing.T) {
 	take := func(node string, epoch uint64, key string) {
 		d.seq++
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
-		w.Add(protocol.Origin{Node: node, Epoch: epoch}, 0, d.seq, requestFrom(nil, 0, 7, "set", key, "t", "nx", "px",
+		w.Add(protocol.Incarnation{Node: node, Epoch: epoch}, 0, d.seq, requestFrom(nil, 0, 7, "set", key, "t", "nx", "px",
 			"30000"))
 		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))
 	}
@@ -363,7 +363,7 @@ func TestStockWaiters(t *testing.T) {
 		poll(5+uint64(d.nowMillis), "once"+fmt.Sprint(d.nowMillis))
 		d.advance(100)
 	}
-	origin := protocol.Origin{Node: "n1", Epoch: 1}
+	origin := protocol.Incarnation{Node: "n1", Epoch: 1}
 	require.Equal(t, []StockWaiter{
 		{Owner: "same", Origin: origin, Conn: 2, SinceMillis: 1_700_000_001_000, Refusals: 4},
 		{Owner: "other1100", Origin: origin, Conn: 4, SinceMillis: 1_700_000_001_000, Refusals: 2},

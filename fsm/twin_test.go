@@ -98,7 +98,7 @@ type log struct {
 	rng   *rand.Rand
 	gen   *generator
 	stamp int64
-	seqs  map[protocol.Origin]uint64
+	seqs  map[protocol.Incarnation]uint64
 	// machine, if not nil, is one that has applied the log so far.
 	machine *machine
 	bodies  func() []byte // what batches hold
@@ -109,7 +109,7 @@ func newLog(seed int64) *log {
 		rng:   rand.New(rand.NewSource(seed)),
 		gen:   newGenerator(seed, ""),
 		stamp: 1,
-		seqs:  map[protocol.Origin]uint64{},
+		seqs:  map[protocol.Incarnation]uint64{},
 	}
 	l.bodies = l.body
 	return l
@@ -122,7 +122,7 @@ func (l *log) next() []byte {
 	}
 	w := protocol.NewEntry(nil, protocol.EntryVersion, l.stamp, 1_700_000_000_000+int64(l.rng.Intn(3)), l.memoryLimit())
 	for range l.rng.Intn(4) {
-		o := protocol.Origin{Node: pick(l.rng, []string{"n1", "n2", "n3"}), Epoch: uint64(1 + l.stamp/2_000_000_000)}
+		o := protocol.Incarnation{Node: pick(l.rng, []string{"n1", "n2", "n3"}), Epoch: uint64(1 + l.stamp/2_000_000_000)}
 		if l.rng.Intn(20) == 0 {
 			o.Epoch = 1
 		}

@@ -73,7 +73,7 @@ func newTrio(t *testing.T) *trio {
 
 // newWaitMachine is a machine that has, beside the real commands, "TAKE key… timeout", which waits for
 // strings.
-func newWaitMachine(o protocol.Origin) *machine {
+func newWaitMachine(o protocol.Incarnation) *machine {
 	m := newMachine()
 	m.ops["take"] = &binding{name: "take", run: takeOp, writes: true, blocks: true}
 	m.SeedReads(o)
@@ -99,8 +99,8 @@ func takeOp(c *call) protocol.Value {
 	return c.Wait(keyspace.KindString, 1, len(keys), deadline, protocol.NullArray)
 }
 
-func (s *trio) origin(i int) protocol.Origin {
-	return protocol.Origin{Node: fmt.Sprint("n", i+1), Epoch: s.epochs[i]}
+func (s *trio) origin(i int) protocol.Incarnation {
+	return protocol.Incarnation{Node: fmt.Sprint("n", i+1), Epoch: s.epochs[i]}
 }
 
 func (s *trio) line(words []string) {
@@ -201,7 +201,7 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 			Conn: int64(ns[1]),
 		})
 	case name == "drop":
-		return protocol.AppendDrop(nil, protocol.Origin{Node: words[1], Epoch: numbers(2)[0]})
+		return protocol.AppendDrop(nil, protocol.Incarnation{Node: words[1], Epoch: numbers(2)[0]})
 	}
 	return request(nil, 0, words...)
 }

@@ -55,16 +55,16 @@ const MaxDatabases = 16
 // ErrCorruptEntry is returned for bytes that are not a log entry.
 var ErrCorruptEntry = errors.New("corrupt log entry")
 
-// Origin names the session of the node that numbered a batch. Epoch grows with
-// every start of that node, so that a batch of a former life can be told.
-type Origin struct {
+// Incarnation is one run of a node's process, from a start to its end. Epoch grows with every start, so that a batch of
+// an earlier incarnation can be told.
+type Incarnation struct {
 	Node  string
 	Epoch uint64
 }
 
 // Batch is the unit that is applied at most once.
 type Batch struct {
-	Origin Origin
+	Origin Incarnation
 	// Low: no batch of this session with a lower number will be proposed any more.
 	Low uint64
 	Seq uint64
@@ -156,7 +156,7 @@ func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, mem
 }
 
 // Add appends a batch.
-func (w *EntryWriter) Add(o Origin, low, seq uint64, body []byte) {
+func (w *EntryWriter) Add(o Incarnation, low, seq uint64, body []byte) {
 	w.buf = AppendBatch(w.buf, o, low, seq, body)
 }
 
@@ -164,7 +164,7 @@ func (w *EntryWriter) Add(o Origin, low, seq uint64, body []byte) {
 func (w *EntryWriter) AddBatches(batches []byte) { w.buf = append(w.buf, batches...) }
 
 // AppendBatch appends one batch of an entry to dst.
-func AppendBatch(dst []byte, o Origin, low, seq uint64, body []byte) []byte {
+func AppendBatch(dst []byte, o Incarnation, low, seq uint64, body []byte) []byte {
 	dst = appendString(dst, o.Node)
 	dst = binary.AppendUvarint(dst, o.Epoch)
 	dst = binary.AppendUvarint(dst, low)

@@ -51,8 +51,8 @@ func someBody() []byte {
 
 func someEntry() []byte {
 	w := NewEntry(nil, EntryVersion, 1<<40, -5, 0)
-	w.Add(Origin{Node: "n1", Epoch: 1}, 0, 1, someBody())
-	w.Add(Origin{Node: "", Epoch: math.MaxUint64}, math.MaxUint64, math.MaxUint64, nil)
+	w.Add(Incarnation{Node: "n1", Epoch: 1}, 0, 1, someBody())
+	w.Add(Incarnation{Node: "", Epoch: math.MaxUint64}, math.MaxUint64, math.MaxUint64, nil)
 	return w.Bytes()
 }
 
@@ -77,8 +77,8 @@ func TestEntryRoundTrip(t *testing.T) {
 	_, batches, err := decodeAll(string(someEntry()))
 	require.NoError(t, err)
 	require.Equal(t, []Batch{
-		{Origin: Origin{Node: "n1", Epoch: 1}, Seq: 1, Body: string(someBody())},
-		{Origin: Origin{Epoch: math.MaxUint64}, Low: math.MaxUint64, Seq: math.MaxUint64},
+		{Origin: Incarnation{Node: "n1", Epoch: 1}, Seq: 1, Body: string(someBody())},
+		{Origin: Incarnation{Epoch: math.MaxUint64}, Low: math.MaxUint64, Seq: math.MaxUint64},
 	}, batches)
 }
 
@@ -176,7 +176,7 @@ func TestCutEntriesAreCorrupt(t *testing.T) {
 	data := string(someEntry())
 	w := NewEntry(nil, EntryVersion, 1<<40, -5, 0)
 	whole := map[int]bool{w.Len(): true}
-	w.Add(Origin{Node: "n1", Epoch: 1}, 0, 1, someBody())
+	w.Add(Incarnation{Node: "n1", Epoch: 1}, 0, 1, someBody())
 	whole[w.Len()] = true
 	for n := range data {
 		_, _, err := decodeAll(data[:n])
@@ -236,7 +236,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 		w := NewEntry(entry, EntryVersion, 1<<40, 1<<40, 0)
 		for i := range 100 {
 			body = AppendRequest(body[:0], 0, "set", args)
-			w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
+			w.Add(Incarnation{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
 		}
 		entry = w.Bytes()
 	}
@@ -247,7 +247,7 @@ func BenchmarkEntryDecode(b *testing.B) {
 	w := NewEntry(nil, EntryVersion, 1<<40, 1<<40, 0)
 	for i := range 100 {
 		body := appendRequest(nil, 0, "set", fmt.Sprintf("lock:%d", 1000000+i), "0123456789abcdef", "NX", "PX", "30000")
-		w.Add(Origin{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
+		w.Add(Incarnation{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
 	}
 	data := string(w.Bytes())
 	var batch Batch

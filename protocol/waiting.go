@@ -60,6 +60,6 @@ func AppendUnblock(body []byte, how Leave, tickets ...uint64) []byte {
 }
 
 // AppendDrop appends the request that all waiters of a node leave, up to its life with that epoch.
-func AppendDrop(body []byte, node Origin) []byte {
+func AppendDrop(body []byte, node Incarnation) []byte {
 	return AppendRequest(body, 0, "drop", [][]byte{[]byte(node.Node), strconv.AppendUint(nil, node.Epoch, 10)})
 }

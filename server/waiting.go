@@ -60,7 +60,7 @@ func (b *waitingBackend) Compile(source string) error { return b.machine.Compile
 
 func (b *waitingBackend) Compiled(source string) bool { return b.machine.Compiled(source) }
 
-func (b *waitingBackend) Origin() protocol.Origin { return protocol.Origin{Node: b.id} }
+func (b *waitingBackend) Origin() protocol.Incarnation { return protocol.Incarnation{Node: b.id} }
 
 func (b *waitingBackend) Parking() *parking.Registry { return b.registry }
 

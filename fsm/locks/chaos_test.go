@@ -91,7 +91,7 @@ type chaos struct {
 func (c *chaos) key() string   { return string(rune('a' + c.r.IntN(4))) }
 func (c *chaos) owner() string { return fmt.Sprint("o", c.r.IntN(6)) }
 func (c *chaos) client() Client {
-	return Client{protocol.Origin{Node: fmt.Sprint("n", c.r.IntN(2)), Epoch: 1 + c.r.Uint64N(2)}, 1 + c.r.Int64N(3)}
+	return Client{protocol.Incarnation{Node: fmt.Sprint("n", c.r.IntN(2)), Epoch: 1 + c.r.Uint64N(2)}, 1 + c.r.Int64N(3)}
 }
 
 func (c *chaos) id() uint64 {

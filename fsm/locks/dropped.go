@@ -45,7 +45,7 @@ func (t *Table) Drop(name waits.Name) {
 
 // DropIncarnation drops all waiters of a node up to an epoch.
 func (t *Table) DropIncarnation(node string, epoch uint64) {
-	last := waits.Name{Origin: protocol.Origin{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
+	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
 	t.names.Descend(new(waiter).named(last), func(w *waiter) bool {
 		if w.Client.Origin.Node == node {
 			name := w.name()
@@ -58,7 +58,7 @@ func (t *Table) DropIncarnation(node string, epoch uint64) {
 
 // firstOf is the waiter of a node with the lowest name, nil if there is none.
 func (t *Table) firstOf(node string) *waiter {
-	w, ok := seek(t.names, t.mine().waiter.named(waits.Name{Origin: protocol.Origin{Node: node}}))
+	w, ok := seek(t.names, t.mine().waiter.named(waits.Name{Origin: protocol.Incarnation{Node: node}}))
 	if !ok || w.Client.Origin.Node != node {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 			return err == nil
 		}
 		dead := *w
-		dead.Client, dead.Ticket = Client{Origin: *t.origin(protocol.Origin{})}, w.order
+		dead.Client, dead.Ticket = Client{Origin: *t.origin(protocol.Incarnation{})}, w.order
 		if mutant.LockDeadWaiter {
 			dead.Mode, dead.Limit, dead.Permits = Permits, 1, 2
 		}

@@ -153,8 +153,8 @@ func (t *Table) openAt(id uint64, now int64) bool {
 // open is openAt now.
 func (t *Table) open(id uint64) bool { return t.openAt(id, t.now) }
 
-func (t *Table) incarnationAt(o protocol.Origin) (index int, ok bool) {
-	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Origin) int {
+func (t *Table) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
+	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Incarnation) int {
 		return compareOrigins(l.origin, o)
 	})
 }

@@ -159,7 +159,8 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 	_, err := table.OpenSession(1000, Client{}, false, long)
 	require.ErrorIs(t, err, ErrTooLong)
-	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: Client{Origin: protocol.Origin{Node: "n1"}}})
+	client := Client{Origin: protocol.Incarnation{Node: "n1"}}
+	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: client})
 	require.ErrorIs(t, err, ErrRequest)
 	require.Zero(t, table.Bytes())
 }

@@ -113,11 +113,11 @@ func (d *loader) limit() int32 {
 }
 
 func (d *loader) client() Client {
-	return Client{protocol.Origin{Node: d.String(), Epoch: d.Uint()}, d.Int()}
+	return Client{protocol.Incarnation{Node: d.String(), Epoch: d.Uint()}, d.Int()}
 }
 
 func (d *loader) incarnation() {
-	l := incarnation{origin: protocol.Origin{Node: d.String(), Epoch: d.Uint()}, alive: d.Int()}
+	l := incarnation{origin: protocol.Incarnation{Node: d.String(), Epoch: d.Uint()}, alive: d.Int()}
 	n := len(d.t.incarnations)
 	d.must(n == 0 || compareOrigins(d.t.incarnations[n-1].origin, l.origin) < 0, errIncarnation)
 	d.t.incarnations = append(d.t.incarnations, l)
@@ -176,7 +176,7 @@ func (d *loader) flush() {
 }
 
 func (d *loader) drop() {
-	name := waits.Name{Origin: protocol.Origin{Node: d.String(), Epoch: d.Uint()}, Ticket: d.Uint()}
+	name := waits.Name{Origin: protocol.Incarnation{Node: d.String(), Epoch: d.Uint()}, Ticket: d.Uint()}
 	n := len(d.t.drops)
 	d.must(n == 0 || d.t.drops[n-1].Origin.Node < name.Origin.Node, errDrop)
 	d.t.drops = append(d.t.drops, name)

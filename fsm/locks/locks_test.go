@@ -15,7 +15,7 @@ func at(t *Table, millis int64) *Table {
 	return t
 }
 
-func client(conn int64) Client { return Client{protocol.Origin{Node: "n1", Epoch: 1}, conn} }
+func client(conn int64) Client { return Client{protocol.Incarnation{Node: "n1", Epoch: 1}, conn} }
 
 // asks is a request of an owner for locks, with a lease of a second.
 func asks(owner string, keys ...string) *Request {

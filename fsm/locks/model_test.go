@@ -207,7 +207,7 @@ func (p *twins) db() int {
 
 func (p *twins) client() Client {
 	node := []string{"n1", "n2"}[p.d.n(2)]
-	return Client{protocol.Origin{Node: node, Epoch: 1}, int64(1 + p.d.n(3))}
+	return Client{protocol.Incarnation{Node: node, Epoch: 1}, int64(1 + p.d.n(3))}
 }
 
 func (p *twins) session() uint64 {

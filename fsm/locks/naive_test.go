@@ -22,7 +22,7 @@ type naive struct {
 	queue    []*nWait // in line, by order, for any keys
 	sessions []*nSession
 	lastID   uint64
-	alive    map[protocol.Origin]int64
+	alive    map[protocol.Incarnation]int64
 	effects  []nEffect
 	// held: nobody is granted but by follow (model_entries_test.go). late: nor is who asks.
 	held, late bool
@@ -73,12 +73,12 @@ type nSession struct {
 	client                  Client // zero: it lives with none
 }
 
-func newNaive() *naive { return &naive{alive: map[protocol.Origin]int64{}} }
+func newNaive() *naive { return &naive{alive: map[protocol.Incarnation]int64{}} }
 
 // copy is a copy down to the last hold.
 func (n *naive) copy() *naive {
 	c := *n
-	c.locks, c.queue, c.sessions, c.alive = nil, nil, nil, map[protocol.Origin]int64{}
+	c.locks, c.queue, c.sessions, c.alive = nil, nil, nil, map[protocol.Incarnation]int64{}
 	for _, l := range n.locks {
 		m := *l
 		m.holds = nil

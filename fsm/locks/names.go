@@ -12,7 +12,7 @@ func (t *Table) Waits(name waits.Name) bool {
 }
 
 // Incarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
-func (t *Table) Incarnations() (incarnations []protocol.Origin) {
+func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 	next := waits.Name{}
 	for {
 		w, ok := seek(t.names, new(waiter).named(next))

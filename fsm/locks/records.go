@@ -115,7 +115,7 @@ type hold struct {
 	bound    uint64
 	deadline int64 // the last instant of the lease
 	since    int64
-	origin   *protocol.Origin
+	origin   *protocol.Incarnation
 	conn     int64
 	count    uint32 // acquires that were not given back
 	mode     Mode
@@ -323,7 +323,7 @@ type session struct {
 	deadline   int64 // the last instant of its own lease
 	opened     int64
 	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
-	origin *protocol.Origin
+	origin *protocol.Incarnation
 	conn   int64 // of no meaning without an origin
 	// leased: the session stands in sessionEnds, by its own lease. Else it stands in attached, and lives
 	// while its node is heard of.
@@ -346,12 +346,12 @@ func sessionEndBefore(a, b ending) bool {
 
 // bound is a session that lives with a connection.
 type bound struct {
-	origin *protocol.Origin
+	origin *protocol.Incarnation
 	by     int64 // the lease in attached, the connection in connections
 	id     uint64
 }
 
-func compareOrigins(a, b protocol.Origin) int {
+func compareOrigins(a, b protocol.Incarnation) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
 }
 
@@ -363,7 +363,7 @@ func connectionBefore(a, b bound) bool { return attachedBefore(a, b) }
 
 // incarnation is one of a node, with sessions that live with its connections.
 type incarnation struct {
-	origin   protocol.Origin
+	origin   protocol.Incarnation
 	alive    int64 // when the node was heard of last
 	sessions int
 }

@@ -9,7 +9,7 @@ import (
 // Client is a connection of a node. The zero Client is none: scripts and transactions have one too, if the
 // owner of the table says so.
 type Client struct {
-	Origin protocol.Origin
+	Origin protocol.Incarnation
 	Conn   int64
 }
 

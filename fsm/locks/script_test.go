@@ -142,7 +142,7 @@ func init() {
 			return append(yesNo(ok), count(n)...)
 		},
 		"alive": func(s *stage, w []string) []string {
-			s.table.Alive(protocol.Origin{Node: w[0], Epoch: 1})
+			s.table.Alive(protocol.Incarnation{Node: w[0], Epoch: 1})
 			return nil
 		},
 		"hangup": (*stage).hangUp,
@@ -218,7 +218,7 @@ func (s *stage) owner(word string) string {
 
 func (s *stage) client(word string) Client {
 	name := s.owner(word)
-	return Client{protocol.Origin{Node: s.nodes[name], Epoch: 1}, s.conns[name]}
+	return Client{protocol.Incarnation{Node: s.nodes[name], Epoch: 1}, s.conns[name]}
 }
 
 func (s *stage) waitName(word string) waits.Name {

@@ -7,7 +7,7 @@ import (
 )
 
 // alive notes that an incarnation of a node was heard of now. The incarnation has one session more.
-func (t *Table) alive(o *protocol.Origin) {
+func (t *Table) alive(o *protocol.Incarnation) {
 	i, known := t.incarnationAt(*o)
 	if !known {
 		t.incarnations = slices.Insert(t.incarnations, i, incarnation{origin: *o})
@@ -208,7 +208,7 @@ func (t *Table) loseWith(s *session, h *hold) {
 }
 
 // Alive renews all sessions that are attached to connections of an incarnation of a node.
-func (t *Table) Alive(o protocol.Origin) {
+func (t *Table) Alive(o protocol.Incarnation) {
 	defer t.finish()
 	t.endIncarnation(o)
 	if i, ok := t.incarnationAt(o); ok {
@@ -218,7 +218,7 @@ func (t *Table) Alive(o protocol.Origin) {
 
 // endIncarnation ends the sessions of an incarnation whose time is over, before the incarnation is renewed. If the
 // steps do not suffice, the rest lives on: late, not early.
-func (t *Table) endIncarnation(o protocol.Origin) {
+func (t *Table) endIncarnation(o protocol.Incarnation) {
 	for t.steps > 0 {
 		i, ok := t.incarnationAt(o)
 		if !ok {

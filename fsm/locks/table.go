@@ -31,10 +31,10 @@ type Table struct {
 	holdCount, waiterCount              int
 	counts                              waits.Counts // of waiters
 
-	incarnations []incarnation      // with sessions that are attached to their connections, in order
-	origins      []*protocol.Origin // known incarnations of nodes, so that holds share them
-	drops        []before           // whose waiters are gone, ordered by node
-	flushes      []flush            // databases that are not worked off, in order
+	incarnations []incarnation           // with sessions that are attached to their connections, in order
+	origins      []*protocol.Incarnation // known incarnations of nodes, so that holds share them
+	drops        []before                // whose waiters are gone, ordered by node
+	flushes      []flush                 // databases that are not worked off, in order
 	// touched are the locks that the call under way may have changed: see finish.
 	touched []*lock
 	// woken are those of them whose queues are to be looked at.
@@ -173,27 +173,27 @@ func saturated(a, b int64) int64 {
 }
 
 // origin is o as all holds of an incarnation share it.
-func (t *Table) origin(o protocol.Origin) *protocol.Origin {
+func (t *Table) origin(o protocol.Incarnation) *protocol.Incarnation {
 	for i, known := range t.origins {
 		if *known == o {
 			return known
 		}
 		if known.Node == o.Node {
-			fresh := &protocol.Origin{Node: known.Node, Epoch: o.Epoch}
+			fresh := &protocol.Incarnation{Node: known.Node, Epoch: o.Epoch}
 			t.origins = slices.Clone(t.origins)
 			t.origins[i] = fresh
 			return fresh
 		}
 	}
-	if o == (protocol.Origin{}) {
+	if o == (protocol.Incarnation{}) {
 		return &noOrigin
 	}
-	fresh := &protocol.Origin{Node: cloned(o.Node), Epoch: o.Epoch}
+	fresh := &protocol.Incarnation{Node: cloned(o.Node), Epoch: o.Epoch}
 	t.origins = append(slices.Clip(t.origins), fresh)
 	return fresh
 }
 
-var noOrigin protocol.Origin
+var noOrigin protocol.Incarnation
 
 // near is the lock that the call under way looked for last, as most calls look for one lock several times.
 // Empty between calls.

@@ -127,7 +127,7 @@ func TestVerify(t *testing.T) {
 		"too much was given out":       func(t *Table, alone, shared *lock) { t.orders = noOrder },
 		"waiters have 268435457 bytes": func(t *Table, alone, shared *lock) { t.waitingBytes = MaxWaitingBytes + 1 },
 		"incarnations are out of order": func(t *Table, alone, shared *lock) {
-			t.incarnations = append([]incarnation{{origin: protocol.Origin{Node: "z"}}}, t.incarnations...)
+			t.incarnations = append([]incarnation{{origin: protocol.Incarnation{Node: "z"}}}, t.incarnations...)
 		},
 		"flush of database 0 up to 99 of 4": func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
 		"drops are out of order":            func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },

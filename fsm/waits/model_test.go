@@ -275,7 +275,7 @@ func compare(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	require.Equal(t, show(model.due()), show(table.First()))
 	var bytes int64
 	var counts [5]int
-	incarnations := map[protocol.Origin]bool{}
+	incarnations := map[protocol.Incarnation]bool{}
 	for _, w := range model.waiters {
 		bytes += w.Bytes()
 		counts[w.Account]++

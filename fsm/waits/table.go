@@ -149,7 +149,7 @@ func (t *Table) Count(account int) int { return t.counts.Of(account) }
 func (t *Table) Bytes() int64 { return t.bytes }
 
 // Incarnations returns the incarnations of nodes from which requests wait.
-func (t *Table) Incarnations() (incarnations []protocol.Origin) {
+func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 	next := Name{}
 	for more := true; more; {
 		more = false

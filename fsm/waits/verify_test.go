@@ -23,12 +23,12 @@ func TestVerify(t *testing.T) {
 		"turn 0 of 1":         func(table *Table, w *Waiter) { table.Served(); table.turn = 1 },
 	} {
 		table := New()
-		w := &Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{
+		w := &Waiter{Name: Name{protocol.Incarnation{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{
 			"blpop", "a",
 			"b", "a", "1",
 		}, KeyFrom: 1, KeyCount: 3, Account: 2}
 		require.True(t, table.Add(w))
-		require.True(t, table.Add(&Waiter{Name: Name{protocol.Origin{Node: "n", Epoch: 1}, 2}, Words: []string{
+		require.True(t, table.Add(&Waiter{Name: Name{protocol.Incarnation{Node: "n", Epoch: 1}, 2}, Words: []string{
 			"blpop", "a",
 			"0",
 		}, KeyFrom: 1, KeyCount: 1}))

@@ -14,7 +14,7 @@ const Never = 0
 
 // Name is how the node of a waiter's client calls the waiter. Tickets of an incarnation of a node grow.
 type Name struct {
-	Origin protocol.Origin
+	Origin protocol.Incarnation
 	Ticket uint64
 }
 

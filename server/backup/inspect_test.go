@@ -15,9 +15,9 @@ import (
 // silent is the sink of a machine without clients.
 type silent struct{}
 
-func (silent) Wanted(protocol.Origin, uint64) bool                  { return false }
-func (silent) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (silent) Events([]event.Event)                                 {}
+func (silent) Wanted(protocol.Incarnation, uint64) bool                  { return false }
+func (silent) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
+func (silent) Events([]event.Event)                                      {}
 
 // stateOf is the stream of a machine that has run those commands.
 func stateOf(t testing.TB, commands ...[]string) []byte {
@@ -27,7 +27,7 @@ func stateOf(t testing.TB, commands ...[]string) []byte {
 		body = protocoltest.AppendRequest(body, 0, words...)
 	}
 	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, 0)
-	w.Add(protocol.Origin{Node: "n1", Epoch: 1}, 1, 1, body)
+	w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 1, 1, body)
 	m := fsm.New()
 	require.NoError(t, m.Apply(w.Bytes(), silent{}))
 	var b bytes.Buffer

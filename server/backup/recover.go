@@ -119,6 +119,6 @@ func (r replayed) Apply(data []byte) error          { return r.m.Apply(data, noC
 // noClients are the clients of a replay: none waits for replies.
 type noClients struct{}
 
-func (noClients) Wanted(protocol.Origin, uint64) bool                  { return false }
-func (noClients) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (noClients) Events([]event.Event)                                 {}
+func (noClients) Wanted(protocol.Incarnation, uint64) bool                  { return false }
+func (noClients) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
+func (noClients) Events([]event.Event)                                      {}

@@ -33,12 +33,12 @@ func newState(t testing.TB) *state {
 
 const wallOffset = 1_700_000_000_000
 
-var origin = protocol.Origin{Node: "n1@abc", Epoch: 1}
+var origin = protocol.Incarnation{Node: "n1@abc", Epoch: 1}
 
 type sink struct{ replies []protocol.Value }
 
-func (*sink) Wanted(protocol.Origin, uint64) bool { return true }
-func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, _ bool) {
+func (*sink) Wanted(protocol.Incarnation, uint64) bool { return true }
+func (s *sink) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Value, _ bool) {
 	s.replies = append(s.replies, replies...)
 }
 func (*sink) Events([]event.Event) {}

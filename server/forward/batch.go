@@ -8,8 +8,8 @@ import (
 
 // Batch is a batch on the way to the leader's log, or a read on the way to the leader.
 type Batch struct {
-	Origin protocol.Origin // the session that numbered the batch
-	Low    uint64          // the number below which nothing of the session is retried
+	Origin protocol.Incarnation // the session that numbered the batch
+	Low    uint64               // the number below which nothing of the session is retried
 	Seq    uint64
 	Body   []byte
 	Count  int // of the requests in Body; 0 where the number is not needed

@@ -51,7 +51,7 @@ func TestReceiverTogether(t *testing.T) {
 		return func(round int) {
 			q.Open(1)
 			conn, _ := net.Pipe()
-			p := &Peer{origin: protocol.Origin{Node: node, Epoch: uint64(round)}, conn: conn}
+			p := &Peer{origin: protocol.Incarnation{Node: node, Epoch: uint64(round)}, conn: conn}
 			if q.admit(p) {
 				q.subscribe(p, round%2 == 0)
 				_ = q.put(p, []Batch{{Body: make([]byte, 10)}, {Body: make([]byte, 20)}})
@@ -61,7 +61,7 @@ func TestReceiverTogether(t *testing.T) {
 	}
 	together(link("n1"), link("n2"),
 		func(int) { q.Usable("n1") },
-		func(int) { q.Peer(protocol.Origin{Node: "n1"}) },
+		func(int) { q.Peer(protocol.Incarnation{Node: "n1"}) },
 		func(int) { q.Cut(func(id string) bool { return id == "n1" }) },
 		func(int) { q.Look(1, 0, math.MaxUint64, func(*Batch) bool { return true }) },
 		func(int) {

@@ -410,7 +410,7 @@ func TestLink(t *testing.T) {
 		require.Empty(t, l.takes())
 		require.Zero(t, l.writes.sent[late])
 		require.Zero(t, l.net.Connections())
-		require.Nil(t, l.receiver.Peer(protocol.Origin{Node: "n2", Epoch: 5}))
+		require.Nil(t, l.receiver.Peer(protocol.Incarnation{Node: "n2", Epoch: 5}))
 	})
 }
 
@@ -586,7 +586,7 @@ func TestOtherVersionOfLinks(t *testing.T) {
 		require.Equal(t, verdictVersion, welcome.verdict)
 		_, err = conn.Read(make([]byte, 1))
 		require.Error(t, err)
-		require.Nil(t, l.receiver.Peer(protocol.Origin{Node: "n3"}))
+		require.Nil(t, l.receiver.Peer(protocol.Incarnation{Node: "n3"}))
 		_ = conn.Close()
 	})
 }
@@ -674,7 +674,7 @@ func TestReceiverWaitsForItsParts(t *testing.T) {
 func TestQueueOfWrites(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
 	q.Open(1)
-	p := &Peer{origin: protocol.Origin{Node: "n2"}}
+	p := &Peer{origin: protocol.Incarnation{Node: "n2"}}
 	require.True(t, q.admit(p))
 	r := rand.New(rand.NewPCG(1, 2))
 	var want []uint64

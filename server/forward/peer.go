@@ -30,7 +30,7 @@ const (
 type Peer struct {
 	config  *ReceiverConfig
 	conn    net.Conn
-	origin  protocol.Origin
+	origin  protocol.Incarnation
 	out     *outbox
 	wake    chan struct{} // there is something to send
 	asked   chan struct{} // there are reads
@@ -49,7 +49,7 @@ type Peer struct {
 
 func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
-		config: config, conn: conn, origin: protocol.Origin{Node: hello.id, Epoch: hello.epoch},
+		config: config, conn: conn, origin: protocol.Incarnation{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
 		out:        newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
 		statusKind: statusKind(hello.features), usable: hello.about.usable(),

@@ -225,7 +225,7 @@ func (r *Receiver) Usable(id string) uint64 {
 }
 
 // Peer returns the link of the session, or nil.
-func (r *Receiver) Peer(o protocol.Origin) *Peer {
+func (r *Receiver) Peer(o protocol.Incarnation) *Peer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.peers[o.Node]; p != nil && p.origin == o {

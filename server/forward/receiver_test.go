@@ -23,10 +23,10 @@ import (
 // Replies to a node's previous incarnation are not for the present one.
 func TestLinkIsOfOneLife(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{})
-	p := &Peer{origin: protocol.Origin{Node: "n2", Epoch: 2}}
+	p := &Peer{origin: protocol.Incarnation{Node: "n2", Epoch: 2}}
 	q.peers["n2"] = p
-	require.Nil(t, q.Peer(protocol.Origin{Node: "n2", Epoch: 1}))
-	require.Same(t, p, q.Peer(protocol.Origin{Node: "n2", Epoch: 2}))
+	require.Nil(t, q.Peer(protocol.Incarnation{Node: "n2", Epoch: 1}))
+	require.Same(t, p, q.Peer(protocol.Incarnation{Node: "n2", Epoch: 2}))
 }
 
 // A node has one link: an older one, or one of a leadership that is over, says nothing for its node any more.
@@ -39,7 +39,7 @@ func TestOldLinkSaysNothing(t *testing.T) {
 	link := func(epoch uint64) *Peer {
 		conn, other := net.Pipe()
 		t.Cleanup(func() { _ = other.Close() })
-		p := &Peer{origin: protocol.Origin{Node: "n2", Epoch: epoch}, conn: conn}
+		p := &Peer{origin: protocol.Incarnation{Node: "n2", Epoch: epoch}, conn: conn}
 		require.True(t, q.admit(p))
 		require.False(t, subscribed, "a new link has said nothing yet")
 		return p
@@ -82,7 +82,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	for term := range uint64(3) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
-		p := &Peer{origin: protocol.Origin{Node: "n2"}, conn: conn}
+		p := &Peer{origin: protocol.Incarnation{Node: "n2"}, conn: conn}
 		require.True(t, q.admit(p))
 		require.Zero(t, q.bytes)
 		require.NoError(t, q.put(p, []Batch{{Body: make([]byte, 20)}}))
@@ -98,7 +98,7 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 		q.Open(1)
 		conn, other := net.Pipe()
 		defer other.Close()
-		p := &Peer{origin: protocol.Origin{Node: "n2"}, conn: conn}
+		p := &Peer{origin: protocol.Incarnation{Node: "n2"}, conn: conn}
 		require.True(t, q.admit(p))
 		put := func() <-chan error {
 			ended := make(chan error, 1)
@@ -117,7 +117,7 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 		defer end.Close()
 		require.True(t, q.admit(&Peer{origin: p.origin, conn: next}))
 		require.ErrorIs(t, <-third, net.ErrClosed, "another link has come, and the queue is full")
-		p = &Peer{origin: protocol.Origin{Node: "n2", Epoch: 1}, conn: next}
+		p = &Peer{origin: protocol.Incarnation{Node: "n2", Epoch: 1}, conn: next}
 		require.True(t, q.admit(p))
 		fourth := put()
 		require.Empty(t, fourth)

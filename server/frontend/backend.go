@@ -27,7 +27,7 @@ type Backend interface {
 	// Compiled reports whether Compile takes no time to speak of.
 	Compiled(source string) bool
 	// Origin is this life of the node, as the log names it.
-	Origin() protocol.Origin
+	Origin() protocol.Incarnation
 	// Parking is the registry of this node's clients that wait for keys.
 	Parking() *parking.Registry
 	// Sessions is the renewer of the sessions that live with connections of this node.

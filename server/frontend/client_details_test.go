@@ -16,7 +16,7 @@ import (
 )
 
 // takenAt has a client of another life of a node take stock locks.
-func (cl *cluster) takenAt(t *testing.T, o protocol.Origin, keys ...string) {
+func (cl *cluster) takenAt(t *testing.T, o protocol.Incarnation, keys ...string) {
 	var body []byte
 	for i, key := range keys {
 		body = protocol.AppendRequestFrom(body, 0, uint64(i+1), "set", [][]byte{
@@ -85,10 +85,10 @@ func TestClientDetails(t *testing.T) {
 		holder.nc.Close()
 		synctest.Wait()
 		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "own"))
-		cl.takenAt(t, protocol.Origin{Node: here.Node, Epoch: here.Epoch + 1}, "former")
+		cl.takenAt(t, protocol.Incarnation{Node: here.Node, Epoch: here.Epoch + 1}, "former")
 		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "former"), "another life of this node")
 
-		other := protocol.Origin{Node: "n2@25a5", Epoch: 4}
+		other := protocol.Incarnation{Node: "n2@25a5", Epoch: 4}
 		cl.takenAt(t, other, "theirs", "gone")
 		tell = func(_ context.Context, q ClientsQuestion) (ClientsAnswer, error) {
 			all := make([]ClientDetail, len(q.Conns))
@@ -145,7 +145,7 @@ func TestClientDetailsAreBounded(t *testing.T) {
 		for i := range keys {
 			keys[i] = fmt.Sprint("k", i)
 		}
-		cl.takenAt(t, protocol.Origin{Node: "n2", Epoch: 4}, keys...)
+		cl.takenAt(t, protocol.Incarnation{Node: "n2", Epoch: 4}, keys...)
 		a := asker{t, s}
 		states := map[string]int{}
 		for cursor := ""; cursor != "0"; {

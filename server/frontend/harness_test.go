@@ -102,13 +102,13 @@ func newClusterOf(version byte) *cluster {
 }
 
 // here is the node of a cluster.
-var here = protocol.Origin{Node: "n1", Epoch: 1}
+var here = protocol.Incarnation{Node: "n1", Epoch: 1}
 
 func (cl *cluster) Compile(source string) error { return cl.machine.Compile(source) }
 
 func (cl *cluster) Compiled(source string) bool { return cl.machine.Compiled(source) }
 
-func (cl *cluster) Origin() protocol.Origin { return here }
+func (cl *cluster) Origin() protocol.Incarnation { return here }
 
 func (cl *cluster) Parking() *parking.Registry { return cl.registry }
 
@@ -303,9 +303,9 @@ type sink struct {
 	cl      *cluster
 }
 
-func (s *sink) Wanted(protocol.Origin, uint64) bool { return true }
+func (s *sink) Wanted(protocol.Incarnation, uint64) bool { return true }
 
-func (s *sink) Done(_ protocol.Origin, _ uint64, replies []protocol.Value, applied bool) {
+func (s *sink) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Value, applied bool) {
 	s.replies, s.applied = replies, applied
 }
 

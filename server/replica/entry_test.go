@@ -18,7 +18,7 @@ func TestEntryOfAnotherTermIsVoid(t *testing.T) {
 		leader := c.Leader()
 		require.Equal(t, protocol.OK, leader.Do("SET", "lease", "v", "PX", "60000"))
 		w := protocol.NewEntry(nil, protocol.EntryVersion, 1<<40, 0, 0)
-		w.Add(protocol.Origin{Node: "n9", Epoch: 1}, 1, 1, replicatest.Batch([]string{"SET", "k", "v"}).Body)
+		w.Add(protocol.Incarnation{Node: "n9", Epoch: 1}, 1, 1, replicatest.Batch([]string{"SET", "k", "v"}).Body)
 		leader.Replica().Propose(leader.Replica().Status().Term-1, w.Bytes())
 		require.Equal(t, protocol.OK, leader.Do("SET", "other", "v"))
 		require.Equal(t, protocol.Null, leader.Do("GET", "k"))

@@ -56,7 +56,7 @@ func TestClusterClock(t *testing.T) {
 }
 
 func TestTableKeepsOrder(t *testing.T) {
-	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
+	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
 	const batches = 300 // more than the ring has at first
 	answered := make(chan uint64, batches)
 	for i := range batches {
@@ -105,7 +105,7 @@ func TestTableKeepsOrder(t *testing.T) {
 
 // Whether a batch was handed to a link decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
-	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	start := time.Now()
 	slots := make([]*pending, 3)
 	for i := range slots {
@@ -129,7 +129,7 @@ func TestTableOutcomes(t *testing.T) {
 
 // A batch that was handed over may take effect, also when the node stops.
 func TestClosedTableTellsTheTruth(t *testing.T) {
-	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	slots := make([]*pending, 2)
 	for i := range slots {
 		slots[i] = &pending{
@@ -150,16 +150,16 @@ func TestTableIsBounded(t *testing.T) {
 	add := func(queue *queue, bytes int) error {
 		return queue.add(&pending{batch: &Batch{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
 	}
-	queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	require.NoError(t, add(queue, 60))
 	require.NoError(t, add(queue, 40))
 	require.Equal(t, protocol.ErrBusy, add(queue, 1))
 	queue.Complete([]forward.Completion{{Number: 1}})
 	require.NoError(t, add(queue, 60))
-	queue = newQueue(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	queue = newQueue(protocol.Incarnation{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	require.NoError(t, add(queue, 1000))
 	require.Equal(t, protocol.ErrBusy, add(queue, 1))
-	queue = newQueue(protocol.Origin{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
+	queue = newQueue(protocol.Incarnation{}, Limits{PendingBatches: 3, PendingBytes: 100}, func() {})
 	for range 3 {
 		require.NoError(t, add(queue, 1))
 	}
@@ -168,7 +168,7 @@ func TestTableIsBounded(t *testing.T) {
 
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+		queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 		queue.drained(t.Context()) // nothing waits
 		for range 2 {
 			go func() { _ = queue.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
@@ -231,7 +231,7 @@ func TestWatermark(t *testing.T) {
 
 // A batch that was applied before the snapshot this node installed took effect, and what it answered is unknown.
 func TestSecondCopyIsUncertain(t *testing.T) {
-	own := protocol.Origin{Node: "n1", Epoch: 1}
+	own := protocol.Incarnation{Node: "n1", Epoch: 1}
 	s := sink{writes: newQueue(own, Limits{}, nil)}
 	s.Done(own, 7, nil, false)
 	require.Len(t, s.own, 1)
@@ -244,7 +244,7 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 
 // TestDetachedConsumerGetsNothing, and a consumer that is not attached detaches no other.
 func TestDetachedConsumerGetsNothing(t *testing.T) {
-	q := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}))
 	link, other := new(int), new(int)
 	q.Attach(link, make(chan struct{}, 1))
@@ -272,7 +272,7 @@ func TestShutGateKeepsItsCallers(t *testing.T) {
 
 // TestReadThatFindsNoLeaderEnds at the deadline.
 func TestReadThatFindsNoLeaderEnds(t *testing.T) {
-	q := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	q.divert(errReroute)
 	r := &reader{serving: new(atomic.Pointer[leaderTerm]), elsewhere: q}
 	require.ErrorIs(t, r.read(&Batch{}, time.Now()), protocol.ErrNoLeader)
@@ -280,7 +280,7 @@ func TestReadThatFindsNoLeaderEnds(t *testing.T) {
 
 // TestNoReplyBeforeTheCommit: the check finds replies of an entry that may get lost.
 func TestNoReplyBeforeTheCommit(t *testing.T) {
-	own := protocol.Origin{Node: "n1", Epoch: 1}
+	own := protocol.Incarnation{Node: "n1", Epoch: 1}
 	known := true
 	s := sink{writes: newQueue(own, Limits{}, nil), committed: func() (uint64, bool) { return 7, known }, index: 7}
 	s.Done(own, 1, nil, true)
@@ -410,9 +410,9 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 
 // TestDuplicateOfAnotherNode: the copy that took effect has the replies.
 func TestDuplicateOfAnotherNode(t *testing.T) {
-	s := &sink{writes: newQueue(protocol.Origin{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99},
+	s := &sink{writes: newQueue(protocol.Incarnation{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99},
 		func() {})}
-	s.Done(protocol.Origin{Node: "n2", Epoch: 1}, 1, nil, false) // there is no link: a reply would be a panic
+	s.Done(protocol.Incarnation{Node: "n2", Epoch: 1}, 1, nil, false) // there is no link: a reply would be a panic
 	require.Empty(t, s.touched)
 	s.Done(s.writes.origin, 1, nil, false)
 	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)

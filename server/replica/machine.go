@@ -127,7 +127,7 @@ type sink struct {
 	writes     *queue
 	lineage    incarnation.Lineage
 	superseded func(incarnation uint64)
-	followers  func(protocol.Origin) *forward.Peer
+	followers  func(protocol.Incarnation) *forward.Peer
 	events     func([]event.Event)
 	runsReads  func(number uint64) bool
 	committed  func() (index uint64, known bool) // of the newest entry that this node knows to be committed
@@ -139,7 +139,7 @@ type sink struct {
 }
 
 // Wanted implements fsm.Sink.
-func (s *sink) Wanted(o protocol.Origin, seq uint64) bool {
+func (s *sink) Wanted(o protocol.Incarnation, seq uint64) bool {
 	if o == s.writes.origin {
 		return s.writes.Has(seq) || s.runsReads(seq)
 	}
@@ -159,7 +159,7 @@ func (s *sink) descends(known uint64) {
 }
 
 // Done implements fsm.Sink. The call is for the batch that Wanted was asked about last.
-func (s *sink) Done(o protocol.Origin, seq uint64, replies []protocol.Value, applied bool) {
+func (s *sink) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool) {
 	if o == s.writes.origin {
 		c := forward.Completion{Number: seq, Replies: replies}
 		if !applied {

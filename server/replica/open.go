@@ -23,7 +23,7 @@ func Open(c Config) (*Replica, error) {
 	}
 	r := &Replica{
 		config:    c,
-		origin:    protocol.Origin{Node: c.ID, Epoch: c.Stores.Lineage.Current()},
+		origin:    protocol.Incarnation{Node: c.ID, Epoch: c.Stores.Lineage.Current()},
 		machine:   fsm.New(),
 		addresses: &addresses{},
 	}

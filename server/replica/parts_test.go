@@ -287,7 +287,7 @@ func (h *handful) take(_ *leaderTerm, until uint64, visit func(*forward.Batch) b
 }
 
 func request(words ...string) *forward.Batch {
-	b := &forward.Batch{Origin: protocol.Origin{Node: "n", Epoch: 1}, Low: 1, Seq: 1}
+	b := &forward.Batch{Origin: protocol.Incarnation{Node: "n", Epoch: 1}, Low: 1, Seq: 1}
 	b.Body, b.Count = protocoltest.AppendRequest(nil, 0, words...), 1
 	classify(b)
 	return b
@@ -444,7 +444,7 @@ func TestProposer(t *testing.T) {
 // crowd is a machine in which clients wait.
 type crowd struct {
 	fsm.Machine
-	incarnations []protocol.Origin
+	incarnations []protocol.Incarnation
 
 	mu    sync.Mutex
 	waits []bool // what is answered, the last one for ever
@@ -457,7 +457,7 @@ func (m *crowd) answer(waits ...bool) {
 	m.waits = waits
 }
 
-func (m *crowd) WaitingIncarnations() []protocol.Origin { return m.incarnations }
+func (m *crowd) WaitingIncarnations() []protocol.Incarnation { return m.incarnations }
 
 func (m *crowd) Waiting() bool {
 	m.mu.Lock()
@@ -483,7 +483,7 @@ func (c *closing) Close() error {
 // TestLooksAtWaiters: whose clients leave the queues, and who looks for that when.
 func TestLooksAtWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		self := protocol.Origin{Node: "n1", Epoch: 5}
+		self := protocol.Incarnation{Node: "n1", Epoch: 5}
 		m, conn := &crowd{waits: []bool{false}}, &closing{}
 		serving := new(atomic.Pointer[leaderTerm])
 		l := &leaderTerm{term: 3}
@@ -524,7 +524,7 @@ func TestLooksAtWaiters(t *testing.T) {
 			}
 			require.Equal(t, want, dropped)
 		}
-		m.incarnations = []protocol.Origin{{Node: "n1", Epoch: 5}, {Node: "n2", Epoch: 2}}
+		m.incarnations = []protocol.Incarnation{{Node: "n1", Epoch: 5}, {Node: "n2", Epoch: 2}}
 		look(20) // it does not lead
 		require.Empty(t, bodies)
 		serving.Store(l)
@@ -751,15 +751,15 @@ type restoring struct {
 	err     error
 }
 
-func (m *restoring) Restore(io.Reader) error                  { return m.err }
-func (m *restoring) Clock() (int64, int64)                    { return 7000, 0 }
-func (m *restoring) Incarnation(string) uint64                { return m.known }
-func (m *restoring) Applied(_ protocol.Origin, n uint64) bool { return m.applied[n] }
-func (m *restoring) Skipped() []event.Event                   { return m.skipped }
+func (m *restoring) Restore(io.Reader) error                       { return m.err }
+func (m *restoring) Clock() (int64, int64)                         { return 7000, 0 }
+func (m *restoring) Incarnation(string) uint64                     { return m.known }
+func (m *restoring) Applied(_ protocol.Incarnation, n uint64) bool { return m.applied[n] }
+func (m *restoring) Skipped() []event.Event                        { return m.skipped }
 
 // TestRestore: after a restore the indexes show the snapshot, and its events come in order.
 func TestRestore(t *testing.T) {
-	own := protocol.Origin{Node: "n1", Epoch: 5}
+	own := protocol.Incarnation{Node: "n1", Epoch: 5}
 	q := newQueue(own, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})
 	slots := make([]*pending, 2)
 	for i := range slots {

@@ -71,7 +71,7 @@ func places(count int) (vs []protocol.Value) {
 // inTable runs a test of a queue with a consumer, in virtual time. submit puts a batch in; its error comes later.
 func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
-		queue := newQueue(protocol.Origin{}, Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
+		queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
 		queue.inTime = time.Second
 		queue.Attach("consumer", make(chan struct{}, 1))
 		test(&entries{t: t, queue: queue}, func(u *Batch) <-chan error {

@@ -57,13 +57,13 @@ func (r *Replica) Corrupt(body []byte) error {
 	defer r.state.digesting.Unlock()
 	stamp, offset := r.machine.Clock()
 	entry := protocol.NewEntry(nil, r.Version(), stamp, offset, 0)
-	entry.Add(protocol.Origin{Node: "corrupt", Epoch: r.state.changed + 1}, 1, 1, body)
+	entry.Add(protocol.Incarnation{Node: "corrupt", Epoch: r.state.changed + 1}, 1, 1, body)
 	return r.machine.Apply(entry.Bytes(), noSink{})
 }
 
 // noSink takes nothing.
 type noSink struct{}
 
-func (noSink) Wanted(protocol.Origin, uint64) bool                  { return false }
-func (noSink) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (noSink) Events([]event.Event)                                 {}
+func (noSink) Wanted(protocol.Incarnation, uint64) bool                  { return false }
+func (noSink) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
+func (noSink) Events([]event.Event)                                      {}

@@ -26,7 +26,7 @@ import (
 // Invariant: low <= cursor <= next; ring holds exactly the waiting batches, all in [low, next);
 // when any batch waits, a batch waits at low.
 type queue struct {
-	origin               protocol.Origin // this node's session
+	origin               protocol.Incarnation // this node's session
 	maxBatches, maxBytes int
 	// inTime is how much of a batch's time must be left for another proposal.
 	inTime time.Duration
@@ -70,7 +70,7 @@ type pending struct {
 // maxSpan bounds next-low: a single batch that hangs must not make the ring grow for ever.
 const maxSpan = 1 << 20
 
-func newQueue(origin protocol.Origin, l Limits, poke func()) *queue {
+func newQueue(origin protocol.Incarnation, l Limits, poke func()) *queue {
 	return &queue{
 		origin:     origin,
 		maxBatches: l.PendingBatches, maxBytes: l.PendingBytes,

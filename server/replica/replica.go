@@ -15,7 +15,7 @@ import (
 // goroutines.
 type Replica struct {
 	config  Config
-	origin  protocol.Origin // this node's session
+	origin  protocol.Incarnation // this node's session
 	machine fsm.Machine
 	state   *state
 

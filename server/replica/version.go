@@ -3,7 +3,7 @@ package replica
 import "github.com/holdfast/holdfast/protocol"
 
 // Origin is this incarnation of the node, as the log names it.
-func (r *Replica) Origin() protocol.Origin { return r.origin }
+func (r *Replica) Origin() protocol.Incarnation { return r.origin }
 
 // Version is the version of the cluster: of the entries that its leader writes, of what they mean, and of the
 // snapshots.

@@ -30,7 +30,7 @@ type waiting struct {
 
 // waitingConfig is what waiting needs of the node.
 type waitingConfig struct {
-	origin      protocol.Origin
+	origin      protocol.Incarnation
 	machine     fsm.Machine
 	serving     *atomic.Pointer[leaderTerm]
 	absentAfter time.Duration
@@ -143,7 +143,7 @@ func (w *waiting) look(now time.Time) {
 	}
 }
 
-func (w *waiting) drop(incarnation protocol.Origin, after time.Duration) {
+func (w *waiting) drop(incarnation protocol.Incarnation, after time.Duration) {
 	drop := &Batch{Body: protocol.AppendDrop(nil, incarnation), Count: 1, Write: true}
 	if err := w.execute(drop); err == nil {
 		w.event(WaitersDropped{Node: members.Name(incarnation.Node), After: after})

@@ -26,9 +26,9 @@ import (
 
 type discard struct{}
 
-func (discard) Wanted(protocol.Origin, uint64) bool                  { return false }
-func (discard) Done(protocol.Origin, uint64, []protocol.Value, bool) {}
-func (discard) Events([]event.Event)                                 {}
+func (discard) Wanted(protocol.Incarnation, uint64) bool                  { return false }
+func (discard) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
+func (discard) Events([]event.Event)                                      {}
 
 // oddKey is no UTF-8, and markup beside.
 const oddKey = "\xff</script><script>alert(1)</script>"
@@ -52,7 +52,7 @@ func machine(t *testing.T) fsm.Machine {
 		body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 1, Ticket: 9}, "lock.acquire", args)
 	}
 	entry := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 1_700_000_000_000, 0)
-	entry.Add(protocol.Origin{Node: "n1@abc", Epoch: 1}, 1, 1, body)
+	entry.Add(protocol.Incarnation{Node: "n1@abc", Epoch: 1}, 1, 1, body)
 	require.NoError(t, m.Apply(entry.Bytes(), discard{}))
 	return m
 }
