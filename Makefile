@@ -40,7 +40,7 @@ fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) run ./cmd/internal/mdwrap -w
 
 rewrite: ## regenerate transcripts and generated documents after an intended change
-	$(GO) test ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./jepsen/internal/picture -rewrite
+	$(GO) test ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
 
 FUZZTIME ?= 20s
 fuzz: ## run every fuzz target for FUZZTIME (20s)
