@@ -3,10 +3,12 @@ package forward
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +29,62 @@ func TestLateSessionIsNotAttached(t *testing.T) {
 	require.Nil(t, writes.consumer)
 	c.Follow("n3")
 	require.False(t, c.attach(&connection{leader: "n2"}))
+}
+
+// TestGreetingThatDoesNotCome: a client that follows nobody any more does not wait for the greeting.
+func TestGreetingThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dialed, leader := net.Pipe()
+		defer leader.Close()
+		c := NewClient(ClientConfig{
+			Dial:    func(context.Context, string) (net.Conn, error) { return dialed, nil },
+			Reached: func(string) {}, Writes: newWaiting(0), Reads: newWaiting(0),
+		})
+		go func() { _, _ = io.Copy(io.Discard, leader) }()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.connect(ctx, "n2")
+			ended <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, ended)
+		begin := time.Now()
+		stop()
+		require.Error(t, <-ended)
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+// TestWaitTogether: a WAIT comes while connections come and go.
+func TestWaitTogether(t *testing.T) {
+	c := NewClient(ClientConfig{Writes: newWaiting(0), Reads: newWaiting(0)})
+	together(
+		func(int) {
+			c.Follow("n2")
+			c.attach(newConnection(&c.config, "n2", nil))
+		},
+		func(int) { c.Follow("") },
+		func(int) { c.Wait(1, time.Second) },
+	)
+}
+
+// TestFramesAreBounded: a frame takes batches up to its size, and any one alone; a large buffer is not kept.
+func TestFramesAreBounded(t *testing.T) {
+	c := newConnection(&ClientConfig{Writes: newWaiting(0), Reads: newWaiting(0)}, "n2", nil)
+	for _, add := range []func(*Batch) bool{c.addWrite, c.addRead} {
+		c.gather()
+		require.True(t, add(&Batch{Body: make([]byte, wire.Gather*2/3)}))
+		require.False(t, add(&Batch{Body: make([]byte, wire.Gather*2/3)}))
+		require.True(t, add(&Batch{Body: make([]byte, wire.Gather/4)}))
+		c.gather()
+		require.True(t, add(&Batch{Body: make([]byte, 8*wire.Gather)}))
+		c.frame = kept(c.frame)
+		require.Nil(t, c.frame)
+	}
+	c.gather()
+	require.Len(t, c.frame, wire.Head)
+	require.NotNil(t, kept(c.frame))
 }
 
 // together runs functions of many goroutines at once: the race detector looks on.

@@ -62,7 +62,6 @@ func newConnection(config *ClientConfig, leader string, conn net.Conn) *connecti
 
 // send writes what waits into frames, everything that has come meanwhile into one.
 func (c *connection) send(ctx context.Context) error {
-	c.frame = make([]byte, wire.Head, 64<<10)
 	for {
 		select {
 		case <-c.wake:
@@ -79,15 +78,24 @@ func (c *connection) send(ctx context.Context) error {
 			if _, err := c.conn.Write(wire.Seal(c.frame)); err != nil {
 				return err
 			}
-			if cap(c.frame) > 4*wire.Gather {
-				c.frame = make([]byte, wire.Head, 64<<10)
-			}
+			c.frame = kept(c.frame)
 		}
 	}
 }
 
+// kept is a buffer to be used again, nil if it has become large: most frames are small.
+func kept(buf []byte) []byte {
+	if cap(buf) > 4*wire.Gather {
+		return nil
+	}
+	return buf
+}
+
 // gather makes a frame of what waits.
 func (c *connection) gather() {
+	if c.frame == nil {
+		c.frame = make([]byte, wire.Head, 64<<10)
+	}
 	c.frame = c.frame[:wire.Head]
 	c.config.Writes.Take(c, c.addWrite)
 	c.config.Reads.Take(c, c.addRead)
@@ -155,9 +163,7 @@ func (c *connection) listen(br *bufio.Reader) error {
 		c.config.Reads.Complete(c.answered)
 		clear(c.wrote)
 		clear(c.answered)
-		if cap(buf) > 4*wire.Gather {
-			buf = nil
-		}
+		buf = kept(buf)
 	}
 }
 

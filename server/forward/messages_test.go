@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -190,4 +191,10 @@ func TestFramesAreFrozen(t *testing.T) {
 		"sealed":    `\x00\x00\x00\x02e\x01`,
 		"values":    `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
 	}, got)
+}
+
+// TestGreetingOfWhoHangsUp: the error says what happened to the connection, and not that the greeting is wrong.
+func TestGreetingOfWhoHangsUp(t *testing.T) {
+	_, err := readGreeting(bufio.NewReader(strings.NewReader("")), kindHello)
+	require.ErrorIs(t, err, io.EOF)
 }

@@ -236,6 +236,44 @@ func TestPartsAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
+// TestBrokenPartEndsTheLink: what the follower cannot read is an error of the connection.
+func TestBrokenPartEndsTheLink(t *testing.T) {
+	c := aConnection(1<<20, 2)
+	f := wire.Fields[string]{Rest: string([]byte{kindPart})}
+	require.ErrorIs(t, c.message(&f), wire.ErrCorrupt)
+}
+
+// TestReadsAreConfirmed: a read is made only behind a check that this node leads.
+func TestReadsAreConfirmed(t *testing.T) {
+	for _, refusal := range []error{nil, protocol.ErrNoLeader} {
+		synctest.Test(t, func(t *testing.T) {
+			var steps []string
+			p := newPeer(&ReceiverConfig{
+				ReplyBytes: 1 << 20, QueueBytes: 1 << 20, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
+				Confirm: func(context.Context) error {
+					steps = append(steps, "confirm")
+					return refusal
+				},
+				ReadShort: func(string, int, time.Time) ([]protocol.Value, string, error) {
+					steps = append(steps, "read")
+					return oneValue("v"), "", nil
+				},
+			}, nil, greeting{features: featureParts})
+			ctx, stop := context.WithCancel(t.Context())
+			p.parts.Go(func() { p.answerReads(ctx) })
+			p.ask([]forwardedRead{{number: 1, count: 1, deadline: time.Now().Add(time.Minute)}})
+			synctest.Wait()
+			if refusal == nil {
+				require.Equal(t, []string{"confirm", "read"}, steps)
+			} else {
+				require.Equal(t, []string{"confirm"}, steps)
+			}
+			stop()
+			p.parts.Wait()
+		})
+	}
+}
+
 // A follower of an earlier release gets large replies whole.
 func TestFollowerThatKnowsNoParts(t *testing.T) {
 	o := newOutbox(8<<20, true)

@@ -91,6 +91,48 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	}
 }
 
+// TestQueueOfALeadershipEndsWithIt: batches that were not taken are not the next leadership's, wherever the queue stood.
+func TestQueueOfALeadershipEndsWithIt(t *testing.T) {
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	for term := range uint64(3) {
+		q.Open(term + 1)
+		conn, other := net.Pipe()
+		p := &Peer{origin: protocol.Incarnation{Node: "n2"}, conn: conn}
+		require.True(t, q.admit(p))
+		require.NoError(t, q.put(p, []Batch{{Seq: 10 * term}, {Seq: 10*term + 1}, {Seq: 10*term + 2}}))
+		var taken []uint64
+		q.Take(term+1, math.MaxUint64, func(b *Batch) bool {
+			taken = append(taken, b.Seq)
+			return len(taken) < 2
+		})
+		require.Equal(t, []uint64{10 * term, 10*term + 1}, taken)
+		q.Shut()
+		require.NoError(t, other.Close())
+	}
+}
+
+// TestQueueThatIsNeverEmpty: what was taken makes room, though something is always left.
+func TestQueueThatIsNeverEmpty(t *testing.T) {
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	q.Open(1)
+	conn, other := net.Pipe()
+	defer other.Close()
+	p := &Peer{origin: protocol.Incarnation{Node: "n2"}, conn: conn}
+	require.True(t, q.admit(p))
+	require.NoError(t, q.put(p, []Batch{{Seq: 0}}))
+	for seq := range uint64(10_000) {
+		require.NoError(t, q.put(p, []Batch{{Seq: seq + 1}}))
+		taken := 0
+		q.Take(1, math.MaxUint64, func(b *Batch) bool {
+			if taken++; taken == 1 {
+				require.Equal(t, seq, b.Seq)
+			}
+			return taken == 1
+		})
+		require.Less(t, len(q.queue), 5000)
+	}
+}
+
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
