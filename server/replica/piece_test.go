@@ -83,6 +83,28 @@ func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan erro
 	})
 }
 
+// TestBatchKnowsItsNumbers: a batch with writes hears each number under which a part of it is proposed; reads have none.
+func TestBatchKnowsItsNumbers(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		var numbers []uint64
+		writes, reads := numbered("w", 2), numbered("r", 1)
+		reads.Write = false
+		for _, b := range []*Batch{writes, reads} {
+			b.OnNumber = func(number uint64) { numbers = append(numbers, number) }
+		}
+		ended := []<-chan error{submit(writes), submit(reads)}
+		require.Equal(t, []string{"w0w1", "r0"}, e.take())
+		require.Equal(t, []uint64{1}, numbers)
+		e.queue.Complete([]forward.Completion{e.ran("w", 0, 1)})
+		require.Equal(t, []string{"w1"}, e.take())
+		require.Equal(t, []uint64{1, 3}, numbers)
+		e.queue.Complete([]forward.Completion{e.ran("w", 1, 2), {Number: 2, Replies: places(1)}})
+		for _, done := range ended {
+			require.NoError(t, <-done)
+		}
+	})
+}
+
 // The rest of a batch goes behind all that waits, with a number of its own. Batches whose turn did not come go
 // before those that had one. What is proposed again grows with what was run.
 func TestRestGoesBehindAll(t *testing.T) {
