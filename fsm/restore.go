@@ -164,14 +164,11 @@ func (r *snapshotReader) session(st *state) {
 	if n := len(st.sessions); n > 0 && st.sessions[n-1].node >= s.node {
 		r.fail("sessions are out of order")
 	}
-	from := s.low
 	for n := r.uint("range"); n > 0 && r.err == nil; n-- {
-		applied := appliedRange{r.uint("range"), r.uint("range")}
-		if applied.from < from || applied.until <= applied.from {
-			r.fail("ranges of a session are out of order")
-		}
-		s.applied = append(s.applied, applied)
-		from = applied.until
+		s.applied = append(s.applied, appliedRange{r.uint("range"), r.uint("range")})
+	}
+	if r.err == nil && s.verify() != nil {
+		r.fail("ranges of a session are out of order")
 	}
 	st.sessions = append(st.sessions, s)
 }
