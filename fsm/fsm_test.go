@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -216,6 +217,8 @@ func TestStats(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 2000, 50)
+	other := newMachine()
+	empty := dump(t, other)
 	now, offset := d.nowMillis, d.wallOffset
 	body := request(nil, 0, "get", "k1")
 	body = request(body, 0, "keys", "*")
@@ -230,9 +233,7 @@ func TestConcurrentUse(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				d.m.Stats()
-				d.m.NextDue()
-				d.m.Applied(origin, 1)
+				tellAll(d.m)
 			}
 		})
 	}
@@ -243,9 +244,41 @@ func TestConcurrentUse(t *testing.T) {
 			}
 		}
 	})
+	wg.Go(func() {
+		for range 10 {
+			d.m.ClassifyLocks([]string{"k*"})
+			d.m.Skipped()
+			if err := other.Restore(bytes.NewReader(empty)); err != nil {
+				t.Error(err)
+			}
+			tellAll(other)
+		}
+	})
 	for i := range 300 {
+		tellAll(other)
 		d.do("set", fmt.Sprint("k", i), "again", "px", "100")
 		d.advance(1)
 	}
 	wg.Wait()
+}
+
+// tellAll asks for all that a machine tells of itself.
+func tellAll(m *machine) {
+	m.Stats()
+	m.LockStats()
+	m.LockClasses()
+	m.StockWaiters(0, "k1")
+	m.NextDue()
+	m.Applied(origin, 1)
+	m.Incarnation(origin.Node)
+	m.Version()
+	m.Clock()
+	m.Waits(origin, 1)
+	m.WaitingIncarnations()
+	m.Waiting()
+	m.KeptSessions(func(int64, uint64, int64) {})
+	m.WouldRefuse(Claim{0, "k1"}, 0)
+	m.WouldWait(string(protocol.AppendBlock(nil, 0, 1, "blpop", [][]byte{[]byte("k1"), []byte("0")})), 0)
+	m.Survey(1)
+	m.Skipped()
 }

@@ -68,6 +68,22 @@ func TestHelpBeginsWithItsVersion(t *testing.T) {
 	require.Equal(t, command.One, d.doLine("lock.renew k me ex 1"))
 	require.Equal(t, errNativeThere, d.doLine("set k v"))
 	require.Equal(t, errStockThere, d.doLine("lock.acquire s me ex 1"))
+	d.do("set", "text", command.ErrWrongType.Str)
+	require.Equal(t, protocol.Bulk(command.ErrWrongType.Str), d.do("get", "text"), "a value is no error")
+}
+
+// TestUnknownOptionsOfLocks: an option that a word does not have is an error of syntax.
+func TestUnknownOptionsOfLocks(t *testing.T) {
+	d := newDriver(t)
+	for _, words := range []string{
+		"lock.acquire k me px 1 foo 1", "lock.acquire k me px 1 limit 2 foo 1", "lock.list held foo",
+		"lock.acquireall 1 k me px 1 limit 2", "lock.acquireall 1 k me px 1 permits 1", "lock.acquireall 1 k me px 1 call x",
+		"lock.break k foo 1", "lock.list foo 1", "lock.history foo 1", "session.list foo 1",
+		"session.open px 1 foo 1", "lock.list count",
+	} {
+		require.Equal(t, command.ErrSyntax, d.doLine(words), words)
+	}
+	require.Equal(t, command.Zero, d.do("exists", "k"))
 }
 
 // TestClaimsOfLocks: a claim of a lock's key is not refused beside the log, where the answer would be nil.

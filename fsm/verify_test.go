@@ -30,7 +30,9 @@ func TestVerify(t *testing.T) {
 			st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.sha = "x"; return false })
 		},
 		"scripts of":                   func(st *state) { st.scripts.rememberedBytes++ },
+		"causes of 0 bytes":            func(st *state) { st.history.kinds[stockLocks].causeBytes++ },
 		"causes of":                    func(st *state) { st.history.kinds[0].causeBytes++ },
+		"0 losses of 0 bytes":          func(st *state) { st.history.kinds[stockLocks].byTime.bytes++ },
 		"cause 1 comes behind 0, of 0": func(st *state) { st.history.kinds[0].causeIDs = 0 },
 		"losses of":                    func(st *state) { st.history.kinds[0].byForce.bytes++ },
 		"loss 1 comes behind 0, of 0":  func(st *state) { st.history.lossIDs = 0 },
