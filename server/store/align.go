@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -57,6 +58,13 @@ func overtaken(verb string, index uint64) error {
 	return fmt.Errorf("%s snapshot: one of a later index than %d is there", verb, index)
 }
 
+// bounds are the indexes of a log's first and last entry.
+func bounds(log raft.LogStore) (first, last uint64, err error) {
+	first, errFirst := log.FirstIndex()
+	last, errLast := log.LastIndex()
+	return first, last, cmp.Or(errFirst, errLast)
+}
+
 func hasPosition(log raft.LogStore, p position) (bool, error) {
 	var entry raft.Log
 	err := log.GetLog(p.index, &entry)
@@ -76,11 +84,7 @@ func align(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	if err != nil {
 		return fmt.Errorf("bring log and snapshots into line: %w", err)
 	}
-	first, err := log.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("bring log and snapshots into line: %w", err)
-	}
-	last, err := log.LastIndex()
+	first, last, err := bounds(log)
 	if err != nil {
 		return fmt.Errorf("bring log and snapshots into line: %w", err)
 	}

@@ -35,9 +35,9 @@ func boltOptions(path string) raftboltdb.Options {
 
 // createBolt makes an empty database under another name first: bbolt cannot
 // open a database whose making was interrupted.
-func createBolt(path string) error {
+func createBolt(fs vfs.FS, path string) error {
 	tmp := path + ".tmp"
-	if err := os.RemoveAll(tmp); err != nil {
+	if err := fs.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
 	db, err := raftboltdb.New(boltOptions(tmp))
@@ -47,10 +47,10 @@ func createBolt(path string) error {
 	// The second transaction makes both meta pages say that there is no list of free pages.
 	err = errors.Join(db.Set([]byte("created"), nil), db.Close())
 	if err == nil {
-		err = os.Rename(tmp, path)
+		err = fs.Rename(tmp, path)
 	}
 	if err == nil {
-		err = (vfs.OS{}).SyncDir(filepath.Dir(path))
+		err = fs.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("create database: %w", err)
@@ -59,11 +59,13 @@ func createBolt(path string) error {
 }
 
 // openBolt checks a database and opens the log in it.
-func openBolt(path string, visit func(bucket string, key, value []byte) error) (db *raftboltdb.BoltStore, err error) {
-	if err := checkBolt(path, visit); err != nil {
+func openBolt(fs vfs.FS, path string, visit func(bucket string, key, value []byte) error) (db *raftboltdb.BoltStore,
+	err error,
+) {
+	if err := checkBolt(fs, path, visit); err != nil {
 		return nil, err
 	}
-	if err := proveBolt(vfs.OS{}, path); err != nil {
+	if err := proveBolt(fs, path); err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
 	defer recoverAsDamage(path, &err)
@@ -118,8 +120,8 @@ type boltLog struct {
 var _ raft.MonotonicLogStore = (*boltLog)(nil)
 
 // openBoltLog checks all entries.
-func openBoltLog(path string) (*boltLog, error) {
-	db, err := openBolt(path, func(bucket string, key, _ []byte) error {
+func openBoltLog(fs vfs.FS, path string) (*boltLog, error) {
+	db, err := openBolt(fs, path, func(bucket string, key, _ []byte) error {
 		switch {
 		case bucket == boltLogBucket && len(key) == 8, bucket == boltConfBucket:
 			return nil
@@ -150,11 +152,7 @@ func (l *boltLog) Gone() (path string, err error) {
 }
 
 func (l *boltLog) check() error {
-	first, err := l.db.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
-	}
-	last, err := l.db.LastIndex()
+	first, last, err := bounds(l.db)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -220,11 +218,7 @@ func (l *boltLog) DeleteRange(lo, hi uint64) error {
 	if l.broken != nil {
 		return l.broken
 	}
-	first, err := l.db.FirstIndex()
-	if err != nil {
-		return l.fail(err)
-	}
-	last, err := l.db.LastIndex()
+	first, last, err := bounds(l.db)
 	if err != nil {
 		return l.fail(err)
 	}

@@ -51,8 +51,8 @@ func TestDamagedBoltLogIsRefusedOrWhole(t *testing.T) {
 	protocoltest.SkipShort(t, "damage at every place")
 	dir := memoryDir(t)
 	path := filepath.Join(dir, boltLogName)
-	require.NoError(t, createBolt(path))
-	l, err := openBoltLog(path)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
 	require.NoError(t, err)
 	const last = 300
 	for i := uint64(1); i <= last; i += 20 { // fifteen transactions
@@ -68,7 +68,7 @@ func TestDamagedBoltLogIsRefusedOrWhole(t *testing.T) {
 			return
 		}
 		spoiled := spoiledFile(t, dir, b)
-		l, err := openBoltLog(spoiled)
+		l, err := openBoltLog(vfs.OS{}, spoiled)
 		if err != nil {
 			var damaged *damageError
 			require.ErrorAs(t, err, &damaged, "%s at %d", what, at)
@@ -88,8 +88,8 @@ func TestDamagedBoltLogIsRefusedOrWhole(t *testing.T) {
 func TestDamagedStableStoreIsRefusedOrWhole(t *testing.T) {
 	dir := memoryDir(t)
 	path := filepath.Join(dir, stableName)
-	require.NoError(t, createBolt(path))
-	s, err := openStable(path)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	s, err := openStable(vfs.OS{}, path)
 	require.NoError(t, err)
 	for i := range uint64(50) {
 		require.NoError(t, s.SetUint64([]byte("CurrentTerm"), i))
@@ -101,7 +101,7 @@ func TestDamagedStableStoreIsRefusedOrWhole(t *testing.T) {
 	require.NoError(t, err)
 	refused := 0
 	damages(content, 20, func(what string, at int, b []byte) {
-		s, err := openStable(spoiledFile(t, dir, b))
+		s, err := openStable(vfs.OS{}, spoiledFile(t, dir, b))
 		if err != nil {
 			var damaged *damageError
 			require.ErrorAs(t, err, &damaged, "%s at %d", what, at)
@@ -123,8 +123,8 @@ func TestDamagedStableStoreIsRefusedOrWhole(t *testing.T) {
 
 func TestBoltLogBehavesAsTheWAL(t *testing.T) {
 	path := filepath.Join(memoryDir(t), boltLogName)
-	require.NoError(t, createBolt(path))
-	l, err := openBoltLog(path)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
 	require.NoError(t, err)
 	require.NoError(t, l.StoreLogs(nil))
 	require.ErrorContains(t, l.StoreLog(&raft.Log{}), "entry 0")
@@ -157,8 +157,8 @@ func TestFailedStableWriteIsTheLast(t *testing.T) {
 	_, err := unseal([]byte("k"), []byte("abc"))
 	require.ErrorContains(t, err, "damaged", "shorter than a checksum")
 	path := filepath.Join(memoryDir(t), stableName)
-	require.NoError(t, createBolt(path))
-	s, err := openStable(path)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	s, err := openStable(vfs.OS{}, path)
 	require.NoError(t, err)
 	require.NoError(t, s.db.Close())
 	err = s.Set([]byte("k"), nil)
@@ -171,26 +171,26 @@ func TestFailedStableWriteIsTheLast(t *testing.T) {
 func TestBoltFilesWithForeignContentsAreRefused(t *testing.T) {
 	dir := memoryDir(t)
 	path := filepath.Join(dir, stableName)
-	require.NoError(t, createBolt(path))
-	l, err := openBoltLog(path)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
 	require.NoError(t, err)
 	require.NoError(t, l.StoreLogs(entries(1, 3)))
 	require.NoError(t, l.Close())
-	_, err = openStable(path)
+	_, err = openStable(vfs.OS{}, path)
 	require.ErrorContains(t, err, "where none belongs")
 
 	path = filepath.Join(dir, "text.db")
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("text "), 10000), 0o600))
-	_, err = openStable(path)
+	_, err = openStable(vfs.OS{}, path)
 	require.ErrorContains(t, err, "its first meta page is damaged")
-	_, err = openStable(filepath.Join(dir, "none.db"))
+	_, err = openStable(vfs.OS{}, filepath.Join(dir, "none.db"))
 	require.ErrorContains(t, err, "it is missing")
 }
 
 // TestDatabaseIsProvedToBeOnTheDisk: the sync of a meta page failed, so that it is in memory alone, and clean.
 func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
 	real := filepath.Join(t.TempDir(), "a.db")
-	require.NoError(t, createBolt(real))
+	require.NoError(t, createBolt(vfs.OS{}, real))
 	content, err := os.ReadFile(real)
 	require.NoError(t, err)
 	require.Error(t, proveBolt(memdisk.New(7).Boot(), "none.db"))
@@ -227,14 +227,14 @@ func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
 // works again.
 func TestFailedVoteIsTheLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
-	require.NoError(t, createBolt(path))
-	s, err := openStable(path)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	s, err := openStable(vfs.OS{}, path)
 	require.NoError(t, err)
 	works := s.db
 	defer func() { require.NoError(t, works.Close()) }()
 	other := filepath.Join(t.TempDir(), "b.db")
-	require.NoError(t, createBolt(other))
-	s.db, err = openBolt(other, func(string, []byte, []byte) error { return nil })
+	require.NoError(t, createBolt(vfs.OS{}, other))
+	s.db, err = openBolt(vfs.OS{}, other, func(string, []byte, []byte) error { return nil })
 	require.NoError(t, err)
 	require.NoError(t, s.db.Close())
 	err = s.Set([]byte("vote"), []byte("n1"))
@@ -252,13 +252,13 @@ func TestFailedAppendIsTheLast(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			path, other := filepath.Join(memoryDir(t), "a.db"), filepath.Join(memoryDir(t), "b.db")
-			require.NoError(t, createBolt(path))
-			require.NoError(t, createBolt(other))
-			l, err := openBoltLog(path)
+			require.NoError(t, createBolt(vfs.OS{}, path))
+			require.NoError(t, createBolt(vfs.OS{}, other))
+			l, err := openBoltLog(vfs.OS{}, path)
 			require.NoError(t, err)
 			require.NoError(t, l.StoreLogs(entries(1, 5)))
 			works := l.db
-			l.db, err = openBolt(other, func(string, []byte, []byte) error { return nil })
+			l.db, err = openBolt(vfs.OS{}, other, func(string, []byte, []byte) error { return nil })
 			require.NoError(t, err)
 			require.NoError(t, l.db.Close())
 			err = write(l)
@@ -284,8 +284,8 @@ func TestBoltLogIsLookedThrough(t *testing.T) {
 		"list of free pages": nil,
 	} {
 		path := filepath.Join(memoryDir(t), boltLogName)
-		require.NoError(t, createBolt(path))
-		l, err := openBoltLog(path)
+		require.NoError(t, createBolt(vfs.OS{}, path))
+		l, err := openBoltLog(vfs.OS{}, path)
 		require.NoError(t, err)
 		require.NoError(t, l.StoreLogs(entries(1, 3)))
 		require.NoError(t, l.Close())
@@ -298,7 +298,7 @@ func TestBoltLogIsLookedThrough(t *testing.T) {
 			return change(tx.Bucket([]byte(boltLogBucket)))
 		}))
 		require.NoError(t, db.Close())
-		_, err = openBoltLog(path)
+		_, err = openBoltLog(vfs.OS{}, path)
 		var damaged *damageError
 		require.ErrorAs(t, err, &damaged, want)
 		require.ErrorContains(t, err, want)

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"io/fs"
 	"math"
 	"os"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // bbolt trusts its files: on a wrong page bbolt panics, in a goroutine of its own
@@ -45,23 +46,23 @@ type boltFile struct {
 
 // checkBolt reads everything that counts in the file at path, and calls visit for
 // each pair in a bucket.
-func checkBolt(path string, visit func(bucket string, key, value []byte) error) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+func checkBolt(fs vfs.FS, path string, visit func(bucket string, key, value []byte) error) error {
+	f, err := fs.Open(path, os.O_RDONLY)
+	if vfs.IsMissing(err) {
 		return &damageError{path: path, reason: "it is missing"}
 	}
 	if err != nil {
 		return fmt.Errorf("check database: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	stat, err := f.Stat()
+	size, err := f.Size()
 	if err != nil {
 		return fmt.Errorf("check database: %w", err)
 	}
 	c := &boltFile{file: f, seen: make(map[uint64]bool), visit: visit}
 	err = c.readMetas()
-	if err == nil && stat.Size() < int64(c.highWater)*c.pageSize {
-		err = fmt.Errorf("it has %d bytes instead of %d or more", stat.Size(), int64(c.highWater)*c.pageSize)
+	if err == nil && size < int64(c.highWater)*c.pageSize {
+		err = fmt.Errorf("it has %d bytes instead of %d or more", size, int64(c.highWater)*c.pageSize)
 	}
 	if err == nil {
 		err = c.walk("", c.root, nil, nil, 0)

@@ -30,11 +30,14 @@ type StableStore interface {
 }
 
 // system is the operating system's device.
-func system() Device {
+func system() Device { return deviceOn(vfs.OS{}) }
+
+// deviceOn is a device of the operating system's files.
+func deviceOn(fs vfs.FS) Device {
 	return Device{
-		FS:           vfs.OS{},
+		FS:           fs,
 		Lock:         func(dir string) (io.Closer, error) { return lockDir(dir) },
-		CreateStable: createBolt,
-		OpenStable:   func(path string) (StableStore, error) { return openStable(path) },
+		CreateStable: func(path string) error { return createBolt(fs, path) },
+		OpenStable:   func(path string) (StableStore, error) { return openStable(fs, path) },
 	}
 }

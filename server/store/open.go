@@ -218,7 +218,7 @@ func (f *folder) createParts() error {
 		if err := wal.Create(f.FS, f.path(walName)); err != nil {
 			return err
 		}
-	} else if err := createBolt(f.path(boltLogName)); err != nil {
+	} else if err := createBolt(f.FS, f.path(boltLogName)); err != nil {
 		return err
 	}
 	return f.FS.SyncDir(f.config.DataDir)
@@ -277,7 +277,7 @@ func (f *folder) openLog() error {
 		f.log = w
 		return nil
 	}
-	l, err := openBoltLog(f.path(boltLogName))
+	l, err := openBoltLog(f.FS, f.path(boltLogName))
 	if err != nil {
 		return err
 	}
@@ -306,11 +306,7 @@ func (f *folder) checkContinuity(damaged []damagedSnapshot) (*Missing, error) {
 	if len(f.snapshots.list) > 0 {
 		snapshot = f.snapshots.list[0].Index
 	}
-	first, err := f.log.FirstIndex()
-	if err != nil {
-		return nil, err
-	}
-	last, err := f.log.LastIndex()
+	first, last, err := bounds(f.log)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,9 @@ type Recovery struct {
 
 // OpenForRecovery opens a folder, whatever node it belongs to, for [Recovery.Begin]. Without Begin the folder stays
 // what it was.
-func OpenForRecovery(dir string) (*Recovery, error) {
-	d := system()
+func OpenForRecovery(dir string) (*Recovery, error) { return openForRecovery(system(), dir) }
+
+func openForRecovery(d Device, dir string) (*Recovery, error) {
 	id, err := loadIdentity(d.FS, dir)
 	switch {
 	case err != nil:

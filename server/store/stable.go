@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // Keys of our own beside raft's.
@@ -30,8 +32,8 @@ type stable struct {
 }
 
 // openStable checks all pairs.
-func openStable(path string) (*stable, error) {
-	db, err := openBolt(path, func(bucket string, key, value []byte) error {
+func openStable(fs vfs.FS, path string) (*stable, error) {
+	db, err := openBolt(fs, path, func(bucket string, key, value []byte) error {
 		if bucket != boltConfBucket {
 			return fmt.Errorf("it has a key %q where none belongs", key)
 		}
