@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
@@ -32,8 +34,8 @@ func emptied(d Device, c Config) (err error) {
 	if err != nil || id == nil || id.State != stateFilling {
 		return nil // whatever it is, Make did not begin it
 	}
-	for _, name := range append(parts(), identityName) { // until all of it is gone, "filling" is there
-		if err := f.FS.RemoveAll(f.path(name)); err != nil {
+	for _, name := range pieces() { // until all of it is gone, "filling" is there
+		if err := errors.Join(f.FS.RemoveAll(f.path(name+unfinished)), f.FS.RemoveAll(f.path(name))); err != nil {
 			return fmt.Errorf("empty data folder: %w", err)
 		}
 	}
@@ -68,7 +70,6 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	if err := f.openParts(); err != nil {
 		return err
 	}
-	f.patient.Start()
 	s, err := New(Parts{Log: f.log, Stable: f.stable, Snapshots: f.snapshots}, f.config.Hooks)
 	if err != nil {
 		return err
@@ -81,14 +82,22 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	return made.save(f.FS, f.config.DataDir)
 }
 
-// mustBeEmpty refuses a folder with files in it that are no node's.
+// unfinished ends the name of a file that is being written.
+const unfinished = ".tmp"
+
+// pieces are the names of all that a folder may have, the identity last.
+func pieces() []string { return append(parts(), identityName) }
+
+// mustBeEmpty refuses a folder with files in it that are no node's. What was not finished was never one's.
 func (f *folder) mustBeEmpty() error {
 	names, err := f.FS.List(f.config.DataDir)
 	if err != nil {
 		return fmt.Errorf("look at data folder: %w", err)
 	}
 	for _, name := range names {
-		if name != lockName && name != "lost+found" {
+		piece, ours := strings.CutSuffix(name, unfinished)
+		ours = ours && slices.Contains(pieces(), piece)
+		if !ours && name != lockName && name != "lost+found" {
 			return fmt.Errorf("data folder %s is not empty, %s is there: use an empty one", f.config.DataDir, name)
 		}
 	}

@@ -1,0 +1,455 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
+)
+
+// faulty is the machine's file system, of which the nth call fails. What cannot be closed is closed.
+type faulty struct {
+	vfs.OS
+	mu     sync.Mutex // guards all below
+	n, met int
+	failed string
+	opened int
+}
+
+var moment = regexp.MustCompile(`-\d{12,}`) // of a snapshot
+
+func (f *faulty) meet(call, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.met++; f.met != f.n {
+		return nil
+	}
+	f.failed = call + " " + moment.ReplaceAllString(filepath.Base(name), "")
+	return syscall.EIO
+}
+
+func (f *faulty) count(opened int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened += opened
+}
+
+func (f *faulty) Open(name string, flag int) (vfs.File, error) {
+	call := "open"
+	if flag&os.O_CREATE != 0 {
+		call = "create"
+	}
+	if err := f.meet(call, name); err != nil {
+		return nil, err
+	}
+	file, err := f.OS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	f.count(1)
+	return faultyFile{file, f}, nil
+}
+
+func (f *faulty) Mkdir(name string) error {
+	return errors.Join(f.meet("mkdir", name), f.OS.Mkdir(name))
+}
+
+func (f *faulty) Rename(from, to string) error {
+	if err := f.meet("rename", from); err != nil {
+		return err
+	}
+	return f.OS.Rename(from, to)
+}
+
+func (f *faulty) Remove(name string) error {
+	if err := f.meet("remove", name); err != nil {
+		return err
+	}
+	return f.OS.Remove(name)
+}
+
+func (f *faulty) RemoveAll(name string) error {
+	if err := f.meet("remove all", name); err != nil {
+		return err
+	}
+	return f.OS.RemoveAll(name)
+}
+
+func (f *faulty) Exists(name string) (bool, error) {
+	if err := f.meet("look for", name); err != nil {
+		return false, err
+	}
+	return f.OS.Exists(name)
+}
+
+func (f *faulty) List(dir string) ([]string, error) {
+	if err := f.meet("list", dir); err != nil {
+		return nil, err
+	}
+	return f.OS.List(dir)
+}
+
+func (f *faulty) SyncDir(dir string) error {
+	if err := f.meet("sync folder", dir); err != nil {
+		return err
+	}
+	return f.OS.SyncDir(dir)
+}
+
+type faultyFile struct {
+	vfs.File
+	of *faulty
+}
+
+func (f faultyFile) ReadAt(b []byte, at int64) (int, error) {
+	if err := f.of.meet("read", f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(b, at)
+}
+
+func (f faultyFile) WriteAt(b []byte, at int64) (int, error) {
+	if err := f.of.meet("write", f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+func (f faultyFile) Size() (int64, error) {
+	if err := f.of.meet("measure", f.Name()); err != nil {
+		return 0, err
+	}
+	return f.File.Size()
+}
+
+func (f faultyFile) Sync() error { return errors.Join(f.of.meet("sync", f.Name()), f.File.Sync()) }
+
+func (f faultyFile) SyncData() error {
+	return errors.Join(f.of.meet("sync", f.Name()), f.File.SyncData())
+}
+
+func (f faultyFile) Close() error {
+	f.of.count(-1)
+	return errors.Join(f.of.meet("close", f.Name()), f.File.Close())
+}
+
+// faultyCloser is a lock.
+type faultyCloser struct {
+	io.Closer
+	of *faulty
+}
+
+func (c faultyCloser) Close() error {
+	c.of.count(-1)
+	return errors.Join(c.of.meet("free", "lock"), c.Closer.Close())
+}
+
+// faultyStable is a store of terms and votes of which the calls count.
+type faultyStable struct {
+	StableStore
+	of *faulty
+}
+
+func (s faultyStable) Get(key []byte) ([]byte, error) {
+	if err := s.of.meet("get", string(key)); err != nil {
+		return nil, err
+	}
+	return s.StableStore.Get(key)
+}
+
+func (s faultyStable) GetUint64(key []byte) (uint64, error) {
+	if err := s.of.meet("get", string(key)); err != nil {
+		return 0, err
+	}
+	return s.StableStore.GetUint64(key)
+}
+
+func (s faultyStable) Set(key, value []byte) error {
+	if err := s.of.meet("set", string(key)); err != nil {
+		return err
+	}
+	return s.StableStore.Set(key, value)
+}
+
+func (s faultyStable) SetUint64(key []byte, value uint64) error {
+	if err := s.of.meet("set", string(key)); err != nil {
+		return err
+	}
+	return s.StableStore.SetUint64(key, value)
+}
+
+func (s faultyStable) Close() error {
+	s.of.count(-1)
+	return errors.Join(s.of.meet("free", "stable store"), s.StableStore.Close())
+}
+
+// device is a device of such a file system.
+func (f *faulty) device() Device {
+	d := deviceOn(f)
+	d.Lock = func(dir string) (io.Closer, error) {
+		if err := f.meet("lock", "folder"); err != nil {
+			return nil, err
+		}
+		lock, err := lockDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		f.count(1)
+		return faultyCloser{lock, f}, nil
+	}
+	d.OpenStable = func(path string) (StableStore, error) {
+		s, err := openStable(f, path)
+		if err != nil {
+			return nil, err
+		}
+		f.count(1)
+		return faultyStable{s, f}, nil
+	}
+	return d
+}
+
+// with opens a folder, does something, and closes the folder.
+func with(d Device, c Config, do func(s *Store) error) error {
+	s, err := OpenOn(d, c)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}
+
+// snapshotOf takes a snapshot of so many bytes.
+func snapshotOf(s *Store, index uint64, size int) error {
+	sink, err := s.Snapshots.Create(1, index, 1, raft.Configuration{Servers: []raft.Server{{ID: "n1"}}}, 1, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := sink.Write(make([]byte, size)); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+func unused(t *testing.T, c Config) { require.NoError(t, mustOpen(t, c).Close()) }
+
+// joined is a member that has a log that begins behind the older of two snapshots.
+func joined(t *testing.T, c Config) {
+	s := mustOpen(t, c)
+	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
+	require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 3))
+	require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
+	require.NoError(t, errors.Join(snapshotOf(s, 10, 1), snapshotOf(s, 20, 1), s.Log.DeleteRange(1, 15), s.Close()))
+}
+
+// restores makes a folder, unless it was made before.
+func restores(d Device, c Config) error {
+	err := MakeOn(d, c, Identity{Name: c.Name, ClusterID: "c2"}, func(s *Store) error { return snapshotOf(s, 10, 1) })
+	if err != nil && strings.Contains(err.Error(), "belongs to node") {
+		return nil
+	}
+	return err
+}
+
+// shows is what a process finds.
+func shows(t *testing.T, c Config) string {
+	s, err := Open(c)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	first, last, err := bounds(s.Log)
+	require.NoError(t, err)
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	newest := uint64(0)
+	if len(list) > 0 {
+		newest = list[0].Index
+	}
+	return fmt.Sprintf("entries %d to %d, snapshot %d, cluster %s", first, last, newest, s.Identity().ClusterID)
+}
+
+// common are the calls of each life whose failures are overlooked: a descriptor in reserve is for later, and who has
+// read a file to its end needs no more of it.
+var common = map[string]int{
+	"open identity.json": 4, "close identity.json": 4, "close log.db": 2, "close stable.db": 2,
+}
+
+// old are those of a process that finds an identity, and takes a snapshot.
+var old = map[string]int{"close identity.json": 1, "list snapshots": 1}
+
+// lives are what a process does in a folder with a bolt log.
+var lives = map[string]struct {
+	before     func(t *testing.T, c Config)
+	do         func(d Device, c Config) error
+	shows      string         // afterwards
+	overlooked map[string]int // beside common
+}{
+	"a new folder": {
+		do:    func(d Device, c Config) error { return with(d, c, func(*Store) error { return nil }) },
+		shows: "entries 0 to 0, snapshot 0, cluster ", overlooked: map[string]int{},
+	},
+	"a member": {
+		before: func(t *testing.T, c Config) {
+			s := mustOpen(t, c)
+			require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
+			require.NoError(t, errors.Join(snapshotOf(s, 5, 1), snapshotOf(s, 10, 1), s.Close()))
+		},
+		do: func(d Device, c Config) error {
+			return with(d, c, func(s *Store) error {
+				if err := s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }); err != nil {
+					return err
+				}
+				list, err := s.Snapshots.List()
+				if err != nil {
+					return err
+				}
+				_, r, err := s.Snapshots.Open(list[0].ID)
+				if err != nil {
+					return err
+				}
+				if err := r.Close(); err != nil {
+					return err
+				}
+				if list[0].Index != 20 { // else it was taken before
+					sink, err := s.Snapshots.Create(1, 19, 1, raft.Configuration{}, 1, nil)
+					if err != nil {
+						return err
+					}
+					if err := errors.Join(sink.Cancel(), snapshotOf(s, 20, 1<<18)); err != nil {
+						return err
+					}
+				}
+				return errors.Join(s.Log.DeleteRange(1, 15), s.Proved())
+			})
+		},
+		shows: "entries 16 to 30, snapshot 20, cluster c1",
+		overlooked: map[string]int{ // the newest snapshot alone is needed, and its end is read twice
+			"open 1-10.snap": 1, "measure 1-10.snap": 1, "read 1-10.snap": 6, "close 1-10.snap": 1,
+			"open 1-5.snap": 1, "measure 1-5.snap": 1, "read 1-5.snap": 5, "close 1-5.snap": 1,
+			"close 1-19.snap.tmp": 1, "remove 1-19.snap.tmp": 1, "close identity.json": 1,
+			"list snapshots": 1, "remove 1-5.snap": 1,
+		},
+	},
+	"a large snapshot": {
+		before: unused,
+		do: func(d Device, c Config) error {
+			return with(d, c, func(s *Store) error { return snapshotOf(s, 10, snapshotSync+1) })
+		},
+		shows: "entries 0 to 0, snapshot 10, cluster ", overlooked: old,
+	},
+	"made": {
+		do: restores, shows: "entries 0 to 0, snapshot 10, cluster c2",
+		overlooked: map[string]int{"list snapshots": 1},
+	},
+	"made over unused": {
+		before: unused, do: restores, shows: "entries 0 to 0, snapshot 10, cluster c2", overlooked: old,
+	},
+	"made again": {
+		before: func(t *testing.T, c Config) {
+			unused(t, c)
+			id, err := loadIdentity(vfs.OS{}, c.DataDir)
+			require.NoError(t, err)
+			id.State = stateFilling
+			require.NoError(t, id.save(vfs.OS{}, c.DataDir))
+		},
+		do: restores, shows: "entries 0 to 0, snapshot 10, cluster c2", overlooked: old,
+	},
+	"recovered": {
+		before: joined,
+		do: func(d Device, c Config) error {
+			r, err := openForRecovery(d, c.DataDir)
+			if err != nil {
+				return err
+			}
+			do := func() error {
+				if err := r.Begin("c2", 40, Beginning{}); err != nil {
+					return err
+				}
+				if err := snapshotOf(r.Store, 40, 1); err != nil {
+					return err
+				}
+				return r.End()
+			}
+			return errors.Join(do(), r.Close())
+		},
+		shows: "entries 0 to 0, snapshot 40, cluster c2",
+		overlooked: map[string]int{
+			"open 1-10.snap": 1, "measure 1-10.snap": 1, "read 1-10.snap": 5, "close 1-10.snap": 1,
+			"read 1-20.snap": 1, "close 1-20.snap": 1, "close identity.json": 2,
+			"list snapshots": 1, "remove 1-10.snap": 1,
+		},
+	},
+	"mended": {
+		before: func(t *testing.T, c Config) {
+			joined(t, c)
+			damage(t, ending(t, c.DataDir, "20")[0])
+		},
+		do: func(d Device, c Config) error {
+			return with(d, c, func(s *Store) error {
+				if s.Missing() == nil {
+					return nil // it was mended before
+				}
+				meta, text := state(40, 9)
+				return s.Mend(meta, text)
+			})
+		},
+		shows: "entries 0 to 0, snapshot 40, cluster c1",
+		overlooked: map[string]int{
+			"measure 1-10.snap": 1, "read 1-10.snap": 5, "close 1-10.snap": 1,
+			"measure 1-20.snap": 1, "read 1-20.snap": 5, "close 1-20.snap": 1, "close identity.json": 1,
+			"list snapshots": 1, "remove 1-20.snap": 1,
+		},
+	},
+}
+
+// TestNoFailureIsOverlooked: one call of a process fails, to the disk, or to the store of terms and votes. Then the
+// process is told, unless nothing comes of it; nothing is left open; and the next process can go on.
+func TestNoFailureIsOverlooked(t *testing.T) {
+	for name, life := range lives {
+		t.Run(name, func(t *testing.T) {
+			dir := memoryDir(t)
+			if life.before != nil {
+				synctest.Test(t, func(t *testing.T) { life.before(t, config(dir, KindBolt)) })
+			}
+			told, overlooked := 0, make(map[string]int)
+			for n, reached := 1, true; reached; n++ {
+				synctest.Test(t, func(t *testing.T) {
+					c := config(filepath.Join(memoryDir(t), "data"), KindBolt)
+					c.Mends = true
+					if life.before != nil {
+						require.NoError(t, os.CopyFS(c.DataDir, os.DirFS(dir)))
+					}
+					f := &faulty{n: n}
+					err := life.do(f.device(), c)
+					reached = f.failed != ""
+					require.Zero(t, f.opened, f.failed)
+					switch {
+					case err != nil:
+						require.ErrorContains(t, err, syscall.EIO.Error())
+						told++
+						require.NoError(t, life.do(system(), c), "%s: again", f.failed)
+					case reached:
+						overlooked[f.failed]++
+					}
+					require.Equal(t, life.shows, shows(t, c), f.failed)
+				})
+			}
+			for call, times := range common {
+				if overlooked[call] -= times; overlooked[call] == 0 {
+					delete(overlooked, call)
+				}
+			}
+			require.Greater(t, told, 20)
+			require.Equal(t, life.overlooked, overlooked)
+		})
+	}
+}
