@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -244,3 +246,82 @@ func TestFailedIdentityIsTheLast(t *testing.T) {
 	require.True(t, o.id.Votes)
 	require.False(t, o.id.Joins)
 }
+
+// beside makes calls at the same time, each of them some times.
+func beside(calls ...func(i uint64)) {
+	var all sync.WaitGroup
+	for _, call := range calls {
+		all.Go(func() {
+			for i := range uint64(20) {
+				call(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestCallsBesideEachOther: raft, the node and its hooks call at the same time, on a disk that works and on one that
+// does not.
+func TestCallsBesideEachOther(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			c := config(memoryDir(t), kind)
+			c.Hooks.Faults = NewFaults()
+			s := mustOpen(t, c)
+			require.NoError(t, s.Log.StoreLogs(entries(1, 50)))
+			sets := func(i uint64) { require.NoError(t, s.Stable.SetUint64([]byte("k"), i)) }
+			changes := func(uint64) { require.NoError(t, s.SetIdentity(func(id *Identity) { id.JoinedAt++ })) }
+			injects := func(uint64) { c.Hooks.Faults.Inject(Fault{Op: OpSnapshot, Delay: 1, Count: 1})() }
+			beside(
+				sets, sets, changes, changes, injects, injects,
+				func(uint64) { s.Hanging() },
+				func(uint64) { _ = s.Identity() },
+				func(uint64) {
+					_, err := s.Snapshots.List()
+					require.NoError(t, err)
+				},
+				func(i uint64) { takeSnapshot(t, s.Snapshots, i+1, "state") },
+				func(i uint64) { require.NoError(t, s.Log.DeleteRange(i+1, i+1)) },
+				func(i uint64) { require.NoError(t, s.Log.StoreLogs(entries(51+i, 51+i))) },
+			)
+			require.Equal(t, uint64(40), s.Identity().JoinedAt)
+			requireEntries(t, s.Log, 21, 70)
+
+			require.NoError(t, s.Stable.(*guardedStable).stable.(*stable).Close())
+			require.NoError(t, s.Log.(*guardedLog).log.(io.Closer).Close())
+			sets = func(i uint64) { require.Error(t, s.Stable.SetUint64([]byte("k"), i)) }
+			beside(
+				sets, sets,
+				func(i uint64) { require.Error(t, s.Log.DeleteRange(30, 70)) },
+				func(i uint64) { require.Error(t, s.Log.StoreLogs(entries(71, 71))) },
+			)
+		})
+	}
+}
+
+// TestUnreadableLogIsNotBelieved: a log whose bounds cannot be read is not an empty one.
+func TestUnreadableLogIsNotBelieved(t *testing.T) {
+	for _, fails := range []string{"first", "last"} {
+		s := mustOpen(t, config(memoryDir(t), KindWAL))
+		f := &folder{stable: s.Stable.(*guardedStable).stable.(*stable), snapshots: &snapshots{}, log: unbounded{fails: fails}}
+		missing, err := f.checkContinuity(nil)
+		require.ErrorIs(t, err, syscall.EIO)
+		require.Nil(t, missing)
+	}
+}
+
+// unbounded is a log of which a bound cannot be read.
+type unbounded struct {
+	logStore
+	fails string
+}
+
+func (u unbounded) of(bound string) (uint64, error) {
+	if u.fails == bound {
+		return 0, syscall.EIO
+	}
+	return 0, nil
+}
+
+func (u unbounded) FirstIndex() (uint64, error) { return u.of("first") }
+func (u unbounded) LastIndex() (uint64, error)  { return u.of("last") }
