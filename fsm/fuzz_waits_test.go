@@ -3,8 +3,6 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,18 +12,15 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // FuzzWaits runs arbitrary requests of clients and of nodes, in the lines of [TestWaiting], words in any order: they
 // never panic; the machines of two nodes, one of them replaced by its snapshot now and then, stay alike; a client that
 // was parked is told one reply at most; and nobody waits beside what is waited for.
 func FuzzWaits(f *testing.F) {
-	names, err := filepath.Glob("testdata/waits/*.txt")
-	require.NoError(f, err)
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		require.NoError(f, err)
-		f.Add(string(text))
+	for _, transcript := range protocoltest.ReadTranscripts(f, "testdata/waits.txt") {
+		f.Add(string(transcript.Data))
 	}
 	f.Add("n1#1 BLPOP q r 0\nn2#1 BLMOVE q r left right 2\nn1 RPUSH q a b ; GET q\nn1 leave 1\nsnapshot\nadvance " +
 		"3000\nn2 RPUSH r c")

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestWaiting runs testdata/waits/*.txt on the machines of three nodes, which must stay alike. Lines:
+// TestWaiting runs testdata/waits.txt on the machines of three nodes, which must stay alike. Lines:
 //
 //	n1#7 BLPOP q 0        a client of n1 sends a command that may wait, under ticket 7
 //	n1 RPUSH q a          a client of n1 sends a command
@@ -36,7 +36,7 @@ import (
 //
 // Below a line are the reply, and what clients that waited are told.
 func TestWaiting(t *testing.T) {
-	protocoltest.Transcripts(t, "testdata/waits/*.txt", playTrio(false))
+	protocoltest.Transcripts(t, "testdata/waits.txt", playTrio(false))
 }
 
 // playTrio plays a script on a trio. If hears, all that the machines tell is written.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -512,23 +511,19 @@ func TestCostsOfOldEntries(t *testing.T) {
 // newest.
 func TestWorkOfTranscripts(t *testing.T) {
 	const golden = "testdata/work.txt"
-	files, err := filepath.Glob("testdata/ops/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
 	var rows []string
-	for _, file := range files {
-		script, err := os.ReadFile(file)
-		require.NoError(t, err)
+	for _, transcript := range protocoltest.ReadTranscripts(t, "testdata/ops/*.txt") {
 		work, requests := map[string]int64{}, map[string]int{}
-		playWith(t, script, func(d *driver, words []string) {
+		playWith(t, transcript.Data, func(d *driver, words []string) {
 			name := strings.ToLower(words[0])
 			work[name] += d.charged()
 			requests[name]++
 		})
 		for _, name := range slices.Sorted(maps.Keys(work)) {
-			rows = append(rows, fmt.Sprintf("%s %s: %d requests, %d", filepath.Base(file), name, requests[name], work[name]))
+			rows = append(rows, fmt.Sprintf("%s %s: %d requests, %d", transcript.Name, name, requests[name], work[name]))
 		}
 	}
+	slices.Sort(rows)
 	text := strings.Join(rows, "\n") + "\n"
 	if protocoltest.Rewriting() {
 		require.NoError(t, os.WriteFile(golden, []byte(text), 0o600))

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestScripts runs testdata/*.txt: one call a line, with the answer indented below.
+// TestScripts runs testdata/waits.txt: one call a line, with the answer indented below.
 //
 //	wait n1/1#7 list a b [until 50]   the client with ticket 7 of node n1's first life waits for lists a, b
 //	leave n1/1#7                      it leaves
@@ -25,7 +25,7 @@ import (
 //	drop n1 until 1                   all waiters of n1 in its lives up to the first are gone
 //	sweep                             remove one that is gone
 //	copy | original                   what follows is done to a copy | to the table that was copied
-func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
+func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/waits.txt", play) }
 
 func play(t *testing.T, script []byte) []byte {
 	table := New()

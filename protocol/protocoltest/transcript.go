@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"bytes"
 	"flag"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the code answers into testdata, instead of comparing it")
@@ -18,25 +20,65 @@ var rewrite = flag.Bool("rewrite", false, "write what the code answers into test
 // testdata and does not compare them.
 func Rewriting() bool { return *rewrite }
 
-// Transcripts plays every file that matches glob, in a subtest named after the file. play runs the
-// lines of a file and returns the lines with the answers, which must be equal to the file. With
-// -rewrite the answers are written into the file: look at the difference before you keep the file.
+// Transcripts plays the transcripts in the files that match glob, each in a subtest of its name: see
+// [ReadTranscripts]. play runs the lines of a transcript and returns the lines with the answers, which must be equal to
+// the transcript. With -rewrite the answers are written into the file: look at the difference before you keep the file.
 func Transcripts(t *testing.T, glob string, play func(t *testing.T, script []byte) []byte) {
 	t.Helper()
-	files, err := filepath.Glob(glob)
+	for path, archive := range transcriptFiles(t, glob) {
+		line := 1 + bytes.Count(archive.Comment, []byte("\n"))
+		for i := range archive.Files {
+			transcript, above := &archive.Files[i], line
+			line += 1 + bytes.Count(transcript.Data, []byte("\n"))
+			t.Run(transcript.Name, func(t *testing.T) {
+				got := play(t, transcript.Data)
+				if Rewriting() {
+					transcript.Data = got
+					return
+				}
+				sameLines(t, path, above, string(transcript.Data), string(got))
+			})
+		}
+		if Rewriting() { // after the subtests, which may be parallel
+			t.Cleanup(func() { require.NoError(t, os.WriteFile(path, txtar.Format(archive), 0o644)) })
+		}
+	}
+}
+
+// ReadTranscripts reads the transcripts in the files that match glob. A file has those of a topic, each below a line
+// with its name, as package txtar has it:
+//
+//	-- name --
+//
+// No two of them have the same name.
+func ReadTranscripts(t testing.TB, glob string) (all []txtar.File) {
+	t.Helper()
+	for _, archive := range transcriptFiles(t, glob) {
+		all = append(all, archive.Files...)
+	}
+	return all
+}
+
+// transcriptFiles reads the files that match glob, by path.
+func transcriptFiles(t testing.TB, glob string) iter.Seq2[string, *txtar.Archive] {
+	t.Helper()
+	paths, err := filepath.Glob(glob)
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) {
-			want, err := os.ReadFile(file)
+	require.NotEmpty(t, paths, glob)
+	names := map[string]string{}
+	return func(yield func(string, *txtar.Archive) bool) {
+		for _, path := range paths {
+			archive, err := txtar.ParseFile(path)
 			require.NoError(t, err)
-			got := play(t, want)
-			if Rewriting() {
-				require.NoError(t, os.WriteFile(file, got, 0o644))
+			require.NotEmpty(t, archive.Files, "%s: there is no line -- name --", path)
+			for _, file := range archive.Files {
+				require.NotContains(t, names, file.Name, "%s: the name is there twice", path)
+				names[file.Name] = path
+			}
+			if !yield(path, archive) {
 				return
 			}
-			SameLines(t, string(want), string(got))
-		})
+		}
 	}
 }
 
@@ -66,10 +108,16 @@ func Lines(t testing.TB, script []byte, step func(words []string) (answers []str
 // and not all of both.
 func SameLines(t testing.TB, want, got string) {
 	t.Helper()
+	sameLines(t, "line", 0, want, got)
+}
+
+// sameLines is SameLines of a text that stands in a file, below so many lines.
+func sameLines(t testing.TB, file string, above int, want, got string) {
+	t.Helper()
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range max(len(w), len(g)) {
 		if i >= len(w) || i >= len(g) || w[i] != g[i] {
-			require.Fail(t, "the text differs", "line %d\nwant:\n%s\ngot:\n%s", i+1, around(w, i), around(g, i))
+			require.Fail(t, "the text differs", "%s:%d\nwant:\n%s\ngot:\n%s", file, above+i+1, around(w, i), around(g, i))
 		}
 	}
 }

@@ -39,7 +39,7 @@ import (
 //	leave a                         client a closes its connection
 //	closed                          (a reply) the server has closed the connection
 //
-// Each file runs in virtual time, on a state machine of its own.
+// Each transcript runs in virtual time, on a state machine of its own.
 func TestTranscripts(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/*.txt", func(t *testing.T, script []byte) (got []byte) {
 		synctest.Test(t, func(t *testing.T) { got = play(t, script) })

@@ -21,7 +21,7 @@ import (
 //
 // An address is the name with a port unless the line says "at". What the requests did is there for the next line.
 func TestPolicy(t *testing.T) {
-	protocoltest.Transcripts(t, "testdata/*.txt", func(t *testing.T, script []byte) []byte {
+	protocoltest.Transcripts(t, "testdata/policy.txt", func(t *testing.T, script []byte) []byte {
 		var out bytes.Buffer
 		var w world
 		for line := range strings.Lines(string(script)) {
