@@ -51,7 +51,7 @@ func (c *completed) spare(lo, hi uint64) uint64 {
 // a follower that is behind.
 func tooOld(snapshots raft.SnapshotStore, index uint64) (bool, error) {
 	list, err := snapshots.List()
-	return err == nil && len(list) > 0 && list[0].Index > index, err
+	return len(list) > 0 && list[0].Index > index, err
 }
 
 func overtaken(verb string, index uint64) error {
@@ -71,7 +71,7 @@ func hasPosition(log raft.LogStore, p position) (bool, error) {
 	if errors.Is(err, raft.ErrLogNotFound) {
 		return false, nil
 	}
-	return err == nil && entry.Term == p.term, err
+	return entry.Term == p.term, err
 }
 
 // align empties a log that does not go on from the newest snapshot. A crash between the

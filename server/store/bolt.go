@@ -223,7 +223,7 @@ func (l *boltLog) DeleteRange(lo, hi uint64) error {
 		return l.fail(err)
 	}
 	switch {
-	case last == 0 || lo > hi || hi < first || lo > last:
+	case lo > hi || hi < first || lo > last:
 		return nil
 	case lo > first && hi < last:
 		return fmt.Errorf("delete log entries %d to %d of %d to %d: neither the beginning nor the end", lo, hi, first, last)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -440,6 +441,21 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	require.Len(t, damaged, 1, "another's name")
 }
 
+// TestEndedSnapshotCannotEndAnother: two of the same moment have the same name.
+func TestEndedSnapshotCannotEndAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		first, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
+		require.NoError(t, err)
+		require.NoError(t, first.Cancel())
+		second, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
+		require.NoError(t, err)
+		require.NoError(t, first.Cancel())
+		require.NoError(t, second.Close())
+	})
+}
+
 func TestUnfinishedSnapshotsLeaveNothing(t *testing.T) {
 	dir := memoryDir(t)
 	s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
@@ -524,4 +540,18 @@ func TestNodesMakeTheFolderAboveTheirsAtTheSameTime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data", "n1")
 	require.NoError(t, makeFolder(crowded{}, dir))
 	require.DirExists(t, dir)
+}
+
+// forbidden is a file system where no folder can be synced.
+type forbidden struct{ vfs.OS }
+
+func (forbidden) SyncDir(string) error { return os.ErrPermission }
+
+// TestFolderBelowAnothersOwn: a folder above that this node may not sync, and so has not made, is as it has to be. What
+// the node makes there, and cannot sync, is gone.
+func TestFolderBelowAnothersOwn(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, makeFolder(forbidden{}, dir))
+	require.ErrorIs(t, makeFolder(forbidden{}, filepath.Join(dir, "data")), os.ErrPermission)
+	require.NoDirExists(t, filepath.Join(dir, "data"))
 }

@@ -276,7 +276,7 @@ func TestDamageWhileOpenIsNoticed(t *testing.T) {
 	require.NoError(t, f.Close())
 	var damaged *DamageError
 	require.ErrorAs(t, w.GetLog(3, &raft.Log{}), &damaged)
-	require.ErrorContains(t, damaged, "entry 3 is damaged")
+	require.ErrorContains(t, damaged, fmt.Sprintf("%s is damaged at byte %d: entry 3 is damaged", name, at.offset))
 	require.NoError(t, w.GetLog(2, &raft.Log{}))
 }
 

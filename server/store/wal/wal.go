@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -49,6 +50,7 @@ type WAL struct {
 	fs     vfs.FS
 	dir    string
 	size   int64
+	batch  int // bytes of an append, at most
 	logger *slog.Logger
 	spares *spares
 
@@ -98,7 +100,7 @@ func open(dir string, o Options) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &WAL{fs: o.FS, dir: dir, size: o.SegmentSize, logger: o.Logger, manifest: m}
+	w := &WAL{fs: o.FS, dir: dir, size: o.SegmentSize, batch: math.MaxInt32, logger: o.Logger, manifest: m}
 	if err := w.openSegments(); err != nil {
 		w.closeSegments()
 		return nil, err

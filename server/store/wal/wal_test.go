@@ -149,6 +149,17 @@ func TestGapsAreRefused(t *testing.T) {
 	requireRange(t, w, 5, 7)
 }
 
+// TestAppendBeyondAllSizes: it is refused, and the log goes on.
+func TestAppendBeyondAllSizes(t *testing.T) {
+	w, _ := create(t, small)
+	w.batch = blockSize + batchHeadSize + 1000
+	store(t, w, 1, 1)
+	large := &raft.Log{Index: 3, Data: make([]byte, 1000)}
+	require.ErrorContains(t, w.StoreLogs([]*raft.Log{entry(2), large}), "2 entries have more than")
+	store(t, w, 2, 2)
+	requireRange(t, w, 1, 2)
+}
+
 func TestDeleteRange(t *testing.T) {
 	for _, row := range []struct {
 		name        string

@@ -2,7 +2,6 @@ package wal
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/hashicorp/raft"
 
@@ -101,8 +100,8 @@ func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
 	for i, l := range logs {
 		at := len(buf)
 		buf = record.Append(buf, l)
-		if len(buf) > math.MaxInt32 {
-			return nil, nil, fmt.Errorf("append log: %d entries have more than %d bytes together", len(logs), math.MaxInt32)
+		if len(buf) > w.batch {
+			return nil, nil, fmt.Errorf("append log: %d entries have more than %d bytes together", len(logs), w.batch)
 		}
 		spans[i] = span{offset: uint32(at - blockSize), size: uint32(len(buf) - at)}
 	}
@@ -242,7 +241,7 @@ func (w *WAL) deleteRange(lo, hi uint64) ([]*segment, error) {
 		return nil, w.broken
 	}
 	first, last := w.bounds()
-	if last == 0 || lo > hi || hi < first || lo > last {
+	if lo > hi || hi < first || lo > last {
 		return nil, nil
 	}
 	before := w.segments
