@@ -160,6 +160,9 @@ func TestFailedStableWriteIsTheLast(t *testing.T) {
 	require.NoError(t, createBolt(vfs.OS{}, path))
 	s, err := openStable(vfs.OS{}, path)
 	require.NoError(t, err)
+	require.NoError(t, s.Set([]byte("k"), []byte("three")))
+	_, err = s.GetUint64([]byte("k"))
+	require.ErrorContains(t, err, "it is not a number")
 	require.NoError(t, s.db.Close())
 	err = s.Set([]byte("k"), nil)
 	require.Error(t, err)
@@ -298,9 +301,10 @@ func TestBoltLogIsLookedThrough(t *testing.T) {
 			return change(tx.Bucket([]byte(boltLogBucket)))
 		}))
 		require.NoError(t, db.Close())
-		_, err = openBoltLog(vfs.OS{}, path)
-		var damaged *damageError
-		require.ErrorAs(t, err, &damaged, want)
-		require.ErrorContains(t, err, want)
+		for range 2 { // the second would wait for the first if that had stayed open
+			_, err = openBoltLog(vfs.OS{}, path)
+			require.True(t, isDamage(err), want)
+			require.ErrorContains(t, err, want)
+		}
 	}
 }

@@ -230,8 +230,11 @@ func with(d Device, c Config, do func(s *Store) error) error {
 }
 
 // snapshotOf takes a snapshot of so many bytes.
-func snapshotOf(s *Store, index uint64, size int) error {
-	sink, err := s.Snapshots.Create(1, index, 1, raft.Configuration{Servers: []raft.Server{{ID: "n1"}}}, 1, nil)
+func snapshotOf(s *Store, index uint64, size int) error { return snapshotWith(s, index, size, "n1") }
+
+// snapshotWith has a member of that name.
+func snapshotWith(s *Store, index uint64, size int, name raft.ServerID) error {
+	sink, err := s.Snapshots.Create(1, index, 1, raft.Configuration{Servers: []raft.Server{{ID: name}}}, 1, nil)
 	if err != nil {
 		return err
 	}
@@ -342,7 +345,8 @@ var lives = map[string]struct {
 	"a large snapshot": {
 		before: unused,
 		do: func(d Device, c Config) error {
-			return with(d, c, func(s *Store) error { return snapshotOf(s, 10, snapshotSync+1) })
+			name := raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2)) // more than a buffer has room for
+			return with(d, c, func(s *Store) error { return snapshotWith(s, 10, snapshotSync+1, name) })
 		},
 		shows: "entries 0 to 0, snapshot 10, cluster ", overlooked: old,
 	},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -554,4 +555,22 @@ func TestFolderBelowAnothersOwn(t *testing.T) {
 	require.NoError(t, makeFolder(forbidden{}, dir))
 	require.ErrorIs(t, makeFolder(forbidden{}, filepath.Join(dir, "data")), os.ErrPermission)
 	require.NoDirExists(t, filepath.Join(dir, "data"))
+}
+
+// TestSnapshotOfTooManyMembers is refused at once: it could not be read.
+func TestSnapshotOfTooManyMembers(t *testing.T) {
+	s := mustOpen(t, config(memoryDir(t), KindWAL))
+	require.Error(t, snapshotWith(s, 10, 1, raft.ServerID(strings.Repeat("n", snapshotMaxMeta))))
+	require.NoError(t, snapshotWith(s, 10, 1, raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2))))
+}
+
+// TestFolderThatCannotBeLocked is not used. Nothing keeps what stands in place of the lock.
+func TestFolderThatCannotBeLocked(t *testing.T) {
+	c := config(memoryDir(t), KindWAL)
+	lock := filepath.Join(c.DataDir, lockName)
+	require.NoError(t, os.Mkdir(lock, 0o700))
+	requireRefused(t, c, "lock data folder")
+	require.NoError(t, os.Remove(lock))
+	require.NoError(t, syscall.Mkfifo(lock, 0o600)) // which has no size
+	requireRefused(t, c, "lock data folder")
 }

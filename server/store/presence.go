@@ -9,11 +9,11 @@ import (
 // lookEvery is how often an open folder is looked for.
 const lookEvery = time.Second
 
-// lookFor reports a fault when the folder is not there any more. Otherwise all would go on well: the files are open,
+// lookFor reports a fault when the folder is not there any more, until the store is closed. Otherwise all would go on well: the files are open,
 // and what is written and synced is gone with the process.
 //
 // An error says nothing about the folder. A disk that does not answer is for the calls to notice that need it.
-func (g *guard) lookFor(gone func() error) *time.Timer {
+func (g *guard) lookFor(gone func() error) {
 	var timer *time.Timer
 	timer = time.AfterFunc(math.MaxInt64, func() {
 		if g.closing.Load() {
@@ -26,7 +26,6 @@ func (g *guard) lookFor(gone func() error) *time.Timer {
 		timer.Reset(lookEvery)
 	})
 	timer.Reset(lookEvery)
-	return timer
 }
 
 // gone returns an error if a part of the open folder is not where it was, or another is in its place.

@@ -163,3 +163,16 @@ func TestFolderThatIsThere(t *testing.T) {
 		})
 	}
 }
+
+// TestLookingEndsWithTheStore: a closed store looks for nothing, and keeps nothing alive.
+func TestLookingEndsWithTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, looked := newGuard(Hooks{}), 0
+		g.lookFor(func() error { looked++; return nil })
+		time.Sleep(3*lookEvery + 1)
+		require.Equal(t, 3, looked)
+		g.closing.Store(true)
+		time.Sleep(5 * lookEvery)
+		require.Equal(t, 3, looked)
+	})
+}

@@ -77,10 +77,9 @@ type Store struct {
 	// Lineage ends with this Open's incarnation: see package incarnation.
 	Lineage incarnation.Lineage
 
-	guard    *guard
-	owner    *owner      // nil: the store is bare stores
-	presence *time.Timer // looks for the folder; nil likewise
-	close    func() error
+	guard *guard
+	owner *owner // nil: the store is bare stores
+	close func() error
 	// missing is nil when nothing is. align brings log and snapshots into line.
 	missing atomic.Pointer[Missing]
 	align   func() error
@@ -128,9 +127,6 @@ func New(p Parts, h Hooks) (*Store, error) {
 func (s *Store) Close() error {
 	if s.guard.closing.Swap(true) || s.close == nil {
 		return nil
-	}
-	if s.presence != nil {
-		s.presence.Stop()
 	}
 	return s.close()
 }
