@@ -142,7 +142,7 @@ func (c *chaos) step() {
 	case 13:
 		t.Break(&Break{
 			Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0,
-			DelayMillis: c.r.Int64N(20), Reason: Broken,
+			DelayMillis: c.r.Int64N(20), Reason: Broken, Cause: c.ticket % 5,
 		})
 	case 14:
 		if id, err := t.OpenSession(1+c.r.Int64N(200), c.client(), c.r.IntN(2) == 0, "s"); err == nil {
@@ -167,7 +167,7 @@ func (c *chaos) step() {
 		}
 	case 22:
 		if c.r.IntN(4) == 0 {
-			t.Flush(0, 0)
+			t.Flush(0, c.ticket%3)
 		}
 	case 23:
 		t.Settle(0, c.key())

@@ -1,6 +1,8 @@
 package locks
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -160,6 +162,14 @@ func TestVerify(t *testing.T) {
 		"has 0 permits, delay -1": func(t *Table, alone, shared *lock) {
 			m, _ := t.byFence.Min()
 			m.hold.extra = &extra{delay: -1}
+		},
+		"texts of 1025 and 0 bytes": func(t *Table, alone, shared *lock) {
+			m, _ := t.byFence.Min()
+			m.hold.extra = &extra{note: strings.Repeat("x", MaxText+1)}
+		},
+		"waits for 129 keys": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			w.Keys = slices.Repeat(w.Keys, MaxKeys+1)
 		},
 		"texts of a waiter": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Call = "x" },
 		"waits for 1 keys":  func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Waits = false },

@@ -1,0 +1,172 @@
+package locks
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// TestGoldenAnswers: drawn calls, with few steps or many, have the effects and the costs that they had, and every
+// question about the table is answered as it was. Entries in logs keep their meaning by it; -rewrite takes another.
+func TestGoldenAnswers(t *testing.T) {
+	var got strings.Builder
+	for seed := range uint64(24) {
+		c := &chaos{r: rand.New(rand.NewPCG(seed, 11)), table: New()}
+		c.table.Slice(seed%4 > 0)
+		sum, now := sha256.New(), int64(1000)
+		for n := range 120 {
+			if c.r.IntN(3) == 0 {
+				now += c.r.Int64N(60)
+			}
+			steps := plenty
+			if seed%3 > 0 {
+				steps = c.r.IntN(2+int(seed%5)*2) * c.table.price()
+			}
+			c.table.Begin(now, steps)
+			c.table.Sweep()
+			fmt.Fprintln(sum, c.table.Steps())
+			c.table.Begin(now, steps)
+			c.step()
+			c.rare(sum)
+			fmt.Fprintln(sum, c.table.Steps())
+			fmt.Fprintln(sum, c.table.TakeEffects())
+			c.tellAll(t, sum, now)
+			c.tellAll(t, sum, now+int64(n%3*30))
+			if n%40 == 39 {
+				table, err := loaded(saved(c.table), c.table.sliced)
+				require.NoError(t, err)
+				c.table = table
+			}
+		}
+		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
+	}
+	const golden = "testdata/golden/answers.txt"
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String())
+}
+
+// rare makes a call that step does not make, now and then, or one of those beside each other that meet seldom.
+func (c *chaos) rare(w io.Writer) {
+	t := c.table
+	say := func(values ...any) { fmt.Fprintln(w, values...) }
+	switch c.r.IntN(24) {
+	case 0:
+		say(t.ReleaseAll(0, []string{c.key(), c.key()}, c.owner()))
+	case 1:
+		say(t.GiveBack(0, c.key(), c.owner(), t.Stats().Fences-c.r.Uint64N(min(4, 1+t.Stats().Fences)), c.client()))
+	case 2:
+		t.Drop(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)})
+	case 3:
+		say(t.Vacate(0, c.key()))
+	case 4:
+		say(t.RaiseFences(t.Stats().Fences + c.r.Uint64N(3)))
+	case 5:
+		say(t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveGone))
+	case 6:
+		say(t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveError))
+	case 7, 8: // waiters of sessions
+		for range 3 {
+			r := c.request()
+			r.Keys, r.Mode, r.Waits = r.Keys[:1], Exclusive, true
+			say(t.Acquire(r))
+		}
+	case 9: // a delay that is ordered for what has ended
+		say(t.Break(&Break{Key: c.key(), ByDelay: true, DelayMillis: 30, Reason: Broken, Cause: 7}))
+	case 10, 11, 12: // a crowd
+		r := c.request()
+		r.Keys, r.Mode, r.Session, r.LeaseMillis = r.Keys[:1], Shared, c.id(), 20
+		for i := range 4 {
+			each := *r
+			each.Owner = fmt.Sprint("o", i)
+			say(t.Acquire(&each))
+		}
+	}
+}
+
+// tellAll writes all that a table tells at an instant.
+func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
+	table := c.table
+	say := func(values ...any) { fmt.Fprintln(w, values...) }
+	say(table.Stats(), table.Accounts(), table.Incarnations(), table.Standing(), table.LongestLease(),
+		table.Behind(), table.BehindAt(now), table.DueBetween(now-20, now))
+	say(table.NextDue())
+	for _, most := range []int{1, 3, 100} {
+		say(table.Any(0))
+		say(table.Ended(0, now, most))
+	}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		say(table.Has(0, key), table.Known(0, key), table.Holders(0, key), table.Standers(0, key),
+			table.Usage(0, key), table.DueAt(0, key, now-20, now))
+		say(table.LeftMillis(0, key, now))
+		say(table.There(0, key, now))
+		for _, most := range []int{1, 3, 100} {
+			if info := table.Info(0, key, now, most); info != nil {
+				say(*info)
+			}
+		}
+		for i := range 6 {
+			owner := fmt.Sprint("o", i)
+			say(table.Check(0, key, owner, now), table.Blocked(asks(owner, key), now))
+			shared := asks(owner, key, "a")
+			shared.Mode = Mode(i % 2)
+			say(table.Blocked(shared, now))
+		}
+	}
+	for _, q := range []Query{
+		{Count: 100, Most: 9},
+		{Count: 2, Most: 1},
+		{Count: 1, Most: 2, Held: true},
+		{Count: 1, Most: 2, Waiting: true},
+		{Count: 3, Most: 9, ByOwner: true, Owner: "o1"},
+		{Count: 3, Most: 9, Match: func(key string) bool { return key > "b" }},
+		{Count: 1, Most: 9, Session: 1},
+		{Count: 2, Most: 9, Session: slices.Max(append(c.sessions, 1))},
+		{Count: 1, Most: 9, Session: slices.Min(append(c.sessions, 1<<30)), Held: true},
+		{Count: 1, Most: 9, Session: slices.Max(append(c.sessions, 1)), Waiting: true},
+		{Count: 2, Most: 9, Session: slices.Max(append(c.sessions, 1)), ByOwner: true, Owner: "o2"},
+	} {
+		for range 50 {
+			rows, next, looked := table.List(&q, now)
+			say(rows, next, looked)
+			if q.Cursor = next; next == 0 {
+				break
+			}
+		}
+		require.Zero(t, q.Cursor, "a list has an end: %+v", q)
+	}
+	for cursor := uint64(0); ; {
+		rows, next := table.Sessions(cursor, 2, now)
+		say(rows, next)
+		for _, row := range rows {
+			say(table.SessionWork(row.ID), table.Attached(row.Client), *table.Session(row.ID, now))
+		}
+		if cursor = next; next == 0 {
+			break
+		}
+	}
+	for _, node := range []string{"n0", "n1"} {
+		for ticket := max(c.ticket, 4) - 4; ticket <= c.ticket; ticket++ {
+			name := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: 1 + ticket%2}, Ticket: ticket}
+			say(table.Waits(name), table.Places(name))
+		}
+	}
+	var queues []string
+	table.EachQueue(func(key string, waiters int) { queues = append(queues, fmt.Sprint(key, waiters)) })
+	slices.Sort(queues)
+	say(queues)
+}
