@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -305,6 +306,8 @@ var lives = map[string]struct {
 			s := mustOpen(t, c)
 			require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
 			require.NoError(t, errors.Join(snapshotOf(s, 5, 1), snapshotOf(s, 10, 1), s.Close()))
+			left := filepath.Join(c.DataDir, snapshotName, "1-15-9.snap.tmp")
+			require.NoError(t, os.WriteFile(left, []byte("half"), 0o600))
 		},
 		do: func(d Device, c Config) error {
 			return with(d, c, func(s *Store) error {
@@ -341,14 +344,6 @@ var lives = map[string]struct {
 			"close 1-19.snap.tmp": 1, "remove 1-19.snap.tmp": 1, "close identity.json": 1,
 			"list snapshots": 1, "remove 1-5.snap": 1,
 		},
-	},
-	"a large snapshot": {
-		before: unused,
-		do: func(d Device, c Config) error {
-			name := raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2)) // more than a buffer has room for
-			return with(d, c, func(s *Store) error { return snapshotWith(s, 10, snapshotSync+1, name) })
-		},
-		shows: "entries 0 to 0, snapshot 10, cluster ", overlooked: old,
 	},
 	"made": {
 		do: restores, shows: "entries 0 to 0, snapshot 10, cluster c2",
@@ -415,10 +410,11 @@ var lives = map[string]struct {
 	},
 }
 
-// TestNoFailureIsOverlooked: one call of a process fails, to the disk, or to the store of terms and votes. Then the
-// process is told, unless nothing comes of it; nothing is left open; and the next process can go on.
-func TestNoFailureIsOverlooked(t *testing.T) {
-	for name, life := range lives {
+// requireTold: one call of a process fails, to the disk, or to the store of terms and votes. Then the process is told,
+// unless nothing comes of it; nothing is left open; and the next process can go on.
+func requireTold(t *testing.T, names ...string) {
+	for _, name := range names {
+		life := lives[name]
 		t.Run(name, func(t *testing.T) {
 			dir := memoryDir(t)
 			if life.before != nil {
@@ -456,4 +452,35 @@ func TestNoFailureIsOverlooked(t *testing.T) {
 			require.Equal(t, life.overlooked, overlooked)
 		})
 	}
+}
+
+func TestNoFailureOfAMakingIsOverlooked(t *testing.T) {
+	requireTold(t, "a new folder", "made", "made over unused", "made again")
+}
+
+func TestNoFailureOfAMemberIsOverlooked(t *testing.T)   { requireTold(t, "a member") }
+func TestNoFailureOfARecoveryIsOverlooked(t *testing.T) { requireTold(t, "recovered") }
+func TestNoFailureOfAMendingIsOverlooked(t *testing.T)  { requireTold(t, "mended") }
+
+// TestNoFailureOfALargeSnapshotIsOverlooked: nor does one leave anything open, or anything that looks complete.
+func TestNoFailureOfALargeSnapshotIsOverlooked(t *testing.T) {
+	name := raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2)) // more than a buffer has room for
+	told := 0
+	for n, reached := 1, true; reached; n++ {
+		f, dir := &faulty{n: n}, memoryDir(t)
+		s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		s.fs = f
+		err = snapshotWith(&Store{Snapshots: s}, 10, snapshotSync+1, name)
+		reached = f.failed != ""
+		require.Zero(t, f.opened, f.failed)
+		if err != nil {
+			require.ErrorIs(t, err, syscall.EIO)
+			require.Empty(t, s.list)
+			told++
+		} else {
+			require.True(t, !reached || strings.HasPrefix(f.failed, "list "), f.failed)
+		}
+	}
+	require.Greater(t, told, 8)
 }

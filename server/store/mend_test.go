@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
@@ -163,7 +164,9 @@ func number(t *testing.T, s *Store, key string) uint64 {
 func TestMendFails(t *testing.T) {
 	dir := aMember(t, KindWAL, 16, 30)
 	damage(t, ending(t, dir, "20")[0])
-	s := mustOpen(t, mending(dir, KindWAL))
+	c, faults := mending(dir, KindWAL), NewFaults()
+	c.Hooks.Faults = faults
+	s := mustOpen(t, c)
 	requireUnchanged := func() {
 		t.Helper()
 		require.NotNil(t, s.Missing())
@@ -190,7 +193,12 @@ func TestMendFails(t *testing.T) {
 		require.ErrorContains(t, s.Mend(meta, text), "makes no sense")
 		requireUnchanged()
 	}
-	require.NoError(t, s.Mend(state(40, 9)))
+	for _, op := range []Op{OpSnapshot, OpGet, OpSet, OpDeleteRange} {
+		faults.Inject(Fault{Op: op, Err: syscall.EIO, Count: 1})
+		require.ErrorIs(t, s.Mend(state(40, 9)), syscall.EIO)
+		require.NotNil(t, s.Missing())
+	}
+	require.NoError(t, s.Mend(state(41, 9)))
 }
 
 // TestVanishedSnapshotIsMended: an operator, or a check of the file system, may have deleted the damaged file.

@@ -478,6 +478,8 @@ func TestUnfinishedSnapshotsLeaveNothing(t *testing.T) {
 	requireFiles(1)
 	require.NoError(t, cancelled.Cancel())
 	require.NoError(t, cancelled.Cancel())
+	_, err = cancelled.Write([]byte("more"))
+	require.Error(t, err)
 	require.Error(t, cancelled.Close())
 	requireFiles(0)
 
@@ -573,4 +575,17 @@ func TestFolderThatCannotBeLocked(t *testing.T) {
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, syscall.Mkfifo(lock, 0o600)) // which has no size
 	requireRefused(t, c, "lock data folder")
+}
+
+// TestNewestSnapshotIsOfTheLatestTerm, and among those of a term the one that goes furthest.
+func TestNewestSnapshotIsOfTheLatestTerm(t *testing.T) {
+	s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	for _, end := range []position{{9, 2}, {5, 3}, {7, 3}, {8, 2}} {
+		takeAt(t, s, end.index, end.term)
+		again, _, err := openSnapshots(vfs.OS{}, s.dir, s.logger)
+		require.NoError(t, err)
+		require.Equal(t, s.list, again.list)
+	}
+	require.Equal(t, []uint64{7, 5}, []uint64{s.list[0].Index, s.list[1].Index})
 }
