@@ -39,6 +39,18 @@ func TestDamagedSnapshots(t *testing.T) {
 	require.Greater(t, accepted, 500)
 }
 
+// TestLyingNumbers: the largest number in place of any is refused at once, or read as it is.
+func TestLyingNumbers(t *testing.T) {
+	for name, good := range smallSnapshots(t) {
+		for i := len(snapshotMagic) + 2; i < len(good)-sha256.Size; i++ {
+			bad := append(binary.AppendUvarint(bytes.Clone(good[:i]), ^uint64(0)), good[i+1:]...)
+			if st, err := readState(bytes.NewReader(resum(bad))); err == nil {
+				require.Equal(t, resum(bad), dump(t, &machine{st: st}), "%s, byte %d", name, i)
+			}
+		}
+	}
+}
+
 // instead are bytes that may stand in place of one: other numbers, and none.
 func instead(b byte) (others [][]byte) {
 	others = [][]byte{{}}

@@ -165,3 +165,22 @@ func TestReadsLeaveLocks(t *testing.T) {
 	require.False(t, due)
 	require.Equal(t, protocol.Null, reply)
 }
+
+// TestForcedBreaksNameTheHolders to the node of who broke.
+func TestForcedBreaksNameTheHolders(t *testing.T) {
+	d := newDriver(t)
+	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
+	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000", "note", "why")
+	told := 0
+	for _, e := range d.record(d.version, request(nil, 0, "lock.break", "k")).events {
+		if e.Forced == nil {
+			continue
+		}
+		told++
+		require.Len(t, e.Forced.Broken, 1)
+		require.Equal(t, []string{"k", "me", "why"}, []string{
+			e.Forced.Broken[0].Key, e.Forced.Broken[0].Owner, e.Forced.Broken[0].Note,
+		})
+	}
+	require.Equal(t, 1, told)
+}

@@ -134,4 +134,7 @@ func TestHostilePattern(t *testing.T) {
 	pattern := "*" + string(long[:1<<19]) + "b*"
 	require.Equal(t, command.ErrPattern, d.do("keys", pattern))
 	require.Equal(t, command.ErrPattern, d.do("scan", "0", "match", pattern))
+	d.do("del", string(long))
+	d.apply(requestFrom(nil, 0, 5, "set", string(long), "t", "nx", "px", "1000"))
+	require.Equal(t, command.ErrPattern, d.do("lock.list", "match", pattern))
 }

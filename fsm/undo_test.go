@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,4 +69,15 @@ func TestRollBack(t *testing.T) {
 			require.NoError(t, db.Verify())
 		}
 	}
+}
+
+// TestJournalsStaySmall: a transaction of many changes leaves no room for as many behind.
+func TestJournalsStaySmall(t *testing.T) {
+	d := newDriver(t)
+	var queued [][]string
+	for i := range keptChanges + 1 {
+		queued = append(queued, []string{"set", fmt.Sprint("k", i), "v"})
+	}
+	require.Len(t, d.exec(nil, queued...).Elems, keptChanges+1)
+	require.LessOrEqual(t, cap(d.m.call.journal.Changes), keptChanges)
 }
