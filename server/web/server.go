@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -203,4 +205,53 @@ type debugWriter struct{ logger *slog.Logger }
 func (d debugWriter) Write(line []byte) (int, error) {
 	d.logger.Debug("http", "says", string(line))
 	return len(line), nil
+}
+
+// limited is a listener with at most that many connections. The oldest makes room for the next: an idle client, or
+// one that says nothing, must not keep out a scrape.
+type limited struct {
+	net.Listener
+	most int
+
+	mu   sync.Mutex
+	open list.List // of *connection, the oldest first
+}
+
+func limit(ln net.Listener, most int) net.Listener { return &limited{Listener: ln, most: most} }
+
+func (l *limited) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: nc, of: l}
+	l.mu.Lock()
+	var oldest *connection
+	if l.open.Len() >= l.most {
+		oldest = l.open.Front().Value.(*connection)
+		l.open.Remove(oldest.place)
+		oldest.place = nil
+	}
+	c.place = l.open.PushBack(c)
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Conn.Close()
+	}
+	return c, nil
+}
+
+type connection struct {
+	net.Conn
+	of    *limited
+	place *list.Element // guarded by of.mu; nil once out of the list
+}
+
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	if c.place != nil {
+		c.of.open.Remove(c.place)
+		c.place = nil
+	}
+	c.of.mu.Unlock()
+	return c.Conn.Close()
 }
