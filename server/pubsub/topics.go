@@ -1,6 +1,11 @@
 package pubsub
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/push"
+)
 
 // topic is a channel, a shard channel or a pattern with its subscribers.
 type topic struct {
@@ -110,5 +115,29 @@ func (p *patterns) each(channel string, f func(*topic) bool) {
 				return
 			}
 		}
+	}
+}
+
+// Kind is a kind of subscription.
+type Kind uint8
+
+// The kinds.
+const (
+	Channel Kind = iota
+	Pattern
+	Shard
+	kinds
+)
+
+// message is what subscribers of the kind hear. name is the pattern, if the kind is.
+func (k Kind) message(name, channel, payload string) *push.Message {
+	switch k {
+	case Pattern:
+		return push.New(protocol.Push(protocol.Bulk("pmessage"), protocol.Bulk(name), protocol.Bulk(channel),
+			protocol.Bulk(payload)))
+	case Shard:
+		return push.New(protocol.Push(protocol.Bulk("smessage"), protocol.Bulk(channel), protocol.Bulk(payload)))
+	default:
+		return push.New(protocol.Push(protocol.Bulk("message"), protocol.Bulk(channel), protocol.Bulk(payload)))
 	}
 }
