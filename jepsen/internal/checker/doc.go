@@ -7,7 +7,7 @@
 // wrong on purpose, and a checker must refuse each.
 //
 // Two kinds stand side by side. Models of package porcupine (models.go, lock.go,
-// txn.go) decide linearizability exactly, key by key; counters have a quicker way to the
+// list.go) decide linearizability exactly, key by key; counters have a quicker way to the
 // same answer (linear_ones.go). Direct checks look at a whole history in one
 // pass and say in words what is wrong: exclusion.go (two holders, lost
 // leases), ttl.go, counter.go, list.go, set.go, queue.go, messages.go,
