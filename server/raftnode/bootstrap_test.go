@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -37,4 +38,22 @@ func TestBootstrapIsFinished(t *testing.T) {
 	require.NoError(t, bootstrap(conf, cut, transport))
 	require.Equal(t, first(whole), first(cut))
 	require.NoError(t, bootstrap(conf, open(raft.NewInmemStore(), nil), transport), "a node that joins waits for a leader")
+}
+
+// TestBootstrapOverAStoreThatCannotBeRead: nothing is written to it.
+func TestBootstrapOverAStoreThatCannotBeRead(t *testing.T) {
+	store := raft.NewInmemStore()
+	c := &Config{ID: "n1@a", Log: store, Stable: unreadableStable{store}, Snapshots: raft.NewInmemSnapshotStore()}
+	conf := raft.DefaultConfig()
+	conf.LocalID = "n1@a"
+	for _, founders := range [][]members.Member{nil, {{ID: "n1@a", Addr: "h1:1", Voter: true}}} {
+		c.Bootstrap = founders
+		require.ErrorContains(t, bootstrap(conf, c, nil), "inspect stores: failed to read current term: it cannot be read")
+	}
+}
+
+type unreadableStable struct{ raft.StableStore }
+
+func (unreadableStable) GetUint64([]byte) (uint64, error) {
+	return 0, errors.New("it cannot be read")
 }

@@ -388,3 +388,62 @@ func TestRestoredStates(t *testing.T) {
 	require.False(t, a.quarantine.frozen.Load())
 	require.Equal(t, []string{"n1", "n2"}, a.configurations.ids())
 }
+
+// TestDeclineWithoutSuccessor: a node in quarantine that nobody answers keeps its leadership, and says so.
+func TestDeclineWithoutSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		time.Sleep(10 * time.Second)
+		require.True(t, n.Leads(n.Term()))
+		require.ErrorContains(t, n.Decline(t.Context(), nil), "no voter answers that could lead")
+		require.True(t, n.Leads(n.Term()))
+	})
+}
+
+// TestHeartbeatBeforeRaft: a heartbeat that comes before raft takes them is a request as any other.
+func TestHeartbeatBeforeRaft(t *testing.T) {
+	require.False(t, new(heartbeats).handle(raft.RPC{}))
+}
+
+// TestSubscriberThatComesBack: a member that was removed and is added again is sent notifications again.
+func TestSubscriberThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := dialed(make(chan struct{}, 9))
+		c := newCommitNotifier(commitNotifierConfig{self: "n1", appender: newAppender(dials)})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.run(ctx) }()
+		for _, there := range []bool{true, false, true} {
+			others := []string{}
+			if there {
+				others = append(others, "n2")
+			}
+			c.reconfigure(viewOf("n1", others...))
+			synctest.Wait()
+			if p := (*c.peers.Load())["n2"]; p != nil {
+				p.subscribed.Store(true)
+			}
+			c.notifyAll()
+			synctest.Wait()
+			require.Equal(t, there, len(dials) > 0)
+			for len(dials) > 0 {
+				<-dials
+			}
+		}
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+// dialed is a stream that reaches nobody, and has something for each dial.
+type dialed chan struct{}
+
+func (d dialed) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (d dialed) Close() error              { return nil }
+func (d dialed) Addr() net.Addr            { return nil }
+
+func (d dialed) DialContext(context.Context, string) (net.Conn, error) {
+	d <- struct{}{}
+	return nil, net.ErrClosed
+}

@@ -331,3 +331,45 @@ func TestConfigurationIsOnTheDiskFirst(t *testing.T) {
 		require.Equal(t, []string{"n1"}, log.configurations.ids())
 	})
 }
+
+// TestFirstIndexIsTheStores: while entries are on their way the log begins where the store's does.
+func TestFirstIndexIsTheStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 3)
+		append1(t, log, 4)
+		first, err := log.FirstIndex()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, first)
+		store.let <- nil
+	})
+}
+
+// TestMonotonicAsTheStore: raft empties the log behind a snapshot where the store says so, and not while the log is kept.
+func TestMonotonicAsTheStore(t *testing.T) {
+	require.False(t, newParallelLog(raft.NewInmemStore(), 1, nil).IsMonotonic())
+	log := newParallelLog(monotonicStore{raft.NewInmemStore()}, 1, nil)
+	require.True(t, log.IsMonotonic())
+	log.keeps.Store(true)
+	require.False(t, log.IsMonotonic())
+}
+
+type monotonicStore struct{ raft.LogStore }
+
+func (monotonicStore) IsMonotonic() bool { return true }
+
+// TestLogThatEndsIsNotWaitedFor: who waits for room, while an append is on its way, hears that the node ends.
+func TestLogThatEndsIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, failed := newHeldLog(t, 0)
+		for i := range uint64(recentLogs) {
+			append1(t, log, i+1)
+		}
+		full := waits(t, func() error { return log.StoreLog(&raft.Log{Index: recentLogs + 1}) })
+		cause := errors.New("its members are lost")
+		require.ErrorIs(t, log.end(cause), cause)
+		require.ErrorIs(t, <-full, cause)
+		require.ErrorIs(t, *failed, cause)
+		store.let <- nil
+		store.let <- nil
+	})
+}
