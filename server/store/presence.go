@@ -9,8 +9,8 @@ import (
 // lookEvery is how often an open folder is looked for.
 const lookEvery = time.Second
 
-// lookFor reports a fault when the folder is not there any more, until the store is closed. Otherwise all would go on well: the files are open,
-// and what is written and synced is gone with the process.
+// lookFor reports a fault when the folder is not there any more, until the store is closed. Otherwise all would go on
+// well: the files are open, and what is written and synced is gone with the process.
 //
 // An error says nothing about the folder. A disk that does not answer is for the calls to notice that need it.
 func (g *guard) lookFor(gone func() error) {
