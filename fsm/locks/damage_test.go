@@ -104,7 +104,8 @@ func others(was any) (others []any) {
 	return others
 }
 
-// acceptedWithDamage loads a table with each value changed in many ways, and counts what was accepted: it must be right.
+// acceptedWithDamage loads a table with each value changed in many ways, and counts what was accepted, which must be
+// right.
 func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	var good fields
 	table.Save(&good, table.sliced)

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sharedAndAlone is a table with a lock of three holds and one whose holder lives with a session, sessions of both kinds,
-// and a waiter.
+// sharedAndAlone is a table with a lock of three holds and one whose holder lives with a session, sessions of both
+// kinds, and a waiter.
 func sharedAndAlone(t *testing.T) *Table {
 	table := New()
 	table.Begin(1000, plenty)

@@ -91,7 +91,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	}
 }
 
-// TestQueueOfALeadershipEndsWithIt: batches that were not taken are not the next leadership's, wherever the queue stood.
+// TestQueueOfALeadershipEndsWithIt: batches that were not taken are not the next leadership's.
 func TestQueueOfALeadershipEndsWithIt(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {

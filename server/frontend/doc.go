@@ -53,7 +53,7 @@
 // LIST shows of a connection, outbox.mu guards the messages and the pending replies. None is held while calling anything
 // that blocks. Server.mu may be held while taking profile.mu or outbox.mu, never the reverse.
 //
-// Start reading at conn.go (all that a connection has) and serve.go (the loop), then dispatch.go (the way of a command), then batch.go (how a
-// pipeline becomes a batch). Bytes arrive in input.go and leave in output.go. DESIGN.md has the
-// decisions and their reasons.
+// Start reading at conn.go (all that a connection has) and serve.go (the loop), then dispatch.go (the way of a
+// command), then batch.go (how a pipeline becomes a batch). Bytes arrive in input.go and leave in output.go. DESIGN.md
+// has the decisions and their reasons.
 package frontend

@@ -344,7 +344,7 @@ func TestFirstIndexIsTheStores(t *testing.T) {
 	})
 }
 
-// TestMonotonicAsTheStore: raft empties the log behind a snapshot where the store says so, and not while the log is kept.
+// TestMonotonicAsTheStore: raft empties the log behind a snapshot where the store says so, not while the log is kept.
 func TestMonotonicAsTheStore(t *testing.T) {
 	require.False(t, newParallelLog(raft.NewInmemStore(), 1, nil).IsMonotonic())
 	log := newParallelLog(monotonicStore{raft.NewInmemStore()}, 1, nil)

@@ -83,7 +83,7 @@ func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan erro
 	})
 }
 
-// TestBatchKnowsItsNumbers: a batch with writes hears each number under which a part of it is proposed; reads have none.
+// TestBatchKnowsItsNumbers: a batch with writes gets each number under which a part of it is proposed; reads have none.
 func TestBatchKnowsItsNumbers(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		var numbers []uint64
