@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -167,12 +168,16 @@ func TestFolderThatIsThere(t *testing.T) {
 // TestLookingEndsWithTheStore: a closed store looks for nothing, and keeps nothing alive.
 func TestLookingEndsWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, looked := newGuard(Hooks{}), 0
-		g.lookFor(func() error { looked++; return nil })
+		var looked atomic.Int64
+		g := newGuard(Hooks{})
+		g.lookFor(func() error {
+			looked.Add(1)
+			return nil
+		})
 		time.Sleep(3*lookEvery + 1)
-		require.Equal(t, 3, looked)
+		require.EqualValues(t, 3, looked.Load())
 		g.closing.Store(true)
 		time.Sleep(5 * lookEvery)
-		require.Equal(t, 3, looked)
+		require.EqualValues(t, 3, looked.Load())
 	})
 }
