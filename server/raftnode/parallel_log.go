@@ -75,7 +75,7 @@ func (l *parallelLog) FirstIndex() (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first, err := l.store.FirstIndex()
-	if err == nil && first == 0 && len(l.queue) > 0 {
+	if first == 0 && len(l.queue) > 0 {
 		first = l.queue[0].Index
 	}
 	return first, err

@@ -43,21 +43,17 @@ func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 // asked is a connection over which another node asks.
 type asked struct {
 	net.Conn
-	within  time.Duration
-	begun   bool // a request has, and was not answered
-	limited bool // a deadline is set
+	within time.Duration
+	begun  bool // a request has, and was not answered
 }
 
 // Read reads what has come of a request, or waits for the next one.
 func (c *asked) Read(b []byte) (int, error) {
-	switch {
-	case c.begun:
-		c.limited = true
-		_ = c.SetReadDeadline(time.Now().Add(c.within))
-	case c.limited:
-		c.limited = false
-		_ = c.SetReadDeadline(time.Time{})
+	var until time.Time // none
+	if c.begun {
+		until = time.Now().Add(c.within)
 	}
+	_ = c.SetReadDeadline(until)
 	n, err := c.Conn.Read(b)
 	c.begun = c.begun || n > 0
 	if errors.Is(err, os.ErrDeadlineExceeded) {
