@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,4 +219,39 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAnswerThatMakesNoSense: its connection ends, and is not used again.
+func TestAnswerThatMakesNoSense(t *testing.T) {
+	near, far := net.Pipe()
+	a := newAppender(nil)
+	a.idle["n2"] = []*appendConn{{Conn: near, br: bufio.NewReader(near), steady: wire.Steady{Conn: near}}}
+	go func() {
+		_, _ = wire.Read(bufio.NewReader(far), nil, maxAppendFrame)
+		_, _ = far.Write(wire.Seal(append(make([]byte, wire.Head), 0xff)))
+	}()
+	require.ErrorIs(t, a.call("n2", anAppend(), &raft.AppendEntriesResponse{}), wire.ErrCorrupt)
+	require.Empty(t, a.idle["n2"])
+	_, err := near.Write(nil)
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// TestConnectionsTogether: they come back and are hung up while the node stops.
+func TestConnectionsTogether(t *testing.T) {
+	a := newAppender(&port{closed: make(chan struct{})})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				if conn, err := a.take("n2"); err == nil {
+					a.give("n2", conn)
+				}
+			}
+		})
+		all.Go(func() { a.hangUp("n2") })
+	}
+	all.Go(a.close)
+	all.Wait()
+	a.hangUp("n2")
+	require.Zero(t, a.stream.(*port).open.Load())
 }

@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
 // port is a stream to members that answer as told, and that accepts nothing.
@@ -26,6 +28,9 @@ type port struct {
 	closed       chan struct{}
 	once         sync.Once
 	dialed, open atomic.Int32
+
+	mu    sync.Mutex
+	conns []net.Conn // that were dialed
 }
 
 func (p *port) Accept() (net.Conn, error) {
@@ -35,6 +40,11 @@ func (p *port) Accept() (net.Conn, error) {
 
 func (p *port) Close() error {
 	p.once.Do(func() { close(p.closed) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.conns {
+		_ = conn.Close()
+	}
 	return nil
 }
 
@@ -46,7 +56,11 @@ func (p *port) DialContext(ctx context.Context, id string) (net.Conn, error) {
 	conn, err := p.memberStub.DialContext(ctx, id)
 	p.dialed.Add(1)
 	p.open.Add(1)
-	return &dialedConn{Conn: conn, port: p}, err
+	conn = &dialedConn{Conn: conn, port: p}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, conn)
+	return conn, err
 }
 
 // dialedConn is counted until it is closed.
@@ -78,18 +92,11 @@ type single struct {
 	start     func()
 }
 
-// openSingle opens n1, with these other founders, who do not answer. It belongs into a bubble.
-func openSingle(t *testing.T, others ...string) *single {
-	s := &single{append: &port{closed: make(chan struct{})}}
-	founders := []members.Member{{ID: "n1", Addr: "n1:1", Voter: true}}
-	for _, id := range others {
-		founders = append(founders, members.Member{ID: id, Addr: id + ":1", Voter: true})
-	}
-	store := raft.NewInmemStore()
-	var err error
-	s.Node, err = Open(Config{
-		ID: "n1", Bootstrap: founders, Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore(),
-		Raft: &port{closed: make(chan struct{})}, Append: s.append,
+// singleConfig is what n1 is opened with.
+func singleConfig(store *raft.InmemStore, snapshots raft.SnapshotStore) Config {
+	return Config{
+		ID: "n1", Log: store, Stable: store, Snapshots: snapshots,
+		Raft: &port{closed: make(chan struct{})}, Append: &port{closed: make(chan struct{})},
 		Dial: func(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed },
 		Timing: Timing{
 			HeartbeatTimeout: time.Second, ElectionTimeout: time.Second, LeaseTimeout: 500 * time.Millisecond,
@@ -100,14 +107,28 @@ func openSingle(t *testing.T, others ...string) *single {
 			TrailingBytes: 1 << 20,
 		},
 		Logger: slog.New(slog.DiscardHandler), RaftLogger: hclog.NewNullLogger(), Machine: machineStub{},
-		OnChange: func() {}, OnConfiguration: func() {}, OnRemoved: func() { s.removed.Add(1) },
-		OnEvent: func(e Event) {
-			if _, taken := e.(SnapshotTaken); taken {
-				s.snapshots.Add(1)
-			}
-		},
-		Fail: func(err error) { t.Error(err) },
-	})
+		OnChange: func() {}, OnConfiguration: func() {}, OnRemoved: func() {}, OnEvent: func(Event) {}, Fail: func(error) {},
+	}
+}
+
+// openSingle opens n1, with these other founders, who do not answer. It belongs into a bubble.
+func openSingle(t *testing.T, others ...string) *single {
+	s := &single{append: &port{closed: make(chan struct{})}}
+	founders := []members.Member{{ID: "n1", Addr: "n1:1", Voter: true}}
+	for _, id := range others {
+		founders = append(founders, members.Member{ID: id, Addr: id + ":1", Voter: true})
+	}
+	store := raft.NewInmemStore()
+	var err error
+	c := singleConfig(store, raft.NewInmemSnapshotStore())
+	c.Bootstrap, c.Append, c.OnRemoved = founders, s.append, func() { s.removed.Add(1) }
+	c.OnEvent = func(e Event) {
+		if _, taken := e.(SnapshotTaken); taken {
+			s.snapshots.Add(1)
+		}
+	}
+	c.Fail = func(err error) { t.Error(err) }
+	s.Node, err = Open(c)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var parts sync.WaitGroup
@@ -120,6 +141,8 @@ func openSingle(t *testing.T, others ...string) *single {
 		require.True(t, s.Stop())
 		require.NoError(t, s.Wait())
 		parts.Wait()
+		require.True(t, s.transport.appender.closed)
+		require.Zero(t, s.append.open.Load())
 	})
 	return s
 }
@@ -228,9 +251,21 @@ func TestSnapshotForAnother(t *testing.T) {
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
+		n.configurations.appended([]*raft.Log{{
+			Index: 2, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(toRaft([]members.Member{
+				{ID: "n1", Addr: "n1:1", Voter: true},
+				{ID: "n2", Addr: "n2:1", Voter: true},
+				{ID: "n3", Addr: "n3:1", Voter: true},
+				{ID: "n4", Addr: "n4:1"},
+			})),
+		}})
+		n.acks.note("n4", 7, 0, 11)
+		sum, too := n.Unacknowledged(7)
+		require.Zero(t, sum, "what has no vote does not count")
+		require.True(t, too)
 		n.acks.note("n3", 7, 0, 9)
 		n.acks.note("n2", 7, 0, 0)
-		sum, too := n.Unacknowledged(7)
+		sum, too = n.Unacknowledged(7)
 		require.Equal(t, uint64(9), sum)
 		require.False(t, too)
 		sum, too = n.Unacknowledged(8)
@@ -282,6 +317,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		require.Equal(t, int32(connsPerPeer), n.append.open.Load())
 		a.hangUp("n2")
 		require.Zero(t, n.append.open.Load())
+		require.Empty(t, a.idle["n2"], "they are used no more")
 		conn, err := a.take("n2")
 		require.NoError(t, err)
 		a.close()
@@ -389,6 +425,182 @@ func TestRestoredStates(t *testing.T) {
 	require.Equal(t, []string{"n1", "n2"}, a.configurations.ids())
 }
 
+// takesAll answers for members that take whatever is sent.
+func takesAll(req *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+	return &raft.AppendEntriesResponse{
+		Term: req.Term, Success: true, LastLog: req.PrevLogEntry + uint64(len(req.Entries)),
+	}
+}
+
+// TestMemberKeepsItsAddress: a change that is not a move leaves it, whatever the change says; a change is confirmed by
+// the configuration that it made.
+func TestMemberKeepsItsAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.append.answer = takesAll
+		n.start()
+		change := func(kind ChangeKind, addr string) error {
+			_, err := n.Change(t.Context(), Change{
+				Kind: kind, Member: members.Member{ID: "n2", Addr: addr}, After: n.Configuration().Index,
+			})
+			return err
+		}
+		for _, c := range []struct {
+			kind       ChangeKind
+			addr, want string
+		}{{AddNonvoter, "n2:1", "n2:1"}, {AddVoter, "n2:9", "n2:1"}, {Move, "n2:2", "n2:2"}, {Demote, "", "n2:2"}} {
+			require.NoError(t, change(c.kind, c.addr))
+			m, ok := n.CommittedConfiguration().Find("n2")
+			require.True(t, ok)
+			require.Equal(t, c.want, m.Addr)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		want := n.Configuration()
+		require.NoError(t, n.awaitChange(ctx, n.Term(), want))
+		want.Index++
+		require.ErrorIs(t, n.awaitChange(ctx, n.Term(), want), ErrOutcomeUnknown, "the members were the same before")
+	})
+}
+
+// TestTermOfARunningNode: raft does not hear of a failure to store it once the node runs, and the owner does.
+func TestTermOfARunningNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		var failed error
+		s := n.stable
+		s.StableStore, s.fail, s.never = brokenStable{}, func(err error) { failed = err }, make(chan struct{})
+		returned := waits(t, func() error { return s.SetUint64([]byte("CurrentTerm"), 9) })
+		require.ErrorIs(t, failed, errBroken)
+		close(s.never)
+		require.ErrorIs(t, <-returned, errBroken)
+		s.lost = make(chan struct{}) // the node stops as usual
+	})
+}
+
+// TestRefusedStates: a state takes no place of a newer one, none of other members, and none on a leader.
+func TestRefusedStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		applied, newest := n.applier.index.Load(), n.Configuration().Index
+		for _, c := range []struct {
+			index, configuration uint64
+			want                 string
+		}{
+			{applied - 1, newest, "the state ends at index"},
+			{applied, newest - 1, "the state has the members of index"},
+			{applied, newest, "this node leads"},
+		} {
+			meta := &raft.SnapshotMeta{Index: c.index, ConfigurationIndex: c.configuration}
+			require.ErrorContains(t, n.filter.replace(t.Context(), raft.RPC{}, meta), c.want)
+		}
+	})
+}
+
+// TestSuccessors: a voter of an older release does not say what it has applied, and is taken for ready.
+func TestSuccessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3", "n4")
+		n.applier.index.Store(100)
+		says := map[string][]byte{"n2": {}, "n3": {50}, "n4": {84}}
+		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
+			asking, asked := net.Pipe()
+			go func() {
+				_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
+				answer := append(append(make([]byte, wire.Head), proposalKind, 0, 100), says[id]...)
+				_, _ = asked.Write(wire.Seal(answer))
+			}()
+			return asking, nil
+		}
+		ready, lags := n.candidates(t.Context(), "", 100)
+		require.ElementsMatch(t, []string{"n2", "n4"}, ready)
+		require.Len(t, lags, 1)
+		require.Equal(t, "n3", lags[0].id)
+		ready, lags = n.candidates(t.Context(), "", 50)
+		require.Len(t, ready, 3, "all have what was applied when the question came")
+		require.Empty(t, lags)
+
+		began := time.Now()
+		id, err := n.Successor(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, "n2", id, "of those that are ready")
+		id, err = n.Successor(t.Context(), "n3")
+		require.NoError(t, err)
+		require.Equal(t, "n3", id, "this node does not lead: nothing is waited for")
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// TestSubscriberThatComesBack: a member that leaves and is added again hears of commits as before.
+func TestSubscriberThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.append.answer = takesAll
+		n.start()
+		for range 3 {
+			n.commits.reconfigure(viewOf("n1", "n2"))
+			n.SetCommitSubscriber("n2", true)
+			synctest.Wait()
+			require.Equal(t, int32(1), n.append.open.Load())
+			dialed := n.append.dialed.Load()
+			n.commits.reconfigure(viewOf("n1", "n2", "n3"))
+			synctest.Wait()
+			require.Equal(t, int32(1), n.append.open.Load(), "others come and go")
+			require.Equal(t, dialed, n.append.dialed.Load())
+			n.commits.reconfigure(viewOf("n1"))
+			synctest.Wait()
+			require.Zero(t, n.append.open.Load())
+		}
+	})
+}
+
+// turning are snapshots that are other ones from a listing on.
+type turning struct {
+	raft.SnapshotStore
+	other raft.SnapshotStore
+	after int
+}
+
+func (s *turning) List() ([]*raft.SnapshotMeta, error) {
+	if s.after--; s.after < 0 {
+		return s.other.List()
+	}
+	return s.SnapshotStore.List()
+}
+
+// TestMembersThatRaftFinds: a node whose raft finds other members than the node found does not start.
+func TestMembersThatRaftFinds(t *testing.T) {
+	refused := 0
+	for after := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			_, transport := raft.NewInmemTransport("")
+			snapshots := &turning{raft.NewInmemSnapshotStore(), raft.NewInmemSnapshotStore(), after}
+			for store, ids := range map[raft.SnapshotStore][]string{
+				snapshots.SnapshotStore: {"n1", "n2"}, snapshots.other: {"n1", "n3"},
+			} {
+				sink, err := store.Create(1, 9, 2, raft.DecodeConfiguration(configurationAt(5, ids...).Data), 5, transport)
+				require.NoError(t, err)
+				require.NoError(t, sink.Close())
+			}
+			store := raft.NewInmemStore()
+			c := singleConfig(store, snapshots)
+			n, err := Open(c)
+			if err != nil {
+				require.ErrorContains(t, err, "and raft found")
+				refused++
+				return
+			}
+			require.NoError(t, n.agrees())
+			require.True(t, n.Stop())
+			require.NoError(t, n.Wait())
+		})
+	}
+	require.Positive(t, refused)
+	require.Less(t, refused, 6)
+}
+
 // TestDeclineWithoutSuccessor: a node in quarantine that nobody answers keeps its leadership, and says so.
 func TestDeclineWithoutSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -404,46 +616,4 @@ func TestDeclineWithoutSuccessor(t *testing.T) {
 // TestHeartbeatBeforeRaft: a heartbeat that comes before raft takes them is a request as any other.
 func TestHeartbeatBeforeRaft(t *testing.T) {
 	require.False(t, new(heartbeats).handle(raft.RPC{}))
-}
-
-// TestSubscriberThatComesBack: a member that was removed and is added again is sent notifications again.
-func TestSubscriberThatComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dials := dialed(make(chan struct{}, 9))
-		c := newCommitNotifier(commitNotifierConfig{self: "n1", appender: newAppender(dials)})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- c.run(ctx) }()
-		for _, there := range []bool{true, false, true} {
-			others := []string{}
-			if there {
-				others = append(others, "n2")
-			}
-			c.reconfigure(viewOf("n1", others...))
-			synctest.Wait()
-			if p := (*c.peers.Load())["n2"]; p != nil {
-				p.subscribed.Store(true)
-			}
-			c.notifyAll()
-			synctest.Wait()
-			require.Equal(t, there, len(dials) > 0)
-			for len(dials) > 0 {
-				<-dials
-			}
-		}
-		stop()
-		require.NoError(t, <-ended)
-	})
-}
-
-// dialed is a stream that reaches nobody, and has something for each dial.
-type dialed chan struct{}
-
-func (d dialed) Accept() (net.Conn, error) { return nil, net.ErrClosed }
-func (d dialed) Close() error              { return nil }
-func (d dialed) Addr() net.Addr            { return nil }
-
-func (d dialed) DialContext(context.Context, string) (net.Conn, error) {
-	d <- struct{}{}
-	return nil, net.ErrClosed
 }
