@@ -156,7 +156,7 @@ type linked struct {
 	receiver      *Receiver
 	client        *Client
 	writes, reads *line
-	log           *bytes.Buffer
+	log, leaders  *bytes.Buffer // what each end logs
 
 	mu         sync.Mutex
 	told       []string
@@ -194,7 +194,7 @@ func oneValue(text string) []protocol.Value { return []protocol.Value{protocol.B
 
 // link starts both ends; wrap may break connections of the dialer, and of the acceptor.
 func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
-	l := &linked{t: t, net: peertest.New(), writes: newLine(), reads: newLine(), log: &bytes.Buffer{}}
+	l := &linked{t: t, net: peertest.New(), writes: newLine(), reads: newLine(), log: &bytes.Buffer{}, leaders: &bytes.Buffer{}}
 	listener, err := l.net.Listen("n1:1")
 	require.NoError(t, err)
 	wake := make(chan struct{}, 1)
@@ -246,7 +246,8 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 		},
 		Quorum:         func() int { return 9 },
 		CommandTimeout: time.Second, BatchBytes: 1 << 20, ReplyBytes: 1 << 20, QueueBytes: 1 << 20,
-		Followers: func() int { return 2 }, Logger: slog.New(slog.DiscardHandler),
+		Followers: func() int { return 2 },
+		Logger:    slog.New(slog.NewTextHandler(l.leaders, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	dial := l.net.Dial("n2:1")
 	l.client = NewClient(ClientConfig{
@@ -316,6 +317,8 @@ func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 		for _, b := range all {
 			reply := "wrote " + string(b.Body)
 			switch {
+			case string(b.Body) == "half":
+				reply = strings.Repeat("x", 700<<10)
 			case string(b.Body) == "large":
 				reply = strings.Repeat("x", 3<<19)
 			case len(b.Body) > 100<<10:
@@ -411,6 +414,7 @@ func TestLink(t *testing.T) {
 		require.Zero(t, l.writes.sent[late])
 		require.Zero(t, l.net.Connections())
 		require.Nil(t, l.receiver.Peer(protocol.Incarnation{Node: "n2", Epoch: 5}))
+		require.Equal(t, 1, strings.Count(l.leaders.String(), `msg="link ended" from=n2 error=`), l.leaders)
 	})
 }
 
@@ -448,6 +452,27 @@ func TestLinkComesAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLinkThatIsGone: nobody can be asked, and no batch is taken, until there is another.
+func TestLinkThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.receiver.Open(1)
+		l.client.Follow("n1")
+		require.Contains(t, l.takes(), "up to n1")
+		l.receiver.Shut()
+		told := l.takes()
+		require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
+		require.Nil(t, l.client.Wait(1, time.Hour))
+		require.Nil(t, l.writes.consumer)
+		require.Nil(t, l.reads.consumer)
+		l.receiver.Open(2)
+		time.Sleep(time.Second)
+		require.Contains(t, l.takes(), "up to n1")
+		require.NotNil(t, l.client.Wait(1, time.Hour))
+	})
 }
 
 // TestLinkIsRefused: by a node that does not lead, to a node that is no member, and by another node at the address.
@@ -515,6 +540,12 @@ func TestLargeRepliesOfALink(t *testing.T) {
 			require.Len(t, l.reads.answer(half), 700<<10)
 		}
 		l.net.Limit("n1", "n2", 0)
+		for range halves {
+			l.writes.add("small")
+		}
+		half := l.writes.add("half") // its number is no read's
+		time.Sleep(time.Second)
+		require.Len(t, l.writes.answer(half), 700<<10)
 		large := l.writes.add("large")
 		time.Sleep(2 * time.Second)
 		require.Empty(t, l.writes.answer(large))

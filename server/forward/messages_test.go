@@ -198,3 +198,17 @@ func TestGreetingOfWhoHangsUp(t *testing.T) {
 	_, err := readGreeting(bufio.NewReader(strings.NewReader("")), kindHello)
 	require.ErrorIs(t, err, io.EOF)
 }
+
+// TestValuesThatAreCutShort: none of them is taken.
+func TestValuesThatAreCutShort(t *testing.T) {
+	all := appendValues(nil, []protocol.Value{protocol.Bulk("first"), protocol.Array(protocol.Integer(7), protocol.Null)})
+	for n := range all {
+		f := wire.Fields[string]{Rest: string(all[:n])}
+		require.Nil(t, values(&f), "%d bytes", n)
+		require.Error(t, f.Err, "%d bytes", n)
+	}
+	f := wire.Fields[string]{Rest: string(all)}
+	require.Len(t, values(&f), 2)
+	require.NoError(t, f.Err)
+	require.False(t, f.More())
+}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"container/heap"
 	"context"
 	"encoding/binary"
 	"math"
@@ -340,5 +341,19 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 		require.Equal(t, uint64(4), p.reads[0].number)
 		require.True(t, p.serve(context.Background(), &p.reads[0], protocol.ErrNoLeader))
 		require.Zero(t, p.readBytes)
+	}
+}
+
+// TestNothingIsKeptOfWhatWasSent: a large reply shares memory with the state.
+func TestNothingIsKeptOfWhatWasSent(t *testing.T) {
+	var h bySize[*parcel]
+	for left := range 5 {
+		heap.Push(&h, &parcel{left: left})
+	}
+	for left := range 5 {
+		require.Equal(t, left, heap.Pop(&h).(*parcel).left)
+	}
+	for _, kept := range h[:5] {
+		require.Nil(t, kept)
 	}
 }
