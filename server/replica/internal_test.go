@@ -251,6 +251,12 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	q.Detach(other)
 	_, until := q.waiting(link)
 	require.Equal(t, uint64(2), until)
+	for consumer, want := range map[any]int{link: 2, other: 0} {
+		shown := 0
+		q.look(consumer, 0, math.MaxUint64, func(*forward.Batch) bool { shown++; return true })
+		q.Take(consumer, func(*forward.Batch) bool { shown++; return false })
+		require.Equal(t, want, shown)
+	}
 	q.Detach(link)
 	_, until = q.waiting(link)
 	require.Zero(t, until)
@@ -416,4 +422,23 @@ func TestDuplicateOfAnotherNode(t *testing.T) {
 	require.Empty(t, s.touched)
 	s.Done(s.writes.origin, 1, nil, false)
 	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
+}
+
+// TestAnswersThatNobodyWaitsFor: they wake no link; one that waits is woken, as it may take batches again.
+func TestAnswersThatNobodyWaitsFor(t *testing.T) {
+	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	link, wake := new(int), make(chan struct{}, 1)
+	add := func() { require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)})) }
+	q.Attach(link, wake)
+	add()
+	<-wake
+	q.answered()
+	require.Empty(t, wake, "nothing was taken")
+	require.True(t, q.unanswered.IsZero())
+	q.Take(link, func(*forward.Batch) bool { return true })
+	require.False(t, q.unanswered.IsZero())
+	add()
+	<-wake
+	q.answered()
+	require.Len(t, wake, 1)
 }
