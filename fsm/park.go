@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -189,9 +188,7 @@ func (m *machine) WaitingIncarnations() []protocol.Incarnation {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	incarnations := append(m.st.Waits.Incarnations(), m.st.Locks.Incarnations()...)
-	slices.SortFunc(incarnations, func(a, b protocol.Incarnation) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
-	})
+	slices.SortFunc(incarnations, protocol.Incarnation.Compare)
 	return slices.Compact(incarnations)
 }
 

@@ -1,9 +1,11 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The log entry, version 6:
@@ -60,6 +62,11 @@ var ErrCorruptEntry = errors.New("corrupt log entry")
 type Incarnation struct {
 	Node  string
 	Epoch uint64
+}
+
+// Compare orders incarnations by node, and those of a node by their starts.
+func (i Incarnation) Compare(o Incarnation) int {
+	return cmp.Or(strings.Compare(i.Node, o.Node), cmp.Compare(i.Epoch, o.Epoch))
 }
 
 // Batch is the unit that is applied at most once.

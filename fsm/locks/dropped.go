@@ -17,7 +17,7 @@ func (t *Table) dropped(w *waiter) bool {
 	}
 	for i := range t.drops {
 		if t.drops[i].Origin.Node == w.Client.Origin.Node {
-			return compareNames(w.name(), t.drops[i]) < 0
+			return w.name().Compare(t.drops[i]) < 0
 		}
 	}
 	return false
@@ -27,7 +27,7 @@ func (t *Table) dropped(w *waiter) bool {
 // lower ticket. They are gone from now on, and removed by Sweep.
 func (t *Table) Drop(name waits.Name) {
 	w := t.firstOf(name.Origin.Node)
-	if w == nil || compareNames(w.name(), name) >= 0 {
+	if w == nil || w.name().Compare(name) >= 0 {
 		return
 	}
 	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b before) int {
@@ -37,7 +37,7 @@ func (t *Table) Drop(name waits.Name) {
 	case !known:
 		name.Origin.Node = t.origin(w.Client.Origin).Node // memory of the table
 		t.drops = slices.Insert(t.drops, i, name)
-	case compareNames(t.drops[i], name) < 0:
+	case t.drops[i].Compare(name) < 0:
 		name.Origin.Node = t.drops[i].Origin.Node
 		t.drops[i] = name
 	}

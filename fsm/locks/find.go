@@ -155,7 +155,7 @@ func (t *Table) open(id uint64) bool { return t.openAt(id, t.now) }
 
 func (t *Table) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 	return slices.BinarySearchFunc(t.incarnations, o, func(l incarnation, o protocol.Incarnation) int {
-		return compareOrigins(l.origin, o)
+		return l.origin.Compare(o)
 	})
 }
 

@@ -119,7 +119,7 @@ func (d *loader) client() Client {
 func (d *loader) incarnation() {
 	l := incarnation{origin: protocol.Incarnation{Node: d.String(), Epoch: d.Uint()}, alive: d.Int()}
 	n := len(d.t.incarnations)
-	d.must(n == 0 || compareOrigins(d.t.incarnations[n-1].origin, l.origin) < 0, errIncarnation)
+	d.must(n == 0 || d.t.incarnations[n-1].origin.Compare(l.origin) < 0, errIncarnation)
 	d.t.incarnations = append(d.t.incarnations, l)
 }
 

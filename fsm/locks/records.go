@@ -297,12 +297,7 @@ func waitEndBefore(a, b stand) bool {
 		cmp.Compare(a.waiter.order, b.waiter.order)) < 0
 }
 
-func compareNames(a, b waits.Name) int {
-	return cmp.Or(strings.Compare(a.Origin.Node, b.Origin.Node), cmp.Compare(a.Origin.Epoch, b.Origin.Epoch),
-		cmp.Compare(a.Ticket, b.Ticket))
-}
-
-func nameBefore(a, b *waiter) bool { return compareNames(a.name(), b.name()) < 0 }
+func nameBefore(a, b *waiter) bool { return a.name().Compare(b.name()) < 0 }
 
 func waitBySessionBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.order, b.order)) < 0
@@ -351,15 +346,9 @@ type bound struct {
 	id     uint64
 }
 
-func compareOrigins(a, b protocol.Incarnation) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Epoch, b.Epoch))
+func boundBefore(a, b bound) bool {
+	return cmp.Or(a.origin.Compare(*b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
 }
-
-func attachedBefore(a, b bound) bool {
-	return cmp.Or(compareOrigins(*a.origin, *b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
-}
-
-func connectionBefore(a, b bound) bool { return attachedBefore(a, b) }
 
 // incarnation is one of a node, with sessions that live with its connections.
 type incarnation struct {

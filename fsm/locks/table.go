@@ -90,8 +90,8 @@ func newTable(compared *int) *Table {
 		waitsBySession: newTree(waitBySessionBefore, compared),
 		sessions:       newTree(func(a, b *session) bool { return a.id < b.id }, compared),
 		sessionEnds:    newTree(sessionEndBefore, compared),
-		attached:       newTree(attachedBefore, compared),
-		connections:    newTree(connectionBefore, compared),
+		attached:       newTree(boundBefore, compared),
+		connections:    newTree(boundBefore, compared),
 		ended:          newTree(func(a, b uint64) bool { return a < b }, compared),
 	}}
 }

@@ -263,7 +263,7 @@ func (c *verifier) bounds() {
 		t.fences, t.orders, t.sessionIDs)
 	c.require(t.waitingBytes <= MaxWaitingBytes, "waiters have %d bytes", t.waitingBytes)
 	c.require(slices.IsSortedFunc(t.incarnations, func(a, b incarnation) int {
-		return compareOrigins(a.origin, b.origin)
+		return a.origin.Compare(b.origin)
 	}), "incarnations are out of order")
 	for i, f := range t.flushes {
 		c.require(f.mark <= t.fences && (i == 0 || t.flushes[i-1].db < f.db), "flush of database %d up to %d of %d", f.db,

@@ -12,7 +12,7 @@ func (d *drops) copy() drops { return drops{slices.Clone(d.before)} }
 func (d *drops) dropped(w *Waiter) bool {
 	for i := range d.before {
 		if d.before[i].Origin.Node == w.Origin.Node {
-			return w.compare(d.before[i]) < 0
+			return w.Compare(d.before[i]) < 0
 		}
 	}
 	return false
@@ -25,17 +25,17 @@ func (t *Table) Dropped(w *Waiter) bool { return t.dropped(w) }
 // lower ticket. They are gone from now on, and removed by Sweep.
 func (t *Table) Drop(before Name) {
 	w, ok := t.firstOf(before.Origin.Node)
-	if !ok || w.compare(before) >= 0 {
+	if !ok || w.Compare(before) >= 0 {
 		return
 	}
 	i, known := slices.BinarySearchFunc(t.before, before, func(a, b Name) int {
 		a.Origin.Epoch, a.Ticket, b.Origin.Epoch, b.Ticket = 0, 0, 0, 0
-		return a.compare(b)
+		return a.Compare(b)
 	})
 	switch {
 	case !known:
 		t.before = slices.Insert(t.before, i, before)
-	case t.before[i].compare(before) < 0:
+	case t.before[i].Compare(before) < 0:
 		t.before[i] = before
 	}
 }
@@ -73,7 +73,7 @@ func (t *Table) Sweeping() bool { return len(t.before) > 0 }
 func (t *Table) Sweep() *Waiter {
 	for len(t.before) > 0 {
 		before := t.before[0]
-		if w, ok := t.firstOf(before.Origin.Node); ok && w.compare(before) < 0 {
+		if w, ok := t.firstOf(before.Origin.Node); ok && w.Compare(before) < 0 {
 			t.Remove(w)
 			return w
 		}

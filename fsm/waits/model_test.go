@@ -55,16 +55,16 @@ func (n *naive) remove(name Name) {
 // below are the waiters of a node with lower names, by name.
 func (n *naive) below(before Name) (found []*Waiter) {
 	for _, w := range n.waiters {
-		if w.Origin.Node == before.Origin.Node && w.compare(before) < 0 {
+		if w.Origin.Node == before.Origin.Node && w.Compare(before) < 0 {
 			found = append(found, w)
 		}
 	}
-	slices.SortFunc(found, func(a, b *Waiter) int { return a.compare(b.Name) })
+	slices.SortFunc(found, func(a, b *Waiter) int { return a.Compare(b.Name) })
 	return found
 }
 
 func (n *naive) gone(w *Waiter) bool {
-	return slices.ContainsFunc(n.drops, func(d Name) bool { return d.Origin.Node == w.Origin.Node && w.compare(d) < 0 })
+	return slices.ContainsFunc(n.drops, func(d Name) bool { return d.Origin.Node == w.Origin.Node && w.Compare(d) < 0 })
 }
 
 func (n *naive) drop(before Name) {
@@ -73,14 +73,14 @@ func (n *naive) drop(before Name) {
 	}
 	for i, d := range n.drops {
 		if d.Origin.Node == before.Origin.Node {
-			if d.compare(before) < 0 {
+			if d.Compare(before) < 0 {
 				n.drops[i] = before
 			}
 			return
 		}
 	}
 	n.drops = append(n.drops, before)
-	slices.SortFunc(n.drops, Name.compare)
+	slices.SortFunc(n.drops, Name.Compare)
 }
 
 func (n *naive) sweep() *Waiter {

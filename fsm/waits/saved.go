@@ -50,7 +50,7 @@ func (r *Restorer) Add(w *Waiter) error {
 	case w.Order == 0, w.Order > r.table.orders, taken, w.DeadlineMillis < 0,
 		w.KeyFrom < 1, w.KeyCount < 1, w.KeyCount > len(w.Words)-w.KeyFrom, w.Ticket == ^uint64(0):
 		return errWaiter
-	case len(r.orders) > 0 && w.compare(r.last) <= 0:
+	case len(r.orders) > 0 && w.Compare(r.last) <= 0:
 		return errOrder
 	}
 	r.orders[w.Order] = struct{}{}

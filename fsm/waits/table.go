@@ -48,7 +48,7 @@ func New() *Table {
 		deadlines: btree.NewBTreeGOptions(func(a, b *Waiter) bool {
 			return cmp.Or(cmp.Compare(a.DeadlineMillis, b.DeadlineMillis), cmp.Compare(a.Order, b.Order)) < 0
 		}, options),
-		names:     btree.NewBTreeGOptions(func(a, b *Waiter) bool { return a.compare(b.Name) < 0 }, options),
+		names:     btree.NewBTreeGOptions(func(a, b *Waiter) bool { return a.Compare(b.Name) < 0 }, options),
 		readiness: newReadiness(),
 	}
 }

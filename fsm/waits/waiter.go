@@ -18,9 +18,9 @@ type Name struct {
 	Ticket uint64
 }
 
-func (n Name) compare(m Name) int {
-	return cmp.Or(strings.Compare(n.Origin.Node, m.Origin.Node), cmp.Compare(n.Origin.Epoch, m.Origin.Epoch),
-		cmp.Compare(n.Ticket, m.Ticket))
+// Compare orders names by incarnation and ticket.
+func (n Name) Compare(m Name) int {
+	return cmp.Or(n.Origin.Compare(m.Origin), cmp.Compare(n.Ticket, m.Ticket))
 }
 
 // Waiter is a request that waits. Invariant: never changed once in a [Table].
