@@ -36,7 +36,7 @@ func boltOptions(path string) raftboltdb.Options {
 // createBolt makes an empty database under another name first: bbolt cannot
 // open a database whose making was interrupted.
 func createBolt(fs vfs.FS, path string) error {
-	tmp := path + ".tmp"
+	tmp := path + vfs.Unfinished
 	if err := fs.RemoveAll(tmp); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}

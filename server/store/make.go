@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
@@ -35,7 +37,7 @@ func emptied(d Device, c Config) (err error) {
 		return nil // whatever it is, Make did not begin it
 	}
 	for _, name := range pieces() { // until all of it is gone, "filling" is there
-		if err := errors.Join(f.FS.RemoveAll(f.path(name+unfinished)), f.FS.RemoveAll(f.path(name))); err != nil {
+		if err := errors.Join(f.FS.RemoveAll(f.path(name+vfs.Unfinished)), f.FS.RemoveAll(f.path(name))); err != nil {
 			return fmt.Errorf("empty data folder: %w", err)
 		}
 	}
@@ -82,9 +84,6 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	return made.save(f.FS, f.config.DataDir)
 }
 
-// unfinished ends the name of a file that is being written.
-const unfinished = ".tmp"
-
 // pieces are the names of all that a folder may have, the identity last.
 func pieces() []string { return append(parts(), identityName) }
 
@@ -95,7 +94,7 @@ func (f *folder) mustBeEmpty() error {
 		return fmt.Errorf("look at data folder: %w", err)
 	}
 	for _, name := range names {
-		piece, ours := strings.CutSuffix(name, unfinished)
+		piece, ours := strings.CutSuffix(name, vfs.Unfinished)
 		ours = ours && slices.Contains(pieces(), piece)
 		if !ours && name != lockName && name != "lost+found" {
 			return fmt.Errorf("data folder %s is not empty, %s is there: use an empty one", f.config.DataDir, name)

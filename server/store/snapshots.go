@@ -78,7 +78,7 @@ func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []da
 		path := filepath.Join(dir, name)
 		id, isSnapshot := strings.CutSuffix(name, snapshotSuffix)
 		switch {
-		case strings.HasSuffix(name, ".tmp"):
+		case strings.HasSuffix(name, vfs.Unfinished):
 			if err := errors.Join(fs.Remove(path), fs.SyncDir(dir)); err != nil {
 				return nil, nil, fmt.Errorf("remove unfinished snapshot: %w", err)
 			}
@@ -252,7 +252,7 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	if err != nil || len(text) > snapshotMaxMeta {
 		return nil, fmt.Errorf("create snapshot: describe it in %d bytes: %w", len(text), err)
 	}
-	f, err := s.fs.Open(s.path(meta.ID)+".tmp", os.O_CREATE|os.O_RDWR|os.O_TRUNC)
+	f, err := s.fs.Open(s.path(meta.ID)+vfs.Unfinished, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
@@ -274,9 +274,9 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 // without writing the name. If a crash comes between, the snapshot is gone, and was never complete.
 func (s *snapshots) prove(id string) error {
 	path := s.path(id)
-	err := s.fs.Rename(path, path+".tmp")
+	err := s.fs.Rename(path, path+vfs.Unfinished)
 	if err == nil {
-		err = s.fs.Rename(path+".tmp", path)
+		err = s.fs.Rename(path+vfs.Unfinished, path)
 	}
 	if err == nil {
 		err = s.fs.SyncDir(s.dir)
@@ -351,7 +351,7 @@ func (k *snapshotSink) Close() error {
 	path := k.store.path(k.meta.ID)
 	err = k.file.Close()
 	if err == nil {
-		err = k.store.fs.Rename(path+".tmp", path)
+		err = k.store.fs.Rename(path+vfs.Unfinished, path)
 	}
 	if err == nil {
 		err = k.store.fs.SyncDir(k.store.dir)

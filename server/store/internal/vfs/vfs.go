@@ -66,9 +66,12 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return b, nil
 }
 
+// Unfinished ends the name of a file that is being written.
+const Unfinished = ".tmp"
+
 // Replace makes text the content of a file, durably, and as one step.
 func Replace(fsys FS, name string, text []byte) error {
-	tmp := name + ".tmp"
+	tmp := name + Unfinished
 	f, err := fsys.Open(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
 		return err
