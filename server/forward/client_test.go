@@ -79,12 +79,12 @@ func TestFramesAreBounded(t *testing.T) {
 		require.True(t, add(&Batch{Body: make([]byte, wire.Gather/4)}))
 		c.gather()
 		require.True(t, add(&Batch{Body: make([]byte, 8*wire.Gather)}))
-		c.frame = kept(c.frame)
+		c.frame = wire.Kept(c.frame)
 		require.Nil(t, c.frame)
 	}
 	c.gather()
 	require.Len(t, c.frame, wire.Head)
-	require.NotNil(t, kept(c.frame))
+	require.NotNil(t, wire.Kept(c.frame))
 }
 
 // together runs functions of many goroutines at once: the race detector looks on.

@@ -78,17 +78,9 @@ func (c *connection) send(ctx context.Context) error {
 			if _, err := c.conn.Write(wire.Seal(c.frame)); err != nil {
 				return err
 			}
-			c.frame = kept(c.frame)
+			c.frame = wire.Kept(c.frame)
 		}
 	}
-}
-
-// kept is a buffer to be used again, nil if it has become large: most frames are small.
-func kept(buf []byte) []byte {
-	if cap(buf) > 4*wire.Gather {
-		return nil
-	}
-	return buf
 }
 
 // gather makes a frame of what waits.
@@ -163,7 +155,7 @@ func (c *connection) listen(br *bufio.Reader) error {
 		c.config.Reads.Complete(c.answered)
 		clear(c.wrote)
 		clear(c.answered)
-		buf = kept(buf)
+		buf = wire.Kept(buf)
 	}
 }
 

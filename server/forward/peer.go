@@ -160,7 +160,7 @@ func (p *Peer) send(ctx context.Context) {
 				return
 			}
 		}
-		if spare = frame; cap(spare) > 4*wire.Gather {
+		if spare = wire.Kept(frame); spare == nil {
 			spare = make([]byte, wire.Head, 4096)
 		}
 		if more {

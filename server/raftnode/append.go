@@ -135,9 +135,7 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 		c.until = now.Add(patience)
 		_ = c.SetReadDeadline(c.until)
 	}
-	if cap(c.out) > 4*wire.Gather {
-		c.out = nil
-	}
+	c.out = wire.Kept(c.out)
 	var err error
 	c.in, err = wire.Read(c.br, c.in, wire.Short)
 	return c.in, err

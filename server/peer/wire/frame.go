@@ -46,6 +46,14 @@ func Read(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	return buf, nil
 }
 
+// Kept is a buffer of a frame to be used again, nil if it has become large: most frames are small.
+func Kept(buf []byte) []byte {
+	if cap(buf) > 4*Gather {
+		return nil
+	}
+	return buf
+}
+
 // Seal writes the length of what follows into the frame's head.
 func Seal(frame []byte) []byte {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-Head))
