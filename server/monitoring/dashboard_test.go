@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -16,8 +17,8 @@ var rewrite = flag.Bool("rewrite", false, "write dashboard.json anew")
 // graph is a panel of the dashboard, or, without queries, the heading of those behind it.
 type graph struct {
 	title, about string
-	unit         string // as Grafana has units
-	width        int    // of 24
+	unit         string // as Grafana has units; "": a number
+	width        int    // of 24; 0: a third
 	stat         bool   // the number of now, and no curve
 	queries      []query
 }
@@ -30,57 +31,57 @@ const days = "d"
 
 var graphs = []graph{
 	{title: "The cluster"},
-	{stat: true, title: "Nodes that answer", unit: "short", width: 5, queries: []query{{"nodes", "sum(up#)"}}},
+	{stat: true, title: "Nodes that answer", width: 5, queries: []query{{"nodes", "sum(up#)"}}},
 	{
-		stat: true, title: "Members", unit: "short", width: 5,
+		stat: true, title: "Members", width: 5,
 		queries: []query{
 			{"members", "max(holdfast_raft_members#)"},
 		},
 	},
 	{
-		stat: true, title: "Leader", about: "The node that leads.", unit: "short", width: 5,
+		stat: true, title: "Leader", about: "The node that leads.", width: 5,
 		queries: []query{
 			{"{{instance}}", "holdfast_raft_is_leader# == 1"},
 		},
 	},
 	{
-		stat: true, title: "Term", about: "Grows with every election.", unit: "short", width: 5,
+		stat: true, title: "Term", about: "Grows with every election.", width: 5,
 		queries: []query{
 			{"term", "max(holdfast_raft_term#)"},
 		},
 	},
 	{
-		stat: true, title: "Releases", about: "Nodes by what they run.", unit: "short", width: 4,
+		stat: true, title: "Releases", about: "Nodes by what they run.", width: 4,
 		queries: []query{
 			{"{{version}} {{revision}}", "count by (version, revision) (holdfast_build_info#)"},
 		},
 	},
 	{
-		title: "Who leads", about: "1 on the leader.", unit: "short", width: 8,
+		title: "Who leads", about: "1 on the leader.",
 		queries: []query{
 			{"{{instance}}", "holdfast_raft_is_leader@"},
 		},
 	},
 	{
-		title: "Knows a leader", about: "0: commands are answered with CLUSTERDOWN.", unit: "short", width: 8,
+		title: "Knows a leader", about: "0: commands are answered with CLUSTERDOWN.",
 		queries: []query{
 			{"{{instance}}", "holdfast_raft_has_leader@"},
 		},
 	},
 	{
-		title: "Lag of followers", about: "Committed entries that the follower lacks.", unit: "short", width: 8,
+		title: "Lag of followers", about: "Committed entries that the follower lacks.",
 		queries: []query{
 			{"{{follower}}", "holdfast_raft_follower_lag_entries@"},
 		},
 	},
 	{
-		title: "Entries", about: "Entries a second that the leader has applied.", unit: "ops", width: 8,
+		title: "Entries", about: "Entries a second that the leader has applied.", unit: "ops",
 		queries: []query{
 			{"{{instance}}", "rate(holdfast_raft_entry_duration_seconds_count@~)"},
 		},
 	},
 	{
-		title: "Append to the log", about: "What an append took until the disk had it.", unit: "s", width: 8,
+		title: "Append to the log", about: "What an append took until the disk had it.", unit: "s",
 		queries: []query{
 			{
 				"{{instance}} p50",
@@ -93,7 +94,7 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Entry, from proposal until applied", about: "On the leader.", unit: "s", width: 8,
+		title: "Entry, from proposal until applied", about: "On the leader.", unit: "s",
 		queries: []query{
 			{
 				"{{instance}} p50",
@@ -107,26 +108,26 @@ var graphs = []graph{
 	},
 	{title: "Commands"},
 	{
-		title: "Commands", about: "By name.", unit: "ops", width: 8,
+		title: "Commands", about: "By name.", unit: "ops",
 		queries: []query{
 			{"{{command}}", "sum by (command) (rate(holdfast_commands_total@~))"},
 		},
 	},
 	{
 		title: "Outcomes", about: "Failed: the reply was an error. Rejected: refused before it ran.",
-		unit: "ops", width: 8,
+		unit: "ops",
 		queries: []query{
 			{"{{outcome}}", "sum by (outcome) (rate(holdfast_commands_total@~))"},
 		},
 	},
 	{
-		title: "Errors", about: "By the prefix of the reply.", unit: "ops", width: 8,
+		title: "Errors", about: "By the prefix of the reply.", unit: "ops",
 		queries: []query{
 			{"{{prefix}}", "sum by (prefix) (rate(holdfast_error_replies_total@~))"},
 		},
 	},
 	{
-		title: "Time of commands, p99", about: "From the side of the clients of each node.", unit: "s", width: 8,
+		title: "Time of commands, p99", about: "From the side of the clients of each node.", unit: "s",
 		queries: []query{
 			{
 				"{{command}}",
@@ -135,14 +136,14 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Clients", unit: "short", width: 8,
+		title: "Clients",
 		queries: []query{
 			{"{{instance}}", "holdfast_connected_clients@"},
 			{"{{instance}} blocked", "holdfast_blocked_clients@"},
 		},
 	},
 	{
-		title: "Network", unit: "Bps", width: 8,
+		title: "Network", unit: "Bps",
 		queries: []query{
 			{"{{instance}} in", "rate(holdfast_network_input_bytes_total@~)"},
 			{"{{instance}} out", "rate(holdfast_network_output_bytes_total@~)"},
@@ -150,7 +151,7 @@ var graphs = []graph{
 	},
 	{title: "Locks"},
 	{
-		title: "Locks", about: "The same on all nodes.", unit: "short", width: 8,
+		title: "Locks", about: "The same on all nodes.",
 		queries: []query{
 			{"locks", "max(holdfast_lock_keys#)"},
 			{"holds", "max(holdfast_lock_holds#)"},
@@ -159,7 +160,7 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Granted, refused, timed out", unit: "ops", width: 8,
+		title: "Granted, refused, timed out", unit: "ops",
 		queries: []query{
 			{"granted", "max(rate(holdfast_lock_grants_total#~))"},
 			{"refused", "max(rate(holdfast_lock_refusals_total#~))"},
@@ -167,7 +168,7 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Lost", about: "Holds that ended against the holder.", unit: "ops", width: 8,
+		title: "Lost", about: "Holds that ended against the holder.", unit: "ops",
 		queries: []query{
 			{"lease over", "max(rate(holdfast_lock_lost_expired_total#~))"},
 			{"session over", "max(rate(holdfast_lock_lost_session_total#~))"},
@@ -176,18 +177,18 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Waited, p99", about: "Of requests that had to wait.", unit: "s", width: 8,
+		title: "Waited, p99", about: "Of requests that had to wait.", unit: "s",
 		queries: []query{
 			{"waited", "histogram_quantile(0.99, max by (le) (rate(holdfast_lock_wait_duration_seconds_bucket#~)))"},
 		},
 	},
 	{
-		title: "Held, p99", about: "Of holds that ended.", unit: "s", width: 8,
+		title: "Held, p99", about: "Of holds that ended.", unit: "s",
 		queries: []query{
 			{"held", "histogram_quantile(0.99, max by (le) (rate(holdfast_lock_hold_duration_seconds_bucket#~)))"},
 		},
 	},
-	{title: "Keys", unit: "short", width: 8, queries: []query{{"{{instance}} db{{db}}", "holdfast_keys@"}}},
+	{title: "Keys", queries: []query{{"{{instance}} db{{db}}", "holdfast_keys@"}}},
 	{
 		title: "Waited more than a second", unit: "ops", width: 6,
 		queries: []query{
@@ -207,7 +208,7 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Longest queue", unit: "short", width: 6,
+		title: "Longest queue", width: 6,
 		queries: []query{
 			{"{{class}} {{kind}}", "max by (class, kind) (holdfast_lock_class_longest_queue#)"},
 		},
@@ -228,13 +229,13 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "CPU", about: "Cores.", unit: "short", width: 6,
+		title: "CPU", about: "Cores.", width: 6,
 		queries: []query{
 			{"{{instance}}", "rate(process_cpu_seconds_total@~)"},
 		},
 	},
 	{
-		title: "Goroutines, files", unit: "short", width: 6,
+		title: "Goroutines, files", width: 6,
 		queries: []query{
 			{"{{instance}} goroutines", "go_goroutines@"},
 			{"{{instance}} files", "process_open_fds@"},
@@ -249,7 +250,7 @@ var graphs = []graph{
 		},
 	},
 	{
-		title: "Snapshots that failed", unit: "short", width: 12,
+		title: "Snapshots that failed", width: 12,
 		queries: []query{
 			{"{{instance}}", "increase(holdfast_snapshot_failures_total@~)"},
 		},
@@ -291,7 +292,7 @@ func panels() (all []object) {
 	x, y, height := 0, 0, 0
 	for i, g := range graphs {
 		panel := object{"id": i + 1, "type": "timeseries", "title": g.title}
-		width, tall := g.width, 8
+		width, tall := cmp.Or(g.width, 8), 8
 		switch {
 		case g.queries == nil:
 			panel["type"], panel["collapsed"], panel["panels"] = "row", false, []any{}
@@ -306,7 +307,7 @@ func panels() (all []object) {
 		x, height = x+width, tall
 		if g.queries != nil {
 			panel["description"], panel["datasource"], panel["targets"] = g.about, source, g.targets()
-			defaults := object{"unit": g.unit, "min": 0}
+			defaults := object{"unit": cmp.Or(g.unit, "short"), "min": 0}
 			if g.unit == days {
 				delete(defaults, "min")
 			}
