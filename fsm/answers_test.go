@@ -277,10 +277,7 @@ func (l *log) anyWord(body []byte, db int) []byte {
 	for !strings.Contains(words[0], ".") && l.rng.Intn(30) > 0 {
 		words = l.gen.next()
 	}
-	args := make([][]byte, len(words)-1)
-	for i, w := range words[1:] {
-		args[i] = []byte(w)
-	}
+	args := protocoltest.Args(words[1:])
 	switch l.rng.Intn(4) {
 	case 0:
 		source := pick(l.rng, []string{
@@ -302,17 +299,13 @@ func (l *log) anyWord(body []byte, db int) []byte {
 	return protocol.AppendNative(body, db, from, strings.ToLower(words[0]), args)
 }
 
-// waitingRequest waits for a value, brings one, or has somebody leave.
+// waitingRequest is a request that waits for a value, pushes one, or ends a wait.
 func (l *log) waitingRequest(body []byte, db int) []byte {
 	ticket := uint64(l.rng.Intn(50))
 	key, other := pick(l.rng, []string{"list", "zset", "b"}), pick(l.rng, []string{"list", "zset", "c"})
 	timeout := pick(l.rng, []string{"0", "0.1", "5"})
 	say := func(words ...string) []byte {
-		args := make([][]byte, len(words)-1)
-		for i, w := range words[1:] {
-			args[i] = []byte(w)
-		}
-		return protocol.AppendBlock(body, db, ticket, words[0], args)
+		return protocol.AppendBlock(body, db, ticket, words[0], protocoltest.Args(words[1:]))
 	}
 	switch l.rng.Intn(10) {
 	case 0, 1:

@@ -153,7 +153,7 @@ func (c *call) wrongType(b *binding) protocol.Value {
 	return command.ErrWrongType
 }
 
-// breakLock is DEL of a lock: its holds end by force. The lock stays while somebody waits for it, or its
+// breakLock is DEL of a lock: the lock's holds end by force. The lock stays while a request waits for it, or its
 // delay runs.
 func (c *call) breakLock(key string) (removed bool) {
 	return c.breakHolds(&locks.Break{DB: c.DB, Key: key, Reason: locks.Broken}, "") > 0

@@ -19,10 +19,7 @@ import (
 // native runs a word of a connection of n1.
 func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Value {
 	d.t.Helper()
-	args := make([][]byte, len(words)-1)
-	for i, w := range words[1:] {
-		args[i] = []byte(w)
-	}
+	args := protocoltest.Args(words[1:])
 	from := protocol.Caller{Conn: conn, Ticket: ticket, GraceMillis: 500}
 	return d.apply(protocol.AppendNative(nil, d.db, from, words[0], args))[0]
 }

@@ -191,8 +191,8 @@ func (c *call) openAccount(q *protocol.Quota) {
 	as.set(c.Account, strings.Clone(q.User))
 }
 
-// closeAccount ends what openAccount began: what comes is done for nobody. A request that leaves its user nothing opens
-// no account, so a request that did not fit leaves nothing behind.
+// closeAccount ends what openAccount began: what follows counts for no account. A request that leaves its user nothing
+// opens no account, so a request that did not fit leaves nothing behind.
 func (c *call) closeAccount() {
 	if c.opened && c.st.usage(c.Account) == (Account{}) {
 		c.st.accounts.set(c.Account, c.former)

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // requestFrom is [request] of a connection.
@@ -18,10 +19,7 @@ func requestFrom(body []byte, db int, conn uint64, words ...string) []byte {
 	if _, err := protocol.NextRequest(string(request(nil, db, words...)), &r); err != nil {
 		panic(err)
 	}
-	args := make([][]byte, len(r.Args)-1)
-	for i, w := range r.Args[1:] {
-		args[i] = []byte(w)
-	}
+	args := protocoltest.Args(r.Args[1:])
 	return protocol.AppendRequestFrom(body, db, conn, r.Args[0], args)
 }
 

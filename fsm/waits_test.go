@@ -169,10 +169,7 @@ func (s *trio) line(words []string) {
 
 func (s *trio) request(words []string, ticket string, waits bool) []byte {
 	name := strings.ToLower(words[0])
-	args := make([][]byte, len(words)-1)
-	for i, w := range words[1:] {
-		args[i] = []byte(w)
-	}
+	args := protocoltest.Args(words[1:])
 	numbers := func(from int) (ns []uint64) {
 		for _, w := range words[from:] {
 			n, err := strconv.ParseUint(w, 10, 64)

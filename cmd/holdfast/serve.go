@@ -122,9 +122,10 @@ func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, o)), nil
 }
 
-// strangeVariables looks at variables that begin as settings do, and belong to no flag. One that a slip of the keyboard
-// makes of a flag's is an error: the node would run without the setting. Others may be somebody else's, such as
-// Kubernetes's for a service of that name, and are only logged. Values are not shown: they may be secrets.
+// strangeVariables looks at variables that begin as settings do, and belong to no flag. A name that differs from a
+// flag's variable by a typing error is an error: the node would run without the setting. Other names may belong to
+// another program, as Kubernetes's for a service called holdfast do, and are only logged. Values are not shown: they may
+// be secrets.
 func strangeVariables(environ []string) (others []string, err error) {
 	var settings, known []string
 	c := server.DefaultConfig()

@@ -49,7 +49,7 @@
 //	loss.go     holds that end against their owner's will: one, a lock's, a database's; late.go tells of a near miss
 //	due.go      what happens by time, what is unfinished, and the end of each call
 //	slices.go   what ends for many at once, and is worked off in slices
-//	queue.go    who is compatible with whom, whose turn it is, grants
+//	queue.go    which requests are compatible, which is next, grants
 //	acquire.go  a request; release.go the ways to give back
 //	session.go  sessions, and the connections that they live with
 //	dropped.go  waiters that leave; names.go finds them by name

@@ -15,3 +15,12 @@ func AppendRequest(body []byte, db int, words ...string) []byte {
 	}
 	return protocol.AppendRequest(body, db, words[0], args)
 }
+
+// Args are words as arguments.
+func Args(words []string) [][]byte {
+	args := make([][]byte, len(words))
+	for i, word := range words {
+		args[i] = []byte(word)
+	}
+	return args
+}

@@ -45,12 +45,12 @@ func Transcripts(t *testing.T, glob string, play func(t *testing.T, script []byt
 	}
 }
 
-// ReadTranscripts reads the transcripts in the files that match glob. A file has those of a topic, each below a line
-// with its name, as package txtar has it:
+// ReadTranscripts reads the transcripts in the files that match glob. A file holds the transcripts of one topic. A line
+// with the name stands above each of them, as in package txtar:
 //
 //	-- name --
 //
-// No two of them have the same name.
+// No two transcripts have the same name.
 func ReadTranscripts(t testing.TB, glob string) (all []txtar.File) {
 	t.Helper()
 	for _, archive := range transcriptFiles(t, glob) {

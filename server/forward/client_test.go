@@ -31,7 +31,7 @@ func TestLateSessionIsNotAttached(t *testing.T) {
 	require.False(t, c.attach(&connection{leader: "n2"}))
 }
 
-// TestGreetingThatDoesNotCome: a client that follows nobody any more does not wait for the greeting.
+// TestGreetingThatDoesNotCome: a client stops waiting for the greeting when its context ends.
 func TestGreetingThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialed, leader := net.Pipe()

@@ -454,7 +454,7 @@ func TestLinkComesAgain(t *testing.T) {
 	}
 }
 
-// TestLinkThatIsGone: nobody can be asked, and no batch is taken, until there is another.
+// TestLinkThatIsGone: without a link a WAIT reaches no leader, and no batch is taken. A new link ends that.
 func TestLinkThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := link(t, same, same)

@@ -77,8 +77,8 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	return nil
 }
 
-// A verdict is remembered for each judge: with more judges only those are asked that have not been.
-
+// verdictKey is what a verdict is remembered by. Each judge has verdicts of its own, so that with more judges only the
+// new ones are asked.
 func (w *workshop) verdictKey(j judge, t *trial) string {
 	return keyOf("machine", w.sum(j.pkg), strconv.FormatBool(j.race), t.id)
 }
@@ -136,7 +136,7 @@ func (w *workshop) judgesOf(dir string) []string {
 	return judges[:min(len(judges), mostImporters)]
 }
 
-// judgeBy has a judge say a word about the mistakes that are left.
+// judgeBy has a judge look at the mistakes that are left.
 func (w *workshop) judgeBy(ctx context.Context, b *build, dir string, j judge, todo map[int]*trial) error {
 	var numbers []int
 	for number, t := range sorted(todo) {
