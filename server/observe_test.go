@@ -114,9 +114,7 @@ func (leaderOfTwo) LockStats() fsm.LockStats                                   {
 
 func (leaderOfTwo) LockClasses() []fsm.LockClass { return make([]fsm.LockClass, 1) }
 
-func (leaderOfTwo) Sessions() *sessions.Renewer {
-	return sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}})
-}
+func (leaderOfTwo) Clients() *sessions.Clients { return sessions.New(sessions.Cluster{}) }
 
 func (leaderOfTwo) Stats() fsm.Stats {
 	return fsm.Stats{Accounts: []fsm.Account{{User: "alice", Keys: 1, Bytes: 2, Waiters: 3}}}

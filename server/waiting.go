@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/sessions"
@@ -34,22 +33,18 @@ func (s *Server) newWaitingFront() *frontend.Server {
 
 // waitingBackend is what a node without a cluster answers with.
 type waitingBackend struct {
-	id       string
-	machine  fsm.Machine
-	registry *parking.Registry
-	renewer  *sessions.Renewer
+	id      string
+	machine fsm.Machine
+	clients *sessions.Clients
 }
 
 func newWaitingBackend(id string) *waitingBackend {
 	none := func(uint64) bool { return false }
 	return &waitingBackend{
 		id: id, machine: fsm.New(),
-		registry: parking.New(parking.Cluster{
-			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Waits: none, Applied: none,
-			SubscribeCommits: func(bool) {},
-		}),
-		renewer: sessions.New(sessions.Cluster{
-			Propose: func([]int64, bool) error { return protocol.ErrNoLeader }, Applied: none, SubscribeCommits: func(bool) {},
+		clients: sessions.New(sessions.Cluster{
+			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Renew: func() error { return protocol.ErrNoLeader },
+			Waits: none, Applied: none, SubscribeWaiting: func(bool) {}, SubscribeSessions: func(bool) {},
 		}),
 	}
 }
@@ -62,9 +57,7 @@ func (b *waitingBackend) Compiled(source string) bool { return b.machine.Compile
 
 func (b *waitingBackend) Origin() protocol.Incarnation { return protocol.Incarnation{Node: b.id} }
 
-func (b *waitingBackend) Parking() *parking.Registry { return b.registry }
-
-func (b *waitingBackend) Sessions() *sessions.Renewer { return b.renewer }
+func (b *waitingBackend) Clients() *sessions.Clients { return b.clients }
 
 func (b *waitingBackend) LockStats() fsm.LockStats { return b.machine.LockStats() }
 

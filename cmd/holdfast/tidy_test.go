@@ -148,11 +148,11 @@ var rooms = map[string][]string{
 	"server/forward":     {"server/peer/wire", "server/members"},
 	"server/replica": {
 		"server/members", "server/incarnation", "server/raftnode", "server/forward",
-		"server/parking", "server/sessions", "server/peer/wire",
+		"server/sessions", "server/peer/wire",
 	},
 	"server/frontend": {
 		"server/acl", "server/loglimit", "server/replica", "server/reconfig",
-		"server/parking", "server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/",
+		"server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/",
 	},
 	"server/frontend/discovery": {"server/replica"},
 	"server/frontend/metrics": {
@@ -162,7 +162,6 @@ var rooms = map[string][]string{
 	"server/frontend/observe": {"server/push"},
 	"server/pubsub":           {"server/push"},
 	"server/sessions":         {"server/push"},
-	"server/parking":          {},
 	"server/push":             {},
 	"server/tracking":         {"server/push"},
 	"server/api":              {},

@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/acl"
-	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/sessions"
@@ -28,10 +27,8 @@ type Backend interface {
 	Compiled(source string) bool
 	// Origin is this life of the node, as the log names it.
 	Origin() protocol.Incarnation
-	// Parking is the registry of this node's clients that wait for keys.
-	Parking() *parking.Registry
-	// Sessions is the renewer of the sessions that live with connections of this node.
-	Sessions() *sessions.Renewer
+	// Clients are this node's clients that wait for keys or have sessions.
+	Clients() *sessions.Clients
 	// LockStats counts locks, for INFO.
 	LockStats() fsm.LockStats
 	// LockClasses counts what happened to locks, by class.

@@ -98,7 +98,7 @@ func (c *conn) runPiece() (more bool) {
 	w.began = began
 	c.srv.metrics.NoteRates(began)
 	if c.locks.entered && slices.ContainsFunc(w.slots, func(s slot) bool { return s.native != nil && s.native.keeps }) {
-		c.srv.backend.Sessions().Ask(c.id, began)
+		c.srv.backend.Clients().Renewer.Ask(c.id, began)
 	}
 	err := c.srv.backend.Execute(batch)
 	n := batch.Count

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/observe"
-	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/sessions"
@@ -49,8 +48,7 @@ type cluster struct {
 	// watchers and lead are WatchLeadership's.
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
-	registry *parking.Registry
-	renewer  *sessions.Renewer
+	clients  *sessions.Clients
 	// onForced, when set, is told of locks that were broken.
 	onForced func(*event.Event)
 }
@@ -76,27 +74,16 @@ func newClusterOf(version byte) *cluster {
 		panic(err)
 	}
 	cl.machine.SeedReads(here)
-	cl.registry = parking.New(parking.Cluster{
+	cl.clients = sessions.New(sessions.Cluster{
 		Propose: func(body []byte, count int) error {
 			return cl.Execute(&replica.Batch{Body: body, Count: count, Write: true})
 		},
+		Renew: func() error {
+			return cl.Execute(&replica.Batch{Body: protocol.AppendAlive(nil), Count: 1, Write: true})
+		},
 		Waits:            func(ticket uint64) bool { return cl.machine.Waits(here, ticket) },
 		Applied:          func(number uint64) bool { return cl.machine.Applied(here, number) },
-		SubscribeCommits: func(bool) {},
-	})
-	cl.renewer = sessions.New(sessions.Cluster{
-		Propose: func(closed []int64, renew bool) error {
-			b := &replica.Batch{Write: true}
-			if len(closed) > 0 {
-				b.Body, b.Count = protocol.AppendGone(b.Body, closed...), b.Count+1
-			}
-			if renew {
-				b.Body, b.Count = protocol.AppendAlive(b.Body), b.Count+1
-			}
-			return cl.Execute(b)
-		},
-		Applied:          func(number uint64) bool { return cl.machine.Applied(here, number) },
-		SubscribeCommits: func(bool) {},
+		SubscribeWaiting: func(bool) {}, SubscribeSessions: func(bool) {},
 	})
 	return cl
 }
@@ -110,9 +97,7 @@ func (cl *cluster) Compiled(source string) bool { return cl.machine.Compiled(sou
 
 func (cl *cluster) Origin() protocol.Incarnation { return here }
 
-func (cl *cluster) Parking() *parking.Registry { return cl.registry }
-
-func (cl *cluster) Sessions() *sessions.Renewer { return cl.renewer }
+func (cl *cluster) Clients() *sessions.Clients { return cl.clients }
 
 func (cl *cluster) LockStats() fsm.LockStats { return cl.machine.LockStats() }
 
@@ -313,11 +298,11 @@ func (s *sink) Events(events []event.Event) {
 	s.cl.hub.Events(events)
 	s.cl.caches.Events(events)
 	s.cl.monitors.Events(events)
-	s.cl.renewer.Events(events)
+	s.cl.clients.Renewer.Events(events)
 	for _, e := range events {
 		switch e.Kind {
 		case event.Woken:
-			s.cl.registry.Woken(e.Seq, *e.Reply)
+			s.cl.clients.Waiters.Woken(e.Seq, *e.Reply)
 		case event.LocksForced:
 			if s.cl.onForced != nil {
 				s.cl.onForced(&e)
@@ -404,14 +389,12 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 	s := &testServer{Server: New(cfg, backend), t: t}
 	s.ln, _ = ln.(*memListener)
 	ctx, cancel := context.WithCancel(context.Background())
-	done, left, kept := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	done, kept := make(chan error, 1), make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()
-	go func() { left <- backend.Parking().Run(ctx) }()
-	go func() { kept <- backend.Sessions().Run(ctx) }()
+	go func() { kept <- backend.Clients().Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
-		require.NoError(t, <-left)
 		require.NoError(t, <-kept)
 	})
 	t.Cleanup(s.stop)

@@ -12,7 +12,7 @@ const (
 	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.
 	mostNotices     = 10_000
 	mostNoticeBytes = 16 << 20
-	// noticeBytes is the cost of a wait beside its words: entries of two maps, here and in package parking. keyBytes
+	// noticeBytes is the cost of a wait beside its words: entries of two maps, here and in package sessions. keyBytes
 	// is the cost of a key beside its bytes.
 	noticeBytes = 400
 	keyBytes    = 32
@@ -33,7 +33,7 @@ func (g *grant) bytes() int64 {
 func (c *conn) enterLocks() {
 	if !c.locks.entered {
 		c.locks.entered = true
-		c.srv.backend.Sessions().Enter(c.id, c)
+		c.srv.backend.Clients().Renewer.Enter(c.id, c)
 	}
 }
 
@@ -45,9 +45,9 @@ func (c *conn) leaveLocks() {
 		return
 	}
 	if c.vanished {
-		c.srv.backend.Sessions().Vanished(c.id)
+		c.srv.backend.Clients().Renewer.Vanished(c.id)
 	}
-	c.srv.backend.Sessions().Leave(c.id, c.ctx.Err() == nil)
+	c.srv.backend.Clients().Renewer.Leave(c.id, c.ctx.Err() == nil)
 	c.leaveQueues()
 	o := &c.outbox
 	o.mu.Lock()
@@ -67,7 +67,7 @@ func (c *conn) leaveQueues() bool {
 	c.locks.bytes.Store(0)
 	c.outbox.mu.Unlock()
 	for ticket := range notices {
-		c.srv.backend.Parking().Leave(ticket)
+		c.srv.backend.Clients().Waiters.Leave(ticket)
 	}
 	return len(notices) > 0
 }
@@ -80,8 +80,8 @@ func (c *conn) resetLocks() {
 	}
 	c.runBatch()
 	c.lastInput.demanded = false
-	c.srv.backend.Sessions().Demand(c.id, false)
-	if !c.leaveQueues() && c.srv.backend.Sessions().Sessions(c.id) == 0 {
+	c.srv.backend.Clients().Renewer.Demand(c.id, false)
+	if !c.leaveQueues() && c.srv.backend.Clients().Renewer.Sessions(c.id) == 0 {
 		return
 	}
 	batch := &replica.Batch{Body: protocol.AppendGone(nil, c.id), Count: 1, Write: true}
@@ -102,18 +102,18 @@ func (c *conn) awaitNotice(s *slot, req *request) *protocol.Error {
 
 // placeNotice notes the reply of a request with NOTIFY: the wait begins, or there is none.
 func (c *conn) placeNotice(p *pending, v protocol.Value) {
-	registry := c.srv.backend.Parking()
+	waiters := c.srv.backend.Clients().Waiters
 	if v.Kind == protocol.KindInteger && v.Num == 0 {
-		registry.Parked(p.ticket, c.lastWrite)
+		waiters.Parked(p.ticket, c.lastWrite)
 		return
 	}
 	c.outbox.mu.Lock()
 	c.locks.dropNotice(p)
 	c.outbox.mu.Unlock()
 	if isUncertain(v) {
-		registry.Leave(p.ticket)
+		waiters.Leave(p.ticket)
 	} else {
-		registry.Forget(p.ticket)
+		waiters.Forget(p.ticket)
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *conn) addNotice(p *pending) bool {
 	if len(l.notices) >= mostNotices || l.bytes.Load()+p.bytes() > mostNoticeBytes {
 		return false
 	}
-	p.ticket, p.state = c.srv.backend.Parking().Enter(len(p.keys), p.complete), pendingWaiting
+	p.ticket, p.state = c.srv.backend.Clients().Waiters.Enter(len(p.keys), p.complete), pendingWaiting
 	if l.notices == nil {
 		l.notices = make(map[uint64]*pending)
 	}

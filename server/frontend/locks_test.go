@@ -165,7 +165,7 @@ func TestUncertainSessionIsRenewed(t *testing.T) {
 		} {
 			cl.set(func() { cl.fail = of.failure })
 			require.Equal(t, "-"+of.reply+"\r\n", answer(c, "SESSION.OPEN", "PX", "60000", "CONNECTION"))
-			require.Equal(t, of.kept, s.backend.Sessions().Len())
+			require.Equal(t, of.kept, s.backend.Clients().Renewer.Len())
 		}
 		s.stop()
 	})
@@ -197,9 +197,9 @@ func TestSlowSessionIsCutInTime(t *testing.T) {
 				require.Equal(t, reply, got)
 				time.Sleep(2900 * time.Millisecond)
 				require.Equal(t, "+PONG\r\n", answer(c, "PING"))
-				require.Zero(t, s.backend.Sessions().Cuts())
+				require.Zero(t, s.backend.Clients().Renewer.Cuts())
 				time.Sleep(200 * time.Millisecond)
-				require.EqualValues(t, 1, s.backend.Sessions().Cuts())
+				require.EqualValues(t, 1, s.backend.Clients().Renewer.Cuts())
 				s.stop()
 			})
 		})
@@ -214,7 +214,7 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 		s := start(t, Config{}, cl)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go cl.renewer.Run(ctx)
+		go cl.clients.Run(ctx)
 		c, other := s.dial(), s.dial()
 		require.Contains(t, answer(c, "SESSION.OPEN", "PX", "4000", "HEARTBEAT"), "-ERR syntax error: SESSION.OPEN ")
 		require.Contains(t, answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION", "BEAT", "HEARTBEAT"),
@@ -240,11 +240,11 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 			other.send([]byte(part))
 			settle()
 		}
-		require.Equal(t, 2, cl.renewer.Len())
+		require.Equal(t, 2, cl.clients.Renewer.Len())
 		time.Sleep(3900 * time.Millisecond)
-		require.Equal(t, 2, cl.renewer.Len())
+		require.Equal(t, 2, cl.clients.Renewer.Len())
 		time.Sleep(200 * time.Millisecond)
-		require.Equal(t, 1, cl.renewer.Len())
+		require.Equal(t, 1, cl.clients.Renewer.Len())
 		require.Equal(t, "+PONG\r\n", answer(c, "PING"))
 		s.stop()
 	})
@@ -295,7 +295,7 @@ func TestNoticesAreBounded(t *testing.T) {
 		c.nc.Close()
 		time.Sleep(time.Second)
 		require.Zero(t, s.cluster.LockStats().Waiting)
-		require.Zero(t, s.cluster.registry.Len())
+		require.Zero(t, s.cluster.clients.Waiters.Len())
 		s.stop()
 	})
 }

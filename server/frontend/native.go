@@ -131,7 +131,7 @@ func keeping(lease time.Duration) *nativeCall {
 			return
 		}
 		if number := c.w.batch.Number; number != 0 {
-			c.srv.backend.Sessions().Expect(c.id, lease, number, c.w.began)
+			c.srv.backend.Clients().Renewer.Expect(c.id, lease, number, c.w.began)
 		}
 	}}
 }
@@ -147,7 +147,7 @@ func (n *nativeCall) demanding(heartbeat bool) {
 		}
 		c.lastInput.demanded = heartbeat
 		c.lastInput.note(c.born)
-		c.srv.backend.Sessions().Demand(c.id, heartbeat)
+		c.srv.backend.Clients().Renewer.Demand(c.id, heartbeat)
 	}
 }
 

@@ -90,7 +90,7 @@ func (c *conn) takePending(req *request) *pending {
 		p = &pending{c: c}
 		p.onComplete, p.onLeave = p.complete, p.leave
 	}
-	p.ticket, p.request = c.srv.backend.Parking().Enter(len(req.args), p.onComplete), req
+	p.ticket, p.request = c.srv.backend.Clients().Waiters.Enter(len(req.args), p.onComplete), req
 	return p
 }
 
@@ -163,7 +163,7 @@ func (p *pending) abandon() bool {
 // leave is called when the parked connection ends.
 func (p *pending) leave() {
 	if !p.abandon() {
-		p.c.srv.backend.Parking().Leave(p.ticket)
+		p.c.srv.backend.Clients().Waiters.Leave(p.ticket)
 	}
 }
 
@@ -176,24 +176,24 @@ func (p *pending) giveBack(v protocol.Value) {
 	for i, key := range p.keys {
 		holds[i] = protocol.Hold{DB: p.db, Key: key, Owner: p.owner, Fence: v.Num, Conn: p.c.id}
 	}
-	p.c.srv.backend.Parking().GiveBack(holds...)
+	p.c.srv.backend.Clients().Waiters.GiveBack(holds...)
 }
 
 // placeBlocked places the reply of a command that may wait, or parks the connection.
 func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
-	registry, p := c.srv.backend.Parking(), s.wait
+	waiters, p := c.srv.backend.Clients().Waiters, s.wait
 	switch {
 	case protocol.IsParked(v):
 		c.update(func(s *shown) { s.ticket = p.ticket })
 		c.park(s.row, p)
-		registry.Parked(p.ticket, c.lastWrite)
+		waiters.Parked(p.ticket, c.lastWrite)
 		return true
 	case isUncertain(v):
 		if closed := p.wait(); closed {
 			p.abandon()
 		}
-		registry.Leave(p.ticket)
-	case registry.Forget(p.ticket):
+		waiters.Leave(p.ticket)
+	case waiters.Forget(p.ticket):
 		c.keep(p)
 	}
 	return false

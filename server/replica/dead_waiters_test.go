@@ -123,11 +123,11 @@ func TestSilenceAfterAPause(t *testing.T) {
 // park has a client of n wait for an element, and returns what the client is told.
 func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
 	told := make(chan protocol.Value, 1)
-	registry := n.Replica().Parking()
-	ticket := registry.Enter(1, func(v protocol.Value) { told <- v })
+	waiters := n.Replica().Clients().Waiters
+	ticket := waiters.Enter(1, func(v protocol.Value) { told <- v })
 	b := replicatest.Batch(words("block %d blpop q 0", ticket))
 	require.NoError(t, n.Replica().Execute(b))
 	require.Equal(t, protocol.Parked, b.Replies[0])
-	registry.Parked(ticket, b.Number)
+	waiters.Parked(ticket, b.Number)
 	return told
 }

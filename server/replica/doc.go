@@ -47,7 +47,7 @@
 //	ticker.run       looks at cluster time and has it stamped, while leading
 //	timeouts.run     time limits of what waits
 //	waiting.run      clients that wait for keys, on nodes that are silent
-//	parking          one: waiters leave
+//	sessions         three, see there
 //	forward          several for each link, see there
 //	raftnode         several, see there; one of them calls state, and raft's own tells of other members
 //
@@ -57,7 +57,7 @@
 //
 //	state.digesting ─► fsm.Machine ─► forward.Receiver ─► queue.mu
 //	                               ├► forward's outbox
-//	                               ├► parking.Registry
+//	                               ├► sessions.Waiters, sessions.Renewer
 //	                               └► what Config.OnStateEvents and the waiting clients take
 //	forward.Client ─► queue.mu
 //

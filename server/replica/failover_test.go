@@ -248,7 +248,7 @@ func TestSessionAttachedOverAHungDisk(t *testing.T) {
 		require.Equal(t, protocol.Integer(1), leader.Do("LOCK.ACQUIRE", "k", "me", "SESSION", "1"))
 		clear := leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
 		client := cutNote{make(chan string, 1)}
-		renewer := leader.Replica().Sessions()
+		renewer := leader.Replica().Clients().Renewer
 		renewer.Enter(conn, client)
 		began := time.Now()
 		renewer.Ask(conn, began)

@@ -3,12 +3,11 @@ package replica
 import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
-	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/sessions"
 )
 
-// Sessions is the renewer of this node's sessions.
-func (r *Replica) Sessions() *sessions.Renewer { return r.renewer }
+// Clients are this node's clients that wait or have sessions.
+func (r *Replica) Clients() *sessions.Clients { return r.waiting.clients }
 
 // LockClasses counts what happened to locks, by class, since the start of this node.
 func (r *Replica) LockClasses() []fsm.LockClass { return r.machine.LockClasses() }
@@ -26,9 +25,6 @@ func (r *Replica) Compile(source string) error { return r.machine.Compile(source
 
 // Compiled reports whether Compile takes no time to speak of.
 func (r *Replica) Compiled(source string) bool { return r.machine.Compiled(source) }
-
-// Parking is the registry of this node's clients that wait.
-func (r *Replica) Parking() *parking.Registry { return r.waiting.registry }
 
 // SubscribeCommits sets whether clients of this node are parked, until an entry wakes them.
 func (r *Replica) SubscribeCommits(parked bool) {

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
-	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // Open restores the node's state from the stores, and starts to take part in elections. Commands are answered while
@@ -75,8 +74,7 @@ func (r *Replica) open() {
 		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
-	r.waiting = newWaiting(r.waitingConfig(), r.parkingCluster())
-	r.renewer = sessions.New(r.sessionsCluster())
+	r.waiting = newWaiting(r.waitingConfig(), r.sessionsCluster())
 	r.leadership = newLeadership(r.leadershipConfig())
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
@@ -124,8 +122,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("tick", r.ticker.run)
 	start("end what waits too long", r.timeouts.run)
 	start("look after waiters", r.waiting.run)
-	start("let waiters leave", r.waiting.registry.Run)
-	start("renew sessions", r.renewer.Run)
+	start("renew sessions", r.waiting.clients.Run)
 	start("forward", r.toLeader.Run)
 	start("accept links", r.fromFollowers.Run)
 	select {
@@ -157,7 +154,7 @@ func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx, ""); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)
 	}
-	r.waiting.registry.Drained(ctx)
+	r.waiting.clients.Drained(ctx)
 	r.writes.drained(ctx)
 	r.stop()
 	select {

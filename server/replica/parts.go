@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/sessions"
@@ -175,9 +174,9 @@ func (r *Replica) waitingConfig() waitingConfig {
 	}
 }
 
-// parkingCluster is what the registry of waiting clients is handed.
-func (r *Replica) parkingCluster() parking.Cluster {
-	return parking.Cluster{
+// sessionsCluster is what is handed to those who look after clients that wait or have sessions.
+func (r *Replica) sessionsCluster() sessions.Cluster {
+	return sessions.Cluster{
 		Propose: func(body []byte, count int) error {
 			b := Batch{Body: body, Count: count, Write: true}
 			if err := r.executeAll(&b); err != nil {
@@ -188,27 +187,11 @@ func (r *Replica) parkingCluster() parking.Cluster {
 			}
 			return nil
 		},
-		Waits:            func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
-		Applied:          func(number uint64) bool { return r.machine.Applied(r.origin, number) },
-		SubscribeCommits: r.SubscribeCommits,
-	}
-}
-
-// sessionsCluster is what the renewer of the sessions that live with connections of this node is handed.
-func (r *Replica) sessionsCluster() sessions.Cluster {
-	return sessions.Cluster{
-		Propose: func(closed []int64, renew bool) error {
-			b := Batch{Write: true}
-			if len(closed) > 0 {
-				b.Body, b.Count = protocol.AppendGone(b.Body, closed...), b.Count+1
-			}
-			if renew {
-				b.Body, b.Count = protocol.AppendAlive(b.Body), b.Count+1
-			}
-			return r.executeAll(&b)
-		},
-		Applied:          func(number uint64) bool { return r.machine.Applied(r.origin, number) },
-		SubscribeCommits: func(yes bool) { r.commitInterest.set(&r.commitInterest.locking, yes) },
+		Renew:             func() error { return r.executeAll(&Batch{Body: protocol.AppendAlive(nil), Count: 1, Write: true}) },
+		Waits:             func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
+		Applied:           func(number uint64) bool { return r.machine.Applied(r.origin, number) },
+		SubscribeWaiting:  r.SubscribeCommits,
+		SubscribeSessions: func(yes bool) { r.commitInterest.set(&r.commitInterest.locking, yes) },
 	}
 }
 
@@ -254,7 +237,7 @@ func (r *Replica) answerEarly(entry []byte) {
 // stateEvents hands the events of an entry to the waiting clients, to the renewer and to the node.
 func (r *Replica) stateEvents(events []event.Event) {
 	r.waiting.events(events)
-	r.renewer.Events(events)
+	r.waiting.clients.Renewer.Events(events)
 	for i := range events {
 		if e := &events[i]; e.Kind == event.LockSlow {
 			r.event(LockSlow{DB: e.DB, Key: e.Key, LockNews: *e.Lock})
@@ -263,10 +246,9 @@ func (r *Replica) stateEvents(events []event.Event) {
 	r.config.OnStateEvents(events)
 }
 
-// resync hands the renewer and the registry of waiters a state that a snapshot brought.
+// resync hands the clients that wait or have sessions a state that a snapshot brought.
 func (r *Replica) resync() {
-	r.renewer.Restored(r.machine.KeptSessions)
-	r.waiting.registry.Restored()
+	r.waiting.clients.Restored(r.machine.KeptSessions)
 }
 
 // committed is as far as this node knows; nothing is known while the node is opened.

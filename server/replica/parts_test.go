@@ -26,9 +26,9 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/parking"
 	"github.com/holdfast/holdfast/server/peer/wire"
 	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // The parts of a node, each alone, with what it is handed made up.
@@ -512,7 +512,7 @@ func TestLooksAtWaiters(t *testing.T) {
 				d := e.(WaitersDropped)
 				dropped = append(dropped, fmt.Sprint(d.Node, " ", d.After))
 			},
-		}, parking.Cluster{SubscribeCommits: func(bool) { subscribed++ }})
+		}, sessions.Cluster{SubscribeWaiting: func(bool) { subscribed++ }})
 		now := time.Now()
 		look := func(seconds int, want ...string) {
 			t.Helper()
@@ -554,9 +554,9 @@ func TestLooksAtWaiters(t *testing.T) {
 		// The waiters of this node's previous incarnations leave. Those of the present one stay.
 		requests := func() int {
 			n := 0
-			w.registry = parking.New(parking.Cluster{Propose: func([]byte, int) error { n++; return nil }})
+			w.clients = sessions.New(sessions.Cluster{Propose: func([]byte, int) error { n++; return nil }})
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() { _ = w.registry.Run(ctx) }()
+			go func() { _ = w.clients.Run(ctx) }()
 			look(1)
 			synctest.Wait()
 			cancel()
@@ -571,7 +571,7 @@ func TestLooksAtWaiters(t *testing.T) {
 		// An entry has a client wait; then one look a second follows as long as any waits.
 		m.incarnations = nil
 		m.answer(false)
-		w.registry = parking.New(parking.Cluster{SubscribeCommits: func(bool) {}})
+		w.clients = sessions.New(sessions.Cluster{SubscribeWaiting: func(bool) {}})
 		w.reached()
 		require.False(t, woken(w.wake))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -594,17 +594,17 @@ func TestLooksAtWaiters(t *testing.T) {
 		m.answer(true, false, true, false) // one comes between two looks
 		w.reached()
 		require.Equal(t, 2, looksFor(time.Minute))
-		w.registry.Enter(1, nil) // one of this node, before its entry is there
+		w.clients.Waiters.Enter(1, nil) // one of this node, before its entry is there
 		require.Zero(t, looksFor(time.Minute), "the registry is not the one that was made with it")
 		cancel()
 		require.NoError(t, <-over)
 
-		w = newWaiting(w.waitingConfig, parking.Cluster{SubscribeCommits: func(bool) { subscribed++ }})
-		w.registry.Enter(1, nil)
+		w = newWaiting(w.waitingConfig, sessions.Cluster{SubscribeWaiting: func(bool) { subscribed++ }})
+		w.clients.Waiters.Enter(1, nil)
 		require.True(t, woken(w.wake))
 		require.Equal(t, 1, subscribed)
-		w.registry.Forget(1)
-		require.False(t, w.registry.UnsubscribeIdle())
+		w.clients.Waiters.Forget(1)
+		require.False(t, w.clients.Waiters.UnsubscribeIdle())
 		require.False(t, woken(w.wake))
 		require.Equal(t, 2, subscribed)
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
-	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // Replica is a member of the cluster. Comments at the types describe the parts, and doc.go the
@@ -43,7 +42,6 @@ type traffic struct {
 	ticker        *ticker
 	timeouts      *timeouts
 	waiting       *waiting
-	renewer       *sessions.Renewer
 	toLeader      *forward.Client
 	fromFollowers *forward.Receiver
 }

@@ -178,14 +178,14 @@ func (c *sessionClient) Cut(why string)                  { c.cut = why }
 
 // open has a client of n open a session that lives with its connection, and acquire a lock; it returns the session.
 func open(t *testing.T, n *replicatest.Node, conn int, client *sessionClient) string {
-	n.Replica().Sessions().Enter(int64(conn), client)
+	n.Replica().Clients().Renewer.Enter(int64(conn), client)
 	opened := n.Do(words("native %d 0 2000 session.open px 5000 connection", conn)...)
 	require.Equal(t, protocol.KindInteger, opened.Kind, opened)
 	session := fmt.Sprint(opened.Num)
 	require.Equal(t, protocol.KindInteger, n.Do(words("native %d 0 2000 lock.acquire k%d me session %s", conn, conn,
 		session)...).Kind)
 	synctest.Wait()
-	require.Equal(t, 1, n.Replica().Sessions().Sessions(int64(conn)))
+	require.Equal(t, 1, n.Replica().Clients().Renewer.Sessions(int64(conn)))
 	return session
 }
 
@@ -200,7 +200,7 @@ func TestSessions(t *testing.T) {
 			time.Sleep(time.Minute)
 			other := c.Nodes()[(i+1)%3]
 			require.False(t, other.Do("session.info", first).IsNull())
-			n.Replica().Sessions().Leave(1, true)
+			n.Replica().Clients().Renewer.Leave(1, true)
 			time.Sleep(time.Second)
 			require.True(t, other.Do("session.info", first).IsNull())
 			require.False(t, other.Do("session.info", second).IsNull())
@@ -208,9 +208,9 @@ func TestSessions(t *testing.T) {
 			time.Sleep(2 * time.Millisecond) // n is a subscriber of commits
 			synctest.Wait()
 			require.Equal(t, 1, lost.posts)
-			require.Zero(t, n.Replica().Sessions().Sessions(2))
+			require.Zero(t, n.Replica().Clients().Renewer.Sessions(2))
 			require.Empty(t, lost.cut)
-			n.Replica().Sessions().Leave(2, true)
+			n.Replica().Clients().Renewer.Leave(2, true)
 		}
 	})
 }
@@ -236,6 +236,6 @@ func TestSnapshotSwallowsEvents(t *testing.T) {
 		require.Len(t, told, 1)
 		require.Equal(t, protocol.ErrUncertain.Value(), <-told)
 		require.Equal(t, 1, client.posts)
-		require.Zero(t, behind.Replica().Sessions().Sessions(1))
+		require.Zero(t, behind.Replica().Clients().Renewer.Sessions(1))
 	})
 }

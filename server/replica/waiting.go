@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/parking"
+	"github.com/holdfast/holdfast/server/sessions"
 )
 
 // waiting looks after the clients that wait for keys: this node's, and while this node leads also those of
 // nodes that are silent. While no client waits it sleeps.
 type waiting struct {
 	waitingConfig
-	registry *parking.Registry
-	wake     chan struct{}
+	clients *sessions.Clients
+	wake    chan struct{}
 	// awake: run looks every second.
 	awake atomic.Bool
 	// led: a leader was seen since the last look.
@@ -60,17 +60,17 @@ const (
 	dialWithin = 200 * time.Millisecond
 )
 
-// newWaiting makes the registry of waiting clients, too, which works on cluster.
-func newWaiting(c waitingConfig, cluster parking.Cluster) *waiting {
+// newWaiting makes the clients, too, which work on cluster.
+func newWaiting(c waitingConfig, cluster sessions.Cluster) *waiting {
 	w := &waiting{waitingConfig: c, wake: make(chan struct{}, 1)}
-	subscribe := cluster.SubscribeCommits
-	cluster.SubscribeCommits = func(yes bool) {
+	subscribe := cluster.SubscribeWaiting
+	cluster.SubscribeWaiting = func(yes bool) {
 		subscribe(yes)
 		if yes {
 			notify(w.wake)
 		}
 	}
-	w.registry = parking.New(cluster)
+	w.clients = sessions.New(cluster)
 	return w
 }
 
@@ -81,7 +81,7 @@ var errLags = errors.New("this node lags")
 func (w *waiting) events(events []event.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == event.Woken {
-			w.registry.Woken(e.Seq, *e.Reply)
+			w.clients.Waiters.Woken(e.Seq, *e.Reply)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (w *waiting) run(ctx context.Context) error {
 		}
 		w.look(time.Now())
 		// One call: a client that leaves and one that comes between two would wake nothing.
-		some := w.registry.UnsubscribeIdle() || w.machine.Waiting()
+		some := w.clients.Waiters.UnsubscribeIdle() || w.machine.Waiting()
 		w.awake.Store(some)
 		if some {
 			timer.Reset(lookEvery)
@@ -133,7 +133,7 @@ func (w *waiting) look(now time.Time) {
 		switch {
 		case incarnation.Node == w.origin.Node:
 			if incarnation.Epoch < w.origin.Epoch {
-				w.registry.DropPreviousIncarnations()
+				w.clients.Waiters.DropPreviousIncarnations()
 			}
 		case l != nil && w.silent(incarnation.Node, l.term, now):
 			w.drop(incarnation, w.absentAfter)
@@ -185,6 +185,6 @@ func (w *waiting) lookForLeader(l *leaderTerm, now time.Time) {
 		w.leadless = now
 	}
 	if now.Sub(w.leadless) >= w.absentAfter {
-		w.registry.LeaveAll(protocol.ErrUncertain.Value())
+		w.clients.Waiters.LeaveAll(protocol.ErrUncertain.Value())
 	}
 }

@@ -10,19 +10,6 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// Cluster is what a renewer needs of the node.
-type Cluster struct {
-	// Propose has the sessions of closed connections ended, and then, if renew is set, all other sessions of
-	// this incarnation of the node renewed. An error means that neither may have been applied: a *protocol.Error for
-	// reasons that are not the request's, such as the number of connections.
-	Propose func(closed []int64, renew bool) error
-	// Applied reports whether the state of this node has the batch of this node with that number.
-	Applied func(number uint64) bool
-	// SubscribeCommits sets whether this node wants each commit at once: there are connections that may lose a hold.
-	// SubscribeCommits must be quick.
-	SubscribeCommits func(bool)
-}
-
 // Client is a connection. The methods are called by any goroutine, and must not block or call the renewer.
 type Client interface {
 	// SetLease gives the shortest lease of the connection's sessions. If nothing is heard of the client for that
@@ -36,9 +23,10 @@ type Client interface {
 	Cut(why string)
 }
 
-// Renewer has the connections of this node that use locks, and renews their sessions. Create it with [New].
+// Renewer has the connections of this node that use locks, and renews their sessions.
 type Renewer struct {
-	cluster Cluster
+	cluster    *Cluster
+	departures *departures
 	// wakeRenewer and wakeCutter end the sleep of Run's goroutines.
 	wakeRenewer, wakeCutter chan struct{}
 
@@ -51,10 +39,6 @@ type Renewer struct {
 	silent *btree.BTreeG[*client]
 	// renewed is when the last renewal began that was acknowledged.
 	renewed time.Time
-	// closed are connections whose sessions are to be ended.
-	closed []int64
-	// together is how many of closed go into a request.
-	together int
 	// later are connections that were cut: their sessions have time to be attached elsewhere.
 	later []cut
 	cuts  uint64
@@ -102,10 +86,9 @@ type cut struct {
 // LeastLease is the shortest lease of a session that lives with a connection.
 const LeastLease = time.Second
 
-// New is a renewer without connections.
-func New(c Cluster) *Renewer {
+func newRenewer(c *Cluster, d *departures) *Renewer {
 	return &Renewer{
-		cluster: c, together: closedTogether, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
+		cluster: c, departures: d, wakeRenewer: make(chan struct{}, 1), wakeCutter: make(chan struct{}, 1),
 		clients: make(map[int64]*client), expected: make(map[*session]struct{}), sessions: btree.NewBTreeGOptions(before,
 			btree.Options{NoLocks: true}),
 		silent: btree.NewBTreeGOptions(checkedBefore, btree.Options{NoLocks: true}),
@@ -131,7 +114,7 @@ func (r *Renewer) Enter(conn int64, to Client) {
 	defer r.mu.Unlock()
 	r.clients[conn] = &client{id: conn, to: to, sessions: make(map[uint64]*session)}
 	if len(r.clients) == 1 {
-		r.cluster.SubscribeCommits(true)
+		r.cluster.SubscribeSessions(true)
 	}
 }
 
@@ -146,7 +129,7 @@ func (r *Renewer) Leave(conn int64, ended bool) {
 	}
 	delete(r.clients, conn)
 	if len(r.clients) == 0 {
-		r.cluster.SubscribeCommits(false)
+		r.cluster.SubscribeSessions(false)
 	}
 	some := len(c.sessions)+len(c.expected) > 0
 	r.drop(c)
@@ -157,8 +140,7 @@ func (r *Renewer) Leave(conn int64, ended bool) {
 		r.later = append(r.later, cut{conn, time.Now().Add(c.lease)})
 		wake(r.wakeRenewer)
 	case some:
-		r.closed = append(r.closed, conn)
-		wake(r.wakeRenewer)
+		r.departures.addConn(conn)
 	}
 }
 
@@ -269,9 +251,7 @@ func (r *Renewer) attach(c *client, conn int64, id uint64, lease time.Duration, 
 	case c == nil && r.stopping:
 		return
 	case c == nil:
-		// The connection closed before its command was applied.
-		r.closed = append(r.closed, conn)
-		wake(r.wakeRenewer)
+		r.departures.addConn(conn) // it closed before its command was applied
 		return
 	case c.cut:
 		c.lease = max(c.lease, lease)
@@ -323,9 +303,8 @@ func (r *Renewer) sessionDetached(conn int64, id uint64) {
 	}
 }
 
-// Restored is called after the state was replaced by a snapshot's. each calls back with all sessions that
-// live with connections of this node then.
-func (r *Renewer) Restored(each func(func(conn int64, id uint64, leaseMillis int64))) {
+// restored is [Clients.Restored].
+func (r *Renewer) restored(each func(func(conn int64, id uint64, leaseMillis int64))) {
 	type place struct {
 		conn int64
 		id   uint64

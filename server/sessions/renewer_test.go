@@ -21,7 +21,8 @@ import (
 // story is a renewer with a cluster that notes what is proposed, and when.
 type story struct {
 	*Renewer
-	began time.Time
+	clients *Clients
+	began   time.Time
 
 	mu      sync.Mutex
 	down    bool
@@ -35,14 +36,19 @@ type story struct {
 
 func newStory(t *testing.T) *story {
 	s := &story{began: time.Now()}
-	s.Renewer = New(Cluster{Propose: s.propose, Applied: func(number uint64) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return number <= s.applied
-	}, SubscribeCommits: func(yes bool) { s.set(func() { s.subscribed = append(s.subscribed, yes) }) }})
+	s.clients = New(Cluster{
+		Propose: s.propose, Renew: func() error { return s.note(0, "renew") },
+		Applied: func(number uint64) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return number <= s.applied
+		},
+		SubscribeSessions: func(yes bool) { s.set(func() { s.subscribed = append(s.subscribed, yes) }) },
+	})
+	s.Renewer = s.clients.Renewer
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.clients.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-done)
@@ -50,7 +56,17 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-func (s *story) propose(closed []int64, renew bool) error {
+// propose takes what ends the sessions of closed connections.
+func (s *story) propose(body []byte, _ int) error {
+	var r protocol.Request
+	if _, err := protocol.NextRequest(string(body), &r); err != nil {
+		return err
+	}
+	return s.note(len(r.Args)-1, "closed ["+strings.Join(r.Args[1:], " ")+"]")
+}
+
+// note notes a request, of so many closed connections.
+func (s *story) note(closed int, what string) error {
 	s.mu.Lock()
 	slow := s.slow
 	s.mu.Unlock()
@@ -59,20 +75,13 @@ func (s *story) propose(closed []int64, renew bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.most > 0 && len(closed) > s.most {
+	if s.most > 0 && closed > s.most {
 		return errors.New("too much work")
 	}
 	if s.down {
 		return protocol.ErrNoLeader
 	}
-	line := fmt.Sprintf("%v:", time.Since(s.began))
-	if len(closed) > 0 {
-		line += fmt.Sprintf(" closed %v", closed)
-	}
-	if renew {
-		line += " renew"
-	}
-	s.lines = append(s.lines, line)
+	s.lines = append(s.lines, fmt.Sprintf("%v: %s", time.Since(s.began), what))
 	return nil
 }
 
@@ -199,7 +208,7 @@ func TestCloses(t *testing.T) {
 		time.Sleep(10*time.Second + renewAgain/2)
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second - renewAgain/2)
-		require.Equal(t, []string{"10.1s: closed [1 2] renew"}, s.told())
+		require.ElementsMatch(t, []string{"10.1s: closed [1 2]", "10.1s: renew"}, s.told())
 		require.Equal(t, 1, s.Sessions(0))
 		require.Zero(t, s.Sessions(1))
 
@@ -328,7 +337,7 @@ func TestSlowAttach(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStory(t)
 			synctest.Wait()
-			s.Renewer = New(s.cluster) // which does not run: a renewal could come first
+			s.Renewer = New(*s.cluster).Renewer // which does not run: a renewal could come first
 			s.open(1)
 			s.Ask(1, time.Now())
 			time.Sleep(9 * time.Second)
@@ -344,7 +353,7 @@ func TestSlowAttach(t *testing.T) {
 			s.keep(1, 1, 8*time.Second)
 			time.Sleep(4 * time.Second)
 			s.Ask(1, time.Now()) // for another session
-			s.Restored(func(each func(int64, uint64, int64)) { each(1, 1, 8000) })
+			s.restored(func(each func(int64, uint64, int64)) { each(1, 1, 8000) })
 			time.Sleep(20 * time.Second)
 			require.Equal(t, cut("7s"), s.told())
 		})
@@ -491,7 +500,7 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 func TestSilenceOfANodeThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{began: time.Now()}
-		s.Renewer = New(Cluster{Applied: func(uint64) bool { return true }, SubscribeCommits: func(bool) {}})
+		s.Renewer = New(Cluster{Applied: func(uint64) bool { return true }, SubscribeSessions: func(bool) {}}).Renewer
 		c := s.open(1)
 		s.keep(1, 1, 8*time.Second)
 		s.Demand(1, true)
@@ -513,7 +522,7 @@ func TestRestored(t *testing.T) {
 		s.keep(1, 1, 30*time.Second)
 		s.keep(1, 2, 3*time.Second)
 		require.Equal(t, []string{"0s: renew"}, s.told())
-		s.Restored(func(each func(int64, uint64, int64)) {
+		s.restored(func(each func(int64, uint64, int64)) {
 			each(1, 1, 30_000)
 			each(2, 3, 60_000)
 			each(7, 4, 1000)
@@ -556,11 +565,33 @@ func TestSubscribes(t *testing.T) {
 	})
 }
 
+// TestRefusedDepartures: sessions are renewed, whatever becomes of those who have left.
+func TestRefusedDepartures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		renewals := 0
+		s := &story{began: time.Now(), clients: New(Cluster{
+			Propose:           func([]byte, int) error { return errors.New("refused") },
+			Renew:             func() error { renewals++; return nil },
+			SubscribeSessions: func(bool) {},
+		})}
+		s.Renewer = s.clients.Renewer
+		go s.clients.Run(t.Context())
+		gone, stays := s.open(1), s.open(2)
+		s.keep(1, 1, 3*time.Second)
+		s.keep(2, 2, 3*time.Second)
+		s.Leave(gone.id, true)
+		time.Sleep(time.Minute + renewAgain)
+		synctest.Wait()
+		require.Equal(t, 61, renewals, "three times in the lease")
+		require.False(t, stays.isGone())
+	})
+}
+
 // TestManyClose: those who close while others are asked for are not forgotten.
 func TestManyClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
-		const many = 2*closedTogether + 1
+		const many = 2*leaveTogether + 1
 		for id := range int64(many) {
 			s.open(id)
 			s.keep(id, 1, time.Hour)
@@ -574,7 +605,7 @@ func TestManyClose(t *testing.T) {
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second)
 		require.Equal(t, 3, len(s.told()))
-		require.Empty(t, s.closed)
+		require.Empty(t, s.departures.conns)
 		for id := range int64(many) {
 			s.open(id)
 			s.keep(id, 1, time.Hour)
@@ -583,6 +614,6 @@ func TestManyClose(t *testing.T) {
 		s.set(func() { s.most = 300 })
 		time.Sleep(time.Minute)
 		require.NotEmpty(t, s.told())
-		require.Empty(t, s.closed)
+		require.Empty(t, s.departures.conns)
 	})
 }

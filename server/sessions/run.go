@@ -2,21 +2,15 @@ package sessions
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/holdfast/holdfast/protocol"
 )
 
 const (
 	// renewAgain is the time between two tries.
 	renewAgain = 100 * time.Millisecond
-	// closedTogether is the number of closed connections in one request.
-	closedTogether = 1000
 	// forever is longer than any sleep.
 	forever = time.Duration(math.MaxInt64)
 )
@@ -26,23 +20,14 @@ const (
 func renewAfter(lease time.Duration) time.Duration { return lease / 3 }
 func trustedFor(lease time.Duration) time.Duration { return lease - lease/8 }
 
-// Run renews sessions until ctx ends.
-func (r *Renewer) Run(ctx context.Context) error {
-	var all sync.WaitGroup
-	all.Go(func() { r.cutLate(ctx) })
-	r.renew(ctx)
-	all.Wait()
-	return nil
-}
-
-// renew proposes what is to be proposed, one request at a time.
-func (r *Renewer) renew(ctx context.Context) {
+// run renews sessions until ctx ends.
+func (r *Renewer) run(ctx context.Context) {
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
 	for {
 		r.forgetExpected()
-		closed, renew, sleep := r.next(time.Now())
-		if len(closed) == 0 && !renew {
+		renew, sleep := r.next(time.Now())
+		if !renew {
 			set(timer, sleep)
 			select {
 			case <-timer.C:
@@ -53,12 +38,8 @@ func (r *Renewer) renew(ctx context.Context) {
 			continue
 		}
 		began := time.Now()
-		err := r.cluster.Propose(closed, renew)
-		if err == nil {
-			r.proposed(len(closed), renew, began)
-			continue
-		}
-		if r.halve(err) {
+		if r.cluster.Renew() == nil {
+			r.renewedAt(began)
 			continue
 		}
 		select {
@@ -78,8 +59,9 @@ func set(timer *time.Timer, sleep time.Duration) {
 	timer.Reset(sleep)
 }
 
-// next is what is to be proposed now, or how long there is nothing.
-func (r *Renewer) next(now time.Time) (closed []int64, renew bool, sleep time.Duration) {
+// next reports whether the sessions are to be renewed now, or how long there is nothing to do. The sessions of
+// connections that were cut end when their time is over.
+func (r *Renewer) next(now time.Time) (renew bool, sleep time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sleep = forever
@@ -89,45 +71,25 @@ func (r *Renewer) next(now time.Time) (closed []int64, renew bool, sleep time.Du
 			waiting = append(waiting, c)
 			sleep = min(sleep, left)
 		} else {
-			r.closed = append(r.closed, c.conn)
+			r.departures.addConn(c.conn)
 		}
 	}
 	if r.later = waiting; len(waiting) == 0 {
 		r.later = nil
 	}
-	// The renewer alone takes from the front of closed, once the request is through.
-	closed = r.closed[:min(len(r.closed), r.together)]
 	if shortest, some := r.sessions.Min(); some {
 		left := r.renewed.Add(renewAfter(shortest.lease)).Sub(now)
 		renew = left <= 0
 		sleep = min(sleep, left)
 	}
-	return closed, renew, sleep
+	return renew, sleep
 }
 
-// halve has fewer connections in the next request, if the last one was refused, and reports whether that
-// may help.
-func (r *Renewer) halve(err error) bool {
+// renewedAt notes when a renewal began that was acknowledged.
+func (r *Renewer) renewedAt(began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if down := new(protocol.Error); errors.As(err, &down) || r.together == 1 {
-		return false
-	}
-	r.together /= 2
-	return true
-}
-
-// proposed notes that a request was applied.
-func (r *Renewer) proposed(closed int, renew bool, began time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.together = closedTogether
-	if r.closed = r.closed[closed:]; len(r.closed) == 0 {
-		r.closed = nil
-	}
-	if renew {
-		r.renewed = began
-	}
+	r.renewed = began
 }
 
 // forgetExpected forgets expected sessions whose command this node's log has.

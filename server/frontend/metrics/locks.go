@@ -40,7 +40,7 @@ func lockMetrics() []metric {
 		of("lock_waiters", gauge, "requests that wait in line", func(s *fsm.LockStats) any { return s.Waiting }),
 		of("lock_sessions", gauge, "sessions", func(s *fsm.LockStats) any { return s.Sessions }),
 		{
-			name: "lock_sessions_kept", kind: gauge, value: func(r *report) any { return r.cfg.Backend.Sessions().Len() },
+			name: "lock_sessions_kept", kind: gauge, value: func(r *report) any { return r.cfg.Backend.Clients().Renewer.Len() },
 			help: "sessions that live with connections of this node",
 		},
 		of("lock_grants", counter,
@@ -68,7 +68,7 @@ func lockMetrics() []metric {
 			return s.FencesRefused
 		}),
 		{
-			name: "lock_clients_cut", kind: counter, value: func(r *report) any { return r.cfg.Backend.Sessions().Cuts() },
+			name: "lock_clients_cut", kind: counter, value: func(r *report) any { return r.cfg.Backend.Clients().Renewer.Cuts() },
 			help: "connections of this node that were closed since their sessions could not be renewed in time; CONFIG " +
 				"RESETSTAT leaves it",
 		},

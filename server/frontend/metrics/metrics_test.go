@@ -58,7 +58,7 @@ func TestMetricsDocument(t *testing.T) {
 type node struct {
 	fsm.Machine
 	status  replica.Status
-	renewer *sessions.Renewer
+	clients *sessions.Clients
 }
 
 func newNode() *node {
@@ -66,7 +66,7 @@ func newNode() *node {
 		return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, ClientAddr: "10.0.0." + n + ":6379"}
 	}
 	n := &node{
-		Machine: fsm.New(), renewer: sessions.New(sessions.Cluster{SubscribeCommits: func(bool) {}}),
+		Machine: fsm.New(), clients: sessions.New(sessions.Cluster{}),
 		status: replica.Status{
 			ID: "n1", Name: "n1", Leading: true, Leader: member("1"), Version: protocol.OldestEntryVersion, Term: 3,
 			Committed: 42, Applied: 42,
@@ -84,7 +84,7 @@ func newNode() *node {
 
 func (n *node) Status() replica.Status { return n.status }
 
-func (n *node) Sessions() *sessions.Renewer { return n.renewer }
+func (n *node) Clients() *sessions.Clients { return n.clients }
 
 func newRegistry(n *node) *Registry {
 	d := discovery.New(discovery.Config{}, n.Status)

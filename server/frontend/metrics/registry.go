@@ -21,7 +21,7 @@ type Backend interface {
 	Stats() fsm.Stats
 	LockStats() fsm.LockStats
 	LockClasses() []fsm.LockClass
-	Sessions() *sessions.Renewer
+	Clients() *sessions.Clients
 }
 
 // Config is where a [Registry] finds what it does not count itself.

@@ -1,4 +1,4 @@
-package parking
+package sessions
 
 import (
 	"cmp"
@@ -23,14 +23,15 @@ type cluster struct {
 	waits   map[uint64]bool
 	applied uint64
 	asked   []string // the requests proposed
-	// subscribed are the arguments of SubscribeCommits.
+	batches int
+	// subscribed are the arguments of SubscribeWaiting.
 	subscribed []bool
 	// meanwhile is called while the first request is under way.
 	meanwhile func()
 }
 
-func (c *cluster) registry() *Registry {
-	return New(Cluster{
+func (c *cluster) waiters() *waitersAlone {
+	return alone(Cluster{
 		Propose: func(body []byte, count int) error {
 			if c.down.Load() {
 				return cmp.Or(c.why, error(protocol.ErrNoLeader))
@@ -39,6 +40,7 @@ func (c *cluster) registry() *Registry {
 				c.meanwhile = nil
 				f()
 			}
+			c.batches++
 			for rest := string(body); rest != ""; count-- {
 				var r protocol.Request
 				var err error
@@ -54,9 +56,24 @@ func (c *cluster) registry() *Registry {
 		},
 		Waits:            func(ticket uint64) bool { return c.waits[ticket] },
 		Applied:          func(number uint64) bool { return number <= c.applied },
-		SubscribeCommits: func(yes bool) { c.subscribed = append(c.subscribed, yes) },
+		SubscribeWaiting: func(yes bool) { c.subscribed = append(c.subscribed, yes) },
 	})
 }
+
+// waitersAlone are clients that wait. No connection has a session.
+type waitersAlone struct {
+	*Waiters
+	clients *Clients
+}
+
+func alone(c Cluster) *waitersAlone {
+	all := New(c)
+	return &waitersAlone{all.Waiters, all}
+}
+
+func (w *waitersAlone) Run(ctx context.Context) error { return w.clients.Run(ctx) }
+
+func (w *waitersAlone) Drained(ctx context.Context) { w.clients.Drained(ctx) }
 
 // told collects replies.
 type told []string
@@ -66,7 +83,7 @@ func (t *told) give(v protocol.Value) { *t = append(*t, v.Str) }
 func TestWoken(t *testing.T) {
 	var c cluster
 	var told told
-	r := c.registry()
+	r := c.waiters()
 	early, late, never := r.Enter(1, told.give), r.Enter(1, told.give), r.Enter(1, told.give)
 	require.True(t, r.Woken(early, protocol.Simple("before Execute returned")))
 	r.Parked(early, 1)
@@ -84,12 +101,12 @@ func TestWoken(t *testing.T) {
 	require.Equal(t, []bool{true, false}, c.subscribed)
 }
 
-// TestUnsubscribe: the result of UnsubscribeIdle and the last argument of SubscribeCommits are the same, so that the
+// TestUnsubscribe: the result of UnsubscribeIdle and the last argument of SubscribeWaiting are the same, so that the
 // next client subscribes again.
 func TestUnsubscribe(t *testing.T) {
 	var c cluster
 	var told told
-	r := c.registry()
+	r := c.waiters()
 	require.False(t, r.UnsubscribeIdle())
 	for range 2 {
 		first := r.Enter(1, told.give)
@@ -109,13 +126,13 @@ func TestUnsubscribe(t *testing.T) {
 func TestSnapshot(t *testing.T) {
 	var lost, waits, later, after told
 	c := cluster{waits: map[uint64]bool{2: true}}
-	r := c.registry()
+	r := c.waiters()
 	for i, told := range []*told{&lost, &waits, &later} {
 		r.Parked(r.Enter(1, told.give), uint64(i+1))
 	}
 	under := r.Enter(1, after.give)
 	c.applied = 2
-	r.Restored()
+	r.stateRestored()
 	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, lost)
 	require.Empty(t, waits)
 	require.Empty(t, later)
@@ -133,7 +150,7 @@ func TestLeave(t *testing.T) {
 		var c cluster
 		c.down.Store(true)
 		var told told
-		r := c.registry()
+		r := c.waiters()
 		first, second, third := r.Enter(1, told.give), r.Enter(1, told.give), r.Enter(1, told.give)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -183,7 +200,7 @@ func TestLeaveMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
 		var told told
-		r := c.registry()
+		r := c.waiters()
 		leave := func(n int) {
 			for range n {
 				r.Leave(r.Enter(1, told.give))
@@ -208,7 +225,7 @@ func TestLeaveManyPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cluster{}
 		c.down.Store(true)
-		r := c.registry()
+		r := c.waiters()
 		for _, places := range []int{leavePlaces / 2, leavePlaces / 2, 1, leavePlaces - 1, leavePlaces + 1, 1, leavePlaces} {
 			ticket := r.Enter(places, func(protocol.Value) {})
 			if places == 1 {
@@ -231,7 +248,7 @@ func TestGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
 		c.down.Store(true)
-		r := c.registry()
+		r := c.waiters()
 		go r.Run(t.Context())
 		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{
 			Key: "l", Owner: "me", Fence: 7,
@@ -241,13 +258,31 @@ func TestGiveBack(t *testing.T) {
 		require.Empty(t, c.asked)
 		c.down.Store(false)
 		r.Drained(t.Context())
-		require.Equal(t, []string{"unblock", "gone", "giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"},
+		require.Equal(t, []string{"giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"},
 			c.asked)
 		r.Drained(t.Context())
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		require.Nil(t, r.holds, "a crowd's memory is given back")
-		require.Nil(t, r.leaving)
+		d := r.departures
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		require.Nil(t, d.holds, "a crowd's memory is given back")
+		require.Nil(t, d.waiters)
+	})
+}
+
+// TestLeaveAtOnce: all that a connection leaves behind goes with one batch, the places in queues first.
+func TestLeaveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c cluster
+		c.down.Store(true)
+		r := c.waiters()
+		r.clients.departures.addConn(3)
+		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
+		r.Leave(r.Enter(1, func(protocol.Value) {}))
+		c.down.Store(false)
+		go r.Run(t.Context())
+		r.Drained(t.Context())
+		require.Equal(t, "unblock gone 1 giveback k me 7 3 gone 3", strings.Join(c.asked, " "))
+		require.Equal(t, 1, c.batches)
 	})
 }
 
@@ -257,7 +292,7 @@ func TestDrainedWithoutLeader(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := cluster{why: why}
 			c.down.Store(true)
-			r := c.registry()
+			r := c.waiters()
 			go r.Run(t.Context())
 			r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
 			synctest.Wait()
@@ -275,8 +310,8 @@ func TestDrainedWithoutLeader(t *testing.T) {
 func TestParkedTooLate(t *testing.T) {
 	var told told
 	c := cluster{applied: 5}
-	r := c.registry()
-	r.Restored()
+	r := c.waiters()
+	r.stateRestored()
 	ticket := r.Enter(1, told.give)
 	r.Leave(ticket)
 	r.Parked(ticket, 5)
@@ -287,14 +322,14 @@ func TestParkedTooLate(t *testing.T) {
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int64
-		r := New(Cluster{
+		r := alone(Cluster{
 			Propose: func([]byte, int) error {
 				time.Sleep(time.Millisecond)
 				return []error{nil, errors.New("too many"), protocol.ErrNoLeader}[requests.Add(1)%3]
 			},
 			Waits: func(uint64) bool { return false }, Applied: func(uint64) bool {
 				return true
-			}, SubscribeCommits: func(bool) {},
+			}, SubscribeWaiting: func(bool) {},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -313,7 +348,7 @@ func TestTogether(t *testing.T) {
 						r.Woken(ticket, protocol.OK)
 					case 2:
 						r.GiveBack(protocol.Hold{Key: "k"})
-						r.Restored()
+						r.stateRestored()
 					case 3:
 						r.LeaveAll(protocol.OK)
 						r.DropPreviousIncarnations()
@@ -339,7 +374,7 @@ func TestTogether(t *testing.T) {
 func TestDrainedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		largest := 0
-		r := New(Cluster{
+		r := alone(Cluster{
 			Propose: func(body []byte, count int) error {
 				time.Sleep(time.Second)
 				if count > 100 {
@@ -348,7 +383,7 @@ func TestDrainedWaits(t *testing.T) {
 				largest = max(largest, count)
 				return nil
 			},
-			SubscribeCommits: func(bool) {},
+			SubscribeWaiting: func(bool) {},
 		})
 		for range 1000 {
 			r.GiveBack(protocol.Hold{Key: "k"})
@@ -356,7 +391,7 @@ func TestDrainedWaits(t *testing.T) {
 		go r.Run(t.Context())
 		begun := time.Now()
 		r.Drained(t.Context())
-		require.Empty(t, r.holds)
+		require.Empty(t, r.departures.holds)
 		require.Greater(t, time.Since(begun), 10*time.Second)
 		require.Greater(t, largest, 50)
 	})
