@@ -123,7 +123,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		return protocol.Err("Can not execute a script with write flag using *_ro command."), false
 	}
 	h := &c.scripts
-	h.call, h.full, h.looked, h.readOnly = c, false, false, readOnly || noWrites
+	h.call, h.full, h.declaredNoted, h.readOnly = c, false, false, readOnly || noWrites
 	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.Full() {
 		return command.ErrOOM, false
 	}
@@ -219,7 +219,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	for _, word := range words {
 		c.Spend(wordWork + int64(len(word)))
 	}
-	h.look(row, words)
+	h.noteReads(row, words)
 	h.words = append(h.words[:0], row.Name)
 	h.words = append(h.words, words[1+b.subcommand:]...)
 	c.Args = h.words

@@ -57,17 +57,17 @@ func (c *call) forced(key string, locks int, f event.Forced) {
 	c.broken = nil
 }
 
-// look tells which keys a command of the script reads. words is the command line. The first such command tells of the
-// declared keys, too: Redis 7.0 has the client track those.
-func (h *scriptHost) look(row *protocol.Command, words []string) {
+// noteReads tells which keys a command of the script reads. words is the command line. The first such command tells of
+// the declared keys, too: Redis 7.0 has the client track those.
+func (h *scriptHost) noteReads(row *protocol.Command, words []string) {
 	c := h.call
 	if c.OwnSeq == 0 || c.Interest&event.InChanges == 0 || row.Flags&protocol.FlagReadOnly == 0 {
 		return
 	}
-	if !h.looked {
-		h.looked = true
+	if !h.declaredNoted {
+		h.declaredNoted = true
 		for _, key := range h.env.Keys {
-			c.looked(key)
+			c.noteRead(key)
 		}
 	}
 	line := make([][]byte, len(words))
@@ -76,12 +76,12 @@ func (h *scriptHost) look(row *protocol.Command, words []string) {
 	}
 	positions, _ := row.KeyPositions(line)
 	for _, p := range positions {
-		c.looked(words[p])
+		c.noteRead(words[p])
 	}
 }
 
-func (c *call) looked(key string) {
-	c.Events = append(c.Events, event.Event{Kind: event.Looked, DB: c.DB, Key: key, Seq: c.OwnSeq})
+func (c *call) noteRead(key string) {
+	c.Events = append(c.Events, event.Event{Kind: event.Read, DB: c.DB, Key: key, Seq: c.OwnSeq})
 }
 
 // called tells which command a script calls. The work is the same on nodes without listeners: Call has

@@ -27,7 +27,7 @@ func told(events []event.Event) string {
 			fmt.Fprintf(&b, "flushed %d\n", e.DB)
 		case event.Swapped:
 			fmt.Fprintf(&b, "swapped %d %d\n", e.DB, e.Other)
-		case event.Looked:
+		case event.Read:
 			fmt.Fprintf(&b, "looked %s by %d\n", e.Key, e.Seq)
 		case event.Ran:
 			fmt.Fprintf(&b, "ran %d\n", e.Seq)

@@ -179,6 +179,6 @@ type scriptHost struct {
 	// refused, and nothing of the script is kept.
 	full bool
 	// running: a script is under way. looked: it has read a key.
-	running, looked bool
-	made            made
+	running, declaredNoted bool
+	made                   made
 }

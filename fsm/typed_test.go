@@ -85,7 +85,7 @@ func bagDriver(t testing.TB) (d *driver, clones *int) {
 		return protocol.Integer(int64(e.V.Len()))
 	})
 	add("bagget", false, func(c *command.Call) protocol.Value {
-		b, there, ok := command.Look[*bag](c, c.Args[1])
+		b, there, ok := command.Read[*bag](c, c.Args[1])
 		switch {
 		case !ok:
 			return command.ErrWrongType
@@ -95,7 +95,7 @@ func bagDriver(t testing.TB) (d *driver, clones *int) {
 		return protocol.Strings(b.words...)
 	})
 	add("poolget", false, func(c *command.Call) protocol.Value {
-		_, _, ok := command.Look[*pool](c, c.Args[1])
+		_, _, ok := command.Read[*pool](c, c.Args[1])
 		return command.Boolean(ok)
 	})
 	return d, clones

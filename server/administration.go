@@ -36,7 +36,7 @@ func (s *Server) newReconfig() *reconfig.Service {
 
 // serveReconfig answers other nodes that ask for changes of members.
 func (s *Server) serveReconfig() {
-	memberrpc.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ memberrpc.Asker,
+	memberrpc.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ memberrpc.Caller,
 		q reconfig.Request,
 	) (reconfig.Reply, error) {
 		ctx, cancel := context.WithTimeout(ctx, operateWithin)
@@ -44,7 +44,7 @@ func (s *Server) serveReconfig() {
 		return s.cluster.reconfig.Do(ctx, q), nil
 	})
 	memberrpc.HandleAny(s.cluster.requests, opJoin, s.takeIn)
-	memberrpc.Handle(s.cluster.requests, opClients, func(_ context.Context, _ memberrpc.Asker,
+	memberrpc.Handle(s.cluster.requests, opClients, func(_ context.Context, _ memberrpc.Caller,
 		q frontend.ClientsQuestion,
 	) (frontend.ClientsAnswer, error) {
 		if !s.isOpen() {
@@ -58,11 +58,11 @@ func (s *Server) serveReconfig() {
 func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer,
 	error,
 ) {
-	return memberrpc.Ask[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
+	return memberrpc.Call[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
 }
 
 // takeIn has the leader take in the node that asks, whichever node that asked.
-func (s *Server) takeIn(ctx context.Context, from memberrpc.Asker, q join) (joined, error) {
+func (s *Server) takeIn(ctx context.Context, from memberrpc.Caller, q join) (joined, error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
 	if s.isOpen() && s.cluster.isGone(from.ID) {
@@ -86,7 +86,7 @@ func (s *Server) takeIn(ctx context.Context, from memberrpc.Asker, q join) (join
 type otherReconfig Server
 
 func (o *otherReconfig) Ask(ctx context.Context, id string, q reconfig.Request) (reconfig.Reply, error) {
-	return memberrpc.Ask[reconfig.Reply](ctx, o.cluster.client, id, opOperate, q)
+	return memberrpc.Call[reconfig.Reply](ctx, o.cluster.client, id, opOperate, q)
 }
 
 // Raft is a node's raft, as package reconfig knows it.
@@ -112,8 +112,8 @@ func (s *Server) raft() Raft {
 	}
 }
 
-// Look implements [reconfig.Cluster].
-func (m Raft) Look() reconfig.View {
+// View implements [reconfig.Cluster].
+func (m Raft) View() reconfig.View {
 	v := reconfig.View{Nodes: make(map[string]reconfig.Node)}
 	v.Self, v.Cluster = m.Identity()
 	r := m.Replica()

@@ -394,7 +394,7 @@ func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self me
 ) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()
-	answer, _, err := memberrpc.AskAt[joined](ctx, s.cluster.client, contact, opJoin,
+	answer, _, err := memberrpc.CallAt[joined](ctx, s.cluster.client, contact, opJoin,
 		join{self.Addr, cluster, protocol.EntryVersion})
 	return answer.Index, answer.Refused, err
 }

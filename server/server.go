@@ -153,7 +153,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 // that is connected is cut off; the next look whether the members still admit each other is at once.
 func (s *Server) Reload(by string) {
 	s.secrets.Reload(by)
-	s.cluster.admissions.Look()
+	s.cluster.admissions.Check()
 }
 
 // fitClients lowers max-clients to what the limit of open files allows.

@@ -130,7 +130,7 @@ func ScanElements[T scanned](c *Call, walk func(v T, cursor uint64, s *ElementSc
 	if !ok {
 		return protocol.ErrInvalidCursor.Value()
 	}
-	v, reply, ok := LookOr[T](c, c.Args[1], emptyScan())
+	v, reply, ok := ReadOr[T](c, c.Args[1], emptyScan())
 	if !ok {
 		return reply
 	}

@@ -26,9 +26,9 @@ func (c *Call) FindStringOr(key string, missing protocol.Value) (it *keyspace.It
 	return it, reply, true
 }
 
-// Look returns the collection of key, for reading. ok is false if the key is of another kind: the reply is
+// Read returns the collection of key, for reading. ok is false if the key is of another kind: the reply is
 // then ErrWrongType.
-func Look[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
+func Read[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
 	it := c.Find(key)
 	if it == nil {
 		return v, false, true
@@ -37,10 +37,10 @@ func Look[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
 	return v, ok, ok
 }
 
-// LookOr is [Look] for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
+// ReadOr is [Read] for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
 // absent.
-func LookOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) (v T, reply protocol.Value, ok bool) {
-	v, there, ok := Look[T](c, key)
+func ReadOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) (v T, reply protocol.Value, ok bool) {
+	v, there, ok := Read[T](c, key)
 	switch {
 	case !ok:
 		return v, ErrWrongType, false
@@ -52,7 +52,7 @@ func LookOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) 
 
 // LengthOf is the op of HLEN and its like: the number of elements of the collection of the first key.
 func LengthOf[T keyspace.Collection](c *Call) protocol.Value {
-	v, reply, ok := LookOr[T](c, c.Args[1], Zero)
+	v, reply, ok := ReadOr[T](c, c.Args[1], Zero)
 	if !ok {
 		return reply
 	}

@@ -27,8 +27,8 @@ const (
 	Woken
 	// Swapped: the databases DB and Other were exchanged.
 	Swapped
-	// Looked: a script in a batch of this node read Key, or read something and had declared Key.
-	Looked
+	// Read: a script in a batch of this node read Key, or read something and had declared Key.
+	Read
 	// Ran: a batch of this node was run. Its other events stand before.
 	Ran
 	// LockMessage: Payload happened to the lock Key in DB, for who listens to the channel of the lock.

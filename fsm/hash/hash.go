@@ -32,19 +32,19 @@ var Ops = map[string]command.Op{
 	"hvals":        hvalsOp,
 }
 
-// lookHash is [command.Look] for a hash.
-func lookHash(c *command.Call) (h *collection.Hash, there, ok bool) {
-	return command.Look[*collection.Hash](c, c.Args[1])
+// readHash is [command.Read] for a hash.
+func readHash(c *command.Call) (h *collection.Hash, there, ok bool) {
+	return command.Read[*collection.Hash](c, c.Args[1])
 }
 
 // theHash is [command.LookOr] for a hash.
 func theHash(c *command.Call, missing protocol.Value) (h *collection.Hash, reply protocol.Value, ok bool) {
-	return command.LookOr[*collection.Hash](c, c.Args[1], missing)
+	return command.ReadOr[*collection.Hash](c, c.Args[1], missing)
 }
 
 // field returns the value of the field that the command names.
 func field(c *command.Call) (value string, there, ok bool) {
-	h, there, ok := lookHash(c)
+	h, there, ok := readHash(c)
 	if !there {
 		return "", false, ok
 	}
@@ -80,7 +80,7 @@ func hstrlenOp(c *command.Call) protocol.Value {
 }
 
 func hmgetOp(c *command.Call) protocol.Value {
-	h, there, ok := lookHash(c)
+	h, there, ok := readHash(c)
 	if !ok {
 		return command.ErrWrongType
 	}
@@ -179,7 +179,7 @@ func hscanOp(c *command.Call) protocol.Value {
 
 // OpenHash is [command.Open] for a hash, for so many changes, to which the words add bytes.
 func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.Hash], problem protocol.Value, ok bool) {
-	h, there, ok := lookHash(c)
+	h, there, ok := readHash(c)
 	if !ok {
 		return e, command.ErrWrongType, false
 	}

@@ -190,7 +190,7 @@ func (s *sorting) weigh() (problem protocol.Value, ok bool) {
 			if problem, ok = s.charges(lookupWork + int64(len(s.by)+len(it.element))); !ok {
 				return problem, false
 			}
-			it.text, it.there = lookPattern(s.c, s.by, it.element)
+			it.text, it.there = valueOf(s.c, s.by, it.element)
 		}
 		bytes += int64(len(it.text) + len(it.element))
 		if !s.alpha && it.there {
@@ -262,7 +262,7 @@ func (s *sorting) output() (elems []protocol.Value, problem protocol.Value, ok b
 			if problem, ok = s.charges(lookupWork + int64(len(pattern)+len(it.element))); !ok {
 				return nil, problem, false
 			}
-			found, there := lookPattern(s.c, pattern, it.element)
+			found, there := valueOf(s.c, pattern, it.element)
 			switch {
 			case there:
 				elems = append(elems, protocol.Bulk(found))
@@ -292,9 +292,9 @@ func (s *sorting) store(elems []protocol.Value) protocol.Value {
 	return protocol.Integer(int64(len(elems)))
 }
 
-// lookPattern is the string that BY or GET means by a pattern for an element: "#" is the element, and in
+// valueOf is the string that BY or GET means by a pattern for an element: "#" is the element, and in
 // "weight_*" and "object_*->field" the element takes the place of the star.
-func lookPattern(c *command.Call, pattern, element string) (value string, there bool) {
+func valueOf(c *command.Call, pattern, element string) (value string, there bool) {
 	if pattern == "#" {
 		return element, true
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lookList is [command.Look] for a list.
-func lookList(c *command.Call) (l *collection.List, there, ok bool) {
-	return command.Look[*collection.List](c, c.Args[1])
+// readList is [command.Read] for a list.
+func readList(c *command.Call) (l *collection.List, there, ok bool) {
+	return command.Read[*collection.List](c, c.Args[1])
 }
 
 // theList is [command.LookOr] for a list.
 func theList(c *command.Call, missing protocol.Value) (l *collection.List, reply protocol.Value, ok bool) {
-	return command.LookOr[*collection.List](c, c.Args[1], missing)
+	return command.ReadOr[*collection.List](c, c.Args[1], missing)
 }
 
 func lindexOp(c *command.Call) protocol.Value {
@@ -118,7 +118,7 @@ func lposOp(c *command.Call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	l, there, ok := lookList(c)
+	l, there, ok := readList(c)
 	switch {
 	case !ok:
 		return command.ErrWrongType

@@ -112,7 +112,7 @@ func pushAll(c *command.Call, at side, onlyIfThere bool) protocol.Value {
 		bytes += len(v)
 	}
 	if onlyIfThere {
-		if _, there, ok := lookList(c); !ok {
+		if _, there, ok := readList(c); !ok {
 			return command.ErrWrongType
 		} else if !there {
 			return command.Zero
@@ -162,7 +162,7 @@ func popOne(c *command.Call, at side) protocol.Value {
 	if !ok {
 		return command.ErrNotPositive
 	}
-	l, there, ok := lookList(c)
+	l, there, ok := readList(c)
 	switch {
 	case !ok:
 		return command.ErrWrongType
@@ -230,14 +230,14 @@ func rpoplpushOp(c *command.Call) protocol.Value {
 
 // moveElement is LMOVE: the reply is the element, or null if there is none.
 func moveElement(c *command.Call, source, destination string, from, to side) protocol.Value {
-	l, there, ok := command.Look[*collection.List](c, source)
+	l, there, ok := command.Read[*collection.List](c, source)
 	switch {
 	case !ok:
 		return command.ErrWrongType
 	case !there:
 		return protocol.Null
 	}
-	if _, _, ok := command.Look[*collection.List](c, destination); !ok {
+	if _, _, ok := command.Read[*collection.List](c, destination); !ok {
 		return command.ErrWrongType
 	}
 	if !c.Affords(2) {

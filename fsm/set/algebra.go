@@ -50,7 +50,7 @@ func combineAndStore(c *command.Call, f combination) protocol.Value {
 func setsOf(c *command.Call, keys []string) (sets []*collection.Set, problem protocol.Value, ok bool) {
 	sets = make([]*collection.Set, len(keys))
 	for i, key := range keys {
-		s, there, ok := command.Look[*collection.Set](c, key)
+		s, there, ok := command.Read[*collection.Set](c, key)
 		if !ok {
 			return nil, command.ErrWrongType, false
 		}

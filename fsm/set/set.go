@@ -31,18 +31,18 @@ var Ops = map[string]command.Op{
 	"sunionstore": sunionstoreOp,
 }
 
-// lookSet is [command.Look] for a set.
-func lookSet(c *command.Call) (s *collection.Set, there, ok bool) {
-	return command.Look[*collection.Set](c, c.Args[1])
+// readSet is [command.Read] for a set.
+func readSet(c *command.Call) (s *collection.Set, there, ok bool) {
+	return command.Read[*collection.Set](c, c.Args[1])
 }
 
 // theSet is [command.LookOr] for a set.
 func theSet(c *command.Call, missing protocol.Value) (s *collection.Set, reply protocol.Value, ok bool) {
-	return command.LookOr[*collection.Set](c, c.Args[1], missing)
+	return command.ReadOr[*collection.Set](c, c.Args[1], missing)
 }
 
 func sismemberOp(c *command.Call) protocol.Value {
-	s, there, ok := lookSet(c)
+	s, there, ok := readSet(c)
 	if !ok {
 		return command.ErrWrongType
 	}
@@ -50,7 +50,7 @@ func sismemberOp(c *command.Call) protocol.Value {
 }
 
 func smismemberOp(c *command.Call) protocol.Value {
-	s, there, ok := lookSet(c)
+	s, there, ok := readSet(c)
 	if !ok {
 		return command.ErrWrongType
 	}
@@ -100,7 +100,7 @@ func srandmemberOp(c *command.Call) protocol.Value {
 			return problem
 		}
 	}
-	s, there, ok := lookSet(c)
+	s, there, ok := readSet(c)
 	switch {
 	case !ok:
 		return command.ErrWrongType
@@ -134,7 +134,7 @@ func saddOp(c *command.Call) protocol.Value {
 	if command.AnyTooLong(names) {
 		return command.ErrTooLong
 	}
-	s, there, ok := lookSet(c)
+	s, there, ok := readSet(c)
 	if !ok {
 		return command.ErrWrongType
 	}
@@ -192,14 +192,14 @@ func removeMembers(c *command.Call, key, name string, names []string) (n int64) 
 
 func smoveOp(c *command.Call) protocol.Value {
 	from, to, name := c.Args[1], c.Args[2], c.Args[3]
-	source, there, ok := command.Look[*collection.Set](c, from)
+	source, there, ok := command.Read[*collection.Set](c, from)
 	switch {
 	case !ok:
 		return command.ErrWrongType
 	case !there:
 		return command.Zero
 	}
-	target, known, ok := command.Look[*collection.Set](c, to)
+	target, known, ok := command.Read[*collection.Set](c, to)
 	fresh := func() *collection.Set { return collection.NewSet(name, 1) }
 	switch {
 	case !ok:
@@ -232,7 +232,7 @@ func spopOp(c *command.Call) protocol.Value {
 	if !ok {
 		return command.ErrNotPositive
 	}
-	s, there, ok := lookSet(c)
+	s, there, ok := readSet(c)
 	switch {
 	case !ok:
 		return command.ErrWrongType

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lookScored is [command.Look] for a sorted set.
-func lookScored(c *command.Call) (z *collection.SortedSet, there, ok bool) {
-	return command.Look[*collection.SortedSet](c, c.Args[1])
+// readScored is [command.Read] for a sorted set.
+func readScored(c *command.Call) (z *collection.SortedSet, there, ok bool) {
+	return command.Read[*collection.SortedSet](c, c.Args[1])
 }
 
 // theScored is [command.LookOr] for a sorted set.
 func theScored(c *command.Call, missing protocol.Value) (z *collection.SortedSet, reply protocol.Value, ok bool) {
-	return command.LookOr[*collection.SortedSet](c, c.Args[1], missing)
+	return command.ReadOr[*collection.SortedSet](c, c.Args[1], missing)
 }
 
 func zscoreOp(c *command.Call) protocol.Value {
@@ -35,7 +35,7 @@ func scoreOf(z *collection.SortedSet, member string) protocol.Value {
 }
 
 func zmscoreOp(c *command.Call) protocol.Value {
-	z, there, ok := lookScored(c)
+	z, there, ok := readScored(c)
 	if !ok {
 		return command.ErrWrongType
 	}
@@ -105,7 +105,7 @@ func randomMembers(c *command.Call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	z, there, ok := lookScored(c)
+	z, there, ok := readScored(c)
 	switch {
 	case !ok:
 		return command.ErrWrongType
@@ -406,7 +406,7 @@ func zrangestoreOp(c *command.Call) protocol.Value {
 	if problem, ok := m.parseRange(c.Args[3:]); !ok {
 		return problem
 	}
-	z, there, ok := command.Look[*collection.SortedSet](c, c.Args[2])
+	z, there, ok := command.Read[*collection.SortedSet](c, c.Args[2])
 	if !ok {
 		return command.ErrWrongType
 	}

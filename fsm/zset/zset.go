@@ -144,7 +144,7 @@ func addScored(c *command.Call, words []string, f *zaddFlags) protocol.Value {
 		}
 		longest = max(longest, len(words[2*i+1]))
 	}
-	z, there, ok := lookScored(c)
+	z, there, ok := readScored(c)
 	if !ok {
 		return command.ErrWrongType
 	}
@@ -293,7 +293,7 @@ func popScored(c *command.Call, at extreme) protocol.Value {
 	if !ok {
 		return command.ErrNotPositive
 	}
-	z, there, ok := lookScored(c)
+	z, there, ok := readScored(c)
 	switch {
 	case !ok:
 		return command.ErrWrongType
@@ -315,7 +315,7 @@ func popScored(c *command.Call, at extreme) protocol.Value {
 func popExtremes(c *command.Call, key string, at extreme, count int) (pairs []protocol.Value, problem protocol.Value,
 	ok bool,
 ) {
-	z, _, _ := command.Look[*collection.SortedSet](c, key)
+	z, _, _ := command.Read[*collection.SortedSet](c, key)
 	if problem, ok = c.Charge(scoredChanges(z, count-1, 0)); !ok {
 		return nil, problem, false
 	}

@@ -36,13 +36,13 @@ func Survive(dir string) (*Survivor, error) {
 		return nil, err
 	}
 	s := &Survivor{Identity: folder.Identity(), folder: folder, machine: fsm.New()}
-	if err := s.look(); err != nil {
+	if err := s.read(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Survivor) look() error {
+func (s *Survivor) read() error {
 	list, err := s.folder.Snapshots.List()
 	if err != nil {
 		return err

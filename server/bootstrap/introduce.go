@@ -99,7 +99,7 @@ func (n *Node) introduction() Introduction {
 }
 
 // introduced answers another node, and notes where a node of this cluster is.
-func (n *Node) introduced(_ context.Context, from memberrpc.Asker, other Introduction) (Introduction, error) {
+func (n *Node) introduced(_ context.Context, from memberrpc.Caller, other Introduction) (Introduction, error) {
 	if err := other.check(from.ID); err != nil {
 		return Introduction{}, err
 	}
@@ -146,7 +146,7 @@ func (n *Node) meet(ctx context.Context, addrs []string) []meeting {
 
 func (n *Node) meetAt(ctx context.Context, addr string) meeting {
 	own := n.introduction()
-	other, id, err := memberrpc.AskAt[Introduction](ctx, n.config.Client, addr, opIntroduce, own)
+	other, id, err := memberrpc.CallAt[Introduction](ctx, n.config.Client, addr, opIntroduce, own)
 	if err == nil {
 		err = other.check(id)
 	}

@@ -144,7 +144,7 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 	defer cancel(nil)
 	slow := time.AfterFunc(stateWithin, func() { cancel(errors.New("its state does not come in time")) })
 	defer slow.Stop()
-	answer, state, err := memberrpc.AskStreamAt[stateAnswer](ctx, n.config.Client, m.addr, opState, stateQuestion{from})
+	answer, state, err := memberrpc.CallStreamAt[stateAnswer](ctx, n.config.Client, m.addr, opState, stateQuestion{from})
 	var remote *memberrpc.RemoteError
 	if err != nil {
 		t.err, t.hopeless = err, errors.As(err, &remote) && remote.Unknown
@@ -185,7 +185,7 @@ func (n *Node) unfit(answer *stateAnswer) error {
 
 // State opens the committed state of another member that ends at from or later, for a node whose raft is open.
 func (n *Node) State(ctx context.Context, m members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	answer, state, err := memberrpc.AskStreamAt[stateAnswer](ctx, n.config.Client, m.Addr, opState, stateQuestion{from})
+	answer, state, err := memberrpc.CallStreamAt[stateAnswer](ctx, n.config.Client, m.Addr, opState, stateQuestion{from})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,7 +210,7 @@ func (n *Node) excluded(conf members.Configuration) bool {
 }
 
 // serveState answers a member whose newest snapshot is missing.
-func (n *Node) serveState(_ context.Context, from memberrpc.Asker, q stateQuestion) (stateAnswer, io.ReadCloser,
+func (n *Node) serveState(_ context.Context, from memberrpc.Caller, q stateQuestion) (stateAnswer, io.ReadCloser,
 	error,
 ) {
 	switch {

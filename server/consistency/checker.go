@@ -261,7 +261,7 @@ func (c *Checker) step(ctx context.Context) time.Duration {
 	case asks && st.Leader.ID != "":
 		ctx, cancel := context.WithTimeout(ctx, requestWithin)
 		defer cancel()
-		_, _ = memberrpc.Ask[struct{}](ctx, c.config.Client, st.Leader.ID, opCheck, struct{}{}) // tried again until compared
+		_, _ = memberrpc.Call[struct{}](ctx, c.config.Client, st.Leader.ID, opCheck, struct{}{}) // tried again until compared
 	}
 	return wait
 }

@@ -54,20 +54,20 @@ type verdict struct {
 
 // Serve has s answer what other members ask of this package.
 func (c *Checker) Serve(s *memberrpc.Server) {
-	memberrpc.Handle(s, opCheck, func(_ context.Context, _ memberrpc.Asker, _ struct{}) (struct{}, error) {
+	memberrpc.Handle(s, opCheck, func(_ context.Context, _ memberrpc.Caller, _ struct{}) (struct{}, error) {
 		c.mu.Lock()
 		c.times.asked = true
 		c.mu.Unlock()
 		notify(c.wake)
 		return struct{}{}, nil
 	})
-	memberrpc.Handle(s, opHash, func(ctx context.Context, _ memberrpc.Asker, q hashQuestion) (hashAnswer, error) {
+	memberrpc.Handle(s, opHash, func(ctx context.Context, _ memberrpc.Caller, q hashQuestion) (hashAnswer, error) {
 		return c.await(ctx, q.Index)
 	})
-	memberrpc.Handle(s, opVerdict, func(ctx context.Context, _ memberrpc.Asker, v verdict) (struct{}, error) {
+	memberrpc.Handle(s, opVerdict, func(ctx context.Context, _ memberrpc.Caller, v verdict) (struct{}, error) {
 		return struct{}{}, c.take(ctx, v)
 	})
-	memberrpc.Handle(s, opRepair, func(ctx context.Context, _ memberrpc.Asker, _ struct{}) (Repaired, error) {
+	memberrpc.Handle(s, opRepair, func(ctx context.Context, _ memberrpc.Caller, _ struct{}) (Repaired, error) {
 		return c.repairSelf(ctx)
 	})
 }
@@ -164,7 +164,7 @@ func (c *Checker) collect(ctx context.Context, r Replica, index uint64, own stri
 // ask asks a member for its hash, again and again while it does not answer and this node leads.
 func (c *Checker) ask(ctx context.Context, r Replica, id string, index uint64) hashAnswer {
 	for {
-		a, err := memberrpc.Ask[hashAnswer](ctx, c.config.Client, id, opHash, hashQuestion{index})
+		a, err := memberrpc.Call[hashAnswer](ctx, c.config.Client, id, opHash, hashQuestion{index})
 		if unknown := (&memberrpc.RemoteError{}); err == nil || errors.As(err, &unknown) && unknown.Unknown {
 			return a // a release that does not compare has none
 		}
@@ -181,7 +181,7 @@ func (c *Checker) sendVerdict(ctx context.Context, id string, v verdict) {
 		if id == c.config.Self {
 			err = c.take(ctx, v)
 		} else {
-			_, err = memberrpc.Ask[struct{}](ctx, c.config.Client, id, opVerdict, v)
+			_, err = memberrpc.Call[struct{}](ctx, c.config.Client, id, opVerdict, v)
 		}
 		if err == nil || !sleep(ctx, askAgain) {
 			return

@@ -37,7 +37,7 @@ func (c *Checker) Repair(ctx context.Context, id string) (Repaired, error) {
 	if id == c.config.Self {
 		return c.repairSelf(ctx)
 	}
-	done, err := memberrpc.Ask[Repaired](ctx, c.config.Client, id, opRepair, struct{}{})
+	done, err := memberrpc.Call[Repaired](ctx, c.config.Client, id, opRepair, struct{}{})
 	if remote := (&memberrpc.RemoteError{}); ctx.Err() != nil && !errors.As(err, &remote) {
 		return Repaired{}, nil
 	}

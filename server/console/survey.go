@@ -154,7 +154,7 @@ func (c *Console) survey(f filter) *survey {
 		c.turn <- struct{}{}
 		defer func() { <-c.turn }()
 		began := time.Now()
-		s.err = c.look(s, began.Add(surveyWithin))
+		s.err = c.run(s, began.Add(surveyWithin))
 		s.held.cut()
 		s.queue.cut()
 		if s.err == nil {
@@ -186,13 +186,13 @@ func (c *Console) makeRoom() {
 	}
 }
 
-// look goes through the locks, until the deadline at most.
-func (c *Console) look(s *survey, deadline time.Time) error {
+// run goes through the locks, until the deadline at most.
+func (c *Console) run(s *survey, deadline time.Time) error {
 	for db := range protocol.MaxDatabases {
 		if s.db >= 0 && s.db != db {
 			continue
 		}
-		complete, err := c.lookAt(s, db, deadline)
+		complete, err := c.runIn(s, db, deadline)
 		if err != nil || !complete || time.Now().After(deadline) {
 			return err
 		}
@@ -204,8 +204,8 @@ func (c *Console) look(s *survey, deadline time.Time) error {
 // versionDB is the first version of the cluster whose LOCK.LIST goes through all databases but for DB.
 const versionDB = 6
 
-// lookAt goes through the locks of a database.
-func (c *Console) lookAt(s *survey, db int, deadline time.Time) (complete bool, err error) {
+// runIn goes through the locks of a database.
+func (c *Console) runIn(s *survey, db int, deadline time.Time) (complete bool, err error) {
 	for cursor := "0"; ; {
 		state, err := c.open()
 		if err != nil {

@@ -121,7 +121,7 @@ func TestReceiverTogether(t *testing.T) {
 		func(int) { q.Usable("n1") },
 		func(int) { q.Peer(protocol.Incarnation{Node: "n1"}) },
 		func(int) { q.Cut(func(id string) bool { return id == "n1" }) },
-		func(int) { q.Look(1, 0, math.MaxUint64, func(*Batch) bool { return true }) },
+		func(int) { q.Scan(1, 0, math.MaxUint64, func(*Batch) bool { return true }) },
 		func(int) {
 			_, until := q.Waiting(1)
 			q.Take(1, until, func(*Batch) bool { return true })

@@ -35,7 +35,7 @@
 //	Client.mu ─► connection.mu
 //	         └─► the locks of Batches
 //
-// Receiver.mu is held while Take and Look show batches: what they call must not call the Receiver.
+// Receiver.mu is held while Take and Scan show batches: what they call must not call the Receiver.
 // Peer.mu and outbox.mu are leaves.
 //
 // Start reading at messages.go, which draws the stream, then client.go, connection.go, receiver.go and

@@ -720,7 +720,7 @@ func TestQueueOfWrites(t *testing.T) {
 		require.Equal(t, []uint64{taken, next}, []uint64{from, until})
 		low, high := taken+r.Uint64N(5), taken+r.Uint64N(9)
 		var seen, wanted []uint64
-		q.Look(1, low, high, func(b *Batch) bool { seen = append(seen, b.Seq); return len(seen) < 3 })
+		q.Scan(1, low, high, func(b *Batch) bool { seen = append(seen, b.Seq); return len(seen) < 3 })
 		for i := low; i < min(high, next) && len(wanted) < 3; i++ {
 			wanted = append(wanted, i)
 		}
@@ -747,7 +747,7 @@ func TestQueueOfWrites(t *testing.T) {
 	}
 	require.Greater(t, next, uint64(5000))
 	q.Take(2, next, func(*Batch) bool { t.Error("of another term"); return false })
-	q.Look(2, 0, next, func(*Batch) bool { t.Error("of another term"); return false })
+	q.Scan(2, 0, next, func(*Batch) bool { t.Error("of another term"); return false })
 }
 
 var errBroken = errors.New("the connection is broken")

@@ -263,9 +263,9 @@ func (r *Receiver) Waiting(term uint64) (from, until uint64) {
 	return r.taken, r.taken + uint64(len(r.queue)-r.first)
 }
 
-// Look shows the leader of term the batches with the numbers from to until that the leader could
+// Scan shows the leader of term the batches with the numbers from to until that the leader could
 // take, until see returns false. See is called while the queue is locked and must not keep a batch.
-func (r *Receiver) Look(term, from, until uint64, see func(*Batch) bool) {
+func (r *Receiver) Scan(term, from, until uint64, see func(*Batch) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.term != term {

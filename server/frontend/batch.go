@@ -123,7 +123,7 @@ func (c *conn) runPiece() (more bool) {
 	batch.Replies = batch.Replies[:n]
 	w.replyBytes = c.srv.memoryOf(batch.Replies...)
 	c.account()
-	c.placeAll()
+	c.addReplies()
 	if n == batch.Count || c.gone {
 		return false
 	}
@@ -147,8 +147,8 @@ func answered(replies []protocol.Value) int {
 
 var noRoom = protocol.ErrNoRoom.Value().Str
 
-// placeAll places the replies of a batch, in the order of their commands, as far as there are any.
-func (c *conn) placeAll() {
+// addReplies writes the replies of a batch, in the order of their commands, as far as there are any.
+func (c *conn) addReplies() {
 	w := c.w
 	for ; w.placed < len(w.slots); w.placed++ {
 		s := &w.slots[w.placed]
@@ -159,7 +159,7 @@ func (c *conn) placeAll() {
 		} else {
 			v := w.batch.Replies[0]
 			w.batch.Replies = w.batch.Replies[1:]
-			c.placeReply(s, v)
+			c.addReply(s, v)
 		}
 		c.writeIfFull()
 	}
@@ -176,14 +176,14 @@ func (c *conn) failAll(err error) {
 		if s.kind == slotLocal {
 			w.out = append(w.out, w.local[s.from:s.to]...)
 		} else {
-			c.placeReply(s, failure)
+			c.addReply(s, failure)
 		}
 		c.writeIfFull()
 	}
 }
 
-// placeReply places the reply of a request.
-func (c *conn) placeReply(s *slot, v protocol.Value) {
+// addReply writes the reply of a request.
+func (c *conn) addReply(s *slot, v protocol.Value) {
 	if s.shown != nil {
 		s.shown.showExec(c.srv.cfg.Monitors, c.addr, c.db, v.Kind == protocol.KindArray)
 	}
@@ -191,7 +191,7 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 	case slotWatch:
 		v = c.watches.noteMarks(s, v)
 	case slotBlock:
-		if c.placeBlocked(s, v) {
+		if c.addBlockedReply(s, v) {
 			return
 		}
 	case slotExec:
@@ -200,7 +200,7 @@ func (c *conn) placeReply(s *slot, v protocol.Value) {
 		return
 	}
 	if s.wait != nil && s.wait.notify {
-		c.placeNotice(s.wait, v)
+		c.addNoticeReply(s.wait, v)
 	}
 	s.native.answered(c, v)
 	if s.judged {

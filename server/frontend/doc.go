@@ -38,8 +38,8 @@
 // Monitors (monitor.go, observe) are shown each command by a message, when dispatch takes the command up.
 //
 // A command that is answered later than executed parks the connection (pending.go): [conn.send] makes the pending reply
-// before the command is executed, since the reply may come at any time and from any goroutine, and [conn.placeBlocked]
-// parks the connection if the reply is not there yet.
+// before the command is executed, since the reply may come at any time and from any goroutine, and
+// [conn.addBlockedReply] parks the connection if the reply is not there yet.
 //
 // A parked connection has no goroutine beside its own and, unless input has come, no buffer. Messages leave
 // meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the

@@ -100,8 +100,8 @@ func (c *conn) awaitNotice(s *slot, req *request) *protocol.Error {
 	return nil
 }
 
-// placeNotice notes the reply of a request with NOTIFY: the wait begins, or there is none.
-func (c *conn) placeNotice(p *pending, v protocol.Value) {
+// addNoticeReply notes the reply of a request with NOTIFY: the wait begins, or there is none.
+func (c *conn) addNoticeReply(p *pending, v protocol.Value) {
 	waiters := c.srv.backend.Clients().Waiters
 	if v.Kind == protocol.KindInteger && v.Num == 0 {
 		waiters.Parked(p.ticket, c.lastWrite)

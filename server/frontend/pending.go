@@ -179,8 +179,8 @@ func (p *pending) giveBack(v protocol.Value) {
 	p.c.srv.backend.Clients().Waiters.GiveBack(holds...)
 }
 
-// placeBlocked places the reply of a command that may wait, or parks the connection.
-func (c *conn) placeBlocked(s *slot, v protocol.Value) (parked bool) {
+// addBlockedReply writes the reply of a command that may wait, or parks the connection.
+func (c *conn) addBlockedReply(s *slot, v protocol.Value) (parked bool) {
 	waiters, p := c.srv.backend.Clients().Waiters, s.wait
 	switch {
 	case protocol.IsParked(v):

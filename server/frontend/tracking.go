@@ -62,7 +62,7 @@ func (t *track) note(w *work, l *looks) (write bool) {
 	t.begin()
 	w.numbered = w.numbered || t.noloop || l.scripted
 	if len(l.keys) > 0 {
-		t.client.Look(l.keys...)
+		t.client.Read(l.keys...)
 	}
 	return l.read
 }

@@ -38,7 +38,7 @@ type Refusal struct {
 // and the certificate that it was made with: without a look, one that no longer fits shows at the next failover.
 type Admissions struct {
 	config AdmissionsConfig
-	now    chan struct{} // Look was called
+	now    chan struct{} // Check was called
 	soon   chan struct{} // Suspect was called
 
 	mu    sync.Mutex
@@ -76,12 +76,12 @@ func NewAdmissions(c AdmissionsConfig, s *Server) *Admissions {
 		config: c, now: make(chan struct{}, 1), soon: make(chan struct{}, 1),
 		found: make(map[string]admission),
 	}
-	Handle(s, opAdmissions, func(context.Context, Asker, struct{}) ([]Refusal, error) { return a.own(), nil })
+	Handle(s, opAdmissions, func(context.Context, Caller, struct{}) ([]Refusal, error) { return a.own(), nil })
 	return a
 }
 
-// Look has the next round begin at once.
-func (a *Admissions) Look() { notify(a.now) }
+// Check has the next round begin at once.
+func (a *Admissions) Check() { notify(a.now) }
 
 // Suspect has the next round begin soon: this node has refused another.
 func (a *Admissions) Suspect() { notify(a.soon) }
@@ -132,7 +132,7 @@ func (a *Admissions) round(ctx context.Context) {
 		asked.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, admissionWithin)
 			defer cancel()
-			said, err := Ask[[]Refusal](ctx, a.config.Client, m.ID, opAdmissions, struct{}{})
+			said, err := Call[[]Refusal](ctx, a.config.Client, m.ID, opAdmissions, struct{}{})
 			a.note(m, said, err)
 		})
 	}

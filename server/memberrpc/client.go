@@ -23,8 +23,8 @@ type Client struct{ dialer Dialer }
 // NewClient makes a client.
 func NewClient(d Dialer) *Client { return &Client{d} }
 
-// Ask asks the node of that ID, and waits for the reply until ctx ends.
-func Ask[R any](ctx context.Context, c *Client, id, op string, question any) (answer R, err error) {
+// Call asks the node of that ID, and waits for the reply until ctx ends.
+func Call[R any](ctx context.Context, c *Client, id, op string, question any) (answer R, err error) {
 	conn, err := c.dialer.DialContext(ctx, id)
 	if err != nil {
 		return answer, err
@@ -32,8 +32,8 @@ func Ask[R any](ctx context.Context, c *Client, id, op string, question any) (an
 	return answer, exchange(ctx, conn, op, question, &answer)
 }
 
-// AskAt asks the node at an address, and returns the ID of that node, which it has proved.
-func AskAt[R any](ctx context.Context, c *Client, addr, op string, question any) (answer R, id string, err error) {
+// CallAt asks the node at an address, and returns the ID of that node, which it has proved.
+func CallAt[R any](ctx context.Context, c *Client, addr, op string, question any) (answer R, id string, err error) {
 	conn, err := c.dialer.DialAddr(ctx, addr)
 	if err != nil {
 		return answer, "", err

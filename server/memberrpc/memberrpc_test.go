@@ -65,14 +65,14 @@ type question struct {
 }
 
 func echo(s *Server) {
-	HandleAny(s, "echo", func(_ context.Context, from Asker, q question) (question, error) {
+	HandleAny(s, "echo", func(_ context.Context, from Caller, q question) (question, error) {
 		return question{from.ID + " says " + q.Text}, nil
 	})
-	Handle(s, "inside", func(context.Context, Asker, question) (question, error) { return question{"yes"}, nil })
-	HandleAny(s, "fail", func(context.Context, Asker, question) (question, error) {
+	Handle(s, "inside", func(context.Context, Caller, question) (question, error) { return question{"yes"}, nil })
+	HandleAny(s, "fail", func(context.Context, Caller, question) (question, error) {
 		return question{}, errors.New("not\ntoday")
 	})
-	HandleAny(s, "long", func(context.Context, Asker, question) (question, error) {
+	HandleAny(s, "long", func(context.Context, Caller, question) (question, error) {
 		return question{strings.Repeat("x", maxMessage)}, nil
 	})
 }
@@ -83,43 +83,43 @@ func TestAsk(t *testing.T) {
 		one := start(t, net, "n1", "c1", nil)
 		_ = start(t, net, "n2", "c1", echo)
 		fresh := start(t, net, "n3", "", nil)
-		got, err := Ask[question](t.Context(), one.Client, "n2", "echo", question{"x"})
+		got, err := Call[question](t.Context(), one.Client, "n2", "echo", question{"x"})
 		require.NoError(t, err)
 		require.Equal(t, "n1 says x", got.Text)
-		got, id, err := AskAt[question](t.Context(), fresh.Client, "n2:1", "echo", question{"x"})
+		got, id, err := CallAt[question](t.Context(), fresh.Client, "n2:1", "echo", question{"x"})
 		require.NoError(t, err)
 		require.Equal(t, "n3 says x", got.Text)
 		require.Equal(t, "n2", id)
 
-		_, err = Ask[question](t.Context(), one.Client, "n2", "inside", question{})
+		_, err = Call[question](t.Context(), one.Client, "n2", "inside", question{})
 		require.NoError(t, err)
-		_, _, err = AskAt[question](t.Context(), fresh.Client, "n2:1", "inside", question{})
+		_, _, err = CallAt[question](t.Context(), fresh.Client, "n2:1", "inside", question{})
 		require.EqualError(t, err, "only nodes of the cluster may ask that")
-		_, err = Ask[question](t.Context(), one.Client, "n2", "fail", question{})
+		_, err = Call[question](t.Context(), one.Client, "n2", "fail", question{})
 		require.Equal(t, &RemoteError{Text: "not today"}, err)
-		_, err = Ask[question](t.Context(), one.Client, "n2", "nonsense", question{})
+		_, err = Call[question](t.Context(), one.Client, "n2", "nonsense", question{})
 		var remote *RemoteError
 		require.ErrorAs(t, err, &remote)
 		require.True(t, remote.Unknown)
-		_, err = Ask[question](t.Context(), one.Client, "n2", "long", question{})
+		_, err = Call[question](t.Context(), one.Client, "n2", "long", question{})
 		require.EqualError(t, err, "the answer is too long")
-		_, err = Ask[question](t.Context(), one.Client, "n2", "echo", question{strings.Repeat("x", maxMessage)})
+		_, err = Call[question](t.Context(), one.Client, "n2", "echo", question{strings.Repeat("x", maxMessage)})
 		require.ErrorIs(t, err, errTooLong)
-		_, err = Ask[question](t.Context(), one.Client, "n2", "echo", 7)
+		_, err = Call[question](t.Context(), one.Client, "n2", "echo", 7)
 		require.ErrorContains(t, err, "malformed request")
 		synctest.Wait()
 		require.Zero(t, net.Connections(), "each exchange has a connection of its own, and closes it")
 	})
 }
 
-// TestHandlerEndsWithTheAsker, and the asker's patience with its context.
-func TestHandlerEndsWithTheAsker(t *testing.T) {
+// TestHandlerEndsWithTheCaller, and the caller's patience with its context.
+func TestHandlerEndsWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		ended := make(chan error, 1)
 		one := start(t, net, "n1", "c1", nil)
 		_ = start(t, net, "n2", "c1", func(s *Server) {
-			Handle(s, "wait", func(ctx context.Context, _ Asker, _ question) (question, error) {
+			Handle(s, "wait", func(ctx context.Context, _ Caller, _ question) (question, error) {
 				<-ctx.Done()
 				ended <- ctx.Err()
 				return question{}, ctx.Err()
@@ -128,7 +128,7 @@ func TestHandlerEndsWithTheAsker(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		begun := time.Now()
-		_, err := Ask[question](ctx, one.Client, "n2", "wait", question{})
+		_, err := Call[question](ctx, one.Client, "n2", "wait", question{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Hour, time.Since(begun))
 		require.ErrorIs(t, <-ended, context.Canceled)
@@ -142,13 +142,13 @@ func TestRequestsAreBounded(t *testing.T) {
 		one := start(t, network, "n1", "c1", nil)
 		two := start(t, network, "n2", "c1", echo)
 		two.server.busy["n1"], two.server.all = maxOfNode, maxOfNode
-		_, err := Ask[question](t.Context(), one.Client, "n2", "echo", question{})
+		_, err := Call[question](t.Context(), one.Client, "n2", "echo", question{})
 		require.EqualError(t, err, "too many requests about members at a time")
 		two.server.busy["n1"], two.server.all = 0, maxRequests
-		_, err = Ask[question](t.Context(), one.Client, "n2", "echo", question{})
+		_, err = Call[question](t.Context(), one.Client, "n2", "echo", question{})
 		require.EqualError(t, err, "too many requests about members at a time")
 		two.server.all = maxRequests - 1
-		_, err = Ask[question](t.Context(), one.Client, "n2", "echo", question{})
+		_, err = Call[question](t.Context(), one.Client, "n2", "echo", question{})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, maxRequests-1, two.server.all)
@@ -207,7 +207,7 @@ func TestStream(t *testing.T) {
 		one := start(t, network, "n1", "c1", nil)
 		two := start(t, network, "n2", "c1", func(s *Server) {
 			echo(s)
-			HandleStream(s, "stream", func(_ context.Context, from Asker, q question) (question, io.ReadCloser, error) {
+			HandleStream(s, "stream", func(_ context.Context, from Caller, q question) (question, io.ReadCloser, error) {
 				if q.Text == "" {
 					return q, nil, errors.New("no text")
 				}
@@ -225,7 +225,7 @@ func TestStream(t *testing.T) {
 			})
 		})
 		ask := func(ctx context.Context, text string) (question, io.ReadCloser, error) {
-			return AskStreamAt[question](ctx, one.Client, "n2:1", "stream", question{text})
+			return CallStreamAt[question](ctx, one.Client, "n2:1", "stream", question{text})
 		}
 		for _, text := range []string{"a", strings.Repeat("longer than ten", 100)} {
 			answer, r, err := ask(t.Context(), text)
@@ -246,13 +246,13 @@ func TestStream(t *testing.T) {
 		<-(<-sent).closed
 		_, _, err = ask(t.Context(), "")
 		require.EqualError(t, err, "no text")
-		_, _, err = AskStreamAt[question](t.Context(), one.Client, "n2:1", "nonsense", question{"a"})
+		_, _, err = CallStreamAt[question](t.Context(), one.Client, "n2:1", "nonsense", question{"a"})
 		require.ErrorContains(t, err, "does not know")
 
 		two.server.streams = maxStreams
 		_, _, err = ask(t.Context(), "a")
 		require.EqualError(t, err, "too many requests about members at a time")
-		_, err = Ask[question](t.Context(), one.Client, "n2", "echo", question{"x"})
+		_, err = Call[question](t.Context(), one.Client, "n2", "echo", question{"x"})
 		require.NoError(t, err, "other requests have room")
 		two.server.streams = 0
 		ctx, cancel := context.WithCancel(t.Context())

@@ -23,17 +23,17 @@ const (
 	maxOfNode   = 16
 )
 
-// Asker is the node that asks, as its connection proves.
-type Asker struct {
+// Caller is the node that asks, as its connection proves.
+type Caller struct {
 	ID   string
 	Addr string // where the connection comes from
 }
 
 // handler answers requests of one kind.
 type handler struct {
-	answer func(ctx context.Context, from Asker, body []byte) (any, error)
+	answer func(ctx context.Context, from Caller, body []byte) (any, error)
 	// stream is answer for requests that a stream is answered to.
-	stream func(ctx context.Context, from Asker, body []byte) (any, io.ReadCloser, error)
+	stream func(ctx context.Context, from Caller, body []byte) (any, io.ReadCloser, error)
 	// any: nodes that do not know the cluster may ask.
 	any bool
 }
@@ -57,19 +57,19 @@ func NewServer(l net.Listener, logger *slog.Logger) *Server {
 }
 
 // Handle has h answer what nodes of the cluster ask by op. h may be called by many goroutines.
-func Handle[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, error)) {
+func Handle[Q, R any](s *Server, op string, h func(ctx context.Context, from Caller, q Q) (R, error)) {
 	s.handlers[op] = handler{answer: typed(h)}
 }
 
 // HandleAny is [Handle], also of nodes that do not know the cluster.
-func HandleAny[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, error)) {
+func HandleAny[Q, R any](s *Server, op string, h func(ctx context.Context, from Caller, q Q) (R, error)) {
 	s.handlers[op] = handler{answer: typed(h), any: true}
 }
 
 // typed reads the question for h.
-func typed[Q, R any](h func(ctx context.Context, from Asker, q Q) (R, error)) func(context.Context, Asker,
+func typed[Q, R any](h func(ctx context.Context, from Caller, q Q) (R, error)) func(context.Context, Caller,
 	[]byte) (any, error) {
-	return func(ctx context.Context, from Asker, body []byte) (any, error) {
+	return func(ctx context.Context, from Caller, body []byte) (any, error) {
 		q, err := decode[Q](body)
 		if err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func (s *Server) Run(ctx context.Context) error { return wire.Accept(ctx, s.list
 
 // serve answers the only request of a connection.
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
-	from := Asker{Addr: conn.RemoteAddr().String()}
+	from := Caller{Addr: conn.RemoteAddr().String()}
 	if peer, ok := conn.(interface{ PeerName() string }); ok {
 		from.ID = peer.PeerName()
 	}
@@ -150,7 +150,7 @@ func (s *Server) find(conn net.Conn, q request) (h handler, refused *reply) {
 }
 
 // handle has a request handled.
-func (h handler) handle(ctx context.Context, from Asker, q []byte) (reply, io.ReadCloser) {
+func (h handler) handle(ctx context.Context, from Caller, q []byte) (reply, io.ReadCloser) {
 	var answer any
 	var stream io.ReadCloser
 	var err error

@@ -30,11 +30,11 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // HandleStream is [Handle] with a stream of bytes behind the answer; nil: none. The stream is closed when it was sent,
-// or when the asker has gone.
-func HandleStream[Q, R any](s *Server, op string, h func(ctx context.Context, from Asker, q Q) (R, io.ReadCloser,
+// or when the caller has gone.
+func HandleStream[Q, R any](s *Server, op string, h func(ctx context.Context, from Caller, q Q) (R, io.ReadCloser,
 	error),
 ) {
-	s.handlers[op] = handler{stream: func(ctx context.Context, from Asker, body []byte) (any, io.ReadCloser, error) {
+	s.handlers[op] = handler{stream: func(ctx context.Context, from Caller, body []byte) (any, io.ReadCloser, error) {
 		q, err := decode[Q](body)
 		if err != nil {
 			return nil, nil, err
@@ -43,7 +43,7 @@ func HandleStream[Q, R any](s *Server, op string, h func(ctx context.Context, fr
 	}}
 }
 
-// send sends a stream to its end. The asker takes a stream that ends early for a broken one.
+// send sends a stream to its end. The caller takes a stream that ends early for a broken one.
 func send(ctx context.Context, conn net.Conn, stream io.ReadCloser) error {
 	defer stream.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -70,9 +70,9 @@ func send(ctx context.Context, conn net.Conn, stream io.ReadCloser) error {
 	return err
 }
 
-// AskStreamAt is [AskAt] with the stream behind the answer, which is the caller's to close. A stream that is not whole,
-// or whose checksum is another, ends with an error. The context bounds the stream, too.
-func AskStreamAt[R any](ctx context.Context, c *Client, addr, op string, question any) (answer R, stream io.ReadCloser,
+// CallStreamAt is [CallAt] with the stream behind the answer, which is the caller's to close. A stream that is not
+// whole, or whose checksum is another, ends with an error. The context bounds the stream, too.
+func CallStreamAt[R any](ctx context.Context, c *Client, addr, op string, question any) (answer R, stream io.ReadCloser,
 	err error,
 ) {
 	conn, err := c.dialer.DialAddr(ctx, addr)

@@ -89,7 +89,7 @@ func (a *acks) reconfigure(v *view) {
 	for _, w := range a.waiters {
 		w.moved = w.nodes == majority && !mutant.OldQuorum
 	}
-	a.look()
+	a.endWaits()
 }
 
 // knows reports whether id is another member.
@@ -171,11 +171,11 @@ func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 		return
 	}
 	p.round, p.match, p.heard = max(p.round, round), max(p.match, match), time.Now()
-	a.look()
+	a.endWaits()
 }
 
-// look ends the waits that are over.
-func (a *acks) look() {
+// endWaits ends the waits that are over.
+func (a *acks) endWaits() {
 	kept := a.waiters[:0]
 	for _, w := range a.waiters {
 		if w.moved || a.enough(w) {

@@ -42,9 +42,9 @@ func (n *Node) Heard(id string, term uint64, since time.Time) (match uint64, at 
 	return ack.match, ack.heard, ok
 }
 
-// Look compares the followers' logs with what is committed, and tells what has changed. Look is
+// CheckProgress compares the followers' logs with what is committed, and tells what has changed. It is
 // called once a second, or more often, while this node leads term.
-func (n *Node) Look(term uint64) { n.progress.look(term, n.raft.CommitIndex(), n.acks) }
+func (n *Node) CheckProgress(term uint64) { n.progress.check(term, n.raft.CommitIndex(), n.acks) }
 
 // Stalled returns where the log of a follower stands still, and since when, if that was told in
 // this leadership.

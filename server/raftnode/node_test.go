@@ -366,8 +366,8 @@ func TestReplay(t *testing.T) {
 // TestLooksDoNotOverlap: events are told in the order of their causes.
 func TestLooksDoNotOverlap(t *testing.T) {
 	p := newProgress(&Config{})
-	p.looking.Store(true)
-	p.look(7, 1, acksOf("n1", "n2"))
+	p.checking.Store(true)
+	p.check(7, 1, acksOf("n1", "n2"))
 	require.Zero(t, p.term)
 }
 

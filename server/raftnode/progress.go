@@ -13,8 +13,8 @@ import (
 // progress knows which followers make no progress, while this node leads. The logs alone count: a
 // follower that can no longer append answers heartbeats all the same.
 type progress struct {
-	tell    func(Event)
-	looking atomic.Bool // so that events are told in the order of their causes
+	tell     func(Event)
+	checking atomic.Bool // so that events are told in the order of their causes
 
 	mu     sync.Mutex
 	term   uint64 // of the leadership that the rest is about
@@ -32,18 +32,18 @@ type lag struct {
 const (
 	// StalledAfter is how long a follower may be without progress before the leader tells.
 	StalledAfter = 3 * time.Second
-	// lookAgain is the longest time between two looks after which the first still counts.
-	lookAgain = 2 * time.Second
+	// checkAgain is the longest time between two checks after which the first still counts.
+	checkAgain = 2 * time.Second
 )
 
 func newProgress(c *Config) *progress { return &progress{tell: c.OnEvent} }
 
-// look compares the followers' logs with what the leader of term has committed, and tells what has changed.
-func (p *progress) look(term, committed uint64, acks *acks) {
-	if !p.looking.CompareAndSwap(false, true) {
+// check compares the followers' logs with what the leader of term has committed, and tells what has changed.
+func (p *progress) check(term, committed uint64, acks *acks) {
+	if !p.checking.CompareAndSwap(false, true) {
 		return
 	}
-	defer p.looking.Store(false)
+	defer p.checking.Store(false)
 	now, matches := time.Now(), acks.matches(term)
 	p.begin(term, now)
 	p.forget(matches)
@@ -61,7 +61,7 @@ func (p *progress) begin(term uint64, now time.Time) {
 	defer p.mu.Unlock()
 	if p.term != term {
 		p.term, p.behind = term, make(map[string]lag)
-	} else if now.Sub(p.last) > lookAgain {
+	} else if now.Sub(p.last) > checkAgain {
 		maps.DeleteFunc(p.behind, func(_ string, l lag) bool { return !l.told })
 	}
 	p.last = now

@@ -58,7 +58,7 @@ func TestQuestionsBesideLooks(t *testing.T) {
 	f := newFastFailover(&Config{ID: "n1"}, c, &voterStub{}, nil)
 	var all sync.WaitGroup
 	for _, do := range []func(i uint64){
-		func(i uint64) { p.look(1+i/50, 9, a) },
+		func(i uint64) { p.check(1+i/50, 9, a) },
 		func(i uint64) { p.stalled("n2", i) },
 		func(i uint64) {
 			a.reconfigure(viewOf("n1", "n2"))
@@ -107,7 +107,7 @@ func TestMembersThatGoAreForgotten(t *testing.T) {
 		looks := func(seconds int) {
 			for range seconds {
 				a.note("n3", 7, a.sending(), 9)
-				p.look(7, 9, a)
+				p.check(7, 9, a)
 				time.Sleep(time.Second)
 			}
 		}

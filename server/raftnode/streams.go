@@ -78,20 +78,20 @@ type asking struct {
 func (c *asking) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.unanswered += n
-	c.look(err)
+	c.noteError(err)
 	return n, err
 }
 
 // Read reads an answer.
 func (c *asking) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.look(err)
+	c.noteError(err)
 	c.unanswered = 0
 	return n, err
 }
 
-// look looks whether a large request fails: large packets may have been lost.
-func (c *asking) look(err error) {
+// noteError counts a large request that fails: large packets may have been lost.
+func (c *asking) noteError(err error) {
 	if err != nil && c.unanswered > wire.Segment {
 		c.unanswered = 0
 		wire.Stuck(c.Conn)

@@ -10,8 +10,8 @@ import (
 
 // Cluster is this node's raft.
 type Cluster interface {
-	// Look returns what this node sees. Nodes is a copy.
-	Look() View
+	// View returns what this node sees. Nodes is a copy.
+	View() View
 	// Change makes one change of the configuration, if after is still the index of the newest one, and returns when the
 	// change is committed. An error leaves open whether the change was made.
 	Change(ctx context.Context, do Action, m members.Member, after uint64) (index uint64, err error)
@@ -107,7 +107,7 @@ func (w *work) turn() (watch string, over bool) {
 // hesitates reports whether what a request is refused for may be over in a moment, or a voter that counts as one that
 // answers may have died a moment ago.
 func (w *work) hesitates() bool {
-	v := w.cluster.Look()
+	v := w.cluster.View()
 	switch {
 	case !v.Leads || v.Changing || time.Since(w.due) > hesitation:
 		return false
@@ -133,7 +133,7 @@ func (w *work) allAnswered(v *View) bool {
 
 // step takes the next step, and reports whether it was the last, or which member is to be watched before.
 func (w *work) step() (watch string, over bool) {
-	v, ok := w.look()
+	v, ok := w.view()
 	if !ok {
 		return "", true
 	}
@@ -154,11 +154,11 @@ func (w *work) step() (watch string, over bool) {
 	return "", w.take(v, step)
 }
 
-// look returns what the leader sees, when no change is under way; else, or if this node does not lead, the request is
+// view returns what the leader sees, when no change is under way; else, or if this node does not lead, the request is
 // over.
-func (w *work) look() (v View, ok bool) {
+func (w *work) view() (v View, ok bool) {
 	for {
-		v = w.cluster.Look()
+		v = w.cluster.View()
 		w.q = v.Pin(w.q)
 		switch {
 		case !v.Leads:
@@ -214,7 +214,7 @@ func (w *work) take(v View, step Step) (over bool) {
 		return true
 	}
 	index, err := w.cluster.Change(w.ctx, step.Do, step.Member, v.Index)
-	switch now := w.cluster.Look(); {
+	switch now := w.cluster.View(); {
 	case err == nil:
 		w.done(step, index)
 		return false
@@ -234,7 +234,7 @@ func (w *work) take(v View, step Step) (over bool) {
 // handOver ends the request on this node. What is left of the request is the next leader's.
 func (w *work) handOver(step Step) {
 	err := w.cluster.HandOver(w.ctx, step.Member.ID)
-	v := w.cluster.Look()
+	v := w.cluster.View()
 	switch {
 	case !v.Leads:
 		w.done(step, 0)
@@ -270,7 +270,7 @@ func (w *work) done(step Step, index uint64) {
 func (w *work) watch(id string) Pace {
 	var p pacer
 	for until := time.Now().Add(watching); time.Now().Before(until); {
-		v := w.cluster.Look()
+		v := w.cluster.View()
 		n, there := v.Nodes[id]
 		if !v.Leads || !there {
 			return Unseen // the next look finds out more

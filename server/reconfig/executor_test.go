@@ -47,10 +47,10 @@ type seat struct {
 	id string
 }
 
-func (s seat) Look() View {
+func (s seat) View() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.View
+	v := s.cell.View
 	v.Nodes = maps.Clone(v.Nodes)
 	for id, n := range v.Nodes {
 		n.Heard = time.Now()

@@ -50,7 +50,7 @@ func (s *Service) Ask(ctx context.Context, q Request) (reply Reply, err error) {
 	defer s.asked.Add(-1)
 	sent, pinned, led := false, q.Op == Join, time.Now()
 	for {
-		v := s.cluster.Look()
+		v := s.cluster.View()
 		if v.Leads || v.Leader != "" {
 			led = time.Now()
 		}

@@ -128,7 +128,7 @@ func (r *Replica) HoldTurn() { r.reader.long <- struct{}{} }
 func (r *Replica) LetTurn() { <-r.reader.long }
 
 // LookForWaiters has the node look at who is silent, as it does each second, with a clock that is ahead by so much.
-func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.look(time.Now().Add(ahead)) }
+func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.check(time.Now().Add(ahead)) }
 
 // CheckLeadership is a check that read requests wait for; leads answers for raft when the check is confirmed.
 func (r *Replica) CheckLeadership(ctx context.Context, leads func(term uint64) bool) error {

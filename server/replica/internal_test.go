@@ -253,7 +253,7 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	require.Equal(t, uint64(2), until)
 	for consumer, want := range map[any]int{link: 2, other: 0} {
 		shown := 0
-		q.look(consumer, 0, math.MaxUint64, func(*forward.Batch) bool { shown++; return true })
+		q.scan(consumer, 0, math.MaxUint64, func(*forward.Batch) bool { shown++; return true })
 		q.Take(consumer, func(*forward.Batch) bool { shown++; return false })
 		require.Equal(t, want, shown)
 	}

@@ -57,13 +57,13 @@ func newLeadership(c leadershipConfig) *leadership {
 	return &leadership{leadershipConfig: c, noted: make(chan struct{}, 1)}
 }
 
-// look has the leadership look at what raft says.
-func (ls *leadership) look() { notify(ls.noted) }
+// poke has run read what raft says.
+func (ls *leadership) poke() { notify(ls.noted) }
 
 // serveAnew has this node serve as leader anew: all that waits is given to raft again.
 func (ls *leadership) serveAnew() {
 	ls.restart.Store(true)
-	ls.look()
+	ls.poke()
 }
 
 func (ls *leadership) run(ctx context.Context) error {

@@ -78,7 +78,7 @@ func (r *Replica) open() {
 	r.leadership = newLeadership(r.leadershipConfig())
 	r.state.sink = r.newSink()
 	r.state.stateHooks = stateHooks{
-		entered: r.leadership.look, landed: r.proposer.landed, captured: c.OnCapture,
+		entered: r.leadership.poke, landed: r.proposer.landed, captured: c.OnCapture,
 		reached: func() {
 			r.ticker.rearm()
 			r.waiting.reached()

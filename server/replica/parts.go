@@ -145,7 +145,7 @@ func (r *Replica) isMember(conn net.Conn, id string) bool {
 // progress.
 func (r *Replica) statusMessage() forward.Status {
 	if l := r.serving.Load(); l != nil {
-		r.node.Look(l.term)
+		r.node.CheckProgress(l.term)
 	}
 	b := forward.Status{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
 	for _, m := range r.members() {
@@ -212,7 +212,7 @@ func (r *Replica) nodeConfig() raftnode.Config {
 		Timing: c.Timing.Timing, SnapshotPolicy: c.SnapshotPolicy,
 		Logger: c.Logger, RaftLogger: c.RaftLogger,
 		Quarantined: c.Quarantined, Machine: r.state,
-		OnChange: r.leadership.look, OnConfiguration: r.reconfigured, OnRemoved: c.OnRemoved,
+		OnChange: r.leadership.poke, OnConfiguration: r.reconfigured, OnRemoved: c.OnRemoved,
 		OnEvent: c.OnEvent,
 		Fail:    r.fail,
 	}

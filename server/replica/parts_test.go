@@ -272,7 +272,7 @@ type handful struct {
 
 func (h *handful) waiting(*leaderTerm) (from, until uint64) { return 1, 1 + uint64(len(h.batches)) }
 
-func (h *handful) look(_ *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
+func (h *handful) scan(_ *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
 	for _, b := range h.batches[from-1 : until-1] {
 		if h.looked++; !see(b) {
 			return
@@ -520,7 +520,7 @@ func TestLooksAtWaiters(t *testing.T) {
 			for range seconds {
 				require.Empty(t, dropped)
 				now = now.Add(time.Second)
-				w.look(now)
+				w.check(now)
 			}
 			require.Equal(t, want, dropped)
 		}

@@ -32,14 +32,14 @@ func (r *Replica) Reached() uint64 { return r.state.index.load() }
 // nothing from it and takes no commands, and it leads no more. It goes on to store the log and to vote.
 func (r *Replica) Quarantine() error {
 	err := r.node.Quarantine()
-	r.leadership.look()
+	r.leadership.poke()
 	return err
 }
 
 // Release ends the quarantine, after [Replica.ReplaceState] or after a leader sent its state.
 func (r *Replica) Release() error {
 	err := r.node.Release()
-	r.leadership.look()
+	r.leadership.poke()
 	return err
 }
 

@@ -106,7 +106,7 @@ func (q *queue) add(s *pending) error {
 		q.mu.Unlock()
 		return protocol.ErrBusy
 	}
-	q.place(s)
+	q.number(s)
 	q.batches++
 	q.bytes += len(s.batch.Body)
 	wake := q.wake
@@ -118,8 +118,8 @@ func (q *queue) add(s *pending) error {
 	return nil
 }
 
-// place gives s the next number.
-func (q *queue) place(s *pending) {
+// number gives s the next number.
+func (q *queue) number(s *pending) {
 	if q.next-q.low == uint64(len(q.ring)) {
 		q.grow()
 	}
@@ -220,9 +220,9 @@ func (q *queue) waiting(consumer any) (from, until uint64) {
 	return q.cursor, q.next
 }
 
-// look shows consumer the bodies of the batches with the numbers from to until that consumer would
+// scan shows consumer the bodies of the batches with the numbers from to until that consumer would
 // take, until see returns false. See is called while the queue is locked and must not keep a body.
-func (q *queue) look(consumer any, from, until uint64, see func(*forward.Batch) bool) {
+func (q *queue) scan(consumer any, from, until uint64, see func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumer != consumer {
@@ -443,6 +443,6 @@ func (q *queue) requeue(s *pending, now time.Time) {
 		s.piece.next(s.batch)
 		*q.at(s.piece.Seq) = nil
 		s.handed = false
-		q.place(s)
+		q.number(s)
 	}
 }

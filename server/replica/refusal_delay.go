@@ -105,7 +105,7 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMil
 		for n := uint64(1); from < until; n *= 2 {
 			to := min(until, from+n)
 			d.claims, d.patient, d.others = d.claims[:0], d.patient[:0], false
-			source.look(d.term, from, to, d.see)
+			source.scan(d.term, from, to, d.see)
 			if !d.refused(nowMillis) {
 				return false
 			}

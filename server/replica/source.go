@@ -6,8 +6,8 @@ import "github.com/holdfast/holdfast/server/forward"
 type source interface {
 	// waiting returns the numbers between which the leader finds something to take.
 	waiting(l *leaderTerm) (from, until uint64)
-	// look shows the leader the batches with these numbers, until see returns false.
-	look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool)
+	// scan shows the leader the batches with these numbers, until see returns false.
+	scan(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool)
 	// take moves batches up to number until to the leader, until visit returns false: that batch
 	// stays.
 	take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool)
@@ -18,8 +18,8 @@ type own struct{ batches *queue }
 
 func (s own) waiting(l *leaderTerm) (from, until uint64) { return s.batches.waiting(l) }
 
-func (s own) look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
-	s.batches.look(l, from, until, see)
+func (s own) scan(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
+	s.batches.scan(l, from, until, see)
 }
 
 func (s own) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) {
@@ -31,8 +31,8 @@ type forwarded struct{ queue *forward.Receiver }
 
 func (s forwarded) waiting(l *leaderTerm) (from, until uint64) { return s.queue.Waiting(l.term) }
 
-func (s forwarded) look(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
-	s.queue.Look(l.term, from, until, see)
+func (s forwarded) scan(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
+	s.queue.Scan(l.term, from, until, see)
 }
 
 func (s forwarded) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) {

@@ -110,7 +110,7 @@ func (s *timeouts) stall(now time.Time) {
 		s.reported = now
 	}
 	if age >= s.command {
-		s.lookForVoters(l, age, now)
+		s.checkVoters(l, age, now)
 	}
 	if age >= 2*s.command && s.idle() {
 		// Raft has no entry in flight: raft has refused an entry and told only the future. That
@@ -119,9 +119,9 @@ func (s *timeouts) stall(now time.Time) {
 	}
 }
 
-// lookForVoters gives l up if its entries wait for other voters, and none of these has acknowledged anything for as
+// checkVoters gives l up if its entries wait for other voters, and none of these has acknowledged anything for as
 // long as two commands may take, and the entries on the slowest link.
-func (s *timeouts) lookForVoters(l *leaderTerm, age time.Duration, now time.Time) {
+func (s *timeouts) checkVoters(l *leaderTerm, age time.Duration, now time.Time) {
 	sum, so := s.unacknowledged(l.term)
 	if !so || l.term != s.acknowledged.term || sum != s.sum {
 		s.acknowledged = acknowledged{l.term, sum, now, 2*s.command + s.transfer()}

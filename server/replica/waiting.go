@@ -47,11 +47,11 @@ type silence struct {
 	term     uint64    // the leadership of this node
 	leading  time.Time // this node leads in that term
 	leadless time.Time // no node leads, as far as this node knows
-	looked   time.Time // run looked last
+	checked  time.Time // run looked last
 }
 
-// lookEvery is the time between two looks at who is silent.
-const lookEvery = time.Second
+// checkEvery is the time between two checks of who is silent.
+const checkEvery = time.Second
 
 const (
 	// deadAfter is how long a node is silent before this leader finds out whether its process is gone, and
@@ -94,7 +94,7 @@ func (w *waiting) reached() {
 }
 
 func (w *waiting) run(ctx context.Context) error {
-	timer := time.NewTimer(lookEvery)
+	timer := time.NewTimer(checkEvery)
 	defer timer.Stop()
 	for {
 		select {
@@ -103,24 +103,24 @@ func (w *waiting) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		w.look(time.Now())
+		w.check(time.Now())
 		// One call: a client that leaves and one that comes between two would wake nothing.
 		some := w.clients.Waiters.UnsubscribeIdle() || w.machine.Waiting()
 		w.awake.Store(some)
 		if some {
-			timer.Reset(lookEvery)
+			timer.Reset(checkEvery)
 		} else if w.machine.Waiting() {
 			notify(w.wake) // a client came before awake was set
 		}
 	}
 }
 
-// look judges who is silent. After a pause, as when this process was frozen, all get their time again.
-func (w *waiting) look(now time.Time) {
-	if now.Sub(w.looked) > 3*lookEvery {
+// check judges who is silent. After a pause, as when this process was frozen, all get their time again.
+func (w *waiting) check(now time.Time) {
+	if now.Sub(w.checked) > 3*checkEvery {
 		w.silence = silence{}
 	}
-	w.looked = now
+	w.checked = now
 	l := w.serving.Load()
 	switch {
 	case l == nil:
@@ -128,7 +128,7 @@ func (w *waiting) look(now time.Time) {
 	case w.leading.IsZero() || w.term != l.term:
 		w.term, w.leading = l.term, now
 	}
-	w.lookForLeader(l, now)
+	w.checkLeader(l, now)
 	for _, incarnation := range w.machine.WaitingIncarnations() {
 		switch {
 		case incarnation.Node == w.origin.Node:
@@ -174,9 +174,9 @@ func (w *waiting) unheard(node string, term uint64, now time.Time, long time.Dur
 	return !w.heard(node, term, now.Add(-long)) && now.Sub(w.leading) >= long
 }
 
-// lookForLeader tells this node's clients, after a long time without a leader, that it is not known whether
+// checkLeader tells this node's clients, after a long time without a leader, that it is not known whether
 // they were served: the majority may have dropped them, or may be serving them.
-func (w *waiting) lookForLeader(l *leaderTerm, now time.Time) {
+func (w *waiting) checkLeader(l *leaderTerm, now time.Time) {
 	if _, leader := w.leader(); l != nil || leader != "" {
 		w.leadless = time.Time{}
 		return

@@ -176,21 +176,21 @@ func loadClusterSecrets(c Config, read reader, to *credentials) error {
 func (k *Keyring) Reload(by string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look(by, true)
+	k.reload(by, true)
 }
 
 // current looks at the files, unless that was done within the last second or is being done.
 func (k *Keyring) current() *credentials {
 	if int64(time.Since(k.began)) >= k.due.Load() && k.mu.TryLock() {
-		k.look("a change of the files", false)
+		k.reload("a change of the files", false)
 		k.due.Store(int64(time.Since(k.began) + interval))
 		k.mu.Unlock()
 	}
 	return k.held.Load()
 }
 
-// look takes what is new and right. The caller holds k.mu.
-func (k *Keyring) look(by string, all bool) {
+// reload takes what is new and right. The caller holds k.mu.
+func (k *Keyring) reload(by string, all bool) {
 	old := k.held.Load()
 	next, failed := old, false
 	var changed []string
@@ -242,7 +242,7 @@ func (k *Keyring) Load(by string) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.look(by, true)
+	k.reload(by, true)
 	for _, p := range k.parts {
 		if p.name == usersPart && p.failure != "" {
 			return errors.New(p.failure)

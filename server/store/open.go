@@ -44,7 +44,7 @@ func OpenOn(d Device, c Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.owner = &owner{fs: f.FS, dir: c.DataDir, id: *f.id}
-	s.guard.lookFor(f.gone)
+	s.guard.watch(f.gone)
 	return s, nil
 }
 

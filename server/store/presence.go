@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// lookEvery is how often an open folder is looked for.
-const lookEvery = time.Second
+// watchEvery is how often an open folder is looked for.
+const watchEvery = time.Second
 
-// lookFor reports a fault when the folder is not there any more, until the store is closed. Otherwise all would go on
+// watch reports a fault when the folder is not there any more, until the store is closed. Otherwise all would go on
 // well: the files are open, and what is written and synced is gone with the process.
 //
 // An error says nothing about the folder. A disk that does not answer is for the calls to notice that need it.
-func (g *guard) lookFor(gone func() error) {
+func (g *guard) watch(gone func() error) {
 	var timer *time.Timer
 	timer = time.AfterFunc(math.MaxInt64, func() {
 		if g.closing.Load() {
@@ -23,9 +23,9 @@ func (g *guard) lookFor(gone func() error) {
 			g.fault(opLook, err)
 			return
 		}
-		timer.Reset(lookEvery)
+		timer.Reset(watchEvery)
 	})
-	timer.Reset(lookEvery)
+	timer.Reset(watchEvery)
 }
 
 // gone returns an error if a part of the open folder is not where it was, or another is in its place.

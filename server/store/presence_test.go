@@ -76,7 +76,7 @@ func TestFolderThatIsGone(t *testing.T) {
 					require.Empty(t, faults)
 					part := row.part(t, dir)
 					row.damage(t, part)
-					time.Sleep(2 * lookEvery)
+					time.Sleep(2 * watchEvery)
 					synctest.Wait()
 					require.Len(t, faults, 1)
 					err := <-faults
@@ -140,15 +140,15 @@ func TestFolderThatIsThere(t *testing.T) {
 				c := config(dir, kind)
 				c.Hooks.OnFault = func(op Op, err error) { require.NoError(t, err) }
 				s := mustOpen(t, c)
-				time.Sleep(lookEvery) // nothing is in the log
+				time.Sleep(watchEvery) // nothing is in the log
 				for i := range uint64(5) {
 					large := entries(10*i+1, 10*i+10)
 					large[0].Data = make([]byte, 12<<20) // in a segment of its own
 					require.NoError(t, s.Log.StoreLogs(large))
-					time.Sleep(lookEvery)
+					time.Sleep(watchEvery)
 				}
 				require.NoError(t, s.Log.DeleteRange(41, 50))
-				time.Sleep(lookEvery)
+				time.Sleep(watchEvery)
 				sink, err := s.Snapshots.Create(1, 40, 1, raft.Configuration{}, 1, nil)
 				require.NoError(t, err)
 				_, err = io.WriteString(sink, "state")
@@ -156,7 +156,7 @@ func TestFolderThatIsThere(t *testing.T) {
 				require.NoError(t, sink.Close())
 				require.NoError(t, s.Log.DeleteRange(1, 40))
 				require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c" }))
-				time.Sleep(lookEvery)
+				time.Sleep(watchEvery)
 				require.NoError(t, s.Close())
 				require.NoError(t, os.RemoveAll(dir))
 				time.Sleep(5 * time.Second)
@@ -170,14 +170,14 @@ func TestLookingEndsWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked atomic.Int64
 		g := newGuard(Hooks{})
-		g.lookFor(func() error {
+		g.watch(func() error {
 			looked.Add(1)
 			return nil
 		})
-		time.Sleep(3*lookEvery + 1)
+		time.Sleep(3*watchEvery + 1)
 		require.EqualValues(t, 3, looked.Load())
 		g.closing.Store(true)
-		time.Sleep(5 * lookEvery)
+		time.Sleep(5 * watchEvery)
 		require.EqualValues(t, 3, looked.Load())
 	})
 }

@@ -167,8 +167,8 @@ func (c *Client) Settle() {
 // Drop has the client drop all keys.
 func (c *Client) Drop() { c.post(everything) }
 
-// Look notes that the client is about to read keys. Requires: Begin was called.
-func (c *Client) Look(keys ...string) {
+// Read notes that the client is about to read keys. Requires: Begin was called.
+func (c *Client) Read(keys ...string) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // The package promises:
 //   - a client that has read a key at some index of the log is told of the first change behind that index,
-//     whichever node answered the read, if the key was looked at by [Client.Look] before the read went out;
+//     whichever node answered the read, if [Client.Read] was called before the read went out;
 //   - what a client is told leaves behind the replies of the commands under way ([Client.Begin] to
 //     [Client.Settle]), also to another connection: a client never stores a reply behind the message that
 //     makes the reply stale;

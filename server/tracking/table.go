@@ -89,7 +89,7 @@ func (t *Table) Events(events []event.Event) {
 		case event.Flushed, event.Swapped:
 			changed = nil
 			t.invalidateAll()
-		case event.Looked:
+		case event.Read:
 			if c := t.batches[e.Seq]; c != nil {
 				t.remember(e.Key, c)
 			}

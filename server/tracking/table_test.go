@@ -62,7 +62,7 @@ func client(t *Table, o Options) (*Client, *heard) {
 // look is a read of keys, answered.
 func (c *Client) look(keys ...string) {
 	c.Begin()
-	c.Look(keys...)
+	c.Read(keys...)
 	c.Settle()
 }
 
@@ -103,7 +103,7 @@ func TestHeldBackBehindReplies(t *testing.T) {
 		table := New(DefaultLimits())
 		a, h := client(table, Options{})
 		a.Begin()
-		a.Look("x", "y")
+		a.Read("x", "y")
 		table.Events(changed("x"))
 		table.Events(changed("y"))
 		require.Empty(t, h.told())
@@ -111,7 +111,7 @@ func TestHeldBackBehindReplies(t *testing.T) {
 		require.Equal(t, []string{"x", "y"}, h.told())
 
 		a.Begin()
-		a.Look("x")
+		a.Read("x")
 		table.Events(changed("x"))
 		table.InvalidateAll()
 		require.Empty(t, h.told())
@@ -121,7 +121,7 @@ func TestHeldBackBehindReplies(t *testing.T) {
 		a.Begin()
 		for i := range maxHeld + 1 {
 			key := fmt.Sprint(i)
-			a.Look(key)
+			a.Read(key)
 			table.Events(changed(key))
 		}
 		synctest.Wait()
@@ -241,12 +241,12 @@ func TestLooksOfScripts(t *testing.T) {
 		a.Numbered(3)
 		require.True(t, table.Wants(3))
 		table.Events([]event.Event{
-			{Kind: event.Looked, Key: "x", Seq: 3},
-			{Kind: event.Looked, Key: "y", Seq: 3},
+			{Kind: event.Read, Key: "x", Seq: 3},
+			{Kind: event.Read, Key: "y", Seq: 3},
 			{Kind: event.Changed, Key: "x"},
 			{Kind: event.Ran, Seq: 3},
-			{Kind: event.Looked, Key: "z", Seq: 3},
-			{Kind: event.Looked, Key: "z", Seq: 4},
+			{Kind: event.Read, Key: "z", Seq: 3},
+			{Kind: event.Read, Key: "z", Seq: 4},
 		})
 		require.False(t, table.Wants(3))
 		require.Equal(t, []string{"x"}, h.told())
