@@ -93,6 +93,18 @@ func TestRestSurvivesTheLeader(t *testing.T) {
 	})
 }
 
+// TestRestWithoutTime: a rest that would be proposed in the last quarter of a command's time, and might be applied when
+// nobody waits any more, is surely not applied.
+func TestRestWithoutTime(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		leader.Replica().SlowDown(23 * time.Second)
+		replies, err := leader.Execute([]string{"EVAL", heavy, "1", "n"}, []string{"EVAL", heavy, "1", "n"})
+		require.NoError(t, err)
+		require.Equal(t, []protocol.Value{protocol.Integer(1), protocol.ErrNoRoom.Value()}, replies)
+	})
+}
+
 // Large batches, each with an entry of its own, hold up no small one, on the leader and through a
 // follower. All of them are applied in the end.
 func TestLargeBatchesHoldUpNobody(t *testing.T) {

@@ -39,6 +39,9 @@ func (r *Replica) LogEntries() int {
 	return int(r.node.Last() - first + 1)
 }
 
+// Committed is as far as the node knows.
+func (r *Replica) Committed() (index uint64, known bool) { return r.committed() }
+
 // InFlight is how many entries this leader thinks are on their way.
 func (r *Replica) InFlight() int { return int(r.serving.Load().inFlight.Load()) }
 

@@ -45,6 +45,17 @@ func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 			length, n := next.Do("STRLEN", "large").Num, next.Do("GET", "n").Str
 			require.Contains(t, []int64{0, 20 << 10}, length)
 			require.Contains(t, []string{"1", "2"}, n)
+
+			require.NoError(t, next.Replica().TransferLeadership(t.Context(), leader.ID))
+			require.Equal(t, leader, c.Leader())
+			for _, n := range c.Followers() {
+				c.Net.LoseAbove(leader.Name, n.Name, 600)
+			}
+			large = later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
+			time.Sleep(6 * time.Second)
+			require.Len(t, events[replica.LeadershipGivenUp](leader), 2, "it gives up as often as it must")
+			c.Net.Heal()
+			<-large
 		})
 	}
 }

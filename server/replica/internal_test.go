@@ -212,21 +212,33 @@ func TestTimeoutsSleepUntilPoked(t *testing.T) {
 }
 
 func TestWatermark(t *testing.T) {
-	var w watermark
-	require.NoError(t, w.wait(0, nil, nil))
-	done := make(chan error, 1)
-	go func() { done <- w.wait(5, nil, nil) }()
-	w.reach(3)
-	w.reach(5)
-	require.NoError(t, <-done)
-	require.NoError(t, w.wait(4, nil, nil))
-	gone := make(chan struct{})
-	close(gone)
-	require.ErrorIs(t, w.wait(6, gone, nil), errReroute)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, w.wait(6, nil, ctx.Done()), errReroute)
-	require.Empty(t, w.waiters)
+	synctest.Test(t, func(t *testing.T) {
+		var w watermark
+		require.NoError(t, w.wait(0, nil, nil))
+		over := make(chan uint64, 2)
+		for _, value := range []uint64{5, 9} {
+			go func() {
+				require.NoError(t, w.wait(value, nil, nil))
+				over <- value
+			}()
+		}
+		for _, c := range []struct{ reach, value, over uint64 }{{3, 3, 0}, {5, 5, 5}, {4, 5, 0}, {9, 9, 9}} {
+			synctest.Wait()
+			w.reach(c.reach)
+			synctest.Wait()
+			require.Equal(t, c.value, w.load())
+			if c.over > 0 {
+				require.Equal(t, c.over, <-over)
+			}
+			require.Empty(t, over)
+		}
+		require.NoError(t, w.wait(8, nil, nil))
+		ended := make(chan struct{})
+		close(ended)
+		require.ErrorIs(t, w.wait(10, ended, nil), errReroute)
+		require.ErrorIs(t, w.wait(10, nil, ended), errReroute)
+		require.Empty(t, w.waiters)
+	})
 }
 
 // A batch that was applied before the snapshot this node installed took effect, and what it answered is unknown.
@@ -395,7 +407,9 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 		}
 		return members.NewConfiguration(1, all...)
 	}
-	self := Member{ID: "n1", ClientAddr: "one"}
+	self := Member{
+		ID: "n1", ClientAddr: "one", SentinelAddr: "guard", Release: "r1", NewestVersion: 7, HoldVersion: 6,
+	}
 	a.follow(conf("n1", "n2", "n3"), self)
 	a.set("n2", forward.About{ClientAddr: "two"})
 	a.set("n2", forward.About{})
@@ -407,6 +421,8 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 	a.follow(conf("n1", "n2"), self)
 	a.follow(conf("n1", "n2", "n3"), self)
 	all := a.all()
+	self.Name, self.PeerAddr, self.Voter = members.Name("n1"), "n1:1", true
+	require.Equal(t, self, all[0])
 	require.Equal(t, []string{"one", "two", ""}, []string{all[0].ClientAddr, all[1].ClientAddr, all[2].ClientAddr})
 	require.Equal(t, Member{
 		ID: "n2", Name: members.Name("n2"), PeerAddr: "n2:1", ClientAddr: "two", SentinelAddr: "sentinel", Voter: true,

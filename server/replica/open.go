@@ -141,7 +141,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	}
 	parts.Wait()
 	err := r.node.Wait()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	return err

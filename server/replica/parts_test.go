@@ -125,6 +125,128 @@ func TestRefusedConfigurations(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 	}
+	_, err := Open(Config{})
+	require.ErrorContains(t, err, "configure replica: ID is empty")
+}
+
+// TestLeadershipBeginsAndEnds: what a leadership that begins or ends changes in the other parts.
+func TestLeadershipBeginsAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var did []string
+		note := func(format string, args ...any) { did = append(did, fmt.Sprintf(format, args...)) }
+		happened := func() []string { defer func() { did = nil }(); return did }
+		limits := Limits{PendingBatches: 10, PendingBytes: 100}
+		newSlots := func() *queue { return newQueue(protocol.Incarnation{}, limits, func() {}) }
+		serving, reads, writes := new(atomic.Pointer[leaderTerm]), newSlots(), newSlots()
+		proposer, ticker := make(chan struct{}, 1), make(chan struct{}, 1)
+		r := &reader{serving: serving, serves: newGate(), elsewhere: reads}
+		ls := newLeadership(leadershipConfig{
+			id: "n1", serving: serving, reader: r, writes: writes, proposer: proposer, ticker: ticker,
+			toLeader:      forward.NewClient(forward.ClientConfig{Writes: writes, Reads: reads}),
+			fromFollowers: forward.NewReceiver(forward.ReceiverConfig{}),
+			version:       func() byte { return 6 },
+			cluster:       func() (int64, int64) { return 7000, 0 },
+			clock: func(stamp, offset int64) *clusterClock {
+				return newClusterClock(&fakeClock{}, time.Second, stamp, offset)
+			},
+			propose: func(term uint64, version byte) { note("propose %d of version %d", term, version) },
+			led:     func() { note("led") },
+			changed: func(leader string, term uint64) { note("%q leads %d", leader, term) },
+			event:   func(e Event) { note("%T", e) },
+		})
+		ls.lose()
+		require.Empty(t, happened(), "it did not lead")
+		for _, c := range []struct {
+			leader string
+			term   uint64
+			want   []string
+		}{
+			{"", 1, nil},
+			{"n2", 1, []string{"led", `"n2" leads 1`}},
+			{"n2", 1, []string{"led"}},
+			{"n2", 2, []string{"led", `"n2" leads 2`}},
+			{"", 2, []string{`"" leads 2`}},
+			{"", 3, nil},
+			{"n2", 2, []string{"led", `"n2" leads 2`}},
+		} {
+			ls.see(c.leader, c.term)
+			require.Equal(t, c.want, happened(), c)
+		}
+
+		ls.assert(5)
+		require.Equal(t, []string{"propose 5 of version 6"}, happened())
+		require.Equal(t, uint64(5), ls.asserted)
+		read := make(chan error, 1)
+		go func() { read <- r.readOnce(&Batch{}, time.Now().Add(time.Second)) }()
+		synctest.Wait()
+		time.Sleep(30 * time.Millisecond)
+		var took time.Duration
+		ls.event = func(e Event) { took = e.(LeadershipGained).Took }
+		ls.serve(5)
+		require.Equal(t, 30*time.Millisecond, took, "from the election on")
+		require.ErrorIs(t, <-read, errReroute, "what waits for a leader elsewhere is read here")
+		require.ErrorIs(t, reads.run(&Batch{}, time.Now()), errReroute)
+		require.NoError(t, r.serves.wait(t.Context()))
+		l := serving.Load()
+		require.Equal(t, []any{uint64(5), int64(7000), byte(6)}, []any{l.term, l.stamped, l.version})
+		require.Equal(t, any(l), writes.consumer)
+		require.True(t, woken(proposer))
+		require.True(t, woken(ticker))
+		require.Equal(t, []string{"led", `"n1" leads 5`}, happened())
+
+		ls.event = func(e Event) { note("%+v", e) }
+		ls.lose()
+		require.Equal(t, []string{fmt.Sprintf("%+v", LeadershipLost{Term: 5})}, happened())
+		require.Nil(t, serving.Load())
+		require.Nil(t, writes.consumer)
+		<-l.gone
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, r.serves.wait(ctx))
+		go func() { read <- reads.run(&Batch{}, time.Now().Add(time.Second)) }()
+		synctest.Wait()
+		require.Empty(t, read, "reads wait for the next leader")
+		reads.close(protocol.ErrStopping)
+		require.ErrorIs(t, <-read, protocol.ErrStopping)
+	})
+}
+
+// TestRoundsEnd: a read that waits for a check when the node ends is answered, and so are those that come later.
+func TestRoundsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := newRounds(roundsConfig{serving: new(atomic.Pointer[leaderTerm])})
+		over := make(chan error, 1)
+		go func() { over <- rs.confirm() }()
+		<-rs.wake
+		synctest.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, rs.run(ended))
+		synctest.Wait()
+		require.Len(t, over, 1)
+		require.Equal(t, protocol.ErrStopping, <-over)
+		require.Equal(t, protocol.ErrStopping, rs.confirm())
+	})
+}
+
+// TestReadBringsClusterTime: a read of what is due asks for the entry that ends it, and waits for it, the end of the
+// leadership, or the deadline.
+func TestReadBringsClusterTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stamps watermark
+		wanted := int64(0)
+		l := &leaderTerm{gone: make(chan struct{})}
+		r := &reader{stamps: &stamps, want: func(_ *leaderTerm, stamp int64) { wanted = stamp }}
+		start := time.Now()
+		require.ErrorIs(t, r.reachStamp(l, 5, start.Add(time.Second)), errReroute)
+		require.Equal(t, time.Second, time.Since(start))
+		require.Equal(t, int64(5), wanted)
+		time.AfterFunc(time.Second, func() { stamps.reach(6) })
+		require.NoError(t, r.reachStamp(l, 6, time.Now().Add(time.Minute)))
+		close(l.gone)
+		require.ErrorIs(t, r.reachStamp(l, 7, time.Now().Add(time.Minute)), errReroute)
+		require.Equal(t, 2*time.Second, time.Since(start))
+	})
 }
 
 // due is a machine with nothing but what a ticker looks at.
@@ -623,6 +745,8 @@ func part(t *testing.T) *Replica {
 // TestWhatOthersSay: what a greeting and the leader's status message change in what this node knows of the members.
 func TestWhatOthersSay(t *testing.T) {
 	r := part(t)
+	_, known := r.committed()
+	require.False(t, known, "the node is being opened")
 	var seen []string
 	r.WatchLeadership(func(l Leadership, all []Member) {
 		require.Len(t, all, 2)

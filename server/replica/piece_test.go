@@ -206,3 +206,18 @@ func TestRestRunsOutOfTime(t *testing.T) {
 		require.Equal(t, protocol.ErrNoRoom, <-ended, "nothing of it has run")
 	})
 }
+
+// TestNumbersHaveAnEnd: while a single batch hangs, others that come or go on get numbers up to an end.
+func TestNumbersHaveAnEnd(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		hangs, rest := submit(numbered("a", 1)), submit(numbered("b", 2))
+		e.take()
+		e.queue.next = e.queue.low + maxSpan
+		e.queue.Complete([]forward.Completion{e.ran("b", 0, 0)})
+		require.Equal(t, protocol.ErrNoRoom, <-rest)
+		require.Equal(t, protocol.ErrBusy, <-submit(numbered("c", 1)))
+		e.queue.Complete([]forward.Completion{e.ran("a", 0, 1)})
+		require.NoError(t, <-hangs)
+		require.True(t, e.queue.empty())
+	})
+}

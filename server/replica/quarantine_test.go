@@ -162,6 +162,8 @@ func TestQuarantine(t *testing.T) {
 		require.Error(t, n.Replica().TakeSnapshot())
 		_, _, err := n.Replica().OpenSnapshot(0)
 		require.Error(t, err)
+		_, err = n.Replica().Capture(t.Context(), true)
+		require.ErrorIs(t, err, protocol.ErrQuarantined)
 		require.Error(t, n.Replica().Healthy())
 		require.Error(t, n.Replica().Release(), "its state is the same still")
 
