@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -37,22 +38,44 @@ func (n *Node) Quarantined() (on, frozen bool) {
 	return n.applier.quarantine.on.Load(), n.applier.quarantine.frozen.Load()
 }
 
-// Decline has another voter lead in the place of this node in quarantine: the one with the longest log that is not in
-// quarantine itself. It returns when gone is closed, or raft has given up.
+// Decline has another voter lead in the place of this node in quarantine: see [Node.heir]. It returns when gone is
+// closed, or raft has given up.
 func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
-	ask, cancel := context.WithTimeout(ctx, n.config.ElectionTimeout/4)
-	defer cancel()
-	var best candidate
-	n.failover.poll(ask, n.Configuration().Members, proposal{candidate: n.failover.candidate()},
-		func(c candidate, _ bool) {
-			if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
-				best = c
-			}
-		})
-	if best.id == "" {
+	id := n.heir(ctx)
+	if id == "" {
 		return errors.New("decline leadership: no voter answers that could lead")
 	}
-	return n.TransferTo(ctx, best.id, gone)
+	return n.TransferTo(ctx, id, gone)
+}
+
+// heir is the voter with the longest log that is not in quarantine itself, of those that answer within a quarter of the
+// election timeout, or else the first that answers before ctx ends. Empty: none does.
+func (n *Node) heir(ctx context.Context) string {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var best candidate
+	late := false
+	note := func(f func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		if f(); late && best.id != "" {
+			cancel()
+		}
+	}
+	timer := time.AfterFunc(n.config.ElectionTimeout/4, func() { note(func() { late = true }) })
+	defer timer.Stop()
+	n.failover.poll(ctx, n.Configuration().Members, proposal{candidate: n.failover.candidate()},
+		func(c candidate, _ bool) {
+			note(func() {
+				if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
+					best = c
+				}
+			})
+		})
+	mu.Lock()
+	defer mu.Unlock()
+	return best.id
 }
 
 // hesitate has raft wait so many times as long for a leader as usual.

@@ -139,6 +139,26 @@ func TestNoCaptureForEarlierReleases(t *testing.T) {
 		})
 }
 
+// TestQuarantineFarAway: a node in quarantine hands its leadership over also where an answer takes most of an election
+// timeout.
+func TestQuarantineFarAway(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		n := c.Leader()
+		for _, a := range c.Names() {
+			for _, b := range c.Names() {
+				if a != b {
+					c.Net.Delay(a, b, replica.DefaultElectionTimeout/8)
+				}
+			}
+		}
+		c.Fill(5)
+		require.NoError(t, n.Replica().Quarantine())
+		time.Sleep(5 * replica.DefaultElectionTimeout)
+		require.NotEqual(t, n, c.Leader())
+		c.Fill(5)
+	})
+}
+
 // TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores
 // the log as before. The state of another member, and nothing else, makes it a member like the others.
 func TestQuarantine(t *testing.T) {
