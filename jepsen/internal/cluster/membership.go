@@ -38,6 +38,19 @@ type Membership interface {
 	Out(place string) error
 }
 
+// Folders have copies of data folders that are no files.
+type Folders interface {
+	CopyOf(place string) FolderCopy
+}
+
+// FolderCopy is a copy of the data folder at a place. The node there does not run when a method is called but Forget.
+type FolderCopy interface {
+	Make() error
+	// PutBack puts the copy in the folder's place.
+	PutBack() error
+	Forget() error
+}
+
 // Releases is what the tests may do about the programs of nodes, where there are two.
 type Releases interface {
 	// Run has the node at a place run a program from its next start on: the release before, or this one, which may hold

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
@@ -67,6 +68,23 @@ func (n *Nemesis) startFlipped(m, dir, backup string) error {
 	}
 	return nil
 }
+
+// olderFolder is a copy of a folder beside the folder.
+type olderFolder struct{ dir, older string }
+
+func (n *Nemesis) copyOf(place string) cluster.FolderCopy {
+	if f, ok := n.Target.(cluster.Folders); ok {
+		return f.CopyOf(place)
+	}
+	dir := n.DataDir(place)
+	return olderFolder{dir, dir + ".older"}
+}
+
+func (f olderFolder) Make() error { return copyTree(f.older, f.dir) }
+func (f olderFolder) PutBack() error {
+	return errors.Join(os.RemoveAll(f.dir), os.Rename(f.older, f.dir))
+}
+func (f olderFolder) Forget() error { return os.RemoveAll(f.older) }
 
 // copyTree copies a folder, and brings the copy to the disk: a power cut that follows must find
 // what a member had synced.

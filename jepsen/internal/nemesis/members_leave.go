@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -100,15 +99,11 @@ func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
 func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, fleet := members[0], n.Target.Fleet()
-	dir := n.DataDir(place)
-	older := dir + ".older"
-	e := effect{detail: role(place, leader), mend: func() error {
-		return errors.Join(os.RemoveAll(older), n.renewed(place))
-	}}
-	swap := func() error { return errors.Join(os.RemoveAll(dir), os.Rename(older, dir)) }
+	older := n.copyOf(place)
+	e := effect{detail: role(place, leader), mend: func() error { return errors.Join(older.Forget(), n.renewed(place)) }}
 	err := firstError(
 		func() error { return fleet.Kill(place) },
-		func() error { return copyTree(older, dir) },
+		older.Make,
 		func() error { return fleet.Start(place) },
 	)
 	if err != nil {
@@ -119,7 +114,7 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	w.end()
 	over := fleet.Excuse(place) // it ends when it learns
 	defer over()
-	if err := firstError(func() error { return fleet.Kill(place) }, swap); err != nil || w.count() == 0 {
+	if err := firstError(func() error { return fleet.Kill(place) }, older.PutBack); err != nil || w.count() == 0 {
 		e.detail += ": it had served nobody since"
 		return e, err
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/servertest"
+	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
 // spares is how many places are empty at first.
@@ -285,6 +287,29 @@ func (t target) Move(ctx context.Context, place string) error {
 		return is.Addr == m.Addr
 	}))
 }
+
+// CopyOf implements cluster.Folders.
+func (t target) CopyOf(place string) cluster.FolderCopy {
+	return &diskCopy{node: t.cluster.Node(place)}
+}
+
+// diskCopy is a copy of a node's disk.
+type diskCopy struct {
+	node *servertest.Node
+	disk *storetest.Disk
+}
+
+func (c *diskCopy) Make() error {
+	c.disk = c.node.Disk.Copy()
+	return nil
+}
+
+func (c *diskCopy) PutBack() error {
+	c.node.Disk = c.disk
+	return nil
+}
+
+func (c *diskCopy) Forget() error { return nil }
 
 // Twin implements cluster.Membership. Nodes in memory have no folders to copy.
 func (t target) Twin(string, string) error { return errors.ErrUnsupported }

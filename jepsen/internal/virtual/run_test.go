@@ -37,10 +37,13 @@ type runOptions struct {
 	light             bool          // few clients
 	rate              int           // rounds a second; 0: the usual
 	between           time.Duration // of faults, at most; 0: the usual
-	all               *sums
 	seed              uint64
 	time              time.Duration
-	broken            func(node string, b frontend.Backend) frontend.Backend
+	// over is called with each run, before it is judged; last when all is mended, in the bubble: final has clients read
+	// everything again.
+	over   func(*driven)
+	last   func(w *world, final func())
+	broken func(node string, b frontend.Backend) frontend.Backend
 }
 
 // clients are enough for every workload by itself, or for some.
@@ -50,8 +53,8 @@ const clients = 36
 func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	t.Helper()
 	d := drive(t, o)
-	if o.all != nil {
-		o.all.add(d)
+	if o.over != nil {
+		o.over(d)
 	}
 	return d.judge()
 }
@@ -127,7 +130,11 @@ func (d *driven) drive(t *testing.T) {
 	looked, wrong := 0, []string{}
 	serving := tgt.Serving(ctx)
 	if serving == nil {
-		workload.Final(ctx, d.loads, settings)
+		final := func() { workload.Final(ctx, d.loads, settings) }
+		final()
+		if o.last != nil {
+			o.last(w, final)
+		}
 		looked, wrong = tgt.Agree(ctx)
 		n.Whole(ctx, o.nodes)
 	} else {
@@ -281,7 +288,7 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations; TestNativeLocksUnderMixedFaults stays")
 	all := sums{kinds: map[string]bool{}}
 	eachSeed(t, 6, func(t *testing.T, seed uint64) {
-		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second, all: &all}
+		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second, over: all.add}
 		length(t, &o)
 		if seed%3 == 0 {
 			o.nemesis = "mixed"
@@ -289,7 +296,7 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 		if seed%4 == 0 {
 			o.nodes = 5
 		}
-		o.stubborn = seed%2 == 0
+		o.stubborn, o.slow = seed%2 == 0, seed%5 == 0
 		verdict, text := judged(t, o)
 		if testing.Verbose() || verdict != checker.Valid {
 			t.Log(text)

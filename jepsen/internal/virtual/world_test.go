@@ -188,7 +188,7 @@ func (t target) Supports(context.Context) []string {
 		"transfer", "snapshot", "state-wrong", "holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
-		if k.Group == "member" && !slices.Contains([]string{"member-back", "member-copied", "member-snapshot"}, k.Name) {
+		if k.Group == "member" && !slices.Contains([]string{"member-copied", "member-snapshot"}, k.Name) {
 			faults = append(faults, k.Name)
 		}
 	}
