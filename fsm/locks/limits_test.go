@@ -2,11 +2,14 @@ package locks
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -127,16 +130,59 @@ func TestSessionsOfAConnection(t *testing.T) {
 	require.Zero(t, table.Bytes())
 }
 
-// TestForever: a lease of the longest time does not end, whenever it begins.
+// TestForever: a lease of the longest time does not end, whenever it begins. What is asked for beyond is the longest.
 func TestForever(t *testing.T) {
-	table := at(New(), 1<<61)
-	r := asks("a", "k")
-	r.LeaseMillis = Forever
-	table.mustAcquire(t, r)
-	left, ok := table.LeftMillis(0, "k", 1<<61)
-	require.True(t, ok)
-	require.EqualValues(t, 1<<61, left)
-	require.NoError(t, table.Verify())
+	for _, lease := range []int64{Forever, math.MaxInt64} {
+		table := at(New(), 1<<61)
+		r := asks("a", "k")
+		r.LeaseMillis, r.DelayMillis = lease, lease
+		table.mustAcquire(t, r)
+		left, ok := table.LeftMillis(0, "k", 1<<61)
+		require.True(t, ok)
+		require.EqualValues(t, 1<<61, left)
+		require.NoError(t, table.Verify())
+		r = waiting(asks("b", "k"))
+		r.WaitMillis, r.GraceMillis = lease, lease
+		_, err := table.Acquire(r)
+		require.NoError(t, err)
+		require.NoError(t, table.Verify())
+	}
+}
+
+// TestDropsBeforeASweep: of several drops of a node the last counts, and those of other nodes stand beside it.
+func TestDropsBeforeASweep(t *testing.T) {
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("me", "k"))
+	for _, origin := range []protocol.Incarnation{{Node: "n2", Epoch: 1}, {Node: "n2", Epoch: 2}, {Node: "n2", Epoch: 3}, {Node: "n1", Epoch: 1}} {
+		r := waiting(asks(origin.Node+strconv.FormatUint(origin.Epoch, 10), "k"))
+		r.Client.Origin = origin
+		_, err := table.Acquire(r)
+		require.NoError(t, err)
+	}
+	for _, name := range []waits.Name{
+		{Origin: protocol.Incarnation{Node: "n2", Epoch: 3}},
+		{Origin: protocol.Incarnation{Node: "n1", Epoch: 2}},
+		{Origin: protocol.Incarnation{Node: "n2", Epoch: 2}},
+		{Origin: protocol.Incarnation{Node: "n2", Epoch: 4}},
+	} {
+		table.Drop(name)
+		require.NoError(t, table.Verify())
+	}
+	require.Len(t, table.drops, 2)
+	table.Begin(1010, plenty)
+	table.Sweep()
+	require.Zero(t, table.Stats().Waiters)
+	require.Empty(t, table.drops)
+}
+
+// TestAccountsInSnapshots: a waiter counts for the same account behind a snapshot.
+func TestAccountsInSnapshots(t *testing.T) {
+	table := sharedAndAlone(t)
+	table.Slice(true)
+	require.Equal(t, 1, table.Count(2))
+	again, err := loaded(saved(table), true)
+	require.NoError(t, err)
+	require.Equal(t, 1, again.Count(2))
 }
 
 // TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.

@@ -30,6 +30,19 @@ func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 	}
 }
 
+// TestListBehindTheEnd: there is nothing behind the largest cursor.
+func TestListBehindTheEnd(t *testing.T) {
+	table := at(New(), 1000)
+	for i := range 20 {
+		table.mustAcquire(t, asks("me", fmt.Sprint("k", i)))
+	}
+	rows, next, _ := table.List(&Query{Cursor: 1 << 53, Count: 100}, 1000)
+	require.Empty(t, rows)
+	require.Zero(t, next)
+	rows, _, _ = table.List(&Query{Cursor: 1, Count: 100}, 1000)
+	require.Len(t, rows, 20)
+}
+
 // TestList: a list in pages has every hold and every wait once, by all filters.
 func TestList(t *testing.T) {
 	table := at(New(), 1000)

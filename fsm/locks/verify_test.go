@@ -132,6 +132,7 @@ func TestVerify(t *testing.T) {
 			t.incarnations = append([]incarnation{{origin: protocol.Incarnation{Node: "z"}}}, t.incarnations...)
 		},
 		"flush of database 0 up to 99 of 4": func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
+		"flush of database 0 up to 0 of 4":  func(t *Table, alone, shared *lock) { t.flushes = make([]flush, 2) },
 		"drops are out of order":            func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
 		"session 1 of 2 has lease 0": func(t *Table, alone, shared *lock) {
 			s, _ := t.sessions.Min()
@@ -155,6 +156,10 @@ func TestVerify(t *testing.T) {
 		"hold by 1 bytes, 0 times":     func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.count = 0 },
 		"has the hold of no session 9": func(t *Table, alone, shared *lock) { alone.hold.bound = 9 },
 		"has lease 0":                  func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.bound = 0 },
+		"has lease 4611686018427387905": func(t *Table, alone, shared *lock) {
+			m, _ := t.byFence.Min()
+			m.hold.bound = Forever + 1
+		},
 		"has no permits": func(t *Table, alone, shared *lock) {
 			m, _ := t.byFence.Min()
 			m.hold.mode = Permits
@@ -185,8 +190,12 @@ func TestVerify(t *testing.T) {
 		"grace -1":                         func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.GraceMillis = -1 },
 		"waits with session 1 and lease 5": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.LeaseMillis = 5 },
 		"wants 0 permits of 0":             func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Mode = Permits },
-		"wants 1 permits of 0 in mode 0":   func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Permits = 1 },
-		"bytes are counted as":             func(t *Table, alone, shared *lock) { t.bytes-- },
+		"wants 1 permits of 1": func(t *Table, alone, shared *lock) {
+			w, _ := t.names.Min()
+			w.Mode, w.Permits, w.Limit = Permits, 1, 1
+		},
+		"wants 1 permits of 0 in mode 0": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Permits = 1 },
+		"bytes are counted as":           func(t *Table, alone, shared *lock) { t.bytes-- },
 	} {
 		table := sharedAndAlone(t)
 		require.NoError(t, table.Verify())
