@@ -124,10 +124,13 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 	var index uint64
 	// Raft does not say which snapshot this is: raft restores the newest readable snapshot.
 	stored, err := a.snapshots.List()
-	if err == nil && len(stored) > 0 {
-		index = stored[0].Index
+	if err == nil {
+		if len(stored) > 0 {
+			index = stored[0].Index
+		}
+		err = a.machine.Restore(rc, index)
 	}
-	if err := a.machine.Restore(rc, index); err != nil {
+	if err != nil {
 		if !a.opened.Load() && a.unreadable == nil {
 			a.unreadable = err
 		}

@@ -225,9 +225,12 @@ func TestSnapshotAfterSoManyBytes(t *testing.T) {
 // TestSnapshotForAnother: one that is new enough is opened, or taken first; a node in quarantine opens none.
 func TestSnapshotForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		follower := openSingle(t, "n2", "n3")
+		_, _, err := follower.OpenSnapshot(0)
+		require.ErrorIs(t, err, raft.ErrNothingNewToSnapshot)
 		n := openSingle(t)
 		n.start()
-		_, _, err := n.OpenSnapshot(n.Applied() + 1)
+		_, _, err = n.OpenSnapshot(n.Applied() + 1)
 		require.ErrorContains(t, err, "and is needed up to")
 		require.Zero(t, n.snapshots.Load())
 		for range 2 {
@@ -236,6 +239,17 @@ func TestSnapshotForAnother(t *testing.T) {
 			require.NoError(t, state.Close())
 			require.GreaterOrEqual(t, meta.Index, uint64(1))
 			require.Equal(t, int32(1), n.snapshots.Load())
+		}
+		for at, taken := range []int32{2, 2, 3} { // calls that fail: the first, then none
+			store := n.Node.snapshots.SnapshotStore
+			n.Propose(n.Term(), nil)
+			synctest.Wait()
+			n.Node.snapshots.SnapshotStore = &faulty{SnapshotStore: store, left: at % 2}
+			_, state, err := n.OpenSnapshot(1)
+			require.NoError(t, err)
+			require.NoError(t, state.Close())
+			n.Node.snapshots.SnapshotStore = store
+			require.Equal(t, taken, n.snapshots.Load(), "try %d", at)
 		}
 		stored, err := n.Node.snapshots.List()
 		require.NoError(t, err)
@@ -416,6 +430,10 @@ func TestRestoredStates(t *testing.T) {
 
 	a.unreadable, m.err = nil, first
 	a.opened.Store(true)
+	a.snapshots, m.index = &faulty{SnapshotStore: snapshots}, 0
+	require.ErrorIs(t, restore(), errBroken, "it is not known which one it is")
+	require.Zero(t, m.index)
+	a.snapshots = snapshots
 	require.Error(t, restore())
 	require.NoError(t, a.unreadable, "the leader's was damaged")
 	require.True(t, a.quarantine.frozen.Load())
@@ -496,6 +514,67 @@ func TestRefusedStates(t *testing.T) {
 			meta := &raft.SnapshotMeta{Index: c.index, ConfigurationIndex: c.configuration}
 			require.ErrorContains(t, n.filter.replace(t.Context(), raft.RPC{}, meta), c.want)
 		}
+	})
+}
+
+// TestStateOfAnotherMember takes the place of a node's own in quarantine, if a leader is known. Until the quarantine
+// ends the node waits long for a leader.
+func TestStateOfAnotherMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		n.start()
+		waits := func() [2]time.Duration {
+			c := n.raft.ReloadableConfig()
+			return [2]time.Duration{c.HeartbeatTimeout, c.ElectionTimeout}
+		}
+		usual := waits()
+		meta := &raft.SnapshotMeta{
+			Version: raft.SnapshotVersionMax, Index: 2, Term: 5, Size: 5, ConfigurationIndex: 1,
+			Configuration: toRaft(n.Configuration().Members),
+		}
+		replace := func(ctx context.Context) error {
+			return n.ReplaceState(ctx, meta, strings.NewReader("state"))
+		}
+		require.ErrorContains(t, replace(t.Context()), "the node is not in quarantine")
+		require.NoError(t, n.Quarantine())
+		require.Equal(t, [2]time.Duration{10 * usual[0], 10 * usual[1]}, waits())
+		require.ErrorContains(t, replace(t.Context()), "no other leader is known")
+		answer := make(chan raft.RPCResponse, 1)
+		n.filter.pass(t.Context(), raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2"), Addr: []byte("n2")},
+			Term:      5, PrevLogEntry: 1, PrevLogTerm: 1, LeaderCommitIndex: 3,
+			Entries: []*raft.Log{{Index: 2, Term: 5, Type: raft.LogNoop}, {Index: 3, Term: 5, Type: raft.LogNoop}},
+		}})
+		require.True(t, (<-answer).Response.(*raft.AppendEntriesResponse).Success)
+		require.ErrorContains(t, n.Release(), "the state was not replaced")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		requests := n.filter.requests
+		n.filter.requests = make(chan raft.RPC) // raft takes nothing
+		require.ErrorIs(t, replace(ended), context.Canceled)
+		n.filter.requests = requests
+		on, frozen := n.Quarantined()
+		require.True(t, on && frozen)
+		require.NoError(t, replace(t.Context()))
+		require.False(t, n.log.keeps.Load())
+		on, frozen = n.Quarantined()
+		require.True(t, on && !frozen)
+		require.NoError(t, n.Release())
+		require.Equal(t, usual, waits())
+		on, _ = n.Quarantined()
+		require.False(t, on)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		store := raft.NewInmemStore()
+		c := singleConfig(store, raft.NewInmemSnapshotStore())
+		c.Quarantined, c.Bootstrap = true, []members.Member{{ID: "n1", Addr: "n1:1", Voter: true}}
+		n, err := Open(c)
+		require.NoError(t, err)
+		on, frozen := n.Quarantined()
+		require.True(t, on && frozen, "it was in quarantine before")
+		require.Equal(t, 10*c.HeartbeatTimeout, n.raft.ReloadableConfig().HeartbeatTimeout)
+		require.True(t, n.Stop())
+		require.NoError(t, n.Wait())
 	})
 }
 
