@@ -177,3 +177,43 @@ func serverCommands() []Command {
 		},
 	}
 }
+
+// moduleCommands are the rows about modules, for clients that ask which there are.
+func moduleCommands() []Command {
+	return []Command{
+		{
+			Name: "module", Group: GroupServer, Since: "4.0.0", Arity: -2,
+			Summary:    "A container for commands about modules",
+			Complexity: "Depends on the subcommand",
+			Route:      Local,
+			Subcommands: []Command{
+				{
+					Name: "module|help", Group: GroupServer, Since: "5.0.0", Arity: 2,
+					Summary:    "Print this help",
+					Complexity: "O(1)",
+					Route:      Local, Flags: FlagLoading | FlagStale,
+				},
+				{
+					Name: "module|list", Group: GroupServer, Since: "4.0.0", Arity: 2,
+					Summary:    "List the modules: the words of native locks are one",
+					Complexity: "O(1)",
+					Route:      Local, Flags: FlagAdmin | FlagNoScript,
+					Tips: []string{"nondeterministic_output_order"},
+				},
+			},
+		},
+	}
+}
+
+// backupCommands are the rows about backups, which Redis lacks.
+func backupCommands() []Command {
+	return []Command{{
+		Name: "raft.backup", Group: GroupServer, Since: HoldfastVersion, Arity: -2,
+		Summary:    "Take a backup of the cluster's state over this connection, part after part: see 'holdfast backup'",
+		Complexity: "O(1) to begin, O(N) for all parts, N being the size of the state",
+		Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagNoMulti | FlagLoading | FlagStale,
+		Tips: []string{"nondeterministic_output"},
+		Args: []Arg{oneOf("part",
+			block("begin", token("BEGIN"), token("STALE").opt()), token("NEXT"), token("END"))},
+	}}
+}

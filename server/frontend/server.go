@@ -2,6 +2,10 @@ package frontend
 
 import (
 	"container/list"
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/loglimit"
 	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 // Server serves clients. Create it with [New].
@@ -58,3 +63,66 @@ func (s *Server) Metrics() *metrics.Registry { return s.metrics }
 
 // Directory answers who leads the cluster and which nodes there are.
 func (s *Server) Directory() *discovery.Directory { return s.directory }
+
+// New makes a server whose commands are executed by backend.
+func New(cfg Config, backend Backend) *Server {
+	cfg = cfg.withDefaults()
+	if cfg.Node.RunID == "" {
+		var id [20]byte
+		rand.Read(id[:])
+		cfg.Node.RunID = hex.EncodeToString(id[:])
+	}
+	s := &Server{
+		cfg: cfg, backend: backend, rows: newRows(),
+		compiled: newCompileCache(backend), conns: make(map[int64]*conn),
+		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
+		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
+	}
+	s.pool.New = func() any {
+		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
+	}
+	s.fresh.catching = make(chan struct{}, 1)
+	s.directory = discovery.New(cfg.discovery(), backend.Status)
+	s.metrics = s.newMetrics()
+	backend.WatchLeadership(s.led)
+	cfg.Users.Watch(s.UsersChanged)
+	cfg.Hub.OnInterest(func(on bool) { s.listenTo(event.InMessages, on) })
+	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(event.InChanges, on) })
+	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(event.InCalls, on) })
+	for _, row := range s.rows {
+		if row.Name == "exec" {
+			s.execRow = row
+		}
+	}
+	return s
+}
+
+func (s *Server) newMetrics() *metrics.Registry {
+	cfg := &s.cfg
+	commands := make([]*metrics.Command, 0, len(s.rows))
+	for _, row := range s.rows {
+		commands = append(commands, &row.stats)
+	}
+	slices.SortFunc(commands, func(a, b *metrics.Command) int { return strings.Compare(a.Name, b.Name) })
+	return metrics.New(metrics.Config{
+		Backend: s.backend, Directory: s.directory, Hub: cfg.Hub, Tracking: cfg.Tracking, Commands: commands,
+		RunID: cfg.Node.RunID, ClusterMode: cfg.Options.ClusterMode, MaxClients: cfg.MaxClients,
+		MaxMemoryBytes: cfg.MaxMemoryBytes, MachineBytes: cfg.MachineBytes,
+		Clients: s.clientCount, ClientBytes: s.memory.total.Load, Address: s.address,
+		Users: func() []metrics.UserLimits { return s.limits.usage(cfg.Users.Held()) },
+	})
+}
+
+// led takes a change of the leadership. What clients can ask for changes before they are told of it.
+func (s *Server) led(l replica.Leadership, members []replica.Member) {
+	if !s.directory.Knows(l) {
+		s.fresh.changed()
+	}
+	messages := s.directory.SetLeadership(l, members)
+	if !l.Present {
+		s.cfg.Tracking.InvalidateAll() // the node may not hear of other nodes' writes
+	}
+	for _, m := range messages {
+		s.sentinelHub.Publish(m.Channel, m.Payload)
+	}
+}
