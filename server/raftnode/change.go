@@ -136,7 +136,7 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 		}
 		n.give(ch)
 		limit, stop := context.WithTimeout(ctx, changeAgain)
-		found := n.until(limit, lookForChange, func() bool {
+		n.until(limit, lookForChange, func() bool {
 			_, ok := n.configurations.following(ch.After)
 			return ok || !n.Leads(term)
 		})
@@ -146,9 +146,6 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 				return 0, fmt.Errorf("%w: since %d, to %d", ErrConfigurationChanged, ch.After, got.Index)
 			}
 			return got.Index, nil
-		}
-		if found {
-			return 0, n.unknown(ctx)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // isStripped reports whether log is an entry whose data is replaced by the placeholder.
 func (l *parallelLog) isStripped(log *raft.Log) bool {
-	return len(log.Data) == 0 && cap(log.Data) > 0 && &log.Data[:1][0] == &l.placeholder[:1][0]
+	return cap(log.Data) > 0 && &log.Data[:1][0] == &l.placeholder[:1][0]
 }
 
 // withData returns the entry with its data, which is loaded for a stripped entry.

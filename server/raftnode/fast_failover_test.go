@@ -3,6 +3,7 @@ package raftnode
 import (
 	"bufio"
 	"context"
+	"io"
 	"net"
 	"syscall"
 	"testing"
@@ -180,6 +181,52 @@ func TestProposalsThatAreNotTaken(t *testing.T) {
 			require.Equal(t, row.taken, err == nil && frame[1] == 1, "%v", row)
 			require.Equal(t, row.taken, <-answered == nil, "%v", row)
 			require.Equal(t, row.taken, nominations(t, all) == 1, "%v", row)
+		})
+	}
+}
+
+// TestAnswersToAQuestion: what an answer says, which answers make no sense, and that a connection ends with its
+// question.
+func TestAnswersToAQuestion(t *testing.T) {
+	whole := []byte{proposalKind, 1, 200, 1, 7}
+	says := candidate{id: "n2", length: 200, applied: 7, appliedKnown: true}
+	for _, c := range []struct {
+		answer []byte
+		says   candidate
+		agrees bool
+		err    error
+	}{
+		{whole, says, true, nil},
+		{[]byte{proposalKind, 0, 9}, candidate{id: "n2", length: 9}, false, nil},
+		{whole[:1], candidate{}, false, wire.ErrCorrupt},
+		{whole[:3], candidate{}, false, wire.ErrCorrupt},
+		{append([]byte{proposalKind + 1}, whole[1:]...), candidate{}, false, wire.ErrCorrupt},
+		{nil, candidate{}, false, io.ErrClosedPipe}, // there is none before the end of the time
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			asking, asked := net.Pipe()
+			f := &fastFailover{dial: func(context.Context, string) (net.Conn, error) { return asking, nil }}
+			ended := make(chan error, 1)
+			go func() {
+				br := bufio.NewReader(asked)
+				_, _ = wire.Read(br, nil, wire.Short)
+				if c.answer != nil {
+					_, _ = asked.Write(wire.Seal(append(make([]byte, wire.Head), c.answer...)))
+				} else {
+					cancel()
+				}
+				_, err := br.ReadByte()
+				ended <- err
+			}()
+			got, agrees, err := f.send(ctx, "n2", proposal{candidate: candidate{id: "n1", length: 8}})
+			require.ErrorIs(t, err, c.err)
+			if c.err == nil {
+				require.Equal(t, c.says, got)
+				require.Equal(t, c.agrees, agrees)
+			}
+			require.ErrorIs(t, <-ended, io.EOF)
+			cancel()
 		})
 	}
 }

@@ -478,6 +478,16 @@ func TestMemberKeepsItsAddress(t *testing.T) {
 		require.NoError(t, n.awaitChange(ctx, n.Term(), want))
 		want.Index++
 		require.ErrorIs(t, n.awaitChange(ctx, n.Term(), want), ErrOutcomeUnknown, "the members were the same before")
+		want.Index -= 2
+		require.NoError(t, n.awaitChange(ctx, n.Term(), want), "this leader appended the next behind it")
+		require.ErrorIs(t, n.awaitChange(ctx, n.Term()-1, want), ErrOutcomeUnknown, "it may have been replaced")
+		newest := n.Configuration()
+		_, err := n.Node.append(t.Context(), n.Term()-1, Change{
+			Kind: Remove, Member: members.Member{ID: "n2"}, After: newest.Index,
+		}, want)
+		require.ErrorIs(t, err, ErrOutcomeUnknown)
+		synctest.Wait()
+		require.Equal(t, newest, n.Configuration(), "a leadership that is over changes nothing")
 	})
 }
 
@@ -633,6 +643,92 @@ func TestSubscriberThatComesBack(t *testing.T) {
 			require.Zero(t, n.append.open.Load())
 		}
 	})
+}
+
+// TestNotifierEndsWithItsGoroutines, and tells nobody of commits after its node's leadership.
+func TestNotifierEndsWithItsGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := raft.NewInmemStore()
+		require.NoError(t, log.StoreLog(&raft.Log{Index: 1, Term: 7}))
+		requests, leads, held := 0, true, make(chan struct{})
+		stream := &port{closed: make(chan struct{})}
+		stream.answer = func(req *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+			if requests++; requests == 2 {
+				<-held
+			}
+			return takesAll(req)
+		}
+		c := newCommitNotifier(commitNotifierConfig{
+			self: "n1", appender: newAppender(stream), acks: acksOf("n1", "n2"), log: log,
+			leading: func() (uint64, bool) { return 7, leads }, commit: func() uint64 { return 9 },
+			committed: (&transport{self: "n1"}).committed,
+		})
+		c.reconfigure(viewOf("n1", "n2"))
+		(*c.peers.Load())["n2"].subscribed.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.run(ctx) }()
+		for i, want := range []int{1, 1, 2} {
+			synctest.Wait()
+			leads = i != 1
+			require.NoError(t, log.StoreLog(&raft.Log{Index: uint64(i + 1), Term: 7}))
+			c.acks.note("n2", 7, 0, uint64(i+1))
+			c.notify("n2")
+			synctest.Wait()
+			require.Equal(t, want, requests)
+		}
+		cancel()
+		synctest.Wait()
+		require.Empty(t, ended, "a request is on its way")
+		close(held)
+		require.NoError(t, <-ended)
+		require.Zero(t, stream.open.Load())
+	})
+}
+
+// refusing is a machine that cannot apply an entry.
+type refusing struct {
+	machineStub
+	applied, reached []uint64
+	refused          uint64
+}
+
+func (m *refusing) Apply(e Entry) error {
+	m.applied = append(m.applied, e.Index)
+	if e.Index == m.refused {
+		return errBroken
+	}
+	return nil
+}
+
+func (m *refusing) Reach(index uint64) { m.reached = append(m.reached, index) }
+
+// TestNothingIsAppliedBehindWhatCannotBe, and the state that is left is in no snapshot.
+func TestNothingIsAppliedBehindWhatCannotBe(t *testing.T) {
+	var failed []error
+	m := &refusing{refused: 3}
+	a := newApplier(&Config{
+		Machine: m, Fail: func(err error) { failed = append(failed, err) },
+		SnapshotPolicy: SnapshotPolicy{SnapshotBytes: 100},
+	}, newParallelLog(raft.NewInmemStore(), 1<<20, nil), nil)
+	a.configurations = newConfigurations("n1")
+	entries := func(from, to uint64) (logs []*raft.Log) {
+		for i := from; i <= to; i++ {
+			logs = append(logs, &raft.Log{Index: i, Term: 2, Extensions: []byte{2}, Data: []byte{1}})
+		}
+		return logs
+	}
+	for _, logs := range [][]*raft.Log{entries(1, 1), entries(2, 4), entries(5, 6)} {
+		require.Len(t, a.ApplyBatch(logs), len(logs))
+	}
+	require.Equal(t, []uint64{1, 2, 3}, m.applied)
+	require.Equal(t, []uint64{1}, m.reached)
+	require.Equal(t, uint64(1), a.index.Load())
+	require.Len(t, failed, 1)
+	require.ErrorIs(t, failed[0], errBroken)
+	require.ErrorContains(t, failed[0], "apply log entry 3 of term 2")
+	_, err := a.Snapshot()
+	require.ErrorContains(t, err, "the state is not the log's any more")
 }
 
 // turning are snapshots that are other ones from a listing on.
