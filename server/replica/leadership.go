@@ -215,11 +215,22 @@ func (ls *leadership) decline(term uint64) {
 	}
 	go func() { // ends with the leadership or the node, or when raft gives the transfer up
 		defer ls.givingUp.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), ls.electionTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), declineTimeouts*ls.electionTimeout)
 		defer cancel()
+		go func() { // ends with the try
+			select {
+			case <-l.gone:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 		_ = ls.node.Decline(ctx, l.gone) // gone says whether another was elected; else it is tried again
 	}()
 }
+
+// declineTimeouts is how many election timeouts an answer to a node in quarantine may take: connections are made for it,
+// while raft's own stand.
+const declineTimeouts = 10
 
 // declineOver forgets a declined leadership that is over.
 func (ls *leadership) declineOver(term uint64, leading bool) {

@@ -139,24 +139,26 @@ func TestNoCaptureForEarlierReleases(t *testing.T) {
 		})
 }
 
-// TestQuarantineFarAway: a node in quarantine hands its leadership over also where an answer takes most of an election
-// timeout.
+// TestQuarantineFarAway: a node in quarantine hands its leadership over also where a connection and an answer take most
+// of an election timeout, or longer.
 func TestQuarantineFarAway(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
-		n := c.Leader()
-		for _, a := range c.Names() {
-			for _, b := range c.Names() {
-				if a != b {
-					c.Net.Delay(a, b, replica.DefaultElectionTimeout/8)
+	for _, part := range []time.Duration{8, 4} {
+		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+			n := c.Leader()
+			for _, a := range c.Names() {
+				for _, b := range c.Names() {
+					if a != b {
+						c.Net.Delay(a, b, replica.DefaultElectionTimeout/part)
+					}
 				}
 			}
-		}
-		c.Fill(5)
-		require.NoError(t, n.Replica().Quarantine())
-		time.Sleep(5 * replica.DefaultElectionTimeout)
-		require.NotEqual(t, n, c.Leader())
-		c.Fill(5)
-	})
+			c.Fill(5)
+			require.NoError(t, n.Replica().Quarantine())
+			time.Sleep(10 * replica.DefaultElectionTimeout)
+			require.NotEqual(t, n, c.Leader())
+			c.Fill(5)
+		})
+	}
 }
 
 // TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores
