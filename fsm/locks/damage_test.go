@@ -146,6 +146,28 @@ func TestDamagedValues(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
+// TestLocksOfNoUse: a snapshot has no lock that nobody holds or waits for. One whose queue is unfinished and empty is
+// looked at, and stays as it was.
+func TestLocksOfNoUse(t *testing.T) {
+	table := at(New(), 1000)
+	table.locks.Set(&lock{key: "k", head: flagPresent, due: never})
+	_, err := loaded(saved(table), table.sliced)
+	require.ErrorIs(t, err, errLock)
+
+	table = at(New(), 1000)
+	table.mustAcquire(t, asks("a", "k"))
+	l := table.find(0, "k")
+	l.more = &extension{holders: 1, unfinished: 1000}
+	again, err := loaded(saved(table), table.sliced)
+	require.NoError(t, err)
+	again.Begin(1001, plenty)
+	require.NoError(t, again.verify(false))
+	again.Sweep()
+	require.NoError(t, again.Verify())
+	require.NotZero(t, again.Check(0, "k", "a", 1001))
+	require.Nil(t, again.find(0, "k").more)
+}
+
 // exhaust lets all that is due happen, whatever its deadline.
 func exhaust(t *testing.T, table *Table) {
 	for n := 0; ; n++ {

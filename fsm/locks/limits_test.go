@@ -333,18 +333,23 @@ func TestCountOfAcquiresIsBounded(t *testing.T) {
 	}
 }
 
-// TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came.
+// TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came;
+// but in entries before version 6.
 func TestWithoutASweep(t *testing.T) {
-	table := at(New(), 1000)
-	table.Slice(true)
-	id, err := table.OpenSession(100, Client{}, false, "")
-	require.NoError(t, err)
-	for _, owner := range []string{"a", "b"} {
-		r := asks(owner, "k")
-		r.Mode, r.Session = Shared, id
-		table.mustAcquire(t, r)
+	for sliced, want := range map[bool]uint64{true: 3, false: 0} {
+		table := at(New(), 1000)
+		table.Slice(sliced)
+		id, err := table.OpenSession(100, Client{}, false, "")
+		require.NoError(t, err)
+		for _, owner := range []string{"a", "b"} {
+			r := asks(owner, "k")
+			r.Mode, r.Session = Shared, id
+			table.mustAcquire(t, r)
+		}
+		a, err := at(table, 1101).Acquire(asks("c", "k"))
+		require.NoError(t, err)
+		require.Equal(t, want, a.Fence)
 	}
-	at(table, 1101).mustAcquire(t, asks("c", "k"))
 }
 
 // TestWaitersOfASession: who was dropped counts no more, but in entries before version 6.
@@ -365,4 +370,40 @@ func TestWaitersOfASession(t *testing.T) {
 		table.DropIncarnation("n2", 1)
 		require.Equal(t, want, table.Session(id, 1000).Waiters)
 	}
+}
+
+// TestSessionsThatEndAtOnce: what a session alone held is free in the instant in which the session is closed, though
+// there were no steps to work that off.
+func TestSessionsThatEndAtOnce(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	r := asks("a", "k")
+	r.Session = id
+	table.mustAcquire(t, r)
+	table.Begin(1100, 0)
+	_, ok := table.CloseSession(id)
+	require.True(t, ok)
+	at(table, 1100).mustAcquire(t, asks("b", "k"))
+	require.Positive(t, table.Steps())
+}
+
+// TestTicketsOfPlacesThatAreKept: who waits with the ticket of a place that is kept is known by it when the place goes.
+func TestTicketsOfPlacesThatAreKept(t *testing.T) {
+	table := at(New(), 1000)
+	r := asks("a", "k", "l")
+	r.LeaseMillis = Forever
+	table.mustAcquire(t, r)
+	kept, other := waiting(asks("b", "k")), asks("c", "l")
+	kept.WaitMillis, kept.GraceMillis = 10, 10
+	_, err := table.Acquire(kept)
+	require.NoError(t, err)
+	at(table, 1011).Sweep()
+	other.Waits, other.Ticket = true, kept.Ticket
+	_, err = table.Acquire(other)
+	require.NoError(t, err)
+	at(table, 1031).Sweep()
+	require.NoError(t, table.Verify())
+	require.Equal(t, 1, table.Stats().Waiters)
 }

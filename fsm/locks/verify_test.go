@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -199,16 +200,121 @@ func TestVerify(t *testing.T) {
 	} {
 		table := sharedAndAlone(t)
 		require.NoError(t, table.Verify())
-		find := func(key string) (found *lock) {
-			table.locks.Scan(func(l *lock) bool {
-				if l.key == key {
-					found = l
-				}
-				return found == nil
-			})
-			return found
-		}
-		damage(table, find("alone"), find("shared"))
+		damage(table, lockOf(table, "alone"), lockOf(table, "shared"))
 		require.ErrorContains(t, table.Verify(), want, want)
+	}
+}
+
+func lockOf(table *Table, key string) (found *lock) {
+	table.locks.Scan(func(l *lock) bool {
+		if l.key == key {
+			found = l
+		}
+		return found == nil
+	})
+	return found
+}
+
+// parts are what [sharedAndAlone] makes.
+type parts struct {
+	*Table
+	alone, shared *lock
+	h             *hold // of alone
+	w             *waiter
+	lease         *session // ends by itself
+	many          *extension
+}
+
+// lined puts a changed copy of the waiter in its place, and leaves no lock touched.
+func (p *parts) lined(change func(w *waiter)) {
+	kept := *p.w
+	change(&kept)
+	p.relined(p.w, &kept)
+	p.alone.head &^= flagTouched | flagWake
+	p.touched, p.woken = nil, nil
+	p.again(p.alone)
+}
+
+// again notes anew when a lock is due.
+func (p *parts) again(l *lock) {
+	p.timers.Delete(l)
+	l.due = p.dueOf(l)
+	p.timers.Set(l)
+}
+
+// TestVerifyLooksAtAll: each bound of a number, each length of a text, and each tree, one spoilt at a time.
+func TestVerifyLooksAtAll(t *testing.T) {
+	long := strings.Repeat("x", MaxText+1)
+	for _, c := range []struct {
+		want   string
+		damage func(p *parts)
+	}{
+		{"is of no use", func(p *parts) { p.locks.Set(&lock{key: "x", due: never, head: flagPresent}) }},
+		{"among those with waiters", func(p *parts) { other := *p.alone; p.queued.Set(&other) }},
+		{"among those that are due", func(p *parts) { other := *p.shared; p.timers.Set(&other) }},
+
+		{"100001 holds", func(p *parts) { p.many.holders = MaxHolders + 1 }},
+		{"100001 waiters", func(p *parts) { p.alone.more.ranks[asleepOther] += MaxWaiters }},
+		{"delays -1 and 0", func(p *parts) { p.many.delay = -1; p.again(p.shared) }},
+		{"unfinished since -1", func(p *parts) { p.many.unfinished = -1; p.again(p.shared) }},
+		{"unfinished since 9223372036854775807", func(p *parts) { p.many.unfinished = never }},
+		{"lost below 9, of 4", func(p *parts) { p.many.lost = loss{below: 9, reason: Broken}; p.again(p.shared) }},
+		{"nothing is lost, by", func(p *parts) { p.many.lost.below = 1 }},
+		{"nothing is lost, by", func(p *parts) { p.many.lost.reason = Broken }},
+
+		{"fence 0 comes behind 0", func(p *parts) { p.h.fence = 0 }},
+		{"1 holds, and one alone is false", func(p *parts) { p.enrol(p.alone, p.h); p.alone.hold = nil }},
+		{"its hold by session", func(p *parts) { other := *p.h; p.bySession.Set(&other) }},
+		{"hold by 1025 bytes", func(p *parts) { p.h.owner = long }},
+		{"in mode 3", func(p *parts) { p.h.mode = Permits + 1 }},
+		{"texts of 0 and 1025 bytes", func(p *parts) { p.h.extra = &extra{call: long} }},
+		{"has -1 permits", func(p *parts) { p.h.extra = &extra{permits: -1} }},
+		{"has 2147483648 permits", func(p *parts) { p.h.extra = &extra{permits: MaxLimit + 1} }},
+		{"has 0 permits, delay 0", func(p *parts) { p.h.mode, p.h.extra = Permits, &extra{} }},
+		{"delay 4611686018427387905", func(p *parts) { p.h.extra = &extra{delay: Forever + 1} }},
+
+		{"order 0 comes behind 0", func(p *parts) { p.w.order = 0 }},
+		{"texts of a waiter", func(p *parts) { p.w.Owner = long }},
+		{"texts of a waiter", func(p *parts) { p.w.Note = long }},
+		{"texts of a waiter", func(p *parts) { p.w.Reentrant, p.w.Call = true, long }},
+		{"waits for 1 keys, at 1", func(p *parts) { p.lined(func(w *waiter) { w.blocked = 1 }) }},
+		{"with ticket 0", func(p *parts) { p.w.Ticket = 0 }},
+		{"with ticket 18446744073709551615", func(p *parts) { p.w.Ticket = ^uint64(0) }},
+		{"waits for -1", func(p *parts) { p.w.WaitMillis = -1 }},
+		{"delay -1", func(p *parts) { p.w.DelayMillis = -1 }},
+		{"waits with session 0 and lease -1", func(p *parts) { p.w.Session, p.w.LeaseMillis = 0, -1 }},
+		{"waits with session 9 and lease 0", func(p *parts) { p.w.Session = 9 }},
+		{"wants 0 permits of 2", func(p *parts) { p.w.Mode, p.w.Limit = Permits, 2 }},
+		{"wants 3 permits of 2", func(p *parts) { p.w.Mode, p.w.Permits, p.w.Limit = Permits, 3, 2 }},
+		{"wants 0 permits of 0 in mode 3", func(p *parts) { p.w.Mode = Permits + 1 }},
+		{"wants 0 permits of 1 in mode 0", func(p *parts) { p.w.Limit = 1 }},
+
+		{"too much was given out", func(p *parts) { p.fences = noOrder }},
+		{"too much was given out", func(p *parts) { p.sessionIDs = MaxFence + 1 }},
+		{"session 0 of 2", func(p *parts) { p.sessions.Set(&session{lease: 1}) }},
+		{"session 2 of 1", func(p *parts) { p.sessionIDs = 1 }},
+		{"has lease 4611686018427387905", func(p *parts) { p.lease.lease = Forever + 1 }},
+		{"until 9223372036854775807", func(p *parts) { p.lease.deadline = never }},
+		{"a name of 1025 bytes", func(p *parts) { p.lease.name = long }},
+		{"session 2 ends behind its incarnation", func(p *parts) { p.incarnations = nil }},
+		{"0 sessions of incarnation", func(p *parts) {
+			p.incarnations = append(p.incarnations, incarnation{origin: protocol.Incarnation{Node: "z"}})
+		}},
+
+		{"4 holds are counted as 5", func(p *parts) { p.holdCount++ }},
+		{"waiters of sessions are counted as 0", func(p *parts) { p.waitsBySession.PopMin() }},
+		{"1 places are counted as 2", func(p *parts) { p.places.Set(placeAt(p.shared, absent, 9)) }},
+		{"locks that are due are counted as 3", func(p *parts) { p.timers.Set(&lock{key: "x", due: 1}) }},
+		{"locks with waiters are counted as 2", func(p *parts) { p.queued.Set(&lock{key: "x"}) }},
+		{"holds by owner are counted as 4", func(p *parts) { p.byOwner.Set(member{99, p.h}) }},
+		{"holds by fence are counted as 4", func(p *parts) { p.byFence.Set(member{99, p.h}) }},
+	} {
+		table := sharedAndAlone(t)
+		p := &parts{Table: table, alone: lockOf(table, "alone"), shared: lockOf(table, "shared")}
+		p.h, p.many = p.alone.hold, p.shared.more
+		p.w, _ = table.names.Min()
+		p.lease = table.session(1)
+		c.damage(p)
+		assert.ErrorContains(t, table.Verify(), c.want)
 	}
 }
