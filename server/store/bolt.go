@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -34,7 +33,7 @@ func boltOptions(path string) raftboltdb.Options {
 }
 
 // createBolt makes an empty database under another name first: bbolt cannot
-// open a database whose making was interrupted.
+// open a database whose making was interrupted. The caller syncs the folder.
 func createBolt(fs vfs.FS, path string) error {
 	tmp := path + vfs.Unfinished
 	if err := fs.RemoveAll(tmp); err != nil {
@@ -48,9 +47,6 @@ func createBolt(fs vfs.FS, path string) error {
 	err = errors.Join(db.Set([]byte("created"), nil), db.Close())
 	if err == nil {
 		err = fs.Rename(tmp, path)
-	}
-	if err == nil {
-		err = fs.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("create database: %w", err)

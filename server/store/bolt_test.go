@@ -242,8 +242,14 @@ func TestFailedVoteIsTheLast(t *testing.T) {
 	require.NoError(t, s.db.Close())
 	err = s.Set([]byte("vote"), []byte("n1"))
 	require.Error(t, err)
+	_, failed := s.Get([]byte("vote"))
+	require.Error(t, failed)
+	require.False(t, isDamage(failed), "nothing was read: %v", failed)
 	s.db = works
 	require.Equal(t, err, s.Set([]byte("vote"), []byte("n1")))
+	vote, err := s.Get([]byte("vote"))
+	require.NoError(t, err)
+	require.Empty(t, vote)
 }
 
 // TestFailedAppendIsTheLast: neither an append nor a deletion is taken after a write that failed, also when the disk

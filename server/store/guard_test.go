@@ -267,6 +267,7 @@ func TestTornAppendLeavesATruePrefix(t *testing.T) {
 		require.NoError(t, err)
 		defer disk.Crash()
 		died, release := make(chan struct{}), make(chan struct{})
+		faults.Inject(store.Fault{Op: store.OpGet, Err: syscall.EIO}) // of other calls
 		faults.Inject(store.Fault{Torn: func() { close(died); <-release; runtime.Goexit() }})
 		require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 1, Term: 1}), "one of several entries is waited for")
 		go func() {

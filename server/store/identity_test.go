@@ -219,8 +219,12 @@ func TestMake(t *testing.T) {
 			other := c
 			other.DataDir += "2"
 			require.NoError(t, os.Mkdir(other.DataDir, 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(other.DataDir, "photos"), nil, 0o600))
-			require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), "is not empty, photos is there")
+			for _, name := range []string{"photos", "photos" + vfs.Unfinished} {
+				path := filepath.Join(other.DataDir, name)
+				require.NoError(t, os.WriteFile(path, nil, 0o600))
+				require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), fmt.Sprintf("is not empty, %s is there", name))
+				require.NoError(t, os.Remove(path))
+			}
 			other.DataDir += "3" // the root of a file system
 			require.NoError(t, os.MkdirAll(filepath.Join(other.DataDir, "lost+found"), 0o700))
 			require.NoError(t, Make(other, Identity{Name: "n1"}, func(*Store) error { return nil }))

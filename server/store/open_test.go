@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -355,7 +356,12 @@ func TestDamagedSnapshots(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, uint64(10), list[0].Index)
+		takeSnapshot(t, s.Snapshots, 15, "x")
+		noted, err := s.Stable.GetUint64([]byte(keySnapshot))
+		require.NoError(t, err)
+		require.Equal(t, uint64(20), noted, "the furthest that was ever completed")
 		takeSnapshot(t, s.Snapshots, 25, "x")
+		require.NotContains(t, out.String(), "cannot delete")
 		_, err = os.Stat(newest25(dir))
 		require.NoError(t, err)
 		files, err := os.ReadDir(filepath.Join(dir, snapshotName))
@@ -371,6 +377,27 @@ func TestDamagedSnapshots(t *testing.T) {
 		dir := start(t, 30)
 		spoil(t, newest(dir))
 		requireRefused(t, config(dir, KindWAL), newest(dir), advice)
+	})
+	t.Run("it was not noted, and the log ends before it", func(t *testing.T) {
+		dir := start(t, 10)
+		s := mustOpen(t, config(dir, KindWAL))
+		require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 10))
+		require.NoError(t, s.Log.DeleteRange(20, 30))
+		require.NoError(t, s.Close())
+		spoil(t, newest(dir))
+		requireRefused(t, config(dir, KindWAL), newest(dir), advice)
+	})
+	t.Run("one of another format is among them", func(t *testing.T) {
+		dir := start(t, 30)
+		b, err := os.ReadFile(newest(dir))
+		require.NoError(t, err)
+		b[len(snapshotMagic)-1]++
+		b[len(b)-1]++
+		require.NoError(t, os.WriteFile(newest(dir), b, 0o600))
+		for _, name := range []string{"1-10-9.snap", "1-25-9.snap"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, snapshotName, name), nil, 0o600))
+		}
+		requireRefused(t, config(dir, KindWAL), newest(dir), "use the release that wrote it")
 	})
 	t.Run("it vanished", func(t *testing.T) {
 		dir := start(t, 15)
@@ -401,7 +428,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	path := s.path(s.list[0].ID)
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
-	try := func(b []byte) {
+	try := func(b []byte, reason string) {
 		require.NoError(t, os.WriteFile(path, b, 0o600))
 		again, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
@@ -409,16 +436,41 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 		require.Len(t, damaged, 1)
 		require.Equal(t, uint64(10), damaged[0].index)
 		require.True(t, isDamage(damaged[0].err))
+		require.ErrorContains(t, damaged[0].err, reason)
 	}
+	state := snapshotHead + int(binary.LittleEndian.Uint32(good[8:]))
+	reasons := []struct {
+		until  int
+		reason string
+	}{
+		{8, "it does not begin as a snapshot does"},
+		{12, "its "},
+		{state, "its description is damaged"},
+		{len(good) - snapshotTail, "its state is damaged"},
+		{len(good) - 12, "its end is missing"},
+		{len(good) - 8, "its state is damaged"},
+		{len(good), "its end is missing"},
+	}
+	row := 0
 	for bit := range 8 * len(good) {
 		b := bytes.Clone(good)
 		b[bit/8] ^= 1 << (bit % 8)
-		try(b)
+		if bit/8 >= reasons[row].until {
+			row++
+		}
+		try(b, reasons[row].reason)
 	}
 	for n := range len(good) {
-		try(good[:n])
+		reason := "its end is missing"
+		switch {
+		case n < snapshotHead:
+			reason = "it does not begin as a snapshot does"
+		case n < state+snapshotTail:
+			reason = "its sizes are impossible"
+		}
+		try(good[:n], reason)
 	}
-	try(append(bytes.Clone(good), 0))
+	try(append(bytes.Clone(good), 0), "its end is missing")
 	other := bytes.Clone(good) // of another format, as both ends say
 	end := len(other) - len(snapshotEndMagic)
 	other[len(snapshotMagic)-1]++
@@ -431,10 +483,11 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 		for _, at := range []int{i, end + i} {
 			b := bytes.Clone(other)
 			b[at] ^= 0x40
-			try(b)
+			try(b, "it does not begin as a snapshot does")
 		}
 	}
-	try(append(bytes.Clone(other[:snapshotHead]), other[end:]...)) // too short for both ends
+	// Too short for both ends.
+	try(append(bytes.Clone(other[:snapshotHead]), other[end:]...), "it does not begin as a snapshot does")
 	require.NoError(t, os.WriteFile(path, good, 0o600))
 	require.NoError(t, os.Rename(path, strings.Replace(path, "1-10-", "1-11-", 1)))
 	_, damaged, err = openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
