@@ -72,6 +72,8 @@ var built = map[string]struct {
 	"nonvoter_ack": {"register", "member-split", "register: linearizable"},
 	"old_quorum":   {"register", "member-split", "register: linearizable"},
 	"kept_id":      {"append", "member-wiped", "append: list"},
+	"old_folder":   {"append", "member-back", "processes"},
+	"both_lives":   {"append", "member-back", "processes"},
 
 	"forwarded_rights": {"users", "none", "users: rights"},
 
