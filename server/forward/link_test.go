@@ -257,7 +257,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			if err != nil {
 				return nil, err
 			}
-			return suspect{dialed(conn), l}, nil
+			return suspect{dialed(wordy{conn}), l}, nil
 		},
 		Writes: l.writes, Reads: l.reads, ReplyBytes: 1 << 20,
 		Reached: func(leader string) { l.tell("reached %s", leader) }, Refused: func(leader string) {
@@ -345,7 +345,17 @@ func (w wrapping) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.wrap(c), nil
+	return w.wrap(wordy{c}), nil
+}
+
+// wordy is a connection over which no empty frame goes.
+type wordy struct{ net.Conn }
+
+func (w wordy) Write(b []byte) (int, error) {
+	if bytes.Equal(b, make([]byte, wire.Head)) {
+		return 0, errors.New("an empty frame")
+	}
+	return w.Conn.Write(b)
 }
 
 // TestLink: all that goes over a link, there and back.
@@ -383,6 +393,12 @@ func TestLink(t *testing.T) {
 			require.Equal(t, want, l.reads.answer(number))
 		}
 		require.Zero(t, l.receiver.peers["n2"].readBytes)
+		for _, done := range [][]Completion{l.client.conn.wrote, l.client.conn.answered} {
+			require.NotZero(t, cap(done))
+			for _, c := range done[:cap(done)] {
+				require.Zero(t, c, "a reply is kept")
+			}
+		}
 		l.reads.Complete([]Completion{{Number: elsewhere}})
 
 		answer := l.client.Wait(1, 500*time.Millisecond)
@@ -672,6 +688,34 @@ func TestLeaderThatReadsNothing(t *testing.T) {
 			require.Equal(t, []string{"reached n1"}, l.takes())
 		})
 	}
+}
+
+// TestLinkThatTakesNothingEnds: when there is nothing more to read of a link, the leader does not wait for what it still
+// writes, which nobody takes.
+func TestLinkThatTakesNothingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		l.receiver.Open(1)
+		conn, other := net.Pipe()
+		br := bufio.NewReader(other)
+		ended := make(chan struct{})
+		go func() {
+			l.receiver.receive(t.Context(), conn)
+			close(ended)
+		}()
+		hello := greeting{version: linkVersion, id: "n3"}.append(make([]byte, wire.Head), kindHello)
+		_, err := other.Write(wire.Seal(hello))
+		require.NoError(t, err)
+		_, err = readGreeting(br, kindWelcome)
+		require.NoError(t, err)
+		synctest.Wait() // the first status message waits to be taken
+		begun := time.Now()
+		_, err = other.Write(wire.Seal(append(make([]byte, wire.Head), '?')))
+		require.NoError(t, err)
+		<-ended
+		require.Equal(t, begun, time.Now())
+	})
 }
 
 // TestReceiverWaitsForItsParts: Run has not ended while a read is made.

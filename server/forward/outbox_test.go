@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"bufio"
+	"bytes"
 	"container/heap"
 	"context"
 	"encoding/binary"
@@ -156,10 +158,10 @@ func TestReadWaitsForTheSender(t *testing.T) {
 func TestReplyThatGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := []int{500 << 10, 700 << 10, 600 << 10}
-		reads := 0
+		reads, confirmed := 0, 0
 		p := newPeer(&ReceiverConfig{
 			ReplyBytes: 1 << 20, QueueBytes: 1 << 20, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
-			Confirm: func(context.Context) error { return nil },
+			Confirm: func(context.Context) error { confirmed++; return nil },
 			ReadShort: func(string, int, time.Time) ([]protocol.Value, string, error) {
 				reads++
 				return replyOf(sizes[reads-1]), "", nil
@@ -184,9 +186,21 @@ func TestReplyThatGrows(t *testing.T) {
 		_, replies, _ := drain(t, p.out, aConnection(1<<20, 10))
 		require.Equal(t, map[uint64][]protocol.Value{1: replyOf(600 << 10)}, replies)
 		require.Zero(t, p.readBytes)
+		require.Equal(t, 1, confirmed, "room is nothing to ask other nodes about")
 		stop()
 		p.parts.Wait()
 	})
+}
+
+// A reply that found no room is made again, and is not kept meanwhile.
+func TestReplyWithoutRoomIsNotKept(t *testing.T) {
+	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{features: featureParts})
+	soon := time.Now().Add(time.Minute)
+	require.True(t, send(t, p.out, kindAnswer, 1, replyOf(900<<10), soon))
+	f := forwardedRead{number: 2, count: 1, deadline: soon, read: true, replies: replyOf(500 << 10)}
+	require.False(t, p.serve(t.Context(), &f, nil))
+	require.Nil(t, f.replies)
+	require.False(t, f.read)
 }
 
 // What nobody waits for any more is not sent to its end, and the follower keeps nothing of it.
@@ -237,11 +251,14 @@ func TestPartsAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
-// TestBrokenPartEndsTheLink: what the follower cannot read is an error of the connection.
-func TestBrokenPartEndsTheLink(t *testing.T) {
+// TestBrokenMessageEndsTheLink: what the follower cannot read is an error of the connection.
+func TestBrokenMessageEndsTheLink(t *testing.T) {
 	c := aConnection(1<<20, 2)
 	f := wire.Fields[string]{Rest: string([]byte{kindPart})}
 	require.ErrorIs(t, c.message(&f), wire.ErrCorrupt)
+	frame := wire.Seal(append(make([]byte, wire.Head), kindWrote, 1))
+	require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt)
+	require.True(t, c.config.Writes.Has(1), "half an answer is none")
 }
 
 // TestReadsAreConfirmed: a read is made only behind a check that this node leads.
