@@ -68,9 +68,8 @@ type batchHead struct {
 	count  int
 }
 
-// putBatchHead fills in the first bytes of b.
+// putBatchHead fills in the first bytes of b, which are zeros.
 func putBatchHead(b []byte, h batchHead, number uint64, offset int64) {
-	clear(b[:batchHeadSize])
 	binary.LittleEndian.PutUint32(b, batchMagic)
 	binary.LittleEndian.PutUint32(b[4:], uint32(h.length))
 	binary.LittleEndian.PutUint64(b[8:], h.first)

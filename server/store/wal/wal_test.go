@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -452,6 +454,53 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "format 2, this release reads 1")
 	var damaged *DamageError
 	require.NotErrorAs(t, err, &damaged)
+
+	text := []byte(`{"Format":1,"NextSegment":"one"}` + "\n") // with the right checksum
+	text = fmt.Appendf(text, "%08x\n", crc32.Checksum(text, castagnoli))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, manifestName), text, 0o600))
+	_, err = Open(dir, small)
+	require.ErrorAs(t, err, &damaged)
+	require.ErrorContains(t, err, "cannot unmarshal string")
+}
+
+// stubborn removes nothing.
+type stubborn struct{ vfs.FS }
+
+func (stubborn) Remove(string) error { return syscall.EIO }
+
+// TestUnlistedSegmentThatStays: one that cannot be removed is an error of Open.
+func TestUnlistedSegmentThatStays(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 3)
+	require.NoError(t, w.Close())
+	left := filepath.Join(dir, segmentName(9))
+	require.NoError(t, os.WriteFile(left, nil, 0o600))
+	_, err := Open(dir, Options{SegmentSize: small.SegmentSize, FS: stubborn{vfs.OS{}}})
+	require.ErrorContains(t, err, "remove unused log segment: "+syscall.EIO.Error())
+	requireRange(t, reopen(t, dir, small), 1, 3)
+	require.NoFileExists(t, left)
+}
+
+// TestSegmentWithoutEntries: where an append came no further than its segment the log is as empty as before.
+func TestSegmentWithoutEntries(t *testing.T) {
+	w, dir := create(t, small)
+	w.writing.Lock()
+	_, err := w.room(7, 100)
+	w.writing.Unlock()
+	require.NoError(t, err)
+	requireRange(t, w, 0, 0)
+	crash(w)
+	w = reopen(t, dir, small)
+	requireRange(t, w, 0, 0)
+	store(t, w, 1000, 1001)
+	requireRange(t, w, 1000, 1001)
+}
+
+// TestUsualSegments have the usual size where none is asked for.
+func TestUsualSegments(t *testing.T) {
+	w, _ := create(t, Options{})
+	store(t, w, 1, 1)
+	require.EqualValues(t, DefaultSegmentSize, w.segments[0].info.Size)
 }
 
 func TestImpossibleManifestsAreRefused(t *testing.T) {
