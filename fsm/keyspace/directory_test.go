@@ -198,6 +198,10 @@ func TestKeysWithLikeHashes(t *testing.T) {
 		}
 		require.Less(t, places, 1<<23/bucketSlots)
 		require.Len(t, items(&d, 0), 50_000)
+		d.put(&Item{data: join("last", "", EncodingAuto), Hash: 1 << 63})
+		n := 0
+		d.ascend(0, func(*Item) bool { n++; return n < 10 })
+		require.Equal(t, 10, n, "it ends with the first that says so")
 	}
 }
 

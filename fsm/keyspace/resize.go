@@ -106,8 +106,7 @@ func (d *directory) shrink(hash uint64, b *bucket) {
 		if b.depth == s.depth && !d.joinSegments(hash, s) {
 			return
 		}
-		s = d.segmentOf(hash)
-		if b.depth == s.depth || !s.join(hash, b) {
+		if !d.segmentOf(hash).join(hash, b) { // b is deeper than its segment: one as deep was joined
 			return
 		}
 	}

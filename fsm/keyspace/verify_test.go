@@ -26,8 +26,14 @@ func TestVerify(t *testing.T) {
 			other := *k.items.top[0]
 			k.items.top, k.items.topShift = append(k.items.top, &other), 63
 		},
-		"a segment has stamp": func(k *Keyspace) { k.items.top[0].stamp = 9 },
-		"a bucket has stamp":  func(k *Keyspace) { k.items.top[0].buckets[0].stamp = 9 },
+		"stands wrong": func(k *Keyspace) { // of the two places of a bucket one is another's
+			s := k.items.top[0]
+			s.double()
+			s.buckets[1] = s.buckets[0].clone(0)
+		},
+		"a segment has stamp 9 of 9": func(k *Keyspace) { k.items.stamp, k.items.top[0].stamp = 9, 9 },
+		"a segment has stamp":        func(k *Keyspace) { k.items.top[0].stamp = 9 },
+		"a bucket has stamp":         func(k *Keyspace) { k.items.top[0].buckets[0].stamp = 9 },
 		"and 11 bits": func(k *Keyspace) {
 			for k.items.top[0].bits <= maxSegmentBits {
 				k.items.top[0].double()
