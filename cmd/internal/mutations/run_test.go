@@ -314,6 +314,20 @@ func TestMachineMade(t *testing.T) {
 }
 
 // TestJudges: tests in a room below judge too, of a package in a room beside as well; helpers of tests do not.
+// TestUnsound: who passed before a run lasted too long judges.
+func TestUnsound(t *testing.T) {
+	const out = "=== RUN   TestA\n--- PASS: TestA (0.1s)\n=== RUN   TestB\n--- FAIL: TestB (0.1s)\n" +
+		"=== RUN   TestC\n--- SKIP: TestC (0.1s)\n=== RUN   TestD\npanic: test timed out after 15m0s"
+	for test, want := range map[string]bool{"TestA": false, "TestB": true, "TestC": false, "TestD": true, "TestE": false} {
+		if unsound(test, hung, out) != want {
+			t.Error(test)
+		}
+	}
+	if unsound("TestD", failed, out) {
+		t.Error("it did not fail")
+	}
+}
+
 func TestJudges(t *testing.T) {
 	const test = "package xtest\n\nimport _ \"example.com/m/top/halves\"\n"
 	root := module(t, map[string]string{
