@@ -563,6 +563,87 @@ func TestProposer(t *testing.T) {
 	})
 }
 
+// TestReasonsToLearnOfCommits: any one is enough, and the last to go ends it.
+func TestReasonsToLearnOfCommits(t *testing.T) {
+	var wants bool
+	c := &commitInterest{subscribe: func(yes bool) { wants = yes }}
+	reasons := []*bool{&c.events, &c.parked, &c.locking}
+	for i, reason := range reasons {
+		c.set(reason, true)
+		require.True(t, wants)
+		other := reasons[(i+1)%len(reasons)]
+		c.set(other, true)
+		c.set(reason, false)
+		require.True(t, wants)
+		c.set(other, false)
+		require.False(t, wants)
+	}
+}
+
+// TestEntryBuilder: what is in an entry and in which order, when it is full, and what the next one begins with.
+func TestEntryBuilder(t *testing.T) {
+	numbered := func(seq uint64, claim bool, size int) *forward.Batch {
+		b := &forward.Batch{Origin: protocol.Incarnation{Node: "n", Epoch: 1}, Low: 1, Seq: seq, Claim: claim}
+		b.Body, b.Count = protocoltest.AppendRequest(nil, 0, "set", "k", strings.Repeat("x", size)), 1
+		return b
+	}
+	b := newEntryBuilder(1000)
+	in := func(entry []byte) (numbers []uint64) {
+		e, err := protocol.DecodeEntry(string(entry))
+		require.NoError(t, err)
+		for u := (protocol.Batch{}); ; {
+			more, err := e.Next(&u)
+			require.NoError(t, err)
+			if !more {
+				return numbers
+			}
+			numbers = append(numbers, u.Seq)
+		}
+	}
+	begin := func() { b.begin(protocol.EntryVersion, 7, 0, 0) }
+	begin()
+	entry, some := b.end()
+	require.False(t, some)
+	require.Empty(t, in(entry))
+
+	begin()
+	require.True(t, b.add(numbered(1, true, 10)))
+	require.True(t, b.add(numbered(2, false, 10)))
+	require.True(t, b.add(numbered(3, true, 700)))
+	require.False(t, b.add(numbered(4, false, 300)), "claims take room, too")
+	require.False(t, b.add(numbered(4, true, 300)))
+	entry, some = b.end()
+	require.True(t, some)
+	require.Equal(t, []uint64{2, 1, 3}, in(entry), "claims come last")
+	require.LessOrEqual(t, len(entry), 1000)
+
+	for _, claim := range []bool{false, true} {
+		begin()
+		require.True(t, b.add(numbered(5, claim, 100_000)), "an entry has room for one batch")
+		require.False(t, b.add(numbered(6, claim, 1)))
+		entry, some = b.end()
+		require.True(t, some)
+		require.Equal(t, []uint64{5}, in(entry))
+		require.Equal(t, len(entry), b.last)
+		require.LessOrEqual(t, cap(b.claims), keepClaims, "a large buffer is not kept")
+		require.Nil(t, b.writer)
+	}
+
+	b.limit = 1 << 20
+	begin()
+	var want []uint64
+	for seq := range uint64(maxClaims) {
+		require.True(t, b.add(numbered(seq+1, true, 1)))
+		want = append(want, seq+1)
+	}
+	require.True(t, b.add(numbered(1001, true, 1)))
+	require.True(t, b.add(numbered(1000, false, 1)))
+	entry, _ = b.end()
+	require.Equal(t, append(want, 1000, 1001), in(entry), "no more claims than that are put behind others")
+	require.Positive(t, cap(b.claims), "the buffer is used again")
+	require.Zero(t, b.count)
+}
+
 // crowd is a machine in which clients wait.
 type crowd struct {
 	fsm.Machine

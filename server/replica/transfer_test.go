@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
@@ -192,5 +193,34 @@ func TestHealthWithoutALeader(t *testing.T) {
 		c.Net.Heal()
 		time.Sleep(5 * time.Second)
 		require.NoError(t, follower.Replica().Healthy())
+	})
+}
+
+// TestRefusedTransfers: why a node cannot lead is said, and the leadership stays; without another voter, or on a node
+// that does not lead, there is nothing to do.
+func TestRefusedTransfers(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		term := leader.Replica().Status().Term
+		transfer := func(n *replicatest.Node, to string) error { return n.Replica().TransferLeadership(t.Context(), to) }
+		require.ErrorIs(t, transfer(leader, "n9"), raftnode.ErrNotMember)
+		require.ErrorContains(t, transfer(leader, leader.ID), "that node leads already")
+		require.NoError(t, transfer(follower, ""))
+		require.NoError(t, transfer(follower, follower.ID), "whoever leads may be asked")
+		require.ErrorIs(t, transfer(follower, "n9"), raftnode.ErrNotMember)
+		require.Equal(t, leader, c.Leader())
+		require.Equal(t, term, leader.Replica().Status().Term)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, leader.Replica().TransferLeadership(ended, ""), context.Canceled)
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"), "what waits is proposed again")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := replicatest.New(t, replicatest.Options{Nodes: 1}).Leader()
+		begun := time.Now()
+		require.NoError(t, n.Replica().TransferLeadership(t.Context(), ""))
+		require.Zero(t, time.Since(begun))
+		require.True(t, n.Replica().Status().Leading)
 	})
 }
