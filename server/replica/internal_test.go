@@ -261,6 +261,8 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	link, other := new(int), new(int)
 	q.Attach(link, make(chan struct{}, 1))
 	q.Detach(other)
+	require.True(t, q.Has(1))
+	require.False(t, q.Has(1+uint64(len(q.ring))), "another has its place")
 	_, until := q.waiting(link)
 	require.Equal(t, uint64(2), until)
 	for consumer, want := range map[any]int{link: 2, other: 0} {

@@ -563,6 +563,16 @@ func TestProposer(t *testing.T) {
 	})
 }
 
+// TestVersionOfTheFirstEntry: founders begin with a version of their own, and the log's holds from then on.
+func TestVersionOfTheFirstEntry(t *testing.T) {
+	r := &Replica{machine: fsm.New()}
+	r.config.FoundingVersion = protocol.EntryVersion
+	require.Equal(t, byte(protocol.EntryVersion), r.firstVersion())
+	entry := protocol.NewEntry(nil, protocol.OldestEntryVersion, 1, 0, 0).Bytes()
+	require.NoError(t, r.machine.Apply(entry, noSink{}))
+	require.Equal(t, byte(protocol.OldestEntryVersion), r.firstVersion())
+}
+
 // TestReasonsToLearnOfCommits: any one is enough, and the last to go ends it.
 func TestReasonsToLearnOfCommits(t *testing.T) {
 	var wants bool

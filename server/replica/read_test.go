@@ -138,13 +138,13 @@ func TestSingleNode(t *testing.T) {
 		require.Equal(t, n.Replica().Status().LastLog, committed)
 		start := time.Now()
 		n.Crash()
-		require.NoError(t, n.Err(), "it was told to end")
 		n.Start()
 		require.Equal(t, protocol.Bulk("v"), n.Do("GET", "k"))
 		require.Less(t, time.Since(start), 500*time.Millisecond)
 		require.Zero(t, n.Replica().WaitReplicated(t.Context(), 1, 10*time.Millisecond))
 		require.NoError(t, n.Replica().Healthy())
 		require.NoError(t, n.Stop())
+		require.NoError(t, n.Err(), "it was told to end")
 	})
 }
 
