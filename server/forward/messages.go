@@ -103,7 +103,7 @@ const (
 // values reads a count and as many values.
 func values(f *wire.Fields[string]) []protocol.Value {
 	n := f.Number()
-	if f.Err == nil && n > uint64(len(f.Rest)) {
+	if n > uint64(len(f.Rest)) { // n is 0 after an error
 		f.Err = fmt.Errorf("%w: count", wire.ErrCorrupt)
 	}
 	if f.Err != nil {

@@ -203,6 +203,28 @@ func TestReplyWithoutRoomIsNotKept(t *testing.T) {
 	require.False(t, f.read)
 }
 
+// A read that was not begun in time is not made, and has no reply but an error.
+func TestReadThatIsLateIsNotMade(t *testing.T) {
+	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{features: featureParts})
+	require.True(t, p.serve(t.Context(), &forwardedRead{number: 2, count: 1, deadline: time.Now()}, nil))
+	frame, _ := p.out.take(make([]byte, wire.Head))
+	c := aConnection(1<<20, 2)
+	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
+	require.NoError(t, c.message(&f))
+	require.Equal(t, []Completion{{Number: 2, Err: protocol.ErrNoLeader}}, c.answered)
+}
+
+// A leader that knows no subscriptions is sent none.
+func TestLeaderThatTakesNoSubscriptions(t *testing.T) {
+	for _, takes := range []bool{false, true} {
+		c := aConnection(1<<20, 0)
+		c.takesSubscriptions = takes
+		c.subscribe(true)
+		c.gather()
+		require.Equal(t, takes, len(c.frame) > wire.Head)
+	}
+}
+
 // What nobody waits for any more is not sent to its end, and the follower keeps nothing of it.
 func TestLateReplyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -259,6 +281,19 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 	frame := wire.Seal(append(make([]byte, wire.Head), kindWrote, 1))
 	require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt)
 	require.True(t, c.config.Writes.Has(1), "half an answer is none")
+
+	for _, message := range [][]byte{{kindWrite, 1}, {kindRead, 1}, {kindWait, 1}} { // of a follower
+		p := newPeer(&ReceiverConfig{
+			BatchBytes: 1 << 20, Classify: func(*Batch) {}, Quorum: func() int { return 1 },
+			Wait: func(context.Context, int, time.Duration) int { t.Error("half a WAIT is one"); return 0 },
+		}, nil, greeting{})
+		frame := wire.Seal(append(make([]byte, wire.Head), message...))
+		put := func(...Batch) error { t.Error("half a write is one"); return nil }
+		err := p.listen(t.Context(), bufio.NewReader(bytes.NewReader(frame)), put, nil)
+		require.ErrorIs(t, err, wire.ErrCorrupt)
+		p.parts.Wait()
+		require.Empty(t, p.reads)
+	}
 }
 
 // TestReadsAreConfirmed: a read is made only behind a check that this node leads.
