@@ -80,6 +80,8 @@ func takeSnapshot(t testing.TB, s raft.SnapshotStore, index uint64, state string
 	_, err = io.WriteString(sink, state)
 	require.NoError(t, err)
 	require.NoError(t, sink.Close())
+	_, err = io.WriteString(sink, "more")
+	require.ErrorIs(t, err, os.ErrClosed)
 }
 
 // fill gives s a log, a vote and snapshots.
@@ -428,10 +430,12 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	path := s.path(s.list[0].ID)
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
+	disk := &faulty{} // counts what is open
 	try := func(b []byte, reason string) {
 		require.NoError(t, os.WriteFile(path, b, 0o600))
-		again, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+		again, damaged, err := openSnapshots(disk, dir, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
+		require.Zero(t, disk.opened)
 		require.Empty(t, again.list)
 		require.Len(t, damaged, 1)
 		require.Equal(t, uint64(10), damaged[0].index)
@@ -476,9 +480,10 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	other[len(snapshotMagic)-1]++
 	other[len(other)-1]++
 	require.NoError(t, os.WriteFile(path, other, 0o600))
-	_, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+	_, damaged, err := openSnapshots(disk, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.ErrorIs(t, damaged[0].err, errOtherFormat)
+	require.Zero(t, disk.opened)
 	for i := range len(snapshotMagic) {
 		for _, at := range []int{i, end + i} {
 			b := bytes.Clone(other)
