@@ -342,6 +342,9 @@ func TestDamage(t *testing.T) {
 	require.ErrorIs(t, r.Add(&first), errOrder)
 	second.Ticket = 3
 	require.ErrorIs(t, r.Add(&second), errWaiter, "an order given out twice")
+	require.ErrorIs(t, r.Ready(Ready{Whole: true, From: 1}), errReady)
+	require.NoError(t, r.Ready(Ready{}))
+	require.NoError(t, r.Ready(Ready{Whole: true}), "which is not the key without a name")
 	require.NoError(t, r.Ready(Ready{Key: "a"}))
 	require.ErrorIs(t, r.Ready(Ready{Key: "a"}), errReady)
 	require.ErrorIs(t, r.Ready(Ready{Whole: true, From: 1}), errReady)
@@ -374,4 +377,13 @@ func TestMemory(t *testing.T) {
 	require.Greater(t, long.Bytes(), int64(1000), "a long key counts as what it is")
 	t.Logf("%d bytes a waiter, counted as %d", each, table.Bytes()/many)
 	runtime.KeepAlive(table)
+}
+
+// TestNothingIsCountedOfNoAccount: account 0 stands for none.
+func TestNothingIsCountedOfNoAccount(t *testing.T) {
+	var c Counts
+	c.Add(0, 3)
+	require.Zero(t, c.Of(0))
+	c.Add(2, 3)
+	require.Equal(t, []int{0, 0, 3}, []int{c.Of(0), c.Of(1), c.Of(2)})
 }
