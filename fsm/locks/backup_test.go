@@ -12,6 +12,7 @@ import (
 func TestBackup(t *testing.T) {
 	for seed := range uint64(20) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 11)), table: New()}
+		c.table.Slice(seed%2 > 0)
 		now := int64(1000)
 		for range 80 {
 			now += c.r.Int64N(20)
@@ -54,6 +55,7 @@ func TestBackup(t *testing.T) {
 		checkAll(t, dropped)
 		require.Zero(t, dropped.Bytes())
 		require.Equal(t, now, dropped.now, "time does not go back")
+		require.Equal(t, kept.sliced, dropped.sliced)
 		require.Greater(t, dropped.mustAcquire(t, asks("a", "k")), before.Fences+1<<32)
 	}
 }

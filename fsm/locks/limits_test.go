@@ -111,6 +111,10 @@ func TestSessionsOfAConnection(t *testing.T) {
 	}
 	require.ErrorIs(t, open(client(1)), ErrFull)
 	require.NoError(t, open(client(2)))
+	_, err := table.OpenSession(0, client(2), true, "")
+	require.ErrorIs(t, err, ErrRequest)
+	_, err = table.OpenSession(1000, Client{}, true, "")
+	require.ErrorIs(t, err, ErrRequest)
 	alone, err := table.OpenSession(1000, client(1), false, "")
 	require.NoError(t, err, "it lives with no connection")
 	_, err = table.Attach(MaxAttached+1, client(1))

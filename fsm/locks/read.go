@@ -194,7 +194,7 @@ func (t *Table) eachWaiter(l *lock, f func(w *waiter) bool) {
 	}
 }
 
-// describe is what a query shows of a lock, and how many holds and waits were looked at.
+// describe is what a query without a session shows of a lock, and how many holds and waits were looked at.
 func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
 	shown = Info{DB: l.db(), Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
 	if first := t.anyHold(l); first != nil {
@@ -220,7 +220,7 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 				shown.Holders--
 				shown.Permits -= h.permits()
 			}
-		case (!q.ByOwner || h.owner == q.Owner) && (q.Session == 0 || h.session() == q.Session):
+		case !q.ByOwner || h.owner == q.Owner:
 			shown.Holds = append(shown.Holds, h.show(now))
 		}
 		if t.sliced {
@@ -235,7 +235,7 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 			if !t.sliced {
 				shown.Waiters--
 			}
-		case (!q.ByOwner || w.Owner == q.Owner) && (q.Session == 0 || w.Session == q.Session):
+		case !q.ByOwner || w.Owner == q.Owner:
 			shown.Waits = append(shown.Waits, w.show(now))
 		}
 		if t.sliced {

@@ -88,6 +88,14 @@ func TestList(t *testing.T) {
 	}
 	require.ElementsMatch(t, append(append(waits[:3:3], ofSession...), "k1 held by elsewhere"),
 		listed(t, table, Query{Count: 9, Session: id, DB: -1}, 1000))
+	for _, r := range []*Request{asks("alone", "both"), asks("with a session", "both")} {
+		r.DB, r.Mode = 2, Shared
+		if r.Owner != "alone" {
+			r.Session = id
+		}
+		table.mustAcquire(t, r)
+	}
+	require.Equal(t, []string{"both held by with a session"}, listed(t, table, Query{Count: 9, Session: id, DB: 2}, 1000))
 	require.Empty(t, listed(t, table, Query{Count: 9, Session: id}, 1501), "the session is over")
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10, "what is over is not shown, whenever it is removed")
 }
@@ -296,4 +304,27 @@ func TestListLooksAtSoMany(t *testing.T) {
 	rows, next, _ = table.List(&q, 1000)
 	require.Len(t, rows, 1)
 	require.Zero(t, next)
+}
+
+// TestEndedOfIncarnations: of locks that have ended and are in their places none is counted whose session lives with a
+// node that was heard of, whatever another node's sessions do.
+func TestEndedOfIncarnations(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	id, err := table.OpenSession(5000, client(1), true, "")
+	require.NoError(t, err)
+	at(table, 1100)
+	_, ok := table.KeepAlive(id)
+	require.True(t, ok)
+	at(table, 1500)
+	with := client(2)
+	with.Origin.Node = "n2"
+	id, err = table.OpenSession(500, with, true, "")
+	require.NoError(t, err)
+	lives, ends := asks("a", "lives"), asks("a", "ends")
+	lives.Session, ends.LeaseMillis = id, 10
+	table.mustAcquire(t, lives)
+	table.mustAcquire(t, ends)
+	n, _ := table.Ended(0, 1600, 100)
+	require.Equal(t, 1, n)
 }
