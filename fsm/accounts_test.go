@@ -180,7 +180,7 @@ func TestQuotaOfWaiters(t *testing.T) {
 		return protocol.AppendBlock(nil, 0, ticket, words[0], args)
 	}
 	lock := func(ticket uint64, owner string) []byte {
-		return protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1, Ticket: ticket}, "lock.acquire",
+		return protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: 1, Ticket: ticket}, "lock.acquire",
 			[][]byte{[]byte("lock"), []byte(owner), []byte("px"), []byte("1000"), []byte("wait"), []byte("0")})
 	}
 	d := newDriver(t)

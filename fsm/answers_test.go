@@ -156,7 +156,7 @@ func (p *player) read(body string) {
 		}
 		for _, words := range []string{"t9 px 9 wait 9", "me px 9 shared wait 0", "t9 px 9 limit 2 wait 9 notify", "t9"} {
 			args := bytes.Fields([]byte(key + " " + words))
-			body := protocol.AppendNative(nil, p.n%3, protocol.Caller{Conn: 1, Ticket: 2}, "lock.acquire", args)
+			body := protocol.AppendLockCommand(nil, p.n%3, protocol.Caller{Conn: 1, Ticket: 2}, "lock.acquire", args)
 			would = append(would, m.WouldWait(string(body), m.st.ClockMillis))
 		}
 		fmt.Fprintln(&p.answers, would)
@@ -296,7 +296,7 @@ func (l *log) anyWord(body []byte, db int) []byte {
 		return request(body, db, words...)
 	}
 	from := protocol.Caller{Conn: int64(1 + l.rng.Intn(3)), Ticket: uint64(l.rng.Intn(50)), GraceMillis: 50}
-	return protocol.AppendNative(body, db, from, strings.ToLower(words[0]), args)
+	return protocol.AppendLockCommand(body, db, from, strings.ToLower(words[0]), args)
 }
 
 // waitingRequest is a request that waits for a value, pushes one, or ends a wait.

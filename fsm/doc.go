@@ -40,7 +40,7 @@
 //	undo.go        the changes of a script or a transaction
 //	eval.go        scripts, and where math.random begins; scriptcache.go their sources, compiled before their entry
 //	park.go …      clients that wait for keys: wake.go serves them; patient.go what would wait or be refused
-//	lock_….go      native locks: the words, and what the lock table wants done; fence.go
+//	lock_….go      native locks: the commands, and what the lock table wants done; fence.go
 //	stock_….go     marks of stock locks: which keys have one, and how they are shown
 //	lock_watch.go  counts of locks by class, and lock_polls.go who polls: this node's own, no part of the state
 //	prefetch.go    memory read ahead of the requests

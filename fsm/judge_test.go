@@ -110,7 +110,7 @@ func TestSessionsOfUsers(t *testing.T) {
 			for _, word := range words[1:] {
 				args = append(args, []byte(word))
 			}
-			return line(d.apply(protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1, Ticket: d.seq + 1, Rights: rules},
+			return line(d.apply(protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: 1, Ticket: d.seq + 1, Rights: rules},
 				words[0], args))[0])
 		}
 		require.Equal(t, "1", as("", "session.open", "PX", "1000"))

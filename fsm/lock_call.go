@@ -13,15 +13,15 @@ import (
 
 // What the lock table costs.
 const (
-	// lockWork is what a word does with a key, and holdWork a hold that ends or is told.
+	// lockWork is what a command does with a key, and holdWork a hold that ends or is told.
 	lockWork = 1 << 10
 	holdWork = 512
 	// grantWork is what the lock table counts: see [locks.Table.Begin]. From versionSlices on a step is
 	// [locks.StepUnits] of that: 8 µs.
 	grantWork = 512
 	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
-	// up locks for good. From versionSlices on each word has as many for its key, and one more for each further key,
-	// so that a lock whose hold has ended is free for the word.
+	// up locks for good. From versionSlices on each lock command has as many for its key, and one more for each further
+	// key, so that a lock whose hold has ended is free for the command.
 	leastSteps = 16
 	// aliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
 	aliveSteps = 1 << 8
@@ -61,7 +61,7 @@ func (c *call) ownWork(own int) int64 {
 	return max(0, int64(own)*locks.StepUnits*grantWork-c.endings)
 }
 
-// ownSteps are the steps that a word has for so many keys.
+// ownSteps are the steps that a lock command has for so many keys.
 func ownSteps(keys int) int { return leastSteps - 1 + min(keys, locks.MaxKeys) }
 
 // changeLocks is called before a command changes the lock table. keys is the number of keys that the command names. A

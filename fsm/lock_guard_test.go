@@ -127,7 +127,7 @@ func TestLocksInMemory(t *testing.T) {
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	require.Greater(t, d.m.Stats().UsedBytes, before+200)
 	d.memoryLimit = uint64(before) + 100
-	acquire := protocol.AppendNative(nil, 0, protocol.Caller{Conn: 1}, "lock.acquire", [][]byte{
+	acquire := protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: 1}, "lock.acquire", [][]byte{
 		[]byte("l"), []byte("me"),
 		[]byte("px"), []byte("1000"),
 	})

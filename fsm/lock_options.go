@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxDuration is the longest duration that the words take, in milliseconds: clients keep numbers as doubles.
+// maxDuration is the longest duration that lock commands take, in milliseconds: clients keep numbers as doubles.
 const maxDuration = 1<<53 - 1
 
 var (
@@ -32,7 +32,7 @@ type lockOptions struct {
 	version byte // of the entry
 }
 
-// read reads a request, from the word's name on.
+// read reads a request, from the command's name on.
 func (o *lockOptions) read(words []string) (problem protocol.Value) {
 	r := &o.request
 	if o.many {
@@ -80,7 +80,7 @@ func parseLockOptions(words []string, flag func(word string) bool, valued func(w
 	return protocol.Value{}
 }
 
-// noFlag is for words whose options all have values.
+// noFlag is for commands whose options all have values.
 func noFlag(string) bool { return false }
 
 // check looks at what options mean together.

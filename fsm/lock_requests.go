@@ -10,40 +10,40 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockRequests are requests about native locks, which only nodes write: see protocol/native.go.
+// lockRequests are requests about native locks, which only nodes write: see protocol/lock_requests.go.
 var lockRequests = map[string]op{
 	"alive":    aliveOp,
 	"giveback": givebackOp,
 	"gone":     goneOp,
-	"native":   nativeOp,
+	"native":   lockCommandOp,
 }
 
-// nativeWords is the number of words before the word of a "native" request.
-const nativeWords = 4
+// lockCommandWords is the number of words before the command of a "native" request.
+const lockCommandWords = 4
 
 // wordOf is the name of the command in a request, which may be wrapped.
 func wordOf(args []string) string {
-	if args[0] == "native" && len(args) > nativeWords {
-		return args[nativeWords]
+	if args[0] == "native" && len(args) > lockCommandWords {
+		return args[lockCommandWords]
 	}
 	return args[0]
 }
 
-var errNative = protocol.Err("request about locks is corrupt")
+var errLockRequest = protocol.Err("request about locks is corrupt")
 
-// nativeOp is "native <conn> <ticket> <grace ms> <command> <word>…": a word of locks, by a connection of the
-// node that wrote the request. In a transaction the word may not wait. Behind the number of the connection may stand
+// lockCommandOp is "native <conn> <ticket> <grace ms> <command> <word>…": a lock command, by a connection of the
+// node that wrote the request. In a transaction the command may not wait. Behind the number of the connection may stand
 // the address and the name of the client, parted by blanks.
-func nativeOp(c *call) protocol.Value {
-	if len(c.Args) <= nativeWords {
+func lockCommandOp(c *call) protocol.Value {
+	if len(c.Args) <= lockCommandWords {
 		return command.ErrArity("native")
 	}
-	from, ok := c.callerOf(c.Args[1:nativeWords])
-	words := c.Args[nativeWords:]
+	from, ok := c.callerOf(c.Args[1:lockCommandWords])
+	words := c.Args[lockCommandWords:]
 	b := c.lookup(words[0])
 	switch {
 	case !ok, b == nil, b.row == nil, b.row.Group != protocol.GroupModule, !b.writes:
-		return errNative
+		return errLockRequest
 	case !b.takes(len(words)):
 		return command.ErrArity(words[0])
 	case c.refuses(b, words):
@@ -56,7 +56,7 @@ func nativeOp(c *call) protocol.Value {
 	return reply
 }
 
-// callerOf reads the words before the word of a "native" request.
+// callerOf reads the words before the command of a "native" request.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
 	conn, address, name := words[0], "", ""
 	if c.EntryVersion >= versionHistory {
@@ -119,7 +119,7 @@ func goneOp(c *call) protocol.Value {
 	for i, word := range c.Args[1:] {
 		client, ok := c.clientOf(word)
 		if !ok || client.Conn == 0 {
-			return errNative
+			return errLockRequest
 		}
 		clients[i] = client
 		work += 1 + c.st.Locks.Attached(client)
@@ -144,7 +144,7 @@ func givebackOp(c *call) protocol.Value {
 	fence, ok := parseFence(c.Args[3])
 	client, known := c.clientOf(c.Args[4])
 	if !ok || !known {
-		return errNative
+		return errLockRequest
 	}
 	if !c.worksOn(1) || !c.fitsSteps(1) {
 		return command.ErrOverWork

@@ -78,7 +78,7 @@ func (c *call) notifyKept(id uint64, leaseMillis int64) {
 	}
 }
 
-// sessionOf reads "<word> <id>".
+// sessionOf reads "<command> <id>".
 func (c *call) sessionOf() (id uint64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(c.Args[1])
 	switch {

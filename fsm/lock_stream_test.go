@@ -21,7 +21,7 @@ func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Val
 	d.t.Helper()
 	args := protocoltest.Args(words[1:])
 	from := protocol.Caller{Conn: conn, Ticket: ticket, GraceMillis: 500}
-	return d.apply(protocol.AppendNative(nil, d.db, from, words[0], args))[0]
+	return d.apply(protocol.AppendLockCommand(nil, d.db, from, words[0], args))[0]
 }
 
 // sampledLocks is a machine with a little of everything that version 4 of the snapshot knows.

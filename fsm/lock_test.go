@@ -46,7 +46,7 @@ func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 		from.Ticket, err = strconv.ParseUint(ticket, 10, 64)
 		require.NoError(s.t, err)
 	}
-	return protocol.AppendNative(body, 0, from, row.Name, protocoltest.Args(words[1:]))
+	return protocol.AppendLockCommand(body, 0, from, row.Name, protocoltest.Args(words[1:]))
 }
 
 // from appends a command of a connection.
@@ -120,7 +120,7 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	conn := int64(1 + l.rng.Intn(3))
 	from := protocol.Caller{Conn: conn, Ticket: uint64(l.rng.Intn(50)), GraceMillis: int64(l.rng.Intn(100))}
 	say := func(words ...string) []byte {
-		return protocol.AppendNative(body, db, from, words[0], protocoltest.Args(words[1:]))
+		return protocol.AppendLockCommand(body, db, from, words[0], protocoltest.Args(words[1:]))
 	}
 	number := func(n int) string { return strconv.Itoa(1 + l.rng.Intn(n)) }
 	wait := []string{"wait", strconv.Itoa(l.rng.Intn(300))}[:2*l.rng.Intn(2)]

@@ -156,7 +156,7 @@ func (c *call) knows(name string) bool {
 	return namesBefore[name]
 }
 
-// ofLocks reports whether a request came with native locks: a word with a dot, or what nodes write for one.
+// ofLocks reports whether a request came with native locks: a command with a dot, or what nodes write for one.
 func ofLocks(name string) bool {
 	switch name {
 	case "native", "alive", "gone", "giveback":

@@ -23,8 +23,8 @@ func (m *machine) WouldWait(body string, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	switch name := r.Args[0]; {
-	case name == "native" && len(r.Args) > nativeWords:
-		return m.wouldWaitForLock(r.DB, r.Args[nativeWords:], nowMillis)
+	case name == "native" && len(r.Args) > lockCommandWords:
+		return m.wouldWaitForLock(r.DB, r.Args[lockCommandWords:], nowMillis)
 	case name == "block" && len(r.Args) > blockWords:
 		return m.wouldBlock(r.DB, r.Args[blockWords:], nowMillis)
 	}

@@ -53,10 +53,10 @@ func AppendBlock(body []byte, db int, ticket uint64, name string, args [][]byte)
 	return appendArgs(appendString(body, name), args)
 }
 
-// AppendNative appends a word of native locks: the request "native" with the caller, the word's name and
-// the word's arguments. If the word waits the reply is [Parked], or 0 with NOTIFY, and the reply of the
-// word itself comes later, as an event of the state machine. A transaction may contain the request.
-func AppendNative(body []byte, db int, from Caller, name string, args [][]byte) []byte {
+// AppendLockCommand appends a lock command: the request "native" with the caller, the command's name and arguments. If
+// the command waits the reply is [Parked], or 0 with NOTIFY, and the reply of the command itself comes later, as an event
+// of the state machine. A transaction may contain the request.
+func AppendLockCommand(body []byte, db int, from Caller, name string, args [][]byte) []byte {
 	body = appendRights(body, db, 0, from.Rights)
 	body = appendString(binary.AppendUvarint(body, uint64(len(args)+5)), "native")
 	if from.Address == "" {

@@ -1,12 +1,12 @@
 package protocol
 
-// ModuleName is the module of the commands that Redis lacks: the words of native locks, sessions and fences.
+// ModuleName is the module of the commands that Redis lacks: those of native locks, sessions and fences.
 const ModuleName = "lock"
 
 // ModuleVersion is the version of the module, as MODULE LIST shows it.
 const ModuleVersion = 1
 
-// How long the words take.
+// How long the commands take.
 const (
 	lockWork  = "O(log(N)), N being the number of owners that hold or wait"
 	locksWork = "O(K*log(N)), K being the number of keys and N the number of owners that hold or wait"
@@ -54,13 +54,13 @@ func (c Command) withKeys(specs ...KeySpec) Command {
 	return c
 }
 
-// fromLog says with which version of the log a word came.
+// fromLog says with which version of the log a command came.
 func (c Command) fromLog(version byte) Command {
 	c.LogVersion = version
 	return c
 }
 
-// in adds ACL categories to the ones that follow from the flags of a word.
+// in adds ACL categories to the ones that follow from the flags of a command.
 func (c Command) in(categories ...string) Command {
 	c.Categories = categories
 	return c

@@ -49,7 +49,7 @@ func (s *state) append(body []byte, db int, words ...string) []byte {
 	for i, w := range words[1:] {
 		args[i] = []byte(w)
 	}
-	return protocol.AppendNative(body, db, protocol.Caller{Conn: s.conn, Ticket: s.seq + 1}, words[0], args)
+	return protocol.AppendLockCommand(body, db, protocol.Caller{Conn: s.conn, Ticket: s.seq + 1}, words[0], args)
 }
 
 // apply runs a batch of requests at the present time.
@@ -247,7 +247,7 @@ func TestCrowdedLocks(t *testing.T) {
 		for i := range locks {
 			var body []byte
 			for w := range waiters + 1 {
-				body = protocol.AppendNative(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
+				body = protocol.AppendLockCommand(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
 					[][]byte{
 						[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"),
 						[]byte("0"),

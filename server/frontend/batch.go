@@ -42,7 +42,7 @@ func (c *conn) makeRoom(size int) {
 func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 	args := req.args[req.nameArgs:]
 	switch {
-	case req.native:
+	case req.lock:
 		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
 		if c.judges(req.row) {
 			from.Rights = c.rules(c.srv.backend)
@@ -50,7 +50,7 @@ func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 		if req.Name == "lock.break" && c.srv.logSaysClients() {
 			from.Address, from.Name = c.breaker()
 		}
-		return protocol.AppendNative(body, req.db, from, req.Name, args)
+		return protocol.AppendLockCommand(body, req.db, from, req.Name, args)
 	case ticket != 0:
 		return protocol.AppendBlock(body, req.db, ticket, req.Name, args)
 	case c.judges(req.row):
@@ -97,7 +97,7 @@ func (c *conn) runPiece() (more bool) {
 	began := time.Now()
 	w.began = began
 	c.srv.metrics.NoteRates(began)
-	if c.locks.entered && slices.ContainsFunc(w.slots, func(s slot) bool { return s.native != nil && s.native.keeps }) {
+	if c.locks.entered && slices.ContainsFunc(w.slots, func(s slot) bool { return s.lock != nil && s.lock.keeps }) {
 		c.srv.backend.Clients().Renewer.Ask(c.id, began)
 	}
 	err := c.srv.backend.Execute(batch)
@@ -195,14 +195,14 @@ func (c *conn) addReply(s *slot, v protocol.Value) {
 			return
 		}
 	case slotExec:
-		s.native.answered(c, v)
+		s.lock.answered(c, v)
 		c.finishTransaction(s, v)
 		return
 	}
 	if s.wait != nil && s.wait.notify {
 		c.addNoticeReply(s.wait, v)
 	}
-	s.native.answered(c, v)
+	s.lock.answered(c, v)
 	if s.judged {
 		v = c.noteRefusals(v)
 	}

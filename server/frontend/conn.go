@@ -188,8 +188,8 @@ type transaction struct {
 	db int
 	// aborted: a command was refused, so EXEC refuses the transaction.
 	aborted bool
-	// natives are the words of native locks that this node looks after, with their places in the body.
-	natives []queuedNative
+	// locks are the lock commands that this node looks after, with their places in the body.
+	locks []queuedLock
 	// looks are the keys that the client's cache may get from the replies. caching: CLIENT CACHING is
 	// among the commands.
 	looks   looks
@@ -248,7 +248,7 @@ type slot struct {
 	// published is set when this node makes the reply.
 	published *published
 	wait      *pending     // of a command that may wait
-	native    *nativeCall  // of a word of native locks, or of a transaction with one
+	lock      *lockCommand // of a lock command, or of a transaction with one
 	shown     *transaction // shown to monitors according to the reply
 }
 

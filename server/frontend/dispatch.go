@@ -113,7 +113,7 @@ func (c *conn) send(req *request) {
 	s := slot{kind: slotData, row: req.row, judged: c.judges(req.row)}
 	switch {
 	case cause != nil:
-	case req.native:
+	case req.lock:
 		cause = c.prepareLock(&s, req)
 	case req.blocks:
 		s.kind = slotBlock

@@ -45,7 +45,7 @@
 // meanwhile. Input is kept up to MaxQueryBytes and served behind the reply. The end of the input ends the
 // connection at once, as does the end of the node.
 //
-// Words of native locks (native.go, locks.go) take the number of the connection along. A wait with NOTIFY has a
+// Lock commands (lock_commands.go, locks.go) take the number of the connection along. A wait with NOTIFY has a
 // ticket beside the connection, and its end is a message. A grant that the client waited for, and that was
 // not written before the connection ended, is given back.
 //

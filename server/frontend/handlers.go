@@ -25,7 +25,7 @@ func handlerFamilies() []map[string]handler {
 	return []map[string]handler{
 		connectionHandlers(), authHandlers(), clientHandlers(), clientListHandlers(), commandHandlers(), helpHandlers(),
 		configHandlers(), metricsHandlers(), discoveryHandlers(), waitHandlers(), transactionHandlers(), debugHandlers(),
-		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), nativeHandlers(), memberHandlers(),
+		pubsubHandlers(), observeHandlers(), trackingHandlers(), monitorHandlers(), lockHandlers(), memberHandlers(),
 		backupHandlers(), aclHandlers(),
 	}
 }
@@ -132,7 +132,7 @@ func newRows() map[*protocol.Command]*row {
 			stats:   metrics.Command{Name: command.Name},
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
 			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
-			native: native,
+			lock:   native,
 			write:  command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}

@@ -22,7 +22,7 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 			bound[name]++
 			row := rowNamed(name)
 			require.NotNil(t, row, "%s is bound and has no row", name)
-			if l.native != nil || l.acquires {
+			if l.lock != nil || l.acquires {
 				require.True(t, l.run == nil && l.reply == nil && row.Route == protocol.Write, "%s is executed by the cluster",
 					name)
 				continue

@@ -65,8 +65,8 @@ func (c *conn) enqueue(req *request) {
 			tx.addStep(step{answered: true, reply: refusal.Value()})
 			break
 		}
-		if req.native {
-			size += tx.addNative(c, req, req.takeHeartbeat())
+		if req.lock {
+			size += tx.addLock(c, req, req.takeHeartbeat())
 		}
 		tx.body = c.appendRequest(tx.body, 0, req)
 		switch {
@@ -155,7 +155,7 @@ func exec(c *conn, req *request) {
 	batch := &c.w.batch
 	batch.Body = c.appendQuota(batch.Body, true)
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
-	s := slot{kind: slotData, row: req.row, native: tx.nativeCall()}
+	s := slot{kind: slotData, row: req.row, lock: tx.lockCommand()}
 	if len(tx.shown) > 0 {
 		s.shown = tx
 	}

@@ -138,7 +138,7 @@ func (req *request) waits() (waits, notify bool) {
 	return waits, waits && notify
 }
 
-// takeHeartbeat takes HEARTBEAT out of the words of a session that lives with the connection, and reports whether it
+// takeHeartbeat takes HEARTBEAT out of the arguments for a session that lives with the connection, and reports whether it
 // was there: this node alone needs to know. Elsewhere the state machine refuses the word.
 func (req *request) takeHeartbeat() (demanded bool) {
 	var at []int
@@ -167,7 +167,7 @@ func (req *request) takeHeartbeat() (demanded bool) {
 	return true
 }
 
-// eachOption calls visit with the options among a word's arguments, with where each stands, and with what stands behind
+// eachOption calls visit with the options among a command's arguments, with where each stands, and with what stands behind
 // those that have a value. It ends at what is no option: the state machine will refuse it.
 func (req *request) eachOption(from int, visit func(at int, token string, value []byte)) {
 	for i := from; i < len(req.args); i++ {
@@ -212,11 +212,11 @@ type handler struct {
 	inMulti bool
 	// barrier commands wait until all commands before them in the pipeline have been executed.
 	barrier bool
-	// native looks at a word of native locks before it goes to the cluster: see native.go.
-	native func(c *conn, req *request) *nativeCall
+	// lock looks at a lock command before it goes to the cluster: see lock_commands.go.
+	lock func(c *conn, req *request) *lockCommand
 	// fill adds to the state machine's reply what this node knows. Not in a transaction.
 	fill func(c *conn, db int, key string, v protocol.Value) protocol.Value
-	// acquires: a word that may wait in line.
+	// acquires: a command that may wait in line.
 	acquires bool
 	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
 	queued bool
@@ -230,15 +230,15 @@ type row struct {
 	nameArgs int
 	// source is the position of the Lua source among the arguments; 0: none.
 	source int
-	// write: the command goes through the log. blocks: it waits if it cannot be served. native: the state
+	// write: the command goes through the log. blocks: it waits if it cannot be served. lock: the state
 	// machine must know which connection sends the command.
-	write, blocks, native bool
+	write, blocks, lock bool
 
 	stats metrics.Command
 }
 
-// nativeCall is what this node does about a word.
-type nativeCall struct {
+// lockCommand is what this node does about a lock command.
+type lockCommand struct {
 	// then is called with the reply.
 	then func(c *conn, v protocol.Value)
 	// keeps: a session may come to live with the connection.

@@ -7,7 +7,7 @@ import (
 // Requests about native locks, which only nodes write. A connection's number is the node's name for the
 // connection, which no other connection of this life of the node has.
 
-// Caller is the connection that sends a word of native locks.
+// Caller is the connection that sends a lock command.
 type Caller struct {
 	Conn int64
 	// Ticket is the node's name for the request if the request may wait, else 0.
@@ -17,7 +17,8 @@ type Caller struct {
 	// Address and Name are the client's, for the history of locks; empty: not told. Before version 6 of the entry they
 	// must be. Neither has a blank.
 	Address, Name string
-	// Rights are what the user may do, of words about a session; empty: everything, or another word. From version 6 on.
+	// Rights are what the user may do, of commands about a session; empty: everything, or another command. From version
+	// 6 on.
 	Rights string
 }
 

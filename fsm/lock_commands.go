@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockOps are the words of native locks and of sessions.
+// lockOps are the commands of native locks and of sessions.
 var lockOps = map[string]op{
 	"lock.acquire":      acquireOp,
 	"lock.acquireall":   acquireallOp,
@@ -93,10 +93,10 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	return protocol.Parked
 }
 
-// fitsSteps reports whether the own steps of a word fit that changes so many keys of the lock table.
+// fitsSteps reports whether the own steps of a command fit that changes so many keys of the lock table.
 func (c *call) fitsSteps(keys int) bool { return c.Fits(c.ownWork(ownSteps(keys))) }
 
-// ownerOf reads "<word> <key> <owner>", with which most words begin.
+// ownerOf reads "<command> <key> <owner>", with which most lock commands begin.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	key, owner = c.Args[1], c.Args[2]
 	switch {
@@ -110,7 +110,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	return key, owner, problem
 }
 
-// fenceOrNull is the reply of words that answer with the fence of the owner's hold.
+// fenceOrNull is the reply of commands that answer with the fence of the owner's hold.
 func fenceOrNull(fence uint64) protocol.Value {
 	if fence == 0 {
 		return protocol.Null

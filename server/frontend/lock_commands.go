@@ -7,25 +7,25 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Words of native locks go to the state machine with the number of the connection, so that a session can
-// live with the connection, a loss is told to the connection, and a place in a queue ends with it. A word with
+// Lock commands go to the state machine with the number of the connection, so that a session can
+// live with the connection, a loss is told to the connection, and a place in a queue ends with it. A command with
 // WAIT parks the connection, as BLPOP does; with NOTIFY the end of the wait is a message: see locks.go.
 
-// nativeHandlers are the side effects of lock commands on the node that takes them.
-func nativeHandlers() map[string]handler {
+// lockHandlers are the side effects of lock commands on the node that takes them.
+func lockHandlers() map[string]handler {
 	return map[string]handler{
 		"lock.acquire":    {acquires: true},
 		"lock.acquireall": {acquires: true},
 		"lock.info":       {fill: (*conn).addDetails},
 		"lock.list":       {fill: (*conn).addDetails},
-		"session.attach":  {native: nativeAttach},
-		"session.open":    {native: nativeOpen},
+		"session.attach":  {lock: attachSession},
+		"session.open":    {lock: openSession},
 		"module|list":     {reply: moduleList},
 	}
 }
 
 // answered is called with the reply, also of a call that is nil.
-func (n *nativeCall) answered(c *conn, v protocol.Value) {
+func (n *lockCommand) answered(c *conn, v protocol.Value) {
 	if n != nil && n.then != nil {
 		n.then(c, v)
 	}
@@ -43,48 +43,48 @@ func (c *conn) prepareLock(s *slot, req *request) (cause *protocol.Error) {
 		c.enterLocks()
 		s.kind = slotBlock
 	default:
-		s.native = c.prepareNative(req, heartbeat)
+		s.lock = c.lockCommand(req, heartbeat)
 	}
 	return cause
 }
 
-// prepareNative is what this node does about a word; nil: nothing.
-func (c *conn) prepareNative(req *request, heartbeat bool) *nativeCall {
+// lockCommand is what this node does about a lock command; nil: nothing.
+func (c *conn) lockCommand(req *request, heartbeat bool) *lockCommand {
 	c.enterLocks()
-	if req.handler.native == nil {
+	if req.handler.lock == nil {
 		return nil
 	}
-	call := req.handler.native(c, req)
+	call := req.handler.lock(c, req)
 	if req.Name == "session.attach" || heartbeat {
 		call.demanding(heartbeat)
 	}
 	return call
 }
 
-// queuedNative is a word in a transaction, with its place among the data commands.
-type queuedNative struct {
+// queuedLock is a lock command in a transaction, with its place among the data commands.
+type queuedLock struct {
 	at   int
-	call *nativeCall
+	call *lockCommand
 }
 
-// addNative looks at a word that is queued. A word in a transaction does not wait.
-func (tx *transaction) addNative(c *conn, req *request, heartbeat bool) (bytes int) {
-	call := c.prepareNative(req, heartbeat)
+// addLock looks at a lock command that is queued. In a transaction it does not wait.
+func (tx *transaction) addLock(c *conn, req *request, heartbeat bool) (bytes int) {
+	call := c.lockCommand(req, heartbeat)
 	if call == nil || call.then == nil {
 		return 0
 	}
-	tx.natives = append(tx.natives, queuedNative{tx.count, call})
+	tx.locks = append(tx.locks, queuedLock{tx.count, call})
 	return 128
 }
 
-// nativeCall is what this node does about the words of a transaction.
-func (tx *transaction) nativeCall() *nativeCall {
-	if len(tx.natives) == 0 {
+// lockCommand is what this node does about the lock commands of a transaction.
+func (tx *transaction) lockCommand() *lockCommand {
+	if len(tx.locks) == 0 {
 		return nil
 	}
-	keeps := slices.ContainsFunc(tx.natives, func(q queuedNative) bool { return q.call.keeps })
-	return &nativeCall{keeps: keeps, then: func(c *conn, v protocol.Value) {
-		for _, q := range tx.natives {
+	keeps := slices.ContainsFunc(tx.locks, func(q queuedLock) bool { return q.call.keeps })
+	return &lockCommand{keeps: keeps, then: func(c *conn, v protocol.Value) {
+		for _, q := range tx.locks {
 			switch {
 			case v.IsError():
 				q.call.answered(c, v)
@@ -95,8 +95,8 @@ func (tx *transaction) nativeCall() *nativeCall {
 	}}
 }
 
-// nativeOpen looks after a session that is to live with the connection.
-func nativeOpen(_ *conn, req *request) *nativeCall {
+// openSession looks after a session that is to live with the connection.
+func openSession(_ *conn, req *request) *lockCommand {
 	var lease time.Duration
 	lives := false
 	req.eachOption(1, func(_ int, token string, value []byte) {
@@ -121,12 +121,12 @@ func leaseOf(value []byte, unit time.Duration) time.Duration {
 	return time.Duration(min(max(n, 0), int64(time.Hour/unit))) * unit
 }
 
-// nativeAttach is nativeOpen for a session whose lease only the state knows.
-func nativeAttach(*conn, *request) *nativeCall { return keeping(0) }
+// attachSession is openSession for a session whose lease only the state knows.
+func attachSession(*conn, *request) *lockCommand { return keeping(0) }
 
 // keeping has the renewer expect a session, unless there surely is none.
-func keeping(lease time.Duration) *nativeCall {
-	return &nativeCall{keeps: true, then: func(c *conn, v protocol.Value) {
+func keeping(lease time.Duration) *lockCommand {
+	return &lockCommand{keeps: true, then: func(c *conn, v protocol.Value) {
 		if v.IsNull() || v.IsError() && protocol.OutcomeOf(v.Str) != protocol.OutcomeUnknown {
 			return
 		}
@@ -138,7 +138,7 @@ func keeping(lease time.Duration) *nativeCall {
 
 // demanding has the renewer demand signs of life of the client, or no longer, once the session lives with the
 // connection.
-func (n *nativeCall) demanding(heartbeat bool) {
+func (n *lockCommand) demanding(heartbeat bool) {
 	keeping := n.then
 	n.then = func(c *conn, v protocol.Value) {
 		keeping(c, v)
