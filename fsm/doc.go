@@ -44,7 +44,7 @@
 //	stock_….go     marks of stock locks: which keys have one, and how they are shown
 //	lock_watch.go  counts of locks by class, and lock_polls.go who polls: this node's own, no part of the state
 //	prefetch.go    memory read ahead of the requests
-//	snapshot.go    the stream (stream.go: its numbers and strings); restore.go reads it
+//	snapshot.go    the stream (snapshot_codec.go: its numbers and strings); restore.go reads it
 //	renew.go       a state as the beginning of another cluster; survey.go says what is in a state
 //	keyspace/      items, their order, their deadlines
 //	collection/    hashes, sets, lists and sorted sets

@@ -46,8 +46,8 @@ import (
 //	            a string:     bytes value, uvarint encoding
 //	            a collection: uvarint number of words, bytes each: see keyspace.Collection.Save
 //	            a lock:       uvarint 0
-//	the requests that wait: see waits_stream.go
-//	the lock table, and its history: see locks_stream.go
+//	the requests that wait: see snapshot_waits.go
+//	the lock table, and its history: see snapshot_locks.go
 //	32 bytes  SHA-256 of all bytes before
 //
 // Equal states give equal bytes. Version 4 has no version of the cluster, no incarnations, no accounts and no marks,

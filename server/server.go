@@ -84,7 +84,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s := &Server{config: c, logger: logger, slowLocks: newSlowLocks(), fatal: make(chan error, 1)}
 	s.opened = make(chan struct{})
 	s.ending, s.endEntry = context.WithCancel(context.Background())
-	s.waitingFront = sync.OnceValue(s.newWaitingFront)
+	s.waitingFront = sync.OnceValue(s.newClusterlessFront)
 	s.cluster.gone = make(map[string]bool)
 	if err := s.fitClients(); err != nil {
 		return nil, err

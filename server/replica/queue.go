@@ -21,7 +21,7 @@ import (
 // the next consumer takes the batch again: a failover rewinds the cursor, and does no more.
 //
 // A batch that has replies for the first requests only, because the rest was more work than the
-// entry had room for, goes to the end of the queue, with what is left: see remainder.go.
+// entry had room for, goes to the end of the queue, with what is left: see piece.go.
 //
 // Invariant: low <= cursor <= next; ring holds exactly the waiting batches, all in [low, next);
 // when any batch waits, a batch waits at low.

@@ -22,25 +22,25 @@ import (
 
 // newWaitingFront makes what serves clients while the node belongs to no cluster: commands on keys are answered with
 // CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
-func (s *Server) newWaitingFront() *frontend.Server {
+func (s *Server) newClusterlessFront() *frontend.Server {
 	c := s.frontConfig()
 	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), observe.NewMonitors()
 	c.Options.Debug, c.Options.Faults, c.Backups = false, nil, nil
 	c.Logger = slog.New(slog.DiscardHandler)
 	c.Node.Waiting = s.cluster.bootstrap.Waiting
-	return frontend.New(c, newWaitingBackend(s.store.Identity().ID))
+	return frontend.New(c, newClusterlessBackend(s.store.Identity().ID))
 }
 
 // waitingBackend is what a node without a cluster answers with.
-type waitingBackend struct {
+type clusterlessBackend struct {
 	id      string
 	machine fsm.Machine
 	clients *sessions.Clients
 }
 
-func newWaitingBackend(id string) *waitingBackend {
+func newClusterlessBackend(id string) *clusterlessBackend {
 	none := func(uint64) bool { return false }
-	return &waitingBackend{
+	return &clusterlessBackend{
 		id: id, machine: fsm.New(),
 		clients: sessions.New(sessions.Cluster{
 			Propose: func([]byte, int) error { return protocol.ErrNoLeader }, Renew: func() error { return protocol.ErrNoLeader },
@@ -49,44 +49,44 @@ func newWaitingBackend(id string) *waitingBackend {
 	}
 }
 
-func (b *waitingBackend) Execute(*replica.Batch) error { return protocol.ErrNoLeader }
+func (b *clusterlessBackend) Execute(*replica.Batch) error { return protocol.ErrNoLeader }
 
-func (b *waitingBackend) Compile(source string) error { return b.machine.Compile(source) }
+func (b *clusterlessBackend) Compile(source string) error { return b.machine.Compile(source) }
 
-func (b *waitingBackend) Compiled(source string) bool { return b.machine.Compiled(source) }
+func (b *clusterlessBackend) Compiled(source string) bool { return b.machine.Compiled(source) }
 
-func (b *waitingBackend) Origin() protocol.Incarnation { return protocol.Incarnation{Node: b.id} }
+func (b *clusterlessBackend) Origin() protocol.Incarnation { return protocol.Incarnation{Node: b.id} }
 
-func (b *waitingBackend) Clients() *sessions.Clients { return b.clients }
+func (b *clusterlessBackend) Clients() *sessions.Clients { return b.clients }
 
-func (b *waitingBackend) LockStats() fsm.LockStats { return b.machine.LockStats() }
+func (b *clusterlessBackend) LockStats() fsm.LockStats { return b.machine.LockStats() }
 
-func (b *waitingBackend) LockClasses() []fsm.LockClass { return b.machine.LockClasses() }
+func (b *clusterlessBackend) LockClasses() []fsm.LockClass { return b.machine.LockClasses() }
 
-func (b *waitingBackend) StockWaiters(int, string) []fsm.StockWaiter { return nil }
+func (b *clusterlessBackend) StockWaiters(int, string) []fsm.StockWaiter { return nil }
 
-func (b *waitingBackend) Stats() fsm.Stats { return b.machine.Stats() }
+func (b *clusterlessBackend) Stats() fsm.Stats { return b.machine.Stats() }
 
-func (b *waitingBackend) Listen(event.Interest) {}
+func (b *clusterlessBackend) Listen(event.Interest) {}
 
-func (b *waitingBackend) Version() byte { return protocol.OldestEntryVersion }
+func (b *clusterlessBackend) Version() byte { return protocol.OldestEntryVersion }
 
-func (b *waitingBackend) KnowsVersion() bool { return false }
+func (b *clusterlessBackend) KnowsVersion() bool { return false }
 
-func (b *waitingBackend) Status() replica.Status {
+func (b *clusterlessBackend) Status() replica.Status {
 	return replica.Status{
 		ID: b.id, Name: members.Name(b.id),
 		Members: []replica.Member{{ID: b.id, Name: members.Name(b.id), Silent: true}},
 	}
 }
 
-func (b *waitingBackend) WatchLeadership(f func(replica.Leadership, []replica.Member)) {
+func (b *clusterlessBackend) WatchLeadership(f func(replica.Leadership, []replica.Member)) {
 	f(replica.Leadership{}, b.Status().Members)
 }
 
-func (b *waitingBackend) AwaitApplied(context.Context, uint64) bool { return false }
+func (b *clusterlessBackend) AwaitApplied(context.Context, uint64) bool { return false }
 
-func (b *waitingBackend) WaitReplicated(context.Context, int, time.Duration) int { return 0 }
+func (b *clusterlessBackend) WaitReplicated(context.Context, int, time.Duration) int { return 0 }
 
 // lent is a listener that is used for a while: closing it leaves the port open.
 type lent struct {
