@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -41,7 +40,7 @@ func (n *Node) Quarantined() (on, frozen bool) {
 // Decline has another voter lead in the place of this node in quarantine: see [Node.heir]. It returns when gone is
 // closed, or raft has given up.
 func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
-	id := n.heir(ctx)
+	id := n.heir(ctx, gone)
 	if id == "" {
 		return errors.New("decline leadership: no voter answers that could lead")
 	}
@@ -49,32 +48,39 @@ func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 }
 
 // heir is the voter with the longest log that is not in quarantine itself, of those that answer within a quarter of the
-// election timeout, or else the first that answers before ctx ends. Empty: none does.
-func (n *Node) heir(ctx context.Context) string {
+// election timeout, or else the first that answers before ctx ends or gone is closed. Empty: none does.
+func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var mu sync.Mutex
-	var best candidate
-	late := false
-	note := func(f func()) {
-		mu.Lock()
-		defer mu.Unlock()
-		if f(); late && best.id != "" {
-			cancel()
-		}
-	}
-	timer := time.AfterFunc(n.config.ElectionTimeout/4, func() { note(func() { late = true }) })
-	defer timer.Stop()
-	n.failover.poll(ctx, n.Configuration().Members, proposal{candidate: n.failover.candidate()},
-		func(c candidate, _ bool) {
-			note(func() {
-				if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
-					best = c
+	answers := make(chan candidate)
+	go func() { // ends with ctx, or when all have answered
+		defer close(answers)
+		n.failover.poll(ctx, n.Configuration().Members, proposal{candidate: n.failover.candidate()},
+			func(c candidate, _ bool) {
+				select {
+				case answers <- c:
+				case <-ctx.Done():
 				}
 			})
-		})
-	mu.Lock()
-	defer mu.Unlock()
+	}()
+	timer := time.NewTimer(n.config.ElectionTimeout / 4)
+	defer timer.Stop()
+	var best candidate
+	for late := false; !late || best.id == ""; {
+		select {
+		case c, more := <-answers:
+			if !more {
+				return best.id
+			}
+			if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
+				best = c
+			}
+		case <-timer.C:
+			late = true
+		case <-gone:
+			return ""
+		}
+	}
 	return best.id
 }
 

@@ -16,7 +16,7 @@ import (
 // the writes, or tells the link which leader to follow.
 type leadership struct {
 	leadershipConfig
-	node  *raftnode.Node // set after the other parts: raft calls look while it is opened
+	node  *raftnode.Node // set after the other parts: raft calls poke while it is opened
 	noted chan struct{}  // something about raft changed
 
 	asserted   uint64 // the last term in which this node proposed a first entry
@@ -47,7 +47,7 @@ type leadershipConfig struct {
 	// propose proposes an empty entry, and applied is the term of the newest entry in the state.
 	propose func(term uint64, version byte)
 	applied *atomic.Uint64
-	// led is called at each look while a leader is known, and changed at each change of leader or term.
+	// led is called at each update while a leader is known, and changed at each change of leader or term.
 	led     func()
 	changed func(leader string, term uint64)
 	event   func(Event)
@@ -217,13 +217,6 @@ func (ls *leadership) decline(term uint64) {
 		defer ls.givingUp.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), declineTimeouts*ls.electionTimeout)
 		defer cancel()
-		go func() { // ends with the try
-			select {
-			case <-l.gone:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
 		_ = ls.node.Decline(ctx, l.gone) // gone says whether another was elected; else it is tried again
 	}()
 }
