@@ -750,14 +750,11 @@ func TestMembersThatRaftFinds(t *testing.T) {
 	refused := 0
 	for after := range 6 {
 		synctest.Test(t, func(t *testing.T) {
-			_, transport := raft.NewInmemTransport("")
 			snapshots := &turning{raft.NewInmemSnapshotStore(), raft.NewInmemSnapshotStore(), after}
 			for store, ids := range map[raft.SnapshotStore][]string{
 				snapshots.SnapshotStore: {"n1", "n2"}, snapshots.other: {"n1", "n3"},
 			} {
-				sink, err := store.Create(1, 9, 2, raft.DecodeConfiguration(configurationAt(5, ids...).Data), 5, transport)
-				require.NoError(t, err)
-				require.NoError(t, sink.Close())
+				addSnapshot(t, store, 9, 5, ids...)
 			}
 			store := raft.NewInmemStore()
 			c := singleConfig(store, snapshots)

@@ -145,13 +145,7 @@ func TestQuarantineFarAway(t *testing.T) {
 	for _, part := range []time.Duration{8, 4} {
 		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 			n := c.Leader()
-			for _, a := range c.Names() {
-				for _, b := range c.Names() {
-					if a != b {
-						c.Net.Delay(a, b, replica.DefaultElectionTimeout/part)
-					}
-				}
-			}
+			slowBy(c, replica.DefaultElectionTimeout/part)
 			c.Fill(5)
 			require.NoError(t, n.Replica().Quarantine())
 			time.Sleep(10 * replica.DefaultElectionTimeout)

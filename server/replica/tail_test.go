@@ -28,11 +28,14 @@ func bySnapshot(t *testing.T, nodes int, trailing uint64) *replicatest.Cluster {
 }
 
 // slow makes entries take virtual time: none passes while a test's goroutine is delayed between two looks.
-func slow(c *replicatest.Cluster) {
+func slow(c *replicatest.Cluster) { slowBy(c, time.Millisecond) }
+
+// slowBy delays everything between nodes, one way.
+func slowBy(c *replicatest.Cluster, delay time.Duration) {
 	for _, a := range c.Nodes() {
 		for _, b := range c.Nodes() {
 			if a != b {
-				c.Net.Delay(a.Name, b.Name, time.Millisecond)
+				c.Net.Delay(a.Name, b.Name, delay)
 			}
 		}
 	}
