@@ -54,7 +54,7 @@ func TestREADMEPromises(t *testing.T) {
 type promise struct {
 	workload, nemesis string
 	time              time.Duration
-	last              func(w *world, final func())
+	last              func(t *testing.T, tgt target, final func())
 }
 
 // keep runs a promise with three nodes and with five. all sees each run.
@@ -88,19 +88,19 @@ func TestPromiseDurable(t *testing.T) {
 		workload: "append,register,counter", time: 20 * time.Second,
 		nemesis: "kill-minority,kill-all,power-cut,power-restart,snapshot",
 	}
-	p.last = func(w *world, final func()) {
-		for _, few := range minorities(w.Nodes()) {
+	p.last = func(t *testing.T, tgt target, final func()) {
+		for _, few := range minorities(tgt.Nodes()) {
 			for _, node := range few {
-				_ = w.Kill(node)
-				target{service{w}}.set(node, false)
+				require.NoError(t, tgt.Kill(node))
+				tgt.set(node, false)
 			}
-			_ = target{service{w}}.Serving(t.Context())
+			require.NoError(t, tgt.Serving(t.Context()))
 			final()
 			for _, node := range few {
-				target{service{w}}.set(node, true)
-				_ = w.Start(node)
+				tgt.set(node, true)
+				require.NoError(t, tgt.world.Start(node))
 			}
-			_ = target{service{w}}.Serving(t.Context())
+			require.NoError(t, tgt.Serving(t.Context()))
 		}
 	}
 	cuts := 0
@@ -205,7 +205,7 @@ func TestPromiseErrors(t *testing.T) {
 	outcomes := map[history.Outcome]int{}
 	promise{
 		workload: "append", nemesis: "partition,kill-minority,kill-all", time: 20 * time.Second,
-		last: func(_ *world, final func()) {
+		last: func(_ *testing.T, _ target, final func()) {
 			time.Sleep(time.Minute) // what is still under way arrives
 			final()
 		},

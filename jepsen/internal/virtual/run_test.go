@@ -42,7 +42,7 @@ type runOptions struct {
 	// over is called with each run, before it is judged; last when all is mended, in the bubble: final has clients read
 	// everything again.
 	over   func(*driven)
-	last   func(w *world, final func())
+	last   func(t *testing.T, tgt target, final func())
 	broken func(node string, b frontend.Backend) frontend.Backend
 }
 
@@ -133,7 +133,7 @@ func (d *driven) drive(t *testing.T) {
 		final := func() { workload.Final(ctx, d.loads, settings) }
 		final()
 		if o.last != nil {
-			o.last(w, final)
+			o.last(t, tgt, final)
 		}
 		looked, wrong = tgt.Agree(ctx)
 		n.Whole(ctx, o.nodes)
