@@ -115,30 +115,34 @@ func (d *departures) any() bool {
 	if d.count() > 0 || d.dropPrevious {
 		return true
 	}
+	d.endWait()
+	return false
+}
+
+// endWait ends the waits that are under way. The caller holds d.mu.
+func (d *departures) endWait() {
 	if d.empty != nil {
 		close(d.empty)
 		d.empty = nil
 	}
-	return false
 }
 
 // count is how many leave. The caller holds d.mu.
 func (d *departures) count() int { return len(d.waiters) + len(d.holds) + len(d.conns) }
 
-// drained is the channel for callers that wait until nothing leaves; nil: no caller waits.
+// drained is the channel of callers that wait until nothing leaves; nil: no caller waits.
 func (d *departures) drained() chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.empty
 }
 
-// giveUp ends Drained: nothing can leave now. drained is the channel from before the try that failed.
+// giveUp ends the waits from before a try that failed: nothing can leave now. drained is their channel.
 func (d *departures) giveUp(drained chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if drained != nil && d.empty == drained {
-		close(d.empty)
-		d.empty = nil
+	if d.empty == drained {
+		d.endWait()
 	}
 }
 
