@@ -1,6 +1,6 @@
 package protocol
 
-// ModuleName is the module of the commands that Redis lacks: those of native locks, sessions and fences.
+// ModuleName is the module of the commands that Redis lacks: native locks, sessions and fences.
 const ModuleName = "lock"
 
 // ModuleVersion is the version of the module, as MODULE LIST shows it.

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// newWaitingFront makes what serves clients while the node belongs to no cluster: commands on keys are answered with
-// CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
+// newClusterlessFront makes what serves clients while the node belongs to no cluster: commands on keys are answered
+// with CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
 func (s *Server) newClusterlessFront() *frontend.Server {
 	c := s.frontConfig()
 	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), observe.NewMonitors()
@@ -31,7 +31,7 @@ func (s *Server) newClusterlessFront() *frontend.Server {
 	return frontend.New(c, newClusterlessBackend(s.store.Identity().ID))
 }
 
-// waitingBackend is what a node without a cluster answers with.
+// clusterlessBackend is what a node without a cluster answers with.
 type clusterlessBackend struct {
 	id      string
 	machine fsm.Machine

@@ -146,8 +146,8 @@ func TestDamagedValues(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
-// TestLocksOfNoUse: a snapshot has no lock that nobody holds or waits for. One whose queue is unfinished and empty is
-// looked at, and stays as it was.
+// TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished, empty
+// queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
 	table.locks.Set(&lock{key: "k", head: flagPresent, due: never})

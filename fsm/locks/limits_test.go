@@ -153,7 +153,7 @@ func TestForever(t *testing.T) {
 	}
 }
 
-// TestDropsBeforeASweep: of several drops of a node the last counts, and those of other nodes stand beside it.
+// TestDropsBeforeASweep: several drops of one node are one, up to the latest name. Each other node has its own.
 func TestDropsBeforeASweep(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("me", "k"))

@@ -60,7 +60,7 @@ func (unreadableStable) GetUint64([]byte) (uint64, error) {
 	return 0, errors.New("it cannot be read")
 }
 
-// faulty are stores of which one call fails.
+// faulty are stores that fail in one call.
 type faulty struct {
 	raft.LogStore
 	raft.StableStore
@@ -154,7 +154,7 @@ func addSnapshot(t *testing.T, snapshots raft.SnapshotStore, index, configuratio
 	require.NoError(t, sink.Close())
 }
 
-// TestNoFailureOfAStartIsOverlooked: a node does not start over stores of which any call fails, and leaves nothing
+// TestNoFailureOfAStartIsOverlooked: a node does not start if a call of its stores fails. The node then leaves nothing
 // running.
 func TestNoFailureOfAStartIsOverlooked(t *testing.T) {
 	fresh := newFaulty

@@ -645,7 +645,8 @@ func TestSubscriberThatComesBack(t *testing.T) {
 	})
 }
 
-// TestNotifierEndsWithItsGoroutines, and tells nobody of commits after its node's leadership.
+// TestNotifierEndsWithItsGoroutines: a notifier ends after the request that is under way. When the leadership of its
+// node is over it sends no commits.
 func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := raft.NewInmemStore()

@@ -90,7 +90,8 @@ func (c *asking) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// noteError counts a large request that fails: large packets may have been lost.
+// noteError reports a large request that failed: large packets may have been lost, and the next connections send small
+// ones.
 func (c *asking) noteError(err error) {
 	if err != nil && c.unanswered > wire.Segment {
 		c.unanswered = 0
