@@ -109,25 +109,20 @@ func (c *Client) Run(ctx context.Context) error {
 		leader := c.leader
 		c.cancel = cancel
 		c.mu.Unlock()
-		if leader == "" {
-			cancel()
-			select {
-			case <-c.changed:
-			case <-ctx.Done():
+		var again <-chan time.Time // not while there is nobody to follow
+		if leader != "" {
+			up, err := c.connect(attempt, leader)
+			if up {
+				pause = redialFirst
+				c.config.Down(leader, err)
 			}
-			pause = redialFirst
-			continue
+			timer.Reset(pause)
+			again = timer.C
+			pause = min(2*pause, redialMost)
 		}
-		up, err := c.connect(attempt, leader)
 		cancel()
-		if up {
-			pause = redialFirst
-			c.config.Down(leader, err)
-		}
-		timer.Reset(pause)
-		pause = min(2*pause, redialMost)
 		select {
-		case <-timer.C:
+		case <-again:
 		case <-c.changed:
 			pause = redialFirst
 		case <-ctx.Done():
@@ -149,8 +144,8 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 		return false, err
 	}
 	c.config.Reached(leader)
-	ctx, cancel = context.WithCancel(ctx)
-	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	stop := context.AfterFunc(ctx, func() { _ = dialed.Close() })
 	defer stop()
 	defer dialed.Close()
@@ -165,21 +160,19 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 		return false, nil
 	}
 	c.config.Up(leader)
-	listened := make(chan error, 1)
+	listened := make(chan struct{})
 	go func() {
-		listened <- conn.listen(br)
-		cancel()
+		defer close(listened)
+		end(conn.listen(br))
 	}()
-	err = conn.send(ctx)
+	end(conn.send(ctx)) // which closes dialed
 	c.mu.Lock()
 	if c.conn == conn {
 		c.detach()
 	}
 	c.mu.Unlock()
-	_ = dialed.Close()
-	if e := <-listened; err == nil {
-		err = e
-	}
+	<-listened
+	err = context.Cause(ctx) // what came first, and not what followed from it
 	if errors.Is(err, errUnanswered) || errors.Is(err, os.ErrDeadlineExceeded) {
 		wire.Stuck(dialed)
 	}

@@ -406,6 +406,7 @@ func TestLink(t *testing.T) {
 		require.Empty(t, answer)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 2, <-answer)
+		require.Empty(t, l.client.conn.asks)
 		open := l.client.Wait(1, time.Hour)
 		l.client.SubscribeCommits(false)
 		synctest.Wait()
@@ -447,11 +448,14 @@ func TestLinkComesAgain(t *testing.T) {
 				l := link(t, same, same)
 				defer l.stop()
 				l.receiver.Open(1)
-				l.silent = true
 				l.client.SubscribeCommits(true)
 				l.client.Follow("n1")
-				write := l.writes.add("once more")
+				first := l.writes.add("first")
 				require.Contains(t, l.takes(), "up to n1")
+				require.Equal(t, "wrote first", l.writes.answer(first))
+				l.sets(func() { l.silent = true })
+				write := l.writes.add("once more")
+				synctest.Wait()
 				require.Empty(t, l.writes.answer(write))
 				l.sets(func() { l.silent = false })
 				breaks(l)
@@ -555,6 +559,7 @@ func TestLargeRepliesOfALink(t *testing.T) {
 		for _, half := range halves {
 			require.Len(t, l.reads.answer(half), 700<<10)
 		}
+		require.Greater(t, strings.Count(strings.Join(l.takes(), "\n"), "status"), 10, "between parts, and behind them")
 		l.net.Limit("n1", "n2", 0)
 		for range halves {
 			l.writes.add("small")
@@ -790,6 +795,8 @@ func TestQueueOfWrites(t *testing.T) {
 		}
 	}
 	require.Greater(t, next, uint64(5000))
+	from, until := q.Waiting(2)
+	require.Equal(t, from, until)
 	q.Take(2, next, func(*Batch) bool { t.Error("of another term"); return false })
 	q.Scan(2, 0, next, func(*Batch) bool { t.Error("of another term"); return false })
 }
@@ -842,7 +849,11 @@ func TestFailuresOfALink(t *testing.T) {
 						require.Equal(t, fmt.Sprint("wrote ", round), l.writes.answer(write))
 						require.Equal(t, "first,on with rest", l.reads.answer(read))
 					}
-					synctest.Wait()
+					downs := slices.DeleteFunc(l.takes(), func(told string) bool { return !strings.HasPrefix(told, "down") })
+					require.LessOrEqual(t, len(downs), 1)
+					if follower && len(downs) > 0 && n > 2 { // the first two greet
+						require.Contains(t, downs[0], errBroken.Error(), "the cause, and not its consequences")
+					}
 					require.Equal(t, 1, l.net.Connections())
 					reached = calls.Load() >= n
 					l.stop()
