@@ -89,11 +89,23 @@ func TestMembersAreToldToOlderNodes(t *testing.T) {
 		got, err := parseGreeting(older, kind)
 		require.NoError(t, err)
 		require.Equal(t, g, got)
-		older = older[:len(older)-len("0.2.0")-1]
-		g.about.Release = ""
-		got, err = parseGreeting(older, kind)
-		require.NoError(t, err)
-		require.Equal(t, g, got)
+		release := func() { g.about.Release = "" }
+		sentinel := func() { g.about.SentinelAddr = "" }
+		features := func() { g.features = 0 }
+		steps := []struct { // from the newest field to the oldest that was added
+			bytes  int
+			forget func()
+		}{{len("0.2.0") + 1, release}, {len("s") + 1, sentinel}, {1, features}}
+		if kind == kindWelcome {
+			steps[1], steps[2] = steps[2], steps[1]
+		}
+		for _, field := range steps {
+			older = older[:len(older)-field.bytes]
+			field.forget()
+			got, err = parseGreeting(older, kind)
+			require.NoError(t, err)
+			require.Equal(t, g, got)
+		}
 	}
 }
 

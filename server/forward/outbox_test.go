@@ -151,6 +151,11 @@ func TestReadWaitsForTheSender(t *testing.T) {
 		require.Len(t, p.wake, 1)
 		p.out.take(make([]byte, wire.Head))
 		require.True(t, <-served)
+
+		p.out.add(func(dst []byte) []byte { return append(dst, make([]byte, shortBytes)...) })
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		require.True(t, p.serve(ctx, &forwardedRead{}, protocol.ErrNoLeader), "the link is gone")
 	})
 }
 
@@ -281,6 +286,11 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 	frame := wire.Seal(append(make([]byte, wire.Head), kindWrote, 1))
 	require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt)
 	require.True(t, c.config.Writes.Has(1), "half an answer is none")
+	many := binary.AppendUvarint(nil, math.MaxInt64)
+	for _, message := range [][]byte{{kindWrote, 1}, {kindAnswer, 1}, {kindStatusV1, 3, 7}, {kindStatusV4, 3, 7}} {
+		frame := wire.Seal(append(append(make([]byte, wire.Head), message...), many...))
+		require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt, "a count alone")
+	}
 
 	for _, message := range [][]byte{{kindWrite, 1}, {kindRead, 1}, {kindWait, 1}} { // of a follower
 		p := newPeer(&ReceiverConfig{
@@ -376,6 +386,7 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 		{number: 3},
 	})
 	require.Len(t, p.reads, 2, "each of two followers has its half")
+	require.Len(t, p.wake, 1, "the refusal waits for no check")
 	frame, _ := p.out.take(make([]byte, wire.Head))
 	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
 	require.Equal(t, byte(kindRefuse), f.Kind())

@@ -124,9 +124,8 @@ func (p *Peer) prepare(ctx context.Context, put func(...Batch) error) {
 	for {
 		select {
 		case b := <-p.sources:
-			if p.config.Prepare(b.Body); put(b) != nil {
-				return
-			}
+			p.config.Prepare(b.Body)
+			_ = put(b) // an error: the link is no more, and ctx ends
 		case <-ctx.Done():
 			return
 		}

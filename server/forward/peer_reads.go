@@ -141,7 +141,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 		}
 	}
 	p.releaseRead(f)
-	if err == nil || errors.Is(err, ErrElsewhere) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, ErrElsewhere) {
 		return true
 	}
 	var row *protocol.Error

@@ -36,10 +36,12 @@ func TestOldLinkSaysNothing(t *testing.T) {
 		Subscribed: func(_ string, yes bool) { subscribed = yes }, QueueBytes: 10,
 		Wake: make(chan struct{}, 1),
 	})
+	ends := make(map[*Peer]net.Conn) // the follower's
 	link := func(epoch uint64) *Peer {
 		conn, other := net.Pipe()
 		t.Cleanup(func() { _ = other.Close() })
 		p := &Peer{origin: protocol.Incarnation{Node: "n2", Epoch: epoch}, conn: conn}
+		ends[p] = other
 		require.True(t, q.admit(p))
 		require.False(t, subscribed, "a new link has said nothing yet")
 		return p
@@ -52,6 +54,9 @@ func TestOldLinkSaysNothing(t *testing.T) {
 			require.ErrorIs(t, q.put(old, []Batch{{Body: []byte("x")}}), net.ErrClosed)
 		}
 		q.dismiss(old)
+		_ = ends[old].SetReadDeadline(time.Now().Add(time.Minute))
+		_, err := ends[old].Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "its connection is closed")
 	}
 	for term := range uint64(2) {
 		q.Open(term + 1)
@@ -163,8 +168,20 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 		require.True(t, q.admit(p))
 		fourth := put()
 		require.Empty(t, fourth)
+		q.dismiss(p)
+		require.ErrorIs(t, <-fourth, net.ErrClosed, "the link has ended")
+		p = &Peer{origin: p.origin, conn: next}
+		require.True(t, q.admit(p))
+		fifth := put()
+		require.Empty(t, fifth)
+		reader := newPeer(&ReceiverConfig{BatchBytes: 100, QueueBytes: 100, Followers: func() int { return 1 }}, nil, greeting{})
+		read := wire.AppendBytes(append(make([]byte, wire.Head), kindRead, 1, 1), "k")
+		err := reader.listen(t.Context(), bufio.NewReader(bytes.NewReader(wire.Seal(read))),
+			func(bs ...Batch) error { return q.put(p, bs) }, nil)
+		require.ErrorIs(t, err, io.EOF)
+		require.Len(t, reader.reads, 1, "a read needs no room in the queue")
 		q.Shut()
-		require.ErrorIs(t, <-fourth, net.ErrClosed)
+		require.ErrorIs(t, <-fifth, net.ErrClosed)
 	})
 }
 
