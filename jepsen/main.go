@@ -1,3 +1,25 @@
+// Command jepsen runs a cluster of real processes, breaks things, and judges what its clients saw.
+//
+//	go run ./jepsen --workload all --nemesis mixed --time 60s
+//
+// It promises: exit status 0 only for a history that every checker found valid, from a run in which no
+// process ended by itself, every node served again when all was mended, and all replicas
+// agreed in the end; 1 when something was found; 2 when nothing could be shown. The same seed
+// gives the same schedule of faults.
+//
+// The server is a black box: of the project jepsen imports protocol and nothing else.
+//
+//	main ─► options ─► run ─► cluster   processes of a target        ┐
+//	                    │      network   namespaces, or proxies       │ world
+//	                    ├────► schedule  what is broken when          │
+//	                    ├────► nemesis   breaks and mends             ┘
+//	                    ├────► workload ─► wire   clients             ┐
+//	                    │         └──────► history what they saw      │ record
+//	                    └────► checker   judges; report writes it down┘
+//
+// With --picture jepsen runs itself twice, and package picture draws both histories.
+//
+// Start reading at run.go. README.md is the manual, HOOKS.md what is asked of the server.
 package main
 
 import (

@@ -258,7 +258,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 	}
 	for dir, ok := range documented {
 		if !ok {
-			t.Errorf("package %s has no package comment: add doc.go with what it promises and where to start reading", dir)
+			t.Errorf("package %s has no package comment: add one with what it promises and where to start reading", dir)
 		}
 	}
 }
