@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockRequests are requests about native locks, which only nodes write: see protocol/lock_requests.go.
+// lockRequests are requests about native locks, which only nodes write: see protocol/request.go.
 var lockRequests = map[string]op{
 	"alive":    aliveOp,
 	"giveback": givebackOp,

@@ -24,7 +24,7 @@ import (
 //	bytes   body         request*
 //
 //	request:
-//	quota?               of the user who sent the request, if the user has one: see quota.go
+//	quota?               of the user who sent the request, if the user has one: see request.go
 //	uvarint database     16 more if a connection follows, 32 more if rights follow
 //	uvarint connection   the node's number of the client's connection
 //	bytes   rights       what the user may do, of a script: see fsm/rights; else the user may do everything

@@ -28,11 +28,11 @@
 // The parts:
 //
 //	hash.go    fields with values
-//	set.go     members; intset.go has sets of integers
+//	set.go     members
 //	list.go    elements between two ends; list_edit.go changes the middle, list_encoding.go is what Redis says
 //	run.go     elements in one piece of memory
 //	sortedset.go  members with scores; scores.go has the small form, gather.go makes large ones at once
-//	packed.go  the small form of hashes and sets
+//	packed.go  the small forms of hashes and sets, and sets of integers
 //	table.go   the larger form of hashes and sets
 //	load.go    a collection out of saved words
 //

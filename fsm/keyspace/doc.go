@@ -27,11 +27,10 @@
 //	keyspace.go   the door: items and deadlines together, and what they count for
 //	item.go       a key with its value
 //	mark.go       that an item is taken as a lock, and by whom
-//	object.go     a collection as a value, and who may change it; collection.go says what one is
+//	object.go     a collection as a value, what one is, and who may change it
 //	directory.go  search and change; resize.go splits and joins
 //	bucket.go     up to 20 items whose hashes begin alike
-//	deadlines.go  the deadlines in order
-//	sweep.go      removal of ended items
+//	deadlines.go  the deadlines in order, and the removal of ended items
 //	prefetch.go   memory read ahead of a search
 //	size.go       what an item counts for
 //

@@ -21,7 +21,7 @@
 // EVAL; nothing else uses it. DESIGN.md says why this is an engine of our own,
 // and lists where it differs from Redis on purpose.
 //
-// Start reading at program.go and run.go, then vm.go. The parts, in the order of a
+// Start reading at cache.go and run.go, then vm.go. The parts, in the order of a
 // script's way: lex*.go, parse*.go and code*.go make a proto (proto.go) of the
 // source; vm.go runs it, with call.go, meta.go and raise.go; value.go, table*.go
 // and number.go are its data; lib*.go are its libraries, lib_redis.go and convert.go

@@ -1,14 +1,20 @@
 package lua
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 func mustCompile(t testing.TB, source string) *Program {
@@ -221,4 +227,155 @@ func TestPairs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, v, source)
 	}
+}
+
+func TestCacheCompilesOnce(t *testing.T) {
+	var c Cache
+	source := "return " + strings.Repeat("1+", 1000) + "1"
+	require.False(t, c.Has(source))
+	var programs [8]*Program
+	var all sync.WaitGroup
+	for i := range programs {
+		all.Go(func() {
+			var err error
+			programs[i], err = c.Compile(source)
+			require.NoError(t, err)
+		})
+	}
+	all.Wait()
+	require.True(t, c.Has(source))
+	for _, p := range programs {
+		require.Same(t, programs[0], p)
+	}
+	require.Equal(t, source, programs[0].Source())
+
+	for range 2 {
+		_, err := c.Compile("return (")
+		_, want := Compile("return (", DefaultLimits())
+		require.Equal(t, want, err)
+		require.False(t, c.Has("return ("))
+	}
+	require.Len(t, c.recent, 1)
+	require.Equal(t, cachedEach+len(source), c.bytes)
+}
+
+// TestCacheSharesNothing: a source is a part of a log entry, whose memory is used again.
+func TestCacheSharesNothing(t *testing.T) {
+	var c Cache
+	entry := []byte("return 'a'")
+	p, err := c.Compile(unsafe.String(&entry[0], len(entry)))
+	require.NoError(t, err)
+	copy(entry, "return 'b'")
+	require.Equal(t, "return 'a'", p.Source())
+	require.True(t, c.Has("return 'a'"))
+	require.False(t, c.Has("return 'b'"))
+	reply, err := NewRunner().Run(p, &Env{})
+	require.NoError(t, err)
+	require.Equal(t, "a", reply.Str)
+}
+
+// TestCacheIsBounded: a source in use stays, however many others are compiled.
+func TestCacheIsBounded(t *testing.T) {
+	var c Cache
+	used, err := c.Compile("return 'used'")
+	require.NoError(t, err)
+	for i := range 5000 {
+		_, err := c.Compile(fmt.Sprintf("return %d --%s", i, strings.Repeat("x", 700)))
+		require.NoError(t, err)
+		again, err := c.Compile("return 'used'")
+		require.NoError(t, err)
+		require.Same(t, used, again)
+		require.LessOrEqual(t, c.bytes, cachedBytes)
+		sum := 0
+		for source := range c.recent {
+			sum += cachedEach + len(source)
+		}
+		require.Equal(t, sum, c.bytes)
+	}
+	require.Greater(t, len(c.former), 500)
+	require.False(t, c.Has("return 0 --"+strings.Repeat("x", 700)))
+
+	long := func(i int) string {
+		return fmt.Sprintf("return %d --%s", i, strings.Repeat("x", DefaultLimits().SourceBytes-100))
+	}
+	for i := range 3 {
+		_, err := c.Compile(long(i))
+		require.NoError(t, err)
+	}
+	require.Len(t, c.recent, 1)
+	require.Len(t, c.former, 1)
+	require.True(t, c.Has(long(2)) && c.Has(long(1)) && !c.Has(long(0)))
+}
+
+// sameEverywhere is the hash of what [TestSameBitsEverywhere] computes, by the charges of entries
+// before version 3. It must never change. sameSinceVersion3 is the hash by today's charges, and may change only
+// with a change that replicas of different releases would disagree about.
+const (
+	sameEverywhere    = "eb329688e14cba5b8549b3195e550e890029aafc3dafe534834ff26511e9a596"
+	sameSinceVersion3 = "093e8e6e0d9982fdcf6c20d8b25d61f32d51d01647cf1f9756a67113299848e6"
+)
+
+// mathScript shows all bits of elementary functions of random numbers.
+func mathScript(seed uint64) string {
+	r := rand.New(rand.NewPCG(seed, 3))
+	var out strings.Builder
+	out.WriteString("local o = {} local function p(x) o[#o+1] = string.format('%.17g', x) end\n")
+	for _, f := range []string{
+		"exp", "log", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+		"sqrt", "deg", "rad",
+	} {
+		fmt.Fprintf(&out, "p(math.%s(%s)) p(math.%s(0.%d)) ", f, numeral(r, 15), f, r.Int64N(1e15))
+	}
+	for range 10 {
+		x, y := numeral(r, 3), numeral(r, 1)
+		fmt.Fprintf(&out, "p(math.abs(%s)^%s) p(%s %% %s) p(math.atan2(%s, %s)) p(%s * %s + %s) ", x, y, x, y, x, y, x, y, x)
+	}
+	return out.String() + "return table.concat(o, ' ')"
+}
+
+// numeral is a number as text, made without floating point.
+func numeral(r *rand.Rand, exponents int) string {
+	sign := pick(r, 1, "", "-")
+	return fmt.Sprintf("%s%de%d", sign, r.Int64N(1e15), r.IntN(2*exponents)-exponents-15)
+}
+
+// TestSameBitsEverywhere runs thousands of scripts, and compares the hash of all replies, steps and
+// bytes with the hash from other machines. Run the test with GOAMD64=v3 too, where the compiler
+// fuses multiplications and additions, as on ARM.
+func TestSameBitsEverywhere(t *testing.T) {
+	protocoltest.SkipShort(t, "builds for other processors")
+	sum, sumToday := sha256.New(), sha256.New()
+	r := NewRunner()
+	runs := 0
+	run := func(script string) {
+		p, err := Compile(script, DefaultLimits())
+		if err != nil {
+			fmt.Fprintln(sum, err)
+			return
+		}
+		v, err := r.Run(p, &Env{Keys: snippetKeys, Args: snippetArgs, Host: newFakeHost(), SHA: "sha", Legacy: true})
+		fmt.Fprintf(sum, "%q %v %v\n", v.AppendTo(nil, 3), err, r.Used())
+		if runs++; runs%4 != 0 {
+			return
+		}
+		v, err = r.Run(p, &Env{Keys: snippetKeys, Args: snippetArgs, Host: newFakeHost(), SHA: "sha"})
+		fmt.Fprintf(sumToday, "%q %v %v\n", v.AppendTo(nil, 3), err, r.Used())
+	}
+	for seed := range uint64(1000) {
+		run(generateProgram(seed))
+		run(mathScript(seed))
+	}
+	for _, kind := range sortedKeys(libraryGenerators) {
+		for seed := range uint64(30) {
+			run(libraryScript(kind, seed))
+		}
+	}
+	for _, s := range hostileScripts {
+		run(s.source)
+	}
+	run(`local o = {} local seen = {} local function walk(t) if seen[t] then return end seen[t] = true
+for k, v in pairs(t) do o[#o+1] = tostring(k) .. '=' .. (tostring(k):find('VERSION') and '' or tostring(v)) if type(v) == 'table' then walk(v) end end end
+walk(_G) walk(getmetatable('')) walk(getmetatable(_G)) return table.concat(o, ' ')`)
+	require.Equal(t, sameEverywhere, hex.EncodeToString(sum.Sum(nil)))
+	require.Equal(t, sameSinceVersion3, hex.EncodeToString(sumToday.Sum(nil)))
 }
