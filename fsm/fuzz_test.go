@@ -2,12 +2,16 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -114,5 +118,163 @@ func FuzzRestore(f *testing.F) {
 		} else {
 			require.Equal(t, again, dump(t, restored(t, m)))
 		}
+	})
+}
+
+// FuzzWaits runs arbitrary requests of clients and of nodes, in the lines of [TestWaiting], words in any order: they
+// never panic; the machines of two nodes, one of them replaced by its snapshot now and then, stay alike; a client that
+// was parked is told one reply at most; and nobody waits beside what is waited for.
+func FuzzWaits(f *testing.F) {
+	for _, transcript := range protocoltest.ReadTranscripts(f, "testdata/waits.txt") {
+		f.Add(string(transcript.Data))
+	}
+	f.Add("n1#1 BLPOP q r 0\nn2#1 BLMOVE q r left right 2\nn1 RPUSH q a b ; GET q\nn1 leave 1\nsnapshot\nadvance " +
+		"3000\nn2 RPUSH r c")
+	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\nn1 block " +
+		"7 blpop q 0\nn1 notify KEA")
+	f.Add("n1#1 BLMPOP 0 2 q r left count 9\nrestart n1\nn2#1 BLPOP q 0\nn1 unblock error 1\nroom 400\nn1 eval " +
+		"return(redis.call('rpush','q','x','y')) 0\nn1 exec a b")
+	f.Fuzz(func(t *testing.T, text string) {
+		p := &pair{t: t, epoch: 1, nowMillis: 1000, parked: map[uint64]bool{}}
+		p.loud, p.quiet = newWaitMachine(p.origin("n1")), newWaitMachine(p.origin("n2"))
+		for n, text := range strings.SplitN(text, "\n", 60) {
+			if words := strings.Fields(text); len(words) > 0 && !strings.HasPrefix(text, "  ") && n < 59 {
+				p.line(words)
+				p.requireNobodyBeside()
+			}
+		}
+	})
+}
+
+// pair is the machines of n1 and n2.
+type pair struct {
+	t           *testing.T
+	loud, quiet *machine
+	epoch       uint64 // of n1
+	seq         uint64
+	nowMillis   int64
+	parked      map[uint64]bool // tickets of n1's present life whose client was told nothing yet
+}
+
+func (p *pair) origin(node string) protocol.Incarnation {
+	if node == "n1" {
+		return protocol.Incarnation{Node: node, Epoch: p.epoch}
+	}
+	return protocol.Incarnation{Node: node, Epoch: 1}
+}
+
+func (p *pair) line(words []string) {
+	number := int64(0)
+	if len(words) > 1 {
+		number, _ = strconv.ParseInt(words[1], 10, 32)
+	}
+	switch words[0] {
+	case "advance":
+		p.nowMillis += max(0, number)
+		p.apply("", nil, nil)
+		return
+	case "room":
+		p.loud.budgets.serving, p.quiet.budgets.serving = max(1, number), max(1, number)
+		p.loud.budgets.endings, p.quiet.budgets.endings = max(1, number), max(1, number)
+		return
+	case "restart":
+		p.epoch++
+		p.seq = 0
+		p.parked = map[uint64]bool{}
+		p.loud.SeedReads(p.origin("n1"))
+		return
+	case "snapshot":
+		m := newWaitMachine(p.origin("n2"))
+		m.budgets = p.quiet.budgets
+		require.NoError(p.t, m.Restore(bytes.NewReader(dump(p.t, p.quiet))))
+		p.quiet = m
+		return
+	}
+	name, ticket, blocks := strings.Cut(words[0], "#")
+	if len(name) != 2 || name[0] != 'n' || len(words) == 1 {
+		return
+	}
+	var body []byte
+	var tickets []uint64 // of each request, 0: none
+	for _, one := range strings.Split(strings.Join(words[1:], " "), " ; ") {
+		request, own := p.request(strings.Fields(one), ticket, blocks)
+		body = append(body, request...)
+		tickets = append(tickets, own)
+	}
+	p.apply(name, body, tickets)
+}
+
+// request is a request, and the ticket if it may wait.
+func (p *pair) request(words []string, ticket string, blocks bool) (body []byte, own uint64) {
+	if len(words) == 0 {
+		return request(nil, 0, "ping"), 0
+	}
+	words[0] = strings.ToLower(words[0])
+	numbers := func(words []string) (ns []uint64) {
+		for _, w := range words {
+			n, _ := strconv.ParseUint(w, 10, 64)
+			ns = append(ns, n)
+		}
+		return ns
+	}
+	switch {
+	case blocks:
+		var args [][]byte
+		for _, w := range words[1:] {
+			args = append(args, []byte(w))
+		}
+		own = numbers([]string{ticket})[0]
+		return protocol.AppendBlock(nil, 0, own, words[0], args), own
+	case words[0] == "leave":
+		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(words[1:])...), 0
+	case words[0] == "block" && len(words) > 1:
+		return request(nil, 0, words...), numbers(words[1:2])[0]
+	}
+	return request(nil, 0, words...), 0
+}
+
+// apply has both machines apply a batch, without a node a bare stamp.
+func (p *pair) apply(node string, body []byte, tickets []uint64) {
+	entry := binary.AppendVarint(binary.AppendVarint([]byte{protocol.EntryVersion}, p.nowMillis), 1_700_000_000_000)
+	entry = binary.AppendUvarint(entry, 0)
+	if node != "" {
+		p.seq++
+		entry = protocol.AppendBatch(entry, p.origin(node), p.seq, p.seq, body)
+	}
+	var h hearing
+	require.NoError(p.t, p.loud.Apply(entry, &h))
+	require.NoError(p.t, p.quiet.Apply(entry, clientless{}))
+	for i, reply := range h.replies {
+		checkReply(p.t, reply)
+		if node == "n1" && i < len(tickets) && protocol.IsParked(reply) {
+			p.parked[tickets[i]] = true
+		}
+	}
+	for _, e := range h.told {
+		if e.Kind == event.Woken {
+			require.True(p.t, p.parked[e.Seq], "ticket %d is told %v", e.Seq, e.Reply)
+			delete(p.parked, e.Seq)
+			checkReply(p.t, *e.Reply)
+		}
+	}
+	require.Equal(p.t, p.loud.Hash(), p.quiet.Hash())
+}
+
+// requireNobodyBeside requires that no client waits for what is there, once all were served.
+func (p *pair) requireNobodyBeside() {
+	table := p.loud.st.Waits
+	if table.HasReady() {
+		return
+	}
+	table.Scan(func(w *waits.Waiter) bool {
+		if table.Dropped(w) {
+			return true
+		}
+		for _, key := range w.Keys() {
+			replies, _, _, err := p.loud.Read(string(request(nil, w.DB, "type", key)), 1, p.nowMillis, 0, ReadLong)
+			require.NoError(p.t, err)
+			require.NotEqual(p.t, w.Kind.String(), replies[0].Str, "%v waits beside %s", w.Words, key)
+		}
+		return true
 	})
 }
