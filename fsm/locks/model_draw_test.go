@@ -3,6 +3,7 @@ package locks
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -15,11 +16,11 @@ import (
 
 func (p *twins) acquire() (string, reply, reply) {
 	r := &Request{
-		DB: p.db(), Keys: []string{p.key()}, Owner: p.owner(), Client: p.client(), LeaseMillis: int64(1 + p.d.n(300)),
+		DB: p.db(), Keys: []string{p.key()}, Owner: p.owner(), Client: p.client(), LeaseMillis: p.millis(300),
 		Mode: Mode([]int{0, 0, 1, 1, 2}[p.d.n(5)]),
 	}
 	switch {
-	case p.d.one(5) && r.Mode != Permits:
+	case p.d.one(5) && r.Mode != Permits && !p.coarse:
 		p.aim = nil
 		r.Keys = append(r.Keys, p.key(), p.key())[:2+p.d.n(2)]
 		if p.d.one(2) {
@@ -29,22 +30,22 @@ func (p *twins) acquire() (string, reply, reply) {
 		r.Limit = int32(1 + p.d.n(4))
 		r.Permits = 1 + int32(p.d.n(int(r.Limit)))
 	}
-	if p.d.one(4) || p.ragged && p.d.one(2) {
+	if r.Session == 0 && (p.d.one(4) || p.ragged && p.d.one(2)) {
 		r.Session = p.session()
 	}
 	if !p.d.one(3) {
 		p.tickets++
 		r.Waits, r.Ticket, r.Notify = true, p.tickets, p.d.one(3)
 		if !p.d.one(4) {
-			r.WaitMillis = int64(1 + p.d.n(200))
+			r.WaitMillis = p.millis(200)
 		}
 		if p.d.one(2) {
-			r.GraceMillis = int64(1 + p.d.n(80))
+			r.GraceMillis = p.millis(80)
 		}
 	}
 	// a session's hold brings its delay when it is worked off
 	if p.d.one(3) && !(p.ragged && r.Session != 0 && !p.table.sliced) {
-		r.DelayMillis = int64(p.d.n(60))
+		r.DelayMillis = p.millis(60)
 	}
 	if len(r.Keys) == 1 && p.d.one(3) {
 		r.Reentrant = true
@@ -53,6 +54,17 @@ func (p *twins) acquire() (string, reply, reply) {
 	if p.d.one(5) {
 		r.Note = []string{"x", "y"}[p.d.n(2)]
 	}
+	if p.aim == nil && p.d.one(6) {
+		p.repeat(r)
+	}
+	if r.Crowded = p.d.one(12); p.table.sliced { // or else snapshots have no accounts
+		r.Account = int16(p.d.n(3))
+	}
+	return p.ask(r)
+}
+
+// ask makes a request of both.
+func (p *twins) ask(r *Request) (string, reply, reply) {
 	text := fmt.Sprintf("acquire %+v", *r)
 	blocked := p.table.Blocked(r, p.table.now)
 	undone := p.undone()
@@ -66,6 +78,38 @@ func (p *twins) acquire() (string, reply, reply) {
 	return text, want, reply{fence: a.Fence, ok: a.Waiting, err: err}
 }
 
+// repeat makes a request the one of an owner in line again, or a little different.
+func (p *twins) repeat(r *Request) {
+	if len(p.model.queue) == 0 {
+		return
+	}
+	w := p.model.queue[p.d.n(len(p.model.queue))]
+	r.DB, r.Owner, r.Mode, r.Limit, r.Permits = w.DB, w.Owner, w.Mode, w.Limit, w.Permits
+	r.Keys = slices.Clone(w.Keys)
+	slices.Reverse(r.Keys)
+	if len(r.Keys) > 1 {
+		r.Reentrant = false
+	}
+	switch p.d.n(8) {
+	case 0:
+		r.Keys = r.Keys[:1]
+	case 1:
+		r.Keys[0] = p.key()
+	case 2:
+		if r.Mode == Permits {
+			r.Limit++
+		} else {
+			r.Mode = 1 - r.Mode
+		}
+	case 3:
+		if r.Mode == Permits && r.Permits > 1 {
+			r.Permits--
+		}
+	case 4: // another request has the ticket
+		r.Client.Origin, r.Ticket, r.Waits = w.Client.Origin, w.Ticket, true
+	}
+}
+
 // holder is an owner that holds a lock, or else if there is none.
 func (p *twins) holder(db int, key, or string) string {
 	if l := p.model.lock(db, key); len(l.holds) > 0 {
@@ -74,7 +118,7 @@ func (p *twins) holder(db int, key, or string) string {
 	return or
 }
 
-// wantMore makes a request one by a holder, for what it holds and what another does.
+// wantMore makes a request one by a holder, for what it holds and what another does, or for something else beside.
 func (p *twins) wantMore(r *Request) {
 	var held []*nLock
 	for _, l := range p.model.locks {
@@ -82,12 +126,18 @@ func (p *twins) wantMore(r *Request) {
 			held = append(held, l)
 		}
 	}
-	if len(held) < 2 {
+	if len(held) == 0 {
 		return
 	}
 	i := p.d.n(len(held))
-	r.Owner = p.holder(r.DB, held[i].key, r.Owner)
-	r.Keys = []string{held[i].key, held[(i+1)%len(held)].key}
+	h := held[i].holds[p.d.n(len(held[i].holds))]
+	r.Owner, r.Mode = h.owner, min(h.mode, Shared)
+	if p.d.one(2) {
+		r.Session = h.session
+	}
+	if r.Keys = []string{held[i].key, p.key()}; p.d.one(2) {
+		r.Keys[1] = held[(i+1)%len(held)].key
+	}
 }
 
 // holderInLine is a request in line for several locks, one of them its owner's already; nil if there is none.
@@ -113,7 +163,7 @@ func (p *twins) release() (string, reply, reply) {
 }
 
 func (p *twins) renew() (string, reply, reply) {
-	db, key, owner, lease := p.db(), p.key(), p.owner(), int64(1+p.d.n(300))
+	db, key, owner, lease := p.db(), p.key(), p.owner(), p.millis(300)
 	want := p.model.renew(db, key, owner, lease)
 	return fmt.Sprint("renew ", db, key, " ", owner, " ", lease), want, reply{fence: p.table.Renew(db, key, owner, lease)}
 }
@@ -127,7 +177,7 @@ func (p *twins) cancel() (string, reply, reply) {
 func (p *twins) breaks() (string, reply, reply) {
 	b := &Break{
 		DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), ByDelay: p.d.one(3),
-		DelayMillis: int64(p.d.n(50)),
+		DelayMillis: p.millis(50) * int64(p.d.n(4)/3),
 	}
 	if p.ragged && !p.table.sliced {
 		// A lock that is broken as a whole has one loss for all its holds, the last that was named.
@@ -177,7 +227,7 @@ func (p *twins) giveBack() (string, reply, reply) {
 }
 
 func (p *twins) open() (string, reply, reply) {
-	lease, client, connection := int64(1+p.d.n(400)), p.client(), p.d.one(2)
+	lease, client, connection := p.millis(400), p.client(), p.d.one(2)
 	if !connection {
 		client = Client{}
 	}
@@ -239,18 +289,24 @@ func (p *twins) unblock() (string, reply, reply) {
 
 func (p *twins) dropped() (string, reply, reply) {
 	o := p.client().Origin
-	if p.d.one(2) {
-		want := p.model.dropWaits(o.Node, func(*nWait) bool { return true })
-		p.table.DropIncarnation(o.Node, 1)
-		p.goOn()
-		return fmt.Sprint("drop ", o), want, reply{}
-	}
 	name := waits.Name{Origin: o, Ticket: p.tickets - min(p.tickets, uint64(p.d.n(10)))}
-	want := p.model.dropWaits(o.Node, func(w *nWait) bool { return w.Ticket < name.Ticket })
-	if p.d.one(2) { // what an earlier call has dropped stays so
-		p.table.Drop(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
+	switch p.d.n(4) {
+	case 0, 1:
+		p.table.DropIncarnation(o.Node, o.Epoch)
+		name = waits.Name{Origin: o, Ticket: ^uint64(0)}
+	case 2: // the node begins a new incarnation
+		p.epochs[o.Node]++
+		name = waits.Name{Origin: p.origin(o.Node)}
+		p.table.Drop(name)
+	default:
+		if p.d.one(2) { // what an earlier call has dropped stays so
+			p.table.Drop(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
+		}
+		p.table.Drop(name)
 	}
-	p.table.Drop(name)
+	want := p.model.dropWaits(o.Node, func(w *nWait) bool {
+		return waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}.Compare(name) < 0
+	})
 	p.goOn()
 	return fmt.Sprint("drop before ", name), want, reply{}
 }

@@ -84,7 +84,7 @@ func (p *twins) restore() {
 
 // passBy lets time pass from one due instant to the next, as a leader does.
 func (p *twins) passBy(millis int64) {
-	for until := p.model.now + millis; p.model.now < until; {
+	for until := p.rounded(p.model.now + millis); p.model.now < until; {
 		due, ok := p.table.NextDue()
 		if !ok || due > until {
 			due = until

@@ -84,6 +84,11 @@ type twins struct {
 	told []Effect
 	// ragged: the entry under way may run out of steps. loose: effects are compared without their order. See runEntries.
 	ragged, loose bool
+	// coarse: all times are multiples of one, so that much is due at one instant. Requests are for one lock then: which of
+	// several is settled first within an instant is the table's affair.
+	coarse bool
+	// epochs are how often the nodes began anew.
+	epochs map[string]uint64
 	// ghosts held a lock or stood in line before the entries of this instant. aim is whom the next word is about.
 	ghosts []party
 	aim    *party
@@ -95,7 +100,10 @@ var (
 )
 
 func newTwins(t *testing.T, d *dice, pieces, sliced bool) *twins {
-	p := &twins{t: t, d: d, table: New(), model: newNaive(), pieces: pieces, present: map[string]bool{}}
+	p := &twins{
+		t: t, d: d, table: New(), model: newNaive(), pieces: pieces, present: map[string]bool{}, coarse: d.one(2),
+		epochs: map[string]uint64{},
+	}
 	p.table.Slice(sliced)
 	p.model.now, p.model.old = 1000, !sliced
 	t.Cleanup(func() {
@@ -134,6 +142,7 @@ func (p *twins) pass() {
 			p.model.now = max(p.model.now, due-int64(p.d.n(2)))
 		}
 	}
+	p.model.now = p.rounded(p.model.now)
 	p.model.catchUp()
 	p.drain()
 	p.match("time " + fmt.Sprint(p.model.now))
@@ -207,7 +216,27 @@ func (p *twins) db() int {
 
 func (p *twins) client() Client {
 	node := []string{"n1", "n2"}[p.d.n(2)]
-	return Client{protocol.Incarnation{Node: node, Epoch: 1}, int64(1 + p.d.n(3))}
+	return Client{p.origin(node), int64(1 + p.d.n(3))}
+}
+
+// origin is the incarnation of a node that asks.
+func (p *twins) origin(node string) protocol.Incarnation {
+	return protocol.Incarnation{Node: node, Epoch: 1 + p.epochs[node]}
+}
+
+// coarseMillis is what times are multiples of in coarse programs.
+const coarseMillis = 20
+
+// millis is a time of at most most.
+func (p *twins) millis(most int) int64 {
+	return p.rounded(int64(1 + p.d.n(most)))
+}
+
+func (p *twins) rounded(millis int64) int64 {
+	if p.coarse {
+		millis = (millis + coarseMillis - 1) / coarseMillis * coarseMillis
+	}
+	return millis
 }
 
 func (p *twins) session() uint64 {
@@ -437,6 +466,15 @@ func (p *twins) compare() {
 		}
 	}
 	p.queues()
+	for account := 1; account < 3; account++ {
+		n := 0
+		for _, w := range p.model.queue {
+			if int(w.Account) == account {
+				n++
+			}
+		}
+		require.Equal(p.t, n, p.table.Count(account), "account %d", account)
+	}
 	for id := range p.model.lastID + 1 {
 		require.Equal(p.t, p.model.sessionInfo(id), p.table.Session(id, now), "session %d", id)
 	}

@@ -31,6 +31,10 @@ func (n *naive) acquire(asked *Request) reply {
 	switch {
 	case blocked && !r.Waits:
 		return reply{}
+	case blocked && n.taken(&r):
+		return reply{err: ErrTicket}
+	case blocked && r.Crowded && same == nil:
+		return reply{err: ErrCrowded}
 	case blocked:
 		n.enqueue(&r, same)
 		return reply{ok: true}
@@ -41,6 +45,13 @@ func (n *naive) acquire(asked *Request) reply {
 	}
 	n.dismissAll(&r, same)
 	return reply{grant: n.grant(&r, since)}
+}
+
+// taken reports whether another request waits under the ticket.
+func (n *naive) taken(r *Request) bool {
+	return slices.ContainsFunc(n.queue, func(w *nWait) bool {
+		return !w.absent && w.Client.Origin == r.Client.Origin && w.Ticket == r.Ticket
+	})
 }
 
 // check brings a request into its one form.
