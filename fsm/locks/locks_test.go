@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -139,4 +140,27 @@ func TestHandOver(t *testing.T) {
 	require.Equal(t, "c", effects[2].Owner)
 	at(table, 5000).Sweep()
 	require.Zero(t, table.Bytes())
+}
+
+// TestHoldOfASessionThatEndedNow: among several holds of a lock the hold of a session that was closed in this very
+// millisecond is left to Sweep, and goes with the lock a millisecond later.
+func TestHoldOfASessionThatEndedNow(t *testing.T) {
+	table := New()
+	table.Slice(true)
+	at(table, 1000)
+	id, err := table.OpenSession(5000, Client{}, false, "")
+	require.NoError(t, err)
+	for _, session := range []uint64{id, 0} {
+		r := asks(fmt.Sprint("owner", session), "k")
+		r.Mode, r.Session = Shared, session
+		table.mustAcquire(t, r)
+	}
+	table.Begin(1000, 0)
+	_, ok := table.CloseSession(id)
+	require.True(t, ok)
+	for millis, holds := range []int{2, 1} {
+		table.Begin(1000+int64(millis), 4*StepUnits)
+		table.Settle(0, "k")
+		require.Equal(t, holds, table.Stats().Holds)
+	}
 }

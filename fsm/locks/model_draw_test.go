@@ -30,6 +30,9 @@ func (p *twins) acquire() (string, reply, reply) {
 		r.Limit = int32(1 + p.d.n(4))
 		r.Permits = 1 + int32(p.d.n(int(r.Limit)))
 	}
+	if l := p.model.lock(r.DB, r.Keys[0]); len(l.holds) > 0 && r.Mode != Permits && p.d.one(3) {
+		r.Mode = min(l.holds[0].mode, Shared) // beside the holds, if nobody is in line before
+	}
 	if r.Session == 0 && (p.d.one(4) || p.ragged && p.d.one(2)) {
 		r.Session = p.session()
 	}
@@ -40,7 +43,7 @@ func (p *twins) acquire() (string, reply, reply) {
 			r.WaitMillis = p.millis(200)
 		}
 		if p.d.one(2) {
-			r.GraceMillis = p.millis(80)
+			r.GraceMillis = p.millis(200)
 		}
 	}
 	// a session's hold brings its delay when it is worked off
@@ -84,6 +87,9 @@ func (p *twins) repeat(r *Request) {
 		return
 	}
 	w := p.model.queue[p.d.n(len(p.model.queue))]
+	if i := slices.IndexFunc(p.model.queue, func(w *nWait) bool { return w.absent }); i >= 0 && p.d.one(2) {
+		w = p.model.queue[i]
+	}
 	r.DB, r.Owner, r.Mode, r.Limit, r.Permits = w.DB, w.Owner, w.Mode, w.Limit, w.Permits
 	r.Keys = slices.Clone(w.Keys)
 	slices.Reverse(r.Keys)
@@ -279,7 +285,7 @@ func (p *twins) unblock() (string, reply, reply) {
 		w := p.model.queue[p.d.n(n)]
 		name = waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}
 	}
-	how := []protocol.Leave{protocol.LeaveGone, protocol.LeaveTimeout, protocol.LeaveError}[p.d.n(3)]
+	how := []protocol.Leave{protocol.LeaveGone, protocol.LeaveGone, protocol.LeaveTimeout, protocol.LeaveError}[p.d.n(4)]
 	want := p.model.unblock(name, how)
 	if p.ragged && !want.ok {
 		how = protocol.LeaveTimeout // a client that is gone is not told that its session was over before

@@ -123,17 +123,15 @@ func (c *verifier) holds(l *lock) {
 	}
 }
 
-// line looks at the line of a lock: each waiter stands there once, in order, in the rank of its own.
+// line looks at the line of a lock: each waiter stands there once, in the rank of its own, by its order.
 func (c *verifier) line(l *lock) {
 	t, places, found := c.table, 0, extension{}
-	order := [rankCount]uint64{}
 	c.table.eachWaiter(l, func(w *waiter) bool {
 		places++
 		i := slices.Index(w.Keys, l.key)
 		c.require(i >= 0, "%q stands in a line of another lock", w.Owner)
 		r := w.rankAt(i)
-		c.require(w.order > order[r] && w.order <= t.orders, "order %d comes behind %d, of %d", w.order, order[r], t.orders)
-		order[r] = w.order
+		c.require(w.order > 0 && w.order <= t.orders, "order %d of %d", w.order, t.orders)
 		p, _ := t.places.Get(placeAt(l, r, w.order))
 		c.require(p.waiter == w, "%q does not stand in line by rank", w.Owner)
 		c.require(w == t.waiterOf(l, w.Owner), "%q does not stand in line by owner", w.Owner)

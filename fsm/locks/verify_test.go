@@ -84,7 +84,7 @@ func TestVerify(t *testing.T) {
 			w, _ := t.names.Min()
 			w.Keys[0] = "shared"
 		},
-		"order 1 comes behind 0, of 0": func(t *Table, alone, shared *lock) { t.orders = 0 },
+		"order 1 of 0": func(t *Table, alone, shared *lock) { t.orders = 0 },
 		"stand in line by rank": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
 			w.absent = true
@@ -273,7 +273,7 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		{"has 0 permits, delay 0", func(p *parts) { p.h.mode, p.h.extra = Permits, &extra{} }},
 		{"delay 4611686018427387905", func(p *parts) { p.h.extra = &extra{delay: Forever + 1} }},
 
-		{"order 0 comes behind 0", func(p *parts) { p.w.order = 0 }},
+		{"order 0 of ", func(p *parts) { p.w.order = 0 }},
 		{"texts of a waiter", func(p *parts) { p.w.Owner = long }},
 		{"texts of a waiter", func(p *parts) { p.w.Note = long }},
 		{"texts of a waiter", func(p *parts) { p.w.Reentrant, p.w.Call = true, long }},
