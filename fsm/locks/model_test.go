@@ -251,7 +251,8 @@ func (p *twins) word() (string, reply, reply) {
 	words := []func() (string, reply, reply){
 		p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.release, p.release, p.renew, p.cancel, p.breaks,
 		p.downgrade, p.downgrade,
-		p.releaseAll, p.giveBack, p.open, p.keepAlive, p.attach, p.close, p.alive, p.gone, p.unblock, p.unblock, p.dropped, p.flush,
+		p.releaseAll, p.giveBack, p.open, p.keepAlive, p.attach, p.close, p.alive, p.gone, p.unblock, p.unblock,
+		p.dropped, p.flush,
 	}
 	if p.ragged { // more of what concerns many at once, and of what may meet that
 		words = append(words, p.close, p.close, p.gone, p.dropped, p.cancel, p.cancel, p.cancel, p.breaks, p.downgrade,
