@@ -135,7 +135,7 @@ func sessionAttachOp(c *call) protocol.Value {
 	case !ok:
 		return protocol.Null
 	}
-	if before.Connection && before.Client != c.from.client && before.Client.Origin == c.own {
+	if before.Client != c.from.client && before.Client.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{
 			Conn:    before.Client.Conn,
 			Session: id,

@@ -201,7 +201,7 @@ func (r *snapshotReader) database(st *state, db int) {
 	var prev keyspace.Item
 	keys := r.uint("keys")
 	d.Expect(int(min(keys, math.MaxInt)))
-	for n := keys; n > 0 && r.err == nil; n-- {
+	for n := keys; n > 0; n-- {
 		it := r.item(st)
 		if r.err != nil {
 			return

@@ -15,9 +15,11 @@ const versionOfLocks = 4
 // lockWriter writes the section.
 type lockWriter struct{ w *snapshotWriter }
 
-func (l lockWriter) Uint(n uint64)   { l.w.uint(n); l.w.flush(1 << 15) }
-func (l lockWriter) Int(n int64)     { l.w.int(n); l.w.flush(1 << 15) }
-func (l lockWriter) String(s string) { l.w.string(s) }
+func (l lockWriter) Uint(n uint64) { l.w.uint(n) }
+func (l lockWriter) Int(n int64)   { l.w.int(n) }
+
+// String flushes, too: each lock and each waiter has a text.
+func (l lockWriter) String(s string) { l.w.string(s); l.w.flush(1 << 15) }
 
 // lockReader reads the section.
 type lockReader struct{ r *snapshotReader }

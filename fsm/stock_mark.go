@@ -74,9 +74,9 @@ func (c *call) HashCame(db int, it keyspace.Item) {
 	m.next++
 }
 
-// has reports whether an item is one of the last hashes that the script created.
+// has reports whether a hash is one of the last that the script created.
 func (m *made) has(db int, it *keyspace.Item) bool {
-	return it.Kind() == keyspace.KindHash && slices.Contains(m.hashes[:], createdHash{true, db, it.Hash})
+	return slices.Contains(m.hashes[:], createdHash{true, db, it.Hash})
 }
 
 // claimsOnly reports whether a script runs that has written nothing yet but claims.
