@@ -1,10 +1,12 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -283,6 +285,78 @@ func TestLeavingIsCharged(t *testing.T) {
 		}
 		require.Zero(t, d.m.st.Locks.Stats().Waiters+d.m.st.Waits.Len())
 	}
+}
+
+// TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write and
+// a read. All nodes of a cluster have to agree. Below a request are its need, and the need where no lock may end or be
+// granted at the cost of the entry.
+//
+//	version 5         of the entries
+//	do LINE           a request that runs before; # in it is each number from 0 to 99
+//	advance 5         time passes, and what is due is done
+//	jump 5            time passes, and nothing is done
+//	LINE              a request whose need is to be found
+func TestNeeds(t *testing.T) { protocoltest.Transcripts(t, "testdata/needs.txt", playNeeds) }
+
+func playNeeds(t *testing.T, script []byte) []byte {
+	d := newDriver(t)
+	var out strings.Builder
+	for text := range strings.Lines(string(script)) {
+		words := strings.Fields(text)
+		if strings.HasPrefix(text, " ") {
+			continue // a former answer
+		}
+		out.WriteString(text)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		switch rest := strings.Join(words[1:], " "); words[0] {
+		case "version":
+			fmt.Sscan(rest, &d.version)
+		case "do":
+			for i := range map[bool]int{false: 1, true: 100}[strings.Contains(rest, "#")] {
+				replies := d.apply(pipeline(strings.ReplaceAll(rest, "#", strconv.Itoa(i))))
+				require.False(t, replies[0].IsError(), "%s: %v", text, replies[0])
+			}
+		case "advance", "jump":
+			var millis int64
+			fmt.Sscan(rest, &millis)
+			if d.nowMillis += millis; words[0] == "advance" {
+				d.advance(0)
+			}
+		default:
+			text = strings.TrimSpace(text)
+			need, without := d.needs(text)
+			fmt.Fprintf(&out, "  %d, %d\n", need, without)
+		}
+	}
+	return []byte(out.String())
+}
+
+// needs are the least budgets of an entry in which a request runs: as ever, and where no lock may end or be granted.
+func (d *driver) needs(text string) (need, without int) {
+	before := dump(d.t, d.m)
+	twin := *d
+	twin.m = newMachine()
+	fits := func(entry int, endings int64) bool {
+		require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
+		b := &twin.m.budgets
+		b.batch, b.entry, b.reads, b.endings = 0, int64(entry), int64(entry), endings
+		b.serving = min(defaultBudgets().serving, endings)
+		twin.seq = d.seq
+		replies := twin.apply(pipeline("set other 1", "keys *", text))
+		return len(replies) == 3 && replies[2].Str != protocol.ErrNoRoom.Value().Str
+	}
+	least := func(endings int64) int {
+		const most = 1 << 22
+		n := sort.Search(most, func(entry int) bool { return fits(entry, endings) })
+		require.Less(d.t, n, most, text)
+		return n
+	}
+	if need = least(defaultBudgets().endings); fits(need, 0) {
+		return need, need
+	}
+	return need, least(0)
 }
 
 // heavyLog is a log with requests that go over small budgets.

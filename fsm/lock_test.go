@@ -350,3 +350,61 @@ func TestForcedBreaksNameTheHolders(t *testing.T) {
 	}
 	require.Equal(t, 1, told)
 }
+
+// TestCorruptLockRequests: what nodes write about locks is looked at before anything changes.
+func TestCorruptLockRequests(t *testing.T) {
+	d := newDriver(t)
+	d.do("lock.acquire", "k", "me", "px", "1000")
+	before := d.m.st.Versions
+	for _, row := range []struct {
+		line string
+		want protocol.Value
+	}{
+		{"native 1 0 0", command.ErrArity("native")},
+		{"native x 0 0 lock.release k me", errLockRequest},
+		{"native -1 0 0 lock.release k me", errLockRequest},
+		{"native 1 x 0 lock.release k me", errLockRequest},
+		{"native 1 18446744073709551615 0 lock.release k me", errLockRequest},
+		{"native 1 0 x lock.release k me", errLockRequest},
+		{"native 1 0 -1 lock.release k me", errLockRequest},
+		{"native 1 0 " + strconv.Itoa(maxDuration+1) + " lock.release k me", errLockRequest},
+		{"native 1 0 0 nothing k me", errLockRequest},
+		{"native 1 0 0 drop n1 1", errLockRequest},
+		{"native 1 0 0 del k", errLockRequest},
+		{"native 1 0 0 lock.check k me", errLockRequest},
+		{"native 1 0 0 lock.release k", command.ErrArity("lock.release")},
+		{"alive 1", command.ErrArity("alive")},
+		{"gone x", errLockRequest},
+		{"gone 0", errLockRequest},
+		{"giveback k me 1", command.ErrArity("giveback")},
+		{"giveback k me x 0", errLockRequest},
+		{"giveback k me 1 x", errLockRequest},
+	} {
+		require.Equal(t, row.want, d.doLine(row.line), row.line)
+		require.Equal(t, before, d.m.st.Versions, row.line)
+	}
+	for _, words := range [][]string{{"alive"}, {"gone", "1"}, {"giveback", "k", "me", "1", "0"}} {
+		require.Equal(t, command.ErrArity(words[0]), d.exec(nil, words).Elems[0], "no client queues those")
+	}
+	require.Equal(t, command.Zero, d.doLine("native 1 0 "+strconv.Itoa(maxDuration)+" lock.release k me"))
+}
+
+// chunks is the largest write.
+type chunks int
+
+func (c *chunks) Write(p []byte) (int, error) {
+	*c = max(*c, chunks(len(p)))
+	return len(p), nil
+}
+
+// TestSnapshotOfLocksIsWrittenInPieces, however many locks there are.
+func TestSnapshotOfLocksIsWrittenInPieces(t *testing.T) {
+	d := newDriver(t)
+	for i := range 40 {
+		d.doLine(fmt.Sprint("lock.acquireall 128 ", each(128, strings.Repeat("k", 100)+fmt.Sprint(i, "/#")), " me px 1000"))
+	}
+	var largest chunks
+	_, err := d.m.Snapshot().WriteTo(&largest)
+	require.NoError(t, err)
+	require.Less(t, int(largest), 1<<17)
+}

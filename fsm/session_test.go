@@ -112,6 +112,9 @@ func TestFormerLivesLeave(t *testing.T) {
 		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
 		entry.Add(protocol.Incarnation{Node: "n1", Epoch: 2}, d.seq, d.seq, request(nil, 0, "set", "x", "1"))
 		require.NoError(t, d.m.Apply(entry.Bytes(), clientless{}))
+		for node, epoch := range map[string]uint64{"n0": 0, "n1": 2, "n2": 0} {
+			require.Equal(t, epoch, d.m.Incarnation(node))
+		}
 		for _, ticket := range []uint64{7, 8} {
 			require.False(t, d.m.Waits(protocol.Incarnation{Node: "n1", Epoch: 1}, ticket))
 		}

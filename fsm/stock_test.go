@@ -239,6 +239,11 @@ func TestLockClasses(t *testing.T) {
 			"run out, and taken in the same entry", "set k t nx px 1000;wait 1001;set k u nx px 1000",
 			"stock : granted 2 expired 1; ",
 		},
+		{"no lock any more", "set k t nx px 1000;persist k;del k", "stock : granted 1; "},
+		{
+			"run out, found before the sweep", "crowd;set k t nx px 1000;late 1001;lock.release k t;delifeq k t",
+			"stock : granted 1 stale 1; ",
+		},
 		{"no time to live, no lock", "setnx k t;setnx k u;del k", ""},
 		{"by script", "release k t;set k t nx px 1000;release k t", "stock : granted 1 released 1; "},
 		{
@@ -306,6 +311,12 @@ func TestLockClasses(t *testing.T) {
 				var millis int64
 				fmt.Sscan(words[1], &millis)
 				d.advance(millis)
+			case "late": // without an entry meanwhile
+				var millis int64
+				fmt.Sscan(words[1], &millis)
+				d.nowMillis += millis
+			case "crowd": // to be swept before
+				d.fill("dead", 3*sweepLimit, 900)
 			case "release":
 				d.do("eval", release, "1", words[1], words[2])
 			default:
