@@ -1,6 +1,12 @@
 package main
 
 import (
+	"context"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -68,4 +74,106 @@ func TestHostileRunsChooseTheirMemory(t *testing.T) {
 	tr.o.serverArgs = "--max-memory 1gb"
 	_, err = tr.limits()
 	require.ErrorIs(t, err, errOwnMemory)
+}
+
+// TestMain is a run whenever a soak starts this program: odd seeds are not valid.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(soakEnv); dir != "" {
+		os.Exit(pretend(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func pretend(dir string) int {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	seed, _ := fs.Uint64("seed", 0, ""), fs.Duration("soak", time.Hour, "")
+	if err := fs.Parse(os.Args[1:]); err != nil {
+		return exitUnknown
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return exitUnknown
+	}
+	if err := os.WriteFile(filepath.Join(dir, "verdict.txt"), nil, 0o600); err != nil {
+		return exitUnknown
+	}
+	return int(*seed % 2)
+}
+
+func TestSoakKeepsWhatIsNotValid(t *testing.T) {
+	for first, want := range map[uint64]int{1: exitInvalid, 2: exitValid} {
+		store := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		runs := 0
+		code, err := soak(ctx, &options{soak: time.Hour, seed: first, store: store}, nil, func() {
+			if runs++; runs == 1 {
+				cancel()
+			}
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, code)
+		kept, err := filepath.Glob(filepath.Join(store, "soak-*", "verdict.txt"))
+		require.NoError(t, err)
+		require.Len(t, kept, int(first%2))
+		if first == 1 {
+			require.FileExists(t, filepath.Join(store, "soak-1", "output.txt"))
+		}
+	}
+}
+
+func TestInterruptedSoakShowsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code, err := soak(ctx, &options{soak: time.Hour, seed: 1, store: t.TempDir()}, nil, func() {})
+	require.NoError(t, err)
+	require.Equal(t, exitUnknown, code)
+}
+
+func TestSoakShowsWhatTells(t *testing.T) {
+	require.Equal(t, `    skipped: power: not root
+    10 operations: 8 ok, 1 failed, 1 unknown
+    append: list           INVALID (3 operations)
+        append:0: lost
+    bounds: 1 MiB of memory valid (3 operations, most memory MiB 1)
+    longest time without service: 2s (kill-all at 3.0s)
+`, short(`level=INFO msg=starting
+holdfast: all under all, 5 nodes
+skipped: power: not root
+10 operations: 8 ok, 1 failed, 1 unknown
+
+append: list           INVALID (3 operations)
+    append:0: lost
+counter: increments    valid (3 operations)
+bounds: 1 MiB of memory valid (3 operations, most memory MiB 1)
+
+    from       to  fault                silence   recovery  whom
+    3.0s     3.8s  kill-all                  2s       20ms  n1
+longest time without service: 2s (kill-all at 3.0s)
+
+verdict: INVALID
+`))
+}
+
+// A run in virtual time that is not valid ends the soak, and what the run printed is kept.
+func TestVirtualSoakStopsAtTheFirstInvalidRun(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the run is a shell script")
+	}
+	test := filepath.Join(t.TempDir(), "virtual.test")
+	script := `#!/bin/sh
+echo "1 runs, 1h0m0s of virtual time, 8000 operations, 150 terms, 60 faults of 4${HOLDFAST_JEPSEN_SEEDS#1@} kinds"
+[ "$HOLDFAST_JEPSEN_SEEDS" != 1@3 ]
+`
+	require.NoError(t, os.WriteFile(test, []byte(script), 0o700))
+	ctx, stop := context.WithCancel(t.Context())
+	s := &virtualSoak{test: test, length: "1h", store: t.TempDir(), next: 1, stop: stop}
+	for ctx.Err() == nil && s.next < 9 {
+		s.run(ctx)
+	}
+	require.Error(t, ctx.Err())
+	require.NoError(t, s.err)
+	require.Equal(t, []uint64{3}, s.bad)
+	require.FileExists(t, filepath.Join(s.store, "virtual-3.txt"))
+	require.Equal(t, []any{2, 2 * time.Hour, 16000, 300, 120, 41},
+		[]any{s.runs, s.time, s.operations, s.terms, s.faults, s.fewest})
 }

@@ -7,12 +7,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	"go.uber.org/zap"
 
 	"github.com/holdfast/holdfast/bench/internal/drive"
 	"github.com/holdfast/holdfast/bench/internal/target"
@@ -32,4 +38,142 @@ func main() {
 		fmt.Fprintln(os.Stderr, "etcd:", err)
 		os.Exit(1)
 	}
+}
+
+// session is a client with a lease that is kept alive, on which the session's locks hang.
+// A lease for each lock would cost etcd two more entries of its log a lock.
+type session struct {
+	c     *clientv3.Client
+	lease *concurrency.Session
+	o     target.Options
+}
+
+func dial(ctx context.Context, addr string, o target.Options) (*session, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: o.Timeout, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", addr, err)
+	}
+	ttl := max(1, int(math.Ceil(o.TTL.Seconds())))
+	// The session outlives ctx, and ends with Close.
+	lease, err := concurrency.NewSession(c, concurrency.WithTTL(ttl), concurrency.WithContext(context.WithoutCancel(ctx)))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("get a lease from %s: %w", addr, err), c.Close())
+	}
+	return &session{c: c, lease: lease, o: o}, nil
+}
+
+// Renew keeps the session's lease alive. That is no entry of etcd's log: the leader answers from memory.
+func (s *session) Renew(ctx context.Context, _, _ string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	alive, err := s.c.KeepAliveOnce(ctx, s.lease.Lease())
+	return err == nil && alive.TTL > 0, err
+}
+
+// Read is a linearizable read.
+func (s *session) Read(ctx context.Context, key string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	got, err := s.c.Get(ctx, key)
+	if err != nil || len(got.Kvs) == 0 {
+		return "", err
+	}
+	return string(got.Kvs[0].Value), nil
+}
+
+// putsAtATime is below etcd's limit of 128 operations in a transaction.
+const putsAtATime = 100
+
+// Fill writes keys without a lease.
+func (s *session) Fill(ctx context.Context, n int, key func(int) string) error {
+	for from := 0; from < n; from += putsAtATime {
+		var puts []clientv3.Op
+		for i := from; i < min(from+putsAtATime, n); i++ {
+			puts = append(puts, clientv3.OpPut(key(i), "0123456789abcdef"))
+		}
+		if _, err := s.c.Txn(ctx).Then(puts...).Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeLimit is how long giving back the lease may take.
+const closeLimit = 2 * time.Second
+
+// Close gives back the lease, and with it every key that hangs on the lease.
+func (s *session) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	s.lease.Orphan()
+	_, err := s.c.Revoke(ctx, s.lease.Lease())
+	return errors.Join(err, s.c.Close())
+}
+
+// txn takes a lock by a transaction: put if absent.
+type txn struct{ *session }
+
+func dialTxn(ctx context.Context, addr string, o target.Options) (target.Client, error) {
+	s, err := dial(ctx, addr, o)
+	if err != nil {
+		return nil, err
+	}
+	return txn{s}, nil
+}
+
+// Acquire puts the key if the key is absent.
+func (t txn) Acquire(ctx context.Context, key, token string) (bool, error) {
+	return t.commit(ctx, clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
+		clientv3.OpPut(key, token, clientv3.WithLease(t.lease.Lease())))
+}
+
+// Release deletes the key if the value is token.
+func (t txn) Release(ctx context.Context, key, token string) (bool, error) {
+	return t.commit(ctx, clientv3.Compare(clientv3.Value(key), "=", token), clientv3.OpDelete(key))
+}
+
+func (t txn) commit(ctx context.Context, when clientv3.Cmp, then clientv3.Op) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
+	defer cancel()
+	done, err := t.c.Txn(ctx).If(when).Then(then).Commit()
+	return err == nil && done.Succeeded, err
+}
+
+// mutex takes locks by the recipe of etcd's own library: a queue of keys under the
+// lock's name, in which each waits for the key before. Acquire waits.
+type mutex struct {
+	*session
+	held map[string]*concurrency.Mutex
+}
+
+func dialMutex(ctx context.Context, addr string, o target.Options) (target.Client, error) {
+	s, err := dial(ctx, addr, o)
+	if err != nil {
+		return nil, err
+	}
+	return mutex{session: s, held: make(map[string]*concurrency.Mutex)}, nil
+}
+
+// Acquire waits in the queue.
+func (m mutex) Acquire(ctx context.Context, key, _ string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	defer cancel()
+	lock := concurrency.NewMutex(m.lease, key)
+	if err := lock.Lock(ctx); err != nil {
+		return false, err
+	}
+	m.held[key] = lock
+	return true, nil
+}
+
+// Release leaves the queue.
+func (m mutex) Release(ctx context.Context, key, _ string) (bool, error) {
+	lock := m.held[key]
+	if lock == nil {
+		return false, nil
+	}
+	delete(m.held, key)
+	ctx, cancel := context.WithTimeout(ctx, m.o.Timeout)
+	defer cancel()
+	return true, lock.Unlock(ctx)
 }

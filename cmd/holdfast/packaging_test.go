@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast/holdfast/server"
 )
@@ -32,4 +34,36 @@ func TestPackagingNamesFlags(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 10)
+}
+
+// workflow is what a test reads of a file in .github/workflows.
+type workflow struct {
+	Jobs map[string]struct {
+		Strategy struct {
+			Matrix struct{ Job []string }
+		}
+	}
+}
+
+// TestWorkflowsRunTheJobsOfTheScript: the hosted workflows have each job of .ci/run in their matrices, those of a
+// change and those of the night, and CONTRIBUTING.md says when each job runs.
+func TestWorkflowsRunTheJobsOfTheScript(t *testing.T) {
+	read := func(path ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+		require.NoError(t, err)
+		return string(text)
+	}
+	script, contributing := read(".ci", "run"), read(".github", "CONTRIBUTING.md")
+	for job, file := range map[string]string{"change": "ci.yml", "night": "nightly.yml"} {
+		list := regexp.MustCompile(`(?m)^` + job + `='(.*)'$`).FindStringSubmatch(script)
+		require.NotNil(t, list, "the jobs of a %s in .ci/run", job)
+		var w workflow
+		require.NoError(t, yaml.Unmarshal([]byte(read(".github", "workflows", file)), &w))
+		require.Equal(t, strings.Fields(list[1]), w.Jobs[job].Strategy.Matrix.Job,
+			"%s: the matrix has the jobs of .ci/run, in order", file)
+		for _, name := range strings.Fields(list[1]) {
+			require.Contains(t, script, "\nrun_"+strings.ReplaceAll(name, "-", "_")+"() {", "a function in .ci/run")
+			require.Contains(t, contributing, "`"+name+"`", "a row in CONTRIBUTING.md")
+		}
+	}
 }

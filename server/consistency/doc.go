@@ -25,5 +25,5 @@
 // Checker.mu is a leaf. Checker.deciding is held over the change of the quarantine, which is I/O, by one goroutine at a
 // time.
 //
-// Start reading at checker.go, then collect.go and judge.go. DESIGN.md has the reasons.
+// Start reading at checker.go, then collect.go. DESIGN.md has the reasons.
 package consistency

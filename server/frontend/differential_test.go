@@ -114,3 +114,114 @@ func startTCP(t testing.TB, cfg Config) string {
 	startOn(t, cfg, newCluster(), ln)
 	return ln.Addr().String()
 }
+
+// TestDifferentialBlocking plays conversations of several clients, the paragraphs of
+// testdata/differential_blocking, on Redis and on this package. After each line all clients must have been
+// sent the same. Two things are as in Redis 7.2 and later, and not compared: a client that waits for several
+// keys is served from the first in the order of the command, where 7.0 takes the key that was written first;
+// a time-out that is too large is out of range, where 7.0 calls it negative.
+func TestDifferentialBlocking(t *testing.T) {
+	text, err := os.ReadFile("testdata/differential_blocking")
+	require.NoError(t, err)
+	redis := protocoltest.StartRedis(t)
+	for _, conversation := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+		title, _, _ := strings.Cut(conversation, "\n")
+		t.Run(title, func(t *testing.T) {
+			theirs, ours := newParty(t, "unix", redis), newParty(t, "tcp", startTicking(t))
+			theirs.say("d", "FLUSHALL")
+			for line := range strings.Lines(conversation) {
+				name, command, ok := strings.Cut(strings.TrimSpace(line), "> ")
+				if !ok || line[0] == '#' {
+					continue
+				}
+				words := protocoltest.Words(t, command)
+				theirs.say(name, words...)
+				ours.say(name, words...)
+				for _, each := range clientNames {
+					least := 0
+					if each == name && strings.Contains(command, "0.01") {
+						least = 1 // the end of its time
+					}
+					want := theirs.hear(each, least)
+					got := ours.hear(each, len(want))
+					if words[0] == "HELLO" && want != "" {
+						continue // the versions differ
+					}
+					require.Equal(t, strings.Join(show(want), "\n"), strings.Join(show(got), "\n"), "%s hears after %s", each, line)
+				}
+			}
+		})
+	}
+}
+
+// startTicking serves on a loopback port with a cluster whose time goes on by itself.
+func startTicking(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	cl := newCluster()
+	go func() {
+		for t.Context().Err() == nil {
+			cl.tick()
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	startOn(t, Config{}, cl, ln)
+	return ln.Addr().String()
+}
+
+var clientNames = []string{"a", "b", "c", "d"}
+
+// party is clients of one server.
+type party struct {
+	t       *testing.T
+	clients map[string]net.Conn
+	after   net.Conn // says nothing but PING
+}
+
+func newParty(t *testing.T, network, addr string) *party {
+	p := &party{t: t, clients: map[string]net.Conn{}}
+	dial := func() net.Conn {
+		nc, err := net.Dial(network, addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}
+	for _, name := range clientNames {
+		p.clients[name] = dial()
+	}
+	p.after = dial()
+	return p
+}
+
+// say sends a command. Redis has run the command then, and sent what all clients get: it does both in each turn of its
+// loop, and of two PINGs the second comes a turn later.
+func (p *party) say(name string, words ...string) {
+	_, err := p.clients[name].Write(command(words...))
+	require.NoError(p.t, err)
+	for range 2 {
+		_, err = p.after.Write(command("PING"))
+		require.NoError(p.t, err)
+		_, err = io.ReadFull(p.after, make([]byte, len("+PONG\r\n")))
+		require.NoError(p.t, err)
+	}
+	if words[0] == "FLUSHALL" {
+		p.hear(name, len("+OK\r\n"))
+	}
+}
+
+// hear returns what a client is sent: at least so many bytes, and what comes within a moment.
+func (p *party) hear(name string, least int) string {
+	nc, got := p.clients[name], make([]byte, 0, 1<<10)
+	for {
+		patience := 15 * time.Millisecond
+		if len(got) < least {
+			patience = 5 * time.Second
+		}
+		nc.SetReadDeadline(time.Now().Add(patience))
+		n, err := nc.Read(got[len(got):cap(got)])
+		got = got[:len(got)+n]
+		if err != nil {
+			return string(got)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"regexp"
@@ -11,9 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
-	"github.com/stretchr/testify/require"
 )
 
 // infoFields asks for INFO and returns its fields.
@@ -257,6 +260,48 @@ func TestCommandsCountInRates(t *testing.T) {
 			require.NotEqual(t, "0.00", fields["instantaneous_input_kbps"])
 			require.NotEqual(t, "0.00", fields["instantaneous_output_kbps"])
 		}
+		s.stop()
+	})
+}
+
+// TestInfoMemory: INFO shows the limit and the used memory in Redis's fields.
+func TestInfoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := newCluster()
+		s := start(t, Config{Memory: Memory{MaxMemoryBytes: 3 << 29}}, backend)
+		c := s.dial()
+		require.Equal(t, "0", infoFields(t, c)["used_memory"])
+		c.send(command("SET", "k", "v"))
+		settle()
+		c.take()
+		fields := infoFields(t, c)
+		require.Greater(t, backend.Stats().UsedBytes, int64(128))
+		require.Equal(t, fmt.Sprint(backend.Stats().UsedBytes), fields["used_memory"])
+		require.Equal(t, "1610612736", fields["maxmemory"])
+		require.Equal(t, "1.50G", fields["maxmemory_human"])
+		require.Equal(t, "noeviction", fields["maxmemory_policy"])
+		s.stop()
+	})
+}
+
+// TestConfigGetFindsWhatWasSet: the setting is state, so a client's own write is waited for.
+func TestConfigGetFindsWhatWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		do := func(words ...string) string {
+			c.send(command(words...))
+			settle()
+			got, _ := c.take()
+			return got
+		}
+		require.Equal(t, "+OK\r\n", do("CONFIG", "SET", "notify-keyspace-events", "KEA"))
+		do("CONFIG", "GET", "maxclients")
+		require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$3\r\nAKE\r\n", do("CONFIG", "GET", "n*"))
+		cl.set(func() { require.Equal(t, []uint64{1}, cl.awaited) })
+		cl.set(func() { cl.fail = errors.New("x") })
+		require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n", do("CONFIG", "SET", "notify-keyspace-events", "KEA"))
 		s.stop()
 	})
 }

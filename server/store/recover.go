@@ -3,6 +3,10 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // Recovery is a folder that another cluster is made of, in place.
@@ -58,4 +62,98 @@ func (r *Recovery) End() error {
 		return fmt.Errorf("end recovery: %w", err)
 	}
 	return r.owner.set(func(id *identity) { id.State, id.Recovery = stateReady, 0 })
+}
+
+// Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
+// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and
+// Make can make it again. After an error the folder is empty. A folder with anything of a node in it is refused.
+func Make(c Config, id Identity, fill func(*Store) error) error { return MakeOn(system(), c, id, fill) }
+
+// MakeOn is Make of a folder on that device.
+func MakeOn(d Device, c Config, id Identity, fill func(*Store) error) error {
+	c.Name = id.Name
+	f := &folder{Device: d, config: c.withDefaults()}
+	err := f.makeWhole(id, fill)
+	if err := errors.Join(err, f.close()); err != nil {
+		return errors.Join(fmt.Errorf("make data folder: %w", err), emptied(d, c))
+	}
+	return nil
+}
+
+// emptied takes away what Make did not finish: on a full disk it is in the way. A kill leaves it, and Open refuses it.
+func emptied(d Device, c Config) (err error) {
+	f := &folder{Device: d, config: c.withDefaults()}
+	if f.lockFolder() != nil {
+		return nil // another process has the folder
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	id, err := loadIdentity(f.FS, f.config.DataDir)
+	if err != nil || id == nil || id.State != stateFilling {
+		return nil // whatever it is, Make did not begin it
+	}
+	for _, name := range pieces() { // until all of it is gone, "filling" is there
+		if err := errors.Join(f.FS.RemoveAll(f.path(name+vfs.Unfinished)), f.FS.RemoveAll(f.path(name))); err != nil {
+			return fmt.Errorf("empty data folder: %w", err)
+		}
+	}
+	return f.FS.SyncDir(f.config.DataDir)
+}
+
+func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
+	if err := f.lockFolder(); err != nil {
+		return err
+	}
+	old, err := loadIdentity(f.FS, f.config.DataDir)
+	if err != nil {
+		return err
+	}
+	if old != nil && !old.unused() && old.State != stateFilling {
+		return fmt.Errorf("data folder %s belongs to node %q: use an empty one", f.config.DataDir, old.Name)
+	}
+	if old == nil {
+		if err := f.mustBeEmpty(); err != nil {
+			return err
+		}
+	}
+	made := newIdentity(&f.config)
+	if id.ID == "" {
+		id.ID = made.ID
+	}
+	made.Identity = id
+	made.State = stateFilling // before there is any part: serve would take a folder that is being created for a new one
+	if err := f.create(made, old != nil, stateFilling); err != nil {
+		return err
+	}
+	if err := f.openParts(); err != nil {
+		return err
+	}
+	s, err := New(Parts{Log: f.log, Stable: f.stable, Snapshots: f.snapshots}, f.config.Hooks)
+	if err != nil {
+		return err
+	}
+	if err := fill(s); err != nil {
+		return err
+	}
+	// The epoch stays 0: the first Open makes sure that "ready" is on the disk.
+	made.State = stateReady
+	return made.save(f.FS, f.config.DataDir)
+}
+
+// pieces are the names of all that a folder may have, the identity last.
+func pieces() []string { return append(parts(), identityName) }
+
+// mustBeEmpty refuses a folder with files in it that are no node's. What was not finished was never one's.
+func (f *folder) mustBeEmpty() error {
+	names, err := f.FS.List(f.config.DataDir)
+	if err != nil {
+		return fmt.Errorf("look at data folder: %w", err)
+	}
+	for _, name := range names {
+		piece, ours := strings.CutSuffix(name, vfs.Unfinished)
+		ours = ours && slices.Contains(pieces(), piece)
+		if !ours && name != lockName && name != "lost+found" {
+			return fmt.Errorf("data folder %s is not empty, %s is there: use an empty one", f.config.DataDir, name)
+		}
+	}
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/bench/internal/resp"
@@ -72,4 +74,115 @@ func oneRestart(ctx context.Context, e Env) (time.Duration, int64, error) {
 	}
 	size, err := resp.Ask(ctx, leader, e.Client.Timeout, "DBSIZE")
 	return at.Sub(started), size.Num, err
+}
+
+var errNoControl = errors.New("failover needs a target that --peers started and that has more than one server")
+
+const (
+	// failoverLimit is when a failover has not come about.
+	failoverLimit = 60 * time.Second
+	// probePause is what a probe rests after a refusal; the pause is the resolution of the figure.
+	probePause = 2 * time.Millisecond
+)
+
+// failover kills the leader some times.
+func failover(ctx context.Context, e Env) (*Figures, error) {
+	if e.Control == nil {
+		return nil, errNoControl
+	}
+	return failovers(ctx, e, e.Control.Kill, func(addr string) error { return e.Control.Start(ctx, addr) })
+}
+
+// freeze stops the leader some times. Nothing tells the others but silence, as when a machine loses
+// power or the network.
+func freeze(ctx context.Context, e Env) (*Figures, error) {
+	if e.Control == nil {
+		return nil, errNoControl
+	}
+	return failovers(ctx, e, e.Control.Freeze, e.Control.Thaw)
+}
+
+// failovers puts the leader out of action by one function and back by another, some times.
+func failovers(ctx context.Context, e Env, out, back func(addr string) error) (*Figures, error) {
+	var took []time.Duration
+	for range e.Sizes.Failover {
+		d, err := oneFailover(ctx, e, out, back)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, d)
+	}
+	slices.Sort(took)
+	millis := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	f := &Figures{}
+	f.merge(map[string]float64{
+		"times": float64(len(took)), "fastest_ms": millis(took[0]), "median_ms": millis(took[len(took)/2]),
+		"slowest_ms": millis(took[len(took)-1]),
+	})
+	return f, nil
+}
+
+// oneFailover puts the leader out of action, waits for the first acquire, and brings it back.
+func oneFailover(ctx context.Context, e Env, out, back func(addr string) error) (time.Duration, error) {
+	if err := e.Control.Ready(ctx); err != nil {
+		return 0, err
+	}
+	leader, err := e.Target.Leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	limited, cancel := context.WithTimeout(ctx, failoverLimit)
+	defer cancel()
+	began := time.Now()
+	if err := out(leader); err != nil {
+		return 0, err
+	}
+	acknowledged, err := firstAcquire(limited, e, leader)
+	if err != nil {
+		err = fmt.Errorf("wait for a new leader after %s was gone: %w", leader, err)
+		return 0, errors.Join(err, back(leader))
+	}
+	return acknowledged.Sub(began), back(leader)
+}
+
+// firstAcquire asks all servers but the dead server until a server has given a lock.
+func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	first := make(chan time.Time, len(e.Target.Addrs))
+	for _, addr := range e.Target.Addrs {
+		if addr != dead {
+			probes.Go(func() { probe(ctx, e, addr, first) })
+		}
+	}
+	select {
+	case at := <-first:
+		return at, nil
+	case <-ctx.Done():
+		return time.Time{}, context.Cause(ctx)
+	}
+}
+
+// probe asks a server until the server has given a lock or ctx ends.
+func probe(ctx context.Context, e Env, addr string, first chan<- time.Time) {
+	tokens := newTokens()
+	for ctx.Err() == nil {
+		p, err := e.Target.Probe(ctx, addr, e.Client)
+		if err != nil {
+			_ = rest(ctx, probePause)
+			continue
+		}
+		for ctx.Err() == nil {
+			token := tokens.token()
+			if ok, err := p.Acquire(ctx, prefix+"failover:"+token, token); ok && err == nil {
+				first <- time.Now()
+				p.Close()
+				return
+			}
+			_ = rest(ctx, probePause)
+		}
+		p.Close()
+	}
 }

@@ -8,7 +8,7 @@
 //
 // Two kinds stand side by side. Models of package porcupine (models.go, lock.go,
 // list.go) decide linearizability exactly, key by key; counters have a quicker way to the
-// same answer (linear_ones.go). Direct checks look at a whole history in one
+// same answer (linear.go). Direct checks look at a whole history in one
 // pass and say in words what is wrong: exclusion.go (two holders, lost
 // leases), ttl.go, counter.go, list.go, set.go, queue.go, messages.go,
 // caches.go, sharing.go. availability.go only counts.

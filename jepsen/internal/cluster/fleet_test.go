@@ -1,16 +1,22 @@
 package cluster
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/jepsen/internal/network"
 )
 
 // behaviour makes this test binary play a server.
@@ -102,4 +108,70 @@ func waitFor(f *Fleet, member string) {
 	if p := f.find(member, member); p != nil {
 		<-p.done
 	}
+}
+
+// hogged is what a hog has had, in bytes.
+const hogged = 128 << 20
+
+// hog takes memory, gives it back, and says so.
+func hog() {
+	b := bytes.Repeat([]byte{1}, hogged)
+	runtime.KeepAlive(b)
+	b = nil
+	debug.FreeOSMemory()
+	fmt.Println("given back")
+}
+
+// TestWatchSeesPeaks: also those between two looks.
+func TestWatchSeesPeaks(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no /proc here")
+	}
+	f := newTestFleet(t, "hog")
+	require.NoError(t, f.Start("n1"))
+	require.Eventually(t, func() bool {
+		log, _ := os.ReadFile(f.LogFile("n1"))
+		return bytes.Contains(log, []byte("given back"))
+	}, 10*time.Second, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	u := Watch(ctx, []string{"n1"}, f, func(string) string { return t.TempDir() }, func() int64 { return 42 })["n1"]
+	require.Greater(t, u.Resident, int64(hogged))
+	require.EqualValues(t, 42, u.ResidentAt)
+	require.Positive(t, u.Files)
+}
+
+func TestNodesAreToldTheirLimits(t *testing.T) {
+	n, err := network.NewProxies(1, "client", "peer")
+	require.NoError(t, err)
+	defer n.Close()
+	c := Config{Net: n, Dir: t.TempDir(), Nodes: 1, DataDir: func(m string) string { return m }, Binary: "holdfast"}
+	c.Limits = Limits{MaxMemory: 100 << 20, MaxMemoryClients: 10 << 20, AddressSpace: 4 << 30}
+	h := NewHoldfast(c)
+	defer h.Close()
+	cmd := h.fleet.specs["n1"][0].command()
+	require.Subset(t, cmd.Env, []string{"HOLDFAST_MAX_MEMORY=104857600", "HOLDFAST_MAX_MEMORY_CLIENTS=10485760"})
+	require.Contains(t, cmd.Args[2], "ulimit -v 4194304 ")
+	require.Contains(t, cmd.Args[2], "ulimit -n 1024 ")
+}
+
+// TestTwinAtAPlaceOfTheInitialCluster: the flags of a second process of n1, at the place that n3 left, give each address
+// once; serve refuses others.
+func TestTwinAtAPlaceOfTheInitialCluster(t *testing.T) {
+	n, err := network.NewProxies(3, "client", "peer")
+	require.NoError(t, err)
+	defer n.Close()
+	h := NewHoldfast(Config{Net: n, Dir: t.TempDir(), Nodes: 3, DataDir: func(m string) string { return m }})
+	defer h.Close()
+	h.set("n3", func(p *place) { p.twin = "n1" })
+	first, second, third := n.Listen("n1", "peer"), n.Listen("n2", "peer"), n.Listen("n3", "peer")
+	require.Contains(t, h.args("n3"), "n1="+third+",n2="+second+",n3="+first)
+	require.Contains(t, h.args("n2"), "n1="+first+",n2="+second+",n3="+third)
+}
+
+// TestResidentFollowsTheFlags: and the number of nodes.
+func TestResidentFollowsTheFlags(t *testing.T) {
+	l := Limits{MaxMemory: 100 << 20, MaxMemoryClients: 10 << 20}
+	require.EqualValues(t, 150+10+256+400, l.Resident(3)>>20)
+	require.EqualValues(t, 150+10+256+800, l.Resident(5)>>20)
 }

@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // strobePeriod is how fast a strobing clock flips, in milliseconds.
@@ -104,4 +107,97 @@ func (n *Nemesis) snapshot(ctx context.Context, _ step) (effect, error) {
 		}
 	}
 	return effect{detail: fmt.Sprintf("on %d members", taken)}, nil
+}
+
+// An upgrade replaces the program of the release before on one node after the other. The cluster keeps its version
+// meanwhile, one node goes back, and at last nothing holds the version.
+
+var releaseFaults = []fault{
+	{
+		kind("release-stop", schedule.Process, second/10, 1*second, nil,
+			"the next step of an upgrade: a node ends in good order, and comes back with the other release"), drawn,
+		nextRelease(cluster.Processes.Stop),
+	},
+	{kind("release-kill", schedule.Process, second/10, 1*second, nil,
+		"the next step of an upgrade, after kill -9 of the node"), drawn, nextRelease(cluster.Processes.Kill)},
+}
+
+// upgradeStep is a node that gets another program.
+type upgradeStep struct {
+	place   string
+	release cluster.Release
+}
+
+// planUpgrade has a cluster go from the release before to this one.
+func planUpgrade(members []string) (steps []upgradeStep) {
+	for i, m := range members {
+		steps = append(steps, upgradeStep{m, cluster.Held})
+		if i == len(members)/2 {
+			steps = append(steps, upgradeStep{m, cluster.Before}, upgradeStep{m, cluster.Held})
+		}
+	}
+	for _, m := range members {
+		steps = append(steps, upgradeStep{m, cluster.This})
+	}
+	return steps
+}
+
+// nextRelease makes the next step of the upgrade, which the first of them plans.
+func nextRelease(end func(fleet cluster.Processes, place string) error) inject {
+	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
+		members, leader := n.ordered(ctx, s)
+		if n.upgrade == nil {
+			n.upgrade = planUpgrade(members)
+		}
+		if len(n.upgrade) == 0 {
+			return effect{detail: "all was done"}, nil
+		}
+		at := n.upgrade[0]
+		n.upgrade = n.upgrade[1:]
+		fleet := n.Target.Fleet()
+		err := end(fleet, at.place)
+		n.Target.(cluster.Releases).Run(at.place, at.release)
+		return effect{
+			detail: fmt.Sprintf("%s gets %s", role(at.place, leader), at.release),
+			mend:   func() error { return fleet.Start(at.place) },
+		}, err
+	}
+}
+
+// FinishUpgrade makes the steps of an upgrade that a run had no time for, if there is an upgrade.
+func (n *Nemesis) FinishUpgrade() error {
+	for _, at := range n.upgrade {
+		n.Target.(cluster.Releases).Run(at.place, at.release)
+		if err := n.Target.Fleet().Stop(at.place); err != nil {
+			return err
+		}
+		if err := n.Target.Fleet().Start(at.place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseLimit is how long the leader may take to know what all members can, when nothing is broken.
+const raiseLimit = 15 * time.Second
+
+// Raised finds it if the cluster does not go over to this release's version. Requires: the upgrade is finished.
+func (n *Nemesis) Raised(ctx context.Context) {
+	if n.upgrade == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, raiseLimit)
+	defer cancel()
+	for _, m := range n.Target.Members() {
+		for {
+			info, err := n.Target.Debug(ctx, m, "INFO", "holdfast")
+			if err == nil && cluster.InfoInt(info.Str, "cluster_version") == protocol.EntryVersion {
+				break
+			}
+			if !workload.Sleep(ctx, 50*time.Millisecond) {
+				n.find("upgrade: %s does not have version %d within %s", m, protocol.EntryVersion, raiseLimit)
+				return
+			}
+		}
+	}
 }

@@ -6,7 +6,7 @@
 //
 // The faults by lane: net.go, process.go, hooks.go (clocks, disks and raft through the server's
 // debug commands), files.go (damaged stores), holders.go (clients that freeze or vanish),
-// releases.go (nodes whose program is replaced).
+// hooks.go (nodes whose program is replaced).
 // Goroutines: one for each step that has begun.
 // Start reading at [Nemesis.Run].
 package nemesis

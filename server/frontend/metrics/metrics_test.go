@@ -3,12 +3,20 @@ package metrics
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -154,4 +162,218 @@ func TestResetStatForgetsAll(t *testing.T) {
 	require.Zero(t, r.Failures.Load()+r.Evicted.Load())
 	require.Empty(t, r.errorCounts())
 	require.EqualValues(t, 1, r.Blocked.Load(), "these wait still")
+}
+
+// The steps of LATENCY HISTOGRAM are Redis's.
+func TestStepsAreRedis(t *testing.T) {
+	var micros []uint64
+	for i := range timeSteps {
+		micros = append(micros, stepLimit(i)/1000)
+	}
+	require.Equal(t, []uint64{
+		1, 2, 4, 8, 16, 33, 66, 132, 264, 528, 1056, 2113, 4227, 8454, 16908, 33816, 67633, 135266, 270532, 541065,
+	}, micros[:20])
+}
+
+// A time is in the least step that holds it, and a fine step is off by a sixteenth at most.
+func TestStepsHoldTimes(t *testing.T) {
+	times := []uint64{0, 1, 15, 16, 17, 31, 32, 1000, 1023, 1024, 1031, 1032, 16511, 16512, 1 << 40}
+	for range 1000 {
+		times = append(times, rand.Uint64()>>(24+rand.IntN(40)))
+	}
+	for _, nanos := range times {
+		i := stepOf(nanos)
+		require.True(t, nanos <= stepLimit(i) || i == timeSteps-1, nanos)
+		require.True(t, i == 0 || nanos > stepLimit(i-1), nanos)
+		limit := fineLimit(fineOf(nanos))
+		if nanos < 1<<36 {
+			require.GreaterOrEqual(t, limit, nanos)
+			require.LessOrEqual(t, limit, nanos+nanos/16, nanos)
+		}
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	r := &Command{Name: "x"}
+	for i := range 1000 {
+		r.Took(time.Duration(i+1) * time.Microsecond)
+	}
+	require.EqualValues(t, 500_500, r.micros())
+	p := r.times.Load().percentiles(50, 99, 99.9)
+	require.Equal(t, []string{"507.903", "1015.807", "1015.807"}, p)
+}
+
+// Connections note their times while others reset the counters.
+func TestTimesBesideAReset(t *testing.T) {
+	var r Command
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50_000 {
+				r.Took(time.Microsecond)
+				r.times.Store(nil)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestRates: INFO tells what there was per second in the latest 1.6 seconds, whenever it is asked.
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRegistry(newNode())
+		shown := func() string {
+			s.NoteRates(time.Now()) // as INFO does
+			r := s.perSecond(time.Now())
+			return fmt.Sprintf("%.0f %.0f %.0f", r.commands, r.in, r.out)
+		}
+		// 34 bytes a command, and 5 the reply.
+		set := func() {
+			s.BytesIn.Add(34)
+			s.NoteRates(time.Now())
+			s.BytesOut.Add(5)
+			s.Commands.Add(1)
+		}
+		steady := func(d time.Duration) {
+			for range d / (10 * time.Millisecond) {
+				set()
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		require.Equal(t, "0 0 0", shown())
+		time.Sleep(5 * time.Second)
+		require.Equal(t, "0 0 0", shown())
+
+		steady(3 * time.Second)
+		require.Equal(t, "100 3379 500", shown())
+		time.Sleep(800 * time.Millisecond)
+		require.Equal(t, "50 1679 250", shown())
+		time.Sleep(10 * time.Second)
+		require.Equal(t, "0 0 0", shown())
+
+		// What came at once, long ago, is not of late, even if nothing was counted since.
+		burst := func() {
+			for range 1000 {
+				set()
+			}
+		}
+		burst()
+		time.Sleep(time.Second)
+		require.Equal(t, "625 21250 3125", shown())
+		time.Sleep(10 * time.Second)
+		burst()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, "0 0 0", shown())
+
+		steady(3 * time.Second)
+		s.Reset()
+		require.Equal(t, "0 0 0", shown())
+		steady(800 * time.Millisecond)
+		require.Equal(t, "50 1700 250", shown())
+		steady(2 * time.Second)
+		require.Equal(t, "100 3379 500", shown())
+	})
+}
+
+// gather is a scrape: the families by name.
+func gather(t *testing.T, s *Registry) map[string]*dto.MetricFamily {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.Register(s.Collector()))
+	families, err := r.Gather()
+	require.NoError(t, err)
+	found := make(map[string]*dto.MetricFamily)
+	for _, f := range families {
+		found[f.GetName()] = f
+	}
+	return found
+}
+
+// series are the values of a family, by the values of the labels.
+func series(f *dto.MetricFamily) map[string]float64 {
+	values := make(map[string]float64)
+	for _, m := range f.GetMetric() {
+		var labels []string
+		for _, l := range m.GetLabel() {
+			labels = append(labels, l.GetValue())
+		}
+		values[strings.Join(labels, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	}
+	return values
+}
+
+// TestPrometheusNames: every number of INFO has a name that Prometheus's linter accepts, or is left out on purpose.
+func TestPrometheusNames(t *testing.T) {
+	s := newRegistry(newNode())
+	problems, err := testutil.CollectAndLint(s.Collector())
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	rows, names := make(map[string]bool), make(map[string]string)
+	for _, section := range sections() {
+		for _, m := range section.metrics {
+			rows[m.name] = true
+			if name := m.promName(); name != "" {
+				require.Empty(t, names[name], "%s and %s are both called %s", names[name], m.name, name)
+				names[name] = m.name
+			} else if m.help != "" && m.kind != text && m.lines == nil {
+				left, is := promNames[m.name]
+				require.True(t, is && left == "", m.name)
+			}
+		}
+	}
+	for row := range promNames {
+		require.True(t, rows[row], "%s is no line of INFO", row)
+	}
+	found := gather(t, s)
+	for name, want := range map[string]dto.MetricType{
+		"holdfast_raft_term": dto.MetricType_GAUGE, "holdfast_raft_is_leader": dto.MetricType_GAUGE,
+		"holdfast_raft_commit_index": dto.MetricType_GAUGE, "holdfast_raft_applied_index": dto.MetricType_GAUGE,
+		"holdfast_connected_clients": dto.MetricType_GAUGE, "holdfast_memory_used_bytes": dto.MetricType_GAUGE,
+		"holdfast_connections_received_total": dto.MetricType_COUNTER, "holdfast_expired_keys_total": dto.MetricType_COUNTER,
+		"holdfast_error_replies_total": dto.MetricType_COUNTER,
+	} {
+		require.NotNil(t, found[name], name)
+		require.Equal(t, want, found[name].GetType(), name)
+	}
+}
+
+// TestPrometheusCountsFromZero: what an alert looks for is there before the first error.
+func TestPrometheusCountsFromZero(t *testing.T) {
+	rules, err := os.ReadFile(filepath.Join("..", "..", "monitoring", "alerts.yaml"))
+	require.NoError(t, err)
+	named := regexp.MustCompile(`prefix="(\w+)"`).FindAllStringSubmatch(string(rules), -1)
+	require.NotEmpty(t, named)
+	for _, m := range named {
+		require.Contains(t, alarming, m[1])
+	}
+}
+
+// TestPrometheusHistogram: a bucket counts what took no longer than its limit.
+func TestPrometheusHistogram(t *testing.T) {
+	r := &Command{}
+	for _, nanos := range []int{1, 1031, 1032, 20_000, 1 << 62} {
+		r.Took(time.Duration(nanos))
+	}
+	count, _, buckets := r.times.Load().histogram()
+	require.Equal(t, uint64(5), count)
+	require.Equal(t, uint64(2), buckets[1031e-9])
+	require.Equal(t, uint64(3), buckets[4127e-9])
+	require.Equal(t, uint64(4), buckets[66047e-9])
+}
+
+// TestPrometheusFollowers: the leader says how far each other member is, also one that is silent; a follower does not.
+func TestPrometheusFollowers(t *testing.T) {
+	n := newNode()
+	n.status.Members[1].LogIndex, n.status.Members[2].LogIndex = 43, 40
+	n.status.Followers = n.status.Followers[1:] // n3 answers
+	s := newRegistry(n)
+	found := gather(t, s)
+	require.Equal(t, map[string]float64{"n2": 0, "n3": 2}, series(found["holdfast_raft_follower_lag_entries"]))
+	require.Equal(t, map[string]float64{"n2": 0, "n3": 1}, series(found["holdfast_raft_follower_up"]))
+	require.Equal(t, map[string]float64{"n3": 1.2}, series(found["holdfast_raft_follower_silence_seconds"]))
+	require.Equal(t, map[string]float64{"": 1}, series(found["holdfast_raft_has_leader"]))
+	n.status.Leading, n.status.Leader = false, n.status.Members[1]
+	found = gather(t, s)
+	require.Nil(t, found["holdfast_raft_follower_lag_entries"])
+	require.Equal(t, map[string]float64{"": 1}, series(found["holdfast_raft_has_leader"]))
 }

@@ -3,9 +3,14 @@ package hclogger
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -113,4 +118,50 @@ func BenchmarkSilencedLine(b *testing.B) {
 	for b.Loop() {
 		l.Debug("accepted connection", "local-address", "x", "remote-address", "y")
 	}
+}
+
+func TestRepeatedComplaintsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := New(slog.New(slog.NewTextHandler(&out, nil))).Named("raft")
+		for range 10 {
+			l.Error("failed to heartbeat to", "peer", "n2")
+			l.Error("failed to heartbeat to", "peer", "n3")
+			l.Info("entering follower state")
+		}
+		require.Equal(t, 1, strings.Count(out.String(), "peer=n2"))
+		require.Equal(t, 1, strings.Count(out.String(), "peer=n3"))
+		require.Equal(t, 10, strings.Count(out.String(), "entering follower"), "what is no complaint is always said")
+
+		out.Reset()
+		time.Sleep(quietFor)
+		l.Error("failed to heartbeat to", "peer", "n2")
+		require.Contains(t, out.String(), "peer=n2")
+		require.Contains(t, out.String(), "skipped=9")
+	})
+}
+
+// What other nodes do is no error of this one, and what this node closes is no news.
+func TestSeverity(t *testing.T) {
+	refused := errors.New("connection refused")
+	for _, row := range []struct {
+		want string
+		msg  string
+		args []any
+	}{
+		{"WARN", "failed to appendEntries to", []any{"peer", raft.Server{ID: "n2"}, "error", refused}},
+		{"WARN", "failed to make requestVote RPC", []any{"target", raft.Server{ID: "n2"}, "error", io.EOF, "term", 3}},
+		{"WARN", "failed to decode incoming command", []any{"error", io.ErrUnexpectedEOF}},
+		{"DEBUG", "failed to heartbeat to", []any{"peer", "n2", "error", raft.ErrTransportShutdown}},
+		{"DEBUG", "failed to accept connection", []any{"error", fmt.Errorf("peer port: %w", net.ErrClosed)}},
+		{"ERROR", "failed to commit logs", []any{"error", refused}},
+		{"ERROR", "failed to restore snapshot", []any{"id", "1-2-3", "error", io.ErrUnexpectedEOF}},
+	} {
+		l, out := capture(slog.LevelDebug)
+		l.Error(row.msg, row.args...)
+		require.True(t, strings.HasPrefix(out.String(), "level="+row.want+" "), out)
+	}
+	l, out := capture(slog.LevelDebug)
+	l.Info("entering follower state", "peer", "n2")
+	require.Contains(t, out.String(), "level=INFO")
 }

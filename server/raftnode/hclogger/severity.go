@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -43,4 +45,55 @@ var ofConnections = map[string]bool{
 func closedHere(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, raft.ErrTransportShutdown) ||
 		errors.Is(err, raft.ErrRaftShutdown)
+}
+
+const (
+	// quietFor is how long a complaint is not repeated. Raft complains about a peer that is down
+	// several times a second, until the peer is back.
+	quietFor = 30 * time.Second
+	// maxComplaints bounds what is remembered.
+	maxComplaints = 256
+)
+
+// limiter keeps raft from saying the same of the same peer again and again.
+type limiter struct {
+	mu         sync.Mutex
+	complaints map[string]*complaint
+}
+
+type complaint struct {
+	said    time.Time
+	skipped int
+}
+
+// admit reports whether the message is to be logged, and how many like messages were skipped since
+// the last.
+func (l *limiter) admit(level slog.Level, msg string, attrs []slog.Attr) (skipped int, ok bool) {
+	if level < slog.LevelWarn {
+		return 0, true
+	}
+	key := msg
+	for _, a := range attrs {
+		if a.Key == "peer" || a.Key == "target" || a.Key == "server-id" || a.Key == "id" {
+			key += "\x00" + a.Value.String()
+		}
+	}
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.complaints[key]
+	if c == nil {
+		if len(l.complaints) >= maxComplaints || l.complaints == nil {
+			l.complaints = make(map[string]*complaint)
+		}
+		l.complaints[key] = &complaint{said: now}
+		return 0, true
+	}
+	if now.Sub(c.said) < quietFor {
+		c.skipped++
+		return 0, false
+	}
+	skipped = c.skipped
+	c.said, c.skipped = now, 0
+	return skipped, true
 }

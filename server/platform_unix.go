@@ -4,11 +4,21 @@ package server
 
 import (
 	"context"
+	"math"
 	"net"
 	"syscall"
 
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
+
+// openFiles is how many files the process may have open.
+func openFiles() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxUint64
+	}
+	return uint64(limit.Cur)
+}
 
 // dialPeer connects to another node. TCP_MAXSEG before the connection is made bounds what either side sends at a time:
 // the other side is told of it.
