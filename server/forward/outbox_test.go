@@ -121,6 +121,8 @@ func TestSmallRepliesGoFirst(t *testing.T) {
 	require.Zero(t, c.partBytes)
 	require.Zero(t, o.bytes)
 	require.True(t, send(t, o, kindWrote, 6, replyOf(20<<20), soon), "one alone may be larger than the limit")
+	require.True(t, send(t, o, kindAnswer, 7, replyOf(10), soon), "a small one needs no room")
+	require.False(t, o.fits(largeReply))
 }
 
 // A small reply that comes while a large one is under way does not wait for its end.
