@@ -65,13 +65,12 @@ type faulty struct {
 	raft.LogStore
 	raft.StableStore
 	raft.SnapshotStore
-	left  int  // calls until then
-	opens bool // raft is opened, which panics if it cannot read an entry or store a term
+	left int // calls until then
 }
 
 func newFaulty() *faulty {
 	store := raft.NewInmemStore()
-	return &faulty{store, store, raft.NewInmemSnapshotStore(), math.MaxInt, false}
+	return &faulty{store, store, raft.NewInmemSnapshotStore(), math.MaxInt}
 }
 
 func (f *faulty) call() error {
@@ -92,10 +91,7 @@ func (f *faulty) LastIndex() (uint64, error) {
 }
 
 func (f *faulty) GetLog(index uint64, log *raft.Log) error {
-	if !f.opens {
-		return errors.Join(f.call(), f.LogStore.GetLog(index, log))
-	}
-	return f.LogStore.GetLog(index, log)
+	return errors.Join(f.call(), f.LogStore.GetLog(index, log))
 }
 
 func (f *faulty) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{log}) }
@@ -119,6 +115,13 @@ func (f *faulty) GetUint64(key []byte) (uint64, error) {
 		return 0, err
 	}
 	return f.StableStore.GetUint64(key)
+}
+
+func (f *faulty) SetUint64(key []byte, value uint64) error {
+	if err := f.call(); err != nil {
+		return err
+	}
+	return f.StableStore.SetUint64(key, value)
 }
 
 func (f *faulty) List() ([]*raft.SnapshotMeta, error) {
@@ -180,7 +183,6 @@ func TestNoFailureOfAStartIsOverlooked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failEach(t, stores, func(f *faulty) (err error) {
 				synctest.Test(t, func(t *testing.T) {
-					f.opens = true
 					c := singleConfig(nil, nil)
 					c.Log, c.Stable, c.Snapshots = f, f, f
 					c.Bootstrap = []members.Member{{ID: "n1", Addr: "n1:1", Voter: true}, {ID: "n2", Addr: "n2:1", Voter: true}}

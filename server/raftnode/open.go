@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/hashicorp/raft"
 
@@ -77,7 +78,7 @@ func (n *Node) openRaft() error {
 		void:    func() { n.Propose(noTerm, nil) },
 	}
 	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: n.snapshots, transport: t})
-	opened, err := raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
+	opened, err := newRaft(conf, p)
 	if err != nil {
 		if n.applier.unreadable != nil {
 			err = fmt.Errorf("%w: %w", err, n.applier.unreadable) // which raft logs, and does not return
@@ -100,6 +101,21 @@ func (n *Node) openRaft() error {
 		return n.applier.hesitate(c, reluctance)
 	}
 	return nil
+}
+
+// newRaft is raft.NewRaft, which panics if it cannot read an entry or store the term. Nothing of raft runs then.
+func newRaft(conf *raft.Config, p parts) (opened *raft.Raft, err error) {
+	defer func() {
+		failed := recover()
+		if failed == nil {
+			return
+		}
+		var is bool
+		if err, is = failed.(error); !is || errors.As(err, new(runtime.Error)) {
+			panic(failed)
+		}
+	}()
+	return raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 }
 
 // agrees compares the members that raft found in the stores with the members that were found on the way.
@@ -217,7 +233,6 @@ func (provider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 
 // Start starts what runs beside raft, each part until its context ends. Start must follow [Open].
 func (n *Node) Start(start func(name string, run func(context.Context) error)) {
-	n.stable.running.Store(true)
 	n.running.Store(true)
 	if n.gone.Load() {
 		n.config.OnRemoved()

@@ -11,15 +11,16 @@ import (
 // stable is raft's store of terms and votes.
 //
 // Raft panics when a term cannot be stored, and the process would end before the batches in flight
-// are answered. So raft does not hear of the failure once the node runs: the call never returns.
-// The owner is told, and ends the node without waiting for raft.
+// are answered. So raft does not hear of the failure once it runs: the call never returns.
+// The owner is told, and ends the node without waiting for raft. The first term is stored while raft is
+// opened, which ends with the error: see [newRaft].
 type stable struct {
 	raft.StableStore
-	running atomic.Bool   // from Start on; before that, Open returns the error
-	lost    chan struct{} // closed when a term could not be stored
-	once    sync.Once
-	fail    func(error)   // tells the owner
-	never   chan struct{} // nil; closed by tests
+	opened atomic.Bool   // raft has stored the first term
+	lost   chan struct{} // closed when a term could not be stored
+	once   sync.Once
+	fail   func(error)   // tells the owner
+	never  chan struct{} // nil; closed by tests
 }
 
 func newStable(store raft.StableStore, fail func(error)) *stable {
@@ -29,7 +30,7 @@ func newStable(store raft.StableStore, fail func(error)) *stable {
 // SetUint64 implements raft.StableStore.
 func (s *stable) SetUint64(key []byte, value uint64) error {
 	err := s.StableStore.SetUint64(key, value)
-	if err == nil || !s.running.Load() {
+	if opens := !s.opened.Swap(true); err == nil || opens {
 		return err
 	}
 	s.once.Do(func() { close(s.lost) })

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,9 +170,9 @@ func TestUnstoredVoteIsNotGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed error
 		s := newStable(brokenStable{}, func(err error) { failed = err })
-		require.ErrorIs(t, s.SetUint64([]byte("LastVoteTerm"), 7), errBroken, "while the node is opened")
+		require.ErrorIs(t, s.SetUint64([]byte("CurrentTerm"), 7), errBroken, "while raft is opened")
+		require.NoError(t, failed)
 		require.Error(t, s.Set([]byte("LastVoteCand"), nil), "raft hears of that, and grants nothing")
-		s.running.Store(true)
 		s.never = make(chan struct{})
 		returned := waits(t, func() error { return s.SetUint64([]byte("LastVoteTerm"), 7) })
 		require.ErrorIs(t, failed, errBroken)
@@ -237,5 +239,25 @@ func TestInstalledSnapshotIsAcknowledged(t *testing.T) {
 			require.Equal(t, row.want, transport.acks.agreed("n2", 7))
 			require.Equal(t, row.want > 0, round.isDone())
 		})
+	}
+}
+
+// TestCallsOverStaleConnections are made again, as often as there may be such connections. Other failures are not.
+func TestCallsOverStaleConnections(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		calls int
+	}{
+		{io.EOF, connsPerPeer + 1},
+		{net.ErrClosed, connsPerPeer + 1},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, connsPerPeer + 1},
+		{&net.OpError{Op: "write", Err: syscall.EPIPE}, connsPerPeer + 1},
+		{syscall.ECONNREFUSED, 1},
+		{os.ErrDeadlineExceeded, 1},
+		{nil, 1},
+	} {
+		calls := 0
+		require.ErrorIs(t, retryStale(func() error { calls++; return c.err }), c.err)
+		require.Equal(t, c.calls, calls, c.err)
 	}
 }
