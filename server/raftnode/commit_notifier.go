@@ -112,7 +112,6 @@ func (c *commitNotifier) run(ctx context.Context) error {
 // serve sends notifications to a node, one at a time, until ctx ends.
 func (c *commitNotifier) serve(ctx context.Context, p *commitSubscriber, id raft.ServerID) {
 	defer func() {
-		p.stop()
 		if p.conn != nil {
 			_ = p.conn.Close()
 		}
@@ -166,8 +165,7 @@ func (c *commitNotifier) send(p *commitSubscriber, id raft.ServerID) bool {
 	broken, err := p.conn.call(c.committed(term, &entry), &resp)
 	if broken {
 		p.conn = nil
-		c.connect(p, id)
-		notify(p.wake)
+		notify(p.wake) // for another
 	}
 	return err == nil && resp.Success
 }

@@ -148,6 +148,48 @@ func TestVacancyEndsWithTheTerm(t *testing.T) {
 	}
 }
 
+// What changes while the others are asked counts. A node that cannot lead, or that nobody is left to nominate, asks
+// nobody.
+func TestQuestionsOvertaken(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(asking *voterStub)
+		while  func(asking *voterStub)
+		asked  bool
+		want   int
+	}{
+		{name: "nothing changes", asked: true, want: 1},
+		{name: "the leader is reached", while: func(v *voterStub) { v.reached("n1") }, asked: true},
+		{name: "the members change", while: func(v *voterStub) {
+			v.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n2", "n3")})
+		}, asked: true},
+		{name: "it has no vote", before: func(v *voterStub) {
+			v.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n3")})
+		}},
+		{name: "it is the only voter", before: func(v *voterStub) {
+			v.configurations.appended([]*raft.Log{configurationAt(2, "n2")})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, asked := orphans(3), false
+				v, dial := all["n2"], all["n2"].dial
+				v.dial = func(ctx context.Context, id string) (net.Conn, error) { asked = true; return dial(ctx, id) }
+				all["n3"].slow = 2 * time.Millisecond
+				if c.before != nil {
+					c.before(v)
+				}
+				if c.while != nil {
+					time.AfterFunc(time.Millisecond, func() { c.while(v) })
+				}
+				v.ask(t.Context(), v.vacant())
+				require.Equal(t, c.want, nominations(t, all))
+				require.Equal(t, c.asked, asked)
+			})
+		})
+	}
+}
+
 // A question of another version may mean something else, and one must come from another voter: the rest gets no answer
 // and no nomination.
 func TestProposalsThatAreNotTaken(t *testing.T) {

@@ -141,6 +141,9 @@ func openSingle(t *testing.T, others ...string) *single {
 		require.True(t, s.Stop())
 		require.NoError(t, s.Wait())
 		parts.Wait()
+		late := make(chan raft.RPCResponse, 1)
+		require.True(t, s.filter.heartbeats.handle(raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: late}))
+		require.ErrorIs(t, (<-late).Error, raft.ErrTransportShutdown, "raft writes to the stores no more")
 		require.True(t, s.transport.appender.closed)
 		require.Zero(t, s.append.open.Load())
 	})
@@ -620,6 +623,89 @@ func TestSuccessors(t *testing.T) {
 		require.Equal(t, "n3", id, "this node does not lead: nothing is waited for")
 		require.Zero(t, time.Since(began))
 	})
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		n.configurations.appended([]*raft.Log{configurationAt(9, "n1", "n2", "n3")})
+		n.applier.index.Store(100)
+		applied, answers := map[string]byte{"n2": 84, "n3": 50}, true
+		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
+			if !answers {
+				return nil, net.ErrClosed
+			}
+			asking, asked := net.Pipe()
+			go func() {
+				_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
+				_, _ = asked.Write(wire.Seal(append(make([]byte, wire.Head), proposalKind, 0, 100, applied[id])))
+			}()
+			return asking, nil
+		}
+		within := func(id string) (successor string, err error, took time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			successor, err = n.Successor(ctx, id)
+			return successor, err, time.Since(began)
+		}
+		id, err, took := within("")
+		require.NoError(t, err)
+		require.Equal(t, "n2", id, "others lag")
+		require.Zero(t, took)
+		_, err, took = within("n3")
+		require.ErrorContains(t, err, "n3 has applied the log up to 50 of 100")
+		require.Equal(t, time.Second, took, "it may catch up")
+		answers = false
+		id, err, took = within("")
+		require.NoError(t, err)
+		require.Empty(t, id, "nobody answers: raft chooses")
+		require.Zero(t, took)
+	})
+}
+
+// TestHeir: of the voters that answer in time, the one with the longest log that is not in quarantine leads next.
+func TestHeir(t *testing.T) {
+	type says struct {
+		after           time.Duration
+		length, applied byte
+	}
+	soon, late := 10*time.Millisecond, time.Minute
+	for _, c := range []struct {
+		says map[string]says
+		gone bool
+		want string
+		took time.Duration
+	}{
+		{map[string]says{"n2": {soon, 7, 7}, "n3": {2 * soon, 9, 5}, "n4": {3 * soon, 8, 8}}, false, "n3", 3 * soon},
+		{map[string]says{"n2": {soon, 7, 7}, "n3": {soon, 9, 0}, "n4": {soon, 8, 0}}, false, "n2", soon},
+		{map[string]says{"n2": {soon, 7, 0}, "n3": {soon, 9, 0}, "n4": {soon, 8, 0}}, false, "", soon},
+		{map[string]says{"n2": {soon, 7, 7}, "n3": {late, 9, 9}, "n4": {late, 8, 8}}, false, "n2", 250 * time.Millisecond},
+		{map[string]says{"n2": {late, 7, 7}, "n3": {2 * late, 9, 9}, "n4": {2 * late, 8, 8}}, false, "n2", late},
+		{map[string]says{"n2": {late, 7, 7}, "n3": {late, 9, 9}, "n4": {late, 8, 8}}, true, "", soon},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := openSingle(t, "n2", "n3", "n4")
+			n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
+				asking, asked := net.Pipe()
+				go func() {
+					_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
+					is := c.says[id]
+					select {
+					case <-time.After(is.after):
+					case <-t.Context().Done():
+					}
+					_, _ = asked.Write(wire.Seal(append(make([]byte, wire.Head), proposalKind, 0, is.length, is.applied)))
+				}()
+				return asking, nil
+			}
+			gone := make(chan struct{})
+			if c.gone {
+				time.AfterFunc(soon, func() { close(gone) })
+			}
+			began := time.Now()
+			require.Equal(t, c.want, n.heir(t.Context(), gone), c.says)
+			require.Equal(t, c.took, time.Since(began), c.says)
+		})
+	}
 }
 
 // TestSubscriberThatComesBack: a member that leaves and is added again hears of commits as before.

@@ -41,5 +41,31 @@ func TestNominationAndHeartbeats(t *testing.T) {
 		require.Equal(t, 1, handled)
 		require.NoError(t, heartbeat())
 		require.Equal(t, 2, handled)
+
+		appends := waits(t, func() error {
+			f.handle(t.Context(), &raft.AppendEntriesRequest{Term: 2, PrevLogEntry: 5, PrevLogTerm: 1}, nil)
+			return nil
+		})
+		require.IsType(t, &raft.AppendEntriesRequest{}, taken(), "raft takes it in its turn")
+		require.NoError(t, <-appends)
+		require.Equal(t, 2, handled)
 	})
+}
+
+// A node that may not lead says so, and raft does not hear of the nomination.
+func TestNominationsThatAreRefused(t *testing.T) {
+	for _, want := range []error{errNoVote, ErrQuarantined} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &rpcFilter{applier: &applier{}, configurations: newConfigurations("n1")}
+			if want == ErrQuarantined {
+				f.configurations.appended([]*raft.Log{configurationAt(1, "n1", "n2")})
+			}
+			f.applier.quarantine.on.Store(want == ErrQuarantined)
+			answer := make(chan raft.RPCResponse, 1)
+			f.pass(t.Context(), raft.RPC{Command: nomination(), RespChan: answer})
+			synctest.Wait()
+			require.Len(t, answer, 1)
+			require.ErrorIs(t, (<-answer).Error, want)
+		})
+	}
 }

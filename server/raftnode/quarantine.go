@@ -72,7 +72,7 @@ func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 			if !more {
 				return best.id
 			}
-			if c.applied > 0 && (best.id == "" || c.moreUpToDate(best)) {
+			if c.applied > 0 && c.moreUpToDate(best) {
 				best = c
 			}
 		case <-timer.C:

@@ -67,9 +67,9 @@ func (n *Node) sendRemovalNotice(ctx context.Context, id raft.ServerID, index ui
 	}
 }
 
-// electAlone has the only voter elected at once: there is no other to wait for.
+// electAlone has the only voter elected at once: there is no other to wait for. A node without a vote refuses.
 func (n *Node) electAlone(ctx context.Context) error {
-	if v := n.configurations.view(); v.voter && v.otherVoters == 0 && n.raft.State() == raft.Follower {
+	if n.configurations.view().otherVoters == 0 && n.raft.State() == raft.Follower {
 		n.filter.nominate(ctx, raft.RPC{Command: nomination(), RespChan: make(chan raft.RPCResponse, 1)})
 	}
 	return nil
