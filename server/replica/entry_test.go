@@ -1,12 +1,18 @@
 package replica_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -46,4 +52,78 @@ func TestNodeStopsAtWhatItCannotApply(t *testing.T) {
 		require.Nil(t, leader.Replica())
 		require.GreaterOrEqual(t, stopped, 2)
 	})
+}
+
+// lonely is a stream to nobody.
+type lonely struct {
+	closed context.Context
+	end    context.CancelFunc
+	err    error // of Accept at once
+}
+
+func newLonely() *lonely {
+	l := &lonely{}
+	l.closed, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+func (l *lonely) Accept() (net.Conn, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	<-l.closed.Done()
+	return nil, net.ErrClosed
+}
+
+func (l *lonely) Close() error   { l.end(); return nil }
+func (l *lonely) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (l *lonely) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
+
+func (l *lonely) DialContext(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
+
+// lastTerm stores no later term than that.
+type lastTerm struct {
+	raft.StableStore
+	term uint64
+}
+
+var errBroken = errors.New("broken")
+
+func (s lastTerm) SetUint64(key []byte, value uint64) error {
+	if value > s.term {
+		return errBroken
+	}
+	return s.StableStore.SetUint64(key, value)
+}
+
+// TestNodeEndsForWhatItsPartsCannotDo: Run returns why, also if raft, which could not store a term, never ends. So
+// there is no bubble, whose goroutines must end.
+func TestNodeEndsForWhatItsPartsCannotDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		accept error
+		term   uint64 // the last that can be stored
+		want   string
+	}{
+		"a part":          {errBroken, 1 << 20, "accept links: broken"},
+		"the first term":  {nil, 0, "failed to save current term"},
+		"a term of later": {nil, 1, "disk failed: store CurrentTerm: broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, links := raft.NewInmemStore(), newLonely()
+			links.err = c.accept
+			r, err := replica.Open(replica.Config{
+				ID: "n1@1", Bootstrap: []members.Member{{ID: "n1@1", Addr: "n1:1", Voter: true}},
+				Stores: replica.Stores{
+					Log: store, Stable: lastTerm{store, c.term}, Snapshots: raft.NewInmemSnapshotStore(),
+					Lineage: incarnation.Lineage{1},
+				},
+				Peers: replica.Peers{Raft: newLonely(), Append: newLonely(), Forward: links},
+			})
+			if err == nil {
+				err = r.Run(t.Context())
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
 }

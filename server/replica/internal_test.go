@@ -332,6 +332,17 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	})
 }
 
+// TestOtherVotersAreAskedOnce: a leader that has others stand for election does not ask them again meanwhile.
+func TestOtherVotersAreAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Replica{}
+		r.givingUp.Store(true)
+		r.giveUp(&leaderTerm{}, time.Minute) // and raft, which is not there, is not asked
+		synctest.Wait()
+		require.True(t, r.givingUp.Load())
+	})
+}
+
 // preparing is a machine that counts.
 type preparing struct {
 	fsm.Machine

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,23 @@ func TestLeadershipBeginsAndEnds(t *testing.T) {
 		} {
 			ls.see(c.leader, c.term)
 			require.Equal(t, c.want, happened(), c)
+		}
+
+		for _, c := range []struct {
+			term    uint64
+			leading bool
+			over    bool
+		}{{4, true, false}, {4, false, true}, {5, true, true}} {
+			declined := &leaderTerm{term: 4, gone: make(chan struct{})}
+			ls.declined = declined
+			ls.declineOver(c.term, c.leading)
+			require.Equal(t, c.over, ls.declined == nil, c)
+			select {
+			case <-declined.gone:
+				require.True(t, c.over, c)
+			default:
+				require.False(t, c.over, c)
+			}
 		}
 
 		ls.assert(5)
@@ -560,6 +578,18 @@ func TestProposer(t *testing.T) {
 		require.False(t, woken(p.wake))
 		pass(most)
 		require.False(t, woken(p.wake), "nothing waits any more")
+
+		// So many refusals wait at most.
+		others.batches = []*forward.Batch{request("set", "x", "v")}
+		step("first", entry(26, " x"))
+		lands(3, "took 0s")
+		mine.batches, others.batches = slices.Repeat([]*forward.Batch{claim}, mostRefusals/2), nil
+		held = true
+		step()
+		others.batches = slices.Repeat([]*forward.Batch{claim}, mostRefusals/2)
+		step()
+		others.batches = append(others.batches, claim)
+		step("first", entry(26, strings.Repeat(" k", mostRefusals+1)))
 	})
 }
 
@@ -763,6 +793,35 @@ func TestLooksAtWaiters(t *testing.T) {
 		serving.Store(l)
 		look(10)
 		look(1, "n2 10s")
+
+		// Without a leader for long, nobody knows whether this node's clients were served.
+		serving.Store(nil)
+		leader, m.incarnations = "", nil
+		var told []protocol.Value
+		w.clients = sessions.New(sessions.Cluster{SubscribeWaiting: func(bool) {}})
+		park := func() {
+			told = nil
+			ticket := w.clients.Waiters.Enter(1, func(v protocol.Value) { told = append(told, v) })
+			w.clients.Waiters.Parked(ticket, 1)
+		}
+		park()
+		look(10)
+		require.Empty(t, told)
+		w.led.Store(true) // there was one between two looks
+		look(10)
+		require.Empty(t, told)
+		look(1)
+		require.Equal(t, []protocol.Value{protocol.ErrUncertain.Value()}, told)
+		leader = "n2"
+		look(1)
+		leader = ""
+		park()
+		look(10)
+		require.Empty(t, told)
+		look(1)
+		require.Len(t, told, 1)
+		leader, m.incarnations = "n2", []protocol.Incarnation{{Node: "n1", Epoch: 5}, {Node: "n2", Epoch: 2}}
+		serving.Store(l)
 
 		// The waiters of this node's previous incarnations leave. Those of the present one stay.
 		requests := func() int {

@@ -169,6 +169,15 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 				}
 			}
 		}
+		leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1", NewestVersion: newer}})
+		require.Len(t, leader.Replica().Status().Followers, 2)
+		c.Net.Isolate(n.Name)
+		time.Sleep(2 * time.Second)
+		st := leader.Replica().Status()
+		require.Len(t, st.Followers, 1)
+		for _, m := range st.Members {
+			require.Equal(t, m.ID == n.ID, m.Silent, "%s, one that really does not answer", m.Name)
+		}
 	})
 }
 
