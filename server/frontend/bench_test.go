@@ -6,9 +6,11 @@ import (
 	"net"
 	"testing"
 
-	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 // instant answers every request of every batch with OK, at once.
@@ -53,7 +55,7 @@ func acquire() []byte {
 // TestNoAllocations: at steady state neither a command nor a pipeline costs memory, nor does a request that might wait
 // and is granted at once.
 func TestNoAllocations(t *testing.T) {
-	if raced {
+	if protocoltest.Raced {
 		t.Skip("the race detector makes pools forget")
 	}
 	for name, pipeline := range map[string][]byte{

@@ -23,9 +23,13 @@ func TestIdleClusterWritesNothing(t *testing.T) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", "100"))
 		time.Sleep(time.Second)
 		before := lastLog(c)
-		time.Sleep(quietTime)
+		quiet := time.Hour
+		if protocoltest.Raced {
+			quiet = 5 * time.Minute // an hour would last a minute
+		}
+		time.Sleep(quiet)
 		require.Equal(t, before, lastLog(c))
-		require.Len(t, events[replica.LeaderChanged](c.Node("n1")), 1, "a quiet hour is no reason for an election")
+		require.Len(t, events[replica.LeaderChanged](c.Node("n1")), 1, "quiet is no reason for an election")
 	})
 }
 
