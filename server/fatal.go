@@ -15,7 +15,7 @@ import (
 //   - An entry or a term that raft has counted as stored is not on the disk: raftnode tells by way of replica.Failed,
 //     and holds back what raft could conclude (parallel_log.go, stable.go).
 //   - An entry cannot be applied: raftnode tells by way of replica.Failed.
-//   - A leader would replace entries that are committed: likewise (contradiction.go).
+//   - A leader would replace entries that are committed: likewise (parallel_log.go).
 //   - Another member, or the log, knows a later incarnation of the node: package peer tells the registry of incarnations,
 //     and the replica by way of replica.Failed.
 //
