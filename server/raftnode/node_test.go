@@ -193,6 +193,15 @@ func TestRemovalNoticeIsALeaders(t *testing.T) {
 	})
 }
 
+// TestOthersAreNotOvertaken: a node that starts waits for a leader if there are other voters.
+func TestOthersAreNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		n.start()
+		require.Equal(t, raft.Follower, n.raft.State())
+	})
+}
+
 // TestRemovalBeforeTheStart: the owner is told of what was found while the node was opened.
 func TestRemovalBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -622,6 +631,11 @@ func TestSuccessors(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "n3", id, "this node does not lead: nothing is waited for")
 		require.Zero(t, time.Since(began))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		id, err = n.Successor(ended, "n3")
+		require.NoError(t, err)
+		require.Equal(t, "n3", id)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)

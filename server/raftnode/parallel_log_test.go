@@ -211,6 +211,19 @@ func TestHowFarTheLogReaches(t *testing.T) {
 	require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: 201}))
 	require.False(t, log.reaches(200))
 	require.True(t, log.reaches(201))
+
+	log = newParallelLog(raft.NewInmemStore(), 1<<20, nil)
+	for index := range uint64(100) {
+		require.NoError(t, log.StoreLog(&raft.Log{Index: index + 1, Term: 1}))
+	}
+	require.NoError(t, log.DeleteRange(1, 40))
+	for index := range uint64(110) {
+		require.Equal(t, index > 40, log.reaches(index), "%d, beside recent ones in memory", index)
+		var read raft.Log
+		err := log.GetLog(index, &read)
+		require.Equal(t, 40 < index && index <= 100, err == nil, "%d: %v", index, err)
+		require.True(t, err != nil || read.Index == index, index)
+	}
 }
 
 // A node that becomes a leader when a snapshot stands for its whole log.
