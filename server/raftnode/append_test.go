@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"testing"
@@ -131,6 +133,9 @@ func TestBrokenAppendFrames(t *testing.T) {
 	}
 	_, err := decodeAppend(append(whole, 0))
 	require.ErrorIs(t, err, wire.ErrCorrupt)
+	none := appendAppend(nil, &raft.AppendEntriesRequest{})
+	_, err = decodeAppend(binary.AppendUvarint(none[:len(none)-1], math.MaxInt64))
+	require.ErrorIs(t, err, wire.ErrCorrupt, "a count alone")
 	answer := appendAppended(nil, raft.RPCResponse{Response: &raft.AppendEntriesResponse{Success: true}})
 	var read raft.AppendEntriesResponse
 	for n := range answer {

@@ -33,8 +33,7 @@ const (
 type Change struct {
 	Kind   ChangeKind
 	Member members.Member
-	// After is the index of the configuration that the change is meant for, and is not 0: in any other the change
-	// is refused.
+	// After is the index of the configuration that the change is meant for: in any other the change is refused.
 	After uint64
 }
 
@@ -107,7 +106,7 @@ func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) 
 	switch {
 	case !leading:
 		return 0, ErrNotLeader
-	case ch.After == 0 || ch.After != conf.Index:
+	case ch.After != conf.Index:
 		return 0, fmt.Errorf("%w: since %d, to %d", ErrConfigurationChanged, ch.After, conf.Index)
 	}
 	next, err := ch.in(conf)

@@ -78,9 +78,14 @@ func TestConfigurationsAreReadOnce(t *testing.T) {
 		read(i + 1)
 	}
 	require.Equal(t, uint64(3), c.view().Index)
-	c.appended([]*raft.Log{configurationAt(4, "n1", "n2", "n3")})
-	read(3)
-	require.Equal(t, uint64(4), c.view().Index)
+	for index, ids := range map[uint64][]string{4: {"n1", "n2", "n3"}, 5: {"n1", "n3"}} {
+		require.NoError(t, log.StoreLog(configurationAt(index, ids...)))
+	}
+	c.appended([]*raft.Log{configurationAt(4, "n1", "n2", "n3"), configurationAt(5, "n1", "n3")})
+	for _, index := range []uint64{3, 4} { // for a follower, say
+		read(index)
+		require.Equal(t, uint64(5), c.view().Index)
+	}
 }
 
 func TestWhoIsRemoved(t *testing.T) {

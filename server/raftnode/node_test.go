@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -738,6 +739,11 @@ func TestSubscriberThatComesBack(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, int32(1), n.append.open.Load(), "others come and go")
 			require.Equal(t, dialed, n.append.dialed.Load())
+			for _, yes := range []bool{false, true} {
+				n.SetCommitSubscriber("n2", yes)
+				synctest.Wait()
+				require.Equal(t, yes, (*n.commits.peers.Load())["n2"].conn != nil, "others may use it meanwhile")
+			}
 			n.commits.reconfigure(viewOf("n1"))
 			synctest.Wait()
 			require.Zero(t, n.append.open.Load())
@@ -784,6 +790,37 @@ func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 		close(held)
 		require.NoError(t, <-ended)
 		require.Zero(t, stream.open.Load())
+	})
+}
+
+// TestLateSnapshot: whether a snapshot is late is judged when raft is through with all requests before. One that is late
+// is read to its end: what follows over its connection is another request.
+func TestLateSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		f := &rpcFilter{requests: make(chan raft.RPC), log: n.log, raft: n.raft}
+		from := make(chan raft.RPC)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = f.run(ctx, from) }()
+		for _, failure := range []error{nil, errBroken} {
+			state, answer := strings.NewReader("state"), make(chan raft.RPCResponse, 1)
+			rpc := raft.RPC{
+				Command: &raft.InstallSnapshotRequest{Term: n.Term(), LastLogIndex: 1}, Reader: state, RespChan: answer,
+			}
+			if failure != nil {
+				rpc.Reader = io.MultiReader(state, iotest.ErrReader(failure))
+			}
+			from <- rpc
+			synctest.Wait()
+			require.Empty(t, answer)
+			require.IsType(t, &raft.AppendEntriesRequest{}, (<-f.requests).Command)
+			is := <-answer
+			require.ErrorIs(t, is.Error, failure)
+			require.Equal(t, failure == nil, is.Response.(*raft.InstallSnapshotResponse).Success)
+			require.Zero(t, state.Len())
+		}
 	})
 }
 
