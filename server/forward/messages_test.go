@@ -209,6 +209,8 @@ func TestFramesAreFrozen(t *testing.T) {
 func TestGreetingOfWhoHangsUp(t *testing.T) {
 	_, err := readGreeting(bufio.NewReader(strings.NewReader("")), kindHello)
 	require.ErrorIs(t, err, io.EOF)
+	_, err = parseGreeting(nil, kindHello)
+	require.ErrorIs(t, err, wire.ErrCorrupt, "a frame without a word")
 }
 
 // TestValuesThatAreCutShort: none of them is taken.

@@ -240,6 +240,7 @@ func TestAnswersToAQuestion(t *testing.T) {
 	}{
 		{whole, says, true, nil},
 		{[]byte{proposalKind, 0, 9}, candidate{id: "n2", length: 9}, false, nil},
+		{whole[:0:0], candidate{}, false, wire.ErrCorrupt},
 		{whole[:1], candidate{}, false, wire.ErrCorrupt},
 		{whole[:3], candidate{}, false, wire.ErrCorrupt},
 		{append([]byte{proposalKind + 1}, whole[1:]...), candidate{}, false, wire.ErrCorrupt},

@@ -485,6 +485,11 @@ func TestMemberKeepsItsAddress(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, c.want, m.Addr)
 		}
+		_, err := n.Change(t.Context(), Change{
+			Kind: Remove, Member: members.Member{ID: "n2"}, After: n.Configuration().Index - 1,
+		})
+		require.ErrorIs(t, err, ErrConfigurationChanged)
+		require.NotErrorIs(t, err, ErrOutcomeUnknown)
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		want := n.Configuration()
@@ -495,7 +500,7 @@ func TestMemberKeepsItsAddress(t *testing.T) {
 		require.NoError(t, n.awaitChange(ctx, n.Term(), want), "this leader appended the next behind it")
 		require.ErrorIs(t, n.awaitChange(ctx, n.Term()-1, want), ErrOutcomeUnknown, "it may have been replaced")
 		newest := n.Configuration()
-		_, err := n.Node.append(t.Context(), n.Term()-1, Change{
+		_, err = n.Node.append(t.Context(), n.Term()-1, Change{
 			Kind: Remove, Member: members.Member{ID: "n2"}, After: newest.Index,
 		}, want)
 		require.ErrorIs(t, err, ErrOutcomeUnknown)
