@@ -441,6 +441,15 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 		ID: "n2", Name: members.Name("n2"), PeerAddr: "n2:1", ClientAddr: "two", SentinelAddr: "sentinel", Voter: true,
 		Release: "r2", NewestVersion: 6, HoldVersion: 5, Silent: true, LogIndex: 9,
 	}, all[1])
+	named := &addresses{}
+	named.follow(members.NewConfiguration(1,
+		members.Member{ID: "n10@a", Addr: "n10:1"}, members.Member{ID: "n2@a", Addr: "n2:1"},
+		members.Member{ID: "n1@a", Addr: "n1:1"}), Member{})
+	var names []string
+	for _, m := range named.all() {
+		names = append(names, m.Name)
+	}
+	require.Equal(t, []string{"n1", "n10", "n2"}, names, "by name")
 }
 
 // TestDuplicateOfAnotherNode: the copy that took effect has the replies.

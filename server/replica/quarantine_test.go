@@ -155,6 +155,23 @@ func TestQuarantineFarAway(t *testing.T) {
 	}
 }
 
+// TestQuarantineWithoutAnHeir: the only voter that could lead is away. When it comes back it leads.
+func TestQuarantineWithoutAnHeir(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		c.Fill(5)
+		n, away, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+		away.Crash()
+		require.NoError(t, other.Replica().Quarantine())
+		require.NoError(t, n.Replica().Quarantine())
+		time.Sleep(10 * time.Second)
+		require.False(t, n.Replica().Status().Leading)
+		away.Start()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, away, c.Leader())
+		c.Fill(5)
+	})
+}
+
 // TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores
 // the log as before. The state of another member, and nothing else, makes it a member like the others.
 func TestQuarantine(t *testing.T) {
