@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,13 +25,26 @@ type appender struct {
 
 	mu     sync.Mutex
 	idle   map[raft.ServerID][]*appendConn
+	open   map[*appendConn]struct{}
+	dials  map[*appendDial]struct{}
 	closed bool
+}
+
+// appendDial is a connection that is being made.
+type appendDial struct {
+	id     raft.ServerID
+	since  time.Time
+	cancel context.CancelFunc
 }
 
 // appendConn is a connection, with a request at a time.
 type appendConn struct {
 	net.Conn
-	br *bufio.Reader
+	appender *appender
+	id       raft.ServerID
+	br       *bufio.Reader
+	// sent is when the request was sent that has no answer yet, in ns since 1970; 0: there is none.
+	sent atomic.Int64
 	// out and in are the connection's frames, used again.
 	out, in []byte
 	steady  wire.Steady
@@ -39,7 +53,10 @@ type appendConn struct {
 }
 
 func newAppender(stream wire.Stream) *appender {
-	return &appender{stream: stream, idle: make(map[raft.ServerID][]*appendConn)}
+	return &appender{
+		stream: stream, idle: make(map[raft.ServerID][]*appendConn),
+		open: make(map[*appendConn]struct{}), dials: make(map[*appendDial]struct{}),
+	}
 }
 
 // call sends args to a node and waits for the answer.
@@ -82,24 +99,66 @@ func (a *appender) take(id raft.ServerID) (*appendConn, error) {
 		a.mu.Unlock()
 		return conn, nil
 	}
-	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
+	dial := &appendDial{id: id, since: time.Now(), cancel: cancel}
+	a.dials[dial] = struct{}{}
+	a.mu.Unlock()
 	conn, err := a.stream.DialContext(ctx, string(id))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.dials, dial)
 	if err != nil {
 		return nil, err
 	}
-	return &appendConn{Conn: conn, br: bufio.NewReader(conn), steady: wire.Steady{Conn: conn}}, nil
+	return a.adopt(id, conn), nil
+}
+
+// adopt makes a connection one of the appender's. Requires a.mu.
+func (a *appender) adopt(id raft.ServerID, conn net.Conn) *appendConn {
+	c := &appendConn{
+		Conn: conn, appender: a, id: id, br: bufio.NewReader(conn), steady: wire.Steady{Conn: conn},
+	}
+	a.open[c] = struct{}{}
+	return c
+}
+
+// Close closes the connection.
+func (c *appendConn) Close() error {
+	c.appender.mu.Lock()
+	delete(c.appender.open, c)
+	c.appender.mu.Unlock()
+	return c.Conn.Close()
 }
 
 func (a *appender) give(id raft.ServerID, conn *appendConn) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed || len(a.idle[id]) >= connsPerPeer {
-		_ = conn.Close()
-		return
+	full := a.closed || len(a.idle[id]) >= connsPerPeer
+	if !full {
+		a.idle[id] = append(a.idle[id], conn)
 	}
-	a.idle[id] = append(a.idle[id], conn)
+	a.mu.Unlock()
+	if full {
+		_ = conn.Close()
+	}
+}
+
+// abandon closes the connections to a node that have had no answer for age, and ends dials as old: what they sent was
+// lost, and TCP waits up to as long again before it sends that once more.
+func (a *appender) abandon(id raft.ServerID, age time.Duration) {
+	before := time.Now().Add(-age)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for d := range a.dials { // unordered: each is looked at
+		if d.id == id && d.since.Before(before) {
+			d.cancel()
+		}
+	}
+	for c := range a.open { // unordered: each is looked at
+		if sent := c.sent.Load(); c.id == id && sent != 0 && sent < before.UnixNano() {
+			_ = c.Conn.Close()
+		}
+	}
 }
 
 // hangUp closes the idle connections to a node.
@@ -127,6 +186,8 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 	if len(c.out) > maxAppendFrame {
 		return nil, fmt.Errorf("append to a node's log: %d bytes, the limit is %d", len(c.out), maxAppendFrame)
 	}
+	c.sent.Store(time.Now().UnixNano())
+	defer c.sent.Store(0)
 	if _, err := c.steady.Write(wire.Seal(c.out)); err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 func TestAnswerThatMakesNoSense(t *testing.T) {
 	near, far := net.Pipe()
 	a := newAppender(nil)
-	a.idle["n2"] = []*appendConn{{Conn: near, br: bufio.NewReader(near), steady: wire.Steady{Conn: near}}}
+	a.idle["n2"] = []*appendConn{a.adopt("n2", near)}
 	go func() {
 		_, _ = wire.Read(bufio.NewReader(far), nil, maxAppendFrame)
 		_, _ = far.Write(wire.Seal(append(make([]byte, wire.Head), 0xff)))
@@ -239,6 +239,41 @@ func TestAnswerThatMakesNoSense(t *testing.T) {
 	require.Empty(t, a.idle["n2"])
 	_, err := near.Write(nil)
 	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// TestAbandonedRequests: those are given up that were sent to the node long ago, and no others.
+func TestAbandonedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAppender(nil)
+		errs := make(map[string]chan error)
+		send := func(name string, id raft.ServerID) {
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			t.Cleanup(func() { _ = near.Close() })
+			conn := a.adopt(id, near)
+			errs[name] = make(chan error, 1)
+			go func() {
+				_, err := conn.call(anAppend(), &raft.AppendEntriesResponse{})
+				errs[name] <- err
+			}()
+			synctest.Wait()
+		}
+		send("old", "n2")
+		send("other", "n3")
+		time.Sleep(time.Second)
+		send("young", "n2")
+		idle, far := net.Pipe()
+		defer far.Close()
+		a.idle["n2"] = []*appendConn{a.adopt("n2", idle)}
+		time.Sleep(time.Second / 2)
+		a.abandon("n2", time.Second)
+		synctest.Wait()
+		require.ErrorIs(t, <-errs["old"], io.ErrClosedPipe)
+		require.Empty(t, errs["other"])
+		require.Empty(t, errs["young"])
+		require.Len(t, a.open, 3)
+		require.NoError(t, idle.SetDeadline(time.Now()), "the idle connection is closed")
+	})
 }
 
 // TestConnectionsTogether: they come back and are hung up while the node stops.

@@ -45,6 +45,7 @@ func Open(c Config) (*Node, error) {
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
 	}
+	n.filter.campaigns = n.transport.reached
 	n.commits = newCommitNotifier(commitNotifierConfig{
 		self: c.ID, appender: n.transport.appender, acks: n.acks, log: n.log, leading: n.Leading,
 		commit: func() uint64 { return n.raft.CommitIndex() }, committed: n.transport.committed,

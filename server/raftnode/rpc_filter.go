@@ -29,6 +29,8 @@ type rpcFilter struct {
 	// newest snapshot.
 	installing sync.Mutex
 	heartbeats heartbeats
+	// campaigns is told who asks for pre-votes. It must be quick.
+	campaigns func(id raft.ServerID)
 }
 
 // run hands raft the other nodes' requests, in order, but for snapshots that come too late.
@@ -118,6 +120,10 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		req = command
 	case *raft.TimeoutNowRequest:
 		f.nominate(ctx, rpc)
+		return
+	case *raft.RequestPreVoteRequest:
+		f.campaigns(raft.ServerID(command.ID))
+		f.hand(ctx, rpc)
 		return
 	default:
 		f.hand(ctx, rpc)

@@ -182,6 +182,24 @@ func TestReturningFollowerIsServedAtOnce(t *testing.T) {
 	})
 }
 
+// A follower whose packets were lost for a while serves clients soon after the net is whole. TCP sends what was lost again
+// after up to as long as the loss took, so requests on the way would keep the connection and the follower out.
+func TestFollowerIsBackSoonAfterALoss(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		for _, seconds := range []time.Duration{1, 4, 7, 11, 15, 19, 24, 30} {
+			loss, away := seconds*time.Second, c.Followers()[0]
+			c.Net.Isolate(away.Name)
+			time.Sleep(loss)
+			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", loss.String()))
+			c.Net.Heal()
+			healed := time.Now()
+			require.Equal(t, protocol.Bulk(loss.String()), away.Do("GET", "k"), "after %v", loss)
+			require.Less(t, time.Since(healed), 2*time.Second, "after %v", loss)
+			c.Settle()
+		}
+	})
+}
+
 // A leader that is cut off, and so does not even hang up, is replaced within a second.
 func TestSilentLeaderIsReplaced(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

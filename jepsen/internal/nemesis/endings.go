@@ -193,7 +193,7 @@ func (m *many) end(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a lock.
+// await waits for a lock. It asks again where a member has not come back from the fault before.
 func (m *many) await(ctx context.Context, i int, member, key string) {
 	conn, err := m.dial(ctx, member, i%m.n.Target.Sides(), holderSlack)
 	if err != nil {
@@ -201,10 +201,16 @@ func (m *many) await(ctx context.Context, i int, member, key string) {
 	}
 	defer conn.Close()
 	owner := "next" + strconv.Itoa(i)
-	if isGrant(conn.DoWithin(holderWait, "LOCK.ACQUIRE", key, owner, "PX", millis(holderWait), "WAIT",
-		millis(holderWait))) {
-		m.granted[i] = time.Now()
-		conn.Do("LOCK.RELEASE", key, owner)
+	for limit := time.Now().Add(holderWait); time.Now().Before(limit); {
+		r := conn.DoWithin(holderWait, "LOCK.ACQUIRE", key, owner, "PX", millis(holderWait), "WAIT", millis(holderWait))
+		if isGrant(r) {
+			m.granted[i] = time.Now()
+			conn.Do("LOCK.RELEASE", key, owner)
+			return
+		}
+		if r.Outcome == history.Info || !workload.Sleep(ctx, second/20) {
+			return
+		}
 	}
 }
 

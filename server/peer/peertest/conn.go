@@ -29,7 +29,8 @@ type stream struct {
 	arrived      []byte   // readable
 	transit      []packet // under way, in order
 	transitBytes int
-	end          error // what follows arrived: io.EOF or a reset; nil while more may come
+	lost         time.Time // when a packet was lost first that was not sent again yet; zero: none is
+	end          error     // what follows arrived: io.EOF or a reset; nil while more may come
 
 	readerGone, writerGone bool
 	changed                signal
@@ -83,8 +84,43 @@ func (s *stream) send(data []byte, end error) {
 	if len(data) > 0 || end != nil {
 		s.transit = append(s.transit, packet{data: data, at: at, end: end})
 	}
+	s.retransmit()
 	s.settle()
 	s.changed.fire()
+}
+
+const (
+	firstRTO = 200 * time.Millisecond // Linux's least
+	firstSYN = time.Second
+	// maxRTO bounds the doubling.
+	maxRTO = 120 * time.Second
+)
+
+// retransmitted is the first instant from now on at which TCP sends again what it sent first at lost: after rto, and
+// then each time after twice as long (RFC 6298, 5.5).
+func retransmitted(lost time.Time, rto time.Duration) time.Time {
+	at, now := lost.Add(rto), time.Now()
+	for at.Before(now) {
+		rto = min(2*rto, maxRTO)
+		at = at.Add(rto)
+	}
+	return at
+}
+
+// retransmit notes since when packets are lost, or lets them arrive with the next retransmission. Requires net.mu.
+func (s *stream) retransmit() {
+	switch blocked := s.net.blocked(s.link); {
+	case blocked && s.lost.IsZero() && len(s.transit) > 0:
+		s.lost = time.Now()
+	case !blocked && !s.lost.IsZero():
+		at := retransmitted(s.lost, firstRTO)
+		for i := range s.transit {
+			if s.transit[i].at.Before(at) {
+				s.transit[i].at = at
+			}
+		}
+		s.lost = time.Time{}
+	}
 }
 
 // arrival is when the next packet comes; the zero time when that is not known.

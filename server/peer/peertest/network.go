@@ -77,8 +77,8 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 }
 
 // Dial returns the dial function of a node. While a way there or back is cut a
-// dial waits, as SYN packets are sent again and again, until the way is mended
-// or the context ends. Without a listener the dial is refused at once.
+// dial waits, until the way is mended and the SYN packet is sent once more, or the
+// context ends. Without a listener the dial is refused at once.
 func (n *Network) Dial(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, from, addr)
@@ -91,12 +91,16 @@ func (n *Network) Dial(from string) func(ctx context.Context, addr string) (net.
 
 func (n *Network) dial(ctx context.Context, from, addr string) (*conn, error) {
 	there, back := link{nodeOf(from), nodeOf(addr)}, link{nodeOf(addr), nodeOf(from)}
-	begun := time.Now()
+	begun, sent := time.Now(), time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for {
-		ready := begun.Add(n.delayed[there] + n.delayed[back])
+	for lost := false; ; {
 		blocked := n.blocked(there) || n.blocked(back)
+		if lost && !blocked {
+			sent = retransmitted(begun, firstSYN)
+		}
+		lost = blocked
+		ready := sent.Add(n.delayed[there] + n.delayed[back])
 		if !blocked && !time.Now().Before(ready) {
 			segment := math.MaxInt
 			if wire.HasSmallSegments(ctx) {
@@ -154,7 +158,7 @@ func (n *Network) wait(ctx context.Context, changed <-chan struct{}, instant tim
 
 // Cut stops what goes from one node to another, that way only. Bytes that are
 // under way or written later do not arrive, and the writer does not notice.
-// They are not lost to the connection: like TCP's retransmissions they arrive
+// They are not lost to the connection: they arrive with the first retransmission
 // after the way is mended, unless the connection was closed.
 func (n *Network) Cut(from, to string) {
 	n.change(func() { n.cut[link{nodeOf(from), nodeOf(to)}] = true })
@@ -274,6 +278,7 @@ func (n *Network) change(f func()) {
 	}
 	f()
 	for s := range n.streams {
+		s.retransmit()
 		s.settle()
 		s.changed.fire()
 	}
