@@ -660,22 +660,22 @@ func TestSuccessors(t *testing.T) {
 			}()
 			return asking, nil
 		}
-		within := func(id string) (successor string, err error, took time.Duration) {
+		within := func(id string) (successor string, took time.Duration, err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
 			successor, err = n.Successor(ctx, id)
-			return successor, err, time.Since(began)
+			return successor, time.Since(began), err
 		}
-		id, err, took := within("")
+		id, took, err := within("")
 		require.NoError(t, err)
 		require.Equal(t, "n2", id, "others lag")
 		require.Zero(t, took)
-		_, err, took = within("n3")
+		_, took, err = within("n3")
 		require.ErrorContains(t, err, "n3 has applied the log up to 50 of 100")
 		require.Equal(t, time.Second, took, "it may catch up")
 		answers = false
-		id, err, took = within("")
+		id, took, err = within("")
 		require.NoError(t, err)
 		require.Empty(t, id, "nobody answers: raft chooses")
 		require.Zero(t, took)
