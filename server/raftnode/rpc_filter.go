@@ -29,7 +29,7 @@ type rpcFilter struct {
 	// newest snapshot.
 	installing sync.Mutex
 	heartbeats heartbeats
-	// campaigns is told who asks for pre-votes. It must be quick.
+	// campaigns is called with each node that asks for pre-votes. It must be quick.
 	campaigns func(id raft.ServerID)
 }
 

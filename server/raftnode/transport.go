@@ -104,8 +104,8 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 	}
 }
 
-// reached is told that a node asks for pre-votes: the node has had no heartbeat of its leader, and the way to it may be
-// whole again. If this node leads, requests without an answer are made again, over new connections.
+// reached handles the sign that a node asks for pre-votes: it has had no heartbeat of its leader, and the way to it may
+// be whole again. If this node leads, requests without an answer are made again, over new connections.
 func (t *transport) reached(id raft.ServerID) { t.appender.abandon(id, t.election) }
 
 // compare looks whether the log of a node that answers in this leadership has become shorter than the node had
