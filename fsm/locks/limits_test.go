@@ -393,6 +393,34 @@ func TestSessionsThatEndAtOnce(t *testing.T) {
 	require.Positive(t, table.Steps())
 }
 
+// TestHoldThatIsOverBlocksItsOwner: who stands behind an own hold, whose session is over, is granted when that hold is
+// worked off; a snapshot may be taken before.
+func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	r := asks("a", "k")
+	r.Mode, r.Session = Shared, id
+	table.mustAcquire(t, r)
+	r = asks("c", "x")
+	r.LeaseMillis = Forever
+	table.mustAcquire(t, r)
+	r = waiting(asks("a", "x", "k"))
+	r.Mode = Shared
+	_, err = table.Acquire(r)
+	require.NoError(t, err)
+	at(table, 1600).Release(0, "x", "c", false)
+	require.NotNil(t, table.candidate(table.find(0, "k")))
+	require.NoError(t, table.Verify())
+	again, err := loaded(saved(table), true)
+	require.NoError(t, err)
+	for _, tb := range []*Table{table, again} {
+		at(tb, 1600).Sweep()
+		require.Zero(t, tb.waiterCount)
+	}
+}
+
 // TestTicketsOfPlacesThatAreKept: who waits with the ticket of a place that is kept is known by it when the place goes.
 func TestTicketsOfPlacesThatAreKept(t *testing.T) {
 	table := at(New(), 1000)

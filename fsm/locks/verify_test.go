@@ -254,6 +254,7 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		{"among those that are due", func(p *parts) { other := *p.shared; p.timers.Set(&other) }},
 
 		{"100001 holds", func(p *parts) { p.many.holders = MaxHolders + 1 }},
+		{"alone: 1 waiters are counted as 2", func(p *parts) { p.alone.more.ranks[asleepOther]++ }},
 		{"100001 waiters", func(p *parts) { p.alone.more.ranks[asleepOther] += MaxWaiters }},
 		{"delays -1 and 0", func(p *parts) { p.many.delay = -1; p.again(p.shared) }},
 		{"unfinished since -1", func(p *parts) { p.many.unfinished = -1; p.again(p.shared) }},
