@@ -79,9 +79,9 @@ func (m *made) has(db int, it *keyspace.Item) bool {
 	return slices.Contains(m.hashes[:], createdHash{true, db, it.Hash})
 }
 
-// claimsOnly reports whether a script runs that has written nothing yet but claims.
+// claimsOnly reports whether a script runs that has written nothing yet but claims. Requires: the script may write.
 func (h *scriptHost) claimsOnly(c *call) bool {
-	return h.running && !h.readOnly && len(c.Undo.Changes)-h.from.changes == h.made.claims &&
+	return h.running && len(c.Undo.Changes)-h.from.changes == h.made.claims &&
 		c.st.Versions-h.from.versions == uint64(h.made.claims)
 }
 
