@@ -296,7 +296,9 @@ func (r brokenReader) Read(b []byte) (int, error) {
 func TestRestoreReportsReadErrors(t *testing.T) {
 	d := furnished(t)
 	b := dump(t, d.m)
-	require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b[:len(b)/2])}), errDisk)
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, len(b) / 2} {
+		require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b[:n])}), errDisk, "%d bytes", n)
+	}
 	require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
 }
 

@@ -314,6 +314,8 @@ func TestPatience(t *testing.T) {
 	late := "native 1 9 0 lock.acquire held you px 1000 wait 500"
 	require.False(t, d.m.WouldWait(string(request(nil, 0, strings.Fields(late)...)), d.nowMillis+60_001),
 		"the lease has ended")
+	require.False(t, d.m.WouldWait(string(request(nil, 0, "exec", "9", "blpop", "none", "0")), d.nowMillis),
+		"another word than block")
 	require.False(t, IsPatient(nil))
 	require.False(t, d.m.WouldWait("", d.nowMillis))
 }
