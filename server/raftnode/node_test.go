@@ -327,6 +327,26 @@ func TestSubscriptionOutlivesChangesOfMembers(t *testing.T) {
 	})
 }
 
+// TestSubscriptionOfAFormerMember ends with the connection that was kept for it.
+func TestSubscriptionOfAFormerMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		for _, id := range []raft.ServerID{"n2", "n3"} {
+			n.SetCommitSubscriber(string(id), true)
+		}
+		var run sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		run.Go(func() { _ = n.commits.run(ctx) })
+		synctest.Wait()
+		require.EqualValues(t, 2, n.append.open.Load())
+		n.commits.reconfigure(viewOf("n1", "n3"))
+		synctest.Wait()
+		require.EqualValues(t, 1, n.append.open.Load())
+		stop()
+		run.Wait()
+	})
+}
+
 // TestIdleConnectionsAreBounded: so many are kept to a node, and none once the node stops.
 func TestIdleConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -359,14 +379,29 @@ type replayStub struct {
 	err     error
 }
 
-func (m *replayStub) Restore(io.Reader) error { return nil }
+func (m *replayStub) Restore(io.Reader) error {
+	if m.err == nil {
+		m.applied = append(m.applied, "snapshot")
+	}
+	return m.err
+}
 
 func (m *replayStub) Apply(data []byte) error {
 	m.applied = append(m.applied, string(data))
 	return m.err
 }
 
-// TestReplay: void entries are left out, and the first that is missing or cannot be applied ends it.
+// takeSnapshot makes an empty snapshot of a log up to an entry, and of members.
+func takeSnapshot(t *testing.T, snapshots raft.SnapshotStore, index, term uint64, ids ...string) {
+	t.Helper()
+	_, transport := raft.NewInmemTransport("")
+	sink, err := snapshots.Create(1, index, term, raft.DecodeConfiguration(configurationAt(1, ids...).Data), 1, transport)
+	require.NoError(t, err)
+	require.NoError(t, sink.Close())
+}
+
+// TestReplay: void entries are left out, and the first that is missing or cannot be applied ends it. So does a snapshot
+// that cannot be read.
 func TestReplay(t *testing.T) {
 	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	require.NoError(t, store.StoreLogs([]*raft.Log{
@@ -388,6 +423,18 @@ func TestReplay(t *testing.T) {
 	require.NoError(t, store.DeleteRange(2, 2))
 	_, err = Replay(store, snapshots, &replayStub{})
 	require.ErrorIs(t, err, raft.ErrLogNotFound)
+
+	takeSnapshot(t, snapshots, 3, 2, "n1", "n2")
+	m = &replayStub{}
+	r, err = Replay(store, snapshots, m)
+	require.NoError(t, err)
+	require.Equal(t, []string{"snapshot"}, m.applied)
+	require.Equal(t, [3]uint64{3, 3, 2}, [3]uint64{r.Snapshot, r.Last, r.Term})
+	require.True(t, r.Members.Has("n2"))
+	_, err = Replay(store, snapshots, refuses)
+	require.ErrorIs(t, err, refuses.err)
+	_, err = Replay(store, &faulty{SnapshotStore: snapshots}, m)
+	require.ErrorIs(t, err, errBroken)
 }
 
 // TestLooksDoNotOverlap: events are told in the order of their causes.
@@ -396,6 +443,20 @@ func TestLooksDoNotOverlap(t *testing.T) {
 	p.checking.Store(true)
 	p.check(7, 1, acksOf("n1", "n2"))
 	require.Zero(t, p.term)
+}
+
+// TestEntriesAreVerifiedFirst, by a build that verifies.
+func TestEntriesAreVerifiedFirst(t *testing.T) {
+	a := newApplier(&Config{Machine: &machineStub{}}, nil, nil)
+	var verified [][]*raft.Log
+	a.verify = func(logs []*raft.Log) {
+		require.Zero(t, a.index.Load())
+		verified = append(verified, logs)
+	}
+	logs := []*raft.Log{{Index: 4, Type: raft.LogNoop}, {Index: 5, Type: raft.LogNoop}}
+	a.ApplyBatch(logs)
+	require.Equal(t, [][]*raft.Log{logs}, verified)
+	require.EqualValues(t, 5, a.index.Load())
 }
 
 // restores is a machine that is given a state.
@@ -423,10 +484,7 @@ func TestRestoredStates(t *testing.T) {
 	require.Zero(t, m.index)
 	require.Zero(t, a.bytes)
 
-	_, transport := raft.NewInmemTransport("")
-	sink, err := snapshots.Create(1, 9, 2, raft.DecodeConfiguration(configurationAt(5, "n1", "n2").Data), 5, transport)
-	require.NoError(t, err)
-	require.NoError(t, sink.Close())
+	takeSnapshot(t, snapshots, 9, 2, "n1", "n2")
 	m.err = errors.New("first")
 	require.ErrorIs(t, restore(), m.err)
 	first := m.err
