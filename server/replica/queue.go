@@ -43,6 +43,7 @@ type queue struct {
 	consumer any
 	wake     chan<- struct{}
 	// unanswered is since when the link, as consumer, has had no answer to anything that it took; zero: it waits for none.
+	// It says nothing while there is no consumer.
 	// Batches that run out of time answer nothing. After patience, unless it is 0, the link gets no more batches.
 	unanswered time.Time
 	patience   time.Duration
@@ -248,7 +249,7 @@ func (q *queue) Detach(consumer any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumer == consumer {
-		q.consumer, q.wake, q.unanswered = nil, nil, time.Time{}
+		q.consumer, q.wake = nil, nil
 	}
 }
 
