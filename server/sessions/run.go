@@ -107,7 +107,7 @@ func (r *Renewer) forgetExpected() {
 func (r *Renewer) forgetIfConnected(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.clients[s.conn]; c != nil && !c.cut {
+	if c := r.clients[s.conn]; c != nil {
 		r.sessions.Delete(s)
 		r.removeExpected(c, s)
 	}
