@@ -27,6 +27,7 @@ func TestNodeIDIsMintedWithTheFolder(t *testing.T) {
 	first := s.Identity()
 	require.Regexp(t, `^n1@[0-9a-f]{12}$`, first.ID)
 	require.Empty(t, first.ClusterID)
+	require.Contains(t, s.owner.id.CreatedBy, "holdfast", "the program, by its module")
 	require.NoError(t, s.Close())
 	s = mustOpen(t, c)
 	require.Equal(t, first, s.Identity())
