@@ -187,6 +187,7 @@ func TestReturningFollowerIsServedAtOnce(t *testing.T) {
 func TestFollowerIsBackSoonAfterALoss(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, seconds := range []time.Duration{1, 4, 7, 11, 15, 19, 24, 30} {
+			c.Net.ResendAsTCP()
 			loss, away := seconds*time.Second, c.Followers()[0]
 			c.Net.Isolate(away.Name)
 			time.Sleep(loss)

@@ -66,6 +66,8 @@ type worldOptions struct {
 	early bool
 	// slow: messages between nodes take usualDelay, as they do in a real net.
 	slow bool
+	// resends: what was lost arrives when TCP would send it again.
+	resends bool
 	// raw: members change by raft's own changes, without the rules of package reconfig.
 	raw bool
 	// undead: a node that was removed goes on.
@@ -101,6 +103,9 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		options.Stubborn = w.places[0]
 	}
 	w.cluster = servertest.New(t, options)
+	if o.resends {
+		w.cluster.Net.ResendAsTCP()
+	}
 	if o.slow {
 		w.delay = usualDelay
 		_ = w.Set(network.State{})

@@ -110,6 +110,7 @@ func retransmitted(lost time.Time, rto time.Duration) time.Time {
 // retransmit notes since when packets are lost, or lets them arrive with the next retransmission. Requires net.mu.
 func (s *stream) retransmit() {
 	switch blocked := s.net.blocked(s.link); {
+	case !s.net.resends:
 	case blocked && s.lost.IsZero() && len(s.transit) > 0:
 		s.lost = time.Now()
 	case !blocked && !s.lost.IsZero():

@@ -45,6 +45,7 @@ type Network struct {
 	rates     map[link]int // bytes a second
 	largest   map[link]int // bytes that are written at a time and arrive
 	isolated  map[string]bool
+	resends   bool   // see ResendAsTCP
 	changed   signal // topology changed: dials look again
 }
 
@@ -77,8 +78,8 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 }
 
 // Dial returns the dial function of a node. While a way there or back is cut a
-// dial waits, until the way is mended and the SYN packet is sent once more, or the
-// context ends. Without a listener the dial is refused at once.
+// dial waits, as SYN packets are sent again and again, until the way is mended
+// or the context ends. Without a listener the dial is refused at once.
 func (n *Network) Dial(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, from, addr)
@@ -96,7 +97,7 @@ func (n *Network) dial(ctx context.Context, from, addr string) (*conn, error) {
 	defer n.mu.Unlock()
 	for lost := false; ; {
 		blocked := n.blocked(there) || n.blocked(back)
-		if lost && !blocked {
+		if n.resends && lost && !blocked {
 			sent = retransmitted(begun, firstSYN)
 		}
 		lost = blocked
@@ -158,11 +159,15 @@ func (n *Network) wait(ctx context.Context, changed <-chan struct{}, instant tim
 
 // Cut stops what goes from one node to another, that way only. Bytes that are
 // under way or written later do not arrive, and the writer does not notice.
-// They are not lost to the connection: they arrive with the first retransmission
+// They are not lost to the connection: like TCP's retransmissions they arrive
 // after the way is mended, unless the connection was closed.
 func (n *Network) Cut(from, to string) {
 	n.change(func() { n.cut[link{nodeOf(from), nodeOf(to)}] = true })
 }
+
+// ResendAsTCP has what was lost arrive with TCP's next retransmission once the way is mended, up to as long after as
+// the way was cut; likewise the first packet of a dial. Otherwise it arrives at once.
+func (n *Network) ResendAsTCP() { n.change(func() { n.resends = true }) }
 
 // Mend undoes Cut, but not Isolate.
 func (n *Network) Mend(from, to string) {
