@@ -46,7 +46,7 @@ func (h *health) behind(applied uint64, now time.Time) error {
 		return errors.New("no link to the leader")
 	case applied+raftnode.ReplayLag < h.first:
 		return fmt.Errorf("at log index %d of %d since the start", applied, h.first)
-	case applied < h.target && now.Sub(h.since) > unhealthyAfter:
+	case !h.since.IsZero() && applied < h.target && now.Sub(h.since) > unhealthyAfter:
 		return fmt.Errorf("at log index %d of %d for %v", applied, h.target, now.Sub(h.since).Round(time.Second))
 	}
 	return nil
