@@ -68,7 +68,7 @@ func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp 
 	broken, err := conn.call(args, resp)
 	switch {
 	case !broken:
-		a.give(id, conn)
+		a.give(conn)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		wire.Stuck(conn.Conn)
 		a.hangUp(id) // the path of the idle ones is the same
@@ -131,11 +131,11 @@ func (c *appendConn) Close() error {
 	return c.Conn.Close()
 }
 
-func (a *appender) give(id raft.ServerID, conn *appendConn) {
+func (a *appender) give(conn *appendConn) {
 	a.mu.Lock()
-	full := a.closed || len(a.idle[id]) >= connsPerPeer
+	full := a.closed || len(a.idle[conn.id]) >= connsPerPeer
 	if !full {
-		a.idle[id] = append(a.idle[id], conn)
+		a.idle[conn.id] = append(a.idle[conn.id], conn)
 	}
 	a.mu.Unlock()
 	if full {

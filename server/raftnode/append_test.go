@@ -284,7 +284,7 @@ func TestConnectionsTogether(t *testing.T) {
 		all.Go(func() {
 			for range 50 {
 				if conn, err := a.take("n2"); err == nil {
-					a.give("n2", conn)
+					a.give(conn)
 				}
 			}
 		})

@@ -135,7 +135,7 @@ func (c *commitNotifier) connect(p *commitSubscriber, id raft.ServerID) {
 	case subscribed && p.conn == nil:
 		p.conn, _ = a.take(id) // tried again at the next entry
 	case !subscribed && p.conn != nil:
-		a.give(id, p.conn)
+		a.give(p.conn)
 		p.conn = nil
 	}
 }

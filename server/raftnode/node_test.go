@@ -359,7 +359,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 			conns = append(conns, conn)
 		}
 		for _, conn := range conns {
-			a.give("n2", conn)
+			a.give(conn)
 		}
 		require.Equal(t, int32(connsPerPeer), n.append.open.Load())
 		a.hangUp("n2")
@@ -368,7 +368,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		conn, err := a.take("n2")
 		require.NoError(t, err)
 		a.close()
-		a.give("n2", conn)
+		a.give(conn)
 		require.Zero(t, n.append.open.Load())
 	})
 }
@@ -664,6 +664,21 @@ func TestStateOfAnotherMember(t *testing.T) {
 	})
 }
 
+// proposes is a connection to a node that answers a question with a proposal of term 0, after a while.
+func proposes(t *testing.T, after time.Duration, lengthAndApplied ...byte) net.Conn {
+	asking, asked := net.Pipe()
+	go func() {
+		_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
+		select {
+		case <-time.After(after):
+		case <-t.Context().Done():
+		}
+		answer := append(make([]byte, wire.Head), proposalKind, 0)
+		_, _ = asked.Write(wire.Seal(append(answer, lengthAndApplied...)))
+	}()
+	return asking
+}
+
 // TestSuccessors: a voter of an older release does not say what it has applied, and is taken for ready.
 func TestSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -671,13 +686,7 @@ func TestSuccessors(t *testing.T) {
 		n.applier.index.Store(100)
 		says := map[string][]byte{"n2": {}, "n3": {50}, "n4": {84}}
 		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
-			asking, asked := net.Pipe()
-			go func() {
-				_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
-				answer := append(append(make([]byte, wire.Head), proposalKind, 0, 100), says[id]...)
-				_, _ = asked.Write(wire.Seal(answer))
-			}()
-			return asking, nil
+			return proposes(t, 0, append([]byte{100}, says[id]...)...), nil
 		}
 		ready, lags := n.candidates(t.Context(), "", 100)
 		require.ElementsMatch(t, []string{"n2", "n4"}, ready)
@@ -711,12 +720,7 @@ func TestSuccessors(t *testing.T) {
 			if !answers {
 				return nil, net.ErrClosed
 			}
-			asking, asked := net.Pipe()
-			go func() {
-				_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
-				_, _ = asked.Write(wire.Seal(append(make([]byte, wire.Head), proposalKind, 0, 100, applied[id])))
-			}()
-			return asking, nil
+			return proposes(t, 0, 100, applied[id]), nil
 		}
 		within := func(id string) (successor string, took time.Duration, err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -763,17 +767,8 @@ func TestHeir(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := openSingle(t, "n2", "n3", "n4")
 			n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
-				asking, asked := net.Pipe()
-				go func() {
-					_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
-					is := c.says[id]
-					select {
-					case <-time.After(is.after):
-					case <-t.Context().Done():
-					}
-					_, _ = asked.Write(wire.Seal(append(make([]byte, wire.Head), proposalKind, 0, is.length, is.applied)))
-				}()
-				return asking, nil
+				is := c.says[id]
+				return proposes(t, is.after, is.length, is.applied), nil
 			}
 			gone := make(chan struct{})
 			if c.gone {

@@ -54,7 +54,7 @@ func (n *Node) sendRemovalNotice(ctx context.Context, id raft.ServerID, index ui
 		var resp raft.AppendEntriesResponse
 		broken, err := conn.call(n.transport.committed(term, &entry), &resp)
 		if !broken {
-			n.transport.appender.give(id, conn)
+			n.transport.appender.give(conn)
 		}
 		if err == nil && (resp.Success || resp.Term > term) {
 			return
