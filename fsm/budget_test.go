@@ -300,37 +300,30 @@ func TestNeeds(t *testing.T) { protocoltest.Transcripts(t, "testdata/needs.txt",
 
 func playNeeds(t *testing.T, script []byte) []byte {
 	d := newDriver(t)
-	var out strings.Builder
-	for text := range strings.Lines(string(script)) {
-		words := strings.Fields(text)
-		if strings.HasPrefix(text, " ") {
-			continue // a former answer
-		}
-		out.WriteString(text)
-		if len(words) == 0 || words[0] == "#" {
-			continue
+	return protocoltest.Lines(t, script, func(words []string) []string {
+		number := func() int64 {
+			n, err := strconv.ParseInt(words[1], 10, 64)
+			require.NoError(t, err)
+			return n
 		}
 		switch rest := strings.Join(words[1:], " "); words[0] {
 		case "version":
-			fmt.Sscan(rest, &d.version)
+			d.version = byte(number())
 		case "do":
 			for i := range map[bool]int{false: 1, true: 100}[strings.Contains(rest, "#")] {
 				replies := d.apply(pipeline(strings.ReplaceAll(rest, "#", strconv.Itoa(i))))
-				require.False(t, replies[0].IsError(), "%s: %v", text, replies[0])
+				require.False(t, replies[0].IsError(), "%s: %v", rest, replies[0])
 			}
 		case "advance", "jump":
-			var millis int64
-			fmt.Sscan(rest, &millis)
-			if d.nowMillis += millis; words[0] == "advance" {
+			if d.nowMillis += number(); words[0] == "advance" {
 				d.advance(0)
 			}
 		default:
-			text = strings.TrimSpace(text)
-			need, without := d.needs(text)
-			fmt.Fprintf(&out, "  %d, %d\n", need, without)
+			need, without := d.needs(strings.Join(words, " "))
+			return []string{fmt.Sprintf("%d, %d", need, without)}
 		}
-	}
-	return []byte(out.String())
+		return nil
+	})
 }
 
 // needs are the least budgets of an entry in which a request runs: as ever, and where no lock may end or be granted.
