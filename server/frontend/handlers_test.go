@@ -149,6 +149,15 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	})
 }
 
+// startLogged starts a server that logs forced breaks, and returns what it has logged.
+func startLogged(t *testing.T) (*testServer, *bytes.Buffer) {
+	t.Helper()
+	s, lines := start(t, Config{}, newCluster()), &bytes.Buffer{}
+	s.cluster.onForced = s.LocksForced
+	s.cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
+	return s, lines
+}
+
 // of is what a line says of a hold in [TestForcedBreaksAreLogged].
 func of(key string, fence int) string {
 	since := "2000-01-01T00:00:0" + strconv.Itoa(max(0, fence-2)) + "Z"
@@ -159,10 +168,7 @@ func of(key string, fence int) string {
 // from a transaction and a script, and none where no lock was taken away.
 func TestForcedBreaksAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
-		s.cluster.onForced = s.LocksForced
-		var lines bytes.Buffer
-		s.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		s, lines := startLogged(t)
 		holder, ops := s.dial(), s.dial()
 		run := func(words ...string) {
 			t.Helper()
@@ -228,10 +234,7 @@ func TestForcedBreaksAreLogged(t *testing.T) {
 // TestForcedBreakOfManyHolds: of many holds the first ten are named, and all are counted.
 func TestForcedBreakOfManyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
-		s.cluster.onForced = s.LocksForced
-		var lines bytes.Buffer
-		s.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		s, lines := startLogged(t)
 		c := s.dial()
 		for i := range 50 {
 			answer(c, "LOCK.ACQUIRE", "k", fmt.Sprint("owner", i), "PX", "60000", "SHARED")
@@ -247,10 +250,7 @@ func TestForcedBreakOfManyHolds(t *testing.T) {
 // TestForcedBreaksAreFewLines: a client that breaks lock after lock does not fill the log.
 func TestForcedBreaksAreFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
-		s.cluster.onForced = s.LocksForced
-		var lines bytes.Buffer
-		s.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		s, lines := startLogged(t)
 		c := s.dial()
 		breakOne := func() {
 			require.NotContains(t, answer(c, "LOCK.ACQUIRE", strings.Repeat("k", 1000), "me", "PX", "60000"), "-")

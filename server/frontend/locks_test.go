@@ -1,11 +1,9 @@
 package frontend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -303,10 +301,7 @@ func TestNoticesAreBounded(t *testing.T) {
 // TestBreaksAreLogged: who took a lock away, from where, and why, also from a transaction.
 func TestBreaksAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
-		s.cluster.onForced = s.LocksForced
-		var lines bytes.Buffer
-		s.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		s, lines := startLogged(t)
 		c := s.dial()
 		for _, line := range []string{
 			"CLIENT SETNAME ops", "LOCK.ACQUIRE k me PX 60000", "LOCK.BREAK k FENCE 9 REASON none",
