@@ -121,9 +121,9 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzWaits runs arbitrary requests of clients and of nodes, in the lines of [TestWaiting], words in any order: they
-// never panic; the machines of two nodes, one of them replaced by its snapshot now and then, stay alike; a client that
-// was parked is told one reply at most; and nobody waits beside what is waited for.
+// FuzzWaits runs arbitrary requests of clients and of nodes, in the lines of [TestWaiting], words in any order. They
+// never panic. The machines of two nodes stay alike, though one of them is replaced by its snapshot now and then. A
+// parked client gets one reply at most. No client waits while what it waits for is there.
 func FuzzWaits(f *testing.F) {
 	for _, transcript := range protocoltest.ReadTranscripts(f, "testdata/waits.txt") {
 		f.Add(string(transcript.Data))

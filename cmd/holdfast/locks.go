@@ -198,7 +198,7 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string
 	return nil
 }
 
-// lockNow is what LOCK.INFO says of a lock. there is false if nobody holds it or waits for it.
+// lockNow is the answer of LOCK.INFO about a lock. there is false if it has neither a holder nor a waiter.
 func (o *locksOwn) lockNow(ctx context.Context, conn *holder.Conn, name string) (l api.Lock, there bool, err error) {
 	vs, err := conn.Pipeline(ctx, []string{"TIME"}, []string{"LOCK.INFO", name})
 	if err != nil || len(vs[0].Elems) != 2 || vs[1].IsError() {
@@ -207,7 +207,7 @@ func (o *locksOwn) lockNow(ctx context.Context, conn *holder.Conn, name string) 
 	return api.LockOf(vs[1], name, max(0, o.db), timeOf(vs[0]))
 }
 
-// present says who holds a lock now, for whom another hold was meant.
+// present describes who holds a lock now, where the hold that the caller named is there no more.
 func (o *locksOwn) present(ctx context.Context, conn *holder.Conn, name string) string {
 	l, there, err := o.lockNow(ctx, conn, name)
 	switch {
@@ -219,7 +219,7 @@ func (o *locksOwn) present(ctx context.Context, conn *holder.Conn, name string) 
 	return heldBy(&l)
 }
 
-// heldBy says who holds a lock, and for how long. Requires: somebody does.
+// heldBy describes who holds a lock, and for how long. Requires: it has a holder.
 func heldBy(l *api.Lock) string {
 	h := &l.Holders[0]
 	text := "held " + duration(h.HeldMillis) + " by " + printable(h.Owner)
