@@ -201,17 +201,15 @@ func (m *many) await(ctx context.Context, i int, member, key string) {
 	}
 	defer conn.Close()
 	owner := "next" + strconv.Itoa(i)
-	for limit := time.Now().Add(holderWait); time.Now().Before(limit); {
+	_ = m.n.until(ctx, holderWait, "granted", func() bool {
 		r := conn.DoWithin(holderWait, "LOCK.ACQUIRE", key, owner, "PX", millis(holderWait), "WAIT", millis(holderWait))
-		if isGrant(r) {
+		granted := isGrant(r)
+		if granted {
 			m.granted[i] = time.Now()
 			conn.Do("LOCK.RELEASE", key, owner)
-			return
 		}
-		if r.Outcome == history.Info || !workload.Sleep(ctx, second/20) {
-			return
-		}
-	}
+		return granted || r.Outcome == history.Info
+	})
 }
 
 // bystander writes through a member, and returns the longest time that a write took.
