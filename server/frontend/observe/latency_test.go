@@ -45,7 +45,43 @@ func TestLatencyEvents(t *testing.T) {
 	require.Equal(t, protocol.Integer(0), ask((*Slowlog).latencyReset, "command"))
 	require.Equal(t, protocol.Integer(1), ask((*Slowlog).latencyReset))
 	require.Empty(t, ask((*Slowlog).latencyLatest).Elems)
-	l.mu.Lock()
-	require.Len(t, l.entries, defaultSlowEntries)
-	l.mu.Unlock()
+	require.Equal(t, defaultSlowEntries, l.count())
+}
+
+// The slow log has the latest entries, the newest first, while its limit changes. A full one takes the next entry
+// without an allocation.
+func TestSlowlog(t *testing.T) {
+	l := NewSlowlog()
+	get, _ := protocol.Lookup("get")
+	noted := 0
+	note := func() {
+		l.Note(get, Entry{Took: time.Second})
+		noted++
+	}
+	for _, most := range []int64{3, 5, 2, 4, 0, 1, 3} {
+		l.MostEntries.Store(most)
+		for range 8 {
+			before := l.count()
+			note()
+			kept := min(most, int64(before)+1)
+			var ids []int64
+			for _, e := range l.get([][]byte{[]byte("SLOWLOG"), []byte("GET"), []byte("-1")}).Elems {
+				ids = append(ids, e.Elems[0].Num)
+			}
+			require.Len(t, ids, int(kept))
+			for i, id := range ids {
+				require.Equal(t, int64(noted-1-i), id)
+			}
+			require.Equal(t, int(kept), l.count())
+		}
+		if most > 0 {
+			require.Zero(t, testing.AllocsPerRun(20, note), "a full log of %d", most)
+		}
+	}
+	for l.oldest == 0 {
+		note()
+	}
+	l.reset(nil)
+	note()
+	require.Equal(t, 1, l.count())
 }

@@ -38,7 +38,8 @@ type Slowlog struct {
 
 	mu      sync.Mutex
 	nextID  int64
-	entries []numbered // the newest last
+	entries []numbered // a ring: from oldest to the end, and from the start
+	oldest  int
 	events  map[string]*slowEvents
 }
 
@@ -120,9 +121,8 @@ func (l *Slowlog) Note(command *protocol.Command, e Entry) {
 	// EXEC is skipped in Redis, which times the commands of the queue one by one.
 	skipped := command.Has(protocol.FlagSkipSlowlog) && command.Name != "exec"
 	if above := l.AboveMicros.Load(); above >= 0 && e.Took.Microseconds() >= above && !skipped {
-		l.entries = append(l.entries, numbered{e, l.nextID})
+		l.add(numbered{e, l.nextID})
 		l.nextID++
-		l.trim()
 	}
 	if monitor := l.MonitorMillis.Load(); monitor > 0 && e.Took.Milliseconds() >= monitor {
 		kind := "command"
@@ -133,9 +133,21 @@ func (l *Slowlog) Note(command *protocol.Command, e Entry) {
 	}
 }
 
-// trim forgets the oldest entries. The caller holds l.mu.
-func (l *Slowlog) trim() {
-	if over := len(l.entries) - int(min(l.MostEntries.Load(), largestSlowLog)); over > 0 {
+// add adds an entry, and forgets the oldest ones if there are too many. On a slow disk each command comes here, so a full
+// log has nothing copied. The caller holds l.mu.
+func (l *Slowlog) add(e numbered) {
+	most := int(min(l.MostEntries.Load(), largestSlowLog))
+	if len(l.entries) == most && most > 0 {
+		l.entries[l.oldest] = e
+		l.oldest = (l.oldest + 1) % most
+		return
+	}
+	if l.oldest > 0 { // the limit was another
+		l.entries = slices.Concat(l.entries[l.oldest:], l.entries[:l.oldest])
+		l.oldest = 0
+	}
+	l.entries = append(l.entries, e)
+	if over := len(l.entries) - most; over > 0 {
 		l.entries = slices.Clone(l.entries[over:])
 	}
 }
@@ -149,7 +161,7 @@ func (l *Slowlog) count() int {
 func (l *Slowlog) reset([][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries = nil
+	l.entries, l.oldest = nil, 0
 	return protocol.OK
 }
 
@@ -172,7 +184,7 @@ func (l *Slowlog) get(args [][]byte) protocol.Value {
 	}
 	var all []protocol.Value
 	for i := range int(n) {
-		e := &l.entries[len(l.entries)-1-i]
+		e := &l.entries[(l.oldest+len(l.entries)-1-i)%len(l.entries)]
 		all = append(all, protocol.Array(protocol.Integer(e.id), protocol.Integer(e.At.Unix()),
 			protocol.Integer(e.Took.Microseconds()),
 			protocol.Strings(e.Args...), protocol.Bulk(e.Addr), protocol.Bulk(e.Name)))
