@@ -66,7 +66,10 @@ type Incarnation struct {
 
 // Compare orders incarnations by node, and those of a node by their starts.
 func (i Incarnation) Compare(o Incarnation) int {
-	return cmp.Or(strings.Compare(i.Node, o.Node), cmp.Compare(i.Epoch, o.Epoch))
+	if c := strings.Compare(i.Node, o.Node); c != 0 {
+		return c
+	}
+	return cmp.Compare(i.Epoch, o.Epoch)
 }
 
 // Batch is the unit that is applied at most once.

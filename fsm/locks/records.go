@@ -73,13 +73,23 @@ func (l *lock) id() uint64 { return l.head &^ flagBits }
 
 func (l *lock) db() int { return int(l.head >> 8 & (databases - 1)) }
 
+// The orders of the trees read what comes last, and stands in memory of its own, only between equals.
+
 func lockBefore(a, b *lock) bool {
-	return cmp.Or(cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash), strings.Compare(a.key, b.key)) < 0
+	switch {
+	case a.db() != b.db():
+		return a.db() < b.db()
+	case a.hash != b.hash:
+		return a.hash < b.hash
+	}
+	return a.key < b.key
 }
 
 func dueBefore(a, b *lock) bool {
-	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.db(), b.db()), cmp.Compare(a.hash, b.hash),
-		strings.Compare(a.key, b.key)) < 0
+	if a.due != b.due {
+		return a.due < b.due
+	}
+	return lockBefore(a, b)
 }
 
 // holders is the number of holds.
@@ -191,21 +201,39 @@ type member struct {
 }
 
 func ownerBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), strings.Compare(a.hold.owner, b.hold.owner)) < 0
+	if a.lock != b.lock {
+		return a.lock < b.lock
+	}
+	return a.hold.owner < b.hold.owner
 }
 
 func fenceBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.fence, b.hold.fence)) < 0
+	if a.lock != b.lock {
+		return a.lock < b.lock
+	}
+	return a.hold.fence < b.hold.fence
 }
 
 func endBefore(a, b member) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.hold.deadline, b.hold.deadline),
-		cmp.Compare(a.hold.fence, b.hold.fence)) < 0
+	switch {
+	case a.lock != b.lock:
+		return a.lock < b.lock
+	case a.hold.deadline != b.hold.deadline:
+		return a.hold.deadline < b.hold.deadline
+	}
+	return a.hold.fence < b.hold.fence
 }
 
 func bySessionBefore(a, b *hold) bool {
-	return cmp.Or(cmp.Compare(a.bound, b.bound), cmp.Compare(a.fence, b.fence), cmp.Compare(a.db, b.db),
-		strings.Compare(a.key, b.key)) < 0
+	switch {
+	case a.bound != b.bound:
+		return a.bound < b.bound
+	case a.fence != b.fence:
+		return a.fence < b.fence
+	case a.db != b.db:
+		return a.db < b.db
+	}
+	return a.key < b.key
 }
 
 // waiter is a request in line. It stands in the queues of all its keys, with one order. Invariant: never
@@ -279,7 +307,10 @@ func placeAt(l *lock, r rank, order uint64) place {
 func (p place) order() uint64 { return p.at & (1<<orderBits - 1) }
 
 func placeBefore(a, b place) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.at, b.at)) < 0
+	if a.lock != b.lock {
+		return a.lock < b.lock
+	}
+	return a.at < b.at
 }
 
 // stand is a waiter of a lock.
@@ -289,12 +320,20 @@ type stand struct {
 }
 
 func waitingBefore(a, b stand) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), strings.Compare(a.waiter.Owner, b.waiter.Owner)) < 0
+	if a.lock != b.lock {
+		return a.lock < b.lock
+	}
+	return a.waiter.Owner < b.waiter.Owner
 }
 
 func waitEndBefore(a, b stand) bool {
-	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.waiter.deadline, b.waiter.deadline),
-		cmp.Compare(a.waiter.order, b.waiter.order)) < 0
+	switch {
+	case a.lock != b.lock:
+		return a.lock < b.lock
+	case a.waiter.deadline != b.waiter.deadline:
+		return a.waiter.deadline < b.waiter.deadline
+	}
+	return a.waiter.order < b.waiter.order
 }
 
 func nameBefore(a, b *waiter) bool { return a.name().Compare(b.name()) < 0 }

@@ -20,9 +20,7 @@
 package waits
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -55,8 +53,15 @@ type place struct {
 }
 
 func placeBefore(a, b place) bool {
-	return cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key), cmp.Compare(a.kind, b.kind),
-		cmp.Compare(a.order, b.order)) < 0
+	switch {
+	case a.db != b.db:
+		return a.db < b.db
+	case a.key != b.key:
+		return a.key < b.key
+	case a.kind != b.kind:
+		return a.kind < b.kind
+	}
+	return a.order < b.order
 }
 
 // New returns a table without waiters.
@@ -65,7 +70,10 @@ func New() *Table {
 	return &Table{
 		places: btree.NewBTreeGOptions(placeBefore, options),
 		deadlines: btree.NewBTreeGOptions(func(a, b *Waiter) bool {
-			return cmp.Or(cmp.Compare(a.DeadlineMillis, b.DeadlineMillis), cmp.Compare(a.Order, b.Order)) < 0
+			if a.DeadlineMillis != b.DeadlineMillis {
+				return a.DeadlineMillis < b.DeadlineMillis
+			}
+			return a.Order < b.Order
 		}, options),
 		names:     btree.NewBTreeGOptions(func(a, b *Waiter) bool { return a.Compare(b.Name) < 0 }, options),
 		readiness: newReadiness(),

@@ -20,7 +20,10 @@ type Name struct {
 
 // Compare orders names by incarnation and ticket.
 func (n Name) Compare(m Name) int {
-	return cmp.Or(n.Origin.Compare(m.Origin), cmp.Compare(n.Ticket, m.Ticket))
+	if c := n.Origin.Compare(m.Origin); c != 0 {
+		return c
+	}
+	return cmp.Compare(n.Ticket, m.Ticket)
 }
 
 // Waiter is a request that waits. Invariant: never changed once in a [Table].
