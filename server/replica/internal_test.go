@@ -206,6 +206,7 @@ func TestTimeoutsSleepUntilPoked(t *testing.T) {
 			look++
 			return looks[look-1]
 		})
+		require.Equal(t, looks[0] && looks[1], parked)
 		s.poke()
 		require.Equal(t, parked, len(s.wake) == 1, "without a timer a poke must wake it: %v", looks)
 	}

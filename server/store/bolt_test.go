@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -151,6 +153,28 @@ func TestBoltLogBehavesAsTheWAL(t *testing.T) {
 	require.Error(t, err)
 	require.Error(t, l.StoreLogs(entries(1006, 1006)))
 	require.Error(t, l.DeleteRange(1000, 1001))
+}
+
+// TestBoltLogTakesAnEntryOnce: of several appends of the same entry at one time one is taken.
+func TestBoltLogTakesAnEntryOnce(t *testing.T) {
+	path := filepath.Join(memoryDir(t), boltLogName)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
+	require.NoError(t, err)
+	for index := uint64(1); index <= 30; index++ {
+		var taken atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if l.StoreLogs(entries(index, index)) == nil {
+					taken.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, taken.Load())
+	}
+	require.NoError(t, l.Close())
 }
 
 func TestFailedStableWriteIsTheLast(t *testing.T) {
