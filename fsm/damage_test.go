@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -85,8 +89,15 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 				[][]byte{[]byte(key), []byte("m"), []byte("10")}))
 		}
 		waiting.m.budgets.serving = 0
-		waiting.apply(pipeline("rpush k v", "swapdb 0 1"))
-		waiting.apply(protocol.AppendUnblock(nil, protocol.LeaveGone, 2))
+		last := protocol.NewEntry(nil, version, waiting.nowMillis, waiting.wallOffset, 0)
+		for _, node := range []string{"n2", "n3"} {
+			o := protocol.Incarnation{Node: node, Epoch: 7}
+			last.Add(o, 1, 1, protocol.AppendBlock(nil, 0, 1, "blpop", [][]byte{[]byte("z"), []byte("0")}))
+			last.Add(o, 1, 2, request(nil, 0, "drop", node, "7"))
+		}
+		last.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 3, 3, pipeline("rpush k v", "swapdb 0 1"))
+		require.NoError(t, waiting.m.Apply(last.Bytes(), clientless{}))
+		require.True(t, waiting.m.st.Waits.HasReady() && waiting.m.st.Waits.Sweeping())
 
 		keys := newDriverOf(t, version)
 		quota := &protocol.Quota{User: "alice", Keys: 9, Bytes: 1000, Waiters: 3}
@@ -136,32 +147,99 @@ func TestDamagedOldSnapshots(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
-// TestVerify: the check finds what contradicts something else.
+// TestVerify: the check finds what contradicts something else, or is beyond a bound.
 func TestVerify(t *testing.T) {
+	someScript := func(st *state) (some *script) {
+		st.scripts.bySHA.Scan(func(_ string, s *script) bool { some = s; return false })
+		return some
+	}
+	ranges := func(all ...appliedRange) func(st *state) {
+		return func(st *state) { st.sessions[0].low, st.sessions[0].applied = 4, all }
+	}
+	known := func(numbers ...uint64) func(st *state) {
+		return func(st *state) {
+			st.incarnations.given = maxIncarnations + 1
+			for _, n := range numbers {
+				st.incarnations.known = append(st.incarnations.known, incarnation{number: n})
+			}
+		}
+	}
+	users := func(n int) func(st *state) {
+		return func(st *state) {
+			for i := range n {
+				st.accounts.set(i+1, strconv.Itoa(i))
+			}
+		}
+	}
+	causes := func(n, bytes int) func(st *state) {
+		return func(st *state) {
+			k := &st.history.kinds[stockLocks]
+			for range n {
+				k.addCause(lossCause{text: strings.Repeat("x", bytes)})
+			}
+		}
+	}
+	losses := func(n, bytes int) func(st *state) {
+		return func(st *state) {
+			list := &st.history.kinds[stockLocks].byTime
+			for range n {
+				st.history.lossIDs++
+				l := &lockLoss{id: st.history.lossIDs, key: strings.Repeat("x", bytes)}
+				list.rows, list.bytes = append(list.rows, l), list.bytes+l.bytes()
+			}
+		}
+	}
+	numbers := make([]uint64, maxIncarnations+1)
+	for i := range numbers {
+		numbers[i] = uint64(i + 1)
+	}
 	for want, damage := range map[string]func(st *state){
+		"waits: ": func(st *state) {
+			w := &waits.Waiter{Words: []string{"blpop", "a", "0"}, KeyFrom: 1, KeyCount: 1}
+			st.Waits.Add(w)
+			w.Account = 1
+		},
+		"locks: ":    func(st *state) { st.Locks.RaiseFences(math.MaxUint64) },
 		"counted as": func(st *state) { st.ItemBytes++ },
 		"database 1: ": func(st *state) {
 			it := keyspace.NewItem(1, "k", "v", command.Never, keyspace.EncodingAuto)
 			st.Databases[1].Put(&it)
 			st.Databases[1].Find(1, "k").Hash = 2
 		},
-		"session of \"n1\": range 4 to 4": func(st *state) {
-			st.sessions[0].applied = []appliedRange{{st.sessions[0].low, st.sessions[0].low}}
+		"1 accounts have 0 users":                         func(st *state) { st.accounts.users = []string{"alice"} },
+		fmt.Sprintf("%d accounts", keyspace.MaxAccount+1): users(keyspace.MaxAccount + 1),
+		`session of "n1": range 4 to 4 behind 4`:          ranges(appliedRange{4, 4}),
+		`session of "n1": range 3 to 5 behind 4`:          ranges(appliedRange{3, 5}),
+		`session of "n1": range 7 to 8 behind 7`:          ranges(appliedRange{4, 7}, appliedRange{7, 8}),
+		"is out of order":                                 func(st *state) { st.sessions = append(st.sessions, st.sessions[0]) },
+		"incarnation 0 comes behind 0, of 65":             known(0),
+		"incarnation 2 comes behind 2, of 65":             known(1, 2, 2),
+		"incarnation 66 comes behind 2, of 65":            known(2, 66),
+		"65 incarnations are known":                       known(numbers...),
+		"at turn 7 of 1":                                  func(st *state) { someScript(st).turn = 7 },
+		"at turn 1 of 0":                                  func(st *state) { st.scripts.turns = 0 },
+		"stands as":                                       func(st *state) { someScript(st).sha = "x" },
+		"counted as 0 and 9":                              func(st *state) { st.scripts.rememberedBytes++ },
+		"counted as 1 and 8":                              func(st *state) { st.scripts.loadedBytes++ },
+		"1 of 2 in turn":                                  func(st *state) { st.scripts.byTurn.Set(9, someScript(st)) },
+		"0 causes of 0 bytes":                             func(st *state) { st.history.kinds[stockLocks].causeBytes++ },
+		"1 causes of":                                     func(st *state) { st.history.kinds[nativeLocks].causeBytes++ },
+		"501 causes of":                                   causes(keptCauses+1, 1),
+		"3 causes of":                                     causes(3, keptCauseBytes/3),
+		"cause 1 comes behind 0, of 0":                    func(st *state) { st.history.kinds[nativeLocks].causeIDs = 0 },
+		"cause 1 comes behind 1, of 1": func(st *state) {
+			k := &st.history.kinds[nativeLocks]
+			k.causes = append(k.causes, k.causes[0])
 		},
-		"is out of order": func(st *state) { st.sessions = append(st.sessions, st.sessions[0]) },
-		"at turn 7 of": func(st *state) {
-			st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.turn = 7; return false })
+		"0 losses of 0 bytes":         func(st *state) { st.history.kinds[stockLocks].byTime.bytes++ },
+		"1 losses of":                 func(st *state) { st.history.kinds[nativeLocks].byForce.bytes++ },
+		"501 losses of":               losses(keptLosses+1, 1),
+		"3 losses of":                 losses(3, keptLossBytes/3),
+		"loss 1 comes behind 0, of 0": func(st *state) { st.history.lossIDs = 0 },
+		"loss 1 comes behind 1, of 1": func(st *state) {
+			list := &st.history.kinds[nativeLocks].byForce
+			list.rows = append(list.rows, list.rows[0])
 		},
-		"stands as": func(st *state) {
-			st.scripts.bySHA.Scan(func(_ string, s *script) bool { s.sha = "x"; return false })
-		},
-		"scripts of":                   func(st *state) { st.scripts.rememberedBytes++ },
-		"causes of 0 bytes":            func(st *state) { st.history.kinds[stockLocks].causeBytes++ },
-		"causes of":                    func(st *state) { st.history.kinds[0].causeBytes++ },
-		"0 losses of 0 bytes":          func(st *state) { st.history.kinds[stockLocks].byTime.bytes++ },
-		"cause 1 comes behind 0, of 0": func(st *state) { st.history.kinds[0].causeIDs = 0 },
-		"losses of":                    func(st *state) { st.history.kinds[0].byForce.bytes++ },
-		"loss 1 comes behind 0, of 0":  func(st *state) { st.history.lossIDs = 0 },
 	} {
 		d := newDriver(t)
 		d.do("set", "k", "v")
@@ -170,22 +248,54 @@ func TestVerify(t *testing.T) {
 		d.do("lock.break", "l")
 		require.NoError(t, d.m.st.verify())
 		damage(d.m.st)
-		require.ErrorContains(t, d.m.st.verify(), want)
+		require.ErrorContains(t, d.m.st.verify(), want, want)
+	}
+}
+
+// TestVerifyInTurn: the whole state is looked at when entries have paid for what it holds.
+func TestVerifyInTurn(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 3*paidByEntry, 1<<40)
+	d.eval("return 1")
+	d.native(1, 0, "session.open", "px", "100000")
+	d.native(1, 0, "lock.acquire", "l", "me", "px", "100000")
+	d.native(1, 1, "lock.acquire", "l", "you", "px", "100000", "wait", "0")
+	d.apply(protocol.AppendBlock(nil, 0, 2, "blpop", [][]byte{[]byte("q"), []byte("0")}))
+	const items, scripts, ofLocks, waiters = 3*paidByEntry + 1, 1, 4, 1
+	require.Equal(t, items+scripts+ofLocks+waiters, d.m.st.things())
+	d.m.verifier.paid = 0
+	for _, damage := range []func(n int){
+		func(n int) { d.m.st.accounts.users = make([]string, n) },
+		func(n int) { d.m.call.watch.polls.count += 2*n - 1 },
+	} {
+		for range 4 {
+			require.NotPanics(t, d.m.verify)
+		}
+		damage(1)
+		for range 3 {
+			require.NotPanics(t, d.m.verify)
+		}
+		require.Panics(t, d.m.verify)
+		damage(0)
 	}
 }
 
 // TestRisingNumbers: what never falls is compared with the entry before, and begins anew with another state.
 func TestRisingNumbers(t *testing.T) {
 	for name, fall := range map[string]func(st *state){
-		"version":  func(st *state) { st.version-- },
-		"clock":    func(st *state) { st.ClockMillis-- },
-		"versions": func(st *state) { st.Versions-- },
-		"turns":    func(st *state) { st.scripts.turns-- },
-		"fences":   func(st *state) { st.Locks = locks.New() },
-		"swaps":    func(st *state) { st.Swaps[0] = st.Versions + 1 },
+		"version":        func(st *state) { st.version-- },
+		"clock":          func(st *state) { st.ClockMillis-- },
+		"versions":       func(st *state) { st.Versions-- },
+		"turns":          func(st *state) { st.scripts.turns-- },
+		"fences":         func(st *state) { st.Locks = locks.New() },
+		"swaps":          func(st *state) { st.Swaps = [protocol.MaxDatabases]uint64{} },
+		"a swap to come": func(st *state) { st.Swaps[0] = st.Versions + 1 },
 	} {
-		d := newDriver(t)
+		d := newDriverOf(t, protocol.OldestEntryVersion)
+		d.m.verify()
+		d.version = protocol.EntryVersion
 		d.do("set", "k", "v")
+		d.do("swapdb", "3", "4")
 		d.eval("return 1")
 		d.do("lock.acquire", "l", "me", "px", "1000")
 		d.m.verify()
@@ -193,16 +303,35 @@ func TestRisingNumbers(t *testing.T) {
 		require.Panics(t, d.m.verify, name)
 		d.m.st = newState()
 		require.NotPanics(t, d.m.verify, "another state")
+		d.m.st.version = versionOfCluster - 1
+		d.m.verify()
+		d.m.st.version--
+		require.NotPanics(t, d.m.verify, "earlier versions followed one another as they came")
 	}
 }
 
 // TestVerifyPolls: the check of those who poll finds what contradicts itself.
 func TestVerifyPolls(t *testing.T) {
 	at := lockKey{0, "k"}
+	long := strings.Repeat("x", maxPolledKey+1)
+	many := make([]poll, maxPollsOfKey+1)
+	crowd := polls{byKey: map[lockKey][]poll{}}
+	for i := range many {
+		many[i].refusals = 1
+	}
+	for crowd.count <= maxPolls {
+		crowd.byKey[lockKey{0, strconv.Itoa(crowd.count)}] = many[:maxPollsOfKey]
+		crowd.count += maxPollsOfKey
+	}
 	for want, p := range map[string]polls{
-		"0 poll for a key of 1 bytes": {byKey: map[lockKey][]poll{at: nil}},
-		"1 poll, counted as 0":        {byKey: map[lockKey][]poll{at: {{refusals: 1}}}},
-		`refusals of "k"`:             {byKey: map[lockKey][]poll{at: {{refusals: 1, first: 2, last: 1}}}, count: 1},
+		"0 poll for a key of 1 bytes":    {byKey: map[lockKey][]poll{at: nil}},
+		"129 poll for a key of 1 bytes":  {byKey: map[lockKey][]poll{at: many}, count: len(many)},
+		"1 poll for a key of 1025 bytes": {byKey: map[lockKey][]poll{{0, long}: many[:1]}, count: 1},
+		"1 poll, counted as 0":           {byKey: map[lockKey][]poll{at: many[:1]}},
+		"8320 poll, counted as 8320":     crowd,
+		`"k" are {token:late`:            {byKey: map[lockKey][]poll{at: {{token: "late", refusals: 1, first: 2, last: 1}}}, count: 1},
+		`"k" are {token:none`:            {byKey: map[lockKey][]poll{at: {{token: "none"}}}, count: 1},
+		`"k" are {token:xxx`:             {byKey: map[lockKey][]poll{at: {{token: long, refusals: 1}}}, count: 1},
 	} {
 		require.ErrorContains(t, p.verify(), want)
 	}

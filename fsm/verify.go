@@ -83,7 +83,22 @@ func (st *state) verify() error {
 		}
 		errs = append(errs, s.verify())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, st.incarnations.verify())...)
+}
+
+// verify looks at the numbers.
+func (is *incarnations) verify() error {
+	last := uint64(0)
+	for _, l := range is.known {
+		if l.number <= last || l.number > is.given {
+			return fmt.Errorf("incarnation %d comes behind %d, of %d", l.number, last, is.given)
+		}
+		last = l.number
+	}
+	if n := len(is.known); n > maxIncarnations {
+		return fmt.Errorf("%d incarnations are known", n)
+	}
+	return nil
 }
 
 // verify looks at the ranges.
@@ -111,7 +126,7 @@ func (sc *scriptCache) verify() (err error) {
 		}
 		remembered += len(s.source)
 		inTurns++
-		if at, ok := sc.byTurn.Get(s.turn); !ok || at != s || s.turn > sc.turns {
+		if at, _ := sc.byTurn.Get(s.turn); at != s || s.turn > sc.turns {
 			err = fmt.Errorf("script %s does not stand at turn %d of %d", sha, s.turn, sc.turns)
 		}
 		return err == nil
@@ -134,8 +149,8 @@ func (h *lockHistory) verify() error {
 			}
 			last, bytes = c.id, bytes+c.bytes()
 		}
-		if bytes != k.causeBytes {
-			return fmt.Errorf("causes of %d bytes are counted as %d", bytes, k.causeBytes)
+		if bytes != k.causeBytes || len(k.causes) > keptCauses || bytes > keptCauseBytes {
+			return fmt.Errorf("%d causes of %d bytes are counted as %d", len(k.causes), bytes, k.causeBytes)
 		}
 		if err := errors.Join(k.byTime.verify(h.lossIDs), k.byForce.verify(h.lossIDs)); err != nil {
 			return err

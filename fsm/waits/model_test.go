@@ -401,6 +401,7 @@ func TestVerify(t *testing.T) {
 		"keys are ready":      func(table *Table, w *Waiter) { table.known.Set(Ready{Key: "z"}) },
 		"turn 1 of 0":         func(table *Table, w *Waiter) { table.turn = 0 },
 		"turn 0 of 1":         func(table *Table, w *Waiter) { table.Served(); table.turn = 1 },
+		"is out of order":     func(table *Table, w *Waiter) { table.before = []Name{w.Name, w.Name} },
 	} {
 		table := New()
 		w := &Waiter{Name: Name{protocol.Incarnation{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{
