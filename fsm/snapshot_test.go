@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -166,7 +167,83 @@ func resum(b []byte) []byte {
 }
 
 func TestRestoreRefusesNonsense(t *testing.T) {
+	wait := func(w waits.Waiter) func(st *state) {
+		return func(st *state) {
+			w.Words, w.KeyFrom, w.KeyCount = []string{"blpop", "a", "0"}, 1, 1
+			st.Waits.Add(&w)
+		}
+	}
+	cameFrom := func(n int, number func(i int) uint64) func(st *state) {
+		return func(st *state) {
+			st.incarnations.given = maxIncarnations + 1
+			for i := range n {
+				st.incarnations.known = append(st.incarnations.known, incarnation{number: number(i)})
+			}
+		}
+	}
+	mark := func(m keyspace.Mark) func(st *state) {
+		return func(st *state) {
+			it := keyspace.NewItem(keyspace.Hash("a"), "a", "", command.Never, keyspace.EncodingAuto)
+			it = it.WithMark(m)
+			it.SetVersion(1)
+			st.Databases[0].Put(&it)
+		}
+	}
+	history := func(kind int, k kindHistory) func(st *state) {
+		return func(st *state) { st.history.lossIDs, st.history.kinds[kind] = 1000, k }
+	}
+	lost := func(losses ...lockLoss) func(st *state) {
+		var k kindHistory
+		for i := range losses {
+			k.byTime.rows = append(k.byTime.rows, &losses[i])
+		}
+		return history(losses[0].kind, k)
+	}
+	caused := func(given uint64, causes ...lossCause) func(st *state) {
+		k := kindHistory{causeIDs: given}
+		for i := range causes {
+			k.causes = append(k.causes, &causes[i])
+		}
+		return history(stockLocks, k)
+	}
+	tooMany, tooManyCauses := make([]lockLoss, keptLosses+1), make([]lossCause, keptCauses+1)
+	for i := range tooMany {
+		tooMany[i] = lockLoss{id: uint64(i + 1), reason: locks.Expired, fence: 1}
+		tooManyCauses[i].id = uint64(i + 1)
+	}
+	long := strings.Repeat("x", keptLossBytes/2)
 	nonsense := map[string]func(st *state){
+		"an incarnation of the future":  cameFrom(1, func(int) uint64 { return maxIncarnations + 2 }),
+		"incarnations out of order":     cameFrom(2, func(i int) uint64 { return uint64(2 - i) }),
+		"an incarnation without number": cameFrom(1, func(int) uint64 { return 0 }),
+		"too many incarnations":         cameFrom(maxIncarnations+1, func(i int) uint64 { return uint64(i + 1) }),
+		"a mark of no incarnation":      mark(keyspace.Mark{Incarnation: 1}),
+		"a mark with a negative lease":  mark(keyspace.Mark{LeaseMillis: -1}),
+		"events of no class":            func(st *state) { st.Notifies = event.AllClasses + 1 },
+		"two scripts of a turn": func(st *state) {
+			for _, source := range []string{"return 1", "return 2"} {
+				st.scripts.add(compile(source, scriptSHA(source), 1))
+			}
+			st.scripts.turns = 1
+		},
+		"a waiter for no kind":             wait(waits.Waiter{Kind: keyspace.KindSortedSet + 1}),
+		"a wait that ended before time":    wait(waits.Waiter{DeadlineMillis: -1}),
+		"a cause of the future":            caused(1, lossCause{id: 2}),
+		"a cause without id":               caused(1, lossCause{}),
+		"causes out of order":              caused(2, lossCause{id: 2}, lossCause{id: 1}),
+		"too many causes":                  caused(1000, tooManyCauses...),
+		"causes of too many bytes":         caused(1, lossCause{id: 1, text: long}),
+		"a loss of the future":             lost(lockLoss{id: 1001, reason: locks.Expired, fence: 1}),
+		"a loss without id":                lost(lockLoss{reason: locks.Expired, fence: 1}),
+		"losses out of order":              lost(tooMany[1], tooMany[0]),
+		"too many losses":                  lost(tooMany...),
+		"losses of too many bytes":         lost(lockLoss{id: 1, reason: locks.Expired, fence: 1, key: long, note: long}),
+		"a loss for no reason":             lost(lockLoss{id: 1, fence: 1}),
+		"a loss for a reason to come":      lost(lockLoss{id: 1, fence: 1, reason: locks.Flushed + 1}),
+		"a native loss without fence":      lost(lockLoss{id: 1, reason: locks.Expired}),
+		"a loss of a stock lock's fence":   lost(lockLoss{kind: stockLocks, id: 1, reason: locks.Expired, fence: 1}),
+		"a loss by force among others":     lost(lockLoss{id: 1, reason: locks.Broken, fence: 1}),
+		"a loss in a database that is not": lost(lockLoss{id: 1, reason: locks.Expired, fence: 1, db: protocol.MaxDatabases}),
 		"deadline that has passed": func(st *state) {
 			st.ClockMillis = -5
 			put(st, -3, 1, 0)
@@ -213,6 +290,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			m := newMachine()
 			m.st.version, m.st.Versions = protocol.EntryVersion, 1
+			require.NoError(t, newMachine().Restore(bytes.NewReader(dump(t, m))))
 			spoil(m.st)
 			require.ErrorIs(t, newMachine().Restore(bytes.NewReader(dump(t, m))), ErrCorruptSnapshot)
 		})
