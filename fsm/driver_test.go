@@ -30,7 +30,10 @@ func (r *recorder) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Val
 	}
 }
 
-func (r *recorder) Events(events []event.Event) { r.events = append(r.events, events...) }
+func (r *recorder) Events(events []event.Event) {
+	clientless{}.Events(events)
+	r.events = append(r.events, events...)
+}
 
 // clientless is the sink of a node without clients: it wants nothing.
 type clientless struct{}
@@ -41,7 +44,11 @@ func (clientless) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {
 	panic("no client waits")
 }
 
-func (clientless) Events([]event.Event) {}
+func (clientless) Events(events []event.Event) {
+	if len(events) == 0 {
+		panic("nothing is told")
+	}
+}
 
 // listener is a sink that hears events alone.
 type listener struct {
