@@ -2,10 +2,12 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -36,6 +38,7 @@ func TestRollBack(t *testing.T) {
 		c.NowMillis = d.nowMillis
 		c.Ceiling = boundless
 		from := c.begins()
+		copies := 1 // a savepoint and a roll-back allow one more
 		some := func(most int) {
 			for range 1 + g.rng.Intn(most) {
 				var r protocol.Request
@@ -50,14 +53,19 @@ func TestRollBack(t *testing.T) {
 			}
 		}
 		for range 1 + g.rng.Intn(8) {
+			copies++
 			inner := c.begins() // a script
 			some(5)
 			if g.rng.Intn(2) == 0 {
+				copies++
 				c.undoTo(&inner)
 			} else {
 				c.ends(&inner)
 			}
 			some(5)
+			ofLocks := slices.DeleteFunc(slices.Clone(c.journal.Changes), func(ch command.Change) bool { return ch.Locks == nil })
+			require.LessOrEqual(t, len(ofLocks), copies, "the lock table")
+			require.LessOrEqual(t, len(c.journal.histories), copies, "the history")
 		}
 		c.undoTo(&from)
 
