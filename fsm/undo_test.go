@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestRollBack runs random commands as a transaction would, words of locks and scripts with savepoints of their own
-// among them, and undoes them: not a byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too,
+// TestRollBack runs random commands as a transaction would, words of both kinds of locks and scripts with savepoints of
+// their own among them, and undoes them: not a byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and scripts too,
 // and over keys whose time was over and that waited to be swept.
 func TestRollBack(t *testing.T) {
 	for seed := range int64(100) {
@@ -27,6 +27,7 @@ func TestRollBack(t *testing.T) {
 			d.do(g.next()...)
 			if g.rng.Intn(3) == 0 {
 				d.apply(words.lockRequest(nil, d.db))
+				d.apply(words.stockRequest(nil, d.db))
 			}
 		}
 		d.advance(100)
@@ -42,9 +43,18 @@ func TestRollBack(t *testing.T) {
 		some := func(most int) {
 			for range 1 + g.rng.Intn(most) {
 				var r protocol.Request
-				body := request(nil, g.rng.Intn(3), g.next()...)
-				if g.rng.Intn(3) == 0 {
-					body = words.lockRequest(nil, g.rng.Intn(3))
+				body, db := []byte(nil), g.rng.Intn(3)
+				switch g.rng.Intn(15) {
+				case 0, 1, 2, 3:
+					body = words.lockRequest(nil, db)
+				case 4, 5, 6, 7:
+					body = words.stockRequest(nil, db)
+				case 8:
+					body = request(nil, db, "notify", "KEA")
+				case 9:
+					body = request(nil, db, "swapdb", "8", "9") // where no lock refuses that
+				default:
+					body = request(nil, db, g.next()...)
 				}
 				_, err := protocol.NextRequest(string(body), &r)
 				require.NoError(t, err)
@@ -54,11 +64,13 @@ func TestRollBack(t *testing.T) {
 		}
 		for range 1 + g.rng.Intn(8) {
 			copies++
+			beforeInner := withoutScripts(t, d.m)
 			inner := c.begins() // a script
 			some(5)
 			if g.rng.Intn(2) == 0 {
 				copies++
 				c.undoTo(&inner)
+				require.Equal(t, beforeInner, withoutScripts(t, d.m), "seed %d", seed)
 			} else {
 				c.ends(&inner)
 			}
@@ -73,10 +85,20 @@ func TestRollBack(t *testing.T) {
 		require.Equal(t, versions, d.m.st.Versions)
 		require.Nil(t, c.Undo)
 		require.Empty(t, c.journal.Changes)
+		require.NoError(t, d.m.st.verify())
 		for _, db := range d.m.st.Databases {
 			require.NoError(t, db.Verify())
 		}
 	}
+}
+
+// withoutScripts is a machine's snapshot without scripts, whose cache is undone only as a whole. The machine goes on as
+// if nobody had looked: what the transaction owns it changes in place.
+func withoutScripts(t testing.TB, m *machine) []byte {
+	scripts, generation := m.st.scripts, m.st.Generation
+	defer func() { m.st.scripts, m.st.Generation = scripts, generation }()
+	m.st.scripts = newScriptCache()
+	return dump(t, m)
 }
 
 // TestJournalsStaySmall: a transaction of many changes leaves no room for as many behind.
