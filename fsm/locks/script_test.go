@@ -40,12 +40,14 @@ import (
 //	advance 5s                   time passes, and what is due is done when it is due
 //	jump 5s                      time passes, without a sweep meanwhile
 //	steps 2                      from now on a step of this script may do so much besides, and no sweep follows
+//	version 5                    from now on entries have this version, or 6
 //	sweep                        what is unfinished goes on
 //	copy | original              what follows is done to a copy | to the table that was copied
 //	save                         the table goes through a snapshot
 //	info door | sessions | empty who holds and who waits | the sessions | is nothing left?
 //
-// Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else.
+// Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else. A script says the same
+// in the meaning of entries from version 6 on and in the former one, but for what follows a line that names a version.
 func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
 
 // stage is where a script is played.
@@ -64,10 +66,18 @@ type stage struct {
 const enough = 1 << 20
 
 func play(t *testing.T, script []byte) []byte {
+	said := playAs(t, script, true)
+	require.Equal(t, string(said), string(playAs(t, script, false)), "before version 6")
+	return said
+}
+
+// playAs plays a script with one meaning of entries.
+func playAs(t *testing.T, script []byte, sliced bool) []byte {
 	s := &stage{
 		t: t, table: New(), now: 1000, steps: enough, nodes: map[string]string{}, conns: map[string]int64{},
 		tickets: map[string]uint64{}, names: map[waits.Name]string{},
 	}
+	s.table.Slice(sliced)
 	var out bytes.Buffer
 	lines := bufio.NewScanner(bytes.NewReader(script))
 	for lines.Scan() {
@@ -160,7 +170,11 @@ func init() {
 			return nil
 		},
 		"steps": func(s *stage, w []string) []string {
-			s.steps = int(s.number(w[0]))
+			s.steps = int(s.number(w[0])) * s.table.price()
+			return nil
+		},
+		"version": func(s *stage, w []string) []string {
+			s.table.Slice(s.number(w[0]) > 5)
 			return nil
 		},
 		"sweep": func(s *stage, _ []string) []string {
