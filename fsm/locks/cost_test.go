@@ -2,7 +2,12 @@ package locks
 
 import (
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // measured is what f keeps on the heap, for each of n.
@@ -101,6 +107,31 @@ func TestMemory(t *testing.T) {
 			_, _ = table.OpenSession(1000+int64(i), client(int64(i)), i%2 == 0, "")
 		}
 	})
+}
+
+// TestNothingIsKeptOfACall: what a call has looked at, and told, is no burden to the memory behind it.
+func TestNothingIsKeptOfACall(t *testing.T) {
+	table := at(New(), 1000)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	for i := range 1000 {
+		key := fmt.Sprint("lock:", i)
+		r := asks("holder", key)
+		r.Session = id
+		table.mustAcquire(t, r)
+		_, err := table.Acquire(waiting(asks("waiter", key)))
+		require.NoError(t, err)
+		table.TakeEffects()
+	}
+	table.CloseSession(id)
+	require.Equal(t, 1000, table.Stats().Holds)
+	require.Greater(t, len(table.TakeEffects()), 2000)
+	require.LessOrEqual(t, cap(table.effects), 1<<8)
+	for _, list := range [][]*lock{table.touched, table.woken} {
+		list = list[:cap(list)]
+		require.GreaterOrEqual(t, len(list), 1000)
+		require.Equal(t, make([]*lock, len(list)), list)
+	}
 }
 
 // TestKeysAreCharged: a request for many locks takes a step for each key that it looks at.
@@ -195,6 +226,158 @@ func TestSteps(t *testing.T) {
 		table.Flush(0, 0)
 		table.Begin(table.now, plenty)
 	})
+}
+
+// TestComparisons: no call looks at more than it did, and each takes the steps that it took: drawn ones, and those to a
+// table with crowds, at rest, and behind leases, a session and a flush for whose ends there were no steps.
+// -rewrite takes the figures of today.
+func TestComparisons(t *testing.T) {
+	var got strings.Builder
+	for _, sliced := range []bool{false, true} {
+		for seed := range uint64(10) {
+			compared, steps, now := 0, 0, int64(1000)
+			c := &chaos{r: rand.New(rand.NewPCG(seed, 12)), table: newTable(&compared)}
+			c.table.Slice(sliced)
+			for range 80 {
+				now += c.r.Int64N(2) * c.r.Int64N(40)
+				c.table.Begin(now, c.r.IntN(6)*c.table.price())
+				c.table.Sweep()
+				c.step()
+				c.rare(io.Discard)
+				steps += c.table.Steps()
+				c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
+				c.table.TakeEffects()
+			}
+			fmt.Fprintf(&got, "sliced %v, drawn by %d: %d steps left, comparisons: %d\n", sliced, seed, steps, compared)
+		}
+		compared := 0
+		table, sessions := crowded(t, &compared, sliced)
+		for _, state := range []string{"at rest", "behind leases", "behind a session", "behind a flush"} {
+			table.Begin(table.now, 0)
+			switch state {
+			case "behind leases":
+				table.Begin(2100, 0)
+			case "behind a session":
+				table.CloseSession(sessions[0])
+				sessions = sessions[1:]
+			case "behind a flush":
+				table.Flush(0, 0)
+			}
+			var names []string
+			steps, sums := map[string]int{}, map[string]int{}
+			ofAll(table, sessions, func(name string, f func()) {
+				if _, known := sums[name]; !known {
+					names = append(names, name)
+				}
+				compared = 0
+				table.Begin(table.now, 2*table.price())
+				f()
+				sums[name], steps[name] = sums[name]+compared, steps[name]+table.Steps()
+				table.TakeEffects()
+			})
+			for _, name := range names {
+				fmt.Fprintf(&got, "sliced %v, %s, %s: %d steps left, comparisons: %d\n", sliced, state, name, steps[name],
+					sums[name])
+			}
+		}
+	}
+	notMore(t, "testdata/golden/comparisons.txt", got.String())
+}
+
+// notMore compares figures with those of a file: no last one of a line is larger, and all else is alike.
+func notMore(t *testing.T, golden, got string) {
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	read, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	want := strings.Split(string(read), "\n")
+	for i, line := range strings.Split(got, "\n") {
+		require.Less(t, i, len(want))
+		name, figure := line[:strings.LastIndex(line, " ")+1], line[strings.LastIndex(line, " ")+1:]
+		most, ok := strings.CutPrefix(want[i], name)
+		require.True(t, ok, "%s; it was: %s", line, want[i])
+		now, _ := strconv.Atoi(figure)
+		before, _ := strconv.Atoi(most)
+		require.LessOrEqual(t, now, before, "%s more than before; -rewrite takes the figures of today", name)
+	}
+}
+
+// crowded is a table with locks that many hold or wait for, by leases and by sessions, and with sessions that hold
+// many.
+func crowded(t *testing.T, compared *int, sliced bool) (table *Table, sessions []uint64) {
+	table = at(newTable(compared), 1000)
+	table.Slice(sliced)
+	for range 4 {
+		id, err := table.OpenSession(5000, Client{}, false, "")
+		require.NoError(t, err)
+		sessions = append(sessions, id)
+	}
+	table.mustAcquire(t, asks("first", "line 0", "line 1"))
+	for i := range 400 {
+		for of, session := range []uint64{0, sessions[i%3]} {
+			r := asks(fmt.Sprint("o", i), fmt.Sprint("page ", of))
+			r.Mode, r.Session, r.LeaseMillis = Shared, session, int64(2000+i)
+			table.mustAcquire(t, r)
+			r = waiting(asks(fmt.Sprint("o", i), fmt.Sprint("line ", of)))
+			r.Mode, r.Session, r.WaitMillis = Mode(i%7%2), session, int64(3000+i)
+			_, err := table.Acquire(r)
+			require.NoError(t, err)
+		}
+		r := asks("a", fmt.Sprint("lock ", i))
+		r.Session = sessions[i%3]
+		table.mustAcquire(t, r)
+		table.TakeEffects()
+	}
+	return table, sessions
+}
+
+// ofAll makes calls of all kinds to a table that is crowded.
+func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
+	now := table.now
+	for _, key := range []string{"page 0", "page 1", "line 0", "line 1", "lock 30", "lock 31", "free"} {
+		ask := func(name, owner string, session uint64, mode Mode) {
+			for _, name := range []string{name, name + " again"} {
+				r := asks(owner, key)
+				if r.Mode, r.Session = mode, session; mode == Exclusive {
+					r = waiting(r)
+				}
+				call(name, func() { _, _ = table.Acquire(r) })
+			}
+		}
+		call("check", func() { table.Check(0, key, "o15", now) })
+		call("there", func() { table.There(0, key, now) })
+		call("has", func() { table.Has(0, key) })
+		call("info", func() { table.Info(0, key, now, 1) })
+		call("what is left", func() { table.LeftMillis(0, key, now) })
+		call("due", func() { table.DueAt(0, key, now, now+1) })
+		call("blocked", func() { table.Blocked(asks("nobody", key), now) })
+		call("settle", func() { table.Settle(0, key) })
+		ask("join", "new", 0, Shared)
+		ask("join with a session", "bound", sessions[0], Shared)
+		ask("wait", "in line", 0, Exclusive)
+		call("renew", func() { table.Renew(0, key, "new", 2500) })
+		call("release", func() { table.Release(0, key, "new", false) })
+		call("cancel", func() { table.Cancel(0, key, "in line") })
+		call("break of one", func() { table.Break(&Break{Key: key, ByOwner: true, Owner: "o10", Reason: Broken}) })
+		call("downgrade", func() { _, _ = table.Downgrade(0, key, "o15") })
+		call("give back", func() { table.GiveBack(0, key, "o15", 0, client(1)) })
+	}
+	for _, id := range sessions {
+		call("session", func() { table.Session(id, now) })
+		call("list of a session", func() { table.List(&Query{Count: 1, Most: 1, Session: id}, now) })
+		call("keep alive", func() { table.KeepAlive(id) })
+		call("attach", func() { _, _ = table.Attach(id, client(1)) })
+	}
+	call("sessions", func() { table.Sessions(0, 2, now) })
+	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
+	call("ended", func() { table.Ended(0, now, 100) })
+	call("alive", func() { table.Alive(client(1).Origin) })
+	call("next due", func() { table.NextDue() })
+	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x") })
+	call("gone", func() { table.Gone(client(2)) })
+	call("copy", func() { table.Copy() })
+	call("sweep", func() { table.Sweep() })
 }
 
 // TestPieces: what becomes possible or due for many at once is done in pieces, and counts at once.
