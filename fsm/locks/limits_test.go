@@ -393,6 +393,52 @@ func TestSessionsThatEndAtOnce(t *testing.T) {
 	require.Positive(t, table.Steps())
 }
 
+// TestTurnsOfLocksWithWaiters: who waits for a lease that has ended does not wait for all that a session held, but in a
+// line with a request whose own session is over: that session is told of first.
+func TestTurnsOfLocksWithWaiters(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	ask := func(owner, key string, session uint64, lease int64, waits bool) {
+		r := asks(owner, key)
+		if r.Session, r.LeaseMillis = session, lease; waits {
+			r = waiting(r)
+		}
+		_, err := table.Acquire(r)
+		require.NoError(t, err)
+	}
+	var ids []uint64
+	for _, lease := range []int64{500, 510, 9000} {
+		id, err := table.OpenSession(lease, Client{}, false, "")
+		require.NoError(t, err)
+		ids = append(ids, id)
+	}
+	for i := range 200 {
+		ask("a", fmt.Sprint("lock:", i), ids[0], 0, false)
+	}
+	for _, key := range []string{"k", "l"} {
+		ask("holder", key, 0, 600, false)
+	}
+	ask("first of k", "k", 0, 9000, true)
+	ask("second of k", "k", ids[2], 0, true)
+	ask("gone", "l", ids[1], 0, true)
+	ask("next of l", "l", 0, 9000, true)
+	table.TakeEffects()
+	table.Begin(2000, 20*StepUnits)
+	table.Sweep()
+	require.NotZero(t, table.Check(0, "k", "first of k", 2000))
+	var told []Effect
+	for range 100 {
+		for _, e := range table.TakeEffects() {
+			if e.Kind == SessionEnded && e.Session == ids[1] || e.Key == "l" && e.Kind != Late {
+				told = append(told, e)
+			}
+		}
+		table.Begin(2000, 20*StepUnits)
+		table.Sweep()
+	}
+	require.Equal(t, []EffectKind{SessionEnded, WaitEnded, Left, Lost, Granted, WaitEnded}, kinds(told))
+}
+
 // TestHoldThatIsOverBlocksItsOwner: who stands behind an own hold, whose session is over, is granted when that hold is
 // worked off; a snapshot may be taken before.
 func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {

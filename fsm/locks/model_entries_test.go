@@ -131,6 +131,7 @@ func (p *twins) entry() {
 		p.follow(text)
 		p.moment()
 	}
+	require.NoError(p.t, p.table.Verify())
 }
 
 // party is an owner that holds a lock, or stands in line for it.
