@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"bytes"
+
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -13,8 +15,8 @@ import (
 type entryBuilder struct {
 	limit  int // where gathering stops, in bytes
 	writer *protocol.EntryWriter
-	empty  int // the entry's length without batches
-	last   int // the length of the last entry: a guess at the next length
+	empty  int    // the entry's length without batches
+	buf    []byte // what entries are made in, and copied out of
 
 	claims []byte // batches that are not in the entry yet
 	count  int    // how many
@@ -26,8 +28,8 @@ const (
 	// session's numbers while the entry is applied, and the session remembers a bounded number of
 	// gaps.
 	maxClaims = 256
-	// keepClaims is how big the buffer of claims may stay, in bytes.
-	keepClaims = 64 << 10
+	// keepBuffer is how big a buffer may stay, in bytes.
+	keepBuffer = 64 << 10
 )
 
 func newEntryBuilder(limit int) *entryBuilder {
@@ -38,8 +40,7 @@ func newEntryBuilder(limit int) *entryBuilder {
 
 // begin starts an entry.
 func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) {
-	b.writer = protocol.NewEntry(make([]byte, 0, b.last+b.last/4+64), version, stampMillis, wallOffsetMillis,
-		memoryLimitBytes)
+	b.writer = protocol.NewEntry(b.buf[:0], version, stampMillis, wallOffsetMillis, memoryLimitBytes)
 	b.empty = b.writer.Len()
 }
 
@@ -66,14 +67,17 @@ func (b *entryBuilder) flushClaims() {
 	b.claims, b.count = b.claims[:0], 0
 }
 
-// end returns the entry, and whether there are batches in the entry.
+// end returns the entry, and whether there are batches in the entry. The log keeps the entry, so it takes the memory that
+// it needs; a large one is not copied.
 func (b *entryBuilder) end() (entry []byte, some bool) {
 	b.flushClaims()
-	if cap(b.claims) > keepClaims {
+	if cap(b.claims) > keepBuffer {
 		b.claims = nil
 	}
-	entry, b.writer = b.writer.Bytes(), nil
-	b.last = len(entry)
+	entry, b.writer, b.buf = b.writer.Bytes(), nil, nil
+	if cap(entry) <= keepBuffer {
+		b.buf, entry = entry, bytes.Clone(entry)
+	}
 	return entry, len(entry) > b.empty
 }
 
