@@ -123,6 +123,31 @@ func (d *driver) seesNone(many int) {
 	require.Equal(d.t, []string{"0", "0", fmt.Sprintf("[0 %d]", n)}, got[15:])
 }
 
+// TestKeysBehindTheEndings: while more has ended than an entry works off, a command that writes the key of an ended lock
+// works that lock off first, in each version: the loss is told at once, and takes nothing from who writes.
+func TestKeysBehindTheEndings(t *testing.T) {
+	const many = 100
+	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
+		d := newDriverOf(t, version)
+		for i := range many {
+			d.native(1, 0, "lock.acquire", fmt.Sprint("lock:", i), "me", "px", "1000")
+		}
+		d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
+		d.m.budgets.serving, d.m.budgets.endings = 0, 0
+		d.nowMillis += 1001
+		last := fmt.Sprint("lock:", many-1)
+		told := d.record(version, pipeline("set "+last+" v"))
+		require.Equal(t, []protocol.Value{protocol.OK}, told.replies)
+		require.Greater(t, d.m.LockStats().Holds, many/2)
+		require.Equal(t, last, told.events[len(told.events)-1].Key, "the loss is told")
+		for d.m.LockStats().Locks > 0 {
+			d.advance(1)
+		}
+		require.Equal(t, `"v"`, line(d.do("get", last)))
+		require.NoError(t, d.m.st.verify())
+	}
+}
+
 // TestBrokenCrowd: a lock with many holders that is broken, by whatever word, is no key any more, and its place may be
 // taken, while its holds are worked off.
 func TestBrokenCrowd(t *testing.T) {
