@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -81,6 +82,31 @@ func TestHistoryOfMassEnds(t *testing.T) {
 	m := restored(t, d.m)
 	require.Equal(t, d.m.Hash(), m.Hash())
 	require.Equal(t, d.m.Stats().UsedBytes, m.Stats().UsedBytes)
+}
+
+// TestAlike: losses of one event stand in ten rows, and a loss of another event has its own, whatever tells them apart.
+func TestAlike(t *testing.T) {
+	one := lockLoss{atMillis: 1, reason: locks.Broken, cause: 1, session: 1, fence: 1, key: "k"}
+	differs := map[string]func(l *lockLoss){
+		"instant": func(l *lockLoss) { l.atMillis++ },
+		"reason":  func(l *lockLoss) { l.reason = locks.Flushed }, // a script may do both, which is one cause
+		"cause":   func(l *lockLoss) { l.cause++ },
+		"session": func(l *lockLoss) { l.session++ },
+	}
+	for name, change := range differs {
+		var h lockHistory
+		list := &h.kinds[nativeLocks].byForce
+		for range mostAlike + 3 {
+			h.add(one)
+		}
+		require.Equal(t, []uint64{mostAlike, 3}, []uint64{uint64(len(list.rows)), list.left})
+		another := one
+		change(&another)
+		h.add(another)
+		require.Len(t, list.rows, mostAlike+1, name)
+		h.add(one)
+		require.Len(t, list.rows, mostAlike+2, "%s: of ten rows in a row", name)
+	}
 }
 
 // TestHistoryIsBounded in bytes, and counts as memory; what took nothing away costs nothing.

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"strconv"
@@ -137,4 +138,23 @@ func TestHostilePattern(t *testing.T) {
 	d.do("del", string(long))
 	d.apply(requestFrom(nil, 0, 5, "set", string(long), "t", "nx", "px", "1000"))
 	require.Equal(t, command.ErrPattern, d.do("lock.list", "match", pattern))
+	work := d.charged()
+	d.db = 1
+	d.do("lock.acquire", "l", "me", "px", "1000")
+	require.Equal(t, command.ErrPattern, d.do("lock.list", "match", pattern))
+	require.Equal(t, work, d.charged(), "it ends with the pattern")
+}
+
+// TestListPassesManyKeys: LOCK.LIST goes on in another call where a stock lock stands behind many other keys.
+func TestListPassesManyKeys(t *testing.T) {
+	d := newDriver(t)
+	d.fill("k", 2*maxPassedKeys+100, 1<<40)
+	d.apply(requestFrom(nil, 0, 5, "set", "s", "t", "nx", "px", "100000"))
+	pages, rows := 0, 0
+	for cursor := ""; cursor != "0"; pages++ {
+		reply := d.do("lock.list", "cursor", cmp.Or(cursor, "0"))
+		cursor, rows = reply.Elems[0].Str, rows+len(reply.Elems[1].Elems)
+		require.Less(t, d.charged(), int64(maxPassedKeys+100)*command.ScanWork)
+	}
+	require.Equal(t, []int{3, 1}, []int{pages, rows})
 }
