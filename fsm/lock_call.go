@@ -144,7 +144,7 @@ func (c *call) publishEffects() {
 		}
 		switch e.Kind {
 		case locks.Came, locks.Went:
-			c.markLock(e.DB, e.Key, e.Kind == locks.Came)
+			c.markLock(e)
 			touch.db = -1
 		}
 		c.countLock(e)
@@ -164,14 +164,14 @@ type lockKey struct {
 }
 
 // markLock stores or removes the item of a lock.
-func (c *call) markLock(db int, key string, there bool) {
-	if there {
-		c.Store(db, keyspace.NewLock(c.HashOf(key), key))
+func (c *call) markLock(e *locks.Effect) {
+	if e.Kind == locks.Came {
+		c.Store(e.DB, keyspace.NewLock(c.HashOf(e.Key), e.Text))
 		return
 	}
-	if it := c.FindStored(db, key); it != nil && it.IsLock() {
-		c.RemoveFrom(db, it)
-		c.NotifyIn(db, event.ClassGeneric, "del", key)
+	if it := c.FindStored(e.DB, e.Key); it != nil && it.IsLock() {
+		c.RemoveFrom(e.DB, it)
+		c.NotifyIn(e.DB, event.ClassGeneric, "del", e.Key)
 	}
 }
 

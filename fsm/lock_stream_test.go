@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -275,4 +276,23 @@ func TestCapturedLocksStay(t *testing.T) {
 		require.Equal(t, want, s.Hash())
 	}
 	require.Equal(t, m.Hash(), restored(t, m).Hash())
+}
+
+// TestLocksShareTheirTexts: a lock and its item have the key in the same memory, behind a snapshot too.
+func TestLocksShareTheirTexts(t *testing.T) {
+	m := sampledLocks(t, protocol.EntryVersion).m
+	for _, m := range []*machine{m, restored(t, m)} {
+		locks := 0
+		for db, space := range m.st.Databases {
+			space.Ascend(0, 0, 0, func(it *keyspace.Item) bool {
+				if it.IsLock() {
+					locks++
+					own := m.st.Locks.Info(db, it.Key(), 0, 0).Key
+					require.Same(t, unsafe.StringData(it.Key()), unsafe.StringData(own), it.Key())
+				}
+				return true
+			})
+		}
+		require.Greater(t, locks, 3)
+	}
 }

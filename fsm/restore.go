@@ -211,7 +211,7 @@ func (r *snapshotReader) database(st *state, db int) {
 			return
 		}
 		if it.IsLock() {
-			r.marked = append(r.marked, lockKey{db, it.Key()})
+			r.marked = append(r.marked, markedLock{db, it.LockText()})
 		}
 		prev = it
 		d.Put(&it)

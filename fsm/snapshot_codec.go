@@ -29,8 +29,15 @@ type snapshotReader struct {
 	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
 	readError error
 	taken     int
-	// marked are the items that stand for locks.
-	marked []lockKey
+	// marked are the items that stand for locks. The locks of as many have been read.
+	marked []markedLock
+	read   int
+}
+
+// markedLock is a lock that has an item.
+type markedLock struct {
+	db   int
+	text keyspace.LockText
 }
 
 func (r *snapshotReader) fail(what string) {

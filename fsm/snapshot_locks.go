@@ -29,6 +29,16 @@ func (l lockReader) Int() int64     { return l.r.int("lock table") }
 func (l lockReader) String() string { return l.r.string("lock table") }
 func (l lockReader) Err() error     { return l.r.err }
 
+// LockText finds the text of the item: items and locks come in one order.
+func (l lockReader) LockText(db int) keyspace.LockText {
+	key := l.String()
+	if left := l.r.marked[l.r.read:]; len(left) > 0 && left[0].db == db && left[0].text.Key() == key {
+		l.r.read++
+		return left[0].text
+	}
+	return keyspace.NewLockText(key)
+}
+
 // locks reads the section, and compares the locks with the items that stand for them.
 func (r *snapshotReader) locks(st *state) {
 	t, err := locks.Load(lockReader{r}, r.stream >= versionOfHistory)
@@ -42,7 +52,7 @@ func (r *snapshotReader) locks(st *state) {
 	}
 	st.Locks = t
 	for _, at := range r.marked {
-		if !t.Has(at.db, at.key) {
+		if !t.Has(at.db, at.text.Key()) {
 			r.fail("an item stands for no lock")
 			return
 		}
@@ -54,9 +64,9 @@ func (r *snapshotReader) locks(st *state) {
 
 // marker reads the rest of the item of a lock. The key is in r.buf.
 func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
-	key := string(r.buf)
+	text := keyspace.NewLockText(string(r.buf))
 	words := r.uint("number of words")
-	it = keyspace.NewLock(keyspace.Hash(key), key)
+	it = keyspace.NewLock(keyspace.Hash(text.Key()), text)
 	r.deadlineAndVersion(st, &it)
 	if r.err == nil && (words != 0 || it.DeadlineMillis != command.Never) {
 		r.fail("item of a lock")

@@ -273,7 +273,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 				require.NoError(t, err)
 			}
 			st.Locks.TakeEffects()
-			it := keyspace.NewLock(keyspace.Hash("a"), "a")
+			it := keyspace.NewLock(keyspace.Hash("a"), keyspace.NewLockText("a"))
 			it.SetVersion(1)
 			st.Databases[0].Put(&it)
 		},

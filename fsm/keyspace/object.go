@@ -38,12 +38,29 @@ func (lockMarker) Encoding() string       { return "raw" }
 func (lockMarker) SavedWords() int        { return 0 }
 func (lockMarker) Save(func(string) bool) {}
 
-// NewLock makes an item of [KindLock]. hash is [Hash] of the key.
-func NewLock(hash uint64, key string) Item {
-	it := NewItem(hash, key, "", Never, EncodingAuto)
-	it.object = lock
-	return it
+// LockText is the key of an item of [KindLock] as the item keeps it. An owner who keeps the text, too, has the memory
+// of the key once.
+type LockText string
+
+// NewLockText makes the text of a key, in memory of its own.
+func NewLockText(key string) LockText { return LockText(join(key, "", EncodingAuto)) }
+
+// Key is the key, a part of the text's memory. Requires: the text is of [NewLockText].
+func (t LockText) Key() string {
+	n := 0
+	for t[n] >= oneByte {
+		n++
+	}
+	return string(t[n+1:])
 }
+
+// NewLock makes an item of [KindLock], which shares the memory of the text. hash is [Hash] of the key.
+func NewLock(hash uint64, text LockText) Item {
+	return Item{data: string(text), Hash: hash, object: lock}
+}
+
+// LockText is the text of the item. Requires: the item is of [KindLock].
+func (it *Item) LockText() LockText { return LockText(it.data) }
 
 // IsLock reports whether the item is of [KindLock].
 func (it *Item) IsLock() bool { return it.object == lock }

@@ -92,7 +92,7 @@ func TestHead(t *testing.T) {
 // TestLocks: all locks share an object, which keeps nothing of any of them.
 func TestLocks(t *testing.T) {
 	k := New(0)
-	short, long := NewLock(Hash("k"), "k"), NewLock(Hash("key"), strings.Repeat("key", 100))
+	short, long := NewLock(Hash("k"), NewLockText("k")), NewLock(Hash("key"), NewLockText(strings.Repeat("key", 100)))
 	require.True(t, short.IsLock())
 	require.True(t, short.Shares(&long))
 	for _, it := range []Item{short, long, short} {

@@ -250,7 +250,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	w.order = t.orders
 	w.Keys = make([]string, len(q.Keys))
 	for i, key := range q.Keys {
-		w.Keys[i] = t.takeNew(q.DB, key).key
+		w.Keys[i] = t.takeNew(q.DB, key).key()
 	}
 	t.line(w)
 	for _, key := range w.Keys {

@@ -40,7 +40,11 @@ func TestGoldenAnswers(t *testing.T) {
 			c.step()
 			c.rare(sum)
 			fmt.Fprintln(sum, c.table.Steps())
-			fmt.Fprintln(sum, c.table.TakeEffects())
+			effects := c.table.TakeEffects()
+			for i := range effects {
+				effects[i].Text = "" // another form of the key, younger than the answers that are kept
+			}
+			fmt.Fprint(sum, strings.ReplaceAll(fmt.Sprintln(effects), " }", "}"))
 			c.tellAll(t, sum, now)
 			c.tellAll(t, sum, now+int64(n%3*30))
 			if n%40 == 39 {

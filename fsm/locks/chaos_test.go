@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -63,6 +64,8 @@ func (s *source) String() string {
 	_, _ = s.left.Read(text)
 	return string(text)
 }
+
+func (s *source) LockText(int) keyspace.LockText { return keyspace.NewLockText(s.String()) }
 
 func saved(t *Table) []byte {
 	var s stream

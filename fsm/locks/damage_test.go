@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
 // TestDamage spoils saved tables, a byte or a few at a time: a table that is loaded all the same keeps every
@@ -84,6 +86,8 @@ func (s *fieldSource) Uint() uint64   { return nextOf[uint64](s) }
 func (s *fieldSource) Int() int64     { return nextOf[int64](s) }
 func (s *fieldSource) String() string { return nextOf[string](s) }
 
+func (s *fieldSource) LockText(int) keyspace.LockText { return keyspace.NewLockText(s.String()) }
+
 // others are values that may stand in the place of one.
 func others(was any) (others []any) {
 	switch n := was.(type) {
@@ -150,7 +154,7 @@ func TestDamagedValues(t *testing.T) {
 // queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
-	table.locks.Set(&lock{key: "k", head: flagPresent, due: never})
+	table.locks.Set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})
 	_, err := loaded(saved(table), table.sliced)
 	require.ErrorIs(t, err, errLock)
 

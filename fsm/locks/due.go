@@ -213,7 +213,7 @@ func (t *Table) endWait(w *waiter) {
 	}
 	for _, key := range w.Keys {
 		t.emit(Effect{
-			Kind: TimedOut, DB: w.DB, Key: t.find(w.DB, key).key, Owner: w.Owner, Session: w.Session,
+			Kind: TimedOut, DB: w.DB, Key: t.find(w.DB, key).key(), Owner: w.Owner, Session: w.Session,
 			Client: w.Client, WaitedMillis: t.now - w.since,
 		})
 	}
@@ -357,7 +357,7 @@ func (t *Table) normalize(l *lock) {
 	if l.head ^= flagPresent; present {
 		kind = Came
 	}
-	t.emit(Effect{Kind: kind, DB: l.db(), Key: l.key})
+	t.emit(Effect{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
 // dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is

@@ -1,6 +1,9 @@
 package locks
 
-import "github.com/holdfast/holdfast/fsm/waits"
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+)
 
 // EffectKind says what happened.
 type EffectKind uint8
@@ -95,4 +98,6 @@ type Effect struct {
 	// many locks that Left, the first key's effect says it. HeldMillis is how long the hold lasted. SinceRenewedMillis
 	// of its lease, LeaseMillis long (0: a session, except if Late), were used up since the last renewal.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
+	// Text is for Came: what [keyspace.NewLock] makes the marker of.
+	Text keyspace.LockText
 }

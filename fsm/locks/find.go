@@ -25,9 +25,9 @@ func (t *Table) search(p *lock, db int, key string, hash uint64) *lock {
 	if t.locks.Len() == 0 {
 		return nil
 	}
-	*p = lock{key: key, hash: hash, head: uint64(db) << 8}
+	*p = probeAt(db, hash, key)
 	l, _ := t.locks.Get(p)
-	p.key = ""
+	p.text = ""
 	return l
 }
 

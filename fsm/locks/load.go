@@ -184,8 +184,8 @@ func (d *loader) drop() {
 
 func (d *loader) lock() {
 	db := d.flags(databases-1, errLock)
-	l := &lock{key: d.String(), due: never}
-	l.hash = keyspace.Hash(l.key)
+	l := &lock{text: d.LockText(int(db)), due: never}
+	l.hash = keyspace.Hash(l.key())
 	d.t.lockIDs++
 	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before settle
 	last, _ := d.t.locks.Max()
@@ -219,7 +219,7 @@ func (d *loader) lock() {
 }
 
 func (d *loader) hold(l *lock) {
-	h := &hold{key: l.key, owner: d.text(errHold), fence: d.Uint(), db: uint8(l.db())}
+	h := &hold{key: l.key(), owner: d.text(errHold), fence: d.Uint(), db: uint8(l.db())}
 	h.mode = Mode(d.flags(uint64(Permits), errHold))
 	h.count = uint32(d.flags(maxCount, errHold))
 	h.bound, h.deadline = d.Uint(), never
@@ -279,13 +279,13 @@ func (d *loader) waiter(home *lock) {
 	if d.caused {
 		w.Account = int16(d.flags(keyspace.MaxAccount, errWaiter))
 	}
-	d.must(len(w.Keys) > 0 && int(w.blocked) < len(w.Keys) && w.Keys[0] == home.key && w.order > 0 && w.order <= d.t.orders,
+	d.must(len(w.Keys) > 0 && int(w.blocked) < len(w.Keys) && w.Keys[0] == home.key() && w.order > 0 && w.order <= d.t.orders,
 		errWaiter)
 	d.must(!w.absent || w.deadline != never, errWaiter)
 	d.must(flags&savedEnds == 0 || w.deadline < never, errWaiter)
 	d.must(w.LeaseMillis <= Forever && (w.Session == 0 || d.t.session(w.Session) != nil && w.LeaseMillis == 0), errWaiter)
 	if d.err == nil {
-		w.Keys[0] = home.key
+		w.Keys[0] = home.key()
 		q := w.Request
 		if q.Session != 0 {
 			q.Session, q.LeaseMillis = 0, 1
@@ -319,7 +319,7 @@ func (d *loader) line() {
 				errWaiter); d.err != nil {
 				return
 			}
-			w.Keys[i] = l.key
+			w.Keys[i] = l.key()
 		}
 		d.t.line(w)
 	}

@@ -1,5 +1,7 @@
 package locks
 
+import "github.com/holdfast/holdfast/fsm/keyspace"
+
 // take is a lock to be changed, nil if there is none.
 func (t *Table) take(db int, key string) *lock {
 	l := t.find(db, key)
@@ -16,7 +18,7 @@ func (t *Table) takeNew(db int, key string) *lock {
 	}
 	t.lockIDs++
 	l := &lock{
-		key: cloned(key), hash: t.near.hash, due: never, generation: t.generation,
+		text: keyspace.NewLockText(key), hash: t.near.hash, due: never, generation: t.generation,
 		head: t.lockIDs<<16 | uint64(db)<<8 | flagTouched,
 	}
 	t.locks.Set(l)

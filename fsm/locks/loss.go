@@ -122,7 +122,8 @@ func (t *Table) Flush(db int, cause uint64) {
 // workFlush takes a step of the first flush: a hold of the first lock that is left, or the lock.
 func (t *Table) workFlush() {
 	f := &t.flushes[0]
-	l, ok := seek(t.locks, &lock{key: f.key, hash: f.hash, head: uint64(f.db) << 8})
+	at := probeAt(f.db, f.hash, f.key)
+	l, ok := seek(t.locks, &at)
 	if !ok || l.db() != f.db {
 		t.steps--
 		t.flushes = slices.Delete(t.flushes, 0, 1)
@@ -130,7 +131,7 @@ func (t *Table) workFlush() {
 	}
 	if t.sliced && t.pendingFlush(l) == nil && t.lostOf(l) == nil {
 		t.steps-- // a look
-		f.hash, f.key = l.hash, l.key+"\x00"
+		f.hash, f.key = l.hash, l.key()+"\x00"
 		return
 	}
 	t.pay()
@@ -139,12 +140,13 @@ func (t *Table) workFlush() {
 		t.lose(l, h, t.lossOf(l, h))
 		return
 	}
-	f.hash, f.key = l.hash, l.key+"\x00" // the next key that there can be
+	f.hash, f.key = l.hash, l.key()+"\x00" // the next key that there can be
 }
 
 // Any reports whether any lock is there in a database.
 func (t *Table) Any(db int) bool {
-	l, ok := seek(t.locks, &lock{head: uint64(db) << 8})
+	start := probeAt(db, 0, "")
+	l, ok := seek(t.locks, &start)
 	return ok && l.db() == db
 }
 

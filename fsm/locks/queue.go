@@ -192,7 +192,7 @@ func (t *Table) nextFence(order uint64) uint64 {
 // newHold is the hold that a request asks for, without a fence.
 func (t *Table) newHold(l *lock, r *Request) *hold {
 	h := &hold{
-		key: l.key, owner: r.Owner, since: t.now, origin: t.origin(r.Client.Origin), conn: r.Client.Conn,
+		key: l.key(), owner: r.Owner, since: t.now, origin: t.origin(r.Client.Origin), conn: r.Client.Conn,
 		count: 1, mode: r.Mode, db: uint8(l.db()),
 	}
 	h.bind(t.now, r)

@@ -196,7 +196,7 @@ func (t *Table) eachWaiter(l *lock, f func(w *waiter) bool) {
 
 // describe is what a query without a session shows of a lock, and how many holds and waits were looked at.
 func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
-	shown = Info{DB: l.db(), Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
+	shown = Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters()}
 	if first := t.anyHold(l); first != nil {
 		shown.Mode = first.mode
 	}
@@ -300,7 +300,8 @@ func (t *Table) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 		return nil, 0, 0
 	}
 	last, locks := uint64(0), 0
-	t.locks.Ascend(&lock{hash: q.Cursor << cursorShift, head: uint64(q.DB) << 8}, func(l *lock) bool {
+	from := probeAt(q.DB, q.Cursor<<cursorShift, "")
+	t.locks.Ascend(&from, func(l *lock) bool {
 		at := l.hash >> cursorShift
 		switch {
 		case l.db() != q.DB:
@@ -311,7 +312,7 @@ func (t *Table) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 		}
 		locks++
 		last = at
-		if q.Match != nil && !q.Match(l.key) {
+		if q.Match != nil && !q.Match(l.key()) {
 			return true
 		}
 		row, seen := t.describe(l, q, nowMillis)
@@ -335,7 +336,7 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 			return
 		}
 		l := t.peek(db, key)
-		row := Info{DB: db, Key: l.key, Holders: l.holders(), Waiters: l.waiters()}
+		row := Info{DB: db, Key: l.key(), Holders: l.holders(), Waiters: l.waiters()}
 		if t.sliced {
 			looked += t.count(l, &row, now)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -14,7 +15,8 @@ import (
 // A lock is changed between take and finish alone. A lock that another generation of the table may know is
 // copied by take.
 type lock struct {
-	key  string
+	// text is the key, and shares the memory of the item that marks the lock. Of a probe it is the key alone.
+	text keyspace.LockText
 	hash uint64
 	// head is the lock's id, which is a number of the table's and the database, and the flags.
 	head       uint64
@@ -59,6 +61,7 @@ const (
 	flagWake                // a waiter in the queue may be granted
 	flagPresent             // Came was told
 	flagQueued              // the lock is in Table.queued
+	flagProbe               // the lock is in no table: see probeAt
 	flagBits    = 0xff
 	databases   = 256
 )
@@ -73,6 +76,19 @@ func (l *lock) id() uint64 { return l.head &^ flagBits }
 
 func (l *lock) db() int { return int(l.head >> 8 & (databases - 1)) }
 
+// key is the key, a part of the text's memory.
+func (l *lock) key() string {
+	if l.head&flagProbe != 0 {
+		return string(l.text)
+	}
+	return l.text.Key()
+}
+
+// probeAt is a lock to search trees by.
+func probeAt(db int, hash uint64, key string) lock {
+	return lock{text: keyspace.LockText(key), hash: hash, head: uint64(db)<<8 | flagProbe}
+}
+
 // The orders of the trees read what comes last, and stands in memory of its own, only between equals.
 
 func lockBefore(a, b *lock) bool {
@@ -82,7 +98,7 @@ func lockBefore(a, b *lock) bool {
 	case a.hash != b.hash:
 		return a.hash < b.hash
 	}
-	return a.key < b.key
+	return a.key() < b.key()
 }
 
 func dueBefore(a, b *lock) bool {
@@ -432,7 +448,7 @@ const (
 	sessionBytes   = 220
 )
 
-func (l *lock) bytes() int64 { return int64(lockBytes + len(l.key)) }
+func (l *lock) bytes() int64 { return int64(lockBytes + len(l.key())) }
 
 func (h *hold) bytes() int64 {
 	n := int64(holdBytes + len(h.owner))

@@ -1,5 +1,7 @@
 package locks
 
+import "github.com/holdfast/holdfast/fsm/keyspace"
+
 // Writer and Reader are the stream of a snapshot.
 type Writer interface {
 	Uint(n uint64)
@@ -8,11 +10,13 @@ type Writer interface {
 }
 
 // Reader reads what a Writer wrote. The first error stays; what is read after it is zero. Its strings
-// share no memory with others.
+// share no memory with others. LockText reads a string, the key of a lock: the text of the item that marks the lock, if
+// there is one.
 type Reader interface {
 	Uint() uint64
 	Int() int64
 	String() string
+	LockText(db int) keyspace.LockText
 	Err() error
 }
 
@@ -125,7 +129,7 @@ func saveClient(w Writer, c Client) {
 
 func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	w.Uint(uint64(l.db()))
-	w.String(l.key)
+	w.String(l.key())
 	m := l.more
 	if m == nil {
 		w.Uint(0)
@@ -150,7 +154,7 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	})
 	var homed []*waiter
 	t.eachWaiter(l, func(each *waiter) bool {
-		if each.Keys[0] == l.key {
+		if each.Keys[0] == l.key() {
 			homed = append(homed, each)
 		}
 		return true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -536,6 +537,8 @@ func (h *head) Uint() uint64   { return read[uint64](h) }
 func (h *head) Int() int64     { return read[int64](h) }
 func (h *head) String() string { return read[string](h) }
 func (h *head) Err() error     { return h.err }
+
+func (h *head) LockText(int) keyspace.LockText { return keyspace.NewLockText(h.String()) }
 
 // reloaded is a table that went through a snapshot.
 func reloaded(t *testing.T, table *Table) *Table {

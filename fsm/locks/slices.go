@@ -28,13 +28,14 @@ func (t *Table) sweepSlice() {
 func (t *Table) sweepQueued(floor int) {
 	for n := t.queued.Len(); n > 0 && t.steps > floor; n-- {
 		at := &t.queuedAt
-		l, ok := seek(t.queued, &lock{key: at.key, hash: at.hash, head: uint64(at.db) << 8})
+		from := probeAt(at.db, at.hash, at.key)
+		l, ok := seek(t.queued, &from)
 		if !ok {
 			t.queuedAt = spot{}
 			continue
 		}
 		t.steps--
-		t.queuedAt = spot{l.db(), l.hash, l.key + "\x00"} // the next key that there can be
+		t.queuedAt = spot{l.db(), l.hash, l.key() + "\x00"} // the next key that there can be
 		if l.more.many > 0 || !t.undone(l) || t.goneInLine(l) {
 			continue
 		}
@@ -232,7 +233,8 @@ func (t *Table) Ended(db int, now int64, most int) (n, looked int) {
 	if !t.sliced || !t.BehindAt(now) {
 		return 0, 0
 	}
-	t.queued.Ascend(&lock{head: uint64(db) << 8}, func(l *lock) bool {
+	from := probeAt(db, 0, "")
+	t.queued.Ascend(&from, func(l *lock) bool {
 		if l.db() != db {
 			return false
 		}

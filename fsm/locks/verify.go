@@ -16,7 +16,7 @@ func (t *Table) verify(served bool) error {
 	c := verifier{table: t, served: served, sessionHolds: map[uint64]int{}, waiters: map[*waiter]int{}}
 	c.require(len(t.touched) == 0, "%d locks are touched", len(t.touched))
 	t.locks.Scan(func(l *lock) bool {
-		c.where = l.key
+		c.where = l.key()
 		c.lock(l)
 		c.lockBounds(l)
 		c.holds(l)
@@ -128,7 +128,7 @@ func (c *verifier) line(l *lock) {
 	t, places, found := c.table, 0, extension{}
 	c.table.eachWaiter(l, func(w *waiter) bool {
 		places++
-		i := slices.Index(w.Keys, l.key)
+		i := slices.Index(w.Keys, l.key())
 		c.require(i >= 0, "%q stands in a line of another lock", w.Owner)
 		r := w.rankAt(i)
 		c.require(w.order > 0 && w.order <= t.orders, "order %d of %d", w.order, t.orders)

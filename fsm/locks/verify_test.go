@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -207,7 +208,7 @@ func TestVerify(t *testing.T) {
 
 func lockOf(table *Table, key string) (found *lock) {
 	table.locks.Scan(func(l *lock) bool {
-		if l.key == key {
+		if l.key() == key {
 			found = l
 		}
 		return found == nil
@@ -249,7 +250,7 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		want   string
 		damage func(p *parts)
 	}{
-		{"is of no use", func(p *parts) { p.locks.Set(&lock{key: "x", due: never, head: flagPresent}) }},
+		{"is of no use", func(p *parts) { p.locks.Set(&lock{text: keyspace.NewLockText("x"), due: never, head: flagPresent}) }},
 		{"among those with waiters", func(p *parts) { other := *p.alone; p.queued.Set(&other) }},
 		{"among those that are due", func(p *parts) { other := *p.shared; p.timers.Set(&other) }},
 
@@ -305,8 +306,8 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		{"4 holds are counted as 5", func(p *parts) { p.holdCount++ }},
 		{"waiters of sessions are counted as 0", func(p *parts) { p.waitsBySession.PopMin() }},
 		{"1 places are counted as 2", func(p *parts) { p.places.Set(placeAt(p.shared, absent, 9)) }},
-		{"locks that are due are counted as 3", func(p *parts) { p.timers.Set(&lock{key: "x", due: 1}) }},
-		{"locks with waiters are counted as 2", func(p *parts) { p.queued.Set(&lock{key: "x"}) }},
+		{"locks that are due are counted as 3", func(p *parts) { p.timers.Set(&lock{text: keyspace.NewLockText("x"), due: 1}) }},
+		{"locks with waiters are counted as 2", func(p *parts) { p.queued.Set(&lock{text: keyspace.NewLockText("x")}) }},
 		{"holds by owner are counted as 4", func(p *parts) { p.byOwner.Set(member{99, p.h}) }},
 		{"holds by fence are counted as 4", func(p *parts) { p.byFence.Set(member{99, p.h}) }},
 	} {

@@ -112,7 +112,7 @@ func (t *Table) emitLeft(w *waiter, how Departure) {
 	for _, key := range w.Keys {
 		l := t.find(w.DB, key)
 		t.emit(Effect{
-			Kind: Left, How: how, DB: w.DB, Key: l.key, Owner: w.Owner, Session: w.Session, Client: w.Client,
+			Kind: Left, How: how, DB: w.DB, Key: l.key(), Owner: w.Owner, Session: w.Session, Client: w.Client,
 			Waiters: l.waiters(), WaitedMillis: waited,
 		})
 		waited = 0
