@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
@@ -169,7 +170,7 @@ const maxCount = 1<<32 - 1
 // there is none.
 func (t *Table) sameAs(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
-	if w == nil || w.Mode != q.Mode || w.Limit != q.Limit || w.Permits != q.Permits || len(w.Keys) != len(q.Keys) ||
+	if w == nil || w.mode != q.Mode || w.limit != q.Limit || w.permits != q.Permits || len(w.keys()) != len(q.Keys) ||
 		t.lapsed(w) != nil {
 		return nil
 	}
@@ -204,7 +205,7 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 // emitAskedAgain tells the client of a waiter that its owner has asked again, by the request q.
 func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 	e := t.endOfWait(w, 0, ErrAskedAgain)
-	if w.Client == q.Client {
+	if w.client() == q.Client {
 		e.Again = q.Keys
 	}
 	if !w.absent {
@@ -215,18 +216,20 @@ func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 // enqueue lets a request wait: at the place that the owner has, or behind all others. blocked is the index
 // of a key that blocks the request.
 func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
-	w := &waiter{Request: *q, since: t.now, deadline: never, blocked: uint8(blocked)}
-	if w.WaitMillis > 0 {
-		w.deadline = saturated(t.now, w.WaitMillis)
-		if mutant.LockShortWait {
-			w.deadline -= w.WaitMillis / 8
-		}
-	}
-	if _, taken := t.names.Get(w); taken {
+	if _, taken := t.names.Get(t.mine().named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket})); taken {
 		return Answer{}, ErrTicket
 	}
-	if w.Crowded = false; q.Crowded && same == nil {
+	if q.Crowded && same == nil {
 		return Answer{}, ErrCrowded
+	}
+	q.own()
+	w := t.newWaiter(q)
+	w.blocked = uint8(blocked)
+	if q.WaitMillis > 0 {
+		w.deadline = saturated(t.now, q.WaitMillis)
+		if mutant.LockShortWait {
+			w.deadline -= q.WaitMillis / 8
+		}
 	}
 	if t.waitingBytes+w.bytes() > MaxWaitingBytes {
 		return Answer{}, ErrFull
@@ -236,11 +239,10 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 			return Answer{}, ErrFull
 		}
 	}
-	w.own()
-	w.Client.Origin = *t.origin(q.Client.Origin)
 	if same != nil {
 		w.order, w.since = same.order, same.since
-		w.Keys, w.blocked = same.Keys, uint8(slices.Index(same.Keys, q.Keys[blocked]))
+		copy(w.keys(), same.keys())
+		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
 		t.relined(same, w)
 		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil
@@ -248,15 +250,14 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	t.dismissAll(q, nil)
 	t.orders++
 	w.order = t.orders
-	w.Keys = make([]string, len(q.Keys))
 	for i, key := range q.Keys {
-		w.Keys[i] = t.takeNew(q.DB, key).key()
+		w.keys()[i] = t.takeNew(q.DB, key).key()
 	}
 	t.line(w)
-	for _, key := range w.Keys {
+	for _, key := range w.keys() {
 		t.emit(Effect{
-			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client,
-			Waiters: t.find(w.DB, key).waiters(),
+			Kind: Waiting, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
+			Waiters: t.find(int(w.db), key).waiters(),
 		})
 	}
 	return Answer{Waiting: true}, nil

@@ -31,7 +31,7 @@ func measured(n int, f func() any) int64 {
 }
 
 // TestMemory: nothing takes more than it counts for. A held lock takes at most 310 bytes, the item of the
-// keyspace included, and a waiter at most 400.
+// keyspace included, and a waiter at most 285.
 func TestMemory(t *testing.T) {
 	const many = 20_000
 	var table *Table
@@ -90,10 +90,10 @@ func TestMemory(t *testing.T) {
 			table.TakeEffects()
 		}
 	})
-	check("a waiter", 400, func() {
+	check("a waiter", 285, func() {
 		for i := range many {
 			r := waiting(asks(fmt.Sprint("worker-", i), "lock"))
-			r.WaitMillis = int64(10_000 + i*7919%many)
+			r.WaitMillis, r.GraceMillis = int64(10_000+i*7919%many), 2000
 			_, _ = table.Acquire(r)
 			table.TakeEffects()
 		}

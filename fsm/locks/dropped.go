@@ -16,7 +16,7 @@ func (t *Table) dropped(w *waiter) bool {
 		return false // no client waits there; the grace ends it
 	}
 	for i := range t.drops {
-		if t.drops[i].Origin.Node == w.Client.Origin.Node {
+		if t.drops[i].Origin.Node == w.origin.Node {
 			return w.name().Compare(t.drops[i]) < 0
 		}
 	}
@@ -35,7 +35,7 @@ func (t *Table) Drop(name waits.Name) {
 	})
 	switch {
 	case !known:
-		name.Origin.Node = t.origin(w.Client.Origin).Node // memory of the table
+		name.Origin.Node = w.origin.Node // memory of the table
 		t.drops = slices.Insert(t.drops, i, name)
 	case t.drops[i].Compare(name) < 0:
 		name.Origin.Node = t.drops[i].Origin.Node
@@ -46,8 +46,8 @@ func (t *Table) Drop(name waits.Name) {
 // DropIncarnation drops all waiters of a node up to an epoch.
 func (t *Table) DropIncarnation(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
-	t.names.Descend(new(waiter).named(last), func(w *waiter) bool {
-		if w.Client.Origin.Node == node {
+	t.names.Descend(new(probe).named(last), func(w *waiter) bool {
+		if w.origin.Node == node {
 			name := w.name()
 			name.Ticket++
 			t.Drop(name)
@@ -58,8 +58,8 @@ func (t *Table) DropIncarnation(node string, epoch uint64) {
 
 // firstOf is the waiter of a node with the lowest name, nil if there is none.
 func (t *Table) firstOf(node string) *waiter {
-	w, ok := seek(t.names, t.mine().waiter.named(waits.Name{Origin: protocol.Incarnation{Node: node}}))
-	if !ok || w.Client.Origin.Node != node {
+	w, ok := seek(t.names, t.mine().named(waits.Name{Origin: protocol.Incarnation{Node: node}}))
+	if !ok || w.origin.Node != node {
 		return nil
 	}
 	return w
@@ -67,15 +67,15 @@ func (t *Table) firstOf(node string) *waiter {
 
 // Places is in how many queues the waiter with a name stands.
 func (t *Table) Places(name waits.Name) int {
-	if w, ok := t.names.Get(t.mine().waiter.named(name)); ok {
-		return len(w.Keys)
+	if w, ok := t.names.Get(t.mine().named(name)); ok {
+		return len(w.keys())
 	}
 	return 0
 }
 
 // Unblock ends a wait by its name: with LeaveGone no client is told.
 func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
-	w, ok := t.names.Get(t.mine().waiter.named(name))
+	w, ok := t.names.Get(t.mine().named(name))
 	if !ok || t.dropped(w) {
 		return false
 	}
@@ -94,9 +94,11 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 			return err == nil
 		}
 		dead := *w
-		dead.Client, dead.Ticket = Client{Origin: *t.origin(protocol.Incarnation{})}, w.order
+		dead.origin, dead.conn, dead.ticket = t.origin(protocol.Incarnation{}), 0, w.order
 		if mutant.LockDeadWaiter {
-			dead.Mode, dead.Limit, dead.Permits = Permits, 1, 2
+			wanted := *w.options
+			wanted.limit, wanted.permits = 1, 2
+			dead.mode, dead.options = Permits, &wanted
 		}
 		t.relined(w, &dead)
 	}

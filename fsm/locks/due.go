@@ -211,21 +211,21 @@ func (t *Table) endWait(w *waiter) {
 		t.dismiss(w, err)
 		return
 	}
-	for _, key := range w.Keys {
+	for _, key := range w.keys() {
 		t.emit(Effect{
-			Kind: TimedOut, DB: w.DB, Key: t.find(w.DB, key).key(), Owner: w.Owner, Session: w.Session,
-			Client: w.Client, WaitedMillis: t.now - w.since,
+			Kind: TimedOut, DB: int(w.db), Key: t.find(int(w.db), key).key(), Owner: w.owner, Session: w.session,
+			Client: w.client(), WaitedMillis: t.now - w.since,
 		})
 	}
 	told := t.endOfWait(w, 0, nil)
 	told.ByTime = true
 	t.emit(told)
-	if w.GraceMillis <= 0 {
+	if w.grace <= 0 {
 		t.unline(w)
 		t.emitLeft(w, OutOfTime)
 	} else {
 		kept := *w
-		kept.absent, kept.deadline = true, saturated(w.deadline, w.GraceMillis)
+		kept.absent, kept.deadline = true, saturated(w.deadline, w.grace)
 		t.relined(w, &kept)
 	}
 	t.wakeAll(w)
@@ -294,7 +294,7 @@ func (t *Table) lapsed(w *waiter) error {
 	switch {
 	case t.dropped(w):
 		return ErrDropped
-	case w.Session != 0 && !t.open(w.Session):
+	case w.session != 0 && !t.open(w.session):
 		return ErrNoSession
 	}
 	return nil

@@ -56,9 +56,9 @@ func (t *Table) searchWaiter(p *waiter, l *lock, owner string) *waiter {
 	if l == nil || l.waiters() == 0 {
 		return nil
 	}
-	p.Owner = owner
+	p.owner = owner
 	s, _ := t.waiting.Get(stand{l.id(), p})
-	p.Owner = ""
+	p.owner = ""
 	return s.waiter
 }
 

@@ -254,46 +254,44 @@ func (d *loader) hold(l *lock) {
 }
 
 func (d *loader) waiter(home *lock) {
-	w := &waiter{deadline: never}
-	w.DB = home.db()
+	q := Request{DB: home.db(), Waits: true}
 	d.each(func() {
-		w.Keys = append(w.Keys, d.String())
+		q.Keys = append(q.Keys, d.String())
 	})
-	w.order = d.Uint()
+	order := d.Uint()
 	flags := d.flags(savedNotify|savedReentrant|savedAbsent|savedEnds, errWaiter)
-	w.Waits, w.Notify, w.Reentrant, w.absent = true, flags&savedNotify != 0, flags&savedReentrant != 0,
-		flags&savedAbsent != 0
-	w.since = d.Int()
+	q.Notify, q.Reentrant = flags&savedNotify != 0, flags&savedReentrant != 0
+	absent, since, deadline := flags&savedAbsent != 0, d.Int(), int64(never)
 	if flags&savedEnds != 0 {
-		w.deadline = d.Int()
+		deadline = d.Int()
 	}
-	w.blocked = uint8(d.flags(MaxKeys, errWaiter))
-	w.Owner, w.Note, w.Call = d.text(errWaiter), d.text(errWaiter), d.text(errWaiter)
-	w.Session, w.LeaseMillis = d.Uint(), d.Int()
-	w.Mode, w.Limit, w.Permits = Mode(d.flags(uint64(Permits), errWaiter)), d.limit(), d.limit()
-	w.WaitMillis, w.DelayMillis, w.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter),
+	blocked := int(d.flags(MaxKeys, errWaiter))
+	q.Owner, q.Note, q.Call = d.text(errWaiter), d.text(errWaiter), d.text(errWaiter)
+	q.Session, q.LeaseMillis = d.Uint(), d.Int()
+	q.Mode, q.Limit, q.Permits = Mode(d.flags(uint64(Permits), errWaiter)), d.limit(), d.limit()
+	q.WaitMillis, q.DelayMillis, q.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter),
 		d.millis(Forever, errWaiter)
-	w.Client = d.client()
-	w.Client.Origin = *d.t.origin(w.Client.Origin)
-	w.Ticket = d.Uint()
+	q.Client, q.Ticket = d.client(), d.Uint()
 	if d.caused {
-		w.Account = int16(d.flags(keyspace.MaxAccount, errWaiter))
+		q.Account = int16(d.flags(keyspace.MaxAccount, errWaiter))
 	}
-	d.must(len(w.Keys) > 0 && int(w.blocked) < len(w.Keys) && w.Keys[0] == home.key() && w.order > 0 && w.order <= d.t.orders,
+	d.must(len(q.Keys) > 0 && blocked < len(q.Keys) && q.Keys[0] == home.key() && order > 0 && order <= d.t.orders,
 		errWaiter)
-	d.must(!w.absent || w.deadline != never, errWaiter)
-	d.must(flags&savedEnds == 0 || w.deadline < never, errWaiter)
-	d.must(w.LeaseMillis <= Forever && (w.Session == 0 || d.t.session(w.Session) != nil && w.LeaseMillis == 0), errWaiter)
-	if d.err == nil {
-		w.Keys[0] = home.key()
-		q := w.Request
-		if q.Session != 0 {
-			q.Session, q.LeaseMillis = 0, 1
-		}
-		ok := d.t.check(&q) == nil
-		d.must(ok && len(q.Keys) == len(w.Keys) && q.Mode == w.Mode && q.Limit == w.Limit && q.Permits == w.Permits &&
-			q.Waits && q.Call == w.Call, errWaiter)
+	d.must(!absent || deadline != never, errWaiter)
+	d.must(flags&savedEnds == 0 || deadline < never, errWaiter)
+	d.must(q.LeaseMillis <= Forever && (q.Session == 0 || d.t.session(q.Session) != nil && q.LeaseMillis == 0), errWaiter)
+	if d.err != nil {
+		return
 	}
+	checked := q
+	if q.Session != 0 {
+		checked.Session, checked.LeaseMillis = 0, 1
+	}
+	ok := d.t.check(&checked) == nil
+	d.must(ok && len(checked.Keys) == len(q.Keys) && checked.Mode == q.Mode && checked.Limit == q.Limit &&
+		checked.Permits == q.Permits && checked.Waits && checked.Call == q.Call, errWaiter)
+	w := d.t.newWaiter(&q)
+	w.order, w.since, w.deadline, w.blocked, w.absent = order, since, deadline, uint8(blocked), absent
 	d.waiters = append(d.waiters, w)
 }
 
@@ -313,13 +311,13 @@ func (d *loader) line() {
 		if d.must(w.absent || !taken, errWaiter); d.err != nil {
 			return
 		}
-		for i, key := range w.Keys {
-			l := d.t.peek(w.DB, key)
-			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.Owner) == nil,
+		for i, key := range w.keys() {
+			l := d.t.peek(int(w.db), key)
+			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.owner) == nil,
 				errWaiter); d.err != nil {
 				return
 			}
-			w.Keys[i] = l.key()
+			w.keys()[i] = l.key()
 		}
 		d.t.line(w)
 	}

@@ -7,7 +7,7 @@ import (
 
 // Waits reports whether a client waits under a name.
 func (t *Table) Waits(name waits.Name) bool {
-	w, ok := t.names.Get(new(waiter).named(name))
+	w, ok := t.names.Get(new(probe).named(name))
 	return ok && !t.dropped(w)
 }
 
@@ -15,7 +15,7 @@ func (t *Table) Waits(name waits.Name) bool {
 func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 	next := waits.Name{}
 	for {
-		w, ok := seek(t.names, new(waiter).named(next))
+		w, ok := seek(t.names, new(probe).named(next))
 		if !ok {
 			return incarnations
 		}

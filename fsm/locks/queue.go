@@ -87,13 +87,13 @@ func (t *Table) candidate(l *lock) *waiter {
 	if first != nil && first.mode == Exclusive {
 		return nil
 	}
-	shared, isShared := t.firstPlace(l, awakeShared)
-	other, isOther := t.firstPlace(l, awakeOther)
-	switch {
-	case isShared && t.unobstructed(l, &shared.waiter.Request, shared.order()) && joins(l, &shared.waiter.Request, first):
-		return shared.waiter
-	case isOther && t.unobstructed(l, &other.waiter.Request, other.order()) && joins(l, &other.waiter.Request, first):
-		return other.waiter
+	for r := awakeShared; r <= awakeOther; r++ {
+		if p, ok := t.firstPlace(l, r); ok {
+			q := p.waiter.request()
+			if t.unobstructed(l, &q, p.order()) && joins(l, &q, first) {
+				return p.waiter
+			}
+		}
 	}
 	return nil
 }
@@ -129,13 +129,14 @@ func (t *Table) try(w *waiter) {
 		t.dismiss(w, err)
 		return
 	}
-	if l := t.take(w.DB, w.Keys[w.blocked]); t.loseOver(l, w.Owner) {
+	if l := t.take(int(w.db), w.keys()[w.blocked]); t.loseOver(l, w.owner) {
 		return // perhaps with a delay
 	}
-	for i := 1; i < len(w.Keys); i++ { // the lock at hand is not looked at again: it is free for w
+	q := w.request()
+	for i := 1; i < len(q.Keys); i++ { // the lock at hand is not looked at again: it is free for w
 		t.steps--
-		at := (int(w.blocked) + i) % len(w.Keys)
-		if t.grantable(w.Keys[at], &w.Request, w.order) {
+		at := (int(w.blocked) + i) % len(q.Keys)
+		if t.grantable(q.Keys[at], &q, w.order) {
 			continue
 		}
 		moved := *w
@@ -148,7 +149,7 @@ func (t *Table) try(w *waiter) {
 		return
 	}
 	t.unline(w)
-	fence := t.grant(&w.Request, w.since, w.order)
+	fence := t.grant(&q, w.since, w.order)
 	t.emitEndOfWait(w, fence, nil)
 }
 

@@ -149,8 +149,8 @@ func (h *hold) show(now int64) Hold {
 // show describes a waiter.
 func (w *waiter) show(now int64) Wait {
 	shown := Wait{
-		Owner: w.Owner, Mode: w.Mode, Limit: int64(w.Limit), Permits: int64(w.Permits), Session: w.Session, SinceMillis: w.since,
-		LeftMillis: -1, Absent: w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
+		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session, SinceMillis: w.since,
+		LeftMillis: -1, Absent: w.absent, Notify: w.notify, Keys: len(w.keys()), Note: w.note, Client: w.client(),
 	}
 	if w.deadline != never {
 		if end := w.lastInstant(); w.deadline < now && end >= now { // the wait is over, and that is not worked off
@@ -168,7 +168,7 @@ func (t *Table) shows(w *waiter, now int64) bool {
 	if t.sliced {
 		end = w.lastInstant()
 	}
-	return end >= now && !t.dropped(w) && (w.Session == 0 || t.openAt(w.Session, now))
+	return end >= now && !t.dropped(w) && (w.session == 0 || t.openAt(w.session, now))
 }
 
 // eachWaiter calls f with the places of a queue in line, until f returns false.
@@ -235,7 +235,7 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 			if !t.sliced {
 				shown.Waiters--
 			}
-		case !q.ByOwner || w.Owner == q.Owner:
+		case !q.ByOwner || w.owner == q.Owner:
 			shown.Waits = append(shown.Waits, w.show(now))
 		}
 		if t.sliced {
@@ -373,8 +373,8 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		from = q.Cursor / 2
 	}
 	last = 0
-	t.waitsBySession.Ascend(&waiter{Request: Request{Session: id}, order: from}, func(w *waiter) bool {
-		if w.Session != id {
+	t.waitsBySession.Ascend(&waiter{session: id, order: from}, func(w *waiter) bool {
+		if w.session != id {
 			return false
 		}
 		if full(last, w.order) {
@@ -382,9 +382,9 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 			return false
 		}
 		last = w.order
-		for _, key := range w.Keys {
-			one(w.DB, key, func(l *lock, row *Info) {
-				if t.shows(w, now) && (!q.ByOwner || w.Owner == q.Owner) {
+		for _, key := range w.keys() {
+			one(int(w.db), key, func(l *lock, row *Info) {
+				if t.shows(w, now) && (!q.ByOwner || w.owner == q.Owner) {
 					row.Waits = []Wait{w.show(now)}
 				}
 			})
@@ -404,8 +404,8 @@ func (t *Table) EachQueue(f func(key string, waiters int)) {
 		if !ok {
 			return
 		}
-		for _, key := range s.waiter.Keys {
-			if l := t.peek(s.waiter.DB, key); l != nil && l.id() == s.lock {
+		for _, key := range s.waiter.keys() {
+			if l := t.peek(int(s.waiter.db), key); l != nil && l.id() == s.lock {
 				f(key, l.waiters())
 			}
 		}

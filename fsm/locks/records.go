@@ -255,18 +255,80 @@ func bySessionBefore(a, b *hold) bool {
 // waiter is a request in line. It stands in the queues of all its keys, with one order. Invariant: never
 // changed once in a table.
 type waiter struct {
-	Request
+	first    [1]string // the only key: see keys
+	owner    string
+	*options // nil in probes alone
+	origin   *protocol.Incarnation
+	conn     int64
+	ticket   uint64
+	// session is the session that the hold is to be bound to; 0: to the lease.
+	session  uint64
+	lease    int64
+	wait     int64 // how long the request may wait; 0: for ever
+	grace    int64 // how long the place is kept afterwards
 	order    uint64
 	since    int64
 	deadline int64 // the last instant of the wait, or of the grace; never: no end
+	account  int16
+	db       uint8
+	mode     Mode
 	// blocked is the index of the key that blocked the request last. In the other queues it sleeps: only a
 	// change at that key can help it.
 	blocked uint8
 	// absent: the wait has ended by time, and the place is kept until deadline.
-	absent bool
+	absent            bool
+	notify, reentrant bool
 }
 
-func (w *waiter) name() waits.Name { return waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket} }
+// options is what few waiters have. The others share noOptions.
+type options struct {
+	several        []string // the keys, if there is more than one
+	note, call     string
+	delay          int64
+	limit, permits int32
+}
+
+var noOptions options
+
+// newWaiter is a request that waits from now on, without an order. The keys and texts are the request's.
+func (t *Table) newWaiter(q *Request) *waiter {
+	w := &waiter{
+		owner: q.Owner, options: &noOptions, origin: t.origin(q.Client.Origin), conn: q.Client.Conn, ticket: q.Ticket,
+		session: q.Session, lease: q.LeaseMillis, wait: q.WaitMillis, grace: q.GraceMillis, since: t.now,
+		deadline: never, account: q.Account, db: uint8(q.DB), mode: q.Mode, notify: q.Notify, reentrant: q.Reentrant,
+	}
+	several := len(q.Keys) > 1
+	if several || q.Note != "" || q.Call != "" || q.DelayMillis != 0 || q.Mode == Permits {
+		w.options = &options{note: q.Note, call: q.Call, delay: q.DelayMillis, limit: q.Limit, permits: q.Permits}
+	}
+	if several {
+		w.several = make([]string, len(q.Keys))
+	}
+	copy(w.keys(), q.Keys)
+	return w
+}
+
+// request is what the waiter asked for.
+func (w *waiter) request() Request {
+	return Request{
+		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
+		DelayMillis: w.delay, GraceMillis: w.grace, Ticket: w.ticket, Call: w.call, Note: w.note, Client: w.client(),
+		Limit: w.limit, Permits: w.permits, DB: int(w.db), Account: w.account, Mode: w.mode, Waits: true,
+		Notify: w.notify, Reentrant: w.reentrant,
+	}
+}
+
+// keys are the keys, in the memory of the waiter.
+func (w *waiter) keys() []string {
+	if w.several != nil {
+		return w.several
+	}
+	return w.first[:]
+}
+
+func (w *waiter) client() Client { return Client{*w.origin, w.conn} }
+
+func (w *waiter) name() waits.Name { return waits.Name{Origin: *w.origin, Ticket: w.ticket} }
 
 // rank is the part of a queue that a place is in. Each part is in order; together they are the queue.
 type rank uint8
@@ -285,9 +347,9 @@ func (w *waiter) rankAt(i int) rank {
 	switch {
 	case w.absent:
 		return absent
-	case w.Mode == Shared && i == int(w.blocked):
+	case w.mode == Shared && i == int(w.blocked):
 		return awakeShared
-	case w.Mode == Shared:
+	case w.mode == Shared:
 		return asleepShared
 	case i == int(w.blocked):
 		return awakeOther
@@ -298,10 +360,10 @@ func (w *waiter) rankAt(i int) rank {
 
 // lastInstant is the last instant at which a waiter has a place.
 func (w *waiter) lastInstant() int64 {
-	if w.absent || w.deadline == never || w.GraceMillis <= 0 {
+	if w.absent || w.deadline == never || w.grace <= 0 {
 		return w.deadline
 	}
-	return saturated(w.deadline, w.GraceMillis)
+	return saturated(w.deadline, w.grace)
 }
 
 // place is a waiter's place in the queue of a lock.
@@ -339,7 +401,7 @@ func waitingBefore(a, b stand) bool {
 	if a.lock != b.lock {
 		return a.lock < b.lock
 	}
-	return a.waiter.Owner < b.waiter.Owner
+	return a.waiter.owner < b.waiter.owner
 }
 
 func waitEndBefore(a, b stand) bool {
@@ -355,13 +417,7 @@ func waitEndBefore(a, b stand) bool {
 func nameBefore(a, b *waiter) bool { return a.name().Compare(b.name()) < 0 }
 
 func waitBySessionBefore(a, b *waiter) bool {
-	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.order, b.order)) < 0
-}
-
-// named makes w a probe for waiters by name.
-func (w *waiter) named(n waits.Name) *waiter {
-	w.Client.Origin, w.Ticket = n.Origin, n.Ticket
-	return w
+	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
 // session groups holds and waiters that live and die together. A session is changed by ownSession alone.
@@ -459,7 +515,7 @@ func (h *hold) bytes() int64 {
 }
 
 func (w *waiter) bytes() int64 {
-	return int64(waiterBytes + len(w.Owner) + len(w.Note) + len(w.Call) + len(w.Keys)*placeBytes)
+	return int64(waiterBytes + len(w.owner) + len(w.note) + len(w.call) + len(w.keys())*placeBytes)
 }
 
 func (s *session) bytes() int64 { return int64(sessionBytes + len(s.name)) }

@@ -87,7 +87,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	case old.mode == Permits:
 		return 0, ErrMode
 	}
-	if w := t.waiterOf(l, owner); w != nil && w.Mode != Shared {
+	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
 		t.dismiss(w, cmp.Or(t.lapsed(w), ErrMode)) // it waits for others beside this lock, which would not do any more
 	}
 	h := *old

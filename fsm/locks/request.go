@@ -72,8 +72,7 @@ var (
 	ErrAskedAgain = errors.New("the owner asked again")
 )
 
-// Request asks for one lock, or for many as a whole. Each waiter keeps its request: the order and the sizes of the
-// fields save 80 bytes of each.
+// Request asks for one lock, or for many as a whole.
 type Request struct {
 	// Keys are the locks. A key that is named twice counts once.
 	Keys  []string

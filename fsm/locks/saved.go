@@ -154,7 +154,7 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	})
 	var homed []*waiter
 	t.eachWaiter(l, func(each *waiter) bool {
-		if each.Keys[0] == l.key() {
+		if each.keys()[0] == l.key() {
 			homed = append(homed, each)
 		}
 		return true
@@ -163,7 +163,7 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	for _, each := range homed {
 		each.save(w)
 		if caused {
-			w.Uint(uint64(each.Account))
+			w.Uint(uint64(each.account))
 		}
 	}
 }
@@ -191,29 +191,29 @@ func (h *hold) save(w Writer) {
 }
 
 func (w *waiter) save(to Writer) {
-	to.Uint(uint64(len(w.Keys)))
-	for _, key := range w.Keys {
+	to.Uint(uint64(len(w.keys())))
+	for _, key := range w.keys() {
 		to.String(key)
 	}
 	to.Uint(w.order)
-	to.Uint(bit(w.Notify, savedNotify) | bit(w.Reentrant, savedReentrant) | bit(w.absent,
+	to.Uint(bit(w.notify, savedNotify) | bit(w.reentrant, savedReentrant) | bit(w.absent,
 		savedAbsent) | bit(w.deadline != never, savedEnds))
 	to.Int(w.since)
 	if w.deadline != never {
 		to.Int(w.deadline)
 	}
 	to.Uint(uint64(w.blocked))
-	to.String(w.Owner)
-	to.String(w.Note)
-	to.String(w.Call)
-	to.Uint(w.Session)
-	to.Int(w.LeaseMillis)
-	to.Uint(uint64(w.Mode))
-	to.Int(int64(w.Limit))
-	to.Int(int64(w.Permits))
-	to.Int(w.WaitMillis)
-	to.Int(w.DelayMillis)
-	to.Int(w.GraceMillis)
-	saveClient(to, w.Client)
-	to.Uint(w.Ticket)
+	to.String(w.owner)
+	to.String(w.note)
+	to.String(w.call)
+	to.Uint(w.session)
+	to.Int(w.lease)
+	to.Uint(uint64(w.mode))
+	to.Int(int64(w.limit))
+	to.Int(int64(w.permits))
+	to.Int(w.wait)
+	to.Int(w.delay)
+	to.Int(w.grace)
+	saveClient(to, w.client())
+	to.Uint(w.ticket)
 }

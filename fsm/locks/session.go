@@ -178,7 +178,7 @@ func (t *Table) workSession(s *session) {
 		t.pay()
 		switch {
 		case s.waiters > 0:
-			w, _ := seek(t.waitsBySession, &waiter{Request: Request{Session: s.id}})
+			w, _ := seek(t.waitsBySession, &waiter{session: s.id})
 			t.dismiss(w, ErrNoSession)
 		case s.holds > 0:
 			h, _ := seek(t.bySession, &hold{bound: s.id})

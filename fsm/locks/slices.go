@@ -52,7 +52,7 @@ func (t *Table) goneInLine(l *lock) (gone bool) {
 	looks := memberLooks
 	t.eachWaiter(l, func(w *waiter) bool {
 		looks--
-		gone = w.Session != 0 && !t.open(w.Session)
+		gone = w.session != 0 && !t.open(w.session)
 		return !gone && looks > 0
 	})
 	return gone
@@ -209,11 +209,11 @@ func (t *Table) waitersOf(s *session, now int64) int {
 		return s.waiters
 	}
 	n := 0
-	t.waitsBySession.Ascend(&waiter{Request: Request{Session: s.id}}, func(w *waiter) bool {
-		if w.Session == s.id && !t.dropped(w) {
+	t.waitsBySession.Ascend(&waiter{session: s.id}, func(w *waiter) bool {
+		if w.session == s.id && !t.dropped(w) {
 			n++
 		}
-		return w.Session == s.id
+		return w.session == s.id
 	})
 	return n
 }

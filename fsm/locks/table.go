@@ -211,6 +211,14 @@ type probe struct {
 	lock   lock
 	waiter waiter
 	hold   hold
+	origin protocol.Incarnation // the waiter's, if it is named
+}
+
+// named is a probe for waiters by name.
+func (p *probe) named(n waits.Name) *waiter {
+	p.origin = n.Origin
+	p.waiter.origin, p.waiter.ticket = &p.origin, n.Ticket
+	return &p.waiter
 }
 
 // mine is the probe of calls that change the table.
@@ -260,7 +268,7 @@ func (t *Table) pay() { t.steps -= t.price() }
 // payPlaces takes the steps for a waiter that joins or leaves its queues.
 func (t *Table) payPlaces(w *waiter) {
 	if t.sliced {
-		t.steps -= PlaceUnits * (len(w.Keys) - 1)
+		t.steps -= PlaceUnits * (len(w.keys()) - 1)
 	}
 }
 

@@ -128,24 +128,24 @@ func (c *verifier) line(l *lock) {
 	t, places, found := c.table, 0, extension{}
 	c.table.eachWaiter(l, func(w *waiter) bool {
 		places++
-		i := slices.Index(w.Keys, l.key())
-		c.require(i >= 0, "%q stands in a line of another lock", w.Owner)
+		i := slices.Index(w.keys(), l.key())
+		c.require(i >= 0, "%q stands in a line of another lock", w.owner)
 		r := w.rankAt(i)
 		c.require(w.order > 0 && w.order <= t.orders, "order %d of %d", w.order, t.orders)
 		p, _ := t.places.Get(placeAt(l, r, w.order))
-		c.require(p.waiter == w, "%q does not stand in line by rank", w.Owner)
-		c.require(w == t.waiterOf(l, w.Owner), "%q does not stand in line by owner", w.Owner)
+		c.require(p.waiter == w, "%q does not stand in line by rank", w.owner)
+		c.require(w == t.waiterOf(l, w.owner), "%q does not stand in line by owner", w.owner)
 		c.waiterBounds(w)
-		if w.Session != 0 {
+		if w.session != 0 {
 			found.sessionWaits++
 		}
-		if len(w.Keys) > 1 {
+		if len(w.keys()) > 1 {
 			found.many++
 		}
 		if i == 0 && w.deadline != never {
 			c.ends++
 			s, _ := t.waitEnds.Get(stand{l.id(), w})
-			c.require(s.waiter == w, "%q does not stand among the ends of waits", w.Owner)
+			c.require(s.waiter == w, "%q does not stand among the ends of waits", w.owner)
 		}
 		c.waiters[w]++
 		return c.err == nil
@@ -187,18 +187,18 @@ func (c *verifier) totals() {
 	bySession := map[uint64]int{}
 	var counts waits.Counts
 	for w, n := range c.waiters { // unordered: sums
-		c.require(n == len(w.Keys), "%q stands in %d lines of %d", w.Owner, n, len(w.Keys))
+		c.require(n == len(w.keys()), "%q stands in %d lines of %d", w.owner, n, len(w.keys()))
 		places += n
 		waiting += w.bytes()
-		counts.Add(int(w.Account), 1)
+		counts.Add(int(w.account), 1)
 		if !w.absent {
 			named++
 			same, _ := t.names.Get(w)
-			c.require(same == w, "%q is not known by its ticket", w.Owner)
+			c.require(same == w, "%q is not known by its ticket", w.owner)
 		}
-		if w.Session != 0 {
+		if w.session != 0 {
 			ofSessions++
-			bySession[w.Session]++
+			bySession[w.session]++
 		}
 	}
 	c.bytes += waiting
@@ -320,20 +320,20 @@ func (c *verifier) holdBounds(h *hold) {
 }
 
 func (c *verifier) waiterBounds(w *waiter) {
-	c.require(len(w.Owner) <= MaxText && len(w.Note) <= MaxText && len(w.Call) <= MaxText &&
-		(w.Reentrant || w.Call == ""), "texts of a waiter")
-	c.require(len(w.Keys) <= MaxKeys && int(w.blocked) < len(w.Keys) && w.Waits && w.Ticket != 0 && w.Ticket != ^uint64(0),
-		"%q waits for %d keys, at %d, with ticket %d", w.Owner, len(w.Keys), w.blocked, w.Ticket)
-	c.require(!w.absent || w.deadline != never, "%q is absent for ever", w.Owner)
-	c.require(within(w.WaitMillis) && within(w.DelayMillis) && within(w.GraceMillis),
-		"%q waits for %d, delay %d, grace %d", w.Owner, w.WaitMillis, w.DelayMillis, w.GraceMillis)
-	c.require((w.Session != 0) == (w.LeaseMillis == 0) && within(w.LeaseMillis) &&
-		(w.Session == 0 || c.table.session(w.Session) != nil), "%q waits with session %d and lease %d", w.Owner, w.Session,
-		w.LeaseMillis)
-	if w.Mode == Permits {
-		c.require(w.Permits > 0 && w.Permits <= w.Limit && w.Limit > 1, "%q wants %d permits of %d", w.Owner, w.Permits, w.Limit)
+	c.require(len(w.owner) <= MaxText && len(w.note) <= MaxText && len(w.call) <= MaxText &&
+		(w.reentrant || w.call == ""), "texts of a waiter")
+	c.require(len(w.keys()) <= MaxKeys && int(w.blocked) < len(w.keys()) && w.ticket != 0 && w.ticket != ^uint64(0),
+		"%q waits for %d keys, at %d, with ticket %d", w.owner, len(w.keys()), w.blocked, w.ticket)
+	c.require(!w.absent || w.deadline != never, "%q is absent for ever", w.owner)
+	c.require(within(w.wait) && within(w.delay) && within(w.grace),
+		"%q waits for %d, delay %d, grace %d", w.owner, w.wait, w.delay, w.grace)
+	c.require((w.session != 0) == (w.lease == 0) && within(w.lease) &&
+		(w.session == 0 || c.table.session(w.session) != nil), "%q waits with session %d and lease %d", w.owner,
+		w.session, w.lease)
+	if w.mode == Permits {
+		c.require(w.permits > 0 && w.permits <= w.limit && w.limit > 1, "%q wants %d permits of %d", w.owner, w.permits, w.limit)
 	} else {
-		c.require(w.Mode < Permits && w.Permits == 0 && w.Limit == 0, "%q wants %d permits of %d in mode %d", w.Owner,
-			w.Permits, w.Limit, w.Mode)
+		c.require(w.mode < Permits && w.permits == 0 && w.limit == 0, "%q wants %d permits of %d in mode %d", w.owner,
+			w.permits, w.limit, w.mode)
 	}
 }

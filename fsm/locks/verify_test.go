@@ -83,7 +83,7 @@ func TestVerify(t *testing.T) {
 		"with delays are counted as 1":     func(t *Table, alone, shared *lock) { shared.more.delays++ },
 		"line of another lock": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
-			w.Keys[0] = "shared"
+			w.first[0] = "shared"
 		},
 		"order 1 of 0": func(t *Table, alone, shared *lock) { t.orders = 0 },
 		"stand in line by rank": func(t *Table, alone, shared *lock) {
@@ -102,11 +102,11 @@ func TestVerify(t *testing.T) {
 		},
 		"stands in 1 lines of 2": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
-			w.Keys, alone.more.many = append(w.Keys, "other"), 1
+			w.options, alone.more.many = &options{several: append(w.keys(), "other")}, 1
 		},
 		"is not known by its ticket": func(t *Table, alone, shared *lock) { t.names.PopMin() },
 		"waiters by name are counted as": func(t *Table, alone, shared *lock) {
-			t.names.Set(&waiter{order: 9})
+			t.names.Set(&waiter{order: 9, origin: &noOrigin})
 		},
 		"bytes of waiters are counted as": func(t *Table, alone, shared *lock) { t.waitingBytes++ },
 		"session 1 has 1 waiters, counted as 0": func(t *Table, alone, shared *lock) {
@@ -176,10 +176,9 @@ func TestVerify(t *testing.T) {
 		},
 		"waits for 129 keys": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
-			w.Keys = slices.Repeat(w.Keys, MaxKeys+1)
+			w.options = &options{several: slices.Repeat(w.keys(), MaxKeys+1)}
 		},
-		"texts of a waiter": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Call = "x" },
-		"waits for 1 keys":  func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Waits = false },
+		"texts of a waiter": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.options = &options{call: "x"} },
 		"is absent for ever": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
 			kept := *w
@@ -189,14 +188,14 @@ func TestVerify(t *testing.T) {
 			alone.due, t.touched = t.dueOf(alone), nil
 			alone.head &^= flagTouched | flagWake
 		},
-		"grace -1":                         func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.GraceMillis = -1 },
-		"waits with session 1 and lease 5": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.LeaseMillis = 5 },
-		"wants 0 permits of 0":             func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Mode = Permits },
+		"grace -1":                         func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.grace = -1 },
+		"waits with session 1 and lease 5": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.lease = 5 },
+		"wants 0 permits of 0":             func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.mode = Permits },
 		"wants 1 permits of 1": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
-			w.Mode, w.Permits, w.Limit = Permits, 1, 1
+			w.mode, w.options = Permits, &options{permits: 1, limit: 1}
 		},
-		"wants 1 permits of 0 in mode 0": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.Permits = 1 },
+		"wants 1 permits of 0 in mode 0": func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.options = &options{permits: 1} },
 		"bytes are counted as":           func(t *Table, alone, shared *lock) { t.bytes-- },
 	} {
 		table := sharedAndAlone(t)
@@ -276,20 +275,20 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		{"delay 4611686018427387905", func(p *parts) { p.h.extra = &extra{delay: Forever + 1} }},
 
 		{"order 0 of ", func(p *parts) { p.w.order = 0 }},
-		{"texts of a waiter", func(p *parts) { p.w.Owner = long }},
-		{"texts of a waiter", func(p *parts) { p.w.Note = long }},
-		{"texts of a waiter", func(p *parts) { p.w.Reentrant, p.w.Call = true, long }},
+		{"texts of a waiter", func(p *parts) { p.w.owner = long }},
+		{"texts of a waiter", func(p *parts) { p.w.options = &options{note: long} }},
+		{"texts of a waiter", func(p *parts) { p.w.reentrant, p.w.options = true, &options{call: long} }},
 		{"waits for 1 keys, at 1", func(p *parts) { p.lined(func(w *waiter) { w.blocked = 1 }) }},
-		{"with ticket 0", func(p *parts) { p.w.Ticket = 0 }},
-		{"with ticket 18446744073709551615", func(p *parts) { p.w.Ticket = ^uint64(0) }},
-		{"waits for -1", func(p *parts) { p.w.WaitMillis = -1 }},
-		{"delay -1", func(p *parts) { p.w.DelayMillis = -1 }},
-		{"waits with session 0 and lease -1", func(p *parts) { p.w.Session, p.w.LeaseMillis = 0, -1 }},
-		{"waits with session 9 and lease 0", func(p *parts) { p.w.Session = 9 }},
-		{"wants 0 permits of 2", func(p *parts) { p.w.Mode, p.w.Limit = Permits, 2 }},
-		{"wants 3 permits of 2", func(p *parts) { p.w.Mode, p.w.Permits, p.w.Limit = Permits, 3, 2 }},
-		{"wants 0 permits of 0 in mode 3", func(p *parts) { p.w.Mode = Permits + 1 }},
-		{"wants 0 permits of 1 in mode 0", func(p *parts) { p.w.Limit = 1 }},
+		{"with ticket 0", func(p *parts) { p.w.ticket = 0 }},
+		{"with ticket 18446744073709551615", func(p *parts) { p.w.ticket = ^uint64(0) }},
+		{"waits for -1", func(p *parts) { p.w.wait = -1 }},
+		{"delay -1", func(p *parts) { p.w.options = &options{delay: -1} }},
+		{"waits with session 0 and lease -1", func(p *parts) { p.w.session, p.w.lease = 0, -1 }},
+		{"waits with session 9 and lease 0", func(p *parts) { p.w.session = 9 }},
+		{"wants 0 permits of 2", func(p *parts) { p.w.mode, p.w.options = Permits, &options{limit: 2} }},
+		{"wants 3 permits of 2", func(p *parts) { p.w.mode, p.w.options = Permits, &options{permits: 3, limit: 2} }},
+		{"wants 0 permits of 0 in mode 3", func(p *parts) { p.w.mode = Permits + 1 }},
+		{"wants 0 permits of 1 in mode 0", func(p *parts) { p.w.options = &options{limit: 1} }},
 
 		{"too much was given out", func(p *parts) { p.fences = noOrder }},
 		{"too much was given out", func(p *parts) { p.sessionIDs = MaxFence + 1 }},

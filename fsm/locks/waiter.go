@@ -2,8 +2,8 @@ package locks
 
 // line puts a waiter into all queues. Requires: the locks are there.
 func (t *Table) line(w *waiter) {
-	for i, key := range w.Keys {
-		l := t.take(w.DB, key)
+	for i, key := range w.keys() {
+		l := t.take(int(w.db), key)
 		m := t.extensionOf(l)
 		r := w.rankAt(i)
 		m.ranks[r]++
@@ -14,31 +14,31 @@ func (t *Table) line(w *waiter) {
 		if i == 0 && w.deadline != never {
 			t.waitEnds.Set(stand{l.id(), w})
 		}
-		if w.Session != 0 {
+		if w.session != 0 {
 			m.sessionWaits++
 		}
-		if len(w.Keys) > 1 {
+		if len(w.keys()) > 1 {
 			m.many++
 		}
 	}
 	if !w.absent {
 		t.names.Set(w)
 	}
-	if w.Session != 0 {
+	if w.session != 0 {
 		t.waitsBySession.Set(w)
-		t.ownSession(w.Session).waiters++
+		t.ownSession(w.session).waiters++
 	}
 	t.payPlaces(w)
 	t.waiterCount++
-	t.counts.Add(int(w.Account), 1)
+	t.counts.Add(int(w.account), 1)
 	t.waitingBytes += w.bytes()
 	t.bytes += w.bytes()
 }
 
 // unline takes a waiter out of all queues.
 func (t *Table) unline(w *waiter) {
-	for i, key := range w.Keys {
-		l := t.take(w.DB, key)
+	for i, key := range w.keys() {
+		l := t.take(int(w.db), key)
 		m := l.more
 		r := w.rankAt(i)
 		m.ranks[r]--
@@ -47,23 +47,23 @@ func (t *Table) unline(w *waiter) {
 		if i == 0 && w.deadline != never {
 			t.waitEnds.Delete(stand{l.id(), w})
 		}
-		if w.Session != 0 {
+		if w.session != 0 {
 			m.sessionWaits--
 		}
-		if len(w.Keys) > 1 {
+		if len(w.keys()) > 1 {
 			m.many--
 		}
 	}
 	if !w.absent {
 		t.names.Delete(w)
 	}
-	if w.Session != 0 {
+	if w.session != 0 {
 		t.waitsBySession.Delete(w)
-		t.ownSession(w.Session).waiters--
+		t.ownSession(w.session).waiters--
 	}
 	t.payPlaces(w)
 	t.waiterCount--
-	t.counts.Add(int(w.Account), -1)
+	t.counts.Add(int(w.account), -1)
 	t.waitingBytes -= w.bytes()
 	t.bytes -= w.bytes()
 }
@@ -76,8 +76,8 @@ func (t *Table) relined(old, w *waiter) {
 
 // wakeAll notes that others in the queues of a waiter may be granted.
 func (t *Table) wakeAll(w *waiter) {
-	for _, key := range w.Keys {
-		t.wake(t.take(w.DB, key))
+	for _, key := range w.keys() {
+		t.wake(t.take(int(w.db), key))
 	}
 }
 
@@ -107,12 +107,12 @@ func departureOf(err error) Departure {
 func (t *Table) emitLeft(w *waiter, how Departure) {
 	waited := t.now - w.since
 	if w.absent { // the wait was over before, and the place kept
-		how, waited = OutOfTime, max(0, w.deadline-w.GraceMillis-w.since)
+		how, waited = OutOfTime, max(0, w.deadline-w.grace-w.since)
 	}
-	for _, key := range w.Keys {
-		l := t.find(w.DB, key)
+	for _, key := range w.keys() {
+		l := t.find(int(w.db), key)
 		t.emit(Effect{
-			Kind: Left, How: how, DB: w.DB, Key: l.key(), Owner: w.Owner, Session: w.Session, Client: w.Client,
+			Kind: Left, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
 			Waiters: l.waiters(), WaitedMillis: waited,
 		})
 		waited = 0
@@ -128,7 +128,7 @@ func (t *Table) emitEndOfWait(w *waiter, fence uint64, err error) {
 
 func (t *Table) endOfWait(w *waiter, fence uint64, err error) Effect {
 	return Effect{
-		Kind: WaitEnded, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Fence: fence, Session: w.Session, Notify: w.Notify,
-		Client: w.Client, Name: w.name(), Err: err, WaitedMillis: t.now - w.since,
+		Kind: WaitEnded, DB: int(w.db), Key: w.keys()[0], Owner: w.owner, Fence: fence, Session: w.session,
+		Notify: w.notify, Client: w.client(), Name: w.name(), Err: err, WaitedMillis: t.now - w.since,
 	}
 }
