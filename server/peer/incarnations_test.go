@@ -197,10 +197,14 @@ func TestReleaseBefore(t *testing.T) {
 		by, _ := self.Vouched()
 		require.Equal(t, []string{"n2"}, by)
 
+		// A node that goes back to a release before refutes nothing: what is connected of the later one stays.
+		later := start(t, network, "n3b", proved(firstLife, disk{}).in, func(c *Config) { c.ID = "n3" })
+		from, at := dial(t, later, KindForward, "n1"), accept(t, one, KindForward)
 		old := start(t, network, "n3")
 		conn, err := old.Layer(KindForward).dialWith(t.Context(), "n1:1", "n1", plain, []byte("s3cret"))
 		require.NoError(t, err)
 		talk(t, conn, accept(t, one, KindForward), "x")
+		talk(t, from, at, "x")
 		_ = l.Close()
 	})
 }
@@ -276,24 +280,38 @@ func (c relieved) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at)
 }
 
-// TestLateDial is the same at the dialer.
+// TestLateDial is the same at the dialer, and for a layer that was closed meanwhile.
 func TestLateDial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
-		start(t, network, "n2", proved(firstLife, disk{}).in)
-		registry := proved(firstLife, disk{})
-		one := start(t, network, "n1", registry.in, func(c *Config) {
-			inner := c.Dial
-			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-				conn, err := inner(ctx, addr)
-				return relieved{conn, func() {
-					_, err := registry.Admit("n2", secondLife)
-					require.NoError(t, err)
-				}}, err
+	for _, closing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			network := peertest.New()
+			two := start(t, network, "n2", proved(firstLife, disk{}).in)
+			registry := proved(firstLife, disk{})
+			var layer *Layer
+			one := start(t, network, "n1", registry.in, func(c *Config) {
+				inner := c.Dial
+				c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+					conn, err := inner(ctx, addr)
+					return relieved{conn, func() {
+						if closing {
+							_ = layer.Close()
+							return
+						}
+						_, err := registry.Admit("n2", secondLife)
+						require.NoError(t, err)
+					}}, err
+				}
+			})
+			layer = one.Layer(KindRaft)
+			_, err := layer.DialContext(t.Context(), "n2")
+			if closing {
+				require.ErrorIs(t, err, ErrClosed)
+			} else {
+				require.ErrorContains(t, err, `a later process of node "n2" has come`)
 			}
+			require.Empty(t, layer.conns)
+			_, err = accept(t, two, KindRaft).Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
 		})
-		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
-		require.ErrorContains(t, err, `a later process of node "n2" has come`)
-		require.Empty(t, one.Layer(KindRaft).conns)
-	})
+	}
 }
