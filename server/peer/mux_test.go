@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,7 +246,9 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 		require.Less(t, len(line), 400)
 	})
 	t.Run("secret", func(t *testing.T) {
-		line, err := refusal(t, secret("guess"), same)
+		told := 0
+		line, err := refusal(t, secret("guess"), func(c *Config) { c.OnMisfit = func() { told++ } })
+		require.Equal(t, 1, told)
 		require.ErrorContains(t, err, `node "n2" refused: it has another cluster secret, or none`)
 		require.True(t, Misfit(err))
 		require.Contains(t, line, "could not prove that it knows the cluster secret")
@@ -415,11 +418,15 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 
 func TestNewerDialerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
-		one := start(t, net, "n1")
-		c, err := net.Dial("n2")(t.Context(), "n1:1")
+		network := peertest.New()
+		var p tape
+		one := start(t, network, "n1", func(c *Config) {
+			c.Listener = breakingListener{c.Listener, func(conn net.Conn) net.Conn { p.Conn = conn; return &p }}
+		})
+		const hello = "HOLDFAST\x07R and whatever comes then"
+		c, err := network.Dial("n2")(t.Context(), "n1:1")
 		require.NoError(t, err)
-		_, err = io.WriteString(c, "HOLDFAST\x07R and whatever comes then")
+		_, err = io.WriteString(c, hello)
 		require.NoError(t, err)
 		reply := make([]byte, 2)
 		_, err = io.ReadFull(c, reply)
@@ -427,6 +434,7 @@ func TestNewerDialerIsTold(t *testing.T) {
 		require.Equal(t, []byte{byte(statusVersion), version}, reply)
 		require.NoError(t, c.Close())
 		synctest.Wait()
+		require.Equal(t, hello, p.read.String(), "what is not read resets the connection, and the reason is lost")
 		require.Contains(t, one.log.lines()[0], "it speaks version 7 of the peer protocol")
 	})
 }
@@ -507,6 +515,147 @@ func TestRunSaysWhenTheListenerFails(t *testing.T) {
 		require.ErrorIs(t, m.Run(t.Context()), net.ErrClosed)
 		_, err = m.Layer(KindRaft).Accept()
 		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+// ending is a listener that fails as a closed one does, and notes that it is closed.
+type ending struct {
+	net.Listener
+	closed int
+}
+
+func (l *ending) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+
+func (l *ending) Close() error {
+	l.closed++
+	return l.Listener.Close()
+}
+
+func TestFailedListenerIsClosed(t *testing.T) {
+	n := peertest.New()
+	inner, err := n.Listen("n1:1")
+	require.NoError(t, err)
+	l := &ending{Listener: inner}
+	m, err := New(Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses()})
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Run(t.Context()), net.ErrClosed)
+	require.Equal(t, 1, l.closed)
+}
+
+// TestEndIsQuick: a node that ends waits for nobody, tells nobody that it refused what it cut off, and leaves no
+// connection open, also of those that come as it ends.
+func TestEndIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		one := start(t, network, "n1", func(c *Config) { c.OnMisfit = func() { t.Error("an end is no misfit") } })
+		strangers := knock(t, network, "stranger", "n1:1", 3)
+		_, err := io.WriteString(strangers[0], magic)
+		require.NoError(t, err)
+		two := start(t, network, "n2", living(firstLife, disk{}).in)
+		three := start(t, network, "n3")
+		go func() { _, _ = three.Layer(KindRaft).DialContext(t.Context(), "n2") }() // two has not proved its incarnation
+		go func() { _, _ = two.Layer(KindMember).DialContext(t.Context(), "n1") }() // nobody accepts the connection
+		four := start(t, network, "n4", func(c *Config) { c.Listener = &flaky{Listener: c.Listener, left: 1000} })
+		synctest.Wait()
+		begun := time.Now()
+		for _, n := range []*node{one, two, four} {
+			n.stop()
+		}
+		require.Equal(t, begun, time.Now())
+		require.Equal(t, []string{""}, one.log.lines())
+		require.Equal(t, []string{""}, two.log.lines())
+		require.Len(t, four.log.lines(), 1)
+		three.stop()
+		for _, c := range strangers {
+			_ = c.Close()
+		}
+		require.Zero(t, network.Connections())
+	})
+}
+
+// late is a listener that accepts one connection when its owner has ended.
+type late struct {
+	net.Listener
+	accept func() net.Conn
+}
+
+func (l late) Accept() (net.Conn, error) { return l.accept(), nil }
+
+func TestConnectionAtTheEndIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := peertest.New()
+		l, err := n.Listen("n1:1")
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		m, err := New(Config{
+			Listener: late{l, func() net.Conn {
+				conn, err := n.Dial("n2:1")(ctx, "n1:1")
+				require.NoError(t, err)
+				cancel()
+				return conn
+			}},
+			Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(),
+		})
+		require.NoError(t, err)
+		require.NoError(t, m.Run(ctx))
+		synctest.Wait()
+		require.Zero(t, n.Connections())
+	})
+}
+
+// watched is a context that counts who waits for its end.
+type watched struct {
+	context.Context
+	waiting atomic.Int64
+}
+
+func (w *watched) Value(any) any { return nil } // package context does not look behind it
+
+func (w *watched) AfterFunc(f func()) (stop func() bool) {
+	w.waiting.Add(1)
+	inner := context.AfterFunc(w.Context, f)
+	return func() bool {
+		stopped := inner()
+		if stopped {
+			w.waiting.Add(-1)
+		}
+		return stopped
+	}
+}
+
+// TestContextsAreNotFilled: of a connection that was made nothing is left in the contexts that outlive its handshake.
+func TestContextsAreNotFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := peertest.New()
+		one := start(t, network, "n1")
+		l, err := network.Listen("n2:1")
+		require.NoError(t, err)
+		two, err := New(Config{
+			Listener: l, Dial: network.Dial("n2:1"), ClusterID: cluster("c1"), ID: "n2", Addresses: addresses("n1"),
+			Secrets: knows("s3cret"),
+		})
+		require.NoError(t, err)
+		inner, cancel := context.WithCancel(t.Context())
+		running, dialing := &watched{Context: inner}, &watched{Context: inner}
+		closing := &watched{Context: one.Layer(KindRaft).closed}
+		one.Layer(KindRaft).closed = closing
+		ended := make(chan error, 1)
+		go func() { ended <- two.Run(running) }()
+		synctest.Wait()
+		require.EqualValues(t, 1, running.waiting.Load(), "the end of the listener")
+		for range 3 {
+			c, err := one.Layer(KindRaft).DialContext(dialing, "n2")
+			require.NoError(t, err)
+			other, err := two.Layer(KindRaft).Accept()
+			require.NoError(t, err)
+			synctest.Wait()
+			require.EqualValues(t, 1, running.waiting.Load())
+			require.Zero(t, dialing.waiting.Load())
+			require.Zero(t, closing.waiting.Load())
+			_, _ = c.Close(), other.Close()
+		}
+		cancel()
+		require.NoError(t, <-ended)
 	})
 }
 
@@ -636,6 +785,11 @@ func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
 		for i := range dialed {
 			require.Equal(t, i < 3, closed(t, dialed[i]), "the oldest are closed")
 		}
+		for range maxPerNode {
+			made := dial(t, two, KindRaft, "n1")
+			_, _ = accept(t, one, KindRaft).Close(), made.Close()
+		}
+		require.False(t, closed(t, dialed[3]), "those that a node made itself do not count")
 		other := dial(t, one, KindForward, "n2")
 		talk(t, other, accept(t, two, KindForward), "each kind has its own")
 		for i := range dialed {
@@ -664,16 +818,39 @@ func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
 	})
 }
 
+// TestClosedLayerTakesNothing: what waits to be accepted is given up with the layer, and what comes later at once.
+func TestClosedLayerTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one, two := start(t, net, "n1"), start(t, net, "n2")
+		waits := dial(t, one, KindForward, "n2")
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, two.Layer(KindForward).Close())
+		for _, c := range []*Conn{waits, dial(t, one, KindForward, "n2")} {
+			_, err := c.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+			require.NoError(t, c.Close())
+		}
+		require.Equal(t, begun, time.Now())
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{""}, two.log.lines())
+		require.Zero(t, net.Connections())
+	})
+}
+
 func TestConfigurationIsChecked(t *testing.T) {
 	n := peertest.New()
 	l, err := n.Listen("n1:1")
 	require.NoError(t, err)
 	good := Config{Listener: l, Dial: n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses()}
 	for want, spoil := range map[string]func(*Config){
-		"listener":   func(c *Config) { c.Listener = nil },
-		"node id":    func(c *Config) { c.ID = strings.Repeat("n", 256) },
-		"cluster id": func(c *Config) { c.ClusterID = nil },
-		"addresses":  func(c *Config) { c.Addresses = nil },
+		"listener":      func(c *Config) { c.Listener = nil },
+		"dial function": func(c *Config) { c.Dial = nil },
+		`node id ""`:    func(c *Config) { c.ID = "" },
+		`node id "nn`:   func(c *Config) { c.ID = strings.Repeat("n", 256) },
+		"cluster id":    func(c *Config) { c.ClusterID = nil },
+		"addresses":     func(c *Config) { c.Addresses = nil },
 	} {
 		c := good
 		spoil(&c)
