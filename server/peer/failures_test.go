@@ -38,10 +38,12 @@ type breaking struct {
 func (b *breaking) fails() bool { return b.calls.Add(1) == b.n }
 
 func (b *breaking) Read(p []byte) (int, error) {
-	if b.fails() {
+	fails := b.fails()
+	n, err := b.Conn.Read(p) // by then the other side has written, and waits for an answer
+	if fails {
 		return 0, errBroken
 	}
-	return b.Conn.Read(p)
+	return n, err
 }
 
 func (b *breaking) Write(p []byte) (int, error) {
@@ -112,6 +114,7 @@ func TestFailuresInAHandshake(t *testing.T) {
 						require.ErrorIs(t, err, errBroken)
 					} else {
 						require.Contains(t, strings.Join(two.log.lines(), "\n"), errBroken.Error())
+						require.False(t, Misfit(err), "nothing is wrong with the secret: %v", err)
 						require.Empty(t, two.Layer(KindForward).conns)
 					}
 				})
@@ -228,6 +231,24 @@ func TestMisfit(t *testing.T) {
 	}
 }
 
+// TestReasonsOfRefusals: each status is a reason of its own at the dialer, with the ID if that is known.
+func TestReasonsOfRefusals(t *testing.T) {
+	for s, why := range map[status]string{
+		statusVersion:    "it speaks version 7",
+		statusCluster:    errCluster.Error(),
+		statusKind:       "it does not know this kind",
+		statusSelf:       ErrSelf.Error(),
+		statusSecret:     ErrSecret.Error(),
+		statusRemoved:    errYouRemoved.Error(),
+		statusFresh:      errFresh.Error(),
+		statusSuperseded: "for an unknown reason (8)", // in place of a challenge
+		statusOK:         "for an unknown reason (0)",
+	} {
+		require.ErrorContains(t, refusedBy("", s, 7), "refused: "+why)
+		require.ErrorContains(t, refusedBy("n2", s, 7), `node "n2" refused: `+why)
+	}
+}
+
 // TestRefusalsAreCounted: what is not logged is counted in the next line.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -286,6 +307,16 @@ func TestTLSIsNew(t *testing.T) {
 	got, err := both.asClient.GetClientCertificate(nil)
 	require.NoError(t, err)
 	require.Same(t, cert, got)
+
+	other := &tls.Certificate{}
+	both, err = newTLSConfigs(&tls.Config{
+		RootCAs: x509.NewCertPool(), GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return other, nil },
+	})
+	require.NoError(t, err)
+	got, err = both.asClient.GetClientCertificate(nil)
+	require.NoError(t, err)
+	require.Same(t, other, got, "its own stays")
 }
 
 // said is a connection from which something can be read.

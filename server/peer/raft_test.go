@@ -172,7 +172,15 @@ func TestOldestOfItsOwnHost(t *testing.T) {
 func TestKnownHostsAreBounded(t *testing.T) {
 	hs := newHandshakes((&members.Addresses{}).Addrs)
 	for host := range 2 * maxKnown {
-		hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
+		for range 2 { // once more is the same host
+			hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
+		}
 	}
 	require.Len(t, hs.own, maxKnown)
+}
+
+func TestHostOf(t *testing.T) {
+	for addr, host := range map[address]string{"10.0.0.1:7": "10.0.0.1", "[::1]:7": "::1", "n1:7": "n1", "pipe": "pipe"} {
+		require.Equal(t, host, hostOf(addr))
+	}
 }
