@@ -154,11 +154,14 @@ func pick(r *rand.Rand) Name {
 	return n
 }
 
+// keys are the names that waiters wait for. Spread begins at the first, and goes on behind "a" at the last.
+var keys = []string{"", "a", "a\x00"}
+
 func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
-	db, key := r.IntN(2), string(rune('a'+r.IntN(3)))
+	db, key := r.IntN(2), keys[r.IntN(len(keys))]
 	switch r.IntN(13) {
 	case 0, 1, 2, 3:
-		other, overwrite := borrowed(string(rune('a' + r.IntN(3))))
+		other, overwrite := borrowed(keys[r.IntN(len(keys))])
 		words := []string{"pop", key, other, "0"}
 		w := &Waiter{
 			Name: pick(r), DB: db, Kind: keyspace.KindList + keyspace.Kind(r.IntN(2)),
@@ -214,7 +217,7 @@ func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 // borrowed is text as a log entry lends it: overwritten later.
 func borrowed(text string) (lent string, overwrite func()) {
 	b := []byte(text)
-	return unsafe.String(&b[0], len(b)), func() { clear(b) }
+	return unsafe.String(unsafe.SliceData(b), len(b)), func() { clear(b) }
 }
 
 // turn does something with the first that is ready.
@@ -243,8 +246,8 @@ func saidOf(table *Table) string {
 		names = append(names, fmt.Sprint(show(w), table.Dropped(w)))
 		return true
 	})
-	for key := 'a'; key <= 'c'; key++ {
-		names = append(names, queueOf(table, 0, string(key), keyspace.KindList)...)
+	for _, key := range keys {
+		names = append(names, queueOf(table, 0, key, keyspace.KindList)...)
 	}
 	return fmt.Sprint(names, readyOf(table), table.DroppedBefore(), table.Len(), table.Bytes(), table.Count(1),
 		show(table.First()))
@@ -253,7 +256,7 @@ func saidOf(table *Table) string {
 func compare(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	t.Helper()
 	require.NoError(t, table.Verify())
-	for _, key := range []string{"a", "b", "c", "d"} {
+	for _, key := range append(slices.Clone(keys), "b") {
 		for db := range 2 {
 			require.Equal(t, model.any(db, key), table.Any(db, key))
 			for kind := keyspace.KindList; kind <= keyspace.KindSet; kind++ {
@@ -320,6 +323,8 @@ func restored(t *testing.T, table *Table) *Table {
 // TestDamage offers a restorer what no table says.
 func TestDamage(t *testing.T) {
 	good := Waiter{Order: 3, Words: []string{"pop", "a"}, KeyFrom: 1, KeyCount: 1}
+	least := good
+	require.NoError(t, NewRestorer(9).Add(&least), "the least of all names")
 	for name, spoil := range map[string]func(w *Waiter){
 		"order 0":             func(w *Waiter) { w.Order = 0 },
 		"order not given out": func(w *Waiter) { w.Order = 10 },
@@ -348,6 +353,7 @@ func TestDamage(t *testing.T) {
 	require.NoError(t, r.Ready(Ready{Key: "a"}))
 	require.ErrorIs(t, r.Ready(Ready{Key: "a"}), errReady)
 	require.ErrorIs(t, r.Ready(Ready{Whole: true, From: 1}), errReady)
+	require.ErrorIs(t, r.Ready(Ready{Key: "b", From: 1}), errReady, "a turn that began before the first one's end")
 	require.NoError(t, r.Dropped(Name{}))
 	require.ErrorIs(t, r.Dropped(Name{}), errDrop)
 }
@@ -391,15 +397,18 @@ func TestNothingIsCountedOfNoAccount(t *testing.T) {
 // TestVerify: the check finds what contradicts something else.
 func TestVerify(t *testing.T) {
 	for want, damage := range map[string]func(table *Table, w *Waiter){
+		"has order 0 of 2":    func(table *Table, w *Waiter) { w.Order = 0 },
 		"has order 1 of 0":    func(table *Table, w *Waiter) { table.orders = 0 },
 		"queue of key \"a\"":  func(table *Table, w *Waiter) { table.places.Delete(place{key: "a", order: w.Order}) },
 		"among the deadlines": func(table *Table, w *Waiter) { table.deadlines.Delete(w) },
+		"2 deadlines of 1":    func(table *Table, w *Waiter) { table.deadlines.Set(&Waiter{DeadlineMillis: 6}) },
 		"4 places of 3":       func(table *Table, w *Waiter) { table.places.Set(place{key: "z", order: 9, waiter: w}) },
 		"accounts with":       func(table *Table, w *Waiter) { table.counts.Add(3, 1) },
 		"bytes of":            func(table *Table, w *Waiter) { table.bytes++ },
 		"not known":           func(table *Table, w *Waiter) { table.known.Delete(Ready{Key: "a"}) },
 		"keys are ready":      func(table *Table, w *Waiter) { table.known.Set(Ready{Key: "z"}) },
 		"turn 1 of 0":         func(table *Table, w *Waiter) { table.turn = 0 },
+		"turn 2 of 1":         func(table *Table, w *Waiter) { table.WakeAll(0); table.turn = 1 },
 		"turn 0 of 1":         func(table *Table, w *Waiter) { table.Served(); table.turn = 1 },
 		"is out of order":     func(table *Table, w *Waiter) { table.before = []Name{w.Name, w.Name} },
 	} {
