@@ -23,13 +23,17 @@ type story struct {
 	*Renewer
 	clients *Clients
 	began   time.Time
+	stop    func() // ends Run, and waits for that
 
 	mu      sync.Mutex
 	down    bool
 	slow    time.Duration
 	most    int // closed connections at a time
 	applied uint64
-	lines   []string
+	tried   time.Time // when a request ended last, applied or not
+	// meanwhile is called once, when the renewer asks what was applied.
+	meanwhile func()
+	lines     []string
 	// subscribed are the arguments of SubscribeCommits.
 	subscribed []bool
 }
@@ -39,6 +43,11 @@ func newStory(t *testing.T) *story {
 	s.clients = New(Cluster{
 		Propose: s.propose, Renew: func() error { return s.note(0, "renew") },
 		Applied: func(number uint64) bool {
+			var f func()
+			s.set(func() { f, s.meanwhile = s.meanwhile, nil })
+			if f != nil {
+				f()
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return number <= s.applied
@@ -49,10 +58,11 @@ func newStory(t *testing.T) *story {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.clients.Run(ctx) }()
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		stop()
 		require.NoError(t, <-done)
 	})
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -75,6 +85,7 @@ func (s *story) note(closed int, what string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tried = time.Now()
 	if s.most > 0 && closed > s.most {
 		return errors.New("too much work")
 	}
@@ -174,9 +185,11 @@ func TestRenewals(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		require.Equal(t, []string{"0s: renew", "10s: renew", "20s: renew"}, s.told())
 		s.keep(2, 13, 3*time.Second)
+		s.keep(2, 14, 3*time.Second)
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"21s: renew", "22s: renew"}, s.told())
-		require.Equal(t, 3, s.Len())
+		require.Equal(t, 4, s.Len())
+		s.part(2, 14)
 		s.part(2, 13)
 		s.part(1, 11)
 		s.part(1, 11)
@@ -231,6 +244,7 @@ func TestCut(t *testing.T) {
 		s := newStory(t)
 		short, long := s.open(1), s.open(2)
 		s.keep(1, 1, 8*time.Second)
+		s.keep(1, 6, 8*time.Second)
 		s.keep(1, 2, 16*time.Second)
 		s.keep(2, 3, 24*time.Second)
 		time.Sleep(6 * time.Second)
@@ -247,6 +261,8 @@ func TestCut(t *testing.T) {
 		require.True(t, short.isGone())
 		require.EqualValues(t, 1, s.Cuts())
 		s.keep(1, 5, 20*time.Second) // too late
+		s.Expect(1, 30*time.Second, 7, time.Now())
+		require.Zero(t, s.Sessions(1))
 		s.Leave(1, true)
 		time.Sleep(4*time.Second + 500*time.Millisecond)
 		require.Equal(t, []string{"17s: connection 3: cut, its session could not be renewed in time"}, s.told())
@@ -256,6 +272,7 @@ func TestCut(t *testing.T) {
 		require.Equal(t, []string{"17.599999998s: renew", "25.599999998s: renew"}, s.told())
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []string{"33s: closed [1]"}, s.told())
+		require.Nil(t, s.later, "a crowd's memory is given back")
 		require.False(t, long.isGone())
 	})
 }
@@ -285,6 +302,10 @@ func TestExpected(t *testing.T) {
 		s.open(1)
 		s.Expect(1, 30*time.Second, 7, time.Now())
 		s.Expect(1, 30*time.Second, 7, time.Now())
+		require.Equal(t, 1, s.Sessions(1))
+		s.Expect(1, 30*time.Second, 6, time.Now())
+		require.Equal(t, 2, s.Sessions(1))
+		require.Equal(t, 2, s.Len())
 		s.Expect(2, time.Second, 8, time.Now()) // gone already
 		time.Sleep(11 * time.Second)
 		require.Equal(t, []string{"0s: renew", "10s: renew"}, s.told())
@@ -293,6 +314,8 @@ func TestExpected(t *testing.T) {
 		time.Sleep(39 * time.Second)
 		require.Equal(t, []string{"30s: renew", "50s: renew"}, s.told())
 		require.Equal(t, 1, s.Len())
+		require.Equal(t, 1, s.Sessions(1))
+		require.Empty(t, s.expected)
 		s.Expect(1, time.Second, 6, time.Now()) // the log was quicker
 		require.Equal(t, 1, s.Len())
 
@@ -303,6 +326,37 @@ func TestExpected(t *testing.T) {
 		s.Leave(1, true)
 		require.Equal(t, []string{"51s: closed [1]"}, s.told())
 		require.Zero(t, s.Len())
+		require.Empty(t, s.expected)
+
+		// A connection closes while the renewer asks whether the log has passed its batch.
+		s.open(3)
+		s.Expect(3, 30*time.Second, 10, time.Now())
+		s.set(func() { s.applied, s.meanwhile = 10, func() { s.Leave(3, true) } })
+		time.Sleep(time.Minute)
+		require.Zero(t, s.Len())
+	})
+}
+
+// TestEnds: Run ends between two tries, and leaves nothing under way.
+func TestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, slow := range []time.Duration{0, time.Second} {
+			s := newStory(t)
+			s.set(func() { s.down, s.slow = true, slow })
+			s.open(1)
+			s.open(2)
+			s.keep(1, 1, time.Minute)
+			s.keep(2, 2, time.Minute)
+			time.Sleep(time.Second / 2)
+			s.Leave(2, true)
+			time.Sleep(time.Second + 3*renewAgain/2) // the slow request for the closed connection is the last to end
+			stopped := time.Now()
+			s.stop()
+			require.LessOrEqual(t, time.Since(stopped), slow)
+			ended := time.Now()
+			time.Sleep(time.Hour)
+			s.set(func() { require.False(t, s.tried.After(ended), "a try after the end") })
+		}
 	})
 }
 
@@ -384,8 +438,10 @@ func TestExpectedWhenCut(t *testing.T) {
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
-		both, short, none := s.open(1), s.open(2), s.open(3)
+		both, short, none, expects := s.open(1), s.open(2), s.open(3), s.open(5)
 		s.Expect(1, 30*time.Second, 7, time.Now())
+		s.Expect(5, 40*time.Second, 9, time.Now())
+		require.Equal(t, []time.Duration{40 * time.Second}, expects.leases)
 		s.keep(1, 1, 30*time.Second)
 		s.Expect(1, 0, 8, time.Now()) // the lease is not known
 		s.set(func() { s.applied = 8 })
@@ -397,13 +453,14 @@ func TestVanished(t *testing.T) {
 		require.Empty(t, none.leases)
 		time.Sleep(time.Second)
 		s.told()
-		for id := range int64(5) {
+		for id := range int64(6) {
 			s.Vanished(id)
+			require.Zero(t, s.Sessions(id))
 			s.Leave(id, true)
 		}
 		require.Zero(t, s.Len())
 		time.Sleep(30 * time.Second)
-		require.Equal(t, []string{"1s: closed [2]", "23s: closed [1]"}, s.told())
+		require.Equal(t, []string{"1s: closed [2 5]", "23s: closed [1]"}, s.told())
 	})
 }
 
@@ -496,6 +553,29 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 	})
 }
 
+// TestSilenceOfTheShortest: who is to be checked first is, whoever came first, and whichever session.
+func TestSilenceOfTheShortest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		for id, leases := range map[int64][]time.Duration{1: {30}, 2: {20, 8}, 3: {20}, 4: {12}} {
+			s.open(id)
+			s.Demand(id, true)
+			for i, lease := range leases {
+				s.keep(id, uint64(i+1), lease*time.Second)
+			}
+		}
+		s.open(5)
+		s.keep(5, 1, 10*time.Second)
+		time.Sleep(9900 * time.Millisecond)
+		s.Demand(5, true)
+		time.Sleep(25 * time.Second)
+		require.Equal(t, []string{
+			"8s: connection 2: cut, ", "10s: connection 5: cut, ", "12s: connection 4: cut, ", "20s: connection 3: cut, ",
+			"30s: connection 1: cut, ",
+		}, s.cutIn())
+	})
+}
+
 // TestSilenceOfANodeThatSlept: what clients sent while the node itself slept may be unread. They have a moment more.
 func TestSilenceOfANodeThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -522,12 +602,13 @@ func TestRestored(t *testing.T) {
 		s.keep(1, 1, 30*time.Second)
 		s.keep(1, 2, 3*time.Second)
 		require.Equal(t, []string{"0s: renew"}, s.told())
-		s.restored(func(each func(int64, uint64, int64)) {
+		s.clients.Restored(func(each func(int64, uint64, int64)) {
 			each(1, 1, 30_000)
 			each(2, 3, 60_000)
 			each(7, 4, 1000)
 		})
 		require.Equal(t, 2, s.Len())
+		require.Equal(t, 1, s.Sessions(1))
 		time.Sleep(20 * time.Second)
 		require.Equal(t, []string{"0s: closed [7]", "10s: renew", "20s: renew"}, s.told())
 	})
@@ -547,6 +628,14 @@ func TestTold(t *testing.T) {
 		require.Equal(t,
 			[]string{"0s: connection 1: >6\r\n$4\r\nlock\r\n$4\r\nlost\r\n$1\r\nk\r\n$2\r\nme\r\n:7\r\n$6\r\nbroken\r\n"},
 			s.told())
+		for text, by := range map[string]string{"": "admin", "why": "", "for repair": "admin"} {
+			s.Events([]event.Event{{Kind: event.LockLost, Key: "k", Lock: &event.LockNews{
+				Owner: "me", Reason: "broken", Conn: 1, Text: text, By: by,
+			}}})
+			told := s.told()
+			require.Len(t, told, 1)
+			require.Contains(t, told[0], fmt.Sprintf("broken\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(text), text, len(by), by))
+		}
 	})
 }
 
@@ -615,5 +704,15 @@ func TestManyClose(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NotEmpty(t, s.told())
 		require.Empty(t, s.departures.conns)
+
+		// What was refused once is no measure for later.
+		s.set(func() { s.most, s.down = 0, true })
+		for id := range int64(many) {
+			s.keep(id, 1, time.Hour) // of a connection that has closed
+		}
+		time.Sleep(time.Second + renewAgain/2)
+		s.set(func() { s.down = false })
+		time.Sleep(time.Second)
+		require.Len(t, s.told(), 3)
 	})
 }

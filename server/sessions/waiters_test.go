@@ -132,7 +132,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	under := r.Enter(1, after.give)
 	c.applied = 2
-	r.stateRestored()
+	r.clients.Restored(func(func(int64, uint64, int64)) {})
 	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, lost)
 	require.Empty(t, waits)
 	require.Empty(t, later)
@@ -306,6 +306,25 @@ func TestDrainedWithoutLeader(t *testing.T) {
 	}
 }
 
+// TestDrainedDuringATry: a try that is under way when a wait begins says nothing of the leader that there is now.
+func TestDrainedDuringATry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		r := alone(Cluster{Propose: func([]byte, int) error {
+			time.Sleep(time.Second)
+			if tries++; tries == 1 {
+				return protocol.ErrNoLeader
+			}
+			return nil
+		}})
+		go r.Run(t.Context())
+		r.GiveBack(protocol.Hold{Key: "k"})
+		time.Sleep(time.Second / 2)
+		r.Drained(t.Context())
+		require.Empty(t, r.departures.holds)
+	})
+}
+
 // TestParkedTooLate: who has left is told nothing of a batch that parked the client.
 func TestParkedTooLate(t *testing.T) {
 	var told told
@@ -316,6 +335,7 @@ func TestParkedTooLate(t *testing.T) {
 	r.Leave(ticket)
 	r.Parked(ticket, 5)
 	require.Empty(t, told)
+	require.Zero(t, r.Len())
 }
 
 // TestTogether: clients come and go while the cluster refuses some requests; the race detector looks on.
@@ -390,7 +410,10 @@ func TestDrainedWaits(t *testing.T) {
 		}
 		go r.Run(t.Context())
 		begun := time.Now()
+		var another sync.WaitGroup
+		another.Go(func() { r.Drained(t.Context()) })
 		r.Drained(t.Context())
+		another.Wait()
 		require.Empty(t, r.departures.holds)
 		require.Greater(t, time.Since(begun), 10*time.Second)
 		require.Greater(t, largest, 50)
