@@ -144,9 +144,29 @@ func TestEqualDeadlinesOfManyChunks(t *testing.T) {
 	require.Equal(t, later, c.count)
 }
 
+// TestShortChunkBesideLong: a chunk is joined with its neighbour only if both are short.
+func TestShortChunkBesideLong(t *testing.T) {
+	var c deadlineIndex
+	for n := int64(0); len(c.chunks) < 3; n++ {
+		c.add(deadline{n, 0})
+	}
+	for len(c.chunks[0].blocks) > 1 {
+		first, _ := c.first()
+		c.remove(first)
+		require.Len(t, c.chunks, 3)
+	}
+	for len(c.chunks[2].blocks) > 1 {
+		last := &c.chunks[2].blocks[len(c.chunks[2].blocks)-1]
+		c.remove(last.deadlines[last.n-1])
+		require.Len(t, c.chunks, 3)
+	}
+	require.NoError(t, verifyDeadlines(&c))
+}
+
 // blocksOf counts blocks. A chunk keeps nothing alive of what it has given away.
 func blocksOf(t *testing.T, c *deadlineIndex) (n int) {
 	for _, ch := range c.chunks {
+		require.LessOrEqual(t, len(ch.blocks), chunkBlocks)
 		n += len(ch.blocks)
 		for _, b := range ch.blocks[len(ch.blocks):cap(ch.blocks)] {
 			require.Nil(t, b.deadlines)

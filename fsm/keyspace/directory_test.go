@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"slices"
 	"strings"
@@ -88,6 +89,9 @@ func exercise(t *testing.T, steps []byte, hashing func(uint64) uint64, keys uint
 			if s := d.segmentOf(it.Hash); s.stamp == d.stamp {
 				require.Same(t, s, d.ownSegment(it.Hash))
 			}
+			if b := d.bucketOf(it.Hash); b.stamp == d.stamp {
+				require.Same(t, b, d.own(it.Hash))
+			}
 			found := d.find(it.Hash, key)
 			require.Equal(t, there, found != nil)
 			if there {
@@ -166,7 +170,12 @@ func TestDirectoryGrowsAndShrinks(t *testing.T) {
 	}
 	require.NoError(t, verifyDirectory(&d))
 	require.Greater(t, len(d.top), 4)
+	require.LessOrEqual(t, len(d.top), 16)
 	before := d.copy()
+	d.own(0)
+	top := &d.top[0]
+	d.own(math.MaxUint64)
+	require.Same(t, top, &d.top[0], "the top is copied once")
 	for i := range n - 1 {
 		key := fmt.Sprint(i)
 		_, ok := d.remove(Hash(key), key)
@@ -243,4 +252,24 @@ func TestItemsOfOneDeadline(t *testing.T) {
 			require.Equal(t, "000", d.withDeadline(it.deadline()).Key())
 		}
 	}
+}
+
+// TestTouch: of each key a prefetch reads the slot, the string and the object that a search would read.
+func TestTouch(t *testing.T) {
+	d := newDirectory()
+	var hashes []uint64
+	want := uint64(0)
+	for i := range uint64(MaxPrefetch) { // two buckets, in which each item has a tag of its own
+		hash, key := i<<59|i, fmt.Sprint(i)
+		it := NewItem(hash, key, "value", Never, EncodingAuto)
+		if i%3 == 0 {
+			it = NewCollection(hash, key, &pile{}, Never, 1<<32)
+			want += it.object.generation
+		}
+		it.SetVersion(1 << i)
+		d.put(&it)
+		hashes = append(hashes, hash)
+		want += uint64(len(it.data)) + it.stamp + uint64(it.data[0])
+	}
+	require.Equal(t, want, d.touch(hashes))
 }

@@ -62,9 +62,11 @@ func TestObjects(t *testing.T) {
 // TestItemsAllocate: a short key and its value, with a mark or without, are one allocation.
 func TestItemsAllocate(t *testing.T) {
 	var it Item
+	content := []byte("keyvalue")
 	for _, makes := range []func(){
 		func() { it = NewItem(1, "key", "value", Never, EncodingAuto) },
 		func() { it = NewMarked(1, "key", "value", Never, Mark{Conn: 7}) },
+		func() { it = ItemOf(content, len("key"), EncodingAuto) },
 	} {
 		require.EqualValues(t, 1, testing.AllocsPerRun(100, makes))
 	}
@@ -106,6 +108,8 @@ func TestLocks(t *testing.T) {
 	k.Remove(long.Hash, long.Key())
 	require.Zero(t, k.Bytes())
 	require.False(t, short.OwnedBy(0))
+	require.False(t, k.HasAccounts(), "what has no account is not counted by account")
+	require.Zero(t, k.Usage(0))
 }
 
 func remarked(it Item, first, second Mark) Item {

@@ -31,6 +31,17 @@ func TestVerify(t *testing.T) {
 			s.double()
 			s.buckets[1] = s.buckets[0].clone(0)
 		},
+		"a segment of depth 1 at 1": func(k *Keyspace) { // two places that do not begin with one bit
+			at := func(depth uint8) *segment {
+				return &segment{depth: depth, buckets: []*bucket{{depth: depth}}, single: 1}
+			}
+			wrong := at(1)
+			k.items.top, k.items.topShift = []*segment{at(2), wrong, wrong, at(2)}, 62
+		},
+		"a bucket of depth 1 at 1": func(k *Keyspace) {
+			wrong := &bucket{depth: 1}
+			k.items.top[0] = &segment{bits: 2, buckets: []*bucket{{depth: 2}, wrong, wrong, {depth: 2}}, single: 2}
+		},
 		"a segment has stamp 9 of 9": func(k *Keyspace) { k.items.stamp, k.items.top[0].stamp = 9, 9 },
 		"a segment has stamp":        func(k *Keyspace) { k.items.top[0].stamp = 9 },
 		"a bucket has stamp":         func(k *Keyspace) { k.items.top[0].buckets[0].stamp = 9 },
@@ -64,6 +75,7 @@ func TestVerify(t *testing.T) {
 		"blocks are out of order":  func(k *Keyspace) { k.deadlines.chunks[0].blocks[1].low.millis = 3 },
 		"a block of":               func(k *Keyspace) { k.deadlines.chunks[0].blocks[1].bytes++ },
 		"a chunk of 1000 is":       func(k *Keyspace) { k.deadlines.chunks[0].count++ },
+		"a chunk of 0 is":          func(k *Keyspace) { k.deadlines.chunks = append(k.deadlines.chunks, &chunk{}) },
 		"deadlines are out of ord": func(k *Keyspace) { d := k.deadlines.chunks[0].blocks[1].deadlines; d[1], d[2] = d[2], d[1] },
 	} {
 		k := New(0)
