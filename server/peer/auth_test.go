@@ -316,7 +316,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, ca := peertest.New(), newAuthority(t)
-		start(t, net, "n1", ca.with(t, "n1"))
+		one := start(t, net, "n1", ca.with(t, "n1"))
 		for _, own := range []bool{true, false} {
 			conn, err := net.Dial("n2:1")(t.Context(), "n1:1")
 			require.NoError(t, err)
@@ -333,6 +333,14 @@ func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 			require.Equal(t, !own, strings.Contains(err.Error(), "certificate required"), "%v", err)
 			secured.Close()
 		}
+		conn, err := net.Dial("browser:1")(t.Context(), "n1:1")
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.Close()
+		synctest.Wait()
+		require.Contains(t, strings.Join(one.log.lines(), "\n"), "it is not a node: it speaks HTTP")
 	})
 }
 
@@ -397,6 +405,10 @@ func TestTLSRefuses(t *testing.T) {
 		{
 			"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "remote error: tls: expired",
 			"expired", true,
+		},
+		{ // package tls gives no keying material then
+			"sessions that bind nothing", func(c *Config) { good(c); c.TLS().Renegotiation = tls.RenegotiateOnceAsClient },
+			func(c *Config) { good(c); c.TLS().Renegotiation = tls.RenegotiateOnceAsClient }, "start tls", "start tls", false,
 		},
 		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS", false},
 		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS", false},
