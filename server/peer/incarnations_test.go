@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,8 @@ func TestLaterLifeWins(t *testing.T) {
 			require.ErrorIs(t, <-earlier.ended, incarnation.ErrSuperseded, "who is dialed is told, too")
 			require.Empty(t, later.ended)
 			require.Empty(t, member.ended)
+			synctest.Wait()
+			require.Contains(t, strings.Join(two.log.lines(), "\n"), "refused: this node's data folder is not what it was")
 		})
 	}
 }
@@ -165,6 +168,10 @@ func TestUnprovedNodeTakesNoPart(t *testing.T) {
 				require.Error(t, err)
 				require.Equal(t, 2*time.Second, time.Since(begun))
 			}
+			synctest.Wait()
+			if !dials {
+				require.Equal(t, 3, strings.Count(strings.Join(to.log.lines(), "\n"), errUnproved.Error()), "it says why")
+			}
 			time.AfterFunc(time.Second, func() { _ = starting.Prove() })
 			begun := time.Now()
 			_ = dial(t, from, KindRaft, name)
@@ -204,6 +211,7 @@ func TestReleaseBefore(t *testing.T) {
 		conn, err := old.Layer(KindForward).dialWith(t.Context(), "n1:1", "n1", plain, []byte("s3cret"))
 		require.NoError(t, err)
 		talk(t, conn, accept(t, one, KindForward), "x")
+		talk(t, dial(t, old, KindForward, "n1"), accept(t, one, KindForward), "a node that keeps no incarnations asks for none")
 		talk(t, from, at, "x")
 		_ = l.Close()
 	})
