@@ -180,6 +180,8 @@ func TestStuckConnection(t *testing.T) {
 		three.Stuck()
 		requireSmall(map[string]bool{"n2:1": false, "n3:1": true})
 		require.Len(t, one.stuck.until, 1, "what is over is forgotten")
+		two.Stuck()
+		requireSmall(map[string]bool{"n2:1": true, "n3:1": true})
 		var all sync.WaitGroup
 		for range 4 { // the race detector looks on
 			all.Go(func() { two.Stuck(); one.stuck.context(t.Context(), "n3") })
@@ -358,9 +360,18 @@ func TestLayersTogether(t *testing.T) {
 			}
 		})
 	}
+	all.Go(func() { // waits for the others by the layer's own lock alone
+		for range 50 {
+			l.cutOff("n3", 0)
+		}
+	})
 	all.Wait()
 	require.Empty(t, l.conns)
 	require.Empty(t, l.from)
+	require.True(t, l.adopt(&Conn{id: "n2", lineage: secondLife}))
+	l.cutOff("n2", secondLife.Current())
+	require.Len(t, l.conns, 1, "it is of the present incarnation")
+	clear(l.conns)
 	require.NoError(t, l.Close())
 	for range 2 {
 		require.False(t, l.adopt(&Conn{id: "n2"}), "it is closed")

@@ -164,6 +164,10 @@ func TestStrangersAreRefused(t *testing.T) {
 		{"short cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x00", "malformed"},
 		{"long cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\xff\xff", "malformed"},
 		{"no name", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x00", "malformed"},
+		{
+			"long lineage", "HOLDFAST\x02R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\xff",
+			"its introduction is malformed",
+		},
 		{"unknown kind", "HOLDFAST\x01X" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9", "unknown kind (kind 0x58)"},
 		{
 			"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + strings.Repeat("p", 32),
@@ -247,7 +251,10 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	})
 	t.Run("secret", func(t *testing.T) {
 		told := 0
-		line, err := refusal(t, secret("guess"), func(c *Config) { c.OnMisfit = func() { told++ } })
+		line, err := refusal(t, func(c *Config) {
+			secret("guess")(c)
+			c.OnRemoved = func() { t.Error("a secret says nothing of it") }
+		}, func(c *Config) { c.OnMisfit = func() { told++ } })
 		require.Equal(t, 1, told)
 		require.ErrorContains(t, err, `node "n2" refused: it has another cluster secret, or none`)
 		require.True(t, Misfit(err))
@@ -390,7 +397,7 @@ func TestNodesWithoutSecretTrustEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		none := func(c *Config) { c.Secrets = nil }
-		one, two := start(t, net, "n1", none), start(t, net, "n2", none)
+		one, two := start(t, net, "n1", none), start(t, net, "n2", func(c *Config) { c.Secrets = knows() })
 		c := dial(t, one, KindRaft, "n2")
 		talk(t, c, accept(t, two, KindRaft), "x")
 	})
@@ -413,6 +420,25 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 2")
 			_ = l.Close()
 		}
+	})
+}
+
+// TestAcceptorWithTheSameID: a copy of this node need not refuse its dials itself.
+func TestAcceptorWithTheSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := peertest.New()
+		one := start(t, net, "n1")
+		l, err := net.Listen("n2:1")
+		require.NoError(t, err)
+		go func() {
+			c, _ := l.Accept()
+			_, _, _ = readHello(c)
+			_, _ = c.Write(appendChallenge(nil, introduction{version: version, id: "n1"}))
+			_ = c.Close()
+		}()
+		_, err = one.Layer(KindMember).DialAddr(t.Context(), "n2:1")
+		require.ErrorIs(t, err, ErrSelf)
+		_ = l.Close()
 	})
 }
 
@@ -603,6 +629,41 @@ func TestConnectionAtTheEndIsClosed(t *testing.T) {
 	})
 }
 
+// stubborn is a connection that is read from until the test says so, closed or not.
+type stubborn struct {
+	net.Conn
+	ends <-chan struct{}
+}
+
+func (c stubborn) Read([]byte) (int, error) {
+	<-c.ends
+	return 0, io.EOF
+}
+
+// TestEndWaitsForHandshakes: when Run returns, what the node was given is used no more.
+func TestEndWaitsForHandshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := peertest.New()
+		l, err := n.Listen("n1:1")
+		require.NoError(t, err)
+		ends := make(chan struct{})
+		m, err := New(Config{
+			Listener: breakingListener{l, func(c net.Conn) net.Conn { return stubborn{c, ends} }},
+			Dial:     n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(),
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx) }()
+		_ = knock(t, n, "stranger", "n1:1", 1)
+		cancel()
+		synctest.Wait()
+		require.Empty(t, ended)
+		close(ends)
+		require.NoError(t, <-ended)
+	})
+}
+
 // watched is a context that counts who waits for its end.
 type watched struct {
 	context.Context
@@ -755,12 +816,15 @@ func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 		one, two := start(t, net, "n1", join), start(t, net, "n2", join)
 		talk(t, dial(t, one, KindForward, "n2"), accept(t, two, KindForward), "two knows where one comes from")
 		configured := knock(t, net, "10.0.0.3", "n2:1", maxHandshakesPerHost)
-		met := knock(t, net, "n1", "n2:1", maxHandshakesPerHost)
+		met := knock(t, net, "n1", "n2:1", maxHandshakesPerHost-1)
 		found := knock(t, net, "n2", "n1:1", maxHandshakesPerHost)
 		for i := range 2 * maxHandshakes {
 			knock(t, net, fmt.Sprint("stranger", i), "n2:1", 1)
 			knock(t, net, fmt.Sprint("stranger", i), "n1:1", 1)
 		}
+		require.Equal(t, maxHandshakes, two.handshakes.strangers.Len())
+		met = append(met, knock(t, net, "n1", "n2:1", 1)...)
+		require.Equal(t, maxHandshakes, two.handshakes.strangers.Len(), "it takes no stranger's place")
 		for i := range maxHandshakesPerHost {
 			require.False(t, closed(t, configured[i]))
 			require.False(t, closed(t, met[i]))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,10 +172,19 @@ func TestOldestOfItsOwnHost(t *testing.T) {
 // TestKnownHostsAreBounded: of a cluster's own hosts that were met, not given.
 func TestKnownHostsAreBounded(t *testing.T) {
 	hs := newHandshakes((&members.Addresses{}).Addrs)
+	know := func(host int) { hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))}) }
+	var all sync.WaitGroup
+	for part := range 2 { // the race detector looks on
+		all.Go(func() {
+			for n := range maxKnown / 2 {
+				know(2*(n/2) + part) // once more is the same host
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, hs.own, maxKnown/2)
 	for host := range 2 * maxKnown {
-		for range 2 { // once more is the same host
-			hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
-		}
+		know(host)
 	}
 	require.Len(t, hs.own, maxKnown)
 }
