@@ -189,6 +189,7 @@ func TestRenewals(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"21s: renew", "22s: renew"}, s.told())
 		require.Equal(t, 4, s.Len())
+		require.Zero(t, s.silent.Len(), "no client has promised to send")
 		s.part(2, 14)
 		s.part(2, 13)
 		s.part(1, 11)
@@ -230,7 +231,11 @@ func TestCloses(t *testing.T) {
 		require.Equal(t, []string{"11s: closed [1]"}, s.told())
 
 		s.Leave(0, false)
+		s.keep(3, 8, time.Minute)
+		require.Equal(t, 2, s.Sessions(3))
 		s.Leave(3, false)
+		s.open(5)
+		s.Leave(5, true) // a client that leaves while the node ends
 		s.keep(3, 9, time.Minute)
 		time.Sleep(time.Hour)
 		require.Empty(t, s.told())
@@ -330,7 +335,10 @@ func TestExpected(t *testing.T) {
 
 		// A connection closes while the renewer asks whether the log has passed its batch.
 		s.open(3)
+		s.open(4)
 		s.Expect(3, 30*time.Second, 10, time.Now())
+		s.Expect(4, 30*time.Second, 10, time.Now())
+		require.Equal(t, 2, s.Len())
 		s.set(func() { s.applied, s.meanwhile = 10, func() { s.Leave(3, true) } })
 		time.Sleep(time.Minute)
 		require.Zero(t, s.Len())
@@ -387,6 +395,47 @@ func TestSlowAttach(t *testing.T) {
 			})
 		})
 	}
+	t.Run("behind other commands", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t)
+			s.open(1)
+			s.set(func() { s.down = true })
+			for number := range uint64(2) {
+				s.Expect(1, 20*time.Second, 7+number, time.Now())
+				time.Sleep(2 * time.Second)
+			}
+			s.Ask(1, time.Now())
+			s.keep(1, 1, 8*time.Second)
+			time.Sleep(20 * time.Second)
+			require.Equal(t, cut("7s"), s.told())
+		})
+	})
+	t.Run("told of again, with another lease", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t)
+			s.open(1)
+			s.set(func() { s.down = true })
+			s.keep(1, 1, 8*time.Second)
+			time.Sleep(4 * time.Second)
+			s.keep(1, 1, 16*time.Second)
+			require.Equal(t, 1, s.Len())
+			time.Sleep(20 * time.Second)
+			require.Equal(t, cut("14s"), s.told())
+		})
+	})
+	t.Run("later than the lease, and renewed meanwhile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStory(t)
+			late := s.open(1)
+			s.open(2)
+			s.keep(2, 2, 6*time.Second)
+			s.Ask(1, time.Now())
+			time.Sleep(9 * time.Second)
+			s.keep(1, 1, 8*time.Second)
+			time.Sleep(9 * time.Second)
+			require.False(t, late.isGone())
+		})
+	})
 	t.Run("later than the lease, and the log goes on", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStory(t)
@@ -407,7 +456,10 @@ func TestSlowAttach(t *testing.T) {
 			s.keep(1, 1, 8*time.Second)
 			time.Sleep(4 * time.Second)
 			s.Ask(1, time.Now()) // for another session
-			s.restored(func(each func(int64, uint64, int64)) { each(1, 1, 8000) })
+			s.restored(func(each func(int64, uint64, int64)) {
+				each(1, 2, 8000)
+				each(1, 1, 8000)
+			})
 			time.Sleep(20 * time.Second)
 			require.Equal(t, cut("7s"), s.told())
 		})
@@ -573,6 +625,12 @@ func TestSilenceOfTheShortest(t *testing.T) {
 			"8s: connection 2: cut, ", "10s: connection 5: cut, ", "12s: connection 4: cut, ", "20s: connection 3: cut, ",
 			"30s: connection 1: cut, ",
 		}, s.cutIn())
+		s.open(6)
+		s.Demand(6, true)
+		s.keep(6, 1, time.Hour)
+		require.Equal(t, 1, s.silent.Len())
+		s.Leave(6, true)
+		require.Zero(t, s.silent.Len(), "who has left is not checked")
 	})
 }
 

@@ -183,7 +183,10 @@ func TestLeave(t *testing.T) {
 		require.EqualValues(t, []string{"cut off"}, told)
 		synctest.Wait()
 		require.Equal(t, []string{"unblock", "gone", "3"}, c.asked[6:])
+		require.False(t, r.Woken(third, protocol.Simple("twice")))
+		require.EqualValues(t, []string{"cut off"}, told)
 		require.True(t, r.Woken(fourth, protocol.OK))
+		require.Zero(t, r.Len())
 
 		stop()
 		require.NoError(t, <-done)
