@@ -774,3 +774,75 @@ func TestManyClose(t *testing.T) {
 		require.Len(t, s.told(), 3)
 	})
 }
+
+// unheard is a connection that notes nothing, and so takes no lock.
+type unheard struct{}
+
+func (unheard) SetLease(time.Duration) {}
+func (unheard) Heard() time.Time       { return time.Now() }
+func (unheard) Post(*push.Message)     {}
+func (unheard) Cut(string)             {}
+
+// TestEachTwo: any two calls may come at once. The race detector looks on: no other lock orders the two.
+func TestEachTwo(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	calls := []func(c *Clients){
+		func(c *Clients) { c.Renewer.Enter(4, unheard{}) },
+		func(c *Clients) { c.Renewer.Leave(1, true) },
+		func(c *Clients) { c.Renewer.Vanished(1) },
+		func(c *Clients) { c.Renewer.Sessions(1) },
+		func(c *Clients) { c.Renewer.Ask(1, time.Now()) },
+		func(c *Clients) { c.Renewer.Expect(1, time.Minute, 8, time.Now()) },
+		func(c *Clients) { c.Renewer.Demand(1, true) },
+		func(c *Clients) { c.Renewer.sessionAttached(1, 1, 60_000) },
+		func(c *Clients) { c.Renewer.sessionDetached(1, 1) },
+		func(c *Clients) { c.Renewer.post(1, nil) },
+		func(c *Clients) { c.Renewer.Len() },
+		func(c *Clients) { c.Renewer.Cuts() },
+		func(c *Clients) { c.Renewer.next(time.Now()) },
+		func(c *Clients) { c.Renewer.renewedAt(time.Now()) },
+		func(c *Clients) { c.Renewer.forgetExpected() },
+		func(c *Clients) { c.Renewer.cutUnrenewed(time.Now().Add(time.Hour)) },
+		func(c *Clients) { c.Renewer.cutSilent(time.Now().Add(time.Hour)) },
+		func(c *Clients) { c.Renewer.restored(func(each func(int64, uint64, int64)) { each(1, 1, 60_000) }) },
+		func(c *Clients) { c.Waiters.Enter(1, func(protocol.Value) {}) },
+		func(c *Clients) { c.Waiters.UnsubscribeIdle() },
+		func(c *Clients) { c.Waiters.Forget(1) },
+		func(c *Clients) { c.Waiters.Parked(1, 1) },
+		func(c *Clients) { c.Waiters.Woken(2, protocol.OK) },
+		func(c *Clients) { c.Waiters.stateRestored() },
+		func(c *Clients) { c.Waiters.Leave(1) },
+		func(c *Clients) { c.Waiters.LeaveAll(protocol.OK) },
+		func(c *Clients) { c.Waiters.Len() },
+		func(c *Clients) { c.departures.addConn(3) },
+		func(c *Clients) { c.departures.any() },
+		func(c *Clients) { c.departures.giveUp(c.departures.drained()) },
+		func(c *Clients) { c.departures.halve(errors.New("refused")) },
+		func(c *Clients) { c.departures.request() },
+		func(c *Clients) { c.departures.applied() },
+		func(c *Clients) { c.departures.wait(ended) },
+	}
+	for i, one := range calls {
+		for _, other := range calls[i:] {
+			nothing, applied := func(bool) {}, uint64(0)
+			c := New(Cluster{
+				Waits: func(uint64) bool { return false }, Applied: func(number uint64) bool { return number <= applied },
+				SubscribeWaiting: nothing, SubscribeSessions: nothing,
+			})
+			c.Renewer.Enter(1, unheard{})
+			c.Renewer.Demand(1, true)
+			c.Renewer.sessionAttached(1, 1, 60_000)
+			c.Renewer.Expect(1, time.Minute, 7, time.Now())
+			c.Waiters.Parked(c.Waiters.Enter(1, func(protocol.Value) {}), 7)
+			for range 2 {
+				c.Waiters.Leave(c.Waiters.Enter(1, func(protocol.Value) {}))
+			}
+			applied = 7
+			var both sync.WaitGroup
+			both.Go(func() { one(c) })
+			both.Go(func() { other(c) })
+			both.Wait()
+		}
+	}
+}
