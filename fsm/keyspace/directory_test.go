@@ -191,6 +191,44 @@ func TestDirectoryGrowsAndShrinks(t *testing.T) {
 	require.Len(t, items(&before, 0), n)
 }
 
+// TestEndedItemsLeaveNoBuckets: what ended in one pass leaves one bucket, as what is removed item by item.
+func TestEndedItemsLeaveNoBuckets(t *testing.T) {
+	d := newDirectory()
+	for i := range 20_000 {
+		key := fmt.Sprint(i)
+		d.put(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key), DeadlineMillis: int64(1 + i%2)})
+	}
+	for i, left := range []int{20_000, 10_000, 0} {
+		d.removeEnded(int64(1 + i))
+		require.Equal(t, left, d.count)
+		require.NoError(t, verifyDirectory(&d))
+	}
+	require.Len(t, d.top, 1)
+	require.Len(t, d.top[0].buckets, 1)
+}
+
+// TestSmallSegmentBesideDeep: a segment of one bucket is not joined with one of several that lie beside it.
+func TestSmallSegmentBesideDeep(t *testing.T) {
+	const n = 40_000
+	d := newDirectory()
+	change := func(from, to, prefix uint64, change func(it *Item)) {
+		for i := from; i < to; i++ {
+			key := fmt.Sprint(prefix, i)
+			change(&Item{data: join(key, "", EncodingAuto), Hash: Hash(key)>>2 | prefix<<62})
+		}
+		require.NoError(t, verifyDirectory(&d))
+	}
+	put := func(it *Item) { d.put(it) }
+	change(0, n, 3, put)
+	change(0, 100, 2, put)
+	change(0, 100, 0, put)
+	require.Equal(t, uint8(2), d.segmentOf(2<<62).depth)
+	for _, prefix := range []uint64{2, 0} {
+		change(1, 100, prefix, func(it *Item) { d.remove(it.Hash, it.Key()) })
+	}
+	require.Len(t, items(&d, 0), n+2)
+}
+
 // TestKeysWithLikeHashes: who chooses keys whose hashes begin alike, or are the same, does not make the
 // directory grow, and each key is found in a few steps.
 func TestKeysWithLikeHashes(t *testing.T) {

@@ -62,7 +62,13 @@ func TestKeyspaceModel(t *testing.T) {
 					}
 				}
 			case 8:
-				if k.Sweep(clock, rng.Intn(20), func(*Item) {}); rng.Intn(4) == 0 {
+				seen := 0
+				swept := k.Sweep(clock, rng.Intn(20), func(it *Item) {
+					require.True(t, it.Ended(clock))
+					seen++
+				})
+				require.Equal(t, swept, seen)
+				if rng.Intn(4) == 0 {
 					k.SweepAll(clock)
 				}
 			case 9:

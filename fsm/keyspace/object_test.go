@@ -106,6 +106,14 @@ func TestLocks(t *testing.T) {
 	require.False(t, text.IsLock())
 	k.Remove(short.Hash, "k")
 	k.Remove(long.Hash, long.Key())
+	for _, n := range []int{0, 1, 31, 32, 4095, 4096} {
+		key := strings.Repeat("k", n)
+		text := NewLockText(key)
+		it := NewLock(Hash(key), text)
+		require.Equal(t, key, text.Key())
+		require.Equal(t, key, it.Key())
+		require.Equal(t, text, it.LockText())
+	}
 	require.Zero(t, k.Bytes())
 	require.False(t, short.OwnedBy(0))
 	require.False(t, k.HasAccounts(), "what has no account is not counted by account")
