@@ -372,7 +372,12 @@ func TestLayersTogether(t *testing.T) {
 	l.cutOff("n2", secondLife.Current())
 	require.Len(t, l.conns, 1, "it is of the present incarnation")
 	clear(l.conns)
-	require.NoError(t, l.Close())
+	all.Go(func() { require.NoError(t, l.Close()) })
+	all.Go(func() {
+		one, _ := net.Pipe()
+		_ = l.adopt(&Conn{Conn: one, id: "n2"})
+	})
+	all.Wait()
 	for range 2 {
 		require.False(t, l.adopt(&Conn{id: "n2"}), "it is closed")
 	}
