@@ -36,12 +36,7 @@ func TestGoldenAnswers(t *testing.T) {
 	}
 	log := readGoldenLog(t, name)
 	for version := byte(1); version <= protocol.EntryVersion; version++ {
-		p := newPlayer(t)
-		for i := 0; i < len(log); i += 2 {
-			p.apply(asVersion(t, version, log[i]))
-			p.read(string(log[i+1]))
-		}
-		for file, got := range map[string]string{"answers": p.answers.lines, "charges": p.charges.lines} {
+		for file, got := range answersTo(t, log, version, false) {
 			golden := fmt.Sprintf("testdata/%s-v%d.txt", file, version)
 			if _, err := os.Stat(golden); protocoltest.Rewriting() &&
 				(file == "answers" || version == protocol.EntryVersion || errors.Is(err, fs.ErrNotExist)) {
@@ -52,6 +47,34 @@ func TestGoldenAnswers(t *testing.T) {
 			require.Equal(t, string(want), got, "%s of version %d", file, version)
 		}
 	}
+}
+
+// TestRestoredAnswers: a machine that goes through a snapshot now and then answers the log of TestGoldenAnswers as one
+// that does not, in each version, is charged alike, and tells of nothing that it skipped.
+func TestRestoredAnswers(t *testing.T) {
+	log := readGoldenLog(t, "testdata/answers.log.gz")
+	for version := byte(1); version <= protocol.EntryVersion; version++ {
+		for file, got := range answersTo(t, log, version, true) {
+			want, err := os.ReadFile(fmt.Sprintf("testdata/%s-v%d.txt", file, version))
+			require.NoError(t, err)
+			require.Equal(t, string(want), got, "%s of version %d", file, version)
+		}
+	}
+}
+
+// answersTo is what a log of entries of a version is answered and charged, by a machine that may go through a snapshot
+// now and then.
+func answersTo(t testing.TB, log [][]byte, version byte, restores bool) map[string]string {
+	p := newPlayer(t)
+	for i := 0; i < len(log); i += 2 {
+		p.apply(asVersion(t, version, log[i]))
+		p.read(string(log[i+1]))
+		if restores && p.n%7 == 0 {
+			require.NoError(t, p.m.Restore(bytes.NewReader(dump(t, p.m))))
+			require.Empty(t, p.m.Skipped())
+		}
+	}
+	return map[string]string{"answers": p.answers.lines, "charges": p.charges.lines}
 }
 
 // asVersion is an entry of the newest version as one of another. Before version 3 it has no memory limit.
