@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
 // TestDamagedSnapshots changes streams in each byte, with a checksum that fits: what is read all the same contradicts
@@ -308,6 +309,22 @@ func TestRisingNumbers(t *testing.T) {
 		d.m.st.version--
 		require.NotPanics(t, d.m.verify, "earlier versions followed one another as they came")
 	}
+}
+
+// TestVerifyEffects: what the lock table wants done is done before the table changes again, and before the entry ends.
+func TestVerifyEffects(t *testing.T) {
+	d := newDriver(t)
+	d.do("lock.acquire", "k", "me", "px", "1000")
+	d.m.verify()
+	_, err := d.m.st.Locks.Acquire(&locks.Request{Keys: []string{"l"}, Owner: "me", LeaseMillis: 1000})
+	require.NoError(t, err)
+	require.Panics(t, d.m.verify)
+	if invariant.On {
+		require.Panics(t, func() { d.m.call.changeLocks(0) })
+	}
+	d.m.call.publishEffects()
+	d.m.verify()
+	d.m.call.changeLocks(0)
 }
 
 // TestVerifyPolls: the check of those who poll finds what contradicts itself.

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
 // What the lock table costs.
@@ -44,6 +45,9 @@ func (c *call) beginLocks() {
 // turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own
 // steps at least, which the request pays.
 func (c *call) turnLocks(own int) {
+	if invariant.On {
+		c.st.published()
+	}
 	if !c.Slices() {
 		c.turned = max(0, c.wakeBudget.left) / grantWork * grantWork
 		c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))

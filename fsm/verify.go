@@ -45,9 +45,17 @@ func (m *machine) verify() {
 		invariant.Broken("what never falls was %+v, and is %+v", was, now)
 	}
 	v.least = now
+	st.published()
 	if v.paid += paidByEntry; v.paid >= st.things() {
 		v.paid = 0
 		invariant.Require(errors.Join(st.verify(), m.call.watch.polls.verify()))
+	}
+}
+
+// published panics if the lock table waits for somebody to do what it wants done.
+func (st *state) published() {
+	if effects := st.Locks.Effects(); len(effects) > 0 {
+		invariant.Broken("%d effects of the lock table are not published, of %q first", len(effects), effects[0].Key)
 	}
 }
 
