@@ -123,8 +123,8 @@ func (d *driver) seesNone(many int) {
 	require.Equal(d.t, []string{"0", "0", fmt.Sprintf("[0 %d]", n)}, got[15:])
 }
 
-// TestKeysBehindTheEndings: while more has ended than an entry works off, a command that writes the key of an ended lock
-// works that lock off first, in each version: the loss is told at once, and takes nothing from who writes.
+// TestKeysBehindTheEndings: while more has ended than an entry works off, a command that writes the key of an ended
+// lock works that lock off first, in each version: the loss is told at once, and takes nothing from who writes.
 func TestKeysBehindTheEndings(t *testing.T) {
 	const many = 100
 	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {

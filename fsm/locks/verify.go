@@ -331,7 +331,8 @@ func (c *verifier) waiterBounds(w *waiter) {
 		(w.session == 0 || c.table.session(w.session) != nil), "%q waits with session %d and lease %d", w.owner,
 		w.session, w.lease)
 	if w.mode == Permits {
-		c.require(w.permits > 0 && w.permits <= w.limit && w.limit > 1, "%q wants %d permits of %d", w.owner, w.permits, w.limit)
+		c.require(w.permits > 0 && w.permits <= w.limit && w.limit > 1, "%q wants %d permits of %d", w.owner, w.permits,
+			w.limit)
 	} else {
 		c.require(w.mode < Permits && w.permits == 0 && w.limit == 0, "%q wants %d permits of %d in mode %d", w.owner,
 			w.permits, w.limit, w.mode)

@@ -312,7 +312,8 @@ func TestTLSIsNew(t *testing.T) {
 
 	other := &tls.Certificate{}
 	both, err = newTLSConfigs(&tls.Config{
-		RootCAs: x509.NewCertPool(), GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil },
+		RootCAs:              x509.NewCertPool(),
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil },
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return other, nil },
 	})
 	require.NoError(t, err)

@@ -211,7 +211,8 @@ func TestReleaseBefore(t *testing.T) {
 		conn, err := old.Layer(KindForward).dialWith(t.Context(), "n1:1", "n1", plain, []byte("s3cret"))
 		require.NoError(t, err)
 		talk(t, conn, accept(t, one, KindForward), "x")
-		talk(t, dial(t, old, KindForward, "n1"), accept(t, one, KindForward), "a node that keeps no incarnations asks for none")
+		talk(t, dial(t, old, KindForward, "n1"), accept(t, one, KindForward),
+			"a node that keeps no incarnations asks for none")
 		talk(t, from, at, "x")
 		_ = l.Close()
 	})

@@ -67,8 +67,8 @@ func (b *entryBuilder) flushClaims() {
 	b.claims, b.count = b.claims[:0], 0
 }
 
-// end returns the entry, and whether there are batches in the entry. The log keeps the entry, so it takes the memory that
-// it needs; a large one is not copied.
+// end returns the entry, and whether there are batches in the entry. The log keeps the entry, so it takes the memory
+// that it needs; a large one is not copied.
 func (b *entryBuilder) end() (entry []byte, some bool) {
 	b.flushClaims()
 	if cap(b.claims) > keepBuffer {

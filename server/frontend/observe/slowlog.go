@@ -133,8 +133,8 @@ func (l *Slowlog) Note(command *protocol.Command, e Entry) {
 	}
 }
 
-// add adds an entry, and forgets the oldest ones if there are too many. On a slow disk each command comes here, so a full
-// log has nothing copied. The caller holds l.mu.
+// add adds an entry, and forgets the oldest ones if there are too many. On a slow disk each command comes here, so a
+// full log has nothing copied. The caller holds l.mu.
 func (l *Slowlog) add(e numbered) {
 	most := int(min(l.MostEntries.Load(), largestSlowLog))
 	if len(l.entries) == most && most > 0 {
