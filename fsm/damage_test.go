@@ -311,7 +311,7 @@ func TestRisingNumbers(t *testing.T) {
 	}
 }
 
-// TestVerifyEffects: what the lock table wants done is done before the table changes again, and before the entry ends.
+// TestVerifyEffects: effects of the lock table are published before the table changes again, and before the entry ends.
 func TestVerifyEffects(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")

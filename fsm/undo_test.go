@@ -93,8 +93,8 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
-// withoutScripts is a machine's snapshot without scripts, whose cache is undone only as a whole. The machine goes on as
-// if nobody had looked: what the transaction owns it changes in place.
+// withoutScripts is a machine's snapshot without scripts, since the cache of scripts is undone only as a whole. The
+// snapshot leaves the generation as it was, so the transaction goes on changing its own copies in place.
 func withoutScripts(t testing.TB, m *machine) []byte {
 	scripts, generation := m.st.scripts, m.st.Generation
 	defer func() { m.st.scripts, m.st.Generation = scripts, generation }()

@@ -52,7 +52,7 @@ func (m *machine) verify() {
 	}
 }
 
-// published panics if the lock table waits for somebody to do what it wants done.
+// published panics if the lock table has effects that no call has published.
 func (st *state) published() {
 	if effects := st.Locks.Effects(); len(effects) > 0 {
 		invariant.Broken("%d effects of the lock table are not published, of %q first", len(effects), effects[0].Key)

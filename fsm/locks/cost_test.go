@@ -234,7 +234,7 @@ func TestSteps(t *testing.T) {
 
 // TestComparisons: no call looks at more than it did, and each takes the steps that it took: drawn ones, and those to a
 // table with crowds, at rest, and behind leases, a session and a flush for whose ends there were no steps.
-// -rewrite takes the figures of today.
+// The flag -rewrite writes the present figures into the file.
 func TestComparisons(t *testing.T) {
 	var got strings.Builder
 	for _, sliced := range []bool{false, true} {
@@ -288,7 +288,8 @@ func TestComparisons(t *testing.T) {
 	notMore(t, "testdata/golden/comparisons.txt", got.String())
 }
 
-// notMore compares figures with those of a file: no last one of a line is larger, and all else is alike.
+// notMore compares lines with those of a file. The number at the end of a line may be smaller than the file's. The rest
+// of the line is the same.
 func notMore(t *testing.T, golden, got string) {
 	if protocoltest.Rewriting() {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
@@ -303,7 +304,7 @@ func notMore(t *testing.T, golden, got string) {
 		require.True(t, ok, "%s; it was: %s", line, want[i])
 		now, _ := strconv.Atoi(figure)
 		before, _ := strconv.Atoi(most)
-		require.LessOrEqual(t, now, before, "%s more than before; -rewrite takes the figures of today", name)
+		require.LessOrEqual(t, now, before, "%s more than before; -rewrite writes the present figures", name)
 	}
 }
 

@@ -568,8 +568,8 @@ func TestFailedListenerIsClosed(t *testing.T) {
 	require.Equal(t, 1, l.closed)
 }
 
-// TestEndIsQuick: a node that ends waits for nobody, tells nobody that it refused what it cut off, and leaves no
-// connection open, also of those that come as it ends.
+// TestEndIsQuick: a node ends without waiting for its peers. It reports no connection that it cut off as refused. No
+// connection stays open, not even one that comes while the node ends.
 func TestEndIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := peertest.New()
@@ -580,7 +580,7 @@ func TestEndIsQuick(t *testing.T) {
 		two := start(t, network, "n2", living(firstLife, disk{}).in)
 		three := start(t, network, "n3")
 		go func() { _, _ = three.Layer(KindRaft).DialContext(t.Context(), "n2") }() // two has not proved its incarnation
-		go func() { _, _ = two.Layer(KindMember).DialContext(t.Context(), "n1") }() // nobody accepts the connection
+		go func() { _, _ = two.Layer(KindMember).DialContext(t.Context(), "n1") }() // no Accept of n1 takes it
 		four := start(t, network, "n4", func(c *Config) { c.Listener = &flaky{Listener: c.Listener, left: 1000} })
 		synctest.Wait()
 		begun := time.Now()

@@ -606,7 +606,8 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 	})
 }
 
-// TestSilenceOfTheShortest: who is to be checked first is, whoever came first, and whichever session.
+// TestSilenceOfTheShortest: silent clients are cut in the order in which their shortest leases end, in whatever order
+// clients came and their sessions were opened.
 func TestSilenceOfTheShortest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
