@@ -374,6 +374,19 @@ func TestSlowAttach(t *testing.T) {
 	cut := func(at string) []string {
 		return []string{at + ": connection 1: cut, its session could not be renewed in time"}
 	}
+	// unrenewed tells of a session of connection 1 that is never renewed. The connection must be cut at an instant.
+	unrenewed := func(name, at string, tell func(t *testing.T, s *story)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStory(t)
+				s.open(1)
+				s.set(func() { s.down = true })
+				tell(t, s)
+				time.Sleep(20 * time.Second)
+				require.Equal(t, cut(at), s.told())
+			})
+		})
+	}
 	for _, c := range []struct {
 		name string
 		slow time.Duration
@@ -381,46 +394,34 @@ func TestSlowAttach(t *testing.T) {
 	}{
 		{"at once", 0, "7s"}, {"half the lease later", 4 * time.Second, "7s"}, {"later than the lease", 9 * time.Second, "9s"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStory(t)
-				s.open(1)
-				s.set(func() { s.down = true })
-				s.Ask(1, time.Now())
-				s.Ask(2, time.Now()) // gone already
-				time.Sleep(c.slow)
-				s.keep(1, 1, 8*time.Second)
-				time.Sleep(20 * time.Second)
-				require.Equal(t, cut(c.cut), s.told())
-			})
+		unrenewed(c.name, c.cut, func(_ *testing.T, s *story) {
+			s.Ask(1, time.Now())
+			s.Ask(2, time.Now()) // gone already
+			time.Sleep(c.slow)
+			s.keep(1, 1, 8*time.Second)
 		})
 	}
-	t.Run("behind other commands", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStory(t)
-			s.open(1)
-			s.set(func() { s.down = true })
-			for number := range uint64(2) {
-				s.Expect(1, 20*time.Second, 7+number, time.Now())
-				time.Sleep(2 * time.Second)
-			}
-			s.Ask(1, time.Now())
-			s.keep(1, 1, 8*time.Second)
-			time.Sleep(20 * time.Second)
-			require.Equal(t, cut("7s"), s.told())
-		})
+	unrenewed("behind other commands", "7s", func(_ *testing.T, s *story) {
+		for number := range uint64(2) {
+			s.Expect(1, 20*time.Second, 7+number, time.Now())
+			time.Sleep(2 * time.Second)
+		}
+		s.Ask(1, time.Now())
+		s.keep(1, 1, 8*time.Second)
 	})
-	t.Run("told of again, with another lease", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStory(t)
-			s.open(1)
-			s.set(func() { s.down = true })
-			s.keep(1, 1, 8*time.Second)
-			time.Sleep(4 * time.Second)
-			s.keep(1, 1, 16*time.Second)
-			require.Equal(t, 1, s.Len())
-			time.Sleep(20 * time.Second)
-			require.Equal(t, cut("14s"), s.told())
+	unrenewed("told of again, with another lease", "14s", func(t *testing.T, s *story) {
+		s.keep(1, 1, 8*time.Second)
+		time.Sleep(4 * time.Second)
+		s.keep(1, 1, 16*time.Second)
+		require.Equal(t, 1, s.Len())
+	})
+	unrenewed("a snapshot", "7s", func(_ *testing.T, s *story) {
+		s.keep(1, 1, 8*time.Second)
+		time.Sleep(4 * time.Second)
+		s.Ask(1, time.Now()) // for another session
+		s.restored(func(each func(int64, uint64, int64)) {
+			each(1, 2, 8000)
+			each(1, 1, 8000)
 		})
 	})
 	t.Run("later than the lease, and renewed meanwhile", func(t *testing.T) {
@@ -446,22 +447,6 @@ func TestSlowAttach(t *testing.T) {
 			time.Sleep(9 * time.Second)
 			s.keep(1, 1, 8*time.Second)
 			require.Equal(t, cut("9s"), s.told())
-		})
-	})
-	t.Run("a snapshot", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStory(t)
-			s.open(1)
-			s.set(func() { s.down = true })
-			s.keep(1, 1, 8*time.Second)
-			time.Sleep(4 * time.Second)
-			s.Ask(1, time.Now()) // for another session
-			s.restored(func(each func(int64, uint64, int64)) {
-				each(1, 2, 8000)
-				each(1, 1, 8000)
-			})
-			time.Sleep(20 * time.Second)
-			require.Equal(t, cut("7s"), s.told())
 		})
 	})
 }
