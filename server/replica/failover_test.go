@@ -399,7 +399,66 @@ func TestServesAnew(t *testing.T) {
 			require.Len(t, events[replica.LeadershipLost](leader), int(i)+1)
 			require.Len(t, events[replica.LeadershipGained](leader), int(i)+2)
 		}
+		_, down := links(follower)
+		require.Equal(t, 3, down, "what its link has brought is sent again")
+		require.NoError(t, leader.Replica().Release()) // the leader looks what has changed
+		time.Sleep(time.Second)
+		require.Len(t, events[replica.LeadershipLost](leader), 3, "nothing has")
+		require.Len(t, events[replica.LeadershipGained](leader), 4)
 		require.Equal(t, term, leader.Replica().Status().Term)
+	})
+}
+
+// TestLeadershipEndsBeforeItServes: a leader that could not commit its first entry takes nothing from followers any more
+// when it leads no more, or may not.
+func TestLeadershipEndsBeforeItServes(t *testing.T) {
+	for name, end := range map[string]func(c *replicatest.Cluster, n *replicatest.Node){
+		"deposed": func(c *replicatest.Cluster, n *replicatest.Node) {
+			c.Net.Isolate(n.Name)
+			time.Sleep(time.Second)
+		},
+		"quarantine": func(c *replicatest.Cluster, n *replicatest.Node) {
+			require.NoError(c.T, n.Replica().Quarantine())
+			synctest.Wait() // no other is elected yet
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+				first, next, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+				var undo []func()
+				for _, n := range []*replicatest.Node{first, other} {
+					undo = append(undo, n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true}))
+				}
+				require.NoError(t, first.Replica().TransferLeadership(t.Context(), next.ID))
+				time.Sleep(100 * time.Millisecond)
+				require.True(t, next.Replica().Serves(other.Replica()))
+				last := next.Replica().Status().LastLog
+				time.Sleep(time.Second)
+				require.Equal(t, last, next.Replica().Status().LastLog, "one first entry is enough, however long it takes")
+				end(c, next)
+				require.False(t, next.Replica().Serves(other.Replica()))
+				require.Empty(t, events[replica.LeadershipGained](next))
+				for _, clear := range undo {
+					clear()
+				}
+				c.Net.Heal()
+				c.Settle(first, other)
+			})
+		})
+	}
+}
+
+// TestNoNodeFollowsItself: raft may name the node itself before it tells that the node leads, or after.
+func TestNoNodeFollowsItself(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		synctest.Wait()
+		leader.Replica().Follow()
+		time.Sleep(time.Second)
+		changes := events[replica.LeaderChanged](leader)
+		require.Empty(t, changes[len(changes)-1].Leader)
+		up, _ := links(leader)
+		require.Zero(t, up)
 	})
 }
 

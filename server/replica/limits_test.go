@@ -94,7 +94,7 @@ func TestWaitReplicated(t *testing.T) {
 	})
 }
 
-// A WAIT that a follower has sent to the leader ends with the link.
+// A WAIT ends with the leader that counts, also one that a follower has sent to it.
 func TestWaitEndsWithTheLeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -102,14 +102,18 @@ func TestWaitEndsWithTheLeader(t *testing.T) {
 		require.Equal(t, protocol.OK, follower.Do("SET", "k", "v"))
 		away.Crash()
 		require.Equal(t, protocol.OK, follower.Do("SET", "k", "w"))
-		nodes := make(chan int, 1)
-		go func() { nodes <- follower.Replica().WaitReplicated(t.Context(), 2, 0) }()
+		nodes := make(chan int, 2)
+		for _, n := range []*replicatest.Node{leader, follower} {
+			go func() { nodes <- n.Replica().WaitReplicated(t.Context(), 2, 0) }()
+		}
 		time.Sleep(time.Minute)
 		require.Empty(t, nodes)
 		leader.Crash()
+		require.Len(t, events[replica.LeadershipLost](leader), 1)
 		time.Sleep(time.Minute)
-		require.Len(t, nodes, 1)
+		require.Len(t, nodes, 2)
 		require.Equal(t, 1, <-nodes, "the least that is true")
+		require.Equal(t, 1, <-nodes)
 	})
 }
 

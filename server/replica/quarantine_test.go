@@ -163,8 +163,11 @@ func TestQuarantineWithoutAnHeir(t *testing.T) {
 		away.Crash()
 		require.NoError(t, other.Replica().Quarantine())
 		require.NoError(t, n.Replica().Quarantine())
+		last := n.Replica().Status().LastLog
 		time.Sleep(10 * time.Second)
 		require.False(t, n.Replica().Status().Leading)
+		require.Equal(t, last, n.Replica().Status().LastLog)
+		require.Len(t, events[replica.LeadershipDeclined](n), 1)
 		away.Start()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, away, c.Leader())
@@ -214,6 +217,10 @@ func TestQuarantine(t *testing.T) {
 		defer cancel()
 		require.NoError(t, c.Leader().Replica().TransferLeadership(ctx, n.ID))
 		require.Equal(t, n, c.Leader())
+		require.NoError(t, n.Replica().Quarantine())
+		time.Sleep(time.Second)
+		require.NotEqual(t, n, c.Leader())
+		require.Len(t, events[replica.LeadershipDeclined](n), 2, "of each leadership")
 	})
 }
 
