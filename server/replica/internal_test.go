@@ -339,6 +339,12 @@ func TestOtherVotersAreAskedOnce(t *testing.T) {
 		r := &Replica{}
 		r.givingUp.Store(true)
 		r.giveUp(&leaderTerm{}, time.Minute) // and raft, which is not there, is not asked
+		ls := newLeadership(leadershipConfig{
+			givingUp: &r.givingUp, event: func(Event) {},
+			toLeader:      forward.NewClient(forward.ClientConfig{}),
+			fromFollowers: forward.NewReceiver(forward.ReceiverConfig{}),
+		})
+		ls.decline(3)
 		synctest.Wait()
 		require.True(t, r.givingUp.Load())
 	})
@@ -432,6 +438,7 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 	a.setRelease("n2", "r2")
 	a.setVersions("n2", forward.About{NewestVersion: 6, HoldVersion: 5})
 	a.setProgress("n2", true, 9)
+	a.setProgress("n4", true, 9) // no member, as far as this node knows
 	a.follow(conf("n1", "n2"), self)
 	a.follow(conf("n1", "n2", "n3"), self)
 	all := a.all()
@@ -499,6 +506,9 @@ func TestLargeBatchesTakeTurns(t *testing.T) {
 		_, err := l.enter(batch(100), time.Now().Add(time.Second))
 		require.Equal(t, protocol.ErrBusy, err)
 		require.Equal(t, protocol.OutcomeNone, protocol.ErrBusy.Outcome)
+		r := &Replica{traffic: traffic{large: l}}
+		r.config = Config{}.withDefaults()
+		require.Equal(t, protocol.ErrBusy, r.execute(batch(100)), "and it is in no queue")
 
 		entered := make(chan int, 2)
 		for i, size := range []int{1 << 20, 100} { // the first is larger than all the room

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
@@ -75,10 +76,14 @@ func TestDefaults(t *testing.T) {
 
 	slow := Config{}
 	slow.HeartbeatTimeout, slow.Limits.EntryBytes, slow.Logger = time.Hour, 7, slog.Default()
+	slow.RaftLogger, slow.Clock, slow.RunsReads = hclog.Default(), &fakeClock{}, func(uint64) bool { return true }
 	slow = slow.withDefaults()
 	require.Equal(t, time.Hour, slow.ElectionTimeout, "no shorter than a heartbeat's")
 	require.Equal(t, 7, slow.Limits.EntryBytes)
 	require.Equal(t, slog.Default(), slow.Logger)
+	require.Equal(t, hclog.Default(), slow.RaftLogger)
+	require.Equal(t, &fakeClock{}, slow.Clock)
+	require.True(t, slow.RunsReads(1))
 	require.Equal(t, time.Minute, Config{Timing: Timing{
 		Timing:    raftnode.Timing{HeartbeatTimeout: time.Minute},
 		ClockStep: time.Minute,
@@ -937,11 +942,12 @@ func TestWhatOthersSay(t *testing.T) {
 	require.Equal(t, other, of("n2"))
 	require.Equal(t, self, of("n1"))
 	require.Len(t, seen, 5)
+	status.Members[1].LogIndex++
 	r.onStatus(status)
-	require.Len(t, seen, 5, "the same as before")
+	require.Len(t, seen, 5, "the same as before, for clients")
 	r.onGreeting(forward.Member{ID: "n2", About: forward.About{ClientAddr: "x:2", Release: "r3"}})
 	require.False(t, of("n2").Silent)
-	require.Equal(t, uint64(9), of("n2").LogIndex)
+	require.Equal(t, uint64(10), of("n2").LogIndex)
 	require.Len(t, seen, 5, "how far it is concerns no client")
 	r.leaders.see("", r.addresses.all())
 	r.leaders.see("n1", r.addresses.all())
