@@ -487,5 +487,7 @@ func TestCommandsSurviveTheLeader(t *testing.T) {
 		next := c.Leader()
 		require.Equal(t, protocol.Bulk("v"), next.Do("GET", "k"))
 		t.Logf("served again after %v", time.Since(start))
+		gained := events[replica.LeadershipGained](next)
+		require.Less(t, gained[len(gained)-1].Took, 10*time.Millisecond, "it serves when its first entry is applied")
 	})
 }

@@ -198,6 +198,23 @@ func TestLinkOfALeaderThatStandsStill(t *testing.T) {
 	})
 }
 
+// TestAllFollowersOfAnEntryAreAnswered at once: none waits until its own log says so.
+func TestAllFollowersOfAnEntryAreAnswered(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		defer slowDisks(c)()
+		before := later(leader, "INCR", "n") // the others gather behind it
+		time.Sleep(time.Millisecond)
+		last := leader.Replica().Status().LastLog
+		first, second := later(c.Followers()[0], "INCR", "n"), later(c.Followers()[1], "INCR", "n")
+		<-before
+		start := time.Now()
+		require.Equal(t, int64(2+3), (<-first).Num+(<-second).Num)
+		require.Equal(t, 50*time.Millisecond, time.Since(start))
+		require.Equal(t, last+1, leader.Replica().Status().LastLog)
+	})
+}
+
 // named is a connection whose certificate names a node.
 type named struct {
 	net.Conn

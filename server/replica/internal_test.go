@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/invariant"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
@@ -251,8 +252,12 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 	require.Equal(t, uint64(7), s.own[0].Number)
 	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
 	s.committed = func() (uint64, bool) { return 0, false }
+	s.touched = []*forward.Peer{{}}
 	s.flush()
-	require.Empty(t, s.own, "nothing is told twice, nor kept")
+	require.Empty(t, s.own, "nothing is told twice")
+	require.Empty(t, s.touched)
+	require.Zero(t, s.own[:1][0], "nor kept")
+	require.Nil(t, s.touched[:1][0])
 }
 
 // TestDetachedConsumerGetsNothing, and a consumer that is not attached detaches no other.
@@ -458,6 +463,35 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 		names = append(names, m.Name)
 	}
 	require.Equal(t, []string{"n1", "n10", "n2"}, names, "by name")
+}
+
+// TestWhoseRepliesAreWanted: those that a client waits for, and reads of this node that must be run all the same.
+func TestWhoseRepliesAreWanted(t *testing.T) {
+	own := protocol.Incarnation{Node: "n1", Epoch: 5}
+	other, before := protocol.Incarnation{Node: "n2", Epoch: 1}, protocol.Incarnation{Node: "n1", Epoch: 4}
+	peer, superseded := new(forward.Peer), 0
+	s := &sink{
+		writes:  newQueue(own, Limits{PendingBatches: 9, PendingBytes: 99}, func() {}),
+		lineage: incarnation.Lineage{4, 5}, superseded: func(uint64) { superseded++ },
+		followers: func(o protocol.Incarnation) *forward.Peer {
+			if o == other {
+				return peer
+			}
+			return nil
+		},
+		runsReads: func(number uint64) bool { return number == 7 },
+	}
+	require.NoError(t, s.writes.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}))
+	require.True(t, s.Wanted(own, 1))
+	require.False(t, s.Wanted(own, 2))
+	require.True(t, s.Wanted(own, 7))
+	require.True(t, s.Wanted(other, 1))
+	require.Same(t, peer, s.peer)
+	require.False(t, s.Wanted(before, 1))
+	require.Zero(t, superseded)
+	before.Epoch = 6
+	require.False(t, s.Wanted(before, 1))
+	require.Equal(t, 1, superseded, "the node's folder was put back")
 }
 
 // TestDuplicateOfAnotherNode: the copy that took effect has the replies.
