@@ -132,7 +132,7 @@ const (
 	DefaultHeartbeatTimeout = 400 * time.Millisecond
 	DefaultElectionTimeout  = 400 * time.Millisecond
 	DefaultLeaseTimeout     = 400 * time.Millisecond
-	DefaultCommitTimeout    = 50 * time.Millisecond
+	DefaultCommitTimeout    = 100 * time.Millisecond
 	DefaultRefusalDelay     = time.Millisecond
 	DefaultCommandTimeout   = 1750 * time.Millisecond
 	DefaultAbsentAfter      = 10 * time.Second

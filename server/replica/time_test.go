@@ -33,6 +33,18 @@ func TestIdleClusterWritesNothing(t *testing.T) {
 	})
 }
 
+// TestIdleClusterIsQuiet: at rest the leader sends heartbeats, and few requests beside them.
+func TestIdleClusterIsQuiet(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
+		c.Settle()
+		before := c.Net.Writes()
+		time.Sleep(time.Minute)
+		// A heartbeat comes each 40 to 80 ms, a request with the commit index each 100 to 200 ms, and each has an answer.
+		require.InDelta(t, 2*2*(60/0.06+60/0.15), c.Net.Writes()-before, 600)
+	})
+}
+
 // While something expires, cluster time is committed about once a second.
 func TestHeartbeatStamps(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

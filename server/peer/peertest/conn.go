@@ -209,6 +209,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			written += n
 		}
 		if written == len(b) {
+			c.net.writes++
 			return written, nil
 		}
 		c.wait(c.out, earlier(c.writeDeadline, c.out.arrival()))

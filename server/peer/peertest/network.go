@@ -46,6 +46,7 @@ type Network struct {
 	largest   map[link]int // bytes that are written at a time and arrive
 	isolated  map[string]bool
 	resends   bool   // see ResendAsTCP
+	writes    int    // that did not fail
 	changed   signal // topology changed: dials look again
 }
 
@@ -258,6 +259,13 @@ func (n *Network) Connections() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.streams) / 2
+}
+
+// Writes counts the writes of all connections so far.
+func (n *Network) Writes() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.writes
 }
 
 func (n *Network) reset(chosen func(*stream) bool) {
