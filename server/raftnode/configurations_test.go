@@ -19,6 +19,15 @@ func configurationAt(index uint64, ids ...string) *raft.Log {
 	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(toRaft(all))}
 }
 
+// withNonvoter is the entry of a configuration of a member without a vote, and of voters.
+func withNonvoter(index uint64, nonvoter string, voters ...string) *raft.Log {
+	conf := raft.DecodeConfiguration(configurationAt(index, voters...).Data)
+	conf.Servers = append(conf.Servers, raft.Server{
+		ID: raft.ServerID(nonvoter), Address: raft.ServerAddress(nonvoter + ":1"), Suffrage: raft.Nonvoter,
+	})
+	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(conf)}
+}
+
 // watched are the configurations of n1, and the removals that were told.
 func watched() (c *configurations, removed *bool) {
 	c, removed = newConfigurations("n1"), new(bool)
@@ -88,6 +97,53 @@ func TestConfigurationsAreReadOnce(t *testing.T) {
 	}
 }
 
+// TestConfigurationsBehindASnapshot are read, too, and those that the log still has from before the snapshot are not.
+func TestConfigurationsBehindASnapshot(t *testing.T) {
+	log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	require.NoError(t, log.StoreLogs([]*raft.Log{
+		configurationAt(1, "n1"), configurationAt(2, "n1", "n2"), configurationAt(3, "n2"),
+	}))
+	addSnapshot(t, snapshots, 2, 2, "n1", "n2")
+	c, removed := watched()
+	require.NoError(t, c.open(log, snapshots))
+	require.Equal(t, uint64(2), c.view().Index)
+	for _, index := range []uint64{1, 2, 3} {
+		var entry raft.Log
+		require.NoError(t, log.GetLog(index, &entry))
+		c.read(&entry)
+		require.Equal(t, max(2, index), c.view().Index)
+	}
+	c.reached(3)
+	require.True(t, *removed, "it was a member when it was stopped")
+}
+
+// TestWhatIsKnownOfConfigurations begins with the newest that is committed, of which the next one tells who is gone.
+func TestWhatIsKnownOfConfigurations(t *testing.T) {
+	c := newConfigurations("n1")
+	var changes []committedChange
+	c.committed = func(change committedChange) { changes = append(changes, change) }
+	c.truncated(1)
+	require.Empty(t, c.ids(), "an empty log has no members")
+	c.appended([]*raft.Log{
+		configurationAt(1, "n1", "n2", "n3", "n4"), configurationAt(4, "n1", "n2", "n3"), configurationAt(7, "n1", "n2"),
+	})
+	for _, index := range []uint64{1, 4, 5, 7} {
+		c.reached(index)
+	}
+	require.Len(t, c.known, 1)
+	c.installed(&raft.SnapshotMeta{
+		Index: 20, ConfigurationIndex: 9, Configuration: raft.DecodeConfiguration(configurationAt(9, "n1").Data),
+	})
+	require.Equal(t, []committedChange{
+		{index: 1},
+		{index: 4, gone: []string{"n4"}},
+		{index: 7, gone: []string{"n3"}},
+		{index: 9, gone: []string{"n2"}},
+	}, changes)
+	require.Equal(t, uint64(9), c.newestCommitted(20).Index)
+	require.Len(t, c.known, 1)
+}
+
 func TestWhoIsRemoved(t *testing.T) {
 	snapshot := func(index uint64, ids ...string) *raft.SnapshotMeta {
 		return &raft.SnapshotMeta{
@@ -101,6 +157,13 @@ func TestWhoIsRemoved(t *testing.T) {
 	}{
 		"a member that leaves": {func(c *configurations) {
 			c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), configurationAt(5, "n2")})
+			c.reached(1)
+			c.reached(5)
+		}, true},
+		"a member that leaves before others do": {func(c *configurations) {
+			c.appended([]*raft.Log{
+				configurationAt(1, "n1", "n2", "n3"), configurationAt(5, "n2", "n3"), configurationAt(9, "n2"),
+			})
 			c.reached(1)
 			c.reached(5)
 		}, true},

@@ -118,6 +118,8 @@ func TestRecentEntriesAreBoundedByBytes(t *testing.T) {
 		require.NoError(t, log.StoreLog(entry(15+i, 10)))
 	}
 	require.Len(t, held(log), recentLogs)
+	require.NoError(t, log.StoreLog(entry(1000, 10)))
+	require.Equal(t, []uint64{1000}, held(log), "a snapshot has taken the place of the others")
 
 	ahead, store, _ := newHeldLog(t, 0)
 	for i := range uint64(6) {

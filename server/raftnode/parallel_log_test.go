@@ -3,6 +3,9 @@ package raftnode
 import (
 	"errors"
 	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -26,13 +29,16 @@ func (s *heldStore) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
+// errNotCalled stands in the place of what a function would have been told.
+var errNotCalled = errors.New("it was not called")
+
 // newHeldLog returns a leader's log of n entries over a store that holds up what follows.
 func newHeldLog(t *testing.T, n uint64) (*parallelLog, *heldStore, *error) {
 	store := &heldStore{raft.NewInmemStore(), make(chan int, 8), make(chan error, 8)}
 	for i := range n {
 		require.NoError(t, store.InmemStore.StoreLog(&raft.Log{Index: i + 1}))
 	}
-	var failed error
+	failed := errNotCalled
 	log := newParallelLog(store, 256<<20, func(err error) { failed = err })
 	leads := true
 	leading := func() bool { return leads }
@@ -57,7 +63,7 @@ func waits(t *testing.T, call func() error) <-chan error {
 
 func TestLeaderAppendsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, store, _ := newHeldLog(t, 5)
+		log, store, failed := newHeldLog(t, 5)
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		append1(t, log, 7)
@@ -83,7 +89,123 @@ func TestLeaderAppendsAhead(t *testing.T) {
 		last, err = store.LastIndex()
 		require.NoError(t, err)
 		require.Equal(t, uint64(8), last)
+		synctest.Wait()
+		require.Equal(t, errNotCalled, *failed)
 	})
+}
+
+// TestLeaderAppendsManyAtOnce: more entries than the queue may hold are no reason to wait when there is no queue.
+func TestLeaderAppendsManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 0)
+		var many []*raft.Log
+		for i := range uint64(recentLogs + 1) { // raft gives one more than the most that it sends
+			many = append(many, &raft.Log{Index: i + 1})
+		}
+		require.NoError(t, log.StoreLogs(many))
+		require.Equal(t, len(many), <-store.calls)
+		store.let <- nil
+		require.NoError(t, log.flush())
+	})
+}
+
+// TestStoreThatFails: what a follower could not append or look up is no entry of the log, and no configuration.
+func TestStoreThatFails(t *testing.T) {
+	f := newFaulty()
+	log := newParallelLog(f, 1<<20, nil)
+	log.configurations = newConfigurations("n1")
+	for _, entry := range []*raft.Log{configurationAt(1, "n1"), {Index: 1, Type: raft.LogNoop}} {
+		f.left = 0
+		require.ErrorIs(t, log.StoreLog(entry), errBroken)
+		require.Empty(t, log.configurations.ids())
+		require.ErrorIs(t, log.GetLog(1, &raft.Log{}), raft.ErrLogNotFound)
+	}
+	require.NoError(t, f.LogStore.StoreLog(&raft.Log{Index: 1}))
+	require.True(t, log.reaches(1))
+	f.left = 0
+	require.False(t, log.reaches(1))
+	f.left = 0
+	_, err := log.trailing(1000)
+	require.ErrorIs(t, err, errBroken)
+}
+
+// TestCompactionKeepsTheMembers whose entry is behind the snapshot.
+func TestCompactionKeepsTheMembers(t *testing.T) {
+	store := raft.NewInmemStore()
+	for i := uint64(10); i <= 60; i++ {
+		require.NoError(t, store.StoreLog(&raft.Log{Index: i}))
+	}
+	log := newParallelLog(store, 1<<20, nil)
+	log.configurations = newConfigurations("n1")
+	log.configurations.appended([]*raft.Log{configurationAt(1, "n1"), configurationAt(50, "n1", "n2")})
+	require.NoError(t, log.DeleteRange(10, 40))
+	require.Equal(t, []string{"n1", "n2"}, log.configurations.ids())
+	require.NoError(t, log.DeleteRange(45, 60))
+	require.Equal(t, []string{"n1"}, log.configurations.ids())
+}
+
+// guarded is a store that is looked into while the log is locked.
+type guarded struct {
+	*raft.InmemStore
+	t   *testing.T
+	log *parallelLog
+}
+
+func (g *guarded) FirstIndex() (uint64, error) {
+	require.False(g.t, g.log.mu.TryLock())
+	return g.InmemStore.FirstIndex()
+}
+
+func (g *guarded) LastIndex() (uint64, error) {
+	require.False(g.t, g.log.mu.TryLock())
+	return g.InmemStore.LastIndex()
+}
+
+// TestEndsOfTheLog are those of store and queue at one instant: an entry is never in neither.
+func TestEndsOfTheLog(t *testing.T) {
+	store := &guarded{raft.NewInmemStore(), t, nil}
+	store.log = newParallelLog(store, 1<<20, nil)
+	require.NoError(t, store.log.StoreLog(&raft.Log{Index: 7}))
+	for _, end := range []func() (uint64, error){store.log.FirstIndex, store.log.LastIndex} {
+		index, err := end()
+		require.NoError(t, err)
+		require.Equal(t, uint64(7), index)
+	}
+}
+
+// TestLogUsedTogether: what the race detector has to judge, as senders, a snapshot and other leaders' requests come on
+// goroutines of their own.
+func TestLogUsedTogether(t *testing.T) {
+	log := newParallelLog(raft.NewInmemStore(), 1<<20, func(err error) { t.Error(err) })
+	var leads atomic.Bool
+	leading := leads.Load
+	log.leads.Store(&leading)
+	var all sync.WaitGroup
+	for _, do := range []func(i uint64){
+		func(i uint64) { // one of raft's goroutines
+			leads.Store(i%50 < 40)
+			require.NoError(t, log.StoreLog(&raft.Log{Index: i}))
+			if i%50 == 49 {
+				require.NoError(t, log.DeleteRange(i-20, i-10))
+			}
+		},
+		func(i uint64) { _ = log.GetLog(i, &raft.Log{}) },
+		func(i uint64) { log.reaches(i) },
+		func(uint64) { require.NoError(t, log.flush()) },
+		func(uint64) {
+			_, err := log.trailing(10)
+			require.NoError(t, err)
+		},
+	} {
+		all.Go(func() {
+			for i := range uint64(300) {
+				do(i + 1)
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, log.flush())
 }
 
 // The queue is bounded by what is kept in memory to be read.
@@ -195,7 +317,8 @@ func TestAfterSnapshot(t *testing.T) {
 			first, last = req.Entries[0].Index, req.Entries[n-1].Index
 		}
 		require.Equal(t, []uint64{row.wantFirst, row.wantLast}, []uint64{first, last}, "%+v", row)
-		require.Equal(t, row.prev > end, req.PrevLogEntry == row.prev && req.PrevLogTerm == 1, "%+v", row)
+		want := map[bool][2]uint64{true: {row.prev, 1}}[row.prev > end]
+		require.Equal(t, want, [2]uint64{req.PrevLogEntry, req.PrevLogTerm}, "%+v", row)
 	}
 }
 
@@ -259,16 +382,46 @@ func TestFailedAppendAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, failed := newHeldLog(t, 5)
 		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		append1(t, log, 7)
 		awaited := waits(t, func() error { return log.awaitWritten(6) })
 		broken := errors.New("broken")
 		store.let <- broken
 		require.ErrorIs(t, <-awaited, broken)
 		synctest.Wait()
+		require.Empty(t, store.calls, "what came meanwhile would leave a gap")
 		require.ErrorIs(t, *failed, broken)
-		require.ErrorIs(t, log.StoreLog(&raft.Log{Index: 7}), broken)
+		require.ErrorIs(t, log.StoreLog(&raft.Log{Index: 8}), broken)
+		require.ErrorIs(t, log.DeleteRange(1, 5), broken)
 		var read raft.Log
-		require.ErrorIs(t, log.GetLog(6, &read), raft.ErrLogNotFound)
+		require.NoError(t, log.GetLog(5, &read))
+		for _, lost := range []uint64{6, 7} {
+			require.ErrorIs(t, log.GetLog(lost, &read), raft.ErrLogNotFound)
+		}
 	})
+}
+
+// TestSizesInMemory: the newest entries are counted in blocks, so that no entry is read to know its size.
+func TestSizesInMemory(t *testing.T) {
+	log := newParallelLog(raft.NewInmemStore(), 64*1024, nil) // a block is 1 KiB
+	add := func(from, to uint64) {
+		for i := from; i <= to; i++ {
+			require.NoError(t, log.StoreLog(&raft.Log{Index: i, Data: make([]byte, 256-entryBytes)}))
+		}
+	}
+	newest := func(last uint64) [2]uint64 {
+		first, bytes := log.sizes.newest(last)
+		return [2]uint64{first, uint64(bytes)}
+	}
+	require.Equal(t, [2]uint64{1, 0}, newest(0))
+	add(1, 200)
+	require.Len(t, log.sizes.blocks, 50)
+	require.Equal(t, [2]uint64{1, 200 * 256}, newest(200))
+	add(201, 400)
+	require.Len(t, log.sizes.blocks, 64)
+	require.Equal(t, [2]uint64{145, 256 * 256}, newest(400))
+	add(297, 300) // in the place of others
+	require.Equal(t, [2]uint64{145, 156 * 256}, newest(300))
 }
 
 // How many entries have so many bytes: of those appended now, those that took another's place, and those of a former
@@ -362,15 +515,19 @@ func TestFirstIndexIsTheStores(t *testing.T) {
 // TestMonotonicAsTheStore: raft empties the log behind a snapshot where the store says so, not while the log is kept.
 func TestMonotonicAsTheStore(t *testing.T) {
 	require.False(t, newParallelLog(raft.NewInmemStore(), 1, nil).IsMonotonic())
-	log := newParallelLog(monotonicStore{raft.NewInmemStore()}, 1, nil)
+	log := newParallelLog(monotonicStore{raft.NewInmemStore(), true}, 1, nil)
 	require.True(t, log.IsMonotonic())
 	log.keeps.Store(true)
 	require.False(t, log.IsMonotonic())
+	require.False(t, newParallelLog(monotonicStore{raft.NewInmemStore(), false}, 1, nil).IsMonotonic())
 }
 
-type monotonicStore struct{ raft.LogStore }
+type monotonicStore struct {
+	raft.LogStore
+	is bool
+}
 
-func (monotonicStore) IsMonotonic() bool { return true }
+func (s monotonicStore) IsMonotonic() bool { return s.is }
 
 // TestLogThatEndsIsNotWaitedFor: who waits for room, while an append is on its way, hears that the node ends.
 func TestLogThatEndsIsNotWaitedFor(t *testing.T) {

@@ -19,6 +19,7 @@ func TestProgressAfterAPause(t *testing.T) {
 		told  bool
 	}{
 		"looks each second": {[]time.Duration{0, 1, 2, 3}, true},
+		"and goes on":       {[]time.Duration{0, 1, 2, 3, 4, 5, 6, 7}, true},
 		"none for a while":  {[]time.Duration{0, 1, 10}, false},
 		"and then again":    {[]time.Duration{0, 1, 10, 11, 12, 13}, true},
 	}
@@ -48,6 +49,7 @@ func TestProgressAfterAPause(t *testing.T) {
 	}
 	require.Equal(t, FollowerMoves{ID: "n2", Name: "n2", LogIndex: 6, After: time.Minute},
 		p.judge("n2", 6, 6, start.Add(time.Minute)))
+	require.Nil(t, p.judge("n2", 7, 7, start.Add(time.Minute)), "it is told once")
 }
 
 // TestQuestionsBesideLooks: what the race detector has to judge, as other nodes' answers, changes of the members and

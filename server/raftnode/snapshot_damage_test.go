@@ -120,6 +120,8 @@ func TestStoredConfigurations(t *testing.T) {
 		}
 		require.NoError(t, log.StoreLog(entry))
 	}
+	short := raft.NewInmemStore() // cut before the newest snapshot's members were written to it
+	require.NoError(t, short.StoreLog(configurationAt(5, "n1", "n2", "n3", "n4")))
 	for _, row := range []struct {
 		log               raft.LogStore
 		described         []*raft.SnapshotMeta
@@ -129,6 +131,7 @@ func TestStoredConfigurations(t *testing.T) {
 		{log, described, 12, 30, 2, 3},
 		{log, described[1:], 1, 30, 1, 3},
 		{raft.NewInmemStore(), described, 12, 12, 2, 2},
+		{short, described, 12, 12, 2, 2},
 		{log, nil, 0, 30, 1, 3},
 		{raft.NewInmemStore(), nil, 0, 0, 1, 1},
 	} {
