@@ -48,6 +48,9 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	require.False(t, confirmed(), "of a former term")
 	a.note("stranger", 7, a.sending(), 0)
 	require.False(t, confirmed(), "of a stranger")
+	a.note("n3", 8, a.sending(), 0)
+	require.False(t, confirmed(), "of a later term")
+	since := time.Now()
 	a.note("n2", 7, a.sending(), 0)
 	require.True(t, confirmed())
 	heard := func(peer string, term uint64) (match uint64, ok bool) {
@@ -61,6 +64,12 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	require.False(t, ok)
 	_, ok = heard("n3", 7)
 	require.False(t, ok)
+	_, ok = heard("stranger", 7)
+	require.False(t, ok)
+	_, ok = a.heardSince("n2", 7, since)
+	require.True(t, ok)
+	_, ok = a.heardSince("n2", 7, time.Now().Add(time.Hour))
+	require.False(t, ok, "not since then")
 	a.forget(round)
 	require.Empty(t, a.waiters)
 }
@@ -124,17 +133,24 @@ func TestRoundMovesWithTheMembers(t *testing.T) {
 		viewOf("n1", "n2", "n3", "n4"), viewOf("n1", "n2", "n3", "n4", "n5"), viewOf("n1", "n2"),
 		viewOf("n1"),
 	} {
-		round := a.beginRound(7)
+		round, match := a.beginRound(7), a.awaitMatch(7, 1, 1)
 		require.False(t, round.isDone())
 		a.reconfigure(next)
 		require.True(t, round.isDone())
 		require.True(t, round.Moved())
+		require.Equal(t, next.otherVoters == 0, match.isDone(), "there is nobody to wait for")
+		require.False(t, match.Moved())
 		a.forget(round)
+		a.forget(match)
 	}
 	require.Empty(t, a.waiters)
 	round := a.beginRound(7)
 	require.True(t, round.isDone(), "a lone voter")
 	require.False(t, round.Moved())
+	a.reconfigure(viewOf("n1", "n2", "n3"))
+	round = a.beginRound(7)
+	require.False(t, round.isDone(), "the smallest majority so far does not count")
+	a.forget(round)
 }
 
 // What a member acknowledged before it was removed does not count when it is a member again; a voter's word counts
@@ -161,9 +177,17 @@ func TestShortenedLogIsForgotten(t *testing.T) {
 	a.notifying("n2", 7, 5)
 	require.Equal(t, uint64(5), a.agreed("n2", 7))
 	require.Zero(t, a.agreed("n2", 8), "of another term nothing is known")
+	require.Zero(t, a.agreed("stranger", 7))
+	a.notifying("stranger", 7, 5)
+	a.note("n2", 7, 0, 6)
+	a.notifying("n2", 6, 6)
+	require.Zero(t, a.unnotified("n2", 8, 9))
+	require.Equal(t, uint64(6), a.unnotified("n2", 7, 9), "what was sent in another term says nothing")
+	a.notifying("n2", 7, 6)
+	require.Zero(t, a.unnotified("n2", 7, 9))
 	require.Nil(t, a.shortened("n2", 8, 5, 3))
 	require.Nil(t, a.shortened("stranger", 7, 5, 3))
-	require.Equal(t, LogShortened{ID: "n2", Name: "n2", LogIndex: 3, Acknowledged: 5}, a.shortened("n2", 7, 5, 3))
+	require.Equal(t, LogShortened{ID: "n2", Name: "n2", LogIndex: 3, Acknowledged: 6}, a.shortened("n2", 7, 5, 3))
 	require.Nil(t, a.shortened("n2", 7, 5, 3), "it was told")
 	require.Zero(t, a.agreed("n2", 7))
 	wait := a.awaitMatch(7, 4, 1)

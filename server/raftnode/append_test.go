@@ -58,8 +58,10 @@ func TestAppendFrames(t *testing.T) {
 		require.Equal(t, answer.Error, err)
 	}
 	var read raft.AppendEntriesResponse
-	require.EqualError(t, decodeAppended(appendAppended(nil, raft.RPCResponse{Error: errors.New("closed")}), &read),
-		"closed")
+	for _, none := range []any{nil, (*raft.AppendEntriesResponse)(nil)} {
+		answer := appendAppended(nil, raft.RPCResponse{Response: none, Error: errors.New("closed")})
+		require.EqualError(t, decodeAppended(answer, &read), "closed")
+	}
 }
 
 // TestAppendFramesAreFrozen: nodes of other releases read what this one writes.
@@ -157,6 +159,19 @@ func FuzzAppendFrames(f *testing.F) {
 	})
 }
 
+// TestHeartbeats acknowledge nothing, and speak of nothing.
+func TestHeartbeats(t *testing.T) {
+	require.True(t, isHeartbeat(&raft.AppendEntriesRequest{Term: 7}))
+	for _, req := range []*raft.AppendEntriesRequest{
+		{Term: 7, PrevLogEntry: 1},
+		{Term: 7, PrevLogTerm: 1},
+		{Term: 7, LeaderCommitIndex: 1},
+		{Term: 7, Entries: []*raft.Log{{Index: 1}}},
+	} {
+		require.False(t, isHeartbeat(req), "%+v", req)
+	}
+}
+
 // answering is a stream to a node that answers requests.
 type answering struct {
 	wire.Stream
@@ -220,6 +235,7 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 			require.Equal(t, uint64(4+c.requests), resp.LastLog)
 			require.Equal(t, uint64(c.term), resp.Term)
 			for _, conn := range tr.appender.idle["n2"] {
+				require.LessOrEqual(t, cap(conn.out), 4*wire.Gather, "what was large is not kept")
 				require.NoError(t, conn.Close())
 			}
 		}
@@ -260,11 +276,16 @@ func TestAbandonedRequests(t *testing.T) {
 		}
 		send("old", "n2")
 		send("other", "n3")
-		time.Sleep(time.Second)
-		send("young", "n2")
 		idle, far := net.Pipe()
 		defer far.Close()
+		go func() {
+			_, _ = wire.Read(bufio.NewReader(far), nil, maxAppendFrame)
+			_, _ = far.Write(wire.Seal(appendAppended(make([]byte, wire.Head), raft.RPCResponse{})))
+		}()
 		a.idle["n2"] = []*appendConn{a.adopt("n2", idle)}
+		require.NoError(t, a.call("n2", anAppend(), &raft.AppendEntriesResponse{}))
+		time.Sleep(time.Second)
+		send("young", "n2")
 		time.Sleep(time.Second / 2)
 		a.abandon("n2", time.Second)
 		synctest.Wait()
@@ -274,6 +295,81 @@ func TestAbandonedRequests(t *testing.T) {
 		require.Len(t, a.open, 3)
 		require.NoError(t, idle.SetDeadline(time.Now()), "the idle connection is closed")
 	})
+}
+
+// held is a stream whose dials wait until they are given up.
+type held struct{ wire.Stream }
+
+func (held) DialContext(ctx context.Context, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestAbandonedDials: those are given up that began long ago, and no others. A dial has its time.
+func TestAbandonedDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, took := newAppender(held{}), make(map[string]time.Duration)
+		tr := &transport{appender: a, election: time.Second}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		dial := func(name string, id raft.ServerID) {
+			began := time.Now()
+			all.Go(func() {
+				err := a.call(id, anAppend(), &raft.AppendEntriesResponse{})
+				require.Error(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				took[name] = time.Since(began)
+			})
+			synctest.Wait()
+		}
+		dial("old", "n2")
+		dial("other", "n3")
+		time.Sleep(time.Second)
+		dial("young", "n2")
+		time.Sleep(time.Second / 2)
+		tr.reached("n2")
+		all.Wait()
+		require.Equal(t, map[string]time.Duration{"old": 3 * time.Second / 2, "other": rpcTimeout, "young": rpcTimeout}, took)
+		require.Empty(t, a.dials)
+	})
+}
+
+// TestRequestThatIsNotAnswered ends in time, and with it the idle connections, which go the same way: the next ones
+// have small packets. A connection that was closed says nothing about packets.
+func TestRequestThatIsNotAnswered(t *testing.T) {
+	request := len(appendAppend(make([]byte, wire.Head), anAppend()))
+	for _, c := range []struct {
+		name  string
+		far   func(net.Conn)
+		took  time.Duration
+		stuck int
+	}{
+		{"it is closed", func(far net.Conn) { _ = far.Close() }, 0, 0},
+		{"it is taken, and not answered", func(far net.Conn) { _, _ = io.Copy(io.Discard, far) }, answerWithin(request), 1},
+		{"it is not taken", func(net.Conn) {}, 10 * time.Second, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAppender(nil)
+				idle, _ := net.Pipe()
+				near, far := net.Pipe()
+				p := &pipe{Conn: near}
+				a.idle["n2"] = []*appendConn{a.adopt("n2", idle), a.adopt("n2", p)}
+				for _, conn := range a.idle["n2"] {
+					conn.until = time.Now().Add(time.Millisecond) // of the request before
+				}
+				go c.far(far)
+				began := time.Now()
+				require.Error(t, a.call("n2", anAppend(), &raft.AppendEntriesResponse{}))
+				require.Equal(t, c.took, time.Since(began))
+				require.Equal(t, c.stuck, p.stuck)
+				require.Len(t, a.idle["n2"], 1-c.stuck)
+				require.Equal(t, c.stuck > 0, idle.SetDeadline(time.Time{}) != nil, "the idle one is closed")
+				_ = idle.Close()
+			})
+		})
+	}
 }
 
 // TestConnectionsTogether: they come back and are hung up while the node stops.

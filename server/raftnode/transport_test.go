@@ -157,6 +157,176 @@ func TestAcknowledgementWaitsForTheLastEntry(t *testing.T) {
 	})
 }
 
+// TestWhatAnAnswerSays of the log and of the leadership of the node that was asked.
+func TestWhatAnAnswerSays(t *testing.T) {
+	entries := []*raft.Log{{Index: 6, Term: 7}, {Index: 7, Term: 7}}
+	whole := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, Entries: entries, LeaderCommitIndex: 6}
+	none := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, LeaderCommitIndex: 9}
+	heartbeat := &raft.AppendEntriesRequest{Term: 7}
+	for _, c := range []struct {
+		name        string
+		req         *raft.AppendEntriesRequest
+		answer      raft.AppendEntriesResponse
+		match, told uint64 // told: where the log ends that has become shorter
+		unnotified  uint64 // of commit index 9
+	}{
+		{"takes entries", whole, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 7}, 7, 0, 7},
+		{"takes none", none, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 5}, 5, 0, 0},
+		{"refuses entries", whole, raft.AppendEntriesResponse{Term: 7, LastLog: 4}, 4, 0, 0},
+		{"takes a heartbeat", heartbeat, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 9}, 4, 0, 4},
+		{"has lost entries", heartbeat, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 3}, 0, 3, 0},
+		{"follows another", whole, raft.AppendEntriesResponse{Term: 8, LastLog: 3}, 4, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log, _, _ := newHeldLog(t, 7)
+				tr := newLeaderTransport(log, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse { return &c.answer })
+				defer tr.hangUp()
+				var told []Event
+				tr.tell = func(e Event) { told = append(told, e) }
+				tr.commits.reconfigure(viewOf("n1", "n2"))
+				follower := (*tr.commits.peers.Load())["n2"]
+				follower.subscribed.Store(true)
+				tr.acks.note("n2", 7, 0, 4)
+				require.NoError(t, tr.AppendEntries("n2", "", c.req, &raft.AppendEntriesResponse{}))
+				require.Equal(t, c.match, tr.acks.agreed("n2", 7))
+				require.Equal(t, c.unnotified, tr.acks.unnotified("n2", 7, 9))
+				require.Equal(t, c.answer.Success && len(c.req.Entries) > 0, len(follower.wake) > 0)
+				if c.told > 0 {
+					tr.compare("n2", 7, 4, c.told) // another answer says the same
+					require.Len(t, told, 1)
+					require.Equal(t, c.told, told[0].(LogShortened).LogIndex)
+				} else {
+					require.Empty(t, told)
+				}
+				if len(c.req.Entries) > 0 { // again, while the last of them is on its way to the disk
+					log.queue = []*raft.Log{{Index: 7}}
+					answered := make(chan error, 1)
+					go func() { answered <- tr.AppendEntries("n2", "", c.req, &raft.AppendEntriesResponse{}) }()
+					synctest.Wait()
+					require.Equal(t, !c.answer.Success, len(answered) > 0, "what is refused is not held back")
+					log.mu.Lock()
+					log.queue = nil
+					log.mu.Unlock()
+					log.written.Broadcast()
+					require.NoError(t, <-answered)
+				}
+			})
+		})
+	}
+}
+
+// unreachable is a stream to a node that can be reached after so many dials.
+type unreachable struct {
+	memberStub
+	dials, after int
+}
+
+func (u *unreachable) DialContext(ctx context.Context, id string) (net.Conn, error) {
+	if u.dials++; u.dials <= u.after {
+		return nil, syscall.ECONNREFUSED
+	}
+	return u.memberStub.DialContext(ctx, id)
+}
+
+// TestEntriesAreSentUntilTheyArrive, as long as this node leads and the other is a member. A heartbeat is not.
+func TestEntriesAreSentUntilTheyArrive(t *testing.T) {
+	entries := &raft.AppendEntriesRequest{
+		Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, Entries: []*raft.Log{{Index: 6, Term: 7}},
+	}
+	for _, c := range []struct {
+		name  string
+		req   *raft.AppendEntriesRequest
+		at    time.Duration // when it happens
+		then  func(*transport, chan struct{})
+		dials int
+		took  time.Duration
+		err   error
+	}{
+		{name: "it arrives", req: entries, dials: 31, took: 30 * resendAfter},
+		{name: "a heartbeat", req: &raft.AppendEntriesRequest{Term: 7}, dials: 1, err: syscall.ECONNREFUSED},
+		{
+			name: "the leadership ends", req: entries, at: resendAfter * 5 / 2, dials: 3, took: 3 * resendAfter,
+			then: func(tr *transport, _ chan struct{}) { tr.leads.Store(func(uint64) bool { return false }) },
+			err:  syscall.ECONNREFUSED,
+		},
+		{
+			name: "the member leaves", req: entries, at: resendAfter * 5 / 2, dials: 3, took: 3 * resendAfter,
+			then: func(tr *transport, _ chan struct{}) { tr.acks.reconfigure(viewOf("n1", "n3")) },
+			err:  syscall.ECONNREFUSED,
+		},
+		{
+			name: "the node stops", req: entries, at: resendAfter * 5 / 2, dials: 3, took: resendAfter * 5 / 2,
+			then: func(_ *transport, stopped chan struct{}) { close(stopped) },
+			err:  syscall.ECONNREFUSED,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log, _, _ := newHeldLog(t, 6)
+				tr, stopped := newLeaderTransport(log, nil), make(chan struct{})
+				defer tr.hangUp()
+				stream := &unreachable{memberStub: memberStub{answer: takesAll}, after: 30}
+				tr.appender, tr.stopped = newAppender(stream), stopped
+				if c.then != nil {
+					time.AfterFunc(c.at, func() { c.then(tr, stopped) })
+				}
+				began := time.Now()
+				require.ErrorIs(t, tr.AppendEntries("n2", "", c.req, &raft.AppendEntriesResponse{}), c.err)
+				require.Equal(t, c.took, time.Since(began))
+				require.Equal(t, c.dials, stream.dials)
+			})
+		})
+	}
+}
+
+// TestEntriesThatCannotBeSent: raft hears of it.
+func TestEntriesThatCannotBeSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
+		tr := newLeaderTransport(log, takesAll)
+		defer tr.hangUp()
+		req := &raft.AppendEntriesRequest{
+			Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, Entries: []*raft.Log{{Index: 6, Data: log.placeholder}},
+		}
+		require.ErrorIs(t, tr.AppendEntries("n2", "", req, &raft.AppendEntriesResponse{}), raft.ErrLogNotFound)
+		require.Empty(t, tr.appender.idle)
+	})
+}
+
+// TestNominationHasItsTime: raft waits for the answer, and no longer than for an election.
+func TestNominationHasItsTime(t *testing.T) {
+	for _, c := range []struct {
+		after, took time.Duration
+		err         error
+		fails       bool
+	}{
+		{after: time.Second / 2, took: time.Second / 2},
+		{after: time.Second / 2, took: time.Second / 2, err: errNoVote, fails: true},
+		{after: 2 * time.Second, took: time.Second, fails: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			there := newPipes(nil)
+			other := raft.NewNetworkTransport(there, 1, time.Minute, io.Discard)
+			tr := newLeaderTransport(nil, nil)
+			tr.election = time.Second
+			tr.inner = raft.NewNetworkTransport(newPipes(there), 1, time.Minute, io.Discard)
+			go func() {
+				rpc := <-other.Consumer()
+				time.Sleep(c.after)
+				rpc.Respond(&raft.TimeoutNowResponse{}, c.err)
+			}()
+			began := time.Now()
+			require.Equal(t, c.fails, tr.nominate("n2") != nil)
+			require.Equal(t, c.took, time.Since(began))
+			time.Sleep(time.Minute)
+			tr.inner.CloseStreams()
+			require.NoError(t, other.Close())
+			require.NoError(t, tr.inner.Close())
+		})
+	}
+}
+
 // brokenStable is a store of terms and votes that cannot be written.
 type brokenStable struct{ raft.StableStore }
 
