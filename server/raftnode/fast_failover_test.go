@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,19 @@ func TestOnlyTheMostUpToDateIsNominated(t *testing.T) {
 	})
 }
 
+// TestTooFewAgree: those that have reached the leader count against an election.
+func TestTooFewAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := orphans(5)
+		for _, id := range []string{"n4", "n5"} {
+			all[id].reached("n1")
+			all[id].slow = time.Millisecond
+		}
+		all["n2"].ask(t.Context(), all["n2"].vacant())
+		require.Zero(t, nominations(t, all))
+	})
+}
+
 // A leadership is vacant until its term is over, or another node leads: then there is another election to wait for.
 func TestVacancyEndsWithTheTerm(t *testing.T) {
 	for _, row := range []struct {
@@ -154,15 +168,18 @@ func TestQuestionsOvertaken(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before func(asking *voterStub)
+		others func(asked *voterStub)
 		while  func(asking *voterStub)
 		asked  bool
 		want   int
 	}{
 		{name: "nothing changes", asked: true, want: 1},
+		{name: "another node is reached", while: func(v *voterStub) { v.reached("n3") }, asked: true, want: 1},
 		{name: "the leader is reached", while: func(v *voterStub) { v.reached("n1") }, asked: true},
 		{name: "the members change", while: func(v *voterStub) {
 			v.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n2", "n3")})
 		}, asked: true},
+		{name: "the other has reached the leader", others: func(v *voterStub) { v.reached("n1") }, asked: true},
 		{name: "it has no vote", before: func(v *voterStub) {
 			v.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n3")})
 		}},
@@ -174,8 +191,15 @@ func TestQuestionsOvertaken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all, asked := orphans(3), false
 				v, dial := all["n2"], all["n2"].dial
-				v.dial = func(ctx context.Context, id string) (net.Conn, error) { asked = true; return dial(ctx, id) }
+				v.dial = func(ctx context.Context, id string) (net.Conn, error) {
+					require.Equal(t, "n3", id, "the leader is gone")
+					asked = true
+					return dial(ctx, id)
+				}
 				all["n3"].slow = 2 * time.Millisecond
+				if c.others != nil {
+					c.others(all["n3"])
+				}
 				if c.before != nil {
 					c.before(v)
 				}
@@ -190,41 +214,117 @@ func TestQuestionsOvertaken(t *testing.T) {
 	}
 }
 
-// A question of another version may mean something else, and one must come from another voter: the rest gets no answer
-// and no nomination.
+// named is a connection that comes from the node of a name.
+type named struct {
+	net.Conn
+	name string
+}
+
+func (c named) PeerName() string { return c.name }
+
+// A question of another version may mean something else, and one must come from another voter: the rest gets no answer.
+// A question that is answered gets a nomination if it is about the leadership that this voter knows to be over.
 func TestProposalsThatAreNotTaken(t *testing.T) {
+	over, none := deadLeader{"n1", 2}, deadLeader{}
 	for _, row := range []struct {
-		id      string
-		version byte
-		taken   bool
+		id       string
+		version  byte
+		about    deadLeader
+		from     string // what the connection says
+		cut      int    // bytes of the question that are missing
+		alters   func(asked *voterStub)
+		answered bool
+		taken    bool
 	}{
-		{"n2", proposalVersion, true},
-		{"n2", proposalVersion - 1, false},
-		{"n2", proposalVersion + 1, false},
-		{"n3", proposalVersion, false}, // itself
-		{"n4", proposalVersion, false},
-		{"", proposalVersion, false},
+		{id: "n2", version: proposalVersion, about: over, answered: true, taken: true},
+		{id: "n2", version: proposalVersion, about: over, from: "n2", answered: true, taken: true},
+		{id: "n2", version: proposalVersion, about: over, from: "n4"},
+		{id: "n2", version: proposalVersion - 1, about: over},
+		{id: "n2", version: proposalVersion + 1, about: over},
+		{id: "n2", version: proposalVersion, about: over, cut: 1},
+		{id: "n2", version: proposalVersion, about: over, cut: 3},
+		{id: "n3", version: proposalVersion, about: over}, // itself
+		{id: "n4", version: proposalVersion, about: over},
+		{id: "", version: proposalVersion, about: over},
+		{id: "n2", version: proposalVersion, about: deadLeader{"n1", 1}, answered: true},
+		{id: "n2", version: proposalVersion, about: deadLeader{"n2", 2}, answered: true},
+		{id: "n2", version: proposalVersion, about: none, answered: true},
+		{
+			id: "n2", version: proposalVersion, about: none, answered: true,
+			alters: func(asked *voterStub) { asked.reached("n1") },
+		},
+		{
+			id: "n2", version: proposalVersion, about: over, answered: true,
+			alters: func(asked *voterStub) {
+				asked.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n2")})
+			},
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			all := orphans(3)
+			if row.alters != nil {
+				row.alters(all["n3"])
+			}
 			asking, asked := net.Pipe()
 			defer asking.Close()
-			question := proposal{
-				candidate: candidate{id: row.id, length: 8}, deadLeader: deadLeader{"n1", 2},
-				nominate: true,
-			}.append(nil)
+			question := proposal{candidate: candidate{id: row.id, length: 8}, deadLeader: row.about, nominate: true}.append(nil)
 			question[1] = row.version
+			question = question[:len(question)-row.cut]
+			if row.from != "" {
+				asked = named{asked, row.from}
+			}
 			answered := make(chan error, 1)
 			go func() {
 				defer asked.Close()
 				answered <- all["n3"].answer(asked, question)
 			}()
 			frame, err := wire.Read(bufio.NewReader(asking), nil, wire.Short)
+			require.Equal(t, row.answered, err == nil, "%v", row)
 			require.Equal(t, row.taken, err == nil && frame[1] == 1, "%v", row)
-			require.Equal(t, row.taken, <-answered == nil, "%v", row)
+			require.Equal(t, row.answered, <-answered == nil, "%v", row)
 			require.Equal(t, row.taken, nominations(t, all) == 1, "%v", row)
 		})
 	}
+}
+
+// TestNobodyIsAskedInVain: a node asks again and again while a leadership is over, and asks nobody otherwise.
+func TestNobodyIsAskedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		all := orphans(3)
+		v, dial := all["n2"], all["n2"].dial
+		all["n3"].reached("n1") // and does not agree
+		v.dial = func(ctx context.Context, id string) (net.Conn, error) {
+			asked.Add(1)
+			return dial(ctx, id)
+		}
+		v.reached("n1")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- v.run(ctx) }()
+		const while = 50*askEvery + askEvery/2
+		time.Sleep(while)
+		require.Zero(t, asked.Load())
+		v.refused("n1")
+		time.Sleep(while)
+		require.EqualValues(t, 51, asked.Load())
+		v.reached("n1")
+		time.Sleep(while)
+		require.EqualValues(t, 51, asked.Load())
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// TestStateInQuarantineIsOfNoUse: others do not have such a node elected for what it has applied.
+func TestStateInQuarantineIsOfNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		n.applier.index.Store(9)
+		require.EqualValues(t, 9, n.failover.candidate().applied)
+		require.NoError(t, n.Quarantine())
+		require.Zero(t, n.failover.candidate().applied)
+	})
 }
 
 // TestAnswersToAQuestion: what an answer says, which answers make no sense, and that a connection ends with its
