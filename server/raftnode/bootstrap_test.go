@@ -30,6 +30,9 @@ func TestBootstrapIsFinished(t *testing.T) {
 	_, transport := raft.NewInmemTransport("n1@a")
 	whole := open(raft.NewInmemStore(), founders)
 	require.NoError(t, bootstrap(conf, whole, transport))
+	term, err := whole.Stable.GetUint64([]byte("CurrentTerm"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, term)
 
 	cut := open(raft.NewInmemStore(), founders)
 	require.NoError(t, cut.Stable.SetUint64([]byte("CurrentTerm"), 1))
@@ -40,6 +43,13 @@ func TestBootstrapIsFinished(t *testing.T) {
 	require.NoError(t, bootstrap(conf, cut, transport))
 	require.Equal(t, first(whole), first(cut))
 	require.NoError(t, bootstrap(conf, open(raft.NewInmemStore(), nil), transport), "a node that joins waits for a leader")
+
+	installed := open(raft.NewInmemStore(), founders)
+	addSnapshot(t, installed.Snapshots, 9, 1, "n1@a", "n2@b")
+	require.NoError(t, bootstrap(conf, installed, transport))
+	last, err := installed.Log.LastIndex()
+	require.NoError(t, err)
+	require.Zero(t, last, "a snapshot stands for its log")
 }
 
 // TestBootstrapOverAStoreThatCannotBeRead: nothing is written to it.

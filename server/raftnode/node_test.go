@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -29,6 +30,7 @@ type port struct {
 	closed       chan struct{}
 	once         sync.Once
 	dialed, open atomic.Int32
+	refuses      atomic.Bool // dials
 
 	mu    sync.Mutex
 	conns []net.Conn // that were dialed
@@ -41,19 +43,29 @@ func (p *port) Accept() (net.Conn, error) {
 
 func (p *port) Close() error {
 	p.once.Do(func() { close(p.closed) })
+	p.hangUp()
+	return nil
+}
+
+func (p *port) hangUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range p.conns {
 		_ = conn.Close()
 	}
-	return nil
 }
 
 func (p *port) Addr() net.Addr { return &net.TCPAddr{} }
 
-func (p *port) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
+func (p *port) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	p.dialed.Add(1)
+	return nil, syscall.ECONNREFUSED
+}
 
 func (p *port) DialContext(ctx context.Context, id string) (net.Conn, error) {
+	if p.refuses.Load() {
+		return nil, syscall.ECONNREFUSED
+	}
 	conn, err := p.memberStub.DialContext(ctx, id)
 	p.dialed.Add(1)
 	p.open.Add(1)
@@ -89,8 +101,10 @@ type single struct {
 	*Node
 	append    *port
 	snapshots atomic.Int32 // that were taken
-	removed   atomic.Int32 // times that the owner was told
-	start     func()
+
+	removed, changed, configured atomic.Int32 // times that the owner was told
+
+	start func()
 }
 
 // singleConfig is what n1 is opened with.
@@ -123,6 +137,7 @@ func openSingle(t *testing.T, others ...string) *single {
 	var err error
 	c := singleConfig(store, raft.NewInmemSnapshotStore())
 	c.Bootstrap, c.Append, c.OnRemoved = founders, s.append, func() { s.removed.Add(1) }
+	c.OnChange, c.OnConfiguration = func() { s.changed.Add(1) }, func() { s.configured.Add(1) }
 	c.OnEvent = func(e Event) {
 		if _, taken := e.(SnapshotTaken); taken {
 			s.snapshots.Add(1)
@@ -191,6 +206,67 @@ func TestRemovalNoticeIsALeaders(t *testing.T) {
 		require.Equal(t, 3, asked)
 		require.Equal(t, int32(1), n.append.dialed.Load())
 		require.Zero(t, n.append.open.Load())
+		n.removals <- committedChange{index: 1, gone: []string{"n1"}}
+		synctest.Wait()
+		require.Equal(t, 3, asked, "none to itself")
+		n.sendRemovalNotice(t.Context(), "n9", 99)
+		require.Equal(t, 3, asked, "the entry is gone")
+	})
+}
+
+// TestRemovalNoticeEnds when the member knows, or cannot be reached, or has had its time.
+func TestRemovalNoticeEnds(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		newer        bool // the member is in another term
+		refuses      bool // connections
+		hangs        bool // it hangs up
+		took         time.Duration
+		asked, dials int32
+	}{
+		{"it takes none", false, false, false, removalNoticeTimeout, 20, 1},
+		{"it follows another leader", true, false, false, 0, 1, 1},
+		{"it is down", false, true, false, 0, 0, 0},
+		{"it hangs up", false, false, true, removalNoticeTimeout, 20, 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := openSingle(t)
+				var asked atomic.Int32
+				n.append.answer = func(req *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+					asked.Add(1)
+					if c.hangs {
+						n.append.hangUp()
+					}
+					is := &raft.AppendEntriesResponse{Term: req.Term}
+					if c.newer {
+						is.Term++
+					}
+					return is
+				}
+				n.append.refuses.Store(c.refuses)
+				n.start()
+				began := time.Now()
+				n.sendRemovalNotice(t.Context(), "n9", 1)
+				require.Equal(t, c.took, time.Since(began))
+				require.InDelta(t, c.asked, asked.Load(), 1) // the last may come with the end
+				require.InDelta(t, c.dials, n.append.dialed.Load(), 1)
+				require.Equal(t, c.asked == 0, asked.Load() == 0)
+				require.Equal(t, c.dials > 1, n.append.dialed.Load() > 1)
+			})
+		})
+	}
+}
+
+// TestLeaderAtTheStart goes on to lead: a lone voter may have been elected before the parts start.
+func TestLeaderAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		time.Sleep(10 * time.Second)
+		term, leading := n.Leading()
+		require.True(t, leading)
+		n.start()
+		require.True(t, n.Leads(term))
 	})
 }
 
@@ -203,15 +279,24 @@ func TestOthersAreNotOvertaken(t *testing.T) {
 	})
 }
 
-// TestRemovalBeforeTheStart: the owner is told of what was found while the node was opened.
-func TestRemovalBeforeTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := openSingle(t, "n2", "n3")
-		n.configurationCommitted(committedChange{removed: true})
-		require.Zero(t, n.removed.Load())
-		n.start()
-		require.Equal(t, int32(1), n.removed.Load())
-	})
+// TestWhatTheOwnerIsTold of members: what was found while the node was opened is told when it starts.
+func TestWhatTheOwnerIsTold(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := openSingle(t, "n2", "n3")
+			told := func() [2]int32 { return [2]int32{n.configured.Load(), n.removed.Load()} }
+			is := map[bool]int32{true: 1}[removed]
+			n.configurationCommitted(committedChange{removed: removed})
+			n.reconfigure(n.configurations.view())
+			require.Zero(t, told())
+			n.start()
+			require.Equal(t, [2]int32{1, is}, told())
+			n.reconfigure(n.configurations.view())
+			require.Equal(t, [2]int32{2, is}, told())
+			n.configurationCommitted(committedChange{removed: removed})
+			require.Equal(t, [2]int32{3, 2 * is}, told())
+		})
+	}
 }
 
 // TestSnapshotAfterSoManyBytes: they are counted anew after each snapshot, whatever it was taken for.
@@ -264,6 +349,12 @@ func TestSnapshotForAnother(t *testing.T) {
 			n.Node.snapshots.SnapshotStore = store
 			require.Equal(t, taken, n.snapshots.Load(), "try %d", at)
 		}
+		store := n.Node.snapshots.SnapshotStore
+		n.Node.snapshots.SnapshotStore = &faulty{SnapshotStore: store}
+		_, state, err := n.OpenSnapshot(1)
+		require.NoError(t, err, "there is nothing new to take, and it can be opened now")
+		require.NoError(t, state.Close())
+		n.Node.snapshots.SnapshotStore = store
 		stored, err := n.Node.snapshots.List()
 		require.NoError(t, err)
 		require.NoError(t, n.Quarantine())
@@ -300,8 +391,10 @@ func TestGivingUp(t *testing.T) {
 		require.True(t, too)
 		gone := make(chan struct{})
 		require.Equal(t, []string{"n3", "n2"}, n.GiveUp(7, gone))
+		dialed := n.config.Raft.(*port).dialed.Load()
 		close(gone)
 		require.Equal(t, []string{"n3"}, n.GiveUp(7, gone))
+		require.Equal(t, dialed+1, n.config.Raft.(*port).dialed.Load())
 	})
 }
 
@@ -362,14 +455,17 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 			a.give(conn)
 		}
 		require.Equal(t, int32(connsPerPeer), n.append.open.Load())
+		require.Len(t, a.idle["n2"], connsPerPeer)
 		a.hangUp("n2")
 		require.Zero(t, n.append.open.Load())
 		require.Empty(t, a.idle["n2"], "they are used no more")
 		conn, err := a.take("n2")
 		require.NoError(t, err)
 		a.close()
+		<-n.append.closed
 		a.give(conn)
 		require.Zero(t, n.append.open.Load())
+		require.Empty(t, a.idle["n2"])
 	})
 }
 
@@ -420,6 +516,13 @@ func TestReplay(t *testing.T) {
 	_, err = Replay(store, snapshots, refuses)
 	require.ErrorIs(t, err, refuses.err)
 
+	require.NoError(t, store.StoreLog(&raft.Log{Index: 4, Term: 2, Type: raft.LogCommand, Data: []byte("no stamp")}))
+	m = &replayStub{}
+	_, err = Replay(store, snapshots, m)
+	require.ErrorContains(t, err, "apply log entry 4 of term 2: the entry does not say for which term it was stamped")
+	require.Equal(t, []string{"counts"}, m.applied)
+	require.NoError(t, store.DeleteRange(4, 4))
+
 	require.NoError(t, store.DeleteRange(2, 2))
 	_, err = Replay(store, snapshots, &replayStub{})
 	require.ErrorIs(t, err, raft.ErrLogNotFound)
@@ -435,6 +538,33 @@ func TestReplay(t *testing.T) {
 	require.ErrorIs(t, err, refuses.err)
 	_, err = Replay(store, &faulty{SnapshotStore: snapshots}, m)
 	require.ErrorIs(t, err, errBroken)
+	closes := &closing{SnapshotStore: snapshots}
+	_, err = Replay(store, closes, m)
+	require.NoError(t, err)
+	require.Equal(t, 1, closes.closed)
+	_, err = Replay(store, &unreadable{SnapshotStore: snapshots, err: errBroken}, m)
+	require.ErrorIs(t, err, errBroken)
+}
+
+// closing are snapshots that count how many of them were closed.
+type closing struct {
+	raft.SnapshotStore
+	closed int
+}
+
+func (s *closing) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := s.SnapshotStore.Open(id)
+	return meta, &closingReader{r, s}, err
+}
+
+type closingReader struct {
+	io.ReadCloser
+	of *closing
+}
+
+func (r *closingReader) Close() error {
+	r.of.closed++
+	return r.ReadCloser.Close()
 }
 
 // TestLooksDoNotOverlap: events are told in the order of their causes.
@@ -512,6 +642,9 @@ func TestRestoredStates(t *testing.T) {
 	require.NoError(t, restore())
 	require.False(t, a.quarantine.frozen.Load())
 	require.Equal(t, []string{"n1", "n2"}, a.configurations.ids())
+	a.snapshots = raft.NewInmemSnapshotStore()
+	require.NoError(t, restore())
+	require.Equal(t, []string{"n1", "n2"}, a.configurations.ids(), "of no snapshot nothing is known")
 }
 
 // takesAll answers for members that take whatever is sent.
@@ -633,11 +766,45 @@ func TestStateOfAnotherMember(t *testing.T) {
 		}})
 		require.True(t, (<-answer).Response.(*raft.AppendEntriesResponse).Success)
 		require.ErrorContains(t, n.Release(), "the state was not replaced")
+		for _, c := range []struct {
+			alters func(*raft.SnapshotMeta)
+			want   string
+		}{
+			{func(m *raft.SnapshotMeta) { m.Version++ }, "its description makes no sense"},
+			{func(m *raft.SnapshotMeta) { m.Term = 0 }, "its description makes no sense"},
+			{func(m *raft.SnapshotMeta) { m.Term = 6 }, "its description makes no sense"},
+			{func(m *raft.SnapshotMeta) { m.Configuration.Servers = nil }, "its description makes no sense"},
+		} {
+			other := *meta
+			c.alters(&other)
+			require.ErrorContains(t, n.ReplaceState(t.Context(), &other, strings.NewReader("state")), c.want)
+			on, frozen := n.Quarantined()
+			require.True(t, on && frozen)
+		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		requests := n.filter.requests
 		n.filter.requests = make(chan raft.RPC) // raft takes nothing
 		require.ErrorIs(t, replace(ended), context.Canceled)
+		for _, c := range []struct {
+			answer any
+			err    error
+			want   string
+		}{
+			{&raft.InstallSnapshotResponse{}, nil, "raft did not take it"},
+			{&raft.AppendEntriesResponse{}, nil, "raft did not take it"},
+			{&raft.InstallSnapshotResponse{}, errBroken, errBroken.Error()},
+		} {
+			n.filter.requests = make(chan raft.RPC)
+			go func() {
+				before := <-n.filter.requests
+				require.IsType(t, &raft.AppendEntriesRequest{}, before.Command, "raft is through with the others")
+				require.False(t, n.filter.installing.TryLock())
+				rpc := <-n.filter.requests
+				rpc.Respond(c.answer, c.err)
+			}()
+			require.ErrorContains(t, replace(t.Context()), c.want)
+		}
 		n.filter.requests = requests
 		on, frozen := n.Quarantined()
 		require.True(t, on && frozen)
@@ -695,6 +862,27 @@ func TestSuccessors(t *testing.T) {
 		ready, lags = n.candidates(t.Context(), "", 50)
 		require.Len(t, ready, 3, "all have what was applied when the question came")
 		require.Empty(t, lags)
+		n.applier.index.Store(10)
+		says["n3"] = []byte{0}
+		_, lags = n.candidates(t.Context(), "", 10)
+		require.Len(t, lags, 1, "it is in quarantine, however little was applied")
+		says["n3"] = []byte{50}
+		n.applier.index.Store(100)
+		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
+			if id == "n2" {
+				return nil, net.ErrClosed
+			}
+			return proposes(t, 0, append([]byte{100}, says[id]...)...), nil
+		}
+		ready, _ = n.candidates(t.Context(), "", 100)
+		require.Equal(t, []string{"n4"}, ready, "who does not answer is not ready")
+		n.configurations.appended([]*raft.Log{withNonvoter(9, "n4", "n1", "n2", "n3")})
+		ready, _ = n.candidates(t.Context(), "", 100)
+		require.Empty(t, ready, "who has no vote is not asked")
+		n.configurations.truncated(9)
+		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
+			return proposes(t, 0, append([]byte{100}, says[id]...)...), nil
+		}
 
 		began := time.Now()
 		id, err := n.Successor(t.Context(), "")
@@ -736,6 +924,11 @@ func TestSuccessors(t *testing.T) {
 		_, took, err = within("n3")
 		require.ErrorContains(t, err, "n3 has applied the log up to 50 of 100")
 		require.Equal(t, time.Second, took, "it may catch up")
+		applied["n3"] = 84
+		id, took, err = within("")
+		require.NoError(t, err)
+		require.Empty(t, id, "none lags: raft chooses")
+		require.Zero(t, took)
 		answers = false
 		id, took, err = within("")
 		require.NoError(t, err)
@@ -797,7 +990,7 @@ func TestSubscriberThatComesBack(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, int32(1), n.append.open.Load(), "others come and go")
 			require.Equal(t, dialed, n.append.dialed.Load())
-			for _, yes := range []bool{false, true} {
+			for _, yes := range []bool{false, false, true} {
 				n.SetCommitSubscriber("n2", yes)
 				synctest.Wait()
 				require.Equal(t, yes, (*n.commits.peers.Load())["n2"].conn != nil, "others may use it meanwhile")
@@ -815,17 +1008,17 @@ func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := raft.NewInmemStore()
 		require.NoError(t, log.StoreLog(&raft.Log{Index: 1, Term: 7}))
-		requests, leads, held := 0, true, make(chan struct{})
+		requests, leads, holds, held := 0, true, false, make(chan struct{})
 		stream := &port{closed: make(chan struct{})}
 		stream.answer = func(req *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
-			if requests++; requests == 2 {
+			if requests++; holds {
 				<-held
 			}
 			return takesAll(req)
 		}
 		c := newCommitNotifier(commitNotifierConfig{
 			self: "n1", appender: newAppender(stream), acks: acksOf("n1", "n2"), log: log,
-			leading: func() (uint64, bool) { return 7, leads }, commit: func() uint64 { return 9 },
+			leading: func() (uint64, bool) { return 7, leads }, commit: func() uint64 { return 99 },
 			committed: (&transport{self: "n1"}).committed,
 		})
 		c.reconfigure(viewOf("n1", "n2"))
@@ -833,14 +1026,32 @@ func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.run(ctx) }()
-		for i, want := range []int{1, 1, 2} {
+		for i, step := range []struct {
+			happens  func()
+			requests int
+			open     int32
+		}{
+			{func() {}, 1, 1},
+			{func() {}, 2, 1},
+			{func() { leads = false }, 2, 1},
+			{func() { leads = true }, 3, 1},
+			{func() { require.NoError(t, log.DeleteRange(5, 5)) }, 3, 1}, // a snapshot has it
+			{func() { stream.hangUp() }, 3, 1},                           // the next finds a connection
+			{func() {}, 4, 1},
+			{func() { stream.refuses.Store(true); stream.hangUp() }, 4, 0},
+			{func() {}, 4, 0},
+			{func() { stream.refuses.Store(false) }, 5, 1},
+			{func() { holds = true }, 6, 1},
+		} {
 			synctest.Wait()
-			leads = i != 1
-			require.NoError(t, log.StoreLog(&raft.Log{Index: uint64(i + 1), Term: 7}))
-			c.acks.note("n2", 7, 0, uint64(i+1))
+			index := uint64(i + 1)
+			require.NoError(t, log.StoreLog(&raft.Log{Index: index, Term: 7}))
+			step.happens()
+			c.acks.note("n2", 7, 0, index)
 			c.notify("n2")
 			synctest.Wait()
-			require.Equal(t, want, requests)
+			require.Equal(t, step.requests, requests, i)
+			require.Equal(t, step.open, stream.open.Load(), i)
 		}
 		cancel()
 		synctest.Wait()
