@@ -200,7 +200,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 	wake := make(chan struct{}, 1)
 	l.receiver = NewReceiver(ReceiverConfig{
 		Self: Identity{ID: "n1", About: About{ClientAddr: "one:6379", Release: "r1"}}, Listener: wrapping{listener, accepted},
-		Other: func(_ net.Conn, frame []byte) bool { require.NotEmpty(t, frame); return false },
+		Other: func(_ net.Conn, frame []byte) bool { require.NotEmpty(t, frame); return frame[0] == 'o' },
 		IsMember: func(_ net.Conn, id string) bool {
 			l.mu.Lock()
 			member := l.member
@@ -654,7 +654,9 @@ func TestStrangersOfALink(t *testing.T) {
 		defer l.stop()
 		l.receiver.Open(1)
 		hello := greeting{version: linkVersion, id: "n3"}.append(make([]byte, wire.Head), kindHello)
-		for _, frame := range [][]byte{nil, append(make([]byte, wire.Head), kindHello), hello[:len(hello)-1]} {
+		short, odd, other := append(make([]byte, wire.Head), kindHello), bytes.Clone(hello), bytes.Clone(hello)
+		odd[wire.Head], other[wire.Head] = '?', 'o'
+		for _, frame := range [][]byte{nil, short, hello[:len(hello)-1], odd, other} {
 			conn, err := l.net.Dial("n3:1")(t.Context(), "n1:1")
 			require.NoError(t, err)
 			begun, want := time.Now(), greetWithin
@@ -707,11 +709,13 @@ func TestLinkThatTakesNothingEnds(t *testing.T) {
 		l.receiver.Open(1)
 		conn, other := net.Pipe()
 		br := bufio.NewReader(other)
+			_ = conn.SetReadDeadline(begun.Add(2 * greetWithin))
 		ended := make(chan struct{})
 		go func() {
 			l.receiver.receive(t.Context(), conn)
 			close(ended)
 		}()
+		require.Equal(t, 4, strings.Count(l.leaders.String(), `msg="refuse link"`), "what is another's is no link")
 		hello := greeting{version: linkVersion, id: "n3"}.append(make([]byte, wire.Head), kindHello)
 		_, err := other.Write(wire.Seal(hello))
 		require.NoError(t, err)

@@ -68,10 +68,10 @@ func TestMembersAreToldToOlderNodes(t *testing.T) {
 		p.putStatus()
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
-		require.Equal(t, c.kind, f.Kind())
+		require.Equal(t, c.kind, f.Rest[0])
 		var heard []Status
 		follower := connection{config: &ClientConfig{OnStatus: func(b Status) { heard = append(heard, b) }}}
-		follower.status(c.kind, &f)
+		require.NoError(t, follower.message(&f))
 		require.Equal(t, []Status{c.heard}, heard)
 		require.False(t, f.More())
 	}

@@ -288,6 +288,10 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 	frame := wire.Seal(append(make([]byte, wire.Head), kindWrote, 1))
 	require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt)
 	require.True(t, c.config.Writes.Has(1), "half an answer is none")
+	for _, message := range [][]byte{{'?'}, {kindStatusV1}, {kindStatusV1, 3}, {kindStatusV4, 3, 7}} {
+		frame := wire.Seal(append(make([]byte, wire.Head), message...))
+		require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt, "half a status is none")
+	}
 	many := binary.AppendUvarint(nil, math.MaxInt64)
 	for _, message := range [][]byte{{kindWrote, 1}, {kindAnswer, 1}, {kindStatusV1, 3, 7}, {kindStatusV4, 3, 7}} {
 		frame := wire.Seal(append(append(make([]byte, wire.Head), message...), many...))
@@ -296,7 +300,7 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 
 	for _, message := range [][]byte{{kindWrite, 1}, {kindRead, 1}, {kindWait, 1}} { // of a follower
 		p := newPeer(&ReceiverConfig{
-			BatchBytes: 1 << 20, Classify: func(*Batch) {}, Quorum: func() int { return 1 },
+			BatchBytes: 1 << 20, Classify: func(b *Batch) { b.Source = true }, Quorum: func() int { return 1 },
 			Wait: func(context.Context, int, time.Duration) int { t.Error("half a WAIT is one"); return 0 },
 		}, nil, greeting{})
 		frame := wire.Seal(append(make([]byte, wire.Head), message...))
@@ -305,6 +309,7 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 		require.ErrorIs(t, err, wire.ErrCorrupt)
 		p.parts.Wait()
 		require.Empty(t, p.reads)
+		require.Empty(t, p.sources)
 	}
 }
 
