@@ -220,8 +220,10 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			switch body {
 			case "long":
 				return oneValue("first"), "rest", nil
+			case "long and refused":
+				return oneValue("first"), "refused", nil
 			case "row":
-				return nil, "", protocol.ErrBusy
+				return nil, body, protocol.ErrBusy
 			case "bug":
 				return nil, "", errors.New("a bug")
 			case "elsewhere":
@@ -234,6 +236,9 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			return oneValue("read " + body), "", nil
 		},
 		ReadLong: func(replies []protocol.Value, rest string, _ int, _ time.Time) ([]protocol.Value, error) {
+			if rest == "refused" {
+				return nil, protocol.ErrBusy
+			}
 			return append(replies, protocol.Bulk("on with "+rest)), nil
 		},
 		Wait: func(ctx context.Context, nodes int, timeout time.Duration) int {
@@ -381,6 +386,7 @@ func TestLink(t *testing.T) {
 		source, other := l.writes.add("source of a script"), l.writes.add("other")
 		quick, long, row := l.reads.add("quick"), l.reads.add("long"), l.reads.add("row")
 		bug, large, elsewhere := l.reads.add("bug"), l.reads.add("large"), l.reads.add("elsewhere")
+		refused := l.reads.add("long and refused")
 		notify(l.client.conn.wake)
 		require.Equal(t, []string{"prepared source of a script"}, l.takes())
 		for number, want := range map[uint64]string{source: "wrote source of a script", other: "wrote other"} {
@@ -389,7 +395,7 @@ func TestLink(t *testing.T) {
 		for number, want := range map[uint64]string{
 			quick: "read quick", long: "first,on with rest", row: "error " + protocol.ErrBusy.Error(), bug: "error " +
 				errInternal.Error(),
-			large: "error " + errReplyTooLarge.Error(), elsewhere: "",
+			large: "error " + errReplyTooLarge.Error(), elsewhere: "", refused: "error " + protocol.ErrBusy.Error(),
 		} {
 			require.Equal(t, want, l.reads.answer(number))
 		}
@@ -408,6 +414,10 @@ func TestLink(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 2, <-answer)
 		require.Empty(t, l.client.conn.asks)
+		time.Sleep(statusEvery)
+		require.Equal(t, []string{"status 3 7 r1"}, l.takes())
+		require.Empty(t, l.client.conn.wrote)
+		require.Empty(t, l.client.conn.answered, "the next frame has no answers")
 		open := l.client.Wait(1, time.Hour)
 		l.client.SubscribeCommits(false)
 		synctest.Wait()
@@ -419,6 +429,8 @@ func TestLink(t *testing.T) {
 		}
 		l.client.Follow("n1")
 		require.Empty(t, l.takes(), "it is followed already")
+		l.receiver.Cut(func(id string) bool { return id == "n2" })
+		require.Empty(t, l.takes(), "it is a member")
 
 		l.client.Follow("")
 		_, there := <-open
@@ -432,7 +444,7 @@ func TestLink(t *testing.T) {
 		require.Zero(t, l.writes.sent[late])
 		require.Zero(t, l.net.Connections())
 		require.Nil(t, l.receiver.Peer(protocol.Incarnation{Node: "n2", Epoch: 5}))
-		require.Equal(t, 1, strings.Count(l.leaders.String(), `msg="link ended" from=n2 error=`), l.leaders)
+		require.Equal(t, 1, strings.Count(l.leaders.String(), `msg="link ended" from=n2 error=EOF`), l.leaders)
 	})
 }
 
@@ -443,6 +455,11 @@ func TestLinkComesAgain(t *testing.T) {
 		"shut":       func(l *linked) { l.receiver.Shut(); l.receiver.Open(2) },
 		"cut off":    func(l *linked) { l.receiver.Cut(func(string) bool { return false }) },
 		"unanswered": func(*linked) { time.Sleep(2 * DeafAfter) },
+		"deaf": func(l *linked) {
+			l.net.Cut("n1", "n2")
+			time.Sleep(2 * DeafAfter)
+			l.net.Mend("n1", "n2")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -462,10 +479,10 @@ func TestLinkComesAgain(t *testing.T) {
 				breaks(l)
 				time.Sleep(time.Second)
 				told := l.takes()
-				why := map[string]string{"broken": "reset", "unanswered": errUnanswered.Error()}[name]
+				why := map[string]string{"broken": "reset", "unanswered": errUnanswered.Error(), "deaf": "timeout"}[name]
 				require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
 				require.Contains(t, strings.Join(told, "\n"), cmp.Or(why, errHungUp.Error()))
-				require.Equal(t, name == "unanswered", slices.Contains(told, "stuck"))
+				require.Equal(t, name == "unanswered" || name == "deaf", slices.Contains(told, "stuck"))
 				require.Contains(t, told, "up to n1")
 				require.Contains(t, told, "n2 subscribed true")
 				require.Equal(t, "wrote once more", l.writes.answer(write))
@@ -595,6 +612,33 @@ func TestLargeRepliesOfALink(t *testing.T) {
 	})
 }
 
+// TestStatusBetweenParts: a follower that reads slowly hears each second how the leader is, also behind a frame that is
+// too large to be kept.
+func TestStatusBetweenParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, other := net.Pipe()
+		p := newPeer(&ReceiverConfig{Status: func() Status { return Status{} }}, conn, greeting{features: allFeatures})
+		p.out.add(func(dst []byte) []byte { return append(dst, make([]byte, shortBytes)...) })
+		require.True(t, send(t, p.out, kindAnswer, 1, replyOf(4<<20), time.Now().Add(time.Hour)))
+		ctx, stop := context.WithCancel(t.Context())
+		p.parts.Go(func() { p.send(ctx) })
+		br := bufio.NewReader(other)
+		time.Sleep(statusEvery + 1)
+		_, err := wire.Read(br, nil, 2*shortBytes)
+		require.NoError(t, err)
+		for range 10 {
+			time.Sleep(statusEvery)
+			frame, err := wire.Read(br, nil, 2*partBytes)
+			require.NoError(t, err)
+			require.Equal(t, byte(kindStatusV4), frame[0])
+			require.Greater(t, len(frame), partBytes)
+		}
+		stop()
+		_ = other.Close()
+		p.parts.Wait()
+	})
+}
+
 // TestOneAnswerIsMissing: a link on which others are answered stays.
 func TestOneAnswerIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -665,11 +709,13 @@ func TestStrangersOfALink(t *testing.T) {
 				require.NoError(t, err)
 				want = 0
 			}
+			_ = conn.SetReadDeadline(begun.Add(2 * greetWithin))
 			said, _ := io.ReadAll(conn)
 			require.Empty(t, said)
 			require.Equal(t, want, time.Since(begun))
 			_ = conn.Close()
 		}
+		require.Equal(t, 4, strings.Count(l.leaders.String(), `msg="refuse link"`), "what is another's is no link")
 		gone, _ := net.Pipe()
 		require.NoError(t, gone.Close())
 		_, err := l.receiver.greet(gone, hello[wire.Head:])
@@ -709,13 +755,11 @@ func TestLinkThatTakesNothingEnds(t *testing.T) {
 		l.receiver.Open(1)
 		conn, other := net.Pipe()
 		br := bufio.NewReader(other)
-			_ = conn.SetReadDeadline(begun.Add(2 * greetWithin))
 		ended := make(chan struct{})
 		go func() {
 			l.receiver.receive(t.Context(), conn)
 			close(ended)
 		}()
-		require.Equal(t, 4, strings.Count(l.leaders.String(), `msg="refuse link"`), "what is another's is no link")
 		hello := greeting{version: linkVersion, id: "n3"}.append(make([]byte, wire.Head), kindHello)
 		_, err := other.Write(wire.Seal(hello))
 		require.NoError(t, err)

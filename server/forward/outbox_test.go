@@ -412,6 +412,10 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 		require.True(t, p.serve(context.Background(), &p.reads[0], protocol.ErrNoLeader))
 		require.Zero(t, p.readBytes)
 	}
+	p.reads = nil
+	p.ask([]forwardedRead{{number: 6, read: true, replies: replyOf(9 << 20)}})
+	require.True(t, p.serve(context.Background(), &p.reads[0], nil))
+	require.Empty(t, p.out.large, "above the limit of replies")
 }
 
 // TestNothingIsKeptOfWhatWasSent: a large reply shares memory with the state.

@@ -225,10 +225,14 @@ func TestSourcesWaitAside(t *testing.T) {
 			BatchBytes: 100, Classify: func(b *Batch) { b.Source = b.Body[0] == 's' },
 			Prepare: func(body []byte) { prepared = append(prepared, string(body)); <-compile },
 		}, nil, greeting{})
-		var frame []byte
-		for i, body := range []string{"s1", "a", "s2", "b"} {
-			frame = binary.AppendUvarint(append(frame, kindWrite), uint64(i+1))
-			frame = wire.AppendBytes(binary.AppendUvarint(frame, 1), body)
+		var frames []byte
+		for i, bodies := range [][]string{{"s1", "a"}, {"s2", "b"}} {
+			frame := make([]byte, wire.Head)
+			for j, body := range bodies {
+				frame = binary.AppendUvarint(append(frame, kindWrite), uint64(2*i+j+1))
+				frame = wire.AppendBytes(binary.AppendUvarint(frame, 1), body)
+			}
+			frames = append(frames, wire.Seal(frame)...)
 		}
 		var mu sync.Mutex
 		var queued []string
@@ -242,7 +246,7 @@ func TestSourcesWaitAside(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		p.parts.Go(func() { p.prepare(ctx, put) })
-		input := bufio.NewReader(bytes.NewReader(wire.Seal(append(make([]byte, wire.Head), frame...))))
+		input := bufio.NewReader(bytes.NewReader(frames))
 		require.ErrorIs(t, p.listen(ctx, input, put, func(bool) {}), io.EOF)
 		synctest.Wait()
 		require.Equal(t, []string{"2a", "4b"}, queued)
