@@ -139,6 +139,15 @@ func TestNoCaptureForEarlierReleases(t *testing.T) {
 		})
 }
 
+// TestNodeThatComparesNothing applies the entry that has others capture their states.
+func TestNodeThatComparesNothing(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		require.True(t, c.Leader().Replica().ProposeCheck())
+		c.Fill(1)
+		c.Settle()
+	})
+}
+
 // TestQuarantineFarAway: a node in quarantine hands its leadership over also where a connection and an answer take most
 // of an election timeout, or longer.
 func TestQuarantineFarAway(t *testing.T) {

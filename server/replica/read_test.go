@@ -167,6 +167,21 @@ func TestReadWaitsForTheEndOfALease(t *testing.T) {
 	})
 }
 
+// TestReadsDoNotWaitForTheGap between two entries that only end leases.
+func TestReadsDoNotWaitForTheGap(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		for _, n := range []*replicatest.Node{leader, follower} {
+			_, err := leader.Execute([]string{"SET", "first", "v", "PX", "100"}, []string{"SET", "second", "v", "PX", "102"})
+			require.NoError(t, err)
+			time.Sleep(103 * time.Millisecond)
+			start := time.Now()
+			require.Equal(t, protocol.Null, n.Do("GET", "second"))
+			require.Less(t, time.Since(start), 5*time.Millisecond)
+		}
+	})
+}
+
 // A leader answers a read when it has applied what was committed before.
 func TestReadWaitsForTheState(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
