@@ -170,3 +170,21 @@ func inCase(f *ast.FuncDecl, s *sourceFile, at int) bool {
 	})
 	return found
 }
+
+// behindLiteral reports whether a place follows a function literal in its own statement.
+func behindLiteral(f *ast.FuncDecl, s *sourceFile, at int) bool {
+	found := false
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			found = found || s.offset(n.End()) <= at
+		case *ast.BlockStmt:
+		case ast.Stmt:
+			if s.offset(n.Pos()) <= at && at < s.offset(n.End()) {
+				found = false // what stands before is not in this statement
+			}
+		}
+		return true
+	})
+	return found
+}

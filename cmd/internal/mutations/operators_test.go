@@ -186,3 +186,31 @@ func TestIdentity(t *testing.T) {
 	require.NotEqual(t, identity("return a && b || c"), identity("return a && (b || c)"))
 	require.NotEqual(t, identity("if a { return b }; return c"), identity("if a && c { return b }; return c"))
 }
+
+// TestReaches: a test runs what is in its blocks, and what is in no block of a function that it runs.
+func TestReaches(t *testing.T) {
+	const text = `package a
+
+func f(s []int) bool {
+	if i := index(s, func(x int) bool { return x > 0 }); i >= 0 {
+		s[i] = 1
+	}
+	switch {
+	case len(s) > 1:
+		return true
+	}
+	return false
+}
+`
+	f, err := parseSource("a/a.go", []byte(text))
+	require.NoError(t, err)
+	first := reached{Blocks: []block{{"a.go", 4, 2, 4, 36}}}
+	other := reached{Blocks: []block{{"a.go", 20, 2, 24, 3}}}
+	for place, want := range map[string]bool{
+		"index(s": true, "x > 0": false, "i >= 0": true, "s[i] = 1": false, "len(s) > 1": true, "return true": false,
+	} {
+		m := mutant{source: f, edits: []edit{{strings.Index(text, place), strings.Index(text, place) + 1, "?"}}}
+		require.Equal(t, want, first.reaches(m), place)
+		require.False(t, other.reaches(m), place)
+	}
+}

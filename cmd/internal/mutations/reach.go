@@ -34,8 +34,8 @@ func (b block) has(line, col int) bool {
 		col < b.ToCol)
 }
 
-// reaches reports whether the test runs the place of a mistake. The conditions of a switch belong to no
-// block: then a test reaches them that runs anything of the function.
+// reaches reports whether the test runs the place of a mistake. The conditions of a switch belong to no block, nor does
+// what follows a function literal in a statement: then a test reaches them that runs anything of the function.
 func (r reached) reaches(m mutant) bool {
 	s := m.source
 	line, col := position(s.text, m.edits[0].start)
@@ -50,7 +50,7 @@ func (r reached) reaches(m mutant) bool {
 	if f == nil {
 		return true
 	}
-	if !inCase(f, s, m.edits[0].start) {
+	if !inCase(f, s, m.edits[0].start) && !behindLiteral(f, s, m.edits[0].start) {
 		return false
 	}
 	from, to := s.line(f.Body.Lbrace), s.line(f.Body.Rbrace)
