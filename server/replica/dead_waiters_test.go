@@ -105,6 +105,7 @@ func TestSilenceAfterAPause(t *testing.T) {
 					}
 				}
 				leader, silent, alone := cluster.Leader(), cluster.Followers()[0], cluster.Followers()[1]
+				require.True(t, alone.Replica().SawLeader())
 				park(t, silent)
 				looks(leader)
 				require.Equal(t, c.gone, len(events[replica.WaitersDropped](leader)) > 0, "of the other node")

@@ -136,6 +136,9 @@ func (r *Replica) LetTurn() { <-r.reader.long }
 // LookForWaiters has the node look at who is silent, as it does each second, with a clock that is ahead by so much.
 func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.check(time.Now().Add(ahead)) }
 
+// SawLeader reports whether a leader was seen since the node looked whether its clients wait for one in vain.
+func (r *Replica) SawLeader() bool { return r.waiting.led.Load() }
+
 // CheckLeadership is a check that read requests wait for; leads answers for raft when the check is confirmed.
 func (r *Replica) CheckLeadership(ctx context.Context, leads func(term uint64) bool) error {
 	c := r.rounds.roundsConfig

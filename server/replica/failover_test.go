@@ -139,6 +139,30 @@ func TestShutdownUnderLoad(t *testing.T) {
 	})
 }
 
+// A node that is shut down waits for the replies that its clients wait for.
+func TestShutdownWaitsForReplies(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		follower := c.Followers()[0]
+		defer slowDisks(c)()
+		reply := later(follower, "INCR", "n")
+		time.Sleep(time.Millisecond)
+		require.NoError(t, follower.Stop())
+		require.Equal(t, protocol.Integer(1), <-reply)
+	})
+}
+
+// A node that is shut down has the clients that leave meanwhile leave their queues.
+func TestShutdownTakesWaitersAlong(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		follower, other := c.Followers()[0], c.Followers()[1]
+		park(t, follower)
+		follower.Replica().Clients().Waiters.LeaveAll(protocol.ErrStopping.Value())
+		require.NoError(t, follower.Stop())
+		require.Equal(t, protocol.Integer(1), other.Do("RPUSH", "q", "x"))
+		require.Equal(t, protocol.Integer(1), other.Do("LLEN", "q"))
+	})
+}
+
 // All nodes die at once and come back: what was acknowledged is there.
 func TestAllNodesRestart(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

@@ -237,6 +237,10 @@ func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 		follower.Replica().AwaitApplied(t.Context(), u.Number+1)
 		require.Equal(t, replica.DefaultCommandTimeout, time.Since(start).Truncate(replica.DefaultCommandTimeout),
 			"a node that is behind is not waited for without end")
+		start = time.Now()
+		time.AfterFunc(time.Second, follower.Crash)
+		require.False(t, follower.Replica().AwaitApplied(t.Context(), u.Number+1))
+		require.Equal(t, time.Second, time.Since(start), "nor one that ends")
 	})
 }
 

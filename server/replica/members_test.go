@@ -119,3 +119,18 @@ func TestWaitWhileAVoterGoes(t *testing.T) {
 		}
 	})
 }
+
+// TestRemovedMemberForwardsNothing: the leader ends the link of a member that was removed, also if that member does not
+// know it.
+func TestRemovedMemberForwardsNothing(t *testing.T) {
+	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
+		leader, removed, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+		time.Sleep(time.Second)
+		c.Net.Isolate(removed.Name)
+		require.True(t, leader.Replica().Serves(removed.Replica()))
+		require.NoError(t, c.Change(raftnode.Remove, removed))
+		synctest.Wait()
+		require.False(t, leader.Replica().Serves(removed.Replica()))
+		require.True(t, leader.Replica().Serves(other.Replica()))
+	})
+}

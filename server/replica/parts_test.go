@@ -957,6 +957,28 @@ func TestWhatOthersSay(t *testing.T) {
 	require.Len(t, of("n2").Release, maxRelease)
 }
 
+// TestStateEvents: what an entry did is told to the clients that it concerns, to operators, and to the owner.
+func TestStateEvents(t *testing.T) {
+	var told []Event
+	var state []event.Event
+	var replies []protocol.Value
+	r := &Replica{config: Config{
+		OnEvent:       func(e Event) { told = append(told, e) },
+		OnStateEvents: func(es []event.Event) { state = append(state, es...) },
+	}}
+	r.waiting = newWaiting(waitingConfig{}, sessions.Cluster{SubscribeWaiting: func(bool) {}})
+	ticket := r.waiting.clients.Waiters.Enter(1, func(v protocol.Value) { replies = append(replies, v) })
+	r.waiting.clients.Waiters.Parked(ticket, 1)
+	reply, news := protocol.Integer(7), event.LockNews{Owner: "me", WaitedMillis: 5000}
+	did := []event.Event{
+		{Kind: event.LockSlow, DB: 1, Key: "k", Lock: &news}, {Kind: event.Woken, Seq: ticket, Reply: &reply},
+	}
+	r.stateEvents(did)
+	require.Equal(t, []Event{LockSlow{DB: 1, Key: "k", LockNews: news}}, told)
+	require.Equal(t, []protocol.Value{reply}, replies)
+	require.Equal(t, did, state)
+}
+
 // TestHealthOfAFollower: it is behind if it lacks for long what it lacked at some time, or does not hear from the
 // leader.
 func TestHealthOfAFollower(t *testing.T) {

@@ -167,6 +167,21 @@ func TestReadWaitsForTheEndOfALease(t *testing.T) {
 	})
 }
 
+// TestReadOfALeaseThatCannotEnd: a leader that commits nothing answers a read of what is due when the time is over.
+func TestReadOfALeaseThatCannotEnd(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		require.Equal(t, protocol.OK, leader.Do("SET", "lease", "v", "PX", "100"))
+		undo := leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})
+		time.Sleep(110 * time.Millisecond)
+		start := time.Now()
+		require.Equal(t, protocol.ErrNoLeader.Value(), leader.Do("GET", "lease"))
+		require.Equal(t, replica.DefaultCommandTimeout, time.Since(start))
+		undo()
+		require.Equal(t, protocol.Null, leader.Do("GET", "lease"))
+	})
+}
+
 // TestReadsDoNotWaitForTheGap between two entries that only end leases.
 func TestReadsDoNotWaitForTheGap(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
