@@ -1,6 +1,9 @@
 package replica_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -137,6 +140,38 @@ func TestShutdownUnderLoad(t *testing.T) {
 		require.Less(t, slowest, 200*time.Millisecond)
 		require.Equal(t, protocol.Bulk(strconv.Itoa(acknowledged)), c.Leader().Do("GET", "n"))
 	})
+}
+
+// TestShutdownWithoutAnHeir: that no other node takes the leadership in time is in the log.
+func TestShutdownWithoutAnHeir(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		c := replicatest.New(t, replicatest.Options{Logs: slog.New(slog.NewTextHandler(&log, nil))})
+		leader := c.Leader()
+		for _, n := range c.Followers() {
+			require.NoError(t, n.Replica().Quarantine())
+		}
+		require.ErrorIs(t, leader.Stop(), context.DeadlineExceeded)
+		require.Contains(t, log.String(), "stop while leading")
+	})
+}
+
+// lockedBuffer is a buffer for many goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // A node that is shut down waits for the replies that its clients wait for.

@@ -104,6 +104,21 @@ func TestTableKeepsOrder(t *testing.T) {
 	require.Zero(t, queue.bytes)
 }
 
+// TestLateReply: a reply that comes again when its place in the ring is another batch's answers nobody.
+func TestLateReply(t *testing.T) {
+	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
+	add := func() { require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)})) }
+	last := uint64(len(q.ring)) + 1
+	for number := uint64(1); number < last; number++ {
+		add()
+		q.Complete([]forward.Completion{{Number: number}})
+	}
+	add()
+	require.False(t, q.Has(1))
+	q.Complete([]forward.Completion{{Number: 1}})
+	require.Equal(t, []uint64{last}, q.numbers())
+}
+
 // Whether a batch was handed to a link decides what its client is told.
 func TestTableOutcomes(t *testing.T) {
 	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})

@@ -248,7 +248,9 @@ func TestRoundsEnd(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, over, 1)
 		require.Equal(t, protocol.ErrStopping, <-over)
-		require.Equal(t, protocol.ErrStopping, rs.confirm())
+		for range 2 {
+			require.Equal(t, protocol.ErrStopping, rs.confirm())
+		}
 	})
 }
 
@@ -883,9 +885,13 @@ func TestLooksAtWaiters(t *testing.T) {
 		require.True(t, woken(w.wake))
 		require.Equal(t, 1, subscribed)
 		w.clients.Waiters.Forget(1)
-		require.False(t, w.clients.Waiters.UnsubscribeIdle())
+		ctx, cancel = context.WithCancel(t.Context())
+		go func() { over <- w.run(ctx) }()
+		require.NotZero(t, looksFor(time.Minute))
+		require.Equal(t, 2, subscribed, "nobody waits any more")
 		require.False(t, woken(w.wake))
-		require.Equal(t, 2, subscribed)
+		cancel()
+		require.NoError(t, <-over)
 	})
 }
 
