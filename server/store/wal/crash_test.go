@@ -195,6 +195,35 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
+// TestEveryByteCounts flips each bit up to the last entry's end, and of an append whose end is not known.
+func TestEveryByteCounts(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 2)
+	last := w.segments[0].written
+	store(t, w, 3, 3)
+	end := w.segments[0].written
+	crash(w)
+	name := segmentName(1)
+	content := logFiles(t, dir)[name]
+	for bit := range 8 * end {
+		b := bytes.Clone(content)
+		b[bit/8] ^= 1 << (bit % 8)
+		require.True(t, spoiled(t, dir, 1, 3, name, b), "bit %d", bit)
+	}
+	for at, reason := range map[int64]string{
+		headSize + 1:              "acknowledged entries follow at byte",
+		last + 8:                  "the head of the last append is damaged",
+		last + batchHeadSize + 12: "the last append is damaged",
+	} {
+		b := bytes.Clone(content)
+		b[at] ^= 1
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+		_, err := open(dir, small)
+		require.ErrorContains(t, err, reason)
+	}
+	require.NotEmpty(t, damage(bytes.Repeat([]byte{1}, 100), 1, 80, 100), "there is no room for a head")
+}
+
 // TestShortAndOverwrittenFiles truncates every file at many lengths, and overwrites
 // sectors and pages with zeros, ones and other parts of the same file.
 func TestShortAndOverwrittenFiles(t *testing.T) {
@@ -275,7 +304,7 @@ func TestDamageWhileOpenIsNoticed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	var damaged *DamageError
-	require.ErrorAs(t, w.GetLog(3, &raft.Log{}), &damaged)
+	require.ErrorAs(t, w.GetLog(3, &raft.Log{Index: 3}), &damaged, "nor is another's index taken for this one's")
 	require.ErrorContains(t, damaged, fmt.Sprintf("%s is damaged at byte %d: entry 3 is damaged", name, at.offset))
 	require.NoError(t, w.GetLog(2, &raft.Log{}))
 }
@@ -330,6 +359,18 @@ func TestBatchOfOtherLength(t *testing.T) {
 		require.Equal(t, whole, s.addBatch(b, batchHead{length: len(records) + more, first: 1, count: 1}))
 		require.Equal(t, whole, len(s.spans) == 1)
 		require.Equal(t, whole, s.written > headSize)
+	}
+}
+
+// TestBatchOfOtherEntries: a batch that does not go on from the one before is not whole.
+func TestBatchOfOtherEntries(t *testing.T) {
+	records := record.Append(nil, entry(2))
+	b := append(make([]byte, headSize+batchHeadSize), records...)
+	putBatchHead(b[headSize:], batchHead{length: len(records), first: 2, count: 1}, 7, headSize)
+	for first, whole := range map[uint64]bool{1: false, 2: true} {
+		s := segment{info: segmentInfo{Number: 7, First: first}, written: headSize}
+		require.NoError(t, s.scan(b, "name"))
+		require.Equal(t, whole, len(s.spans) == 1)
 	}
 }
 

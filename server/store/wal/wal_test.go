@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -106,6 +107,9 @@ func requireRange(t testing.TB, w *WAL, first, last uint64) {
 }
 
 func TestEntriesStay(t *testing.T) {
+	var log bytes.Buffer
+	small := small
+	small.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	w, dir := create(t, small)
 	requireRange(t, w, 0, 0)
 	require.True(t, w.IsMonotonic())
@@ -133,12 +137,23 @@ func TestEntriesStay(t *testing.T) {
 	crash(w)
 	w = reopen(t, dir, small)
 	requireRange(t, w, 1, 210)
+	require.Empty(t, log.String(), "nothing was torn")
 }
 
 func TestCreateDoesNotOverwrite(t *testing.T) {
 	_, dir := create(t, small)
 	require.ErrorContains(t, Create(vfs.OS{}, dir), "there is one")
+	empty := memoryDir(t)
+	require.ErrorIs(t, Create(blind{vfs.OS{}}, empty), syscall.EIO, "it is not known whether there is one")
+	require.NoFileExists(t, filepath.Join(empty, manifestName))
+	require.ErrorIs(t, Create(vfs.OS{}, filepath.Join(empty, "nowhere")), fs.ErrNotExist)
 }
+
+// blind cannot tell what is there.
+type blind struct{ vfs.FS }
+
+func (blind) Exists(string) (bool, error)          { return false, syscall.EIO }
+func (blind) Holds(string, vfs.File) (bool, error) { return false, syscall.EIO }
 
 func TestGapsAreRefused(t *testing.T) {
 	w, _ := create(t, small)
@@ -226,6 +241,9 @@ func TestLargeEntriesGetASegmentOfTheirOwn(t *testing.T) {
 	require.NoError(t, w.GetLog(5, &l))
 	require.NoError(t, w.GetLog(3, &l))
 	require.Equal(t, entry(3).Data, l.Data)
+	require.NoError(t, w.StoreLog(&raft.Log{Index: 6, Data: big.Data}))
+	require.NoError(t, w.StoreLog(&raft.Log{Index: 7}))
+	require.Less(t, cap(w.buf), len(big.Data), "the memory of a large batch is not kept")
 }
 
 // TestSpaceIsInProportionToEntries: of any size, alone and mixed with small ones.
@@ -359,6 +377,9 @@ func TestFailedWriteIsTheLast(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrClosed)
 	require.Equal(t, err, w.StoreLog(entry(6)), "it does not try again: what is on the disk is unknown")
 	require.Equal(t, err, w.DeleteRange(1, 1))
+	var damaged *DamageError
+	require.NotErrorAs(t, w.GetLog(1, &raft.Log{}), &damaged, "what cannot be read is not damaged for that")
+	require.ErrorIs(t, w.GetLog(1, &raft.Log{}), fs.ErrClosed)
 	require.NoError(t, w.Close())
 	w = reopen(t, dir, small)
 	requireRange(t, w, 1, 5)
@@ -383,6 +404,16 @@ func TestFailedRotationIsTheLast(t *testing.T) {
 	requireRange(t, reopen(t, dir, small), 1, last)
 }
 
+// TestFailedClosing: who closes a log whose last entry cannot be noted is told.
+func TestFailedClosing(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 5)
+	require.NoError(t, os.Rename(dir, dir+".gone"))
+	require.ErrorIs(t, w.Close(), fs.ErrNotExist)
+	require.NoError(t, os.Rename(dir+".gone", dir))
+	requireRange(t, reopen(t, dir, small), 1, 5)
+}
+
 func TestSparesSurviveAFullDisk(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 5)
@@ -397,7 +428,8 @@ func TestSparesSurviveAFullDisk(t *testing.T) {
 	reopen(t, dir, small)
 }
 
-// TestGone: a file is named that is not there under its name, the newest segment or the manifest.
+// TestGone: a file is named that is not there under its name, the newest segment or the manifest. An error says nothing
+// about either.
 func TestGone(t *testing.T) {
 	w, dir := create(t, small)
 	for n := range uint64(2) {
@@ -413,6 +445,12 @@ func TestGone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, name, path)
 		require.NoError(t, os.Rename(name+".kept", name))
+		sees := w.fs
+		w.fs = blind{sees}
+		path, err = w.Gone()
+		require.ErrorIs(t, err, syscall.EIO)
+		require.Empty(t, path)
+		w.fs = sees
 		store(t, w, 100*n+1, 100*n+100)
 	}
 }
@@ -516,6 +554,8 @@ func TestImpossibleManifestsAreRefused(t *testing.T) {
 		"first segment":  func(m *manifest) { m.First = 11 },
 		"segment 1 is":   func(m *manifest) { m.Segments[0].First = 0 },
 		"segment 2 is":   func(m *manifest) { m.Segments[1].Size = headSize - 1 },
+		"segment 2 has":  func(m *manifest) { m.Segments[1].Last, m.Segments[2].First = 10, 11 },
+		"first entry":    func(m *manifest) { m.First = 2 },
 	} {
 		m := good.clone()
 		require.Empty(t, m.inconsistency())
