@@ -155,12 +155,13 @@ func openSingle(t *testing.T, others ...string) *single {
 	t.Cleanup(func() {
 		cancel()
 		require.True(t, s.Stop())
+		<-s.stopped
+		require.True(t, s.transport.appender.closed, "else raft would wait for nodes that do not answer")
 		require.NoError(t, s.Wait())
 		parts.Wait()
 		late := make(chan raft.RPCResponse, 1)
 		require.True(t, s.filter.heartbeats.handle(raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: late}))
 		require.ErrorIs(t, (<-late).Error, raft.ErrTransportShutdown, "raft writes to the stores no more")
-		require.True(t, s.transport.appender.closed)
 		require.Zero(t, s.append.open.Load())
 	})
 	return s
@@ -351,9 +352,14 @@ func TestSnapshotForAnother(t *testing.T) {
 		}
 		store := n.Node.snapshots.SnapshotStore
 		n.Node.snapshots.SnapshotStore = &faulty{SnapshotStore: store}
+		n.applier.broken.Store(true)
 		_, state, err := n.OpenSnapshot(1)
-		require.NoError(t, err, "there is nothing new to take, and it can be opened now")
+		require.NoError(t, err, "another cannot be taken, but this one can be opened now")
 		require.NoError(t, state.Close())
+		n.applier.broken.Store(false)
+		n.Node.snapshots.SnapshotStore = unlisted{store}
+		_, _, err = n.OpenSnapshot(1)
+		require.ErrorIs(t, err, errBroken)
 		n.Node.snapshots.SnapshotStore = store
 		stored, err := n.Node.snapshots.List()
 		require.NoError(t, err)
@@ -364,6 +370,11 @@ func TestSnapshotForAnother(t *testing.T) {
 		require.ErrorIs(t, err, ErrQuarantined)
 	})
 }
+
+// unlisted are snapshots that cannot be listed.
+type unlisted struct{ raft.SnapshotStore }
+
+func (unlisted) List() ([]*raft.SnapshotMeta, error) { return nil, errBroken }
 
 // TestGivingUp: too few other voters have what follows the commit index; the voter with the longest log is asked first.
 func TestGivingUp(t *testing.T) {
@@ -1084,6 +1095,7 @@ func TestLateSnapshot(t *testing.T) {
 			from <- rpc
 			synctest.Wait()
 			require.Empty(t, answer)
+			require.False(t, f.installing.TryLock(), "meanwhile no request is judged by the newest snapshot")
 			require.IsType(t, &raft.AppendEntriesRequest{}, (<-f.requests).Command)
 			is := <-answer
 			require.ErrorIs(t, is.Error, failure)

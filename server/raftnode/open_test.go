@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
 // TestSettingsOfRaft are the owner's, but for those that this package's promises need.
@@ -16,16 +18,16 @@ func TestSettingsOfRaft(t *testing.T) {
 	c := Config{
 		ID: "n1", RaftLogger: hclog.NewNullLogger(),
 		Timing: Timing{
-			HeartbeatTimeout: time.Second, ElectionTimeout: 2 * time.Second, LeaseTimeout: 3 * time.Second,
-			CommitTimeout: 4 * time.Second,
+			HeartbeatTimeout: 11 * time.Second, ElectionTimeout: 12 * time.Second, LeaseTimeout: 13 * time.Second,
+			CommitTimeout: 14 * time.Second,
 		},
-		SnapshotPolicy: SnapshotPolicy{SnapshotThreshold: 5, SnapshotInterval: 6 * time.Second, TrailingLogs: 7},
+		SnapshotPolicy: SnapshotPolicy{SnapshotThreshold: 15, SnapshotInterval: 16 * time.Second, TrailingLogs: 17},
 	}
 	want := raft.DefaultConfig()
 	want.LocalID, want.Logger = "n1", c.RaftLogger
-	want.HeartbeatTimeout, want.ElectionTimeout = time.Second, 2*time.Second
-	want.LeaderLeaseTimeout, want.CommitTimeout = 3*time.Second, 4*time.Second
-	want.SnapshotThreshold, want.SnapshotInterval, want.TrailingLogs = 5, 6*time.Second, 7
+	want.HeartbeatTimeout, want.ElectionTimeout = 11*time.Second, 12*time.Second
+	want.LeaderLeaseTimeout, want.CommitTimeout = 13*time.Second, 14*time.Second
+	want.SnapshotThreshold, want.SnapshotInterval, want.TrailingLogs = 15, 16*time.Second, 17
 	want.MaxAppendEntries, want.ShutdownOnRemove, want.NoLegacyTelemetry = maxAppend, false, true
 	require.Equal(t, want, c.raft())
 }
@@ -99,5 +101,20 @@ func TestStartThatFails(t *testing.T) {
 		_, err = Open(c)
 		require.ErrorContains(t, err, errBroken.Error())
 		require.NotContains(t, err.Error(), "%!")
+	})
+}
+
+// TestMembersOfASnapshot are known from the start on, though the log has no entry of them.
+func TestMembersOfASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		snapshots := raft.NewInmemSnapshotStore()
+		takeSnapshot(t, snapshots, 3, 2, "n1", "n2")
+		n, err := Open(singleConfig(raft.NewInmemStore(), snapshots))
+		require.NoError(t, err)
+		require.True(t, n.acks.knows("n2"))
+		require.Len(t, *n.commits.peers.Load(), 1)
+		require.Equal(t, invariant.On, n.applier.verify != nil)
+		require.True(t, n.Stop())
+		require.NoError(t, n.Wait())
 	})
 }

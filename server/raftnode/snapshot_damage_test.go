@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -65,6 +67,25 @@ func TestUnreadableSnapshotIsNoLoop(t *testing.T) {
 		require.Equal(t, u.err, err)
 		require.Equal(t, 4, m.told)
 	})
+}
+
+// TestUnreadableSnapshotForTwo: what the race detector has to judge, as raft sends each follower a snapshot of its own.
+func TestUnreadableSnapshotForTwo(t *testing.T) {
+	m := mend(&unreadable{id: "s", err: errors.New("damaged")}, true, 11)
+	var told, taken atomic.Int32
+	m.tell, m.take = func(Event) { told.Add(1) }, func() { taken.Add(1) }
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for range 100 {
+				_, _, err := m.Open("s")
+				require.Error(t, err)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, told.Load())
+	require.Positive(t, taken.Load())
 }
 
 // When nothing was applied since the snapshot, there is an entry first. A follower, a snapshot that was replaced and a

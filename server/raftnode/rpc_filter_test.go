@@ -1,0 +1,241 @@
+package raftnode
+
+import (
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// TestRequestFromBeforeTheLog is judged by the newest snapshot, if raft has the snapshot's state, when raft is through
+// with all requests before. One that contradicts it is not raft's to see.
+func TestRequestFromBeforeTheLog(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		end, term  uint64 // of the snapshot; 0: there is none
+		unlisted   bool
+		prev       uint64
+		want       []uint64 // the entry before, and the entries, as raft gets them
+		contradict bool
+	}{
+		{name: "the snapshot has its beginning", end: 2, term: 1, prev: 1, want: []uint64{0, 3, 4}},
+		{name: "raft does not have the snapshot", end: 99, term: 1, prev: 1, want: []uint64{1, 2, 3, 4}},
+		{name: "there is no snapshot", prev: 1, want: []uint64{1, 2, 3, 4}},
+		{name: "there may be one", end: 2, term: 1, unlisted: true, prev: 1, want: []uint64{1, 2, 3, 4}},
+		{name: "the log has its beginning", end: 2, term: 1, prev: 3, want: []uint64{3, 4}},
+		{name: "it begins with the first entry", end: 2, term: 1, prev: 0, want: []uint64{0, 3, 4}},
+		{name: "it has another entry", end: 2, term: 9, prev: 1, contradict: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := openSingle(t)
+				n.start()
+				require.GreaterOrEqual(t, n.Applied(), uint64(2))
+				snapshots := raft.SnapshotStore(raft.NewInmemSnapshotStore())
+				if c.end > 0 {
+					takeSnapshot(t, snapshots, c.end, c.term, "n1")
+				}
+				if c.unlisted {
+					snapshots = unlisted{snapshots}
+				}
+				var failed error
+				log := newParallelLog(raft.NewInmemStore(), 1<<20, func(err error) { failed = err })
+				require.NoError(t, log.StoreLog(&raft.Log{Index: 3, Term: 1}))
+				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft, snapshots: snapshots}
+				req := &raft.AppendEntriesRequest{Term: n.Term(), PrevLogEntry: c.prev, PrevLogTerm: 1}
+				for i := c.prev + 1; i <= 4; i++ {
+					req.Entries = append(req.Entries, &raft.Log{Index: i, Term: 1})
+				}
+				answer := make(chan raft.RPCResponse, 1)
+				passed := make(chan struct{})
+				go func() {
+					f.pass(t.Context(), raft.RPC{Command: req, RespChan: answer})
+					close(passed)
+				}()
+				synctest.Wait()
+				if c.prev < 3 {
+					require.False(t, f.installing.TryLock(), "meanwhile no snapshot is handed over")
+					before := (<-f.requests).Command.(*raft.AppendEntriesRequest)
+					require.Zero(t, before.Term)
+				}
+				if c.contradict {
+					require.ErrorContains(t, (<-answer).Error, "committed")
+					require.ErrorContains(t, failed, "committed")
+				} else {
+					got := (<-f.requests).Command.(*raft.AppendEntriesRequest)
+					is := []uint64{got.PrevLogEntry}
+					for _, e := range got.Entries {
+						is = append(is, e.Index)
+					}
+					require.Equal(t, c.want, is)
+					require.NoError(t, failed)
+				}
+				<-passed
+				require.True(t, f.installing.TryLock())
+			})
+		})
+	}
+}
+
+// TestHeartbeatFromBeforeTheLog: a request without entries that follows none is compared with nothing.
+func TestHeartbeatFromBeforeTheLog(t *testing.T) {
+	log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
+	f := &rpcFilter{requests: make(chan raft.RPC, 1), log: log}
+	f.pass(t.Context(), raft.RPC{Command: &raft.AppendEntriesRequest{Term: 7}})
+	require.Len(t, f.requests, 1)
+}
+
+// TestRequestsThatAreRafts are handed on as they are; who asks for pre-votes is told of.
+func TestRequestsThatAreRafts(t *testing.T) {
+	var campaigns []raft.ServerID
+	f := &rpcFilter{requests: make(chan raft.RPC, 1)}
+	f.campaigns = func(id raft.ServerID) { campaigns = append(campaigns, id) }
+	for _, command := range []any{
+		&raft.RequestVoteRequest{Term: 7},
+		&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: 7},
+	} {
+		f.pass(t.Context(), raft.RPC{Command: command})
+		require.Len(t, f.requests, 1)
+		require.Equal(t, command, (<-f.requests).Command)
+	}
+	require.Equal(t, []raft.ServerID{"n2"}, campaigns)
+}
+
+// TestWhichSnapshotsAreLate: those whose end raft has applied, or has in a log that is on the disk. Others are raft's,
+// and so are those of a former leader, which raft refuses, and all other requests.
+func TestWhichSnapshotsAreLate(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		index, term uint64
+		former      bool // it comes from a former leader
+		failed      bool // the disk did
+		late        bool
+	}{
+		{name: "applied", index: 1, term: 1, late: true},
+		{name: "in the log", index: 50, term: 3, late: true},
+		{name: "in the log, and not on the disk", index: 50, term: 3, failed: true},
+		{name: "another entry is in the log", index: 50, term: 2},
+		{name: "behind the log", index: 51, term: 3},
+		{name: "behind the log, of no term", index: 51, term: 0},
+		{name: "a former leader's", index: 1, term: 1, former: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := openSingle(t)
+				n.start()
+				log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
+				require.NoError(t, log.StoreLog(&raft.Log{Index: 50, Term: 3}))
+				if c.failed {
+					log.err = errBroken
+				}
+				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft}
+				from, ended := make(chan raft.RPC), make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { ended <- f.run(ctx, from) }()
+				req := &raft.InstallSnapshotRequest{Term: n.Term(), LastLogIndex: c.index, LastLogTerm: c.term}
+				if c.former {
+					req.Term--
+				}
+				answer := make(chan raft.RPCResponse, 1)
+				from <- raft.RPC{Command: req, Reader: strings.NewReader("state"), RespChan: answer}
+				require.IsType(t, &raft.AppendEntriesRequest{}, (<-f.requests).Command)
+				if c.late {
+					require.True(t, (<-answer).Response.(*raft.InstallSnapshotResponse).Success)
+				} else {
+					require.Equal(t, req, (<-f.requests).Command)
+				}
+				vote := &raft.RequestVoteRequest{Term: 9}
+				from <- raft.RPC{Command: vote}
+				require.Equal(t, vote, (<-f.requests).Command)
+				synctest.Wait()
+				require.Empty(t, answer)
+				cancel()
+				require.NoError(t, <-ended)
+			})
+		})
+	}
+}
+
+// TestAppendsOverAConnection: each request has its answer, and what makes no sense ends the connection.
+func TestAppendsOverAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
+		require.NoError(t, log.StoreLog(&raft.Log{Index: 1}))
+		f := &rpcFilter{requests: make(chan raft.RPC), log: log}
+		go func() {
+			for rpc := range f.requests {
+				req := rpc.Command.(*raft.AppendEntriesRequest)
+				rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, LastLog: req.Entries[0].Index, Success: true}, nil)
+			}
+		}()
+		defer close(f.requests)
+		stream, ended := newPipes(nil), make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- f.acceptAppends(ctx, stream) }()
+		dial := func() net.Conn {
+			near, far := net.Pipe()
+			stream.in <- far
+			return near
+		}
+		conn := newAppender(nil).adopt("n1", dial())
+		for i := range uint64(3) {
+			var resp raft.AppendEntriesResponse
+			_, err := conn.call(&raft.AppendEntriesRequest{Term: 7 + i, Entries: []*raft.Log{{Index: 1 + i}}}, &resp)
+			require.NoError(t, err)
+			require.Equal(t, raft.AppendEntriesResponse{Term: 7 + i, LastLog: 1 + i, Success: true}, resp)
+		}
+		for _, broken := range []func(net.Conn){
+			func(conn net.Conn) { _, _ = conn.Write(wire.Seal(append(make([]byte, wire.Head), 0xff))) },
+			func(conn net.Conn) { _, _ = conn.Write([]byte{0xff, 0xff, 0xff, 0xff}) },
+		} {
+			conn := dial()
+			broken(conn)
+			_, err := conn.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF)
+		}
+		require.NoError(t, conn.Close())
+		cancel()
+		require.NoError(t, stream.Close())
+		<-ended
+	})
+}
+
+// TestHeartbeatsBesideNominations: what the race detector has to judge, as heartbeats come over several connections. A
+// nomination waits for those that are being handled, and the end does.
+func TestHeartbeatsBesideNominations(t *testing.T) {
+	var h heartbeats
+	var all sync.WaitGroup
+	handler := func(raft.RPC) { require.False(t, h.handling.TryLock()) }
+	h.handler.Store(&handler)
+	for range 2 {
+		all.Go(func() {
+			for range 300 {
+				h.handle(raft.RPC{RespChan: make(chan raft.RPCResponse, 1)})
+			}
+		})
+		all.Go(func() {
+			for range 300 {
+				h.nominating(1)
+				h.nominating(-1)
+			}
+		})
+	}
+	all.Go(func() {
+		for range 300 {
+			runtime.Gosched()
+		}
+		h.close()
+	})
+	all.Wait()
+	require.Zero(t, h.nominations)
+	require.True(t, h.closed)
+}
