@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -576,4 +577,68 @@ func TestLargeBatchesTakeTurns(t *testing.T) {
 		require.Equal(t, 0, <-entered)
 		require.Equal(t, 1, <-entered)
 	})
+}
+
+// TestPartsForManyGoroutines: the race detector sees a lock that a part does not take.
+func TestPartsForManyGoroutines(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	conf := members.NewConfiguration(1, members.Member{ID: "n1", Addr: "n1:1", Voter: true})
+	var a addresses
+	a.follow(conf, Member{})
+	var h health
+	var ls leaders
+	var w watermark
+	interest := commitInterest{subscribe: func(bool) {}}
+	clock, g := newClusterClock(SystemClock(), time.Second, 0, 0), newGate()
+	rs := &rounds{stopped: true}
+	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 1000, PendingBytes: 1000}, func() {})
+	q.Attach("consumer", make(chan struct{}, 1))
+	visit := func(*forward.Batch) bool { return true }
+	m := &restoring{Machine: &preparing{Machine: fsm.New()}}
+	r := &Replica{machine: m, state: &state{machine: m}}
+	r.state.entered, r.state.landed = func() {}, func(uint64) {}
+	var calls sync.WaitGroup
+	calls.Go(func() { _ = r.state.Apply(raftnode.Entry{Index: 1, Term: 1}) }) // raft applies one at a time
+	for range 2 {
+		for _, call := range []func(){
+			func() { a.follow(conf, Member{}) },
+			func() { a.set("n1", forward.About{ClientAddr: "x"}) },
+			func() { a.all() },
+			func() { h.onStatus(2, 1) },
+			func() { _ = h.behind(1, time.Now()) },
+			func() { ls.see("n1", []Member{{ID: "n1", ClientAddr: "x"}}) },
+			func() { ls.moved([]Member{{ID: "n1", ClientAddr: "y"}}) },
+			func() { clock.read() },
+			func() { interest.set(&interest.parked, true) },
+			func() { w.reach(1) },
+			func() { w.load() },
+			func() { _ = w.wait(5, nil, ended.Done()) },
+			g.open,
+			g.shut,
+			func() { _ = g.wait(ended) },
+			func() { _ = rs.confirm() },
+			func() { rs.take() },
+			func() { _ = q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}) },
+			func() { q.Take("consumer", visit) },
+			func() { q.take("consumer", 2, visit) },
+			func() { q.Unanswered("consumer") },
+			func() { q.waiting("consumer") },
+			func() { q.scan("consumer", 1, 2, visit) },
+			func() { q.Attach("consumer", make(chan struct{}, 1)) },
+			func() { q.Detach("consumer") },
+			func() { q.Has(1) },
+			func() { q.numbers() },
+			func() { q.Complete([]forward.Completion{{Number: 1}}) },
+			func() { q.each(func(*pending) error { return nil }) },
+			func() { q.empty() },
+			func() { q.divert(nil) },
+			func() { q.drained(ended) },
+			func() { _ = r.state.replace(nil, 1) },
+			func() { r.Digest() },
+		} {
+			calls.Go(call)
+		}
+	}
+	calls.Wait()
 }
