@@ -185,6 +185,8 @@ func TestDeleteRange(t *testing.T) {
 	}{
 		{"before all", 1, 9, 10, 100},
 		{"behind all", 101, 200, 10, 100},
+		{"long before all", 1, 5, 10, 100},
+		{"far behind all", 150, 200, 10, 100},
 		{"nothing", 50, 49, 10, 100},
 		{"one at the beginning", 10, 10, 11, 100},
 		{"more than the beginning", 0, 60, 61, 100},
@@ -367,6 +369,34 @@ func TestReadersNeedNotWait(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	requireRange(t, w, 377, 401)
+}
+
+// TestClosingTogether: what comes while a log is closed has its effect, or is told that the log is closed.
+func TestClosingTogether(t *testing.T) {
+	w, dir := create(t, small)
+	store(t, w, 1, 20)
+	last := uint64(20)
+	var all sync.WaitGroup
+	for _, call := range []func() error{
+		w.Close, w.Close,
+		func() error {
+			err := w.StoreLog(entry(21))
+			if err == nil {
+				last = 21
+			}
+			return err
+		},
+		func() error { return w.GetLog(20, &raft.Log{}) },
+		func() error { _, err := w.LastIndex(); return err },
+	} {
+		all.Go(func() {
+			if err := call(); !errors.Is(err, ErrClosed) {
+				require.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	requireRange(t, reopen(t, dir, small), 1, last)
 }
 
 func TestFailedWriteIsTheLast(t *testing.T) {
