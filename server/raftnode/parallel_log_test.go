@@ -185,11 +185,15 @@ func TestLogUsedTogether(t *testing.T) {
 		func(i uint64) { // one of raft's goroutines
 			leads.Store(i%50 < 40)
 			require.NoError(t, log.StoreLog(&raft.Log{Index: i}))
-			if i%50 == 49 {
-				require.NoError(t, log.DeleteRange(i-20, i-10))
+			if i%5 == 0 {
+				require.NoError(t, log.DeleteRange(i-min(i, 9), i-min(i, 4)))
 			}
 		},
-		func(i uint64) { _ = log.GetLog(i, &raft.Log{}) },
+		func(uint64) {
+			for i := range uint64(recentLogs) {
+				_ = log.GetLog(i, &raft.Log{})
+			}
+		},
 		func(i uint64) { log.reaches(i) },
 		func(uint64) { require.NoError(t, log.flush()) },
 		func(uint64) {

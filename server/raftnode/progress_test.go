@@ -56,12 +56,21 @@ func TestProgressAfterAPause(t *testing.T) {
 // the questions of this node come on goroutines of their own.
 func TestQuestionsBesideLooks(t *testing.T) {
 	p, a, c := newProgress(&Config{OnEvent: func(Event) {}}), acksOf("n1", "n2", "n3"), newConfigurations("n1")
+	fresh := newConfigurations("n1") // of a node that has snapshots alone
 	c.appended([]*raft.Log{configurationAt(1, "n1", "n2", "n3")})
 	f := newFastFailover(&Config{ID: "n1"}, c, &voterStub{}, nil)
 	var all sync.WaitGroup
 	for _, do := range []func(i uint64){
 		func(i uint64) { p.check(1+i/50, 9, a) },
-		func(i uint64) { p.stalled("n2", i) },
+		func(i uint64) {
+			for range 20 {
+				p.stalled("n2", i)
+			}
+		},
+		func(uint64) { // a member comes and goes
+			p.check(1, 9, acksOf("n1", "n2"))
+			p.check(1, 9, acksOf("n1"))
+		},
 		func(i uint64) {
 			a.reconfigure(viewOf("n1", "n2"))
 			a.reconfigure(viewOf("n1", "n2", "n3"))
@@ -80,6 +89,8 @@ func TestQuestionsBesideLooks(t *testing.T) {
 			c.appended([]*raft.Log{configurationAt(i+2, "n1", "n3")})
 		},
 		func(i uint64) { c.reached(i) },
+		func(i uint64) { fresh.installed(&raft.SnapshotMeta{Index: i, ConfigurationIndex: i}) },
+		func(i uint64) { fresh.newestCommitted(i) },
 		func(i uint64) {
 			c.newestCommitted(i)
 			c.following(i)
