@@ -255,3 +255,15 @@ func TestRequestsOfTheNodeItself(t *testing.T) {
 		require.Error(t, n.Replica().ExecuteAll(replicatest.Batch(set)))
 	})
 }
+
+// TestLocksAreCountedByClass, by the patterns that the owner gives.
+func TestLocksAreCountedByClass(t *testing.T) {
+	inBubble(t, func(c *replica.Config) { c.LockClasses = []string{"job:*"} },
+		func(t *testing.T, c *replicatest.Cluster) {
+			leader := c.Leader()
+			require.Equal(t, protocol.Integer(1), leader.Do("LOCK.ACQUIRE", "job:1", "me", "PX", "1000"))
+			classes := leader.Replica().LockClasses()
+			require.Equal(t, "job:*", classes[0].Pattern)
+			require.Equal(t, uint64(1), classes[0].Native.Grants)
+		})
+}
