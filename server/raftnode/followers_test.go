@@ -44,6 +44,29 @@ func TestStrangersAreNoSubscribers(t *testing.T) {
 	})
 }
 
+// TestLeaderThatIsReached is not dead.
+func TestLeaderThatIsReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		n.Refused("n2")
+		require.Equal(t, "n2", n.failover.vacant().leader)
+		n.Reached("n2")
+		require.Zero(t, n.failover.vacant())
+	})
+}
+
+// TestSubscribersAreWoken, and nobody else is, when entries were applied.
+func TestSubscribersAreWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		peers := *n.commits.peers.Load()
+		peers["n2"].subscribed.Store(true)
+		n.applier.applied()
+		require.Len(t, peers["n2"].wake, 1)
+		require.Empty(t, peers["n3"].wake)
+	})
+}
+
 // TestTransferTime is that of what is not committed, as far as one request takes it.
 func TestTransferTime(t *testing.T) {
 	for _, c := range []struct {

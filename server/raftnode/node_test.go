@@ -180,6 +180,10 @@ func TestLeadershipIsOneTerms(t *testing.T) {
 		require.True(t, leading)
 		require.True(t, n.Leads(term))
 		require.False(t, n.Leads(term-1))
+		round, index := n.BeginRound(term)
+		require.Zero(t, round.End(), "there are no others")
+		require.Positive(t, index)
+		require.Equal(t, n.Committed(), index)
 		args := &raft.AppendEntriesRequest{Term: term - 1, PrevLogEntry: 1, PrevLogTerm: 1}
 		require.ErrorIs(t, n.transport.AppendEntries("n2", "", args, &raft.AppendEntriesResponse{}), raft.ErrLeadershipLost)
 		require.Zero(t, n.append.dialed.Load())
@@ -811,6 +815,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 				before := <-n.filter.requests
 				require.IsType(t, &raft.AppendEntriesRequest{}, before.Command, "raft is through with the others")
 				require.False(t, n.filter.installing.TryLock())
+				require.True(t, n.log.keeps.Load(), "the log goes on behind it")
 				rpc := <-n.filter.requests
 				rpc.Respond(c.answer, c.err)
 			}()
