@@ -250,6 +250,21 @@ func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
 	}
 }
 
+// TestBoltEntryInAnothersPlace: each entry says where it belongs, and is nobody else's.
+func TestBoltEntryInAnothersPlace(t *testing.T) {
+	path := filepath.Join(memoryDir(t), boltLogName)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	require.NoError(t, l.StoreLogs(entries(1, 2)))
+	var first raft.Log
+	require.NoError(t, l.db.GetLog(1, &first))
+	require.NoError(t, l.db.StoreLog(&raft.Log{Index: 2, Data: first.Data}))
+	require.NoError(t, l.GetLog(1, &raft.Log{}))
+	require.ErrorContains(t, l.GetLog(2, &raft.Log{}), "entry 2 is damaged")
+}
+
 // TestFailedVoteIsTheLast: after a failed write the disk's content is unknown, also when the disk
 // works again.
 func TestFailedVoteIsTheLast(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -646,4 +647,80 @@ func TestNewestSnapshotIsOfTheLatestTerm(t *testing.T) {
 		require.Equal(t, s.list, again.list)
 	}
 	require.Equal(t, []uint64{7, 5}, []uint64{s.list[0].Index, s.list[1].Index})
+}
+
+// noting notes what a folder had at its last sync, before its identity was written.
+type noting struct {
+	vfs.OS
+	dir            string
+	synced, before []string
+}
+
+func (n *noting) SyncDir(dir string) (err error) {
+	if dir == n.dir {
+		n.synced, err = n.List(dir)
+	}
+	return errors.Join(err, n.OS.SyncDir(dir))
+}
+
+func (n *noting) Rename(from, to string) error {
+	if filepath.Base(to) == identityName {
+		n.before = n.synced
+	}
+	return n.OS.Rename(from, to)
+}
+
+// TestPartsAreSyncedBeforeTheFolderIsReady: after a power cut a folder that says so has all of its parts.
+func TestPartsAreSyncedBeforeTheFolderIsReady(t *testing.T) {
+	for kind, log := range map[string]string{KindWAL: walName, KindBolt: boltLogName} {
+		c := config(memoryDir(t), kind)
+		fs := &noting{dir: c.DataDir}
+		require.NoError(t, with(deviceOn(fs), c, func(*Store) error { return nil }))
+		require.Subset(t, fs.before, []string{stableName, snapshotName, log})
+	}
+}
+
+// undying is a file system where nothing can be deleted from some instant on.
+type undying struct {
+	vfs.OS
+	on atomic.Bool
+}
+
+func (u *undying) Remove(name string) error {
+	if u.on.Load() {
+		return os.ErrPermission
+	}
+	return u.OS.Remove(name)
+}
+
+func (u *undying) RemoveAll(name string) error {
+	if u.on.Load() {
+		return os.ErrPermission
+	}
+	return u.OS.RemoveAll(name)
+}
+
+// TestWhatCannotBeDeleted is told: an old snapshot in the log, what Make did not finish with its error.
+func TestWhatCannotBeDeleted(t *testing.T) {
+	var out bytes.Buffer
+	fs := new(undying)
+	s, _, err := openSnapshots(fs, t.TempDir(), slog.New(slog.NewTextHandler(&out, nil)))
+	require.NoError(t, err)
+	s.completed = func(uint64) error { return nil }
+	fs.on.Store(true)
+	for index := range uint64(snapshotRetain) {
+		takeSnapshot(t, s, index+1, "x")
+	}
+	require.Empty(t, out.String())
+	takeSnapshot(t, s, snapshotRetain+1, "x")
+	require.Contains(t, out.String(), "cannot delete an old snapshot")
+
+	c, failed := config(filepath.Join(memoryDir(t), "made"), KindWAL), errors.New("no more room")
+	fs = new(undying)
+	err = MakeOn(deviceOn(fs), c, Identity{Name: "n1"}, func(*Store) error {
+		fs.on.Store(true)
+		return failed
+	})
+	require.ErrorIs(t, err, failed)
+	require.ErrorContains(t, err, "empty data folder: ")
 }
