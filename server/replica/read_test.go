@@ -111,6 +111,21 @@ func TestReadsSeeWrites(t *testing.T) {
 	})
 }
 
+// TestReadsWaitForNoHeartbeat: a read has a round of its own at once, through whichever node it comes.
+func TestReadsWaitForNoHeartbeat(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		for _, n := range c.Nodes() {
+			require.Equal(t, protocol.OK, n.Do("SET", "k", n.Name))
+			for range 10 {
+				time.Sleep(7 * time.Millisecond)
+				start := time.Now()
+				require.Equal(t, protocol.Bulk(n.Name), n.Do("GET", "k"))
+				require.Zero(t, time.Since(start))
+			}
+		}
+	})
+}
+
 // A read that waits for a leader is answered by the next one, also on the node that becomes it.
 func TestReadWaitsForTheNextLeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
