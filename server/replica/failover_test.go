@@ -468,8 +468,8 @@ func TestServesAnew(t *testing.T) {
 	})
 }
 
-// TestLeadershipEndsBeforeItServes: a leader that could not commit its first entry takes nothing from followers any more
-// when it leads no more, or may not.
+// TestLeadershipEndsBeforeItServes: a leader that could not commit its first entry takes nothing from followers any
+// more when it leads no more, or may not.
 func TestLeadershipEndsBeforeItServes(t *testing.T) {
 	for name, end := range map[string]func(c *replicatest.Cluster, n *replicatest.Node){
 		"deposed": func(c *replicatest.Cluster, n *replicatest.Node) {
