@@ -243,6 +243,16 @@ func (u unreadable) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{{Index: 5, Term: term}}, u.of("list")
 }
 
+// TestSnapshotBesideUnreadableOnes is not begun: a later one may be there.
+func TestSnapshotBesideUnreadableOnes(t *testing.T) {
+	u := &unreadable{SnapshotStore: raft.NewDiscardSnapshotStore()}
+	s, err := store.New(store.Parts{Log: u, Snapshots: u}, store.Hooks{})
+	require.NoError(t, err)
+	u.fails = "list"
+	_, err = s.Snapshots.Create(1, 6, 1, raft.Configuration{}, 1, nil)
+	require.ErrorIs(t, err, syscall.EIO)
+}
+
 // TestUnreadableStores: a store whose log and snapshots cannot be compared is not used.
 func TestUnreadableStores(t *testing.T) {
 	for _, call := range []string{"first", "last", "get", "delete", "list", ""} {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
@@ -148,7 +149,8 @@ func TestBoltLogBehavesAsTheWAL(t *testing.T) {
 	require.NoError(t, l.StoreLogs(entries(1000, 1005)))
 	requireEntries(t, l, 1000, 1005)
 	require.NoError(t, l.Close())
-	require.Error(t, l.GetLog(1000, &raft.Log{}))
+	require.ErrorIs(t, l.GetLog(1000, &raft.Log{}), berrors.ErrDatabaseNotOpen, "it is not damaged")
+	require.ErrorIs(t, l.check(), berrors.ErrDatabaseNotOpen, "it is not empty")
 	err = l.StoreLogs(entries(1006, 1006))
 	require.Error(t, err)
 	require.Error(t, l.StoreLogs(entries(1006, 1006)))
@@ -263,6 +265,8 @@ func TestBoltEntryInAnothersPlace(t *testing.T) {
 	require.NoError(t, l.db.StoreLog(&raft.Log{Index: 2, Data: first.Data}))
 	require.NoError(t, l.GetLog(1, &raft.Log{}))
 	require.ErrorContains(t, l.GetLog(2, &raft.Log{}), "entry 2 is damaged")
+	require.NoError(t, l.db.StoreLog(&raft.Log{Index: 3, Data: []byte("of no form")}))
+	require.ErrorContains(t, l.GetLog(3, &raft.Log{Index: 3}), "entry 3 is damaged", "whatever the caller had read before")
 }
 
 // TestFailedVoteIsTheLast: after a failed write the disk's content is unknown, also when the disk
@@ -328,6 +332,13 @@ func TestBoltLogIsLookedThrough(t *testing.T) {
 		`bucket "inner" is damaged`: func(b *bbolt.Bucket) error {
 			_, err := b.CreateBucket([]byte("inner"))
 			return err
+		},
+		"entry 2: ": func(b *bbolt.Bucket) error { // MessagePack never begins with this byte
+			return b.Put([]byte("\x00\x00\x00\x00\x00\x00\x00\x02"), []byte("\xc1"))
+		},
+		`a key "8 bytes." where none belongs`: func(b *bbolt.Bucket) error {
+			other, err := b.Tx().CreateBucket([]byte("other"))
+			return errors.Join(err, other.Put([]byte("8 bytes."), nil))
 		},
 		"list of free pages": nil,
 	} {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/holdfast/holdfast/server/store/internal/record"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
@@ -305,6 +307,24 @@ func TestDatabaseThatBoltCannotOpen(t *testing.T) {
 	_, err := openBoltLog(between{happens: folder}, path)
 	require.ErrorContains(t, err, "is a directory")
 	require.ErrorContains(t, createBolt(between{happens: folder}, filepath.Join(memoryDir(t), "a.db")), "is a directory")
+}
+
+// TestDatabaseThatCannotBeWritten is not made.
+func TestDatabaseThatCannotBeWritten(t *testing.T) {
+	unwritable := func(path string) {
+		db, err := bbolt.Open(path, 0o600, nil)
+		require.NoError(t, err)
+		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+			conf, err := tx.CreateBucket([]byte(boltConfBucket))
+			require.NoError(t, err)
+			_, err = conf.CreateBucket([]byte("created")) // where the value belongs
+			return err
+		}))
+		require.NoError(t, db.Close())
+	}
+	path := filepath.Join(memoryDir(t), "a.db")
+	require.ErrorIs(t, createBolt(between{happens: unwritable}, path), berrors.ErrIncompatibleValue)
+	require.NoFileExists(t, path)
 }
 
 // TestDamageUnderAnOpenDatabase: what has changed on the disk since is not handed out.

@@ -85,8 +85,11 @@ func TestHanging(t *testing.T) {
 		go func() { returned <- s.Stable.SetUint64([]byte("term"), 2) }()
 		time.Sleep(time.Second)
 		require.Equal(t, time.Second, s.Hanging())
+		go func() { returned <- s.Stable.SetUint64([]byte("term"), 3) }()
+		time.Sleep(time.Second)
+		require.Equal(t, 2*time.Second, s.Hanging(), "the oldest")
 		faults.Clear()
-		require.NoError(t, <-returned)
+		require.NoError(t, errors.Join(<-returned, <-returned))
 		faults.Inject(store.Fault{Op: store.OpSnapshot, Hang: true})
 		go func() { _, err := s.Snapshots.List(); returned <- err }()
 		time.Sleep(time.Second)
@@ -170,6 +173,32 @@ func TestLateFaultHasItsEffect(t *testing.T) {
 	require.NoError(t, s.Log.GetLog(2, &log), "the entry was written before the error")
 }
 
+// TestFirstErrorWins: of several faults the first to be injected, and of a late fault and the call the call.
+func TestFirstErrorWins(t *testing.T) {
+	faults := store.NewFaults()
+	s := open(t, store.Hooks{Faults: faults})
+	sink, err := s.Snapshots.Create(1, 3, 1, raft.Configuration{}, 1, nil)
+	require.NoError(t, err)
+	faults.Inject(store.Fault{Err: syscall.EIO, Late: true})
+	faults.Inject(store.Fault{Err: syscall.ENOSPC})
+	require.ErrorIs(t, s.Stable.Set([]byte("k"), nil), syscall.EIO)
+	_, err = s.Stable.Get([]byte("k"))
+	require.ErrorIs(t, err, syscall.EIO)
+	_, err = io.WriteString(sink, "state")
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, s.Log.GetLog(7, new(raft.Log)), raft.ErrLogNotFound)
+}
+
+// TestStallsThatNobodyAsksFor: a store without hooks waits for the disk.
+func TestStallsThatNobodyAsksFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faults := store.NewFaults()
+		s := open(t, store.Hooks{Faults: faults})
+		faults.Inject(store.Fault{Delay: 10 * store.DefaultDiskStallLimit})
+		require.NoError(t, s.Stable.Set([]byte("k"), nil))
+	})
+}
+
 // TestGuardWatchesEveryCall: whichever call hangs is reported, and by its name.
 func TestGuardWatchesEveryCall(t *testing.T) {
 	create := func(s *store.Store) raft.SnapshotSink {
@@ -225,6 +254,7 @@ func TestGuardPassesOnThatTheLogIsMonotonic(t *testing.T) {
 		bare, err := store.New(store.Parts{Log: log, Snapshots: raft.NewDiscardSnapshotStore()}, store.Hooks{})
 		require.NoError(t, err)
 		require.False(t, bare.Log.(raft.MonotonicLogStore).IsMonotonic())
+		require.Zero(t, bare.Identity(), "it has no folder")
 		require.NoError(t, bare.Close())
 	}
 }
