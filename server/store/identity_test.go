@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/incarnation"
@@ -106,8 +110,11 @@ func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
 // TestRestoredFolderIsInUse before it belongs to a cluster: it has a state.
 func TestRestoredFolderIsInUse(t *testing.T) {
 	c := config(memoryDir(t), KindWAL)
-	made := Identity{Name: "n1", Restored: true, Seed: "s"}
+	made := Identity{Name: "n1", ID: "n1@5", Restored: true, Seed: "s"}
 	require.NoError(t, Make(c, made, func(*Store) error { return nil }))
+	id, err := loadIdentity(vfs.OS{}, c.DataDir)
+	require.NoError(t, err)
+	require.Equal(t, made, id.Identity)
 	require.ErrorContains(t, Make(c, made, nil), `belongs to node "n1": use an empty one`)
 	c.Name = "n2"
 	requireRefused(t, c, `belongs to node "n1", this node is "n2"`)
@@ -181,6 +188,9 @@ func TestRecovery(t *testing.T) {
 	takeSnapshot(t, r.Snapshots, 9, "nine")
 	require.ErrorContains(t, r.End(), "the snapshot is missing")
 	takeSnapshot(t, r.Snapshots, 10, "ten")
+	r.guard.hooks.Faults = NewFaults()
+	r.guard.hooks.Faults.Inject(Fault{Op: OpSnapshot, Err: syscall.EIO, Count: 1})
+	require.ErrorIs(t, r.End(), syscall.EIO)
 	require.NoError(t, r.End())
 	require.NoError(t, r.Close())
 	require.Equal(t, want, mustOpen(t, c).Identity())
@@ -222,7 +232,7 @@ func TestMake(t *testing.T) {
 			other := c
 			other.DataDir += "2"
 			require.NoError(t, os.Mkdir(other.DataDir, 0o700))
-			for _, name := range []string{"photos", "photos" + vfs.Unfinished} {
+			for _, name := range []string{"photos", "photos" + vfs.Unfinished, stableName} {
 				path := filepath.Join(other.DataDir, name)
 				require.NoError(t, os.WriteFile(path, nil, 0o600))
 				require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), fmt.Sprintf("is not empty, %s is there", name))
@@ -306,6 +316,55 @@ func TestCallsBesideEachOther(t *testing.T) {
 	}
 }
 
+// TestBareStoresBesideEachOther: nothing orders these calls but the stores' own locks. The race detector judges.
+func TestBareStoresBesideEachOther(t *testing.T) {
+	s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	beside(
+		func(i uint64) { s.enter(&raft.SnapshotMeta{Index: i + 1}) },
+		func(uint64) {
+			_, err := s.List()
+			require.NoError(t, err)
+		},
+	)
+
+	path := filepath.Join(memoryDir(t), boltLogName)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	beside(
+		func(uint64) { require.Error(t, l.DeleteRange(1, 1)) },
+		func(uint64) { require.Error(t, l.StoreLogs(entries(1, 1))) },
+	)
+}
+
+// TestEndsReachedAtOnce: of two ends that are reached at the same instant the further one stays.
+func TestEndsReachedAtOnce(t *testing.T) {
+	rounds := make([]completed, 50_000)
+	var ready atomic.Int64
+	var both sync.WaitGroup
+	for end := range uint64(2) {
+		both.Go(func() {
+			for i := range rounds {
+				ready.Add(1)
+				for spins := 0; ready.Load() < 2*int64(i+1); spins++ {
+					if spins > 100 {
+						runtime.Gosched()
+					}
+				}
+				for range uint64(i) % (97 + end) { // who comes last sees it first
+				}
+				rounds[i].reach(end + 1)
+			}
+		})
+	}
+	both.Wait()
+	for i := range rounds {
+		require.EqualValues(t, 2, rounds[i].end.Load())
+	}
+}
+
 // TestUnreadableLogIsNotBelieved: a log whose bounds cannot be read is not an empty one.
 func TestUnreadableLogIsNotBelieved(t *testing.T) {
 	for _, fails := range []string{"first", "last"} {
@@ -355,6 +414,17 @@ func TestLineage(t *testing.T) {
 	require.NoError(t, s.Proved())
 	require.NoError(t, s.Close())
 	require.NoError(t, open(2).Close())
+}
+
+// TestRandomOfAStart: a start is told from another one of a copied folder by a number that the device draws.
+func TestRandomOfAStart(t *testing.T) {
+	d := system()
+	d.Random = func() uint32 { return 12345 }
+	require.NoError(t, with(d, config(memoryDir(t), KindBolt), func(s *Store) error {
+		require.Equal(t, incarnation.Lineage{1<<32 | 12345}, s.Lineage)
+		return nil
+	}))
+	require.NotEqual(t, [3]uint32{}, [3]uint32{randomNumber(), randomNumber(), randomNumber()})
 }
 
 // TestLineageOfOtherReleases: a release that counts its starts leaves a count alone, and goes on from an incarnation.

@@ -6,12 +6,30 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 )
+
+// TestFolderInUseIsLeftClosed: who finds it locked keeps no descriptor.
+func TestFolderInUseIsLeftClosed(t *testing.T) {
+	c := config(memoryDir(t), KindBolt)
+	mustOpen(t, c)
+	requireRefused(t, c, "in use by another process")
+	held := 0
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, d := range descriptors {
+		path, _ := os.Readlink(filepath.Join("/proc/self/fd", d.Name()))
+		if path == filepath.Join(c.DataDir, lockName) {
+			held++
+		}
+	}
+	require.Equal(t, 1, held)
+}
 
 // limitEnv makes this test's program the one that has no descriptors left.
 const limitEnv = "HOLDFAST_TEST_NOFILE"

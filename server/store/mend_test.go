@@ -178,6 +178,9 @@ func TestMendFails(t *testing.T) {
 	meta, text := state(40, 9)
 	require.ErrorContains(t, s.Mend(meta, io.MultiReader(text, iotest.ErrReader(errors.New("cut off")))), "cut off")
 	requireUnchanged()
+	cut := io.MultiReader(strings.NewReader("another"), iotest.ErrReader(errors.New("cut off")))
+	require.ErrorContains(t, s.Mend(meta, cut), "cut off")
+	requireUnchanged()
 	for _, wrong := range []string{"another", "another's states"} {
 		require.ErrorContains(t, s.Mend(meta, strings.NewReader(wrong)), "bytes instead of 15")
 		requireUnchanged()

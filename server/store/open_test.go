@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -227,7 +228,10 @@ func TestIdentityIsChecked(t *testing.T) {
 		`"n2@0" does not begin with its name`:              change(func(id *identity) { id.ID = "n2@0" }),
 		"was being filled, and is not whole":               change(func(id *identity) { id.State = stateFilling }),
 		"empty it, and start the node with --join":         change(func(id *identity) { id.State = stateRemoved }),
+		`state "filling" does not exist`:                   change(func(id *identity) { id.Format, id.State = 1, stateFilling }),
+		`ID "" does not begin with its name ""`:            change(func(id *identity) { id.Name, id.ID = "", "" }),
 		"identity.json is damaged: unexpected":             good[:len(good)/2],
+		"identity.json is damaged: json: cannot unmarshal": []byte(`{"format":1,"node":"n1","cluster":5,"state":"ready"}`),
 	} {
 		require.NoError(t, os.WriteFile(path, text, 0o600))
 		requireRefused(t, config(dir, KindWAL), want)
@@ -413,7 +417,11 @@ func TestDamagedSnapshots(t *testing.T) {
 		requireRefused(t, config(dir, KindWAL), "a snapshot of index 20 was completed")
 	})
 	t.Run("all is there", func(t *testing.T) {
-		mustOpen(t, config(start(t, 30), KindWAL))
+		var out bytes.Buffer
+		c := config(start(t, 30), KindWAL)
+		c.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		mustOpen(t, c)
+		require.NotContains(t, out.String(), "damaged")
 	})
 }
 
@@ -476,6 +484,9 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 		try(good[:n], reason)
 	}
 	try(append(bytes.Clone(good), 0), "its end is missing")
+	long := append(bytes.Clone(good), make([]byte, 2*snapshotMaxMeta)...)
+	binary.LittleEndian.PutUint32(long[8:], snapshotMaxMeta+1)
+	try(long, "its sizes are impossible")
 	other := bytes.Clone(good) // of another format, as both ends say
 	end := len(other) - len(snapshotEndMagic)
 	other[len(snapshotMagic)-1]++
@@ -499,6 +510,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	_, damaged, err = openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, damaged, 1, "another's name")
+	require.Nil(t, damaged[0].meta, "it says nothing of what is missing")
 }
 
 // TestEndedSnapshotCannotEndAnother: two of the same moment have the same name.
@@ -574,11 +586,11 @@ func TestLargeSnapshotIsSyncedOnTheWay(t *testing.T) {
 	sink, err := s.Create(1, 5, 1, raft.Configuration{}, 1, nil)
 	require.NoError(t, err)
 	chunk := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
-	for range 2*snapshotSync/len(chunk) + 1 {
+	for i := range 2*snapshotSync/len(chunk) + 1 {
 		_, err := sink.Write(chunk)
 		require.NoError(t, err)
+		require.Equal(t, (i+1)*len(chunk)%snapshotSync, sink.(*snapshotSink).unsynced, "a sync takes its time")
 	}
-	require.Less(t, sink.(*snapshotSink).unsynced, snapshotSync)
 	require.NoError(t, sink.Close())
 	meta, r, err := s.Open(s.list[0].ID)
 	require.NoError(t, err)
@@ -630,10 +642,38 @@ func TestFolderThatCannotBeLocked(t *testing.T) {
 	c := config(memoryDir(t), KindWAL)
 	lock := filepath.Join(c.DataDir, lockName)
 	require.NoError(t, os.Mkdir(lock, 0o700))
-	requireRefused(t, c, "lock data folder")
+	requireRefused(t, c, "lock data folder", "is a directory")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, syscall.Mkfifo(lock, 0o600)) // which has no size
 	requireRefused(t, c, "lock data folder")
+}
+
+// TestForeignFileAmongSnapshots is no damaged snapshot, and stays.
+func TestForeignFileAmongSnapshots(t *testing.T) {
+	dir := memoryDir(t)
+	foreign := filepath.Join(dir, "README")
+	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
+	s, damaged, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.Empty(t, damaged)
+	takeSnapshot(t, s, 5, "five")
+	require.FileExists(t, foreign)
+}
+
+// TestNewestSnapshotIsTheLatestTaken of those of one end.
+func TestNewestSnapshotIsTheLatestTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		takeSnapshot(t, s, 5, "early")
+		time.Sleep(time.Millisecond)
+		takeSnapshot(t, s, 5, "late")
+		again, _, err := openSnapshots(vfs.OS{}, s.dir, s.logger)
+		require.NoError(t, err)
+		require.Equal(t, s.list, again.list)
+		require.Len(t, s.list, 2)
+		require.Greater(t, s.list[0].ID, s.list[1].ID)
+	})
 }
 
 // TestNewestSnapshotIsOfTheLatestTerm, and among those of a term the one that goes furthest.
@@ -654,6 +694,7 @@ type noting struct {
 	vfs.OS
 	dir            string
 	synced, before []string
+	written        int // identities
 }
 
 func (n *noting) SyncDir(dir string) (err error) {
@@ -666,18 +707,47 @@ func (n *noting) SyncDir(dir string) (err error) {
 func (n *noting) Rename(from, to string) error {
 	if filepath.Base(to) == identityName {
 		n.before = n.synced
+		n.written++
 	}
 	return n.OS.Rename(from, to)
 }
 
 // TestPartsAreSyncedBeforeTheFolderIsReady: after a power cut a folder that says so has all of its parts.
 func TestPartsAreSyncedBeforeTheFolderIsReady(t *testing.T) {
-	for kind, log := range map[string]string{KindWAL: walName, KindBolt: boltLogName} {
+	for kind, logs := range map[string][2]string{KindWAL: {walName, boltLogName}, KindBolt: {boltLogName, walName}} {
 		c := config(memoryDir(t), kind)
 		fs := &noting{dir: c.DataDir}
 		require.NoError(t, with(deviceOn(fs), c, func(*Store) error { return nil }))
-		require.Subset(t, fs.before, []string{stableName, snapshotName, log})
+		require.Subset(t, fs.before, []string{stableName, snapshotName, logs[0]})
+		require.NotContains(t, fs.before, logs[1])
 	}
+}
+
+// TestIdentityIsProved: what was read may be in memory alone, and is written again, but for a folder of the release
+// before that had come past this.
+func TestIdentityIsProved(t *testing.T) {
+	c := config(memoryDir(t), KindBolt)
+	requireWritten := func(times int) {
+		t.Helper()
+		fs := &noting{dir: c.DataDir}
+		require.NoError(t, with(deviceOn(fs), c, func(*Store) error { return nil }))
+		require.Equal(t, times, fs.written)
+	}
+	ofFormat := func(format int) {
+		id, err := loadIdentity(vfs.OS{}, c.DataDir)
+		require.NoError(t, err)
+		id.Format = format
+		require.NoError(t, id.save(vfs.OS{}, c.DataDir))
+	}
+	requireWritten(2) // "creating" and "ready"
+	requireWritten(1)
+	ofFormat(1)
+	requireWritten(0)
+	ofFormat(2)
+	require.NoError(t, with(system(), c, func(s *Store) error { return s.Stable.SetUint64([]byte(keyEpoch), 0) }))
+	ofFormat(1)
+	requireWritten(1)
+	requireWritten(0)
 }
 
 // undying is a file system where nothing can be deleted from some instant on.
@@ -723,4 +793,29 @@ func TestWhatCannotBeDeleted(t *testing.T) {
 	})
 	require.ErrorIs(t, err, failed)
 	require.ErrorContains(t, err, "empty data folder: ")
+}
+
+// unclosed is a lock that cannot be closed.
+type unclosed struct{ io.Closer }
+
+func (u unclosed) Close() error { return errors.Join(syscall.EIO, u.Closer.Close()) }
+
+// TestUnfinishedFolderThatCannotBeFreed is told, with the error that it is unfinished for.
+func TestUnfinishedFolderThatCannotBeFreed(t *testing.T) {
+	failed, d := errors.New("no more room"), system()
+	c := config(memoryDir(t), KindBolt)
+	err := MakeOn(d, c, Identity{Name: "n1"}, func(*Store) error { return failed })
+	require.ErrorIs(t, err, failed)
+	require.NotErrorIs(t, err, syscall.EIO)
+	locks := 0
+	d.Lock = func(dir string) (io.Closer, error) {
+		lock, err := lockDir(dir)
+		if locks++; locks == 2 {
+			return unclosed{lock}, err
+		}
+		return lock, err
+	}
+	err = MakeOn(d, c, Identity{Name: "n1"}, func(*Store) error { return failed })
+	require.ErrorIs(t, err, failed)
+	require.ErrorIs(t, err, syscall.EIO)
 }

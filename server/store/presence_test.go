@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -88,6 +89,20 @@ func TestFolderThatIsGone(t *testing.T) {
 	}
 }
 
+// TestLogThatCannotBeLookedFor: an error says nothing of whether the file is there.
+func TestLogThatCannotBeLookedFor(t *testing.T) {
+	path := filepath.Join(memoryDir(t), boltLogName)
+	require.NoError(t, createBolt(vfs.OS{}, path))
+	l, err := openBoltLog(vfs.OS{}, path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink(path, path))
+	gone, err := l.Gone()
+	require.ErrorIs(t, err, syscall.ELOOP)
+	require.Empty(t, gone)
+}
+
 // partly is a file system that misses a part of the folder, or cannot say.
 type partly struct {
 	vfs.OS
@@ -107,6 +122,12 @@ type placed struct {
 }
 
 func (p placed) Gone() (string, error) { return p.gone, p.err }
+func (p placed) Close() error          { return p.err }
+
+// TestLogThatCannotBeClosed is told.
+func TestLogThatCannotBeClosed(t *testing.T) {
+	require.ErrorIs(t, (&folder{log: placed{err: syscall.EIO}}).close(), syscall.EIO)
+}
 
 // TestWhatAFolderMisses: the first part that is gone is named, and a disk that does not answer says nothing.
 func TestWhatAFolderMisses(t *testing.T) {
@@ -165,7 +186,8 @@ func TestFolderThatIsThere(t *testing.T) {
 	}
 }
 
-// TestLookingEndsWithTheStore: a closed store looks for nothing, and keeps nothing alive.
+// TestLookingEndsWithTheStore: a closed store looks for nothing, and keeps nothing alive. Nor does one whose folder is
+// gone.
 func TestLookingEndsWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked atomic.Int64
@@ -179,5 +201,12 @@ func TestLookingEndsWithTheStore(t *testing.T) {
 		g.closing.Store(true)
 		time.Sleep(5 * watchEvery)
 		require.EqualValues(t, 3, looked.Load())
+
+		newGuard(Hooks{}).watch(func() error {
+			looked.Add(1)
+			return errors.New("it is gone")
+		})
+		time.Sleep(5 * watchEvery)
+		require.EqualValues(t, 4, looked.Load())
 	})
 }
