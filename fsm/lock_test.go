@@ -351,6 +351,49 @@ func TestForcedBreaksNameTheHolders(t *testing.T) {
 	require.Equal(t, 1, told)
 }
 
+// TestForcedBreaksNameTheFirstKey of those that a command takes from their holders.
+func TestForcedBreaksNameTheFirstKey(t *testing.T) {
+	d := newDriver(t)
+	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
+	for _, key := range []string{"k", "l"} {
+		d.native(1, 0, "lock.acquire", key, "me", "px", "1000")
+	}
+	var told []string
+	for _, e := range d.record(d.version, request(nil, 0, "del", "none", "k", "l")).events {
+		if e.Forced != nil {
+			told = append(told, fmt.Sprint(e.Name, " ", e.Key, " ", e.Other, " ", len(e.Forced.Broken)))
+		}
+	}
+	require.Equal(t, []string{"del k 2 2"}, told)
+}
+
+// TestListOfOneDatabase: a page that ends with the database's last lock is the last.
+func TestListOfOneDatabase(t *testing.T) {
+	d := newDriver(t)
+	for d.db = range 3 {
+		d.do("lock.acquire", "k", "me", "px", "1000")
+	}
+	for db, next := range map[string]string{"0": "0", "1": "0"} {
+		page := d.do("lock.list", "db", db, "count", "1")
+		require.Equal(t, next, page.Elems[0].Str, db)
+		require.Len(t, page.Elems[1].Elems, 1, db)
+	}
+	require.NotEqual(t, "0", d.do("lock.list", "count", "1").Elems[0].Str)
+}
+
+// TestKeptSessionsAreAll of this node's, however many.
+func TestKeptSessionsAreAll(t *testing.T) {
+	d := newDriver(t)
+	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
+	const sessions = 2*maxListed + 1
+	for conn := range int64(sessions) {
+		d.native(conn+1, 0, "session.open", "px", "100000", "connection")
+	}
+	conns := make(map[int64]bool)
+	d.m.KeptSessions(func(conn int64, _ uint64, _ int64) { conns[conn] = true })
+	require.Len(t, conns, sessions)
+}
+
 // TestCorruptLockRequests: what nodes write about locks is looked at before anything changes.
 func TestCorruptLockRequests(t *testing.T) {
 	d := newDriver(t)

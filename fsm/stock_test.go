@@ -67,6 +67,13 @@ func TestMarksCostLittle(t *testing.T) {
 	}
 }
 
+// TestScriptTakesSeveralHashes: each of a few hashes that a script made, and gave an end, is a stock lock.
+func TestScriptTakesSeveralHashes(t *testing.T) {
+	d := newDriver(t)
+	d.do("eval", "for i=1,4 do redis.call('hset','h'..i,'f',1) end for i=1,4 do redis.call('pexpire','h'..i,30000) end", "0")
+	require.Equal(t, 4, d.m.st.Databases[0].Marks())
+}
+
 // TestMarksBeginWithTheirVersion: entries of older versions make no marks, and list no stock locks.
 func TestMarksBeginWithTheirVersion(t *testing.T) {
 	d := newDriverOf(t, command.VersionMarks-1)
