@@ -288,8 +288,8 @@ func TestLeavingIsCharged(t *testing.T) {
 }
 
 // TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write and
-// a read. All nodes of a cluster have to agree. Below a request are its need, and the need where no lock may end or be
-// granted at the cost of the entry.
+// a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was. Below a request
+// are its need, and the need where no lock may end or be granted at the cost of the entry.
 //
 //	version 5         of the entries
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
@@ -337,8 +337,15 @@ func (d *driver) needs(text string) (need, without int) {
 		b.batch, b.entry, b.reads, b.endings = 0, int64(entry), int64(entry), endings
 		b.serving = min(defaultBudgets().serving, endings)
 		twin.seq = d.seq
-		replies := twin.apply(pipeline("set other 1", "keys *", text))
-		return len(replies) == 3 && replies[2].Str != protocol.ErrNoRoom.Value().Str
+		if replies := twin.apply(pipeline("set other 1", "keys *", text)); len(replies) != 2 {
+			return len(replies) == 3 && replies[2].Str != protocol.ErrNoRoom.Value().Str
+		}
+		over := dump(d.t, twin.m)
+		require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
+		twin.seq = d.seq
+		twin.apply(pipeline("set other 1", "keys *"))
+		require.Equal(d.t, dump(d.t, twin.m), over, "%s: it did not fit, and left something", text)
+		return false
 	}
 	least := func(endings int64) int {
 		const most = 1 << 22

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -392,6 +393,15 @@ func TestKeptSessionsAreAll(t *testing.T) {
 	conns := make(map[int64]bool)
 	d.m.KeptSessions(func(conn int64, _ uint64, _ int64) { conns[conn] = true })
 	require.Len(t, conns, sessions)
+}
+
+// TestTooManySessions: a connection is told that it has too many.
+func TestTooManySessions(t *testing.T) {
+	d := newDriver(t)
+	for range locks.MaxAttached {
+		d.native(1, 0, "session.open", "px", "100000", "connection")
+	}
+	require.Equal(t, errManySessions, d.native(1, 0, "session.open", "px", "100000", "connection"))
 }
 
 // TestCorruptLockRequests: what nodes write about locks is looked at before anything changes.

@@ -150,6 +150,46 @@ func TestDamagedValues(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
+// refusals are the errors of a table's loads with one value in the place of another, each time at one place.
+func refusals(table *Table, was, is any) (errs []error) {
+	var good fields
+	table.Save(&good, table.sliced)
+	for i := range good {
+		if good[i] == was {
+			bad := slices.Clone(good)
+			bad[i] = is
+			_, err := Load(&fieldSource{left: bad}, table.sliced)
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// TestDamageBeyondLimits: no connection has more sessions than it may have, and the drop of a node stands once.
+func TestDamageBeyondLimits(t *testing.T) {
+	table := at(New(), 1000)
+	for range MaxAttached {
+		_, err := table.OpenSession(1000, client(1), true, "")
+		require.NoError(t, err)
+	}
+	_, err := table.OpenSession(1000, client(777), true, "")
+	require.NoError(t, err)
+	require.Equal(t, []error{errSession}, refusals(table, int64(777), int64(1)))
+	require.Equal(t, []error{nil}, refusals(table, int64(777), int64(2)))
+
+	table = at(New(), 1000)
+	table.mustAcquire(t, asks("a", "k"))
+	for _, node := range []string{"node 1", "node 2"} {
+		q := waiting(asks(node, "k"))
+		q.Client.Origin.Node = node
+		_, err := table.Acquire(q)
+		require.NoError(t, err)
+		table.Drop(before{Origin: q.Client.Origin, Ticket: q.Ticket + 1})
+	}
+	require.Len(t, table.drops, 2)
+	require.Contains(t, refusals(table, "node 2", "node 1"), errDrop)
+}
+
 // TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished, empty
 // queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -162,5 +163,19 @@ func TestHoldOfASessionThatEndedNow(t *testing.T) {
 		table.Begin(1000+int64(millis), 4*StepUnits)
 		table.Settle(0, "k")
 		require.Equal(t, holds, table.Stats().Holds)
+	}
+}
+
+// TestGrantsShareNoMemory with the log entry of their request, which is far larger than what stays.
+func TestGrantsShareNoMemory(t *testing.T) {
+	table := at(New(), 1000)
+	q := asks("owner", "k")
+	q.Note = "note"
+	given := *q
+	table.mustAcquire(t, q)
+	h := table.find(0, "k").hold
+	require.Equal(t, []string{"k", "owner", "note"}, []string{h.key, h.owner, h.extra.note})
+	for text, kept := range map[string]string{given.Keys[0]: h.key, given.Owner: h.owner, given.Note: h.extra.note} {
+		require.NotSame(t, unsafe.StringData(text), unsafe.StringData(kept), text)
 	}
 }
