@@ -287,9 +287,9 @@ func TestLeavingIsCharged(t *testing.T) {
 	}
 }
 
-// TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write and
-// a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was. Below a request
-// are its need, and the need where no lock may end or be granted at the cost of the entry.
+// TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write
+// and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was. Below a
+// request are its need, and the need where no lock may end or be granted at the cost of the entry.
 //
 //	version 5         of the entries
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
