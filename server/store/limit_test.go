@@ -7,55 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 )
-
-// withoutLocks calls do on a thread for which the system has no locks of files, as on some network file systems.
-func withoutLocks(t *testing.T, do func()) {
-	const noNewPrivileges, setFilter, filterMode = 38, 22, 2 // of prctl
-	load := syscall.SockFilter{Code: syscall.BPF_LD | syscall.BPF_W | syscall.BPF_ABS}
-	isLock := syscall.SockFilter{Code: syscall.BPF_JMP | syscall.BPF_JEQ | syscall.BPF_K, Jf: 1, K: syscall.SYS_FLOCK}
-	fail := syscall.SockFilter{Code: syscall.BPF_RET | syscall.BPF_K, K: 0x00050000 | uint32(syscall.ENOLCK)}
-	allow := syscall.SockFilter{Code: syscall.BPF_RET | syscall.BPF_K, K: 0x7fff0000}
-	filter := []syscall.SockFilter{load, isLock, fail, allow}
-	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	possible, done := false, make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // the thread ends with the goroutine
-		_, _, no := syscall.Syscall6(syscall.SYS_PRCTL, noNewPrivileges, 1, 0, 0, 0, 0)
-		if no == 0 {
-			_, _, no = syscall.Syscall(syscall.SYS_PRCTL, setFilter, filterMode, uintptr(unsafe.Pointer(&program)))
-		}
-		if possible = no == 0; possible {
-			do()
-		}
-	}()
-	<-done
-	if !possible {
-		t.Skip("the system filters no calls")
-	}
-}
-
-// TestFolderOnAFileSystemWithoutLocks is not used.
-func TestFolderOnAFileSystemWithoutLocks(t *testing.T) {
-	dir := memoryDir(t)
-	withoutLocks(t, func() {
-		_, err := lockDir(dir)
-		if !errors.Is(err, syscall.ENOLCK) {
-			t.Errorf("the folder is locked: %v", err)
-		}
-	})
-	lock, err := lockDir(dir)
-	require.NoError(t, err)
-	require.NoError(t, lock.Close())
-}
 
 // TestFolderInUseIsLeftClosed: who finds it locked keeps no descriptor.
 func TestFolderInUseIsLeftClosed(t *testing.T) {
