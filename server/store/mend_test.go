@@ -275,3 +275,19 @@ func TestOlderSnapshotServes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(10), list[0].Index)
 }
+
+// TestNothingIsDeletedWhereAStateIsMissing, before somebody has decided what becomes of the folder.
+func TestNothingIsDeletedWhereAStateIsMissing(t *testing.T) {
+	for _, missing := range []*Missing{nil, {}} {
+		log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+		require.NoError(t, log.StoreLogs(entries(1, 9)))
+		sink, err := snapshots.Create(1, 20, 1, raft.Configuration{}, 1, nil)
+		require.NoError(t, err)
+		require.NoError(t, sink.Close())
+		_, err = New(Parts{Log: log, Stable: log, Snapshots: snapshots, missing: missing}, Hooks{})
+		require.NoError(t, err)
+		last, err := log.LastIndex()
+		require.NoError(t, err)
+		require.Equal(t, missing == nil, last == 0)
+	}
+}
