@@ -288,8 +288,8 @@ func TestComparisons(t *testing.T) {
 	notMore(t, "testdata/golden/comparisons.txt", got.String())
 }
 
-// notMore compares lines with those of a file. The number at the end of a line may be smaller than the file's. The rest
-// of the line is the same.
+// notMore compares each line with the line of the file. Both begin alike. The number at the end may be smaller than the
+// number in the file.
 func notMore(t *testing.T, golden, got string) {
 	if protocoltest.Rewriting() {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))

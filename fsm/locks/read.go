@@ -150,7 +150,8 @@ func (h *hold) show(now int64) Hold {
 func (w *waiter) show(now int64) Wait {
 	shown := Wait{
 		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session,
-		SinceMillis: w.since, LeftMillis: -1, Absent: w.absent, Notify: w.notify, Keys: len(w.keys()), Note: w.note, Client: w.client(),
+		SinceMillis: w.since, LeftMillis: -1, Absent: w.absent, Notify: w.notify, Keys: len(w.keys()),
+		Note: w.note, Client: w.client(),
 	}
 	if w.deadline != never {
 		if end := w.lastInstant(); w.deadline < now && end >= now { // the wait is over, and that is not worked off

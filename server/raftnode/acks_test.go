@@ -138,7 +138,7 @@ func TestRoundMovesWithTheMembers(t *testing.T) {
 		a.reconfigure(next)
 		require.True(t, round.isDone())
 		require.True(t, round.Moved())
-		require.Equal(t, next.otherVoters == 0, match.isDone(), "there is nobody to wait for")
+		require.Equal(t, next.otherVoters == 0, match.isDone(), "a lone voter waits for no acknowledgement")
 		require.False(t, match.Moved())
 		a.forget(round)
 		a.forget(match)

@@ -117,7 +117,8 @@ func TestConfigurationsBehindASnapshot(t *testing.T) {
 	require.True(t, *removed, "it was a member when it was stopped")
 }
 
-// TestWhatIsKnownOfConfigurations begins with the newest that is committed, of which the next one tells who is gone.
+// TestWhatIsKnownOfConfigurations: the newest committed configuration is the oldest one that is kept. When the next one
+// is committed, the two are compared: a member of the first alone is gone.
 func TestWhatIsKnownOfConfigurations(t *testing.T) {
 	c := newConfigurations("n1")
 	var changes []committedChange

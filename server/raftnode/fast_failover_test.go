@@ -287,7 +287,8 @@ func TestProposalsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedInVain: a node asks again and again while a leadership is over, and asks nobody otherwise.
+// TestNobodyIsAskedInVain: when the leader's port has refused a node, the node asks the others again and again. While
+// it reaches the leader it asks none.
 func TestNobodyIsAskedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

@@ -55,7 +55,7 @@ func TestLeaderThatIsReached(t *testing.T) {
 	})
 }
 
-// TestSubscribersAreWoken, and nobody else is, when entries were applied.
+// TestSubscribersAreWoken: an applied entry wakes the goroutines of subscribed followers, and no others.
 func TestSubscribersAreWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -67,7 +67,7 @@ func TestSubscribersAreWoken(t *testing.T) {
 	})
 }
 
-// TestTransferTime is that of what is not committed, as far as one request takes it.
+// TestTransferTime: the time counts the entries that are not committed, up to the size of one request.
 func TestTransferTime(t *testing.T) {
 	for _, c := range []struct {
 		sizes []int

@@ -161,7 +161,8 @@ func (g *guarded) LastIndex() (uint64, error) {
 	return g.InmemStore.LastIndex()
 }
 
-// TestEndsOfTheLog are those of store and queue at one instant: an entry is never in neither.
+// TestEndsOfTheLog: first and last index are read from store and queue under one lock. Otherwise an entry that goes
+// from the queue to the store could be missed in both.
 func TestEndsOfTheLog(t *testing.T) {
 	store := &guarded{raft.NewInmemStore(), t, nil}
 	store.log = newParallelLog(store, 1<<20, nil)

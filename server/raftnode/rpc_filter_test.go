@@ -110,8 +110,8 @@ func TestRequestsThatAreRafts(t *testing.T) {
 	require.Equal(t, []raft.ServerID{"n2"}, campaigns)
 }
 
-// TestWhichSnapshotsAreLate: those whose end raft has applied, or has in a log that is on the disk. Others are raft's,
-// and so are those of a former leader, which raft refuses, and all other requests.
+// TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. Raft
+// gets the other snapshots. It also gets those of a former leader, which it refuses, and all other requests.
 func TestWhichSnapshotsAreLate(t *testing.T) {
 	for _, c := range []struct {
 		name        string

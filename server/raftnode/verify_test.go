@@ -26,8 +26,8 @@ func TestVerify(t *testing.T) {
 	require.NoError(t, verifyMajority(last, 3, v, nil), "known to be committed before the election")
 }
 
-// TestVerifyApplied: what is applied must be the next, committed, on this node's disk, and, on its leader, on those of
-// a majority. What cannot be looked up is not judged.
+// TestVerifyApplied: an entry that is applied is the next one, committed, and on this node's disk. A leader's is on the
+// disks of a majority. What cannot be looked up is not judged.
 func TestVerifyApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)

@@ -24,7 +24,7 @@ func (r *Replica) IsMember(conn net.Conn, id string) bool { return r.isMember(co
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }
 
-// Follow has a node that leads look whom to follow, as if raft had not told it yet.
+// Follow calls follow on a leader, as happens when raft has not yet told it that it leads.
 func (r *Replica) Follow() { r.leadership.follow() }
 
 // ServeAnew has this leader give all that waits to raft again.

@@ -105,7 +105,7 @@ func TestTableKeepsOrder(t *testing.T) {
 	require.Zero(t, queue.bytes)
 }
 
-// TestLateReply: a reply that comes again when its place in the ring is another batch's answers nobody.
+// TestLateReply: a second reply to a batch completes no other batch, though that one has its place in the ring by now.
 func TestLateReply(t *testing.T) {
 	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	add := func() { require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)})) }

@@ -888,7 +888,7 @@ func TestLooksAtWaiters(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		go func() { over <- w.run(ctx) }()
 		require.NotZero(t, looksFor(time.Minute))
-		require.Equal(t, 2, subscribed, "nobody waits any more")
+		require.Equal(t, 2, subscribed, "the subscription ends: no client waits")
 		require.False(t, woken(w.wake))
 		cancel()
 		require.NoError(t, <-over)
