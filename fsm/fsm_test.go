@@ -191,6 +191,12 @@ func TestCorruptEntries(t *testing.T) {
 		}
 		require.Error(t, err, "%d bytes", n)
 	}
+	body := request(nil, 0, "set", "a", "1")
+	for n := 1; n < len(body); n++ {
+		whole := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
+		whole.Add(origin, 1, 1, body[:n])
+		require.ErrorIs(t, newMachine().Apply(whole.Bytes(), clientless{}), protocol.ErrCorruptEntry, "a body of %d bytes", n)
+	}
 	newer := append([]byte{protocol.EntryVersion + 1}, good.Bytes()[1:]...)
 	require.ErrorContains(t, newMachine().Apply(newer, clientless{}), "newer release")
 }

@@ -74,6 +74,18 @@ func TestScriptTakesSeveralHashes(t *testing.T) {
 	require.Equal(t, 4, d.m.st.Databases[0].Marks())
 }
 
+// TestScriptThatOnlyClaims takes a lock by a SET without NX, too. After another write, such a SET stores a string.
+func TestScriptThatOnlyClaims(t *testing.T) {
+	for write, locks := range map[string]int{
+		"": 2, "redis.call('del','x')": 1, "redis.call('set','x','2')": 1, "redis.call('set','gone','1','pxat',1)": 1,
+	} {
+		d := newDriver(t)
+		d.do("set", "x", "1")
+		d.do("eval", write+" redis.call('set','a','t','nx','px',30000) redis.call('set','b','t','px',30000)", "0")
+		require.Equal(t, locks, d.m.st.Databases[0].Marks(), write)
+	}
+}
+
 // TestMarksBeginWithTheirVersion: entries of older versions make no marks, and list no stock locks.
 func TestMarksBeginWithTheirVersion(t *testing.T) {
 	d := newDriverOf(t, command.VersionMarks-1)

@@ -30,8 +30,8 @@ func (r *Replica) Follow() { r.leadership.follow() }
 // ServeAnew has this leader give all that waits to raft again.
 func (r *Replica) ServeAnew() { r.leadership.serveAnew() }
 
-// ExecuteAll executes a batch, and takes an error reply for an error.
-func (r *Replica) ExecuteAll(b *Batch) error { return r.executeAll(b) }
+// ProposeOwn has the requests of a batch applied as requests of the node itself.
+func (r *Replica) ProposeOwn(b *Batch) error { return r.sessionsCluster().Propose(b.Body, b.Count) }
 
 // LogEntries is how many entries this node's log has.
 func (r *Replica) LogEntries() int {

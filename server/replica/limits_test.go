@@ -249,10 +249,10 @@ func TestRequestsOfTheNodeItself(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Followers()[0]
 		set, incr := []string{"SET", "k", "v"}, []string{"INCR", "k"}
-		require.NoError(t, n.Replica().ExecuteAll(replicatest.Batch(set, set)))
-		require.ErrorContains(t, n.Replica().ExecuteAll(replicatest.Batch(set, incr, set)), "not an integer")
+		require.NoError(t, n.Replica().ProposeOwn(replicatest.Batch(set, set)))
+		require.ErrorContains(t, n.Replica().ProposeOwn(replicatest.Batch(set, incr, set)), "not an integer")
 		c.Net.Isolate(n.Name)
-		require.Error(t, n.Replica().ExecuteAll(replicatest.Batch(set)))
+		require.ErrorIs(t, n.Replica().ProposeOwn(replicatest.Batch(set)), protocol.ErrUncertain)
 	})
 }
 

@@ -96,6 +96,17 @@ func TestReadsLeaveTheLogAlone(t *testing.T) {
 	})
 }
 
+// TestReadThatCannotBeDecoded fails, on the leader and through a follower.
+func TestReadThatCannotBeDecoded(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		for _, n := range []*replicatest.Node{c.Leader(), c.Followers()[0]} {
+			u := replicatest.Batch([]string{"GET", "k"}, []string{"GET", "k"})
+			u.Body = u.Body[:len(u.Body)-1]
+			require.ErrorContains(t, n.Replica().Execute(u), "internal error")
+		}
+	})
+}
+
 // A read sees what stands before it in its batch, and what was written before
 // through any other node.
 func TestReadsSeeWrites(t *testing.T) {
