@@ -179,3 +179,21 @@ func TestGrantsShareNoMemory(t *testing.T) {
 		require.NotSame(t, unsafe.StringData(text), unsafe.StringData(kept), text)
 	}
 }
+
+// TestCopiesShareNoEffects: a copy has none of the effects that were not taken, and what is told of one table is not
+// written over by the other.
+func TestCopiesShareNoEffects(t *testing.T) {
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("a", "k"))
+	table.mustAcquire(t, asks("a", "l"))
+	require.Len(t, table.Effects(), 4)
+	c := table.Copy()
+	require.Empty(t, c.Effects())
+	require.Len(t, table.TakeEffects(), 4)
+	c = table.Copy()
+	table.mustAcquire(t, asks("b", "m"))
+	c.mustAcquire(t, asks("c", "n"))
+	for each, owner := range map[*Table]string{table: "b", c: "c"} {
+		require.Equal(t, owner, each.Effects()[0].Owner)
+	}
+}
