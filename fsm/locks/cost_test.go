@@ -256,6 +256,7 @@ func TestComparisons(t *testing.T) {
 		}
 		compared := 0
 		table, sessions := crowded(t, &compared, sliced)
+		require.Positive(t, compared)
 		for _, state := range []string{"at rest", "behind leases", "behind a session", "behind a flush"} {
 			table.Begin(table.now, 0)
 			switch state {
@@ -377,6 +378,7 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("sessions", func() { table.Sessions(0, 2, now) })
 	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
 	call("ended", func() { table.Ended(0, now, 100) })
+	call("all that ended", func() { table.Ended(0, now, enough) })
 	call("alive", func() { table.Alive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
 	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x") })

@@ -242,6 +242,33 @@ func TestSnapshotOfAFlush(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEffects())))
 }
 
+// TestSnapshotOfASessionThatIsOver: a table is loaded with holds and waiters of a session that has ended, and is not
+// worked off.
+func TestSnapshotOfASessionThatIsOver(t *testing.T) {
+	table := at(New(), 1000)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	r := asks("a", "k")
+	r.Session = id
+	table.mustAcquire(t, r)
+	table.mustAcquire(t, asks("b", "l"))
+	r = waiting(asks("a", "l"))
+	r.Session = id
+	_, err = table.Acquire(r)
+	require.NoError(t, err)
+	table.Begin(1100, 0)
+	table.CloseSession(id)
+	again, err := loaded(saved(table), table.sliced)
+	require.NoError(t, err)
+	for _, each := range []*Table{table, again} {
+		require.Equal(t, 2, each.Stats().Holds)
+		require.Equal(t, 1, each.Stats().Waiters)
+		at(each, 1100).Sweep()
+		require.Equal(t, 1, each.Stats().Holds)
+		require.Zero(t, each.Stats().Waiters)
+	}
+}
+
 // TestLeftOfSeveral: the longest of several holds counts, a session's as one without an end; what is over does not
 // count.
 func TestLeftOfSeveral(t *testing.T) {

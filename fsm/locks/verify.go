@@ -167,6 +167,7 @@ func (c *verifier) session(s *session, waiters int) {
 	c.require(over == s.over, "session %d is over: %v, among the ended: %v", s.id, s.over, over)
 	_, leased := t.sessionEnds.Get(ending{s.deadline, s.id})
 	c.require(leased == s.leased, "session %d has its own lease: %v, among the leases: %v", s.id, s.leased, leased)
+	c.require(s.over || s.leased || s.origin != nil, "session %d has no end", s.id)
 	if s.over || s.origin == nil {
 		return
 	}

@@ -298,6 +298,7 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		{"until 9223372036854775807", func(p *parts) { p.lease.deadline = never }},
 		{"a name of 1025 bytes", func(p *parts) { p.lease.name = long }},
 		{"session 2 ends behind its incarnation", func(p *parts) { p.incarnations = nil }},
+		{"session 1 has no end", func(p *parts) { p.lease.leased = false; p.sessionEnds.PopMin() }},
 		{"0 sessions of incarnation", func(p *parts) {
 			p.incarnations = append(p.incarnations, incarnation{origin: protocol.Incarnation{Node: "z"}})
 		}},
