@@ -64,19 +64,62 @@ func TestGoldenAnswers(t *testing.T) {
 	require.Equal(t, string(want), got.String())
 }
 
+// TestGoldenEffects: drawn calls to two databases, most of them while much has ended and is not worked off, have the
+// effects, the costs and the snapshots that they had.
+func TestGoldenEffects(t *testing.T) {
+	var got strings.Builder
+	for seed := range uint64(300) {
+		c := &chaos{r: rand.New(rand.NewPCG(seed, 13)), table: New(), dbs: 1 + int(seed%2)}
+		c.table.Slice(seed%4 > 0)
+		sum, now := sha256.New(), int64(1000)
+		for n := range 150 {
+			if c.r.IntN(4) == 0 {
+				now += c.r.Int64N(80)
+			}
+			c.table.Begin(now, c.r.IntN(4)*c.r.IntN(4)*c.table.price())
+			if c.r.IntN(2) == 0 {
+				c.table.Sweep()
+			}
+			c.step()
+			c.rare(sum)
+			fmt.Fprintln(sum, c.table.Steps())
+			for _, e := range c.table.TakeEffects() {
+				e.Text = "" // as above
+				fmt.Fprintln(sum, line(&e), e.DB, e.Key)
+			}
+			if n%10 == 9 {
+				sum.Write(saved(c.table))
+			}
+			if n%40 == 39 {
+				table, err := loaded(saved(c.table), c.table.sliced)
+				require.NoError(t, err)
+				c.table = table
+			}
+		}
+		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
+	}
+	const golden = "testdata/golden/effects.txt"
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String())
+}
+
 // rare makes a call that step does not make, now and then, or one of those beside each other that meet seldom.
 func (c *chaos) rare(w io.Writer) {
 	t := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }
 	switch c.r.IntN(24) {
 	case 0:
-		say(t.ReleaseAll(0, []string{c.key(), c.key()}, c.owner()))
+		say(t.ReleaseAll(c.db(), []string{c.key(), c.key()}, c.owner()))
 	case 1:
-		say(t.GiveBack(0, c.key(), c.owner(), t.Stats().Fences-c.r.Uint64N(min(4, 1+t.Stats().Fences)), c.client()))
+		say(t.GiveBack(c.db(), c.key(), c.owner(), t.Stats().Fences-c.r.Uint64N(min(4, 1+t.Stats().Fences)), c.client()))
 	case 2:
 		t.Drop(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)})
 	case 3:
-		say(t.Vacate(0, c.key()))
+		say(t.Vacate(c.db(), c.key()))
 	case 4:
 		say(t.RaiseFences(t.Stats().Fences + c.r.Uint64N(3)))
 	case 5:
@@ -90,7 +133,7 @@ func (c *chaos) rare(w io.Writer) {
 			say(t.Acquire(r))
 		}
 	case 9: // a delay that is ordered for what has ended
-		say(t.Break(&Break{Key: c.key(), ByDelay: true, DelayMillis: 30, Reason: Broken, Cause: 7}))
+		say(t.Break(&Break{DB: c.db(), Key: c.key(), ByDelay: true, DelayMillis: 30, Reason: Broken, Cause: 7}))
 	case 10, 11, 12: // a crowd
 		r := c.request()
 		r.Keys, r.Mode, r.Session, r.LeaseMillis = r.Keys[:1], Shared, c.id(), 20

@@ -89,6 +89,14 @@ type chaos struct {
 	table    *Table
 	ticket   uint64
 	sessions []uint64
+	dbs      int // databases, 0: one
+}
+
+func (c *chaos) db() int {
+	if c.dbs == 0 {
+		return 0
+	}
+	return c.r.IntN(c.dbs)
 }
 
 func (c *chaos) key() string   { return string(rune('a' + c.r.IntN(4))) }
@@ -111,6 +119,7 @@ func (c *chaos) request() *Request {
 		Waits: c.r.IntN(4) > 0, WaitMillis: c.r.Int64N(2) * (1 + c.r.Int64N(200)),
 		GraceMillis: c.r.Int64N(2) * c.r.Int64N(60),
 		Client:      c.client(), Notify: c.r.IntN(2) == 0,
+		DB: c.db(),
 	}
 	r.Permits = 1 + c.r.Int32N(r.Limit)
 	for range c.r.IntN(4) {
@@ -135,16 +144,16 @@ func (c *chaos) step() {
 	case 0, 1, 2, 3, 4, 5, 6, 7:
 		_, _ = t.Acquire(c.request())
 	case 8, 9:
-		t.Release(0, c.key(), c.owner(), c.r.IntN(2) == 0)
+		t.Release(c.db(), c.key(), c.owner(), c.r.IntN(2) == 0)
 	case 10:
-		t.Renew(0, c.key(), c.owner(), 1+c.r.Int64N(300))
+		t.Renew(c.db(), c.key(), c.owner(), 1+c.r.Int64N(300))
 	case 11:
-		t.Cancel(0, c.key(), c.owner())
+		t.Cancel(c.db(), c.key(), c.owner())
 	case 12:
-		_, _ = t.Downgrade(0, c.key(), c.owner())
+		_, _ = t.Downgrade(c.db(), c.key(), c.owner())
 	case 13:
 		t.Break(&Break{
-			Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0,
+			DB: c.db(), Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0,
 			DelayMillis: c.r.Int64N(20), Reason: Broken, Cause: c.ticket % 5,
 		})
 	case 14:
@@ -170,10 +179,10 @@ func (c *chaos) step() {
 		}
 	case 22:
 		if c.r.IntN(4) == 0 {
-			t.Flush(0, c.ticket%3)
+			t.Flush(c.db(), c.ticket%3)
 		}
 	case 23:
-		t.Settle(0, c.key())
+		t.Settle(c.db(), c.key())
 	}
 }
 

@@ -147,6 +147,15 @@ func TestDamagedValues(t *testing.T) {
 		accepted += acceptedWithDamage(t, c.table)
 	}
 	accepted += acceptedWithDamage(t, sharedAndAlone(t))
+	table := at(New(), 1000)
+	id, err := table.OpenSession(500, Client{}, false, "")
+	require.NoError(t, err)
+	for db := range 2 { // perhaps with one fence
+		r := asks("a", "k")
+		r.DB, r.Session = db, id
+		table.mustAcquire(t, r)
+	}
+	accepted += acceptedWithDamage(t, table)
 	require.Positive(t, accepted)
 }
 
@@ -165,7 +174,8 @@ func refusals(table *Table, was, is any) (errs []error) {
 	return errs
 }
 
-// TestDamageBeyondLimits: no connection has more sessions than it may have, and the drop of a node stands once.
+// TestDamageBeyondLimits: no connection has more sessions than it may have, the drop of a node stands once, and all
+// waiters together have so many bytes at most.
 func TestDamageBeyondLimits(t *testing.T) {
 	table := at(New(), 1000)
 	for range MaxAttached {
@@ -188,6 +198,13 @@ func TestDamageBeyondLimits(t *testing.T) {
 	}
 	require.Len(t, table.drops, 2)
 	require.Contains(t, refusals(table, "node 2", "node 1"), errDrop)
+
+	for over, want := range []error{nil, errWaiter} {
+		d := &loader{Reader: &fieldSource{}, t: New()}
+		d.t.waitingBytes = MaxWaitingBytes + int64(over)
+		d.line()
+		require.Equal(t, want, d.err)
+	}
 }
 
 // TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished, empty

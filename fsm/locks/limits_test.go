@@ -393,6 +393,40 @@ func TestSessionsThatEndAtOnce(t *testing.T) {
 	require.Positive(t, table.Steps())
 }
 
+// TestBrokenLocksAreGoneAtOnce: a key whose holds were all broken is no lock any more, though there were no steps to
+// work that off; but while a delay runs or follows.
+func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		delay int64 // of a hold
+		b     Break
+		gone  bool
+	}{
+		{name: "no delay", gone: true},
+		{name: "delay of a hold", delay: 50},
+		{name: "an end of delays", delay: 50, b: Break{ByDelay: true}, gone: true},
+		{name: "another delay", b: Break{ByDelay: true, DelayMillis: 50}},
+	} {
+		table := at(New(), 1000)
+		table.Slice(true)
+		for i, owner := range []string{"a", "b"} {
+			r := asks(owner, "k")
+			r.Mode, r.DelayMillis = Shared, int64(i)*row.delay
+			table.mustAcquire(t, r)
+		}
+		table.TakeEffects()
+		row.b.Key, row.b.Reason = "k", Broken
+		table.Begin(1000, 0)
+		require.Equal(t, 2, table.Break(&row.b), row.name)
+		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
+		require.Equal(t, row.gone, len(table.TakeEffects()) == 1, row.name)
+		at(table, 1000).Sweep()
+		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
+		at(table, 1051).Sweep()
+		require.Zero(t, table.Bytes(), row.name)
+	}
+}
+
 // TestTurnsOfLocksWithWaiters: who waits for a lease that has ended does not wait for all that a session held, but in a
 // line with a request whose own session is over: that session is told of first.
 func TestTurnsOfLocksWithWaiters(t *testing.T) {
