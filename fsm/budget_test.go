@@ -289,13 +289,15 @@ func TestLeavingIsCharged(t *testing.T) {
 
 // TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write
 // and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was. Below a
-// request are its need, and the need where no lock may end or be granted at the cost of the entry.
+// request are its need, the need where no lock may end or be granted at the cost of the entry, and what the request
+// alone is charged for.
 //
 //	version 5         of the entries
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
 //	advance 5         time passes, and what is due is done
 //	jump 5            time passes, and nothing is done
 //	LINE              a request whose need is to be found
+//	as RULES LINE     the same by a user of whom these rules, parted by commas, say what he may do
 func TestNeeds(t *testing.T) { protocoltest.Transcripts(t, "testdata/needs.txt", playNeeds) }
 
 func playNeeds(t *testing.T, script []byte) []byte {
@@ -319,25 +321,35 @@ func playNeeds(t *testing.T, script []byte) []byte {
 				d.advance(0)
 			}
 		default:
-			need, without := d.needs(strings.Join(words, " "))
-			return []string{fmt.Sprintf("%d, %d", need, without)}
+			text := strings.ReplaceAll(strings.Join(words, "\x00"), " ", "~")
+			need, without, charged := d.needs(strings.ReplaceAll(text, "\x00", " "))
+			return []string{fmt.Sprintf("%d, %d, %d", need, without, charged)}
 		}
 		return nil
 	})
 }
 
 // needs are the least budgets of an entry in which a request runs: as ever, and where no lock may end or be granted.
-func (d *driver) needs(text string) (need, without int) {
+// charged is what an entry with the request alone is charged for.
+func (d *driver) needs(text string) (need, without int, charged int64) {
 	before := dump(d.t, d.m)
 	twin := *d
 	twin.m = newMachine()
+	body := pipeline(text)
+	if rest, ofSome := strings.CutPrefix(text, "as "); ofSome {
+		rules, line, _ := strings.Cut(rest, " ")
+		body = ofUser(nil, 0, strings.ReplaceAll(rules, ",", " "), strings.Split(line, " ")...)
+	}
+	require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
+	require.Len(d.t, twin.apply(body), 1)
+	charged = twin.charged()
 	fits := func(entry int, endings int64) bool {
 		require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
 		b := &twin.m.budgets
 		b.batch, b.entry, b.reads, b.endings = 0, int64(entry), int64(entry), endings
 		b.serving = min(defaultBudgets().serving, endings)
 		twin.seq = d.seq
-		if replies := twin.apply(pipeline("set other 1", "keys *", text)); len(replies) != 2 {
+		if replies := twin.apply(append(pipeline("set other 1", "keys *"), body...)); len(replies) != 2 {
 			return len(replies) == 3 && replies[2].Str != protocol.ErrNoRoom.Value().Str
 		}
 		over := dump(d.t, twin.m)
@@ -354,9 +366,9 @@ func (d *driver) needs(text string) (need, without int) {
 		return n
 	}
 	if need = least(defaultBudgets().endings); fits(need, 0) {
-		return need, need
+		return need, need, charged
 	}
-	return need, least(0)
+	return need, least(0), charged
 }
 
 // heavyLog is a log with requests that go over small budgets.

@@ -111,7 +111,8 @@ func TestUndoneIsNotTold(t *testing.T) {
 func TestOwnBatches(t *testing.T) {
 	d := newDriver(t)
 	body := pipeline("set a 1",
-		"eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('set','z','1') 2 k d",
+		"eval redis.call('get',KEYS[1])~redis.call('mget','x','y')~redis.call('sintercard','2','p','q')"+
+			"~redis.call('set','z','1') 2 k d",
 		"eval redis.call('set','z','2') 1 k", "get g", "eval_ro return~redis.call('strlen','s') 1 u")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
 	d.m.Listen(event.InChanges)
@@ -123,6 +124,8 @@ looked d by 2
 looked k by 2
 looked x by 2
 looked y by 2
+looked p by 2
+looked q by 2
 changed 0 z by 2
 changed 0 z by 2
 looked u by 2

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -155,6 +156,24 @@ func TestHoldsLostInARestore(t *testing.T) {
 		require.Equal(t, []int64{7, 1, 100000}, []int64{conn, int64(session), leaseMillis})
 	})
 	require.Equal(t, 1, kept)
+}
+
+// TestCrowdLostInARestore: all holds are looked at, however many there are.
+func TestCrowdLostInARestore(t *testing.T) {
+	d := newDriver(t)
+	d.m.SeedReads(origin)
+	const calls = maxListed/locks.MaxKeys + 2
+	for i := range calls {
+		keys := each(locks.MaxKeys, fmt.Sprint("k", i, "/#"))
+		d.native(7, 0, strings.Fields(fmt.Sprint("lock.acquireall 128 ", keys, " me px 1000"))...)
+	}
+	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, newMachine()))))
+	lost := map[string]int{}
+	for _, e := range d.m.Skipped() {
+		lost[e.Key]++
+	}
+	require.Len(t, lost, calls*locks.MaxKeys)
+	require.Equal(t, 1, lost["k0/0"])
 }
 
 // TestLockStats counts what happens.

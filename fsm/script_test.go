@@ -220,6 +220,16 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 	}
 	require.Equal(t, `"kept"`, line(d.do("evalsha", kept, "0")))
 	require.NoError(t, d.m.st.scripts.verify())
+	// A read notes no use, in an entry or beside.
+	turns := d.m.st.scripts.turns
+	for _, words := range [][]string{{"eval_ro", "return -1", "0"}, {"evalsha_ro", scriptSHA("return -1"), "0"}} {
+		require.Equal(t, protocol.Integer(-1), d.do(words...))
+		reply, _ := d.read(words...)
+		require.Equal(t, protocol.Integer(-1), reply)
+		require.Equal(t, turns, d.m.st.scripts.turns, words[0])
+	}
+	require.Equal(t, protocol.Integer(-1), d.do("evalsha", scriptSHA("return -1"), "0"))
+	require.Equal(t, turns+1, d.m.st.scripts.turns)
 	require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
 }
 

@@ -263,6 +263,10 @@ func TestLockClasses(t *testing.T) {
 			"run out, found before the sweep", "crowd;set k t nx px 1000;late 1001;lock.release k t;delifeq k t",
 			"stock : granted 1 stale 1; ",
 		},
+		{
+			"another's, found before the sweep", "crowd;set k t nx px 1000;late 1001;delifeq k u", "stock : granted 1; ",
+		},
+		{"a string, found before the sweep", "crowd;set k t px 1000;late 1001;delifeq k t", ""},
 		{"no time to live, no lock", "setnx k t;setnx k u;del k", ""},
 		{"by script", "release k t;set k t nx px 1000;release k t", "stock : granted 1 released 1; "},
 		{
@@ -317,13 +321,27 @@ func TestLockClasses(t *testing.T) {
 			"native jobs:*: granted 1; stock jobs:*: granted 1; stock x?y: granted 1; stock : granted 1; ",
 		},
 		{
+			"a pattern that is a name", "set name t nx px 1000;set named t nx px 1000;lock.acquire nam t px 1000",
+			"stock name: granted 1; native : granted 1; stock : granted 1; ",
+		},
+		{
 			"native: late, expired, stale",
 			"lock.acquire k me px 1000;wait 801;lock.release k me;lock.acquire k me px 1000;wait 1001;lock.release k " +
 				"me;lock.release k me", "native : granted 2 released 1 late 1 expired 1 stale 1; ",
 		},
+		{
+			"native: waited for long",
+			"lock.acquire k me px 9000;native 2 1 0 lock.acquire k you px 1 wait 0;wait 1001;lock.release k me",
+			"native : granted 2 slow 1 released 1; ",
+		},
+		{
+			"native: waited for a moment",
+			"lock.acquire k me px 9000;native 2 1 0 lock.acquire k you px 1 wait 0;wait 1000;lock.release k me",
+			"native : granted 2 released 1; ",
+		},
 	} {
 		d := newDriver(t)
-		d.m.ClassifyLocks([]string{"jobs:*", "x?y"})
+		d.m.ClassifyLocks([]string{"jobs:*", "x?y", "name", ""})
 		for _, text := range strings.Split(c.lines, ";") {
 			switch words := strings.Fields(text); words[0] {
 			case "wait":
@@ -365,16 +383,22 @@ func TestNativeQueues(t *testing.T) {
 
 // TestScriptsThatTakeAndRelease: of a script that also takes locks, a run without a change may be a refusal.
 func TestScriptsThatTakeAndRelease(t *testing.T) {
-	d := newDriver(t)
-	both := "if ARGV[2]=='take' then return redis.call('set',KEYS[1],ARGV[1],'NX','PX',1000) elseif " +
-		"redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end"
-	for _, what := range []string{"take", "give", "take"} {
-		d.do("eval", both, "1", "k", "t", what)
+	for _, both := range []string{
+		"if ARGV[2]=='take' then return redis.call('set',KEYS[1],ARGV[1],'NX','PX',1000) elseif " +
+			"redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end",
+		"if ARGV[2]=='give' then return redis.call('hdel',KEYS[1],ARGV[1]) elseif redis.call('exists',KEYS[1])==0 then " +
+			"redis.call('hset',KEYS[1],ARGV[1],1) return redis.call('pexpire',KEYS[1],1000) end",
+	} {
+		d := newDriver(t)
+		for _, what := range []string{"take", "give", "take"} {
+			require.False(t, d.do("eval", both, "1", "k", "t", what).IsError(), what)
+		}
+		d.advance(1001)
+		d.do("set", "k", "u", "nx", "px", "1000")
+		d.do("eval", both, "1", "k", "t", "take")
+		require.NotContains(t, d.classes(), "stale")
+		require.Contains(t, d.classes(), "released 1 expired 1")
 	}
-	d.advance(1001)
-	d.do("set", "k", "u", "nx", "px", "1000")
-	d.do("eval", both, "1", "k", "t", "take")
-	require.NotContains(t, d.classes(), "stale")
 }
 
 // TestStockWaiters: who polls for a lock is told by token, or by connection, and forgotten in time.
