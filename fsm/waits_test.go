@@ -319,3 +319,40 @@ func TestPatience(t *testing.T) {
 	require.False(t, IsPatient(nil))
 	require.False(t, d.m.WouldWait("", d.nowMillis))
 }
+
+// TestLocksAreLostOnce: a waiter that is tried settles the locks among its keys. What ends there is told once, also if
+// there is no room for the next key, and the waiter is tried again.
+func TestLocksAreLostOnce(t *testing.T) {
+	const most = leastSteps * locks.StepUnits * grantWork // what a key may take
+	between := 0
+	for room := int64(most) - 500; room < most+3000; room += 250 {
+		d := newDriver(t)
+		d.m.SeedReads(origin)
+		d.apply(pipeline("block 1 blpop quick 0", "block 2 blpop a b list 0"))
+		for i := range 2 * leastSteps { // which end first, so that no entry comes to the others
+			key := fmt.Sprint("first", i)
+			d.do("lock.acquire", key, "me", "px", "5")
+			d.native(5, uint64(100+i), "lock.acquire", key, "you", "px", "10000", "wait", "0")
+		}
+		d.native(5, 0, "lock.acquire", "a", "me", "px", "10")
+		d.native(5, 0, "lock.acquire", "b", "me", "px", "10")
+		d.nowMillis += 11
+		d.m.budgets.endings, d.m.budgets.serving = 0, room
+		told := map[string]int{}
+		for _, line := range []string{"rpush list x", "ping", "ping", "ping"} {
+			for _, e := range d.record(d.version, pipeline("rpush quick x", line)).events {
+				told[fmt.Sprint(e.Kind, e.Key, e.Seq)]++
+			}
+			if !d.m.st.Locks.Known(0, "a") && d.m.st.Locks.Known(0, "b") {
+				between++
+			}
+		}
+		for _, what := range []string{
+			fmt.Sprint(event.LockLost, "a", 0), fmt.Sprint(event.LockLost, "b", 0),
+			fmt.Sprint(event.Woken, "", 2),
+		} {
+			require.Equal(t, 1, told[what], "%s, room %d: %v", what, room, told)
+		}
+	}
+	require.Positive(t, between)
+}

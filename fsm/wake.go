@@ -103,8 +103,8 @@ func (c *call) serveNext() bool {
 	return true
 }
 
-// retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room,
-// and nothing was done.
+// retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room, and nothing
+// was done, except that locks among the keys may have ended, which is told.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.DB, c.Args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
 	c.acting, c.Account = acting{}, w.Account
@@ -114,15 +114,11 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	if b == nil || !b.blocks {
 		return protocol.Err("the waiting request is corrupt"), false, true
 	}
-	told := len(c.Events)
 	c.retries, c.waited = true, false
 	c.Counting = false
 	reply = b.do(c)
 	waits, ok = c.waited, !c.Over
 	c.wakeBudget.left -= c.Work
 	c.retries, c.Over = false, false
-	if !ok {
-		c.dropSince(told)
-	}
 	return reply, waits, ok
 }
