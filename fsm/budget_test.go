@@ -288,7 +288,7 @@ func TestLeavingIsCharged(t *testing.T) {
 }
 
 // TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write
-// and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was. Below a
+// and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was, and nobody is told. Below a
 // request are its need, the need where no lock may end or be granted at the cost of the entry, and what the request
 // alone is charged for.
 //
@@ -335,6 +335,8 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 	before := dump(d.t, d.m)
 	twin := *d
 	twin.m = newMachine()
+	twin.m.SeedReads(origin)
+	twin.m.Listen(event.InMessages | event.InChanges)
 	body := pipeline(text)
 	if rest, ofSome := strings.CutPrefix(text, "as "); ofSome {
 		rules, line, _ := strings.Cut(rest, " ")
@@ -349,14 +351,16 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 		b.batch, b.entry, b.reads, b.endings = 0, int64(entry), int64(entry), endings
 		b.serving = min(defaultBudgets().serving, endings)
 		twin.seq = d.seq
-		if replies := twin.apply(append(pipeline("set other 1", "keys *"), body...)); len(replies) != 2 {
-			return len(replies) == 3 && replies[2].Str != protocol.ErrNoRoom.Value().Str
+		got := twin.record(d.version, append(pipeline("set other 1", "keys *"), body...))
+		if n := len(got.replies); n != 2 {
+			return n == 3 && got.replies[2].Str != protocol.ErrNoRoom.Value().Str
 		}
 		over := dump(d.t, twin.m)
 		require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
 		twin.seq = d.seq
-		twin.apply(pipeline("set other 1", "keys *"))
+		want := twin.record(d.version, pipeline("set other 1", "keys *"))
 		require.Equal(d.t, dump(d.t, twin.m), over, "%s: it did not fit, and left something", text)
+		require.Equal(d.t, want.events, got.events, "%s: it did not fit, and told of something", text)
 		return false
 	}
 	least := func(endings int64) int {

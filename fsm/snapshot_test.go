@@ -311,8 +311,17 @@ func TestRestoreOfTooLongNumber(t *testing.T) {
 	b := []byte(snapshotMagic + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
 	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(b)), ErrCorruptSnapshot)
 	// Equal states have equal bytes, so a number has one spelling alone.
-	b = []byte(snapshotMagic + "\x01\x80\x00" + string(make([]byte, 4+16+sha256.Size)))
-	require.ErrorContains(t, newMachine().Restore(bytes.NewReader(resum(b))), "cluster time")
+	for clusterTime, right := range map[string]bool{
+		"\x00": true, "\x80\x01": true, "\x80\x00": false, strings.Repeat("\xff", 9) + "\x01": true,
+		strings.Repeat("\xff", 9) + "\x02": false, strings.Repeat("\xff", 10): false,
+	} {
+		b = []byte(snapshotMagic + "\x01" + clusterTime + string(make([]byte, 5+16+sha256.Size)))
+		if err := newMachine().Restore(bytes.NewReader(resum(b))); right {
+			require.NoError(t, err, "%x", clusterTime)
+		} else {
+			require.ErrorContains(t, err, "cluster time", "%x", clusterTime)
+		}
+	}
 }
 
 func TestRestoreOfCreations(t *testing.T) {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -588,4 +589,16 @@ func TestLockRanks(t *testing.T) {
 		v, _ := d.read(words...)
 		require.True(t, v.IsError(), words)
 	}
+}
+
+// TestMarkOfAnotherValue: a list has a mark only if a snapshot says so. It is shown as a lock that nobody holds.
+func TestMarkOfAnotherValue(t *testing.T) {
+	d := newDriver(t)
+	item := "\x01k" + words(keyspace.KindList, "listpack", "me") + "\xff\x7f\x01" + "\x01\x00\x00\x00\x00\x00"
+	require.NoError(t, d.m.Restore(bytes.NewReader(streamOf(item))))
+	require.Empty(t, d.do("lock.list", "owner", "me").Elems[1].Elems)
+	require.Contains(t, line(d.do("lock.list")), `"holders-count" 0 `)
+	require.Equal(t, command.Zero, d.do("lock.break", "k", "owner", "me"))
+	require.Equal(t, command.Zero, d.do("lock.break", "k"))
+	require.Equal(t, command.Zero, d.do("exists", "k"))
 }
