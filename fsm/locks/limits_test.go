@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,7 +154,8 @@ func TestForever(t *testing.T) {
 	}
 }
 
-// TestDropsBeforeASweep: several drops of one node are one, up to the latest name. Each other node has its own.
+// TestDropsBeforeASweep: several drops of one node are one, up to the latest name. Each other node has its own. None
+// shares memory with the log entry that named the node.
 func TestDropsBeforeASweep(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("me", "k"))
@@ -169,8 +171,12 @@ func TestDropsBeforeASweep(t *testing.T) {
 		{Origin: protocol.Incarnation{Node: "n2", Epoch: 2}},
 		{Origin: protocol.Incarnation{Node: "n2", Epoch: 4}},
 	} {
+		name.Origin.Node = strings.Clone(name.Origin.Node)
 		table.Drop(name)
 		require.NoError(t, table.Verify())
+		for _, drop := range table.drops {
+			require.NotSame(t, unsafe.StringData(name.Origin.Node), unsafe.StringData(drop.Origin.Node))
+		}
 	}
 	require.Len(t, table.drops, 2)
 	table.Begin(1010, plenty)
