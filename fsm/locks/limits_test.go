@@ -45,6 +45,25 @@ func TestFencesRunOut(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 }
 
+// TestRaise: what is given out next is larger by so much, and above so much, but never beyond the last fence, and never
+// smaller.
+func TestRaise(t *testing.T) {
+	for _, row := range []struct{ from, by, above, want uint64 }{
+		{3, 0, 0, 3},
+		{3, 5, 0, 8},
+		{3, 5, 20, 20},
+		{3, 5, 7, 8},
+		{3, ^uint64(0), 0, MaxFence},
+		{3, 0, ^uint64(0), MaxFence},
+		{MaxFence + 2, 1, 1, MaxFence + 2},
+	} {
+		table := New()
+		table.fences, table.sessionIDs = row.from, min(row.from, MaxFence)
+		table.Raise(row.by, row.above)
+		require.Equal(t, []uint64{row.want, min(row.want, MaxFence)}, []uint64{table.fences, table.sessionIDs}, "%+v", row)
+	}
+}
+
 // TestManyHoldAndWait: 100,000 owners hold a lock and as many wait, and no more. An owner that is in asks again, and
 // a place that becomes free is there for others. The counts are written by hand, but for the last few.
 func TestManyHoldAndWait(t *testing.T) {
@@ -146,9 +165,17 @@ func TestForever(t *testing.T) {
 		require.True(t, ok)
 		require.EqualValues(t, 1<<61, left)
 		require.NoError(t, table.Verify())
+		require.NotZero(t, table.Renew(0, "k", "a", lease))
+		require.NoError(t, table.Verify())
+		require.NotZero(t, table.Renew(0, "k", "a", 0), "the lease stays")
+		again, _ := table.LeftMillis(0, "k", 1<<61)
+		require.Equal(t, left, again)
+		_, err := table.OpenSession(lease, Client{}, false, "")
+		require.NoError(t, err)
+		require.NoError(t, table.Verify())
 		r = waiting(asks("b", "k"))
 		r.WaitMillis, r.GraceMillis = lease, lease
-		_, err := table.Acquire(r)
+		_, err = table.Acquire(r)
 		require.NoError(t, err)
 		require.NoError(t, table.Verify())
 	}

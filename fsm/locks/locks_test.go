@@ -3,6 +3,7 @@ package locks
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -37,6 +38,7 @@ func TestBackup(t *testing.T) {
 		require.Equal(t, before.Sessions, after.Sessions)
 		require.Equal(t, before.Holds, after.Holds)
 		require.Equal(t, before.Fences+1<<32, after.Fences)
+		require.Zero(t, kept.Steps())
 		kept.locks.Scan(func(l *lock) bool {
 			kept.eachHold(l, func(h *hold) bool {
 				require.True(t, h.deadline == never || h.deadline == now+h.lease())
@@ -166,17 +168,47 @@ func TestHoldOfASessionThatEndedNow(t *testing.T) {
 	}
 }
 
-// TestGrantsShareNoMemory with the log entry of their request, which is far larger than what stays.
+// TestGrantsShareNoMemory with the log entry of their request, which is far larger than what stays; nor do waiters,
+// sessions, and requests that are made again.
 func TestGrantsShareNoMemory(t *testing.T) {
 	table := at(New(), 1000)
-	q := asks("owner", "k")
-	q.Note = "note"
-	given := *q
-	table.mustAcquire(t, q)
-	h := table.find(0, "k").hold
-	require.Equal(t, []string{"k", "owner", "note"}, []string{h.key, h.owner, h.extra.note})
-	for text, kept := range map[string]string{given.Keys[0]: h.key, given.Owner: h.owner, given.Note: h.extra.note} {
-		require.NotSame(t, unsafe.StringData(text), unsafe.StringData(kept), text)
+	given := map[*byte]bool{}
+	text := func(s string) string {
+		s = strings.Clone(s)
+		given[unsafe.StringData(s)] = true
+		return s
+	}
+	ask := func(owner, note string, keys ...string) *Request {
+		r := asks(text(owner), keys...)
+		for i := range keys {
+			keys[i] = text(keys[i])
+		}
+		r.Client.Origin.Node = text("node of " + owner)
+		r.Note, r.Call, r.Reentrant = text(note), text("call "+note), true
+		return r
+	}
+	c := client(1)
+	c.Origin.Node = text("node of a session")
+	id, err := table.OpenSession(500, c, true, text("name"))
+	require.NoError(t, err)
+	table.mustAcquire(t, ask("owner", "note", "k"))
+	table.mustAcquire(t, ask("owner", "another note", "k"))
+	for _, keys := range [][]string{{"k"}, {"k", "l"}, {"l", "k"}} {
+		_, err = table.Acquire(waiting(ask("waiter", "note", keys...)))
+		require.NoError(t, err)
+	}
+	h, w, s := table.find(0, "k").hold, table.waiterOf(table.find(0, "l"), "waiter"), table.session(id)
+	kept := []string{
+		h.key, h.owner, h.extra.note, h.extra.call, h.origin.Node, w.keys()[0], w.keys()[1], w.owner, w.note, w.call,
+		w.origin.Node, s.name, s.origin.Node, table.incarnations[0].origin.Node,
+	}
+	require.Equal(t, []string{
+		"k", "owner", "another note", "call another note", "node of owner", "k", "l", "waiter", "note", "call note",
+		"node of waiter", "name", "node of a session", "node of a session",
+	}, kept)
+	for _, each := range kept {
+		_, shared := given[unsafe.StringData(each)]
+		require.False(t, shared, each)
 	}
 }
 

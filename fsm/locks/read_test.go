@@ -301,6 +301,21 @@ func TestLeftOfSeveral(t *testing.T) {
 	}
 }
 
+// TestEachQueueIsBounded: so many queues are looked at, and no more.
+func TestEachQueueIsBounded(t *testing.T) {
+	table := at(New(), 1000)
+	for i := range maxQueues + 1 {
+		key := strconv.Itoa(i)
+		table.mustAcquire(t, asks("a", key))
+		_, err := table.Acquire(waiting(asks("b", key)))
+		require.NoError(t, err)
+		table.TakeEffects()
+	}
+	queues := 0
+	table.EachQueue(func(string, int) { queues++ })
+	require.Equal(t, maxQueues, queues)
+}
+
 // TestWaitsForEver: the longest wait and grace are kept in a snapshot.
 func TestWaitsForEver(t *testing.T) {
 	table := at(New(), 1000)
