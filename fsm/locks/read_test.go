@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -377,4 +378,34 @@ func TestEndedOfIncarnations(t *testing.T) {
 	table.mustAcquire(t, ends)
 	n, _ := table.Ended(0, 1600, 100)
 	require.Equal(t, 1, n)
+}
+
+// TestEndedOfADatabase: what has ended in one database does not count in another: leases, sessions, and their queues.
+func TestEndedOfADatabase(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	id, err := table.OpenSession(100, Client{}, false, "")
+	require.NoError(t, err)
+	for db := 1; db < 3; db++ {
+		for _, key := range []string{"lease", "lease of several", "session", "session of several", "line"} {
+			for i := range 2 {
+				r := asks(fmt.Sprint("o", i), key)
+				if r.DB, r.LeaseMillis, r.Mode = db, 100, Shared; strings.HasPrefix(key, "session") {
+					r.Session = id
+				}
+				if !strings.Contains(key, "several") {
+					r.Mode, r.WaitMillis = Exclusive, 100
+				}
+				if i == 1 && key == "line" {
+					r = waiting(r)
+				}
+				_, err := table.Acquire(r)
+				require.NoError(t, err)
+			}
+		}
+	}
+	for db, want := range []int{0, 5, 5, 0} {
+		n, _ := table.Ended(db, 1200, enough)
+		require.Equal(t, want, n, "database %d", db)
+	}
 }
