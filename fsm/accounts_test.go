@@ -203,6 +203,20 @@ func TestQuotaOfWaiters(t *testing.T) {
 	requireAccounts(t, d, "bob 1+0")
 }
 
+// TestServedWaitersCloseTheirAccount: what a waiter creates counts for its user, and what the next request of the batch
+// creates for nobody.
+func TestServedWaitersCloseTheirAccount(t *testing.T) {
+	d := newDriver(t)
+	for room, ticket := range map[int64]string{0: "1", defaultBudgets().serving: "2"} {
+		require.Equal(t, "PARKED", d.member("alice", 9, 0, 0).do("block "+ticket+" blmove list to left left 0"))
+		d.m.budgets.serving = room
+		d.apply(pipeline("rpush list x", "set other"+ticket+" x"))
+		d.m.budgets.serving = defaultBudgets().serving
+		d.apply(pipeline("set next" + ticket + " x")) // behind the waiter, if there was no room
+		requireAccounts(t, d, "alice 1+0")
+	}
+}
+
 // TestAccountsAreFew: accounts of users who have nothing any more are given to others.
 func TestAccountsAreFew(t *testing.T) {
 	d := newDriver(t)

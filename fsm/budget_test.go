@@ -298,6 +298,8 @@ func TestLeavingIsCharged(t *testing.T) {
 //	jump 5            time passes, and nothing is done
 //	LINE              a request whose need is to be found
 //	as RULES LINE     the same by a user of whom these rules, parted by commas, say what he may do
+//	exec LINE         the same in a transaction that watches nine keys
+//	stale LINE        the same if a watched key has changed
 func TestNeeds(t *testing.T) { protocoltest.Transcripts(t, "testdata/needs.txt", playNeeds) }
 
 func playNeeds(t *testing.T, script []byte) []byte {
@@ -335,14 +337,23 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 	before := dump(d.t, d.m)
 	twin := *d
 	twin.m = newMachine()
+	require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
 	twin.m.SeedReads(origin)
 	twin.m.Listen(event.InMessages | event.InChanges)
-	body := pipeline(text)
-	if rest, ofSome := strings.CutPrefix(text, "as "); ofSome {
+	var body []byte
+	switch word, rest, _ := strings.Cut(text, " "); word {
+	case "as":
 		rules, line, _ := strings.Cut(rest, " ")
 		body = ofUser(nil, 0, strings.ReplaceAll(rules, ",", " "), strings.Split(line, " ")...)
+	case "exec", "stale":
+		watches := make([]protocol.Watch, 9)
+		for i := range watches {
+			watches[i] = protocol.Watch{Key: "absent", Mark: uint64(newMark(twin.m.st.Versions, word == "exec"))}
+		}
+		body = protocol.AppendTransaction(nil, 0, watches, pipeline(rest))
+	default:
+		body = pipeline(text)
 	}
-	require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
 	require.Len(d.t, twin.apply(body), 1)
 	charged = twin.charged()
 	fits := func(entry int, endings int64) bool {

@@ -275,3 +275,26 @@ func grown[T any](rows []*T, number func(row *T, id uint64)) (all []*T) {
 	}
 	return all
 }
+
+// TestUndoneEndsLeaveNoHistory: a script that is undone has found no lock that had ended.
+func TestUndoneEndsLeaveNoHistory(t *testing.T) {
+	var dumps [][]byte
+	for _, script := range []string{
+		endless, "redis.call('set','native',1) " + endless, "redis.call('set','stock',1) " + endless,
+		"redis.call('hset','stock','f',1) redis.call('del','native') " + endless,
+	} {
+		d := newDriver(t)
+		d.endFirst(900)
+		d.native(5, 0, "lock.acquire", "native", "me", "px", "1000")
+		d.fill("dead", 2*sweepLimit, 900)
+		d.do("set", "stock", "t", "nx", "px", "1000")
+		d.nowMillis += 1001
+		d.m.budgets.endings = 0
+		require.True(t, d.eval(script).IsError())
+		require.True(t, d.m.st.Locks.Known(0, "native"))
+		dumps = append(dumps, dump(t, d.m))
+	}
+	for i := range dumps {
+		require.True(t, bytes.Equal(dumps[0], dumps[i]), "script %d", i)
+	}
+}

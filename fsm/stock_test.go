@@ -148,6 +148,9 @@ func TestMarkOfEveryDatabase(t *testing.T) {
 		reply, _ := d.read("lock.list", "cursor", cursor)
 		require.False(t, reply.IsError(), cursor)
 	}
+	d.db = 0
+	d.do("eval", "redis.call('lock.list', 'count', 1000) redis.call('set', 'here', 1)", "0")
+	require.Equal(t, command.One, d.do("exists", "here"), "a listing leaves the database of its script")
 }
 
 // TestListPassesKeys: a call looks at so many keys, and goes on where the last one ended.

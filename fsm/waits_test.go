@@ -320,6 +320,15 @@ func TestPatience(t *testing.T) {
 	require.False(t, d.m.WouldWait("", d.nowMillis))
 }
 
+// endFirst takes locks that end soon and that others wait for, so many that an entry without room comes to no other.
+func (d *driver) endFirst(millis int) {
+	for i := range 2 * leastSteps {
+		key := fmt.Sprint("first", i)
+		d.do("lock.acquire", key, "me", "px", strconv.Itoa(millis))
+		d.native(5, uint64(100+i), "lock.acquire", key, "you", "px", "10000", "wait", "0")
+	}
+}
+
 // TestLocksAreLostOnce: a waiter that is tried settles the locks among its keys. What ends there is told once, also if
 // there is no room for the next key, and the waiter is tried again.
 func TestLocksAreLostOnce(t *testing.T) {
@@ -329,11 +338,7 @@ func TestLocksAreLostOnce(t *testing.T) {
 		d := newDriver(t)
 		d.m.SeedReads(origin)
 		d.apply(pipeline("block 1 blpop quick 0", "block 2 blpop a b list 0"))
-		for i := range 2 * leastSteps { // which end first, so that no entry comes to the others
-			key := fmt.Sprint("first", i)
-			d.do("lock.acquire", key, "me", "px", "5")
-			d.native(5, uint64(100+i), "lock.acquire", key, "you", "px", "10000", "wait", "0")
-		}
+		d.endFirst(5)
 		d.native(5, 0, "lock.acquire", "a", "me", "px", "10")
 		d.native(5, 0, "lock.acquire", "b", "me", "px", "10")
 		d.nowMillis += 11
