@@ -208,3 +208,16 @@ func TestSurvey(t *testing.T) {
 	require.Len(t, d.m.Survey(1).FenceKeys, 1)
 	require.Equal(t, "my:Fence", d.m.Survey(1).FenceKeys[0].Key)
 }
+
+// TestRenewalKeepsAccounts: a key counts for the user who created it, also if its number grows.
+func TestRenewalKeepsAccounts(t *testing.T) {
+	d := newDriver(t)
+	alice := d.member("alice", 9, 0, 0)
+	alice.do("set fence 7")
+	alice.do("set lease x px 1000")
+	alice.do("set name x")
+	after, done := renewed(t, d, Renewal{MinLeaseMillis: 60_000, Raises: []Raise{{"fence", 5}}})
+	require.Equal(t, []int{1, 1}, []int{done.Raised[0], done.Extended})
+	requireAccounts(t, after, "alice 3+0")
+	require.Equal(t, "12", after.do("get", "fence").Str)
+}

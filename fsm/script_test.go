@@ -252,6 +252,13 @@ func TestLoadedScriptsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, maxLoadedBytes/len(big), n)
 	require.LessOrEqual(t, sc.loadedBytes, maxLoadedBytes)
+
+	*sc = newScriptCache()
+	for _, turn := range []uint64{0, 0, 1, 2, 0} { // one in the place of another
+		sc.turns = turn
+		sc.add(compile("return 1", scriptSHA("return 1"), turn))
+		require.NoError(t, sc.verify())
+	}
 }
 
 // A source that is no script is refused before it gets into the log, and by the

@@ -609,7 +609,9 @@ func TestOldEntriesKnowOldCommands(t *testing.T) {
 		require.Equal(t, protocol.Integer(int64(version)), d.applyAs(version, old)[0])
 		require.Contains(t, line(d.applyAs(version, request(nil, 0, "object|refcount", "k"))[0]), "unknown command")
 	}
-	require.Equal(t, `"known"`, line(d.applyAs(versionLocks, script)[0]))
+	for version := byte(versionKinds); version <= protocol.EntryVersion; version++ {
+		require.Equal(t, `"known"`, line(d.applyAs(version, script)[0]), version)
+	}
 }
 
 // TestOldEntriesKnowNoLocks: what came with native locks is unknown in an entry from before.
