@@ -57,6 +57,8 @@ func TestBackup(t *testing.T) {
 		require.Equal(t, saved(kept), saved(again))
 
 		dropped.Empty()
+		require.Equal(t, kept.sessionIDs-1<<32, dropped.sessionIDs, "no id is given out again")
+		dropped.Begin(now-1, 0)
 		dropped.Raise(1<<32, 0)
 		checkAll(t, dropped)
 		require.Zero(t, dropped.Bytes())
