@@ -258,6 +258,9 @@ func TestConcurrentUse(t *testing.T) {
 				t.Error(err)
 			}
 			tellAll(other)
+			if _, err := other.Renew(Renewal{AtMillis: 1}); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	for i := range 300 {
