@@ -82,6 +82,8 @@ func TestList(t *testing.T) {
 		require.ElementsMatch(t, ofOwner, listed(t, table, Query{Count: count, ByOwner: true, Owner: "o1"}, 1000))
 		require.ElementsMatch(t, append(waits[:3:3], ofSession...), listed(t, table, Query{Count: count, Session: id}, 1000))
 		require.ElementsMatch(t, waits, listed(t, table, Query{Count: count, Session: id, Waiting: true}, 1000))
+		require.ElementsMatch(t, append(waits[:3:3], ofSession...),
+			listed(t, table, Query{Count: count, Session: id, Held: true, Waiting: true}, 1000))
 		require.Empty(t, listed(t, table, Query{Count: count, Session: id, Match: func(string) bool { return false }}, 1000))
 		require.ElementsMatch(t, plain[7:8], listed(t, table, Query{Count: count, Match: func(key string) bool {
 			return key == "k7"
