@@ -214,6 +214,38 @@ func TestDamageBeyondLimits(t *testing.T) {
 	}
 }
 
+// TestHoldsThatCannotBe: a lock of one hold, or of an exclusive one, gets no further holds, and none gets too many.
+func TestHoldsThatCannotBe(t *testing.T) {
+	shared := func(owners ...string) *Table {
+		table := at(New(), 1000)
+		for _, owner := range owners {
+			r := asks(owner, "k")
+			r.Mode = Shared
+			table.mustAcquire(t, r)
+		}
+		return table
+	}
+	for name, spoil := range map[string]func(table *Table, l *lock, next fields){
+		"":         func(*Table, *lock, fields) {},
+		"one hold": func(table *Table, l *lock, _ fields) { l.hold, l.more = table.firstHold(l), nil },
+		"too many": func(_ *Table, l *lock, _ fields) { l.more.holders = MaxHolders },
+		"exclusive": func(table *Table, l *lock, next fields) {
+			table.firstHold(l).mode, next[2] = Exclusive, uint64(Exclusive)
+		},
+	} {
+		var next fields
+		shared("a", "b", "c").Save(&next, true)
+		next = next[slices.Index(next, any("c")):]
+		d := &loader{t: shared("a", "b")}
+		d.t.fences++
+		l := d.t.find(0, "k")
+		spoil(d.t, l, next)
+		d.Reader = &fieldSource{left: next}
+		d.hold(l)
+		require.Equal(t, name != "", d.err != nil, name)
+	}
+}
+
 // TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished, empty
 // queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {

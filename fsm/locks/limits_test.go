@@ -212,14 +212,21 @@ func TestDropsBeforeASweep(t *testing.T) {
 	require.Empty(t, table.drops)
 }
 
-// TestAccountsInSnapshots: a waiter counts for the same account behind a snapshot.
-func TestAccountsInSnapshots(t *testing.T) {
+// TestAccountsOfWaiters: a waiter counts for the same account behind a snapshot, and in its own table alone.
+func TestAccountsOfWaiters(t *testing.T) {
 	table := sharedAndAlone(t)
 	table.Slice(true)
 	require.Equal(t, 1, table.Count(2))
 	again, err := loaded(saved(table), true)
 	require.NoError(t, err)
 	require.Equal(t, 1, again.Count(2))
+	c := again.Copy()
+	r := waiting(asks("w2", "alone"))
+	r.Account = 2
+	_, err = again.Acquire(r)
+	require.NoError(t, err)
+	require.Equal(t, 2, again.Count(2))
+	require.Equal(t, 1, c.Count(2))
 }
 
 // TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.
@@ -387,6 +394,28 @@ func TestWithoutASweep(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, a.Fence)
 	}
+}
+
+// TestSharersEndInOrder: of the sessions that shared a lock, and whose time is over, the first to end loses it first.
+func TestSharersEndInOrder(t *testing.T) {
+	table := at(New(), 1000)
+	table.Slice(true)
+	for i, lease := range []int64{300, 100, 200} {
+		id, err := table.OpenSession(lease, Client{}, false, "")
+		require.NoError(t, err)
+		r := asks(fmt.Sprint(lease), "k")
+		r.Mode, r.Session = Shared, id
+		require.EqualValues(t, i+1, table.mustAcquire(t, r))
+	}
+	table.TakeEffects()
+	at(table, 1400).mustAcquire(t, asks("next", "k"))
+	var lost []string
+	for _, e := range table.TakeEffects() {
+		if e.Kind == Lost {
+			lost = append(lost, e.Owner)
+		}
+	}
+	require.Equal(t, []string{"100", "200", "300"}, lost)
 }
 
 // TestWaitersOfASession: who was dropped counts no more, but in entries before version 6.
