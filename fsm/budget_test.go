@@ -288,9 +288,9 @@ func TestLeavingIsCharged(t *testing.T) {
 }
 
 // TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write
-// and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was, and nobody is told. Below a
-// request are its need, the need where no lock may end or be granted at the cost of the entry, and what the request
-// alone is charged for.
+// and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was, and nobody
+// is told. Below a request are its need, the need where no lock may end or be granted at the cost of the entry, and what
+// the request alone is charged for.
 //
 //	version 5         of the entries
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
