@@ -436,7 +436,9 @@ func TestCorruptLockRequests(t *testing.T) {
 		require.Equal(t, row.want, d.doLine(row.line), row.line)
 		require.Equal(t, before, d.m.st.Versions, row.line)
 	}
-	for _, words := range [][]string{{"alive"}, {"gone", "1"}, {"giveback", "k", "me", "1", "0"}} {
+	for _, words := range [][]string{
+		{"alive"}, {"gone", "1"}, {"giveback", "k", "me", "1", "0"}, {"drop", "n1", "1"},
+	} {
 		require.Equal(t, command.ErrArity(words[0]), d.exec(nil, words).Elems[0], "no client queues those")
 	}
 	require.Equal(t, command.Zero, d.doLine("native 1 0 "+strconv.Itoa(maxDuration)+" lock.release k me"))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
 // listed goes through all pages of a list, and returns the keys and owners.
@@ -29,6 +31,17 @@ func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 			return rows
 		}
 	}
+}
+
+// TestLocksOfOneCursor stand on one page, whatever Count is: no other page begins between them.
+func TestLocksOfOneCursor(t *testing.T) {
+	table := at(New(), 1000)
+	for i := range 3 {
+		table.locks.Set(&lock{text: keyspace.NewLockText(strconv.Itoa(i)), hash: 1<<cursorShift + uint64(i), head: flagPresent})
+	}
+	_, next, looked := table.List(&Query{Count: 1, Most: 10}, 1000)
+	require.Zero(t, next)
+	require.Equal(t, 3, looked)
 }
 
 // TestListBehindTheEnd: there is nothing behind the largest cursor.
