@@ -37,7 +37,8 @@ func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 func TestLocksOfOneCursor(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 3 {
-		table.locks.Set(&lock{text: keyspace.NewLockText(strconv.Itoa(i)), hash: 1<<cursorShift + uint64(i), head: flagPresent})
+		text := keyspace.NewLockText(strconv.Itoa(i))
+		table.locks.Set(&lock{text: text, hash: 1<<cursorShift + uint64(i), head: flagPresent})
 	}
 	_, next, looked := table.List(&Query{Count: 1, Most: 10}, 1000)
 	require.Zero(t, next)
