@@ -3,7 +3,6 @@ package fsm
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -510,7 +509,6 @@ func TestCostsOfOldEntries(t *testing.T) {
 // an entry is part of the log's meaning: other prices need a new version of the entry, unless no release has the
 // newest.
 func TestWorkOfTranscripts(t *testing.T) {
-	const golden = "testdata/work.txt"
 	var rows []string
 	for _, transcript := range protocoltest.ReadTranscripts(t, "testdata/ops/*.txt") {
 		work, requests := map[string]int64{}, map[string]int{}
@@ -525,12 +523,7 @@ func TestWorkOfTranscripts(t *testing.T) {
 	}
 	slices.Sort(rows)
 	text := strings.Join(rows, "\n") + "\n"
-	if protocoltest.Rewriting() {
-		require.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	protocoltest.SameLines(t, string(want), text)
+	protocoltest.SameLines(t, protocoltest.Golden(t, "testdata/work.txt", text), text)
 }
 
 // BenchmarkWork measures what a unit of work costs: a nanosecond, roughly. See DESIGN.md, Budgets.

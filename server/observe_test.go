@@ -191,13 +191,8 @@ func TestMetrics(t *testing.T) {
 		require.NotContains(t, text, "\n"+never)
 	}
 	document := metricsTable(allFamilies(t, s))
-	path := filepath.Join("monitoring", "METRICS.md")
-	if protocoltest.Rewriting() {
-		require.NoError(t, os.WriteFile(path, []byte(document), 0o644))
-	}
-	there, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(there), document, "run 'make rewrite' and look at the change")
+	require.Equal(t, protocoltest.Golden(t, filepath.Join("monitoring", "METRICS.md"), document), document,
+		"run 'make rewrite' and look at the change")
 }
 
 // TestReadyz: what the checks ask of a node that serves, and of what they are told.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -55,13 +54,7 @@ func TestGoldenAnswers(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
 	}
-	const golden = "testdata/golden/answers.txt"
-	if protocoltest.Rewriting() {
-		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got.String())
+	require.Equal(t, protocoltest.Golden(t, "testdata/golden/answers.txt", got.String()), got.String())
 }
 
 // TestGoldenEffects: drawn calls to two databases, most of them while much has ended and is not worked off, have the
@@ -98,13 +91,7 @@ func TestGoldenEffects(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
 	}
-	const golden = "testdata/golden/effects.txt"
-	if protocoltest.Rewriting() {
-		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got.String())
+	require.Equal(t, protocoltest.Golden(t, "testdata/golden/effects.txt", got.String()), got.String())
 }
 
 // rare makes a call that step does not make, now and then, or one of those beside each other that meet seldom.

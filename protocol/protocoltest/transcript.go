@@ -31,6 +31,17 @@ var rewrite = flag.Bool("rewrite", false, "write what the code answers into test
 // testdata and does not compare them.
 func Rewriting() bool { return *rewrite }
 
+// Golden returns the text of the file at path, which got is compared with. With -rewrite got is written there first.
+func Golden(t testing.TB, path, got string) (want string) {
+	t.Helper()
+	if Rewriting() {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
 // Transcripts plays the transcripts in the files that match glob, each in a subtest of its name: see
 // [ReadTranscripts]. play runs the lines of a transcript and returns the lines with the answers, which must be equal to
 // the transcript. With -rewrite the answers are written into the file: look at the difference before you keep the file.

@@ -52,14 +52,8 @@ CONFIG RESETSTAT; a gauge rises and falls.
 
 // TestMetricsDocument keeps METRICS.md equal to the rows.
 func TestMetricsDocument(t *testing.T) {
-	const path = "../../METRICS.md"
-	if protocoltest.Rewriting() {
-		require.NoError(t, os.WriteFile(path, []byte(metricsDocument()), 0o644))
-		return
-	}
-	there, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(there), metricsDocument(), "run 'make rewrite' and look at the change")
+	got := metricsDocument()
+	require.Equal(t, protocoltest.Golden(t, "../../METRICS.md", got), got, "run 'make rewrite' and look at the change")
 }
 
 // node is a node that leads three, with an empty state.
