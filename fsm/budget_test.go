@@ -323,8 +323,10 @@ func playNeeds(t *testing.T, script []byte) []byte {
 				d.advance(0)
 			}
 		default:
-			text := strings.ReplaceAll(strings.Join(words, "\x00"), " ", "~")
-			need, without, charged := d.needs(strings.ReplaceAll(text, "\x00", " "))
+			for i := range words {
+				words[i] = strings.ReplaceAll(words[i], " ", "~") // as in a pipeline
+			}
+			need, without, charged := d.needs(strings.Join(words, " "))
 			return []string{fmt.Sprintf("%d, %d, %d", need, without, charged)}
 		}
 		return nil
