@@ -203,8 +203,8 @@ func TestQuotaOfWaiters(t *testing.T) {
 	requireAccounts(t, d, "bob 1+0")
 }
 
-// TestServedWaitersCloseTheirAccount: what a waiter creates counts for its user, and what the next request of the batch
-// creates for nobody.
+// TestServedWaitersCloseTheirAccount: a key that a waiter creates counts for the waiter's user. A key of the next
+// request in the batch counts for no user.
 func TestServedWaitersCloseTheirAccount(t *testing.T) {
 	d := newDriver(t)
 	for room, ticket := range map[int64]string{0: "1", defaultBudgets().serving: "2"} {

@@ -287,17 +287,17 @@ func TestLeavingIsCharged(t *testing.T) {
 	}
 }
 
-// TestNeeds runs testdata/needs.txt: how much work an entry must have room for, so that a request runs behind a write
-// and a read. All nodes of a cluster have to agree. Where a request does not fit, the state stays as it was, and nobody
-// is told. Below a request are its need, the need where no lock may end or be granted at the cost of the entry, and what
-// the request alone is charged for.
+// TestNeeds runs testdata/needs.txt: how much room for work an entry needs, so that a request runs behind a write and a
+// read. All nodes of a cluster have to agree. A request that does not fit leaves the state as it was, and has no
+// events. Below a request stand three numbers: its need, its need where no lock may end or be granted at the cost of
+// the entry, and what the request alone is charged for.
 //
 //	version 5         of the entries
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
 //	advance 5         time passes, and what is due is done
 //	jump 5            time passes, and nothing is done
 //	LINE              a request whose need is to be found
-//	as RULES LINE     the same by a user of whom these rules, parted by commas, say what he may do
+//	as RULES LINE     the same by a user with these ACL rules, which commas separate
 //	exec LINE         the same in a transaction that watches nine keys
 //	stale LINE        the same if a watched key has changed
 func TestNeeds(t *testing.T) { protocoltest.Transcripts(t, "testdata/needs.txt", playNeeds) }

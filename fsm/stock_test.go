@@ -592,7 +592,8 @@ func TestLockRanks(t *testing.T) {
 	}
 }
 
-// TestMarkOfAnotherValue: a list has a mark only if a snapshot says so. It is shown as a lock that nobody holds.
+// TestMarkOfAnotherValue: no command marks a list. A snapshot with a marked list is restored, and the list is shown as
+// a lock without holders.
 func TestMarkOfAnotherValue(t *testing.T) {
 	d := newDriver(t)
 	item := "\x01k" + words(keyspace.KindList, "listpack", "me") + "\xff\x7f\x01" + "\x01\x00\x00\x00\x00\x00"

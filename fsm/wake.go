@@ -103,8 +103,8 @@ func (c *call) serveNext() bool {
 	return true
 }
 
-// retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room, and nothing
-// was done, except that locks among the keys may have ended, which is told.
+// retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room, and the
+// request has done nothing. Locks among its keys may have ended all the same: their events stay.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.DB, c.Args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
 	c.acting, c.Account = acting{}, w.Account

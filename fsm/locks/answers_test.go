@@ -57,8 +57,8 @@ func TestGoldenAnswers(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/answers.txt", got.String()), got.String())
 }
 
-// TestGoldenEffects: drawn calls to two databases, most of them while much has ended and is not worked off, have the
-// effects, the costs and the snapshots that they had.
+// TestGoldenEffects: drawn calls to one database or two have the effects, the costs and the snapshots that they had.
+// Most calls come while much has ended and is not worked off.
 func TestGoldenEffects(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {

@@ -110,8 +110,8 @@ func TestRequestsThatAreRafts(t *testing.T) {
 	require.Equal(t, []raft.ServerID{"n2"}, campaigns)
 }
 
-// TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. Raft
-// gets the other snapshots. It also gets those of a former leader, which it refuses, and all other requests.
+// TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. All
+// other requests go to raft, and so do a former leader's snapshots, which raft refuses.
 func TestWhichSnapshotsAreLate(t *testing.T) {
 	for _, c := range []struct {
 		name        string
