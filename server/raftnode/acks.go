@@ -233,6 +233,13 @@ func (a *acks) awaitMatch(term, index uint64, n int) *Acknowledgement {
 	return a.wait(n, func(p *peerAck) bool { return p.term == term && p.match >= index })
 }
 
+// awaitPeer waits until a voter has the log up to index in term.
+func (a *acks) awaitPeer(peer raft.ServerID, term, index uint64) *Acknowledgement {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.wait(1, func(p *peerAck) bool { return p == a.peers[peer] && p.term == term && p.match >= index })
+}
+
 func (a *acks) wait(nodes int, reached func(*peerAck) bool) *Acknowledgement {
 	w := &Acknowledgement{acks: a, nodes: nodes, reached: reached, done: make(chan struct{})}
 	if a.enough(w) {

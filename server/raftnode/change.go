@@ -216,37 +216,3 @@ func (n *Node) hold(ctx context.Context) error {
 }
 
 func (n *Node) release() { <-n.changing }
-
-// TransferTo has raft hand the leadership over to a voter, or, without an ID, to the voter with the longest log. It
-// returns when gone is closed, or raft has given up, whatever becomes of ctx meanwhile: until then raft refuses
-// entries, and tells only their futures.
-func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) error {
-	if err := n.hold(ctx); err != nil {
-		return err
-	}
-	defer n.release()
-	if id == "" {
-		n.raft.LeadershipTransfer()
-	} else {
-		m, ok := n.Configuration().Find(id)
-		switch { // raft does not look at the vote
-		case !ok:
-			return fmt.Errorf("%s: %w", id, ErrNotMember)
-		case !m.Voter:
-			return fmt.Errorf("%s: %w", id, ErrNotVoter)
-		case id == n.config.ID:
-			return nil
-		}
-		n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.Addr))
-	}
-	// Raft gives up after two election timeouts at most, as [transport.TimeoutNow] does not take
-	// longer than one timeout; until then raft refuses entries.
-	timer := time.NewTimer(2*n.config.ElectionTimeout + 100*time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-gone:
-	case <-timer.C:
-	case <-n.stopped:
-	}
-	return nil
-}

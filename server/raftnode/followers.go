@@ -42,6 +42,41 @@ func (n *Node) Heard(id string, term uint64, since time.Time) (match uint64, at 
 	return ack.match, ack.heard, ok
 }
 
+// Unacknowledged reports whether too few other voters have acknowledged to this leader what follows its commit index,
+// so that the leader's own disk is not what the entries wait for. acknowledged grows with everything that any of them
+// acknowledges.
+func (n *Node) Unacknowledged(term uint64) (acknowledged uint64, so bool) {
+	conf, commit, have := n.Configuration(), n.raft.CommitIndex(), 1
+	matches := n.acks.matches(term)
+	for _, m := range conf.Members {
+		if !m.Voter || m.ID == n.config.ID {
+			continue
+		}
+		acknowledged += matches[m.ID]
+		if matches[m.ID] > commit {
+			have++
+		}
+	}
+	return acknowledged, have < conf.Quorum()
+}
+
+// TransferTime is how long the next request with uncommitted entries takes over the slowest link that is allowed for.
+func (n *Node) TransferTime() time.Duration {
+	size := 0
+	for i := n.raft.CommitIndex() + 1; size < appendGather; i++ {
+		var e raft.Log
+		if n.log.GetLog(i, &e) != nil {
+			break
+		}
+		whole, err := n.log.withData(&e)
+		if err != nil {
+			break
+		}
+		size += len(whole.Data)
+	}
+	return time.Duration(size) * time.Second / slowest
+}
+
 // CheckProgress compares the followers' logs with what is committed, and tells what has changed. It is
 // called once a second, or more often, while this node leads term.
 func (n *Node) CheckProgress(term uint64) { n.progress.check(term, n.raft.CommitIndex(), n.acks) }

@@ -187,7 +187,6 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 }
 
 // TimeoutNow asks a node to stand for election, and waits no longer than an election takes.
-// Meanwhile raft refuses entries, and for a node that cannot be reached that would be 10 s.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse,
 ) error {

@@ -72,15 +72,12 @@ func (ls *leadership) run(ctx context.Context) error {
 	defer again.Stop()
 	for {
 		ls.update()
-		if again.Stop(); ls.asserting() {
-			again.Reset(assertAgain)
-		} else if ls.declined != nil {
+		if again.Stop(); ls.declined != nil {
 			again.Reset(ls.electionTimeout)
 		}
 		select {
 		case <-ls.noted:
 		case <-again.C:
-			ls.reassert()
 		case <-ctx.Done():
 			return nil
 		}
@@ -103,10 +100,13 @@ func (ls *leadership) update() {
 		ls.follow()
 	case quarantined:
 		ls.decline(term)
-	case ls.asserted != term:
-		ls.assert(term)
-	case ls.serving.Load() == nil && ls.applied.Load() == term:
-		ls.serve(term)
+	default:
+		if ls.asserted != term {
+			ls.assert(term)
+		}
+		if ls.serving.Load() == nil && ls.applied.Load() == term {
+			ls.serve(term)
+		}
 	}
 }
 
@@ -124,23 +124,6 @@ func (ls *leadership) assert(term uint64) {
 }
 
 func (ls *leadership) proposeFirst(term uint64) { ls.propose(term, ls.version()) }
-
-// assertAgain is the time between two checks whether the first entry got lost.
-const assertAgain = 10 * time.Millisecond
-
-// asserting reports whether this node has won an election and does not serve yet.
-func (ls *leadership) asserting() bool {
-	return ls.node.Leads(ls.asserted) && ls.serving.Load() == nil
-}
-
-// reassert proposes the first entry again if raft has applied the whole log without this entry.
-// Raft refuses the entries of a leader that led before and began a hand-over, as long as the asked
-// node's answer is not there. Raft then tells only the future.
-func (ls *leadership) reassert() {
-	if ls.asserting() && ls.applied.Load() != ls.asserted && ls.node.Applied() == ls.node.Last() {
-		ls.proposeFirst(ls.asserted)
-	}
-}
 
 // serve starts to take commands as leader of term.
 func (ls *leadership) serve(term uint64) {
@@ -213,7 +196,7 @@ func (ls *leadership) decline(term uint64) {
 	if !ls.givingUp.CompareAndSwap(false, true) {
 		return
 	}
-	go func() { // ends with the leadership or the node, or when raft gives the transfer up
+	go func() { // ends with the leadership or the node, or after some election timeouts
 		defer ls.givingUp.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), declineTimeouts*ls.electionTimeout)
 		defer cancel()

@@ -33,14 +33,10 @@ func later(n *replicatest.Node, words ...string) <-chan protocol.Value {
 // lead makes n the leader.
 func lead(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
-	for range 50 {
-		leader := c.Leader()
-		if leader == n {
-			return
-		}
-		require.NoError(t, leader.Replica().TransferLeadership(t.Context(), ""))
+	if leader := c.Leader(); leader != n {
+		require.NoError(t, leader.Replica().TransferLeadership(t.Context(), n.ID))
 	}
-	require.FailNow(t, "it does not become leader", n.Name)
+	require.Same(t, n, c.Leader(), "it does not become leader")
 }
 
 func events[E replica.Event](n *replicatest.Node) (es []E) {

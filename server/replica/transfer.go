@@ -63,36 +63,23 @@ func (r *Replica) giveUp(l *leaderTerm, age time.Duration) {
 	}()
 }
 
-// transfer tries once to end l. Meanwhile nothing is proposed: raft would refuse the entry and tell
-// only the future, which has no reader. That is so until raft has given up, also if ctx ends before.
+// transfer tries once to end l. Meanwhile nothing is proposed.
 func (r *Replica) transfer(ctx context.Context, l *leaderTerm, to string) error {
 	if err := r.proposer.hold(ctx); err != nil {
 		return err
 	}
-	resume := func() {
+	defer func() {
 		r.proposer.release()
 		notify(r.proposer.wake)
-	}
+	}()
 	for l.inFlight.Load() > 0 {
 		select {
 		case <-l.landed:
 		case <-l.gone:
-			resume()
 			return nil
 		case <-ctx.Done():
-			resume()
 			return ctx.Err()
 		}
 	}
-	over := make(chan error, 1)
-	go func() { // ends when raft gives up, a moment after ctx at most
-		defer resume()
-		over <- r.node.TransferTo(ctx, to, l.gone)
-	}()
-	select {
-	case err := <-over:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return r.node.TransferTo(ctx, to, l.gone)
 }
