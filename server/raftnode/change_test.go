@@ -157,6 +157,8 @@ func TestTransfersThatAreNotMade(t *testing.T) {
 		require.NoError(t, err)
 		began := time.Now()
 		require.ErrorIs(t, n.TransferTo(t.Context(), "n2", nil), ErrNotVoter)
+		require.EqualError(t, n.TransferTo(t.Context(), "n9", nil), "n9: "+ErrNotMember.Error())
+		require.ErrorIs(t, n.TransferTo(t.Context(), "", nil), ErrNotMember)
 		require.Zero(t, time.Since(began))
 		require.True(t, n.Leads(n.Term()))
 	})

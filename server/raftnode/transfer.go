@@ -142,7 +142,7 @@ func (n *Node) Successor(ctx context.Context, id string) (string, error) {
 	switch {
 	case len(ready) > 0:
 		best := ready[0]
-		for _, c := range ready[1:] {
+		for _, c := range ready {
 			if c.moreUpToDate(best) {
 				best = c
 			}

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,46 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// dials notes whom a node's raft dials.
+type dials struct {
+	*pipes
+	to []string
+}
+
+func (d *dials) Dial(to raft.ServerAddress, within time.Duration) (net.Conn, error) {
+	d.to = append(d.to, string(to))
+	return d.pipes.Dial(to, within)
+}
+
+// nominees has all nominations by n answered so, until the result's end is called.
+func nominees(t *testing.T, n *single, answer error) (asked *dials, end func()) {
+	require.NoError(t, n.transport.inner.Close())
+	there := newPipes(nil)
+	other := raft.NewNetworkTransport(there, 1, time.Minute, io.Discard)
+	asked = &dials{pipes: newPipes(there)}
+	n.transport.inner = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		ServerAddressProvider: provider{}, Stream: asked, Timeout: time.Minute,
+	})
+	go func() {
+		for {
+			select {
+			case rpc := <-other.Consumer():
+				rpc.Respond(&raft.TimeoutNowResponse{}, answer)
+			case <-n.stopped:
+				return
+			}
+		}
+	}()
+	return asked, func() {
+		n.transport.inner.CloseStreams()
+		require.NoError(t, other.Close())
+	}
+}
+
 // TestTransfers: the voter that was named, or the one with the longest log, is nominated when it has the whole log.
 func TestTransfers(t *testing.T) {
 	const soon, election = 300 * time.Millisecond, time.Second
+	const n2, n3 = "n2@cafe", "n3@cafe"
 	for name, c := range map[string]struct {
 		id             string
 		n2, n3         uint64 // how much of the log they lack
@@ -21,52 +59,38 @@ func TestTransfers(t *testing.T) {
 		stale          bool   // what they have was said in the term before
 		lost, canceled bool   // soon
 		answer         error  // to the nomination; nil: it is taken
-		nominated      bool
+		nominated      string
 		took           time.Duration
 		err            string
 	}{
-		"any, of different logs": {n2: 1, answer: errNoVote, nominated: true, err: "nominate n3: "},
-		"any, of equal logs":     {answer: errNoVote, nominated: true, err: "nominate n2: "},
-		"the one that is named":  {id: "n3", answer: errNoVote, nominated: true, err: "nominate n3: " + errNoVote.Error()},
-		"its log grows":          {id: "n2", n2: 1, gets: "n2", answer: errNoVote, nominated: true, took: soon, err: "nominate n2: "},
-		"another's log grows":    {id: "n2", n2: 1, n3: 1, gets: "n3", took: election, err: "n2 has the log up to 1 of 2"},
+		"any, of different logs": {n2: 1, answer: errNoVote, nominated: n3, err: "nominate n3: " + errNoVote.Error()},
+		"any, of equal logs":     {answer: errNoVote, nominated: n2, err: "nominate n2: "},
+		"the one that is named":  {id: n3, answer: errNoVote, nominated: n3, err: "nominate n3: "},
+		"its log grows":          {id: n2, n2: 1, gets: n2, answer: errNoVote, nominated: n2, took: soon, err: "nominate n2: "},
+		"another's log grows":    {id: n2, n2: 1, n3: 1, gets: n3, took: election, err: "n2 has the log up to 1 of 2"},
 		"its log is of a former term": {
-			id: "n2", stale: true, took: election, err: "n2 has the log up to 0 of 2",
+			id: n2, stale: true, took: election, err: "n2 has the log up to 0 of 2",
 		},
-		"lost before the log grows":     {id: "n2", n2: 1, lost: true, took: soon},
-		"canceled before the log grows": {id: "n2", n2: 1, canceled: true, took: soon, err: context.Canceled.Error()},
-		"elected":                       {nominated: true, lost: true, took: soon},
-		"not elected":                   {nominated: true, took: 2 * election},
-		"canceled while it stands":      {nominated: true, canceled: true, took: soon, err: context.Canceled.Error()},
+		"lost before the log grows":     {id: n2, n2: 1, lost: true, took: soon},
+		"canceled before the log grows": {id: n2, n2: 1, canceled: true, took: soon, err: context.Canceled.Error()},
+		"elected":                       {nominated: n2, lost: true, took: soon},
+		"not elected":                   {nominated: n2, took: 2 * election},
+		"canceled while it stands":      {nominated: n2, canceled: true, took: soon, err: context.Canceled.Error()},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := openSingle(t)
 			n.start()
-			n.configurations.appended([]*raft.Log{configurationAt(9, "n1", "n2", "n3")})
-			there := newPipes(nil)
-			other := raft.NewNetworkTransport(there, 1, time.Minute, io.Discard)
-			require.NoError(t, n.transport.inner.Close())
-			n.transport.inner = raft.NewNetworkTransport(newPipes(there), 1, time.Minute, io.Discard)
-			nominated := false
-			go func() {
-				for {
-					select {
-					case rpc := <-other.Consumer():
-						nominated = true
-						rpc.Respond(&raft.TimeoutNowResponse{}, c.answer)
-					case <-n.stopped:
-						return
-					}
-				}
-			}()
+			n.configurations.appended([]*raft.Log{configurationAt(9, "n1", n2, n3)})
+			asked, end := nominees(t, n, c.answer)
+			defer end()
 			term := n.Term()
 			require.Equal(t, uint64(2), n.Last())
 			said := term
 			if c.stale {
 				said--
 			}
-			n.acks.note("n2", said, 0, n.Last()-c.n2)
-			n.acks.note("n3", said, 0, n.Last()-c.n3)
+			n.acks.note(n2, said, 0, n.Last()-c.n2)
+			n.acks.note(n3, said, 0, n.Last()-c.n3)
 			gone := make(chan struct{})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -89,12 +113,52 @@ func TestTransfers(t *testing.T) {
 				require.ErrorContains(t, err, c.err, name)
 			}
 			synctest.Wait()
-			require.Equal(t, c.nominated, nominated, name)
+			if c.nominated == "" {
+				require.Empty(t, asked.to, name)
+			} else {
+				require.Equal(t, []string{c.nominated}, asked.to, name)
+			}
 			require.Empty(t, n.changing)
 			require.Empty(t, n.acks.waiters)
 			time.Sleep(election)
-			n.transport.inner.CloseStreams()
-			require.NoError(t, other.Close())
 		})
 	}
+}
+
+// TestGivingUpInTurn: the next voter is asked after two election timeouts, and none when the leadership is over.
+func TestGivingUpInTurn(t *testing.T) {
+	for _, c := range []struct {
+		lost, took time.Duration
+		asked      []string
+	}{
+		{time.Second, time.Second, []string{"n3"}},
+		{3 * time.Second, 3 * time.Second, []string{"n3", "n2"}},
+		{time.Minute, 4 * time.Second, []string{"n3", "n2"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := openSingle(t)
+			n.start()
+			n.configurations.appended([]*raft.Log{configurationAt(9, "n1", "n2", "n3")})
+			asked, end := nominees(t, n, nil)
+			defer end()
+			n.acks.note("n3", 7, 0, 9)
+			gone := make(chan struct{})
+			time.AfterFunc(c.lost, func() { close(gone) })
+			began := time.Now()
+			require.Equal(t, c.asked, n.GiveUp(7, gone))
+			require.Equal(t, c.took, time.Since(began))
+			synctest.Wait()
+			require.Equal(t, c.asked, asked.to)
+		})
+	}
+}
+
+// TestTransferByAFollower: there is nothing to hand over.
+func TestTransferByAFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		began := time.Now()
+		require.NoError(t, n.TransferTo(t.Context(), "", nil))
+		require.Zero(t, time.Since(began))
+	})
 }

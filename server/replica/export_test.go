@@ -24,6 +24,9 @@ func (r *Replica) IsMember(conn net.Conn, id string) bool { return r.isMember(co
 // ProposeFirst proposes the first entry of a leadership once more.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }
 
+// Look has the node compare what it does with what raft says.
+func (r *Replica) Look() { r.leadership.poke() }
+
 // Follow calls follow on a leader, as happens when raft has not yet told it that it leads.
 func (r *Replica) Follow() { r.leadership.follow() }
 

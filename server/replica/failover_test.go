@@ -62,6 +62,24 @@ func TestWriteMovesToTheNextLeader(t *testing.T) {
 	})
 }
 
+// A leader hears nothing of a follower, and is heard. The follower's link has no answer to a first write. Later writes
+// stay on the follower, and their clients are told that nothing was applied.
+func TestWriteBehindAnUnansweredOne(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
+		c.Net.Cut(follower.Name, leader.Name)
+		first := later(follower, "INCR", "n")
+		time.Sleep(replica.DefaultCommandTimeout / 8)
+		soon := later(follower, "INCR", "n")
+		time.Sleep(replica.DefaultCommandTimeout / 4)
+		late := later(follower, "INCR", "n")
+		require.Equal(t, protocol.ErrUncertain.Value(), <-first)
+		require.Equal(t, protocol.ErrUncertain.Value(), <-soon)
+		require.Equal(t, protocol.ErrNoLeader.Value(), <-late)
+	})
+}
+
 // The client of a leader that lost its majority is told neither that its write
 // took effect nor that it did not.
 func TestWriteOfACutOffLeaderIsUncertain(t *testing.T) {

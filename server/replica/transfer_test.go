@@ -45,6 +45,9 @@ func TestFirstEntryIsNotInFlight(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		r := c.Leader().Replica()
 		before := r.Status().Applied
+		r.Look()
+		synctest.Wait()
+		require.Equal(t, before, r.Status().Applied, "it is proposed once")
 		r.ProposeFirst()
 		time.Sleep(time.Second)
 		require.Greater(t, r.Status().Applied, before)
