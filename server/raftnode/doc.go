@@ -36,6 +36,7 @@
 // [Node.Start] starts the first group, each once. The end of the context ends them.
 //
 //	rpcFilter.acceptAppends  takes other nodes' entries and heartbeats; one more per connection
+//	rpcFilter.beat           hands raft heartbeats that were answered
 //	rpcFilter.run            hands raft what else other nodes ask of it
 //	fastFailover.run         asks around when the leader's process is gone; one more per node asked
 //	applier.cutLog           snapshots of large entries
@@ -49,10 +50,9 @@
 // # Lock order
 //
 // rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when the request
-// before is done. heartbeats.handling is held, shared, while raft handles a heartbeat, and alone for an instant when a
-// nomination comes or is done. All others (acks, configurations, parallelLog, appender, fastFailover, progress) are
-// leaves: nothing else is locked, called or waited for under them, but raft's term and leader, and the first and last
-// index of the store. Events are told without any lock held.
+// before is done. All others (acks, configurations, parallelLog, appender, fastFailover, progress) are leaves: nothing
+// else is locked, called or waited for under them, but raft's term and leader, and the first and last index of the
+// store. Events are told without any lock held.
 //
 // Start reading at [Open], then node.go, transport.go, rpc_filter.go, parallel_log.go, acks.go, configurations.go,
 // change.go. Files use only files below them: open, what the owner calls, node, the parts, what parts share. DESIGN.md has

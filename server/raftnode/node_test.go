@@ -159,9 +159,6 @@ func openSingle(t *testing.T, others ...string) *single {
 		require.True(t, s.transport.appender.closed, "else raft would wait for nodes that do not answer")
 		require.NoError(t, s.Wait())
 		parts.Wait()
-		late := make(chan raft.RPCResponse, 1)
-		require.True(t, s.filter.heartbeats.handle(raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: late}))
-		require.ErrorIs(t, (<-late).Error, raft.ErrTransportShutdown, "raft writes to the stores no more")
 		require.Zero(t, s.append.open.Load())
 	})
 	return s
@@ -1212,9 +1209,4 @@ func TestDeclineWithoutSuccessor(t *testing.T) {
 		require.ErrorContains(t, n.Decline(t.Context(), nil), "no voter answers that could lead")
 		require.True(t, n.Leads(n.Term()))
 	})
-}
-
-// TestHeartbeatBeforeRaft: a heartbeat that comes before raft takes them is a request as any other.
-func TestHeartbeatBeforeRaft(t *testing.T) {
-	require.False(t, new(heartbeats).handle(raft.RPC{}))
 }

@@ -39,7 +39,7 @@ func Open(c Config) (*Node, error) {
 	})
 	n.filter = &rpcFilter{
 		requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, applier: n.applier,
-		snapshots: c.Snapshots,
+		snapshots: c.Snapshots, beats: make(chan raft.RPC, 1),
 	}
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
@@ -241,6 +241,7 @@ func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	n.config.OnConfiguration() // what has changed since Open
 	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
 	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
+	start("note heartbeats", n.filter.beat)
 	start("replace a dead leader", n.failover.run)
 	start("notify of commits", n.commits.run)
 	start("send removal notices", n.sendRemovalNotices)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -28,7 +27,8 @@ type rpcFilter struct {
 	// installing is held while a snapshot is handed to raft, and while a request is judged by the
 	// newest snapshot.
 	installing sync.Mutex
-	heartbeats heartbeats
+	// beats are heartbeats that were answered, for raft; there is room for one.
+	beats chan raft.RPC
 	// campaigns is called with each node that asks for pre-votes. It must be quick.
 	campaigns func(id raft.ServerID)
 }
@@ -160,12 +160,6 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 }
 
 // nominate has raft stand for election if this node has a vote, and is not in quarantine.
-//
-// Raft becomes a candidate first, and notes the nomination second. A heartbeat that raft handles
-// between the two makes raft a follower that keeps the note. The node's next candidacy then asks
-// for no pre-vote, and ends a leadership that all other nodes hear (hashicorp/raft v1.7.3,
-// timeoutNow and appendEntries). So heartbeats queue up with the other requests until raft is
-// through with the nomination.
 func (f *rpcFilter) nominate(ctx context.Context, rpc raft.RPC) {
 	if !f.configurations.view().voter {
 		rpc.Respond(nil, errNoVote)
@@ -175,10 +169,7 @@ func (f *rpcFilter) nominate(ctx context.Context, rpc raft.RPC) {
 		rpc.Respond(nil, ErrQuarantined)
 		return
 	}
-	f.heartbeats.nominating(1)
-	defer f.heartbeats.nominating(-1)
 	f.hand(ctx, rpc)
-	f.drain(ctx)
 }
 
 func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
@@ -212,50 +203,6 @@ func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
 	known := min(end-req.PrevLogEntry, uint64(len(req.Entries)))
 	req.Entries = req.Entries[known:]
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
-}
-
-// heartbeats lets heartbeats be handled until close. They are handled on the connections'
-// goroutines, and raft's shutdown does not wait for these: a late heartbeat could write to a closed
-// store, and panic.
-type heartbeats struct {
-	handler atomic.Pointer[func(raft.RPC)] // raft's
-	// handling is held by heartbeats that are being handled.
-	handling    sync.RWMutex
-	closed      bool
-	nominations int // that raft may not be through with
-}
-
-// handle reports whether the heartbeat was handled. Else raft takes it as any other request.
-func (h *heartbeats) handle(rpc raft.RPC) bool {
-	handler := h.handler.Load()
-	if handler == nil {
-		return false
-	}
-	h.handling.RLock()
-	defer h.handling.RUnlock()
-	switch {
-	case h.closed:
-		rpc.Respond(nil, raft.ErrTransportShutdown)
-	case h.nominations > 0:
-		return false
-	default:
-		(*handler)(rpc)
-	}
-	return true
-}
-
-// nominating returns when no heartbeat is being handled, and handles none while the sum is above 0.
-func (h *heartbeats) nominating(more int) {
-	h.handling.Lock()
-	defer h.handling.Unlock()
-	h.nominations += more
-}
-
-// close returns when no heartbeat is being handled, and lets none in.
-func (h *heartbeats) close() {
-	h.handling.Lock()
-	defer h.handling.Unlock()
-	h.closed = true
 }
 
 // acceptAppends takes other nodes' connections until ctx ends.
@@ -293,13 +240,45 @@ func (f *rpcFilter) serveAppends(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// handle gives a request to raft. A heartbeat is handled at once, so as not to wait for a disk.
+// handle gives a request to raft. A heartbeat of the leader that this node follows is answered at once, as raft may be
+// busy with a snapshot or wait for a disk, and is for raft then to note.
+//
+// Raft would handle heartbeats on a goroutine beside its main loop, and so change its term and role while the main loop
+// goes on in the former ones: a leader then writes an entry in its successor's term (hashicorp/raft#695).
 func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, answers chan raft.RPCResponse) {
 	rpc := raft.RPC{Command: req, RespChan: answers}
-	if isHeartbeat(req) && f.heartbeats.handle(rpc) {
-		return
+	switch {
+	case !isHeartbeat(req):
+		f.pass(ctx, rpc)
+	case f.follows(req.Term):
+		rpc.Respond(&raft.AppendEntriesResponse{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: req.Term,
+			LastLog: f.raft.LastIndex(), Success: true,
+		}, nil)
+		select {
+		case f.beats <- raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}:
+		default: // raft has not taken the one before
+		}
+	default:
+		f.hand(ctx, rpc)
 	}
-	f.pass(ctx, rpc)
+}
+
+// follows reports whether this node is a follower in term, and so of the leader of that term.
+func (f *rpcFilter) follows(term uint64) bool {
+	return f.raft.State() == raft.Follower && f.raft.CurrentTerm() == term
+}
+
+// beat hands raft the heartbeats that were answered.
+func (f *rpcFilter) beat(ctx context.Context) error {
+	for {
+		select {
+		case rpc := <-f.beats:
+			f.hand(ctx, rpc)
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // isHeartbeat tells raft's heartbeats from raft's replication.

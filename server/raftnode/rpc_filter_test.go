@@ -4,11 +4,10 @@ import (
 	"context"
 	"io"
 	"net"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -209,33 +208,75 @@ func TestAppendsOverAConnection(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsBesideNominations: what the race detector has to judge, as heartbeats come over several connections. A
-// nomination waits for those that are being handled, and the end does.
-func TestHeartbeatsBesideNominations(t *testing.T) {
-	var h heartbeats
-	var all sync.WaitGroup
-	handler := func(raft.RPC) { require.False(t, h.handling.TryLock()) }
-	h.handler.Store(&handler)
-	for range 2 {
-		all.Go(func() {
-			for range 300 {
-				h.handle(raft.RPC{RespChan: make(chan raft.RPCResponse, 1)})
-			}
-		})
-		all.Go(func() {
-			for range 300 {
-				h.nominating(1)
-				h.nominating(-1)
-			}
-		})
-	}
-	all.Go(func() {
-		for range 300 {
-			runtime.Gosched()
-		}
-		h.close()
+// heartbeat gives n a heartbeat of the leader of term. The channel brings the answer.
+func heartbeat(t *testing.T, n *single, term uint64) chan raft.RPCResponse {
+	answers := make(chan raft.RPCResponse, 1)
+	go n.filter.handle(t.Context(), &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2"), Addr: []byte("n2"),
+	}, Term: term}, answers)
+	synctest.Wait()
+	return answers
+}
+
+// TestHeartbeatOfTheNextLeader: a leader writes no entry in the term of its successor, also if the entry was proposed
+// before the heartbeat came.
+func TestHeartbeatOfTheNextLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		term, last := n.Term(), n.Last()
+		require.True(t, n.Leads(term))
+		answer := (<-heartbeat(t, n, term+1)).Response.(*raft.AppendEntriesResponse)
+		require.Equal(t, term+1, answer.Term)
+		require.True(t, answer.Success)
+		n.Propose(term, []byte("x"))
+		synctest.Wait()
+		require.Equal(t, last, n.Last())
+		require.False(t, n.Leads(term))
 	})
-	all.Wait()
-	require.Zero(t, h.nominations)
-	require.True(t, h.closed)
+}
+
+// TestHeartbeatsWhileRaftIsBusy: those of the leader that this node follows are answered at once, all others in turn.
+func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		n.start()
+		busy := func() (free func()) {
+			answer := make(chan raft.RPCResponse) // raft waits until it is read
+			go n.filter.hand(t.Context(), raft.RPC{Command: &raft.AppendEntriesRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+			}, RespChan: answer})
+			synctest.Wait()
+			return func() {
+				<-answer
+				synctest.Wait()
+			}
+		}
+		require.True(t, (<-heartbeat(t, n, 5)).Response.(*raft.AppendEntriesResponse).Success)
+
+		free := busy()
+		time.Sleep(time.Second / 2)
+		for range 3 {
+			answer := <-heartbeat(t, n, 5)
+			require.Equal(t, raft.RPCResponse{Response: &raft.AppendEntriesResponse{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: 5, LastLog: n.Last(), Success: true,
+			}}, answer)
+		}
+		free()
+		require.Equal(t, time.Now(), n.raft.LastContact(), "raft has noted a heartbeat that was answered")
+		free = busy()
+		next := heartbeat(t, n, 6)
+		require.Empty(t, next, "raft goes to the next term first")
+		free()
+		require.Equal(t, uint64(6), (<-next).Response.(*raft.AppendEntriesResponse).Term)
+
+		time.Sleep(10 * time.Second)
+		require.Equal(t, raft.Candidate, n.raft.State())
+		free = busy()
+		late := heartbeat(t, n, n.Term())
+		require.Empty(t, late, "a candidate follows nobody")
+		free()
+		require.True(t, (<-late).Response.(*raft.AppendEntriesResponse).Success)
+		require.Equal(t, raft.Follower, n.raft.State())
+	})
 }

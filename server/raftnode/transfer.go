@@ -42,8 +42,8 @@ func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) 
 	return n.nominate(ctx, id, gone)
 }
 
-// catchUp waits until a voter has this leader's log, for an election timeout at most. If the leadership ends before, has
-// is false, and there is no error.
+// catchUp waits until a voter has this leader's log, for an election timeout at most. If the leadership ends before,
+// has is false, and there is no error.
 func (n *Node) catchUp(ctx context.Context, term uint64, id raft.ServerID, gone <-chan struct{}) (has bool, err error) {
 	last := n.Last()
 	reached := n.acks.awaitPeer(id, term, last)

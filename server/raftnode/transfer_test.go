@@ -66,7 +66,7 @@ func TestTransfers(t *testing.T) {
 		"any, of different logs": {n2: 1, answer: errNoVote, nominated: n3, err: "nominate n3: " + errNoVote.Error()},
 		"any, of equal logs":     {answer: errNoVote, nominated: n2, err: "nominate n2: "},
 		"the one that is named":  {id: n3, answer: errNoVote, nominated: n3, err: "nominate n3: "},
-		"its log grows":          {id: n2, n2: 1, gets: n2, answer: errNoVote, nominated: n2, took: soon, err: "nominate n2: "},
+		"its log grows":          {id: n2, n2: 1, gets: n2, answer: errNoVote, nominated: n2, took: soon, err: "nominate"},
 		"another's log grows":    {id: n2, n2: 1, n3: 1, gets: n3, took: election, err: "n2 has the log up to 1 of 2"},
 		"its log is of a former term": {
 			id: n2, stale: true, took: election, err: "n2 has the log up to 0 of 2",

@@ -213,16 +213,16 @@ func nomination() *raft.TimeoutNowRequest {
 	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 }
 
-// Close ends all connections. After Close no heartbeat is handled any more.
+// Close ends all connections.
 func (t *transport) Close() error {
 	err := t.inner.Close()
 	t.appender.close()
-	t.filter.heartbeats.close()
 	return err
 }
 
-func (t *transport) SetHeartbeatHandler(f func(raft.RPC)) { t.filter.heartbeats.handler.Store(&f) }
-func (t *transport) Consumer() <-chan raft.RPC            { return t.filter.requests }
+// SetHeartbeatHandler does nothing: see [rpcFilter.handle].
+func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (t *transport) Consumer() <-chan raft.RPC          { return t.filter.requests }
 
 // LocalAddr is the ID: raft compares candidates and leaders by what it takes for their addresses, and a node stays
 // the same candidate when its address changes.
