@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -27,8 +28,10 @@ type rpcFilter struct {
 	// installing is held while a snapshot is handed to raft, and while a request is judged by the
 	// newest snapshot.
 	installing sync.Mutex
-	// beats are heartbeats that were answered, for raft; there is room for one.
-	beats chan raft.RPC
+	// beats are heartbeats that were answered, for raft; there is room for one. Those that come sooner than beatEvery after
+	// raft's last contact are not for raft: each round of reads makes one.
+	beats     chan raft.RPC
+	beatEvery time.Duration
 	// campaigns is called with each node that asks for pre-votes. It must be quick.
 	campaigns func(id raft.ServerID)
 }
@@ -255,6 +258,9 @@ func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, 
 			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: req.Term,
 			LastLog: f.raft.LastIndex(), Success: true,
 		}, nil)
+		if time.Since(f.raft.LastContact()) < f.beatEvery {
+			return
+		}
 		select {
 		case f.beats <- raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}:
 		default: // raft has not taken the one before

@@ -255,6 +255,9 @@ func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
 		require.True(t, (<-heartbeat(t, n, 5)).Response.(*raft.AppendEntriesResponse).Success)
 
 		free := busy()
+		<-heartbeat(t, n, 5)
+		<-heartbeat(t, n, 5)
+		require.Empty(t, n.filter.beats, "raft has noted one just now")
 		time.Sleep(time.Second / 2)
 		for range 3 {
 			answer := <-heartbeat(t, n, 5)
@@ -262,6 +265,7 @@ func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
 				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: 5, LastLog: n.Last(), Success: true,
 			}}, answer)
 		}
+		require.Len(t, n.filter.beats, 1)
 		free()
 		require.Equal(t, time.Now(), n.raft.LastContact(), "raft has noted a heartbeat that was answered")
 		free = busy()
