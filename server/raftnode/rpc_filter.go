@@ -261,8 +261,9 @@ func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, 
 		if time.Since(f.raft.LastContact()) < f.beatEvery {
 			return
 		}
+		answered := raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}
 		select {
-		case f.beats <- raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}:
+		case f.beats <- answered:
 		default: // raft has not taken the one before
 		}
 	default:

@@ -253,6 +253,7 @@ func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
 			}
 		}
 		require.True(t, (<-heartbeat(t, n, 5)).Response.(*raft.AppendEntriesResponse).Success)
+		require.False(t, (<-heartbeat(t, n, 4)).Response.(*raft.AppendEntriesResponse).Success)
 
 		free := busy()
 		<-heartbeat(t, n, 5)
