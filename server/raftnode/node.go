@@ -58,8 +58,7 @@ func (n *Node) Wait() error { return n.down.Error() }
 // the leadership and won another: such an entry is void on every node.
 //
 // The future is not looked at. Success is seen when the entry is applied, failure when the
-// leadership ends. A transfer alone fails an entry otherwise. When raft is shut down futures can
-// stay without an answer.
+// leadership ends. When raft is shut down futures can stay without an answer.
 func (n *Node) Propose(term uint64, entry []byte, flags ...byte) {
 	n.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
 }

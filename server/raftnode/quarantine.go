@@ -38,7 +38,7 @@ func (n *Node) Quarantined() (on, frozen bool) {
 }
 
 // Decline has another voter lead in the place of this node in quarantine: see [Node.heir]. It returns when gone is
-// closed, or raft has given up.
+// closed, or as [Node.TransferTo] does.
 func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	id := n.heir(ctx, gone)
 	if id == "" {

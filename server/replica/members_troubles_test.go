@@ -192,7 +192,7 @@ func TestMembersMove(t *testing.T) {
 	})
 }
 
-// Raft's own transfer, and its TimeoutNow, look at no vote.
+// Raft looks at no vote when it is told to stand for election.
 func TestMemberWithoutAVoteDoesNotLead(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		learner := c.Add("n4")
