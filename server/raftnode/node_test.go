@@ -950,7 +950,7 @@ func TestSuccessors(t *testing.T) {
 		answers = false
 		id, took, err = within("")
 		require.NoError(t, err)
-		require.Empty(t, id, "nobody answers")
+		require.Empty(t, id, "no voter answers")
 		require.Zero(t, took)
 	})
 }

@@ -28,8 +28,8 @@ type rpcFilter struct {
 	// installing is held while a snapshot is handed to raft, and while a request is judged by the
 	// newest snapshot.
 	installing sync.Mutex
-	// beats are heartbeats that were answered, for raft; there is room for one. Those that come sooner than beatEvery after
-	// raft's last contact are not for raft: each round of reads makes one.
+	// beats are heartbeats that were answered, for raft; there is room for one. Raft does not get those that come sooner
+	// than beatEvery after its last contact: each round of reads makes one.
 	beats     chan raft.RPC
 	beatEvery time.Duration
 	// campaigns is called with each node that asks for pre-votes. It must be quick.
@@ -243,8 +243,8 @@ func (f *rpcFilter) serveAppends(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// handle gives a request to raft. A heartbeat of the leader that this node follows is answered at once, as raft may be
-// busy with a snapshot or wait for a disk, and is for raft then to note.
+// handle gives a request to raft. Raft may be busy with a snapshot, or wait for a disk. So a heartbeat of the leader
+// that this node follows is answered at once, and raft notes the time of contact later.
 //
 // Raft would handle heartbeats on a goroutine beside its main loop, and so change its term and role while the main loop
 // goes on in the former ones: a leader then writes an entry in its successor's term (hashicorp/raft#695).

@@ -236,7 +236,7 @@ func TestHeartbeatOfTheNextLeader(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsWhileRaftIsBusy: those of the leader that this node follows are answered at once, all others in turn.
+// TestHeartbeatsWhileRaftIsBusy: a follower answers its leader's heartbeats at once. All others wait for raft.
 func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -279,7 +279,7 @@ func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
 		require.Equal(t, raft.Candidate, n.raft.State())
 		free = busy()
 		late := heartbeat(t, n, n.Term())
-		require.Empty(t, late, "a candidate follows nobody")
+		require.Empty(t, late, "a candidate follows no leader")
 		free()
 		require.True(t, (<-late).Response.(*raft.AppendEntriesResponse).Success)
 		require.Equal(t, raft.Follower, n.raft.State())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dials notes whom a node's raft dials.
+// dials notes the nodes to which raft makes connections.
 type dials struct {
 	*pipes
 	to []string
