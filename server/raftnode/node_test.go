@@ -1094,7 +1094,8 @@ func TestLateSnapshot(t *testing.T) {
 		for _, failure := range []error{nil, errBroken} {
 			state, answer := strings.NewReader("state"), make(chan raft.RPCResponse, 1)
 			rpc := raft.RPC{
-				Command: &raft.InstallSnapshotRequest{Term: n.Term(), LastLogIndex: 1}, Reader: state, RespChan: answer,
+				Command: &raft.InstallSnapshotRequest{Term: n.Term(), LastLogIndex: 1, LastLogTerm: 1}, Reader: state,
+				RespChan: answer,
 			}
 			if failure != nil {
 				rpc.Reader = io.MultiReader(state, iotest.ErrReader(failure))

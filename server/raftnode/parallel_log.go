@@ -269,6 +269,11 @@ func (l *parallelLog) spareCommitted(lo uint64) error {
 	if err != nil || lo > committed || lo <= first && lo <= snapshot {
 		return err
 	}
+	return l.lost(lo, committed)
+}
+
+// lost has the node end: the leader has other entries than this node from lo to committed.
+func (l *parallelLog) lost(lo, committed uint64) error {
 	return l.end(fmt.Errorf("log entries %d to %d are committed, and %s", lo, committed, lostMembers))
 }
 

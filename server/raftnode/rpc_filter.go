@@ -46,56 +46,60 @@ func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	for {
 		select {
 		case rpc := <-from:
-			req, ok := rpc.Command.(*raft.InstallSnapshotRequest)
-			if !ok {
+			if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+				f.install(ctx, rpc, req)
+			} else {
 				f.pass(ctx, rpc)
-				continue
 			}
-			if f.install(ctx, rpc, req) {
-				continue
-			}
-			// The rest of the connection can be read only after the snapshot's bytes.
-			_, err := io.Copy(io.Discard, rpc.Reader)
-			rpc.Respond(&raft.InstallSnapshotResponse{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: f.raft.CurrentTerm(),
-				Success: err == nil,
-			}, err)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// install hands raft a snapshot that is not late, and reports whether there was a hand-over.
-func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) bool {
+// install hands raft a snapshot that is not late, and answers a late one.
+func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	f.installing.Lock()
-	defer f.installing.Unlock()
-	if f.late(ctx, req) {
-		return false
+	late, err := f.late(ctx, req)
+	if !late {
+		f.hand(ctx, rpc)
 	}
-	f.hand(ctx, rpc)
-	return true
+	f.installing.Unlock()
+	if !late {
+		return
+	}
+	// The rest of the connection can be read only after the snapshot's bytes.
+	if _, unread := io.Copy(io.Discard, rpc.Reader); err == nil {
+		err = unread
+	}
+	rpc.Respond(&raft.InstallSnapshotResponse{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: f.raft.CurrentTerm(),
+		Success: err == nil,
+	}, err)
 }
 
 // late reports whether raft has everything up to the snapshot's end: applied, or in the log. Raft refuses a
-// snapshot of an older term without help.
+// snapshot of an older term without help. The error says that raft has applied another entry than the snapshot.
 //
 // Raft would go back to the snapshot's configuration, and stay there, although the log has another behind the
 // snapshot's end that is in effect (paper, figure 13, step 6: what follows is retained).
-func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) bool {
+func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) (bool, error) {
 	if f.raft.CurrentTerm() == 0 {
-		return false
+		return false, nil
 	}
 	f.drain(ctx)
 	if req.Term < f.raft.CurrentTerm() {
-		return false
-	}
-	if req.LastLogIndex <= f.raft.AppliedIndex() {
-		return true
+		return false, nil
 	}
 	var end raft.Log
-	return f.log.GetLog(req.LastLogIndex, &end) == nil && end.Term == req.LastLogTerm &&
-		f.log.awaitWritten(end.Index) == nil
+	has := f.log.GetLog(req.LastLogIndex, &end) == nil
+	if applied := f.raft.AppliedIndex(); req.LastLogIndex <= applied {
+		if has && end.Term != req.LastLogTerm {
+			return true, f.log.lost(end.Index, applied)
+		}
+		return true, nil
+	}
+	return has && end.Term == req.LastLogTerm && f.log.awaitWritten(end.Index) == nil, nil
 }
 
 // errNoVote answers a nomination.

@@ -109,8 +109,9 @@ func TestRequestsThatAreRafts(t *testing.T) {
 	require.Equal(t, []raft.ServerID{"n2"}, campaigns)
 }
 
-// TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. All
-// other requests go to raft, and so do a former leader's snapshots, which raft refuses.
+// TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. A
+// late one that ends with another entry than the applied one ends the node. All other requests go to raft, and so do a
+// former leader's snapshots, which raft refuses.
 func TestWhichSnapshotsAreLate(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -118,8 +119,12 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 		former      bool // it comes from a former leader
 		failed      bool // the disk did
 		late        bool
+		contradict  bool
 	}{
 		{name: "applied", index: 1, term: 1, late: true},
+		{name: "applied, and in the log", index: 2, term: 1, late: true},
+		{name: "another entry was applied", index: 2, term: 9, contradict: true},
+		{name: "another entry was applied, and the leader is a former one", index: 2, term: 9, former: true},
 		{name: "in the log", index: 50, term: 3, late: true},
 		{name: "in the log, and not on the disk", index: 50, term: 3, failed: true},
 		{name: "another entry is in the log", index: 50, term: 2},
@@ -131,15 +136,17 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := openSingle(t)
 				n.start()
-				log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
-				require.NoError(t, log.StoreLog(&raft.Log{Index: 50, Term: 3}))
+				require.GreaterOrEqual(t, n.Applied(), uint64(2))
+				var ended error
+				log := newParallelLog(raft.NewInmemStore(), 1<<20, func(err error) { ended = err })
+				require.NoError(t, log.StoreLogs([]*raft.Log{{Index: 2, Term: 1}, {Index: 50, Term: 3}}))
 				if c.failed {
 					log.err = errBroken
 				}
 				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft}
-				from, ended := make(chan raft.RPC), make(chan error, 1)
+				from, stopped := make(chan raft.RPC), make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
-				go func() { ended <- f.run(ctx, from) }()
+				go func() { stopped <- f.run(ctx, from) }()
 				req := &raft.InstallSnapshotRequest{Term: n.Term(), LastLogIndex: c.index, LastLogTerm: c.term}
 				if c.former {
 					req.Term--
@@ -147,9 +154,12 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				answer := make(chan raft.RPCResponse, 1)
 				from <- raft.RPC{Command: req, Reader: strings.NewReader("state"), RespChan: answer}
 				require.IsType(t, &raft.AppendEntriesRequest{}, (<-f.requests).Command)
-				if c.late {
+				switch {
+				case c.contradict:
+					require.ErrorContains(t, (<-answer).Error, "log entries 2 to ")
+				case c.late:
 					require.True(t, (<-answer).Response.(*raft.InstallSnapshotResponse).Success)
-				} else {
+				default:
 					require.Equal(t, req, (<-f.requests).Command)
 				}
 				vote := &raft.RequestVoteRequest{Term: 9}
@@ -157,8 +167,9 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				require.Equal(t, vote, (<-f.requests).Command)
 				synctest.Wait()
 				require.Empty(t, answer)
+				require.Equal(t, c.contradict, ended != nil)
 				cancel()
-				require.NoError(t, <-ended)
+				require.NoError(t, <-stopped)
 			})
 		})
 	}
