@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -48,8 +49,8 @@ func (n *Node) Stop() bool {
 	return true
 }
 
-// Wait returns when raft has ended, after [Node.Stop].
-func (n *Node) Wait() error { return n.down.Error() }
+// Wait returns when raft has ended, and what it appended is on the disk, after [Node.Stop].
+func (n *Node) Wait() error { return errors.Join(n.down.Error(), n.log.flush()) }
 
 // Propose gives an entry to raft for term. Propose returns when raft's main loop has taken the
 // entry, at once or after the append before.

@@ -267,6 +267,32 @@ func TestFlushEnds(t *testing.T) {
 	})
 }
 
+// over is the future of what is over.
+type over struct{ err error }
+
+func (o over) Error() error { return o.err }
+
+// A node has ended when its log is written: the store is closed then.
+func TestNodeWaitsForItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		append1(t, log, 6)
+		require.Equal(t, 1, <-store.calls)
+		append1(t, log, 7)
+		n := &Node{log: log, down: over{errBroken}}
+		ended := waits(t, n.Wait)
+		store.let <- nil
+		require.Equal(t, 1, <-store.calls)
+		synctest.Wait()
+		require.Empty(t, ended)
+		failed := errors.New("failed")
+		store.let <- failed
+		err := <-ended
+		require.ErrorIs(t, err, failed)
+		require.ErrorIs(t, err, errBroken)
+	})
+}
+
 // A request that comes when the disk has failed is refused.
 func TestFormerLeaderWithoutDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
