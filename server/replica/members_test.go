@@ -85,6 +85,25 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 	})
 }
 
+// A node was removed while it was down, and no node that runs has seen that.
+func TestRemovedNodeAfterARestartOfAll(t *testing.T) {
+	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
+		c.Leader()
+		gone := c.Followers()[0]
+		gone.Crash()
+		require.NoError(t, c.Change(raftnode.Remove, gone))
+		for _, n := range c.Nodes() {
+			if n != gone {
+				n.Crash()
+			}
+		}
+		for _, n := range c.Nodes() {
+			n.Start()
+		}
+		gone.WaitRemoved()
+	})
+}
+
 // What the flag of the first start says does not count any more.
 func TestFirstMembersAreForTheFirstStart(t *testing.T) {
 	others := false

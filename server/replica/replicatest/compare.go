@@ -1,11 +1,9 @@
 package replicatest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -13,9 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/consistency"
-	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
-	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -24,19 +20,17 @@ func (n *Node) compare(p *process, c *replica.Config) {
 	if n.cluster.options.Checks == 0 {
 		return
 	}
-	layer := p.peers.Layer(peer.KindMember)
-	p.members = memberrpc.NewServer(layer, cmp.Or(c.Logger, slog.New(slog.DiscardHandler)))
 	p.checker = consistency.New(consistency.Config{
-		Self: n.ID, Interval: n.cluster.options.Checks, Folder: p.store, Client: memberrpc.NewClient(layer),
+		Self: n.ID, Interval: n.cluster.options.Checks, Folder: p.store, Client: p.client,
 		Replica: func() consistency.Replica {
 			if r := p.opened.Load(); r != nil {
 				return r
 			}
 			return nil
 		},
-		Fetch: n.cluster.fetch, OnEvent: n.onCheck, Fail: func(err error) { n.dieAs(p, err) },
+		Fetch: n.cluster.fetch, OnEvent: n.onCheck, Fail: func(err error) { n.die(p, err) },
 	})
-	p.checker.Serve(p.members)
+	p.checker.Serve(p.requests)
 	c.Quarantined, c.OnCapture = p.store.Identity().Quarantine != nil, p.checker.Captured
 	told := c.OnEvent
 	c.OnEvent = func(e replica.Event) {
@@ -59,17 +53,17 @@ func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*
 	return nil, nil, errors.New("it does not run")
 }
 
-// runCompared runs the replica, and what compares its state.
-func (p *process) runCompared(ctx context.Context) error {
-	if p.checker == nil {
-		return p.replica.Run(ctx)
-	}
+// runWatched runs the replica, and what watches the membership and the state.
+func (p *process) runWatched(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	parts.Go(func() { _ = p.members.Run(ctx) }) // ends with its port
-	parts.Go(func() { p.checker.Run(ctx) })
+	parts.Go(func() { _ = p.requests.Run(ctx) }) // ends with its port
+	parts.Go(func() { _ = p.membership.WatchMembership(ctx) })
+	if p.checker != nil {
+		parts.Go(func() { p.checker.Run(ctx) })
+	}
 	return p.replica.Run(ctx)
 }
 

@@ -1,13 +1,19 @@
 package replicatest
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/bootstrap"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/store"
@@ -50,7 +56,7 @@ func (n *Node) Member() members.Member { return members.Member{ID: n.ID, Addr: n
 // (package bootstrap); here the others are looked at.
 func (n *Node) mend(s *store.Store) error {
 	if s.Identity().ClusterID == "" {
-		return s.SetIdentity(func(id *store.Identity) { id.ClusterID = "test" })
+		return s.SetIdentity(func(id *store.Identity) { id.ClusterID, id.ID = "test", cmp.Or(n.ID, id.ID) })
 	}
 	missing := s.Missing()
 	if missing == nil {
@@ -82,20 +88,10 @@ func (n *Node) founds() bool {
 // Removed reports whether the node has found that it is a member no more.
 func (n *Node) Removed() bool { return n.removed.Load() }
 
-// WaitRemoved waits until the node has found that it is a member no more. A node that no other node tells of it asks
-// when it has known no leader for a while, as the program does (package bootstrap).
+// WaitRemoved waits until the node has found that it is a member no more.
 func (n *Node) WaitRemoved() {
 	n.cluster.T.Helper()
-	found := eventually(func() bool {
-		n.mu.Lock()
-		p := n.process
-		n.mu.Unlock()
-		if p != nil && p.replica != nil && p.replica.Status().Leader.ID == "" {
-			n.ask(p)
-		}
-		return n.Removed()
-	})
-	require.True(n.cluster.T, found, "%s has not found that it was removed", n.Name)
+	require.True(n.cluster.T, eventually(n.Removed), "%s has not found that it was removed", n.Name)
 }
 
 // leave is called when the node finds that it is a member no more. A server ends for good, as the program does: its
@@ -103,28 +99,37 @@ func (n *Node) WaitRemoved() {
 func (n *Node) leave(p *process) {
 	n.removed.Store(true)
 	if p.server != nil && !n.cluster.options.Undead {
-		n.dieAs(p, nil)
+		n.die(p, nil)
 	}
 }
 
-// suspect is called when another node says that this node was removed. The program asks the others then (package
-// bootstrap); here the others are looked at.
-func (n *Node) suspect(p *process) {
-	if p.replica != nil && p.server != nil {
-		n.ask(p)
-	}
-}
-
-// ask ends the node's part in the cluster if another node has a newer configuration without this node.
-func (n *Node) ask(p *process) {
-	own := p.replica.CommittedConfiguration()
-	for _, other := range n.cluster.nodes {
-		if r := other.Replica(); r != nil && other != n {
-			if c := r.CommittedConfiguration(); c.Index > own.Index && own.Has(n.ID) && !c.Has(n.ID) {
-				n.leave(p)
+// watch makes what watches the process's membership, over requests between nodes.
+func (n *Node) watch(p *process, logger *slog.Logger) {
+	layer := p.peers.Layer(peer.KindMember)
+	p.requests, p.client = memberrpc.NewServer(layer, logger), memberrpc.NewClient(layer)
+	configuration := func(of func(*replica.Replica) members.Configuration) func() members.Configuration {
+		return func() (conf members.Configuration) {
+			if r := p.opened.Load(); r != nil {
+				conf = of(r)
 			}
+			return conf
 		}
 	}
+	p.membership = bootstrap.New(bootstrap.Config{
+		Folder: p.store, Addr: n.PeerAddr, NonVoter: true, NewestVersion: protocol.EntryVersion,
+		Client: p.client, Addresses: p.addresses, Logger: logger,
+		Cluster: bootstrap.Cluster{
+			Committed: configuration((*replica.Replica).CommittedConfiguration),
+			Newest:    configuration((*replica.Replica).Configuration),
+			Led: func() bool {
+				r := p.opened.Load()
+				return r != nil && r.Status().Leader.ID != ""
+			},
+			Move:    func(context.Context, string) error { return nil }, // tests have the cluster agree
+			Removed: func() { n.leave(p) },
+		},
+	})
+	p.membership.Serve(p.requests)
 }
 
 // reconfigured takes what the replica knows of the members.
@@ -145,6 +150,7 @@ func (p *process) reconfigured() {
 	if committed.Index >= p.last.Index {
 		p.last = committed
 	}
+	p.membership.CheckNow()
 }
 
 // isGone reports whether a node was removed during this life.

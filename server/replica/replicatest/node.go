@@ -1,9 +1,11 @@
 package replicatest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/bootstrap"
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/lifecycle"
@@ -65,17 +68,21 @@ type Node struct {
 
 // process is a life of a node.
 type process struct {
-	store     *store.Store
-	peers     *peer.Mux
-	addresses *members.Addresses
-	replica   *replica.Replica
-	opened    atomic.Pointer[replica.Replica] // the same, for those who may come before
-	server    *Server                         // nil: only a replica and a peer port
-	checker   *consistency.Checker            // nil: states are not compared
-	members   *memberrpc.Server
+	store      *store.Store
+	peers      *peer.Mux
+	addresses  *members.Addresses
+	replica    *replica.Replica
+	opened     atomic.Pointer[replica.Replica] // the same, for those who may come before
+	server     *Server                         // nil: only a replica and a peer port
+	checker    *consistency.Checker            // nil: states are not compared
+	requests   *memberrpc.Server               // of other nodes
+	client     *memberrpc.Client
+	membership *bootstrap.Node
 
 	parts *lifecycle.Parts
-	dying atomic.Bool // the process is ending because of a failure
+	// clients serves the ports for clients; nil before [Node.run], and without a server.
+	clients func(context.Context) error
+	dying   atomic.Bool // the process is ending because of a failure
 	// stopping: the process was told to end. What its parts say then is no failure.
 	stopping bool
 	over     chan struct{} // closed when the replica has ended
@@ -174,8 +181,9 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		server := c.options.Server(n.Name)
 		p.server = &server
 	}
+	p.parts = lifecycle.New(p.runClients, func(ctx context.Context) error { return n.runReplica(ctx, p) }, p.runPeers)
 	var err error
-	if p.store, err = n.Disk.Open(store.Config{Name: n.Name, Hooks: n.hooks(p.server), Mends: true}); err != nil {
+	if p.store, err = n.Disk.Open(store.Config{Name: n.Name, Hooks: n.hooks(p), Mends: true}); err != nil {
 		return nil, err
 	}
 	if err := n.mend(p.store); err != nil {
@@ -209,11 +217,12 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		ClusterID: func() string { return "test" }, ID: n.ID, Addresses: p.addresses, Secrets: func() [][]byte {
 			return [][]byte{[]byte("secret")}
 		}, Logger: c.options.Logs,
-		Removed: p.isGone, OnRemoved: func() { n.suspect(p) }, Incarnations: registry,
+		Removed: p.isGone, OnRemoved: func() { p.membership.Suspect() }, Incarnations: registry,
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	n.watch(p, cmp.Or(c.options.Logs, slog.New(slog.DiscardHandler)))
 	disk, port := p.store, p.peers
 	config := replica.Config{
 		ID:              n.ID,
@@ -228,7 +237,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		},
 		Clock:           n.Clock,
 		Logger:          c.options.Logs,
-		OnEvent:         n.onEvent,
+		OnEvent:         func(e replica.Event) { n.onEvent(p, e) },
 		OnConfiguration: p.reconfigured,
 		OnRemoved:       func() { n.leave(p) },
 	}
@@ -263,24 +272,23 @@ func (n *Node) incarnations(p *process) *incarnation.Registry {
 			}
 			return 0
 		},
-		OnSuperseded: func(err error) { n.dieAs(p, err) },
+		OnSuperseded: func(err error) { n.die(p, err) },
 	})
 }
 
 // hooks watch the disk of a server. Without a server a failure is the replica's affair.
-func (n *Node) hooks(s *Server) store.Hooks {
+func (n *Node) hooks(p *process) store.Hooks {
 	h := store.Hooks{Faults: n.Faults}
-	if s != nil {
-		h.DiskStallLimit = s.DiskStallLimit
-		h.OnStall = func(op store.Op, _ time.Duration) { n.die(fmt.Errorf("disk hangs: %s", op)) }
-		h.OnFault = func(op store.Op, err error) { n.die(fmt.Errorf("disk failed: %s: %w", op, err)) }
+	if p.server != nil {
+		h.DiskStallLimit = p.server.DiskStallLimit
+		h.OnStall = func(op store.Op, _ time.Duration) { n.die(p, fmt.Errorf("disk hangs: %s", op)) }
+		h.OnFault = func(op store.Op, err error) { n.die(p, fmt.Errorf("disk failed: %s: %w", op, err)) }
 	}
 	return h
 }
 
 // run runs the parts of a process as server.Run does. A part that fails ends a server.
 func (n *Node) run(p *process) error {
-	var clients func(context.Context) error
 	if p.server != nil {
 		listener, err := n.cluster.Net.Listen(n.Name + clientPort)
 		if err != nil {
@@ -291,13 +299,12 @@ func (n *Node) run(p *process) error {
 			return err
 		}
 		front := p.server.Front(p.replica)
-		clients = func(ctx context.Context) error {
+		p.clients = func(ctx context.Context) error {
 			served := make(chan error, 1)
 			go func() { served <- front.ServeSentinel(ctx, sentinel) }()
 			return errors.Join(front.Serve(ctx, listener), <-served)
 		}
 	}
-	p.parts = lifecycle.New(clients, func(ctx context.Context) error { return n.runReplica(ctx, p) }, p.runPeers)
 	p.parts.Start()
 	go func() {
 		p.parts.Wait()
@@ -307,7 +314,7 @@ func (n *Node) run(p *process) error {
 		go func() {
 			select {
 			case err := <-p.parts.Failed():
-				n.dieAs(p, err)
+				n.die(p, err)
 			case <-p.ended:
 			}
 		}()
@@ -316,12 +323,19 @@ func (n *Node) run(p *process) error {
 }
 
 func (n *Node) runReplica(ctx context.Context, p *process) error {
-	err := p.runCompared(ctx)
+	err := p.runWatched(ctx)
 	n.mu.Lock()
 	n.err = err
 	close(p.over)
 	n.mu.Unlock()
 	return err
+}
+
+func (p *process) runClients(ctx context.Context) error {
+	if p.clients == nil {
+		return nil
+	}
+	return p.clients(ctx)
 }
 
 // runPeers runs the peer port. Without a server the port ends with the replica.
@@ -340,32 +354,23 @@ func (p *process) runPeers(ctx context.Context) error {
 	return p.peers.Run(ctx)
 }
 
-func (n *Node) onEvent(e replica.Event) {
+func (n *Node) onEvent(p *process, e replica.Event) {
 	n.mu.Lock()
 	n.events = append(n.events, e)
-	server, p := n.cluster.options.Server != nil, n.process
 	n.mu.Unlock()
 	if lost, ok := e.(replica.LogShortened); ok {
 		if err := p.peers.Revoke(lost.ID); err != nil {
-			n.dieAs(p, err)
+			n.die(p, err)
 		}
 	}
-	if failed, ok := e.(replica.Failed); ok && server {
-		n.die(failed.Err)
+	if failed, ok := e.(replica.Failed); ok && p.server != nil {
+		n.die(p, failed.Err)
 	}
 }
 
-// die ends the process of a server because of err, and does not wait.
-func (n *Node) die(err error) {
-	n.mu.Lock()
-	p := n.process
-	n.mu.Unlock()
-	n.dieAs(p, err)
-}
-
-// dieAs is die, if p is the running process: parts of a former one fail when the net is gone from under them. Without
-// an error it is no death.
-func (n *Node) dieAs(p *process, err error) {
+// die ends the process p of a server because of err, if p is the running process, and does not wait: parts of a former
+// process fail when the net is gone from under them. Without an error it is no death.
+func (n *Node) die(p *process, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if p != nil && n.process == p && p.dying.CompareAndSwap(false, true) {
