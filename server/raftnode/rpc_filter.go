@@ -130,6 +130,11 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		return
 	case *raft.RequestPreVoteRequest:
 		f.campaigns(raft.ServerID(command.ID))
+		f.admitCandidate(&command.RPCHeader)
+		f.hand(ctx, rpc)
+		return
+	case *raft.RequestVoteRequest:
+		f.admitCandidate(&command.RPCHeader)
 		f.hand(ctx, rpc)
 		return
 	default:
@@ -164,6 +169,22 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		afterSnapshot(req, end.Index)
 	}
 	f.hand(ctx, rpc)
+}
+
+// admitCandidate has raft judge a candidate by its log, whoever has a vote in this node's configuration: the newest may
+// be in the candidate's log alone (Ongaro's thesis, section 4.1). Raft refuses a request with the ID of a node without a
+// vote, and looks at the ID for nothing else; so such a request gets the ID of a voter.
+func (f *rpcFilter) admitCandidate(from *raft.RPCHeader) {
+	conf := f.configurations.view()
+	if conf.IsVoter(string(from.ID)) {
+		return
+	}
+	for _, m := range conf.Members {
+		if m.Voter {
+			from.ID = []byte(m.ID)
+			return
+		}
+	}
 }
 
 // nominate has raft stand for election if this node has a vote, and is not in quarantine.

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
@@ -96,10 +97,11 @@ func TestHeartbeatFromBeforeTheLog(t *testing.T) {
 // TestRequestsThatAreRafts are handed on as they are; who asks for pre-votes is told of.
 func TestRequestsThatAreRafts(t *testing.T) {
 	var campaigns []raft.ServerID
-	f := &rpcFilter{requests: make(chan raft.RPC, 1)}
+	f := &rpcFilter{requests: make(chan raft.RPC, 1), configurations: newConfigurations("n1")}
+	f.configurations.set(members.Configuration{Members: []members.Member{{ID: "n2", Voter: true}}})
 	f.campaigns = func(id raft.ServerID) { campaigns = append(campaigns, id) }
 	for _, command := range []any{
-		&raft.RequestVoteRequest{Term: 7},
+		&raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: 7},
 		&raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("n2")}, Term: 7},
 	} {
 		f.pass(t.Context(), raft.RPC{Command: command})
@@ -107,6 +109,36 @@ func TestRequestsThatAreRafts(t *testing.T) {
 		require.Equal(t, command, (<-f.requests).Command)
 	}
 	require.Equal(t, []raft.ServerID{"n2"}, campaigns)
+}
+
+// TestCandidates are judged by their logs, also if they have no vote in this node's configuration.
+func TestCandidates(t *testing.T) {
+	for _, c := range []struct {
+		members  []members.Member
+		from, is string
+	}{
+		{from: "n2", is: "n2"},
+		{members: []members.Member{{ID: "n1"}, {ID: "n2"}}, from: "n2", is: "n2"},
+		{members: []members.Member{{ID: "n1"}, {ID: "n2", Voter: true}, {ID: "n3", Voter: true}}, from: "n3", is: "n3"},
+		{members: []members.Member{{ID: "n1"}, {ID: "n2"}, {ID: "n3", Voter: true}}, from: "n2", is: "n3"},
+		{members: []members.Member{{ID: "n1", Voter: true}}, from: "n2", is: "n1"},
+		{members: []members.Member{{ID: "n1", Voter: true}}, from: "", is: "n1"},
+	} {
+		var campaign raft.ServerID
+		f := &rpcFilter{
+			requests: make(chan raft.RPC, 1), configurations: newConfigurations("n1"),
+			campaigns: func(id raft.ServerID) { campaign = id },
+		}
+		f.configurations.set(members.Configuration{Members: c.members})
+		header := raft.RPCHeader{ID: []byte(c.from), Addr: []byte(c.from)}
+		f.pass(t.Context(), raft.RPC{Command: &raft.RequestVoteRequest{RPCHeader: header}})
+		vote := (<-f.requests).Command.(*raft.RequestVoteRequest)
+		require.Equal(t, c.is, string(vote.ID))
+		require.Equal(t, c.from, string(vote.Addr), "the vote is the candidate's")
+		f.pass(t.Context(), raft.RPC{Command: &raft.RequestPreVoteRequest{RPCHeader: header}})
+		require.Equal(t, c.is, string((<-f.requests).Command.(*raft.RequestPreVoteRequest).ID))
+		require.Equal(t, raft.ServerID(c.from), campaign)
+	}
 }
 
 // TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. A
@@ -143,7 +175,7 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				if c.failed {
 					log.err = errBroken
 				}
-				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft}
+				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft, configurations: n.configurations}
 				from, stopped := make(chan raft.RPC), make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { stopped <- f.run(ctx, from) }()

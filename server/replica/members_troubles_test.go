@@ -127,6 +127,31 @@ func TestRemovedMemberComesBack(t *testing.T) {
 	})
 }
 
+// A node gets a vote and the leader is lost, while one of the other two is cut off: the voter that does not know of the
+// vote, or of that node at all, or the node itself. These two are a majority, and one has all that is committed.
+func TestElectionByTheNewestConfiguration(t *testing.T) {
+	for _, row := range []struct{ stranger, itself bool }{{}, {stranger: true}, {itself: true}} {
+		ofNodes(t, 2, func(t *testing.T, c *replicatest.Cluster) {
+			leader, voter, added := c.Leader(), c.Followers()[0], c.Add("n3")
+			if !row.stranger {
+				require.NoError(t, c.Change(raftnode.AddNonvoter, added))
+				c.Settle()
+			}
+			behind, next := voter, added
+			if row.itself {
+				behind, next = next, behind
+			}
+			c.Net.Isolate(behind.Name)
+			require.NoError(t, leader.Change(raftnode.AddVoter, added))
+			require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+			leader.Crash()
+			c.Net.Heal()
+			require.Equal(t, next, c.Leader())
+			require.Equal(t, protocol.Bulk("v"), behind.Do("GET", "k"))
+		})
+	}
+}
+
 // The majority that a cluster had confirms nothing once there are more voters.
 func TestFormerMajorityConfirmsNothing(t *testing.T) {
 	for _, size := range []int{1, 3} {
