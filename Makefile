@@ -86,12 +86,13 @@ mutations-sample: ## mistakes that a machine makes anywhere in the product, SAMP
 	$(GO) run ./cmd/internal/mutations -sample $(SAMPLE) -seed $(SEED) -floor 70
 
 SOAK ?= 1h
+VIRTUAL ?= 1h@1/2m
 SEED ?= 0
 soak: ## partition tests with five nodes and all faults, seed after seed for SOAK (1h), as root; keeps the reports of those not valid
 	$(GO) run ./jepsen --soak $(SOAK) --nodes 5 --nemesis all --time 4m --seed $(SEED)
 
-hours: ## hours of a cluster in virtual time with checks of invariants, on each core for SOAK (1h), until a run is not valid
-	nice -n 19 $(GO) run ./jepsen --soak $(SOAK) --virtual 1h@1/2m --seed $(SEED)
+hours: ## hours of a cluster in virtual time with checks of invariants, on each core for SOAK (1h), until a run is not valid; VIRTUAL: see jepsen/README.md
+	nice -n 19 $(GO) run ./jepsen --soak $(SOAK) --virtual $(VIRTUAL) --seed $(SEED)
 
 bench: ## closed-loop acquire and release against a three-node cluster it starts
 	$(GO) run ./bench --peers holdfast
