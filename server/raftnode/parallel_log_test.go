@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -612,7 +613,7 @@ func TestCommittedEntriesAreNotDeleted(t *testing.T) {
 				require.ErrorIs(t, store.GetLog(row.hi, &read), raft.ErrLogNotFound)
 				return
 			}
-			require.ErrorContains(t, failed, "are committed")
+			require.ErrorContains(t, failed, fmt.Sprintf("log entries %d to %d are committed", row.lo, row.committed))
 			require.Equal(t, failed, err)
 			require.NoError(t, store.GetLog(row.lo, &read))
 			require.Equal(t, failed, log.StoreLog(&raft.Log{Index: 11}), "the log takes no more")

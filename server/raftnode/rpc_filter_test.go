@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -154,12 +155,14 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 		contradict  bool
 	}{
 		{name: "applied", index: 1, term: 1, late: true},
-		{name: "applied, and in the log", index: 2, term: 1, late: true},
-		{name: "another entry was applied", index: 2, term: 9, contradict: true},
+		{name: "applied, and in the log", index: 2, term: 2, late: true},
+		{name: "another entry was applied", index: 2, term: 1, contradict: true},
+		{name: "another entry was applied, of a later term", index: 2, term: 3, contradict: true},
 		{name: "another entry was applied, and the leader is a former one", index: 2, term: 9, former: true},
 		{name: "in the log", index: 50, term: 3, late: true},
 		{name: "in the log, and not on the disk", index: 50, term: 3, failed: true},
 		{name: "another entry is in the log", index: 50, term: 2},
+		{name: "another entry is in the log, of a later term", index: 50, term: 4},
 		{name: "behind the log", index: 51, term: 3},
 		{name: "behind the log, of no term", index: 51, term: 0},
 		{name: "a former leader's", index: 1, term: 1, former: true},
@@ -171,7 +174,7 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				require.GreaterOrEqual(t, n.Applied(), uint64(2))
 				var ended error
 				log := newParallelLog(raft.NewInmemStore(), 1<<20, func(err error) { ended = err })
-				require.NoError(t, log.StoreLogs([]*raft.Log{{Index: 2, Term: 1}, {Index: 50, Term: 3}}))
+				require.NoError(t, log.StoreLogs([]*raft.Log{{Index: 2, Term: 2}, {Index: 50, Term: 3}}))
 				if c.failed {
 					log.err = errBroken
 				}
@@ -188,9 +191,11 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				require.IsType(t, &raft.AppendEntriesRequest{}, (<-f.requests).Command)
 				switch {
 				case c.contradict:
-					require.ErrorContains(t, (<-answer).Error, "log entries 2 to ")
+					require.ErrorContains(t, (<-answer).Error, fmt.Sprintf("log entries 2 to %d are committed", n.Applied()))
 				case c.late:
-					require.True(t, (<-answer).Response.(*raft.InstallSnapshotResponse).Success)
+					require.Equal(t, &raft.InstallSnapshotResponse{
+						RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: n.Term(), Success: true,
+					}, (<-answer).Response)
 				default:
 					require.Equal(t, req, (<-f.requests).Command)
 				}

@@ -82,6 +82,7 @@ func TestJoiningIsNotRemoval(t *testing.T) {
 			require.NoError(t, c.Change(raftnode.Remove, n))
 			time.Sleep(time.Second)
 			require.True(t, n.Removed(), name)
+			require.False(t, n.Replica().CommittedConfiguration().Has(n.ID), "the leader has told %s", name)
 		}
 	})
 }
