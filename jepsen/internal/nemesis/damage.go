@@ -277,6 +277,12 @@ func (n *Nemesis) misapply(ctx context.Context, s step) (effect, error) {
 	if len(members) < 3 {
 		return effect{detail: "no majority could say which member is wrong"}, nil
 	}
+	if leader == "" {
+		return effect{detail: "no leader"}, nil
+	}
+	if err := n.caughtUp(ctx, m, leader); err != nil {
+		return effect{detail: role(m, leader)}, err // a snapshot would bring a right state
+	}
 	if err := n.hook(ctx, m, "CORRUPT"); err != nil {
 		return effect{detail: role(m, leader)}, err
 	}

@@ -37,6 +37,18 @@ func (n *Nemesis) position(ctx context.Context, m string) (position, error) {
 	return p, err
 }
 
+// caughtUp waits until a member's log has all that is committed now.
+func (n *Nemesis) caughtUp(ctx context.Context, m, leader string) error {
+	now, err := n.position(ctx, leader)
+	if err != nil {
+		return err
+	}
+	return n.until(ctx, followLimit, m+" has what is committed", func() bool {
+		p, _ := n.position(ctx, m)
+		return p.last >= now.commit
+	})
+}
+
 // loseTail lets a follower return by a snapshot, hands it an entry that no other member keeps, and
 // loses the leader. The next leader's log ends where that follower's snapshot does. The follower
 // must be able to follow. Clients are cut off meanwhile: their writes would hide the gap.
