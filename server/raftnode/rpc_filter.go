@@ -63,11 +63,10 @@ func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.Install
 	late, err := f.late(ctx, req)
 	if !late {
 		f.hand(ctx, rpc)
-	}
-	f.installing.Unlock()
-	if !late {
+		f.installing.Unlock()
 		return
 	}
+	f.installing.Unlock()
 	// The rest of the connection can be read only after the snapshot's bytes.
 	if _, unread := io.Copy(io.Discard, rpc.Reader); err == nil {
 		err = unread
@@ -93,13 +92,14 @@ func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) 
 	}
 	var end raft.Log
 	has := f.log.GetLog(req.LastLogIndex, &end) == nil
-	if applied := f.raft.AppliedIndex(); req.LastLogIndex <= applied {
-		if has && end.Term != req.LastLogTerm {
-			return true, f.log.lost(end.Index, applied)
-		}
-		return true, nil
+	applied := f.raft.AppliedIndex()
+	if req.LastLogIndex > applied {
+		return has && end.Term == req.LastLogTerm && f.log.awaitWritten(end.Index) == nil, nil
 	}
-	return has && end.Term == req.LastLogTerm && f.log.awaitWritten(end.Index) == nil, nil
+	if has && end.Term != req.LastLogTerm {
+		return true, f.log.lost(end.Index, applied)
+	}
+	return true, nil
 }
 
 // errNoVote answers a nomination.
@@ -171,9 +171,9 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	f.hand(ctx, rpc)
 }
 
-// admitCandidate has raft judge a candidate by its log, whoever has a vote in this node's configuration: the newest may
-// be in the candidate's log alone (Ongaro's thesis, section 4.1). Raft refuses a request with the ID of a node without a
-// vote, and looks at the ID for nothing else; so such a request gets the ID of a voter.
+// admitCandidate has raft judge a candidate by its log alone. This node's configuration does not count: a newer one may
+// be in the candidate's log (Ongaro's thesis, section 4.1). Raft refuses the ID of a node without a vote, and uses the ID
+// for nothing else. So a request with such an ID gets the ID of a voter.
 func (f *rpcFilter) admitCandidate(from *raft.RPCHeader) {
 	conf := f.configurations.view()
 	if conf.IsVoter(string(from.ID)) {
