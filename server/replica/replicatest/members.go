@@ -103,30 +103,19 @@ func (n *Node) leave(p *process) {
 	}
 }
 
-// watch makes what watches the process's membership, over requests between nodes.
+// watch makes what watches the process's membership, over requests between nodes. It runs beside the replica.
 func (n *Node) watch(p *process, logger *slog.Logger) {
 	layer := p.peers.Layer(peer.KindMember)
 	p.requests, p.client = memberrpc.NewServer(layer, logger), memberrpc.NewClient(layer)
-	configuration := func(of func(*replica.Replica) members.Configuration) func() members.Configuration {
-		return func() (conf members.Configuration) {
-			if r := p.opened.Load(); r != nil {
-				conf = of(r)
-			}
-			return conf
-		}
-	}
 	p.membership = bootstrap.New(bootstrap.Config{
 		Folder: p.store, Addr: n.PeerAddr, NonVoter: true, NewestVersion: protocol.EntryVersion,
 		Client: p.client, Addresses: p.addresses, Logger: logger,
 		Cluster: bootstrap.Cluster{
-			Committed: configuration((*replica.Replica).CommittedConfiguration),
-			Newest:    configuration((*replica.Replica).Configuration),
-			Led: func() bool {
-				r := p.opened.Load()
-				return r != nil && r.Status().Leader.ID != ""
-			},
-			Move:    func(context.Context, string) error { return nil }, // tests have the cluster agree
-			Removed: func() { n.leave(p) },
+			Committed: func() members.Configuration { return p.replica.CommittedConfiguration() },
+			Newest:    func() members.Configuration { return p.replica.Configuration() },
+			Led:       func() bool { return p.replica.Status().Leader.ID != "" },
+			Move:      func(context.Context, string) error { return nil }, // tests have the cluster agree
+			Removed:   func() { n.leave(p) },
 		},
 	})
 	p.membership.Serve(p.requests)

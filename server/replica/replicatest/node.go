@@ -80,7 +80,7 @@ type process struct {
 	membership *bootstrap.Node
 
 	parts *lifecycle.Parts
-	// clients serves the ports for clients; nil before [Node.run], and without a server.
+	// clients serves the ports for clients. A server has it before its parts are started.
 	clients func(context.Context) error
 	dying   atomic.Bool // the process is ending because of a failure
 	// stopping: the process was told to end. What its parts say then is no failure.
@@ -177,11 +177,13 @@ func (n *Node) Open(change func(*replica.Config)) error {
 func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	c := n.cluster
 	p := &process{over: make(chan struct{}), ended: make(chan struct{}), gone: map[string]bool{}}
+	var clients func(context.Context) error
 	if c.options.Server != nil {
 		server := c.options.Server(n.Name)
 		p.server = &server
+		clients = func(ctx context.Context) error { return p.clients(ctx) }
 	}
-	p.parts = lifecycle.New(p.runClients, func(ctx context.Context) error { return n.runReplica(ctx, p) }, p.runPeers)
+	p.parts = lifecycle.New(clients, func(ctx context.Context) error { return n.runReplica(ctx, p) }, p.runPeers)
 	var err error
 	if p.store, err = n.Disk.Open(store.Config{Name: n.Name, Hooks: n.hooks(p), Mends: true}); err != nil {
 		return nil, err
@@ -329,13 +331,6 @@ func (n *Node) runReplica(ctx context.Context, p *process) error {
 	close(p.over)
 	n.mu.Unlock()
 	return err
-}
-
-func (p *process) runClients(ctx context.Context) error {
-	if p.clients == nil {
-		return nil
-	}
-	return p.clients(ctx)
 }
 
 // runPeers runs the peer port. Without a server the port ends with the replica.
