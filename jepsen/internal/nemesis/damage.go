@@ -280,10 +280,10 @@ func (n *Nemesis) misapply(ctx context.Context, s step) (effect, error) {
 	if leader == "" {
 		return effect{detail: "no leader"}, nil
 	}
-	if err := n.caughtUp(ctx, m, leader); err != nil {
-		return effect{detail: role(m, leader)}, err // a snapshot would bring a right state
-	}
-	if err := n.hook(ctx, m, "CORRUPT"); err != nil {
+	if err := firstError(
+		func() error { return n.caughtUp(ctx, m, leader) }, // else a snapshot would bring a right state
+		func() error { return n.hook(ctx, m, "CORRUPT") },
+	); err != nil {
 		return effect{detail: role(m, leader)}, err
 	}
 	// The end of the run is no reason to stop: a wrong state must not be left behind.
