@@ -120,7 +120,7 @@ func newIdentity(c *Config) *identity {
 func (id *identity) save(fs vfs.FS, dir string) error {
 	text, err := json.MarshalIndent(id, "", "  ")
 	if err == nil {
-		err = vfs.Replace(fs, filepath.Join(dir, identityName), append(text, '\n'))
+		err = vfs.NewFolder(fs, dir).Replace(identityName, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("write identity: %w", err)

@@ -41,7 +41,7 @@ func torn(before, after []byte, keep func(sector int) bool) []byte {
 func tail(t *testing.T, w *WAL) (string, []byte) {
 	t.Helper()
 	name := filepath.Base(w.segments[len(w.segments)-1].file.Name())
-	b, err := os.ReadFile(filepath.Join(w.dir, name))
+	b, err := os.ReadFile(w.folder.Path(name))
 	require.NoError(t, err)
 	return name, b
 }

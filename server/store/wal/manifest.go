@@ -52,15 +52,15 @@ func (m *manifest) clone() *manifest {
 	return &c
 }
 
-// save replaces the manifest in dir, durably.
-func (m *manifest) save(fs vfs.FS, dir string) error {
+// save replaces the manifest in a folder, durably.
+func (m *manifest) save(folder *vfs.Folder) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
 	text = append(text, '\n')
 	text = fmt.Appendf(text, "%08x\n", crc32.Checksum(text, castagnoli))
-	if err := vfs.Replace(fs, filepath.Join(dir, manifestName), text); err != nil {
+	if err := folder.Replace(manifestName, text); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
 	return nil

@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // act changes a log, and says what becomes of its entries.
@@ -275,7 +278,7 @@ func requireTidy(t *testing.T, d *memdisk.Disk, w *WAL) {
 	for _, s := range w.segments {
 		want = append(want, segmentName(s.info.Number))
 	}
-	names, err := w.fs.List(w.dir)
+	names, err := w.folder.Names()
 	require.NoError(t, err)
 	require.ElementsMatch(t, want, names)
 }
@@ -396,7 +399,7 @@ func TestSpareIsWhole(t *testing.T) {
 			}
 			return nil
 		})
-		f, err := makeZeros(fs, ".", 1, 3*zeroStep, nil)
+		f, err := makeZeros(vfs.NewFolder(fs, "."), 1, 3*zeroStep, nil)
 		if n < failing {
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
@@ -407,4 +410,66 @@ func TestSpareIsWhole(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, names)
 	}
+}
+
+// TestChangeBesideASpare: the folder's sync fails for the next segment while the log changes. What was acknowledged is
+// there after a power cut.
+func TestChangeBesideASpare(t *testing.T) {
+	for _, change := range []act{deleting(1, 9), deleting(5, 9), appending(10, 60, 0)} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOpener(t)
+			for seed := range uint64(20) {
+				d := newPowerDisk(t, seed)
+				w, err := o.open(d)
+				require.NoError(t, err)
+				require.NoError(t, w.StoreLogs(entries(1, 9)))
+				require.NoError(t, w.Close())
+				beside := make(chan struct{})
+				var syncs atomic.Int64
+				d.Hook(func(op memdisk.Op) error {
+					if op.Kind != memdisk.OpSyncDir {
+						return nil
+					}
+					switch syncs.Add(1) {
+					case 2: // the spare's; the first is Open's
+						select {
+						case <-beside:
+						case <-time.After(time.Second):
+						}
+						return syscall.EIO
+					case 3:
+						close(beside)
+						time.Sleep(time.Second)
+					}
+					return nil
+				})
+				w, err = o.open(d)
+				require.NoError(t, err)
+				require.NoError(t, change.do(w))
+				d.PowerCut(seed)
+				crashed(d, w)
+				w, err = o.open(d)
+				require.NoError(t, err)
+				require.Equal(t, fingerprint(change.then(entries(1, 9))), fingerprint(contents(t, w)))
+				crashed(d, w)
+			}
+		})
+	}
+}
+
+// TestSpareIsNotTakenUpAgain: a file whose name may not be on the disk, and cannot be removed, is in the way.
+func TestSpareIsNotTakenUpAgain(t *testing.T) {
+	d := memdisk.New(7)
+	folder := vfs.NewFolder(d.Boot(), ".")
+	d.Hook(func(op memdisk.Op) error {
+		if op.Kind == memdisk.OpSyncDir || op.Kind == memdisk.OpRemove {
+			return syscall.EIO
+		}
+		return nil
+	})
+	_, err := makeZeros(folder, 1, zeroStep, nil)
+	require.ErrorIs(t, err, syscall.EIO)
+	d.Hook(nil)
+	_, err = makeZeros(folder, 1, zeroStep, nil)
+	require.ErrorIs(t, err, fs.ErrExist)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 
 	"github.com/holdfast/holdfast/server/store/internal/record"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
@@ -102,9 +101,9 @@ func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool)
 
 // openSegment reads a listed segment whole and checks what counts: of the
 // tail (info.Last is 0) that is all up to the first place where there is no whole batch.
-func openSegment(fs vfs.FS, dir string, info segmentInfo) (s *segment, content []byte, err error) {
-	name := filepath.Join(dir, segmentName(info.Number))
-	file, err := fs.Open(name, os.O_RDWR)
+func openSegment(folder *vfs.Folder, info segmentInfo) (s *segment, content []byte, err error) {
+	name := folder.Path(segmentName(info.Number))
+	file, err := folder.Open(name, os.O_RDWR)
 	if vfs.IsMissing(err) {
 		return nil, nil, &DamageError{Path: name, Reason: "it is missing"}
 	}

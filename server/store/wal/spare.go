@@ -3,7 +3,6 @@ package wal
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
@@ -16,13 +15,12 @@ const zeroStep = 1 << 20
 // spares prepares the next segment while the current one is being written, since
 // writing megabytes of zeros in the middle of an append would be felt.
 type spares struct {
-	fs    vfs.FS
-	dir   string
-	size  int64
-	ready chan spare // what the goroutine made; capacity 1
-	next  chan uint64
-	stop  chan struct{}
-	done  sync.WaitGroup
+	folder *vfs.Folder
+	size   int64
+	ready  chan spare // what the goroutine made; capacity 1
+	next   chan uint64
+	stop   chan struct{}
+	done   sync.WaitGroup
 }
 
 // spare is a file full of zeros, durable, but in no manifest.
@@ -32,9 +30,9 @@ type spare struct {
 	err    error
 }
 
-func startSpares(fs vfs.FS, dir string, size int64) *spares {
+func startSpares(folder *vfs.Folder, size int64) *spares {
 	s := &spares{
-		fs: fs, dir: dir, size: size,
+		folder: folder, size: size,
 		ready: make(chan spare, 1), next: make(chan uint64, 1), stop: make(chan struct{}),
 	}
 	s.done.Go(s.run)
@@ -45,7 +43,7 @@ func (s *spares) run() {
 	for {
 		select {
 		case number := <-s.next:
-			file, err := makeZeros(s.fs, s.dir, number, s.size, s.stop)
+			file, err := makeZeros(s.folder, number, s.size, s.stop)
 			s.ready <- spare{number: number, file: file, err: err}
 		case <-s.stop:
 			return
@@ -73,10 +71,13 @@ func (s *spares) close() {
 }
 
 // makeZeros creates a segment's file, in steps, until stop.
-func makeZeros(fs vfs.FS, dir string, number uint64, size int64, stop <-chan struct{}) (vfs.File, error) {
-	name := filepath.Join(dir, segmentName(number))
-	f, err := fs.Open(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR)
-	if err != nil {
+//
+// The name comes first: while the zeros are written, another sync of the folder may fail.
+func makeZeros(folder *vfs.Folder, number uint64, size int64, stop <-chan struct{}) (vfs.File, error) {
+	name := folder.Path(segmentName(number))
+	var f vfs.File
+	err := folder.Change(func() (err error) { f, err = folder.Open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR); return err })
+	if f == nil {
 		return nil, fmt.Errorf("create log segment: %w", err)
 	}
 	zeros := make([]byte, min(size, zeroStep))
@@ -93,12 +94,9 @@ func makeZeros(fs vfs.FS, dir string, number uint64, size int64, stop <-chan str
 	if err == nil {
 		err = f.Sync()
 	}
-	if err == nil {
-		err = fs.SyncDir(dir)
-	}
 	if err != nil {
 		_ = f.Close()
-		_ = fs.Remove(name)
+		_ = folder.Remove(name)
 		return nil, fmt.Errorf("prepare log segment: %w", err)
 	}
 	return f, nil

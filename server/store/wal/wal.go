@@ -47,8 +47,7 @@ func (o *Options) fill() {
 
 // WAL is a raft.LogStore without gaps.
 type WAL struct {
-	fs     vfs.FS
-	dir    string
+	folder *vfs.Folder
 	size   int64
 	batch  int // bytes of an append, at most
 	logger *slog.Logger
@@ -76,7 +75,7 @@ func Create(fs vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
-	if err := (&manifest{Format: manifestFormat, NextSegment: 1}).save(fs, dir); err != nil {
+	if err := (&manifest{Format: manifestFormat, NextSegment: 1}).save(vfs.NewFolder(fs, dir)); err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
 	return nil
@@ -89,7 +88,7 @@ func Open(dir string, o Options) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.spares = startSpares(w.fs, dir, w.size)
+	w.spares = startSpares(w.folder, w.size)
 	w.orderSpare()
 	return w, nil
 }
@@ -100,7 +99,9 @@ func open(dir string, o Options) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &WAL{fs: o.FS, dir: dir, size: o.SegmentSize, batch: math.MaxInt32, logger: o.Logger, manifest: m}
+	w := &WAL{
+		folder: vfs.NewFolder(o.FS, dir), size: o.SegmentSize, batch: math.MaxInt32, logger: o.Logger, manifest: m,
+	}
 	if err := w.openSegments(); err != nil {
 		w.closeSegments()
 		return nil, err
@@ -118,7 +119,7 @@ func open(dir string, o Options) (*WAL, error) {
 
 func (w *WAL) openSegments() error {
 	for i, info := range w.manifest.Segments {
-		s, content, err := openSegment(w.fs, w.dir, info)
+		s, content, err := openSegment(w.folder, info)
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (w *WAL) openSegments() error {
 	}
 	if _, last := w.bounds(); w.manifest.Closed && last != w.manifest.Last {
 		return &DamageError{
-			Path:   filepath.Join(w.dir, manifestName),
+			Path:   w.folder.Path(manifestName),
 			Reason: fmt.Sprintf("the log was closed with last entry %d, and ends with %d now", w.manifest.Last, last),
 		}
 	}
@@ -164,7 +165,7 @@ func (w *WAL) openTail(s *segment, content []byte) error {
 func (w *WAL) proveManifest() error {
 	opened := w.manifest.clone()
 	opened.Closed, opened.Last = false, 0
-	if err := opened.save(w.fs, w.dir); err != nil {
+	if err := opened.save(w.folder); err != nil {
 		return err
 	}
 	w.manifest = opened
@@ -173,7 +174,7 @@ func (w *WAL) proveManifest() error {
 
 // removeUnlisted deletes files that a crash or a spare left behind.
 func (w *WAL) removeUnlisted() error {
-	names, err := w.fs.List(w.dir)
+	names, err := w.folder.Names()
 	if err != nil {
 		return fmt.Errorf("list log segments: %w", err)
 	}
@@ -185,7 +186,7 @@ func (w *WAL) removeUnlisted() error {
 		if !strings.HasSuffix(name, segmentSuffix) || listed[name] {
 			continue
 		}
-		if err := w.fs.Remove(filepath.Join(w.dir, name)); err != nil {
+		if err := w.folder.Remove(w.folder.Path(name)); err != nil {
 			return fmt.Errorf("remove unused log segment: %w", err)
 		}
 	}
@@ -255,13 +256,13 @@ func (w *WAL) GetLog(index uint64, log *raft.Log) error {
 func (w *WAL) Gone() (path string, err error) {
 	w.mu.RLock() // the segment stays listed, and is not removed
 	defer w.mu.RUnlock()
-	path = filepath.Join(w.dir, manifestName)
+	path = w.folder.Path(manifestName)
 	there := false
 	if n := len(w.segments); n > 0 {
 		path = w.segments[n-1].file.Name()
-		there, err = w.fs.Holds(path, w.segments[n-1].file)
+		there, err = w.folder.Holds(path, w.segments[n-1].file)
 	} else {
-		there, err = w.fs.Exists(path)
+		there, err = w.folder.Exists(path)
 	}
 	if there || err != nil {
 		return "", err
@@ -282,7 +283,7 @@ func (w *WAL) Close() error {
 		closing := w.manifest.clone()
 		closing.Closed = true
 		_, closing.Last = w.bounds()
-		err = closing.save(w.fs, w.dir)
+		err = closing.save(w.folder)
 	}
 	w.broken = ErrClosed
 	w.mu.Lock()

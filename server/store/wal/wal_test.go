@@ -475,12 +475,12 @@ func TestGone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, name, path)
 		require.NoError(t, os.Rename(name+".kept", name))
-		sees := w.fs
-		w.fs = blind{sees}
+		sees := w.folder // the next segment may be being made
+		w.folder = vfs.NewFolder(blind{sees.FS}, dir)
 		path, err = w.Gone()
 		require.ErrorIs(t, err, syscall.EIO)
 		require.Empty(t, path)
-		w.fs = sees
+		w.folder = sees
 		store(t, w, 100*n+1, 100*n+100)
 	}
 }
@@ -517,7 +517,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	m, err := loadManifest(vfs.OS{}, dir)
 	require.NoError(t, err)
 	m.Format = 2
-	require.NoError(t, m.save(vfs.OS{}, dir))
+	require.NoError(t, m.save(vfs.NewFolder(vfs.OS{}, dir)))
 	_, err = Open(dir, small)
 	require.ErrorContains(t, err, "format 2, this release reads 1")
 	var damaged *DamageError
@@ -592,7 +592,7 @@ func TestImpossibleManifestsAreRefused(t *testing.T) {
 		spoil(m)
 		require.Contains(t, m.inconsistency(), want)
 		dir := memoryDir(t)
-		require.NoError(t, m.save(vfs.OS{}, dir))
+		require.NoError(t, m.save(vfs.NewFolder(vfs.OS{}, dir)))
 		_, err := Open(dir, small)
 		require.ErrorContains(t, err, want)
 	}

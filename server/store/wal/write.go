@@ -178,13 +178,13 @@ func (w *WAL) newFile(need int64) (file vfs.File, number uint64, size int64, err
 	if need > w.size/2 {
 		number = max(w.ordered+1, w.manifest.NextSegment)
 		size = (need + w.size/largeRoom + blockSize - 1) / blockSize * blockSize
-		file, err = makeZeros(w.fs, w.dir, number, size, nil)
+		file, err = makeZeros(w.folder, number, size, nil)
 		return file, number, size, err
 	}
 	sp := w.spares.take()
 	if sp.err != nil {
 		// Made anew, under the same number: space may have become free.
-		sp.file, sp.err = makeZeros(w.fs, w.dir, sp.number, w.size, nil)
+		sp.file, sp.err = makeZeros(w.folder, sp.number, w.size, nil)
 	}
 	return sp.file, sp.number, w.size, sp.err
 }
@@ -216,7 +216,7 @@ func (w *WAL) kept(next *manifest) []*segment {
 
 // replace puts next in force: on the disk, then here. Requires w.writing.
 func (w *WAL) replace(next *manifest, segments []*segment) error {
-	if err := next.save(w.fs, w.dir); err != nil {
+	if err := next.save(w.folder); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -314,6 +314,6 @@ func (w *WAL) unlisted(before []*segment) []*segment {
 func (w *WAL) removeFiles(gone []*segment) {
 	for _, s := range gone {
 		_ = s.file.Close()
-		_ = w.fs.Remove(s.file.Name())
+		_ = w.folder.Remove(s.file.Name())
 	}
 }

@@ -89,6 +89,8 @@ func (p *Process) Open(name string, flag int) (vfs.File, error) {
 	}
 	f, ok := dir.names[base].(*file)
 	switch {
+	case flag&os.O_EXCL != 0 && dir.names[base] != nil:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrExist}
 	case !ok && flag&os.O_CREATE == 0:
 		return nil, missing("open", name)
 	case !ok:

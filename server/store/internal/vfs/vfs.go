@@ -12,7 +12,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -68,25 +67,6 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 
 // Unfinished ends the name of a file that is being written.
 const Unfinished = ".tmp"
-
-// Replace makes text the content of a file, durably, and as one step.
-func Replace(fsys FS, name string, text []byte) error {
-	tmp := name + Unfinished
-	f, err := fsys.Open(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC)
-	if err != nil {
-		return err
-	}
-	if _, err = f.WriteAt(text, 0); err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := fsys.Rename(tmp, name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(filepath.Dir(name))
-}
 
 // IsMissing says that a file or the file's folder is not there.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
