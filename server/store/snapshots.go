@@ -51,6 +51,9 @@ type snapshots struct {
 	logger *slog.Logger
 	// completed is called when a snapshot is durable.
 	completed func(index uint64) error
+	// completing has room for one, which is taken while a snapshot gets its name: raft may take one and install another
+	// at the same time.
+	completing chan struct{}
 
 	mu   sync.Mutex
 	list []*raft.SnapshotMeta // that are whole, newest first
@@ -72,7 +75,9 @@ func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []da
 	if err != nil {
 		return nil, nil, fmt.Errorf("list snapshots: %w", err)
 	}
-	s := &snapshots{fs: fs, dir: dir, logger: logger, completed: func(uint64) error { return nil }}
+	s := &snapshots{
+		fs: fs, dir: dir, logger: logger, completed: func(uint64) error { return nil }, completing: make(chan struct{}, 1),
+	}
 	var damaged []damagedSnapshot
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -348,36 +353,54 @@ func (k *snapshotSink) Close() error {
 		return k.abandon(fmt.Errorf("complete snapshot: %w", err))
 	}
 	k.done = true
-	path := k.store.path(k.meta.ID)
 	err = k.file.Close()
 	if err == nil {
-		err = k.store.fs.Rename(path+vfs.Unfinished, path)
-	}
-	if err == nil {
-		err = k.store.fs.SyncDir(k.store.dir)
-	}
-	if err == nil {
-		err = k.store.completed(k.meta.Index)
+		err = k.store.complete(k.meta)
 	}
 	if err != nil {
 		return fmt.Errorf("complete snapshot: %w", err)
 	}
-	k.store.enter(k.meta)
 	return nil
 }
 
-// enter lists a new snapshot, and deletes files that are no longer needed: old
-// snapshots, and damaged snapshots that Open did not list.
+// complete gives a snapshot that is whole its name, and lists it.
+func (s *snapshots) complete(meta *raft.SnapshotMeta) error {
+	// One after the other: a failed sync of the folder drops the names of both, and a snapshot that is named and not
+	// listed would be deleted.
+	s.completing <- struct{}{}
+	defer func() { <-s.completing }()
+	path := s.path(meta.ID)
+	err := s.fs.Rename(path+vfs.Unfinished, path)
+	if err == nil {
+		err = s.fs.SyncDir(s.dir)
+	}
+	if err == nil {
+		err = s.completed(meta.Index)
+	}
+	if err != nil {
+		return err
+	}
+	s.enter(meta)
+	s.deleteUnlisted()
+	return nil
+}
+
+// enter lists a new snapshot.
 func (s *snapshots) enter(meta *raft.SnapshotMeta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, meta)
 	s.sort()
 	s.list = s.list[:min(len(s.list), snapshotRetain)]
+}
+
+// deleteUnlisted deletes old snapshots, and damaged snapshots that Open did not list.
+func (s *snapshots) deleteUnlisted() {
+	list, _ := s.List() // never fails
 	names, _ := s.fs.List(s.dir)
 	for _, name := range names {
 		id, isSnapshot := strings.CutSuffix(name, snapshotSuffix)
-		if !isSnapshot || slices.ContainsFunc(s.list, func(m *raft.SnapshotMeta) bool { return m.ID == id }) {
+		if !isSnapshot || slices.ContainsFunc(list, func(m *raft.SnapshotMeta) bool { return m.ID == id }) {
 			continue
 		}
 		if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
