@@ -812,7 +812,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 			go func() {
 				before := <-n.filter.requests
 				require.IsType(t, &raft.AppendEntriesRequest{}, before.Command, "raft is through with the others")
-				require.False(t, n.filter.installing.TryLock())
+				require.Len(t, n.filter.installing, cap(n.filter.installing))
 				require.True(t, n.log.keeps.Load(), "the log goes on behind it")
 				rpc := <-n.filter.requests
 				rpc.Respond(c.answer, c.err)
@@ -1086,7 +1086,9 @@ func TestLateSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
 		n.start()
-		f := &rpcFilter{requests: make(chan raft.RPC), log: n.log, raft: n.raft}
+		f := &rpcFilter{
+			requests: make(chan raft.RPC), log: n.log, raft: n.raft, installing: make(chan struct{}, 1),
+		}
 		from := make(chan raft.RPC)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -1103,7 +1105,7 @@ func TestLateSnapshot(t *testing.T) {
 			from <- rpc
 			synctest.Wait()
 			require.Empty(t, answer)
-			require.False(t, f.installing.TryLock(), "meanwhile no request is judged by the newest snapshot")
+			require.Len(t, f.installing, 1, "meanwhile no request is judged by the newest snapshot")
 			require.IsType(t, &raft.AppendEntriesRequest{}, (<-f.requests).Command)
 			is := <-answer
 			require.ErrorIs(t, is.Error, failure)

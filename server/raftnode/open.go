@@ -39,7 +39,8 @@ func Open(c Config) (*Node, error) {
 	})
 	n.filter = &rpcFilter{
 		requests: make(chan raft.RPC), log: n.log, configurations: n.configurations, applier: n.applier,
-		snapshots: c.Snapshots, beats: make(chan raft.RPC, 1), beatEvery: c.HeartbeatTimeout / 100,
+		snapshots: c.Snapshots, installing: make(chan struct{}, 1),
+		beats: make(chan raft.RPC, 1), beatEvery: c.HeartbeatTimeout / 100,
 	}
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,

@@ -135,8 +135,10 @@ func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 // replace hands raft a state that takes the place of one that differs, unless raft would go back behind a change of
 // members: see [rpcFilter.late].
 func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, meta *raft.SnapshotMeta) error {
-	f.installing.Lock()
-	defer f.installing.Unlock()
+	if !f.beginInstalling(ctx) {
+		return ctx.Err()
+	}
+	defer f.endInstalling()
 	f.drain(ctx)
 	switch newest := f.configurations.view().Index; {
 	case meta.Index < f.applier.index.Load():

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,9 +24,9 @@ type rpcFilter struct {
 	raft           *raft.Raft // set before run and acceptAppends
 	applier        *applier
 	snapshots      raft.SnapshotStore
-	// installing is held while a snapshot is handed to raft, and while a request is judged by the
-	// newest snapshot.
-	installing sync.Mutex
+	// installing has room for one, which is taken while a snapshot is handed to raft, and while a request is judged by the
+	// newest snapshot. It is no mutex, as to wait for one would stop virtual time while raft waits for a disk.
+	installing chan struct{}
 	// beats are heartbeats that were answered, for raft; there is room for one. Raft does not get those that come sooner
 	// than beatEvery after its last contact: each round of reads makes one.
 	beats     chan raft.RPC
@@ -59,14 +58,16 @@ func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 
 // install hands raft a snapshot that is not late, and answers a late one.
 func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) {
-	f.installing.Lock()
+	if !f.beginInstalling(ctx) {
+		return
+	}
 	late, err := f.late(ctx, req)
 	if !late {
 		f.hand(ctx, rpc)
-		f.installing.Unlock()
+		f.endInstalling()
 		return
 	}
-	f.installing.Unlock()
+	f.endInstalling()
 	// The rest of the connection can be read only after the snapshot's bytes.
 	if _, unread := io.Copy(io.Discard, rpc.Reader); err == nil {
 		err = unread
@@ -76,6 +77,18 @@ func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.Install
 		Success: err == nil,
 	}, err)
 }
+
+// beginInstalling takes installing until endInstalling, or returns false when ctx ends.
+func (f *rpcFilter) beginInstalling(ctx context.Context) bool {
+	select {
+	case f.installing <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (f *rpcFilter) endInstalling() { <-f.installing }
 
 // late reports whether raft has everything up to the snapshot's end: applied, or in the log. Raft refuses a
 // snapshot of an older term without help. The error says that raft has applied another entry than the snapshot.
@@ -158,17 +171,29 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		f.hand(ctx, rpc)
 		return
 	}
-	f.installing.Lock() // the snapshot stays the newest that raft has installed until raft has the request
-	defer f.installing.Unlock()
+	if !f.beginInstalling(ctx) { // the snapshot stays the newest that raft has installed until raft has the request
+		return
+	}
+	defer f.endInstalling()
 	f.drain(ctx)
-	if end, ok := f.snapshotEnd(); ok && !mutant.StuckTail {
-		if err := f.log.contradicted(req, end, f.raft.CurrentTerm()); err != nil {
-			rpc.Respond(nil, err)
-			return
-		}
-		afterSnapshot(req, end.Index)
+	if err := f.judge(req); err != nil {
+		rpc.Respond(nil, err)
+		return
 	}
 	f.hand(ctx, rpc)
+}
+
+// judge compares a request from before the log with the newest snapshot.
+func (f *rpcFilter) judge(req *raft.AppendEntriesRequest) error {
+	end, err := f.snapshotEnd()
+	if err != nil || end == nil || mutant.StuckTail {
+		return err
+	}
+	if err := f.log.contradicted(req, end, f.raft.CurrentTerm()); err != nil {
+		return err
+	}
+	afterSnapshot(req, end.Index)
+	return nil
 }
 
 // admitCandidate has raft judge a candidate by its log alone. This node's configuration does not count: a newer one may
@@ -207,13 +232,13 @@ func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
 	}
 }
 
-// snapshotEnd is the newest snapshot, if the state machine has all the snapshot's entries.
-func (f *rpcFilter) snapshotEnd() (end *raft.SnapshotMeta, ok bool) {
+// snapshotEnd is the newest snapshot, if the state machine has all the snapshot's entries; else nil.
+func (f *rpcFilter) snapshotEnd() (*raft.SnapshotMeta, error) {
 	stored, err := f.snapshots.List()
 	if err != nil || len(stored) == 0 || stored[0].Index > f.raft.AppliedIndex() {
-		return nil, false
+		return nil, err
 	}
-	return stored[0], true
+	return stored[0], nil
 }
 
 // afterSnapshot changes a request that goes on from an entry which only the snapshot has: raft

@@ -26,15 +26,17 @@ func TestRequestFromBeforeTheLog(t *testing.T) {
 		unlisted   bool
 		prev       uint64
 		want       []uint64 // the entry before, and the entries, as raft gets them
+		former     bool     // its term is over
 		contradict bool
 	}{
 		{name: "the snapshot has its beginning", end: 2, term: 1, prev: 1, want: []uint64{0, 3, 4}},
 		{name: "raft does not have the snapshot", end: 99, term: 1, prev: 1, want: []uint64{1, 2, 3, 4}},
 		{name: "there is no snapshot", prev: 1, want: []uint64{1, 2, 3, 4}},
-		{name: "there may be one", end: 2, term: 1, unlisted: true, prev: 1, want: []uint64{1, 2, 3, 4}},
+		{name: "there may be one", end: 2, term: 1, unlisted: true, prev: 1},
 		{name: "the log has its beginning", end: 2, term: 1, prev: 3, want: []uint64{3, 4}},
 		{name: "it begins with the first entry", end: 2, term: 1, prev: 0, want: []uint64{0, 3, 4}},
 		{name: "it has another entry", end: 2, term: 9, prev: 1, contradict: true},
+		{name: "a former leader has another entry", end: 2, term: 9, prev: 1, former: true, want: []uint64{0, 3, 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,8 +53,13 @@ func TestRequestFromBeforeTheLog(t *testing.T) {
 				var failed error
 				log := newParallelLog(raft.NewInmemStore(), 1<<20, func(err error) { failed = err })
 				require.NoError(t, log.StoreLog(&raft.Log{Index: 3, Term: 1}))
-				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft, snapshots: snapshots}
+				f := &rpcFilter{
+					requests: make(chan raft.RPC), log: log, raft: n.raft, snapshots: snapshots, installing: make(chan struct{}, 1),
+				}
 				req := &raft.AppendEntriesRequest{Term: n.Term(), PrevLogEntry: c.prev, PrevLogTerm: 1}
+				if c.former {
+					req.Term--
+				}
 				for i := c.prev + 1; i <= 4; i++ {
 					req.Entries = append(req.Entries, &raft.Log{Index: i, Term: 1})
 				}
@@ -64,14 +71,18 @@ func TestRequestFromBeforeTheLog(t *testing.T) {
 				}()
 				synctest.Wait()
 				if c.prev < 3 {
-					require.False(t, f.installing.TryLock(), "meanwhile no snapshot is handed over")
+					require.Len(t, f.installing, 1, "meanwhile no snapshot is handed over")
 					before := (<-f.requests).Command.(*raft.AppendEntriesRequest)
 					require.Zero(t, before.Term)
 				}
-				if c.contradict {
+				switch {
+				case c.contradict:
 					require.ErrorContains(t, (<-answer).Error, "committed")
 					require.ErrorContains(t, failed, "committed")
-				} else {
+				case c.unlisted:
+					require.ErrorIs(t, (<-answer).Error, errBroken)
+					require.NoError(t, failed)
+				default:
 					got := (<-f.requests).Command.(*raft.AppendEntriesRequest)
 					is := []uint64{got.PrevLogEntry}
 					for _, e := range got.Entries {
@@ -81,10 +92,38 @@ func TestRequestFromBeforeTheLog(t *testing.T) {
 					require.NoError(t, failed)
 				}
 				<-passed
-				require.True(t, f.installing.TryLock())
+				require.Empty(t, f.installing)
 			})
 		})
 	}
+}
+
+// TestRequestsWaitForASnapshot while another is judged, and no longer than their context; meanwhile time goes on.
+func TestRequestsWaitForASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &rpcFilter{
+			requests: make(chan raft.RPC), log: newParallelLog(raft.NewInmemStore(), 1<<20, nil),
+			installing: make(chan struct{}, 1),
+		}
+		require.True(t, f.beginInstalling(t.Context()))
+		for _, wait := range []func(ctx context.Context){
+			func(ctx context.Context) {
+				f.pass(ctx, raft.RPC{Command: &raft.AppendEntriesRequest{PrevLogEntry: 7, PrevLogTerm: 1}})
+			},
+			func(ctx context.Context) {
+				f.install(ctx, raft.RPC{}, &raft.InstallSnapshotRequest{})
+			},
+			func(ctx context.Context) {
+				require.ErrorIs(t, f.replace(ctx, raft.RPC{}, nil), context.DeadlineExceeded)
+			},
+		} {
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			wait(ctx)
+			require.Equal(t, time.Second, time.Since(begun))
+			cancel()
+		}
+	})
 }
 
 // TestHeartbeatFromBeforeTheLog: a request without entries that follows none is compared with nothing.
@@ -178,7 +217,10 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				if c.failed {
 					log.err = errBroken
 				}
-				f := &rpcFilter{requests: make(chan raft.RPC), log: log, raft: n.raft, configurations: n.configurations}
+				f := &rpcFilter{
+					requests: make(chan raft.RPC), log: log, raft: n.raft, configurations: n.configurations,
+					installing: make(chan struct{}, 1),
+				}
 				from, stopped := make(chan raft.RPC), make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { stopped <- f.run(ctx, from) }()
@@ -204,6 +246,7 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 				require.Equal(t, vote, (<-f.requests).Command)
 				synctest.Wait()
 				require.Empty(t, answer)
+				require.Empty(t, f.installing)
 				require.Equal(t, c.contradict, ended != nil)
 				cancel()
 				require.NoError(t, <-stopped)

@@ -238,10 +238,9 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 	}, nil
 }
 
-func (s *guardedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
-	err = s.guard.do(OpSnapshot, func() error { list, err = s.snapshots.List(); return err })
-	return list, err
-}
+// List is answered from memory by our store: the call is not watched. A follower whose list failed would refuse
+// entries, and its leader would send snapshots and entries in turn, without a pause.
+func (s *guardedSnapshots) List() ([]*raft.SnapshotMeta, error) { return s.snapshots.List() }
 
 func (s *guardedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
 	err = s.guard.do(OpSnapshot, func() error { meta, r, err = s.snapshots.Open(id); return err })

@@ -161,6 +161,11 @@ func TestOpenForRecovery(t *testing.T) {
 	requireFilled(t, mustOpen(t, c))
 }
 
+// unlisted is snapshots that cannot be listed.
+type unlisted struct{ raft.SnapshotStore }
+
+func (unlisted) List() ([]*raft.SnapshotMeta, error) { return nil, syscall.EIO }
+
 // TestRecovery: once begun, a recovery can only be brought to its end, and leaves nothing of the former cluster in the
 // identity.
 func TestRecovery(t *testing.T) {
@@ -188,9 +193,10 @@ func TestRecovery(t *testing.T) {
 	takeSnapshot(t, r.Snapshots, 9, "nine")
 	require.ErrorContains(t, r.End(), "the snapshot is missing")
 	takeSnapshot(t, r.Snapshots, 10, "ten")
-	r.guard.hooks.Faults = NewFaults()
-	r.guard.hooks.Faults.Inject(Fault{Op: OpSnapshot, Err: syscall.EIO, Count: 1})
+	snapshots := r.Snapshots
+	r.Snapshots = unlisted{snapshots}
 	require.ErrorIs(t, r.End(), syscall.EIO)
+	r.Snapshots = snapshots
 	require.NoError(t, r.End())
 	require.NoError(t, r.Close())
 	require.Equal(t, want, mustOpen(t, c).Identity())
