@@ -149,7 +149,8 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 	}
 }
 
-// give hands raft the change. The future is not looked at: see [Node.Propose].
+// give hands raft the change. The future is not looked at: see [Node.Propose]. An entry follows an added vote: raft may
+// have passed over the new voter's acknowledgement of the configuration, and asks for no other.
 func (n *Node) give(ch Change) {
 	id, addr := raft.ServerID(ch.Member.ID), raft.ServerAddress(ch.Member.Addr)
 	is, known := n.Configuration().Find(ch.Member.ID)
@@ -163,6 +164,7 @@ func (n *Node) give(ch Change) {
 		n.raft.DemoteVoter(id, ch.After, changeAgain)
 	case ch.Kind == AddVoter || ch.Kind == Move && is.Voter:
 		n.raft.AddVoter(id, addr, ch.After, changeAgain)
+		n.proposeVoid()
 	default:
 		n.raft.AddNonvoter(id, addr, ch.After, changeAgain)
 	}

@@ -92,8 +92,10 @@ func TestChangeBehindAnother(t *testing.T) {
 		_, _, err = change(Move, "n2", "n2:2")
 		require.NoError(t, err)
 		require.Equal(t, members.Member{ID: "n2", Addr: "n2:2"}, n.CommittedConfiguration().Members[1])
-		_, _, err = change(AddVoter, "n2", "")
+		index, _, err = change(AddVoter, "n2", "")
 		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, index+1, n.Last(), "an entry that the new voter acknowledges as a voter")
 
 		refuses.Store(true)
 		const held = 5 * time.Second

@@ -64,8 +64,8 @@ func (n *Node) Propose(term uint64, entry []byte, flags ...byte) {
 	n.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
 }
 
-// noTerm is no leadership's: an entry with that stamp is void on every node.
-const noTerm = 0
+// proposeVoid gives raft an entry that is void on every node: term 0 is no leadership's.
+func (n *Node) proposeVoid() { n.Propose(0, nil) }
 
 // Leading returns the term and whether this node leads in that term, as of one instant.
 func (n *Node) Leading() (term uint64, leading bool) {

@@ -77,7 +77,7 @@ func (n *Node) openRaft() error {
 		keeps:   n.applier.quarantine.on.Load,
 		applied: n.applier.index.Load,
 		take:    func() { notify(n.applier.cut) },
-		void:    func() { n.Propose(noTerm, nil) },
+		void:    n.proposeVoid,
 	}
 	p := n.traced(parts{machine: n.applier, log: n.log, stable: n.stable, snapshots: n.snapshots, transport: t})
 	opened, err := newRaft(conf, p)
