@@ -172,7 +172,7 @@ func allFamilies(t *testing.T, s *Server) []*dto.MetricFamily {
 // TestMetrics: a node answers a scrape with what it did, and METRICS.md of monitoring/ has each metric.
 func TestMetrics(t *testing.T) {
 	cert, key := certificate(t, time.Now().Add(time.Hour))
-	s := runNode(t, func(c *Config) { c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA = cert, key, cert })
+	s := runNode(t, func(c *Config) { c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA, c.ClusterSecret = cert, key, cert, "s" })
 	c := s.client(t, "")
 	require.Error(t, c.HGet(t.Context(), "k", "f").Err())
 	status, text := s.get(t, "/metrics", "")
@@ -264,7 +264,7 @@ func certificate(t *testing.T, until time.Time) (cert, key string) {
 func TestCredentialsAreObserved(t *testing.T) {
 	until := time.Now().Add(10 * 24 * time.Hour)
 	cert, key := certificate(t, until)
-	s := runNode(t, func(c *Config) { c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA = cert, key, cert })
+	s := runNode(t, func(c *Config) { c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA, c.ClusterSecret = cert, key, cert, "s" })
 	status, text := s.get(t, "/metrics", "")
 	require.Equal(t, http.StatusOK, status)
 	for _, flag := range []string{"peer-tls-ca", "peer-tls-cert"} {

@@ -13,11 +13,14 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/holdfast/holdfast/server/secrets"
 )
 
 const certsUsage = `usage: holdfast certs [flags] DIR [NAME=HOST,…]…
@@ -110,9 +113,14 @@ func nodeCert(word string) (name string, template *x509.Certificate, err error) 
 	case !certName.MatchString(name), name == "ca", strings.HasPrefix(name, "client."):
 		return "", nil, fmt.Errorf("node %q: use letters, digits, and _ . @ - behind the first; not ca or client.…", name)
 	}
+	uri, err := url.Parse(secrets.NodeURI)
+	if err != nil {
+		return "", nil, err
+	}
 	template = &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: []string{organization}},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		URIs:        []*url.URL{uri},
 	}
 	for host := range strings.SplitSeq(hosts+",localhost,127.0.0.1,::1", ",") {
 		ip := net.ParseIP(strings.Trim(host, "[]"))

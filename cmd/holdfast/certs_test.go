@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,6 +71,8 @@ func TestCerts(t *testing.T) {
 			_, err = cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{usage}})
 			require.Equal(t, good, err == nil, "%s: %v", name, err)
 		}
+		marked := slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == secrets.NodeURI })
+		require.Equal(t, of.serves, marked, "%s: nodes alone", name)
 		require.False(t, cert.IsCA)
 		require.WithinDuration(t, time.Now().AddDate(0, 0, of.days), cert.NotAfter, time.Hour, name)
 		require.True(t, cert.NotBefore.Before(time.Now()))

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,13 +73,14 @@ func (a *authority) write(t *testing.T, file, kind string, der []byte) {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// issue makes a certificate for loopback that serves as a client's and a server's.
+// issue makes a certificate for loopback that serves as a client's, a server's and a node's.
 func (a *authority) issue(t *testing.T, name string) {
 	t.Helper()
 	a.sign(t, name, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		URIs:        []*url.URL{{Scheme: "holdfast", Opaque: "node"}},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, a.key)

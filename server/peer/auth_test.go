@@ -215,14 +215,18 @@ func (a *authority) pool() *x509.CertPool {
 	return p
 }
 
-func (a *authority) issue(t *testing.T, name string, until time.Time) tls.Certificate {
+// issue makes a certificate of a node, or one that lacks some of a node's usages.
+func (a *authority) issue(t *testing.T, name string, until time.Time, usages ...x509.ExtKeyUsage) tls.Certificate {
 	t.Helper()
+	if usages == nil {
+		usages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		KeyUsage: x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: usages,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	require.NoError(t, err)
@@ -372,12 +376,20 @@ func hesitantAcceptor(c *Config) { c.Listener = hesitantListener{c.Listener} }
 // TestTLSRefuses: an acceptor's alert is found whether the dialer has written its hello by then or not.
 func TestTLSRefuses(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
-	certificate := func(a *authority, until time.Time) func(*Config) {
+	certificate := func(a *authority, until time.Time, usages ...x509.ExtKeyUsage) func(*Config) {
 		return func(c *Config) {
-			c.TLS = always(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{a.issue(t, "x", until)}})
+			c.TLS = always(&tls.Config{
+				RootCAs: ca.pool(), Certificates: []tls.Certificate{a.issue(t, "x", until, usages...)},
+			})
 		}
 	}
 	good := certificate(ca, time.Now().Add(24*time.Hour))
+	demanding := func(c *Config) {
+		good(c)
+		c.TLS().VerifyConnection = func(s tls.ConnectionState) error {
+			return fmt.Errorf("%s is no node", s.PeerCertificates[0].Subject.CommonName)
+		}
+	}
 	// Inside a bubble it is the year 2000, when none of the certificates is valid yet.
 	clock := func(f func(*Config)) func(*Config) {
 		now := time.Now()
@@ -410,6 +422,24 @@ func TestTLSRefuses(t *testing.T) {
 			"sessions that bind nothing", func(c *Config) { good(c); c.TLS().Renegotiation = tls.RenegotiateOnceAsClient },
 			func(c *Config) { good(c); c.TLS().Renegotiation = tls.RenegotiateOnceAsClient }, "start tls", "start tls", false,
 		},
+		{
+			"a certificate for clients alone", certificate(ca, time.Now().Add(time.Hour), x509.ExtKeyUsageClientAuth), good,
+			"remote error: tls", "incompatible key usage", true,
+		},
+		{
+			"a certificate for clients alone at the acceptor", good,
+			certificate(ca, time.Now().Add(time.Hour), x509.ExtKeyUsageClientAuth), "incompatible key usage", "", true,
+		},
+		{
+			"a certificate for servers alone", certificate(ca, time.Now().Add(time.Hour), x509.ExtKeyUsageServerAuth), good,
+			"remote error: tls", "incompatible key usage", true,
+		},
+		{
+			"a certificate for servers alone at the acceptor", good,
+			certificate(ca, time.Now().Add(time.Hour), x509.ExtKeyUsageServerAuth), "incompatible key usage", "", true,
+		},
+		{"an acceptor that demands more", good, demanding, "remote error: tls", "x is no node", true},
+		{"a dialer that demands more", demanding, good, "x is no node", "", false},
 		{"a node without TLS", func(*Config) {}, good, "", "a node without TLS", false},
 		{"TLS where there is none", good, func(*Config) {}, "", "speaks TLS", false},
 		{

@@ -200,7 +200,7 @@ func TestCutOff(t *testing.T) {
 		require.Equal(t, cut, currentTLS(nil).cutOff(cut))
 	}
 	require.Equal(t, io.EOF, with.cutOff(io.EOF))
-	require.ErrorContains(t, verifyChain(tls.ConnectionState{}, &tls.Config{}), "has no certificate")
+	require.ErrorContains(t, verifyNode(tls.ConnectionState{}, &tls.Config{}, nil), "has no certificate")
 }
 
 // TestRemovedNode: it is refused, also if nobody there wants to know; others are not.

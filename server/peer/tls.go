@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"time"
 )
 
 // tlsConfigs are the two roles of a node.
@@ -16,10 +15,11 @@ type tlsConfigs struct{ asClient, asServer *tls.Config }
 // currentTLS returns what is in force. All methods work on nil: no TLS.
 type currentTLS func() *tls.Config
 
-// newTLSConfigs makes mutual TLS of c. Both sides check that the other's
-// certificate comes from c.RootCAs, and nothing else unless c.ServerName is set: the certificate
-// authority of a cluster signs for its nodes alone, and their addresses are often bare IPs
-// that change. What a node may be called is the handshake's business.
+// newTLSConfigs makes mutual TLS of c. Each side verifies that the other's certificate comes from c.RootCAs and may be
+// used by a server and by a client, since nodes dial each other: a certificate for clients alone is no node's. Then each
+// side calls c.VerifyConnection, if set, which tells nodes from others that the same authority signs for. Host names are
+// compared only if c.ServerName is set: addresses of nodes are often bare IPs that change. The handshake checks names of
+// nodes.
 func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	switch {
 	case c.RootCAs == nil:
@@ -36,11 +36,10 @@ func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	if server.ClientCAs == nil {
 		server.ClientCAs = base.RootCAs
 	}
+	server.VerifyConnection = func(s tls.ConnectionState) error { return verifyNode(s, base, server.ClientCAs) }
 	client := base.Clone()
-	if client.ServerName == "" {
-		client.InsecureSkipVerify = true // verifyChain replaces the check of chain and host name
-		client.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, base) }
-	}
+	client.InsecureSkipVerify = client.ServerName == "" // verifyNode verifies the chain
+	client.VerifyConnection = func(s tls.ConnectionState) error { return verifyNode(s, base, base.RootCAs) }
 	if client.GetClientCertificate == nil && len(client.Certificates) == 0 {
 		client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return base.GetCertificate(&tls.ClientHelloInfo{SupportedVersions: []uint16{tls.VersionTLS13}})
@@ -49,26 +48,29 @@ func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	return &tlsConfigs{asClient: client, asServer: server}, nil
 }
 
-func verifyChain(s tls.ConnectionState, c *tls.Config) error {
+// verifyNode returns why the other side of a connection is not a node by its certificate; nil: it is one.
+func verifyNode(s tls.ConnectionState, c *tls.Config, roots *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("tls: the other side has no certificate")
 	}
-	between := x509.NewCertPool()
+	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, c := range s.PeerCertificates[1:] {
-		between.AddCert(c)
+		o.Intermediates.AddCert(c)
 	}
-	now := time.Now
 	if c.Time != nil {
-		now = c.Time
+		o.CurrentTime = c.Time()
 	}
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
-		CurrentTime:   now(),
-		Roots:         c.RootCAs,
-		Intermediates: between,
-		// Nodes dial each other: a certificate serves both roles.
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	return err
+	// Verify accepts a certificate that has any of the usages that it is asked for, so it is asked for each.
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		o.KeyUsages = []x509.ExtKeyUsage{usage}
+		if _, err := s.PeerCertificates[0].Verify(o); err != nil {
+			return err
+		}
+	}
+	if c.VerifyConnection == nil {
+		return nil
+	}
+	return c.VerifyConnection(s)
 }
 
 func (t currentTLS) client(conn net.Conn) (net.Conn, []byte, error) {

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,8 +9,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,7 +206,7 @@ func TestTLSDemandsCertificates(t *testing.T) {
 
 	k, err = open(Config{
 		TLSCert: cert, TLSKey: key, TLSClientCA: cert, PeerTLSCert: cert, PeerTLSKey: key,
-		PeerTLSCA: cert,
+		PeerTLSCA: cert, ClusterSecret: "s",
 	})
 	require.NoError(t, err)
 	require.Equal(t, tls.RequireAndVerifyClientCert, k.ClientTLS().ClientAuth)
@@ -258,4 +261,41 @@ func TestUsersAreReadAgain(t *testing.T) {
 	k, err = open(Config{Password: "x"})
 	require.NoError(t, err)
 	require.ErrorIs(t, k.Load("test"), acl.ErrNoFile)
+}
+
+// TestNodesAreToldFromClients: without a cluster secret, certificates of nodes have a name that clients' lack.
+func TestNodesAreToldFromClients(t *testing.T) {
+	ca := newAuthority(t)
+	issue := func(uris ...string) (*x509.Certificate, Config) {
+		template := &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+		for _, text := range uris {
+			uri, err := url.Parse(text)
+			require.NoError(t, err)
+			template.URIs = append(template.URIs, uri)
+		}
+		cert, _, certText, key := ca.sign(t, template)
+		return cert, Config{
+			PeerTLSCert: write(t, "crt", certText), PeerTLSKey: write(t, "key", key), PeerTLSCA: write(t, "ca", ca.pem),
+		}
+	}
+	node, ofNode := issue("spiffe://example/n1", NodeURI)
+	client, ofClient := issue("holdfast:client", NodeURI+"s")
+
+	k, err := open(ofNode)
+	require.NoError(t, err)
+	judge := k.PeerTLS()().VerifyConnection
+	for cert, want := range map[*x509.Certificate]string{node: "", client: "tells a node's from a client's"} {
+		err := judge(tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}})
+		require.Equal(t, want == "", err == nil)
+		require.ErrorContains(t, cmp.Or(err, errors.New("")), want)
+	}
+
+	_, err = open(ofClient)
+	require.ErrorContains(t, err, "peer-tls-cert: the certificate lacks the URI name holdfast:node")
+	for _, secret := range []Config{{ClusterSecret: "s"}, {ClusterSecretFile: write(t, "secret", "s")}} {
+		ofClient.ClusterSecret, ofClient.ClusterSecretFile = secret.ClusterSecret, secret.ClusterSecretFile
+		k, err = open(ofClient)
+		require.NoError(t, err)
+		require.Nil(t, k.PeerTLS()().VerifyConnection)
+	}
 }

@@ -36,8 +36,23 @@ func loadClientTLS(c Config, read reader, to *credentials) error {
 	return nil
 }
 
+// NodeURI is a URI name of nodes' certificates. An authority that also signs for clients gives it to nodes alone.
+const NodeURI = "holdfast:node"
+
+// verifyNodeURI returns why a certificate does not prove a node by itself, without a cluster secret beside it; nil: it
+// does.
+func verifyNodeURI(cert *x509.Certificate) error {
+	for _, uri := range cert.URIs {
+		if uri.String() == NodeURI {
+			return nil
+		}
+	}
+	return fmt.Errorf("the certificate lacks the URI name %s, which tells a node's from a client's", NodeURI)
+}
+
 // loadPeerTLS is mutual: the same certificate serves both directions. Package peer verifies the chain on both sides.
-// Host names are not compared, since nodes move.
+// Host names are not compared, since nodes move. Without a cluster secret nothing but the certificate proves a node, so
+// this node's and the others' need NodeURI.
 func loadPeerTLS(c Config, read reader, to *credentials) error {
 	cert, err := loadPair(pair{c.PeerTLSCert, c.PeerTLSKey, "peer-tls-cert", "peer-tls-key"}, read, to)
 	if err != nil {
@@ -47,13 +62,20 @@ func loadPeerTLS(c Config, read reader, to *credentials) error {
 	if err != nil {
 		return err
 	}
-	to.peerTLS = &tls.Config{
+	t := &tls.Config{
 		Certificates: []tls.Certificate{cert},
 		RootCAs:      ca,
 		ClientCAs:    ca,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		MinVersion:   tls.VersionTLS13,
 	}
+	if c.ClusterSecret == "" && c.ClusterSecretFile == "" {
+		if err := verifyNodeURI(cert.Leaf); err != nil {
+			return fmt.Errorf("peer-tls-cert: %w: `holdfast certs` makes such certificates; or set cluster-secret-file", err)
+		}
+		t.VerifyConnection = func(s tls.ConnectionState) error { return verifyNodeURI(s.PeerCertificates[0]) }
+	}
+	to.peerTLS = t
 	return nil
 }
 
