@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -122,7 +123,10 @@ func (s *Server) logSlowLock(e replica.LockSlow) {
 	s.logger.Warn("a lock was held for more than four fifths of its lease", attrs...)
 }
 
-func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// millis returns n milliseconds as a time.Duration, or the longest one: 292 years.
+func millis(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
 
 // shortened is the beginning of a word that a client made.
 func shortened(s string) string {

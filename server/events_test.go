@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -127,4 +128,11 @@ func TestSlowLocksAreLogged(t *testing.T) {
 		require.Equal(t,
 			`level=WARN msg="a lock was held for more than four fifths of its lease" key=k db=1 owner=me id=3 held=10s unrenewed=10s lease=10s lost=expired`, shown[6])
 	})
+}
+
+// TestDurationsOfCenturies: a lease that no time.Duration holds is logged as the longest one.
+func TestDurationsOfCenturies(t *testing.T) {
+	for _, n := range []int64{9_223_372_036_855, 1 << 53, math.MaxInt64} {
+		require.Greater(t, millis(n), 292*365*24*time.Hour)
+	}
 }

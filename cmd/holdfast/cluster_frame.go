@@ -175,3 +175,18 @@ func printable(text string) string {
 	}
 	return text
 }
+
+// escaped returns text of several lines with what could move a terminal's cursor, or change its title or colours, in
+// Go's notation. An error may have a server's words.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}

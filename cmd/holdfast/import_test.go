@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -216,4 +218,33 @@ func TestImportInterrupted(t *testing.T) {
 	require.Equal(t, 0, status, complaint)
 	require.EqualValues(t, 3000, target.DBSize(t.Context()).Val())
 	require.Equal(t, "2999", target.Get(t.Context(), "fence:2999").Val())
+}
+
+// TestErrorsLeaveTheTerminalAlone: a server's error cannot move the cursor, or change colours or the title.
+func TestErrorsLeaveTheTerminalAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = bufio.NewReader(conn).ReadString('\n')
+		_, _ = io.WriteString(conn, "-ERR \x1b]0;title\x07\u202e\u00fc\r\n")
+	}()
+	status, _, complaint := imports(t, "--from", "redis://"+l.Addr().String(), "--match", "*")
+	require.Equal(t, 1, status)
+	require.Contains(t, complaint, `ERR \x1b]0;title\a\u202eü`)
+	require.Equal(t, "two\n\tlines", escaped("two\n\tlines"))
+}
+
+// TestDurationsOfCenturies: a life of more than 292 years is shown as that, not as a short or negative one.
+func TestDurationsOfCenturies(t *testing.T) {
+	for _, n := range []int64{9_223_372_036_855, 1 << 53, math.MaxInt64} {
+		require.Greater(t, millis(n), 292*365*24*time.Hour)
+		require.Equal(t, duration(n), duration(math.MaxInt64))
+	}
+	require.Equal(t, "1.5s", duration(1500))
 }

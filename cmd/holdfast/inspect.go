@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -144,7 +145,10 @@ func (p *paper) fences(s *fsm.Survey) {
 	}
 }
 
-func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// millis returns n milliseconds as a time.Duration, or the longest one: 292 years.
+func millis(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
 
 // aboutFile names the file in an error that is about the file.
 func aboutFile(path string, err error) error {

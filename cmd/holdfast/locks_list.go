@@ -256,11 +256,11 @@ func limited(millis *int64) string {
 }
 
 // duration is "" for what has no end.
-func duration(millis int64) string {
-	if millis < 0 {
+func duration(leftMillis int64) string {
+	if leftMillis < 0 {
 		return ""
 	}
-	d := time.Duration(millis) * time.Millisecond
+	d := millis(leftMillis)
 	if d > time.Minute {
 		d = d.Round(time.Second)
 	}

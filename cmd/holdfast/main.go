@@ -54,28 +54,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "holdfast: unknown command %q\n\n%s", args[0], usage)
 		return 2
 	}
-	own := exitStatus{}
-	switch err := c.run(ctx, args[1:], stdout, stderr); {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	case errors.As(err, &own):
-		if own.text != "" {
-			fmt.Fprintf(stderr, "holdfast %s: %s\n", c.name, own.text)
-		}
-		return own.status
-	case errors.Is(err, server.ErrRemoved):
-		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
-		return statusRemoved
-	case errors.Is(err, server.ErrSuperseded):
-		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
-		return statusSuperseded
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
-		return 2
-	default:
-		fmt.Fprintf(stderr, "holdfast %s: %v\n", c.name, err)
-		return 1
+	status, text := outcome(c.run(ctx, args[1:], stdout, stderr))
+	if text != "" {
+		fmt.Fprintf(stderr, "holdfast %s: %s\n", c.name, escaped(text))
 	}
+	return status
+}
+
+// outcome returns the exit status of a command that ended with err, and the text to print; "": none.
+func outcome(err error) (status int, text string) {
+	own := exitStatus{}
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0, ""
+	case errors.As(err, &own):
+		return own.status, own.text
+	case errors.Is(err, server.ErrRemoved):
+		return statusRemoved, err.Error()
+	case errors.Is(err, server.ErrSuperseded):
+		return statusSuperseded, err.Error()
+	case errors.As(err, new(usageError)):
+		return 2, err.Error()
+	}
+	return 1, err.Error()
 }
 
 type command struct {

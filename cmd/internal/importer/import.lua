@@ -34,12 +34,12 @@ if there == 'none' then
 	if mode ~= 'copy' then return -1 end
 	if kind == 'string' then
 		-- With NX and a time to live it is a lock that Holdfast lists.
-		if life > 0 then redis.call('SET', key, ARGV[5], 'NX', 'PX', life) else redis.call('SET', key, ARGV[5], 'NX') end
+		if life > 0 then redis.call('SET', key, ARGV[5], 'NX', 'PX', ARGV[2]) else redis.call('SET', key, ARGV[5], 'NX') end
 		return 1
 	end
 	local words = {hash = 'HSET', list = 'RPUSH', set = 'SADD', zset = 'ZADD'}
 	redis.call(words[kind], key, unpack(ARGV, 5))
-	if life > 0 then redis.call('PEXPIRE', key, life) end
+	if life > 0 then redis.call('PEXPIRE', key, ARGV[2]) end
 	return 1
 end
 if there ~= kind then return -1 end
@@ -92,7 +92,7 @@ if left >= 0 and life == 0 then
 	redis.call('PERSIST', key)
 	return 2
 elseif left >= 0 and left < life then
-	redis.call('PEXPIRE', key, life)
+	redis.call('PEXPIRE', key, ARGV[2])
 	return 2
 end
 return 0

@@ -9,7 +9,7 @@
 //     would have two holders.
 //   - A key that is there with another value stays as it is, and is reported.
 //   - Each key is there as a whole or not at all, whenever the program is killed; large keys grow under a name of their
-//     own (tempPrefix), which ends by itself. Another run does what is missing, and nothing twice.
+//     own (tempSuffix), which ends by itself. Another run does what is missing, and nothing twice.
 //   - Memory is bounded, whatever the keys are.
 //
 // It does not promise a snapshot: keys that change meanwhile are copied as they are when their turn comes, each for
@@ -138,7 +138,7 @@ func (w *work) all(ctx context.Context, r *reader) (err error) {
 	if all := slices.Concat(w.Counters, w.Leases); len(all) == 1 {
 		pattern = all[0]
 	}
-	for cursor := "0"; ; {
+	for cursor := firstCursor; ; {
 		var keys []string
 		if cursor, keys, err = r.scan(ctx, cursor, pattern); err != nil {
 			return w.failed(r, sourceError{err})
@@ -153,7 +153,7 @@ func (w *work) all(ctx context.Context, r *reader) (err error) {
 		if w.Progress != nil {
 			w.Progress(w.report)
 		}
-		if cursor == "0" {
+		if cursor == firstCursor {
 			return nil
 		}
 	}
@@ -327,9 +327,9 @@ func (w *work) call(it *item) (c *command, tally *Tally, why skip) {
 	if it.kind == "string" && matches(w.Counters, it.key) {
 		value, ok := protocol.ParseInt(it.words[0])
 		switch {
-		case ok && it.leftMillis < 0 && value > math.MaxInt64-w.Raise:
+		case ok && it.leftMillis == noEnd && value > math.MaxInt64-w.Raise:
 			return nil, nil, skipTooHigh
-		case ok && it.leftMillis < 0:
+		case ok && it.leftMillis == noEnd:
 			if value += w.Raise; value > w.report.Largest || w.report.LargestKey == "" {
 				w.report.Largest, w.report.LargestKey = value, it.key
 			}

@@ -389,7 +389,7 @@ func never() int64 { return 1 << 60 }
 func whole(t *testing.T, c *redis.Client) map[string]string {
 	all := state(t, c)
 	for key := range all {
-		if strings.HasPrefix(key, tempPrefix) {
+		if strings.Contains(key, tempSuffix) {
 			require.Contains(t, all[key], "ends true")
 			delete(all, key)
 		}

@@ -13,9 +13,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// tempPrefix begins the names under which large keys grow. They end tempLife after their last part was written.
+// tempSuffix and random letters follow a large key's name in the name under which the key grows: a user who may write
+// keys of a prefix may write that, too. It ends tempLife after the last part was written.
 const (
-	tempPrefix = "holdfast-import:"
+	tempSuffix = ":holdfast-import:"
 	tempLife   = "600000"
 )
 
@@ -71,7 +72,7 @@ func (w *work) tryLarge(ctx context.Context, r *reader, s shape) (reply int64, e
 	s.elements = vs[1].Num
 	l := &large{work: w, r: r, shape: s, size: s.part(), compares: there.Str != "none"}
 	if !l.compares {
-		l.temp = tempPrefix + rand.Text() + ":" + s.key
+		l.temp = s.key + tempSuffix + rand.Text()
 	}
 	alike, err := l.parts(ctx)
 	if err != nil || !alike {
@@ -105,9 +106,9 @@ type large struct {
 	temp     string // where it grows
 }
 
-// parts reads all parts, and writes or compares them.
+// parts reads all parts, and writes or compares them. A scan may name elements twice, but not without end.
 func (l *large) parts(ctx context.Context) (alike bool, err error) {
-	cursor := "0"
+	cursor, most := firstCursor, 2*l.wordsOf(l.shape.elements+partElements)
 	for offset := int64(0); ; {
 		var next string
 		var words []string
@@ -115,6 +116,9 @@ func (l *large) parts(ctx context.Context) (alike bool, err error) {
 			next, words, err = l.listPart(ctx, offset)
 		} else {
 			next, words, err = l.scanPart(ctx, cursor)
+		}
+		if err == nil && (offset+int64(len(words)) > most || next == cursor && next != firstCursor && l.shape.kind != "list") {
+			err = errChanged
 		}
 		if err != nil {
 			return false, err
@@ -126,17 +130,25 @@ func (l *large) parts(ctx context.Context) (alike bool, err error) {
 			}
 			words, offset = words[n:], offset+int64(n)
 		}
-		if cursor = next; cursor == "0" {
+		if cursor = next; cursor == firstCursor {
 			return true, nil
 		}
 	}
+}
+
+// wordsOf is how many words elements have.
+func (l *large) wordsOf(elements int64) int64 {
+	if l.shape.kind == "hash" || l.shape.kind == "zset" {
+		return 2 * elements
+	}
+	return elements
 }
 
 func (l *large) listPart(ctx context.Context, offset int64) (next string, words []string, err error) {
 	v, err := l.ask(ctx, "LRANGE", l.shape.key, strconv.FormatInt(offset, 10), strconv.FormatInt(offset+l.size-1, 10))
 	next = "more"
 	if offset+l.size >= l.shape.elements {
-		next = "0"
+		next = firstCursor
 	}
 	return next, texts(v.Elems), err
 }
@@ -179,7 +191,7 @@ func (l *large) ask(ctx context.Context, words ...string) (protocol.Value, error
 // part writes a part, or compares it.
 func (l *large) part(ctx context.Context, words []string, offset int) (alike bool, err error) {
 	if l.compares {
-		c := l.target.call(&item{shape: l.shape, leftMillis: -1}, l.shape.kind, modePart, offset, words)
+		c := l.target.call(&item{shape: l.shape, leftMillis: noEnd}, l.shape.kind, modePart, offset, words)
 		if err := l.target.run(ctx, c); err != nil {
 			return false, err
 		}

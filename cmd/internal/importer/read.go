@@ -2,7 +2,9 @@ package importer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -20,6 +22,8 @@ const (
 	maxString = 8 << 20
 	// longestNumber is the length of -2^63.
 	longestNumber = 20
+	// firstCursor begins a scan; as the next cursor it ends the scan.
+	firstCursor = "0"
 )
 
 // counts are the words that count what a key of a kind has, and reads those that read all of it.
@@ -50,23 +54,30 @@ func (s *shape) large() bool {
 type item struct {
 	shape
 	words []string // of the value, as the command that writes it has them behind the key
-	// leftMillis is what was left of its life, -1 for ever, at an instant before answered.
+	// leftMillis is the time to live, or noEnd, at an instant before answered.
 	leftMillis int64
 	answered   time.Time
 }
 
-// life is the time to live that lets the copy end no sooner than the key at the source, if it is written from now on;
-// 0: no end; negative: it is over. PTTL may be a millisecond short.
+// What PTTL replies in place of a time to live. Redis before 6 lets a key end within a transaction, and before 6.0.9 under
+// WATCH.
+const (
+	noEnd = -1
+	ended = -2
+)
+
+// life is the time to live in milliseconds that lets the copy end no sooner than the key at the source, if it is written
+// from now on; 0: no end; negative: it is over. PTTL may be a millisecond short. It counts in milliseconds, since a
+// time.Duration holds 292 years at most.
 func (it *item) life(now time.Time) int64 {
-	if it.leftMillis < 0 {
+	if it.leftMillis == noEnd {
 		return 0
 	}
-	left := it.answered.Add(time.Duration(it.leftMillis+1) * time.Millisecond).Sub(now)
-	millis := int64((left + time.Millisecond - 1) / time.Millisecond)
-	if millis <= 0 {
+	left := it.leftMillis - now.Sub(it.answered).Milliseconds()
+	if left < 0 {
 		return -1
 	}
-	return millis
+	return min(left, math.MaxInt64-1) + 1
 }
 
 // scan is a page of keys, and the cursor of the next.
@@ -79,8 +90,8 @@ func (r *reader) scan(ctx context.Context, cursor, pattern string) (next string,
 	if err != nil {
 		return "", nil, err
 	}
-	if len(v.Elems) != 2 {
-		return "", nil, fmt.Errorf("%s: the reply to SCAN is none", r.addr)
+	if len(v.Elems) != 2 || v.Elems[0].Str == cursor && cursor != firstCursor {
+		return "", nil, errors.New("the reply to SCAN is none, or its cursor stands still")
 	}
 	return v.Elems[0].Str, texts(v.Elems[1].Elems), nil
 }
@@ -109,7 +120,7 @@ func (r *reader) look(ctx context.Context, keys []string) ([]shape, error) {
 	for i, v := range vs {
 		s := &shapes[i]
 		if s.key = keys[i]; v.IsError() {
-			return nil, fmt.Errorf("%s: TYPE: %s", r.addr, v.Str)
+			return nil, fmt.Errorf("TYPE: %s", v.Str)
 		}
 		if s.kind = v.Str; counts[s.kind] == "" {
 			continue
@@ -161,7 +172,7 @@ func (r *reader) readAll(ctx context.Context, shapes []shape) (items []item, ref
 				break // the first says why
 			}
 		}
-		if refused[i] == "" && len(done.Elems) == 2 {
+		if refused[i] == "" && len(done.Elems) == 2 && done.Elems[1].Num != ended {
 			it.words, it.leftMillis = valueWords(s.kind, done.Elems[0]), done.Elems[1].Num
 		}
 	}

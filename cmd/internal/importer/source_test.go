@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"math"
 	"math/big"
 	"net"
 	"os"
@@ -244,6 +245,14 @@ func TestLife(t *testing.T) {
 	} {
 		require.Equal(t, want, it.life(at.Add(after)), after)
 	}
-	it.leftMillis = -1
+	it.leftMillis = noEnd
 	require.Zero(t, it.life(at.Add(time.Hour)))
+	for left, want := range map[int64]int64{ // longer than a time.Duration, and the longest
+		9_223_372_036_855: 9_223_372_036_855, 1e16: 1e16, math.MaxInt64: math.MaxInt64,
+	} {
+		it.leftMillis = left
+		require.Equal(t, want, it.life(at.Add(time.Millisecond+1)))
+	}
+	it.leftMillis = math.MaxInt64
+	require.Equal(t, int64(math.MaxInt64), it.life(at))
 }

@@ -205,11 +205,12 @@ func (t *target) do(ctx context.Context, words ...string) (protocol.Value, error
 	return c.reply, fatal(c.reply)
 }
 
-// fatal is the error of a reply that every further command would meet, too.
+// fatal is the error of a reply that every further command would meet, too. A key that the user may not write is no
+// other key's matter.
 func fatal(v protocol.Value) error {
 	text := strings.TrimPrefix(v.Str, "EXECABORT Transaction discarded because of: ")
 	for _, prefix := range hopeless {
-		if v.IsError() && strings.HasPrefix(text, prefix) {
+		if v.IsError() && strings.HasPrefix(text, prefix) && !strings.Contains(text, "permissions to access") {
 			return errors.New(v.Str)
 		}
 	}
