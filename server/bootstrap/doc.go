@@ -15,6 +15,7 @@
 //     at the start;
 //   - a member whose newest snapshot is damaged at the start gets the state of another one before its raft is opened, or
 //     waits for it, or ends with one line that says why no member has it;
+//   - members that changed while a node was away are met as soon as it meets, or is met by, a member that knows them;
 //   - a node that was removed learns so: from a node that has proved itself, and that knows a newer committed
 //     configuration without the node.
 //

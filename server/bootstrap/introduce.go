@@ -38,8 +38,10 @@ type Introduction struct {
 	Restored bool `json:"restored,omitempty"`
 	// Seed is of the state in a restored folder that has to found a cluster yet.
 	Seed string `json:"seed,omitempty"`
-	// Configuration is the newest committed configuration that the node knows.
+	// Configuration is the newest committed configuration that the node knows, and Newest the newest in its log: a node
+	// that was started again may know of none that it is committed.
 	Configuration members.Configuration `json:"configuration"`
+	Newest        members.Configuration `json:"newest"`
 }
 
 const (
@@ -50,14 +52,19 @@ const (
 // check finds what a node would not say. id is the ID that it has proved.
 func (i *Introduction) check(id string) error {
 	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Seed) > maxWord || len(i.Founders) > maxMembers ||
-		len(i.Configuration.Members) > maxMembers
-	for _, m := range slices.Concat(i.Founders, i.Configuration.Members, []members.Member{{ID: i.ID, Addr: i.Addr}}) {
+		len(i.Configuration.Members) > maxMembers || len(i.Newest.Members) > maxMembers
+	for _, m := range slices.Concat(i.Founders, i.members(), []members.Member{{ID: i.ID, Addr: i.Addr}}) {
 		bad = bad || m.ID == "" || len(m.ID) > maxWord || m.Addr == "" || len(m.Addr) > maxWord
 	}
 	if bad {
 		return errors.New("its introduction makes no sense")
 	}
 	return nil
+}
+
+// members are all that the node says of, some of them twice.
+func (i *Introduction) members() []members.Member {
+	return slices.Concat(i.Configuration.Members, i.Newest.Members)
 }
 
 // CheckAddr reports why other nodes cannot dial addr.
@@ -86,7 +93,7 @@ func (n *Node) introduction() Introduction {
 	id := n.config.Folder.Identity()
 	i := Introduction{
 		ID: id.ID, Addr: n.config.Addr, Cluster: id.ClusterID, Founders: id.Founders, Restored: id.Restored,
-		Configuration: n.config.Committed(), Seed: id.Seed,
+		Configuration: n.config.Committed(), Newest: n.config.Newest(), Seed: id.Seed,
 		NewestVersion: n.config.NewestVersion, FoundingVersion: id.FoundingVersion,
 	}
 	if id.Joins {
@@ -98,22 +105,45 @@ func (n *Node) introduction() Introduction {
 	return i
 }
 
-// introduced answers another node, and notes where a node of this cluster is.
+// introduced answers another node, and notes what it says.
 func (n *Node) introduced(_ context.Context, from memberrpc.Caller, other Introduction) (Introduction, error) {
 	if err := other.check(from.ID); err != nil {
 		return Introduction{}, err
 	}
 	own := n.introduction()
-	n.hint(own.Cluster, other)
+	n.hear(own.Cluster, other)
 	return own, nil
 }
 
-// hint notes where a node of this cluster is. Both nodes have proved themselves.
-func (n *Node) hint(cluster string, other Introduction) {
-	if cluster != "" && other.Cluster == cluster && CheckAddr(other.Addr) == nil &&
-		n.config.Addresses.Addr(other.ID) != other.Addr {
+// hear notes where a node of this cluster is, and which members it knows. Both nodes have proved themselves.
+func (n *Node) hear(cluster string, other Introduction) {
+	if cluster == "" || other.Cluster != cluster {
+		return
+	}
+	if CheckAddr(other.Addr) == nil && n.config.Addresses.Addr(other.ID) != other.Addr {
 		n.config.Addresses.Hint(other.ID, other.Addr)
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heard = newer(n.heard, other.Configuration, other.Newest)
+}
+
+// newest is the newest configuration in this node's log, or in the logs of the members that it met.
+func (n *Node) newest() members.Configuration {
+	n.mu.Lock()
+	heard := n.heard
+	n.mu.Unlock()
+	return newer(n.config.Newest(), heard)
+}
+
+// newer is the newest of configurations, the first of several.
+func newer(first members.Configuration, others ...members.Configuration) members.Configuration {
+	for _, c := range others {
+		if c.Index > first.Index {
+			first = c
+		}
+	}
+	return first
 }
 
 // askWithin is how long another node may take to introduce itself.
@@ -126,32 +156,50 @@ type meeting struct {
 	err  error
 }
 
-// meet introduces this node to the nodes at those addresses, at once. This node itself is left out.
+// meet introduces this node to the nodes at those addresses, at once, and to the members of their cluster that only
+// they know: the members may have changed since this node was there. This node itself is left out.
 func (n *Node) meet(ctx context.Context, addrs []string) []meeting {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	met := make([]meeting, len(addrs))
-	done := make(chan struct{})
-	for i, addr := range addrs {
-		go func() {
-			met[i] = n.meetAt(ctx, addr)
-			done <- struct{}{}
-		}()
+	type answer struct {
+		at int
+		meeting
 	}
-	for range addrs {
-		<-done
+	var met []meeting
+	asked, answers := make(map[string]bool), make(chan answer)
+	ask := func(addr string) {
+		at := len(met)
+		met, asked[addr] = append(met, meeting{}), true
+		go func() { answers <- answer{at, n.meetAt(ctx, addr)} }()
+	}
+	for _, addr := range addrs {
+		ask(addr)
+	}
+	self := n.config.Folder.Identity()
+	for waiting := len(met); waiting > 0; waiting-- {
+		a := <-answers
+		met[a.at] = a.meeting
+		if a.err != nil || a.Cluster == "" || self.ClusterID != "" && a.Cluster != self.ClusterID {
+			continue
+		}
+		for _, m := range a.members() {
+			if m.ID != self.ID && m.Addr != n.config.Addr && !asked[m.Addr] {
+				ask(m.Addr)
+				waiting++
+			}
+		}
 	}
 	return slices.DeleteFunc(met, func(m meeting) bool { return errors.Is(m.err, peer.ErrSelf) })
 }
 
 func (n *Node) meetAt(ctx context.Context, addr string) meeting {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
 	own := n.introduction()
 	other, id, err := memberrpc.CallAt[Introduction](ctx, n.config.Client, addr, opIntroduce, own)
 	if err == nil {
 		err = other.check(id)
 	}
 	if err == nil {
-		n.hint(own.Cluster, other)
+		n.hear(own.Cluster, other)
 	}
 	return meeting{other, addr, err}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +60,6 @@ func (n *Node) mend(ctx context.Context) error {
 	p := &patience{node: n}
 	for {
 		met := n.meet(ctx, n.known())
-		met = append(met, n.meet(ctx, n.strangers(met))...)
 		if n.checkRemoved(met) {
 			<-ctx.Done() // the owner ends the node
 			return context.Cause(ctx)
@@ -92,23 +90,6 @@ func (n *Node) mend(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// strangers are the addresses of members that only the nodes that were met know.
-func (n *Node) strangers(met []meeting) (addrs []string) {
-	self, known := n.config.Folder.Identity(), n.known()
-	for _, m := range met {
-		if m.err != nil || m.Cluster != self.ClusterID {
-			continue
-		}
-		for _, other := range m.Configuration.Members {
-			if other.ID != self.ID && other.Addr != n.config.Addr && !slices.Contains(known, other.Addr) &&
-				!slices.Contains(addrs, other.Addr) {
-				addrs = append(addrs, other.Addr)
-			}
-		}
-	}
-	return addrs
 }
 
 // try is what became of the question for a state.
@@ -216,7 +197,7 @@ func (n *Node) serveState(_ context.Context, from memberrpc.Caller, q stateQuest
 	switch {
 	case n.config.Folder.Missing() != nil:
 		return stateAnswer{Mends: true}, nil, nil
-	case !n.config.Newest().Has(from.ID):
+	case !n.newest().Has(from.ID):
 		return stateAnswer{}, nil, fmt.Errorf("%s is no member, as far as is known here", from.ID)
 	}
 	meta, state, err := n.config.State(q.From)

@@ -91,6 +91,8 @@ type Node struct {
 
 	mu      sync.Mutex
 	waiting string // what the node waits for
+	// heard is the newest configuration that a member of the cluster told of, in its log or committed.
+	heard members.Configuration
 }
 
 // New makes a node.

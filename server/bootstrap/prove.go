@@ -39,12 +39,14 @@ func (n *Node) prove(ctx context.Context) error {
 }
 
 // vouched reports whether enough members have admitted this node's incarnation: with the node a majority of the voters,
-// which it needs for an election anyway, or a leader. missing are the other voters.
+// or a leader. missing are the other voters. The voters are those of the newest configuration that is known to any
+// member that was met, since elections go by that: this node's own may be of before it was away. See DESIGN.md of
+// package peer.
 //
 // A node without a configuration of its own has been taken in by a cluster, and needs the word of one member.
 func (n *Node) vouched() (missing []string, enough bool) {
 	by, leader := n.config.Incarnation.Vouched()
-	conf := n.config.Newest()
+	conf := n.newest()
 	if len(conf.Members) == 0 {
 		return []string{"one"}, len(by) > 0
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // proved reports whether a process takes part.
@@ -179,4 +180,87 @@ func TestWhoVouches(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestVotersChangedMeanwhile: n4 took the place of n1 while n3 was away. The two of n2, n3 and n4 that are left are a
+// majority, whichever of them meets the other, also if nobody knows that the change is committed. The word of n1, which
+// has no vote any more, does not count for who knows that.
+func TestVotersChangedMeanwhile(t *testing.T) {
+	for name, row := range map[string]struct {
+		before, after []string
+		knows, proved bool // knows: n3 was there
+	}{
+		"alone":                                 {proved: false},
+		"a new voter was there":                 {before: []string{"n4"}, proved: true},
+		"a new voter comes":                     {after: []string{"n4"}, proved: true},
+		"a former voter":                        {before: []string{"n1"}, proved: true},
+		"a former voter that knows less":        {before: []string{"n1"}, knows: true, proved: false},
+		"one that knows of more":                {before: []string{"n5"}, proved: false},
+		"one that knows of more, and its voter": {before: []string{"n4", "n5"}, proved: true},
+	} {
+		for _, committed := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", committed=", committed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, _ := founded(t, 5)
+					ids := make(map[string]string)
+					for name, disk := range w.disks { // unordered
+						s, err := disk.Open(store.Config{Name: name})
+						require.NoError(t, err)
+						ids[name] = s.Identity().ID
+						require.NoError(t, s.Close())
+					}
+					again := func(name string) *life {
+						voters := map[string]bool{"n2": true, "n3": true, "n4": true}
+						index := uint64(9)
+						if name == "n1" || name == "n3" && !row.knows {
+							voters, index = map[string]bool{"n1": true, "n2": true, "n3": true}, 1
+						}
+						var all []members.Member
+						for name := range w.disks { // sorted by NewConfiguration
+							if voters[name] || name == "n5" && index > 1 {
+								all = append(all, members.Member{ID: ids[name], Addr: name + ":1", Voter: voters[name]})
+							}
+						}
+						l := w.start(name, func(c *Config) {
+							c.Initial = cluster3
+							conf := func() members.Configuration { return members.NewConfiguration(index, all...) }
+							if c.Newest = conf; committed {
+								c.Committed = conf
+							}
+							c.Led, c.Removed = func() bool { return false }, func() {}
+						})
+						l.watchMembership()
+						return l
+					}
+					for _, name := range row.before {
+						again(name)
+					}
+					time.Sleep(time.Second)
+					three := again("n3")
+					for _, name := range row.after {
+						time.Sleep(time.Second)
+						again(name)
+					}
+					time.Sleep(2 * leaderlessAfter)
+					require.Equal(t, row.proved, three.proved())
+				})
+			})
+		}
+	}
+}
+
+// TestMembersOfThoseMetAreMet: a node that has one address meets all members, whatever it knew.
+func TestMembersOfThoseMetAreMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, again := founded(t, 3)
+		one, two, three := again("n1"), again("n2"), again("n3")
+		one.config.Newest = func() members.Configuration { return members.Configuration{} }
+		met := one.meet(t.Context(), []string{"n2:1"})
+		require.Len(t, met, 2)
+		require.Equal(t, two.store.Identity().ID, met[0].ID)
+		require.Equal(t, three.store.Identity().ID, met[1].ID)
+		met = one.meet(t.Context(), []string{"n3:1", "n2:1"})
+		require.Len(t, met, 2)
+		require.Equal(t, three.store.Identity().ID, met[0].ID)
+	})
 }

@@ -14,7 +14,7 @@ const (
 	checkEvery = time.Second
 	// leaderlessAfter is how long the node may know no leader before it asks the others how things are: it may have been
 	// removed, or the others may have moved.
-	leaderlessAfter = 3 * time.Second
+	leaderlessAfter = 2 * time.Second
 	// requestWithin is how long a request to the cluster may take.
 	requestWithin = 10 * time.Second
 )
@@ -83,7 +83,7 @@ func (n *Node) greet(ctx context.Context) { n.checkRemoved(n.meet(ctx, n.known()
 func (n *Node) known() (known []string) {
 	self := n.config.Folder.Identity()
 	addrs := make(map[string]bool)
-	for _, m := range slices.Concat(n.config.Committed().Members, n.config.Newest().Members) {
+	for _, m := range slices.Concat(n.config.Committed().Members, n.config.Newest().Members, n.newest().Members) {
 		if m.ID != self.ID {
 			addrs[m.Addr], addrs[n.config.Addresses.Addr(m.ID)] = true, true
 		}
