@@ -193,9 +193,18 @@ func (s *Server) newWeb() *web.Server {
 	}
 	return web.New(web.Config{
 		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
-		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current}, Profiles: s.config.HTTPPprof,
+		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: s.failedHTTPAuth}, Profiles: s.config.HTTPPprof,
 		Logger: s.logger,
 	})
+}
+
+// failedHTTPAuth has the front note a wrong password that came over HTTP.
+func (s *Server) failedHTTPAuth(addr, user string) {
+	if s.isOpen() {
+		s.front.FailedHTTPAuth(addr, user)
+		return
+	}
+	s.waitingFront().FailedHTTPAuth(addr, user)
 }
 
 // newConsole makes what the page and /api ask.

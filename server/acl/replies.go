@@ -142,10 +142,10 @@ func GeneratePassword(args [][]byte) protocol.Value {
 // newBudget is more than a command's worth of patterns takes unless the patterns are made to take long.
 func newBudget() *rights.Budget { return &rights.Budget{Steps: 1 << 26} }
 
-// MayRun reports whether the user may run a command, whatever its arguments.
-func (u *User) MayRun(name string) bool {
+// MayRun reports whether the user may run a command with these arguments; without any: whether with some.
+func (u *User) MayRun(name string, args ...string) bool {
 	command, _ := protocol.Lookup(name)
-	denial, _ := rights.Check(&u.rights, command, []string{name}, newBudget())
+	denial, _ := rights.Check(&u.rights, command, append([]string{name}, args...), newBudget())
 	return denial == rights.Allowed
 }
 

@@ -38,7 +38,7 @@ func (c *conn) authenticate(command, user, password []byte) protocol.Value {
 	case nil:
 		return protocol.OK
 	case protocol.ErrWrongPass:
-		c.srv.noteFailedAuth(&c.profile, user)
+		c.srv.noteFailedAuth(c.addr.String(), string(user), "id", c.id)
 		c.noteRefusal(c.context(), "auth", string(command), string(user))
 		return cause.Value()
 	default:
@@ -109,14 +109,23 @@ func newFailedAuth() *loglimit.Limit { return &loglimit.Limit{Burst: 1, Every: t
 const mostOfUser = 64
 
 // noteFailedAuth counts a wrong user or password, and logs who gave it and from where.
-func (s *Server) noteFailedAuth(p *profile, user []byte) {
+func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
 	s.metrics.Refused.Add(1)
 	silent, ok := s.failedAuth.Admit(time.Now())
 	if !ok {
 		return
 	}
-	s.cfg.Logger.Warn("authentication failed", "client", p.addr.String(), "id", p.id,
-		"user", string(user[:min(len(user), mostOfUser)]), "not_logged_before", silent)
+	s.cfg.Logger.Warn("authentication failed", append([]any{
+		"client", addr, "user", user[:min(len(user), mostOfUser)], "not_logged_before", silent,
+	}, attrs...)...)
+}
+
+// FailedHTTPAuth counts and logs a wrong user or password that came over HTTP, as one that came by AUTH.
+func (s *Server) FailedHTTPAuth(addr, user string) {
+	s.noteFailedAuth(addr, user, "port", "http")
+	s.aclLog.Add(acl.Refusal{
+		Reason: "auth", Context: "http", Object: "AUTH", User: user, Client: "addr=" + addr,
+	}, time.Now())
 }
 
 // open sets the socket's options and does the handshake of TLS.

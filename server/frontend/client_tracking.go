@@ -18,7 +18,7 @@ func trackingHandlers() map[string]handler {
 
 // clientTracking is CLIENT TRACKING ON or OFF. The checks stand in the order of Redis.
 func clientTracking(c *conn, args [][]byte) protocol.Value {
-	next, prefixes, refusal := c.srv.parseTracking(args[3:])
+	next, prefixes, refusal := c.parseTracking(args[3:])
 	if refusal != nil {
 		return refusal.Value()
 	}
@@ -59,7 +59,7 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 }
 
 // parseTracking reads the options.
-func (s *Server) parseTracking(words [][]byte) (m trackMode, prefixes []string, refusal *protocol.Error) {
+func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, refusal *protocol.Error) {
 	for i := 0; i < len(words); i++ {
 		option, more := strings.ToLower(string(words[i])), i+1 < len(words)
 		switch {
@@ -72,7 +72,7 @@ func (s *Server) parseTracking(words [][]byte) (m trackMode, prefixes []string, 
 			if !ok {
 				return m, nil, protocol.ErrNotInteger
 			}
-			if s.client(id) == nil {
+			if c.redirectTarget(id) == nil {
 				return m, nil, protocol.NewError("The client ID you want redirect to does not exist")
 			}
 			m.redirect = id

@@ -183,6 +183,14 @@ func TestFailedAuthIsLogged(t *testing.T) {
 		require.Contains(t, lines[1], "user="+strings.Repeat("u", mostOfUser)+" not_logged_before=99")
 		require.NotContains(t, log.String(), "guessed")
 		require.Equal(t, uint64(101), s.metrics.Refused.Load())
+
+		time.Sleep(time.Second)
+		s.FailedHTTPAuth("10.0.0.9:1", "me")
+		require.Contains(t, log.String(), "client=10.0.0.9:1 user=me not_logged_before=0 port=http")
+		require.Equal(t, uint64(102), s.metrics.Refused.Load())
+		entry := string(s.aclLog.Reply(nil, time.Now()).AppendTo(nil, 2))
+		require.Contains(t, entry, "http")
+		require.Contains(t, entry, "10.0.0.9:1")
 		s.stop()
 	})
 }

@@ -95,9 +95,19 @@ func (c *conn) Invalidate(m *push.Message) {
 	}
 }
 
+// redirectTarget returns the client of this node with a number, if it is the same user's: messages that it does not read
+// cut a client off, and its sessions end. nil: there is none. Any goroutine may ask.
+func (c *conn) redirectTarget(id int64) *conn {
+	to := c.srv.client(id)
+	if to == nil || to.view().user.Name != c.view().user.Name {
+		return nil
+	}
+	return to
+}
+
 // redirect takes a message to another client of this node. A client of RESP2 must be a subscriber.
 func (c *conn) redirect(m *push.Message, id int64, resp int) {
-	to := c.srv.client(id)
+	to := c.redirectTarget(id)
 	if to != nil {
 		if to.takesMessages() {
 			to.Post(m)

@@ -26,8 +26,10 @@ const (
 func (s *Server) apiRoutes(mux *http.ServeMux) {
 	room := make(chan struct{}, maxQuestions)
 	c := s.config.Console
-	add := func(path, command string, params []string, answer func(ctx context.Context, q url.Values) (any, error)) {
-		mux.Handle("GET "+path, s.known(command, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	add := func(path, command string, args question, params []string,
+		answer func(ctx context.Context, q url.Values) (any, error),
+	) {
+		mux.Handle("GET "+path, s.known(command, args, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			q, err := parse(r.URL.RawQuery, params)
 			if err != nil {
 				writeJSON(w, http.StatusBadRequest, failure(err))
@@ -51,7 +53,7 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 			writeJSON(w, http.StatusOK, doc)
 		}))))
 	}
-	add("/api/locks", "lock.list", []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"},
+	add("/api/locks", "lock.list", noArguments, []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"},
 		func(ctx context.Context, q url.Values) (any, error) {
 			asked, err := lockQuery(q)
 			if err != nil {
@@ -62,15 +64,24 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 			}
 			return c.Locks(ctx, asked)
 		})
-	add("/api/lock", "lock.info", []string{"key", "keyBase64", "db"}, func(_ context.Context, q url.Values) (any, error) {
+	lockParams := []string{"key", "keyBase64", "db"}
+	lockArgs := func(r *http.Request) []string {
+		q, err := parse(r.URL.RawQuery, lockParams)
+		if err != nil {
+			return nil // and refused
+		}
+		key, _, _ := lockNamed(q)
+		return []string{key}
+	}
+	add("/api/lock", "lock.info", lockArgs, lockParams, func(_ context.Context, q url.Values) (any, error) {
 		key, db, err := lockNamed(q)
 		if err != nil {
 			return nil, err
 		}
 		return c.Lock(key, db)
 	})
-	add("/api/members", "raft.status", nil, func(context.Context, url.Values) (any, error) { return c.Members() })
-	add("/api/history", "lock.history", nil, func(context.Context, url.Values) (any, error) { return c.History() })
+	add("/api/members", "raft.status", noArguments, nil, func(context.Context, url.Values) (any, error) { return c.Members() })
+	add("/api/history", "lock.history", noArguments, nil, func(context.Context, url.Values) (any, error) { return c.History() })
 }
 
 // badRequest is the caller's mistake.

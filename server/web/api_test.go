@@ -218,15 +218,18 @@ func TestForeignNames(t *testing.T) {
 
 // TestRightsOfUsers: a user is told what its rights let it ask on the port for clients, and no more.
 func TestRightsOfUsers(t *testing.T) {
+	var refused []string
 	s := consoleServer(t, func(c *Config) {
+		c.Access.Refused = func(addr, user string) { refused = append(refused, addr+" "+user) }
 		users, err := acl.Parse("f",
 			"user metrics on >open +info\nuser locks on >open +lock.list +lock.info ~*\nuser status on >open +raft.status\n"+
+				"user team on >open +lock.info ~team:*\n"+
 				"user off off >open ~* +@all\nuser all on >open ~* &* +@all\n")
 		require.NoError(t, err)
 		c.Access.Users = func() *acl.Users { return users }
 	})
 	for user, want := range map[string]string{
-		"metrics": "/metrics", "locks": "/ /api/lock /api/locks", "status": "/api/members", "off": "", "default": "",
+		"metrics": "/metrics", "locks": "/ /api/lock /api/locks", "team": "", "status": "/api/members", "off": "", "default": "",
 		"nobody": "", "": "",
 		"all": "/ /api/history /api/lock /api/locks /api/members /metrics",
 	} {
@@ -246,6 +249,27 @@ func TestRightsOfUsers(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, strings.Join(got, " "), user)
+	}
+	paths := []string{"/", "/api/history", "/api/lock", "/api/locks", "/api/members", "/metrics"}
+	for _, user := range []string{"off", "default", "nobody"} {
+		n := 0
+		for _, line := range refused {
+			if strings.HasSuffix(line, ":1234 "+user) {
+				n++
+			}
+		}
+		require.GreaterOrEqual(t, n, len(paths), "each wrong password is told of")
+	}
+	require.NotContains(t, strings.Join(refused, "\n"), "team")
+
+	for query, want := range map[string]int{
+		"key=team:a": 404, "keyBase64=dGVhbTph": 404, "key=team": 403, "keyBase64=YQ==": 403, "key=team:a&key=a": 400, "": 403,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/api/lock?"+query, nil)
+		r.SetBasicAuth("team", "open")
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, "%s: %s", query, w.Body)
 	}
 }
 

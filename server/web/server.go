@@ -45,6 +45,8 @@ type Access struct {
 	TLS *tls.Config
 	// Users, when set, returns the users. A user is told what the user's rights allow to ask of the port for clients.
 	Users func() *acl.Users
+	// Refused, when set, is called for each wrong name or password, with the client's address and the name.
+	Refused func(addr, user string)
 }
 
 // MaxConnections is how many connections there are at a time.
@@ -78,7 +80,7 @@ func New(c Config) *Server {
 	mux.Handle("GET /livez/{check}", s.health(s.live))
 	mux.Handle("GET /readyz", s.health(s.ready))
 	mux.Handle("GET /readyz/{check}", s.health(s.ready))
-	mux.Handle("GET /metrics", s.known("info", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", s.known("info", noArguments, promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: writeTimeout, EnableOpenMetrics: true,
 		// A metric that cannot be had must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
@@ -88,7 +90,7 @@ func New(c Config) *Server {
 		s.pageRoutes(mux)
 	}
 	if c.Profiles {
-		mux.Handle("GET /debug/pprof/", s.known("debug", profiles()))
+		mux.Handle("GET /debug/pprof/", s.known("debug", noArguments, profiles()))
 	}
 	s.http = &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
@@ -160,9 +162,14 @@ func certificatesIfGiven(c *tls.Config) *tls.Config {
 	return c
 }
 
+// question returns the arguments of a command that tells what a request asks for.
+type question func(r *http.Request) (args []string)
+
+func noArguments(*http.Request) []string { return nil }
+
 // isKnown reports whether the client has proved what a client of Redis must, and whether the client may ask for what a
 // command tells.
-func (s *Server) isKnown(r *http.Request, command string) (known, allowed bool) {
+func (s *Server) isKnown(r *http.Request, command string, args question) (known, allowed bool) {
 	if s.demandsCert && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 		return false, false
 	}
@@ -173,11 +180,14 @@ func (s *Server) isKnown(r *http.Request, command string) (known, allowed bool) 
 	name, password, given := r.BasicAuth()
 	u := users.Default()
 	if given {
-		u = users.Authenticate(cmp.Or(name, acl.DefaultUser), password)
+		name = cmp.Or(name, acl.DefaultUser)
+		if u = users.Authenticate(name, password); u == nil && s.config.Access.Refused != nil {
+			s.config.Access.Refused(r.RemoteAddr, name)
+		}
 	} else if !u.Open() {
 		u = nil
 	}
-	return u != nil, u != nil && u.MayRun(command)
+	return u != nil, u != nil && u.MayRun(command, args(r)...)
 }
 
 // asksPassword reports whether strangers are told nothing.
@@ -186,15 +196,15 @@ func (s *Server) asksPassword() bool {
 }
 
 // known answers only clients that are known and may send the command, or, on the port for clients, could.
-func (s *Server) known(command string, next http.Handler) http.Handler {
+func (s *Server) known(command string, args question, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch known, allowed := s.isKnown(r, command); {
+		switch known, allowed := s.isKnown(r, command, args); {
 		case !known:
 			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast"`)
 			http.Error(w, "a user's password is needed (without users of your own: \"default\"), or a client certificate",
 				http.StatusUnauthorized)
 		case !allowed:
-			http.Error(w, "this user has no permissions to run the '"+command+"' command, which this is for",
+			http.Error(w, "this user has no permissions to run the '"+command+"' command, or to access the key, which this is for",
 				http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
@@ -284,7 +294,7 @@ func (s *Server) pageRoutes(mux *http.ServeMux) {
 		}
 		sum := sha256.Sum256(body)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-		mux.Handle("GET "+p.path, s.known("lock.list", s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle("GET "+p.path, s.known("lock.list", noArguments, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
 			h.Set("ETag", tag)
 			h.Set("Cache-Control", "no-cache")
