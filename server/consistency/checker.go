@@ -38,7 +38,7 @@ type Replica interface {
 	Status() replica.Status
 	Reached() uint64
 	ProposeCheck() bool
-	Quarantine() error
+	Quarantine()
 	Release() error
 	Quarantined() (on, frozen bool)
 	ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error

@@ -62,11 +62,10 @@ type slowNode struct {
 
 func (n *slowNode) Quarantined() (on, frozen bool) { return n.on.Load(), n.frozen.Load() }
 
-func (n *slowNode) Quarantine() error {
+func (n *slowNode) Quarantine() {
 	time.Sleep(time.Second)
 	n.on.Store(true)
 	n.frozen.Store(true)
-	return nil
 }
 
 func (n *slowNode) Release() error {

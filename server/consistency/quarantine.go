@@ -167,9 +167,7 @@ func (c *Checker) quarantine(ctx context.Context, r Replica, index uint64, why .
 		for _, e := range why {
 			c.config.OnEvent(e)
 		}
-		if err := r.Quarantine(); err != nil {
-			return err
-		}
+		r.Quarantine()
 		c.mu.Lock()
 		c.hashes = nil
 		c.signal()

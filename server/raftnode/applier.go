@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +29,6 @@ type applier struct {
 
 	configurations *configurations
 	quarantine     quarantine
-	tuning         sync.Mutex    // held over a change of raft's settings
 	unreadable     error         // of the newest snapshot, before raft was open
 	opened         atomic.Bool   // raft is open: a snapshot that is restored comes from a leader
 	broken         atomic.Bool   // an entry could not be applied: nothing is any more
@@ -172,15 +170,8 @@ func (a *applier) boundTrailing() error {
 	if err != nil {
 		return err
 	}
-	return a.retune(func(conf *raft.ReloadableConfig) { conf.TrailingLogs = trailing })
-}
-
-// retune changes raft's settings.
-func (a *applier) retune(change func(*raft.ReloadableConfig)) error {
-	a.tuning.Lock()
-	defer a.tuning.Unlock()
 	conf := a.raft.ReloadableConfig()
-	change(&conf)
+	conf.TrailingLogs = trailing
 	return a.raft.ReloadConfig(conf)
 }
 
@@ -204,12 +195,4 @@ func notify(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes
-// on to store and to acknowledge entries, and votes.
-type quarantine struct {
-	on atomic.Bool
-	// frozen: no entry is applied. The end of the freeze is a state from another member.
-	frozen atomic.Bool
 }

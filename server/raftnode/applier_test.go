@@ -170,17 +170,6 @@ func TestConfigurationThatIsApplied(t *testing.T) {
 	require.Equal(t, []uint64{4, 6}, committed)
 }
 
-// TestSettingsChangeOneAtATime: a change begins with what the one before has left.
-func TestSettingsChangeOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := openSingle(t, "n2", "n3")
-		require.NoError(t, n.applier.retune(func(conf *raft.ReloadableConfig) {
-			require.Equal(t, n.raft.ReloadableConfig(), *conf)
-			require.False(t, n.applier.tuning.TryLock())
-		}))
-	})
-}
-
 // TestCutAfterSoManyBytes: a cut that fails is not made again with each entry.
 func TestCutAfterSoManyBytes(t *testing.T) {
 	a := newApplier(&Config{Machine: machineStub{}}, newParallelLog(raft.NewInmemStore(), 1<<20, nil), nil)

@@ -56,7 +56,7 @@ type appliedView struct {
 // AppliedIndex is of the newest entry that the state machine has applied; 0 in quarantine, where the state is of no
 // use.
 func (v appliedView) AppliedIndex() uint64 {
-	if v.applier.quarantine.on.Load() {
+	if v.applier.quarantine.on() {
 		return 0
 	}
 	return v.applier.index.Load()

@@ -122,7 +122,7 @@ type parts struct {
 // OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
 // one is taken: all that this node has applied is committed.
 func (n *Node) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	if n.applier.quarantine.on.Load() {
+	if n.applier.quarantine.on() {
 		return nil, nil, ErrQuarantined
 	}
 	meta, r, err := n.openNewest(from)

@@ -364,7 +364,7 @@ func TestSnapshotForAnother(t *testing.T) {
 		n.Node.snapshots.SnapshotStore = store
 		stored, err := n.Node.snapshots.List()
 		require.NoError(t, err)
-		require.NoError(t, n.Quarantine())
+		n.Quarantine()
 		_, _, err = n.OpenSnapshot(1)
 		require.ErrorIs(t, err, ErrQuarantined)
 		_, _, err = n.Node.snapshots.Open(stored[0].ID)
@@ -750,16 +750,11 @@ func TestRefusedStates(t *testing.T) {
 }
 
 // TestStateOfAnotherMember takes the place of a node's own in quarantine, if a leader is known. Until the quarantine
-// ends the node waits long for a leader.
+// ends the node asks for votes late.
 func TestStateOfAnotherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
 		n.start()
-		waits := func() [2]time.Duration {
-			c := n.raft.ReloadableConfig()
-			return [2]time.Duration{c.HeartbeatTimeout, c.ElectionTimeout}
-		}
-		usual := waits()
 		meta := &raft.SnapshotMeta{
 			Version: raft.SnapshotVersionMax, Index: 2, Term: 5, Size: 5, ConfigurationIndex: 1,
 			Configuration: toRaft(n.Configuration().Members),
@@ -768,8 +763,11 @@ func TestStateOfAnotherMember(t *testing.T) {
 			return n.ReplaceState(ctx, meta, strings.NewReader("state"))
 		}
 		require.ErrorContains(t, replace(t.Context()), "the node is not in quarantine")
-		require.NoError(t, n.Quarantine())
-		require.Equal(t, [2]time.Duration{10 * usual[0], 10 * usual[1]}, waits())
+		n.Quarantine()
+		require.True(t, n.transport.reluctant())
+		var refused raft.RequestPreVoteResponse
+		require.NoError(t, n.transport.RequestPreVote("n2", "", &raft.RequestPreVoteRequest{Term: 2}, &refused))
+		require.Equal(t, raft.RequestPreVoteResponse{Term: 2}, refused, "nobody is asked")
 		require.ErrorContains(t, replace(t.Context()), "no other leader is known")
 		answer := make(chan raft.RPCResponse, 1)
 		n.filter.pass(t.Context(), raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
@@ -779,6 +777,14 @@ func TestStateOfAnotherMember(t *testing.T) {
 		}})
 		require.True(t, (<-answer).Response.(*raft.AppendEntriesResponse).Success)
 		require.ErrorContains(t, n.Release(), "the state was not replaced")
+		time.Sleep(time.Millisecond)
+		for _, c := range []struct {
+			term, last uint64
+			reluctant  bool
+		}{{5, 3, true}, {6, 1, true}, {5, 2, false}} {
+			n.filter.outlast(c.term, c.last)
+			require.Equal(t, c.reluctant, n.transport.reluctant(), c)
+		}
 		for _, c := range []struct {
 			alters func(*raft.SnapshotMeta)
 			want   string
@@ -827,7 +833,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		on, frozen = n.Quarantined()
 		require.True(t, on && !frozen)
 		require.NoError(t, n.Release())
-		require.Equal(t, usual, waits())
+		require.False(t, n.transport.reluctant())
 		on, _ = n.Quarantined()
 		require.False(t, on)
 	})
@@ -839,7 +845,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		require.NoError(t, err)
 		on, frozen := n.Quarantined()
 		require.True(t, on && frozen, "it was in quarantine before")
-		require.Equal(t, 10*c.HeartbeatTimeout, n.raft.ReloadableConfig().HeartbeatTimeout)
+		require.True(t, n.transport.reluctant())
 		require.True(t, n.Stop())
 		require.NoError(t, n.Wait())
 	})

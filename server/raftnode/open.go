@@ -24,8 +24,9 @@ func Open(c Config) (*Node, error) {
 	n.stable = newStable(c.Stable, c.Fail)
 	n.applier = newApplier(&c, n.log, n.stopped)
 	n.applier.configurations = n.configurations
-	n.applier.quarantine.on.Store(c.Quarantined)
-	n.applier.quarantine.frozen.Store(c.Quarantined)
+	if c.Quarantined {
+		n.applier.quarantine.begin()
+	}
 	if invariant.On {
 		n.applier.verify = n.verifyApplied
 	}
@@ -45,6 +46,7 @@ func Open(c Config) (*Node, error) {
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
+		reluctant: func() bool { return n.applier.reluctant(c.HeartbeatTimeout) },
 	}
 	n.filter.campaigns = n.transport.reached
 	n.commits = newCommitNotifier(commitNotifierConfig{
@@ -74,7 +76,7 @@ func (n *Node) openRaft() error {
 	n.snapshots = &mendedSnapshots{
 		SnapshotStore: c.Snapshots, tell: c.OnEvent,
 		sends:   func() bool { return n.applier.opened.Load() && n.raft.State() == raft.Leader },
-		keeps:   n.applier.quarantine.on.Load,
+		keeps:   n.applier.quarantine.on,
 		applied: n.applier.index.Load,
 		take:    func() { notify(n.applier.cut) },
 		void:    n.proposeVoid,
@@ -99,9 +101,6 @@ func (n *Node) openRaft() error {
 	bounds := n.bounds
 	n.log.bounds.Store(&bounds)
 	n.applier.opened.Store(true)
-	if c.Quarantined {
-		return n.applier.hesitate(c, reluctance)
-	}
 	return nil
 }
 

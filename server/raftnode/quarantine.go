@@ -5,36 +5,73 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// reluctance is how many times longer a quarantined node waits for a leader before it stands for election. It stands at
-// all because it may be the only voter that has all committed entries: elected, it brings the others up to date, and
-// has one of them elected.
+// reluctance is for how many heartbeat timeouts without a leader a quarantined node asks for no votes. It asks at all
+// because it may be the only voter that has all committed entries: elected, it brings the others up to date, and has one
+// of them elected. If a candidate shows that it has less, the node asks at once. Its own votes it gives as soon as any
+// other node.
 const reluctance = 10
+
+// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes
+// on to store and to acknowledge entries, and votes.
+type quarantine struct {
+	since  atomic.Pointer[time.Time] // nil: the node is in none
+	needed atomic.Pointer[time.Time] // when a candidate last asked whose log has less than this node's; nil: never
+	// frozen: no entry is applied. The end of the freeze is a state from another member.
+	frozen atomic.Bool
+}
+
+func (q *quarantine) begin() {
+	now := time.Now()
+	q.since.Store(&now)
+	q.frozen.Store(true)
+}
+
+// on reports whether the node is in quarantine.
+func (q *quarantine) on() bool { return q.since.Load() != nil }
+
+// reluctant reports whether this node asks for no votes yet, as it is in quarantine. Raft's timers are as always: raft
+// has one for the time until it stands and for the time that it believes in a leader that is silent, and so refuses
+// votes to others.
+func (a *applier) reluctant(heartbeat time.Duration) bool {
+	since := a.quarantine.since.Load()
+	switch {
+	case since == nil:
+		return false
+	case !a.opened.Load():
+		return true
+	}
+	heard := a.raft.LastContact()
+	if heard.Before(*since) {
+		heard = *since
+	}
+	if needed := a.quarantine.needed.Load(); needed != nil && needed.After(heard) {
+		return false
+	}
+	return time.Since(heard) < reluctance*heartbeat
+}
 
 // Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and the node does not take a
 // nomination. The quarantine ends with [Node.Release].
-func (n *Node) Quarantine() error {
-	n.applier.quarantine.on.Store(true)
-	n.applier.quarantine.frozen.Store(true)
-	return n.applier.hesitate(&n.config, reluctance)
-}
+func (n *Node) Quarantine() { n.applier.quarantine.begin() }
 
 // Release ends the quarantine of a node whose state was replaced.
 func (n *Node) Release() error {
 	if n.applier.quarantine.frozen.Load() {
 		return errors.New("release from quarantine: the state was not replaced")
 	}
-	n.applier.quarantine.on.Store(false)
-	return n.applier.hesitate(&n.config, 1)
+	n.applier.quarantine.since.Store(nil)
+	return nil
 }
 
 // Quarantined reports whether the node is in quarantine, and whether its state is still the one that differs.
 func (n *Node) Quarantined() (on, frozen bool) {
-	return n.applier.quarantine.on.Load(), n.applier.quarantine.frozen.Load()
+	return n.applier.quarantine.on(), n.applier.quarantine.frozen.Load()
 }
 
 // Decline has another voter lead in the place of this node in quarantine: see [Node.heir]. It returns when gone is
@@ -84,21 +121,13 @@ func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 	return best.id
 }
 
-// hesitate has raft wait so many times as long for a leader as usual.
-func (a *applier) hesitate(c *Config, times int) error {
-	return a.retune(func(conf *raft.ReloadableConfig) {
-		conf.HeartbeatTimeout, conf.ElectionTimeout = time.Duration(times)*c.HeartbeatTimeout,
-			time.Duration(times)*c.ElectionTimeout
-	})
-}
-
 // ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine,
 // and its state is not newer than the other. The log stays: the entries behind the other state's end, which this node
 // has acknowledged, are applied next. The context must end the reading of state, too.
 func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
 	term, leader := n.Leader()
 	switch {
-	case !n.applier.quarantine.on.Load():
+	case !n.applier.quarantine.on():
 		return errors.New("replace state: the node is not in quarantine")
 	case leader == "" || leader == n.config.ID:
 		return errors.New("replace state: no other leader is known")

@@ -143,6 +143,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		return
 	case *raft.RequestPreVoteRequest:
 		f.campaigns(raft.ServerID(command.ID))
+		f.outlast(command.LastLogTerm, command.LastLogIndex)
 		f.admitCandidate(&command.RPCHeader)
 		f.hand(ctx, rpc)
 		return
@@ -196,6 +197,18 @@ func (f *rpcFilter) judge(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
+// outlast notes that a node in quarantine has more in its log than a candidate, which cannot be elected without it.
+func (f *rpcFilter) outlast(term, last uint64) {
+	var end raft.Log
+	if !f.applier.quarantine.on() || f.log.GetLog(f.raft.LastIndex(), &end) != nil {
+		return
+	}
+	if end.Term > term || end.Term == term && end.Index > last {
+		now := time.Now()
+		f.applier.quarantine.needed.Store(&now)
+	}
+}
+
 // admitCandidate has raft judge a candidate by its log alone. This node's configuration does not count: a newer one may
 // be in the candidate's log (Ongaro's thesis, section 4.1). Raft refuses the ID of a node without a vote, and uses the ID
 // for nothing else. So a request with such an ID gets the ID of a voter.
@@ -218,7 +231,7 @@ func (f *rpcFilter) nominate(ctx context.Context, rpc raft.RPC) {
 		rpc.Respond(nil, errNoVote)
 		return
 	}
-	if f.applier.quarantine.on.Load() {
+	if f.applier.quarantine.on() {
 		rpc.Respond(nil, ErrQuarantined)
 		return
 	}

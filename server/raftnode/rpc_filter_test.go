@@ -137,7 +137,7 @@ func TestHeartbeatFromBeforeTheLog(t *testing.T) {
 // TestRequestsThatAreRafts are handed on as they are; who asks for pre-votes is told of.
 func TestRequestsThatAreRafts(t *testing.T) {
 	var campaigns []raft.ServerID
-	f := &rpcFilter{requests: make(chan raft.RPC, 1), configurations: newConfigurations("n1")}
+	f := &rpcFilter{requests: make(chan raft.RPC, 1), configurations: newConfigurations("n1"), applier: &applier{}}
 	f.configurations.set(members.Configuration{Members: []members.Member{{ID: "n2", Voter: true}}})
 	f.campaigns = func(id raft.ServerID) { campaigns = append(campaigns, id) }
 	for _, command := range []any{
@@ -166,6 +166,7 @@ func TestCandidates(t *testing.T) {
 	} {
 		var campaign raft.ServerID
 		f := &rpcFilter{
+			applier:  &applier{},
 			requests: make(chan raft.RPC, 1), configurations: newConfigurations("n1"),
 			campaigns: func(id raft.ServerID) { campaign = id },
 		}

@@ -26,7 +26,9 @@ type transport struct {
 	// cannot be reached.
 	leads    atomic.Value // func(term uint64) bool
 	election time.Duration
-	stopped  <-chan struct{}
+	// reluctant reports whether this node asks for no votes yet.
+	reluctant func() bool
+	stopped   <-chan struct{}
 }
 
 var (
@@ -180,9 +182,14 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 	return retryStale(func() error { return t.inner.RequestVote(id, target, args, resp) })
 }
 
+// RequestPreVote asks a node whether it would vote for this one. A reluctant node takes it for a refusal, as if asked.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,
 ) error {
+	if t.reluctant() {
+		resp.Term = args.Term
+		return nil
+	}
 	return retryStale(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
 }
 

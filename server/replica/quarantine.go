@@ -30,10 +30,9 @@ func (r *Replica) Reached() uint64 { return r.state.index.load() }
 
 // Quarantine keeps a node whose state differs from the other members' from harm: its state stands still, it answers
 // nothing from it and takes no commands, and it leads no more. It goes on to store the log and to vote.
-func (r *Replica) Quarantine() error {
-	err := r.node.Quarantine()
+func (r *Replica) Quarantine() {
+	r.node.Quarantine()
 	r.leadership.poke()
-	return err
 }
 
 // Release ends the quarantine, after [Replica.ReplaceState] or after a leader sent its state.

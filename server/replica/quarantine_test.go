@@ -156,7 +156,7 @@ func TestQuarantineFarAway(t *testing.T) {
 			n := c.Leader()
 			slowBy(c, replica.DefaultElectionTimeout/part)
 			c.Fill(5)
-			require.NoError(t, n.Replica().Quarantine())
+			n.Replica().Quarantine()
 			time.Sleep(10 * replica.DefaultElectionTimeout)
 			require.NotEqual(t, n, c.Leader())
 			c.Fill(5)
@@ -170,8 +170,8 @@ func TestQuarantineWithoutAnHeir(t *testing.T) {
 		c.Fill(5)
 		n, away, other := c.Leader(), c.Followers()[0], c.Followers()[1]
 		away.Crash()
-		require.NoError(t, other.Replica().Quarantine())
-		require.NoError(t, n.Replica().Quarantine())
+		other.Replica().Quarantine()
+		n.Replica().Quarantine()
 		last := n.Replica().Status().LastLog
 		time.Sleep(10 * time.Second)
 		require.False(t, n.Replica().Status().Leading)
@@ -192,7 +192,7 @@ func TestQuarantine(t *testing.T) {
 		n := c.Leader()
 		corrupt(t, n)
 		require.NoError(t, n.Replica().TakeSnapshot())
-		require.NoError(t, n.Replica().Quarantine())
+		n.Replica().Quarantine()
 		time.Sleep(time.Second)
 		require.NotEqual(t, n, c.Leader())
 		require.Len(t, events[replica.LeadershipDeclined](n), 1)
@@ -226,7 +226,7 @@ func TestQuarantine(t *testing.T) {
 		defer cancel()
 		require.NoError(t, c.Leader().Replica().TransferLeadership(ctx, n.ID))
 		require.Equal(t, n, c.Leader())
-		require.NoError(t, n.Replica().Quarantine())
+		n.Replica().Quarantine()
 		time.Sleep(time.Second)
 		require.NotEqual(t, n, c.Leader())
 		require.Len(t, events[replica.LeadershipDeclined](n), 2, "of each leadership")
@@ -246,7 +246,7 @@ func TestQuarantineUnderACommand(t *testing.T) {
 				replied := make(chan protocol.Value, 1)
 				go func() { replied <- n.Do("INCR", "k") }()
 				synctest.Wait() // the command is on its way to the others
-				require.NoError(t, n.Replica().Quarantine())
+				n.Replica().Quarantine()
 				require.Equal(t, reply, <-replied)
 				require.Equal(t, protocol.Integer(2), c.Leader().Do("INCR", "k"))
 			})
@@ -261,7 +261,7 @@ func TestReplacedStateKeepsTheLog(t *testing.T) {
 		leader, n := c.Leader(), c.Followers()[0]
 		c.Settle()
 		corrupt(t, n)
-		require.NoError(t, n.Replica().Quarantine())
+		n.Replica().Quarantine()
 		c.Fill(10)
 		require.NoError(t, leader.Replica().TakeSnapshot())
 		c.Fill(10)
@@ -306,17 +306,17 @@ func TestQuarantinedNodeIsNotElected(t *testing.T) {
 }
 
 // TestQuarantinedNodeHasTheLog: the only other voter that runs has not got what this node acknowledged. It is brought
-// up to date, and leads.
+// up to date, and leads, as soon as another would.
 func TestQuarantinedNodeHasTheLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n, behind := c.Leader(), c.Followers()[0], c.Followers()[1]
 		behind.Crash()
 		c.Fill(10)
 		c.Settle()
-		require.NoError(t, n.Replica().Quarantine())
+		n.Replica().Quarantine()
 		leader.Crash()
 		behind.Start()
-		time.Sleep(time.Minute)
+		time.Sleep(5 * replica.DefaultElectionTimeout)
 		require.Equal(t, behind, c.Leader())
 		require.Equal(t, protocol.Bulk("v"), behind.Do("GET", "k9"))
 		require.Empty(t, events[replica.LeadershipGained](n))
