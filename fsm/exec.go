@@ -12,7 +12,7 @@ func timeOp(c *call) protocol.Value {
 }
 
 // execOp runs a transaction: a request that nodes write, with the watched keys and the queued requests
-// as its words. See protocol/transaction.go.
+// as its words. See [protocol.AppendTransaction].
 func execOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("exec")

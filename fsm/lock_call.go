@@ -17,11 +17,11 @@ const (
 	// lockWork is what a command does with a key, and holdWork a hold that ends or is told.
 	lockWork = 1 << 10
 	holdWork = 512
-	// grantWork is what the lock table counts: see [locks.Table.Begin]. From versionSlices on a step is
+	// grantWork is what the lock table counts: see [locks.Table.Begin]. From command.VersionSlices on a step is
 	// [locks.StepUnits] of that: 8 µs.
 	grantWork = 512
 	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
-	// up locks for good. From versionSlices on each lock command has as many for its key, and one more for each further
+	// up locks for good. From VersionSlices on a lock command has as many for its key, and one more for each further
 	// key, so that a lock whose hold has ended is free for the command.
 	leastSteps = 16
 	// aliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
@@ -42,7 +42,7 @@ func (c *call) beginLocks() {
 	c.publishEffects()
 }
 
-// turnLocks gives the lock table the instant, and the steps that the entry has room for; from versionSlices on own
+// turnLocks gives the lock table the instant, and the steps that the entry has room for; from VersionSlices on own
 // steps at least, which the request pays.
 func (c *call) turnLocks(own int) {
 	if invariant.On {
@@ -99,8 +99,8 @@ func (c *call) settleLock(db int, key string) {
 	c.publishEffects()
 }
 
-// LockAt reports whether a key is a lock, or may become one again because a client waits for the key, which was flushed.
-// If the budget does not suffice to settle the key, the request is over. Requires: the request writes.
+// LockAt reports whether a key is a lock, or may become one again because a client waits for the key, which was
+// flushed. If the budget does not suffice to settle the key, the request is over. Requires: the request writes.
 func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():

@@ -31,7 +31,7 @@ var lockOps = map[string]op{
 	"session.open":      sessionOpenOp,
 }
 
-// strange reports whether one of the keys has a value that is no lock: the reply is then errWrongType.
+// strange reports whether one of the keys has a value that is no lock: the reply is then command.ErrWrongType.
 func (c *call) strange(keys ...string) bool {
 	for _, key := range keys {
 		if it := c.FindStored(c.DB, key); it != nil && !it.IsLock() {
@@ -266,7 +266,7 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 	return reason, problem
 }
 
-// breakWork is the work of breakHolds, from versionSlices on without the steps.
+// breakWork is the work of breakHolds, from command.VersionSlices on without the steps.
 func (c *call) breakWork(key string) int64 {
 	if c.Slices() {
 		return lockWork + int64(c.st.Locks.Holders(c.DB, key))*command.BrokenWork

@@ -16,7 +16,7 @@ const (
 	listedRows = 100
 	// defaultListed is COUNT if there is none.
 	defaultListed = 10
-	// rowWork is a hold, a wait or a loss in a reply. Before versionCosts formerRowWork stood in its place.
+	// rowWork is a hold, a wait or a loss in a reply. Before command.VersionCosts formerRowWork stood in its place.
 	rowWork       = 5 << 9
 	formerRowWork = 1 << 10
 )

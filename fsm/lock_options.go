@@ -200,7 +200,7 @@ func parseWait(word string) (millis int64, problem protocol.Value) {
 	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, command.ErrTimeoutNegative)
 }
 
-// maxDelay is the longest delay. Before versionSlices there was no limit: nothing ended a delay, and a longer one that
+// maxDelay is the longest delay. Before VersionSlices there was none: nothing ended a delay, and a longer one that
 // stands in the state stays.
 const maxDelay = 24 * 3600 * 1000
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A stock lock is a key that a client takes as a lock by Redis's own commands. Its item has a mark: see
-// [keyspace.Mark]. LOCKS.md says which commands make marks.
+// [keyspace.Mark]. server/LOCKS.md says which commands make marks.
 
 // InScript reports whether a script runs.
 func (c *call) InScript() bool { return c.scripts.running }

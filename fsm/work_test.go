@@ -478,7 +478,7 @@ func TestEveryRequestIsMeasured(t *testing.T) {
 	require.Empty(t, cases, "no such requests")
 }
 
-// TestCostsOfOldEntries: what is charged more from versionCosts on is charged as before in older entries.
+// TestCostsOfOldEntries: what is charged more from command.VersionCosts on is charged as before in older entries.
 func TestCostsOfOldEntries(t *testing.T) {
 	before := []string{
 		"lock.acquire w0 other px 100000000", "set stock x nx px 1000000", "mset " + each(100, "k#", "x"),

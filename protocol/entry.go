@@ -34,9 +34,9 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 //
-// Versions 3 to 5 have no connections, rights and quotas. Their requests have fewer commands: see ops.go in fsm.
+// Versions 3 to 5 have no connections, rights and quotas. Their requests have fewer commands: see fsm/ops.go.
 // Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
-// of keys alone: see exec.go in fsm.
+// of keys alone: see fsm/exec.go.
 
 // EntryVersion is the version of the entry format, and of everything that the meaning of an entry rests
 // on: the script engine and the budgets of fsm. It is the newest that this release writes. A node applies

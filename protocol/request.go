@@ -54,8 +54,8 @@ func AppendBlock(body []byte, db int, ticket uint64, name string, args [][]byte)
 }
 
 // AppendLockCommand appends a lock command: the request "native" with the caller, the command's name and arguments. If
-// the command waits the reply is [Parked], or 0 with NOTIFY, and the reply of the command itself comes later, as an event
-// of the state machine. A transaction may contain the request.
+// the command waits the reply is [Parked], or 0 with NOTIFY, and the reply of the command itself comes later, as an
+// event of the state machine. A transaction may contain the request.
 func AppendLockCommand(body []byte, db int, from Caller, name string, args [][]byte) []byte {
 	body = appendRights(body, db, 0, from.Rights)
 	body = appendString(binary.AppendUvarint(body, uint64(len(args)+5)), "native")

@@ -22,7 +22,7 @@ import (
 // operateWithin bounds a request about members from another node.
 const operateWithin = 30 * time.Second
 
-// newDesk makes what takes requests about members.
+// newReconfig makes what takes requests about members.
 func (s *Server) newReconfig() *reconfig.Service {
 	told := func(t reconfig.Taken) {
 		level := slog.LevelInfo

@@ -21,7 +21,7 @@
 // Goroutines of this package. Package lifecycle starts them and ends them in order. After a
 // fatal disk failure Run awaits none of them, as each may hang for ever:
 //
-//	peers    mux.Run          ends with the node's context, after the replica
+//	peers    peer.Peers.Run   ends with the node's context, after the replica
 //	replica  replica.Run      ends by Shutdown
 //	clients  frontend.Serve   ends first
 //

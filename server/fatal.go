@@ -10,14 +10,14 @@ import (
 // A node ends by itself for one of five reasons. The packages that find one tell it and decide nothing; here it is
 // decided that each ends the node.
 //
-//   - A call to the disk hangs, or fails, or the data folder is gone: the store tells (storeHooks). A failed snapshot is
-//     none of these, as another is taken later.
+//   - A call to the disk hangs, or fails, or the data folder is gone: the store tells (storeHooks). A failed snapshot
+//     is none of these, as another is taken later.
 //   - An entry or a term that raft has counted as stored is not on the disk: raftnode tells by way of replica.Failed,
-//     and holds back what raft could conclude (parallel_log.go, stable.go).
+//     and holds back what raft could conclude (raftnode/parallel_log.go, raftnode/stable.go).
 //   - An entry cannot be applied: raftnode tells by way of replica.Failed.
-//   - A leader would replace entries that are committed: likewise (parallel_log.go).
-//   - Another member, or the log, knows a later incarnation of the node: package peer tells the registry of incarnations,
-//     and the replica by way of replica.Failed.
+//   - A leader would replace entries that are committed: likewise (raftnode/parallel_log.go).
+//   - Another member, or the log, knows a later incarnation of the node: package peer tells the registry of
+//     incarnations, and the replica by way of replica.Failed.
 //
 // The replica stops after replica.Failed without being told. Run then abandons the rest.
 

@@ -80,7 +80,7 @@ func (s *Server) logMemory() {
 
 var errMaxMemory = errors.New("use bytes, a number with kb, mb, gb or tb, a percentage such as 40%, or 0 for no limit")
 
-// ParseMaxMemory reads a value of max-memory: bytes, with or without a unit of redis.conf, or a
+// ParseMaxMemory reads a value of max-memory: bytes, with or without a unit of [memoryUnits], or a
 // percentage of machineBytes. 0 means no limit, also as a percentage of machineBytes that are not known.
 func ParseMaxMemory(text string, machineBytes uint64) (limitBytes uint64, err error) {
 	return parseMemory("max-memory", text, machineBytes)
@@ -117,7 +117,7 @@ func (m memory) clientsLimit(text string) (int, error) {
 	return int(n), nil
 }
 
-// memoryUnits are the units of redis.conf.
+// memoryUnits are the units of Redis's configuration.
 var memoryUnits = map[string]uint64{
 	"": 1, "b": 1,
 	"k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30, "t": 1e12, "tb": 1 << 40,

@@ -93,7 +93,7 @@ func families(t *testing.T, s *Server) []*dto.MetricFamily {
 	return all
 }
 
-// metricsTable is ../monitoring/METRICS.md.
+// metricsTable is monitoring/METRICS.md.
 func metricsTable(all []*dto.MetricFamily) string {
 	var b strings.Builder
 	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). " +

@@ -78,7 +78,7 @@ func (n localNode) note() string {
 	return ""
 }
 
-// parseEnvironment reads a file as EnvironmentFile= of systemd does, without its continued lines.
+// parseEnvironment reads a file as systemd's EnvironmentFile does, without its continued lines.
 func parseEnvironment(text string) map[string]string {
 	values := make(map[string]string)
 	for line := range strings.Lines(text) {

@@ -125,8 +125,8 @@ func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 
 // strangeVariables looks at variables that begin as settings do, and belong to no flag. A name that differs from a
 // flag's variable by a typing error is an error: the node would run without the setting. Other names may belong to
-// another program, as Kubernetes's for a service called holdfast do, and are only logged. Values are not shown: they may
-// be secrets.
+// another program, as Kubernetes's for a service called holdfast do, and are only logged. Values are not shown: they
+// may be secrets.
 func strangeVariables(environ []string) (others []string, err error) {
 	var settings, known []string
 	c := server.DefaultConfig()

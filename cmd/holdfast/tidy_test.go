@@ -205,8 +205,8 @@ func TestServerArrows(t *testing.T) {
 	}
 }
 
-// commandRooms are the rooms of commands on keys and the values of a type, in fsm. They work with package command, and know
-// neither each other nor the machine.
+// commandRooms are the rooms of commands on keys and the values of a type, in fsm. They work with package command, and
+// know neither each other nor the machine.
 var commandRooms = []string{"fsm/bit", "fsm/hash", "fsm/keys", "fsm/list", "fsm/set", "fsm/str", "fsm/zset"}
 
 func TestCommandsKnowNoMachine(t *testing.T) {

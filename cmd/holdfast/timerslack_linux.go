@@ -18,7 +18,7 @@ const timerSlack = time.Millisecond
 const slackIsSet = "HOLDFAST_TIMER_SLACK_IS_SET"
 
 // setTimerSlack has every thread of this process sleep with timerSlack, where Linux's
-// default is 50 µs. It is for one thread: Go's monitor (sysmon in runtime/proc.go), which
+// default is 50 µs. It is for one thread: Go's monitor (sysmon), which
 // looks every 20 µs for threads that are in a system call as long as the process does
 // anything. A node that syncs its log is in one most of the time, so these looks were
 // more than half of all switches between threads, and a quarter of a follower's CPU.
@@ -26,7 +26,7 @@ const slackIsSet = "HOLDFAST_TIMER_SLACK_IS_SET"
 // The slack is a thread's own and threads inherit it, but the monitor starts before main
 // does. So the process executes itself anew, once, with the same PID. Where that is not possible it
 // goes on as it is, which costs only speed; so does one that was started with a slack that is big
-// enough already (systemd: TimerSlackNSec=), or with none, as under a real-time policy.
+// enough already (by systemd's TimerSlackNSec), or with none, as under a real-time policy.
 //
 // It must be the first thing that main does.
 func setTimerSlack() {

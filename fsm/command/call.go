@@ -165,7 +165,7 @@ const MaxPassed = 1 << 20
 // again.
 //
 // Before [Keys.Sweeps] the ended items are no part of the state. Then they cost nothing, and an entry
-// sweeps them after maxPassed.
+// sweeps them after MaxPassed.
 func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.Keys.Databases[c.DB]
 	if c.Slices() && c.Keys.Locks.BehindAt(c.NowMillis) {

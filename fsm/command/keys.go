@@ -173,8 +173,8 @@ func (c *Call) CountKeys(db int) int {
 	return c.Keys.Databases[db].Len(c.NowMillis) - ended
 }
 
-// LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is no
-// hold.
+// LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is
+// no hold.
 func (c *Call) LockDeadline(key string) int64 {
 	if c.Slices() {
 		c.Spend(int64(c.Keys.Locks.Holders(c.DB, key)) * BrokenWork)

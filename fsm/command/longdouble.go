@@ -16,7 +16,7 @@ const (
 	maxLongDoubleExponent = 16384
 	// minLongDoubleExponent: a number below 2 to this power is rounded to 0.
 	minLongDoubleExponent = -16445
-	// maxFloatWord is the length of the longest number that Redis reads.
+	// MaxFloatWord is the length of the longest number that Redis reads.
 	MaxFloatWord = 5*1024 - 1
 	// maxExponent is far beyond the exponents of long doubles, even behind the longest mantissa, and
 	// small enough that such a number is parsed at once.

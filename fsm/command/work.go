@@ -9,10 +9,10 @@ import (
 )
 
 // Work is the cost of commands, in about nanoseconds of one core: a byte copied is 1. Work is counted
-// and never timed, so that all nodes count alike. DESIGN.md has the measurements.
+// and never timed, so that all nodes count alike. ../DESIGN.md has the measurements.
 const (
 	KeyWork   = 64  // something that is looked at and passed
-	ScanWork  = 160 // a key that KEYS or SCAN looks at, and may show. Before versionCosts keyWork stood in its place
+	ScanWork  = 160 // a key that KEYS or SCAN looks at, and may show. Before VersionCosts KeyWork stood in its place
 	endedWork = 16  // an ended item that waits for the sweep, and that a look at all keys passes
 	WriteWork = 512 // a key that is written or deleted, after a request's first
 	StepWork  = 8   // a step of a pattern
@@ -82,15 +82,15 @@ func (c *Call) Widen(outer int64) (own bool) {
 
 // The work of commands on the elements of collections.
 const (
-	// elementWork is an element that a reply has, or that is changed.
+	// ElementWork is an element that a reply has, or that is changed.
 	ElementWork = 128
-	// searchWork is a search in a large hash or set, or a change there. smallWork is the same in a
+	// SearchWork is a search in a large hash or set, or a change there. smallWork is the same in a
 	// small one, beside copying it.
 	SearchWork = 512
 	smallWork  = 128
-	// passWork is an element that a search passes.
+	// PassWork is an element that a search passes.
 	PassWork = 16
-	// maxElementsWork bounds the work of one command. Beyond that the command is an error: nothing
+	// MaxElementsWork bounds the work of one command. Beyond that the command is an error: nothing
 	// else waits for a list of ten million elements.
 	MaxElementsWork = 1 << 28
 )

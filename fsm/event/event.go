@@ -63,7 +63,7 @@ type Event struct {
 	Key       string
 	Name      string
 	Payload   string
-	// Seq is the number of the batch behind a Changed, Looked or Ran event, if the batch is this node's:
+	// Seq is the number of the batch behind a Changed, Read or Ran event, if the batch is this node's:
 	// see [fsm.Machine.SeedReads]. Else Seq is 0, as for what time did.
 	// Of a Woken event it is the ticket.
 	Seq   uint64
@@ -133,7 +133,7 @@ type Interest uint32
 const (
 	// InMessages is Published, Notified and LockMessage.
 	InMessages Interest = 1 << iota
-	// InChanges is Changed, Flushed, Swapped, Looked and Ran.
+	// InChanges is Changed, Flushed, Swapped, Read and Ran.
 	InChanges
 	// InCalls is Called.
 	InCalls

@@ -37,7 +37,7 @@ func readHash(c *command.Call) (h *collection.Hash, there, ok bool) {
 	return command.Read[*collection.Hash](c, c.Args[1])
 }
 
-// theHash is [command.LookOr] for a hash.
+// theHash is [command.ReadOr] for a hash.
 func theHash(c *command.Call, missing protocol.Value) (h *collection.Hash, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.Hash](c, c.Args[1], missing)
 }

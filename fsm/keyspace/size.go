@@ -38,7 +38,7 @@ func (it *Item) class() sizeClass {
 	return it.object.class
 }
 
-// Bytes is what the item counts for in [Database.Bytes].
+// Bytes is what the item counts for in [Keyspace.Bytes].
 func (it *Item) Bytes() int64 { return it.class().bytes() }
 
 // measure is class by the present size of a collection, and notes it.

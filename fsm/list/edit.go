@@ -14,7 +14,7 @@ func readList(c *command.Call) (l *collection.List, there, ok bool) {
 	return command.Read[*collection.List](c, c.Args[1])
 }
 
-// theList is [command.LookOr] for a list.
+// theList is [command.ReadOr] for a list.
 func theList(c *command.Call, missing protocol.Value) (l *collection.List, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.List](c, c.Args[1], missing)
 }

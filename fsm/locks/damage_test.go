@@ -246,8 +246,8 @@ func TestHoldsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished, empty
-// queue is looked at, and stays as it was.
+// TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished,
+// empty queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
 	table.locks.Set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})

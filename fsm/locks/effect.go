@@ -24,7 +24,7 @@ const (
 	TimedOut
 	// Waiting: a request joined the queue, which has Waiters places now.
 	Waiting
-	// Told: the wait of the client with the name Name is over; exactly one a wait, after the wait's other effects. Fence
+	// WaitEnded: the wait of the client with the name Name is over; one a wait, after its other effects. Fence
 	// is the grant, or 0; Err says why not. Key is the first of the request's keys.
 	WaitEnded
 	// SessionEnded: the session Session ended. Its holds may be told later.

@@ -114,7 +114,7 @@ func appendG(dst []byte, n float64, precision int) []byte {
 	return strconv.AppendFloat(dst, n, 'g', precision, 64)
 }
 
-// appendNonFinite appends infinities and NaNs as C's printf does.
+// appendNonFinite appends infinities and NaN as C's printf does.
 func appendNonFinite(dst []byte, n float64) (out []byte, special bool) {
 	switch {
 	case math.IsInf(n, 1):

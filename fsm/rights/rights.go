@@ -9,7 +9,7 @@
 //   - the work of a check is counted, so that the state machine can bound it.
 //
 // The rules of a user travel in the log with scripts of the user's. So the categories of a command that scripts may
-// call are part of the meaning of a log entry: categories_test.go holds them.
+// call are part of the meaning of a log entry: a test holds them.
 //
 // Read selector.go (rules) and check.go (commands) next.
 package rights

@@ -173,8 +173,8 @@ func TestAllKeys(t *testing.T) {
 }
 
 // TestCategoriesOfTheLog: the categories of commands that scripts may call are part of the meaning of log entries, or
-// nodes of two releases would judge a script differently: see the package comment. Commands that came with the newest version are
-// held from the next version on. So are the words that are keys and channels.
+// nodes of two releases would judge a script differently: see the package comment. Commands that came with the newest
+// version are held from the next version on. So are the words that are keys and channels.
 func TestCategoriesOfTheLog(t *testing.T) {
 	var all strings.Builder
 	n := 0

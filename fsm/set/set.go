@@ -36,7 +36,7 @@ func readSet(c *command.Call) (s *collection.Set, there, ok bool) {
 	return command.Read[*collection.Set](c, c.Args[1])
 }
 
-// theSet is [command.LookOr] for a set.
+// theSet is [command.ReadOr] for a set.
 func theSet(c *command.Call, missing protocol.Value) (s *collection.Set, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.Set](c, c.Args[1], missing)
 }

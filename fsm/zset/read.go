@@ -14,7 +14,7 @@ func readScored(c *command.Call) (z *collection.SortedSet, there, ok bool) {
 	return command.Read[*collection.SortedSet](c, c.Args[1])
 }
 
-// theScored is [command.LookOr] for a sorted set.
+// theScored is [command.ReadOr] for a sorted set.
 func theScored(c *command.Call, missing protocol.Value) (z *collection.SortedSet, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.SortedSet](c, c.Args[1], missing)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTranscripts: a section of a file is a transcript of its own, and -rewrite changes what the sections say and nothing
-// beside, also when they are played at the same time.
+// TestTranscripts: a section of a file is a transcript of its own, and -rewrite changes what the sections say and
+// nothing beside, also when they are played at the same time.
 func TestTranscripts(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "topic.txt")

@@ -97,7 +97,7 @@ func parseQuota(words []string) (*Quota, error) {
 	return q, nil
 }
 
-// parseAmount reads a number, of bytes also with a unit as in redis.conf.
+// parseAmount reads a number, of bytes also with a unit as in Redis's configuration.
 func parseAmount(word string, unit bool) (uint64, error) {
 	times := uint64(1)
 	if unit {

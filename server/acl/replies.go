@@ -149,8 +149,8 @@ func (u *User) MayRun(name string, args ...string) bool {
 	return denial == rights.Allowed
 }
 
-// Refused is why a user must not run a command line, nil if it may. reason and object are for the log of refusals, which
-// has none of SORT's options.
+// Refused is why a user must not run a command line, nil if it may. reason and object are for the log of refusals,
+// which has none of SORT's options.
 func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, words []W) (cause *protocol.Error,
 	reason, object string,
 ) {

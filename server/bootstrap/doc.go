@@ -3,18 +3,18 @@
 // date.
 //
 // It promises:
-//   - a cluster is founded once: by one of the nodes of the initial cluster, when each of them has shown an empty folder
-//     and the same initial cluster, and with the IDs of these folders. An emptied folder has no part in a cluster that
-//     was founded before, whatever its name: the node says so and ends;
+//   - a cluster is founded once: by one of the nodes of the initial cluster, when each of them has shown an empty
+//     folder and the same initial cluster, and with the IDs of these folders. An emptied folder has no part in a
+//     cluster that was founded before, whatever its name: the node says so and ends;
 //   - a node can be killed between any two steps, and started again: what is on its disk leads on;
-//   - a node with contacts joins if any node that it was told of belongs to a cluster. It founds one only with the nodes
-//     of its initial cluster, and only when its contacts have said that they belong to none;
+//   - a node with contacts joins if any node that it was told of belongs to a cluster. It founds one only with the
+//     nodes of its initial cluster, and only when its contacts have said that they belong to none;
 //   - a node asks to be taken in until it is, and is told why not in one line;
 //   - a node that comes back at another address tells the others, who find it there at once, and has the cluster agree
 //     on the address, so that all nodes can move at the same time as long as they find one another by an address given
 //     at the start;
-//   - a member whose newest snapshot is damaged at the start gets the state of another one before its raft is opened, or
-//     waits for it, or ends with one line that says why no member has it;
+//   - a member whose newest snapshot is damaged at the start gets the state of another one before its raft is opened,
+//     or waits for it, or ends with one line that says why no member has it;
 //   - members that changed while a node was away are met as soon as it meets, or is met by, a member that knows them;
 //   - a node that was removed learns so: from a node that has proved itself, and that knows a newer committed
 //     configuration without the node.

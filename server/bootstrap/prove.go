@@ -40,8 +40,8 @@ func (n *Node) prove(ctx context.Context) error {
 
 // vouched reports whether enough members have admitted this node's incarnation: with the node a majority of the voters,
 // or a leader. missing are the other voters. The voters are those of the newest configuration that is known to any
-// member that was met, since elections go by that: this node's own may be of before it was away. See DESIGN.md of
-// package peer.
+// member that was met, since elections go by that: this node's own may be of before it was away. See
+// server/peer/DESIGN.md.
 //
 // A node without a configuration of its own has been taken in by a cluster, and needs the word of one member.
 func (n *Node) vouched() (missing []string, enough bool) {

@@ -746,8 +746,8 @@ func TestLeaderThatReadsNothing(t *testing.T) {
 	}
 }
 
-// TestLinkThatTakesNothingEnds: when there is nothing more to read of a link, the leader does not wait for what it still
-// writes, which nobody takes.
+// TestLinkThatTakesNothingEnds: when there is nothing more to read of a link, the leader does not wait for what it
+// still writes, which nobody takes.
 func TestLinkThatTakesNothingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := link(t, same, same)

@@ -77,7 +77,7 @@ type Options struct {
 	// EveryNodeMaster lets every node call itself master in INFO, ROLE and HELLO,
 	// for clients that check the role and know but one address. See DESIGN.md.
 	EveryNodeMaster bool
-	// ClusterMode answers clients of Redis Cluster: see cluster.go.
+	// ClusterMode answers clients of Redis Cluster: see discovery/cluster.go.
 	ClusterMode bool
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // The way of a command: resolve (dispatch), may it run (mayRun), check (validate), encode (appendRequest), batch
-// (addRequest, runBatch), reply (placeReply). One record, the request, goes the whole way. What else is about commands
+// (addRequest, runBatch), reply (addReplies). One record, the request, goes the whole way. What else is about commands
 // stands at a station of it: transactions (enqueue) behind mayRun, monitors (show) and statistics in runCommand, lock
 // commands (prepareLock), waiting (takePending) and tracking (track.command) in send.
 

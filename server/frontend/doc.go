@@ -26,9 +26,9 @@
 // WAIT, and a write that stalls.
 //
 // A connection consists of parts that do not point back to it: the stream of bytes both ways (input.go, output.go) over
-// a socket (socket.go), with the outbox of messages (outbox.go); the profile that other goroutines may see (profile.go);
-// the identity and limits of its user (users.go, limits.go); the transaction and the watched keys (multi.go, watch.go);
-// and what the client's cache tracks (tracking.go).
+// a socket (socket.go), with the outbox of messages (outbox.go); the profile that other goroutines may see
+// (profile.go); the identity and limits of its user (users.go, limits.go); the transaction and the watched keys
+// (multi.go, watch.go); and what the client's cache tracks (tracking.go).
 //
 // Messages that no command asked for, such as what subscribers get, reach a client by [outbox.Post]
 // (outbox.go), which any goroutine may call with a [push.Message]. The connection's own goroutine writes the
@@ -50,8 +50,8 @@
 // not written before the connection ended, is given back.
 //
 // Locks: observe.Monitors.mu comes first. Server.mu guards the set of connections, profile.mu guards what CLIENT
-// LIST shows of a connection, outbox.mu guards the messages and the pending replies. None is held while calling anything
-// that blocks. Server.mu may be held while taking profile.mu or outbox.mu, never the reverse.
+// LIST shows of a connection, outbox.mu guards the messages and the pending replies. None is held while calling
+// anything that blocks. Server.mu may be held while taking profile.mu or outbox.mu, never the reverse.
 //
 // Start reading at conn.go (all that a connection has) and serve.go (the loop), then dispatch.go (the way of a
 // command), then batch.go (how a pipeline becomes a batch). Bytes arrive in input.go and leave in output.go. DESIGN.md

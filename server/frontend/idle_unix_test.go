@@ -26,9 +26,7 @@ func TestIdleConnections(t *testing.T) {
 	require.Less(t, heap+stacks, mostIdleBytes)
 }
 
-// BenchmarkIdleConnections reports the same for ten thousand, or as many as may be open:
-//
-//	go test ./server/frontend -run - -bench IdleConnections -benchtime 1x
+// BenchmarkIdleConnections reports the same for ten thousand, or as many as may be open.
 func BenchmarkIdleConnections(b *testing.B) {
 	var files syscall.Rlimit
 	require.NoError(b, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))

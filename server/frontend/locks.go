@@ -150,8 +150,8 @@ func isAskedAgain(key string, end protocol.Value) bool {
 	return end.IsError() && slices.ContainsFunc(end.Elems, func(k protocol.Value) bool { return k.Str == key })
 }
 
-// completeNotice sends the client the end of a wait, by any goroutine: one message for each key. A client that has left the
-// queue, or that got an uncertain error, gets no message: it may wait for the same lock again, and would take the
+// completeNotice sends the client the end of a wait, by any goroutine: one message for each key. A client that has left
+// the queue, or that got an uncertain error, gets no message: it may wait for the same lock again, and would take the
 // message for the end of that wait.
 func (p *pending) completeNotice(v protocol.Value) {
 	c := p.c

@@ -13,8 +13,8 @@ import (
 // MULTI such a command is queued like any other, and does not wait.
 //
 // Such a command is answered later than executed. Its reply is a [pending], which is made before the command is
-// executed, as the reply may come at any time then. With NOTIFY the reply is a message, and the connection goes on. Else
-// the connection is parked: it costs no goroutine and no buffer, its own goroutine waits for the reply, and takes
+// executed, as the reply may come at any time then. With NOTIFY the reply is a message, and the connection goes on.
+// Else the connection is parked: it costs no goroutine and no buffer, its own goroutine waits for the reply, and takes
 // messages and input meanwhile. Input is kept, and served behind the reply.
 
 // pendingState is how far a pending reply is.

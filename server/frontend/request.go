@@ -138,8 +138,8 @@ func (req *request) waits() (waits, notify bool) {
 	return waits, waits && notify
 }
 
-// takeHeartbeat takes HEARTBEAT out of the arguments for a session that lives with the connection, and reports whether it
-// was there: this node alone needs to know. Elsewhere the state machine refuses the word.
+// takeHeartbeat takes HEARTBEAT out of the arguments for a session that lives with the connection, and reports whether
+// it was there: this node alone needs to know. Elsewhere the state machine refuses the word.
 func (req *request) takeHeartbeat() (demanded bool) {
 	var at []int
 	lives := req.Name == "session.attach"
@@ -167,8 +167,8 @@ func (req *request) takeHeartbeat() (demanded bool) {
 	return true
 }
 
-// eachOption calls visit with the options among a command's arguments, with where each stands, and with what stands behind
-// those that have a value. It ends at what is no option: the state machine will refuse it.
+// eachOption calls visit with the options among a command's arguments, with where each stands, and with what stands
+// behind those that have a value. It ends at what is no option: the state machine will refuse it.
 func (req *request) eachOption(from int, visit func(at int, token string, value []byte)) {
 	for i := from; i < len(req.args); i++ {
 		at := i

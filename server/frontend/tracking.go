@@ -95,8 +95,8 @@ func (c *conn) Invalidate(m *push.Message) {
 	}
 }
 
-// redirectTarget returns the client of this node with a number, if it is the same user's: messages that it does not read
-// cut a client off, and its sessions end. nil: there is none. Any goroutine may ask.
+// redirectTarget returns the client of this node with a number, if it is the same user's: messages that it does not
+// read cut a client off, and its sessions end. nil: there is none. Any goroutine may ask.
 func (c *conn) redirectTarget(id int64) *conn {
 	to := c.srv.client(id)
 	if to == nil || to.view().user.Name != c.view().user.Name {

@@ -9,8 +9,9 @@
 // It promises:
 //   - an incarnation is on the node's disk before anything outside the process hears of it;
 //   - a node does not vote, lead, acknowledge or serve before its incarnation is proved: as many other voters as make a
-//     majority with it, or the leader, have admitted it, and no member that answered in time knows of a newer incarnation
-//     or of another branch. The voters are those of the newest configuration that a member which was met knows;
+//     majority with it, or the leader, have admitted it, and no member that answered in time knows of a newer
+//     incarnation or of another branch. The voters are those of the newest configuration that a member which was met
+//     knows;
 //   - a member that has admitted an incarnation has it on its disk, and admits no earlier one and no other branch from
 //     then on; what is still connected of these is cut off;
 //   - a node that is refused so, or finds a later incarnation of itself in the log, ends.

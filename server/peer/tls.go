@@ -16,10 +16,10 @@ type tlsConfigs struct{ asClient, asServer *tls.Config }
 type currentTLS func() *tls.Config
 
 // newTLSConfigs makes mutual TLS of c. Each side verifies that the other's certificate comes from c.RootCAs and may be
-// used by a server and by a client, since nodes dial each other: a certificate for clients alone is no node's. Then each
-// side calls c.VerifyConnection, if set, which tells nodes from others that the same authority signs for. Host names are
-// compared only if c.ServerName is set: addresses of nodes are often bare IPs that change. The handshake checks names of
-// nodes.
+// used by a server and by a client, since nodes dial each other: a certificate for clients alone is no node's. Then
+// each side calls c.VerifyConnection, if set, which tells nodes from others that the same authority signs for. Host
+// names are compared only if c.ServerName is set: addresses of nodes are often bare IPs that change. The handshake
+// checks names of nodes.
 func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	switch {
 	case c.RootCAs == nil:

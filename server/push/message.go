@@ -2,7 +2,7 @@
 // cached keys have changed, what MONITOR shows.
 //
 // A [Message] is encoded once, whatever the number of clients that get the message. The clients' side is
-// package frontend: conn.Post there takes a message for one client.
+// server/frontend/outbox.go.
 package push
 
 import (

@@ -28,7 +28,7 @@ type acks struct {
 
 	mu      sync.Mutex
 	view    *view
-	least   int    // the smallest majority so far: see mutants.go
+	least   int    // the smallest majority so far: see quorum
 	round   uint64 // the newest that began
 	peers   map[raft.ServerID]*peerAck
 	waiters []*Acknowledgement

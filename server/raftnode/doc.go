@@ -2,8 +2,8 @@
 // this program needs and raft does not do.
 //
 // It promises:
-//   - an entry that is given to the [Machine] is on the disks of a majority, the leader's among them, although the leader's
-//     disk and the followers' work at the same time;
+//   - an entry that is given to the [Machine] is on the disks of a majority, the leader's among them, although the
+//     leader's disk and the followers' work at the same time;
 //   - every node gives the same entries to its machine, in the same order, and no entry whose term is not the
 //     term of the proposal;
 //   - a round that is confirmed was confirmed by requests that were sent after the round began;
@@ -11,12 +11,13 @@
 //   - a follower whose log lacks what a snapshot stands for can follow any leader;
 //   - a request to a follower, the entries in memory and the log behind a snapshot are bounded by bytes;
 //   - a subscribed follower learns of a commit one hop after the leader has applied the entry;
-//   - majorities are of the voters in the configuration in effect: the newest in this node's log; a member without a vote
-//     confirms nothing and does not lead;
-//   - a node in quarantine applies nothing, sends no state and is not nominated; its log is as good as any, and it stores
-//     entries and votes;
+//   - majorities are of the voters in the configuration in effect: the newest in this node's log; a member without a
+//     vote confirms nothing and does not lead;
+//   - a node in quarantine applies nothing, sends no state and is not nominated; its log is as good as any, and it
+//     stores entries and votes;
 //   - a leader whose process died is replaced without waiting for silence, if a majority sees that the process is gone;
-//   - a node that cannot store what raft believes stored tells the owner, and lets raft conclude nothing from such entries.
+//   - a node that cannot store what raft believes stored tells the owner, and lets raft conclude nothing from such
+//     entries.
 //
 // The package does not know what is in an entry, how clients' requests reach the leader, when a node serves, or where
 // connections and disks come from: these are values in [Config].
@@ -55,6 +56,6 @@
 // store. Events are told without any lock held.
 //
 // Start reading at [Open], then node.go, transport.go, rpc_filter.go, parallel_log.go, acks.go, configurations.go,
-// change.go. Files use only files below them: open, what the owner calls, node, the parts, what parts share. DESIGN.md has
-// the reasons.
+// change.go. Files use only files below them: open, what the owner calls, node, the parts, what parts share. DESIGN.md
+// has the reasons.
 package raftnode

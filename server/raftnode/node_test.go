@@ -1086,8 +1086,8 @@ func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 	})
 }
 
-// TestLateSnapshot: whether a snapshot is late is judged when raft is through with all requests before. One that is late
-// is read to its end: what follows over its connection is another request.
+// TestLateSnapshot: whether a snapshot is late is judged when raft is through with all requests before. One that is
+// late is read to its end: what follows over its connection is another request.
 func TestLateSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)

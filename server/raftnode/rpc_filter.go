@@ -210,8 +210,8 @@ func (f *rpcFilter) outlast(term, last uint64) {
 }
 
 // admitCandidate has raft judge a candidate by its log alone. This node's configuration does not count: a newer one may
-// be in the candidate's log (Ongaro's thesis, section 4.1). Raft refuses the ID of a node without a vote, and uses the ID
-// for nothing else. So a request with such an ID gets the ID of a voter.
+// be in the candidate's log (Ongaro's thesis, section 4.1). Raft refuses the ID of a node without a vote, and uses the
+// ID for nothing else. So a request with such an ID gets the ID of a voter.
 func (f *rpcFilter) admitCandidate(from *raft.RPCHeader) {
 	conf := f.configurations.view()
 	if conf.IsVoter(string(from.ID)) {

@@ -260,8 +260,8 @@ func TestReturningFollowerIsServedAtOnce(t *testing.T) {
 	})
 }
 
-// A follower whose packets were lost for a while serves clients soon after the net is whole. TCP sends what was lost again
-// after up to as long as the loss took, so requests on the way would keep the connection and the follower out.
+// A follower whose packets were lost for a while serves clients soon after the net is whole. TCP sends what was lost
+// again after up to as long as the loss took, so requests on the way would keep the connection and the follower out.
 func TestFollowerIsBackSoonAfterALoss(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, seconds := range []time.Duration{1, 4, 7, 11, 15, 19, 24, 30} {
@@ -346,8 +346,8 @@ func (cutNote) Heard() time.Time       { return time.Now() }
 func (cutNote) Post(*push.Message)     {}
 func (n cutNote) Cut(why string)       { n.cut <- why }
 
-// A session that is attached while the leader's disk hangs has its lease from the stamp of the entry on, and may be over
-// when the reply comes. So the connection is closed at once: its client must not believe in the session.
+// A session that is attached while the leader's disk hangs has its lease from the stamp of the entry on, and may be
+// over when the reply comes. So the connection is closed at once: its client must not believe in the session.
 func TestSessionAttachedOverAHungDisk(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		const conn = 7

@@ -204,8 +204,8 @@ func (ls *leadership) decline(term uint64) {
 	}()
 }
 
-// declineTimeouts is how many election timeouts an answer to a node in quarantine may take: connections are made for it,
-// while raft's own stand.
+// declineTimeouts is how many election timeouts an answer to a node in quarantine may take: connections are made for
+// it, while raft's own stand.
 const declineTimeouts = 10
 
 // declineOver forgets a declined leadership that is over.

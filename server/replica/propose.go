@@ -7,7 +7,7 @@ import (
 )
 
 // maxInFlight is how many entries may be in flight at once. Raft sends a follower one request at a
-// time, and the leader's disk works beside the followers' disks anyway (raftnode's parallelLog). A
+// time, and the leader's disk works beside the followers' disks anyway (raftnode/parallel_log.go). A
 // second entry would hide no delay, and only make entries smaller and more.
 const maxInFlight = 1
 

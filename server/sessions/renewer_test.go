@@ -34,7 +34,7 @@ type story struct {
 	// meanwhile is called once, when the renewer asks what was applied.
 	meanwhile func()
 	lines     []string
-	// subscribed are the arguments of SubscribeCommits.
+	// subscribed are the arguments of SubscribeSessions.
 	subscribed []bool
 }
 

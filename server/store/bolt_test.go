@@ -333,7 +333,7 @@ func TestBoltLogIsLookedThrough(t *testing.T) {
 			_, err := b.CreateBucket([]byte("inner"))
 			return err
 		},
-		"entry 2: ": func(b *bbolt.Bucket) error { // MessagePack never begins with this byte
+		"entry 2: ": func(b *bbolt.Bucket) error { // raft's encoding never begins with this byte
 			return b.Put([]byte("\x00\x00\x00\x00\x00\x00\x00\x02"), []byte("\xc1"))
 		},
 		`a key "8 bytes." where none belongs`: func(b *bbolt.Bucket) error {

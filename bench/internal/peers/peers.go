@@ -283,7 +283,7 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("find a folder for what is built: %w", err)
 	}
 	out, source := filepath.Join(cache, "holdfast-bench", name), filepath.Join(root, "bench", name)
-	// A copy of go.mod, which the build may complete: the file falls behind when the main module's
+	// A copy of the module file, which the build may complete: the file falls behind when the main module's
 	// dependencies change.
 	modfile := out + ".mod"
 	if err := errors.Join(copyFile(filepath.Join(source, "go.mod"), modfile), copyFile(filepath.Join(source, "go.sum"),

@@ -111,8 +111,8 @@ func largeList(s scripted) scripted {
 	return s
 }
 
-// TestKeyEndsWhileItIsRead: a key that ends between the read of its value and the read of its life, and a large one that
-// ends while WATCH does not notice, are not copied as keys without an end.
+// TestKeyEndsWhileItIsRead: a key that ends between the read of its value and the read of its life, and a large one
+// that ends while WATCH does not notice, are not copied as keys without an end.
 func TestKeyEndsWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	to := startNode(t)
@@ -193,8 +193,8 @@ func TestScanWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestImportByAUserOfSomeKeys: large keys of the user's pattern are copied; a key that is not the user's is skipped, and
-// those behind it are copied.
+// TestImportByAUserOfSomeKeys: large keys of the user's pattern are copied; a key that is not the user's is skipped,
+// and those behind it are copied.
 func TestImportByAUserOfSomeKeys(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users")

@@ -59,16 +59,16 @@ type item struct {
 	answered   time.Time
 }
 
-// What PTTL replies in place of a time to live. Redis before 6 lets a key end within a transaction, and before 6.0.9 under
-// WATCH.
+// What PTTL replies in place of a time to live. Redis before 6 lets a key end within a transaction, and before 6.0.9
+// under WATCH.
 const (
 	noEnd = -1
 	ended = -2
 )
 
-// life is the time to live in milliseconds that lets the copy end no sooner than the key at the source, if it is written
-// from now on; 0: no end; negative: it is over. PTTL may be a millisecond short. It counts in milliseconds, since a
-// time.Duration holds 292 years at most.
+// life is the time to live in milliseconds that lets the copy end no sooner than the key at the source, if it is
+// written from now on; 0: no end; negative: it is over. PTTL may be a millisecond short. It counts in milliseconds,
+// since a time.Duration holds 292 years at most.
 func (it *item) life(now time.Time) int64 {
 	if it.leftMillis == noEnd {
 		return 0

@@ -181,8 +181,8 @@ func (m mutant) check() error {
 	return nil
 }
 
-// declaration finds what an anchor names: Function, Type.Method, the name of a constant, variable or
-// type, or the name of a file. A file before the name, as in file.go:name, tells two of them apart.
+// declaration finds what an anchor names: a function, a method behind its type, the name of a constant, variable or
+// type, or the name of a file. A file before the name, and a colon tell two of them apart.
 func declaration(files []*sourceFile, anchor string) (src *sourceFile, from, to int, err error) {
 	file, name, both := strings.Cut(anchor, ":")
 	if !both {

@@ -10,7 +10,7 @@
 // list.go) decide linearizability exactly, key by key; counters have a quicker way to the
 // same answer (linear.go). Direct checks look at a whole history in one
 // pass and say in words what is wrong: exclusion.go (two holders, lost
-// leases), ttl.go, counter.go, list.go, set.go, queue.go, messages.go,
+// leases), ttl.go, counter.go, list.go, queue.go, messages.go,
 // caches.go, sharing.go. availability.go only counts.
 //
 // What a lease promises, and what the checkers therefore hold the server to:

@@ -33,7 +33,7 @@ type holding struct {
 }
 
 // lastMilli is what a reader's lease may end early: Redisson's release of another reader takes the lock away when no
-// other lease has a whole millisecond left (maxRemainTime > 0, of PTTL).
+// other lease has a whole millisecond left (by PTTL).
 const lastMilli = int64(time.Millisecond)
 
 // holds gives the beliefs of one key's clients, in the order they began. An extension counts if it was answered

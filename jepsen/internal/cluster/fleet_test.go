@@ -155,8 +155,8 @@ func TestNodesAreToldTheirLimits(t *testing.T) {
 	require.Contains(t, cmd.Args[2], "ulimit -n 1024 ")
 }
 
-// TestTwinAtAPlaceOfTheInitialCluster: the flags of a second process of n1, at the place that n3 left, give each address
-// once; serve refuses others.
+// TestTwinAtAPlaceOfTheInitialCluster: the flags of a second process of n1, at the place that n3 left, give each
+// address once; serve refuses others.
 func TestTwinAtAPlaceOfTheInitialCluster(t *testing.T) {
 	n, err := network.NewProxies(3, "client", "peer")
 	require.NoError(t, err)

@@ -7,7 +7,7 @@
 //	history.edn    the same as Jepsen keeps it
 //	schedule.txt   what was to be broken when
 //	timeline-*.html  porcupine's page for the key that tells most
-//	n1.log …       what the processes wrote
+//	*.log          what the processes wrote
 //
 // Verdicts come from package checker. Start reading at [Report].
 package report

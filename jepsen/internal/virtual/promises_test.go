@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// The promises of the README, a test each, with the promise's sentence above it. Most are rows: what clients do, and the
-// faults that could break the promise. The checkers of the workloads judge.
+// The promises of the README, a test each, with the promise's sentence above it. Most are rows: what clients do, and
+// the faults that could break the promise. The checkers of the workloads judge.
 
 // TestREADMEPromises compares the sentences above the tests with the README's.
 func TestREADMEPromises(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The scripts of Redisson 4.7.0, in the same spelling: RLock, RReadLock and RWriteLock, and their renewal.
+// The scripts of Redisson 4.7.0, in the same spelling: its lock and read-write lock, and their renewal.
 var (
 	rLock = newLua(`if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);`)
 
@@ -175,7 +175,7 @@ func (w *redisson) Step(ctx context.Context, c *Client) {
 // take takes the lock, and waits for it.
 func (w *redisson) take(ctx context.Context, c *Client, h *rHold) bool {
 	left, granted := w.do(ctx, c, h, h.acquire)
-	if granted || left < 0 || c.chance(0.3) { // tryLock without waiting
+	if granted || left < 0 || c.chance(0.3) { // without waiting
 		return granted
 	}
 	conn, err := c.dial(ctx)

@@ -82,7 +82,7 @@ func words(m history.Micro) []string {
 	return []string{"APPEND", m.Key, element(m.Value)}
 }
 
-// multi sends the whole transaction in one write, as go-redis' TxPipelined does.
+// multi sends the whole transaction in one write, as go-redis does.
 func multi(x exchange, steps []history.Micro) result {
 	commands := [][]string{{"MULTI"}}
 	for _, m := range steps {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// The snippets of CONNECT.md: go-redis and rueidis by one address, by Sentinel and as a Redis Cluster.
+// The snippets of ../CONNECT.md: go-redis and rueidis by one address, by Sentinel and as a Redis Cluster.
 
 // <tls>
 var password = os.Getenv("HOLDFAST_PASSWORD")

@@ -48,7 +48,7 @@ func (l *Lock) HandlePushNotification(_ context.Context, _ push.NotificationHand
 	return nil
 }
 
-// Acquire stands in line until ctx ends, in slices that are shorter than the client's ReadTimeout. Asking again
+// Acquire stands in line until ctx ends, in slices that are shorter than the client's time-out of reads. Asking again
 // keeps the place. It returns the fence.
 func (l *Lock) Acquire(ctx context.Context, note string) (int64, error) {
 	for {

@@ -1,6 +1,6 @@
 // Command strict decodes the manifests into the types that Kubernetes and the Prometheus operator publish, and
 // compose.yaml by the schema of the Compose specification: a field that is unknown, given twice, or of another type is
-// an error. It is a module of its own, so that the program has none of these as requirements. check.sh runs it.
+// an error. It is a module of its own, so that the program has none of these as requirements. ../check.sh runs it.
 package main
 
 import (
