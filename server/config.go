@@ -113,7 +113,6 @@ func (c *Config) lockClasses() (patterns []string) {
 // StorageConfig says where the state lives.
 type StorageConfig struct {
 	DataDir        string        // log, snapshots and identity
-	LogStore       string        // "wal" or "bolt"
 	DiskStallLimit time.Duration // a disk call that takes longer ends the process
 	// ConsistencyCheckInterval is between two comparisons of the members' states; 0: this node asks for none.
 	ConsistencyCheckInterval time.Duration
@@ -139,7 +138,7 @@ func DefaultConfig() Config {
 		ListenConfig: ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379", SentinelName: "mymaster"},
 		LogConfig:    LogConfig{LogLevel: "info", LogFormat: "text"},
 		StorageConfig: StorageConfig{
-			DataDir: "./holdfast-data", LogStore: store.KindWAL,
+			DataDir:        "./holdfast-data",
 			DiskStallLimit: store.DefaultDiskStallLimit, ConsistencyCheckInterval: consistency.DefaultInterval,
 		},
 		Timeouts:     frontend.DefaultTimeouts(),
@@ -168,7 +167,6 @@ func (c *Config) Validate() error {
 	check(c.SentinelAdvertiseAddr == "" || c.SentinelAddr != "", "sentinel-advertise-addr needs sentinel-addr")
 	check(!c.HTTPPprof || c.HTTPAddr != "", "http-pprof needs http-addr")
 	check(c.DataDir != "", "data-dir is empty")
-	check(c.LogStore == store.KindWAL || c.LogStore == store.KindBolt, "log-store %q: use wal or bolt", c.LogStore)
 	check(c.HeartbeatTimeout >= 10*time.Millisecond, "heartbeat-timeout %v: at least 10ms", c.HeartbeatTimeout)
 	check(c.ElectionTimeout >= c.HeartbeatTimeout, "election-timeout %v is below heartbeat-timeout %v", c.ElectionTimeout,
 		c.HeartbeatTimeout)

@@ -88,7 +88,7 @@ func TestRewriteDial(t *testing.T) {
 func TestDebugDiskIsAbsolute(t *testing.T) {
 	f := newFaults(DebugConfig{Debug: true})
 	s, err := store.Open(store.Config{
-		DataDir: t.TempDir(), Name: "n1", LogStore: store.KindWAL, Hooks: store.Hooks{Faults: f.disk()},
+		DataDir: t.TempDir(), Name: "n1", Hooks: store.Hooks{Faults: f.disk()},
 	})
 	require.NoError(t, err)
 	defer s.Close()

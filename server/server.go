@@ -259,12 +259,11 @@ func (s *Server) shutdown(parts *lifecycle.Parts) error {
 
 func (s *Server) storeConfig() store.Config {
 	return store.Config{
-		DataDir:  s.config.DataDir,
-		Name:     s.config.Name,
-		LogStore: s.config.LogStore,
-		Logger:   s.logger,
-		Hooks:    s.storeHooks(s.faults),
-		Mends:    true,
+		DataDir: s.config.DataDir,
+		Name:    s.config.Name,
+		Logger:  s.logger,
+		Hooks:   s.storeHooks(s.faults),
+		Mends:   true,
 	}
 }
 

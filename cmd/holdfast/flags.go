@@ -66,7 +66,6 @@ func options(c *server.Config) []option {
 		{name: "log-format", value: &c.LogFormat, help: "text or json"},
 		{name: "lock-class", value: &c.LockClass, help: "pattern of names, such as jobs:*, whose locks are counted apart in the metrics; several between blanks, or the flag several times; at most 32, and a lock belongs to the first that matches"},
 		{heading: "Storage"},
-		{name: "log-store", value: &c.LogStore, help: "raft log: wal (segments, one sync an append) or bolt (raft-boltdb)"},
 		{name: "snapshot-threshold", value: &c.SnapshotThreshold, help: "log entries after which a snapshot is taken"},
 		{name: "snapshot-interval", value: &c.SnapshotInterval, help: "how often the threshold is looked at (one to two times this)"},
 		{name: "trailing-logs", value: &c.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag, at most 256 MiB of them"},

@@ -99,14 +99,14 @@ func (o *renewalOwn) renewal() (fsm.Renewal, error) {
 // restoreOwn are the flags of `holdfast restore`.
 type restoreOwn struct {
 	renewalOwn
-	name, peerAddr, dataDir, initialCluster, logStore string
+	name, peerAddr, dataDir, initialCluster string
 }
 
 func newRestoreOwn() *restoreOwn {
 	c := server.DefaultConfig()
 	return &restoreOwn{
 		renewalOwn: renewalOwn{minLease: defaultMinLease, keepLocks: true},
-		name:       c.Name, peerAddr: c.PeerAddr, logStore: c.LogStore,
+		name:       c.Name, peerAddr: c.PeerAddr,
 	}
 }
 
@@ -123,7 +123,6 @@ func (o *restoreOwn) rows() []option {
 			help: "as for serve, instead of peer-addr: all nodes restored from the file with the same flags found one " +
 				"cluster, or one of them takes in the others with empty folders",
 		},
-		{name: "log-store", value: &o.logStore, help: "as for serve: wal or bolt"},
 	}, o.renewalOwn.rows()...)
 }
 
@@ -133,8 +132,7 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 		return backup.Restoration{}, usageError{errors.New("say where to: --data-dir")}
 	}
 	c := server.DefaultConfig()
-	c.Name, c.PeerAddr, c.InitialCluster, c.DataDir, c.LogStore = o.name, o.peerAddr, o.initialCluster, o.dataDir,
-		o.logStore
+	c.Name, c.PeerAddr, c.InitialCluster, c.DataDir = o.name, o.peerAddr, o.initialCluster, o.dataDir
 	c.Insecure = true // nothing listens
 	if err := c.Validate(); err != nil {
 		return backup.Restoration{}, usageError{err}
@@ -146,7 +144,7 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 	renewal, err := o.renewal()
 	who, host := whoAndWhere()
 	return backup.Restoration{
-		DataDir: o.dataDir, LogStore: o.logStore, Name: o.name, Addr: peers[o.name], Together: len(peers) > 1,
+		DataDir: o.dataDir, Name: o.name, Addr: peers[o.name], Together: len(peers) > 1,
 		User: who, Host: host, Renewal: renewal,
 	}, err
 }

@@ -48,7 +48,6 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"serve", "--max-memory-clients", "many"}, `max-memory-clients "many": use bytes`},
 		{[]string{"serve", "leftover"}, `unexpected argument "leftover"`},
 		{[]string{"serve", "--name", "a b"}, `name "a b": use 1 to 64 letters`},
-		{[]string{"serve", "--log-store", "tape"}, `log-store "tape": use wal or bolt`},
 		{[]string{"serve", "--log-level", "loud"}, `log-level "loud"`},
 		{[]string{"serve", "--initial-cluster", "n1"}, `"n1" is not name=host:port`},
 		{[]string{"serve", "--initial-cluster", "n2=127.0.0.1:1"}, `initial-cluster does not name this node, "n1"`},

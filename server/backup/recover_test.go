@@ -50,7 +50,7 @@ func survivorFolder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	id := store.Identity{Name: "n2", ID: survivorID, ClusterID: "old"}
-	require.NoError(t, store.Make(store.Config{DataDir: dir, LogStore: store.KindWAL}, id, func(s *store.Store) error {
+	require.NoError(t, store.Make(store.Config{DataDir: dir}, id, func(s *store.Store) error {
 		require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 4))
 		return s.Log.StoreLogs([]*raft.Log{
 			{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(three())},
@@ -84,7 +84,7 @@ func TestPreviewOfARecoveryChangesNothing(t *testing.T) {
 		require.Equal(t, int64(2), s.Survey.FenceKeys[0].Value)
 		require.NoError(t, s.Close())
 	}
-	o, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
+	o, err := store.Open(store.Config{DataDir: dir, Name: "n2"})
 	require.NoError(t, err)
 	defer o.Close()
 	require.Equal(t, "old", o.Identity().ClusterID)
@@ -96,7 +96,7 @@ func TestPreviewOfARecoveryChangesNothing(t *testing.T) {
 // requireRecovered looks at a folder as serve does.
 func requireRecovered(t *testing.T, dir string) {
 	t.Helper()
-	id, m, s := opened(t, Restoration{DataDir: dir, Name: "n2", Addr: "10.0.0.2:7379", LogStore: store.KindWAL})
+	id, m, s := opened(t, Restoration{DataDir: dir, Name: "n2", Addr: "10.0.0.2:7379"})
 	defer s.Close()
 	require.Equal(t, survivorID, id.ID)
 	require.NotEqual(t, "old", id.ClusterID)
@@ -163,7 +163,7 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 			}))
 			step(t, s)
 			require.NoError(t, s.Close())
-			_, err := store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
+			_, err := store.Open(store.Config{DataDir: dir, Name: "n2"})
 			require.ErrorContains(t, err, "run 'holdfast recover' again")
 			s = survive(t, dir)
 			require.Equal(t, name == "written", s.Begun)
@@ -181,14 +181,14 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 func TestWhatCannotBeRecovered(t *testing.T) {
 	_, err := Survive(filepath.Join(t.TempDir(), "nowhere"))
 	require.ErrorContains(t, err, "is no node's")
-	c := store.Config{DataDir: filepath.Join(t.TempDir(), "fresh"), Name: "n1", LogStore: store.KindWAL}
+	c := store.Config{DataDir: filepath.Join(t.TempDir(), "fresh"), Name: "n1"}
 	s, err := store.Open(c)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	_, err = Survive(c.DataDir)
 	require.ErrorContains(t, err, "belongs to no cluster yet")
 	dir := survivorFolder(t)
-	s, err = store.Open(store.Config{DataDir: dir, Name: "n2", LogStore: store.KindWAL})
+	s, err = store.Open(store.Config{DataDir: dir, Name: "n2"})
 	require.NoError(t, err)
 	_, err = Survive(dir)
 	require.ErrorContains(t, err, "in use by another process")

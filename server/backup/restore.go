@@ -20,9 +20,9 @@ import (
 
 // Restoration says what is made of a backup: the folder of a node that is a cluster of its own.
 type Restoration struct {
-	DataDir, LogStore string
-	Name              string // the node's
-	Addr              string // where other nodes dial it
+	DataDir string
+	Name    string // the node's
+	Addr    string // where other nodes dial it
 	// Together: the node founds a cluster together with others that are restored of the same file in the same way, or
 	// alone if the others' folders are empty. Else it is a cluster of its own at once.
 	Together bool
@@ -76,7 +76,7 @@ func Restore(in io.Reader, o Restoration) (Restored, error) {
 		}
 	}
 	id.ClusterID = done.ClusterID
-	err = store.Make(store.Config{DataDir: o.DataDir, LogStore: o.LogStore}, id, func(s *store.Store) error {
+	err = store.Make(store.Config{DataDir: o.DataDir}, id, func(s *store.Store) error {
 		return begin(s, alone(id.ID, o.Addr), index, term, m)
 	})
 	return done, err

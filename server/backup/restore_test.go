@@ -19,7 +19,7 @@ import (
 // restoration is into a folder that is not there yet.
 func restoration(t *testing.T) Restoration {
 	return Restoration{
-		DataDir: filepath.Join(t.TempDir(), "data"), LogStore: store.KindWAL, Name: "n1", Addr: "10.0.0.1:7379",
+		DataDir: filepath.Join(t.TempDir(), "data"), Name: "n1", Addr: "10.0.0.1:7379",
 		User: "ann", Host: "desk",
 		Renewal: fsm.Renewal{MinLeaseMillis: 60_000, AtMillis: time.Now().UnixMilli()},
 	}
@@ -28,7 +28,7 @@ func restoration(t *testing.T) Restoration {
 // opened is the folder and the state in it.
 func opened(t *testing.T, o Restoration) (store.Identity, fsm.Machine, *store.Store) {
 	t.Helper()
-	s, err := store.Open(store.Config{DataDir: o.DataDir, Name: o.Name, LogStore: o.LogStore})
+	s, err := store.Open(store.Config{DataDir: o.DataDir, Name: o.Name})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	list, err := s.Snapshots.List()
@@ -179,7 +179,7 @@ func TestRestoreHalfWay(t *testing.T) {
 	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
 	o := restoration(t)
 	failed, first := errors.New("failed"), filepath.Join(t.TempDir(), "first")
-	err := store.Make(store.Config{DataDir: first, LogStore: o.LogStore}, store.Identity{Name: "n1", ClusterID: "c"},
+	err := store.Make(store.Config{DataDir: first}, store.Identity{Name: "n1", ClusterID: "c"},
 		func(s *store.Store) error {
 			require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 99))
 			sink, err := s.Snapshots.Create(1, 500, 99, alone("n1", "x:1"), 500, nil)
@@ -190,7 +190,7 @@ func TestRestoreHalfWay(t *testing.T) {
 			return failed
 		})
 	require.ErrorIs(t, err, failed)
-	_, err = store.Open(store.Config{DataDir: o.DataDir, Name: "n1", LogStore: o.LogStore})
+	_, err = store.Open(store.Config{DataDir: o.DataDir, Name: "n1"})
 	require.ErrorContains(t, err, "is not whole")
 	done, err := Restore(bytes.NewReader(file), o)
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 	var stores []*store.Store
 	dir := b.TempDir()
 	for name, listener := range listeners {
-		disk, err := store.Open(store.Config{DataDir: filepath.Join(dir, name), Name: name, LogStore: store.KindWAL})
+		disk, err := store.Open(store.Config{DataDir: filepath.Join(dir, name), Name: name})
 		require.NoError(b, err)
 		stores = append(stores, disk)
 		dialer := &net.Dialer{}

@@ -137,7 +137,7 @@ func deviceOn(fs vfs.FS) Device {
 	return Device{
 		FS:           fs,
 		Lock:         func(dir string) (io.Closer, error) { return lockDir(dir) },
-		CreateStable: func(path string) error { return createBolt(fs, path) },
+		CreateStable: func(path string) error { return createStable(fs, path) },
 		OpenStable:   func(path string) (StableStore, error) { return openStable(fs, path) },
 	}
 }

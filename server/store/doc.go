@@ -14,19 +14,17 @@
 //   - a snapshot that arrives late takes back nothing that was acknowledged since.
 //
 // A snapshot that is missing may be mended by another member's state: see [Store.Missing]. Otherwise the package does
-// not repair damage, does not end the process (the hooks' owner does), and does not
-// change the kind of log of an existing folder.
+// not repair damage, and does not end the process (the hooks' owner does).
 //
 // The folder:
 //
 //	LOCK            locked while a process has the folder open; holds the pid
-//	identity.json   format, the node's name and ID, cluster, kind of log; see [Identity]
+//	identity.json   format, the node's name and ID, cluster; see [Identity]
 //	stable.db       raft's terms and votes, our epoch: raft-boltdb, each value with a checksum
-//	wal/            the log, kind "wal": package wal
-//	log.db          the log, kind "bolt": raft-boltdb, each entry with a checksum
+//	wal/            the log: package wal
 //	snapshots/      one file each
 //
-// The layers of a call on the log: raft ► watchdog, injected faults (guard.go) ► wal or bolt.go.
+// The layers of a call on the log: raft ► watchdog, injected faults (guard.go) ► package wal.
 // Goroutines: package wal's; one per report to a hook. Locks: each type has a lock,
 // held over the writes that the lock orders, and never while a hook is called.
 //

@@ -21,7 +21,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// faulty is the machine's file system, of which the nth call fails. What cannot be closed is closed.
+// faulty is the machine's file system, of which the nth call fails. What cannot be closed is closed. Calls on the log's
+// files do not count: a goroutine of the log makes some of them, and package wal fails each of them.
 type faulty struct {
 	vfs.OS
 	mu     sync.Mutex // guards all below
@@ -33,6 +34,13 @@ type faulty struct {
 var moment = regexp.MustCompile(`-\d{12,}`) // of a snapshot
 
 func (f *faulty) meet(call, name string) error {
+	in := filepath.Dir(name)
+	if call == "list" || call == "sync folder" {
+		in = name
+	}
+	if filepath.Base(in) == walName {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.met++; f.met != f.n {
@@ -197,9 +205,18 @@ func (s faultyStable) Close() error {
 	return errors.Join(s.of.meet("free", "stable store"), s.StableStore.Close())
 }
 
+// small is the machine's device with small segments, which take little time to make and to copy.
+func small() Device {
+	d := system()
+	d.SegmentSize = 64 << 10
+	return d
+}
+
 // device is a device of such a file system.
 func (f *faulty) device() Device {
-	d := deviceOn(f)
+	d := small()
+	d.FS = f
+	d.CreateStable = func(path string) error { return createStable(f, path) }
 	d.Lock = func(dir string) (io.Closer, error) {
 		if err := f.meet("lock", "folder"); err != nil {
 			return nil, err
@@ -246,11 +263,11 @@ func snapshotWith(s *Store, index uint64, size int, name raft.ServerID) error {
 	return sink.Close()
 }
 
-func unused(t *testing.T, c Config) { require.NoError(t, mustOpen(t, c).Close()) }
+func unused(t *testing.T, c Config) { require.NoError(t, mustOpenOn(t, small(), c).Close()) }
 
 // joined is a member that has a log that begins behind the older of two snapshots.
 func joined(t *testing.T, c Config) {
-	s := mustOpen(t, c)
+	s := mustOpenOn(t, small(), c)
 	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
 	require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 3))
 	require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
@@ -268,7 +285,7 @@ func restores(d Device, c Config) error {
 
 // shows is what a process finds.
 func shows(t *testing.T, c Config) string {
-	s, err := Open(c)
+	s, err := OpenOn(small(), c)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	first, last, err := bounds(s.Log)
@@ -285,13 +302,13 @@ func shows(t *testing.T, c Config) string {
 // common are the calls of each life whose failures are overlooked: a descriptor in reserve is for later, and who has
 // read a file to its end needs no more of it.
 var common = map[string]int{
-	"open identity.json": 4, "close identity.json": 4, "close log.db": 2, "close stable.db": 2,
+	"open identity.json": 4, "close identity.json": 4, "close stable.db": 2,
 }
 
 // old are those of a process that finds an identity, and takes a snapshot.
 var old = map[string]int{"close identity.json": 1, "list snapshots": 1}
 
-// lives are what a process does in a folder with a bolt log.
+// lives are what a process does in a folder.
 var lives = map[string]struct {
 	before     func(t *testing.T, c Config)
 	do         func(d Device, c Config) error
@@ -304,7 +321,7 @@ var lives = map[string]struct {
 	},
 	"a member": {
 		before: func(t *testing.T, c Config) {
-			s := mustOpen(t, c)
+			s := mustOpenOn(t, small(), c)
 			require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
 			require.NoError(t, errors.Join(snapshotOf(s, 5, 1), snapshotOf(s, 10, 1)))
 			require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 5)) // a crash came before the later one was noted
@@ -421,12 +438,12 @@ func requireTold(t *testing.T, names ...string) {
 		t.Run(name, func(t *testing.T) {
 			dir := memoryDir(t)
 			if life.before != nil {
-				synctest.Test(t, func(t *testing.T) { life.before(t, config(dir, KindBolt)) })
+				synctest.Test(t, func(t *testing.T) { life.before(t, config(dir)) })
 			}
 			told, overlooked := 0, make(map[string]int)
 			for n, reached := 1, true; reached; n++ {
 				synctest.Test(t, func(t *testing.T) {
-					c := config(filepath.Join(memoryDir(t), "data"), KindBolt)
+					c := config(filepath.Join(memoryDir(t), "data"))
 					c.Mends = true
 					if life.before != nil {
 						require.NoError(t, os.CopyFS(c.DataDir, os.DirFS(dir)))
@@ -439,7 +456,7 @@ func requireTold(t *testing.T, names ...string) {
 					case err != nil:
 						require.ErrorContains(t, err, syscall.EIO.Error())
 						told++
-						require.NoError(t, life.do(system(), c), "%s: again", f.failed)
+						require.NoError(t, life.do(small(), c), "%s: again", f.failed)
 					case reached:
 						overlooked[f.failed]++
 					}

@@ -28,7 +28,6 @@ const (
 const (
 	stableName   = "stable.db"
 	walName      = "wal"
-	boltLogName  = "log.db"
 	snapshotName = "snapshots"
 )
 
@@ -93,7 +92,6 @@ var ErrRemoved = errors.New("this node was removed from its cluster, and the fol
 type identity struct {
 	Format int `json:"format"`
 	Identity
-	LogStore  string    `json:"logStore"`
 	State     string    `json:"state"`
 	Recovery  uint64    `json:"recovery,omitempty"` // see [Recovery]
 	CreatedAt time.Time `json:"createdAt"`
@@ -112,7 +110,7 @@ const (
 // newIdentity mints the identity of a folder.
 func newIdentity(c *Config) *identity {
 	return &identity{
-		Format: identityFormat, Identity: Identity{Name: c.Name, ID: members.NewID(c.Name)}, LogStore: c.LogStore,
+		Format: identityFormat, Identity: Identity{Name: c.Name, ID: members.NewID(c.Name)},
 		State: stateCreating, CreatedAt: time.Now().UTC(), CreatedBy: release(),
 	}
 }
@@ -201,9 +199,6 @@ func (id *identity) mismatch(c *Config) error {
 		return fmt.Errorf("data folder %s is being recovered, and is not whole: run 'holdfast recover' again", c.DataDir)
 	case id.Name != c.Name:
 		return fmt.Errorf("data folder %s belongs to node %q, this node is %q", c.DataDir, id.Name, c.Name)
-	case id.LogStore != c.LogStore:
-		return fmt.Errorf("data folder %s keeps its log in a %s store, configured is %s: it cannot be changed", c.DataDir,
-			id.LogStore, c.LogStore)
 	default:
 		return nil
 	}

@@ -26,7 +26,7 @@ import (
 
 // TestNodeIDIsMintedWithTheFolder: an emptied folder is another node, whatever its name.
 func TestNodeIDIsMintedWithTheFolder(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	s := mustOpen(t, c)
 	first := s.Identity()
 	require.Regexp(t, `^n1@[0-9a-f]{12}$`, first.ID)
@@ -42,7 +42,7 @@ func TestNodeIDIsMintedWithTheFolder(t *testing.T) {
 
 // TestIdentityChanges are there after each Open.
 func TestIdentityChanges(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	s := mustOpen(t, c)
 	want := s.Identity()
 	want.ClusterID, want.Votes, want.Joins, want.Restored = "c1", true, true, true
@@ -63,7 +63,7 @@ func TestIdentityChanges(t *testing.T) {
 
 // TestFolderOfTheReleaseBefore keeps its form until something changes, so that the release before can go on.
 func TestFolderOfTheReleaseBefore(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	s := mustOpen(t, c)
 	fill(t, s)
 	require.NoError(t, s.Close())
@@ -95,10 +95,10 @@ func TestFolderOfTheReleaseBefore(t *testing.T) {
 // TestUnusedFolderMayBecomeAnotherNodes: a mistyped name at the first start costs nothing. A folder that a cluster may
 // have heard of stays.
 func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	s := mustOpen(t, c)
 	require.NoError(t, s.Close())
-	c.Name, c.LogStore = "n2", KindBolt
+	c.Name = "n2"
 	s = mustOpen(t, c)
 	require.Equal(t, "n2", members.Name(s.Identity().ID))
 	require.NoError(t, s.SetIdentity(func(id *Identity) { id.Joins = true }))
@@ -109,7 +109,7 @@ func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
 
 // TestRestoredFolderIsInUse before it belongs to a cluster: it has a state.
 func TestRestoredFolderIsInUse(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	made := Identity{Name: "n1", ID: "n1@5", Restored: true, Seed: "s"}
 	require.NoError(t, Make(c, made, func(*Store) error { return nil }))
 	id, err := loadIdentity(vfs.OS{}, c.DataDir)
@@ -122,7 +122,7 @@ func TestRestoredFolderIsInUse(t *testing.T) {
 
 // TestOpenForRecovery takes the folders of members alone, and leaves the others as they are.
 func TestOpenForRecovery(t *testing.T) {
-	c := config(memoryDir(t), KindBolt)
+	c := config(memoryDir(t))
 	_, err := OpenForRecovery(c.DataDir)
 	require.ErrorContains(t, err, "is no node's")
 	s := mustOpen(t, c)
@@ -169,7 +169,7 @@ func (unlisted) List() ([]*raft.SnapshotMeta, error) { return nil, syscall.EIO }
 // TestRecovery: once begun, a recovery can only be brought to its end, and leaves nothing of the former cluster in the
 // identity.
 func TestRecovery(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	s := mustOpen(t, c)
 	was := s.Identity()
 	was.ClusterID, was.Votes, was.Founders = "c1", true, []members.Member{{ID: was.ID, Addr: "h:1", Voter: true}}
@@ -206,53 +206,49 @@ func TestRecovery(t *testing.T) {
 }
 
 func TestMake(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			c := config(filepath.Join(memoryDir(t), "made"), kind)
-			failed := errors.New("no more room")
-			err := Make(c, Identity{Name: "n1", ClusterID: "c1"}, func(s *Store) error {
-				takeSnapshot(t, s.Snapshots, 10, "ten")
-				return failed
-			})
-			require.ErrorIs(t, err, failed)
-			left, err := os.ReadDir(c.DataDir)
-			require.NoError(t, err)
-			require.Len(t, left, 1, "the lock")
-			require.NoError(t, Make(c, Identity{Name: "n1", ClusterID: "c1", Restored: true}, func(s *Store) error {
-				require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), "in use by another process", "and stays as it is")
-				takeSnapshot(t, s.Snapshots, 10, "ten")
-				return s.Stable.SetUint64([]byte("CurrentTerm"), 7)
-			}))
-			for epoch := range uint64(2) {
-				s := mustOpen(t, c)
-				id := s.Identity()
-				require.Equal(t, Identity{Name: "n1", ID: id.ID, ClusterID: "c1", Restored: true}, id)
-				require.NotEmpty(t, id.ID)
-				require.Equal(t, epoch+1, s.Lineage.Current()>>32)
-				list, err := s.Snapshots.List()
-				require.NoError(t, err)
-				require.Len(t, list, 1)
-				require.NoError(t, s.Close())
-			}
-			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), `belongs to node "n1": use an empty one`)
-			other := c
-			other.DataDir += "2"
-			require.NoError(t, os.Mkdir(other.DataDir, 0o700))
-			for _, name := range []string{"photos", "photos" + vfs.Unfinished, stableName} {
-				path := filepath.Join(other.DataDir, name)
-				require.NoError(t, os.WriteFile(path, nil, 0o600))
-				require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), fmt.Sprintf("is not empty, %s is there", name))
-				require.NoError(t, os.Remove(path))
-			}
-			other.DataDir += "3" // the root of a file system
-			require.NoError(t, os.MkdirAll(filepath.Join(other.DataDir, "lost+found"), 0o700))
-			require.NoError(t, Make(other, Identity{Name: "n1"}, func(*Store) error { return nil }))
-			s := mustOpen(t, c)
-			require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)",
-				os.Getpid()))
-			require.NoError(t, s.Close())
-		})
+	c := config(filepath.Join(memoryDir(t), "made"))
+	failed := errors.New("no more room")
+	err := Make(c, Identity{Name: "n1", ClusterID: "c1"}, func(s *Store) error {
+		takeSnapshot(t, s.Snapshots, 10, "ten")
+		return failed
+	})
+	require.ErrorIs(t, err, failed)
+	left, err := os.ReadDir(c.DataDir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "the lock")
+	require.NoError(t, Make(c, Identity{Name: "n1", ClusterID: "c1", Restored: true}, func(s *Store) error {
+		require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), "in use by another process", "and stays as it is")
+		takeSnapshot(t, s.Snapshots, 10, "ten")
+		return s.Stable.SetUint64([]byte("CurrentTerm"), 7)
+	}))
+	for epoch := range uint64(2) {
+		s := mustOpen(t, c)
+		id := s.Identity()
+		require.Equal(t, Identity{Name: "n1", ID: id.ID, ClusterID: "c1", Restored: true}, id)
+		require.NotEmpty(t, id.ID)
+		require.Equal(t, epoch+1, s.Lineage.Current()>>32)
+		list, err := s.Snapshots.List()
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.NoError(t, s.Close())
 	}
+	require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), `belongs to node "n1": use an empty one`)
+	other := c
+	other.DataDir += "2"
+	require.NoError(t, os.Mkdir(other.DataDir, 0o700))
+	for _, name := range []string{"photos", "photos" + vfs.Unfinished, stableName} {
+		path := filepath.Join(other.DataDir, name)
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), fmt.Sprintf("is not empty, %s is there", name))
+		require.NoError(t, os.Remove(path))
+	}
+	other.DataDir += "3" // the root of a file system
+	require.NoError(t, os.MkdirAll(filepath.Join(other.DataDir, "lost+found"), 0o700))
+	require.NoError(t, Make(other, Identity{Name: "n1"}, func(*Store) error { return nil }))
+	s := mustOpen(t, c)
+	require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), fmt.Sprintf("in use by another process (pid %d)",
+		os.Getpid()))
+	require.NoError(t, s.Close())
 }
 
 // TestFailedIdentityIsTheLast: after a failed write it is not known which identity is on the disk, also when the disk
@@ -286,40 +282,36 @@ func beside(calls ...func(i uint64)) {
 // TestCallsBesideEachOther: raft, the node and its hooks call at the same time, on a disk that works and on one that
 // does not.
 func TestCallsBesideEachOther(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			c := config(memoryDir(t), kind)
-			c.Hooks.Faults = NewFaults()
-			s := mustOpen(t, c)
-			require.NoError(t, s.Log.StoreLogs(entries(1, 50)))
-			sets := func(i uint64) { require.NoError(t, s.Stable.SetUint64([]byte("k"), i)) }
-			changes := func(uint64) { require.NoError(t, s.SetIdentity(func(id *Identity) { id.JoinedAt++ })) }
-			injects := func(uint64) { c.Hooks.Faults.Inject(Fault{Op: OpSnapshot, Delay: 1, Count: 1})() }
-			beside(
-				sets, sets, changes, changes, injects, injects,
-				func(uint64) { s.Hanging() },
-				func(uint64) { _ = s.Identity() },
-				func(uint64) {
-					_, err := s.Snapshots.List()
-					require.NoError(t, err)
-				},
-				func(i uint64) { takeSnapshot(t, s.Snapshots, i+1, "state") },
-				func(i uint64) { require.NoError(t, s.Log.DeleteRange(i+1, i+1)) },
-				func(i uint64) { require.NoError(t, s.Log.StoreLogs(entries(51+i, 51+i))) },
-			)
-			require.Equal(t, uint64(40), s.Identity().JoinedAt)
-			requireEntries(t, s.Log, 21, 70)
+	c := config(memoryDir(t))
+	c.Hooks.Faults = NewFaults()
+	s := mustOpen(t, c)
+	require.NoError(t, s.Log.StoreLogs(entries(1, 50)))
+	sets := func(i uint64) { require.NoError(t, s.Stable.SetUint64([]byte("k"), i)) }
+	changes := func(uint64) { require.NoError(t, s.SetIdentity(func(id *Identity) { id.JoinedAt++ })) }
+	injects := func(uint64) { c.Hooks.Faults.Inject(Fault{Op: OpSnapshot, Delay: 1, Count: 1})() }
+	beside(
+		sets, sets, changes, changes, injects, injects,
+		func(uint64) { s.Hanging() },
+		func(uint64) { _ = s.Identity() },
+		func(uint64) {
+			_, err := s.Snapshots.List()
+			require.NoError(t, err)
+		},
+		func(i uint64) { takeSnapshot(t, s.Snapshots, i+1, "state") },
+		func(i uint64) { require.NoError(t, s.Log.DeleteRange(i+1, i+1)) },
+		func(i uint64) { require.NoError(t, s.Log.StoreLogs(entries(51+i, 51+i))) },
+	)
+	require.Equal(t, uint64(40), s.Identity().JoinedAt)
+	requireEntries(t, s.Log, 21, 70)
 
-			require.NoError(t, s.Stable.(*guardedStable).stable.(*stable).Close())
-			require.NoError(t, s.Log.(*guardedLog).log.(io.Closer).Close())
-			sets = func(i uint64) { require.Error(t, s.Stable.SetUint64([]byte("k"), i)) }
-			beside(
-				sets, sets,
-				func(i uint64) { require.Error(t, s.Log.DeleteRange(30, 70)) },
-				func(i uint64) { require.Error(t, s.Log.StoreLogs(entries(71, 71))) },
-			)
-		})
-	}
+	require.NoError(t, s.Stable.(*guardedStable).stable.(*stable).Close())
+	require.NoError(t, s.Log.(*guardedLog).log.(io.Closer).Close())
+	sets = func(i uint64) { require.Error(t, s.Stable.SetUint64([]byte("k"), i)) }
+	beside(
+		sets, sets,
+		func(i uint64) { require.Error(t, s.Log.DeleteRange(30, 70)) },
+		func(i uint64) { require.Error(t, s.Log.StoreLogs(entries(71, 71))) },
+	)
 }
 
 // TestBareStoresBesideEachOther: nothing orders these calls but the stores' own locks. The race detector judges.
@@ -332,16 +324,6 @@ func TestBareStoresBesideEachOther(t *testing.T) {
 			_, err := s.List()
 			require.NoError(t, err)
 		},
-	)
-
-	path := filepath.Join(memoryDir(t), boltLogName)
-	require.NoError(t, createBolt(vfs.OS{}, path))
-	l, err := openBoltLog(vfs.OS{}, path)
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	beside(
-		func(uint64) { require.Error(t, l.DeleteRange(1, 1)) },
-		func(uint64) { require.Error(t, l.StoreLogs(entries(1, 1))) },
 	)
 }
 
@@ -374,7 +356,7 @@ func TestEndsReachedAtOnce(t *testing.T) {
 // TestUnreadableLogIsNotBelieved: a log whose bounds cannot be read is not an empty one.
 func TestUnreadableLogIsNotBelieved(t *testing.T) {
 	for _, fails := range []string{"first", "last"} {
-		s := mustOpen(t, config(memoryDir(t), KindWAL))
+		s := mustOpen(t, config(memoryDir(t)))
 		f := &folder{stable: s.Stable.(*guardedStable).stable.(*stable), snapshots: &snapshots{}, log: unbounded{fails: fails}}
 		missing, err := f.checkContinuity(nil)
 		require.ErrorIs(t, err, syscall.EIO)
@@ -400,7 +382,7 @@ func (u unbounded) LastIndex() (uint64, error)  { return u.of("last") }
 
 // TestLineage: a start that was not proved is remembered until one is, and others are forgotten.
 func TestLineage(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	var all []uint64
 	open := func(length int) *Store {
 		s := mustOpen(t, c)
@@ -426,7 +408,7 @@ func TestLineage(t *testing.T) {
 func TestRandomOfAStart(t *testing.T) {
 	d := system()
 	d.Random = func() uint32 { return 12345 }
-	require.NoError(t, with(d, config(memoryDir(t), KindBolt), func(s *Store) error {
+	require.NoError(t, with(d, config(memoryDir(t)), func(s *Store) error {
 		require.Equal(t, incarnation.Lineage{1<<32 | 12345}, s.Lineage)
 		return nil
 	}))
@@ -435,7 +417,7 @@ func TestRandomOfAStart(t *testing.T) {
 
 // TestLineageOfOtherReleases: a release that counts its starts leaves a count alone, and goes on from an incarnation.
 func TestLineageOfOtherReleases(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	count := func(change func(uint64) uint64, forget bool) (counted uint64) {
 		s := mustOpen(t, c)
 		counted = change(s.Lineage.Current())
@@ -463,7 +445,7 @@ func TestLineageOfOtherReleases(t *testing.T) {
 
 // TestCrashWhileLineageIsWritten: the lineage is there first.
 func TestCrashWhileLineageIsWritten(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	s := mustOpen(t, c)
 	require.NoError(t, s.Proved())
 	before := s.Lineage.Current()

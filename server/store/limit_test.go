@@ -16,7 +16,7 @@ import (
 
 // TestFolderInUseIsLeftClosed: who finds it locked keeps no descriptor.
 func TestFolderInUseIsLeftClosed(t *testing.T) {
-	c := config(memoryDir(t), KindBolt)
+	c := config(memoryDir(t))
 	mustOpen(t, c)
 	requireRefused(t, c, "in use by another process")
 	held := 0
@@ -46,7 +46,7 @@ func TestAppendsWithoutFreeDescriptors(t *testing.T) {
 	}
 	limit := syscall.Rlimit{Cur: 128, Max: 128}
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
-	c := config(dir, KindWAL)
+	c := config(dir)
 	c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %v", op, err) }
 	s := mustOpen(t, c)
 	require.NoError(t, s.Log.StoreLogs(entries(1, 1)))

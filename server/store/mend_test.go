@@ -18,17 +18,17 @@ import (
 )
 
 // mending is the configuration of a node that others may help.
-func mending(dir, kind string) Config {
-	c := config(dir, kind)
+func mending(dir string) Config {
+	c := config(dir)
 	c.Mends = true
 	return c
 }
 
 // aMember makes the folder of a member with entries first to last of term 2 and snapshots of 10 and 20.
-func aMember(t *testing.T, kind string, first, last uint64) (dir string) {
+func aMember(t *testing.T, first, last uint64) (dir string) {
 	t.Helper()
 	dir = memoryDir(t)
-	s := mustOpen(t, config(dir, kind))
+	s := mustOpen(t, config(dir))
 	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
 	require.NoError(t, s.Stable.SetUint64([]byte("CurrentTerm"), 3))
 	require.NoError(t, s.Stable.SetUint64([]byte("LastVoteTerm"), 3))
@@ -103,53 +103,51 @@ func TestMend(t *testing.T) {
 		{"the log is empty", 21, 20, 20, 20, 2, 0, 0, 0},
 		{"the log ends before the snapshot did", 12, 15, 20, 20, 2, 0, 0, 0},
 	} {
-		for _, kind := range kinds {
-			t.Run(row.name+"/"+kind, func(t *testing.T) {
-				dir := aMember(t, kind, row.first, row.last)
-				damage(t, ending(t, dir, "20")[0])
-				requireRefused(t, config(dir, kind), ending(t, dir, "20")[0], "is damaged", advice)
-				s := mustOpen(t, mending(dir, kind))
-				missing := s.Missing()
-				require.NotNil(t, missing)
-				require.Equal(t, row.from, missing.From)
-				require.ErrorContains(t, missing.Err, "is damaged")
-				require.ErrorContains(t, missing.Err, advice)
-				require.Len(t, missing.Known, 2, "the description of the damaged one is whole")
-				require.Equal(t, uint64(20), missing.Known[0].Index)
-				early, text := state(row.from-1, 2)
-				require.ErrorContains(t, s.Mend(early, text), "is needed up to")
-				require.NoError(t, s.Mend(state(row.index, row.term)))
-				require.Nil(t, s.Missing())
-				require.ErrorContains(t, s.Mend(state(row.index, row.term)), "none is missing")
-				for range 2 {
-					first, err := s.Log.FirstIndex()
-					require.NoError(t, err)
-					last, err := s.Log.LastIndex()
-					require.NoError(t, err)
-					require.Equal(t, [2]uint64{row.left, row.end}, [2]uint64{first, last})
-					list, err := s.Snapshots.List()
-					require.NoError(t, err)
-					require.Equal(t, row.index, list[0].Index)
-					meta, r, err := s.Snapshots.Open(list[0].ID)
-					require.NoError(t, err)
-					require.Len(t, meta.Configuration.Servers, 2)
-					text, err := io.ReadAll(r)
-					require.NoError(t, err)
-					require.Equal(t, "another's state", string(text))
-					require.NoError(t, r.Close())
-					require.Equal(t, max(row.raised, 3), number(t, s, "CurrentTerm"))
-					require.Equal(t, uint64(3), number(t, s, "LastVoteTerm"))
-					vote, err := s.Stable.Get([]byte("LastVoteCand"))
-					require.NoError(t, err)
-					require.Equal(t, "n2", string(vote))
-					require.NoError(t, s.Close())
-					s = mustOpen(t, config(dir, kind))
-				}
-				if row.index != 20 {
-					require.Empty(t, ending(t, dir, "20"), "the damaged one is of no use to anybody")
-				}
-			})
-		}
+		t.Run(row.name, func(t *testing.T) {
+			dir := aMember(t, row.first, row.last)
+			damage(t, ending(t, dir, "20")[0])
+			requireRefused(t, config(dir), ending(t, dir, "20")[0], "is damaged", advice)
+			s := mustOpen(t, mending(dir))
+			missing := s.Missing()
+			require.NotNil(t, missing)
+			require.Equal(t, row.from, missing.From)
+			require.ErrorContains(t, missing.Err, "is damaged")
+			require.ErrorContains(t, missing.Err, advice)
+			require.Len(t, missing.Known, 2, "the description of the damaged one is whole")
+			require.Equal(t, uint64(20), missing.Known[0].Index)
+			early, text := state(row.from-1, 2)
+			require.ErrorContains(t, s.Mend(early, text), "is needed up to")
+			require.NoError(t, s.Mend(state(row.index, row.term)))
+			require.Nil(t, s.Missing())
+			require.ErrorContains(t, s.Mend(state(row.index, row.term)), "none is missing")
+			for range 2 {
+				first, err := s.Log.FirstIndex()
+				require.NoError(t, err)
+				last, err := s.Log.LastIndex()
+				require.NoError(t, err)
+				require.Equal(t, [2]uint64{row.left, row.end}, [2]uint64{first, last})
+				list, err := s.Snapshots.List()
+				require.NoError(t, err)
+				require.Equal(t, row.index, list[0].Index)
+				meta, r, err := s.Snapshots.Open(list[0].ID)
+				require.NoError(t, err)
+				require.Len(t, meta.Configuration.Servers, 2)
+				text, err := io.ReadAll(r)
+				require.NoError(t, err)
+				require.Equal(t, "another's state", string(text))
+				require.NoError(t, r.Close())
+				require.Equal(t, max(row.raised, 3), number(t, s, "CurrentTerm"))
+				require.Equal(t, uint64(3), number(t, s, "LastVoteTerm"))
+				vote, err := s.Stable.Get([]byte("LastVoteCand"))
+				require.NoError(t, err)
+				require.Equal(t, "n2", string(vote))
+				require.NoError(t, s.Close())
+				s = mustOpen(t, config(dir))
+			}
+			if row.index != 20 {
+				require.Empty(t, ending(t, dir, "20"), "the damaged one is of no use to anybody")
+			}
+		})
 	}
 }
 
@@ -162,9 +160,9 @@ func number(t *testing.T, s *Store, key string) uint64 {
 
 // TestMendFails: a state that is not whole, or makes no sense, changes nothing but the number of attempts.
 func TestMendFails(t *testing.T) {
-	dir := aMember(t, KindWAL, 16, 30)
+	dir := aMember(t, 16, 30)
 	damage(t, ending(t, dir, "20")[0])
-	c, faults := mending(dir, KindWAL), NewFaults()
+	c, faults := mending(dir), NewFaults()
 	c.Hooks.Faults = faults
 	s := mustOpen(t, c)
 	requireUnchanged := func() {
@@ -207,9 +205,9 @@ func TestMendFails(t *testing.T) {
 // TestVanishedSnapshotIsMended: an operator, or a check of the file system, may have deleted the damaged file.
 func TestVanishedSnapshotIsMended(t *testing.T) {
 	for _, end := range []uint64{30, 20} {
-		dir := aMember(t, KindWAL, 16+5*(30-end)/10, end)
+		dir := aMember(t, 16+5*(30-end)/10, end)
 		require.NoError(t, os.Remove(ending(t, dir, "20")[0]))
-		s := mustOpen(t, mending(dir, KindWAL))
+		s := mustOpen(t, mending(dir))
 		require.ErrorContains(t, s.Missing().Err, "a snapshot is missing")
 		require.Len(t, s.Missing().Known, 1)
 		require.NoError(t, s.Mend(state(22, 2)))
@@ -245,7 +243,7 @@ func TestNotMended(t *testing.T) {
 		"it has to found a cluster": {damage, func(id *Identity) { id.Seed = "seed" }, advice},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := aMember(t, KindWAL, 16, 30)
+			dir := aMember(t, 16, 30)
 			if row.id != nil {
 				id, err := loadIdentity(vfs.OS{}, dir)
 				require.NoError(t, err)
@@ -254,22 +252,22 @@ func TestNotMended(t *testing.T) {
 			}
 			row.spoil(t, ending(t, dir, "20")[0])
 			if row.want == "" {
-				require.NotNil(t, mustOpen(t, mending(dir, KindWAL)).Missing())
+				require.NotNil(t, mustOpen(t, mending(dir)).Missing())
 				return
 			}
-			requireRefused(t, mending(dir, KindWAL), row.want)
+			requireRefused(t, mending(dir), row.want)
 		})
 	}
 }
 
 // TestOlderSnapshotServes: nothing is missing while an older snapshot and the log have it all.
 func TestOlderSnapshotServes(t *testing.T) {
-	dir := aMember(t, KindWAL, 11, 30)
+	dir := aMember(t, 11, 30)
 	path := ending(t, dir, "20")[0]
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, bytes.Clone(b[:len(b)/2]), 0o600))
-	s := mustOpen(t, mending(dir, KindWAL))
+	s := mustOpen(t, mending(dir))
 	require.Nil(t, s.Missing())
 	list, err := s.Snapshots.List()
 	require.NoError(t, err)

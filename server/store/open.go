@@ -28,9 +28,6 @@ func Open(c Config) (*Store, error) { return OpenOn(system(), c) }
 
 // OpenOn is Open of a folder on that device.
 func OpenOn(d Device, c Config) (*Store, error) {
-	if c.LogStore != KindWAL && c.LogStore != KindBolt {
-		return nil, fmt.Errorf("open store: log store %q: use %s or %s", c.LogStore, KindWAL, KindBolt)
-	}
 	f := &folder{Device: d, config: c.withDefaults()}
 	if err := f.open(); err != nil {
 		_ = f.close()
@@ -64,7 +61,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// logStore is what both kinds are.
+// logStore is the log of a folder: a *wal.WAL, or a test's.
 type logStore interface {
 	raft.LogStore
 	io.Closer
@@ -200,25 +197,18 @@ func (f *folder) create(id *identity, again bool, then string) error {
 }
 
 // parts are the names of all that a folder may have beside its identity.
-func parts() []string { return []string{stableName, walName, boltLogName, snapshotName} }
+func parts() []string { return []string{stableName, walName, snapshotName} }
 
 func (f *folder) createParts() error {
 	if err := f.CreateStable(f.path(stableName)); err != nil {
 		return err
 	}
 	for _, name := range []string{snapshotName, walName} {
-		if name == walName && f.config.LogStore != KindWAL {
-			continue
-		}
 		if err := f.FS.Mkdir(f.path(name)); err != nil {
 			return fmt.Errorf("make data folder: %w", err)
 		}
 	}
-	if f.config.LogStore == KindWAL {
-		if err := wal.Create(f.FS, f.path(walName)); err != nil {
-			return err
-		}
-	} else if err := createBolt(f.FS, f.path(boltLogName)); err != nil {
+	if err := wal.Create(f.FS, f.path(walName)); err != nil {
 		return err
 	}
 	return f.FS.SyncDir(f.config.DataDir)
@@ -267,21 +257,13 @@ func (f *folder) proveSnapshots() error {
 	return f.recordSnapshot(newest)
 }
 
-// openLog takes care that f.log is nil, and not a nil pointer in an interface, after an error.
+// openLog leaves f.log nil after an error: a nil *wal.WAL in the interface would look like a log.
 func (f *folder) openLog() error {
-	if f.config.LogStore == KindWAL {
-		w, err := wal.Open(f.path(walName), wal.Options{SegmentSize: f.SegmentSize, Logger: f.config.Logger, FS: f.patient})
-		if err != nil {
-			return err
-		}
-		f.log = w
-		return nil
-	}
-	l, err := openBoltLog(f.FS, f.path(boltLogName))
+	w, err := wal.Open(f.path(walName), wal.Options{SegmentSize: f.SegmentSize, Logger: f.config.Logger, FS: f.patient})
 	if err != nil {
 		return err
 	}
-	f.log = l
+	f.log = w
 	return nil
 }
 

@@ -23,8 +23,6 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-var kinds = []string{KindWAL, KindBolt}
-
 // memoryDir is a folder on a disk in memory where there is one: these tests are about bytes
 // and their order, not about a disk's speed.
 func memoryDir(t testing.TB) string {
@@ -37,13 +35,16 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-func config(dir, kind string) Config {
-	return Config{DataDir: dir, Name: "n1", LogStore: kind}
-}
+func config(dir string) Config { return Config{DataDir: dir, Name: "n1"} }
 
 func mustOpen(t testing.TB, c Config) *Store {
 	t.Helper()
-	s, err := Open(c)
+	return mustOpenOn(t, system(), c)
+}
+
+func mustOpenOn(t testing.TB, d Device, c Config) *Store {
+	t.Helper()
+	s, err := OpenOn(d, c)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -128,50 +129,42 @@ func requireFilled(t testing.TB, s *Store) {
 }
 
 func TestOpenAgainFindsEverything(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			dir := filepath.Join(memoryDir(t), "made", "by", "open")
-			s := mustOpen(t, config(dir, kind))
-			require.Equal(t, uint64(1), s.Lineage.Current()>>32)
-			requireEntries(t, s.Log, 0, 0)
-			require.True(t, s.Log.(raft.MonotonicLogStore).IsMonotonic())
-			fill(t, s)
-			requireFilled(t, s)
-			for epoch := uint64(2); epoch < 5; epoch++ {
-				require.NoError(t, s.Close())
-				s = mustOpen(t, config(dir, kind))
-				require.Equal(t, epoch, s.Lineage.Current()>>32)
-				requireFilled(t, s)
-			}
-			info, err := os.Stat(dir)
-			require.NoError(t, err)
-			require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "others need not read locks and tokens")
-		})
+	dir := filepath.Join(memoryDir(t), "made", "by", "open")
+	s := mustOpen(t, config(dir))
+	require.Equal(t, uint64(1), s.Lineage.Current()>>32)
+	requireEntries(t, s.Log, 0, 0)
+	require.True(t, s.Log.(raft.MonotonicLogStore).IsMonotonic())
+	fill(t, s)
+	requireFilled(t, s)
+	for epoch := uint64(2); epoch < 5; epoch++ {
+		require.NoError(t, s.Close())
+		s = mustOpen(t, config(dir))
+		require.Equal(t, epoch, s.Lineage.Current()>>32)
+		requireFilled(t, s)
 	}
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "others need not read locks and tokens")
 }
 
 // TestOpenAfterKill copies the folder while it is in use, as a killed process leaves it.
 func TestOpenAfterKill(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			dir, image := memoryDir(t), memoryDir(t)
-			s := mustOpen(t, config(dir, kind))
-			fill(t, s)
-			require.NoError(t, os.CopyFS(image, os.DirFS(dir)))
-			s = mustOpen(t, config(image, kind))
-			requireFilled(t, s)
-			require.NoError(t, s.Log.StoreLogs(entries(41, 50)))
-		})
-	}
+	dir, image := memoryDir(t), memoryDir(t)
+	s := mustOpen(t, config(dir))
+	fill(t, s)
+	require.NoError(t, os.CopyFS(image, os.DirFS(dir)))
+	s = mustOpen(t, config(image))
+	requireFilled(t, s)
+	require.NoError(t, s.Log.StoreLogs(entries(41, 50)))
 }
 
 func TestFolderIsForOneProcess(t *testing.T) {
 	dir := memoryDir(t)
-	s := mustOpen(t, config(dir, KindWAL))
-	_, err := Open(config(dir, KindWAL))
+	s := mustOpen(t, config(dir))
+	_, err := Open(config(dir))
 	require.ErrorContains(t, err, fmt.Sprintf("data folder %s is in use by another process (pid %d)", dir, os.Getpid()))
 	require.NoError(t, s.Close())
-	mustOpen(t, config(dir, KindWAL))
+	mustOpen(t, config(dir))
 }
 
 // requireRefused opens, and finds one line with all of want. Nothing stays locked or half open.
@@ -189,25 +182,19 @@ func requireRefused(t *testing.T, c Config, want ...string) {
 
 func TestFoldersOfOthersAreRefused(t *testing.T) {
 	dir := memoryDir(t)
-	s := mustOpen(t, config(dir, KindWAL))
+	s := mustOpen(t, config(dir))
 	fill(t, s)
 	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
 	require.NoError(t, s.Close())
-	for want, change := range map[string]func(*Config){
-		`belongs to node "n1", this node is "n2"`:          func(c *Config) { c.Name = "n2" },
-		"keeps its log in a wal store, configured is bolt": func(c *Config) { c.LogStore = KindBolt },
-		`log store "paper": use wal or bolt`:               func(c *Config) { c.LogStore = "paper" },
-	} {
-		c := config(dir, KindWAL)
-		change(&c)
-		requireRefused(t, c, want)
-	}
-	requireFilled(t, mustOpen(t, config(dir, KindWAL)))
+	c := config(dir)
+	c.Name = "n2"
+	requireRefused(t, c, `belongs to node "n1", this node is "n2"`)
+	requireFilled(t, mustOpen(t, config(dir)))
 }
 
 func TestIdentityIsChecked(t *testing.T) {
 	dir := memoryDir(t)
-	s := mustOpen(t, config(dir, KindWAL))
+	s := mustOpen(t, config(dir))
 	fill(t, s)
 	require.NoError(t, s.Close())
 	path := filepath.Join(dir, identityName)
@@ -234,97 +221,83 @@ func TestIdentityIsChecked(t *testing.T) {
 		"identity.json is damaged: json: cannot unmarshal": []byte(`{"format":1,"node":"n1","cluster":5,"state":"ready"}`),
 	} {
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		requireRefused(t, config(dir, KindWAL), want)
+		requireRefused(t, config(dir), want)
 	}
 	require.NoError(t, os.WriteFile(path, good, 0o600))
-	requireFilled(t, mustOpen(t, config(dir, KindWAL)))
+	requireFilled(t, mustOpen(t, config(dir)))
 }
 
 // TestLostPiecesAreNoticed: a node that lost its log and kept its name must not start.
 func TestLostPiecesAreNoticed(t *testing.T) {
-	for _, kind := range kinds {
-		dir := memoryDir(t)
-		s := mustOpen(t, config(dir, kind))
-		fill(t, s)
-		require.NoError(t, s.Close())
-		pieces := []string{identityName, stableName, snapshotName}
-		if kind == KindWAL {
-			pieces = append(pieces, walName, walName+"/MANIFEST", walName+"/0000000000000001.seg")
-		} else {
-			pieces = append(pieces, boltLogName)
-		}
-		for _, piece := range pieces {
-			t.Run(kind+" "+piece, func(t *testing.T) {
-				path := filepath.Join(dir, piece)
-				require.NoError(t, os.Rename(path, path+".away"))
-				requireRefused(t, config(dir, kind), filepath.Join(dir, strings.Split(piece, "/")[0]), "missing", advice)
-				require.NoError(t, os.Rename(path+".away", path))
-			})
-		}
-		requireFilled(t, mustOpen(t, config(dir, kind)))
+	dir := memoryDir(t)
+	s := mustOpen(t, config(dir))
+	fill(t, s)
+	require.NoError(t, s.Close())
+	for _, piece := range []string{
+		identityName, stableName, snapshotName, walName, walName + "/MANIFEST", walName + "/0000000000000001.seg",
+	} {
+		t.Run(piece, func(t *testing.T) {
+			path := filepath.Join(dir, piece)
+			require.NoError(t, os.Rename(path, path+".away"))
+			requireRefused(t, config(dir), filepath.Join(dir, strings.Split(piece, "/")[0]), "missing", advice)
+			require.NoError(t, os.Rename(path+".away", path))
+		})
 	}
+	requireFilled(t, mustOpen(t, config(dir)))
 }
 
 // TestLossOfAProvedSnapshotIsNoticed: a crash came between the completion of a snapshot, which a leader had sent, and
 // the note of it. Open proves the snapshot and notes it, so a later loss is noticed, though what is left has no gap.
 func TestLossOfAProvedSnapshotIsNoticed(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			c := config(memoryDir(t), kind)
-			s := mustOpen(t, c)
-			require.NoError(t, s.Log.StoreLogs(entries(1, 15)))
-			takeSnapshot(t, s.Snapshots, 10, "ten")
-			takeSnapshot(t, s.Snapshots, 20, "twenty")
-			list, err := s.Snapshots.List()
-			require.NoError(t, err)
-			require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 10))
-			require.NoError(t, s.Close())
-			require.NoError(t, mustOpen(t, c).Close())
-			files, err := filepath.Glob(filepath.Join(c.DataDir, snapshotName, list[0].ID+"*"))
-			require.NoError(t, err)
-			require.Len(t, files, 1)
-			require.NoError(t, os.Remove(files[0]))
-			requireRefused(t, c, "snapshot")
-		})
-	}
+	c := config(memoryDir(t))
+	s := mustOpen(t, c)
+	require.NoError(t, s.Log.StoreLogs(entries(1, 15)))
+	takeSnapshot(t, s.Snapshots, 10, "ten")
+	takeSnapshot(t, s.Snapshots, 20, "twenty")
+	list, err := s.Snapshots.List()
+	require.NoError(t, err)
+	require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 10))
+	require.NoError(t, s.Close())
+	require.NoError(t, mustOpen(t, c).Close())
+	files, err := filepath.Glob(filepath.Join(c.DataDir, snapshotName, list[0].ID+"*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.Remove(files[0]))
+	requireRefused(t, c, "snapshot")
 }
 
 // TestGapBehindTheSnapshotIsNoticed: entries that are in no snapshot and not in the log were lost, whatever was
 // recorded of snapshots.
 func TestGapBehindTheSnapshotIsNoticed(t *testing.T) {
-	for _, kind := range kinds {
-		c := config(memoryDir(t), kind)
-		s := mustOpen(t, c)
-		require.NoError(t, s.Log.StoreLogs(entries(1, 20)))
-		takeSnapshot(t, s.Snapshots, 5, "five")
-		require.NoError(t, s.Log.(*guardedLog).log.DeleteRange(1, 6))
-		require.NoError(t, s.Close())
-		requireRefused(t, c, "the newest there has index 5, the log has entries 7 to 20", advice)
-	}
+	c := config(memoryDir(t))
+	s := mustOpen(t, c)
+	require.NoError(t, s.Log.StoreLogs(entries(1, 20)))
+	takeSnapshot(t, s.Snapshots, 5, "five")
+	require.NoError(t, s.Log.(*guardedLog).log.DeleteRange(1, 6))
+	require.NoError(t, s.Close())
+	requireRefused(t, c, "the newest there has index 5, the log has entries 7 to 20", advice)
 }
 
 // TestInterruptedCreationIsBegunAgain: no Open had returned, so nothing is lost.
 func TestInterruptedCreationIsBegunAgain(t *testing.T) {
-	for _, kind := range kinds {
-		for missing := range 4 {
-			dir := memoryDir(t)
-			s := mustOpen(t, config(dir, kind))
-			require.NoError(t, s.Close())
-			id, err := loadIdentity(vfs.OS{}, dir)
-			require.NoError(t, err)
-			id.State = stateCreating
-			require.NoError(t, id.save(vfs.OS{}, dir))
-			parts := []string{snapshotName, stableName, walName, boltLogName}
-			for _, part := range parts[:missing] {
-				require.NoError(t, os.RemoveAll(filepath.Join(dir, part)))
-			}
-			require.NoError(t, os.WriteFile(filepath.Join(dir, stableName+".tmp"), []byte("half"), 0o600))
-			s = mustOpen(t, config(dir, kind))
-			require.Equal(t, uint64(1), s.Lineage.Current()>>32)
-			fill(t, s)
-			requireFilled(t, s)
-			require.NoError(t, s.Close())
+	for missing := range 4 {
+		dir := memoryDir(t)
+		s := mustOpen(t, config(dir))
+		require.NoError(t, s.Close())
+		id, err := loadIdentity(vfs.OS{}, dir)
+		require.NoError(t, err)
+		id.State = stateCreating
+		require.NoError(t, id.save(vfs.OS{}, dir))
+		parts := []string{snapshotName, stableName, walName}
+		for _, part := range parts[:missing] {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, part)))
 		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, stableName+".tmp"), []byte("half"), 0o600))
+		s = mustOpen(t, config(dir))
+		require.Equal(t, uint64(1), s.Lineage.Current()>>32)
+		fill(t, s)
+		requireFilled(t, s)
+		require.NoError(t, s.Close())
 	}
 }
 
@@ -337,7 +310,7 @@ func TestDamagedSnapshots(t *testing.T) {
 	}
 	start := func(t *testing.T, deleted uint64) string {
 		dir := memoryDir(t)
-		s := mustOpen(t, config(dir, KindWAL))
+		s := mustOpen(t, config(dir))
 		require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
 		takeSnapshot(t, s.Snapshots, 10, "ten")
 		takeSnapshot(t, s.Snapshots, 20, "twenty")
@@ -355,7 +328,7 @@ func TestDamagedSnapshots(t *testing.T) {
 		dir := start(t, 10)
 		spoil(t, newest(dir))
 		var out bytes.Buffer
-		c := config(dir, KindWAL)
+		c := config(dir)
 		c.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		s := mustOpen(t, c)
 		require.Contains(t, out.String(), "ignored a damaged snapshot")
@@ -378,21 +351,21 @@ func TestDamagedSnapshots(t *testing.T) {
 	t.Run("the log goes on behind it", func(t *testing.T) {
 		dir := start(t, 15)
 		spoil(t, newest(dir))
-		requireRefused(t, config(dir, KindWAL), newest(dir), "is damaged", advice)
+		requireRefused(t, config(dir), newest(dir), "is damaged", advice)
 	})
 	t.Run("the log is empty", func(t *testing.T) {
 		dir := start(t, 30)
 		spoil(t, newest(dir))
-		requireRefused(t, config(dir, KindWAL), newest(dir), advice)
+		requireRefused(t, config(dir), newest(dir), advice)
 	})
 	t.Run("it was not noted, and the log ends before it", func(t *testing.T) {
 		dir := start(t, 10)
-		s := mustOpen(t, config(dir, KindWAL))
+		s := mustOpen(t, config(dir))
 		require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 10))
 		require.NoError(t, s.Log.DeleteRange(20, 30))
 		require.NoError(t, s.Close())
 		spoil(t, newest(dir))
-		requireRefused(t, config(dir, KindWAL), newest(dir), advice)
+		requireRefused(t, config(dir), newest(dir), advice)
 	})
 	t.Run("one of another format is among them", func(t *testing.T) {
 		dir := start(t, 30)
@@ -404,21 +377,21 @@ func TestDamagedSnapshots(t *testing.T) {
 		for _, name := range []string{"1-10-9.snap", "1-25-9.snap"} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, snapshotName, name), nil, 0o600))
 		}
-		requireRefused(t, config(dir, KindWAL), newest(dir), "use the release that wrote it")
+		requireRefused(t, config(dir), newest(dir), "use the release that wrote it")
 	})
 	t.Run("it vanished", func(t *testing.T) {
 		dir := start(t, 15)
 		require.NoError(t, os.Remove(newest(dir)))
-		requireRefused(t, config(dir, KindWAL), "the newest there has index 10, the log has entries 16 to 30")
+		requireRefused(t, config(dir), "the newest there has index 10, the log has entries 16 to 30")
 	})
 	t.Run("it vanished, and the log is empty", func(t *testing.T) {
 		dir := start(t, 30)
 		require.NoError(t, os.Remove(newest(dir)))
-		requireRefused(t, config(dir, KindWAL), "a snapshot of index 20 was completed")
+		requireRefused(t, config(dir), "a snapshot of index 20 was completed")
 	})
 	t.Run("all is there", func(t *testing.T) {
 		var out bytes.Buffer
-		c := config(start(t, 30), KindWAL)
+		c := config(start(t, 30))
 		c.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		mustOpen(t, c)
 		require.NotContains(t, out.String(), "damaged")
@@ -632,14 +605,14 @@ func TestFolderBelowAnothersOwn(t *testing.T) {
 
 // TestSnapshotOfTooManyMembers is refused at once: it could not be read.
 func TestSnapshotOfTooManyMembers(t *testing.T) {
-	s := mustOpen(t, config(memoryDir(t), KindWAL))
+	s := mustOpen(t, config(memoryDir(t)))
 	require.Error(t, snapshotWith(s, 10, 1, raft.ServerID(strings.Repeat("n", snapshotMaxMeta))))
 	require.NoError(t, snapshotWith(s, 10, 1, raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2))))
 }
 
 // TestFolderThatCannotBeLocked is not used. Nothing keeps what stands in place of the lock.
 func TestFolderThatCannotBeLocked(t *testing.T) {
-	c := config(memoryDir(t), KindWAL)
+	c := config(memoryDir(t))
 	lock := filepath.Join(c.DataDir, lockName)
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	requireRefused(t, c, "lock data folder", "is a directory")
@@ -714,19 +687,16 @@ func (n *noting) Rename(from, to string) error {
 
 // TestPartsAreSyncedBeforeTheFolderIsReady: after a power cut a folder that says so has all of its parts.
 func TestPartsAreSyncedBeforeTheFolderIsReady(t *testing.T) {
-	for kind, logs := range map[string][2]string{KindWAL: {walName, boltLogName}, KindBolt: {boltLogName, walName}} {
-		c := config(memoryDir(t), kind)
-		fs := &noting{dir: c.DataDir}
-		require.NoError(t, with(deviceOn(fs), c, func(*Store) error { return nil }))
-		require.Subset(t, fs.before, []string{stableName, snapshotName, logs[0]})
-		require.NotContains(t, fs.before, logs[1])
-	}
+	c := config(memoryDir(t))
+	fs := &noting{dir: c.DataDir}
+	require.NoError(t, with(deviceOn(fs), c, func(*Store) error { return nil }))
+	require.Subset(t, fs.before, []string{stableName, snapshotName, walName})
 }
 
 // TestIdentityIsProved: what was read may be in memory alone, and is written again, but for a folder of the release
 // before that had come past this.
 func TestIdentityIsProved(t *testing.T) {
-	c := config(memoryDir(t), KindBolt)
+	c := config(memoryDir(t))
 	requireWritten := func(times int) {
 		t.Helper()
 		fs := &noting{dir: c.DataDir}
@@ -785,7 +755,7 @@ func TestWhatCannotBeDeleted(t *testing.T) {
 	takeSnapshot(t, s, snapshotRetain+1, "x")
 	require.Contains(t, out.String(), "cannot delete an old snapshot")
 
-	c, failed := config(filepath.Join(memoryDir(t), "made"), KindWAL), errors.New("no more room")
+	c, failed := config(filepath.Join(memoryDir(t), "made")), errors.New("no more room")
 	fs = new(undying)
 	err = MakeOn(deviceOn(fs), c, Identity{Name: "n1"}, func(*Store) error {
 		fs.on.Store(true)
@@ -803,7 +773,7 @@ func (u unclosed) Close() error { return errors.Join(syscall.EIO, u.Closer.Close
 // TestUnfinishedFolderThatCannotBeFreed is told, with the error that it is unfinished for.
 func TestUnfinishedFolderThatCannotBeFreed(t *testing.T) {
 	failed, d := errors.New("no more room"), system()
-	c := config(memoryDir(t), KindBolt)
+	c := config(memoryDir(t))
 	err := MakeOn(d, c, Identity{Name: "n1"}, func(*Store) error { return failed })
 	require.ErrorIs(t, err, failed)
 	require.NotErrorIs(t, err, syscall.EIO)

@@ -33,11 +33,8 @@ func copyOf(t *testing.T, path string) {
 }
 
 // newestLogFile is where appends go.
-func newestLogFile(t *testing.T, dir, kind string) string {
+func newestLogFile(t *testing.T, dir string) string {
 	t.Helper()
-	if kind == KindBolt {
-		return filepath.Join(dir, boltLogName)
-	}
 	segments, err := filepath.Glob(filepath.Join(dir, walName, "*1.seg"))
 	require.NoError(t, err)
 	require.NotEmpty(t, segments)
@@ -48,59 +45,43 @@ func newestLogFile(t *testing.T, dir, kind string) string {
 // that names it.
 func TestFolderThatIsGone(t *testing.T) {
 	remove := func(t *testing.T, path string) { require.NoError(t, os.RemoveAll(path)) }
-	for _, kind := range kinds {
-		for name, row := range map[string]struct {
-			part   func(t *testing.T, dir string) string
-			damage func(t *testing.T, path string)
-		}{
-			"removed":           {func(_ *testing.T, dir string) string { return dir }, remove},
-			"replaced":          {func(_ *testing.T, dir string) string { return dir }, copyOf},
-			"log removed":       {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, remove},
-			"log replaced":      {func(t *testing.T, dir string) string { return newestLogFile(t, dir, kind) }, copyOf},
-			"terms removed":     {func(t *testing.T, dir string) string { return filepath.Join(dir, stableName) }, remove},
-			"identity removed":  {func(t *testing.T, dir string) string { return filepath.Join(dir, identityName) }, remove},
-			"snapshots removed": {func(t *testing.T, dir string) string { return filepath.Join(dir, snapshotName) }, remove},
-			"a file in their place": {func(_ *testing.T, dir string) string { return dir }, func(t *testing.T, path string) {
-				remove(t, path)
-				require.NoError(t, os.WriteFile(path, nil, 0o600))
-			}},
-		} {
-			t.Run(kind+"/"+name, func(t *testing.T) {
-				dir := filepath.Join(memoryDir(t), "data")
-				synctest.Test(t, func(t *testing.T) {
-					c := config(dir, kind)
-					faults := make(chan error, 1)
-					c.Hooks.OnFault = func(op Op, err error) { faults <- err }
-					s := mustOpen(t, c)
-					require.NoError(t, s.Log.StoreLogs(entries(1, 3)))
-					time.Sleep(5 * time.Second)
-					require.Empty(t, faults)
-					part := row.part(t, dir)
-					row.damage(t, part)
-					time.Sleep(2 * watchEvery)
-					synctest.Wait()
-					require.Len(t, faults, 1)
-					err := <-faults
-					require.ErrorContains(t, err, "the data folder "+dir+" is not there any more")
-					require.ErrorContains(t, err, part)
-				})
+	for name, row := range map[string]struct {
+		part   func(t *testing.T, dir string) string
+		damage func(t *testing.T, path string)
+	}{
+		"removed":           {func(_ *testing.T, dir string) string { return dir }, remove},
+		"replaced":          {func(_ *testing.T, dir string) string { return dir }, copyOf},
+		"log removed":       {func(t *testing.T, dir string) string { return newestLogFile(t, dir) }, remove},
+		"log replaced":      {func(t *testing.T, dir string) string { return newestLogFile(t, dir) }, copyOf},
+		"terms removed":     {func(t *testing.T, dir string) string { return filepath.Join(dir, stableName) }, remove},
+		"identity removed":  {func(t *testing.T, dir string) string { return filepath.Join(dir, identityName) }, remove},
+		"snapshots removed": {func(t *testing.T, dir string) string { return filepath.Join(dir, snapshotName) }, remove},
+		"a file in their place": {func(_ *testing.T, dir string) string { return dir }, func(t *testing.T, path string) {
+			remove(t, path)
+			require.NoError(t, os.WriteFile(path, nil, 0o600))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(memoryDir(t), "data")
+			synctest.Test(t, func(t *testing.T) {
+				c := config(dir)
+				faults := make(chan error, 1)
+				c.Hooks.OnFault = func(op Op, err error) { faults <- err }
+				s := mustOpen(t, c)
+				require.NoError(t, s.Log.StoreLogs(entries(1, 3)))
+				time.Sleep(5 * time.Second)
+				require.Empty(t, faults)
+				part := row.part(t, dir)
+				row.damage(t, part)
+				time.Sleep(2 * watchEvery)
+				synctest.Wait()
+				require.Len(t, faults, 1)
+				err := <-faults
+				require.ErrorContains(t, err, "the data folder "+dir+" is not there any more")
+				require.ErrorContains(t, err, part)
 			})
-		}
+		})
 	}
-}
-
-// TestLogThatCannotBeLookedFor: an error says nothing of whether the file is there.
-func TestLogThatCannotBeLookedFor(t *testing.T) {
-	path := filepath.Join(memoryDir(t), boltLogName)
-	require.NoError(t, createBolt(vfs.OS{}, path))
-	l, err := openBoltLog(vfs.OS{}, path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	require.NoError(t, os.Remove(path))
-	require.NoError(t, os.Symlink(path, path))
-	gone, err := l.Gone()
-	require.ErrorIs(t, err, syscall.ELOOP)
-	require.Empty(t, gone)
 }
 
 // partly is a file system that misses a part of the folder, or cannot say.
@@ -154,36 +135,32 @@ func TestWhatAFolderMisses(t *testing.T) {
 
 // Whatever a node does with its own folder is no fault; nor is what happens to the folder after the end.
 func TestFolderThatIsThere(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			dir := filepath.Join(memoryDir(t), "data")
-			synctest.Test(t, func(t *testing.T) {
-				c := config(dir, kind)
-				c.Hooks.OnFault = func(op Op, err error) { require.NoError(t, err) }
-				s := mustOpen(t, c)
-				time.Sleep(watchEvery) // nothing is in the log
-				for i := range uint64(5) {
-					large := entries(10*i+1, 10*i+10)
-					large[0].Data = make([]byte, 12<<20) // in a segment of its own
-					require.NoError(t, s.Log.StoreLogs(large))
-					time.Sleep(watchEvery)
-				}
-				require.NoError(t, s.Log.DeleteRange(41, 50))
-				time.Sleep(watchEvery)
-				sink, err := s.Snapshots.Create(1, 40, 1, raft.Configuration{}, 1, nil)
-				require.NoError(t, err)
-				_, err = io.WriteString(sink, "state")
-				require.NoError(t, err)
-				require.NoError(t, sink.Close())
-				require.NoError(t, s.Log.DeleteRange(1, 40))
-				require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c" }))
-				time.Sleep(watchEvery)
-				require.NoError(t, s.Close())
-				require.NoError(t, os.RemoveAll(dir))
-				time.Sleep(5 * time.Second)
-			})
-		})
-	}
+	dir := filepath.Join(memoryDir(t), "data")
+	synctest.Test(t, func(t *testing.T) {
+		c := config(dir)
+		c.Hooks.OnFault = func(op Op, err error) { require.NoError(t, err) }
+		s := mustOpen(t, c)
+		time.Sleep(watchEvery) // nothing is in the log
+		for i := range uint64(5) {
+			large := entries(10*i+1, 10*i+10)
+			large[0].Data = make([]byte, 12<<20) // in a segment of its own
+			require.NoError(t, s.Log.StoreLogs(large))
+			time.Sleep(watchEvery)
+		}
+		require.NoError(t, s.Log.DeleteRange(41, 50))
+		time.Sleep(watchEvery)
+		sink, err := s.Snapshots.Create(1, 40, 1, raft.Configuration{}, 1, nil)
+		require.NoError(t, err)
+		_, err = io.WriteString(sink, "state")
+		require.NoError(t, err)
+		require.NoError(t, sink.Close())
+		require.NoError(t, s.Log.DeleteRange(1, 40))
+		require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c" }))
+		time.Sleep(watchEvery)
+		require.NoError(t, s.Close())
+		require.NoError(t, os.RemoveAll(dir))
+		time.Sleep(5 * time.Second)
+	})
 }
 
 // TestLookingEndsWithTheStore: a closed store looks for nothing, and keeps nothing alive. Nor does one whose folder is

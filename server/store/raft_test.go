@@ -124,36 +124,32 @@ func leaderOf(t *testing.T, members []*member) *member {
 }
 
 // TestRaftOverRealFolders runs three nodes through elections, conflicting tails, snapshots
-// that are installed, and restarts; with each kind of log.
+// that are installed, and restarts.
 func TestRaftOverRealFolders(t *testing.T) {
 	protocoltest.SkipShort(t, "real disks")
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			dir := memoryDir(t)
-			synctest.Test(t, func(t *testing.T) {
-				var members []*member
-				var peers raft.Configuration
-				for i := range 3 {
-					name := fmt.Sprintf("n%d", i+1)
-					c := Config{DataDir: dir + "/" + name, Name: name, LogStore: kind}
-					c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %s: %v", name, op, err) }
-					c.Hooks.OnStall = func(op Op, elapsed time.Duration) { t.Errorf("%s: %s takes %v", name, op, elapsed) }
-					members = append(members, &member{config: c})
-					peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
-				}
-				for _, m := range members {
-					m.start(t, peers)
-				}
-				connect(members)
-				for round := range 4 {
-					troubledRound(t, members, peers, round)
-				}
-				for _, m := range members {
-					m.stop(t)
-				}
-			})
-		})
-	}
+	dir := memoryDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		var members []*member
+		var peers raft.Configuration
+		for i := range 3 {
+			name := fmt.Sprintf("n%d", i+1)
+			c := Config{DataDir: dir + "/" + name, Name: name}
+			c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %s: %v", name, op, err) }
+			c.Hooks.OnStall = func(op Op, elapsed time.Duration) { t.Errorf("%s: %s takes %v", name, op, elapsed) }
+			members = append(members, &member{config: c})
+			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
+		}
+		for _, m := range members {
+			m.start(t, peers)
+		}
+		connect(members)
+		for round := range 4 {
+			troubledRound(t, members, peers, round)
+		}
+		for _, m := range members {
+			m.stop(t)
+		}
+	})
 }
 
 // troubledRound lets the leader write alone while cut off, lets the others go on until the old
@@ -217,7 +213,7 @@ func TestRaftSurvivesALateSnapshot(t *testing.T) {
 		var peers raft.Configuration
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i+1)
-			members = append(members, &member{config: Config{DataDir: dir + "/" + name, Name: name, LogStore: KindWAL}})
+			members = append(members, &member{config: Config{DataDir: dir + "/" + name, Name: name}})
 			peers.Servers = append(peers.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
 		}
 		for _, m := range members {
@@ -274,59 +270,53 @@ func TestRaftSurvivesALateSnapshot(t *testing.T) {
 // BenchmarkAppend appends batches of entries of 128 bytes on the disk of TMPDIR. It
 // reports entries a second, and the median and the 99th percentile of one append.
 func BenchmarkAppend(b *testing.B) {
-	for _, kind := range kinds {
-		for _, batch := range []int{1, 64, 256} {
-			b.Run(fmt.Sprintf("%s/%d", kind, batch), func(b *testing.B) {
-				s, err := Open(Config{DataDir: b.TempDir(), Name: "n1", LogStore: kind, Logger: slog.New(slog.DiscardHandler)})
-				require.NoError(b, err)
-				defer func() { _ = s.Close() }()
-				data := make([]byte, 128)
-				logs := make([]*raft.Log, batch)
-				next := uint64(1)
-				var took []time.Duration
-				for b.Loop() {
-					for i := range logs {
-						logs[i] = &raft.Log{Index: next, Term: 1, Data: data, AppendedAt: time.Now()}
-						next++
-					}
-					begun := time.Now()
-					if err := s.Log.StoreLogs(logs); err != nil {
-						b.Fatal(err)
-					}
-					took = append(took, time.Since(begun))
+	for _, batch := range []int{1, 64, 256} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) {
+			s, err := Open(Config{DataDir: b.TempDir(), Name: "n1", Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(b, err)
+			defer func() { _ = s.Close() }()
+			data := make([]byte, 128)
+			logs := make([]*raft.Log, batch)
+			next := uint64(1)
+			var took []time.Duration
+			for b.Loop() {
+				for i := range logs {
+					logs[i] = &raft.Log{Index: next, Term: 1, Data: data, AppendedAt: time.Now()}
+					next++
 				}
-				slices.Sort(took)
-				b.ReportMetric(float64(next-1)/b.Elapsed().Seconds(), "entries/s")
-				b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-				b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-			})
-		}
+				begun := time.Now()
+				if err := s.Log.StoreLogs(logs); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(begun))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(next-1)/b.Elapsed().Seconds(), "entries/s")
+			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+		})
 	}
 }
 
 // BenchmarkOpen opens a folder with a log of 16,384 entries behind a snapshot, as raft leaves it.
 func BenchmarkOpen(b *testing.B) {
-	for _, kind := range kinds {
-		b.Run(kind, func(b *testing.B) {
-			c := Config{DataDir: b.TempDir(), Name: "n1", LogStore: kind}
-			s, err := Open(c)
-			require.NoError(b, err)
-			data := make([]byte, 1024)
-			for i := uint64(1); i <= 16384; i += 64 {
-				var logs []*raft.Log
-				for j := range uint64(64) {
-					logs = append(logs, &raft.Log{Index: i + j, Term: 1, Data: data})
-				}
-				require.NoError(b, s.Log.StoreLogs(logs))
-			}
-			require.NoError(b, s.Close())
-			for b.Loop() {
-				s, err := Open(c)
-				require.NoError(b, err)
-				b.StopTimer()
-				require.NoError(b, s.Close())
-				b.StartTimer()
-			}
-		})
+	c := Config{DataDir: b.TempDir(), Name: "n1"}
+	s, err := Open(c)
+	require.NoError(b, err)
+	data := make([]byte, 1024)
+	for i := uint64(1); i <= 16384; i += 64 {
+		var logs []*raft.Log
+		for j := range uint64(64) {
+			logs = append(logs, &raft.Log{Index: i + j, Term: 1, Data: data})
+		}
+		require.NoError(b, s.Log.StoreLogs(logs))
+	}
+	require.NoError(b, s.Close())
+	for b.Loop() {
+		s, err := Open(c)
+		require.NoError(b, err)
+		b.StopTimer()
+		require.NoError(b, s.Close())
+		b.StartTimer()
 	}
 }

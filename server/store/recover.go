@@ -35,7 +35,7 @@ func openForRecovery(d Device, dir string) (*Recovery, error) {
 	case id.State == stateCreating, id.ClusterID == "" || id.Joins:
 		return nil, fmt.Errorf("data folder %s belongs to no cluster yet: nothing is in it", dir)
 	}
-	s, err := OpenOn(d, Config{DataDir: dir, Name: id.Name, LogStore: id.LogStore, recovers: true})
+	s, err := OpenOn(d, Config{DataDir: dir, Name: id.Name, recovers: true})
 	if err != nil {
 		return nil, err
 	}

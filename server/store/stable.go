@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"os"
 	"strings"
 	"sync"
+	"time"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
 
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
@@ -21,8 +24,11 @@ const (
 	keySnapshot = "holdfast.snapshot" // index of the newest snapshot that was completed
 )
 
-// stable is a raft.StableStore over raft-boltdb: terms and votes, each with a
-// checksum. A vote that changed or vanished could elect two leaders.
+// keyCreated is a key without a meaning: see [createStable].
+const keyCreated = "created"
+
+// stable is a raft.StableStore over raft-boltdb: terms and votes, each with a checksum. A vote that changed or vanished
+// could elect two leaders.
 type stable struct {
 	path string
 	db   *raftboltdb.BoltStore
@@ -31,22 +37,81 @@ type stable struct {
 	broken error
 }
 
-// openStable checks all pairs.
-func openStable(fs vfs.FS, path string) (*stable, error) {
-	db, err := openBolt(fs, path, func(bucket string, key, value []byte) error {
-		if bucket != boltConfBucket {
-			return fmt.Errorf("it has a key %q where none belongs", key)
-		}
-		if string(key) == "created" {
-			return nil
-		}
-		_, err := unseal(key, value)
-		return err
-	})
+// boltOptions: the folder is locked already, so that waiting for the file's lock means a bug.
+func boltOptions(path string) raftboltdb.Options {
+	return raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
+		NoFreelistSync: true,
+		FreelistType:   bbolt.FreelistMapType,
+		Timeout:        time.Second,
+	}}
+}
+
+// createStable makes an empty database, under another name first: bbolt cannot open a database whose making was
+// interrupted. The caller syncs the folder.
+func createStable(fs vfs.FS, path string) error {
+	tmp := path + vfs.Unfinished
+	if err := fs.RemoveAll(tmp); err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	db, err := raftboltdb.New(boltOptions(tmp))
 	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	// The second transaction makes both meta pages say that there is no list of free pages.
+	err = errors.Join(db.Set([]byte(keyCreated), nil), db.Close())
+	if err == nil {
+		err = fs.Rename(tmp, path)
+	}
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	return nil
+}
+
+// openStable opens a database that [checkStable] found whole.
+func openStable(fs vfs.FS, path string) (s *stable, err error) {
+	if err := checkStable(fs, path); err != nil {
 		return nil, err
 	}
+	if err := rewriteMetas(fs, path); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	defer recoverAsDamage(path, &err)
+	db, err := raftboltdb.New(boltOptions(path))
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
 	return &stable{path: path, db: db}, nil
+}
+
+// rewriteMetas brings to the disk what checkStable has read. bbolt writes the pages of a transaction, syncs them, writes
+// a meta page that makes them count, and syncs that. So after a crash anything may be unsynced, and after a failed sync
+// a meta page may be in memory alone, for ever: both are written again.
+func rewriteMetas(fs vfs.FS, path string) error {
+	f, err := fs.Open(path, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	page := make([]byte, boltPageHead+boltMetaSize)
+	at := int64(0)
+	for id := range uint64(2) {
+		if _, err := f.ReadAt(page, at); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(page, at); err != nil {
+			return err
+		}
+		at += int64(parseMeta(page, id).pageSize)
+	}
+	return f.SyncData()
+}
+
+// recoverAsDamage turns a panic over a file into an error.
+func recoverAsDamage(path string, err *error) {
+	if p := recover(); p != nil {
+		*err = &damageError{path: path, reason: fmt.Sprint(p)}
+	}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -10,21 +10,13 @@ import (
 	"github.com/holdfast/holdfast/server/incarnation"
 )
 
-// Kinds of log store.
-const (
-	KindWAL  = "wal"
-	KindBolt = "bolt"
-)
-
 // Config says which folder, whose, and what to do when the disk misbehaves.
 type Config struct {
 	DataDir string
 	// Name is the node's. A folder that belongs to a node of another name is refused.
-	Name string
-	// LogStore is KindWAL or KindBolt.
-	LogStore string
-	Hooks    Hooks
-	Logger   *slog.Logger
+	Name   string
+	Hooks  Hooks
+	Logger *slog.Logger
 	// Mends: also a folder whose newest snapshot another member's state may stand for: see [Store.Missing].
 	Mends bool
 	// recovers: also a folder that is being recovered.

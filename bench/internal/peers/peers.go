@@ -89,10 +89,6 @@ func Rows() []Row {
 			About: "three nodes with users; the commands a second of one user are limited",
 		},
 		{
-			Name: "holdfast-bolt", Via: target.ViaLeader, Failover: true, servers: holdfast(3, "--log-store", "bolt"),
-			About: "three nodes with --log-store bolt",
-		},
-		{
 			Name: "zookeeper", Via: target.ViaLeader, Kind: target.ZooKeeper, servers: zookeeper,
 			About: "ZooKeeper of Debian's package, three servers, an ephemeral node is created and deleted; clients " +
 				"at the leader",

@@ -86,11 +86,7 @@ func files(dir string) (logs, others []stored, err error) {
 			if err != nil {
 				return err
 			}
-			if filepath.Base(p) == "log.db" {
-				logs = insert(logs, stored{p, used}, written)
-			} else {
-				others = append(others, stored{p, used})
-			}
+			others = append(others, stored{p, used})
 		case strings.HasSuffix(p, ".snap") && !info.ModTime().Before(written[snapshot.path]):
 			snapshot = stored{p, info.Size()}
 		}

@@ -20,10 +20,10 @@ import (
 const entries = 40
 
 // killed is the folder of a node that was killed: its lock is gone, nothing else was put in order.
-func killed(t *testing.T, kind string) string {
+func killed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "n1")
-	s, err := store.Open(store.Config{DataDir: dir, Name: "n1", LogStore: kind})
+	s, err := store.Open(store.Config{DataDir: dir, Name: "n1"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for i := range uint64(entries) {
@@ -40,8 +40,8 @@ func killed(t *testing.T, kind string) string {
 }
 
 // contents reads a folder's store whole; an error is the store's refusal.
-func contents(dir, kind string) (text string, err error) {
-	s, err := store.Open(store.Config{DataDir: dir, Name: "n1", LogStore: kind})
+func contents(dir string) (text string, err error) {
+	s, err := store.Open(store.Config{DataDir: dir, Name: "n1"})
 	if err != nil {
 		return "", err
 	}
@@ -76,41 +76,37 @@ func contents(dir, kind string) (text string, err error) {
 
 func TestTornStoresComeBackWhole(t *testing.T) {
 	protocoltest.SkipShort(t, "starts servers")
-	for _, kind := range []string{store.KindWAL, store.KindBolt} {
-		hit := damageMany(t, kind, "store-torn", func(got string, err error, whole, what string) {
-			require.NoError(t, err, what)
-			require.Equal(t, whole, got, what)
-		})
-		require.Len(t, hit, 3, "the log, the terms and a snapshot are torn: %v", hit)
-	}
+	hit := damageMany(t, "store-torn", func(got string, err error, whole, what string) {
+		require.NoError(t, err, what)
+		require.Equal(t, whole, got, what)
+	})
+	require.Len(t, hit, 3, "the log, the terms and a snapshot are torn: %v", hit)
 }
 
 func TestFlippedStoresRefuseOrDoWithout(t *testing.T) {
 	protocoltest.SkipShort(t, "starts servers")
-	for _, kind := range []string{store.KindWAL, store.KindBolt} {
-		refused := 0
-		hit := damageMany(t, kind, "store-flipped", func(got string, err error, whole, what string) {
-			if err != nil {
-				refused++
-				return
-			}
-			require.Equal(t, whole, got, what)
-		})
-		require.Len(t, hit, 3, "the log, the terms and a snapshot are hit: %v", hit)
-		require.Positive(t, refused)
-	}
+	refused := 0
+	hit := damageMany(t, "store-flipped", func(got string, err error, whole, what string) {
+		if err != nil {
+			refused++
+			return
+		}
+		require.Equal(t, whole, got, what)
+	})
+	require.Len(t, hit, 3, "the log, the terms and a snapshot are hit: %v", hit)
+	require.Positive(t, refused)
 }
 
 // damageMany damages copies of a store in many ways, and tells what became of each. It
 // counts which files were hit.
-func damageMany(t *testing.T, kind, fault string, judge func(got string, err error, whole,
+func damageMany(t *testing.T, fault string, judge func(got string, err error, whole,
 	what string),
 ) map[string]int {
 	t.Helper()
-	dir := killed(t, kind)
+	dir := killed(t)
 	work := filepath.Join(t.TempDir(), "n1")
 	require.NoError(t, copyTree(work, dir))
-	whole, err := contents(work, kind)
+	whole, err := contents(work)
 	require.NoError(t, err)
 	require.Contains(t, whole, fmt.Sprintf("\n%d 3 ", entries))
 	hit := map[string]int{}
@@ -120,7 +116,7 @@ func damageMany(t *testing.T, kind, fault string, judge func(got string, err err
 		require.NoError(t, err)
 		words := strings.Fields(what)
 		hit[words[len(words)-1]]++
-		got, err := contents(work, kind)
+		got, err := contents(work)
 		judge(got, err, whole, what)
 	}
 	return hit

@@ -98,7 +98,7 @@ func (l *turns) DeleteRange(lo, hi uint64) error {
 
 // openOn opens the folder as a process on a disk finds it.
 func openOn(p *memdisk.Process, c store.Config, random uint32) (*store.Store, error) {
-	c.DataDir, c.LogStore = dataDir, store.KindWAL
+	c.DataDir = dataDir
 	if c.Name == "" {
 		c.Name = "node"
 	}

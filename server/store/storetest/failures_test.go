@@ -132,7 +132,7 @@ func (l *life) opensWith(f *failing, want string) (opened bool) {
 		return failingStable{s, f}, nil
 	}
 	l.files.HookAll(f.reads)
-	s, err := store.OpenOn(on, store.Config{DataDir: dataDir, LogStore: store.KindWAL, Name: "node"})
+	s, err := store.OpenOn(on, store.Config{DataDir: dataDir, Name: "node"})
 	synctest.Wait()
 	l.files.Hook(nil)
 	if f.met.Swap(1<<32) < f.n {

@@ -41,7 +41,7 @@ func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
 	l := newLife(t, memdisk.New(uint64(n)))
 	id := store.Identity{Name: "node", ClusterID: "new", Restored: true}
 	restore := func(p *memdisk.Process) error {
-		return store.MakeOn(device(p), store.Config{DataDir: dataDir, LogStore: store.KindWAL}, id,
+		return store.MakeOn(device(p), store.Config{DataDir: dataDir}, id,
 			func(s *store.Store) error {
 				sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, 9, 1, raft.Configuration{}, 1, nil)
 				if err != nil {
