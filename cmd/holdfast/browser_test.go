@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // browser is a headless Chromium that a test drives by the DevTools protocol, over a pair of pipes: messages are
@@ -69,10 +71,8 @@ func newBrowser(t *testing.T) *browser {
 	from, theirOut, err := os.Pipe()
 	require.NoError(t, err)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
-	stderr := new(lockedBuffer)
-	cmd.Stderr = stderr
-	ownGroup(cmd)
-	require.NoError(t, cmd.Start())
+	p := fleet.Process{Name: "chromium", Log: filepath.Join(t.TempDir(), "log")}
+	require.NoError(t, p.Start(cmd))
 	theirIn.Close()
 	theirOut.Close()
 	b := &browser{t: t, to: to, answers: make(map[int]chan message)}
@@ -86,23 +86,13 @@ func newBrowser(t *testing.T) *browser {
 		b.ended = true
 		b.mu.Unlock()
 		_ = b.try("", "Browser.close", nil, nil)
-		done := make(chan struct{})
-		go func() {
-			_ = cmd.Wait()
-			close(done)
-		}()
-		select {
-		case <-done:
-		case <-time.After(20 * time.Second):
-			_ = cmd.Process.Kill()
-			<-done
-		}
+		_ = p.Wait(20 * time.Second)
 		to.Close()
 		from.Close()
 		<-read
 		if t.Failed() {
 			// there is no desktop
-			t.Logf("chromium said:\n%s", regexp.MustCompile(`(?m)^.*dbus.*\n`).ReplaceAllString(stderr.String(), ""))
+			t.Logf("chromium said:\n%s", regexp.MustCompile(`(?m)^.*dbus.*\n`).ReplaceAllString(p.Output(), ""))
 		}
 	})
 	return b

@@ -72,38 +72,32 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	exe := build(t)
 	nodes := startNodes(t, exe, 3)
 	leader := leaderOf(t, nodes)
-	var out, complaint lockedBuffer
-	cmd := exec.Command(exe, "cluster", "--server", leader.addr+","+nodes[0].addr+","+nodes[1].addr+","+nodes[2].addr,
-		"status", "--watch")
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	servers := leader.addr + "," + nodes[0].addr + "," + nodes[1].addr + "," + nodes[2].addr
+	watch := running(t, exec.Command(exe, "cluster", "--server", servers, "status", "--watch"))
 	shows := func(like string) {
 		t.Helper()
-		at := len(out.String())
-		require.Eventually(t, func() bool { return strings.Contains(out.String()[at:], like) }, 30*time.Second,
-			5*time.Millisecond, "%q is not in\n%s%s", like, &out, &complaint)
+		at := len(watch.stdout.String())
+		require.Eventually(t, func() bool { return strings.Contains(watch.stdout.String()[at:], like) }, 30*time.Second,
+			5*time.Millisecond, "%q is not in\n%s%s", like, &watch.stdout, &watch.stderr)
 	}
 	shows("3 of 3 voters answer")
 	_, err := ask(context.Background(), leader.addr, "SET", "k", "v")
 	require.NoError(t, err)
 	shows("\n" + leader.name + "  ")
-	leader.kill()
+	leader.Kill()
 	shows("2 of 3 voters answer")
 	for _, n := range nodes {
 		if n != leader {
-			n.kill()
+			n.Kill()
 		}
 	}
 	shows("No node answers: ")
 	leader.start(t)
 	shows("No leader is known to " + leader.name)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	require.NoError(t, <-ended)
-	require.NotContains(t, out.String(), "\x1b")
-	require.Empty(t, complaint.String())
+	require.NoError(t, watch.Signal(syscall.SIGINT))
+	require.Zero(t, watch.status(t))
+	require.NotContains(t, watch.stdout.String(), "\x1b")
+	require.Empty(t, watch.stderr.String())
 }
 
 // TestWatchIsForStatus: and for nothing else.

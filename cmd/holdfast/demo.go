@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol/fleet"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -110,9 +112,9 @@ func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
 	for _, c := range configs {
 		c.DataDir = filepath.Join(d.dir, c.Name)
 		d.nodes = append(d.nodes, &process{
-			name: c.Name, addr: c.Addr, http: c.HTTPAddr, password: password,
-			exe: exe, env: nodeEnvironment(c), log: filepath.Join(d.dir, c.Name+".log"),
-			grace: c.ShutdownTimeout + time.Second,
+			Process: fleet.Process{Name: c.Name, Log: filepath.Join(d.dir, c.Name+".log")},
+			addr:    c.Addr, http: c.HTTPAddr, password: password,
+			exe: exe, env: nodeEnvironment(c), grace: c.ShutdownTimeout + time.Second,
 		})
 	}
 	return d, nil
@@ -232,10 +234,10 @@ func (d *cluster) run(ctx context.Context, stdin io.Reader) error {
 // stop ends the nodes that run, gracefully if they can, and removes the data folder unless the user keeps it.
 func (d *cluster) stop() {
 	for _, p := range d.nodes {
-		p.terminate()
+		_ = p.Signal(syscall.SIGTERM)
 	}
 	for _, p := range d.nodes {
-		p.await()
+		_ = p.Wait(p.grace)
 	}
 	if d.removeDir {
 		_ = os.RemoveAll(d.dir)

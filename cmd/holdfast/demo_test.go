@@ -25,36 +25,20 @@ import (
 
 // demoRun is a `holdfast demo` process with its screen.
 type demoRun struct {
-	port   int
-	cmd    *exec.Cmd
-	stdin  io.Writer
-	screen *lockedBuffer
-	stderr *lockedBuffer
-	done   chan struct{}
+	*program
+	port  int
+	stdin io.Writer
 }
 
 func startDemo(t *testing.T, args ...string) *demoRun {
 	t.Helper()
-	d := &demoRun{port: freeDemoPort(t), screen: new(lockedBuffer), stderr: new(lockedBuffer), done: make(chan struct{})}
-	d.cmd = exec.Command(build(t), append([]string{"demo", "--port", strconv.Itoa(d.port)}, args...)...)
-	d.cmd.Stdout, d.cmd.Stderr = d.screen, d.stderr
-	d.cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	d := &demoRun{port: freeDemoPort(t)}
+	cmd := exec.Command(build(t), append([]string{"demo", "--port", strconv.Itoa(d.port)}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	var err error
-	d.stdin, err = d.cmd.StdinPipe()
+	d.stdin, err = cmd.StdinPipe()
 	require.NoError(t, err)
-	ownGroup(d.cmd)
-	require.NoError(t, d.cmd.Start())
-	go func() {
-		_ = d.cmd.Wait()
-		close(d.done)
-	}()
-	t.Cleanup(func() {
-		_ = d.cmd.Process.Kill()
-		<-d.done
-		if t.Failed() {
-			t.Logf("the demo's screen:\n%s%s", d.screen, d.stderr)
-		}
-	})
+	d.program = running(t, cmd)
 	d.await(t, "Ctrl-C stops everything")
 	return d
 }
@@ -63,10 +47,8 @@ func startDemo(t *testing.T, args ...string) *demoRun {
 func freeDemoPort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := strconv.Atoi(portOf(freeAddrs(t, 1)[0]))
 		require.NoError(t, err)
-		port := ln.Addr().(*net.TCPAddr).Port
-		require.NoError(t, ln.Close())
 		if port+httpPortOffset+demoNodes > 65535 {
 			continue
 		}
@@ -85,9 +67,9 @@ func (d *demoRun) await(t *testing.T, pattern string) []string {
 	t.Helper()
 	var match []string
 	require.Eventually(t, func() bool {
-		match = regexp.MustCompile(pattern).FindStringSubmatch(d.screen.String())
+		match = regexp.MustCompile(pattern).FindStringSubmatch(d.stdout.String())
 		return match != nil
-	}, 30*time.Second, 5*time.Millisecond, "the demo did not say %q:\n%s%s", pattern, d.screen, d.stderr)
+	}, 30*time.Second, 5*time.Millisecond, "the demo did not say %q:\n%s%s", pattern, &d.stdout, &d.stderr)
 	return match
 }
 
@@ -131,10 +113,10 @@ func TestDemoTellsWhatHappened(t *testing.T) {
 	fmt.Fprintln(d.stdin)
 	d.await(t, `All nodes run\.`)
 
-	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
-	<-d.done
-	require.Zero(t, d.cmd.ProcessState.ExitCode())
-	require.NotContains(t, d.screen.String(), "level=")
+	require.NoError(t, d.Signal(syscall.SIGTERM))
+	<-d.Done()
+	require.Zero(t, d.ExitCode())
+	require.NotContains(t, d.stdout.String(), "level=")
 	require.Empty(t, d.stderr.String())
 	require.NoDirExists(t, folder)
 }
@@ -147,8 +129,8 @@ func TestDemoWithoutATerminal(t *testing.T) {
 	d.kill(t, follower[2])
 	d.await(t, follower[1]+` is gone \(signal: killed\)`)
 	d.await(t, follower[1]+` is back as pid (\d+) after`)
-	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
-	<-d.done
+	require.NoError(t, d.Signal(syscall.SIGTERM))
+	<-d.Done()
 }
 
 // TestDemoHeedsItsFlags: what the demo takes reaches its nodes.
@@ -171,10 +153,10 @@ func TestDemoHeedsItsFlags(t *testing.T) {
 		require.Equal(t, "77", settings["maxclients"])
 		require.NoError(t, c.Close())
 	}
-	require.NotContains(t, d.screen.String(), "open sesame")
-	require.Contains(t, d.screen.String(), "REDISCLI_AUTH")
-	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
-	<-d.done
+	require.NotContains(t, d.stdout.String(), "open sesame")
+	require.Contains(t, d.stdout.String(), "REDISCLI_AUTH")
+	require.NoError(t, d.Signal(syscall.SIGTERM))
+	<-d.Done()
 	log, err := os.ReadFile(filepath.Join(dir, "n1.log"))
 	require.NoError(t, err)
 	require.Contains(t, string(log), `"msg":"stopped"`)
@@ -277,18 +259,4 @@ func TestDemoTellsOfTakenPorts(t *testing.T) {
 		change(&c)
 		require.ErrorContains(t, checkDemoNode(c), "--port moves the demo")
 	}
-}
-
-// TestDemoEndsWhatDoesNotHeedIt, once its grace is over.
-func TestDemoEndsWhatDoesNotHeedIt(t *testing.T) {
-	cmd := exec.Command("sleep", "5")
-	require.NoError(t, cmd.Start())
-	l := &life{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		l.err = cmd.Wait()
-		close(l.done)
-	}()
-	p := &process{grace: time.Millisecond, life: l}
-	p.await()
-	require.Equal(t, "signal: killed", p.end())
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 const (
@@ -65,7 +66,7 @@ func (d *cluster) leaderAsSeenBy(ctx context.Context, p *process) *process {
 	}
 	name := infoField(info.Str, "leader_name")
 	for _, leader := range d.living() {
-		if leader.name == name {
+		if leader.Name == name {
 			return leader
 		}
 	}
@@ -75,7 +76,7 @@ func (d *cluster) leaderAsSeenBy(ctx context.Context, p *process) *process {
 func (d *cluster) living() []*process {
 	var living []*process
 	for _, p := range d.nodes {
-		if p.alive() {
+		if p.Running() {
 			living = append(living, p)
 		}
 	}
@@ -84,25 +85,16 @@ func (d *cluster) living() []*process {
 
 // waitServing asks until the node answers, dies, or ctx ends.
 func (p *process) waitServing(ctx context.Context) error {
-	var last error
-	for {
+	return fleet.Await(ctx, func(ctx context.Context) error {
 		v, err := p.ask(ctx, "EXISTS", "holdfast:demo")
-		switch {
-		case err != nil:
-			last = err
-		case v.IsError():
-			last = errors.New(v.Str)
-		default:
-			return nil
+		if err == nil && v.IsError() {
+			err = errors.New(v.Str)
 		}
-		select {
-		case <-p.done:
-			return fmt.Errorf("%s did not start: %s\n%s", p.name, p.end(), strings.TrimSpace(p.output()))
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not serve: %w", p.name, last)
-		case <-time.After(demoPoll):
+		if err != nil {
+			return fmt.Errorf("%s does not serve: %w", p.Name, err)
 		}
-	}
+		return nil
+	}, &p.Process)
 }
 
 // ask sends one command on a connection of its own.

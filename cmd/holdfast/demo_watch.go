@@ -34,18 +34,18 @@ const restartAfter = 5 * time.Second
 func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	ended := make(chan death)
 	for _, p := range d.nodes {
-		go death{p, p.life}.send(ctx, ended)
+		go death{p, p.Done()}.send(ctx, ended)
 	}
 	var due <-chan time.Time
 	again := func() {
 		for _, p := range d.bringBack(ctx) {
-			go death{p, p.life}.send(ctx, ended)
+			go death{p, p.Done()}.send(ctx, ended)
 		}
 	}
 	for {
 		select {
 		case e := <-ended:
-			if e.process.life == e.life { // it was not started again meanwhile
+			if e.process.Done() == e.done { // it was not started again meanwhile
 				d.gone(ctx, e.process)
 			}
 			if entered == nil {
@@ -71,16 +71,16 @@ func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	}
 }
 
-// death is the end of a process's life.
+// death is the end of a process, after one of its starts.
 type death struct {
 	process *process
-	life    *life
+	done    <-chan struct{}
 }
 
-// send sends e when the life has ended.
+// send sends e when the process has ended.
 func (e death) send(ctx context.Context, ended chan<- death) {
 	select {
-	case <-e.life.done:
+	case <-e.done:
 	case <-ctx.Done():
 		return
 	}
@@ -101,15 +101,15 @@ func (d *cluster) gone(ctx context.Context, p *process) {
 	switch {
 	case errors.Is(err, errMinority):
 		fmt.Fprintf(d.stdout, "%s is gone (%s). %d of %d nodes are left: no lock can be taken until a majority is back.\n",
-			p.name, p.end(), len(d.living()), len(d.nodes))
+			p.Name, p.ExitState(), len(d.living()), len(d.nodes))
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		fmt.Fprintf(d.stdout, "%s is gone (%s), and no node leads after %v: see the logs in %s\n", p.name, p.end(),
+		fmt.Fprintf(d.stdout, "%s is gone (%s), and no node leads after %v: see the logs in %s\n", p.Name, p.ExitState(),
 			failoverLimit, d.dir)
 	case err != nil: // the demo is stopping
 	case leader == led:
-		fmt.Fprintf(d.stdout, "%s is gone (%s), %s still leads.\n", p.name, p.end(), leader.name)
+		fmt.Fprintf(d.stdout, "%s is gone (%s), %s still leads.\n", p.Name, p.ExitState(), leader.Name)
 	default:
-		fmt.Fprintf(d.stdout, "%s is gone (%s), %s leads after %s.\n", p.name, p.end(), leader.name, seconds(begin))
+		fmt.Fprintf(d.stdout, "%s is gone (%s), %s leads after %s.\n", p.Name, p.ExitState(), leader.Name, seconds(begin))
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *cluster) bringBack(ctx context.Context) []*process {
 	begin := time.Now()
 	var started []*process
 	for _, p := range d.nodes {
-		if p.alive() {
+		if p.Running() {
 			continue
 		}
 		if err := p.start(); err != nil {
@@ -139,7 +139,7 @@ func (d *cluster) bringBack(ctx context.Context) []*process {
 		if d.leader == p {
 			role = "and leads"
 		}
-		fmt.Fprintf(d.stdout, "%s is back as pid %d after %s, %s.\n", p.name, p.pid(), seconds(begin), role)
+		fmt.Fprintf(d.stdout, "%s is back as pid %d after %s, %s.\n", p.Name, p.PID(), seconds(begin), role)
 	}
 	if len(started) == 0 {
 		fmt.Fprintln(d.stdout, "All nodes run.")
@@ -157,7 +157,7 @@ func (d *cluster) howTo() {
 		if p == d.leader {
 			role = "leads"
 		}
-		fmt.Fprintf(w, "  %s  %s  pid %d  %s\n", p.name, p.addr, p.pid(), role)
+		fmt.Fprintf(w, "  %s  %s  pid %d  %s\n", p.Name, p.addr, p.PID(), role)
 	}
 	if d.password {
 		fmt.Fprintf(w,
@@ -188,7 +188,7 @@ Kill the leader; what was acknowledged is still there:
 Data and logs are in %[4]s.
 Enter starts nodes again that have ended, Ctrl-C stops everything. Without a terminal they start after 5 s by themselves.
 
-`, first, last, d.leader.pid(), d.dir, d.nodes[0].http)
+`, first, last, d.leader.PID(), d.dir, d.nodes[0].http)
 }
 
 func portOf(addr string) string {

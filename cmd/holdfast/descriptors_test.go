@@ -23,7 +23,7 @@ func TestFewDescriptors(t *testing.T) {
 	defer c.Close()
 	require.Eventually(t, func() bool { return c.Set(t.Context(), "k", "v", 0).Err() == nil }, 30*time.Second,
 		10*time.Millisecond)
-	require.Contains(t, n.stderr.String(), "max-clients lowered")
+	require.Contains(t, n.Output(), "max-clients lowered")
 	for range 300 {
 		stranger, err := net.Dial("tcp", n.addr)
 		require.NoError(t, err)
@@ -40,5 +40,5 @@ func TestFewDescriptors(t *testing.T) {
 		return err == nil && got["maxclients"] == "64" && got["maxmemory-clients"] == "3145728"
 	}, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, c.Set(t.Context(), "k", "w", 0).Err(), "a client that was there stays")
-	require.NotContains(t, n.stderr.String(), "too many open files")
+	require.NotContains(t, n.Output(), "too many open files")
 }

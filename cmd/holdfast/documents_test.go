@@ -256,7 +256,7 @@ func TestREADMEDemo(t *testing.T) {
 		case len(words) > 3 && words[0] == "redis-cli":
 			steps++
 			n := byPort[words[2]]
-			if n.dead() { // the transcript cannot know who led
+			if !n.Running() { // the transcript cannot know who led
 				n = leaderOf(t, nodes)
 			}
 			got, err := ask(context.Background(), n.addr, words[3:]...)
@@ -265,7 +265,7 @@ func TestREADMEDemo(t *testing.T) {
 		case len(words) == 3 && words[0] == "kill":
 			steps++
 			leader := leaderOf(t, nodes)
-			leader.kill()
+			leader.Kill()
 			for _, n := range nodes {
 				if n != leader {
 					waitServing(t, n)
@@ -274,15 +274,6 @@ func TestREADMEDemo(t *testing.T) {
 		}
 	}
 	require.Greater(t, steps, 8, "the transcript was not found")
-}
-
-func (n *node) dead() bool {
-	select {
-	case <-n.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // requireShown compares a reply with what redis-cli shows of it; a TTL may differ by the time that passed.

@@ -31,16 +31,11 @@ func (n *node) drop(name string) {
 // fails waits until the process has ended by itself, with that status and one line.
 func (n *node) fails(t *testing.T, status int, want string) {
 	t.Helper()
-	select {
-	case <-n.done:
-	case <-time.After(20 * time.Second):
-		n.kill()
-		t.Fatalf("%s goes on:\n%s", n.name, n.stderr)
-	}
-	require.Equal(t, status, n.cmd.ProcessState.ExitCode(), "%s", n.stderr)
-	lines := strings.Split(strings.TrimSpace(n.stderr.String()), "\n")
+	require.NoError(t, n.Wait(20*time.Second), "%s", n.Output())
+	require.Equal(t, status, n.ExitCode(), "%s", n.Output())
+	lines := strings.Split(strings.TrimSpace(n.Output()), "\n")
 	require.Contains(t, lines[len(lines)-1], want)
-	require.True(t, strings.HasPrefix(lines[len(lines)-1], "holdfast serve: "), "%s", n.stderr)
+	require.True(t, strings.HasPrefix(lines[len(lines)-1], "holdfast serve: "), "%s", n.Output())
 }
 
 // newcomer is a node that joins the cluster of others.
@@ -51,25 +46,18 @@ func newcomer(t *testing.T, name string, others []*node, flags ...string) *node 
 	for _, o := range others {
 		contacts = append(contacts, *o.flag("peer-addr"))
 	}
-	n := &node{name: name, addr: addrs[0], exe: others[0].exe}
-	n.args = append([]string{
-		"serve", "--name", name, "--addr", n.addr, "--peer-addr", addrs[1],
+	n := newNode(t, others[0].exe, name, addrs[0], append([]string{
+		"serve", "--name", name, "--addr", addrs[0], "--peer-addr", addrs[1],
 		"--data-dir", filepath.Join(t.TempDir(), name), "--join", strings.Join(contacts, ","),
-	}, flags...)
+	}, flags...)...)
 	n.start(t)
-	t.Cleanup(func() {
-		n.kill()
-		if t.Failed() {
-			t.Logf("%s said:\n%s", n.name, n.stderr)
-		}
-	})
 	return n
 }
 
 // logs waits until the process has logged a text.
 func (n *node) logs(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(n.stderr.String(), text) }, 30*time.Second,
+	require.Eventually(t, func() bool { return strings.Contains(n.Output(), text) }, 30*time.Second,
 		10*time.Millisecond, "%s", text)
 }
 
@@ -99,7 +87,7 @@ func TestFirstStartWithoutANode(t *testing.T) {
 	status, _ = httpGet(t, "http://"+monitoring+"/metrics")
 	require.Equal(t, http.StatusOK, status)
 	nodes[1].stop(t)
-	require.Zero(t, nodes[1].cmd.ProcessState.ExitCode(), "a node can be stopped while it waits")
+	require.Zero(t, nodes[1].ExitCode(), "a node can be stopped while it waits")
 	nodes[1].start(t)
 	nodes[2].start(t)
 	for _, n := range nodes {
@@ -126,7 +114,7 @@ func TestWipedNode(t *testing.T) {
 	lost := nodes[1]
 	rest := []*node{nodes[0], nodes[2]}
 	require.NoError(t, client(t, nodes[0]).Set(t.Context(), "a", "b", 0).Err())
-	lost.kill()
+	lost.Kill()
 	require.NoError(t, os.RemoveAll(*lost.flag("data-dir")))
 	lost.start(t)
 	lost.fails(t, 1, "and this node's folder is empty: add it with --join")
@@ -145,7 +133,7 @@ func TestWipedNode(t *testing.T) {
 	addrs := freeAddrs(t, 3)
 	var moved []string
 	for i, n := range nodes {
-		n.kill()
+		n.Kill()
 		*n.flag("peer-addr") = addrs[i]
 		moved = append(moved, n.name+"="+addrs[i])
 	}

@@ -290,7 +290,7 @@ func (k *kube) remove(kind string, names []string) error {
 func (k *kube) exec(pod string, args []string) (a answer, err error) {
 	k.mu.Lock()
 	p := k.pods[pod]
-	runs := p != nil && p.process != nil
+	runs := p != nil && p.process.Running()
 	spec := k.objects["StatefulSet/holdfast"].Spec.Template.Spec
 	k.mu.Unlock()
 	if !runs {

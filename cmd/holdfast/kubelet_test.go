@@ -11,11 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // kube plays the parts of Kubernetes that the manifests lean on: the controller of the StatefulSet, with its claims and
@@ -48,7 +49,7 @@ type kubePod struct {
 	grace    time.Duration
 	leave    chan struct{} // closed when the pod is deleted
 	leaving  bool
-	process  *os.Process
+	process  fleet.Process
 	ready    bool
 	served   bool  // the process has been ready: a stop is graceful from then on
 	statuses []int // with which the container has ended
@@ -151,7 +152,7 @@ func (k *kube) begin(name string, spec podSpec) {
 	c := spec.Containers[0]
 	p := &kubePod{
 		name: name, image: c.Image, revision: k.revision, spec: c, grace: time.Duration(spec.Grace) * time.Second,
-		leave: make(chan struct{}), log: new(lockedBuffer),
+		leave: make(chan struct{}), log: new(lockedBuffer), process: fleet.Process{Name: name},
 	}
 	k.pods[name] = p
 	k.all = append(k.all, p)
@@ -255,39 +256,28 @@ func (k *kube) once(p *kubePod, run func(context.Context, ...string) *exec.Cmd) 
 	}
 	cmd := run(k.ctx, slices.Clone(p.spec.Args)...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	ownGroup(cmd)
-	if err := cmd.Start(); err != nil {
-		k.complain("%s does not start: %v", p.name, err)
+	if err := p.process.Start(cmd); err != nil {
+		k.complain("%v", err)
 		return false
 	}
-	k.mu.Lock()
-	p.process = cmd.Process
-	k.mu.Unlock()
-	ended := make(chan struct{})
 	probes := make(chan struct{})
-	go func() { defer close(probes); k.probe(p, ended) }()
-	go func() { _ = cmd.Wait(); close(ended) }()
+	go func() { defer close(probes); k.probe(p, p.process.Done()) }()
 	select {
-	case <-ended:
+	case <-p.process.Done():
 	case <-p.leave:
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(p.grace):
-			k.complain("%s did not end within its grace", p.name)
-			_ = cmd.Process.Kill()
-			<-ended
+		if err := p.process.Stop(p.grace); err != nil {
+			k.complain("%v", err)
 		}
 	}
 	<-probes
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	status := cmd.ProcessState.ExitCode()
+	status := p.process.ExitCode()
 	if p.leaving && p.served && status != 0 && status != statusRemoved {
 		k.trouble = append(k.trouble, fmt.Sprintf("%s was stopped, and ended with status %d", p.name, status))
 	}
 	p.statuses = append(p.statuses, status)
-	p.process, p.ready, p.served = nil, false, false
+	p.ready, p.served = false, false
 	return !p.leaving
 }
 
@@ -299,7 +289,7 @@ func (k *kube) complain(format string, args ...any) {
 
 // probe asks a container as often as the machine lets it: first the startup probe, and once that succeeds the others. A
 // probe counts as failed once it has failed without a break for as long as the manifest allows.
-func (k *kube) probe(p *kubePod, ended chan struct{}) {
+func (k *kube) probe(p *kubePod, ended <-chan struct{}) {
 	asks := func(of probe) func() (ok, failed bool) {
 		since := time.Now()
 		client := http.Client{Timeout: time.Duration(of.TimeoutSeconds) * time.Second}

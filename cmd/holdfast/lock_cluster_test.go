@@ -69,7 +69,7 @@ func TestLockOutlivesItsNode(t *testing.T) {
 		5*time.Millisecond)
 	fence := infoOf(t, leader, "job", "fence")
 
-	leader.kill()
+	leader.Kill()
 	other := nodes[0]
 	if other == leader {
 		other = nodes[1]
@@ -83,8 +83,8 @@ func TestLockOutlivesItsNode(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond, "the waiter asks again")
 	require.Equal(t, fence, infoOf(t, other, "job", "fence"))
 	require.Empty(t, waits.stdout.String())
-	require.NoError(t, holds.cmd.Process.Signal(syscall.SIGTERM))
-	require.Zero(t, holds.status(t), "the command had its lock until its end: %s", holds.stderr)
+	require.NoError(t, holds.Signal(syscall.SIGTERM))
+	require.Zero(t, holds.status(t), "the command had its lock until its end: %s", &holds.stderr)
 	require.Zero(t, waits.status(t))
 	require.Contains(t, waits.stdout.String(), "got ")
 	require.Eventually(t, func() bool { return infoOf(t, other, "job", "holders-count") == -1 }, 20*time.Second,
@@ -209,23 +209,15 @@ func TestLocksBreaksStockLocks(t *testing.T) {
 func TestLocksWatch(t *testing.T) {
 	exe := build(t)
 	n := startNodes(t, exe, 1)[0]
-	var out lockedBuffer
-	cmd := exec.Command(exe, "locks", "--server", n.addr, "--watch")
-	cmd.Stdout = &out
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	shows := func(text string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(out.String(), text) }, 20*time.Second, 5*time.Millisecond)
-	}
-	shows("nobody holds a lock")
+	watch := running(t, exec.Command(exe, "locks", "--server", n.addr, "--watch"))
+	watch.says(t, "nobody holds a lock")
 	_, err := ask(context.Background(), n.addr, "LOCK.ACQUIRE", "seen", "o", "PX", "3600000")
 	require.NoError(t, err)
-	shows("seen")
-	n.kill()
-	shows("No node answers: ")
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait())
+	watch.says(t, "seen")
+	n.Kill()
+	watch.says(t, "No node answers: ")
+	require.NoError(t, watch.Signal(syscall.SIGTERM))
+	require.Zero(t, watch.status(t))
 }
 
 // TestLockWithASecuredNode: TLS with certificates on both sides, and a password from its file.
@@ -277,10 +269,10 @@ func TestLockOfAFrozenHolder(t *testing.T) {
 	waits := locking(t, exe, []string{n.addr}, "--ttl", "1m", "--wait", "1m", "job", "--", "echo", "got")
 	require.Eventually(t, func() bool { return infoOf(t, n, "job", "waiters-count") == 1 }, 20*time.Second,
 		5*time.Millisecond)
-	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGSTOP))
-	require.Zero(t, waits.status(t), waits.stderr)
-	require.NoError(t, frozen.cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, frozen.Signal(syscall.SIGSTOP))
+	require.Zero(t, waits.status(t), &waits.stderr)
+	require.NoError(t, frozen.Signal(syscall.SIGCONT))
 	require.Equal(t, statusLost, frozen.status(t))
 	frozen.oneLine(t, "lost job")
-	require.Contains(t, n.stderr.String(), `reason="its client was silent for a session's lease"`)
+	require.Contains(t, n.Output(), `reason="its client was silent for a session's lease"`)
 }

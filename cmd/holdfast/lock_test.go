@@ -19,59 +19,19 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 )
 
-// lockRun is a `holdfast lock` process.
-type lockRun struct {
-	cmd            *exec.Cmd
-	stdout, stderr *lockedBuffer
-	done           chan struct{}
-}
-
 // locking starts `holdfast lock` with the words of args.
-func locking(t *testing.T, exe string, addrs []string, args ...string) *lockRun {
+func locking(t *testing.T, exe string, addrs []string, args ...string) *program {
 	t.Helper()
-	r := &lockRun{stdout: new(lockedBuffer), stderr: new(lockedBuffer), done: make(chan struct{})}
-	r.cmd = exec.Command(exe, append([]string{"lock", "--server", strings.Join(addrs, ",")}, args...)...)
-	r.cmd.Stdout, r.cmd.Stderr, r.cmd.WaitDelay = r.stdout, r.stderr, time.Second
-	require.NoError(t, r.cmd.Start())
-	go func() {
-		_ = r.cmd.Wait()
-		close(r.done)
-	}()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		<-r.done
-		if t.Failed() {
-			t.Logf("said:\n%s%s", r.stdout, r.stderr)
-		}
-	})
-	return r
-}
-
-// says waits until the command has written text.
-func (r *lockRun) says(t *testing.T, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, 20*time.Second,
-		time.Millisecond, "%s", r.stderr)
-}
-
-// status waits for the end.
-func (r *lockRun) status(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(30 * time.Second):
-		require.Fail(t, "it does not end")
-	}
-	return r.cmd.ProcessState.ExitCode()
+	return running(t, exec.Command(exe, append([]string{"lock", "--server", strings.Join(addrs, ",")}, args...)...))
 }
 
 // oneLine requires that it said one line, which has text.
-func (r *lockRun) oneLine(t *testing.T, text string) {
+func (r *program) oneLine(t *testing.T, text string) {
 	t.Helper()
 	require.Contains(t, r.stderr.String(), text)
-	require.Equal(t, 1, strings.Count(r.stderr.String(), "holdfast lock: "), r.stderr)
+	require.Equal(t, 1, strings.Count(r.stderr.String(), "holdfast lock: "), &r.stderr)
 	require.Contains(t, r.stderr.String(), "holdfast lock: ")
-	require.True(t, strings.HasSuffix(r.stderr.String(), "\n"), r.stderr)
+	require.True(t, strings.HasSuffix(r.stderr.String(), "\n"), &r.stderr)
 }
 
 // TestLockGivesItsCommandsStatus: the statuses are those of a shell, and the lock is free afterwards.
@@ -94,7 +54,7 @@ func TestLockGivesItsCommandsStatus(t *testing.T) {
 		r := locking(t, exe, c.Addrs(), append([]string{"job", "--"}, words...)...)
 		require.Equal(t, want, r.status(t), command)
 		require.Empty(t, c.Holder("job"))
-		require.Equal(t, want == 126 || want == 127, r.stderr.String() != "", r.stderr)
+		require.Equal(t, want == 126 || want == 127, r.stderr.String() != "", &r.stderr)
 	}
 	r := locking(t, exe, c.Addrs(), "job", "--", filepath.Dir(plain))
 	require.Equal(t, 126, r.status(t), "a folder")
@@ -102,7 +62,7 @@ func TestLockGivesItsCommandsStatus(t *testing.T) {
 		`echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
 	require.Zero(t, r.status(t))
 	require.Regexp(t, `^job \d+ --ttl\n$`, r.stdout.String())
-	require.Contains(t, r.stderr.String(), ":"+strconv.Itoa(r.cmd.Process.Pid)+":")
+	require.Contains(t, r.stderr.String(), ":"+strconv.Itoa(r.PID())+":")
 }
 
 // TestLockFindsItsCommandAsShellsDo: a script without a first line that names its program is a shell's; a file of the
@@ -116,7 +76,7 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "script"), []byte("echo \"$0 $1 $HOLDFAST_LOCK\"; exit 9\n"),
 		0o700))
 	r := locking(t, exe, c.Addrs(), "job", "--", "script", "two words")
-	require.Equal(t, 9, r.status(t), r.stderr)
+	require.Equal(t, 9, r.status(t), &r.stderr)
 	require.Equal(t, filepath.Join(dir, "script")+" two words job\n", r.stdout.String())
 	t.Setenv("PATH", ".:"+os.Getenv("PATH"))
 	t.Chdir(dir)
@@ -156,11 +116,11 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 		{[]string{"a:b:c"}, "", 2, `server "a:b:c"`},
 	} {
 		r := locking(t, exe, tc.addrs, append(strings.Fields(tc.flags), "taken", "--", "true")...)
-		require.Equal(t, tc.status, r.status(t), "%v: %s", tc, r.stderr)
+		require.Equal(t, tc.status, r.status(t), "%v: %s", tc, &r.stderr)
 		r.oneLine(t, tc.want)
 	}
 	r := locking(t, exe, c.Addrs(), "--password-file", file, "free", "--", "true")
-	require.Zero(t, r.status(t), r.stderr)
+	require.Zero(t, r.status(t), &r.stderr)
 }
 
 // loop is a shell's command that runs until it is told to end, and says so.
@@ -176,11 +136,11 @@ func TestLockHandsSignalsOn(t *testing.T) {
 	r.says(t, "ready")
 	waits := locking(t, exe, c.Addrs(), "job", "--", "echo", "never")
 	require.Eventually(t, func() bool { return c.Waiters("job") == 1 }, 20*time.Second, time.Millisecond)
-	require.NoError(t, waits.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, waits.Signal(syscall.SIGTERM))
 	require.Equal(t, 143, waits.status(t))
 	require.Eventually(t, func() bool { return c.Waiters("job") == 0 }, 20*time.Second, time.Millisecond)
 	require.Empty(t, waits.stdout.String())
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, r.Signal(syscall.SIGINT))
 	require.Equal(t, 5, r.status(t))
 	require.Contains(t, r.stdout.String(), "interrupted")
 	require.Empty(t, c.Holder("job"))
@@ -250,11 +210,11 @@ func TestLockUnderNohup(t *testing.T) {
 	c.Take("job")
 	r := locking(t, nohup, c.Addrs(), "job", "--", "sh", "-c", loop)
 	require.Eventually(t, func() bool { return c.Waiters("job") == 1 }, 20*time.Second, time.Millisecond)
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, r.Signal(syscall.SIGHUP))
 	c.Break("job", "broken")
 	r.says(t, "ready")
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, r.Signal(syscall.SIGHUP))
+	require.NoError(t, r.Signal(syscall.SIGTERM))
 	require.Zero(t, r.status(t))
 	require.Contains(t, r.stdout.String(), "told")
 }

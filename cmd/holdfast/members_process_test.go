@@ -93,7 +93,7 @@ func TestMembersByCommand(t *testing.T) {
 	changes(t, one.addr, 0, one.name+" got a vote: 3 voters, of which 1 may fail", "promote", one.name)
 	all(t, nodes, one.name, "yes")
 
-	other.kill()
+	other.Kill()
 	changes(t, one.addr, 1, "without "+one.name+" 1 of 2 voters would answer, and 2 must: mend or remove "+other.name+
 		" first, or use force", "remove", one.name)
 	all(t, []*node{leader, one}, one.name, "yes")
@@ -120,7 +120,7 @@ func TestMembersByCommand(t *testing.T) {
 func TestReplaceOfALostDisk(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
 	_, lost, rest := parts(t, nodes)
-	lost.kill()
+	lost.Kill()
 	require.NoError(t, os.RemoveAll(*lost.flag("data-dir")))
 	n4 := newcomer(t, "n4", []*node{rest}, "--non-voter")
 	all(t, []*node{rest}, "n4", "no")
@@ -147,13 +147,13 @@ func TestKilledInTheMiddle(t *testing.T) {
 	// The node that joins, before it has a vote: it is seen, and goes on when it is back, or is removed.
 	n4 := newcomer(t, "n4", nodes)
 	require.Eventually(t, func() bool { return votes(leader, "n4") != "" }, 30*time.Second, time.Millisecond)
-	n4.kill()
+	n4.Kill()
 	require.NotEmpty(t, votes(leader, "n4"))
 	n4.start(t)
 	all(t, append(nodes, n4), "n4", "yes")
 
 	// The node that is removed, before it learns so.
-	n4.kill()
+	n4.Kill()
 	changes(t, other.addr, 0, "n4 was removed", "remove", "n4")
 	n4.start(t)
 	staysOut(t, n4)
@@ -172,7 +172,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	over := slow(one, other)
 	ended := begun(t, one.addr+","+other.addr, "demote", other.name)
 	require.Eventually(t, func() bool { return votes(leader, other.name) == "no" }, 30*time.Second, time.Millisecond)
-	leader.kill()
+	leader.Kill()
 	over()
 	leader.start(t) // its vote may be one of two by now
 	ended(other.name)
@@ -185,7 +185,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	over = slow(other)
 	ended = begun(t, one.addr+","+other.addr+","+leader.addr, "demote", one.name)
 	require.Eventually(t, func() bool { return votes(leader, one.name) == "no" }, 30*time.Second, time.Millisecond)
-	one.kill()
+	one.Kill()
 	over()
 	ended(one.name)
 	one.start(t)
@@ -216,7 +216,7 @@ func TestAskedNodeDies(t *testing.T) {
 	require.NoError(t, client(t, other).Do(t.Context(), "DEBUG", "DISK", "DELAY", "300").Err())
 	ended := begun(t, one.addr, "demote", one.name)
 	require.Eventually(t, func() bool { return votes(leader, one.name) == "no" }, 30*time.Second, time.Millisecond)
-	one.kill()
+	one.Kill()
 	ended(one.name + " has no vote")
 }
 
@@ -227,7 +227,7 @@ func TestChangeWithoutMajority(t *testing.T) {
 	_, one, other := parts(t, nodes)
 	for _, n := range nodes {
 		if n != one {
-			n.kill()
+			n.Kill()
 		}
 	}
 	require.Eventually(t, func() bool { return leaderless(one) }, 20*time.Second, 20*time.Millisecond)

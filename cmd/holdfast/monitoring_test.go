@@ -26,7 +26,7 @@ func TestReadyzOverLostQuorum(t *testing.T) {
 	exe := build(t)
 	nodes := launch(t, exe, 3)
 	for i, addr := range freeAddrs(t, 3) { // start again, each with a port of its own
-		nodes[i].kill()
+		nodes[i].Kill()
 		nodes[i].args = append(nodes[i].args, "--http-addr", addr, "--command-timeout", "1s")
 		nodes[i].start(t)
 	}
@@ -37,8 +37,8 @@ func TestReadyzOverLostQuorum(t *testing.T) {
 	http := left.args[len(left.args)-3]
 	status, body := look(t, http, "/readyz?verbose")
 	require.Equal(t, 200, status, body)
-	nodes[1].kill()
-	nodes[2].kill()
+	nodes[1].Kill()
+	nodes[2].Kill()
 	require.Eventually(t, func() bool {
 		status, body = look(t, http, "/readyz")
 		return status == 503
@@ -59,5 +59,5 @@ func TestReadyzOverLostQuorum(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _ = look(t, http, "/readyz")
 		return status == 200
-	}, 20*time.Second, 50*time.Millisecond, "%s", left.stderr)
+	}, 20*time.Second, 50*time.Millisecond, "%s", left.Output())
 }

@@ -36,14 +36,6 @@ func newMemberBook(t *testing.T, machines int) *memberBook {
 		require.NoError(t, os.WriteFile(path, []byte("open "+secret+"\n"), 0o600))
 		r.words = append(r.words, "/etc/holdfast/"+secret, path)
 	}
-	t.Cleanup(func() {
-		for name, n := range r.machines {
-			n.kill()
-			if t.Failed() {
-				t.Logf("%s said:\n%s", name, n.stderr)
-			}
-		}
-	})
 	return r
 }
 
@@ -79,7 +71,7 @@ func (r *memberBook) command(machine string, words []string) {
 		if n := r.machines[machine]; n != nil {
 			n.stop(r.t)
 		}
-		n := &node{name: machine, exe: r.exe, args: words}
+		n := newNode(r.t, r.exe, machine, "", words...)
 		n.start(r.t)
 		r.machines[machine] = n
 		r.awaits(machine, slices.Contains(words, "--non-voter"))
@@ -125,12 +117,10 @@ func TestOperatingMembers(t *testing.T) {
 	initial := "n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379"
 	all := strings.NewReplacer(r.words...)
 	for i, name := range []string{"n1", "n2", "n3"} {
-		n := &node{name: name, exe: r.exe, args: []string{
-			"serve", "--name", name, "--addr", r.words[4*i+1], "--peer-addr", r.words[4*i+3], "--data-dir", filepath.Join(r.dir,
-				name),
-			"--initial-cluster", all.Replace(initial),
-			"--password-file", filepath.Join(r.dir, "password"), "--cluster-secret-file", filepath.Join(r.dir, "cluster-secret"),
-		}}
+		n := newNode(t, r.exe, name, "",
+			"serve", "--name", name, "--addr", r.words[4*i+1], "--peer-addr", r.words[4*i+3],
+			"--data-dir", filepath.Join(r.dir, name), "--initial-cluster", all.Replace(initial),
+			"--password-file", filepath.Join(r.dir, "password"), "--cluster-secret-file", filepath.Join(r.dir, "cluster-secret"))
 		n.start(t)
 		r.machines[name] = n
 	}
@@ -139,13 +129,13 @@ func TestOperatingMembers(t *testing.T) {
 	}
 	r.run("Add a node")
 	r.run("Remove a node")
-	<-r.machines["n4"].done
-	require.Equal(t, 4, r.machines["n4"].cmd.ProcessState.ExitCode(), "a removed node has its own status")
+	<-r.machines["n4"].Done()
+	require.Equal(t, 4, r.machines["n4"].ExitCode(), "a removed node has its own status")
 	r.run("Replace a node")
-	<-r.machines["n3"].done
+	<-r.machines["n3"].Done()
 	require.NotContains(t, r.members(), "n3")
 	require.Contains(t, r.members()["n5"], " yes ")
-	r.machines["n2"].kill()
+	r.machines["n2"].Kill()
 	require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "n2")))
 	delete(r.machines, "n2")
 	r.run("Replace a node that is lost")

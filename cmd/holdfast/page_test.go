@@ -120,7 +120,7 @@ func TestDocumentsOfNodes(t *testing.T) {
 	var last *node
 	for _, n := range nodes {
 		if n == leader || last != nil {
-			n.kill()
+			n.Kill()
 		} else {
 			last = n
 		}
@@ -195,13 +195,13 @@ func TestPage(t *testing.T) {
 	pageRests(t, page)
 	for _, n := range nodes {
 		if n != seen {
-			n.kill()
+			n.Kill()
 		}
 	}
 	page.waits(`document.querySelector("#verdict").innerText === "NO LEADER"`)
 	require.Contains(t, page.text("#member-list"), "NO")
 	require.NotEqual(t, "0", page.eval(`document.querySelectorAll("#list tbody tr").length`))
-	seen.kill()
+	seen.Kill()
 	page.waits(`document.querySelector("#verdict").innerText === "NO ANSWER"`)
 	require.Contains(t, page.text("#trouble"), "What is shown is of ")
 	b.noTroubles(port)

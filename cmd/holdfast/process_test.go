@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // These tests run the real binary as real processes and kill them.
@@ -37,11 +37,7 @@ var buildFolder string // removed at the end
 
 var built = sync.OnceValues(func() (string, error) {
 	exe := filepath.Join(buildFolder, "holdfast")
-	out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return exe, err
+	return exe, fleet.Build(context.Background(), ".", exe, ".")
 })
 
 func TestMain(m *testing.M) {
@@ -59,13 +55,34 @@ func TestMain(m *testing.M) {
 
 // node is a `holdfast serve` process that can be killed and started again.
 type node struct {
-	name, addr string
-	exe        string
-	args       []string
+	process
+	name string
+	args []string
+}
 
-	cmd    *exec.Cmd
-	stderr *lockedBuffer
-	done   chan struct{}
+// newNode is a node before its first start. It ends with the test.
+func newNode(t *testing.T, exe, name, addr string, args ...string) *node {
+	t.Helper()
+	n := &node{name: name, process: process{addr: addr, exe: exe}, args: args}
+	n.Name, n.Log = name, filepath.Join(t.TempDir(), "log")
+	t.Cleanup(func() {
+		n.Kill()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, n.Output())
+		}
+	})
+	return n
+}
+
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	require.NoError(t, n.Start(exec.Command(n.exe, n.args...)))
+}
+
+// stop asks for a graceful end and waits for it.
+func (n *node) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, n.Stop(15*time.Second), "%s", n.Output())
 }
 
 // lockedBuffer collects what a process says while a test reads it.
@@ -86,54 +103,46 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func (n *node) start(t *testing.T) {
+// program is a process with what it has written.
+type program struct {
+	fleet.Process
+	stdout, stderr lockedBuffer
+}
+
+// running starts a program, which ends with the test.
+func running(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
-	n.cmd = exec.Command(n.exe, n.args...)
-	n.stderr = new(lockedBuffer)
-	n.cmd.Stderr = n.stderr
-	ownGroup(n.cmd)
-	require.NoError(t, n.cmd.Start())
-	n.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		_ = cmd.Wait()
-		close(done)
-	}(n.cmd, n.done)
+	p := &program{Process: fleet.Process{Name: filepath.Base(cmd.Path)}}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &p.stdout, &p.stderr, time.Second
+	require.NoError(t, p.Start(cmd))
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%q said:\n%s%s", cmd.Args, &p.stdout, &p.stderr)
+		}
+	})
+	return p
 }
 
-// kill is kill -9: the process has no chance to say anything.
-func (n *node) kill() {
-	_ = n.cmd.Process.Signal(syscall.SIGKILL)
-	<-n.done
-}
-
-// stop asks for a graceful end and waits for it.
-func (n *node) stop(t *testing.T) {
+// says waits until the program has written text to its standard output.
+func (p *program) says(t *testing.T, text string) {
 	t.Helper()
-	require.NoError(t, n.cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case <-n.done:
-	case <-time.After(15 * time.Second):
-		n.kill()
-		t.Fatalf("%s did not end on SIGTERM:\n%s", n.name, n.stderr)
-	}
+	require.Eventually(t, func() bool { return strings.Contains(p.stdout.String(), text) }, 20*time.Second,
+		time.Millisecond, "%s", &p.stderr)
 }
 
-// given are the addresses that tests have: a process of theirs may be down for a moment.
-var given sync.Map
+// status waits for the end.
+func (p *program) status(t *testing.T) int {
+	t.Helper()
+	require.NoError(t, p.Wait(30*time.Second))
+	return p.ExitCode()
+}
 
-// freeAddrs reserves n loopback addresses for the moment it takes to start processes on them. No other test gets them.
+// freeAddrs are n loopback addresses that no other test gets.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
-	var addrs []string
-	for len(addrs) < n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer ln.Close()
-		addr := ln.Addr().String()
-		if _, taken := given.LoadOrStore(addr, true); !taken {
-			addrs = append(addrs, addr)
-		}
-	}
+	addrs, err := fleet.Reserve(n)
+	require.NoError(t, err)
 	return addrs
 }
 
@@ -168,28 +177,17 @@ func plan(t *testing.T, exe string, count int, flags ...string) []*node {
 	dir := t.TempDir()
 	var nodes []*node
 	for i := range count {
-		n := &node{name: fmt.Sprintf("n%d", i+1), addr: addrs[i], exe: exe}
-		n.args = append([]string{
-			"serve", "--name", n.name, "--addr", n.addr, "--peer-addr", addrs[count+i],
-			"--data-dir", filepath.Join(dir, n.name), "--initial-cluster", strings.Join(members, ","),
+		name := fmt.Sprintf("n%d", i+1)
+		args := append([]string{
+			"serve", "--name", name, "--addr", addrs[i], "--peer-addr", addrs[count+i],
+			"--data-dir", filepath.Join(dir, name), "--initial-cluster", strings.Join(members, ","),
 			"--log-level", "info",
 		}, flags...)
-		for i, arg := range n.args {
-			n.args[i] = strings.ReplaceAll(arg, "{node}", n.name)
+		for i, arg := range args {
+			args[i] = strings.ReplaceAll(arg, "{node}", name)
 		}
-		nodes = append(nodes, n)
+		nodes = append(nodes, newNode(t, exe, name, addrs[i], args...))
 	}
-	t.Cleanup(func() {
-		for _, n := range nodes {
-			if n.cmd == nil {
-				continue
-			}
-			n.kill()
-			if t.Failed() {
-				t.Logf("%s said:\n%s", n.name, n.stderr)
-			}
-		}
-	})
 	return nodes
 }
 
@@ -197,8 +195,7 @@ func waitServing(t *testing.T, n *node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p := &process{name: n.name, addr: n.addr, life: &life{done: n.done}}
-	require.NoError(t, p.waitServing(ctx), "%s", n.stderr)
+	require.NoError(t, n.waitServing(ctx), "%s", n.Output())
 }
 
 // ask sends one command on a connection of its own.
@@ -280,7 +277,7 @@ func TestKilledLeadersForgetNothing(t *testing.T) {
 		before := a.count()
 		require.Eventually(t, func() bool { return a.count() > before+50 }, 30*time.Second, 10*time.Millisecond)
 		leader := leaderOf(t, nodes)
-		leader.kill()
+		leader.Kill()
 		for _, n := range nodes {
 			if n != leader {
 				waitServing(t, n)
@@ -293,7 +290,7 @@ func TestKilledLeadersForgetNothing(t *testing.T) {
 	workers.Wait()
 	a.verify(t, clients)
 	for _, n := range nodes {
-		n.kill()
+		n.Kill()
 	}
 	for _, n := range nodes {
 		n.start(t)
@@ -342,8 +339,8 @@ func TestOrderlyStopHandsOver(t *testing.T) {
 	c := client(t, old)
 	require.NoError(t, c.Set(context.Background(), "lock", "token", time.Hour).Err())
 	old.stop(t)
-	require.Zero(t, old.cmd.ProcessState.ExitCode(), "%s", old.stderr)
-	require.Contains(t, old.stderr.String(), "msg=stopped")
+	require.Zero(t, old.ExitCode(), "%s", old.Output())
+	require.Contains(t, old.Output(), "msg=stopped")
 	var left []*node
 	for _, n := range nodes {
 		if n == old {
@@ -372,9 +369,9 @@ func TestFailingDiskIsNoLostConnection(t *testing.T) {
 	// An entry of the node's own, as for a comparison of states, may meet the failing disk before the command does.
 	require.Regexp(t, "^(UNCERTAIN|CLUSTERDOWN .*, the command was not applied$)", err)
 	unapplied := strings.HasPrefix(err.Error(), "CLUSTERDOWN")
-	<-failing.done
-	require.NotZero(t, failing.cmd.ProcessState.ExitCode())
-	require.Contains(t, failing.stderr.String(), "disk failed")
+	<-failing.Done()
+	require.NotZero(t, failing.ExitCode())
+	require.Contains(t, failing.Output(), "disk failed")
 	done := int64(0)
 	for _, n := range nodes {
 		if n != failing {
@@ -396,11 +393,11 @@ func TestDiskFailsAtAnElection(t *testing.T) {
 		failing = nodes[1]
 	}
 	require.NoError(t, client(t, failing).Do(t.Context(), "DEBUG", "DISK", "ERROR").Err())
-	leader.kill() // whether it votes or is voted for, the next term is the first that it stores
-	<-failing.done
-	require.Equal(t, 1, failing.cmd.ProcessState.ExitCode(), failing.stderr)
-	require.NotContains(t, failing.stderr.String(), "panic")
-	require.Contains(t, failing.stderr.String(), "disk failed")
+	leader.Kill() // whether it votes or is voted for, the next term is the first that it stores
+	<-failing.Done()
+	require.Equal(t, 1, failing.ExitCode(), failing.Output())
+	require.NotContains(t, failing.Output(), "panic")
+	require.Contains(t, failing.Output(), "disk failed")
 }
 
 // TestOrderlyStopIsNoError: nodes that are stopped, one after the other or all at
@@ -438,8 +435,8 @@ func TestOrderlyStopIsNoError(t *testing.T) {
 			cancel()
 			clients.Wait()
 			for _, n := range nodes {
-				require.NotContains(t, n.stderr.String(), "level=ERROR", n.name)
-				require.Zero(t, n.cmd.ProcessState.ExitCode(), n.name)
+				require.NotContains(t, n.Output(), "level=ERROR", n.name)
+				require.Zero(t, n.ExitCode(), n.name)
 			}
 		})
 	}
@@ -469,19 +466,16 @@ func TestServiceManagerIsTold(t *testing.T) {
 	path, next := listenForNotices(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	addrs := freeAddrs(t, 2)
-	n := &node{exe: build(t), addr: addrs[0], args: []string{
-		"serve", "--addr", addrs[0], "--peer-addr", addrs[1],
-		"--data-dir", t.TempDir(),
-	}}
+	n := newNode(t, build(t), "n1", addrs[0], "serve", "--addr", addrs[0], "--peer-addr", addrs[1],
+		"--data-dir", t.TempDir())
 	n.start(t)
-	defer n.kill()
 	require.Equal(t, "READY=1", next())
 	conn, err := net.Dial("tcp", addrs[0])
 	require.NoError(t, err)
 	_ = conn.Close()
 	n.stop(t)
 	require.Equal(t, "STOPPING=1", next())
-	require.Zero(t, n.cmd.ProcessState.ExitCode())
+	require.Zero(t, n.ExitCode())
 }
 
 func TestNotify(t *testing.T) {

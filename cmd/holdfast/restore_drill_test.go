@@ -57,7 +57,7 @@ func TestRestoredTogether(t *testing.T) {
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, info.Size(), doc.Bytes)
-	source.kill()
+	source.Kill()
 	var largest int64
 	for range 2 {
 		nodes := plan(t, exe, 3)
@@ -86,7 +86,7 @@ func TestRestoredTogether(t *testing.T) {
 			largest = fence
 		}
 		for _, n := range nodes {
-			n.kill()
+			n.Kill()
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 		require.NoError(t, client(t, source).Incr(t.Context(), "n").Err())
 		tool(t, exe, "backup", "--server", source.addr, file)
 	}
-	source.kill()
+	source.Kill()
 	nodes := plan(t, exe, 3)
 	for i, file := range files {
 		said := tool(t, exe, "restore", file, "--data-dir", nodes[i].setting("--data-dir"), "--name", nodes[i].name,
@@ -113,7 +113,7 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 	}
 	nodes[0].logs(t, "n2 was restored from another backup than this node, or with other flags")
 	nodes[1].logs(t, "n1 was restored from another backup than this node, or with other flags")
-	nodes[0].kill()
+	nodes[0].Kill()
 	require.NoError(t, os.RemoveAll(nodes[0].setting("--data-dir")))
 	nodes[0].start(t)
 	for _, n := range nodes {
@@ -137,7 +137,7 @@ func TestSurvivorGoesOn(t *testing.T) {
 	}
 	require.NoError(t, c.Do(t.Context(), "WAIT", "2", "0").Err())
 	for _, n := range nodes {
-		n.kill()
+		n.Kill()
 	}
 	survivor := nodes[1]
 	folder := survivor.setting("--data-dir")

@@ -27,10 +27,10 @@ import (
 func (n *node) reload(t *testing.T) {
 	t.Helper()
 	const read = `msg="credentials read again"`
-	before := strings.Count(n.stderr.String(), read)
-	require.NoError(t, n.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 10*time.Second,
-		5*time.Millisecond, "%s", n.stderr)
+	before := strings.Count(n.Output(), read)
+	require.NoError(t, n.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Count(n.Output(), read) > before }, 10*time.Second,
+		5*time.Millisecond, "%s", n.Output())
 }
 
 // TestHangupReadsCredentialsAgain: SIGHUP does not end a node, and what is connected stays.
@@ -55,12 +55,12 @@ func TestHangupReadsCredentialsAgain(t *testing.T) {
 	require.ErrorContains(t, dial("one").Get(t.Context(), "k").Err(), "WRONGPASS")
 	require.Equal(t, id, connected.ClientID(t.Context()).Val(), "the connection was cut off")
 	give("")
-	require.NoError(t, n.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(n.stderr.String(), "credentials not taken") },
+	require.NoError(t, n.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Contains(n.Output(), "credentials not taken") },
 		10*time.Second, 5*time.Millisecond)
 	require.NoError(t, dial("two").Get(t.Context(), "k").Err())
 	n.stop(t)
-	require.Equal(t, 0, n.cmd.ProcessState.ExitCode())
+	require.Equal(t, 0, n.ExitCode())
 }
 
 // gate passes on the connections to an address, and cuts them off when told.
@@ -187,13 +187,13 @@ func (d *drill) step(t *testing.T, changes func(node string) map[string]string) 
 	t.Helper()
 	const read = `msg="credentials read again"`
 	for i, n := range d.nodes {
-		before := strings.Count(n.stderr.String(), read)
+		before := strings.Count(n.Output(), read)
 		d.files[i].publish(t, changes(n.name))
 		if i < 2 {
 			n.reload(t)
 		}
-		require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 20*time.Second,
-			5*time.Millisecond, "%s", n.stderr)
+		require.Eventually(t, func() bool { return strings.Count(n.Output(), read) > before }, 20*time.Second,
+			5*time.Millisecond, "%s", n.Output())
 		for _, g := range d.gates {
 			g.cut()
 		}
@@ -279,7 +279,7 @@ func TestRotationDrill(t *testing.T) {
 		c := redis.NewClient(d.options(n))
 		defer c.Close()
 		require.Eventually(t, func() bool { return c.Incr(ctx, "fence").Err() == nil }, 30*time.Second, 20*time.Millisecond,
-			"%s", n.stderr)
+			"%s", n.Output())
 		stays := c.Conn()
 		defer stays.Close()
 		identities[stays] = stays.ClientID(ctx).Val()
@@ -324,7 +324,7 @@ func TestRotationDrill(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 		// Before the first rotation a node refuses others until the cluster is founded.
-		_, said, _ := strings.Cut(n.stderr.String(), "credentials read again")
+		_, said, _ := strings.Cut(n.Output(), "credentials read again")
 		require.NotContains(t, said, "credentials not taken")
 		// The gates cut links off in the middle of their handshakes too: a refusal over credentials says something else.
 		cutOff := regexp.MustCompile(
@@ -356,7 +356,7 @@ func TestSecretOfOneNode(t *testing.T) {
 		t.Helper()
 		for _, n := range nodes {
 			require.Eventually(t, func() bool { _, got := status(n); return got == want }, 60*time.Second, 100*time.Millisecond,
-				"%s", n.stderr)
+				"%s", n.Output())
 		}
 	}
 	become(0)
@@ -367,7 +367,7 @@ func TestSecretOfOneNode(t *testing.T) {
 		out, _ := status(n)
 		require.Regexp(t, `3 of 3 voters answer, 1 may fail\.\nNot well: n[12] and n3 do not admit each other: .*secret`, out)
 	}
-	require.Contains(t, nodes[2].stderr.String(), "this node and another member do not admit each other")
+	require.Contains(t, nodes[2].Output(), "this node and another member do not admit each other")
 	give("n3", "one\n")
 	nodes[2].reload(t)
 	become(0)

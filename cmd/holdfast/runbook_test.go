@@ -54,15 +54,15 @@ func (r *runbook) sh(t *testing.T, node int, code string) {
 	t.Helper()
 	const read = `msg="credentials read again"`
 	n := r.nodes[node]
-	before := strings.Count(n.stderr.String(), read)
+	before := strings.Count(n.Output(), read)
 	c := exec.Command("sh", "-eu", "-c", strings.ReplaceAll(code, "/etc/holdfast", r.etc[node]))
-	c.Env = append(os.Environ(), "PATH="+r.path+":"+os.Getenv("PATH"), fmt.Sprint("MAINPID=", n.cmd.Process.Pid))
+	c.Env = append(os.Environ(), "PATH="+r.path+":"+os.Getenv("PATH"), fmt.Sprint("MAINPID=", n.PID()))
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", code, out)
 	require.Empty(t, string(out), code)
 	if strings.Contains(code, "systemctl reload") {
-		require.Eventually(t, func() bool { return strings.Count(n.stderr.String(), read) > before }, 20*time.Second,
-			5*time.Millisecond, "%s\n%s", code, n.stderr)
+		require.Eventually(t, func() bool { return strings.Count(n.Output(), read) > before }, 20*time.Second,
+			5*time.Millisecond, "%s\n%s", code, n.Output())
 	}
 }
 
@@ -144,7 +144,7 @@ func TestRotateAsWritten(t *testing.T) {
 	for _, n := range r.nodes {
 		c := dial(n, "old password")
 		require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second,
-			20*time.Millisecond, "%s", n.stderr)
+			20*time.Millisecond, "%s", n.Output())
 		conn := c.Conn()
 		t.Cleanup(func() { conn.Close() })
 		stay = append(stay, conn)
@@ -200,7 +200,7 @@ func TestRotateAsWritten(t *testing.T) {
 	last.start(t)
 	c := dial(last, password)
 	require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second,
-		20*time.Millisecond, "%s", last.stderr)
+		20*time.Millisecond, "%s", last.Output())
 }
 
 // TestAJobHangsAsWritten: three jobs hang, with a native lock, a string and a hash of Redisson's. Each is found and
@@ -252,7 +252,7 @@ func TestAJobHangsAsWritten(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	want := []struct{ tooLate, said string }{
-		{"", host + ":" + fmt.Sprint(job.cmd.Process.Pid)},
+		{"", host + ":" + fmt.Sprint(job.PID())},
 		{"no such hold", "broke 1 of nightly"},
 		{"no such hold", "broke 1 of report"},
 		{"no such hold", "broke 1 of import"},

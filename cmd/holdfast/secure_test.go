@@ -160,7 +160,7 @@ func TestSecuredCluster(t *testing.T) {
 		c := redis.NewClient(&redis.Options{Addr: n.addr, Password: "open sesame", TLSConfig: ca.clientConfig(t, "client")})
 		defer c.Close()
 		require.Eventually(t, func() bool { return c.Incr(ctx, "fence").Err() == nil }, 20*time.Second, 50*time.Millisecond,
-			"%s", n.stderr)
+			"%s", n.Output())
 		require.Equal(t, int64(i+1), c.IncrBy(ctx, "fence", 0).Val())
 	}
 	strangers := ca.clientConfig(t, "") // who believes the server

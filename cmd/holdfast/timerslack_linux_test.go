@@ -16,7 +16,7 @@ import (
 // A node runs with the slack from its first thread on, as the process that was started.
 func TestServeSetsTimerSlack(t *testing.T) {
 	n := startNodes(t, build(t), 1)[0]
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", n.cmd.Process.Pid))
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", n.PID()))
 	require.NoError(t, err)
 	seen := 0
 	for _, thread := range threads {

@@ -236,7 +236,7 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 			continue
 		}
 		if i == 1 {
-			n.kill()
+			n.Kill()
 		} else {
 			n.stop(t)
 		}
@@ -250,7 +250,7 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 			}, 30*time.Second, 50*time.Millisecond)
 		}
 		leader := leaderOf(t, nodes)
-		leader.kill()
+		leader.Kill()
 		l.goesOn(t)
 		leader.start(t)
 		waitServing(t, leader)
@@ -386,7 +386,7 @@ func TestUpgradeNodeByNode(t *testing.T) {
 	nodes[1].exe = before
 	nodes[1].start(t)
 	nodes[1].fails(t, 1, "")
-	require.Contains(t, nodes[1].stderr.String(), "run the newer release on every node")
+	require.Contains(t, nodes[1].Output(), "run the newer release on every node")
 	nodes[1].exe = after
 	nodes[1].start(t)
 	waitServing(t, nodes[1])
@@ -431,7 +431,7 @@ func TestUpgradeFolderAlone(t *testing.T) {
 	nodes := startNodes(t, before, 1)
 	n := nodes[0]
 	claims := claimAll(t, client(t, n), "")
-	n.kill()
+	n.Kill()
 	n.exe = after
 	n.start(t)
 	waitServing(t, n)

@@ -147,14 +147,14 @@ func TestClusterStatus(t *testing.T) {
 			others = append(others, n)
 		}
 	}
-	others[0].kill()
+	others[0].Kill()
 	for _, n := range []*node{leader, others[1]} {
 		said(n, statusAtRisk, "2 of 3 voters answer, the cluster stops when one more fails.")
 	}
-	said(&node{addr: others[0].addr + "," + leader.addr}, statusAtRisk, "2 of 3")
-	leader.kill()
+	said(&node{process: process{addr: others[0].addr + "," + leader.addr}}, statusAtRisk, "2 of 3")
+	leader.Kill()
 	said(others[1], statusAtRisk, "No leader is known to "+others[1].name)
-	others[1].kill()
+	others[1].Kill()
 	said(others[1], 1, "connection refused")
 }
 
@@ -186,7 +186,7 @@ func TestStateThatDiffers(t *testing.T) {
 	_, text := look(t, *wrong.flag("http-addr"), "/readyz")
 	require.Contains(t, text, "[-]state failed")
 	require.ErrorContains(t, client(t, wrong).Get(t.Context(), "k").Err(), "CLUSTERDOWN This node's state differs")
-	require.Contains(t, wrong.stderr.String(), "the state of this node differs from the majority's")
+	require.Contains(t, wrong.Output(), "the state of this node differs from the majority's")
 	require.Equal(t, "v", client(t, other).Get(t.Context(), "k").Val())
 	for _, n := range nodes {
 		require.Eventually(t, func() bool {
@@ -197,7 +197,7 @@ func TestStateThatDiffers(t *testing.T) {
 	require.NotEqual(t, wrong, leaderOf(t, nodes))
 	changes(t, other.addr, 1, "is in quarantine", "transfer", wrong.name)
 
-	wrong.kill()
+	wrong.Kill()
 	wrong.start(t)
 	require.Eventually(t, func() bool {
 		v, err := ask(t.Context(), wrong.addr, "PING")
@@ -238,7 +238,7 @@ func TestFolderPutBack(t *testing.T) {
 	for range 10 {
 		require.NoError(t, client(t, follower).Incr(t.Context(), "fence").Err())
 	}
-	follower.kill()
+	follower.Kill()
 	require.NoError(t, os.RemoveAll(*follower.flag("data-dir")))
 	require.NoError(t, os.Rename(old, *follower.flag("data-dir")))
 	for range 4 {
@@ -263,11 +263,10 @@ func TestFolderCopied(t *testing.T) {
 	waitServing(t, follower)
 
 	addrs := freeAddrs(t, 2)
-	clone := &node{name: follower.name, addr: addrs[0], exe: follower.exe, args: slices.Clone(follower.args)}
+	clone := newNode(t, follower.exe, follower.name, addrs[0], slices.Clone(follower.args)...)
 	*clone.flag("initial-cluster") = strings.Replace(*clone.flag("initial-cluster"), *clone.flag("peer-addr"), addrs[1], 1)
 	*clone.flag("addr"), *clone.flag("peer-addr"), *clone.flag("data-dir") = addrs[0], addrs[1], stopped
 	clone.start(t)
-	t.Cleanup(clone.kill)
 	clone.fails(t, statusSuperseded, superseded)
 	waitServing(t, follower)
 
@@ -312,7 +311,7 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 	}
 	require.NoError(t, client(t, nodes[0]).Set(t.Context(), "last", "v", 0).Err())
 	for _, n := range nodes {
-		n.kill()
+		n.Kill()
 	}
 	one, two := nodes[0], nodes[1]
 	rotSnapshot(t, one)
@@ -341,7 +340,7 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 		require.NoError(t, client(t, alone).Set(t.Context(), "k", "v", 0).Err())
 	}
 	require.NoError(t, client(t, alone).Do(t.Context(), "DEBUG", "SNAPSHOT").Err())
-	alone.kill()
+	alone.Kill()
 	rotSnapshot(t, alone)
 	alone.start(t)
 	alone.fails(t, 1,
