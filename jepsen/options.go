@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // options are the flags.
@@ -131,11 +132,10 @@ func (o *options) build() (remove func(), err error) {
 	}
 	remove = func() { os.RemoveAll(dir) }
 	o.binary = filepath.Join(dir, "holdfast")
-	cmd := exec.Command("go", "build", "-tags", o.tags, "-o", o.binary, "github.com/holdfast/holdfast/cmd/holdfast")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
+	if err := fleet.Build(context.Background(), ".", o.binary, "github.com/holdfast/holdfast/cmd/holdfast", "-tags",
+		o.tags); err != nil {
 		remove()
-		return func() {}, fmt.Errorf("build holdfast: %w", err)
+		return func() {}, err
 	}
 	return remove, os.Setenv(binaryEnv, o.binary)
 }

@@ -6,60 +6,49 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // endLimit is how long a process may take to end in good order.
 const endLimit = 20 * time.Second
 
-// spec says how a process is started.
-type spec struct {
-	name string // of the log: "n1", "n1-sentinel"
+// process is a process of a member.
+type process struct {
+	fleet.Process
 	// command prepares the process; under are words before its own, of a program that runs the process.
 	command func(under ...string) *exec.Cmd
-}
-
-// process is a started process.
-type process struct {
-	name  string
-	cmd   *exec.Cmd
-	done  chan struct{}
-	ended bool // on purpose; guarded by the fleet's mu
+	ended   bool // on purpose; guarded by the fleet's mu
 }
 
 // Fleet is [Processes] that are real.
 type Fleet struct {
-	dir   string
-	specs map[string][]spec
-	spawn chan func()
+	dir     string
+	members map[string][]*process
 
 	starts sync.Mutex // of a process at a time
 
 	mu       sync.Mutex
 	out      map[string]bool // members that nothing starts
-	running  map[string][]*process
 	excused  map[string]int
 	findings []string
 }
 
 func newFleet(dir string) *Fleet {
-	f := &Fleet{
-		dir: dir, specs: map[string][]spec{}, spawn: make(chan func()),
-		out: map[string]bool{}, running: map[string][]*process{}, excused: map[string]int{},
-	}
-	go func() {
-		// Pdeathsig ends a child with the thread that started the child: this thread stays.
-		runtime.LockOSThread()
-		for start := range f.spawn {
-			start()
-		}
-	}()
-	return f
+	return &Fleet{dir: dir, members: map[string][]*process{}, out: map[string]bool{}, excused: map[string]int{}}
+}
+
+// add adds a process of a member. Its name is also the name of its log: "n1", "n1-sentinel".
+func (f *Fleet) add(member, name string, command func(under ...string) *exec.Cmd) {
+	p := &process{Process: fleet.Process{Name: name, Log: f.LogFile(name)}, command: command}
+	p.AtEnd = func() { f.noteEnd(member, p) }
+	f.members[member] = append(f.members[member], p)
 }
 
 // LogFile is where a member's process writes.
@@ -90,87 +79,39 @@ func (f *Fleet) StartUnder(member string, under ...string) error {
 	if f.isOut(member) {
 		return nil
 	}
-	for _, s := range f.specs[member] {
-		if f.find(member, s.name) != nil {
+	for _, p := range f.members[member] {
+		if p.Running() {
 			continue
 		}
-		if err := f.startOne(member, s, under); err != nil {
+		f.mu.Lock()
+		p.ended = false
+		f.mu.Unlock()
+		if err := p.Start(p.command(under...)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Fleet) find(member, name string) *process {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range f.running[member] {
-		if p.name == name {
-			return p
-		}
-	}
-	return nil
-}
-
-func (f *Fleet) startOne(member string, s spec, under []string) error {
-	log, err := os.OpenFile(f.LogFile(s.name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("open log of %s: %w", s.name, err)
-	}
-	defer log.Close()
-	fmt.Fprintf(log, "--- started by the tests at %s\n", time.Now().Format("15:04:05.000"))
-	cmd := s.command(under...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttr()
-	started := make(chan error)
-	f.spawn <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", s.name, err)
-	}
-	p := &process{name: s.name, cmd: cmd, done: make(chan struct{})}
-	f.mu.Lock()
-	f.running[member] = append(f.running[member], p)
-	f.mu.Unlock()
-	go f.wait(member, p)
-	return nil
-}
-
-// wait takes note of a process's end.
-func (f *Fleet) wait(member string, p *process) {
-	err := p.cmd.Wait()
+// noteEnd takes note of a process's end.
+func (f *Fleet) noteEnd(member string, p *process) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !p.ended && f.excused[member] == 0 {
-		why := "exit status 0"
-		if err != nil {
-			why = err.Error()
-		}
 		f.findings = append(f.findings, fmt.Sprintf("%s ended by itself at %s: %s; its last words: %s",
-			p.name, time.Now().Format("15:04:05.000"), why, lastLine(f.LogFile(p.name))))
+			p.Name, time.Now().Format("15:04:05.000"), p.ExitState(), lastLine(p.Output())))
 	}
-	rest := f.running[member][:0]
-	for _, q := range f.running[member] {
-		if q != p {
-			rest = append(rest, q)
-		}
-	}
-	f.running[member] = rest
-	close(p.done)
 }
 
-// lastLine is the last line of a log that tells something.
-func lastLine(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
+// lastLine is the last line of an output that tells something.
+func lastLine(output string) string {
 	for _, begins := range []string{"\npanic: ", "\nfatal error: "} {
-		if n := strings.LastIndex(string(data), begins); n >= 0 {
-			line, _, _ := strings.Cut(string(data[n+1:]), "\n")
+		if n := strings.LastIndex("\n"+output, begins); n >= 0 {
+			line, _, _ := strings.Cut(output[n:], "\n")
 			return line
 		}
 	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return lines[len(lines)-1]
 }
 
@@ -181,29 +122,24 @@ func (f *Fleet) Kill(member string) error { return f.end(member, syscall.SIGKILL
 func (f *Fleet) Stop(member string) error { return f.end(member, syscall.SIGTERM) }
 
 func (f *Fleet) end(member string, sig syscall.Signal) error {
-	f.mu.Lock()
-	ps := append([]*process(nil), f.running[member]...)
-	for _, p := range ps {
-		p.ended = true
-	}
-	f.mu.Unlock()
 	var errs []error
-	for _, p := range ps {
-		tracer := tracerOf(p.cmd.Process.Pid)
-		if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			errs = append(errs, fmt.Errorf("signal %s: %w", p.name, err))
+	for _, p := range f.members[member] {
+		if !p.Running() {
+			continue
 		}
+		f.mu.Lock()
+		p.ended = true
+		f.mu.Unlock()
+		tracer := tracerOf(p.PID())
+		errs = append(errs, p.Signal(sig))
 		if tracer != nil && sig == syscall.SIGKILL {
 			_ = tracer.Kill() // a thread that the tracer holds up would not end
 		}
 	}
-	for _, p := range ps {
-		select {
-		case <-p.done:
-		case <-time.After(endLimit):
-			f.Report(fmt.Sprintf("%s did not end within %s of %s", p.name, endLimit, sig))
-			errs = append(errs, p.cmd.Process.Kill())
-			<-p.done
+	for _, p := range f.members[member] {
+		if err := p.Wait(endLimit); err != nil {
+			f.Report(err.Error())
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -235,33 +171,27 @@ func (f *Fleet) Pause(member string) error { return f.signal(member, syscall.SIG
 func (f *Fleet) Resume(member string) error { return f.signal(member, syscall.SIGCONT) }
 
 func (f *Fleet) signal(member string, sig syscall.Signal) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	var errs []error
-	for _, p := range f.running[member] {
-		if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			errs = append(errs, fmt.Errorf("signal %s: %w", p.name, err))
-		}
+	for _, p := range f.members[member] {
+		errs = append(errs, p.Signal(sig))
 	}
 	return errors.Join(errs...)
 }
 
 // PIDs implements [Tracers].
 func (f *Fleet) PIDs(member string) []int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	var pids []int
-	for _, p := range f.running[member] {
-		pids = append(pids, p.cmd.Process.Pid)
+	for _, p := range f.members[member] {
+		if p.Running() {
+			pids = append(pids, p.PID())
+		}
 	}
 	return pids
 }
 
 // Running reports whether all of a member runs.
 func (f *Fleet) Running(member string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.running[member]) == len(f.specs[member])
+	return !slices.ContainsFunc(f.members[member], func(p *process) bool { return !p.Running() })
 }
 
 // Excuse makes the end of a member's processes no finding, until the returned function is called.
@@ -290,12 +220,11 @@ func (f *Fleet) Findings() []string {
 	return append([]string(nil), f.findings...)
 }
 
-// close kills all and starts no more.
+// close kills all.
 func (f *Fleet) close() error {
 	var errs []error
-	for member := range f.specs {
+	for member := range f.members {
 		errs = append(errs, f.Kill(member))
 	}
-	close(f.spawn)
 	return errors.Join(errs...)
 }

@@ -47,11 +47,11 @@ func newTestFleet(t *testing.T, behave string) *Fleet {
 	f := newFleet(t.TempDir())
 	self, err := os.Executable()
 	require.NoError(t, err)
-	f.specs["n1"] = []spec{{"n1", func(...string) *exec.Cmd {
+	f.add("n1", "n1", func(...string) *exec.Cmd {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), behaviour+"="+behave)
 		return cmd
-	}}}
+	})
 	t.Cleanup(func() { require.NoError(t, f.close()) })
 	return f
 }
@@ -72,7 +72,7 @@ func TestFrozenGoesOn(t *testing.T) {
 	f := newTestFleet(t, "serve")
 	require.NoError(t, f.Start("n1"))
 	require.NoError(t, f.Pause("n1"))
-	pid := f.find("n1", "n1").cmd.Process.Pid
+	pid := f.PIDs("n1")[0]
 	require.Eventually(t, func() bool { return state(t, pid) == "T" }, 5*time.Second, time.Millisecond)
 	require.NoError(t, f.Resume("n1"))
 	require.Eventually(t, func() bool { return state(t, pid) != "T" }, 5*time.Second, time.Millisecond)
@@ -104,11 +104,7 @@ func TestEndingByItselfIsAFindingUnlessExcused(t *testing.T) {
 	require.Contains(t, f.Findings()[0], "panic: out of luck")
 }
 
-func waitFor(f *Fleet, member string) {
-	if p := f.find(member, member); p != nil {
-		<-p.done
-	}
-}
+func waitFor(f *Fleet, member string) { <-f.members[member][0].Done() }
 
 // hogged is what a hog has had, in bytes.
 const hogged = 128 << 20
@@ -149,7 +145,7 @@ func TestNodesAreToldTheirLimits(t *testing.T) {
 	c.Limits = Limits{MaxMemory: 100 << 20, MaxMemoryClients: 10 << 20, AddressSpace: 4 << 30}
 	h := NewHoldfast(c)
 	defer h.Close()
-	cmd := h.fleet.specs["n1"][0].command()
+	cmd := h.fleet.members["n1"][0].command()
 	require.Subset(t, cmd.Env, []string{"HOLDFAST_MAX_MEMORY=104857600", "HOLDFAST_MAX_MEMORY_CLIENTS=10485760"})
 	require.Contains(t, cmd.Args[2], "ulimit -v 4194304 ")
 	require.Contains(t, cmd.Args[2], "ulimit -n 1024 ")

@@ -55,14 +55,14 @@ func NewHoldfast(c Config) *Holdfast {
 			h.nodes[m].runs = Before
 		}
 		h.fleet.SetOut(m, i >= c.Nodes)
-		h.fleet.specs[m] = []spec{{m, func(under ...string) *exec.Cmd {
+		h.fleet.add(m, m, func(under ...string) *exec.Cmd {
 			words := slices.Concat(c.limits(), under, []string{h.program(m)}, h.args(m))
 			cmd := c.Net.Command(m, words[0], words[1:]...)
 			if c.Limits != (Limits{}) {
 				cmd.Env = append(os.Environ(), c.Limits.environment()...)
 			}
 			return cmd
-		}}}
+		})
 	}
 	return h
 }

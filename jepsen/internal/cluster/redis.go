@@ -27,7 +27,7 @@ func NewRedis(c Config) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.fleet.specs["n1"] = []spec{{"n1", func(...string) *exec.Cmd { return c.Net.Command("n1", "redis-server", conf) }}}
+	r.fleet.add("n1", "n1", func(...string) *exec.Cmd { return c.Net.Command("n1", "redis-server", conf) })
 	return r, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // sentinelSize is the number of hosts: a primary and two replicas, each beside a sentinel.
@@ -56,10 +57,8 @@ func NewSentinel(c Config) (*Sentinel, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.fleet.specs[m] = []spec{
-			{m, func(...string) *exec.Cmd { return c.Net.Command(m, "redis-server", conf) }},
-			{m + "-sentinel", func(...string) *exec.Cmd { return c.Net.Command(m, "redis-sentinel", sentinel) }},
-		}
+		s.fleet.add(m, m, func(...string) *exec.Cmd { return c.Net.Command(m, "redis-server", conf) })
+		s.fleet.add(m, m+"-sentinel", func(...string) *exec.Cmd { return c.Net.Command(m, "redis-sentinel", sentinel) })
 	}
 	return s, nil
 }
@@ -162,17 +161,7 @@ func (s *Sentinel) Serving(ctx context.Context) error {
 	if err := serving(ctx, s); err != nil {
 		return err
 	}
-	for {
-		err := s.whole(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return fleet.Await(ctx, s.whole)
 }
 
 func (s *Sentinel) whole(ctx context.Context) error {

@@ -7,8 +7,7 @@
 // It promises: no process outlives the program; a process that ends by
 // itself, without a fault that excuses the end, is reported ([Target.Findings]) and fails the run.
 //
-// Goroutines: one waits for each process; one, bound to an OS thread, starts them all, as the kernel
-// ends a process's children with the thread that started them. Start reading at [Target], then fleet.go.
+// Start reading at [Target], then fleet.go.
 package cluster
 
 import (
@@ -23,6 +22,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // Target is a service under test.
@@ -131,16 +131,8 @@ func askAs(ctx context.Context, n network.Network, password, from, member, purpo
 // serving waits until a write through every node succeeds.
 func serving(ctx context.Context, t workload.Service) error {
 	for _, node := range t.Nodes() {
-		for {
-			err := probe(ctx, t, node)
-			if err == nil {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s does not serve: %w", node, err)
-			case <-time.After(50 * time.Millisecond):
-			}
+		if err := fleet.Await(ctx, func(ctx context.Context) error { return probe(ctx, t, node) }); err != nil {
+			return fmt.Errorf("%s does not serve: %w", node, err)
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // Proxies is a net of TCP proxies on loopback: a proxy for every ordered pair of places and purpose.
@@ -40,6 +42,10 @@ type proxy struct {
 
 // NewProxies chooses free ports for n nodes and starts the proxies between all places.
 func NewProxies(n int, purposes ...string) (*Proxies, error) {
+	addrs, err := fleet.Reserve(n * len(purposes))
+	if err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Proxies{
 		listen: map[string]string{}, proxies: map[proxyKey]*proxy{},
@@ -48,11 +54,7 @@ func NewProxies(n int, purposes ...string) (*Proxies, error) {
 	nodes := Nodes(n)
 	for _, purpose := range purposes {
 		for _, to := range nodes {
-			addr, err := freeAddress()
-			if err != nil {
-				p.Close()
-				return nil, err
-			}
+			addr := addrs[len(p.listen)]
 			p.listen[to+"/"+purpose] = addr
 			for _, node := range nodes {
 				for _, from := range []string{node, ClientsOf(node)} {
@@ -68,16 +70,6 @@ func NewProxies(n int, purposes ...string) (*Proxies, error) {
 		}
 	}
 	return p, nil
-}
-
-// freeAddress finds a port that is not in use.
-func freeAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
 }
 
 func (p *Proxies) start(key proxyKey, target string) error {
