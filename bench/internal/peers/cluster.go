@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // Cluster is the servers of a peer, for one goroutine (but for pids).
@@ -28,19 +28,18 @@ type Cluster struct {
 
 // server is a process that can be started again.
 type server struct {
-	name string
+	fleet.Process
 	addr string // where clients connect; "" for a sentinel
 	dir  string // what the server stores, and its output
 	// configure writes configuration to an empty folder and makes the command.
 	configure func(dir string) ([]string, error)
 	command   []string
-	cmd       *exec.Cmd
-	done      chan struct{} // closed when the process has ended
 }
 
 // add starts a server by the command that is made for the server's folder, which also gets the output.
 func (c *Cluster) add(name, addr string, configure func(dir string) ([]string, error)) error {
-	s := &server{name: name, addr: addr, dir: filepath.Join(c.dir, name), configure: configure}
+	s := &server{addr: addr, dir: filepath.Join(c.dir, name), configure: configure}
+	s.Name, s.Log = name, filepath.Join(s.dir, "output.log")
 	if err := s.empty(); err != nil {
 		return err
 	}
@@ -61,49 +60,7 @@ func (s *server) empty() error {
 	return err
 }
 
-func (s *server) log() string { return filepath.Join(s.dir, "output.log") }
-
-func (s *server) start() error {
-	out, err := os.OpenFile(s.log(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	s.cmd = exec.Command(s.command[0], s.command[1:]...)
-	s.cmd.Stdout, s.cmd.Stderr = out, out
-	if err := s.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", s.name, err)
-	}
-	s.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		_ = cmd.Wait()
-		close(done)
-	}(s.cmd, s.done)
-	return nil
-}
-
-func (s *server) kill() error {
-	if s.cmd == nil || s.cmd.Process == nil {
-		return nil
-	}
-	err := s.cmd.Process.Kill()
-	if s.done != nil {
-		<-s.done
-	}
-	if errors.Is(err, os.ErrProcessDone) {
-		return nil
-	}
-	return err
-}
-
-func (s *server) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
+func (s *server) start() error { return s.Start(exec.Command(s.command[0], s.command[1:]...)) }
 
 func (c *Cluster) addrs() []string {
 	var all []string
@@ -119,7 +76,7 @@ func (c *Cluster) addrs() []string {
 func (c *Cluster) pids() []int {
 	var all []int
 	for _, s := range c.servers {
-		all = append(all, s.cmd.Process.Pid)
+		all = append(all, s.PID())
 	}
 	return all
 }
@@ -139,7 +96,8 @@ func (c *Cluster) Kill(addr string) error {
 	if err != nil {
 		return err
 	}
-	return s.kill()
+	s.Process.Kill()
+	return nil
 }
 
 // Freeze stops a server, whose connections stay open; a frozen server can be killed.
@@ -148,10 +106,10 @@ func (c *Cluster) Freeze(addr string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return waitStopped(s.cmd.Process.Pid)
+	return waitStopped(s.PID())
 }
 
 // Thaw lets a frozen server go on.
@@ -160,7 +118,7 @@ func (c *Cluster) Thaw(addr string) error {
 	if err != nil {
 		return err
 	}
-	return s.cmd.Process.Signal(syscall.SIGCONT)
+	return s.Signal(syscall.SIGCONT)
 }
 
 // Empty removes what a killed server stored.
@@ -181,30 +139,16 @@ func (c *Cluster) Start(_ context.Context, addr string) error {
 	return s.start()
 }
 
-const (
-	askTimeout = time.Second
-	askPause   = 50 * time.Millisecond
-)
+const askTimeout = time.Second
 
 // Ready waits until one server is the master (all servers when they are independent)
 // and takes writes, and the others follow.
 func (c *Cluster) Ready(ctx context.Context) error {
-	for {
-		err := c.ready(ctx)
-		if err == nil {
-			return nil
-		}
-		for _, s := range c.servers {
-			if s.ended() {
-				return fmt.Errorf("%s has ended: %w", s.name, err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(askPause):
-		}
+	var all []*fleet.Process
+	for _, s := range c.servers {
+		all = append(all, &s.Process)
 	}
+	return fleet.Await(ctx, c.ready, all...)
 }
 
 func (c *Cluster) ready(ctx context.Context) error {
@@ -234,37 +178,19 @@ func (c *Cluster) ready(ctx context.Context) error {
 	return fmt.Errorf("there are %d masters", masters)
 }
 
-func (c *Cluster) stop() error {
-	var errs error
+func (c *Cluster) stop() {
 	for _, s := range c.servers {
-		errs = errors.Join(errs, s.kill())
+		s.Kill()
 	}
-	return errs
 }
 
 // logTails are the last lines that each server wrote.
 func (c *Cluster) logTails() string {
 	var b strings.Builder
 	for _, s := range c.servers {
-		text, _ := os.ReadFile(s.log())
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		fmt.Fprintf(&b, "%s wrote:\n  %s\n", s.name, strings.Join(lines[max(0, len(lines)-8):], "\n  "))
+		fmt.Fprintf(&b, "%s wrote:\n  %s\n", s.Name, strings.ReplaceAll(s.Tail(8), "\n", "\n  "))
 	}
 	return b.String()
-}
-
-// freeAddrs are loopback addresses with ports that are not in use.
-func freeAddrs(n int) (addrs []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		// All are held until all are known, so that no two are alike.
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs, nil
 }
 
 func port(addr string) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // etcdMembers is how many members there are.
@@ -19,7 +20,7 @@ func etcd(ctx context.Context, b *builder) error {
 	if err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(2 * etcdMembers)
+	addrs, err := fleet.Reserve(2 * etcdMembers)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/bench/internal/workload"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // before is three nodes of the binary of --before. The peer holdfast, of this tree, is compared with them.
@@ -60,7 +61,7 @@ func holdfast(n int, more ...string) func(context.Context, *builder) error {
 		if err != nil {
 			return err
 		}
-		addrs, err := freeAddrs(2 * n)
+		addrs, err := fleet.Reserve(2 * n)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // Row is a peer.
@@ -221,12 +222,14 @@ func (p *Peers) start(ctx context.Context, row Row, b *builder) (*Cluster, error
 	c := &Cluster{dir: filepath.Join(p.dir, row.Cluster), independent: row.Via == target.ViaRedlock}
 	b.cluster = c
 	if err := row.servers(ctx, b); err != nil {
-		return nil, errors.Join(err, c.stop())
+		c.stop()
+		return nil, err
 	}
 	ready, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := c.Ready(ready); err != nil {
-		return nil, errors.Join(err, errors.New(c.logTails()), c.stop())
+		c.stop()
+		return nil, errors.Join(err, errors.New(c.logTails()))
 	}
 	p.clusters[row.Cluster] = c
 	return c, nil
@@ -234,11 +237,10 @@ func (p *Peers) start(ctx context.Context, row Row, b *builder) (*Cluster, error
 
 // Stop kills everything and removes what was stored.
 func (p *Peers) Stop() error {
-	var errs error
 	for _, c := range p.clusters {
-		errs = errors.Join(errs, c.stop())
+		c.stop()
 	}
-	return errors.Join(errs, os.RemoveAll(p.dir))
+	return os.RemoveAll(p.dir)
 }
 
 // builder makes the servers of one cluster after another.
@@ -260,7 +262,7 @@ func (b *builder) binary(ctx context.Context) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(b.dir, "bin-holdfast")
-	if err := goBuild(ctx, root, out, "./cmd/holdfast"); err != nil {
+	if err := fleet.Build(ctx, root, out, "./cmd/holdfast"); err != nil {
 		return "", err
 	}
 	b.holdfast = out
@@ -286,7 +288,7 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 		out+".sum")); err != nil {
 		return "", err
 	}
-	if err := goBuild(ctx, source, out, ".", "-mod=mod", "-modfile="+modfile); err != nil {
+	if err := fleet.Build(ctx, source, out, ".", "-mod=mod", "-modfile="+modfile); err != nil {
 		return "", fmt.Errorf("its Go modules are needed once, from a module proxy: %w", err)
 	}
 	return out, nil
@@ -309,13 +311,4 @@ func moduleRoot(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	return filepath.Dir(strings.TrimSpace(string(mod))), nil
-}
-
-func goBuild(ctx context.Context, dir, out, pkg string, flags ...string) error {
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", out}, flags...), pkg)...)
-	build.Dir = dir
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", filepath.Base(out), err, text)
-	}
-	return nil
 }

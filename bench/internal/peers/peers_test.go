@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 	"github.com/holdfast/holdfast/bench/internal/resp"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // The test binary is the server that the tests start: with fakeAddr it listens there.
@@ -43,8 +44,8 @@ func fakeCommand(addr, role string) func(string) ([]string, error) {
 func startFakes(t *testing.T, roles ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{dir: t.TempDir()}
-	t.Cleanup(func() { require.NoError(t, c.stop()) })
-	addrs, err := freeAddrs(len(roles))
+	t.Cleanup(c.stop)
+	addrs, err := fleet.Reserve(len(roles))
 	require.NoError(t, err)
 	for i, role := range roles {
 		require.NoError(t, c.add(fmt.Sprintf("fake%d", i), addrs[i], fakeCommand(addrs[i], role)))
@@ -107,9 +108,9 @@ func TestServerThatEndsIsAnError(t *testing.T) {
 	require.NoError(t, c.add("broken", "127.0.0.1:1", func(string) ([]string, error) {
 		return []string{"sh", "-c", "echo no such luck; exit 1"}, nil
 	}))
-	require.ErrorContains(t, c.Ready(t.Context()), "broken has ended")
+	require.ErrorContains(t, c.Ready(t.Context()), "broken did not start: exit status 1\nno such luck")
 	require.Contains(t, c.logTails(), "no such luck")
-	require.NoError(t, c.stop())
+	c.stop()
 }
 
 func TestRowsHaveNames(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // durable are the settings of Redis by which an acknowledged write is on the disk.
@@ -33,7 +35,7 @@ func redisAlways(_ context.Context, b *builder) error { return b.redisServers(1,
 func redisIndependent(_ context.Context, b *builder) error { return b.redisServers(3, durable...) }
 
 func (b *builder) redisServers(n int, more ...string) error {
-	addrs, err := freeAddrs(n)
+	addrs, err := fleet.Reserve(n)
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func (b *builder) redisServers(n int, more ...string) error {
 
 // redisReplicated is a primary, which comes first, and two replicas.
 func redisReplicated(_ context.Context, b *builder) error {
-	addrs, err := freeAddrs(3)
+	addrs, err := fleet.Reserve(3)
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func redisSentinel(ctx context.Context, b *builder) error {
 	if err != nil {
 		return fmt.Errorf("find redis-sentinel: %w", err)
 	}
-	addrs, err := freeAddrs(sentinels)
+	addrs, err := fleet.Reserve(sentinels)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/bench/internal/target"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 const (
@@ -31,7 +32,7 @@ func zookeeper(ctx context.Context, b *builder) error {
 	if err != nil {
 		return err
 	}
-	addrs, err := freeAddrs(3 * zookeeperServers)
+	addrs, err := fleet.Reserve(3 * zookeeperServers)
 	if err != nil {
 		return err
 	}
