@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // StartRedis starts a redis-server, without a disk and with flags, until the test ends, and returns
@@ -34,13 +37,12 @@ func StartSentinel(t testing.TB, config ...string) (socket string) {
 	return startRedis(t, dir, file, "--sentinel")
 }
 
-// FreePort is a port of the loopback interface that is free for now.
+// FreePort is a port of the loopback interface that nobody else gets.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := fleet.Reserve(1)
 	require.NoError(t, err)
-	require.NoError(t, ln.Close())
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	_, port, _ := net.SplitHostPort(addrs[0])
 	return port
 }
 
@@ -60,19 +62,18 @@ func redisFolder(t testing.TB) string {
 // startRedis starts a redis-server whose socket is named s, and waits for the socket.
 func startRedis(t testing.TB, dir string, args ...string) (socket string) {
 	t.Helper()
-	cmd := exec.Command(os.Getenv("HOLDFAST_REDIS_SERVER"), args...)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	p := &fleet.Process{Name: "redis-server", Log: filepath.Join(dir, "log")}
+	require.NoError(t, p.Start(exec.Command(os.Getenv("HOLDFAST_REDIS_SERVER"), args...)))
+	t.Cleanup(p.Kill)
 	socket = filepath.Join(dir, "s")
-	require.Eventually(t, func() bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, fleet.Await(ctx, func(context.Context) error {
 		conn, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = conn.Close()
 		}
-		return err == nil
-	}, 10*time.Second, 5*time.Millisecond)
+		return err
+	}, p))
 	return socket
 }
