@@ -182,16 +182,16 @@ func (p *player) read(body string) {
 	}
 	for _, key := range []string{"s1", "s2", "a", "b"} {
 		claim := request(nil, p.n%3, "set", key, "t9", "nx")
-		would := []bool{m.WouldRefuse(ClaimOf(claim), m.st.ClockMillis), m.Waits(m.call.own, uint64(p.n%50))}
+		would := []bool{m.IsNoop(string(claim), m.st.ClockMillis), m.Waits(m.call.own, uint64(p.n%50))}
 		for _, words := range []string{"blpop list 0", "bzpopmin zset b 0", "brpoplpush list zset 0", "get a"} {
 			args := bytes.Fields([]byte(words))
 			body := protocol.AppendBlock(nil, p.n%3, 1, string(args[0]), args[1:])
-			would = append(would, m.WouldWait(string(body), m.st.ClockMillis))
+			would = append(would, m.IsNoop(string(body), m.st.ClockMillis))
 		}
 		for _, words := range []string{"t9 px 9 wait 9", "me px 9 shared wait 0", "t9 px 9 limit 2 wait 9 notify", "t9"} {
 			args := bytes.Fields([]byte(key + " " + words))
 			body := protocol.AppendLockCommand(nil, p.n%3, protocol.Caller{Conn: 1, Ticket: 2}, "lock.acquire", args)
-			would = append(would, m.WouldWait(string(body), m.st.ClockMillis))
+			would = append(would, m.IsNoop(string(body), m.st.ClockMillis))
 		}
 		fmt.Fprintln(&p.answers, would)
 	}

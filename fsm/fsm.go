@@ -21,7 +21,8 @@ type Machine interface {
 	// release. The node must stop then, as another state than the other nodes' would follow.
 	Apply(data []byte, sink Sink) error
 	// Prepare compiles the large sources of scripts in a log entry that is about to be applied, while the machine is
-	// free for reads. An entry need not be prepared, but Apply compiles then what this node has not compiled yet.
+	// free for reads: see [protocol.LargeScript]. An entry need not be prepared, but Apply compiles then what this node
+	// has not compiled yet.
 	Prepare(data []byte)
 	// PrepareBatch is Prepare for the body of a batch, which is not in an entry yet.
 	PrepareBatch(body []byte)
@@ -50,13 +51,11 @@ type Machine interface {
 	// An error means that body is corrupt, or that a request in it writes.
 	Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value,
 		rest string, due bool, err error)
-	// WouldRefuse reports whether c's key is there at nowMillis, so that c would change nothing if
-	// applied now. Entries that are applied before c may change the answer.
-	WouldRefuse(c Claim, nowMillis int64) bool
-	// WouldWait reports whether a patient command would only stand in line, or be refused, if applied now: it changes
-	// nothing for any other client. Entries that are applied before may change the answer. The answer is no for a
-	// request with NOTIFY: other callers share its connection, and wait behind it.
-	WouldWait(body string, nowMillis int64) bool
+	// IsNoop reports whether body is a single request that would be refused, or would only stand in line, if applied at
+	// nowMillis: it changes nothing for any other client. Entries that are applied before may change the answer. The
+	// commands are SETNX, SET with NX, blocking ones and requests for locks: see [protocol.Hints]; for any other the
+	// answer is no. So it is for a request with NOTIFY: other callers share its connection, and wait behind it.
+	IsNoop(body string, nowMillis int64) bool
 
 	// Version is the version of the cluster: the version by which reads are answered, and the least that the next
 	// entry may have. It is [protocol.OldestEntryVersion] at least, and never falls. fresh: no entry was applied yet.

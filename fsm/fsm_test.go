@@ -286,8 +286,8 @@ func tellAll(m *machine) {
 	m.WaitingIncarnations()
 	m.Waiting()
 	m.KeptSessions(func(int64, uint64, int64) {})
-	m.WouldRefuse(Claim{0, "k1"}, 0)
-	m.WouldWait(string(protocol.AppendBlock(nil, 0, 1, "blpop", [][]byte{[]byte("k1"), []byte("0")})), 0)
+	m.IsNoop(string(request(nil, 0, "setnx", "k1", "v")), 0)
+	m.IsNoop(string(protocol.AppendBlock(nil, 0, 1, "blpop", [][]byte{[]byte("k1"), []byte("0")})), 0)
 	m.Survey(1)
 	m.Skipped()
 }

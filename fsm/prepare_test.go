@@ -108,6 +108,4 @@ func TestReadsArePrepared(t *testing.T) {
 	require.True(t, d.m.programs.Has(sourceOf(7, LargeSource)))
 	d.m.prepareRead(string(request(nil, 0, "eval_ro", sourceOf(8, LargeSource), "0")))
 	require.True(t, d.m.programs.Has(sourceOf(8, LargeSource)))
-	require.False(t, HasSource([]byte(strings.Repeat("x", LargeSource))))
-	require.False(t, HasSource(request(nil, 0, "eval", "return 1", "0")))
 }

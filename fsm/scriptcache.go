@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"strings"
@@ -146,26 +145,7 @@ func (s *script) withTurn(turn uint64) *script {
 // bounds the others: 262,144 bytes, which take some 30 ms.
 const LargeSource = 16 << 10
 
-// sourceWords are the commands with a source, as a request spells them, behind their length.
-var sourceWords = [...]string{"\x04eval", "\x07eval_ro", "\x0bscript|load"}
-
-// HasSource reports whether the body of a batch may have a large source of a script, which takes long to compile.
-func HasSource(body []byte) bool {
-	if len(body) < LargeSource {
-		return false
-	}
-	for _, word := range sourceWords {
-		if bytes.Contains(body, []byte(word)) {
-			return true
-		}
-	}
-	return false
-}
-
 func (m *machine) Prepare(data []byte) {
-	if !HasSource(data) {
-		return
-	}
 	entry, err := protocol.DecodeEntry(string(data))
 	if err != nil {
 		return // as Apply will say
@@ -181,15 +161,13 @@ func (m *machine) Prepare(data []byte) {
 }
 
 func (m *machine) PrepareBatch(body []byte) {
-	if HasSource(body) {
-		p := preparation{m: m}
-		p.body(string(body))
-	}
+	p := preparation{m: m}
+	p.body(string(body))
 }
 
-// prepareRead is PrepareBatch for a body of reads.
+// prepareRead is PrepareBatch for a body of reads, which has no hints.
 func (m *machine) prepareRead(body string) {
-	if len(body) >= LargeSource && strings.Contains(body, sourceWords[1]) {
+	if len(body) >= LargeSource && strings.Contains(body, "\x07eval_ro") {
 		p := preparation{m: m}
 		p.body(body)
 	}

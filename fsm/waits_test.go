@@ -263,61 +263,72 @@ func TestPatience(t *testing.T) {
 		d.apply(request(nil, 0, strings.Fields(line)...))
 	}
 	for line, waits := range map[string]bool{
-		"native 1 9 0 lock.acquire held you px 1000 wait 500":                       true,
-		"native 1 0 0 lock.acquire held you px 1000":                                true,
-		"native 1 9 0 lock.acquire held you session 7 shared wait 0":                true,
-		"native 1 9 0 lock.acquire held you px 1000 wait 500 notify":                false,
-		"native 1 9 0 lock.acquire held me px 1000 wait 500":                        false,
-		"native 1 9 0 lock.acquire free you px 1000 wait 500":                       false,
-		"native 1 9 0 lock.acquire string you px 1000 wait 500":                     false,
-		"native 1 9 0 lock.acquire short you px 1000 wait 500":                      false,
-		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 20":              true,
-		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 86400001":        false,
-		"native 1 9 0 lock.acquire held you px 1000 wait":                           false,
-		"native 1 9 0 lock.acquire held":                                            false,
-		"native 1 9 0 lock.acquire shared you px 1000 wait 500":                     true,
-		"native 1 9 0 lock.acquire shared you px 1000 shared wait 500":              false,
-		"native 1 9 0 lock.acquire queue you px 1000 shared wait 500":               true,
-		"native 1 9 0 lock.acquire queue writer px 1000 wait 500":                   false,
-		"native 1 9 0 lock.acquire permits you px 1000 limit 3 wait 0":              false,
-		"native 1 9 0 lock.acquire permits you px 1000 limit 3 permits 2 wait 0":    true,
-		"native 1 9 0 lock.acquireall 2 free held you px 1000 wait 500":             true,
-		"native 1 9 0 lock.acquireall 2 free other you px 1000 wait 500":            false,
-		"native 1 9 0 lock.release held me":                                         false,
-		"native 1 9 0 lock.renew held you px 5":                                     false,
-		"native 1 9 0 get held":                                                     false,
-		"native 1 9 0":                                                              false,
-		"block 9 blpop none 0":                                                      true,
-		"block 9 blpop none list 0":                                                 false,
-		"block 9 blpop held 0":                                                      false,
-		"block 9 blmove none list left right 0":                                     true,
-		"block 9 blmove list none left right 0":                                     false,
-		"block 9 brpoplpush none list 0":                                            true,
-		"block 9 blmpop 0 2 none neither left":                                      true,
-		"block 9 bzmpop 0 2 none list min":                                          false,
-		"block 9 bzpopmin none neither 0":                                           true,
-		"block 9 blmpop 0 7 none left":                                              false,
-		"block 9 blpop none":                                                        false,
-		"block 9 get none":                                                          false,
-		"block 9":                                                                   false,
-		"get none":                                                                  false,
-		"exec native 1 9 0 lock.acquire held you px 1000 wait 500":                  false,
-		"native 1 9 0 lock.acquire held you px 1 note " + strings.Repeat("x", 5000): false,
+		"native 1 9 0 lock.acquire held you px 1000 wait 500":                    true,
+		"native 1 0 0 lock.acquire held you px 1000":                             true,
+		"native 1 9 0 lock.acquire held you session 7 shared wait 0":             true,
+		"native 1 9 0 lock.acquire held you px 1000 wait 500 notify":             false,
+		"native 1 9 0 lock.acquire held me px 1000 wait 500":                     false,
+		"native 1 9 0 lock.acquire free you px 1000 wait 500":                    false,
+		"native 1 9 0 lock.acquire string you px 1000 wait 500":                  false,
+		"native 1 9 0 lock.acquire short you px 1000 wait 500":                   false,
+		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 20":           true,
+		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 86400001":     false,
+		"native 1 9 0 lock.acquire held you px 1000 wait":                        false,
+		"native 1 9 0 lock.acquire held":                                         false,
+		"native 1 9 0 lock.acquire shared you px 1000 wait 500":                  true,
+		"native 1 9 0 lock.acquire shared you px 1000 shared wait 500":           false,
+		"native 1 9 0 lock.acquire queue you px 1000 shared wait 500":            true,
+		"native 1 9 0 lock.acquire queue writer px 1000 wait 500":                false,
+		"native 1 9 0 lock.acquire permits you px 1000 limit 3 wait 0":           false,
+		"native 1 9 0 lock.acquire permits you px 1000 limit 3 permits 2 wait 0": true,
+		"native 1 9 0 lock.acquireall 2 free held you px 1000 wait 500":          true,
+		"native 1 9 0 lock.acquireall 2 free other you px 1000 wait 500":         false,
+		"native 1 9 0 lock.release held me":                                      false,
+		"native 1 9 0 lock.renew held you px 5":                                  false,
+		"native 1 9 0 get held":                                                  false,
+		"native 1 9 0":                                                           false,
+		"block 9 blpop none 0":                                                   true,
+		"block 9 blpop none list 0":                                              false,
+		"block 9 blpop held 0":                                                   false,
+		"block 9 blmove none list left right 0":                                  true,
+		"block 9 blmove list none left right 0":                                  false,
+		"block 9 brpoplpush none list 0":                                         true,
+		"block 9 blmpop 0 2 none neither left":                                   true,
+		"block 9 bzmpop 0 2 none list min":                                       false,
+		"block 9 bzpopmin none neither 0":                                        true,
+		"block 9 blmpop 0 7 none left":                                           false,
+		"block 9 blpop none":                                                     false,
+		"block 9 get none":                                                       false,
+		"block 9":                                                                false,
+		"get none":                                                               false,
+		"exec native 1 9 0 lock.acquire held you px 1000 wait 500":               false,
+		"setnx string v":                                                         true,
+		"set string v NX PX 30000":                                               true,
+		"set string v px 30000 nX":                                               true,
+		"setnx none v":                                                           false,
+		"set none v nx":                                                          false,
+		"setnx held v":                                                           false,
+		"set string v":                                                           false,
+		"set string nx":                                                          false,
+		"set string v xx":                                                        false,
+		"set string":                                                             false,
+		"setnx":                                                                  false,
+		"getset string v":                                                        false,
+		"evalsha string 1 string nx":                                             false,
 	} {
 		body := request(nil, 0, strings.Fields(line)...)
-		require.Equal(t, waits, IsPatient(body) && d.m.WouldWait(string(body), d.nowMillis+20), line)
-		require.False(t, IsPatient(append(body, body...)), "%s, twice", line)
+		isNoop := func(body []byte) bool { return d.m.IsNoop(string(body), d.nowMillis+20) }
+		require.Equal(t, waits, isNoop(body), line)
+		require.False(t, isNoop(append(body, body...)), "%s, twice", line)
 		for n := range body {
-			require.False(t, IsPatient(body[:n]), "%s, %d bytes of it", line, n)
+			require.False(t, isNoop(body[:n]), "%s, %d bytes of it", line, n)
 		}
 	}
 	late := "native 1 9 0 lock.acquire held you px 1000 wait 500"
-	require.False(t, d.m.WouldWait(string(request(nil, 0, strings.Fields(late)...)), d.nowMillis+60_001),
+	require.False(t, d.m.IsNoop(string(request(nil, 0, strings.Fields(late)...)), d.nowMillis+60_001),
 		"the lease has ended")
-	require.False(t, d.m.WouldWait(string(request(nil, 0, "exec", "9", "blpop", "none", "0")), d.nowMillis),
+	require.False(t, d.m.IsNoop(string(request(nil, 0, "exec", "9", "blpop", "none", "0")), d.nowMillis),
 		"another word than block")
-	require.False(t, IsPatient(nil))
-	require.False(t, d.m.WouldWait("", d.nowMillis))
 }
 
 // endFirst takes locks that end soon and that others wait for, so many that an entry without room comes to no other.

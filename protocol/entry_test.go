@@ -128,10 +128,6 @@ func TestRequestsWithRights(t *testing.T) {
 			_, err := NextRequest(string(body[:n]), new(Request))
 			require.ErrorIs(t, err, ErrCorruptEntry)
 		}
-		_, key, ok := SetNXKey(AppendScript(nil, request.DB, request.Conn, request.Rights, "setnx",
-			[][]byte{[]byte("k"), nil}))
-		require.True(t, ok)
-		require.Equal(t, "k", string(key))
 	}
 	_, err := NextRequest("\x40\x01\x04ping", new(Request))
 	require.ErrorIs(t, err, ErrCorruptEntry)
@@ -292,9 +288,6 @@ func TestQuota(t *testing.T) {
 	require.Equal(t, Request{DB: 15, Conn: 9, Quota: quota, Args: []string{"get", "k"}}, requests[2])
 	require.Equal(t, len(with(set)), BodyLen(body, 1))
 	require.Equal(t, len(with(set))+len(set), BodyLen(body, 2))
-	db, key, ok := SetNXKey(with(set))
-	require.Equal(t, []any{3, "k", true}, []any{db, string(key), ok})
-	require.True(t, MayWait(with(block)))
 	var r Request
 	for _, corrupt := range [][]byte{
 		AppendQuota(nil, &Quota{}), with(with(set)), with(nil),
@@ -307,8 +300,6 @@ func TestQuota(t *testing.T) {
 	for n := range len(with(set)) {
 		_, err := NextRequest(string(with(set)[:n]), &r)
 		require.ErrorIs(t, err, ErrCorruptEntry)
-		_, _, ok := SetNXKey(with(set)[:n])
-		require.False(t, ok)
 		require.LessOrEqual(t, BodyLen(with(set)[:n], 1), n)
 	}
 }
@@ -330,39 +321,4 @@ func TestBodyLen(t *testing.T) {
 		require.LessOrEqual(t, BodyLen(body[:cut], 3), cut)
 	}
 	require.Equal(t, 3, BodyLen([]byte{0, 255, 255}, 1))
-}
-
-func TestSetNXKey(t *testing.T) {
-	body := func(line string) []byte { return appendRequest(nil, 3, strings.Fields(line)...) }
-	for line, want := range map[string]string{
-		"set k v NX PX 30000": "k",
-		"set k v px 30000 nX": "k",
-		"setnx key v":         "key",
-		"set k v":             "",
-		"set nx nx":           "",
-		"set k v XX":          "",
-		"get k":               "",
-		"delifeq k v":         "",
-		"evalsha nx 1 k NX":   "",
-		"set":                 "",
-		"setnx":               "",
-	} {
-		db, key, ok := SetNXKey(body(line))
-		require.Equal(t, want != "", ok, line)
-		require.Equal(t, want, string(key), line)
-		require.Equal(t, map[bool]int{true: 3}[ok], db, line)
-		for n := range body(line) {
-			_, _, ok := SetNXKey(body(line)[:n])
-			require.False(t, ok, "%s, %d bytes of it", line, n)
-		}
-	}
-	for _, other := range [][]byte{
-		nil,
-		{0, 200, 3, 's', 'e', 't', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
-		append([]byte{MaxDatabases}, body("setnx k v")[1:]...),
-		append(body("setnx k v"), body("get k")...),
-	} {
-		_, _, ok := SetNXKey(other)
-		require.False(t, ok, "%q", other)
-	}
 }

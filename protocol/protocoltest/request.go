@@ -1,6 +1,8 @@
 package protocoltest
 
 import (
+	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -14,6 +16,21 @@ func AppendRequest(body []byte, db int, words ...string) []byte {
 		args = append(args, unsafe.Slice(unsafe.StringData(word), len(word)))
 	}
 	return protocol.AppendRequest(body, db, words[0], args)
+}
+
+// Hints are what the frontend says of a batch with a single command. Requires: words[0] is in lower case.
+func Hints(words ...string) protocol.Hints {
+	name, isNX := words[0], func(word string) bool { return strings.EqualFold(word, "nx") }
+	if name == "native" && len(words) > 4 {
+		name = words[4]
+	}
+	switch {
+	case name == "setnx", name == "set" && slices.ContainsFunc(words, isNX):
+		return protocol.CreateIfAbsent
+	case name == "block", strings.HasPrefix(name, "lock.acquire"):
+		return protocol.MayWait
+	}
+	return 0
 }
 
 // Args are words as arguments.

@@ -13,11 +13,8 @@ type Batch struct {
 	Seq    uint64
 	Body   []byte
 	Count  int // of the requests in Body; 0 where the number is not needed
-	// Claim: the batch only takes a free key. Patient: the batch is a single command that waits, or is refused,
-	// while another client has what the command asks for. Both are decided once, when the batch is queued.
-	Claim, Patient bool
-	// Source: the batch may have a large source of a script. The receiver has it compiled, before the batch can be taken.
-	Source bool
+	// Hints are the frontend's. A receiver has a batch with [protocol.LargeScript] compiled before it can be taken.
+	Hints protocol.Hints
 }
 
 // Completion answers a batch: with replies, or with an error.

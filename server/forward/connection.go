@@ -111,7 +111,7 @@ func (c *connection) appendWrite(b *Batch) bool {
 		return false
 	}
 	frame := binary.AppendUvarint(append(c.frame, kindWrite), b.Seq)
-	frame = binary.AppendUvarint(frame, b.Low)
+	frame = binary.AppendUvarint(binary.AppendUvarint(frame, b.Low), uint64(b.Hints))
 	c.frame = wire.AppendBytes(frame, b.Body)
 	return true
 }

@@ -50,7 +50,11 @@ func (l *line) add(body string) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next++
-	l.batches = append(l.batches, &standing{Batch: Batch{Seq: l.next, Low: l.oldest(), Body: []byte(body), Count: 1}})
+	b := Batch{Seq: l.next, Low: l.oldest(), Body: []byte(body), Count: 1}
+	if strings.HasPrefix(body, "source") {
+		b.Hints = protocol.LargeScript
+	}
+	l.batches = append(l.batches, &standing{Batch: b})
 	if l.wake != nil {
 		notify(l.wake)
 	}
@@ -211,9 +215,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 		Status: func() Status {
 			return Status{Term: 3, Commit: 7, Members: []Member{{ID: "n1", About: About{Release: "r1"}}}}
 		},
-		Classify: func(b *Batch) { b.Source = strings.HasPrefix(string(b.Body), "source") }, Prepare: func(body []byte) {
-			l.tell("prepared %s", body)
-		},
+		Prepare:    func(body []byte) { l.tell("prepared %s", body) },
 		Subscribed: func(id string, yes bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
 		Confirm: func(context.Context) error { return nil },
 		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {

@@ -18,7 +18,7 @@ import (
 //
 // Then, from the follower:
 //
-//	write      sequence, low-water mark, bytes body
+//	write      sequence, low-water mark, hints (protocol.Hints), bytes body
 //	read       number, count of requests, bytes body
 //	wait       number, nodes wanted, milliseconds
 //	subscribe  0 or 1: whether this node wants commit notifications (no, before the first subscribe)

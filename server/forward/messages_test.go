@@ -154,7 +154,7 @@ func TestFramesAreFrozen(t *testing.T) {
 		ask()
 		frames[name], c.frame, c.out = append(c.frame, c.out...), nil, nil
 	}
-	asked("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Body: []byte("body")}) })
+	asked("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Body: []byte("body")}) })
 	asked("read", func() { c.appendRead(&Batch{Seq: 7, Count: 2, Body: []byte("body")}) })
 	asked("wait", func() { c.ask(2, 1500*time.Millisecond) })
 	for name, answer := range map[string]func(p *Peer){
@@ -192,7 +192,7 @@ func TestFramesAreFrozen(t *testing.T) {
 		"status v2": `L\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a`,
 		"status v3": `M\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0`,
 		"status v4": `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
-		"write":     `w\xac\x02\xab\x02\x04body`,
+		"write":     `w\xac\x02\xab\x02\x02\x04body`,
 		"read":      `r\a\x02\x04body`,
 		"wait":      `n\x01\x02\xdc\v`,
 		"wrote":     `W\xac\x02\x01\x02\x02OK`,

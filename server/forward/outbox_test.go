@@ -298,9 +298,11 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 		require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt, "a count alone")
 	}
 
-	for _, message := range [][]byte{{kindWrite, 1}, {kindRead, 1}, {kindWait, 1}} { // of a follower
+	for _, message := range [][]byte{ // of a follower
+		{kindWrite, 1}, {kindWrite, 1, 1, byte(protocol.LargeScript)}, {kindRead, 1}, {kindWait, 1},
+	} {
 		p := newPeer(&ReceiverConfig{
-			BatchBytes: 1 << 20, Classify: func(b *Batch) { b.Source = true }, Quorum: func() int { return 1 },
+			BatchBytes: 1 << 20, Quorum: func() int { return 1 },
 			Wait: func(context.Context, int, time.Duration) int { t.Error("half a WAIT is one"); return 0 },
 		}, nil, greeting{})
 		frame := wire.Seal(append(make([]byte, wire.Head), message...))

@@ -41,8 +41,6 @@ type ReceiverConfig struct {
 	OnGreeting func(Member)
 	// Status returns the status message for each follower, at the start of a link and then every second.
 	Status func() Status
-	// Classify sets the fields of a write that its body decides.
-	Classify func(*Batch)
 	// Prepare compiles the sources in the body of a batch.
 	Prepare func(body []byte)
 	// Subscribed is called when a follower subscribes to commit notifications, or ends that. A follower without a

@@ -222,15 +222,19 @@ func TestSourcesWaitAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prepared, compile := []string{}, make(chan struct{})
 		p := newPeer(&ReceiverConfig{
-			BatchBytes: 100, Classify: func(b *Batch) { b.Source = b.Body[0] == 's' },
-			Prepare: func(body []byte) { prepared = append(prepared, string(body)); <-compile },
+			BatchBytes: 100,
+			Prepare:    func(body []byte) { prepared = append(prepared, string(body)); <-compile },
 		}, nil, greeting{})
 		var frames []byte
 		for i, bodies := range [][]string{{"s1", "a"}, {"s2", "b"}} {
 			frame := make([]byte, wire.Head)
 			for j, body := range bodies {
 				frame = binary.AppendUvarint(append(frame, kindWrite), uint64(2*i+j+1))
-				frame = wire.AppendBytes(binary.AppendUvarint(frame, 1), body)
+				hints := protocol.CreateIfAbsent
+				if body[0] == 's' {
+					hints |= protocol.LargeScript
+				}
+				frame = wire.AppendBytes(append(binary.AppendUvarint(frame, 1), byte(hints)), body)
 			}
 			frames = append(frames, wire.Seal(frame)...)
 		}

@@ -23,10 +23,14 @@ const batchBytes = 1 << 20
 const localBytes = clientChunk
 
 // addRequest reserves a slot for the request that was just appended to the batch's body.
-func (c *conn) addRequest(s slot, write bool) {
+func (c *conn) addRequest(s slot, write bool, hints protocol.Hints) {
 	w := c.w
 	s.mute, s.resp = c.replyMode.muted(), uint8(c.resp)
 	w.slots = append(w.slots, s)
+	if w.batch.Count > 0 {
+		hints = w.batch.Hints.And(hints)
+	}
+	w.batch.Hints = hints
 	w.batch.Count++
 	w.batch.Write = w.batch.Write || write
 }

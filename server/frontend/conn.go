@@ -179,6 +179,7 @@ type transaction struct {
 	// body has the data commands, count is their number.
 	body  []byte
 	count int
+	hints protocol.Hints // of the body
 	// steps has an element for each queued command, from the first command that this node answers.
 	// Most transactions have no such command, and no steps.
 	steps []step

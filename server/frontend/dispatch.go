@@ -138,7 +138,7 @@ func (c *conn) send(req *request) {
 	if mutant.EarlyInvalidation {
 		c.srv.foretell(req)
 	}
-	c.addRequest(s, c.track.command(c.w, req))
+	c.addRequest(s, c.track.command(c.w, req), req.hints(s.wait.number()))
 	if s.kind == slotBlock {
 		c.runBatch()
 		s.wait.request = nil

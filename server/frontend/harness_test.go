@@ -194,7 +194,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 func (cl *cluster) note(u *replica.Batch) {
 	cl.batches = append(cl.batches, replica.Batch{
 		Body: bytes.Clone(u.Body), Count: u.Count, Write: u.Write,
-		Replies: u.Replies,
+		Replies: u.Replies, Hints: u.Hints,
 	})
 }
 

@@ -79,6 +79,7 @@ func (c *conn) enqueue(req *request) {
 			tx.steps = append(tx.steps, step{})
 		}
 		tx.count++
+		tx.hints = tx.hints.And(req.hints(0))
 		if c.track.on && !c.track.bcast {
 			size += tx.looks.add(req)
 		}
@@ -160,7 +161,7 @@ func exec(c *conn, req *request) {
 		s.shown = tx
 	}
 	if tx.steps == nil {
-		c.addRequest(s, true)
+		c.addRequest(s, true, tx.hints)
 		if s.shown != nil {
 			c.runBatch() // before later commands are shown
 		}
@@ -170,7 +171,7 @@ func exec(c *conn, req *request) {
 	// commands after EXEC. So nothing else goes into this batch.
 	c.w.tx, c.w.publishes = tx, true // or may publish
 	s.kind = slotExec
-	c.addRequest(s, true)
+	c.addRequest(s, true, tx.hints)
 	c.runBatch()
 }
 

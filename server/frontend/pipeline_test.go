@@ -46,6 +46,58 @@ func names(t *testing.T, u replica.Batch) (all []string) {
 	return all
 }
 
+// TestHints: what a batch says of itself to those that schedule it.
+func TestHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		large := "return 1 --" + strings.Repeat("x", largeSource)
+		for want, pipelines := range map[protocol.Hints][][]string{
+			protocol.CreateIfAbsent: {{"SETNX k v"}, {"SET k v PX 9 nx"}, {"set k v NX"}},
+			protocol.MayWait: {
+				{"LOCK.ACQUIRE l me PX 1"},
+				{"LOCK.ACQUIREALL 1 l me PX 1"},
+				{"BLPOP q 1"},
+				{"LOCK.ACQUIRE l you PX 1 WAIT 1"},
+				{"LOCK.ACQUIRE l they PX 1 WAIT 1 NOTIFY"},
+			},
+			protocol.LargeScript: {
+				{"EVAL %s 0"}, {"SCRIPT LOAD %s"}, {"EVAL %s 0", "SETNX k v"}, {"MULTI", "EVAL %s 0", "SET k v", "EXEC"},
+			},
+			0: {
+				{"SET k v"},
+				{"SET nx nx"},
+				{"GET k"},
+				{"SETNX k v", "SETNX k w"},
+				{"SET k v", "SET k w NX"},
+				{"SET k v NX", "GET k"},
+				{"MULTI", "SETNX k v", "EXEC"},
+				{"EVAL return+1 0"},
+				{"EVALSHA x 0"},
+				{"LOCK.RELEASE l me"},
+			},
+		} {
+			for _, pipeline := range pipelines {
+				c, sent := s.dial(), []byte(nil)
+				for _, line := range pipeline {
+					words := strings.Fields(strings.ReplaceAll(line, "+", "\t"))
+					for i, word := range words {
+						words[i] = strings.ReplaceAll(word, "%s", large)
+					}
+					sent = append(sent, command(words...)...)
+				}
+				cl.take()
+				c.send(sent)
+				time.Sleep(10 * time.Millisecond)
+				settle()
+				batches := cl.take()
+				require.NotEmpty(t, batches, "%v", pipeline)
+				require.Equal(t, want, batches[0].Hints, "%v", pipeline)
+			}
+		}
+	})
+}
+
 func TestPipelineIsOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()

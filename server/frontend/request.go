@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/metrics"
 )
@@ -109,12 +110,26 @@ func (req *request) fromConn() bool {
 
 // hasOption reports whether an option is among the arguments behind a key and a value.
 func (req *request) hasOption(option string) bool {
-	for _, arg := range req.args[min(2, len(req.args)):] {
+	for _, arg := range req.args[min(3, len(req.args)):] {
 		if len(arg) == len(option) && strings.EqualFold(string(arg), option) {
 			return true
 		}
 	}
 	return false
+}
+
+// hints are what the request makes known to those that schedule a batch of this request alone. ticket: 0 if the command
+// must not wait.
+func (req *request) hints(ticket uint64) protocol.Hints {
+	switch {
+	case req.Name == "setnx", req.Name == "set" && req.hasOption("NX"):
+		return protocol.CreateIfAbsent
+	case ticket != 0, req.handler.acquires:
+		return protocol.MayWait
+	case req.source != 0 && len(req.args[req.source]) >= fsm.LargeSource:
+		return protocol.LargeScript
+	}
+	return 0
 }
 
 // owner is where the owner of a request for locks stands, behind the keys; 0: the request has none.

@@ -72,7 +72,7 @@ func watch(c *conn, req *request) {
 	ws.pending++
 	batch := &c.w.batch
 	batch.Body = protocol.AppendRequest(batch.Body, c.db, req.Name, fresh)
-	c.addRequest(slot{kind: slotWatch, row: req.row, from: from, to: len(ws.keys), generation: ws.generation}, false)
+	c.addRequest(slot{kind: slotWatch, row: req.row, from: from, to: len(ws.keys), generation: ws.generation}, false, 0)
 }
 
 // noteMarks stores the marks in v, and returns WATCH's reply.

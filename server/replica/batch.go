@@ -21,6 +21,8 @@ type Batch struct {
 	// Write is set when at least one request must go through the log. The other requests of the
 	// batch then travel in the same entry, and a read sees the writes before it.
 	Write bool
+	// Hints are for those that schedule the batch.
+	Hints protocol.Hints
 	// Replies holds, after Execute returned nil, one reply per request.
 	Replies []protocol.Value
 	// Number is, after Execute returned nil for a write, what [Replica.AwaitApplied] wants to know.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
@@ -9,8 +10,8 @@ import (
 
 // entryBuilder makes log entries out of batches.
 //
-// No batch has an answer yet, so the batches of an entry may take effect in any order. Claims come
-// last (fsm.Claim): a lock that is released in this entry goes to a client that waits for the lock
+// No batch has an answer yet, so the batches of an entry may take effect in any order. Those with the hint
+// [protocol.CreateIfAbsent] come last: a lock that is released in this entry goes to a client that waits for the lock
 // already, and not an entry later to the next client that asks.
 type entryBuilder struct {
 	limit  int // where gathering stops, in bytes
@@ -18,16 +19,17 @@ type entryBuilder struct {
 	empty  int    // the entry's length without batches
 	buf    []byte // what entries are made in, and copied out of
 
-	claims []byte // batches that are not in the entry yet
-	count  int    // how many
-	add    func(*forward.Batch) bool
+	creates []byte // the batches that come last
+	count   int    // how many
+	scripts bool   // the entry has a batch with [protocol.LargeScript]
+	add     func(*forward.Batch) bool
 }
 
 const (
-	// maxClaims bounds how many batches are put behind others at a time. Each can leave a gap in a
+	// maxCreates bounds how many batches are put behind others at a time. Each can leave a gap in a
 	// session's numbers while the entry is applied, and the session remembers a bounded number of
 	// gaps.
-	maxClaims = 256
+	maxCreates = 256
 	// keepBuffer is how big a buffer may stay, in bytes.
 	keepBuffer = 64 << 10
 )
@@ -41,49 +43,61 @@ func newEntryBuilder(limit int) *entryBuilder {
 // begin starts an entry.
 func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) {
 	b.writer = protocol.NewEntry(b.buf[:0], version, stampMillis, wallOffsetMillis, memoryLimitBytes)
-	b.empty = b.writer.Len()
+	b.empty, b.scripts = b.writer.Len(), false
 }
 
 // append puts a batch into the entry, and reports whether there was room. An empty entry always has
 // room.
 func (b *entryBuilder) append(batch *forward.Batch) bool {
-	if size := b.writer.Len() + len(b.claims); size > b.empty && size+len(batch.Body) > b.limit {
+	if size := b.writer.Len() + len(b.creates); size > b.empty && size+len(batch.Body) > b.limit {
 		return false
 	}
-	if !batch.Claim {
+	b.scripts = b.scripts || batch.Hints.Has(protocol.LargeScript)
+	if !batch.Hints.Has(protocol.CreateIfAbsent) {
 		b.writer.Add(batch.Origin, batch.Low, batch.Seq, batch.Body)
 		return true
 	}
-	b.claims = protocol.AppendBatch(b.claims, batch.Origin, batch.Low, batch.Seq, batch.Body)
-	if b.count++; b.count == maxClaims {
-		b.flushClaims()
+	b.creates = protocol.AppendBatch(b.creates, batch.Origin, batch.Low, batch.Seq, batch.Body)
+	if b.count++; b.count == maxCreates {
+		b.flushCreates()
 	}
 	return true
 }
 
-// flushClaims puts the claims into the entry.
-func (b *entryBuilder) flushClaims() {
-	b.writer.AddBatches(b.claims)
-	b.claims, b.count = b.claims[:0], 0
+// flushCreates puts the batches that come last into the entry.
+func (b *entryBuilder) flushCreates() {
+	b.writer.AddBatches(b.creates)
+	b.creates, b.count = b.creates[:0], 0
 }
 
-// end returns the entry, and whether there are batches in the entry. The log keeps the entry, so it takes the memory
-// that it needs; a large one is not copied.
-func (b *entryBuilder) end() (entry []byte, some bool) {
-	b.flushClaims()
-	if cap(b.claims) > keepBuffer {
-		b.claims = nil
+// end returns the entry with its flags, and whether there are batches in the entry. The log keeps the entry, so it takes
+// the memory that it needs; a large one is not copied.
+func (b *entryBuilder) end() (entry, flags []byte, some bool) {
+	b.flushCreates()
+	if cap(b.creates) > keepBuffer {
+		b.creates = nil
 	}
 	entry, b.writer, b.buf = b.writer.Bytes(), nil, nil
 	if cap(entry) <= keepBuffer {
 		b.buf, entry = entry, bytes.Clone(entry)
 	}
-	return entry, len(entry) > b.empty
+	if b.scripts {
+		flags = []byte{scripts}
+	}
+	return entry, flags, len(entry) > b.empty
 }
 
-// uncounted is the flag of a leadership's first entry.
-const uncounted byte = 1
+// Flags of entries. A release that does not know a flag applies the entry all the same.
+const (
+	// uncounted: the first entry of a leadership.
+	uncounted byte = 1
+	// check: every member captures its state at the index of the entry, which is empty.
+	check byte = 2
+	// scripts: the entry has large sources of scripts, which are compiled before the entry is applied.
+	scripts byte = 3
+)
 
-// check is the flag of an entry at whose index every member captures its state. The entry is empty. A release that does
-// not know the flag applies the entry all the same.
-const check byte = 2
+// counts reports whether an entry with these flags is one of a proposer's, and so counts as in flight.
+func counts(flags []byte) bool {
+	return !slices.Contains(flags, uncounted) && !slices.Contains(flags, check)
+}

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -389,15 +388,15 @@ func (m *preparing) Apply([]byte, fsm.Sink) error {
 func TestEntriesArePrepared(t *testing.T) {
 	m := &preparing{Machine: fsm.New()}
 	s := &state{machine: m, stateHooks: stateHooks{entered: func() {}, landed: func(uint64) {}}}
-	require.NoError(t, s.Apply(raftnode.Entry{Index: 1, Term: 1}))
-	require.Equal(t, []string{"prepare", "apply"}, m.calls)
-
-	source := "return 1 --" + strings.Repeat("x", 1<<20-100)
-	for name, want := range map[string]bool{"eval": true, "evalsha": false} {
-		b := forward.Batch{Body: protocol.AppendRequest(nil, 0, name, [][]byte{[]byte(source), []byte("0")})}
-		classify(&b)
-		require.Equal(t, want, b.Source)
+	entries := newEntryBuilder(1 << 20)
+	for i, hints := range []protocol.Hints{0, protocol.LargeScript, protocol.CreateIfAbsent | protocol.MayWait} {
+		entries.begin(protocol.EntryVersion, 0, 0, 0)
+		entries.append(&forward.Batch{Hints: hints})
+		entries.append(&forward.Batch{})
+		entry, flags, _ := entries.end()
+		require.NoError(t, s.Apply(raftnode.Entry{Index: uint64(i + 1), Term: 1, Data: entry, Flags: flags}))
 	}
+	require.Equal(t, []string{"apply", "prepare", "apply", "apply"}, m.calls)
 }
 
 // TestRefusalsAreNotWokenForLongAgo: the proposer is woken when the time of refusals is over, unless an entry was
@@ -405,7 +404,7 @@ func TestEntriesArePrepared(t *testing.T) {
 func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{}, 1)
-		d := newRefusalDelay(refusalConfig{}, 10*time.Millisecond, wake)
+		d := newRefusalDelay(nil, 10*time.Millisecond, wake)
 		l := &leaderTerm{}
 		woken := func() bool {
 			time.Sleep(time.Second)

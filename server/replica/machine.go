@@ -46,7 +46,9 @@ var _ raftnode.Machine = (*state)(nil)
 
 // Apply implements [raftnode.Machine].
 func (s *state) Apply(e raftnode.Entry) error {
-	s.machine.Prepare(e.Data)
+	if slices.Contains(e.Flags, scripts) {
+		s.machine.Prepare(e.Data)
+	}
 	s.digesting.Lock()
 	s.sink.index = e.Index
 	err := s.machine.Apply(e.Data, &s.sink)
@@ -69,7 +71,7 @@ func (s *state) Apply(e raftnode.Entry) error {
 		s.index.reach(e.Index) // the leadership is about to serve, and looks at the index
 		s.entered()
 	}
-	if counted := len(e.Flags) == 0; counted {
+	if counts(e.Flags) {
 		s.landed(e.Term)
 	}
 	return nil

@@ -69,7 +69,7 @@ func (r *Replica) open() {
 	r.commitInterest.subscribe = r.toLeader.SubscribeCommits
 	r.proposer = newProposer(proposerConfig{
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
-		refusalConfig: refusalConfig{r.machine.WouldRefuse, r.machine.WouldWait}, version: r.common,
+		isNoop: r.machine.IsNoop, version: r.common,
 		raised:  func(from, to byte) { r.event(VersionRaised{From: from, To: to}) },
 		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
 	}, c.Limits.EntryBytes, c.RefusalDelay)

@@ -2,12 +2,14 @@ package replica_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
@@ -141,5 +143,56 @@ func TestManyAcquiresInOneEntry(t *testing.T) {
 		<-before
 		require.Equal(t, log+1, leader.Replica().Status().LastLog)
 		require.Equal(t, protocol.Bulk("700"), leader.Do("GET", "m"))
+	})
+}
+
+// TestWrongHintsOnlyCostTime: whatever a node says of a batch, the batch does what its commands say, once, and within
+// the delay of refusals.
+func TestWrongHintsOnlyCostTime(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, n := c.Leader(), int64(0)
+		large := "return 7 --" + strings.Repeat("x", fsm.LargeSource)
+		for _, node := range []*replicatest.Node{leader, c.Followers()[0]} {
+			for hints := range protocol.Hints(16) {
+				n++
+				quietLog(leader)
+				start := time.Now()
+				for _, commands := range [][][]string{
+					{{"INCR", "counted"}},
+					{{"SET", "lock", "a", "NX"}},
+					{{"SET", "lock", "b", "NX"}, {"GET", "lock"}, {"EVAL", large, "0"}},
+					{{"EVAL", large, "0"}},
+					{{"block", "1", "blpop", "lock", "0"}},
+					{{"DEL", "lock"}},
+				} {
+					b := replicatest.Batch(commands...)
+					b.Hints = hints
+					require.NoError(t, node.Replica().Execute(b))
+					want := map[string][]protocol.Value{
+						"INCR": {protocol.Integer(n)}, "SET": {protocol.OK}, "EVAL": {protocol.Integer(7)},
+						"block": {protocol.ErrWrongType.Value()}, "DEL": {protocol.Integer(1)},
+					}[commands[0][0]]
+					if len(commands) > 1 {
+						want = []protocol.Value{protocol.Null, protocol.Bulk("a"), protocol.Integer(7)}
+					}
+					require.Equal(t, want, b.Replies, "%v with the hints %b", commands, hints)
+				}
+				require.LessOrEqual(t, time.Since(start), 6*replica.DefaultRefusalDelay)
+			}
+		}
+	})
+}
+
+// TestLargeBodiesAreNotLookedAt: the delay of refusals copies no large body.
+func TestLargeBodiesAreNotLookedAt(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		leader.Do("SET", "lock", "a")
+		for size, most := range map[int]time.Duration{100: replica.DefaultRefusalDelay, 5000: 0} {
+			quietLog(leader)
+			start := time.Now()
+			require.Equal(t, protocol.Null, leader.Do("SET", "lock", strings.Repeat("x", size), "NX"))
+			require.Equal(t, most, time.Since(start))
+		}
 	})
 }

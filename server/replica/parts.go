@@ -82,7 +82,6 @@ func (r *Replica) fromFollowersConfig(wake chan<- struct{}) forward.ReceiverConf
 		IsMember:   r.isMember,
 		OnGreeting: r.onGreeting,
 		Status:     r.statusMessage,
-		Classify:   classify,
 		Prepare:    r.machine.PrepareBatch,
 		Subscribed: func(id string, yes bool) { r.node.SetCommitSubscriber(id, yes) },
 		Wake:       wake,

@@ -435,8 +435,7 @@ func (h *handful) take(_ *leaderTerm, until uint64, visit func(*forward.Batch) b
 
 func request(words ...string) *forward.Batch {
 	b := &forward.Batch{Origin: protocol.Incarnation{Node: "n", Epoch: 1}, Low: 1, Seq: 1}
-	b.Body, b.Count = protocoltest.AppendRequest(nil, 0, words...), 1
-	classify(b)
+	b.Body, b.Count, b.Hints = protocoltest.AppendRequest(nil, 0, words...), 1, protocoltest.Hints(words...)
 	return b
 }
 
@@ -452,10 +451,7 @@ func TestProposer(t *testing.T) {
 		common, held := byte(0), true
 		p := newProposer(proposerConfig{
 			serving: serving, sources: [2]source{mine, others}, wake: make(chan struct{}, 1),
-			refusalConfig: refusalConfig{
-				wouldRefuse: func(fsm.Claim, int64) bool { return held },
-				wouldWait:   func(string, int64) bool { return held },
-			},
+			isNoop:  func(string, int64) bool { return held },
 			version: func(byte) byte { return common },
 			raised:  func(from, to byte) { note("raised %d to %d", from, to) },
 			propose: func(term uint64, entry []byte, _ ...byte) {
@@ -552,7 +548,7 @@ func TestProposer(t *testing.T) {
 
 		// Refusals wait for a moment after a useful entry, and are looked at once.
 		claim := request("set", "k", "v", "nx")
-		require.True(t, claim.Claim)
+		require.Equal(t, protocol.CreateIfAbsent, claim.Hints)
 		mine.batches, mine.looked = []*forward.Batch{claim}, 0
 		step()
 		step()
@@ -629,8 +625,11 @@ func TestReasonsToLearnOfCommits(t *testing.T) {
 
 // TestEntryBuilder: what is in an entry and in which order, when it is full, and what the next one begins with.
 func TestEntryBuilder(t *testing.T) {
-	numbered := func(seq uint64, claim bool, size int) *forward.Batch {
-		b := &forward.Batch{Origin: protocol.Incarnation{Node: "n", Epoch: 1}, Low: 1, Seq: seq, Claim: claim}
+	numbered := func(seq uint64, creates bool, size int) *forward.Batch {
+		b := &forward.Batch{Origin: protocol.Incarnation{Node: "n", Epoch: 1}, Low: 1, Seq: seq}
+		if creates {
+			b.Hints = protocol.CreateIfAbsent
+		}
 		b.Body, b.Count = protocoltest.AppendRequest(nil, 0, "set", "k", strings.Repeat("x", size)), 1
 		return b
 	}
@@ -649,7 +648,7 @@ func TestEntryBuilder(t *testing.T) {
 	}
 	begin := func() { b.begin(protocol.EntryVersion, 7, 0, 0) }
 	begin()
-	entry, some := b.end()
+	entry, _, some := b.end()
 	require.False(t, some)
 	require.Empty(t, in(entry))
 
@@ -657,38 +656,38 @@ func TestEntryBuilder(t *testing.T) {
 	require.True(t, b.add(numbered(1, true, 10)))
 	require.True(t, b.add(numbered(2, false, 10)))
 	require.True(t, b.add(numbered(3, true, 700)))
-	require.False(t, b.add(numbered(4, false, 300)), "claims take room, too")
+	require.False(t, b.add(numbered(4, false, 300)), "what comes last takes room, too")
 	require.False(t, b.add(numbered(4, true, 300)))
-	entry, some = b.end()
+	entry, _, some = b.end()
 	require.True(t, some)
-	require.Equal(t, []uint64{2, 1, 3}, in(entry), "claims come last")
+	require.Equal(t, []uint64{2, 1, 3}, in(entry), "SET NX comes last")
 	require.LessOrEqual(t, len(entry), 1000)
 	require.Positive(t, cap(b.buf), "the buffer is used again")
 	before, same := entry, slices.Clone(entry)
 
-	for _, claim := range []bool{false, true} {
+	for _, creates := range []bool{false, true} {
 		begin()
-		require.True(t, b.add(numbered(5, claim, 100_000)), "an entry has room for one batch")
-		require.False(t, b.add(numbered(6, claim, 1)))
-		entry, some = b.end()
+		require.True(t, b.add(numbered(5, creates, 100_000)), "an entry has room for one batch")
+		require.False(t, b.add(numbered(6, creates, 1)))
+		entry, _, some = b.end()
 		require.True(t, some)
 		require.Equal(t, []uint64{5}, in(entry))
-		require.LessOrEqual(t, max(cap(b.claims), cap(b.buf)), keepBuffer, "a large buffer is not kept")
+		require.LessOrEqual(t, max(cap(b.creates), cap(b.buf)), keepBuffer, "a large buffer is not kept")
 		require.Nil(t, b.writer)
 	}
 
 	b.limit = 1 << 20
 	begin()
 	var want []uint64
-	for seq := range uint64(maxClaims) {
+	for seq := range uint64(maxCreates) {
 		require.True(t, b.add(numbered(seq+1, true, 1)))
 		want = append(want, seq+1)
 	}
 	require.True(t, b.add(numbered(1001, true, 1)))
 	require.True(t, b.add(numbered(1000, false, 1)))
-	entry, _ = b.end()
-	require.Equal(t, append(want, 1000, 1001), in(entry), "no more claims than that are put behind others")
-	require.Positive(t, cap(b.claims), "the buffer is used again")
+	entry, _, _ = b.end()
+	require.Equal(t, append(want, 1000, 1001), in(entry), "no more than that are put behind others")
+	require.Positive(t, cap(b.creates), "the buffer is used again")
 	require.Zero(t, b.count)
 	require.Equal(t, same, before, "an entry stays as it is")
 }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -21,11 +20,7 @@ type piece struct {
 
 // whole is a piece of all of b.
 func whole(b *Batch) piece {
-	p := piece{Batch: forward.Batch{Body: b.Body, Count: b.Count}}
-	if b.Write {
-		classify(&p.Batch)
-	}
-	return p
+	return piece{Batch: forward.Batch{Body: b.Body, Count: b.Count, Hints: b.Hints}}
 }
 
 // take notes the replies to the piece that was proposed, and reports whether b has all now.
@@ -45,7 +40,6 @@ func (p *piece) next(b *Batch) {
 	rest := b.Body[p.from:]
 	p.Count = min(b.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
-	classify(&p.Batch)
 }
 
 // fill answers the requests of b without a reply with err. It returns nil if b has a true reply.
@@ -58,11 +52,4 @@ func (p *piece) fill(b *Batch, err error) error {
 		b.Replies = append(b.Replies, row.Value())
 	}
 	return nil
-}
-
-// classify sets the fields of a batch that its body decides, for the proposer.
-func classify(b *forward.Batch) {
-	b.Claim = fsm.IsClaim(b.Body)
-	b.Patient = !b.Claim && fsm.IsPatient(b.Body)
-	b.Source = fsm.HasSource(b.Body)
 }

@@ -28,8 +28,8 @@ type proposer struct {
 type proposerConfig struct {
 	serving *atomic.Pointer[leaderTerm]
 	sources [2]source
-	wake    chan struct{} // something waits that can be taken
-	refusalConfig
+	wake    chan struct{}                           // something waits that can be taken
+	isNoop  func(body string, nowMillis int64) bool // [fsm.Machine.IsNoop]
 	// version is the newest version that entries may have, if that is above the version given. raised is called when an
 	// entry raises it.
 	version func(above byte) byte
@@ -44,7 +44,7 @@ type proposerConfig struct {
 func newProposer(c proposerConfig, entryBytes int, delay time.Duration) *proposer {
 	return &proposer{
 		proposerConfig: c, held: make(chan struct{}, 1),
-		entry: newEntryBuilder(entryBytes), delay: newRefusalDelay(c.refusalConfig, delay, c.wake),
+		entry: newEntryBuilder(entryBytes), delay: newRefusalDelay(c.isNoop, delay, c.wake),
 	}
 }
 
@@ -123,7 +123,7 @@ func (p *proposer) step() bool {
 	}
 	p.entry.begin(version, stamp, offset, p.memoryLimitBytes)
 	p.gather(l)
-	entry, some := p.entry.end()
+	entry, flags, some := p.entry.end()
 	if !some && stamp <= l.stamped && version == l.version {
 		return false // all that waited has been answered meanwhile
 	}
@@ -136,7 +136,7 @@ func (p *proposer) step() bool {
 		l.progress.Store(time.Now().UnixNano())
 		p.proposed()
 	}
-	p.propose(l.term, entry)
+	p.propose(l.term, entry, flags...)
 	return true
 }
 

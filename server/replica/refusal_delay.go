@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
 
@@ -19,9 +19,10 @@ import (
 // do not wait. Kafka's linger.ms and PostgreSQL's commit_delay hold back all writes; this delay
 // holds back commands that are in no hurry.
 type refusalDelay struct {
-	refusalConfig
-	most time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
-	late *time.Timer   // wakes the proposer when that time is over
+	// isNoop asks the state machine about the request in a body: see [fsm.Machine.IsNoop].
+	isNoop func(body string, nowMillis int64) bool
+	most   time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
+	late   *time.Timer   // wakes the proposer when that time is over
 
 	term *leaderTerm // whose batches these are
 	// useful: the entry that is in flight, or has just landed, has more than refusals.
@@ -29,27 +30,26 @@ type refusalDelay struct {
 	landed time.Time // when the last useful entry landed
 	holds  bool      // late is set
 	looked [2]uint64 // how far each source was looked at
-	// claims and patient are the batches under examination; others is set when there was another batch.
-	claims  []fsm.Claim
-	patient []string
-	others  bool
-	see     func(*forward.Batch) bool
-}
-
-// refusalConfig is how the delay asks the state machine.
-type refusalConfig struct {
-	wouldRefuse func(c fsm.Claim, nowMillis int64) bool
-	wouldWait   func(body string, nowMillis int64) bool
+	// bodies are the batches under examination; others is set when there was a batch that is surely of use.
+	bodies []string
+	others bool
+	see    func(*forward.Batch) bool
 }
 
 // span is the numbers from the first until the other.
 type span struct{ from, until uint64 }
 
-// mostRefusals is how many batches wait at most.
-const mostRefusals = 256
+const (
+	// mostRefusals is how many batches wait at most.
+	mostRefusals = 256
+	// maxRefusalBytes is the size of a body above which it is not looked at.
+	maxRefusalBytes = 4 << 10
+)
 
-func newRefusalDelay(c refusalConfig, most time.Duration, wake chan<- struct{}) *refusalDelay {
-	d := &refusalDelay{refusalConfig: c, most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
+func newRefusalDelay(
+	isNoop func(body string, nowMillis int64) bool, most time.Duration, wake chan<- struct{},
+) *refusalDelay {
+	d := &refusalDelay{isNoop: isNoop, most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
 	d.late.Stop()
 	d.see = d.note // made once: each use of a method as a value would allocate
 	return d
@@ -58,7 +58,7 @@ func newRefusalDelay(c refusalConfig, most time.Duration, wake chan<- struct{}) 
 // land is called when no entry of l is in flight.
 func (d *refusalDelay) land(l *leaderTerm) {
 	if d.term != l {
-		*d = refusalDelay{refusalConfig: d.refusalConfig, most: d.most, late: d.late, see: d.see, term: l}
+		*d = refusalDelay{isNoop: d.isNoop, most: d.most, late: d.late, see: d.see, term: l}
 	}
 	if d.useful {
 		d.useful, d.landed = false, time.Now()
@@ -85,7 +85,7 @@ func (d *refusalDelay) propose(useful bool) {
 	}
 }
 
-// onlyRefusals reports whether every waiting batch claims a taken key, or would stand in line. The answer is a
+// onlyRefusals reports whether every waiting batch would be refused, or would only stand in line. The answer is a
 // guess: the state at the time when the entry is applied decides. A key that is held stays held, unless
 // it expires, until an entry is proposed. So while batches are held back only new batches are examined.
 func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMillis int64) bool {
@@ -104,7 +104,7 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMil
 		// Mostly an early batch says no: so the search begins with few batches.
 		for n := uint64(1); from < until; n *= 2 {
 			to := min(until, from+n)
-			d.claims, d.patient, d.others = d.claims[:0], d.patient[:0], false
+			d.bodies, d.others = d.bodies[:0], false
 			source.scan(d.term, from, to, d.see)
 			if !d.refused(nowMillis) {
 				return false
@@ -120,24 +120,16 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMil
 
 // note sees a batch.
 func (d *refusalDelay) note(b *forward.Batch) bool {
-	switch {
-	case b.Claim:
-		d.claims = append(d.claims, fsm.ClaimOf(b.Body))
-	case b.Patient:
-		d.patient = append(d.patient, string(b.Body))
-	default:
+	if b.Hints&(protocol.CreateIfAbsent|protocol.MayWait) == 0 || len(b.Body) > maxRefusalBytes {
 		d.others = true
+		return false
 	}
-	return !d.others
+	d.bodies = append(d.bodies, string(b.Body))
+	return true
 }
 
-// refused reports whether every batch that was seen claims a taken key, or would stand in line.
+// refused reports whether every batch that was seen would be refused, or would only stand in line.
 func (d *refusalDelay) refused(nowMillis int64) bool {
-	defer func() {
-		clear(d.claims)
-		clear(d.patient)
-	}()
-	return !d.others &&
-		!slices.ContainsFunc(d.claims, func(c fsm.Claim) bool { return !d.wouldRefuse(c, nowMillis) }) &&
-		!slices.ContainsFunc(d.patient, func(body string) bool { return !d.wouldWait(body, nowMillis) })
+	defer clear(d.bodies)
+	return !d.others && !slices.ContainsFunc(d.bodies, func(body string) bool { return !d.isNoop(body, nowMillis) })
 }

@@ -22,6 +22,9 @@ func Batch(commands ...[]string) *replica.Batch {
 	for _, words := range commands {
 		words = append([]string{strings.ToLower(words[0])}, words[1:]...)
 		u.Body = protocoltest.AppendRequest(u.Body, 0, words...)
+		if len(commands) == 1 {
+			u.Hints = protocoltest.Hints(words...)
+		}
 		if row, ok := protocol.Lookup(words[0]); !ok || row.Route != protocol.Read {
 			u.Write = true
 		}

@@ -1,21 +1,15 @@
 package fsm
 
 import (
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxPatientBytes is the size of a body above which it is not looked at.
-const maxPatientBytes = 4 << 10
-
-// IsPatient reports whether body is a single command that waits, or is refused, while another has what the command
-// asks for: a blocking command, or a request for a lock.
-func IsPatient(body []byte) bool {
-	return len(body) <= maxPatientBytes && protocol.MayWait(body)
-}
-
-func (m *machine) WouldWait(body string, nowMillis int64) bool {
+func (m *machine) IsNoop(body string, nowMillis int64) bool {
 	var r protocol.Request
 	if rest, err := protocol.NextRequest(body, &r); err != nil || rest != "" {
 		return false
@@ -23,6 +17,10 @@ func (m *machine) WouldWait(body string, nowMillis int64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	switch name := r.Args[0]; {
+	case name == "setnx" && len(r.Args) > 1,
+		name == "set" && len(r.Args) > 3 && slices.ContainsFunc(r.Args[3:], isNX):
+		it := m.st.Databases[r.DB].Find(keyspace.Hash(r.Args[1]), r.Args[1])
+		return it != nil && !it.Ended(nowMillis) && !it.IsLock()
 	case name == "native" && len(r.Args) > lockCommandWords:
 		return m.wouldWaitForLock(r.DB, r.Args[lockCommandWords:], nowMillis)
 	case name == "block" && len(r.Args) > blockWords:
@@ -31,14 +29,17 @@ func (m *machine) WouldWait(body string, nowMillis int64) bool {
 	return false
 }
 
+// isNX reports whether a word is NX. It may be another option's operand: see [Machine.IsNoop].
+func isNX(word string) bool { return command.IsWord(word, "NX") }
+
 func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool {
 	b := m.ops[words[0]]
-	if b == nil || b.row == nil || !b.takes(len(words)) {
+	many := words[0] == "lock.acquireall"
+	if !many && words[0] != "lock.acquire" || !b.takes(len(words)) {
 		return false
 	}
 	o := lockOptions{
-		version: m.st.meaning(), request: locks.Request{DB: db}, command: words[0],
-		many: words[0] == "lock.acquireall",
+		version: m.st.meaning(), request: locks.Request{DB: db}, command: words[0], many: many,
 	}
 	if o.read(words).IsError() || o.request.Notify {
 		return false
@@ -64,29 +65,4 @@ func (m *machine) wouldBlock(db int, words []string, nowMillis int64) bool {
 		}
 	}
 	return len(keys) > 0
-}
-
-// Claim is a command that takes a free key, and else changes nothing: SETNX, or SET with NX.
-type Claim struct {
-	db  int
-	key string
-}
-
-// IsClaim reports whether body is a claim and nothing else.
-func IsClaim(body []byte) bool {
-	_, _, ok := protocol.SetNXKey(body)
-	return ok
-}
-
-// ClaimOf returns the claim in body, and keeps nothing of body. Requires: [IsClaim].
-func ClaimOf(body []byte) Claim {
-	db, key, _ := protocol.SetNXKey(body)
-	return Claim{db, string(key)}
-}
-
-func (m *machine) WouldRefuse(c Claim, nowMillis int64) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	it := m.st.Databases[c.db].Find(keyspace.Hash(c.key), c.key)
-	return it != nil && !it.Ended(nowMillis) && !it.IsLock()
 }
