@@ -595,6 +595,7 @@ func TestEndIsQuick(t *testing.T) {
 		for _, c := range strangers {
 			_ = c.Close()
 		}
+		synctest.Wait() // the dialers close their ends
 		require.Zero(t, network.Connections())
 	})
 }
