@@ -174,9 +174,9 @@ func (o *options) passed() []string {
 // snapshots are ways to snapshot often. A seed draws one. The log behind a snapshot is short: a node
 // that was away gets the snapshot instead.
 var snapshots = []string{
-	"--snapshot-threshold 16 --snapshot-interval 2s --trailing-logs 1",
-	"--snapshot-threshold 64 --snapshot-interval 500ms --trailing-logs 8",
-	"--snapshot-threshold 256 --snapshot-interval 3s --trailing-logs 20",
+	"--snapshot-threshold 16 --trailing-logs 1",
+	"--snapshot-threshold 64 --trailing-logs 8",
+	"--snapshot-threshold 256 --trailing-logs 20",
 }
 
 // folder makes the folder of a run's report.

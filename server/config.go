@@ -148,8 +148,7 @@ func DefaultConfig() Config {
 	// What stays 0 depends on these: package replica has its defaults.
 	c.HeartbeatTimeout, c.ElectionTimeout = replica.DefaultHeartbeatTimeout, replica.DefaultElectionTimeout
 	c.CommandTimeout = replica.DefaultCommandTimeout
-	c.SnapshotThreshold, c.SnapshotInterval = replica.DefaultSnapshotThreshold, replica.DefaultSnapshotInterval
-	c.TrailingLogs = replica.DefaultTrailingLogs
+	c.SnapshotThreshold, c.TrailingLogs = replica.DefaultSnapshotThreshold, replica.DefaultTrailingLogs
 	return c
 }
 
@@ -177,7 +176,6 @@ func (c *Config) Validate() error {
 	check(c.LogFormat == "text" || c.LogFormat == "json", "log-format %q: use text or json", c.LogFormat)
 	errs = append(errs, c.validateLockClasses()...)
 	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")
-	check(c.SnapshotInterval >= 5*time.Millisecond, "snapshot-interval %v: at least 5ms", c.SnapshotInterval)
 	check(c.LockQueueGrace >= 0 && c.LockQueueGrace <= time.Hour, "lock-queue-grace %v: from 0s to 1h", c.LockQueueGrace)
 	check(c.HoldVersion == 0 || c.HoldVersion >= protocol.OldestEntryVersion && c.HoldVersion <= protocol.EntryVersion,
 		"hold-version %d: from %d to %d, or 0", c.HoldVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
@@ -208,13 +206,8 @@ func (c *Config) validateLimits() []error {
 		value, lo int
 	}{
 		{"max-clients", c.MaxClients, 1},
-		{"max-args", c.MaxArgs, 16},
-		{"max-bulk-bytes", c.MaxBulkBytes, 1024},
-		{"max-key-bytes", c.MaxKeyBytes, 16},
-		{"max-value-bytes", c.MaxValueBytes, 16},
 		{"max-query-bytes", c.MaxQueryBytes, 64 << 10},
 		{"max-output-bytes", c.MaxOutputBytes, 64 << 10},
-		{"max-pipeline", c.MaxPipeline, 1},
 	} {
 		if row.value < row.lo {
 			errs = append(errs, fmt.Errorf("%s %d: at least %d", row.name, row.value, row.lo))
@@ -225,10 +218,6 @@ func (c *Config) validateLimits() []error {
 	}
 	if _, err := (memory{}).clientsLimit(c.MaxMemoryClients); err != nil {
 		errs = append(errs, err)
-	}
-	if c.MaxBulkBytes > 16<<20 {
-		// A raft log segment holds an entry whole.
-		errs = append(errs, fmt.Errorf("max-bulk-bytes %d: at most %d", c.MaxBulkBytes, 16<<20))
 	}
 	return errs
 }

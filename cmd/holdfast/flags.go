@@ -26,7 +26,12 @@ type option struct {
 }
 
 // options binds the rows to c, in the order of the documentation: first the settings of every
-// operator, last the settings that hardly any operator changes.
+// operator, last the settings that hardly any operator changes. Those that few set, and why they are here:
+//   - sentinel-name: applications that come from Redis have the name of their master in many places;
+//   - sentinel-advertise-addr: the host of a container, or a NAT, may map the port to another one;
+//   - tls-auth-clients-user: it is how Redis lets certificates stand in for passwords;
+//   - trailing-logs: with a large state a longer log is cheaper than a snapshot for each follower that was away;
+//   - hold-version: an upgrade that may have to be taken back.
 func options(c *server.Config) []option {
 	return []option{
 		{heading: "The node"},
@@ -67,7 +72,6 @@ func options(c *server.Config) []option {
 		{name: "lock-class", value: &c.LockClass, help: "pattern of names, such as jobs:*, whose locks are counted apart in the metrics; several between blanks, or the flag several times; at most 32, and a lock belongs to the first that matches"},
 		{heading: "Storage"},
 		{name: "snapshot-threshold", value: &c.SnapshotThreshold, help: "log entries after which a snapshot is taken"},
-		{name: "snapshot-interval", value: &c.SnapshotInterval, help: "how often the threshold is looked at (one to two times this)"},
 		{name: "trailing-logs", value: &c.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag, at most 256 MiB of them"},
 		{name: "consistency-check-interval", value: &c.ConsistencyCheckInterval, help: "time between two comparisons of the members' states, while this node leads; 0: none but those that other members ask for"},
 		{heading: "Timing"},
@@ -79,13 +83,8 @@ func options(c *server.Config) []option {
 		{name: "shutdown-timeout", value: &c.ShutdownTimeout, help: "limit of a graceful shutdown"},
 		{heading: "Limits"},
 		{name: "max-clients", value: &c.MaxClients, help: "connections at a time, fewer where the limit of open files has no room for them"},
-		{name: "max-args", value: &c.MaxArgs, help: "words of one command"},
-		{name: "max-bulk-bytes", value: &c.MaxBulkBytes, help: "bytes of one word"},
-		{name: "max-key-bytes", value: &c.MaxKeyBytes, help: "bytes of a key"},
-		{name: "max-value-bytes", value: &c.MaxValueBytes, help: "bytes of a value given in a command"},
 		{name: "max-query-bytes", value: &c.MaxQueryBytes, help: "bytes of requests that one connection may have waiting"},
 		{name: "max-output-bytes", value: &c.MaxOutputBytes, help: "bytes of one reply, else an error takes its place; and of replies that a client may leave unread before it is cut off"},
-		{name: "max-pipeline", value: &c.MaxPipeline, help: "commands of one connection that are answered as a batch"},
 		{name: "max-memory", value: &c.MaxMemory, help: "what keys and scripts may take while this node leads: bytes, with kb, mb, gb or tb, or a percentage of the machine's or the container's memory; beyond it writes that grow are answered with OOM; 0: no limit"},
 		{name: "max-memory-clients", value: &c.MaxMemoryClients, help: "what the buffers, queues and replies of all clients together may take, in the same units; beyond it the client that holds most is cut off; 0: no limit"},
 		{name: "idle-timeout", value: &c.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},

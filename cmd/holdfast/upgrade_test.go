@@ -341,7 +341,7 @@ func TestUpgradeNodeByNode(t *testing.T) {
 	before, after := releaseBefore(t), build(t)
 	// Nodes that come back get snapshots, from leaders of the other release, too.
 	nodes := startNodes(t, before, 3, "--cluster-secret", "open sesame", "--debug",
-		"--snapshot-threshold", "64", "--snapshot-interval", "300ms", "--trailing-logs", "16")
+		"--snapshot-threshold", "64", "--trailing-logs", "16")
 	claims := claimAll(t, client(t, nodes[0]), "-old")
 	l := newLoad(t, nodes)
 	l.start(t)

@@ -206,7 +206,6 @@ var flagsOf = map[string]string{
 	"maxmemory":                  "max-memory",
 	"maxmemory-clients":          "max-memory-clients",
 	"port":                       "addr",
-	"proto-max-bulk-len":         "max-bulk-bytes",
 	"requirepass":                "password-file",
 	"tcp-keepalive":              "tcp-keepalive",
 	"timeout":                    "idle-timeout",

@@ -145,7 +145,6 @@ const (
 
 	DefaultSnapshotThreshold = 1 << 16
 	DefaultSnapshotBytes     = 256 << 20
-	DefaultSnapshotInterval  = 30 * time.Second
 	DefaultTrailingLogs      = 1 << 14
 	DefaultTrailingBytes     = 256 << 20
 )
@@ -155,6 +154,13 @@ func orDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// snapshotInterval is how often a threshold is looked at: every 30 s for the default or more, and for a lower one more often
+// in proportion, but not more than twice a second.
+func snapshotInterval(threshold uint64) time.Duration {
+	const half, longest = time.Second / 2, 30 * time.Second
+	return max(half, longest*time.Duration(min(threshold, DefaultSnapshotThreshold))/DefaultSnapshotThreshold)
 }
 
 // withDefaults fills what is zero.
@@ -174,7 +180,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Limits.ReplyBytes, DefaultReplyBytes)
 	orDefault(&c.SnapshotThreshold, DefaultSnapshotThreshold)
 	orDefault(&c.SnapshotBytes, DefaultSnapshotBytes)
-	orDefault(&c.SnapshotInterval, DefaultSnapshotInterval)
+	orDefault(&c.SnapshotInterval, snapshotInterval(c.SnapshotThreshold))
 	orDefault(&c.TrailingLogs, DefaultTrailingLogs)
 	orDefault(&c.TrailingBytes, DefaultTrailingBytes)
 	if c.Clock == nil {

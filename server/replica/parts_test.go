@@ -61,8 +61,13 @@ func TestDefaults(t *testing.T) {
 	}, c.Limits)
 	require.Equal(t, SnapshotPolicy{
 		SnapshotThreshold: DefaultSnapshotThreshold, SnapshotBytes: DefaultSnapshotBytes,
-		SnapshotInterval: DefaultSnapshotInterval, TrailingLogs: DefaultTrailingLogs, TrailingBytes: DefaultTrailingBytes,
+		SnapshotInterval: 30 * time.Second, TrailingLogs: DefaultTrailingLogs, TrailingBytes: DefaultTrailingBytes,
 	}, c.SnapshotPolicy)
+	for threshold, want := range map[uint64]time.Duration{
+		1: time.Second / 2, 1 << 12: 1875 * time.Millisecond, 1 << 17: 30 * time.Second, math.MaxUint64: 30 * time.Second,
+	} {
+		require.Equal(t, want, Config{SnapshotPolicy: SnapshotPolicy{SnapshotThreshold: threshold}}.withDefaults().SnapshotInterval)
+	}
 	require.NotPanics(t, func() {
 		c.Clock.Wall()
 		c.Logger.Info("x")
