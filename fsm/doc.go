@@ -39,7 +39,7 @@
 //	events.go      what others than the client hear of
 //	undo.go        the changes of a script or a transaction
 //	eval.go        scripts, and where math.random begins; scriptcache.go their sources, compiled before their entry
-//	park.go …      clients that wait for keys: wake.go serves them; patient.go what would wait or be refused
+//	park.go …      clients that wait for keys: wake.go serves them; noop.go what would change nothing
 //	lock_….go      native locks: the commands, and what the lock table wants done; fence.go
 //	stock_….go     marks of stock locks: which keys have one, and how they are shown
 //	lock_watch.go  counts of locks by class, and lock_polls.go who polls: this node's own, no part of the state
