@@ -177,10 +177,10 @@ func TestQuotaOfWaiters(t *testing.T) {
 		for _, word := range words[1:] {
 			args = append(args, []byte(word))
 		}
-		return protocol.AppendBlock(nil, 0, ticket, words[0], args)
+		return protocol.AppendRequest(nil, protocol.Head{Ticket: ticket}, words[0], args)
 	}
 	lock := func(ticket uint64, owner string) []byte {
-		return protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: 1, Ticket: ticket}, "lock.acquire",
+		return protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: 1, Ticket: ticket}, "lock.acquire",
 			[][]byte{[]byte("lock"), []byte(owner), []byte("px"), []byte("1000"), []byte("wait"), []byte("0")})
 	}
 	d := newDriver(t)

@@ -185,12 +185,12 @@ func (p *player) read(body string) {
 		would := []bool{m.IsNoop(string(claim), m.st.ClockMillis), m.Waits(m.call.own, uint64(p.n%50))}
 		for _, words := range []string{"blpop list 0", "bzpopmin zset b 0", "brpoplpush list zset 0", "get a"} {
 			args := bytes.Fields([]byte(words))
-			body := protocol.AppendBlock(nil, p.n%3, 1, string(args[0]), args[1:])
+			body := protocol.AppendRequest(nil, protocol.Head{DB: p.n % 3, Ticket: 1}, string(args[0]), args[1:])
 			would = append(would, m.IsNoop(string(body), m.st.ClockMillis))
 		}
 		for _, words := range []string{"t9 px 9 wait 9", "me px 9 shared wait 0", "t9 px 9 limit 2 wait 9 notify", "t9"} {
 			args := bytes.Fields([]byte(key + " " + words))
-			body := protocol.AppendLockCommand(nil, p.n%3, protocol.Caller{Conn: 1, Ticket: 2}, "lock.acquire", args)
+			body := protocol.AppendRequest(nil, protocol.Head{DB: p.n % 3, Lock: true, Conn: 1, Ticket: 2}, "lock.acquire", args)
 			would = append(would, m.IsNoop(string(body), m.st.ClockMillis))
 		}
 		fmt.Fprintln(&p.answers, would)
@@ -329,8 +329,8 @@ func (l *log) anyWord(body []byte, db int) []byte {
 	case 2:
 		return request(body, db, words...)
 	}
-	from := protocol.Caller{Conn: int64(1 + l.rng.Intn(3)), Ticket: uint64(l.rng.Intn(50)), GraceMillis: 50}
-	return protocol.AppendLockCommand(body, db, from, strings.ToLower(words[0]), args)
+	head := protocol.Head{DB: db, Lock: true, Conn: int64(1 + l.rng.Intn(3)), Ticket: uint64(l.rng.Intn(50)), GraceMillis: 50}
+	return protocol.AppendRequest(body, head, strings.ToLower(words[0]), args)
 }
 
 // waitingRequest is a request that waits for a value, pushes one, or ends a wait.
@@ -339,7 +339,7 @@ func (l *log) waitingRequest(body []byte, db int) []byte {
 	key, other := pick(l.rng, []string{"list", "zset", "b"}), pick(l.rng, []string{"list", "zset", "c"})
 	timeout := pick(l.rng, []string{"0", "0.1", "5"})
 	say := func(words ...string) []byte {
-		return protocol.AppendBlock(body, db, ticket, words[0], protocoltest.Args(words[1:]))
+		return request(body, db, append([]string{"block", strconv.FormatUint(ticket, 10)}, words...)...)
 	}
 	switch l.rng.Intn(10) {
 	case 0, 1:

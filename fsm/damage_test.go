@@ -86,14 +86,14 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 		waiting := newDriverOf(t, version)
 		for i, key := range []string{"k", "l"} {
 			quota := &protocol.Quota{User: key, Keys: 9, Bytes: 1000, Waiters: 3}
-			waiting.apply(protocol.AppendBlock(protocol.AppendQuota(nil, quota), 0, uint64(i+1), "blpop",
+			waiting.apply(protocol.AppendRequest(protocol.AppendQuota(nil, quota), protocol.Head{Ticket: uint64(i + 1)}, "blpop",
 				[][]byte{[]byte(key), []byte("m"), []byte("10")}))
 		}
 		waiting.m.budgets.serving = 0
 		last := protocol.NewEntry(nil, version, waiting.nowMillis, waiting.wallOffset, 0)
 		for _, node := range []string{"n2", "n3"} {
 			o := protocol.Incarnation{Node: node, Epoch: 7}
-			last.Add(o, 1, 1, protocol.AppendBlock(nil, 0, 1, "blpop", [][]byte{[]byte("z"), []byte("0")}))
+			last.Add(o, 1, 1, protocol.AppendRequest(nil, protocol.Head{Ticket: 1}, "blpop", [][]byte{[]byte("z"), []byte("0")}))
 			last.Add(o, 1, 2, request(nil, 0, "drop", node, "7"))
 		}
 		last.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 3, 3, pipeline("rpush k v", "swapdb 0 1"))
@@ -261,7 +261,7 @@ func TestVerifyInTurn(t *testing.T) {
 	d.native(1, 0, "session.open", "px", "100000")
 	d.native(1, 0, "lock.acquire", "l", "me", "px", "100000")
 	d.native(1, 1, "lock.acquire", "l", "you", "px", "100000", "wait", "0")
-	d.apply(protocol.AppendBlock(nil, 0, 2, "blpop", [][]byte{[]byte("q"), []byte("0")}))
+	d.apply(protocol.AppendRequest(nil, protocol.Head{Ticket: 2}, "blpop", [][]byte{[]byte("q"), []byte("0")}))
 	const items, scripts, ofLocks, waiters = 3*paidByEntry + 1, 1, 4, 1
 	require.Equal(t, items+scripts+ofLocks+waiters, d.m.st.things())
 	d.m.verifier.paid = 0

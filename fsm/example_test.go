@@ -27,7 +27,7 @@ func (printer) Events([]event.Event) {}
 // lease ends when cluster time, which entries carry, has passed its deadline.
 func Example() {
 	acquire := func(token string) []byte {
-		return protocol.AppendRequest(nil, 0, "set", [][]byte{
+		return protocol.AppendRequest(nil, protocol.Head{}, "set", [][]byte{
 			[]byte("lock"), []byte(token), []byte("NX"), []byte("PX"),
 			[]byte("30000"),
 		})

@@ -287,7 +287,7 @@ func tellAll(m *machine) {
 	m.Waiting()
 	m.KeptSessions(func(int64, uint64, int64) {})
 	m.IsNoop(string(request(nil, 0, "setnx", "k1", "v")), 0)
-	m.IsNoop(string(protocol.AppendBlock(nil, 0, 1, "blpop", [][]byte{[]byte("k1"), []byte("0")})), 0)
+	m.IsNoop(string(protocol.AppendRequest(nil, protocol.Head{Ticket: 1}, "blpop", [][]byte{[]byte("k1"), []byte("0")})), 0)
 	m.Survey(1)
 	m.Skipped()
 }

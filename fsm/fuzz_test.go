@@ -224,7 +224,7 @@ func (p *pair) request(words []string, ticket string, blocks bool) (body []byte,
 			args = append(args, []byte(w))
 		}
 		own = numbers([]string{ticket})[0]
-		return protocol.AppendBlock(nil, 0, own, words[0], args), own
+		return protocol.AppendRequest(nil, protocol.Head{Ticket: own}, words[0], args), own
 	case words[0] == "leave":
 		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(words[1:])...), 0
 	case words[0] == "block" && len(words) > 1:

@@ -16,7 +16,7 @@ func ofUser(body []byte, db int, rules string, words ...string) []byte {
 	for _, word := range words[1:] {
 		args = append(args, []byte(word))
 	}
-	return protocol.AppendScript(body, db, 7, rules, words[0], args)
+	return protocol.AppendRequest(body, protocol.Head{DB: db, Conn: 7, Rights: rules}, words[0], args)
 }
 
 // TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was
@@ -110,7 +110,7 @@ func TestSessionsOfUsers(t *testing.T) {
 			for _, word := range words[1:] {
 				args = append(args, []byte(word))
 			}
-			return line(d.apply(protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: 1, Ticket: d.seq + 1, Rights: rules},
+			return line(d.apply(protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: 1, Ticket: d.seq + 1, Rights: rules},
 				words[0], args))[0])
 		}
 		require.Equal(t, "1", as("", "session.open", "PX", "1000"))

@@ -170,9 +170,9 @@ func TestHistoryBegins(t *testing.T) {
 	require.Equal(t, used, d.m.Stats().UsedBytes)
 	require.Equal(t, lockHistory{}, d.m.st.history)
 	require.True(t, d.do("eval", "return redis.call('lock.history')", "0").IsError())
-	other := protocol.Caller{Conn: 1, Address: "10.0.0.7:4"}
+	other := protocol.Head{Lock: true, Conn: 1, Address: "10.0.0.7:4"}
 	args := [][]byte{[]byte("k"), []byte("me"), []byte("px"), []byte("1000")}
-	require.True(t, d.apply(protocol.AppendLockCommand(nil, 0, other, "lock.acquire", args))[0].IsError())
+	require.True(t, d.apply(protocol.AppendRequest(nil, other, "lock.acquire", args))[0].IsError())
 	d.version = versionHistory
 	end()
 	require.Len(t, d.history(10), 3)

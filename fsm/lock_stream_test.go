@@ -22,8 +22,8 @@ import (
 func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Value {
 	d.t.Helper()
 	args := protocoltest.Args(words[1:])
-	from := protocol.Caller{Conn: conn, Ticket: ticket, GraceMillis: 500}
-	return d.apply(protocol.AppendLockCommand(nil, d.db, from, words[0], args))[0]
+	head := protocol.Head{DB: d.db, Lock: true, Conn: conn, Ticket: ticket, GraceMillis: 500}
+	return d.apply(protocol.AppendRequest(nil, head, words[0], args))[0]
 }
 
 // sampledLocks is a machine with a little of everything that version 4 of the snapshot knows.

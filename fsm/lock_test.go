@@ -37,28 +37,28 @@ func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 	if row == nil || row.Group != protocol.GroupModule || row.Route != protocol.Write {
 		return s.from(body, conn, words)
 	}
-	from := protocol.Caller{GraceMillis: 2000}
+	head := protocol.Head{Lock: true, GraceMillis: 2000}
 	var err error
-	conn, from.Address, _ = strings.Cut(conn, ",")
-	from.Address, from.Name, _ = strings.Cut(from.Address, ",")
-	from.Conn, err = strconv.ParseInt(conn, 10, 64)
+	conn, head.Address, _ = strings.Cut(conn, ",")
+	head.Address, head.Name, _ = strings.Cut(head.Address, ",")
+	head.Conn, err = strconv.ParseInt(conn, 10, 64)
 	require.NoError(s.t, err)
 	if ticket != "" {
-		from.Ticket, err = strconv.ParseUint(ticket, 10, 64)
+		head.Ticket, err = strconv.ParseUint(ticket, 10, 64)
 		require.NoError(s.t, err)
 	}
-	return protocol.AppendLockCommand(body, 0, from, row.Name, protocoltest.Args(words[1:]))
+	return protocol.AppendRequest(body, head, row.Name, protocoltest.Args(words[1:]))
 }
 
 // from appends a command of a connection.
 func (s *trio) from(body []byte, conn string, words []string) []byte {
-	number, err := strconv.ParseUint(conn, 10, 64)
+	number, err := strconv.ParseInt(conn, 10, 64)
 	require.NoError(s.t, err)
 	var args [][]byte
 	for _, w := range words[1:] {
 		args = append(args, []byte(w))
 	}
-	return protocol.AppendRequestFrom(body, 0, number, strings.ToLower(words[0]), args)
+	return protocol.AppendRequest(body, protocol.Head{Conn: number}, strings.ToLower(words[0]), args)
 }
 
 // read runs a command as a read on the first machine.
@@ -119,9 +119,9 @@ func (s *trio) hear(i int, e *event.Event) {
 func (l *log) lockRequest(body []byte, db int) []byte {
 	key, owner := pick(l.rng, generatedKeys[:3]), pick(l.rng, []string{"me", "you", "them"})
 	conn := int64(1 + l.rng.Intn(3))
-	from := protocol.Caller{Conn: conn, Ticket: uint64(l.rng.Intn(50)), GraceMillis: int64(l.rng.Intn(100))}
+	head := protocol.Head{DB: db, Lock: true, Conn: conn, Ticket: uint64(l.rng.Intn(50)), GraceMillis: int64(l.rng.Intn(100))}
 	say := func(words ...string) []byte {
-		return protocol.AppendLockCommand(body, db, from, words[0], protocoltest.Args(words[1:]))
+		return protocol.AppendRequest(body, head, words[0], protocoltest.Args(words[1:]))
 	}
 	number := func(n int) string { return strconv.Itoa(1 + l.rng.Intn(n)) }
 	wait := []string{"wait", strconv.Itoa(l.rng.Intn(300))}[:2*l.rng.Intn(2)]
@@ -139,7 +139,7 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 		return protocol.AppendUnblock(body, pick(l.rng, []protocol.Leave{
 			protocol.LeaveGone, protocol.LeaveError,
 			protocol.LeaveTimeout,
-		}), from.Ticket)
+		}), head.Ticket)
 	case 4:
 		return say("session.open", "px", number(2000), "connection")
 	case 5:
@@ -147,7 +147,7 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	case 6:
 		return say("lock.release", key, owner)
 	case 7:
-		from.Address, from.Name = pick(l.rng, []string{"", "10.0.0.7:4", "10.0.0.8:" + number(9)}),
+		head.Address, head.Name = pick(l.rng, []string{"", "10.0.0.7:4", "10.0.0.8:" + number(9)}),
 			pick(l.rng, []string{"", "ops"})
 		return say("lock.break", key, "delay", number(100), "reason", pick(l.rng, []string{"", "gone", owner}))
 	case 8:
@@ -293,7 +293,7 @@ func TestLocksInMemory(t *testing.T) {
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	require.Greater(t, d.m.Stats().UsedBytes, before+200)
 	d.memoryLimit = uint64(before) + 100
-	acquire := protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: 1}, "lock.acquire", [][]byte{
+	acquire := protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: 1}, "lock.acquire", [][]byte{
 		[]byte("l"), []byte("me"),
 		[]byte("px"), []byte("1000"),
 	})

@@ -29,7 +29,7 @@ func renewed(t *testing.T, d *driver, r Renewal) (*driver, Renewed) {
 
 func TestRenewalForgetsNodesAndClientsThatWait(t *testing.T) {
 	d := furnished(t)
-	d.apply(protocol.AppendBlock(nil, 0, 7, "blpop", [][]byte{[]byte("nothing"), []byte("0")}))
+	d.apply(protocol.AppendRequest(nil, protocol.Head{Ticket: 7}, "blpop", [][]byte{[]byte("nothing"), []byte("0")}))
 	require.Equal(t, 1, d.m.Survey(0).Waiters)
 	before := d.m.Survey(0)
 	after, done := renewed(t, d, Renewal{})

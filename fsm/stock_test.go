@@ -21,7 +21,7 @@ func requestFrom(body []byte, db int, conn uint64, words ...string) []byte {
 		panic(err)
 	}
 	args := protocoltest.Args(r.Args[1:])
-	return protocol.AppendRequestFrom(body, db, conn, r.Args[0], args)
+	return protocol.AppendRequest(body, protocol.Head{DB: db, Conn: int64(conn)}, r.Args[0], args)
 }
 
 // mark is the mark of a key in database 0.

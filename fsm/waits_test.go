@@ -182,7 +182,7 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 	case waits:
 		n, err := strconv.ParseUint(ticket, 10, 64)
 		require.NoError(s.t, err)
-		return protocol.AppendBlock(nil, 0, n, name, args)
+		return protocol.AppendRequest(nil, protocol.Head{Ticket: n}, name, args)
 	case name == "leave":
 		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(1)...)
 	case name == "unblock":

@@ -102,18 +102,14 @@ const (
 	withRights = 2 * MaxDatabases
 )
 
-// appendRequestHead appends what a request of so many words begins with, its name included.
-
 // NextRequest decodes the first request of body into r, reusing r.Args, and returns the rest. It
 // allocates only to grow r.Args.
 func NextRequest(body string, r *Request) (rest string, err error) {
 	db, body, ok := uvarint(body)
 	if r.Quota = (Quota{}); ok && db == ofUser {
-		var limits [3]uint64
-		if r.Quota.User, limits, body, ok = cutQuota(body); !ok {
+		if r.Quota, body, ok = cutQuota(body); !ok {
 			return "", fmt.Errorf("%w: quota", ErrCorruptEntry)
 		}
-		r.Quota.Keys, r.Quota.Bytes, r.Quota.Waiters = limits[0], limits[1], limits[2]
 		db, body, ok = uvarint(body)
 	}
 	if !ok || db >= 4*MaxDatabases {

@@ -42,7 +42,7 @@ func decodeBody(t *testing.T, body string) []Request {
 }
 
 func someBody() []byte {
-	body := AppendRequest(nil, 3, "set", [][]byte{[]byte("k"), []byte("v\r\n\x00"), nil})
+	body := AppendRequest(nil, Head{DB: 3}, "set", [][]byte{[]byte("k"), []byte("v\r\n\x00"), nil})
 	body = appendRequest(body, 15, "script|load", "return 1")
 	queued := appendRequest(nil, 0, "get", "k")
 	body = AppendQuota(body, &Quota{User: "alice", Keys: 1})
@@ -119,7 +119,7 @@ func TestRequestsWithRights(t *testing.T) {
 		"\x23\x07~a +get\x03\x04eval\x08return 1\x010":     {DB: 3, Rights: "~a +get"},
 		"\x3f\x07\x07~a +get\x03\x04eval\x08return 1\x010": {DB: 15, Conn: 7, Rights: "~a +get"},
 	} {
-		body := AppendScript(nil, request.DB, request.Conn, request.Rights, "eval", args)
+		body := AppendRequest(nil, Head{DB: request.DB, Conn: int64(request.Conn), Rights: request.Rights}, "eval", args)
 		require.Equal(t, want, string(body))
 		request.Args = []string{"eval", "return 1", "0"}
 		require.Equal(t, []Request{request, {Args: []string{"ping"}}}, decodeBody(t, string(appendRequest(body, 0, "ping"))))
@@ -221,7 +221,7 @@ func appendRequest(body []byte, db int, words ...string) []byte {
 	for i, word := range words[1:] {
 		args[i] = []byte(word)
 	}
-	return AppendRequest(body, db, words[0], args)
+	return AppendRequest(body, Head{DB: db}, words[0], args)
 }
 
 func BenchmarkEntryEncode(b *testing.B) {
@@ -231,7 +231,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 	for b.Loop() {
 		w := NewEntry(entry, EntryVersion, 1<<40, 1<<40, 0)
 		for i := range 100 {
-			body = AppendRequest(body[:0], 0, "set", args)
+			body = AppendRequest(body[:0], Head{}, "set", args)
 			w.Add(Incarnation{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
 		}
 		entry = w.Bytes()
@@ -277,8 +277,8 @@ func TestQuota(t *testing.T) {
 	quota := Quota{User: "alice", Keys: 5, Bytes: 1 << 40, Waiters: 7}
 	with := func(request []byte) []byte { return append(AppendQuota(nil, &quota), request...) }
 	set := appendRequest(nil, 3, "set", "k", "v", "nx")
-	from := AppendRequestFrom(nil, 15, 9, "get", [][]byte{[]byte("k")})
-	block := AppendBlock(nil, 0, 4, "blpop", [][]byte{[]byte("k"), []byte("0")})
+	from := AppendRequest(nil, Head{DB: 15, Conn: 9}, "get", [][]byte{[]byte("k")})
+	block := AppendRequest(nil, Head{Ticket: 4}, "blpop", [][]byte{[]byte("k"), []byte("0")})
 	body := slices.Concat(with(set), set, with(from), with(block))
 	requests := decodeBody(t, string(body))
 	require.Equal(t, []Quota{quota, {}, quota, quota}, []Quota{

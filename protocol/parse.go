@@ -289,7 +289,7 @@ func BodyLen(body []byte, n int) int {
 func skipRequest(body []byte) (rest []byte, ok bool) {
 	db, body, ok := uvarint(body)
 	if ok && db == ofUser {
-		if _, _, body, ok = cutQuota(body); ok {
+		if _, body, ok = cutQuota(body); ok {
 			db, body, ok = uvarint(body)
 		}
 	}

@@ -60,12 +60,12 @@ func AppendUnblock(body []byte, how Leave, tickets ...uint64) []byte {
 	for _, ticket := range tickets {
 		words = append(words, strconv.AppendUint(nil, ticket, 10))
 	}
-	return AppendRequest(body, 0, "unblock", words)
+	return AppendRequest(body, Head{}, "unblock", words)
 }
 
 // AppendDrop appends the request that all waiters of a node leave, up to its life with that epoch.
 func AppendDrop(body []byte, node Incarnation) []byte {
-	return AppendRequest(body, 0, "drop", [][]byte{[]byte(node.Node), strconv.AppendUint(nil, node.Epoch, 10)})
+	return AppendRequest(body, Head{}, "drop", [][]byte{[]byte(node.Node), strconv.AppendUint(nil, node.Epoch, 10)})
 }
 
 // Watch is a watched key: EXEC runs only if nothing has happened to the key since WATCH.
@@ -85,7 +85,7 @@ func AppendTransaction(body []byte, db int, watches []Watch, queued []byte) []by
 		blob = appendString(blob, w.Key)
 		blob = binary.AppendUvarint(blob, w.Mark)
 	}
-	return AppendRequest(body, db, "exec", [][]byte{blob, queued})
+	return AppendRequest(body, Head{DB: db}, "exec", [][]byte{blob, queued})
 }
 
 // NextWatch decodes the first watch of blob, an "exec" request's first

@@ -289,7 +289,7 @@ func diskAnswers(hanging time.Duration) error {
 
 // read is what a client's EXISTS does: the leader answers after a majority has confirmed it.
 func read(r *replica.Replica) error {
-	b := replica.Batch{Body: protocol.AppendRequest(nil, 0, "exists", [][]byte{[]byte("readyz")}), Count: 1}
+	b := replica.Batch{Body: protocol.AppendRequest(nil, protocol.Head{}, "exists", [][]byte{[]byte("readyz")}), Count: 1}
 	if err := r.Execute(&b); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func AppendRequest(body []byte, db int, words ...string) []byte {
 	for _, word := range words[1:] {
 		args = append(args, unsafe.Slice(unsafe.StringData(word), len(word)))
 	}
-	return protocol.AppendRequest(body, db, words[0], args)
+	return protocol.AppendRequest(body, protocol.Head{DB: db}, words[0], args)
 }
 
 // Hints are what the frontend says of a batch with a single command. Requires: words[0] is in lower case.

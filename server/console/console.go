@@ -93,7 +93,7 @@ func (s *view) ask(db int, name string, words ...string) (protocol.Value, error)
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
-	body := protocol.AppendRequest(nil, db, name, args)
+	body := protocol.AppendRequest(nil, protocol.Head{DB: db}, name, args)
 	s.reading.Lock()
 	replies, _, _, err := s.machine.Read(string(body), 1, s.now, s.offset, fsm.ReadLong)
 	s.reading.Unlock()

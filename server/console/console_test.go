@@ -49,7 +49,7 @@ func (s *state) append(body []byte, db int, words ...string) []byte {
 	for i, w := range words[1:] {
 		args[i] = []byte(w)
 	}
-	return protocol.AppendLockCommand(body, db, protocol.Caller{Conn: s.conn, Ticket: s.seq + 1}, words[0], args)
+	return protocol.AppendRequest(body, protocol.Head{DB: db, Lock: true, Conn: s.conn, Ticket: s.seq + 1}, words[0], args)
 }
 
 // apply runs a batch of requests at the present time.
@@ -70,7 +70,7 @@ func (s *state) do(db int, words ...string) { s.t.Helper(); s.apply(s.append(nil
 // passes lets time pass.
 func (s *state) passes(d time.Duration) {
 	s.now += d.Milliseconds()
-	s.apply(protocol.AppendRequest(nil, 0, "lock.cancel", [][]byte{[]byte("none"), []byte("none")}))
+	s.apply(protocol.AppendRequest(nil, protocol.Head{}, "lock.cancel", [][]byte{[]byte("none"), []byte("none")}))
 }
 
 // acquire has an owner hold a lock, or wait for it.
@@ -158,7 +158,7 @@ func TestLock(t *testing.T) {
 	require.Equal(t, "next", doc.Lock.Waiters[0].Owner)
 	_, err = c.Lock("job", 0)
 	require.ErrorIs(t, err, ErrNoLock)
-	s.apply(protocol.AppendRequest(nil, 0, "set", [][]byte{[]byte("string"), []byte("v")}))
+	s.apply(protocol.AppendRequest(nil, protocol.Head{}, "set", [][]byte{[]byte("string"), []byte("v")}))
 	_, err = c.Lock("string", 0)
 	require.ErrorIs(t, err, ErrNoLock)
 }
@@ -247,7 +247,7 @@ func TestCrowdedLocks(t *testing.T) {
 		for i := range locks {
 			var body []byte
 			for w := range waiters + 1 {
-				body = protocol.AppendLockCommand(body, 0, protocol.Caller{Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
+				body = protocol.AppendRequest(body, protocol.Head{Lock: true, Conn: 7, Ticket: uint64(1 + i*1000 + w)}, "lock.acquire",
 					[][]byte{
 						[]byte(fmt.Sprint("k", i)), []byte(fmt.Sprint(w)), []byte("PX"), []byte("3600000"), []byte("WAIT"),
 						[]byte("0"),
@@ -358,7 +358,7 @@ func TestHour(t *testing.T) {
 		synctest.Wait()
 		s.do(0, "lock.acquire", "b", "x", "PX", "1000")
 		s.acquire(0, "b", "y")
-		s.apply(protocol.AppendRequest(nil, 0, "set", [][]byte{
+		s.apply(protocol.AppendRequest(nil, protocol.Head{}, "set", [][]byte{
 			[]byte("stock"), []byte("t"), []byte("NX"), []byte("PX"),
 			[]byte("1000"),
 		}))
@@ -404,18 +404,18 @@ func TestHour(t *testing.T) {
 // TestStockLocks: locks that clients take with Redis's own commands stand beside the others, with their lease.
 func TestStockLocks(t *testing.T) {
 	s := newState(t)
-	s.apply(protocol.AppendRequestFrom(nil, 5, 42, "set", [][]byte{
+	s.apply(protocol.AppendRequest(nil, protocol.Head{DB: 5, Conn: 42}, "set", [][]byte{
 		[]byte("stock"), []byte("token"), []byte("NX"),
 		[]byte("PX"), []byte("60000"),
 	}))
-	s.apply(protocol.AppendRequest(nil, 5, "set", [][]byte{[]byte("cache"), []byte("v"), []byte("PX"), []byte("60000")}))
+	s.apply(protocol.AppendRequest(nil, protocol.Head{DB: 5}, "set", [][]byte{[]byte("cache"), []byte("v"), []byte("PX"), []byte("60000")}))
 	s.passes(10 * time.Second)
 	s.acquire(0, "native", "a")
-	s.apply(protocol.AppendRequest(nil, 5, "pexpire", [][]byte{[]byte("stock"), []byte("30000")}))
+	s.apply(protocol.AppendRequest(nil, protocol.Head{DB: 5}, "pexpire", [][]byte{[]byte("stock"), []byte("30000")}))
 	s.passes(5 * time.Second)
 	for range 2 {
 		for conn := range uint64(3) {
-			s.apply(protocol.AppendRequestFrom(nil, 5, 50+conn, "set", [][]byte{
+			s.apply(protocol.AppendRequest(nil, protocol.Head{DB: 5, Conn: int64(50 + conn)}, "set", [][]byte{
 				[]byte("stock"), fmt.Append(nil, conn),
 				[]byte("NX"), []byte("PX"), []byte("60000"),
 			}))
@@ -502,7 +502,7 @@ func TestPages(t *testing.T) {
 	s := newState(t)
 	for i := range 230 {
 		s.do(i%3, "lock.acquire", fmt.Sprint("n", i), "x", "PX", "60000")
-		s.apply(protocol.AppendRequest(nil, i%2, "set", [][]byte{
+		s.apply(protocol.AppendRequest(nil, protocol.Head{DB: i % 2}, "set", [][]byte{
 			fmt.Append(nil, "s", i), []byte("t"), []byte("NX"),
 			[]byte("PX"), []byte("60000"),
 		}))
@@ -571,7 +571,7 @@ func BenchmarkSurvey(b *testing.B) {
 		var body []byte
 		for range 1000 {
 			body = s.append(body, 0, "lock.acquire", "native:"+strconv.Itoa(i), "w", "PX", "3600000")
-			body = protocol.AppendRequestFrom(body, 0, 7, "set", [][]byte{
+			body = protocol.AppendRequest(body, protocol.Head{Conn: 7}, "set", [][]byte{
 				fmt.Append(nil, "stock:", i), []byte("token"),
 				[]byte("NX"), []byte("PX"), []byte("3600000"),
 			})

@@ -44,25 +44,21 @@ func (c *conn) makeRoom(size int) {
 
 // appendRequest appends a data command for the state machine. ticket: 0 if the command must not wait.
 func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
-	args := req.args[req.nameArgs:]
+	head := protocol.Head{DB: req.db, Ticket: ticket, Lock: req.lock}
+	judged := c.judges(req.row)
+	if judged {
+		head.Rights = c.rules(c.srv.backend)
+	}
 	switch {
 	case req.lock:
-		from := protocol.Caller{Conn: c.id, Ticket: ticket, GraceMillis: c.srv.cfg.LockQueueGrace.Milliseconds()}
-		if c.judges(req.row) {
-			from.Rights = c.rules(c.srv.backend)
-		}
+		head.Conn, head.GraceMillis = c.id, c.srv.cfg.LockQueueGrace.Milliseconds()
 		if req.Name == "lock.break" && c.srv.logSaysClients() {
-			from.Address, from.Name = c.breaker()
+			head.Address, head.Name = c.breaker()
 		}
-		return protocol.AppendLockCommand(body, req.db, from, req.Name, args)
-	case ticket != 0:
-		return protocol.AppendBlock(body, req.db, ticket, req.Name, args)
-	case c.judges(req.row):
-		return protocol.AppendScript(body, req.db, uint64(c.id), c.rules(c.srv.backend), req.Name, args)
-	case req.fromConn() && c.srv.logSaysClients():
-		return protocol.AppendRequestFrom(body, req.db, uint64(c.id), req.Name, args)
+	case judged, ticket == 0 && req.fromConn() && c.srv.logSaysClients():
+		head.Conn = c.id
 	}
-	return protocol.AppendRequest(body, req.db, req.Name, args)
+	return protocol.AppendRequest(body, head, req.Name, req.args[req.nameArgs:])
 }
 
 // versionClients is the first version of the cluster whose log says which clients send commands.

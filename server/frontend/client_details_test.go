@@ -22,7 +22,7 @@ import (
 func (cl *cluster) takenAt(t *testing.T, o protocol.Incarnation, keys ...string) {
 	var body []byte
 	for i, key := range keys {
-		body = protocol.AppendRequestFrom(body, 0, uint64(i+1), "set", [][]byte{
+		body = protocol.AppendRequest(body, protocol.Head{Conn: int64(i + 1)}, "set", [][]byte{
 			[]byte(key), []byte("t"), []byte("nx"),
 			[]byte("px"), []byte("900000"),
 		})

@@ -24,11 +24,39 @@ type request struct {
 	keyAt    []int
 	resolved bool
 	room     [4]int // for keyAt
+	measures
+}
+
+// measures are what one look at a command's words tells.
+type measures struct {
+	measured bool
+	bytes    int  // of all words
+	longest  int  // of the words behind the name, in bytes
+	optioned bool // the option FromConnWith of the row is behind a key and a value
 }
 
 // begin fills the record with another command.
 func (req *request) begin(row *row, args [][]byte, db int) {
-	req.row, req.args, req.db, req.resolved = row, args, db, false
+	req.row, req.args, req.db, req.resolved, req.measured = row, args, db, false, false
+}
+
+// measure looks at the words, once.
+func (req *request) measure() *measures {
+	m := &req.measures
+	if m.measured {
+		return m
+	}
+	*m = measures{measured: true}
+	for i, arg := range req.args {
+		m.bytes += len(arg)
+		if i >= req.nameArgs {
+			m.longest = max(m.longest, len(arg))
+		}
+		if i > 2 && len(arg) == len(req.FromConnWith) && strings.EqualFold(string(arg), req.FromConnWith) {
+			m.optioned = true
+		}
+	}
+	return m
 }
 
 // clone is the request in memory of its own.
@@ -50,12 +78,7 @@ func (req *request) keys() []int {
 }
 
 // size is the memory of the words, with more for each.
-func (req *request) size(more int) (n int) {
-	for _, arg := range req.args {
-		n += len(arg) + more
-	}
-	return n
-}
+func (req *request) size(more int) int { return req.measure().bytes + len(req.args)*more }
 
 // encodedBytes bounds the size of the request in a batch.
 func (req *request) encodedBytes() int { return req.size(binary.MaxVarintLen32) }
@@ -63,8 +86,7 @@ func (req *request) encodedBytes() int { return req.size(binary.MaxVarintLen32) 
 // tooLong is why arguments are too long; nil: none is. Only an argument longer than the smaller limit has the keys
 // looked up.
 func (req *request) tooLong(l *Limits) *protocol.Error {
-	short := min(l.MaxKeyBytes, l.MaxValueBytes)
-	if !slices.ContainsFunc(req.args[req.nameArgs:], func(arg []byte) bool { return len(arg) > short }) {
+	if req.measure().longest <= min(l.MaxKeyBytes, l.MaxValueBytes) {
 		return nil
 	}
 	for i, arg := range req.args {
@@ -105,24 +127,14 @@ func (req *request) copiesElsewhere() bool {
 
 // fromConn reports whether the command is one whose log entry names the connection.
 func (req *request) fromConn() bool {
-	return req.FromConn && (req.FromConnWith == "" || req.hasOption(req.FromConnWith))
-}
-
-// hasOption reports whether an option is among the arguments behind a key and a value.
-func (req *request) hasOption(option string) bool {
-	for _, arg := range req.args[min(3, len(req.args)):] {
-		if len(arg) == len(option) && strings.EqualFold(string(arg), option) {
-			return true
-		}
-	}
-	return false
+	return req.FromConn && (req.FromConnWith == "" || req.measure().optioned)
 }
 
 // hints are what the request makes known to those that schedule a batch of this request alone. ticket: 0 if the command
 // must not wait.
 func (req *request) hints(ticket uint64) protocol.Hints {
 	switch {
-	case req.Name == "setnx", req.Name == "set" && req.hasOption("NX"):
+	case req.Name == "setnx", req.Name == "set" && req.measure().optioned: // with NX
 		return protocol.CreateIfAbsent
 	case ticket != 0, req.handler.acquires:
 		return protocol.MayWait

@@ -71,7 +71,7 @@ func watch(c *conn, req *request) {
 	}
 	ws.pending++
 	batch := &c.w.batch
-	batch.Body = protocol.AppendRequest(batch.Body, c.db, req.Name, fresh)
+	batch.Body = protocol.AppendRequest(batch.Body, protocol.Head{DB: c.db}, req.Name, fresh)
 	c.addRequest(slot{kind: slotWatch, row: req.row, from: from, to: len(ws.keys), generation: ws.generation}, false, 0)
 }
 

@@ -361,7 +361,7 @@ func TestSessionAttachedOverAHungDisk(t *testing.T) {
 		began := time.Now()
 		renewer.Ask(conn, began)
 		attach := &replica.Batch{Count: 1, Write: true}
-		attach.Body = protocol.AppendLockCommand(nil, 0, protocol.Caller{Conn: conn}, "session.attach", [][]byte{[]byte("1")})
+		attach.Body = protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: conn}, "session.attach", [][]byte{[]byte("1")})
 		done := make(chan error, 1)
 		go func() { done <- leader.Replica().Execute(attach) }()
 		time.Sleep(3 * time.Second)

@@ -49,7 +49,7 @@ func machine(t *testing.T) fsm.Machine {
 		for i, w := range words {
 			args[i] = []byte(w)
 		}
-		body = protocol.AppendLockCommand(body, 0, protocol.Caller{Conn: 1, Ticket: 9}, "lock.acquire", args)
+		body = protocol.AppendRequest(body, protocol.Head{Lock: true, Conn: 1, Ticket: 9}, "lock.acquire", args)
 	}
 	entry := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 1_700_000_000_000, 0)
 	entry.Add(protocol.Incarnation{Node: "n1@abc", Epoch: 1}, 1, 1, body)
