@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 	"github.com/holdfast/holdfast/cmd/internal/importer"
 	"github.com/holdfast/holdfast/server"
 )
@@ -26,25 +27,12 @@ import (
 // served is the address of a cluster of one, and a client of it.
 func served(t *testing.T, password string) (string, *redis.Client) {
 	t.Helper()
-	addrs := freeAddrs(t, 2)
-	c := server.DefaultConfig()
-	c.DataDir, c.Addr, c.PeerAddr, c.Password = t.TempDir(), addrs[0], addrs[1], password
-	logger, err := newLogger(c.LogConfig, &bytes.Buffer{})
-	require.NoError(t, err)
-	s, err := server.New(c, logger)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	client := redis.NewClient(&redis.Options{Addr: c.Addr, Password: password, DB: 3})
+	addr := holdertest.StartNode(t, func(c *server.Config) { c.Password = password })
+	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, DB: 3})
 	t.Cleanup(func() { client.Close() })
 	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Err() == nil }, 20*time.Second,
 		10*time.Millisecond)
-	return c.Addr, client
+	return addr, client
 }
 
 // imports runs `holdfast import`.

@@ -119,7 +119,7 @@ func TestLockAtATerminal(t *testing.T) {
 		s.enter(t, ctrlZ)
 		s.shows(t, "Stopped", 1)
 		require.NotEmpty(t, c.Holder("job"), "the node keeps the session")
-		require.False(t, c.Demands("job"), "and demands no sign of life")
+		require.False(t, c.Demands(), "and demands no sign of life")
 		s.enter(t, "fg\n")
 		s.shows(t, "holdfast lock job", 4) // fg says what goes on
 		s.enter(t, "more\n")
@@ -130,7 +130,7 @@ func TestLockAtATerminal(t *testing.T) {
 		s.shows(t, "sleeps-7", 1)
 		s.enter(t, ctrlZ)
 		s.shows(t, "Stopped", 2)
-		c.Break("job", "broken")
+		c.Break("job")
 		s.enter(t, "fg\n")
 		s.shows(t, "broken", 1)
 		s.enter(t, "echo status-$?\n")
@@ -144,7 +144,7 @@ func TestWatchAtATerminal(t *testing.T) {
 	s := atTerminal(t, exe, c)
 	s.enter(t, "$holdfast cluster status --watch; echo status-$?\n")
 	s.shows(t, "\x1b[?1049h", 1)
-	s.shows(t, "\x1b[H\x1b[KNo ", 1) // the test's node has no members
+	s.shows(t, "\x1b[H\x1b[Kn1 leads alone", 1)
 	s.shows(t, "\x1b[H", 2)
 	s.enter(t, ctrlC)
 	s.shows(t, "\x1b[?25h\x1b[?1049l", 1)

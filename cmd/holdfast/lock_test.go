@@ -85,9 +85,8 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 
 // TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage and for files that cannot be read.
 func TestLockSaysInOneLineWhyNot(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), holdertest.Start(t, 1, "open sesame")
 	c.Take("taken")
-	c.Password = "open sesame"
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("open sesame\n"), 0o600))
 	unused := freeAddrs(t, 1)
@@ -152,7 +151,7 @@ func TestLockEndsACommandThatLost(t *testing.T) {
 	t.Run("it heeds", func(t *testing.T) {
 		r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", loop)
 		r.says(t, "ready")
-		c.Break("job", "broken")
+		c.Break("job")
 		require.Equal(t, statusLost, r.status(t))
 		r.says(t, "told")
 		r.oneLine(t, ": broken")
@@ -160,7 +159,7 @@ func TestLockEndsACommandThatLost(t *testing.T) {
 	t.Run("it does not", func(t *testing.T) {
 		r := locking(t, exe, c.Addrs(), "--grace", "10ms", "job", "--", "sh", "-c", deaf)
 		r.says(t, "ready")
-		c.Break("job", "broken")
+		c.Break("job")
 		require.Equal(t, statusLost, r.status(t))
 	})
 	t.Run("its child does not", func(t *testing.T) {
@@ -170,14 +169,14 @@ func TestLockEndsACommandThatLost(t *testing.T) {
 		r.says(t, ".")
 		_, rest, _ := strings.Cut(r.stdout.String(), "child ")
 		pid, _, _ := strings.Cut(rest, ".")
-		c.Break("job", "broken")
+		c.Break("job")
 		require.Equal(t, statusLost, r.status(t))
 		require.Eventually(t, func() bool { return gone(t, pid) }, 20*time.Second, time.Millisecond)
 	})
 	t.Run("it had stopped", func(t *testing.T) {
 		r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", `echo ready; kill -STOP $$`)
 		r.says(t, "ready")
-		c.Break("job", "broken")
+		c.Break("job")
 		require.Equal(t, statusLost, r.status(t))
 	})
 }
@@ -197,7 +196,7 @@ func TestLockWakesACommandThatLost(t *testing.T) {
 	_, rest, _ := strings.Cut(r.stdout.String(), "pid ")
 	pid, _, _ := strings.Cut(rest, ".")
 	require.Eventually(t, func() bool { return stopped(pid) }, 20*time.Second, time.Millisecond)
-	c.Break("job", "broken")
+	c.Break("job")
 	require.Equal(t, statusLost, r.status(t))
 	r.says(t, "told")
 }
@@ -211,7 +210,7 @@ func TestLockUnderNohup(t *testing.T) {
 	r := locking(t, nohup, c.Addrs(), "job", "--", "sh", "-c", loop)
 	require.Eventually(t, func() bool { return c.Waiters("job") == 1 }, 20*time.Second, time.Millisecond)
 	require.NoError(t, r.Signal(syscall.SIGHUP))
-	c.Break("job", "broken")
+	c.Break("job")
 	r.says(t, "ready")
 	require.NoError(t, r.Signal(syscall.SIGHUP))
 	require.NoError(t, r.Signal(syscall.SIGTERM))

@@ -71,11 +71,10 @@ func TestNotGranted(t *testing.T) {
 // TestRefusedAtOnce: another try would meet the same.
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
-	c := holdertest.Start(t, 1)
+	c := holdertest.Start(t, 1, "open sesame")
 	c.Refuse("WRONGTYPE Operation against a key holding the wrong kind of value")
 	require.ErrorContains(t, newHolder(t, c, "a", -1).Acquire(t.Context()), "WRONGTYPE")
 	c.Refuse("")
-	c.Password = "open sesame"
 	stranger := holder.New(&holder.Servers{Addrs: c.Addrs(), Password: "guess"}, holder.Lock{
 		Name: "job", Owner: "a",
 		TTL: ttl, Wait: -1,
@@ -107,7 +106,7 @@ func TestNodeDiesWhileWaiting(t *testing.T) {
 			require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond,
 				"it asks again at the other node")
 			require.Equal(t, 1, c.Waiters("job"))
-			c.Break("job", "broken")
+			c.Break("job")
 			require.NoError(t, <-waits)
 		})
 	}
@@ -120,9 +119,9 @@ func TestAsksAgainWhenTheWaitFails(t *testing.T) {
 	c.Take("job")
 	waits := acquire(t, newHolder(t, c, "first", -1))
 	inLine(t, c, 1)
-	c.Fail("job")
-	inLine(t, c, 1)
-	c.Break("job", "broken")
+	c.Fail("job", "first")
+	require.Eventually(t, func() bool { return asked(c) == 2 }, 10*time.Second, time.Millisecond)
+	c.Break("job")
 	require.NoError(t, <-waits)
 }
 
@@ -180,7 +179,7 @@ func TestNodeDiesWhileHolding(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return proofs() >= 3 }, 10*time.Second, time.Millisecond)
 			require.Equal(t, "first", c.Holder("job"))
-			require.True(t, c.Demands("job"), "of the other connection, too")
+			require.True(t, c.Demands(), "of the other connection, too")
 			cancel()
 			require.NoError(t, <-kept)
 			require.NoError(t, h.Release(t.Context()))
@@ -219,10 +218,10 @@ func TestToldOfLoss(t *testing.T) {
 	require.NoError(t, h.Acquire(t.Context()))
 	kept := make(chan error, 1)
 	go func() { kept <- h.Keep(t.Context()) }()
-	c.Break("job", "broken")
+	c.Break("job")
 	var lost *holder.Lost
 	require.ErrorAs(t, <-kept, &lost)
-	require.Equal(t, "broken", lost.Why)
+	require.Regexp(t, `^broken by 127\.0\.0\.1:\d+`, lost.Why)
 	require.Zero(t, lost.Until)
 	require.ErrorAs(t, h.Release(t.Context()), &lost)
 }
@@ -258,15 +257,15 @@ func TestResumes(t *testing.T) {
 	c := holdertest.Start(t, 1)
 	h := newHolder(t, c, "first", 0)
 	require.NoError(t, h.Acquire(t.Context()))
-	require.True(t, c.Demands("job"))
+	require.True(t, c.Demands())
 	h.Suspend(t.Context())
-	require.False(t, c.Demands("job"), "who sleeps sends nothing")
+	require.False(t, c.Demands(), "who sleeps sends nothing")
 	require.NoError(t, h.Resume(t.Context()))
-	require.True(t, c.Demands("job"))
-	c.Break("job", "broken")
+	require.True(t, c.Demands())
+	c.Break("job")
 	var lost *holder.Lost
 	require.ErrorAs(t, h.Resume(t.Context()), &lost)
-	require.Equal(t, "broken", lost.Why)
+	require.Regexp(t, `^broken by 127\.0\.0\.1:\d+`, lost.Why)
 	c.Kill(0)
 	require.ErrorAs(t, h.Resume(t.Context()), &lost)
 }

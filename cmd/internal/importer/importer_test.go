@@ -3,7 +3,6 @@ package importer
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
@@ -24,26 +24,6 @@ import (
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	return "127.0.0.1:" + protocoltest.FreePort(t)
-}
-
-// startNode starts a cluster of one.
-func startNode(t *testing.T, change ...func(*server.Config)) (addr string) {
-	t.Helper()
-	c := server.DefaultConfig()
-	c.Addr, c.PeerAddr, c.DataDir, c.MaxMemory = freeAddr(t), "127.0.0.1:0", t.TempDir(), "1gb"
-	for _, f := range change {
-		f(&c)
-	}
-	s, err := server.New(c, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	return c.Addr
 }
 
 // dial waits until the server serves.
@@ -61,7 +41,7 @@ func dial(t *testing.T, o *redis.Options, asks ...any) *redis.Client {
 
 // sources calls f with a source that is a Holdfast node, and with one that is a redis-server where there is one.
 func sources(t *testing.T, f func(t *testing.T, addr string)) {
-	t.Run("holdfast", func(t *testing.T) { f(t, startNode(t)) })
+	t.Run("holdfast", func(t *testing.T) { f(t, holdertest.StartNode(t)) })
 	t.Run("Redis", func(t *testing.T) { f(t, startRedis(t)) })
 }
 
@@ -153,7 +133,7 @@ func run(t *testing.T, j *Job) *Report {
 // nothing.
 func TestAllKinds(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := startNode(t)
+		to := holdertest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 		const leases = 300
 		fill(t, source, leases)
@@ -197,7 +177,7 @@ func TestAllKinds(t *testing.T) {
 // grow.
 func TestNothingIsOverwritten(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := startNode(t)
+		to := holdertest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 		fill(t, source, 3)
 		fill(t, target, 3)
@@ -272,7 +252,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 // TestCountersAlone: without patterns of leases other keys are named, and not copied.
 func TestCountersAlone(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := startNode(t)
+		to := holdertest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 		ctx := t.Context()
 		source.MSet(ctx, "fence:a", 1, "fence:b", "1.5", "fence:long", strings.Repeat("1", 30), "other", 2)
@@ -356,7 +336,7 @@ func TestInterrupted(t *testing.T) {
 					t.Skip("left out by -short")
 				}
 				conns = 0
-				to := startNode(t)
+				to := holdertest.StartNode(t)
 				target := dial(t, &redis.Options{Addr: to})
 				j := jobOf(t, "redis://"+cutter(t, addr, cut.from), cutter(t, to, cut.to))
 				tries, most := 0, 500
@@ -400,7 +380,7 @@ func whole(t *testing.T, c *redis.Client) map[string]string {
 // TestChangesMeanwhile: keys that change while they are read are copied as they were at one instant, or named.
 func TestChangesMeanwhile(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := startNode(t)
+		to := holdertest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr, PoolSize: 2}), dial(t, &redis.Options{Addr: to})
 		fill(t, source, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -450,7 +430,7 @@ func TestChangesMeanwhile(t *testing.T) {
 
 // TestTargetThatIsFull ends at once, and says why.
 func TestTargetThatIsFull(t *testing.T) {
-	from, to := startNode(t), startNode(t, func(c *server.Config) { c.MaxMemory = "100kb" })
+	from, to := holdertest.StartNode(t), holdertest.StartNode(t, func(c *server.Config) { c.MaxMemory = "100kb" })
 	source := dial(t, &redis.Options{Addr: from})
 	dial(t, &redis.Options{Addr: to})
 	fill(t, source, 3000)

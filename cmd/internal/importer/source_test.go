@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
@@ -87,7 +88,7 @@ func trusting(t *testing.T, cert string) *tls.Config {
 // TestTLSAndPasswords of the source: the right ones, and what is said of wrong ones.
 func TestTLSAndPasswords(t *testing.T) {
 	cert, key := certificate(t)
-	to := startNode(t)
+	to := holdertest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	check := func(t *testing.T, addr, user string) {
 		trust := trusting(t, cert)
@@ -114,7 +115,7 @@ func TestTLSAndPasswords(t *testing.T) {
 		fails("use rediss://", func(s *Source) { s.TLS = nil })
 	}
 	t.Run("holdfast", func(t *testing.T) {
-		check(t, startNode(t, func(c *server.Config) { c.Password, c.TLSCert, c.TLSKey = "secret", cert, key }), "")
+		check(t, holdertest.StartNode(t, func(c *server.Config) { c.Password, c.TLSCert, c.TLSKey = "secret", cert, key }), "")
 	})
 	t.Run("Redis", func(t *testing.T) {
 		port := protocoltest.FreePort(t)
@@ -125,7 +126,7 @@ func TestTLSAndPasswords(t *testing.T) {
 		check(t, "127.0.0.1:"+port, "")
 	})
 	t.Run("target", func(t *testing.T) {
-		locked := startNode(t, func(c *server.Config) { c.Password = "secret" })
+		locked := holdertest.StartNode(t, func(c *server.Config) { c.Password = "secret" })
 		dial(t, &redis.Options{Addr: locked, Password: "secret"})
 		_, err := jobOf(t, "redis://"+to, locked).Run(t.Context())
 		require.ErrorContains(t, err, "the target: ")
@@ -137,7 +138,7 @@ func TestTLSAndPasswords(t *testing.T) {
 func TestRedisAlone(t *testing.T) {
 	addr := startRedis(t)
 	host, port, _ := net.SplitHostPort(addr)
-	to := startNode(t)
+	to := holdertest.StartNode(t)
 	source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 	ctx := t.Context()
 	flushed := func() {
@@ -191,7 +192,7 @@ func TestRedisCluster(t *testing.T) {
 	for i := range 100 {
 		require.NoError(t, all.Set(t.Context(), fmt.Sprint("fence:", i), i, 0).Err())
 	}
-	to := startNode(t)
+	to := holdertest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	for _, addr := range servers {
 		require.NoError(t, target.FlushAll(t.Context()).Err())
@@ -226,7 +227,7 @@ func TestFieldsThatEnd(t *testing.T) {
 	source.HSet(t.Context(), "plain", "a", 1)
 	source.HPExpire(t.Context(), "large", time.Minute, "field 700")
 	require.NoError(t, source.HPExpire(t.Context(), "small", time.Minute, "b").Err())
-	to := startNode(t)
+	to := holdertest.StartNode(t)
 	dial(t, &redis.Options{Addr: to})
 	r := run(t, jobOf(t, "redis://"+addr, to))
 	require.Equal(t, Tally{Copied: 1}, r.Leases)

@@ -1,282 +1,340 @@
-// Package holdertest has nodes for tests of clients of native locks: one lock table without a log, behind
-// as many addresses as a test wants. A node can be killed and frozen.
+// Package holdertest has nodes for tests of clients of native locks: a node of a cluster of one, behind as many doors as
+// a test wants. A door is a node as the client sees it, and can be killed, frozen and made to say less than it should.
 //
-// It promises of native locks what package holder and `holdfast lock` use: sessions that live with a
-// connection, a queue, notices, fences that grow. Leases are counted by the machine's clock.
+// What a killed or frozen door was connected to stays connected: to the node behind it, the client has become silent, as
+// a client is whose node died. Its sessions keep their lease.
 package holdertest
 
 import (
 	"bufio"
+	"context"
+	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/fleet"
+	"github.com/holdfast/holdfast/server"
 )
 
-// Cluster is a lock table with nodes.
-type Cluster struct {
-	Password string // that clients must give
-
-	mu       sync.Mutex
-	nodes    []*node
-	locks    map[string]*lock
-	sessions map[int64]*session
-	last     int64 // fence or session given out
-	sent     []string
-	refusing string
-	unsaid   string
-	cutting  string
+// StartNode starts a cluster of one, which ends with the test, and waits until it serves.
+func StartNode(t testing.TB, change ...func(*server.Config)) (addr string) {
+	t.Helper()
+	addrs, err := fleet.Reserve(1)
+	require.NoError(t, err)
+	c := server.DefaultConfig()
+	c.Addr, c.PeerAddr, c.DataDir, c.MaxMemory = addrs[0], "127.0.0.1:0", t.TempDir(), "1gb"
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := server.New(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return c.Addr
 }
 
-type node struct {
+// Cluster is a node behind doors.
+type Cluster struct {
+	t        *testing.T
+	Password string // that clients must give
+	addr     string // of the node
+	admin    *protocol.Conn
+
+	mu        sync.Mutex
+	doors     []*door
+	sent      []string
+	heartbeat bool
+	refusing  string
+	swallowed string
+	cut       string
+	deaf      bool // clients get no pushes
+}
+
+type door struct {
 	c        *Cluster
 	listener net.Listener
+	state    doorState
 	conns    map[*conn]bool
-	frozen   bool
-	stalled  bool
 }
 
-type lock struct {
-	holder string
-	fence  int64
-	on     int64 // session
-	queue  []*waiter
-}
+type doorState int
 
-type waiter struct {
-	owner string
-	on    int64
-	at    *conn
-	timer *time.Timer
-}
+const (
+	open doorState = iota
+	stalled
+	frozen
+	killed
+)
 
-type session struct {
-	id    int64
-	lease time.Duration
-	at    *conn
-	ends  time.Time // once its node is dead
-	beats bool      // signs of life are demanded of the client
-}
-
+// conn is a client's connection, and the door's to the node.
 type conn struct {
-	node  *node
-	nc    net.Conn
-	known bool
+	door         *door
+	client, node net.Conn
+	asked        chan string // the commands that the node has not answered
 }
 
-// Start starts n nodes, which end with the test.
-func Start(t *testing.T, n int) *Cluster {
+// Start starts a node with n doors, which end with the test.
+func Start(t *testing.T, n int, password ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{locks: map[string]*lock{}, sessions: map[int64]*session{}}
+	c := &Cluster{t: t, Password: strings.Join(password, "")}
+	c.addr = StartNode(t, func(config *server.Config) { config.Password = c.Password })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, fleet.Await(ctx, func(context.Context) error { return c.login() }))
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		nd := &node{c: c, listener: l, conns: map[*conn]bool{}}
-		c.nodes = append(c.nodes, nd)
-		go nd.accept()
+		require.NoError(t, err)
+		d := &door{c: c, listener: l, conns: map[*conn]bool{}}
+		c.doors = append(c.doors, d)
+		go d.accept()
 	}
 	t.Cleanup(func() {
-		for i := range c.nodes {
+		for i, d := range c.doors {
 			c.Kill(i)
+			c.mu.Lock()
+			for at := range d.conns {
+				at.node.Close()
+			}
+			c.mu.Unlock()
 		}
 	})
 	return c
 }
 
-// Addrs are the nodes' addresses.
+// login connects the tests themselves, once the node can execute commands.
+func (c *Cluster) login() error {
+	nc, err := net.Dial("tcp", c.addr)
+	if err != nil {
+		return err
+	}
+	c.admin = protocol.NewConn(nc)
+	if c.Password != "" {
+		_, err = c.admin.Do("AUTH", c.Password)
+	}
+	v, doErr := c.admin.Do("EXISTS", "ready")
+	if err == nil && doErr == nil && !v.IsError() {
+		c.t.Cleanup(func() { nc.Close() })
+		return nil
+	}
+	nc.Close()
+	return protocol.ErrLoading
+}
+
+// do executes a command for the tests themselves.
+func (c *Cluster) do(words ...string) protocol.Value {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, err := c.admin.Do(words...)
+	require.NoError(c.t, err)
+	require.False(c.t, v.IsError(), v.Str)
+	return v
+}
+
+// Addrs are the addresses of the doors.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
-	for _, n := range c.nodes {
-		addrs = append(addrs, n.listener.Addr().String())
+	for _, d := range c.doors {
+		addrs = append(addrs, d.listener.Addr().String())
 	}
 	return addrs
 }
 
-// Kill ends a node. Its sessions keep their lease.
+// Kill closes a door for good, and ends its connections to clients.
 func (c *Cluster) Kill(i int) {
+	_ = c.doors[i].listener.Close()
+	c.shut(i, killed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.nodes[i]
-	_ = n.listener.Close()
-	for _, s := range c.sessions {
-		if s.at != nil && s.at.node == n {
-			s.at, s.ends = nil, time.Now().Add(s.lease)
-		}
-	}
-	for at := range n.conns {
-		delete(n.conns, at)
-		_ = at.nc.Close()
+	for at := range c.doors[i].conns {
+		at.client.Close()
 	}
 }
 
-// Freeze has a node say nothing more; its connections stay open, and its sessions keep their lease.
-func (c *Cluster) Freeze(i int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nodes[i].frozen = true
-	for _, s := range c.sessions {
-		if s.at != nil && s.at.node == c.nodes[i] {
-			s.ends = time.Now().Add(s.lease)
-		}
-	}
-}
+// Freeze has a door say nothing more; its connections stay open.
+func (c *Cluster) Freeze(i int) { c.shut(i, frozen) }
 
-// Stall has a node say nothing more. Unlike a frozen one it sees connections end.
-func (c *Cluster) Stall(i int) {
+// Stall has a door say nothing more. Unlike a frozen one it sees connections end.
+func (c *Cluster) Stall(i int) { c.shut(i, stalled) }
+
+func (c *Cluster) shut(i int, s doorState) { c.set(func() { c.doors[i].state = s }) }
+
+func (c *Cluster) set(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[i].stalled = true
+	f()
 }
 
 // Swallow has the connection end instead of a reply to the next command of that name.
-func (c *Cluster) Swallow(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unsaid = name
-}
+func (c *Cluster) Swallow(name string) { c.set(func() { c.swallowed = name }) }
 
 // Cut has the connection end behind the reply to the next command of that name, and its sessions with it.
-func (c *Cluster) Cut(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cutting = name
+func (c *Cluster) Cut(name string) { c.set(func() { c.cut = name }) }
+
+// Refuse has all doors answer every command but HELLO with an error; "" ends that.
+func (c *Cluster) Refuse(line string) { c.set(func() { c.refusing = line }) }
+
+// Break breaks a lock.
+func (c *Cluster) Break(name string) { c.do("LOCK.BREAK", name) }
+
+// Fail tells an owner that its wait for a lock has failed, as a node does that lost sight of the cluster.
+func (c *Cluster) Fail(name, owner string) {
+	failed := protocol.Push(protocol.Bulk("lock"), protocol.Bulk("failed"), protocol.Bulk(name), protocol.Bulk(owner),
+		protocol.Bulk("UNCERTAIN The outcome is not known"))
+	c.set(func() {
+		for _, d := range c.doors {
+			for at := range d.conns {
+				_, _ = at.client.Write(failed.AppendTo(nil, protocol.RESP3))
+			}
+		}
+	})
 }
 
-// Refuse has all nodes answer every command with an error; "" ends that.
-func (c *Cluster) Refuse(line string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refusing = line
-}
-
-// Break breaks a lock, for reason.
-func (c *Cluster) Break(name, reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lose(name, reason)
-}
-
-// Fail ends the waits for a lock, as a node does that lost sight of the cluster.
-func (c *Cluster) Fail(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lock(name)
-	for _, w := range l.queue {
-		w.at.send(push("failed", name, w.owner, "UNCERTAIN The outcome is not known"))
-	}
-	l.queue = nil
-}
-
-// Take takes a lock for a stranger; a holder is not told.
+// Take takes a lock for a stranger. A holder is not told, nor is any client told anything from then on.
 func (c *Cluster) Take(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last++
-	c.lock(name).holder, c.lock(name).fence = "stranger", c.last
+	if c.Holder(name) != "" {
+		c.set(func() { c.deaf = true })
+		c.Break(name)
+	}
+	c.do("LOCK.ACQUIRE", name, "stranger", "PX", "3600000")
+}
+
+// info is a field of LOCK.INFO; null without such a lock.
+func (c *Cluster) info(name, field string) protocol.Value {
+	return fieldOf(c.do("LOCK.INFO", name), field)
+}
+
+func fieldOf(v protocol.Value, field string) protocol.Value {
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if v.Elems[i].Str == field {
+			return v.Elems[i+1]
+		}
+	}
+	return protocol.Null
 }
 
 // Holder is who holds a lock; "": nobody.
 func (c *Cluster) Holder(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expire()
-	return c.lock(name).holder
-}
-
-// Demands reports whether the client that holds a lock has to send signs of life.
-func (c *Cluster) Demands(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.sessions[c.lock(name).on]
-	return s != nil && s.beats
+	holders := c.info(name, "holders").Elems
+	if len(holders) == 0 {
+		return ""
+	}
+	return fieldOf(holders[0], "owner").Str
 }
 
 // Waiters is how many stand in line for a lock.
-func (c *Cluster) Waiters(name string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.lock(name).queue)
+func (c *Cluster) Waiters(name string) int { return int(c.info(name, "waiters-count").Num) }
+
+// Demands reports whether the client that spoke of its session last has to send signs of life.
+func (c *Cluster) Demands() (demands bool) {
+	c.set(func() { demands = c.heartbeat })
+	return demands
 }
 
-// Sent are the commands that the nodes got, by name.
-func (c *Cluster) Sent() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.sent...)
+// Sent are the commands that the node got, by name.
+func (c *Cluster) Sent() (sent []string) {
+	c.set(func() { sent = slices.Clone(c.sent) })
+	return sent
 }
 
-func (n *node) accept() {
+func (d *door) accept() {
 	for {
-		nc, err := n.listener.Accept()
+		client, err := d.listener.Accept()
 		if err != nil {
 			return
 		}
-		at := &conn{node: n, nc: nc}
-		n.c.mu.Lock()
-		n.conns[at] = true
-		n.c.mu.Unlock()
-		go at.serve()
+		node, err := net.Dial("tcp", d.c.addr)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		at := &conn{door: d, client: client, node: node, asked: make(chan string, 64)}
+		d.c.set(func() { d.conns[at] = true })
+		go at.readClient()
+		go at.readNode()
 	}
 }
 
-func (at *conn) serve() {
-	c := at.node.c
-	r := bufio.NewReader(at.nc)
+// readClient hands commands to the node.
+func (at *conn) readClient() {
+	c := at.door.c
+	r := bufio.NewReader(at.client)
 	for {
 		v, err := protocol.ReadValue(r)
 		if err != nil {
 			break
 		}
-		words := make([]string, len(v.Elems))
-		for i, e := range v.Elems {
-			words[i] = e.Str
-		}
-		c.mu.Lock()
-		at.answer(words)
-		c.mu.Unlock()
+		c.set(func() { at.hand(v) })
 	}
+	_ = at.client.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at.node.conns[at] && !at.node.frozen { // the client closed it
-		delete(at.node.conns, at)
-		c.endAll(at)
+	if at.door.state <= stalled {
+		_ = at.node.Close()
 	}
-	_ = at.nc.Close()
 }
 
-// endAll ends the sessions that live with a connection.
-func (c *Cluster) endAll(at *conn) {
-	for id, s := range c.sessions {
-		if s.at == at {
-			c.end(id)
+// hand hands a command to the node, unless the door has another task; c.mu is held.
+func (at *conn) hand(v protocol.Value) {
+	c := at.door.c
+	if at.door.state != open || len(v.Elems) == 0 {
+		return
+	}
+	name := strings.ToUpper(v.Elems[0].Str)
+	c.sent = append(c.sent, name)
+	if c.refusing != "" && name != "HELLO" {
+		_, _ = at.client.Write(protocol.ErrValue(c.refusing).AppendTo(nil, protocol.RESP3))
+		return
+	}
+	if name == "SESSION.OPEN" || name == "SESSION.ATTACH" {
+		c.heartbeat = slices.ContainsFunc(v.Elems, func(e protocol.Value) bool { return e.Str == "HEARTBEAT" })
+	}
+	at.asked <- name
+	_, _ = at.node.Write(v.AppendTo(nil, protocol.RESP2))
+}
+
+// readNode hands replies and pushes to the client.
+func (at *conn) readNode() {
+	defer at.client.Close()
+	r := bufio.NewReader(at.node)
+	for {
+		v, err := protocol.ReadValue(r)
+		if err != nil {
+			return
 		}
+		at.door.c.set(func() { at.answer(v) })
 	}
 }
 
-func (at *conn) answer(words []string) {
-	if at.node.frozen || at.node.stalled {
+// answer hands a reply or a push to the client, unless the door has another task; c.mu is held.
+func (at *conn) answer(v protocol.Value) {
+	c := at.door.c
+	name := ""
+	if v.Kind != protocol.KindPush {
+		name = <-at.asked
+	}
+	switch {
+	case at.door.state != open, name == "" && c.deaf:
+		return
+	case name != "" && name == c.swallowed:
+		c.swallowed = ""
+		_ = at.client.Close()
 		return
 	}
-	v := at.node.c.do(at, words)
-	if words[0] == at.node.c.unsaid {
-		at.node.c.unsaid = ""
-		_ = at.nc.Close()
-		return
-	}
-	at.send(v)
-	if words[0] == at.node.c.cutting {
-		at.node.c.cutting = ""
-		at.node.c.endAll(at)
-		_ = at.nc.Close()
-	}
-}
-
-func (at *conn) send(v protocol.Value) {
-	if at != nil && !at.node.frozen && !at.node.stalled {
-		_, _ = at.nc.Write(v.AppendTo(nil, protocol.RESP3))
+	_, _ = at.client.Write(v.AppendTo(nil, protocol.RESP3))
+	if name != "" && name == c.cut {
+		c.cut = ""
+		_ = at.node.Close()
 	}
 }
