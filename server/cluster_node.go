@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/bootstrap"
@@ -100,9 +98,9 @@ func (s *Server) readMembers() (err error) {
 }
 
 // openState opens a committed state that ends at from or later.
-func (s *Server) openState(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (s *Server) openState(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	if !s.isOpen() {
-		return nil, nil, s.unopened()
+		return store.Snapshot{}, nil, s.unopened()
 	}
 	return s.member.Load().OpenSnapshot(from)
 }

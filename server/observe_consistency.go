@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // newChecker makes what compares the members' states.
@@ -25,7 +25,7 @@ func (s *Server) newChecker() *consistency.Checker {
 			}
 			return nil
 		},
-		Fetch: func(ctx context.Context, leader members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+		Fetch: func(ctx context.Context, leader members.Member, from uint64) (store.Snapshot, io.ReadCloser, error) {
 			return s.cluster.bootstrap.State(ctx, leader, from)
 		},
 		OnEvent: s.onCheck, Fail: s.fail,

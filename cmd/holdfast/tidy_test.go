@@ -144,10 +144,10 @@ var rooms = map[string][]string{
 	"server/bootstrap":   {"server/members", "server/memberrpc", "server/peer", "server/store"},
 	"server/consistency": {"server/members", "server/memberrpc", "server/store", "server/replica"},
 	"server/store":       {"server/store/", "server/members", "server/incarnation"},
-	"server/raftnode":    {"server/peer/wire", "server/members"},
+	"server/raftnode":    {"server/peer/wire", "server/members", "server/store"},
 	"server/forward":     {"server/peer/wire", "server/members"},
 	"server/replica": {
-		"server/members", "server/incarnation", "server/raftnode", "server/forward",
+		"server/members", "server/incarnation", "server/store", "server/raftnode", "server/forward",
 		"server/sessions", "server/peer/wire",
 	},
 	"server/frontend": {

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // opState is the request for a committed state, which follows the answer as a stream.
@@ -25,8 +24,8 @@ type stateQuestion struct {
 
 // stateAnswer describes the state. Mends: there is none, as the snapshot of the node that was asked is missing, too.
 type stateAnswer struct {
-	Meta  raft.SnapshotMeta `json:"meta"`
-	Mends bool              `json:"mends,omitempty"`
+	Snapshot store.Snapshot `json:"snapshot"`
+	Mends    bool           `json:"mends,omitempty"`
 }
 
 const (
@@ -132,13 +131,13 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 		return t
 	}
 	defer state.Close()
-	size := answer.Meta.Size
+	size := answer.Snapshot.Bytes
 	if err := n.unfit(&answer); err != nil {
 		t.err, t.hopeless, t.broken = err, answer.Mends, !answer.Mends
 		return t
 	}
 	slow.Reset(stateDelay + time.Duration(size/stateRate)*time.Second)
-	if err := n.config.Folder.Mend(&answer.Meta, io.LimitReader(state, size+1)); err != nil {
+	if err := n.config.Folder.Mend(answer.Snapshot, io.LimitReader(state, size+1)); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
@@ -146,17 +145,17 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 		return t
 	}
 	n.config.Logger.Warn("the damaged snapshot was replaced by the state of another member",
-		"member", members.Name(m.ID), "index", answer.Meta.Index, "term", answer.Meta.Term, "bytes", size, "took",
-		time.Since(begun).Round(time.Millisecond))
+		"member", members.Name(m.ID), "index", answer.Snapshot.Index, "term", answer.Snapshot.Term, "bytes", size,
+		"took", time.Since(begun).Round(time.Millisecond))
 	return t
 }
 
 // unfit is why a state that another member offers cannot be this node's.
 func (n *Node) unfit(answer *stateAnswer) error {
-	switch conf := committedBy(&answer.Meta); {
+	switch conf := answer.Snapshot.Members; {
 	case answer.Mends:
 		return errors.New("its newest snapshot is missing or damaged, too")
-	case answer.Meta.Size < 0 || answer.Meta.Size > stateBytes || len(conf.Members) > maxMembers:
+	case answer.Snapshot.Bytes < 0 || answer.Snapshot.Bytes > stateBytes || len(conf.Members) > maxMembers:
 		return errors.New("its description of the state makes no sense")
 	case n.excluded(conf):
 		return errors.New("its state does not have this node as a member")
@@ -165,24 +164,15 @@ func (n *Node) unfit(answer *stateAnswer) error {
 }
 
 // State opens the committed state of another member that ends at from or later, for a node whose raft is open.
-func (n *Node) State(ctx context.Context, m members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (n *Node) State(ctx context.Context, m members.Member, from uint64) (store.Snapshot, io.ReadCloser, error) {
 	answer, state, err := memberrpc.CallStreamAt[stateAnswer](ctx, n.config.Client, m.Addr, opState, stateQuestion{from})
 	if err != nil {
-		return nil, nil, err
+		return store.Snapshot{}, nil, err
 	}
 	if err := n.unfit(&answer); err != nil {
-		return nil, nil, errors.Join(err, state.Close())
+		return store.Snapshot{}, nil, errors.Join(err, state.Close())
 	}
-	return &answer.Meta, state, nil
-}
-
-// committedBy is the configuration that is in effect where a state ends.
-func committedBy(meta *raft.SnapshotMeta) members.Configuration {
-	var all []members.Member
-	for _, s := range meta.Configuration.Servers {
-		all = append(all, members.Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
-	}
-	return members.NewConfiguration(meta.ConfigurationIndex, all...)
+	return answer.Snapshot, state, nil
 }
 
 // excluded reports whether this node, which was a member, is none any more in a committed configuration.
@@ -200,9 +190,9 @@ func (n *Node) serveState(_ context.Context, from memberrpc.Caller, q stateQuest
 	case !n.newest().Has(from.ID):
 		return stateAnswer{}, nil, fmt.Errorf("%s is no member, as far as is known here", from.ID)
 	}
-	meta, state, err := n.config.State(q.From)
+	snapshot, state, err := n.config.State(q.From)
 	if err != nil {
 		return stateAnswer{}, nil, err
 	}
-	return stateAnswer{Meta: *meta}, state, nil
+	return stateAnswer{Snapshot: snapshot}, state, nil
 }

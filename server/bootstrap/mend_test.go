@@ -78,18 +78,22 @@ func (r *rotten) again(name string, change ...func(*Config)) *life {
 	first := func(c *Config) {
 		c.Initial, c.Committed, c.Newest = r.initial, founders, founders
 		s := c.Folder.(*folder).Store
-		c.State = func(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) { return newest(s, from) }
+		c.State = func(from uint64) (store.Snapshot, io.ReadCloser, error) { return newest(s, from) }
 	}
 	return r.start(name, append([]func(*Config){first}, change...)...)
 }
 
 // newest is the state that a node has.
-func newest(s *store.Store, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func newest(s *store.Store, from uint64) (store.Snapshot, io.ReadCloser, error) {
 	list, err := s.Snapshots.List()
 	if err != nil || len(list) == 0 || list[0].Index < from {
-		return nil, nil, errors.Join(err, errors.New("it is behind"))
+		return store.Snapshot{}, nil, errors.Join(err, errors.New("it is behind"))
 	}
-	return s.Snapshots.Open(list[0].ID)
+	meta, state, err := s.Snapshots.Open(list[0].ID)
+	if err != nil {
+		return store.Snapshot{}, nil, err
+	}
+	return store.FromRaft(meta), state, nil
 }
 
 // requireMended finds the state of another node, and the log as it was.
@@ -132,7 +136,9 @@ func TestDamagedSnapshotIsMended(t *testing.T) {
 			r.fill("n2", 20)
 			r.fill("n3", has)
 			r.again("n2", func(c *Config) {
-				c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) { return nil, nil, errors.New("it is behind") }
+				c.State = func(uint64) (store.Snapshot, io.ReadCloser, error) {
+					return store.Snapshot{}, nil, errors.New("it is behind")
+				}
 			})
 			one := r.again("n1")
 			require.False(t, one.Alone())
@@ -155,7 +161,9 @@ func TestStateOfAMemberThatIsNotKnown(t *testing.T) {
 		r.again("n3", func(c *Config) { c.Addr = "n3:2" })
 		r.again("n2", func(c *Config) {
 			c.Committed = func() members.Configuration { return moved }
-			c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) { return nil, nil, errors.New("it is behind") }
+			c.State = func(uint64) (store.Snapshot, io.ReadCloser, error) {
+				return store.Snapshot{}, nil, errors.New("it is behind")
+			}
 		})
 		r.again("n1").requireMended(t, "n3")
 	})
@@ -260,7 +268,7 @@ func (*badStream) Close() error { return nil }
 // without end, or slowly, costs minutes.
 func TestStatesThatAreNotWhole(t *testing.T) {
 	for name, row := range map[string]struct {
-		meta  func(*raft.SnapshotMeta)
+		alter func(*store.Snapshot)
 		bytes int // that are sent
 		pause time.Duration
 		err   error
@@ -270,14 +278,14 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 		"too short": {nil, 999, 0, nil, "999 bytes instead of 1000"},
 		"too long":  {nil, 1 << 20, 0, nil, "1001 bytes instead of 1000"},
 		"slow": {
-			func(m *raft.SnapshotMeta) { m.Size = 16 << 20 }, 16 << 20, time.Second, nil,
+			func(s *store.Snapshot) { s.Bytes = 16 << 20 }, 16 << 20, time.Second, nil,
 			"does not come in time",
 		},
 		"stuck":           {nil, 1000, 3 * time.Minute, nil, "cut off"},
-		"too early":       {func(m *raft.SnapshotMeta) { m.Index = 19 }, 1000, 0, nil, "is needed up to 20"},
-		"larger than any": {func(m *raft.SnapshotMeta) { m.Size = stateBytes + 1 }, 1000, 0, nil, "makes no sense"},
+		"too early":       {func(s *store.Snapshot) { s.Index = 19 }, 1000, 0, nil, "is needed up to 20"},
+		"larger than any": {func(s *store.Snapshot) { s.Bytes = stateBytes + 1 }, 1000, 0, nil, "makes no sense"},
 		"without this node": {
-			func(m *raft.SnapshotMeta) { m.ConfigurationIndex = 9 }, 1000, 0, nil,
+			func(s *store.Snapshot) { s.Members.Index = 9 }, 1000, 0, nil,
 			"does not have this node as a member",
 		},
 	} {
@@ -286,14 +294,16 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 				r, asked := newRotten(t, 3), new(atomic.Int32)
 				r.fill("n3", 25)
 				r.again("n2", func(c *Config) {
-					c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+					c.State = func(uint64) (store.Snapshot, io.ReadCloser, error) {
 						asked.Add(1)
-						m := &raft.SnapshotMeta{Version: 1, Index: 25, Term: 1, Size: 1000, ConfigurationIndex: 1}
-						m.Configuration.Servers = []raft.Server{{ID: "n7"}}
-						if row.meta != nil {
-							row.meta(m)
+						s := store.Snapshot{
+							Index: 25, Term: 1, Bytes: 1000,
+							Members: members.NewConfiguration(1, members.Member{ID: "n7"}),
 						}
-						return m, &badStream{strings.NewReader(strings.Repeat("0", row.bytes)), row.pause, row.err}, nil
+						if row.alter != nil {
+							row.alter(&s)
+						}
+						return s, &badStream{strings.NewReader(strings.Repeat("0", row.bytes)), row.pause, row.err}, nil
 					}
 				})
 				one := r.again("n1")
@@ -312,12 +322,11 @@ func TestMendingEndsWithTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotten(t, 2)
 		r.again("n2", func(c *Config) {
-			c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-				m := &raft.SnapshotMeta{
-					Version: 1, Index: 25, Term: 1, Size: 1000,
-					Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
+			c.State = func(uint64) (store.Snapshot, io.ReadCloser, error) {
+				s := store.Snapshot{
+					Index: 25, Term: 1, Bytes: 1000, Members: members.NewConfiguration(0, members.Member{ID: "n1"}),
 				}
-				return m, &badStream{Reader: strings.NewReader("s"), pause: 15 * time.Second}, nil
+				return s, &badStream{Reader: strings.NewReader("s"), pause: 15 * time.Second}, nil
 			}
 		})
 		one := r.again("n1")
@@ -335,12 +344,11 @@ func TestLargeState(t *testing.T) {
 		const size = 48 << 20
 		r, begun := newRotten(t, 2), time.Now()
 		r.again("n2", func(c *Config) {
-			c.State = func(uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
-				m := &raft.SnapshotMeta{
-					Version: 1, Index: 25, Term: 1, Size: size,
-					Configuration: raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(r.Founders[0].ID)}}},
+			c.State = func(uint64) (store.Snapshot, io.ReadCloser, error) {
+				s := store.Snapshot{
+					Index: 25, Term: 1, Bytes: size, Members: members.NewConfiguration(0, r.Founders[0]),
 				}
-				return m, &badStream{Reader: io.LimitReader(zeros{}, size), pause: 50 * time.Millisecond}, nil
+				return s, &badStream{Reader: io.LimitReader(zeros{}, size), pause: 50 * time.Millisecond}, nil
 			}
 		})
 		require.NoError(t, <-r.again("n1").entered)

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
@@ -25,7 +23,7 @@ type Folder interface {
 	SetIdentity(change func(*store.Identity)) error
 	// Missing is a snapshot that has to be mended before raft is opened; nil: none.
 	Missing() *store.Missing
-	Mend(meta *raft.SnapshotMeta, state io.Reader) error
+	Mend(snapshot store.Snapshot, state io.Reader) error
 }
 
 // Config is what a node needs of its owner.
@@ -77,7 +75,7 @@ type Cluster struct {
 	// Promote asks for a vote.
 	Promote func(ctx context.Context) error
 	// State opens a committed state that ends at an index or later.
-	State func(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error)
+	State func(from uint64) (store.Snapshot, io.ReadCloser, error)
 	// Removed is told that this node was removed from the cluster. It must be quick.
 	Removed func()
 }

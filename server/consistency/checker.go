@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
@@ -41,7 +39,7 @@ type Replica interface {
 	Quarantine()
 	Release() error
 	Quarantined() (on, frozen bool)
-	ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error
+	ReplaceState(ctx context.Context, snapshot store.Snapshot, state io.Reader) error
 }
 
 // Folder is the node's data folder.
@@ -60,7 +58,7 @@ type Config struct {
 	// Replica returns nil while the node has none.
 	Replica func() Replica
 	// Fetch opens the leader's committed state that ends at an index or later.
-	Fetch func(ctx context.Context, leader members.Member, from uint64) (*raft.SnapshotMeta, io.ReadCloser, error)
+	Fetch func(ctx context.Context, leader members.Member, from uint64) (store.Snapshot, io.ReadCloser, error)
 	// OnEvent is told what an operator may want to know. It must be quick.
 	OnEvent func(Event)
 	// Fail is called when the quarantine cannot be noted, and must be quick.

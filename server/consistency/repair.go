@@ -98,16 +98,16 @@ func (c *Checker) replace(ctx context.Context) (done Repaired, err error) {
 	if err := c.quarantine(ctx, r, r.Reached()); err != nil {
 		return done, err
 	}
-	meta, state, err := c.config.Fetch(ctx, leader, r.Reached())
+	snapshot, state, err := c.config.Fetch(ctx, leader, r.Reached())
 	if err != nil {
 		return done, fmt.Errorf("fetch the state of %s: %w", leader.Name(), err)
 	}
 	defer state.Close()
-	if err := r.ReplaceState(ctx, meta, state); err != nil {
+	if err := r.ReplaceState(ctx, snapshot, state); err != nil {
 		return done, err
 	}
-	done.Index = meta.Index
-	c.config.OnEvent(Replaced{Index: meta.Index, From: leader.Name()})
+	done.Index = snapshot.Index
+	c.config.OnEvent(Replaced{Index: snapshot.Index, From: leader.Name()})
 	c.wantCheck(0)
 	done.Compared = c.awaitRelease(ctx, r)
 	return done, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // configurations knows who the members are, as the log of this node says. A configuration is in effect as soon
@@ -77,7 +78,7 @@ func (c *configurations) open(log raft.LogStore, snapshots raft.SnapshotStore) e
 	c.replay = 1
 	if len(stored) > 0 {
 		c.replay = stored[0].Index + 1
-		c.known = []members.Configuration{fromRaft(stored[0].Configuration, stored[0].ConfigurationIndex)}
+		c.known = []members.Configuration{store.FromRaft(stored[0]).Members}
 		c.joined = c.known[0].Has(c.self)
 		c.latest.Store(c.see(c.known[0]))
 	}
@@ -99,7 +100,7 @@ func (c *configurations) appended(logs []*raft.Log) {
 		if log.Type != raft.LogConfiguration {
 			continue
 		}
-		conf := fromRaft(raft.DecodeConfiguration(log.Data), log.Index)
+		conf := store.MembersFromRaft(raft.DecodeConfiguration(log.Data), log.Index)
 		c.mu.Lock()
 		c.known = append(before(c.known, log.Index), conf)
 		c.mu.Unlock()
@@ -136,7 +137,7 @@ func before(known []members.Configuration, index uint64) []members.Configuration
 
 // installed is told of a snapshot that has replaced the state.
 func (c *configurations) installed(meta *raft.SnapshotMeta) {
-	conf := fromRaft(meta.Configuration, meta.ConfigurationIndex)
+	conf := store.FromRaft(meta).Members
 	c.mu.Lock()
 	change := c.pass(conf)
 	c.known = []members.Configuration{conf}
@@ -213,37 +214,15 @@ func (c *configurations) reportCommitted(change committedChange) {
 	}
 }
 
-func fromRaft(conf raft.Configuration, index uint64) members.Configuration {
-	all := make([]members.Member, 0, len(conf.Servers))
-	for _, s := range conf.Servers {
-		all = append(all, members.Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
-	}
-	return members.NewConfiguration(index, all...)
-}
-
-func toRaft(all []members.Member) (conf raft.Configuration) {
-	for _, m := range all {
-		suffrage := raft.Nonvoter
-		if m.Voter {
-			suffrage = raft.Voter
-		}
-		conf.Servers = append(conf.Servers, raft.Server{
-			Suffrage: suffrage, ID: raft.ServerID(m.ID),
-			Address: raft.ServerAddress(m.Addr),
-		})
-	}
-	return conf
-}
-
 // StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the
 // newest of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
-func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, founders []members.Member) (committed,
+func StoredConfigurations(log raft.LogStore, described []store.Snapshot, founders []members.Member) (committed,
 	newest members.Configuration, err error,
 ) {
 	committed = members.NewConfiguration(0, founders...)
-	for _, meta := range described {
-		if meta.ConfigurationIndex >= committed.Index {
-			committed = fromRaft(meta.Configuration, meta.ConfigurationIndex)
+	for _, snapshot := range described {
+		if snapshot.Members.Index >= committed.Index {
+			committed = snapshot.Members
 		}
 	}
 	newest = committed
@@ -255,7 +234,7 @@ func StoredConfigurations(log raft.LogStore, described []*raft.SnapshotMeta, fou
 	for i := first; err == nil && i <= last && last > 0; i++ {
 		var entry raft.Log
 		if err = log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && i >= newest.Index {
-			newest = fromRaft(raft.DecodeConfiguration(entry.Data), i)
+			newest = store.MembersFromRaft(raft.DecodeConfiguration(entry.Data), i)
 		}
 	}
 	return committed, newest, err

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // configurationAt is the entry of a configuration of voters.
@@ -16,7 +17,7 @@ func configurationAt(index uint64, ids ...string) *raft.Log {
 	for _, id := range ids {
 		all = append(all, members.Member{ID: id, Addr: id + ":1", Voter: true})
 	}
-	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(toRaft(all))}
+	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(store.MembersToRaft(all))}
 }
 
 // withNonvoter is the entry of a configuration of a member without a vote, and of voters.

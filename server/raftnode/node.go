@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // Node is a member's raft and everything around raft.
@@ -121,31 +123,35 @@ type parts struct {
 
 // OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
 // one is taken: all that this node has applied is committed.
-func (n *Node) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (n *Node) OpenSnapshot(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	if n.applier.quarantine.on() {
-		return nil, nil, ErrQuarantined
+		return store.Snapshot{}, nil, ErrQuarantined
 	}
-	meta, r, err := n.openNewest(from)
+	snapshot, r, err := n.openNewest(from)
 	if err == nil {
-		return meta, r, nil
+		return snapshot, r, nil
 	}
 	if applied := n.Applied(); applied < from {
-		return nil, nil, fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
+		return store.Snapshot{}, nil, fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
 	}
 	taken := n.TakeSnapshot()
-	if meta, r, err = n.openNewest(from); err != nil && taken != nil {
+	if snapshot, r, err = n.openNewest(from); err != nil && taken != nil {
 		err = fmt.Errorf("take snapshot: %w", taken)
 	}
-	return meta, r, err
+	return snapshot, r, err
 }
 
-func (n *Node) openNewest(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (n *Node) openNewest(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	stored, err := n.snapshots.List()
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return store.Snapshot{}, nil, err
 	case len(stored) == 0 || stored[0].Index < from:
-		return nil, nil, fmt.Errorf("there is no snapshot up to index %d", from)
+		return store.Snapshot{}, nil, fmt.Errorf("there is no snapshot up to index %d", from)
 	}
-	return n.snapshots.Open(stored[0].ID)
+	meta, r, err := n.snapshots.Open(stored[0].ID)
+	if err != nil {
+		return store.Snapshot{}, nil, err
+	}
+	return store.FromRaft(meta), r, nil
 }

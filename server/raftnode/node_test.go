@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // port is a stream to members that answer as told, and that accepts nothing.
@@ -334,10 +335,10 @@ func TestSnapshotForAnother(t *testing.T) {
 		require.ErrorContains(t, err, "and is needed up to")
 		require.Zero(t, n.snapshots.Load())
 		for range 2 {
-			meta, state, err := n.OpenSnapshot(1)
+			snapshot, state, err := n.OpenSnapshot(1)
 			require.NoError(t, err)
 			require.NoError(t, state.Close())
-			require.GreaterOrEqual(t, meta.Index, uint64(1))
+			require.GreaterOrEqual(t, snapshot.Index, uint64(1))
 			require.Equal(t, int32(1), n.snapshots.Load())
 		}
 		for at, taken := range []int32{2, 2, 3} { // calls that fail: the first, then none
@@ -382,7 +383,7 @@ func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
 		n.configurations.appended([]*raft.Log{{
-			Index: 2, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(toRaft([]members.Member{
+			Index: 2, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(store.MembersToRaft([]members.Member{
 				{ID: "n1", Addr: "n1:1", Voter: true},
 				{ID: "n2", Addr: "n2:1", Voter: true},
 				{ID: "n3", Addr: "n3:1", Voter: true},
@@ -743,8 +744,8 @@ func TestRefusedStates(t *testing.T) {
 			{applied, newest - 1, "the state has the members of index"},
 			{applied, newest, "this node leads"},
 		} {
-			meta := &raft.SnapshotMeta{Index: c.index, ConfigurationIndex: c.configuration}
-			require.ErrorContains(t, n.filter.replace(t.Context(), raft.RPC{}, meta), c.want)
+			snapshot := store.Snapshot{Index: c.index, Members: members.NewConfiguration(c.configuration)}
+			require.ErrorContains(t, n.filter.replace(t.Context(), raft.RPC{}, snapshot), c.want)
 		}
 	})
 }
@@ -755,12 +756,11 @@ func TestStateOfAnotherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
 		n.start()
-		meta := &raft.SnapshotMeta{
-			Version: raft.SnapshotVersionMax, Index: 2, Term: 5, Size: 5, ConfigurationIndex: 1,
-			Configuration: toRaft(n.Configuration().Members),
+		snapshot := store.Snapshot{
+			Index: 2, Term: 5, Bytes: 5, Members: members.NewConfiguration(1, n.Configuration().Members...),
 		}
 		replace := func(ctx context.Context) error {
-			return n.ReplaceState(ctx, meta, strings.NewReader("state"))
+			return n.ReplaceState(ctx, snapshot, strings.NewReader("state"))
 		}
 		require.ErrorContains(t, replace(t.Context()), "the node is not in quarantine")
 		n.Quarantine()
@@ -786,17 +786,17 @@ func TestStateOfAnotherMember(t *testing.T) {
 			require.Equal(t, c.reluctant, n.transport.reluctant(), c)
 		}
 		for _, c := range []struct {
-			alters func(*raft.SnapshotMeta)
+			alters func(*store.Snapshot)
 			want   string
 		}{
-			{func(m *raft.SnapshotMeta) { m.Version++ }, "its description makes no sense"},
-			{func(m *raft.SnapshotMeta) { m.Term = 0 }, "its description makes no sense"},
-			{func(m *raft.SnapshotMeta) { m.Term = 6 }, "its description makes no sense"},
-			{func(m *raft.SnapshotMeta) { m.Configuration.Servers = nil }, "its description makes no sense"},
+			{func(s *store.Snapshot) { s.Members.Index = 3 }, "its description makes no sense"},
+			{func(s *store.Snapshot) { s.Term = 0 }, "its description makes no sense"},
+			{func(s *store.Snapshot) { s.Term = 6 }, "its description makes no sense"},
+			{func(s *store.Snapshot) { s.Members.Members = nil }, "its description makes no sense"},
 		} {
-			other := *meta
+			other := snapshot
 			c.alters(&other)
-			require.ErrorContains(t, n.ReplaceState(t.Context(), &other, strings.NewReader("state")), c.want)
+			require.ErrorContains(t, n.ReplaceState(t.Context(), other, strings.NewReader("state")), c.want)
 			on, frozen := n.Quarantined()
 			require.True(t, on && frozen)
 		}

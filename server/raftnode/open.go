@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol/invariant"
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // Open builds raft over the node's stores, which starts to take part in elections. [Node.Start] must follow.
@@ -125,7 +126,7 @@ func (n *Node) agrees() error {
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("read members: %w", err)
 	}
-	if theirs, ours := fromRaft(future.Configuration(), 0), n.Configuration(); !ours.Same(theirs) {
+	if theirs, ours := store.MembersFromRaft(future.Configuration(), 0), n.Configuration(); !ours.Same(theirs) {
 		return fmt.Errorf("the store has the members %v, and raft found %v", ours.Members, theirs.Members)
 	}
 	return nil
@@ -197,7 +198,7 @@ func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	if len(c.Bootstrap) == 0 {
 		return nil
 	}
-	first := toRaft(members.NewConfiguration(1, c.Bootstrap...).Members)
+	first := store.MembersToRaft(members.NewConfiguration(1, c.Bootstrap...).Members)
 	if !exists {
 		err = raft.BootstrapCluster(conf, c.Log, c.Stable, c.Snapshots, t, first)
 	} else if empty, look := isEmpty(c); look != nil || empty {

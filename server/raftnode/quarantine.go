@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // reluctance is for how many heartbeat timeouts without a leader a quarantined node asks for no votes. It asks at all
@@ -124,30 +126,29 @@ func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 // ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine,
 // and its state is not newer than the other. The log stays: the entries behind the other state's end, which this node
 // has acknowledged, are applied next. The context must end the reading of state, too.
-func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
+func (n *Node) ReplaceState(ctx context.Context, snapshot store.Snapshot, state io.Reader) error {
 	term, leader := n.Leader()
 	switch {
 	case !n.applier.quarantine.on():
 		return errors.New("replace state: the node is not in quarantine")
 	case leader == "" || leader == n.config.ID:
 		return errors.New("replace state: no other leader is known")
-	case meta.Version != raft.SnapshotVersionMax || meta.Term == 0 || meta.Term > term ||
-		len(meta.Configuration.Servers) == 0:
+	case !snapshot.Plausible() || snapshot.Term > term:
 		return errors.New("replace state: its description makes no sense")
 	}
 	answer := make(chan raft.RPCResponse, 1)
 	rpc := raft.RPC{
 		Command: &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)},
-			SnapshotVersion: meta.Version, Term: term, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
-			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
-			Size: meta.Size,
+			SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: snapshot.Index, LastLogTerm: snapshot.Term,
+			Configuration:      raft.EncodeConfiguration(store.MembersToRaft(snapshot.Members.Members)),
+			ConfigurationIndex: snapshot.Members.Index, Size: snapshot.Bytes,
 		},
 		Reader: state, RespChan: answer,
 	}
-	n.log.keeps.Store(meta.Index < n.Last())
+	n.log.keeps.Store(snapshot.Index < n.Last())
 	defer n.log.keeps.Store(false)
-	if err := n.filter.replace(ctx, rpc, meta); err != nil {
+	if err := n.filter.replace(ctx, rpc, snapshot); err != nil {
 		return fmt.Errorf("replace state: %w", err)
 	}
 	select { // whatever becomes of ctx: state ends with it
@@ -163,17 +164,17 @@ func (n *Node) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state 
 
 // replace hands raft a state that takes the place of one that differs, unless raft would go back behind a change of
 // members: see [rpcFilter.late].
-func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, meta *raft.SnapshotMeta) error {
+func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, snapshot store.Snapshot) error {
 	if !f.beginInstalling(ctx) {
 		return ctx.Err()
 	}
 	defer f.endInstalling()
 	f.drain(ctx)
 	switch newest := f.configurations.view().Index; {
-	case meta.Index < f.applier.index.Load():
-		return fmt.Errorf("the state ends at index %d, and this node's at %d", meta.Index, f.applier.index.Load())
-	case meta.ConfigurationIndex < newest:
-		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d", meta.ConfigurationIndex,
+	case snapshot.Index < f.applier.index.Load():
+		return fmt.Errorf("the state ends at index %d, and this node's at %d", snapshot.Index, f.applier.index.Load())
+	case snapshot.Members.Index < newest:
+		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d", snapshot.Members.Index,
 			newest)
 	case f.raft.State() == raft.Leader:
 		return errors.New("this node leads")

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // Replayed is what the stores of a node hold that does not run.
@@ -37,8 +38,7 @@ func Replay(log raft.LogStore, snapshots raft.SnapshotStore, m interface {
 		if err := m.Restore(state); err != nil {
 			return r, fmt.Errorf("restore snapshot %s: %w", meta.ID, err)
 		}
-		r = Replayed{Snapshot: meta.Index, Last: meta.Index, Term: meta.Term, Members: fromRaft(meta.Configuration,
-			meta.ConfigurationIndex)}
+		r = Replayed{Snapshot: meta.Index, Last: meta.Index, Term: meta.Term, Members: store.FromRaft(meta).Members}
 	}
 	last, err := log.LastIndex()
 	for i := r.Last + 1; err == nil && i <= last; i++ {
@@ -56,7 +56,7 @@ func (r *Replayed) entry(log raft.LogStore, index uint64, apply func([]byte) err
 	r.Last, r.Term = index, l.Term
 	switch l.Type {
 	case raft.LogConfiguration:
-		r.Members = fromRaft(raft.DecodeConfiguration(l.Data), index)
+		r.Members = store.MembersFromRaft(raft.DecodeConfiguration(l.Data), index)
 	case raft.LogCommand:
 		void, _, err := stampOf(&l)
 		if err == nil && !void {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/wire"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // TestRequestFromBeforeTheLog is judged by the newest snapshot, if raft has the snapshot's state, when raft is through
@@ -114,7 +115,7 @@ func TestRequestsWaitForASnapshot(t *testing.T) {
 				f.install(ctx, raft.RPC{}, &raft.InstallSnapshotRequest{})
 			},
 			func(ctx context.Context) {
-				require.ErrorIs(t, f.replace(ctx, raft.RPC{}, nil), context.DeadlineExceeded)
+				require.ErrorIs(t, f.replace(ctx, raft.RPC{}, store.Snapshot{}), context.DeadlineExceeded)
 			},
 		} {
 			begun := time.Now()

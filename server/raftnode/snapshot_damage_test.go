@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/members"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // unreadable is a store of one snapshot, which ends at 10.
@@ -123,11 +124,9 @@ func TestStoredConfigurations(t *testing.T) {
 		}
 		return c
 	}
-	described := []*raft.SnapshotMeta{
-		{Index: 20, ConfigurationIndex: 12, Configuration: conf("n1", "n2")}, {
-			Index: 10, ConfigurationIndex: 1,
-			Configuration: conf("n1"),
-		},
+	described := []store.Snapshot{
+		{Index: 20, Members: store.MembersFromRaft(conf("n1", "n2"), 12)},
+		{Index: 10, Members: store.MembersFromRaft(conf("n1"), 1)},
 	}
 	founders := []members.Member{{ID: "n9", Addr: "n9:1"}}
 	log := raft.NewInmemStore()
@@ -145,7 +144,7 @@ func TestStoredConfigurations(t *testing.T) {
 	require.NoError(t, short.StoreLog(configurationAt(5, "n1", "n2", "n3", "n4")))
 	for _, row := range []struct {
 		log               raft.LogStore
-		described         []*raft.SnapshotMeta
+		described         []store.Snapshot
 		committed, newest uint64
 		of, most          int
 	}{

@@ -4,10 +4,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // Captured is the state of this node at one index of the log.
@@ -54,6 +53,6 @@ func (r *Replica) Digest() (index uint64, hash string) {
 func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 
 // OpenSnapshot opens a snapshot of committed state that ends at from or later.
-func (r *Replica) OpenSnapshot(from uint64) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (r *Replica) OpenSnapshot(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	return r.node.OpenSnapshot(from)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // versionChecks is the first version of the cluster whose members compare their states.
@@ -46,8 +45,8 @@ func (r *Replica) Release() error {
 func (r *Replica) Quarantined() (on, frozen bool) { return r.node.Quarantined() }
 
 // ReplaceState puts the committed state of another member in the place of this node's.
-func (r *Replica) ReplaceState(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
-	return r.node.ReplaceState(ctx, meta, state)
+func (r *Replica) ReplaceState(ctx context.Context, snapshot store.Snapshot, state io.Reader) error {
+	return r.node.ReplaceState(ctx, snapshot, state)
 }
 
 // Corrupt makes this node's state differ from the other members', for tests: it applies requests that are in no log.

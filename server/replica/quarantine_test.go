@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // captures are hashes of what the nodes captured, by index and node.
@@ -72,32 +72,32 @@ func corrupt(t *testing.T, n *replicatest.Node) {
 
 // replaceState replaces a node's state by another's.
 func replaceState(n, from *replicatest.Node) error {
-	meta, state, err := from.Replica().OpenSnapshot(n.Replica().Reached())
+	snapshot, state, err := from.Replica().OpenSnapshot(n.Replica().Reached())
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	return n.Replica().ReplaceState(context.Background(), meta, state)
+	return n.Replica().ReplaceState(context.Background(), snapshot, state)
 }
 
 // requireDescriptions: a node takes no state whose description makes no sense, and none that is cut off.
 func requireDescriptions(t *testing.T, n, from *replicatest.Node) {
 	t.Helper()
-	for _, spoil := range []func(meta *raft.SnapshotMeta){
-		func(meta *raft.SnapshotMeta) { meta.Version = 0 },
-		func(meta *raft.SnapshotMeta) { meta.Term = 0 },
-		func(meta *raft.SnapshotMeta) { meta.Term += 1000 },
-		func(meta *raft.SnapshotMeta) { meta.Configuration.Servers = nil },
+	for _, spoil := range []func(*store.Snapshot){
+		func(s *store.Snapshot) { s.Members.Index = s.Index + 1 },
+		func(s *store.Snapshot) { s.Term = 0 },
+		func(s *store.Snapshot) { s.Term += 1000 },
+		func(s *store.Snapshot) { s.Members.Members = nil },
 		nil,
 	} {
-		meta, state, err := from.Replica().OpenSnapshot(n.Replica().Reached())
+		snapshot, state, err := from.Replica().OpenSnapshot(n.Replica().Reached())
 		require.NoError(t, err)
 		if spoil == nil {
-			err = n.Replica().ReplaceState(t.Context(), meta, io.LimitReader(state, meta.Size-1))
+			err = n.Replica().ReplaceState(t.Context(), snapshot, io.LimitReader(state, snapshot.Bytes-1))
 			require.Error(t, err, "it is cut off")
 		} else {
-			spoil(meta)
-			require.ErrorContains(t, n.Replica().ReplaceState(t.Context(), meta, state), "its description makes no sense")
+			spoil(&snapshot)
+			require.ErrorContains(t, n.Replica().ReplaceState(t.Context(), snapshot, state), "its description makes no sense")
 		}
 		require.NoError(t, state.Close())
 	}

@@ -18,7 +18,7 @@ type Missing struct {
 	// ended.
 	From uint64
 	// Known describes the snapshots in the folder, newest first, damaged ones among them. Their states are committed.
-	Known []*raft.SnapshotMeta
+	Known []Snapshot
 }
 
 // mends reports whether other members may have what the folder misses: the node is a member, and its state is not one
@@ -31,16 +31,20 @@ func (f *folder) mends() bool {
 // newMissing describes what a folder misses whose log has entries first to last, and whose snapshots had reached
 // needed.
 func (f *folder) newMissing(reason error, damaged []damagedSnapshot, first, last, needed uint64) *Missing {
-	m := &Missing{Damage: reason, Err: refusal(reason), From: needed, Known: slices.Clone(f.snapshots.list)}
+	m := &Missing{Damage: reason, Err: refusal(reason), From: needed}
 	if last != 0 && last >= needed {
 		m.From = first - 1
 	}
+	known := slices.Clone(f.snapshots.list)
 	for _, d := range damaged {
 		if d.meta != nil {
-			m.Known = append(m.Known, d.meta)
+			known = append(known, d.meta)
 		}
 	}
-	slices.SortFunc(m.Known, newestFirst)
+	slices.SortFunc(known, newestFirst)
+	for _, meta := range known {
+		m.Known = append(m.Known, FromRaft(meta))
+	}
 	return m
 }
 
@@ -51,33 +55,33 @@ func (s *Store) Missing() *Missing { return s.missing.Load() }
 const currentTerm = "CurrentTerm"
 
 // Mend takes the state of another member of the cluster for the snapshot that is missing, as if a leader had sent it.
-// meta says where the state ends, and with which members; state fails if it is not whole.
+// state fails if it is not whole.
 //
 // What this node has promised stays: its vote, and its log, but for entries that were not committed, as the state
 // shows, or that the state stands for. The term is raised to the state's, if need be: raft takes it for granted that
 // a node knows the term of what it has applied. Killed between any two steps, the node misses the snapshot still, or
 // has the state, durably.
-func (s *Store) Mend(meta *raft.SnapshotMeta, state io.Reader) error {
+func (s *Store) Mend(snapshot Snapshot, state io.Reader) error {
 	missing := s.Missing()
 	switch {
 	case missing == nil:
 		return errors.New("mend snapshot: none is missing")
-	case meta.Index < missing.From:
-		return fmt.Errorf("mend snapshot: the state ends at index %d, and is needed up to %d", meta.Index, missing.From)
-	case meta.Version != raft.SnapshotVersionMax, meta.Term == 0, meta.ConfigurationIndex > meta.Index,
-		len(meta.Configuration.Servers) == 0:
+	case snapshot.Index < missing.From:
+		return fmt.Errorf("mend snapshot: the state ends at index %d, and is needed up to %d", snapshot.Index, missing.From)
+	case !snapshot.Plausible():
 		return errors.New("mend snapshot: its description makes no sense")
 	}
-	sink, err := s.Snapshots.Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, nil)
+	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, snapshot.Index, snapshot.Term,
+		MembersToRaft(snapshot.Members.Members), snapshot.Members.Index, nil)
 	if err != nil {
 		return err
 	}
 	n, err := io.Copy(sink, state)
-	if err == nil && n != meta.Size {
-		err = fmt.Errorf("mend snapshot: the state has %d bytes instead of %d", n, meta.Size)
+	if err == nil && n != snapshot.Bytes {
+		err = fmt.Errorf("mend snapshot: the state has %d bytes instead of %d", n, snapshot.Bytes)
 	}
 	if err == nil {
-		err = s.raiseTerm(meta.Term)
+		err = s.raiseTerm(snapshot.Term)
 	}
 	if err != nil {
 		return errors.Join(err, sink.Cancel())

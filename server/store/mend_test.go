@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
@@ -75,11 +76,11 @@ func damage(t *testing.T, path string) {
 }
 
 // state is of another member, up to index.
-func state(index, term uint64) (*raft.SnapshotMeta, io.Reader) {
+func state(index, term uint64) (Snapshot, io.Reader) {
 	const text = "another's state"
-	return &raft.SnapshotMeta{
-		Version: 1, Index: index, Term: term, ConfigurationIndex: 1, Size: int64(len(text)),
-		Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}}},
+	return Snapshot{
+		Index: index, Term: term, Bytes: int64(len(text)),
+		Members: members.NewConfiguration(1, members.Member{ID: "n1"}, members.Member{ID: "n2"}),
 	}, strings.NewReader(text)
 }
 
@@ -173,25 +174,25 @@ func TestMendFails(t *testing.T) {
 		require.Len(t, files, 2)
 		require.Equal(t, uint64(3), number(t, s, "CurrentTerm"))
 	}
-	meta, text := state(40, 9)
-	require.ErrorContains(t, s.Mend(meta, io.MultiReader(text, iotest.ErrReader(errors.New("cut off")))), "cut off")
+	snapshot, text := state(40, 9)
+	require.ErrorContains(t, s.Mend(snapshot, io.MultiReader(text, iotest.ErrReader(errors.New("cut off")))), "cut off")
 	requireUnchanged()
 	cut := io.MultiReader(strings.NewReader("another"), iotest.ErrReader(errors.New("cut off")))
-	require.ErrorContains(t, s.Mend(meta, cut), "cut off")
+	require.ErrorContains(t, s.Mend(snapshot, cut), "cut off")
 	requireUnchanged()
 	for _, wrong := range []string{"another", "another's states"} {
-		require.ErrorContains(t, s.Mend(meta, strings.NewReader(wrong)), "bytes instead of 15")
+		require.ErrorContains(t, s.Mend(snapshot, strings.NewReader(wrong)), "bytes instead of 15")
 		requireUnchanged()
 	}
-	for _, change := range []func(*raft.SnapshotMeta){
-		func(m *raft.SnapshotMeta) { m.Version = 2 },
-		func(m *raft.SnapshotMeta) { m.Term = 0 },
-		func(m *raft.SnapshotMeta) { m.ConfigurationIndex = 41 },
-		func(m *raft.SnapshotMeta) { m.Configuration.Servers = nil },
+	for _, change := range []func(*Snapshot){
+		func(s *Snapshot) { s.Term = 0 },
+		func(s *Snapshot) { s.Bytes = -1 },
+		func(s *Snapshot) { s.Members.Index = 41 },
+		func(s *Snapshot) { s.Members.Members = nil },
 	} {
-		meta, text := state(40, 9)
-		change(meta)
-		require.ErrorContains(t, s.Mend(meta, text), "makes no sense")
+		snapshot, text := state(40, 9)
+		change(&snapshot)
+		require.ErrorContains(t, s.Mend(snapshot, text), "makes no sense")
 		requireUnchanged()
 	}
 	for _, op := range []Op{OpSnapshot, OpGet, OpSet, OpDeleteRange} {

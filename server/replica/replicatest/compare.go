@@ -8,11 +8,10 @@ import (
 	"sync"
 	"testing/synctest"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/store"
 )
 
 // compare makes what compares the node's state with the others'.
@@ -42,7 +41,7 @@ func (n *Node) compare(p *process, c *replica.Config) {
 }
 
 // fetch opens the state of a node. The program asks for that over the peer port (package bootstrap).
-func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*raft.SnapshotMeta, io.ReadCloser,
+func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (store.Snapshot, io.ReadCloser,
 	error,
 ) {
 	for _, n := range c.nodes {
@@ -50,7 +49,7 @@ func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (*
 			return r.OpenSnapshot(index)
 		}
 	}
-	return nil, nil, errors.New("it does not run")
+	return store.Snapshot{}, nil, errors.New("it does not run")
 }
 
 // runWatched runs the replica, and what watches the membership and the state.

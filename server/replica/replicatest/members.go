@@ -68,10 +68,10 @@ func (n *Node) mend(s *store.Store) error {
 		if r == nil || other == n {
 			continue
 		}
-		meta, state, err := r.OpenSnapshot(missing.From)
+		snapshot, state, err := r.OpenSnapshot(missing.From)
 		if err == nil {
 			n.Mended++
-			return errors.Join(s.Mend(meta, state), state.Close())
+			return errors.Join(s.Mend(snapshot, state), state.Close())
 		}
 		errs = append(errs, err)
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store"
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
@@ -92,9 +92,8 @@ func TestMendHalfWay(t *testing.T) {
 // mend takes a state up to an index.
 func mend(s *store.Store, index, term uint64) error {
 	const size = 9000
-	return s.Mend(&raft.SnapshotMeta{
-		Version: 1, Index: index, Term: term, Size: size,
-		Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1"}}},
+	return s.Mend(store.Snapshot{
+		Index: index, Term: term, Bytes: size, Members: members.NewConfiguration(0, members.Member{ID: "n1"}),
 	}, strings.NewReader(strings.Repeat("s", size)))
 }
 
