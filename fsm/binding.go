@@ -41,6 +41,19 @@ func (b *binding) takes(n int) bool {
 // bindings are the behaviours of all commands, by the full names of their rows.
 type bindings map[string]*binding
 
+// rowBindings are bindings by the numbers of their rows.
+type rowBindings [protocol.MaxCommands]*binding
+
+func (t bindings) byRow() *rowBindings {
+	rows := new(rowBindings)
+	for _, b := range t { // unordered: fills another table
+		if b.row != nil {
+			rows[b.row.Number()] = b
+		}
+	}
+	return rows
+}
+
 func unknownCommand(args []string) protocol.Value {
 	var b strings.Builder
 	b.WriteString("unknown command '" + command.Cut(args[0]) + "', with args beginning with: ")

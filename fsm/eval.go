@@ -189,17 +189,13 @@ var (
 // Call runs a command for a script, by the same table as for clients.
 func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
-	row, _ := protocol.Find(words)
+	row, b := c.find(words)
 	switch {
-	case row == nil || !c.knows(row.Name):
+	case row == nil || !c.knows(row.Name, b):
 		return errUnknown
 	case !row.CheckArity(len(words)):
 		return errArgCount
-	case row.Flags&protocol.FlagNoScript != 0:
-		return errForbidden
-	}
-	b := c.lookup(row.Name)
-	if b == nil {
+	case row.Flags&protocol.FlagNoScript != 0, b == nil:
 		return errForbidden
 	}
 	if h.rights != nil && !c.Over {
@@ -232,11 +228,20 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	return reply
 }
 
+// find is the row of a command line, and its binding, if there is one.
+func (c *call) find(words []string) (*protocol.Command, *binding) {
+	row, _ := protocol.Find(words)
+	if row == nil {
+		return nil, nil
+	}
+	return row, c.byRow[row.Number()]
+}
+
 // CheckACL reports whether the user may run a command.
 func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
-	row, _ := protocol.Find(words)
+	row, b := h.call.find(words)
 	switch {
-	case row == nil || !h.call.knows(row.Name):
+	case row == nil || !h.call.knows(row.Name, b):
 		return false, "ERR Invalid command passed to redis.acl_check_cmd()"
 	case h.rights == nil:
 		return true, ""

@@ -360,6 +360,7 @@ func (m *machine) Applied(o protocol.Incarnation, seq uint64) bool {
 
 func newMachine() *machine {
 	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
+	m.byRow = m.ops.byRow()
 	m.call.init(m)
 	m.readers.New = func() any {
 		c := new(call)

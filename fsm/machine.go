@@ -14,7 +14,8 @@ import (
 
 // machine is the [Machine].
 type machine struct {
-	ops bindings // never changed
+	ops   bindings // never changed
+	byRow *rowBindings
 	// programs are what this node has compiled, and users whose rights it has read; no part of the state.
 	programs lua.Cache
 	users    rightsCache
@@ -46,6 +47,8 @@ type call struct {
 	command.Call
 	st  *state
 	ops bindings
+	// byRow are ops by the numbers of their rows, for scripts.
+	byRow *rowBindings
 	// programs are what the node has compiled, and users whose rights it has read.
 	programs *lua.Cache
 	users    *rightsCache
@@ -83,7 +86,7 @@ type call struct {
 
 // init makes c a call of the machine.
 func (c *call) init(m *machine) {
-	c.programs, c.users = &m.programs, &m.users
+	c.byRow, c.programs, c.users = m.byRow, &m.programs, &m.users
 	c.Host = c
 }
 

@@ -144,11 +144,10 @@ const versionLocks = 5
 // what protocol's table says of commands.
 var requestVersions = map[string]byte{}
 
-// knows reports whether the version of the entry has a command.
-func (c *call) knows(name string) bool {
+// knows reports whether the version of the entry has a command. b is its binding, nil if there is none.
+func (c *call) knows(name string, b *binding) bool {
 	switch {
 	case c.EntryVersion >= versionLocks:
-		b := c.lookup(name)
 		return b == nil || c.EntryVersion >= b.version
 	case c.EntryVersion >= versionKinds:
 		return !ofLocks(name)

@@ -8,7 +8,7 @@ import (
 // run executes the command c.args in database c.db.
 func (c *call) run() protocol.Value {
 	b := c.lookup(c.Args[0])
-	if b == nil || !c.knows(b.name) {
+	if b == nil || !c.knows(b.name, b) {
 		return unknownCommand(c.Args)
 	}
 	if !b.takes(len(c.Args)) {
