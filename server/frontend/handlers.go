@@ -132,8 +132,8 @@ func newRows() map[*protocol.Command]*row {
 			stats:   metrics.Command{Name: command.Name},
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
 			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
-			lock:   native,
-			write:  command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
+			lock:   native, creates: command.Name == "setnx" || command.Name == "set",
+			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),
 		}
 	}
 	for _, table := range tables() {

@@ -46,16 +46,17 @@ func (req *request) measure() *measures {
 	if m.measured {
 		return m
 	}
-	*m = measures{measured: true}
+	bytes, longest, optioned, names, option := 0, 0, false, req.nameArgs, req.FromConnWith
 	for i, arg := range req.args {
-		m.bytes += len(arg)
-		if i >= req.nameArgs {
-			m.longest = max(m.longest, len(arg))
+		bytes += len(arg)
+		if i >= names {
+			longest = max(longest, len(arg))
 		}
-		if i > 2 && len(arg) == len(req.FromConnWith) && strings.EqualFold(string(arg), req.FromConnWith) {
-			m.optioned = true
+		if i > 2 && len(arg) == len(option) && strings.EqualFold(string(arg), option) {
+			optioned = true
 		}
 	}
+	*m = measures{true, bytes, longest, optioned}
 	return m
 }
 
@@ -134,7 +135,7 @@ func (req *request) fromConn() bool {
 // must not wait.
 func (req *request) hints(ticket uint64) protocol.Hints {
 	switch {
-	case req.Name == "setnx", req.Name == "set" && req.measure().optioned: // with NX
+	case req.creates && req.fromConn():
 		return protocol.CreateIfAbsent
 	case ticket != 0, req.handler.acquires:
 		return protocol.MayWait
@@ -260,6 +261,8 @@ type row struct {
 	// write: the command goes through the log. blocks: it waits if it cannot be served. lock: the state
 	// machine must know which connection sends the command.
 	write, blocks, lock bool
+	// creates: SETNX, or SET, which does the same with the option FromConnWith.
+	creates bool
 
 	stats metrics.Command
 }
