@@ -54,7 +54,7 @@ func judgeHostile(h *history.History, usage map[string]cluster.Usage, limits clu
 	if usage == nil {
 		return nil
 	}
-	return []checker.Result{checker.Bystanders(h, schedule.Hostile+"-"), bounds(h.Faults, usage, limits)}
+	return []checker.Result{checker.Bystanders(h, schedule.Hostile), bounds(h.Faults, usage, limits)}
 }
 
 // bounds judges what nodes took.

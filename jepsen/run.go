@@ -29,8 +29,6 @@ const (
 	finalLimit = time.Minute
 	// settle is how long after a fault the service may take until clocks run again.
 	settle = 6 * time.Second
-	// rateDrift bounds what the fault clock-rate does: a tenth, and what dividing by a rate adds.
-	rateDrift = 0.12
 )
 
 // run is a run of the program; the code is the exit status.
@@ -286,9 +284,7 @@ func (t *trial) plan(ctx context.Context) error {
 		Service: t.target, Seed: t.o.seed, Concurrency: t.o.concurrency, Rate: t.o.rate,
 		Timeout: t.o.timeout, Features: t.target.Features(ctx), Settle: settle,
 	}
-	if schedule.Has(faults, "clock-rate") {
-		t.settings.Drift = rateDrift
-	}
+	t.settings.Drift = schedule.Drift(faults)
 	t.loads, err = workload.Build(t.o.workload, t.settings)
 	return err
 }
@@ -384,12 +380,7 @@ func recheck(o *options) (int, error) {
 	if err != nil {
 		return exitUnknown, err
 	}
-	settings := &workload.Options{Concurrency: o.concurrency, Settle: settle}
-	for _, f := range h.Faults {
-		if f.Name == "clock-rate" {
-			settings.Drift = rateDrift
-		}
-	}
+	settings := &workload.Options{Concurrency: o.concurrency, Settle: settle, Drift: h.Drift()}
 	loads, err := workload.Build(o.workload, settings)
 	if err != nil {
 		return exitUnknown, err

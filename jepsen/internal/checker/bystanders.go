@@ -2,7 +2,6 @@ package checker
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/history"
@@ -17,10 +16,10 @@ const (
 	MaxNodeSilence = 10 * time.Second
 )
 
-// Bystanders judges what clients saw of hostile clients, whose faults have names with a prefix. A
+// Bystanders judges what clients saw of hostile clients, whose faults are of the group. A
 // fault during which something else was broken says nothing; a silence after the next fault has
 // begun counts for the next fault. A node that no client asked meanwhile was no member.
-func Bystanders(h *history.History, prefix string) Result {
+func Bystanders(h *history.History, group string) Result {
 	var good []history.Op
 	nodes := map[string][]history.Op{}
 	var end int64
@@ -37,7 +36,7 @@ func Bystanders(h *history.History, prefix string) Result {
 	r := Result{Name: "bystanders", Verdict: Valid, Looked: len(good), Counts: map[string]int{}}
 	for _, f := range h.Faults {
 		next, beside := next(h.Faults, f, end)
-		if !strings.HasPrefix(f.Name, prefix) || beside {
+		if f.Group != group || beside {
 			continue
 		}
 		r.Counts["faults"]++

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -213,11 +214,12 @@ func served(t *testing.T, silent string, from, to time.Duration, faults ...histo
 			h.Ops = append(h.Ops, history.Op{Node: node, Call: int64(at), Return: int64(at) + 1, Outcome: history.OK})
 		}
 	}
-	return Bystanders(h, "hostile-")
+	return Bystanders(h, "hostile")
 }
 
 func between(name string, from, to time.Duration) history.Fault {
-	return history.Fault{Name: name, Start: int64(from), Stop: int64(to)}
+	group, _, _ := strings.Cut(name, "-")
+	return history.Fault{Name: name, Start: int64(from), Stop: int64(to), Nature: history.Nature{Group: group}}
 }
 
 func TestBystanders(t *testing.T) {
@@ -264,7 +266,7 @@ func TestBystandersOfNodesThatAreNoMembers(t *testing.T) {
 			h.Ops = append(h.Ops, history.Op{Node: "left", Call: int64(at), Return: int64(at) + 1, Outcome: history.OK})
 		}
 	}
-	require.Equal(t, Valid, Bystanders(h, "hostile-").Verdict)
+	require.Equal(t, Valid, Bystanders(h, "hostile").Verdict)
 	h.Ops = append(h.Ops, history.Op{Node: "left", Call: int64(12 * s), Return: int64(14 * s), Outcome: history.Info})
-	require.Equal(t, Invalid, Bystanders(h, "hostile-").Verdict, "a client asked it")
+	require.Equal(t, Invalid, Bystanders(h, "hostile").Verdict, "a client asked it")
 }

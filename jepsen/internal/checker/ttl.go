@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/history"
@@ -113,15 +112,14 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 }
 
 // excuses are the times that do not count for a lease, as there may have been no leader: every
-// fault with the time to settle, clocks left out; and when no client was answered, for whatever
+// fault that is an excuse, with the time to settle; and when no client was answered, for whatever
 // reason. The spans do not overlap.
 func excuses(h *history.History, b TTLBounds) []history.Span {
 	spans := slices.Clone(h.Silences)
 	for _, f := range h.Faults {
-		if strings.HasPrefix(f.Name, "clock-") {
-			continue // no excuse: wall clocks must not matter, and rates are in Drift
+		if !f.NoExcuse {
+			spans = append(spans, history.Span{Start: f.Start, Stop: f.Stop + int64(b.Settle)})
 		}
-		spans = append(spans, history.Span{Start: f.Start, Stop: f.Stop + int64(b.Settle)})
 	}
 	slices.SortFunc(spans, func(a, b history.Span) int { return cmp.Compare(a.Start, b.Start) })
 	var apart []history.Span

@@ -30,6 +30,7 @@ func script(t *testing.T, text string) *history.History {
 			_, err := fmt.Sscanf(words[1], "%d-%d", &f.Start, &f.Stop)
 			require.NoError(t, err)
 			f.Name = strings.Join(words[2:], " ")
+			f.NoExcuse = strings.HasPrefix(f.Name, "clock-")
 			f.Start, f.Stop = f.Start*int64(time.Millisecond), f.Stop*int64(time.Millisecond)
 			h.Faults = append(h.Faults, f)
 			continue

@@ -103,6 +103,25 @@ type Fault struct {
 	Detail string `json:"detail,omitempty"` // the nodes that were hit
 	Start  int64  `json:"start"`            // nanoseconds since the run began
 	Stop   int64  `json:"stop"`
+	Nature
+}
+
+// Nature is what checkers need to know of a fault beside its time.
+type Nature struct {
+	Group string `json:"group,omitempty"` // what --nemesis calls it and its like
+	// NoExcuse: the fault may delay nothing. Wall clocks must not matter, and rates are in Drift.
+	NoExcuse bool `json:"noExcuse,omitempty"`
+	// Drift is the fraction by which a clock is too fast or too slow, at most.
+	Drift float64 `json:"drift,omitempty"`
+}
+
+// Drift is the worst of the faults'.
+func (h *History) Drift() float64 {
+	worst := 0.0
+	for _, f := range h.Faults {
+		worst = max(worst, f.Drift)
+	}
+	return worst
 }
 
 // History is a whole run: the operations in the order of invocation.

@@ -57,7 +57,7 @@ func sample() *History {
 				Error: "timed \"out\"\x01", Call: 6, Return: 8,
 			},
 		},
-		Faults: []Fault{{Name: "kill", Detail: "n1", Start: 2, Stop: 7}},
+		Faults: []Fault{{Name: "kill", Detail: "n1", Start: 2, Stop: 7, Nature: Nature{"clock", true, 0.12}}},
 	}
 }
 

@@ -95,11 +95,12 @@ func (p *Pending) complete(outcome Outcome, why string, fill func(*Op)) Op {
 	return *o
 }
 
-// Fault records a fault that began at start (by [Recorder.Now]) and is over now.
-func (r *Recorder) Fault(name, detail string, start int64) {
+// Fault records a fault that began at f.Start (by [Recorder.Now]) and is over now.
+func (r *Recorder) Fault(f Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.faults = append(r.faults, Fault{Name: name, Detail: detail, Start: start, Stop: r.Now()})
+	f.Stop = r.Now()
+	r.faults = append(r.faults, f)
 }
 
 // History is everything recorded so far.

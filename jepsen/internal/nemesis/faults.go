@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 )
 
@@ -132,17 +133,11 @@ var processFaults = []fault{
 }
 
 var serverFaults = []fault{
-	{kind("clock-jump", schedule.Clock, 2*second, 6*second, magnitude,
-		"one node's wall clock is off by anything up to months"), drawn, (*Nemesis).jump},
-	{
-		kind("clock-strobe", schedule.Clock, 2*second, 6*second, magnitude, "one node's wall clock flips to and fro"), drawn,
-		(*Nemesis).strobeClock,
-	},
-	{
-		kind("clock-leader", schedule.Clock, 2*second, 6*second, magnitude, "the leader's wall clock flips to and fro"),
-		leaderFirst, (*Nemesis).strobeClock,
-	},
-	{own("clock-rate", kind("clock-rate", schedule.Clock, 2*second, 6*second, size(900, 201),
+	{clock("clock-jump", 0, magnitude, "one node's wall clock is off by anything up to months"), drawn, (*Nemesis).jump},
+	{clock("clock-strobe", 0, magnitude, "one node's wall clock flips to and fro"), drawn, (*Nemesis).strobeClock},
+	{clock("clock-leader", 0, magnitude, "the leader's wall clock flips to and fro"), leaderFirst, (*Nemesis).strobeClock},
+	// The drift is a tenth, and what dividing by a rate adds.
+	{own("clock-rate", clock("clock-rate", 0.12, size(900, 201),
 		"one node's monotonic clock runs up to a tenth too fast or too slow")), drawn, (*Nemesis).rate},
 	{
 		kind("disk-slow", schedule.Disk, 2*second, 6*second, size(10, 400), "writes of one node take longer"), drawn,
@@ -197,7 +192,17 @@ func faultOf(name string) fault {
 func kind(name string, lane schedule.Lane, low, high time.Duration, draw func(*rand.Rand, *schedule.Step),
 	summary string,
 ) schedule.Kind {
-	return schedule.Kind{Name: name, Group: firstWord(name), Lane: lane, Min: low, Max: high, Draw: draw, Summary: summary}
+	return schedule.Kind{
+		Name: name, Nature: history.Nature{Group: firstWord(name)}, Lane: lane, Min: low, Max: high, Draw: draw,
+		Summary: summary,
+	}
+}
+
+// clock is a fault of a node's clock, which is no excuse.
+func clock(name string, drift float64, draw func(*rand.Rand, *schedule.Step), summary string) schedule.Kind {
+	k := kind(name, schedule.Clock, 2*second, 6*second, draw, summary)
+	k.NoExcuse, k.Drift = true, drift
+	return k
 }
 
 // own puts a kind into a group of its own.

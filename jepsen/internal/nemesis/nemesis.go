@@ -131,7 +131,7 @@ func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 	if e.details != nil {
 		e.detail = strings.TrimSpace(e.detail + " " + e.details())
 	}
-	n.Recorder.Fault(s.Fault, e.detail, start)
+	n.Recorder.Fault(history.Fault{Name: s.Fault, Detail: e.detail, Start: start, Nature: faultOf(s.Fault).Nature})
 }
 
 func (n *Nemesis) count(begun, underWay int) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/jepsen/internal/network"
+	"github.com/holdfast/holdfast/jepsen/internal/schedule"
 )
 
 func TestRowsAreWhole(t *testing.T) {
@@ -17,7 +18,9 @@ func TestRowsAreWhole(t *testing.T) {
 		require.NotNil(t, f.inject, f.Name)
 		require.NotEmpty(t, f.Summary, f.Name)
 		require.LessOrEqual(t, f.Min, f.Max, f.Name)
+		require.Equal(t, f.Lane == schedule.Clock, f.NoExcuse, "%s: a lease may be late but for what a clock says", f.Name)
 	}
+	require.InDelta(t, 0.12, schedule.Drift(Kinds()), 0)
 }
 
 // matrix draws who hears whom: a row for each member, in order; its columns are those it hears.

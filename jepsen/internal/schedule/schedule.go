@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
 // Lane is what a fault takes hold of. Two faults of one lane never overlap.
@@ -34,9 +36,9 @@ const (
 
 // Kind is a fault as a schedule sees it. Package nemesis has the table of all.
 type Kind struct {
-	Name  string
-	Group string // what --nemesis calls it and its like
-	Lane  Lane
+	Name string
+	Lane Lane
+	history.Nature
 	// Alone: the fault takes hold of everything, so nothing is broken beside it.
 	Alone bool
 	// Ends: the fault ends processes for good, so it takes the lane of processes beside its own.
@@ -136,6 +138,15 @@ func (k Kind) called(word string) bool {
 // Has reports whether a kind is among others.
 func Has(kinds []Kind, name string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == name })
+}
+
+// Drift is the worst of the kinds'.
+func Drift(kinds []Kind) float64 {
+	worst := 0.0
+	for _, k := range kinds {
+		worst = max(worst, k.Drift)
+	}
+	return worst
 }
 
 // Generate draws a schedule: episodes of a fault, or of two from different lanes, with

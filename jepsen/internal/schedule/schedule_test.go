@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +16,7 @@ func kinds() []Kind {
 	var kinds []Kind
 	for i := range 40 {
 		k := Kind{
-			Name: fmt.Sprintf("k%d", i), Group: fmt.Sprintf("g%d", i%5), Lane: Lane(i % 3), Min: time.Second,
+			Name: fmt.Sprintf("k%d", i), Nature: history.Nature{Group: fmt.Sprintf("g%d", i%5)}, Lane: Lane(i % 3), Min: time.Second,
 			Max: 6 * time.Second,
 		}
 		switch i {
@@ -97,11 +98,11 @@ func TestLongFaultsAreForLongRuns(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	kinds := []Kind{
-		{Name: "kill-leader", Group: "kill"},
-		{Name: "kill-all", Group: "kill"},
-		{Name: "pause-leader", Group: "pause"},
-		{Name: "clock-jump", Group: "clock"},
-		{Name: "hostile-scripts", Group: Hostile},
+		{Name: "kill-leader", Nature: history.Nature{Group: "kill"}},
+		{Name: "kill-all", Nature: history.Nature{Group: "kill"}},
+		{Name: "pause-leader", Nature: history.Nature{Group: "pause"}},
+		{Name: "clock-jump", Nature: history.Nature{Group: "clock"}},
+		{Name: "hostile-scripts", Nature: history.Nature{Group: Hostile}},
 	}
 	supported := []string{"kill-leader", "kill-all", "pause-leader", "hostile-scripts"}
 	cases := []struct {

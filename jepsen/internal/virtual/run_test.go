@@ -108,9 +108,7 @@ func (d *driven) drive(t *testing.T) {
 	if o.light {
 		settings.Concurrency, settings.Rate = 6, 10
 	}
-	if schedule.Has(faults, "clock-rate") {
-		settings.Drift = 0.12
-	}
+	settings.Drift = schedule.Drift(faults)
 	d.loads, err = workload.Build(o.workload, settings)
 	require.NoError(t, err)
 	settings.Recorder = history.NewRecorder(workload.Slots(settings.Concurrency + len(d.loads)))
