@@ -124,7 +124,7 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 	defer cancel(nil)
 	slow := time.AfterFunc(stateWithin, func() { cancel(errors.New("its state does not come in time")) })
 	defer slow.Stop()
-	answer, state, err := memberrpc.CallStreamAt[stateAnswer](ctx, n.config.Client, m.addr, opState, stateQuestion{from})
+	answer, state, err := n.openState(ctx, m.addr, from)
 	var remote *memberrpc.RemoteError
 	if err != nil {
 		t.err, t.hopeless = err, errors.As(err, &remote) && remote.Unknown
@@ -165,7 +165,7 @@ func (n *Node) unfit(answer *stateAnswer) error {
 
 // State opens the committed state of another member that ends at from or later, for a node whose raft is open.
 func (n *Node) State(ctx context.Context, m members.Member, from uint64) (store.Snapshot, io.ReadCloser, error) {
-	answer, state, err := memberrpc.CallStreamAt[stateAnswer](ctx, n.config.Client, m.Addr, opState, stateQuestion{from})
+	answer, state, err := n.openState(ctx, m.Addr, from)
 	if err != nil {
 		return store.Snapshot{}, nil, err
 	}
@@ -173,6 +173,48 @@ func (n *Node) State(ctx context.Context, m members.Member, from uint64) (store.
 		return store.Snapshot{}, nil, errors.Join(err, state.Close())
 	}
 	return answer.Snapshot, state, nil
+}
+
+// openState asks the node at an address for its state. Until the answer comes, which takes as long as a snapshot, the
+// node is asked who it is, too: one that has frozen is given up, as another may have the state.
+func (n *Node) openState(ctx context.Context, addr string, from uint64) (stateAnswer, io.ReadCloser, error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	answered := make(chan struct{})
+	go func() {
+		timer := time.NewTicker(askWithin)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+			case <-answered:
+				return
+			}
+			if m := n.meetAt(ctx, addr); m.err != nil {
+				giveUp(fmt.Errorf("it answers no more: %w", m.err))
+				return
+			}
+		}
+	}()
+	answer, state, err := memberrpc.CallStreamAt[stateAnswer](ctx, n.config.Client, addr, opState, stateQuestion{from})
+	close(answered)
+	if err != nil {
+		giveUp(nil)
+		return answer, nil, err
+	}
+	return answer, &opened{state, giveUp}, nil
+}
+
+// opened is a state that comes. Its context ends with it.
+type opened struct {
+	io.ReadCloser
+	end context.CancelCauseFunc
+}
+
+// Close ends the stream.
+func (o *opened) Close() error {
+	err := o.ReadCloser.Close()
+	o.end(nil)
+	return err
 }
 
 // excluded reports whether this node, which was a member, is none any more in a committed configuration.

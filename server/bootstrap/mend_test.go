@@ -278,7 +278,7 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 		"too short": {nil, 999, 0, nil, "999 bytes instead of 1000"},
 		"too long":  {nil, 1 << 20, 0, nil, "1001 bytes instead of 1000"},
 		"slow": {
-			func(s *store.Snapshot) { s.Bytes = 16 << 20 }, 16 << 20, time.Second, nil,
+			func(s *store.Snapshot) { s.Bytes = 16 << 20 }, 16 << 20, 100 * time.Millisecond, nil,
 			"does not come in time",
 		},
 		"stuck":           {nil, 1000, 3 * time.Minute, nil, "cut off"},

@@ -310,12 +310,12 @@ func TestSilentStream(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
 		r, begun := &received{
-			conn: here, from: bufio.NewReader(here), stop: func() bool { return true },
+			conn: here, from: bufio.NewReader(&flowing{Conn: here, begun: true}), stop: func() bool { return true },
 			sum: crc32.New(castagnoli),
 		}, time.Now()
 		_, err := io.ReadAll(r)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Equal(t, frameWithin, time.Since(begun))
+		require.Equal(t, flowWithin, time.Since(begun))
 		require.NoError(t, r.Close())
 	})
 }

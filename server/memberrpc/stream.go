@@ -18,8 +18,8 @@ import (
 const (
 	// maxStreams bounds the streams that are sent at a time.
 	maxStreams = 2
-	// frameWithin is how long a frame of a stream may be on its way.
-	frameWithin = 20 * time.Second
+	// flowWithin is how long a stream may bring nothing: its sender may have frozen, and another has the state, too.
+	flowWithin = 2 * time.Second
 	// streamFrame bounds a frame of a stream, in bytes.
 	streamFrame = 256 << 10
 )
@@ -80,13 +80,30 @@ func CallStreamAt[R any](ctx context.Context, c *Client, addr, op string, questi
 		return answer, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	r := bufio.NewReaderSize(conn, streamFrame)
+	flow := &flowing{Conn: conn}
+	r := bufio.NewReaderSize(flow, streamFrame)
 	if err := exchangeOver(ctx, conn, r, op, question, &answer); err != nil {
 		stop()
 		_ = conn.Close()
 		return answer, nil, err
 	}
+	flow.begun = true
 	return answer, &received{conn: conn, from: r, stop: stop, sum: crc32.New(castagnoli)}, nil
+}
+
+// flowing is a connection whose reads end when nothing comes, once a stream has begun. The answer before it may take
+// its time.
+type flowing struct {
+	net.Conn
+	begun bool
+}
+
+// Read implements net.Conn.
+func (c *flowing) Read(b []byte) (int, error) {
+	if c.begun {
+		_ = c.SetReadDeadline(time.Now().Add(flowWithin))
+	}
+	return c.Conn.Read(b)
 }
 
 // received reads a stream.
@@ -115,7 +132,6 @@ func (r *received) Read(p []byte) (int, error) {
 
 // next reads the next frame.
 func (r *received) next() {
-	_ = r.conn.SetReadDeadline(time.Now().Add(frameWithin))
 	frame, err := wire.Read(r.from, r.frame, streamFrame)
 	if err != nil {
 		r.err = fmt.Errorf("the stream is cut off: %w", noEOF(err))

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
 // Missing is a snapshot that a folder has no more, and that neither an older one nor the log replaces. Another member's
@@ -95,6 +99,37 @@ func (s *Store) Mend(snapshot Snapshot, state io.Reader) error {
 	s.missing.Store(nil)
 	return nil
 }
+
+// Spool keeps a state that comes over the network in a file until it is closed, one state at a time. Raft reads a state
+// in its main loop, where nothing may wait for another node. What a killed process leaves is taken away by the next
+// [Open].
+func (s *Store) Spool(state io.Reader, size int64) (io.ReadCloser, error) {
+	fs, path := s.owner.fs, filepath.Join(s.owner.dir, snapshotName, "spool"+vfs.Unfinished)
+	f, err := fs.Open(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
+	if err != nil {
+		return nil, fmt.Errorf("spool state: %w", err)
+	}
+	kept := &spooled{SectionReader: io.NewSectionReader(f, 0, size), close: func() error {
+		return errors.Join(f.Close(), fs.Remove(path))
+	}}
+	n, err := io.Copy(io.NewOffsetWriter(f, 0), io.LimitReader(state, size+1))
+	if err == nil && n != size {
+		err = fmt.Errorf("it has not the %d bytes that were announced", size)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("spool state: %w", err), kept.Close())
+	}
+	return kept, nil
+}
+
+// spooled reads a state from a file.
+type spooled struct {
+	*io.SectionReader
+	close func() error
+}
+
+// Close removes the file.
+func (s *spooled) Close() error { return s.close() }
 
 // raiseTerm raises raft's term. The vote that is stored beside it is of an earlier term then.
 func (s *Store) raiseTerm(term uint64) error {

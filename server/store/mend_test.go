@@ -290,3 +290,37 @@ func TestNothingIsDeletedWhereAStateIsMissing(t *testing.T) {
 		require.Equal(t, missing == nil, last == 0)
 	}
 }
+
+// TestSpool keeps a state in a file until it is closed. What a killed process leaves, or what is not whole, goes.
+func TestSpool(t *testing.T) {
+	dir := memoryDir(t)
+	spools := func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, snapshotName, "spool*"))
+		require.NoError(t, err)
+		return found
+	}
+	s, err := Open(config(dir, KindWAL))
+	require.NoError(t, err)
+	for _, size := range []int64{4, 6} {
+		_, err = s.Spool(strings.NewReader("state"), size)
+		require.ErrorContains(t, err, "it has not the")
+	}
+	_, err = s.Spool(iotest.ErrReader(errors.New("cut off")), 5)
+	require.ErrorContains(t, err, "cut off")
+	require.Empty(t, spools())
+	kept, err := s.Spool(strings.NewReader("state"), 5)
+	require.NoError(t, err)
+	text, err := io.ReadAll(kept)
+	require.NoError(t, err)
+	require.Equal(t, "state", string(text))
+	require.Len(t, spools(), 1)
+	require.NoError(t, kept.Close())
+	require.Empty(t, spools())
+	_, err = s.Spool(strings.NewReader("state"), 5) // the process is killed
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	s, err = Open(config(dir, KindWAL))
+	require.NoError(t, err)
+	require.Empty(t, spools())
+	require.NoError(t, s.Close())
+}
