@@ -110,6 +110,23 @@ func (c Configuration) Quorum() int { return Quorum(c.Voters()) }
 // Quorum returns how many of so many voters make a majority.
 func Quorum(voters int) int { return voters/2 + 1 }
 
+// CannotLead says why a member could not lead now; "": it could.
+func CannotLead(voter, answers, quarantined bool) (why string) {
+	switch {
+	case !voter:
+		return "it has no vote"
+	case !answers:
+		return "it does not answer"
+	case quarantined:
+		return "it is in quarantine"
+	}
+	return ""
+}
+
+// Margin is how many of so many voters may fail before the cluster stops: of those that answer a majority has to, and
+// one has to be able to lead. Negative: it has stopped.
+func Margin(voters, answer, canLead int) int { return min(answer-Quorum(voters), canLead-1) }
+
 // Gone returns the IDs of the members that next does not have.
 func (c Configuration) Gone(next Configuration) (ids []string) {
 	for _, m := range c.Members {

@@ -161,12 +161,16 @@ func (v *View) giveVote(m members.Member) (Step, *Refusal) {
 	case n.Pace == Lags:
 		return Step{}, refuse("%s does not keep up: its log is %d entries behind the leader's", m.Name(),
 			max(0, int64(v.Last)-int64(n.Match)))
+	case n.Quarantined:
+		return Step{}, refuse("%s is in quarantine, as its state differs from the other members', and could not lead: "+
+			"repair it first (holdfast cluster repair %s)", m.Name(), m.Name())
 	case n.Pace == Unseen:
 		return Step{Do: Watch, Member: m}, nil
 	}
 	m.Voter = true
-	voters, live := v.Voters()+1, v.liveVoters("")+1
-	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), v.tally(voters, live)), risky(voters, live)}, nil
+	c := v.count("")
+	c.voters, c.live, c.lead = c.voters+1, c.live+1, c.lead+1
+	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), c), c.risky()}, nil
 }
 
 func demote(v *View, q Request) (Step, *Refusal) {
@@ -183,8 +187,8 @@ func demote(v *View, q Request) (Step, *Refusal) {
 	if step, ok := v.leaveFirst(m); ok {
 		return step, nil
 	}
-	says, risk := v.tallyWithout(m)
-	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), says), risk}, nil
+	c := v.count(m.ID)
+	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), c), c.risky()}, nil
 }
 
 func remove(v *View, q Request) (Step, *Refusal) {
@@ -210,8 +214,8 @@ func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
 	if step, ok := v.leaveFirst(m); ok {
 		return step, nil
 	}
-	says, risk := v.tallyWithout(m)
-	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), says), risk}, nil
+	c := v.count(m.ID)
+	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), c), c.risky()}, nil
 }
 
 // replace gives By the place of Member. By has joined before. If the old member answers, the new one gets its vote
@@ -268,7 +272,7 @@ func transfer(v *View, q Request) (Step, *Refusal) {
 		return Step{}, refuse("%s has no vote, and cannot lead", m.Name())
 	case !v.live(m.ID):
 		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
-	case v.Nodes[m.ID].Quarantined:
+	case v.cannotLead(m) != "":
 		return Step{},
 			refuse("%s is in quarantine, as its state differs from the other members', and cannot lead: repair it first",
 				m.Name())
@@ -310,10 +314,10 @@ func (v *View) leaveFirst(m members.Member) (Step, bool) {
 	return handOver(v, best), ok
 }
 
-// best is the voter that answers and has most of the log, other than this node.
+// best is the voter that could lead and has most of the log, other than this node.
 func (v *View) best(except string) (best members.Member, ok bool) {
 	for _, m := range v.Members {
-		if !m.Voter || m.ID == v.Self || m.ID == except || !v.live(m.ID) || v.Nodes[m.ID].Quarantined {
+		if m.ID == v.Self || m.ID == except || v.cannotLead(m) != "" {
 			continue
 		}
 		if !ok || v.Nodes[m.ID].Match > v.Nodes[best.ID].Match {
@@ -323,60 +327,89 @@ func (v *View) best(except string) (best members.Member, ok bool) {
 	return best, ok
 }
 
-// liveVoters counts the voters that answer, but for one.
-func (v *View) liveVoters(without string) (n int) {
+// tally counts voters: all, those that answer, those that could lead, and those that are not in quarantine, whether
+// they answer or not.
+type tally struct{ voters, live, lead, good int }
+
+// count counts the voters but for one.
+func (v *View) count(without string) (c tally) {
 	for _, m := range v.Members {
-		if m.Voter && m.ID != without && v.live(m.ID) {
-			n++
+		if !m.Voter || m.ID == without {
+			continue
+		}
+		c.voters++
+		if v.live(m.ID) {
+			c.live++
+		}
+		if v.cannotLead(m) == "" {
+			c.lead++
+		}
+		if !v.Nodes[m.ID].Quarantined {
+			c.good++
 		}
 	}
-	return n
+	return c
 }
 
-// spare reports why the cluster cannot do without a voter.
+// spare reports why the cluster cannot do without a voter. That none is left whose state is good nobody can want.
 func (v *View) spare(m members.Member, force bool) *Refusal {
-	voters, live := v.Voters()-1, v.liveVoters(m.ID)
-	if voters == 0 {
-		return refuse("%s is the last voter", m.Name())
-	}
-	if quorum := members.Quorum(voters); live < quorum && !force {
-		var silent []string
-		for _, other := range v.Members {
-			if other.Voter && other.ID != m.ID && !v.live(other.ID) {
-				silent = append(silent, other.Name())
-			}
+	c, quorum := v.count(m.ID), members.Quorum(v.Voters()-1)
+	var silent, quarantined []string
+	for _, other := range v.Members {
+		switch {
+		case !other.Voter || other.ID == m.ID:
+		case v.Nodes[other.ID].Quarantined:
+			quarantined = append(quarantined, other.Name())
+		case !v.live(other.ID):
+			silent = append(silent, other.Name())
 		}
+	}
+	repair := fmt.Sprintf("repair %s first (holdfast cluster repair)", strings.Join(quarantined, ", "))
+	switch {
+	case c.voters == 0:
+		return refuse("%s is the last voter", m.Name())
+	case c.good == 0:
+		return refuse("%s is the last voter that is not in quarantine, and without it none could lead: %s", m.Name(), repair)
+	case force:
+		return nil
+	case c.live < quorum:
 		return &Refusal{
 			Text: fmt.Sprintf("without %s %d of %d voters would answer, and %d must: mend or remove %s first, or use force",
-				m.Name(), live, voters, quorum, strings.Join(silent, ", ")),
+				m.Name(), c.live, c.voters, quorum, strings.Join(silent, ", ")),
+			Passing: true,
+		}
+	case c.lead == 0:
+		return &Refusal{
+			Text:    fmt.Sprintf("without %s no voter that answers could lead: %s, or use force", m.Name(), repair),
 			Passing: true,
 		}
 	}
 	return nil
 }
 
-// tallyWithout says what the cluster bears without a voter, and whether that is risky.
-func (v *View) tallyWithout(m members.Member) (says string, risk bool) {
-	voters, live := v.Voters()-1, v.liveVoters(m.ID)
-	return v.tally(voters, live), risky(voters, live)
+// risky reports whether a voter could not lead, and the loss of another one stops the cluster.
+func (c tally) risky() bool {
+	return c.lead < c.voters && members.Margin(c.voters, c.live, c.lead) <= 0
 }
 
-// risky reports whether a voter does not answer, and the loss of another one stops the cluster.
-func risky(voters, live int) bool { return live < voters && live <= members.Quorum(voters) }
-
-func (v *View) tally(voters, live int) string {
-	spare := live - members.Quorum(voters)
-	switch {
-	case voters == 1:
+// String says what the cluster bears.
+func (c tally) String() string {
+	switch margin := members.Margin(c.voters, c.live, c.lead); {
+	case c.voters == 1:
 		return "1 voter, and its loss stops the cluster"
-	case spare < 0:
-		return fmt.Sprintf("%d voters, of which %d answer: the cluster stands still", voters, live)
-	case spare == 0:
-		return fmt.Sprintf("%d voters, and the loss of one that answers stops the cluster", voters)
-	case spare == 1:
-		return fmt.Sprintf("%d voters, of which 1 may fail", voters)
+	case c.live < members.Quorum(c.voters):
+		return fmt.Sprintf("%d voters, of which %d answer: the cluster stands still", c.voters, c.live)
+	case c.lead == 0:
+		return fmt.Sprintf("%d voters, of which none could lead: the cluster stands still", c.voters)
+	case margin == 0 && c.lead < c.live:
+		return fmt.Sprintf("%d voters, of which %d could lead: the loss of one stops the cluster", c.voters, c.lead)
+	case margin == 0:
+		return fmt.Sprintf("%d voters, and the loss of one that answers stops the cluster", c.voters)
+	case margin == 1:
+		return fmt.Sprintf("%d voters, of which 1 may fail", c.voters)
+	default:
+		return fmt.Sprintf("%d voters, of which %d may fail", c.voters, margin)
 	}
-	return fmt.Sprintf("%d voters, of which %d may fail", voters, spare)
 }
 
 // String is the action in a few words.

@@ -244,11 +244,11 @@ func (w *world) some(t *testing.T, q Request, steps int) bool {
 		if refusal != nil || step.Do == Nothing {
 			return false
 		}
-		before := w.liveVoters("") >= w.Quorum()
+		before := w.count("").live >= w.Quorum()
 		w.take(step)
 		require.GreaterOrEqual(t, w.Voters(), 1)
 		if before {
-			require.GreaterOrEqual(t, w.liveVoters(""), w.Quorum(), "%v: %s", q, step.Says)
+			require.GreaterOrEqual(t, w.count("").live, w.Quorum(), "%v: %s", q, step.Says)
 		}
 	}
 	return true

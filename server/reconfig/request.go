@@ -121,6 +121,11 @@ func (v *View) live(id string) bool {
 	return id == v.Self || ok && !n.Silent
 }
 
+// cannotLead says why a member could not lead; "": it could. If it is silent, it may answer again.
+func (v *View) cannotLead(m members.Member) (why string) {
+	return members.CannotLead(m.Voter, v.live(m.ID), v.Nodes[m.ID].Quarantined)
+}
+
 // find finds a member by ID or name.
 func (v *View) find(who string) (members.Member, bool) {
 	if m, ok := v.Find(who); ok {
