@@ -103,6 +103,10 @@ func (p *paper) survivor(s *backup.Survivor) {
 		}
 	}
 	p.line("members gone", "%s", cmp.Or(strings.Join(gone, ", "), "none"))
+	if s.Identity.InQuarantine() {
+		p.line("quarantine", "its state differed from the other members' at index %d, or was about to be replaced: recover "+
+			"another survivor if there is one", s.Identity.Quarantine.Index)
+	}
 	p.line("may be lost",
 		"writes that this node had not heard of: of several survivors recover the one with the largest term, then index")
 	p.state(&s.Survey)

@@ -49,7 +49,9 @@ func three() raft.Configuration {
 func survivorFolder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	id := store.Identity{Name: "n2", ID: survivorID, ClusterID: "old"}
+	id := store.Identity{
+		Name: "n2", ID: survivorID, ClusterID: "old", Quarantine: &store.Quarantine{Cluster: "old", Index: 3},
+	}
 	require.NoError(t, store.Make(store.Config{DataDir: dir}, id, func(s *store.Store) error {
 		require.NoError(t, s.Stable.SetUint64([]byte(currentTerm), 4))
 		return s.Log.StoreLogs([]*raft.Log{
@@ -101,6 +103,7 @@ func requireRecovered(t *testing.T, dir string) {
 	require.Equal(t, survivorID, id.ID)
 	require.NotEqual(t, "old", id.ClusterID)
 	require.True(t, id.Restored)
+	require.Nil(t, id.Quarantine, "the cluster from which its state differed is another")
 	require.Equal(t, &store.Beginning{
 		Command: "recover", User: "ann", Host: "desk", At: id.Beginning.At, Cluster: "old",
 		Node: survivorID, Index: 5,

@@ -456,3 +456,14 @@ func TestCrashWhileLineageIsWritten(t *testing.T) {
 	require.Equal(t, next, slices.Delete(slices.Clone(s.Lineage), 2, 3))
 	require.NoError(t, s.Close())
 }
+
+// TestQuarantineOfAnotherCluster: the mark speaks of the members of one cluster. One of an earlier release does not say
+// of which.
+func TestQuarantineOfAnotherCluster(t *testing.T) {
+	id := Identity{Name: "n1", ClusterID: "c1"}
+	require.False(t, id.InQuarantine())
+	for cluster, want := range map[string]bool{"": true, "c1": true, "c0": false} {
+		id.Quarantine = &Quarantine{Cluster: cluster}
+		require.Equal(t, want, id.InQuarantine(), cluster)
+	}
+}

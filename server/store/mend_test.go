@@ -299,7 +299,7 @@ func TestSpool(t *testing.T) {
 		require.NoError(t, err)
 		return found
 	}
-	s, err := Open(config(dir, KindWAL))
+	s, err := Open(config(dir))
 	require.NoError(t, err)
 	for _, size := range []int64{4, 6} {
 		_, err = s.Spool(strings.NewReader("state"), size)
@@ -319,7 +319,7 @@ func TestSpool(t *testing.T) {
 	_, err = s.Spool(strings.NewReader("state"), 5) // the process is killed
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	s, err = Open(config(dir, KindWAL))
+	s, err = Open(config(dir))
 	require.NoError(t, err)
 	require.Empty(t, spools())
 	require.NoError(t, s.Close())

@@ -49,6 +49,7 @@ func (r *Recovery) Begin(clusterID string, index uint64, b Beginning) error {
 	return r.owner.set(func(id *identity) {
 		id.State, id.Recovery = stateRecovering, index
 		id.ClusterID, id.Founders, id.Votes, id.Restored, id.Beginning = clusterID, nil, false, true, &b
+		id.Quarantine = nil // the other members, from which the state differs, are members of another cluster
 	})
 }
 
