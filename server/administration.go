@@ -137,7 +137,12 @@ func (m Raft) View() reconfig.View {
 		report := m.Checker.Report()
 		for _, id := range report.Differ {
 			node := v.Nodes[id]
-			node.Differs, node.Quarantined = true, !report.Undecided
+			node.Differs = true
+			v.Nodes[id] = node
+		}
+		for _, id := range report.InQuarantine {
+			node := v.Nodes[id]
+			node.Differs, node.Quarantined = true, true
 			v.Nodes[id] = node
 		}
 	}

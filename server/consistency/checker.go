@@ -46,12 +46,15 @@ type Replica interface {
 type Folder interface {
 	Identity() store.Identity
 	SetIdentity(change func(*store.Identity)) error
+	// Spool keeps a state of so many bytes in a file until it is closed.
+	Spool(state io.Reader, size int64) (io.ReadCloser, error)
 }
 
 // Config is what a checker needs of its owner.
 type Config struct {
 	Self string // ID
-	// Interval is between two checks; 0: this node never asks for one, and names no index unless another member asks.
+	// Interval is between two checks; 0: this node asks for one only after its state was replaced in quarantine, and names
+	// no index unless another member asks.
 	Interval time.Duration
 	Folder   Folder
 	Client   *memberrpc.Client
@@ -72,6 +75,7 @@ type Checker struct {
 	wake     chan struct{} // there is something for the watch to do
 	deciding chan struct{} // held while a verdict is taken
 	repairs  chan *repair
+	asking   chan struct{} // held while the members are asked who is in quarantine
 
 	mu      sync.Mutex
 	next    *captured // to be hashed
@@ -82,6 +86,12 @@ type Checker struct {
 	times   times
 	report  Report
 	repair  *repair // under way; nil: none
+	// away are the IDs of other members that said that they are in quarantine, and survey says when they are asked next.
+	away   []string
+	survey struct {
+		term uint64
+		next time.Time
+	}
 }
 
 // captured is a state behind an entry.
@@ -114,6 +124,7 @@ func (t *times) name() { t.named, t.asked, t.begun = time.Now(), false, true }
 func New(c Config) *Checker {
 	return &Checker{
 		config: c, work: make(chan struct{}, 1), wake: make(chan struct{}, 1), deciding: make(chan struct{}, 1),
+		asking:  make(chan struct{}, 1),
 		repairs: make(chan *repair, 1), moved: make(chan struct{}), times: times{named: time.Now()},
 	}
 }
@@ -249,7 +260,9 @@ func (c *Checker) step(ctx context.Context) time.Duration {
 		c.collect(ctx, r, index, hash)
 		st = r.Status()
 	}
-	names, asks, wait := c.due(st.Leading)
+	on, frozen := r.Quarantined()
+	names, asks, wait := c.due(st.Leading, on && !frozen)
+	wait = min(wait, c.surveyDue(ctx, r, &st))
 	switch {
 	case len(r.Configuration().Members) < 2:
 		return max(c.config.Interval, overdue)
@@ -281,13 +294,14 @@ func (c *Checker) uncollected() (index uint64, hash string) {
 }
 
 // due says whether this node as leader has to name an index, or whether it has to ask the leader for a check, and when
-// to look again.
-func (c *Checker) due(leads bool) (names, asks bool, wait time.Duration) {
+// to look again. replaced: this node is in quarantine until its state, which was replaced, is compared.
+func (c *Checker) due(leads, replaced bool) (names, asks bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, now := &c.times, time.Now()
 	regular, wants := c.config.Interval > 0, false
-	if t.single && regular && !now.Before(t.retry) {
+	single := t.single && (regular || replaced)
+	if single && !now.Before(t.retry) {
 		wants = true
 		t.retry, t.pause = now.Add(t.pause), min(2*t.pause, max(c.config.Interval, leastGap))
 	}
@@ -296,9 +310,9 @@ func (c *Checker) due(leads bool) (names, asks bool, wait time.Duration) {
 	if regular {
 		wait = max(t.named.Add(c.config.Interval).Sub(now), overdue)
 		names = leads && now.Sub(t.named) >= c.config.Interval
-		if t.single {
-			wait = min(wait, max(t.retry.Sub(now), overdue))
-		}
+	}
+	if single {
+		wait = min(wait, max(t.retry.Sub(now), overdue))
 	}
 	if leads && t.asked {
 		wait = min(wait, overdue)

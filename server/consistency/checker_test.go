@@ -2,7 +2,9 @@ package consistency_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -261,5 +263,108 @@ func TestRepairIsRefused(t *testing.T) {
 		_, err = n.Checker().Repair(t.Context(), n.ID)
 		require.ErrorContains(t, err, "no leader is known")
 		require.False(t, quarantined(n))
+	})
+}
+
+// TestLeaderFreezesWhileItsStateComes: the member that takes the state votes meanwhile, and another leads.
+func TestLeaderFreezesWhileItsStateComes(t *testing.T) {
+	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
+		c.Fill(5)
+		leader, n, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+		c.OnFetch = func(state io.ReadCloser) io.ReadCloser { return frozen{state} }
+		failed := make(chan error, 1)
+		go func() {
+			_, err := leader.Checker().Repair(t.Context(), n.ID)
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		require.True(t, quarantined(n))
+		c.Net.Isolate(leader.Name)
+		time.Sleep(5 * time.Second)
+		require.True(t, other.Replica().Status().Leading)
+		require.Equal(t, protocol.OK, other.Do("SET", "k", "v"))
+		c.Net.Heal()
+		require.Error(t, <-failed)
+		c.OnFetch = nil
+		repair(t, other, n)
+	})
+}
+
+// frozen is a state of which nothing comes.
+type frozen struct{ io.Closer }
+
+func (frozen) Read([]byte) (int, error) {
+	time.Sleep(20 * time.Second)
+	return 0, errors.New("cut off")
+}
+
+// TestRepairedWithoutChecks: where nobody compares otherwise, a state that was replaced is compared all the same. The
+// leader knows of the quarantine from the beginning, and of one that no check has found soon.
+func TestRepairedWithoutChecks(t *testing.T) {
+	inBubble(t, 3, -1, func(t *testing.T, c *replicatest.Cluster) {
+		c.Fill(5)
+		leader, n, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+		repaired := make(chan struct{})
+		go func() {
+			repair(t, leader, n)
+			close(repaired)
+		}()
+		time.Sleep(100 * time.Millisecond)
+		require.True(t, quarantined(n))
+		require.Equal(t, []string{n.ID}, leader.Checker().Report().InQuarantine)
+		<-repaired
+		time.Sleep(time.Second)
+		require.Empty(t, leader.Checker().Report().InQuarantine)
+
+		other.Replica().Quarantine()
+		time.Sleep(20 * time.Second)
+		for _, node := range c.Nodes() {
+			require.Equal(t, []string{other.ID}, node.Checker().Report().InQuarantine)
+			require.NotEmpty(t, node.Checker().Troubles())
+		}
+		leader.Crash()
+		leader.Start()
+		time.Sleep(5 * time.Second)
+		require.Equal(t, []string{other.ID}, c.Leader().Checker().Report().InQuarantine)
+	})
+}
+
+// TestReplacedStateThatDiffersAgain stands still again, so that it can be replaced while the cluster works.
+func TestReplacedStateThatDiffersAgain(t *testing.T) {
+	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
+		c.Fill(5)
+		leader, n := c.Leader(), c.Followers()[0]
+		misapply(t, n)
+		time.Sleep(interval)
+		require.True(t, quarantined(n))
+		replaced := make(chan struct{})
+		go func() {
+			_, err := leader.Checker().Repair(t.Context(), n.ID)
+			require.NoError(t, err)
+			close(replaced)
+		}()
+		for len(told[consistency.Replaced](n)) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		misapply(t, n)
+		<-replaced
+		on, frozen := n.Replica().Quarantined()
+		require.True(t, on && frozen)
+		require.Len(t, told[consistency.Differs](n), 2)
+		c.Fill(5)
+		repair(t, leader, n)
+	})
+}
+
+// TestRepairBeforeStatesAreCompared: in a cluster whose version is held back, a repair would have no end.
+func TestRepairBeforeStatesAreCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := replicatest.New(t, replicatest.Options{Nodes: 3, Checks: interval, Configure: func(c *replica.Config) {
+			c.FoundingVersion, c.HoldVersion = 5, 5
+		}})
+		c.Fill(5)
+		_, err := c.Leader().Checker().Repair(t.Context(), c.Followers()[0].ID)
+		require.ErrorContains(t, err, "its members compare their states from version 6 on")
+		require.False(t, quarantined(c.Followers()[0]))
 	})
 }

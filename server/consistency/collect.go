@@ -84,7 +84,7 @@ func (c *Checker) await(ctx context.Context, index uint64) (hashAnswer, error) {
 		reached := r.Reached() // before the look at the captures, which are older
 		c.mu.Lock()
 		i := slices.IndexFunc(c.hashes, func(h hashed) bool { return h.index == index })
-		pending := c.hashing == index || c.next != nil && c.next.index == index
+		pending := index > 0 && c.hashing == index || c.next != nil && c.next.index == index
 		moved, hash := c.moved, ""
 		if i >= 0 {
 			hash = c.hashes[i].hash

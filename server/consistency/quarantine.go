@@ -61,6 +61,8 @@ type Report struct {
 	Differ    []string  // IDs of members whose states differ
 	Undecided bool      // no majority has the same
 	Took      time.Duration
+	// InQuarantine are the IDs of the members in quarantine, this node among them or not.
+	InQuarantine []string
 	// Quarantined: this node is in quarantine. Replaced: its state was replaced since, and is not compared yet.
 	Quarantined, Replaced bool
 }
@@ -75,16 +77,24 @@ func (c *Checker) Report() Report {
 		report.Quarantined, frozen = r.Quarantined()
 		report.Replaced = report.Quarantined && !frozen
 	}
+	if report.InQuarantine = c.away; !report.Undecided {
+		report.InQuarantine = union(c.away, without(report.Differ, c.config.Self))
+	}
+	if report.Quarantined {
+		report.InQuarantine = union(report.InQuarantine, []string{c.config.Self})
+	}
 	return report
+}
+
+// without are the IDs but for one.
+func without(ids []string, id string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
 }
 
 // Troubles are what is wrong, a sentence each.
 func (c *Checker) Troubles() (all []string) {
 	report := c.Report()
-	differ := report.Differ
-	if report.Quarantined {
-		differ = union(differ, []string{c.config.Self})
-	}
+	differ := union(report.Differ, report.InQuarantine)
 	switch {
 	case report.Undecided && !report.Quarantined:
 		return []string{fmt.Sprintf("the states of %s differ since log index %d or before, and no majority has the same: "+
@@ -130,7 +140,7 @@ func (c *Checker) take(ctx context.Context, v verdict) error {
 	on, frozen := r.Quarantined()
 	switch {
 	case own == "" || v.Right == "":
-	case own != v.Right && !on && !mutant.BlindCheck:
+	case own != v.Right && !(on && frozen) && !mutant.BlindCheck: // also if the state that was taken differs again
 		return c.quarantine(ctx, r, v.Index, Differs{Index: v.Index, Own: own, Right: v.Right})
 	case own == v.Right && on && !frozen:
 		return c.release(ctx, r, v.Index)
@@ -142,13 +152,18 @@ func (c *Checker) take(ctx context.Context, v verdict) error {
 func (c *Checker) note(v verdict, own string) (events []Event) {
 	before := c.report
 	c.report.Index, c.report.Differ, c.report.Undecided = v.Index, v.Differ, v.Right == "" && len(v.Differ) > 0
-	others := slices.DeleteFunc(slices.Clone(v.Differ), func(id string) bool { return id == c.config.Self })
+	others := without(v.Differ, c.config.Self)
 	news := before.Undecided != c.report.Undecided || !slices.Equal(before.Differ, v.Differ)
 	switch {
 	case c.report.Undecided && news:
 		events = append(events, Undecided{Index: v.Index, Members: names(v.Differ)})
 	case !c.report.Undecided && len(others) > 0 && news:
 		events = append(events, OthersDiffer{Index: v.Index, Members: names(others)})
+	}
+	if v.Right != "" {
+		c.away = slices.DeleteFunc(slices.Clone(c.away), func(id string) bool {
+			return slices.Contains(v.Compared, members.Name(id)) && !slices.Contains(v.Differ, id)
+		})
 	}
 	if own != "" && own == v.Right && c.report.agreed != v.Index {
 		c.report.agreed, c.report.Agreed, c.times.single = v.Index, time.Now(), false
@@ -158,10 +173,10 @@ func (c *Checker) note(v verdict, own string) (events []Event) {
 }
 
 // quarantine puts this node into quarantine, over restarts, and tells why, unless it is there: a verdict may come
-// twice.
+// twice. The state of a node that is there since before its state was replaced is frozen again.
 func (c *Checker) quarantine(ctx context.Context, r Replica, index uint64, why ...Event) error {
 	return c.decide(ctx, func() error {
-		if on, _ := r.Quarantined(); on {
+		if on, frozen := r.Quarantined(); on && frozen {
 			return nil
 		}
 		for _, e := range why {
@@ -190,9 +205,7 @@ func (c *Checker) release(ctx context.Context, r Replica, index uint64) error {
 		}
 		c.config.OnEvent(Released{Index: index})
 		c.mu.Lock()
-		c.report.Differ = slices.DeleteFunc(slices.Clone(c.report.Differ), func(id string) bool {
-			return id == c.config.Self
-		})
+		c.report.Differ = without(c.report.Differ, c.config.Self)
 		c.signal()
 		c.mu.Unlock()
 		return nil
@@ -212,7 +225,11 @@ func (c *Checker) decide(ctx context.Context, change func() error) error {
 
 // mark notes the quarantine in the folder.
 func (c *Checker) mark(q *store.Quarantine) error {
-	err := c.config.Folder.SetIdentity(func(id *store.Identity) { id.Quarantine = q })
+	err := c.config.Folder.SetIdentity(func(id *store.Identity) {
+		if id.Quarantine = q; q != nil {
+			q.Cluster = id.ClusterID
+		}
+	})
 	if err != nil {
 		c.config.Fail(fmt.Errorf("note the quarantine: %w", err))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/server/memberrpc"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 // Repaired says what became of a repair.
@@ -37,7 +38,15 @@ func (c *Checker) Repair(ctx context.Context, id string) (Repaired, error) {
 	if id == c.config.Self {
 		return c.repairSelf(ctx)
 	}
+	if r := c.config.Replica(); r != nil {
+		if version := r.Status().Version; version < replica.VersionChecks {
+			return Repaired{}, fmt.Errorf("the cluster has version %d, and its members compare their states from version %d "+
+				"on: a state that was replaced would stay in quarantine (see --hold-version)", version, replica.VersionChecks)
+		}
+	}
+	c.noteQuarantine(id, true) // before the member is: nobody may count on it to lead
 	done, err := memberrpc.Call[Repaired](ctx, c.config.Client, id, opRepair, struct{}{})
+	c.surveyNow()
 	if remote := (&memberrpc.RemoteError{}); ctx.Err() != nil && !errors.As(err, &remote) {
 		return Repaired{}, nil
 	}
@@ -103,7 +112,12 @@ func (c *Checker) replace(ctx context.Context) (done Repaired, err error) {
 		return done, fmt.Errorf("fetch the state of %s: %w", leader.Name(), err)
 	}
 	defer state.Close()
-	if err := r.ReplaceState(ctx, snapshot, state); err != nil {
+	spooled, err := c.config.Folder.Spool(state, snapshot.Bytes)
+	if err != nil {
+		return done, fmt.Errorf("fetch the state of %s: %w", leader.Name(), err)
+	}
+	defer spooled.Close()
+	if err := r.ReplaceState(ctx, snapshot, spooled); err != nil {
 		return done, err
 	}
 	done.Index = snapshot.Index

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// versionChecks is the first version of the cluster whose members compare their states.
-const versionChecks = 6
+// VersionChecks is the first version of the cluster whose members compare their states.
+const VersionChecks = 6
 
 // ProposeCheck has every member capture its state at one index of the log: see [Config.OnCapture]. It reports whether
 // this node leads a cluster that does so. The entry may get lost with the leadership.
 func (r *Replica) ProposeCheck() bool {
 	l, version := r.serving.Load(), r.Version()
-	if l == nil || version < versionChecks {
+	if l == nil || version < VersionChecks {
 		return false
 	}
 	stamp, offset := l.clock.read()

@@ -13,6 +13,7 @@ package replicatest
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand"
 	"net"
@@ -37,7 +38,8 @@ type Options struct {
 	Minted bool
 	// Undead: a server that was removed goes on, which is wrong.
 	Undead bool
-	// Checks is between two comparisons of the nodes' states; 0: there are none.
+	// Checks is between two comparisons of the nodes' states; negative: there are none but those that a node needs; 0:
+	// there are none at all.
 	Checks time.Duration
 	// Configure, if not nil, changes a node's configuration at each start.
 	Configure func(*replica.Config)
@@ -71,6 +73,8 @@ type Front interface {
 type Cluster struct {
 	T   testing.TB
 	Net *peertest.Network
+	// OnFetch, if not nil, changes a state that is on its way from one node to another.
+	OnFetch func(io.ReadCloser) io.ReadCloser
 
 	options  Options
 	nodes    []*Node

@@ -20,7 +20,7 @@ func (n *Node) compare(p *process, c *replica.Config) {
 		return
 	}
 	p.checker = consistency.New(consistency.Config{
-		Self: n.ID, Interval: n.cluster.options.Checks, Folder: p.store, Client: p.client,
+		Self: n.ID, Interval: max(0, n.cluster.options.Checks), Folder: p.store, Client: p.client,
 		Replica: func() consistency.Replica {
 			if r := p.opened.Load(); r != nil {
 				return r
@@ -30,7 +30,8 @@ func (n *Node) compare(p *process, c *replica.Config) {
 		Fetch: n.cluster.fetch, OnEvent: n.onCheck, Fail: func(err error) { n.die(p, err) },
 	})
 	p.checker.Serve(p.requests)
-	c.Quarantined, c.OnCapture = p.store.Identity().Quarantine != nil, p.checker.Captured
+	id := p.store.Identity()
+	c.Quarantined, c.OnCapture = id.InQuarantine(), p.checker.Captured
 	told := c.OnEvent
 	c.OnEvent = func(e replica.Event) {
 		if _, restored := e.(replica.Restored); restored {
@@ -46,7 +47,11 @@ func (c *Cluster) fetch(_ context.Context, from members.Member, index uint64) (s
 ) {
 	for _, n := range c.nodes {
 		if r := n.Replica(); r != nil && n.ID == from.ID {
-			return r.OpenSnapshot(index)
+			meta, state, err := r.OpenSnapshot(index)
+			if err == nil && c.OnFetch != nil {
+				state = c.OnFetch(state)
+			}
+			return meta, state, err
 		}
 	}
 	return store.Snapshot{}, nil, errors.New("it does not run")
