@@ -85,6 +85,8 @@ var (
 	quarantinedDesc = prometheus.NewDesc("holdfast_quarantined",
 		"1 while this node is in quarantine, as its state differs from the other members', or was replaced and is not "+
 			"compared yet.", nil, nil)
+	inQuarantineDesc = prometheus.NewDesc("holdfast_members_quarantined",
+		"How many members are in quarantine, and so could not lead, as far as this node knows.", nil, nil)
 	differingDesc = prometheus.NewDesc("holdfast_states_differing",
 		"How many members' states differ from the majority's, as far as this node knows; where no majority has the same, "+
 			"all that were compared.", nil, nil)
@@ -96,6 +98,7 @@ var (
 
 func (c checks) Describe(ch chan<- *prometheus.Desc) {
 	ch <- quarantinedDesc
+	ch <- inQuarantineDesc
 	ch <- differingDesc
 	ch <- agreedDesc
 	ch <- hashedDesc
@@ -114,6 +117,7 @@ func (c checks) Collect(ch chan<- prometheus.Metric) {
 		agreed = float64(report.Agreed.UnixMilli()) / float64(time.Second/time.Millisecond)
 	}
 	gauge(quarantinedDesc, in)
+	gauge(inQuarantineDesc, float64(len(report.InQuarantine)))
 	gauge(differingDesc, float64(len(report.Differ)))
 	gauge(agreedDesc, agreed)
 	gauge(hashedDesc, report.Took.Seconds())

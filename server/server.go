@@ -317,7 +317,7 @@ func (s *Server) replicaConfig() replica.Config {
 		OnStateEvents:  s.onStateEvents,
 		RunsReads:      s.caches.Wants,
 
-		Quarantined: id.Quarantine != nil, OnCapture: s.cluster.checker.Captured,
+		Quarantined: id.InQuarantine(), OnCapture: s.cluster.checker.Captured,
 		OnConfiguration: s.reconfigured,
 		OnRemoved:       s.removed,
 	}
@@ -354,10 +354,11 @@ func (s *Server) frontConfig() frontend.Config {
 			MaxMemoryClientsBytes: s.memory.clientsBytes,
 		},
 		Node: frontend.Node{
-			Name:      s.config.Name,
-			ClusterID: s.clusterID,
-			Troubles:  s.troubles,
-			Settings:  []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
+			Name:        s.config.Name,
+			ClusterID:   s.clusterID,
+			Troubles:    s.troubles,
+			Quarantined: func() []string { return s.cluster.checker.Report().InQuarantine },
+			Settings:    []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},
 		Administration: s.cluster.reconfig,
 		AskClients:     s.askClients,

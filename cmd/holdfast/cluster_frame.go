@@ -17,15 +17,19 @@ func clusterFrame(c *api.Cluster) string {
 	if c.Waiting != "" && c.ClusterID == "" { // the node is a member of nothing
 		return clusterSentence(c) + "\n"
 	}
-	t := newTable("NAME", "ROLE", "ANSWERS", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
+	t := newTable("NAME", "ROLE", "ANSWERS", "COULD LEAD", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
 	for i := range c.Members {
 		m := &c.Members[i]
 		lag := ""
 		if m.LagEntries != nil {
 			lag = strconv.FormatInt(*m.LagEntries, 10)
 		}
-		t.line(printable(m.Name), printable(m.Role), yesNo(m.Answers), lag, known(m.MatchIndex), printable(m.ClientAddress),
-			printable(m.PeerAddress), cmp.Or(printable(m.Version), "unknown"), known(m.LogFormat))
+		could := "yes"
+		if m.CannotLead != "" {
+			could = "no: " + printable(m.CannotLead)
+		}
+		t.line(printable(m.Name), printable(m.Role), yesNo(m.Answers), could, lag, known(m.MatchIndex),
+			printable(m.ClientAddress), printable(m.PeerAddress), cmp.Or(printable(m.Version), "unknown"), known(m.LogFormat))
 	}
 	return clusterSentence(c) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
 }
@@ -83,8 +87,12 @@ func clusterSentence(c *api.Cluster) string {
 	case c.Voters == 1:
 		return fmt.Sprintf("%s leads alone, in term %d.", leader, c.Term)
 	default:
-		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer, %s.", leader, c.Term, c.LiveVoters, c.Voters,
-			spare(c.Margin))
+		could := ""
+		if c.AbleToLead > 0 && c.AbleToLead < c.LiveVoters {
+			could = fmt.Sprintf(", %d could lead", c.AbleToLead)
+		}
+		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer%s, %s.", leader, c.Term, c.LiveVoters, c.Voters,
+			could, spare(c.Margin))
 	}
 }
 

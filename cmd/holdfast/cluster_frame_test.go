@@ -55,7 +55,7 @@ func TestClusterThatIsNotWell(t *testing.T) {
 Not well: n1 is not ready: at log index 5 of 90 since the start.
 Not well: n1 and n3 do not admit each other: ?[2J"no".
 
-NAME  ROLE  ANSWERS  LAG  MATCH  CLIENTS  PEERS  VERSION  FORMAT
+NAME  ROLE  ANSWERS  COULD LEAD  LAG  MATCH  CLIENTS  PEERS  VERSION  FORMAT
 `, clusterFrame(statusIn(t, f)))
 }
 
@@ -81,11 +81,12 @@ func TestClusterThatIsHeldBack(t *testing.T) {
 func TestClusterFrame(t *testing.T) {
 	three := []fields{
 		reply("name", "n1", "id", "n1@0123456789ab", "role", "follower", "voter", 1, "silent", 0, "lag", 3, "match-index",
-			97, "client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379", "log-format", 5),
+			97, "cannot-lead", "it is in quarantine",
+			"client-address", "10.0.0.1:6379", "peer-address", "10.0.0.1:7379", "log-format", 5),
 		reply("name", "n2", "id", "n2@0123456789ab", "role", "leader", "voter", 1, "silent", 0, "lag", 0, "match-index", 100,
 			"client-address", "10.0.0.2:6379", "peer-address", "10.0.0.2:7379", "version", "0.1.0", "log-format", 6),
 		reply("name", "n3", "id", "n3@0123456789ab", "role", "non-voter", "voter", 0, "silent", 1, "lag", -1, "match-index",
-			0, "client-address", "", "peer-address", "10.0.0.3:7379\x1b[2J"),
+			0, "cannot-lead", "it has no vote", "client-address", "", "peer-address", "10.0.0.3:7379\x1b[2J"),
 	}
 	for _, c := range []struct {
 		name   string
@@ -126,10 +127,10 @@ func TestClusterFrame(t *testing.T) {
 		"members", three)
 	require.Equal(t, `n2 leads in term 7: 2 of 2 voters answer, the cluster stops when one more fails.
 
-NAME  ROLE       ANSWERS  LAG  MATCH  CLIENTS        PEERS                   VERSION  FORMAT
-n1    follower   yes      3    97     10.0.0.1:6379  10.0.0.1:7379           unknown  5
-n2    leader     yes      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0    6
-n3    non-voter  no       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown  -
+NAME  ROLE       ANSWERS  COULD LEAD               LAG  MATCH  CLIENTS        PEERS                   VERSION  FORMAT
+n1    follower   yes      no: it is in quarantine  3    97     10.0.0.1:6379  10.0.0.1:7379           unknown  5
+n2    leader     yes      yes                      0    100    10.0.0.2:6379  10.0.0.2:7379           0.1.0    6
+n3    non-voter  no       no: it has no vote       -    -      -              "10.0.0.3:7379\x1b[2J"  unknown  -
 `, clusterFrame(statusIn(t, f)))
 	require.Equal(t, "n1 belongs to no cluster yet: for n2.\n",
 		clusterFrame(statusIn(t, reply("node", "n1", "waiting", "for n2", "members", three[2:]))))

@@ -26,6 +26,7 @@ type Cluster struct {
 	NonVoters      int64    `json:"nonVoters"`
 	LiveVoters     int64    `json:"liveVoters"` // those that answer the leader
 	Quorum         int64    `json:"quorum"`     // how many of them must
+	AbleToLead     int64    `json:"ableToLead"` // those that could lead now
 	// Margin is how many voters more may fail before the cluster stops; negative: it has stopped.
 	Margin int64 `json:"margin"`
 	// Troubles are what is wrong beside members that do not answer, a line each.
@@ -43,7 +44,8 @@ type Member struct {
 	ClientAddress string `json:"clientAddress"` // empty while unknown
 	Voter         bool   `json:"voter"`
 	Role          string `json:"role"`
-	Answers       bool   `json:"answers"` // the leader has heard from it within an election timeout
+	Answers       bool   `json:"answers"`              // the leader has heard from it within an election timeout
+	CannotLead    string `json:"cannotLead,omitempty"` // why it could not lead now; empty: it could
 	MatchIndex    int64  `json:"matchIndex"`
 	LagEntries    *int64 `json:"lagEntries"`            // of the leader's log, which the member lacks; null: not known
 	Version       string `json:"version"`               // of the release; empty while unknown
@@ -64,14 +66,16 @@ func ClusterOf(v protocol.Value) (Cluster, error) {
 		Role: f.text("role"), Leader: f.text("leader"), Term: f.number("term"),
 		CommitIndex: f.number("commit-index"), AppliedIndex: f.number("applied-index"), LastIndex: f.number("last-index"),
 		Voters: f.number("voters"), NonVoters: f.number("non-voters"), LiveVoters: f.number("live-voters"),
-		Quorum: f.number("quorum"), Margin: f.number("margin"), Waiting: f.text("waiting"),
+		Quorum: f.number("quorum"), AbleToLead: f.number("able-to-lead"), Margin: f.number("margin"),
+		Waiting: f.text("waiting"),
 		Members: make([]Member, len(f["members"].Elems)),
 	}
 	for i, row := range f["members"].Elems {
 		m := fieldsOf(row)
 		c.Members[i] = Member{
 			Name: m.text("name"), ID: m.text("id"), PeerAddress: m.text("peer-address"), ClientAddress: m.text("client-address"),
-			Voter: m.flag("voter"), Role: m.text("role"), Answers: !m.flag("silent"), MatchIndex: m.number("match-index"),
+			Voter: m.flag("voter"), Role: m.text("role"), Answers: !m.flag("silent"),
+			CannotLead: m.text("cannot-lead"), MatchIndex: m.number("match-index"),
 			LagEntries: m.limited("lag"), Version: m.text("version"), LogFormat: m.number("log-format"),
 			HoldVersion: m.number("hold-version"),
 		}

@@ -56,6 +56,8 @@ type Node struct {
 	ClusterID func() string
 	// Troubles, unless nil, is what is wrong although a leader is there and voters answer, a sentence each.
 	Troubles func() []string
+	// Quarantined, unless nil, are the IDs of the members in quarantine, as far as is known.
+	Quarantined func() []string
 	// Waiting says what the node waits for before it belongs to a cluster; nil: it waits for nothing.
 	Waiting func() string
 	// RunID is 40 hex digits, new with every start; empty: drawn by New.
@@ -194,7 +196,7 @@ func (c *Config) discovery() discovery.Config {
 	return discovery.Config{
 		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil,
 		Sentinel:  c.Sentinel,
-		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Waiting: c.Node.Waiting,
+		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Quarantined: c.Node.Quarantined, Waiting: c.Node.Waiting,
 	}
 }
 

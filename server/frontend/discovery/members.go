@@ -1,7 +1,10 @@
 package discovery
 
 import (
+	"slices"
+
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -37,6 +40,8 @@ type census struct {
 	waiting string // for what, while this node belongs to no cluster
 	// troubles are what is wrong beside silent members.
 	troubles []string
+	// quarantined are the IDs of the members in quarantine.
+	quarantined []string
 }
 
 func (d *Directory) census() *census {
@@ -46,6 +51,9 @@ func (d *Directory) census() *census {
 	}
 	if d.cfg.Troubles != nil {
 		c.troubles = d.cfg.Troubles()
+	}
+	if d.cfg.Quarantined != nil {
+		c.quarantined = d.cfg.Quarantined()
 	}
 	for i := range c.st.Members {
 		if m := &c.st.Members[i]; m.Outdated(c.st.Version) {
@@ -106,19 +114,27 @@ func (c *census) role(m replica.Member) string {
 	return "non-voter"
 }
 
-// majority counts: voters, voters that answer, and how many must.
-func (c *census) majority() (all, live, quorum int) {
+// cannotLead says why a member could not lead now; "": it could.
+func (c *census) cannotLead(m replica.Member) string {
+	return members.CannotLead(m.Voter, !c.silent(m), slices.Contains(c.quarantined, m.ID))
+}
+
+// majority counts: voters, voters that answer, how many must, and those that could lead.
+func (c *census) majority() (all, live, quorum, lead int) {
 	for _, m := range c.st.Members {
 		if m.Voter && !c.silent(m) {
 			live++
 		}
+		if c.cannotLead(m) == "" {
+			lead++
+		}
 	}
 	all, quorum = replica.Majority(c.st.Members)
-	return all, live, quorum
+	return all, live, quorum, lead
 }
 
 func (c *census) reply() protocol.Value {
-	voters, live, quorum := c.majority()
+	voters, live, quorum, lead := c.majority()
 	all := protocol.Fields(
 		"node", protocol.Bulk(c.st.Name),
 		"node-id", protocol.Bulk(c.st.ID),
@@ -135,6 +151,7 @@ func (c *census) reply() protocol.Value {
 		"non-voters", protocol.Integer(int64(len(c.st.Members)-voters)),
 		"live-voters", protocol.Integer(int64(live)),
 		"quorum", protocol.Integer(int64(quorum)),
+		"able-to-lead", protocol.Integer(int64(lead)),
 		"margin", protocol.Integer(int64(c.margin())),
 		"members", c.members(),
 	)
@@ -157,11 +174,12 @@ func HeldBackBy(st *replica.Status) (names []string) {
 
 // margin is how many voters more may fail before the cluster stops; negative: it has stopped.
 func (c *census) margin() int {
-	_, live, quorum := c.majority()
+	voters, live, _, lead := c.majority()
+	margin := members.Margin(voters, live, lead)
 	if c.leader.ID == "" {
-		return min(-1, live-quorum)
+		return min(-1, margin)
 	}
-	return max(0, live-quorum)
+	return max(0, margin)
 }
 
 func (c *census) members() protocol.Value {
@@ -175,6 +193,7 @@ func (c *census) members() protocol.Value {
 			"voter", flag(m.Voter),
 			"role", protocol.Bulk(c.role(m)),
 			"silent", flag(c.silent(m)),
+			"cannot-lead", protocol.Bulk(c.cannotLead(m)),
 			"match-index", number(m.LogIndex),
 			"lag", protocol.Integer(c.lag(m)),
 			"version", protocol.Bulk(m.Release),

@@ -204,7 +204,8 @@
       td("", el("span", { class: "mono" }, m.name), m.name === c.node ? el("span", { class: "kind" }, "this node") : "",
         el("span", { class: "note mono" }, m.clientAddress || "address unknown")),
       td("", m.role === "leader" ? el("strong", {}, "leader") : m.role),
-      td("", m.answers ? "yes" : el("strong", { class: "tag bad" }, "NO")),
+      td("", m.answers ? "yes" : el("strong", { class: "tag bad" }, "NO"),
+        m.answers && m.voter && m.cannotLead ? el("span", { class: "note" }, "cannot lead: " + m.cannotLead) : ""),
       td("n", m.lagEntries === null ? "?" : count(m.lagEntries)),
       td("n", m.version || "unknown"))));
     const next = c.troubles.map((t) => el("p", { class: "gap" }, el("strong", { class: "tag warn" }, "NOT WELL"), " " + visible(t) + "."));
