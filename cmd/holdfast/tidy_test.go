@@ -154,7 +154,7 @@ var rooms = map[string][]string{
 		"server/acl", "server/loglimit", "server/replica", "server/reconfig",
 		"server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/",
 	},
-	"server/frontend/discovery": {"server/replica"},
+	"server/frontend/discovery": {"server/members", "server/replica"},
 	"server/frontend/metrics": {
 		"server/frontend/discovery", "server/replica", "server/sessions", "server/pubsub",
 		"server/tracking",
