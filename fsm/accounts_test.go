@@ -236,13 +236,6 @@ func TestAccountsAreFew(t *testing.T) {
 	require.Equal(t, "("+protocol.ErrQuotaUsers.Error()+")", again.do("set a 1"))
 }
 
-// TestQuotasBeforeVersion6 knows no quotas.
-func TestQuotasBeforeVersion6(t *testing.T) {
-	d := newDriverOf(t, protocol.OldestEntryVersion)
-	require.Equal(t, "OK", d.member("alice", 1, 0, 0).do("mset a 1 b 2"))
-	require.Empty(t, d.m.Stats().Accounts)
-}
-
 // TestNoEmptyAccounts: a request that leaves its user nothing opens no account.
 func TestNoEmptyAccounts(t *testing.T) {
 	d := newDriver(t)

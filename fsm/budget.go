@@ -14,13 +14,11 @@ const (
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
 	// compileWork is a byte of a source that is compiled, at worst: the longest source is as much as a script may do.
-	// Before versionScripts formerCompileWork stood in its place.
-	compileWork       = 256
-	formerCompileWork = 100
+	compileWork = 256
 )
 
 // budgets bound the work of requests that share an entry or the machine's lock. The budgets of an
-// entry are part of the meaning of version 3, so nodes must agree on them. The budgets are a field
+// entry are part of the entry's meaning, so nodes must agree on them. The budgets are a field
 // of [Machine] for tests alone.
 type budgets struct {
 	// batch is what each batch may do in any case. entry is what all batches of an entry may do
@@ -32,8 +30,7 @@ type budgets struct {
 	reads int64
 	// serving is what all waiters of an entry that are served may do. The first may do anything.
 	serving int64
-	// endings is what all locks that end or are granted in an entry may do: see [call.beginLocks]. Before version 6 of
-	// the entry that was part of serving.
+	// endings is what all locks that end or are granted in an entry may do: see [call.beginLocks].
 	endings int64
 	// waiting is what all waiters together count for, in bytes.
 	waiting int64
@@ -53,14 +50,6 @@ func defaultBudgets() budgets {
 
 // boundless is above every sum of work.
 const boundless = 1 << 62
-
-// noBudgets are the budgets of entries of versions 1 and 2.
-func noBudgets() budgets {
-	return budgets{
-		entry: boundless, reads: boundless, serving: boundless, endings: boundless, waiting: maxWaitingBytes,
-		transaction: boundless,
-	}
-}
 
 // price is what any request of n bytes in the entry costs before running.
 func price(r *protocol.Request, n int) int64 {

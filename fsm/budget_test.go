@@ -178,16 +178,13 @@ func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
 
 // A script in a transaction may do as much as any, beside what came before it.
 func TestScriptInTransactionHasItsBudget(t *testing.T) {
-	d := newDriverOf(t, protocol.OldestEntryVersion)
+	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 4<<20))
 	copies := func(n int) []string {
 		return []string{"eval", fmt.Sprintf("for i=1,%d do redis.call('copy','big','copy','replace') end return 1", n), "0"}
 	}
 	reply := d.exec(nil, copies(30), copies(30))
 	require.Equal(t, "[1 1]", line(reply))
-	replies := d.applyAs(2, protocol.AppendTransaction(nil, 0, nil, slices.Concat(request(nil, 0, copies(50)...),
-		request(nil, 0, copies(50)...))))
-	require.Equal(t, "[[1 1]]", lines(replies), "entries of version 2 know no other budget")
 }
 
 // What reads find to do in an entry is counted apart: whether a write is applied does not depend on it.
@@ -205,27 +202,15 @@ func TestReadsInAnEntry(t *testing.T) {
 	require.Equal(t, []protocol.Value{protocol.ErrNoRoom.Value(), protocol.OK}, replies[1])
 }
 
-// Entries of older versions know no budgets but that of a single script.
-func TestOldEntriesHaveNoBudgets(t *testing.T) {
-	for version := byte(1); version < command.VersionBudgets; version++ {
-		d := newDriver(t)
-		d.m.budgets = smallBudgets()
-		replies := d.applyAs(version, pipeline(spin("a", 9000), spin("b", 9000), "keys *", spin("c", 9000)))
-		require.Len(t, replies, 4)
-		replies = d.applyAs(version, protocol.AppendTransaction(nil, 0, nil, pipeline(spin("a", 9000), spin("b", 9000),
-			"keys *")))
-		require.Len(t, replies[0].Elems, 3)
-	}
-}
-
 // A script pays for what it does itself, whatever came before it in the batch.
 func TestScriptsDoNotPayForOthers(t *testing.T) {
-	d := newDriverOf(t, protocol.OldestEntryVersion)
+	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 8<<20))
 	body := pipeline(append(slices.Repeat([]string{"copy big copy replace"}, 40),
 		"eval return~redis.call('set','a','1') 0")...)
-	require.Equal(t, "OK", d.applyAs(2, body)[40].Str)
-	require.Less(t, len(d.apply(body)), 20, "the batch has a budget of its own now")
+	require.Less(t, len(d.apply(body)), 20, "the batch has a budget of its own")
+	d.m.budgets.batch = boundless
+	require.Equal(t, "OK", d.apply(body)[40].Str)
 }
 
 // Beside the log a batch is read as far as one short read goes, and then by long reads, each of at least a request.
@@ -264,27 +249,21 @@ func TestLeavingIsCharged(t *testing.T) {
 		keys[i] = fmt.Sprint("key:", i)
 	}
 	all := strings.Join(keys, " ")
-	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
-		d := newDriverOf(t, version)
-		require.Equal(t, "[1 PARKED PARKED PARKED PARKED]", lines(d.apply(pipeline(
-			"lock.acquire key:0 other px 100000000",
-			"native 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "native 8 2 1000 lock.acquireall 50 "+all+
-				" b px 1000 wait 0",
-			"block 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "block 4 bzpopmin absent:"+
-				strings.Join(keys, " absent:")+" 0"))))
-		d.m.budgets = smallBudgets()
-		for i, leave := range []string{"unblock gone 1 2", "unblock gone 3 4"} {
-			replies := d.together(pipeline(spin("other", 4000)), pipeline(leave))
-			if version < 6 {
-				require.Equal(t, "[2]", lines(replies[1]))
-				continue
-			}
-			require.Empty(t, replies[1], "nobody leaves if not all may")
-			require.Equal(t, [2]int{2, 2}, [2]int{d.m.st.Locks.Stats().Waiters + 2*i, d.m.st.Waits.Len()})
-			require.Equal(t, "[2]", lines(d.together(pipeline(leave))[0]), "alone it fits")
-		}
-		require.Zero(t, d.m.st.Locks.Stats().Waiters+d.m.st.Waits.Len())
+	d := newDriver(t)
+	require.Equal(t, "[1 PARKED PARKED PARKED PARKED]", lines(d.apply(pipeline(
+		"lock.acquire key:0 other px 100000000",
+		"native 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "native 8 2 1000 lock.acquireall 50 "+all+
+			" b px 1000 wait 0",
+		"block 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "block 4 bzpopmin absent:"+
+			strings.Join(keys, " absent:")+" 0"))))
+	d.m.budgets = smallBudgets()
+	for i, leave := range []string{"unblock gone 1 2", "unblock gone 3 4"} {
+		replies := d.together(pipeline(spin("other", 4000)), pipeline(leave))
+		require.Empty(t, replies[1], "nobody leaves if not all may")
+		require.Equal(t, [2]int{2, 2}, [2]int{d.m.st.Locks.Stats().Waiters + 2*i, d.m.st.Waits.Len()})
+		require.Equal(t, "[2]", lines(d.together(pipeline(leave))[0]), "alone it fits")
 	}
+	require.Zero(t, d.m.st.Locks.Stats().Waiters+d.m.st.Waits.Len())
 }
 
 // TestNeeds runs testdata/needs.txt: how much room for work an entry needs, so that a request runs behind a write and a
@@ -364,14 +343,14 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 		b.batch, b.entry, b.reads, b.endings = 0, int64(entry), int64(entry), endings
 		b.serving = min(defaultBudgets().serving, endings)
 		twin.seq = d.seq
-		got := twin.record(d.version, append(pipeline("set other 1", "keys *"), body...))
+		got := twin.record(append(pipeline("set other 1", "keys *"), body...))
 		if n := len(got.replies); n != 2 {
 			return n == 3 && got.replies[2].Str != protocol.ErrNoRoom.Value().Str
 		}
 		over := dump(d.t, twin.m)
 		require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
 		twin.seq = d.seq
-		want := twin.record(d.version, pipeline("set other 1", "keys *"))
+		want := twin.record(pipeline("set other 1", "keys *"))
 		require.Equal(d.t, dump(d.t, twin.m), over, "%s: it did not fit, and left something", text)
 		require.Equal(d.t, want.events, got.events, "%s: it did not fit, and told of something", text)
 		return false
@@ -432,6 +411,12 @@ func (l heavyLog) script(key string) []byte {
 	return request(nil, l.rng.Intn(2), name, source, "1", key)
 }
 
+// noBudgets let everything run.
+var noBudgets = budgets{
+	entry: boundless, reads: boundless, serving: boundless, endings: boundless, waiting: maxWaitingBytes,
+	transaction: boundless,
+}
+
 // TestTwinsOverBudget is TestTwins with batches and transactions that go over their budgets. The third machine is the
 // model of what budgets mean: it has none, and is given those requests alone that the first has answered.
 func TestTwinsOverBudget(t *testing.T) {
@@ -442,7 +427,7 @@ func TestTwinsOverBudget(t *testing.T) {
 		loud, quiet, model := newMachine(), newMachine(), newMachine()
 		small := smallBudgets()
 		small.entry, small.transaction = 50_000+rng.Int63n(100_000), 50_000+rng.Int63n(100_000)
-		model.budgets = noBudgets()
+		model.budgets = noBudgets
 		for i := range 80 {
 			loud.budgets, quiet.budgets = small, small
 			entry := log.next()
@@ -592,7 +577,9 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	for i := range 4 * sweepLimit {
 		body = request(body, 0, "set", fmt.Sprint("k", i), "v", "px", "1")
 	}
-	d.applyAs(2, body)
+	d.m.budgets = noBudgets
+	d.apply(body)
+	d.m.budgets = defaultBudgets()
 	d.nowMillis += 10
 	d.apply(nil)
 	ended := d.m.st.Databases[0]
@@ -621,7 +608,6 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	body := protocol.AppendTransaction(nil, 0, watches, pipeline("incr n"))
 	require.Empty(t, d.together(pipeline(spin("other", 4000)), body)[1])
 	require.Equal(t, "[[1]]", lines(d.apply(body)))
-	require.Equal(t, "[[2]]", lines(d.applyAs(2, body)))
 }
 
 // Each key that a request writes or deletes is work, in requests that write at all.
@@ -642,7 +628,6 @@ func TestWrittenKeysAreWork(t *testing.T) {
 		blocked, body := pipeline(spin("other", 4000), "set after 1"), request(nil, 0, words...)
 		require.Empty(t, d.together(blocked, body)[1], name)
 		require.Len(t, d.together(body, pipeline("set x 1"))[0], 1, name)
-		require.Len(t, d.applyAs(2, body), 1, name)
 	}
 	d := newDriver(t)
 	require.Equal(t, command.ErrOverWork,

@@ -75,17 +75,6 @@ func TestTokensAgree(t *testing.T) {
 	require.Equal(t, loud.Hash(), quiet.Hash())
 }
 
-// TestTokensOfOlderEntries: what an older release wrote is applied as it applied it.
-func TestTokensOfOlderEntries(t *testing.T) {
-	for _, version := range []byte{1, 2} {
-		d := newDriver(t)
-		eval := request(nil, 0, "eval", tokenScript, "0")
-		for range 2 {
-			require.Equal(t, protocol.Bulk("396464774"), d.applyAs(version, eval)[0])
-		}
-	}
-}
-
 // TestRandomSeed: a script that sets a seed gets the numbers that Redis gives it.
 func TestRandomSeed(t *testing.T) {
 	d := newDriver(t)

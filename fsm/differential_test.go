@@ -390,7 +390,7 @@ func TestDifferentialEvents(t *testing.T) {
 				continue
 			}
 			r.do(words...)
-			ours := told(d.record(d.version, request(nil, 0, words...)).events)
+			ours := told(d.record(request(nil, 0, words...)).events)
 			theirs := theirEvents(r, subscriber)
 			require.Equal(t, theirs, ours, "seed %d: %s", seed, quote(words))
 			for event := range strings.Lines(theirs) {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,11 +70,10 @@ type driver struct {
 	memoryLimit uint64
 }
 
-func newDriver(t testing.TB) *driver { return newDriverOf(t, protocol.EntryVersion) }
-
-// newDriverOf is [newDriver] in a cluster of a version.
-func newDriverOf(t testing.TB, version byte) *driver {
-	return &driver{t: t, m: newMachine(), nowMillis: 1000, wallOffset: 1_700_000_000_000, version: version}
+func newDriver(t testing.TB) *driver {
+	return &driver{
+		t: t, m: newMachine(), nowMillis: 1000, wallOffset: 1_700_000_000_000, version: protocol.EntryVersion,
+	}
 }
 
 // request appends the words of a command line to a body.
@@ -91,26 +89,17 @@ func request(body []byte, db int, words ...string) []byte {
 // apply runs a body as one batch of one entry.
 func (d *driver) apply(body []byte) []protocol.Value {
 	d.t.Helper()
-	return d.applyAs(d.version, body)
+	return d.record(body).replies
 }
 
-// applyAs is [driver.apply] of an entry of a version.
-func (d *driver) applyAs(version byte, body []byte) []protocol.Value {
-	d.t.Helper()
-	return d.record(version, body).replies
-}
-
-// record applies a body as one batch of an entry of a version.
-func (d *driver) record(version byte, body []byte) *recorder {
+// record applies a body as one batch of an entry.
+func (d *driver) record(body []byte) *recorder {
 	d.t.Helper()
 	d.seq++
-	entry := binary.AppendVarint(binary.AppendVarint([]byte{version}, d.nowMillis), d.wallOffset)
-	if version >= 3 {
-		entry = binary.AppendUvarint(entry, d.memoryLimit)
-	}
-	entry = protocol.AppendBatch(entry, protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
+	entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.memoryLimit)
+	entry.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 	var r recorder
-	require.NoError(d.t, d.m.Apply(entry, &r))
+	require.NoError(d.t, d.m.Apply(entry.Bytes(), &r))
 	return &r
 }
 

@@ -73,9 +73,6 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 // compile makes a script of a source, or returns nil if the budget does not allow that.
 func (c *call) compile(source, sha string) *script {
 	work := int64(len(source)) * compileWork
-	if c.EntryVersion < versionScripts {
-		work = int64(len(source)) * formerCompileWork
-	}
 	if !c.Fits(work) {
 		return nil
 	}
@@ -134,7 +131,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	if !h.readOnly {
 		h.from = c.begins()
 	}
-	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly), Legacy: c.chargesAsBefore()}
+	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly)}
 	steps := lua.DefaultLimits().Steps
 	h.env.Limits.Steps = max(1, min(steps, (c.Ceiling-c.Work)/luaStepWork))
 	outer := c.Narrow(maxScriptWork)
@@ -169,11 +166,6 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	return reply, true
 }
 
-// versionCharges is the first version of the entry whose scripts are charged as today: see [lua.Env].
-const versionCharges = 3
-
-func (c *call) chargesAsBefore() bool { return c.EntryVersion < versionCharges }
-
 func outOfSteps(err error) bool {
 	var over *lua.BudgetError
 	return errors.As(err, &over) && over.Resource == lua.Steps
@@ -191,7 +183,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
 	row, b := c.find(words)
 	switch {
-	case row == nil || !c.knows(row.Name, b):
+	case row == nil || !c.knows(row):
 		return errUnknown
 	case !row.CheckArity(len(words)):
 		return errArgCount
@@ -239,9 +231,9 @@ func (c *call) find(words []string) (*protocol.Command, *binding) {
 
 // CheckACL reports whether the user may run a command.
 func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
-	row, b := h.call.find(words)
+	row, _ := h.call.find(words)
 	switch {
-	case row == nil || !h.call.knows(row.Name, b):
+	case row == nil || !h.call.knows(row):
 		return false, "ERR Invalid command passed to redis.acl_check_cmd()"
 	case h.rights == nil:
 		return true, ""
@@ -301,10 +293,6 @@ func scriptFlushOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// versionSeeded is the first version of the entry in which every script has a separate seed for
-// math.random. Before, all scripts drew the same numbers.
-const versionSeeded = 3
-
 // scriptSeed is the seed of math.random for a script: another seed in each script, since scripts
 // make tokens with random numbers, and the same on all nodes.
 //
@@ -315,9 +303,6 @@ func (c *call) scriptSeed(readOnly bool) uint64 {
 	now, versions := uint64(c.NowMillis), c.st.Versions
 	if c.Reading {
 		return command.HashNumbers(now, versions, c.Seed) | 1
-	}
-	if c.EntryVersion < versionSeeded {
-		return 0
 	}
 	kind := 0
 	if readOnly {

@@ -39,17 +39,17 @@ func told(events []event.Event) string {
 }
 
 // events applies a body as a batch, and returns the events.
-func (d *driver) events(version byte, body []byte) string {
+func (d *driver) events(body []byte) string {
 	d.t.Helper()
-	return told(d.record(version, body).events)
+	return told(d.record(body).events)
 }
 
 func TestPublish(t *testing.T) {
-	d := newDriverOf(t, protocol.OldestEntryVersion)
+	d := newDriver(t)
 	body := pipeline("publish c hello", "spublish s there", "get k",
 		"eval redis.call('publish','c',ARGV[1])~return~redis.call('spublish','s','2') 0 1")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("publish c 3", "get k"))
-	require.Empty(t, d.events(d.version, body), "nobody listens")
+	require.Empty(t, d.events(body), "nobody listens")
 
 	d.m.Listen(event.InMessages)
 	const want = `c: hello (sharded false)
@@ -58,12 +58,10 @@ c: 1 (sharded false)
 s: 2 (sharded true)
 c: 3 (sharded false)
 `
-	require.Equal(t, want, d.events(d.version, body))
+	require.Equal(t, want, d.events(body))
 	require.Equal(t, "[0 0 nil 0 [0 nil]]", lines(d.apply(body)))
-	require.Empty(t, d.events(3, body), "an entry of a release without the command")
-	require.Contains(t, lines(d.applyAs(3, body)), "unknown command 'publish'")
-	require.Empty(t, d.events(d.version, pipeline("get k")))
-	require.Equal(t, want, d.events(d.version, body))
+	require.Empty(t, d.events(pipeline("get k")))
+	require.Equal(t, want, d.events(body))
 }
 
 func TestPublishIsNoRead(t *testing.T) {
@@ -87,7 +85,7 @@ func TestChanges(t *testing.T) {
 		{"set x 1 pxat 1;set y 1;expire y -1", "changed 0 y by 0\nchanged 0 y by 0\n"},
 		{"eval redis.call('incr','n')~error('x') 0", "changed 0 n by 0\n"},
 	} {
-		require.Equal(t, c.want, d.events(d.version, pipeline(strings.Split(c.lines, ";")...)), c.lines)
+		require.Equal(t, c.want, d.events(pipeline(strings.Split(c.lines, ";")...)), c.lines)
 	}
 }
 
@@ -96,15 +94,15 @@ func TestUndoneIsNotTold(t *testing.T) {
 	d := newDriver(t)
 	d.m.Listen(event.InChanges | event.InMessages)
 	const endless = "eval redis.call('set','a','1')~redis.call('publish','c','m')~while~true~do~end 0"
-	require.Equal(t, "c: before (sharded false)\n", d.events(d.version, pipeline("publish c before", endless)))
+	require.Equal(t, "c: before (sharded false)\n", d.events(pipeline("publish c before", endless)))
 
 	queued := protocol.AppendTransaction(nil, 0, nil, pipeline("publish c kept", endless, "set b 1"))
-	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by 0\n", d.events(d.version, queued))
+	require.Equal(t, "c: kept (sharded false)\nchanged 0 b by 0\n", d.events(queued))
 
 	d.m.budgets.transaction = 1 << 14
 	queued = protocol.AppendTransaction(nil, 0, nil, pipeline(strings.Split(strings.Repeat("publish c m,", 100)+"set b 1",
 		",")...))
-	require.Empty(t, d.events(d.version, queued))
+	require.Empty(t, d.events(queued))
 }
 
 // TestOwnBatches: events name the batches of this node, and which keys their scripts read.
@@ -116,7 +114,7 @@ func TestOwnBatches(t *testing.T) {
 		"eval redis.call('set','z','2') 1 k", "get g", "eval_ro return~redis.call('strlen','s') 1 u")
 	body = protocol.AppendTransaction(body, 0, nil, pipeline("eval redis.call('exists','e') 0"))
 	d.m.Listen(event.InChanges)
-	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(d.version, body))
+	require.Equal(t, "changed 0 a by 0\nchanged 0 z by 0\nchanged 0 z by 0\n", d.events(body))
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
 	require.Equal(t, `changed 0 a by 2
 looked k by 2
@@ -132,7 +130,7 @@ looked u by 2
 looked s by 2
 looked e by 2
 ran 2
-`, d.events(d.version, body))
+`, d.events(body))
 	require.Empty(t, d.advance(1))
 }
 
@@ -143,19 +141,19 @@ func TestCalls(t *testing.T) {
 	body := pipeline("set a 1",
 		`eval redis.call('SET',KEYS[1],'\n')~redis.call('select','2')~redis.pcall('lpush',KEYS[1])~redis.call('nosuch') 1 k`,
 		"eval redis.pcall('lpush',KEYS[1],'1') 1 a")
-	require.Empty(t, d.events(d.version, body), "another node's")
+	require.Empty(t, d.events(body), "another node's")
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
 	require.Equal(t, `called 0 "SET" "k" "\n"
 called 2 "select" "2"
 called 0 "lpush" "a" "1"
-`, d.events(d.version, body))
-	require.Empty(t, d.events(d.version, pipeline("eval redis.call('set','a','1')~while~true~do~end 0")), "undone")
+`, d.events(body))
+	require.Empty(t, d.events(pipeline("eval redis.call('set','a','1')~while~true~do~end 0")), "undone")
 
 	const million = `"set" "k" "xxxxxxxx`
 	long := pipeline("eval for~i=1,30~do~redis.call('set','k',string.rep('x',1000000))~end 0",
 		"eval redis.call('get','k') 0")
 	for range 2 {
-		told := d.record(d.version, long).events
+		told := d.record(long).events
 		require.Len(t, told, 17)
 		for _, e := range told[:16] {
 			require.Contains(t, e.Payload, million)

@@ -34,9 +34,6 @@ func execOp(c *call) protocol.Value {
 	case c.Over:
 		return command.ErrOverWork
 	}
-	if c.EntryVersion < command.VersionBudgets {
-		return c.runQueued(queued, count)
-	}
 	return c.transact(watches, queued, count)
 }
 
@@ -150,17 +147,11 @@ func (c *call) watchedChanged(watches string) (changed, ok bool) {
 			return false, false
 		}
 		watches = rest
-		if c.EntryVersion >= command.VersionBudgets {
-			c.Spend(watchWork)
-			if !c.Fits(0) {
-				return false, true
-			}
+		c.Spend(watchWork)
+		if !c.Fits(0) {
+			return false, true
 		}
-		if c.Remembers() {
-			changed = changed || c.changedSince(&w, mark(w.Mark))
-		} else {
-			changed = changed || c.versionOf(&w) != w.Mark
-		}
+		changed = changed || c.changedSince(&w, mark(w.Mark))
 	}
 	return changed, true
 }
@@ -177,13 +168,4 @@ func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	default:
 		return it == nil || it.Version() > m.versions()
 	}
-}
-
-// versionOf is the version of the watched key, 0 if the key is missing. Entries of version 1 compare
-// nothing else.
-func (c *call) versionOf(w *protocol.Watch) uint64 {
-	if it := c.FindIn(w.DB, w.Key); it != nil {
-		return it.Version()
-	}
-	return 0
 }

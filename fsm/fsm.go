@@ -148,13 +148,9 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c.NowMillis, c.WallOffsetMillis = m.st.ClockMillis, m.st.wallOffsetMillis
 	c.limitMemory(entry.MemoryLimitBytes)
 	c.bounds = m.budgets
-	if entry.Version < command.VersionBudgets {
-		c.bounds = noBudgets()
-	}
 	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads),
 		newBudget(c.bounds.serving)
 	c.endings = c.bounds.endings
-	m.st.Locks.Slice(entry.Version >= command.VersionSlices)
 	c.prefetch.start(entry, m.st)
 	c.beginWaits()
 	c.beginLocks()

@@ -20,10 +20,10 @@ import (
 const goldenStep = 1000
 
 // TestGoldenLog: a log of all words with random options means what it meant, to each version. A hash is of the states
-// behind all entries until then. Its log and testdata/golden-v5.txt were made by the last build that wrote version 5
-// (revision f960f89), and never change. While no release has the newest version, -rewrite makes its hashes anew.
+// behind all entries until then. golden.log.gz never changes. While no release has the newest version, -rewrite makes
+// its hashes anew.
 func TestGoldenLog(t *testing.T) {
-	entries := readGoldenLog(t, "testdata/golden-v5.log.gz")
+	entries := readGoldenLog(t, "testdata/golden.log.gz")
 	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
 		golden := fmt.Sprintf("testdata/golden-v%d.txt", version)
 		got := goldenHashes(t, entries, version)

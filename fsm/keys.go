@@ -85,14 +85,10 @@ func flushMode(words []string) bool {
 	return len(words) == 0 || len(words) == 1 && (command.IsWord(words[0], "ASYNC") || command.IsWord(words[0], "SYNC"))
 }
 
-// advance sets the clock to the entry's stamp, and removes some of the keys that have ended. From
-// [state.sweeps] on the removal follows from the log alone: it is the same entry on all nodes, and each
-// key's removal is told once.
+// advance sets the clock to the entry's stamp, and removes some of the keys that have ended. The
+// removal follows from the log alone: it is the same entry on all nodes, and each key's removal is told once.
 func (c *call) advance(e *protocol.Entry) {
 	st := c.st
-	if e.Version >= versionSweeps && !st.Sweeps {
-		st.agreeOnSweeps()
-	}
 	st.advance(e.StampMillis, e.WallOffsetMillis)
 	c.Ended = 0
 	left := sweepLimit

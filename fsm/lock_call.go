@@ -17,11 +17,10 @@ const (
 	// lockWork is what a command does with a key, and holdWork a hold that ends or is told.
 	lockWork = 1 << 10
 	holdWork = 512
-	// grantWork is what the lock table counts: see [locks.Table.Begin]. From command.VersionSlices on a step is
-	// [locks.StepUnits] of that: 8 µs.
+	// grantWork is what the lock table counts: see [locks.Table.Begin]. A step is [locks.StepUnits] of that: 8 µs.
 	grantWork = 512
 	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
-	// up locks for good. From VersionSlices on a lock command has as many for its key, and one more for each further
+	// up locks for good. Each lock command has as many for its key, and one more for each further
 	// key, so that a lock whose hold has ended is free for the command.
 	leastSteps = 16
 	// aliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
@@ -34,24 +33,16 @@ func (c *call) beginLocks() {
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
 		return
 	}
-	if !c.Slices() && c.wakeBudget.left < leastSteps*grantWork {
-		c.wakeBudget.left = leastSteps * grantWork
-	}
 	c.turnLocks(leastSteps)
 	t.Sweep()
 	c.publishEffects()
 }
 
-// turnLocks gives the lock table the instant, and the steps that the entry has room for; from VersionSlices on own
-// steps at least, which the request pays.
+// turnLocks gives the lock table the instant, and the steps that the entry has room for; own steps at
+// least, which the request pays.
 func (c *call) turnLocks(own int) {
 	if invariant.On {
 		c.st.published()
-	}
-	if !c.Slices() {
-		c.turned = max(0, c.wakeBudget.left) / grantWork * grantWork
-		c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
-		return
 	}
 	c.turned = max(c.endings, int64(own)*locks.StepUnits*grantWork)
 	c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
@@ -59,7 +50,7 @@ func (c *call) turnLocks(own int) {
 
 // ownWork is what a request pays at most for own steps that the entry has no room for.
 func (c *call) ownWork(own int) int64 {
-	if !c.Slices() || c.Reading {
+	if c.Reading {
 		return 0
 	}
 	return max(0, int64(own)*locks.StepUnits*grantWork-c.endings)
@@ -85,17 +76,7 @@ func (c *call) changeLocks(keys int) *locks.Table {
 
 // settleLock does what is due at a key, as every command does that may write the key.
 func (c *call) settleLock(db int, key string) {
-	if c.Slices() {
-		c.changeLocks(1).Settle(db, key)
-		c.publishEffects()
-		return
-	}
-	t := c.changeLocks(0)
-	if t.Steps() < leastSteps {
-		t.Begin(c.NowMillis, leastSteps)
-		c.Spend(leastSteps * grantWork)
-	}
-	t.Settle(db, key)
+	c.changeLocks(1).Settle(db, key)
 	c.publishEffects()
 }
 
@@ -105,9 +86,6 @@ func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():
 		return false
-	case !c.Slices():
-		c.settleLock(db, key)
-		return c.st.Locks.Known(db, key)
 	case !c.st.Locks.Known(db, key):
 		return false
 	case !c.Fits(c.ownWork(leastSteps)):
@@ -127,22 +105,15 @@ func (c *call) LockAt(db int, key string) bool {
 func (c *call) publishEffects() {
 	t := c.st.Locks
 	used := max(0, c.turned-int64(t.Steps())*grantWork)
-	if c.Slices() {
-		c.Spend(max(0, used-c.endings))
-		c.endings = max(0, c.endings-used)
-	} else {
-		c.wakeBudget.left -= used
-	}
+	c.Spend(max(0, used-c.endings))
+	c.endings = max(0, c.endings-used)
 	c.turned = int64(t.Steps()) * grantWork
 	effects := t.TakeEffects()
 	touch := lockKey{db: -1}
 	for i := range effects {
 		e := &effects[i]
-		if e.Kind <= locks.SessionEnded && !c.Slices() {
-			c.wakeBudget.left -= command.EventWork
-		}
 		at := lockKey{e.DB, e.Key}
-		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left && c.Slices()) {
+		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left) {
 			c.touchLock(touch)
 			touch = at
 		}

@@ -42,13 +42,12 @@ func (c *call) strange(keys ...string) bool {
 }
 
 func acquireOp(c *call) protocol.Value {
-	return c.acquire(&lockOptions{version: c.EntryVersion, request: locks.Request{DB: c.DB}, command: c.Args[0]})
+	return c.acquire(&lockOptions{request: locks.Request{DB: c.DB}, command: c.Args[0]})
 }
 
 func acquireallOp(c *call) protocol.Value {
 	return c.acquire(&lockOptions{
-		version: c.EntryVersion, request: locks.Request{DB: c.DB}, command: c.Args[0],
-		many: true,
+		request: locks.Request{DB: c.DB}, command: c.Args[0], many: true,
 	})
 }
 
@@ -82,7 +81,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	case !answer.Waiting:
 		c.locked.Refusals++
 		return protocol.Null
-	case answer.Kept && c.Slices():
+	case answer.Kept:
 		for _, key := range r.Keys {
 			c.touchLock(lockKey{c.DB, key})
 		}
@@ -119,7 +118,7 @@ func fenceOrNull(fence uint64) protocol.Value {
 }
 
 func renewOp(c *call) protocol.Value {
-	unit := leaseUnit(c.Args[3], c.EntryVersion)
+	unit := leaseUnit(c.Args[3])
 	if unit == 0 {
 		return command.ErrSyntax
 	}
@@ -231,7 +230,7 @@ func breakOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	n := c.breakHolds(&b, text)
-	if n == 0 && b.ByDelay && c.Slices() {
+	if n == 0 && b.ByDelay {
 		c.touchLock(lockKey{c.DB, b.Key})
 	}
 	if n > 0 {
@@ -255,7 +254,7 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 			b.Fence = uint64(n)
 		case command.IsWord(word, "DELAY"):
 			b.ByDelay = true
-			b.DelayMillis, problem = parseDelay(value, c.EntryVersion)
+			b.DelayMillis, problem = parseDelay(value)
 		case command.IsWord(word, "REASON"):
 			reason, problem = parseText("REASON", value)
 		default:
@@ -266,12 +265,9 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 	return reason, problem
 }
 
-// breakWork is the work of breakHolds, from command.VersionSlices on without the steps.
+// breakWork is the work of breakHolds, without the steps.
 func (c *call) breakWork(key string) int64 {
-	if c.Slices() {
-		return lockWork + int64(c.st.Locks.Holders(c.DB, key))*command.BrokenWork
-	}
-	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*holdWork
+	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*command.BrokenWork
 }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.

@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// versionHistory is the first version of the entry that keeps a history of locks.
-const versionHistory = 6
-
 // The bounds of the history. Nodes must agree on them.
 const (
 	// keptLosses is the most losses of a list, and keptLossBytes what they count for at most; keptCauses and
@@ -226,11 +223,8 @@ func (c *call) losses(kind int) *kindHistory {
 	return &c.st.history.kinds[kind]
 }
 
-// causeOf notes the command under way as the cause of losses. 0: entries of this version have no history.
+// causeOf notes the command under way as the cause of losses.
 func (c *call) causeOf(kind int, text string) uint64 {
-	if c.EntryVersion < versionHistory {
-		return 0
-	}
 	client := c.from.client
 	if client.Conn == 0 {
 		origin := protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
@@ -250,9 +244,6 @@ func (c *call) noteLoss(e *locks.Effect) {
 			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.ToWall(e.SinceMillis),
 			Client: showClient(e.Client),
 		})
-	}
-	if c.EntryVersion < versionHistory {
-		return
 	}
 	c.keepHistory()
 	c.st.history.add(lockLoss{

@@ -153,31 +153,6 @@ func TestHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestHistoryBegins with version 6 of the entry: nodes of the release before would count other memory.
-func TestHistoryBegins(t *testing.T) {
-	d := newDriverOf(t, versionHistory-1)
-	d.do("del", "k")
-	used := d.m.Stats().UsedBytes
-	end := func() {
-		d.do("lock.acquire", "k", "me", "px", "1000")
-		d.do("lock.break", "k", "reason", "why")
-		d.do("lock.acquire", "k", "me", "px", "1000")
-		d.do("flushall")
-		d.do("lock.acquire", "k", "me", "px", "1000")
-		d.advance(1001)
-	}
-	end()
-	require.Equal(t, used, d.m.Stats().UsedBytes)
-	require.Equal(t, lockHistory{}, d.m.st.history)
-	require.True(t, d.do("eval", "return redis.call('lock.history')", "0").IsError())
-	other := protocol.Head{Lock: true, Conn: 1, Address: "10.0.0.7:4"}
-	args := [][]byte{[]byte("k"), []byte("me"), []byte("px"), []byte("1000")}
-	require.True(t, d.apply(protocol.AppendRequest(nil, other, "lock.acquire", args))[0].IsError())
-	d.version = versionHistory
-	end()
-	require.Len(t, d.history(10), 3)
-}
-
 // TestHistoryTellsAll: the history of a random log has each loss that was told.
 func TestHistoryTellsAll(t *testing.T) {
 	for seed := range int64(10) {

@@ -16,16 +16,12 @@ const (
 	listedRows = 100
 	// defaultListed is COUNT if there is none.
 	defaultListed = 10
-	// rowWork is a hold, a wait or a loss in a reply. Before command.VersionCosts formerRowWork stood in its place.
-	rowWork       = 5 << 9
-	formerRowWork = 1 << 10
+	// rowWork is a hold, a wait or a loss in a reply.
+	rowWork = 5 << 9
 )
 
 // rows is the work of so many rows.
 func (c *call) rows(n int) int64 {
-	if c.EntryVersion < command.VersionCosts {
-		return int64(n) * formerRowWork
-	}
 	return int64(n) * rowWork
 }
 
@@ -35,7 +31,7 @@ func lockInfoOp(c *call) protocol.Value { return c.lockInfo(c.Args[1], infoRows)
 func (c *call) lockInfo(key string, most int) protocol.Value {
 	switch it := c.Find(key); {
 	case it == nil || it.IsLock():
-	case c.EntryVersion < command.VersionMarks || !it.IsMarked():
+	case !it.IsMarked():
 		return command.ErrWrongType
 	default:
 		return c.stockInfo(it, most)
@@ -64,7 +60,7 @@ func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
 
 // endedAt is how many holds and waiters a look at a lock may have to pass that have ended and are not worked off.
 func (c *call) endedAt(key string) int {
-	if !c.Slices() || !c.st.Locks.BehindAt(c.NowMillis) {
+	if !c.st.Locks.BehindAt(c.NowMillis) {
 		return 0
 	}
 	return c.st.Locks.Standers(c.DB, key)
@@ -151,9 +147,6 @@ func (c *call) showHolder(h *locks.Hold, mode string, renewals int64) protocol.V
 		protocol.Bulk("lease"), protocol.Integer(h.LeaseMillis),
 		protocol.Bulk("renewals"), protocol.Integer(renewals),
 	}
-	if c.EntryVersion < command.VersionMarks {
-		fields = fields[:len(fields)-2*3]
-	}
 	return protocol.Map(fields...)
 }
 
@@ -172,9 +165,6 @@ func (c *call) showWait(w *locks.Wait) protocol.Value {
 		protocol.Bulk("note"), protocol.Bulk(w.Note),
 		protocol.Bulk("client"), protocol.Bulk(showClient(w.Client)),
 		protocol.Bulk("incarnation"), protocol.Integer(incarnationOf(w.Client)),
-	}
-	if c.EntryVersion < command.VersionMarks {
-		fields = fields[:len(fields)-2*1]
 	}
 	return protocol.Map(fields...)
 }

@@ -25,10 +25,8 @@ const partShift = 53
 type lockListing struct {
 	query locks.Query
 	match command.Matcher
-	// db is the database that is listed, -1 for all. legacy: the entry knows no stock locks, and rows name no
-	// database.
-	db     int
-	legacy bool
+	// db is the database that is listed, -1 for all.
+	db int
 	// ranks: "lockranks" asks.
 	ranks bool
 	rows  []protocol.Value
@@ -41,9 +39,6 @@ func (c *call) listLocks(l *lockListing) protocol.Value {
 	l.query, l.match, l.db = locks.Query{Count: defaultListed, Most: listedRows}, command.Matcher{Pattern: "*"}, -1
 	if l.ranks {
 		l.query.Most = 1
-	}
-	if c.EntryVersion < command.VersionMarks {
-		l.legacy, l.db = true, c.DB
 	}
 	if problem := l.parse(c.Args[1:]); problem.IsError() {
 		return problem
@@ -80,7 +75,7 @@ func (l *lockListing) parse(words []string) protocol.Value {
 			q.ByOwner, q.Owner = true, value
 		case command.IsWord(word, "SESSION"):
 			q.Session, problem = parseSession(value)
-		case command.IsWord(word, "DB") && !l.legacy:
+		case command.IsWord(word, "DB"):
 			l.db, problem, _ = command.DatabaseNumber(value)
 		default:
 			return parsePage(word, value, &q.Cursor, &q.Count)
@@ -97,7 +92,7 @@ func (l *lockListing) parse(words []string) protocol.Value {
 // work than the request may do.
 func (l *lockListing) run(c *call) (next uint64, fits bool) {
 	q := &l.query
-	if l.legacy || q.Session != 0 {
+	if q.Session != 0 {
 		q.DB = l.db
 		_, next, fits = l.listNative(c)
 		return next, fits
@@ -162,11 +157,9 @@ func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
 
 // head are the first fields of a row.
 func (l *lockListing) head(key string, db int) []protocol.Value {
-	fields := []protocol.Value{protocol.Bulk("key"), protocol.Bulk(key)}
-	if !l.legacy {
-		fields = append(fields, protocol.Bulk("db"), protocol.Integer(int64(db)))
+	return []protocol.Value{
+		protocol.Bulk("key"), protocol.Bulk(key), protocol.Bulk("db"), protocol.Integer(int64(db)),
 	}
-	return fields
 }
 
 func (l *lockListing) add(fields []protocol.Value) { l.rows = append(l.rows, protocol.Map(fields...)) }

@@ -29,7 +29,6 @@ type lockOptions struct {
 	leased, limited, permitted, calls bool
 	// command is the name, for errors.
 	command string
-	version byte // of the entry
 }
 
 // read reads a request, from the command's name on.
@@ -121,7 +120,7 @@ func (o *lockOptions) flag(word string) (known bool) {
 // valued takes an option with a value.
 func (o *lockOptions) valued(word, value string) (known bool, problem protocol.Value) {
 	r := &o.request
-	unit := leaseUnit(word, o.version)
+	unit := leaseUnit(word)
 	switch {
 	case unit != 0:
 		o.leased = true
@@ -132,7 +131,7 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 		r.Waits = true
 		r.WaitMillis, problem = parseWait(value)
 	case command.IsWord(word, "DELAY"):
-		r.DelayMillis, problem = parseDelay(value, o.version)
+		r.DelayMillis, problem = parseDelay(value)
 	case command.IsWord(word, "NOTE"):
 		r.Note, problem = parseText("NOTE", value)
 	case !o.many && command.IsWord(word, "CALL"):
@@ -150,16 +149,12 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 	return true, problem
 }
 
-// versionHelps is the first version of the entry in which leases are given in seconds, too, and WRONGTYPE says what is
-// at a key where Redis has no such error.
-const versionHelps = 6
-
 // leaseUnit is how many milliseconds the number behind PX or EX counts; 0: the word is another.
-func leaseUnit(word string, version byte) int64 {
+func leaseUnit(word string) int64 {
 	switch {
 	case command.IsWord(word, "PX"):
 		return 1
-	case version >= versionHelps && command.IsWord(word, "EX"):
+	case command.IsWord(word, "EX"):
 		return 1000
 	}
 	return 0
@@ -200,13 +195,12 @@ func parseWait(word string) (millis int64, problem protocol.Value) {
 	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, command.ErrTimeoutNegative)
 }
 
-// maxDelay is the longest delay. Before VersionSlices there was none: nothing ended a delay, and a longer one that
-// stands in the state stays.
+// maxDelay is the longest delay.
 const maxDelay = 24 * 3600 * 1000
 
-func parseDelay(word string, version byte) (millis int64, problem protocol.Value) {
+func parseDelay(word string) (millis int64, problem protocol.Value) {
 	millis, problem = parseNumber(word, 0, maxDuration, command.ErrNotInteger, command.ErrNotPositive)
-	if version >= command.VersionSlices && !problem.IsError() && millis > maxDelay {
+	if !problem.IsError() && millis > maxDelay {
 		return 0, errLongDelay
 	}
 	return millis, problem

@@ -59,10 +59,8 @@ func lockCommandOp(c *call) protocol.Value {
 // callerOf reads the words before the command of a "native" request.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
 	conn, address, name := words[0], "", ""
-	if c.EntryVersion >= versionHistory {
-		conn, address, _ = strings.Cut(conn, " ")
-		address, name, _ = strings.Cut(address, " ")
-	}
+	conn, address, _ = strings.Cut(conn, " ")
+	address, name, _ = strings.Cut(address, " ")
 	if from.client, ok = c.clientOf(conn); !ok {
 		return from, false
 	}
@@ -101,9 +99,7 @@ func aliveOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	t := c.changeLocks(0)
-	if c.Slices() {
-		c.turnLocks(aliveSteps)
-	}
+	c.turnLocks(aliveSteps)
 	t.Alive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
 	c.publishEffects()
 	return protocol.OK
@@ -163,8 +159,5 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 		left = 1
 	}
 	c.publishEffects()
-	if c.EntryVersion < command.VersionCosts {
-		c.Spend(lockWork)
-	}
 	return left
 }

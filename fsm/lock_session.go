@@ -26,7 +26,7 @@ func sessionOpenOp(c *call) protocol.Value {
 		connection = connection || lives
 		return lives
 	}, func(word, value string) (known bool, problem protocol.Value) {
-		unit := leaseUnit(word, c.EntryVersion)
+		unit := leaseUnit(word)
 		switch {
 		case unit != 0:
 			leased = true

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
@@ -124,28 +123,26 @@ func (d *driver) seesNone(many int) {
 }
 
 // TestKeysBehindTheEndings: while more has ended than an entry works off, a command that writes the key of an ended
-// lock works that lock off first, in each version: the loss is told at once, and takes nothing from who writes.
+// lock works that lock off first: the loss is told at once, and takes nothing from who writes.
 func TestKeysBehindTheEndings(t *testing.T) {
 	const many = 100
-	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
-		d := newDriverOf(t, version)
-		for i := range many {
-			d.native(1, 0, "lock.acquire", fmt.Sprint("lock:", i), "me", "px", "1000")
-		}
-		d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
-		d.m.budgets.serving, d.m.budgets.endings = 0, 0
-		d.nowMillis += 1001
-		last := fmt.Sprint("lock:", many-1)
-		told := d.record(version, pipeline("set "+last+" v"))
-		require.Equal(t, []protocol.Value{protocol.OK}, told.replies)
-		require.Greater(t, d.m.LockStats().Holds, many/2)
-		require.Equal(t, last, told.events[len(told.events)-1].Key, "the loss is told")
-		for d.m.LockStats().Locks > 0 {
-			d.advance(1)
-		}
-		require.Equal(t, `"v"`, line(d.do("get", last)))
-		require.NoError(t, d.m.st.verify())
+	d := newDriver(t)
+	for i := range many {
+		d.native(1, 0, "lock.acquire", fmt.Sprint("lock:", i), "me", "px", "1000")
 	}
+	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
+	d.m.budgets.serving, d.m.budgets.endings = 0, 0
+	d.nowMillis += 1001
+	last := fmt.Sprint("lock:", many-1)
+	told := d.record(pipeline("set " + last + " v"))
+	require.Equal(t, []protocol.Value{protocol.OK}, told.replies)
+	require.Greater(t, d.m.LockStats().Holds, many/2)
+	require.Equal(t, last, told.events[len(told.events)-1].Key, "the loss is told")
+	for d.m.LockStats().Locks > 0 {
+		d.advance(1)
+	}
+	require.Equal(t, `"v"`, line(d.do("get", last)))
+	require.NoError(t, d.m.st.verify())
 }
 
 // TestBrokenCrowd: a lock with many holders that is broken, by whatever word, is no key any more, and its place may be
@@ -184,10 +181,9 @@ func TestBrokenCrowd(t *testing.T) {
 }
 
 // TestDelaysEnd: LOCK.BREAK with DELAY changes a delay that runs, a flush ends delays, and none is longer than a day.
-// Entries before had none of that, and a delay that stands in the state stays as long as it was.
 func TestDelaysEnd(t *testing.T) {
-	delayed := func(version byte, millis string) *driver {
-		d := newDriverOf(t, version)
+	delayed := func(millis string) *driver {
+		d := newDriver(t)
 		require.Equal(t, "1", line(d.do("lock.acquire", "k", "me", "px", "10", "delay", millis)))
 		d.advance(11)
 		require.Equal(t, "nil", line(d.doLine("lock.acquire k you px 10")))
@@ -199,22 +195,19 @@ func TestDelaysEnd(t *testing.T) {
 		line(newDriver(t).do("lock.acquire", "k", "me", "px", "10", "delay", "86400001")))
 	require.Equal(t, "(ERR DELAY can't be greater than 86400000, which is a day)",
 		line(newDriver(t).do("lock.break", "k", "delay", ever)))
-	delayed(command.VersionSlices, "86400000")
+	const longest = "86400000"
 	for _, end := range []string{
 		"lock.break k delay 0", "flushall", "flushdb",
 		"eval return{redis.call('lock.break','k','delay','0')} 0",
 	} {
-		d := delayed(command.VersionSlices-1, ever)
-		d.doLine(end)
-		require.False(t, free(d), end)
-		d.version = command.VersionSlices
+		d := delayed(longest)
 		d.doLine("lock.break k")
 		d.doLine("del k")
 		require.False(t, free(d), "a break alone ends no delay")
 		require.NotContains(t, line(d.doLine(end)), "ERR")
 		require.True(t, free(d), end)
 	}
-	d := delayed(command.VersionSlices, "5000")
+	d := delayed("5000")
 	watched := line(d.doLine("lock.info k"))
 	version := d.m.st.Versions
 	require.Equal(t, "0", line(d.doLine("lock.break k delay 100")))
@@ -227,7 +220,6 @@ func TestDelaysEnd(t *testing.T) {
 }
 
 // TestLeavingChangesTheKey: each change of what LOCK.INFO shows gives the key another version, and tells caches.
-// Before, a request that left without a grant did not.
 func TestLeavingChangesTheKey(t *testing.T) {
 	leaves := map[string]func(d *driver){
 		"cancel":  func(d *driver) { d.native(1, 0, "lock.cancel", "k", "you") },
@@ -239,19 +231,17 @@ func TestLeavingChangesTheKey(t *testing.T) {
 		},
 	}
 	for name, leave := range leaves {
-		for _, at := range []byte{command.VersionSlices - 1, command.VersionSlices} {
-			d := newDriverOf(t, at)
-			d.native(1, 0, "session.open", "px", "600000")
-			d.native(1, 0, "lock.acquire", "k", "me", "px", "600000")
-			d.native(1, 1, "lock.acquire", "k", "you", "session", "1", "wait", "500")
-			if name == "grace" {
-				d.advance(501)
-			}
-			d.m.Listen(event.InChanges)
-			before := d.m.st.Databases[0].Find(d.m.call.HashOf("k"), "k").Version()
-			leave(d)
-			after := d.m.st.Databases[0].Find(d.m.call.HashOf("k"), "k").Version()
-			require.Equal(t, at == command.VersionSlices, after > before, "%s at version %d", name, at)
+		d := newDriver(t)
+		d.native(1, 0, "session.open", "px", "600000")
+		d.native(1, 0, "lock.acquire", "k", "me", "px", "600000")
+		d.native(1, 1, "lock.acquire", "k", "you", "session", "1", "wait", "500")
+		if name == "grace" {
+			d.advance(501)
 		}
+		d.m.Listen(event.InChanges)
+		before := d.m.st.Databases[0].Find(d.m.call.HashOf("k"), "k").Version()
+		leave(d)
+		after := d.m.st.Databases[0].Find(d.m.call.HashOf("k"), "k").Version()
+		require.Greater(t, after, before, name)
 	}
 }

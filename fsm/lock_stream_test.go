@@ -26,9 +26,9 @@ func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Val
 	return d.apply(protocol.AppendRequest(nil, head, words[0], args))[0]
 }
 
-// sampledLocks is a machine with a little of everything that version 4 of the snapshot knows.
-func sampledLocks(t *testing.T, version byte) *driver {
-	d := sampledKinds(t, version)
+// sampledLocks is a machine with a little of everything.
+func sampledLocks(t *testing.T) *driver {
+	d := sampledKinds(t)
 	d.do("flushall")
 	d.native(1, 0, "session.open", "px", "5000", "name", "s")
 	d.native(2, 0, "session.open", "px", "2000", "connection")
@@ -48,47 +48,40 @@ func sampledLocks(t *testing.T, version byte) *driver {
 	d.native(5, 5, "lock.acquire", "f", "you", "px", "1000", "wait", "0")
 	d.do("lock.acquire", "g", "me", "px", "1000")
 	d.db = 2
-	if version >= command.VersionMarks {
-		d.apply(requestFrom(nil, 2, 300, "set", "stock", "token", "nx", "px", "1000"))
-		d.apply(requestFrom(nil, 2, 300, "eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',900)", "0"))
-		d.do("pexpire", "stock", "2000")
-	}
+	d.apply(requestFrom(nil, 2, 300, "set", "stock", "token", "nx", "px", "1000"))
+	d.apply(requestFrom(nil, 2, 300, "eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',900)", "0"))
+	d.do("pexpire", "stock", "2000")
 	d.db = 1
 	d.m.budgets.serving, d.m.budgets.endings = 0, 0
 	d.do("flushdb")
 	return d
 }
 
-// TestSnapshotBytes reads streams that earlier builds wrote: what nodes have on their disks must stay readable, and
-// equal states equal bytes. -rewrite writes the newest stream, and no other, anew. That is right until a release has
-// the version.
+// TestSnapshotBytes reads a stream that an earlier build wrote: what nodes have on their disks must stay readable, and
+// equal states equal bytes. -rewrite writes the stream anew. That is right until a release has the version.
 func TestSnapshotBytes(t *testing.T) {
-	for golden, version := range map[string]byte{
-		"testdata/snapshot-v4.bin": protocol.OldestEntryVersion,
-		"testdata/snapshot-v5.bin": protocol.EntryVersion,
-	} {
-		d := sampledLocks(t, version)
-		if protocoltest.Rewriting() && version == protocol.EntryVersion {
-			require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
-		}
-		want, err := os.ReadFile(golden)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(want, dump(t, d.m)), golden)
-		read := newMachine()
-		require.NoError(t, read.Restore(bytes.NewReader(want)))
-		require.True(t, bytes.Equal(want, dump(t, read)), golden)
-		m := restored(t, d.m)
-		require.True(t, bytes.Equal(want, dump(t, m)))
-		m.budgets = d.m.budgets
-		for _, millis := range []int64{1, 400, 1000, 2000, 4000, 9000, 9000, 9000} {
-			d.nowMillis += millis
-			entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0).Bytes()
-			require.NoError(t, d.m.Apply(entry, clientless{}))
-			require.NoError(t, m.Apply(entry, clientless{}))
-			require.Equal(t, d.m.Hash(), m.Hash())
-		}
-		require.Zero(t, d.m.LockStats().Locks)
+	const golden = "testdata/snapshot.bin"
+	d := sampledLocks(t)
+	if protocoltest.Rewriting() {
+		require.NoError(t, os.WriteFile(golden, dump(t, d.m), 0o644))
 	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, dump(t, d.m)), golden)
+	read := newMachine()
+	require.NoError(t, read.Restore(bytes.NewReader(want)))
+	require.True(t, bytes.Equal(want, dump(t, read)), golden)
+	m := restored(t, d.m)
+	require.True(t, bytes.Equal(want, dump(t, m)))
+	m.budgets = d.m.budgets
+	for _, millis := range []int64{1, 400, 1000, 2000, 4000, 9000, 9000, 9000} {
+		d.nowMillis += millis
+		entry := protocol.NewEntry(nil, protocol.EntryVersion, d.nowMillis, d.wallOffset, 0).Bytes()
+		require.NoError(t, d.m.Apply(entry, clientless{}))
+		require.NoError(t, m.Apply(entry, clientless{}))
+		require.Equal(t, d.m.Hash(), m.Hash())
+	}
+	require.Zero(t, d.m.LockStats().Locks)
 }
 
 // TestMarkersOfRestoredLocks: a stream whose keys and locks do not belong together is refused.
@@ -235,20 +228,14 @@ func TestLossesAreCounted(t *testing.T) {
 	require.EqualValues(t, 11, s.Held.Count)
 }
 
-// TestListeningIsFree: what is told to listeners alone costs an entry nothing. Older entries were run without it.
+// TestListeningIsFree: what is told to listeners alone costs an entry nothing.
 func TestListeningIsFree(t *testing.T) {
-	for _, version := range []byte{command.VersionSlices - 1, command.VersionSlices} {
-		d := newDriverOf(t, version)
-		d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
-		d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
-		d.native(1, 0, "lock.cancel", "k", "you")
-		if version < command.VersionSlices {
-			require.EqualValues(t, command.EventWork, d.m.budgets.serving-d.m.call.wakeBudget.left, "the waiter is told")
-			continue
-		}
-		require.Zero(t, d.m.budgets.serving-d.m.call.wakeBudget.left)
-		require.Zero(t, d.m.budgets.endings-d.m.call.endings, "no step was taken")
-	}
+	d := newDriver(t)
+	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
+	d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
+	d.native(1, 0, "lock.cancel", "k", "you")
+	require.Zero(t, d.m.budgets.serving-d.m.call.wakeBudget.left)
+	require.Zero(t, d.m.budgets.endings-d.m.call.endings, "no step was taken")
 }
 
 // TestLocksOfNestedScripts: a script in a transaction that is stopped takes back what it did to locks, and
@@ -299,7 +286,7 @@ func TestCapturedLocksStay(t *testing.T) {
 
 // TestLocksShareTheirTexts: a lock and its item have the key in the same memory, behind a snapshot too.
 func TestLocksShareTheirTexts(t *testing.T) {
-	m := sampledLocks(t, protocol.EntryVersion).m
+	m := sampledLocks(t).m
 	for _, m := range []*machine{m, restored(t, m)} {
 		locks := 0
 		for db, space := range m.st.Databases {

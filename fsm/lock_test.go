@@ -163,13 +163,11 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	return say(append([]string{"lock.acquire", key, owner, "px", number(500)}, wait...)...)
 }
 
-// TestFencesAreRaised from version 6 of the entry on, by words that run to their end, and restarts keep it.
+// TestFencesAreRaised by words that run to their end, and restarts keep it.
 func TestFencesAreRaised(t *testing.T) {
 	t.Parallel()
-	d := newDriverOf(t, versionLocks)
-	require.True(t, d.do("eval", "return redis.call('fence.raise', '41')", "0").IsError())
+	d := newDriver(t)
 	require.Equal(t, command.One, d.do("lock.acquire", "a", "me", "px", "1000"))
-	d.version = versionHistory
 	require.True(t, d.do("eval", "redis.call('fence.raise', '1000') "+endless, "0").IsError())
 	require.Equal(t, protocol.Integer(2), d.do("lock.acquire", "b", "me", "px", "1000"),
 		"what is undone has raised nothing")
@@ -216,21 +214,10 @@ func TestNothingWritesALock(t *testing.T) {
 	require.Equal(t, command.Zero, d.do("lock.release", "key:0", "me"))
 }
 
-// TestHelpBeginsWithItsVersion: in older entries EX is no word of locks, and WRONGTYPE is as short as in Redis.
-func TestHelpBeginsWithItsVersion(t *testing.T) {
-	d := newDriverOf(t, versionHelps-1)
+// TestHelp: a lease may be given in seconds, and WRONGTYPE says what is at a key where Redis has no such error.
+func TestHelp(t *testing.T) {
+	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
-	d.do("set", "s", "token", "nx", "px", "1000")
-	for _, words := range []string{
-		"lock.acquire k me ex 1", "lock.acquireall 1 k me ex 1", "lock.renew k me ex 1",
-		"session.open ex 1",
-	} {
-		require.Equal(t, command.ErrSyntax, d.doLine(words), words)
-	}
-	require.Equal(t, command.ErrWrongType, d.doLine("get k"))
-	require.Equal(t, command.ErrWrongType, d.doLine("lock.acquire s me px 1"))
-	d.version = versionHelps
-	d.do("del", "s")
 	d.do("set", "s", "token", "nx", "px", "1000")
 	require.Equal(t, command.One, d.doLine("lock.renew k me ex 1"))
 	require.Equal(t, errNativeThere, d.doLine("set k v"))
@@ -338,7 +325,7 @@ func TestForcedBreaksNameTheHolders(t *testing.T) {
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
 	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000", "note", "why")
 	told := 0
-	for _, e := range d.record(d.version, request(nil, 0, "lock.break", "k")).events {
+	for _, e := range d.record(request(nil, 0, "lock.break", "k")).events {
 		if e.Forced == nil {
 			continue
 		}
@@ -359,7 +346,7 @@ func TestForcedBreaksNameTheFirstKey(t *testing.T) {
 		d.native(1, 0, "lock.acquire", key, "me", "px", "1000")
 	}
 	var told []string
-	for _, e := range d.record(d.version, request(nil, 0, "del", "none", "k", "l")).events {
+	for _, e := range d.record(request(nil, 0, "del", "none", "k", "l")).events {
 		if e.Forced != nil {
 			told = append(told, fmt.Sprint(e.Name, " ", e.Key, " ", e.Other, " ", len(e.Forced.Broken)))
 		}

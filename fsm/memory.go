@@ -14,10 +14,9 @@ import (
 // writes. DESIGN.md has the rules and why they hold.
 const (
 	// scriptBytes is a cached script, and scriptFactor each byte of the source: what TestScriptMemory measures for the
-	// worst sources, and a half more. Before versionScripts formerScriptFactor stood in its place.
-	scriptBytes        = 1 << 10
-	scriptFactor       = 64
-	formerScriptFactor = 16
+	// worst sources, and a half more.
+	scriptBytes  = 1 << 10
+	scriptFactor = 64
 	// sessionBytes is a session, and rangeBytes each of the session's ranges.
 	sessionBytes = 128
 	rangeBytes   = 16
@@ -25,17 +24,13 @@ const (
 
 // usedBytes is what counts against the limit, without the sessions.
 func (st *state) usedBytes() int64 {
-	scripts := scriptsBytes(st.scripts.bySHA.Len(), st.scripts.loadedBytes+st.scripts.rememberedBytes, st.version)
+	scripts := scriptsBytes(st.scripts.bySHA.Len(), st.scripts.loadedBytes+st.scripts.rememberedBytes)
 	return st.ItemBytes + scripts + st.Waits.Bytes() + st.Locks.Bytes() + st.history.usedBytes()
 }
 
-// scriptsBytes is what so many cached scripts count for in a cluster of a version.
-func scriptsBytes(scripts, sourceBytes int, version byte) int64 {
-	factor := int64(scriptFactor)
-	if version < versionScripts {
-		factor = formerScriptFactor
-	}
-	return int64(scripts)*scriptBytes + int64(sourceBytes)*factor
+// scriptsBytes is what so many cached scripts count for.
+func scriptsBytes(scripts, sourceBytes int) int64 {
+	return int64(scripts)*scriptBytes + int64(sourceBytes)*scriptFactor
 }
 
 func (ss sessions) usedBytes() (n int64) {
@@ -57,10 +52,6 @@ func (c *call) limitMemory(limitBytes uint64) {
 // refused.
 func (c *call) Full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
 
-// versionScripts is the first version of the entry that counts scripts for what they take, refuses SCRIPT LOAD when
-// the state is full, and charges for a compilation what it costs.
-const versionScripts = 6
-
 // Shares of the limit of memory.
 const (
 	// loadedShare is what scripts of SCRIPT LOAD may take though the state is full: clients load the scripts that give
@@ -72,11 +63,11 @@ const (
 
 // refusesLoad reports whether there is no room for another script of SCRIPT LOAD.
 func (c *call) refusesLoad(source string) bool {
-	if c.EntryVersion < versionScripts || !c.limited {
+	if !c.limited {
 		return false
 	}
-	sc, more := &c.st.scripts, scriptsBytes(1, len(source), c.EntryVersion)
-	loaded := scriptsBytes(sc.loaded(), sc.loadedBytes, c.EntryVersion)
+	sc, more := &c.st.scripts, scriptsBytes(1, len(source))
+	loaded := scriptsBytes(sc.loaded(), sc.loadedBytes)
 	return c.st.usedBytes()+more > c.limitBytes && loaded+more > c.limitBytes/loadedShare
 }
 
@@ -86,8 +77,8 @@ func (c *call) remembersMore() bool {
 	if sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
 		return true
 	}
-	return c.EntryVersion >= versionScripts && c.limited && sc.byTurn.Len() > 0 &&
-		scriptsBytes(sc.byTurn.Len(), sc.rememberedBytes, c.EntryVersion) > c.limitBytes/rememberedShare
+	return c.limited && sc.byTurn.Len() > 0 &&
+		scriptsBytes(sc.byTurn.Len(), sc.rememberedBytes) > c.limitBytes/rememberedShare
 }
 
 // refusesQueued reports whether some request of a transaction would be refused now.
@@ -104,12 +95,6 @@ func (c *call) refusesQueued(queued string) bool {
 	}
 	return false
 }
-
-// versionQuotas is the first version of the entry whose requests may have a quota.
-const versionQuotas = 6
-
-// versionOfAccounts is the first version of the snapshot with accounts.
-const versionOfAccounts = 5
 
 // accounts are the users whose keys and waiters are counted: those whose requests had a quota. What each has is counted
 // by the databases, and by the tables of those that wait.
@@ -169,7 +154,7 @@ const openingWork = 1 << 18
 // [call.exceeds]. Accounts are opened as requests begin and not within: a roll-back brings back items with the numbers
 // that they had.
 func (c *call) openAccount(q *protocol.Quota) {
-	if q.User == "" || c.EntryVersion < versionQuotas {
+	if q.User == "" {
 		return
 	}
 	as := &c.st.accounts
@@ -273,9 +258,6 @@ func (c *call) refusalOfLock(err error) protocol.Value {
 }
 
 func (w *snapshotWriter) accounts(users []string) {
-	if w.stream < versionOfAccounts {
-		return
-	}
 	w.uint(uint64(len(users)))
 	for _, user := range users {
 		w.string(user)

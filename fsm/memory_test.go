@@ -137,13 +137,10 @@ func TestFullTransactions(t *testing.T) {
 	require.Equal(t, "[20001 "+oomText+" 1]", line(reply))
 }
 
-// TestFullByEntry: the rule is that of each entry. Those of older releases have none.
+// TestFullByEntry: the rule is that of each entry.
 func TestFullByEntry(t *testing.T) {
 	d := filled(t)
 	require.Equal(t, oomText, line(d.doLine("set a b")))
-	for _, version := range []byte{1, 2} {
-		require.Equal(t, "OK", line(d.applyAs(version, request(nil, 0, "set", "a", "b"))[0]))
-	}
 	d.memoryLimit += 1000
 	require.Equal(t, "OK", line(d.doLine("set a b")))
 	d.memoryLimit = 0
@@ -238,38 +235,32 @@ func TestPeakBytes(t *testing.T) {
 }
 
 // TestScriptsAreBounded: scripts count for what they take, SCRIPT LOAD is refused when they fill the state, but not
-// those that are few, and what EVAL leaves takes a share. Entries of older versions refuse none.
+// those that are few, and what EVAL leaves takes a share.
 func TestScriptsAreBounded(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("return '%d%s'", i, strings.Repeat("x", 22_500)) }
-	for _, version := range []byte{versionScripts - 1, versionScripts} {
-		d := newDriverOf(t, version)
-		d.memoryLimit = 8 << 20
-		refused := 0
-		for i := range 40 {
-			if reply := d.do("script", "load", large(i)); reply.IsError() {
-				require.Equal(t, command.ErrOOM, reply)
-				refused++
-			}
+	d := newDriver(t)
+	d.memoryLimit = 8 << 20
+	refused := 0
+	for i := range 40 {
+		if reply := d.do("script", "load", large(i)); reply.IsError() {
+			require.Equal(t, command.ErrOOM, reply)
+			refused++
 		}
-		if version < versionScripts {
-			require.Zero(t, refused)
-			continue
-		}
-		require.Equal(t, 40-5, refused)
-		require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(8<<20))
-		d.memoryLimit = 1
-		require.Equal(t, command.ErrOOM, d.do("script", "load", "return 1"), "the share is of the limit")
-		d.memoryLimit = 8 << 20
-		d.do("script", "flush")
-		for i := range 100 {
-			require.False(t, d.do("eval", large(i), "0").IsError())
-		}
-		require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(1<<20)+1000)
-		d.do("set", "k", strings.Repeat("v", 8<<20))
-		require.Equal(t, command.ErrOOM, d.do("set", "k2", "v"))
-		require.False(t, d.do("script", "load", "return 1").IsError(), "a client loads the script that gives its lock back")
-		require.Equal(t, command.ErrOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
 	}
+	require.Equal(t, 40-5, refused)
+	require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(8<<20))
+	d.memoryLimit = 1
+	require.Equal(t, command.ErrOOM, d.do("script", "load", "return 1"), "the share is of the limit")
+	d.memoryLimit = 8 << 20
+	d.do("script", "flush")
+	for i := range 100 {
+		require.False(t, d.do("eval", large(i), "0").IsError())
+	}
+	require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(1<<20)+1000)
+	d.do("set", "k", strings.Repeat("v", 8<<20))
+	require.Equal(t, command.ErrOOM, d.do("set", "k2", "v"))
+	require.False(t, d.do("script", "load", "return 1").IsError(), "a client loads the script that gives its lock back")
+	require.Equal(t, command.ErrOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
 }
 
 // TestScriptMemory: no source takes more than it counts for.
@@ -299,8 +290,7 @@ func TestScriptMemory(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		require.NotNil(t, program.program)
-		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source),
-			versionScripts)*2/3, source[:100])
+		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source))*2/3, source[:100])
 		runtime.KeepAlive(program)
 	}
 }

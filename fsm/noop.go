@@ -39,7 +39,7 @@ func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 		return false
 	}
 	o := lockOptions{
-		version: m.st.meaning(), request: locks.Request{DB: db}, command: words[0], many: many,
+		request: locks.Request{DB: db}, command: words[0], many: many,
 	}
 	if o.read(words).IsError() || o.request.Notify {
 		return false

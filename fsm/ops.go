@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"strings"
-
 	"github.com/holdfast/holdfast/fsm/bit"
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/hash"
@@ -30,7 +28,7 @@ func newBindings() bindings {
 	}
 	for _, requests := range []map[string]op{waitOps, lockRequests} {
 		for name, run := range requests { // unordered: fills another map
-			t[name] = &binding{name: name, run: run, writes: true, version: requestVersions[name]}
+			t[name] = &binding{name: name, run: run, writes: true}
 		}
 	}
 	for name, run := range lockReads { // unordered: fills another map
@@ -108,58 +106,7 @@ func selectOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// versionKinds is the first version of the entry with commands for other values than strings. In an
-// entry before, a script that calls such a command gets the error that it got then: a replay must not
-// write what the first run did not.
-const versionKinds = 4
-
-// namesBefore are the commands that releases before versionKinds knew.
-var namesBefore = func() map[string]bool {
-	names := map[string]bool{}
-	for _, name := range strings.Fields(`
-append auth client client|getname client|help client|id client|info client|kill client|list
-client|no-evict client|no-touch client|reply client|setinfo client|setname command command|count
-command|docs command|getkeys command|getkeysandflags command|help command|info command|list
-config config|get config|help config|resetstat config|rewrite config|set copy dbsize debug decr
-decrby del delex delifeq digest discard echo eval eval_ro evalsha evalsha_ro exec exists expire
-expireat expiretime flushall flushdb get getdel getex getrange getset hello incr incrby
-incrbyfloat info keys lolwut mget move mset msetex msetnx multi object object|encoding
-object|help persist pexpire pexpireat pexpiretime ping psetex pttl quit randomkey rename
-renamenx reset role scan script script|exists script|flush script|help script|kill script|load
-select set setex setnx setrange strlen substr swapdb time touch ttl type unlink unwatch wait
-waitaof watch
-`) {
-		names[name] = true
-	}
-	return names
-}()
-
-// versionLocks is the first version of the entry with native locks.
-const versionLocks = 5
-
-// Changes of meaning with version 6 of the entry stand behind a constant of their own, beside the code that asks for
-// it: versionOfCluster is the first.
-
-// requestVersions are the first versions of the entry with requests that only nodes write, from versionOfCluster on:
-// what protocol's table says of commands.
-var requestVersions = map[string]byte{}
-
-// knows reports whether the version of the entry has a command. b is its binding, nil if there is none.
-func (c *call) knows(name string, b *binding) bool {
-	switch {
-	case c.EntryVersion >= versionLocks:
-		return b == nil || c.EntryVersion >= b.version
-	case c.EntryVersion >= versionKinds:
-		return !ofLocks(name)
-	}
-	return namesBefore[name]
-}
-
-// ofLocks reports whether a request came with native locks: a command with a dot, or what nodes write for one.
-func ofLocks(name string) bool {
-	switch name {
-	case "native", "alive", "gone", "giveback":
-		return true
-	}
-	return strings.IndexByte(name, '.') >= 0
+// knows reports whether the version of the entry has a command. row is nil for requests that only nodes write.
+func (c *call) knows(row *protocol.Command) bool {
+	return row == nil || row.LogVersion <= c.EntryVersion
 }

@@ -98,9 +98,6 @@ func unblockOp(c *call) protocol.Value {
 			left += c.unblockLock(name)
 			continue
 		}
-		if c.EntryVersion < command.VersionCosts {
-			c.Spend(int64(w.KeyCount) * command.WriteWork)
-		}
 		c.st.Waits.Remove(w)
 		left++
 		switch protocol.Leave(c.Args[1]) {
@@ -124,9 +121,6 @@ const placeWork = locks.PlaceUnits * grantWork
 
 // affordsLeaving reports whether the waiters with some tickets may leave. The lock table charges for its own.
 func (c *call) affordsLeaving(words []string) bool {
-	if c.EntryVersion < command.VersionCosts {
-		return c.Affords(len(words))
-	}
 	work, later := int64(len(words))*command.WriteWork, int64(0)
 	for _, word := range words {
 		name := c.waiterOf(word)

@@ -68,19 +68,16 @@ func (r *snapshotReader) state() *state {
 		return nil
 	}
 	r.sum.Write(magic)
-	r.stream = r.uint("version")
-	switch {
+	switch version := r.uint("version"); {
 	case r.err != nil:
-	case r.stream == 0:
+	case version == 0:
 		r.fail("version")
-	case r.stream > snapshotVersion:
-		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: %s", r.stream, snapshotVersion, protocol.NewerAdvice)
+	case version > snapshotVersion:
+		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: %s", version, snapshotVersion, protocol.NewerAdvice)
 		return nil
 	}
 	st := newState()
-	if r.stream >= versionOfHead {
-		r.head(st)
-	}
+	r.head(st)
 	st.ClockMillis = r.int("cluster time")
 	st.wallOffsetMillis = r.int("wall offset")
 	for _, d := range st.Databases {
@@ -89,35 +86,23 @@ func (r *snapshotReader) state() *state {
 	if st.Versions = r.uint("versions"); st.Versions > keyspace.MaxVersion {
 		r.fail("versions")
 	}
-	if r.stream > 1 {
-		for i := range st.Swaps {
-			st.Swaps[i] = r.version(st, "swap")
-		}
-		r.newKeys(st)
+	for i := range st.Swaps {
+		st.Swaps[i] = r.version(st, "swap")
 	}
+	r.newKeys(st)
 	for n := r.uint("sessions"); n > 0 && r.err == nil; n-- {
 		r.session(st)
 	}
-	if r.stream >= versionOfMarks {
-		r.incarnations(st)
-		r.accounts(st)
-	}
+	r.incarnations(st)
+	r.accounts(st)
 	r.scripts(st)
-	if r.stream >= versionOfKinds {
-		r.settings(st)
-	}
+	r.settings(st)
 	for i := range protocol.MaxDatabases {
 		r.database(st, i)
 	}
-	if r.stream >= versionOfKinds {
-		r.waits(st)
-	}
-	if r.stream >= versionOfLocks {
-		r.locks(st)
-	}
-	if r.stream >= versionOfHistory {
-		r.history(st)
-	}
+	r.waits(st)
+	r.locks(st)
+	r.history(st)
 	st.sumItems()
 	return st
 }
@@ -127,7 +112,7 @@ func (r *snapshotReader) head(st *state) {
 	version := r.uint("version of the cluster")
 	switch {
 	case r.err != nil:
-	case version < versionOfCluster || version > math.MaxUint8:
+	case version > math.MaxUint8:
 		r.fail("version of the cluster")
 	case version > protocol.EntryVersion:
 		r.err = protocol.NewerError("snapshot is of a cluster of", byte(version))
@@ -138,12 +123,12 @@ func (r *snapshotReader) head(st *state) {
 
 // settings reads how the state goes on.
 func (r *snapshotReader) settings(st *state) {
-	sweeps, notifies := r.uint("sweeps"), r.uint("classes of events")
-	if sweeps > 1 || notifies > uint64(event.AllClasses) {
+	notifies := r.uint("classes of events")
+	if notifies > uint64(event.AllClasses) {
 		r.fail("settings")
 		return
 	}
-	st.Sweeps, st.Notifies = sweeps == 1, event.Classes(notifies)
+	st.Notifies = event.Classes(notifies)
 }
 
 func (r *snapshotReader) newKeys(st *state) {
@@ -219,16 +204,10 @@ func (r *snapshotReader) database(st *state, db int) {
 	d.Expect(0)
 }
 
-// versionOfKinds is the first version of the snapshot with other values than strings.
-const versionOfKinds = 3
-
 // item reads an item. It is empty after an error.
 func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 	r.buf = r.buf[:0]
 	r.bytes("key")
-	if r.stream < versionOfKinds {
-		return r.oldString(st)
-	}
 	switch kind := r.uint("kind"); {
 	case r.err != nil:
 		return it
@@ -237,7 +216,7 @@ func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 		r.bytes("value")
 		enc := r.encoding()
 		it = keyspace.ItemOf(r.buf, keyLen, enc)
-	case kind == uint64(keyspace.KindLock) && r.stream >= versionOfLocks:
+	case kind == uint64(keyspace.KindLock):
 		it = r.marker(st)
 		r.mark(st, &it)
 		return it
@@ -252,17 +231,6 @@ func (r *snapshotReader) item(st *state) (it keyspace.Item) {
 	r.deadlineAndVersion(st, &it)
 	r.mark(st, &it)
 	return it
-}
-
-// oldString reads the rest of an item of an older version. The key is in r.buf.
-func (r *snapshotReader) oldString(st *state) (it keyspace.Item) {
-	keyLen := len(r.buf)
-	r.bytes("value")
-	r.deadlineAndVersion(st, &it)
-	next := keyspace.ItemOf(r.buf, keyLen, r.encoding())
-	next.DeadlineMillis = it.DeadlineMillis
-	next.SetVersion(it.Version())
-	return next
 }
 
 func (r *snapshotReader) encoding() keyspace.Encoding {

@@ -8,7 +8,7 @@ import (
 // run executes the command c.args in database c.db.
 func (c *call) run() protocol.Value {
 	b := c.lookup(c.Args[0])
-	if b == nil || !c.knows(b.name, b) {
+	if b == nil || !c.knows(b.row) {
 		return unknownCommand(c.Args)
 	}
 	if !b.takes(len(c.Args)) {
@@ -59,7 +59,7 @@ func (b *binding) do(c *call) protocol.Value {
 	default:
 		reply = b.run(c)
 	}
-	if reply.Kind == protocol.KindError && reply.Str == command.ErrWrongType.Str && c.EntryVersion >= versionHelps &&
+	if reply.Kind == protocol.KindError && reply.Str == command.ErrWrongType.Str &&
 		b.row != nil {
 		return c.wrongType(b)
 	}

@@ -273,18 +273,3 @@ func TestBadScript(t *testing.T) {
 	require.Zero(t, d.m.Stats().Scripts)
 	require.NoError(t, newMachine().Compile(compareAndDelete))
 }
-
-// TestScriptsOfOlderEntries: a script that ran over its budget when its entry was written does so
-// whenever that is applied, and one whose reply was sent still replies.
-func TestScriptsOfOlderEntries(t *testing.T) {
-	const large = "local a, b = {}, {} for i = 1, 131073 do a['a' .. i] = i end for i = 1, 131073 do b['b' .. i] = i end"
-	const repeated = "local s = string.rep('x', 3e7) return {s, s, s}"
-	for _, version := range []byte{1, 2, 3} {
-		d := newDriver(t)
-		eval := func(source string) protocol.Value {
-			return d.applyAs(version, request(nil, 0, "eval", source, "0"))[0]
-		}
-		require.Equal(t, version < 3, eval(large).IsError(), "version %d", version)
-		require.Equal(t, version >= 3, eval(repeated).IsError(), "version %d", version)
-	}
-}

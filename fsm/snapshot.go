@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"math"
 	"slices"
 
 	"github.com/holdfast/holdfast/fsm/command"
@@ -16,12 +15,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The snapshot stream, version 5. Numbers are varints (signed) and uvarints;
+// The snapshot stream, version 1. Numbers are varints (signed) and uvarints;
 // bytes = uvarint length, then that many bytes.
 //
 //	8 bytes   "HOLDFAST"
 //	uvarint   version
-//	uvarint   version of the cluster: the newest version of the entries in the state
+//	uvarint   version of the cluster: the newest version of the entries in the state; 0: none was applied
 //	varint    cluster time
 //	varint    wall offset
 //	uvarint   versions given out
@@ -36,7 +35,6 @@ import (
 //	uvarint   number of scripts, each, in the order of SHA-1:
 //	            bytes source, uvarint turn (0: loaded for good)
 //	uvarint   script turns given out
-//	uvarint   1 if keys that have ended are there until the log removes them, else 0 and without such keys
 //	uvarint   flags of notify-keyspace-events
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
 //	            bytes key, uvarint kind, the value, uvarint deadline, version,
@@ -50,25 +48,11 @@ import (
 //	the lock table, and its history: see snapshot_locks.go
 //	32 bytes  SHA-256 of all bytes before
 //
-// Equal states give equal bytes. Version 4 has no version of the cluster, no incarnations, no accounts and no marks,
-// and is written while the cluster's version is below 6. Version 3 had no locks. Version 1 had neither swaps nor new
-// keys. Versions 1 and 2 had no waits, ended keys and flags, and had strings alone: bytes key, bytes value, uvarint
-// deadline, version, encoding.
+// Equal states give equal bytes.
 const (
 	snapshotMagic   = "HOLDFAST"
-	snapshotVersion = 5
+	snapshotVersion = 1
 )
-
-// versionOfHead is the first version of the snapshot that names the version of the cluster.
-const versionOfHead = 5
-
-// stream is the version of the stream that the snapshot is written in: the newest that all members can read.
-func (s *snapshot) stream() uint64 {
-	if s.version < versionOfCluster {
-		return versionOfHead - 1
-	}
-	return snapshotVersion
-}
 
 // Snapshot is a state at one moment, and does not change.
 type Snapshot interface {
@@ -101,7 +85,6 @@ type snapshot struct {
 	databases        [protocol.MaxDatabases]keyspace.Captured
 	swaps            [protocol.MaxDatabases]uint64
 	newKeys          command.NewKeyVersions
-	sweeps           bool
 	notifies         event.Classes
 }
 
@@ -146,11 +129,8 @@ func (s *snapshot) Hash() string {
 
 func (w *snapshotWriter) state(s *snapshot) {
 	w.buf = append(w.buf, snapshotMagic...)
-	w.stream = s.stream()
-	w.uint(w.stream)
-	if w.stream >= versionOfHead {
-		w.uint(uint64(s.version))
-	}
+	w.uint(snapshotVersion)
+	w.uint(uint64(s.version))
 	w.int(s.clockMillis)
 	w.int(s.wallOffsetMillis)
 	w.uint(s.versions)
@@ -165,17 +145,12 @@ func (w *snapshotWriter) state(s *snapshot) {
 	w.incarnations(&s.incarnations)
 	w.accounts(s.accounts)
 	w.scripts(s.scripts)
-	if s.sweeps {
-		w.uint(1)
-	} else {
-		w.uint(0)
-	}
 	w.uint(uint64(s.notifies))
 	for i := range s.databases {
 		w.database(&s.databases[i])
 	}
 	w.waits(s.waits)
-	s.locks.Save(lockWriter{w}, w.stream >= versionOfHistory)
+	s.locks.Save(lockWriter{w})
 	w.history(&s.history)
 	w.flush(0)
 }
@@ -255,15 +230,10 @@ func (st *state) capture() *snapshot {
 		waits:            st.Waits.Copy(),
 		locks:            st.Locks.Copy(),
 		history:          st.history,
-		sweeps:           st.Sweeps,
 		notifies:         st.Notifies,
 	}
-	endedBefore := st.ClockMillis
-	if st.Sweeps {
-		endedBefore = math.MinInt64
-	}
 	for i, d := range st.Databases {
-		s.databases[i] = d.Capture(endedBefore)
+		s.databases[i] = d.Capture()
 	}
 	return s
 }

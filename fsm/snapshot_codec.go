@@ -20,12 +20,11 @@ var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 // snapshotReader reads the stream and the checksum. The first error stays; afterwards all numbers
 // are 0 and all strings empty.
 type snapshotReader struct {
-	stream uint64 // the version
-	in     *bufio.Reader
-	sum    hash.Hash
-	err    error
-	one    [1]byte
-	buf    []byte
+	in  *bufio.Reader
+	sum hash.Hash
+	err error
+	one [1]byte
+	buf []byte
 	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
 	readError error
 	taken     int
@@ -128,7 +127,7 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 	deadline, version := r.uint("deadline"), r.version(st, "key version")
 	switch {
 	case r.err != nil:
-	case deadline > math.MaxInt64, deadline != 0 && int64(deadline) < st.ClockMillis && !st.Sweeps:
+	case deadline > math.MaxInt64:
 		r.fail("deadline")
 	case version == 0:
 		r.fail("key version")
@@ -139,7 +138,6 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 
 // snapshotWriter writes the stream and the checksum. The first error stays.
 type snapshotWriter struct {
-	stream  uint64 // the version
 	sum     hash.Hash
 	out     *bufio.Writer
 	written int64

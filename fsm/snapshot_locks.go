@@ -6,11 +6,8 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// The section of locks, since version 4 of the snapshot, is the lock table's own: see [locks.Table.Save].
+// The section of locks is the lock table's own: see [locks.Table.Save].
 // Each lock has an item among the keys of its database, for the item's version.
-
-// versionOfLocks is the first version of the snapshot with locks.
-const versionOfLocks = 4
 
 // lockWriter writes the section.
 type lockWriter struct{ w *snapshotWriter }
@@ -41,7 +38,7 @@ func (l lockReader) LockText(db int) keyspace.LockText {
 
 // locks reads the section, and compares the locks with the items that stand for them.
 func (r *snapshotReader) locks(st *state) {
-	t, err := locks.Load(lockReader{r}, r.stream >= versionOfHistory)
+	t, err := locks.Load(lockReader{r})
 	if err != nil {
 		r.fail("lock table: " + err.Error())
 	} else if t.Accounts() > len(st.accounts.users) {
@@ -74,7 +71,7 @@ func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 	return it
 }
 
-// The section of the history, since version 5 of the snapshot:
+// The section of the history:
 //
 //	uvarint  ids of losses given out
 //	for native and for stock locks:
@@ -89,14 +86,7 @@ func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 //
 // A client is bytes node, uvarint epoch, varint connection.
 
-// versionOfHistory is the first version of the snapshot with a history of locks, and with the causes of losses that are
-// not worked off.
-const versionOfHistory = 5
-
 func (w *snapshotWriter) history(h *lockHistory) {
-	if w.stream < versionOfHistory {
-		return
-	}
 	w.uint(h.lossIDs)
 	for i := range h.kinds {
 		w.kindHistory(&h.kinds[i])

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,18 +143,15 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	refuse(nil, "empty")
 
 	for at, want := range map[int]string{
-		len(snapshotMagic):     "snapshot has version 6, this node knows 5",
-		len(snapshotMagic) + 1: "snapshot is of a cluster of version 7, this node knows 6",
+		len(snapshotMagic):     fmt.Sprintf("snapshot has version %d, this node knows %d", snapshotVersion+1, snapshotVersion),
+		len(snapshotMagic) + 1: protocol.NewerError("snapshot is of a cluster of", protocol.EntryVersion+1).Error(),
 	} {
 		newer := bytes.Clone(good)
 		newer[at]++
 		err := target.m.Restore(bytes.NewReader(resum(newer)))
-		require.EqualError(t, err, "restore state: "+want+
-			": the cluster went over to a newer release, and does not go back: run the newer release on every node")
+		require.ErrorContains(t, err, "restore state: "+want)
+		require.ErrorContains(t, err, protocol.NewerAdvice)
 		require.Equal(t, before, target.m.Hash())
-		newer[at] = 5
-		newer[len(snapshotMagic)+1] &= 5 // a version that the head never has
-		refuse(resum(newer), "version of the cluster")
 	}
 	require.NoError(t, target.m.Restore(bytes.NewReader(good)))
 	require.Equal(t, d.m.Hash(), target.m.Hash())
@@ -315,7 +312,8 @@ func TestRestoreOfTooLongNumber(t *testing.T) {
 		"\x00": true, "\x80\x01": true, "\x80\x00": false, strings.Repeat("\xff", 9) + "\x01": true,
 		strings.Repeat("\xff", 9) + "\x02": false, strings.Repeat("\xff", 10): false,
 	} {
-		b = []byte(snapshotMagic + "\x01" + clusterTime + string(make([]byte, 5+16+sha256.Size)))
+		b = []byte(snapshotMagic + "\x01\x01" + clusterTime + string(make([]byte, 10+2*protocol.MaxDatabases+emptyTables+
+			sha256.Size)))
 		if err := newMachine().Restore(bytes.NewReader(resum(b))); right {
 			require.NoError(t, err, "%x", clusterTime)
 		} else {
@@ -325,8 +323,8 @@ func TestRestoreOfTooLongNumber(t *testing.T) {
 }
 
 func TestRestoreOfCreations(t *testing.T) {
-	head := snapshotMagic + "\x02\x00\x00\x05" + string(make([]byte, protocol.MaxDatabases))
-	tail := string(make([]byte, 3+protocol.MaxDatabases+sha256.Size))
+	head := snapshotMagic + "\x01\x01\x00\x00\x05" + string(make([]byte, protocol.MaxDatabases))
+	tail := string(make([]byte, 7+protocol.MaxDatabases+emptyTables+sha256.Size))
 	for newKeys, right := range map[string]bool{
 		"\x00":                     true,
 		"\x02\x03\x01\x04\x05":     true,
@@ -345,7 +343,7 @@ func TestRestoreOfCreations(t *testing.T) {
 
 // A length that lies costs no memory.
 func TestRestoreOfLyingLength(t *testing.T) {
-	b := []byte(snapshotMagic + "\x01\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
+	b := []byte(snapshotMagic + "\x01\x01\x00\x00\x00" + string(make([]byte, protocol.MaxDatabases+1)) + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
 	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))),
 		ErrCorruptSnapshot)
 }
@@ -391,18 +389,9 @@ func TestRestoreReportsReadErrors(t *testing.T) {
 	require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
 }
 
-// TestSnapshotOfVersion3: a stream of a release that had no locks gives the same state.
-func TestSnapshotOfVersion3(t *testing.T) {
-	stream, err := os.ReadFile("testdata/snapshot-v3.bin")
-	require.NoError(t, err)
-	m := newMachine()
-	require.NoError(t, m.Restore(bytes.NewReader(stream)))
-	require.Equal(t, dump(t, sampledKinds(t, protocol.OldestEntryVersion).m), dump(t, m))
-}
-
-// sampledKinds is a machine with a little of everything that version 3 knew.
-func sampledKinds(t *testing.T, version byte) *driver {
-	d := sampled(t, version)
+// sampledKinds is a machine with a little of everything but locks.
+func sampledKinds(t *testing.T) *driver {
+	d := sampled(t)
 	d.place("hash", newHash("f", "v"))
 	d.place("large hash", newHash(manyWords(1000)...))
 	d.place("set", newSet("a", "b"))
@@ -418,22 +407,9 @@ func sampledKinds(t *testing.T, version byte) *driver {
 	return d
 }
 
-// TestSnapshotOfVersion2: a stream of a release that had strings alone gives the same state.
-func TestSnapshotOfVersion2(t *testing.T) {
-	stream, err := os.ReadFile("testdata/snapshot-v2.bin")
-	require.NoError(t, err)
-	m := newMachine()
-	require.NoError(t, m.Restore(bytes.NewReader(stream)))
-	want := sampled(t, protocol.EntryVersion)
-	want.advance(1)
-	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.EntryVersion, want.nowMillis, want.wallOffset, 0).Bytes(),
-		clientless{}))
-	require.Equal(t, dump(t, want.m), dump(t, m))
-}
-
-// sampled is a machine with a little of everything that version 2 knew.
-func sampled(t *testing.T, version byte) *driver {
-	d := newDriverOf(t, version)
+// sampled is a machine with strings, scripts, and databases that were swapped.
+func sampled(t *testing.T) *driver {
+	d := newDriver(t)
 	d.do("set", "lock", "token", "px", "30000")
 	d.do("incr", "fence")
 	d.do("append", "raw", "x")
@@ -471,47 +447,55 @@ func TestSnapshotKeepsItsScripts(t *testing.T) {
 }
 
 // TestVersionOfTheCluster: it is the newest version of the entries, never falls, and older entries behind newer ones
-// have the meaning of the newer. Below it the stream is one that earlier releases read.
+// have the meaning of the newer. Snapshots keep it.
 func TestVersionOfTheCluster(t *testing.T) {
 	d := newDriver(t)
-	of := func(want byte, wantFresh bool, wantStream byte) {
+	of := func(want byte, wantFresh bool) {
 		t.Helper()
 		version, fresh := d.m.Version()
 		require.Equal(t, want, version)
 		require.Equal(t, wantFresh, fresh)
 		require.Equal(t, want, d.m.Snapshot().Version())
-		require.Equal(t, wantStream, dump(t, d.m)[len(snapshotMagic)])
+		require.EqualValues(t, snapshotVersion, dump(t, d.m)[len(snapshotMagic)])
 		other := restored(t, d.m)
 		require.Equal(t, d.m.Hash(), other.Hash())
-		version, _ = other.Version()
+		version, fresh = other.Version()
 		require.Equal(t, want, version)
+		require.Equal(t, wantFresh, fresh)
 	}
 	applied := func(version, meaning byte) {
 		t.Helper()
-		d.applyAs(version, request(nil, 0, "incr", "n"))
-		require.Equal(t, meaning, d.m.call.EntryVersion)
+		require.Equal(t, meaning, d.m.st.enter(version))
+		if version <= protocol.EntryVersion {
+			d.doLine("incr n")
+			require.Equal(t, meaning, d.m.call.EntryVersion)
+		}
 	}
-	of(5, true, 4)
-	for _, version := range []byte{3, 5, 4, 5} { // as the leaders of earlier releases wrote
+	of(protocol.OldestEntryVersion, true)
+	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
+		d.version = version
 		applied(version, version)
-		of(5, false, 4)
+		of(version, false)
 	}
-	applied(6, 6)
-	of(6, false, 5)
-	applied(5, 6)
-	of(6, false, 5)
+	applied(protocol.OldestEntryVersion, protocol.EntryVersion)
+	of(protocol.EntryVersion, false)
+	applied(protocol.EntryVersion+1, protocol.EntryVersion+1)
+	applied(protocol.EntryVersion, protocol.EntryVersion+1)
 }
+
+// emptyTables are the bytes of waits, locks and history without any.
+const emptyTables = 4 + 11 + 13
 
 // streamOf is a snapshot whose first database has one item, given by its bytes.
 func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
-	b = append(b, snapshotVersion, versionOfCluster, 0, 0, 5)
-	// swaps, new keys, sessions, lives, accounts, scripts, settings
-	b = append(b, make([]byte, protocol.MaxDatabases+9)...)
+	b = append(b, snapshotVersion, protocol.EntryVersion, 0, 0, 5)
+	// swaps, new keys, sessions, incarnations, accounts, scripts, settings
+	b = append(b, make([]byte, protocol.MaxDatabases+8)...)
 	b = append(b, 1)
 	b = append(b, item...)
-	b = append(b, make([]byte, protocol.MaxDatabases-1+4+11+13)...) // databases, waits, locks, history
+	b = append(b, make([]byte, protocol.MaxDatabases-1+emptyTables)...)
 	return resum(append(b, make([]byte, sha256.Size)...))
 }
 
@@ -593,39 +577,4 @@ func TestRestoredCollectionsGoOn(t *testing.T) {
 	}
 	require.Equal(t, want, before.Hash())
 	require.Equal(t, dump(t, d.m), dump(t, restored(t, d.m)))
-}
-
-// TestOldEntriesKnowOldCommands: a script in an entry of an older release meets the commands of that
-// release, and no others.
-func TestOldEntriesKnowOldCommands(t *testing.T) {
-	d := newDriverOf(t, protocol.OldestEntryVersion)
-	script := request(nil, 0, "eval",
-		"local r = redis.pcall('object', 'refcount', 'k') redis.call('set', 'said', type(r) == 'table' and r.err or "+
-			"'known') return redis.call('get', 'said')", "0")
-	old := request(nil, 0, "eval", "return redis.call('incr', 'n')", "0")
-	d.do("set", "k", "v")
-	for version := byte(1); version < versionKinds; version++ {
-		require.Equal(t, `"ERR Unknown Redis command called from script"`, line(d.applyAs(version, script)[0]))
-		require.Equal(t, protocol.Integer(int64(version)), d.applyAs(version, old)[0])
-		require.Contains(t, line(d.applyAs(version, request(nil, 0, "object|refcount", "k"))[0]), "unknown command")
-	}
-	for version := byte(versionKinds); version <= protocol.EntryVersion; version++ {
-		require.Equal(t, `"known"`, line(d.applyAs(version, script)[0]), version)
-	}
-}
-
-// TestOldEntriesKnowNoLocks: what came with native locks is unknown in an entry from before.
-func TestOldEntriesKnowNoLocks(t *testing.T) {
-	d := newDriver(t)
-	for _, words := range [][]string{
-		{"fence.pass", "f", "1"},
-		{"eval", "return redis.call('fence.pass', 'f', 1)", "0"},
-		{"native", "1", "0", "0", "lock.acquire", "k", "o", "px", "1000"},
-	} {
-		for version := byte(1); version < versionLocks; version++ {
-			require.Contains(t, strings.ToLower(line(d.applyAs(version, request(nil, 0, words...))[0])), "unknown", words)
-		}
-	}
-	require.Equal(t, command.Zero, d.do("exists", "f"))
-	require.Equal(t, command.One, d.do("fence.pass", "f", "1"))
 }

@@ -5,13 +5,13 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// The section of waits, since version 3 of the snapshot:
+// The section of waits:
 //
 //	uvarint   orders given out
 //	uvarint   number of waiters, each, ordered by node, epoch and ticket:
 //	            bytes node, uvarint epoch, ticket, order, database, kind, deadline,
 //	            first key, number of keys, number of words, bytes word*,
-//	            uvarint account, 0: none (since version 5)
+//	            uvarint account, 0: none
 //	uvarint   number of ready keys, each, in turn:
 //	            uvarint database, bytes key, uvarint 1 if the whole database, least order
 //	uvarint   number of nodes with dropped waiters, each, ordered by node:
@@ -32,9 +32,7 @@ func (w *snapshotWriter) waits(t *waits.Table) {
 		for _, word := range each.Words {
 			w.string(word)
 		}
-		if w.stream >= versionOfAccounts {
-			w.uint(uint64(each.Account))
-		}
+		w.uint(uint64(each.Account))
 		return w.err == nil
 	})
 	w.uint(uint64(t.ReadyLen()))
@@ -114,9 +112,7 @@ func (r *snapshotReader) waiter(st *state) *waits.Waiter {
 	for ; words > 0 && r.err == nil; words-- {
 		w.Words = append(w.Words, r.string("word of a waiter"))
 	}
-	if r.stream >= versionOfAccounts {
-		w.Account = r.account(st, 0)
-	}
+	w.Account = r.account(st, 0)
 	w.Own()
 	return w
 }

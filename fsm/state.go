@@ -12,15 +12,10 @@ import (
 // in the same instant then cost a hundred short entries, and no entry takes a second.
 const sweepLimit = 10_000
 
-// versionSweeps is the first version of the entry whose sweep is part of the log's meaning: see
-// [state.sweeps].
-const versionSweeps = 4
-
 // state is everything that is replicated, and nothing else.
 type state struct {
 	command.Keys
-	// version is the newest version of the entries applied, 0 before the first. It never falls, and never
-	// matters below versionOfCluster: see [state.enter].
+	// version is the newest version of the entries applied, 0 before the first. It never falls.
 	version byte
 	// wallOffsetMillis is Unix time less cluster time, by the newest entry.
 	wallOffsetMillis int64
@@ -40,16 +35,11 @@ func newState() *state {
 	return st
 }
 
-// versionOfCluster is the first version of the entry that the state remembers, and that snapshots name.
-const versionOfCluster = 6
-
-// enter notes the version of an entry, and returns the version by whose meaning the entry is applied. From
-// versionOfCluster on that is never lower than before: a leader that was elected with entries that it had not
-// applied may put an older version behind them. Older versions followed one another as they came.
+// enter notes the version of an entry, and returns the version by whose meaning the entry is applied. That
+// is never lower than before: a leader that was elected with entries that it had not applied may put an older version
+// behind them.
 func (st *state) enter(version byte) byte {
-	if st.version < versionOfCluster || version > st.version {
-		st.version = version
-	}
+	st.version = max(st.version, version)
 	return st.version
 }
 
@@ -64,14 +54,6 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) {
 		d.Advance(st.ClockMillis)
 	}
 	st.sumItems()
-}
-
-// agreeOnSweeps removes all keys that had ended by the last entry. Nodes have swept different numbers of them.
-func (st *state) agreeOnSweeps() {
-	for _, d := range st.Databases {
-		d.SweepAll(st.ClockMillis)
-	}
-	st.Sweeps = true
 }
 
 // nextDue is the first instant at which some key or wait is due. While ended keys wait for the sweep this

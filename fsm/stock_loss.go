@@ -33,16 +33,13 @@ func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, c
 	for i := range owners {
 		c.noteStockLoss(db, it, owners[i].Owner, reason, cause)
 	}
-	if c.EntryVersion >= versionHistory && count > len(owners) {
+	if count > len(owners) {
 		c.st.history.kinds[stockLocks].list(reason).left += uint64(count - len(owners))
 	}
 }
 
 // noteStockLoss notes that one owner has lost a stock lock.
 func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
-	if c.EntryVersion < versionHistory {
-		return
-	}
 	m, _ := it.Mark()
 	key := it.Key()
 	if !it.IsString() || len(key) > mostOfLostKey || len(owner) > locks.MaxText {
@@ -70,7 +67,7 @@ func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 
 // stockTaken notes that a command removed a stock lock, or overwrote it, unless the command is the holder's.
 func (c *call) stockTaken(db int, it *keyspace.Item, m *keyspace.Mark) {
-	if c.EntryVersion < versionHistory || c.isTaker(m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
+	if c.isTaker(m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
 		return
 	}
 	owners, count := stockOwners(it, mostAlike)
@@ -140,7 +137,7 @@ const mostFlushed = 10_000
 // flushStock notes that the stock locks of a database are lost: those that it finds, and how many there are.
 func (c *call) flushStock(db int) {
 	d := c.st.Databases[db]
-	if c.EntryVersion < versionHistory || d.Marks() == 0 {
+	if d.Marks() == 0 {
 		return
 	}
 	marks, looked := d.Marks(), 0
@@ -175,7 +172,7 @@ var errStockDelay = protocol.Err("a stock lock has no delay")
 func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	it := c.Find(b.Key)
 	switch {
-	case c.EntryVersion < versionHistory || it == nil || !it.IsMarked():
+	case it == nil || !it.IsMarked():
 		return command.ErrWrongType
 	case b.ByDelay:
 		return errStockDelay

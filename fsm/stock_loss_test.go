@@ -114,26 +114,6 @@ func TestStockLossesAreBounded(t *testing.T) {
 	require.Equal(t, []int{4, 1024}, []int{len(rows[1]["key"]), len(rows[1]["owner"])})
 }
 
-// TestStockHistoryBegins with version 6 of the entry, as the history of native locks.
-func TestStockHistoryBegins(t *testing.T) {
-	d := newDriverOf(t, versionHistory-1)
-	end := func() {
-		for _, words := range [][]string{{"del", "k"}, {"set", "k", "other"}, {"flushall"}} {
-			d.do("set", "k", "token", "NX", "PX", "1000")
-			d.do(words...)
-			d.do("del", "k")
-		}
-		d.do("set", "k", "token", "NX", "PX", "1000")
-		require.Equal(t, d.version < versionHistory, d.do("lock.break", "k", "owner", "other").IsError())
-		d.advance(1001)
-	}
-	end()
-	require.Equal(t, lockHistory{}, d.m.st.history)
-	d.version = versionHistory
-	end()
-	require.Len(t, d.history(10), 4)
-}
-
 // TestReleaseInATransaction: a client that watches the lock, and looks at it, before it deletes the lock is taken for
 // the holder, whatever its connection.
 func TestReleaseInATransaction(t *testing.T) {

@@ -143,14 +143,7 @@ func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known boo
 // copy is good while the original changes.
 func (is *incarnations) copy() incarnations { return *is }
 
-// versionOfMarks is the first version of the snapshot with marks of stock locks, and with the incarnations that they
-// name.
-const versionOfMarks = 5
-
 func (w *snapshotWriter) incarnations(ls *incarnations) {
-	if w.stream < versionOfMarks {
-		return
-	}
 	w.uint(ls.given)
 	w.uint(uint64(len(ls.known)))
 	for _, l := range ls.known {
@@ -180,9 +173,6 @@ func (r *snapshotReader) incarnations(st *state) {
 
 // mark writes what follows an item.
 func (w *snapshotWriter) mark(it *keyspace.Item) {
-	if w.stream < versionOfMarks {
-		return
-	}
 	m, ok := it.Mark()
 	account := it.Account()
 	follows := uint64(0)
@@ -216,9 +206,6 @@ func (w *snapshotWriter) stockMark(m *keyspace.Mark) {
 
 // mark reads what follows an item.
 func (r *snapshotReader) mark(st *state, it *keyspace.Item) {
-	if r.stream < versionOfMarks {
-		return
-	}
 	follows := r.uint("mark")
 	if follows > followsMark|followsAccount {
 		r.fail("mark")

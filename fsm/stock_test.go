@@ -32,11 +32,11 @@ func (d *driver) mark(key string) (keyspace.Mark, bool) {
 // TestMarksCostLittle: a held stock lock takes at most 24 bytes more than without its mark, and taking and releasing it
 // allocates no more.
 func TestMarksCostLittle(t *testing.T) {
-	cost := func(version byte, key, token string) (bytes int64, allocations float64) {
-		d := newDriverOf(t, version)
+	cost := func(marked bool, key, token string) (bytes int64, allocations float64) {
+		d := newDriver(t)
 		d.nowMillis = 365 * 24 * 3600 * 1000 // a cluster of a year
-		take := request(nil, 0, "set", key, token, "NX", "PX", "30000")
-		if version >= command.VersionMarks {
+		take := request(nil, 0, "set", key, token, "PX", "30000")
+		if marked {
 			take = requestFrom(nil, 0, 123_456, "set", key, token, "NX", "PX", "30000")
 		}
 		release := request(nil, 0, "delifeq", key, token)
@@ -48,7 +48,7 @@ func TestMarksCostLittle(t *testing.T) {
 		return bytes, testing.AllocsPerRun(200, func() {
 			for i, body := range [][]byte{take, release} {
 				d.seq++
-				w := protocol.NewEntry(entries[i], version, d.nowMillis, d.wallOffset, 0)
+				w := protocol.NewEntry(entries[i], protocol.EntryVersion, d.nowMillis, d.wallOffset, 0)
 				w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 				entries[i] = w.Bytes()
 				if err := d.m.Apply(entries[i], clientless{}); err != nil {
@@ -60,8 +60,8 @@ func TestMarksCostLittle(t *testing.T) {
 	for _, keyLen := range []int{1, 8, 20, 31, 32, 60} {
 		for _, tokenLen := range []int{16, 20, 32, 36, 64} {
 			key, token := strings.Repeat("k", keyLen), strings.Repeat("t", tokenLen)
-			before, fewest := cost(command.VersionMarks-1, key, token)
-			after, allocations := cost(command.VersionMarks, key, token)
+			before, fewest := cost(false, key, token)
+			after, allocations := cost(true, key, token)
 			require.LessOrEqual(t, after-before, int64(24), "%d %d", keyLen, tokenLen)
 			require.LessOrEqual(t, allocations, fewest, "%d %d", keyLen, tokenLen)
 		}
@@ -83,30 +83,6 @@ func TestScriptThatOnlyClaims(t *testing.T) {
 		d.do("eval", write+" redis.call('set','a','t','nx','px',30000) redis.call('set','b','t','px',30000)", "0")
 		require.Equal(t, locks, d.m.st.Databases[0].Marks(), write)
 	}
-}
-
-// TestMarksBeginWithTheirVersion: entries of older versions make no marks, and list no stock locks.
-func TestMarksBeginWithTheirVersion(t *testing.T) {
-	d := newDriverOf(t, command.VersionMarks-1)
-	d.apply(requestFrom(nil, 0, 5, "set", "old", "t", "NX", "PX", "30000"))
-	d.do("lock.acquire", "native", "me", "px", "30000")
-	d.do("eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',30000)", "0")
-	d.do("expire", "old", "100")
-	require.Zero(t, d.m.st.Databases[0].Marks())
-	rows := d.do("lock.list").Elems[1].Elems
-	require.Len(t, rows, 1)
-	require.NotContains(t, line(rows[0]), `"db"`)
-	require.NotContains(t, line(rows[0]), "lease\"")
-	require.Equal(t, line(command.ErrWrongType), line(d.do("lock.info", "old")))
-	require.Equal(t, line(command.ErrSyntax), line(d.do("lock.list", "db", "1")))
-	d = &driver{
-		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
-		version: command.VersionMarks,
-	}
-	d.do("expire", "old", "200")
-	d.apply(requestFrom(nil, 0, 5, "set", "new", "t", "NX", "PX", "30000"))
-	require.Equal(t, 1, d.m.st.Databases[0].Marks())
-	require.Len(t, d.do("lock.list").Elems[1].Elems, 2)
 }
 
 // TestMarkOfEveryDatabase: a listing goes through all databases, whatever COUNT is, and names each lock once.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
@@ -19,17 +18,11 @@ import (
 // fill sets n keys that end in millis, in batches.
 func (d *driver) fill(prefix string, n int, millis int) {
 	d.t.Helper()
-	d.fillAs(d.version, prefix, n, millis)
-}
-
-// fillAs is fill by entries of a version.
-func (d *driver) fillAs(version byte, prefix string, n int, millis int) {
-	d.t.Helper()
 	var body []byte
 	for i := range n {
 		body = protocoltest.AppendRequest(body, d.db, "set", prefix+strconv.Itoa(i), "v", "px", strconv.Itoa(millis))
 		if len(body) > 1<<20 || i == n-1 {
-			d.applyAs(version, body)
+			d.apply(body)
 			body = body[:0]
 		}
 	}
@@ -90,8 +83,8 @@ func TestEachEndIsToldOnce(t *testing.T) {
 		events := d.advance(0)
 		require.Equal(t, told(events), told(other.advance(0)))
 		for _, key := range late[n-3:] { // which the sweep comes to last
-			r := d.record(d.version, request(nil, 0, "setnx", key, "v"))
-			require.Equal(t, told(r.events), told(other.record(d.version, request(nil, 0, "setnx", key, "v")).events))
+			r := d.record(request(nil, 0, "setnx", key, "v"))
+			require.Equal(t, told(r.events), told(other.record(request(nil, 0, "setnx", key, "v")).events))
 			events = append(events, r.events...)
 		}
 		changed := 0
@@ -116,36 +109,6 @@ func TestEachEndIsToldOnce(t *testing.T) {
 	}
 	require.Empty(t, d.advance(0))
 	require.Equal(t, uint64(n), d.m.Stats().Expired)
-}
-
-// TestNodesAgreeOnTheSweep: nodes that have applied old entries have swept for themselves. From the first entry of
-// this version on they have the same keys, and tell the same.
-func TestNodesAgreeOnTheSweep(t *testing.T) {
-	d := newDriver(t)
-	for _, px := range []string{"100", "300"} {
-		var body []byte
-		for i := range sweepLimit + 100 {
-			body = request(body, 0, "set", px+strconv.Itoa(i), "v", "px", px)
-		}
-		d.applyAs(2, body)
-	}
-	d.nowMillis += 101
-	d.applyAs(3, pipeline("set k v"))
-	require.Equal(t, sweepLimit+201, d.m.st.Databases[0].Stored())
-	other := &driver{
-		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
-		version: d.version,
-	}
-	require.Equal(t, d.m.Hash(), other.m.Hash())
-	require.Equal(t, sweepLimit+101, other.m.st.Databases[0].Stored())
-	for range 4 {
-		d.m.Listen(event.InChanges)
-		other.m.Listen(event.InChanges)
-		require.Equal(t, told(other.advance(100)), told(d.advance(100)))
-		require.Equal(t, other.m.Hash(), d.m.Hash())
-		require.Equal(t, other.m.st.Databases[0].Stored(), d.m.st.Databases[0].Stored())
-	}
-	require.Equal(t, 1, d.m.st.Databases[0].Stored())
 }
 
 // An entry sweeps no more of several databases together than of one.
@@ -234,23 +197,6 @@ func TestPassedKeysAreWork(t *testing.T) {
 	require.Equal(t, "nil", line(d.eval("return redis.call('randomkey')")))
 	d.m.budgets.reads, d.m.budgets.batch = 1<<16, 1<<16
 	require.Equal(t, protocol.ErrNoRoom.Error(), d.apply(pipeline("randomkey", "randomkey"))[1].Str)
-}
-
-// TestPassedKeysAreSwept: an old entry does not pass the same dead keys for ever.
-func TestPassedKeysAreSwept(t *testing.T) {
-	const n = sweepLimit + 30_000
-	d := newDriver(t)
-	d.fillAs(3, "k", n, 100)
-	d.nowMillis += 101
-	var body []byte
-	for range command.MaxPassed/30_000 + 2 {
-		body = request(body, 0, "randomkey")
-	}
-	for _, reply := range d.applyAs(3, body) {
-		require.True(t, reply.IsNull())
-	}
-	require.Zero(t, d.m.st.Databases[0].Stored())
-	require.NoError(t, d.m.st.Databases[0].Verify())
 }
 
 // TestReadAtTheDeadline: the log has reached a deadline and not passed it, the reader's time has: the

@@ -51,7 +51,7 @@ func playWith(t *testing.T, script []byte, each func(d *driver, words []string))
 			require.False(t, due)
 			return []string{line(reply)}
 		default:
-			r := d.record(d.version, request(nil, d.db, words...))
+			r := d.record(request(nil, d.db, words...))
 			each(d, words)
 			return append([]string{line(r.replies[0])}, messages(r.events)...)
 		}

@@ -39,7 +39,7 @@ func (m *machine) verify() {
 	if v.known != st {
 		v.known, v.least = st, now
 	}
-	if was := v.least; now.version < was.version && was.version >= versionOfCluster || now.clockMillis < was.clockMillis ||
+	if was := v.least; now.version < was.version || now.clockMillis < was.clockMillis ||
 		now.versions < was.versions || now.fences < was.fences || now.turns < was.turns || now.swaps < was.swaps ||
 		now.swaps > now.versions {
 		invariant.Broken("what never falls was %+v, and is %+v", was, now)

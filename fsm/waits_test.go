@@ -356,7 +356,7 @@ func TestLocksAreLostOnce(t *testing.T) {
 		d.m.budgets.endings, d.m.budgets.serving = 0, room
 		told := map[string]int{}
 		for _, line := range []string{"rpush list x", "ping", "ping", "ping"} {
-			for _, e := range d.record(d.version, pipeline("rpush quick x", line)).events {
+			for _, e := range d.record(pipeline("rpush quick x", line)).events {
 				told[fmt.Sprint(e.Kind, e.Key, e.Seq)]++
 			}
 			if !d.m.st.Locks.Known(0, "a") && d.m.st.Locks.Known(0, "b") {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -146,50 +145,6 @@ func TestCreationsShareAPlace(t *testing.T) {
 		require.Less(t, n, 20*len(command.NewKeyVersions{}))
 		d.do("incr", "i"+command.FormatUint(uint64(n)))
 	}
-}
-
-// TestEntriesOfVersion1 are applied as the release did that wrote them: its nodes
-// may be of the same cluster, and have to come to the same state.
-func TestEntriesOfVersion1(t *testing.T) {
-	d := newDriver(t)
-	old := func(body []byte) protocol.Value { return d.applyAs(1, body)[0] }
-	old(request(nil, 0, "set", "a", "1"))
-	old(request(nil, 0, "set", "b", "1"))
-	old(request(nil, 0, "swapdb", "0", "1"))
-	old(request(nil, 0, "swapdb", "0", "1"))
-	require.Equal(t, uint64(2), d.m.st.Versions)
-	old(request(nil, 0, "set", "gone", "v", "exat", "1"))
-	require.True(t, old(request(nil, 0, "eval", "redis.call('set','x','v'); redis.call('swapdb',0,1); "+endless,
-		"0")).IsError())
-	require.Equal(t, uint64(2), d.m.st.Versions)
-	require.Zero(t, d.m.st.NewKeys.Count())
-	require.Zero(t, d.m.st.Swaps)
-	watched := func(key string, version uint64) protocol.Kind {
-		watches := []protocol.Watch{{Key: key, Mark: version}}
-		return old(protocol.AppendTransaction(nil, 0, watches, nil)).Kind
-	}
-	require.Equal(t, protocol.KindArray, watched("a", 1))
-	require.Equal(t, protocol.KindNullArray, watched("a", 2))
-	require.Equal(t, protocol.KindArray, watched("missing", 0))
-	old(request(nil, 0, "set", "missing", "1"))
-	require.Equal(t, protocol.KindNullArray, watched("missing", 0))
-	old(request(nil, 0, "del", "missing"))
-	require.Equal(t, protocol.KindArray, watched("missing", 0))
-}
-
-// TestSnapshotOfVersion1 reads a stream that a node of that release wrote.
-func TestSnapshotOfVersion1(t *testing.T) {
-	b, err := os.ReadFile("testdata/snapshot-v1.bin")
-	require.NoError(t, err)
-	d := newDriver(t)
-	require.NoError(t, d.m.Restore(bytes.NewReader(b)))
-	d.seq = 100 // beyond what the snapshot's session has applied
-	require.Equal(t, "token", d.do("get", "lock").Str)
-	require.Equal(t, protocol.KindArray, d.exec(d.watch("lock", "missing")).Kind)
-	watches := d.watch("missing")
-	d.do("set", "missing", "v")
-	d.do("del", "missing")
-	require.Equal(t, protocol.KindNullArray, d.exec(watches).Kind)
 }
 
 // TestCreationInThePlaceOfEnded: a key that comes where an ended one waits to be swept was not there

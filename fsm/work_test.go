@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -476,33 +475,6 @@ func TestEveryRequestIsMeasured(t *testing.T) {
 		delete(cases, name)
 	}
 	require.Empty(t, cases, "no such requests")
-}
-
-// TestCostsOfOldEntries: what is charged more from command.VersionCosts on is charged as before in older entries.
-func TestCostsOfOldEntries(t *testing.T) {
-	before := []string{
-		"lock.acquire w0 other px 100000000", "set stock x nx px 1000000", "mset " + each(100, "k#", "x"),
-		"native 7 1 2000 lock.acquireall 100 " + each(100, "w#") + " waits px 100000 wait 0",
-	}
-	for line, more := range map[string]int64{
-		"keys *":       201 * (command.ScanWork - command.KeyWork), // and 100 items of locks
-		"scan 0":       10 * (command.ScanWork - command.KeyWork),
-		"lock.info w0": 2 * (rowWork - formerRowWork),
-		"get k1":       0,
-	} {
-		var work [2]int64
-		for i, version := range []byte{protocol.OldestEntryVersion, protocol.EntryVersion} {
-			d := newDriverOf(t, version)
-			var w workCase
-			for _, line := range before {
-				d.apply(w.body(line, 0))
-			}
-			replies := d.apply(w.body(line, 0))
-			require.False(t, replies[0].IsError(), replies[0].Str)
-			work[i] = d.charged()
-		}
-		require.Equal(t, more, work[1]-work[0], line)
-	}
 }
 
 // TestWorkOfTranscripts: what the commands of the transcripts are charged for is what it was. Which requests fit into

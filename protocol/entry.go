@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The log entry, version 6:
+// The log entry, version 1:
 //
 //	byte    version
 //	varint  stamp        the leader's instant, milliseconds of cluster time
@@ -33,23 +33,16 @@ import (
 //
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
-//
-// Versions 3 to 5 have no connections, rights and quotas. Their requests have fewer commands: see fsm/ops.go.
-// Versions 1 and 2 have no memory limit. In version 1 EXEC compares the versions
-// of keys alone: see fsm/exec.go.
 
 // EntryVersion is the version of the entry format, and of everything that the meaning of an entry rests
 // on: the script engine and the budgets of fsm. It is the newest that this release writes. A node applies
 // older entries as the releases that wrote them did. At an entry of a higher version it stops with a clear
 // message.
-const EntryVersion = 6
+const EntryVersion = 1
 
 // OldestEntryVersion is the oldest version that this release writes: for clusters with members of earlier
 // releases.
-const OldestEntryVersion = 5
-
-// versionMemoryLimit is the first version of the entry that has a memory limit.
-const versionMemoryLimit = 3
+const OldestEntryVersion = 1
 
 // MaxDatabases is the number of databases that SELECT offers.
 const MaxDatabases = 16
@@ -214,10 +207,8 @@ func DecodeEntry(data string) (Entry, error) {
 	if e.WallOffsetMillis, data, ok = varint(data); !ok {
 		return e, fmt.Errorf("%w: wall offset", ErrCorruptEntry)
 	}
-	if e.Version >= versionMemoryLimit {
-		if e.MemoryLimitBytes, data, ok = uvarint(data); !ok {
-			return e, fmt.Errorf("%w: memory limit", ErrCorruptEntry)
-		}
+	if e.MemoryLimitBytes, data, ok = uvarint(data); !ok {
+		return e, fmt.Errorf("%w: memory limit", ErrCorruptEntry)
 	}
 	e.rest = data
 	return e, nil

@@ -81,11 +81,6 @@ var (
 var (
 	ErrNoLeader = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
 	ErrStopping = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
-	// ErrBehind: nothing of the log has reached the node, and the version of the cluster decides how the command is sent.
-	ErrBehind = &Error{
-		Prefix: "CLUSTERDOWN",
-		Text:   "This node has not caught up with the cluster yet, the command was not applied",
-	}
 	// ErrQuarantined: the node's state differs from the other members'.
 	ErrQuarantined = &Error{
 		Prefix: "CLUSTERDOWN",

@@ -54,12 +54,6 @@ func (c Command) withKeys(specs ...KeySpec) Command {
 	return c
 }
 
-// fromLog says with which version of the log a command came.
-func (c Command) fromLog(version byte) Command {
-	c.LogVersion = version
-	return c
-}
-
 // in adds ACL categories to the ones that follow from the flags of a command.
 func (c Command) in(categories ...string) Command {
 	c.Categories = categories
@@ -105,7 +99,7 @@ func lockCommands() []Command {
 			withKeys(oneKey(1, KeyRO|KeyAccess)).taking(key("key"), text("owner")),
 		lockWord("lock.downgrade", 3, Write, FlagFast, "Make an exclusive hold a shared one").withKeys(held).taking(
 			key("key"), text("owner")),
-		lockWord("lock.history", -1, Read, 0, "List how locks were lost lately, and who broke them").fromLog(6).
+		lockWord("lock.history", -1, Read, 0, "List how locks were lost lately, and who broke them").
 			costing("O(N), N being the number of losses kept, about 2000 at most").
 			taking(
 				pattern("pattern").after("MATCH").opt(), text("owner").after("OWNER").opt(), oneOf("kind", token("NATIVE"),
@@ -164,6 +158,6 @@ func fenceCommands() []Command {
 			withKeys(oneKey(1, KeyRW|KeyAccess|KeyUpdate)).taking(key("key"), integer("fence")),
 		lockWord("fence.raise", 2, Write, FlagAdmin|FlagFast, "Let no fence of native locks be a number or less").costing(
 			"O(1)").
-			fromLog(6).taking(integer("fence")),
+			taking(integer("fence")),
 	}
 }

@@ -71,8 +71,6 @@ func (b *clusterlessBackend) Listen(event.Interest) {}
 
 func (b *clusterlessBackend) Version() byte { return protocol.OldestEntryVersion }
 
-func (b *clusterlessBackend) KnowsVersion() bool { return false }
-
 func (b *clusterlessBackend) Status() replica.Status {
 	return replica.Status{
 		ID: b.id, Name: members.Name(b.id),

@@ -55,8 +55,6 @@ type Call struct {
 	// Seed differs from request to request, and Draws counts what [Call.Random] drew in this request.
 	Seed, Draws uint64
 
-	// passed counts the ended items that [Call.Ascend] met in old entries.
-	passed int
 	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
 	hashed string
 	hash   uint64
@@ -157,18 +155,12 @@ func (c *Call) MeetAll() {
 	c.MeetLocks()
 }
 
-// MaxPassed is the number of ended items that the call of an old entry may pass before it sweeps them.
-const MaxPassed = 1 << 20
-
 // Ascend is [keyspace.Keyspace.Ascend] in the call's database. It ends early when the request is over its
 // budget, which the caller asks [Call.Fits] about: a script could pass a million ended items again and
 // again.
-//
-// Before [Keys.Sweeps] the ended items are no part of the state. Then they cost nothing, and an entry
-// sweeps them after MaxPassed.
 func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.Keys.Databases[c.DB]
-	if c.Slices() && c.Keys.Locks.BehindAt(c.NowMillis) {
+	if c.Keys.Locks.BehindAt(c.NowMillis) {
 		every := f
 		f = func(it *keyspace.Item) bool {
 			if it.IsLock() && c.lockEnded(c.DB, it.Key()) {
@@ -177,16 +169,9 @@ func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 			return every(it)
 		}
 	}
-	if c.Keys.Sweeps || c.Reading {
-		most := max(0, (c.Ceiling-c.Work)/endedWork)
-		dead := d.Ascend(fromHash, c.NowMillis, int(min(most, math.MaxInt)), f)
-		c.Spend(int64(dead) * endedWork)
-		return
-	}
-	if c.passed += d.Ascend(fromHash, c.NowMillis, math.MaxInt, f); c.passed > MaxPassed {
-		d.SweepAll(c.Keys.ClockMillis)
-		c.passed = 0
-	}
+	most := max(0, (c.Ceiling-c.Work)/endedWork)
+	dead := d.Ascend(fromHash, c.NowMillis, int(min(most, math.MaxInt)), f)
+	c.Spend(int64(dead) * endedWork)
 }
 
 // Set gives key a value and a deadline.
@@ -234,7 +219,7 @@ func (c *Call) Store(db int, it keyspace.Item) {
 func (c *Call) storeEnded(db int, it *keyspace.Item) {
 	if old := c.FindIn(db, it.Key()); old != nil {
 		c.RemoveFrom(db, old)
-	} else if c.Remembers() {
+	} else {
 		it.SetVersion(c.Keys.NextVersion())
 		c.noteNewKey(db, it)
 		c.NotifyIn(db, event.ClassNew, "new", it.Key())
@@ -267,9 +252,7 @@ func (c *Call) TakeOut(db int, it *keyspace.Item) (before keyspace.Item) {
 
 // ReplaceDatabase puts d in the place of a database.
 func (c *Call) ReplaceDatabase(db int, d *keyspace.Keyspace) {
-	if c.EntryVersion >= VersionBudgets {
-		c.Spend(databaseWork)
-	}
+	c.Spend(databaseWork)
 	if c.Undo != nil {
 		c.Undo.Note(Change{Database: c.Keys.Databases[db], Number: db, Whole: true})
 	}
@@ -316,9 +299,6 @@ func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
 // Goes counts and tells that the stored item of an ended key is removed.
 func (c *Call) Goes(db int, it *keyspace.Item) {
 	c.Ended++
-	if !c.Keys.Sweeps {
-		return
-	}
 	if it.IsMarked() {
 		c.Host.MarkEnded(db, *it)
 	}

@@ -29,10 +29,6 @@ type Keys struct {
 	Generation uint64
 	// ItemBytes is what the items of all databases count for.
 	ItemBytes int64
-	// Sweeps: which ended items are still stored is the same on all nodes, stands in snapshots, and
-	// their removal is told. Before the first entry of version 4 each node swept for itself, and a
-	// snapshot left the rest out.
-	Sweeps bool
 	// Notifies are the settings of notify-keyspace-events.
 	Notifies event.Classes
 }
@@ -63,15 +59,8 @@ func (vs *NewKeyVersions) Count() (n uint64) {
 	return n
 }
 
-// Remembers reports whether new keys and swaps are noted, and EXEC looks at them: from version 2 of
-// the entry on.
-func (c *Call) Remembers() bool { return c.EntryVersion != 1 }
-
 // noteNewKey notes that an item came where nothing was.
 func (c *Call) noteNewKey(db int, it *keyspace.Item) {
-	if !c.Remembers() {
-		return
-	}
 	place := c.Keys.NewKeys.Place(db, it.Hash)
 	if c.Undo != nil {
 		c.Undo.noteNewKey(place, c.Keys.NewKeys[place])
@@ -81,7 +70,7 @@ func (c *Call) noteNewKey(db int, it *keyspace.Item) {
 
 // noteSwap notes that two databases were exchanged. A swap takes a version, as a store does.
 func (c *Call) noteSwap(a, b int) {
-	if !c.Remembers() || a == b {
+	if a == b {
 		return
 	}
 	version := c.Keys.NextVersion()
@@ -91,20 +80,13 @@ func (c *Call) noteSwap(a, b int) {
 // EndedLockWork is a lock that has ended and is not worked off, and that a command meets.
 const EndedLockWork = 128
 
-// VersionSlices is the first version of the entry that ends holds in slices: an entry takes what that costs for the
-// first of them, and runs its batches. What has ended and is not worked off looks ended to every command.
-const VersionSlices = 6
-
-// Slices reports whether holds end in slices: see [VersionSlices].
-func (c *Call) Slices() bool { return c.EntryVersion >= VersionSlices }
-
 // LocksThere reports whether there is any lock. If not, only sessions can be due.
 func (c *Call) LocksThere() bool { return c.Keys.Locks.Len() > 0 }
 
 // lockEnded reports whether a lock that has an item has ended, and is not worked off.
 func (c *Call) lockEnded(db int, key string) bool {
 	t := c.Keys.Locks
-	if !c.Slices() || !t.BehindAt(c.NowMillis) {
+	if !t.BehindAt(c.NowMillis) {
 		return false
 	}
 	there, looked := t.There(db, key, c.NowMillis)
@@ -122,9 +104,6 @@ func (c *Call) meetLock(db int, key string) {
 func (c *Call) MeetLocks() {
 	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.DueBetween(c.Keys.ClockMillis, c.NowMillis)
 }
-
-// VersionMarks is the first version of the entry whose stock locks are marked.
-const VersionMarks = 6
 
 // LeaseUntil is the time until a deadline, 0 for never.
 func (c *Call) LeaseUntil(deadlineMillis int64) int64 {
@@ -152,7 +131,7 @@ func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 	if m, ok := it.Mark(); ok {
 		return it.WithMark(c.Renewed(m, deadlineMillis))
 	}
-	if deadlineMillis != Never && it.Kind() == keyspace.KindHash && c.EntryVersion >= VersionMarks {
+	if deadlineMillis != Never && it.Kind() == keyspace.KindHash {
 		if m, ok := c.Host.HashMark(*it, deadlineMillis); ok {
 			return it.WithMark(m)
 		}
@@ -176,9 +155,7 @@ func (c *Call) CountKeys(db int) int {
 // LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is
 // no hold.
 func (c *Call) LockDeadline(key string) int64 {
-	if c.Slices() {
-		c.Spend(int64(c.Keys.Locks.Holders(c.DB, key)) * BrokenWork)
-	}
+	c.Spend(int64(c.Keys.Locks.Holders(c.DB, key)) * BrokenWork)
 	left, ok := c.Keys.Locks.LeftMillis(c.DB, key, c.NowMillis)
 	if !ok || left < 0 {
 		return Never

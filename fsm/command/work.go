@@ -12,7 +12,7 @@ import (
 // and never timed, so that all nodes count alike. ../DESIGN.md has the measurements.
 const (
 	KeyWork   = 64  // something that is looked at and passed
-	ScanWork  = 160 // a key that KEYS or SCAN looks at, and may show. Before VersionCosts KeyWork stood in its place
+	ScanWork  = 160 // a key that KEYS or SCAN looks at, and may show
 	endedWork = 16  // an ended item that waits for the sweep, and that a look at all keys passes
 	WriteWork = 512 // a key that is written or deleted, after a request's first
 	StepWork  = 8   // a step of a pattern
@@ -23,19 +23,8 @@ const (
 // ErrOverWork is the reply of a command that is over the budget of its request: nothing of the request is kept.
 var ErrOverWork = protocol.Err("script is over its budget of work in commands")
 
-// VersionBudgets is the first version of the entry whose batches and transactions have budgets.
-const VersionBudgets = 3
-
-// VersionCosts is the first version of the entry that charges what they cost for keys that are scanned, for rows about
-// locks, and for each queue that a waiter leaves, before any leaves.
-const VersionCosts = 6
-
 // SpendScan charges for a key that is scanned.
 func (c *Call) SpendScan() {
-	if c.EntryVersion < VersionCosts {
-		c.Spend(KeyWork)
-		return
-	}
 	c.Spend(ScanWork)
 }
 
@@ -53,7 +42,7 @@ func (c *Call) Fits(work int64) bool {
 
 // Affords is fits and spend for a request that writes so many keys. The price contains the first.
 func (c *Call) Affords(keys int) bool {
-	if c.EntryVersion < VersionBudgets || keys < 2 {
+	if keys < 2 {
 		return true
 	}
 	work := int64(keys-1) * WriteWork

@@ -168,23 +168,20 @@ func (k *Keyspace) EndsBetween(afterMillis, untilMillis int64) bool {
 // first of them, whose hashes begin alike, would be taken for an attack.
 func (k *Keyspace) Expect(n int) { k.items.expected = n }
 
-// Captured is the items of a keyspace at one moment, and does not change.
+// Captured is the items of a keyspace at one moment, also those that have ended. It does not change.
 type Captured struct {
-	items     directory
-	present   int
-	nowMillis int64
+	items directory
+	count int
 }
 
-// Capture captures the items that have not ended at nowMillis, in constant time; [math.MinInt64]: all. Afterwards the
-// first change in a bucket copies the bucket, and the first change in a segment the segment.
-func (k *Keyspace) Capture(nowMillis int64) Captured {
-	return Captured{items: k.items.copy(), present: k.Len(nowMillis), nowMillis: nowMillis}
-}
+// Capture captures the items in constant time. Afterwards the first change in a bucket copies the bucket, and the first
+// change in a segment the segment.
+func (k *Keyspace) Capture() Captured { return Captured{items: k.items.copy(), count: k.Stored()} }
 
 // Len counts the captured items.
-func (c *Captured) Len() int { return c.present }
+func (c *Captured) Len() int { return c.count }
 
 // Ascend calls f for the captured items in order, until f returns false. f must not keep the pointer.
 func (c *Captured) Ascend(f func(it *Item) bool) {
-	c.items.ascend(0, func(it *Item) bool { return it.Ended(c.nowMillis) || f(it) })
+	c.items.ascend(0, f)
 }

@@ -20,6 +20,7 @@ func TestKeyspaceModel(t *testing.T) {
 		clock := int64(0)
 		var captures []Captured
 		var held [][]Item
+		var at []int64 // the clock of each capture
 		for range 2000 {
 			n := rng.Intn(200)
 			key := fmt.Sprint(n)
@@ -73,7 +74,8 @@ func TestKeyspaceModel(t *testing.T) {
 				}
 			case 9:
 				if rng.Intn(20) == 0 {
-					captures, held = append(captures, k.Capture(clock)), append(held, m.sorted())
+					captures, held, at = append(captures, k.Capture()), append(held, m.sorted()), append(at, clock)
+					require.Equal(t, k.Stored(), captures[len(captures)-1].Len())
 				}
 			}
 			checkCounts(t, k, m, clock)
@@ -101,8 +103,14 @@ func TestKeyspaceModel(t *testing.T) {
 		require.Zero(t, k.Usage(MaxAccount))
 		for i := range captures {
 			var got []Item
-			captures[i].Ascend(func(it *Item) bool { got = append(got, *it); return true })
-			require.Len(t, got, captures[i].Len())
+			seen := 0
+			captures[i].Ascend(func(it *Item) bool {
+				if seen++; !it.Ended(at[i]) {
+					got = append(got, *it)
+				}
+				return true
+			})
+			require.Equal(t, captures[i].Len(), seen)
 			require.True(t, slices.Equal(held[i], got))
 		}
 	}

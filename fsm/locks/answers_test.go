@@ -22,7 +22,6 @@ func TestGoldenAnswers(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(24) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 11)), table: New()}
-		c.table.Slice(seed%4 > 0)
 		sum, now := sha256.New(), int64(1000)
 		for n := range 120 {
 			if c.r.IntN(3) == 0 {
@@ -30,7 +29,7 @@ func TestGoldenAnswers(t *testing.T) {
 			}
 			steps := plenty
 			if seed%3 > 0 {
-				steps = c.r.IntN(2+int(seed%5)*2) * c.table.price()
+				steps = c.r.IntN(2+int(seed%5)*2) * StepUnits
 			}
 			c.table.Begin(now, steps)
 			c.table.Sweep()
@@ -47,7 +46,7 @@ func TestGoldenAnswers(t *testing.T) {
 			c.tellAll(t, sum, now)
 			c.tellAll(t, sum, now+int64(n%3*30))
 			if n%40 == 39 {
-				table, err := loaded(saved(c.table), c.table.sliced)
+				table, err := loaded(saved(c.table))
 				require.NoError(t, err)
 				c.table = table
 			}
@@ -63,13 +62,12 @@ func TestGoldenEffects(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 13)), table: New(), dbs: 1 + int(seed%2)}
-		c.table.Slice(seed%4 > 0)
 		sum, now := sha256.New(), int64(1000)
 		for n := range 150 {
 			if c.r.IntN(4) == 0 {
 				now += c.r.Int64N(80)
 			}
-			c.table.Begin(now, c.r.IntN(4)*c.r.IntN(4)*c.table.price())
+			c.table.Begin(now, c.r.IntN(4)*c.r.IntN(4)*StepUnits)
 			if c.r.IntN(2) == 0 {
 				c.table.Sweep()
 			}
@@ -84,7 +82,7 @@ func TestGoldenEffects(t *testing.T) {
 				sum.Write(saved(c.table))
 			}
 			if n%40 == 39 {
-				table, err := loaded(saved(c.table), c.table.sliced)
+				table, err := loaded(saved(c.table))
 				require.NoError(t, err)
 				c.table = table
 			}

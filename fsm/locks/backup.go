@@ -36,7 +36,7 @@ func (t *Table) RaiseFences(above uint64) (reached uint64) {
 // tells.
 func (t *Table) Empty() {
 	empty := New()
-	empty.now, empty.generation, empty.sliced = t.now, t.generation, t.sliced
+	empty.now, empty.generation = t.now, t.generation
 	empty.fences, empty.orders, empty.sessionIDs = t.fences, t.orders, t.sessionIDs
 	*t = *empty
 }

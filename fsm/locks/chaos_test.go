@@ -69,12 +69,12 @@ func (s *source) LockText(int) keyspace.LockText { return keyspace.NewLockText(s
 
 func saved(t *Table) []byte {
 	var s stream
-	t.Save(&s, t.sliced)
+	t.Save(&s)
 	return s.buf
 }
 
-func loaded(b []byte, sliced bool) (*Table, error) {
-	return Load(&source{left: bytes.NewReader(b)}, sliced)
+func loaded(b []byte) (*Table, error) {
+	return Load(&source{left: bytes.NewReader(b)})
 }
 
 // checkAll compares everything that is kept twice, and every promise about a moment.
@@ -192,7 +192,6 @@ func TestChaos(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			c := &chaos{r: rand.New(rand.NewPCG(seed, 7)), table: New()}
-			c.table.Slice(seed%4 > 1)
 			now := int64(1000)
 			for range 400 {
 				if c.r.IntN(3) == 0 {
@@ -200,7 +199,7 @@ func TestChaos(t *testing.T) {
 				}
 				steps := plenty
 				if seed%2 == 1 {
-					steps = c.r.IntN(6) * c.table.price()
+					steps = c.r.IntN(6) * StepUnits
 				}
 				var kept *Table
 				var before []byte
@@ -220,7 +219,7 @@ func TestChaos(t *testing.T) {
 				}
 				if c.r.IntN(8) == 0 {
 					b := saved(c.table)
-					again, err := loaded(b, c.table.sliced)
+					again, err := loaded(b)
 					require.NoError(t, err)
 					again.Begin(now, steps)
 					checkAll(t, again)
@@ -245,7 +244,7 @@ func drain(t *testing.T, table *Table, now int64) {
 			break
 		}
 		now = max(now, due)
-		table.Begin(now, 2*table.price())
+		table.Begin(now, 2*StepUnits)
 		table.Sweep()
 	}
 	var names []waits.Name

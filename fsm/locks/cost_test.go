@@ -151,43 +151,38 @@ func TestKeysAreCharged(t *testing.T) {
 	require.LessOrEqual(t, table.Steps(), plenty-len(keys))
 }
 
-// TestPlacesAreCharged: from version 6 of the entry on a waiter takes steps for each further queue that it joins or
+// TestPlacesAreCharged: a waiter takes steps for each further queue that it joins or
 // leaves.
 func TestPlacesAreCharged(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = fmt.Sprint("lock:", i)
 	}
-	for _, sliced := range []bool{false, true} {
-		table := at(New(), 1000)
-		table.Slice(sliced)
-		table.mustAcquire(t, asks("holder", keys[0]))
-		takes := func(name string, others, places int, f func()) {
-			t.Helper()
-			table.Begin(table.now, plenty)
-			f()
-			if sliced {
-				others += PlaceUnits * 99 * places
-			}
-			require.Equal(t, others, plenty-table.Steps(), name)
-			table.TakeEffects()
-		}
-		wait := func(owner string, keys ...string) func() {
-			return func() {
-				_, err := table.Acquire(waiting(asks(owner, keys...)))
-				require.NoError(t, err)
-			}
-		}
-		takes("joining", 1, 1, wait("w", keys...))
-		takes("asking again", 1, 2, wait("w", keys...))
-		takes("cancelling", 0, 1, func() { require.True(t, table.Cancel(0, keys[50], "w")) })
-		takes("joining", 1, 1, wait("w", keys...))
-		takes("asking for another", 1, 1, wait("w", keys[0]))
-		takes("joining", 1, 1, wait("v", keys...))
-		takes("leaving", 0, 1, func() {
-			require.True(t, table.Unblock(waits.Name{Origin: client(1).Origin, Ticket: tickets}, protocol.LeaveGone))
-		})
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("holder", keys[0]))
+	takes := func(name string, others, places int, f func()) {
+		t.Helper()
+		table.Begin(table.now, plenty)
+		f()
+		others += PlaceUnits * 99 * places
+		require.Equal(t, others, plenty-table.Steps(), name)
+		table.TakeEffects()
 	}
+	wait := func(owner string, keys ...string) func() {
+		return func() {
+			_, err := table.Acquire(waiting(asks(owner, keys...)))
+			require.NoError(t, err)
+		}
+	}
+	takes("joining", 1, 1, wait("w", keys...))
+	takes("asking again", 1, 2, wait("w", keys...))
+	takes("cancelling", 0, 1, func() { require.True(t, table.Cancel(0, keys[50], "w")) })
+	takes("joining", 1, 1, wait("w", keys...))
+	takes("asking for another", 1, 1, wait("w", keys[0]))
+	takes("joining", 1, 1, wait("v", keys...))
+	takes("leaving", 0, 1, func() {
+		require.True(t, table.Unblock(waits.Name{Origin: client(1).Origin, Ticket: tickets}, protocol.LeaveGone))
+	})
 }
 
 // TestSteps: what a call looks at grows with the logarithm of the table alone, wherever the call is.
@@ -202,7 +197,7 @@ func TestSteps(t *testing.T) {
 		f()
 		t.Logf("%s: %d comparisons, %d steps", name, compared, plenty-table.Steps())
 		require.LessOrEqual(t, compared, most, name)
-		require.LessOrEqual(t, plenty-table.Steps(), 4, name)
+		require.LessOrEqual(t, plenty-table.Steps(), 4*StepUnits, name)
 		table.TakeEffects()
 	}
 	table.mustAcquire(t, asks("holder", "hot"))
@@ -225,7 +220,7 @@ func TestSteps(t *testing.T) {
 	price("a renewal", 300, func() { table.Renew(0, "hot", "w0", 5000) })
 	price("a copy", 0, func() { table.Copy() })
 	price("a flush", 2000, func() {
-		table.Begin(table.now, 3)
+		table.Begin(table.now, 3*StepUnits)
 		table.Flush(0, 0)
 		table.Begin(table.now, plenty)
 	})
@@ -236,53 +231,50 @@ func TestSteps(t *testing.T) {
 // The flag -rewrite writes the present figures into the file.
 func TestComparisons(t *testing.T) {
 	var got strings.Builder
-	for _, sliced := range []bool{false, true} {
-		for seed := range uint64(10) {
-			compared, steps, now := 0, 0, int64(1000)
-			c := &chaos{r: rand.New(rand.NewPCG(seed, 12)), table: newTable(&compared)}
-			c.table.Slice(sliced)
-			for range 80 {
-				now += c.r.Int64N(2) * c.r.Int64N(40)
-				c.table.Begin(now, c.r.IntN(6)*c.table.price())
-				c.table.Sweep()
-				c.step()
-				c.rare(io.Discard)
-				steps += c.table.Steps()
-				c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
-				c.table.TakeEffects()
-			}
-			fmt.Fprintf(&got, "sliced %v, drawn by %d: %d steps left, comparisons: %d\n", sliced, seed, steps, compared)
+	for seed := range uint64(10) {
+		compared, steps, now := 0, 0, int64(1000)
+		c := &chaos{r: rand.New(rand.NewPCG(seed, 12)), table: newTable(&compared)}
+		for range 80 {
+			now += c.r.Int64N(2) * c.r.Int64N(40)
+			c.table.Begin(now, c.r.IntN(6)*StepUnits)
+			c.table.Sweep()
+			c.step()
+			c.rare(io.Discard)
+			steps += c.table.Steps()
+			c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
+			c.table.TakeEffects()
 		}
-		compared := 0
-		table, sessions := crowded(t, &compared, sliced)
-		require.Positive(t, compared)
-		for _, state := range []string{"at rest", "behind leases", "behind a session", "behind a flush"} {
-			table.Begin(table.now, 0)
-			switch state {
-			case "behind leases":
-				table.Begin(2100, 0)
-			case "behind a session":
-				table.CloseSession(sessions[0])
-				sessions = sessions[1:]
-			case "behind a flush":
-				table.Flush(0, 0)
+		fmt.Fprintf(&got, "drawn by %d: %d steps left, comparisons: %d\n", seed, steps, compared)
+	}
+	compared := 0
+	table, sessions := crowded(t, &compared)
+	require.Positive(t, compared)
+	for _, state := range []string{"at rest", "behind leases", "behind a session", "behind a flush"} {
+		table.Begin(table.now, 0)
+		switch state {
+		case "behind leases":
+			table.Begin(2100, 0)
+		case "behind a session":
+			table.CloseSession(sessions[0])
+			sessions = sessions[1:]
+		case "behind a flush":
+			table.Flush(0, 0)
+		}
+		var names []string
+		steps, sums := map[string]int{}, map[string]int{}
+		ofAll(table, sessions, func(name string, f func()) {
+			if _, known := sums[name]; !known {
+				names = append(names, name)
 			}
-			var names []string
-			steps, sums := map[string]int{}, map[string]int{}
-			ofAll(table, sessions, func(name string, f func()) {
-				if _, known := sums[name]; !known {
-					names = append(names, name)
-				}
-				compared = 0
-				table.Begin(table.now, 2*table.price())
-				f()
-				sums[name], steps[name] = sums[name]+compared, steps[name]+table.Steps()
-				table.TakeEffects()
-			})
-			for _, name := range names {
-				fmt.Fprintf(&got, "sliced %v, %s, %s: %d steps left, comparisons: %d\n", sliced, state, name, steps[name],
-					sums[name])
-			}
+			compared = 0
+			table.Begin(table.now, 2*StepUnits)
+			f()
+			sums[name], steps[name] = sums[name]+compared, steps[name]+table.Steps()
+			table.TakeEffects()
+		})
+		for _, name := range names {
+			fmt.Fprintf(&got, "%s, %s: %d steps left, comparisons: %d\n", state, name, steps[name],
+				sums[name])
 		}
 	}
 	notMore(t, "testdata/golden/comparisons.txt", got.String())
@@ -305,9 +297,8 @@ func notMore(t *testing.T, golden, got string) {
 
 // crowded is a table with locks that many hold or wait for, by leases and by sessions, and with sessions that hold
 // many.
-func crowded(t *testing.T, compared *int, sliced bool) (table *Table, sessions []uint64) {
+func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 	table = at(newTable(compared), 1000)
-	table.Slice(sliced)
 	for range 4 {
 		id, err := table.OpenSession(5000, Client{}, false, "")
 		require.NoError(t, err)
@@ -392,7 +383,7 @@ func TestPieces(t *testing.T) {
 		_, _ = table.Acquire(r)
 	}
 	table.TakeEffects()
-	table.Begin(1000, 100)
+	table.Begin(1000, 100*StepUnits)
 	table.Release(0, "k", "writer", false)
 	require.Equal(t, 100, table.Stats().Holds)
 	// Who comes now stands behind: an answer before those in line would break the order.
@@ -406,7 +397,7 @@ func TestPieces(t *testing.T) {
 	require.LessOrEqual(t, due, int64(1000))
 	for entries := 0; table.Stats().Waiters > 0; entries++ {
 		require.Less(t, entries, 2*many/100)
-		table.Begin(1000, 100)
+		table.Begin(1000, 100*StepUnits)
 		table.Sweep()
 	}
 	require.Equal(t, many, table.Stats().Holds)
@@ -420,15 +411,15 @@ func TestPieces(t *testing.T) {
 		table.mustAcquire(t, r)
 	}
 	table.TakeEffects()
-	table.Begin(1501, 10)
+	table.Begin(1501, 10*StepUnits)
 	table.Sweep()
 	require.Zero(t, table.Check(0, "lock:1999", "s", 1501), "lost at once")
 	require.Nil(t, table.Session(id, 1501))
-	table.Begin(1501, 10)
+	table.Begin(1501, 10*StepUnits)
 	a, err = table.Acquire(asks("next", "lock:1999"))
 	require.NoError(t, err)
 	require.Zero(t, a, "the delay of the lost hold runs")
-	table.Begin(1601, 2)
+	table.Begin(1601, 2*StepUnits)
 	table.mustAcquire(t, asks("next", "lock:1998"))
 }
 
@@ -442,7 +433,7 @@ func BenchmarkHandOff(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		table.Begin(1000, 100)
+		table.Begin(1000, 100*StepUnits)
 		table.Release(0, "hot", fmt.Sprint(n), false)
 		_, _ = table.Acquire(waiting(asks(fmt.Sprint(n+100_001), "hot")))
 		table.TakeEffects()
@@ -459,7 +450,7 @@ func BenchmarkUncontended(b *testing.B) {
 	r := asks("b", "one")
 	b.ReportAllocs()
 	for b.Loop() {
-		table.Begin(1000, 100)
+		table.Begin(1000, 100*StepUnits)
 		_, _ = table.Acquire(r)
 		table.Release(0, "one", "b", false)
 		table.TakeEffects()
@@ -487,7 +478,7 @@ func TestGoneAtOnce(t *testing.T) {
 	table.DropIncarnation("n1", 1)
 	table.CloseSession(id)
 	table.TakeEffects()
-	table.Begin(1400, 10)
+	table.Begin(1400, 10*StepUnits)
 	table.Release(0, "k", "holder", false)
 	var told []string
 	for _, e := range table.TakeEffects() {

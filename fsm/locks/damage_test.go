@@ -19,11 +19,10 @@ func TestDamage(t *testing.T) {
 	accepted := 0
 	for seed := range uint64(30) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 9)), table: New()}
-		c.table.Slice(seed%3 > 0)
 		now := int64(1000)
 		for range 60 {
 			now += c.r.Int64N(20)
-			c.table.Begin(now, c.r.IntN(20)*c.table.price())
+			c.table.Begin(now, c.r.IntN(20)*StepUnits)
 			c.step()
 		}
 		good := saved(c.table)
@@ -39,7 +38,7 @@ func TestDamage(t *testing.T) {
 					b = append(b[:i], b[min(len(b), i+1):]...)
 				}
 			}
-			table, err := loaded(b, c.table.sliced)
+			table, err := loaded(b)
 			if err != nil {
 				continue
 			}
@@ -112,7 +111,7 @@ func others(was any) (others []any) {
 // right, and the one form of what it says.
 func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	var good fields
-	table.Save(&good, table.sliced)
+	table.Save(&good)
 	for i, was := range good {
 		for _, other := range others(was) {
 			if other == was {
@@ -121,7 +120,7 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 			bad := slices.Clone(good)
 			bad[i] = other
 			source := &fieldSource{left: bad}
-			damaged, err := Load(source, table.sliced)
+			damaged, err := Load(source)
 			if err != nil {
 				continue
 			}
@@ -129,7 +128,7 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 			damaged.Begin(table.now, plenty)
 			require.NoError(t, damaged.verify(false), "value %d: %v in place of %v", i, other, was)
 			var again fields
-			damaged.Save(&again, damaged.sliced)
+			damaged.Save(&again)
 			read := bad[:len(bad)-len(source.left)]
 			if !slices.Equal(read, again) { // waiters of a lock may stand there in another order
 				require.ElementsMatch(t, read, again, "value %d: %v in place of %v is not what is saved", i, other, was)
@@ -144,11 +143,10 @@ func TestDamagedValues(t *testing.T) {
 	accepted := 0
 	for seed := range uint64(12) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 10)), table: New()}
-		c.table.Slice(seed%3 > 0)
 		now := int64(1000)
 		for range 60 {
 			now += c.r.Int64N(20)
-			c.table.Begin(now, c.r.IntN(20)*c.table.price())
+			c.table.Begin(now, c.r.IntN(20)*StepUnits)
 			c.step()
 		}
 		accepted += acceptedWithDamage(t, c.table)
@@ -169,12 +167,12 @@ func TestDamagedValues(t *testing.T) {
 // refusals are the errors of a table's loads with one value in the place of another, each time at one place.
 func refusals(table *Table, was, is any) (errs []error) {
 	var good fields
-	table.Save(&good, table.sliced)
+	table.Save(&good)
 	for i := range good {
 		if good[i] == was {
 			bad := slices.Clone(good)
 			bad[i] = is
-			_, err := Load(&fieldSource{left: bad}, table.sliced)
+			_, err := Load(&fieldSource{left: bad})
 			errs = append(errs, err)
 		}
 	}
@@ -234,7 +232,7 @@ func TestHoldsThatCannotBe(t *testing.T) {
 		},
 	} {
 		var next fields
-		shared("a", "b", "c").Save(&next, true)
+		shared("a", "b", "c").Save(&next)
 		next = next[slices.Index(next, any("c")):]
 		d := &loader{t: shared("a", "b")}
 		d.t.fences++
@@ -251,14 +249,14 @@ func TestHoldsThatCannotBe(t *testing.T) {
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
 	table.locks.Set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})
-	_, err := loaded(saved(table), table.sliced)
+	_, err := loaded(saved(table))
 	require.ErrorIs(t, err, errLock)
 
 	table = at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
 	l := table.find(0, "k")
 	l.more = &extension{holders: 1, unfinished: 1000}
-	again, err := loaded(saved(table), table.sliced)
+	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	again.Begin(1001, plenty)
 	require.NoError(t, again.verify(false))

@@ -8,10 +8,6 @@ import (
 
 // Sweep does what is due or unfinished, in the order of time, while there are steps.
 func (t *Table) Sweep() {
-	if !t.sliced {
-		t.sweep()
-		return
-	}
 	if mutant.LockSlowEnd {
 		t.steps = min(t.steps, StepUnits)
 		t.sweep()
@@ -181,7 +177,7 @@ func (t *Table) step(l *lock) {
 		l.more.delay = 0
 	case grant <= wait && grant < t.now:
 		t.behind(grant)
-		t.steps += t.price() // pump pays
+		t.steps += StepUnits // pump pays
 	case wait < t.now:
 		t.behind(wait)
 		t.endWait(w)
@@ -198,7 +194,7 @@ func (t *Table) lossOf(l *lock, h *hold) loss {
 		return why
 	}
 	mark := l.more.lost
-	if t.sliced && why.at < mark.at {
+	if why.at < mark.at {
 		// The mark has said what delay the lock has.
 		mark.reason, mark.at, mark.cause = why.reason, why.at, 0
 	}

@@ -30,7 +30,7 @@ const (
 	// SessionEnded: the session Session ended. Its holds may be told later.
 	SessionEnded
 	// Left: a request left the queue without a grant, which has Waiters places now. Left and Late are for listeners:
-	// neither is work. From version 6 of the entry on Left gives the key another version.
+	// neither is work. Left gives the key another version.
 	Left
 	// Late: when a hold was renewed or ended, more than four fifths of its lease were used up since the last renewal.
 	// Told once a hold. Of a session's holds the first is told for all, once a session that holds something. A table

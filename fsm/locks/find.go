@@ -180,10 +180,9 @@ func (t *Table) lostOf(l *lock) *hold {
 	if h.fence >= l.more.lost.below {
 		return nil
 	}
-	if t.sliced { // a lease may have ended before
-		if first, end := t.firstHoldEnd(l); first != nil && end < l.more.lost.at {
-			return first
-		}
+	// A lease may have ended before.
+	if first, end := t.firstHoldEnd(l); first != nil && end < l.more.lost.at {
+		return first
 	}
 	return h
 }

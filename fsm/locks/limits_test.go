@@ -35,7 +35,7 @@ func TestFencesRunOut(t *testing.T) {
 	table.Flush(0, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
-	_, err = loaded(saved(table), table.sliced)
+	_, err = loaded(saved(table))
 	require.NoError(t, err, "a flush takes a fence of its own, and there is none left")
 	table.Raise(1<<32, 0)
 	_, err = table.Acquire(asks("c", "m"))
@@ -215,9 +215,8 @@ func TestDropsBeforeASweep(t *testing.T) {
 // TestAccountsOfWaiters: a waiter counts for the same account behind a snapshot, and in its own table alone.
 func TestAccountsOfWaiters(t *testing.T) {
 	table := sharedAndAlone(t)
-	table.Slice(true)
 	require.Equal(t, 1, table.Count(2))
-	again, err := loaded(saved(table), true)
+	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	require.Equal(t, 1, again.Count(2))
 	c := again.Copy()
@@ -258,7 +257,6 @@ func TestTextsAreBounded(t *testing.T) {
 // TestCausesOfLateLosses: what is worked off later has the cause of the command that ended it, also behind a snapshot.
 func TestCausesOfLateLosses(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	for _, owner := range []string{"a", "b", "c"} {
 		for _, key := range []string{"k", "l"} {
 			r := asks(owner, key)
@@ -276,7 +274,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 				told = append(told, e)
 			}
 		}
-		again, err := loaded(saved(table), true)
+		again, err := loaded(saved(table))
 		require.NoError(t, err)
 		table = again
 		table.Begin(1020, 1)
@@ -299,7 +297,6 @@ func TestCausesOfLateLosses(t *testing.T) {
 func TestNothingJoinsWithinADelay(t *testing.T) {
 	for _, before := range []int{0, 2 * memberLooks} {
 		table := at(New(), 1000)
-		table.Slice(true)
 		id, err := table.OpenSession(5000, Client{}, false, "")
 		require.NoError(t, err)
 		for i := range before + 1 {
@@ -377,29 +374,24 @@ func TestCountOfAcquiresIsBounded(t *testing.T) {
 	}
 }
 
-// TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came;
-// but in entries before version 6.
+// TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came.
 func TestWithoutASweep(t *testing.T) {
-	for sliced, want := range map[bool]uint64{true: 3, false: 0} {
-		table := at(New(), 1000)
-		table.Slice(sliced)
-		id, err := table.OpenSession(100, Client{}, false, "")
-		require.NoError(t, err)
-		for _, owner := range []string{"a", "b"} {
-			r := asks(owner, "k")
-			r.Mode, r.Session = Shared, id
-			table.mustAcquire(t, r)
-		}
-		a, err := at(table, 1101).Acquire(asks("c", "k"))
-		require.NoError(t, err)
-		require.Equal(t, want, a.Fence)
+	table := at(New(), 1000)
+	id, err := table.OpenSession(100, Client{}, false, "")
+	require.NoError(t, err)
+	for _, owner := range []string{"a", "b"} {
+		r := asks(owner, "k")
+		r.Mode, r.Session = Shared, id
+		table.mustAcquire(t, r)
 	}
+	a, err := at(table, 1101).Acquire(asks("c", "k"))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, a.Fence)
 }
 
 // TestSharersEndInOrder: of the sessions that shared a lock, and whose time is over, the first to end loses it first.
 func TestSharersEndInOrder(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	for i, lease := range []int64{300, 100, 200} {
 		id, err := table.OpenSession(lease, Client{}, false, "")
 		require.NoError(t, err)
@@ -418,31 +410,27 @@ func TestSharersEndInOrder(t *testing.T) {
 	require.Equal(t, []string{"100", "200", "300"}, lost)
 }
 
-// TestWaitersOfASession: who was dropped counts no more, but in entries before version 6.
+// TestWaitersOfASession: who was dropped counts no more.
 func TestWaitersOfASession(t *testing.T) {
-	for sliced, want := range map[bool]int{true: 1, false: 2} {
-		table := at(New(), 1000)
-		table.Slice(sliced)
-		id, err := table.OpenSession(100, Client{}, false, "")
+	table := at(New(), 1000)
+	id, err := table.OpenSession(100, Client{}, false, "")
+	require.NoError(t, err)
+	table.mustAcquire(t, asks("a", "k"))
+	for _, node := range []string{"n1", "n2"} {
+		r := waiting(asks("on "+node, "k"))
+		r.Session, r.Client.Origin.Node = id, node
+		_, err = table.Acquire(r)
 		require.NoError(t, err)
-		table.mustAcquire(t, asks("a", "k"))
-		for _, node := range []string{"n1", "n2"} {
-			r := waiting(asks("on "+node, "k"))
-			r.Session, r.Client.Origin.Node = id, node
-			_, err = table.Acquire(r)
-			require.NoError(t, err)
-		}
-		table.Begin(1000, 0)
-		table.DropIncarnation("n2", 1)
-		require.Equal(t, want, table.Session(id, 1000).Waiters)
 	}
+	table.Begin(1000, 0)
+	table.DropIncarnation("n2", 1)
+	require.Equal(t, 1, table.Session(id, 1000).Waiters)
 }
 
 // TestSessionsThatEndAtOnce: what a session alone held is free in the instant in which the session is closed, though
 // there were no steps to work that off.
 func TestSessionsThatEndAtOnce(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	id, err := table.OpenSession(500, Client{}, false, "")
 	require.NoError(t, err)
 	r := asks("a", "k")
@@ -470,7 +458,6 @@ func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
 		{name: "another delay", b: Break{ByDelay: true, DelayMillis: 50}},
 	} {
 		table := at(New(), 1000)
-		table.Slice(true)
 		for i, owner := range []string{"a", "b"} {
 			r := asks(owner, "k")
 			r.Mode, r.DelayMillis = Shared, int64(i)*row.delay
@@ -493,7 +480,6 @@ func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
 // line with a request whose own session is over: that session is told of first.
 func TestTurnsOfLocksWithWaiters(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	ask := func(owner, key string, session uint64, lease int64, waits bool) {
 		r := asks(owner, key)
 		if r.Session, r.LeaseMillis = session, lease; waits {
@@ -539,7 +525,6 @@ func TestTurnsOfLocksWithWaiters(t *testing.T) {
 // worked off; a snapshot may be taken before.
 func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	id, err := table.OpenSession(500, Client{}, false, "")
 	require.NoError(t, err)
 	r := asks("a", "k")
@@ -555,7 +540,7 @@ func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {
 	at(table, 1600).Release(0, "x", "c", false)
 	require.NotNil(t, table.candidate(table.find(0, "k")))
 	require.NoError(t, table.Verify())
-	again, err := loaded(saved(table), true)
+	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	for _, tb := range []*Table{table, again} {
 		at(tb, 1600).Sweep()

@@ -28,15 +28,13 @@ type loader struct {
 	Reader
 	t       *Table
 	err     error
-	caused  bool
 	waiters []*waiter
 }
 
-// Load reads a table, and believes nothing. caused is as of Save.
-func Load(r Reader, caused bool) (*Table, error) {
-	d := &loader{Reader: r, t: New(), caused: caused}
+// Load reads a table, and believes nothing.
+func Load(r Reader) (*Table, error) {
+	d := &loader{Reader: r, t: New()}
 	t := d.t
-	t.sliced = caused
 	t.fences, t.orders, t.sessionIDs = r.Uint(), r.Uint(), r.Uint()
 	// Flushes may have taken fences beyond MaxFence.
 	d.must(t.fences < noOrder && t.sessionIDs <= MaxFence && t.orders < noOrder, errNumbers)
@@ -47,9 +45,7 @@ func Load(r Reader, caused bool) (*Table, error) {
 	}
 	d.each(d.flush)
 	d.each(d.drop)
-	if caused {
-		t.queuedAt = spot{int(d.flags(databases-1, errNumbers)), d.Uint(), d.String()}
-	}
+	t.queuedAt = spot{int(d.flags(databases-1, errNumbers)), d.Uint(), d.String()}
 	d.each(d.lock)
 	if d.err == nil {
 		d.line()
@@ -158,17 +154,10 @@ func (d *loader) session() {
 	d.t.bytes += s.bytes()
 }
 
-func (d *loader) cause() uint64 {
-	if !d.caused {
-		return 0
-	}
-	return d.Uint()
-}
-
 func (d *loader) flush() {
 	f := flush{
 		db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String(),
-		cause: d.cause(),
+		cause: d.Uint(),
 	}
 	n := len(d.t.flushes)
 	d.must(f.mark <= d.t.fences && (n == 0 || d.t.flushes[n-1].db < f.db), errFlush)
@@ -190,11 +179,7 @@ func (d *loader) lock() {
 	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before settle
 	last, _ := d.t.locks.Max()
 	d.must(last == nil || lockBefore(last, l), errLock)
-	known := uint64(savedCrowd | savedDelays)
-	if d.t.sliced {
-		known |= savedAway
-	}
-	flags := d.flags(known, errLock)
+	flags := d.flags(savedCrowd|savedDelays|savedAway, errLock)
 	if flags&savedAway != 0 {
 		l.head &^= flagPresent
 	}
@@ -202,7 +187,7 @@ func (d *loader) lock() {
 		l.more = &extension{unfinished: d.millis(never-1, errLock), createdFence: d.Uint(), delay: d.millis(Forever, errLock)}
 		lost := loss{
 			below: d.Uint(), reason: Reason(d.flags(uint64(Flushed), errLock)), at: d.Int(),
-			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock), cause: d.cause(),
+			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock), cause: d.Uint(),
 		}
 		l.more.lost = lost
 		d.must(l.more.createdFence <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0),
@@ -272,9 +257,7 @@ func (d *loader) waiter(home *lock) {
 	q.WaitMillis, q.DelayMillis, q.GraceMillis = d.millis(Forever, errWaiter), d.millis(Forever, errWaiter),
 		d.millis(Forever, errWaiter)
 	q.Client, q.Ticket = d.client(), d.Uint()
-	if d.caused {
-		q.Account = int16(d.flags(keyspace.MaxAccount, errWaiter))
-	}
+	q.Account = int16(d.flags(keyspace.MaxAccount, errWaiter))
 	d.must(len(q.Keys) > 0 && blocked < len(q.Keys) && q.Keys[0] == home.key() && order > 0 && order <= d.t.orders,
 		errWaiter)
 	d.must(!absent || deadline != never, errWaiter)

@@ -88,10 +88,8 @@ func (t *Table) flushed(l *lock) {
 	}
 	m := t.extensionOf(l)
 	m.createdFence = f.mark
-	if t.sliced {
-		m.delay = 0
-	}
-	t.mark(l, loss{below: f.mark, reason: Flushed, at: f.at, delays: t.sliced, cause: f.cause})
+	m.delay = 0
+	t.mark(l, loss{below: f.mark, reason: Flushed, at: f.at, delays: true, cause: f.cause})
 	l.head &^= flagPresent
 	t.wake(l)
 }
@@ -100,7 +98,7 @@ func (t *Table) flushed(l *lock) {
 func (t *Table) mark(l *lock, why loss) {
 	before := t.lostOf(l)
 	m := t.extensionOf(l)
-	if t.sliced && before != nil {
+	if before != nil {
 		why.reason, why.at, why.cause = m.lost.reason, m.lost.at, m.lost.cause
 		why.delays = why.delays || m.lost.delays
 	}

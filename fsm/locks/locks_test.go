@@ -17,7 +17,6 @@ import (
 func TestBackup(t *testing.T) {
 	for seed := range uint64(20) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 11)), table: New()}
-		c.table.Slice(seed%2 > 0)
 		now := int64(1000)
 		for range 80 {
 			now += c.r.Int64N(20)
@@ -52,7 +51,7 @@ func TestBackup(t *testing.T) {
 			require.Zero(t, kept.clientOf(s.id))
 			return true
 		})
-		again, err := loaded(saved(kept), kept.sliced)
+		again, err := loaded(saved(kept))
 		require.NoError(t, err)
 		require.Equal(t, saved(kept), saved(again))
 
@@ -63,7 +62,6 @@ func TestBackup(t *testing.T) {
 		checkAll(t, dropped)
 		require.Zero(t, dropped.Bytes())
 		require.Equal(t, now, dropped.now, "time does not go back")
-		require.Equal(t, kept.sliced, dropped.sliced)
 		require.Greater(t, dropped.mustAcquire(t, asks("a", "k")), before.Fences+1<<32)
 	}
 }
@@ -151,7 +149,6 @@ func TestHandOver(t *testing.T) {
 // millisecond is left to Sweep, and goes with the lock a millisecond later.
 func TestHoldOfASessionThatEndedNow(t *testing.T) {
 	table := New()
-	table.Slice(true)
 	at(table, 1000)
 	id, err := table.OpenSession(5000, Client{}, false, "")
 	require.NoError(t, err)

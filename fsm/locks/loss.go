@@ -41,7 +41,7 @@ func (t *Table) Break(b *Break) (broken int) {
 	defer t.finish()
 	l := t.settled(b.DB, b.Key)
 	whole := !b.ByOwner && b.Fence == 0
-	if l != nil && whole && b.ByDelay && t.sliced {
+	if l != nil && whole && b.ByDelay {
 		if there, _ := t.there(l, t.now); !there {
 			return 0
 		}
@@ -52,15 +52,13 @@ func (t *Table) Break(b *Break) (broken int) {
 	}
 	why := loss{below: t.fences + 1, reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
 	if whole {
-		if broken = l.holders(); t.sliced {
-			broken -= t.overOf(l)
-			why.delay = 0
-		}
+		broken = l.holders() - t.overOf(l)
+		why.delay = 0
 		if broken == 0 && !b.ByDelay {
 			return 0
 		}
 		t.mark(l, why)
-		if t.sliced && l.hold != nil { // whatever the steps: see holdsOf
+		if l.hold != nil { // whatever the steps: see holdsOf
 			t.pay()
 			t.lose(l, l.hold, t.lossOf(l, l.hold))
 		}
@@ -129,7 +127,7 @@ func (t *Table) workFlush() {
 		t.flushes = slices.Delete(t.flushes, 0, 1)
 		return
 	}
-	if t.sliced && t.pendingFlush(l) == nil && t.lostOf(l) == nil {
+	if t.pendingFlush(l) == nil && t.lostOf(l) == nil {
 		t.steps-- // a look
 		f.hash, f.key = l.hash, l.key()+"\x00"
 		return
@@ -154,7 +152,7 @@ func (t *Table) Any(db int) bool {
 // no lock any more.
 func (t *Table) hollow(l *lock) bool {
 	m := l.more
-	return t.sliced && m != nil && m.delay == 0 && m.ranks == [rankCount]int{} && (m.delays == 0 || m.lost.delays) &&
+	return m != nil && m.delay == 0 && m.ranks == [rankCount]int{} && (m.delays == 0 || m.lost.delays) &&
 		t.allLost(l)
 }
 
@@ -189,7 +187,7 @@ func (t *Table) overHolds(l *lock, now int64) (over int, permits, delay int64, l
 
 // goneMember is the hold that ended first, of the first holds of a lock with several, by its session; nil: none.
 func (t *Table) goneMember(l *lock) (first *hold) {
-	if !t.sliced || l.more == nil || l.hold != nil || l.more.sessionHolds == 0 || !t.sessionsBehind(t.now) {
+	if l.more == nil || l.hold != nil || l.more.sessionHolds == 0 || !t.sessionsBehind(t.now) {
 		return nil
 	}
 	looks := memberLooks

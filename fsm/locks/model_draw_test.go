@@ -47,7 +47,7 @@ func (p *twins) acquire() (string, reply, reply) {
 		}
 	}
 	// a session's hold brings its delay when it is worked off
-	if p.d.one(3) && !(p.ragged && r.Session != 0 && !p.table.sliced) {
+	if p.d.one(3) {
 		r.DelayMillis = p.millis(60)
 	}
 	if len(r.Keys) == 1 && p.d.one(3) {
@@ -60,9 +60,8 @@ func (p *twins) acquire() (string, reply, reply) {
 	if p.aim == nil && p.d.one(6) {
 		p.repeat(r)
 	}
-	if r.Crowded = p.d.one(12); p.table.sliced { // or else snapshots have no accounts
-		r.Account = int16(p.d.n(3))
-	}
+	r.Crowded = p.d.one(12)
+	r.Account = int16(p.d.n(3))
 	return p.ask(r)
 }
 
@@ -184,10 +183,6 @@ func (p *twins) breaks() (string, reply, reply) {
 	b := &Break{
 		DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), ByDelay: p.d.one(3),
 		DelayMillis: p.millis(50) * int64(p.d.n(4)/3),
-	}
-	if p.ragged && !p.table.sliced {
-		// A lock that is broken as a whole has one loss for all its holds, the last that was named.
-		b.ByOwner, b.ByDelay = b.ByOwner || p.undone(), false
 	}
 	if b.ByOwner {
 		b.Owner = p.owner()
@@ -320,7 +315,7 @@ func (p *twins) dropped() (string, reply, reply) {
 // vacate gives the key of a lock that is not there to another value: nothing of the lock is left but what is told.
 func (p *twins) vacate() (string, reply, reply) {
 	db, key := p.db(), p.key()
-	if !p.table.sliced || p.model.info(db, key) != nil {
+	if p.model.info(db, key) != nil {
 		return p.acquire()
 	}
 	l := p.table.peek(db, key)

@@ -17,7 +17,7 @@ func TestEntriesWithoutSteps(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			runEntries(t, &dice{rand: r}, 60, seed%4 != 3)
+			runEntries(t, &dice{rand: r}, 60)
 		})
 	}
 }
@@ -36,13 +36,13 @@ func FuzzEntries(f *testing.F) {
 		if len(program) > 4000 {
 			return
 		}
-		runEntries(t, &dice{bytes: program}, 400, len(program)%4 != 3)
+		runEntries(t, &dice{bytes: program}, 400)
 	})
 }
 
 // runEntries runs rounds: time passes, all that is due is done, and then entries of that instant leave things undone.
-func runEntries(t *testing.T, d *dice, rounds int, sliced bool) {
-	p := newTwins(t, d, false, sliced)
+func runEntries(t *testing.T, d *dice, rounds int) {
+	p := newTwins(t, d, false)
 	p.loose = true
 	for range rounds {
 		p.passBy(int64(d.n(4) * d.n(60)))
@@ -98,7 +98,7 @@ func (p *twins) passBy(millis int64) {
 
 // entry sweeps with few steps, and does words with what they leave.
 func (p *twins) entry() {
-	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4)*p.table.price())
+	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4)*StepUnits)
 	p.table.Sweep()
 	p.follow("sweep")
 	for range p.d.n(6) {
@@ -206,35 +206,22 @@ func (p *twins) soften(e *Effect) {
 	}
 }
 
-// moment compares what both say of themselves in the middle of an entry. Before version 6 delays and numbers are known
-// when what is lost was worked off.
+// moment compares what both say of themselves in the middle of an entry.
 func (p *twins) moment() {
 	now := p.model.now
-	plain := func(i *Info) *Info {
-		if p.table.sliced {
-			return i
-		}
-		if i == nil || i.Holders+i.Waiters == 0 {
-			return nil
-		}
-		if i.DelayLeftMillis = 0; i.Holders == 0 {
-			i.Mode = 0
-		}
-		return i
-	}
 	for db := range 2 {
 		there := 0
 		for _, key := range modelKeys {
-			got := plain(p.table.Info(db, key, now, enough))
-			require.Equal(p.t, plain(p.model.info(db, key)), got, "%d %s", db, key)
-			if p.table.sliced && p.table.Has(db, key) {
+			got := p.table.Info(db, key, now, enough)
+			require.Equal(p.t, p.model.info(db, key), got, "%d %s", db, key)
+			if p.table.Has(db, key) {
 				is, _ := p.table.There(db, key, now)
 				require.Equal(p.t, got != nil, is, "%d %s", db, key)
 				if is {
 					there++
 				}
 			}
-			if p.table.sliced && got != nil {
+			if got != nil {
 				few := p.table.Info(db, key, now, 1)
 				require.Equal(p.t, []any{got.Holders, got.Waiters, got.Holds[:min(1, len(got.Holds))]},
 					[]any{few.Holders, few.Waiters, few.Holds[:min(1, len(few.Holds))]})
@@ -251,23 +238,17 @@ func (p *twins) moment() {
 				require.Equal(p.t, fence, p.table.Check(db, key, owner, now))
 			}
 		}
-		if p.table.sliced {
-			present := 0
-			for name := range p.present {
-				if strings.HasPrefix(name, fmt.Sprint(db, " ")) {
-					present++
-				}
+		present := 0
+		for name := range p.present {
+			if strings.HasPrefix(name, fmt.Sprint(db, " ")) {
+				present++
 			}
-			ended, _ := p.table.Ended(db, now, enough)
-			require.Equal(p.t, there, present-ended, "the locks of database %d", db)
 		}
+		ended, _ := p.table.Ended(db, now, enough)
+		require.Equal(p.t, there, present-ended, "the locks of database %d", db)
 	}
 	for id := range p.model.lastID + 1 {
 		want, got := p.model.sessionInfo(id), p.table.Session(id, now)
-		if want != nil && got != nil && !p.table.sliced {
-			require.GreaterOrEqual(p.t, got.Holds, want.Holds)
-			want.Holds, want.Waiters, got.Holds, got.Waiters = 0, 0, 0, 0
-		}
 		require.Equal(p.t, want, got, "session %d", id)
 	}
 }

@@ -22,7 +22,7 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
-			runModel(t, &dice{rand: r}, 300, seed%3 == 2, seed%5 != 4)
+			runModel(t, &dice{rand: r}, 300, seed%3 == 2)
 		})
 	}
 }
@@ -41,7 +41,7 @@ func FuzzModel(f *testing.F) {
 		if len(program) > 4000 {
 			return
 		}
-		runModel(t, &dice{bytes: program}, 2000, pieces, len(program)%4 != 3)
+		runModel(t, &dice{bytes: program}, 2000, pieces)
 	})
 }
 
@@ -99,13 +99,12 @@ var (
 	modelOwners = []string{"ann", "bob", "cid", "dot", "eve"}
 )
 
-func newTwins(t *testing.T, d *dice, pieces, sliced bool) *twins {
+func newTwins(t *testing.T, d *dice, pieces bool) *twins {
 	p := &twins{
 		t: t, d: d, table: New(), model: newNaive(), pieces: pieces, present: map[string]bool{}, coarse: d.one(2),
 		epochs: map[string]uint64{},
 	}
-	p.table.Slice(sliced)
-	p.model.now, p.model.old = 1000, !sliced
+	p.model.now = 1000
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the program:\n%s", strings.Join(p.log[max(0, len(p.log)-40):], "\n"))
@@ -114,8 +113,8 @@ func newTwins(t *testing.T, d *dice, pieces, sliced bool) *twins {
 	return p
 }
 
-func runModel(t *testing.T, d *dice, calls int, pieces, sliced bool) {
-	p := newTwins(t, d, pieces, sliced)
+func runModel(t *testing.T, d *dice, calls int, pieces bool) {
+	p := newTwins(t, d, pieces)
 	for range calls {
 		p.pass()
 		p.copies()
@@ -151,7 +150,7 @@ func (p *twins) pass() {
 // steps is what the table gets for a call.
 func (p *twins) steps() int {
 	if p.pieces || p.ragged {
-		return p.d.n(3) * p.table.price()
+		return p.d.n(3) * StepUnits
 	}
 	return enough
 }
@@ -163,7 +162,7 @@ const leastSteps = 2
 func (p *twins) drain() {
 	for i := 0; ; i++ {
 		require.Less(p.t, i, 10_000, "the work never ends")
-		p.table.Begin(p.model.now, max(leastSteps*p.table.price(), p.steps()))
+		p.table.Begin(p.model.now, max(leastSteps*StepUnits, p.steps()))
 		p.table.Sweep()
 		if due, ok := p.table.NextDue(); !ok || due > p.model.now {
 			return

@@ -26,8 +26,6 @@ type naive struct {
 	effects  []nEffect
 	// held: nobody is granted but by follow (model_entries_test.go). late: nor is who asks.
 	held, late bool
-	// old: the meaning of entries before version 6.
-	old bool
 }
 
 // nEffect is an effect whose fence the table chooses.

@@ -262,7 +262,7 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 
 func (n *naive) breaks(b *Break) (r reply) {
 	l := n.lock(b.DB, b.Key)
-	if !b.ByOwner && b.Fence == 0 && b.ByDelay && !n.old {
+	if !b.ByOwner && b.Fence == 0 && b.ByDelay {
 		there := len(l.holds) > 0 || n.inLine(b.DB, b.Key) > 0 || l.delay != 0
 		if l.delay = 0; there && b.DelayMillis > 0 {
 			l.delay = n.now + b.DelayMillis
@@ -289,15 +289,9 @@ func (n *naive) flush(db int) reply {
 		}
 		l.there = false
 		for _, h := range slices.Clone(l.holds) {
-			delay := h.delay
-			if !n.old {
-				delay = 0
-			}
-			n.lose(Flushed, l, h, n.now, delay)
+			n.lose(Flushed, l, h, n.now, 0)
 		}
-		if !n.old {
-			l.delay = 0
-		}
+		l.delay = 0
 	}
 	return reply{}
 }

@@ -97,10 +97,8 @@ func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, o
 			return 0, false
 		}
 		return l.hold.leftMillis(nowMillis), true
-	case l.more.sessionHolds > 0 && t.sliced:
-		return t.longestLeft(l, nowMillis)
 	case l.more.sessionHolds > 0:
-		return -1, true
+		return t.longestLeft(l, nowMillis)
 	}
 	last := t.lastEnd(l)
 	if last == nil || t.over(l, last, nowMillis) {
@@ -165,11 +163,7 @@ func (w *waiter) show(now int64) Wait {
 
 // shows reports whether a waiter still stands in line at an instant.
 func (t *Table) shows(w *waiter, now int64) bool {
-	end := w.deadline
-	if t.sliced {
-		end = w.lastInstant()
-	}
-	return end >= now && !t.dropped(w) && (w.session == 0 || t.openAt(w.session, now))
+	return w.lastInstant() >= now && !t.dropped(w) && (w.session == 0 || t.openAt(w.session, now))
 }
 
 // eachWaiter calls f with the places of a queue in line, until f returns false.
@@ -209,40 +203,25 @@ func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 	} else if l.hold != nil {
 		shown.Permits = l.hold.permits()
 	}
-	if t.sliced {
-		looked = t.count(l, &shown, now)
-	}
+	looked = t.count(l, &shown, now)
 	seen := 0
 	addHold := func(h *hold) bool {
 		seen++
 		switch {
 		case t.over(l, h, now):
-			if !t.sliced {
-				shown.Holders--
-				shown.Permits -= h.permits()
-			}
 		case !q.ByOwner || h.owner == q.Owner:
 			shown.Holds = append(shown.Holds, h.show(now))
 		}
-		if t.sliced {
-			return len(shown.Holds) < min(q.Most, shown.Holders)
-		}
-		return seen < q.Most
+		return len(shown.Holds) < min(q.Most, shown.Holders)
 	}
 	addWait := func(w *waiter) bool {
 		seen++
 		switch {
 		case !t.shows(w, now):
-			if !t.sliced {
-				shown.Waiters--
-			}
 		case !q.ByOwner || w.owner == q.Owner:
 			shown.Waits = append(shown.Waits, w.show(now))
 		}
-		if t.sliced {
-			return len(shown.Waits) < min(q.Most, shown.Waiters)
-		}
-		return seen < q.Most
+		return len(shown.Waits) < min(q.Most, shown.Waiters)
 	}
 	if (!q.Waiting || q.Held) && shown.Holders > 0 {
 		if q.ByOwner {
@@ -273,14 +252,7 @@ func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
 		return nil
 	}
 	shown, _ := t.describe(l, &Query{Most: most}, nowMillis)
-	if t.sliced {
-		if there, _ := t.there(l, nowMillis); !there {
-			return nil
-		}
-		return &shown
-	}
-	if shown.Holders == 0 && shown.Waiters == 0 && shown.DelayLeftMillis == 0 &&
-		!(l.delayed() && l.more.delay >= nowMillis) {
+	if there, _ := t.there(l, nowMillis); !there {
 		return nil
 	}
 	return &shown
@@ -307,7 +279,7 @@ func (t *Table) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 		switch {
 		case l.db() != q.DB:
 			return false
-		case (locks >= max(q.Count, 1) || t.sliced && looked > maxLooked) && at != last:
+		case (locks >= max(q.Count, 1) || looked > maxLooked) && at != last:
 			next = at
 			return false
 		}
@@ -338,9 +310,7 @@ func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		}
 		l := t.peek(db, key)
 		row := Info{DB: db, Key: l.key(), Holders: l.holders(), Waiters: l.waiters()}
-		if t.sliced {
-			looked += t.count(l, &row, now)
-		}
+		looked += t.count(l, &row, now)
 		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
 			rows = append(rows, row)
 		}

@@ -207,7 +207,6 @@ func TestUsage(t *testing.T) {
 // TestBlocked: a request that would not be granted; of what is in doubt the answer is no.
 func TestBlocked(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	table.mustAcquire(t, asks("me", "mine"))
 	table.mustAcquire(t, asks("other", "taken"))
 	table.mustAcquire(t, asks("other", "delayed"))
@@ -235,7 +234,6 @@ func TestBlocked(t *testing.T) {
 // saved, and tells the same.
 func TestSnapshotOfAFlush(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	for _, owner := range []string{"a", "b"} {
 		r := asks(owner, "k")
 		r.Mode = Shared
@@ -248,7 +246,7 @@ func TestSnapshotOfAFlush(t *testing.T) {
 	table.Flush(1, 6)
 	table.Flush(0, 7)
 	checkAll(t, table)
-	again, err := loaded(saved(table), true)
+	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	require.Equal(t, saved(table), saved(again))
 	for _, each := range []*Table{table, again} {
@@ -275,7 +273,7 @@ func TestSnapshotOfASessionThatIsOver(t *testing.T) {
 	require.NoError(t, err)
 	table.Begin(1100, 0)
 	table.CloseSession(id)
-	again, err := loaded(saved(table), table.sliced)
+	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	for _, each := range []*Table{table, again} {
 		require.Equal(t, 2, each.Stats().Holds)
@@ -289,32 +287,26 @@ func TestSnapshotOfASessionThatIsOver(t *testing.T) {
 // TestLeftOfSeveral: the longest of several holds counts, a session's as one without an end; what is over does not
 // count.
 func TestLeftOfSeveral(t *testing.T) {
-	for _, sliced := range []bool{true, false} {
-		for _, first := range []bool{true, false} {
-			table := at(New(), 1000)
-			table.Slice(sliced)
-			id, err := table.OpenSession(500, Client{}, false, "")
-			require.NoError(t, err)
-			for i := range 3 {
-				r := asks(fmt.Sprint("o", i), "k")
-				r.Mode, r.LeaseMillis = Shared, int64(1000*(3-i))
-				if first == (i == 0) && i != 1 {
-					r.Session = id
-				}
-				table.mustAcquire(t, r)
+	for _, first := range []bool{true, false} {
+		table := at(New(), 1000)
+		id, err := table.OpenSession(500, Client{}, false, "")
+		require.NoError(t, err)
+		for i := range 3 {
+			r := asks(fmt.Sprint("o", i), "k")
+			r.Mode, r.LeaseMillis = Shared, int64(1000*(3-i))
+			if first == (i == 0) && i != 1 {
+				r.Session = id
 			}
-			left, ok := table.LeftMillis(0, "k", 1000)
-			require.True(t, ok)
-			require.EqualValues(t, -1, left)
-			if !sliced {
-				continue
-			}
-			left, ok = table.LeftMillis(0, "k", 1600)
-			require.True(t, ok)
-			require.EqualValues(t, map[bool]int64{true: 1400, false: 2400}[first], left)
-			_, ok = table.LeftMillis(0, "k", 9000)
-			require.False(t, ok)
+			table.mustAcquire(t, r)
 		}
+		left, ok := table.LeftMillis(0, "k", 1000)
+		require.True(t, ok)
+		require.EqualValues(t, -1, left)
+		left, ok = table.LeftMillis(0, "k", 1600)
+		require.True(t, ok)
+		require.EqualValues(t, map[bool]int64{true: 1400, false: 2400}[first], left)
+		_, ok = table.LeftMillis(0, "k", 9000)
+		require.False(t, ok)
 	}
 }
 
@@ -342,13 +334,12 @@ func TestWaitsForEver(t *testing.T) {
 	_, err := table.Acquire(r)
 	require.NoError(t, err)
 	checkAll(t, table)
-	again, err := loaded(saved(table), table.sliced)
+	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	require.Equal(t, saved(table), saved(again))
 }
 
-// TestListLooksAtSoMany: a page ends behind the lock at which so many holds and waiters were looked at. Before version
-// 6 of the entry it has as many locks as were asked for.
+// TestListLooksAtSoMany: a page ends behind the lock at which so many holds and waiters were looked at.
 func TestListLooksAtSoMany(t *testing.T) {
 	table := at(New(), 1000)
 	const locks, holders = 4, maxLooked/3 + 1
@@ -360,10 +351,6 @@ func TestListLooksAtSoMany(t *testing.T) {
 		}
 	}
 	q := Query{Count: 100, Most: MaxHolders}
-	rows, next, _ := table.List(&q, 1000)
-	require.Len(t, rows, locks)
-	require.Zero(t, next)
-	table.Slice(true)
 	rows, next, looked := table.List(&q, 1000)
 	require.Len(t, rows, 3)
 	require.Equal(t, 3*(holders+2), looked)
@@ -377,7 +364,6 @@ func TestListLooksAtSoMany(t *testing.T) {
 // node that was heard of, whatever another node's sessions do.
 func TestEndedOfIncarnations(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	id, err := table.OpenSession(5000, client(1), true, "")
 	require.NoError(t, err)
 	at(table, 1100)
@@ -399,7 +385,6 @@ func TestEndedOfIncarnations(t *testing.T) {
 // TestEndedOfADatabase: what has ended in one database does not count in another: leases, sessions, and their queues.
 func TestEndedOfADatabase(t *testing.T) {
 	table := at(New(), 1000)
-	table.Slice(true)
 	id, err := table.OpenSession(100, Client{}, false, "")
 	require.NoError(t, err)
 	for db := 1; db < 3; db++ {

@@ -25,14 +25,13 @@ type Reader interface {
 //	fences, orders and ids of sessions given out
 //	incarnations:         node, epoch, when it was heard of last
 //	sessions, by id:      id, name, lease, since, deadline, flags, incarnation and connection
-//	flushes, by database: database, fence, instant, where to go on
+//	flushes, by database: database, fence, instant, where to go on, cause
 //	drops, by node:       node, epoch, ticket
+//	where the next pass over locks with waiters goes on: database, hash, key
 //	locks, in order:      database, key, flags, extension, holds by fence, waiters in line whose first key it is
 //
-// Each list begins with its length. caused: streams since version 6 of the entry, with the causes of flushes and
-// extensions, and with the accounts of waiters. Before the locks stands then where the next pass over those with
-// waiters goes on: database, hash, key.
-func (t *Table) Save(w Writer, caused bool) {
+// Each list begins with its length.
+func (t *Table) Save(w Writer) {
 	w.Uint(t.fences)
 	w.Uint(t.orders)
 	w.Uint(t.sessionIDs)
@@ -55,9 +54,7 @@ func (t *Table) Save(w Writer, caused bool) {
 		w.Int(f.at)
 		w.Uint(f.hash)
 		w.String(f.key)
-		if caused {
-			w.Uint(f.cause)
-		}
+		w.Uint(f.cause)
 	}
 	w.Uint(uint64(len(t.drops)))
 	for _, name := range t.drops {
@@ -65,14 +62,12 @@ func (t *Table) Save(w Writer, caused bool) {
 		w.Uint(name.Origin.Epoch)
 		w.Uint(name.Ticket)
 	}
-	if caused {
-		w.Uint(uint64(t.queuedAt.db))
-		w.Uint(t.queuedAt.hash)
-		w.String(t.queuedAt.key)
-	}
+	w.Uint(uint64(t.queuedAt.db))
+	w.Uint(t.queuedAt.hash)
+	w.String(t.queuedAt.key)
 	w.Uint(uint64(t.locks.Len()))
 	t.locks.Scan(func(l *lock) bool {
-		t.saveLock(w, l, caused)
+		t.saveLock(w, l)
 		return true
 	})
 }
@@ -127,14 +122,14 @@ func saveClient(w Writer, c Client) {
 	w.Int(c.Conn)
 }
 
-func (t *Table) saveLock(w Writer, l *lock, caused bool) {
+func (t *Table) saveLock(w Writer, l *lock) {
 	w.Uint(uint64(l.db()))
 	w.String(l.key())
 	m := l.more
 	if m == nil {
 		w.Uint(0)
 	} else {
-		away := caused && l.head&flagPresent == 0
+		away := l.head&flagPresent == 0
 		w.Uint(savedCrowd | bit(m.lost.delays, savedDelays) | bit(away, savedAway))
 		w.Int(m.unfinished)
 		w.Uint(m.createdFence)
@@ -143,9 +138,7 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 		w.Uint(uint64(m.lost.reason))
 		w.Int(m.lost.at)
 		w.Int(m.lost.delay)
-		if caused {
-			w.Uint(m.lost.cause)
-		}
+		w.Uint(m.lost.cause)
 	}
 	w.Uint(uint64(l.holders()))
 	t.eachHold(l, func(h *hold) bool {
@@ -162,9 +155,7 @@ func (t *Table) saveLock(w Writer, l *lock, caused bool) {
 	w.Uint(uint64(len(homed)))
 	for _, each := range homed {
 		each.save(w)
-		if caused {
-			w.Uint(uint64(each.account))
-		}
+		w.Uint(uint64(each.account))
 	}
 }
 

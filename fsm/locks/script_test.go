@@ -67,18 +67,10 @@ type stage struct {
 const enough = 1 << 20
 
 func play(t *testing.T, script []byte) []byte {
-	said := playAs(t, script, true)
-	require.Equal(t, string(said), string(playAs(t, script, false)), "before version 6")
-	return said
-}
-
-// playAs plays a script with one meaning of entries.
-func playAs(t *testing.T, script []byte, sliced bool) []byte {
 	s := &stage{
 		t: t, table: New(), now: 1000, steps: enough, nodes: map[string]string{}, conns: map[string]int64{},
 		tickets: map[string]uint64{}, names: map[waits.Name]string{},
 	}
-	s.table.Slice(sliced)
 	var out bytes.Buffer
 	lines := bufio.NewScanner(bytes.NewReader(script))
 	for lines.Scan() {
@@ -171,11 +163,7 @@ func init() {
 			return nil
 		},
 		"steps": func(s *stage, w []string) []string {
-			s.steps = int(s.number(w[0])) * s.table.price()
-			return nil
-		},
-		"version": func(s *stage, w []string) []string {
-			s.table.Slice(s.number(w[0]) > 5)
+			s.steps = int(s.number(w[0])) * StepUnits
 			return nil
 		},
 		"sweep": func(s *stage, _ []string) []string {
@@ -544,12 +532,12 @@ func (h *head) LockText(int) keyspace.LockText { return keyspace.NewLockText(h.S
 func reloaded(t *testing.T, table *Table) *Table {
 	t.Helper()
 	var out tape
-	table.Save(&out, table.sliced)
-	loaded, err := Load(&head{tape: &out}, table.sliced)
+	table.Save(&out)
+	loaded, err := Load(&head{tape: &out})
 	require.NoError(t, err)
 	require.Equal(t, len(out.words), out.next, "what was written is read")
 	var again tape
-	loaded.Save(&again, table.sliced)
+	loaded.Save(&again)
 	require.Equal(t, out.words, again.words, "a table and its like write the same")
 	return loaded
 }

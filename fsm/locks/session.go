@@ -196,10 +196,8 @@ func (t *Table) workSession(s *session) {
 func (t *Table) loseWith(s *session, h *hold) {
 	l := t.take(int(h.db), h.key)
 	switch {
-	case !t.sliced:
-		t.lose(l, h, loss{reason: SessionGone, at: s.deadline})
 	case t.dueOf(l) < s.deadline:
-		t.steps += t.price() // step pays
+		t.steps += StepUnits // step pays
 		t.step(l)
 		t.behind(s.deadline)
 	default:

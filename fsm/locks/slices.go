@@ -1,13 +1,12 @@
 package locks
 
 // What ends for many at once is worked off in slices. What has ended and is not worked off looks ended in every
-// answer from version 6 of the entry on; before, an entry had no more steps for some of that, and some numbers were
-// those of the table. Entries of older versions keep the former meaning.
+// answer.
 
 // memberLooks is how many holds of a lock a step looks at for those whose sessions are over.
 const memberLooks = 16
 
-// sweepSlice is Sweep of entries from version 6 on. What somebody waits for does not wait for all that ended before:
+// sweepSlice is Sweep. What somebody waits for does not wait for all that ended before:
 // behind the first half of the steps, locks with waiters have their turn.
 func (t *Table) sweepSlice() {
 	half := max(0, t.steps) / 2
@@ -110,8 +109,6 @@ func (t *Table) count(l *lock, shown *Info, now int64) (looked int) {
 // delayPending reports whether a hold has ended with its session, and brings a delay when it is worked off.
 func (t *Table) delayPending(l *lock) bool {
 	switch m := l.more; {
-	case !t.sliced:
-		return false
 	case l.hold != nil:
 		return l.hold.delay() > 0 && t.holderOver(l) && saturated(t.lossOf(l, l.hold).at, l.hold.delay()) >= t.as
 	case m == nil || m.delays == 0 || m.sessionHolds == 0 || !t.sessionsBehind(t.as):
@@ -170,7 +167,7 @@ func (t *Table) losing() bool {
 // holdsOf is how many holds a session has that are not over: all but those that were lost together with others.
 func (t *Table) holdsOf(s *session) int {
 	lost := t.losing()
-	if !t.sliced || len(t.flushes) == 0 && !lost {
+	if len(t.flushes) == 0 && !lost {
 		return s.holds
 	}
 	n := 0
@@ -205,7 +202,7 @@ func (t *Table) lostHold(h *hold) bool {
 
 // waitersOf is how many requests of a session stand in line.
 func (t *Table) waitersOf(s *session, now int64) int {
-	if !t.sliced || len(t.drops) == 0 {
+	if len(t.drops) == 0 {
 		return s.waiters
 	}
 	n := 0
@@ -220,7 +217,7 @@ func (t *Table) waitersOf(s *session, now int64) int {
 
 // SessionWork is how many holds and waiters Session and Sessions look at for a session, at most.
 func (t *Table) SessionWork(id uint64) int {
-	if s := t.session(id); s != nil && t.sliced && t.Behind() {
+	if s := t.session(id); s != nil && t.Behind() {
 		return s.holds + s.waiters
 	}
 	return 0
@@ -230,7 +227,7 @@ func (t *Table) SessionWork(id uint64) int {
 // behind most looks.
 func (t *Table) Ended(db int, now int64, most int) (n, looked int) {
 	c := ender{t: t, db: db, now: now, most: most, lost: t.losing()}
-	if !t.sliced || !t.BehindAt(now) {
+	if !t.BehindAt(now) {
 		return 0, 0
 	}
 	from := probeAt(db, 0, "")

@@ -17,8 +17,6 @@ type Table struct {
 	// happens.
 	as    int64
 	steps int
-	// sliced is the meaning of entries from version 6 on: see slices.go.
-	sliced bool
 	// queuedAt is where the next pass over those with waiters goes on.
 	queuedAt spot
 	// generation is counted up by Copy. Locks and sessions of an older generation may be a copy's too, so
@@ -251,29 +249,16 @@ func (t *Table) TakeEffects() []Effect {
 
 func (t *Table) emit(e Effect) { t.effects = append(t.effects, e) }
 
-// Slice gives the table the meaning of entries from version 6 on, or the former one.
-func (t *Table) Slice(on bool) { t.sliced = on }
-
-// price is a step in units.
-func (t *Table) price() int {
-	if t.sliced {
-		return StepUnits
-	}
-	return 1
-}
-
 // pay takes a step.
-func (t *Table) pay() { t.steps -= t.price() }
+func (t *Table) pay() { t.steps -= StepUnits }
 
 // payPlaces takes the steps for a waiter that joins or leaves its queues.
 func (t *Table) payPlaces(w *waiter) {
-	if t.sliced {
-		t.steps -= PlaceUnits * (len(w.keys()) - 1)
-	}
+	t.steps -= PlaceUnits * (len(w.keys()) - 1)
 }
 
 const (
-	// StepUnits is what a step takes of the steps that [Table.Begin] grants, from version 6 on. A look at a lock takes 1.
+	// StepUnits is what a step takes of the steps that [Table.Begin] grants. A look at a lock takes 1.
 	StepUnits = 16
 	// PlaceUnits is what it takes that a waiter joins or leaves a queue, beside the first of its queues.
 	PlaceUnits = 2

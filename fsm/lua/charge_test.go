@@ -34,13 +34,8 @@ func TestReplyStandsFor(t *testing.T) {
 		{"redis.call('set', 'k', string.rep('x', 3e5)) local s = redis.call('get', 'k') return {s, s, s, s}", true},
 		{"return string.rep('x', 9e5)", false},
 	} {
-		run := func(legacy bool) error {
-			_, err := mustCompile(t, c.source).Run(&Env{Host: newFakeHost(), Limits: Limits{MemoryBytes: limit}, Legacy: legacy})
-			return err
-		}
-		err := run(false)
+		_, err := mustCompile(t, c.source).Run(&Env{Host: newFakeHost(), Limits: Limits{MemoryBytes: limit}})
 		require.Equal(t, c.over, errors.Is(err, ErrBudget), "%s: %v", c.source, err)
-		require.NoError(t, run(true), c.source)
 	}
 }
 
@@ -72,15 +67,13 @@ for i = 1, 100000, 997 do assert(back[1][i] == i and back[2]['key' .. i] == 'v' 
 return #packed`
 
 // TestLargeTables: memory that the engine drops is given back, so structures fit that are no larger
-// than the budget. Entries of older releases run over the budget as before.
+// than the budget.
 func TestLargeTables(t *testing.T) {
 	p, r := mustCompile(t, largeTables), NewRunner()
 	v, err := r.Run(p, &Env{Host: newFakeHost()})
 	require.NoError(t, err)
 	require.Greater(t, v.Num, int64(1_000_000))
 	t.Logf("%+v", r.Used())
-	_, err = r.Run(p, &Env{Host: newFakeHost(), Legacy: true})
-	require.ErrorIs(t, err, ErrBudget)
 }
 
 // TestReleased: no more memory is given back than was charged.
@@ -98,12 +91,8 @@ func TestReleased(t *testing.T) {
 	} {
 		for _, keys := range [][]string{nil, {"a"}, {"a", "b", "c", "d", "e"}, make([]string, 100)} {
 			p, r := mustCompile(t, source), NewRunner()
-			_, err := r.Run(p, &Env{Host: newFakeHost(), Keys: keys, Legacy: true})
+			_, err := r.Run(p, &Env{Host: newFakeHost(), Keys: keys})
 			require.NoError(t, err, source)
-			legacy := r.Used()
-			_, err = r.Run(p, &Env{Host: newFakeHost(), Keys: keys})
-			require.NoError(t, err, source)
-			require.LessOrEqual(t, r.Used().MemoryBytes, legacy.MemoryBytes, source)
 			require.Positive(t, r.Used().MemoryBytes, source)
 		}
 	}
@@ -185,7 +174,6 @@ func TestErrorsAreOneLine(t *testing.T) {
 }
 
 // TestScansAreCharged: a library function's search costs steps, also a search without a result.
-// Entries of older releases search for nothing, as before.
 func TestScansAreCharged(t *testing.T) {
 	const length, times = 1 << 18, 20
 	for name, source := range map[string]string{
@@ -199,17 +187,16 @@ func TestScansAreCharged(t *testing.T) {
 		"a pattern of gsub":               "string.gsub('', 'y' .. s, '')",
 	} {
 		t.Run(name, func(t *testing.T) {
-			steps := func(n int, legacy bool) int64 {
+			steps := func(n int) int64 {
 				p := mustCompile(t,
 					fmt.Sprintf("local s = string.rep('x', tonumber(ARGV[1])) for i = 1, %d do pcall(function() %s end) end", times,
 						source))
 				r := NewRunner()
-				_, err := r.Run(p, &Env{Host: newFakeHost(), Args: []string{fmt.Sprint(n)}, Legacy: legacy})
+				_, err := r.Run(p, &Env{Host: newFakeHost(), Args: []string{fmt.Sprint(n)}})
 				require.NoError(t, err)
 				return r.Used().Steps
 			}
-			require.Greater(t, steps(length, false)-steps(length, true), int64(times*length/64)*9/10)
-			require.LessOrEqual(t, steps(4, false)-steps(4, true), int64(times), "a few bytes are next to nothing")
+			require.Greater(t, steps(length)-steps(4), int64(times*length/64)*9/10)
 		})
 	}
 }

@@ -43,9 +43,6 @@ type Env struct {
 	// Seed begins the sequence of math.random: the same sequence in all runs with the same seed; 0: the
 	// sequence of a Redis that has just started. The seed must come from the log.
 	Seed uint64
-	// Legacy runs by the charges of entries before version 3, so that old scripts exceed the budget exactly
-	// where they did: nothing is given back, and replies are not bounded.
-	Legacy bool
 	// Limits bounds the run; a field that is 0 has the default.
 	Limits Limits
 }

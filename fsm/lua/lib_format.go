@@ -277,10 +277,9 @@ func (d directive) general(x float64, precision int) string {
 func (l *state) quote(s string) string {
 	l.alloc(2 * int64(len(s)))
 	l.charge(int64(len(s)) >> 4)
-	if !l.env.Legacy { // what is written in four bytes
-		l.charge(int64(len(s)) >> 6)
-		l.alloc(6 * int64(strings.Count(s, "\x00")))
-	}
+	// what is written in four bytes
+	l.charge(int64(len(s)) >> 6)
+	l.alloc(6 * int64(strings.Count(s, "\x00")))
 	var out strings.Builder
 	out.WriteByte('"')
 	for i := range len(s) {

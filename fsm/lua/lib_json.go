@@ -301,7 +301,7 @@ func (e *jsonEncoder) text(s string) {
 		switch {
 		case c == '"' || c == '\\' || c == '/':
 			e.out = append(e.out, '\\', c)
-			if i&1023 == 0 && !e.l.env.Legacy {
+			if i&1023 == 0 {
 				e.chargeWritten()
 			}
 		case c >= 32 && c != 127:

@@ -151,9 +151,7 @@ func (d *jsonDecoder) number() {
 
 // passed charges for a string that turned out to be none.
 func (d *jsonDecoder) passed(begin int) {
-	if !d.l.env.Legacy {
-		d.l.charge(int64(d.pos-begin) >> 2)
-	}
+	d.l.charge(int64(d.pos-begin) >> 2)
 }
 
 // text reads a string in quotes.

@@ -86,7 +86,7 @@ func (p *packer) header(fix byte, fits int, narrow, wide byte, n int) {
 
 func (p *packer) pack(v value, level int) *raised {
 	p.l.charge(1)
-	if len(p.out)-p.charged >= unsettledBytes && !p.l.env.Legacy {
+	if len(p.out)-p.charged >= unsettledBytes {
 		p.chargeWritten()
 	}
 	switch x := v.o.(type) {

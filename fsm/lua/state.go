@@ -113,14 +113,12 @@ func (l *state) alloc(n int64) {
 // release gives back the charge for memory that the engine has just dropped, and that no value can hold
 // on to. So the charge is the same on all replicas.
 func (l *state) release(n int64) {
-	if !l.env.Legacy {
-		l.memory += n
-	}
+	l.memory += n
 }
 
 // stands charges the reply for a string of n bytes, at each place where the string stands: each is sent.
 func (l *state) stands(n int) {
-	if l.reply -= int64(n); l.reply < 0 && !l.env.Legacy {
+	if l.reply -= int64(n); l.reply < 0 {
 		l.reply = 0
 		panic(budgetPanic{&BudgetError{Resource: "bytes of reply", Limit: l.limits.MemoryBytes}})
 	}
@@ -135,9 +133,7 @@ func (l *state) chargeBytes(n int) {
 
 // scan is chargeBytes for bytes that cost nothing in entries before version 3.
 func (l *state) scan(n int) {
-	if !l.env.Legacy {
-		l.chargeBytes(n)
-	}
+	l.chargeBytes(n)
 }
 
 // chargeHops charges for n short steps of a loop. The first few are free.

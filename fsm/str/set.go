@@ -203,10 +203,6 @@ func delifeqOp(c *command.Call) protocol.Value {
 
 // claim stores a string on the condition that the key was missing, which is met.
 func claim(c *command.Call, key, value string, deadlineMillis int64) {
-	if c.EntryVersion < command.VersionMarks {
-		c.Set(key, value, deadlineMillis)
-		return
-	}
 	setMarked(c, key, value, deadlineMillis, c.Host.NewMark(deadlineMillis))
 	c.Host.Claimed(key, value, deadlineMillis)
 }
@@ -219,7 +215,7 @@ func setMarked(c *command.Call, key, value string, deadlineMillis int64, m keysp
 
 // setOrMark stores the string of SET. old is the former item if SET had to look, else nil.
 func setOrMark(c *command.Call, key, value string, deadlineMillis int64, o *options, old *keyspace.Item) {
-	if c.EntryVersion >= command.VersionMarks && o.unit != command.ExpiryNone || o.condition == ifMissing {
+	if o.unit != command.ExpiryNone || o.condition == ifMissing {
 		if old == nil && o.condition != ifMissing {
 			old = c.FindIn(c.DB, key)
 		}

@@ -355,16 +355,3 @@ func TestReplacedStateThatDiffersAgain(t *testing.T) {
 		repair(t, leader, n)
 	})
 }
-
-// TestRepairBeforeStatesAreCompared: in a cluster whose version is held back, a repair would have no end.
-func TestRepairBeforeStatesAreCompared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := replicatest.New(t, replicatest.Options{Nodes: 3, Checks: interval, Configure: func(c *replica.Config) {
-			c.FoundingVersion, c.HoldVersion = 5, 5
-		}})
-		c.Fill(5)
-		_, err := c.Leader().Checker().Repair(t.Context(), c.Followers()[0].ID)
-		require.ErrorContains(t, err, "its members compare their states from version 6 on")
-		require.False(t, quarantined(c.Followers()[0]))
-	})
-}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/server/memberrpc"
-	"github.com/holdfast/holdfast/server/replica"
 )
 
 // Repaired says what became of a repair.
@@ -37,12 +36,6 @@ const (
 func (c *Checker) Repair(ctx context.Context, id string) (Repaired, error) {
 	if id == c.config.Self {
 		return c.repairSelf(ctx)
-	}
-	if r := c.config.Replica(); r != nil {
-		if version := r.Status().Version; version < replica.VersionChecks {
-			return Repaired{}, fmt.Errorf("the cluster has version %d, and its members compare their states from version %d "+
-				"on: a state that was replaced would stay in quarantine (see --hold-version)", version, replica.VersionChecks)
-		}
 	}
 	c.noteQuarantine(id, true) // before the member is: nobody may count on it to lead
 	done, err := memberrpc.Call[Repaired](ctx, c.config.Client, id, opRepair, struct{}{})

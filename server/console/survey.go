@@ -110,7 +110,7 @@ func (c *Console) Page(q Query, cursor string) (api.Locks, error) {
 			return api.Locks{}, err
 		}
 		doc.NowUnixMillis = state.unixMillis()
-		v, err := state.list("lock.list", &f, max(0, q.DB), doc.NextCursor, min(count, q.Limit-len(doc.Locks)))
+		v, err := state.list("lock.list", &f, doc.NextCursor, min(count, q.Limit-len(doc.Locks)))
 		if err != nil {
 			return api.Locks{}, err
 		}
@@ -188,57 +188,38 @@ func (c *Console) makeRoom() {
 
 // run goes through the locks, until the deadline at most.
 func (c *Console) run(s *survey, deadline time.Time) error {
-	for db := range protocol.MaxDatabases {
-		if s.db >= 0 && s.db != db {
-			continue
-		}
-		complete, err := c.runIn(s, db, deadline)
-		if err != nil || !complete || time.Now().After(deadline) {
-			return err
-		}
-	}
-	s.sums.Complete = true
-	return nil
-}
-
-// versionDB is the first version of the cluster whose LOCK.LIST goes through all databases but for DB.
-const versionDB = 6
-
-// runIn goes through the locks of a database.
-func (c *Console) runIn(s *survey, db int, deadline time.Time) (complete bool, err error) {
 	for cursor := "0"; ; {
 		state, err := c.open()
 		if err != nil {
-			return false, err
+			return err
 		}
-		f := s.filter
-		f.db = db
-		v, err := state.list("lockranks", &f, db, cursor, mostOfRanks)
+		v, err := state.list("lockranks", &s.filter, cursor, mostOfRanks)
 		if err != nil {
-			return false, err
+			return err
 		}
 		for each := v.Elems[1].Elems; len(each) >= fsm.RankFields; each = each[fsm.RankFields:] {
 			s.add(each)
 		}
 		if cursor = v.Elems[0].Str; cursor == "0" {
-			return true, nil
+			s.sums.Complete = true
+			return nil
 		}
 		if time.Now().After(deadline) {
-			return false, nil
+			return nil
 		}
 	}
 }
 
-// list asks for so many locks from a cursor on. db is the database for clusters of earlier versions.
-func (s *view) list(request string, f *filter, db int, cursor string, count int) (protocol.Value, error) {
+// list asks for so many locks from a cursor on.
+func (s *view) list(request string, f *filter, cursor string, count int) (protocol.Value, error) {
 	words := []string{"CURSOR", cursor, "COUNT", strconv.Itoa(count)}
 	if f.match != "" {
 		words = append(words, "MATCH", f.match)
 	}
-	if version, _ := s.machine.Version(); version >= versionDB && f.db >= 0 {
+	if f.db >= 0 {
 		words = append(words, "DB", strconv.Itoa(f.db))
 	}
-	return s.ask(db, request, words...)
+	return s.ask(0, request, words...)
 }
 
 // rowsIn is the number of holders and waiters in a row of LOCK.LIST.

@@ -38,8 +38,6 @@ type Backend interface {
 	// Version is the version of the cluster, as this node knows it: commands and forms of requests of later versions must
 	// not be used yet. It must be quick.
 	Version() byte
-	// KnowsVersion reports whether Version is the cluster's: a node that has nothing of the log yet says the oldest.
-	KnowsVersion() bool
 	// Status is the node's view of the cluster.
 	Status() replica.Status
 	// WatchLeadership calls f with the leadership as the node knows it and with all members, and again

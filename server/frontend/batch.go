@@ -52,28 +52,13 @@ func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 	switch {
 	case req.lock:
 		head.Conn, head.GraceMillis = c.id, c.srv.cfg.LockQueueGrace.Milliseconds()
-		if req.Name == "lock.break" && c.srv.logSaysClients() {
+		if req.Name == "lock.break" {
 			head.Address, head.Name = c.breaker()
 		}
-	case judged, ticket == 0 && req.fromConn() && c.srv.logSaysClients():
+	case judged, ticket == 0 && req.fromConn():
 		head.Conn = c.id
 	}
 	return protocol.AppendRequest(body, head, req.Name, req.args[req.nameArgs:])
-}
-
-// versionClients is the first version of the cluster whose log says which clients send commands.
-const versionClients = 6
-
-// logSaysClients reports whether the cluster's log may say which clients send commands. A cluster does not go back.
-func (s *Server) logSaysClients() bool {
-	if s.saysClients.Load() {
-		return true
-	}
-	if s.backend.Version() < versionClients {
-		return false
-	}
-	s.saysClients.Store(true)
-	return true
 }
 
 // runBatch executes the batch and places its replies.

@@ -57,8 +57,6 @@ func (c *conn) mayRun(req *request) *protocol.Error {
 		return protocol.ErrNoAuth
 	case c.tx != nil && req.Has(protocol.FlagNoMulti):
 		return errNotInMulti
-	case c.needsVersion(req.row) && !c.srv.logSaysClients() && !c.srv.backend.KnowsVersion():
-		return protocol.ErrBehind
 	}
 	if c.rights != nil {
 		if cause := c.refusedByRights(req); cause != nil {

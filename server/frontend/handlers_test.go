@@ -13,9 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server/acl"
 )
 
 // TestEveryLocalRowIsBoundOnce walks the table and the handlers.
@@ -69,63 +67,16 @@ func rowNamed(name string) *protocol.Command {
 	return nil
 }
 
-// TestScriptsOfUsersWaitForTheVersion: a log that cannot say what a user may do gets no script of a user with rules.
-func TestScriptsOfUsersWaitForTheVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		users := &fileUsers{file: "testdata/users.acl"}
-		require.NoError(t, users.Load(""))
-		cl := newClusterOf(protocol.OldestEntryVersion)
-		c := start(t, Config{Users: users}, cl).dial()
-		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
-		require.Equal(t, "+OK\r\n", answer(c, "auth", "bob", "p"))
-		require.Contains(t, answer(c, "eval", "return 1", "0"),
-			"-ERR 'eval' of users who may not do everything comes with version 6 of the cluster, which has version 5")
-		cl.version = protocol.EntryVersion
-		require.Equal(t, "+OK\r\n", answer(c, "set", "w:1", "v")) // the first entry of the version
-		require.Equal(t, ":1\r\n", answer(c, "eval", "return 1", "0"))
-	})
-}
-
-// TestNodesBehindSendNothingWithoutRights: a node that has nothing of the log yet does not take a cluster for an old
-// one, in which requests have no quotas and rights.
-func TestNodesBehindSendNothingWithoutRights(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rules, err := acl.Parse("acl", "user default on nopass ~* &* +@all\nuser a on >p ~* &* +@all\nuser b on >p ~b* +@all")
-		require.NoError(t, err)
-		require.NoError(t, rules.Limit("quota", "user a max-keys 1"))
-		users := new(fileUsers)
-		users.held.Store(rules)
-		cl := newCluster()
-		cl.machine = fsm.New()
-		s := start(t, Config{Users: users}, cl)
-		quota, limited := s.dial(), s.dial()
-		require.Equal(t, "+OK\r\n", answer(quota, "auth", "a", "p"))
-		require.Equal(t, "+OK\r\n", answer(limited, "auth", "b", "p"))
-		behind := "-" + protocol.ErrBehind.Error() + "\r\n"
-		require.Equal(t, behind, answer(quota, "set", "k", "v"))
-		require.Equal(t, behind, answer(limited, "eval_ro", "return 1", "0"))
-		require.Equal(t, "+OK\r\n", answer(quota, "multi"))
-		require.Equal(t, behind, answer(quota, "set", "k", "v"))
-		require.Contains(t, answer(quota, "exec"), "-EXECABORT")
-		require.Empty(t, cl.batches)
-		require.Equal(t, "$-1\r\n", answer(quota, "get", "k"))
-		require.Equal(t, "+OK\r\n", answer(limited, "set", "b", "v")) // the first entry
-		require.Equal(t, ":1\r\n", answer(limited, "eval_ro", "return 1", "0"))
-		require.Equal(t, "+OK\r\n", answer(quota, "set", "k", "v"))
-		require.Contains(t, answer(quota, "set", "l", "v"), "-QUOTA ")
-	})
-}
-
 // TestCommandsOfLaterVersions: a cluster refuses them by name, before anything is proposed, in transactions and
-// scripts, too, until it has gone over to their version.
+// scripts, too.
 func TestCommandsOfLaterVersions(t *testing.T) {
 	write, read := rowNamed("setrange"), rowNamed("strlen")
-	write.LogVersion, read.LogVersion = protocol.EntryVersion, protocol.EntryVersion
+	write.LogVersion, read.LogVersion = protocol.EntryVersion+1, protocol.EntryVersion+1
 	t.Cleanup(func() { write.LogVersion, read.LogVersion = 0, 0 })
-	const refused = "-ERR unknown command '%s': it comes with version 6 of the cluster, which has version 5 (see " +
-		"RAFT.STATUS)\r\n"
+	refused := fmt.Sprintf("-ERR unknown command '%%s': it comes with version %d of the cluster, which has version %d (see "+
+		"RAFT.STATUS)\r\n", protocol.EntryVersion+1, protocol.EntryVersion)
 	synctest.Test(t, func(t *testing.T) {
-		cl := newClusterOf(protocol.OldestEntryVersion)
+		cl := newCluster()
 		c := start(t, Config{}, cl).dial()
 		for range 2 {
 			for _, words := range [][]string{{"setrange", "k", "0", "v"}, {"STRLEN", "k"}, {"strlen"}} {
@@ -141,11 +92,6 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 			require.Equal(t, "$-1\r\n", answer(c, "get", "k"))
 			cl.batches = nil
 		}
-		cl.version = protocol.EntryVersion
-		require.Equal(t, "+OK\r\n", answer(c, "set", "other", "v")) // the first entry of the version
-		require.Equal(t, ":1\r\n", answer(c, "setrange", "k", "0", "v"))
-		require.Equal(t, ":1\r\n", answer(c, "strlen", "k"))
-		require.Equal(t, ":1\r\n", answer(c, "eval_ro", "return redis.call('strlen', 'k')", "0"))
 	})
 }
 

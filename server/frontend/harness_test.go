@@ -252,11 +252,6 @@ func (cl *cluster) Version() byte {
 	return version
 }
 
-func (cl *cluster) KnowsVersion() bool {
-	_, fresh := cl.machine.Version()
-	return !fresh
-}
-
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
 
 func (cl *cluster) AwaitApplied(_ context.Context, number uint64) bool {

@@ -187,15 +187,8 @@ func (q *limited) countAs(name string, most uint64) bool {
 // appendQuota puts what the user may have in front of a request that may write.
 func (q *limited) appendQuota(body []byte, write bool) []byte {
 	l := q.limit.Load()
-	if l == nil || !write || !l.InLog() || !q.srv.logSaysClients() {
+	if l == nil || !write || !l.InLog() {
 		return body
 	}
 	return protocol.AppendQuota(body, &l.Quota.Quota)
-}
-
-// needsVersion reports whether the version of the cluster says in which form a command is sent: without the user's
-// rights or quota, when the version has none of these. A node that takes a newer cluster for an old one must not do so.
-func (c *conn) needsVersion(row *row) bool {
-	l := c.limit.Load()
-	return c.judges(row) || l != nil && l.InLog() && row.mayWrite()
 }

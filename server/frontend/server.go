@@ -41,8 +41,6 @@ type Server struct {
 	limits     limits
 	forced     *loglimit.Limit
 	silent     silence
-	// saysClients is what logSaysClients has found.
-	saysClients atomic.Bool
 
 	mu    sync.Mutex
 	conns map[int64]*conn

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -87,11 +86,6 @@ func (s *Server) UsersChanged() {
 
 // refusedByRights is why the connection's user must not send a command; nil: the user may.
 func (c *conn) refusedByRights(req *request) *protocol.Error {
-	if c.judges(req.row) && !c.srv.logSaysClients() {
-		return protocol.NewError(fmt.Sprintf("'%s' of users who may not do everything comes with version %d of the "+
-			"cluster, which has version %d (see RAFT.STATUS)",
-			req.Name, versionClients, c.srv.backend.Version()))
-	}
 	cause, reason, object := acl.Refused(c.rights, req.Command, req.args)
 	if reason != "" {
 		c.noteRefusal(c.context(), reason, object, c.user.Name)

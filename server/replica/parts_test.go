@@ -115,7 +115,6 @@ func TestRefusedConfigurations(t *testing.T) {
 		{func(c *Config) { c.ID = "n2" }, []string{`do not have this node, "n2", as a voter`}},
 		{func(c *Config) { c.Bootstrap = []members.Member{first, {ID: "n2"}} }, []string{"without ID or address"}},
 		{func(c *Config) { c.Bootstrap = []members.Member{first, {Addr: "n2:1"}} }, []string{"without ID or address"}},
-		{func(c *Config) { c.HoldVersion = protocol.OldestEntryVersion - 1 }, []string{"no cluster of version"}},
 		{func(c *Config) { c.HoldVersion = protocol.EntryVersion + 1 }, []string{"no cluster of version"}},
 		{func(c *Config) { c.Stores.Log = nil }, []string{"a store is missing"}},
 		{func(c *Config) { c.Stores.Stable = nil }, []string{"a store is missing"}},
@@ -450,7 +449,7 @@ func TestProposer(t *testing.T) {
 		const most = 10 * time.Millisecond
 		clock, mine, others := &fakeClock{monotonic: time.Hour}, &handful{}, &handful{}
 		serving := new(atomic.Pointer[leaderTerm])
-		oldest, newest := byte(protocol.OldestEntryVersion), byte(protocol.EntryVersion)
+		oldest, newest := byte(protocol.OldestEntryVersion), byte(protocol.OldestEntryVersion+1)
 		var did []string
 		note := func(format string, args ...any) { did = append(did, fmt.Sprintf(format, args...)) }
 		common, held := byte(0), true
@@ -460,6 +459,8 @@ func TestProposer(t *testing.T) {
 			version: func(byte) byte { return common },
 			raised:  func(from, to byte) { note("raised %d to %d", from, to) },
 			propose: func(term uint64, entry []byte, _ ...byte) {
+				version := entry[0]
+				entry[0] = oldest // a later version is beyond this release
 				e, err := protocol.DecodeEntry(string(entry))
 				require.NoError(t, err)
 				batches := ""
@@ -474,7 +475,7 @@ func TestProposer(t *testing.T) {
 					require.NoError(t, err)
 					batches += " " + r.Args[1]
 				}
-				note("term %d version %d at %d:%s", term, e.Version, e.StampMillis, batches)
+				note("term %d version %d at %d:%s", term, version, e.StampMillis, batches)
 			},
 			proposed: func() { note("first") },
 			took:     func(d time.Duration) { note("took %v", d) },
@@ -546,7 +547,7 @@ func TestProposer(t *testing.T) {
 
 		// All members can use a newer version.
 		common = newest
-		step("raised 5 to 6", "first", fmt.Sprintf("term 3 version %d at 6:", newest))
+		step(fmt.Sprintf("raised %d to %d", oldest, newest), "first", fmt.Sprintf("term 3 version %d at 6:", newest))
 		require.Equal(t, newest, l.version)
 		lands(3, "took 0s")
 		step()

@@ -9,14 +9,11 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// VersionChecks is the first version of the cluster whose members compare their states.
-const VersionChecks = 6
-
 // ProposeCheck has every member capture its state at one index of the log: see [Config.OnCapture]. It reports whether
 // this node leads a cluster that does so. The entry may get lost with the leadership.
 func (r *Replica) ProposeCheck() bool {
 	l, version := r.serving.Load(), r.Version()
-	if l == nil || version < VersionChecks {
+	if l == nil {
 		return false
 	}
 	stamp, offset := l.clock.read()

@@ -131,14 +131,6 @@ func TestCapturesAreEqual(t *testing.T) {
 	})
 }
 
-// TestNoCaptureForEarlierReleases: members of a release that does not compare may be there.
-func TestNoCaptureForEarlierReleases(t *testing.T) {
-	inBubble(t, func(c *replica.Config) { c.FoundingVersion, c.HoldVersion = 5, 5 },
-		func(t *testing.T, c *replicatest.Cluster) {
-			require.False(t, c.Leader().Replica().ProposeCheck())
-		})
-}
-
 // TestNodeThatComparesNothing applies the entry that has others capture their states.
 func TestNodeThatComparesNothing(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

@@ -12,13 +12,6 @@ func (r *Replica) Version() byte {
 	return version
 }
 
-// KnowsVersion reports whether the node has the version of the cluster from its log. Until then [Replica.Version] is
-// the oldest.
-func (r *Replica) KnowsVersion() bool {
-	_, fresh := r.machine.Version()
-	return !fresh
-}
-
 // firstVersion is the version of a leadership's first entry. A log that is empty begins with the version that all
 // founders can use.
 func (r *Replica) firstVersion() byte {

@@ -50,7 +50,7 @@ func statusExample() protocol.Value {
 			word("client-address"), word("10.0.0."+name[1:]+":6379"), word("voter"), number(1), word("role"), word(role),
 			word("silent"), number(0),
 			word("match-index"), number(match), word("lag"), number(lag), word("version"), word(protocol.HoldfastVersion),
-			word("log-format"), number(6), word("hold-version"), number(0))
+			word("log-format"), number(protocol.EntryVersion), word("hold-version"), number(0))
 	}
 	return protocol.Map(
 		word("node"), word("n1"), word("node-id"), word("n1@25a515603141"), word("cluster-id"), word("82abaf1dcbb78997"),
