@@ -196,6 +196,20 @@ func TestPromiseReplicas(t *testing.T) {
 	require.Greater(t, wrong, 4, "hardly any state was made wrong")
 }
 
+// A majority of healthy members serves again within seconds after faults end, whatever happened before
+//
+// The epilogue of each run judges: see epilogue_test.go.
+func TestPromiseServesAgain(t *testing.T) {
+	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
+	p := promise{
+		workload: "register", time: 30 * time.Second,
+		nemesis: "member,state-wrong,pause-leader,pause-minority,partition-leader,kill-minority,power-restart,restart-all",
+	}
+	faults := 0
+	p.keep(t, func(_ *testing.T, d *driven) { faults += len(d.h.Faults) })
+	require.Positive(t, faults)
+}
+
 // An error that clients retry blindly is sent only when the command surely was not applied
 //
 // A workload takes CLUSTERDOWN and TRYAGAIN for a failure, UNCERTAIN and a lost connection for an unknown outcome, and

@@ -136,6 +136,7 @@ func (d *driven) drive(t *testing.T) {
 		}
 		looked, wrong = tgt.Agree(ctx)
 		n.Whole(ctx, o.nodes)
+		wrong = append(wrong, tgt.epilogue(ctx, o.seed)...)
 	} else {
 		wrong = append(wrong, serving.Error())
 	}

@@ -107,7 +107,7 @@ func (n *Node) leave(p *process) {
 func (n *Node) watch(p *process, logger *slog.Logger) {
 	layer := p.peers.Layer(peer.KindMember)
 	p.requests, p.client = memberrpc.NewServer(layer, logger), memberrpc.NewClient(layer)
-	p.membership = bootstrap.New(bootstrap.Config{
+	c := bootstrap.Config{
 		Folder: p.store, Addr: n.PeerAddr, NonVoter: true, NewestVersion: protocol.EntryVersion,
 		Client: p.client, Addresses: p.addresses, Logger: logger,
 		Cluster: bootstrap.Cluster{
@@ -117,7 +117,11 @@ func (n *Node) watch(p *process, logger *slog.Logger) {
 			Move:      func(context.Context, string) error { return nil }, // tests have the cluster agree
 			Removed:   func() { n.leave(p) },
 		},
-	})
+	}
+	if p.unproved != nil {
+		c.Incarnation = p.unproved
+	}
+	p.membership = bootstrap.New(c)
 	p.membership.Serve(p.requests)
 }
 

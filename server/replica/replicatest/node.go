@@ -78,6 +78,7 @@ type process struct {
 	requests   *memberrpc.Server               // of other nodes
 	client     *memberrpc.Client
 	membership *bootstrap.Node
+	unproved   *incarnation.Registry // the members have to admit it; nil: nobody is asked
 
 	parts *lifecycle.Parts
 	// clients serves the ports for clients. A server has it before its parts are started.
@@ -207,12 +208,9 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 		p.store.Lineage = incarnation.Lineage{n.lineage.Current()}.Start(0)
 	}
 	n.lineage = p.store.Lineage
-	registry := n.incarnations(p)
-	if err := registry.Prove(); err != nil {
+	registry, err := n.incarnations(p)
+	if err != nil {
 		return nil, errors.Join(err, listener.Close())
-	}
-	if n.Plain {
-		registry = nil
 	}
 	p.peers, err = peer.New(peer.Config{
 		Listener: listener, Dial: c.Net.Dial(n.PeerAddr), Advertise: n.PeerAddr,
@@ -264,9 +262,10 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	return p, nil
 }
 
-// incarnations is the registry of a process. Who has admitted the process is not asked: that is package bootstrap's.
-func (n *Node) incarnations(p *process) *incarnation.Registry {
-	return incarnation.New(incarnation.Config{
+// incarnations is the registry of a process; nil: its handshakes have no lineage. A server is proved by the members, as
+// the program is; without one nobody is asked who has admitted the process.
+func (n *Node) incarnations(p *process) (*incarnation.Registry, error) {
+	r := incarnation.New(incarnation.Config{
 		Lineage: p.store.Lineage, Stable: p.store.Stable, Save: p.store.Proved,
 		Logged: func(id string) uint64 {
 			if r := p.opened.Load(); r != nil {
@@ -274,8 +273,16 @@ func (n *Node) incarnations(p *process) *incarnation.Registry {
 			}
 			return 0
 		},
-		OnSuperseded: func(err error) { n.die(p, err) },
+		OnVouch: func() { p.membership.CheckNow() }, OnSuperseded: func(err error) { n.die(p, err) },
 	})
+	switch {
+	case n.Plain:
+		return nil, r.Prove()
+	case p.server == nil:
+		return r, r.Prove()
+	}
+	p.unproved = r
+	return r, nil
 }
 
 // hooks watch the disk of a server. Without a server a failure is the replica's affair.
