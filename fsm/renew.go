@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // FenceJump is by how much the fences and the session ids of native locks grow at least when a state begins anew. No
@@ -81,9 +80,6 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	since := r.AtMillis - st.ClockMillis - st.wallOffsetMillis
 	if since < 0 && r.FencesAbove == 0 {
 		return Renewed{}, fmt.Errorf("%w: by %d ms", ErrEarlier, -since)
-	}
-	if mutant.SameJump {
-		since = 0
 	}
 	n.done.Jump = FenceJump + min(max(since, 0), longestGap)*fencesPerMilli
 	n.done.Raised, n.done.Passed = make([]int, len(r.Raises)), make([]int, len(r.Raises))

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // maxRanges bounds the memory of a session. A node has a few dozen batches under way at once, and so
@@ -52,7 +51,7 @@ func (ss *sessions) begin(b *protocol.Batch) bool {
 		s.epoch, s.low, s.applied = b.Origin.Epoch, 0, nil
 	}
 	s.advance(b.Low)
-	return s.add(b.Seq) || mutant.NoDedup
+	return s.add(b.Seq)
 }
 
 // nameOf is the name of a node with a session, in memory that may be kept.

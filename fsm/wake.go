@@ -5,7 +5,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // notifyWoken tells the client of a waiter, if it is this node's, that the wait is over.
@@ -95,9 +94,7 @@ func (c *call) serveNext() bool {
 	case waits:
 		t.Tried(w.Order + 1)
 	default:
-		if !mutant.ServedTwice {
-			t.Remove(w)
-		}
+		t.Remove(w)
 		c.notifyWoken(w, reply)
 	}
 	return true

@@ -51,7 +51,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		"the holdfast program of the release before: nodes begin with it, and the faults of the group release replace it, "+
 			"node by node")
 	fs.StringVar(&o.tags, "tags", "invariants",
-		"build tags for that: invariants has nodes check their state, mutants makes them wrong on purpose (see README.md)")
+		"build tags for that: invariants has nodes check their state")
 	fs.StringVar(&o.serverArgs, "server-args", "",
 		"more flags for holdfast serve, or lines for redis.conf, separated by semicolons")
 	fs.DurationVar(&o.soak, "soak", 0, "run seed after seed for so long, and keep the reports of those that are not valid")

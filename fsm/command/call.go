@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Call is a command under way, and its view of the keys: the words, the database, the instant. The same Call serves
@@ -310,7 +309,7 @@ func (c *Call) Goes(db int, it *keyspace.Item) {
 
 // noteKey notes that a key got a value. A client may wait for that.
 func (c *Call) noteKey(db int, key string) {
-	if !mutant.LostWakeup && c.Keys.Waits.Len() > 0 {
+	if c.Keys.Waits.Len() > 0 {
 		c.Keys.Waits.Wake(db, key)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/waits"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Acquire asks for the locks of a request. The caller may change r afterwards.
@@ -39,13 +38,13 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	case t.fences >= MaxFence:
 		return Answer{}, ErrFull
 	}
-	since, place := t.now, uint64(0)
+	since := t.now
 	if same != nil {
-		since, place = same.since, same.order
+		since = same.since
 	}
 	t.dismissAll(&q, same)
 	q.own()
-	return Answer{Fence: t.grant(&q, since, place)}, nil
+	return Answer{Fence: t.grant(&q, since)}, nil
 }
 
 // check brings a request into its one form, and says what is wrong with it.
@@ -227,9 +226,6 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	w.blocked = uint8(blocked)
 	if q.WaitMillis > 0 {
 		w.deadline = saturated(t.now, q.WaitMillis)
-		if mutant.LockShortWait {
-			w.deadline -= q.WaitMillis / 8
-		}
 	}
 	if t.waitingBytes+w.bytes() > MaxWaitingBytes {
 		return Answer{}, ErrFull

@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // dropped reports whether a waiter is gone with its node.
@@ -87,20 +86,9 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	case protocol.LeaveError:
 		t.dismiss(w, cmp.Or(err, ErrUnblocked))
 	default:
-		if !mutant.LockLeak && !mutant.LockDeadWaiter {
-			t.unline(w)
-			t.wakeAll(w)
-			t.emitLeft(w, Disconnected)
-			return err == nil
-		}
-		dead := *w
-		dead.origin, dead.conn, dead.ticket = t.origin(protocol.Incarnation{}), 0, w.order
-		if mutant.LockDeadWaiter {
-			wanted := *w.options
-			wanted.limit, wanted.permits = 1, 2
-			dead.mode, dead.options = Permits, &wanted
-		}
-		t.relined(w, &dead)
+		t.unline(w)
+		t.wakeAll(w)
+		t.emitLeft(w, Disconnected)
 	}
 	return err == nil
 }

@@ -1,21 +1,8 @@
 package locks
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/holdfast/holdfast/protocol/mutant"
-)
-
-// Sweep does what is due or unfinished, in the order of time, while there are steps.
-func (t *Table) Sweep() {
-	if mutant.LockSlowEnd {
-		t.steps = min(t.steps, StepUnits)
-		t.sweep()
-		return
-	}
-	t.sweepSlice()
-}
-
+// sweep runs what is due, in the order of time alone.
 func (t *Table) sweep() {
 	for t.steps > 0 && t.sweepOne() {
 		t.finish()
@@ -58,9 +45,6 @@ func (t *Table) nextSession() (id uint64, end int64) {
 		id, end = e.id, e.deadline
 	}
 	for i := range t.incarnations {
-		if mutant.LockSession {
-			break
-		}
 		b, _ := seek(t.attached, bound{origin: &t.incarnations[i].origin})
 		if b.origin == nil || *b.origin != t.incarnations[i].origin {
 			continue // all of them have leases of their own at the moment

@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // What is wrong with a stream.
@@ -55,9 +54,6 @@ func Load(r Reader) (*Table, error) {
 	}
 	if d.err != nil {
 		return nil, d.err
-	}
-	if mutant.LockQueueLost {
-		d.desert()
 	}
 	t.effects = nil
 	return t, nil
@@ -305,15 +301,6 @@ func (d *loader) line() {
 		d.t.line(w)
 	}
 	d.must(d.t.waitingBytes <= MaxWaitingBytes, errWaiter)
-}
-
-// desert takes all waiters out of the queues: see [mutant.LockQueueLost].
-func (d *loader) desert() {
-	for _, w := range d.waiters {
-		d.t.unline(w)
-		d.t.wakeAll(w)
-	}
-	d.t.finish()
 }
 
 // schedule notes when locks are due. A lock must be in its least form, and stuck it must not be.

@@ -1,7 +1,5 @@
 package locks
 
-import "github.com/holdfast/holdfast/protocol/mutant"
-
 // joins reports whether a request is compatible with the holds of a lock.
 func joins(l *lock, r *Request, first *hold) bool {
 	holders := l.holders()
@@ -149,14 +147,15 @@ func (t *Table) try(w *waiter) {
 		return
 	}
 	t.unline(w)
-	fence := t.grant(&q, w.since, w.order)
+	fence := t.grant(&q, w.since)
 	t.emitEndOfWait(w, fence, nil)
 }
 
 // grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
-// since is when the owner began to wait, order its place in line, 0: it had none.
-func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
-	fence = t.nextFence(order)
+// since is when the owner began to wait.
+func (t *Table) grant(r *Request, since int64) (fence uint64) {
+	t.fences++
+	fence = t.fences
 	for _, key := range r.Keys {
 		l := t.takeNew(r.DB, key)
 		h := t.newHold(l, r)
@@ -175,19 +174,6 @@ func (t *Table) grant(r *Request, since int64, order uint64) (fence uint64) {
 		t.emit(e)
 	}
 	return fence
-}
-
-func (t *Table) nextFence(order uint64) uint64 {
-	if !mutant.LockFence {
-		t.fences++
-		return t.fences
-	}
-	if order == 0 {
-		t.orders++
-		order = t.orders
-	}
-	t.fences = max(t.fences, order)
-	return order
 }
 
 // newHold is the hold that a request asks for, without a fence.

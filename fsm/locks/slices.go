@@ -6,9 +6,9 @@ package locks
 // memberLooks is how many holds of a lock a step looks at for those whose sessions are over.
 const memberLooks = 16
 
-// sweepSlice is Sweep. What somebody waits for does not wait for all that ended before:
-// behind the first half of the steps, locks with waiters have their turn.
-func (t *Table) sweepSlice() {
+// Sweep runs what is due or unfinished, in the order of time, within the step budget. Behind the first half of the steps
+// locks with waiters have their turn: what somebody waits for does not wait for all that ended before.
+func (t *Table) Sweep() {
 	half := max(0, t.steps) / 2
 	t.steps -= half
 	t.sweep()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store"
@@ -50,7 +49,7 @@ func (n *Node) mend(ctx context.Context) error {
 	}
 	alone := fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'",
 		missing.Err)
-	if len(n.known()) == 0 || mutant.LoneDamage {
+	if len(n.known()) == 0 {
 		return alone
 	}
 	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has "+

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -140,7 +139,7 @@ func (c *Checker) take(ctx context.Context, v verdict) error {
 	on, frozen := r.Quarantined()
 	switch {
 	case own == "" || v.Right == "":
-	case own != v.Right && !(on && frozen) && !mutant.BlindCheck: // also if the state that was taken differs again
+	case own != v.Right && !(on && frozen): // also if the state that was taken differs again
 		return c.quarantine(ctx, r, v.Index, Differs{Index: v.Index, Own: own, Right: v.Right})
 	case own == v.Right && on && !frozen:
 		return c.release(ctx, r, v.Index)

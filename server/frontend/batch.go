@@ -47,7 +47,7 @@ func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 	head := protocol.Head{DB: req.db, Ticket: ticket, Lock: req.lock}
 	judged := c.judges(req.row)
 	if judged {
-		head.Rights = c.rules(c.srv.backend)
+		head.Rights = c.rules()
 	}
 	switch {
 	case req.lock:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // The way of a command: resolve (dispatch), may it run (mayRun), check (validate), encode (appendRequest), batch
@@ -132,9 +131,6 @@ func (c *conn) send(req *request) {
 	if req.publishes() {
 		s.published = newPublished(req)
 		c.w.publishes = true
-	}
-	if mutant.EarlyInvalidation {
-		c.srv.foretell(req)
 	}
 	c.addRequest(s, c.track.command(c.w, req), req.hints(s.wait.number()))
 	if s.kind == slotBlock {

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // socket is what a connection reads from and writes to.
@@ -67,7 +65,7 @@ func longAgo() time.Time { return time.Unix(1, 0) }
 // probe, and no sooner: until then the client may believe in its session.
 func (s *socket) SetLease(lease time.Duration) {
 	t, ok := s.plainConn().(*net.TCPConn)
-	if !ok || mutant.LockVanished {
+	if !ok {
 		return
 	}
 	probe := min(lease/4, longestProbe) // in whole seconds, rounded up

@@ -165,13 +165,3 @@ func (c *conn) setProtocol(resp int) {
 	c.resp = resp
 	c.update(func(s *shown) { s.resp = resp })
 }
-
-// foretell is [mutant.EarlyInvalidation]: clients hear of a write before the write.
-func (s *Server) foretell(req *request) {
-	if !req.write {
-		return
-	}
-	for _, p := range req.keys() {
-		s.cfg.Tracking.Foretell(string(req.args[p]))
-	}
-}

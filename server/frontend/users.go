@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/acl"
 )
 
@@ -97,12 +96,7 @@ func (c *conn) refusedByRights(req *request) *protocol.Error {
 func (id *identity) judges(row *row) bool { return id.rights != nil && row.touchesUnnamed() }
 
 // rules are what the state machine judges by.
-func (id *identity) rules(b Backend) string {
-	if mutant.ForwardedRights && !b.Status().Leading {
-		return ""
-	}
-	return id.user.Rules()
-}
+func (id *identity) rules() string { return id.user.Rules() }
 
 // rulesBytes is how much larger rights make a request.
 func (id *identity) rulesBytes() int {

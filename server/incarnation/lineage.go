@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // startBits is where the count of starts begins in an incarnation.
@@ -48,7 +46,7 @@ func revoked(a uint64) bool { return a>>startBits != 0 && uint32(a) == 0 }
 //
 // The known one may be older than the lineage reaches, as a member need not hear of every start.
 func (l Lineage) Follows(known uint64) bool {
-	return known == 0 || len(l) == 0 || slices.Contains(l, known) || older(known, l[0]) || mutant.OldFolder
+	return known == 0 || len(l) == 0 || slices.Contains(l, known) || older(known, l[0])
 }
 
 // older reports whether incarnation a is of an earlier start than b. Releases without incarnations counted from 1.

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Stable keeps numbers on the node's disk: a raft.StableStore does.
@@ -177,24 +175,12 @@ func (r *Registry) Prove() error {
 	return nil
 }
 
-func (r *Registry) isProved() bool {
-	select {
-	case <-r.proved:
-		return true
-	default:
-		return false
-	}
-}
-
 // Proved is closed when this node's incarnation is proved.
 func (r *Registry) Proved() <-chan struct{} { return r.proved }
 
 // Superseded tells the owner that this incarnation is refused; by says where that was learnt.
 func (r *Registry) Superseded(by string, known uint64) {
 	err := Superseded(by, known, r.config.Lineage)
-	if mutant.BothLives && r.isProved() {
-		return
-	}
 	r.mu.Lock()
 	r.refused = err
 	r.mu.Unlock()

@@ -19,8 +19,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Max is how many members a cluster can have: every change of members writes all of them to the log, and nodes keep
@@ -146,9 +144,7 @@ const idMark = "@"
 // NewID mints the ID of a node: the name, '@' and twelve random hexadecimal digits.
 func NewID(name string) string {
 	var random [6]byte
-	if !mutant.KeptID {
-		_, _ = rand.Read(random[:]) // never fails
-	}
+	_, _ = rand.Read(random[:]) // never fails
 	return name + idMark + hex.EncodeToString(random[:])
 }
 

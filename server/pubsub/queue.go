@@ -1,11 +1,9 @@
 package pubsub
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm/event"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // queueBytes bounds the messages that wait for the hub's goroutine.
@@ -105,9 +103,6 @@ func (q *queue) take() (items []item, left int) {
 	for i := range items {
 		q.bytes -= items[i].bytes()
 		q.taken = items[i].number
-	}
-	if mutant.MessageOrder {
-		slices.Reverse(items)
 	}
 	if n == 0 {
 		q.items, q.bytes, q.running = nil, 0, false

@@ -2,13 +2,11 @@ package raftnode
 
 import (
 	"maps"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -28,7 +26,6 @@ type acks struct {
 
 	mu      sync.Mutex
 	view    *view
-	least   int    // the smallest majority so far: see quorum
 	round   uint64 // the newest that began
 	peers   map[raft.ServerID]*peerAck
 	waiters []*Acknowledgement
@@ -66,7 +63,7 @@ func (w *Acknowledgement) Moved() bool { return w.moved }
 func (w *Acknowledgement) End() int { return w.acks.forget(w) }
 
 func newAcks(self string) *acks {
-	return &acks{self: raft.ServerID(self), peers: make(map[raft.ServerID]*peerAck), view: &view{}, least: math.MaxInt}
+	return &acks{self: raft.ServerID(self), peers: make(map[raft.ServerID]*peerAck), view: &view{}}
 }
 
 // reconfigure goes over to another configuration. What a node that is no member acknowledged is forgotten: as a
@@ -85,9 +82,9 @@ func (a *acks) reconfigure(v *view) {
 		}
 		a.peers[id].voter = m.Voter
 	}
-	a.view, a.least = v, min(a.least, v.others)
+	a.view = v
 	for _, w := range a.waiters {
-		w.moved = w.nodes == majority && !mutant.OldQuorum
+		w.moved = w.nodes == majority
 	}
 	a.endWaits()
 }
@@ -190,26 +187,18 @@ func (a *acks) endWaits() {
 
 // enough reports whether enough voters have acknowledged.
 func (a *acks) enough(w *Acknowledgement) bool {
-	need := a.quorum()
+	need := a.view.others
 	if w.nodes != majority {
 		need = min(w.nodes, a.view.otherVoters)
 	}
 	return a.count(w.reached) >= need
 }
 
-// quorum is how many other voters make a majority.
-func (a *acks) quorum() int {
-	if mutant.OldQuorum {
-		return a.least
-	}
-	return a.view.others
-}
-
 // count counts voters.
 func (a *acks) count(reached func(*peerAck) bool) int {
 	n := 0
 	for _, p := range a.peers {
-		if (p.voter || mutant.NonvoterAck) && reached(p) {
+		if p.voter && reached(p) {
 			n++
 		}
 	}

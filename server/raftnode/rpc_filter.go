@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
@@ -187,7 +186,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 // judge compares a request from before the log with the newest snapshot.
 func (f *rpcFilter) judge(req *raft.AppendEntriesRequest) error {
 	end, err := f.snapshotEnd()
-	if err != nil || end == nil || mutant.StuckTail {
+	if err != nil || end == nil {
 		return err
 	}
 	if err := f.log.contradicted(req, end, f.raft.CurrentTerm()); err != nil {

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 const (
@@ -60,7 +58,7 @@ func (s *mendedSnapshots) damaged(id string, err error) {
 	if tell {
 		s.id, s.told = id, now
 	}
-	try := now.Sub(s.tried) >= replaceAgain && !mutant.KeptDamage
+	try := now.Sub(s.tried) >= replaceAgain
 	if try {
 		s.tried = now
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -248,7 +247,7 @@ func replace(v *View, q Request) (Step, *Refusal) {
 	case there && q.Voted && v.live(old.ID) && !q.Force: // a slip in the second name would take a good voter out
 		return Step{}, refuse("%s has a vote already, and %s answers: if %s is to go without a successor, remove it",
 			by.Name(), old.Name(), old.Name())
-	case there && !mutant.ReplaceKeeps:
+	case there:
 		return v.takeOut(old, q.Force)
 	}
 	return done("%s has the place of %s", by.Name(), members.Name(q.Member))

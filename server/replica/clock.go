@@ -4,8 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Clock is the source of cluster time and of wall time alone, so that tests can skew these.
@@ -52,16 +50,8 @@ func newClusterClock(source Clock, step time.Duration, stampMillis, wallOffsetMi
 		now:          time.Duration(stampMillis) * time.Millisecond,
 		offsetMillis: wallOffsetMillis,
 	}
-	c.seen = c.passing()
+	c.seen = c.source.Monotonic()
 	return c
-}
-
-// passing is the time that leases run by.
-func (c *clusterClock) passing() time.Duration {
-	if mutant.WallLease {
-		return time.Duration(c.source.Wall().UnixNano())
-	}
-	return c.source.Monotonic()
 }
 
 // read returns cluster time, and what to add to it for Unix time. Readings
@@ -69,7 +59,7 @@ func (c *clusterClock) passing() time.Duration {
 func (c *clusterClock) read() (stampMillis, wallOffsetMillis int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := c.passing()
+	seen := c.source.Monotonic()
 	if passed := seen - c.seen; passed > 0 {
 		c.now += min(passed, c.step)
 		c.seen = seen

@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
@@ -220,17 +219,7 @@ func (r *Replica) nodeConfig() raftnode.Config {
 // propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
 // may serve already when such an entry is applied.
 func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
-	if mutant.EarlyAck {
-		r.answerEarly(entry)
-	}
 	r.node.Propose(term, entry, flags...)
-}
-
-// answerEarly is [mutant.EarlyAck].
-func (r *Replica) answerEarly(entry []byte) {
-	early := r.newSink()
-	_ = r.machine.Apply(entry, &early)
-	early.flush()
 }
 
 // stateEvents hands the events of an entry to the waiting clients, to the renewer and to the node.

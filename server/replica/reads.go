@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // reader answers reads: on the leader from the state, elsewhere by forwarding them.
@@ -44,10 +43,8 @@ func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 	if r.serving.Load() == nil {
 		return r.elsewhere.run(b, deadline)
 	}
-	if !mutant.StaleRead {
-		if err := r.rounds.confirm(); err != nil {
-			return err
-		}
+	if err := r.rounds.confirm(); err != nil {
+		return err
 	}
 	var err error
 	b.Replies, err = r.readHere(string(b.Body), b.Count, deadline)

@@ -2,8 +2,6 @@ package sessions
 
 import (
 	"time"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // whySilent is logged with the connection.
@@ -81,8 +79,6 @@ func (r *Renewer) cutSilent(now time.Time) (sleep time.Duration) {
 		switch late := now.Sub(c.checkAt); {
 		case !some || !c.demanded:
 			r.scheduleCheck(c, time.Time{})
-		case mutant.LockSilent:
-			r.scheduleCheck(c, now.Add(limit))
 		case now.Sub(heard) < limit:
 			r.scheduleCheck(c, heard.Add(limit))
 		case late > limit/8:

@@ -25,7 +25,6 @@ import (
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm/event"
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Table has what the clients of a node track. Create it with [New].
@@ -97,9 +96,6 @@ func (t *Table) Events(events []event.Event) {
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case event.Changed:
-			if (mutant.MissedInvalidation || mutant.EarlyInvalidation) && e.Seq != 0 {
-				continue
-			}
 			by := t.batches[e.Seq]
 			t.forget(e.Key, by)
 			if len(t.prefixes) > 0 {
@@ -210,15 +206,6 @@ func (t *Table) Wants(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.batches[number] != nil
-}
-
-// Foretell tells of a change that a client is about to make: it is [mutant.EarlyInvalidation].
-func (t *Table) Foretell(key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forget(key, nil)
-	t.broadcast([]change{{key, nil}})
-	t.start()
 }
 
 // change is a key that changed, and the client that did it, if the client is this node's.

@@ -34,7 +34,7 @@ func newBuild(ctx context.Context, root, dir string, mutants map[int]mutant) (*b
 		}
 		var whose lines
 		var err error
-		if b.overlay, whose, err = s.write(root, dir); err != nil {
+		if b.overlay, whose, err = s.write(root, dir, byNumber); err != nil {
 			return nil, err
 		}
 		if len(packages) == 0 {

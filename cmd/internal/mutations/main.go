@@ -3,6 +3,7 @@
 //	go run ./cmd/internal/mutations                     the mistakes in the tables, each with the test that it names
 //	go run ./cmd/internal/mutations -changed main       machine-made mistakes in the lines that main does not have
 //	go run ./cmd/internal/mutations -sample 300         machine-made mistakes anywhere
+//	go run ./cmd/internal/mutations -servers dir        an overlay with the servers of jepsen/mutants.txt
 //
 // Folders as arguments limit it to their packages. DESIGN.md has the form of the tables, the operators, and how a
 // verdict comes about. Start reading at prove.go for the tables and at machine.go for the others.
@@ -50,6 +51,7 @@ type options struct {
 	most     int
 	seed     uint64
 	floor    float64
+	servers  string
 	dirs     []string
 }
 
@@ -70,6 +72,8 @@ func parse(args []string, usage io.Writer) (options, error) {
 	fs.Uint64Var(&o.seed, "seed", 1, "for the choice of mistakes")
 	fs.Float64Var(&o.floor, "floor", 0,
 		"with -sample: fail only if fewer are killed, in `percent`; 0: fail if one survives")
+	fs.StringVar(&o.servers, "servers", "",
+		"only write dir/overlay.json for the go command, with the servers that are wrong on purpose, into this `folder`")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -108,6 +112,9 @@ func run(ctx context.Context, args []string, out io.Writer) (left int, err error
 	}
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return 0, err
+	}
+	if o.servers != "" {
+		return 0, writeServers(o.root, o.servers)
 	}
 	t, err := readTree(ctx, o.root)
 	if err != nil {

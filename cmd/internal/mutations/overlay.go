@@ -168,16 +168,23 @@ func (s *schema) calls(d *ast.FuncDecl) (call string, named []edit) {
 	return call + "; return", named
 }
 
-// write puts the files into dir and returns the list for the go command's -overlay.
-func (s schemata) write(root, dir string) (overlay string, whose lines, err error) {
+// byNumber declares the choice of a mistake by its number.
+const byNumber = `import (
+	"os"
+	"strconv"
+)
+
+var mutationChosen, _ = strconv.Atoi(os.Getenv("` + selects + `"))
+`
+
+// write puts the files into dir and returns the list for the go command's -overlay. chooser declares mutationChosen, the
+// number of the mistake.
+func (s schemata) write(root, dir, chooser string) (overlay string, whose lines, err error) {
 	files := map[string][]byte{}
 	whose = lines{}
 	for path, f := range s {
 		files[path], whose[copyOf(path)] = f.text()
-		chooser := fmt.Sprintf("package %s\n\nimport (\n\t\"os\"\n\t\"strconv\"\n)\n\nvar mutationChosen, _ = "+
-			"strconv.Atoi(os.Getenv(%q))\n",
-			f.source.syntax.Name.Name, selects)
-		files[packageOf(path)+"/zz_mutation_chosen.go"] = []byte(chooser)
+		files[packageOf(path)+"/zz_mutation_chosen.go"] = []byte("package " + f.source.syntax.Name.Name + "\n\n" + chooser)
 	}
 	overlay, err = writeOverlay(root, dir, files)
 	return overlay, whose, err

@@ -7,15 +7,10 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// simplify decides conditions with a constant in them, and drops statements that do nothing. The switches of package
-// mutant are false in each build that is judged.
+// simplify decides conditions with a constant in them, and drops statements that do nothing.
 func simplify(file *ast.File) {
 	astutil.Apply(file, nil, func(c *astutil.Cursor) bool {
 		switch n := c.Node().(type) {
-		case *ast.SelectorExpr:
-			if isIdent(n.X, "mutant") {
-				c.Replace(ast.NewIdent("false"))
-			}
 		case *ast.ParenExpr:
 			c.Replace(stripped(n))
 		case *ast.UnaryExpr:

@@ -49,6 +49,19 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestServers keeps the table of servers that are wrong on purpose from rotting: each edit has its place, and can be one
+// of many in a build.
+func TestServers(t *testing.T) {
+	servers, err := readServers(filepath.Join("..", "..", ".."))
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, s := range servers {
+		require.NotEmpty(t, s.name)
+		require.False(t, names[s.name], s.name)
+		names[s.name] = true
+	}
+}
+
 var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 
 // requireTest looks for the test that e names among the sources of its package.

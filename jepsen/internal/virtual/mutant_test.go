@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ import (
 
 // A mutant is a server that is wrong in one way, made by standing between the clients and the
 // replica. Each must be found by the workload named with it, within a few seeds. Those that
-// need the inside of the server are switches of protocol/mutant instead (see README.md).
+// need the inside of the server stand in jepsen/mutants.txt instead (see README.md).
 var mutants = []struct {
 	name     string
 	workload string
@@ -53,49 +52,7 @@ var mutants = []struct {
 	{"transactions in two halves", "txn", "packets", torn},
 }
 
-// built are the mutants that have the fault inside, by their names in [mutant].
-var built = map[string]struct {
-	workload string
-	nemesis  string
-	checker  string
-}{
-	"stale_read":          {"register", "partition-leader,pause-leader", "register: linearizable"},
-	"early_ack":           {"append", "partition-leader,kill-leader", "append: list"},
-	"wall_lease":          {"ttl", "clock-leader", "ttl: ttl"},
-	"no_dedup":            {"counter", "packets-reset", "counter: increments"},
-	"lost_wakeup":         {"queue", "kill-leader", "queue: first in, first out"},
-	"served_twice":        {"queue", "kill-leader", "queue: deliveries"},
-	"missed_invalidation": {"cache", "none", "cache: caches"},
-	"early_invalidation":  {"cache", "none", "cache: caches"},
-	"message_order":       {"pubsub", "kill-leader", "pubsub: messages"},
-
-	"nonvoter_ack": {"register", "member-split", "register: linearizable"},
-	"old_quorum":   {"register", "member-split", "register: linearizable"},
-	"kept_id":      {"append", "member-wiped", "append: list"},
-	"old_folder":   {"append", "member-back", "processes"},
-	"both_lives":   {"append", "member-back", "processes"},
-
-	"forwarded_rights": {"users", "none", "users: rights"},
-
-	"replace_keeps": {"append", "member-swap", "processes"},
-	"large_packets": {"append", "packets-large", "processes"},
-
-	"blind_check": {"register", "state-wrong", "processes"},
-
-	"lock_fence":       {"native", "none", "native: lock"},
-	"lock_dead_waiter": {"nativequeue", "none", "nativequeue: waits"},
-	"lock_leak":        {"nativequeue", "none", "nativequeue: none deserted"},
-	"lock_session":     {"nativesession", "kill", "nativesession: nothing left"},
-	"lock_short_wait":  {"nativequeue,native", "none", "native: waits"},
-	"lock_silent":      {"native", "holder-frozen,holder-vanished", "processes"},
-	"lock_slow_end":    {"native", "holder-many", "processes"},
-	"lock_queue_lost":  {"nativequeue", "kill-leader", "nativequeue: in line"},
-}
-
-// stubborn are the mutants that show while a node goes on leading that leads no more.
-var stubborn = map[string]bool{"stale_read": true, "nonvoter_ack": true, "old_quorum": true}
-
-// mutantEnv chooses one of built, where the tests were built with the tag mutants: .ci/mutants sets it.
+// mutantEnv chooses a server of jepsen/mutants.txt, where the tests were built with its overlay: .ci/mutants sets it.
 const mutantEnv = "HOLDFAST_MUTANT"
 
 func TestBuiltMutantIsCaught(t *testing.T) {
@@ -103,15 +60,19 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 	if name == "" {
 		t.Skip("no mutant is chosen: see .ci/mutants")
 	}
-	m, known := built[name]
-	require.True(t, known, name)
+	table, err := os.ReadFile(filepath.Join("..", "..", "mutants.txt"))
+	require.NoError(t, err)
+	row := regexp.MustCompile(`(?m)^# mutant: ` + name + `:.*\n# virtual( \w+)?: (\S+) (\S+) (.+)$`)
+	m := row.FindStringSubmatch(string(table))
+	require.NotNil(t, m, name)
+	how, workload, nemesis, checker := m[1], m[2], m[3], m[4]
 	for seed := uint64(1); seed <= 12; seed++ {
 		d := drive(t, runOptions{
-			workload: m.workload, nemesis: m.nemesis, nodes: 3, stubborn: stubborn[name],
-			seed: seed, time: time.Minute, slow: name == "early_invalidation" || name == "lock_slow_end",
+			workload: workload, nemesis: nemesis, nodes: 3, stubborn: how == " stubborn",
+			seed: seed, time: time.Minute, slow: how == " slow",
 		})
-		if d.invalid(m.checker) {
-			t.Logf("%s: found by %s under %s, seed %d in virtual time", name, m.checker, m.nemesis, seed)
+		if d.invalid(checker) {
+			t.Logf("%s: found by %s under %s, seed %d in virtual time", name, checker, nemesis, seed)
 			return
 		}
 	}
@@ -342,33 +303,4 @@ func torn(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	}
 	u.Replies = []protocol.Value{protocol.Array(replies...)}
 	return nil
-}
-
-// TestEveryMutantIsTried: each switch of protocol/mutant is constant in a release, and is turned on by .ci/mutants.
-func TestEveryMutantIsTried(t *testing.T) {
-	root := filepath.Join("..", "..", "..")
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
-		require.NoError(t, err)
-		return string(text)
-	}
-	switches := map[string]string{} // the variable's name by the mutant's
-	for _, m := range regexp.MustCompile(`(\w+) += chosen\("(\w+)"\)`).FindAllStringSubmatch(
-		read("protocol/mutant/on.go"), -1) {
-		switches[m[2]] = m[1]
-	}
-	require.NotEmpty(t, switches)
-	script, off := read(".ci/mutants"), read("protocol/mutant/off.go")
-	for name, variable := range switches {
-		require.Regexp(t, `(?m)^\t`+variable+` += false$`, off)
-		_, virtually := built[name]
-		require.Equal(t, virtually, regexp.MustCompile(`(?m)^(printf|\t).*\b`+name+`\b`).MatchString(script), name)
-		require.True(t, virtually || strings.Contains(script, "\ncatch "+name+" "), name)
-	}
-	for name := range built {
-		require.Contains(t, switches, name)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^catch (\w+) `).FindAllStringSubmatch(script, -1) {
-		require.Contains(t, switches, m[1])
-	}
 }

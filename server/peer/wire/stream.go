@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/holdfast/holdfast/protocol/mutant"
 )
 
 // Stream is a stream of connections to and from other nodes.
@@ -91,7 +89,7 @@ func SmallSegments(ctx context.Context) context.Context {
 
 // HasSmallSegments reports whether [SmallSegments] made ctx.
 func HasSmallSegments(ctx context.Context) bool {
-	return ctx.Value(smallSegments{}) != nil && !mutant.LargePackets
+	return ctx.Value(smallSegments{}) != nil
 }
 
 // Segment is how many bytes of data a packet of such a connection has: what fits into the packets of 576 bytes that
