@@ -730,6 +730,54 @@ func TestTermOfARunningNode(t *testing.T) {
 	})
 }
 
+// cutStable fails all writes but the first ones.
+type cutStable struct {
+	raft.StableStore
+	left int
+}
+
+func (s *cutStable) Set(key, value []byte) error {
+	if s.left--; s.left < 0 {
+		return errBroken
+	}
+	return s.StableStore.Set(key, value)
+}
+
+func (s *cutStable) SetUint64(key []byte, value uint64) error {
+	if s.left--; s.left < 0 {
+		return errBroken
+	}
+	return s.StableStore.SetUint64(key, value)
+}
+
+// TestHalfStoredVote: a node that was killed while it stored a vote votes for no node in that term whose log is shorter
+// than its own, also if it had voted for that node before.
+func TestHalfStoredVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t, "n2", "n3")
+		n.start()
+		disk, never := n.stable.StableStore, make(chan struct{})
+		close(never)
+		for written := range 4 {
+			term := n.Term() + 1
+			require.NoError(t, disk.SetUint64([]byte(keyVoteTerm), term-1))
+			require.NoError(t, disk.Set([]byte(keyVoteCandidate), []byte("n3")))
+			s := newStable(&cutStable{disk, written}, func(error) {})
+			s.never = never
+			s.opened.Store(true)
+			if s.SetUint64([]byte(keyVoteTerm), term) == nil { // as raft stores a vote
+				_ = s.Set([]byte(keyVoteCandidate), []byte("n2"))
+			}
+			answer := make(chan raft.RPCResponse, 1)
+			n.filter.pass(t.Context(), raft.RPC{RespChan: answer, Command: &raft.RequestVoteRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n3"), Addr: []byte("n3")},
+				Term:      term, // and an empty log
+			}})
+			require.False(t, (<-answer).Response.(*raft.RequestVoteResponse).Granted, "after %d writes", written)
+		}
+	})
+}
+
 // TestRefusedStates: a state takes no place of a newer one, none of other members, and none on a leader.
 func TestRefusedStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

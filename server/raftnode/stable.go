@@ -8,6 +8,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// Raft's keys of the newest vote.
+const (
+	keyVoteTerm      = "LastVoteTerm"
+	keyVoteCandidate = "LastVoteCand"
+)
+
 // stable is raft's store of terms and votes.
 //
 // Raft panics when a term cannot be stored, and the process would end before the batches in flight
@@ -28,8 +34,18 @@ func newStable(store raft.StableStore, fail func(error)) *stable {
 }
 
 // SetUint64 implements raft.StableStore.
+//
+// Raft stores the term of a vote, and then the candidate. After a crash in between it would take the candidate of the
+// vote before for the candidate of this term, and would vote for that node again without comparing the logs. So the
+// candidate is cleared first.
 func (s *stable) SetUint64(key []byte, value uint64) error {
-	err := s.StableStore.SetUint64(key, value)
+	var err error
+	if string(key) == keyVoteTerm {
+		err = s.Set([]byte(keyVoteCandidate), []byte{})
+	}
+	if err == nil {
+		err = s.StableStore.SetUint64(key, value)
+	}
 	if opens := !s.opened.Swap(true); err == nil || opens {
 		return err
 	}
