@@ -302,7 +302,7 @@ func shows(t *testing.T, c Config) string {
 // common are the calls of each life whose failures are overlooked: a descriptor in reserve is for later, and who has
 // read a file to its end needs no more of it.
 var common = map[string]int{
-	"open identity.json": 4, "close identity.json": 4, "close stable.db": 2,
+	"open identity.json": 4, "close identity.json": 4, "close stable.db": 1,
 }
 
 // old are those of a process that finds an identity, and takes a snapshot.

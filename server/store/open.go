@@ -15,18 +15,16 @@ import (
 	"github.com/holdfast/holdfast/server/store/wal"
 )
 
-// advice is what an operator can do about damage. A node must not start
-// again with an emptied folder: the node would vote again where it has voted, and
-// could help to elect a leader that does not know what this node had acknowledged.
+// advice tells an operator what to do about damage. A node must not start again with an emptied folder: it could vote
+// twice in one term, and help to elect a leader that lacks entries which this node has acknowledged.
 const advice = "this node must not go on under its name, not with an emptied folder either: remove it from the " +
 	"cluster and add a new one"
 
-// Open opens the folder of a node and locks it, or makes a folder that is empty. All
-// that is there is checked. What Open returns instead of a Store is one line for the operator,
-// and nothing is left open.
+// Open opens and locks a node's data folder, and creates the contents of an empty one. It checks everything in the
+// folder. An error is one line for the operator, and leaves nothing open.
 func Open(c Config) (*Store, error) { return OpenOn(system(), c) }
 
-// OpenOn is Open of a folder on that device.
+// OpenOn is [Open] on the given device.
 func OpenOn(d Device, c Config) (*Store, error) {
 	f := &folder{Device: d, config: c.withDefaults()}
 	if err := f.open(); err != nil {
@@ -45,7 +43,7 @@ func OpenOn(d Device, c Config) (*Store, error) {
 	return s, nil
 }
 
-// refusal is why a folder cannot be opened, in one line.
+// refusal words the reason why a folder cannot be opened, in one line, with advice if the folder is damaged.
 func refusal(err error) error {
 	var walDamage *wal.DamageError
 	if isDamage(err) || errors.As(err, &walDamage) {
@@ -65,18 +63,18 @@ func (c Config) withDefaults() Config {
 type logStore interface {
 	raft.LogStore
 	io.Closer
-	// Gone returns which file is not there any more under its name, "" if none is.
+	// Gone returns the path of a file that was removed or replaced while open, or "".
 	Gone() (path string, err error)
 }
 
-// folder is a data folder that is being opened, and then is open.
+// folder is a data folder, from the beginning of Open until it is closed.
 type folder struct {
 	Device
 	config    Config
 	lock      io.Closer
 	id        *identity
 	stable    StableStore
-	patient   *vfs.Patient // what the log's files go through
+	patient   *vfs.Patient // file system of the log
 	log       logStore
 	snapshots *snapshots
 	lineage   incarnation.Lineage
@@ -107,7 +105,7 @@ func (f *folder) open() error {
 	}
 	f.id = id
 	known := id != nil
-	mismatch := error(nil)
+	var mismatch error
 	if known {
 		mismatch = id.mismatch(&f.config)
 	}
@@ -138,8 +136,8 @@ func (f *folder) open() error {
 	return f.startIncarnation()
 }
 
-// makeFolder makes dir and what is missing above, durably: one level after the other, so
-// that a level that a crash left unsynced is the last, and is synced by the next Open.
+// makeFolder creates dir and its missing parents durably, one level at a time: a crash can leave only the last level
+// unsynced, and the next Open syncs that one.
 func makeFolder(fs vfs.FS, dir string) error {
 	exists, err := fs.Exists(dir)
 	if err != nil {
@@ -150,28 +148,28 @@ func makeFolder(fs vfs.FS, dir string) error {
 		if err := makeFolder(fs, parent); err != nil {
 			return err
 		}
-		// Nodes that share a parent folder and start together make the parent at the same time.
+		// Nodes that share a parent folder may create it concurrently.
 		if err := fs.Mkdir(dir); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
 	err = fs.SyncDir(parent)
 	if exists && errors.Is(err, os.ErrPermission) {
-		return nil // this node cannot have made anything there
+		return nil // this node cannot have created dir
 	}
 	if err != nil {
-		// If the folder is empty it is made again next time: another sync could succeed without
+		// An empty dir is removed, and created again by the next Open: after a failed sync, another could succeed without
 		// writing the name.
 		_ = fs.Remove(dir)
 	}
 	return err
 }
 
-// create makes all parts, and says that the folder is in the state then. again: there is an identity already, and no
-// Open has ever returned this folder, or no cluster has heard of it, so that what is there can go.
-func (f *folder) create(id *identity, again bool, then string) error {
+// create creates all parts and then sets the folder's state. It overwrites existing parts if the folder has an identity,
+// and no Open has ever returned it or no cluster knows it.
+func (f *folder) create(id *identity, overwrite bool, state string) error {
 	for _, name := range parts() {
-		if again {
+		if overwrite {
 			break
 		}
 		if exists, err := f.FS.Exists(f.path(name)); err != nil {
@@ -180,7 +178,8 @@ func (f *folder) create(id *identity, again bool, then string) error {
 			return &damageError{path: f.path(identityName), reason: "it is missing, and the node's data is there"}
 		}
 	}
-	// Also when the identity was read: parts without an identity are taken for a node that lost it.
+	// Save it even if it was read from the folder, where it may be unsynced: parts without an identity are refused as
+	// damage.
 	if err := id.save(f.FS, f.config.DataDir); err != nil {
 		return err
 	}
@@ -192,11 +191,11 @@ func (f *folder) create(id *identity, again bool, then string) error {
 	if err := f.createParts(); err != nil {
 		return err
 	}
-	id.State = then
+	id.State = state
 	return id.save(f.FS, f.config.DataDir)
 }
 
-// parts are the names of all that a folder may have beside its identity.
+// parts returns the names of everything that a folder may contain beside its identity.
 func parts() []string { return []string{stableName, walName, snapshotName} }
 
 func (f *folder) createParts() error {
@@ -214,6 +213,7 @@ func (f *folder) createParts() error {
 	return f.FS.SyncDir(f.config.DataDir)
 }
 
+// openParts opens and checks the parts. The checks of the log need the stable store, and those of the snapshots need both.
 func (f *folder) openParts() (err error) {
 	if f.stable, err = f.OpenStable(f.path(stableName)); err != nil {
 		f.stable = nil
@@ -238,8 +238,8 @@ func (f *folder) openParts() (err error) {
 	return f.proveSnapshots()
 }
 
-// proveSnapshots makes sure that the names of snapshots are on the disk that were not recorded as
-// completed: a crash, or an error, came between their renaming and the sync of their folder.
+// proveSnapshots makes the names of snapshots durable that were not recorded as completed: a crash or an error came
+// between the renaming and the sync of the folder.
 func (f *folder) proveSnapshots() error {
 	recorded, err := f.stable.GetUint64([]byte(keySnapshot))
 	if err != nil {
@@ -267,8 +267,8 @@ func (f *folder) openLog() error {
 	return nil
 }
 
-// recordSnapshot remembers that a snapshot was completed: raft deletes log
-// entries then, and if the snapshot is lost later, that must be noticed.
+// recordSnapshot records the index of the newest completed snapshot. Raft deletes log entries once a snapshot is
+// completed, so that a later loss of the snapshot must be noticed.
 func (f *folder) recordSnapshot(index uint64) error {
 	newest, err := f.stable.GetUint64([]byte(keySnapshot))
 	if err != nil || newest >= index {
@@ -277,8 +277,9 @@ func (f *folder) recordSnapshot(index uint64) error {
 	return f.stable.SetUint64([]byte(keySnapshot), index)
 }
 
-// checkContinuity makes sure that snapshot and log together reach as far as ever before. A damaged snapshot is no harm
-// as long as an older one and the log reach past it. Otherwise another member's state may stand for it.
+// checkContinuity verifies that the newest whole snapshot and the log still reach the index that they have reached
+// before, without a gap. If not, it returns the missing snapshot where another member's state may replace it, or else an
+// error.
 func (f *folder) checkContinuity(damaged []damagedSnapshot) (*Missing, error) {
 	needed, err := f.stable.GetUint64([]byte(keySnapshot))
 	if err != nil {
@@ -320,7 +321,7 @@ func (f *folder) checkContinuity(damaged []damagedSnapshot) (*Missing, error) {
 	return nil, nil
 }
 
-// close also closes what is open only in part.
+// close closes whatever is open, also after a failed open.
 func (f *folder) close() error {
 	var errs []error
 	if f.patient != nil {

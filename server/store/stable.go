@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -68,13 +67,11 @@ func createStable(fs vfs.FS, path string) error {
 	return nil
 }
 
-// openStable opens a database that [checkStable] found whole.
+// openStable opens a database that [checkStable] found whole. Opening commits a transaction, in which raft-boltdb makes
+// its buckets: so what was read is on the disk, though the process before died, or its sync failed, behind a write.
 func openStable(fs vfs.FS, path string) (s *stable, err error) {
 	if err := checkStable(fs, path); err != nil {
 		return nil, err
-	}
-	if err := rewriteMetas(fs, path); err != nil {
-		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
 	defer recoverAsDamage(path, &err)
 	db, err := raftboltdb.New(boltOptions(path))
@@ -82,29 +79,6 @@ func openStable(fs vfs.FS, path string) (s *stable, err error) {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
 	return &stable{path: path, db: db}, nil
-}
-
-// rewriteMetas brings to the disk what checkStable has read. bbolt writes the pages of a transaction, syncs them, writes
-// a meta page that makes them count, and syncs that. So after a crash anything may be unsynced, and after a failed sync
-// a meta page may be in memory alone, for ever: both are written again.
-func rewriteMetas(fs vfs.FS, path string) error {
-	f, err := fs.Open(path, os.O_RDWR)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	page := make([]byte, boltPageHead+boltMetaSize)
-	at := int64(0)
-	for id := range uint64(2) {
-		if _, err := f.ReadAt(page, at); err != nil {
-			return err
-		}
-		if _, err := f.WriteAt(page, at); err != nil {
-			return err
-		}
-		at += int64(parseMeta(page, id).pageSize)
-	}
-	return f.SyncData()
 }
 
 // recoverAsDamage turns a panic over a file into an error.

@@ -230,10 +230,7 @@ type betweenFile struct {
 
 func (b between) Open(name string, flag int) (vfs.File, error) {
 	f, err := b.OS.Open(name, flag)
-	if err != nil || flag&os.O_RDWR == 0 {
-		return f, err
-	}
-	return betweenFile{f, b}, nil
+	return betweenFile{f, b}, err
 }
 
 func (b between) RemoveAll(name string) error {

@@ -7,13 +7,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
-	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
@@ -149,42 +147,6 @@ func TestForeignDatabasesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "its first meta page is damaged")
 	_, err = openStable(vfs.OS{}, filepath.Join(memoryDir(t), "none.db"))
 	require.ErrorContains(t, err, "it is missing")
-}
-
-// TestDatabaseIsProvedToBeOnTheDisk: the sync of a meta page failed, so that it is in memory alone, and clean.
-func TestDatabaseIsProvedToBeOnTheDisk(t *testing.T) {
-	real := filepath.Join(t.TempDir(), "a.db")
-	require.NoError(t, createStable(vfs.OS{}, real))
-	content, err := os.ReadFile(real)
-	require.NoError(t, err)
-	require.Error(t, rewriteMetas(memdisk.New(7).Boot(), "none.db"))
-	for page := range int64(2) {
-		disk := memdisk.New(7)
-		fs := disk.Boot()
-		f, err := fs.Open("a.db", os.O_CREATE|os.O_RDWR)
-		require.NoError(t, err)
-		_, err = f.WriteAt(make([]byte, len(content)), 0)
-		require.NoError(t, err)
-		require.NoError(t, errors.Join(f.Sync(), fs.SyncDir(".")))
-		_, err = f.WriteAt(content, 0)
-		require.NoError(t, err)
-		require.NoError(t, f.Sync())
-		size := int64(os.Getpagesize())
-		meta := bytes.Clone(content[page*size : page*size+512])
-		meta[boltPageHead+50]++ // another transaction
-		_, err = f.WriteAt(meta, page*size)
-		require.NoError(t, err)
-		disk.Hook(func(memdisk.Op) error { return syscall.EIO })
-		require.Error(t, f.Sync())
-		disk.Hook(nil)
-		shown, err := vfs.ReadFile(fs, "a.db")
-		require.NoError(t, err)
-		require.NoError(t, rewriteMetas(fs, "a.db"))
-		disk.PowerCut(0)
-		kept, err := vfs.ReadFile(disk.Boot(), "a.db")
-		require.NoError(t, err)
-		require.Equal(t, shown, kept)
-	}
 }
 
 // TestFailedVoteIsTheLast: after a failed write the disk's content is unknown, also when the disk
