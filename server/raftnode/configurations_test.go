@@ -17,7 +17,8 @@ func configurationAt(index uint64, ids ...string) *raft.Log {
 	for _, id := range ids {
 		all = append(all, members.Member{ID: id, Addr: id + ":1", Voter: true})
 	}
-	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(store.MembersToRaft(all))}
+	data := raft.EncodeConfiguration(store.MembersToRaft(all))
+	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: data}
 }
 
 // withNonvoter is the entry of a configuration of a member without a vote, and of voters.

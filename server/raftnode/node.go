@@ -132,7 +132,8 @@ func (n *Node) OpenSnapshot(from uint64) (store.Snapshot, io.ReadCloser, error) 
 		return snapshot, r, nil
 	}
 	if applied := n.Applied(); applied < from {
-		return store.Snapshot{}, nil, fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
+		err = fmt.Errorf("the state here ends at index %d, and is needed up to %d", applied, from)
+		return store.Snapshot{}, nil, err
 	}
 	taken := n.TakeSnapshot()
 	if snapshot, r, err = n.openNewest(from); err != nil && taken != nil {

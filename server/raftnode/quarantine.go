@@ -140,7 +140,8 @@ func (n *Node) ReplaceState(ctx context.Context, snapshot store.Snapshot, state 
 	rpc := raft.RPC{
 		Command: &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)},
-			SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: snapshot.Index, LastLogTerm: snapshot.Term,
+			SnapshotVersion: raft.SnapshotVersionMax, Term: term,
+			LastLogIndex: snapshot.Index, LastLogTerm: snapshot.Term,
 			Configuration:      raft.EncodeConfiguration(store.MembersToRaft(snapshot.Members.Members)),
 			ConfigurationIndex: snapshot.Members.Index, Size: snapshot.Bytes,
 		},
@@ -174,8 +175,8 @@ func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, snapshot store.Sn
 	case snapshot.Index < f.applier.index.Load():
 		return fmt.Errorf("the state ends at index %d, and this node's at %d", snapshot.Index, f.applier.index.Load())
 	case snapshot.Members.Index < newest:
-		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d", snapshot.Members.Index,
-			newest)
+		return fmt.Errorf("the state has the members of index %d, and this node's log those of %d",
+			snapshot.Members.Index, newest)
 	case f.raft.State() == raft.Leader:
 		return errors.New("this node leads")
 	}

@@ -97,7 +97,8 @@ func requireDescriptions(t *testing.T, n, from *replicatest.Node) {
 			require.Error(t, err, "it is cut off")
 		} else {
 			spoil(&snapshot)
-			require.ErrorContains(t, n.Replica().ReplaceState(t.Context(), snapshot, state), "its description makes no sense")
+			err = n.Replica().ReplaceState(t.Context(), snapshot, state)
+			require.ErrorContains(t, err, "its description makes no sense")
 		}
 		require.NoError(t, state.Close())
 	}

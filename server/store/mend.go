@@ -71,7 +71,8 @@ func (s *Store) Mend(snapshot Snapshot, state io.Reader) error {
 	case missing == nil:
 		return errors.New("mend snapshot: none is missing")
 	case snapshot.Index < missing.From:
-		return fmt.Errorf("mend snapshot: the state ends at index %d, and is needed up to %d", snapshot.Index, missing.From)
+		return fmt.Errorf("mend snapshot: the state ends at index %d, and is needed up to %d",
+			snapshot.Index, missing.From)
 	case !snapshot.Plausible():
 		return errors.New("mend snapshot: its description makes no sense")
 	}

@@ -213,7 +213,7 @@ func (f *folder) createParts() error {
 	return f.FS.SyncDir(f.config.DataDir)
 }
 
-// openParts opens and checks the parts. The checks of the log need the stable store, and those of the snapshots need both.
+// openParts opens and checks the parts: the snapshots last, as they are compared with the log and the stable store.
 func (f *folder) openParts() (err error) {
 	if f.stable, err = f.OpenStable(f.path(stableName)); err != nil {
 		f.stable = nil
@@ -278,8 +278,8 @@ func (f *folder) recordSnapshot(index uint64) error {
 }
 
 // checkContinuity verifies that the newest whole snapshot and the log still reach the index that they have reached
-// before, without a gap. If not, it returns the missing snapshot where another member's state may replace it, or else an
-// error.
+// before, without a gap. If they do not, it returns the missing snapshot where another member's state may replace it,
+// or else an error.
 func (f *folder) checkContinuity(damaged []damagedSnapshot) (*Missing, error) {
 	needed, err := f.stable.GetUint64([]byte(keySnapshot))
 	if err != nil {

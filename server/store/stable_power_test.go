@@ -85,8 +85,8 @@ func (m *mirrored) mirror() error {
 	return carryOver(m.process, before, after)
 }
 
-// carryOver makes a file that was before be after, as bbolt does: the file grows, and is synced; pages, sync; meta page,
-// sync.
+// carryOver changes a file from before to after as bbolt does: it grows the file, and syncs it; writes pages, and syncs
+// them; writes a meta page, and syncs that.
 func carryOver(p *memdisk.Process, before, after []byte) error {
 	f, err := p.Open(stableName, os.O_CREATE|os.O_RDWR)
 	if err != nil {
