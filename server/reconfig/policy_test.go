@@ -280,16 +280,16 @@ func TestJoinOfAnOlderRelease(t *testing.T) {
 		version, can byte
 		refused      string
 	}{
-		{5, 0, ""},
-		{6, 6, ""},
-		{6, 7, ""},
+		{1, 0, ""},
+		{2, 2, ""},
+		{2, 3, ""},
 		{
-			6, 0,
-			"n4 runs an older release, with log format 5, and this cluster has version 6: install the newer release there",
+			2, 0,
+			"n4 runs an older release, with log format 1, and this cluster has version 2: install the newer release there",
 		},
 		{
-			7, 6,
-			"n4 runs an older release, with log format 6, and this cluster has version 7: install the newer release there",
+			3, 2,
+			"n4 runs an older release, with log format 2, and this cluster has version 3: install the newer release there",
 		},
 	} {
 		w := newWorld(t, "n1* n2 n3")
