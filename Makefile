@@ -3,6 +3,9 @@ GO ?= go
 BIN := bin
 # Checks of invariants run in tests: see protocol/invariant.
 TEST := $(GO) test -tags invariants
+# A module of its own, so that what it needs is no requirement of the server.
+MUTATIONS_DIR := cmd/internal/mutations
+MUTATE := $(GO) -C $(MUTATIONS_DIR) run .
 
 .DEFAULT_GOAL := help
 .PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
@@ -15,24 +18,29 @@ build: ## build bin/holdfast
 
 test: ## run all tests; needs nothing but Go
 	$(TEST) ./...
+	$(GO) -C $(MUTATIONS_DIR) test -count=1 ./... # the go command does not see that files of another module change
 
 quick: ## an answer to an edit in 90 s: gofumpt, the tests without processes and long runs, vet
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
 	$(TEST) -short -vet=off ./...
+	$(GO) -C $(MUTATIONS_DIR) test -count=1 -short ./...
 	$(GO) vet ./...
 
 race: ## run all tests under the race detector
 	$(GO) test -race -timeout 30m ./...
+	$(GO) -C $(MUTATIONS_DIR) test -race ./...
 
 check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	$(GO) vet ./...
 	$(GO) vet -tags trace ./server/raftnode ./jepsen/model
 	$(GO) tool staticcheck ./...
+	$(GO) -C $(MUTATIONS_DIR) vet ./...
+	@cd $(MUTATIONS_DIR) && $$($(GO) -C $(CURDIR) tool -n staticcheck) ./...
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
-	@for dir in . bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
+	@for dir in . $(MUTATIONS_DIR) bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
 
 vet-others: ## vet for macOS and FreeBSD; the program builds for Windows
-	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... || exit 1; done
+	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... && GOOS=$$os $(GO) -C $(MUTATIONS_DIR) vet ./... || exit 1; done
 	GOOS=windows $(GO) build -o /dev/null ./cmd/holdfast
 
 fmt: ## format Go with gofumpt, and wrap Markdown
@@ -71,19 +79,19 @@ mutants: ## servers that are wrong on purpose: the partition tests must find eac
 
 MUTATIONS ?=
 mutations: ## mistakes made on purpose in the tables beside the code: each must fail the test it names (MUTATIONS='fsm protocol')
-	$(GO) run ./cmd/internal/mutations $(MUTATIONS)
+	$(MUTATE) $(MUTATIONS)
 
 # What origin/main has; in a clone without one, the commit before.
 BASE ?= $(shell git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD~1)
 MOST ?= 300
 mutations-changed: ## MOST (300) mistakes that a machine makes in the lines that BASE does not have, and the tables of their packages
-	$(GO) run ./cmd/internal/mutations -changed $(BASE) -most $(MOST)
+	$(MUTATE) -changed $(BASE) -most $(MOST)
 
 land: test check mutations-changed ## what a change needs before it lands
 
 SAMPLE ?= 300
 mutations-sample: ## mistakes that a machine makes anywhere in the product, SAMPLE (300) of them by SEED
-	$(GO) run ./cmd/internal/mutations -sample $(SAMPLE) -seed $(SEED) -floor 70
+	$(MUTATE) -sample $(SAMPLE) -seed $(SEED) -floor 70
 
 SOAK ?= 1h
 VIRTUAL ?= 1h@1/2m

@@ -22,7 +22,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/tools/txtar"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the code answers into testdata, instead of comparing it")
@@ -47,10 +46,10 @@ func Golden(t testing.TB, path, got string) (want string) {
 // the transcript. With -rewrite the answers are written into the file: look at the difference before you keep the file.
 func Transcripts(t *testing.T, glob string, play func(t *testing.T, script []byte) []byte) {
 	t.Helper()
-	for path, archive := range transcriptFiles(t, glob) {
-		line := 1 + bytes.Count(archive.Comment, []byte("\n"))
-		for i := range archive.Files {
-			transcript, above := &archive.Files[i], line
+	for path, file := range transcriptFiles(t, glob) {
+		line := 1 + bytes.Count(file.comment, []byte("\n"))
+		for i := range file.transcripts {
+			transcript, above := &file.transcripts[i], line
 			line += 1 + bytes.Count(transcript.Data, []byte("\n"))
 			t.Run(transcript.Name, func(t *testing.T) {
 				got := play(t, transcript.Data)
@@ -62,42 +61,81 @@ func Transcripts(t *testing.T, glob string, play func(t *testing.T, script []byt
 			})
 		}
 		if Rewriting() { // after the subtests, which may be parallel
-			t.Cleanup(func() { require.NoError(t, os.WriteFile(path, txtar.Format(archive), 0o644)) })
+			t.Cleanup(func() { require.NoError(t, os.WriteFile(path, file.format(), 0o644)) })
 		}
 	}
 }
 
 // ReadTranscripts reads the transcripts in the files that match glob. A file holds the transcripts of one topic. A line
-// with the name stands above each of them, as in package txtar:
+// with the name stands above each of them, as in the archives of the Go tools (txtar):
 //
 //	-- name --
 //
 // No two transcripts have the same name.
-func ReadTranscripts(t testing.TB, glob string) (all []txtar.File) {
+func ReadTranscripts(t testing.TB, glob string) (all []Transcript) {
 	t.Helper()
-	for _, archive := range transcriptFiles(t, glob) {
-		all = append(all, archive.Files...)
+	for _, file := range transcriptFiles(t, glob) {
+		all = append(all, file.transcripts...)
 	}
 	return all
 }
 
+// Transcript is the lines below a name.
+type Transcript struct {
+	Name string
+	Data []byte
+}
+
+// transcriptFile is a file of transcripts, with what stands above the first name.
+type transcriptFile struct {
+	comment     []byte
+	transcripts []Transcript
+}
+
+func parseTranscripts(text []byte) *transcriptFile {
+	file := &transcriptFile{}
+	lines := &file.comment
+	for line := range bytes.Lines(text) {
+		marker := bytes.TrimSpace(line)
+		name, begins := bytes.CutPrefix(marker, []byte("-- "))
+		name, ends := bytes.CutSuffix(name, []byte(" --"))
+		if begins && ends {
+			file.transcripts = append(file.transcripts, Transcript{Name: string(name)})
+			lines = &file.transcripts[len(file.transcripts)-1].Data
+			continue
+		}
+		*lines = append(*lines, line...)
+	}
+	return file
+}
+
+func (f *transcriptFile) format() []byte {
+	text := bytes.Clone(f.comment)
+	for _, t := range f.transcripts {
+		text = append(text, "-- "+t.Name+" --\n"...)
+		text = append(text, t.Data...)
+	}
+	return text
+}
+
 // transcriptFiles reads the files that match glob, by path.
-func transcriptFiles(t testing.TB, glob string) iter.Seq2[string, *txtar.Archive] {
+func transcriptFiles(t testing.TB, glob string) iter.Seq2[string, *transcriptFile] {
 	t.Helper()
 	paths, err := filepath.Glob(glob)
 	require.NoError(t, err)
 	require.NotEmpty(t, paths, glob)
 	names := map[string]string{}
-	return func(yield func(string, *txtar.Archive) bool) {
+	return func(yield func(string, *transcriptFile) bool) {
 		for _, path := range paths {
-			archive, err := txtar.ParseFile(path)
+			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			require.NotEmpty(t, archive.Files, "%s: there is no line -- name --", path)
-			for _, file := range archive.Files {
-				require.NotContains(t, names, file.Name, "%s: the name is there twice", path)
-				names[file.Name] = path
+			file := parseTranscripts(text)
+			require.NotEmpty(t, file.transcripts, "%s: there is no line -- name --", path)
+			for _, transcript := range file.transcripts {
+				require.NotContains(t, names, transcript.Name, "%s: the name is there twice", path)
+				names[transcript.Name] = path
 			}
-			if !yield(path, archive) {
+			if !yield(path, file) {
 				return
 			}
 		}

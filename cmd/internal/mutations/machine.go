@@ -277,7 +277,7 @@ func product(dir string) bool {
 	switch {
 	case top == "bench", top == "jepsen", strings.HasPrefix(dir, "server/clients"), strings.HasSuffix(dir, "test"):
 		return false
-	case dir == "cmd/internal/mutations", dir == "cmd/internal/mdwrap", strings.Contains(dir, "packaging"):
+	case dir == "cmd/internal/mdwrap", strings.Contains(dir, "packaging"):
 		return false
 	}
 	return path.Base(dir) != "memdisk"

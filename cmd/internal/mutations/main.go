@@ -1,12 +1,13 @@
 // Command mutations makes mistakes in the code and expects a test to notice each.
 //
-//	go run ./cmd/internal/mutations                     the mistakes in the tables, each with the test that it names
-//	go run ./cmd/internal/mutations -changed main       machine-made mistakes in the lines that main does not have
-//	go run ./cmd/internal/mutations -sample 300         machine-made mistakes anywhere
-//	go run ./cmd/internal/mutations -servers dir        an overlay with the servers of jepsen/mutants.txt
+//	go -C cmd/internal/mutations run .                the mistakes in the tables, each with the test that it names
+//	go -C cmd/internal/mutations run . -changed main  machine-made mistakes in the lines that main does not have
+//	go -C cmd/internal/mutations run . -sample 300    machine-made mistakes anywhere
+//	go -C cmd/internal/mutations run . -servers /dir  an overlay with the servers of jepsen/mutants.txt
 //
-// Folders as arguments limit it to their packages. DESIGN.md has the form of the tables, the operators, and how a
-// verdict comes about. Start reading at prove.go for the tables and at machine.go for the others.
+// Folders as arguments, from the server's root, limit it to their packages. It is a module of its own, so that the server
+// requires nothing for it. DESIGN.md has the form of the tables, the operators, and how a verdict comes about. Start
+// reading at prove.go for the tables and at machine.go for the others.
 package main
 
 import (
@@ -59,7 +60,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("mutations", flag.ContinueOnError)
 	fs.SetOutput(usage)
-	fs.StringVar(&o.root, "root", ".", "`folder` with go.mod")
+	fs.StringVar(&o.root, "root", "../../..", "`folder` with go.mod of what is judged")
 	fs.IntVar(&o.parallel, "parallel", 2, "tests that run at a time")
 	fs.BoolVar(&o.verbose, "v", false, "print what was killed, too")
 	fs.BoolVar(&o.anew, "anew", false, "prove again what an earlier run has proved")
