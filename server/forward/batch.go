@@ -72,8 +72,6 @@ func (a *About) usable() uint64 {
 type Status struct {
 	Term, Commit uint64
 	Members      []Member
-	// Releases: the leader says the members' releases, as far as it knows them. Older leaders do not.
-	Releases bool
 }
 
 // Member is a node, and what is told of the node.

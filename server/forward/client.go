@@ -150,12 +150,10 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 	defer stop()
 	defer dialed.Close()
 	br := bufio.NewReaderSize(patient{dialed}, 64<<10)
-	features, err := c.greet(dialed, br, leader)
-	if err != nil {
+	if err := c.greet(dialed, br, leader); err != nil {
 		return false, err
 	}
 	conn := newConnection(&c.config, leader, dialed)
-	conn.takesSubscriptions = features&featureSubscribe != 0
 	if !c.attach(conn) {
 		return false, nil
 	}
@@ -196,32 +194,32 @@ func (c *Client) attach(conn *connection) bool {
 	return true
 }
 
-// greet exchanges greetings, and returns the leader's features.
-func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) (features uint64, err error) {
+// greet exchanges greetings.
+func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
 	self := c.config.Self
-	hello := greeting{version: linkVersion, id: self.ID, epoch: self.Epoch, about: self.About, features: allFeatures}
+	hello := greeting{version: linkVersion, id: self.ID, epoch: self.Epoch, about: self.About}
 	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
-		return 0, err
+		return err
 	}
 	welcome, err := readGreeting(br, kindWelcome)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	switch {
 	case welcome.verdict == verdictNotLeading:
-		return 0, errNotLeading
+		return errNotLeading
 	case welcome.verdict != verdictOK:
 		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", leader,
 			welcome.verdict, welcome.version, linkVersion)
 		c.config.Logger.Warn("link to leader", "error", err)
-		return 0, err
+		return err
 	case welcome.id != leader:
-		return 0, fmt.Errorf("the node at the address of %q is %q", leader, welcome.id)
+		return fmt.Errorf("the node at the address of %q is %q", leader, welcome.id)
 	}
 	c.config.OnGreeting(Member{ID: leader, About: welcome.about})
-	return welcome.features, nil
+	return nil
 }
 
 var errNotLeading = errors.New("that node does not lead")

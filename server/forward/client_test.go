@@ -150,7 +150,7 @@ func TestLinkTogether(t *testing.T) {
 		ReadLong: func(replies []protocol.Value, _ string, _ int, _ time.Time) ([]protocol.Value, error) {
 			return replies, nil
 		},
-	}, nil, greeting{features: featureParts})
+	}, nil, greeting{})
 	ctx, stop := context.WithCancel(t.Context())
 	p.parts.Go(func() { p.answerReads(ctx) })
 	p.parts.Go(func() {
@@ -174,7 +174,6 @@ func TestLinkTogether(t *testing.T) {
 
 	c := NewClient(ClientConfig{Writes: newLine(), Reads: newLine()})
 	conn := newConnection(&c.config, "n1", nil)
-	conn.takesSubscriptions = true
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -23,8 +23,6 @@ type connection struct {
 	leader string
 	conn   net.Conn
 	wake   chan struct{}
-	// takesSubscriptions: the leader takes subscribe messages.
-	takesSubscriptions bool
 
 	mu    sync.Mutex
 	asks  map[uint64]chan int // WAITs
@@ -189,8 +187,8 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	case kindWaited:
 		number, n := f.Number(), int(f.Number())
 		c.answer(number, n)
-	case kindStatusV1, kindStatusV2, kindStatusV3, kindStatusV4:
-		c.status(kind, f)
+	case kindStatus:
+		c.status(f)
 	case kindPart:
 		c.lastReply = time.Now()
 		of, whole, err := c.part(f)
@@ -260,19 +258,12 @@ func (c *connection) forget(of partOf) {
 var errHungUp = errors.New("the leader hung up")
 
 // status takes a status message.
-func (c *connection) status(kind byte, f *wire.Fields[string]) {
-	b := Status{Term: f.Number(), Commit: f.Number(), Releases: kind == kindStatusV3 || kind == kindStatusV4}
+func (c *connection) status(f *wire.Fields[string]) {
+	b := Status{Term: f.Number(), Commit: f.Number()}
 	for range f.Number() {
-		m := Member{ID: f.Bytes(), About: About{ClientAddr: f.Bytes()}}
-		if kind != kindStatusV1 {
-			m.SentinelAddr, m.Silent, m.LogIndex = f.Bytes(), f.Number() != 0, f.Number()
-		}
-		if b.Releases {
-			m.Release = f.Bytes()
-		}
-		if kind == kindStatusV4 {
-			m.NewestVersion, m.HoldVersion = f.Number(), f.Number()
-		}
+		m := Member{ID: f.Bytes(), About: About{ClientAddr: f.Bytes(), SentinelAddr: f.Bytes()}}
+		m.Silent, m.LogIndex, m.Release = f.Number() != 0, f.Number(), f.Bytes()
+		m.NewestVersion, m.HoldVersion = f.Number(), f.Number()
 		if b.Members = append(b.Members, m); f.Err != nil {
 			return
 		}
@@ -298,9 +289,6 @@ func (c *connection) ask(nodes int, timeout time.Duration) <-chan int {
 
 // subscribe sends whether this node wants commit notifications.
 func (c *connection) subscribe(yes bool) {
-	if !c.takesSubscriptions {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribed, c.subscriptionDue = yes, true // a flag and no message each: clients come and go quickly

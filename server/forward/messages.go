@@ -9,12 +9,13 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// The forward stream, version 2, in frames of package wire. A message is its kind, then its fields.
+// The forward stream, in frames of package wire. A message is its kind, then its fields.
 //
 // The first frame of each side is its greeting alone:
 //
-//	follower  hello    version, bytes ID, epoch, bytes client address, features, bytes sentinel address, bytes release, newest version of the log, held version
-//	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, features, bytes release
+//	follower  hello    version, bytes ID, epoch, bytes client address, bytes sentinel address, bytes release,
+//	                   newest version of the log, held version
+//	leader    welcome  version, verdict, bytes ID, bytes client address, bytes sentinel address, bytes release
 //
 // Then, from the follower:
 //
@@ -29,26 +30,21 @@ import (
 //	answer     number, count, values
 //	refuse     number, outcome, bytes prefix, bytes text     (of a read)
 //	waited     number, nodes
-//	status v1  term, commit index, count, (bytes ID, bytes client address)*
-//	status v2  term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
-//	           log index)*
-//	status v3  v2 with one more field of each member: bytes release
-//	status v4  v3 with two more fields of each member: newest version of the log, held version
+//	status     term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
+//	           log index, bytes release, newest version of the log, held version)*
 //	part       kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
 // A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are cut into
-// pieces. A dropped reply is too late to be of use, and the rest of it is not sent. Parts go to followers whose hello
-// has featureParts. A follower gets the newest status message for which its hello has a feature, or v1. A subscribe
-// goes to leaders whose welcome has featureSubscribe.
+// pieces. A dropped reply is too late to be of use, and the rest of it is not sent.
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
 // The leader proposes writes in the order in which they come. Answers come in any order. A write may get
 // none: the follower sees in its own log what became of it.
 //
-// Version 2 is 1 with other marks of watched keys: a node of one version must not forward marks to a
-// leader of the other.
-const linkVersion = 2
+// A link is refused to a follower of another version. Fields that a later build adds at the end of a greeting are passed
+// over: with one it can say which messages it takes.
+const linkVersion = 1
 
 const (
 	kindHello     = 'h'
@@ -61,29 +57,9 @@ const (
 	kindAnswer    = 'A'
 	kindRefuse    = 'E'
 	kindWaited    = 'N'
-	kindStatusV1  = 'B'
-	kindStatusV2  = 'L'
-	kindStatusV3  = 'M'
-	kindStatusV4  = 'C'
+	kindStatus    = 'C'
 	kindPart      = 'P'
 )
-
-// featureParts, in a hello, says that the follower puts parts together. A hello without features has none.
-const featureParts uint64 = 1
-
-// featureStatusV2, in a hello: the follower takes status v2.
-const featureStatusV2 uint64 = 2
-
-// featureStatusV3, in a hello: the follower takes status v3.
-const featureStatusV3 uint64 = 4
-
-// featureStatusV4, in a hello: the follower takes status v4.
-const featureStatusV4 uint64 = 8
-
-const allFeatures = featureParts | featureStatusV2 | featureStatusV3 | featureStatusV4
-
-// featureSubscribe, in a welcome: the leader takes subscribe messages.
-const featureSubscribe uint64 = 1
 
 // States of a part.
 const (
@@ -128,12 +104,11 @@ func appendValues(dst []byte, vs []protocol.Value) []byte {
 
 // greeting is the first message of either side.
 type greeting struct {
-	version  uint64
-	verdict  uint64 // of a welcome
-	id       string
-	epoch    uint64 // of a hello
-	about    About
-	features uint64
+	version uint64
+	verdict uint64 // of a welcome
+	id      string
+	epoch   uint64 // of a hello
+	about   About
 }
 
 func (g greeting) append(dst []byte, kind byte) []byte {
@@ -145,14 +120,8 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	dst = wire.AppendBytes(dst, g.id)
 	if kind == kindHello {
 		dst = binary.AppendUvarint(dst, g.epoch)
-		dst = binary.AppendUvarint(wire.AppendBytes(dst, g.about.ClientAddr), g.features)
-	} else {
-		dst = wire.AppendBytes(dst, g.about.ClientAddr)
 	}
-	dst = wire.AppendBytes(dst, g.about.SentinelAddr)
-	if kind == kindWelcome {
-		dst = binary.AppendUvarint(dst, g.features)
-	}
+	dst = wire.AppendBytes(wire.AppendBytes(dst, g.about.ClientAddr), g.about.SentinelAddr)
 	dst = wire.AppendBytes(dst, g.about.Release)
 	if kind == kindHello {
 		dst = appendVersions(dst, &g.about)
@@ -160,15 +129,11 @@ func (g greeting) append(dst []byte, kind byte) []byte {
 	return dst
 }
 
-// quietVersion is the newest version of the log of the releases whose greetings do not say a version.
-const quietVersion = 5
-
 func appendVersions(dst []byte, a *About) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(dst, a.NewestVersion), a.HoldVersion)
 }
 
-// readGreeting reads a frame that holds a greeting of the given kind. Fields
-// that a later version adds at the end are passed over.
+// readGreeting reads a frame that holds a greeting of the given kind.
 func readGreeting(r *bufio.Reader, kind byte) (g greeting, err error) {
 	frame, err := wire.Read(r, nil, wire.Short)
 	if err != nil {
@@ -190,24 +155,9 @@ func parseGreeting(frame []byte, kind byte) (g greeting, err error) {
 	if kind == kindHello {
 		g.epoch = f.Number()
 	}
-	g.about.ClientAddr = f.Bytes()
-	if kind == kindHello && f.More() {
-		g.features = f.Number()
-	}
-	if f.More() {
-		g.about.SentinelAddr = f.Bytes()
-	}
-	if kind == kindWelcome && f.More() {
-		g.features = f.Number()
-	}
-	if f.More() {
-		g.about.Release = f.Bytes()
-	}
+	g.about.ClientAddr, g.about.SentinelAddr, g.about.Release = f.Bytes(), f.Bytes(), f.Bytes()
 	if kind == kindHello {
-		g.about.NewestVersion = quietVersion
-		if f.More() {
-			g.about.NewestVersion, g.about.HoldVersion = f.Number(), f.Number()
-		}
+		g.about.NewestVersion, g.about.HoldVersion = f.Number(), f.Number()
 	}
 	return g, f.Err
 }

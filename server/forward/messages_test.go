@@ -39,72 +39,33 @@ func TestFrames(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
-// A follower is told of the members in the words of its own release, and a greeting without a release is one of an
-// older node's.
-func TestMembersAreToldToOlderNodes(t *testing.T) {
+// TestMembersAreTold: a status message says all that is known of each member, and a greeting what its node can use.
+func TestMembersAreTold(t *testing.T) {
 	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 7, HoldVersion: 6}
-	said := Status{Term: 3, Commit: 9, Releases: true, Members: []Member{{
-		ID: "n1", About: about, Silent: true,
-		LogIndex: 7,
-	}}}
-	for _, c := range []struct {
-		features uint64
-		kind     byte
-		heard    Status
-	}{
-		{0, kindStatusV1, Status{Term: 3, Commit: 9, Members: []Member{{ID: "n1", About: About{ClientAddr: "a"}}}}},
-		{featureParts | featureStatusV2, kindStatusV2, Status{Term: 3, Commit: 9, Members: []Member{
-			{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s"}, Silent: true, LogIndex: 7},
-		}}},
-		{featureParts | featureStatusV2 | featureStatusV3, kindStatusV3, Status{
-			Term: 3, Commit: 9, Releases: true,
-			Members: []Member{
-				{ID: "n1", About: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}, Silent: true, LogIndex: 7},
-			},
-		}},
-		{allFeatures, kindStatusV4, said},
-	} {
-		p := newPeer(&ReceiverConfig{Status: func() Status { return said }}, nil, greeting{features: c.features})
-		p.putStatus()
-		frame, _ := p.out.take(make([]byte, wire.Head))
-		f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
-		require.Equal(t, c.kind, f.Rest[0])
-		var heard []Status
-		follower := connection{config: &ClientConfig{OnStatus: func(b Status) { heard = append(heard, b) }}}
-		require.NoError(t, follower.message(&f))
-		require.Equal(t, []Status{c.heard}, heard)
-		require.False(t, f.More())
-	}
+	require.Equal(t, uint64(6), about.usable())
+	said := Status{Term: 3, Commit: 9, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	p := newPeer(&ReceiverConfig{Status: func() Status { return said }}, nil, greeting{})
+	p.putStatus()
+	frame, _ := p.out.take(make([]byte, wire.Head))
+	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
+	var heard []Status
+	follower := connection{config: &ClientConfig{OnStatus: func(b Status) { heard = append(heard, b) }}}
+	require.NoError(t, follower.message(&f))
+	require.Equal(t, []Status{said}, heard)
+	require.False(t, f.More())
+}
+
+// TestGreetingOfALaterBuild has fields at its end that this build does not know. A field less is an error.
+func TestGreetingOfALaterBuild(t *testing.T) {
 	for _, kind := range []byte{kindHello, kindWelcome} {
-		g := greeting{version: linkVersion, id: "n1", about: about, features: 1}
-		older := g.append(nil, kind)
-		if kind == kindHello {
-			older = older[:len(older)-2]
-			require.Equal(t, uint64(6), g.about.usable())
-		}
-		g.about.NewestVersion, g.about.HoldVersion = 0, 0
-		if kind == kindHello {
-			g.about.NewestVersion = 5 // which was the newest then
-		}
-		got, err := parseGreeting(older, kind)
+		g := greeting{version: linkVersion, id: "n1", about: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}}
+		said := g.append(nil, kind)
+		got, err := parseGreeting(append(said, 1, 200), kind)
 		require.NoError(t, err)
 		require.Equal(t, g, got)
-		release := func() { g.about.Release = "" }
-		sentinel := func() { g.about.SentinelAddr = "" }
-		features := func() { g.features = 0 }
-		steps := []struct { // from the newest field to the oldest that was added
-			bytes  int
-			forget func()
-		}{{len("0.2.0") + 1, release}, {len("s") + 1, sentinel}, {1, features}}
-		if kind == kindWelcome {
-			steps[1], steps[2] = steps[2], steps[1]
-		}
-		for _, field := range steps {
-			older = older[:len(older)-field.bytes]
-			field.forget()
-			got, err = parseGreeting(older, kind)
-			require.NoError(t, err)
-			require.Equal(t, g, got)
+		for n := range said {
+			_, err := parseGreeting(said[:n], kind)
+			require.ErrorIs(t, err, wire.ErrCorrupt, "%d bytes", n)
 		}
 	}
 }
@@ -133,23 +94,17 @@ func FuzzFields(f *testing.F) {
 }
 
 // TestFramesAreFrozen: what nodes of other releases read and write does not change. A later release adds fields at the
-// end of a greeting, and messages for those whose greeting has a feature.
+// end of a greeting, and messages for those whose greeting has such a field.
 func TestFramesAreFrozen(t *testing.T) {
 	about := About{ClientAddr: "a:1", SentinelAddr: "s:2", Release: "0.1.0", NewestVersion: 6, HoldVersion: 5}
-	g := greeting{version: linkVersion, verdict: verdictStranger, id: "n1", epoch: 300, about: about, features: 3}
+	g := greeting{version: linkVersion, verdict: verdictStranger, id: "n1", epoch: 300, about: about}
 	told := Status{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	frames := map[string][]byte{"hello": g.append(nil, kindHello), "welcome": g.append(nil, kindWelcome)}
-	for name, features := range map[string]uint64{
-		"status v1": 0, "status v2": featureStatusV2, "status v3": featureStatusV2 | featureStatusV3,
-		"status v4": allFeatures,
-	} {
-		p := newPeer(&ReceiverConfig{Status: func() Status { return told }}, nil, greeting{features: features})
-		p.putStatus()
-		frame, _ := p.out.take(make([]byte, wire.Head))
-		frames[name] = frame[wire.Head:]
-	}
+	p := newPeer(&ReceiverConfig{Status: func() Status { return told }}, nil, greeting{})
+	p.putStatus()
+	status, _ := p.out.take(make([]byte, wire.Head))
+	frames["status"] = status[wire.Head:]
 	c := newConnection(&ClientConfig{}, "n2", nil)
-	c.takesSubscriptions = true
 	asked := func(name string, ask func()) {
 		ask()
 		frames[name], c.frame, c.out = append(c.frame, c.out...), nil, nil
@@ -170,8 +125,7 @@ func TestFramesAreFrozen(t *testing.T) {
 			p.out.put(kindAnswer, 7, []protocol.Value{protocol.OK}, largeReply, time.Now().Add(time.Hour))
 		},
 	} {
-		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 2 }}, nil,
-			greeting{features: allFeatures})
+		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 2 }}, nil, greeting{})
 		answer(p)
 		frame, _ := p.out.take(make([]byte, wire.Head))
 		frames[name] = frame[wire.Head:]
@@ -186,22 +140,19 @@ func TestFramesAreFrozen(t *testing.T) {
 		got[name] = strings.Trim(fmt.Sprintf("%q", frame), `"`)
 	}
 	require.Equal(t, map[string]string{
-		"hello":     `h\x02\x02n1\xac\x02\x03a:1\x03\x03s:2\x050.1.0\x06\x05`,
-		"welcome":   `H\x02\x03\x02n1\x03a:1\x03s:2\x03\x050.1.0`,
-		"status v1": `B\x03\x84\a\x01\x02n1\x03a:1`,
-		"status v2": `L\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a`,
-		"status v3": `M\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0`,
-		"status v4": `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
-		"write":     `w\xac\x02\xab\x02\x02\x04body`,
-		"read":      `r\a\x02\x04body`,
-		"wait":      `n\x01\x02\xdc\v`,
-		"wrote":     `W\xac\x02\x01\x02\x02OK`,
-		"answer":    `A\a\x02\x02\x02OK\x00`,
-		"refuse":    `E\a\x01\x03ODD\x03why`,
-		"waited":    `N\x01\x02`,
-		"part":      `PAl\a\x01\x02\x02OK`,
-		"sealed":    `\x00\x00\x00\x02e\x01`,
-		"values":    `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
+		"hello":   `h\x01\x02n1\xac\x02\x03a:1\x03s:2\x050.1.0\x06\x05`,
+		"welcome": `H\x01\x03\x02n1\x03a:1\x03s:2\x050.1.0`,
+		"status":  `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
+		"write":   `w\xac\x02\xab\x02\x02\x04body`,
+		"read":    `r\a\x02\x04body`,
+		"wait":    `n\x01\x02\xdc\v`,
+		"wrote":   `W\xac\x02\x01\x02\x02OK`,
+		"answer":  `A\a\x02\x02\x02OK\x00`,
+		"refuse":  `E\a\x01\x03ODD\x03why`,
+		"waited":  `N\x01\x02`,
+		"part":    `PAl\a\x01\x02\x02OK`,
+		"sealed":  `\x00\x00\x00\x02e\x01`,
+		"values":  `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
 	}, got)
 }
 

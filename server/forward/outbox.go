@@ -29,8 +29,6 @@ const (
 // larger one.
 type outbox struct {
 	limit int // of large replies; a single reply may have more
-	// whole says that the follower does not know how to put parts together.
-	whole bool
 	// eased is told when something that was in the way of a reply is gone.
 	eased chan struct{}
 
@@ -53,8 +51,8 @@ type parcel struct {
 
 func (p *parcel) rank() int { return p.left }
 
-func newOutbox(limit int, whole bool) *outbox {
-	return &outbox{limit: limit, whole: whole, eased: make(chan struct{}, 1), short: make([]byte, wire.Head, 4096)}
+func newOutbox(limit int) *outbox {
+	return &outbox{limit: limit, eased: make(chan struct{}, 1), short: make([]byte, wire.Head, 4096)}
 }
 
 // add appends a short message.
@@ -132,9 +130,6 @@ func (o *outbox) part(frame []byte, p *parcel) (_ []byte, done bool) {
 		return frame, true
 	case late:
 		return binary.AppendUvarint(append(frame, kindPart, p.kind, partDropped), p.number), true
-	case o.whole:
-		frame = binary.AppendUvarint(append(frame, p.kind), p.number)
-		return p.encoder.Append(binary.AppendUvarint(frame, uint64(p.count)), p.size+1) // p.size bounds the reply: p is done
 	}
 	mark := len(frame)
 	frame = binary.AppendUvarint(append(frame, kindPart, p.kind, partMore), p.number)

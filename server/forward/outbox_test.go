@@ -102,7 +102,7 @@ func send(t *testing.T, o *outbox, kind byte, number uint64, replies []protocol.
 
 // Short replies go before parts of large ones, and of these the one goes first that has the least left.
 func TestSmallRepliesGoFirst(t *testing.T) {
-	o := newOutbox(8<<20, false)
+	o := newOutbox(8 << 20)
 	c := aConnection(8<<20, 10)
 	soon := time.Now().Add(time.Minute)
 	sizes := map[uint64]int{1: 3 << 20, 2: 1 << 20, 3: 100, 4: 70 << 10, 5: 10}
@@ -127,7 +127,7 @@ func TestSmallRepliesGoFirst(t *testing.T) {
 
 // A small reply that comes while a large one is under way does not wait for its end.
 func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
-	o := newOutbox(8<<20, false)
+	o := newOutbox(8 << 20)
 	soon := time.Now().Add(time.Minute)
 	require.True(t, send(t, o, kindAnswer, 1, replyOf(4<<20), soon))
 	_, more := o.take(make([]byte, wire.Head))
@@ -173,7 +173,7 @@ func TestReplyThatGrows(t *testing.T) {
 				reads++
 				return replyOf(sizes[reads-1]), "", nil
 			},
-		}, nil, greeting{features: featureParts})
+		}, nil, greeting{})
 		ctx, stop := context.WithCancel(t.Context())
 		p.parts.Go(func() { p.answerReads(ctx) })
 		soon := time.Now().Add(time.Minute)
@@ -201,7 +201,7 @@ func TestReplyThatGrows(t *testing.T) {
 
 // A reply that found no room is made again, and is not kept meanwhile.
 func TestReplyWithoutRoomIsNotKept(t *testing.T) {
-	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{features: featureParts})
+	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{})
 	soon := time.Now().Add(time.Minute)
 	require.True(t, send(t, p.out, kindAnswer, 1, replyOf(900<<10), soon))
 	f := forwardedRead{number: 2, count: 1, deadline: soon, read: true, replies: replyOf(500 << 10)}
@@ -212,7 +212,7 @@ func TestReplyWithoutRoomIsNotKept(t *testing.T) {
 
 // A read that was not begun in time is not made, and has no reply but an error.
 func TestReadThatIsLateIsNotMade(t *testing.T) {
-	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{features: featureParts})
+	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{})
 	require.True(t, p.serve(t.Context(), &forwardedRead{number: 2, count: 1, deadline: time.Now()}, nil))
 	frame, _ := p.out.take(make([]byte, wire.Head))
 	c := aConnection(1<<20, 2)
@@ -221,21 +221,10 @@ func TestReadThatIsLateIsNotMade(t *testing.T) {
 	require.Equal(t, []Completion{{Number: 2, Err: protocol.ErrNoLeader}}, c.answered)
 }
 
-// A leader that knows no subscriptions is sent none.
-func TestLeaderThatTakesNoSubscriptions(t *testing.T) {
-	for _, takes := range []bool{false, true} {
-		c := aConnection(1<<20, 0)
-		c.takesSubscriptions = takes
-		c.subscribe(true)
-		c.gather()
-		require.Equal(t, takes, len(c.frame) > wire.Head)
-	}
-}
-
 // What nobody waits for any more is not sent to its end, and the follower keeps nothing of it.
 func TestLateReplyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutbox(8<<20, false)
+		o := newOutbox(8 << 20)
 		c := aConnection(8<<20, 10)
 		soon := time.Now().Add(time.Second)
 		require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
@@ -288,12 +277,12 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 	frame := wire.Seal(append(make([]byte, wire.Head), kindWrote, 1))
 	require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt)
 	require.True(t, c.config.Writes.Has(1), "half an answer is none")
-	for _, message := range [][]byte{{'?'}, {kindStatusV1}, {kindStatusV1, 3}, {kindStatusV4, 3, 7}} {
+	for _, message := range [][]byte{{'?'}, {kindStatus}, {kindStatus, 3}, {kindStatus, 3, 7}} {
 		frame := wire.Seal(append(make([]byte, wire.Head), message...))
 		require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt, "half a status is none")
 	}
 	many := binary.AppendUvarint(nil, math.MaxInt64)
-	for _, message := range [][]byte{{kindWrote, 1}, {kindAnswer, 1}, {kindStatusV1, 3, 7}, {kindStatusV4, 3, 7}} {
+	for _, message := range [][]byte{{kindWrote, 1}, {kindAnswer, 1}, {kindStatus, 3, 7}} {
 		frame := wire.Seal(append(append(make([]byte, wire.Head), message...), many...))
 		require.ErrorIs(t, c.listen(bufio.NewReader(bytes.NewReader(frame))), wire.ErrCorrupt, "a count alone")
 	}
@@ -330,7 +319,7 @@ func TestReadsAreConfirmed(t *testing.T) {
 					steps = append(steps, "read")
 					return oneValue("v"), "", nil
 				},
-			}, nil, greeting{features: featureParts})
+			}, nil, greeting{})
 			ctx, stop := context.WithCancel(t.Context())
 			p.parts.Go(func() { p.answerReads(ctx) })
 			p.ask([]forwardedRead{{number: 1, count: 1, deadline: time.Now().Add(time.Minute)}})
@@ -346,41 +335,13 @@ func TestReadsAreConfirmed(t *testing.T) {
 	}
 }
 
-// A follower of an earlier release gets large replies whole.
-func TestFollowerThatKnowsNoParts(t *testing.T) {
-	o := newOutbox(8<<20, true)
-	soon := time.Now().Add(time.Minute)
-	require.True(t, send(t, o, kindAnswer, 1, replyOf(1<<20), soon))
-	require.True(t, send(t, o, kindWrote, 2, replyOf(10), soon))
-	frame, more := o.take(make([]byte, wire.Head))
-	require.False(t, more)
-	f := wire.Fields[string]{Rest: string(frame[wire.Head:])}
-	require.Equal(t, byte(kindWrote), f.Kind())
-	require.Equal(t, uint64(2), f.Number())
-	require.Equal(t, replyOf(10), values(&f))
-	require.Equal(t, byte(kindAnswer), f.Kind())
-	require.Equal(t, uint64(1), f.Number())
-	require.Equal(t, replyOf(1<<20), values(&f))
-	require.False(t, f.More())
-
-	require.True(t, send(t, o, kindAnswer, 3, replyOf(1<<20), time.Now()))
-	frame, _ = o.take(make([]byte, wire.Head))
-	require.Len(t, frame, wire.Head, "it is too late, and nothing is said of it")
-
-	old := greeting{version: linkVersion, id: "n2", epoch: 7, about: About{ClientAddr: "a"}}.append(nil, kindHello)
-	hello, err := parseGreeting(old[:len(old)-3], kindHello)
-	require.NoError(t, err)
-	require.Zero(t, hello.features)
-	require.Equal(t, "a", hello.about.ClientAddr)
-}
-
 // What waits at the leader for one follower is bounded, however slowly that one reads.
 func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	config := &ReceiverConfig{
 		ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: func() int { return 2 },
 		CommandTimeout: time.Second,
 	}
-	p := newPeer(config, nil, greeting{features: featureParts})
+	p := newPeer(config, nil, greeting{})
 	for seq := range uint64(1 << 18) {
 		p.Reply(seq, replyOf(50))
 	}
@@ -388,7 +349,7 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	p.Reply(1, replyOf(9<<20))
 	require.Empty(t, p.out.large, "above the limit of replies")
 
-	p.out = newOutbox(8<<20, false)
+	p.out = newOutbox(8 << 20)
 	p.ask([]forwardedRead{
 		{number: 1, body: strings.Repeat("x", 4000)},
 		{number: 2, body: strings.Repeat("x", 4000)},
@@ -407,7 +368,7 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 
 	// A read above the share is taken where none waits, and keeps others out until it is answered.
 	for range 3 {
-		p.reads, p.out = nil, newOutbox(8<<20, false)
+		p.reads, p.out = nil, newOutbox(8<<20)
 		p.ask([]forwardedRead{{number: 4, body: strings.Repeat("x", 6000)}, {number: 5}})
 		require.Len(t, p.reads, 1)
 		require.Equal(t, uint64(4), p.reads[0].number)

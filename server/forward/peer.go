@@ -36,8 +36,6 @@ type Peer struct {
 	asked   chan struct{} // there are reads
 	sources chan Batch    // wait for the compiler
 	parts   sync.WaitGroup
-	// statusKind is the newest version of the status message that the follower takes.
-	statusKind byte
 	// usable is the newest version of the log that the cluster may go over to for the follower's sake.
 	usable uint64
 
@@ -51,8 +49,7 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Incarnation{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
-		out:        newOutbox(config.ReplyBytes, hello.features&featureParts == 0),
-		statusKind: statusKind(hello.features), usable: hello.about.usable(),
+		out: newOutbox(config.ReplyBytes), usable: hello.about.usable(),
 	}
 }
 
@@ -181,37 +178,17 @@ func (p *Peer) send(ctx context.Context) {
 	}
 }
 
-// statusKind is the status message for a follower with those features.
-func statusKind(features uint64) byte {
-	switch {
-	case features&featureStatusV4 != 0:
-		return kindStatusV4
-	case features&featureStatusV3 != 0:
-		return kindStatusV3
-	case features&featureStatusV2 != 0:
-		return kindStatusV2
-	}
-	return kindStatusV1
-}
-
 // putStatus queues a status message: the leader's term and commit index, and the addresses of all members.
 func (p *Peer) putStatus() {
 	b := p.config.Status()
 	p.out.add(func(dst []byte) []byte {
-		dst = binary.AppendUvarint(append(dst, p.statusKind), b.Term)
+		dst = binary.AppendUvarint(append(dst, kindStatus), b.Term)
 		dst = binary.AppendUvarint(dst, b.Commit)
 		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
 		for _, m := range b.Members {
-			dst = wire.AppendBytes(wire.AppendBytes(dst, m.ID), m.ClientAddr)
-			if p.statusKind != kindStatusV1 {
-				dst = binary.AppendUvarint(appendBool(wire.AppendBytes(dst, m.SentinelAddr), m.Silent), m.LogIndex)
-			}
-			if p.statusKind == kindStatusV3 || p.statusKind == kindStatusV4 {
-				dst = wire.AppendBytes(dst, m.Release)
-			}
-			if p.statusKind == kindStatusV4 {
-				dst = appendVersions(dst, &m.About)
-			}
+			dst = wire.AppendBytes(wire.AppendBytes(wire.AppendBytes(dst, m.ID), m.ClientAddr), m.SentinelAddr)
+			dst = binary.AppendUvarint(appendBool(dst, m.Silent), m.LogIndex)
+			dst = appendVersions(wire.AppendBytes(dst, m.Release), &m.About)
 		}
 		return dst
 	})

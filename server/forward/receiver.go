@@ -119,7 +119,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 		return nil, err
 	}
 	p := newPeer(&r.config, conn, hello)
-	welcome := greeting{version: linkVersion, id: r.config.Self.ID, about: r.config.Self.About, features: featureSubscribe}
+	welcome := greeting{version: linkVersion, id: r.config.Self.ID, about: r.config.Self.About}
 	switch {
 	case hello.version != linkVersion:
 		welcome.verdict = verdictVersion

@@ -48,7 +48,7 @@ func (r *Replica) onStatus(b forward.Status) {
 	for _, m := range b.Members {
 		r.addresses.set(m.ID, m.About)
 		r.addresses.setProgress(m.ID, m.Silent, m.LogIndex)
-		if b.Releases && m.ID != r.config.ID {
+		if m.ID != r.config.ID {
 			r.addresses.setRelease(m.ID, m.Release)
 		}
 		if m.ID != r.config.ID {
@@ -145,7 +145,7 @@ func (r *Replica) statusMessage() forward.Status {
 	if l := r.serving.Load(); l != nil {
 		r.node.CheckProgress(l.term)
 	}
-	b := forward.Status{Term: r.node.Term(), Commit: r.node.Committed(), Releases: true}
+	b := forward.Status{Term: r.node.Term(), Commit: r.node.Committed()}
 	for _, m := range r.members() {
 		b.Members = append(b.Members, forward.Member{
 			ID: m.ID, About: forward.About{
