@@ -27,8 +27,10 @@ import (
 //
 // A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that a proof to dial says
 // that D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later
-// incarnation with a proof of its own: no stranger ends a node by a word. In version 1 there are no lineages: D dials
-// again with version 1 where A does not know version 2.
+// incarnation with a proof of its own: no stranger ends a node by a word.
+//
+// A dialer of another version is refused with this one, in words that every version keeps: the magic, and a status with a
+// version behind it.
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
@@ -38,8 +40,7 @@ import (
 // bytes travel, keyed with nothing, and prove nothing.
 const (
 	magic      = "HOLDFAST"
-	version    = 2
-	plain      = 1 // the version without lineages
+	version    = 1
 	nonceSize  = 32
 	maxID      = 255  // bytes
 	maxCluster = 4096 // bytes
@@ -83,7 +84,6 @@ var ErrRemoved = errors.New("it was removed from the cluster")
 
 // introduction is what the dialer says of itself.
 type introduction struct {
-	version byte
 	kind    Kind
 	cluster string
 	id      string
@@ -102,7 +102,7 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 	if _, err := conn.Write(hello); err != nil {
 		return nil, other, m.tls.unwritten(conn, err)
 	}
-	challenge, other, err := readChallenge(conn, self.version)
+	challenge, other, err := readChallenge(conn)
 	if errors.Is(err, errYouRemoved) && m.config.OnRemoved != nil {
 		m.config.OnRemoved()
 	}
@@ -177,10 +177,10 @@ func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction
 		return nil, peer, err
 	}
 	if s, err := m.judge(peer); err != nil {
-		_, _ = conn.Write([]byte{byte(s), peer.version})
+		_, _ = conn.Write([]byte{byte(s), version})
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
-	challenge := appendChallenge(nil, introduction{version: peer.version, id: m.config.ID, lineage: m.lineage()})
+	challenge := appendChallenge(nil, introduction{id: m.config.ID, lineage: m.lineage()})
 	if _, err := conn.Write(challenge); err != nil {
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}
@@ -252,7 +252,7 @@ func appendNonce(dst []byte) []byte {
 
 func appendHello(dst []byte, who introduction) []byte {
 	dst = append(dst, magic...)
-	dst = append(dst, who.version, byte(who.kind))
+	dst = append(dst, version, byte(who.kind))
 	dst = appendNonce(dst)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(who.cluster)))
 	dst = append(dst, who.cluster...)
@@ -263,9 +263,6 @@ func appendHello(dst []byte, who introduction) []byte {
 func appendSelf(dst []byte, who introduction) []byte {
 	dst = append(dst, byte(len(who.id)))
 	dst = append(dst, who.id...)
-	if who.version == plain {
-		return dst
-	}
 	return who.lineage.Append(dst)
 }
 
@@ -279,9 +276,8 @@ func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 	if raw, err = readMore(r, raw, 2); err != nil {
 		return nil, peer, err
 	}
-	peer.version = raw[len(magic)]
-	if peer.version != version && peer.version != plain {
-		return nil, peer, &versionError{theirs: peer.version}
+	if theirs := raw[len(magic)]; theirs != version {
+		return nil, peer, &versionError{theirs: theirs}
 	}
 	peer.kind = Kind(raw[len(magic)+1])
 	if raw, err = readMore(r, raw, nonceSize+2); err != nil {
@@ -309,9 +305,6 @@ func readSelf(r io.Reader, raw []byte, who *introduction) (_ []byte, err error) 
 		return nil, err
 	}
 	who.id = string(raw[len(raw)-size:])
-	if who.version == plain {
-		return raw, nil
-	}
 	if raw, err = readMore(r, raw, 1); err != nil {
 		return nil, err
 	}
@@ -350,19 +343,19 @@ func readMore(r io.Reader, raw []byte, n int) ([]byte, error) {
 }
 
 func appendChallenge(dst []byte, who introduction) []byte {
-	dst = append(dst, byte(statusOK), who.version)
+	dst = append(dst, byte(statusOK), version)
 	return appendSelf(appendNonce(dst), who)
 }
 
-// readChallenge reads the answer to a hello of that version.
-func readChallenge(r io.Reader, said byte) (raw []byte, other introduction, err error) {
+// readChallenge reads the answer to a hello.
+func readChallenge(r io.Reader) (raw []byte, other introduction, err error) {
 	if raw, err = readMore(r, nil, 2); err != nil {
 		return nil, other, fmt.Errorf("read challenge: %w", err)
 	}
 	if s := status(raw[0]); s != statusOK {
 		return nil, other, refusedBy("", s, raw[1])
 	}
-	if other.version = raw[1]; other.version != said {
+	if raw[1] != version {
 		return nil, other, &versionError{theirs: raw[1]}
 	}
 	if raw, err = readMore(r, raw, nonceSize+1); err != nil {

@@ -182,62 +182,6 @@ func TestUnprovedNodeTakesNoPart(t *testing.T) {
 	}
 }
 
-// TestReleaseBefore speaks version 1, without lineages, in both directions.
-func TestReleaseBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
-		self := proved(secondLife, disk{})
-		one := start(t, network, "n1", self.in)
-		l, err := network.Listen("n2:1")
-		require.NoError(t, err)
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				serveVersion1(c, one.Mux)
-			}
-		}()
-		c := dial(t, one, KindAppend, "n2")
-		require.Empty(t, c.lineage)
-		by, _ := self.Vouched()
-		require.Equal(t, []string{"n2"}, by)
-
-		// A node that goes back to a release before refutes nothing: what is connected of the later one stays.
-		later := start(t, network, "n3b", proved(firstLife, disk{}).in, func(c *Config) { c.ID = "n3" })
-		from, at := dial(t, later, KindForward, "n1"), accept(t, one, KindForward)
-		old := start(t, network, "n3")
-		conn, err := old.Layer(KindForward).dialWith(t.Context(), "n1:1", "n1", plain, []byte("s3cret"))
-		require.NoError(t, err)
-		talk(t, conn, accept(t, one, KindForward), "x")
-		talk(t, dial(t, old, KindForward, "n1"), accept(t, one, KindForward),
-			"a node that keeps no incarnations asks for none")
-		talk(t, from, at, "x")
-		_ = l.Close()
-	})
-}
-
-// serveVersion1 answers as the release before does.
-func serveVersion1(c net.Conn, one *Mux) {
-	head := make([]byte, len(magic)+2)
-	_, _ = io.ReadFull(c, head)
-	if head[len(magic)] != plain {
-		_, _ = c.Write([]byte{byte(statusVersion), plain})
-		drain(c)
-		_ = c.Close()
-		return
-	}
-	rest := make([]byte, nonceSize+2+len("c1")+1+len("n1"))
-	_, _ = io.ReadFull(c, rest)
-	challenge := appendChallenge(nil, introduction{version: plain, id: "n2"})
-	_, _ = c.Write(challenge)
-	transcript := hash(append(head, rest...), challenge, nil)
-	if secret, _, err := checkProof(c, one.secrets(), transcript, "dial"); err == nil {
-		_, _ = c.Write(append([]byte{byte(statusOK)}, proof(secret, "accept", transcript)...))
-	}
-}
-
 // TestRefusalIsProved: a stranger at another node's address does not end this one by a word.
 func TestRefusalIsProved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +193,7 @@ func TestRefusalIsProved(t *testing.T) {
 		go func() {
 			c, _ := l.Accept()
 			_, _, _ = readHello(c)
-			_, _ = c.Write(appendChallenge(nil, introduction{version: version, id: "n2"}))
+			_, _ = c.Write(appendChallenge(nil, introduction{id: "n2"}))
 			_, _ = io.ReadFull(c, make([]byte, 32))
 			_, _ = c.Write(append([]byte{byte(statusSuperseded)}, make([]byte, 8+32)...))
 		}()

@@ -151,10 +151,7 @@ func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) 
 		return nil, err
 	}
 	for _, secret := range l.mux.secrets() {
-		c, err = l.dialWith(ctx, addr, id, version, secret)
-		if v := (*versionError)(nil); errors.As(err, &v) && v.theirs == plain {
-			c, err = l.dialWith(ctx, addr, id, plain, secret)
-		}
+		c, err = l.dialWith(ctx, addr, id, secret)
 		if !errors.Is(err, ErrSecret) {
 			break
 		}
@@ -162,7 +159,7 @@ func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) 
 	return c, err
 }
 
-func (l *Layer) dialWith(ctx context.Context, addr, id string, version byte, secret []byte) (*Conn, error) {
+func (l *Layer) dialWith(ctx context.Context, addr, id string, secret []byte) (*Conn, error) {
 	conn, err := l.mux.config.Dial(l.mux.stuck.context(ctx, id), addr)
 	if err != nil {
 		return nil, err
@@ -170,7 +167,6 @@ func (l *Layer) dialWith(ctx context.Context, addr, id string, version byte, sec
 	_ = conn.SetDeadline(time.Now().Add(l.mux.config.HandshakeTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	self := l.mux.self(l.kind)
-	self.version = version
 	secured, other, err := l.mux.introduce(conn, self, id, secret)
 	if !stop() {
 		err = context.Cause(ctx) // what the closed connection says is only a consequence

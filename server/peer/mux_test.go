@@ -165,12 +165,12 @@ func TestStrangersAreRefused(t *testing.T) {
 		{"long cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\xff\xff", "malformed"},
 		{"no name", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x00", "malformed"},
 		{
-			"long lineage", "HOLDFAST\x02R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\xff",
+			"long lineage", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\xff",
 			"its introduction is malformed",
 		},
-		{"unknown kind", "HOLDFAST\x01X" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9", "unknown kind (kind 0x58)"},
+		{"unknown kind", "HOLDFAST\x01X" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\x00", "unknown kind (kind 0x58)"},
 		{
-			"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + strings.Repeat("p", 32),
+			"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\x00" + strings.Repeat("p", 32),
 			"could not prove",
 		},
 	} {
@@ -417,7 +417,7 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 				}
 			}()
 			_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
-			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 2")
+			require.ErrorContains(t, err, "it speaks version 9 of the peer protocol, this node speaks 1")
 			_ = l.Close()
 		}
 	})
@@ -433,7 +433,7 @@ func TestAcceptorWithTheSameID(t *testing.T) {
 		go func() {
 			c, _ := l.Accept()
 			_, _, _ = readHello(c)
-			_, _ = c.Write(appendChallenge(nil, introduction{version: version, id: "n1"}))
+			_, _ = c.Write(appendChallenge(nil, introduction{id: "n1"}))
 			_ = c.Close()
 		}()
 		_, err = one.Layer(KindMember).DialAddr(t.Context(), "n2:1")
