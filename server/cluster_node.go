@@ -188,20 +188,6 @@ func (s *Server) newIncarnations() *incarnation.Registry {
 	})
 }
 
-// firstMembers are the members of raft's first entry, if raft has none: the founders. A folder of the first releases
-// whose node was killed at its first start has the initial cluster.
-func (s *Server) firstMembers(id store.Identity) []members.Member {
-	initial, _ := s.config.Peers()
-	if len(id.Founders) > 0 || id.ID != id.Name || id.ClusterID != firstClusterID(initial) {
-		return id.Founders
-	}
-	var all []members.Member
-	for name, addr := range initial { // unordered: raftnode sorts them
-		all = append(all, members.Member{ID: name, Addr: addr, Voter: true})
-	}
-	return all
-}
-
 // openReplica opens the replica of a node that belongs to a cluster, and what serves its clients.
 func (s *Server) openReplica() error {
 	if err := errors.Join(backup.Found(s.store), s.logBeginning()); err != nil {

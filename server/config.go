@@ -2,13 +2,10 @@ package server
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -339,17 +336,6 @@ func (c *Config) Peers() (map[string]string, error) {
 		peers[name], addrs[addr] = addr, name
 	}
 	return peers, nil
-}
-
-// firstClusterID is the ID that the first releases gave a cluster with that initial cluster.
-func firstClusterID(peers map[string]string) string {
-	items := make([]string, 0, len(peers))
-	for name, addr := range peers {
-		items = append(items, name+"="+addr)
-	}
-	sort.Strings(items)
-	sum := sha256.Sum256([]byte(strings.Join(items, ",")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // loopback reports whether only this machine can reach addr.

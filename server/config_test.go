@@ -146,16 +146,6 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// TestFirstClusterIDStays: it is in data folders of the first releases.
-func TestFirstClusterIDStays(t *testing.T) {
-	peers := map[string]string{"n1": "10.0.0.1:7379", "n2": "10.0.0.2:7379", "n3": "10.0.0.3:7379"}
-	for range 20 { // a map's order is another each time
-		require.Equal(t, "4505b2862e3ac900", firstClusterID(peers))
-	}
-	peers["n3"] = "10.0.0.4:7379"
-	require.NotEqual(t, "4505b2862e3ac900", firstClusterID(peers))
-}
-
 // A node serves both ports, advertises the one for Sentinel's clients beside the other, and closes both.
 func TestSentinelPort(t *testing.T) {
 	c := DefaultConfig()

@@ -295,7 +295,7 @@ func (s *Server) replicaConfig() replica.Config {
 		ClientAddr:   s.advertised(),
 		SentinelAddr: s.advertisedSentinel(),
 		Release:      protocol.HoldfastVersion,
-		Bootstrap:    s.firstMembers(id),
+		Bootstrap:    id.Founders,
 
 		HoldVersion: byte(s.config.HoldVersion), FoundingVersion: id.FoundingVersion,
 		Stores: replica.Stores{

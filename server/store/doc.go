@@ -20,7 +20,7 @@
 //
 //	LOCK            locked while a process has the folder open; holds the pid
 //	identity.json   format, the node's name and ID, cluster; see [Identity]
-//	stable.db       raft's terms and votes, our epoch: raft-boltdb, each value with a checksum
+//	stable.db       raft's terms and votes, our incarnations: raft-boltdb, each value with a checksum
 //	wal/            the log: package wal
 //	snapshots/      one file each
 //

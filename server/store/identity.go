@@ -21,7 +21,7 @@ import (
 
 const (
 	identityName   = "identity.json"
-	identityFormat = 2
+	identityFormat = 1
 )
 
 // Names in a data folder.
@@ -35,8 +35,7 @@ const (
 type Identity struct {
 	// Name is the node's name, for people.
 	Name string `json:"node"`
-	// ID is the node's in raft, minted with the folder: no two folders have the same. In a folder of an early
-	// release ID is the name.
+	// ID is the node's in raft, minted with the folder: no two folders have the same.
 	ID string `json:"nodeID"`
 	// ClusterID is of the cluster that the node belongs to; empty: of none yet.
 	ClusterID string `json:"clusterID"`
@@ -149,13 +148,8 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	}
 	if id.Format > identityFormat {
 		return nil,
-			fmt.Errorf("data folder %s has format %d, this release knows formats up to %d: use the release that wrote it, or "+
-				"a newer one", dir, id.Format, identityFormat)
-	}
-	if id.Format == 1 {
-		if err := id.takeOver(text); err != nil {
-			return nil, &damageError{path: path, reason: err.Error()}
-		}
+			fmt.Errorf("data folder %s has format %d, this release knows format %d: use the release that wrote it, or a newer one",
+				dir, id.Format, identityFormat)
 	}
 	if reason := id.fault(); reason != "" {
 		return nil, &damageError{path: path, reason: reason}
@@ -163,24 +157,12 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	return id, nil
 }
 
-// takeOver reads format 1, where the node's name was its ID, and the cluster's ID a digest of the first
-// members' addresses. Format 2 is written when something has changed: until then the release before can go on.
-func (id *identity) takeOver(text []byte) error {
-	var old struct {
-		Cluster string `json:"cluster"`
-	}
-	err := json.Unmarshal(text, &old)
-	id.ID, id.ClusterID = id.Name, old.Cluster
-	return err
-}
-
 // fault says what is wrong with an identity, if anything.
 func (id *identity) fault() string {
 	switch {
 	case id.Format < 1:
 		return fmt.Sprintf("format %d does not exist", id.Format)
-	case id.State != stateCreating && id.State != stateReady &&
-		(id.Format == 1 || !slices.Contains([]string{stateFilling, stateRemoved, stateRecovering}, id.State)):
+	case !slices.Contains([]string{stateCreating, stateFilling, stateReady, stateRemoved, stateRecovering}, id.State):
 		return fmt.Sprintf("state %q does not exist", id.State)
 	case id.Name == "" || members.Name(id.ID) != id.Name:
 		return fmt.Sprintf("the node's ID %q does not begin with its name %q", id.ID, id.Name)
@@ -250,7 +232,6 @@ func (o *owner) set(change func(*identity)) error {
 	}
 	next := o.id
 	change(&next)
-	next.Format = identityFormat
 	if err := next.save(o.fs, o.dir); err != nil {
 		o.broken = err
 		return err
@@ -267,39 +248,23 @@ func release() string {
 	return "unknown"
 }
 
-// readLineage reads from which incarnations the next one descends; none: the folder is new. A release without lineages
-// counts on from the last incarnation, and each of its counts was as good as proved.
+// readLineage reads from which incarnations the next one descends; none: the folder is new.
 func readLineage(s raft.StableStore) (incarnation.Lineage, error) {
-	epoch, err := s.GetUint64([]byte(keyEpoch))
-	if err != nil || epoch == 0 {
-		return nil, err
-	}
 	b, err := s.Get([]byte(keyLineage))
-	if err != nil {
+	if err != nil || len(b) == 0 {
 		return nil, err
 	}
-	if len(b) == 0 {
-		return incarnation.Lineage{epoch}, nil
-	}
-	l, err := incarnation.Parse(b)
-	if err == nil && !slices.Contains(l, epoch) {
-		l = incarnation.Lineage{epoch}.Start(1)[1:]
-	}
-	return l, err
+	return incarnation.Parse(b)
 }
 
-// startIncarnation makes the incarnation of this Open durable: the lineage first, so that a crash in between leaves an
-// epoch that the lineage has.
+// startIncarnation makes the incarnation of this Open durable.
 func (f *folder) startIncarnation() error {
 	random := f.Random
 	if random == nil {
 		random = randomNumber
 	}
 	f.lineage = f.lineage.Start(random())
-	if err := f.stable.Set([]byte(keyLineage), f.lineage.Append(nil)); err != nil {
-		return err
-	}
-	return f.stable.SetUint64([]byte(keyEpoch), f.lineage.Current())
+	return f.stable.Set([]byte(keyLineage), f.lineage.Append(nil))
 }
 
 func randomNumber() uint32 {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -59,37 +58,6 @@ func TestIdentityChanges(t *testing.T) {
 	_, err := Open(c)
 	require.ErrorIs(t, err, ErrRemoved)
 	require.ErrorContains(t, err, want.ID)
-}
-
-// TestFolderOfTheReleaseBefore keeps its form until something changes, so that the release before can go on.
-func TestFolderOfTheReleaseBefore(t *testing.T) {
-	c := config(memoryDir(t))
-	s := mustOpen(t, c)
-	fill(t, s)
-	require.NoError(t, s.Close())
-	path := filepath.Join(c.DataDir, identityName)
-	old := `{"format":1,"node":"n1","cluster":"5000aa","logStore":"wal","state":"ready","createdAt":"2026-01-02T03:04:05Z","createdBy":"x"}`
-	require.NoError(t, os.WriteFile(path, []byte(old), 0o600))
-	for range 2 {
-		s = mustOpen(t, c)
-		requireFilled(t, s)
-		require.Equal(t, Identity{Name: "n1", ID: "n1", ClusterID: "5000aa"}, s.Identity())
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, old, string(text))
-		require.NoError(t, s.Close())
-	}
-	s = mustOpen(t, c)
-	require.NoError(t, s.SetIdentity(func(id *Identity) { id.Votes = true }))
-	require.NoError(t, s.Close())
-	s = mustOpen(t, c)
-	requireFilled(t, s)
-	require.Equal(t, Identity{Name: "n1", ID: "n1", ClusterID: "5000aa", Votes: true}, s.Identity())
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	var written struct{ Format int }
-	require.NoError(t, json.Unmarshal(text, &written))
-	require.Equal(t, 2, written.Format)
 }
 
 // TestUnusedFolderMayBecomeAnotherNodes: a mistyped name at the first start costs nothing. A folder that a cluster may
@@ -413,48 +381,6 @@ func TestRandomOfAStart(t *testing.T) {
 		return nil
 	}))
 	require.NotEqual(t, [3]uint32{}, [3]uint32{randomNumber(), randomNumber(), randomNumber()})
-}
-
-// TestLineageOfOtherReleases: a release that counts its starts leaves a count alone, and goes on from an incarnation.
-func TestLineageOfOtherReleases(t *testing.T) {
-	c := config(memoryDir(t))
-	count := func(change func(uint64) uint64, forget bool) (counted uint64) {
-		s := mustOpen(t, c)
-		counted = change(s.Lineage.Current())
-		require.NoError(t, s.Stable.SetUint64([]byte(keyEpoch), counted))
-		if forget {
-			require.NoError(t, s.Stable.Set([]byte(keyLineage), nil))
-		}
-		require.NoError(t, s.Close())
-		return counted
-	}
-	count(func(uint64) uint64 { return 7 }, true)
-	s := mustOpen(t, c)
-	require.Equal(t, incarnation.Lineage{7, s.Lineage.Current()}, s.Lineage)
-	require.NoError(t, s.Proved())
-	known := s.Lineage.Current()
-	require.NoError(t, s.Close())
-	counted := count(func(now uint64) uint64 { return now + 1 }, false)
-	s = mustOpen(t, c)
-	require.True(t, s.Lineage.Follows(known), "what a member knows of before")
-	require.True(t, s.Lineage.Follows(counted))
-	require.True(t, s.Lineage.Follows(counted-1), "a start of that release which the log knows")
-	require.Greater(t, s.Lineage.Current()>>32, counted>>32)
-	require.NoError(t, s.Close())
-}
-
-// TestCrashWhileLineageIsWritten: the lineage is there first.
-func TestCrashWhileLineageIsWritten(t *testing.T) {
-	c := config(memoryDir(t))
-	s := mustOpen(t, c)
-	require.NoError(t, s.Proved())
-	before := s.Lineage.Current()
-	next := incarnation.Lineage{before}.Start(5)
-	require.NoError(t, s.Stable.Set([]byte(keyLineage), next.Append(nil)))
-	require.NoError(t, s.Close())
-	s = mustOpen(t, c)
-	require.Equal(t, next, slices.Delete(slices.Clone(s.Lineage), 2, 3))
-	require.NoError(t, s.Close())
 }
 
 // TestQuarantineOfAnotherCluster: the mark speaks of the members of one cluster. One of an earlier release does not say

@@ -124,10 +124,9 @@ func (f *folder) open() error {
 	if err := f.openParts(); err != nil {
 		return err
 	}
-	if !isNew && (len(f.lineage) == 0 || f.id.Format == identityFormat) {
+	if !isNew {
 		// A crash may have come between the writing of what was read and the sync: a power cut would bring back
-		// what was there before, such as "creating", or a folder without a cluster. With a lineage an Open
-		// has passed here, and format 1 has not changed since.
+		// what was there before, such as "creating", or a folder without a cluster.
 		if err := f.id.save(f.FS, f.config.DataDir); err != nil {
 			return err
 		}

@@ -209,16 +209,15 @@ func TestIdentityIsChecked(t *testing.T) {
 		return text
 	}
 	for want, text := range map[string][]byte{
-		"has format 3, this release knows formats up to 2": change(func(id *identity) { id.Format = 3 }),
+		"has format 2, this release knows format 1":        change(func(id *identity) { id.Format = 2 }),
 		"format 0 does not exist":                          change(func(id *identity) { id.Format = 0 }),
 		`state "reddy" does not exist`:                     change(func(id *identity) { id.State = "reddy" }),
 		`"n2@0" does not begin with its name`:              change(func(id *identity) { id.ID = "n2@0" }),
 		"was being filled, and is not whole":               change(func(id *identity) { id.State = stateFilling }),
 		"empty it, and start the node with --join":         change(func(id *identity) { id.State = stateRemoved }),
-		`state "filling" does not exist`:                   change(func(id *identity) { id.Format, id.State = 1, stateFilling }),
 		`ID "" does not begin with its name ""`:            change(func(id *identity) { id.Name, id.ID = "", "" }),
 		"identity.json is damaged: unexpected":             good[:len(good)/2],
-		"identity.json is damaged: json: cannot unmarshal": []byte(`{"format":1,"node":"n1","cluster":5,"state":"ready"}`),
+		"identity.json is damaged: json: cannot unmarshal": []byte(`{"format":1,"node":5,"state":"ready"}`),
 	} {
 		require.NoError(t, os.WriteFile(path, text, 0o600))
 		requireRefused(t, config(dir), want)
@@ -693,8 +692,7 @@ func TestPartsAreSyncedBeforeTheFolderIsReady(t *testing.T) {
 	require.Subset(t, fs.before, []string{stableName, snapshotName, walName})
 }
 
-// TestIdentityIsProved: what was read may be in memory alone, and is written again, but for a folder of the release
-// before that had come past this.
+// TestIdentityIsProved: what was read may be in memory alone, and is written again.
 func TestIdentityIsProved(t *testing.T) {
 	c := config(memoryDir(t))
 	requireWritten := func(times int) {
@@ -703,21 +701,8 @@ func TestIdentityIsProved(t *testing.T) {
 		require.NoError(t, with(deviceOn(fs), c, func(*Store) error { return nil }))
 		require.Equal(t, times, fs.written)
 	}
-	ofFormat := func(format int) {
-		id, err := loadIdentity(vfs.OS{}, c.DataDir)
-		require.NoError(t, err)
-		id.Format = format
-		require.NoError(t, id.save(vfs.OS{}, c.DataDir))
-	}
 	requireWritten(2) // "creating" and "ready"
 	requireWritten(1)
-	ofFormat(1)
-	requireWritten(0)
-	ofFormat(2)
-	require.NoError(t, with(system(), c, func(s *Store) error { return s.Stable.SetUint64([]byte(keyEpoch), 0) }))
-	ofFormat(1)
-	requireWritten(1)
-	requireWritten(0)
 }
 
 // undying is a file system where nothing can be deleted from some instant on.

@@ -135,7 +135,7 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	if err := fill(s); err != nil {
 		return err
 	}
-	// The epoch stays 0: the first Open makes sure that "ready" is on the disk.
+	// The first Open makes sure that "ready" is on the disk.
 	made.State = stateReady
 	return made.save(f.FS, f.config.DataDir)
 }
