@@ -162,7 +162,7 @@ func (a *Admissions) note(m members.Member, said []Refusal, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, next := a.found[m.ID], admission{}
-	var remote *RemoteError // an older release has no admissions, and has admitted this node
+	var remote *RemoteError // it has admitted this node, which it answers
 	switch {
 	case err != nil && a.config.Misfit(err):
 		next = admission{refused: line(err.Error()), times: was.times + 1, told: was.told}

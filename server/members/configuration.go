@@ -161,7 +161,7 @@ func ValidName(name string) bool {
 	return true
 }
 
-// Name returns the name in an ID. The ID of a folder of an early release is the name alone.
+// Name returns the name in an ID. An ID without a mark is the name.
 func Name(id string) string {
 	name, _, _ := strings.Cut(id, idMark)
 	return name

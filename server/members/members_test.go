@@ -13,7 +13,7 @@ func TestAnIDTellsTheNameAndIsNeverMintedTwice(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`^n1@[0-9a-f]{12}$`), a)
 	require.NotEqual(t, a, b)
 	require.Equal(t, "n1", Name(a))
-	require.Equal(t, "n1", Name("n1"), "the ID of an early release")
+	require.Equal(t, "n1", Name("n1"), "an ID without a mark")
 }
 
 func TestConfiguration(t *testing.T) {

@@ -116,11 +116,10 @@ func decodeAppended(frame []byte, resp *raft.AppendEntriesResponse) error {
 }
 
 const (
-	// maxAppendFrame bounds a received request: a leader of an earlier release sends all entries
-	// that raft gives at a time, each of the largest batch. No room is made for what has not come
-	// yet.
+	// maxAppendFrame bounds a received request: all entries that raft gives at a time, each of the largest batch. No room
+	// is made for what has not come yet.
 	maxAppendFrame = maxAppend * (maxEntry + wire.Step)
-	// maxEntry is about the size of the largest entry of any release: a single batch.
+	// maxEntry is about the size of the largest entry: a single batch.
 	maxEntry = 32 << 20
 	// appendGather is where gathering of entries into a request stops. A larger entry goes alone.
 	appendGather = 8 << 20

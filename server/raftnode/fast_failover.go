@@ -169,7 +169,7 @@ func (f *fastFailover) poll(ctx context.Context, of []members.Member, p proposal
 }
 
 func (f *fastFailover) candidate() candidate {
-	return candidate{id: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex(), appliedKnown: true}
+	return candidate{id: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex()}
 }
 
 // moreUpToDate reports whether c rather than o is to be elected. The node with the longer log is,
@@ -179,7 +179,7 @@ func (c candidate) moreUpToDate(o candidate) bool {
 	switch {
 	case c.length != o.length:
 		return c.length > o.length
-	case c.appliedKnown && o.appliedKnown && c.applied != o.applied:
+	case c.applied != o.applied:
 		return c.applied > o.applied
 	default:
 		return c.id < o.id
@@ -207,11 +207,7 @@ func (f *fastFailover) send(ctx context.Context, id string, p proposal) (c candi
 		return c, false, fmt.Errorf("%w: answer to a proposal", wire.ErrCorrupt)
 	}
 	agrees = in.Number() == 1
-	c = candidate{id: id, length: in.Number()}
-	if c.appliedKnown = in.More(); c.appliedKnown {
-		c.applied = in.Number()
-	}
-	return c, agrees, in.Err
+	return candidate{id: id, length: in.Number(), applied: in.Number()}, agrees, in.Err
 }
 
 // answer takes part in another node's question.
@@ -249,14 +245,13 @@ func (f *fastFailover) fromOther(conn net.Conn, id string) bool {
 }
 
 // The messages of fast failover, each alone in its frame (package wire). They travel over the stream that also carries
-// clients' requests to the leader, which tells them apart by the first byte. Nodes of older releases leave out
-// the last number of the answer.
+// clients' requests to the leader, which tells them apart by the first byte.
 //
 //	question  kind, version, bytes ID, length of log, bytes leader, term, whether to nominate
 //	answer    kind, whether that node agrees, length of its log, how much of it is applied
 const (
 	proposalKind    = 'b'
-	proposalVersion = 2
+	proposalVersion = 1
 )
 
 // proposal is the question that a node asks another. The answer says whether the other node sees
@@ -281,10 +276,9 @@ func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == propos
 
 // candidate is a node that may be elected.
 type candidate struct {
-	id           string
-	length       uint64 // of the candidate's log
-	applied      uint64 // how much of the log, as far as the node knows
-	appliedKnown bool   // older releases leave applied out
+	id      string
+	length  uint64 // of the candidate's log
+	applied uint64 // how much of the log, as far as the node knows
 }
 
 // deadLeader is a leadership whose leader's process is gone. The zero value is none.

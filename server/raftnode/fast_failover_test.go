@@ -17,16 +17,14 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// The longer log is elected, and of equal ones the node that has applied more of it, as far as both tell.
+// The longer log is elected, and of equal ones the node that has applied more of it.
 func TestFitterCandidate(t *testing.T) {
 	fit := []candidate{
-		{id: "n3", length: 9, applied: 2, appliedKnown: true},
-		{id: "n0", length: 8, appliedKnown: false}, // an older release: the name decides
-		{id: "n2", length: 8, applied: 8, appliedKnown: true},
-		{id: "n1", length: 8, applied: 7, appliedKnown: true},
-		{id: "n4", length: 8, applied: 7, appliedKnown: true},
-		{id: "n5", length: 8, appliedKnown: false}, // an older release: the name decides
-		{id: "n6", length: 7, applied: 7, appliedKnown: true},
+		{id: "n3", length: 9, applied: 2},
+		{id: "n2", length: 8, applied: 8},
+		{id: "n1", length: 8, applied: 7},
+		{id: "n4", length: 8, applied: 7},
+		{id: "n6", length: 7, applied: 7},
 	}
 	for i := range fit {
 		for j := range fit {
@@ -332,7 +330,7 @@ func TestStateInQuarantineIsOfNoUse(t *testing.T) {
 // question.
 func TestAnswersToAQuestion(t *testing.T) {
 	whole := []byte{proposalKind, 1, 200, 1, 7}
-	says := candidate{id: "n2", length: 200, applied: 7, appliedKnown: true}
+	says := candidate{id: "n2", length: 200, applied: 7}
 	for _, c := range []struct {
 		answer []byte
 		says   candidate
@@ -340,7 +338,7 @@ func TestAnswersToAQuestion(t *testing.T) {
 		err    error
 	}{
 		{whole, says, true, nil},
-		{[]byte{proposalKind, 0, 9}, candidate{id: "n2", length: 9}, false, nil},
+		{[]byte{proposalKind, 0, 9, 0}, candidate{id: "n2", length: 9}, false, nil},
 		{whole[:0:0], candidate{}, false, wire.ErrCorrupt},
 		{whole[:1], candidate{}, false, wire.ErrCorrupt},
 		{whole[:3], candidate{}, false, wire.ErrCorrupt},

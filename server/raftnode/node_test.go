@@ -914,18 +914,18 @@ func proposes(t *testing.T, after time.Duration, lengthAndApplied ...byte) net.C
 	return asking
 }
 
-// TestSuccessors: a voter of an older release does not say what it has applied, and is taken for ready.
+// TestSuccessors: a voter that has applied about what the leader has is ready.
 func TestSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3", "n4")
 		n.applier.index.Store(100)
-		says := map[string][]byte{"n2": {}, "n3": {50}, "n4": {84}}
+		says := map[string][]byte{"n2": {100}, "n3": {50}, "n4": {84}}
 		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
 			return proposes(t, 0, append([]byte{100}, says[id]...)...), nil
 		}
 		ready, lags := n.candidates(t.Context(), "", 100)
 		require.ElementsMatch(t, []candidate{
-			{id: "n2", length: 100}, {id: "n4", length: 100, applied: 84, appliedKnown: true},
+			{id: "n2", length: 100, applied: 100}, {id: "n4", length: 100, applied: 84},
 		}, ready)
 		require.Len(t, lags, 1)
 		require.Equal(t, "n3", lags[0].id)

@@ -167,7 +167,7 @@ func (n *Node) candidates(ctx context.Context, id string, target uint64) (ready,
 	}
 	own := n.failover.candidate()
 	n.failover.poll(ctx, of, proposal{candidate: own}, func(c candidate, _ bool) {
-		if c.appliedKnown && c.applied < target && (c.applied+ReplayLag < own.applied || c.applied == 0) { // 0: in quarantine
+		if c.applied < target && (c.applied+ReplayLag < own.applied || c.applied == 0) { // 0: in quarantine
 			lags = append(lags, c)
 		} else {
 			ready = append(ready, c)

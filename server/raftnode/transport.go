@@ -238,7 +238,7 @@ func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t
 // EncodePeer is the ID, see LocalAddr.
 func (t *transport) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { return []byte(id) }
 
-// DecodePeer is what EncodePeer was given, or the address of a node of an early release.
+// DecodePeer is what EncodePeer was given.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // committed is a request that says, in term, that all up to an entry is committed.

@@ -32,11 +32,11 @@ type Request struct {
 	Addr string `json:"addr,omitempty"`
 	// Cluster is the cluster that the folder of a joining node belongs to; "": none yet.
 	Cluster string `json:"cluster,omitempty"`
-	// LogFormat is the newest version of the log that a joining node can use; 0: its release does not say.
+	// LogFormat is the newest version of the log that a joining node can use.
 	LogFormat byte `json:"logFormat,omitempty"`
 	Force     bool `json:"force,omitempty"`
 	// Known: Member was found. A member that was found and is there no more has been removed since; otherwise there may
-	// be no such member, since the ID of a node of the first releases is its name.
+	// be no such member.
 	Known bool `json:"known,omitempty"`
 	// Voted: By had a vote when the replacement was asked for, and none was under way.
 	Voted bool  `json:"voted,omitempty"`
