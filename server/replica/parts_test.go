@@ -957,7 +957,7 @@ func TestWhatOthersSay(t *testing.T) {
 	require.Len(t, seen, 4, "how far it is concerns no client")
 	r.leaders.see("", r.addresses.all())
 	r.leaders.see("n1", r.addresses.all())
-	require.Equal(t, []string{"false x:2", "true x:2"}, seen[5:])
+	require.Equal(t, []string{"false x:2", "true x:2"}, seen[4:])
 	r.onGreeting(forward.Member{ID: "n2", About: forward.About{Release: strings.Repeat("r", 1000)}})
 	require.Equal(t, "x:2", of("n2").ClientAddr, "it did not say another")
 	require.Len(t, of("n2").Release, maxRelease)

@@ -64,15 +64,14 @@ type Identity struct {
 
 // Quarantine is the mark of a node whose state differs from the other members', and has to be replaced.
 type Quarantine struct {
-	// Cluster is whose members are spoken of; empty: an earlier release did not say.
-	Cluster string    `json:"cluster,omitempty"`
-	Index   uint64    `json:"index"` // of the log, where that was found
+	Cluster string    `json:"cluster"` // whose members are spoken of
+	Index   uint64    `json:"index"`   // of the log, where that was found
 	At      time.Time `json:"at"`
 }
 
 // InQuarantine reports whether the mark of the quarantine speaks of the cluster that the node belongs to.
 func (id *Identity) InQuarantine() bool {
-	return id.Quarantine != nil && (id.Quarantine.Cluster == "" || id.Quarantine.Cluster == id.ClusterID)
+	return id.Quarantine != nil && id.Quarantine.Cluster == id.ClusterID
 }
 
 // Beginning is the beginning of a cluster with the state of another.

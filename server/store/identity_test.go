@@ -383,12 +383,11 @@ func TestRandomOfAStart(t *testing.T) {
 	require.NotEqual(t, [3]uint32{}, [3]uint32{randomNumber(), randomNumber(), randomNumber()})
 }
 
-// TestQuarantineOfAnotherCluster: the mark speaks of the members of one cluster. One of an earlier release does not say
-// of which.
+// TestQuarantineOfAnotherCluster: the mark speaks of the members of one cluster.
 func TestQuarantineOfAnotherCluster(t *testing.T) {
 	id := Identity{Name: "n1", ClusterID: "c1"}
 	require.False(t, id.InQuarantine())
-	for cluster, want := range map[string]bool{"": true, "c1": true, "c0": false} {
+	for cluster, want := range map[string]bool{"c1": true, "c0": false} {
 		id.Quarantine = &Quarantine{Cluster: cluster}
 		require.Equal(t, want, id.InQuarantine(), cluster)
 	}
