@@ -14,6 +14,8 @@ type binding struct {
 	of   command.Op // of a value of some type, nil: another command, which run does
 	run  op
 	row  *protocol.Command // nil: a request that only nodes write
+	// newest is the first version of the entry that has the command and all its options.
+	newest byte
 	// subcommand is 1 if the row's name stands for two words, else 0.
 	subcommand int
 	// writes: the request may change the state.
@@ -71,6 +73,7 @@ func newBinding(name string) *binding {
 	if row == nil {
 		return b
 	}
+	b.newest = row.NewestVersion()
 	script := row.Route == protocol.Script && row.Flags&protocol.FlagReadOnly == 0
 	b.writes = script || row.Route == protocol.Write
 	b.overwrites = slices.ContainsFunc(row.KeySpecs, func(k protocol.KeySpec) bool {

@@ -84,14 +84,15 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 	waiting := newDriver(t)
 	for i, key := range []string{"k", "l"} {
 		quota := &protocol.Quota{User: key, Keys: 9, Bytes: 1000, Waiters: 3}
-		waiting.apply(protocol.AppendRequest(protocol.AppendQuota(nil, quota), protocol.Head{Ticket: uint64(i + 1)}, "blpop",
-			[][]byte{[]byte(key), []byte("m"), []byte("10")}))
+		waiting.apply(protocol.AppendRequest(protocol.AppendQuota(nil, quota), protocol.Head{Ticket: uint64(i + 1)},
+			"blpop", [][]byte{[]byte(key), []byte("m"), []byte("10")}))
 	}
 	waiting.m.budgets.serving = 0
 	last := protocol.NewEntry(nil, protocol.EntryVersion, waiting.nowMillis, waiting.wallOffset, 0)
 	for _, node := range []string{"n2", "n3"} {
 		o := protocol.Incarnation{Node: node, Epoch: 7}
-		last.Add(o, 1, 1, protocol.AppendRequest(nil, protocol.Head{Ticket: 1}, "blpop", [][]byte{[]byte("z"), []byte("0")}))
+		last.Add(o, 1, 1, protocol.AppendRequest(nil, protocol.Head{Ticket: 1}, "blpop",
+			[][]byte{[]byte("z"), []byte("0")}))
 		last.Add(o, 1, 2, request(nil, 0, "drop", node, "7"))
 	}
 	last.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 3, 3, pipeline("rpush k v", "swapdb 0 1"))

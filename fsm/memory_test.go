@@ -290,7 +290,8 @@ func TestScriptMemory(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		require.NotNil(t, program.program)
-		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source))*2/3, source[:100])
+		require.LessOrEqual(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), scriptsBytes(1, len(source))*2/3,
+			source[:100])
 		runtime.KeepAlive(program)
 	}
 }

@@ -106,7 +106,8 @@ func selectOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// knows reports whether the version of the entry has a command. row is nil for requests that only nodes write.
+// knows reports whether the version of the entry has a command, if not all its options. row is nil
+// for requests that only nodes write.
 func (c *call) knows(row *protocol.Command) bool {
 	return row == nil || row.LogVersion <= c.EntryVersion
 }

@@ -73,7 +73,8 @@ func (r *snapshotReader) state() *state {
 	case version == 0:
 		r.fail("version")
 	case version > snapshotVersion:
-		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: %s", version, snapshotVersion, protocol.NewerAdvice)
+		r.err = fmt.Errorf("snapshot has version %d, this node knows %d: %s", version, snapshotVersion,
+			protocol.NewerAdvice)
 		return nil
 	}
 	st := newState()

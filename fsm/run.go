@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -47,6 +49,9 @@ func (c *call) begin(r *protocol.Request, number uint64) {
 
 // do runs the behaviour of a command.
 func (b *binding) do(c *call) protocol.Value {
+	if b.newest > c.EntryVersion {
+		c.hideLaterOption(b.row)
+	}
 	var reply protocol.Value
 	switch {
 	case b.guarded && c.LocksThere() && c.meetsLock(b.row):
@@ -64,6 +69,15 @@ func (b *binding) do(c *call) protocol.Value {
 		return c.wrongType(b)
 	}
 	return reply
+}
+
+// hideLaterOption has a command meet a word that it does not know in the place of an option that entries of the version
+// do not have, as in the releases that wrote such entries.
+func (c *call) hideLaterOption(row *protocol.Command) {
+	if at, later, _ := protocol.LaterOption(row, c.Args[1:], c.EntryVersion); later != nil {
+		c.Args = slices.Clone(c.Args)
+		c.Args[1+at] = ""
+	}
 }
 
 // runRead runs a request that only reads, in an entry or beside. The work does not count as the

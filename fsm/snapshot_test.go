@@ -143,7 +143,8 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	refuse(nil, "empty")
 
 	for at, want := range map[int]string{
-		len(snapshotMagic):     fmt.Sprintf("snapshot has version %d, this node knows %d", snapshotVersion+1, snapshotVersion),
+		len(snapshotMagic): fmt.Sprintf("snapshot has version %d, this node knows %d", snapshotVersion+1,
+			snapshotVersion),
 		len(snapshotMagic) + 1: protocol.NewerError("snapshot is of a cluster of", protocol.EntryVersion+1).Error(),
 	} {
 		newer := bytes.Clone(good)
@@ -343,7 +344,8 @@ func TestRestoreOfCreations(t *testing.T) {
 
 // A length that lies costs no memory.
 func TestRestoreOfLyingLength(t *testing.T) {
-	b := []byte(snapshotMagic + "\x01\x01\x00\x00\x00" + string(make([]byte, protocol.MaxDatabases+1)) + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
+	b := []byte(snapshotMagic + "\x01\x01\x00\x00\x00" + string(make([]byte, protocol.MaxDatabases+1)) +
+		"\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
 	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(resum(append(b, make([]byte, sha256.Size)...)))),
 		ErrCorruptSnapshot)
 }

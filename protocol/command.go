@@ -144,6 +144,9 @@ type Arg struct {
 	Type  ArgType
 	Token string
 	Since string
+	// LogVersion is the first version of the log entry that has the argument: see [LaterOption]. Of an argument with a
+	// token, since only a token tells that the argument is there. 0: as the command.
+	LogVersion byte
 	// KeySpec is the number of the argument's key spec, counted from 1. 0: key arguments have their specs in
 	// order.
 	KeySpec  int

@@ -43,6 +43,12 @@ func (a Arg) from(release string) Arg {
 	return a
 }
 
+// fromLog is the version of the log entry with which the argument came.
+func (a Arg) fromLog(version byte) Arg {
+	a.LogVersion = version
+	return a
+}
+
 func (a Arg) opt() Arg {
 	a.Optional = true
 	return a

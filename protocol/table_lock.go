@@ -54,6 +54,12 @@ func (c Command) withKeys(specs ...KeySpec) Command {
 	return c
 }
 
+// fromLog is the version of the log entry with which a command came.
+func (c Command) fromLog(version byte) Command {
+	c.LogVersion = version
+	return c
+}
+
 // in adds ACL categories to the ones that follow from the flags of a command.
 func (c Command) in(categories ...string) Command {
 	c.Categories = categories

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -430,4 +431,61 @@ func TestKeySlot(t *testing.T) {
 	} {
 		require.Equal(t, slot, protocol.KeySlot(key), "%q", key)
 	}
+}
+
+// unseen are options behind arguments that may be absent, or be of any number: the grammar does not tell where they
+// stand, so that they cannot have a version of the log.
+var unseen = []string{
+	"bitcount BIT", "bitcount BYTE", "bitpos BIT", "bitpos BYTE", "hello AUTH", "hello SETNAME",
+	"hrandfield WITHVALUES", "zinter AGGREGATE", "zinter MAX", "zinter MIN", "zinter SUM", "zinter WITHSCORES",
+	"zinterstore AGGREGATE", "zinterstore MAX", "zinterstore MIN", "zinterstore SUM", "zrandmember WITHSCORES",
+	"zunion AGGREGATE", "zunion MAX", "zunion MIN", "zunion SUM", "zunion WITHSCORES",
+	"zunionstore AGGREGATE", "zunionstore MAX", "zunionstore MIN", "zunionstore SUM",
+}
+
+// TestEachOptionIsSeen: the options of a line are those that its row was asked for, whatever the values are.
+func TestEachOptionIsSeen(t *testing.T) {
+	g := protocoltest.New(1)
+	missed := map[string]bool{}
+	for _, c := range allRows() {
+		for range 200 {
+			words := g.Line(c)[1+strings.Count(c.Name, "|"):]
+			seen := map[int]bool{}
+			protocol.EachOption(c, words, func(at int, option *protocol.Arg, values [][]byte) bool {
+				require.Equal(t, option.Token, strings.ToUpper(string(words[at])))
+				for i := range 1 + len(values) {
+					seen[at+i] = true
+				}
+				return true
+			})
+			for at, word := range words {
+				if token := strings.ToUpper(string(word)); !seen[at] && hasToken(c.Args, token) {
+					missed[c.Name+" "+token] = true
+				}
+			}
+		}
+	}
+	require.Equal(t, unseen, slices.Sorted(maps.Keys(missed)))
+}
+
+// TestVersionsOfOptions: an argument that came with a version of the log is known by a token that is seen.
+func TestVersionsOfOptions(t *testing.T) {
+	var check func(c *protocol.Command, args []protocol.Arg, versioned bool)
+	check = func(c *protocol.Command, args []protocol.Arg, versioned bool) {
+		for _, a := range args {
+			require.LessOrEqual(t, a.LogVersion, byte(protocol.EntryVersion), "%s of %s", a.Name, c.Name)
+			versioned := versioned || a.LogVersion > 0
+			require.False(t, versioned && slices.Contains(unseen, c.Name+" "+a.Token), "%s of %s", a.Token, c.Name)
+			require.False(t, a.LogVersion > 0 && a.Token == "" && len(a.Args) == 0, "%s of %s", a.Name, c.Name)
+			check(c, a.Args, versioned)
+		}
+	}
+	for _, c := range allRows() {
+		require.LessOrEqual(t, c.LogVersion, byte(protocol.EntryVersion), c.Name)
+		check(c, c.Args, false)
+	}
+}
+
+func hasToken(args []protocol.Arg, token string) bool {
+	return slices.ContainsFunc(args, func(a protocol.Arg) bool { return a.Token == token || hasToken(a.Args, token) })
 }

@@ -307,7 +307,8 @@ func TestCacheIsBounded(t *testing.T) {
 	require.True(t, c.Has(long(2)) && c.Has(long(1)) && !c.Has(long(0)))
 }
 
-// sameEverywhere is the hash of what [TestSameBitsEverywhere] computes. It may change only with the version of the entry.
+// sameEverywhere is the hash of what [TestSameBitsEverywhere] computes. It may change only with the version
+// of the entry.
 const sameEverywhere = "20c31c7693f82bc1320032fb735646e7db5cbbb6c0f89b4a99658a6c9d5c3355"
 
 // mathScript shows all bits of elementary functions of random numbers.

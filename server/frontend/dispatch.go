@@ -45,9 +45,12 @@ func (c *conn) dispatch(args [][]byte) {
 // mayRun is why a command must not run now; nil: it may. The checks stand in the order of Redis, because the first
 // check that fails decides the error.
 func (c *conn) mayRun(req *request) *protocol.Error {
+	if req.newest > 0 {
+		if cause := refusedByVersion(req, c.srv.backend.Version()); cause != nil {
+			return cause
+		}
+	}
 	switch {
-	case req.LogVersion > 0 && req.LogVersion > c.srv.backend.Version():
-		return errLaterVersion(req.Command, c.srv.backend.Version())
 	case !req.CheckArity(len(req.args)):
 		return req.WrongArity()
 	case req.Name == "debug" && !c.srv.cfg.Options.Debug:
@@ -139,12 +142,22 @@ func (c *conn) send(req *request) {
 	}
 }
 
-// errLaterVersion refuses a command that comes with a later version of the cluster. It begins as for any other unknown
-// command, for clients that ask so what there is.
-func errLaterVersion(command *protocol.Command, version byte) *protocol.Error {
-	return protocol.NewError(fmt.Sprintf("unknown command '%s': it comes with version %d of the cluster, which has "+
-		"version %d (see RAFT.STATUS)",
-		command.Name, command.LogVersion, version))
+// refusedByVersion is why a command must not run in a cluster of a version: the command, or one of its options, comes
+// with a later one. The error begins as for any other unknown command or option, for clients that ask so what there is.
+func refusedByVersion(req *request, version byte) *protocol.Error {
+	if req.newest <= version {
+		return nil
+	}
+	what, from := fmt.Sprintf("unknown command '%s': it", req.Name), req.LogVersion
+	if from <= version {
+		_, later, since := protocol.LaterOption(req.Command, req.args[req.nameArgs:], version)
+		if later == nil {
+			return nil
+		}
+		what, from = fmt.Sprintf("syntax error: the option '%s' of '%s'", later.Token, req.Name), since
+	}
+	return protocol.NewError(fmt.Sprintf("%s comes with version %d of the cluster, which has version %d (see RAFT.STATUS)",
+		what, from, version))
 }
 
 // unknown answers a command that is not in the table.

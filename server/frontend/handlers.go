@@ -131,6 +131,7 @@ func newRows() map[*protocol.Command]*row {
 		rows[command] = &row{
 			stats:   metrics.Command{Name: command.Name},
 			Command: command, handler: l, nameArgs: nameWords, source: sourcePosition(command.Name),
+			newest: command.NewestVersion(),
 			blocks: command.Route == protocol.Write && command.Has(protocol.FlagBlocking) && !native,
 			lock:   native, creates: command.Name == "setnx" || command.Name == "set",
 			write: command.Route == protocol.Write || command.Route == protocol.Script && !command.Has(protocol.FlagReadOnly),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,8 +74,8 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	write, read := rowNamed("setrange"), rowNamed("strlen")
 	write.LogVersion, read.LogVersion = protocol.EntryVersion+1, protocol.EntryVersion+1
 	t.Cleanup(func() { write.LogVersion, read.LogVersion = 0, 0 })
-	refused := fmt.Sprintf("-ERR unknown command '%%s': it comes with version %d of the cluster, which has version %d (see "+
-		"RAFT.STATUS)\r\n", protocol.EntryVersion+1, protocol.EntryVersion)
+	refused := fmt.Sprintf("-ERR unknown command '%%s': it comes with version %d of the cluster, which has version %d "+
+		"(see RAFT.STATUS)\r\n", protocol.EntryVersion+1, protocol.EntryVersion)
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
 		c := start(t, Config{}, cl).dial()
@@ -222,5 +223,45 @@ func TestForcedBreaksAreFewLines(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, lines.String(), fmt.Sprintf("not_logged=%d ", left))
 		s.stop()
+	})
+}
+
+// TestOptionsOfLaterVersions: a cluster refuses them by name, as commands, and takes the same words as values.
+func TestOptionsOfLaterVersions(t *testing.T) {
+	later := func(command, name string) {
+		args := rowNamed(command).Args
+		at := slices.IndexFunc(args, func(a protocol.Arg) bool { return a.Name == name })
+		args[at].LogVersion = protocol.EntryVersion + 1
+		t.Cleanup(func() { args[at].LogVersion = 0 })
+	}
+	later("lock.acquire", "note")
+	later("set", "condition")
+	later("session.attach", "heartbeat")
+	later("lock.list", "part")
+	refused := func(option, of string) string {
+		return fmt.Sprintf("-ERR syntax error: the option '%s' of '%s' comes with version %d of the cluster, which has "+
+			"version %d (see RAFT.STATUS)\r\n", option, of, protocol.EntryVersion+1, protocol.EntryVersion)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		c := start(t, Config{}, cl).dial()
+		for option, words := range map[string][]string{
+			"NOTE":      {"lock.acquire", "k", "me", "PX", "9", "note", "x", "WAIT", "0"},
+			"NX":        {"set", "k", "v", "PX", "9", "nx"},
+			"HEARTBEAT": {"session.attach", "1", "HEARTBEAT"},
+			"WAITING":   {"lock.list", "COUNT", "3", "WAITING"},
+		} {
+			want := refused(option, words[0])
+			require.Equal(t, want, answer(c, words...))
+			require.Equal(t, "+OK\r\n", answer(c, "multi"))
+			require.Equal(t, want, answer(c, words...))
+			require.Contains(t, answer(c, "exec"), "-EXECABORT")
+		}
+		require.Empty(t, cl.batches)
+		require.Equal(t, ":1\r\n", answer(c, "lock.acquire", "note", "note", "px", "9"))
+		require.Equal(t, "+OK\r\n", answer(c, "set", "nx", "NX", "px", "9"))
+		require.Equal(t, "-ERR syntax error script", strings.Split(
+			answer(c, "eval", "return redis.call('set', 'k', 'v', 'nx')", "0"), ":")[0])
+		require.Equal(t, "$-1\r\n", answer(c, "get", "k"))
 	})
 }

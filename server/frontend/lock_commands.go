@@ -99,7 +99,7 @@ func (tx *transaction) lockCommand() *lockCommand {
 func openSession(_ *conn, req *request) *lockCommand {
 	var lease time.Duration
 	lives := false
-	req.eachOption(1, func(_ int, token string, value []byte) {
+	req.eachOption(func(_ int, token string, value []byte) {
 		switch token {
 		case "PX":
 			lease = leaseOf(value, time.Millisecond)

@@ -159,7 +159,7 @@ func (req *request) waits() (waits, notify bool) {
 	if !req.handler.acquires || req.owner() == 0 {
 		return false, false
 	}
-	req.eachOption(req.owner()+1, func(_ int, token string, _ []byte) {
+	req.eachOption(func(_ int, token string, _ []byte) {
 		waits = waits || token == "WAIT"
 		notify = notify || token == "NOTIFY"
 	})
@@ -173,9 +173,9 @@ func (req *request) takeHeartbeat() (demanded bool) {
 	lives := req.Name == "session.attach"
 	switch {
 	case lives:
-		req.eachOption(2, func(i int, _ string, _ []byte) { at = append(at, i) })
+		req.eachOption(func(i int, _ string, _ []byte) { at = append(at, i) })
 	case req.Name == "session.open":
-		req.eachOption(1, func(i int, token string, _ []byte) {
+		req.eachOption(func(i int, token string, _ []byte) {
 			lives = lives || token == "CONNECTION"
 			if token == "HEARTBEAT" {
 				at = append(at, i)
@@ -195,38 +195,17 @@ func (req *request) takeHeartbeat() (demanded bool) {
 	return true
 }
 
-// eachOption calls visit with the options among a command's arguments, with where each stands, and with what stands
-// behind those that have a value. It ends at what is no option: the state machine will refuse it.
-func (req *request) eachOption(from int, visit func(at int, token string, value []byte)) {
-	for i := from; i < len(req.args); i++ {
-		at := i
-		arg := findOption(req.Args, req.args[i])
-		if arg == nil {
-			return
-		}
+// eachOption calls visit with the options among a command's arguments: see [protocol.EachOption]. value is the first word
+// that belongs to the option, if there is any.
+func (req *request) eachOption(visit func(at int, token string, value []byte)) {
+	protocol.EachOption(req.Command, req.args[req.nameArgs:], func(at int, option *protocol.Arg, values [][]byte) bool {
 		var value []byte
-		if arg.Type != protocol.ArgPureToken {
-			if i++; i == len(req.args) {
-				return
-			}
-			value = req.args[i]
+		if len(values) > 0 {
+			value = values[0]
 		}
-		visit(at, arg.Token, value)
-	}
-}
-
-// findOption finds the argument with a token.
-func findOption(among []protocol.Arg, word []byte) *protocol.Arg {
-	for i := range among {
-		arg := &among[i]
-		if arg.Token != "" && len(arg.Token) == len(word) && bytes.EqualFold([]byte(arg.Token), word) {
-			return arg
-		}
-		if found := findOption(arg.Args, word); found != nil {
-			return found
-		}
-	}
-	return nil
+		visit(req.nameArgs+at, option.Token, value)
+		return true
+	})
 }
 
 // handler is the behaviour of a command that this package implements. Either reply or run is set, or native
@@ -261,6 +240,8 @@ type row struct {
 	// write: the command goes through the log. blocks: it waits if it cannot be served. lock: the state
 	// machine must know which connection sends the command.
 	write, blocks, lock bool
+	// newest is the first version of the log that has the command and all its options.
+	newest byte
 	// creates: SETNX, or SET, which does the same with the option FromConnWith.
 	creates bool
 

@@ -1,0 +1,78 @@
+package fsm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/command"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// laterVersion is one that no entry has yet.
+const laterVersion = protocol.EntryVersion + 1
+
+// comesLater has a command, or an argument of it, come with the later version until the test ends.
+func comesLater(t *testing.T, name, argument string) {
+	t.Helper()
+	row, _ := protocol.Lookup(name)
+	version := &row.LogVersion
+	if argument != "" {
+		at := slices.IndexFunc(row.Args, func(a protocol.Arg) bool { return a.Name == argument })
+		version = &row.Args[at].LogVersion
+	}
+	*version = laterVersion
+	t.Cleanup(func() { *version = 0 })
+}
+
+// TestCommandsOfLaterVersions: an entry, and a script in it, meets the commands of its version, and no others.
+func TestCommandsOfLaterVersions(t *testing.T) {
+	comesLater(t, "incr", "")
+	comesLater(t, "client|id", "")
+	d := newDriver(t)
+	for range 2 {
+		require.Contains(t, line(d.do("incr", "n")), "unknown command 'incr'")
+		for _, words := range []string{"'incr', 'n'", "'client', 'id'"} {
+			require.Equal(t, "(ERR Unknown Redis command called from script", line(d.eval("return redis.call(" + words + ")"))[:45])
+			require.Contains(t, line(d.eval("return redis.acl_check_cmd("+words+")")), "Invalid command")
+		}
+		require.Equal(t, command.Zero, d.do("exists", "n"))
+	}
+	d.m.st.version = laterVersion
+	require.Equal(t, command.One, d.do("incr", "n"))
+	require.Equal(t, protocol.Integer(2), d.eval("return redis.call('incr', 'n')"))
+	require.Contains(t, line(d.eval("return redis.call('client', 'id')")), "not allowed from script")
+}
+
+// TestOptionsOfLaterVersions: an option is to an entry of an earlier version what any unknown word is, whoever sends it:
+// that is how the release answered that knew no later version.
+func TestOptionsOfLaterVersions(t *testing.T) {
+	comesLater(t, "set", "condition")
+	comesLater(t, "lock.acquire", "note")
+	comesLater(t, "script|flush", "async")
+	d := newDriver(t)
+	ways := []func() protocol.Value{
+		func() protocol.Value { return d.do("set", "k", "v", "PX", "9", "Nx") },
+		func() protocol.Value { return d.eval("return redis.pcall('set', 'k', 'v', 'nx', 'px', 'x')") },
+		func() protocol.Value { return d.exec(nil, []string{"set", "k", "v", "nx"}).Elems[0] },
+		func() protocol.Value { return d.native(1, 0, "lock.acquire", "l", "me", "px", "9", "note", "x") },
+		func() protocol.Value {
+			return d.eval("return redis.pcall('lock.acquire', 'l', 'me', 'px', 9, 'note', 'x')")
+		},
+	}
+	for i, way := range ways {
+		require.Equal(t, command.ErrSyntax, way(), i)
+		require.Equal(t, command.Zero, d.do("exists", "k", "l"), i)
+	}
+	require.True(t, d.do("script|flush", "async").IsError())
+	require.Equal(t, "OK", line(d.do("set", "nx", "nx", "px", "9")), "as a value the word is none")
+	require.Equal(t, command.One, d.do("lock.acquire", "note", "note", "px", "9"))
+	d.m.st.version = laterVersion
+	for i, way := range ways {
+		if reply := way(); i != 1 { // which has a wrong duration
+			require.False(t, reply.IsError(), "%d: %s", i, reply.Str)
+		}
+	}
+	require.Equal(t, "OK", line(d.do("script|flush", "async")))
+}
