@@ -271,7 +271,6 @@ func TestLeavingIsCharged(t *testing.T) {
 // events. Below a request stand three numbers: its need, its need where no lock may end or be granted at the cost of
 // the entry, and what the request alone is charged for.
 //
-//	version 5         of the entries
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
 //	advance 5         time passes, and what is due is done
 //	jump 5            time passes, and nothing is done
@@ -290,8 +289,6 @@ func playNeeds(t *testing.T, script []byte) []byte {
 			return n
 		}
 		switch rest := strings.Join(words[1:], " "); words[0] {
-		case "version":
-			d.version = byte(number())
 		case "do":
 			for i := range map[bool]int{false: 1, true: 100}[strings.Contains(rest, "#")] {
 				replies := d.apply(pipeline(strings.ReplaceAll(rest, "#", strconv.Itoa(i))))

@@ -285,9 +285,7 @@ func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 		c.losses(nativeLocks).trimCauses()
 	default:
 		c.broken = c.broken[:logged]
-		if b.Cause != 0 {
-			c.losses(nativeLocks).dropCause()
-		}
+		c.losses(nativeLocks).dropCause()
 	}
 	return n
 }

@@ -34,7 +34,7 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	for range 2 {
 		require.Contains(t, line(d.do("incr", "n")), "unknown command 'incr'")
 		for _, words := range []string{"'incr', 'n'", "'client', 'id'"} {
-			require.Equal(t, "(ERR Unknown Redis command called from script", line(d.eval("return redis.call(" + words + ")"))[:45])
+			require.Contains(t, line(d.eval("return redis.call("+words+")")), "(ERR Unknown Redis command called")
 			require.Contains(t, line(d.eval("return redis.acl_check_cmd("+words+")")), "Invalid command")
 		}
 		require.Equal(t, command.Zero, d.do("exists", "n"))
@@ -45,8 +45,8 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	require.Contains(t, line(d.eval("return redis.call('client', 'id')")), "not allowed from script")
 }
 
-// TestOptionsOfLaterVersions: an option is to an entry of an earlier version what any unknown word is, whoever sends it:
-// that is how the release answered that knew no later version.
+// TestOptionsOfLaterVersions: an option is to an entry of an earlier version what any unknown word is, whoever sends
+// it: that is how the release answered that knew no later version.
 func TestOptionsOfLaterVersions(t *testing.T) {
 	comesLater(t, "set", "condition")
 	comesLater(t, "lock.acquire", "note")

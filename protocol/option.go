@@ -2,10 +2,10 @@ package protocol
 
 import "strings"
 
-// EachOption calls visit with the options of a command line, by the grammar of its row, until visit returns false. words
-// are those behind the name; at is the option's place among them, and values is what belongs to it. It ends at the first
-// word behind the leading arguments that is no option, and at an option without its values: whoever runs the command
-// refuses that.
+// EachOption calls visit with the options of a command line, by the grammar of its row, until visit returns false.
+// words are those behind the name; at is the option's place among them, and values is what belongs to it. EachOption
+// ends at the first word behind the leading arguments that is no option, and at an option without its values: whoever
+// runs the command refuses that.
 func EachOption[W ~string | ~[]byte](c *Command, words []W, visit func(at int, option *Arg, values []W) bool) {
 	eachOption(c, words, func(at int, o option) bool { return visit(at, o.Arg, words[at+1:at+1+o.values]) })
 }

@@ -128,7 +128,7 @@ const MaxQuotaUser = 256
 // ofUser stands where a request has its database, and says that a quota stands before it.
 const ofUser = 4 * MaxDatabases
 
-// AppendQuota appends the quota of the request that is appended next. Requires: the cluster has version 6.
+// AppendQuota appends the quota of the request that is appended next.
 func AppendQuota(body []byte, q *Quota) []byte {
 	body = appendString(append(body, ofUser), q.User)
 	body = binary.AppendUvarint(body, q.Keys)

@@ -41,14 +41,12 @@ import (
 //	advance 5s                   time passes, and what is due is done when it is due
 //	jump 5s                      time passes, without a sweep meanwhile
 //	steps 2                      from now on a step of this script may do so much besides, and no sweep follows
-//	version 5                    from now on entries have this version, or 6
 //	sweep                        what is unfinished goes on
 //	copy | original              what follows is done to a copy | to the table that was copied
 //	save                         the table goes through a snapshot
 //	info door | sessions | empty who holds and who waits | the sessions | is nothing left?
 //
-// Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else. A script says the same
-// in the meaning of entries from version 6 on and in the former one, but for what follows a line that names a version.
+// Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else.
 func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
 
 // stage is where a script is played.

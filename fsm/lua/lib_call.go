@@ -145,7 +145,7 @@ func (l *state) position() (source string, line int, known bool) {
 }
 
 func (l *state) chunkName(name string) string {
-	l.scan(len(name))
+	l.chargeBytes(len(name))
 	return cString(name)
 }
 

@@ -56,7 +56,7 @@ func (l *state) find(args []value, wantPositions bool) (int, *raised) {
 // newMatcher returns a matcher, and the beginning of the pattern behind an anchor. C ends a pattern at a
 // zero byte.
 func (l *state) newMatcher(s, p string) (*matcher, int) {
-	l.scan(len(p))
+	l.chargeBytes(len(p))
 	m := &matcher{l: l, src: s, pat: cString(p)}
 	if m.at(0) == '^' {
 		return m, 1

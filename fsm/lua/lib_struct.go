@@ -31,7 +31,7 @@ type layout struct {
 
 func (l *state) newLayout(args []value) (*layout, *raised) {
 	format, err := l.checkString(args, 1)
-	l.scan(len(format))
+	l.chargeBytes(len(format))
 	return &layout{l: l, format: cString(format), align: 1}, err
 }
 
@@ -268,7 +268,7 @@ func (f *layout) decode(option byte, size int, data string, pos, first int) (int
 		end := strings.IndexByte(data[pos:], 0)
 		l.charge(int64(max(end, 0)) >> 6)
 		if end < 0 {
-			l.scan(len(data) - pos)
+			l.chargeBytes(len(data) - pos)
 			return 0, l.fail("unfinished string in data")
 		}
 		l.push(l.newString(data[pos : pos+end]))

@@ -131,11 +131,6 @@ func (l *state) chargeBytes(n int) {
 	}
 }
 
-// scan is chargeBytes for bytes that cost nothing in entries before version 3.
-func (l *state) scan(n int) {
-	l.chargeBytes(n)
-}
-
 // chargeHops charges for n short steps of a loop. The first few are free.
 func (l *state) chargeHops(n int) {
 	if n > 4 {

@@ -5,7 +5,7 @@
 // It promises:
 //   - a member whose state at an index differs from the state of a majority of the voters is put into quarantine, and
 //     stays there over restarts, until its state was replaced by another member's and compared again;
-//   - the states are compared at least once an interval while a leader of a cluster of version 6 has others that
+//   - the states are compared at least once an interval while a leader has others that
 //     answer, whichever node leads, and after each start and each snapshot that was installed;
 //   - where no majority of the voters has the same state, each member says so, and none is put into quarantine;
 //   - a capture holds up entries as long as a snapshot does, and hashing takes a quarter of a core at most; at most two

@@ -195,8 +195,8 @@ func (req *request) takeHeartbeat() (demanded bool) {
 	return true
 }
 
-// eachOption calls visit with the options among a command's arguments: see [protocol.EachOption]. value is the first word
-// that belongs to the option, if there is any.
+// eachOption calls visit with the options among a command's arguments: see [protocol.EachOption]. value is the first
+// word that belongs to the option, if there is any.
 func (req *request) eachOption(visit func(at int, token string, value []byte)) {
 	protocol.EachOption(req.Command, req.args[req.nameArgs:], func(at int, option *protocol.Arg, values [][]byte) bool {
 		var value []byte
