@@ -204,7 +204,8 @@ func (s *Server) openReplica() error {
 	}
 	s.front = frontend.New(s.frontConfig(), r)
 	if s.monitoring != nil {
-		s.metrics.Store(s.registry())
+		s.metrics.MustRegister(s.front.Metrics().Collector())
+		s.metrics.MustRegister(s.observed.collectors()...)
 	}
 	s.logDifference(r.Configuration())
 	close(s.opened)

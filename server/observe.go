@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
@@ -159,31 +158,14 @@ func buildInfo(node string) prometheus.Collector {
 	return g
 }
 
-// registry has all metrics of the node.
-func (s *Server) registry() *prometheus.Registry {
+// newRegistry has the metrics of the process. Those of the member follow when the node belongs to a cluster.
+func (s *Server) newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	s.registerProcess(r)
-	r.MustRegister(s.front.Metrics().Collector())
-	r.MustRegister(s.observed.collectors()...)
-	return r
-}
-
-// registerProcess registers what there is from the start.
-func (s *Server) registerProcess(r *prometheus.Registry) {
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(s.config.Name), credentials{s.secrets, s.cluster.admissions}, checks{s.cluster.checker},
 	)
-}
-
-// gather is about the process alone until the node belongs to a cluster.
-func (s *Server) gather() ([]*dto.MetricFamily, error) {
-	if r := s.metrics.Load(); r != nil {
-		return r.Gather()
-	}
-	r := prometheus.NewRegistry()
-	s.registerProcess(r)
-	return r.Gather()
+	return r
 }
 
 // newWeb makes the port for monitoring; nil: the node has none.
@@ -191,10 +173,11 @@ func (s *Server) newWeb() *web.Server {
 	if s.monitoring == nil {
 		return nil
 	}
+	s.metrics = s.newRegistry()
 	return web.New(web.Config{
-		Gatherer: prometheus.GathererFunc(s.gather), Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
-		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: s.failedHTTPAuth}, Profiles: s.config.HTTPPprof,
-		Logger: s.logger,
+		Gatherer: s.metrics, Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
+		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: s.failedHTTPAuth},
+		Profiles: s.config.HTTPPprof, Logger: s.logger,
 	})
 }
 

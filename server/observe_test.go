@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net/http"
 	"os"
@@ -23,7 +23,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -82,34 +81,33 @@ func (s *Server) get(t *testing.T, path, password string) (status int, body stri
 	return answer.StatusCode, string(text)
 }
 
-// families are the metrics of a node.
-func families(t *testing.T, s *Server) []*dto.MetricFamily {
+// metricsTable is monitoring/METRICS.md: what nodes of every role have. A metric that several have is shown once.
+func metricsTable(t *testing.T, nodes ...prometheus.Gatherer) string {
 	t.Helper()
-	problems, err := testutil.GatherAndLint(s.registry())
-	require.NoError(t, err)
-	require.Empty(t, problems)
-	all, err := s.registry().Gather()
-	require.NoError(t, err)
-	return all
-}
-
-// metricsTable is monitoring/METRICS.md.
-func metricsTable(all []*dto.MetricFamily) string {
+	rows := map[string]string{}
+	for _, node := range nodes {
+		families, err := node.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), "holdfast_") || rows[f.GetName()] != "" {
+				continue
+			}
+			var labels []string
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				labels = append(labels, l.GetName())
+			}
+			kind := strings.ToLower(f.GetType().String())
+			rows[f.GetName()] = fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), kind, strings.Join(labels, ", "),
+				f.GetHelp())
+		}
+	}
 	var b strings.Builder
 	b.WriteString("# Metrics for Prometheus\n\nMade by `make rewrite` from what `/metrics` answers (`--http-addr`). " +
 		"The metrics of Go's runtime and of the process\n(`go_…`, `process_…`) stand beside these. A counter grows from " +
 		"the start of the process, or from CONFIG RESETSTAT. What\ncounts clients of all nodes is alike on all of them: " +
 		"take the `max`, a `sum` counts it once a node.\n\n| metric | kind | labels | |\n|---|---|---|---|\n")
-	for _, f := range all {
-		if !strings.HasPrefix(f.GetName(), "holdfast_") {
-			continue
-		}
-		var labels []string
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, l.GetName())
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
-			strings.Join(labels, ", "), f.GetHelp())
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		b.WriteString(rows[name])
 	}
 	return b.String()
 }
@@ -152,21 +150,12 @@ func (leaderOfTwo) Status() replica.Status {
 	}
 }
 
-// allFamilies are what nodes have, in every role.
-func allFamilies(t *testing.T, s *Server) []*dto.MetricFamily {
+// leader has the metrics of a leader.
+func leader(t *testing.T) prometheus.Gatherer {
 	t.Helper()
-	all := families(t, s)
 	r := prometheus.NewRegistry()
 	r.MustRegister(frontend.New(frontend.Config{Users: limitUsers(t)}, leaderOfTwo{}).Metrics().Collector())
-	leaders, err := r.Gather()
-	require.NoError(t, err)
-	for _, f := range leaders {
-		if !slices.ContainsFunc(all, func(other *dto.MetricFamily) bool { return other.GetName() == f.GetName() }) {
-			all = append(all, f)
-		}
-	}
-	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	return all
+	return r
 }
 
 // TestMetrics: a node answers a scrape with what it did, and METRICS.md of monitoring/ has each metric.
@@ -190,7 +179,10 @@ func TestMetrics(t *testing.T) {
 	} {
 		require.NotContains(t, text, "\n"+never)
 	}
-	document := metricsTable(allFamilies(t, s))
+	problems, err := testutil.GatherAndLint(s.metrics)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	document := metricsTable(t, s.metrics, leader(t))
 	require.Equal(t, protocoltest.Golden(t, filepath.Join("monitoring", "METRICS.md"), document), document,
 		"run 'make rewrite' and look at the change")
 }

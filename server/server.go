@@ -38,9 +38,10 @@ type Server struct {
 	clients net.Listener
 	// sentinel is the port for Sentinel's clients; nil: there is none.
 	sentinel net.Listener
-	// monitoring is the port for HTTP, and observed what is counted for it; nil: there is none.
+	// monitoring is the port for HTTP, observed what is counted for it, and metrics what it shows; nil: there is none.
 	monitoring net.Listener
 	observed   *observed
+	metrics    *prometheus.Registry
 	secrets    *secrets.Keyring
 	store      *store.Store
 	faults     *faults // nil without --debug
@@ -67,7 +68,6 @@ type clusterEntry struct {
 	front  *frontend.Server
 	// waitingFront serves clients until then.
 	waitingFront func() *frontend.Server
-	metrics      atomic.Pointer[prometheus.Registry]
 	opening      sync.Mutex // held while member is opened
 	// ending ends with endEntry: the node does not enter a cluster any more.
 	ending   context.Context

@@ -1,10 +1,7 @@
 package replica
 
 import (
-	"context"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
@@ -36,15 +33,14 @@ type Batch struct {
 // arrival. Small batches pass those that wait here. In the queue a hundred large ones would stand before
 // a small one, each with an entry of its own.
 type largeBatches struct {
-	room  *semaphore.Weighted // in bytes
-	limit int64               // of room
-	least int                 // the bytes from which a batch is large
+	least int           // the bytes from which a batch is large; also of a unit of room
+	room  chan struct{} // holds an element for each unit taken
+	turn  chan struct{} // holds an element while a batch takes its units, which others wait for
 }
 
 // newLargeBatches has room for two entries: the present entry, and the next.
 func newLargeBatches(entryBytes int) *largeBatches {
-	limit := 2 * int64(entryBytes)
-	return &largeBatches{room: semaphore.NewWeighted(limit), limit: limit, least: entryBytes / 16}
+	return &largeBatches{least: max(entryBytes/16, 1), room: make(chan struct{}, 2*16), turn: make(chan struct{}, 1)}
 }
 
 // enter waits until there is room for b, at the deadline at most. The caller calls leave when b is
@@ -53,13 +49,29 @@ func (l *largeBatches) enter(b *Batch, deadline time.Time) (leave func(), err er
 	if len(b.Body) < l.least {
 		return func() {}, nil
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	defer cancel()
-	size := min(int64(len(b.Body)), l.limit)
-	if l.room.Acquire(ctx, size) != nil {
+	late := time.NewTimer(time.Until(deadline))
+	defer late.Stop()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-late.C:
 		return nil, protocol.ErrBusy
 	}
-	return func() { l.room.Release(size) }, nil
+	taken := 0
+	leave = func() {
+		for range taken {
+			<-l.room
+		}
+	}
+	for ; taken < min(len(b.Body)/l.least, cap(l.room)); taken++ {
+		select {
+		case l.room <- struct{}{}:
+		case <-late.C:
+			leave()
+			return nil, protocol.ErrBusy
+		}
+	}
+	return leave, nil
 }
 
 // errReroute never reaches a client: the batch is run again where it belongs.

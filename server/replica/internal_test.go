@@ -549,10 +549,13 @@ func TestLargeBatchesTakeTurns(t *testing.T) {
 			require.NoError(t, err)
 			return leave
 		}
-		first, second := enter(1600), enter(1600)
+		first, second := enter(1600), enter(1500)
+		_, err := l.enter(batch(200), time.Now().Add(time.Second))
+		require.Equal(t, protocol.ErrBusy, err)
+		third := enter(100) // what was refused keeps no room
 		enter(99)()
 
-		_, err := l.enter(batch(100), time.Now().Add(time.Second))
+		_, err = l.enter(batch(100), time.Now().Add(time.Second))
 		require.Equal(t, protocol.ErrBusy, err)
 		require.Equal(t, protocol.OutcomeNone, protocol.ErrBusy.Outcome)
 		r := &Replica{traffic: traffic{large: l}}
@@ -573,8 +576,11 @@ func TestLargeBatchesTakeTurns(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, entered, "the small one does not pass the one before it")
 		second()
+		third()
 		require.Equal(t, 0, <-entered)
 		require.Equal(t, 1, <-entered)
+		synctest.Wait()
+		require.Empty(t, l.room)
 	})
 }
 
