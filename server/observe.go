@@ -176,7 +176,7 @@ func (s *Server) newWeb() *web.Server {
 	s.metrics = s.newRegistry()
 	return web.New(web.Config{
 		Gatherer: s.metrics, Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
-		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: s.failedHTTPAuth},
+		Access:   web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: s.failedHTTPAuth},
 		Profiles: s.config.HTTPPprof, Logger: s.logger,
 	})
 }
