@@ -124,7 +124,8 @@ func member(n string) replica.Member {
 	host := "10.0.0." + n
 	// n3 runs a release that does not say its name.
 	releases := map[string]string{"1": protocol.HoldfastVersion, "2": "0.0.9"}
-	versions := map[string]uint64{"1": protocol.EntryVersion, "2": protocol.EntryVersion, "3": protocol.OldestEntryVersion}
+	const next = protocol.EntryVersion + 1 // of a release to come
+	versions := map[string]uint64{"1": next, "2": next, "3": protocol.OldestEntryVersion}
 	holds := map[string]uint64{"2": protocol.OldestEntryVersion}
 	return replica.Member{
 		NewestVersion: versions[n], HoldVersion: holds[n],
