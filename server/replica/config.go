@@ -227,6 +227,7 @@ func (c *Config) validate() error {
 	check(c.HoldVersion == 0 || c.HoldVersion >= protocol.OldestEntryVersion && c.HoldVersion <= protocol.EntryVersion,
 		"this release knows no cluster of version %d, but of %d to %d", c.HoldVersion, protocol.OldestEntryVersion,
 		protocol.EntryVersion)
+	check(c.FoundingVersion <= protocol.EntryVersion, "%v", protocol.NewerError("the cluster has", c.FoundingVersion))
 	check(c.Stores.Log != nil && c.Stores.Stable != nil && c.Stores.Snapshots != nil, "a store is missing")
 	check(c.Stores.Lineage.Current() > 0, "there is no incarnation")
 	check(c.Peers.Raft != nil && c.Peers.Append != nil && c.Peers.Forward != nil,
