@@ -124,9 +124,8 @@ BENCHTIME ?= 200ms
 bench-compare: ## compare Go micro-benchmarks with those of another revision: make bench-compare BASE=main
 	@GO="$(GO)" ./.ci/bench-compare "$(BASE)" $(COUNT) $(BENCHTIME)
 
-FROM ?= e77d2b8f3fb4f184987ec341ffbef8dd1a30885c
-upgrade: ## upgrade the release before (FROM, built from git's history) node by node under load, and back
-	HOLDFAST_UPGRADE_FROM=$(FROM) $(GO) test -count=1 -v -timeout 15m -run '^TestUpgrade' ./cmd/holdfast
+upgrade: ## upgrade a cluster to a next release, made of this tree, node by node under load, and back
+	HOLDFAST_UPGRADE=yes $(GO) test -count=1 -v -timeout 15m -run '^TestUpgrade' ./cmd/holdfast
 
 clients: ## stock clients and lock libraries against three nodes; installs them into a temporary folder
 	./server/clients/run.sh

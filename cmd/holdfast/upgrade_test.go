@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,36 +19,91 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// These tests run the release before beside this one: `make upgrade`.
+// These tests run the next release beside this one: `make upgrade`. There is none yet, so testdata/next.txt changes this
+// tree into one whose log has another version.
 
-// releaseBefore builds the revision that the environment names, from the history of this repository.
-func releaseBefore(t *testing.T) string {
+// nextVersion is the version of the log that the next release has.
+const nextVersion = protocol.EntryVersion + 1
+
+// nextChange is an entry of testdata/next.txt.
+type nextChange struct{ file, old, new string }
+
+func nextChanges(t *testing.T) (all []nextChange) {
 	t.Helper()
-	rev := os.Getenv("HOLDFAST_UPGRADE_FROM")
-	if rev == "" {
-		t.Skip("HOLDFAST_UPGRADE_FROM names no revision: see 'make upgrade'")
-	}
-	if out, err := exec.Command("git", "cat-file", "-e", rev+"^{commit}").CombinedOutput(); err != nil {
-		t.Skipf("the release before cannot be built: revision %s is not in the history here, as in a shallow clone or an "+
-			"archive (%s)", rev, strings.TrimSpace(string(out)))
-	}
-	exe, err := builtBefore()
+	text, err := os.ReadFile(filepath.Join("testdata", "next.txt"))
 	require.NoError(t, err)
-	return exe
+	for entry := range strings.SplitSeq(string(text), "\n\n") {
+		var c nextChange
+		for line := range strings.Lines(strings.TrimRight(entry, "\n") + "\n") {
+			switch mark, rest, _ := strings.Cut(line, " "); mark {
+			case "#":
+			case "-":
+				c.old += rest
+			case "+":
+				c.new += rest
+			default:
+				c.file = strings.TrimSpace(line)
+			}
+		}
+		if c.file != "" {
+			c.old, c.new = strings.TrimSuffix(c.old, "\n"), strings.TrimSuffix(c.new, "\n")
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
-var builtBefore = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(buildFolder, "before")
-	exe := filepath.Join(dir, "holdfast-before")
-	const steps = `mkdir "$1" && git -C "$(git rev-parse --show-toplevel)" archive "$2" | tar -x -C "$1" && cd "$1" && go build -trimpath -o "$3" ./cmd/holdfast`
-	out, err := exec.Command("sh", "-c", steps, "sh", dir, os.Getenv("HOLDFAST_UPGRADE_FROM"), exe).CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
+// writeNext writes the files of the next release into dir, and an overlay for the go command that has them in the place
+// of this tree's.
+func writeNext(t *testing.T, dir string) (overlay string) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	texts := make(map[string]string)
+	for _, c := range nextChanges(t) {
+		if texts[c.file] == "" {
+			text, err := os.ReadFile(filepath.Join(root, c.file))
+			require.NoError(t, err)
+			texts[c.file] = string(text)
+		}
+		require.Equal(t, 1, strings.Count(texts[c.file], c.old), "testdata/next.txt, %s: %q", c.file, c.old)
+		texts[c.file] = strings.Replace(texts[c.file], c.old, c.new, 1)
 	}
-	return exe, err
-})
+	var files struct{ Replace map[string]string }
+	files.Replace = make(map[string]string)
+	for file, text := range texts { // unordered: fills another map
+		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		files.Replace[filepath.Join(root, file)] = path
+	}
+	text, err := json.Marshal(files)
+	require.NoError(t, err)
+	overlay = filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(overlay, text, 0o600))
+	return overlay
+}
+
+// TestNextReleaseApplies: every entry of testdata/next.txt has its place in this tree.
+func TestNextReleaseApplies(t *testing.T) { writeNext(t, t.TempDir()) }
+
+// releases builds this release and the next one, and returns the overlay of the next one, too.
+func releases(t *testing.T) (this, next, overlay string) {
+	t.Helper()
+	if os.Getenv("HOLDFAST_UPGRADE") == "" {
+		t.Skip("HOLDFAST_UPGRADE is not set: see 'make upgrade'")
+	}
+	dir := filepath.Join(buildFolder, "next")
+	next, overlay = filepath.Join(dir, "holdfast-next"), filepath.Join(dir, "overlay.json")
+	if _, err := os.Stat(next); err != nil { // the first of these tests
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		overlay = writeNext(t, dir)
+		require.NoError(t, fleet.Build(t.Context(), ".", next, ".", "-overlay="+overlay))
+	}
+	return build(t), next, overlay
+}
 
 // claim is what a command that takes, or looks, said. The same is said ever after.
 type claim struct{ words, want string }
@@ -122,6 +178,7 @@ type load struct {
 
 	mu     sync.Mutex
 	native map[string]int64 // fences of native locks, by key
+	meant  int              // acknowledged RPUSHXs of the key means
 	fences map[int64]int    // grants of a lock for which clients stand in line
 
 	rounds  int // starts so far
@@ -137,6 +194,7 @@ func newLoad(t *testing.T, nodes []*node) *load {
 	for _, n := range nodes {
 		l.clients = append(l.clients, client(t, n))
 	}
+	require.NoError(t, l.clients[0].RPush(t.Context(), "means", "a").Err())
 	return l
 }
 
@@ -148,6 +206,7 @@ func (l *load) start(t *testing.T) {
 	for w := range 3 {
 		l.workers.Go(func() { l.lockUntil(ctx, 100*len(round)+w, l.clients) })
 		l.workers.Go(func() { l.nativeUntil(ctx, fmt.Sprint(round, w), l.clients[w]) })
+		l.workers.Go(func() { l.pushUntil(ctx, l.clients[w]) })
 		l.workers.Go(func() { l.standInLineUntil(ctx, fmt.Sprint(round, w), l.clients[w]) })
 	}
 }
@@ -164,6 +223,21 @@ func (l *load) nativeUntil(ctx context.Context, owner string, c *redis.Client) {
 			l.mu.Lock()
 			l.native[owner+" "+key] = fence
 			l.mu.Unlock()
+		}
+	}
+}
+
+// pushUntil writes what means another thing in entries of the next version.
+func (l *load) pushUntil(ctx context.Context, c *redis.Client) {
+	for ctx.Err() == nil {
+		if c.RPushX(ctx, "means", "a").Err() == nil {
+			l.mu.Lock()
+			l.meant++
+			l.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -209,6 +283,11 @@ func (l *load) verifyAll(t *testing.T) {
 	for fence, times := range l.fences {
 		require.Equal(t, 1, times, "fence %d", fence)
 	}
+	all, err := l.clients[0].LRange(t.Context(), "means", 0, -1).Result()
+	require.NoError(t, err)
+	means := strings.Join(all, "")
+	require.Regexp(t, `^a*(\+a)*$`, means, "no entry has the older meaning behind one that has the newer")
+	require.GreaterOrEqual(t, strings.Count(means, "a"), l.meant)
 	for _, c := range l.clients {
 		_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for name := range l.native {
@@ -244,11 +323,9 @@ func (l *load) walk(t *testing.T, nodes []*node, exe string, names ...string) {
 		n.start(t)
 		waitServing(t, n)
 		waitFollowing(t, n, nodes)
-		if exe == build(t) { // which is what the runbook waits for
-			require.Eventually(t, func() bool {
-				return exec.Command(exe, "cluster", "status", "--server", n.addr).Run() == nil
-			}, 30*time.Second, 50*time.Millisecond)
-		}
+		require.Eventually(t, func() bool { // which is what the runbook waits for
+			return exec.Command(exe, "cluster", "status", "--server", n.addr).Run() == nil
+		}, 30*time.Second, 50*time.Millisecond)
 		leader := leaderOf(t, nodes)
 		leader.Kill()
 		l.goesOn(t)
@@ -334,120 +411,155 @@ func holdings(t *testing.T, exe string, nodes []*node) {
 	}
 }
 
+// requireWithoutNext finds that nodes do not have what comes with the next version: those of the next release refuse it
+// by name, and those of this one do not know it. Scripts meet the same on all nodes, whichever leads.
+func requireWithoutNext(t *testing.T, nodes []*node, next string) {
+	t.Helper()
+	for _, n := range nodes {
+		c := client(t, n)
+		refused := func(ofNext, ofThis, words string) {
+			t.Helper()
+			want := ofThis
+			if n.exe == next {
+				want = ofNext
+			}
+			require.ErrorContains(t, c.Do(t.Context(), redisWords(words)...).Err(), want, "%s: %s", n.name, words)
+		}
+		refused("unknown command 'fence.next': it comes with version 2 of the cluster, which has version 1 (see RAFT.STATUS)",
+			"unknown command 'FENCE.NEXT'", "FENCE.NEXT later")
+		refused("the option 'MUTE' of 'lock.acquire' comes with version 2 of the cluster, which has version 1",
+			"syntax error", "LOCK.ACQUIRE later me PX 60000 MUTE")
+		for _, script := range []string{
+			"EVAL return(redis.call('fence.next','later')) 1 later",
+			"EVAL return(redis.call('lock.acquire','later','me','PX','60000','MUTE')) 1 later",
+		} {
+			require.Error(t, c.Do(t.Context(), redisWords(script)...).Err(), "%s: %s", n.name, script)
+		}
+		require.Zero(t, c.Exists(t.Context(), "later").Val(), n.name)
+	}
+}
+
+// requireNext finds that all nodes have what comes with the next version.
+func requireNext(t *testing.T, nodes []*node) {
+	t.Helper()
+	for i, n := range nodes {
+		c := client(t, n)
+		fence, err := c.Do(t.Context(), "FENCE.NEXT", "next").Int()
+		require.NoError(t, err, n.name)
+		require.Equal(t, 1, fence, n.name)
+		passed, err := c.Do(t.Context(), "FENCE.GET", "next").Int()
+		require.NoError(t, err, n.name)
+		require.Equal(t, i+1, passed, n.name)
+		key := "mute-" + n.name
+		for _, words := range []string{
+			"LOCK.ACQUIRE " + key + " me PX 3600000 NOTE why MUTE",
+			"EVAL return(redis.call('fence.next','next-script')) 1 next-script",
+		} {
+			require.NoError(t, c.Do(t.Context(), redisWords(words)...).Err(), "%s: %s", n.name, words)
+		}
+		info, err := c.Do(t.Context(), "LOCK.INFO", key).Result()
+		require.NoError(t, err)
+		require.NotContains(t, fmt.Sprint(info), "why")
+	}
+}
+
 // TestUpgradeNodeByNode replaces the program of each node under load. On the way a node goes back, and another one
-// holds the version of the cluster. Then the cluster goes over to the version of this release, and there is no way
+// holds the version of the cluster. Then the cluster goes over to the version of the next release, and there is no way
 // back: no acknowledged lock is lost, no fence is given out twice, and the states of all nodes are equal at each step.
 func TestUpgradeNodeByNode(t *testing.T) {
-	before, after := releaseBefore(t), build(t)
+	this, next, _ := releases(t)
 	// Nodes that come back get snapshots, from leaders of the other release, too.
-	nodes := startNodes(t, before, 3, "--cluster-secret", "open sesame", "--debug",
+	nodes := startNodes(t, this, 3, "--cluster-secret", "open sesame", "--debug",
 		"--snapshot-threshold", "64", "--trailing-logs", "16")
 	claims := claimAll(t, client(t, nodes[0]), "-old")
 	l := newLoad(t, nodes)
 	l.start(t)
 	l.goesOn(t)
-	l.walk(t, nodes, after, "n1", "n2")
-	requireVersion(t, nodes[:2], protocol.OldestEntryVersion)
-	l.walk(t, nodes, before, "n2")
-	l.walk(t, nodes, after, "n2")
-	nodes[2].args = append(nodes[2].args, "--hold-version", fmt.Sprint(protocol.OldestEntryVersion))
-	l.walk(t, nodes, after, "n3")
+	l.walk(t, nodes, next, "n1", "n2")
+	requireVersion(t, nodes, protocol.EntryVersion)
+	requireWithoutNext(t, nodes, next)
+	l.walk(t, nodes, this, "n2")
+	requireWithoutNext(t, nodes, next)
+	l.walk(t, nodes, next, "n2")
+	nodes[2].args = append(nodes[2].args, "--hold-version", fmt.Sprint(protocol.EntryVersion))
+	l.walk(t, nodes, next, "n3")
 	l.stop()
 	l.verifyAll(t)
 	requireClaims(t, nodes, claims)
-	holdings(t, after, nodes)
+	holdings(t, next, nodes)
 	claims = append(claims, claimAll(t, client(t, nodes[1]), "-new")...)
-	for _, n := range nodes {
-		text, err := os.ReadFile(filepath.Join(*n.flag("data-dir"), "identity.json"))
-		require.NoError(t, err)
-		require.Contains(t, string(text), `"format": 1`, "the way back is open until members change")
-	}
-	requireVersion(t, nodes, protocol.OldestEntryVersion)
-	require.Contains(t, tool(t, after, "cluster", "status", "--server", nodes[0].addr),
-		"The cluster keeps version 5 for n3 (--hold-version 5).")
+	requireVersion(t, nodes, protocol.EntryVersion)
+	requireWithoutNext(t, nodes, next)
+	require.Contains(t, tool(t, next, "cluster", "status", "--server", nodes[0].addr),
+		"The cluster keeps version 1 for n3 (--hold-version 1).")
 
 	l.start(t)
 	nodes[2].drop("hold-version")
-	l.walk(t, nodes, after, "n3")
-	requireVersion(t, nodes, protocol.EntryVersion)
+	l.walk(t, nodes, next, "n3")
+	requireVersion(t, nodes, nextVersion)
 	l.goesOn(t)
-	l.walk(t, nodes, after, "n1")
+	l.walk(t, nodes, next, "n1")
 	l.stop()
+	requireNext(t, nodes)
+	require.Equal(t, "+a", client(t, nodes[0]).LIndex(t.Context(), "means", -1).Val())
 	requireSameState(t, nodes)
 	l.verifyAll(t)
 	requireClaims(t, nodes, claims)
-	requireVersion(t, nodes, protocol.EntryVersion)
-	for range 2 { // of those that are kept, none may be one that the release before can read
-		require.NoError(t, client(t, nodes[1]).Incr(t.Context(), "snapshots").Err())
-		_, err := ask(t.Context(), nodes[1].addr, "DEBUG", "SNAPSHOT")
-		require.NoError(t, err)
-	}
-	nodes[1].stop(t)
-	nodes[1].exe = before
-	nodes[1].start(t)
-	nodes[1].fails(t, 1, "")
-	require.Contains(t, nodes[1].Output(), "run the newer release on every node")
-	nodes[1].exe = after
-	nodes[1].start(t)
-	waitServing(t, nodes[1])
+	requireVersion(t, nodes, nextVersion)
+	requireGoesNotBack(t, nodes[1], this, next)
 	requireSameState(t, nodes)
 	requireClaims(t, nodes, claims)
 }
 
-// TestUpgradeUnderFaults: clients of all workloads of the partition tests see nothing wrong while nodes get the other
-// release, among kills and partitions of the leader, and at last the cluster goes over to the version of this release.
+// requireGoesNotBack finds that this release refuses the folder of a node that has the next version, and that the folder
+// stays good.
+func requireGoesNotBack(t *testing.T, n *node, this, next string) {
+	t.Helper()
+	n.stop(t)
+	n.exe = this
+	n.start(t)
+	n.fails(t, 1, "version 2, this node knows 1: the cluster went over to a newer release, and does not go back: run "+
+		"the newer release on every node")
+	n.exe = next
+	n.start(t)
+	waitServing(t, n)
+}
+
+// TestUpgradeUnderFaults: clients of all workloads of the partition tests see nothing wrong while nodes get the next
+// release, among kills and partitions of the leader, and at last the cluster goes over to the version of that.
 func TestUpgradeUnderFaults(t *testing.T) {
-	before, after := releaseBefore(t), build(t)
-	out, err := exec.Command("go", "run", "../../jepsen", "--before", before, "--binary", after, "--net", "proxies",
-		"--nemesis", "release,kill-leader,partition-leader", "--time", "80s", "--seed", "5", "--store",
+	this, next, overlay := releases(t)
+	out, err := exec.Command("go", "run", "-overlay="+overlay, "../../jepsen", "--before", this, "--binary", next, "--net",
+		"proxies", "--nemesis", "release,kill-leader,partition-leader", "--time", "80s", "--seed", "5", "--store",
 		filepath.Join(t.TempDir(), "store")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, 8, strings.Count(string(out), "kind=release-"), "of a schedule for a whole upgrade")
 }
 
-// TestUpgradeWithTLS: nodes of both releases know each other by certificates.
-func TestUpgradeWithTLS(t *testing.T) {
-	before, after := releaseBefore(t), build(t)
-	a, dir := newAuthority(t), t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	ca := write("ca", a.text(t, "ca.crt"))
-	cert, key := a.pair(t, "node")
-	nodes := startNodes(t, before, 3, "--debug", "--peer-tls-ca", ca, "--peer-tls-cert", write("cert", cert),
-		"--peer-tls-key", write("key", key))
-	l := newLoad(t, nodes)
-	l.start(t)
-	l.walk(t, nodes, after)
-	l.stop()
-	l.verifyAll(t)
-}
-
-// TestUpgradeFolderAlone: a folder of the release before is opened by this one alone, and has all; the cluster grows.
-func TestUpgradeFolderAlone(t *testing.T) {
-	before, after := releaseBefore(t), build(t)
-	nodes := startNodes(t, before, 1)
+// TestUpgradeAlone: a node without others goes over at once, and has all; the cluster grows.
+func TestUpgradeAlone(t *testing.T) {
+	this, next, _ := releases(t)
+	nodes := startNodes(t, this, 1)
 	n := nodes[0]
 	claims := claimAll(t, client(t, n), "")
 	n.Kill()
-	n.exe = after
+	n.exe = next
 	n.start(t)
 	waitServing(t, n)
+	requireVersion(t, nodes, nextVersion)
 	requireClaims(t, nodes, claims)
 	four := newcomer(t, "n4", nodes)
 	waitServing(t, four)
 	four.logs(t, "this node votes")
 	nodes = append(nodes, four)
+	requireNext(t, nodes)
 	requireClaims(t, nodes, claims)
 
-	// The release before does not know the member. Nothing is destroyed if it is started all the same.
 	n.stop(t)
-	n.exe = before
+	n.exe = this
 	n.start(t)
-	n.fails(t, 1, "not of the initial cluster given")
-	n.exe = after
+	n.fails(t, 1, "run the newer release on every node")
+	n.exe = next
 	n.start(t)
 	for _, n := range nodes {
 		waitServing(t, n)
@@ -455,34 +567,36 @@ func TestUpgradeFolderAlone(t *testing.T) {
 	requireClaims(t, nodes, claims)
 }
 
-// TestUpgradeIsNotUndoneByAccident: the release before refuses a folder that this one has made, with a line that says
-// why, and leaves the folder as it is.
-func TestUpgradeIsNotUndoneByAccident(t *testing.T) {
-	before, after := releaseBefore(t), build(t)
-	nodes := startNodes(t, after, 1)
-	n := nodes[0]
-	claims := claimAll(t, client(t, n), "")
-	n.stop(t)
-	files := func() map[string]string {
-		all := make(map[string]string)
-		dir := *n.flag("data-dir")
-		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() || d.Name() == "LOCK" {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			all[path] = string(text)
-			return err
-		}))
-		return all
+// TestUpgradeOfBackups: the next release restores a backup of this one. This one refuses a backup of the next with the
+// line of the book, and the folder that the next has founded a cluster with.
+func TestUpgradeOfBackups(t *testing.T) {
+	this, next, _ := releases(t)
+	source := startNodes(t, this, 1)
+	claims := claimAll(t, client(t, source[0]), "")
+	file := filepath.Join(t.TempDir(), "file")
+	tool(t, this, "backup", "--server", source[0].addr, file)
+	restored := plan(t, next, 1)
+	restore := func(exe string, n *node) *exec.Cmd {
+		return exec.Command(exe, "restore", file, "--data-dir", n.setting("--data-dir"), "--name", n.name,
+			"--initial-cluster", n.setting("--initial-cluster"))
 	}
-	kept := files()
-	n.exe = before
-	n.start(t)
-	n.fails(t, 1, "has format 2, this release knows formats up to 1: use the release that wrote it, or a newer one")
-	require.Equal(t, kept, files())
-	n.exe = after
-	n.start(t)
-	waitServing(t, n)
-	requireClaims(t, nodes, claims)
+	out, err := restore(next, restored[0]).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	restored[0].start(t)
+	waitServing(t, restored[0])
+	requireVersion(t, restored, nextVersion)
+	requireNext(t, restored)
+	requireClaims(t, restored, claims)
+
+	tool(t, this, "backup", "--server", restored[0].addr, file+"2")
+	file += "2"
+	out, err = restore(this, plan(t, this, 1)[0]).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "version 2, this node knows 1")
+	requireGoesNotBack(t, restored[0], this, next)
+	requireClaims(t, restored, claims)
+
+	founded := startNodes(t, next, 1)
+	requireVersion(t, founded, nextVersion)
+	requireGoesNotBack(t, founded[0], this, next)
 }
