@@ -31,7 +31,7 @@
 //	machine.go     the machine, and a command on its way through the state: what each has; run.go runs the command
 //	command/       what commands on keys work with: look up, charge, change, store, notify
 //	str/ bit/ hash/ list/ set/ zset/ keys/  the commands on values of a type and on keys, each with a table Ops
-//	ops.go         which function is which command (binding.go), and which commands old entries know
+//	ops.go         which function is which command (binding.go), and which commands an entry knows
 //	keys.go        commands that end locks, FLUSHALL among them, and the guard of locks; keys whose time is over
 //	exec.go        transactions, and what EXEC compares with what WATCH saw
 //	budget.go      how much work a request, a batch and an entry may be

@@ -606,11 +606,33 @@ func TestProposer(t *testing.T) {
 // TestVersionOfTheFirstEntry: founders begin with a version of their own, and the log's holds from then on.
 func TestVersionOfTheFirstEntry(t *testing.T) {
 	r := &Replica{machine: fsm.New()}
-	r.config.FoundingVersion = protocol.EntryVersion
-	require.Equal(t, byte(protocol.EntryVersion), r.firstVersion())
+	r.config.FoundingVersion = protocol.EntryVersion + 1
+	require.Equal(t, byte(protocol.EntryVersion+1), r.firstVersion())
 	entry := protocol.NewEntry(nil, protocol.OldestEntryVersion, 1, 0, 0).Bytes()
 	require.NoError(t, r.machine.Apply(entry, noSink{}))
 	require.Equal(t, byte(protocol.OldestEntryVersion), r.firstVersion())
+}
+
+// TestCommonVersion: the least that all members can use, and that no operator holds back; 0 if that is not above.
+func TestCommonVersion(t *testing.T) {
+	for _, c := range []struct {
+		newest, hold, above byte
+		usable              []uint64
+		want                byte
+	}{
+		{1, 0, 1, []uint64{1, 1}, 0},
+		{2, 0, 1, []uint64{2, 2}, 2},
+		{2, 0, 1, nil, 2},
+		{2, 0, 1, []uint64{2, 1}, 1},
+		{3, 0, 1, []uint64{2, 3}, 2},
+		{2, 0, 1, []uint64{3, 3}, 2},
+		{2, 0, 1, []uint64{2, 0}, 0},
+		{2, 1, 1, []uint64{2, 2}, 0},
+		{3, 2, 1, []uint64{3, 3}, 2},
+		{2, 0, 2, []uint64{1}, 0},
+	} {
+		require.Equal(t, c.want, commonVersion(c.newest, c.hold, c.above, slices.Values(c.usable)), "%v", c)
+	}
 }
 
 // TestReasonsToLearnOfCommits: any one is enough, and the last to go ends it.
