@@ -9,12 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend/observe"
+	"github.com/holdfast/holdfast/server/incarnation"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
+	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
@@ -26,8 +30,17 @@ import (
 // JSON keep one of two values with the same key.
 func TestLogLinesNameTheirNodeOnce(t *testing.T) {
 	var lines strings.Builder
+	network := peertest.New()
+	l, err := network.Listen("n1:1")
+	require.NoError(t, err)
+	peers, err := peer.New(peer.Config{
+		Listener: l, Dial: network.Dial("n1:1"), ClusterID: func() string { return "c1" },
+		Addresses: &members.Addresses{}, ID: "n1",
+		Incarnations: incarnation.New(incarnation.Config{Stable: raft.NewInmemStore()}),
+	})
+	require.NoError(t, err)
 	s := &Server{logger: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node",
-		"n1"), peers: new(peer.Mux)}
+		"n1"), peers: peers}
 	for _, event := range []replica.Event{
 		replica.LeaderChanged{Leader: "n2"},
 		replica.LinkUp{Leader: "n2"},

@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// These tests run the next release beside this one: `make upgrade`. There is none yet, so testdata/next.txt changes this
-// tree into one whose log has another version.
+// These tests run the next release beside this one: `make upgrade`. There is none yet, so testdata/next.txt changes
+// this tree into one whose log has another version.
 
 // nextVersion is the version of the log that the next release has.
 const nextVersion = protocol.EntryVersion + 1
@@ -511,8 +511,8 @@ func TestUpgradeNodeByNode(t *testing.T) {
 	requireClaims(t, nodes, claims)
 }
 
-// requireGoesNotBack finds that this release refuses the folder of a node that has the next version, and that the folder
-// stays good.
+// requireGoesNotBack finds that this release refuses the folder of a node that has the next version, and that the
+// folder stays good.
 func requireGoesNotBack(t *testing.T, n *node, this, next string) {
 	t.Helper()
 	n.stop(t)

@@ -42,8 +42,8 @@ import (
 // The leader proposes writes in the order in which they come. Answers come in any order. A write may get
 // none: the follower sees in its own log what became of it.
 //
-// A link is refused to a follower of another version. Fields that a later build adds at the end of a greeting are passed
-// over: with one it can say which messages it takes.
+// A link is refused to a follower of another version. Fields that a later build adds at the end of a greeting are
+// passed over: with one it can say which messages it takes.
 const linkVersion = 1
 
 const (

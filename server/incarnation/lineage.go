@@ -16,7 +16,7 @@ const MaxLineage = 64
 
 // Lineage is the incarnations from which a node's present one, the last, descends: the last that was proved, and all
 // starts since then. Nobody need know of these, but a member may: it admitted one, and the node was killed before it
-// knew. An empty lineage is of a release without incarnations, which every member admits.
+// knew. Only a folder that was never started has an empty lineage.
 type Lineage []uint64
 
 // Current is the present incarnation; 0: there is none.
@@ -43,19 +43,15 @@ func after(a uint64) uint64 { return (a>>startBits + 1) << startBits }
 func revoked(a uint64) bool { return a>>startBits != 0 && uint32(a) == 0 }
 
 // Follows reports whether the present incarnation is the one that is known, or descends from it. 0: none is known.
+// Requires: the lineage is not empty.
 //
 // The known one may be older than the lineage reaches, as a member need not hear of every start.
 func (l Lineage) Follows(known uint64) bool {
-	return known == 0 || len(l) == 0 || slices.Contains(l, known) || older(known, l[0])
+	return known == 0 || slices.Contains(l, known) || older(known, l[0])
 }
 
-// older reports whether incarnation a is of an earlier start than b. Releases without incarnations counted from 1.
-func older(a, b uint64) bool {
-	if a>>startBits == 0 {
-		return a < b
-	}
-	return a>>startBits < b>>startBits
-}
+// older reports whether incarnation a is of an earlier start than b.
+func older(a, b uint64) bool { return a>>startBits < b>>startBits }
 
 // Text is an incarnation as logs show it.
 func Text(incarnation uint64) string {
@@ -74,9 +70,9 @@ func (l Lineage) Append(dst []byte) []byte {
 
 var errMalformed = errors.New("the lineage of incarnations is malformed")
 
-// Size is how many bytes follow the first of a lineage. A lineage that is too long is an error.
+// Size is how many bytes follow the first of a lineage. A lineage that is empty or too long is an error.
 func Size(first byte) (int, error) {
-	if int(first) > MaxLineage {
+	if first == 0 || int(first) > MaxLineage {
 		return 0, errMalformed
 	}
 	return 8 * int(first), nil

@@ -77,9 +77,6 @@ func (r *Registry) Check(id string, l Lineage) error {
 }
 
 func (r *Registry) check(id string, l Lineage) (known uint64, err error) {
-	if len(l) == 0 {
-		return 0, nil
-	}
 	if known, err = r.newest(id); err != nil {
 		return 0, err
 	}
@@ -135,7 +132,7 @@ func (r *Registry) Admit(id string, l Lineage) (changed bool, err error) {
 	r.disk <- struct{}{}
 	defer func() { <-r.disk }()
 	known, err := r.check(id, l)
-	if err != nil || len(l) == 0 || known == l.Current() {
+	if err != nil || known == l.Current() {
 		return false, err
 	}
 	return true, r.note(id, l.Current())

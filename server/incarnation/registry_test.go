@@ -85,7 +85,6 @@ func TestRegistry(t *testing.T) {
 		r = start()
 	}
 	require.NoError(t, r.Check("n3", first), "another node")
-	admit(nil, false) // a release before
 
 	third := Lineage{second.Current()}.Start(4)
 	logged = third.Current()

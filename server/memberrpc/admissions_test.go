@@ -62,7 +62,7 @@ func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 		}
 		mux, err := peer.New(peer.Config{
 			Listener: l, Dial: network.Dial(m.ID + ":1"), ID: m.ID, ClusterID: func() string { return "c1" }, Addresses: b,
-			OnMisfit: func() { w.Suspect() },
+			OnMisfit: func() { w.Suspect() }, Incarnations: firstLife(),
 			Secrets: func() (words [][]byte) {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -16,8 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/peer/peertest"
@@ -27,6 +29,11 @@ import (
 type node struct {
 	*Client
 	server *Server
+}
+
+// firstLife is what a node knows of incarnations at its first start.
+func firstLife() *incarnation.Registry {
+	return incarnation.New(incarnation.Config{Lineage: incarnation.Lineage(nil).Start(1), Stable: raft.NewInmemStore()})
 }
 
 // start runs a node at port 1 of the host of its name; cluster "": it belongs to none.
@@ -40,7 +47,7 @@ func start(t *testing.T, n *peertest.Network, id, cluster string, handle func(*S
 	}
 	mux, err := peer.New(peer.Config{
 		Listener: l, Dial: n.Dial(id + ":1"), ID: id, ClusterID: func() string { return cluster }, Addresses: b,
-		Secrets: func() [][]byte { return [][]byte{[]byte("s")} },
+		Secrets: func() [][]byte { return [][]byte{[]byte("s")} }, Incarnations: firstLife(),
 	})
 	require.NoError(t, err)
 	layer := mux.Layer(peer.KindMember)

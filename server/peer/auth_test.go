@@ -85,6 +85,7 @@ func TestWhatAStrangerLearns(t *testing.T) {
 		net := peertest.New()
 		_ = start(t, net, "n1")
 		ask := func(who introduction) []byte {
+			who.lineage = firstLife
 			c, err := net.Dial("stranger")(t.Context(), "n1:1")
 			require.NoError(t, err)
 			defer c.Close()
@@ -95,9 +96,10 @@ func TestWhatAStrangerLearns(t *testing.T) {
 			return said
 		}
 		said := ask(introduction{kind: KindMember, cluster: anyCluster, id: "x"})
-		require.Len(t, said, 2+nonceSize+1+len("n1")+1+1)
+		own := "\x02n1" + string(firstLife.Append(nil))
+		require.Len(t, said, 2+nonceSize+len(own)+1)
 		require.Equal(t, []byte{byte(statusOK), version}, said[:2])
-		require.Equal(t, "\x02n1\x00"+string(rune(statusSecret)), string(said[2+nonceSize:]))
+		require.Equal(t, own+string(rune(statusSecret)), string(said[2+nonceSize:]))
 		require.Len(t, ask(introduction{kind: KindRaft, cluster: "c1", id: "x"}), len(said))
 		for _, refused := range []struct {
 			who introduction
@@ -141,6 +143,7 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
 		one := start(t, net, "n1")
+		lineage := len(firstLife.Append(nil))
 		l, err := net.Listen("n2:1")
 		require.NoError(t, err)
 		go func() {
@@ -152,13 +155,13 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 			if err != nil {
 				return
 			}
-			hello := make([]byte, 8+2+nonceSize+2+2+1+2+1)
+			hello := make([]byte, 8+2+nonceSize+2+2+1+2+lineage)
 			_, _ = io.ReadFull(victim, hello)
-			copy(hello[len(hello)-3:], "n2") // n1 refuses its own name
+			copy(hello[len(hello)-2-lineage:], "n2") // n1 refuses its own name
 			_, _ = mirror.Write(hello)
-			challenge := make([]byte, 2+nonceSize+1+2)
+			challenge := make([]byte, 2+nonceSize+1+2+lineage)
 			_, _ = io.ReadFull(mirror, challenge)
-			copy(challenge[len(challenge)-2:], "n2")
+			copy(challenge[len(challenge)-2-lineage:], "n2")
 			_, _ = victim.Write(challenge)
 			go func() { _, _ = io.Copy(victim, mirror); _ = victim.Close() }()
 			_, _ = io.Copy(mirror, victim)

@@ -29,8 +29,8 @@ import (
 // that D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later
 // incarnation with a proof of its own: no stranger ends a node by a word.
 //
-// A dialer of another version is refused with this one, in words that every version keeps: the magic, and a status with a
-// version behind it.
+// A dialer of another version is refused with this one, in bytes that every version keeps: the magic with a version
+// behind it, and a status with a version behind it.
 //
 // The transcript is SHA-256 over hello, challenge and, with TLS, keying material
 // of the TLS session: so a proof is worth nothing on another connection, in the
@@ -180,7 +180,7 @@ func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction
 		_, _ = conn.Write([]byte{byte(s), version})
 		return nil, peer, &peerError{peer: peer, err: err}
 	}
-	challenge := appendChallenge(nil, introduction{id: m.config.ID, lineage: m.lineage()})
+	challenge := appendChallenge(nil, introduction{id: m.config.ID, lineage: m.config.Incarnations.Lineage()})
 	if _, err := conn.Write(challenge); err != nil {
 		return nil, peer, fmt.Errorf("write challenge: %w", err)
 	}

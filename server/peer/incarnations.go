@@ -19,23 +19,11 @@ func (m *Mux) self(k Kind) introduction {
 	if cluster == "" {
 		cluster = anyCluster
 	}
-	return introduction{kind: k, cluster: cluster, id: m.config.ID, lineage: m.lineage()}
-}
-
-func (m *Mux) lineage() incarnation.Lineage {
-	if m.config.Incarnations == nil {
-		return nil
-	}
-	return m.config.Incarnations.Lineage()
-}
-
-// minds reports whether the incarnation of a node matters: the node is known to be of this cluster.
-func (m *Mux) minds(who introduction) bool {
-	return m.config.Incarnations != nil && who.cluster != anyCluster
+	return introduction{kind: k, cluster: cluster, id: m.config.ID, lineage: m.config.Incarnations.Lineage()}
 }
 
 func (m *Mux) checkIncarnation(who introduction) error {
-	if !m.minds(who) {
+	if who.cluster == anyCluster { // the node need not be of this cluster
 		return nil
 	}
 	return m.config.Incarnations.Check(who.id, who.lineage)
@@ -44,7 +32,7 @@ func (m *Mux) checkIncarnation(who introduction) error {
 // admit takes the incarnation of a node that has proved itself for its newest, and the connection for a sign that the
 // node admits this one. What is connected of earlier incarnations is cut off.
 func (m *Mux) admit(who introduction) error {
-	if !m.minds(who) {
+	if who.cluster == anyCluster { // the node need not be of this cluster
 		return nil
 	}
 	changed, err := m.config.Incarnations.Admit(who.id, who.lineage)
@@ -62,9 +50,6 @@ func (m *Mux) admit(who introduction) error {
 
 // Revoke cuts a node off for good: no later start of the node is admitted either.
 func (m *Mux) Revoke(id string) error {
-	if m.config.Incarnations == nil {
-		return nil
-	}
 	err := m.config.Incarnations.Revoke(id)
 	for _, l := range m.layers {
 		l.cutOff(id, 0)
@@ -90,7 +75,7 @@ func (l *Layer) cutOff(id string, current uint64) {
 // stale reports whether a later incarnation of a node was admitted since the handshake. Requires: c was adopted, so
 // that a cut from now on finds c.
 func (m *Mux) stale(c *Conn) bool {
-	return m.config.Incarnations != nil && !c.anyCluster && m.config.Incarnations.Check(c.id, c.lineage) != nil
+	return !c.anyCluster && m.config.Incarnations.Check(c.id, c.lineage) != nil
 }
 
 var errUnproved = errors.New("this node has not proved its incarnation yet")
@@ -98,7 +83,7 @@ var errUnproved = errors.New("this node has not proved its incarnation yet")
 // awaitProved returns when this node may have connections of a kind: until its incarnation is proved, it neither votes
 // nor acknowledges nor serves.
 func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
-	if m.config.Incarnations == nil || k == KindMember {
+	if k == KindMember {
 		return nil
 	}
 	timer := time.NewTimer(m.config.HandshakeTimeout)
@@ -135,8 +120,6 @@ func (m *Mux) readSuperseded(conn net.Conn, id string) error {
 	if n, err := io.ReadFull(conn, known[:]); err != nil {
 		return fmt.Errorf("read incarnation: %w", silence(err, n))
 	}
-	if m.config.Incarnations != nil {
-		m.config.Incarnations.Superseded(members.Name(id), binary.BigEndian.Uint64(known[:]))
-	}
+	m.config.Incarnations.Superseded(members.Name(id), binary.BigEndian.Uint64(known[:]))
 	return fmt.Errorf("node %q refused: %w", id, incarnation.ErrSuperseded)
 }

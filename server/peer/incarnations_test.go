@@ -193,7 +193,7 @@ func TestRefusalIsProved(t *testing.T) {
 		go func() {
 			c, _ := l.Accept()
 			_, _, _ = readHello(c)
-			_, _ = c.Write(appendChallenge(nil, introduction{id: "n2"}))
+			_, _ = c.Write(appendChallenge(nil, introduction{id: "n2", lineage: firstLife}))
 			_, _ = io.ReadFull(c, make([]byte, 32))
 			_, _ = c.Write(append([]byte{byte(statusSuperseded)}, make([]byte, 8+32)...))
 		}()

@@ -77,7 +77,7 @@ type Config struct {
 	// OnMisfit, when not nil, is told that a connection was refused for a reason that [Misfit] names. It must be quick.
 	OnMisfit func()
 
-	// Incarnations, when not nil, has this node's lineage and the other members': see package incarnation.
+	// Incarnations has this node's lineage and the other members': see package incarnation.
 	Incarnations *incarnation.Registry
 
 	// Secrets, when not nil, returns the secrets that this node knows, its own first. Both sides of every connection

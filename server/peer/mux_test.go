@@ -85,6 +85,7 @@ func start(t *testing.T, n *peertest.Network, name string, change ...func(*Confi
 	c := Config{
 		Listener: l, Dial: n.Dial(name + ":1"), ClusterID: cluster("c1"), ID: name, Addresses: addresses("n1", "n2", "n3"),
 		Secrets: knows("s3cret"), HandshakeTimeout: 2 * time.Second, Logger: log.logger(),
+		Incarnations: proved(firstLife, disk{}).Registry,
 	}
 	for _, f := range change {
 		f(&c)
@@ -153,6 +154,7 @@ func TestConnectionsReachTheLayerOfTheirKind(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
+	hello := strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + string(firstLife.Append(nil)) // behind the kind
 	for _, row := range []struct{ name, says, reason string }{
 		{"http", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP"},
 		{"resp", "*1\r\n$4\r\nPING\r\n", "speaks the Redis protocol"},
@@ -164,13 +166,14 @@ func TestStrangersAreRefused(t *testing.T) {
 		{"short cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x00", "malformed"},
 		{"long cluster", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\xff\xff", "malformed"},
 		{"no name", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x00", "malformed"},
+		{"no lineage", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\x00", "malformed"},
 		{
 			"long lineage", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\xff",
 			"its introduction is malformed",
 		},
-		{"unknown kind", "HOLDFAST\x01X" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\x00", "unknown kind (kind 0x58)"},
+		{"unknown kind", "HOLDFAST\x01X" + hello, "unknown kind (kind 0x58)"},
 		{
-			"no secret", "HOLDFAST\x01R" + strings.Repeat("n", 32) + "\x00\x02c1\x02n9\x00" + strings.Repeat("p", 32),
+			"no secret", "HOLDFAST\x01R" + hello + strings.Repeat("p", 32),
 			"could not prove",
 		},
 	} {
@@ -433,7 +436,7 @@ func TestAcceptorWithTheSameID(t *testing.T) {
 		go func() {
 			c, _ := l.Accept()
 			_, _, _ = readHello(c)
-			_, _ = c.Write(appendChallenge(nil, introduction{id: "n1"}))
+			_, _ = c.Write(appendChallenge(nil, introduction{id: "n1", lineage: firstLife}))
 			_ = c.Close()
 		}()
 		_, err = one.Layer(KindMember).DialAddr(t.Context(), "n2:1")
@@ -615,6 +618,7 @@ func TestConnectionAtTheEndIsClosed(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		m, err := New(Config{
+			Incarnations: proved(firstLife, disk{}).Registry,
 			Listener: late{l, func() net.Conn {
 				conn, err := n.Dial("n2:1")(ctx, "n1:1")
 				require.NoError(t, err)
@@ -649,8 +653,9 @@ func TestEndWaitsForHandshakes(t *testing.T) {
 		require.NoError(t, err)
 		ends := make(chan struct{})
 		m, err := New(Config{
-			Listener: breakingListener{l, func(c net.Conn) net.Conn { return stubborn{c, ends} }},
-			Dial:     n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(),
+			Incarnations: proved(firstLife, disk{}).Registry,
+			Listener:     breakingListener{l, func(c net.Conn) net.Conn { return stubborn{c, ends} }},
+			Dial:         n.Dial("n1"), ClusterID: cluster("c"), ID: "n", Addresses: addresses(),
 		})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -693,7 +698,8 @@ func TestContextsAreNotFilled(t *testing.T) {
 		l, err := network.Listen("n2:1")
 		require.NoError(t, err)
 		two, err := New(Config{
-			Listener: l, Dial: network.Dial("n2:1"), ClusterID: cluster("c1"), ID: "n2", Addresses: addresses("n1"),
+			Incarnations: proved(firstLife, disk{}).Registry,
+			Listener:     l, Dial: network.Dial("n2:1"), ClusterID: cluster("c1"), ID: "n2", Addresses: addresses("n1"),
 			Secrets: knows("s3cret"),
 		})
 		require.NoError(t, err)

@@ -107,7 +107,8 @@ func TestOverTCP(t *testing.T) {
 			require.NoError(t, err)
 			known.Hint(name, l.Addr().String())
 			c := Config{
-				Listener: l, ClusterID: cluster("c1"), ID: name, Addresses: known, Secrets: knows("s"),
+				Incarnations: proved(firstLife, disk{}).Registry,
+				Listener:     l, ClusterID: cluster("c1"), ID: name, Addresses: known, Secrets: knows("s"),
 				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 					return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 				},

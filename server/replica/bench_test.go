@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/incarnation"
 	membership "github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
 	"github.com/holdfast/holdfast/server/replica"
@@ -45,9 +46,12 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 		require.NoError(b, err)
 		stores = append(stores, disk)
 		dialer := &net.Dialer{}
+		registry := incarnation.New(incarnation.Config{Lineage: disk.Lineage, Stable: disk.Stable, Save: disk.Proved})
+		require.NoError(b, registry.Prove())
 		port, err := peer.New(peer.Config{
 			Listener: listener, ClusterID: func() string { return "bench" }, ID: name, Addresses: addresses,
-			Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
+			Incarnations: registry,
+			Dial:         func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) },
 		})
 		require.NoError(b, err)
 		r, err := replica.Open(replica.Config{

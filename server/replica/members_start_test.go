@@ -172,7 +172,11 @@ func TestLaterIncarnationInTheLog(t *testing.T) {
 				if bySnap {
 					snapshotAll(t, c)
 				}
-				n.Disk, n.Plain = old, true
+				leader := c.Leader() // which would find that the node's log has lost entries
+				leader.Crash()
+				leader.Start()
+				c.Leader()
+				n.Disk, n.Lies = old, true
 				n.Start()
 				ends(t, n)
 				require.ErrorIs(t, n.Err(), incarnation.ErrSuperseded)

@@ -116,7 +116,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		{func(c *Config) { c.Bootstrap = []members.Member{first, {ID: "n2"}} }, []string{"without ID or address"}},
 		{func(c *Config) { c.Bootstrap = []members.Member{first, {Addr: "n2:1"}} }, []string{"without ID or address"}},
 		{func(c *Config) { c.HoldVersion = protocol.EntryVersion + 1 }, []string{"no cluster of version"}},
-		{func(c *Config) { c.FoundingVersion = protocol.EntryVersion + 1 }, []string{"the cluster has version 2, this node knows 1"}},
+		{func(c *Config) { c.FoundingVersion = protocol.EntryVersion + 1 }, []string{"cluster has version 2, this node knows"}},
 		{func(c *Config) { c.Stores.Log = nil }, []string{"a store is missing"}},
 		{func(c *Config) { c.Stores.Stable = nil }, []string{"a store is missing"}},
 		{func(c *Config) { c.Stores.Snapshots = nil }, []string{"a store is missing"}},

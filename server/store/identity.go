@@ -147,8 +147,8 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	}
 	if id.Format > identityFormat {
 		return nil,
-			fmt.Errorf("data folder %s has format %d, this release knows format %d: use the release that wrote it, or a newer one",
-				dir, id.Format, identityFormat)
+			fmt.Errorf("data folder %s has format %d, this release knows format %d: use the release that wrote it, or "+
+				"a newer one", dir, id.Format, identityFormat)
 	}
 	if reason := id.fault(); reason != "" {
 		return nil, &damageError{path: path, reason: reason}

@@ -49,8 +49,8 @@ type Node struct {
 	LosesLog bool
 	// Mended counts the damaged snapshots that another node's state took the place of at a start.
 	Mended int
-	// Plain: the node's handshakes carry no lineage, as those of a release before.
-	Plain bool
+	// Lies: the node's handshakes carry the lineage that its process before had, whatever the disk says.
+	Lies bool
 
 	cluster *Cluster
 	power   chan struct{} // held while the node is being started or ended
@@ -207,7 +207,6 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	if n.LosesLog {
 		p.store.Lineage = incarnation.Lineage{n.lineage.Current()}.Start(0)
 	}
-	n.lineage = p.store.Lineage
 	registry, err := n.incarnations(p)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -262,11 +261,16 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 	return p, nil
 }
 
-// incarnations is the registry of a process; nil: its handshakes have no lineage. A server is proved by the members, as
+// incarnations is the registry of a process. A server is proved by the members, as
 // the program is; without one nobody is asked who has admitted the process.
 func (n *Node) incarnations(p *process) (*incarnation.Registry, error) {
+	says := p.store.Lineage
+	if n.Lies {
+		says = n.lineage
+	}
+	n.lineage = p.store.Lineage
 	r := incarnation.New(incarnation.Config{
-		Lineage: p.store.Lineage, Stable: p.store.Stable, Save: p.store.Proved,
+		Lineage: says, Stable: p.store.Stable, Save: p.store.Proved,
 		Logged: func(id string) uint64 {
 			if r := p.opened.Load(); r != nil {
 				return r.Incarnation(id)
@@ -275,10 +279,7 @@ func (n *Node) incarnations(p *process) (*incarnation.Registry, error) {
 		},
 		OnVouch: func() { p.membership.CheckNow() }, OnSuperseded: func(err error) { n.die(p, err) },
 	})
-	switch {
-	case n.Plain:
-		return nil, r.Prove()
-	case p.server == nil:
+	if n.Lies || p.server == nil {
 		return r, r.Prove()
 	}
 	p.unproved = r
