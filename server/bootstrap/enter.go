@@ -243,7 +243,7 @@ func (n *Node) nameAt(addr string) (name string, ok bool) {
 	return "", false
 }
 
-// common is the newest version of the log that all founders can use, 0 if one of them does not say.
+// common is the newest version of the log that all founders can use.
 func (n *Node) common(founders []members.Member, met []meeting) byte {
 	version := n.config.NewestVersion
 	for _, m := range met {

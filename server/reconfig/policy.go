@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/members"
 )
 
@@ -84,10 +83,10 @@ func join(v *View, q Request) (Step, *Refusal) {
 		}
 		return readdress(v, q)
 	}
-	if format := max(q.LogFormat, protocol.OldestEntryVersion); format < v.Version {
+	if q.LogFormat < v.Version {
 		return Step{},
 			refuse("%s runs an older release, with log format %d, and this cluster has version %d: install the newer "+
-				"release there", name, format, v.Version)
+				"release there", name, q.LogFormat, v.Version)
 	}
 	if !members.ValidName(name) || q.Member == "" {
 		return Step{}, refuse("name %q: use 1 to 64 letters, digits, '-', '_' or '.'", name)

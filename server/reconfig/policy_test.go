@@ -16,7 +16,7 @@ import (
 //
 //	members n1* n2 n3? n4- n5-~   n1 leads, n3 does not answer, n4 has no vote, n5 lags
 //	members n1* n2! n3!!          n2 differs from the others, n3 is in quarantine therefore
-//	members n1*= n2=              the IDs are the names, as in folders of the first releases
+//	members n1*= n2=              the IDs are the names
 //	remove n3 force               a request, and below it the steps that it takes, one a line
 //
 // An address is the name with a port unless the line says "at". What the requests did is there for the next line.
@@ -254,7 +254,7 @@ func (w *world) some(t *testing.T, q Request, steps int) bool {
 	return true
 }
 
-// A folder of the first releases has its name for an ID. The next member of that name is not taken for it.
+// An ID may be the name alone. The next member of that name is not taken for it.
 func TestTheNextOfANameIsAnother(t *testing.T) {
 	w := newWorld(t, "n1* n2 n3= n4-")
 	remove, replace := w.Pin(requestOf(t, "remove n3")), w.Pin(requestOf(t, "replace n3 n4"))
@@ -273,18 +273,17 @@ func TestRequestsAreBounded(t *testing.T) {
 	require.ErrorContains(t, refusal, "the cluster has 32 members, which is the most")
 }
 
-// TestJoinOfAnOlderRelease: a node that could not read the log is not taken in. One that does not say what it can is of
-// a release with the oldest format.
+// TestJoinOfAnOlderRelease: a node that could not read the log is not taken in.
 func TestJoinOfAnOlderRelease(t *testing.T) {
 	for _, c := range []struct {
 		version, can byte
 		refused      string
 	}{
-		{1, 0, ""},
+		{1, 1, ""},
 		{2, 2, ""},
 		{2, 3, ""},
 		{
-			2, 0,
+			2, 1,
 			"n4 runs an older release, with log format 1, and this cluster has version 2: install the newer release there",
 		},
 		{

@@ -47,7 +47,7 @@ type Identity struct {
 	// Joins: the node may have asked the cluster to take it in, and has not been told that it is in.
 	Joins bool `json:"joins,omitempty"`
 	// JoinedAt is the index of a committed configuration that has the node, as the cluster said when it took the node in;
-	// 0: it did not say, or the node founded the cluster.
+	// 0: the node founded the cluster.
 	JoinedAt uint64 `json:"joinedAt,omitempty"`
 	// Votes: the node still wants a vote. It asks for one until the node sees itself a voter.
 	Votes bool `json:"votes,omitempty"`

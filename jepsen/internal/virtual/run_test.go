@@ -87,7 +87,7 @@ func (d *driven) drive(t *testing.T) {
 	ctx, o := context.Background(), d.o
 	replicatest.Seed(t, o.seed)
 	w := newWorld(t, worldOptions{
-		nodes: o.nodes, seed: o.seed, early: o.seed%3 == 2, raw: o.seed%3 == 1, stubborn: o.stubborn, slow: o.slow,
+		nodes: o.nodes, seed: o.seed, raw: o.seed%3 == 1, stubborn: o.stubborn, slow: o.slow,
 		resends: o.resends, undead: o.undead, broken: o.broken,
 	})
 	tgt := target{service{w}}

@@ -62,8 +62,6 @@ type worldOptions struct {
 	seed  uint64 // of what power cuts leave
 	// stubborn: the first node believes for seconds that it leads when it does not any more.
 	stubborn bool
-	// early: the IDs of the first members are their names, as in folders of an early release.
-	early bool
 	// slow: messages between nodes take usualDelay, as they do in a real net.
 	slow bool
 	// resends: what was lost arrives when TCP would send it again.
@@ -92,7 +90,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	aclFile, quotaFile, err := workload.WriteUsers(t.TempDir(), true)
 	require.NoError(t, err)
 	options := servertest.Options{
-		Nodes: o.nodes, Spares: spares, Minted: !o.early, Undead: o.undead, Backend: o.broken, Checks: nemesis.CheckInterval,
+		Nodes: o.nodes, Spares: spares, Minted: true, Undead: o.undead, Backend: o.broken, Checks: nemesis.CheckInterval,
 		Tune: func(c *server.Config) {
 			c.SnapshotThreshold, c.SnapshotInterval, c.TrailingLogs = 64, 500*time.Millisecond, 8
 			c.DiskStallLimit = stallLimit

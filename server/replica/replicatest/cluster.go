@@ -34,7 +34,7 @@ type Options struct {
 	// Spares is how many nodes there are beside the first members. They do not run, and have empty disks.
 	Spares int
 	// Minted: the IDs of the first members are minted, as those of other nodes always are. Otherwise they are the
-	// names, as in folders of an early release.
+	// names, which are easier to read.
 	Minted bool
 	// Undead: a server that was removed goes on, which is wrong.
 	Undead bool
