@@ -66,7 +66,7 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 	m := row.FindStringSubmatch(string(table))
 	require.NotNil(t, m, name)
 	how, workload, nemesis, checker := m[1], m[2], m[3], m[4]
-	for seed := uint64(1); seed <= 12; seed++ {
+	for seed := uint64(1); seed <= 24; seed++ {
 		d := drive(t, runOptions{
 			workload: workload, nemesis: nemesis, nodes: 3, stubborn: how == " stubborn",
 			seed: seed, time: time.Minute, slow: how == " slow",
