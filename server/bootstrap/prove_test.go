@@ -254,7 +254,6 @@ func TestMembersOfThoseMetAreMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, again := founded(t, 3)
 		one, two, three := again("n1"), again("n2"), again("n3")
-		one.config.Newest = func() members.Configuration { return members.Configuration{} }
 		met := one.meet(t.Context(), []string{"n2:1"})
 		require.Len(t, met, 2)
 		require.Equal(t, two.store.Identity().ID, met[0].ID)
