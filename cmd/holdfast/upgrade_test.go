@@ -105,6 +105,17 @@ func releases(t *testing.T) (this, next, overlay string) {
 	return build(t), next, overlay
 }
 
+// TestUpgradeOfTheVersion runs the tests of package replica that need two versions of the log, and are skipped in this
+// tree.
+func TestUpgradeOfTheVersion(t *testing.T) {
+	_, _, overlay := releases(t)
+	out, err := exec.Command("go", "test", "-count=1", "-v", "-overlay="+overlay, "-run",
+		"^(TestVersionWaits.*|TestOutdatedMembersDoNotAnswer)$", "../../server/replica").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, string(out), "--- SKIP")
+	require.GreaterOrEqual(t, strings.Count(string(out), "--- PASS"), 4, "%s", out)
+}
+
 // claim is what a command that takes, or looks, said. The same is said ever after.
 type claim struct{ words, want string }
 
