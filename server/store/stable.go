@@ -17,7 +17,6 @@ import (
 
 // Keys of our own beside raft's.
 const (
-	// the incarnation of the newest Open; before there were any, how often the folder was opened
 	keyLineage  = "holdfast.lineage"  // see package incarnation
 	keySnapshot = "holdfast.snapshot" // index of the newest snapshot that was completed
 )
