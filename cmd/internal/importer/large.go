@@ -117,7 +117,7 @@ func (l *large) parts(ctx context.Context) (alike bool, err error) {
 		} else {
 			next, words, err = l.scanPart(ctx, cursor)
 		}
-		if err == nil && (offset+int64(len(words)) > most || next == cursor && next != firstCursor && l.shape.kind != "list") {
+		if err == nil && offset+int64(len(words)) > most {
 			err = errChanged
 		}
 		if err != nil {
@@ -158,7 +158,7 @@ func (l *large) scanPart(ctx context.Context, cursor string) (next string, words
 	if err != nil {
 		return "", nil, err
 	}
-	if len(v.Elems) != 2 {
+	if !isPage(v, cursor) {
 		return "", nil, errChanged
 	}
 	words = valueWords(l.shape.kind, v.Elems[1])

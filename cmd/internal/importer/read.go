@@ -90,10 +90,15 @@ func (r *reader) scan(ctx context.Context, cursor, pattern string) (next string,
 	if err != nil {
 		return "", nil, err
 	}
-	if len(v.Elems) != 2 || v.Elems[0].Str == cursor && cursor != firstCursor {
+	if !isPage(v, cursor) {
 		return "", nil, errors.New("the reply to SCAN is none, or its cursor stands still")
 	}
 	return v.Elems[0].Str, texts(v.Elems[1].Elems), nil
+}
+
+// isPage reports whether a reply to SCAN and its like is a page, and the scan goes on from cursor or ends.
+func isPage(v protocol.Value, cursor string) bool {
+	return len(v.Elems) == 2 && (v.Elems[0].Str != cursor || cursor == firstCursor)
 }
 
 func texts(vs []protocol.Value) []string {
