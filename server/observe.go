@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/console"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer"
@@ -176,18 +177,19 @@ func (s *Server) newWeb() *web.Server {
 	s.metrics = s.newRegistry()
 	return web.New(web.Config{
 		Gatherer: s.metrics, Live: s.liveChecks(), Ready: s.readyChecks(), Console: s.console,
-		Access:   web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: s.failedHTTPAuth},
+		Access: web.Access{TLS: s.secrets.ClientTLS(), Users: s.secrets.Current, Refused: func(addr, user string) {
+			s.servingFront().FailedHTTPAuth(addr, user)
+		}},
 		Profiles: s.config.HTTPPprof, Logger: s.logger,
 	})
 }
 
-// failedHTTPAuth has the front note a wrong password that came over HTTP.
-func (s *Server) failedHTTPAuth(addr, user string) {
+// servingFront returns the front that serves clients now.
+func (s *Server) servingFront() *frontend.Server {
 	if s.isOpen() {
-		s.front.FailedHTTPAuth(addr, user)
-		return
+		return s.front
 	}
-	s.waitingFront().FailedHTTPAuth(addr, user)
+	return s.waitingFront()
 }
 
 // newConsole makes what the page and /api ask.
@@ -200,12 +202,7 @@ func (s *Server) newConsole() *console.Console {
 			}
 			return nil
 		},
-		Status: func() protocol.Value {
-			if s.isOpen() {
-				return s.front.Directory().ClusterStatus()
-			}
-			return s.waitingFront().Directory().ClusterStatus()
-		},
+		Status: func() protocol.Value { return s.servingFront().Directory().ClusterStatus() },
 		AddPolls: func(db int, key string, v protocol.Value) {
 			if s.isOpen() {
 				s.front.AddPolls(db, key, v)
