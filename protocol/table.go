@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -23,19 +24,42 @@ var (
 )
 
 func buildRows() []Command {
-	rows := slices.Concat(stringCommands(),
-		bitmapCommands(), sortCommands(), hashCommands(), setCommands(), listCommands(), sortedSetCommands(),
-		blockingListCommands(), blockingSortedSetCommands(),
-		keysCommands(), scriptingCommands(),
-		transactionsCommands(), pubsubCommands(), connectionCommands(), serverCommands(),
-		clusterCommands(), moduleCommands(), observeCommands(), raftCommands(), backupCommands(), aclCommands(),
-		lockCommands(), sessionCommands(), fenceCommands())
+	rows := slices.Concat(
+		inGroup(GroupString, stringCommands()), inGroup(GroupBitmap, bitmapCommands()),
+		inGroup(GroupHash, hashCommands()), inGroup(GroupSet, setCommands()),
+		inGroup(GroupList, listCommands(), blockingListCommands()),
+		inGroup(GroupSortedSet, sortedSetCommands(), blockingSortedSetCommands()),
+		inGroup(GroupGeneric, keysCommands(), sortCommands()),
+		inGroup(GroupScripting, scriptingCommands()), inGroup(GroupTransactions, transactionsCommands()),
+		inGroup(GroupPubSub, pubsubCommands()), inGroup(GroupConnection, connectionCommands()),
+		inGroup(GroupServer, serverCommands(), moduleCommands(), observeCommands(), raftCommands(), backupCommands(),
+			aclCommands()),
+		inGroup(GroupCluster, clusterCommands()),
+		inGroup(GroupModule, lockCommands(), sessionCommands(), fenceCommands()))
 	sortRows(rows)
 	for i := range rows {
 		sortRows(rows[i].Subcommands)
 	}
 	number(rows, 0)
 	return rows
+}
+
+// inGroup puts rows and subcommands that name no group into one.
+func inGroup(group Group, tables ...[]Command) []Command {
+	rows := slices.Concat(tables...)
+	for i := range rows {
+		rows[i].Group = cmp.Or(rows[i].Group, group)
+		rows[i].Subcommands = inGroup(group, rows[i].Subcommands)
+	}
+	return rows
+}
+
+// helpRow is the row of a container's HELP.
+func helpRow(container, since string) Command {
+	return Command{
+		Name: container + "|help", Since: since, Arity: 2, Route: Local, Flags: FlagLoading | FlagStale,
+		Summary: "Print this help", Complexity: "O(1)",
+	}
 }
 
 // newTable makes a table of rows that are sorted.

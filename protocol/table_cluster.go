@@ -1,73 +1,52 @@
 package protocol
 
-import (
-	"sync"
-)
+import "sync"
 
 // clusterCommands are the rows with which clients of Redis Cluster find the nodes.
 func clusterCommands() []Command {
-	return []Command{
-		{
-			Name: "asking", Group: GroupCluster, Since: "3.0.0", Arity: 1,
-			Summary:    "Accepted for clients that follow redirections; there are none",
-			Complexity: "O(1)",
-			Route:      Local, Flags: FlagFast,
-			Categories: []string{"connection"},
+	return []Command{{
+		Name: "asking", Since: "3.0.0", Arity: 1, Route: Local, Flags: FlagFast,
+		Summary: "Accepted for clients that follow redirections; there are none", Complexity: "O(1)",
+		Categories: []string{"connection"},
+	}, {
+		Name: "cluster", Since: "3.0.0", Arity: -2, Route: Local,
+		Summary: "A container for commands about the nodes of the cluster", Complexity: "Depends on the subcommand",
+		Subcommands: []Command{
+			clusterQuery("count-failure-reports", "3.0.0", 3,
+				"Return 0, as no node reports the failure of another", text("node-id")).with(FlagAdmin),
+			clusterQuery("countkeysinslot", "3.0.0", 3, "Count the keys of a hash slot", integer("slot")).reading(),
+			clusterQuery("getkeysinslot", "3.0.0", 4, "Return keys of a hash slot",
+				integer("slot"), integer("count")).reading(),
+			helpRow("cluster", "5.0.0"),
+			clusterQuery("info", "3.0.0", 2, "Describe the state of the cluster"),
+			clusterQuery("keyslot", "3.0.0", 3, "Return the hash slot of a key", text("key")),
+			clusterQuery("links", "7.0.0", 2, "Return an empty list, as there is no cluster bus"),
+			clusterQuery("myid", "3.0.0", 2, "Return the ID of the node"),
+			clusterQuery("myshardid", "7.2.0", 2, "Return the ID of the only shard"),
+			clusterQuery("nodes", "3.0.0", 2, "List the nodes, one a line"),
+			clusterQuery("replicas", "5.0.0", 3, "List the followers of the leader", text("node-id")).with(FlagAdmin),
+			clusterQuery("shards", "7.0.0", 2, "Return the only shard with the nodes"),
+			clusterQuery("slaves", "3.0.0", 3, "List the followers of the leader", text("node-id")).with(FlagAdmin).
+				superseded("5.0.0", "`CLUSTER REPLICAS`"),
+			clusterQuery("slots", "3.0.0", 2, "Return the only range of slots with the nodes").
+				superseded("7.0.0", "`CLUSTER SHARDS`"),
 		},
-		{
-			Name: "cluster", Group: GroupCluster, Since: "3.0.0", Arity: -2,
-			Summary:    "A container for commands about the nodes of the cluster",
-			Complexity: "Depends on the subcommand",
-			Route:      Local,
-			Subcommands: []Command{
-				clusterQuery("count-failure-reports", "3.0.0", 3,
-					"Return 0, as no node reports the failure of another", text("node-id")).with(FlagAdmin),
-				clusterQuery("countkeysinslot", "3.0.0", 3, "Count the keys of a hash slot", integer("slot")).reading(),
-				clusterQuery("getkeysinslot", "3.0.0", 4, "Return keys of a hash slot",
-					integer("slot"), integer("count")).reading(),
-				{
-					Name: "cluster|help", Group: GroupCluster, Since: "5.0.0", Arity: 2,
-					Summary:    "Print this help",
-					Complexity: "O(1)",
-					Route:      Local, Flags: FlagLoading | FlagStale,
-				},
-				clusterQuery("info", "3.0.0", 2, "Describe the state of the cluster"),
-				clusterQuery("keyslot", "3.0.0", 3, "Return the hash slot of a key", text("key")),
-				clusterQuery("links", "7.0.0", 2, "Return an empty list, as there is no cluster bus"),
-				clusterQuery("myid", "3.0.0", 2, "Return the ID of the node"),
-				clusterQuery("myshardid", "7.2.0", 2, "Return the ID of the only shard"),
-				clusterQuery("nodes", "3.0.0", 2, "List the nodes, one a line"),
-				clusterQuery("replicas", "5.0.0", 3, "List the followers of the leader", text("node-id")).with(FlagAdmin),
-				clusterQuery("shards", "7.0.0", 2, "Return the only shard with the nodes"),
-				clusterQuery("slaves", "3.0.0", 3, "List the followers of the leader", text("node-id")).with(FlagAdmin).
-					superseded("5.0.0", "`CLUSTER REPLICAS`"),
-				clusterQuery("slots", "3.0.0", 2, "Return the only range of slots with the nodes").
-					superseded("7.0.0", "`CLUSTER SHARDS`"),
-			},
-		},
-		{
-			Name: "readonly", Group: GroupCluster, Since: "3.0.0", Arity: 1,
-			Summary:    "Accepted for clients that read from followers; a follower serves all commands",
-			Complexity: "O(1)",
-			Route:      Local, Flags: FlagLoading | FlagStale | FlagFast,
-			Categories: []string{"connection"},
-		},
-		{
-			Name: "readwrite", Group: GroupCluster, Since: "3.0.0", Arity: 1,
-			Summary:    "Accepted for clients that sent READONLY",
-			Complexity: "O(1)",
-			Route:      Local, Flags: FlagLoading | FlagStale | FlagFast,
-			Categories: []string{"connection"},
-		},
-	}
+	}, {
+		Name: "readonly", Since: "3.0.0", Arity: 1, Route: Local, Flags: FlagLoading | FlagStale | FlagFast,
+		Summary: "Accepted for clients that read from followers; a follower serves all commands", Complexity: "O(1)",
+		Categories: []string{"connection"},
+	}, {
+		Name: "readwrite", Since: "3.0.0", Arity: 1, Route: Local, Flags: FlagLoading | FlagStale | FlagFast,
+		Summary: "Accepted for clients that sent READONLY", Complexity: "O(1)",
+		Categories: []string{"connection"},
+	}}
 }
 
 // clusterQuery is a subcommand of CLUSTER that changes nothing.
 func clusterQuery(name, since string, arity int, summary string, args ...Arg) Command {
 	c := Command{
-		Name: "cluster|" + name, Group: GroupCluster, Since: since, Arity: arity,
+		Name: "cluster|" + name, Since: since, Arity: arity, Route: Local, Flags: FlagStale, Args: args,
 		Summary: summary, Complexity: "O(N), N being the number of nodes",
-		Route: Local, Flags: FlagStale, Args: args,
 	}
 	switch name {
 	case "countkeysinslot", "keyslot", "myid", "myshardid":
@@ -112,7 +91,7 @@ func raftCommands() []Command {
 // raftWord is a row about members, for administrators.
 func raftWord(name string, arity int, summary string, args ...Arg) Command {
 	return Command{
-		Name: name, Group: GroupServer, Since: HoldfastVersion, Arity: arity, Summary: summary,
+		Name: name, Since: HoldfastVersion, Arity: arity, Summary: summary,
 		Complexity: "O(N), N being the number of members",
 		Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagNoMulti | FlagLoading | FlagStale,
 		Tips: []string{"nondeterministic_output"},
@@ -132,7 +111,7 @@ var theSentinel = sync.OnceValue(func() *Table {
 			t.add(row)
 		}
 	}
-	rows := sentinelCommands()
+	rows := inGroup(GroupSentinel, sentinelCommands())
 	number(rows, len(theTable().byName))
 	for i := range rows {
 		sortRows(rows[i].Subcommands)
@@ -148,39 +127,30 @@ func Sentinel() *Table { return theSentinel() }
 // sentinelCommands are the rows that only a port for Sentinel's clients has.
 func sentinelCommands() []Command {
 	const name = "master-name"
-	return []Command{
-		{
-			Name: "sentinel", Group: GroupSentinel, Since: "2.8.4", Arity: -2,
-			Summary:    "A container for commands about the leader, as Sentinel has them",
-			Complexity: "Depends on the subcommand",
-			Route:      Local, Flags: FlagAdmin,
-			Subcommands: []Command{
-				sentinelQuery("ckquorum", "2.8.4", 3, "Say whether a majority of the nodes answers", text(name)),
-				sentinelQuery("get-master-addr-by-name", "2.8.4", 3, "Return host and port of the leader", text(name)),
-				{
-					Name: "sentinel|help", Group: GroupSentinel, Since: "6.2.0", Arity: 2,
-					Summary:    "Print this help",
-					Complexity: "O(1)",
-					Route:      Local, Flags: FlagLoading | FlagStale,
-				},
-				sentinelQuery("master", "2.8.4", 3, "Describe the leader", text(name)),
-				sentinelQuery("masters", "2.8.4", 2, "Describe the leader, in a list"),
-				sentinelQuery("myid", "6.2.0", 2, "Return the ID of the node"),
-				sentinelQuery("pending-scripts", "2.8.4", 2, "Return an empty list, as there are no scripts"),
-				sentinelQuery("replicas", "5.0.0", 3, "List the followers", text(name)),
-				sentinelQuery("reset", "2.8.4", 3, "Return whether the pattern matches the name; nothing needs a reset",
-					pattern("pattern")),
-				sentinelQuery("sentinels", "2.8.4", 3, "List the other nodes", text(name)),
-				sentinelQuery("slaves", "2.8.0", 3, "List the followers", text(name)).superseded("5.0.0", "`SENTINEL REPLICAS`"),
-			},
+	return []Command{{
+		Name: "sentinel", Since: "2.8.4", Arity: -2, Route: Local, Flags: FlagAdmin,
+		Summary:    "A container for commands about the leader, as Sentinel has them",
+		Complexity: "Depends on the subcommand",
+		Subcommands: []Command{
+			sentinelQuery("ckquorum", "2.8.4", 3, "Say whether a majority of the nodes answers", text(name)),
+			sentinelQuery("get-master-addr-by-name", "2.8.4", 3, "Return host and port of the leader", text(name)),
+			helpRow("sentinel", "6.2.0"),
+			sentinelQuery("master", "2.8.4", 3, "Describe the leader", text(name)),
+			sentinelQuery("masters", "2.8.4", 2, "Describe the leader, in a list"),
+			sentinelQuery("myid", "6.2.0", 2, "Return the ID of the node"),
+			sentinelQuery("pending-scripts", "2.8.4", 2, "Return an empty list, as there are no scripts"),
+			sentinelQuery("replicas", "5.0.0", 3, "List the followers", text(name)),
+			sentinelQuery("reset", "2.8.4", 3, "Return whether the pattern matches the name; nothing needs a reset",
+				pattern("pattern")),
+			sentinelQuery("sentinels", "2.8.4", 3, "List the other nodes", text(name)),
+			sentinelQuery("slaves", "2.8.0", 3, "List the followers", text(name)).superseded("5.0.0", "`SENTINEL REPLICAS`"),
 		},
-	}
+	}}
 }
 
 func sentinelQuery(name, since string, arity int, summary string, args ...Arg) Command {
 	return Command{
-		Name: "sentinel|" + name, Group: GroupSentinel, Since: since, Arity: arity,
+		Name: "sentinel|" + name, Since: since, Arity: arity, Route: Local, Flags: FlagAdmin, Args: args,
 		Summary: summary, Complexity: "O(N), N being the number of nodes",
-		Route: Local, Flags: FlagAdmin, Args: args,
 	}
 }

@@ -32,7 +32,7 @@ func lockDelay() Arg { return integer("delay-milliseconds").after("DELAY").opt()
 // lockWord is a row of the module.
 func lockWord(name string, arity int, route Route, flags Flags, summary string) Command {
 	c := Command{
-		Name: name, Group: GroupModule, Since: HoldfastVersion, Arity: arity, Route: route, Flags: flags,
+		Name: name, Since: HoldfastVersion, Arity: arity, Route: route, Flags: flags,
 		Summary: summary, Complexity: lockWork,
 	}
 	switch route {
