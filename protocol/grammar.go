@@ -25,6 +25,22 @@ func block(name string, args ...Arg) Arg {
 	return Arg{Name: name, Type: ArgBlock, Args: args}
 }
 
+// Options that several commands have.
+
+func weights() Arg { return integer("weight").after("WEIGHTS").opt().many() }
+
+func aggregate() Arg {
+	return oneOf("aggregate", token("SUM"), token("MIN"), token("MAX")).after("AGGREGATE").opt()
+}
+
+func offsetCount() Arg {
+	return block("offset_count", integer("offset"), integer("count")).after("LIMIT").opt()
+}
+
+func expiryCondition() Arg {
+	return oneOf("condition", token("NX"), token("XX"), token("GT"), token("LT")).from("7.0.0").opt()
+}
+
 // after puts a token before the argument.
 func (a Arg) after(word string) Arg {
 	a.Token = word

@@ -8,8 +8,8 @@ func bitmapCommands() []Command {
 		KeySpecs: []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 		Args: []Arg{
 			key("key"),
-			block("index", integer("start"), integer("end"), oneOf("index_unit", token("BYTE"),
-				token("BIT")).from("7.0.0").opt()).opt(),
+			block("index", integer("start"), integer("end"),
+				oneOf("index_unit", token("BYTE"), token("BIT")).from("7.0.0").opt()).opt(),
 		},
 	}, {
 		Name: "bitfield", Since: "3.2.0", Arity: -2, Route: Write, Flags: FlagWrite | FlagDenyOOM,
@@ -19,18 +19,19 @@ func bitmapCommands() []Command {
 		Args: []Arg{
 			key("key"),
 			oneOf("operation", block("encoding_offset", text("encoding"), integer("offset")).after("GET"),
-				block("write", oneOf("wrap_sat_fail", token("WRAP"), token("SAT"), token("FAIL")).after("OVERFLOW").opt(),
-					oneOf("write_operation", block("encoding_offset_value", text("encoding"), integer("offset"),
-						integer("value")).after("SET"), block("encoding_offset_increment", text("encoding"), integer("offset"),
-						integer("increment")).after("INCRBY")))).many().opt(),
+				block("write",
+					oneOf("wrap_sat_fail", token("WRAP"), token("SAT"), token("FAIL")).after("OVERFLOW").opt(),
+					oneOf("write_operation",
+						block("encoding_offset_value", text("encoding"), integer("offset"), integer("value")).after("SET"),
+						block("encoding_offset_increment", text("encoding"), integer("offset"),
+							integer("increment")).after("INCRBY")))).many().opt(),
 		},
 	}, {
 		Name: "bitfield_ro", Since: "6.0.0", Arity: -2, Route: Read, Flags: FlagReadOnly | FlagFast,
 		Summary: "Read integers of any width in a string", Complexity: "O(1) for each operation",
 		KeySpecs: []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 		Args: []Arg{
-			key("key"),
-			block("encoding_offset", text("encoding"), integer("offset")).after("GET").many().eachTime().opt(),
+			key("key"), block("encoding_offset", text("encoding"), integer("offset")).after("GET").many().eachTime().opt(),
 		},
 	}, {
 		Name: "bitop", Since: "2.6.0", Arity: -4, Route: Write, Flags: FlagWrite | FlagDenyOOM,
@@ -38,12 +39,9 @@ func bitmapCommands() []Command {
 		Complexity: "O(N), N being the length of the longest string",
 		KeySpecs:   []KeySpec{oneKey(2, KeyOW|KeyUpdate), keysFrom(3, 1, KeyRO|KeyAccess)},
 		Args: []Arg{
-			oneOf("operation",
-				token("AND"), token("OR"), token("XOR"), token("NOT"),
-				token("DIFF").from("8.2.0"), token("DIFF1").from("8.2.0"),
-				token("ANDOR").from("8.2.0"), token("ONE").from("8.2.0")),
-			key("destkey"),
-			key("key").many(),
+			oneOf("operation", token("AND"), token("OR"), token("XOR"), token("NOT"), token("DIFF").from("8.2.0"),
+				token("DIFF1").from("8.2.0"), token("ANDOR").from("8.2.0"), token("ONE").from("8.2.0")),
+			key("destkey"), key("key").many(),
 		},
 	}, {
 		Name: "bitpos", Since: "2.8.7", Arity: -3, Route: Read, Flags: FlagReadOnly,
@@ -51,10 +49,10 @@ func bitmapCommands() []Command {
 		Complexity: "O(N), N being the number of bytes looked at",
 		KeySpecs:   []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 		Args: []Arg{
-			key("key"),
-			integer("bit"),
-			block("index", integer("start"), block("end_index", integer("end"), oneOf("index_unit", token("BYTE"),
-				token("BIT")).from("7.0.0").opt()).opt()).opt(),
+			key("key"), integer("bit"),
+			block("index", integer("start"),
+				block("end_index", integer("end"),
+					oneOf("index_unit", token("BYTE"), token("BIT")).from("7.0.0").opt()).opt()).opt(),
 		},
 	}, {
 		Name: "getbit", Since: "2.2.0", Arity: 3, Route: Read, Flags: FlagReadOnly | FlagFast,

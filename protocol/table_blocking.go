@@ -12,18 +12,14 @@ func blockingListCommands() []Command {
 		Complexity: "O(1)",
 		Route:      Write, Flags: FlagWrite | FlagDenyOOM | FlagNoScript | FlagBlocking,
 		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyDelete), oneKey(2, KeyRW|KeyInsert)},
-		Args: []Arg{
-			key("source"), key("destination"), oneOf("wherefrom", ends...), oneOf("whereto", ends...),
-			seconds(),
-		},
+		Args:     []Arg{key("source"), key("destination"), oneOf("wherefrom", ends...), oneOf("whereto", ends...), seconds()},
 	}, {
 		Name: "blmpop", Since: "7.0.0", Arity: -5, Route: Write, Flags: FlagWrite | FlagBlocking,
 		Summary:    "Take elements off an end of the first list that exists; wait for one",
 		Complexity: "O(N+M), N being the number of keys and M the number of elements taken",
 		KeySpecs:   []KeySpec{countedKeys(2, 1, KeyRW|KeyAccess|KeyDelete)},
 		Args: []Arg{
-			seconds(), integer("numkeys"), key("key").many(), oneOf("where", ends...),
-			integer("count").after("COUNT").opt(),
+			seconds(), integer("numkeys"), key("key").many(), oneOf("where", ends...), integer("count").after("COUNT").opt(),
 		},
 	}, {
 		Name: "blpop", Since: "2.0.0", Arity: -3, Route: Write, Flags: FlagWrite | FlagNoScript | FlagBlocking,
@@ -56,8 +52,8 @@ func blockingSortedSetCommands() []Command {
 		Route: Write, Flags: FlagWrite | FlagBlocking,
 		KeySpecs: []KeySpec{countedKeys(2, 1, KeyRW|KeyAccess|KeyDelete)},
 		Args: []Arg{
-			seconds(), integer("numkeys"), key("key").many(),
-			oneOf("where", token("MIN"), token("MAX")), integer("count").after("COUNT").opt(),
+			seconds(), integer("numkeys"), key("key").many(), oneOf("where", token("MIN"), token("MAX")),
+			integer("count").after("COUNT").opt(),
 		},
 	}, {
 		Name: "bzpopmax", Since: "5.0.0", Arity: -3,

@@ -63,10 +63,7 @@ func hashCommands() []Command {
 		Tips:       []string{"nondeterministic_output"},
 		KeySpecs:   []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 		Args: []Arg{
-			key("key"),
-			integer("cursor"),
-			pattern("pattern").after("MATCH").opt(),
-			integer("count").after("COUNT").opt(),
+			key("key"), integer("cursor"), pattern("pattern").after("MATCH").opt(), integer("count").after("COUNT").opt(),
 			token("NOVALUES").from("7.4.0").opt(),
 		},
 	}, {

@@ -7,10 +7,7 @@ func keysCommands() []Command {
 		Summary: "Copy the value and the TTL of a key to another key", Complexity: "O(1)",
 		KeySpecs: []KeySpec{oneKey(1, KeyRO|KeyAccess), oneKey(2, KeyOW|KeyUpdate)},
 		Args: []Arg{
-			key("source"),
-			key("destination"),
-			integer("destination-db").after("DB").opt(),
-			token("REPLACE").opt(),
+			key("source"), key("destination"), integer("destination-db").after("DB").opt(), token("REPLACE").opt(),
 		},
 	}, {
 		Name: "dbsize", Group: GroupServer, Since: "1.0.0", Arity: 1, Route: Read, Flags: FlagReadOnly | FlagFast,
@@ -30,21 +27,12 @@ func keysCommands() []Command {
 	}, {
 		Name: "expire", Since: "1.0.0", Arity: -3, Route: Write, Flags: FlagWrite | FlagFast,
 		Summary: "Set the TTL of a key in seconds", Complexity: "O(1)",
-		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyUpdate)},
-		Args: []Arg{
-			key("key"),
-			integer("seconds"),
-			oneOf("condition", token("NX"), token("XX"), token("GT"), token("LT")).from("7.0.0").opt(),
-		},
+		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyUpdate)}, Args: []Arg{key("key"), integer("seconds"), expiryCondition()},
 	}, {
 		Name: "expireat", Since: "1.2.0", Arity: -3, Route: Write, Flags: FlagWrite | FlagFast,
 		Summary: "Let a key expire at a Unix time in seconds", Complexity: "O(1)",
 		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyUpdate)},
-		Args: []Arg{
-			key("key"),
-			unixTime("unix-time-seconds"),
-			oneOf("condition", token("NX"), token("XX"), token("GT"), token("LT")).from("7.0.0").opt(),
-		},
+		Args:     []Arg{key("key"), unixTime("unix-time-seconds"), expiryCondition()},
 	}, {
 		Name: "expiretime", Since: "7.0.0", Arity: 2, Route: Read, Flags: FlagReadOnly | FlagFast,
 		Summary: "Return the Unix time in seconds at which a key expires", Complexity: "O(1)",
@@ -103,20 +91,12 @@ func keysCommands() []Command {
 		Name: "pexpire", Since: "2.6.0", Arity: -3, Route: Write, Flags: FlagWrite | FlagFast,
 		Summary: "Set the TTL of a key in milliseconds", Complexity: "O(1)",
 		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyUpdate)},
-		Args: []Arg{
-			key("key"),
-			integer("milliseconds"),
-			oneOf("condition", token("NX"), token("XX"), token("GT"), token("LT")).from("7.0.0").opt(),
-		},
+		Args:     []Arg{key("key"), integer("milliseconds"), expiryCondition()},
 	}, {
 		Name: "pexpireat", Since: "2.6.0", Arity: -3, Route: Write, Flags: FlagWrite | FlagFast,
 		Summary: "Let a key expire at a Unix time in milliseconds", Complexity: "O(1)",
 		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyUpdate)},
-		Args: []Arg{
-			key("key"),
-			unixTime("unix-time-milliseconds"),
-			oneOf("condition", token("NX"), token("XX"), token("GT"), token("LT")).from("7.0.0").opt(),
-		},
+		Args:     []Arg{key("key"), unixTime("unix-time-milliseconds"), expiryCondition()},
 	}, {
 		Name: "pexpiretime", Since: "7.0.0", Arity: 2, Route: Read, Flags: FlagReadOnly | FlagFast,
 		Summary: "Return the Unix time in milliseconds at which a key expires", Complexity: "O(1)",
@@ -145,9 +125,7 @@ func keysCommands() []Command {
 		Summary: "Iterate over the keys of the database", Complexity: "O(N), N being the number of keys visited",
 		Tips: []string{"nondeterministic_output", "request_policy:special"},
 		Args: []Arg{
-			integer("cursor"),
-			pattern("pattern").after("MATCH").opt(),
-			integer("count").after("COUNT").opt(),
+			integer("cursor"), pattern("pattern").after("MATCH").opt(), integer("count").after("COUNT").opt(),
 			text("type").after("TYPE").from("6.0.0").opt(),
 		},
 	}, {
@@ -190,13 +168,9 @@ func sortCommands() []Command {
 				"STORE may stand anywhere behind the key").behind("STORE"),
 		},
 		Args: []Arg{
-			key("key"),
-			pattern("pattern").of(2).after("BY").opt(),
-			block("offset_count", integer("offset"), integer("count")).after("LIMIT").opt(),
-			pattern("pattern").of(2).after("GET").many().eachTime().opt(),
-			oneOf("order", token("ASC"), token("DESC")).opt(),
-			Arg{Name: "sorting", Type: ArgPureToken, Token: "ALPHA"}.opt(),
-			key("destination").of(3).after("STORE").opt(),
+			key("key"), pattern("pattern").of(2).after("BY").opt(), offsetCount(),
+			pattern("pattern").of(2).after("GET").many().eachTime().opt(), oneOf("order", token("ASC"), token("DESC")).opt(),
+			Arg{Name: "sorting", Type: ArgPureToken, Token: "ALPHA"}.opt(), key("destination").of(3).after("STORE").opt(),
 		},
 	}, {
 		Name: "sort_ro", Since: "7.0.0", Arity: -2, Route: Read, Flags: FlagReadOnly,
@@ -208,11 +182,8 @@ func sortCommands() []Command {
 			hiddenKeys(KeyRO|KeyAccess, "The keys of BY and GET follow from the elements"),
 		},
 		Args: []Arg{
-			key("key"),
-			pattern("pattern").of(2).after("BY").opt(),
-			block("offset_count", integer("offset"), integer("count")).after("LIMIT").opt(),
-			pattern("pattern").of(2).after("GET").many().eachTime().opt(),
-			oneOf("order", token("ASC"), token("DESC")).opt(),
+			key("key"), pattern("pattern").of(2).after("BY").opt(), offsetCount(),
+			pattern("pattern").of(2).after("GET").many().eachTime().opt(), oneOf("order", token("ASC"), token("DESC")).opt(),
 			Arg{Name: "sorting", Type: ArgPureToken, Token: "ALPHA"}.opt(),
 		},
 	}}

@@ -11,14 +11,7 @@ func listCommands() []Command {
 		Summary:    "Put an element before or behind another element of a list",
 		Complexity: "O(N), N being the number of elements up to the other element",
 		KeySpecs:   []KeySpec{oneKey(1, KeyRW|KeyInsert)},
-		Args: []Arg{
-			key("key"),
-			oneOf("where",
-				token("BEFORE"),
-				token("AFTER")),
-			text("pivot"),
-			text("element"),
-		},
+		Args:       []Arg{key("key"), oneOf("where", token("BEFORE"), token("AFTER")), text("pivot"), text("element")},
 	}, {
 		Name: "llen", Since: "1.0.0", Arity: 2, Route: Read, Flags: FlagReadOnly | FlagFast,
 		Summary: "Return the length of a list", Complexity: "O(1)",
@@ -28,14 +21,8 @@ func listCommands() []Command {
 		Summary: "Take an element off an end of a list, put it to an end of another and return it", Complexity: "O(1)",
 		KeySpecs: []KeySpec{oneKey(1, KeyRW|KeyAccess|KeyDelete), oneKey(2, KeyRW|KeyInsert)},
 		Args: []Arg{
-			key("source"),
-			key("destination"),
-			oneOf("wherefrom",
-				token("LEFT"),
-				token("RIGHT")),
-			oneOf("whereto",
-				token("LEFT"),
-				token("RIGHT")),
+			key("source"), key("destination"), oneOf("wherefrom", token("LEFT"), token("RIGHT")),
+			oneOf("whereto", token("LEFT"), token("RIGHT")),
 		},
 	}, {
 		Name: "lmpop", Since: "7.0.0", Arity: -4, Route: Write, Flags: FlagWrite,
@@ -43,11 +30,7 @@ func listCommands() []Command {
 		Complexity: "O(N+M), N being the number of keys and M the number of elements taken",
 		KeySpecs:   []KeySpec{countedKeys(1, 1, KeyRW|KeyAccess|KeyDelete)},
 		Args: []Arg{
-			integer("numkeys"),
-			key("key").many(),
-			oneOf("where",
-				token("LEFT"),
-				token("RIGHT")),
+			integer("numkeys"), key("key").many(), oneOf("where", token("LEFT"), token("RIGHT")),
 			integer("count").after("COUNT").opt(),
 		},
 	}, {
@@ -62,10 +45,7 @@ func listCommands() []Command {
 		Complexity: "O(N), N being the length of the list",
 		KeySpecs:   []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 		Args: []Arg{
-			key("key"),
-			text("element"),
-			integer("rank").after("RANK").opt(),
-			integer("num-matches").after("COUNT").opt(),
+			key("key"), text("element"), integer("rank").after("RANK").opt(), integer("num-matches").after("COUNT").opt(),
 			integer("len").after("MAXLEN").opt(),
 		},
 	}, {

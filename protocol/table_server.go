@@ -43,10 +43,10 @@ func serverCommands() []Command {
 			Summary: "List the names of commands", Complexity: "O(N), N being the number of commands",
 			Categories: []string{"connection"},
 			Tips:       []string{"nondeterministic_output_order"},
-			Args: []Arg{oneOf("filterby",
-				text("module-name").after("MODULE"),
-				text("category").after("ACLCAT"),
-				pattern("pattern").after("PATTERN")).after("FILTERBY").opt()},
+			Args: []Arg{
+				oneOf("filterby", text("module-name").after("MODULE"), text("category").after("ACLCAT"),
+					pattern("pattern").after("PATTERN")).after("FILTERBY").opt(),
+			},
 		}},
 	}, {
 		Name: "config", Since: "2.0.0", Arity: -2, Route: Local,
@@ -135,8 +135,7 @@ func backupCommands() []Command {
 		Complexity: "O(1) to begin, O(N) for all parts, N being the size of the state",
 		Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagNoMulti | FlagLoading | FlagStale,
 		Tips: []string{"nondeterministic_output"},
-		Args: []Arg{oneOf("part",
-			block("begin", token("BEGIN"), token("STALE").opt()), token("NEXT"), token("END"))},
+		Args: []Arg{oneOf("part", block("begin", token("BEGIN"), token("STALE").opt()), token("NEXT"), token("END"))},
 	}}
 }
 

@@ -83,10 +83,7 @@ func setCommands() []Command {
 		Tips:       []string{"nondeterministic_output"},
 		KeySpecs:   []KeySpec{oneKey(1, KeyRO|KeyAccess)},
 		Args: []Arg{
-			key("key"),
-			integer("cursor"),
-			pattern("pattern").after("MATCH").opt(),
-			integer("count").after("COUNT").opt(),
+			key("key"), integer("cursor"), pattern("pattern").after("MATCH").opt(), integer("count").after("COUNT").opt(),
 		},
 	}, {
 		Name: "sunion", Since: "1.0.0", Arity: -2, Route: Read, Flags: FlagReadOnly,
