@@ -118,6 +118,8 @@ type trial struct {
 	settings *workload.Options
 	findings []string // about the service as a whole: it does not serve
 	shown    []string // by faults
+	judged   int      // how often the cluster had to serve
+	stalls   []string // when it did not
 
 	disks     *disks.Disks // nil without
 	supported []string     // faults that disks make possible
@@ -294,7 +296,10 @@ func (t *trial) drive(ctx context.Context) {
 	t.recorder = history.NewRecorder(workload.Slots(t.o.concurrency + len(t.loads)))
 	t.settings.Recorder = t.recorder
 	n := &nemesis.Nemesis{Target: t.target, Net: t.net, Recorder: t.recorder, Log: t.log, DataDir: t.dataDir}
-	defer func() { t.shown = n.Findings() }()
+	defer func() {
+		t.shown = n.Findings()
+		t.judged, t.stalls = n.Liveness()
+	}()
 	if t.disks != nil {
 		n.Disks = t.disks
 	}
@@ -316,7 +321,9 @@ func (t *trial) drive(ctx context.Context) {
 	t.usage = <-watched
 
 	t.log.Info("mending everything")
-	if err := errors.Join(n.Heal(), n.FinishUpgrade()); err != nil {
+	err := n.Heal()
+	n.Epilogue(context.WithoutCancel(ctx), t.o.seed)
+	if err := errors.Join(err, n.FinishUpgrade()); err != nil {
 		t.findings = append(t.findings, fmt.Sprintf("mend everything: %v", err))
 	}
 	healed := time.Now()
@@ -354,6 +361,9 @@ func (t *trial) judge(ctx context.Context) *report.Report {
 	results := workload.Check(t.loads, h)
 	if looked > 0 || disagree != nil {
 		results = append(results, checker.External("replicas agree", looked, disagree))
+	}
+	if t.judged > 0 {
+		results = append(results, checker.External("liveness", t.judged, t.stalls))
 	}
 	results = append(results, checker.External("processes", len(t.target.Members()),
 		slices.Concat(t.target.Fleet().Findings(), t.findings, t.shown)))

@@ -129,8 +129,9 @@ func (m maker) server(node string) replicatest.Server {
 	}
 }
 
-// stubbornness is for how long a stubborn leader does without followers.
-const stubbornness = 3 * time.Second
+// Stubbornness is for how long a stubborn leader does without followers, and half of the longest time for which a
+// stubborn follower believes in a silent leader.
+const Stubbornness = 3 * time.Second
 
 // configure configures a replica.
 func (m maker) configure(c *replica.Config) {
@@ -141,7 +142,7 @@ func (m maker) configure(c *replica.Config) {
 		c.RefusalDelay = -1
 	}
 	if name == m.Stubborn {
-		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = stubbornness, stubbornness, stubbornness
+		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = Stubbornness, Stubbornness, Stubbornness
 		c.ClockStep = conf.ElectionTimeout
 	}
 	c.MaxMemoryBytes = m.memoryLimit(&conf)

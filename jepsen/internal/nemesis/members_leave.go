@@ -46,13 +46,12 @@ func (n *Nemesis) loseMember(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, m := members[0], n.membership()
 	spares := m.Spares()
+	e := effect{detail: role(place, leader), dead: []string{place}, mend: func() error { return n.renewed(place) }}
 	if s.Size == 0 && len(spares) > 0 {
-		e := effect{detail: role(place, leader) + ", by " + spares[0], mend: func() error {
-			return n.replace(place, spares[0])
-		}}
-		return e, m.Out(place)
+		e.detail += ", by " + spares[0]
+		e.mend = func() error { return n.replace(place, spares[0]) }
 	}
-	return effect{detail: role(place, leader), mend: func() error { return n.renewed(place) }}, m.Out(place)
+	return e, m.Out(place)
 }
 
 // removeAway removes a member that is cut off. The removed node comes back, to all or to the leader alone, and must

@@ -1,12 +1,12 @@
 // Package nemesis breaks what a schedule says, and mends it.
 //
 // It promises: each fault is on record with the time it began and was over, and the nodes that were
-// hit; everything is whole again when [Nemesis.Run] has returned, and every member
+// hit; everything is whole again when [Nemesis.Epilogue] has returned, and every member
 // runs.
 //
 // The faults by lane: net.go, process.go, hooks.go (clocks, disks and raft through the server's
 // debug commands), files.go (damaged stores), holders.go (clients that freeze or vanish),
-// hooks.go (nodes whose program is replaced).
+// hooks.go (nodes whose program is replaced). When all is mended epilogue.go asks whether the cluster serves.
 // Goroutines: one for each step that has begun.
 // Start reading at [Nemesis.Run].
 package nemesis
@@ -37,6 +37,9 @@ type Nemesis struct {
 	DataDir func(member string) string
 	// Disks are nil where there are none to cut the power of.
 	Disks Disks
+	// Stubbornness is how much longer than ServesWithin the cluster may take, as some node of the tests is slow to notice
+	// that its leader is gone.
+	Stubbornness time.Duration
 
 	upgrade []upgradeStep // what is left of it; the lane of processes guards it
 
@@ -44,6 +47,10 @@ type Nemesis struct {
 	findings []string
 	begun    int // faults that were made
 	underWay int // faults that are not mended
+	judged   int // how often the cluster had to serve
+	stalls   []string
+
+	last effect // the schedule's last fault, which the epilogue mends; zero: it was mended, as all others
 }
 
 // Findings are what a fault showed to be wrong with the service.
@@ -65,10 +72,14 @@ type effect struct {
 	mend   func() error
 	// details, if not nil, tells what became of the fault when it is mended.
 	details func() string
+	// dead are members that were killed, and that the newest voters can do without. If the fault is the schedule's last,
+	// they stay dead for the epilogue.
+	dead []string
 }
 
 // Run makes every fault of a schedule at its time, counted from the recorder's start, and
-// returns when all are mended. When ctx ends Run mends what is broken and makes no more.
+// returns when all are mended, but for what the last one killed. When ctx ends Run mends what is broken and makes no
+// more.
 func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 	// lanes keep faults of a lane apart when a fault takes longer than was planned. Not mutexes: to
 	// wait for a mutex would stop virtual time.
@@ -78,7 +89,7 @@ func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, s := range steps {
+	for i, s := range steps {
 		if !workload.Sleep(ctx, s.At-time.Duration(n.Recorder.Now())) {
 			return
 		}
@@ -98,7 +109,9 @@ func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 					return
 				}
 			}
-			n.strike(ctx, s)
+			if ctx.Err() == nil {
+				n.strike(ctx, s, i == len(steps)-1)
+			}
 			release(taken)
 		})
 	}
@@ -110,7 +123,7 @@ func release(lanes []chan struct{}) {
 	}
 }
 
-func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
+func (n *Nemesis) strike(ctx context.Context, s schedule.Step, last bool) {
 	start := n.Recorder.Now()
 	n.count(1, 1)
 	defer n.count(0, -1)
@@ -122,7 +135,10 @@ func (n *Nemesis) strike(ctx context.Context, s schedule.Step) {
 	} else if !f.Alone {
 		workload.Sleep(ctx, s.For)
 	}
-	if e.mend != nil {
+	if err == nil && last && e.dead != nil && n.alone() {
+		<-ctx.Done()
+		n.last = e
+	} else if e.mend != nil {
 		if err := e.mend(); err != nil {
 			n.Log.Warn("mend", "kind", s.Fault, "error", err)
 			e.detail += " (mending failed: " + err.Error() + ")"
@@ -140,6 +156,13 @@ func (n *Nemesis) count(begun, underWay int) {
 	n.begun, n.underWay = n.begun+begun, n.underWay+underWay
 }
 
+// alone reports whether one fault is under way, and no other.
+func (n *Nemesis) alone() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.underWay == 1
+}
+
 // beside returns whether there was another fault beside the one that asks, from now until the returned function is
 // called.
 func (n *Nemesis) beside() func() bool {
@@ -153,7 +176,8 @@ func (n *Nemesis) beside() func() bool {
 	}
 }
 
-// Heal makes the net whole, lets all members go on, and starts what does not run.
+// Heal makes the net whole, lets all members go on, and starts what does not run, but for what the schedule's last
+// fault killed.
 func (n *Nemesis) Heal() error {
 	if err := n.Net.Set(network.State{}); err != nil {
 		return err
@@ -161,6 +185,9 @@ func (n *Nemesis) Heal() error {
 	for _, m := range n.Target.Members() {
 		if err := n.Target.Fleet().Resume(m); err != nil {
 			return err
+		}
+		if slices.Contains(n.last.dead, m) {
+			continue
 		}
 		if err := n.Target.Fleet().Start(m); err != nil {
 			return err

@@ -13,11 +13,16 @@ import (
 func kill(count func([]string) int) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
+		voters := len(members)
 		members = members[:count(members)]
 		fleet := n.Target.Fleet()
 		// All are hit at once: the rest must not have time to notice the first.
 		err := atOnce(members, fleet.Kill)
-		return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}, err
+		e := effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}
+		if len(members) <= voters-majority(voters) {
+			e.dead = members
+		}
+		return e, err
 	}
 }
 

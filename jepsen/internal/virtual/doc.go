@@ -18,8 +18,7 @@
 // until the power is cut. The faults power-append and power-sync, which only these disks can make,
 // do to each entry what power-window does to a real disk with luck.
 //
-// Each run ends with an epilogue: a minority goes for good, and the majority that is left has to grant a lock within ten
-// election timeouts.
+// Each run ends with the epilogue of package nemesis. A node that is stubborn, as worldOptions has it, gets more time.
 //
 // Members come and go as package reconfig has it, and for a third of the seeds by raft's own changes, which nothing
 // refuses. Founding and the wire need the program.

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
+	"github.com/holdfast/holdfast/server/servertest"
 )
 
 // runOptions are the options of one virtual run.
@@ -116,6 +117,9 @@ func (d *driven) drive(t *testing.T) {
 		Target: tgt, Net: w, Disks: w, Recorder: settings.Recorder,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+	if o.stubborn {
+		n.Stubbornness = 2 * servertest.Stubbornness
+	}
 	running, cancel := context.WithTimeout(ctx, o.time)
 	defer cancel()
 	done := make(chan struct{})
@@ -126,6 +130,7 @@ func (d *driven) drive(t *testing.T) {
 	workload.Run(running, d.loads, settings)
 	<-done
 	require.NoError(t, n.Heal())
+	n.Epilogue(ctx, o.seed)
 	looked, wrong := 0, []string{}
 	serving := tgt.Serving(ctx)
 	if serving == nil {
@@ -136,7 +141,6 @@ func (d *driven) drive(t *testing.T) {
 		}
 		looked, wrong = tgt.Agree(ctx)
 		n.Whole(ctx, o.nodes)
-		wrong = append(wrong, tgt.epilogue(ctx, o.seed)...)
 	} else {
 		wrong = append(wrong, serving.Error())
 	}
@@ -148,8 +152,10 @@ func (d *driven) drive(t *testing.T) {
 	}
 	d.h = settings.Recorder.History()
 	require.NoError(t, d.h.Validate())
+	judged, stalls := n.Liveness()
 	d.others = []checker.Result{
 		checker.External("replicas agree", looked, wrong),
+		checker.External("liveness", judged, stalls),
 		checker.External("processes", o.nodes, slices.Concat(w.Findings(), n.Findings())),
 	}
 }

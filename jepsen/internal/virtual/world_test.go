@@ -278,13 +278,18 @@ func (t target) repair(ctx context.Context, via *servertest.Node, place string) 
 	return err
 }
 
+// askLimit bounds a command to a node that may be frozen.
+const askLimit = time.Second
+
 // dial connects to a node. No fault of the net cuts the connection off.
 func (t target) dial(ctx context.Context, member string) (*wire.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
 	nc, err := t.world.Dial(ctx, "", member, "")
 	if err != nil {
 		return nil, err
 	}
-	return wire.New(nc, time.Second), nil
+	return wire.New(nc, askLimit), nil
 }
 
 func (t target) ask(ctx context.Context, member string, words []string) (protocol.Value, error) {

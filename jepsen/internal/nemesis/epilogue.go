@@ -1,0 +1,134 @@
+package nemesis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/jepsen/internal/cluster"
+	"github.com/holdfast/holdfast/jepsen/internal/workload"
+)
+
+// The epilogue of a run asks what no checker of a history can: whether a cluster that could serve does.
+
+// ServesWithin is how long the cluster may take to grant a lock: ten election timeouts of the server.
+const ServesWithin = 4 * second
+
+// Liveness is how often a majority of healthy voters had to grant a lock, and when it did not.
+func (n *Nemesis) Liveness() (judged int, stalls []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.judged, slices.Clone(n.stalls)
+}
+
+// Epilogue judges a cluster whose faults have ceased: see [Nemesis.Heal]. Members that the last fault of the schedule
+// killed are dead still. A lock must be granted. Then as many healthy voters go for good as the cluster can do without,
+// killed or frozen, and another lock must be granted. In the end all members run.
+func (n *Nemesis) Epilogue(ctx context.Context, seed uint64) {
+	m, ok := n.Target.(cluster.Membership)
+	if !ok {
+		return
+	}
+	when := "after all faults"
+	if dead := n.last.dead; dead != nil {
+		when += ", without " + strings.Join(dead, ", ")
+	}
+	if n.Serves(ctx, when) {
+		n.loseMinority(ctx, m, rand.New(rand.NewPCG(seed, 3)))
+	}
+	if n.last.mend != nil {
+		if err := n.last.mend(); err != nil {
+			n.find("after the epilogue: %v", err)
+		}
+	}
+}
+
+// loseMinority has a minority of the voters go, and sees whether the others serve. The minority comes back.
+func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *rand.Rand) {
+	var roll map[string]bool
+	if n.until(ctx, wholeLimit, "", func() (known bool) {
+		var err error
+		roll, err = m.Roll(ctx)
+		return err == nil
+	}) != nil {
+		return // found by Whole
+	}
+	fleet, voters := n.Target.Fleet(), 0
+	var healthy []string
+	for place, vote := range roll { // unordered: sorted below
+		if !vote {
+			continue
+		}
+		voters++
+		if fleet.Running(place) && !n.quarantined(ctx, place) {
+			healthy = append(healthy, place)
+		}
+	}
+	slices.Sort(healthy)
+	rng.Shuffle(len(healthy), func(i, j int) { healthy[i], healthy[j] = healthy[j], healthy[i] })
+	lost := healthy[:max(0, len(healthy)-majority(voters))]
+	how, lose, back := "killed", fleet.Kill, fleet.Start
+	if rng.IntN(2) == 0 {
+		how, lose, back = "frozen", fleet.Pause, fleet.Resume
+	}
+	if len(lost) == 0 {
+		return // a majority, and no more, is left
+	}
+	if err := atOnce(lost, lose); err != nil {
+		n.find("epilogue: %v", err)
+	}
+	n.Serves(ctx, fmt.Sprintf("of %d voters after %s were %s for good", voters, strings.Join(lost, ", "), how))
+	if err := each(lost, back); err != nil {
+		n.find("epilogue: %v", err)
+	}
+}
+
+// majority is how many of so many voters are one.
+func majority(voters int) int { return voters/2 + 1 }
+
+// Serves reports whether some member grants a lock soon, and notes if none does. Requires: a majority of
+// the newest committed voters runs, reaches each other and has whole folders, and one of them is not in quarantine.
+func (n *Nemesis) Serves(ctx context.Context, when string) bool {
+	within := ServesWithin + n.Stubbornness
+	asking, stop := context.WithTimeout(ctx, within)
+	defer stop()
+	var granted atomic.Bool
+	var clients sync.WaitGroup
+	for _, m := range n.Target.Members() {
+		clients.Go(func() {
+			for i := 0; asking.Err() == nil; i++ {
+				// Each try has a key of its own: whether the one before was granted may not be known.
+				key := fmt.Sprintf("jepsen-lock-%d-%s-%d", n.Recorder.Now(), m, i)
+				v, err := n.Target.Debug(asking, m, "SET", key, m, "NX", "PX", "1000")
+				if err == nil && !v.IsNull() && asking.Err() == nil {
+					granted.Store(true)
+					stop()
+				}
+				workload.Sleep(asking, 10*time.Millisecond)
+			}
+		})
+	}
+	clients.Wait()
+	n.mu.Lock()
+	n.judged++
+	n.mu.Unlock()
+	if granted.Load() || ctx.Err() != nil {
+		return true
+	}
+	var shown []string
+	for _, m := range n.Target.Members() {
+		if p, err := n.position(ctx, m); err == nil {
+			shown = append(shown, fmt.Sprintf("the log of %s ends at %d with %d committed", m, p.last, p.commit))
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stalls = append(n.stalls, fmt.Sprintf("%s: no lock was granted within %s: %s", when, within,
+		strings.Join(shown, ", ")))
+	return false
+}
