@@ -5,6 +5,7 @@ BIN := bin
 TEST := $(GO) test -tags invariants
 # A module of its own, so that what it needs is no requirement of the server.
 MUTATIONS_DIR := cmd/internal/mutations
+MODULES := $(MUTATIONS_DIR) server/clients/go/holdfast # modules that are checked as the main one is
 MUTATE := $(GO) -C $(MUTATIONS_DIR) run .
 
 .DEFAULT_GOAL := help
@@ -34,13 +35,12 @@ check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	$(GO) vet ./...
 	$(GO) vet -tags trace ./server/raftnode ./jepsen/model
 	$(GO) tool staticcheck ./...
-	$(GO) -C $(MUTATIONS_DIR) vet ./...
-	@cd $(MUTATIONS_DIR) && $$($(GO) -C $(CURDIR) tool -n staticcheck) ./...
+	@for dir in $(MODULES); do $(GO) -C $$dir vet ./... && (cd $$dir && $$($(GO) -C $(CURDIR) tool -n staticcheck) ./...) || exit 1; done
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
-	@for dir in . $(MUTATIONS_DIR) bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
+	@for dir in . $(MODULES) bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
 
 vet-others: ## vet for macOS and FreeBSD; the program builds for Windows
-	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; GOOS=$$os $(GO) vet ./... && GOOS=$$os $(GO) -C $(MUTATIONS_DIR) vet ./... || exit 1; done
+	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; for dir in . $(MODULES); do GOOS=$$os $(GO) -C $$dir vet ./... || exit 1; done; done
 	GOOS=windows $(GO) build -o /dev/null ./cmd/holdfast
 
 fmt: ## format Go with gofumpt, and wrap Markdown

@@ -10,9 +10,6 @@ native() {
 	"$@"
 }
 
-install_recipes_go() { install_go; }
-test_recipes_go() { native "$work/go-suite" recipes; }
-
 install_recipes_python() { [ -d "$work/venv" ] || install_python; }
 test_recipes_python() { native "$work/venv/bin/python" "$here/python/recipes.py"; }
 

@@ -13,7 +13,7 @@ here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
-	recipes_go recipes_python recipes_node recipes_java recipes_rust'
+	recipes_python recipes_node recipes_java recipes_rust'
 every="$default asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;

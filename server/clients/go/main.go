@@ -187,9 +187,6 @@ func main() {
 	if slices.Contains(os.Args[1:], "pushed") {
 		run = s.runPushed
 	}
-	if slices.Contains(os.Args[1:], "recipes") {
-		run = s.runRecipes
-	}
 	if i := slices.Index(os.Args, "discovery"); i > 0 {
 		run = func(ctx context.Context) error { return s.runDiscovery(ctx, os.Args[i+1]) }
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -165,6 +166,9 @@ func (c *Cluster) Kill(i int) {
 // Freeze has a door say nothing more; its connections stay open.
 func (c *Cluster) Freeze(i int) { c.shut(i, frozen) }
 
+// Thaw ends Freeze for connections that come from now on.
+func (c *Cluster) Thaw(i int) { c.shut(i, open) }
+
 // Stall has a door say nothing more. Unlike a frozen one it sees connections end.
 func (c *Cluster) Stall(i int) { c.shut(i, stalled) }
 
@@ -231,6 +235,19 @@ func (c *Cluster) Holder(name string) string {
 		return ""
 	}
 	return fieldOf(holders[0], "owner").Str
+}
+
+// Waiter is who is first in line for a lock.
+func (c *Cluster) Waiter(name string) string {
+	return fieldOf(c.info(name, "waiters").Elems[0], "owner").Str
+}
+
+// Cancel ends an owner's wait for a lock.
+func (c *Cluster) Cancel(name, owner string) { c.do("LOCK.CANCEL", name, owner) }
+
+// CloseSession closes the session that holds a lock.
+func (c *Cluster) CloseSession(name string) {
+	c.do("SESSION.CLOSE", strconv.FormatInt(fieldOf(c.info(name, "holders").Elems[0], "session").Num, 10))
 }
 
 // Waiters is how many stand in line for a lock.
