@@ -14,7 +14,8 @@ default='redis_cli go pushed python node discovery java java_pushed redislock re
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
 	recipes_python recipes_node recipes_java recipes_rust'
-every="$default asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
+locks='locks_python locks_node locks_java locks_php'
+every="$default $locks asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
 few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node' ;;
@@ -36,6 +37,8 @@ export HOLDFAST_REDIS
 . "$here/recipes.sh"
 # shellcheck source=bridge.sh
 . "$here/bridge.sh"
+# shellcheck source=exclusive.sh
+. "$here/exclusive.sh"
 
 # missing prints the first of the named programs that is not installed.
 missing() {
@@ -53,11 +56,12 @@ programs() {
 	bridge_python) echo python3 redis-server ;;
 	bridge_node) echo node npm redis-server ;;
 	bridge_java | bridge_redisson) echo java javac mvn redis-server ;;
-	python | recipes_python | redis_py | redis_py_more | python_redis_lock) echo python3 ;;
+	python | recipes_python | redis_py | redis_py_more | python_redis_lock | locks_python) echo python3 ;;
 	killed) echo go python3 ;;
-	node | recipes_node | semaphore) echo node npm ;;
+	node | recipes_node | semaphore | locks_node) echo node npm ;;
 	discovery) echo go python3 node npm ;;
-	java | java_pushed | recipes_java | redisson) echo java javac mvn ;;
+	java | java_pushed | recipes_java | redisson | locks_java) echo java javac mvn ;;
+	locks_php) echo php ;;
 	rslock | recipes_rust) echo cargo ;;
 	exporter) echo go redis-cli curl ;;
 	redis_acl) echo tclsh apt-get dpkg-source ;;
@@ -158,7 +162,8 @@ test_connect() {
 	"$here/connect.sh"
 }
 
-# install fetches and builds what the suites need, and leaves a line for each in $work/installed.
+# install fetches and builds what the suites need, and leaves a line for each in $work/installed. The exit status 3 of an
+# install_NAME skips the suite: its last line says why.
 install() {
 	local name lacks
 	[ -n "${HOLDFAST_BIN:-}" ] || (cd "$here/../.." && go build -o "$work/holdfast" ./cmd/holdfast)
@@ -175,6 +180,8 @@ install() {
 		elif ("install_$name" >"$work/install-$name.log" 2>&1); then
 			touch "$work/ready-$name"
 			echo "$name ready"
+		elif [ $? = 3 ]; then
+			echo "$name skip $(tail -1 "$work/install-$name.log")"
 		else
 			tail -20 "$work/install-$name.log" >&2
 			echo "$name failed"
@@ -185,7 +192,7 @@ install() {
 # takes_locks: suite $1 takes locks by Redis's own commands, which the nodes must see as such.
 takes_locks() {
 	case $1 in
-	go | python | node | java | bridge_* | redislock | redsync | rueidislock | python_redis_lock | rslock | semaphore | redisson) true ;;
+	go | python | node | java | bridge_* | redislock | redsync | rueidislock | python_redis_lock | rslock | semaphore | redisson | locks_*) true ;;
 	*) false ;;
 	esac
 }

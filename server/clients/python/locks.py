@@ -1,0 +1,127 @@
+"""Lock libraries of Python under contention: see ../exclusive.sh.
+
+Environment: HOLDFAST_NODES (host:port,...).
+"""
+
+import contextlib
+import importlib.util
+import os
+import random
+import sys
+import threading
+import time
+import uuid
+
+import redis
+
+NODES = [n.split(":") for n in os.environ["HOLDFAST_NODES"].split(",")]
+NAME = sys.argv[1] if len(sys.argv) > 1 else None  # the case, and the lock
+LEASE = 5  # seconds
+RATE = 200  # a day
+
+
+def client(node, **options):
+    return redis.Redis(host=node[0], port=int(node[1]), socket_timeout=5, **options)
+
+
+# Each function makes a worker's lock: a function without arguments whose context manager yields whether the lock is held.
+def dramatiq(limit):
+    def make(node):
+        from dramatiq.rate_limits import ConcurrentRateLimiter
+        from dramatiq.rate_limits.backends import RedisBackend
+
+        limiter = ConcurrentRateLimiter(RedisBackend(client=client(node)), NAME, limit=limit, ttl=LEASE * 1000)
+        return lambda: limiter.acquire(raise_on_failure=False)
+
+    return make
+
+
+def tasktiger(limit):
+    def make(node):
+        from tasktiger.redis_semaphore import Semaphore
+
+        semaphore = Semaphore(client(node), NAME, uuid.uuid4().hex, LEASE, limit)
+
+        @contextlib.contextmanager
+        def acquire():
+            held, _ = semaphore.acquire()
+            yield held
+            if held:
+                semaphore.release()
+
+        return acquire
+
+    return make
+
+
+def tooz(node):
+    from tooz import coordination
+
+    coordinator = coordination.get_coordinator(f"redis://{node[0]}:{node[1]}?lock_timeout={LEASE}", uuid.uuid4().bytes)
+    coordinator.start()
+    return lambda: coordinator.get_lock(NAME.encode())
+
+
+def limits(strategy):
+    def make(node):
+        import limits
+
+        limiter = getattr(limits.strategies, strategy)(limits.storage.RedisStorage(f"redis://{node[0]}:{node[1]}"))
+        return lambda: limiter.hit(limits.RateLimitItemPerDay(RATE), NAME)
+
+    return make
+
+
+CASES = {  # how many may hold, and a worker's lock; the name begins with the package
+    "dramatiq": (1, dramatiq(1)),
+    "dramatiq-three": (3, dramatiq(3)),
+    "tasktiger": (1, tasktiger(1)),
+    "tasktiger-three": (3, tasktiger(3)),
+    "tooz": (1, tooz),
+    "limits-fixed-window": (RATE, limits("FixedWindowRateLimiter")),
+    "limits-moving-window": (RATE, limits("MovingWindowRateLimiter")),
+    "limits-sliding-window": (RATE, limits("SlidingWindowCounterRateLimiter")),
+}
+
+
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def work(worker, make):
+    """Until a rate refuses the worker."""
+    acquire = None
+    while True:
+        try:
+            acquire = acquire or make(NODES[worker % 3])
+            held = acquire()
+            if held is False:
+                return
+            if held is True:
+                say("+", worker, "job")
+                time.sleep(0.02)
+                continue
+            with held as entered:
+                if entered:
+                    say("+", worker, "job")
+                    time.sleep(0.005)
+                    say("-", worker, "job")
+        except Exception as e:
+            print(f"worker {worker}: {e!r}", file=sys.stderr, flush=True)
+        time.sleep(random.uniform(0.005, 0.02))
+
+
+def main():
+    if NAME is None:
+        print(*(name for name in CASES if importlib.util.find_spec(name.split("-")[0])), sep="\n")
+        return
+    limit, make = CASES[NAME]
+    say("rate" if limit == RATE else "locks", limit)
+    workers = [threading.Thread(target=work, args=(worker, make)) for worker in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+main()
