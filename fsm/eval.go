@@ -127,7 +127,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	if h.runner == nil {
 		h.runner = lua.NewRunner()
 	}
-	db, words := c.DB, c.Args
+	db, words, before := c.DB, c.Args, c.Work
 	if !h.readOnly {
 		h.from = c.begins()
 	}
@@ -141,6 +141,9 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	c.DB, c.Args = db, words
 	c.Spend(h.runner.Used().Steps * luaStepWork)
 	own := c.Widen(outer)
+	if !c.Reading {
+		c.costs.note(s.sha, c.Work-before)
+	}
 	if h.full {
 		reply, err = c.refusal, lua.ErrBudget
 	}

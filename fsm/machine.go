@@ -19,6 +19,8 @@ type machine struct {
 	// programs are what this node has compiled, and users whose rights it has read; no part of the state.
 	programs lua.Cache
 	users    rightsCache
+	// costs are what scripts cost when they ran last, as this node has seen; no part of the state.
+	costs scriptCosts
 
 	// mu guards the fields below. While it is held no other lock is taken, and nothing outside the
 	// package is called but the [Sink] of Apply.
@@ -52,6 +54,7 @@ type call struct {
 	// programs are what the node has compiled, and users whose rights it has read.
 	programs *lua.Cache
 	users    *rightsCache
+	costs    *scriptCosts
 	conn     uint64 // the client's connection at the batch's node; 0: not told
 	// rules are what the user of a script may do; empty: everything.
 	rules string
@@ -86,7 +89,7 @@ type call struct {
 
 // init makes c a call of the machine.
 func (c *call) init(m *machine) {
-	c.byRow, c.programs, c.users = m.byRow, &m.programs, &m.users
+	c.byRow, c.programs, c.users, c.costs = m.byRow, &m.programs, &m.users, &m.costs
 	c.Host = c
 }
 

@@ -180,6 +180,7 @@ type transaction struct {
 	body  []byte
 	count int
 	hints protocol.Hints // of the body
+	work  int64          // of the scripts in the body, as far as it is known and much
 	// steps has an element for each queued command, from the first command that this node answers.
 	// Most transactions have no such command, and no steps.
 	steps []step

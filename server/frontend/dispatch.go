@@ -135,6 +135,7 @@ func (c *conn) send(req *request) {
 		s.published = newPublished(req)
 		c.w.publishes = true
 	}
+	c.w.batch.Work += c.scriptWork(req)
 	c.addRequest(s, c.track.command(c.w, req), req.hints(s.wait.number()))
 	if s.kind == slotBlock {
 		c.runBatch()

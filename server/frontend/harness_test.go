@@ -95,6 +95,8 @@ func (cl *cluster) Compile(source string) error { return cl.machine.Compile(sour
 
 func (cl *cluster) Compiled(source string) bool { return cl.machine.Compiled(source) }
 
+func (cl *cluster) ScriptWork(word []byte) int64 { return cl.machine.ScriptWork(word) }
+
 func (cl *cluster) Origin() protocol.Incarnation { return here }
 
 func (cl *cluster) Clients() *sessions.Clients { return cl.clients }
@@ -195,7 +197,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 func (cl *cluster) note(u *replica.Batch) {
 	cl.batches = append(cl.batches, replica.Batch{
 		Body: bytes.Clone(u.Body), Count: u.Count, Write: u.Write,
-		Replies: u.Replies, Hints: u.Hints,
+		Replies: u.Replies, Hints: u.Hints, Work: u.Work,
 	})
 }
 

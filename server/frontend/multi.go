@@ -80,6 +80,7 @@ func (c *conn) enqueue(req *request) {
 		}
 		tx.count++
 		tx.hints = tx.hints.And(req.hints(0))
+		tx.work += c.scriptWork(req)
 		if c.track.on && !c.track.bcast {
 			size += tx.looks.add(req)
 		}
@@ -156,6 +157,7 @@ func exec(c *conn, req *request) {
 	batch := &c.w.batch
 	batch.Body = c.appendQuota(batch.Body, true)
 	batch.Body = protocol.AppendTransaction(batch.Body, c.db, watched, tx.body)
+	batch.Work += tx.work
 	s := slot{kind: slotData, row: req.row, lock: tx.lockCommand()}
 	if len(tx.shown) > 0 {
 		s.shown = tx

@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
@@ -95,6 +97,40 @@ func TestHints(t *testing.T) {
 				require.Equal(t, want, batches[0].Hints, "%v", pipeline)
 			}
 		}
+	})
+}
+
+// TestLongScriptsSayTheirWork: a batch says what its scripts did when they ran last, and the next batch nothing of it.
+func TestLongScriptsSayTheirWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		const source = "for i=1,200000 do end return 1"
+		sha := fmt.Sprintf("%x", sha1.Sum([]byte(source)))
+		eval, evalsha := command("EVAL", source, "0"), command("EVALSHA", sha, "0")
+		work := func(commands ...[]byte) int64 {
+			c := s.dial()
+			cl.take()
+			c.send(bytes.Join(commands, nil))
+			settle()
+			batches := cl.take()
+			require.Len(t, batches, 1)
+			return batches[0].Work
+		}
+		require.Zero(t, work(eval), "nobody knows yet")
+		once := work(eval)
+		require.Greater(t, once, int64(fsm.MuchWork))
+		require.Equal(t, once, work(evalsha))
+		require.Equal(t, 2*once, work(eval, command("SET", "k", "v"), evalsha))
+		require.Equal(t, 2*once, work(command("MULTI"), eval, evalsha, command("EXEC")))
+		require.Zero(t, work(command("EVAL", "return 1", "0"), command("SET", "k", source)))
+		c := s.dial()
+		c.send(eval)
+		settle()
+		cl.take()
+		c.send(command("SET", "k", "v"))
+		settle()
+		require.Zero(t, cl.take()[0].Work)
 	})
 }
 

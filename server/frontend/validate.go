@@ -44,6 +44,14 @@ func (c *conn) validateScript(req *request) *protocol.Error {
 	return nil
 }
 
+// scriptWork is what the script that the request runs did when it ran last, if it was much.
+func (c *conn) scriptWork(req *request) int64 {
+	if req.Name != "eval" && req.Name != "evalsha" {
+		return 0
+	}
+	return c.srv.backend.ScriptWork(req.args[1])
+}
+
 // inClusterMode returns why a data command is refused because of the mode that the node is in.
 func (s *Server) inClusterMode(req *request) *protocol.Error {
 	slots := req.Group == protocol.GroupCluster

@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -20,6 +21,8 @@ type Batch struct {
 	Write bool
 	// Hints are for those that schedule the batch.
 	Hints protocol.Hints
+	// Work is what the scripts in the batch did when they ran last, as far as [fsm.Machine.ScriptWork] says.
+	Work int64
 	// Replies holds, after Execute returned nil, one reply per request.
 	Replies []protocol.Value
 	// Number is, after Execute returned nil for a write, what [Replica.AwaitApplied] wants to know.
@@ -29,11 +32,11 @@ type Batch struct {
 	OnNumber func(number uint64)
 }
 
-// largeBatches lets batches in that are a good part of an entry: a few at a time, in the order of their
-// arrival. Small batches pass those that wait here. In the queue a hundred large ones would stand before
-// a small one, each with an entry of its own.
+// largeBatches lets batches in that are a good part of an entry, in bytes or in work: a few at a time, in the order of
+// their arrival. Small batches pass those that wait here. In the queue a hundred large ones would stand before a small
+// one, each with an entry of its own. A connection has one batch under way, so connections take turns.
 type largeBatches struct {
-	least int           // the bytes from which a batch is large; also of a unit of room
+	least int           // the bytes from which a batch is large; also of a unit of room. Of work it is [fsm.MuchWork]
 	room  chan struct{} // holds an element for each unit taken
 	turn  chan struct{} // holds an element while a batch takes its units, which others wait for
 }
@@ -46,7 +49,8 @@ func newLargeBatches(entryBytes int) *largeBatches {
 // enter waits until there is room for b, at the deadline at most. The caller calls leave when b is
 // answered. The error is a row: b was not applied.
 func (l *largeBatches) enter(b *Batch, deadline time.Time) (leave func(), err error) {
-	if len(b.Body) < l.least {
+	units := min(max(len(b.Body)/l.least, int(b.Work/fsm.MuchWork)), cap(l.room))
+	if units == 0 {
 		return func() {}, nil
 	}
 	late := time.NewTimer(time.Until(deadline))
@@ -63,7 +67,7 @@ func (l *largeBatches) enter(b *Batch, deadline time.Time) (leave func(), err er
 			<-l.room
 		}
 	}
-	for ; taken < min(len(b.Body)/l.least, cap(l.room)); taken++ {
+	for ; taken < units; taken++ {
 		select {
 		case l.room <- struct{}{}:
 		case <-late.C:

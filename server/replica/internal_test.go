@@ -584,6 +584,34 @@ func TestLargeBatchesTakeTurns(t *testing.T) {
 	})
 }
 
+// Batches that are much work by their scripts take turns as large ones do, however short they are.
+func TestLongScriptsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLargeBatches(1600)
+		enter := func(work int64, body int) (leave func(), err error) {
+			return l.enter(&Batch{Body: make([]byte, body), Work: work, Write: true}, time.Now().Add(time.Second))
+		}
+		_, err := enter(fsm.MuchWork-1, 99)
+		require.NoError(t, err)
+		require.Empty(t, l.room, "little work in few bytes needs no room")
+		half, err := enter(16*fsm.MuchWork, 99)
+		require.NoError(t, err)
+		require.Len(t, l.room, 16)
+		_, err = enter(17*fsm.MuchWork, 0)
+		require.Equal(t, protocol.ErrBusy, err)
+		other, err := enter(fsm.MuchWork, 1600)
+		require.NoError(t, err)
+		require.Len(t, l.room, 32, "bytes count where they are more")
+		half()
+		other()
+		longest, err := enter(1<<40, 0)
+		require.NoError(t, err, "more than all the room is all the room")
+		require.Len(t, l.room, 32)
+		longest()
+		require.Empty(t, l.room)
+	})
+}
+
 // TestPartsForManyGoroutines: the race detector sees a lock that a part does not take.
 func TestPartsForManyGoroutines(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
