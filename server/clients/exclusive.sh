@@ -86,3 +86,9 @@ test_locks_java() { exclude java -Xmx512m -XX:+UseSerialGC -cp "$work/locks-clas
 # Debian's packages: php-cli, php-redis and php-symfony-lock.
 install_locks_php() { php "$here/php/locks.php" || { echo "php lacks the extensions redis and pcntl, or symfony/lock" && return 3; }; }
 test_locks_php() { exclude php "$here/php/locks.php"; }
+
+install_locks_ruby() {
+	GEM_HOME=$work/gems gem install --no-document --conservative redlock:2.0.6 sidekiq:7.3.9 sidekiq-unique-jobs:8.1.0 ||
+		{ echo "gem cannot fetch redlock and sidekiq-unique-jobs" && return 3; }
+}
+test_locks_ruby() { GEM_HOME=$work/gems exclude ruby "$here/ruby/locks.rb"; }

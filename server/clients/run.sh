@@ -14,7 +14,7 @@ default='redis_cli go pushed python node discovery java java_pushed redislock re
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
 	recipes_python recipes_node recipes_java recipes_rust'
-locks='locks_python locks_node locks_java locks_php'
+locks='locks_python locks_node locks_java locks_php locks_ruby'
 every="$default $locks asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
@@ -62,6 +62,7 @@ programs() {
 	discovery) echo go python3 node npm ;;
 	java | java_pushed | recipes_java | redisson | locks_java) echo java javac mvn ;;
 	locks_php) echo php ;;
+	locks_ruby) echo ruby gem ;;
 	rslock | recipes_rust) echo cargo ;;
 	exporter) echo go redis-cli curl ;;
 	redis_acl) echo tclsh apt-get dpkg-source ;;

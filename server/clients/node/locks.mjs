@@ -3,6 +3,7 @@
 // Environment: HOLDFAST_NODES (host:port,...).
 
 import { setTimeout as sleep } from 'node:timers/promises'
+import Bottleneck from 'bottleneck'
 import Queue from 'bull'
 
 const nodes = process.env.HOLDFAST_NODES.split(',').map((node) => {
@@ -18,6 +19,22 @@ async function inside (worker, section) {
   console.log('-', worker, section)
 }
 
+// Limiters of one id are one: maxConcurrent jobs run on all nodes. One that the others gave up for dead, while its node was
+// down, must be made anew: it waits for the error UNKNOWN_CLIENT, to which servers like Redis 7 add an ERR.
+const bottleneck = (maxConcurrent) => async function work (worker, redis) {
+  const limiter = new Bottleneck({ id: name, datastore: 'ioredis', clientOptions: redis, maxConcurrent })
+  const dead = new Promise((resolve, reject) => limiter.on('error', (e) => e.message.includes('UNKNOWN_CLIENT') && reject(e)))
+  try {
+    await limiter.ready()
+    for (;; await sleep(5)) await Promise.race([dead, limiter.schedule({ expiration: lease }, () => inside(worker, 'job'))])
+  } catch (e) {
+    console.error(worker, e.message)
+    limiter.disconnect(false)
+    await sleep(50)
+    work(worker, redis)
+  }
+}
+
 // A job is with one worker at a time; each adds the next.
 async function bull (worker, redis) {
   const queue = new Queue(name, { redis, settings: { lockDuration: lease, stalledInterval: 1000 }, defaultJobOptions: { removeOnComplete: true } })
@@ -30,8 +47,12 @@ async function bull (worker, redis) {
 }
 
 const cases = { // how many may hold, and what a worker does at its node
+  bottleneck: [1, bottleneck(1)],
+  'bottleneck-three': [3, bottleneck(3)],
   bull: [1, bull]
 }
+
+process.on('unhandledRejection', (e) => console.error(e.message)) // of libraries whose connection has ended
 
 if (name) {
   const [limit, work] = cases[name]
