@@ -199,6 +199,4 @@ func simpleSet(names []string) Value {
 	return Set(elems...)
 }
 
-func bulkSet(names []string) Value {
-	return Set(Strings(names...).Elems...)
-}
+func bulkSet(names []string) Value { return Set(Strings(names...).Elems...) }

@@ -105,9 +105,7 @@ func inRange(from, to, c byte, nocase bool) bool {
 	return int8(from) <= int8(c) && int8(c) <= int8(to)
 }
 
-func sameByte(a, b byte, nocase bool) bool {
-	return a == b || nocase && lower(a) == lower(b)
-}
+func sameByte(a, b byte, nocase bool) bool { return a == b || nocase && lower(a) == lower(b) }
 
 func lower(b byte) byte {
 	if 'A' <= b && b <= 'Z' {

@@ -17,13 +17,9 @@ func token(word string) Arg {
 	return Arg{Name: strings.ToLower(word), Type: ArgPureToken, Token: word}
 }
 
-func oneOf(name string, args ...Arg) Arg {
-	return Arg{Name: name, Type: ArgOneOf, Args: args}
-}
+func oneOf(name string, args ...Arg) Arg { return Arg{Name: name, Type: ArgOneOf, Args: args} }
 
-func block(name string, args ...Arg) Arg {
-	return Arg{Name: name, Type: ArgBlock, Args: args}
-}
+func block(name string, args ...Arg) Arg { return Arg{Name: name, Type: ArgBlock, Args: args} }
 
 // Options that several commands have.
 

@@ -110,9 +110,7 @@ func Verbatim(s string) Value { return Value{Kind: KindVerbatim, Str: s} }
 func BigNumber(s string) Value { return Value{Kind: KindBigNumber, Str: s} }
 
 // Double is a floating point number, a bulk string in RESP2.
-func Double(f float64) Value {
-	return Value{Kind: KindDouble, Num: int64(math.Float64bits(f))}
-}
+func Double(f float64) Value { return Value{Kind: KindDouble, Num: int64(math.Float64bits(f))} }
 
 // Bool is a boolean, the integer 1 or 0 in RESP2.
 func Bool(b bool) Value {

@@ -112,9 +112,7 @@ type buffer struct {
 func (b *buffer) run() []byte { return b.mem[b.from:b.to] }
 
 // takes reports whether the buffer has room for an element of n bytes.
-func (b *buffer) takes(n int) bool {
-	return int(b.to-b.from)+elementLen(n) <= maxRun
-}
+func (b *buffer) takes(n int) bool { return int(b.to-b.from)+elementLen(n) <= maxRun }
 
 // minBuffer is the least memory of a buffer that is not empty.
 const minBuffer = 64

@@ -27,9 +27,7 @@ var (
 )
 
 // ErrExpireTime is the error for an invalid duration or instant.
-func ErrExpireTime(name string) protocol.Value {
-	return protocol.InvalidExpire(name).Value()
-}
+func ErrExpireTime(name string) protocol.Value { return protocol.InvalidExpire(name).Value() }
 
 // IsWord reports whether s is word in any case. word is upper case ASCII. [strings.EqualFold] would take
 // a Kelvin sign for a K.

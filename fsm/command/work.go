@@ -24,9 +24,7 @@ const (
 var ErrOverWork = protocol.Err("script is over its budget of work in commands")
 
 // SpendScan charges for a key that is scanned.
-func (c *Call) SpendScan() {
-	c.Spend(ScanWork)
-}
+func (c *Call) SpendScan() { c.Spend(ScanWork) }
 
 // Spend notes work that the price of a request does not contain.
 func (c *Call) Spend(work int64) { c.Work += work }

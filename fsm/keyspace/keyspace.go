@@ -182,6 +182,4 @@ func (k *Keyspace) Capture() Captured { return Captured{items: k.items.copy(), c
 func (c *Captured) Len() int { return c.count }
 
 // Ascend calls f for the captured items in order, until f returns false. f must not keep the pointer.
-func (c *Captured) Ascend(f func(it *Item) bool) {
-	c.items.ascend(0, f)
-}
+func (c *Captured) Ascend(f func(it *Item) bool) { c.items.ascend(0, f) }

@@ -140,9 +140,7 @@ func (fn *function) jumpTarget(pc int) int {
 	return noJump
 }
 
-func (fn *function) setJump(pc, target int) {
-	fn.code[pc] = fn.code[pc].withBx(target - (pc + 1))
-}
+func (fn *function) setJump(pc, target int) { fn.code[pc] = fn.code[pc].withBx(target - (pc + 1)) }
 
 // join returns a list with the jumps of two.
 func (fn *function) join(a, b jumps) jumps {

@@ -251,9 +251,7 @@ func tan(x float64) float64 {
 }
 
 // leg is the square root of 1 - x*x, for |x| <= 1.
-func leg(x float64) double {
-	return twoSum(1, x).mul(twoSum(1, -x)).sqrt()
-}
+func leg(x float64) double { return twoSum(1, x).mul(twoSum(1, -x)).sqrt() }
 
 func asin(x float64) float64 {
 	a := math.Abs(x)

@@ -100,9 +100,7 @@ func (x *lexer) failNear(message, near string) {
 }
 
 // failHere is a syntax error at the current token.
-func (x *lexer) failHere(message string) {
-	x.failNear(message, x.describe(x.current.t))
-}
+func (x *lexer) failHere(message string) { x.failNear(message, x.describe(x.current.t)) }
 
 // failText is a syntax error within the token being read.
 func (x *lexer) failText(message string) { x.failNear(message, x.src[x.start:x.pos]) }
@@ -274,9 +272,7 @@ func (x *lexer) dots() lexeme {
 	}
 }
 
-func isNameStart(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
-}
+func isNameStart(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
 
 func isNamePart(c byte) bool { return isNameStart(c) || isDecimalDigit(c) }
 

@@ -73,9 +73,7 @@ func baseGCInfo(l *state, _ []value) (int, *raised) {
 	return l.one(number(float64(int64(l.usedKilobytes()))))
 }
 
-func (l *state) usedKilobytes() float64 {
-	return float64(l.limits.MemoryBytes-l.memory) / 1024
-}
+func (l *state) usedKilobytes() float64 { return float64(l.limits.MemoryBytes-l.memory) / 1024 }
 
 func baseError(l *state, args []value) (int, *raised) {
 	level, err := l.optInt(args, 2, 1)

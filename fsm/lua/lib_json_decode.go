@@ -150,9 +150,7 @@ func (d *jsonDecoder) number() {
 }
 
 // passed charges for a string that turned out to be none.
-func (d *jsonDecoder) passed(begin int) {
-	d.l.charge(int64(d.pos-begin) >> 2)
-}
+func (d *jsonDecoder) passed(begin int) { d.l.charge(int64(d.pos-begin) >> 2) }
 
 // text reads a string in quotes.
 func (d *jsonDecoder) text() {

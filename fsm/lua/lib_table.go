@@ -153,9 +153,7 @@ func tableConcat(l *state, args []value) (int, *raised) {
 }
 
 // visit calls a function with two values, and returns its first result.
-func (l *state) visit(f, a, b value) (value, *raised) {
-	return l.callMeta(f, 2, [3]value{a, b})
-}
+func (l *state) visit(f, a, b value) (value, *raised) { return l.callMeta(f, 2, [3]value{a, b}) }
 
 func tableForeach(l *state, args []value) (int, *raised) {
 	t, err := l.checkTable(args, 1)

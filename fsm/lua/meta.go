@@ -47,9 +47,7 @@ func (l *state) metatable(v value) *table {
 	}
 }
 
-func (l *state) metamethod(v value, e event) value {
-	return l.metaField(l.metatable(v), e)
-}
+func (l *state) metamethod(v value, e event) value { return l.metaField(l.metatable(v), e) }
 
 func (l *state) metaField(meta *table, e event) value {
 	if meta == nil {

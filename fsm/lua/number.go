@@ -72,9 +72,7 @@ func mod(a, b float64) float64 {
 	return nan(a, b)
 }
 
-func neg(a float64) float64 {
-	return math.Float64frombits(math.Float64bits(a) ^ 1<<63)
-}
+func neg(a float64) float64 { return math.Float64frombits(math.Float64bits(a) ^ 1<<63) }
 
 // toInt64 converts as x86 does: what does not fit is the smallest integer.
 func toInt64(f float64) int64 {

@@ -46,9 +46,7 @@ func (e *expr) become(kind exprKind, info int) { *e = newExpr(kind, info) }
 
 func (e *expr) isNumeral() bool { return e.kind == exNumber && !e.hasJumps() }
 
-func (p *parser) expression() expr {
-	return p.binary(0)
-}
+func (p *parser) expression() expr { return p.binary(0) }
 
 // expressionToRegister reads an expression into the next register.
 func (p *parser) expressionToRegister() {

@@ -87,9 +87,7 @@ func (i instr) withOp(op opcode) instr { return i&^0xFF | instr(op) }
 func (i instr) withA(a int) instr      { return i&^(0xFF<<8) | instr(a)<<8 }
 func (i instr) withB(b int) instr      { return i&^(0xFFFF<<16) | instr(b)<<16 }
 func (i instr) withC(c int) instr      { return i&^(0xFFFF<<32) | instr(c)<<32 }
-func (i instr) withBx(bx int) instr {
-	return i&^(0xFFFFFFFF<<16) | instr(uint32(int32(bx)))<<16
-}
+func (i instr) withBx(bx int) instr    { return i&^(0xFFFFFFFF<<16) | instr(uint32(int32(bx)))<<16 }
 
 // opcode is an operation of the virtual machine.
 type opcode uint8

@@ -13,9 +13,7 @@ type raised struct {
 }
 
 // throw raises a message unchanged.
-func (l *state) throw(message string) *raised {
-	return &raised{value: l.newString(message)}
-}
+func (l *state) throw(message string) *raised { return &raised{value: l.newString(message)} }
 
 // runtimeError is an error of the virtual machine, with a position in a Lua function, and without one in
 // a library function.
@@ -27,9 +25,7 @@ func (l *state) runtimeError(message string) *raised {
 }
 
 // fail is an error of a library function, with the position of the caller.
-func (l *state) fail(message string) *raised {
-	return l.throw(l.where(1) + message)
-}
+func (l *state) fail(message string) *raised { return l.throw(l.where(1) + message) }
 
 // where is "chunk:line: " for the function at a level of the call chain, 0
 // being the running one.

@@ -33,9 +33,7 @@ type argTable struct {
 type Used struct{ Steps, MemoryBytes int64 }
 
 // NewRunner returns a runner without memory.
-func NewRunner() *Runner {
-	return &Runner{stack: make([]value, initialStack), root: frame{fn: -1}}
-}
+func NewRunner() *Runner { return &Runner{stack: make([]value, initialStack), root: frame{fn: -1}} }
 
 // Run runs a program with a new runner.
 func (p *Program) Run(env *Env) (protocol.Value, error) { return NewRunner().Run(p, env) }

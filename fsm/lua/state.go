@@ -112,9 +112,7 @@ func (l *state) alloc(n int64) {
 
 // release gives back the charge for memory that the engine has just dropped, and that no value can hold
 // on to. So the charge is the same on all replicas.
-func (l *state) release(n int64) {
-	l.memory += n
-}
+func (l *state) release(n int64) { l.memory += n }
 
 // stands charges the reply for a string of n bytes, at each place where the string stands: each is sent.
 func (l *state) stands(n int) {

@@ -9,9 +9,7 @@ package invariant
 import "fmt"
 
 // Broken panics with what is wrong: the invariant named is broken.
-func Broken(format string, args ...any) {
-	panic("invariant: " + fmt.Sprintf(format, args...))
-}
+func Broken(format string, args ...any) { panic("invariant: " + fmt.Sprintf(format, args...)) }
 
 // Require panics if err is not nil.
 func Require(err error) {

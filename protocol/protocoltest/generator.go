@@ -21,9 +21,7 @@ type Generator struct {
 }
 
 // New is a generator whose lines follow from the seed.
-func New(seed uint64) *Generator {
-	return &Generator{Rand: rand.New(rand.NewPCG(seed, seed))}
-}
+func New(seed uint64) *Generator { return &Generator{Rand: rand.New(rand.NewPCG(seed, seed))} }
 
 // Line makes a command line of the row, the words of the name first.
 func (g *Generator) Line(c *protocol.Command) [][]byte {

@@ -27,9 +27,7 @@ type state struct {
 	conn int64
 }
 
-func newState(t testing.TB) *state {
-	return &state{t: t, m: fsm.New(), now: 1000, conn: 7}
-}
+func newState(t testing.TB) *state { return &state{t: t, m: fsm.New(), now: 1000, conn: 7} }
 
 const wallOffset = 1_700_000_000_000
 

@@ -322,9 +322,7 @@ type rank struct {
 	key            string
 }
 
-func heldLonger(a, b rank) int {
-	return cmp.Or(cmp.Compare(a.since, b.since), byName(a, b))
-}
+func heldLonger(a, b rank) int { return cmp.Or(cmp.Compare(a.since, b.since), byName(a, b)) }
 
 func queuesLonger(a, b rank) int {
 	return cmp.Or(cmp.Compare(b.waiters, a.waiters), cmp.Compare(a.since, b.since), byName(a, b))

@@ -27,9 +27,7 @@ func (e *versionError) Error() string {
 // strangerError: the other side does not speak this protocol.
 type strangerError struct{ said []byte }
 
-func (e *strangerError) Error() string {
-	return "it is not a node: it " + guess(e.said)
-}
+func (e *strangerError) Error() string { return "it is not a node: it " + guess(e.said) }
 
 func guess(said []byte) string {
 	for _, row := range []struct{ prefix, who string }{

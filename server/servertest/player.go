@@ -428,9 +428,7 @@ func showMap(elems []protocol.Value) []string {
 }
 
 // number is i counted from 1, as wide as the greatest of n.
-func number(i, n int) string {
-	return fmt.Sprintf("%*d", int(math.Log10(float64(n)))+1, i+1)
-}
+func number(i, n int) string { return fmt.Sprintf("%*d", int(math.Log10(float64(n)))+1, i+1) }
 
 // behind puts head before the first line and blanks before the others.
 func behind(head string, lines []string) []string {

@@ -68,9 +68,7 @@ func (h *Holder) Conn() *Conn { return h.conn }
 func (h *Holder) Fence() int64 { return h.fence }
 
 // patience is for one exchange: a failover fits in, and several nodes fit into the TTL.
-func (h *Holder) patience() time.Duration {
-	return min(h.lock.TTL/5, 3*time.Second)
-}
+func (h *Holder) patience() time.Duration { return min(h.lock.TTL/5, 3*time.Second) }
 
 // interval is between two proofs that the session lives.
 func (h *Holder) interval() time.Duration { return h.lock.TTL / 4 }

@@ -134,9 +134,7 @@ func (m *maker) statements(list []ast.Stmt, stack []ast.Node) {
 	}
 }
 
-func (m *maker) remove(s ast.Stmt) {
-	m.add("statement removed", s, m.wrap(s, "if false { ", " }"))
-}
+func (m *maker) remove(s ast.Stmt) { m.add("statement removed", s, m.wrap(s, "if false { ", " }")) }
 
 // emptied keeps the statements, so that no variable is unused, and runs none.
 func (m *maker) emptied(body []ast.Stmt) edit {

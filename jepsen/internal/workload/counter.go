@@ -71,9 +71,7 @@ func onSum(r wire.Reply) result {
 	return got
 }
 
-func (w *counter) Final(ctx context.Context, c *Client) {
-	readAll(ctx, c, w.keys, w.read)
-}
+func (w *counter) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }
 
 // elementWidth is the length of one element of a list kept in a string: "00000042,".
 const elementWidth = 9
@@ -167,6 +165,4 @@ func (w *appender) read(ctx context.Context, c *Client, key string) result {
 	})
 }
 
-func (w *appender) Final(ctx context.Context, c *Client) {
-	readAll(ctx, c, w.keys, w.read)
-}
+func (w *appender) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }

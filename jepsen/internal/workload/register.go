@@ -30,9 +30,7 @@ func newRegister(o *Options) Workload {
 
 func (w *register) Name() string { return "register" }
 
-func (w *register) Checkers() []checker.Func {
-	return registerChecker("linearizable")
-}
+func (w *register) Checkers() []checker.Func { return registerChecker("linearizable") }
 
 // registerChecker judges a register.
 func registerChecker(name string) []checker.Func {
@@ -129,9 +127,7 @@ func watchAndSet(x exchange, key, from, to string) result {
 	return unexpected(exec)
 }
 
-func (w *register) Final(ctx context.Context, c *Client) {
-	readAll(ctx, c, w.keys, w.read)
-}
+func (w *register) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }
 
 // readAll reads every key that there ever was, each through some node.
 func readAll(ctx context.Context, c *Client, keys *Rotation, read func(context.Context, *Client, string) result) {

@@ -37,9 +37,7 @@ func newScript(o *Options) Workload {
 
 func (w *scripted) Name() string { return "script" }
 
-func (w *scripted) Checkers() []checker.Func {
-	return registerChecker("all or nothing")
-}
+func (w *scripted) Checkers() []checker.Func { return registerChecker("all or nothing") }
 
 func copiesOf(key string) []string {
 	keys := make([]string, copies)
@@ -129,9 +127,7 @@ func onCopies(r wire.Reply) result {
 	return got
 }
 
-func (w *scripted) Final(ctx context.Context, c *Client) {
-	readAll(ctx, c, w.keys, w.read)
-}
+func (w *scripted) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }
 
 // script is a Lua script with the name for EVALSHA.
 type script struct{ source, sha string }

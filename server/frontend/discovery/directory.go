@@ -96,9 +96,7 @@ func (d *Directory) leadership() replica.Leadership { return d.lead.Load().Leade
 // Config.EveryNodeMaster is set.
 
 // Master reports whether this node calls itself master.
-func (d *Directory) Master(st *replica.Status) bool {
-	return st.Leading || d.cfg.EveryNodeMaster
-}
+func (d *Directory) Master(st *replica.Status) bool { return st.Leading || d.cfg.EveryNodeMaster }
 
 // Mode is what the node calls itself in INFO and HELLO.
 func (d *Directory) Mode(sentinel bool) string {

@@ -267,9 +267,7 @@ func (c *conn) setDeadlines(set func()) error {
 	return nil
 }
 
-func passed(deadline time.Time) bool {
-	return !deadline.IsZero() && !time.Now().Before(deadline)
-}
+func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
 // earlier is the earlier of two instants. The zero time stands for never.
 func earlier(a, b time.Time) time.Time {

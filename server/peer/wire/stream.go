@@ -88,9 +88,7 @@ func SmallSegments(ctx context.Context) context.Context {
 }
 
 // HasSmallSegments reports whether [SmallSegments] made ctx.
-func HasSmallSegments(ctx context.Context) bool {
-	return ctx.Value(smallSegments{}) != nil
-}
+func HasSmallSegments(ctx context.Context) bool { return ctx.Value(smallSegments{}) != nil }
 
 // Segment is how many bytes of data a packet of such a connection has: what fits into the packets of 576 bytes that
 // every host of the Internet must take.

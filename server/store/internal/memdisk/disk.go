@@ -63,9 +63,7 @@ type Disk struct {
 }
 
 // New returns an empty disk. The seed decides what a failed operation leaves.
-func New(seed uint64) *Disk {
-	return &Disk{rng: rand.New(rand.NewPCG(seed, 1)), root: newFolder()}
-}
+func New(seed uint64) *Disk { return &Disk{rng: rand.New(rand.NewPCG(seed, 1)), root: newFolder()} }
 
 // Boot begins another process, and kills the process before.
 func (d *Disk) Boot() *Process {
