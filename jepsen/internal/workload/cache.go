@@ -37,10 +37,8 @@ type cache struct {
 var trackings = [][]string{{}, {"BCAST", "PREFIX", "cache:"}, {"OPTOUT"}, {"NOLOOP"}}
 
 func newCache(o *Options) Workload {
-	return &caching{o: o, keys: NewRotation("cache", max(2, o.Concurrency), 3000, 3000), caches: map[int]*cache{}}
+	return &caching{o: o, keys: NewRotation(o.name, max(2, o.Concurrency), 3000, 3000), caches: map[int]*cache{}}
 }
-
-func (w *caching) Name() string { return "cache" }
 
 func (w *caching) Checkers() []checker.Func {
 	return []checker.Func{checker.Caches(checker.TTLBounds{Late: cacheLate, Settle: w.o.Settle})}

@@ -20,10 +20,8 @@ type counter struct {
 }
 
 func newCounter(o *Options) Workload {
-	return &counter{NewRotation("counter", max(2, o.Concurrency/4), 200, 8)}
+	return &counter{NewRotation(o.name, max(2, o.Concurrency/4), 200, 8)}
 }
-
-func (w *counter) Name() string { return "counter" }
 
 func (w *counter) Checkers() []checker.Func {
 	return []checker.Func{
@@ -101,10 +99,8 @@ type appender struct {
 }
 
 func newAppend(o *Options) Workload {
-	return &appender{NewRotation("append", max(2, o.Concurrency/4), 300, 50), new(atomic.Int64)}
+	return &appender{NewRotation(o.name, max(2, o.Concurrency/4), 300, 50), new(atomic.Int64)}
 }
-
-func (w *appender) Name() string { return "append" }
 
 func (w *appender) Checkers() []checker.Func { return []checker.Func{checker.List} }
 

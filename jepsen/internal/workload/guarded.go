@@ -34,16 +34,9 @@ type guardedSet struct {
 }
 
 func newGuardedSet(o *Options, fenced bool) Workload {
-	w := &guardedSet{o: o, fenced: fenced, sets: map[string]*resource{}}
-	w.keys = NewRotation(w.Name(), resources, 400, 8)
-	return w
-}
-
-func (w *guardedSet) Name() string {
-	if w.fenced {
-		return "fencedset"
+	return &guardedSet{
+		o: o, fenced: fenced, sets: map[string]*resource{}, keys: NewRotation(o.name, resources, 400, 8),
 	}
-	return "unfencedset"
 }
 
 func (w *guardedSet) Checkers() []checker.Func {

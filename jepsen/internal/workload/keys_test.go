@@ -37,8 +37,8 @@ func TestClientsAreDealtOut(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[int]bool{}
 	for _, l := range loads {
-		require.NotEqual(t, "unfencedset", l.Name())
-		require.NotEqual(t, "onelock", l.Name())
+		require.NotEqual(t, "unfencedset", l.Name)
+		require.NotEqual(t, "onelock", l.Name)
 		require.NotEmpty(t, l.clients)
 		for _, c := range l.clients {
 			require.False(t, seen[c])
@@ -48,7 +48,7 @@ func TestClientsAreDealtOut(t *testing.T) {
 	require.Len(t, seen, 30)
 	sum := 0
 	for _, l := range loads {
-		sum += builders[l.Name()].share
+		sum += builders[l.Name].share
 	}
 	for _, clients := range []int{2 * len(loads), sum} {
 		loads, err = Build("all", &Options{Concurrency: clients})
@@ -56,9 +56,9 @@ func TestClientsAreDealtOut(t *testing.T) {
 		for _, l := range loads {
 			want := 2
 			if clients == sum {
-				want = builders[l.Name()].share
+				want = builders[l.Name].share
 			}
-			require.Len(t, l.clients, want, l.Name())
+			require.Len(t, l.clients, want, l.Name)
 		}
 	}
 	_, err = Build("all", &Options{Concurrency: 7})

@@ -34,11 +34,9 @@ func newLock(o *Options) Workload {
 			}
 		}
 	}
-	w.keys = NewRotation("lock", len(w.slots), 200, 8)
+	w.keys = NewRotation(o.name, len(w.slots), 200, 8)
 	return w
 }
-
-func (w *lock) Name() string { return "lock" }
 
 func (w *lock) Checkers() []checker.Func {
 	clocks := checker.Clocks{Drift: w.o.Drift}
@@ -188,8 +186,6 @@ type oneLock struct {
 }
 
 func newOneLock(o *Options) Workload { return &oneLock{o: o, key: "onelock:0"} }
-
-func (w *oneLock) Name() string { return "onelock" }
 
 // Checkers judge exclusion alone: a search for an order grows too fast with the operations on one key.
 func (w *oneLock) Checkers() []checker.Func {

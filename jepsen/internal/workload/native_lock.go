@@ -46,10 +46,8 @@ type native struct {
 }
 
 func newNative(o *Options) Workload {
-	return &native{o: o, keys: NewRotation("native", max(2, o.Concurrency/3), 50, 3)}
+	return &native{o: o, keys: NewRotation(o.name, max(2, o.Concurrency/3), 50, 3)}
 }
-
-func (w *native) Name() string { return "native" }
 
 func (w *native) Checkers() []checker.Func {
 	clocks := checker.Clocks{Drift: w.o.Drift}
@@ -293,7 +291,7 @@ func (h *nativeHold) pass(ctx context.Context) {
 }
 
 // Final waits until all leases are over.
-func (w *native) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.Name()) }
+func (w *native) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }
 
 // allSlots is the number of locks. Clients want several of them at once.
 const allSlots = 4
@@ -307,10 +305,8 @@ type nativeAll struct {
 }
 
 func newNativeAll(o *Options) Workload {
-	return &nativeAll{o: o, keys: NewRotation("nativeall", allSlots, 50, 3)}
+	return &nativeAll{o: o, keys: NewRotation(o.name, allSlots, 50, 3)}
 }
-
-func (w *nativeAll) Name() string { return "nativeall" }
 
 func (w *nativeAll) Checkers() []checker.Func {
 	clocks := checker.Clocks{Drift: w.o.Drift}
@@ -401,4 +397,4 @@ func onReleaseAll(l *lockConn, words []string, keys int) result {
 }
 
 // Final waits until all leases are over.
-func (w *nativeAll) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.Name()) }
+func (w *nativeAll) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }

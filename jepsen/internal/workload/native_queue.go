@@ -31,10 +31,8 @@ type nativeQueue struct {
 }
 
 func newNativeQueue(o *Options) Workload {
-	return &nativeQueue{o: o, keys: NewRotation("nativequeue", max(1, o.Concurrency/5), 50, 4)}
+	return &nativeQueue{o: o, keys: NewRotation(o.name, max(1, o.Concurrency/5), 50, 4)}
 }
-
-func (w *nativeQueue) Name() string { return "nativequeue" }
 
 func (w *nativeQueue) Checkers() []checker.Func {
 	clocks := checker.Clocks{Drift: w.o.Drift}
@@ -152,4 +150,4 @@ func cancel(l *lockConn, key string, owner int64) result {
 }
 
 // Final waits until all leases are over.
-func (w *nativeQueue) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.Name()) }
+func (w *nativeQueue) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }

@@ -22,10 +22,8 @@ type nativeSession struct {
 }
 
 func newNativeSession(o *Options) Workload {
-	return &nativeSession{o: o, keys: NewRotation("nativesession", max(2, o.Concurrency/2), 50, 3)}
+	return &nativeSession{o: o, keys: NewRotation(o.name, max(2, o.Concurrency/2), 50, 3)}
 }
-
-func (w *nativeSession) Name() string { return "nativesession" }
 
 func (w *nativeSession) Checkers() []checker.Func {
 	clocks := checker.Clocks{Drift: w.o.Drift}
@@ -275,4 +273,4 @@ func (s *lockSession) end(ctx context.Context) {
 }
 
 // Final waits until all sessions are over.
-func (w *nativeSession) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.Name()) }
+func (w *nativeSession) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }

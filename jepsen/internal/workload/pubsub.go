@@ -58,10 +58,8 @@ var views = []struct {
 }
 
 func newPubSub(o *Options) Workload {
-	return &pubsub{o: o, keys: NewRotation("pubsub", max(2, o.Concurrency/2), 200, 40), sessions: map[*session]struct{}{}}
+	return &pubsub{o: o, keys: NewRotation(o.name, max(2, o.Concurrency/2), 200, 40), sessions: map[*session]struct{}{}}
 }
-
-func (w *pubsub) Name() string { return "pubsub" }
 
 func (w *pubsub) Checkers() []checker.Func { return []checker.Func{checker.Messages} }
 

@@ -24,10 +24,8 @@ type queue struct {
 }
 
 func newQueue(o *Options) Workload {
-	return &queue{o: o, keys: NewRotation("queue", max(2, o.Concurrency/3), 120, 6)}
+	return &queue{o: o, keys: NewRotation(o.name, max(2, o.Concurrency/3), 120, 6)}
 }
-
-func (w *queue) Name() string { return "queue" }
 
 func (w *queue) Checkers() []checker.Func {
 	clocks := checker.Clocks{Drift: w.o.Drift}

@@ -100,7 +100,6 @@ var writeKind = rKind{
 // channel, and tries again when the lock is given back, or its lease is over.
 type redisson struct {
 	o      *Options
-	name   string
 	keys   *Rotation
 	owners atomic.Int64
 	judges []checker.Func
@@ -109,7 +108,7 @@ type redisson struct {
 func newRedisson(o *Options) Workload {
 	clocks := checker.Clocks{Drift: o.Drift}
 	return &redisson{
-		o: o, name: "redisson", keys: NewRotation("redisson", max(1, o.Concurrency/3), 200, 8),
+		o: o, keys: NewRotation(o.name, max(1, o.Concurrency/3), 200, 8),
 		judges: []checker.Func{
 			checker.Exclusion(clocks), checker.Wakes(wakeBounds(o)),
 			checker.Linear("owner-aware lock", checker.OwnerLock(clocks), checker.LockFunctions),
@@ -120,7 +119,7 @@ func newRedisson(o *Options) Workload {
 func newRWLock(o *Options) Workload {
 	clocks := checker.Clocks{Drift: o.Drift}
 	return &redisson{
-		o: o, name: "rwlock", keys: NewRotation("rwlock", max(1, o.Concurrency/3), 400, 100),
+		o: o, keys: NewRotation(o.name, max(1, o.Concurrency/3), 400, 100),
 		judges: []checker.Func{checker.Sharing(clocks), checker.Wakes(wakeBounds(o))},
 	}
 }
@@ -129,8 +128,6 @@ func newRWLock(o *Options) Workload {
 func wakeBounds(o *Options) checker.TTLBounds {
 	return checker.TTLBounds{Late: 2 * time.Second, Settle: o.Settle}
 }
-
-func (w *redisson) Name() string { return w.name }
 
 func (w *redisson) Checkers() []checker.Func { return w.judges }
 
@@ -151,7 +148,7 @@ func (w *redisson) Step(ctx context.Context, c *Client) {
 		rKind: &mutexKind, key: key, slot: n, owner: w.owners.Add(1),
 		ttl: leaseChoices[c.rng.IntN(len(leaseChoices))],
 	}
-	if w.name == "rwlock" {
+	if w.o.name == "rwlock" {
 		// A reader's renewal sets the lease of all readers: Redisson renews by one watchdog time-out.
 		h.ttl = leaseChoices[n%len(leaseChoices)]
 		if h.rKind = &writeKind; c.chance(0.6) {

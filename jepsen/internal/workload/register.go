@@ -25,10 +25,8 @@ type register struct {
 }
 
 func newRegister(o *Options) Workload {
-	return &register{o, NewRotation("register", max(2, o.Concurrency/3), 150, 6)}
+	return &register{o, NewRotation(o.name, max(2, o.Concurrency/3), 150, 6)}
 }
-
-func (w *register) Name() string { return "register" }
 
 func (w *register) Checkers() []checker.Func { return registerChecker("linearizable") }
 

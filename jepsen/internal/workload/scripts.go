@@ -32,10 +32,8 @@ type scripted struct {
 }
 
 func newScript(o *Options) Workload {
-	return &scripted{o, NewRotation("script", max(2, o.Concurrency/4), 150, 6)}
+	return &scripted{o, NewRotation(o.name, max(2, o.Concurrency/4), 150, 6)}
 }
-
-func (w *scripted) Name() string { return "script" }
 
 func (w *scripted) Checkers() []checker.Func { return registerChecker("all or nothing") }
 

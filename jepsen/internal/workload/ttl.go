@@ -28,8 +28,6 @@ type expiry struct {
 
 func newTTL(o *Options) Workload { return &expiry{o: o} }
 
-func (w *expiry) Name() string { return "ttl" }
-
 func (w *expiry) Checkers() []checker.Func {
 	return []checker.Func{checker.TTL(checker.TTLBounds{
 		Clocks: checker.Clocks{Drift: w.o.Drift}, Late: lateBound, Settle: w.o.Settle,

@@ -23,10 +23,8 @@ type txn struct {
 }
 
 func newTxn(o *Options) Workload {
-	return &txn{NewRotation("txn", max(1, o.Concurrency/5), 150, 6), new(atomic.Int64)}
+	return &txn{NewRotation(o.name, max(1, o.Concurrency/5), 150, 6), new(atomic.Int64)}
 }
-
-func (w *txn) Name() string { return "txn" }
 
 func (w *txn) Checkers() []checker.Func {
 	return []checker.Func{checker.Linear("strict serializable", checker.Transactions(), checker.TransactionFunctions)}

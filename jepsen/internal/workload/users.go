@@ -77,8 +77,6 @@ func newUsers(o *Options) Workload {
 	return w
 }
 
-func (w *users) Name() string { return "users" }
-
 func (w *users) Checkers() []checker.Func {
 	return append(registerChecker("linearizable"), checker.Rights(alice.Owner, bob.Owner))
 }

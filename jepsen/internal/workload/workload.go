@@ -50,8 +50,6 @@ type Features struct {
 
 // Workload is what clients do, and which checkers judge that.
 type Workload interface {
-	// Name is also the prefix of the workload's keys.
-	Name() string
 	// Step is a round of a client.
 	Step(ctx context.Context, c *Client)
 	// Final reads what must be read when everything is whole again.
@@ -74,6 +72,8 @@ type Options struct {
 	Drift float64
 	// Settle is how long after a fault the service may take until clocks run again.
 	Settle time.Duration
+
+	name string // of the one workload that gets these; also the prefix of its keys
 }
 
 // builder makes a workload, which gets share parts of the clients of a run of several.
@@ -121,6 +121,7 @@ func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 
 // Load is a workload and its clients.
 type Load struct {
+	Name string
 	Workload
 	clients []int
 }
@@ -153,8 +154,8 @@ func Build(list string, o *Options) ([]Load, error) {
 	}
 	for n, name := range names {
 		own := *o
-		own.Concurrency = len(loads[n].clients)
-		loads[n].Workload = builders[name].build(&own)
+		own.name, own.Concurrency = name, len(loads[n].clients)
+		loads[n].Name, loads[n].Workload = name, builders[name].build(&own)
 	}
 	return loads, nil
 }
@@ -212,10 +213,10 @@ func Final(ctx context.Context, loads []Load, o *Options) {
 func Results(loads []Load, h *history.History) iter.Seq[checker.Result] {
 	return func(yield func(checker.Result) bool) {
 		for _, w := range loads {
-			own := h.Filter(func(o *history.Op) bool { return strings.HasPrefix(o.Key, w.Name()+":") })
+			own := h.Filter(func(o *history.Op) bool { return strings.HasPrefix(o.Key, w.Name+":") })
 			for _, check := range w.Checkers() {
 				r := check(own)
-				r.Name = w.Name() + ": " + r.Name
+				r.Name = w.Name + ": " + r.Name
 				if !yield(r) {
 					return
 				}
