@@ -102,9 +102,6 @@ func (c *call) called(words []string) {
 	c.Events = append(c.Events, e)
 }
 
-func publishOp(c *call) protocol.Value  { return c.publish(false) }
-func spublishOp(c *call) protocol.Value { return c.publish(true) }
-
 // publish answers 0: how many clients hear of it, each node knows of its own alone.
 func (c *call) publish(sharded bool) protocol.Value {
 	c.Spend(command.EventWork)

@@ -72,8 +72,8 @@ var scriptOps = map[string]op{
 
 // messageOps are messages to subscribers.
 var messageOps = map[string]op{
-	"publish":  publishOp,
-	"spublish": spublishOp,
+	"publish":  command.With((*call).publish, false),
+	"spublish": command.With((*call).publish, true),
 }
 
 // scriptLocals are commands that package server answers itself, and that scripts and transactions may

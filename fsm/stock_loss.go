@@ -197,8 +197,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 			return problem
 		}
 		e.V.Remove(b.Owner)
-		e.Keep()
-		c.Notify(event.ClassHash, "hdel", b.Key)
+		e.KeepAs(event.ClassHash, "hdel")
 	} else {
 		c.TakeOut(c.DB, it)
 		c.Notify(event.ClassGeneric, "del", b.Key)

@@ -30,9 +30,6 @@ type fieldOp struct {
 	overflow overflow
 }
 
-func bitfieldOp(c *command.Call) protocol.Value         { return bitfield(c, false) }
-func bitfieldReadOnlyOp(c *command.Call) protocol.Value { return bitfield(c, true) }
-
 func bitfield(c *command.Call, readOnly bool) protocol.Value {
 	ops, problem, ok := parseFieldOps(c.Args[2:])
 	if !ok {

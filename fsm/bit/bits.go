@@ -16,8 +16,8 @@ import (
 // Ops are the bits of strings.
 var Ops = map[string]command.Op{
 	"bitcount":    bitcountOp,
-	"bitfield":    bitfieldOp,
-	"bitfield_ro": bitfieldReadOnlyOp,
+	"bitfield":    command.With(bitfield, false),
+	"bitfield_ro": command.With(bitfield, true),
 	"bitop":       bitopOp,
 	"bitpos":      bitposOp,
 	"getbit":      getbitOp,

@@ -62,6 +62,11 @@ type Call struct {
 // Op is what a command does.
 type Op func(c *Call) protocol.Value
 
+// With is what a command does that shares f with others, and differs from them by arg.
+func With[C, T any](f func(C, T) protocol.Value, arg T) func(C) protocol.Value {
+	return func(c C) protocol.Value { return f(c, arg) }
+}
+
 // Host is what commands ask of the machine that runs them.
 type Host interface {
 	// Wait is the last thing that a blocking command does, if it cannot be served: the request waits for a value of

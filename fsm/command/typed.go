@@ -113,6 +113,15 @@ func (e *Edit[T]) Keep() {
 	}
 }
 
+// KeepAs is [Edit.Keep] with the event of a change, and the one of a key that goes with its last element.
+func (e *Edit[T]) KeepAs(class event.Classes, name string) {
+	e.Keep()
+	e.c.Notify(class, name, e.item.Key())
+	if e.V.Len() == 0 {
+		e.c.Notify(event.ClassGeneric, "del", e.item.Key())
+	}
+}
+
 // isKind reports whether word is the name of a kind, in any case.
 func isKind(word string, kind keyspace.Kind) bool {
 	name := kind.String()

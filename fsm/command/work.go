@@ -3,8 +3,6 @@ package command
 import (
 	"slices"
 
-	"github.com/holdfast/holdfast/fsm/event"
-	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -145,13 +143,6 @@ func Length(words []string) (n int) {
 
 // AnyTooLong reports whether one of the words is no value.
 func AnyTooLong(words []string) bool { return slices.ContainsFunc(words, TooLong) }
-
-// NotifyGone tells that key went, if the last element of its collection was removed.
-func (c *Call) NotifyGone(key string, v keyspace.Collection) {
-	if v.Len() == 0 {
-		c.Notify(event.ClassGeneric, "del", key)
-	}
-}
 
 // shared charges for the members of a collection that others are searched for too: for those that are looked at
 // in any case at once, and for each further one by itself, since a limit may be reached after few.

@@ -23,10 +23,10 @@ var Ops = map[string]command.Op{
 	"hkeys":        hkeysOp,
 	"hlen":         command.LengthOf[*collection.Hash],
 	"hmget":        hmgetOp,
-	"hmset":        hmsetOp,
+	"hmset":        command.With(hashSet, true),
 	"hrandfield":   hrandfieldOp,
 	"hscan":        hscanOp,
-	"hset":         hsetOp,
+	"hset":         command.With(hashSet, false),
 	"hsetnx":       hsetnxOp,
 	"hstrlen":      hstrlenOp,
 	"hvals":        hvalsOp,
@@ -193,9 +193,6 @@ func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.H
 	return e, problem, true
 }
 
-func hsetOp(c *command.Call) protocol.Value  { return hashSet(c, false) }
-func hmsetOp(c *command.Call) protocol.Value { return hashSet(c, true) }
-
 // hashSet is HSET, which counts the new fields, or HMSET.
 func hashSet(c *command.Call, older bool) protocol.Value {
 	pairs := c.Args[2:]
@@ -215,8 +212,7 @@ func hashSet(c *command.Call, older bool) protocol.Value {
 			added++
 		}
 	}
-	e.Keep()
-	c.Notify(event.ClassHash, "hset", c.Args[1])
+	e.KeepAs(event.ClassHash, "hset")
 	if older {
 		return protocol.OK
 	}
@@ -243,8 +239,7 @@ func setField(c *command.Call, value, name string, done protocol.Value) protocol
 		return problem
 	}
 	e.V.Put(c.Args[2], value)
-	e.Keep()
-	c.Notify(event.ClassHash, name, c.Args[1])
+	e.KeepAs(event.ClassHash, name)
 	return done
 }
 
@@ -274,9 +269,7 @@ func hdelOp(c *command.Call) protocol.Value {
 			n++
 		}
 	}
-	e.Keep()
-	c.Notify(event.ClassHash, "hdel", c.Args[1])
-	c.NotifyGone(c.Args[1], e.V)
+	e.KeepAs(event.ClassHash, "hdel")
 	return protocol.Integer(n)
 }
 

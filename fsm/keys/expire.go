@@ -5,11 +5,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func expireOp(c *command.Call) protocol.Value    { return expireAt(c, command.ExpirySeconds) }
-func pexpireOp(c *command.Call) protocol.Value   { return expireAt(c, command.ExpiryMillis) }
-func expireatOp(c *command.Call) protocol.Value  { return expireAt(c, command.ExpirySecondsAt) }
-func pexpireatOp(c *command.Call) protocol.Value { return expireAt(c, command.ExpiryMillisAt) }
-
 // expiryRules are NX, XX, GT and LT of EXPIRE.
 type expiryRules struct{ nx, xx, gt, lt bool }
 

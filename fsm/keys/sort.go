@@ -47,9 +47,6 @@ type sortItem struct {
 	score   float64
 }
 
-func sortOp(c *command.Call) protocol.Value         { return sort(c, false) }
-func sortReadOnlyOp(c *command.Call) protocol.Value { return sort(c, true) }
-
 func sort(c *command.Call, readOnly bool) protocol.Value {
 	s := sorting{c: c, count: -1}
 	if problem, ok := s.parse(c.Args[2:], readOnly); !ok {

@@ -192,8 +192,7 @@ func lsetOp(c *command.Call) protocol.Value {
 	}
 	e, _ := command.Open(c, key, collection.NewList)
 	e.V.Set(at, v)
-	e.Keep()
-	c.Notify(event.ClassList, "lset", key)
+	e.KeepAs(event.ClassList, "lset")
 	return protocol.OK
 }
 
@@ -231,8 +230,7 @@ func linsertOp(c *command.Call) protocol.Value {
 		e.V.Insert(at, v)
 	}
 	n := e.V.Len()
-	e.Keep()
-	c.Notify(event.ClassList, "linsert", key)
+	e.KeepAs(event.ClassList, "linsert")
 	return protocol.Integer(int64(n))
 }
 
@@ -255,9 +253,7 @@ func lremOp(c *command.Call) protocol.Value {
 	}
 	e, _ := command.Open(c, key, collection.NewList)
 	e.V.RemoveAll(indexes)
-	e.Keep()
-	c.Notify(event.ClassList, "lrem", key)
-	c.NotifyGone(key, e.V)
+	e.KeepAs(event.ClassList, "lrem")
 	return protocol.Integer(int64(len(indexes)))
 }
 
@@ -318,8 +314,6 @@ func ltrimOp(c *command.Call) protocol.Value {
 	} else {
 		e.V = collection.NewList()
 	}
-	e.Keep()
-	c.Notify(event.ClassList, "ltrim", key)
-	c.NotifyGone(key, e.V)
+	e.KeepAs(event.ClassList, "ltrim")
 	return protocol.OK
 }

@@ -22,12 +22,6 @@ func parseSidePop(word string) (p command.Pops, ok bool) {
 	return popsList(at), ok
 }
 
-func lmpopOp(c *command.Call) protocol.Value { return c.PopManyNow(parseSidePop) }
-
-func blpopOp(c *command.Call) protocol.Value { return c.PopFirst(popsList(left)) }
-
-func brpopOp(c *command.Call) protocol.Value { return c.PopFirst(popsList(right)) }
-
 // blmoveOp is "<source> <destination> <side> <side> <timeout>".
 func blmoveOp(c *command.Call) protocol.Value {
 	from, ok1 := parseSide(c.Args[3])
@@ -52,21 +46,19 @@ func moveFirst(c *command.Call, from, to side, timeout string) protocol.Value {
 	return c.Host.Wait(keyspace.KindList, 1, 1, deadlineMillis, protocol.Null)
 }
 
-func blmpopOp(c *command.Call) protocol.Value { return c.PopManyOrWait(parseSidePop) }
-
 // Ops are the lists.
 var Ops = map[string]command.Op{
 	"blmove":     blmoveOp,
-	"blmpop":     blmpopOp,
-	"blpop":      blpopOp,
-	"brpop":      brpopOp,
+	"blmpop":     command.With((*command.Call).PopManyOrWait, parseSidePop),
+	"blpop":      command.With((*command.Call).PopFirst, popsList(left)),
+	"brpop":      command.With((*command.Call).PopFirst, popsList(right)),
 	"brpoplpush": brpoplpushOp,
 	"lindex":     lindexOp,
 	"linsert":    linsertOp,
 	"llen":       command.LengthOf[*collection.List],
 	"lmove":      lmoveOp,
-	"lmpop":      lmpopOp,
-	"lpop":       lpopOp,
+	"lmpop":      command.With((*command.Call).PopManyNow, parseSidePop),
+	"lpop":       command.With(popOne, left),
 	"lpos":       lposOp,
 	"lpush":      lpushOp,
 	"lpushx":     lpushxOp,
@@ -74,7 +66,7 @@ var Ops = map[string]command.Op{
 	"lrem":       lremOp,
 	"lset":       lsetOp,
 	"ltrim":      ltrimOp,
-	"rpop":       rpopOp,
+	"rpop":       command.With(popOne, right),
 	"rpoplpush":  rpoplpushOp,
 	"rpush":      rpushOp,
 	"rpushx":     rpushxOp,
@@ -130,8 +122,7 @@ func pushAll(c *command.Call, at side, onlyIfThere bool) protocol.Value {
 		at.push(e.V, v)
 	}
 	n := e.V.Len()
-	e.Keep()
-	c.Notify(event.ClassList, at.event("lpush", "rpush"), key)
+	e.KeepAs(event.ClassList, at.event("lpush", "rpush"))
 	return protocol.Integer(int64(n))
 }
 
@@ -149,9 +140,6 @@ func (s side) pop(l *collection.List) string {
 	}
 	return l.PopFront()
 }
-
-func lpopOp(c *command.Call) protocol.Value { return popOne(c, left) }
-func rpopOp(c *command.Call) protocol.Value { return popOne(c, right) }
 
 // popOne is LPOP and RPOP.
 func popOne(c *command.Call, at side) protocol.Value {
@@ -198,9 +186,7 @@ func take(c *command.Call, key string, at side, count int) []protocol.Value {
 	for i := range elems {
 		elems[i] = protocol.Bulk(at.pop(e.V))
 	}
-	e.Keep()
-	c.Notify(event.ClassList, at.event("lpop", "rpop"), key)
-	c.NotifyGone(key, e.V)
+	e.KeepAs(event.ClassList, at.event("lpop", "rpop"))
 	return elems
 }
 
@@ -255,8 +241,7 @@ func moveElement(c *command.Call, source, destination string, from, to side) pro
 	}
 	d, _ := command.Open(c, destination, collection.NewList)
 	to.push(d.V, v)
-	d.Keep()
-	c.Notify(event.ClassList, to.event("lpush", "rpush"), destination)
+	d.KeepAs(event.ClassList, to.event("lpush", "rpush"))
 	return take(c, source, from, 1)[0]
 }
 

@@ -10,19 +10,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-func sinterOp(c *command.Call) protocol.Value { return combine(c, c.Args[1:], intersect) }
-func sunionOp(c *command.Call) protocol.Value { return combine(c, c.Args[1:], unite) }
-func sdiffOp(c *command.Call) protocol.Value  { return combine(c, c.Args[1:], subtract) }
-
-func sinterstoreOp(c *command.Call) protocol.Value { return combineAndStore(c, intersect) }
-func sunionstoreOp(c *command.Call) protocol.Value { return combineAndStore(c, unite) }
-func sdiffstoreOp(c *command.Call) protocol.Value  { return combineAndStore(c, subtract) }
-
 // combination makes a new set of some sets; a nil one is empty.
 type combination func(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool)
 
-func combine(c *command.Call, keys []string, f combination) protocol.Value {
-	sets, problem, ok := setsOf(c, keys)
+func combine(c *command.Call, f combination) protocol.Value {
+	sets, problem, ok := setsOf(c, c.Args[1:])
 	if !ok {
 		return problem
 	}

@@ -14,11 +14,11 @@ import (
 var Ops = map[string]command.Op{
 	"sadd":        saddOp,
 	"scard":       command.LengthOf[*collection.Set],
-	"sdiff":       sdiffOp,
-	"sdiffstore":  sdiffstoreOp,
-	"sinter":      sinterOp,
+	"sdiff":       command.With(combine, subtract),
+	"sdiffstore":  command.With(combineAndStore, subtract),
+	"sinter":      command.With(combine, intersect),
 	"sintercard":  sintercardOp,
-	"sinterstore": sinterstoreOp,
+	"sinterstore": command.With(combineAndStore, intersect),
 	"sismember":   sismemberOp,
 	"smembers":    smembersOp,
 	"smismember":  smismemberOp,
@@ -27,8 +27,8 @@ var Ops = map[string]command.Op{
 	"srandmember": srandmemberOp,
 	"srem":        sremOp,
 	"sscan":       sscanOp,
-	"sunion":      sunionOp,
-	"sunionstore": sunionstoreOp,
+	"sunion":      command.With(combine, unite),
+	"sunionstore": command.With(combineAndStore, unite),
 }
 
 // readSet is [command.Read] for a set.
@@ -156,8 +156,7 @@ func saddOp(c *command.Call) protocol.Value {
 			added++
 		}
 	}
-	e.Keep()
-	c.Notify(event.ClassSet, "sadd", key)
+	e.KeepAs(event.ClassSet, "sadd")
 	return protocol.Integer(added)
 }
 
@@ -184,9 +183,7 @@ func removeMembers(c *command.Call, key, name string, names []string) (n int64) 
 			n++
 		}
 	}
-	e.Keep()
-	c.Notify(event.ClassSet, name, key)
-	c.NotifyGone(key, e.V)
+	e.KeepAs(event.ClassSet, name)
 	return n
 }
 
@@ -218,8 +215,7 @@ func smoveOp(c *command.Call) protocol.Value {
 	if !target.Has(name) {
 		e, _ := command.Open(c, to, fresh)
 		e.V.Add(name)
-		e.Keep()
-		c.Notify(event.ClassSet, "sadd", to)
+		e.KeepAs(event.ClassSet, "sadd")
 	}
 	return command.One
 }

@@ -15,7 +15,7 @@ import (
 // Ops are the strings and counters.
 var Ops = map[string]command.Op{
 	"append":      appendOp,
-	"decr":        decrOp,
+	"decr":        command.With(increment, -1),
 	"decrby":      decrbyOp,
 	"delex":       delexOp,
 	"delifeq":     delifeqOp,
@@ -25,7 +25,7 @@ var Ops = map[string]command.Op{
 	"getex":       getexOp,
 	"getrange":    getrangeOp,
 	"getset":      getsetOp,
-	"incr":        incrOp,
+	"incr":        command.With(increment, 1),
 	"incrby":      incrbyOp,
 	"incrbyfloat": incrbyfloatOp,
 	"lcs":         lcsOp,
@@ -259,10 +259,6 @@ func setrangeOp(c *command.Call) protocol.Value {
 	c.Notify(event.ClassString, "setrange", key)
 	return protocol.Integer(int64(b.Len()))
 }
-
-func incrOp(c *command.Call) protocol.Value { return increment(c, 1) }
-
-func decrOp(c *command.Call) protocol.Value { return increment(c, -1) }
 
 func incrbyOp(c *command.Call) protocol.Value {
 	by, ok := protocol.ParseInt(c.Args[2])

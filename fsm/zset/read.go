@@ -53,9 +53,6 @@ func zmscoreOp(c *command.Call) protocol.Value {
 	return protocol.Array(elems...)
 }
 
-func zrankOp(c *command.Call) protocol.Value    { return rank(c, false) }
-func zrevrankOp(c *command.Call) protocol.Value { return rank(c, true) }
-
 func rank(c *command.Call, reverse bool) protocol.Value {
 	withScore := len(c.Args) > 3
 	missing := protocol.Null
@@ -345,29 +342,8 @@ func (m *memberRange) members(z *collection.SortedSet, from, to int, f func(memb
 	z.Ascend(from, each)
 }
 
-func zrangeOp(c *command.Call) protocol.Value { return rangeMembers(c, &memberRange{}) }
-func zrevrangeOp(c *command.Call) protocol.Value {
-	return rangeMembers(c, &memberRange{kind: byIndex, fixed: true, reverse: true})
-}
-
-func zrangebyscoreOp(c *command.Call) protocol.Value {
-	return rangeMembers(c, &memberRange{kind: byScore, fixed: true})
-}
-
-func zrevrangebyscoreOp(c *command.Call) protocol.Value {
-	return rangeMembers(c, &memberRange{kind: byScore, fixed: true, reverse: true})
-}
-
-func zrangebylexOp(c *command.Call) protocol.Value {
-	return rangeMembers(c, &memberRange{kind: byName, fixed: true})
-}
-
-func zrevrangebylexOp(c *command.Call) protocol.Value {
-	return rangeMembers(c, &memberRange{kind: byName, fixed: true, reverse: true})
-}
-
 // rangeMembers is ZRANGE and its like.
-func rangeMembers(c *command.Call, m *memberRange) protocol.Value {
+func rangeMembers(c *command.Call, m memberRange) protocol.Value {
 	if problem, ok := m.parseRange(c.Args[2:]); !ok {
 		return problem
 	}
@@ -422,11 +398,7 @@ func zrangestoreOp(c *command.Call) protocol.Value {
 	return protocol.Integer(int64(result.Len()))
 }
 
-func zcountOp(c *command.Call) protocol.Value { return countMembers(c, &memberRange{kind: byScore}) }
-
-func zlexcountOp(c *command.Call) protocol.Value { return countMembers(c, &memberRange{kind: byName}) }
-
-func countMembers(c *command.Call, m *memberRange) protocol.Value {
+func countMembers(c *command.Call, m memberRange) protocol.Value {
 	if problem, ok := m.parseBounds(c.Args[2], c.Args[3]); !ok {
 		return problem
 	}
@@ -441,19 +413,7 @@ func countMembers(c *command.Call, m *memberRange) protocol.Value {
 	return protocol.Integer(int64(max(0, to-from)))
 }
 
-func zremrangebyrankOp(c *command.Call) protocol.Value {
-	return removeScored(c, &memberRange{kind: byIndex})
-}
-
-func zremrangebyscoreOp(c *command.Call) protocol.Value {
-	return removeScored(c, &memberRange{kind: byScore})
-}
-
-func zremrangebylexOp(c *command.Call) protocol.Value {
-	return removeScored(c, &memberRange{kind: byName})
-}
-
-func removeScored(c *command.Call, m *memberRange) protocol.Value {
+func removeScored(c *command.Call, m memberRange) protocol.Value {
 	key := c.Args[1]
 	if problem, ok := m.parseBounds(c.Args[2], c.Args[3]); !ok {
 		return problem
@@ -471,8 +431,6 @@ func removeScored(c *command.Call, m *memberRange) protocol.Value {
 	}
 	e, _ := command.Open(c, key, collection.NewSortedSet)
 	e.V.RemoveRange(from, to)
-	e.Keep()
-	c.Notify(event.ClassZset, c.Args[0], key)
-	c.NotifyGone(key, e.V)
+	e.KeepAs(event.ClassZset, c.Args[0])
 	return protocol.Integer(int64(to - from))
 }

@@ -24,47 +24,39 @@ func parseExtremePop(word string) (p command.Pops, ok bool) {
 	return popsScored(at), at == highest || command.IsWord(word, "MIN")
 }
 
-func zmpopOp(c *command.Call) protocol.Value { return c.PopManyNow(parseExtremePop) }
-
-func bzpopminOp(c *command.Call) protocol.Value { return c.PopFirst(popsScored(lowest)) }
-
-func bzpopmaxOp(c *command.Call) protocol.Value { return c.PopFirst(popsScored(highest)) }
-
-func bzmpopOp(c *command.Call) protocol.Value { return c.PopManyOrWait(parseExtremePop) }
-
 // Ops are the sorted sets.
 var Ops = map[string]command.Op{
-	"bzmpop":           bzmpopOp,
-	"bzpopmax":         bzpopmaxOp,
-	"bzpopmin":         bzpopminOp,
+	"bzmpop":           command.With((*command.Call).PopManyOrWait, parseExtremePop),
+	"bzpopmax":         command.With((*command.Call).PopFirst, popsScored(highest)),
+	"bzpopmin":         command.With((*command.Call).PopFirst, popsScored(lowest)),
 	"zadd":             zaddOp,
 	"zcard":            command.LengthOf[*collection.SortedSet],
-	"zcount":           zcountOp,
+	"zcount":           command.With(countMembers, memberRange{kind: byScore}),
 	"zdiff":            zdiffOp,
 	"zdiffstore":       zdiffstoreOp,
 	"zincrby":          zincrbyOp,
 	"zinter":           zinterOp,
 	"zintercard":       zintercardOp,
 	"zinterstore":      zinterstoreOp,
-	"zlexcount":        zlexcountOp,
-	"zmpop":            zmpopOp,
+	"zlexcount":        command.With(countMembers, memberRange{kind: byName}),
+	"zmpop":            command.With((*command.Call).PopManyNow, parseExtremePop),
 	"zmscore":          zmscoreOp,
-	"zpopmax":          zpopmaxOp,
-	"zpopmin":          zpopminOp,
+	"zpopmax":          command.With(popScored, highest),
+	"zpopmin":          command.With(popScored, lowest),
 	"zrandmember":      zrandmemberOp,
-	"zrange":           zrangeOp,
-	"zrangebylex":      zrangebylexOp,
-	"zrangebyscore":    zrangebyscoreOp,
+	"zrange":           command.With(rangeMembers, memberRange{}),
+	"zrangebylex":      command.With(rangeMembers, memberRange{kind: byName, fixed: true}),
+	"zrangebyscore":    command.With(rangeMembers, memberRange{kind: byScore, fixed: true}),
 	"zrangestore":      zrangestoreOp,
-	"zrank":            zrankOp,
+	"zrank":            command.With(rank, false),
 	"zrem":             zremOp,
-	"zremrangebylex":   zremrangebylexOp,
-	"zremrangebyrank":  zremrangebyrankOp,
-	"zremrangebyscore": zremrangebyscoreOp,
-	"zrevrange":        zrevrangeOp,
-	"zrevrangebylex":   zrevrangebylexOp,
-	"zrevrangebyscore": zrevrangebyscoreOp,
-	"zrevrank":         zrevrankOp,
+	"zremrangebylex":   command.With(removeScored, memberRange{kind: byName}),
+	"zremrangebyrank":  command.With(removeScored, memberRange{kind: byIndex}),
+	"zremrangebyscore": command.With(removeScored, memberRange{kind: byScore}),
+	"zrevrange":        command.With(rangeMembers, memberRange{kind: byIndex, fixed: true, reverse: true}),
+	"zrevrangebylex":   command.With(rangeMembers, memberRange{kind: byName, fixed: true, reverse: true}),
+	"zrevrangebyscore": command.With(rangeMembers, memberRange{kind: byScore, fixed: true, reverse: true}),
+	"zrevrank":         command.With(rank, true),
 	"zscan":            zscanOp,
 	"zscore":           zscoreOp,
 	"zunion":           zunionOp,
@@ -266,9 +258,7 @@ func zremOp(c *command.Call) protocol.Value {
 		}
 	}
 	if n > 0 {
-		e.Keep()
-		c.Notify(event.ClassZset, "zrem", key)
-		c.NotifyGone(key, e.V)
+		e.KeepAs(event.ClassZset, "zrem")
 	}
 	return protocol.Integer(n)
 }
@@ -280,9 +270,6 @@ const (
 	lowest  extreme = false
 	highest extreme = true
 )
-
-func zpopminOp(c *command.Call) protocol.Value { return popScored(c, lowest) }
-func zpopmaxOp(c *command.Call) protocol.Value { return popScored(c, highest) }
 
 // popScored is ZPOPMIN and ZPOPMAX.
 func popScored(c *command.Call, at extreme) protocol.Value {
@@ -333,9 +320,7 @@ func popExtremes(c *command.Call, key string, at extreme, count int) (pairs []pr
 	if at == highest {
 		name = "zpopmax"
 	}
-	e.Keep()
-	c.Notify(event.ClassZset, name, key)
-	c.NotifyGone(key, e.V)
+	e.KeepAs(event.ClassZset, name)
 	return pairs, problem, true
 }
 
