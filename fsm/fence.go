@@ -16,7 +16,6 @@ var fenceOps = map[string]op{
 	"fence.raise": fenceRaiseOp,
 }
 
-// parseFence reads a fence.
 func parseFence(word string) (fence int64, ok bool) {
 	fence, ok = protocol.ParseInt(word)
 	return fence, ok && fence >= 1 && fence <= locks.MaxFence

@@ -173,7 +173,6 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	return nil
 }
 
-// runEntry runs the batches of an entry.
 func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 	var b protocol.Batch
 	for {

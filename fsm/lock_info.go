@@ -107,7 +107,6 @@ func (c *call) showLock(dst []protocol.Value, info *locks.Info) []protocol.Value
 		waiters)...)
 }
 
-// lockFields are the fields of a lock.
 func lockFields(mode string, holdersCount, waitersCount int, permits, delayLeft int64, holders,
 	waiters []protocol.Value,
 ) []protocol.Value {

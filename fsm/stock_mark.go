@@ -101,7 +101,6 @@ type incarnations struct {
 // maxIncarnations bounds the incarnations that are known: previous incarnations are forgotten first.
 const maxIncarnations = 64
 
-// number is the number of an incarnation.
 func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 	for i := len(is.known) - 1; i >= 0; i-- {
 		if l := &is.known[i]; l.origin.Epoch == o.Epoch && l.origin.Node == o.Node {
@@ -123,7 +122,6 @@ func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 	return is.given
 }
 
-// origin is the incarnation with a number.
 func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known bool) {
 	i, known := slices.BinarySearchFunc(is.known, number, func(l incarnation, n uint64) int {
 		switch {

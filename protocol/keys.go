@@ -89,7 +89,6 @@ func (c *Command) AppendKeyPositions(dst []int, words []string) []int {
 	return dst
 }
 
-// appendPositions appends the positions of the spec's keys.
 func appendPositions[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) ([]int, bool) {
 	first, last := s.Index, s.Index+s.Last
 	switch {

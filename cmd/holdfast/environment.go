@@ -110,7 +110,6 @@ func withNearest(err error, flags *flag.FlagSet) error {
 	return fmt.Errorf("%w; the nearest is --%s", err, nearest)
 }
 
-// flagOf is the flag of a variable.
 func flagOf(variable string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, variablePrefix)), "_", "-")
 }

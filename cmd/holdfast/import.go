@@ -244,7 +244,6 @@ func skippedKeys(r *importer.Report) (n int64) {
 	return n
 }
 
-// print writes the report.
 func (o *importOwn) print(w io.Writer, r *importer.Report, raised int64) error {
 	if o.json {
 		return writeJSON(w, newImportDocument(r, raised, o.dryRun))

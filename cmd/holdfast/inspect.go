@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -114,12 +115,7 @@ func (p *paper) source(m backup.Meta) {
 func (p *paper) state(s *fsm.Survey) {
 	p.line("keys", "%d", s.Keys())
 	for db, kinds := range s.Kinds {
-		var names []string
-		for name := range kinds {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for i, name := range names {
+		for i, name := range slices.Sorted(maps.Keys(kinds)) {
 			label := ""
 			if i == 0 {
 				label = fmt.Sprintf("  database %d", db)

@@ -166,7 +166,6 @@ func fieldOffset(word string, bits int64) (offset int64, ok bool) {
 	return n * bits, true
 }
 
-// read returns the field.
 func (op *fieldOp) read(s string) int64 {
 	var v uint64
 	for i := range int64(op.bits) {

@@ -34,13 +34,11 @@ var (
 // maxBitOffset is behind the offsets that Redis takes, whose strings have at most 512 MiB.
 const maxBitOffset = 512 << 20 * 8
 
-// bitOffset reads an offset in bits.
 func bitOffset(word string) (offset int64, ok bool) {
 	offset, ok = protocol.ParseInt(word)
 	return offset, ok && 0 <= offset && offset < maxBitOffset
 }
 
-// bitAt is a bit of s.
 func bitAt(s string, offset int64) int64 {
 	if offset>>3 >= int64(len(s)) {
 		return 0

@@ -90,7 +90,6 @@ func (h *Hash) putLarge(f field) (added bool) {
 	return true
 }
 
-// enlarge makes a small hash a large one.
 func (h *Hash) enlarge() {
 	rest := h.small
 	h.small, h.large, h.count = "", newTable[field](), 0

@@ -137,7 +137,6 @@ func (l *loader) addTo(s *Set, name string) {
 	}
 }
 
-// appendTo adds a member to a large set.
 func (l *loader) appendTo(s *Set, name string) {
 	m := member{strings.Clone(name), orderOf(name)}
 	if last, some := s.large.Max(); some && !before(last, m) {

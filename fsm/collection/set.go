@@ -119,7 +119,6 @@ func (s *Set) addToLarge(name string) bool {
 	return true
 }
 
-// enlarge makes the set a large one.
 func (s *Set) enlarge() { s.rebuild(&Set{form: encodingTable, large: newTable[member]()}) }
 
 // rebuild moves all members to an empty set, which takes the place of s.

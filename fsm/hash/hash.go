@@ -32,12 +32,10 @@ var Ops = map[string]command.Op{
 	"hvals":        hvalsOp,
 }
 
-// readHash is [command.Read] for a hash.
 func readHash(c *command.Call) (h *collection.Hash, there, ok bool) {
 	return command.Read[*collection.Hash](c, c.Args[1])
 }
 
-// theHash is [command.ReadOr] for a hash.
 func theHash(c *command.Call, missing protocol.Value) (h *collection.Hash, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.Hash](c, c.Args[1], missing)
 }

@@ -56,7 +56,6 @@ func objectRefcountOp(c *command.Call) protocol.Value {
 // maxEmbedded is the length up to which Redis embeds a string in its object.
 const maxEmbedded = 44
 
-// encodingName is the encoding of a string.
 func encodingName(it *keyspace.Item) string {
 	_, isInt := protocol.ParseInt(it.Value())
 	switch {

@@ -128,7 +128,6 @@ func (k *Keyspace) countOf(it *Item, class sizeClass) int64 {
 // Bytes is what the items count for that have not ended by the clock.
 func (k *Keyspace) Bytes() int64 { return k.bytes }
 
-// countMarks adds by to the marks if the item has one.
 func (k *Keyspace) countMarks(it *Item, by int) {
 	if it.IsMarked() {
 		k.marks += by

@@ -2,6 +2,7 @@ package list
 
 import (
 	"math"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/command"
@@ -9,12 +10,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// readList is [command.Read] for a list.
 func readList(c *command.Call) (l *collection.List, there, ok bool) {
 	return command.Read[*collection.List](c, c.Args[1])
 }
 
-// theList is [command.ReadOr] for a list.
 func theList(c *command.Call, missing protocol.Value) (l *collection.List, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.List](c, c.Args[1], missing)
 }
@@ -285,9 +284,7 @@ func equals(c *command.Call, l *collection.List, word string, count int64) (inde
 		return nil, problem, false
 	}
 	if count < 0 {
-		for i, j := 0, len(indexes)-1; i < j; i, j = i+1, j-1 {
-			indexes[i], indexes[j] = indexes[j], indexes[i]
-		}
+		slices.Reverse(indexes)
 	}
 	return indexes, problem, true
 }

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -148,13 +149,12 @@ func (l *state) jsonOption(args []value, options []string, setting *int) *raised
 	if err != nil {
 		return err
 	}
-	for i, option := range options {
-		if cString(word) == option {
-			*setting = i
-			return nil
-		}
+	i := slices.Index(options, cString(word))
+	if i < 0 {
+		return l.argError(1, "invalid option '"+cString(word)+"'")
 	}
-	return l.argError(1, "invalid option '"+cString(word)+"'")
+	*setting = i
+	return nil
 }
 
 func (l *state) jsonSwitch(args []value, setting *bool) (int, *raised) {

@@ -1,6 +1,9 @@
 package lua
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 var stringFunctions = []entry{
 	{"byte", stringByte},
@@ -156,9 +159,7 @@ func stringReverse(l *state, args []value) (int, *raised) {
 	l.charge(int64(len(s)) >> 4)
 	l.allocString(len(s))
 	b := []byte(s)
-	for i, j := 0, len(b)-1; i < j; i, j = i+1, j-1 {
-		b[i], b[j] = b[j], b[i]
-	}
+	slices.Reverse(b)
 	return l.one(l.text(string(b)))
 }
 

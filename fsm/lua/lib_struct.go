@@ -3,6 +3,7 @@ package lua
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -181,15 +182,9 @@ func (f *layout) encode(option byte, size int, x float64) string {
 		binary.LittleEndian.PutUint64(b[:], n)
 	}
 	if f.big {
-		reverse(b[:size])
+		slices.Reverse(b[:size])
 	}
 	return string(b[:size])
-}
-
-func reverse(b []byte) {
-	for i, j := 0, len(b)-1; i < j; i, j = i+1, j-1 {
-		b[i], b[j] = b[j], b[i]
-	}
 }
 
 func structUnpack(l *state, args []value) (int, *raised) {

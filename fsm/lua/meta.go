@@ -153,7 +153,6 @@ func (l *state) checkKey(key value) *raised {
 	return nil
 }
 
-// equal is a == b.
 func (l *state) equal(a, b value) (bool, *raised) {
 	x, is := a.table()
 	if !is {
@@ -196,7 +195,6 @@ func (l *state) rawEqual(a, b value) bool {
 	}
 }
 
-// less is a < b.
 func (l *state) less(a, b value) (bool, *raised) {
 	switch x := a.o.(type) {
 	case numberTag:
@@ -302,7 +300,6 @@ func arithmetic(op opcode, x, y float64) float64 {
 	}
 }
 
-// length is #v.
 func (l *state) length(v value, slot int) (value, *raised) {
 	switch x := v.o.(type) {
 	case *table:

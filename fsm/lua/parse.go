@@ -224,7 +224,6 @@ func (fn *function) leaveBlock() {
 	fn.patchHere(b.breaks)
 }
 
-// symbol returns the symbol of a name.
 func (p *parser) symbol(name string) *symbol {
 	s := p.symbols[name]
 	if s == nil {

@@ -1,6 +1,5 @@
 package lua
 
-// blockEnds reports whether a token ends a block.
 func blockEnds(t token) bool {
 	switch t {
 	case tkElse, tkElseif, tkEnd, tkEOF, tkUntil:

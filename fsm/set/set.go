@@ -31,12 +31,10 @@ var Ops = map[string]command.Op{
 	"sunionstore": command.With(combineAndStore, unite),
 }
 
-// readSet is [command.Read] for a set.
 func readSet(c *command.Call) (s *collection.Set, there, ok bool) {
 	return command.Read[*collection.Set](c, c.Args[1])
 }
 
-// theSet is [command.ReadOr] for a set.
 func theSet(c *command.Call, missing protocol.Value) (s *collection.Set, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.Set](c, c.Args[1], missing)
 }

@@ -9,12 +9,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// readScored is [command.Read] for a sorted set.
 func readScored(c *command.Call) (z *collection.SortedSet, there, ok bool) {
 	return command.Read[*collection.SortedSet](c, c.Args[1])
 }
 
-// theScored is [command.ReadOr] for a sorted set.
 func theScored(c *command.Call, missing protocol.Value) (z *collection.SortedSet, reply protocol.Value, ok bool) {
 	return command.ReadOr[*collection.SortedSet](c, c.Args[1], missing)
 }

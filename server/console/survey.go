@@ -371,7 +371,6 @@ func shortened(row protocol.Value) protocol.Value {
 	return row
 }
 
-// first are the first n locks.
 func (r *ranking) first(n int) []api.Lock {
 	return append([]api.Lock{}, r.locks[:min(n, len(r.locks))]...)
 }

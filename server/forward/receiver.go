@@ -273,7 +273,6 @@ func (r *Receiver) Scan(term, from, until uint64, see func(*Batch) bool) {
 	}
 }
 
-// number returns the number of the batch at i.
 func (r *Receiver) number(i int) uint64 { return r.taken + uint64(i-r.first) }
 
 // Take moves batches up to number until to the leader of term, in order, until visit returns false.

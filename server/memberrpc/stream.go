@@ -130,7 +130,6 @@ func (r *received) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// next reads the next frame.
 func (r *received) next() {
 	frame, err := wire.Read(r.from, r.frame, streamFrame)
 	if err != nil {

@@ -47,7 +47,6 @@ func Replay(log raft.LogStore, snapshots raft.SnapshotStore, m interface {
 	return r, err
 }
 
-// entry replays one entry.
 func (r *Replayed) entry(log raft.LogStore, index uint64, apply func([]byte) error) error {
 	var l raft.Log
 	if err := log.GetLog(index, &l); err != nil {

@@ -104,7 +104,6 @@ func (r *round) end(err error) {
 	}
 }
 
-// check is one round.
 func (rs *rounds) check(ctx context.Context) error {
 	l := rs.serving.Load()
 	if l == nil {

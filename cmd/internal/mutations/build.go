@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,12 +56,7 @@ func newBuild(ctx context.Context, root, dir string, mutants map[int]mutant) (*b
 // sorted ranges over a map in the order of its numbers, so that the same mistakes make the same sources.
 func sorted[T any](all map[int]T) func(func(int, T) bool) {
 	return func(yield func(int, T) bool) {
-		numbers := make([]int, 0, len(all))
-		for n := range all {
-			numbers = append(numbers, n)
-		}
-		slices.Sort(numbers)
-		for _, n := range numbers {
+		for _, n := range slices.Sorted(maps.Keys(all)) {
 			if !yield(n, all[n]) {
 				return
 			}
@@ -69,11 +65,7 @@ func sorted[T any](all map[int]T) func(func(int, T) bool) {
 }
 
 func (b *build) compile(ctx context.Context, packages map[string]bool) ([]byte, error) {
-	args := []string{"build", "-gcflags=-e", "-overlay=" + b.overlay}
-	for p := range packages {
-		args = append(args, p)
-	}
-	slices.Sort(args[3:])
+	args := append([]string{"build", "-gcflags=-e", "-overlay=" + b.overlay}, slices.Sorted(maps.Keys(packages))...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.root
 	return cmd.CombinedOutput()

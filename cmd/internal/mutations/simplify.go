@@ -3,6 +3,7 @@ package main
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 
 	"golang.org/x/tools/go/ast/astutil"
 )
@@ -122,19 +123,12 @@ func simplifyIf(c *astutil.Cursor, n *ast.IfStmt) {
 }
 
 func allBlank(list []ast.Expr) bool {
-	for _, e := range list {
-		if !isIdent(e, "_") {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(e ast.Expr) bool { return !isIdent(e, "_") })
 }
 
 func allIdents(list []ast.Expr) bool {
-	for _, e := range list {
-		if _, ok := unparen(e).(*ast.Ident); !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(e ast.Expr) bool {
+		_, ok := unparen(e).(*ast.Ident)
+		return !ok
+	})
 }

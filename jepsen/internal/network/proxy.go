@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -125,14 +126,7 @@ func (p *Proxies) Set(s State) error {
 	return nil
 }
 
-func (s State) cuts(from, to string) bool {
-	for _, l := range s.Cut {
-		if l.From == from && l.To == to {
-			return true
-		}
-	}
-	return false
-}
+func (s State) cuts(from, to string) bool { return slices.Contains(s.Cut, Link{from, to}) }
 
 // way is the state of a direction now, and the channel that tells when the state may have changed.
 func (p *Proxies) way(from, to string) (cut, reset bool, delay time.Duration, changed chan struct{}) {

@@ -234,7 +234,6 @@ func (s *shard) line(m replica.Member) string {
 	return fmt.Sprintf("%s %s %s %s 0 0 %d %s%s", nodeID(m.ID), addr, strings.Join(flags, ","), of, s.term, link, slots)
 }
 
-// find finds a node by the ID.
 func (s *shard) find(id []byte) (m replica.Member, refusal *protocol.Error) {
 	for _, m := range s.nodes {
 		if nodeID(m.ID) == string(id) {
