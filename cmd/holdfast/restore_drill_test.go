@@ -125,8 +125,22 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 	nodes[1].logs(t, `msg="cluster begun with the state of another" node=n2 command=restore`)
 }
 
-// TestSurvivorGoesOn loses two of three nodes for good. The third is recovered with all acknowledged writes that it had
-// heard of, another node joins it, and a former member that comes back does not.
+// quarantine marks the folder of a node that does not run, as if the node's state differed from the others'.
+func (n *node) quarantine(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(n.setting("--data-dir"), "identity.json")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	id := map[string]any{}
+	require.NoError(t, json.Unmarshal(text, &id))
+	id["quarantine"] = map[string]any{"cluster": id["clusterID"], "index": 7, "at": "2026-01-02T03:04:05Z"}
+	text, err = json.Marshal(id)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+}
+
+// TestSurvivorGoesOn loses two of three nodes for good. The third, which is in quarantine, is recovered with all
+// acknowledged writes that it had heard of, another node joins it, and a former member that comes back does not.
 func TestSurvivorGoesOn(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
@@ -141,7 +155,12 @@ func TestSurvivorGoesOn(t *testing.T) {
 	}
 	survivor := nodes[1]
 	folder := survivor.setting("--data-dir")
-	require.Contains(t, tool(t, exe, "recover", "--data-dir", folder), "members gone   n1 at ")
+	said := tool(t, exe, "recover", "--data-dir", folder)
+	require.Contains(t, said, "members gone   n1 at ")
+	require.NotContains(t, said, "quarantine")
+	survivor.quarantine(t)
+	require.Contains(t, tool(t, exe, "recover", "--data-dir", folder),
+		"quarantine     its state differed from the other members' at index 7")
 	require.Contains(t, tool(t, exe, "recover", "--data-dir", folder, "--yes"), "is the only member of cluster")
 	survivor.start(t)
 	nodes[0].start(t) // with its old folder
