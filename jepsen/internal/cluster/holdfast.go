@@ -209,7 +209,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 		"pause-leader", "pause-minority", "pause-all", "pause-strobe", "pause-minute", "clock-jump", "clock-strobe",
 		"clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "disk-torn", "store-torn", "store-flipped", "transfer",
-		"snapshot", "snapshot-tail", "state-wrong",
+		"snapshot", "snapshot-tail", "state-wrong", "state-frozen",
 	}
 	if _, native := protocol.Lookup("session.open"); native {
 		faults = append(faults, "holder-frozen", "holder-vanished", "holder-many")
@@ -221,10 +221,11 @@ func (h *Holdfast) Supports(context.Context) []string {
 	if _, changes := protocol.Lookup("raft.remove"); changes && h.c.Spares > 0 {
 		faults = append(faults, "member-join", "member-replace", "member-swap", "member-lost", "member-force",
 			"member-demote", "member-demote-leader", "member-move",
-			"member-lead", "member-away", "member-back", "member-copied", "member-wiped", "member-split", "member-snapshot")
+			"member-lead", "member-away", "member-back", "member-copied", "member-wiped", "member-split", "member-snapshot",
+			"member-absent", "state-last")
 	}
 	if h.c.Spares > 0 {
-		faults = append(faults, "backup-twice")
+		faults = append(faults, "backup-twice", "state-recovered")
 	}
 	if h.c.Before != "" {
 		faults = append(faults, "release-stop", "release-kill")

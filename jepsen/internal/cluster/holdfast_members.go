@@ -325,6 +325,17 @@ func (h *Holdfast) Restore(ctx context.Context, at, file, raise string) error {
 	return h.fleet.Start(at)
 }
 
+// Recover implements [Backups].
+func (h *Holdfast) Recover(ctx context.Context, at, of string) error {
+	err := h.tool(ctx, at, "recover", "--data-dir", h.c.DataDir(at), "--peer-addr", h.c.Net.Listen(at, "peer"), "--yes")
+	if err != nil {
+		return err
+	}
+	h.set(at, func(p *place) { p.restored, p.twin = true, of })
+	h.fleet.SetOut(at, false)
+	return h.fleet.Start(at)
+}
+
 // tool runs a command of the program at a place, to the command's end.
 func (h *Holdfast) tool(ctx context.Context, at string, words ...string) error {
 	cmd := h.c.Net.Command(at, h.c.Binary, words...)
@@ -417,4 +428,6 @@ type Backups interface {
 	// Restore makes a cluster of a backup at a place, and starts its node; integers in keys that match raise are raised.
 	// [Membership.Out] ends the cluster.
 	Restore(ctx context.Context, place, file, raise string) error
+	// Recover makes a cluster of the folder at a place, which is a copy of a member's, and starts its node.
+	Recover(ctx context.Context, place, of string) error
 }

@@ -91,15 +91,18 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 // majority is how many of so many voters are one.
 func majority(voters int) int { return voters/2 + 1 }
 
-// Serves reports whether some member grants a lock soon, and notes if none does. Requires: a majority of
+// Serves reports whether the node at one of the places, or else some member, grants a lock soon, and notes if none does. Requires: a majority of
 // the newest committed voters runs, reaches each other and has whole folders, and one of them is not in quarantine.
-func (n *Nemesis) Serves(ctx context.Context, when string) bool {
+func (n *Nemesis) Serves(ctx context.Context, when string, places ...string) bool {
+	if places == nil {
+		places = n.Target.Members()
+	}
 	within := ServesWithin + n.Stubbornness
 	asking, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	var granted atomic.Bool
 	var clients sync.WaitGroup
-	for _, m := range n.Target.Members() {
+	for _, m := range places {
 		clients.Go(func() {
 			for i := 0; asking.Err() == nil; i++ {
 				// Each try has a key of its own: whether the one before was granted may not be known.
@@ -121,7 +124,7 @@ func (n *Nemesis) Serves(ctx context.Context, when string) bool {
 		return true
 	}
 	var shown []string
-	for _, m := range n.Target.Members() {
+	for _, m := range places {
 		if p, err := n.position(ctx, m); err == nil {
 			shown = append(shown, fmt.Sprintf("the log of %s ends at %d with %d committed", m, p.last, p.commit))
 		}

@@ -40,7 +40,7 @@ const second = time.Second
 // faults are all that can be broken. A new fault is a row here, and a name among the names that a
 // target supports.
 var faults = slices.Concat(netFaults, processFaults, serverFaults, stateFaults, powerFaults, cacheFaults, memberFaults,
-	backupFaults, holderFaults, releaseFaults, hostileFaults)
+	bareFaults, backupFaults, holderFaults, releaseFaults, hostileFaults)
 
 var netFaults = []fault{
 	{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,5 +51,18 @@ func TestMembersChangeWhileAVoterIsAway(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestBareMajorityServes: what the faults leave that spare just a majority.
+func TestBareMajorityServes(t *testing.T) {
+	protocoltest.SkipShort(t, "simulations; TestClusterIsWholeAfterChanges is one")
+	for _, fault := range []string{"member-absent", "state-frozen", "state-last"} {
+		eachSeed(t, 3, func(t *testing.T, seed uint64) {
+			o := runOptions{
+				workload: "register", nemesis: fault, nodes: 3 + 2*int(seed%2), seed: seed, time: time.Minute, light: true,
+			}
+			requireValid(t, o)
+		})
 	}
 }

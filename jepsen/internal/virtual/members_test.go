@@ -118,7 +118,7 @@ type asked struct {
 
 // carryOut has a leader take a request as far as it can.
 func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error {
-	if t.raw {
+	if t.raw && !a.Force {
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		_, err := r.Change(try, replica.Change{Kind: a.kind, Member: a.member, After: r.Configuration().Index})
@@ -139,9 +139,15 @@ func (t target) executor(r *replica.Replica) *reconfig.Executor {
 	defer t.mu.Unlock()
 	if t.executors[r] == nil {
 		id := r.Status().ID
-		t.executors[r] = reconfig.NewExecutor(server.Raft{
+		raft := server.Raft{
 			Identity: func() (string, string) { return id, "test" }, Replica: func() *replica.Replica { return r },
-		}, func(reconfig.Taken) {})
+		}
+		for _, n := range t.cluster.Nodes() {
+			if n.Replica() == r {
+				raft.Checker = n.Checker()
+			}
+		}
+		t.executors[r] = reconfig.NewExecutor(raft, func(reconfig.Taken) {})
 	}
 	return t.executors[r]
 }

@@ -204,7 +204,7 @@ func TestPromiseServesAgain(t *testing.T) {
 	protocoltest.SkipShort(t, "a simulation; TestPromiseLinearizable is one")
 	p := promise{
 		workload: "register", time: 30 * time.Second, prompt: true,
-		nemesis: "member,state-wrong,pause-leader,pause-minority,partition-leader,kill-minority,power-restart,restart-all",
+		nemesis: "member,state,pause-leader,pause-minority,partition-leader,kill-minority,power-restart,restart-all",
 	}
 	faults := 0
 	p.keep(t, func(_ *testing.T, d *driven) { faults += len(d.h.Faults) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os/exec"
@@ -42,11 +43,13 @@ type world struct {
 
 	mu sync.Mutex
 	in map[string]bool // places that are in: see cluster.Membership
-	// executors are the nodes' executors of changes of members. raw: the changes are raft's own, which nothing refuses.
+	// executors are the nodes' executors of changes of members. raw: the changes are raft's own, which nothing refuses, but for
+	// those by force.
 	executors map[*replica.Replica]*reconfig.Executor
 	raw       bool
 	excused   map[string]int // deaths that a fault explains
-	rng       *rand.Rand     // what power cuts leave
+	paused    map[string]bool
+	rng       *rand.Rand // what power cuts leave
 }
 
 var (
@@ -81,7 +84,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	t.Helper()
 	w := &world{
 		places: network.Nodes(o.nodes + spares), in: map[string]bool{}, starts: map[string]chan struct{}{},
-		excused: map[string]int{}, rng: rand.New(rand.NewPCG(o.seed, 2)),
+		excused: map[string]int{}, paused: map[string]bool{}, rng: rand.New(rand.NewPCG(o.seed, 2)),
 		executors: map[*replica.Replica]*reconfig.Executor{}, raw: o.raw,
 	}
 	for i, place := range w.places {
@@ -101,6 +104,7 @@ func newWorld(t *testing.T, o worldOptions) *world {
 		options.Stubborn = w.places[0]
 	}
 	w.cluster = servertest.New(t, options)
+	w.cluster.OnFetch = func(state io.ReadCloser) io.ReadCloser { return fetched{state, w} }
 	if o.resends {
 		w.cluster.Net.ResendAsTCP()
 	}
@@ -188,7 +192,7 @@ func (t target) Supports(context.Context) []string {
 		"restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync",
-		"transfer", "snapshot", "state-wrong", "holder-frozen", "holder-vanished", "holder-many",
+		"transfer", "snapshot", "state-wrong", "state-frozen", "state-last", "holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
 		if k.Group == "member" && !slices.Contains([]string{"member-copied", "member-snapshot"}, k.Name) {
@@ -400,13 +404,41 @@ func (w *world) Stop(member string) error {
 func (w *world) Pause(member string) error {
 	w.cluster.Node(member).Clock.Freeze()
 	w.cluster.Net.Isolate(member)
+	w.setPaused(member, true)
 	return nil
 }
 
 func (w *world) Resume(member string) error {
 	w.cluster.Node(member).Clock.Thaw()
 	w.cluster.Net.Rejoin(member)
+	w.setPaused(member, false)
 	return nil
+}
+
+func (w *world) setPaused(member string, paused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.paused[member] = true; !paused {
+		delete(w.paused, member)
+	}
+}
+
+// fetched is a state on its way from one node to another. While some node is paused, nothing comes.
+type fetched struct {
+	io.ReadCloser
+	w *world
+}
+
+func (f fetched) Read(b []byte) (int, error) {
+	for time.Sleep(200 * time.Millisecond); f.somePaused(); time.Sleep(10 * time.Millisecond) {
+	}
+	return f.ReadCloser.Read(b)
+}
+
+func (f fetched) somePaused() bool {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	return len(f.w.paused) > 0
 }
 
 func (w *world) Excuse(member string) func() {
