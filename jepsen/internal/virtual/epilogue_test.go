@@ -2,15 +2,19 @@ package virtual
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/nemesis"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
+	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -52,6 +56,40 @@ func TestMembersChangeWhileAVoterIsAway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestStandStillIsFound: of a cluster that grants nothing for some seconds when all faults have ceased.
+func TestStandStillIsFound(t *testing.T) {
+	const length = 10 * time.Second
+	var begun time.Time
+	silent := func(_ *rng, b frontend.Backend, u *replica.Batch) error {
+		if since := time.Since(begun); length < since && since < length+nemesis.ServesWithin+time.Second {
+			return protocol.ErrNoLeader
+		}
+		return b.Execute(u)
+	}
+	d := drive(t, runOptions{
+		workload: "register", nemesis: "none", nodes: 3, seed: 1, time: length, light: true,
+		broken: func(_ string, b frontend.Backend) frontend.Backend {
+			begun = time.Now()
+			return &mutant{b, nil, silent}
+		},
+	})
+	require.True(t, d.invalid("liveness"))
+}
+
+// TestLastKilledStaysDead for the epilogue, which can lose no other of three then.
+func TestLastKilledStaysDead(t *testing.T) {
+	d := drive(t, runOptions{
+		workload: "register", nemesis: "kill-minority", nodes: 3, seed: 1, time: 15 * time.Second, light: true,
+	})
+	require.Equal(t, 1, d.judged())
+	require.GreaterOrEqual(t, d.h.Faults[len(d.h.Faults)-1].Stop, int64(15*time.Second))
+}
+
+// judged is how often the cluster had to serve.
+func (d *driven) judged() int {
+	return d.others[slices.IndexFunc(d.others, func(r checker.Result) bool { return r.Name == "liveness" })].Looked
 }
 
 // TestBareMajorityServes: what the faults leave that spare just a majority.
