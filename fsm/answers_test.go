@@ -318,6 +318,9 @@ func (l *log) anyWord(body []byte, db int) []byte {
 		return request(body, db, words...)
 	}
 	head := protocol.Head{DB: db, Lock: true, Conn: int64(1 + l.rng.Intn(3)), Ticket: uint64(l.rng.Intn(50)), GraceMillis: 50}
+	if head.Conn == 3 {
+		head.User = "user"
+	}
 	return protocol.AppendRequest(body, head, strings.ToLower(words[0]), args)
 }
 

@@ -1,18 +1,16 @@
 package fsm
 
 import (
-	"math"
 	"strings"
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm/command"
-	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A script of a user who may not do everything has the user's rules in its request, and so has a word about a session.
-// All nodes judge by them, whatever their files of users say. What other commands do is judged where they are taken.
+// A script of a user who may not do everything has the user's rules in its request. All nodes judge by them, whatever
+// their files of users say. What other commands do is judged where they are taken.
 
 // rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the
 // state: the same rules are the same rights everywhere. It is safe for concurrent use.
@@ -136,44 +134,4 @@ func (h *scriptHost) check(row *protocol.Command, words []string, sort *string) 
 		c.Over = true
 	}
 	return denial, at, !c.Over
-}
-
-var errSessionKeys = (&protocol.Error{
-	Prefix: "NOPERM",
-	Text:   "this user has no permissions to access one of the keys that the session holds or waits for",
-}).Value()
-
-// judgeSession returns why the user must not end, move or renew a session: it may be another user's, as any number
-// names one.
-func (c *call) judgeSession(id uint64) (refusal protocol.Value, refused bool) {
-	if c.rules == "" {
-		return refusal, false
-	}
-	if !c.looksAt(c.st.Locks.SessionWork(id)) {
-		return command.ErrOverWork, true
-	}
-	s := c.st.Locks.Session(id, c.NowMillis)
-	if s == nil {
-		return refusal, false
-	}
-	work := workOfRules(c.rules) + int64(s.Holds+s.Waiters)*command.KeyWork
-	if !c.Fits(work) {
-		return command.ErrOverWork, true
-	}
-	c.Spend(work)
-	r, before, denied := c.users.of(c.rules), max(0, c.Ceiling-c.Work)/command.StepWork, false
-	b := rights.Budget{Steps: before}
-	_, _, looked := c.st.Locks.List(&locks.Query{Session: id, DB: -1, Count: math.MaxInt, Match: func(key string) bool {
-		denied = denied || !r.MayWrite(key, &b)
-		return false
-	}}, c.NowMillis)
-	c.Spend(int64(looked)*command.KeyWork + (before-max(0, b.Steps))*command.StepWork)
-	switch {
-	case b.Steps < 0:
-		c.Over = true
-		return command.ErrOverWork, true
-	case denied:
-		return errSessionKeys, true
-	}
-	return refusal, false
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // ofUser appends a command line of a user with rules.
@@ -16,7 +17,7 @@ func ofUser(body []byte, db int, rules string, words ...string) []byte {
 	for _, word := range words[1:] {
 		args = append(args, []byte(word))
 	}
-	return protocol.AppendRequest(body, protocol.Head{DB: db, Conn: 7, Rights: rules}, words[0], args)
+	return protocol.AppendRequest(body, protocol.Head{DB: db, Conn: 7, User: "user", Rights: rules}, words[0], args)
 }
 
 // TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was
@@ -100,36 +101,75 @@ func TestRightsInTransactions(t *testing.T) {
 	require.Equal(t, `["2"]`, line(reply.Elems[2]))
 }
 
-// TestSessionsOfUsers: the number of a session is no key to other users' locks.
+// TestSessionsOfUsers: of a session that is another user's each word says what it says of one that is not there, as a
+// command, in a transaction and in a script. The user that opened the session, and users who may do everything, use it.
 func TestSessionsOfUsers(t *testing.T) {
-	const refusal = "(NOPERM this user has no permissions to access one of the keys that the session holds or waits for)"
-	for word, want := range map[string]string{"session.close": "1", "session.attach": "1", "session.keepalive": "1000"} {
-		d := newDriver(t)
-		as := func(rules string, words ...string) string {
-			var args [][]byte
-			for _, word := range words[1:] {
-				args = append(args, []byte(word))
+	for _, tc := range []struct{ words, own, absent string }{
+		{"session.keepalive ID", "2000", "nil"},
+		{"session.attach ID", "1", "nil"},
+		{"session.close ID", "1", "nil"},
+		{"session.info ID", `"user" "billing"`, "nil"},
+		{"lock.acquire l owner SESSION ID", "2", "(NOSESSION no such session)"},
+		{"lock.acquire k owner SESSION ID WAIT 1", "nil", "(NOSESSION no such session)"},
+		{"lock.acquireall 2 l m owner SESSION ID", "2", "(NOSESSION no such session)"},
+		{"lock.list SESSION ID", `"holder"`, `["0" []]`},
+		{"session.list", `"user" "billing"`, `["0" []]`},
+	} {
+		for _, by := range []string{"command", "exec", "eval"} {
+			ask := func(user, id string) string {
+				d := newDriver(t)
+				as := func(user string, words ...string) string {
+					head := protocol.Head{User: user, Conn: 1, Lock: words[0] == "eval" || d.m.call.writes(words[0])}
+					if words[0] == "eval" {
+						head.Lock = false
+					}
+					body := protocol.AppendRequest(nil, head, words[0], protocoltest.Args(words[1:]))
+					if by == "exec" {
+						return line(d.apply(protocol.AppendTransaction(nil, 0, nil, body))[0].Elems[0])
+					}
+					return line(d.apply(body)[0])
+				}
+				opened := as("billing", "session.open", "PX", "2000")
+				require.Equal(t, "1", opened)
+				require.Equal(t, "1", as("billing", "lock.acquire", "k", "holder", "SESSION", opened))
+				words := strings.Fields(strings.ReplaceAll(tc.words, "ID", id))
+				if by == "eval" {
+					words = append([]string{"eval", "return redis.pcall(unpack(ARGV))", "0"}, words...)
+				}
+				return as(user, words...)
 			}
-			return line(d.apply(protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: 1, Ticket: d.seq + 1, Rights: rules},
-				words[0], args))[0])
-		}
-		require.Equal(t, "1", as("", "session.open", "PX", "1000"))
-		require.Equal(t, "2", as("", "session.open", "PX", "1000"))
-		require.Equal(t, "1", as("", "lock.acquire", "a:1", "me", "SESSION", "1"))
-		require.Equal(t, "PARKED", as("", "lock.acquire", "a:1", "you", "SESSION", "2", "WAIT", "5000"))
-		for _, id := range []string{"1", "2"} {
-			for _, rules := range []string{"~b:* +@all", "%R~a:* +@all", "+@all"} {
-				require.Equal(t, refusal, as(rules, word, id), "%s of %s", word, id)
+			absent := ask("orders", "77")
+			if by != "eval" || !strings.Contains(tc.words, "attach") {
+				require.Contains(t, absent, tc.absent, "%s by %s", tc.words, by)
+				for _, user := range []string{"billing", ""} {
+					require.Contains(t, ask(user, "1"), tc.own, "%s of %q by %s", tc.words, user, by)
+				}
 			}
+			require.Equal(t, absent, ask("orders", "1"), "%s by %s", tc.words, by)
 		}
-		require.Equal(t, refusal[1:len(refusal)-1], func() string {
-			reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, "~b +@all", "eval", "return redis.pcall('"+word+"','1').err",
-				"0"))[0])
-			return reply.Str
-		}())
-		require.Equal(t, "nil", as("~b +@all", word, "77"))
-		require.Equal(t, want, as("%RW~a:* +@all", word, "1"))
 	}
+}
+
+// TestSessionsOfNobody: a session of a user who may do everything is for no other user, and the list of a user has the
+// user's sessions alone, however many others there are.
+func TestSessionsOfNobody(t *testing.T) {
+	d := newDriver(t)
+	as := func(user string, words ...string) string {
+		head := protocol.Head{User: user, Conn: 1, Lock: d.m.call.writes(words[0])}
+		return line(d.apply(protocol.AppendRequest(nil, head, words[0], protocoltest.Args(words[1:])))[0])
+	}
+	require.Equal(t, "1", as("", "session.open", "PX", "2000"))
+	require.Equal(t, "nil", as("orders", "session.info", "1"))
+	require.Equal(t, "nil", as("orders", "session.close", "1"))
+	for range 20 {
+		as("billing", "session.open", "PX", "2000")
+	}
+	require.Equal(t, "22", as("orders", "session.open", "PX", "2000"))
+	as("billing", "session.open", "PX", "2000")
+	require.Equal(t, "24", as("orders", "session.open", "PX", "2000"))
+	require.Contains(t, as("orders", "session.list", "COUNT", "1"), `["24" [{"id" 22 `)
+	require.Contains(t, as("orders", "session.list", "CURSOR", "24", "COUNT", "1"), `["0" [{"id" 24 `)
+	require.Equal(t, 24, strings.Count(as("", "session.list", "COUNT", "100"), `"id"`))
 }
 
 // TestJudgingIsCharged: a pattern that takes long to match ends the script by its budget, so does reading long rules,

@@ -63,6 +63,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if !c.worksOn(len(r.Keys)) || !c.fitsSteps(len(r.Keys)) {
 		return command.ErrOverWork
 	}
+	r.Session = c.usableSession(r.Session)
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
 	r.Account, r.Crowded = int16(c.Account), r.Waits && c.crowded()
 	grants := c.locked.Grants

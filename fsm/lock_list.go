@@ -43,6 +43,7 @@ func (c *call) listLocks(l *lockListing) protocol.Value {
 	if problem := l.parse(c.Args[1:]); problem.IsError() {
 		return problem
 	}
+	l.query.Session = c.usableSession(l.query.Session)
 	if !c.worksOn(l.query.Count) {
 		return command.ErrOverWork
 	}

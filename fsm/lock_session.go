@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"math"
+
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
@@ -50,7 +52,7 @@ func sessionOpenOp(c *call) protocol.Value {
 	case !c.worksOn(1):
 		return command.ErrOverWork
 	}
-	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name)
+	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name, c.user)
 	c.publishEffects()
 	if err != nil {
 		return sessionRefusal(err)
@@ -87,16 +89,22 @@ func (c *call) sessionOf() (id uint64, problem protocol.Value) {
 	case !c.worksOn(1):
 		return 0, command.ErrOverWork
 	}
-	return uint64(max(0, n)), problem
+	return c.usableSession(uint64(max(0, n))), problem
+}
+
+// usableSession returns id, 0 for 0, or a number that no session has if the session is not for the request's user, who
+// is told what anybody is told of a session that is not there.
+func (c *call) usableSession(id uint64) uint64 {
+	if id == 0 || c.st.Locks.MayUse(id, c.user) {
+		return id
+	}
+	return math.MaxUint64
 }
 
 func sessionKeepaliveOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
-	}
-	if refusal, refused := c.judgeSession(id); refused {
-		return refusal
 	}
 	left, ok := c.changeLocks(0).KeepAlive(id)
 	c.publishEffects()
@@ -113,9 +121,6 @@ func sessionAttachOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
-	}
-	if refusal, refused := c.judgeSession(id); refused {
-		return refusal
 	}
 	if c.from.client.Conn == 0 {
 		return errNoConnection
@@ -149,9 +154,6 @@ func sessionCloseOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
-	}
-	if refusal, refused := c.judgeSession(id); refused {
-		return refusal
 	}
 	if !c.looksAt(c.st.Locks.SessionWork(id)) {
 		return command.ErrOverWork
@@ -193,7 +195,10 @@ func sessionListOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	c.MeetLocks()
-	rows, next := c.st.Locks.Sessions(cursor, count, c.NowMillis)
+	rows, next, looked := c.st.Locks.Sessions(c.user, cursor, count, c.NowMillis)
+	if c.Spend(int64(looked) * command.KeyWork); !c.Fits(0) {
+		return command.ErrOverWork
+	}
 	shown := make([]protocol.Value, len(rows))
 	for i := range rows {
 		shown[i] = c.showSession(&rows[i])
@@ -205,6 +210,7 @@ func (c *call) showSession(s *locks.SessionInfo) protocol.Value {
 	return protocol.Map(
 		protocol.Bulk("id"), protocol.Integer(int64(s.ID)),
 		protocol.Bulk("name"), protocol.Bulk(s.Name),
+		protocol.Bulk("user"), protocol.Bulk(s.User),
 		protocol.Bulk("px"), protocol.Integer(s.LeaseMillis),
 		protocol.Bulk("left"), protocol.Integer(s.LeftMillis),
 		protocol.Bulk("opened"), protocol.Integer(c.ToWall(s.OpenedMillis)),

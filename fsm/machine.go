@@ -56,8 +56,9 @@ type call struct {
 	users    *rightsCache
 	costs    *scriptCosts
 	conn     uint64 // the client's connection at the batch's node; 0: not told
-	// rules are what the user of a script may do; empty: everything.
-	rules string
+	// user is who sent the script or the lock command; empty: one who may do everything. rules are what the user of a
+	// script may do; empty: everything.
+	user, rules string
 
 	memoryLimit
 	acting

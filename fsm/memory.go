@@ -268,7 +268,7 @@ func (r *snapshotReader) accounts(st *state) {
 	as := &st.accounts
 	for n := r.uint("accounts"); n > 0 && r.err == nil; n-- {
 		user := r.string("user of an account")
-		if _, twice := as.numbers[user]; twice || user == "" || len(user) > protocol.MaxQuotaUser ||
+		if _, twice := as.numbers[user]; twice || user == "" || len(user) > protocol.MaxUser ||
 			len(as.users) == keyspace.MaxAccount {
 			r.fail("accounts")
 			return

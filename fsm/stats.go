@@ -65,7 +65,7 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 	defer m.mu.RUnlock()
 	now := m.st.ClockMillis
 	for cursor := uint64(0); ; {
-		rows, next := m.st.Locks.Sessions(cursor, maxListed, now)
+		rows, next, _ := m.st.Locks.Sessions("", cursor, maxListed, now)
 		for i := range rows {
 			if s := &rows[i]; s.Connection && s.Client.Origin == m.call.own {
 				f(s.Client.Conn, s.ID, s.LeaseMillis)

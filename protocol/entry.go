@@ -25,9 +25,10 @@ import (
 //
 //	request:
 //	quota?               of the user who sent the request, if the user has one: see request.go
-//	uvarint database     16 more if a connection follows, 32 more if rights follow
+//	uvarint database     16 more if a connection follows, 32 more if a user and rights follow
 //	uvarint connection   the node's number of the client's connection
-//	bytes   rights       what the user may do, of a script: see fsm/rights; else the user may do everything
+//	bytes   user         who sent the script or the lock command; none if the user may do everything
+//	bytes   rights       what the user may do, of a script: see fsm/rights
 //	uvarint number of arguments
 //	bytes*  arguments    the first is the command's name in lower case
 //
@@ -82,6 +83,8 @@ type Request struct {
 	Conn uint64
 	// Quota is the user's who sent the command, if the user has one.
 	Quota Quota
+	// User is the user of a script or of a lock command; empty: one who may do everything.
+	User string
 	// Rights are rules of what the user of a script may do: see fsm/rights. Empty: everything.
 	Rights string
 	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
@@ -89,10 +92,10 @@ type Request struct {
 	Args []string
 }
 
-// fromConn and withRights, in a request's database, say that a connection or rights follow.
+// fromConn and withUser, in a request's database, say that a connection, or a user and rights follow.
 const (
-	fromConn   = MaxDatabases
-	withRights = 2 * MaxDatabases
+	fromConn = MaxDatabases
+	withUser = 2 * MaxDatabases
 )
 
 // NextRequest decodes the first request of body into r, reusing r.Args, and returns the rest. It
@@ -108,16 +111,19 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 	if !ok || db >= 4*MaxDatabases {
 		return "", fmt.Errorf("%w: database", ErrCorruptEntry)
 	}
-	r.Conn, r.Rights = 0, ""
+	r.Conn, r.User, r.Rights = 0, "", ""
 	if db >= fromConn {
 		if db&fromConn != 0 {
 			if r.Conn, body, ok = uvarint(body); !ok {
 				return "", fmt.Errorf("%w: connection", ErrCorruptEntry)
 			}
 		}
-		if db&withRights != 0 {
-			if r.Rights, body, ok = str(body); !ok {
-				return "", fmt.Errorf("%w: rights", ErrCorruptEntry)
+		if db&withUser != 0 {
+			if r.User, body, ok = str(body); ok && len(r.User) <= MaxUser {
+				r.Rights, body, ok = str(body)
+			}
+			if !ok || len(r.User) > MaxUser {
+				return "", fmt.Errorf("%w: user", ErrCorruptEntry)
 			}
 		}
 		db %= MaxDatabases

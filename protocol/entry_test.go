@@ -109,12 +109,15 @@ func TestRequestsWithRights(t *testing.T) {
 	t.Parallel()
 	args := [][]byte{[]byte("return 1"), []byte("0")}
 	for want, request := range map[string]Request{
-		"\x03\x03\x04eval\x08return 1\x010":                {DB: 3},
-		"\x13\x07\x03\x04eval\x08return 1\x010":            {DB: 3, Conn: 7},
-		"\x23\x07~a +get\x03\x04eval\x08return 1\x010":     {DB: 3, Rights: "~a +get"},
-		"\x3f\x07\x07~a +get\x03\x04eval\x08return 1\x010": {DB: 15, Conn: 7, Rights: "~a +get"},
+		"\x03\x03\x04eval\x08return 1\x010":                    {DB: 3},
+		"\x13\x07\x03\x04eval\x08return 1\x010":                {DB: 3, Conn: 7},
+		"\x23\x02me\x07~a +get\x03\x04eval\x08return 1\x010":   {DB: 3, User: "me", Rights: "~a +get"},
+		"\x33\x07\x02me\x00\x03\x04eval\x08return 1\x010":      {DB: 3, Conn: 7, User: "me"},
+		"\x3f\x07\x00\x07~a +get\x03\x04eval\x08return 1\x010": {DB: 15, Conn: 7, Rights: "~a +get"},
 	} {
-		body := AppendRequest(nil, Head{DB: request.DB, Conn: int64(request.Conn), Rights: request.Rights}, "eval", args)
+		body := AppendRequest(nil, Head{
+			DB: request.DB, Conn: int64(request.Conn), User: request.User, Rights: request.Rights,
+		}, "eval", args)
 		require.Equal(t, want, string(body))
 		request.Args = []string{"eval", "return 1", "0"}
 		require.Equal(t, []Request{request, {Args: []string{"ping"}}}, decodeBody(t, string(appendRequest(body, 0, "ping"))))
@@ -285,7 +288,8 @@ func TestQuota(t *testing.T) {
 	var r Request
 	for _, corrupt := range [][]byte{
 		AppendQuota(nil, &Quota{}), with(with(set)), with(nil),
-		append(AppendQuota(nil, &Quota{User: strings.Repeat("u", MaxQuotaUser+1)}), set...),
+		append(AppendQuota(nil, &Quota{User: strings.Repeat("u", MaxUser+1)}), set...),
+		AppendRequest(nil, Head{User: strings.Repeat("u", MaxUser+1)}, "get", nil),
 		append([]byte{ofUser - 1}, set...), append(AppendQuota(nil, &Quota{}), set...),
 	} {
 		_, err := NextRequest(string(corrupt), &r)

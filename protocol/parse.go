@@ -296,8 +296,10 @@ func skipRequest(body []byte) (rest []byte, ok bool) {
 	if ok && db&fromConn != 0 {
 		_, body, ok = uvarint(body)
 	}
-	if ok && db&withRights != 0 {
-		_, body, ok = str(body)
+	if ok && db&withUser != 0 {
+		if _, body, ok = str(body); ok {
+			_, body, ok = str(body)
+		}
 	}
 	if !ok {
 		return nil, false

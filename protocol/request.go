@@ -11,8 +11,9 @@ type Head struct {
 	// Conn is the node's number of the client's connection, which no other connection of this incarnation of the node has;
 	// 0: not told.
 	Conn int64
-	// Rights are what the user of a script, or of a command about a session, may do; empty: everything. The reply to a
-	// script with rights is [Judged].
+	// User is the user of a script or of a lock command, if the user may not do everything: sessions are their users'.
+	User string
+	// Rights are what the user of a script may do; empty: everything. The reply to a script with rights is [Judged].
 	Rights string
 	// Ticket is the node's name for a request that may wait; 0: the request must not wait. If it waits the reply is
 	// [Parked], or 0 with NOTIFY, and the reply of the command itself comes later, as an event of the state machine.
@@ -39,15 +40,15 @@ func AppendRequest(body []byte, h Head, name string, args [][]byte) []byte {
 	if conn != 0 && !h.Lock {
 		marks |= fromConn
 	}
-	if h.Rights != "" {
-		marks |= withRights
+	if h.User != "" || h.Rights != "" {
+		marks |= withUser
 	}
 	body = binary.AppendUvarint(body, marks)
 	if marks&fromConn != 0 {
 		body = binary.AppendUvarint(body, conn)
 	}
-	if h.Rights != "" {
-		body = appendString(body, h.Rights)
+	if marks&withUser != 0 {
+		body = appendString(appendString(body, h.User), h.Rights)
 	}
 	body = binary.AppendUvarint(body, uint64(words))
 	switch {
@@ -122,8 +123,8 @@ type Quota struct {
 	Keys, Bytes, Waiters uint64
 }
 
-// MaxQuotaUser is the longest name of a user with a quota, in bytes.
-const MaxQuotaUser = 256
+// MaxUser is the longest name of a user, in bytes.
+const MaxUser = 256
 
 // ofUser stands where a request has its database, and says that a quota stands before it.
 const ofUser = 4 * MaxDatabases
@@ -139,7 +140,7 @@ func AppendQuota(body []byte, q *Quota) []byte {
 // cutQuota takes a quota from the front of a body, behind ofUser.
 func cutQuota[T string | []byte](body T) (q Quota, rest T, ok bool) {
 	user, rest, ok := str(body)
-	if !ok || len(user) == 0 || len(user) > MaxQuotaUser {
+	if !ok || len(user) == 0 || len(user) > MaxUser {
 		return q, rest, false
 	}
 	q.User = string(user)

@@ -182,7 +182,7 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 		require.Zero(t, q.Cursor, "a list has an end: %+v", q)
 	}
 	for cursor := uint64(0); ; {
-		rows, next := table.Sessions(cursor, 2, now)
+		rows, next, _ := table.Sessions("", cursor, 2, now)
 		say(rows, next)
 		for _, row := range rows {
 			say(table.SessionWork(row.ID), table.Attached(row.Client), *table.Session(row.ID, now))

@@ -73,7 +73,7 @@ func TestMemory(t *testing.T) {
 		}
 	})
 	check("a lock of a session", 310-markers, func() {
-		id, _ := table.OpenSession(1000, Client{}, false, "")
+		id, _ := table.OpenSession(1000, Client{}, false, "", "")
 		for i := range many {
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
 			r.Session = id
@@ -107,7 +107,7 @@ func TestMemory(t *testing.T) {
 	})
 	check("a session", 350, func() {
 		for i := range many {
-			_, _ = table.OpenSession(1000+int64(i), client(int64(i)), i%2 == 0, "")
+			_, _ = table.OpenSession(1000+int64(i), client(int64(i)), i%2 == 0, "", "")
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestMemory(t *testing.T) {
 // TestNothingIsKeptOfACall: what a call has looked at, and told, is no burden to the memory behind it.
 func TestNothingIsKeptOfACall(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	for i := range 1000 {
 		key := fmt.Sprint("lock:", i)
@@ -300,7 +300,7 @@ func notMore(t *testing.T, golden, got string) {
 func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 	table = at(newTable(compared), 1000)
 	for range 4 {
-		id, err := table.OpenSession(5000, Client{}, false, "")
+		id, err := table.OpenSession(5000, Client{}, false, "", "")
 		require.NoError(t, err)
 		sessions = append(sessions, id)
 	}
@@ -360,13 +360,13 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 		call("keep alive", func() { table.KeepAlive(id) })
 		call("attach", func() { _, _ = table.Attach(id, client(1)) })
 	}
-	call("sessions", func() { table.Sessions(0, 2, now) })
+	call("sessions", func() { table.Sessions("", 0, 2, now) })
 	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
 	call("ended", func() { table.Ended(0, now, 100) })
 	call("all that ended", func() { table.Ended(0, now, enough) })
 	call("alive", func() { table.Alive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
-	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x") })
+	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "") })
 	call("gone", func() { table.Gone(client(2)) })
 	call("copy", func() { table.Copy() })
 	call("sweep", func() { table.Sweep() })
@@ -403,7 +403,7 @@ func TestPieces(t *testing.T) {
 	require.Equal(t, many, table.Stats().Holds)
 
 	// A session with many holds.
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	for i := range many {
 		r := asks("s", fmt.Sprint("lock:", i))
@@ -461,7 +461,7 @@ func BenchmarkUncontended(b *testing.B) {
 func TestGoneAtOnce(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("holder", "k"))
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	for _, owner := range []string{"dead", "dead too", "of a session", "alive"} {
 		r := waiting(asks(owner, "k"))

@@ -153,7 +153,7 @@ func TestDamagedValues(t *testing.T) {
 	}
 	accepted += acceptedWithDamage(t, sharedAndAlone(t))
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	for db := range 2 { // perhaps with one fence
 		r := asks("a", "k")
@@ -184,10 +184,10 @@ func refusals(table *Table, was, is any) (errs []error) {
 func TestDamageBeyondLimits(t *testing.T) {
 	table := at(New(), 1000)
 	for range MaxAttached {
-		_, err := table.OpenSession(1000, client(1), true, "")
+		_, err := table.OpenSession(1000, client(1), true, "", "")
 		require.NoError(t, err)
 	}
-	_, err := table.OpenSession(1000, client(777), true, "")
+	_, err := table.OpenSession(1000, client(777), true, "", "")
 	require.NoError(t, err)
 	require.Equal(t, []error{errSession}, refusals(table, int64(777), int64(1)))
 	require.Equal(t, []error{nil}, refusals(table, int64(777), int64(2)))

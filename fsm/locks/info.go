@@ -68,7 +68,7 @@ type Query struct {
 // SessionInfo is a session as others see it.
 type SessionInfo struct {
 	ID             uint64
-	Name           string
+	Name, User     string
 	LeaseMillis    int64
 	LeftMillis     int64
 	OpenedMillis   int64

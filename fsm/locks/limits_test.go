@@ -41,7 +41,7 @@ func TestFencesRunOut(t *testing.T) {
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
 	require.Zero(t, table.Bytes())
-	_, err = table.OpenSession(1000, Client{}, false, "")
+	_, err = table.OpenSession(1000, Client{}, false, "", "")
 	require.ErrorIs(t, err, ErrFull)
 }
 
@@ -123,7 +123,7 @@ func TestWaitersAreBounded(t *testing.T) {
 func TestSessionsOfAConnection(t *testing.T) {
 	table := at(New(), 1000)
 	open := func(c Client) error {
-		_, err := table.OpenSession(1000, c, c != Client{}, "")
+		_, err := table.OpenSession(1000, c, c != Client{}, "", "")
 		return err
 	}
 	for range MaxAttached {
@@ -131,11 +131,11 @@ func TestSessionsOfAConnection(t *testing.T) {
 	}
 	require.ErrorIs(t, open(client(1)), ErrFull)
 	require.NoError(t, open(client(2)))
-	_, err := table.OpenSession(0, client(2), true, "")
+	_, err := table.OpenSession(0, client(2), true, "", "")
 	require.ErrorIs(t, err, ErrRequest)
-	_, err = table.OpenSession(1000, Client{}, true, "")
+	_, err = table.OpenSession(1000, Client{}, true, "", "")
 	require.ErrorIs(t, err, ErrRequest)
-	alone, err := table.OpenSession(1000, client(1), false, "")
+	alone, err := table.OpenSession(1000, client(1), false, "", "")
 	require.NoError(t, err, "it lives with no connection")
 	_, err = table.Attach(MaxAttached+1, client(1))
 	require.ErrorIs(t, err, ErrFull)
@@ -170,7 +170,7 @@ func TestForever(t *testing.T) {
 		require.NotZero(t, table.Renew(0, "k", "a", 0), "the lease stays")
 		again, _ := table.LeftMillis(0, "k", 1<<61)
 		require.Equal(t, left, again)
-		_, err := table.OpenSession(lease, Client{}, false, "")
+		_, err := table.OpenSession(lease, Client{}, false, "", "")
 		require.NoError(t, err)
 		require.NoError(t, table.Verify())
 		r = waiting(asks("b", "k"))
@@ -246,7 +246,7 @@ func TestTextsAreBounded(t *testing.T) {
 		_, ok := table.Release(0, "k", r.Owner, true)
 		require.True(t, ok)
 	}
-	_, err := table.OpenSession(1000, Client{}, false, long)
+	_, err := table.OpenSession(1000, Client{}, false, long, "")
 	require.ErrorIs(t, err, ErrTooLong)
 	client := Client{Origin: protocol.Incarnation{Node: "n1"}}
 	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: client})
@@ -297,7 +297,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 func TestNothingJoinsWithinADelay(t *testing.T) {
 	for _, before := range []int{0, 2 * memberLooks} {
 		table := at(New(), 1000)
-		id, err := table.OpenSession(5000, Client{}, false, "")
+		id, err := table.OpenSession(5000, Client{}, false, "", "")
 		require.NoError(t, err)
 		for i := range before + 1 {
 			r := asks(fmt.Sprint("o", i), "k")
@@ -377,7 +377,7 @@ func TestCountOfAcquiresIsBounded(t *testing.T) {
 // TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came.
 func TestWithoutASweep(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(100, Client{}, false, "")
+	id, err := table.OpenSession(100, Client{}, false, "", "")
 	require.NoError(t, err)
 	for _, owner := range []string{"a", "b"} {
 		r := asks(owner, "k")
@@ -393,7 +393,7 @@ func TestWithoutASweep(t *testing.T) {
 func TestSharersEndInOrder(t *testing.T) {
 	table := at(New(), 1000)
 	for i, lease := range []int64{300, 100, 200} {
-		id, err := table.OpenSession(lease, Client{}, false, "")
+		id, err := table.OpenSession(lease, Client{}, false, "", "")
 		require.NoError(t, err)
 		r := asks(fmt.Sprint(lease), "k")
 		r.Mode, r.Session = Shared, id
@@ -413,7 +413,7 @@ func TestSharersEndInOrder(t *testing.T) {
 // TestWaitersOfASession: who was dropped counts no more.
 func TestWaitersOfASession(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(100, Client{}, false, "")
+	id, err := table.OpenSession(100, Client{}, false, "", "")
 	require.NoError(t, err)
 	table.mustAcquire(t, asks("a", "k"))
 	for _, node := range []string{"n1", "n2"} {
@@ -431,7 +431,7 @@ func TestWaitersOfASession(t *testing.T) {
 // there were no steps to work that off.
 func TestSessionsThatEndAtOnce(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	r := asks("a", "k")
 	r.Session = id
@@ -490,7 +490,7 @@ func TestTurnsOfLocksWithWaiters(t *testing.T) {
 	}
 	var ids []uint64
 	for _, lease := range []int64{500, 510, 9000} {
-		id, err := table.OpenSession(lease, Client{}, false, "")
+		id, err := table.OpenSession(lease, Client{}, false, "", "")
 		require.NoError(t, err)
 		ids = append(ids, id)
 	}
@@ -525,7 +525,7 @@ func TestTurnsOfLocksWithWaiters(t *testing.T) {
 // worked off; a snapshot may be taken before.
 func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	r := asks("a", "k")
 	r.Mode, r.Session = Shared, id

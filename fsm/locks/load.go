@@ -117,7 +117,8 @@ func (d *loader) incarnation() {
 
 func (d *loader) session() {
 	s := &session{
-		id: d.Uint(), name: d.text(errSession), lease: d.millis(Forever, errSession), opened: d.Int(), deadline: d.Int(),
+		id: d.Uint(), name: d.text(errSession), user: d.text(errSession), lease: d.millis(Forever, errSession),
+		opened: d.Int(), deadline: d.Int(),
 	}
 	flags := d.flags(savedAttached|savedLeased|savedOver, errSession)
 	s.leased, s.over = flags&savedLeased != 0, flags&savedOver != 0

@@ -150,7 +150,7 @@ func TestHandOver(t *testing.T) {
 func TestHoldOfASessionThatEndedNow(t *testing.T) {
 	table := New()
 	at(table, 1000)
-	id, err := table.OpenSession(5000, Client{}, false, "")
+	id, err := table.OpenSession(5000, Client{}, false, "", "")
 	require.NoError(t, err)
 	for _, session := range []uint64{id, 0} {
 		r := asks(fmt.Sprint("owner", session), "k")
@@ -188,7 +188,7 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	}
 	c := client(1)
 	c.Origin.Node = text("node of a session")
-	id, err := table.OpenSession(500, c, true, text("name"))
+	id, err := table.OpenSession(500, c, true, text("name"), "")
 	require.NoError(t, err)
 	table.mustAcquire(t, ask("owner", "note", "k"))
 	table.mustAcquire(t, ask("owner", "another note", "k"))

@@ -227,13 +227,17 @@ func (p *twins) giveBack() (string, reply, reply) {
 		reply{ok: p.table.GiveBack(db, key, owner, fence, client)}
 }
 
+// users open sessions; the first may do everything.
+var users = []string{"", "ann", "bob"}
+
 func (p *twins) open() (string, reply, reply) {
 	lease, client, connection := p.millis(400), p.client(), p.d.one(2)
 	if !connection {
 		client = Client{}
 	}
-	want := p.model.openSession(lease, client, connection, "name")
-	id, err := p.table.OpenSession(lease, client, connection, "name")
+	user := users[p.d.n(len(users))]
+	want := p.model.openSession(lease, client, connection, "name", user)
+	id, err := p.table.OpenSession(lease, client, connection, "name", user)
 	return fmt.Sprint("open ", lease, client), want, reply{fence: id, err: err}
 }
 

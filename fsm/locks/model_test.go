@@ -475,8 +475,28 @@ func (p *twins) compare() {
 		}
 		require.Equal(p.t, n, p.table.Count(account), "account %d", account)
 	}
+	all := make(map[string][]SessionInfo)
 	for id := range p.model.lastID + 1 {
-		require.Equal(p.t, p.model.sessionInfo(id), p.table.Session(id, now), "session %d", id)
+		want := p.model.sessionInfo(id)
+		require.Equal(p.t, want, p.table.Session(id, now), "session %d", id)
+		for _, user := range users {
+			may := user == "" || want != nil && want.User == user
+			if may && want != nil {
+				all[user] = append(all[user], *want)
+			}
+			if want != nil || may {
+				require.Equal(p.t, may, p.table.MayUse(id, user), "session %d of %q", id, user)
+			}
+		}
+	}
+	for _, user := range users {
+		var rows []SessionInfo
+		for cursor, more := uint64(0), true; more; more = cursor != 0 {
+			var page []SessionInfo
+			page, cursor, _ = p.table.Sessions(user, cursor, 2, now)
+			rows = append(rows, page...)
+		}
+		require.Equal(p.t, all[user], rows, "sessions of %q", user)
 	}
 	want := int64(never)
 	if all := p.model.timers(); len(all) > 0 {

@@ -66,7 +66,7 @@ type nWait struct {
 
 type nSession struct {
 	id                      uint64
-	name                    string
+	name, user              string
 	lease, deadline, opened int64
 	client                  Client // zero: it lives with none
 }

@@ -328,9 +328,9 @@ func (n *naive) dropWaits(node string, gone func(w *nWait) bool) reply {
 	return reply{}
 }
 
-func (n *naive) openSession(lease int64, client Client, connection bool, name string) reply {
+func (n *naive) openSession(lease int64, client Client, connection bool, name, user string) reply {
 	n.lastID++
-	s := &nSession{id: n.lastID, name: name, lease: lease, deadline: n.now + lease, opened: n.now}
+	s := &nSession{id: n.lastID, name: name, user: user, lease: lease, deadline: n.now + lease, opened: n.now}
 	n.sessions = append(n.sessions, s)
 	if connection {
 		n.attachTo(s, client)
@@ -454,7 +454,7 @@ func (n *naive) sessionInfo(id uint64) *SessionInfo {
 		return nil
 	}
 	i := &SessionInfo{
-		ID: id, Name: s.name, LeaseMillis: s.lease, LeftMillis: n.endOf(s) - n.now, OpenedMillis: s.opened,
+		ID: id, Name: s.name, User: s.user, LeaseMillis: s.lease, LeftMillis: n.endOf(s) - n.now, OpenedMillis: s.opened,
 		Connection: s.client != (Client{}), Client: s.client,
 	}
 	for _, l := range n.locks {

@@ -258,7 +258,7 @@ func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
 	return &shown
 }
 
-// maxLooked is how many holds and waiters List looks at before it ends the page.
+// maxLooked is how many holds and waiters List, or sessions Sessions, looks at before it ends the page.
 const maxLooked = 200_000
 
 // List describes the locks of a database in the order of (hash of the key, key). next is the cursor to go
@@ -395,7 +395,7 @@ func (t *Table) Session(id uint64, nowMillis int64) *SessionInfo {
 
 func (t *Table) showSession(s *session, now int64) SessionInfo {
 	shown := SessionInfo{
-		ID: s.id, Name: s.name, LeaseMillis: s.lease, LeftMillis: t.endOf(s) - now, OpenedMillis: s.opened,
+		ID: s.id, Name: s.name, User: s.user, LeaseMillis: s.lease, LeftMillis: t.endOf(s) - now, OpenedMillis: s.opened,
 		Holds: t.holdsOf(s), Waiters: t.waitersOf(s, now),
 	}
 	if s.origin != nil {
@@ -404,20 +404,26 @@ func (t *Table) showSession(s *session, now int64) SessionInfo {
 	return shown
 }
 
-// Sessions describes the sessions from the id cursor on, so many at most. next is the cursor to go on
-// from, 0 at the end.
-func (t *Table) Sessions(cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64) {
-	looked := 0
+// Sessions describes the sessions that a user may use, from the id cursor on, so many at most. next is the cursor to go
+// on from, 0 at the end; looked is how many sessions were looked at.
+func (t *Table) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
+	looked int,
+) {
+	passed := 0
 	t.sessions.Ascend(&session{id: cursor}, func(s *session) bool {
-		if looked >= max(count, 1) {
+		usable := user == "" || s.user == user
+		if usable && passed >= max(count, 1) || looked > maxLooked {
 			next = s.id
 			return false
 		}
-		looked++
+		if looked++; !usable {
+			return true
+		}
+		passed++
 		if !s.over && t.endOf(s) >= nowMillis {
 			rows = append(rows, t.showSession(s, nowMillis))
 		}
 		return true
 	})
-	return rows, next
+	return rows, next, looked
 }

@@ -61,7 +61,7 @@ func TestListBehindTheEnd(t *testing.T) {
 // TestList: a list in pages has every hold and every wait once, by all filters.
 func TestList(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	var plain, ofSession, ofOwner []string
 	for i := range 20 {
@@ -121,14 +121,14 @@ func TestList(t *testing.T) {
 // of a session that holds the lock or waits for it.
 func TestDueAt(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	table.mustAcquire(t, asks("a", "lease"))
 	table.mustAcquire(t, asks("a", "other lease"))
 	r := asks("a", "session")
 	r.Session = id
 	table.mustAcquire(t, r)
-	longer, err := table.OpenSession(800, Client{}, false, "")
+	longer, err := table.OpenSession(800, Client{}, false, "", "")
 	require.NoError(t, err)
 	r = asks("a", "longer session")
 	r.Session = longer
@@ -261,7 +261,7 @@ func TestSnapshotOfAFlush(t *testing.T) {
 // worked off.
 func TestSnapshotOfASessionThatIsOver(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "")
+	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
 	r := asks("a", "k")
 	r.Session = id
@@ -289,7 +289,7 @@ func TestSnapshotOfASessionThatIsOver(t *testing.T) {
 func TestLeftOfSeveral(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		table := at(New(), 1000)
-		id, err := table.OpenSession(500, Client{}, false, "")
+		id, err := table.OpenSession(500, Client{}, false, "", "")
 		require.NoError(t, err)
 		for i := range 3 {
 			r := asks(fmt.Sprint("o", i), "k")
@@ -364,7 +364,7 @@ func TestListLooksAtSoMany(t *testing.T) {
 // node that was heard of, whatever another node's sessions do.
 func TestEndedOfIncarnations(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(5000, client(1), true, "")
+	id, err := table.OpenSession(5000, client(1), true, "", "")
 	require.NoError(t, err)
 	at(table, 1100)
 	_, ok := table.KeepAlive(id)
@@ -372,7 +372,7 @@ func TestEndedOfIncarnations(t *testing.T) {
 	at(table, 1500)
 	with := client(2)
 	with.Origin.Node = "n2"
-	id, err = table.OpenSession(500, with, true, "")
+	id, err = table.OpenSession(500, with, true, "", "")
 	require.NoError(t, err)
 	lives, ends := asks("a", "lives"), asks("a", "ends")
 	lives.Session, ends.LeaseMillis = id, 10
@@ -385,7 +385,7 @@ func TestEndedOfIncarnations(t *testing.T) {
 // TestEndedOfADatabase: what has ended in one database does not count in another: leases, sessions, and their queues.
 func TestEndedOfADatabase(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(100, Client{}, false, "")
+	id, err := table.OpenSession(100, Client{}, false, "", "")
 	require.NoError(t, err)
 	for db := 1; db < 3; db++ {
 		for _, key := range []string{"lease", "lease of several", "session", "session of several", "line"} {

@@ -425,9 +425,11 @@ type session struct {
 	id         uint64
 	generation uint64
 	name       string
-	lease      int64
-	deadline   int64 // the last instant of its own lease
-	opened     int64
+	// user is the one that may use the session, besides users who may do everything; empty: those alone.
+	user     string
+	lease    int64
+	deadline int64 // the last instant of its own lease
+	opened   int64
 	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
 	origin *protocol.Incarnation
 	conn   int64 // of no meaning without an origin
@@ -518,4 +520,4 @@ func (w *waiter) bytes() int64 {
 	return int64(waiterBytes + len(w.owner) + len(w.note) + len(w.call) + len(w.keys())*placeBytes)
 }
 
-func (s *session) bytes() int64 { return int64(sessionBytes + len(s.name)) }
+func (s *session) bytes() int64 { return int64(sessionBytes + len(s.name) + len(s.user)) }

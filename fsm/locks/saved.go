@@ -24,7 +24,7 @@ type Reader interface {
 //
 //	fences, orders and ids of sessions given out
 //	incarnations:         node, epoch, when it was heard of last
-//	sessions, by id:      id, name, lease, since, deadline, flags, incarnation and connection
+//	sessions, by id:      id, name, user, lease, since, deadline, flags, incarnation and connection
 //	flushes, by database: database, fence, instant, where to go on, cause
 //	drops, by node:       node, epoch, ticket
 //	where the next pass over locks with waiters goes on: database, hash, key
@@ -107,6 +107,7 @@ const (
 func (s *session) save(w Writer) {
 	w.Uint(s.id)
 	w.String(s.name)
+	w.String(s.user)
 	w.Int(s.lease)
 	w.Int(s.opened)
 	w.Int(s.deadline)

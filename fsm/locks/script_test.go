@@ -322,7 +322,7 @@ func (s *stage) open(w []string) []string {
 	if len(w) > 1 {
 		client = s.client(w[2])
 	}
-	id, err := s.table.OpenSession(s.millis(w[0]), client, len(w) > 1, "")
+	id, err := s.table.OpenSession(s.millis(w[0]), client, len(w) > 1, "", "")
 	if err != nil {
 		return failure(err)
 	}
@@ -476,7 +476,7 @@ func (s *stage) info(key string) (lines []string) {
 var modeNames = [...]string{Exclusive: "alone", Shared: "shared", Permits: "in part"}
 
 func (s *stage) sessions([]string) (lines []string) {
-	rows, _ := s.table.Sessions(0, enough, s.now)
+	rows, _, _ := s.table.Sessions("", 0, enough, s.now)
 	for _, r := range rows {
 		line := fmt.Sprintf("session %d: %s left, %d holds, %d waits", r.ID, millis(r.LeftMillis), r.Holds, r.Waiters)
 		if r.Connection {

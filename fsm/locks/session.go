@@ -16,10 +16,13 @@ func (t *Table) alive(o *protocol.Incarnation) {
 	t.incarnations[i].sessions++
 }
 
-// OpenSession opens a session with a lease. connection: it lives with the client's connection.
-func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name string) (id uint64, err error) {
+// OpenSession opens a session with a lease for a user: see [Table.MayUse]. connection: it lives with the client's
+// connection.
+func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name, user string) (id uint64,
+	err error,
+) {
 	switch {
-	case len(name) > MaxText:
+	case len(name) > MaxText, len(user) > MaxText:
 		return 0, ErrTooLong
 	case leaseMillis < 1 || connection && client == (Client{}):
 		return 0, ErrRequest
@@ -28,7 +31,7 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	}
 	t.sessionIDs++
 	s := &session{
-		id: t.sessionIDs, generation: t.generation, name: cloned(name), lease: min(leaseMillis, Forever), opened: t.now,
+		id: t.sessionIDs, generation: t.generation, name: cloned(name), user: cloned(user), lease: min(leaseMillis, Forever), opened: t.now,
 	}
 	t.sessions.Set(s)
 	t.bytes += s.bytes()
@@ -38,6 +41,15 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 		t.startLease(s)
 	}
 	return s.id, nil
+}
+
+// MayUse reports whether a session is a user's. An empty user may use all sessions.
+func (t *Table) MayUse(id uint64, user string) bool {
+	if user == "" {
+		return true
+	}
+	s := t.session(id)
+	return s != nil && s.user == user
 }
 
 // startLease gives a session its own lease from now on.

@@ -269,9 +269,9 @@ func (c *verifier) bounds() {
 	}
 	t.sessions.Scan(func(s *session) bool {
 		c.require(s.id > 0 && s.id <= t.sessionIDs && s.lease > 0 && s.lease <= Forever && s.deadline < never &&
-			len(s.name) <= MaxText,
-			"session %d of %d has lease %d until %d, and a name of %d bytes", s.id, t.sessionIDs, s.lease, s.deadline,
-			len(s.name))
+			len(s.name) <= MaxText && len(s.user) <= MaxText,
+			"session %d of %d has lease %d until %d, and texts of %d and %d bytes", s.id, t.sessionIDs, s.lease, s.deadline,
+			len(s.name), len(s.user))
 		if s.origin != nil && !s.over {
 			i, known := t.incarnationAt(*s.origin)
 			c.require(known && (s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease)),

@@ -17,9 +17,9 @@ import (
 func sharedAndAlone(t *testing.T) *Table {
 	table := New()
 	table.Begin(1000, plenty)
-	session, err := table.OpenSession(500, Client{}, false, "s")
+	session, err := table.OpenSession(500, Client{}, false, "s", "")
 	require.NoError(t, err)
-	_, err = table.OpenSession(500, Client{Conn: 2}, true, "")
+	_, err = table.OpenSession(500, Client{Conn: 2}, true, "", "")
 	require.NoError(t, err)
 	for _, r := range []Request{
 		{Keys: []string{"alone"}, Owner: "a", LeaseMillis: 100, Session: session},
@@ -296,7 +296,7 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		{"session 2 of 1", func(p *parts) { p.sessionIDs = 1 }},
 		{"has lease 4611686018427387905", func(p *parts) { p.lease.lease = Forever + 1 }},
 		{"until 9223372036854775807", func(p *parts) { p.lease.deadline = never }},
-		{"a name of 1025 bytes", func(p *parts) { p.lease.name = long }},
+		{"texts of 1025 and 0 bytes", func(p *parts) { p.lease.name = long }},
 		{"session 2 ends behind its incarnation", func(p *parts) { p.incarnations = nil }},
 		{"session 1 has no end", func(p *parts) { p.lease.leased = false; p.sessionEnds.PopMin() }},
 		{"0 sessions of incarnation", func(p *parts) {

@@ -62,9 +62,6 @@ func parseQuota(words []string) (*Quota, error) {
 	if words[0] != "user" || len(words) < 4 || len(words)%2 != 0 {
 		return nil, errors.New("should be: user <name> <limit> <number> …")
 	}
-	if len(words[1]) > protocol.MaxQuotaUser {
-		return nil, fmt.Errorf("the name of a user with a quota has %d bytes at most", protocol.MaxQuotaUser)
-	}
 	q := &Quota{Quota: protocol.Quota{User: words[1]}}
 	for i := 2; i < len(words); i += 2 {
 		var to *uint64

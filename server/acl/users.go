@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/rights"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // DefaultUser is the user of a connection that has not named another.
@@ -154,6 +155,9 @@ func parseLine(line string) (*User, error) {
 		return nil, err
 	case words[0] != "user" || len(words) < 2:
 		return nil, errors.New("should start with user keyword followed by the username")
+	}
+	if len(words[1]) > protocol.MaxUser {
+		return nil, fmt.Errorf("the name of a user has %d bytes at most", protocol.MaxUser)
 	}
 	u := &User{Name: words[1]}
 	for _, rule := range words[2:] {

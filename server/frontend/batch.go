@@ -44,7 +44,7 @@ func (c *conn) makeRoom(size int) {
 
 // appendRequest appends a data command for the state machine. ticket: 0 if the command must not wait.
 func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
-	head := protocol.Head{DB: req.db, Ticket: ticket, Lock: req.lock}
+	head := protocol.Head{DB: req.db, Ticket: ticket, Lock: req.lock, User: c.sends(req.row)}
 	judged := c.judges(req.row)
 	if judged {
 		head.Rights = c.rules()

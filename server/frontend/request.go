@@ -261,15 +261,6 @@ func (r *row) mayWrite() bool {
 	return (r.Route == protocol.Write || r.Route == protocol.Script) && !r.Has(protocol.FlagReadOnly)
 }
 
-// touchesUnnamed reports whether the command touches keys that its words do not name.
-func (r *row) touchesUnnamed() bool {
-	switch r.Name {
-	case "session.close", "session.attach", "session.keepalive":
-		return true
-	}
-	return r.Route == protocol.Script
-}
-
 const (
 	errClientName = "Client names cannot contain spaces, newlines or special characters."
 	errSyntax     = "syntax error"

@@ -93,17 +93,26 @@ func (c *conn) refusedByRights(req *request) *protocol.Error {
 }
 
 // judges reports whether the state machine judges by the user's rights what the command does.
-func (id *identity) judges(row *row) bool { return id.rights != nil && row.touchesUnnamed() }
+func (id *identity) judges(row *row) bool { return id.rights != nil && row.Route == protocol.Script }
+
+// sends returns the user as the state machine is told of it for a command that may use sessions, which are their users';
+// empty: of any other command, and of a user who may do everything.
+func (id *identity) sends(row *row) string {
+	if id.rights == nil || row.Route != protocol.Script && row.Group != protocol.GroupModule {
+		return ""
+	}
+	return id.user.Name
+}
 
 // rules are what the state machine judges by.
 func (id *identity) rules() string { return id.user.Rules() }
 
-// rulesBytes is how much larger rights make a request.
+// rulesBytes is how much larger a user with rights makes a request.
 func (id *identity) rulesBytes() int {
 	if id.rights == nil {
 		return 0
 	}
-	return len(id.user.Rules())
+	return len(id.user.Name) + len(id.user.Rules())
 }
 
 // noteRefusals puts what was refused to a script into the log of ACL LOG, and returns the script's reply.
