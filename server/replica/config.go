@@ -41,6 +41,8 @@ type Config struct {
 	Stores Stores
 	Peers  Peers
 	Clock  Clock // nil: the system's
+	// Machine is the state machine, without a state; nil: one of [fsm.New].
+	Machine fsm.Machine
 	Timing
 	SnapshotPolicy
 	Limits Limits

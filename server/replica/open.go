@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func Open(c Config) (*Replica, error) {
 	r := &Replica{
 		config:    c,
 		origin:    protocol.Incarnation{Node: c.ID, Epoch: c.Stores.Lineage.Current()},
-		machine:   fsm.New(),
+		machine:   cmp.Or(c.Machine, fsm.New()),
 		addresses: &addresses{},
 	}
 	r.machine.SeedReads(r.origin)

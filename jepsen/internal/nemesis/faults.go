@@ -156,6 +156,16 @@ var serverFaults = []fault{
 		kind("disk-torn", schedule.Disk, 1*second, 4*second, nil, "one node ends in the middle of an append"), drawn,
 		disk("TORN"),
 	},
+	{kind("busy-leader", schedule.Disk, 2*second, 6*second, size(50, 750),
+		"the leader's state machine is at work for long with each entry, as with long scripts"), leaderFirst, busy(one)},
+	{
+		kind("busy-follower", schedule.Disk, 2*second, 6*second, size(50, 750), "the same on a follower"), leaderLast,
+		busy(one),
+	},
+	{
+		kind("busy-all", schedule.Disk, 2*second, 6*second, size(50, 750), "the same on every node"), drawn,
+		busy(everyone),
+	},
 	{kind("transfer", schedule.Raft, 0, 0, nil, "the leadership is handed over"), drawn, (*Nemesis).transfer},
 	{kind("snapshot", schedule.Raft, 0, 0, nil, "all nodes take a snapshot"), drawn, (*Nemesis).snapshot},
 	{

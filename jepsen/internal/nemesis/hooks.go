@@ -80,6 +80,21 @@ func disk(how string) inject {
 	}
 }
 
+// busy has the state machines of some members work on each entry for long.
+func busy(count func([]string) int) inject {
+	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
+		members, leader := n.ordered(ctx, s)
+		members = members[:count(members)]
+		size := strconv.FormatInt(s.Size, 10)
+		return effect{
+			detail: fmt.Sprintf("%s for %s ms an entry", roles(members, leader), size),
+			mend: func() error {
+				return each(members, func(m string) error { return n.unhook(m, "APPLY", "OK") })
+			},
+		}, each(members, func(m string) error { return n.hook(ctx, m, "APPLY", "DELAY", size) })
+	}
+}
+
 // undisturb takes a disk's fault back. The member may be about to end because of the fault: it gets the time.
 func (n *Nemesis) undisturb(member string) error {
 	if member == "" {

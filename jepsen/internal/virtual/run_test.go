@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/servertest"
 )
@@ -130,6 +131,7 @@ func (d *driven) drive(t *testing.T) {
 	workload.Run(running, d.loads, settings)
 	<-done
 	require.NoError(t, n.Heal())
+	lost := w.lostWhileBusy(faults)
 	n.Epilogue(ctx, o.seed)
 	looked, wrong := 0, []string{}
 	serving := tgt.Serving(ctx)
@@ -156,8 +158,24 @@ func (d *driven) drive(t *testing.T) {
 	d.others = []checker.Result{
 		checker.External("replicas agree", looked, wrong),
 		checker.External("liveness", judged, stalls),
-		checker.External("processes", o.nodes, slices.Concat(w.Findings(), n.Findings())),
+		checker.External("processes", o.nodes, slices.Concat(w.Findings(), n.Findings(), lost)),
 	}
+}
+
+// lostWhileBusy finds leaders that were lost although nothing was wrong but busy state machines: a leader that is busy
+// applying is not a leader that is gone.
+func (w *world) lostWhileBusy(faults []schedule.Kind) (findings []string) {
+	if len(faults) == 0 || slices.ContainsFunc(faults, func(k schedule.Kind) bool { return k.Group != "busy" }) {
+		return nil
+	}
+	for _, n := range w.cluster.Nodes() {
+		for _, e := range n.Events() {
+			if e, lost := e.(replica.LeadershipLost); lost {
+				findings = append(findings, fmt.Sprintf("%s lost the leadership of term %d while busy", n.Name, e.Term))
+			}
+		}
+	}
+	return findings
 }
 
 // describe is a run in words, for a failure. HOLDFAST_JEPSEN_DUMP names a file for the whole history.
@@ -288,7 +306,7 @@ func repeated(t *testing.T, o runOptions) (invalid int) {
 }
 
 // trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
-const trueRates = "member,partition,packets,kill,restart,pause,clock,disk,power,transfer,snapshot"
+const trueRates = "member,partition,packets,kill,restart,pause,clock,busy,disk,power,transfer,snapshot"
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations; TestNativeLocksUnderMixedFaults stays")
@@ -314,6 +332,17 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	// The program's --virtual reads this line.
 	t.Logf("%d runs, %s of virtual time, %d operations, %d terms, %d faults of %d kinds",
 		all.runs, all.time, all.operations, all.terms, all.faults, len(all.kinds))
+}
+
+// TestBusyStateMachines cost no leadership, on whichever nodes they are.
+func TestBusyStateMachines(t *testing.T) {
+	protocoltest.SkipShort(t, "long simulations")
+	eachSeed(t, 3, func(t *testing.T, seed uint64) {
+		verdict, text := judged(t, runOptions{
+			workload: "append,lock", nemesis: "busy", nodes: 3, seed: seed, time: 30 * time.Second, slow: seed%2 == 0,
+		})
+		require.Equal(t, checker.Valid, verdict, text)
+	})
 }
 
 // What was acknowledged is there after a power cut, also when a process had only found it in the page cache.

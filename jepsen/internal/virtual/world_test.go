@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/reconfig"
 	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
 	"github.com/holdfast/holdfast/server/servertest"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -192,7 +193,8 @@ func (t target) Supports(context.Context) []string {
 		"restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync",
-		"transfer", "snapshot", "state-wrong", "state-frozen", "state-last", "holder-frozen", "holder-vanished", "holder-many",
+		"busy-leader", "busy-follower", "busy-all", "transfer", "snapshot", "state-wrong", "state-frozen", "state-last",
+		"holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
 		if k.Group == "member" && !slices.Contains([]string{"member-copied", "member-snapshot"}, k.Name) {
@@ -255,11 +257,17 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 		disturb(n, store.Fault{Err: syscall.ENOSPC})
 	case "DISK OK":
 		n.Faults.Clear()
+	case "APPLY DELAY":
+		n.Busy.Store(int64(number(3) * time.Millisecond))
+	case "APPLY OK":
+		n.Busy.Store(0)
 	case "TRANSFER":
 		err = n.Transfer()
 	case "SNAPSHOT":
 		err = r.TakeSnapshot()
 	case "CORRUPT":
+		n.Busy.Store(0)
+		time.Sleep(2 * replicatest.BusyStep) // a mutex of the state is held meanwhile
 		err = r.Corrupt(nil)
 	default:
 		err = errors.ErrUnsupported

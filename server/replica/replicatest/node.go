@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/bootstrap"
 	"github.com/holdfast/holdfast/server/consistency"
@@ -44,6 +45,8 @@ type Node struct {
 	Clock    *Clock
 	Disk     *storetest.Disk
 	Faults   *store.Faults // of the disk
+	// Busy is for how long the state machine is at work with each entry before the entry is applied.
+	Busy atomic.Int64
 	// LosesLog: when the disk is exchanged for an older copy, the node's incarnation goes on as if the disk had lost the
 	// log alone.
 	LosesLog bool
@@ -65,6 +68,23 @@ type Node struct {
 	removed atomic.Bool
 	lineage incarnation.Lineage // of the newest process
 }
+
+// busyMachine is a state machine that takes its time.
+type busyMachine struct {
+	fsm.Machine
+	busy *atomic.Int64 // nanoseconds an entry
+}
+
+// Apply holds no lock of the machine while it sleeps: to wait for a mutex would stop virtual time.
+func (m busyMachine) Apply(data []byte, sink fsm.Sink) error {
+	for began := time.Now(); time.Since(began) < time.Duration(m.busy.Load()); {
+		time.Sleep(BusyStep)
+	}
+	return m.Machine.Apply(data, sink)
+}
+
+// BusyStep is the time within which a state machine notices that it is busy no more.
+const BusyStep = 10 * time.Millisecond
 
 // process is a life of a node.
 type process struct {
@@ -235,6 +255,7 @@ func (n *Node) open(change func(*replica.Config)) (*process, error) {
 			Forward: port.Layer(peer.KindForward),
 		},
 		Clock:           n.Clock,
+		Machine:         busyMachine{fsm.New(), &n.Busy},
 		Logger:          c.options.Logs,
 		OnEvent:         func(e replica.Event) { n.onEvent(p, e) },
 		OnConfiguration: p.reconfigured,
@@ -421,6 +442,7 @@ func (n *Node) endHeld(p *process) {
 	n.Disk.Leave()
 	p.parts.Stop()
 	n.Faults.Clear()
+	n.Busy.Store(0)
 	<-p.ended
 	n.Disk.Crash()
 }
