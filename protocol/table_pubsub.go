@@ -63,24 +63,24 @@ func pubsubContainer() Command {
 		Summary: "A container for commands about subscriptions", Complexity: "Depends on the subcommand",
 		Subcommands: []Command{{
 			Name: "pubsub|channels", Since: "2.8.0", Arity: -2, Route: Local, Flags: FlagPubSub | FlagLoading | FlagStale,
-			Summary: "List the channels with subscribers on this node", Complexity: "O(N), N being the number of channels",
+			Summary: "List the channels with subscribers", Complexity: "O(N), N being the number of channels",
 			Args: []Arg{pattern("pattern").opt()},
 		}, helpRow("pubsub", "6.2.0"), {
 			Name: "pubsub|numpat", Since: "2.8.0", Arity: 2, Route: Local, Flags: FlagPubSub | FlagLoading | FlagStale,
-			Summary: "Count the patterns with subscribers on this node", Complexity: "O(1)",
+			Summary: "Count the patterns with subscribers", Complexity: "O(1)",
 		}, {
 			Name: "pubsub|numsub", Since: "2.8.0", Arity: -2, Route: Local, Flags: FlagPubSub | FlagLoading | FlagStale,
-			Summary: "Count the subscribers of channels on this node", Complexity: "O(N), N being the number of channels",
+			Summary: "Count the subscribers of channels", Complexity: "O(N), N being the number of channels",
 			Args: []Arg{text("channel").opt().many()},
 		}, {
 			Name: "pubsub|shardchannels", Since: "7.0.0", Arity: -2,
-			Summary:    "List the shard channels with subscribers on this node",
+			Summary:    "List the shard channels with subscribers",
 			Complexity: "O(N), N being the number of shard channels",
 			Route:      Local, Flags: FlagPubSub | FlagLoading | FlagStale,
 			Args: []Arg{pattern("pattern").opt()},
 		}, {
 			Name: "pubsub|shardnumsub", Since: "7.0.0", Arity: -2, Route: Local, Flags: FlagPubSub | FlagLoading | FlagStale,
-			Summary:    "Count the subscribers of shard channels on this node",
+			Summary:    "Count the subscribers of shard channels",
 			Complexity: "O(N), N being the number of shard channels",
 			Args:       []Arg{text("shardchannel").opt().many()},
 		}},

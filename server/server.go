@@ -315,6 +315,7 @@ func (s *Server) replicaConfig() replica.Config {
 		OnEvent:        s.onEvent,
 		OnEntry:        s.observed.onEntry(),
 		OnStateEvents:  s.onStateEvents,
+		Report:         s.hub.Answer,
 		RunsReads:      s.caches.Wants,
 
 		Quarantined: id.InQuarantine(), OnCapture: s.cluster.checker.Captured,

@@ -13,6 +13,8 @@ type Batch struct {
 	Seq    uint64
 	Body   []byte
 	Count  int // of the requests in Body; 0 where the number is not needed
+	// Census: Body is no requests, but a question that the leader has every node answer.
+	Census bool
 	// Hints are the frontend's. A receiver has a batch with [protocol.LargeScript] compiled before it can be taken.
 	Hints protocol.Hints
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
@@ -52,6 +53,8 @@ type ClientConfig struct {
 	Down func(leader string, err error)
 	// OnGreeting is called with the greeting of a leader: where clients reach the node.
 	OnGreeting func(Member)
+	// Report answers a question of the leader about this node's clients.
+	Report func(question string) protocol.Value
 	// OnStatus is called with each status message.
 	OnStatus func(Status)
 	Logger   *slog.Logger
@@ -175,6 +178,7 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 		wire.Stuck(dialed)
 	}
 	conn.hangUp()
+	conn.reporting.Wait()
 	return true, err
 }
 

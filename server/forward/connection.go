@@ -30,6 +30,9 @@ type connection struct {
 	out   []byte // their messages
 	// subscribed: this node wants commit notifications. subscriptionDue: the leader does not know yet.
 	subscribed, subscriptionDue bool
+	reports                     [][]byte // messages with answers to the leader's inquiries
+
+	reporting sync.WaitGroup // the goroutines that answer
 
 	// The sender's alone: the frame, and the functions that append batches to the frame.
 	frame             []byte
@@ -93,19 +96,23 @@ func (c *connection) gather() {
 	defer c.mu.Unlock()
 	c.frame = append(c.frame, c.out...)
 	c.out = c.out[:0]
+	for len(c.reports) > 0 && c.fits(len(c.reports[0])) {
+		c.frame = append(c.frame, c.reports[0]...)
+		c.reports = c.reports[1:]
+	}
 	if c.subscriptionDue {
 		c.frame = appendBool(append(c.frame, kindSubscribe), c.subscribed)
 		c.subscriptionDue = false
 	}
 }
 
-// fits reports whether b goes into the frame: an empty frame takes any batch.
-func (c *connection) fits(b *Batch) bool {
-	return len(c.frame) == wire.Head || len(c.frame)+len(b.Body) <= wire.Gather
+// fits reports whether so many bytes go into the frame: an empty frame takes any number.
+func (c *connection) fits(n int) bool {
+	return len(c.frame) == wire.Head || len(c.frame)+n <= wire.Gather
 }
 
 func (c *connection) appendWrite(b *Batch) bool {
-	if !c.fits(b) {
+	if !c.fits(len(b.Body)) {
 		return false
 	}
 	frame := binary.AppendUvarint(append(c.frame, kindWrite), b.Seq)
@@ -115,11 +122,17 @@ func (c *connection) appendWrite(b *Batch) bool {
 }
 
 func (c *connection) appendRead(b *Batch) bool {
-	if !c.fits(b) {
+	if !c.fits(len(b.Body)) {
 		return false
 	}
-	frame := binary.AppendUvarint(append(c.frame, kindRead), b.Seq)
-	frame = binary.AppendUvarint(frame, uint64(b.Count))
+	kind := byte(kindRead)
+	if b.Census {
+		kind = kindCensus
+	}
+	frame := binary.AppendUvarint(append(c.frame, kind), b.Seq)
+	if !b.Census {
+		frame = binary.AppendUvarint(frame, uint64(b.Count))
+	}
 	c.frame = wire.AppendBytes(frame, b.Body)
 	return true
 }
@@ -187,6 +200,11 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	case kindWaited:
 		number, n := f.Number(), int(f.Number())
 		c.answer(number, n)
+	case kindInquiry:
+		number, question := f.Number(), f.Bytes()
+		if f.Err == nil {
+			c.reporting.Go(func() { c.report(number, question) })
+		}
 	case kindStatus:
 		c.status(f)
 	case kindPart:
@@ -285,6 +303,15 @@ func (c *connection) ask(nodes int, timeout time.Duration) <-chan int {
 	c.out = binary.AppendUvarint(c.out, uint64(timeout.Milliseconds()))
 	notify(c.wake)
 	return answer
+}
+
+// report answers an inquiry of the leader, which bounds how many there are at a time.
+func (c *connection) report(number uint64, question string) {
+	answer := protocol.AppendValue(nil, c.config.Report(question))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reports = append(c.reports, wire.AppendBytes(binary.AppendUvarint([]byte{kindReport}, number), string(answer)))
+	notify(c.wake)
 }
 
 // subscribe sends whether this node wants commit notifications.

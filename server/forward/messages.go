@@ -23,6 +23,8 @@ import (
 //	read       number, count of requests, bytes body
 //	wait       number, nodes wanted, milliseconds
 //	subscribe  0 or 1: whether this node wants commit notifications (no, before the first subscribe)
+//	census     number, bytes question to every node
+//	report     number, bytes value: the answer to an inquiry
 //
 // and from the leader:
 //
@@ -30,6 +32,7 @@ import (
 //	answer     number, count, values
 //	refuse     number, outcome, bytes prefix, bytes text     (of a read)
 //	waited     number, nodes
+//	inquiry    number, bytes question about the follower's clients
 //	status     term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
 //	           log index, bytes release, newest version of the log, held version)*
 //	part       kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
@@ -39,8 +42,8 @@ import (
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
-// The leader proposes writes in the order in which they come. Answers come in any order. A write may get
-// none: the follower sees in its own log what became of it.
+// The leader proposes writes in the order in which they come. Answers come in any order; a census is
+// answered as a read is. A write may get none: the follower sees in its own log what became of it.
 //
 // A link is refused to a follower of another version. Fields that a later build adds at the end of a greeting are
 // passed over: with one it can say which messages it takes.
@@ -53,10 +56,13 @@ const (
 	kindRead      = 'r'
 	kindWait      = 'n'
 	kindSubscribe = 'e'
+	kindCensus    = 'c'
+	kindReport    = 'o'
 	kindWrote     = 'W'
 	kindAnswer    = 'A'
 	kindRefuse    = 'E'
 	kindWaited    = 'N'
+	kindInquiry   = 'I'
 	kindStatus    = 'C'
 	kindPart      = 'P'
 )

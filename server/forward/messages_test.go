@@ -3,6 +3,7 @@ package forward
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -111,6 +112,12 @@ func TestFramesAreFrozen(t *testing.T) {
 	}
 	asked("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Body: []byte("body")}) })
 	asked("read", func() { c.appendRead(&Batch{Seq: 7, Count: 2, Body: []byte("body")}) })
+	asked("census", func() { c.appendRead(&Batch{Seq: 7, Census: true, Body: []byte("body")}) })
+	c.config.Report = func(question string) protocol.Value { return protocol.Bulk(question + "!") }
+	asked("report", func() {
+		c.report(9, "who")
+		c.frame = c.reports[0]
+	})
 	asked("wait", func() { c.ask(2, 1500*time.Millisecond) })
 	for name, answer := range map[string]func(p *Peer){
 		"wrote": func(p *Peer) { p.out.put(kindWrote, 300, []protocol.Value{protocol.OK}, 9, time.Now().Add(time.Hour)) },
@@ -119,6 +126,12 @@ func TestFramesAreFrozen(t *testing.T) {
 		},
 		"refuse": func(p *Peer) {
 			p.refuse(7, &protocol.Error{Prefix: "ODD", Text: "why", Outcome: protocol.OutcomeUnknown})
+		},
+		"inquiry": func(p *Peer) {
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := p.inquire(over, "who")
+			require.ErrorIs(t, err, context.Canceled)
 		},
 		"waited": func(p *Peer) { p.waits = maxWaits; p.wait(t.Context(), 1, 2, time.Hour) },
 		"part": func(p *Peer) {
@@ -145,10 +158,13 @@ func TestFramesAreFrozen(t *testing.T) {
 		"status":  `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
 		"write":   `w\xac\x02\xab\x02\x02\x04body`,
 		"read":    `r\a\x02\x04body`,
+		"census":  `c\a\x04body`,
+		"report":  `o\t\x06\x05\x04who!`,
 		"wait":    `n\x01\x02\xdc\v`,
 		"wrote":   `W\xac\x02\x01\x02\x02OK`,
 		"answer":  `A\a\x02\x02\x02OK\x00`,
 		"refuse":  `E\a\x01\x03ODD\x03why`,
+		"inquiry": `I\x01\x03who`,
 		"waited":  `N\x01\x02`,
 		"part":    `PAl\a\x01\x02\x02OK`,
 		"sealed":  `\x00\x00\x00\x02e\x01`,

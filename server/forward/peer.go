@@ -36,6 +36,7 @@ type Peer struct {
 	asked   chan struct{} // there are reads
 	sources chan Batch    // wait for the compiler
 	parts   sync.WaitGroup
+	ended   chan struct{} // closed when no message comes any more
 	// usable is the newest version of the log that the cluster may go over to for the follower's sake.
 	usable uint64
 
@@ -43,6 +44,8 @@ type Peer struct {
 	reads     []forwardedRead
 	readBytes int // of the reads that came and are not answered
 	waits     int
+	inquiries uint64
+	reports   map[uint64]chan protocol.Value // by the number of an inquiry that waits
 }
 
 func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
@@ -50,6 +53,7 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 		config: config, conn: conn, origin: protocol.Incarnation{Node: hello.id, Epoch: hello.epoch},
 		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
 		out: newOutbox(config.ReplyBytes), usable: hello.about.usable(),
+		ended: make(chan struct{}), reports: make(map[uint64]chan protocol.Value),
 	}
 }
 
@@ -82,6 +86,16 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 					number: f.Number(), count: int(f.Number()), body: string(f.Bytes()),
 					deadline: time.Now().Add(p.config.CommandTimeout),
 				})
+			case kindCensus:
+				reads = append(reads, forwardedRead{
+					number: f.Number(), census: true, body: string(f.Bytes()),
+					deadline: time.Now().Add(p.config.CommandTimeout),
+				})
+			case kindReport:
+				number, answer := f.Number(), string(f.Bytes())
+				if f.Err == nil {
+					f.Err = p.report(number, answer)
+				}
 			case kindWait:
 				number, nodes, millis := f.Number(), int(f.Number()), f.Number()
 				if f.Err == nil {
@@ -225,4 +239,46 @@ func (p *Peer) wait(ctx context.Context, number uint64, nodes int, timeout time.
 		p.waits--
 		p.mu.Unlock()
 	})
+}
+
+// inquire has the follower answer a question about its clients.
+func (p *Peer) inquire(ctx context.Context, question string) (protocol.Value, error) {
+	answer := make(chan protocol.Value, 1)
+	p.mu.Lock()
+	p.inquiries++
+	number := p.inquiries
+	p.reports[number] = answer
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.reports, number)
+		p.mu.Unlock()
+	}()
+	p.out.add(func(dst []byte) []byte {
+		return wire.AppendBytes(binary.AppendUvarint(append(dst, kindInquiry), number), question)
+	})
+	notify(p.wake)
+	select {
+	case v := <-answer:
+		return v, nil
+	case <-p.ended:
+		return protocol.Value{}, net.ErrClosed
+	case <-ctx.Done():
+		return protocol.Value{}, ctx.Err()
+	}
+}
+
+// report takes the answer to an inquiry, if it is waited for.
+func (p *Peer) report(number uint64, answer string) error {
+	v, rest, err := protocol.DecodeValue(answer)
+	if err != nil || rest != "" {
+		return fmt.Errorf("%w: report", wire.ErrCorrupt)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if waits := p.reports[number]; waits != nil {
+		delete(p.reports, number)
+		waits <- v
+	}
+	return nil
 }

@@ -20,9 +20,10 @@ type forwardedRead struct {
 	count    int
 	body     string
 	deadline time.Time
-	size     int // of the reply, when there was no room for it
+	census   bool // body is a question to every node
+	size     int  // of the reply, when there was no room for it
 
-	read    bool // the read took long, and replies and err are the result
+	read    bool // the read was made aside, and replies and err are the result
 	replies []protocol.Value
 	err     error
 }
@@ -121,10 +122,19 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 		// Without room for the replies the read is made again.
 		replies, err = f.replies, f.err
 		f.read, f.replies = false, nil
+	case f.census:
+		p.readAside(*f, func() ([]protocol.Value, error) {
+			return p.config.Census(p.origin, f.body, f.deadline)
+		})
+		return true
 	case time.Now().Before(f.deadline):
 		var rest string
 		if replies, rest, err = p.config.ReadShort(f.body, f.count, f.deadline); err == nil && rest != "" {
-			p.readOn(*f, replies, rest)
+			// If its turn does not come, a quarter of its time is left for the answer to say so: the follower would give up with
+			// the error of a lost leader.
+			p.readAside(*f, func() ([]protocol.Value, error) {
+				return p.config.ReadLong(replies, rest, f.count, f.deadline.Add(-p.config.CommandTimeout/4))
+			})
 			return true
 		}
 	default:
@@ -152,11 +162,10 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	return true
 }
 
-// readOn makes the rest of a read that takes long. Other reads do not wait for it. If its turn does not come, a quarter
-// of its time is left for the answer to say so: the follower would give up with the error of a lost leader.
-func (p *Peer) readOn(f forwardedRead, replies []protocol.Value, rest string) {
+// readAside makes a read, or the rest of one, that takes long. Other reads do not wait for it.
+func (p *Peer) readAside(f forwardedRead, read func() ([]protocol.Value, error)) {
 	p.parts.Go(func() {
-		f.replies, f.err = p.config.ReadLong(replies, rest, f.count, f.deadline.Add(-p.config.CommandTimeout/4))
+		f.replies, f.err = read()
 		f.read = true
 		p.mu.Lock()
 		p.reads = append(p.reads, f)

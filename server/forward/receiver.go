@@ -55,6 +55,8 @@ type ReceiverConfig struct {
 	// ReadShort makes the reads that fit into a short read, and returns the rest of body. ReadLong makes the rest.
 	ReadShort func(body string, count int, deadline time.Time) (replies []protocol.Value, rest string, err error)
 	ReadLong  func(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error)
+	// Census has every node answer the question of a node.
+	Census func(from protocol.Incarnation, question string, deadline time.Time) ([]protocol.Value, error)
 	// Wait waits until so many other nodes have what is committed, and returns how many have.
 	// Quorum is the least that Wait returns.
 	Wait   func(ctx context.Context, nodes int, timeout time.Duration) int
@@ -106,6 +108,7 @@ func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	p.parts.Go(func() { p.prepare(ctx, put) })
 	err = p.listen(ctx, br, put, func(yes bool) { r.subscribe(p, yes) })
 	r.dismiss(p)
+	close(p.ended)
 	cancel()
 	_ = conn.Close()
 	p.parts.Wait()
@@ -230,6 +233,17 @@ func (r *Receiver) Peer(o protocol.Incarnation) *Peer {
 		return p
 	}
 	return nil
+}
+
+// Inquire has a follower answer a question about its clients.
+func (r *Receiver) Inquire(ctx context.Context, id, question string) (protocol.Value, error) {
+	r.mu.Lock()
+	p := r.peers[id]
+	r.mu.Unlock()
+	if p == nil {
+		return protocol.Value{}, net.ErrClosed
+	}
+	return p.inquire(ctx, question)
 }
 
 // put queues writes of p, all or none, and waits while the queue is too long. It returns an error

@@ -16,7 +16,7 @@ import (
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
-	if c.revoked.Load() {
+	if c.revoked.Load() || c.outbox.subscribed() && !c.subs.client.Check() {
 		c.closing, c.gone = true, true
 		return
 	}

@@ -62,15 +62,23 @@ func (s *Server) catchUp(ctx context.Context) *protocol.Error {
 	}
 	batch := replica.Batch{Body: protocol.AppendTransaction(nil, 0, nil, nil), Count: 1, Write: true}
 	if err := s.backend.Execute(&batch); err != nil {
-		var known *protocol.Error
-		if errors.As(err, &known) && known.Outcome == protocol.OutcomeNone {
-			return known
-		}
-		return protocol.ErrLoading
+		return refusalOf(err)
 	}
 	if !s.backend.AwaitApplied(ctx, batch.Number) {
 		return protocol.ErrLoading
 	}
 	s.fresh.reached(changes)
 	return nil
+}
+
+// refusalOf is the answer to a command about subscriptions that needed the cluster; nil: there was no error.
+func refusalOf(err error) *protocol.Error {
+	var known *protocol.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known) && known.Outcome == protocol.OutcomeNone:
+		return known
+	}
+	return protocol.ErrLoading
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 // subscriptions are what the client listens to.
@@ -36,13 +37,11 @@ func pubsubHandlers() map[string]handler {
 		"unsubscribe":          {run: unsubscribe(pubsub.Channel, "unsubscribe"), barrier: true, queued: true},
 		"punsubscribe":         {run: unsubscribe(pubsub.Pattern, "punsubscribe"), barrier: true, queued: true},
 		"sunsubscribe":         {run: unsubscribe(pubsub.Shard, "sunsubscribe"), barrier: true, queued: true},
-		"pubsub|channels":      {reply: pubsubActive(pubsub.Channel)},
-		"pubsub|shardchannels": {reply: pubsubActive(pubsub.Shard)},
-		"pubsub|numsub":        {reply: pubsubCounts(pubsub.Channel)},
-		"pubsub|shardnumsub":   {reply: pubsubCounts(pubsub.Shard)},
-		"pubsub|numpat": {reply: func(c *conn, _ [][]byte) protocol.Value {
-			return protocol.Integer(int64(c.hub().Topics(pubsub.Pattern)))
-		}},
+		"pubsub|channels":      {reply: pubsubActive(pubsub.Channel), barrier: true},
+		"pubsub|shardchannels": {reply: pubsubActive(pubsub.Shard), barrier: true},
+		"pubsub|numsub":        {reply: pubsubCounts(pubsub.Channel), barrier: true},
+		"pubsub|shardnumsub":   {reply: pubsubCounts(pubsub.Shard), barrier: true},
+		"pubsub|numpat":        {reply: pubsubPatterns, barrier: true},
 	}
 }
 
@@ -66,6 +65,9 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 		if refusal == nil && !c.sentinel() {
 			refusal = c.srv.catchUp(c.ctx)
 		}
+		if refusal == nil {
+			refusal = refusalOf(c.hub().Acquire(c.ctx))
+		}
 		if refusal != nil {
 			c.push(refusal.Value())
 			return
@@ -86,6 +88,7 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 			c.push(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(s.count(kind))))
 		}
 		c.accountQueue(before, s.bytes)
+		s.client.Check()
 	}
 }
 
@@ -194,7 +197,38 @@ func errRestricted(command *protocol.Command) *protocol.Error {
 		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
-// pubsubActive lists the channels of this node.
+// maxQuestionBytes bounds the channels in a PUBSUB NUMSUB.
+const maxQuestionBytes = 1 << 20
+
+// askNodes has every node answer a question about its subscriptions. Sentinel's clients ask about those of their port.
+func (c *conn) askNodes(question []byte) (answers []protocol.Value, refusal *protocol.Error) {
+	switch {
+	case c.sentinel():
+		return []protocol.Value{c.hub().Answer(string(question))}, nil
+	case len(question) > maxQuestionBytes:
+		return nil, protocol.NewError(fmt.Sprintf("channels exceed maximum allowed size (%d bytes)", maxQuestionBytes))
+	}
+	batch := replica.Batch{Body: question, Count: 1, Census: true}
+	if err := c.srv.backend.Execute(&batch); err != nil {
+		return nil, refusalOf(err)
+	}
+	if row := batch.Replies[0]; row.IsError() {
+		return batch.Replies, nil
+	}
+	return batch.Replies[0].Elems, nil
+}
+
+// namesOf are the names of a kind that have subscribers on any node.
+func (c *conn) namesOf(kind pubsub.Kind, pattern string) ([]string, *protocol.Value) {
+	answers, refusal := c.askNodes(pubsub.Names(kind, pattern))
+	if refusal != nil {
+		v := refusal.Value()
+		return nil, &v
+	}
+	return pubsub.Union(answers)
+}
+
+// pubsubActive lists the channels of all nodes.
 func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 	return func(c *conn, args [][]byte) protocol.Value {
 		pattern := "*"
@@ -206,21 +240,41 @@ func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 			return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) +
 				"'. Try PUBSUB HELP.")
 		}
-		names, ok := c.hub().Active(kind, pattern)
-		if !ok {
-			return protocol.Err("the pattern takes too long to match")
+		names, failed := c.namesOf(kind, pattern)
+		if failed != nil {
+			return *failed
 		}
 		return protocol.Strings(names...)
 	}
 }
 
-// pubsubCounts counts the subscribers of channels on this node.
+// pubsubPatterns counts the patterns of all nodes, each once.
+func pubsubPatterns(c *conn, _ [][]byte) protocol.Value {
+	names, failed := c.namesOf(pubsub.Pattern, "*")
+	if failed != nil {
+		return *failed
+	}
+	return protocol.Integer(int64(len(names)))
+}
+
+// pubsubCounts counts the subscribers of channels on all nodes.
 func pubsubCounts(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 	return func(c *conn, args [][]byte) protocol.Value {
+		channels := args[2:]
+		if len(channels) == 0 {
+			return protocol.Array()
+		}
+		answers, refusal := c.askNodes(pubsub.Counts(kind, channels))
+		if refusal != nil {
+			return refusal.Value()
+		}
+		counts, failed := pubsub.Sum(answers, len(channels))
+		if failed != nil {
+			return *failed
+		}
 		var pairs []protocol.Value
-		for _, w := range args[2:] {
-			n := c.hub().Subscribers(kind, string(w))
-			pairs = append(pairs, protocol.Bulk(string(w)), protocol.Integer(int64(n)))
+		for i, channel := range channels {
+			pairs = append(pairs, protocol.Bulk(string(channel)), protocol.Integer(counts[i]))
 		}
 		return protocol.Array(pairs...)
 	}

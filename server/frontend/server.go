@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
@@ -84,6 +85,10 @@ func New(cfg Config, backend Backend) *Server {
 	s.metrics = s.newMetrics()
 	backend.WatchLeadership(s.led)
 	cfg.Users.Watch(s.UsersChanged)
+	cfg.Hub.OnLease(func() (time.Time, error) {
+		begun := time.Now()
+		return begun.Add(replica.PresenceLease), backend.Execute(&replica.Batch{Count: 1, Census: true})
+	})
 	cfg.Hub.OnInterest(func(on bool) { s.listenTo(event.InMessages, on) })
 	cfg.Tracking.OnInterest(func(on bool) { s.listenTo(event.InChanges, on) })
 	cfg.Monitors.OnInterest(func(on bool) { s.listenTo(event.InCalls, on) })

@@ -43,7 +43,7 @@ func (h *Hub) run() {
 		}
 		for i := range items {
 			if items[i].gap {
-				h.cutAll(items[i].number)
+				h.cutAll(whyGap, func(c *Client) bool { return c.since < items[i].number })
 			} else {
 				h.deliver(&items[i], left)
 			}
@@ -105,16 +105,16 @@ func (h *Hub) post(kind Kind, t *topic, i *item) {
 	}
 }
 
-// cutAll closes the connections of the clients that subscribed before the gap.
-func (h *Hub) cutAll(number uint64) {
+// cutAll closes the connections of the clients of which which reports true.
+func (h *Hub) cutAll(why string, which func(*Client) bool) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if len(h.clients) > 0 {
-		h.logger.Warn("closing all subscribers: "+whyGap, "clients", len(h.clients))
+		h.logger.Warn("closing all subscribers: "+why, "clients", len(h.clients))
 	}
 	for c := range h.clients {
-		if c.since < number {
-			c.to.Cut(whyGap)
+		if which(c) {
+			c.to.Cut(why)
 		}
 	}
 }

@@ -8,13 +8,15 @@
 //   - after [Client.Unsubscribe] has returned nothing of that name is posted;
 //   - a message that cannot be heard closes the connection of the client that misses it: a client is never
 //     left with a gap;
+//   - on a node that loses the cluster all subscriptions end, no later than the lease does by which others count them;
 //   - the node's log is never held up: [Hub.Events] appends to a bounded queue.
 //
 // A [Hub] is fed by the state machine's events, on the goroutine that applies entries. Messages are taken to
-// subscribers by a goroutine that runs while there are messages. A [Client] belongs to one connection.
+// subscribers by a goroutine that runs while there are messages. Timers renew the
+// lease while there are subscriptions. A [Client] belongs to one connection.
 //
 // Locks: Hub.mu guards the subscriptions, queue.mu the queue. Hub.mu may be held while taking queue.mu, never
-// the reverse. Hub.listing is taken before Hub.mu.
+// the reverse. Hub.listing is taken before Hub.mu. lease.turn is taken before lease.mu, which is a leaf.
 // Subscribers are called with Hub.mu held for reading, so they must not call the hub.
 package pubsub
 
@@ -41,6 +43,7 @@ type Hub struct {
 	clients  map[*Client]struct{} // that have subscriptions
 
 	queue queue
+	lease lease
 	// listing: lists of names are made one at a time. A list of a million takes 16 MB, and its client is
 	// charged when the list is there.
 	listing sync.Mutex
@@ -58,6 +61,7 @@ type Subscriber interface {
 func New(logger *slog.Logger) *Hub {
 	h := &Hub{logger: logger, listen: func(bool) {}, clients: make(map[*Client]struct{})}
 	h.queue.settled.L = &h.queue.mu
+	h.lease.turn = make(chan struct{}, 1)
 	for kind := range h.topics {
 		h.topics[kind] = make(topics)
 	}

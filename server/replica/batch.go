@@ -19,6 +19,9 @@ type Batch struct {
 	// Write is set when at least one request must go through the log. The other requests of the
 	// batch then travel in the same entry, and a read sees the writes before it.
 	Write bool
+	// Census is set when Body is no request, but a question that every node answers about its clients: the reply is an
+	// array of the nodes' answers. Without a question the node's presence is renewed: see [PresenceLease].
+	Census bool
 	// Hints are for those that schedule the batch.
 	Hints protocol.Hints
 	// Work is what the scripts in the batch did when they ran last, as far as [fsm.Machine.ScriptWork] says.

@@ -75,9 +75,11 @@ func (c *clusterClock) read() (stampMillis, wallOffsetMillis int64) {
 
 // leaderTerm is one leadership of this node, from when it may serve until it ends.
 type leaderTerm struct {
-	term  uint64
-	clock *clusterClock
-	gone  chan struct{} // closed when the leadership is over
+	term     uint64
+	clock    *clusterClock
+	gone     chan struct{} // closed when the leadership is over
+	since    time.Time     // when the leadership began
+	presence presence
 
 	// inFlight counts entries that were given to raft and are not applied yet.
 	inFlight atomic.Int32

@@ -67,6 +67,9 @@ type Config struct {
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.
 	OnStateEvents func([]event.Event)
+	// Report answers a question of any node about this node's clients; nil: this node has none. It is asked whatever the
+	// node's state.
+	Report func(question string) protocol.Value
 	// OnConfiguration, when not nil, is called after the members, their addresses or their votes changed, or the
 	// change was found committed. It must be quick: raft waits. See [Replica.Configuration].
 	OnConfiguration func()
@@ -199,6 +202,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RunsReads == nil {
 		c.RunsReads = func(uint64) bool { return false }
+	}
+	if c.Report == nil {
+		c.Report = func(string) protocol.Value { return protocol.Null }
 	}
 	if c.OnConfiguration == nil {
 		c.OnConfiguration = func() {}

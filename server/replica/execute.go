@@ -36,6 +36,9 @@ func (r *Replica) execute(b *Batch) error {
 		defer leave()
 		return r.writes.run(b, deadline)
 	default:
+		if b.Census {
+			r.census.renewed.Store(true)
+		}
 		return r.reader.read(b, deadline)
 	}
 }

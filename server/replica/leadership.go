@@ -132,6 +132,7 @@ func (ls *leadership) serve(term uint64) {
 		term:    term,
 		clock:   ls.clock(stamp, offset),
 		gone:    make(chan struct{}),
+		since:   time.Now(),
 		landed:  make(chan struct{}, 1),
 		stamped: stamp,
 		version: ls.version(),

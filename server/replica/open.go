@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -63,8 +64,19 @@ func (r *Replica) open() {
 		serving: &r.serving, serves: newGate(), elsewhere: reads, rounds: r.rounds, machine: r.machine,
 		stamps: &r.state.stamps,
 		want:   func(l *leaderTerm, stampMillis int64) { r.proposer.want(l, stampMillis) },
-		long:   make(chan struct{}, 1), room: c.Limits.ReplyBytes / 4, logger: c.Logger,
+		census: func(question string, deadline time.Time) ([]protocol.Value, error) {
+			return r.census.ask(r.origin, question, deadline)
+		},
+		long: make(chan struct{}, 1), room: c.Limits.ReplyBytes / 4, logger: c.Logger,
 	}
+	r.census = newCensus(censusConfig{
+		self: r.origin, patience: c.CommandTimeout / 4, serving: &r.serving, confirm: r.rounds.confirm,
+		configuration: func() members.Configuration { return r.node.Configuration() },
+		report:        c.Report,
+		inquire: func(ctx context.Context, id, question string) (protocol.Value, error) {
+			return r.fromFollowers.Inquire(ctx, id, question)
+		},
+	})
 	r.toLeader = forward.NewClient(r.toLeaderConfig())
 	r.fromFollowers = forward.NewReceiver(r.fromFollowersConfig(wake))
 	r.commitInterest.subscribe = r.toLeader.SubscribeCommits
@@ -149,12 +161,13 @@ func (r *Replica) Run(ctx context.Context) error {
 }
 
 // Shutdown hands leadership over, waits for what is pending, and ends Run, as far as there is time
-// before ctx ends. If no node takes the leadership, the others will find the leadership vacant. The
+// before ctx ends. The node's clients must have left. If no node takes the leadership, the others will find the leadership vacant. The
 // error says that Run has not ended.
 func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx, ""); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)
 	}
+	r.leave()
 	r.waiting.clients.Drained(ctx)
 	r.writes.drained(ctx)
 	r.stop()

@@ -39,6 +39,7 @@ func (r *Replica) toLeaderConfig() forward.ClientConfig {
 		Down:       func(leader string, err error) { r.event(LinkDown{Leader: members.Name(leader), Err: err}) },
 		OnGreeting: r.onGreeting,
 		OnStatus:   r.onStatus,
+		Report:     r.config.Report,
 		Logger:     r.config.Logger,
 	}
 }
@@ -89,6 +90,7 @@ func (r *Replica) fromFollowersConfig(wake chan<- struct{}) forward.ReceiverConf
 			return r.reader.readSome(body, count, deadline, fsm.ReadShort)
 		},
 		ReadLong:       r.reader.readOn,
+		Census:         r.census.ask,
 		Wait:           r.waitHere,
 		Quorum:         func() int { return r.node.Quorum() },
 		CommandTimeout: r.config.CommandTimeout,
@@ -253,6 +255,7 @@ func (r *Replica) reconfigured() {
 	conf := r.node.Configuration()
 	r.addresses.follow(conf, r.self())
 	r.fromFollowers.Cut(conf.Has)
+	r.census.follow(conf)
 	r.leaders.moved(r.addresses.all())
 	notify(r.proposer.wake) // a member that held the version of the cluster back may be gone
 	r.config.OnConfiguration()

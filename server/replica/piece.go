@@ -20,7 +20,7 @@ type piece struct {
 
 // whole is a piece of all of b.
 func whole(b *Batch) piece {
-	return piece{Batch: forward.Batch{Body: b.Body, Count: b.Count, Hints: b.Hints}}
+	return piece{Batch: forward.Batch{Body: b.Body, Count: b.Count, Hints: b.Hints, Census: b.Census}}
 }
 
 // take notes the replies to the piece that was proposed, and reports whether b has all now.

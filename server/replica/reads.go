@@ -20,7 +20,9 @@ type reader struct {
 	stamps    *watermark // cluster time, as applied
 	// want asks for an entry that brings cluster time to stampMillis.
 	want func(l *leaderTerm, stampMillis int64)
-	long chan struct{} // has room for a single read that takes long
+	// census asks all nodes on behalf of this one.
+	census func(question string, deadline time.Time) ([]protocol.Value, error)
+	long   chan struct{} // has room for a single read that takes long
 	// room is the memory that the replies of a batch may take before the rest has to be read again, behind other readers.
 	room   int
 	logger *slog.Logger
@@ -43,10 +45,14 @@ func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 	if r.serving.Load() == nil {
 		return r.elsewhere.run(b, deadline)
 	}
+	var err error
+	if b.Census {
+		b.Replies, err = r.census(string(b.Body), deadline)
+		return err
+	}
 	if err := r.rounds.confirm(); err != nil {
 		return err
 	}
-	var err error
 	b.Replies, err = r.readHere(string(b.Body), b.Count, deadline)
 	return err
 }

@@ -39,6 +39,7 @@ type traffic struct {
 	proposer      *proposer
 	rounds        *rounds
 	reader        *reader
+	census        *census
 	ticker        *ticker
 	timeouts      *timeouts
 	waiting       *waiting

@@ -104,7 +104,7 @@ func (m maker) server(node string) replicatest.Server {
 				caches.Events(events)
 				monitors.Events(events)
 			}
-			c.RunsReads = caches.Wants
+			c.RunsReads, c.Report = caches.Wants, hub.Answer
 			hear := c.OnEvent
 			c.OnEvent = func(e replica.Event) {
 				if _, restored := e.(replica.Restored); restored {
