@@ -87,7 +87,7 @@ type Client struct {
 	session   string                     // "": none
 	goodUntil time.Time                  // the session cannot end before, unless a command ends it
 	alarm     *time.Timer                // fires when a third of the TTL is left
-	holds     map[string]*hold           // asked for or held, by hold.key
+	holds     map[string]*hold           // asked for or held, by owner
 	reentrant map[string]*hold           // those of them that are, by hold.key
 	watchers  map[string]map[*watch]bool // by channel
 }

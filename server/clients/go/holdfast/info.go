@@ -105,14 +105,21 @@ func (c *Client) addWatch(channel string, w *watch) {
 
 func (c *Client) removeWatch(channel string, w *watch) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.watchers[channel], w)
-	if len(c.watchers[channel]) > 0 {
+	last, cn := len(c.watchers[channel]) == 0, c.conn
+	if last {
+		delete(c.watchers, channel)
+	}
+	c.mu.Unlock()
+	if !last || cn == nil {
 		return
 	}
-	delete(c.watchers, channel)
-	if c.conn != nil {
-		c.conn.send(request{words: []string{"UNSUBSCRIBE", channel}, subscribes: true, reply: func(value, error) {}})
+	cn.send(request{words: []string{"UNSUBSCRIBE", channel}, subscribes: true, reply: func(value, error) {}})
+	c.mu.Lock()
+	watches := c.watchers[channel]
+	c.mu.Unlock()
+	if watches != nil { // added meanwhile: its SUBSCRIBE may have come before
+		cn.send(request{words: []string{"SUBSCRIBE", channel}, subscribes: true, reply: func(value, error) {}})
 	}
 }
 

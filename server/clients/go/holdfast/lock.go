@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -53,7 +54,7 @@ type hold struct {
 	state    lockState
 	fence    int64
 	handles  int
-	session  string        // that the lock was asked for in last; "": never
+	session  string        // that the lock was asked for in last; "": never, or refused
 	askAgain bool          // the place in line was lost
 	loss     error         // of a hold that is lost, also while it is released
 	changed  chan struct{} // closed and replaced at each change
@@ -160,16 +161,14 @@ func (c *Client) enter(ctx context.Context, h *hold) (*Lock, error) {
 	}
 }
 
-// acquire asks for the lock until it is granted or refused.
+// acquire asks for the lock until it is granted or refused. If the cluster has refused it, h.session is empty.
 func (c *Client) acquire(ctx context.Context, h *hold, wait bool) error {
 	for {
 		cn, session, err := c.await(ctx, !wait)
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		h.askAgain, h.session = false, session
-		c.mu.Unlock()
+		h.setSession(session)
 		v, err := cn.await(ctx, request{words: h.acquireWords(session, wait)}, h.replied)
 		switch {
 		case isReply(err, "NOSESSION"):
@@ -180,16 +179,22 @@ func (c *Client) acquire(ctx context.Context, h *hold, wait bool) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return c.why(ctx)
-		case err != nil:
-			return err
-		case v.isNull():
-			return ErrNotGranted
+		case err != nil || v.isNull():
+			h.setSession("")
+			return cmp.Or(err, ErrNotGranted)
 		case h.awaitGrant(ctx, cn) && ctx.Err() == nil:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// setSession notes in which session the lock is asked for now.
+func (h *hold) setSession(session string) {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.askAgain, h.session = false, session
 }
 
 func (h *hold) acquireWords(session string, wait bool) []string {
@@ -215,9 +220,9 @@ func (h *hold) replied(v value) {
 	h.grant(v.num)
 }
 
-// grant notes a grant; 0 is none. c.mu is held.
+// grant notes a grant; 0 is none. One in a session that was given up does not count. c.mu is held.
 func (h *hold) grant(fence int64) {
-	if fence > 0 && h.state == stateWaiting {
+	if fence > 0 && h.state == stateWaiting && h.session == h.c.session {
 		h.fence = fence
 		h.set(stateHeld)
 	}
