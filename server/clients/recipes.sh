@@ -10,9 +10,6 @@ native() {
 	"$@"
 }
 
-install_recipes_python() { [ -d "$work/venv" ] || install_python; }
-test_recipes_python() { native "$work/venv/bin/python" "$here/python/recipes.py"; }
-
 install_recipes_node() { [ -d "$work/node" ] || install_node; }
 test_recipes_node() { cp "$here/node/recipes.mjs" "$work/node/" && cd "$work/node" && native node recipes.mjs; }
 

@@ -13,7 +13,7 @@ here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
-	recipes_python recipes_node recipes_java recipes_rust'
+	recipes_node recipes_java recipes_rust'
 locks='locks_python locks_node locks_java locks_php locks_ruby'
 every="$default $locks asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
@@ -56,7 +56,7 @@ programs() {
 	bridge_python) echo python3 redis-server ;;
 	bridge_node) echo node npm redis-server ;;
 	bridge_java | bridge_redisson) echo java javac mvn redis-server ;;
-	python | recipes_python | redis_py | redis_py_more | python_redis_lock | locks_python) echo python3 ;;
+	python | redis_py | redis_py_more | python_redis_lock | locks_python) echo python3 ;;
 	killed) echo go python3 ;;
 	node | recipes_node | semaphore | locks_node) echo node npm ;;
 	discovery) echo go python3 node npm ;;

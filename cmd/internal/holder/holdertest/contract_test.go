@@ -33,31 +33,53 @@ type driver struct {
 	word   string // the file with the password
 }
 
-// library is the folder of the Go library.
-const library = "../../../../server/clients/go/holdfast"
-
-// goDriver is the driver of the Go library.
-var goDriver string
-
-// buildDriver builds the driver. It reads the library's files, so that the go command runs the test again when they
-// change: they are another module's.
-func buildDriver(t *testing.T) {
-	files, err := filepath.Glob(library + "/*.go")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, f := range files {
-		_, err := os.ReadFile(f)
-		require.NoError(t, err)
-	}
-	goDriver = filepath.Join(t.TempDir(), "driver")
-	build := exec.Command("go", "build", "-o", goDriver, "./driver")
-	build.Dir = library
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+// languages have a library. Each returns the command that runs its driver.
+var languages = map[string]func(t *testing.T) []string{
+	"Go": func(t *testing.T) []string {
+		const dir = "../../../../server/clients/go/holdfast"
+		readAll(t, dir+"/*.go", dir+"/driver/*.go")
+		program := filepath.Join(t.TempDir(), "driver")
+		build := exec.Command("go", "build", "-o", program, "./driver")
+		build.Dir = dir
+		out, err := build.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return []string{program}
+	},
+	"Python":  python,
+	"asyncio": func(t *testing.T) []string { return append(python(t), "--asyncio") },
 }
 
-func startDriver(t *testing.T, c *holdertest.Cluster) *driver {
-	d := &driver{t: t, cmd: exec.Command(goDriver), events: make(chan string, 64)}
+func python(t *testing.T) []string {
+	const dir = "../../../../server/clients/python/holdfast-client"
+	readAll(t, dir+"/*.py", dir+"/holdfast_client/*.py")
+	program, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed: the Python library is not tested")
+	}
+	return []string{program, dir + "/driver.py"}
+}
+
+// readAll reads files, so that the go command runs the test again when they change.
+func readAll(t *testing.T, patterns ...string) {
+	for _, p := range patterns {
+		files, err := filepath.Glob(p)
+		require.NoError(t, err)
+		require.NotEmpty(t, files, p)
+		for _, f := range files {
+			_, err := os.ReadFile(f)
+			require.NoError(t, err)
+		}
+	}
+}
+
+// stage is a cluster, and the library that clients of it use.
+type stage struct {
+	*holdertest.Cluster
+	command []string
+}
+
+func startDriver(t *testing.T, c stage) *driver {
+	d := &driver{t: t, cmd: exec.Command(c.command[0], c.command[1:]...), events: make(chan string, 64)}
 	d.word = filepath.Join(t.TempDir(), "word")
 	require.NoError(t, os.WriteFile(d.word, []byte(c.Password), 0o600))
 	d.cmd.Env = append(os.Environ(), "HOLDFAST_NODES="+strings.Join(c.Addrs(), ","), "HOLDFAST_TTL="+ttl.String(),
@@ -121,12 +143,12 @@ func (d *driver) silent() {
 func (d *driver) freeze() { require.NoError(d.t, d.cmd.Process.Signal(syscall.SIGSTOP)) }
 func (d *driver) thaw()   { require.NoError(d.t, d.cmd.Process.Signal(syscall.SIGCONT)) }
 
-func awaitWaiters(t *testing.T, c *holdertest.Cluster, name string, n int) {
+func awaitWaiters(t *testing.T, c stage, name string, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return c.Waiters(name) == n }, 20*time.Second, time.Millisecond)
 }
 
-func awaitHolder(t *testing.T, c *holdertest.Cluster, name, owner string) {
+func awaitHolder(t *testing.T, c stage, name, owner string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return c.Holder(name) == owner }, 20*time.Second, time.Millisecond)
 }
@@ -135,9 +157,9 @@ func awaitHolder(t *testing.T, c *holdertest.Cluster, name, owner string) {
 var scenarios = []struct {
 	name  string
 	nodes int
-	play  func(t *testing.T, c *holdertest.Cluster)
+	play  func(t *testing.T, c stage)
 }{
-	{"one after the other", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"one after the other", 1, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
 		first := a.fence("1")
@@ -152,7 +174,7 @@ var scenarios = []struct {
 		b.event("closed")
 		awaitHolder(t, c, "job", "")
 	}},
-	{"shared, counted, several, reentrant", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"shared, counted, several, reentrant", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		for i, words := range []string{
 			"book shared", "book shared", "seats semaphore=2/3", "seats semaphore=1/3", "re reentrant=x", "re reentrant=x",
@@ -175,7 +197,14 @@ var scenarios = []struct {
 		a.event("released 8")
 		require.Empty(t, c.Holder("one"))
 	}},
-	{"cancelled in line", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"timed out in line", 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Take("job")
+		a.say("lock 1 job timeout=0.2")
+		a.event("refused 1 not-granted")
+		awaitWaiters(t, c, "job", 0)
+	}},
+	{"cancelled in line", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("job")
 		a.say("lock 1 job")
@@ -184,7 +213,7 @@ var scenarios = []struct {
 		a.event("refused 1 cancelled")
 		awaitWaiters(t, c, "job", 0)
 	}},
-	{"cancelled at the instant of the grant", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"cancelled at the instant of the grant", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		for i := range 20 {
 			c.Take("job")
@@ -200,7 +229,7 @@ var scenarios = []struct {
 			awaitWaiters(t, c, "job", 0)
 		}
 	}},
-	{"broken by an operator", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"broken by an operator", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -209,7 +238,7 @@ var scenarios = []struct {
 		a.say("unlock 1")
 		a.event("released 1 lost")
 	}},
-	{"node killed while holding", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"node killed while holding", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -218,7 +247,7 @@ var scenarios = []struct {
 		require.Empty(t, a.event("released 1"))
 		require.Empty(t, c.Holder("job"))
 	}},
-	{"node frozen while holding", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"node frozen while holding", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -227,7 +256,7 @@ var scenarios = []struct {
 		a.say("unlock 1")
 		require.Empty(t, a.event("released 1"))
 	}},
-	{"node killed while waiting", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"node killed while waiting", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("job")
 		a.say("lock 1 job")
@@ -237,7 +266,7 @@ var scenarios = []struct {
 		c.Break("job")
 		a.fence("1")
 	}},
-	{"lost while between two nodes", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"lost while between two nodes", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -245,7 +274,7 @@ var scenarios = []struct {
 		c.Kill(0)
 		a.event("lost 1 now unknown")
 	}},
-	{"no node for longer than the TTL", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"no node for longer than the TTL", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -257,7 +286,7 @@ var scenarios = []struct {
 		a.say("lock 2 job")
 		a.fence("2")
 	}},
-	{"client frozen for longer than the TTL", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"client frozen for longer than the TTL", 1, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -269,7 +298,7 @@ var scenarios = []struct {
 		a.say("lock 2 other")
 		a.fence("2")
 	}},
-	{"connection cut alone", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"connection cut alone", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -280,14 +309,14 @@ var scenarios = []struct {
 		a.say("lock 2 job")
 		a.fence("2")
 	}},
-	{"reply to the acquire lost", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"reply to the acquire lost", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.silent()
 		c.Swallow("LOCK.ACQUIRE")
 		a.say("lock 1 job")
 		a.fence("1")
 	}},
-	{"reply to the release lost", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"reply to the release lost", 2, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -306,7 +335,7 @@ var scenarios = []struct {
 		a.say("unlock 2") // neither repeated release has ended the hold
 		require.Empty(t, a.event("released 2"))
 	}},
-	{"cluster away, shorter than the TTL", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"cluster away, shorter than the TTL", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("taken")
 		a.say("lock 1 job")
@@ -320,7 +349,7 @@ var scenarios = []struct {
 		c.Break("taken")
 		a.fence("2")
 	}},
-	{"place in line lost", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"place in line lost", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("job")
 		a.say("lock 1 job")
@@ -330,7 +359,7 @@ var scenarios = []struct {
 		c.Break("job")
 		a.fence("1")
 	}},
-	{"session closed by an operator", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"session closed by an operator", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("taken")
 		a.say("lock 1 job")
@@ -343,7 +372,7 @@ var scenarios = []struct {
 		c.Break("taken")
 		a.fence("2")
 	}},
-	{"watched by another", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"watched by another", 2, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("watch leader")
 		a.event("change leader 0")
@@ -355,7 +384,7 @@ var scenarios = []struct {
 		b.event("released 1")
 		a.event("change leader 0")
 	}},
-	{"a stale holder", 1, func(t *testing.T, c *holdertest.Cluster) {
+	{"a stale holder", 1, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -368,7 +397,7 @@ var scenarios = []struct {
 		a.say("pass disk 1")
 		a.event("passes disk false")
 	}},
-	{"password changed", 2, func(t *testing.T, c *holdertest.Cluster) {
+	{"password changed", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
@@ -387,11 +416,15 @@ func TestContract(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs programs")
 	}
-	buildDriver(t)
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			s.play(t, holdertest.Start(t, s.nodes, "secret"))
+	for language, driver := range languages {
+		t.Run(language, func(t *testing.T) {
+			command := driver(t)
+			for _, s := range scenarios {
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					s.play(t, stage{holdertest.Start(t, s.nodes, "secret"), command})
+				})
+			}
 		})
 	}
 }

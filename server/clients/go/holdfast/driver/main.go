@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,6 +95,11 @@ func (d *driver) acquire(ctx context.Context, words []string) {
 			var limit, permits int
 			_, _ = fmt.Sscanf(value, "%d/%d", &permits, &limit)
 			options = append(options, holdfast.Semaphore(limit, permits))
+		case "timeout":
+			seconds, _ := strconv.ParseFloat(value, 64)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds*float64(time.Second)))
+			defer cancel()
 		case "note":
 			options = append(options, holdfast.Note(value))
 		case "reentrant":
@@ -134,7 +140,7 @@ func (d *driver) print(event string, err error) {
 	case err == nil:
 	case errors.Is(err, context.Canceled):
 		event += " cancelled"
-	case errors.Is(err, holdfast.ErrNotGranted):
+	case errors.Is(err, holdfast.ErrNotGranted), errors.Is(err, context.DeadlineExceeded):
 		event += " not-granted"
 	case errors.As(err, new(*holdfast.LostError)):
 		event += " lost"

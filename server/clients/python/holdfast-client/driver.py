@@ -1,0 +1,157 @@
+"""The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/holder/holdertest.
+
+With --asyncio locks are taken and released by tasks of one loop.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import sys
+import threading
+
+import holdfast_client as hf
+
+
+def password():
+    try:
+        with open(os.environ["HOLDFAST_PASSWORD_FILE"]) as f:
+            return "", f.read().strip()
+    except FileNotFoundError:
+        return "", ""
+
+
+mutex = threading.Lock()
+locks = {}
+asking = {}
+cancelled = set()
+tasks = {}
+
+
+def say(event, error=None):
+    if isinstance(error, hf.LockLost):
+        event += " lost"
+    elif isinstance(error, hf.RefusedError):
+        event += f" refused {error}"
+    elif error is not None:
+        event += f" error {error}"
+    with mutex:
+        print(event, flush=True)
+
+
+def lost(call, loss):
+    say(f"lost {call} {'later' if loss.seconds_left > 0 else 'now'} {loss.reason}")
+
+
+loop = asyncio.new_event_loop() if "--asyncio" in sys.argv else None
+
+
+def finish(result):
+    """What a method of either client returns."""
+    return asyncio.run_coroutine_threadsafe(result, loop).result() if asyncio.iscoroutine(result) else result
+
+
+def cancel(call):
+    cancelled.add(call)
+    if loop is None:
+        asking[call].cancel()
+    else:
+        loop.call_soon_threadsafe(tasks[call].cancel)
+
+
+def acquire_by(lock, call, kind, timeout):
+    if loop is None:
+        return lock.acquire(blocking=kind != "try", timeout=timeout)
+
+    async def task():
+        tasks[call] = asyncio.current_task()
+        return await lock.acquire(blocking=kind != "try", timeout=timeout)
+
+    try:
+        return finish(task())
+    except concurrent.futures.CancelledError:
+        return False
+
+
+def acquire(client, words):
+    kind, call, name, options = words[0], words[1], words[2], words[3:]
+    note = "".join(o[5:] for o in options if o.startswith("note="))
+    if kind == "all":
+        lock = client.locks(words[2:])
+    elif "shared" in options:
+        lock = client.read_lock(name)
+    elif options and options[0].startswith("semaphore="):
+        permits, limit = options[0][10:].split("/")
+        lock = client.semaphore(name, int(limit), int(permits))
+    elif options and options[0].startswith("reentrant="):
+        with mutex:
+            lock = asking.setdefault(name + options[0], client.lock(name, reentrant=True))
+    else:
+        lock = client.lock(name, note=note)
+    asking[call] = lock
+    timeout = next((float(o[8:]) for o in options if o.startswith("timeout=")), -1)
+    try:
+        if not acquire_by(lock, call, kind, timeout):
+            return say(f"refused {call} {'cancelled' if call in cancelled else 'not-granted'}")
+    except hf.HoldfastError as e:
+        return say(f"refused {call}", e)
+    locks[call] = lock
+    say(f"granted {call} {lock.fence}")
+    lock.on_lost(lambda loss: lost(call, loss))
+
+
+def unlock(call):
+    try:
+        finish(locks[call].release())
+        say(f"released {call}")
+    except hf.HoldfastError as e:
+        say(f"released {call}", e)
+
+
+def look(client, name):
+    try:
+        info = finish(client.inspect(name))
+        say(f"seen {name} {info.holder_count} {info.waiter_count}")
+    except hf.HoldfastError as e:
+        say(f"seen {name} 0 0", e)
+
+
+def watch(client, name):
+    def changed(info):
+        say(f"change {name} {info.holder_count}" + "".join(" " + p.note for p in info.holders))
+
+    async def task():
+        async for info in client.watch(name):
+            changed(info)
+
+    if loop is not None:
+        return finish(task())
+    for info in client.watch(name):
+        changed(info)
+
+
+def main():
+    if loop is not None:
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+    client = (hf.aio.Client if loop else hf.Client)(
+        os.environ["HOLDFAST_NODES"].split(","), credentials=password, ttl=float(os.environ["HOLDFAST_TTL"].rstrip("s")),
+        name="driver",
+    )
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] in ("lock", "try", "all"):
+            threading.Thread(target=acquire, args=(client, words), daemon=True).start()
+        elif words[0] == "unlock":
+            threading.Thread(target=unlock, args=(words[1],), daemon=True).start()
+        elif words[0] == "cancel":
+            cancel(words[1])
+        elif words[0] == "look":
+            look(client, words[1])
+        elif words[0] == "watch":
+            threading.Thread(target=watch, args=(client, words[1]), daemon=True).start()
+        elif words[0] == "pass":
+            say(f"passes {words[1]} {str(finish(client.fence_pass(words[1], locks[words[2]].fence))).lower()}")
+    finish(client.close())
+    say("closed")
+
+
+main()
