@@ -31,7 +31,8 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	}
 	t.sessionIDs++
 	s := &session{
-		id: t.sessionIDs, generation: t.generation, name: cloned(name), user: cloned(user), lease: min(leaseMillis, Forever), opened: t.now,
+		id: t.sessionIDs, generation: t.generation, name: cloned(name), user: cloned(user),
+		lease: min(leaseMillis, Forever), opened: t.now,
 	}
 	t.sessions.Set(s)
 	t.bytes += s.bytes()

@@ -91,8 +91,9 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 // majority is how many of so many voters are one.
 func majority(voters int) int { return voters/2 + 1 }
 
-// Serves reports whether the node at one of the places, or else some member, grants a lock soon, and notes if none does. Requires: a majority of
-// the newest committed voters runs, reaches each other and has whole folders, and one of them is not in quarantine.
+// Serves reports whether the node at one of the places, or else some member, grants a lock soon, and notes if none
+// does. Requires: a majority of the newest committed voters runs, reaches each other and has whole folders, and one
+// of them is not in quarantine.
 func (n *Nemesis) Serves(ctx context.Context, when string, places ...string) bool {
 	if places == nil {
 		places = n.Target.Members()
