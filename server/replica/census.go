@@ -88,8 +88,9 @@ func (c *census) follow(conf members.Configuration) {
 	c.last = conf
 }
 
-// ask has every node answer the question of the node from: the single reply is the array of the answers. A node is left
-// out only if it surely had no clients when the question came. Without a question the lease of the node from is renewed.
+// ask has every node answer the question of the node from: the single reply is the array of the answers. A node is
+// left out only if it surely had no clients when the question came. Without a question the lease of the node from is
+// renewed.
 func (c *census) ask(from protocol.Incarnation, question string, deadline time.Time) ([]protocol.Value, error) {
 	if question == "" || question == goodbye {
 		until := time.Now()

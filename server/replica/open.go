@@ -160,9 +160,9 @@ func (r *Replica) Run(ctx context.Context) error {
 	return err
 }
 
-// Shutdown hands leadership over, waits for what is pending, and ends Run, as far as there is time
-// before ctx ends. The node's clients must have left. If no node takes the leadership, the others will find the leadership vacant. The
-// error says that Run has not ended.
+// Shutdown hands leadership over, waits for what is pending, and ends Run, as far as there is time before ctx ends. The
+// node's clients must have left. If no node takes the leadership, the others will find the leadership vacant. The error
+// says that Run has not ended.
 func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx, ""); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)
