@@ -186,6 +186,8 @@ type Command struct {
 	// Deprecated is set on rows that Redis advises against.
 	Deprecated  *Deprecation
 	Subcommands []Command
+	// Reach is what the command tells or does beyond its words.
+	Reach *Reach
 
 	number int
 }
@@ -199,9 +201,12 @@ const MaxCommands = 448
 // Number is below [MaxCommands], and differs from row to row. It changes from release to release.
 func (c *Command) Number() int { return c.number }
 
-// number numbers rows from n on, and returns the next number.
+// number numbers rows from n on, gives them their reach, and returns the next number.
 func number(rows []Command, n int) int {
 	for i := range rows {
+		if rows[i].Reach = reachOf()[rows[i].Name]; rows[i].Reach == nil {
+			panic("protocol: reaches does not say what " + rows[i].Name + " tells or does beyond its words")
+		}
 		rows[i].number = n
 		n = number(rows[i].Subcommands, n+1)
 	}

@@ -28,7 +28,7 @@ import (
 //	uvarint database     16 more if a connection follows, 32 more if a user and rights follow
 //	uvarint connection   the node's number of the client's connection
 //	bytes   user         who sent the script or the lock command; none if the user may do everything
-//	bytes   rights       what the user may do, of a script: see fsm/rights
+//	bytes   rights       what the user may do, of a command whose Reach is judged by rights: see fsm/rights
 //	uvarint number of arguments
 //	bytes*  arguments    the first is the command's name in lower case
 //
@@ -85,7 +85,7 @@ type Request struct {
 	Quota Quota
 	// User is the user of a script or of a lock command; empty: one who may do everything.
 	User string
-	// Rights are rules of what the user of a script may do: see fsm/rights. Empty: everything.
+	// Rights are rules of what the user may do: see [Head] and fsm/rights. Empty: everything.
 	Rights string
 	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
 	// entry: clone a word to keep it beyond Apply.

@@ -144,5 +144,5 @@ func Reference() string {
 			}
 		}
 	}
-	return b.String()
+	return b.String() + reachReference()
 }

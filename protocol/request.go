@@ -13,7 +13,8 @@ type Head struct {
 	Conn int64
 	// User is the user of a script or of a lock command, if the user may not do everything: sessions are their users'.
 	User string
-	// Rights are what the user of a script may do; empty: everything. The reply to a script with rights is [Judged].
+	// Rights are what the user may do, of a command whose [Reach] is judged by rights; empty: everything. The reply to a
+	// script with rights is [Judged].
 	Rights string
 	// Ticket is the node's name for a request that may wait; 0: the request must not wait. If it waits the reply is
 	// [Parked], or 0 with NOTIFY, and the reply of the command itself comes later, as an event of the state machine.

@@ -35,53 +35,6 @@ func words(line string) [][]byte {
 	return ws
 }
 
-// The commands of the core, by hand: a row that is lost would else go unnoticed.
-const wanted = `
-set setnx setex psetex get getset getdel getex mget mset msetnx msetex append strlen getrange setrange substr
-incr decr incrby decrby incrbyfloat delex delifeq digest
-lpush rpush lpushx rpushx lpop rpop llen lindex lset lrange ltrim linsert lrem lpos lmove rpoplpush lmpop
-lcs setbit getbit bitcount bitpos bitop bitfield bitfield_ro sort sort_ro
-zadd zincrby zrem zscore zmscore zcard zcount zlexcount zrank zrevrank zrange zrangestore zrangebyscore zrevrangebyscore
-zrangebylex zrevrangebylex zrevrange zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zmpop zrandmember
-zscan zunion zinter zdiff zunionstore zinterstore zdiffstore zintercard
-blpop brpop blmove brpoplpush blmpop bzpopmin bzpopmax bzmpop
-hset hsetnx hmset hget hmget hgetall hdel hexists hincrby hincrbyfloat hkeys hvals hlen hstrlen hrandfield hscan
-sadd srem sismember smismember smembers scard spop srandmember smove sinter sinterstore sintercard sunion sunionstore
-sdiff sdiffstore sscan
-del unlink exists touch type expire pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist
-rename renamenx copy move keys scan randomkey dbsize flushdb flushall swapdb object object|encoding object|freq object|help object|idletime object|refcount select
-eval evalsha eval_ro evalsha_ro script script|load script|exists script|flush script|kill script|help
-multi exec discard watch unwatch
-publish spublish
-ping echo hello auth reset quit client client|id client|info client|list client|setname client|getname client|setinfo
-client|tracking client|caching client|trackinginfo client|getredir client|kill client|unblock client|no-evict client|no-touch client|reply client|help
-command command|count command|docs command|info command|list command|getkeys command|getkeysandflags command|help
-info role time config config|get config|help config|resetstat config|rewrite config|set lolwut wait waitaof debug
-cluster cluster|count-failure-reports cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot
-cluster|links cluster|myid cluster|myshardid cluster|nodes cluster|replicas cluster|shards cluster|slaves cluster|slots
-asking readonly readwrite module module|list module|help
-acl acl|cat acl|deluser acl|dryrun acl|genpass acl|getuser acl|help acl|list acl|load acl|log acl|save acl|setuser acl|users acl|whoami
-subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe
-pubsub pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub
-latency latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
-memory memory|doctor memory|help memory|malloc-stats memory|purge memory|stats memory|usage
-slowlog slowlog|get slowlog|help slowlog|len slowlog|reset monitor
-raft.backup raft.demote raft.members raft.promote raft.remove raft.repair raft.replace raft.status raft.transfer
-lock.acquire lock.acquireall lock.renew lock.release lock.cancel lock.releaseall lock.check lock.downgrade lock.history lock.info lock.list
-lock.break session.open session.keepalive session.attach session.close session.info session.list fence.pass fence.raise fence.get`
-
-func TestTableIsComplete(t *testing.T) {
-	t.Parallel()
-	want := strings.Fields(wanted)
-	slices.Sort(want)
-	var got []string
-	for _, c := range allRows() {
-		got = append(got, c.Name)
-	}
-	slices.Sort(got)
-	require.Equal(t, want, got)
-}
-
 func TestRowsAreSortedAndUnique(t *testing.T) {
 	t.Parallel()
 	sorted := func(rows []protocol.Command, prefix string) {
