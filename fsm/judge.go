@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A script of a user who may not do everything has the user's rules in its request. All nodes judge by them, whatever
-// their files of users say. What other commands do is judged where they are taken.
+// A script of a user who may not do everything has the user's rules in its request, and so have the other commands that
+// tell or do something beyond their words by these rules (protocol.Reach). All nodes judge by them, whatever their files
+// of users say. What other commands do is judged where they are taken.
 
 // rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the
 // state: the same rules are the same rights everywhere. It is safe for concurrent use.
@@ -70,6 +71,39 @@ func workOfRules(rules string) int64 {
 	return int64(len(rules))*ruleByteWork + n*ruleWork + n*n*rulePairWork
 }
 
+// readRules reads the rules of the request, once, and reports whether there was room for that.
+func (c *call) readRules() bool {
+	if c.reader == nil {
+		work := workOfRules(c.rules)
+		if !c.Fits(work) {
+			return false
+		}
+		c.Spend(work)
+		c.reader = c.users.of(c.rules)
+	}
+	return true
+}
+
+// check runs a check of rights in the room that the request has, charges for it, and reports whether that sufficed.
+func (c *call) check(run func(b *rights.Budget)) bool {
+	before := max(0, c.Ceiling-c.Work) / command.StepWork
+	b := rights.Budget{Steps: before}
+	run(&b)
+	c.Spend((before - max(0, b.Steps)) * command.StepWork)
+	if b.Steps < 0 {
+		c.Over = true
+	}
+	return !c.Over
+}
+
+// MayRead implements [command.Host].
+func (c *call) MayRead(key string) (may bool) {
+	if c.rules == "" {
+		return true
+	}
+	return c.readRules() && c.check(func(b *rights.Budget) { may = c.reader.MayRead(key, b) }) && may
+}
+
 // judged runs a script with the rights of its request.
 func (c *call) judged(run func(c *call, readOnly bool) protocol.Value, readOnly bool) protocol.Value {
 	h := &c.scripts
@@ -77,12 +111,10 @@ func (c *call) judged(run func(c *call, readOnly bool) protocol.Value, readOnly 
 	if c.rules == "" {
 		return run(c, readOnly)
 	}
-	work := workOfRules(c.rules)
-	if !c.Fits(work) {
+	if !c.readRules() {
 		return command.ErrOverWork
 	}
-	c.Spend(work)
-	h.rights, h.refusals = c.users.of(c.rules), nil
+	h.rights, h.refusals = c.reader, nil
 	return protocol.Judged(run(c, readOnly), h.refusals)
 }
 

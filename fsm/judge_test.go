@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -99,6 +100,68 @@ func TestRightsInTransactions(t *testing.T) {
 	require.Equal(t, []protocol.Refusal{{Reason: "command", Object: "set"}}, refusals)
 	require.Equal(t, "OK", line(reply.Elems[1]))
 	require.Equal(t, `["2"]`, line(reply.Elems[2]))
+}
+
+// TestListsOfUsers: what is listed beyond a command's words leaves out keys that the user may not read. Each page looks at
+// as many locks as for a user without rules, and what that costs is charged.
+func TestListsOfUsers(t *testing.T) {
+	d := newDriver(t)
+	var slot string
+	for _, key := range []string{"{s}:a", "{s}:b"} {
+		slot = strconv.Itoa(protocol.KeySlot(key))
+		for i := range 5 {
+			d.do("set", key+strconv.Itoa(i), "v", "NX", "PX", "60000")
+			d.do("lock.acquire", key+"n"+strconv.Itoa(i), "o", "PX", "60000")
+		}
+		d.do("lock.acquire", key+"lost", "o", "PX", "60000")
+		d.do("lock.break", key+"lost")
+	}
+	for rules, want := range map[string]string{
+		"": "{s}:a {s}:b", "%R~*a* %R~*b*": "{s}:a {s}:b", "~{s}:a*": "{s}:a", "%R~{s}:b*": "{s}:b", "%W~*": "",
+		"-@all (~{s}:a* +get)": "{s}:a", "&*": "", "nonsense": "",
+	} {
+		told := func(words ...string) (keys string, reply protocol.Value) {
+			replies, _, _, err := d.m.Read(string(ofUser(nil, 0, rules, words...)), 1, d.nowMillis, d.wallOffset, ReadLong)
+			require.NoError(t, err)
+			text := line(replies[0])
+			var has []string
+			for _, key := range []string{"{s}:a", "{s}:b"} {
+				if strings.Contains(text, key) {
+					has = append(has, key)
+				}
+			}
+			return strings.Join(has, " "), replies[0]
+		}
+		for _, words := range [][]string{
+			{"lock.list", "COUNT", "1000"},
+			{"lock.history"},
+			{"cluster|getkeysinslot", slot, "1000"},
+			{"lockranks", "COUNT", "1000"},
+		} {
+			got, _ := told(words...)
+			require.Equal(t, want, got, "%s: %s", rules, words)
+		}
+		script := "local r = redis.call('lock.list', 'count', '1000') local s = '' " +
+			"for _, row in ipairs(r[2]) do s = s .. row[2] end return s"
+		reply := d.apply(ofUser(nil, 0, rules+" +@all", "eval", script, "0"))[0]
+		if rules != "" && rules != "nonsense" {
+			text := line(reply)
+			require.Equal(t, strings.Contains(want, "{s}:a"), strings.Contains(text, "{s}:a"), "%s: %s", rules, text)
+			require.Equal(t, strings.Contains(want, "{s}:b"), strings.Contains(text, "{s}:b"), "%s: %s", rules, text)
+		}
+		pages := 0
+		for cursor := "0"; pages == 0 || cursor != "0"; pages++ {
+			_, reply := told("lock.list", "CURSOR", cursor, "COUNT", "2")
+			cursor = reply.Elems[0].Str
+			require.LessOrEqual(t, len(reply.Elems[1].Elems), 2)
+		}
+		require.InDelta(t, 10, pages, 1, rules)
+	}
+	slow := "~" + strings.Repeat("*a", 30) + "b"
+	d.do("lock.acquire", strings.Repeat("a", 1<<20), "o", "PX", "60000")
+	reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, slow+" +@all", "eval",
+		"for i=1,1000 do redis.pcall('lock.list', 'match', 'aa*') end return 1", "0"))[0])
+	require.Contains(t, line(reply), "budget")
 }
 
 // TestSessionsOfUsers: of a session that is another user's each word says what it says of one that is not there, as a

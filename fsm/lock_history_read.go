@@ -70,7 +70,7 @@ func lockHistoryOp(c *call) protocol.Value {
 	next := uint64(0)
 	h.descend(q.cursor, func(l *lockLoss, more uint64) bool {
 		switch {
-		case !q.wants(l):
+		case !q.wants(l) || !c.MayRead(l.key):
 		case len(shown) == q.count:
 			next = l.id + 1
 			return false

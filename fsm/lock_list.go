@@ -49,7 +49,7 @@ func (c *call) listLocks(l *lockListing) protocol.Value {
 	}
 	c.MeetLocks()
 	l.match.Start(&c.Call)
-	l.query.Match = l.match.Match
+	l.query.Match = func(key string) bool { return l.match.Match(key) && c.MayRead(key) }
 	next, fits := l.run(c)
 	l.match.Charge(&c.Call)
 	switch {
@@ -192,7 +192,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 		}
 		seen++
 		switch {
-		case !l.match.Match(it.Key()) || !l.hasOwner(it):
+		case !l.query.Match(it.Key()) || !l.hasOwner(it):
 		case l.ranks:
 			l.rankStock(c, it, db)
 		default:
@@ -220,7 +220,7 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 		}
 		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)
 		if it != nil && !it.Ended(c.NowMillis) && isStockLock(it) && command.Position(it) >= l.query.Cursor && l.hasOwner(it) &&
-			l.match.Match(at.key) {
+			l.query.Match(at.key) {
 			polled = append(polled, it)
 		}
 	}

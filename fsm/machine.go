@@ -56,9 +56,10 @@ type call struct {
 	users    *rightsCache
 	costs    *scriptCosts
 	conn     uint64 // the client's connection at the batch's node; 0: not told
-	// user is who sent the script or the lock command; empty: one who may do everything. rules are what the user of a
-	// script may do; empty: everything.
+	// user is who sent the script or the lock command; empty: one who may do everything. rules are what the user may do, of
+	// a request that is judged by rights (protocol.Reach); empty: everything. reader has read them, once asked.
 	user, rules string
+	reader      *rights.Rights
 
 	memoryLimit
 	acting

@@ -43,7 +43,7 @@ func (c *call) writes(name string) bool {
 
 // begin sets c to a request. number differs from request to request.
 func (c *call) begin(r *protocol.Request, number uint64) {
-	c.DB, c.conn, c.Args, c.user, c.rules = r.DB, r.Conn, r.Args, r.User, r.Rights
+	c.DB, c.conn, c.Args, c.user, c.rules, c.reader = r.DB, r.Conn, r.Args, r.User, r.Rights, nil
 	c.Seed, c.Draws, c.taking = number, 0, 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -27,8 +28,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/acl"
+	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/replica"
@@ -68,10 +71,15 @@ func (s *Server) client(t *testing.T, password string) *redis.Client {
 
 func (s *Server) get(t *testing.T, path, password string) (status int, body string) {
 	t.Helper()
+	return s.getAs(t, path, "default", password)
+}
+
+func (s *Server) getAs(t *testing.T, path, user, password string) (status int, body string) {
+	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://"+s.monitoring.Addr().String()+path, nil)
 	require.NoError(t, err)
 	if password != "" {
-		r.SetBasicAuth("default", password)
+		r.SetBasicAuth(user, password)
 	}
 	answer, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
@@ -268,6 +276,95 @@ func TestCredentialsAreObserved(t *testing.T) {
 	s.Reload("test")
 	_, text = s.get(t, "/metrics", "")
 	require.Contains(t, text, "\nholdfast_credentials_last_reload_successful 0\n")
+}
+
+// TestUsersHearOfTheirKeys: what commands without keys, scripts, transactions and the documents of the HTTP port tell of
+// keys leaves out those that the user may not read, in each page; names are hidden where they would come with values.
+func TestUsersHearOfTheirKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.acl")
+	require.NoError(t, os.WriteFile(file, []byte("user admin on >p ~* &* +@all\n"+
+		"user default on nopass ~k +set\n"+
+		"user orders on >p ~orders:* %R~shared:* +@all -@admin -@dangerous\n"+
+		"user monitor on >p +lock.list +lock.history +lock.info\n"+
+		"user reader on >p %R~* +lock.list +lock.history +lock.info\n"), 0o600))
+	s := runNode(t, func(c *Config) { c.ACLFile, c.ClusterMode = file, true })
+	s.client(t, "")
+	as := func(user string) *redis.Client {
+		c := redis.NewClient(&redis.Options{Addr: s.clients.Addr().String(), Username: user, Password: "p", Protocol: 2})
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return c
+	}
+	ctx, admin := t.Context(), as("admin")
+	const each = 25
+	for i := range each {
+		for _, team := range []string{"orders", "billing", "shared"} {
+			require.NoError(t, admin.SetNX(ctx, fmt.Sprint(team, ":stock:", i), "SECRET-"+team, time.Hour).Err())
+			require.NoError(t, admin.Do(ctx, "LOCK.ACQUIRE", fmt.Sprint(team, ":native:", i), "OWNER-"+team, "EX", 3600).Err())
+		}
+	}
+	for _, team := range []string{"orders", "billing", "shared"} {
+		require.NoError(t, admin.Do(ctx, "LOCK.BREAK", team+":native:0", "REASON", "WHY-"+team).Err())
+	}
+	told := func(user, text string) {
+		t.Helper()
+		for team, sees := range map[string]bool{
+			"billing": user == "reader", "orders": user != "monitor",
+			"shared": user != "monitor",
+		} {
+			require.Equal(t, sees, strings.Contains(text, team), "%s hears of %s: %s", user, team, text)
+		}
+	}
+	for _, user := range []string{"orders", "monitor", "reader"} {
+		c := as(user)
+		want := map[string]int{"orders": 4*each - 2, "monitor": 0, "reader": 6*each - 3}[user]
+		var all string
+		rows := 0
+		for cursor, calls := "0", 0; cursor != "0" || calls == 0; calls++ {
+			page, err := c.Do(ctx, "LOCK.LIST", "CURSOR", cursor, "COUNT", 7).Slice()
+			require.NoError(t, err)
+			require.Less(t, calls, 6*each, "a page looks at some locks, whoever's they are")
+			rows += len(page[1].([]any))
+			all += fmt.Sprint(page[1])
+			cursor = page[0].(string)
+		}
+		require.Equal(t, want, rows)
+		told(user, all)
+		told(user, fmt.Sprint(c.Do(ctx, "LOCK.HISTORY", "COUNT", 100).Val()))
+		paged, pages := 0, ""
+		for cursor := "0"; cursor != ""; {
+			var doc api.Locks
+			status, body := s.getAs(t, "/api/locks?limit=9&cursor="+cursor, user, "p")
+			require.Equal(t, http.StatusOK, status)
+			require.NoError(t, json.Unmarshal([]byte(body), &doc))
+			paged, pages, cursor = paged+len(doc.Locks), pages+body, doc.NextCursor
+		}
+		require.Equal(t, want, paged)
+		told(user, pages)
+		var doc api.Locks
+		_, body := s.getAs(t, "/api/locks?limit=200", user, "p")
+		require.NoError(t, json.Unmarshal([]byte(body), &doc))
+		require.EqualValues(t, want, doc.Sums.Locks)
+		told(user, body)
+		_, body = s.getAs(t, "/api/history", user, "p")
+		told(user, body)
+		status, _ := s.getAs(t, "/api/lock?key=billing:stock:1", user, "p")
+		require.Equal(t, user == "reader", status == http.StatusOK)
+	}
+	c := as("orders")
+	list := []any{"LOCK.LIST", "COUNT", 1000}
+	told("orders", fmt.Sprint(c.Eval(ctx, "return redis.call('LOCK.LIST', 'COUNT', '1000')", nil).Val()))
+	replies, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, "orders:x", "1", 0)
+		p.Do(ctx, list...)
+		return nil
+	})
+	require.NoError(t, err)
+	told("orders", fmt.Sprint(replies[1].(*redis.Cmd).Val()))
+	for _, team := range []string{"orders", "billing"} {
+		keys, err := c.ClusterGetKeysInSlot(ctx, protocol.KeySlot(team+":stock:1"), 9).Result()
+		require.NoError(t, err)
+		require.Equal(t, team == "orders", slices.Contains(keys, team+":stock:1"), keys)
+	}
 }
 
 // TestTroubles: what `holdfast cluster status` shows beside silent members.

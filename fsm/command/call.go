@@ -76,6 +76,8 @@ type Host interface {
 	// LockAt reports whether a key is a lock, or may become one again. If the budget does not suffice to find out, the
 	// request is over.
 	LockAt(db int, key string) bool
+	// MayRead reports whether the user of a request may read a key that is not among its words. It charges for that.
+	MayRead(key string) bool
 	// Full reports whether the state is over the limit of memory.
 	Full() bool
 	// InScript reports whether a script runs.

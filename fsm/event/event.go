@@ -6,6 +6,7 @@ package event
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -110,6 +111,23 @@ type LockNews struct {
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 }
 
+// The beginnings of channels that end with a key, behind a database.
+const (
+	keyspaceChannel = "__keyspace@"
+	lockChannel     = "__lock@"
+)
+
+// KeyOf is the key of which the messages of a channel tell, if it is such a channel.
+func KeyOf(channel string) (key string, ok bool) {
+	for _, begin := range [...]string{keyspaceChannel, lockChannel} {
+		if rest, found := strings.CutPrefix(channel, begin); found {
+			_, key, ok = strings.Cut(rest, "__:")
+			return key, ok
+		}
+	}
+	return "", false
+}
+
 // Messages calls f with the messages that subscribers hear of the event, in the order of Redis.
 func (e *Event) Messages(f func(channel, payload string)) {
 	switch e.Kind {
@@ -117,13 +135,13 @@ func (e *Event) Messages(f func(channel, payload string)) {
 		f(e.Name, e.Payload)
 	case Notified:
 		if e.Classes&ClassKeyspace != 0 {
-			f("__keyspace@"+strconv.Itoa(e.DB)+"__:"+e.Key, e.Name)
+			f(keyspaceChannel+strconv.Itoa(e.DB)+"__:"+e.Key, e.Name)
 		}
 		if e.Classes&ClassKeyevent != 0 {
 			f("__keyevent@"+strconv.Itoa(e.DB)+"__:"+e.Name, e.Key)
 		}
 	case LockMessage:
-		f("__lock@"+strconv.Itoa(e.DB)+"__:"+e.Key, e.Payload)
+		f(lockChannel+strconv.Itoa(e.DB)+"__:"+e.Key, e.Payload)
 	}
 }
 

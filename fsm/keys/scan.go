@@ -127,7 +127,9 @@ func getKeysInSlotOp(c *command.Call) protocol.Value {
 	}
 	var keys []protocol.Value
 	fits := eachInSlot(c, slot, func(key string) bool {
-		keys = append(keys, protocol.Bulk(key))
+		if c.Host.MayRead(key) {
+			keys = append(keys, protocol.Bulk(key))
+		}
 		return int64(len(keys)) < most
 	})
 	if !fits {

@@ -123,10 +123,20 @@ func (b *Budget) match(glob, word string) bool {
 	return protocol.MatchSteps(glob, word, false, &b.Steps)
 }
 
-// MayWrite reports whether a selector lets a key be read and written, whatever the command.
-func (r *Rights) MayWrite(key string, b *Budget) bool {
+// MayRead reports whether a selector lets a key be read, whatever the command.
+func (r *Rights) MayRead(key string, b *Budget) bool {
 	for i := range 1 + len(r.more) {
-		if s := r.selector(i); s.allKeys || s.allowsKey(key, reads|writes, b) {
+		if s := r.selector(i); s.allKeys || s.allowsKey(key, reads, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// MayHear reports whether a selector lets a channel be subscribed to.
+func (r *Rights) MayHear(channel string, b *Budget) bool {
+	for i := range 1 + len(r.more) {
+		if s := r.selector(i); s.allChannels || s.allowsChannel(channel, false, b) {
 			return true
 		}
 	}

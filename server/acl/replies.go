@@ -107,7 +107,7 @@ func (us *Users) DryRun(name string, line [][]byte) protocol.Value {
 	case !command.CheckArity(len(line)):
 		return protocol.WrongArity(command.Name).Value()
 	}
-	denial, at := rights.Check(&u.rights, command, line, newBudget())
+	denial, at := rights.Check(&u.rights, command, line, NewBudget())
 	switch denial {
 	case rights.Allowed:
 		return protocol.OK
@@ -139,13 +139,13 @@ func GeneratePassword(args [][]byte) protocol.Value {
 	return protocol.Bulk(hex.EncodeToString(random)[:digits])
 }
 
-// newBudget is more than a command's worth of patterns takes unless the patterns are made to take long.
-func newBudget() *rights.Budget { return &rights.Budget{Steps: 1 << 26} }
+// NewBudget is more than a command's worth of patterns takes unless the patterns are made to take long.
+func NewBudget() *rights.Budget { return &rights.Budget{Steps: 1 << 26} }
 
 // MayRun reports whether the user may run a command with these arguments; without any: whether with some.
 func (u *User) MayRun(name string, args ...string) bool {
 	command, _ := protocol.Lookup(name)
-	denial, _ := rights.Check(&u.rights, command, append([]string{name}, args...), newBudget())
+	denial, _ := rights.Check(&u.rights, command, append([]string{name}, args...), NewBudget())
 	return denial == rights.Allowed
 }
 
@@ -154,7 +154,7 @@ func (u *User) MayRun(name string, args ...string) bool {
 func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, words []W) (cause *protocol.Error,
 	reason, object string,
 ) {
-	denial, at := rights.Check(r, command, words, newBudget())
+	denial, at := rights.Check(r, command, words, NewBudget())
 	switch denial {
 	case rights.DeniedCommand:
 		return noPermission(fmt.Sprintf("run the '%s' command", command.Name)), denial.String(), command.Name
@@ -162,7 +162,7 @@ func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, w
 		return noPermission("access one of the " + denial.String() + "s used as arguments"), denial.String(),
 			string(words[at])
 	}
-	if text := rights.RefusedSort(r, command, words, newBudget()); text != "" {
+	if text := rights.RefusedSort(r, command, words, NewBudget()); text != "" {
 		return protocol.NewError(text), "", ""
 	}
 	return nil, "", ""

@@ -87,13 +87,18 @@ func (c *Console) open() (*view, error) {
 // unixMillis is cluster time as Unix time.
 func (s *view) unixMillis() int64 { return s.now + s.offset }
 
-// ask runs a command that reads, in a database.
+// ask runs a command that reads, in a database. Whoever asks is told all that the command can tell.
 func (s *view) ask(db int, name string, words ...string) (protocol.Value, error) {
+	return s.askAs(protocol.Head{DB: db}, name, words...)
+}
+
+// askAs runs a command that reads, with the rights that the head has.
+func (s *view) askAs(head protocol.Head, name string, words ...string) (protocol.Value, error) {
 	args := make([][]byte, len(words))
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
-	body := protocol.AppendRequest(nil, protocol.Head{DB: db}, name, args)
+	body := protocol.AppendRequest(nil, head, name, args)
 	s.reading.Lock()
 	replies, _, _, err := s.machine.Read(string(body), 1, s.now, s.offset, fsm.ReadLong)
 	s.reading.Unlock()

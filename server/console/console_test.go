@@ -168,7 +168,7 @@ func TestNoCluster(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoCluster)
 	_, err = c.Lock("k", 0)
 	require.ErrorIs(t, err, ErrNoCluster)
-	_, err = c.History()
+	_, err = c.History("")
 	require.ErrorIs(t, err, ErrNoCluster)
 }
 
@@ -361,7 +361,7 @@ func TestHour(t *testing.T) {
 			[]byte("1000"),
 		}))
 		s.passes(2 * time.Second) // x loses b, and y gets it; the stock lock runs out, too
-		doc, err := c.History()
+		doc, err := c.History("")
 		require.NoError(t, err)
 		require.EqualValues(t, 60_000, doc.StepMillis)
 		var lost []string
@@ -382,12 +382,12 @@ func TestHour(t *testing.T) {
 
 		time.Sleep(57 * time.Minute)
 		synctest.Wait()
-		doc, err = c.History()
+		doc, err = c.History("")
 		require.NoError(t, err)
 		require.Equal(t, last[0].Counts, doc.Steps[0].Counts, "still within the hour")
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
-		doc, err = c.History()
+		doc, err = c.History("")
 		require.NoError(t, err)
 		for _, step := range doc.Steps {
 			require.True(t, step.Counted)

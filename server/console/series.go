@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -92,8 +93,8 @@ const lateFor = 5 * time.Second
 // lossesOfHistory is how many losses of each kind an answer has.
 const lossesOfHistory = 50
 
-// History tells of the last hour, and of the last losses.
-func (c *Console) History() (api.History, error) {
+// History tells of the last hour, and of the last losses of keys that a user with these rules may read; empty: of all.
+func (c *Console) History(rules string) (api.History, error) {
 	state, err := c.open()
 	if err != nil {
 		return api.History{}, err
@@ -101,7 +102,7 @@ func (c *Console) History() (api.History, error) {
 	now := c.countsOfLate()
 	losses := []api.Loss{}
 	for _, kind := range []string{"NATIVE", "STOCK"} {
-		v, err := state.ask(0, "lock.history", kind, "COUNT", strconv.Itoa(lossesOfHistory))
+		v, err := state.askAs(protocol.Head{Rights: rules}, "lock.history", kind, "COUNT", strconv.Itoa(lossesOfHistory))
 		if err != nil {
 			return api.History{}, err
 		}

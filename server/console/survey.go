@@ -22,6 +22,9 @@ type Query struct {
 	// Sort is [Held] or [Queue].
 	Sort  string
 	Limit int
+	// Rules are those of the user who asks: keys that the user may not read are left out. Empty: the user may do
+	// everything.
+	Rules string
 }
 
 // Orders of locks.
@@ -57,6 +60,7 @@ func EscapePattern(text string) string {
 type filter struct {
 	match, mode string
 	db          int
+	rules       string
 }
 
 func (f *filter) wants(mode string) bool {
@@ -79,7 +83,7 @@ type survey struct {
 
 // Locks tells of locks in an order.
 func (c *Console) Locks(ctx context.Context, q Query) (api.Locks, error) {
-	s := c.survey(filter{q.Match, q.Mode, q.DB})
+	s := c.survey(filter{q.Match, q.Mode, q.DB, q.Rules})
 	select {
 	case <-s.done:
 	case <-ctx.Done():
@@ -101,7 +105,7 @@ func (c *Console) Locks(ctx context.Context, q Query) (api.Locks, error) {
 
 // Page is some of the locks from a cursor on, in the order of LOCK.LIST.
 func (c *Console) Page(q Query, cursor string) (api.Locks, error) {
-	f := filter{q.Match, q.Mode, q.DB}
+	f := filter{q.Match, q.Mode, q.DB, q.Rules}
 	doc := api.Locks{Format: api.Format, Node: c.config.Node, Locks: []api.Lock{}, NextCursor: cursor}
 	count := 1
 	for began := time.Now(); doc.NextCursor != "" && len(doc.Locks) < q.Limit && time.Since(began) < pageWithin; {
@@ -219,7 +223,7 @@ func (s *view) list(request string, f *filter, cursor string, count int) (protoc
 	if f.db >= 0 {
 		words = append(words, "DB", strconv.Itoa(f.db))
 	}
-	return s.ask(0, request, words...)
+	return s.askAs(protocol.Head{Rights: f.rules}, request, words...)
 }
 
 // rowsIn is the number of holders and waiters in a row of LOCK.LIST.

@@ -36,6 +36,7 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 	t := &c.track
 	if t.client == nil {
 		t.client = c.srv.cfg.Tracking.Client(c)
+		t.client.Restrict(c.rights)
 	}
 	if next.bcast && len(prefixes) == 0 && len(t.client.Prefixes()) == 0 {
 		prefixes = []string{""}

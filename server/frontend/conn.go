@@ -234,7 +234,7 @@ const (
 // slot is the place of one command's reply in a pipeline.
 type slot struct {
 	kind slotKind
-	// judged: the request has the rights of the user, and the reply what was refused.
+	// judged: a script whose request has the rights of the user, and the reply what was refused.
 	judged bool
 	// mute: CLIENT REPLY was OFF or SKIP when the command came.
 	mute bool

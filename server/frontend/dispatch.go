@@ -110,7 +110,7 @@ func (c *conn) runCommand(req *request) {
 // batch of its own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
 func (c *conn) send(req *request) {
 	cause := c.validate(req)
-	s := slot{kind: slotData, row: req.row, judged: c.judges(req.row)}
+	s := slot{kind: slotData, row: req.row, judged: req.Route == protocol.Script && c.judges(req.row)}
 	switch {
 	case cause != nil:
 	case req.lock:

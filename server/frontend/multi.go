@@ -72,7 +72,7 @@ func (c *conn) enqueue(req *request) {
 		switch {
 		case c.judges(req.row):
 			size += c.rulesBytes()
-			tx.addStep(step{judged: true})
+			tx.addStep(step{judged: req.Route == protocol.Script})
 		case req.publishes():
 			tx.addStep(step{published: newPublished(req)})
 		case tx.steps != nil:

@@ -2,9 +2,11 @@ package frontend
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 )
@@ -244,8 +246,20 @@ func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 		if failed != nil {
 			return *failed
 		}
-		return protocol.Strings(names...)
+		return protocol.Strings(c.visible(names)...)
 	}
+}
+
+// visible are the channels without those that tell of keys, unless the user may read the key or listen to the channel.
+func (c *conn) visible(names []string) []string {
+	if c.rights == nil {
+		return names
+	}
+	b := acl.NewBudget()
+	return slices.DeleteFunc(names, func(channel string) bool {
+		key, ok := event.KeyOf(channel)
+		return ok && !c.rights.MayRead(key, b) && !c.rights.MayHear(channel, b)
+	})
 }
 
 // pubsubPatterns counts the patterns of all nodes, each once.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/server/push"
 )
 
@@ -28,7 +29,9 @@ type Target interface {
 type Client struct {
 	table   *Table
 	options Options // guarded by Table.mu
-	tracks  bool    // the connection's
+	// rights are what the client may read, guarded by Table.mu; nil: everything.
+	rights *rights.Rights
+	tracks bool // the connection's
 
 	mu sync.Mutex
 	to Target // nil: the connection has ended
@@ -113,6 +116,13 @@ func (c *Client) End() {
 	c.to, c.held = nil, nil
 }
 
+// Restrict has BCAST tell the client from now on of keys that may be read by these rights alone; nil: of all.
+func (c *Client) Restrict(r *rights.Rights) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.rights = r
+}
+
 // Prefixes are the prefixes of BCAST, in order.
 func (c *Client) Prefixes() []string {
 	c.table.mu.Lock()
@@ -160,7 +170,7 @@ func (c *Client) Settle() {
 	c.busy, c.held, c.heldAll, c.count = false, nil, false, 0
 	c.mu.Unlock()
 	for _, n := range held {
-		to.Invalidate(n.message())
+		n.tell(to)
 	}
 }
 
@@ -202,7 +212,7 @@ func (c *Client) Numbered(number uint64) {
 // post sends a message, or holds it back.
 func (c *Client) post(n *news) {
 	if to := c.hold(n); to != nil {
-		to.Invalidate(n.message())
+		n.tell(to)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/push"
 )
@@ -22,8 +23,10 @@ type news struct {
 	// found out before the message is made: that is work in proportion to the keys, for each such client.
 	changed map[string]*Client
 	but     *Client
-	once    sync.Once
-	m       *push.Message
+	// rights leave out the keys that must not be read; nil: none.
+	rights *rights.Rights
+	once   sync.Once
+	m      *push.Message
 }
 
 // everything says that all keys must be dropped.
@@ -43,20 +46,42 @@ func newNews(keys []string) *news {
 // Channel is the channel that a client of RESP2 subscribes to.
 const Channel = "__redis__:invalidate"
 
+// maxCheckSteps bounds the comparisons of a message's keys with a user's rules. Beyond it the client drops all keys.
+const maxCheckSteps = 1 << 26
+
+// leftOut returns the function that says which keys are not told of.
+func (n *news) leftOut(b *rights.Budget) func(key string) bool {
+	return func(key string) bool {
+		return n.but != nil && n.changed[key] == n.but || n.rights != nil && !n.rights.MayRead(key, b) && b.Steps >= 0
+	}
+}
+
+// tell sends the news, unless all keys are left out.
+func (n *news) tell(to Target) {
+	if m := n.message(); m != nil {
+		to.Invalidate(m)
+	}
+}
+
 // message encodes the news, once for all clients.
 func (n *news) message() *push.Message {
 	n.once.Do(func() {
-		keys, keys2 := protocol.Null, protocol.Null
+		keys := protocol.Null
 		if len(n.keys) > 0 {
-			told := n.keys
-			if n.but != nil {
-				told = slices.DeleteFunc(slices.Clone(told), func(key string) bool { return n.changed[key] == n.but })
+			told, b := n.keys, rights.Budget{Steps: maxCheckSteps}
+			if n.but != nil || n.rights != nil {
+				told = slices.DeleteFunc(slices.Clone(told), n.leftOut(&b))
 			}
-			keys = protocol.Strings(told...)
-			keys2 = keys
+			switch {
+			case b.Steps < 0: // all keys
+			case len(told) == 0:
+				return
+			default:
+				keys = protocol.Strings(told...)
+			}
 		}
 		n.m = push.NewPair(protocol.Push(protocol.Bulk("invalidate"), keys),
-			protocol.Array(protocol.Bulk("message"), protocol.Bulk(Channel), keys2))
+			protocol.Array(protocol.Bulk("message"), protocol.Bulk(Channel), keys))
 	})
 	return n.m
 }

@@ -25,6 +25,7 @@ import (
 	"sync"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/rights"
 )
 
 // Table has what the clients of a node track. Create it with [New].
@@ -244,14 +245,19 @@ func (t *Table) broadcast(changed []change) {
 				own[by]++
 			}
 		}
-		toAll := newNews(all)
+		shared := map[*rights.Rights]*news{nil: newNews(all)}
 		for c := range t.prefixes[prefix] {
+			told := shared[c.rights]
+			if told == nil {
+				told = &news{keys: all, bytes: shared[nil].bytes, rights: c.rights}
+				shared[c.rights] = told
+			}
 			switch n := own[c]; n {
 			case 0:
-				t.add(message{to: c, news: toAll})
+				t.add(message{to: c, news: told})
 			case len(all):
 			default:
-				t.add(message{to: c, news: &news{keys: all, bytes: toAll.bytes, changed: keys, but: c}})
+				t.add(message{to: c, news: &news{keys: all, bytes: told.bytes, changed: keys, but: c, rights: c.rights}})
 			}
 		}
 	}

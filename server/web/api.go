@@ -27,7 +27,7 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 	room := make(chan struct{}, maxQuestions)
 	c := s.config.Console
 	add := func(path, command string, args question, params []string,
-		answer func(ctx context.Context, q url.Values) (any, error),
+		answer func(r *http.Request, q url.Values) (any, error),
 	) {
 		mux.Handle("GET "+path, s.known(command, args, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			q, err := parse(r.URL.RawQuery, params)
@@ -45,7 +45,7 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), writeTimeout*8/10)
 			defer cancel()
-			doc, err := answer(ctx, q)
+			doc, err := answer(r.WithContext(ctx), q)
 			if err != nil {
 				writeJSON(w, statusOf(err), failure(err))
 				return
@@ -54,15 +54,15 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 		}))))
 	}
 	add("/api/locks", "lock.list", noArguments, []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"},
-		func(ctx context.Context, q url.Values) (any, error) {
+		func(r *http.Request, q url.Values) (any, error) {
 			asked, err := lockQuery(q)
 			if err != nil {
 				return nil, err
 			}
-			if q.Has("cursor") {
+			if asked.Rules = rulesOf(r); q.Has("cursor") {
 				return c.Page(asked, q.Get("cursor"))
 			}
-			return c.Locks(ctx, asked)
+			return c.Locks(r.Context(), asked)
 		})
 	lockParams := []string{"key", "keyBase64", "db"}
 	lockArgs := func(r *http.Request) []string {
@@ -73,15 +73,17 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 		key, _, _ := lockNamed(q)
 		return []string{key}
 	}
-	add("/api/lock", "lock.info", lockArgs, lockParams, func(_ context.Context, q url.Values) (any, error) {
+	add("/api/lock", "lock.info", lockArgs, lockParams, func(_ *http.Request, q url.Values) (any, error) {
 		key, db, err := lockNamed(q)
 		if err != nil {
 			return nil, err
 		}
 		return c.Lock(key, db)
 	})
-	add("/api/members", "raft.status", noArguments, nil, func(context.Context, url.Values) (any, error) { return c.Members() })
-	add("/api/history", "lock.history", noArguments, nil, func(context.Context, url.Values) (any, error) { return c.History() })
+	add("/api/members", "raft.status", noArguments, nil, func(*http.Request, url.Values) (any, error) { return c.Members() })
+	add("/api/history", "lock.history", noArguments, nil, func(r *http.Request, _ url.Values) (any, error) {
+		return c.History(rulesOf(r))
+	})
 }
 
 // badRequest is the caller's mistake.

@@ -92,7 +92,7 @@ func (s *Server) health(h *health) http.Handler {
 		for _, c := range asked {
 			outcomes = append(outcomes, h.start(c))
 		}
-		_, known := s.isKnown(r, "info", noArguments)
+		_, _, known := s.isKnown(r, "info", noArguments)
 		var lines bytes.Buffer
 		failed := false
 		for i, c := range asked {

@@ -168,13 +168,13 @@ type question func(r *http.Request) (args []string)
 func noArguments(*http.Request) []string { return nil }
 
 // isKnown reports whether the client has proved what a client of Redis must, and whether the client may ask for what a
-// command tells.
-func (s *Server) isKnown(r *http.Request, command string, args question) (known, allowed bool) {
+// command tells. user is nil if there are no users.
+func (s *Server) isKnown(r *http.Request, command string, args question) (user *acl.User, known, allowed bool) {
 	if s.demandsCert && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		return false, false
+		return nil, false, false
 	}
 	if s.config.Access.Users == nil {
-		return true, true
+		return nil, true, true
 	}
 	users := s.config.Access.Users()
 	name, password, given := r.BasicAuth()
@@ -187,8 +187,19 @@ func (s *Server) isKnown(r *http.Request, command string, args question) (known,
 	} else if !u.Open() {
 		u = nil
 	}
-	return u != nil, u != nil && u.MayRun(command, args(r)...)
+	return u, u != nil, u != nil && u.MayRun(command, args(r)...)
 }
+
+// rulesOf are the rules by which the state machine judges what the client of a request is told; empty: everything.
+func rulesOf(r *http.Request) string {
+	if u, _ := r.Context().Value(userKey{}).(*acl.User); u != nil && u.Rights() != nil {
+		return u.Rules()
+	}
+	return ""
+}
+
+// userKey is where the context of a request has the user.
+type userKey struct{}
 
 // asksPassword reports whether strangers are told nothing.
 func (s *Server) asksPassword() bool {
@@ -198,7 +209,7 @@ func (s *Server) asksPassword() bool {
 // known answers only clients that are known and may send the command, or, on the port for clients, could.
 func (s *Server) known(command string, args question, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch known, allowed := s.isKnown(r, command, args); {
+		switch user, known, allowed := s.isKnown(r, command, args); {
 		case !known:
 			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast"`)
 			http.Error(w, "a user's password is needed (without users of your own: \"default\"), or a client certificate",
@@ -207,7 +218,7 @@ func (s *Server) known(command string, args question, next http.Handler) http.Ha
 			http.Error(w, "this user has no permissions to run the '"+command+"' command, or to access the key, which this is for",
 				http.StatusForbidden)
 		default:
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
 		}
 	})
 }
