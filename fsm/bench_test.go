@@ -21,7 +21,7 @@ import (
 // entryOf is one entry with n batches, each a body of its own, as a proposer
 // gathers them.
 func entryOf(seq *uint64, stamp int64, bodies ...[]byte) []byte {
-	w := protocol.NewEntry(nil, protocol.EntryVersion, stamp, 1_700_000_000_000, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, stamp, 1_700_000_000_000, protocol.EntryLimits{})
 	for _, body := range bodies {
 		*seq++
 		w.Add(origin, *seq, *seq, body)

@@ -33,7 +33,7 @@ func (batches) Events([]event.Event) {}
 // together applies bodies as the batches of one entry, and returns the replies to each.
 func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
 	d.t.Helper()
-	w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+	w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 	first := d.seq + 1
 	for _, body := range bodies {
 		d.seq++
@@ -140,7 +140,7 @@ func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 		replies := d.together(blocked, body(slices.Concat(queued, big)...))
 		require.Empty(t, replies[1], why)
 		// The twin sees the same entry without the requests that left nothing.
-		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		w.Add(origin, d.seq-1, d.seq-1, blocked)
 		w.Add(origin, d.seq, d.seq, nil)
 		require.NoError(t, twin.Apply(w.Bytes(), clientless{}))
@@ -179,6 +179,7 @@ func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
 // A script in a transaction may do as much as any, beside what came before it.
 func TestScriptInTransactionHasItsBudget(t *testing.T) {
 	d := newDriver(t)
+	d.limits = protocol.EntryLimits{}
 	d.do("set", "big", strings.Repeat("x", 4<<20))
 	copies := func(n int) []string {
 		return []string{"eval", fmt.Sprintf("for i=1,%d do redis.call('copy','big','copy','replace') end return 1", n), "0"}
@@ -476,7 +477,7 @@ var nothing = []string{"ping"}
 func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 	e, err := protocol.DecodeEntry(string(data))
 	require.NoError(t, err)
-	w := protocol.NewEntry(nil, e.Version, e.StampMillis, e.WallOffsetMillis, 0)
+	w := protocol.NewEntry(nil, e.Version, e.StampMillis, e.WallOffsetMillis, protocol.EntryLimits{})
 	var b protocol.Batch
 	for more, err := e.Next(&b); more; more, err = e.Next(&b) {
 		require.NoError(t, err)
@@ -585,7 +586,7 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	require.Same(t, ended, d.m.st.Databases[0], "the rest is swept in time, and told")
 	twin := restored(t, d.m)
 	for range 2 {
-		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 1)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, protocol.EntryLimits{MemoryBytes: 1})
 		d.seq++
 		w.Add(origin, d.seq, d.seq, pipeline("eval redis.call('flushdb')~redis.call('set','x','1') 0"))
 		require.NoError(t, d.m.Apply(w.Bytes(), &recorder{}))

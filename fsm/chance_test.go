@@ -31,7 +31,7 @@ func TestTokensDiffer(t *testing.T) {
 		body = protocol.AppendTransaction(body, 0, nil, append(append([]byte{}, eval...), evalReadOnly...))
 	}
 	entry := func(origins ...protocol.Incarnation) {
-		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		for _, o := range origins {
 			w.Add(o, 0, 0, body)
 			w.Add(o, 0, 1, body)
@@ -68,7 +68,7 @@ func TestTokensAgree(t *testing.T) {
 		body = request(body, 0, "eval_ro", tokenScript, "0")
 		body = request(body, 0, "eval", "return redis.call('append', 'k', math.random(1, 1000000000))", "0")
 	}
-	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, protocol.EntryLimits{})
 	w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 0, 0, body)
 	require.NoError(t, loud.Apply(w.Bytes(), new(recorder)))
 	require.NoError(t, quiet.Apply(w.Bytes(), clientless{}))

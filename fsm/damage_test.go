@@ -88,7 +88,7 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 			"blpop", [][]byte{[]byte(key), []byte("m"), []byte("10")}))
 	}
 	waiting.m.budgets.serving = 0
-	last := protocol.NewEntry(nil, protocol.EntryVersion, waiting.nowMillis, waiting.wallOffset, 0)
+	last := protocol.NewEntry(nil, protocol.EntryVersion, waiting.nowMillis, waiting.wallOffset, protocol.EntryLimits{})
 	for _, node := range []string{"n2", "n3"} {
 		o := protocol.Incarnation{Node: node, Epoch: 7}
 		last.Add(o, 1, 1, protocol.AppendRequest(nil, protocol.Head{Ticket: 1}, "blpop",
@@ -113,7 +113,7 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 	keys.do("sadd", "t", "1", "2")
 	keys.seq += 3
 	keys.do("set", "j", "1")
-	w := protocol.NewEntry(nil, protocol.EntryVersion, keys.nowMillis, keys.wallOffset, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, keys.nowMillis, keys.wallOffset, protocol.EntryLimits{})
 	w.Add(protocol.Incarnation{Node: "n2", Epoch: 7}, 1, 3, request(nil, 0, "set", "i", "v"))
 	w.Add(protocol.Incarnation{Node: "n2", Epoch: 7}, 1, 6, request(nil, 0, "set", "i", "w"))
 	require.NoError(t, keys.m.Apply(w.Bytes(), clientless{}))

@@ -66,13 +66,17 @@ type driver struct {
 	nowMillis  int64
 	wallOffset int64
 	version    byte // of the entries
-	// memoryLimit is what its entries say, in bytes; 0: none.
-	memoryLimit uint64
+	// limits are what its entries say.
+	limits protocol.EntryLimits
 }
+
+// testSteps is how long a script of a driver may run: less than by default, so that tests are quick.
+const testSteps = 5_000_000
 
 func newDriver(t testing.TB) *driver {
 	return &driver{
 		t: t, m: newMachine(), nowMillis: 1000, wallOffset: 1_700_000_000_000, version: protocol.EntryVersion,
+		limits: protocol.EntryLimits{ScriptSteps: testSteps},
 	}
 }
 
@@ -96,7 +100,7 @@ func (d *driver) apply(body []byte) []protocol.Value {
 func (d *driver) record(body []byte) *recorder {
 	d.t.Helper()
 	d.seq++
-	entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.memoryLimit)
+	entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 	entry.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 	var r recorder
 	require.NoError(d.t, d.m.Apply(entry.Bytes(), &r))
@@ -134,7 +138,7 @@ func (d *driver) advance(millis int64) []event.Event {
 	d.t.Helper()
 	d.nowMillis += millis
 	var l listener
-	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0).Bytes(), &l))
+	require.NoError(d.t, d.m.Apply(protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits).Bytes(), &l))
 	return l.events
 }
 

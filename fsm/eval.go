@@ -15,8 +15,20 @@ import (
 // errNoScript is matched by libraries to the letter.
 var errNoScript = protocol.ErrNoScript.Value()
 
-// maxScriptWork bounds the work of one script's commands. The engine counts its own steps.
-const maxScriptWork = 256 << 20
+// DefaultScriptSteps is how long a script may run if an entry does not say it, and MostScriptSteps how long at most.
+const (
+	DefaultScriptSteps = lua.DefaultSteps
+	MostScriptSteps    = 1_000_000_000
+)
+
+// limitScripts sets how long a script may run, in steps of the engine. The commands of a script may cost as much work
+// as its steps.
+func (c *call) limitScripts(steps uint64) {
+	if steps == 0 {
+		steps = DefaultScriptSteps
+	}
+	c.scriptSteps = int64(min(steps, MostScriptSteps))
+}
 
 func evalOp(c *call) protocol.Value         { return c.judged((*call).eval, false) }
 func evalReadOnlyOp(c *call) protocol.Value { return c.judged((*call).eval, true) }
@@ -132,9 +144,10 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 		h.from = c.begins()
 	}
 	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly)}
-	steps := lua.DefaultLimits().Steps
+	steps := c.scriptSteps
+	h.env.Limits = lua.LimitsOf(steps)
 	h.env.Limits.Steps = max(1, min(steps, (c.Ceiling-c.Work)/luaStepWork))
-	outer := c.Narrow(maxScriptWork)
+	outer := c.Narrow(steps * luaStepWork)
 	h.running, h.made = true, made{}
 	reply, err := h.runner.Run(s.program, &h.env)
 	h.running = false

@@ -35,7 +35,7 @@ func Example() {
 	n1, n2 := protocol.Incarnation{Node: "n1", Epoch: 1}, protocol.Incarnation{Node: "n2", Epoch: 1}
 	m := fsm.New()
 	apply := func(stampMillis int64, add func(*protocol.EntryWriter)) {
-		entry := protocol.NewEntry(nil, protocol.EntryVersion, stampMillis, 0, 0)
+		entry := protocol.NewEntry(nil, protocol.EntryVersion, stampMillis, 0, protocol.EntryLimits{})
 		add(entry)
 		if err := m.Apply(entry.Bytes(), printer{}); err != nil {
 			fmt.Println(err)

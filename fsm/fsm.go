@@ -149,7 +149,8 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c.EntryVersion = entry.Version
 	c.advance(&entry)
 	c.NowMillis, c.WallOffsetMillis = m.st.ClockMillis, m.st.wallOffsetMillis
-	c.limitMemory(entry.MemoryLimitBytes)
+	c.limitMemory(entry.Limits.MemoryBytes)
+	c.limitScripts(entry.Limits.ScriptSteps)
 	c.bounds = m.budgets
 	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads),
 		newBudget(c.bounds.serving)
@@ -285,6 +286,7 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c.Reading, c.DueMet = true, false
 	c.NowMillis, c.WallOffsetMillis = max(nowMillis, m.st.ClockMillis), wallOffsetMillis
 	c.EntryVersion = m.st.meaning()
+	c.scriptSteps = m.call.scriptSteps
 	if class == ReadShort {
 		c.writeBudget, c.readBudget = newOwnBudget(m.budgets.readShort), newOwnBudget(m.budgets.batch)
 	} else {
@@ -360,6 +362,7 @@ func newMachine() *machine {
 	m := &machine{ops: newBindings(), st: newState(), budgets: defaultBudgets()}
 	m.byRow = m.ops.byRow()
 	m.call.init(m)
+	m.call.limitScripts(0)
 	m.readers.New = func() any {
 		c := new(call)
 		c.init(m)

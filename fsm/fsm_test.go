@@ -114,7 +114,7 @@ func TestReadRefusesWrites(t *testing.T) {
 func TestBatchesAreAppliedOnce(t *testing.T) {
 	m := newMachine()
 	entry := func(o protocol.Incarnation, low, seq uint64) []byte {
-		w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
+		w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, protocol.EntryLimits{})
 		w.Add(o, low, seq, request(nil, 0, "incr", "k"))
 		return w.Bytes()
 	}
@@ -146,7 +146,7 @@ func TestBatchesAreAppliedOnce(t *testing.T) {
 
 func TestUnwantedBatches(t *testing.T) {
 	m := newMachine()
-	w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, protocol.EntryLimits{})
 	body := request(nil, 0, "set", "a", "1")
 	body = request(body, 0, "get", "a")
 	body = request(body, 0, "nosuch")
@@ -162,7 +162,7 @@ func TestUnwantedBatches(t *testing.T) {
 func TestQuietNodesDrawAlike(t *testing.T) {
 	loud, quiet := newDriver(t), newMachine()
 	w := func(seq uint64, body []byte) []byte {
-		e := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
+		e := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, protocol.EntryLimits{})
 		e.Add(origin, 1, seq, body)
 		return e.Bytes()
 	}
@@ -181,11 +181,11 @@ func TestQuietNodesDrawAlike(t *testing.T) {
 }
 
 func TestCorruptEntries(t *testing.T) {
-	good := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
+	good := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, protocol.EntryLimits{})
 	good.Add(origin, 1, 1, request(nil, 0, "set", "a", "1"))
 	for n := range len(good.Bytes()) {
 		err := newMachine().Apply(good.Bytes()[:n], clientless{})
-		if n == 4 {
+		if n == 5 {
 			require.NoError(t, err, "a bare stamp")
 			continue
 		}
@@ -193,7 +193,7 @@ func TestCorruptEntries(t *testing.T) {
 	}
 	body := request(nil, 0, "set", "a", "1")
 	for n := 1; n < len(body); n++ {
-		whole := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, 0)
+		whole := protocol.NewEntry(nil, protocol.EntryVersion, 1, 0, protocol.EntryLimits{})
 		whole.Add(origin, 1, 1, body[:n])
 		require.ErrorIs(t, newMachine().Apply(whole.Bytes(), clientless{}), protocol.ErrCorruptEntry, "a body of %d bytes", n)
 	}

@@ -64,7 +64,7 @@ func FuzzApply(f *testing.F) {
 			default:
 				body = protocoltest.AppendRequest(nil, db, words...)
 			}
-			w := protocol.NewEntry(nil, protocol.EntryVersion, int64(i*50), 1_700_000_000_000, 0)
+			w := protocol.NewEntry(nil, protocol.EntryVersion, int64(i*50), 1_700_000_000_000, protocol.EntryLimits{})
 			w.Add(origin, uint64(i), uint64(i), body)
 			var r recorder
 			require.NoError(t, loud.Apply(w.Bytes(), &r))
@@ -228,7 +228,7 @@ func (p *pair) request(words []string, ticket string, blocks bool) (body []byte,
 // apply has both machines apply a batch, without a node a bare stamp.
 func (p *pair) apply(node string, body []byte, tickets []uint64) {
 	entry := binary.AppendVarint(binary.AppendVarint([]byte{protocol.EntryVersion}, p.nowMillis), 1_700_000_000_000)
-	entry = binary.AppendUvarint(entry, 0)
+	entry = binary.AppendUvarint(binary.AppendUvarint(entry, 0), 0)
 	if node != "" {
 		p.seq++
 		entry = protocol.AppendBatch(entry, p.origin(node), p.seq, p.seq, body)

@@ -43,7 +43,7 @@ func goldenHashes(t *testing.T, entries [][]byte, version byte) string {
 	t.Helper()
 	var hashes bytes.Buffer
 	m, chain := newMachine(), sha256.New()
-	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.OldestEntryVersion, 0, 0, 0).Bytes(), clientless{}))
+	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.OldestEntryVersion, 0, 0, protocol.EntryLimits{}).Bytes(), clientless{}))
 	for i, entry := range entries {
 		entry[0] = version
 		require.NoError(t, m.Apply(entry, clientless{}))

@@ -253,11 +253,11 @@ func TestJudgingIsCharged(t *testing.T) {
 		"local k = string.rep('a', 1000000) for i=1,1000 do redis.pcall('get',k) end return 1")
 	require.True(t, reply.IsError())
 	require.Contains(t, reply.Str, "budget")
-	require.Less(t, slow, int64(2*maxScriptWork))
+	require.Less(t, slow, int64(2*testSteps*luaStepWork))
 	asked, reply := work("~"+strings.Repeat("*a", 20)+"b +get",
 		"local k = string.rep('a', 1000000) for i=1,1000 do redis.acl_check_cmd('get',k) end return 1")
 	require.True(t, reply.IsError())
-	require.Less(t, asked, int64(2*maxScriptWork))
+	require.Less(t, asked, int64(2*testSteps*luaStepWork))
 	long, _ := work("~a +get"+strings.Repeat(" ~x", 2000), once)
 	require.Greater(t, long, int64(2000*2000))
 }

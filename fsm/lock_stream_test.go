@@ -76,7 +76,7 @@ func TestSnapshotBytes(t *testing.T) {
 	m.budgets = d.m.budgets
 	for _, millis := range []int64{1, 400, 1000, 2000, 4000, 9000, 9000, 9000} {
 		d.nowMillis += millis
-		entry := protocol.NewEntry(nil, protocol.EntryVersion, d.nowMillis, d.wallOffset, 0).Bytes()
+		entry := protocol.NewEntry(nil, protocol.EntryVersion, d.nowMillis, d.wallOffset, d.limits).Bytes()
 		require.NoError(t, d.m.Apply(entry, clientless{}))
 		require.NoError(t, m.Apply(entry, clientless{}))
 		require.Equal(t, d.m.Hash(), m.Hash())

@@ -279,7 +279,7 @@ func TestLocksInMemory(t *testing.T) {
 	before := d.m.Stats().UsedBytes
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	require.Greater(t, d.m.Stats().UsedBytes, before+200)
-	d.memoryLimit = uint64(before) + 100
+	d.limits.MemoryBytes = uint64(before) + 100
 	acquire := protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: 1}, "lock.acquire", [][]byte{
 		[]byte("l"), []byte("me"),
 		[]byte("px"), []byte("1000"),
@@ -290,7 +290,7 @@ func TestLocksInMemory(t *testing.T) {
 	require.Equal(t, errOOMExec, d.apply(protocol.AppendTransaction(nil, 0, nil, acquire))[0])
 	require.Equal(t, command.One, d.do("lock.renew", "k", "me", "px", "1000"))
 	require.Equal(t, command.Zero, d.do("lock.release", "k", "me"))
-	d.memoryLimit = 0
+	d.limits.MemoryBytes = 0
 	require.Equal(t, before, d.m.Stats().UsedBytes)
 }
 

@@ -119,11 +119,11 @@ func TestScriptCopiesNoList(t *testing.T) {
 // TestFullCollections: when the state takes more than it may, lists and sorted sets shrink and do not grow.
 func TestFullCollections(t *testing.T) {
 	d := filled(t)
-	d.memoryLimit = 0
+	d.limits.MemoryBytes = 0
 	for _, words := range []string{"rpush l a b c d", "zadd z 1 a 2 b 3 c 4 d"} {
 		d.doLine(words)
 	}
-	d.memoryLimit = 1
+	d.limits.MemoryBytes = 1
 	for _, words := range []string{
 		"lpush l a", "rpush l a", "lpushx l a", "rpushx l a", "lset l 0 a", "linsert l before a a", "lmove l l left left",
 		"rpoplpush l l",

@@ -79,7 +79,7 @@ func TestDifferentialLookups(t *testing.T) {
 func TestLookupsOfOthers(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", "v", "px", "100")
-	entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+	entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 	body := pipeline("get k", "eval redis.call('get','k')~redis.call('get','l') 0", "getset k w")
 	entry.Add(protocol.Incarnation{Node: "n2", Epoch: 1}, 1, 1, protocol.AppendTransaction(body, 0, nil,
 		pipeline("get k", "getdel k")))

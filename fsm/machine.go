@@ -62,6 +62,8 @@ type call struct {
 	reader      *rights.Rights
 
 	memoryLimit
+	// scriptSteps is how long a script may run, by the newest entry.
+	scriptSteps int64
 	acting
 	// refusal is why a command may not run, if a function says that it may not.
 	refusal protocol.Value

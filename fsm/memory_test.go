@@ -21,7 +21,7 @@ func filled(t *testing.T) *driver {
 	d.do("set", "lock", "token", "px", "30000")
 	d.do("set", "big", strings.Repeat("x", 10_000))
 	d.do("set", "n", "1")
-	d.memoryLimit = uint64(d.m.Stats().UsedBytes) - 1
+	d.limits.MemoryBytes = uint64(d.m.Stats().UsedBytes) - 1
 	return d
 }
 
@@ -60,7 +60,7 @@ func TestFull(t *testing.T) {
 func TestFullUntilItEnds(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "a", strings.Repeat("x", 10_000), "px", "100")
-	d.memoryLimit = uint64(d.m.Stats().UsedBytes) - 1
+	d.limits.MemoryBytes = uint64(d.m.Stats().UsedBytes) - 1
 	d.nowMillis += 100
 	require.Equal(t, oomText, line(d.doLine("set b c")))
 	d.nowMillis++
@@ -76,7 +76,7 @@ func TestFullScripts(t *testing.T) {
 			"return 0 end"
 	)
 	d := filled(t)
-	d.memoryLimit -= 1000 // a lock less is not enough
+	d.limits.MemoryBytes -= 1000 // a lock less is not enough
 	require.Equal(t, "1", line(d.do("eval", renew, "1", "lock", "token", "5000")))
 	require.Equal(t, "5000", line(d.do("pttl", "lock")))
 
@@ -114,7 +114,7 @@ func TestFullScripts(t *testing.T) {
 // TestFullWhileAScriptRuns: a script that begins with room and uses it up is undone.
 func TestFullWhileAScriptRuns(t *testing.T) {
 	d := newDriver(t)
-	d.memoryLimit = 100_000
+	d.limits.MemoryBytes = 100_000
 	before := d.m.Stats()
 	require.Equal(t, oomText, line(d.do("eval", "for i = 1, 1000 do redis.pcall('set', i, string.rep('x', 1000)) end",
 		"0")))
@@ -131,7 +131,7 @@ func TestFullTransactions(t *testing.T) {
 	require.Equal(t, `["token" nil]`, line(d.do("mget", "lock", "a")))
 	require.Equal(t, "[1 1]", line(d.exec(nil, []string{"pexpire", "lock", "10"}, []string{"del", "n"})))
 
-	d.memoryLimit = uint64(d.m.Stats().UsedBytes) + 5_000
+	d.limits.MemoryBytes = uint64(d.m.Stats().UsedBytes) + 5_000
 	reply = d.exec(nil, []string{"setrange", "c", "20000", "x"}, []string{"setrange", "e", "20000", "x"},
 		[]string{"del", "c"})
 	require.Equal(t, "[20001 "+oomText+" 1]", line(reply))
@@ -141,9 +141,9 @@ func TestFullTransactions(t *testing.T) {
 func TestFullByEntry(t *testing.T) {
 	d := filled(t)
 	require.Equal(t, oomText, line(d.doLine("set a b")))
-	d.memoryLimit += 1000
+	d.limits.MemoryBytes += 1000
 	require.Equal(t, "OK", line(d.doLine("set a b")))
-	d.memoryLimit = 0
+	d.limits.MemoryBytes = 0
 	require.Equal(t, "OK", line(d.doLine("set a b")))
 }
 
@@ -239,7 +239,7 @@ func TestPeakBytes(t *testing.T) {
 func TestScriptsAreBounded(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("return '%d%s'", i, strings.Repeat("x", 22_500)) }
 	d := newDriver(t)
-	d.memoryLimit = 8 << 20
+	d.limits.MemoryBytes = 8 << 20
 	refused := 0
 	for i := range 40 {
 		if reply := d.do("script", "load", large(i)); reply.IsError() {
@@ -249,9 +249,9 @@ func TestScriptsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 40-5, refused)
 	require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(8<<20))
-	d.memoryLimit = 1
+	d.limits.MemoryBytes = 1
 	require.Equal(t, command.ErrOOM, d.do("script", "load", "return 1"), "the share is of the limit")
-	d.memoryLimit = 8 << 20
+	d.limits.MemoryBytes = 8 << 20
 	d.do("script", "flush")
 	for i := range 100 {
 		require.False(t, d.do("eval", large(i), "0").IsError())

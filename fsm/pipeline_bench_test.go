@@ -61,7 +61,7 @@ func (w *workload) entries(d *driver, first, count, size, n int) (entries [][]by
 	var body []byte
 	for i := first; i < first+count; i += size {
 		d.nowMillis += int64(size)
-		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		for j := 0; j < size; {
 			body = body[:0]
 			for stop := min(j+16, size); j < stop; j++ {

@@ -44,7 +44,7 @@ func TestPrepared(t *testing.T) {
 		"corrupt": {[][]byte{append(request(nil, 0, "eval", sourceOf(1, large), "0"), 200, 1, 4)}, "1", ""},
 	} {
 		d, m := newDriver(t), newMachine()
-		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		for i, body := range c.bodies {
 			w.Add(origin, uint64(i+1), uint64(i+1), body)
 		}

@@ -273,3 +273,64 @@ func TestBadScript(t *testing.T) {
 	require.Zero(t, d.m.Stats().Scripts)
 	require.NoError(t, newMachine().Compile(compareAndDelete))
 }
+
+// How long a script may run is what the entry says, for reads what the newest entry said, and else the default. The
+// error names the flag.
+func TestEntrySaysHowLongScriptsRun(t *testing.T) {
+	d := newDriver(t)
+	loop := func(n int) string { return fmt.Sprintf("for i=1,%d do end return 1", n) }
+	d.do("set", "big", strings.Repeat("x", 1<<20))
+	writes := "for i=1,10 do redis.call('copy','big','k','replace') end return 1" // ten million units of work
+	for _, c := range []struct {
+		steps uint64
+		over  string
+	}{{100_000, "100000 steps"}, {0, ""}, {1_000_000, ""}, {1 << 63, ""}} {
+		d.limits.ScriptSteps = c.steps
+		for _, reply := range []protocol.Value{d.eval(loop(200_000)), d.eval(writes), func() protocol.Value {
+			v, _ := d.read("eval_ro", loop(200_000), "0")
+			return v
+		}()} {
+			if c.over == "" {
+				require.Equal(t, protocol.Integer(1), reply, c.steps)
+			} else {
+				require.Contains(t, reply.Str, "script is over its budget of ")
+				require.Contains(t, reply.Str, "(--"+protocol.ScriptStepsFlag+")")
+			}
+		}
+	}
+	d.limits.ScriptSteps = 20_000_000
+	require.Equal(t, "1", line(d.eval("local s = string.rep('x', 70 * 2^20) return 1")), "four bytes a step")
+	d.limits.ScriptSteps = 2_000_000
+	require.Equal(t, protocol.Integer(60<<20), d.eval("return #string.rep('x', 60 * 2^20)", "k"), "64 MiB at least")
+}
+
+// Housekeeping as in bull 4: clean() has one script remove all finished jobs. At 100,000 jobs it takes 21 million steps,
+// 78 MB and more work in commands than any other stock script; dramatiq's dispatch and the reaper of
+// sidekiq-unique-jobs take 5 to 7 million steps.
+func TestHousekeepingFitsTheDefaultBudget(t *testing.T) {
+	protocoltest.SkipShort(t, "100,000 jobs")
+	d := newDriver(t)
+	d.limits = protocol.EntryLimits{}
+	require.Equal(t, "1", line(d.eval(`for i = 1, 1e5 do
+		redis.call('HSET', 'jobs:' .. i, 'timestamp', 1000, 'finishedOn', 1000, 'data', '{}')
+		redis.call('ZADD', 'jobs:completed', 1000 + i, i)
+	end return 1`)))
+	require.Equal(t, protocol.Integer(100_000), d.eval(`local deleted = {}
+	for _, id in ipairs(redis.call('ZRANGE', 'jobs:completed', 0, -1)) do
+		local job, time = 'jobs:' .. id, nil
+		if redis.call('EXISTS', job .. ':lock') == 0 then
+			for _, ts in ipairs(redis.call('HMGET', job, 'finishedOn', 'processedOn', 'timestamp')) do
+				if ts then time = ts break end
+			end
+			if not time or time < '2000' then
+				redis.call('ZREM', 'jobs:completed', id)
+				redis.call('ZREM', 'jobs:priority', id)
+				redis.call('DEL', job)
+				redis.call('DEL', job .. ':logs')
+				local index = 'jobs:limiter' .. ':index'
+				if redis.call('HGET', index, id) then redis.call('HDEL', index, id) end
+				table.insert(deleted, id)
+			end
+		end
+	end return #deleted`))
+}

@@ -109,7 +109,7 @@ func TestFormerLivesLeave(t *testing.T) {
 			require.True(t, d.m.Waits(protocol.Incarnation{Node: "n1", Epoch: 1}, ticket))
 		}
 		d.seq++
-		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		entry.Add(protocol.Incarnation{Node: "n1", Epoch: 2}, d.seq, d.seq, request(nil, 0, "set", "x", "1"))
 		require.NoError(t, d.m.Apply(entry.Bytes(), clientless{}))
 		for node, epoch := range map[string]uint64{"n0": 0, "n1": 2, "n2": 0} {

@@ -61,7 +61,7 @@ func furnished(t testing.TB) *driver {
 	d.do("script", "load", "return 1")
 	d.do("eval", "return 2", "0")
 	for _, seq := range []uint64{1, 2, 5, 9} {
-		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		w.Add(protocol.Incarnation{Node: "other", Epoch: 77}, 1, seq, nil)
 		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))
 	}

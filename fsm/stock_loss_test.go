@@ -162,7 +162,7 @@ func BenchmarkStockEnds(b *testing.B) {
 			d.do("set", fmt.Sprint("lock:", i), "0123456789abcdef", "NX", "PX", fmt.Sprint(1000+i))
 		}
 		d.nowMillis += 1000 + sweepLimit
-		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0).Bytes()
+		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits).Bytes()
 		b.StartTimer()
 		if err := d.m.Apply(entry, clientless{}); err != nil {
 			b.Fatal(err)

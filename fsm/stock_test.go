@@ -48,7 +48,7 @@ func TestMarksCostLittle(t *testing.T) {
 		return bytes, testing.AllocsPerRun(200, func() {
 			for i, body := range [][]byte{take, release} {
 				d.seq++
-				w := protocol.NewEntry(entries[i], protocol.EntryVersion, d.nowMillis, d.wallOffset, 0)
+				w := protocol.NewEntry(entries[i], protocol.EntryVersion, d.nowMillis, d.wallOffset, d.limits)
 				w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, d.seq, d.seq, body)
 				entries[i] = w.Bytes()
 				if err := d.m.Apply(entries[i], clientless{}); err != nil {
@@ -161,7 +161,7 @@ func TestIncarnations(t *testing.T) {
 	d := newDriver(t)
 	take := func(node string, epoch uint64, key string) {
 		d.seq++
-		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		w.Add(protocol.Incarnation{Node: node, Epoch: epoch}, 0, d.seq, requestFrom(nil, 0, 7, "set", key, "t", "nx", "px",
 			"30000"))
 		require.NoError(t, d.m.Apply(w.Bytes(), clientless{}))

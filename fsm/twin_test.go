@@ -71,12 +71,12 @@ func TestLookingAhead(t *testing.T) {
 
 		e, err := protocol.DecodeEntry(string(entry))
 		require.NoError(t, err)
-		empty := protocol.NewEntry(nil, e.Version, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
+		empty := protocol.NewEntry(nil, e.Version, e.StampMillis, e.WallOffsetMillis, e.Limits)
 		require.NoError(t, apart.m.Apply(empty.Bytes(), &want))
 		var b protocol.Batch
 		for more, err := e.Next(&b); more; more, err = e.Next(&b) {
 			require.NoError(t, err)
-			w := protocol.NewEntry(nil, e.Version, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
+			w := protocol.NewEntry(nil, e.Version, e.StampMillis, e.WallOffsetMillis, e.Limits)
 			w.Add(b.Origin, b.Low, b.Seq, []byte(b.Body))
 			require.NoError(t, apart.m.Apply(w.Bytes(), &want))
 		}
@@ -120,7 +120,7 @@ func (l *log) next() []byte {
 	if l.rng.Intn(20) == 0 {
 		l.stamp += 1_000_000_000
 	}
-	w := protocol.NewEntry(nil, protocol.EntryVersion, l.stamp, 1_700_000_000_000+int64(l.rng.Intn(3)), l.memoryLimit())
+	w := protocol.NewEntry(nil, protocol.EntryVersion, l.stamp, 1_700_000_000_000+int64(l.rng.Intn(3)), protocol.EntryLimits{MemoryBytes: l.memoryLimit()})
 	for range l.rng.Intn(4) {
 		o := protocol.Incarnation{Node: pick(l.rng, []string{"n1", "n2", "n3"}), Epoch: uint64(1 + l.stamp/2_000_000_000)}
 		if l.rng.Intn(20) == 0 {

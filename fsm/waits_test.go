@@ -214,7 +214,7 @@ func (h *hearing) Events(events []event.Event) { h.told = append(h.told, events.
 // apply has all machines apply a batch of a node, without a body a bare stamp.
 func (s *trio) apply(node int, body []byte) {
 	entry := binary.AppendVarint(binary.AppendVarint([]byte{protocol.EntryVersion}, s.nowMillis), 1_700_000_000_000)
-	entry = binary.AppendUvarint(entry, 0)
+	entry = binary.AppendUvarint(binary.AppendUvarint(entry, 0), testSteps)
 	if body != nil {
 		s.seqs[node]++
 		entry = protocol.AppendBatch(entry, s.origin(node), s.seqs[node], s.seqs[node], body)

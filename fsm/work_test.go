@@ -544,7 +544,7 @@ func (w *workCase) measure(b *testing.B, d *driver) {
 			d.apply(w.body(line, 0))
 		}
 		d.seq++
-		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, 0)
+		entry := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		entry.Add(origin, d.seq, d.seq, body)
 		var r recorder
 		began := cpuNanos()

@@ -14,6 +14,7 @@ import (
 //	varint  stamp        the leader's instant, milliseconds of cluster time
 //	varint  wall offset  wall clock minus stamp, milliseconds
 //	uvarint memory limit the leader's --max-memory in bytes; 0: none
+//	uvarint script steps the leader's --max-script-steps; 0: the default of fsm
 //	batch*  until the end
 //
 //	batch:
@@ -150,14 +151,23 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 // EntryWriter builds one entry.
 type EntryWriter struct{ buf []byte }
 
+// EntryLimits are limits that the leader sets for the whole cluster: each entry carries them.
+type EntryLimits struct {
+	MemoryBytes uint64 // what the keys may take; 0: no limit
+	ScriptSteps uint64 // how long a script may run; 0: the default of fsm
+}
+
+// ScriptStepsFlag is the flag that sets [EntryLimits.ScriptSteps]. The errors of scripts over their budget name it.
+const ScriptStepsFlag = "max-script-steps"
+
 // NewEntry starts an entry of a version from [OldestEntryVersion] on. stampMillis is cluster time, wallOffsetMillis
-// Unix time less cluster time, memoryLimitBytes the memory that keys may take (0: no limit). buf is reused from the
-// start and may be nil.
-func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) *EntryWriter {
+// Unix time less cluster time. buf is reused from the start and may be nil.
+func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, limits EntryLimits) *EntryWriter {
 	buf = append(buf[:0], version)
 	buf = binary.AppendVarint(buf, stampMillis)
 	buf = binary.AppendVarint(buf, wallOffsetMillis)
-	return &EntryWriter{buf: binary.AppendUvarint(buf, memoryLimitBytes)}
+	buf = binary.AppendUvarint(buf, limits.MemoryBytes)
+	return &EntryWriter{buf: binary.AppendUvarint(buf, limits.ScriptSteps)}
 }
 
 // Add appends a batch.
@@ -189,7 +199,7 @@ type Entry struct {
 	Version          byte
 	StampMillis      int64
 	WallOffsetMillis int64
-	MemoryLimitBytes uint64 // what the keys may take; 0: no limit
+	Limits           EntryLimits
 	rest             string
 }
 
@@ -213,8 +223,11 @@ func DecodeEntry(data string) (Entry, error) {
 	if e.WallOffsetMillis, data, ok = varint(data); !ok {
 		return e, fmt.Errorf("%w: wall offset", ErrCorruptEntry)
 	}
-	if e.MemoryLimitBytes, data, ok = uvarint(data); !ok {
+	if e.Limits.MemoryBytes, data, ok = uvarint(data); !ok {
 		return e, fmt.Errorf("%w: memory limit", ErrCorruptEntry)
+	}
+	if e.Limits.ScriptSteps, data, ok = uvarint(data); !ok {
+		return e, fmt.Errorf("%w: script steps", ErrCorruptEntry)
 	}
 	e.rest = data
 	return e, nil

@@ -50,7 +50,7 @@ func someBody() []byte {
 }
 
 func someEntry() []byte {
-	w := NewEntry(nil, EntryVersion, 1<<40, -5, 0)
+	w := NewEntry(nil, EntryVersion, 1<<40, -5, EntryLimits{})
 	w.Add(Incarnation{Node: "n1", Epoch: 1}, 0, 1, someBody())
 	w.Add(Incarnation{Node: "", Epoch: math.MaxUint64}, math.MaxUint64, math.MaxUint64, nil)
 	return w.Bytes()
@@ -59,15 +59,15 @@ func someEntry() []byte {
 func TestEntryRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, millis := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64} {
-		limit := uint64(millis)
-		w := NewEntry([]byte("leftovers"), EntryVersion, millis, -millis, limit)
+		limits := EntryLimits{MemoryBytes: uint64(millis), ScriptSteps: uint64(-millis)}
+		w := NewEntry([]byte("leftovers"), EntryVersion, millis, -millis, limits)
 		require.Equal(t, len(w.Bytes()), w.Len())
 		e, batches, err := decodeAll(string(w.Bytes()))
 		require.NoError(t, err)
 		require.Empty(t, batches)
 		require.Equal(t, millis, e.StampMillis)
 		require.Equal(t, -millis, e.WallOffsetMillis)
-		require.Equal(t, limit, e.MemoryLimitBytes)
+		require.Equal(t, limits, e.Limits)
 	}
 	_, batches, err := decodeAll(string(someEntry()))
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestRequestReusesItsSlots(t *testing.T) {
 func TestCutEntriesAreCorrupt(t *testing.T) {
 	t.Parallel()
 	data := string(someEntry())
-	w := NewEntry(nil, EntryVersion, 1<<40, -5, 0)
+	w := NewEntry(nil, EntryVersion, 1<<40, -5, EntryLimits{})
 	whole := map[int]bool{w.Len(): true}
 	w.Add(Incarnation{Node: "n1", Epoch: 1}, 0, 1, someBody())
 	whole[w.Len()] = true
@@ -226,7 +226,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 	var body, entry []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		w := NewEntry(entry, EntryVersion, 1<<40, 1<<40, 0)
+		w := NewEntry(entry, EntryVersion, 1<<40, 1<<40, EntryLimits{})
 		for i := range 100 {
 			body = AppendRequest(body[:0], Head{}, "set", args)
 			w.Add(Incarnation{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)
@@ -237,7 +237,7 @@ func BenchmarkEntryEncode(b *testing.B) {
 }
 
 func BenchmarkEntryDecode(b *testing.B) {
-	w := NewEntry(nil, EntryVersion, 1<<40, 1<<40, 0)
+	w := NewEntry(nil, EntryVersion, 1<<40, 1<<40, EntryLimits{})
 	for i := range 100 {
 		body := appendRequest(nil, 0, "set", fmt.Sprintf("lock:%d", 1000000+i), "0123456789abcdef", "NX", "PX", "30000")
 		w.Add(Incarnation{Node: "node-1", Epoch: 7}, 1000, 1000+uint64(i), body)

@@ -94,7 +94,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w := NewEntry(nil, EntryVersion, e.StampMillis, e.WallOffsetMillis, e.MemoryLimitBytes)
+		w := NewEntry(nil, EntryVersion, e.StampMillis, e.WallOffsetMillis, e.Limits)
 		for _, b := range batches {
 			w.Add(b.Origin, b.Low, b.Seq, []byte(b.Body))
 			requireRequestsRoundTrip(t, b.Body)
@@ -103,7 +103,7 @@ func FuzzEntry(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, e.StampMillis, e2.StampMillis)
 		require.Equal(t, e.WallOffsetMillis, e2.WallOffsetMillis)
-		require.Equal(t, e.MemoryLimitBytes, e2.MemoryLimitBytes)
+		require.Equal(t, e.Limits, e2.Limits)
 		require.Equal(t, batches, batches2)
 	})
 }

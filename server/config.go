@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -115,8 +116,9 @@ type StorageConfig struct {
 	ConsistencyCheckInterval time.Duration
 }
 
-// MemoryConfig holds shares of the machine's memory, or bytes: see ParseMaxMemory.
+// MemoryConfig holds shares of the machine's memory, or bytes: see ParseMaxMemory. And how long a script may run.
 type MemoryConfig struct {
+	MaxScriptSteps   int
 	MaxMemory        string // keys and scripts
 	MaxMemoryClients string // the buffers, queues and replies of all clients together
 }
@@ -138,9 +140,11 @@ func DefaultConfig() Config {
 			DataDir:        "./holdfast-data",
 			DiskStallLimit: store.DefaultDiskStallLimit, ConsistencyCheckInterval: consistency.DefaultInterval,
 		},
-		Timeouts:     frontend.DefaultTimeouts(),
-		Limits:       frontend.DefaultLimits(),
-		MemoryConfig: MemoryConfig{MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients},
+		Timeouts: frontend.DefaultTimeouts(),
+		Limits:   frontend.DefaultLimits(),
+		MemoryConfig: MemoryConfig{
+			MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients, MaxScriptSteps: fsm.DefaultScriptSteps,
+		},
 	}
 	// What stays 0 depends on these: package replica has its defaults.
 	c.HeartbeatTimeout, c.ElectionTimeout = replica.DefaultHeartbeatTimeout, replica.DefaultElectionTimeout
@@ -199,15 +203,19 @@ func SentinelView(c *Config) discovery.Sentinel {
 func (c *Config) validateLimits() []error {
 	var errs []error
 	for _, row := range []struct {
-		name      string
-		value, lo int
+		name          string
+		value, lo, hi int
 	}{
-		{"max-clients", c.MaxClients, 1},
-		{"max-query-bytes", c.MaxQueryBytes, 64 << 10},
-		{"max-output-bytes", c.MaxOutputBytes, 64 << 10},
+		{"max-clients", c.MaxClients, 1, math.MaxInt},
+		{"max-query-bytes", c.MaxQueryBytes, 64 << 10, math.MaxInt},
+		{"max-output-bytes", c.MaxOutputBytes, 64 << 10, math.MaxInt},
+		{protocol.ScriptStepsFlag, c.MaxScriptSteps, 10_000, fsm.MostScriptSteps},
 	} {
-		if row.value < row.lo {
+		switch {
+		case row.value < row.lo:
 			errs = append(errs, fmt.Errorf("%s %d: at least %d", row.name, row.value, row.lo))
+		case row.value > row.hi:
+			errs = append(errs, fmt.Errorf("%s %d: at most %d", row.name, row.value, row.hi))
 		}
 	}
 	if _, err := ParseMaxMemory(c.MaxMemory, 0); err != nil {

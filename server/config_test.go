@@ -53,6 +53,8 @@ func TestValidate(t *testing.T) {
 		{"a log that is neither", func(c *Config) { c.LogFormat = "xml" }, "use text or json"},
 		{"no requests", func(c *Config) { c.MaxQueryBytes = 1 }, "max-query-bytes 1: at least 65536"},
 		{"no replies", func(c *Config) { c.MaxOutputBytes = 1 }, "max-output-bytes 1: at least 65536"},
+		{"no scripts", func(c *Config) { c.MaxScriptSteps = 1 }, "max-script-steps 1: at least 10000"},
+		{"endless scripts", func(c *Config) { c.MaxScriptSteps = 2e9 }, "max-script-steps 2000000000: at most 1000000000"},
 		{"a Sentinel beyond loopback", func(c *Config) { c.SentinelAddr = ":26379" }, "sentinel-addr :26379 is not loopback"},
 		{"monitoring beyond loopback", func(c *Config) { c.HTTPAddr = ":8379" }, "http-addr :8379 is not loopback"},
 		{"monitoring beyond loopback with a password", func(c *Config) { c.HTTPAddr, c.Password = ":8379", "x" }, ""},

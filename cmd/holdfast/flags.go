@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -87,6 +88,7 @@ func options(c *server.Config) []option {
 		{name: "max-output-bytes", value: &c.MaxOutputBytes, help: "bytes of one reply, else an error takes its place; and of replies that a client may leave unread before it is cut off"},
 		{name: "max-memory", value: &c.MaxMemory, help: "what keys and scripts may take while this node leads: bytes, with kb, mb, gb or tb, or a percentage of the machine's or the container's memory; beyond it writes that grow are answered with OOM; 0: no limit"},
 		{name: "max-memory-clients", value: &c.MaxMemoryClients, help: "what the buffers, queues and replies of all clients together may take, in the same units; beyond it the client that holds most is cut off; 0: no limit"},
+		{name: protocol.ScriptStepsFlag, value: &c.MaxScriptSteps, help: "steps that a script may take while this node leads, at most 1000000000; its commands may cost as much again, and its memory is 4 bytes a step, and at least 64 MiB; a million steps take 5 to 50 ms, for which all others wait"},
 		{name: "idle-timeout", value: &c.IdleTimeout, help: "close connections that sent nothing for so long; 0: never"},
 		{name: "tcp-keepalive", value: &c.TCPKeepAlive, help: "interval of TCP keep-alive probes to clients; a client with a session is asked four times in its lease"},
 		{heading: "For tests only", debug: true},

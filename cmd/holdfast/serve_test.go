@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 )
@@ -512,4 +514,13 @@ func TestFlagsCanBeSet(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 5, r.fencesAbove)
+}
+
+// TestMaxScriptSteps: the flag's number is in the entries.
+func TestMaxScriptSteps(t *testing.T) {
+	addr := holdertest.StartNode(t, func(c *server.Config) { c.MaxScriptSteps = 12_345 })
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 100})
+	defer client.Close()
+	require.ErrorContains(t, client.Eval(t.Context(), "while true do end", nil).Err(),
+		"script is over its budget of 12345 steps (--max-script-steps)")
 }

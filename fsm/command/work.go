@@ -19,7 +19,7 @@ const (
 )
 
 // ErrOverWork is the reply of a command that is over the budget of its request: nothing of the request is kept.
-var ErrOverWork = protocol.Err("script is over its budget of work in commands")
+var ErrOverWork = protocol.Err("script is over its budget of work in commands (--" + protocol.ScriptStepsFlag + ")")
 
 // SpendScan charges for a key that is scanned.
 func (c *Call) SpendScan() { c.Spend(ScanWork) }

@@ -72,7 +72,7 @@ func (r *Runner) begin(env *Env) *state {
 	limits := env.Limits.withDefaults()
 	r.state = state{
 		callStack: callStack{stack: r.stack, frame: &r.root, handler: shared.errorHandler},
-		budget:    budget{limits: limits, steps: limits.Steps, memory: limits.MemoryBytes, reply: limits.MemoryBytes},
+		budget:    budget{limits: limits, steps: limits.Steps, memory: limits.MemoryBytes, reply: limits.replyBytes()},
 		env:       env, lib: shared, lastID: shared.lastID,
 		resp: protocol.RESP2, random: randomStart, seed: env.Seed, words: r.words, spare: &r.spare,
 	}
@@ -189,9 +189,7 @@ func (a *argTable) clear() {
 	clear(a.texts[:a.used])
 }
 
-// Limits bounds a script. They are part of what replicas must agree on: two
-// nodes with different limits diverge, so they are constants of a release and
-// not an operator's option.
+// Limits bounds a script. Replicas must agree on them: two nodes with different limits diverge.
 type Limits struct {
 	// SourceBytes is the longest source that is compiled, by [Compile] and by
 	// loadstring.
@@ -203,14 +201,25 @@ type Limits struct {
 	// MemoryBytes is how many bytes a run may allocate, by the formulas of
 	// DESIGN.md. What becomes garbage is not given back, but for what the engine itself
 	// drops: the smaller part of a table that grew, the buffer of a string that is made. Its
-	// reply may stand for as many bytes again, be it of strings that are there only once.
+	// reply may stand for as many bytes again, up to 64 MiB, be it of strings that are there only once.
 	MemoryBytes int64
 }
 
 // DefaultLimits are the limits of this release. DESIGN.md has the
 // measurements behind them.
-func DefaultLimits() Limits {
-	return Limits{SourceBytes: 1 << 20, Steps: 5_000_000, MemoryBytes: 64 << 20}
+func DefaultLimits() Limits { return LimitsOf(DefaultSteps) }
+
+// DefaultSteps lets the housekeeping scripts of stock libraries pass 100,000 elements.
+const DefaultSteps = 32_000_000
+
+const (
+	leastMemory = 64 << 20 // what any script may allocate, and the most that a reply may stand for
+	stepMemory  = 4        // what a script may allocate for each of its steps
+)
+
+// LimitsOf returns the limits of scripts that may take so many steps.
+func LimitsOf(steps int64) Limits {
+	return Limits{SourceBytes: 1 << 20, Steps: steps, MemoryBytes: max(leastMemory, steps*stepMemory)}
 }
 
 // ErrBudget is in the chain of the error of a run that was ended because it
@@ -232,7 +241,7 @@ type BudgetError struct {
 }
 
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("script is over its budget of %d %s", e.Limit, e.Resource)
+	return fmt.Sprintf("script is over its budget of %d %s (--%s)", e.Limit, e.Resource, protocol.ScriptStepsFlag)
 }
 
 // Unwrap makes errors.Is(err, ErrBudget) true.
@@ -251,6 +260,9 @@ type CompileError struct {
 }
 
 func (e *CompileError) Error() string { return e.Text }
+
+// replyBytes is what a reply may stand for.
+func (l Limits) replyBytes() int64 { return min(l.MemoryBytes, leastMemory) }
 
 // withDefaults returns l with defaults where it has zeros.
 func (l Limits) withDefaults() Limits {

@@ -118,7 +118,7 @@ func (l *state) release(n int64) { l.memory += n }
 func (l *state) stands(n int) {
 	if l.reply -= int64(n); l.reply < 0 {
 		l.reply = 0
-		panic(budgetPanic{&BudgetError{Resource: "bytes of reply", Limit: l.limits.MemoryBytes}})
+		panic(budgetPanic{&BudgetError{Resource: "bytes of reply", Limit: l.limits.replyBytes()}})
 	}
 }
 

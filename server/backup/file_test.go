@@ -181,7 +181,7 @@ func stateOf(t testing.TB, commands ...[]string) []byte {
 	for _, words := range commands {
 		body = protocoltest.AppendRequest(body, 0, words...)
 	}
-	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, protocol.EntryLimits{})
 	w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 1, 1, body)
 	m := fsm.New()
 	require.NoError(t, m.Apply(w.Bytes(), silent{}))

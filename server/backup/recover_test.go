@@ -25,7 +25,7 @@ func entryOf(index, term, stamped uint64, commands ...[]string) *raft.Log {
 	for _, words := range commands {
 		body = protocoltest.AppendRequest(body, 0, words...)
 	}
-	w := protocol.NewEntry(nil, protocol.EntryVersion, int64(1000+index), 0, 0)
+	w := protocol.NewEntry(nil, protocol.EntryVersion, int64(1000+index), 0, protocol.EntryLimits{})
 	w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, index, index, body)
 	return &raft.Log{
 		Index: index, Term: term, Type: raft.LogCommand, Data: w.Bytes(),

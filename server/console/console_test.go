@@ -54,7 +54,7 @@ func (s *state) append(body []byte, db int, words ...string) []byte {
 func (s *state) apply(body []byte) {
 	s.t.Helper()
 	s.seq++
-	entry := protocol.NewEntry(nil, protocol.EntryVersion, s.now, wallOffset, 0)
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, s.now, wallOffset, protocol.EntryLimits{})
 	entry.Add(origin, s.seq, s.seq, body)
 	var got sink
 	require.NoError(s.t, s.m.Apply(entry.Bytes(), &got))

@@ -30,7 +30,7 @@ func (cl *cluster) takenAt(t *testing.T, o protocol.Incarnation, keys ...string)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	now := time.Since(cl.started).Milliseconds()
-	entry := protocol.NewEntry(nil, protocol.EntryVersion, now, time.Now().UnixMilli()-now, 0)
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, now, time.Now().UnixMilli()-now, protocol.EntryLimits{})
 	entry.Add(o, 0, 1, body)
 	require.NoError(t, cl.machine.Apply(entry.Bytes(), &sink{cl: cl}))
 }

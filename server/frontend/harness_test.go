@@ -70,7 +70,7 @@ func newClusterOf(version byte) *cluster {
 			Followers: twoFollowers(),
 		},
 	}
-	if err := cl.machine.Apply(protocol.NewEntry(nil, version, 0, 0, 0).Bytes(), &sink{cl: cl}); err != nil {
+	if err := cl.machine.Apply(protocol.NewEntry(nil, version, 0, 0, protocol.EntryLimits{}).Bytes(), &sink{cl: cl}); err != nil {
 		panic(err)
 	}
 	cl.machine.SeedReads(here)
@@ -115,7 +115,7 @@ func (cl *cluster) tick() {
 	defer cl.mu.Unlock()
 	now := time.Since(cl.started).Milliseconds()
 	for due, ok := cl.machine.NextDue(); ok && due <= now; due, ok = cl.machine.NextDue() {
-		if err := cl.machine.Apply(protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, 0).Bytes(),
+		if err := cl.machine.Apply(protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, protocol.EntryLimits{}).Bytes(),
 			&sink{cl: cl}); err != nil {
 			panic(err)
 		}
@@ -183,7 +183,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	if u.OnNumber != nil {
 		u.OnNumber(cl.seq)
 	}
-	entry := protocol.NewEntry(nil, cl.version, now, wall, 0)
+	entry := protocol.NewEntry(nil, cl.version, now, wall, protocol.EntryLimits{})
 	entry.Add(here, cl.seq, cl.seq, u.Body)
 	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {

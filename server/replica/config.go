@@ -48,8 +48,8 @@ type Config struct {
 	Limits Limits
 	// LockClasses are the patterns by which locks are counted: see [fsm.Machine.ClassifyLocks].
 	LockClasses []string
-	// MaxMemoryBytes is what keys and scripts may take while this node leads; 0: no limit.
-	MaxMemoryBytes uint64
+	// EntryLimits are the cluster's while this node leads.
+	EntryLimits protocol.EntryLimits
 
 	// Quarantined: the node's state differed from the other members' before it ended. See [Replica.Quarantine].
 	Quarantined bool

@@ -41,8 +41,8 @@ func newEntryBuilder(limit int) *entryBuilder {
 }
 
 // begin starts an entry.
-func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, memoryLimitBytes uint64) {
-	b.writer = protocol.NewEntry(b.buf[:0], version, stampMillis, wallOffsetMillis, memoryLimitBytes)
+func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, limits protocol.EntryLimits) {
+	b.writer = protocol.NewEntry(b.buf[:0], version, stampMillis, wallOffsetMillis, limits)
 	b.empty, b.scripts = b.writer.Len(), false
 }
 

@@ -23,7 +23,7 @@ func TestEntryOfAnotherTermIsVoid(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		require.Equal(t, protocol.OK, leader.Do("SET", "lease", "v", "PX", "60000"))
-		w := protocol.NewEntry(nil, protocol.EntryVersion, 1<<40, 0, 0)
+		w := protocol.NewEntry(nil, protocol.EntryVersion, 1<<40, 0, protocol.EntryLimits{})
 		w.Add(protocol.Incarnation{Node: "n9", Epoch: 1}, 1, 1, replicatest.Batch([]string{"SET", "k", "v"}).Body)
 		leader.Replica().Propose(leader.Replica().Status().Term-1, w.Bytes())
 		require.Equal(t, protocol.OK, leader.Do("SET", "other", "v"))

@@ -390,7 +390,7 @@ func TestEntriesArePrepared(t *testing.T) {
 	s := &state{machine: m, stateHooks: stateHooks{entered: func() {}, landed: func(uint64) {}}}
 	entries := newEntryBuilder(1 << 20)
 	for i, hints := range []protocol.Hints{0, protocol.LargeScript, protocol.CreateIfAbsent | protocol.MayWait} {
-		entries.begin(protocol.EntryVersion, 0, 0, 0)
+		entries.begin(protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
 		entries.append(&forward.Batch{Hints: hints})
 		entries.append(&forward.Batch{})
 		entry, flags, _ := entries.end()

@@ -84,7 +84,7 @@ func (r *Replica) open() {
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		isNoop: r.machine.IsNoop, version: r.common,
 		raised:  func(from, to byte) { r.event(VersionRaised{From: from, To: to}) },
-		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, memoryLimitBytes: c.MaxMemoryBytes,
+		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, limits: c.EntryLimits,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
 	r.waiting = newWaiting(r.waitingConfig(), r.sessionsCluster())

@@ -125,7 +125,7 @@ func (r *Replica) leadershipConfig() leadershipConfig {
 		propose: func(term uint64, version byte) {
 			// The stamp is not above cluster time, so that no lease ends.
 			stamp, offset := r.machine.Clock()
-			r.propose(term, protocol.NewEntry(nil, version, stamp, offset, c.MaxMemoryBytes).Bytes(), uncounted)
+			r.propose(term, protocol.NewEntry(nil, version, stamp, offset, c.EntryLimits).Bytes(), uncounted)
 		},
 		led: func() { r.waiting.led.Store(true) },
 		changed: func(leader string, term uint64) {

@@ -608,7 +608,7 @@ func TestVersionOfTheFirstEntry(t *testing.T) {
 	r := &Replica{machine: fsm.New()}
 	r.config.FoundingVersion = protocol.EntryVersion + 1
 	require.Equal(t, byte(protocol.EntryVersion+1), r.firstVersion())
-	entry := protocol.NewEntry(nil, protocol.OldestEntryVersion, 1, 0, 0).Bytes()
+	entry := protocol.NewEntry(nil, protocol.OldestEntryVersion, 1, 0, protocol.EntryLimits{}).Bytes()
 	require.NoError(t, r.machine.Apply(entry, noSink{}))
 	require.Equal(t, byte(protocol.OldestEntryVersion), r.firstVersion())
 }
@@ -675,7 +675,7 @@ func TestEntryBuilder(t *testing.T) {
 			numbers = append(numbers, u.Seq)
 		}
 	}
-	begin := func() { b.begin(protocol.EntryVersion, 7, 0, 0) }
+	begin := func() { b.begin(protocol.EntryVersion, 7, 0, protocol.EntryLimits{}) }
 	begin()
 	entry, _, some := b.end()
 	require.False(t, some)

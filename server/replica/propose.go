@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // maxInFlight is how many entries may be in flight at once. Raft sends a follower one request at a
@@ -35,10 +37,10 @@ type proposerConfig struct {
 	version func(above byte) byte
 	raised  func(from, to byte)
 	// propose gives an entry to raft; proposed is called when the first is on its way.
-	propose          func(term uint64, entry []byte, flags ...byte)
-	proposed         func()
-	took             func(time.Duration) // Config.OnEntry
-	memoryLimitBytes uint64
+	propose  func(term uint64, entry []byte, flags ...byte)
+	proposed func()
+	took     func(time.Duration) // Config.OnEntry
+	limits   protocol.EntryLimits
 }
 
 func newProposer(c proposerConfig, entryBytes int, delay time.Duration) *proposer {
@@ -121,7 +123,7 @@ func (p *proposer) step() bool {
 		p.delay.hold()
 		return false
 	}
-	p.entry.begin(version, stamp, offset, p.memoryLimitBytes)
+	p.entry.begin(version, stamp, offset, p.limits)
 	p.gather(l)
 	entry, flags, some := p.entry.end()
 	if !some && stamp <= l.stamped && version == l.version {

@@ -17,7 +17,7 @@ func (r *Replica) ProposeCheck() bool {
 		return false
 	}
 	stamp, offset := l.clock.read()
-	r.propose(l.term, protocol.NewEntry(nil, version, stamp, offset, r.config.MaxMemoryBytes).Bytes(), check)
+	r.propose(l.term, protocol.NewEntry(nil, version, stamp, offset, r.config.EntryLimits).Bytes(), check)
 	return true
 }
 
@@ -51,7 +51,7 @@ func (r *Replica) Corrupt(body []byte) error {
 	r.state.digesting.Lock()
 	defer r.state.digesting.Unlock()
 	stamp, offset := r.machine.Clock()
-	entry := protocol.NewEntry(nil, r.Version(), stamp, offset, 0)
+	entry := protocol.NewEntry(nil, r.Version(), stamp, offset, protocol.EntryLimits{})
 	entry.Add(protocol.Incarnation{Node: "corrupt", Epoch: r.state.changed + 1}, 1, 1, body)
 	return r.machine.Apply(entry.Bytes(), noSink{})
 }

@@ -151,7 +151,7 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 					old := c.Leader()
 					c.Net.Isolate(old.Name)
 					for range tail {
-						old.Replica().Propose(old.Replica().Status().Term, protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, 0).Bytes())
+						old.Replica().Propose(old.Replica().Status().Term, protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, protocol.EntryLimits{}).Bytes())
 					}
 					time.Sleep(5 * time.Second)
 					c.Fill(2)

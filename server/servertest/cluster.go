@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
@@ -145,7 +146,9 @@ func (m maker) configure(c *replica.Config) {
 		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = Stubbornness, Stubbornness, Stubbornness
 		c.ClockStep = conf.ElectionTimeout
 	}
-	c.MaxMemoryBytes = m.memoryLimit(&conf)
+	c.EntryLimits = protocol.EntryLimits{
+		MemoryBytes: m.memoryLimit(&conf), ScriptSteps: uint64(conf.MaxScriptSteps),
+	}
 	c.Logger = m.Logs.With("node", name)
 	c.RaftLogger = hclogger.New(c.Logger)
 }

@@ -51,7 +51,7 @@ func machine(t *testing.T) fsm.Machine {
 		}
 		body = protocol.AppendRequest(body, protocol.Head{Lock: true, Conn: 1, Ticket: 9}, "lock.acquire", args)
 	}
-	entry := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 1_700_000_000_000, 0)
+	entry := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 1_700_000_000_000, protocol.EntryLimits{})
 	entry.Add(protocol.Incarnation{Node: "n1@abc", Epoch: 1}, 1, 1, body)
 	require.NoError(t, m.Apply(entry.Bytes(), discard{}))
 	return m
