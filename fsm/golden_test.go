@@ -43,7 +43,8 @@ func goldenHashes(t *testing.T, entries [][]byte, version byte) string {
 	t.Helper()
 	var hashes bytes.Buffer
 	m, chain := newMachine(), sha256.New()
-	require.NoError(t, m.Apply(protocol.NewEntry(nil, protocol.OldestEntryVersion, 0, 0, protocol.EntryLimits{}).Bytes(), clientless{}))
+	empty := protocol.NewEntry(nil, protocol.OldestEntryVersion, 0, 0, protocol.EntryLimits{})
+	require.NoError(t, m.Apply(empty.Bytes(), clientless{}))
 	for i, entry := range entries {
 		entry[0] = version
 		require.NoError(t, m.Apply(entry, clientless{}))

@@ -304,8 +304,8 @@ func TestEntrySaysHowLongScriptsRun(t *testing.T) {
 	require.Equal(t, protocol.Integer(60<<20), d.eval("return #string.rep('x', 60 * 2^20)", "k"), "64 MiB at least")
 }
 
-// Housekeeping as in bull 4: clean() has one script remove all finished jobs. At 100,000 jobs it takes 21 million steps,
-// 78 MB and more work in commands than any other stock script; dramatiq's dispatch and the reaper of
+// Housekeeping as in bull 4: clean() has one script remove all finished jobs. At 100,000 jobs it takes 21 million
+// steps, 78 MB and more work in commands than any other stock script; dramatiq's dispatch and the reaper of
 // sidekiq-unique-jobs take 5 to 7 million steps.
 func TestHousekeepingFitsTheDefaultBudget(t *testing.T) {
 	protocoltest.SkipShort(t, "100,000 jobs")

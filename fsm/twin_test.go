@@ -120,7 +120,8 @@ func (l *log) next() []byte {
 	if l.rng.Intn(20) == 0 {
 		l.stamp += 1_000_000_000
 	}
-	w := protocol.NewEntry(nil, protocol.EntryVersion, l.stamp, 1_700_000_000_000+int64(l.rng.Intn(3)), protocol.EntryLimits{MemoryBytes: l.memoryLimit()})
+	offset, limits := 1_700_000_000_000+int64(l.rng.Intn(3)), protocol.EntryLimits{MemoryBytes: l.memoryLimit()}
+	w := protocol.NewEntry(nil, protocol.EntryVersion, l.stamp, offset, limits)
 	for range l.rng.Intn(4) {
 		o := protocol.Incarnation{Node: pick(l.rng, []string{"n1", "n2", "n3"}), Epoch: uint64(1 + l.stamp/2_000_000_000)}
 		if l.rng.Intn(20) == 0 {

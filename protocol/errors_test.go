@@ -45,11 +45,12 @@ func TestOutcomeOf(t *testing.T) {
 		"NON_REENTRANT_REACQUIRE":    OutcomeUnknown,
 		"BUSY Redis is busy":         OutcomeNone,
 		"ERR script: abc was thrown": OutcomeNone,
-		"ERR unknown command 'a, on @user_script:1', with args beginning with: ":                                                                                           OutcomeNone,
-		"ERR user_script:1: x, on @user_script:1. script: d99e277cbc6aab9e4136641e512ff34fd2696831, on @user_script:1.":                                                    OutcomeUnknown,
-		"ERR script is over its budget of 32000000 steps (--max-script-steps), what it did is undone script: 523bef23b8d8e6d7eb876df3606fa21b3d78b248, on @user_script:1.": OutcomeNone,
-		"ERR user_script:1: x script: d99e277cbc6aab9e4136641e512ff34fd2696831, on @user_script:1.":                                                                        OutcomeUnknown,
-		"WRONGTYPE Operation against a key holding the wrong kind of value script: 070ac52e9cf10990edcd80075594be372d5a81dd, on @user_script:1.":                           OutcomeUnknown,
+		"ERR unknown command 'a, on @user_script:1', with args beginning with: ":                                        OutcomeNone,
+		"ERR user_script:1: x, on @user_script:1. script: d99e277cbc6aab9e4136641e512ff34fd2696831, on @user_script:1.": OutcomeUnknown,
+		"ERR script is over its budget of 32000000 steps (--max-script-steps), " +
+			"what it did is undone script: 523bef23b8d8e6d7eb876df3606fa21b3d78b248, on @user_script:1.": OutcomeNone,
+		"ERR user_script:1: x script: d99e277cbc6aab9e4136641e512ff34fd2696831, on @user_script:1.":                                              OutcomeUnknown,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 070ac52e9cf10990edcd80075594be372d5a81dd, on @user_script:1.": OutcomeUnknown,
 	} {
 		require.Equal(t, want, OutcomeOf(line), "%q", line)
 	}

@@ -67,7 +67,8 @@ func TestBudgetError(t *testing.T) {
 	require.ErrorAs(t, err, &over)
 	require.Equal(t, &BudgetError{Resource: "steps", Limit: 1000}, over)
 	require.Equal(t,
-		protocol.Err("script is over its budget of 1000 steps (--max-script-steps), what it did is undone script: abc, on @user_script:2."), v)
+		protocol.Err("script is over its budget of 1000 steps (--max-script-steps), "+
+			"what it did is undone script: abc, on @user_script:2."), v)
 
 	env.Limits = Limits{MemoryBytes: 5000}
 	v, err = mustCompile(t, "return string.rep('x', 5000)").Run(env)

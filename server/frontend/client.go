@@ -138,16 +138,10 @@ func selectDatabase(c *conn, args [][]byte) protocol.Value {
 // reset puts the connection into the state of a new one.
 func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()
-	if c.outbox.subscribed() {
-		c.runBatch()
-		c.awaitDelivery()
-		c.unsubscribeAll()
+	subscribed := c.outbox.subscribed()
+	if c.withdraw(); subscribed {
 		c.deliverFirst()
 	}
-	c.resetLocks()
-	c.stopTracking()
-	c.stopMonitoring()
-	c.closeBackup()
 	c.db = 0
 	c.setProtocol(protocol.RESP2)
 	c.replyMode = replyMode{}
@@ -156,6 +150,20 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	c.memory.noEvict.Store(false)
 	c.update(func(s *shown) { s.name, s.noEvict, s.noTouch = "", false, false })
 	return protocol.Simple("RESET")
+}
+
+// withdraw ends what others see of the client, or what it may hold: RESET does so, and a connection that ends behind
+// its last reply. Whoever has read that reply knows that nothing is left.
+func (c *conn) withdraw() {
+	if c.outbox.subscribed() {
+		c.runBatch()
+		c.awaitDelivery()
+		c.unsubscribeAll()
+	}
+	c.resetLocks()
+	c.stopTracking()
+	c.stopMonitoring()
+	c.closeBackup()
 }
 
 // quit ends the connection once all commands before QUIT are answered.

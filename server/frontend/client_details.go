@@ -29,10 +29,7 @@ func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
 	}
 	now := time.Now()
 	for i := range a.Clients {
-		s.mu.Lock()
-		c := s.conns[q.Conns[i]]
-		s.mu.Unlock()
-		if c != nil {
+		if c := s.client(q.Conns[i]); c != nil {
 			a.Clients[i] = c.detail(now)
 		}
 	}

@@ -206,6 +206,7 @@ func (s *Server) killAll(f clientFilter, sender *conn) int {
 		case other == sender:
 			sender.closing = true
 		default:
+			s.hide(other)
 			other.nc.Close()
 		}
 		n++

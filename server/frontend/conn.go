@@ -277,6 +277,8 @@ type admission struct {
 	stranger *list.Element
 	// dismissed: closed to make room.
 	dismissed bool
+	// hidden: the client has ended, or was killed, and what is left of its connection shows in no answer.
+	hidden bool
 }
 
 // sentinel reports whether the client came through the port for Sentinel's clients.

@@ -70,7 +70,8 @@ func newClusterOf(version byte) *cluster {
 			Followers: twoFollowers(),
 		},
 	}
-	if err := cl.machine.Apply(protocol.NewEntry(nil, version, 0, 0, protocol.EntryLimits{}).Bytes(), &sink{cl: cl}); err != nil {
+	empty := protocol.NewEntry(nil, version, 0, 0, protocol.EntryLimits{})
+	if err := cl.machine.Apply(empty.Bytes(), &sink{cl: cl}); err != nil {
 		panic(err)
 	}
 	cl.machine.SeedReads(here)
@@ -115,8 +116,8 @@ func (cl *cluster) tick() {
 	defer cl.mu.Unlock()
 	now := time.Since(cl.started).Milliseconds()
 	for due, ok := cl.machine.NextDue(); ok && due <= now; due, ok = cl.machine.NextDue() {
-		if err := cl.machine.Apply(protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, protocol.EntryLimits{}).Bytes(),
-			&sink{cl: cl}); err != nil {
+		bare := protocol.NewEntry(nil, cl.version, now, time.Now().UnixMilli()-now, protocol.EntryLimits{})
+		if err := cl.machine.Apply(bare.Bytes(), &sink{cl: cl}); err != nil {
 			panic(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -369,4 +370,81 @@ func TestPipelineLargerThanAllBuffers(t *testing.T) {
 			s.stop()
 		})
 	}
+}
+
+// TestLastReplyIsTheEnd: behind the last reply nothing is left of the client. It takes its replies byte by byte here,
+// so the last one is on its way for as long as the test wants.
+func TestLastReplyIsTheEnd(t *testing.T) {
+	quit, subscribe := command("QUIT"), [][]byte{command("SUBSCRIBE", "ch")}
+	for _, c := range []struct {
+		name, ask, want string
+		before          [][]byte
+		end             []byte
+	}{
+		{"CLIENT LIST", "CLIENT UNBLOCK 1", ":0\r\n", nil, quit},
+		{"subscription", "PUBSUB NUMSUB ch", "*2\r\n$2\r\nch\r\n:0\r\n", subscribe, quit},
+		{"pattern", "PUBSUB NUMPAT", ":0\r\n", [][]byte{command("PSUBSCRIBE", "c*")}, quit},
+		{
+			"session", "LOCK.ACQUIRE l other PX 1000", ":2\r\n", [][]byte{
+				command("SESSION.OPEN", "PX", "9000", "CONNECTION"), command("LOCK.ACQUIRE", "l", "me", "SESSION", "1"),
+			}, quit,
+		},
+		{"wrong input", "PUBSUB NUMSUB ch", "*2\r\n$2\r\nch\r\n:0\r\n", subscribe, []byte("*x\r\n")},
+		{"killed by itself", "PUBSUB NUMSUB ch", "*2\r\n$2\r\nch\r\n:0\r\n", [][]byte{
+			command("HELLO", "3"), command("SUBSCRIBE", "ch"),
+		}, command("CLIENT", "KILL", "SKIPME", "NO", "ID", "1")},
+		{"tracking", "CLIENT GETREDIR", ":1\r\n", [][]byte{command("CLIENT", "TRACKING", "ON", "BCAST")}, quit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, Config{}, newCluster())
+				leaver, other := s.silent(), s.dial()
+				buf := make([]byte, 4096)
+				for _, b := range c.before {
+					leaver.Write(b)
+					synctest.Wait()
+					_, err := leaver.Read(buf)
+					require.NoError(t, err)
+				}
+				other.send(command("HELLO", "3"))
+				other.send(command("CLIENT", "TRACKING", "ON", "REDIRECT", "1"))
+				other.send(command("GET", "k"))
+				settle()
+				other.take()
+				leaver.Write(c.end)
+				synctest.Wait() // the reply waits to be taken
+				other.send(command(strings.Fields(c.ask)...))
+				settle()
+				got, _ := other.take()
+				require.True(t, strings.HasPrefix(got, c.want), "%q", got)
+				other.send(command("SET", "k", "1"))
+				settle()
+				got, _ = other.take()
+				require.Contains(t, got, "tracking-redir-broken")
+				require.Len(t, s.clients(), 1)
+				require.Equal(t, 1, s.clientCount())
+				require.Equal(t, 1, s.cfg.Tracking.Stats().Clients)
+				leaver.Close()
+				settle()
+				require.Equal(t, 1, s.clientCount())
+			})
+		})
+	}
+}
+
+// TestKilledClientIsGone: behind the reply of CLIENT KILL the client shows in no answer, though its connection may end
+// later.
+func TestKilledClientIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{}, newCluster())
+		victim, killer := s.silent(), s.dial()
+		go victim.Write(command("PING")) // its reply is never taken
+		settle()
+		killer.send(slices.Concat(command("CLIENT", "KILL", "ID", "1"), command("CLIENT", "KILL", "ID", "1")))
+		killer.send(slices.Concat(command("CLIENT", "UNBLOCK", "1"), command("CLIENT", "ID")))
+		settle()
+		got, _ := killer.take()
+		require.Equal(t, ":1\r\n:0\r\n:0\r\n:2\r\n", got)
+		require.Len(t, s.clients(), 1)
+	})
 }

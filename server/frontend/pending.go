@@ -296,9 +296,7 @@ func clientUnblock(c *conn, args [][]byte) protocol.Value {
 
 // unblock ends the wait of a client: under a ticket by the cluster, else by the connection itself.
 func (s *Server) unblock(id int64, how protocol.Leave) protocol.Value {
-	s.mu.Lock()
-	target := s.conns[id]
-	s.mu.Unlock()
+	target := s.client(id)
 	if target == nil {
 		return protocol.Integer(0)
 	}

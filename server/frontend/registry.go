@@ -74,7 +74,10 @@ func (s *Server) register(c *conn) error {
 // dismiss closes a connection to make room, and no longer counts it. The caller holds s.mu.
 func (s *Server) dismiss(c *conn) {
 	s.removeStranger(c)
-	c.admission.dismissed = true
+	if c.admission.dismissed = true; c.admission.hidden {
+		c.admission.hidden = false
+		s.hidden--
+	}
 	s.dismissed++
 	c.plainConn().Close()
 }
@@ -106,14 +109,27 @@ func (s *Server) unregister(c *conn) {
 	if c.admission.dismissed {
 		s.dismissed--
 	}
+	if c.admission.hidden {
+		s.hidden--
+	}
 	s.releaseMemory(c)
 	s.mu.Unlock()
+}
+
+// hide takes a client out of all answers before its connection has ended.
+func (s *Server) hide(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns[c.id] == c && !c.admission.hidden && !c.admission.dismissed {
+		c.admission.hidden = true
+		s.hidden++
+	}
 }
 
 func (s *Server) clientCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.conns) - s.dismissed
+	return len(s.conns) - s.dismissed - s.hidden
 }
 
 // address is the address for clients, or for Sentinel's clients; empty before Serve.
@@ -131,7 +147,7 @@ func (s *Server) clients() []*conn {
 	s.mu.Lock()
 	all := make([]*conn, 0, len(s.conns))
 	for _, c := range s.conns {
-		if !c.admission.dismissed {
+		if !c.admission.dismissed && !c.admission.hidden {
 			all = append(all, c)
 		}
 	}

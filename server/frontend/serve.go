@@ -137,6 +137,10 @@ func (c *conn) servePipelines() bool {
 		}
 		c.keepPace(c.ctx, c.w.commands, &c.retired)
 		c.runBatch()
+		if c.closing && !c.gone {
+			c.withdraw()
+			c.srv.hide(c)
+		}
 		c.write()
 		if c.outbox.writes {
 			c.delivered(c.gone)

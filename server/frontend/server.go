@@ -48,6 +48,8 @@ type Server struct {
 	// dismissed counts the connections of conns that were closed to make room. strangers are the
 	// connections that have not authenticated, oldest first.
 	dismissed int
+	// hidden counts the connections of conns that show in no answer any more: see [Server.hide].
+	hidden    int
 	strangers list.List
 	draining  bool
 	addr      string // of the first listener

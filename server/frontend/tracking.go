@@ -134,7 +134,10 @@ func (c *conn) takesMessages() bool {
 func (s *Server) client(id int64) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conns[id]
+	if c := s.conns[id]; c != nil && !c.admission.hidden {
+		return c
+	}
+	return nil
 }
 
 // setTrackMode changes the mode, for other goroutines too.

@@ -151,7 +151,8 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 					old := c.Leader()
 					c.Net.Isolate(old.Name)
 					for range tail {
-						old.Replica().Propose(old.Replica().Status().Term, protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, protocol.EntryLimits{}).Bytes())
+						empty := protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
+						old.Replica().Propose(old.Replica().Status().Term, empty.Bytes())
 					}
 					time.Sleep(5 * time.Second)
 					c.Fill(2)
