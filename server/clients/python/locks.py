@@ -25,6 +25,20 @@ def client(node, **options):
 
 
 # Each function makes a worker's lock: a function without arguments whose context manager yields whether the lock is held.
+def portalocker(node):
+    import portalocker
+
+    lock = portalocker.RedisLock(NAME, client(node), timeout=5, check_interval=0.1, interrupt_on_lost=False)
+
+    @contextlib.contextmanager
+    def acquire():
+        with lock:
+            yield True
+        time.sleep(random.uniform(0.5, 1))  # workers that come again at once starve others, on Redis too
+
+    return acquire
+
+
 def dramatiq(limit):
     def make(node):
         from dramatiq.rate_limits import ConcurrentRateLimiter
@@ -73,6 +87,7 @@ def limits(strategy):
 
 
 CASES = {  # how many may hold, and a worker's lock; the name begins with the package
+    "portalocker": (1, portalocker),
     "dramatiq": (1, dramatiq(1)),
     "dramatiq-three": (3, dramatiq(3)),
     "tasktiger": (1, tasktiger(1)),

@@ -37,6 +37,23 @@ CASES = { # how many may hold, and a worker's lock
   "sidekiq-unique-jobs-wait" => [1, unique_jobs.call(1, 1)],
 }.freeze
 
+# The reaper removes the locks of jobs that no queue has, by one script.
+REAPER = "sidekiq-unique-jobs-reaper"
+
+def reap
+  Sidekiq.default_configuration.redis = { url: "redis://#{ENV.fetch("HOLDFAST_NODES").split(",")[1]}", timeout: 60 }
+  SidekiqUniqueJobs.configure { |config| config.reaper, config.reaper_count = :lua, 1000 }
+  Sidekiq.redis do |c|
+    c.call("SADD", "queues", "default")
+    c.call("RPUSH", "queue:default", (1..1000).map { |i| JSON.generate("jid" => i, "lock_digest" => "uniquejobs:queued#{i}") })
+    c.call("ZADD", "uniquejobs:digests", (1..1000).flat_map { |i| [i, format("uniquejobs:%032x", i)] })
+    SidekiqUniqueJobs::Orphans::Reaper.call(c)
+    left = c.call("ZCARD", "uniquejobs:digests")
+    puts "#{left} of 1000 orphans left"
+    exit(left.zero?)
+  end
+end
+
 def work(worker, url, make)
   lock = make.call(url)
   loop do
@@ -52,7 +69,9 @@ def work(worker, url, make)
   end
 end
 
-if NAME
+if NAME == REAPER
+  reap
+elsif NAME
   limit, make = CASES.fetch(NAME)
   Sidekiq.logger.level = Logger::WARN
   $stdout.syswrite("locks #{limit}\n")
@@ -60,5 +79,5 @@ if NAME
   6.times { |worker| fork { work(worker, "redis://#{nodes[worker % 3]}", make) } }
   Process.waitall
 else
-  puts CASES.keys
+  puts CASES.keys, REAPER
 end
