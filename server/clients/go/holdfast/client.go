@@ -90,6 +90,7 @@ type Client struct {
 	holds     map[string]*hold           // asked for or held, by owner
 	reentrant map[string]*hold           // those of them that are, by hold.key
 	watchers  map[string]map[*watch]bool // by channel
+	observer  *Client                    // watches for this client; nil: none yet
 }
 
 // New returns a client. It is closed by [Client.Close].
@@ -121,10 +122,13 @@ func New(config Config) (*Client, error) {
 // does not wait for a node longer than a fifth of the TTL: then the locks are free after the TTL.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	cn, session := c.conn, c.session
+	cn, session, observer := c.conn, c.session, c.observer
 	c.end()
 	c.loseAll(ErrClosed)
 	c.mu.Unlock()
+	if observer != nil {
+		_ = observer.Close()
+	}
 	var err error
 	if cn != nil && session != "" {
 		_, err = cn.do(context.Background(), "SESSION.CLOSE", session)

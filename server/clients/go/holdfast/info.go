@@ -59,11 +59,16 @@ func parties(v value) []Party {
 // It ends with an error, which is the cause of ctx when that ends.
 func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
+		c, err := c.observing()
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
 		channel := fmt.Sprintf("__lock@%d__:%s", c.config.DB, name)
 		w := &watch{signal: make(chan struct{}, 1)}
 		c.addWatch(channel, w)
 		defer c.removeWatch(channel, w)
-		_, err := c.exchange(ctx, func(cn *conn) (value, error) { return cn.subscribe(ctx, channel) })
+		_, err = c.exchange(ctx, func(cn *conn) (value, error) { return cn.subscribe(ctx, channel) })
 		for first, last := true, (Info{}); ; first = false {
 			var info Info
 			if err == nil {
@@ -82,6 +87,23 @@ func (c *Client) Watch(ctx context.Context, name string) iter.Seq2[Info, error] 
 			}
 		}
 	}
+}
+
+// observing returns the client that watches for c. It has a connection of its own: a node without a leader closes
+// connections with subscriptions, which would end the session of c.
+func (c *Client) observing() (*Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	if c.observer == nil {
+		var err error
+		if c.observer, err = New(c.config); err != nil {
+			return nil, err
+		}
+	}
+	return c.observer, nil
 }
 
 // watch is one iteration over a lock's changes.

@@ -263,6 +263,7 @@ class Client:
         self._holds: Dict[str, _Hold] = {}
         self._watched: Dict[str, int] = {}  # how many watch a channel
         self._messages: Dict[str, int] = {}  # how many messages a watched channel has had
+        self._observer: Optional[Client] = None  # watches for this client
 
     def lock(self, name: str, *, note: str = "", delay: float = 0, reentrant: bool = False) -> Lock:
         """A lock that excludes all others. note is shown to everybody who looks, up to 1024 bytes; delay is for how many
@@ -299,6 +300,21 @@ class Client:
     def watch(self, name: str) -> Iterator[Info]:
         """Who holds a lock and who waits for it: at once, and after each change. Quick changes may be seen as one. With a
         note each leader tells its address so."""
+        return self._observing()._watch(name)
+
+    def _observing(self) -> "Client":
+        """The client that watches for this one. It has a connection of its own: a node without a leader closes
+        connections with subscriptions, which would end the session of this client."""
+        with self._changed:
+            if self._closed:
+                raise ClosedError("the client is closed")
+            if self._observer is None:
+                self._observer = Client(
+                    self._nodes, credentials=self._credentials, ssl=self._tls, db=self._db, ttl=self._ttl, name=self._name,
+                )
+            return self._observer
+
+    def _watch(self, name: str) -> Iterator[Info]:
         channel = f"__lock@{self._db}__:{name}"
         with self._changed:
             self._watched[channel] = self._watched.get(channel, 0) + 1
@@ -330,11 +346,13 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-            conn, session = self._conn, self._session
+            conn, session, observer = self._conn, self._session, self._observer
             for hold in self._holds.values():
                 if hold.state == _HELD:
                     hold.state, hold.loss = _LOST, LockLost(hold.names[0], hold.fence, "the client was closed")
             self._changed.notify_all()
+        if observer is not None:
+            observer.close()
         try:
             if conn is not None and session and self._pid == os.getpid():
                 conn.do("SESSION.CLOSE", session)
