@@ -181,6 +181,10 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 		if err != nil || !more {
 			return err
 		}
+		if b.Origin.Node == "" {
+			c.st.Locks.AddSecret(b.Body)
+			continue
+		}
 		wanted := sink.Wanted(b.Origin, b.Seq)
 		if !c.st.sessions.begin(&b) {
 			if wanted {

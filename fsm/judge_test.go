@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -275,4 +277,28 @@ func TestRightsAreForgotten(t *testing.T) {
 	require.Less(t, most, 20_000)
 	require.Greater(t, most, 10_000)
 	require.Same(t, rc.of("~again"), rc.of("~again"))
+}
+
+// TestSessionIDsAreDrawn: behind a secret of a leader an id of a session is the same on all nodes, also on one that was
+// restored, and another behind another secret. It is below 2^53, and exact in a script.
+func TestSessionIDsAreDrawn(t *testing.T) {
+	began := func(secret string) *driver {
+		d, e := newDriver(t), protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
+		e.AddSecret(secret)
+		require.NoError(t, d.m.Apply(e.Bytes(), clientless{}))
+		return d
+	}
+	a, b, other := began("secret"), began("secret"), began("another")
+	open := func(d *driver) int64 { return d.do("session.open", "px", "1000").Num }
+	seen := make(map[int64]bool)
+	for range 20 {
+		id := open(a)
+		require.Equal(t, id, open(b))
+		require.NotEqual(t, id, open(other))
+		require.True(t, id > 1<<30 && id <= locks.MaxFence && !seen[id], "%d", id)
+		seen[id] = true
+		require.NoError(t, a.m.Restore(bytes.NewReader(dump(t, a.m))))
+	}
+	require.Equal(t, "1000", line(a.eval("return redis.call('session.keepalive', redis.call('session.open','px','1000'))")))
+	require.EqualValues(t, 1, open(newDriver(t)), "without a secret")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// FenceJump is by how much the fences and the session ids of native locks grow at least when a state begins anew. No
-// cluster gives out so many between a backup and its end.
+// FenceJump is by how much the fences of native locks, and the numbers that session ids are drawn by, grow at least
+// when a state begins anew. No cluster gives out so many between a backup and its end.
 //
 // Besides they grow by fencesPerMilli for each millisecond since the newest entry of the state. No cluster gives out so
 // many in that time. So a cluster that begins later with the same state gives out larger fences than all that the
@@ -35,7 +35,7 @@ type Renewal struct {
 	KeepLocks bool
 	// AtMillis is the Unix time of the renewal. A renewal at the same instant of the same state gives the same state.
 	AtMillis int64
-	// FencesAbove is smaller than every native fence and session id to come.
+	// FencesAbove is smaller than every native fence to come.
 	FencesAbove uint64
 	Raises      []Raise
 }

@@ -18,7 +18,7 @@ import (
 //	batch*  until the end
 //
 //	batch:
-//	bytes   node         name of the node that numbered the batch
+//	bytes   node         name of the node that numbered the batch; empty: the body is a secret of the leader
 //	uvarint epoch        of that node's session
 //	uvarint low          below it nothing of this session is retried any more
 //	uvarint seq          the batch's number in its session
@@ -177,6 +177,9 @@ func (w *EntryWriter) Add(o Incarnation, low, seq uint64, body []byte) {
 
 // AddBatches appends batches made by [AppendBatch].
 func (w *EntryWriter) AddBatches(batches []byte) { w.buf = append(w.buf, batches...) }
+
+// AddSecret appends what no client can guess, for the ids of sessions.
+func (w *EntryWriter) AddSecret(secret string) { w.Add(Incarnation{}, 0, 0, []byte(secret)) }
 
 // AppendBatch appends one batch of an entry to dst.
 func AppendBatch(dst []byte, o Incarnation, low, seq uint64, body []byte) []byte {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -306,6 +307,7 @@ func (s *Server) replicaConfig() replica.Config {
 			Forward: s.peers.Layer(peer.KindForward),
 		},
 		Clock:          s.faults.clock(),
+		Secret:         rand.Text,
 		Timing:         s.config.Timing,
 		SnapshotPolicy: s.config.SnapshotPolicy,
 		EntryLimits: protocol.EntryLimits{

@@ -18,7 +18,7 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// Raise makes all fences, and all ids of sessions, that are given out from now on larger by so much, and larger than
+// Raise makes all fences, and the numbers that ids of sessions are drawn by, larger from now on by so much, and than
 // above.
 func (t *Table) Raise(by, above uint64) {
 	raised := func(n uint64) uint64 { return max(n, min(max(n+min(by, MaxFence), above), MaxFence)) }
@@ -37,7 +37,7 @@ func (t *Table) RaiseFences(above uint64) (reached uint64) {
 func (t *Table) Empty() {
 	empty := New()
 	empty.now, empty.generation = t.now, t.generation
-	empty.fences, empty.orders, empty.sessionIDs = t.fences, t.orders, t.sessionIDs
+	empty.fences, empty.orders, empty.sessionIDs, empty.secret = t.fences, t.orders, t.sessionIDs, t.secret
 	*t = *empty
 }
 

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"crypto/sha256"
 	"errors"
 	"slices"
 
@@ -34,8 +35,9 @@ type loader struct {
 func Load(r Reader) (*Table, error) {
 	d := &loader{Reader: r, t: New()}
 	t := d.t
-	t.fences, t.orders, t.sessionIDs = r.Uint(), r.Uint(), r.Uint()
+	t.fences, t.orders, t.sessionIDs, t.secret = r.Uint(), r.Uint(), r.Uint(), r.String()
 	// Flushes may have taken fences beyond MaxFence.
+	d.must(len(t.secret) == 0 || len(t.secret) == sha256.Size, errNumbers)
 	d.must(t.fences < noOrder && t.sessionIDs <= MaxFence && t.orders < noOrder, errNumbers)
 	d.each(d.incarnation)
 	d.each(d.session)
@@ -123,7 +125,7 @@ func (d *loader) session() {
 	flags := d.flags(savedAttached|savedLeased|savedOver, errSession)
 	s.leased, s.over = flags&savedLeased != 0, flags&savedOver != 0
 	last, _ := d.t.sessions.Max()
-	d.must(s.id <= d.t.sessionIDs && s.id > 0 && (last == nil || s.id > last.id) && s.lease > 0, errSession)
+	d.must(s.id <= MaxFence && s.id > 0 && (last == nil || s.id > last.id) && s.lease > 0, errSession)
 	d.must(s.over != s.leased || !s.over && flags&savedAttached != 0, errSession)
 	d.must(s.deadline < never, errSession)
 	if flags&savedAttached != 0 {

@@ -22,7 +22,7 @@ type Reader interface {
 
 // Save writes the table. Equal tables write the same:
 //
-//	fences, orders and ids of sessions given out
+//	fences, orders and ids of sessions given out, the secret of the ids
 //	incarnations:         node, epoch, when it was heard of last
 //	sessions, by id:      id, name, user, lease, since, deadline, flags, incarnation and connection
 //	flushes, by database: database, fence, instant, where to go on, cause
@@ -35,6 +35,7 @@ func (t *Table) Save(w Writer) {
 	w.Uint(t.fences)
 	w.Uint(t.orders)
 	w.Uint(t.sessionIDs)
+	w.String(t.secret)
 	w.Uint(uint64(len(t.incarnations)))
 	for i := range t.incarnations {
 		w.String(t.incarnations[i].origin.Node)

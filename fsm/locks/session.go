@@ -1,6 +1,8 @@
 package locks
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -29,9 +31,8 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	case connection && t.Attached(client) >= MaxAttached, t.sessionIDs >= MaxFence:
 		return 0, ErrFull
 	}
-	t.sessionIDs++
 	s := &session{
-		id: t.sessionIDs, generation: t.generation, name: cloned(name), user: cloned(user),
+		id: t.drawSessionID(), generation: t.generation, name: cloned(name), user: cloned(user),
 		lease: min(leaseMillis, Forever), opened: t.now,
 	}
 	t.sessions.Set(s)
@@ -42,6 +43,27 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 		t.startLease(s)
 	}
 	return s.id, nil
+}
+
+// drawSessionID draws the id of a session, which fits into 53 bits and which no session has.
+func (t *Table) drawSessionID() uint64 {
+	for {
+		t.sessionIDs++
+		id := t.sessionIDs
+		if t.secret != "" {
+			sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(t.secret), id))
+			id = binary.BigEndian.Uint64(sum[:]) & MaxFence
+		}
+		if id != 0 && t.session(id) == nil {
+			return id
+		}
+	}
+}
+
+// AddSecret makes the ids of sessions that are opened from now on unknown to who does not know the secret.
+func (t *Table) AddSecret(secret string) {
+	sum := sha256.Sum256([]byte(t.secret + secret))
+	t.secret = string(sum[:])
 }
 
 // MayUse reports whether a session is a user's. An empty user may use all sessions.

@@ -25,9 +25,11 @@ type Table struct {
 	// fences, orders and sessionIDs were given out. lockIDs are names for the trees alone: no order that
 	// shows rests on them, and no snapshot has them.
 	fences, orders, sessionIDs, lockIDs uint64
-	bytes, waitingBytes                 int64
-	holdCount, waiterCount              int
-	counts                              waits.Counts // of waiters
+	// secret is what the ids of sessions are drawn by; empty: they are counted.
+	secret                 string
+	bytes, waitingBytes    int64
+	holdCount, waiterCount int
+	counts                 waits.Counts // of waiters
 
 	incarnations []incarnation           // with sessions that are attached to their connections, in order
 	origins      []*protocol.Incarnation // known incarnations of nodes, so that holds share them

@@ -268,9 +268,9 @@ func (c *verifier) bounds() {
 		c.require(i == 0 || t.drops[i-1].Origin.Node < d.Origin.Node, "drops are out of order")
 	}
 	t.sessions.Scan(func(s *session) bool {
-		c.require(s.id > 0 && s.id <= t.sessionIDs && s.lease > 0 && s.lease <= Forever && s.deadline < never &&
+		c.require(s.id > 0 && s.id <= MaxFence && s.lease > 0 && s.lease <= Forever && s.deadline < never &&
 			len(s.name) <= MaxText && len(s.user) <= MaxText,
-			"session %d of %d has lease %d until %d, and texts of %d and %d bytes", s.id, t.sessionIDs, s.lease, s.deadline,
+			"session %d has lease %d until %d, and texts of %d and %d bytes", s.id, s.lease, s.deadline,
 			len(s.name), len(s.user))
 		if s.origin != nil && !s.over {
 			i, known := t.incarnationAt(*s.origin)

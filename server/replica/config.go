@@ -51,6 +51,9 @@ type Config struct {
 	// EntryLimits are the cluster's while this node leads.
 	EntryLimits protocol.EntryLimits
 
+	// Secret makes what no client can guess, for the ids of sessions; nil: they are 1, 2, 3 and so on.
+	Secret func() string
+
 	// Quarantined: the node's state differed from the other members' before it ended. See [Replica.Quarantine].
 	Quarantined bool
 	// OnCapture, when not nil, gets the state behind each entry that asks for it: equal ones on all members. It must be

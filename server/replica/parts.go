@@ -125,7 +125,11 @@ func (r *Replica) leadershipConfig() leadershipConfig {
 		propose: func(term uint64, version byte) {
 			// The stamp is not above cluster time, so that no lease ends.
 			stamp, offset := r.machine.Clock()
-			r.propose(term, protocol.NewEntry(nil, version, stamp, offset, c.EntryLimits).Bytes(), uncounted)
+			entry := protocol.NewEntry(nil, version, stamp, offset, c.EntryLimits)
+			if c.Secret != nil {
+				entry.AddSecret(c.Secret())
+			}
+			r.propose(term, entry.Bytes(), uncounted)
 		},
 		led: func() { r.waiting.led.Store(true) },
 		changed: func(leader string, term uint64) {
