@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/locks"
+	"github.com/holdfast/holdfast/fsm/rights"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -164,6 +165,9 @@ func TestListsOfUsers(t *testing.T) {
 	reply, _ := protocol.Unwrap(d.apply(ofUser(nil, 0, slow+" +@all", "eval",
 		"for i=1,1000 do redis.pcall('lock.list', 'match', 'aa*') end return 1", "0"))[0])
 	require.Contains(t, line(reply), "budget")
+	c := &d.m.call
+	c.Work, c.Ceiling, c.Over = 0, 1000, false
+	require.False(t, c.check(func(b *rights.Budget) { b.Steps = -1 }), "what had no steps left shows nothing")
 }
 
 // TestSessionsOfUsers: of a session that is another user's each word says what it says of one that is not there, as a
