@@ -21,7 +21,7 @@ RATE = 200  # a day
 
 
 def client(node, **options):
-    return redis.Redis(host=node[0], port=int(node[1]), socket_timeout=5, **options)
+    return redis.Redis(**{"host": node[0], "port": int(node[1]), "socket_timeout": 5} | options)
 
 
 # Each function makes a worker's lock: a function without arguments whose context manager yields whether the lock is held.
@@ -99,6 +99,24 @@ CASES = {  # how many may hold, and a worker's lock; the name begins with the pa
 }
 
 
+def dramatiq_maintenance():
+    """The messages of a worker that died go back to its queue, by one script."""
+    from dramatiq.brokers.redis import RedisBroker
+
+    c, messages = client(NODES[1], socket_timeout=60), 100_000
+    for first in range(0, messages, 2000):
+        ids = [f"message-{i}" for i in range(first, first + 2000)]
+        c.sadd("dramatiq:__acks__.dead.queue", *ids)
+        c.hset("dramatiq:queue.msgs", mapping=dict.fromkeys(ids, "data"))
+    c.zadd("dramatiq:__heartbeats__", {"dead": 1})
+    RedisBroker(client=c, maintenance_chance=1_000_000).do_qsize("queue")
+    say(c.llen("dramatiq:queue"), "messages given back")
+    assert c.llen("dramatiq:queue") == messages
+
+
+HOUSEKEEPING = {"dramatiq-maintenance": dramatiq_maintenance}
+
+
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
@@ -128,7 +146,10 @@ def work(worker, make):
 
 def main():
     if NAME is None:
-        print(*(name for name in CASES if importlib.util.find_spec(name.split("-")[0])), sep="\n")
+        print(*(name for name in CASES | HOUSEKEEPING if importlib.util.find_spec(name.split("-")[0])), sep="\n")
+        return
+    if NAME in HOUSEKEEPING:
+        HOUSEKEEPING[NAME]()
         return
     limit, make = CASES[NAME]
     say("rate" if limit == RATE else "locks", limit)
