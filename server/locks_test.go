@@ -3,6 +3,8 @@ package server_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,4 +243,37 @@ func TestHeartbeat(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSessionsOfUsersOnAllNodes: on every node, and behind a failover, a session is its user's and no other's.
+func TestSessionsOfUsersOnAllNodes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.acl")
+	require.NoError(t, os.WriteFile(file, []byte("user default off\nuser billing on >p ~billing:* +@all -@dangerous\n"+
+		"user orders on >p ~orders:* +@all -@dangerous\n"), 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		c := servertest.New(t, servertest.Options{Tune: func(conf *server.Config) { conf.ACLFile = file }})
+		as := func(n *servertest.Node, user string) *servertest.Client {
+			client := c.Client(n, protocol.RESP3)
+			asks(t, client, "AUTH", user, "p")
+			return client
+		}
+		id := fmt.Sprint(asks(t, as(c.Node("n1"), "billing"), "SESSION.OPEN", "PX", "60000").Num)
+		for range 2 {
+			for _, n := range c.Nodes() {
+				owner, other := as(n, "billing"), as(n, "orders")
+				for _, word := range []string{"SESSION.INFO", "SESSION.KEEPALIVE", "SESSION.ATTACH", "SESSION.CLOSE"} {
+					require.True(t, asks(t, other, word, id).IsNull(), "%s on %s", word, n.Name)
+				}
+				v, err := other.Do("LOCK.ACQUIRE", "orders:k", "x", "SESSION", id)
+				require.NoError(t, err)
+				require.Equal(t, protocol.ErrNoSession.Value().Str, v.Str)
+				require.EqualValues(t, 60000, asks(t, owner, "SESSION.KEEPALIVE", id).Num)
+			}
+			died := c.Leader()
+			died.Crash()
+			c.Leader()
+			died.Start()
+		}
+	})
 }
