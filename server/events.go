@@ -22,6 +22,9 @@ func (s *Server) onEvent(event replica.Event) {
 		s.logger.Warn("leadership lost", "term", e.Term)
 	case replica.LeaderChanged:
 		s.logger.Info("leader changed", "leader", e.Leader, "term", e.Term)
+		if e.Leader == "" {
+			s.cluster.bootstrap.Suspect()
+		}
 	case replica.LinkUp:
 		s.logger.Debug("link to leader up", "leader", e.Leader)
 	case replica.LinkDown:

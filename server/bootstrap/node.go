@@ -110,7 +110,8 @@ func (n *Node) CheckNow() {
 	}
 }
 
-// Suspect has [Node.WatchMembership] ask the others whether this node is a member still.
+// Suspect has [Node.WatchMembership] meet the others at once: this node may be none of the members any more, or know
+// members that others have to know for an election.
 func (n *Node) Suspect() {
 	n.suspects.Store(true)
 	n.CheckNow()

@@ -12,8 +12,8 @@ import (
 const (
 	// checkEvery is the time between two checks of the node's membership.
 	checkEvery = time.Second
-	// leaderlessAfter is how long the node may know no leader before it asks the others how things are: it may have been
-	// removed, or the others may have moved.
+	// leaderlessAfter is how long the node may know no leader before it meets the others at each check, as it does once when
+	// it has lost the leader: it may have been removed, they may have moved, and one that was away may not know it.
 	leaderlessAfter = 2 * time.Second
 	// requestWithin is how long a request to the cluster may take.
 	requestWithin = 10 * time.Second

@@ -387,6 +387,9 @@ func (n *Node) onEvent(p *process, e replica.Event) {
 			n.die(p, err)
 		}
 	}
+	if changed, ok := e.(replica.LeaderChanged); ok && changed.Leader == "" {
+		p.membership.Suspect()
+	}
 	if failed, ok := e.(replica.Failed); ok && p.server != nil {
 		n.die(p, failed.Err)
 	}
