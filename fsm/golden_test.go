@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 
@@ -56,12 +57,18 @@ func goldenHashes(t *testing.T, entries [][]byte, version byte) string {
 	return hashes.String()
 }
 
-func readGoldenLog(t *testing.T, name string) (entries [][]byte) {
+func readGoldenLog(t *testing.T, name string) [][]byte {
 	t.Helper()
 	f, err := os.Open(name)
 	require.NoError(t, err)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
+	return unpacked(t, f)
+}
+
+// unpacked are the entries of a packed log.
+func unpacked(t testing.TB, packed io.Reader) (entries [][]byte) {
+	t.Helper()
+	z, err := gzip.NewReader(packed)
 	require.NoError(t, err)
 	var raw bytes.Buffer
 	_, err = raw.ReadFrom(z)
