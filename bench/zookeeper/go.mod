@@ -20,3 +20,5 @@ require (
 )
 
 replace github.com/holdfast/holdfast => ../..
+
+replace github.com/holdfast/holdfast/server/clients/go/holdfast => ../../server/clients/go/holdfast

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
 
 // releaseLimit is how long a command's end may wait for the lock to be given back. The lock ends
@@ -19,18 +19,16 @@ const releaseLimit = 3 * time.Second
 
 // guard runs a command while a lock is held, and ends the command when the lock is lost.
 type guard struct {
-	holder *holder.Holder
+	client *holdfast.Client
+	lock   *holdfast.Lock
 	name   string
 	grace  time.Duration // from SIGTERM to SIGKILL
-	margin time.Duration // by how much SIGKILL comes before a session may have ended
+	ttl    time.Duration // of the session
 	job    *job
 
 	signals chan os.Signal
-	lost    chan *holder.Lost
-	loosen  context.CancelFunc // ends keeping
-	kept    chan struct{}      // closed when keeping has ended
 
-	loss   *holder.Lost // the one that was told
+	loss   *holdfast.LostError // the one that the command was ended for
 	killAt time.Time
 	kill   <-chan time.Time
 }
@@ -40,98 +38,66 @@ func (g *guard) run() error {
 	// The command dies with the thread that started it: see diesWithParent.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	g.signals, g.lost = make(chan os.Signal, 16), make(chan *holder.Lost, 1)
+	g.signals = make(chan os.Signal, 16)
 	signal.Notify(g.signals, heeded(forwarded...)...)
 	defer signal.Stop(g.signals)
 	if err := g.job.start(); err != nil {
 		g.release()
 		return exitStatus{statusNotExecutable, err.Error()}
 	}
-	g.keep()
-	for {
+	for lost := g.lock.Context().Done(); ; {
 		select {
 		case <-g.job.done:
-			g.stopKeeping()
 			return g.end()
 		case s := <-g.signals:
 			g.job.signal(s.(syscall.Signal))
 		case s := <-g.job.stopped:
 			g.follow(s)
-		case loss := <-g.lost:
-			g.terminate(loss)
+		case <-lost:
+			lost = nil
+			g.terminateIfLost()
 		case <-g.kill:
 			g.job.signal(syscall.SIGKILL)
 		}
 	}
 }
 
-// keep keeps the lock in the background until stopKeeping.
-func (g *guard) keep() {
-	ctx, cancel := context.WithCancel(context.Background())
-	g.loosen, g.kept = cancel, make(chan struct{})
-	go func(kept chan struct{}) {
-		defer close(kept)
-		if loss := (*holder.Lost)(nil); errors.As(g.holder.Keep(ctx), &loss) {
-			g.lost <- loss
-		}
-	}(g.kept)
-}
-
-func (g *guard) stopKeeping() {
-	g.loosen()
-	<-g.kept
-}
-
-// terminate begins the end of the command: SIGTERM, and SIGKILL after the grace, or before others can
-// have the lock if it is still this owner's.
-func (g *guard) terminate(loss *holder.Lost) {
-	if g.loss != nil {
-		return
+// terminateIfLost begins the end of the command if the lock is lost: SIGTERM, and SIGKILL after the grace, or before
+// others can have the lock if it is still this owner's.
+func (g *guard) terminateIfLost() (lost bool) {
+	if g.loss != nil || !errors.As(context.Cause(g.lock.Context()), &g.loss) {
+		return g.loss != nil
 	}
-	g.loss = loss
 	g.killAt = time.Now().Add(g.grace)
-	if last := loss.Until.Add(-g.margin); !loss.Until.IsZero() && last.Before(g.killAt) {
+	if last := g.loss.Until.Add(-g.ttl / 20); !g.loss.Until.IsZero() && last.Before(g.killAt) {
 		g.killAt = last
 	}
 	g.kill = time.After(time.Until(g.killAt))
 	g.job.signal(syscall.SIGTERM)
 	g.job.wake()
+	return true
 }
 
-// follow stops this process when the command was stopped from the terminal. The node keeps the session
-// meanwhile, as the connection stays open and no sign of life is demanded. The command goes on only when the lock is
-// still held.
+// follow stops this process when the command was stopped from the terminal. The node keeps the session meanwhile. The
+// command goes on only when the lock is proved to be held.
 func (g *guard) follow(by syscall.Signal) {
 	if g.loss != nil || !g.job.mayStop(by) {
 		return
 	}
-	g.stopKeeping()
-	g.holder.Suspend(context.Background())
+	resume := g.client.Suspend(context.Background())
 	g.job.stopSelf()
-	select {
-	case loss := <-g.lost: // before the stop
-		g.job.goOn()
-		g.terminate(loss)
-		return
-	default:
-	}
-	err := g.holder.Resume(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), g.ttl)
+	defer cancel()
+	resume(ctx)
 	g.job.goOn()
-	if loss := (*holder.Lost)(nil); errors.As(err, &loss) {
-		g.terminate(loss)
-		return
+	if !g.terminateIfLost() {
+		g.job.wake()
 	}
-	g.job.wake()
-	g.keep()
 }
 
 // end is when the command has ended: the lock is given back, or what is left of the command is killed.
 func (g *guard) end() error {
-	select {
-	case loss := <-g.lost:
-		g.terminate(loss)
-	default:
-	}
+	g.terminateIfLost()
 	g.job.regain()
 	if g.loss == nil {
 		g.loss = g.release()
@@ -139,23 +105,37 @@ func (g *guard) end() error {
 		g.job.killRest(g.killAt)
 	}
 	if g.loss != nil {
-		return exitStatus{statusLost, fmt.Sprintf("lost %s, fence %d: %v", g.name, g.holder.Fence(), g.loss)}
+		return exitStatus{statusLost, fmt.Sprintf("lost %s, fence %d: %s", g.name, g.lock.Fence(), reasonOf(g.loss))}
 	}
 	return g.job.status()
 }
 
+// reasonOf is why the lock was lost, in words.
+func reasonOf(loss *holdfast.LostError) string {
+	why := loss.Reason
+	switch why {
+	case "session":
+		why = "the session ended"
+	case "unknown":
+		why = "it is no longer this owner's"
+	}
+	if loss.By != "" {
+		why += " by " + loss.By
+	}
+	if loss.Text != "" {
+		why += ": " + loss.Text
+	}
+	return why
+}
+
 // release gives the lock back; a loss that this process had not heard of comes to light then.
-func (g *guard) release() *holder.Lost {
+func (g *guard) release() (loss *holdfast.LostError) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	err := g.holder.Release(ctx)
-	if loss := (*holder.Lost)(nil); errors.As(err, &loss) {
-		return loss
-	}
-	if err != nil {
+	if err := g.lock.Unlock(ctx); !errors.As(err, &loss) && err != nil {
 		fmt.Fprintf(os.Stderr, "holdfast lock: %s is not given back, and ends by itself: %v\n", g.name, err)
 	}
-	return nil
+	return loss
 }
 
 // heeded leaves out the signals that this process was started to ignore, as by nohup.

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/holder"
 	"github.com/holdfast/holdfast/server/api"
+	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
 
 // maxNote is what the cluster takes as a note.
@@ -29,17 +28,24 @@ const maxNote = 1024
 // lockOwn are the flags of `holdfast lock`.
 type lockOwn struct {
 	clientFlags
-	lock       holder.Lock
-	grace      time.Duration
-	now        bool
-	notGranted int
-	verbose    bool
+	name           string
+	note           string
+	shared         bool
+	limit, permits int           // 0: no semaphore
+	wait           time.Duration // 0: not at all; negative: for ever
+	ttl            time.Duration
+	delay          time.Duration
+	grace          time.Duration
+	now            bool
+	notGranted     int
+	verbose        bool
 }
 
 func newLockOwn() *lockOwn {
 	return &lockOwn{
 		clientFlags: newClientFlags(),
-		lock:        holder.Lock{TTL: 10 * time.Second, Wait: 30 * time.Second},
+		ttl:         10 * time.Second,
+		wait:        30 * time.Second,
 		grace:       10 * time.Second,
 		notGranted:  statusNotGranted,
 	}
@@ -49,30 +55,30 @@ func (o *lockOwn) rows() []option {
 	return append([]option{
 		{heading: "The lock"},
 		{
-			name: "ttl", value: &o.lock.TTL,
+			name: "ttl", value: &o.ttl,
 			help: "how long the lock stays taken when this machine or program, or the node it talks to, is gone or frozen; " +
 				"at least 1s",
 		},
-		{name: "wait", value: &o.lock.Wait, help: "how long to wait in line; 0: not at all; negative: for ever"},
+		{name: "wait", value: &o.wait, help: "how long to wait in line; 0: not at all; negative: for ever"},
 		{name: "n", value: &o.now, help: "do not wait: as --wait 0"},
 		{name: "E", value: &o.notGranted, help: "the exit status if the lock is not granted because others have it"},
 		{
 			name: "verbose", value: &o.verbose,
 			help: "say for whom the lock is waited for, also where the error output is no terminal",
 		},
-		{name: "shared", value: &o.lock.Shared, help: "share the lock with others that do"},
+		{name: "shared", value: &o.shared, help: "share the lock with others that do"},
 		{
-			name: "limit", value: &o.lock.Limit,
+			name: "limit", value: &o.limit,
 			help: "at most so many at a time, as everybody who wants the lock must say; 0: one",
 		},
-		{name: "permits", value: &o.lock.Permits, help: "how many of limit to take; 0: one"},
+		{name: "permits", value: &o.permits, help: "how many of limit to take; 0: one"},
 		{
-			name: "delay", value: &o.lock.Delay,
+			name: "delay", value: &o.delay,
 			help: "how long nobody gets the lock after it is lost: with grace or more the command has surely ended by then",
 		},
 		{name: "grace", value: &o.grace, help: "after a loss, from SIGTERM to SIGKILL"},
 		{
-			name: "note", value: &o.lock.Note,
+			name: "note", value: &o.note,
 			help: "what 'holdfast locks' shows beside the owner; default: the command's name",
 		},
 	}, o.lockRows()...)
@@ -109,25 +115,27 @@ func lock(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o.lock.Name, o.lock.Owner = words[0], newOwner()
-	if o.lock.Note == "" {
-		o.lock.Note = filepath.Base(words[1])
-		o.lock.Note = o.lock.Note[:min(len(o.lock.Note), maxNote)]
+	o.name = words[0]
+	if o.note == "" {
+		o.note = filepath.Base(words[1])
+		o.note = o.note[:min(len(o.note), maxNote)]
 	}
-	if o.now {
-		o.lock.Wait = 0
+	client, err := holdfast.New(holdfast.Config{
+		Addrs: servers.Addrs, User: servers.User, Password: servers.Password, TLS: servers.TLS, DB: servers.DB,
+		Name: "holdfast-lock", TTL: o.ttl,
+	})
+	if err != nil {
+		return err
 	}
-	h := holder.New(servers, o.lock)
-	defer h.Close()
-	if _, _, terminal := terminalSize(stderr)(); terminal || o.verbose {
-		h.InLine = func(ctx context.Context, c *holder.Conn) { o.printHolder(ctx, c, stderr) }
-	}
-	if err := acquire(ctx, h, o.lock.Name); err != nil {
-		return o.whyNot(ctx, h, err)
+	defer client.Close()
+	held, err := o.acquire(ctx, client, servers, stderr)
+	if err != nil {
+		return err
 	}
 	g := &guard{
-		holder: h, name: o.lock.Name, grace: o.grace, margin: o.lock.TTL / 20,
-		job: newJob(path, words[1:], lockEnvironment(o.lock, h.Fence())),
+		client: client, lock: held, name: o.name, grace: o.grace, ttl: o.ttl,
+		job: newJob(path, words[1:], append(os.Environ(), "HOLDFAST_LOCK="+o.name, "HOLDFAST_OWNER="+held.Owner(),
+			"HOLDFAST_FENCE="+strconv.FormatInt(held.Fence(), 10))),
 	}
 	return g.run()
 }
@@ -141,23 +149,23 @@ func (o *lockOwn) check(words []string) error {
 		wrong = errors.New("say which command: holdfast lock NAME -- command")
 	case words[0] == "":
 		wrong = errors.New("the name is empty")
-	case o.lock.TTL < time.Second:
-		wrong = fmt.Errorf("ttl %v: at least 1s", o.lock.TTL)
-	case o.lock.Limit < 0:
-		wrong = fmt.Errorf("--limit %d: at least 1", o.lock.Limit)
-	case o.lock.Permits < 0:
-		wrong = fmt.Errorf("--permits %d: at least 1", o.lock.Permits)
-	case o.lock.Permits > 1 && o.lock.Limit == 0:
-		wrong = fmt.Errorf("--permits %d needs --limit", o.lock.Permits)
-	case o.lock.Permits > max(1, o.lock.Limit):
-		wrong = fmt.Errorf("--permits %d is more than --limit %d", o.lock.Permits, o.lock.Limit)
-	case len(o.lock.Note) > maxNote:
-		wrong = fmt.Errorf("--note has %d bytes: at most %d", len(o.lock.Note), maxNote)
-	case o.lock.Shared && o.lock.Limit > 0:
+	case o.ttl < time.Second:
+		wrong = fmt.Errorf("ttl %v: at least 1s", o.ttl)
+	case o.limit < 0:
+		wrong = fmt.Errorf("--limit %d: at least 1", o.limit)
+	case o.permits < 0:
+		wrong = fmt.Errorf("--permits %d: at least 1", o.permits)
+	case o.permits > 1 && o.limit == 0:
+		wrong = fmt.Errorf("--permits %d needs --limit", o.permits)
+	case o.permits > max(1, o.limit):
+		wrong = fmt.Errorf("--permits %d is more than --limit %d", o.permits, o.limit)
+	case len(o.note) > maxNote:
+		wrong = fmt.Errorf("--note has %d bytes: at most %d", len(o.note), maxNote)
+	case o.shared && o.limit > 0:
 		wrong = errors.New("shared and limit exclude each other")
 	case o.notGranted < 0, o.notGranted > 255:
 		wrong = fmt.Errorf("-E %d: from 0 to 255", o.notGranted)
-	case o.lock.Delay < 0, o.grace < 0:
+	case o.delay < 0, o.grace < 0:
 		wrong = errors.New("delay and grace are not negative")
 	default:
 		return nil
@@ -190,26 +198,54 @@ func isInPath(name string) bool {
 	return false
 }
 
-// newOwner is never the same twice: two processes with one owner would share the lock.
-func newOwner() string {
-	host, _ := os.Hostname()
-	random := make([]byte, 8)
-	_, _ = rand.Read(random)
-	return host[:min(len(host), 200)] + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(random)
-}
+// errNotInTime is the cause of a context whose time to wait is over. An error that is nothing else is the cluster's
+// word.
+var errNotInTime = errors.New("not granted in time")
 
-func lockEnvironment(l holder.Lock, fence int64) []string {
-	return append(os.Environ(), "HOLDFAST_LOCK="+l.Name, "HOLDFAST_OWNER="+l.Owner, "HOLDFAST_FENCE="+
-		strconv.FormatInt(fence, 10))
-}
-
-// acquire waits for the lock until a signal says that nobody wants it any more.
-func acquire(ctx context.Context, h *holder.Holder, name string) error {
+// acquire waits for the lock, at most as long as --wait says, until a signal says that nobody wants it any more.
+func (o *lockOwn) acquire(ctx context.Context, client *holdfast.Client, servers *holder.Servers, stderr io.Writer) (
+	*holdfast.Lock, error,
+) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer cancelBySignal(ctx, cancel)()
+	limited, lock := ctx, client.Lock
+	switch {
+	case o.now, o.wait == 0:
+		lock = client.TryLock
+	case o.wait > 0:
+		var end context.CancelFunc
+		limited, end = context.WithTimeoutCause(ctx, o.wait, errNotInTime)
+		defer end()
+	}
+	refusal := make(chan error, 1)
+	go func() { refusal <- refusalOf(limited, servers, cancel) }()
+	held, err := lock(limited, o.name, o.options(ctx, servers, stderr)...)
+	if err == nil {
+		return held, nil
+	}
+	if cause := (exitStatus{}); errors.As(context.Cause(ctx), &cause) {
+		client.Close()
+		if cause.status == statusSignal+int(syscall.SIGINT) {
+			dieOf(syscall.SIGINT, os.Getpid())
+		}
+		return nil, cause
+	}
+	if err == holdfast.ErrNotGranted || err == errNotInTime { // as the cluster said, and not wrapped by anything
+		return nil, exitStatus{o.notGranted, fmt.Sprintf("%s: %v%s", o.name, errNotInTime, o.behindNow(servers))}
+	}
+	if refused := <-refusal; refused != nil {
+		err = refused
+	} else if servers.From != "" {
+		err = fmt.Errorf("%w (%s)", err, servers.From)
+	}
+	return nil, fmt.Errorf("%s: %w", o.name, err)
+}
+
+// cancelBySignal ends ctx when a signal comes. The signals have their own effect again when stop was called.
+func cancelBySignal(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)...)
-	defer signal.Stop(signals)
 	go func() {
 		select {
 		case s := <-signals:
@@ -217,39 +253,67 @@ func acquire(ctx context.Context, h *holder.Holder, name string) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := h.Acquire(ctx)
-	if cause := (exitStatus{}); errors.As(context.Cause(ctx), &cause) {
-		h.Close()
-		if cause.status == statusSignal+int(syscall.SIGINT) {
-			dieOf(syscall.SIGINT, os.Getpid())
-		}
-		return cause
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return func() { signal.Stop(signals) }
 }
 
+// refusalOf returns why a node lets this client in neither now nor later, with the flag that is missing or wrong, and
+// cancels the wait for that reason. Nil: a node lets it in, or none answers.
+func refusalOf(ctx context.Context, servers *holder.Servers, cancel context.CancelCauseFunc) error {
+	conn, err := servers.DialAny(ctx, nodePatience)
+	if err == nil {
+		conn.Close()
+	}
+	if !errors.As(err, new(*holder.Refusal)) {
+		return nil
+	}
+	cancel(err)
+	return err
+}
+
+// options are the flags as the library has them.
+func (o *lockOwn) options(ctx context.Context, servers *holder.Servers, stderr io.Writer) []holdfast.Option {
+	options := []holdfast.Option{holdfast.Note(o.note)}
+	if o.shared {
+		options = append(options, holdfast.Shared())
+	}
+	if o.limit > 0 {
+		options = append(options, holdfast.Semaphore(o.limit, max(1, o.permits)))
+	}
+	if o.delay > 0 {
+		options = append(options, holdfast.Delay(o.delay))
+	}
+	if _, _, terminal := terminalSize(stderr)(); terminal || o.verbose {
+		options = append(options, holdfast.Queued(func(owner string) {
+			if l, there := o.present(ctx, servers); there && inLine(&l, owner) != "" {
+				fmt.Fprintf(stderr, "holdfast lock: waiting for %s: %s\n", printable(o.name), inLine(&l, owner))
+			}
+		}))
+	}
+	return options
+}
+
+// answerWithin is how long the cluster may take to say who has a lock.
+const answerWithin = time.Second
+
 // present is what the cluster says of the lock now.
-func (o *lockOwn) present(ctx context.Context, c *holder.Conn) (l api.Lock, there bool) {
-	vs, err := c.Pipeline(ctx, []string{"TIME"}, []string{"LOCK.INFO", o.lock.Name})
-	if err != nil || len(vs[0].Elems) != 2 || vs[1].IsError() {
+func (o *lockOwn) present(ctx context.Context, servers *holder.Servers) (l api.Lock, there bool) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	conn, err := servers.DialAny(ctx, answerWithin)
+	if err != nil {
 		return l, false
 	}
-	l, there, err = api.LockOf(vs[1], o.lock.Name, o.db, timeOf(vs[0]))
+	defer conn.Close()
+	l, there, err = lockNow(ctx, conn, o.name, o.db)
 	return l, there && err == nil
 }
 
-// printHolder prints who holds the lock, and the place in line.
-func (o *lockOwn) printHolder(ctx context.Context, c *holder.Conn, stderr io.Writer) {
-	l, there := o.present(ctx, c)
-	if !there {
-		return
+// behindNow says what the lock waits for now; empty: nothing, or it is not known.
+func (o *lockOwn) behindNow(servers *holder.Servers) string {
+	if l, there := o.present(context.Background(), servers); there {
+		return behind(&l)
 	}
-	if text := inLine(&l, o.lock.Owner); text != "" {
-		fmt.Fprintf(stderr, "holdfast lock: waiting for %s: %s\n", printable(o.lock.Name), text)
-	}
+	return ""
 }
 
 // inLine is the place of an owner in line, and who holds the lock; empty: the owner does not wait.
@@ -278,23 +342,4 @@ func ordinal(n int) string {
 		suffix = cmp.Or(map[int]string{1: "st", 2: "nd", 3: "rd"}[n%10], suffix)
 	}
 	return fmt.Sprintf("%d%s", n, suffix)
-}
-
-// answerWithin is how long the cluster may take to say who has a lock that was not granted.
-const answerWithin = time.Second
-
-// whyNot adds to an error who has the lock. The status is -E's only if the cluster itself did not grant the lock.
-func (o *lockOwn) whyNot(ctx context.Context, h *holder.Holder, err error) error {
-	if cause := errors.Unwrap(err); cause != holder.ErrNotGranted {
-		return err
-	}
-	text := err.Error()
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	if c := h.Conn(); c != nil {
-		if l, there := o.present(ctx, c); there {
-			text += behind(&l)
-		}
-	}
-	return exitStatus{o.notGranted, text}
 }

@@ -124,6 +124,7 @@ func TestLockAtATerminal(t *testing.T) {
 		s.shows(t, "holdfast lock job", 4) // fg says what goes on
 		s.enter(t, "more\n")
 		s.shows(t, "read-more", 1)
+		require.True(t, c.Demands(), "again")
 	})
 	t.Run("Ctrl-Z, lost meanwhile", func(t *testing.T) {
 		s.enter(t, "$holdfast lock job -- sh -c 'echo sleeps-$((3+4)); read x; echo read-$x'\n")

@@ -248,7 +248,7 @@ func TestLockEndsACommandBeforeItsSession(t *testing.T) {
 	c.Kill(0)
 	require.Equal(t, statusLost, r.status(t))
 	require.NotEmpty(t, c.Holder("job"), "the session has not ended yet")
-	r.oneLine(t, "no node could be asked")
+	r.oneLine(t, "no node could be reached")
 }
 
 // TestLockLeavesChildrenOfACommandThatEnded: they are not the lock's, which is free when the command ends.

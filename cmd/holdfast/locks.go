@@ -163,7 +163,7 @@ func watchLocks(ctx context.Context, servers *holder.Servers, q lockQuery, stdou
 
 // breakLock takes a lock away. A stock lock has no fence, so only the owner that is named can be meant.
 func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string, stdout io.Writer) error {
-	l, there, err := o.lockNow(ctx, conn, name)
+	l, there, err := lockNow(ctx, conn, name, o.db)
 	switch stock := there && l.Mode == stockMode && len(l.Holders) > 0; {
 	case err != nil:
 		return fmt.Errorf("break %s: %w", name, err)
@@ -199,17 +199,17 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string
 }
 
 // lockNow is the answer of LOCK.INFO about a lock. there is false if it has neither a holder nor a waiter.
-func (o *locksOwn) lockNow(ctx context.Context, conn *holder.Conn, name string) (l api.Lock, there bool, err error) {
+func lockNow(ctx context.Context, conn *holder.Conn, name string, db int) (l api.Lock, there bool, err error) {
 	vs, err := conn.Pipeline(ctx, []string{"TIME"}, []string{"LOCK.INFO", name})
 	if err != nil || len(vs[0].Elems) != 2 || vs[1].IsError() {
 		return l, false, err
 	}
-	return api.LockOf(vs[1], name, max(0, o.db), timeOf(vs[0]))
+	return api.LockOf(vs[1], name, max(0, db), timeOf(vs[0]))
 }
 
 // present describes who holds a lock now, where the hold that the caller named is there no more.
 func (o *locksOwn) present(ctx context.Context, conn *holder.Conn, name string) string {
-	l, there, err := o.lockNow(ctx, conn, name)
+	l, there, err := lockNow(ctx, conn, name, o.db)
 	switch {
 	case err != nil:
 		return "who holds it is not known: " + err.Error()

@@ -1,3 +1,5 @@
+// Package holder is an operator's connection to a node: addresses that are tried in turn, one command after another,
+// and errors that say which flag is missing or wrong. Locks are taken by the client library in server/clients/go.
 package holder
 
 import (
@@ -27,7 +29,7 @@ type Servers struct {
 	DB       int
 	Name     string // by which nodes know the client; "": holdfast-lock
 	From     string // where the addresses come from, for errors; "": the user named them
-	RESP2    bool   // as servers before Redis 6 speak; without notices
+	RESP2    bool   // as servers before Redis 6 speak
 }
 
 // Refusal is an error that a node replied, and that another try would meet again.
@@ -42,7 +44,13 @@ var passing = []string{
 	"ERR max number of clients reached",
 }
 
-const noSession = "NOSESSION"
+// Text is an integer or a string as a word.
+func Text(v protocol.Value) string {
+	if v.Kind == protocol.KindInteger {
+		return strconv.FormatInt(v.Num, 10)
+	}
+	return v.Str
+}
 
 // ErrorOf is the error of an error reply.
 func ErrorOf(v protocol.Value) error {
@@ -54,9 +62,6 @@ func ErrorOf(v protocol.Value) error {
 
 func isRefusal(err error) bool { return errors.As(err, new(*Refusal)) }
 
-// maxPushes is how many notices may wait to be read. One lock gets a handful.
-const maxPushes = 64
-
 // MaxPipeline is how many commands one [Conn.Pipeline] may have.
 const MaxPipeline = 512
 
@@ -66,10 +71,9 @@ type Conn struct {
 	resp     *protocol.Conn
 	patience time.Duration
 	replies  chan protocol.Value
-	pushes   chan protocol.Value // the words behind "lock"
-	down     chan struct{}       // closed when the connection is
-	err      error               // why; valid once down is closed
-	late     bool                // a reply is missing: the next ones would be taken for it
+	down     chan struct{} // closed when the connection is
+	err      error         // why; valid once down is closed
+	late     bool          // a reply is missing: the next ones would be taken for it
 }
 
 // reachWithin is how long it may take to reach one of several nodes.
@@ -102,7 +106,7 @@ func (s *Servers) dial(ctx context.Context, addr string, patience time.Duration)
 	}
 	c := &Conn{
 		nc: nc, resp: protocol.NewConn(nc), patience: patience, replies: make(chan protocol.Value, MaxPipeline),
-		pushes: make(chan protocol.Value, maxPushes), down: make(chan struct{}),
+		down: make(chan struct{}),
 	}
 	go c.read()
 	if err := c.greet(ctx, s); err != nil {
@@ -174,15 +178,11 @@ func (c *Conn) read() {
 			c.err = err
 			return
 		}
-		to := c.replies
 		if v.Kind == protocol.KindPush {
-			if len(v.Elems) < 2 || v.Elems[0].Str != "lock" {
-				continue
-			}
-			to = c.pushes
+			continue
 		}
 		select {
-		case to <- v:
+		case c.replies <- v:
 		default:
 			c.err = errors.New("the node sent more than it was asked for")
 			return

@@ -35,49 +35,17 @@ func door(t *testing.T, answer func(number int64, nc net.Conn)) (addr string, kn
 	return l.Addr().String(), knocks
 }
 
-func locking(wait time.Duration, addrs ...string) *holder.Holder {
-	return holder.New(&holder.Servers{Addrs: addrs}, holder.Lock{Name: "job", Owner: "a", TTL: ttl, Wait: wait})
-}
-
-// TestNobodyAtFirst: the time to wait is also for a cluster that is not there yet.
-func TestNobodyAtFirst(t *testing.T) {
-	t.Parallel()
-	for what, wait := range map[string]time.Duration{"for long": time.Hour, "for ever": -1} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			c := holdertest.Start(t, 1)
-			addr, _ := door(t, func(number int64, nc net.Conn) {
-				if number < 4 {
-					nc.Close()
-					return
-				}
-				node, err := net.Dial("tcp", c.Addrs()[0])
-				if err != nil {
-					nc.Close()
-					return
-				}
-				go func() { _, _ = io.Copy(node, nc); node.Close() }()
-				_, _ = io.Copy(nc, node)
-				nc.Close()
-			})
-			h := locking(wait, addr)
-			t.Cleanup(h.Close)
-			require.NoError(t, h.Acquire(t.Context()))
-		})
-	}
-}
-
-// TestOneRound: without a time to wait each node is tried once, and the error says of each why not.
-func TestOneRound(t *testing.T) {
+// TestClosedAtOnce: a port that ends each connection need not speak TLS; each node is tried, and the error says of each
+// why not.
+func TestClosedAtOnce(t *testing.T) {
 	t.Parallel()
 	shut := func(_ int64, nc net.Conn) { nc.Close() }
 	first, one := door(t, shut)
 	second, two := door(t, shut)
-	err := locking(0, first, second).Acquire(t.Context())
-	require.Error(t, err)
-	require.NotErrorIs(t, err, holder.ErrNotGranted)
+	_, err := (&holder.Servers{Addrs: []string{first, second}}).DialAny(t.Context(), time.Minute)
 	require.ErrorContains(t, err, first)
 	require.ErrorContains(t, err, second)
+	require.NotErrorAs(t, err, new(*holder.Refusal))
 	require.EqualValues(t, 2, one.Load(), "once more, to see whether the port speaks TLS")
 	require.EqualValues(t, 2, two.Load())
 }
@@ -95,37 +63,6 @@ func TestSilentNode(t *testing.T) {
 	servers.Addrs[1], _ = door(t, func(_ int64, nc net.Conn) { nc.Close() })
 	_, err = servers.DialAny(t.Context(), time.Hour)
 	require.ErrorContains(t, err, silent+": the node does not answer; "+servers.Addrs[1]+": ")
-}
-
-// TestAnotherNodeForAPassingRefusal: what a node refuses for the moment, or for itself alone, the next node may take.
-func TestAnotherNodeForAPassingRefusal(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		"ERR max number of clients reached", "CLUSTERDOWN No leader is known", "LOADING the node is starting",
-		"MASTERDOWN no link", "TRYAGAIN later",
-	} {
-		t.Run(text, func(t *testing.T) {
-			t.Parallel()
-			c := holdertest.Start(t, 1)
-			refuses, knocks := door(t, func(_ int64, nc net.Conn) {
-				_, _ = bufio.NewReader(nc).ReadString('\n') // the client has begun to speak
-				_, _ = io.WriteString(nc, "-"+text+"\r\n")
-			})
-			h := locking(0, refuses, c.Addrs()[0])
-			t.Cleanup(h.Close)
-			require.NoError(t, h.Acquire(t.Context()))
-			require.EqualValues(t, 1, knocks.Load())
-		})
-	}
-}
-
-// TestTheWaitIsTheBound: nodes that accept and say nothing do not make it longer.
-func TestTheWaitIsTheBound(t *testing.T) {
-	t.Parallel()
-	first, _ := door(t, func(int64, net.Conn) {})
-	second, late := door(t, func(int64, net.Conn) {})
-	require.ErrorIs(t, locking(time.Millisecond, first, second).Acquire(t.Context()), holder.ErrNotGranted)
-	require.Zero(t, late.Load(), "a node was asked when the wait was over")
 }
 
 // TestReasonOfTheEnd: who writes to a connection that the node has ended hears what the node said.

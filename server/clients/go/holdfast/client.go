@@ -11,6 +11,13 @@
 // or freezes are free after [Config.TTL].
 //
 // The contract that this package keeps is server/clients/CONTRACT.md.
+//
+// The package is a module of its own: who uses it gets none of the server's requirements. The server's module requires
+// it, for `holdfast lock`, and replaces it by this folder, as etcd and Consul do with their clients. So a clone builds
+// with what it has, and is tested with it. What that costs is `go install` of the server by a version, which the
+// go command refuses to a module that replaces another. As a package of the server's module it would have the same
+// import path, but raise its users' versions of everything that the server requires. A workspace would leave
+// `go mod tidy` without the package.
 package holdfast
 
 import (
@@ -87,6 +94,7 @@ type Client struct {
 	session   string                     // "": none
 	goodUntil time.Time                  // the session cannot end before, unless a command ends it
 	alarm     *time.Timer                // fires when a third of the TTL is left
+	suspended bool                       // the alarm says nothing: see Suspend
 	holds     map[string]*hold           // asked for or held, by owner
 	reentrant map[string]*hold           // those of them that are, by hold.key
 	watchers  map[string]map[*watch]bool // by channel
@@ -109,13 +117,19 @@ func New(config Config) (*Client, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{
-		config: config, id: rand.Text(), changed: make(chan struct{}),
+		config: config, id: newID(), changed: make(chan struct{}),
 		holds: map[string]*hold{}, reentrant: map[string]*hold{}, watchers: map[string]map[*watch]bool{},
 	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.alarm = time.AfterFunc(time.Hour, c.expire)
 	c.alarm.Stop()
 	return c, nil
+}
+
+// newID returns the prefix of a client's owners: where it runs, and a part that no other has.
+func newID() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%.200s:%d:%s", host, os.Getpid(), rand.Text())
 }
 
 // Close releases all locks by closing the session, and ends the contexts of those that are held with ErrClosed. It
@@ -326,7 +340,7 @@ func (c *Client) setGoodUntil(t time.Time) {
 func (c *Client) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session == "" || time.Until(c.goodUntil) > c.config.TTL/3 {
+	if c.session == "" || c.suspended || time.Until(c.goodUntil) > c.config.TTL/3 {
 		return
 	}
 	reason := "no node could be reached"
@@ -449,12 +463,46 @@ func (c *Client) await(ctx context.Context, once bool) (cn *conn, session string
 	}
 }
 
-// why returns the error of a wait that ctx ended, with what the nodes said last. c.mu is held.
+// why returns the error of a wait that ctx ended: its cause, and, while there is no connection, what the nodes said
+// last. c.mu is held.
 func (c *Client) why(ctx context.Context) error {
-	if c.roundErr == nil {
+	switch {
+	case c.conn != nil && c.roundErr == nil:
 		return context.Cause(ctx)
+	case c.roundErr == nil:
+		return fmt.Errorf("%w: no node has answered", context.Cause(ctx))
 	}
-	return fmt.Errorf("%w; %w", context.Cause(ctx), c.roundErr)
+	return fmt.Errorf("%w: %w", context.Cause(ctx), c.roundErr)
+}
+
+// Suspend has the node keep the session, however long, while this process is stopped on purpose, as from a terminal: no
+// sign of life is demanded and no loss told before resume. That holds as long as the connection lasts. resume returns
+// when each lock is proved or lost; what cannot be proved when ctx ends is lost. What the locks protect must not go on
+// before.
+func (c *Client) Suspend(ctx context.Context) (resume func(context.Context)) {
+	cn, session, err := c.await(ctx, false)
+	if err != nil {
+		return func(context.Context) {}
+	}
+	c.setSuspended(true)
+	_, _ = cn.do(ctx, "SESSION.ATTACH", session) // if it has no effect, the session ends, and resume tells
+	return func(ctx context.Context) {
+		_, _ = c.exchange(ctx, func(cn *conn) (v value, err error) {
+			_, _ = cn.do(ctx, "SESSION.ATTACH", session, "HEARTBEAT") // what comes of it is proved now
+			if err = c.keepAlive(cn, session); err == nil {
+				err = c.prove(cn)
+			}
+			return v, err
+		})
+		c.setSuspended(false)
+		c.expire()
+	}
+}
+
+func (c *Client) setSuspended(yes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspended = yes
 }
 
 // do executes a command that may be executed twice: it is repeated, at other nodes too, until ctx ends.

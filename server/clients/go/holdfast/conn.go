@@ -64,9 +64,22 @@ func (c *Client) dial(ctx context.Context, addr string, onPush func(*conn, value
 	go cn.read()
 	if err := cn.login(ctx, &c.config); err != nil {
 		cn.close()
-		return nil, err
+		return nil, refusedTLS(addr, err)
 	}
 	return cn, nil
+}
+
+// refusedTLS makes errors of TLS that another try would meet again a [RefusedError]. What a node thinks of the client's
+// certificate comes when the first reply is read.
+func refusedTLS(addr string, err error) error {
+	alert := new(net.OpError)
+	switch {
+	case errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.RecordHeaderError)):
+		return &RefusedError{Addr: addr, Text: err.Error()}
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		return &RefusedError{Addr: addr, Text: alert.Error()}
+	}
+	return err
 }
 
 func (config *Config) dialNet(ctx context.Context, addr string) (net.Conn, error) {
@@ -85,10 +98,7 @@ func (config *Config) dialNet(ctx context.Context, addr string) (net.Conn, error
 	encrypted := tls.Client(nc, settings)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		if errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) {
-			return nil, &RefusedError{Addr: addr, Text: err.Error()}
-		}
-		return nil, err
+		return nil, refusedTLS(addr, fmt.Errorf("TLS: %w", err))
 	}
 	return encrypted, nil
 }

@@ -27,6 +27,10 @@ func Semaphore(limit, permits int) Option {
 // Note is shown to everybody who looks at the lock, up to 1024 bytes. Leaders tell their address so.
 func Note(text string) Option { return func(h *hold) { h.words = append(h.words, "NOTE", text) } }
 
+// Queued has f called, before the wait, each time when others have the lock that was asked for. Owner is by what
+// [Client.Inspect] knows this waiter.
+func Queued(f func(owner string)) Option { return func(h *hold) { h.queued = f } }
+
 // Delay is how long nobody is granted the lock after it was lost. A release does not delay. At most a day.
 func Delay(d time.Duration) Option {
 	return func(h *hold) { h.words = append(h.words, "DELAY", millis(d)) }
@@ -46,6 +50,8 @@ type hold struct {
 	owner string   // unique, so that a repeated command never concerns another hold
 	key   string   // of holds that are reentrant: names and owner; "": not reentrant
 	words []string // the options of LOCK.ACQUIRE
+
+	queued func(owner string) // nil: not told
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -174,18 +180,17 @@ func (c *Client) acquire(ctx context.Context, h *hold, wait bool) error {
 		case isReply(err, "NOSESSION"):
 			c.endSession(session)
 			c.awaitChange(ctx, cn)
-		case c.mayRetry(ctx, cn, err):
-		case ctx.Err() != nil:
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.why(ctx)
+		case c.mayRetry(ctx, cn, err), ctx.Err() != nil:
 		case err != nil || v.isNull():
 			h.setSession("")
 			return cmp.Or(err, ErrNotGranted)
-		case h.awaitGrant(ctx, cn) && ctx.Err() == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
+		default:
+			if v.num == 0 && h.queued != nil {
+				h.queued(h.owner)
+			}
+			if h.awaitGrant(ctx, cn) && ctx.Err() == nil {
+				return nil
+			}
 		}
 	}
 }
@@ -326,6 +331,9 @@ func (h *hold) lose(err error) {
 // Fence returns the number of this hold, which is larger than that of every hold before. It goes with every write to a
 // resource that refuses smaller ones; see also [Client.Pass].
 func (l *Lock) Fence() int64 { return l.h.fence }
+
+// Owner is by what [Client.Inspect] and LOCK.CHECK know this hold. No other lock has it.
+func (l *Lock) Owner() string { return l.h.owner }
 
 // Context ends when the lock is lost or released. It has the values of the context that the lock was asked for with.
 // After a loss its [context.Cause] is a [LostError].
