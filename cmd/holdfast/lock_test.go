@@ -123,7 +123,8 @@ func TestLockSaysInOneLineWhyNot(t *testing.T) {
 }
 
 // loop is a shell's command that runs until it is told to end, and says so.
-const loop = `trap "echo told; exit 0" TERM; trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.05; done`
+const loop = `trap "echo told; exit 0" TERM; trap "echo interrupted; exit 5" INT; echo ready
+while :; do sleep 0.05; done`
 
 // deaf is a command that heeds no SIGTERM.
 const deaf = `trap "" TERM; echo ready; while :; do sleep 0.05; done`
