@@ -13,9 +13,6 @@ native() {
 install_recipes_node() { [ -d "$work/node" ] || install_node; }
 test_recipes_node() { cp "$here/node/recipes.mjs" "$work/node/" && cd "$work/node" && native node recipes.mjs; }
 
-install_recipes_java() { install_java; }
-test_recipes_java() { native java -Xmx512m -XX:+UseSerialGC -cp "$work/classes:$work/jars/*" Recipes; }
-
 install_recipes_rust() {
 	CARGO_HOME=$work/cargo CARGO_TARGET_DIR=$work/rust-recipes cargo build --quiet --manifest-path "$here/rust/recipes/Cargo.toml"
 }

@@ -13,7 +13,7 @@ here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
-	recipes_node recipes_java recipes_rust'
+	recipes_node recipes_rust'
 locks='locks_python locks_node locks_java locks_php locks_ruby'
 every="$default $locks asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
@@ -60,7 +60,7 @@ programs() {
 	killed) echo go python3 ;;
 	node | recipes_node | semaphore | locks_node) echo node npm ;;
 	discovery) echo go python3 node npm ;;
-	java | java_pushed | recipes_java | redisson | locks_java) echo java javac mvn ;;
+	java | java_pushed | redisson | locks_java) echo java javac mvn ;;
 	locks_php) echo php ;;
 	locks_ruby) echo ruby gem ;;
 	rslock | recipes_rust) echo cargo ;;

@@ -47,6 +47,25 @@ var languages = map[string]func(t *testing.T) []string{
 	},
 	"Python":  python,
 	"asyncio": func(t *testing.T) []string { return append(python(t), "--asyncio") },
+	"Java":    java,
+	"futures": func(t *testing.T) []string { return append(java(t), "--async") },
+}
+
+func java(t *testing.T) []string {
+	const dir = "../../../../server/clients/java/holdfast-client"
+	const library = dir + "/src/main/java/io/github/holdfast/*.java"
+	readAll(t, library, dir+"/*.java")
+	compiler, err := exec.LookPath("javac")
+	if err != nil {
+		t.Skip("javac is not installed: the Java library is not tested")
+	}
+	files, err := filepath.Glob(library)
+	require.NoError(t, err)
+	classes := t.TempDir()
+	files = append(files, dir+"/Driver.java", "-Xlint:all", "-Werror", "--release", "17", "-d", classes)
+	out, err := exec.Command(compiler, files...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return []string{"java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes, "Driver"}
 }
 
 func python(t *testing.T) []string {
