@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# The recipes for native locks: each is a file to copy, and a program that checks it. Sourced by run.sh.
+# The recipe for native locks: a file to copy, and a program that checks it. Sourced by run.sh.
 
 # native COMMAND…: the checks of a recipe, where there are native locks.
 native() {
@@ -9,9 +9,6 @@ native() {
 	fi
 	"$@"
 }
-
-install_recipes_node() { [ -d "$work/node" ] || install_node; }
-test_recipes_node() { cp "$here/node/recipes.mjs" "$work/node/" && cd "$work/node" && native node recipes.mjs; }
 
 install_recipes_rust() {
 	CARGO_HOME=$work/cargo CARGO_TARGET_DIR=$work/rust-recipes cargo build --quiet --manifest-path "$here/rust/recipes/Cargo.toml"

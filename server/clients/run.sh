@@ -13,12 +13,12 @@ here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
-	recipes_node recipes_rust'
+	typescript recipes_rust'
 locks='locks_python locks_node locks_java locks_php locks_ruby'
 every="$default $locks asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
-few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node' ;;
+few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node typescript' ;;
 esac
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
 
@@ -58,8 +58,9 @@ programs() {
 	bridge_java | bridge_redisson) echo java javac mvn redis-server ;;
 	python | redis_py | redis_py_more | python_redis_lock | locks_python) echo python3 ;;
 	killed) echo go python3 ;;
-	node | recipes_node | semaphore | locks_node) echo node npm ;;
+	node | semaphore | locks_node) echo node npm ;;
 	discovery) echo go python3 node npm ;;
+	typescript) echo go node npm ;;
 	java | java_pushed | redisson | locks_java) echo java javac mvn ;;
 	locks_php) echo php ;;
 	locks_ruby) echo ruby gem ;;
@@ -94,6 +95,17 @@ install_node() {
 		npm install --no-audit --no-fund --loglevel=error --cache "$work/npm"
 }
 test_node() { cd "$work/node" && node suite.mjs; }
+
+# The library of native locks: its own tests, and the scenarios of CONTRACT.md. They start nodes of their own.
+install_typescript() {
+	cp -r "$here/node/holdfast-client" "$work/typescript" && cd "$work/typescript" &&
+		npm install --no-package-lock --no-audit --no-fund --loglevel=error --cache "$work/npm" && npm run --silent build &&
+		cd "$here/../../cmd/internal/holder/holdertest" && go test -c -tags invariants -o "$work/contract.test" .
+}
+test_typescript() {
+	(cd "$work/typescript" && npm test --silent) && cd "$here/../../cmd/internal/holder/holdertest" &&
+		HOLDFAST_TYPESCRIPT=$work/typescript "$work/contract.test" -test.run TestContract/TypeScript
+}
 
 install_semaphore() { [ -d "$work/node" ] || install_node; }
 test_semaphore() { cd "$work/node" && node semaphore.mjs; }

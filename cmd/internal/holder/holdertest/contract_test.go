@@ -49,6 +49,14 @@ var languages = map[string]func(t *testing.T) []string{
 	"asyncio": func(t *testing.T) []string { return append(python(t), "--asyncio") },
 	"Java":    java,
 	"futures": func(t *testing.T) []string { return append(java(t), "--async") },
+	"TypeScript": func(t *testing.T) []string {
+		dir := os.Getenv("HOLDFAST_TYPESCRIPT")
+		if dir == "" {
+			t.Skip("HOLDFAST_TYPESCRIPT does not name the built library: `make clients` builds and tests it")
+		}
+		readAll(t, dir+"/*.mjs", dir+"/dist/*")
+		return []string{"node", dir + "/driver.mjs"}
+	},
 }
 
 func java(t *testing.T) []string {
