@@ -27,6 +27,7 @@ type options struct {
 	binary, tags, before      string
 	serverArgs                string
 	check, picture, virtual   string
+	libraries                 string
 }
 
 func parseOptions(args []string, stderr io.Writer) (*options, error) {
@@ -58,6 +59,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.virtual, "virtual", "",
 		"with --soak: runs in virtual time instead, one on each core, until one is not valid; how long each is, with how "+
 			"many rounds a second, and how much time between faults at most: 1h@1/2m")
+	fs.StringVar(&o.libraries, "libraries", "go,python",
+		"for the workload library: the languages whose client libraries are used, by turns: go, python, asyncio, java")
 	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")
 	fs.StringVar(&o.picture, "picture", "",
 		"run Redis with Sentinel and Holdfast under one schedule (only --seed and --store are heeded), and draw who held "+
@@ -104,6 +107,9 @@ func (o *options) reproduce(net string) string {
 	}
 	if o.tags != "invariants" {
 		words = append(words, "--tags "+o.tags)
+	}
+	if strings.Contains(o.workload, "library") {
+		words = append(words, "--libraries "+o.libraries)
 	}
 	if o.before != "" {
 		words = append(words, "--before "+o.before)

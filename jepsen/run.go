@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
@@ -287,6 +288,11 @@ func (t *trial) plan(ctx context.Context) error {
 		Timeout: t.o.timeout, Features: t.target.Features(ctx), Settle: settle,
 	}
 	t.settings.Drift = schedule.Drift(faults)
+	if strings.Contains(t.o.workload, "library") {
+		if t.settings.Drivers, err = workload.Drivers(ctx, t.o.libraries, t.dir); err != nil {
+			return err
+		}
+	}
 	t.loads, err = workload.Build(t.o.workload, t.settings)
 	return err
 }

@@ -450,6 +450,35 @@ func checkLost(r *Result, key string, ops []history.Op, lost *history.Op, b TTLB
 	}
 }
 
+// Held checks what holders believe who use a client library: no two at a time, and each is told of its loss.
+//
+//	held   owner, fence   from call to return the library has said that the lock is held, and not that it is lost
+//	untold owner, fence   a hold was broken, and the library has not said so in time
+func Held(h *history.History) Result {
+	r := newResult("held", h.Count(history.OK))
+	keys, byKey := h.ByKey()
+	for _, key := range keys {
+		var last *history.Op // which ends last
+		ops := byKey[key]
+		slices.SortStableFunc(ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })
+		for i := range ops {
+			switch o := &ops[i]; {
+			case o.F == "untold":
+				r.find("%s: a loss was not told: %s", key, o)
+			case o.F == "held":
+				r.Counts["holds"]++
+				if last != nil && o.Call < last.Return {
+					r.find("%s: two holders for %s: %s, and %s", key, time.Duration(min(last.Return, o.Return)-o.Call), last, o)
+				}
+				if last == nil || o.Return > last.Return {
+					last = o
+				}
+			}
+		}
+	}
+	return *r
+}
+
 // Kept checks that a session lives as long as the connection that it is attached to, while nothing is broken.
 //
 //	unkept owner, fence, since   a reply says that the session is gone, on a connection that stands since then; the

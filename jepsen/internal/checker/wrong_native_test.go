@@ -281,6 +281,14 @@ var nativeHistories = []struct {
 		0-10        acquire l 1 1000 -> 1 7
 		12040-12050 check l 1 -> 0
 		14000-14000 untold l 1 7`, "was not told"},
+	{"one library's holder after the other", Held, `
+		0-10  held l 1 7
+		10-20 held l 2 8`, ""},
+	{"two holders, one of them for long", Held, `
+		0-90  held l 1 7
+		10-20 held l 2 8
+		30-40 held l 3 9`, "two holders for 10"},
+	{"a library says nothing of a loss", Held, `0-10 untold l 1 7`, "a loss was not told"},
 	{"a session ends under its connection", Kept(bounds), `0-10 unkept l 1 7 0`, "though its connection stood"},
 	{"a session ends under its connection by a fault", Kept(bounds), `
 		fault 2-4

@@ -58,6 +58,12 @@ func (r *Recorder) Since(worker int, o Op, start int64) {
 	p.complete(OK, "", func(o *Op) { o.Call = min(start, o.Call) })
 }
 
+// Held records what was true from one instant to another. Requires: the worker has no other operation on record then.
+func (r *Recorder) Held(worker int, o Op, from, until int64) {
+	p := r.Invoke(worker, o)
+	p.complete(OK, "", func(o *Op) { o.Call, o.Return = from, until })
+}
+
 // NewPipe numbers a pipeline.
 func (r *Recorder) NewPipe() int {
 	r.mu.Lock()

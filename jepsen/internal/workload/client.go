@@ -31,7 +31,8 @@ type Client struct {
 	user   *user // nil: the default user
 	moved  bool  // the node said that another is to be asked
 
-	locks map[string]*lockConn // for native locks
+	locks  map[string]*lockConn // for native locks
+	driver *driver              // of a client library
 }
 
 func newClient(o *Options, worker int) *Client {
@@ -49,6 +50,9 @@ func (c *Client) close() {
 	}
 	for _, l := range c.locks {
 		l.close()
+	}
+	if c.driver != nil {
+		c.driver.close()
 	}
 }
 

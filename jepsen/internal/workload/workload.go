@@ -14,6 +14,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -70,6 +71,8 @@ type Options struct {
 	Features Features
 	// Drift is the bound on clock rate errors that the run's faults keep to.
 	Drift float64
+	// Drivers are the shell's commands that run clients of libraries, for the workload library.
+	Drivers []string
 	// Settle is how long after a fault the service may take until clocks run again.
 	Settle time.Duration
 
@@ -105,6 +108,7 @@ var builders = map[string]builder{
 	"nativequeue":   {4, newNativeQueue},
 	"nativeall":     {3, newNativeAll},
 	"nativesession": {4, newNativeSession},
+	"library":       {4, newLibrary},
 }
 
 // leftOut reports whether "all" does not stand for a workload: byName, and what the target cannot do.
@@ -113,8 +117,9 @@ func leftOut(name string, f Features) bool {
 		name == "users" && !f.Users
 }
 
-// byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn.
-var byName = []string{"unfencedset", "onelock"}
+// byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn, and library needs
+// what the libraries need.
+var byName = []string{"unfencedset", "onelock", "library"}
 
 // Names are the workloads that there are. All but unfencedset are expected to be valid.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
@@ -139,6 +144,9 @@ func Build(list string, o *Options) ([]Load, error) {
 			return nil, fmt.Errorf("no workload %q: there are %s, and all", name, strings.Join(Names(), ", "))
 		}
 		names = append(names, name)
+	}
+	if slices.Contains(names, "library") && o.Service != nil && len(o.Drivers) == 0 {
+		return nil, errors.New("workload library: say which, by --libraries")
 	}
 	if o.Concurrency < len(names) {
 		return nil, fmt.Errorf("%d clients are too few for %d workloads", o.Concurrency, len(names))

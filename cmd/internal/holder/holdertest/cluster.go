@@ -1,8 +1,8 @@
-// Package holdertest has nodes for tests of clients of native locks: a node of a cluster of one, behind as many doors as
-// a test wants. A door is a node as the client sees it, and can be killed, frozen and made to say less than it should.
+// Package holdertest has nodes for tests of clients of native locks: a node of a cluster of one, behind as many doors
+// as a test wants. A door is a node as the client sees it, and can be killed, frozen and made to say less than it should.
 //
-// What a killed or frozen door was connected to stays connected: to the node behind it, the client has become silent, as
-// a client is whose node died. Its sessions keep their lease.
+// What a killed or frozen door was connected to stays connected: to the node behind it, the client has become silent,
+// as a client is whose node died. Its sessions keep their lease.
 package holdertest
 
 import (

@@ -8,6 +8,7 @@ import concurrent.futures
 import os
 import sys
 import threading
+import time
 
 import holdfast_client as hf
 
@@ -24,6 +25,7 @@ mutex = threading.Lock()
 locks = {}
 asking = {}
 cancelled = set()
+answered = set()
 tasks = {}
 
 
@@ -51,11 +53,14 @@ def finish(result):
 
 
 def cancel(call):
+    """Cancel a call until it is answered: its thread may not have begun to ask."""
     cancelled.add(call)
-    if loop is None:
-        asking[call].cancel()
-    else:
-        loop.call_soon_threadsafe(tasks[call].cancel)
+    while call not in answered:
+        if loop is None and call in asking:
+            asking[call].cancel()
+        elif loop is not None and call in tasks:
+            loop.call_soon_threadsafe(tasks[call].cancel)
+        time.sleep(0.005)
 
 
 def acquire_by(lock, call, kind, timeout):
@@ -94,6 +99,8 @@ def acquire(client, words):
             return say(f"refused {call} {'cancelled' if call in cancelled else 'not-granted'}")
     except hf.HoldfastError as e:
         return say(f"refused {call}", e)
+    finally:
+        answered.add(call)
     locks[call] = lock
     say(f"granted {call} {lock.fence}")
     lock.on_lost(lambda loss: lost(call, loss))
@@ -143,7 +150,7 @@ def main():
         elif words[0] == "unlock":
             threading.Thread(target=unlock, args=(words[1],), daemon=True).start()
         elif words[0] == "cancel":
-            cancel(words[1])
+            threading.Thread(target=cancel, args=(words[1],), daemon=True).start()
         elif words[0] == "look":
             look(client, words[1])
         elif words[0] == "watch":
