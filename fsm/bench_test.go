@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -368,4 +369,39 @@ func BenchmarkNative(b *testing.B) {
 			return [][][]byte{bodies}
 		})
 	})
+}
+
+// BenchmarkLongestSteps is what must end as a whole, at its bound: the leases of a key, LOCK.BREAK, and a session.
+func BenchmarkLongestSteps(b *testing.B) {
+	fill := func(b *testing.B, n int, words func(i int) string) *driver {
+		d := newDriver(b)
+		d.native(1, 0, "session.open", "px", "600000")
+		for i := range n {
+			d.native(1, 0, strings.Fields(words(i))...)
+		}
+		return d
+	}
+	shared := func(i int) string { return fmt.Sprint("lock.acquire k owner-", i, " px 60000 shared") }
+	for name, c := range map[string]struct {
+		n     int
+		words func(i int) string
+		end   func(d *driver)
+	}{
+		"leases of a key": {locks.MaxHolders, shared, func(d *driver) { d.nowMillis += 60_001; d.do("exists", "k") }},
+		"break":           {locks.MaxHolders, shared, func(d *driver) { d.do("lock.break", "k") }},
+		"session": {
+			locks.MaxSession, func(i int) string { return fmt.Sprint("lock.acquire lock:", i, " me session 1") },
+			func(d *driver) { d.do("session.close", "1") },
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				d := fill(b, c.n, c.words)
+				b.StartTimer()
+				c.end(d)
+				require.Less(b, d.m.LockStats().Holds, c.n)
+			}
+		})
+	}
 }

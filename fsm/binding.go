@@ -26,6 +26,8 @@ type binding struct {
 	blocks bool
 	// guarded: the command writes keys, and refuses to if one of them is a lock.
 	guarded bool
+	// settles: the command reads keys, and runs what is due at those that are locks before.
+	settles bool
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
 	// denyoom.
 	grows bool
@@ -83,6 +85,7 @@ func newBinding(name string) *binding {
 	b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
 	b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
 	b.guarded = isGuarded(row)
+	b.settles = row.Route != protocol.Write && len(row.KeySpecs) > 0
 	return b
 }
 

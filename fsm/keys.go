@@ -9,7 +9,11 @@ import (
 )
 
 func delOp(c *call) protocol.Value {
-	if !c.Affords(len(c.Args)-1) || !c.Fits(c.holdsWork(c.Args[1:])) {
+	holders, work := c.holdsOf(c.Args[1:])
+	switch {
+	case holders > maxBroken:
+		return errManyHolders
+	case !c.Affords(len(c.Args) - 1), !c.Fits(work):
 		return command.ErrOverWork
 	}
 	var n int64
@@ -136,7 +140,7 @@ func (c *call) wrongType(b *binding) protocol.Value {
 	positions := b.row.AppendKeyPositions(room[:0], c.Args)
 	c.Spend(int64(len(positions)) * command.KeyWork)
 	for _, at := range positions {
-		switch it := c.FindStored(c.DB, c.Args[at]); {
+		switch it := c.FindIn(c.DB, c.Args[at]); {
 		case it == nil, it.IsLock() == ofLocks:
 		case it.IsLock():
 			return errNativeThere
@@ -155,18 +159,24 @@ func (c *call) breakLock(key string) (removed bool) {
 	return c.breakHolds(&locks.Break{DB: c.DB, Key: key, Reason: locks.Broken}, "") > 0
 }
 
-// holdsWork is the work of DEL with the locks among the keys.
-func (c *call) holdsWork(keys []string) (work int64) {
+// maxBroken is how many holders DEL takes their locks from at most.
+const maxBroken = locks.MaxSession
+
+var errManyHolders = protocol.Err("DEL breaks locks of at most 10000 holders; name fewer keys")
+
+// holdsOf is how many hold the locks among the keys, and the work of DEL with them.
+func (c *call) holdsOf(keys []string) (holders int, work int64) {
 	if !c.LocksThere() {
-		return 0
+		return 0, 0
 	}
 	for _, key := range keys {
+		holders += c.st.Locks.Holders(c.DB, key)
 		work += c.breakWork(key)
 	}
-	return work
+	return holders, work
 }
 
-// flushLocks is FLUSHDB for the locks of a database: all are lost. The lock table works that off in time.
+// flushLocks is FLUSHDB for the locks of a database: all are lost. The losses are told in time.
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.Locks.Any(db); any {
 		t := c.changeLocks(0)

@@ -92,13 +92,22 @@ func (c *call) LockAt(db int, key string) bool {
 		return true
 	}
 	c.settleLock(db, key)
-	there, looked := c.st.Locks.There(db, key, c.NowMillis)
-	c.Spend(int64(looked) * command.KeyWork)
-	if !there {
-		there = !c.changeLocks(0).Vacate(db, key)
-		c.publishEffects()
+	return c.st.Locks.Has(db, key)
+}
+
+// settleKeys settles the keys that a command reads, so that it sees them as of its instant. If the budget does not
+// suffice, the request is over.
+func (c *call) settleKeys(b *binding) {
+	var room [4]int
+	positions := b.row.AppendKeyPositions(room[:0], c.Args)
+	if b.subcommand > 0 {
+		positions = append(room[:0], 1) // two words of the command are one word here
 	}
-	return there
+	for _, at := range positions {
+		if key := c.Args[at]; c.st.Locks.DueAt(c.DB, key, c.NowMillis) && c.Fits(c.ownWork(leastSteps)) {
+			c.settleLock(c.DB, key)
+		}
+	}
 }
 
 // publishEffects does what the lock table wants done, and charges the entry for that and for the steps.
@@ -144,7 +153,7 @@ func (c *call) markLock(e *locks.Effect) {
 		c.Store(e.DB, keyspace.NewLock(c.HashOf(e.Key), e.Text))
 		return
 	}
-	if it := c.FindStored(e.DB, e.Key); it != nil && it.IsLock() {
+	if it := c.FindIn(e.DB, e.Key); it != nil && it.IsLock() {
 		c.RemoveFrom(e.DB, it)
 		c.NotifyIn(e.DB, event.ClassGeneric, "del", e.Key)
 	}
@@ -155,7 +164,7 @@ func (c *call) touchLock(at lockKey) {
 	if at.db < 0 {
 		return
 	}
-	if it := c.FindStored(at.db, at.key); it != nil && it.IsLock() {
+	if it := c.FindIn(at.db, at.key); it != nil && it.IsLock() {
 		c.Store(at.db, *it)
 	}
 }
@@ -292,6 +301,8 @@ func refusalOf(err error) protocol.Value {
 		return protocol.ErrOwnerTooLong.Value()
 	case locks.ErrFull:
 		return protocol.ErrLocksFull.Value()
+	case locks.ErrSessionFull:
+		return errFullSession
 	case locks.ErrDropped:
 		return protocol.ErrCutOff.Value()
 	case locks.ErrUnblocked:

@@ -34,7 +34,7 @@ var lockOps = map[string]op{
 // strange reports whether one of the keys has a value that is no lock: the reply is then command.ErrWrongType.
 func (c *call) strange(keys ...string) bool {
 	for _, key := range keys {
-		if it := c.FindStored(c.DB, key); it != nil && !it.IsLock() {
+		if it := c.FindIn(c.DB, key); it != nil && !it.IsLock() {
 			return true
 		}
 	}
@@ -266,14 +266,14 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 	return reason, problem
 }
 
-// breakWork is the work of breakHolds, without the steps.
+// breakWork is the work of breakHolds, with the steps.
 func (c *call) breakWork(key string) int64 {
-	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*command.BrokenWork
+	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*locks.StepUnits*grantWork
 }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
-	c.Spend(c.breakWork(b.Key))
+	c.Spend(lockWork)
 	t := c.changeLocks(1)
 	b.Cause = c.causeOf(nativeLocks, reason)
 	n = t.Break(b)

@@ -36,9 +36,6 @@ func (c *call) lockInfo(key string, most int) protocol.Value {
 	default:
 		return c.stockInfo(it, most)
 	}
-	if !c.looksAt(c.endedAt(key)) {
-		return command.ErrOverWork
-	}
 	info := c.st.Locks.Info(c.DB, key, c.NowMillis, most)
 	if info == nil {
 		return protocol.Null
@@ -56,23 +53,6 @@ func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
 	}
 	c.Spend(work)
 	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
-}
-
-// endedAt is how many holds and waiters a look at a lock may have to pass that have ended and are not worked off.
-func (c *call) endedAt(key string) int {
-	if !c.st.Locks.BehindAt(c.NowMillis) {
-		return 0
-	}
-	return c.st.Locks.Standers(c.DB, key)
-}
-
-// looksAt charges for a look at so many holds and waiters.
-func (c *call) looksAt(n int) bool {
-	if !c.Fits(int64(n) * command.KeyWork) {
-		return false
-	}
-	c.Spend(int64(n) * command.KeyWork)
-	return true
 }
 
 // shows charges for the rows of a lock.

@@ -16,6 +16,7 @@ const leastConnectionMillis = 1000
 var (
 	errNoConnection = protocol.Err("a session lives with the connection of a client, and here is none")
 	errShortSession = protocol.Err("a session that lives with a connection has PX 1000 at least")
+	errFullSession  = protocol.Err("a session has at most 10000 holds and places in queues")
 	errManySessions = protocol.Err("too many sessions live with this connection")
 )
 
@@ -155,9 +156,6 @@ func sessionCloseOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	if !c.looksAt(c.st.Locks.SessionWork(id)) {
-		return command.ErrOverWork
-	}
 	n, ok := c.changeLocks(0).CloseSession(id)
 	c.publishEffects()
 	if !ok {
@@ -170,9 +168,6 @@ func sessionInfoOp(c *call) protocol.Value {
 	id, problem := c.sessionOf()
 	if problem.IsError() {
 		return problem
-	}
-	if !c.looksAt(c.st.Locks.SessionWork(id)) {
-		return command.ErrOverWork
 	}
 	s := c.st.Locks.Session(id, c.NowMillis)
 	if s == nil {

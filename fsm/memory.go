@@ -226,7 +226,7 @@ func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	uses := protocol.AppendKeyUses(row, room[:0], words)
 	c.Spend(int64(len(uses)) * command.KeyWork)
 	for _, use := range uses {
-		if use.Flags&(protocol.KeyInsert|protocol.KeyUpdate) != 0 && c.FindStored(c.DB, words[use.At]) == nil {
+		if use.Flags&(protocol.KeyInsert|protocol.KeyUpdate) != 0 && c.FindIn(c.DB, words[use.At]) == nil {
 			n++
 		}
 	}

@@ -28,9 +28,6 @@ type Stats struct {
 	Accounts []Account
 }
 
-// statsLooks is how many locks that have ended and are not worked off Stats leaves out at most: it takes time.
-const statsLooks = 1 << 16
-
 func (m *machine) Stats() Stats {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -43,8 +40,7 @@ func (m *machine) Stats() Stats {
 	s.Accounts = m.st.accountsInUse()
 	s.PeakBytes = max(s.UsedBytes, m.peak+sessions)
 	for i, d := range m.st.Databases {
-		ended, _ := m.st.Locks.Ended(i, m.st.ClockMillis, statsLooks)
-		s.Keys[i], s.Expires[i] = d.Len(m.st.ClockMillis)-ended, d.Expires(m.st.ClockMillis)
+		s.Keys[i], s.Expires[i] = d.Len(m.st.ClockMillis), d.Expires(m.st.ClockMillis)
 	}
 	return s
 }

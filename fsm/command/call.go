@@ -124,17 +124,11 @@ func (c *Call) Find(key string) *keyspace.Item {
 
 // FindIn is [Call.Find] in another database. The lookup does not count as a hit or a miss.
 func (c *Call) FindIn(db int, key string) *keyspace.Item {
-	it := c.FindStored(db, key)
-	if it != nil && it.IsLock() && c.lockEnded(db, key) {
-		return nil
-	}
-	return it
-}
-
-// FindStored is [Call.FindIn], and finds the item of a lock that has ended and is not worked off, too.
-func (c *Call) FindStored(db int, key string) *keyspace.Item {
 	it := c.Keys.Databases[db].Find(c.HashOf(key), key)
 	if it == nil {
+		if c.Reading && c.Keys.Locks.IsFlushing() { // a queue may be left of a lock that was flushed
+			c.meetLock(db, key)
+		}
 		return nil
 	}
 	if it.Ended(c.NowMillis) {
@@ -166,15 +160,6 @@ func (c *Call) MeetAll() {
 // again.
 func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.Keys.Databases[c.DB]
-	if c.Keys.Locks.BehindAt(c.NowMillis) {
-		every := f
-		f = func(it *keyspace.Item) bool {
-			if it.IsLock() && c.lockEnded(c.DB, it.Key()) {
-				return c.Fits(0)
-			}
-			return every(it)
-		}
-	}
 	most := max(0, (c.Ceiling-c.Work)/endedWork)
 	dead := d.Ascend(fromHash, c.NowMillis, int(min(most, math.MaxInt)), f)
 	c.Spend(int64(dead) * endedWork)

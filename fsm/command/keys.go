@@ -77,30 +77,17 @@ func (c *Call) noteSwap(a, b int) {
 	c.Keys.Swaps[a], c.Keys.Swaps[b] = version, version
 }
 
-// EndedLockWork is a lock that has ended and is not worked off, and that a command meets.
-const EndedLockWork = 128
-
 // LocksThere reports whether there is any lock. If not, only sessions can be due.
 func (c *Call) LocksThere() bool { return c.Keys.Locks.Len() > 0 }
-
-// lockEnded reports whether a lock that has an item has ended, and is not worked off.
-func (c *Call) lockEnded(db int, key string) bool {
-	t := c.Keys.Locks
-	if !t.BehindAt(c.NowMillis) {
-		return false
-	}
-	there, looked := t.There(db, key, c.NowMillis)
-	c.Spend(EndedLockWork + int64(looked)*KeyWork)
-	return !there
-}
 
 // meetLock is for a read that meets a lock: what is due there by the read's instant has to be in the log
 // first.
 func (c *Call) meetLock(db int, key string) {
-	c.DueMet = c.DueMet || c.Keys.Locks.DueAt(db, key, c.Keys.ClockMillis, c.NowMillis)
+	c.DueMet = c.DueMet || c.Keys.Locks.DueAt(db, key, c.NowMillis)
 }
 
-// MeetLocks is [Call.meetLock] for all locks and sessions.
+// MeetLocks is for a read that looks at all locks and sessions. What was due before the state's clock, and was not run
+// yet, the read sees as it is.
 func (c *Call) MeetLocks() {
 	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.DueBetween(c.Keys.ClockMillis, c.NowMillis)
 }
@@ -139,23 +126,9 @@ func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 	return *it
 }
 
-// BrokenWork is a hold of a lock that is counted, as where it is broken.
-const BrokenWork = 16
-
-// CountKeys is the number of keys of a database. If the locks that have ended are too many to be counted, the request
-// is over.
-func (c *Call) CountKeys(db int) int {
-	most := int(max(0, min((c.Ceiling-c.Work)/EndedLockWork, math.MaxInt32)))
-	ended, looked := c.Keys.Locks.Ended(db, c.NowMillis, most)
-	c.Spend(int64(looked) * EndedLockWork)
-	c.Fits(0)
-	return c.Keys.Databases[db].Len(c.NowMillis) - ended
-}
-
 // LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is
 // no hold.
 func (c *Call) LockDeadline(key string) int64 {
-	c.Spend(int64(c.Keys.Locks.Holders(c.DB, key)) * BrokenWork)
 	left, ok := c.Keys.Locks.LeftMillis(c.DB, key, c.NowMillis)
 	if !ok || left < 0 {
 		return Never

@@ -223,11 +223,7 @@ func swapdbOp(c *command.Call) protocol.Value {
 
 func dbsizeOp(c *command.Call) protocol.Value {
 	c.MeetAll()
-	n := c.CountKeys(c.DB)
-	if c.Over {
-		return command.ErrOverWork
-	}
-	return protocol.Integer(int64(n))
+	return protocol.Integer(int64(c.Keys.Databases[c.DB].Len(c.NowMillis)))
 }
 
 var errSwapLocks = protocol.Err("a database with locks cannot be swapped")

@@ -14,12 +14,7 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	if err := t.check(&q); err != nil {
 		return Answer{}, err
 	}
-	for _, key := range q.Keys {
-		if l := t.settled(q.DB, key); l != nil {
-			t.loseOver(l, q.Owner)
-			t.pump(l)
-		}
-	}
+	t.settleAll(&q)
 	fence, err := t.ask(&q)
 	if fence != 0 || err != nil {
 		return Answer{Fence: fence}, err
@@ -29,8 +24,10 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	if same != nil {
 		order = same.order
 	}
-	at, blocked := t.blockedAt(&q, order, 0)
+	at, blocked := t.blockedAt(&q, order)
 	switch {
+	case (same == nil || same.session != q.Session) && t.isFull(q.Session, t.unbound(&q)):
+		return Answer{}, ErrSessionFull
 	case blocked && !q.Waits:
 		return Answer{}, nil
 	case blocked:
@@ -94,15 +91,18 @@ func distinct(keys []string) []string {
 	return kept
 }
 
-// loseOver ends the owner's hold if its time is over, though there were no steps to settle the lock. It
-// reports whether that was so.
-func (t *Table) loseOver(l *lock, owner string) bool {
-	h := t.holdOf(l, owner)
-	if h == nil || !t.over(l, h, t.as) {
-		return false
+// settleAll settles the locks of a request: the first, and the others while the budget lasts. One that is not settled
+// blocks the request.
+func (t *Table) settleAll(q *Request) {
+	for i, key := range q.Keys {
+		l := t.find(q.DB, key)
+		if l != nil && (i == 0 || t.hasSteps()) {
+			l = t.settle(l, t.now)
+			t.grantQueue(l, t.isDueFirst)
+		} else if l != nil {
+			t.loseOver(t.own(l), q.Owner)
+		}
 	}
-	t.lose(l, h, t.lossOf(l, h))
-	return true
 }
 
 // ask looks at what the owner holds already: all of it (the fence is not 0), or something in a mode that
@@ -115,7 +115,7 @@ func (t *Table) ask(q *Request) (fence uint64, err error) {
 			all = false
 			continue
 		}
-		h := t.holdOf(l, q.Owner)
+		h := l.holdOf(q.Owner)
 		switch {
 		case h == nil:
 			all = false
@@ -127,20 +127,36 @@ func (t *Table) ask(q *Request) (fence uint64, err error) {
 			fence = h.fence
 		}
 	}
-	if !all {
+	switch {
+	case !all:
 		return 0, nil
+	case t.isFull(q.Session, t.unbound(q)):
+		return 0, ErrSessionFull
 	}
 	for _, key := range q.Keys {
 		l := t.take(q.DB, key)
-		t.again(l, t.holdOf(l, q.Owner), q)
+		t.again(l, l.holdOf(q.Owner), q)
 	}
 	return fence, nil
+}
+
+// unbound is how many locks of a request its owner does not hold by the session of the request.
+func (t *Table) unbound(q *Request) (n int) {
+	for _, key := range q.Keys {
+		l := t.find(q.DB, key)
+		if l == nil {
+			n++
+		} else if h := l.holdOf(q.Owner); h == nil || h.session() != q.Session {
+			n++
+		}
+	}
+	return n
 }
 
 // again renews a hold whose owner has asked for the lock again.
 func (t *Table) again(l *lock, old *hold, q *Request) {
 	h := *old
-	h.asked, h.late = true, t.late(old, t.now)
+	h.asked, h.late = true, t.emitLate(old, t.now)
 	h.bind(t.now, q)
 	h.origin, h.conn = t.origin(q.Client.Origin), q.Client.Conn
 	x := extra{}
@@ -192,7 +208,7 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 			t.dismiss(w, err)
 			continue
 		}
-		t.unline(w)
+		t.removeQueue(w)
 		t.wakeAll(w)
 		t.emitAskedAgain(w, q)
 		if w != same {
@@ -215,14 +231,14 @@ func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 // enqueue lets a request wait: at the place that the owner has, or behind all others. blocked is the index
 // of a key that blocks the request.
 func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
-	if _, taken := t.names.Get(t.mine().named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket})); taken {
+	if t.named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
 		return Answer{}, ErrTicket
 	}
 	if q.Crowded && same == nil {
 		return Answer{}, ErrCrowded
 	}
 	q.own()
-	w := t.newWaiter(q)
+	w := newWaiter(q, t.origin(q.Client.Origin), t.now)
 	w.blocked = uint8(blocked)
 	if q.WaitMillis > 0 {
 		w.deadline = saturated(t.now, q.WaitMillis)
@@ -239,7 +255,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.order, w.since = same.order, same.since
 		copy(w.keys(), same.keys())
 		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
-		t.relined(same, w)
+		t.replaceWaiter(same, w)
 		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil
 	}
@@ -249,7 +265,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	for i, key := range q.Keys {
 		w.keys()[i] = t.takeNew(q.DB, key).key()
 	}
-	t.line(w)
+	t.pushQueue(w)
 	for _, key := range w.keys() {
 		t.emit(Effect{
 			Kind: Waiting, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),

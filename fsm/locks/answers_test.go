@@ -104,7 +104,7 @@ func (c *chaos) rare(w io.Writer) {
 	case 2:
 		t.Drop(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)})
 	case 3:
-		say(t.Vacate(c.db(), c.key()))
+		t.Settle(c.db(), c.key())
 	case 4:
 		say(t.RaiseFences(t.Stats().Fences + c.r.Uint64N(3)))
 	case 5:
@@ -135,17 +135,13 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 	table := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }
 	say(table.Stats(), table.Accounts(), table.Incarnations(), table.Standing(), table.LongestLease(),
-		table.Behind(), table.BehindAt(now), table.DueBetween(now-20, now))
+		table.IsFlushing(), table.DueBetween(now-20, now))
 	say(table.NextDue())
-	for _, most := range []int{1, 3, 100} {
-		say(table.Any(0))
-		say(table.Ended(0, now, most))
-	}
+	say(table.Any(0))
 	for _, key := range []string{"a", "b", "c", "d"} {
 		say(table.Has(0, key), table.Known(0, key), table.Holders(0, key), table.Standers(0, key),
-			table.Usage(0, key), table.DueAt(0, key, now-20, now))
+			table.Usage(0, key), table.DueAt(0, key, now))
 		say(table.LeftMillis(0, key, now))
-		say(table.There(0, key, now))
 		for _, most := range []int{1, 3, 100} {
 			if info := table.Info(0, key, now, most); info != nil {
 				say(*info)
@@ -185,7 +181,7 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 		rows, next, _ := table.Sessions("", cursor, 2, now)
 		say(rows, next)
 		for _, row := range rows {
-			say(table.SessionWork(row.ID), table.Attached(row.Client), *table.Session(row.ID, now))
+			say(table.Attached(row.Client), *table.Session(row.ID, now))
 		}
 		if cursor = next; next == 0 {
 			break

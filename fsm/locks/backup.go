@@ -1,17 +1,18 @@
 package locks
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // LongestLease is the longest lease of a hold or a session, as it was given.
 func (t *Table) LongestLease() (longest int64) {
-	t.locks.Scan(func(l *lock) bool {
-		t.eachHold(l, func(h *hold) bool {
+	for l := range t.all() {
+		for _, h := range l.holds() {
 			longest = max(longest, h.lease())
-			return true
-		})
-		return true
-	})
-	t.sessions.Scan(func(s *session) bool {
+		}
+	}
+	t.byID.Scan(func(s *session) bool {
 		longest = max(longest, s.lease)
 		return true
 	})
@@ -44,43 +45,34 @@ func (t *Table) Empty() {
 // Refresh drops all waiters, and gives all leases, of holds and of sessions, anew: for a restore from a
 // backup, where no connection is left. No effect tells. The time is proportional to the table.
 func (t *Table) Refresh() {
-	t.steps = math.MaxInt
-	for s, ok := t.waiting.Min(); ok; s, ok = t.waiting.Min() {
-		t.unline(s.waiter)
+	t.steps = math.MaxInt / 2
+	for k, ok := t.byOwner.Min(); ok; k, ok = t.byOwner.Min() {
+		t.removeQueue(k.waiter)
 	}
 	t.finish()
 	t.drops = nil
 	t.Sweep()
-	var locks []*lock
-	t.locks.Scan(func(l *lock) bool {
-		locks = append(locks, l)
-		return true
-	})
-	for _, l := range locks {
+	for _, l := range slices.Collect(t.all()) {
 		t.refresh(t.own(l))
 	}
 	t.finish()
 	var ids []uint64
-	t.sessions.Scan(func(s *session) bool {
+	t.byID.Scan(func(s *session) bool {
 		ids = append(ids, s.id)
 		return true
 	})
 	for _, id := range ids {
 		s := t.ownSession(id)
-		t.detach(s)
-		t.startLease(s)
+		t.unschedule(s)
+		t.disconnect(s)
+		t.startLease(s, saturated(t.now, s.lease))
 	}
 	t.steps, t.effects = 0, nil
 }
 
 // refresh gives the leases of a lock anew.
 func (t *Table) refresh(l *lock) {
-	var holds []*hold
-	t.eachHold(l, func(h *hold) bool {
-		holds = append(holds, h)
-		return true
-	})
-	for _, old := range holds {
+	for _, old := range slices.Clone(l.holds()) {
 		h := *old
 		if h.origin, h.conn = &noOrigin, 0; h.deadline != never {
 			h.deadline = saturated(t.now, h.lease())

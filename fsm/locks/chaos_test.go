@@ -254,5 +254,5 @@ func drain(t *testing.T, table *Table, now int64) {
 	})
 	require.Empty(t, slices.Clip(names), "who waits is granted when all others are gone")
 	require.Zero(t, table.Bytes())
-	require.Zero(t, table.locks.Len()+table.sessions.Len()+len(table.incarnations)+len(table.drops)+len(table.flushes))
+	require.Zero(t, table.Len()+table.byID.Len()+len(table.incarnations)+len(table.drops)+len(table.flushed))
 }

@@ -337,11 +337,10 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 			}
 		}
 		call("check", func() { table.Check(0, key, "o15", now) })
-		call("there", func() { table.There(0, key, now) })
 		call("has", func() { table.Has(0, key) })
 		call("info", func() { table.Info(0, key, now, 1) })
 		call("what is left", func() { table.LeftMillis(0, key, now) })
-		call("due", func() { table.DueAt(0, key, now, now+1) })
+		call("due", func() { table.DueAt(0, key, now+1) })
 		call("blocked", func() { table.Blocked(asks("nobody", key), now) })
 		call("settle", func() { table.Settle(0, key) })
 		ask("join", "new", 0, Shared)
@@ -362,8 +361,6 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	}
 	call("sessions", func() { table.Sessions("", 0, 2, now) })
 	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
-	call("ended", func() { table.Ended(0, now, 100) })
-	call("all that ended", func() { table.Ended(0, now, enough) })
 	call("alive", func() { table.Alive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
 	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "") })
@@ -487,7 +484,6 @@ func TestGoneAtOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"dead 0 the node was cut off", "dead too 0 the node was cut off",
-		"of a session 0 the node was cut off", "alive 2 <nil>",
+		"dead 0 the node was cut off", "dead too 0 the node was cut off", "alive 2 <nil>",
 	}, told)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
 )
 
 // TestDamage spoils saved tables, a byte or a few at a time: a table that is loaded all the same keeps every
@@ -199,7 +200,7 @@ func TestDamageBeyondLimits(t *testing.T) {
 		q.Client.Origin.Node = node
 		_, err := table.Acquire(q)
 		require.NoError(t, err)
-		table.Drop(before{Origin: q.Client.Origin, Ticket: q.Ticket + 1})
+		table.Drop(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket + 1})
 	}
 	require.Len(t, table.drops, 2)
 	require.Contains(t, refusals(table, "node 2", "node 1"), errDrop)
@@ -207,7 +208,7 @@ func TestDamageBeyondLimits(t *testing.T) {
 	for over, want := range []error{nil, errWaiter} {
 		d := &loader{Reader: &fieldSource{}, t: New()}
 		d.t.waitingBytes = MaxWaitingBytes + int64(over)
-		d.line()
+		d.queue()
 		require.Equal(t, want, d.err)
 	}
 }
@@ -225,10 +226,12 @@ func TestHoldsThatCannotBe(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(table *Table, l *lock, next fields){
 		"":         func(*Table, *lock, fields) {},
-		"one hold": func(table *Table, l *lock, _ fields) { l.hold, l.more = table.firstHold(l), nil },
-		"too many": func(_ *Table, l *lock, _ fields) { l.more.holders = MaxHolders },
+		"one hold": func(table *Table, l *lock, _ fields) { l.hold, l.more = l.anyHold(), nil },
+		"too many": func(_ *Table, l *lock, _ fields) {
+			l.more.holds.byFence = slices.Concat(make([]*hold, MaxHolders-2), l.more.holds.byFence)
+		},
 		"exclusive": func(table *Table, l *lock, next fields) {
-			table.firstHold(l).mode, next[2] = Exclusive, uint64(Exclusive)
+			l.anyHold().mode, next[2] = Exclusive, uint64(Exclusive)
 		},
 	} {
 		var next fields
@@ -248,14 +251,14 @@ func TestHoldsThatCannotBe(t *testing.T) {
 // empty queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
-	table.locks.Set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})
+	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})
 	_, err := loaded(saved(table))
 	require.ErrorIs(t, err, errLock)
 
 	table = at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
 	l := table.find(0, "k")
-	l.more = &extension{holders: 1, unfinished: 1000}
+	l.more = &extension{grantAt: 1000}
 	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	again.Begin(1001, plenty)

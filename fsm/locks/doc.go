@@ -1,12 +1,12 @@
 // Package locks is the lock table: who holds which lock, who waits in line, which sessions there are, and
 // which fences were given out. The table is part of the replicated state.
 //
-//	Table ─┬─ locks: by database, hash, key          timers: by the first instant at which something is due
-//	       │   lock ─┬─ hold: the only one, or   extension ─┬─ holds: by owner, by fence, by end of lease
-//	       │         └─ extension: what goes beyond         ├─ queue: awake │ asleep │ absent, each in order
-//	       │                                                └─ delay, permits held, losses not worked off
-//	       ├─ waiters: by name, by owner, by end of the wait
-//	       ├─ sessions: by id, by end, by incarnation of a node, by connection ── their holds, their waiters
+//	Table ─┬─ database ─┬─ locks: by hash, key      agenda: those with a queue, the others: by what is due first
+//	       │            └─ lock ─┬─ hold: the only one, or   extension ─┬─ holdSet: by fence, by owner, by end
+//	       │                     └─ extension: what goes beyond         ├─ ranks of the queue: awake │ asleep │ absent
+//	       │                                                            └─ delay, permits held, a grant that is pending
+//	       ├─ queues: places by lock, by owner, by end of the wait ── waiters by name, by session
+//	       ├─ sessions: by id, by end, by incarnation of a node, by connection ── their holds
 //	       └─ fences, orders, ids given out
 //
 //	 a request ──▶ granted? ──no──▶ in line ──time──▶ absent (the place is kept) ──time──▶ gone
@@ -27,9 +27,10 @@
 //   - A request for many locks gets all or none, and takes no lock while it waits.
 //   - Asking again yields the same hold, or the same place in line.
 //   - A lock without holds, waiters and delay leaves nothing behind.
-//   - A step takes O(log n), to copy the table constant time. What becomes possible or due for many at once is
-//     done in as many steps as the caller allows ([Table.Begin]), and the rest later ([Table.Sweep]). What is
-//     lost counts as lost before.
+//   - A step takes O(log n), and so many ends as a bound allows: [MaxHolders], [MaxSession]. To copy the table and to
+//     flush a database takes constant time. What is due for many at once is run in as many steps as the caller allows
+//     ([Table.Begin]), and the rest later ([Table.Sweep]): what was not run has not ended, late and never early. A call
+//     that names a key runs what is due there first.
 //   - Tables that saw the same calls are alike, to the byte of [Table.Save].
 //
 // The package does not know commands, replies, connections, or what the time is: the owner says. It tells the
@@ -38,23 +39,20 @@
 // Words: an *owner* is who holds or waits, by a string of the client's; a *hold* is an owner's part in a lock;
 // a *waiter* is a request in line. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
 // queues of its other locks. A *place* is kept while the waiter is *absent*. A lock is *settled* when nothing
-// is due at it, and *unfinished* while a waiter could be granted and no steps were left.
+// is due at it; a grant is *pending* while a waiter could be granted and no steps were left.
 //
-// Start reading at request.go and effect.go, then acquire.go and queue.go. The parts:
+// Start reading at request.go and effect.go, then acquire.go and grant.go. The parts:
 //
-//	request.go  what is asked; effect.go what happens; info.go what is shown
-//	records.go  locks, holds, waiters and sessions as the trees keep them: their orders, and what they count for
-//	table.go    the trees, copies, the clock, steps; find.go finds in the trees
-//	lock.go     changes of a lock, hold.go of its holds, waiter.go of its queue
-//	loss.go     holds that end against their owner's will: one, a lock's, a database's; late.go tells of a near miss
-//	due.go      what happens by time, what is unfinished, and the end of each call
-//	slices.go   what ends for many at once, and is worked off in slices
-//	queue.go    which requests are compatible, which is next, grants
-//	acquire.go  a request; release.go the ways to give back
-//	session.go  sessions, and the connections that they live with
-//	dropped.go  waiters that leave; names.go finds them by name
-//	read.go     what changes nothing
-//	saved.go    the table in a snapshot; load.go reads it; backup.go is for backups; verify.go proves a table
+//	request.go   what is asked; effect.go what happens; info.go what is shown
+//	lock.go      a lock, and the database that it is in; hold.go its holds; waiter.go a request in line
+//	queues.go    the queues: who is next in line; sessions.go the sessions: what they hold, what ends next
+//	store.go     all of that together, its changes and its copies; budget.go the steps that are left
+//	due.go       what is due: at a lock, of a session, in all; the end of each call
+//	grant.go     which requests are compatible, and grants
+//	loss.go      holds that end against their owner's will: one, a lock's, a database's
+//	table.go     the calls: acquire.go, release.go, leave.go to leave a queue, session.go
+//	read.go      what changes nothing; list.go pages
+//	saved.go     the table in a snapshot; load.go reads it; backup.go is for backups; verify.go proves a table
 //
 // DESIGN.md says why it is so and what was refused.
 package locks

@@ -1,390 +1,390 @@
 package locks
 
-import "slices"
+import (
+	"cmp"
+	"slices"
 
-// sweep runs what is due, in the order of time alone.
-func (t *Table) sweep() {
-	for t.steps > 0 && t.sweepOne() {
-		t.finish()
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// engine runs what is due in a store, and grants.
+type engine struct{ store }
+
+// Sweep runs what is due in the order of time, while the budget lasts. If half of it does not suffice, what concerns a
+// queue has a turn of its own: a lease that nobody waits for concerns nothing else, and may end whenever.
+func (e *engine) Sweep() {
+	half := max(0, e.steps) / 2
+	e.steps -= half
+	for e.hasSteps() && e.runFirst(true) {
 	}
-	t.finish()
+	e.steps += half - half/2
+	for e.hasSteps() && e.runFirst(false) {
+	}
+	e.steps += half / 2
+	for e.hasSteps() && e.runFirst(true) {
+	}
 }
 
-// sweepOne takes the next step of a sweep, and reports whether there was any.
-func (t *Table) sweepOne() bool {
-	switch {
-	case len(t.drops) > 0:
-		t.workDropped()
-		return true
-	case t.ended.Len() > 0:
-		id, _ := t.ended.Min()
-		t.workSession(t.session(id))
-		return true
-	case len(t.flushes) > 0:
-		t.workFlush()
+// runFirst runs what is due first: among drops, flushed databases, sessions, and locks with a queue; quiet: and other
+// locks. It reports whether anything was due.
+func (e *engine) runFirst(quiet bool) bool {
+	defer e.finish()
+	if len(e.drops) > 0 {
+		e.removeDropped()
 		return true
 	}
-	l, isLock := t.timers.Min()
-	id, end := t.nextSession()
+	if d, l := e.firstFlushed(); l != nil && (quiet || l.contended()) {
+		e.moveFlushed(e.own(l))
+		return true
+	} else if d != nil && l == nil {
+		e.charge(0, 1)
+		e.flushed = slices.DeleteFunc(e.flushed, func(o *database) bool { return o == d })
+		return true
+	}
+	l := e.firstLock(quiet)
+	id, end := e.next()
 	switch {
-	case end < t.now && !(isLock && l.due < end):
-		t.pay()
-		t.endDue(id, end)
-	case isLock && l.due < t.now:
-		t.step(t.own(l))
+	case end < e.now && !(l != nil && l.due < end):
+		e.endDue(id, end)
+	case l != nil && l.due < e.now:
+		l = e.own(l)
+		h, end := l.firstLease()
+		e.runNext(l, h, end, e.now)
 	default:
 		return false
 	}
 	return true
 }
 
-// nextSession is the session whose time is over first, of those for which a tree knows.
-func (t *Table) nextSession() (id uint64, end int64) {
-	end = never
-	if e, ok := t.sessionEnds.Min(); ok {
-		id, end = e.id, e.deadline
-	}
-	for i := range t.incarnations {
-		b, _ := seek(t.attached, bound{origin: &t.incarnations[i].origin})
-		if b.origin == nil || *b.origin != t.incarnations[i].origin {
-			continue // all of them have leases of their own at the moment
-		}
-		if at := saturated(t.incarnations[i].alive, b.by); at < end {
-			id, end = b.id, at
+// firstFlushed is a flushed lock with a queue, or any if there is none such. Without a lock the database is empty.
+func (e *engine) firstFlushed() (of *database, first *lock) {
+	for _, d := range e.flushed {
+		if l := d.firstContended(); l != nil {
+			return d, l
 		}
 	}
-	return id, end
-}
-
-// endDue ends a session whose time is over; or, if its node was heard of since its own lease began, lets the
-// session live with the node again.
-func (t *Table) endDue(id uint64, end int64) {
-	s := t.ownSession(id)
-	if last := t.endOf(s); s.leased && last > end {
-		t.sessionEnds.Delete(ending{s.deadline, s.id})
-		s.leased = false
-		t.attached.Set(bound{s.origin, s.lease, s.id})
-		return
+	for _, d := range e.flushed {
+		l, _ := d.locks.Min()
+		return d, l
 	}
-	t.endSession(id, end)
+	return nil, nil
 }
 
-// Settle does what is due at a key. Every method that takes a key settles it first.
-func (t *Table) Settle(db int, key string) {
-	t.settled(db, key)
-	t.finish()
-}
-
-// settled is take, and does what is due at the key, while there are steps. Nil: nothing is there any more.
-func (t *Table) settled(db int, key string) *lock {
-	l := t.find(db, key)
-	if l == nil || !t.undone(l) {
-		if l != nil {
-			l = t.own(l)
+// firstLock is the live lock at which something is due first, of those with a queue, or of all. Nil: there is none.
+func (e *engine) firstLock(quiet bool) (first *lock) {
+	for _, d := range e.live {
+		if d == nil {
+			continue
 		}
-		return l
+		if l := d.firstContended(); l != nil && (first == nil || dueBefore(l, first)) {
+			first = l
+		}
+		if l := d.firstQuiet(); quiet && l != nil && (first == nil || dueBefore(l, first)) {
+			first = l
+		}
 	}
-	l = t.own(l)
-	t.workOffOwn(l, 0)
-	return l
+	return first
 }
 
-// workOffOwn does what is due at a lock while there are more steps than floor.
-func (t *Table) workOffOwn(l *lock, floor int) {
-	for t.steps > floor && t.undone(l) {
-		t.step(l)
-		t.pump(l)
-	}
-	t.as = t.now
-}
-
-// undone reports whether something is to be done with a lock, as far as the lock knows.
-func (t *Table) undone(l *lock) bool {
-	return t.unsettled(l) || t.holderOver(l) || t.goneMember(l) != nil
-}
-
-// unsettled reports whether something is to be done with a lock.
-func (t *Table) unsettled(l *lock) bool { return t.unsettledAt(l, t.now) }
-
-func (t *Table) unsettledAt(l *lock, now int64) bool {
-	return t.pendingFlush(l) != nil || t.dueOf(l) < now
-}
-
-// dueFirst reports whether something is due at a lock that comes before a grant: at one instant waits end last.
-func (t *Table) dueFirst(l *lock) bool {
-	return t.pendingFlush(l) != nil || t.grantsDueOf(l) < t.as || t.waitsDueOf(l) < t.as-1
-}
-
-// behind makes the call under way look at locks as of just behind an instant.
-func (t *Table) behind(instant int64) { t.as = min(t.now, instant+1) }
-
-// holderOver reports whether the only hold of a lock is one of a session whose time is over.
-func (t *Table) holderOver(l *lock) bool {
-	return l.hold != nil && l.hold.deadline == never && !t.open(l.hold.bound)
-}
-
-// step does the first thing that is due at a lock. Requires: something is. Then the queue is looked at: who
-// came to the lock before it was settled waits for that.
-func (t *Table) step(l *lock) {
-	t.pay()
-	t.wake(l)
-	if h := t.lostOf(l); h != nil {
-		t.behind(l.more.lost.at - 1)
-		t.lose(l, h, t.lossOf(l, h))
-		return
-	}
-	hold, end := t.firstHoldEnd(l)
-	if h := t.goneMember(l); h != nil && t.lossOf(l, h).at <= end {
-		hold, end = h, t.lossOf(l, h).at
-	}
+// runNext runs what is due first at a lock until an instant, of the end of hold h and what else is due there, and then
+// looks at the queue. It reports whether anything was due.
+//
+// At one instant holds end first, then the delay, then the queue is granted the lock, then waits end: a request that
+// waits until the very instant is granted.
+func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
 	delay, grant, wait := int64(never), int64(never), int64(never)
 	var w *waiter
 	if m := l.more; m != nil {
-		if m.unfinished != 0 {
-			grant = m.unfinished - 1
+		if m.grantAt != 0 {
+			grant = m.grantAt - 1
 		}
 		if m.delay != 0 {
 			delay = m.delay
 		}
-		if w = t.firstWaitEnd(l); w != nil {
+		if w = e.firstWaitEnd(l); w != nil {
 			wait = w.deadline
 		}
 	}
-	// At one instant holds end first, then the delay, then a waiter is granted, then waits end: who waits
-	// until the very instant is granted.
-	switch {
-	case end <= min(delay, grant, wait) && end < t.now:
-		t.behind(end)
-		t.lose(l, hold, t.lossOf(l, hold))
-	case delay <= min(grant, wait) && delay < t.now:
-		t.behind(delay)
+	switch first := min(end, delay, grant, wait); {
+	case first >= until:
+		return false
+	case first == end:
+		e.readAfter(end)
+		e.lose(l, h, e.lossOf(l, h))
+	case first == delay:
+		e.readAfter(delay)
+		e.charge(1, 0)
 		l.more.delay = 0
-	case grant <= wait && grant < t.now:
-		t.behind(grant)
-		t.steps += StepUnits // pump pays
-	case wait < t.now:
-		t.behind(wait)
-		t.endWait(w)
+	case first == grant:
+		e.readAfter(grant)
+	default:
+		e.readAfter(wait)
+		e.endWait(w)
 	}
+	e.wake(l)
+	e.grantQueue(l, nil)
+	return true
 }
 
-// lossOf says how a hold ends that is over: by what came first.
-func (t *Table) lossOf(l *lock, h *hold) loss {
-	why := loss{reason: Expired, at: h.deadline}
-	if h.deadline == never {
-		why = loss{reason: SessionGone, at: t.endOf(t.session(h.bound))}
+// readAfter makes the call under way see locks as of just after an instant.
+func (e *engine) readAfter(instant int64) { e.readAt = min(e.now, instant+1) }
+
+// settle runs what is due at a lock until an instant, and returns it to be changed, or nil if there is none. Its holds
+// that are over end whatever the budget: there are [MaxHolders] at most.
+func (e *engine) settle(l *lock, until int64) *lock {
+	if l == nil {
+		return nil
 	}
-	if l.more == nil || h.fence >= l.more.lost.below {
-		return why
+	l = e.own(l)
+	if e.flushOf(l) != nil {
+		e.moveFlushed(l)
 	}
-	mark := l.more.lost
-	if why.at < mark.at {
-		// The mark has said what delay the lock has.
-		mark.reason, mark.at, mark.cause = why.reason, why.at, 0
+	if e.dueOf(l) >= until && !e.anyOver(l, until) {
+		return l
 	}
-	return mark
+	over := e.holdsOver(l, until)
+	next := func() (*hold, int64) {
+		for ; len(over) > 0; over = over[1:] {
+			if h := over[0]; l.holdOf(h.owner) == h {
+				return h, e.lossOf(l, h).at
+			}
+		}
+		return nil, never
+	}
+	more := true
+	for more && e.hasSteps() {
+		h, end := next()
+		more = e.runNext(l, h, end, until)
+	}
+	for h, _ := next(); h != nil; h, _ = next() {
+		e.lose(l, h, e.lossOf(l, h))
+	}
+	if l.more != nil && l.more.delay != 0 && l.more.delay < until {
+		l.more.delay = 0
+		e.wake(l)
+	}
+	e.readAt = e.now
+	return l
 }
 
-// endWait ends a wait by time: the place is kept for the grace, or the grace is over too.
-func (t *Table) endWait(w *waiter) {
-	if err := t.lapsed(w); err != nil || w.absent {
-		t.dismiss(w, err)
+// settled settles the lock of a key. Nil: there is none.
+func (e *engine) settled(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
+
+// Settle runs what is due at a key. Every method that names a key does that first.
+func (e *engine) Settle(db int, key string) {
+	e.settled(db, key)
+	e.finish()
+}
+
+// anyOver reports whether a hold of a lock is over by an instant.
+func (e *engine) anyOver(l *lock, until int64) bool {
+	if _, end := l.firstLease(); end < until {
+		return true
+	}
+	if l.hold != nil {
+		return e.isOver(l, l.hold, until)
+	}
+	return l.holders() > 0 && l.more.sessionHolds > 0 && e.anyEnds(until) &&
+		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.isOver(l, h, until) })
+}
+
+// holdsOver are the holds of a lock that are over by an instant, in the order in which they end.
+func (e *engine) holdsOver(l *lock, until int64) (over []*hold) {
+	if !e.anyOver(l, until) {
+		return nil
+	}
+	for _, h := range l.holds() {
+		if e.isOver(l, h, until) {
+			over = append(over, h)
+		}
+	}
+	e.charge(0, l.holders()/StepUnits)
+	slices.SortFunc(over, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(e.lossOf(l, a).at, e.lossOf(l, b).at), compareFences(a, b))
+	})
+	return over
+}
+
+// isDueFirst reports whether something is due at a lock that comes before a grant: at one instant waits end last.
+func (e *engine) isDueFirst(l *lock) bool {
+	if e.flushOf(l) != nil || e.anyOver(l, e.readAt) {
+		return true
+	}
+	m := l.more
+	if m == nil {
+		return false
+	}
+	if m.delay != 0 && m.delay < e.readAt || m.grantAt != 0 && m.grantAt-1 < e.readAt {
+		return true
+	}
+	w := e.firstWaitEnd(l)
+	return w != nil && w.deadline < e.readAt-1
+}
+
+// endDue ends a session whose time is over; or, if its node was heard of since its own lease began, lets the
+// session live with the node again.
+func (e *engine) endDue(id uint64, end int64) {
+	s := e.ownSession(id)
+	if last := e.endOf(s); s.leased && !s.closed && last > end {
+		e.charge(1, 0)
+		e.unschedule(s)
+		e.attached.Set(sessionKey{s.origin, s.lease, s.id})
 		return
 	}
-	for _, key := range w.keys() {
-		t.emit(Effect{
-			Kind: TimedOut, DB: int(w.db), Key: t.find(int(w.db), key).key(), Owner: w.owner, Session: w.session,
-			Client: w.client(), WaitedMillis: t.now - w.since,
-		})
-	}
-	told := t.endOfWait(w, 0, nil)
-	told.ByTime = true
-	t.emit(told)
-	if w.grace <= 0 {
-		t.unline(w)
-		t.emitLeft(w, OutOfTime)
-	} else {
-		kept := *w
-		kept.absent, kept.deadline = true, saturated(w.deadline, w.grace)
-		t.relined(w, &kept)
-	}
-	t.wakeAll(w)
+	e.endSession(id, e.endOf(s))
 }
 
-// firstDue is the first instant behind which something is due. past: something is unfinished.
-func (t *Table) firstDue() int64 {
-	if len(t.drops)+len(t.flushes)+t.ended.Len() > 0 {
-		return past
+// endSession ends a session as a whole, with its requests in line and its holds; at was its last instant. Nothing is
+// granted before the last hold has ended, which may bring a delay.
+func (e *engine) endSession(id uint64, at int64) {
+	s := e.ownSession(id)
+	connected := s.origin != nil && !s.closed
+	told := Effect{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}
+	if s.origin != nil {
+		told.Client = Client{*s.origin, s.conn}
+		told.Attached = told.Client
 	}
-	_, due := t.nextSession()
-	if l, ok := t.timers.Min(); ok {
-		due = min(due, l.due)
+	e.emit(told)
+	e.emitLateSession(s, at)
+	e.unschedule(s)
+	s.closed, s.deadline = true, at
+	e.charge(1, 0)
+	for s = e.session(id); s.waiters > 0; s = e.session(id) {
+		w, _ := seek(e.waitsOf, &waiter{session: id})
+		e.dismiss(w, ErrNoSession)
 	}
-	return due
+	for h := e.firstHold(id); h != nil; h = e.firstHold(id) {
+		l := e.own(e.find(int(h.db), h.key))
+		if e.hasSteps() && (e.dueOf(l) < at || e.flushOf(l) != nil) {
+			e.settle(l, at)
+		}
+		e.readAfter(at)
+		if l.holdOf(h.owner) == h {
+			e.lose(l, h, e.lossOf(l, h))
+		}
+	}
+	e.readAfter(at)
+	s = e.ownSession(id)
+	e.bytes -= s.bytes()
+	e.byID.Delete(s)
+	if connected {
+		e.disconnect(s)
+	}
 }
 
-// NextDue is the first instant at which something is due, a millisecond behind its deadline. It lies in
-// the past while something is unfinished.
-func (t *Table) NextDue() (millis int64, ok bool) {
-	switch due := t.firstDue(); due {
+// NextDue is the first instant at which something is due, a millisecond after its deadline. It lies in
+// the past while something is left that was due.
+func (s *store) NextDue() (millis int64, ok bool) {
+	switch due := s.firstDue(); due {
 	case never:
 		return 0, false
 	case past:
-		return t.now, true
+		return s.now, true
 	default:
 		return due + 1, true
 	}
 }
 
-// DueBetween reports whether anything is due until a later instant that is not due now. DueAt is the same
-// of a key; it may say yes without need where many hold.
-func (t *Table) DueBetween(after, until int64) bool {
-	return after < until && t.firstDue() < until
-}
-
-// DueAt is DueBetween of a key.
-func (t *Table) DueAt(db int, key string, after, until int64) bool {
-	if after >= until {
-		return false
+// firstDue is the first instant after which something is due. past: something is left that was due.
+func (s *store) firstDue() int64 {
+	if len(s.drops)+len(s.flushed) > 0 {
+		return past
 	}
-	l := t.peek(db, key)
-	switch {
-	case l == nil:
-		return false
-	case l.due < until:
-		return true
-	case l.hold != nil && l.hold.deadline == never:
-		if s := t.session(l.hold.bound); !s.over && t.endOf(s) < until {
-			return true
+	_, due := s.next()
+	for _, d := range s.live {
+		if d == nil {
+			continue
 		}
-	case l.more != nil && l.more.sessionHolds > 0:
-		return t.sessionEndsBy(until)
+		if l := d.firstContended(); l != nil {
+			due = min(due, l.due)
+		}
+		if l := d.firstQuiet(); l != nil {
+			due = min(due, l.due)
+		}
 	}
-	return l.more != nil && l.more.sessionWaits > 0 && t.sessionEndsBy(until)
+	return due
 }
 
-// sessionEndsBy reports whether the time of any session is over by an instant.
-func (t *Table) sessionEndsBy(until int64) bool {
-	_, end := t.nextSession()
-	return end < until
+// DueBetween reports whether anything is due until a later instant that is not due now.
+func (s *store) DueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
+
+// DueAt reports whether a call that settles a key at an instant changes anything. It may say yes without need where
+// sessions hold the lock together, or wait for it.
+func (s *store) DueAt(db int, key string, now int64) bool {
+	l := s.peek(db, key)
+	if l == nil {
+		return len(s.flushed) > 0 && s.search(new(lock), db, key, keyspace.Hash(key)) != nil
+	}
+	switch {
+	case l.due < now, l.hold != nil && s.isOver(l, l.hold, now):
+		return true
+	case l.more == nil:
+		return false
+	}
+	return l.more.sessionHolds+l.more.sessionWaits > 0 && s.anyEnds(now)
 }
 
 // lapsed says why a waiter is gone that is not removed yet. Nil: it is not gone.
-func (t *Table) lapsed(w *waiter) error {
+func (e *engine) lapsed(w *waiter) error {
 	switch {
-	case t.dropped(w):
+	case e.isDropped(w):
 		return ErrDropped
-	case w.session != 0 && !t.open(w.session):
+	case w.session != 0 && !e.isOpen(w.session, e.now):
 		return ErrNoSession
 	}
 	return nil
 }
 
+// endWait ends a wait by time: the place is kept for the grace, or the grace is over too.
+func (e *engine) endWait(w *waiter) {
+	if err := e.lapsed(w); err != nil || w.absent {
+		e.dismiss(w, err)
+		return
+	}
+	e.charge(1, 0)
+	for _, key := range w.keys() {
+		e.emit(Effect{
+			Kind: TimedOut, DB: int(w.db), Key: e.find(int(w.db), key).key(), Owner: w.owner, Session: w.session,
+			Client: w.client(), WaitedMillis: e.now - w.since,
+		})
+	}
+	told := e.endOfWait(w, 0, nil)
+	told.ByTime = true
+	e.emit(told)
+	if w.grace <= 0 {
+		e.removeQueue(w)
+		e.emitLeft(w, OutOfTime)
+	} else {
+		kept := *w
+		kept.absent, kept.deadline = true, saturated(w.deadline, w.grace)
+		e.replaceWaiter(w, &kept)
+	}
+	e.wakeAll(w)
+}
+
+// removeDropped removes a waiter of the first node that has dropped some, or notes that none is left.
+func (e *engine) removeDropped() {
+	if w := e.firstOf(e.drops[0].Origin.Node); w != nil && e.isDropped(w) {
+		e.dismiss(w, ErrDropped)
+		return
+	}
+	e.charge(1, 0)
+	e.drops = slices.Delete(e.drops, 0, 1)
+}
+
 // finish does what follows from the changes of a call: it grants, removes locks without a purpose, and
 // notes when locks are due. Every call that takes locks ends with it.
-func (t *Table) finish() {
-	for i := 0; i < len(t.woken); i++ {
-		t.pump(t.woken[i]) // may wake more
+func (e *engine) finish() {
+	for i := 0; i < len(e.woken); i++ {
+		e.grantQueue(e.woken[i], e.isDueFirst) // may wake more
 	}
-	clear(t.woken)
-	t.woken = t.woken[:0]
-	for _, l := range t.touched {
+	clear(e.woken)
+	e.woken = e.woken[:0]
+	for _, l := range e.touched {
 		l.head &^= flagTouched
-		t.normalize(l)
+		e.normalize(l)
 	}
-	clear(t.touched)
-	t.touched = t.touched[:0]
-	t.as, t.near = t.now, near{}
-}
-
-// normalize puts a lock into its least form, and tells whether it is there.
-func (t *Table) normalize(l *lock) {
-	m := l.more
-	idle := m == nil || m.delay == 0 && m.unfinished == 0 && m.ranks == [rankCount]int{}
-	if idle && m != nil && m.holders <= 1 && (l.hold == nil || l.hold.fence >= m.lost.below) {
-		l.more = nil
-		t.bytes -= extensionBytes
-	}
-	gone := idle && l.holders() == 0
-	due := int64(never)
-	if !gone {
-		due = t.dueOf(l)
-	}
-	if due != l.due {
-		if l.due != never {
-			t.timers.Delete(l)
-		}
-		if l.due = due; due != never {
-			t.timers.Set(l)
-		}
-	}
-	if inLine := m != nil && m.ranks != [rankCount]int{}; inLine != (l.head&flagQueued != 0) {
-		if l.head ^= flagQueued; inLine {
-			t.queued.Set(l)
-		} else {
-			t.queued.Delete(l)
-		}
-	}
-	if gone {
-		t.locks.Delete(l)
-		t.bytes -= l.bytes()
-	}
-	present := !gone && !t.hollow(l)
-	if present == (l.head&flagPresent != 0) {
-		return
-	}
-	kind := Went
-	if l.head ^= flagPresent; present {
-		kind = Came
-	}
-	t.emit(Effect{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
-}
-
-// dueOf is the first instant behind which something is to be done with the lock. What sessions do to it is
-// not among that.
-func (t *Table) dueOf(l *lock) int64 { return min(t.grantsDueOf(l), t.waitsDueOf(l)) }
-
-// waitsDueOf is the first end of a wait.
-func (t *Table) waitsDueOf(l *lock) int64 {
-	if l.waiters() > 0 {
-		if w := t.firstWaitEnd(l); w != nil {
-			return w.deadline
-		}
-	}
-	return never
-}
-
-// grantsDueOf is dueOf without the ends of waits: what may let a waiter be granted.
-func (t *Table) grantsDueOf(l *lock) int64 {
-	due := int64(never)
-	if l.hold != nil {
-		due = l.hold.deadline
-	}
-	m := l.more
-	if m == nil {
-		return due
-	}
-	if t.lostOf(l) != nil {
-		return past
-	}
-	if m.holders > 1 {
-		due = t.firstEnd(l)
-	}
-	if m.delay != 0 {
-		due = min(due, m.delay)
-	}
-	if m.unfinished != 0 {
-		due = min(due, m.unfinished-1)
-	}
-	return due
-}
-
-// workDropped takes a step: it removes a waiter of the first node, or finds that none is left.
-func (t *Table) workDropped() {
-	t.pay()
-	if w := t.firstOf(t.drops[0].Origin.Node); w != nil && t.dropped(w) {
-		t.dismiss(w, ErrDropped)
-		return
-	}
-	t.drops = slices.Delete(t.drops, 0, 1)
+	clear(e.touched)
+	e.touched = e.touched[:0]
+	e.readAt, e.last = e.now, lastLookup{}
 }

@@ -101,3 +101,129 @@ type Effect struct {
 	// Text is for Came: what [keyspace.NewLock] makes the marker of.
 	Text keyspace.LockText
 }
+
+// Effects are the effects since the last TakeEffects.
+func (s *store) Effects() []Effect { return s.effects }
+
+// TakeEffects returns the effects and forgets them. The slice is good until the next call that changes
+// the table.
+func (s *store) TakeEffects() []Effect {
+	taken := s.effects
+	if s.effects = s.effects[:0]; cap(taken) > 1<<8 {
+		s.effects = nil
+	}
+	return taken
+}
+
+func (s *store) emit(e Effect) { s.effects = append(s.effects, e) }
+
+// about is an effect on a hold.
+func (s *store) about(kind EffectKind, h *hold) Effect {
+	told := Effect{
+		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
+		Client: h.client(), LeaseMillis: h.lease(),
+	}
+	if told.Session != 0 {
+		told.Attached = s.clientOf(told.Session)
+	}
+	return told
+}
+
+// aboutEnd is an effect on a hold that ends at an instant.
+func (s *store) aboutEnd(kind EffectKind, h *hold, at int64) Effect {
+	told := s.about(kind, h)
+	told.HeldMillis = at - h.since
+	if h.deadline != never {
+		told.SinceRenewedMillis = min(told.LeaseMillis, at-(h.deadline-told.LeaseMillis))
+	}
+	return told
+}
+
+// dismiss ends a wait without a grant. err is what the client is told; none is told of an absent one.
+func (s *store) dismiss(w *waiter, err error) {
+	s.removeQueue(w)
+	s.wakeAll(w)
+	s.emitEndOfWait(w, 0, err)
+	s.emitLeft(w, departureOf(err))
+}
+
+func departureOf(err error) Departure {
+	switch err {
+	case nil:
+		return Cancelled
+	case ErrNoSession:
+		return WithSession
+	case ErrUnblocked:
+		return Unblocked
+	case ErrDropped:
+		return Disconnected
+	}
+	return Refused
+}
+
+// emitLeft tells who listens that a waiter is in its queues no more.
+func (s *store) emitLeft(w *waiter, how Departure) {
+	waited := s.now - w.since
+	if w.absent { // the wait was over before, and the place kept
+		how, waited = OutOfTime, max(0, w.deadline-w.grace-w.since)
+	}
+	for _, key := range w.keys() {
+		l := s.find(int(w.db), key)
+		s.emit(Effect{
+			Kind: Left, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
+			Waiters: l.waiters(), WaitedMillis: waited,
+		})
+		waited = 0
+	}
+}
+
+// emitEndOfWait tells the client of a waiter that the wait is over.
+func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
+	if !w.absent {
+		s.emit(s.endOfWait(w, fence, err))
+	}
+}
+
+func (s *store) endOfWait(w *waiter, fence uint64, err error) Effect {
+	return Effect{
+		Kind: WaitEnded, DB: int(w.db), Key: w.keys()[0], Owner: w.owner, Fence: fence, Session: w.session,
+		Notify: w.notify, Client: w.client(), Name: w.name(), Err: err, WaitedMillis: s.now - w.since,
+	}
+}
+
+// emitLate tells, once a hold, that the hold is renewed or ends late: see [Late]. It reports whether that was told, now
+// or before.
+func (s *store) emitLate(h *hold, at int64) bool {
+	if h.deadline == never {
+		// A session that has ended was looked at when it did.
+		if of := s.session(h.bound); !of.closed {
+			s.emitLateFor(of, h, at)
+		}
+		return false
+	}
+	told := s.aboutEnd(Late, h, at)
+	if h.late || told.SinceRenewedMillis <= told.LeaseMillis/5*4 {
+		return h.late
+	}
+	s.emit(told)
+	return true
+}
+
+// emitLateSession looks at a session that is renewed or ends: one look, however many holds are bound to the session.
+func (s *store) emitLateSession(of *session, at int64) {
+	if first := s.firstHold(of.id); first != nil {
+		s.emitLateFor(of, first, at)
+	}
+}
+
+// emitLateFor tells of h for all holds of its session.
+func (s *store) emitLateFor(of *session, h *hold, at int64) {
+	since := min(at-(s.endOf(of)-of.lease), at-h.since)
+	if of.late || since <= of.lease/5*4 {
+		return
+	}
+	s.ownSession(of.id).late = true
+	told := s.aboutEnd(Late, h, at)
+	told.SinceRenewedMillis, told.LeaseMillis = since, of.lease
+	s.emit(told)
+}

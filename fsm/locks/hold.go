@@ -1,131 +1,160 @@
 package locks
 
-// addHold adds a hold of an owner that has none.
-func (t *Table) addHold(l *lock, h *hold) {
-	t.holdCount++
-	t.bytes += h.bytes()
-	if s := h.session(); s != 0 {
-		t.bySession.Set(h)
-		bound := t.ownSession(s)
-		bound.late = bound.late && bound.holds > 0
-		bound.holds++
-	}
-	if l.hold == nil && l.more == nil {
-		l.hold = h
-		return
-	}
-	m := t.extensionOf(l)
-	m.holders++
-	m.permits += h.permits()
-	m.sessionHolds += h.sessions()
-	m.delays += h.delays()
-	if m.holders == 1 {
-		l.hold = h
-		return
-	}
-	if l.hold != nil {
-		t.enrol(l, l.hold)
-		l.hold = nil
-	}
-	t.enrol(l, h)
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// hold is an owner's part in a lock. Invariant: never changed once in a table.
+type hold struct {
+	key, owner string
+	extra      *extra // nil: nothing of it
+	fence      uint64
+	// bound is the session, if deadline is never; else the lease.
+	bound    uint64
+	deadline int64 // the last instant of the lease
+	since    int64
+	origin   *protocol.Incarnation
+	conn     int64
+	count    uint32 // acquires that were not given back
+	mode     Mode
+	db       uint8
+	// asked: the owner has asked again since the grant, so it knows of the hold.
+	asked bool
+	late  bool // Late was told; in no snapshot
 }
 
-// enrol adds a hold to the trees of locks with several.
-func (t *Table) enrol(l *lock, h *hold) {
-	m := member{l.id(), h}
-	t.byOwner.Set(m)
-	t.byFence.Set(m)
+// extra is what few holds have.
+type extra struct {
+	note, call     string
+	delay, permits int64
+}
+
+func (h *hold) session() uint64 {
+	if h.deadline == never {
+		return h.bound
+	}
+	return 0
+}
+
+func (h *hold) lease() int64 {
+	if h.deadline == never {
+		return 0
+	}
+	return int64(h.bound)
+}
+
+// sessions is 1 for a hold of a session.
+func (h *hold) sessions() int32 {
+	if h.deadline == never {
+		return 1
+	}
+	return 0
+}
+
+func (h *hold) permits() int64 {
+	if h.mode == Permits {
+		return h.extra.permits
+	}
+	return 0
+}
+
+func (h *hold) delay() int64 {
+	if h.extra == nil {
+		return 0
+	}
+	return h.extra.delay
+}
+
+func (h *hold) client() Client { return Client{*h.origin, h.conn} }
+
+func (h *hold) leftMillis(now int64) int64 {
+	if h.deadline == never {
+		return -1
+	}
+	return max(0, h.deadline-now)
+}
+
+// bind binds the hold to what a request asks for: a session, or a lease from now on.
+func (h *hold) bind(now int64, r *Request) {
+	if r.Session != 0 {
+		h.bound, h.deadline = r.Session, never
+	} else {
+		h.bound, h.deadline = uint64(r.LeaseMillis), saturated(now, r.LeaseMillis)
+	}
+}
+
+// holdSet is the holds of a lock with several, in three orders. There are [MaxHolders] at most, so sorted slices do.
+type holdSet struct {
+	byFence, byOwner []*hold
+	byEnd            []*hold // those with leases, by the end and the fence
+}
+
+func (s *holdSet) clone() *holdSet {
+	if s == nil {
+		return nil
+	}
+	return &holdSet{slices.Clone(s.byFence), slices.Clone(s.byOwner), slices.Clone(s.byEnd)}
+}
+
+func compareFences(a, b *hold) int { return cmp.Compare(a.fence, b.fence) }
+
+func compareOwners(a, b *hold) int { return strings.Compare(a.owner, b.owner) }
+
+func compareEnds(a, b *hold) int {
+	if a.deadline != b.deadline {
+		return cmp.Compare(a.deadline, b.deadline)
+	}
+	return cmp.Compare(a.fence, b.fence)
+}
+
+func (s *holdSet) add(h *hold) {
+	s.byFence = inserted(s.byFence, h, compareFences)
+	s.byOwner = inserted(s.byOwner, h, compareOwners)
 	if h.deadline != never {
-		t.byEnd.Set(m)
+		s.byEnd = inserted(s.byEnd, h, compareEnds)
 	}
-	t.bytes += memberBytes
 }
 
-func (t *Table) strike(l *lock, h *hold) {
-	m := member{l.id(), h}
-	t.byOwner.Delete(m)
-	t.byFence.Delete(m)
+func (s *holdSet) remove(h *hold) {
+	s.byFence = removed(s.byFence, h, compareFences)
+	s.byOwner = removed(s.byOwner, h, compareOwners)
 	if h.deadline != never {
-		t.byEnd.Delete(m)
-	}
-	t.bytes -= memberBytes
-}
-
-// removeHold removes a hold of the lock.
-func (t *Table) removeHold(l *lock, h *hold) {
-	t.holdCount--
-	t.bytes -= h.bytes()
-	if s := h.session(); s != 0 {
-		t.bySession.Delete(h)
-		t.ownSession(s).holds--
-	}
-	t.wake(l)
-	if l.more == nil {
-		l.hold = nil
-		return
-	}
-	m := l.more
-	m.holders--
-	m.permits -= h.permits()
-	m.sessionHolds -= h.sessions()
-	m.delays -= h.delays()
-	if l.hold != nil {
-		l.hold = nil
-		return
-	}
-	t.strike(l, h)
-	if m.holders == 1 {
-		last := t.lastHold(l)
-		t.strike(l, last)
-		l.hold = last
+		s.byEnd = removed(s.byEnd, h, compareEnds)
 	}
 }
 
-// lastHold is the one hold that is left in the trees.
-func (t *Table) lastHold(l *lock) *hold {
-	m, _ := seek(t.byFence, member{l.id(), firstFence})
-	return m.hold
+func inserted(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
+	i, _ := slices.BinarySearchFunc(holds, h, compare)
+	return slices.Insert(holds, i, h)
 }
 
-// replaceHold puts a changed copy of a hold in its place.
-func (t *Table) replaceHold(l *lock, old, h *hold) {
-	woken := l.head & flagWake
-	if l.hold != nil && old.session() == h.session() && (h.session() == 0 || old.fence == h.fence) {
-		// The common case: a lease anew.
-		t.bytes += h.bytes() - old.bytes()
-		if h.session() != 0 {
-			t.bySession.Set(h)
-		}
-		if l.more != nil {
-			l.more.permits += h.permits() - old.permits()
-			l.more.delays += h.delays() - old.delays()
-		}
-		l.hold = h
-		return
+func removed(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
+	if i, ok := slices.BinarySearchFunc(holds, h, compare); ok {
+		holds = slices.Delete(holds, i, i+1)
 	}
-	t.removeHold(l, old)
-	t.addHold(l, h)
-	l.head = l.head&^flagWake | woken
+	return holds
 }
 
-// about is an effect on a hold.
-func (t *Table) about(kind EffectKind, h *hold) Effect {
-	e := Effect{
-		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
-		Client: h.client(), LeaseMillis: h.lease(),
+func (s *holdSet) ofOwner(owner string) *hold {
+	i, ok := slices.BinarySearchFunc(s.byOwner, owner, func(h *hold, owner string) int {
+		return strings.Compare(h.owner, owner)
+	})
+	if !ok {
+		return nil
 	}
-	if e.Session != 0 {
-		e.Attached = t.clientOf(e.Session)
-	}
-	return e
+	return s.byOwner[i]
 }
 
-// aboutEnd is an effect on a hold that ends at an instant.
-func (t *Table) aboutEnd(kind EffectKind, h *hold, at int64) Effect {
-	e := t.about(kind, h)
-	e.HeldMillis = at - h.since
-	if h.deadline != never {
-		e.SinceRenewedMillis = min(e.LeaseMillis, at-(h.deadline-e.LeaseMillis))
+func (s *holdSet) ofFence(fence uint64) *hold {
+	i, ok := slices.BinarySearchFunc(s.byFence, fence, func(h *hold, fence uint64) int {
+		return cmp.Compare(h.fence, fence)
+	})
+	if !ok {
+		return nil
 	}
-	return e
+	return s.byFence[i]
 }

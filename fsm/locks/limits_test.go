@@ -3,6 +3,7 @@ package locks
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,8 +79,9 @@ func TestManyHoldAndWait(t *testing.T) {
 	_, err := table.Acquire(waiting(asks("w", "k")))
 	require.NoError(t, err)
 	m := table.find(0, "k").more
-	const more = MaxHolders - 2
-	m.holders += more
+	for i := range MaxHolders - 2 {
+		m.holds.byFence = append(m.holds.byFence, &hold{fence: uint64(i + 3), mode: Shared})
+	}
 	a, err := table.Acquire(waiting(shared("c")))
 	require.NoError(t, err)
 	require.True(t, a.Waiting)
@@ -89,7 +91,7 @@ func TestManyHoldAndWait(t *testing.T) {
 	table.Release(0, "k", "b", false)
 	require.NotZero(t, table.Check(0, "k", "c", 1000))
 
-	m.holders -= more
+	m.holds.byFence = m.holds.byFence[MaxHolders-2:]
 	_, err = table.Acquire(waiting(asks("w", "k")))
 	require.NoError(t, err)
 	m.ranks[absent] += MaxWaiters - 1
@@ -295,7 +297,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 // TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay: the
 // only one, or one with more holds before it than a step looks at.
 func TestNothingJoinsWithinADelay(t *testing.T) {
-	for _, before := range []int{0, 2 * memberLooks} {
+	for _, before := range []int{0, 32} {
 		table := at(New(), 1000)
 		id, err := table.OpenSession(5000, Client{}, false, "", "")
 		require.NoError(t, err)
@@ -410,23 +412,6 @@ func TestSharersEndInOrder(t *testing.T) {
 	require.Equal(t, []string{"100", "200", "300"}, lost)
 }
 
-// TestWaitersOfASession: who was dropped counts no more.
-func TestWaitersOfASession(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(100, Client{}, false, "", "")
-	require.NoError(t, err)
-	table.mustAcquire(t, asks("a", "k"))
-	for _, node := range []string{"n1", "n2"} {
-		r := waiting(asks("on "+node, "k"))
-		r.Session, r.Client.Origin.Node = id, node
-		_, err = table.Acquire(r)
-		require.NoError(t, err)
-	}
-	table.Begin(1000, 0)
-	table.DropIncarnation("n2", 1)
-	require.Equal(t, 1, table.Session(id, 1000).Waiters)
-}
-
 // TestSessionsThatEndAtOnce: what a session alone held is free in the instant in which the session is closed, though
 // there were no steps to work that off.
 func TestSessionsThatEndAtOnce(t *testing.T) {
@@ -443,8 +428,8 @@ func TestSessionsThatEndAtOnce(t *testing.T) {
 	require.Positive(t, table.Steps())
 }
 
-// TestBrokenLocksAreGoneAtOnce: a key whose holds were all broken is no lock any more, though there were no steps to
-// work that off; but while a delay runs or follows.
+// TestBrokenLocksAreGoneAtOnce: a key whose holds were all broken is no lock any more, though no steps were left; but
+// while a delay runs or follows.
 func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -468,7 +453,7 @@ func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
 		table.Begin(1000, 0)
 		require.Equal(t, 2, table.Break(&row.b), row.name)
 		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
-		require.Equal(t, row.gone, len(table.TakeEffects()) == 1, row.name)
+		require.Equal(t, row.gone, slices.Contains(kinds(table.TakeEffects()), Went), row.name)
 		at(table, 1000).Sweep()
 		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
 		at(table, 1051).Sweep()
@@ -476,49 +461,67 @@ func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
 	}
 }
 
-// TestTurnsOfLocksWithWaiters: who waits for a lease that has ended does not wait for all that a session held, but in a
-// line with a request whose own session is over: that session is told of first.
-func TestTurnsOfLocksWithWaiters(t *testing.T) {
-	table := at(New(), 1000)
-	ask := func(owner, key string, session uint64, lease int64, waits bool) {
-		r := asks(owner, key)
-		if r.Session, r.LeaseMillis = session, lease; waits {
-			r = waiting(r)
+// TestQueuesComeFirst: a request that waits for a lease that has ended, or for a lock that was flushed, does not wait
+// for all that nobody waits for.
+func TestQueuesComeFirst(t *testing.T) {
+	for _, flush := range []bool{false, true} {
+		table := at(New(), 1000)
+		for i := range 1000 {
+			r := asks("holder", fmt.Sprint("lock:", i))
+			r.LeaseMillis = 500
+			table.mustAcquire(t, r)
 		}
-		_, err := table.Acquire(r)
+		r := asks("holder", "k")
+		r.LeaseMillis = 510
+		table.mustAcquire(t, r)
+		_, err := table.Acquire(waiting(asks("next", "k")))
 		require.NoError(t, err)
-	}
-	var ids []uint64
-	for _, lease := range []int64{500, 510, 9000} {
-		id, err := table.OpenSession(lease, Client{}, false, "", "")
-		require.NoError(t, err)
-		ids = append(ids, id)
-	}
-	for i := range 200 {
-		ask("a", fmt.Sprint("lock:", i), ids[0], 0, false)
-	}
-	for _, key := range []string{"k", "l"} {
-		ask("holder", key, 0, 600, false)
-	}
-	ask("first of k", "k", 0, 9000, true)
-	ask("second of k", "k", ids[2], 0, true)
-	ask("gone", "l", ids[1], 0, true)
-	ask("next of l", "l", 0, 9000, true)
-	table.TakeEffects()
-	table.Begin(2000, 20*StepUnits)
-	table.Sweep()
-	require.NotZero(t, table.Check(0, "k", "first of k", 2000))
-	var told []Effect
-	for range 100 {
-		for _, e := range table.TakeEffects() {
-			if e.Kind == SessionEnded && e.Session == ids[1] || e.Key == "l" && e.Kind != Late {
-				told = append(told, e)
-			}
+		if table.Begin(1400, 0); flush {
+			table.Flush(0, 0)
+		} else {
+			table.Begin(2000, 0)
 		}
-		table.Begin(2000, 20*StepUnits)
+		table.Begin(2000, 10*StepUnits)
 		table.Sweep()
+		require.NotZero(t, table.Check(0, "k", "next", 2000))
+		require.Greater(t, table.Stats().Holds, 900)
+		require.Less(t, table.Stats().Holds, 1000, "the others have their part")
+		require.NoError(t, table.Verify())
 	}
-	require.Equal(t, []EffectKind{SessionEnded, WaitEnded, Left, Lost, Granted, WaitEnded}, kinds(told))
+}
+
+// TestSessionsAreBounded: a session has so many holds and places in queues at most. What it has already it may ask for
+// again, and what is granted to it takes no more room than its places.
+func TestSessionsAreBounded(t *testing.T) {
+	table := at(New(), 1000)
+	id, err := table.OpenSession(5000, Client{}, false, "", "")
+	require.NoError(t, err)
+	bound := func(r *Request) *Request { r.Session = id; return r }
+	table.mustAcquire(t, asks("other", "taken"))
+	_, err = table.Acquire(bound(waiting(asks("o", "taken", "free"))))
+	require.NoError(t, err)
+	for i := range MaxSession - 2 {
+		table.mustAcquire(t, bound(asks("o", fmt.Sprint(i))))
+		table.TakeEffects()
+	}
+	for _, r := range []*Request{asks("o", "one more"), waiting(asks("p", "taken")), asks("o", "0", "more")} {
+		_, err = table.Acquire(bound(r))
+		require.ErrorIs(t, err, ErrSessionFull)
+	}
+	table.mustAcquire(t, bound(asks("o", "0")))
+	mine := asks("o", "mine")
+	table.mustAcquire(t, mine)
+	_, err = table.Acquire(bound(mine))
+	require.ErrorIs(t, err, ErrSessionFull, "a hold by lease does not become the session's")
+	_, err = table.Acquire(bound(waiting(asks("o", "taken", "free"))))
+	require.NoError(t, err, "the place is kept")
+	table.Release(0, "taken", "other", false)
+	require.NotZero(t, table.Check(0, "free", "o", 1000))
+	require.NoError(t, table.Verify())
+	holds, ok := table.CloseSession(id)
+	require.True(t, ok)
+	require.Equal(t, MaxSession, holds)
+	require.Equal(t, 1, table.Stats().Holds)
 }
 
 // TestHoldThatIsOverBlocksItsOwner: who stands behind an own hold, whose session is over, is granted when that hold is
@@ -538,7 +541,7 @@ func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {
 	_, err = table.Acquire(r)
 	require.NoError(t, err)
 	at(table, 1600).Release(0, "x", "c", false)
-	require.NotNil(t, table.candidate(table.find(0, "k")))
+	require.NotNil(t, table.nextInLine(table.find(0, "k")))
 	require.NoError(t, table.Verify())
 	again, err := loaded(saved(table))
 	require.NoError(t, err)

@@ -29,6 +29,7 @@ type loader struct {
 	t       *Table
 	err     error
 	waiters []*waiter
+	lastDB  int // of the live locks
 }
 
 // Load reads a table, and believes nothing.
@@ -36,7 +37,6 @@ func Load(r Reader) (*Table, error) {
 	d := &loader{Reader: r, t: New()}
 	t := d.t
 	t.fences, t.orders, t.sessionIDs, t.secret = r.Uint(), r.Uint(), r.Uint(), r.String()
-	// Flushes may have taken fences beyond MaxFence.
 	d.must(len(t.secret) == 0 || len(t.secret) == sha256.Size, errNumbers)
 	d.must(t.fences < noOrder && t.sessionIDs <= MaxFence && t.orders < noOrder, errNumbers)
 	d.each(d.incarnation)
@@ -44,12 +44,11 @@ func Load(r Reader) (*Table, error) {
 	for i := range t.incarnations {
 		d.must(t.incarnations[i].sessions > 0, errIncarnation)
 	}
-	d.each(d.flush)
 	d.each(d.drop)
-	t.queuedAt = spot{int(d.flags(databases-1, errNumbers)), d.Uint(), d.String()}
-	d.each(d.lock)
+	d.each(func() { d.lock(nil) })
+	d.each(d.flush)
 	if d.err == nil {
-		d.line()
+		d.queue()
 	}
 	if d.err == nil {
 		d.schedule()
@@ -122,45 +121,52 @@ func (d *loader) session() {
 		id: d.Uint(), name: d.text(errSession), user: d.text(errSession), lease: d.millis(Forever, errSession),
 		opened: d.Int(), deadline: d.Int(),
 	}
-	flags := d.flags(savedAttached|savedLeased|savedOver, errSession)
-	s.leased, s.over = flags&savedLeased != 0, flags&savedOver != 0
-	last, _ := d.t.sessions.Max()
+	flags := d.flags(savedAttached|savedLeased|savedClosed, errSession)
+	s.leased, s.closed = flags&savedLeased != 0, flags&savedClosed != 0
+	last, _ := d.t.byID.Max()
 	d.must(s.id <= MaxFence && s.id > 0 && (last == nil || s.id > last.id) && s.lease > 0, errSession)
-	d.must(s.over != s.leased || !s.over && flags&savedAttached != 0, errSession)
+	d.must(s.leased || flags&savedAttached != 0, errSession)
+	d.must(!s.closed || s.leased, errSession)
 	d.must(s.deadline < never, errSession)
 	if flags&savedAttached != 0 {
 		c := d.client()
 		s.origin, s.conn = d.t.origin(c.Origin), c.Conn
-		if !s.over {
-			i, ok := d.t.incarnationAt(c.Origin)
-			if d.must(ok && d.t.Attached(c) < MaxAttached, errSession); d.err != nil {
-				return
-			}
-			d.must(s.leased || s.deadline <= saturated(d.t.incarnations[i].alive, s.lease), errSession)
-			d.t.incarnations[i].sessions++
-			d.t.connections.Set(bound{s.origin, s.conn, s.id})
+		if !s.closed {
+			d.connect(s)
 		}
 	}
-	switch {
-	case s.over:
-		d.t.ended.Set(s.id)
-	case s.leased:
-		d.t.sessionEnds.Set(ending{s.deadline, s.id})
-	case s.origin != nil:
-		d.t.attached.Set(bound{s.origin, s.lease, s.id})
+	if d.err != nil {
+		return
 	}
-	d.t.sessions.Set(s)
+	switch {
+	case s.leased:
+		d.t.ends.Set(s.end())
+	case s.origin != nil:
+		d.t.attached.Set(sessionKey{s.origin, s.lease, s.id})
+	}
+	d.t.byID.Set(s)
 	d.t.bytes += s.bytes()
 }
 
 func (d *loader) flush() {
-	f := flush{
-		db: int(d.flags(databases-1, errFlush)), mark: d.Uint(), at: d.Int(), hash: d.Uint(), key: d.String(),
-		cause: d.Uint(),
+	old := newDatabase(nil)
+	old.flush = &flush{at: d.Int(), cause: d.Uint()}
+	d.each(func() { d.lock(old) })
+	first, _ := old.locks.Min()
+	last, _ := old.locks.Max()
+	d.must(first == nil || first.db() == last.db(), errFlush)
+	d.t.flushed = append(d.t.flushed, old)
+}
+
+// connect notes that a session lives with its connection.
+func (d *loader) connect(s *session) {
+	i, ok := d.t.incarnationAt(*s.origin)
+	if d.must(ok && d.t.Attached(Client{*s.origin, s.conn}) < MaxAttached, errSession); d.err != nil {
+		return
 	}
-	n := len(d.t.flushes)
-	d.must(f.mark <= d.t.fences && (n == 0 || d.t.flushes[n-1].db < f.db), errFlush)
-	d.t.flushes = append(d.t.flushes, f)
+	d.must(s.leased || s.deadline <= saturated(d.t.incarnations[i].alive, s.lease), errSession)
+	d.t.incarnations[i].sessions++
+	d.t.connections.Set(sessionKey{s.origin, s.conn, s.id})
 }
 
 func (d *loader) drop() {
@@ -170,33 +176,29 @@ func (d *loader) drop() {
 	d.t.drops = append(d.t.drops, name)
 }
 
-func (d *loader) lock() {
+// lock reads a lock of a flushed database, or of a live one if that is nil.
+func (d *loader) lock(of *database) {
 	db := d.flags(databases-1, errLock)
 	l := &lock{text: d.LockText(int(db)), due: never}
 	l.hash = keyspace.Hash(l.key())
 	d.t.lockIDs++
-	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before settle
-	last, _ := d.t.locks.Max()
+	d.t.lockCount++
+	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before schedule
+	if d.must(!d.t.Known(int(db), l.key()), errLock); d.err != nil {
+		return
+	}
+	if of == nil {
+		of = d.t.makeDatabase(int(db))
+		d.must(d.lastDB <= int(db), errLock)
+		d.lastDB = int(db)
+	}
+	last, _ := of.locks.Max()
 	d.must(last == nil || lockBefore(last, l), errLock)
-	flags := d.flags(savedCrowd|savedDelays|savedAway, errLock)
-	if flags&savedAway != 0 {
-		l.head &^= flagPresent
-	}
-	if flags&savedCrowd != 0 {
-		l.more = &extension{unfinished: d.millis(never-1, errLock), createdFence: d.Uint(), delay: d.millis(Forever, errLock)}
-		lost := loss{
-			below: d.Uint(), reason: Reason(d.flags(uint64(Flushed), errLock)), at: d.Int(),
-			delays: flags&savedDelays != 0, delay: d.millis(Forever, errLock), cause: d.Uint(),
-		}
-		l.more.lost = lost
-		d.must(l.more.createdFence <= d.t.fences && lost.below <= d.t.fences+1 && (lost.below == 0) == (lost.reason == 0),
-			errLock)
-		d.must(lost.below != 0 || lost == loss{}, errLock)
+	if d.flags(savedExtension, errLock) != 0 {
+		l.more = &extension{grantAt: d.millis(never-1, errLock), delay: d.millis(Forever, errLock)}
 		d.t.bytes += extensionBytes
-	} else {
-		d.must(flags == 0, errLock)
 	}
-	d.t.locks.Set(l)
+	of.set(l)
 	d.t.bytes += l.bytes()
 	d.each(func() { d.hold(l) })
 	d.each(func() { d.waiter(l) })
@@ -226,11 +228,12 @@ func (d *loader) hold(l *lock) {
 	if d.err != nil {
 		return
 	}
-	if first := d.t.anyHold(l); first != nil {
-		last := d.t.lastFence(l)
-		d.must(h.fence > last && first.mode == h.mode && h.mode != Exclusive, errHold)
-		d.must(l.more != nil && l.more.holders < MaxHolders && d.t.holdOf(l, h.owner) == nil, errHold)
-		d.must(l.more == nil || l.more.permits+h.permits() <= MaxLimit, errHold)
+	d.must(!d.t.isFull(h.session(), 1), errHold)
+	if holds := l.holds(); len(holds) > 0 {
+		last := holds[len(holds)-1]
+		d.must(h.fence > last.fence && last.mode == h.mode && h.mode != Exclusive, errHold)
+		d.must(l.more != nil && len(holds) < MaxHolders && l.holdOf(h.owner) == nil, errHold)
+		d.must(l.permits()+h.permits() <= MaxLimit, errHold)
 	}
 	if d.err == nil {
 		d.t.addHold(l, h)
@@ -272,13 +275,13 @@ func (d *loader) waiter(home *lock) {
 	ok := d.t.check(&checked) == nil
 	d.must(ok && len(checked.Keys) == len(q.Keys) && checked.Mode == q.Mode && checked.Limit == q.Limit &&
 		checked.Permits == q.Permits && checked.Waits && checked.Call == q.Call, errWaiter)
-	w := d.t.newWaiter(&q)
+	w := newWaiter(&q, d.t.origin(q.Client.Origin), d.t.now)
 	w.order, w.since, w.deadline, w.blocked, w.absent = order, since, deadline, uint8(blocked), absent
 	d.waiters = append(d.waiters, w)
 }
 
-// line puts the waiters into the queues, when all locks are known.
-func (d *loader) line() {
+// queue puts the waiters into the queues, when all locks are known.
+func (d *loader) queue() {
 	slices.SortFunc(d.waiters, func(a, b *waiter) int {
 		if a.order < b.order {
 			return -1
@@ -294,40 +297,35 @@ func (d *loader) line() {
 			return
 		}
 		for i, key := range w.keys() {
-			l := d.t.peek(int(w.db), key)
+			l := d.t.search(new(lock), int(w.db), key, keyspace.Hash(key))
 			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.owner) == nil,
 				errWaiter); d.err != nil {
 				return
 			}
 			w.keys()[i] = l.key()
 		}
-		d.t.line(w)
+		d.must(!d.t.isFull(w.session, len(w.keys())), errWaiter)
+		d.t.pushQueue(w)
 	}
 	d.must(d.t.waitingBytes <= MaxWaitingBytes, errWaiter)
 }
 
 // schedule notes when locks are due. A lock must be in its least form, and stuck it must not be.
 func (d *loader) schedule() {
-	var locks []*lock
-	d.t.locks.Scan(func(l *lock) bool {
-		locks = append(locks, l)
-		return true
-	})
-	for _, l := range locks {
+	t := d.t
+	n := t.lockCount
+	for _, l := range slices.Collect(t.all()) {
 		l.head &^= flagTouched | flagWake
-		extended, away := l.more != nil, l.head&flagPresent == 0
-		d.t.normalize(l)
+		extended := l.more != nil
+		t.normalize(l)
 		d.must((l.more != nil) == extended, errLock)
-		d.must(!away || l.head&flagPresent == 0, errLock)
-		if !away { // the lock was not looked at since what it held was lost
-			l.head |= flagPresent
-		}
-		d.must(!d.t.stuck(l), errStuck)
+		d.must(!t.isStuck(l), errStuck)
 	}
-	d.must(d.t.locks.Len() == len(locks), errLock)
+	t.touched, t.woken, t.last = nil, nil, lastLookup{}
+	d.must(t.lockCount == n, errLock)
 }
 
-// stuck reports whether a waiter could be granted, and nothing will ever look.
-func (t *Table) stuck(l *lock) bool {
-	return l.more != nil && l.due == never && l.more.sessionHolds == 0 && t.pendingFlush(l) == nil && t.candidate(l) != nil
+// isStuck reports whether a waiter could be granted, and nothing will ever look.
+func (s *store) isStuck(l *lock) bool {
+	return l.more != nil && l.due == never && l.more.sessionHolds == 0 && s.flushOf(l) == nil && s.nextInLine(l) != nil
 }

@@ -1,106 +1,284 @@
 package locks
 
-import "github.com/holdfast/holdfast/fsm/keyspace"
+import (
+	"math"
 
-// take is a lock to be changed, nil if there is none.
-func (t *Table) take(db int, key string) *lock {
-	l := t.find(db, key)
-	if l == nil {
+	"github.com/tidwall/btree"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// lock is a key that an owner holds or waits for, or whose delay runs.
+//
+// A lock changes only between [engine.take] and [engine.finish]. A lock that a copy of the table may share is copied
+// first, by [engine.own].
+type lock struct {
+	// text is the key, and shares the memory of the item that marks the lock. Of a probe it is the key alone.
+	text keyspace.LockText
+	hash uint64
+	// head is the lock's id, which is a number of the table's and the database, and the flags.
+	head       uint64
+	generation uint64
+	due        int64 // the first instant after which something ends or is granted here, as the agenda has it
+	hold       *hold // the only hold, if there is just one
+	// more is what a lock needs beyond one hold. Nil: no queue, no delay, no pending grant.
+	more *extension
+}
+
+// extension is what a lock has beyond one hold.
+type extension struct {
+	holds   *holdSet // nil: one hold at most
+	permits int64    // held
+	// delay is the last instant at which no request is granted; 0: no delay.
+	delay int64
+	// grantAt is the instant as of which the queue is still to be granted the lock; 0: nothing is pending.
+	grantAt int64
+	// ranks are the lengths of the parts of the queue.
+	ranks [rankCount]int32
+	// sessionHolds and sessionWaits are how many holds and waiters are bound to sessions, many how many waiters want
+	// other locks, too.
+	sessionHolds, sessionWaits, many int32
+}
+
+const (
+	flagTouched   = 1 << iota // the lock is in engine.touched
+	flagWake                  // a waiter in the queue may be granted
+	flagPresent               // Came was told
+	flagContended             // the agenda has the lock among those with a queue
+	flagProbe                 // the lock is in no tree: see probeAt
+	flagBits      = 0xff
+	databases     = 256
+)
+
+const (
+	// never is the due of a lock at which nothing ends.
+	never = math.MaxInt64
+	// past is before every instant.
+	past = math.MinInt64
+)
+
+func (l *lock) id() uint64 { return l.head &^ flagBits }
+
+func (l *lock) db() int { return int(l.head >> 8 & (databases - 1)) }
+
+// key is the key, a part of the text's memory.
+func (l *lock) key() string {
+	if l.head&flagProbe != 0 {
+		return string(l.text)
+	}
+	return l.text.Key()
+}
+
+// probeAt is a lock to search trees by.
+func probeAt(db int, hash uint64, key string) lock {
+	return lock{text: keyspace.LockText(key), hash: hash, head: uint64(db)<<8 | flagProbe}
+}
+
+// holders is the number of holds.
+func (l *lock) holders() int {
+	switch {
+	case l.hold != nil:
+		return 1
+	case l.more != nil && l.more.holds != nil:
+		return len(l.more.holds.byFence)
+	}
+	return 0
+}
+
+// waiters is the length of the queue.
+func (l *lock) waiters() (n int) {
+	if l.more != nil {
+		for _, count := range l.more.ranks {
+			n += int(count)
+		}
+	}
+	return n
+}
+
+func (l *lock) delayed() bool { return l.more != nil && l.more.delay != 0 }
+
+func (l *lock) contended() bool { return l.head&flagContended != 0 }
+
+// permits is how many permits are held.
+func (l *lock) permits() int64 {
+	switch {
+	case l.more != nil:
+		return l.more.permits
+	case l.hold != nil:
+		return l.hold.permits()
+	}
+	return 0
+}
+
+// anyHold is some hold of the lock: all have one mode. Nil: there is none.
+func (l *lock) anyHold() *hold {
+	if l.hold == nil && l.holders() > 0 {
+		return l.more.holds.byFence[0]
+	}
+	return l.hold
+}
+
+// holdOf is the owner's hold, also if its time is over; nil if there is none.
+func (l *lock) holdOf(owner string) *hold {
+	switch {
+	case l.hold != nil && l.hold.owner == owner:
+		return l.hold
+	case l.hold == nil && l.holders() > 0:
+		return l.more.holds.ofOwner(owner)
+	}
+	return nil
+}
+
+// holdBy is the hold with a fence.
+func (l *lock) holdBy(fence uint64) *hold {
+	switch {
+	case l.hold != nil && l.hold.fence == fence:
+		return l.hold
+	case l.hold == nil && l.holders() > 0:
+		return l.more.holds.ofFence(fence)
+	}
+	return nil
+}
+
+// holds are the holds by fence, in memory that changes with the lock.
+func (l *lock) holds() []*hold {
+	switch {
+	case l.hold != nil:
+		return []*hold{l.hold}
+	case l.holders() > 0:
+		return l.more.holds.byFence
+	}
+	return nil
+}
+
+// firstLease is the hold whose lease ends first, and when. Nil, never: no hold has a lease.
+func (l *lock) firstLease() (*hold, int64) {
+	switch {
+	case l.hold != nil && l.hold.deadline != never:
+		return l.hold, l.hold.deadline
+	case l.hold == nil && l.holders() > 0 && len(l.more.holds.byEnd) > 0:
+		first := l.more.holds.byEnd[0]
+		return first, first.deadline
+	}
+	return nil, never
+}
+
+// database is the locks of one database. A flush puts another in its place: the old one is kept until the losses of
+// its holds are told, and its queues have moved.
+type database struct {
+	locks *btree.BTreeG[*lock] // by database, hash and key
+	// agenda has the locks with a queue first, then the others at which something ends: both by due.
+	agenda *btree.BTreeG[*lock]
+	// flush is what ended the holds; nil: they are live.
+	flush *flush
+}
+
+// flush is the end of all holds of a database.
+type flush struct {
+	at    int64
+	cause uint64
+}
+
+func newDatabase(compared *int) *database {
+	return &database{locks: newTree(lockBefore, compared), agenda: newTree(agendaBefore, compared)}
+}
+
+func (d *database) copy() *database {
+	return &database{locks: d.locks.IsoCopy(), agenda: d.agenda.IsoCopy(), flush: d.flush}
+}
+
+// search finds a lock by a probe of the caller.
+func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
+	if d == nil || d.locks.Len() == 0 {
 		return nil
 	}
-	return t.own(l)
-}
-
-// takeNew is take, and makes a lock that is missing.
-func (t *Table) takeNew(db int, key string) *lock {
-	if l := t.take(db, key); l != nil {
-		return l
-	}
-	t.lockIDs++
-	l := &lock{
-		text: keyspace.NewLockText(key), hash: t.near.hash, due: never, generation: t.generation,
-		head: t.lockIDs<<16 | uint64(db)<<8 | flagTouched,
-	}
-	t.locks.Set(l)
-	t.near.lock = l
-	t.bytes += l.bytes()
-	t.touched = append(t.touched, l)
+	*probe = probeAt(db, hash, key)
+	l, _ := d.locks.Get(probe)
+	probe.text = ""
 	return l
 }
 
-// own is the lock l of the table to be changed.
-func (t *Table) own(l *lock) *lock {
-	if l.generation != t.generation {
-		c := *l
-		c.generation = t.generation
-		if l.more != nil {
-			more := *l.more
-			c.more = &more
-		}
-		if t.near.lock == l {
-			t.near.lock = &c
-		}
-		l = &c
-		t.locks.Set(l)
-		if l.due != never {
-			t.timers.Set(l)
-		}
-		if l.head&flagQueued != 0 {
-			t.queued.Set(l)
-		}
-	}
-	if l.head&flagTouched == 0 {
-		l.head |= flagTouched
-		t.touched = append(t.touched, l)
-		t.flushed(l)
-	}
-	return l
+// has reports whether this very record is in the database.
+func (d *database) has(l *lock) bool {
+	found, ok := d.locks.Get(l)
+	return ok && found == l
 }
 
-// extensionOf is the lock's extension, which is made if need be.
-func (t *Table) extensionOf(l *lock) *extension {
-	if l.more == nil {
-		l.more = &extension{createdFence: t.fences, holders: l.holders()}
-		if l.hold != nil {
-			l.more.permits = l.hold.permits()
-			l.more.sessionHolds = l.hold.sessions()
-			l.more.delays = l.hold.delays()
-			l.more.createdFence = l.hold.fence
-		}
-		t.bytes += extensionBytes
-	}
-	return l.more
-}
-
-// wake notes that a waiter in the queue may be granted.
-func (t *Table) wake(l *lock) {
-	if l.head&flagWake == 0 {
-		l.head |= flagWake
-		t.woken = append(t.woken, l)
+// set stores a lock, in the place of an older record of it.
+func (d *database) set(l *lock) {
+	d.locks.Set(l)
+	if l.scheduled() {
+		d.agenda.Set(l)
 	}
 }
 
-// flushed is called with each lock that is to be changed: the lock goes through the flush that waits for it.
-func (t *Table) flushed(l *lock) {
-	f := t.pendingFlush(l)
-	if f == nil {
+func (d *database) remove(l *lock) {
+	d.locks.Delete(l)
+	if l.scheduled() {
+		d.agenda.Delete(l)
+	}
+}
+
+// schedule notes when something is due at a lock, and whether it has a queue.
+func (d *database) schedule(l *lock, due int64, contended bool) {
+	if l.due == due && l.contended() == contended {
 		return
 	}
-	m := t.extensionOf(l)
-	m.createdFence = f.mark
-	m.delay = 0
-	t.mark(l, loss{below: f.mark, reason: Flushed, at: f.at, delays: true, cause: f.cause})
-	l.head &^= flagPresent
-	t.wake(l)
+	if l.scheduled() {
+		d.agenda.Delete(l)
+	}
+	l.due = due
+	l.head &^= flagContended
+	if contended {
+		l.head |= flagContended
+	}
+	if l.scheduled() {
+		d.agenda.Set(l)
+	}
 }
 
-// mark ends all holds of a lock together. What has ended them before counts.
-func (t *Table) mark(l *lock, why loss) {
-	before := t.lostOf(l)
-	m := t.extensionOf(l)
-	if before != nil {
-		why.reason, why.at, why.cause = m.lost.reason, m.lost.at, m.lost.cause
-		why.delays = why.delays || m.lost.delays
+// scheduled reports whether the agenda has a lock.
+func (l *lock) scheduled() bool { return l.due != never || l.contended() }
+
+// firstContended is the lock with a queue at which something is due first; nil: no lock has a queue.
+func (d *database) firstContended() *lock {
+	if l, ok := d.agenda.Min(); ok && l.contended() {
+		return l
 	}
-	m.lost = why
+	return nil
+}
+
+// firstQuiet is the lock without a queue at which something is due first; nil: there is none.
+func (d *database) firstQuiet() *lock {
+	l, _ := seek(d.agenda, quietProbe)
+	return l
+}
+
+// quietProbe is before every lock without a queue.
+var quietProbe = &lock{due: past, head: flagProbe}
+
+// The orders of the trees read what comes last, and stands in memory of its own, only between equals.
+
+func lockBefore(a, b *lock) bool {
+	switch {
+	case a.db() != b.db():
+		return a.db() < b.db()
+	case a.hash != b.hash:
+		return a.hash < b.hash
+	}
+	return a.key() < b.key()
+}
+
+func agendaBefore(a, b *lock) bool {
+	if a.contended() != b.contended() {
+		return a.contended()
+	}
+	return dueBefore(a, b)
+}
+
+func dueBefore(a, b *lock) bool {
+	if a.due != b.due {
+		return a.due < b.due
+	}
+	return lockBefore(a, b)
 }

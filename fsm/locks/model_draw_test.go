@@ -316,19 +316,6 @@ func (p *twins) dropped() (string, reply, reply) {
 	return fmt.Sprint("drop before ", name), want, reply{}
 }
 
-// vacate gives the key of a lock that is not there to another value: nothing of the lock is left but what is told.
-func (p *twins) vacate() (string, reply, reply) {
-	db, key := p.db(), p.key()
-	if p.model.info(db, key) != nil {
-		return p.acquire()
-	}
-	l := p.table.peek(db, key)
-	want := reply{ok: l == nil || l.waiters() == 0} // of those who are gone
-	got := reply{ok: p.table.Vacate(db, key)}
-	require.False(p.t, got.ok && p.table.Has(db, key))
-	return fmt.Sprint("vacate ", db, key), want, got
-}
-
 func (p *twins) flush() (string, reply, reply) {
 	if !p.ragged && !p.d.one(3) {
 		return p.acquire()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -206,28 +205,29 @@ func (p *twins) soften(e *Effect) {
 	}
 }
 
-// moment compares what both say of themselves in the middle of an entry.
+// moment compares what both say of themselves in the middle of an entry: of holds and delays exactly, where a call
+// names the key. Of those in line, whose node or session is gone may still be shown.
 func (p *twins) moment() {
+	p.settleAll()
 	now := p.model.now
 	for db := range 2 {
-		there := 0
 		for _, key := range modelKeys {
-			got := p.table.Info(db, key, now, enough)
-			require.Equal(p.t, p.model.info(db, key), got, "%d %s", db, key)
-			if p.table.Has(db, key) {
-				is, _ := p.table.There(db, key, now)
-				require.Equal(p.t, got != nil, is, "%d %s", db, key)
-				if is {
-					there++
-				}
+			want, got := p.model.info(db, key), p.table.Info(db, key, now, enough)
+			if want == nil {
+				want = &Info{}
 			}
-			if got != nil {
-				few := p.table.Info(db, key, now, 1)
-				require.Equal(p.t, []any{got.Holders, got.Waiters, got.Holds[:min(1, len(got.Holds))]},
-					[]any{few.Holders, few.Waiters, few.Holds[:min(1, len(few.Holds))]})
+			if got == nil {
+				got = &Info{}
 			}
-			if got != nil {
-				safe(p.t, got)
+			require.Equal(p.t, []any{want.Holds, want.Holders, want.Permits, want.DelayLeftMillis},
+				[]any{got.Holds, got.Holders, got.Permits, got.DelayLeftMillis}, "%d %s", db, key)
+			safe(p.t, got)
+			require.LessOrEqual(p.t, want.Waiters, got.Waiters)
+			left := got.Waits
+			for _, w := range want.Waits {
+				i := slices.Index(left, w)
+				require.GreaterOrEqual(p.t, i, 0, "%s is not in line for %d %s", w.Owner, db, key)
+				left = left[i+1:]
 			}
 			for _, owner := range modelOwners {
 				held := p.model.checkHold(db, key, owner)
@@ -238,18 +238,10 @@ func (p *twins) moment() {
 				require.Equal(p.t, fence, p.table.Check(db, key, owner, now))
 			}
 		}
-		present := 0
-		for name := range p.present {
-			if strings.HasPrefix(name, fmt.Sprint(db, " ")) {
-				present++
-			}
-		}
-		ended, _ := p.table.Ended(db, now, enough)
-		require.Equal(p.t, there, present-ended, "the locks of database %d", db)
 	}
 	for id := range p.model.lastID + 1 {
 		want, got := p.model.sessionInfo(id), p.table.Session(id, now)
-		require.Equal(p.t, want, got, "session %d", id)
+		require.Equal(p.t, want != nil, got != nil, "session %d", id)
 	}
 }
 
@@ -263,7 +255,7 @@ func (p *twins) estimate() {
 	then.catchUp()
 	for db := range 2 {
 		for _, key := range modelKeys {
-			due := p.table.DueAt(db, key, now, until)
+			due := p.table.DueAt(db, key, until)
 			require.True(p.t, due || !p.model.dueAt(db, key, until), "%d %s is due by %d", db, key, until)
 			if due || p.model.waitsElsewhere(db, key) {
 				continue

@@ -1,18 +1,60 @@
 package locks
 
+import (
+	"iter"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+)
+
+// What this file reads is the table as it is: what is due and was not run yet has not ended. A caller that wants to
+// know of a key exactly settles the key first, or asks [Table.DueAt] whether that would change anything.
+
 // cursorShift makes a cursor of a hash: its upper 53 bits, as in SCAN.
 const cursorShift = 64 - 53
 
-// Has reports whether the lock is there: an owner holds it or waits for it, or its delay runs. It is what
-// Came and Went tell, so what has ended may be there until it is worked off: see There.
-func (t *Table) Has(db int, key string) bool {
-	l := t.peek(db, key)
-	return l != nil && l.head&flagPresent != 0 && t.pendingFlush(l) == nil
+// all are the live locks in order, and behind them those that were flushed.
+func (s *store) all() iter.Seq[*lock] {
+	return func(yield func(l *lock) bool) {
+		for _, list := range [][]*database{s.live, s.flushed} {
+			for _, d := range list {
+				if d == nil {
+					continue
+				}
+				more := true
+				d.locks.Scan(func(l *lock) bool {
+					more = yield(l)
+					return more
+				})
+				if !more {
+					return
+				}
+			}
+		}
+	}
 }
 
-// Holders is how many hold a lock, at most: the price of a Break, and of Info.
-func (t *Table) Holders(db int, key string) int {
-	l := t.peek(db, key)
+// Has reports whether the lock is there: an owner holds it or waits for it, or its delay runs. It is what
+// Came and Went tell.
+func (s *store) Has(db int, key string) bool { return s.peek(db, key) != nil }
+
+// Known is Has, and says yes of a lock that was flushed and whose losses are to be told, too.
+func (s *store) Known(db int, key string) bool {
+	return s.search(new(lock), db, key, keyspace.Hash(key)) != nil
+}
+
+// Standing is how many locks [Table.Has] says are there.
+func (s *store) Standing() (n int) {
+	for _, d := range s.live {
+		if d != nil {
+			n += d.locks.Len()
+		}
+	}
+	return n
+}
+
+// Holders is how many hold a lock: the price of a Break, and of Info.
+func (s *store) Holders(db int, key string) int {
+	l := s.search(new(lock), db, key, keyspace.Hash(key))
 	if l == nil {
 		return 0
 	}
@@ -20,8 +62,8 @@ func (t *Table) Holders(db int, key string) int {
 }
 
 // Standers is how many hold a lock or stand in line: the price of Usage.
-func (t *Table) Standers(db int, key string) int {
-	l := t.peek(db, key)
+func (s *store) Standers(db int, key string) int {
+	l := s.peek(db, key)
 	if l == nil {
 		return 0
 	}
@@ -29,8 +71,8 @@ func (t *Table) Standers(db int, key string) int {
 }
 
 // Usage is what a lock counts for, its holds and waiters included. A waiter for several locks counts at each.
-func (t *Table) Usage(db int, key string) (bytes int64) {
-	l := t.peek(db, key)
+func (s *store) Usage(db int, key string) (bytes int64) {
+	l := s.peek(db, key)
 	if l == nil {
 		return 0
 	}
@@ -38,27 +80,26 @@ func (t *Table) Usage(db int, key string) (bytes int64) {
 	if l.more != nil {
 		bytes += extensionBytes
 	}
-	t.eachHold(l, func(h *hold) bool {
+	for _, h := range l.holds() {
 		if bytes += h.bytes(); l.hold == nil {
 			bytes += memberBytes
 		}
-		return true
-	})
-	t.eachWaiter(l, func(w *waiter) bool {
+	}
+	s.eachWaiter(l, func(w *waiter) bool {
 		bytes += w.bytes()
 		return true
 	})
 	return bytes
 }
 
-// Check returns the fence of the owner's hold at an instant, 0: not the owner's. It changes nothing.
-func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
-	l := t.peek(db, key)
+// Check returns the fence of the owner's hold at an instant, 0: not the owner's.
+func (s *store) Check(db int, key, owner string, nowMillis int64) uint64 {
+	l := s.peek(db, key)
 	if l == nil {
 		return 0
 	}
-	h := t.searchHold(new(hold), l, owner)
-	if h == nil || t.over(l, h, nowMillis) {
+	h := l.holdOf(owner)
+	if h == nil || s.isOver(l, h, nowMillis) {
 		return 0
 	}
 	return h.fence
@@ -66,19 +107,19 @@ func (t *Table) Check(db int, key, owner string, nowMillis int64) uint64 {
 
 // Blocked reports whether a request would not be granted at an instant: others hold the lock, or stand in line. An
 // owner that has the lock, or a place in line, asks again, and is not blocked. Where something is due, and in
-// doubt, the answer is no. It changes nothing.
-func (t *Table) Blocked(r *Request, nowMillis int64) (blocked bool) {
+// doubt, the answer is no.
+func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
-		l := t.peek(r.DB, key)
+		l := s.peek(r.DB, key)
 		if l == nil {
 			continue
 		}
-		h := t.anyHold(l)
+		h := l.anyHold()
 		switch {
-		case t.unsettledAt(l, nowMillis), h != nil && t.over(l, h, nowMillis),
-			t.searchHold(new(hold), l, r.Owner) != nil, t.searchWaiter(new(waiter), l, r.Owner) != nil:
+		case s.dueOf(l) < nowMillis, h != nil && s.isOver(l, h, nowMillis),
+			l.holdOf(r.Owner) != nil, s.queues.waiterOf(new(waiter), l, r.Owner) != nil:
 			return false
-		case l.delayed(), !joins(l, r, h), !t.unobstructed(l, r, noOrder):
+		case l.delayed(), !joins(l, r), !s.isFree(l, r, noOrder):
 			blocked = true
 		}
 	}
@@ -87,49 +128,18 @@ func (t *Table) Blocked(r *Request, nowMillis int64) (blocked bool) {
 
 // LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: an owner holds
 // the lock.
-func (t *Table) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
-	l := t.peek(db, key)
+func (s *store) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
+	l := s.peek(db, key)
 	switch {
 	case l == nil, l.holders() == 0:
 		return 0, false
 	case l.hold != nil:
-		if t.over(l, l.hold, nowMillis) {
-			return 0, false
-		}
 		return l.hold.leftMillis(nowMillis), true
 	case l.more.sessionHolds > 0:
-		return t.longestLeft(l, nowMillis)
+		return -1, true
 	}
-	last := t.lastEnd(l)
-	if last == nil || t.over(l, last, nowMillis) {
-		return 0, false
-	}
-	return last.leftMillis(nowMillis), true
-}
-
-// longestLeft is LeftMillis of a lock with several holds, some of sessions.
-func (t *Table) longestLeft(l *lock, now int64) (millis int64, ok bool) {
-	t.eachHold(l, func(h *hold) bool {
-		if !t.over(l, h, now) {
-			millis, ok = max(millis, h.leftMillis(now)), true
-			if h.deadline == never {
-				millis = -1
-			}
-		}
-		return millis >= 0
-	})
-	return millis, ok
-}
-
-// lastEnd is the hold whose lease ends last. Requires: there are several holds.
-func (t *Table) lastEnd(l *lock) (last *hold) {
-	t.byEnd.Descend(member{l.id(), &hold{deadline: never, fence: ^uint64(0)}}, func(m member) bool {
-		if m.lock == l.id() {
-			last = m.hold
-		}
-		return false
-	})
-	return last
+	ends := l.more.holds.byEnd
+	return ends[len(ends)-1].leftMillis(nowMillis), true
 }
 
 // show describes a hold.
@@ -152,278 +162,59 @@ func (w *waiter) show(now int64) Wait {
 		Note: w.note, Client: w.client(),
 	}
 	if w.deadline != never {
-		if end := w.lastInstant(); w.deadline < now && end >= now { // the wait is over, and that is not worked off
-			shown.Absent, shown.LeftMillis = true, end-now
-			return shown
-		}
 		shown.LeftMillis = max(0, w.deadline-now)
 	}
 	return shown
 }
 
-// shows reports whether a waiter still stands in line at an instant.
-func (t *Table) shows(w *waiter, now int64) bool {
-	return w.lastInstant() >= now && !t.dropped(w) && (w.session == 0 || t.openAt(w.session, now))
-}
-
-// eachWaiter calls f with the places of a queue in line, until f returns false.
-func (t *Table) eachWaiter(l *lock, f func(w *waiter) bool) {
-	var heads [rankCount]place
-	var left [rankCount]bool
-	for r := range rankCount {
-		heads[r], left[r] = t.firstPlace(l, r)
-	}
-	for {
-		least := rankCount
-		for r := range rankCount {
-			if left[r] && (least == rankCount || heads[r].order() < heads[least].order()) {
-				least = r
-			}
-		}
-		if least == rankCount || !f(heads[least].waiter) {
-			return
-		}
-		from := placeAt(l, least, heads[least].order()+1)
-		next, ok := seek(t.places, from)
-		heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.at>>orderBits) == least
-	}
-}
-
 // describe is what a query without a session shows of a lock, and how many holds and waits were looked at.
-func (t *Table) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
-	shown = Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters()}
-	if first := t.anyHold(l); first != nil {
+func (s *store) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
+	shown = Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
+	if first := l.anyHold(); first != nil {
 		shown.Mode = first.mode
 	}
-	if l.more != nil {
-		shown.Permits = l.more.permits
-		if l.more.delay != 0 {
-			shown.DelayLeftMillis = max(0, l.more.delay-now)
-		}
-	} else if l.hold != nil {
-		shown.Permits = l.hold.permits()
+	if l.delayed() {
+		shown.DelayLeftMillis = max(0, l.more.delay-now)
 	}
-	looked = t.count(l, &shown, now)
-	seen := 0
-	addHold := func(h *hold) bool {
-		seen++
-		switch {
-		case t.over(l, h, now):
-		case !q.ByOwner || h.owner == q.Owner:
+	if !q.Waiting || q.Held {
+		holds := l.holds()
+		if h := l.holdOf(q.Owner); q.ByOwner && h != nil {
+			holds = []*hold{h}
+		} else if q.ByOwner {
+			holds = nil
+		}
+		for _, h := range holds[:min(q.Most, len(holds))] {
+			looked++
 			shown.Holds = append(shown.Holds, h.show(now))
 		}
-		return len(shown.Holds) < min(q.Most, shown.Holders)
 	}
-	addWait := func(w *waiter) bool {
-		seen++
-		switch {
-		case !t.shows(w, now):
-		case !q.ByOwner || w.owner == q.Owner:
-			shown.Waits = append(shown.Waits, w.show(now))
-		}
-		return len(shown.Waits) < min(q.Most, shown.Waiters)
+	if q.Held && !q.Waiting || shown.Waiters == 0 {
+		return shown, looked
 	}
-	if (!q.Waiting || q.Held) && shown.Holders > 0 {
-		if q.ByOwner {
-			if h := t.searchHold(new(hold), l, q.Owner); h != nil {
-				addHold(h)
-			}
-		} else {
-			t.eachHold(l, addHold)
-		}
+	add := func(w *waiter) bool {
+		looked++
+		shown.Waits = append(shown.Waits, w.show(now))
+		return len(shown.Waits) < q.Most
 	}
-	looked, seen = looked+seen, 0
-	if (!q.Held || q.Waiting) && shown.Waiters > 0 {
-		if q.ByOwner {
-			if w := t.searchWaiter(new(waiter), l, q.Owner); w != nil {
-				addWait(w)
-			}
-		} else {
-			t.eachWaiter(l, addWait)
-		}
+	switch w := s.queues.waiterOf(new(waiter), l, q.Owner); {
+	case q.Most < 1, q.ByOwner && w == nil:
+	case q.ByOwner:
+		add(w)
+	default:
+		s.eachWaiter(l, add)
 	}
-	return shown, looked + seen
+	return shown, looked
 }
 
 // Info describes a lock, with so many of its holds and of its waits at most. Nil: there is none.
-func (t *Table) Info(db int, key string, nowMillis int64, most int) *Info {
-	l := t.peek(db, key)
+func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
+	l := s.peek(db, key)
 	if l == nil {
 		return nil
 	}
-	shown, _ := t.describe(l, &Query{Most: most}, nowMillis)
-	if there, _ := t.there(l, nowMillis); !there {
-		return nil
-	}
+	shown, _ := s.describe(l, &Query{Most: most}, nowMillis)
 	return &shown
 }
 
-// maxLooked is how many holds and waiters List, or sessions Sessions, looks at before it ends the page.
-const maxLooked = 200_000
-
-// List describes the locks of a database in the order of (hash of the key, key). next is the cursor to go
-// on from, 0 at the end; looked is how many locks, holds and waits were looked at.
-//
-// With a session, the cursor goes through the session's holds by fence instead, and then its waits.
-func (t *Table) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
-	if q.Session != 0 {
-		return t.listSession(q, nowMillis)
-	}
-	if q.Cursor >= 1<<53 {
-		return nil, 0, 0
-	}
-	last, locks := uint64(0), 0
-	from := probeAt(q.DB, q.Cursor<<cursorShift, "")
-	t.locks.Ascend(&from, func(l *lock) bool {
-		at := l.hash >> cursorShift
-		switch {
-		case l.db() != q.DB:
-			return false
-		case (locks >= max(q.Count, 1) || looked > maxLooked) && at != last:
-			next = at
-			return false
-		}
-		locks++
-		last = at
-		if q.Match != nil && !q.Match(l.key()) {
-			return true
-		}
-		row, seen := t.describe(l, q, nowMillis)
-		if looked += seen; len(row.Holds)+len(row.Waits) > 0 {
-			rows = append(rows, row)
-		}
-		return true
-	})
-	return rows, next, looked + locks
-}
-
-// listSession is List of a session.
-func (t *Table) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
-	id := q.Session
-	if !t.openAt(id, now) {
-		return nil, 0, 0
-	}
-	one := func(db int, key string, each func(l *lock, row *Info)) {
-		looked++
-		if q.DB >= 0 && db != q.DB || q.Match != nil && !q.Match(key) {
-			return
-		}
-		l := t.peek(db, key)
-		row := Info{DB: db, Key: l.key(), Holders: l.holders(), Waiters: l.waiters()}
-		looked += t.count(l, &row, now)
-		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
-			rows = append(rows, row)
-		}
-	}
-	full := func(last, at uint64) bool { return looked >= max(q.Count, 1) && at != last }
-	last := uint64(0)
-	if q.Cursor&1 == 0 && (!q.Waiting || q.Held) {
-		t.bySession.Ascend(&hold{bound: id, fence: q.Cursor / 2}, func(h *hold) bool {
-			if h.bound != id {
-				return false
-			}
-			if full(last, h.fence) {
-				next = h.fence * 2
-				return false
-			}
-			last = h.fence
-			one(int(h.db), h.key, func(l *lock, row *Info) {
-				row.Mode = h.mode
-				if !t.over(l, h, now) && (!q.ByOwner || h.owner == q.Owner) {
-					row.Holds = []Hold{h.show(now)}
-				}
-			})
-			return true
-		})
-	}
-	if next != 0 || q.Held && !q.Waiting {
-		return rows, next, looked
-	}
-	from := uint64(0)
-	if q.Cursor&1 == 1 {
-		from = q.Cursor / 2
-	}
-	last = 0
-	t.waitsBySession.Ascend(&waiter{session: id, order: from}, func(w *waiter) bool {
-		if w.session != id {
-			return false
-		}
-		if full(last, w.order) {
-			next = w.order*2 + 1
-			return false
-		}
-		last = w.order
-		for _, key := range w.keys() {
-			one(int(w.db), key, func(l *lock, row *Info) {
-				if t.shows(w, now) && (!q.ByOwner || w.owner == q.Owner) {
-					row.Waits = []Wait{w.show(now)}
-				}
-			})
-		}
-		return true
-	})
-	return rows, next, looked
-}
-
-// maxQueues is how many queues EachQueue looks at.
-const maxQueues = 10_000
-
-// EachQueue calls f with the keys that requests wait for, and with the places in line, in no order that means anything.
-func (t *Table) EachQueue(f func(key string, waiters int)) {
-	for id, left := uint64(0), maxQueues; left > 0; left-- {
-		s, ok := seek(t.waiting, stand{id, firstWaiter})
-		if !ok {
-			return
-		}
-		for _, key := range s.waiter.keys() {
-			if l := t.peek(int(s.waiter.db), key); l != nil && l.id() == s.lock {
-				f(key, l.waiters())
-			}
-		}
-		id = s.lock + 1
-	}
-}
-
-// Session describes a session. Nil: there is none.
-func (t *Table) Session(id uint64, nowMillis int64) *SessionInfo {
-	if !t.openAt(id, nowMillis) {
-		return nil
-	}
-	shown := t.showSession(t.session(id), nowMillis)
-	return &shown
-}
-
-func (t *Table) showSession(s *session, now int64) SessionInfo {
-	shown := SessionInfo{
-		ID: s.id, Name: s.name, User: s.user, LeaseMillis: s.lease, LeftMillis: t.endOf(s) - now, OpenedMillis: s.opened,
-		Holds: t.holdsOf(s), Waiters: t.waitersOf(s, now),
-	}
-	if s.origin != nil {
-		shown.Connection, shown.Client = true, Client{*s.origin, s.conn}
-	}
-	return shown
-}
-
-// Sessions describes the sessions that a user may use, from the id cursor on, so many at most. next is the cursor to go
-// on from, 0 at the end; looked is how many sessions were looked at.
-func (t *Table) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
-	looked int,
-) {
-	passed := 0
-	t.sessions.Ascend(&session{id: cursor}, func(s *session) bool {
-		usable := user == "" || s.user == user
-		if usable && passed >= max(count, 1) || looked > maxLooked {
-			next = s.id
-			return false
-		}
-		if looked++; !usable {
-			return true
-		}
-		passed++
-		if !s.over && t.endOf(s) >= nowMillis {
-			rows = append(rows, t.showSession(s, nowMillis))
-		}
-		return true
-	})
-	return rows, next, looked
-}
+// IsFlushing reports whether losses of a flush are still to be told.
+func (s *store) IsFlushing() bool { return len(s.flushed) > 0 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,7 +37,7 @@ func TestLocksOfOneCursor(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 3 {
 		text := keyspace.NewLockText(strconv.Itoa(i))
-		table.locks.Set(&lock{text: text, hash: 1<<cursorShift + uint64(i), head: flagPresent})
+		table.makeDatabase(0).set(&lock{text: text, hash: 1<<cursorShift + uint64(i), due: never, head: flagPresent})
 	}
 	_, next, looked := table.List(&Query{Count: 1, Most: 10}, 1000)
 	require.Zero(t, next)
@@ -54,7 +53,7 @@ func TestListBehindTheEnd(t *testing.T) {
 	rows, next, _ := table.List(&Query{Cursor: 1 << 53, Count: 100}, 1000)
 	require.Empty(t, rows)
 	require.Zero(t, next)
-	rows, _, _ = table.List(&Query{Cursor: 1, Count: 100}, 1000)
+	rows, _, _ = table.List(&Query{Cursor: 1, Count: 100, Most: 1}, 1000)
 	require.Len(t, rows, 20)
 }
 
@@ -114,7 +113,8 @@ func TestList(t *testing.T) {
 	}
 	require.Equal(t, []string{"both held by with a session"}, listed(t, table, Query{Count: 9, Session: id, DB: 2}, 1000))
 	require.Empty(t, listed(t, table, Query{Count: 9, Session: id}, 1501), "the session is over")
-	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10, "what is over is not shown, whenever it is removed")
+	at(table, 1501).Sweep()
+	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10)
 }
 
 // TestDueAt: a read at a later instant learns whether the table would change until then, by a hold's end or by the end
@@ -154,19 +154,17 @@ func TestDueAt(t *testing.T) {
 		{"session", 1501, true},
 		{"none", 9999, false},
 	} {
-		require.Equal(t, row.due, table.DueAt(0, row.key, 1000, row.until), "%+v", row)
+		require.Equal(t, row.due, table.DueAt(0, row.key, row.until), "%+v", row)
 	}
 	require.False(t, table.DueBetween(1000, 1500))
 	require.True(t, table.DueBetween(1000, 1501))
-	require.False(t, table.DueAt(0, "lease", 2001, 2001), "what is due by now is no news")
+	require.True(t, table.DueAt(0, "lease", 2001), "what is due and was not run is due")
 	left, ok := table.LeftMillis(0, "lease", 1200)
 	require.True(t, ok)
 	require.EqualValues(t, 800, left)
 	left, ok = table.LeftMillis(0, "session", 1200)
 	require.True(t, ok)
 	require.EqualValues(t, -1, left)
-	_, ok = table.LeftMillis(0, "lease", 2001)
-	require.False(t, ok)
 	for i := range 3 {
 		r := asks(fmt.Sprint("s", i), "shared")
 		r.Mode, r.LeaseMillis = Shared, int64(100+100*i)
@@ -257,9 +255,8 @@ func TestSnapshotOfAFlush(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEffects())))
 }
 
-// TestSnapshotOfASessionThatIsOver: a table is loaded with holds and waiters of a session that has ended, and is not
-// worked off.
-func TestSnapshotOfASessionThatIsOver(t *testing.T) {
+// TestSnapshotOfASessionThatIsClosed: a table is loaded with holds and waiters of a session whose connection is gone.
+func TestSnapshotOfASessionThatIsClosed(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
@@ -271,8 +268,12 @@ func TestSnapshotOfASessionThatIsOver(t *testing.T) {
 	r.Session = id
 	_, err = table.Acquire(r)
 	require.NoError(t, err)
+	_, err = table.Attach(id, client(1))
+	require.NoError(t, err)
 	table.Begin(1100, 0)
-	table.CloseSession(id)
+	require.Equal(t, 1, table.Gone(client(1)))
+	require.Nil(t, table.Session(id, 1100))
+	require.Zero(t, table.Check(0, "k", "a", 1100))
 	again, err := loaded(saved(table))
 	require.NoError(t, err)
 	for _, each := range []*Table{table, again} {
@@ -302,9 +303,11 @@ func TestLeftOfSeveral(t *testing.T) {
 		left, ok := table.LeftMillis(0, "k", 1000)
 		require.True(t, ok)
 		require.EqualValues(t, -1, left)
+		at(table, 1600).Sweep()
 		left, ok = table.LeftMillis(0, "k", 1600)
 		require.True(t, ok)
 		require.EqualValues(t, map[bool]int64{true: 1400, false: 2400}[first], left)
+		at(table, 9000).Sweep()
 		_, ok = table.LeftMillis(0, "k", 9000)
 		require.False(t, ok)
 	}
@@ -342,71 +345,22 @@ func TestWaitsForEver(t *testing.T) {
 // TestListLooksAtSoMany: a page ends behind the lock at which so many holds and waiters were looked at.
 func TestListLooksAtSoMany(t *testing.T) {
 	table := at(New(), 1000)
-	const locks, holders = 4, maxLooked/3 + 1
+	const locks, holders = 60, MaxHolders
 	for i := range locks {
 		for owner := range holders {
 			r := asks(strconv.Itoa(owner), "lock:"+strconv.Itoa(i))
 			r.Mode = Shared
 			table.mustAcquire(t, r)
+			table.TakeEffects()
 		}
 	}
 	q := Query{Count: 100, Most: MaxHolders}
 	rows, next, looked := table.List(&q, 1000)
-	require.Len(t, rows, 3)
-	require.Equal(t, 3*(holders+2), looked)
+	page := maxLooked/holders + 1
+	require.Len(t, rows, page)
+	require.Equal(t, page*(holders+1), looked)
 	q.Cursor = next
 	rows, next, _ = table.List(&q, 1000)
-	require.Len(t, rows, 1)
+	require.Len(t, rows, locks-page)
 	require.Zero(t, next)
-}
-
-// TestEndedOfIncarnations: of locks that have ended and are in their places none is counted whose session lives with a
-// node that was heard of, whatever another node's sessions do.
-func TestEndedOfIncarnations(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(5000, client(1), true, "", "")
-	require.NoError(t, err)
-	at(table, 1100)
-	_, ok := table.KeepAlive(id)
-	require.True(t, ok)
-	at(table, 1500)
-	with := client(2)
-	with.Origin.Node = "n2"
-	id, err = table.OpenSession(500, with, true, "", "")
-	require.NoError(t, err)
-	lives, ends := asks("a", "lives"), asks("a", "ends")
-	lives.Session, ends.LeaseMillis = id, 10
-	table.mustAcquire(t, lives)
-	table.mustAcquire(t, ends)
-	n, _ := table.Ended(0, 1600, 100)
-	require.Equal(t, 1, n)
-}
-
-// TestEndedOfADatabase: what has ended in one database does not count in another: leases, sessions, and their queues.
-func TestEndedOfADatabase(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(100, Client{}, false, "", "")
-	require.NoError(t, err)
-	for db := 1; db < 3; db++ {
-		for _, key := range []string{"lease", "lease of several", "session", "session of several", "line"} {
-			for i := range 2 {
-				r := asks(fmt.Sprint("o", i), key)
-				if r.DB, r.LeaseMillis, r.Mode = db, 100, Shared; strings.HasPrefix(key, "session") {
-					r.Session = id
-				}
-				if !strings.Contains(key, "several") {
-					r.Mode, r.WaitMillis = Exclusive, 100
-				}
-				if i == 1 && key == "line" {
-					r = waiting(r)
-				}
-				_, err := table.Acquire(r)
-				require.NoError(t, err)
-			}
-		}
-	}
-	for db, want := range []int{0, 5, 5, 0} {
-		n, _ := table.Ended(db, 1200, enough)
-		require.Equal(t, want, n, "database %d", db)
-	}
 }

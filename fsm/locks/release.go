@@ -8,8 +8,7 @@ func (t *Table) held(db int, key, owner string) (*lock, *hold) {
 	if l == nil {
 		return nil, nil
 	}
-	t.loseOver(l, owner)
-	return l, t.holdOf(l, owner)
+	return l, l.holdOf(owner)
 }
 
 // Renew gives a hold its lease anew. A hold of a session stays with the session. fence 0: not the owner's.
@@ -20,7 +19,7 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 		return 0
 	}
 	h := *old
-	h.asked, h.late = true, t.late(old, t.now)
+	h.asked, h.late = true, t.emitLate(old, t.now)
 	if old.session() == 0 && leaseMillis > 0 {
 		h.bind(t.now, &Request{LeaseMillis: min(leaseMillis, Forever)})
 	}
@@ -48,7 +47,7 @@ func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok boo
 
 func (t *Table) release(l *lock, h *hold) {
 	t.emit(t.aboutEnd(Released, h, t.now))
-	t.late(h, t.now)
+	t.emitLate(h, t.now)
 	t.removeHold(l, h)
 }
 

@@ -32,8 +32,11 @@ const (
 	MaxText = 1 << 10
 	// MaxKeys is the most keys of a request.
 	MaxKeys = 128
-	// MaxHolders is the most holds of a lock, MaxWaiters the most requests in a queue.
-	MaxHolders, MaxWaiters = 100_000, 100_000
+	// MaxHolders is the most holds of a lock, and MaxSession the most holds and places in queues of a session: what ends
+	// together ends as a whole.
+	MaxHolders, MaxSession = 4096, 10_000
+	// MaxWaiters is the most requests in a queue, which is worked off piece by piece.
+	MaxWaiters = 100_000
 	// MaxLimit is the largest limit of permits.
 	MaxLimit = 1<<31 - 1
 	// MaxWaitingBytes is what all waiters together count for at most.
@@ -61,6 +64,8 @@ var (
 	// ErrFull: too many wait for the lock, or in all; or the connection has too many sessions; or no fence
 	// is left.
 	ErrFull = errors.New("too many wait")
+	// ErrSessionFull: the session has as many holds and places in queues as it may have.
+	ErrSessionFull = errors.New("too many holds and waits of the session")
 	// ErrCrowded: the request is [Request.Crowded].
 	ErrCrowded = errors.New("too many of the account wait")
 	// ErrDropped is what waiters are told whose node was silent for long, should it come back.
@@ -129,7 +134,7 @@ type Break struct {
 	DelayMillis int64
 	// Reason is what the holders are told: Broken or Flushed.
 	Reason Reason
-	// Cause is a number that the effects have, whenever the holds are worked off. 0: none.
+	// Cause is a number that the effects have. 0: none.
 	Cause uint64
 }
 

@@ -25,50 +25,52 @@ type Reader interface {
 //	fences, orders and ids of sessions given out, the secret of the ids
 //	incarnations:         node, epoch, when it was heard of last
 //	sessions, by id:      id, name, user, lease, since, deadline, flags, incarnation and connection
-//	flushes, by database: database, fence, instant, where to go on, cause
 //	drops, by node:       node, epoch, ticket
-//	where the next pass over locks with waiters goes on: database, hash, key
-//	locks, in order:      database, key, flags, extension, holds by fence, waiters in line whose first key it is
+//	live locks, in order: database, key, flags, extension, holds by fence, waiters in line whose first key it is
+//	flushes, in order:    database, instant, cause, its locks
 //
 // Each list begins with its length.
-func (t *Table) Save(w Writer) {
-	w.Uint(t.fences)
-	w.Uint(t.orders)
-	w.Uint(t.sessionIDs)
-	w.String(t.secret)
-	w.Uint(uint64(len(t.incarnations)))
-	for i := range t.incarnations {
-		w.String(t.incarnations[i].origin.Node)
-		w.Uint(t.incarnations[i].origin.Epoch)
-		w.Int(t.incarnations[i].alive)
+func (s *store) Save(w Writer) {
+	w.Uint(s.fences)
+	w.Uint(s.orders)
+	w.Uint(s.sessionIDs)
+	w.String(s.secret)
+	w.Uint(uint64(len(s.incarnations)))
+	for i := range s.incarnations {
+		w.String(s.incarnations[i].origin.Node)
+		w.Uint(s.incarnations[i].origin.Epoch)
+		w.Int(s.incarnations[i].alive)
 	}
-	w.Uint(uint64(t.sessions.Len()))
-	t.sessions.Scan(func(s *session) bool {
-		s.save(w)
+	w.Uint(uint64(s.byID.Len()))
+	s.byID.Scan(func(each *session) bool {
+		each.save(w)
 		return true
 	})
-	w.Uint(uint64(len(t.flushes)))
-	for i := range t.flushes {
-		f := &t.flushes[i]
-		w.Uint(uint64(f.db))
-		w.Uint(f.mark)
-		w.Int(f.at)
-		w.Uint(f.hash)
-		w.String(f.key)
-		w.Uint(f.cause)
-	}
-	w.Uint(uint64(len(t.drops)))
-	for _, name := range t.drops {
+	w.Uint(uint64(len(s.drops)))
+	for _, name := range s.drops {
 		w.String(name.Origin.Node)
 		w.Uint(name.Origin.Epoch)
 		w.Uint(name.Ticket)
 	}
-	w.Uint(uint64(t.queuedAt.db))
-	w.Uint(t.queuedAt.hash)
-	w.String(t.queuedAt.key)
-	w.Uint(uint64(t.locks.Len()))
-	t.locks.Scan(func(l *lock) bool {
-		t.saveLock(w, l)
+	w.Uint(uint64(s.Standing()))
+	for _, d := range s.live {
+		s.saveLocks(w, d)
+	}
+	w.Uint(uint64(len(s.flushed)))
+	for _, d := range s.flushed {
+		w.Int(d.flush.at)
+		w.Uint(d.flush.cause)
+		w.Uint(uint64(d.locks.Len()))
+		s.saveLocks(w, d)
+	}
+}
+
+func (s *store) saveLocks(w Writer, d *database) {
+	if d == nil {
+		return
+	}
+	d.locks.Scan(func(l *lock) bool {
+		s.saveLock(w, l)
 		return true
 	})
 }
@@ -84,14 +86,10 @@ func bit(set bool, flag uint64) uint64 {
 const (
 	savedAttached = 1 << iota
 	savedLeased
-	savedOver
+	savedClosed
 )
 
-const (
-	savedCrowd = 1 << iota
-	savedDelays
-	savedAway // Went was told, though the lock is not worked off
-)
+const savedExtension = 1
 
 const (
 	savedExtra = 1 << iota
@@ -112,7 +110,7 @@ func (s *session) save(w Writer) {
 	w.Int(s.lease)
 	w.Int(s.opened)
 	w.Int(s.deadline)
-	w.Uint(bit(s.origin != nil, savedAttached) | bit(s.leased, savedLeased) | bit(s.over, savedOver))
+	w.Uint(bit(s.origin != nil, savedAttached) | bit(s.leased, savedLeased) | bit(s.closed, savedClosed))
 	if s.origin != nil {
 		saveClient(w, Client{*s.origin, s.conn})
 	}
@@ -124,31 +122,23 @@ func saveClient(w Writer, c Client) {
 	w.Int(c.Conn)
 }
 
-func (t *Table) saveLock(w Writer, l *lock) {
+func (s *store) saveLock(w Writer, l *lock) {
 	w.Uint(uint64(l.db()))
 	w.String(l.key())
 	m := l.more
 	if m == nil {
 		w.Uint(0)
 	} else {
-		away := l.head&flagPresent == 0
-		w.Uint(savedCrowd | bit(m.lost.delays, savedDelays) | bit(away, savedAway))
-		w.Int(m.unfinished)
-		w.Uint(m.createdFence)
+		w.Uint(savedExtension)
+		w.Int(m.grantAt)
 		w.Int(m.delay)
-		w.Uint(m.lost.below)
-		w.Uint(uint64(m.lost.reason))
-		w.Int(m.lost.at)
-		w.Int(m.lost.delay)
-		w.Uint(m.lost.cause)
 	}
 	w.Uint(uint64(l.holders()))
-	t.eachHold(l, func(h *hold) bool {
+	for _, h := range l.holds() {
 		h.save(w)
-		return true
-	})
+	}
 	var homed []*waiter
-	t.eachWaiter(l, func(each *waiter) bool {
+	s.eachWaiter(l, func(each *waiter) bool {
 		if each.keys()[0] == l.key() {
 			homed = append(homed, each)
 		}

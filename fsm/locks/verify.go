@@ -13,16 +13,13 @@ func (t *Table) Verify() error { return t.verify(true) }
 
 // verify is Verify. served: no request in line waits without need.
 func (t *Table) verify(served bool) error {
-	c := verifier{table: t, served: served, sessionHolds: map[uint64]int{}, waiters: map[*waiter]int{}}
+	c := verifier{
+		table: t, served: served, sessionHolds: map[uint64]int{}, places: map[uint64]int{}, waiters: map[*waiter]int{},
+	}
 	c.require(len(t.touched) == 0, "%d locks are touched", len(t.touched))
-	t.locks.Scan(func(l *lock) bool {
-		c.where = l.key()
-		c.lock(l)
-		c.lockBounds(l)
-		c.holds(l)
-		c.line(l)
-		return c.err == nil
-	})
+	for i, d := range slices.Concat(t.live, t.flushed) {
+		c.database(i, d)
+	}
 	c.where = "all"
 	c.bounds()
 	c.totals()
@@ -36,13 +33,13 @@ type verifier struct {
 	where        string
 	err          error
 	holdCount    int
-	several, end int // holds of locks with several, and of them those whose leases end
-	due, queued  int
 	ends         int // waits with an end
 	bytes        int64
 	sessionHolds map[uint64]int
+	places       map[uint64]int  // of each session
 	waiters      map[*waiter]int // how often they stand in line
-	incarnations []int           // sessions of each
+	locks        int
+	incarnations []int // sessions of each
 }
 
 func (c *verifier) require(ok bool, format string, args ...any) {
@@ -51,67 +48,77 @@ func (c *verifier) require(ok bool, format string, args ...any) {
 	}
 }
 
+// database looks at the locks of a database, which is the live one with a number, or was flushed.
+func (c *verifier) database(number int, d *database) {
+	if d == nil {
+		return
+	}
+	scheduled := 0
+	c.require((d.flush != nil) == (number >= len(c.table.live)), "is live and flushed")
+	d.locks.Scan(func(l *lock) bool {
+		c.where = l.key()
+		c.require(d.flush != nil || l.db() == number, "is in database %d, not in %d", number, l.db())
+		if c.lock(l); l.scheduled() {
+			same, _ := d.agenda.Get(l)
+			c.require(same == l, "is not on the agenda")
+			scheduled++
+		}
+		c.lockBounds(l)
+		c.holds(l)
+		c.queue(l)
+		return c.err == nil
+	})
+	c.require(d.agenda.Len() == scheduled, "%d locks on the agenda are counted as %d", scheduled, d.agenda.Len())
+	c.locks += d.locks.Len()
+}
+
 // lock looks at what the lock itself says.
 func (c *verifier) lock(l *lock) {
 	t := c.table
 	c.require(l.head&(flagTouched|flagWake) == 0, "is touched")
-	c.require(l.head&flagPresent != 0 || t.hollow(l), "is not present")
-	c.require(l.head&flagQueued != 0 == (l.waiters() > 0), "queued says %v, of %d waiters", l.head&flagQueued != 0,
-		l.waiters())
+	c.require(l.head&flagPresent != 0, "is not present")
+	c.require(l.contended() == (l.waiters() > 0), "contended says %v, of %d waiters", l.contended(), l.waiters())
 	c.require(l.holders() > 0 || l.waiters() > 0 || l.delayed(), "is of no use")
 	c.require(t.dueOf(l) == l.due, "is due at %d, not %d", t.dueOf(l), l.due)
-	if l.waiters() > 0 {
-		c.queued++
-		same, _ := t.queued.Get(l)
-		c.require(same == l, "does not stand among those with waiters")
-	}
-	if l.due != never {
-		c.due++
-		same, _ := t.timers.Get(l)
-		c.require(same == l, "does not stand among those that are due")
-	}
 	c.bytes += l.bytes()
 	if l.more == nil {
 		return
 	}
 	c.bytes += extensionBytes
-	if c.served && l.more.unfinished == 0 && !t.unsettled(l) && l.more.sessionHolds == 0 {
-		c.require(t.candidate(l) == nil, "is not granted to the first in line")
+	if c.served && l.due >= t.now && l.more.sessionHolds == 0 && t.flushOf(l) == nil {
+		c.require(t.nextInLine(l) == nil, "is not granted to the first in line")
 	}
 }
 
 // holds looks at the holds of a lock: an exclusive one is alone, and fences grow.
 func (c *verifier) holds(l *lock) {
-	t, n, ofSessions, delays, permits, last := c.table, 0, 0, 0, int64(0), uint64(0)
-	t.eachHold(l, func(h *hold) bool {
+	t, n, ofSessions, ends, permits, last := c.table, 0, int32(0), 0, int64(0), uint64(0)
+	for _, h := range l.holds() {
 		n++
 		c.require(h.fence > last && h.fence <= t.fences, "fence %d comes behind %d, of %d", h.fence, last, t.fences)
 		last = h.fence
-		c.require(t.anyHold(l).mode == h.mode, "has holds of two modes")
+		c.require(l.anyHold().mode == h.mode, "has holds of two modes")
 		c.require(n == 1 || h.mode != Exclusive, "has something beside an exclusive hold")
-		c.require(h == t.holdOf(l, h.owner), "%q does not have its hold by owner", h.owner)
+		c.require(h == l.holdOf(h.owner), "%q does not have its hold by owner", h.owner)
 		c.holdBounds(h)
 		if c.err != nil {
-			return false
+			return
 		}
 		c.bytes += h.bytes()
 		permits += h.permits()
-		delays += h.delays()
 		if s := h.session(); s != 0 {
-			same, _ := t.bySession.Get(h)
+			same, _ := t.holdsOf.Get(h)
 			c.require(same == h, "%q does not have its hold by session", h.owner)
 			ofSessions++
 			c.sessionHolds[s]++
 		}
 		if l.hold == nil {
-			c.several++
 			if h.deadline != never {
-				c.end++
+				ends++
 			}
 			c.bytes += memberBytes
 		}
-		return c.err == nil
-	})
+	}
 	c.holdCount += n
 	c.require(n == l.holders(), "%d holds are counted as %d", n, l.holders())
 	c.require((n == 1) == (l.hold != nil), "%d holds, and one alone is %v", n, l.hold != nil)
@@ -119,12 +126,19 @@ func (c *verifier) holds(l *lock) {
 		c.require(permits == l.more.permits, "%d permits are counted as %d", permits, l.more.permits)
 		c.require(ofSessions == l.more.sessionHolds, "%d holds of sessions are counted as %d", ofSessions,
 			l.more.sessionHolds)
-		c.require(delays == l.more.delays, "%d holds with delays are counted as %d", delays, l.more.delays)
+		c.require((l.more.holds != nil) == (n > 1), "%d holds, and several is %v", n, l.more.holds != nil)
+	}
+	if n > 1 && c.err == nil {
+		set := l.more.holds
+		c.require(len(set.byOwner) == n && len(set.byEnd) == ends, "%d holds by owner of %d, %d by end of %d",
+			len(set.byOwner), n, len(set.byEnd), ends)
+		c.require(slices.IsSortedFunc(set.byOwner, compareOwners) && slices.IsSortedFunc(set.byEnd, compareEnds),
+			"has holds out of order")
 	}
 }
 
-// line looks at the line of a lock: each waiter stands there once, in the rank of its own, by its order.
-func (c *verifier) line(l *lock) {
+// queue looks at the queue of a lock: each waiter stands there once, in the rank of its own, by its order.
+func (c *verifier) queue(l *lock) {
 	t, places, found := c.table, 0, extension{}
 	c.table.eachWaiter(l, func(w *waiter) bool {
 		places++
@@ -144,7 +158,7 @@ func (c *verifier) line(l *lock) {
 		}
 		if i == 0 && w.deadline != never {
 			c.ends++
-			s, _ := t.waitEnds.Get(stand{l.id(), w})
+			s, _ := t.waitEnds.Get(queueKey{l.id(), w})
 			c.require(s.waiter == w, "%q does not stand among the ends of waits", w.owner)
 		}
 		c.waiters[w]++
@@ -157,24 +171,25 @@ func (c *verifier) line(l *lock) {
 	}
 }
 
-// session looks at how a session ends: by its own lease, with its node, or it has ended already.
+// session looks at how a session ends: by its own lease, or with its node.
 func (c *verifier) session(s *session, waiters int) {
 	t := c.table
-	c.require(c.sessionHolds[s.id] == s.holds, "session %d has %d holds, counted as %d", s.id, c.sessionHolds[s.id],
+	c.require(c.sessionHolds[s.id] == int(s.holds), "session %d has %d holds, counted as %d", s.id, c.sessionHolds[s.id],
 		s.holds)
-	c.require(waiters == s.waiters, "session %d has %d waiters, counted as %d", s.id, waiters, s.waiters)
-	_, over := t.ended.Get(s.id)
-	c.require(over == s.over, "session %d is over: %v, among the ended: %v", s.id, s.over, over)
-	_, leased := t.sessionEnds.Get(ending{s.deadline, s.id})
+	c.require(waiters == int(s.waiters), "session %d has %d waiters, counted as %d", s.id, waiters, s.waiters)
+	c.require(c.places[s.id] == int(s.places), "session %d has %d places, counted as %d", s.id, c.places[s.id], s.places)
+	c.require(!t.isFull(s.id, 0), "session %d has %d holds and %d places", s.id, s.holds, s.places)
+	_, leased := t.ends.Get(s.end())
 	c.require(leased == s.leased, "session %d has its own lease: %v, among the leases: %v", s.id, s.leased, leased)
-	c.require(s.over || s.leased || s.origin != nil, "session %d has no end", s.id)
-	if s.over || s.origin == nil {
+	c.require(s.leased || s.origin != nil, "session %d has no end", s.id)
+	c.require(!s.closed || s.leased, "session %d is closed and has no end", s.id)
+	if s.origin == nil || s.closed {
 		return
 	}
-	_, attached := t.attached.Get(bound{s.origin, s.lease, s.id})
+	_, attached := t.attached.Get(sessionKey{s.origin, s.lease, s.id})
 	c.require(attached != s.leased, "session %d has its own lease: %v, and lives with its node: %v", s.id, s.leased,
 		attached)
-	_, connected := t.connections.Get(bound{s.origin, s.conn, s.id})
+	_, connected := t.connections.Get(sessionKey{s.origin, s.conn, s.id})
 	i, known := t.incarnationAt(*s.origin)
 	c.require(connected, "session %d is not known by its connection", s.id)
 	if known {
@@ -200,21 +215,19 @@ func (c *verifier) totals() {
 		if w.session != 0 {
 			ofSessions++
 			bySession[w.session]++
+			c.places[w.session] += n
 		}
 	}
 	c.bytes += waiting
 	c.require(counts.Equal(t.counts), "accounts with %d waiters are counted as %d", counts, t.counts)
-	bound, leased, ended := 0, 0, 0
+	bound, leased := 0, 0
 	c.incarnations = make([]int, len(t.incarnations))
-	t.sessions.Scan(func(s *session) bool {
+	t.byID.Scan(func(s *session) bool {
 		c.session(s, bySession[s.id])
-		bound += s.holds
+		bound += int(s.holds)
 		c.bytes += s.bytes()
 		if s.leased {
 			leased++
-		}
-		if s.over {
-			ended++
 		}
 		return c.err == nil
 	})
@@ -230,20 +243,15 @@ func (c *verifier) totals() {
 	}{
 		{"holds", c.holdCount, t.holdCount},
 		{"waiters", len(c.waiters), t.waiterCount},
-		{"waiters of sessions", ofSessions, t.waitsBySession.Len()},
+		{"waiters of sessions", ofSessions, t.waitsOf.Len()},
 		{"places", places, t.places.Len()},
-		{"places by owner", places, t.waiting.Len()},
-		{"locks that are due", c.due, t.timers.Len()},
-		{"locks with waiters", c.queued, t.queued.Len()},
-		{"holds by owner", c.several, t.byOwner.Len()},
-		{"holds by fence", c.several, t.byFence.Len()},
-		{"holds by the ends of leases", c.end, t.byEnd.Len()},
-		{"holds of sessions", bound, t.bySession.Len()},
+		{"places by owner", places, t.byOwner.Len()},
+		{"locks", c.locks, t.lockCount},
+		{"holds of sessions", bound, t.holdsOf.Len()},
 		{"waiters by name", named, t.names.Len()},
 		{"ends of waits", c.ends, t.waitEnds.Len()},
-		{"leases of sessions", leased, t.sessionEnds.Len()},
+		{"leases of sessions", leased, t.ends.Len()},
 		{"sessions of connections", connected, t.connections.Len()},
-		{"sessions that have ended", ended, t.ended.Len()},
 		{"bytes of waiters", int(waiting), int(t.waitingBytes)},
 		{"bytes", int(c.bytes), int(t.bytes)},
 	} {
@@ -260,19 +268,15 @@ func (c *verifier) bounds() {
 	c.require(slices.IsSortedFunc(t.incarnations, func(a, b incarnation) int {
 		return a.origin.Compare(b.origin)
 	}), "incarnations are out of order")
-	for i, f := range t.flushes {
-		c.require(f.mark <= t.fences && (i == 0 || t.flushes[i-1].db < f.db), "flush of database %d up to %d of %d", f.db,
-			f.mark, t.fences)
-	}
 	for i, d := range t.drops {
 		c.require(i == 0 || t.drops[i-1].Origin.Node < d.Origin.Node, "drops are out of order")
 	}
-	t.sessions.Scan(func(s *session) bool {
+	t.byID.Scan(func(s *session) bool {
 		c.require(s.id > 0 && s.id <= MaxFence && s.lease > 0 && s.lease <= Forever && s.deadline < never &&
 			len(s.name) <= MaxText && len(s.user) <= MaxText,
 			"session %d has lease %d until %d, and texts of %d and %d bytes", s.id, s.lease, s.deadline,
 			len(s.name), len(s.user))
-		if s.origin != nil && !s.over {
+		if s.origin != nil && !s.closed {
 			i, known := t.incarnationAt(*s.origin)
 			c.require(known && (s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease)),
 				"session %d ends behind its incarnation", s.id)
@@ -290,16 +294,10 @@ func (c *verifier) lockBounds(l *lock) {
 	if m == nil {
 		return
 	}
-	c.require(m.holders <= MaxHolders && m.permits <= MaxLimit && l.waiters() <= MaxWaiters,
-		"%d holds, %d permits, %d waiters", m.holders, m.permits, l.waiters())
-	c.require(m.holders > 1 || m.delay != 0 || m.unfinished != 0 || l.waiters() > 0 || l.hold != nil &&
-		l.hold.fence < m.lost.below, "needs no extension")
-	c.require(within(m.delay) && within(m.lost.delay) && m.unfinished >= 0 && m.unfinished < never,
-		"delays %d and %d, unfinished since %d", m.delay, m.lost.delay, m.unfinished)
-	c.require(m.createdFence <= c.table.fences && m.lost.below <= c.table.fences+1, "created at %d, lost below %d, of %d",
-		m.createdFence, m.lost.below, c.table.fences)
-	c.require((m.lost.below == 0) == (m.lost.reason == 0) && (m.lost.below != 0 || m.lost == loss{}),
-		"nothing is lost, by %+v", m.lost)
+	c.require(l.holders() <= MaxHolders && m.permits <= MaxLimit && l.waiters() <= MaxWaiters,
+		"%d holds, %d permits, %d waiters", l.holders(), m.permits, l.waiters())
+	c.require(l.holders() > 1 || m.delay != 0 || m.grantAt != 0 || l.waiters() > 0, "needs no extension")
+	c.require(within(m.delay) && m.grantAt >= 0 && m.grantAt < never, "delay %d, a grant as of %d", m.delay, m.grantAt)
 }
 
 func (c *verifier) holdBounds(h *hold) {

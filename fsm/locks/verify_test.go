@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -43,44 +44,53 @@ func TestVerify(t *testing.T) {
 		"1 locks are touched":          func(t *Table, alone, shared *lock) { t.touched = []*lock{alone} },
 		"is touched":                   func(t *Table, alone, shared *lock) { alone.head |= flagTouched },
 		"is not present":               func(t *Table, alone, shared *lock) { alone.head &^= flagPresent },
-		"queued says":                  func(t *Table, alone, shared *lock) { alone.head ^= flagQueued },
-		"among those with waiters":     func(t *Table, alone, shared *lock) { t.queued.Delete(alone) },
-		"among those that are due":     func(t *Table, alone, shared *lock) { t.timers.Delete(shared) },
+		"contended says":               func(t *Table, alone, shared *lock) { alone.head ^= flagContended },
+		"is not on the agenda":         func(t *Table, alone, shared *lock) { t.live[0].agenda.Delete(shared) },
+		"is in database 1, not in 0":   func(t *Table, alone, shared *lock) { t.live = []*database{nil, t.live[0]} },
+		"is live and flushed":          func(t *Table, alone, shared *lock) { t.live[0].flush = &flush{} },
 		"is due at":                    func(t *Table, alone, shared *lock) { shared.due++ },
 		"fence 4 comes behind 3, of 3": func(t *Table, alone, shared *lock) { t.fences = 3 },
-		"holds are counted as 4":       func(t *Table, alone, shared *lock) { shared.more.holders++ },
+		"locks are counted as 3":       func(t *Table, alone, shared *lock) { t.lockCount++ },
 		"permits are counted as":       func(t *Table, alone, shared *lock) { shared.more.permits++ },
 		"of sessions are counted as":   func(t *Table, alone, shared *lock) { shared.more.sessionHolds++ },
-		"its hold by owner":            func(t *Table, alone, shared *lock) { t.byOwner.PopMin() },
-		"holds by the ends of leases":  func(t *Table, alone, shared *lock) { t.byEnd.PopMin() },
+		"its hold by owner": func(t *Table, alone, shared *lock) {
+			shared.more.holds.byOwner = shared.more.holds.byOwner[1:]
+		},
+		"by end of 3": func(t *Table, alone, shared *lock) {
+			shared.more.holds.byEnd = append(shared.more.holds.byEnd, alone.hold)
+		},
+		"has holds out of order": func(t *Table, alone, shared *lock) {
+			slices.Reverse(shared.more.holds.byEnd)
+			t.live[0].schedule(shared, t.dueOf(shared), false)
+		},
 		"two modes": func(t *Table, alone, shared *lock) {
-			m, _ := t.byFence.Min()
-			m.hold.mode = Exclusive
+			shared.anyHold().mode = Exclusive
 		},
 		"beside an exclusive hold": func(t *Table, alone, shared *lock) {
-			t.eachHold(shared, func(h *hold) bool { h.mode = Exclusive; return true })
+			for _, h := range shared.holds() {
+				h.mode = Exclusive
+			}
 		},
-		"does not stand in line by owner": func(t *Table, alone, shared *lock) { t.waiting.PopMin() },
+		"does not stand in line by owner": func(t *Table, alone, shared *lock) { t.byOwner.PopMin() },
 		"places by owner are counted as": func(t *Table, alone, shared *lock) {
-			s, _ := t.waiting.Min()
-			s.lock = 99
-			t.waiting.Set(s)
+			k, _ := t.byOwner.Min()
+			k.lock = 99
+			t.byOwner.Set(k)
 		},
 		"is not granted to the first": func(t *Table, alone, shared *lock) {
 			t.removeHold(alone, alone.hold)
-			alone.due = t.dueOf(alone)
+			t.live[0].schedule(alone, t.dueOf(alone), true)
 			t.touched = nil
 			alone.head &^= flagTouched | flagWake
 		},
 		"accounts with [0 0 1] waiters": func(t *Table, alone, shared *lock) { t.counts.Add(2, 1) },
 		"1 waiters are counted as 2":    func(t *Table, alone, shared *lock) { t.waiterCount++ },
 		"session 1 has 1 holds, counted": func(t *Table, alone, shared *lock) {
-			s, _ := t.sessions.Min()
+			s, _ := t.byID.Min()
 			s.holds = 3
 		},
-		"its hold by session":              func(t *Table, alone, shared *lock) { t.bySession.PopMin() },
-		"holds of sessions are counted as": func(t *Table, alone, shared *lock) { t.bySession.Set(&hold{bound: 9}) },
-		"with delays are counted as 1":     func(t *Table, alone, shared *lock) { shared.more.delays++ },
+		"its hold by session":              func(t *Table, alone, shared *lock) { t.holdsOf.PopMin() },
+		"holds of sessions are counted as": func(t *Table, alone, shared *lock) { t.holdsOf.Set(&hold{bound: 9}) },
 		"line of another lock": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
 			w.first[0] = "shared"
@@ -95,10 +105,10 @@ func TestVerify(t *testing.T) {
 		"among the ends of waits": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
 			other := *w
-			t.waitEnds.Set(stand{alone.id(), &other})
+			t.waitEnds.Set(queueKey{alone.id(), &other})
 		},
 		"ends of waits are counted as": func(t *Table, alone, shared *lock) {
-			t.waitEnds.Set(stand{99, firstWaiter})
+			t.waitEnds.Set(queueKey{99, firstWaiter})
 		},
 		"stands in 1 lines of 2": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
@@ -110,69 +120,62 @@ func TestVerify(t *testing.T) {
 		},
 		"bytes of waiters are counted as": func(t *Table, alone, shared *lock) { t.waitingBytes++ },
 		"session 1 has 1 waiters, counted as 0": func(t *Table, alone, shared *lock) {
-			s, _ := t.sessions.Min()
+			s, _ := t.byID.Min()
 			s.waiters = 0
 		},
-		"session 1 is over: true, among the ended": func(t *Table, alone, shared *lock) {
-			s, _ := t.sessions.Min()
-			s.over = true
+		"session 1 has 1 places, counted as 0": func(t *Table, alone, shared *lock) {
+			s, _ := t.byID.Min()
+			s.places = 0
 		},
-		"sessions that have ended are counted as":  func(t *Table, alone, shared *lock) { t.ended.Set(9) },
-		"session 1 has its own lease: true, among": func(t *Table, alone, shared *lock) { t.sessionEnds.PopMin() },
+		"session 2 is closed and has no end": func(t *Table, alone, shared *lock) {
+			s, _ := t.byID.Max()
+			s.closed = true
+		},
+		"session 1 has its own lease: true, among": func(t *Table, alone, shared *lock) { t.ends.PopMin() },
 		"leases of sessions are counted as": func(t *Table, alone, shared *lock) {
-			t.sessionEnds.Set(ending{9, 9})
+			t.ends.Set(sessionEnd{9, 9})
 		},
 		"session 2 has its own lease: false, and lives": func(t *Table, alone, shared *lock) { t.attached.PopMin() },
 		"not known by its connection":                   func(t *Table, alone, shared *lock) { t.connections.PopMin() },
 		"1 sessions of incarnation":                     func(t *Table, alone, shared *lock) { t.incarnations[0].sessions++ },
 		"sessions of connections are counted as": func(t *Table, alone, shared *lock) {
-			t.connections.Set(bound{origin: &noOrigin})
+			t.connections.Set(sessionKey{origin: &noOrigin})
 		},
 		"too much was given out":       func(t *Table, alone, shared *lock) { t.orders = noOrder },
 		"waiters have 268435457 bytes": func(t *Table, alone, shared *lock) { t.waitingBytes = MaxWaitingBytes + 1 },
 		"incarnations are out of order": func(t *Table, alone, shared *lock) {
 			t.incarnations = append([]incarnation{{origin: protocol.Incarnation{Node: "z"}}}, t.incarnations...)
 		},
-		"flush of database 0 up to 99 of 4": func(t *Table, alone, shared *lock) { t.flushes = []flush{{mark: 99}} },
-		"flush of database 0 up to 0 of 4":  func(t *Table, alone, shared *lock) { t.flushes = make([]flush, 2) },
-		"drops are out of order":            func(t *Table, alone, shared *lock) { t.drops = make([]before, 2) },
+		"drops are out of order": func(t *Table, alone, shared *lock) { t.drops = make([]waits.Name, 2) },
 		"session 1 has lease 0": func(t *Table, alone, shared *lock) {
-			s, _ := t.sessions.Min()
+			s, _ := t.byID.Min()
 			s.lease = 0
 		},
 		"session 2 ends behind its incarnation": func(t *Table, alone, shared *lock) {
-			s, _ := t.sessions.Max()
+			s, _ := t.byID.Max()
 			s.deadline = 1 << 40
 		},
 		"session 2 is one of too many": func(t *Table, alone, shared *lock) {
-			s, _ := t.sessions.Max()
+			s, _ := t.byID.Max()
 			for i := range uint64(MaxAttached) {
-				t.connections.Set(bound{s.origin, s.conn, 100 + i})
+				t.connections.Set(sessionKey{s.origin, s.conn, 100 + i})
 			}
 		},
 		"3 holds, 2147483648 permits":  func(t *Table, alone, shared *lock) { shared.more.permits = MaxLimit + 1 },
-		"needs no extension":           func(t *Table, alone, shared *lock) { shared.more.holders, shared.due = 1, never },
-		"delays 0 and -1":              func(t *Table, alone, shared *lock) { shared.more.lost.delay = -1 },
-		"created at 9":                 func(t *Table, alone, shared *lock) { shared.more.createdFence = 9 },
-		"nothing is lost":              func(t *Table, alone, shared *lock) { shared.more.lost.at = 1 },
-		"hold by 1 bytes, 0 times":     func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.count = 0 },
+		"hold by 1 bytes, 0 times":     func(t *Table, alone, shared *lock) { shared.anyHold().count = 0 },
 		"has the hold of no session 9": func(t *Table, alone, shared *lock) { alone.hold.bound = 9 },
-		"has lease 0":                  func(t *Table, alone, shared *lock) { m, _ := t.byFence.Min(); m.hold.bound = 0 },
+		"has lease 0":                  func(t *Table, alone, shared *lock) { shared.anyHold().bound = 0 },
 		"has lease 4611686018427387905": func(t *Table, alone, shared *lock) {
-			m, _ := t.byFence.Min()
-			m.hold.bound = Forever + 1
+			shared.anyHold().bound = Forever + 1
 		},
 		"has no permits": func(t *Table, alone, shared *lock) {
-			m, _ := t.byFence.Min()
-			m.hold.mode = Permits
+			shared.anyHold().mode = Permits
 		},
 		"has 0 permits, delay -1": func(t *Table, alone, shared *lock) {
-			m, _ := t.byFence.Min()
-			m.hold.extra = &extra{delay: -1}
+			shared.anyHold().extra = &extra{delay: -1}
 		},
 		"texts of 1025 and 0 bytes": func(t *Table, alone, shared *lock) {
-			m, _ := t.byFence.Min()
-			m.hold.extra = &extra{note: strings.Repeat("x", MaxText+1)}
+			shared.anyHold().extra = &extra{note: strings.Repeat("x", MaxText+1)}
 		},
 		"waits for 129 keys": func(t *Table, alone, shared *lock) {
 			w, _ := t.names.Min()
@@ -183,9 +186,9 @@ func TestVerify(t *testing.T) {
 			w, _ := t.names.Min()
 			kept := *w
 			kept.absent, kept.deadline = true, never
-			t.timers.Delete(alone)
-			t.relined(w, &kept)
-			alone.due, t.touched = t.dueOf(alone), nil
+			t.replaceWaiter(w, &kept)
+			t.live[0].schedule(alone, t.dueOf(alone), true)
+			t.touched = nil
 			alone.head &^= flagTouched | flagWake
 		},
 		"grace -1":                         func(t *Table, alone, shared *lock) { w, _ := t.names.Min(); w.grace = -1 },
@@ -206,7 +209,7 @@ func TestVerify(t *testing.T) {
 }
 
 func lockOf(table *Table, key string) (found *lock) {
-	table.locks.Scan(func(l *lock) bool {
+	table.live[0].locks.Scan(func(l *lock) bool {
 		if l.key() == key {
 			found = l
 		}
@@ -229,7 +232,7 @@ type parts struct {
 func (p *parts) lined(change func(w *waiter)) {
 	kept := *p.w
 	change(&kept)
-	p.relined(p.w, &kept)
+	p.replaceWaiter(p.w, &kept)
 	p.alone.head &^= flagTouched | flagWake
 	p.touched, p.woken = nil, nil
 	p.again(p.alone)
@@ -237,9 +240,7 @@ func (p *parts) lined(change func(w *waiter)) {
 
 // again notes anew when a lock is due.
 func (p *parts) again(l *lock) {
-	p.timers.Delete(l)
-	l.due = p.dueOf(l)
-	p.timers.Set(l)
+	p.live[0].schedule(l, p.dueOf(l), l.waiters() > 0)
 }
 
 // TestVerifyLooksAtAll: each bound of a number, each length of a text, and each tree, one spoilt at a time.
@@ -249,23 +250,21 @@ func TestVerifyLooksAtAll(t *testing.T) {
 		want   string
 		damage func(p *parts)
 	}{
-		{"is of no use", func(p *parts) { p.locks.Set(&lock{text: keyspace.NewLockText("x"), due: never, head: flagPresent}) }},
-		{"among those with waiters", func(p *parts) { other := *p.alone; p.queued.Set(&other) }},
-		{"among those that are due", func(p *parts) { other := *p.shared; p.timers.Set(&other) }},
+		{"is of no use", func(p *parts) {
+			p.live[0].locks.Set(&lock{text: keyspace.NewLockText("x"), due: never, head: flagPresent})
+		}},
+		{"is not on the agenda", func(p *parts) { other := *p.alone; p.live[0].agenda.Set(&other) }},
 
-		{"100001 holds", func(p *parts) { p.many.holders = MaxHolders + 1 }},
 		{"alone: 1 waiters are counted as 2", func(p *parts) { p.alone.more.ranks[asleepOther]++ }},
 		{"100001 waiters", func(p *parts) { p.alone.more.ranks[asleepOther] += MaxWaiters }},
-		{"delays -1 and 0", func(p *parts) { p.many.delay = -1; p.again(p.shared) }},
-		{"unfinished since -1", func(p *parts) { p.many.unfinished = -1; p.again(p.shared) }},
-		{"unfinished since 9223372036854775807", func(p *parts) { p.many.unfinished = never }},
-		{"lost below 9, of 4", func(p *parts) { p.many.lost = loss{below: 9, reason: Broken}; p.again(p.shared) }},
-		{"nothing is lost, by", func(p *parts) { p.many.lost.below = 1 }},
-		{"nothing is lost, by", func(p *parts) { p.many.lost.reason = Broken }},
+		{"delay -1, a grant", func(p *parts) { p.many.delay = -1; p.again(p.shared) }},
+		{"a grant as of -1", func(p *parts) { p.many.grantAt = -1; p.again(p.shared) }},
+		{"a grant as of 9223372036854775807", func(p *parts) { p.many.grantAt = never }},
 
 		{"fence 0 comes behind 0", func(p *parts) { p.h.fence = 0 }},
-		{"1 holds, and one alone is false", func(p *parts) { p.enrol(p.alone, p.h); p.alone.hold = nil }},
-		{"its hold by session", func(p *parts) { other := *p.h; p.bySession.Set(&other) }},
+		{"needs no extension", func(p *parts) { p.many.holds.byFence = p.many.holds.byFence[:1] }},
+		{"its hold by owner", func(p *parts) { p.alone.more.holds, p.alone.hold = &holdSet{byFence: []*hold{p.h}}, nil }},
+		{"its hold by session", func(p *parts) { other := *p.h; p.holdsOf.Set(&other) }},
 		{"hold by 1025 bytes", func(p *parts) { p.h.owner = long }},
 		{"in mode 3", func(p *parts) { p.h.mode = Permits + 1 }},
 		{"texts of 0 and 1025 bytes", func(p *parts) { p.h.extra = &extra{call: long} }},
@@ -292,24 +291,24 @@ func TestVerifyLooksAtAll(t *testing.T) {
 
 		{"too much was given out", func(p *parts) { p.fences = noOrder }},
 		{"too much was given out", func(p *parts) { p.sessionIDs = MaxFence + 1 }},
-		{"session 0 has", func(p *parts) { p.sessions.Set(&session{lease: 1}) }},
-		{"session 9007199254740992 has", func(p *parts) { p.sessions.Set(&session{id: MaxFence + 1, lease: 1}) }},
+		{"session 0 has", func(p *parts) { p.byID.Set(&session{lease: 1}) }},
+		{"session 9007199254740992 has", func(p *parts) { p.byID.Set(&session{id: MaxFence + 1, lease: 1}) }},
 		{"has lease 4611686018427387905", func(p *parts) { p.lease.lease = Forever + 1 }},
 		{"until 9223372036854775807", func(p *parts) { p.lease.deadline = never }},
 		{"texts of 1025 and 0 bytes", func(p *parts) { p.lease.name = long }},
 		{"session 2 ends behind its incarnation", func(p *parts) { p.incarnations = nil }},
-		{"session 1 has no end", func(p *parts) { p.lease.leased = false; p.sessionEnds.PopMin() }},
+		{"session 1 has no end", func(p *parts) { p.lease.leased = false; p.ends.PopMin() }},
 		{"0 sessions of incarnation", func(p *parts) {
 			p.incarnations = append(p.incarnations, incarnation{origin: protocol.Incarnation{Node: "z"}})
 		}},
 
 		{"4 holds are counted as 5", func(p *parts) { p.holdCount++ }},
-		{"waiters of sessions are counted as 0", func(p *parts) { p.waitsBySession.PopMin() }},
+		{"waiters of sessions are counted as 0", func(p *parts) { p.waitsOf.PopMin() }},
 		{"1 places are counted as 2", func(p *parts) { p.places.Set(placeAt(p.shared, absent, 9)) }},
-		{"locks that are due are counted as 3", func(p *parts) { p.timers.Set(&lock{text: keyspace.NewLockText("x"), due: 1}) }},
-		{"locks with waiters are counted as 2", func(p *parts) { p.queued.Set(&lock{text: keyspace.NewLockText("x")}) }},
-		{"holds by owner are counted as 4", func(p *parts) { p.byOwner.Set(member{99, p.h}) }},
-		{"holds by fence are counted as 4", func(p *parts) { p.byFence.Set(member{99, p.h}) }},
+		{"2 locks on the agenda are counted as 3", func(p *parts) {
+			p.live[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), due: 1})
+		}},
+		{"places by owner are counted as 2", func(p *parts) { p.byOwner.Set(queueKey{99, p.w}) }},
 	} {
 		table := sharedAndAlone(t)
 		p := &parts{Table: table, alone: lockOf(table, "alone"), shared: lockOf(table, "shared")}

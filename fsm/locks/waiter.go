@@ -1,134 +1,100 @@
 package locks
 
-// line puts a waiter into all queues. Requires: the locks are there.
-func (t *Table) line(w *waiter) {
-	for i, key := range w.keys() {
-		l := t.take(int(w.db), key)
-		m := t.extensionOf(l)
-		r := w.rankAt(i)
-		m.ranks[r]++
-		p := placeAt(l, r, w.order)
-		p.waiter = w
-		t.places.Set(p)
-		t.waiting.Set(stand{l.id(), w})
-		if i == 0 && w.deadline != never {
-			t.waitEnds.Set(stand{l.id(), w})
-		}
-		if w.session != 0 {
-			m.sessionWaits++
-		}
-		if len(w.keys()) > 1 {
-			m.many++
-		}
-	}
-	if !w.absent {
-		t.names.Set(w)
-	}
-	if w.session != 0 {
-		t.waitsBySession.Set(w)
-		t.ownSession(w.session).waiters++
-	}
-	t.payPlaces(w)
-	t.waiterCount++
-	t.counts.Add(int(w.account), 1)
-	t.waitingBytes += w.bytes()
-	t.bytes += w.bytes()
+import (
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// waiter is a request in line. It stands in the queues of all its keys, with one order. Invariant: never
+// changed once in a table.
+type waiter struct {
+	first    [1]string // the only key: see keys
+	owner    string
+	*options // nil in probes alone
+	origin   *protocol.Incarnation
+	conn     int64
+	ticket   uint64
+	// session is the session that the hold is to be bound to; 0: to the lease.
+	session  uint64
+	lease    int64
+	wait     int64 // how long the request may wait; 0: for ever
+	grace    int64 // how long the place is kept afterwards
+	order    uint64
+	since    int64
+	deadline int64 // the last instant of the wait, or of the grace; never: no end
+	account  int16
+	db       uint8
+	mode     Mode
+	// blocked is the index of the key that blocked the request last. In the other queues it sleeps: only a
+	// change at that key can help it.
+	blocked uint8
+	// absent: the wait has ended by time, and the place is kept until deadline.
+	absent            bool
+	notify, reentrant bool
 }
 
-// unline takes a waiter out of all queues.
-func (t *Table) unline(w *waiter) {
-	for i, key := range w.keys() {
-		l := t.take(int(w.db), key)
-		m := l.more
-		r := w.rankAt(i)
-		m.ranks[r]--
-		t.places.Delete(placeAt(l, r, w.order))
-		t.waiting.Delete(stand{l.id(), w})
-		if i == 0 && w.deadline != never {
-			t.waitEnds.Delete(stand{l.id(), w})
-		}
-		if w.session != 0 {
-			m.sessionWaits--
-		}
-		if len(w.keys()) > 1 {
-			m.many--
-		}
-	}
-	if !w.absent {
-		t.names.Delete(w)
-	}
-	if w.session != 0 {
-		t.waitsBySession.Delete(w)
-		t.ownSession(w.session).waiters--
-	}
-	t.payPlaces(w)
-	t.waiterCount--
-	t.counts.Add(int(w.account), -1)
-	t.waitingBytes -= w.bytes()
-	t.bytes -= w.bytes()
+// options is what few waiters have. The others share noOptions.
+type options struct {
+	several        []string // the keys, if there is more than one
+	note, call     string
+	delay          int64
+	limit, permits int32
 }
 
-// relined puts a changed copy of a waiter in its place.
-func (t *Table) relined(old, w *waiter) {
-	t.unline(old)
-	t.line(w)
+var noOptions options
+
+// newWaiter is a request that waits from now on, without an order. The keys and texts are the request's.
+func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
+	w := &waiter{
+		owner: q.Owner, options: &noOptions, origin: origin, conn: q.Client.Conn, ticket: q.Ticket,
+		session: q.Session, lease: q.LeaseMillis, wait: q.WaitMillis, grace: q.GraceMillis, since: now,
+		deadline: never, account: q.Account, db: uint8(q.DB), mode: q.Mode, notify: q.Notify, reentrant: q.Reentrant,
+	}
+	several := len(q.Keys) > 1
+	if several || q.Note != "" || q.Call != "" || q.DelayMillis != 0 || q.Mode == Permits {
+		w.options = &options{note: q.Note, call: q.Call, delay: q.DelayMillis, limit: q.Limit, permits: q.Permits}
+	}
+	if several {
+		w.several = make([]string, len(q.Keys))
+	}
+	copy(w.keys(), q.Keys)
+	return w
 }
 
-// wakeAll notes that others in the queues of a waiter may be granted.
-func (t *Table) wakeAll(w *waiter) {
-	for _, key := range w.keys() {
-		t.wake(t.take(int(w.db), key))
+// request is what the waiter asked for.
+func (w *waiter) request() Request {
+	return Request{
+		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
+		DelayMillis: w.delay, GraceMillis: w.grace, Ticket: w.ticket, Call: w.call, Note: w.note, Client: w.client(),
+		Limit: w.limit, Permits: w.permits, DB: int(w.db), Account: w.account, Mode: w.mode, Waits: true,
+		Notify: w.notify, Reentrant: w.reentrant,
 	}
 }
 
-// dismiss ends a wait without a grant. err is what the client is told; none is told of an absent one.
-func (t *Table) dismiss(w *waiter, err error) {
-	t.unline(w)
-	t.wakeAll(w)
-	t.emitEndOfWait(w, 0, err)
-	t.emitLeft(w, departureOf(err))
+// keys are the keys, in the memory of the waiter.
+func (w *waiter) keys() []string {
+	if w.several != nil {
+		return w.several
+	}
+	return w.first[:]
 }
 
-func departureOf(err error) Departure {
-	switch err {
-	case nil:
-		return Cancelled
-	case ErrNoSession:
-		return WithSession
-	case ErrUnblocked:
-		return Unblocked
-	case ErrDropped:
-		return Disconnected
-	}
-	return Refused
-}
+func (w *waiter) client() Client { return Client{*w.origin, w.conn} }
 
-// emitLeft tells who listens that a waiter is in its queues no more.
-func (t *Table) emitLeft(w *waiter, how Departure) {
-	waited := t.now - w.since
-	if w.absent { // the wait was over before, and the place kept
-		how, waited = OutOfTime, max(0, w.deadline-w.grace-w.since)
-	}
-	for _, key := range w.keys() {
-		l := t.find(int(w.db), key)
-		t.emit(Effect{
-			Kind: Left, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
-			Waiters: l.waiters(), WaitedMillis: waited,
-		})
-		waited = 0
-	}
-}
+func (w *waiter) name() waits.Name { return waits.Name{Origin: *w.origin, Ticket: w.ticket} }
 
-// emitEndOfWait tells the client of a waiter that the wait is over.
-func (t *Table) emitEndOfWait(w *waiter, fence uint64, err error) {
-	if !w.absent {
-		t.emit(t.endOfWait(w, fence, err))
-	}
-}
-
-func (t *Table) endOfWait(w *waiter, fence uint64, err error) Effect {
-	return Effect{
-		Kind: WaitEnded, DB: int(w.db), Key: w.keys()[0], Owner: w.owner, Fence: fence, Session: w.session,
-		Notify: w.notify, Client: w.client(), Name: w.name(), Err: err, WaitedMillis: t.now - w.since,
+// rankAt is the waiter's rank in the queue of its key with that index.
+func (w *waiter) rankAt(i int) rank {
+	switch {
+	case w.absent:
+		return absent
+	case w.mode == Shared && i == int(w.blocked):
+		return awakeShared
+	case w.mode == Shared:
+		return asleepShared
+	case i == int(w.blocked):
+		return awakeOther
+	default:
+		return asleepOther
 	}
 }

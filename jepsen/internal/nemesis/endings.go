@@ -26,7 +26,8 @@ const (
 )
 
 const (
-	manyHolds = 10_000
+	// manyHolds is as many as a session may have, and manyHolders nearly as many as may hold a lock.
+	manyHolds, manyHolders = 10_000, 4_000
 	// manyAtOnce is how many requests a holder sends together.
 	manyAtOnce = 500
 	// manyDatabase is a database that no workload uses.
@@ -131,7 +132,11 @@ func (m *many) take(ctx context.Context, member string, side int) (err error) {
 		m.session = strconv.FormatInt(r.Value.Num, 10)
 	}
 	m.notBefore = time.Now().Add(manyLease)
-	for m.taken < manyHolds && ctx.Err() == nil {
+	most := manyHolds
+	if m.way == manyDeleted {
+		most = manyHolders
+	}
+	for m.taken < most && ctx.Err() == nil {
 		left := time.Until(m.notBefore)
 		if m.way == manyLeases && left < second {
 			break // a busy machine: as many as there are

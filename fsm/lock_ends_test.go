@@ -33,9 +33,10 @@ func manyHolds(t *testing.T, n, steps int, leases bool) *driver {
 	return d
 }
 
-// TestEndingsInSlices: what ends for many at once looks ended to every command, while entries work it off in slices and
-// run their batches. A lock that somebody waits for does not wait for all that ended before.
-func TestEndingsInSlices(t *testing.T) {
+// TestManyEndInSteps: what ends for many at once ends in steps, between which entries run their batches. A command that
+// names a key sees it as if all had ended, and a request that waits for a lock does not wait for the others. A session
+// ends as a whole.
+func TestManyEndInSteps(t *testing.T) {
 	const many, steps = 3000, 100
 	ends := map[string]func(d *driver){
 		"a session is closed": func(d *driver) { require.Equal(t, "3000", line(d.do("session.close", "1"))) },
@@ -46,17 +47,15 @@ func TestEndingsInSlices(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			d := manyHolds(t, many, steps, name == "leases are over")
-			d.do("set", "string", "v")
-			d.native(1, 0, "lock.acquire", "watched", "me", "px", "60000")
 			d.native(2, 7, "lock.acquire", "lock:77", "you", "px", "2000000", "wait", "0")
 			end(d)
-			if name == "a flush" {
-				d.do("set", "string", "v")
-			} else if name == "a session is closed" {
-				d.do("lock.release", "watched", "me")
+			d.advance(0)
+			require.NotZero(t, d.m.st.Locks.Check(0, "lock:77", "you", d.nowMillis), "who waits does not wait for all")
+			if strings.HasPrefix(name, "a session") {
+				require.Equal(t, 1, d.m.LockStats().Holds)
+			} else {
+				require.Greater(t, d.m.LockStats().Holds, (many-2*steps)/2, "no entry does it all")
 			}
-			left := many - steps
-			require.Greater(t, d.m.LockStats().Holds, left/2, "no entry does it all")
 			d.seesNone(many)
 			entries := 0
 			for ; ; entries++ {
@@ -64,10 +63,7 @@ func TestEndingsInSlices(t *testing.T) {
 				if !ok || due > d.nowMillis {
 					break
 				}
-				require.Less(t, entries, 2*many/steps, "nothing keeps the endings out")
-				if entries == 2 {
-					require.NotZero(t, d.m.st.Locks.Check(0, "lock:77", "you", d.nowMillis), "who waits does not wait for all")
-				}
+				require.Less(t, entries, 2*many/steps, "nothing keeps the ends out")
 				if entries%8 == 3 {
 					m := restored(t, d.m)
 					m.budgets = d.m.budgets
@@ -79,47 +75,39 @@ func TestEndingsInSlices(t *testing.T) {
 				require.LessOrEqual(t, before-d.m.LockStats().Holds, steps+leastSteps)
 				d.seesNone(many)
 			}
-			require.Greater(t, entries, many/steps/3)
 			require.Equal(t, 1, d.m.LockStats().Holds)
 		})
 	}
 }
 
-// seesNone looks with every kind of command for locks of manyHolds. One has a new owner, or gets one, and some are
-// taken.
+// seesNone looks with every kind of command that names a key for locks of manyHolds. Some are taken, and given back.
 func (d *driver) seesNone(many int) {
 	d.t.Helper()
 	taken := "lock:" + fmt.Sprint(many-1)
-	body := request(nil, 0, "exists", taken, "lock:5")
-	for _, line := range []string{
-		"type lock:9", "pttl lock:9", "lock.info lock:5", "lock.check lock:5 me", "session.info 1", "randomkey",
-		"keys lock:*",
-		"scan 0 match lock:* count 10000", "lock.list match lock:8*", "dbsize", "set " + taken + " v", "get " +
-			taken, "del " + taken,
-		"lock.acquire " + taken + " other px 5", "lock.release " + taken + " other", "exists " + taken,
-		"eval return{redis.call('exists','lock:5'),redis.call('dbsize')} 0",
+	for _, row := range [][2]string{
+		{"exists lock:5 lock:6", "0"},
+		{"type lock:9", "none"},
+		{"pttl lock:10", "-2"},
+		{"lock.info lock:5", "nil"},
+		{"lock.check lock:5 me", "nil"},
+		{"lock.release lock:11 me", "nil"},
+		{"lock.renew lock:12 me px 5", "nil"},
+		{"lock.break lock:13", "0"},
+		{"del lock:14", "0"},
+		{"object encoding lock:15", "nil"},
+		{"memory usage lock:16", "nil"},
+		{"get lock:17", "nil"},
+		{"set " + taken + " v", "OK"},
+		{"getdel " + taken, `"v"`},
+		{"eval return{redis.call('exists','lock:18'),redis.call('get','lock:19')} 0", "[0 nil]"},
+		{"session.info 1", "nil"},
 	} {
-		body = request(body, 0, strings.Fields(line)...)
+		if got := line(d.doLine(row[0])); row[0] != "session.info 1" || !strings.Contains(got, `"holds"`) {
+			require.Equal(d.t, row[1], got, row[0])
+		}
 	}
-	var got []string
-	for _, reply := range d.apply(body) {
-		got = append(got, line(reply))
-	}
-	listed, n := `[]`, 1
-	if d.m.st.Locks.Has(0, "lock:77") { // its flush may not be worked off
-		listed, n = `["lock:77"]`, 2
-	}
-	require.Len(d.t, got, 18)
-	require.Equal(d.t, []string{"0", "none", "-2", "nil", "nil"}, got[:5])
-	if !strings.Contains(got[5], `"holds" 0`) {
-		require.Equal(d.t, "nil", got[5])
-	}
-	require.Contains(d.t, []string{`"string"`, `"lock:77"`}, got[6])
-	require.Contains(d.t, got[9], " []]")
-	require.Equal(d.t, []string{listed, `["0" ` + listed + `]`}, got[7:9])
-	require.Equal(d.t, []string{fmt.Sprint(n), "OK", `"v"`, "1"}, got[10:14])
-	require.NotEqual(d.t, "nil", got[14], "a lock whose hold has ended is free")
-	require.Equal(d.t, []string{"0", "0", fmt.Sprintf("[0 %d]", n)}, got[15:])
+	require.NotEqual(d.t, "nil", line(d.doLine("lock.acquire "+taken+" other px 5")), "the lock is free")
+	require.Equal(d.t, "0", line(d.doLine("lock.release "+taken+" other")))
 }
 
 // TestKeysBehindTheEndings: while more has ended than an entry works off, a command that writes the key of an ended
@@ -145,8 +133,8 @@ func TestKeysBehindTheEndings(t *testing.T) {
 	require.NoError(t, d.m.st.verify())
 }
 
-// TestBrokenCrowd: a lock with many holders that is broken, by whatever word, is no key any more, and its place may be
-// taken, while its holds are worked off.
+// TestBrokenCrowd: a lock with as many holders as there may be that is broken, by whatever command, is no key any more,
+// and its place may be taken.
 func TestBrokenCrowd(t *testing.T) {
 	const many = 300
 	for _, words := range [][]string{
@@ -163,21 +151,32 @@ func TestBrokenCrowd(t *testing.T) {
 		}
 		d.m.budgets.endings = 0
 		d.do(words...)
-		require.Greater(t, d.m.LockStats().Holds, many/2)
+		require.Zero(t, d.m.LockStats().Holds)
 		for request, want := range map[string]string{
 			"exists k": "0", "dbsize": "0", "lock.info k": "nil", "del k": "0", "lock.break k": "0",
-			"lock.acquire k me px 5": "nil",
-			"lock.release k o299":    "nil", "lock.check k o299": "nil",
+			"lock.release k o299": "nil", "lock.check k o299": "nil",
 		} {
 			require.Equal(t, want, line(d.doLine(request)), "%s: %s", words, request)
 		}
 		require.Equal(t, "OK", line(d.doLine("set k v")))
-		for range 2 * many / leastSteps {
-			d.advance(0)
-		}
-		require.Zero(t, d.m.LockStats().Holds)
 		require.Equal(t, `"v"`, line(d.doLine("get k")))
 	}
+}
+
+// TestDelOfManyHolders: DEL takes their locks from so many holders at most.
+func TestDelOfManyHolders(t *testing.T) {
+	d := newDriver(t)
+	keys := []string{"del"}
+	for i := range maxBroken/locks.MaxHolders + 1 {
+		key := fmt.Sprint("k", i)
+		keys = append(keys, key)
+		for owner := range locks.MaxHolders {
+			d.native(1, 0, "lock.acquire", key, fmt.Sprint("o", owner), "px", "60000", "shared")
+		}
+	}
+	require.Equal(t, errManyHolders, d.do(keys...))
+	require.Equal(t, "1", line(d.do(keys[:2]...)))
+	require.Equal(t, locks.MaxHolders*2, d.m.LockStats().Holds)
 }
 
 // TestDelaysEnd: LOCK.BREAK with DELAY changes a delay that runs, a flush ends delays, and none is longer than a day.

@@ -9,19 +9,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// dropped reports whether a waiter is gone with its node.
-func (t *Table) dropped(w *waiter) bool {
-	if w.absent {
-		return false // no client waits there; the grace ends it
-	}
-	for i := range t.drops {
-		if t.drops[i].Origin.Node == w.origin.Node {
-			return w.name().Compare(t.drops[i]) < 0
-		}
-	}
-	return false
-}
-
 // Drop drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same incarnation with a
 // lower ticket. They are gone from now on, and removed by Sweep.
 func (t *Table) Drop(name waits.Name) {
@@ -29,7 +16,7 @@ func (t *Table) Drop(name waits.Name) {
 	if w == nil || w.name().Compare(name) >= 0 {
 		return
 	}
-	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b before) int {
+	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b waits.Name) int {
 		return strings.Compare(a.Origin.Node, b.Origin.Node)
 	})
 	switch {
@@ -45,7 +32,7 @@ func (t *Table) Drop(name waits.Name) {
 // DropIncarnation drops all waiters of a node up to an epoch.
 func (t *Table) DropIncarnation(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
-	t.names.Descend(new(probe).named(last), func(w *waiter) bool {
+	t.names.Descend(nameProbe(last), func(w *waiter) bool {
 		if w.origin.Node == node {
 			name := w.name()
 			name.Ticket++
@@ -55,27 +42,10 @@ func (t *Table) DropIncarnation(node string, epoch uint64) {
 	})
 }
 
-// firstOf is the waiter of a node with the lowest name, nil if there is none.
-func (t *Table) firstOf(node string) *waiter {
-	w, ok := seek(t.names, t.mine().named(waits.Name{Origin: protocol.Incarnation{Node: node}}))
-	if !ok || w.origin.Node != node {
-		return nil
-	}
-	return w
-}
-
-// Places is in how many queues the waiter with a name stands.
-func (t *Table) Places(name waits.Name) int {
-	if w, ok := t.names.Get(t.mine().named(name)); ok {
-		return len(w.keys())
-	}
-	return 0
-}
-
 // Unblock ends a wait by its name: with LeaveGone no client is told.
 func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
-	w, ok := t.names.Get(t.mine().named(name))
-	if !ok || t.dropped(w) {
+	w := t.named(name)
+	if w == nil || t.isDropped(w) {
 		return false
 	}
 	defer t.finish()
@@ -86,7 +56,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	case protocol.LeaveError:
 		t.dismiss(w, cmp.Or(err, ErrUnblocked))
 	default:
-		t.unline(w)
+		t.removeQueue(w)
 		t.wakeAll(w)
 		t.emitLeft(w, Disconnected)
 	}

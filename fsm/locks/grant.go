@@ -1,0 +1,146 @@
+package locks
+
+// joins reports whether a request is compatible with the holds of a lock.
+func joins(l *lock, r *Request) bool {
+	first := l.anyHold()
+	switch {
+	case first == nil:
+		return true
+	case first.mode != r.Mode || l.holders() >= MaxHolders:
+		return false
+	case r.Mode == Shared:
+		return true
+	case r.Mode == Permits:
+		return l.permits()+int64(r.Permits) <= int64(r.Limit)
+	default:
+		return false
+	}
+}
+
+// covers reports whether a hold is what its owner asks for.
+func covers(h *hold, r *Request) bool {
+	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
+}
+
+// isGrantable reports whether a lock does not block a request at a place of its queue.
+func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
+	l := e.find(r.DB, key)
+	switch {
+	case l == nil:
+		return true
+	case e.isDueFirst(l):
+		return false // whatever is due there wakes the queue: see runNext
+	}
+	if h := l.holdOf(r.Owner); h != nil {
+		return covers(h, r) && !e.isOver(l, h, e.now)
+	}
+	return !l.delayed() && joins(l, r) && e.isFree(l, r, order)
+}
+
+// blockedAt returns the index of the first key that blocks a request. ok: a key blocks the request.
+func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
+	for i, key := range r.Keys {
+		e.charge(0, 1)
+		if !e.isGrantable(key, r, order) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// grantQueue grants the lock to those in line who can have it, while the budget lasts. The rest stays pending, and all
+// of it if something is due at the lock that comes before.
+func (e *engine) grantQueue(l *lock, dueFirst func(l *lock) bool) {
+	if l.head&flagWake == 0 {
+		return
+	}
+	l.head &^= flagWake
+	m := l.more
+	if m == nil {
+		return
+	}
+	since := max(e.readAt, 1)
+	if m.grantAt != 0 {
+		since = min(since, m.grantAt)
+	}
+	m.grantAt = 0
+	w := e.nextInLine(l)
+	ready := w != nil && (dueFirst == nil || !dueFirst(l))
+	for ; w != nil; w = e.nextInLine(l) {
+		if !ready || !e.hasSteps() {
+			m.grantAt = since
+			return
+		}
+		e.serve(w)
+	}
+}
+
+// serve serves a waiter whose turn it is at the lock that blocked it last: it is granted, blocked elsewhere,
+// or gone.
+func (e *engine) serve(w *waiter) {
+	if err := e.lapsed(w); err != nil {
+		e.dismiss(w, err)
+		return
+	}
+	e.charge(1, 0)
+	if e.loseOver(e.take(int(w.db), w.keys()[w.blocked]), w.owner) {
+		return // perhaps with a delay
+	}
+	q := w.request()
+	for i := 1; i < len(q.Keys); i++ { // the lock at hand is not looked at again: it is free for w
+		e.charge(0, 1)
+		at := (int(w.blocked) + i) % len(q.Keys)
+		if e.isGrantable(q.Keys[at], &q, w.order) {
+			continue
+		}
+		moved := *w
+		moved.blocked = uint8(at)
+		e.replaceWaiter(w, &moved)
+		return
+	}
+	if e.fences >= MaxFence {
+		e.dismiss(w, ErrFull)
+		return
+	}
+	e.removeQueue(w)
+	fence := e.grant(&q, w.since)
+	e.emitEndOfWait(w, fence, nil)
+}
+
+// grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
+// since is when the owner began to wait.
+func (e *engine) grant(r *Request, since int64) (fence uint64) {
+	e.fences++
+	fence = e.fences
+	for _, key := range r.Keys {
+		l := e.takeNew(r.DB, key)
+		h := e.newHold(l, r)
+		h.fence = fence
+		if old := l.holdOf(r.Owner); old != nil {
+			h.mode, h.count, h.since = old.mode, old.count, old.since
+			if old.mode == Permits {
+				h.extra = old.extra
+			}
+			e.replaceHold(l, old, h)
+		} else {
+			e.addHold(l, h)
+		}
+		told := e.about(Granted, h)
+		told.WaitedMillis = e.now - since
+		e.emit(told)
+	}
+	return fence
+}
+
+// newHold is the hold that a request asks for, without a fence.
+func (e *engine) newHold(l *lock, r *Request) *hold {
+	h := &hold{
+		key: l.key(), owner: r.Owner, since: e.now, origin: e.origin(r.Client.Origin), conn: r.Client.Conn,
+		count: 1, mode: r.Mode, db: uint8(l.db()),
+	}
+	h.bind(e.now, r)
+	if r.Note != "" || r.Call != "" || r.DelayMillis != 0 || r.Mode == Permits {
+		h.extra = &extra{note: r.Note, call: r.Call, delay: r.DelayMillis, permits: int64(r.Permits)}
+	}
+	return h
+}

@@ -1,0 +1,337 @@
+package locks
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// queues are the queues of all locks, and their waiters by name and by session.
+type queues struct {
+	places   *btree.BTreeG[place]    // by lock, rank and order
+	byOwner  *btree.BTreeG[queueKey] // by lock and owner
+	waitEnds *btree.BTreeG[queueKey] // by the lock of the first key, deadline and order
+	names    *btree.BTreeG[*waiter]  // by name: those whose clients wait
+	waitsOf  *btree.BTreeG[*waiter]  // by session and order
+
+	waiterCount  int
+	waitingBytes int64
+	counts       waits.Counts // by account
+	// drops are names: all waiters of their nodes with lower ones are gone, and not all removed. Ordered by node.
+	drops []waits.Name
+}
+
+func newQueues(compared *int) queues {
+	return queues{
+		places:   newTree(placeBefore, compared),
+		byOwner:  newTree(queueOwnerBefore, compared),
+		waitEnds: newTree(waitEndBefore, compared),
+		names:    newTree(nameBefore, compared),
+		waitsOf:  newTree(waitOfBefore, compared),
+	}
+}
+
+// rank is the part of a queue that a place is in. Each part is in order; together they are the queue.
+type rank uint8
+
+const (
+	awakeShared  rank = iota // shared requests that nothing but this lock blocks
+	awakeOther               // the other requests of that kind
+	asleepShared             // shared requests that another lock blocks
+	asleepOther
+	absent // places that are kept for owners that may come back
+	rankCount
+)
+
+// place is a waiter's place in the queue of a lock.
+type place struct {
+	lock   uint64
+	at     uint64 // rank and order
+	waiter *waiter
+}
+
+const orderBits = 60
+
+// noOrder is behind every order.
+const noOrder = 1<<orderBits - 1
+
+func placeAt(l *lock, r rank, order uint64) place {
+	return place{lock: l.id(), at: uint64(r)<<orderBits | order}
+}
+
+func (p place) order() uint64 { return p.at & (1<<orderBits - 1) }
+
+func placeBefore(a, b place) bool {
+	if a.lock != b.lock {
+		return a.lock < b.lock
+	}
+	return a.at < b.at
+}
+
+// queueKey is a waiter in the queue of a lock.
+type queueKey struct {
+	lock   uint64
+	waiter *waiter
+}
+
+func queueOwnerBefore(a, b queueKey) bool {
+	if a.lock != b.lock {
+		return a.lock < b.lock
+	}
+	return a.waiter.owner < b.waiter.owner
+}
+
+func waitEndBefore(a, b queueKey) bool {
+	switch {
+	case a.lock != b.lock:
+		return a.lock < b.lock
+	case a.waiter.deadline != b.waiter.deadline:
+		return a.waiter.deadline < b.waiter.deadline
+	}
+	return a.waiter.order < b.waiter.order
+}
+
+func nameBefore(a, b *waiter) bool { return a.name().Compare(b.name()) < 0 }
+
+func waitOfBefore(a, b *waiter) bool {
+	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
+}
+
+// join puts a waiter into the queue of its key with an index. The lock has an extension.
+func (q *queues) join(l *lock, w *waiter, i int) {
+	m, r := l.more, w.rankAt(i)
+	m.ranks[r]++
+	p := placeAt(l, r, w.order)
+	p.waiter = w
+	q.places.Set(p)
+	q.byOwner.Set(queueKey{l.id(), w})
+	if i == 0 && w.deadline != never {
+		q.waitEnds.Set(queueKey{l.id(), w})
+	}
+	if w.session != 0 {
+		m.sessionWaits++
+	}
+	if len(w.keys()) > 1 {
+		m.many++
+	}
+}
+
+// leave takes a waiter out of the queue of its key with an index.
+func (q *queues) leave(l *lock, w *waiter, i int) {
+	m, r := l.more, w.rankAt(i)
+	m.ranks[r]--
+	q.places.Delete(placeAt(l, r, w.order))
+	q.byOwner.Delete(queueKey{l.id(), w})
+	if i == 0 && w.deadline != never {
+		q.waitEnds.Delete(queueKey{l.id(), w})
+	}
+	if w.session != 0 {
+		m.sessionWaits--
+	}
+	if len(w.keys()) > 1 {
+		m.many--
+	}
+}
+
+// list stores a waiter by its name and its session, and counts it.
+func (q *queues) list(w *waiter) {
+	if !w.absent {
+		q.names.Set(w)
+	}
+	if w.session != 0 {
+		q.waitsOf.Set(w)
+	}
+	q.waiterCount++
+	q.counts.Add(int(w.account), 1)
+	q.waitingBytes += w.bytes()
+}
+
+// unlist is the reverse of list.
+func (q *queues) unlist(w *waiter) {
+	if !w.absent {
+		q.names.Delete(w)
+	}
+	if w.session != 0 {
+		q.waitsOf.Delete(w)
+	}
+	q.waiterCount--
+	q.counts.Add(int(w.account), -1)
+	q.waitingBytes -= w.bytes()
+}
+
+// waiterOf is the owner's place in a queue, by a probe of the caller; nil if there is none.
+func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
+	if l == nil || l.waiters() == 0 {
+		return nil
+	}
+	probe.owner = owner
+	k, _ := q.byOwner.Get(queueKey{l.id(), probe})
+	probe.owner = ""
+	return k.waiter
+}
+
+// first is the order of the first place of a rank, or beyond every order.
+func (q *queues) first(l *lock, r rank) uint64 {
+	p, ok := q.firstPlace(l, r)
+	if !ok {
+		return noOrder
+	}
+	return p.order()
+}
+
+func (q *queues) firstPlace(l *lock, r rank) (place, bool) {
+	if l.more == nil || l.more.ranks[r] == 0 {
+		return place{}, false
+	}
+	return seek(q.places, placeAt(l, r, 0))
+}
+
+// firstWaitEnd is the waiter whose wait ends first, of those whose first key this is.
+func (q *queues) firstWaitEnd(l *lock) *waiter {
+	if l.waiters() == 0 {
+		return nil
+	}
+	k, ok := seek(q.waitEnds, queueKey{l.id(), firstWaiter})
+	if !ok || k.lock != l.id() {
+		return nil
+	}
+	return k.waiter
+}
+
+// firstWaiter is before every waiter of a queue.
+var firstWaiter = &waiter{deadline: past}
+
+// isFree reports whether no waiter before order in the queue is in the way of a request.
+func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
+	if l.more == nil {
+		return true
+	}
+	if order > q.first(l, awakeOther) || order > q.first(l, asleepOther) || order > q.first(l, awakeShared) {
+		return false
+	}
+	return r.Mode == Shared || order <= q.first(l, asleepShared)
+}
+
+// nextInLine is the waiter that nothing but the holds of this lock can block: nobody before it is in its way, and no
+// other lock is known to block it. Nil: there is none that is compatible with the holds.
+func (q *queues) nextInLine(l *lock) *waiter {
+	m := l.more
+	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
+		return nil
+	}
+	if first := l.anyHold(); first != nil && first.mode == Exclusive {
+		return nil
+	}
+	for r := awakeShared; r <= awakeOther; r++ {
+		if p, ok := q.firstPlace(l, r); ok {
+			asked := p.waiter.request()
+			if q.isFree(l, &asked, p.order()) && joins(l, &asked) {
+				return p.waiter
+			}
+		}
+	}
+	return nil
+}
+
+// eachWaiter calls f with the places of a queue in line, until f returns false.
+func (q *queues) eachWaiter(l *lock, f func(w *waiter) bool) {
+	var heads [rankCount]place
+	var left [rankCount]bool
+	for r := range rankCount {
+		heads[r], left[r] = q.firstPlace(l, r)
+	}
+	for {
+		least := rankCount
+		for r := range rankCount {
+			if left[r] && (least == rankCount || heads[r].order() < heads[least].order()) {
+				least = r
+			}
+		}
+		if least == rankCount || !f(heads[least].waiter) {
+			return
+		}
+		from := placeAt(l, least, heads[least].order()+1)
+		next, ok := seek(q.places, from)
+		heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.at>>orderBits) == least
+	}
+}
+
+// named is the waiter with a name, nil if there is none.
+func (q *queues) named(n waits.Name) *waiter {
+	w, _ := q.names.Get(nameProbe(n))
+	return w
+}
+
+func nameProbe(n waits.Name) *waiter { return &waiter{origin: &n.Origin, ticket: n.Ticket} }
+
+// firstOf is the waiter of a node with the lowest name, nil if there is none.
+func (q *queues) firstOf(node string) *waiter {
+	w, ok := seek(q.names, nameProbe(waits.Name{Origin: protocol.Incarnation{Node: node}}))
+	if !ok || w.origin.Node != node {
+		return nil
+	}
+	return w
+}
+
+// isDropped reports whether a waiter is gone with its node.
+func (q *queues) isDropped(w *waiter) bool {
+	if w.absent {
+		return false // no client waits there; the grace ends it
+	}
+	for i := range q.drops {
+		if q.drops[i].Origin.Node == w.origin.Node {
+			return w.name().Compare(q.drops[i]) < 0
+		}
+	}
+	return false
+}
+
+// Waits reports whether a client waits under a name.
+func (q *queues) Waits(name waits.Name) bool {
+	w := q.named(name)
+	return w != nil && !q.isDropped(w)
+}
+
+// Places is in how many queues the waiter with a name stands.
+func (q *queues) Places(name waits.Name) int {
+	if w := q.named(name); w != nil {
+		return len(w.keys())
+	}
+	return 0
+}
+
+// Incarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
+func (q *queues) Incarnations() (incarnations []protocol.Incarnation) {
+	next := waits.Name{}
+	for {
+		w, ok := seek(q.names, nameProbe(next))
+		if !ok {
+			return incarnations
+		}
+		next = w.name()
+		if q.isDropped(w) {
+			next.Ticket++
+			continue
+		}
+		incarnations = append(incarnations, next.Origin)
+		next.Ticket = ^uint64(0)
+	}
+}
+
+// Count is the number of waiters of an account, places that are kept included.
+func (q *queues) Count(account int) int { return q.counts.Of(account) }
+
+// Accounts is the largest number of an account that [Table.Count] knows.
+func (q *queues) Accounts() int { return max(0, len(q.counts)-1) }
+
+func (q *queues) copy() queues {
+	c := *q
+	c.places, c.byOwner, c.waitEnds = q.places.IsoCopy(), q.byOwner.IsoCopy(), q.waitEnds.IsoCopy()
+	c.names, c.waitsOf = q.names.IsoCopy(), q.waitsOf.IsoCopy()
+	c.counts, c.drops = slices.Clone(q.counts), slices.Clone(q.drops)
+	return c
+}
