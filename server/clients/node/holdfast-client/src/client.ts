@@ -173,7 +173,8 @@ export class Client implements AsyncDisposable {
     signal?.throwIfAborted()
     const stop = new AbortController()
     const abort = () => stop.abort(signal?.reason)
-    const expire = () => stop.abort(new NotAcquired(`lock '${[name].flat()[0]}' was not granted in ${timeout} ms`))
+    const why = () => `lock '${[name].flat()[0]}' was not granted in ${timeout} ms${this.#session.trouble}`
+    const expire = () => stop.abort(new NotAcquired(why()))
     const timer = timeout !== undefined && timeout < 2 ** 31 ? setTimeout(expire, timeout) : undefined
     signal?.addEventListener('abort', abort)
     try {

@@ -63,14 +63,16 @@ export class Conn {
     })
     this.connected = new Promise((resolve, reject) => {
       const timer = setTimeout(() => this.fail(this.lostBy('no connection in time')), options.patience)
-      this.socket.once(secure ? 'secureConnect' : 'connect', resolve)
+      this.socket.once(secure ? 'secureConnect' : 'connect', () => {
+        clearTimeout(timer)
+        resolve()
+      })
       this.socket.on('error', (error) => this.fail(this.failure(error)))
       this.socket.once('close', () => {
         clearTimeout(timer)
         this.fail(this.lostBy('closed by the node'))
         reject(this.error)
       })
-      void this.socket.once(secure ? 'secureConnect' : 'connect', () => clearTimeout(timer))
     })
     this.connected.catch(() => {})
   }

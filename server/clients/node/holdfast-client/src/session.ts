@@ -34,20 +34,22 @@ export const now = process.platform === 'linux' ? () => uptime() * 1000 : () => 
 
 /** Has calls wait until something has changed. */
 class Condition {
-  private waiting: (() => void)[] = []
+  private readonly waiting = new Set<() => void>()
 
   notify(): void {
-    for (const resolve of this.waiting.splice(0)) resolve()
+    for (const wake of [...this.waiting]) wake()
   }
 
   /** Waits for the next notify, at most so many milliseconds. */
   wait(millis = maxTimerMillis): Promise<void> {
     return new Promise((resolve) => {
-      const timer = millis < maxTimerMillis ? setTimeout(resolve, Math.max(0, millis)) : undefined
-      this.waiting.push(() => {
+      const wake = () => {
         clearTimeout(timer)
+        this.waiting.delete(wake)
         resolve()
-      })
+      }
+      const timer = millis < maxTimerMillis ? setTimeout(wake, Math.max(0, millis)) : undefined
+      this.waiting.add(wake)
     })
   }
 }
@@ -293,8 +295,12 @@ export class Session {
       this.expiry = setTimeout(() => this.judge(), left)
       return
     }
-    const why = this.roundError ? `: ${this.roundError.message}` : ''
-    this.giveUpSession(`no node could be reached${why}`, Math.max(0, this.goodUntil - now()))
+    this.giveUpSession(`no node could be reached${this.trouble}`, Math.max(0, this.goodUntil - now()))
+  }
+
+  /** Why no node can be used; empty while one is. */
+  get trouble(): string {
+    return this.roundError ? `: ${this.roundError.message}` : ''
   }
 
   // Commands.
@@ -421,19 +427,15 @@ export class Session {
     let refused = false
     for (let i = 0; i < this.options.nodes.length && !this.closed; i++) {
       const node = this.options.nodes[this.next++ % this.options.nodes.length]!
-      const conn = new Conn({
-        node, patience: this.patience, tls: this.options.tls, onGone: () => this.notify(),
-        onPush: (from, values) => this.pushed(from, values),
-      })
-      this.dialing = conn
       try {
+        const conn = this.dialing = this.dial(node)
         await conn.connected
         await this.attach(conn)
         return conn
       } catch (error) {
         failed.push((error as Error).message)
         refused ||= error instanceof RefusedError
-        this.retire(conn)
+        if (this.dialing) this.retire(this.dialing)
       } finally {
         this.dialing = undefined
       }
@@ -445,6 +447,17 @@ export class Session {
     this.options.log.debug(`no node can be used: ${this.roundError.message}`)
     this.notify()
     return undefined
+  }
+
+  private dial(node: string): Conn {
+    try {
+      return new Conn({
+        node, patience: this.patience, tls: this.options.tls, onGone: () => this.notify(),
+        onPush: (from, values) => this.pushed(from, values),
+      })
+    } catch (error) {
+      throw new RefusedError(node, (error as Error).message) // the settings of TLS are wrong
+    }
   }
 
   /** Logs in, attaches the session or opens one, and proves the locks that are held. */
