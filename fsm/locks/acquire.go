@@ -63,7 +63,7 @@ func (t *Table) check(q *Request) error {
 		q.Keys = distinct(q.Keys)
 	}
 	switch {
-	case len(q.Keys) < 1, len(q.Keys) > MaxKeys, q.DB < 0, q.DB >= databases,
+	case len(q.Keys) < 1, len(q.Keys) > MaxKeys, q.DB < 0, q.DB >= maxDatabases,
 		q.Mode > Permits, q.Mode == Permits && (q.Permits < 1 || q.Permits > q.Limit),
 		q.Session == 0 && q.LeaseMillis < 1, q.WaitMillis < 0, q.DelayMillis < 0, q.GraceMillis < 0,
 		q.Ticket == ^uint64(0):

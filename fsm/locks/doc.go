@@ -44,7 +44,8 @@
 // Start reading at request.go and effect.go, then acquire.go and grant.go. The parts:
 //
 //	request.go   what is asked; effect.go what happens; info.go what is shown
-//	lock.go      a lock, and the database that it is in; hold.go its holds; waiter.go a request in line
+//	lock.go      a lock; hold.go its holds; waiter.go a request in line
+//	database.go  the locks of a database, what is due first there, and databases that were flushed
 //	queues.go    the queues: who is next in line; sessions.go the sessions: what they hold, what ends next
 //	store.go     all of that together, its changes and its copies; budget.go the steps that are left
 //	due.go       what is due: at a lock, of a session, in all; the end of each call

@@ -56,36 +56,6 @@ func (e *engine) runFirst(quiet bool) bool {
 	return true
 }
 
-// firstFlushed is a flushed lock with a queue, or any if there is none such. Without a lock the database is empty.
-func (e *engine) firstFlushed() (of *database, first *lock) {
-	for _, d := range e.flushed {
-		if l := d.firstContended(); l != nil {
-			return d, l
-		}
-	}
-	for _, d := range e.flushed {
-		l, _ := d.locks.Min()
-		return d, l
-	}
-	return nil, nil
-}
-
-// firstLock is the live lock at which something is due first, of those with a queue, or of all. Nil: there is none.
-func (e *engine) firstLock(quiet bool) (first *lock) {
-	for _, d := range e.live {
-		if d == nil {
-			continue
-		}
-		if l := d.firstContended(); l != nil && (first == nil || dueBefore(l, first)) {
-			first = l
-		}
-		if l := d.firstQuiet(); quiet && l != nil && (first == nil || dueBefore(l, first)) {
-			first = l
-		}
-	}
-	return first
-}
-
 // runNext runs what is due first at a lock until an instant, of the end of hold h and what else is due there, and then
 // looks at the queue. It reports whether anything was due.
 //

@@ -334,7 +334,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		"no key":           func(r *Request) { r.Keys = nil },
 		"too many keys":    func(r *Request) { r.Keys = manyKeys(MaxKeys + 1) },
 		"database":         func(r *Request) { r.DB = -1 },
-		"large database":   func(r *Request) { r.DB = databases },
+		"large database":   func(r *Request) { r.DB = maxDatabases },
 		"mode":             func(r *Request) { r.Mode = Permits + 1 },
 		"no permits":       permits(3, 0),
 		"too many permits": permits(3, 4),
@@ -352,7 +352,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	require.Zero(t, table.Bytes())
 	r := asks("o", manyKeys(MaxKeys)...)
 	permits(MaxLimit, MaxLimit)(r)
-	r.DB = databases - 1
+	r.DB = maxDatabases - 1
 	table.mustAcquire(t, r)
 }
 

@@ -178,7 +178,7 @@ func (d *loader) drop() {
 
 // lock reads a lock of a flushed database, or of a live one if that is nil.
 func (d *loader) lock(of *database) {
-	db := d.flags(databases-1, errLock)
+	db := d.flags(maxDatabases-1, errLock)
 	l := &lock{text: d.LockText(int(db)), due: never}
 	l.hash = keyspace.Hash(l.key())
 	d.t.lockIDs++

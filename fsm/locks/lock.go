@@ -3,8 +3,6 @@ package locks
 import (
 	"math"
 
-	"github.com/tidwall/btree"
-
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
@@ -47,7 +45,7 @@ const (
 	flagContended             // the agenda has the lock among those with a queue
 	flagProbe                 // the lock is in no tree: see probeAt
 	flagBits      = 0xff
-	databases     = 256
+	maxDatabases  = 256
 )
 
 const (
@@ -59,7 +57,7 @@ const (
 
 func (l *lock) id() uint64 { return l.head &^ flagBits }
 
-func (l *lock) db() int { return int(l.head >> 8 & (databases - 1)) }
+func (l *lock) db() int { return int(l.head >> 8 & (maxDatabases - 1)) }
 
 // key is the key, a part of the text's memory.
 func (l *lock) key() string {
@@ -162,100 +160,6 @@ func (l *lock) firstLease() (*hold, int64) {
 	}
 	return nil, never
 }
-
-// database is the locks of one database. A flush puts another in its place: the old one is kept until the losses of
-// its holds are told, and its queues have moved.
-type database struct {
-	locks *btree.BTreeG[*lock] // by database, hash and key
-	// agenda has the locks with a queue first, then the others at which something ends: both by due.
-	agenda *btree.BTreeG[*lock]
-	// flush is what ended the holds; nil: they are live.
-	flush *flush
-}
-
-// flush is the end of all holds of a database.
-type flush struct {
-	at    int64
-	cause uint64
-}
-
-func newDatabase(compared *int) *database {
-	return &database{locks: newTree(lockBefore, compared), agenda: newTree(agendaBefore, compared)}
-}
-
-func (d *database) copy() *database {
-	return &database{locks: d.locks.IsoCopy(), agenda: d.agenda.IsoCopy(), flush: d.flush}
-}
-
-// search finds a lock by a probe of the caller.
-func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
-	if d == nil || d.locks.Len() == 0 {
-		return nil
-	}
-	*probe = probeAt(db, hash, key)
-	l, _ := d.locks.Get(probe)
-	probe.text = ""
-	return l
-}
-
-// has reports whether this very record is in the database.
-func (d *database) has(l *lock) bool {
-	found, ok := d.locks.Get(l)
-	return ok && found == l
-}
-
-// set stores a lock, in the place of an older record of it.
-func (d *database) set(l *lock) {
-	d.locks.Set(l)
-	if l.scheduled() {
-		d.agenda.Set(l)
-	}
-}
-
-func (d *database) remove(l *lock) {
-	d.locks.Delete(l)
-	if l.scheduled() {
-		d.agenda.Delete(l)
-	}
-}
-
-// schedule notes when something is due at a lock, and whether it has a queue.
-func (d *database) schedule(l *lock, due int64, contended bool) {
-	if l.due == due && l.contended() == contended {
-		return
-	}
-	if l.scheduled() {
-		d.agenda.Delete(l)
-	}
-	l.due = due
-	l.head &^= flagContended
-	if contended {
-		l.head |= flagContended
-	}
-	if l.scheduled() {
-		d.agenda.Set(l)
-	}
-}
-
-// scheduled reports whether the agenda has a lock.
-func (l *lock) scheduled() bool { return l.due != never || l.contended() }
-
-// firstContended is the lock with a queue at which something is due first; nil: no lock has a queue.
-func (d *database) firstContended() *lock {
-	if l, ok := d.agenda.Min(); ok && l.contended() {
-		return l
-	}
-	return nil
-}
-
-// firstQuiet is the lock without a queue at which something is due first; nil: there is none.
-func (d *database) firstQuiet() *lock {
-	l, _ := seek(d.agenda, quietProbe)
-	return l
-}
-
-// quietProbe is before every lock without a queue.
-var quietProbe = &lock{due: past, head: flagProbe}
 
 // The orders of the trees read what comes last, and stands in memory of its own, only between equals.
 

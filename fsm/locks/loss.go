@@ -161,7 +161,7 @@ func (e *engine) moveFlushed(l *lock) {
 }
 
 // Any reports whether any lock is there in a database.
-func (s *store) Any(db int) bool {
+func (s *databases) Any(db int) bool {
 	d := s.database(db)
 	return d != nil && d.locks.Len() > 0
 }

@@ -13,7 +13,7 @@ import (
 const cursorShift = 64 - 53
 
 // all are the live locks in order, and behind them those that were flushed.
-func (s *store) all() iter.Seq[*lock] {
+func (s *databases) all() iter.Seq[*lock] {
 	return func(yield func(l *lock) bool) {
 		for _, list := range [][]*database{s.live, s.flushed} {
 			for _, d := range list {
@@ -35,15 +35,15 @@ func (s *store) all() iter.Seq[*lock] {
 
 // Has reports whether the lock is there: an owner holds it or waits for it, or its delay runs. It is what
 // Came and Went tell.
-func (s *store) Has(db int, key string) bool { return s.peek(db, key) != nil }
+func (s *databases) Has(db int, key string) bool { return s.peek(db, key) != nil }
 
 // Known is Has, and says yes of a lock that was flushed and whose losses are to be told, too.
-func (s *store) Known(db int, key string) bool {
+func (s *databases) Known(db int, key string) bool {
 	return s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 }
 
 // Standing is how many locks [Table.Has] says are there.
-func (s *store) Standing() (n int) {
+func (s *databases) Standing() (n int) {
 	for _, d := range s.live {
 		if d != nil {
 			n += d.locks.Len()
@@ -53,7 +53,7 @@ func (s *store) Standing() (n int) {
 }
 
 // Holders is how many hold a lock: the price of a Break, and of Info.
-func (s *store) Holders(db int, key string) int {
+func (s *databases) Holders(db int, key string) int {
 	l := s.search(new(lock), db, key, keyspace.Hash(key))
 	if l == nil {
 		return 0
@@ -217,4 +217,4 @@ func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 }
 
 // IsFlushing reports whether losses of a flush are still to be told.
-func (s *store) IsFlushing() bool { return len(s.flushed) > 0 }
+func (s *databases) IsFlushing() bool { return len(s.flushed) > 0 }

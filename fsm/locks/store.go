@@ -12,10 +12,7 @@ import (
 
 // store is the data of a table, what was given out, and the call under way.
 type store struct {
-	// live are the locks by the number of the database; nil: it never had any. flushed are databases that were flushed,
-	// the first flushed first, whose losses are still to be told.
-	live    []*database
-	flushed []*database
+	databases
 	queues
 	sessions
 
@@ -36,11 +33,10 @@ type store struct {
 	// touched are the locks that the call under way may have changed: see finish.
 	touched []*lock
 	// woken are those of them whose queues are to be looked at.
-	woken    []*lock
-	effects  []Effect
-	last     lastLookup
-	probe    *probe // nil until the first use
-	compared *int   // counts comparisons, if it is not nil
+	woken   []*lock
+	effects []Effect
+	last    lastLookup
+	probe   *probe // nil until the first use
 }
 
 // newTree is a tree, with a count of the comparisons that it makes, if compared is not nil.
@@ -59,17 +55,7 @@ func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 func (s *store) copy() store {
 	s.generation++
 	c := *s
-	copied := func(from []*database) (to []*database) {
-		for _, d := range from {
-			if d != nil {
-				d = d.copy()
-			}
-			to = append(to, d)
-		}
-		return to
-	}
-	c.live, c.flushed = copied(s.live), copied(s.flushed)
-	c.queues = s.queues.copy()
+	c.databases, c.queues = s.databases.copy(), s.queues.copy()
 	c.sessions = s.sessions.copy()
 	c.origins = slices.Clone(s.origins)
 	c.touched, c.woken, c.effects, c.last, c.probe = nil, nil, nil, lastLookup{}, nil
@@ -143,43 +129,6 @@ func (s *store) probes() *probe {
 	return s.probe
 }
 
-// database is the live locks of a database, nil if it never had any.
-func (s *store) database(db int) *database {
-	if db < 0 || db >= len(s.live) {
-		return nil
-	}
-	return s.live[db]
-}
-
-// makeDatabase is database, and makes what is missing.
-func (s *store) makeDatabase(db int) *database {
-	for len(s.live) <= db {
-		s.live = append(s.live, nil)
-	}
-	if s.live[db] == nil {
-		s.live[db] = newDatabase(s.compared)
-	}
-	return s.live[db]
-}
-
-// home is the database that a lock is in: the live one, or one that was flushed.
-func (s *store) home(l *lock) *database {
-	for _, d := range s.flushed {
-		if d.has(l) {
-			return d
-		}
-	}
-	return s.database(l.db())
-}
-
-// flushOf is the flush that ended the holds of a lock and is still to be told; nil: there was none.
-func (s *store) flushOf(l *lock) *flush {
-	if len(s.flushed) == 0 {
-		return nil
-	}
-	return s.home(l).flush
-}
-
 // find is the lock of a key for a call that may change it, nil if there is none. It may be in a flushed database.
 func (s *store) find(db int, key string) *lock {
 	if n := &s.last; !n.known || n.db != db || n.key != key {
@@ -187,23 +136,6 @@ func (s *store) find(db int, key string) *lock {
 		*n = lastLookup{true, db, key, hash, s.search(&s.probes().lock, db, key, hash)}
 	}
 	return s.last.lock
-}
-
-func (s *store) search(probe *lock, db int, key string, hash uint64) *lock {
-	if l := s.database(db).search(probe, db, key, hash); l != nil {
-		return l
-	}
-	for _, d := range s.flushed {
-		if l := d.search(probe, db, key, hash); l != nil {
-			return l
-		}
-	}
-	return nil
-}
-
-// peek is the live lock of a key for what only reads.
-func (s *store) peek(db int, key string) *lock {
-	return s.database(db).search(new(lock), db, key, keyspace.Hash(key))
 }
 
 // waiterOf is the owner's place in a queue, nil if there is none.

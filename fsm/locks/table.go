@@ -9,7 +9,7 @@ func New() *Table { return newTable(nil) }
 // newTable is New, with a count of the comparisons that the trees make, if compared is not nil.
 func newTable(compared *int) *Table {
 	return &Table{engine{store{
-		queues: newQueues(compared), sessions: newSessions(compared), compared: compared,
+		databases: databases{compared: compared}, queues: newQueues(compared), sessions: newSessions(compared),
 	}}}
 }
 
