@@ -190,6 +190,8 @@ var scenarios = []struct {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
 		first := a.fence("1")
+		a.say("try 2 job") // as another owner
+		a.event("refused 2 not-granted")
 		b.say("try 1 job")
 		b.event("refused 1 not-granted")
 		b.say("lock 2 job")
@@ -317,9 +319,13 @@ var scenarios = []struct {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
+		b.say("lock 0 kept")
+		b.fence("0")
 		a.freeze()
 		b.say("lock 1 job")
 		b.fence("1")
+		b.say("unlock 0") // held for longer than the TTL, too
+		require.Empty(t, b.event("released 0"))
 		a.thaw()
 		a.event("lost 1 ")
 		a.say("lock 2 other")

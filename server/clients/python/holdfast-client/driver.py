@@ -41,7 +41,8 @@ def say(event, error=None):
 
 
 def lost(call, loss):
-    say(f"lost {call} {'later' if loss.seconds_left > 0 else 'now'} {loss.reason}")
+    if loss.reason != "the client was closed":  # which may be before on_lost
+        say(f"lost {call} {'later' if loss.seconds_left > 0 else 'now'} {loss.reason}")
 
 
 loop = asyncio.new_event_loop() if "--asyncio" in sys.argv else None
