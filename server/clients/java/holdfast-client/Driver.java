@@ -78,23 +78,35 @@ public final class Driver {
         return note == null ? client.lock(words[2]) : client.lock(words[2]).note(note);
     }
 
-    private static Hold acquire(HoldfastLock lock, String[] words) throws InterruptedException, ExecutionException {
+    private static Duration time(String[] words) {
         var timeout = option(words, "timeout");
-        var time = timeout == null ? null : Duration.ofNanos((long) (1e9 * Double.parseDouble(timeout)));
+        return timeout == null ? null : Duration.ofNanos((long) (1e9 * Double.parseDouble(timeout)));
+    }
+
+    private static Hold acquire(HoldfastLock lock, String[] words) throws InterruptedException, ExecutionException {
+        var time = time(words);
         if (words[0].equals("try")) {
             return lock.tryAcquire().orElse(null);
         } else if (async) {
-            var future = time == null ? lock.acquireAsync() : lock.acquireAsync(time);
-            FUTURES.put(words[1], future);
-            return future.get();
+            return FUTURES.get(words[1]).get();
         }
         return time == null ? lock.acquire() : lock.acquire(time);
     }
 
-    private static void take(HoldfastClient client, String[] words) {
+    /** Asks at once, so that a cancel behind it finds what to cancel. */
+    private static void begin(HoldfastClient client, String[] words) {
+        var lock = lock(client, words);
+        if (async && !words[0].equals("try")) {
+            var time = time(words);
+            FUTURES.put(words[1], time == null ? lock.acquireAsync() : lock.acquireAsync(time));
+        }
+        start(words[1], () -> take(lock, words));
+    }
+
+    private static void take(HoldfastLock lock, String[] words) {
         var call = words[1];
         try {
-            var hold = acquire(lock(client, words), words);
+            var hold = acquire(lock, words);
             if (hold == null) {
                 say("refused " + call + " not-granted");
                 return;
@@ -164,7 +176,7 @@ public final class Driver {
 
     private static void obey(HoldfastClient client, String[] words) throws InterruptedException {
         switch (words[0]) {
-            case "lock", "try", "all" -> start(words[1], () -> take(client, words));
+            case "lock", "try", "all" -> begin(client, words);
             case "unlock" -> start("unlock", () -> unlock(words[1]));
             case "cancel" -> cancel(words[1]);
             case "look" -> look(client, words[1]);

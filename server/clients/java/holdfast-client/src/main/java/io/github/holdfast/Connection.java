@@ -267,7 +267,7 @@ final class Connection {
             leave();
             throw new ConnectionLostException(node, "no answer in " + TimeUnit.NANOSECONDS.toMillis(patienceNanos) + " ms");
         } catch (ExecutionException e) {
-            throw (HoldfastException) e.getCause();
+            throw HoldfastException.of(e);
         }
     }
 }

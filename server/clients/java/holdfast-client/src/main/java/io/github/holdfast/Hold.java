@@ -35,7 +35,7 @@ public final class Hold implements AutoCloseable {
     public void check() {
         var loss = grant.loss();
         if (loss != null) {
-            throw loss;
+            throw (LockLostException) loss.fillInStackTrace();
         }
     }
 
@@ -71,7 +71,7 @@ public final class Hold implements AutoCloseable {
         try {
             release().join();
         } catch (CompletionException e) {
-            throw (HoldfastException) e.getCause();
+            throw HoldfastException.of(e);
         }
     }
 

@@ -7,4 +7,9 @@ public class HoldfastException extends RuntimeException {
     HoldfastException(String message, Throwable cause) {
         super(message, cause);
     }
+
+    /** The exception of a future, with the stack of the thread that waited for it. */
+    static HoldfastException of(Throwable failed) {
+        return (HoldfastException) failed.getCause().fillInStackTrace();
+    }
 }

@@ -118,7 +118,7 @@ public final class HoldfastLock {
             abandon(grant);
             throw e;
         } catch (ExecutionException e) {
-            throw (HoldfastException) e.getCause();
+            throw HoldfastException.of(e);
         }
     }
 

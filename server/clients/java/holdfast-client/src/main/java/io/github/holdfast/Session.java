@@ -198,7 +198,7 @@ final class Session {
         try {
             return answer.get(ttl, TimeUnit.NANOSECONDS);
         } catch (ExecutionException e) {
-            throw (HoldfastException) e.getCause();
+            throw HoldfastException.of(e);
         } catch (TimeoutException e) {
             throw new UnreachableException(words[0] + " not answered in time" + unreachable(), null);
         } finally {
