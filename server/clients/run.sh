@@ -15,7 +15,8 @@ default='redis_cli go pushed python node discovery java java_pushed redislock re
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
 	typescript recipes_rust'
 locks='locks_python locks_node locks_java locks_php locks_ruby'
-every="$default $locks asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
+libraries='java_spring java_shedlock'
+every="$default $locks $libraries asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
 few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node typescript' ;;
@@ -61,7 +62,7 @@ programs() {
 	node | semaphore | locks_node) echo node npm ;;
 	discovery) echo go python3 node npm ;;
 	typescript) echo go node npm ;;
-	java | java_pushed | redisson | locks_java) echo java javac mvn ;;
+	java | java_pushed | java_spring | java_shedlock | redisson | locks_java) echo java javac mvn ;;
 	locks_php) echo php ;;
 	locks_ruby) echo ruby gem ;;
 	rslock | recipes_rust) echo cargo ;;

@@ -4,6 +4,7 @@ import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
@@ -150,6 +151,17 @@ public final class HoldfastClient implements AutoCloseable {
             throw new IllegalArgumentException("names: at least one");
         }
         return new HoldfastLock(this, List.of(names), List.of(), false);
+    }
+
+    /**
+     * Takes a lock for a time, in milliseconds, if nobody holds it or waits for it; empty: somebody does.
+     *
+     * @throws InterruptedException if the thread is interrupted; the lock may have been taken
+     * @throws RefusedException if a node refuses the command or the client
+     * @throws UnreachableException if no node answers within the TTL; the lock may have been taken
+     */
+    public Optional<Lease> lease(String name, Duration time) throws InterruptedException {
+        return Lease.take(session, name, newOwner(), time);
     }
 
     /**

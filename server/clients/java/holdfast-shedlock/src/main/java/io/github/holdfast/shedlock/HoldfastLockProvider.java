@@ -1,0 +1,76 @@
+package io.github.holdfast.shedlock;
+
+import io.github.holdfast.HoldfastClient;
+import io.github.holdfast.Lease;
+import java.time.Duration;
+import java.util.Optional;
+import net.javacrumbs.shedlock.core.AbstractSimpleLock;
+import net.javacrumbs.shedlock.core.ClockProvider;
+import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.support.LockException;
+
+/** ShedLock's locks as leases of native locks, timed by the clock of the cluster. The caller closes the client. */
+public final class HoldfastLockProvider implements ExtensibleLockProvider {
+    private final HoldfastClient client;
+    private final String prefix;
+
+    /** Locks are named {@code shedlock:} and the name of the task. */
+    public HoldfastLockProvider(HoldfastClient client) {
+        this(client, "shedlock:");
+    }
+
+    /** Locks are named by the prefix and the name of the task. */
+    public HoldfastLockProvider(HoldfastClient client, String prefix) {
+        this.client = client;
+        this.prefix = prefix;
+    }
+
+    @Override
+    public Optional<SimpleLock> lock(LockConfiguration configuration) {
+        return call(() -> client.lease(prefix + configuration.getName(), configuration.getLockAtMostFor()))
+                .map(lease -> new Lock(configuration, lease));
+    }
+
+    private interface Call<T> {
+        T run() throws InterruptedException;
+    }
+
+    private static <T> T call(Call<T> call) {
+        try {
+            return call.run();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LockException("interrupted", e);
+        }
+    }
+
+    private static final class Lock extends AbstractSimpleLock {
+        private final Lease lease;
+
+        Lock(LockConfiguration configuration, Lease lease) {
+            super(configuration);
+            this.lease = lease;
+        }
+
+        @Override
+        protected void doUnlock() {
+            var left = Duration.between(ClockProvider.now(), lockConfiguration.getLockAtLeastUntil());
+            call(() -> {
+                if (left.toMillis() > 0) {
+                    lease.renew(left);
+                } else {
+                    lease.release();
+                }
+                return null;
+            });
+        }
+
+        @Override
+        protected Optional<SimpleLock> doExtend(LockConfiguration longer) {
+            boolean held = call(() -> lease.renew(longer.getLockAtMostFor()));
+            return held ? Optional.of(new Lock(longer, lease)) : Optional.empty();
+        }
+    }
+}
