@@ -73,19 +73,22 @@ func TestMemory(t *testing.T) {
 		}
 	})
 	check("a lock of a session", 310-markers, func() {
-		id, _ := table.OpenSession(1000, Client{}, false, "", "")
+		var id uint64
 		for i := range many {
+			if i%MaxSession == 0 {
+				id, _ = table.OpenSession(1000, Client{}, false, "", "")
+			}
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
 			r.Session = id
-			_, _ = table.Acquire(r)
+			table.mustAcquire(t, r)
 			table.TakeEffects()
 		}
 	})
 	check("a shared hold", 350, func() {
 		for i := range many {
-			r := asks(fmt.Sprint("worker-", i), "lock")
+			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock ", i/MaxHolders))
 			r.Mode = Shared
-			_, _ = table.Acquire(r)
+			table.mustAcquire(t, r)
 			table.TakeEffects()
 		}
 	})
