@@ -60,7 +60,8 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		"with --soak: runs in virtual time instead, one on each core, until one is not valid; how long each is, with how "+
 			"many rounds a second, and how much time between faults at most: 1h@1/2m")
 	fs.StringVar(&o.libraries, "libraries", "go,python",
-		"for the workload library: the languages whose client libraries are used, by turns: go, python, asyncio, java")
+		"for the workload library: the languages whose client libraries are used, by turns: go, python, asyncio, java, "+
+			"typescript")
 	fs.StringVar(&o.check, "check", "", "judge a stored history.jsonl again instead of running anything")
 	fs.StringVar(&o.picture, "picture", "",
 		"run Redis with Sentinel and Holdfast under one schedule (only --seed and --store are heeded), and draw who held "+

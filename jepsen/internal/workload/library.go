@@ -32,6 +32,11 @@ var libraries = map[string]struct{ build, run string }{
 			"server/clients/java/holdfast-client/Driver.java",
 		"java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp $OUT/driver-java Driver",
 	},
+	"typescript": {
+		"cp -r server/clients/node/holdfast-client $OUT/driver-typescript && cd $OUT/driver-typescript && " +
+			"npm install --silent --no-package-lock --no-audit --no-fund && npm run --silent build",
+		"node $OUT/driver-typescript/driver.mjs",
+	},
 }
 
 // Drivers builds the drivers of client libraries, named in a list, into dir, and returns the commands that run them.
