@@ -98,7 +98,7 @@ func (t *Table) settleAll(q *Request) {
 		l := t.find(q.DB, key)
 		if l != nil && (i == 0 || t.hasSteps()) {
 			l = t.settle(l, t.now)
-			t.grantQueue(l, t.isDueFirst)
+			t.grantQueue(l, false)
 		} else if l != nil {
 			t.loseOver(t.own(l), q.Owner)
 		}

@@ -92,7 +92,7 @@ func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
 		e.endWait(w)
 	}
 	e.wake(l)
-	e.grantQueue(l, nil)
+	e.grantQueue(l, true)
 	return true
 }
 
@@ -346,7 +346,7 @@ func (e *engine) removeDropped() {
 // notes when locks are due. Every call that takes locks ends with it.
 func (e *engine) finish() {
 	for i := 0; i < len(e.woken); i++ {
-		e.grantQueue(e.woken[i], e.isDueFirst) // may wake more
+		e.grantQueue(e.woken[i], false) // may wake more
 	}
 	clear(e.woken)
 	e.woken = e.woken[:0]

@@ -50,7 +50,7 @@ func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
 
 // grantQueue grants the lock to those in line who can have it, while the budget lasts. The rest stays pending, and all
 // of it if something is due at the lock that comes before.
-func (e *engine) grantQueue(l *lock, dueFirst func(l *lock) bool) {
+func (e *engine) grantQueue(l *lock, inOrder bool) {
 	if l.head&flagWake == 0 {
 		return
 	}
@@ -65,7 +65,7 @@ func (e *engine) grantQueue(l *lock, dueFirst func(l *lock) bool) {
 	}
 	m.grantAt = 0
 	w := e.nextInLine(l)
-	ready := w != nil && (dueFirst == nil || !dueFirst(l))
+	ready := w != nil && (inOrder || !e.isDueFirst(l))
 	for ; w != nil; w = e.nextInLine(l) {
 		if !ready || !e.hasSteps() {
 			m.grantAt = since

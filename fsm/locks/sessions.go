@@ -132,6 +132,9 @@ func (s *sessions) isOpen(id uint64, now int64) bool {
 
 // isFull reports whether a session has no room for so many more holds and places.
 func (s *sessions) isFull(id uint64, more int) bool {
+	if id == 0 {
+		return false
+	}
 	found := s.session(id)
 	return found != nil && int(found.holds)+int(found.places)+more > MaxSession
 }
