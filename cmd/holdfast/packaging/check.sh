@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the packages have the program
 # and a unit that systemd accepts, and are installed, upgraded and removed where root may mount, the program needs no
-# library, and Kubernetes and Compose know every word of the manifests. Where the types of the manifests cannot be
+# library, each client library is installed and runs its README's example, and Kubernetes and Compose know every word of
+# the manifests. Where the types of the manifests cannot be
 # fetched the script says so, and ends with status 0, or 1 with --must.
 set -euo pipefail
 case ${1:-} in
@@ -36,6 +37,10 @@ for file in man/man1/holdfast.1.gz bash-completion/completions/holdfast zsh/vend
 	doc/holdfast/examples/{alerts,compose,kubernetes,podmonitor,restore}.yaml doc/holdfast/examples/{dashboard.json,KUBERNETES.md}; do
 	[ -s "$work/root/usr/share/$file" ] || { echo "packaging: the package lacks $file" >&2 && exit 1; }
 done
+
+# The client libraries, in empty projects, against the packaged program.
+cmd/holdfast/packaging/libraries.sh --try "$work/one/dist" "$(sed -n 's/^const HoldfastVersion = "\(.*\)"$/\1/p' protocol/version.go)" \
+	"$work/empty/holdfast"
 
 # The RPM package has the same files, and completions for zsh where Fedora has them.
 mkdir "$work/rpm"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what a release consists of in dist/: dist.sh [folder]. One archive a platform, a Debian
-# and an RPM package an architecture, and their checksums. Two runs on one revision make the same bytes.
+# and an RPM package an architecture, the client libraries, and their checksums. Two runs on one revision make the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 out=$(realpath -m "${1:-dist}")
@@ -99,5 +99,6 @@ if command -v rpmbuild >/dev/null; then
 else
 	echo "dist: no RPM packages, because there is no rpmbuild" >&2
 fi
-(cd "$out" && sha256sum -- *.tar.gz $(ls -- *.deb *.rpm 2>/dev/null) >SHA256SUMS)
+"$files/libraries.sh" "$out" "$version"
+(cd "$out" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum -- >"$work/sums" && mv "$work/sums" SHA256SUMS)
 ls -l "$out"
