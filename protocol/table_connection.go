@@ -42,8 +42,9 @@ func connectionCommands() []Command {
 			Tips: []string{"nondeterministic_output"},
 		}, {
 			Name: "client|kill", Since: "2.4.0", Arity: -3,
-			Summary: "Close connections of this node", Complexity: "O(N), N being the number of connections",
-			Route: Local, Flags: FlagAdmin | FlagNoScript | FlagLoading | FlagStale,
+			Summary:    "Close connections of this node, or the one with an ID, of any node",
+			Complexity: "O(N), N being the number of connections",
+			Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagLoading | FlagStale,
 			Args: []Arg{
 				oneOf("filter", text("ip:port"),
 					oneOf("new-format",
@@ -55,8 +56,9 @@ func connectionCommands() []Command {
 			},
 		}, {
 			Name: "client|unblock", Since: "5.0.0", Arity: -3,
-			Summary: "End the wait of a connection of this node", Complexity: "O(log N), N being the number of connections",
-			Route: Local, Flags: FlagAdmin | FlagNoScript | FlagLoading | FlagStale,
+			Summary:    "End the wait of a connection of any node",
+			Complexity: "O(log N), N being the number of connections",
+			Route:      Local, Flags: FlagAdmin | FlagNoScript | FlagLoading | FlagStale,
 			Args: []Arg{integer("client-id"), oneOf("timeout_error", token("TIMEOUT"), token("ERROR")).opt()},
 		}, {
 			Name: "client|list", Since: "2.4.0", Arity: -2,

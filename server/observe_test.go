@@ -126,6 +126,8 @@ type leaderOfTwo struct{ frontend.Backend }
 func (leaderOfTwo) WatchLeadership(func(replica.Leadership, []replica.Member)) {}
 func (leaderOfTwo) LockStats() fsm.LockStats                                   { return fsm.LockStats{} }
 
+func (leaderOfTwo) Origin() protocol.Incarnation { return protocol.Incarnation{Node: "n1"} }
+
 func (leaderOfTwo) LockClasses() []fsm.LockClass { return make([]fsm.LockClass, 1) }
 
 func (leaderOfTwo) Clients() *sessions.Clients { return sessions.New(sessions.Cluster{}) }

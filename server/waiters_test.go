@@ -99,7 +99,7 @@ func (l *line) leave() {
 		case 0:
 			w.conn.Close()
 		case 1:
-			v, err := l.c.Client(w.conn.Node, 2).Do("client", "unblock", w.id, []string{"timeout", "error"}[l.rng.IntN(2)])
+			v, err := l.c.Client(l.node(), 2).Do("client", "unblock", w.id, []string{"timeout", "error"}[l.rng.IntN(2)])
 			require.NoError(l.t, err)
 			require.Equal(l.t, protocol.Integer(1), v)
 			time.Sleep(time.Second)

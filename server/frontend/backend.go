@@ -81,16 +81,20 @@ func (o onlyUser) Load(string) error { return acl.ErrNoFile }
 
 func (o onlyUser) Watch(func()) {}
 
-// ClientsQuestion asks a node about connections.
+// ClientsQuestion asks a node about connections, or for a command about the only one.
 type ClientsQuestion struct {
 	// Incarnation is the life of the node that the connections are of.
 	Incarnation uint64  `json:"incarnation"`
 	Conns       []int64 `json:"conns"`
+	// Command is CLIENT KILL with an ID, or CLIENT UNBLOCK. The Incarnation does not matter then.
+	Command [][]byte `json:"command,omitempty"`
 }
 
 // ClientsAnswer is about each connection of a [ClientsQuestion], in order.
 type ClientsAnswer struct {
 	Clients []ClientDetail `json:"clients"`
+	// Reply is the command's, as in an entry. It is empty if no connection of the node has or had that number.
+	Reply []byte `json:"reply,omitempty"`
 }
 
 // ClientDetail is what a node knows of a connection. Addr is empty if the connection is gone.
@@ -133,6 +137,10 @@ const (
 	// again for silentFor.
 	detailsWithin = 300 * time.Millisecond
 	silentFor     = 5 * time.Second
+	// commandWithin is how long other nodes may take to run a command about a client, and mostAsking how many such
+	// commands this node has them run at a time: they answer few questions of a node at a time.
+	commandWithin = 2 * time.Second
+	mostAsking    = 4
 	// mostOfName bounds what is told of a client's name, in bytes.
 	mostOfName = 64
 )

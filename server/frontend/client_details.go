@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,9 @@ const (
 
 // Clients answers about connections of this node.
 func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
+	if q.Command != nil {
+		return s.runForOther(q)
+	}
 	a := ClientsAnswer{Clients: make([]ClientDetail, min(len(q.Conns), perQuestion))}
 	if q.Incarnation != s.backend.Origin().Epoch {
 		return a
@@ -34,6 +38,70 @@ func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
 		}
 	}
 	return a
+}
+
+// runForOther runs a command for a client of another node, if its connection is or was of this node.
+func (s *Server) runForOther(q ClientsQuestion) (a ClientsAnswer) {
+	if len(q.Conns) != 1 || !s.ids.has(q.Conns[0]) || len(q.Command) < 3 {
+		return a
+	}
+	run := s.clientUnblock
+	if strings.EqualFold(string(q.Command[1]), "kill") {
+		run = s.kill
+	}
+	a.Reply = protocol.AppendValue(nil, run(nil, q.Command))
+	return a
+}
+
+// askOthers has the other nodes run CLIENT KILL or UNBLOCK about an id that this node did not give. An id that no node
+// gave is no client's. A node that does not answer may have given it, and may have run the command.
+func (s *Server) askOthers(ctx context.Context, id int64, command [][]byte) protocol.Value {
+	status := s.backend.Status()
+	if s.cfg.AskClients == nil || id < 1 {
+		return protocol.Integer(0)
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandWithin)
+	defer cancel()
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return protocol.ErrBusy.Value()
+	}
+	type answer struct {
+		node  string
+		reply []byte
+		err   error
+	}
+	answers, asked := make(chan answer, len(status.Members)), 0
+	for _, m := range status.Members {
+		if m.ID != status.ID {
+			asked++
+			go func() {
+				a, err := s.cfg.AskClients(ctx, m.ID, ClientsQuestion{Conns: []int64{id}, Command: command})
+				answers <- answer{m.Name, a.Reply, err}
+			}()
+		}
+	}
+	var silent []string
+	for range asked {
+		a := <-answers
+		if a.err == nil && len(a.reply) == 0 {
+			continue
+		}
+		if v, _, err := protocol.DecodeValue(string(a.reply)); a.err == nil && err == nil {
+			return v
+		}
+		silent = append(silent, a.node)
+	}
+	if silent != nil {
+		slices.Sort(silent)
+		return (&protocol.Error{
+			Prefix: protocol.ErrUncertain.Prefix,
+			Text:   strings.Join(silent, ", ") + " did not answer, and may have the client",
+		}).Value()
+	}
+	return protocol.Integer(0)
 }
 
 // clientName is what replies call a client, and the incarnation of its node.

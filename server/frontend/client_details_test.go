@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 // takenAt has a client of another life of a node take stock locks.
@@ -44,6 +48,99 @@ func detailOf(c asker, key string) string {
 		fmt.Fprintf(&b, "%s%d ", holder[i+1].Str, holder[i+1].Num)
 	}
 	return b.String()
+}
+
+// TestClientsOfOtherNodes: CLIENT UNBLOCK and KILL reach the client whose id they name, on whichever node it is, and no
+// other. The nodes' ids are far apart; who does not answer may have the client.
+func TestClientsOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl, errs := newCluster(), map[string]error{}
+		cl.status = replica.Status{ID: "n1@1", Members: []replica.Member{
+			{ID: "n1@1", Name: "n1"}, {ID: "n3@3", Name: "n3"}, {ID: "n2@2", Name: "n2"}, {ID: "n4@4", Name: "n4"},
+		}}
+		other := start(t, Config{}, newCluster())
+		other.ids.begin(protocol.Incarnation{Node: "n2@2", Epoch: 7})
+		var asking, most atomic.Int32
+		ask := func(_ context.Context, node string, q ClientsQuestion) (ClientsAnswer, error) {
+			require.NotEqual(t, "n1@1", node)
+			asking.Add(1)
+			defer asking.Add(-1)
+			time.Sleep(time.Millisecond)
+			most.Store(max(most.Load(), asking.Load()))
+			if err := errs[node]; err != nil || node != "n2@2" {
+				return ClientsAnswer{}, err
+			}
+			return other.Clients(q), nil
+		}
+		s := start(t, Config{AskClients: ask}, cl)
+		a := asker{t, s}
+		waiter := other.dial()
+		text := answer(waiter, "CLIENT", "ID")
+		id := strings.Trim(text, ":\r\n")
+		number, err := strconv.ParseInt(id, 10, 64)
+		require.NoError(t, err)
+		require.Less(t, number, int64(1<<53))
+		require.Equal(t, number-1, other.ids.before)
+		beside := other.dial()
+		require.Equal(t, fmt.Sprintf(":%d\r\n", number+1), answer(beside, "CLIENT", "ID"), "ids rise")
+
+		require.Equal(t, protocol.Integer(0), a.do("CLIENT", "UNBLOCK", id), "it does not wait")
+		waiter.send(command("BLPOP", "q", "0"))
+		synctest.Wait()
+		for _, nobody := range []int64{1, 0, -1, math.MaxInt64, number - 1, number + 2} {
+			require.Equal(t, protocol.Integer(0), a.do("CLIENT", "UNBLOCK", fmt.Sprint(nobody)), nobody)
+		}
+		errs["n3@3"] = errors.New("no")
+		require.Equal(t, protocol.Integer(1), a.do("CLIENT", "UNBLOCK", id, "ERROR"), "another node need not answer")
+		require.Equal(t, "-"+protocol.ErrUnblocked.Error()+"\r\n", reply(waiter))
+		errs["n4@4"] = errors.New("no")
+		require.Equal(t, protocol.Err("x").Kind, a.do("CLIENT", "UNBLOCK", fmt.Sprint(number+2)).Kind)
+		require.Equal(t, "UNCERTAIN n3, n4 did not answer, and may have the client",
+			a.do("CLIENT", "KILL", "ID", fmt.Sprint(number+2)).Str)
+		require.Equal(t, protocol.Integer(0), a.do("CLIENT", "UNBLOCK", id), "n2 has the client")
+		clear(errs)
+
+		require.Equal(t, protocol.Integer(0), a.do("CLIENT", "KILL", "ID", id, "TYPE", "pubsub"))
+		require.Equal(t, protocol.Integer(1), a.do("CLIENT", "KILL", "ID", id, "SKIPME", "yes"))
+		require.True(t, closed(waiter))
+		require.False(t, closed(beside))
+		errs["n4@4"] = errors.New("no")
+		require.Equal(t, protocol.Integer(0), a.do("CLIENT", "KILL", "ID", id), "n2 had the client")
+
+		var all sync.WaitGroup
+		for range 3 * mostAsking {
+			all.Go(func() { require.Equal(t, protocol.Integer(0), a.do("CLIENT", "KILL", "ID", id)) })
+		}
+		all.Wait()
+		require.EqualValues(t, 3*mostAsking, most.Load(), "commands that others are asked to run at a time")
+	})
+}
+
+// TestIDsOfIncarnations: another node, and the same node's next incarnation, begin elsewhere.
+func TestIDsOfIncarnations(t *testing.T) {
+	begun := map[int64]bool{}
+	for node := range 20 {
+		for epoch := range uint64(50) {
+			var i ids
+			i.begin(protocol.Incarnation{Node: fmt.Sprintf("n%d@25a5", node), Epoch: epoch << 32})
+			require.Positive(t, i.next())
+			begun[i.before>>20] = true
+		}
+	}
+	require.Len(t, begun, 1000, "a million connections lie between each two")
+}
+
+// reply is what the server has sent by now.
+func reply(c *testClient) string {
+	synctest.Wait()
+	got, _ := c.take()
+	return got
+}
+
+func closed(c *testClient) bool {
+	synctest.Wait()
+	_, closed := c.take()
+	return closed
 }
 
 // asker sends commands and reads the replies.
@@ -100,7 +197,7 @@ func TestClientDetails(t *testing.T) {
 					all[i] = ClientDetail{Addr: "10.0.0.7:5", Name: "job", IdleMillis: 2000}
 				}
 			}
-			return ClientsAnswer{all}, nil
+			return ClientsAnswer{Clients: all}, nil
 		}
 		require.Equal(t, "connected0 10.0.0.7:50 job0 2000 ", detailOf(a, "theirs"))
 		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "gone"))
@@ -141,7 +238,7 @@ func TestClientDetailsAreBounded(t *testing.T) {
 				for i := range all {
 					all[i].Addr = "a"
 				}
-				return ClientsAnswer{all}, nil
+				return ClientsAnswer{Clients: all}, nil
 			},
 		}, cl)
 		keys := make([]string, mostDetailed+50)

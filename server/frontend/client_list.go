@@ -119,24 +119,30 @@ type clientFilter struct {
 
 // clientKill has two forms. CLIENT KILL addr answers OK and may close its sender. The form with
 // filters answers the number of closed clients.
-func clientKill(c *conn, args [][]byte) protocol.Value {
+func clientKill(c *conn, args [][]byte) protocol.Value { return c.srv.kill(c, args) }
+
+// kill is clientKill. sender is nil if it is a client of another node.
+func (s *Server) kill(sender *conn, args [][]byte) protocol.Value {
 	if len(args) == 3 {
 		addr := string(args[2])
-		if c.srv.killAll(clientFilter{addr: &addr}, c) == 0 {
+		if s.killAll(clientFilter{addr: &addr}, sender) == 0 {
 			return protocol.Err("No such client")
 		}
 		return protocol.OK
 	}
-	filter := clientFilter{skipMe: true}
+	filter, command := clientFilter{skipMe: true}, args
 	for args := args[2:]; len(args) > 0; args = args[2:] {
 		if len(args) == 1 {
 			return protocol.Err(errSyntax)
 		}
-		if v, ok := filter.set(string(args[0]), string(args[1]), c.srv.cfg.Users.Held()); !ok {
+		if v, ok := filter.set(string(args[0]), string(args[1]), s.cfg.Users.Held()); !ok {
 			return v
 		}
 	}
-	return protocol.Integer(int64(c.srv.killAll(filter, c)))
+	if filter.id != 0 && !s.ids.has(filter.id) && sender != nil {
+		return s.askOthers(sender.ctx, filter.id, command)
+	}
+	return protocol.Integer(int64(s.killAll(filter, sender)))
 }
 
 // set reads one filter. Without ok, v is the error.

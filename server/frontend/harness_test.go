@@ -393,6 +393,8 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 		cfg.Node.RunID = "0123456789abcdef0123456789abcdef01234567"
 	}
 	s := &testServer{Server: New(cfg, backend), t: t}
+	s.ids.before = 0
+	s.ids.last.Store(0)
 	s.ln, _ = ln.(*memListener)
 	ctx, cancel := context.WithCancel(context.Background())
 	done, kept := make(chan error, 1), make(chan error, 1)

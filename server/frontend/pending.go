@@ -273,7 +273,10 @@ func (c *conn) leave() {
 }
 
 // clientUnblock is CLIENT UNBLOCK. It answers 1 if it was this command that ended the wait.
-func clientUnblock(c *conn, args [][]byte) protocol.Value {
+func clientUnblock(c *conn, args [][]byte) protocol.Value { return c.srv.clientUnblock(c, args) }
+
+// clientUnblock is CLIENT UNBLOCK. sender is nil if it is a client of another node.
+func (s *Server) clientUnblock(sender *conn, args [][]byte) protocol.Value {
 	how := protocol.LeaveTimeout
 	if len(args) > 4 {
 		return protocol.Err("unknown subcommand or wrong number of arguments for '" + string(args[1]) + "'. Try CLIENT HELP.")
@@ -291,7 +294,10 @@ func clientUnblock(c *conn, args [][]byte) protocol.Value {
 	if !ok {
 		return protocol.ErrNotInteger.Value()
 	}
-	return c.srv.unblock(id, how)
+	if !s.ids.has(id) && sender != nil {
+		return s.askOthers(sender.ctx, id, args)
+	}
+	return s.unblock(id, how)
 }
 
 // unblock ends the wait of a client: under a ticket by the cluster, else by the connection itself.

@@ -2,9 +2,12 @@ package frontend
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -39,6 +42,24 @@ type shown struct {
 	track                       trackMode
 	held                        int // bytes beyond the cost of an idle connection
 }
+
+// ids are the numbers of this node's connections. They begin at another place in each incarnation of each node, so that
+// CLIENT KILL and UNBLOCK reach no other client of the cluster, and rise by one. A float64 has each of them exactly.
+type ids struct {
+	before int64 // the first
+	last   atomic.Int64
+}
+
+func (i *ids) begin(o protocol.Incarnation) {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(o.Node), o.Epoch))
+	i.before = int64(binary.BigEndian.Uint64(sum[:]) >> 12)
+	i.last.Store(i.before)
+}
+
+func (i *ids) next() int64 { return i.last.Add(1) }
+
+// has reports whether a connection of this node has or had the number.
+func (i *ids) has(id int64) bool { return i.before < id && id <= i.last.Load() }
 
 // kind is the kind of the client, as CLIENT KILL and CLIENT LIST know kinds.
 func (s *shown) kind() string {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -152,7 +153,7 @@ func (s *Server) clients() []*conn {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b *conn) int { return int(a.id - b.id) })
+	slices.SortFunc(all, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
 	return all
 }
 

@@ -78,7 +78,7 @@ func newConn(s *Server, nc net.Conn, table *protocol.Table) *conn {
 			srv: s, socket: newSocket(nc, s.cfg.TLS), authenticated: u.Open(), resp: protocol.RESP2,
 			input: input{born: time.Now()},
 		},
-		profile:     profile{id: s.nextID.Add(1), shown: shown{user: u}},
+		profile:     profile{id: s.ids.next(), shown: shown{user: u}},
 		limited:     limited{srv: s},
 		clientState: clientState{identity: newIdentity(u)},
 	}

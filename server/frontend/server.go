@@ -30,7 +30,7 @@ type Server struct {
 	execRow    *row
 	compiled   *compileCache
 	metrics    *metrics.Registry
-	nextID     atomic.Int64
+	ids        ids
 	pool       sync.Pool // of *work
 	memory     clientMemory
 	refusals   atomic.Int32
@@ -42,6 +42,7 @@ type Server struct {
 	limits     limits
 	forced     *loglimit.Limit
 	silent     silence
+	asking     chan struct{} // has room for each command that others are asked to run
 
 	mu    sync.Mutex
 	conns map[int64]*conn
@@ -79,6 +80,8 @@ func New(cfg Config, backend Backend) *Server {
 		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
 	}
+	s.asking = make(chan struct{}, mostAsking)
+	s.ids.begin(backend.Origin())
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}
 	}

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
@@ -84,6 +86,9 @@ type maker struct {
 	Options
 }
 
+// opClients asks a node about its clients.
+const opClients = "clients"
+
 // config is what the nodes are configured with.
 func (m maker) config(name string) server.Config {
 	conf := server.DefaultConfig()
@@ -117,7 +122,7 @@ func (m maker) server(node string) replicatest.Server {
 		},
 		DiskStallLimit:  conf.DiskStallLimit,
 		ShutdownTimeout: conf.ShutdownTimeout,
-		Front: func(r *replica.Replica) replicatest.Front {
+		Front: func(r *replica.Replica, requests *memberrpc.Server, others *memberrpc.Client) replicatest.Front {
 			var backend frontend.Backend = r
 			if m.Backend != nil {
 				backend = m.Backend(node, backend)
@@ -125,7 +130,18 @@ func (m maker) server(node string) replicatest.Server {
 			front := m.front(&conf)
 			front.Users = m.users(&conf)
 			front.Hub, front.Tracking, front.Monitors = hub, caches, monitors
-			return frontend.New(front, backend)
+			front.AskClients = func(ctx context.Context, id string, q frontend.ClientsQuestion) (
+				frontend.ClientsAnswer, error,
+			) {
+				return memberrpc.Call[frontend.ClientsAnswer](ctx, others, id, opClients, q)
+			}
+			s := frontend.New(front, backend)
+			memberrpc.Handle(requests, opClients, func(_ context.Context, _ memberrpc.Caller,
+				q frontend.ClientsQuestion,
+			) (frontend.ClientsAnswer, error) {
+				return s.Clients(q), nil
+			})
+			return s
 		},
 	}
 }

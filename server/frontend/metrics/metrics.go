@@ -140,7 +140,7 @@ func clientMetrics() []metric {
 	return []metric{
 		{
 			name: "connected_clients", kind: gauge, value: func(r *report) any { return r.cfg.Clients() },
-			help: "clients that are connected",
+			help: "clients that are connected to this node",
 		},
 		{
 			name: "maxclients", kind: gauge, value: func(r *report) any { return r.cfg.MaxClients },

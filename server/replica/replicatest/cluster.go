@@ -23,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/server/memberrpc"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 	"github.com/holdfast/holdfast/server/replica"
@@ -58,8 +59,8 @@ type Server struct {
 	ShutdownTimeout time.Duration
 	// Listen has the server told what the replica does; nil: it need not be told.
 	Listen func(*replica.Config)
-	// Front returns what serves clients.
-	Front func(r *replica.Replica) Front
+	// Front returns what serves clients, and answers requests of other nodes.
+	Front func(r *replica.Replica, requests *memberrpc.Server, others *memberrpc.Client) Front
 }
 
 // Front serves the clients that connect to l until ctx ends and all of them are gone: ServeSentinel those

@@ -329,7 +329,7 @@ func (n *Node) run(p *process) error {
 		if err != nil {
 			return err
 		}
-		front := p.server.Front(p.replica)
+		front := p.server.Front(p.replica, p.requests, p.client)
 		p.clients = func(ctx context.Context) error {
 			served := make(chan error, 1)
 			go func() { served <- front.ServeSentinel(ctx, sentinel) }()
