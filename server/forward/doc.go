@@ -6,6 +6,8 @@
 //   - [Client.Follow] returns when no batch goes to the former leader any more;
 //   - the leader knows which followers with a link subscribe to commit notifications; no other counts as subscribed;
 //   - only the leader of the present term accepts links, one from each node;
+//   - a census, a question about clients that the leader has every node answer, goes over the links that there are, and
+//     an answer is the one of that link's follower;
 //   - no reply becomes bytes before its size is known, and a small reply does not wait for a large one;
 //   - what waits for one follower is bounded, however slowly that follower reads, and a connection that
 //     takes nothing for a while is closed.
@@ -22,7 +24,8 @@
 //
 // # Goroutines
 //
-//	Client.Run   connects to the leader, and sends; one more per connection listens
+//	Client.Run   connects to the leader, and sends; one more per connection listens, and one per question of a census
+//	             that is being answered
 //	Receiver.Run    accepts links; four more per link listen, send, answer reads, and have sources compiled;
 //	             one more per open WAIT, and per read that takes long
 //

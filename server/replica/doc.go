@@ -12,6 +12,7 @@
 //   - leases are counted in cluster time, which only a leader's stamps advance,
 //     and never faster than that leader's monotonic clock;
 //   - members capture equal states at the index of an entry that asks for it;
+//   - a census, a question about clients that the leader has every node answer, leaves out no node that had any;
 //   - a node in quarantine serves nobody, and hands a leadership over;
 //   - when there is nothing to do nothing is written, and what waits is bounded;
 //   - a batch that is much work takes turns with others, and holds up none;
