@@ -45,8 +45,13 @@ var languages = map[string]func(t *testing.T) []string{
 		require.NoError(t, err, "%s", out)
 		return []string{program}
 	},
-	"Python":  python,
-	"asyncio": func(t *testing.T) []string { return append(python(t), "--asyncio") },
+	"Python": python,
+	"asyncio": func(t *testing.T) []string {
+		command := python(t)
+		out, err := exec.Command(command[0], filepath.Dir(command[1])+"/test_aio.py").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return append(command, "--asyncio")
+	},
 	"Java":    java,
 	"futures": func(t *testing.T) []string { return append(java(t), "--async") },
 	"TypeScript": func(t *testing.T) []string {

@@ -103,8 +103,8 @@ def acquire(client, words):
     finally:
         answered.add(call)
     locks[call] = lock
-    say(f"granted {call} {lock.fence}")
     lock.on_lost(lambda loss: lost(call, loss))
+    say(f"granted {call} {lock.fence}")
 
 
 def unlock(call):

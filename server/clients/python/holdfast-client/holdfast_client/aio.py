@@ -40,7 +40,13 @@ async def _in_thread(call: Callable[..., Any], *args: Any, undo: Optional[Callab
         loop.call_soon_threadsafe(deliver, result, error)
 
     threading.Thread(target=run, name="holdfast", daemon=True).start()
-    return await future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        # The task may be cancelled between the result and its next turn.
+        if undo is not None and not future.cancelled() and future.exception() is None:
+            threading.Thread(target=undo, args=(future.result(),), daemon=True).start()
+        raise
 
 
 class Lock:
