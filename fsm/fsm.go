@@ -49,7 +49,8 @@ type Machine interface {
 	// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that did
 	// not fit into class: the caller asks again, with ReadLong. due reports that a request met a
 	// key that is due at nowMillis but not yet by the log. The replies are void then: the caller commits
-	// a stamp and asks again.
+	// a stamp and asks again. If the log has that stamp, entries have left the key for later, as much was
+	// due: the caller commits the requests.
 	//
 	// An error means that body is corrupt, or that a request in it writes.
 	Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value,

@@ -61,7 +61,7 @@ func (r *Replica) open() {
 	})
 	r.state = &state{machine: r.machine}
 	r.reader = &reader{
-		serving: &r.serving, serves: newGate(), elsewhere: reads, rounds: r.rounds, machine: r.machine,
+		serving: &r.serving, serves: newGate(), elsewhere: reads, writes: r.writes, rounds: r.rounds, machine: r.machine,
 		stamps: &r.state.stamps,
 		want:   func(l *leaderTerm, stampMillis int64) { r.proposer.want(l, stampMillis) },
 		census: func(question string, deadline time.Time) ([]protocol.Value, error) {

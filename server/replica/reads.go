@@ -16,6 +16,7 @@ type reader struct {
 	serves    *gate  // open while serving is not nil
 	elsewhere *queue // reads that wait for a leader elsewhere
 	rounds    *rounds
+	writes    *queue
 	machine   fsm.Machine
 	stamps    *watermark // cluster time, as applied
 	// want asks for an entry that brings cluster time to stampMillis.
@@ -121,6 +122,12 @@ func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.
 		}
 		if !due {
 			return replies, rest, nil
+		}
+		if applied, _ := r.machine.Clock(); applied >= stamp {
+			// Entries have left it for later, as much was due: an entry with the request in it runs that first.
+			b := &Batch{Body: []byte(body), Count: count, Write: true}
+			err := r.writes.run(b, deadline)
+			return b.Replies, "", err
 		}
 		// A lease ends when the log says so. A key that the leader thinks is due is
 		// neither there nor gone until an entry with that stamp is applied.
