@@ -221,16 +221,18 @@ func (c *Call) storeEnded(db int, it *keyspace.Item) {
 func (c *Call) Remove(it *keyspace.Item) { c.RemoveFrom(c.DB, it) }
 
 func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
-	if before := c.TakeOut(db, it); before.IsMarked() {
-		c.Host.MarkRemoved(db, before)
+	// As the caller has it: whether a changed collection is the stored one is up to this node's snapshots.
+	removed := *it
+	if c.TakeOut(db, it); removed.IsMarked() {
+		c.Host.MarkRemoved(db, removed)
 	}
 }
 
 // TakeOut is [Call.RemoveFrom], and says nothing of stock locks.
-func (c *Call) TakeOut(db int, it *keyspace.Item) (before keyspace.Item) {
+func (c *Call) TakeOut(db int, it *keyspace.Item) {
 	d := c.Keys.Databases[db]
 	c.Keys.ItemBytes -= d.Bytes()
-	before = d.Remove(it.Hash, it.Key())
+	before := d.Remove(it.Hash, it.Key())
 	c.Keys.ItemBytes += d.Bytes()
 	if c.Undo != nil {
 		c.Undo.Note(Change{Database: d, Before: before, Replaced: true})
@@ -238,7 +240,6 @@ func (c *Call) TakeOut(db int, it *keyspace.Item) (before keyspace.Item) {
 	if c.Interest&event.InChanges != 0 {
 		c.changed(db, before.Key())
 	}
-	return before
 }
 
 // ReplaceDatabase puts d in the place of a database.

@@ -108,10 +108,7 @@ func (e *Edit[T]) Keep() {
 		e.c.Store(e.db, e.item)
 		e.there = true
 	case e.there:
-		// The stock lock that goes is the changed one. Whether the stored one has changed, too, is up to this node's snapshots.
-		if before := e.c.TakeOut(e.db, &e.item); before.IsMarked() {
-			e.c.Host.MarkRemoved(e.db, e.item)
-		}
+		e.c.RemoveFrom(e.db, &e.item)
 		e.there = false
 	}
 }
