@@ -22,10 +22,14 @@ async def _in_thread(call: Callable[..., Any], *args: Any, undo: Optional[Callab
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 
+    def give_back(result: Any) -> None:
+        if undo is not None:
+            threading.Thread(target=undo, args=(result,), daemon=True).start()
+
     def deliver(result: Any, error: Optional[BaseException]) -> None:
         if future.cancelled():
-            if error is None and undo is not None:
-                threading.Thread(target=undo, args=(result,), daemon=True).start()
+            if error is None:
+                give_back(result)
         elif error is not None:
             future.set_exception(error)
         else:
@@ -44,8 +48,8 @@ async def _in_thread(call: Callable[..., Any], *args: Any, undo: Optional[Callab
         return await future
     except asyncio.CancelledError:
         # The task may be cancelled between the result and its next turn.
-        if undo is not None and not future.cancelled() and future.exception() is None:
-            threading.Thread(target=undo, args=(future.result(),), daemon=True).start()
+        if not future.cancelled() and future.exception() is None:
+            give_back(future.result())
         raise
 
 
