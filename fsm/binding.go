@@ -26,7 +26,7 @@ type binding struct {
 	blocks bool
 	// guarded: the command writes keys, and refuses to if one of them is a lock.
 	guarded bool
-	// settles: the command reads keys, and runs what is due at those that are locks before.
+	// settles: the command reads keys. What is due at the locks among them runs first.
 	settles bool
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
 	// denyoom.

@@ -79,7 +79,7 @@ func (g *guard) terminateIfLost() (lost bool) {
 }
 
 // follow stops this process when the command was stopped from the terminal. The node keeps the session meanwhile. The
-// command goes on only when the lock is proved to be held.
+// command goes on after a node has confirmed the hold.
 func (g *guard) follow(by syscall.Signal) {
 	if g.loss != nil || !g.job.mayStop(by) {
 		return

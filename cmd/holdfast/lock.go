@@ -198,11 +198,11 @@ func isInPath(name string) bool {
 	return false
 }
 
-// errNotInTime is the cause of a context whose time to wait is over. An error that is nothing else is the cluster's
-// word.
+// errNotInTime is the cause with which the context of a wait ends after --wait. The library returns it
+// unwrapped while a node is connected, and wrapped if none is.
 var errNotInTime = errors.New("not granted in time")
 
-// acquire waits for the lock, at most as long as --wait says, until a signal says that nobody wants it any more.
+// acquire waits for the lock until it is granted, --wait is over, or a signal ends the program.
 func (o *lockOwn) acquire(ctx context.Context, client *holdfast.Client, servers *holder.Servers, stderr io.Writer) (
 	*holdfast.Lock, error,
 ) {
@@ -292,7 +292,7 @@ func (o *lockOwn) options(ctx context.Context, servers *holder.Servers, stderr i
 	return options
 }
 
-// answerWithin is how long the cluster may take to say who has a lock.
+// answerWithin bounds the question who holds a lock.
 const answerWithin = time.Second
 
 // present is what the cluster says of the lock now.
@@ -308,7 +308,7 @@ func (o *lockOwn) present(ctx context.Context, servers *holder.Servers) (l api.L
 	return l, there && err == nil
 }
 
-// behindNow says what the lock waits for now; empty: nothing, or it is not known.
+// behindNow is behind for the lock as it is now; empty also if no node answers.
 func (o *lockOwn) behindNow(servers *holder.Servers) string {
 	if l, there := o.present(context.Background(), servers); there {
 		return behind(&l)

@@ -86,8 +86,8 @@ func (c *Call) meetLock(db int, key string) {
 	c.DueMet = c.DueMet || c.Keys.Locks.DueAt(db, key, c.NowMillis)
 }
 
-// MeetLocks is for a read that looks at all locks and sessions. What was due before the state's clock, and was not run
-// yet, the read sees as it is.
+// MeetLocks marks a read of all locks and sessions as due if one of them ends between the state's clock and the read's
+// instant. A lock that was due before, and is not settled yet, shows as it is.
 func (c *Call) MeetLocks() {
 	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.DueBetween(c.Keys.ClockMillis, c.NowMillis)
 }

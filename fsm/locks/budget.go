@@ -1,15 +1,15 @@
 package locks
 
 const (
-	// StepUnits is what the end of a hold, the end of a wait or a grant takes of the steps that [Table.Begin] grants. A
-	// look at a lock takes 1.
+	// StepUnits is the price of a step, in the units that [Table.Begin] grants: the end of a hold, the end of a wait, or a
+	// grant. A look at a lock costs 1.
 	StepUnits = 16
-	// PlaceUnits is what it takes that a waiter joins or leaves a queue, beside the first of its queues.
+	// PlaceUnits is the price of each further queue that a waiter joins or leaves.
 	PlaceUnits = 2
 )
 
-// budget is the work that is left for what is due. Ends of waits and grants run while it lasts. The holds of a lock or a
-// session, of which a bound says how many there are, end as a whole. That may take more than is left.
+// budget is the number of units left for what is due. Waits end and grants are made while it lasts. The holds of a lock
+// or of a session end together, since [MaxHolders] and [MaxSession] bound them; the budget may be overdrawn by that.
 type budget struct{ steps int }
 
 // hasSteps reports whether anything is left.
