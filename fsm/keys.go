@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"fmt"
+
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
@@ -162,7 +164,7 @@ func (c *call) breakLock(key string) (removed bool) {
 // maxBroken is how many holders DEL takes their locks from at most.
 const maxBroken = locks.MaxSession
 
-var errManyHolders = protocol.Err("DEL breaks locks of at most 10000 holders; name fewer keys")
+var errManyHolders = protocol.Err(fmt.Sprintf("DEL breaks locks of at most %d holders; name fewer keys", maxBroken))
 
 // holdsOf is how many hold the locks among the keys, and the work of DEL with them.
 func (c *call) holdsOf(keys []string) (holders int, work int64) {
@@ -170,13 +172,13 @@ func (c *call) holdsOf(keys []string) (holders int, work int64) {
 		return 0, 0
 	}
 	for _, key := range keys {
-		holders += c.st.Locks.Holders(c.DB, key)
-		work += c.breakWork(key)
+		n := c.st.Locks.Holders(c.DB, key)
+		holders, work = holders+n, work+breakWork(n)
 	}
 	return holders, work
 }
 
-// flushLocks is FLUSHDB for the locks of a database: all are lost. The losses are told in time.
+// flushLocks ends all holds of a database, as FLUSHDB and FLUSHALL do. The lock table tells the losses step by step.
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.Locks.Any(db); any {
 		t := c.changeLocks(0)

@@ -95,9 +95,9 @@ func (c *call) LockAt(db int, key string) bool {
 	return c.st.Locks.Has(db, key)
 }
 
-// settleKeys settles the keys that a command reads, so that it sees them as of its instant. If the budget does not
-// suffice, the request is over.
-func (c *call) settleKeys(b *binding) {
+// settleKeys settles the keys that a command reads, so that it sees them as of its instant. It reports whether the
+// budget of the request sufficed.
+func (c *call) settleKeys(b *binding) bool {
 	var room [4]int
 	positions := b.row.AppendKeyPositions(room[:0], c.Args)
 	if b.subcommand > 0 {
@@ -108,6 +108,7 @@ func (c *call) settleKeys(b *binding) {
 			c.settleLock(c.DB, key)
 		}
 	}
+	return !c.Over
 }
 
 // publishEffects does what the lock table wants done, and charges the entry for that and for the steps.

@@ -227,7 +227,7 @@ func breakOp(c *call) protocol.Value {
 	if c.strange(b.Key) {
 		return c.breakStock(&b, text)
 	}
-	if !c.Fits(c.breakWork(b.Key)) || !c.fitsSteps(1) {
+	if !c.Fits(breakWork(c.st.Locks.Holders(c.DB, b.Key))) || !c.fitsSteps(1) {
 		return command.ErrOverWork
 	}
 	n := c.breakHolds(&b, text)
@@ -266,10 +266,8 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 	return reason, problem
 }
 
-// breakWork is the work of breakHolds, with the steps.
-func (c *call) breakWork(key string) int64 {
-	return lockWork + int64(c.st.Locks.Holders(c.DB, key))*locks.StepUnits*grantWork
-}
+// breakWork is the work of breakHolds for a lock with so many holders, with the steps.
+func breakWork(holders int) int64 { return lockWork + int64(holders)*locks.StepUnits*grantWork }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/holdfast/holdfast/fsm/command"
@@ -16,7 +17,7 @@ const leastConnectionMillis = 1000
 var (
 	errNoConnection = protocol.Err("a session lives with the connection of a client, and here is none")
 	errShortSession = protocol.Err("a session that lives with a connection has PX 1000 at least")
-	errFullSession  = protocol.Err("a session has at most 10000 holds and places in queues")
+	errFullSession  = protocol.Err(fmt.Sprintf("a session has at most %d holds and places in queues", locks.MaxSession))
 	errManySessions = protocol.Err("too many sessions live with this connection")
 )
 

@@ -47,14 +47,6 @@ func (c *call) begin(r *protocol.Request, number uint64) {
 	c.Seed, c.Draws, c.taking = number, 0, 0
 }
 
-// act runs the function behind a command.
-func (b *binding) act(c *call) protocol.Value {
-	if b.of != nil {
-		return b.of(&c.Call)
-	}
-	return b.run(c)
-}
-
 // do runs the behaviour of a command.
 func (b *binding) do(c *call) protocol.Value {
 	if b.newest > c.EntryVersion {
@@ -67,13 +59,12 @@ func (b *binding) do(c *call) protocol.Value {
 			return command.ErrOverWork
 		}
 		reply = command.ErrWrongType
+	case b.settles && !c.Reading && c.LocksThere() && !c.settleKeys(b):
+		return command.ErrOverWork
+	case b.of != nil:
+		reply = b.of(&c.Call)
 	default:
-		if b.settles && !c.Reading && c.LocksThere() {
-			if c.settleKeys(b); c.Over {
-				return command.ErrOverWork
-			}
-		}
-		reply = b.act(c)
+		reply = b.run(c)
 	}
 	if reply.Kind == protocol.KindError && reply.Str == command.ErrWrongType.Str &&
 		b.row != nil {

@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
@@ -169,9 +168,7 @@ func (e *engine) holdsOver(l *lock, until int64) (over []*hold) {
 		}
 	}
 	e.charge(0, l.holders()/StepUnits)
-	slices.SortFunc(over, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(e.lossOf(l, a).at, e.lossOf(l, b).at), compareFences(a, b))
-	})
+	e.sortByEnd(l, over)
 	return over
 }
 
@@ -224,7 +221,7 @@ func (e *engine) endSession(id uint64, at int64) {
 		e.dismiss(w, ErrNoSession)
 	}
 	for h := e.firstHold(id); h != nil; h = e.firstHold(id) {
-		l := e.own(e.find(int(h.db), h.key))
+		l := e.take(int(h.db), h.key)
 		if e.hasSteps() && (e.dueOf(l) < at || e.flushOf(l) != nil) {
 			e.settle(l, at)
 		}
@@ -261,16 +258,8 @@ func (s *store) firstDue() int64 {
 		return past
 	}
 	_, due := s.next()
-	for _, d := range s.live {
-		if d == nil {
-			continue
-		}
-		if l := d.firstContended(); l != nil {
-			due = min(due, l.due)
-		}
-		if l := d.firstQuiet(); l != nil {
-			due = min(due, l.due)
-		}
+	if l := s.firstLock(true); l != nil {
+		due = min(due, l.due)
 	}
 	return due
 }

@@ -140,21 +140,17 @@ func removed(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
 }
 
 func (s *holdSet) ofOwner(owner string) *hold {
-	i, ok := slices.BinarySearchFunc(s.byOwner, owner, func(h *hold, owner string) int {
-		return strings.Compare(h.owner, owner)
-	})
-	if !ok {
-		return nil
-	}
-	return s.byOwner[i]
+	return found(s.byOwner, owner, func(h *hold, owner string) int { return strings.Compare(h.owner, owner) })
 }
 
 func (s *holdSet) ofFence(fence uint64) *hold {
-	i, ok := slices.BinarySearchFunc(s.byFence, fence, func(h *hold, fence uint64) int {
-		return cmp.Compare(h.fence, fence)
-	})
-	if !ok {
-		return nil
+	return found(s.byFence, fence, func(h *hold, fence uint64) int { return cmp.Compare(h.fence, fence) })
+}
+
+// found is the hold that compares equal, nil if there is none.
+func found[T any](holds []*hold, target T, compare func(h *hold, target T) int) *hold {
+	if i, ok := slices.BinarySearchFunc(holds, target, compare); ok {
+		return holds[i]
 	}
-	return s.byFence[i]
+	return nil
 }

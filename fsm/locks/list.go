@@ -19,8 +19,7 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 	from := probeAt(q.DB, q.Cursor<<cursorShift, "")
 	d.locks.Ascend(&from, func(l *lock) bool {
 		at := l.hash >> cursorShift
-		switch {
-		case (locks >= max(q.Count, 1) || looked > maxLooked) && at != last:
+		if (locks >= max(q.Count, 1) || looked > maxLooked) && at != last {
 			next = at
 			return false
 		}
@@ -53,10 +52,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		if l == nil {
 			return // it was flushed
 		}
-		row := Info{DB: db, Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
-		if l.delayed() {
-			row.DelayLeftMillis = max(0, l.more.delay-now)
-		}
+		row := l.summary(now)
 		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
 			rows = append(rows, row)
 		}

@@ -30,6 +30,13 @@ func (s *store) lossOf(l *lock, h *hold) loss {
 	return why
 }
 
+// sortByEnd sorts holds of a lock that are over by their last instants, and those of one instant by their fences.
+func (s *store) sortByEnd(l *lock, holds []*hold) {
+	slices.SortFunc(holds, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(s.lossOf(l, a).at, s.lossOf(l, b).at), compareFences(a, b))
+	})
+}
+
 // isOver reports whether a hold has ended by an instant, and was not removed.
 func (s *store) isOver(l *lock, h *hold, now int64) bool {
 	switch {
@@ -143,9 +150,7 @@ func (e *engine) moveFlushed(l *lock) {
 	e.readAfter(from.flush.at - 1)
 	e.charge(0, 1)
 	holds := slices.Clone(l.holds())
-	slices.SortFunc(holds, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(e.lossOf(l, a).at, e.lossOf(l, b).at), compareFences(a, b))
-	})
+	e.sortByEnd(l, holds)
 	for _, h := range holds {
 		e.lose(l, h, e.lossOf(l, h))
 	}

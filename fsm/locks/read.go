@@ -167,14 +167,20 @@ func (w *waiter) show(now int64) Wait {
 	return shown
 }
 
-// describe is what a query without a session shows of a lock, and how many holds and waits were looked at.
-func (s *store) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
-	shown = Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
-	if first := l.anyHold(); first != nil {
-		shown.Mode = first.mode
-	}
+// summary describes a lock without its mode, holds and waits.
+func (l *lock) summary(now int64) Info {
+	shown := Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
 	if l.delayed() {
 		shown.DelayLeftMillis = max(0, l.more.delay-now)
+	}
+	return shown
+}
+
+// describe is what a query without a session shows of a lock, and how many holds and waits were looked at.
+func (s *store) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
+	shown = l.summary(now)
+	if first := l.anyHold(); first != nil {
+		shown.Mode = first.mode
 	}
 	if !q.Waiting || q.Held {
 		holds := l.holds()

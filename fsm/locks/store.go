@@ -350,10 +350,7 @@ func (s *store) wakeAll(w *waiter) {
 
 // normalize puts a lock into its least form, and tells whether it is there.
 func (s *store) normalize(l *lock) {
-	home := s.database(l.db())
-	if len(s.flushed) > 0 {
-		home = s.home(l)
-	}
+	home := s.home(l)
 	waiters := l.waiters()
 	idle := waiters == 0 && (l.more == nil || l.more.delay == 0 && l.more.grantAt == 0)
 	if idle && l.more != nil && l.more.holds == nil {
