@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/consistency"
+	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -296,6 +297,20 @@ type frozen struct{ io.Closer }
 func (frozen) Read([]byte) (int, error) {
 	time.Sleep(20 * time.Second)
 	return 0, errors.New("cut off")
+}
+
+// TestRepairAfterAChangeOfMembers takes no snapshot from before the change, although that has all that was applied.
+func TestRepairAfterAChangeOfMembers(t *testing.T) {
+	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
+		c.Fill(5)
+		leader, n, other := c.Leader(), c.Followers()[0], c.Followers()[1]
+		misapply(t, n)
+		time.Sleep(interval)
+		require.True(t, quarantined(n))
+		require.NoError(t, leader.Replica().TakeSnapshot())
+		require.NoError(t, leader.Change(raftnode.Remove, other))
+		repair(t, leader, n)
+	})
 }
 
 // TestRepairedWithoutChecks: where nobody compares otherwise, a state that was replaced is compared all the same. The

@@ -100,7 +100,9 @@ func (c *Checker) replace(ctx context.Context) (done Repaired, err error) {
 	if err := c.quarantine(ctx, r, r.Reached()); err != nil {
 		return done, err
 	}
-	snapshot, state, err := c.config.Fetch(ctx, leader, r.Reached())
+	// A snapshot from before a change of members that this node knows would take it back behind that change.
+	from := max(r.Reached(), r.Configuration().Index)
+	snapshot, state, err := c.config.Fetch(ctx, leader, from)
 	if err != nil {
 		return done, fmt.Errorf("fetch the state of %s: %w", leader.Name(), err)
 	}
