@@ -1,8 +1,11 @@
 package raftnode
 
 import (
+	"math"
+	"runtime"
 	"slices"
 	"testing"
+	"weak"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -79,6 +82,71 @@ func TestWholeEntries(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, whole.Data, []int{0, strippedOver, strippedOver + 1, strippedOver + 1}[i])
 	}
+}
+
+// TestReadAheadIsBounded: what raft reads ahead of the state machine, of entries of any size.
+func TestReadAheadIsBounded(t *testing.T) {
+	const ahead, most = 4096, 33 << 20 // entries of raft's read-ahead; bytes
+	for _, size := range []int{100, strippedAheadOver, strippedAheadOver + 1, strippedOver, strippedOver + 1} {
+		applied := uint64(10)
+		log := strippedLog(t, 7)
+		log.applied.Store(ptr(func() uint64 { return applied }))
+		log.store = endless{size}
+		held := 0
+		for i := range uint64(ahead) {
+			e := new(raft.Log)
+			require.NoError(t, log.GetLog(applied+1+i, e))
+			held += len(e.Data)
+			if i < wholeAhead {
+				require.Equal(t, size > strippedOver, log.isStripped(e), "entry %d of %d bytes", i, size)
+			}
+		}
+		require.LessOrEqual(t, held, most, "entries of %d bytes", size)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// endless is a log of entries of one size.
+type endless struct{ size int }
+
+func (l endless) FirstIndex() (uint64, error)      { return 1, nil }
+func (l endless) LastIndex() (uint64, error)       { return math.MaxUint64, nil }
+func (l endless) StoreLog(*raft.Log) error         { return nil }
+func (l endless) StoreLogs([]*raft.Log) error      { return nil }
+func (l endless) DeleteRange(uint64, uint64) error { return nil }
+func (l endless) GetLog(index uint64, log *raft.Log) error {
+	*log = raft.Log{Index: index, Term: 7, Data: make([]byte, l.size), Extensions: []byte{7}}
+	return nil
+}
+
+// TestStrippedDataIsLetGo, although the store has read the entry in one piece.
+func TestStrippedDataIsLetGo(t *testing.T) {
+	disk := &inOnePiece{InmemStore: raft.NewInmemStore()}
+	require.NoError(t, disk.StoreLog(&raft.Log{Index: 1, Term: 7, Data: make([]byte, strippedOver+1), Extensions: []byte{7}}))
+	log, e := newParallelLog(disk, 256<<20, nil), new(raft.Log)
+	require.NoError(t, log.GetLog(1, e))
+	require.True(t, log.isStripped(e))
+	runtime.GC()
+	require.Nil(t, disk.read.Value())
+	require.Equal(t, []byte{7}, e.Extensions)
+}
+
+// inOnePiece is a store that reads an entry into one piece of memory, as the log on disk does.
+type inOnePiece struct {
+	*raft.InmemStore
+	read weak.Pointer[byte] // the newest piece
+}
+
+func (s *inOnePiece) GetLog(index uint64, log *raft.Log) error {
+	if err := s.InmemStore.GetLog(index, log); err != nil {
+		return err
+	}
+	piece := slices.Concat(log.Data, log.Extensions)
+	s.read = weak.Make(&piece[0])
+	n := len(log.Data)
+	log.Data, log.Extensions = piece[:n:n], piece[n:]
+	return nil
 }
 
 // What has taken an entry's place since raft got it is never sent in its name.

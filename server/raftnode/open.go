@@ -25,6 +25,8 @@ func Open(c Config) (*Node, error) {
 	n.stable = newStable(c.Stable, c.Fail)
 	n.applier = newApplier(&c, n.log, n.stopped)
 	n.applier.configurations = n.configurations
+	applied := n.applier.index.Load
+	n.log.applied.Store(&applied)
 	if c.Quarantined {
 		n.applier.quarantine.begin()
 	}
