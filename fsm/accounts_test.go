@@ -208,7 +208,7 @@ func TestQuotaOfWaiters(t *testing.T) {
 func TestServedWaitersCloseTheirAccount(t *testing.T) {
 	d := newDriver(t)
 	for room, ticket := range map[int64]string{0: "1", defaultBudgets().serving: "2"} {
-		require.Equal(t, "PARKED", d.member("alice", 9, 0, 0).do("block "+ticket+" blmove list to left left 0"))
+		require.Equal(t, "PARKED", d.member("alice", 9, 0, 0).do("wait-for-key "+ticket+" blmove list to left left 0"))
 		d.m.budgets.serving = room
 		d.apply(pipeline("rpush list x", "set other"+ticket+" x"))
 		d.m.budgets.serving = defaultBudgets().serving

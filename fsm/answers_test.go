@@ -344,7 +344,7 @@ func (l *log) waitingRequest(body []byte, db int) []byte {
 	key, other := pick(l.rng, []string{"list", "zset", "b"}), pick(l.rng, []string{"list", "zset", "c"})
 	timeout := pick(l.rng, []string{"0", "0.1", "5"})
 	say := func(words ...string) []byte {
-		return request(body, db, append([]string{"block", strconv.FormatUint(ticket, 10)}, words...)...)
+		return request(body, db, append([]string{"wait-for-key", strconv.FormatUint(ticket, 10)}, words...)...)
 	}
 	switch l.rng.Intn(10) {
 	case 0, 1:

@@ -315,7 +315,7 @@ func BenchmarkCollections(b *testing.B) {
 // that stands in line, with 64 clients.
 func BenchmarkNative(b *testing.B) {
 	native := func(conn, ticket int, line string) []byte {
-		words := append([]string{"native", strconv.Itoa(conn), strconv.Itoa(ticket), "2000"}, strings.Fields(line)...)
+		words := append([]string{"lock-command", strconv.Itoa(conn), strconv.Itoa(ticket), "2000"}, strings.Fields(line)...)
 		return request(nil, 0, words...)
 	}
 	run := func(b *testing.B, d *driver, entries func(i int) [][][]byte) {

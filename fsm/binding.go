@@ -22,7 +22,7 @@ type binding struct {
 	writes bool
 	// overwrites: the command may store a key whatever was there.
 	overwrites bool
-	// blocks: the command may wait, if a node asks so by "block".
+	// blocks: the command may wait, if a node asks so by "wait-for-key".
 	blocks bool
 	// guarded: the command writes keys, and refuses to if one of them is a lock.
 	guarded bool

@@ -253,9 +253,9 @@ func TestLeavingIsCharged(t *testing.T) {
 	d := newDriver(t)
 	require.Equal(t, "[1 PARKED PARKED PARKED PARKED]", lines(d.apply(pipeline(
 		"lock.acquire key:0 other px 100000000",
-		"native 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "native 8 2 1000 lock.acquireall 50 "+all+
+		"lock-command 7 1 1000 lock.acquireall 50 "+all+" a px 1000 wait 0", "lock-command 8 2 1000 lock.acquireall 50 "+all+
 			" b px 1000 wait 0",
-		"block 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "block 4 bzpopmin absent:"+
+		"wait-for-key 3 blpop absent:"+strings.Join(keys, " absent:")+" 0", "wait-for-key 4 bzpopmin absent:"+
 			strings.Join(keys, " absent:")+" 0"))))
 	d.m.budgets = smallBudgets()
 	for i, leave := range []string{"unblock gone 1 2", "unblock gone 3 4"} {

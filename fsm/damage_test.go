@@ -106,7 +106,7 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 	keys.do("hset", "h", "f", "v")
 	keys.eval("return 1")
 	keys.do("script", "load", "return 2")
-	keys.do("notify", "KEA")
+	keys.do("set-notifications", "KEA")
 	keys.apply(requestFrom(nil, 1, 6, "set", "s", "t", "nx", "px", "1000"))
 	keys.do("flushdb")
 	keys.apply(request(protocol.AppendQuota(nil, quota), 0, "set", "k", "v"))

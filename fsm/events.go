@@ -111,8 +111,8 @@ func (c *call) publish(sharded bool) protocol.Value {
 	return command.Zero
 }
 
-// notifyOp sets notify-keyspace-events: a request that nodes write for CONFIG SET.
-func notifyOp(c *call) protocol.Value {
+// setNotificationsOp sets notify-keyspace-events: a request that nodes write for CONFIG SET.
+func setNotificationsOp(c *call) protocol.Value {
 	if len(c.Args) != 2 {
 		return command.ErrArity(c.Args[0])
 	}

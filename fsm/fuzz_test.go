@@ -30,10 +30,10 @@ func FuzzApply(f *testing.F) {
 		"1\npexpire j 10\ndel j")
 	f.Add("rpush l a b c\neval redis.call('lpop',KEYS[1])return(redis.call('get',KEYS[1])) 1 l\nlrange l 0 -1\nsadd s " +
 		"1 2 x\nsmove s t x\nset s v")
-	f.Add("native 1 7 100 lock.acquire a me px 40\nnative 2 8 100 lock.acquire a you px 90 wait 0\nset a b\ndel " +
+	f.Add("lock-command 1 7 100 lock.acquire a me px 40\nlock-command 2 8 100 lock.acquire a you px 90 wait 0\nset a b\ndel " +
 		"a\nlock.info a\nlock.list\nflushall\nunblock gone 8")
-	f.Add("native 1 0 0 session.open px 1000 connection\nnative 1 1 0 lock.acquireall 2 a b me session 1 wait 100 " +
-		"delay 50\nalive\nnative 2 0 0 session.attach 1\ngone 1\nsession.list\nsession.close 1\ngone 2")
+	f.Add("lock-command 1 0 0 session.open px 1000 connection\nlock-command 1 1 0 lock.acquireall 2 a b me session 1 wait 100 " +
+		"delay 50\nalive\nlock-command 2 0 0 session.attach 1\nend-connections 1\nsession.list\nsession.close 1\nend-connections 2")
 	f.Add("lock.acquire a me px 100 shared\nlock.acquire a x px 10 limit 3 permits 2\n!lock.release a " +
 		"me\n!lock.acquire a y px 1 reentrant call q\nexec\nlock.downgrade a y\nlock.break a delay 100\ngiveback a y 1 " +
 		"1\nfence.pass f 3\ndrop n1 1")
@@ -122,7 +122,7 @@ func FuzzWaits(f *testing.F) {
 	}
 	f.Add("n1#1 BLPOP q r 0\nn2#1 BLMOVE q r left right 2\nn1 RPUSH q a b ; GET q\nn1 leave 1\nsnapshot\nadvance " +
 		"3000\nn2 RPUSH r c")
-	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\nn1 block " +
+	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\nn1 wait-for-key " +
 		"7 blpop q 0\nn1 notify KEA")
 	f.Add("n1#1 BLMPOP 0 2 q r left count 9\nrestart n1\nn2#1 BLPOP q 0\nn1 unblock error 1\nroom 400\nn1 eval " +
 		"return(redis.call('rpush','q','x','y')) 0\nn1 exec a b")
@@ -219,7 +219,7 @@ func (p *pair) request(words []string, ticket string, blocks bool) (body []byte,
 		return protocol.AppendRequest(nil, protocol.Head{Ticket: own}, words[0], args), own
 	case words[0] == "leave":
 		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(words[1:])...), 0
-	case words[0] == "block" && len(words) > 1:
+	case words[0] == "wait-for-key" && len(words) > 1:
 		return request(nil, 0, words...), numbers(words[1:2])[0]
 	}
 	return request(nil, 0, words...), 0

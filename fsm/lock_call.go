@@ -23,8 +23,8 @@ const (
 	// up locks for good. Each lock command has as many for its key, and one more for each further
 	// key, so that a lock whose hold has ended is free for the command.
 	leastSteps = 16
-	// aliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
-	aliveSteps = 1 << 8
+	// keepaliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
+	keepaliveSteps = 1 << 8
 )
 
 // beginLocks does what is due in the lock table as an entry begins.

@@ -23,7 +23,7 @@ func manyHolds(t *testing.T, n, steps int, leases bool) *driver {
 	}
 	var body []byte
 	for i := range n {
-		words := strings.Fields(fmt.Sprintf("native 1 0 0 lock.acquire lock:%d me %s", i, how))
+		words := strings.Fields(fmt.Sprintf("lock-command 1 0 0 lock.acquire lock:%d me %s", i, how))
 		if body = request(body, 0, words...); i%500 == 499 || i == n-1 {
 			d.apply(body)
 			body = nil

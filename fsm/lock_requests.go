@@ -12,18 +12,18 @@ import (
 
 // lockRequests are requests about native locks, which only nodes write: see protocol/request.go.
 var lockRequests = map[string]op{
-	"alive":    aliveOp,
-	"giveback": givebackOp,
-	"gone":     goneOp,
-	"native":   lockCommandOp,
+	"node-keepalive":  nodeKeepaliveOp,
+	"return-grant":    returnGrantOp,
+	"end-connections": endConnectionsOp,
+	"lock-command":    lockCommandOp,
 }
 
-// lockCommandWords is the number of words before the command of a "native" request.
+// lockCommandWords is the number of words before the command of a "lock-command" request.
 const lockCommandWords = 4
 
 // wordOf is the name of the command in a request, which may be wrapped.
 func wordOf(args []string) string {
-	if args[0] == "native" && len(args) > lockCommandWords {
+	if args[0] == "lock-command" && len(args) > lockCommandWords {
 		return args[lockCommandWords]
 	}
 	return args[0]
@@ -31,12 +31,12 @@ func wordOf(args []string) string {
 
 var errLockRequest = protocol.Err("request about locks is corrupt")
 
-// lockCommandOp is "native <conn> <ticket> <grace ms> <command> <word>…": a lock command, by a connection of the
-// node that wrote the request. In a transaction the command may not wait. Behind the number of the connection may stand
-// the address and the name of the client, parted by blanks.
+// lockCommandOp is "lock-command <conn> <ticket> <grace ms> <command> <word>…": a lock command, by a connection of the
+// node that wrote the request. In a transaction the command may not wait. Behind the number of the connection may
+// stand the address and the name of the client, parted by blanks.
 func lockCommandOp(c *call) protocol.Value {
 	if len(c.Args) <= lockCommandWords {
-		return command.ErrArity("native")
+		return command.ErrArity("lock-command")
 	}
 	from, ok := c.callerOf(c.Args[1:lockCommandWords])
 	words := c.Args[lockCommandWords:]
@@ -56,7 +56,7 @@ func lockCommandOp(c *call) protocol.Value {
 	return reply
 }
 
-// callerOf reads the words before the command of a "native" request.
+// callerOf reads the words before the command of a "lock-command" request.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
 	conn, address, name := words[0], "", ""
 	conn, address, _ = strings.Cut(conn, " ")
@@ -90,26 +90,26 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	return cl, true
 }
 
-// aliveOp renews all sessions that live with connections of this incarnation of the node.
-func aliveOp(c *call) protocol.Value {
+// nodeKeepaliveOp renews all sessions that live with connections of this incarnation of the node.
+func nodeKeepaliveOp(c *call) protocol.Value {
 	if len(c.Args) != 1 || c.Undo != nil {
-		return command.ErrArity("alive")
+		return command.ErrArity("node-keepalive")
 	}
-	if !c.Fits(c.ownWork(aliveSteps)) {
+	if !c.Fits(c.ownWork(keepaliveSteps)) {
 		return command.ErrOverWork
 	}
 	t := c.changeLocks(0)
-	c.turnLocks(aliveSteps)
-	t.Alive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
+	c.turnLocks(keepaliveSteps)
+	t.KeepNodeAlive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
 	c.publishEffects()
 	return protocol.OK
 }
 
-// goneOp is "gone <conn>…": the sessions that live with these connections of the node end. The reply is
-// their number.
-func goneOp(c *call) protocol.Value {
+// endConnectionsOp is "end-connections <conn>…": the sessions that live with these connections of the node end. The
+// reply is their number.
+func endConnectionsOp(c *call) protocol.Value {
 	if c.Undo != nil {
-		return command.ErrArity("gone")
+		return command.ErrArity("end-connections")
 	}
 	clients, work := make([]locks.Client, len(c.Args)-1), 0
 	for i, word := range c.Args[1:] {
@@ -125,17 +125,17 @@ func goneOp(c *call) protocol.Value {
 	}
 	ended := 0
 	for _, client := range clients {
-		ended += c.changeLocks(0).Gone(client)
+		ended += c.changeLocks(0).EndConnection(client)
 		c.publishEffects()
 	}
 	return protocol.Integer(int64(ended))
 }
 
-// givebackOp is "giveback <key> <owner> <fence> <conn>": the client of a waiter had gone before it heard of
+// returnGrantOp is "return-grant <key> <owner> <fence> <conn>": the client of a waiter had gone before it heard of
 // the grant. The reply is 1, or 0 if the hold is no more, or another connection's.
-func givebackOp(c *call) protocol.Value {
+func returnGrantOp(c *call) protocol.Value {
 	if len(c.Args) != 5 || c.Undo != nil {
-		return command.ErrArity("giveback")
+		return command.ErrArity("return-grant")
 	}
 	fence, ok := parseFence(c.Args[3])
 	client, known := c.clientOf(c.Args[4])
@@ -145,7 +145,7 @@ func givebackOp(c *call) protocol.Value {
 	if !c.worksOn(1) || !c.fitsSteps(1) {
 		return command.ErrOverWork
 	}
-	given := c.changeLocks(1).GiveBack(c.DB, c.Args[1], c.Args[2], uint64(fence), client)
+	given := c.changeLocks(1).ReturnGrant(c.DB, c.Args[1], c.Args[2], uint64(fence), client)
 	c.publishEffects()
 	return command.Boolean(given)
 }

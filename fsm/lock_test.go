@@ -127,11 +127,11 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	wait := []string{"wait", strconv.Itoa(l.rng.Intn(300))}[:2*l.rng.Intn(2)]
 	switch l.rng.Intn(14) {
 	case 0:
-		return protocol.AppendAlive(body)
+		return protocol.AppendNodeKeepalive(body)
 	case 1:
-		return protocol.AppendGone(body, conn, 4)
+		return protocol.AppendEndConnections(body, conn, 4)
 	case 2:
-		return protocol.AppendGiveBack(body, protocol.Hold{
+		return protocol.AppendReturnGrant(body, protocol.Hold{
 			DB: db, Key: key, Owner: owner, Fence: int64(1 + l.rng.Intn(200)),
 			Conn: conn,
 		})
@@ -399,35 +399,35 @@ func TestCorruptLockRequests(t *testing.T) {
 		line string
 		want protocol.Value
 	}{
-		{"native 1 0 0", command.ErrArity("native")},
-		{"native x 0 0 lock.release k me", errLockRequest},
-		{"native -1 0 0 lock.release k me", errLockRequest},
-		{"native 1 x 0 lock.release k me", errLockRequest},
-		{"native 1 18446744073709551615 0 lock.release k me", errLockRequest},
-		{"native 1 0 x lock.release k me", errLockRequest},
-		{"native 1 0 -1 lock.release k me", errLockRequest},
-		{"native 1 0 " + strconv.Itoa(maxDuration+1) + " lock.release k me", errLockRequest},
-		{"native 1 0 0 nothing k me", errLockRequest},
-		{"native 1 0 0 drop n1 1", errLockRequest},
-		{"native 1 0 0 del k", errLockRequest},
-		{"native 1 0 0 lock.check k me", errLockRequest},
-		{"native 1 0 0 lock.release k", command.ErrArity("lock.release")},
-		{"alive 1", command.ErrArity("alive")},
-		{"gone x", errLockRequest},
-		{"gone 0", errLockRequest},
-		{"giveback k me 1", command.ErrArity("giveback")},
-		{"giveback k me x 0", errLockRequest},
-		{"giveback k me 1 x", errLockRequest},
+		{"lock-command 1 0 0", command.ErrArity("lock-command")},
+		{"lock-command x 0 0 lock.release k me", errLockRequest},
+		{"lock-command -1 0 0 lock.release k me", errLockRequest},
+		{"lock-command 1 x 0 lock.release k me", errLockRequest},
+		{"lock-command 1 18446744073709551615 0 lock.release k me", errLockRequest},
+		{"lock-command 1 0 x lock.release k me", errLockRequest},
+		{"lock-command 1 0 -1 lock.release k me", errLockRequest},
+		{"lock-command 1 0 " + strconv.Itoa(maxDuration+1) + " lock.release k me", errLockRequest},
+		{"lock-command 1 0 0 nothing k me", errLockRequest},
+		{"lock-command 1 0 0 drop n1 1", errLockRequest},
+		{"lock-command 1 0 0 del k", errLockRequest},
+		{"lock-command 1 0 0 lock.check k me", errLockRequest},
+		{"lock-command 1 0 0 lock.release k", command.ErrArity("lock.release")},
+		{"node-keepalive 1", command.ErrArity("node-keepalive")},
+		{"end-connections x", errLockRequest},
+		{"end-connections 0", errLockRequest},
+		{"return-grant k me 1", command.ErrArity("return-grant")},
+		{"return-grant k me x 0", errLockRequest},
+		{"return-grant k me 1 x", errLockRequest},
 	} {
 		require.Equal(t, row.want, d.doLine(row.line), row.line)
 		require.Equal(t, before, d.m.st.Versions, row.line)
 	}
 	for _, words := range [][]string{
-		{"alive"}, {"gone", "1"}, {"giveback", "k", "me", "1", "0"}, {"drop", "n1", "1"},
+		{"node-keepalive"}, {"end-connections", "1"}, {"return-grant", "k", "me", "1", "0"}, {"drop", "n1", "1"},
 	} {
 		require.Equal(t, command.ErrArity(words[0]), d.exec(nil, words).Elems[0], "no client queues those")
 	}
-	require.Equal(t, command.Zero, d.doLine("native 1 0 "+strconv.Itoa(maxDuration)+" lock.release k me"))
+	require.Equal(t, command.Zero, d.doLine("lock-command 1 0 "+strconv.Itoa(maxDuration)+" lock.release k me"))
 }
 
 // chunks is the largest write.

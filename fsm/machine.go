@@ -149,7 +149,7 @@ type listening struct {
 
 // parking is what [call.Wait] needs to know of the request under way.
 type parking struct {
-	// parks: the request came by "block", under the ticket, so it may wait.
+	// parks: the request came by "wait-for-key", under the ticket, so it may wait.
 	parks  bool
 	ticket uint64
 	// retries: the request is a waiter's, tried again. It waits already.

@@ -21,10 +21,10 @@ func (m *machine) IsNoop(body string, nowMillis int64) bool {
 		name == "set" && len(r.Args) > 3 && slices.ContainsFunc(r.Args[3:], isNX):
 		it := m.st.Databases[r.DB].Find(keyspace.Hash(r.Args[1]), r.Args[1])
 		return it != nil && !it.Ended(nowMillis) && !it.IsLock()
-	case name == "native" && len(r.Args) > lockCommandWords:
+	case name == "lock-command" && len(r.Args) > lockCommandWords:
 		return m.wouldWaitForLock(r.DB, r.Args[lockCommandWords:], nowMillis)
-	case name == "block" && len(r.Args) > blockWords:
-		return m.wouldBlock(r.DB, r.Args[blockWords:], nowMillis)
+	case name == "wait-for-key" && len(r.Args) > waitForKeyWords:
+		return m.wouldBlock(r.DB, r.Args[waitForKeyWords:], nowMillis)
 	}
 	return false
 }

@@ -23,8 +23,8 @@ var (
 // newBindings joins the behaviours with the rows of protocol's table.
 func newBindings() bindings {
 	t := bindings{
-		"exec":   {name: "exec", run: execOp, writes: true},
-		"notify": {name: "notify", run: notifyOp, writes: true},
+		"exec":              {name: "exec", run: execOp, writes: true},
+		"set-notifications": {name: "set-notifications", run: setNotificationsOp, writes: true},
 	}
 	for _, requests := range []map[string]op{waitOps, lockRequests} {
 		for name, run := range requests { // unordered: fills another map

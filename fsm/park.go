@@ -13,9 +13,9 @@ import (
 
 // waitOps are requests about waiting, which only nodes write: see protocol/waiting.go.
 var waitOps = map[string]op{
-	"block":   blockOp,
-	"drop":    dropOp,
-	"unblock": unblockOp,
+	"wait-for-key": waitForKeyOp,
+	"drop":         dropOp,
+	"unblock":      unblockOp,
 }
 
 // Wait is the last thing that a blocking op does, if it cannot be served: the request waits for a value of
@@ -54,17 +54,17 @@ func (c *call) Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, n
 	return protocol.Parked
 }
 
-// blockWords is the number of words before the command of a "block" request.
-const blockWords = 2
+// waitForKeyWords is the number of words before the command of a "wait-for-key" request.
+const waitForKeyWords = 2
 
-// blockOp is "block <ticket> <command> <word>…": a request that nodes write, for a command that waits if it
+// waitForKeyOp is "wait-for-key <ticket> <command> <word>…": a request that nodes write, for a command that waits if it
 // cannot be served. The reply is the command's, or [protocol.Parked].
-func blockOp(c *call) protocol.Value {
-	if len(c.Args) <= blockWords {
-		return command.ErrArity("block")
+func waitForKeyOp(c *call) protocol.Value {
+	if len(c.Args) <= waitForKeyWords {
+		return command.ErrArity("wait-for-key")
 	}
 	ticket, ok := parseTicket(c.Args[1])
-	words := c.Args[blockWords:]
+	words := c.Args[waitForKeyWords:]
 	b := c.lookup(words[0])
 	switch {
 	case !ok, c.Undo != nil, b == nil, !b.blocks:

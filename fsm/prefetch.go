@@ -77,7 +77,7 @@ func likelyKey(r *protocol.Request) int {
 	if strings.HasPrefix(r.Args[0], "eval") {
 		return 3
 	}
-	if r.Args[0] == "native" {
+	if r.Args[0] == "lock-command" {
 		return 5
 	}
 	return 1

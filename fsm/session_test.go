@@ -100,9 +100,9 @@ func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
 // a snapshot's state, which may be older than what the machine has seen.
 func TestFormerLivesLeave(t *testing.T) {
 	d := newDriver(t)
-	require.Equal(t, protocol.Integer(1), d.doLine("native 1 0 0 lock.acquire k me px 60000"))
-	require.Equal(t, protocol.Parked, d.doLine("native 2 7 0 lock.acquire k you px 60000 wait 0"))
-	require.Equal(t, protocol.Parked, d.doLine("block 8 blpop q 0"))
+	require.Equal(t, protocol.Integer(1), d.doLine("lock-command 1 0 0 lock.acquire k me px 60000"))
+	require.Equal(t, protocol.Parked, d.doLine("lock-command 2 7 0 lock.acquire k you px 60000 wait 0"))
+	require.Equal(t, protocol.Parked, d.doLine("wait-for-key 8 blpop q 0"))
 	snapshot := dump(t, d.m)
 	for range 2 {
 		for _, ticket := range []uint64{7, 8} {

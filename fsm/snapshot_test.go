@@ -401,7 +401,7 @@ func sampledKinds(t *testing.T) *driver {
 	d.do("addlist", "list", "a", "b", "a")
 	d.do("addzset", "sorted set", "a", "bb", "ccc")
 	d.do("pexpire", "hash", "20000")
-	d.do("notify", "KEA")
+	d.do("set-notifications", "KEA")
 	d.do("set", "ended", "", "px", "1")
 	d.nowMillis++
 	d.fill("swept first", sweepLimit, 1)

@@ -309,12 +309,12 @@ func TestLockClasses(t *testing.T) {
 		},
 		{
 			"native: waited for long",
-			"lock.acquire k me px 9000;native 2 1 0 lock.acquire k you px 1 wait 0;wait 1001;lock.release k me",
+			"lock.acquire k me px 9000;lock-command 2 1 0 lock.acquire k you px 1 wait 0;wait 1001;lock.release k me",
 			"native : granted 2 slow 1 released 1; ",
 		},
 		{
 			"native: waited for a moment",
-			"lock.acquire k me px 9000;native 2 1 0 lock.acquire k you px 1 wait 0;wait 1000;lock.release k me",
+			"lock.acquire k me px 9000;lock-command 2 1 0 lock.acquire k you px 1 wait 0;wait 1000;lock.release k me",
 			"native : granted 2 released 1; ",
 		},
 	} {

@@ -64,7 +64,7 @@ func TestStorm(t *testing.T) {
 func TestEachEndIsToldOnce(t *testing.T) {
 	const n = 5*sweepLimit + 500
 	d := newDriver(t)
-	d.do("notify", "Ex")
+	d.do("set-notifications", "Ex")
 	d.fill("k", n, 100)
 	d.nowMillis += 101
 	other := &driver{

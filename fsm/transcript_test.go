@@ -45,7 +45,7 @@ func playWith(t *testing.T, script []byte, each func(d *driver, words []string))
 			d = newDriver(t)
 		case "listen":
 			d.m.Listen(event.InMessages)
-			require.Equal(t, protocol.OK, d.do("notify", strings.Join(words[1:], "")))
+			require.Equal(t, protocol.OK, d.do("set-notifications", strings.Join(words[1:], "")))
 		case "read":
 			reply, due := d.read(words[1:]...)
 			require.False(t, due)

@@ -147,7 +147,7 @@ func (l *log) body() []byte {
 			watches := []protocol.Watch{{DB: db, Key: pick(l.rng, generatedKeys), Mark: l.mark()}}
 			body = protocol.AppendTransaction(body, db, watches[:l.rng.Intn(2)], l.requests(db))
 		case 2:
-			body = request(body, 0, "notify", pick(l.rng, []string{"", "KEA", "KEAn", "Exn", "K$g"}))
+			body = request(body, 0, "set-notifications", pick(l.rng, []string{"", "KEA", "KEAn", "Exn", "K$g"}))
 		case 1: // leases that do end
 			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)),
 				pick(l.rng, []string{"nx", "xx"}))

@@ -133,7 +133,7 @@ func TestOtherKindsAreRefused(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(room.ops)) {
 			for _, w := range cases[name] {
 				fields := strings.Fields(strings.ReplaceAll(w.line, "#", "1"))
-				if fields[0] == "block" {
+				if fields[0] == "wait-for-key" {
 					fields = fields[2:]
 				}
 				row, _ := protocol.Lookup(name)

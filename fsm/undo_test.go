@@ -50,7 +50,7 @@ func TestRollBack(t *testing.T) {
 				case 4, 5, 6, 7:
 					body = words.stockRequest(nil, db)
 				case 8:
-					body = request(nil, db, "notify", "KEA")
+					body = request(nil, db, "set-notifications", "KEA")
 				case 9:
 					body = request(nil, db, "swapdb", "8", "9") // where no lock refuses that
 				default:

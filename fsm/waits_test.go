@@ -187,13 +187,13 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(1)...)
 	case name == "unblock":
 		return protocol.AppendUnblock(nil, protocol.Leave(words[1]), numbers(2)...)
-	case name == "alive":
-		return protocol.AppendAlive(nil)
-	case name == "gone":
-		return protocol.AppendGone(nil, int64(numbers(1)[0]))
-	case name == "giveback":
+	case name == "node-keepalive":
+		return protocol.AppendNodeKeepalive(nil)
+	case name == "end-connections":
+		return protocol.AppendEndConnections(nil, int64(numbers(1)[0]))
+	case name == "return-grant":
 		ns := numbers(3)
-		return protocol.AppendGiveBack(nil, protocol.Hold{
+		return protocol.AppendReturnGrant(nil, protocol.Hold{
 			Key: words[1], Owner: words[2], Fence: int64(ns[0]),
 			Conn: int64(ns[1]),
 		})
@@ -253,68 +253,68 @@ func TestPatience(t *testing.T) {
 	d.do("rpush", "list", "x")
 	d.do("set", "string", "x")
 	for _, line := range []string{
-		"native 1 0 0 lock.acquire held me px 60000",
-		"native 1 0 0 lock.acquire short me px 10",
-		"native 1 0 0 lock.acquire shared me px 60000 shared",
-		"native 1 0 0 lock.acquire queue me px 60000 shared",
-		"native 1 7 0 lock.acquire queue writer px 60000 wait 0",
-		"native 1 0 0 lock.acquire permits me px 60000 limit 3 permits 2",
+		"lock-command 1 0 0 lock.acquire held me px 60000",
+		"lock-command 1 0 0 lock.acquire short me px 10",
+		"lock-command 1 0 0 lock.acquire shared me px 60000 shared",
+		"lock-command 1 0 0 lock.acquire queue me px 60000 shared",
+		"lock-command 1 7 0 lock.acquire queue writer px 60000 wait 0",
+		"lock-command 1 0 0 lock.acquire permits me px 60000 limit 3 permits 2",
 	} {
 		d.apply(request(nil, 0, strings.Fields(line)...))
 	}
 	for line, waits := range map[string]bool{
-		"native 1 9 0 lock.acquire held you px 1000 wait 500":                    true,
-		"native 1 0 0 lock.acquire held you px 1000":                             true,
-		"native 1 9 0 lock.acquire held you session 7 shared wait 0":             true,
-		"native 1 9 0 lock.acquire held you px 1000 wait 500 notify":             false,
-		"native 1 9 0 lock.acquire held me px 1000 wait 500":                     false,
-		"native 1 9 0 lock.acquire free you px 1000 wait 500":                    false,
-		"native 1 9 0 lock.acquire string you px 1000 wait 500":                  false,
-		"native 1 9 0 lock.acquire short you px 1000 wait 500":                   false,
-		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 20":           true,
-		"native 1 9 0 lock.acquire held you px 1000 wait 500 delay 86400001":     false,
-		"native 1 9 0 lock.acquire held you px 1000 wait":                        false,
-		"native 1 9 0 lock.acquire held":                                         false,
-		"native 1 9 0 lock.acquire shared you px 1000 wait 500":                  true,
-		"native 1 9 0 lock.acquire shared you px 1000 shared wait 500":           false,
-		"native 1 9 0 lock.acquire queue you px 1000 shared wait 500":            true,
-		"native 1 9 0 lock.acquire queue writer px 1000 wait 500":                false,
-		"native 1 9 0 lock.acquire permits you px 1000 limit 3 wait 0":           false,
-		"native 1 9 0 lock.acquire permits you px 1000 limit 3 permits 2 wait 0": true,
-		"native 1 9 0 lock.acquireall 2 free held you px 1000 wait 500":          true,
-		"native 1 9 0 lock.acquireall 2 free other you px 1000 wait 500":         false,
-		"native 1 9 0 lock.release held me":                                      false,
-		"native 1 9 0 lock.renew held you px 5":                                  false,
-		"native 1 9 0 get held":                                                  false,
-		"native 1 9 0":                                                           false,
-		"block 9 blpop none 0":                                                   true,
-		"block 9 blpop none list 0":                                              false,
-		"block 9 blpop held 0":                                                   false,
-		"block 9 blmove none list left right 0":                                  true,
-		"block 9 blmove list none left right 0":                                  false,
-		"block 9 brpoplpush none list 0":                                         true,
-		"block 9 blmpop 0 2 none neither left":                                   true,
-		"block 9 bzmpop 0 2 none list min":                                       false,
-		"block 9 bzpopmin none neither 0":                                        true,
-		"block 9 blmpop 0 7 none left":                                           false,
-		"block 9 blpop none":                                                     false,
-		"block 9 get none":                                                       false,
-		"block 9":                                                                false,
-		"get none":                                                               false,
-		"exec native 1 9 0 lock.acquire held you px 1000 wait 500":               false,
-		"setnx string v":                                                         true,
-		"set string v NX PX 30000":                                               true,
-		"set string v px 30000 nX":                                               true,
-		"setnx none v":                                                           false,
-		"set none v nx":                                                          false,
-		"setnx held v":                                                           false,
-		"set string v":                                                           false,
-		"set string nx":                                                          false,
-		"set string v xx":                                                        false,
-		"set string":                                                             false,
-		"setnx":                                                                  false,
-		"getset string v":                                                        false,
-		"evalsha string 1 string nx":                                             false,
+		"lock-command 1 9 0 lock.acquire held you px 1000 wait 500":                    true,
+		"lock-command 1 0 0 lock.acquire held you px 1000":                             true,
+		"lock-command 1 9 0 lock.acquire held you session 7 shared wait 0":             true,
+		"lock-command 1 9 0 lock.acquire held you px 1000 wait 500 notify":             false,
+		"lock-command 1 9 0 lock.acquire held me px 1000 wait 500":                     false,
+		"lock-command 1 9 0 lock.acquire free you px 1000 wait 500":                    false,
+		"lock-command 1 9 0 lock.acquire string you px 1000 wait 500":                  false,
+		"lock-command 1 9 0 lock.acquire short you px 1000 wait 500":                   false,
+		"lock-command 1 9 0 lock.acquire held you px 1000 wait 500 delay 20":           true,
+		"lock-command 1 9 0 lock.acquire held you px 1000 wait 500 delay 86400001":     false,
+		"lock-command 1 9 0 lock.acquire held you px 1000 wait":                        false,
+		"lock-command 1 9 0 lock.acquire held":                                         false,
+		"lock-command 1 9 0 lock.acquire shared you px 1000 wait 500":                  true,
+		"lock-command 1 9 0 lock.acquire shared you px 1000 shared wait 500":           false,
+		"lock-command 1 9 0 lock.acquire queue you px 1000 shared wait 500":            true,
+		"lock-command 1 9 0 lock.acquire queue writer px 1000 wait 500":                false,
+		"lock-command 1 9 0 lock.acquire permits you px 1000 limit 3 wait 0":           false,
+		"lock-command 1 9 0 lock.acquire permits you px 1000 limit 3 permits 2 wait 0": true,
+		"lock-command 1 9 0 lock.acquireall 2 free held you px 1000 wait 500":          true,
+		"lock-command 1 9 0 lock.acquireall 2 free other you px 1000 wait 500":         false,
+		"lock-command 1 9 0 lock.release held me":                                      false,
+		"lock-command 1 9 0 lock.renew held you px 5":                                  false,
+		"lock-command 1 9 0 get held":                                                  false,
+		"lock-command 1 9 0":                                                           false,
+		"wait-for-key 9 blpop none 0":                                                  true,
+		"wait-for-key 9 blpop none list 0":                                             false,
+		"wait-for-key 9 blpop held 0":                                                  false,
+		"wait-for-key 9 blmove none list left right 0":                                 true,
+		"wait-for-key 9 blmove list none left right 0":                                 false,
+		"wait-for-key 9 brpoplpush none list 0":                                        true,
+		"wait-for-key 9 blmpop 0 2 none neither left":                                  true,
+		"wait-for-key 9 bzmpop 0 2 none list min":                                      false,
+		"wait-for-key 9 bzpopmin none neither 0":                                       true,
+		"wait-for-key 9 blmpop 0 7 none left":                                          false,
+		"wait-for-key 9 blpop none":                                                    false,
+		"wait-for-key 9 get none":                                                      false,
+		"wait-for-key 9":                                                               false,
+		"get none":                                                                     false,
+		"exec lock-command 1 9 0 lock.acquire held you px 1000 wait 500":               false,
+		"setnx string v":             true,
+		"set string v NX PX 30000":   true,
+		"set string v px 30000 nX":   true,
+		"setnx none v":               false,
+		"set none v nx":              false,
+		"setnx held v":               false,
+		"set string v":               false,
+		"set string nx":              false,
+		"set string v xx":            false,
+		"set string":                 false,
+		"setnx":                      false,
+		"getset string v":            false,
+		"evalsha string 1 string nx": false,
 	} {
 		body := request(nil, 0, strings.Fields(line)...)
 		isNoop := func(body []byte) bool { return d.m.IsNoop(string(body), d.nowMillis+20) }
@@ -324,7 +324,7 @@ func TestPatience(t *testing.T) {
 			require.False(t, isNoop(body[:n]), "%s, %d bytes of it", line, n)
 		}
 	}
-	late := "native 1 9 0 lock.acquire held you px 1000 wait 500"
+	late := "lock-command 1 9 0 lock.acquire held you px 1000 wait 500"
 	require.False(t, d.m.IsNoop(string(request(nil, 0, strings.Fields(late)...)), d.nowMillis+60_001),
 		"the lease has ended")
 	require.False(t, d.m.IsNoop(string(request(nil, 0, "exec", "9", "blpop", "none", "0")), d.nowMillis),
@@ -348,7 +348,7 @@ func TestLocksAreLostOnce(t *testing.T) {
 	for room := int64(most) - 500; room < most+3000; room += 250 {
 		d := newDriver(t)
 		d.m.SeedReads(origin)
-		d.apply(pipeline("block 1 blpop quick 0", "block 2 blpop a b list 0"))
+		d.apply(pipeline("wait-for-key 1 blpop quick 0", "wait-for-key 2 blpop a b list 0"))
 		d.endFirst(5)
 		d.native(5, 0, "lock.acquire", "a", "me", "px", "10")
 		d.native(5, 0, "lock.acquire", "b", "me", "px", "10")

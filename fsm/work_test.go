@@ -135,13 +135,13 @@ func workCases() map[string][]workCase {
 		"hvals":   {{line: "hvals hash10k"}},
 
 		"blmove": {
-			{line: "block # blmove list tmp left right 0", times: 1000},
-			{line: "block 9# blmove absent tmp left right 0", times: 1000},
+			{line: "wait-for-key # blmove list tmp left right 0", times: 1000},
+			{line: "wait-for-key 9# blmove absent tmp left right 0", times: 1000},
 		},
-		"blmpop":     {{line: "block # blmpop 0 1000 " + keys + " left"}},
-		"blpop":      {{line: "block # blpop " + keys + " 0", times: 10}},
-		"brpop":      {{line: "block # brpop " + keys + " 0", times: 10}},
-		"brpoplpush": {{line: "block # brpoplpush list tmp 0", times: 1000}},
+		"blmpop":     {{line: "wait-for-key # blmpop 0 1000 " + keys + " left"}},
+		"blpop":      {{line: "wait-for-key # blpop " + keys + " 0", times: 10}},
+		"brpop":      {{line: "wait-for-key # brpop " + keys + " 0", times: 10}},
+		"brpoplpush": {{line: "wait-for-key # brpoplpush list tmp 0", times: 1000}},
 		"lindex":     {{line: "lindex list 50000", times: 1000}},
 		"linsert":    {{line: "linsert tmp before e9000 x", before: []string{"copy list10k tmp replace"}}},
 		"llen":       {{line: "llen list", times: 1000}},
@@ -187,9 +187,9 @@ func workCases() map[string][]workCase {
 		"sunion":      {{line: "sunion set10k half10k"}},
 		"sunionstore": {{line: "sunionstore tmp set10k half10k"}},
 
-		"bzmpop":   {{line: "block # bzmpop 0 1000 " + keys + " min"}},
-		"bzpopmax": {{line: "block # bzpopmax " + keys + " 0", times: 10}},
-		"bzpopmin": {{line: "block # bzpopmin " + keys + " 0", times: 10}},
+		"bzmpop":   {{line: "wait-for-key # bzmpop 0 1000 " + keys + " min"}},
+		"bzpopmax": {{line: "wait-for-key # bzpopmax " + keys + " 0", times: 10}},
+		"bzpopmin": {{line: "wait-for-key # bzpopmin " + keys + " 0", times: 10}},
 		"zadd": {
 			{line: "zadd tmp " + each(1000, "#.5", "g#"), before: []string{"copy zset tmp replace"}},
 			{line: "zadd tmp " + each(100, "#.5", "m#"), before: []string{"copy smallzset tmp replace"}},
@@ -295,10 +295,10 @@ func workCases() map[string][]workCase {
 		"script|flush":  {{line: "script flush", times: 100}},
 		"script|load":   {{line: "script load " + strings.Repeat("local~a~=~{1,2,3}~", 100) + "--#", times: 10}},
 
-		"publish":  {{line: "publish channel x", times: 1000}, {line: "publish channel " + big}},
-		"spublish": {{line: "spublish channel x", times: 1000}},
-		"notify":   {{line: "notify KEA", times: 100}},
-		"echo":     {{line: "echo " + big}},
+		"publish":           {{line: "publish channel x", times: 1000}, {line: "publish channel " + big}},
+		"spublish":          {{line: "spublish channel x", times: 1000}},
+		"set-notifications": {{line: "set-notifications KEA", times: 100}},
+		"echo":              {{line: "echo " + big}},
 
 		"cluster|countkeysinslot": {{line: "cluster countkeysinslot 5"}},
 		"cluster|getkeysinslot":   {{line: "cluster getkeysinslot 5 1000"}},
@@ -313,7 +313,7 @@ func workCases() map[string][]workCase {
 }
 
 // native is a word of a connection, as nodes write it.
-func native(line string) string { return "native 7 # 2000 " + line }
+func native(line string) string { return "lock-command 7 # 2000 " + line }
 
 func lockCases() map[string][]workCase {
 	many := each(128, "w#")
@@ -321,7 +321,7 @@ func lockCases() map[string][]workCase {
 	stand := func(n int) (lines []string) { // n wait for all keys of many
 		lines = append(lines, hold)
 		for i := range n {
-			lines = append(lines, fmt.Sprintf("native 7 9%d 2000 lock.acquireall 128 %s o%d px 100000 wait 0", i, many, i))
+			lines = append(lines, fmt.Sprintf("lock-command 7 9%d 2000 lock.acquireall 128 %s o%d px 100000 wait 0", i, many, i))
 		}
 		return lines
 	}
@@ -331,7 +331,7 @@ func lockCases() map[string][]workCase {
 		}
 		return lines
 	}
-	sessions := []string{"native 7 0 2000 session.open px 100000 connection"}
+	sessions := []string{"lock-command 7 0 2000 session.open px 100000 connection"}
 	return map[string][]workCase{
 		"lock.acquire": {
 			{line: native("lock.acquire l# me px 100000"), times: 1000},
@@ -386,11 +386,11 @@ func lockCases() map[string][]workCase {
 		"fence.pass":   {{line: "fence.pass f 5", times: 1000}},
 		"fence.raise":  {{line: "fence.raise 5#", times: 1000}},
 
-		"alive":    {{line: "alive", times: 100, before: sessions}},
-		"gone":     {{line: "gone 7", before: append(sessions, heldBySession()...)}},
-		"giveback": {{line: "giveback k owner 1 7", times: 100}},
-		"native":   {{line: native("lock.release l# me"), times: 1000}},
-		"block":    {{line: "block # blpop absent 0", times: 1000}},
+		"node-keepalive":  {{line: "node-keepalive", times: 100, before: sessions}},
+		"end-connections": {{line: "end-connections 7", before: append(sessions, heldBySession()...)}},
+		"return-grant":    {{line: "return-grant k owner 1 7", times: 100}},
+		"lock-command":    {{line: native("lock.release l# me"), times: 1000}},
+		"wait-for-key":    {{line: "wait-for-key # blpop absent 0", times: 1000}},
 		"unblock": {
 			{line: "unblock gone " + each(100, "9#"), before: stand(100)},
 			{line: "unblock gone " + each(1000, "9#"), before: waitingFor(1000, "hot")},
@@ -411,14 +411,14 @@ func heldBySession() (lines []string) {
 func waitingFor(n int, key string) (lines []string) {
 	lines = append(lines, "lock.acquire "+key+" me px 100000000")
 	for i := range n {
-		lines = append(lines, fmt.Sprintf("native 7 9%d 2000 lock.acquire %s o%d px 100000 wait 0", i, key, i))
+		lines = append(lines, fmt.Sprintf("lock-command 7 9%d 2000 lock.acquire %s o%d px 100000 wait 0", i, key, i))
 	}
 	return lines
 }
 
 func popping(n int) (lines []string) {
 	for i := range n {
-		lines = append(lines, fmt.Sprintf("block 8%d blpop %s 0", i, each(128, "absent:#")))
+		lines = append(lines, fmt.Sprintf("wait-for-key 8%d blpop %s 0", i, each(128, "absent:#")))
 	}
 	return lines
 }

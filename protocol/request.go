@@ -27,8 +27,8 @@ type Head struct {
 	Address, Name string
 }
 
-// AppendRequest appends a command to a batch's body. A command that may wait is an argument of the request "block", a
-// lock command one of the request "native". Requires: name is in lower case.
+// AppendRequest appends a command to a batch's body. A command that may wait is an argument of the request "wait-for-key", a
+// lock command one of the request "lock-command". Requires: name is in lower case.
 func AppendRequest(body []byte, h Head, name string, args [][]byte) []byte {
 	conn, words := uint64(max(0, h.Conn)), len(args)+1
 	marks := uint64(h.DB)
@@ -54,7 +54,7 @@ func AppendRequest(body []byte, h Head, name string, args [][]byte) []byte {
 	body = binary.AppendUvarint(body, uint64(words))
 	switch {
 	case h.Lock:
-		body = appendString(body, "native")
+		body = appendString(body, "lock-command")
 		if h.Address == "" {
 			body = appendDecimal(body, conn)
 		} else {
@@ -62,7 +62,7 @@ func AppendRequest(body []byte, h Head, name string, args [][]byte) []byte {
 		}
 		body = appendDecimal(appendDecimal(body, h.Ticket), uint64(max(0, h.GraceMillis)))
 	case h.Ticket != 0:
-		body = appendDecimal(appendString(body, "block"), h.Ticket)
+		body = appendDecimal(appendString(body, "wait-for-key"), h.Ticket)
 	}
 	body = appendString(body, name)
 	for _, arg := range args {
@@ -80,18 +80,20 @@ func appendDecimal(body []byte, n uint64) []byte {
 
 // Requests about native locks, which only nodes write.
 
-// AppendAlive appends the request that renews all sessions that live with connections of this life of the
+// AppendNodeKeepalive appends the request that renews all sessions that live with connections of this life of the
 // node.
-func AppendAlive(body []byte) []byte { return AppendRequest(body, Head{}, "alive", nil) }
+func AppendNodeKeepalive(body []byte) []byte {
+	return AppendRequest(body, Head{}, "node-keepalive", nil)
+}
 
-// AppendGone appends the request that ends what lives with connections of this node that have closed:
+// AppendEndConnections appends the request that ends what lives with connections of this node that have closed:
 // sessions, and places in queues. The reply is the number of sessions.
-func AppendGone(body []byte, conns ...int64) []byte {
+func AppendEndConnections(body []byte, conns ...int64) []byte {
 	words := make([][]byte, len(conns))
 	for i, conn := range conns {
 		words[i] = strconv.AppendInt(nil, conn, 10)
 	}
-	return AppendRequest(body, Head{}, "gone", words)
+	return AppendRequest(body, Head{}, "end-connections", words)
 }
 
 // Hold names a hold that a client of this node was granted while it waited.
@@ -102,10 +104,10 @@ type Hold struct {
 	Conn       int64
 }
 
-// AppendGiveBack appends the request that a hold ends since its client had gone before it heard of the grant.
+// AppendReturnGrant appends the request that a hold ends since its client had gone before it heard of the grant.
 // The reply is 1, or 0 if the hold is no more, or if the owner has asked again from elsewhere.
-func AppendGiveBack(body []byte, h Hold) []byte {
-	return AppendRequest(body, Head{DB: h.DB}, "giveback", [][]byte{
+func AppendReturnGrant(body []byte, h Hold) []byte {
+	return AppendRequest(body, Head{DB: h.DB}, "return-grant", [][]byte{
 		[]byte(h.Key), []byte(h.Owner), strconv.AppendInt(nil, h.Fence, 10), strconv.AppendInt(nil, h.Conn, 10),
 	})
 }

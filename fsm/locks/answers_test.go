@@ -100,7 +100,7 @@ func (c *chaos) rare(w io.Writer) {
 	case 0:
 		say(t.ReleaseAll(c.db(), []string{c.key(), c.key()}, c.owner()))
 	case 1:
-		say(t.GiveBack(c.db(), c.key(), c.owner(), t.Stats().Fences-c.r.Uint64N(min(4, 1+t.Stats().Fences)), c.client()))
+		say(t.ReturnGrant(c.db(), c.key(), c.owner(), t.Stats().Fences-c.r.Uint64N(min(4, 1+t.Stats().Fences)), c.client()))
 	case 2:
 		t.Drop(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)})
 	case 3:

@@ -168,9 +168,9 @@ func (c *chaos) step() {
 	case 17:
 		t.CloseSession(c.id())
 	case 18:
-		t.Alive(c.client().Origin)
+		t.KeepNodeAlive(c.client().Origin)
 	case 19:
-		t.Gone(c.client())
+		t.EndConnection(c.client())
 	case 20:
 		t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
 	case 21:

@@ -354,7 +354,7 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 		call("cancel", func() { table.Cancel(0, key, "in line") })
 		call("break of one", func() { table.Break(&Break{Key: key, ByOwner: true, Owner: "o10", Reason: Broken}) })
 		call("downgrade", func() { _, _ = table.Downgrade(0, key, "o15") })
-		call("give back", func() { table.GiveBack(0, key, "o15", 0, client(1)) })
+		call("give back", func() { table.ReturnGrant(0, key, "o15", 0, client(1)) })
 	}
 	for _, id := range sessions {
 		call("session", func() { table.Session(id, now) })
@@ -364,10 +364,10 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	}
 	call("sessions", func() { table.Sessions("", 0, 2, now) })
 	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
-	call("alive", func() { table.Alive(client(1).Origin) })
+	call("alive", func() { table.KeepNodeAlive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
 	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "") })
-	call("gone", func() { table.Gone(client(2)) })
+	call("gone", func() { table.EndConnection(client(2)) })
 	call("copy", func() { table.Copy() })
 	call("sweep", func() { table.Sweep() })
 }

@@ -223,8 +223,8 @@ func (p *twins) giveBack() (string, reply, reply) {
 		fence = h.grant.fence
 	}
 	want := p.model.giveBack(db, key, owner, fence, client)
-	return fmt.Sprint("giveback ", db, key, owner, fence, client), want,
-		reply{ok: p.table.GiveBack(db, key, owner, fence, client)}
+	return fmt.Sprint("return-grant ", db, key, owner, fence, client), want,
+		reply{ok: p.table.ReturnGrant(db, key, owner, fence, client)}
 }
 
 // users open sessions; the first may do everything.
@@ -268,14 +268,14 @@ func (p *twins) close() (string, reply, reply) {
 func (p *twins) alive() (string, reply, reply) {
 	o := p.client().Origin
 	p.model.alive[o] = p.model.now
-	p.table.Alive(o)
-	return fmt.Sprint("alive ", o), reply{}, reply{}
+	p.table.KeepNodeAlive(o)
+	return fmt.Sprint("node-keepalive ", o), reply{}, reply{}
 }
 
 func (p *twins) gone() (string, reply, reply) {
 	c := p.client()
 	want := p.model.gone(c)
-	return fmt.Sprint("gone ", c), want, reply{n: int64(p.table.Gone(c))}
+	return fmt.Sprint("end-connections ", c), want, reply{n: int64(p.table.EndConnection(c))}
 }
 
 func (p *twins) unblock() (string, reply, reply) {

@@ -271,7 +271,7 @@ func TestSnapshotOfASessionThatIsClosed(t *testing.T) {
 	_, err = table.Attach(id, client(1))
 	require.NoError(t, err)
 	table.Begin(1100, 0)
-	require.Equal(t, 1, table.Gone(client(1)))
+	require.Equal(t, 1, table.EndConnection(client(1)))
 	require.Nil(t, table.Session(id, 1100))
 	require.Zero(t, table.Check(0, "k", "a", 1100))
 	again, err := loaded(saved(table))

@@ -61,9 +61,9 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// GiveBack gives a hold back altogether whose grant found no client: only if the fence and the client are
+// ReturnGrant gives a hold back altogether whose grant found no client: only if the fence and the client are
 // still the hold's, and the owner has not asked again since: then the hold is known to the owner.
-func (t *Table) GiveBack(db int, key, owner string, fence uint64, client Client) bool {
+func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
 	l, h := t.held(db, key, owner)
 	if h == nil || h.fence != fence || h.client() != client || h.asked {

@@ -115,8 +115,8 @@ func init() {
 		"releaseall": func(s *stage, w []string) []string {
 			return count(s.table.ReleaseAll(0, keysOf(w[0]), s.owner(w[1])))
 		},
-		"giveback": func(s *stage, w []string) []string {
-			return yesNo(s.table.GiveBack(0, w[0], s.owner(w[1]), uint64(s.number(w[2])), s.client(w[3])))
+		"return-grant": func(s *stage, w []string) []string {
+			return yesNo(s.table.ReturnGrant(0, w[0], s.owner(w[1]), uint64(s.number(w[2])), s.client(w[3])))
 		},
 		"cancel": func(s *stage, w []string) []string { return yesNo(s.table.Cancel(0, w[0], s.owner(w[1]))) },
 		"check":  func(s *stage, w []string) []string { return fenceOrNot(s.table.Check(0, w[0], s.owner(w[1]), s.now)) },
@@ -142,8 +142,8 @@ func init() {
 			n, ok := s.table.CloseSession(uint64(s.number(w[0])))
 			return append(yesNo(ok), count(n)...)
 		},
-		"alive": func(s *stage, w []string) []string {
-			s.table.Alive(protocol.Incarnation{Node: w[0], Epoch: 1})
+		"node-keepalive": func(s *stage, w []string) []string {
+			s.table.KeepNodeAlive(protocol.Incarnation{Node: w[0], Epoch: 1})
 			return nil
 		},
 		"hangup": (*stage).hangUp,
@@ -332,7 +332,7 @@ func (s *stage) open(w []string) []string {
 // hangUp does what a node does for a connection that closes.
 func (s *stage) hangUp(w []string) []string {
 	s.table.Unblock(s.waitName(w[0]), protocol.LeaveGone)
-	return []string{fmt.Sprintf("%d sessions end", s.table.Gone(s.client(w[0])))}
+	return []string{fmt.Sprintf("%d sessions end", s.table.EndConnection(s.client(w[0])))}
 }
 
 // advance lets time pass from one due instant to the next, as a leader does.

@@ -100,8 +100,8 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	return holds, true
 }
 
-// Alive renews all sessions that are attached to connections of an incarnation of a node.
-func (t *Table) Alive(o protocol.Incarnation) {
+// KeepNodeAlive renews all sessions that are attached to connections of an incarnation of a node.
+func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	t.endOfIncarnation(o)
 	t.hear(o, t.now)
 }
@@ -123,9 +123,9 @@ func (t *Table) endOfIncarnation(o protocol.Incarnation) {
 	t.finish()
 }
 
-// Gone ends the sessions that are attached to a connection, and returns how many. Attached says it before. What the
+// EndConnection ends the sessions that are attached to a connection, and returns how many. Attached says it before. What the
 // budget does not suffice for is closed, and Sweep ends it.
-func (t *Table) Gone(c Client) (sessions int) {
+func (t *Table) EndConnection(c Client) (sessions int) {
 	defer t.finish()
 	for id := t.ofConnection(c); id != 0; id = t.ofConnection(c) {
 		sessions++

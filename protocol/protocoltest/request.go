@@ -21,13 +21,13 @@ func AppendRequest(body []byte, db int, words ...string) []byte {
 // Hints are what the frontend says of a batch with a single command. Requires: words[0] is in lower case.
 func Hints(words ...string) protocol.Hints {
 	name, isNX := words[0], func(word string) bool { return strings.EqualFold(word, "nx") }
-	if name == "native" && len(words) > 4 {
+	if name == "lock-command" && len(words) > 4 {
 		name = words[4]
 	}
 	switch {
 	case name == "setnx", name == "set" && slices.ContainsFunc(words, isNX):
 		return protocol.CreateIfAbsent
-	case name == "block", strings.HasPrefix(name, "lock.acquire"):
+	case name == "wait-for-key", strings.HasPrefix(name, "lock.acquire"):
 		return protocol.MayWait
 	}
 	return 0

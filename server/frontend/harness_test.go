@@ -80,7 +80,7 @@ func newClusterOf(version byte) *cluster {
 			return cl.Execute(&replica.Batch{Body: body, Count: count, Write: true})
 		},
 		Renew: func() error {
-			return cl.Execute(&replica.Batch{Body: protocol.AppendAlive(nil), Count: 1, Write: true})
+			return cl.Execute(&replica.Batch{Body: protocol.AppendNodeKeepalive(nil), Count: 1, Write: true})
 		},
 		Waits:            func(ticket uint64) bool { return cl.machine.Waits(here, ticket) },
 		Applied:          func(number uint64) bool { return cl.machine.Applied(here, number) },

@@ -84,7 +84,7 @@ func (c *conn) resetLocks() {
 	if !c.leaveQueues() && c.srv.backend.Clients().Renewer.Sessions(c.id) == 0 {
 		return
 	}
-	batch := &replica.Batch{Body: protocol.AppendGone(nil, c.id), Count: 1, Write: true}
+	batch := &replica.Batch{Body: protocol.AppendEndConnections(nil, c.id), Count: 1, Write: true}
 	if c.srv.backend.Execute(batch) != nil {
 		c.closing = true
 	}

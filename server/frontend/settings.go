@@ -248,7 +248,7 @@ func (given *newSettings) take(s *Server, name string, value []byte) (refusal pr
 }
 
 func (c *conn) setNotify(flags []byte) protocol.Value {
-	b := replica.Batch{Body: protocol.AppendRequest(nil, protocol.Head{}, "notify", [][]byte{flags}), Count: 1, Write: true}
+	b := replica.Batch{Body: protocol.AppendRequest(nil, protocol.Head{}, "set-notifications", [][]byte{flags}), Count: 1, Write: true}
 	if err := c.srv.backend.Execute(&b); err != nil {
 		return c.srv.errorReply(err)
 	}

@@ -22,7 +22,7 @@ type Captured struct {
 func (r *Replica) Capture(ctx context.Context, stale bool) (Captured, error) {
 	if !stale {
 		// The entry renews sessions of connections that are open, which the renewer does all the time.
-		b := Batch{Body: protocol.AppendAlive(nil), Count: 1, Write: true}
+		b := Batch{Body: protocol.AppendNodeKeepalive(nil), Count: 1, Write: true}
 		if err := r.Execute(&b); err != nil {
 			return Captured{}, err
 		}

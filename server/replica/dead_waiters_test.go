@@ -42,13 +42,13 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 				if c.leads {
 					node = leader
 				}
-				require.Equal(t, protocol.Integer(1), other.Do(words("native 1 1 0 lock.acquire k me px 600000 wait 0")...))
-				require.Equal(t, protocol.Parked, node.Do(words("native 2 2 0 lock.acquire k you px 600000 wait 0")...))
-				require.Equal(t, protocol.Parked, node.Do(words("block 3 blpop q 0")...))
-				require.Equal(t, protocol.Parked, other.Do(words("block 4 blpop q 0")...))
+				require.Equal(t, protocol.Integer(1), other.Do(words("lock-command 1 1 0 lock.acquire k me px 600000 wait 0")...))
+				require.Equal(t, protocol.Parked, node.Do(words("lock-command 2 2 0 lock.acquire k you px 600000 wait 0")...))
+				require.Equal(t, protocol.Parked, node.Do(words("wait-for-key 3 blpop q 0")...))
+				require.Equal(t, protocol.Parked, other.Do(words("wait-for-key 4 blpop q 0")...))
 				c.fault(cluster, node)
 				time.Sleep(c.after)
-				require.Equal(t, protocol.Integer(0), other.Do(words("native 1 0 0 lock.release k me")...))
+				require.Equal(t, protocol.Integer(0), other.Do(words("lock-command 1 0 0 lock.release k me")...))
 				require.Equal(t, c.gone, other.Do("LOCK.CHECK", "k", "you").IsNull())
 				// The element goes to the first that waits: two are needed if the node is there.
 				other.Do("RPUSH", "q", "x")
@@ -126,7 +126,7 @@ func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
 	told := make(chan protocol.Value, 1)
 	waiters := n.Replica().Clients().Waiters
 	ticket := waiters.Enter(1, func(v protocol.Value) { told <- v })
-	b := replicatest.Batch(words("block %d blpop q 0", ticket))
+	b := replicatest.Batch(words("wait-for-key %d blpop q 0", ticket))
 	require.NoError(t, n.Replica().Execute(b))
 	require.Equal(t, protocol.Parked, b.Replies[0])
 	waiters.Parked(ticket, b.Number)

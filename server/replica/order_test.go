@@ -162,7 +162,7 @@ func TestWrongHintsOnlyCostTime(t *testing.T) {
 					{{"SET", "lock", "a", "NX"}},
 					{{"SET", "lock", "b", "NX"}, {"GET", "lock"}, {"EVAL", large, "0"}},
 					{{"EVAL", large, "0"}},
-					{{"block", "1", "blpop", "lock", "0"}},
+					{{"wait-for-key", "1", "blpop", "lock", "0"}},
 					{{"DEL", "lock"}},
 				} {
 					b := replicatest.Batch(commands...)
@@ -170,7 +170,7 @@ func TestWrongHintsOnlyCostTime(t *testing.T) {
 					require.NoError(t, node.Replica().Execute(b))
 					want := map[string][]protocol.Value{
 						"INCR": {protocol.Integer(n)}, "SET": {protocol.OK}, "EVAL": {protocol.Integer(7)},
-						"block": {protocol.ErrWrongType.Value()}, "DEL": {protocol.Integer(1)},
+						"wait-for-key": {protocol.ErrWrongType.Value()}, "DEL": {protocol.Integer(1)},
 					}[commands[0][0]]
 					if len(commands) > 1 {
 						want = []protocol.Value{protocol.Null, protocol.Bulk("a"), protocol.Integer(7)}

@@ -191,7 +191,9 @@ func (r *Replica) sessionsCluster() sessions.Cluster {
 			}
 			return nil
 		},
-		Renew:             func() error { return r.executeAll(&Batch{Body: protocol.AppendAlive(nil), Count: 1, Write: true}) },
+		Renew: func() error {
+			return r.executeAll(&Batch{Body: protocol.AppendNodeKeepalive(nil), Count: 1, Write: true})
+		},
 		Waits:             func(ticket uint64) bool { return r.machine.Waits(r.origin, ticket) },
 		Applied:           func(number uint64) bool { return r.machine.Applied(r.origin, number) },
 		SubscribeWaiting:  r.SubscribeCommits,

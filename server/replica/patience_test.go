@@ -30,9 +30,9 @@ func TestWaitersComeWithTheNextEntry(t *testing.T) {
 		leader := c.Leader()
 		lastLog := func() uint64 { return leader.Replica().Status().LastLog }
 		acquire := func(i int, more string) []string {
-			return words("native %d %d 0 lock.acquire k o%d px 60000 %s", i, i, i, more)
+			return words("lock-command %d %d 0 lock.acquire k o%d px 60000 %s", i, i, i, more)
 		}
-		release := func(i int) protocol.Value { return leader.Do(words("native %d 0 0 lock.release k o%d", i, i)...) }
+		release := func(i int) protocol.Value { return leader.Do(words("lock-command %d 0 0 lock.release k o%d", i, i)...) }
 		require.Equal(t, protocol.Integer(1), leader.Do(acquire(1, "wait 0")...))
 		time.Sleep(1500 * time.Millisecond) // the heartbeat of leases, each second, is an entry of use
 		start := time.Now()
@@ -77,17 +77,17 @@ func TestHasteOfRequests(t *testing.T) {
 		leader, follower := c.Leader(), c.Followers()[0]
 		for _, n := range []*replicatest.Node{leader, follower} {
 			for _, line := range []string{
-				"native 1 2 0 lock.acquire k you px 60000 wait 0 notify",
-				"native 1 3 0 lock.acquire k me px 60000 wait 0",
-				"native 1 3 0 lock.acquire free you px 1 wait 0",
-				"native 1 0 0 lock.release k me",
+				"lock-command 1 2 0 lock.acquire k you px 60000 wait 0 notify",
+				"lock-command 1 3 0 lock.acquire k me px 60000 wait 0",
+				"lock-command 1 3 0 lock.acquire free you px 1 wait 0",
+				"lock-command 1 0 0 lock.release k me",
 			} {
-				require.Equal(t, protocol.KindInteger, leader.Do(words("native 1 0 0 lock.acquire k me px 60000")...).Kind)
+				require.Equal(t, protocol.KindInteger, leader.Do(words("lock-command 1 0 0 lock.acquire k me px 60000")...).Kind)
 				quietLog(leader)
 				start := time.Now()
 				require.Equal(t, protocol.KindInteger, n.Do(strings.Fields(line)...).Kind, line)
 				require.Zero(t, time.Since(start), line)
-				leader.Do(words("native 1 0 0 lock.cancel k you")...)
+				leader.Do(words("lock-command 1 0 0 lock.cancel k you")...)
 				leader.Do("DEL", "k")
 			}
 		}
@@ -100,7 +100,7 @@ func TestBlockedPopsComeWithTheElement(t *testing.T) {
 		leader := c.Leader()
 		for i, n := range []*replicatest.Node{leader, c.Followers()[0]} {
 			before := quietLog(leader)
-			popped := later(n, words("block %d blpop q 0", i)...)
+			popped := later(n, words("wait-for-key %d blpop q 0", i)...)
 			time.Sleep(100 * time.Microsecond)
 			synctest.Wait()
 			require.Equal(t, before, leader.Replica().Status().LastLog)
@@ -112,7 +112,7 @@ func TestBlockedPopsComeWithTheElement(t *testing.T) {
 			quietLog(leader)
 			leader.Do("RPUSH", "q", "x")
 			start := time.Now()
-			require.Equal(t, protocol.KindArray, n.Do(words("block %d blpop q 0", i)...).Kind)
+			require.Equal(t, protocol.KindArray, n.Do(words("wait-for-key %d blpop q 0", i)...).Kind)
 			require.Zero(t, time.Since(start))
 		}
 	})

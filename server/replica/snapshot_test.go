@@ -179,10 +179,10 @@ func (c *sessionClient) Cut(why string)                  { c.cut = why }
 // open has a client of n open a session that lives with its connection, and acquire a lock; it returns the session.
 func open(t *testing.T, n *replicatest.Node, conn int, client *sessionClient) string {
 	n.Replica().Clients().Renewer.Enter(int64(conn), client)
-	opened := n.Do(words("native %d 0 2000 session.open px 5000 connection", conn)...)
+	opened := n.Do(words("lock-command %d 0 2000 session.open px 5000 connection", conn)...)
 	require.Equal(t, protocol.KindInteger, opened.Kind, opened)
 	session := fmt.Sprint(opened.Num)
-	require.Equal(t, protocol.KindInteger, n.Do(words("native %d 0 2000 lock.acquire k%d me session %s", conn, conn,
+	require.Equal(t, protocol.KindInteger, n.Do(words("lock-command %d 0 2000 lock.acquire k%d me session %s", conn, conn,
 		session)...).Kind)
 	synctest.Wait()
 	require.Equal(t, 1, n.Replica().Clients().Renewer.Sessions(int64(conn)))

@@ -169,10 +169,10 @@ func (d *departures) request() (body []byte, count int) {
 		body, count = protocol.AppendUnblock(body, protocol.LeaveGone, tickets...), count+1
 	}
 	for _, h := range d.holds[:d.asked.holds] {
-		body, count = protocol.AppendGiveBack(body, h), count+1
+		body, count = protocol.AppendReturnGrant(body, h), count+1
 	}
 	if d.asked.conns > 0 {
-		body, count = protocol.AppendGone(body, d.conns[:d.asked.conns]...), count+1
+		body, count = protocol.AppendEndConnections(body, d.conns[:d.asked.conns]...), count+1
 	}
 	return body, count
 }

@@ -261,7 +261,7 @@ func TestGiveBack(t *testing.T) {
 		require.Empty(t, c.asked)
 		c.down.Store(false)
 		r.Drained(t.Context())
-		require.Equal(t, []string{"giveback", "k", "me", "7", "3", "giveback", "l", "me", "7", "3"},
+		require.Equal(t, []string{"return-grant", "k", "me", "7", "3", "return-grant", "l", "me", "7", "3"},
 			c.asked)
 		r.Drained(t.Context())
 		d := r.departures
@@ -284,7 +284,7 @@ func TestLeaveAtOnce(t *testing.T) {
 		c.down.Store(false)
 		go r.Run(t.Context())
 		r.Drained(t.Context())
-		require.Equal(t, "unblock gone 1 giveback k me 7 3 gone 3", strings.Join(c.asked, " "))
+		require.Equal(t, "unblock gone 1 return-grant k me 7 3 end-connections 3", strings.Join(c.asked, " "))
 		require.Equal(t, 1, c.batches)
 	})
 }
@@ -304,7 +304,7 @@ func TestDrainedWithoutLeader(t *testing.T) {
 			require.LessOrEqual(t, time.Since(start), leaveAgain)
 			c.down.Store(false)
 			r.Drained(t.Context())
-			require.Contains(t, c.asked, "giveback")
+			require.Contains(t, c.asked, "return-grant")
 		})
 	}
 }
