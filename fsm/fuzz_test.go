@@ -30,12 +30,13 @@ func FuzzApply(f *testing.F) {
 		"1\npexpire j 10\ndel j")
 	f.Add("rpush l a b c\neval redis.call('lpop',KEYS[1])return(redis.call('get',KEYS[1])) 1 l\nlrange l 0 -1\nsadd s " +
 		"1 2 x\nsmove s t x\nset s v")
-	f.Add("lock-command 1 7 100 lock.acquire a me px 40\nlock-command 2 8 100 lock.acquire a you px 90 wait 0\nset a b\ndel " +
-		"a\nlock.info a\nlock.list\nflushall\nunblock gone 8")
-	f.Add("lock-command 1 0 0 session.open px 1000 connection\nlock-command 1 1 0 lock.acquireall 2 a b me session 1 wait 100 " +
-		"delay 50\nalive\nlock-command 2 0 0 session.attach 1\nend-connections 1\nsession.list\nsession.close 1\nend-connections 2")
+	f.Add("lock-command 1 7 100 lock.acquire a me px 40\nlock-command 2 8 100 lock.acquire a you px 90 wait 0\nset a b\n" +
+		"del a\nlock.info a\nlock.list\nflushall\nunblock gone 8")
+	f.Add("lock-command 1 0 0 session.open px 1000 connection\nlock-command 1 1 0 lock.acquireall 2 a b me session 1 wait " +
+		"100 delay 50\nnode-keepalive\nlock-command 2 0 0 session.attach 1\nend-connections 1\nsession.list\n" +
+		"session.close 1\nend-connections 2")
 	f.Add("lock.acquire a me px 100 shared\nlock.acquire a x px 10 limit 3 permits 2\n!lock.release a " +
-		"me\n!lock.acquire a y px 1 reentrant call q\nexec\nlock.downgrade a y\nlock.break a delay 100\ngiveback a y 1 " +
+		"me\n!lock.acquire a y px 1 reentrant call q\nexec\nlock.downgrade a y\nlock.break a delay 100\n" +
 		"1\nfence.pass f 3\ndrop n1 1")
 	for _, script := range generatedScripts {
 		f.Add("eval " + strings.ReplaceAll(script, " ", "\t") + " 1 a b")
@@ -121,9 +122,9 @@ func FuzzWaits(f *testing.F) {
 		f.Add(string(transcript.Data))
 	}
 	f.Add("n1#1 BLPOP q r 0\nn2#1 BLMOVE q r left right 2\nn1 RPUSH q a b ; GET q\nn1 leave 1\nsnapshot\nadvance " +
-		"3000\nn2 RPUSH r c")
-	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\nn1 wait-for-key " +
-		"7 blpop q 0\nn1 notify KEA")
+		"return-grant a y 1 3000\nn2 RPUSH r c")
+	f.Add("n1#1 BZPOPMIN z 0\nn1 ZADD z 1 a ; DEL z ; LPUSH z b\nn1 SWAPDB 0 1\nn1 RENAME z y\nn2 drop n1 1\n" +
+		"n1 wait-for-key 7 blpop q 0\nn1 set-notifications KEA")
 	f.Add("n1#1 BLMPOP 0 2 q r left count 9\nrestart n1\nn2#1 BLPOP q 0\nn1 unblock error 1\nroom 400\nn1 eval " +
 		"return(redis.call('rpush','q','x','y')) 0\nn1 exec a b")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -27,8 +27,8 @@ type Head struct {
 	Address, Name string
 }
 
-// AppendRequest appends a command to a batch's body. A command that may wait is an argument of the request "wait-for-key", a
-// lock command one of the request "lock-command". Requires: name is in lower case.
+// AppendRequest appends a command to a batch's body. A command that may wait is an argument of the request
+// "wait-for-key", a lock command one of the request "lock-command". Requires: name is in lower case.
 func AppendRequest(body []byte, h Head, name string, args [][]byte) []byte {
 	conn, words := uint64(max(0, h.Conn)), len(args)+1
 	marks := uint64(h.DB)

@@ -248,7 +248,8 @@ func (given *newSettings) take(s *Server, name string, value []byte) (refusal pr
 }
 
 func (c *conn) setNotify(flags []byte) protocol.Value {
-	b := replica.Batch{Body: protocol.AppendRequest(nil, protocol.Head{}, "set-notifications", [][]byte{flags}), Count: 1, Write: true}
+	body := protocol.AppendRequest(nil, protocol.Head{}, "set-notifications", [][]byte{flags})
+	b := replica.Batch{Body: body, Count: 1, Write: true}
 	if err := c.srv.backend.Execute(&b); err != nil {
 		return c.srv.errorReply(err)
 	}
