@@ -63,6 +63,7 @@ type Machine interface {
 
 	// Version is the version of the cluster: the version by which reads are answered, and the least that the next
 	// entry may have. It is [protocol.OldestEntryVersion] at least, and never falls. fresh: no entry was applied yet.
+	// Version does not wait for the entry under way, which may run a script for seconds.
 	Version() (version byte, fresh bool)
 	// Clock returns cluster time, and Unix time less cluster time, both by the newest entry.
 	Clock() (stampMillis, wallOffsetMillis int64)
@@ -146,6 +147,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c := &m.call
 	c.listen(event.Interest(m.interest.Load()))
 	entry.Version = m.st.enter(entry.Version)
+	m.version.Store(uint32(entry.Version))
 	c.use(m.st, m.ops)
 	c.EntryVersion = entry.Version
 	c.advance(&entry)
@@ -331,9 +333,8 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 }
 
 func (m *machine) Version() (version byte, fresh bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.st.meaning(), m.st.version == 0
+	version = byte(m.version.Load())
+	return max(version, protocol.OldestEntryVersion), version == 0
 }
 
 func (m *machine) Clock() (stampMillis, wallOffsetMillis int64) {

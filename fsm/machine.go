@@ -33,6 +33,8 @@ type machine struct {
 	skipped  []event.Event // of Restore
 	verifier verifier
 
+	// version is the state's, for those who must not wait for an entry under way.
+	version atomic.Uint32
 	// readers are the calls that Read runs commands with.
 	readers sync.Pool
 	// interest is an [Interest].

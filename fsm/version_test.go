@@ -3,6 +3,7 @@ package fsm
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,6 +44,18 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	require.Equal(t, command.One, d.do("incr", "n"))
 	require.Equal(t, protocol.Integer(2), d.eval("return redis.call('incr', 'n')"))
 	require.Contains(t, line(d.eval("return redis.call('client', 'id')")), "not allowed from script")
+}
+
+// TestVersionWaitsForNoEntry: links between nodes say the version each second, also while a script runs for longer.
+func TestVersionWaitsForNoEntry(t *testing.T) {
+	d := newDriver(t)
+	d.do("incr", "n")
+	d.m.mu.Lock() // as an entry under way does
+	defer d.m.mu.Unlock()
+	require.Eventually(t, func() bool {
+		version, fresh := d.m.Version()
+		return version == protocol.EntryVersion && !fresh
+	}, time.Minute, time.Millisecond)
 }
 
 // TestOptionsOfLaterVersions: an option is to an entry of an earlier version what any unknown word is, whoever sends
