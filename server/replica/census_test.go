@@ -1,0 +1,72 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// censusOf is the census of a leader that is alone with a node n2.
+func censusOf(confirm func() error) (c *census, asked *int) {
+	asked = new(int)
+	c = newCensus(censusConfig{
+		self: protocol.Incarnation{Node: "n1"}, serving: &atomic.Pointer[leaderTerm]{}, confirm: confirm,
+		configuration: func() members.Configuration { return members.Configuration{} },
+		report:        func(string) protocol.Value { return protocol.Integer(0) },
+		inquire: func(context.Context, string, string) (protocol.Value, error) {
+			*asked++
+			return protocol.Integer(1), nil
+		},
+	})
+	c.serving.Store(&leaderTerm{since: time.Now()})
+	return c, asked
+}
+
+// TestCensusOfAFormerLeader: who does not lead any more, and does not know yet, answers no question, as nodes have
+// renewed their leases with the next leader, and renews no lease, as the next leader counts from its election.
+func TestCensusOfAFormerLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replaced := errors.New("another leads")
+		var lost error
+		c, asked := censusOf(func() error { return lost })
+		n2 := protocol.Incarnation{Node: "n2", Epoch: 1}
+		_, err := c.ask(n2, "", time.Now().Add(time.Minute))
+		require.NoError(t, err)
+		lost = replaced
+		for _, question := range []string{"", goodbye, "who"} {
+			_, err := c.ask(n2, question, time.Now().Add(time.Minute))
+			require.ErrorIs(t, err, replaced, "%q", question)
+		}
+		require.Zero(t, *asked)
+	})
+}
+
+// TestCensusJudgesByItsBeginning: the leadership check proves what the leader knew when the check began. A lease that
+// ends meanwhile lasted then, so its node is asked.
+func TestCensusJudgesByItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var check time.Duration
+		c, asked := censusOf(func() error {
+			time.Sleep(check)
+			return nil
+		})
+		n2 := protocol.Incarnation{Node: "n2", Epoch: 1}
+		_, err := c.ask(n2, "", time.Now().Add(time.Minute))
+		require.NoError(t, err)
+		for i, want := range []int{1, 1} { // then the lease has ended before the check begins
+			check = countedFor + time.Second
+			answers, err := c.ask(protocol.Incarnation{Node: "n3"}, "who", time.Now().Add(time.Minute))
+			require.NoError(t, err)
+			require.Equal(t, want, *asked)
+			require.Len(t, answers[0].Elems, 2-i)
+		}
+	})
+}
