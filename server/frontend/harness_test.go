@@ -31,6 +31,8 @@ type cluster struct {
 	mu sync.Mutex
 	// batches are the executed batches with their replies, awaited the arguments of AwaitApplied.
 	awaited []uint64
+	// lag is how long AwaitApplied takes.
+	lag     time.Duration
 	batches []replica.Batch
 	seq     uint64
 	// fail, when set, is the result of Execute.
@@ -266,7 +268,9 @@ func (cl *cluster) Version() byte {
 func (cl *cluster) Stats() fsm.Stats { return cl.machine.Stats() }
 
 func (cl *cluster) AwaitApplied(_ context.Context, number uint64) bool {
-	cl.set(func() { cl.awaited = append(cl.awaited, number) })
+	var lag time.Duration
+	cl.set(func() { cl.awaited, lag = append(cl.awaited, number), cl.lag })
+	time.Sleep(lag)
 	return true
 }
 

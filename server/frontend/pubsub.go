@@ -81,16 +81,22 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 		c.awaitDelivery()
 		before := s.bytes
 		c.outbox.setSubscriber(true)
+		counts := make([]int64, 0, len(req.args))
 		for _, w := range req.args[1:] {
 			name := string(w)
 			if s.client.Subscribe(kind, name) {
 				s.counts[kind]++
 				s.bytes += len(name) + subscriptionBytes
 			}
-			c.push(protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(s.count(kind))))
+			counts = append(counts, s.count(kind))
 		}
 		c.accountQueue(before, s.bytes)
-		s.client.Check()
+		if !s.client.Check() {
+			return
+		}
+		for i, n := range counts {
+			c.push(protocol.Push(protocol.Bulk(verb), protocol.Bulk(string(req.args[i+1])), protocol.Integer(n)))
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/pubsub"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
@@ -122,6 +123,29 @@ func TestSubscribeWhileBehind(t *testing.T) {
 		c.send(command("SUBSCRIBE", "b"))
 		settle()
 		require.Equal(t, before, cl.seq)
+		s.stop()
+	})
+}
+
+// TestLateSubscriptionIsNotConfirmed: when the node's lease ends before the subscriptions begin, the client hears of
+// none, however many fill the buffer meanwhile.
+func TestLateSubscriptionIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		s := start(t, Config{}, cl)
+		c := s.dial()
+		require.Equal(t, ":0\r\n", c.ask("PUBLISH", "c", "before"))
+		cl.set(func() { cl.lag = replica.PresenceLease + time.Second })
+		words := []string{"SUBSCRIBE"}
+		for i := range 10_000 {
+			words = append(words, fmt.Sprint(i))
+		}
+		c.send(command(words...))
+		time.Sleep(time.Minute)
+		settle()
+		got, closed := c.take()
+		require.Empty(t, got)
+		require.True(t, closed)
 		s.stop()
 	})
 }
