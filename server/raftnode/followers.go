@@ -43,8 +43,8 @@ func (n *Node) Heard(id string, term uint64, since time.Time) (match uint64, at 
 }
 
 // Unacknowledged reports whether too few other voters have acknowledged to this leader what follows its commit index,
-// so that the leader's own disk is not what the entries wait for. acknowledged grows with everything that any of them
-// acknowledges.
+// so that neither the leader's own disk nor its state machine is what the entries wait for. acknowledged grows with
+// everything that any of them acknowledges.
 func (n *Node) Unacknowledged(term uint64) (acknowledged uint64, so bool) {
 	conf, commit, have := n.Configuration(), n.raft.CommitIndex(), 1
 	matches := n.acks.matches(term)
@@ -57,7 +57,7 @@ func (n *Node) Unacknowledged(term uint64) (acknowledged uint64, so bool) {
 			have++
 		}
 	}
-	return acknowledged, have < conf.Quorum()
+	return acknowledged, have < conf.Quorum() && commit < n.Last()
 }
 
 // TransferTime is how long the next request with uncommitted entries takes over the slowest link that is allowed for.

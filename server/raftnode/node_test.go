@@ -412,6 +412,23 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
+// TestCommittedEntriesWaitForNobody: while all that a leader has is committed, and the state machine works on it, no
+// voter owes an acknowledgement.
+func TestCommittedEntriesWaitForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openSingle(t)
+		n.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, n.Last(), n.Committed())
+		n.configurations.appended([]*raft.Log{configurationAt(90, "n1", "n2", "n3")})
+		n.acks.note("n2", n.Term(), 0, n.Last())
+		sum, too := n.Unacknowledged(n.Term())
+		require.Equal(t, n.Last(), sum)
+		require.False(t, too)
+	})
+}
+
 // TestSubscriptionOutlivesChangesOfMembers, and its connection ends with the goroutine.
 func TestSubscriptionOutlivesChangesOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
