@@ -123,6 +123,40 @@ func TestClientsOfOtherNodes(t *testing.T) {
 	})
 }
 
+// TestRightsToClientsOfOtherNodes: a user without the right to the subcommand has no node asked, by no way.
+func TestRightsToClientsOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		cl.status = replica.Status{ID: "n1@1", Members: []replica.Member{{ID: "n1@1"}, {ID: "n2@2"}}}
+		users := &fileUsers{file: "testdata/users.acl"}
+		require.NoError(t, users.Load(""))
+		var asked atomic.Int32
+		s := start(t, Config{
+			Users: users,
+			AskClients: func(context.Context, string, ClientsQuestion) (ClientsAnswer, error) {
+				asked.Add(1)
+				return ClientsAnswer{Reply: protocol.AppendValue(nil, protocol.Integer(1))}, nil
+			},
+		}, cl)
+		c := s.dial()
+		for user, subcommand := range map[string]string{"alice": "kill", "bob": "unblock"} {
+			require.Equal(t, "+OK\r\n", answer(c, "AUTH", user, "p"))
+			for _, words := range [][]string{{"UNBLOCK", "77"}, {"UNBLOCK", "77", "ERROR"}, {"KILL", "ID", "77"}} {
+				require.Contains(t, answer(c, append([]string{"CLIENT"}, words...)...), "-NOPERM")
+				require.Equal(t, "+OK\r\n", answer(c, "MULTI"))
+				require.Contains(t, answer(c, append([]string{"CLIENT"}, words...)...), "-NOPERM")
+				require.Contains(t, answer(c, "EXEC"), "-EXECABORT")
+			}
+			script := "return redis.call('client', '" + subcommand + "', 'id', '77')"
+			require.Contains(t, answer(c, "EVAL", script, "0"), "-ERR")
+		}
+		require.Zero(t, asked.Load())
+		require.Equal(t, "+OK\r\n", answer(c, "AUTH", "root", "p"))
+		require.Equal(t, ":1\r\n", answer(c, "CLIENT", "UNBLOCK", "77"))
+		require.EqualValues(t, 1, asked.Load())
+	})
+}
+
 // TestIDsOfIncarnations: another node, and the same node's next incarnation, begin elsewhere.
 func TestIDsOfIncarnations(t *testing.T) {
 	begun := map[int64]bool{}
