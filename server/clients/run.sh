@@ -13,13 +13,14 @@ here=$PWD
 default='redis_cli go pushed python node discovery java java_pushed redislock redsync rueidislock
 	python_redis_lock rslock killed semaphore redisson exporter
 	bridge_go bridge_python bridge_node bridge_java bridge_redisson
-	typescript recipes_rust'
+	library_python library_java library_typescript recipes_rust'
 locks='locks_python locks_node locks_java locks_php locks_ruby'
-libraries='java_spring java_shedlock'
+libraries='library_mistakes java_spring java_shedlock'
 every="$default $locks $libraries asynq redis_py rueidis redis_py_more redis_acl connect" # killed has all tests of asynq and redis_py
 case ${CLIENTS:-} in
 all) default=$every ;;
-few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node typescript' ;;
+few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node
+	library_python library_java library_typescript' ;;
 esac
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
 
@@ -61,7 +62,10 @@ programs() {
 	killed) echo go python3 ;;
 	node | semaphore | locks_node) echo node npm ;;
 	discovery) echo go python3 node npm ;;
-	typescript) echo go node npm ;;
+	library_python) echo go python3 ;;
+	library_java) echo go java javac ;;
+	library_typescript) echo go node npm ;;
+	library_mistakes) echo go python3 java javac node npm ;;
 	java | java_pushed | java_spring | java_shedlock | redisson | locks_java) echo java javac mvn ;;
 	locks_php) echo php ;;
 	locks_ruby) echo ruby gem ;;
@@ -97,16 +101,29 @@ install_node() {
 }
 test_node() { cd "$work/node" && node suite.mjs; }
 
-# The library of native locks: its own tests, and the scenarios of CONTRACT.md. They start nodes of their own.
-install_typescript() {
-	cp -r "$here/node/holdfast-client" "$work/typescript" && cd "$work/typescript" &&
-		npm install --no-package-lock --no-audit --no-fund --loglevel=error --cache "$work/npm" && npm run --silent build &&
-		cd "$here/../../cmd/internal/holder/holdertest" && go test -c -tags invariants -o "$work/contract.test" .
+# The libraries of native locks: the scenarios of CONTRACT.md, and the mistakes that they must notice. They start nodes of
+# their own, and build the libraries.
+install_contract() {
+	mkdir -p "$work/typescript"
+	(cd "$here/../.." && go test -c -tags invariants -o "$work/contract.test" ./cmd/internal/holder/holdertest)
 }
-test_typescript() {
-	(cd "$work/typescript" && npm test --silent) && cd "$here/../../cmd/internal/holder/holdertest" &&
-		HOLDFAST_TYPESCRIPT=$work/typescript "$work/contract.test" -test.run TestContract/TypeScript
+contract() {
+	cd "$here/../../cmd/internal/holder/holdertest" && HOLDFAST_LIBRARIES=$work/typescript "$work/contract.test" -test.run "^$1"
 }
+install_library_python() { install_contract; }
+test_library_python() { contract 'TestContract$/^(Python|asyncio)$'; }
+
+install_library_java() { install_contract; }
+test_library_java() { contract 'TestContract$/^(Java|futures)$'; }
+
+install_library_typescript() {
+	install_contract && cp -r "$here/node/holdfast-client/." "$work/typescript" && cd "$work/typescript" &&
+		npm install --no-package-lock --no-audit --no-fund --loglevel=error --cache "$work/npm" && npm run --silent build
+}
+test_library_typescript() { (cd "$work/typescript" && npm test --silent) && contract 'TestContract$/^TypeScript$'; }
+
+install_library_mistakes() { [ -d "$work/typescript/node_modules" ] || install_library_typescript; }
+test_library_mistakes() { contract 'TestMistakes$'; }
 
 install_semaphore() { [ -d "$work/node" ] || install_node; }
 test_semaphore() { cd "$work/node" && node semaphore.mjs; }

@@ -1,5 +1,6 @@
 // Package holdertest has nodes for tests of clients of native locks: a node of a cluster of one, behind as many doors
-// as a test wants. A door is a node as the client sees it, and can be killed, frozen and made to say less than it should.
+// as a test wants, or the nodes of a cluster of three, each behind a door. A door is a node as the client sees it, and
+// can be killed, frozen and made to say less than it should.
 //
 // What a killed or frozen door was connected to stays connected: to the node behind it, the client has become silent,
 // as a client is whose node died. Its sessions keep their lease.
@@ -8,6 +9,7 @@ package holdertest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"slices"
@@ -34,37 +36,54 @@ func StartNode(t testing.TB, change ...func(*server.Config)) (addr string) {
 	for _, f := range change {
 		f(&c)
 	}
+	t.Cleanup(run(t, c))
+	return c.Addr
+}
+
+// run starts a node, until stop.
+func run(t testing.TB, c server.Config) (stop func()) {
+	t.Helper()
 	s, err := server.New(c, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		require.NoError(t, <-done)
-	})
-	return c.Addr
+	}
 }
 
-// Cluster is a node behind doors.
+// Cluster is nodes behind doors.
 type Cluster struct {
 	t        *testing.T
 	Password string // that clients must give
-	addr     string // of the node
-	admin    *protocol.Conn
+	nodes    []*node
+	operator sync.Mutex // one command of the tests at a time
 
 	mu        sync.Mutex
 	doors     []*door
-	sent      []string
+	sent      map[string]int // how many commands of a name came
 	heartbeat bool
 	refusing  string
 	swallowed string
 	cut       string
 	deaf      bool // clients get no pushes
+	heldBack  string
+	instead   map[string]string // replies to commands, by name
+}
+
+type node struct {
+	config server.Config
+	stop   func()
+	links  []*link  // to and from the other nodes
+	conn   net.Conn // of the tests themselves; nil: none
+	resp   *protocol.Conn
 }
 
 type door struct {
 	c        *Cluster
+	node     *node
 	listener net.Listener
 	state    doorState
 	conns    map[*conn]bool
@@ -83,64 +102,138 @@ const (
 type conn struct {
 	door         *door
 	client, node net.Conn
-	asked        chan string // the commands that the node has not answered
+	asked        chan question    // the commands that the node has not answered
+	in, out      []protocol.Value // what is held back of commands, and of replies and pushes; empty: nothing is
 }
+
+type question struct{ name, instead string }
 
 // Start starts a node with n doors, which end with the test.
 func Start(t *testing.T, n int, password ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, Password: strings.Join(password, "")}
-	c.addr = StartNode(t, func(config *server.Config) { config.Password = c.Password })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	require.NoError(t, fleet.Await(ctx, func(context.Context) error { return c.login() }))
+	c := &Cluster{t: t, Password: strings.Join(password, ""), sent: map[string]int{}, instead: map[string]string{}}
+	of := &node{config: server.Config{}}
+	of.config.Addr = StartNode(t, func(config *server.Config) { config.Password = c.Password })
+	c.nodes = []*node{of}
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		d := &door{c: c, listener: l, conns: map[*conn]bool{}}
-		c.doors = append(c.doors, d)
-		go d.accept()
+		c.open(of)
 	}
-	t.Cleanup(func() {
-		for i, d := range c.doors {
-			c.Kill(i)
-			c.mu.Lock()
-			for at := range d.conns {
-				at.node.Close()
-			}
-			c.mu.Unlock()
-		}
-	})
+	c.do("EXISTS", "ready")
 	return c
 }
 
-// login connects the tests themselves, once the node can execute commands.
-func (c *Cluster) login() error {
-	nc, err := net.Dial("tcp", c.addr)
-	if err != nil {
-		return err
+// StartThree starts a cluster of three nodes, each behind a door, which end with the test.
+func StartThree(t *testing.T, password string) *Cluster {
+	t.Helper()
+	const size = 3
+	c := &Cluster{t: t, Password: password, sent: map[string]int{}, instead: map[string]string{}}
+	addrs, err := fleet.Reserve(2 * size)
+	require.NoError(t, err)
+	var members []string
+	for i := range size {
+		config := server.DefaultConfig()
+		config.Name, config.Addr, config.PeerAddr = "n"+strconv.Itoa(i+1), addrs[i], addrs[size+i]
+		config.DataDir, config.MaxMemory, config.Debug = t.TempDir(), "1gb", true
+		config.Password = password
+		members = append(members, config.Name+"="+config.PeerAddr)
+		c.nodes = append(c.nodes, &node{config: config})
 	}
-	c.admin = protocol.NewConn(nc)
-	if c.Password != "" {
-		_, err = c.admin.Do("AUTH", c.Password)
+	for _, n := range c.nodes {
+		var ways []string
+		for _, to := range c.nodes {
+			if to != n {
+				l := startLink(t, to.config.PeerAddr)
+				n.links, to.links = append(n.links, l), append(to.links, l)
+				ways = append(ways, to.config.PeerAddr+"="+l.listener.Addr().String())
+			}
+		}
+		n.config.DebugPeerDial, n.config.InitialCluster = strings.Join(ways, ","), strings.Join(members, ",")
+		n.stop = run(t, n.config)
+		t.Cleanup(func() { n.stop() })
+		c.open(n)
 	}
-	v, doErr := c.admin.Do("EXISTS", "ready")
-	if err == nil && doErr == nil && !v.IsError() {
-		c.t.Cleanup(func() { nc.Close() })
-		return nil
+	for i := range c.nodes {
+		c.doAt(i, "EXISTS", "ready")
 	}
-	nc.Close()
-	return protocol.ErrLoading
+	return c
 }
 
-// do executes a command for the tests themselves.
-func (c *Cluster) do(words ...string) protocol.Value {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v, err := c.admin.Do(words...)
+// Restart ends a node of three as an operator does, and starts it again. It returns when the node serves.
+func (c *Cluster) Restart(i int) {
+	n := c.nodes[i]
+	n.stop()
+	n.stop = run(c.t, n.config)
+	c.doAt(i, "EXISTS", "ready")
+}
+
+// Isolate has nothing come through between a node of three and the others, until Join.
+func (c *Cluster) Isolate(i int) { c.setLinks(i, true) }
+
+// Join ends Isolate.
+func (c *Cluster) Join(i int) { c.setLinks(i, false) }
+
+func (c *Cluster) setLinks(i int, cut bool) {
+	for _, l := range c.nodes[i].links {
+		l.set(cut)
+	}
+}
+
+// open opens a door to a node.
+func (c *Cluster) open(of *node) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(c.t, err)
-	require.False(c.t, v.IsError(), v.Str)
+	d := &door{c: c, node: of, listener: l, conns: map[*conn]bool{}}
+	i := len(c.doors)
+	c.doors = append(c.doors, d)
+	go d.accept(l)
+	c.t.Cleanup(func() {
+		c.Kill(i)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for at := range d.conns {
+			at.node.Close()
+		}
+	})
+}
+
+// answerWithin is how long tests wait for a node.
+const answerWithin = 20 * time.Second
+
+// do executes a command for the tests themselves, at the last node, as soon as that can execute commands.
+func (c *Cluster) do(words ...string) protocol.Value { return c.doAt(len(c.nodes)-1, words...) }
+
+func (c *Cluster) doAt(i int, words ...string) (v protocol.Value) {
+	c.operator.Lock()
+	defer c.operator.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	require.NoError(c.t, fleet.Await(ctx, func(context.Context) (err error) {
+		v, err = c.nodes[i].do(c.Password, words)
+		return err
+	}))
 	return v
+}
+
+// do executes a command on a connection that is made anew when it has ended.
+func (n *node) do(password string, words []string) (v protocol.Value, err error) {
+	if n.conn == nil {
+		if n.conn, err = net.Dial("tcp", n.config.Addr); err != nil {
+			n.conn = nil
+			return v, err
+		}
+		n.resp = protocol.NewConn(n.conn)
+		if password != "" {
+			_, _ = n.resp.Do("AUTH", password)
+		}
+		_, _ = n.resp.Do("CLIENT", "SETNAME", "operator")
+	}
+	if v, err = n.resp.Do(words...); err != nil {
+		n.conn.Close()
+		n.conn = nil
+	} else if v.IsError() {
+		err = errors.New(v.Str)
+	}
+	return v, err
 }
 
 // Addrs are the addresses of the doors.
@@ -169,6 +262,15 @@ func (c *Cluster) Freeze(i int) { c.shut(i, frozen) }
 // Thaw ends Freeze for connections that come from now on.
 func (c *Cluster) Thaw(i int) { c.shut(i, open) }
 
+// Revive ends Kill.
+func (c *Cluster) Revive(i int) {
+	l, err := net.Listen("tcp", c.doors[i].listener.Addr().String())
+	require.NoError(c.t, err)
+	c.doors[i].listener = l
+	c.Thaw(i)
+	go c.doors[i].accept(l)
+}
+
 // Stall has a door say nothing more. Unlike a frozen one it sees connections end.
 func (c *Cluster) Stall(i int) { c.shut(i, stalled) }
 
@@ -180,7 +282,7 @@ func (c *Cluster) set(f func()) {
 	f()
 }
 
-// Swallow has the connection end instead of a reply to the next command of that name.
+// Swallow has the connection end instead of a reply to the next command of that name, or of the next push of that kind.
 func (c *Cluster) Swallow(name string) { c.set(func() { c.swallowed = name }) }
 
 // Cut has the connection end behind the reply to the next command of that name, and its sessions with it.
@@ -189,8 +291,48 @@ func (c *Cluster) Cut(name string) { c.set(func() { c.cut = name }) }
 // Refuse has all doors answer every command but HELLO with an error; "" ends that.
 func (c *Cluster) Refuse(line string) { c.set(func() { c.refusing = line }) }
 
+// Answer has the next command of that name answered with an error. The node executes it only if that is UNCERTAIN.
+func (c *Cluster) Answer(name, line string) { c.set(func() { c.instead[name] = line }) }
+
+// HoldBack keeps back the next command of that name, or the next push of that kind, and what follows it on its
+// connection, until Deliver.
+func (c *Cluster) HoldBack(name string) { c.set(func() { c.heldBack = name }) }
+
+// IsHeldBack reports whether what HoldBack named has come.
+func (c *Cluster) IsHeldBack() (is bool) {
+	c.set(func() { is = c.heldBack == "" })
+	return is
+}
+
+// Deliver ends HoldBack, and returns when a node has answered the commands that were held back.
+func (c *Cluster) Deliver() {
+	var late []*conn
+	c.set(func() {
+		c.heldBack = ""
+		for _, d := range c.doors {
+			for at := range d.conns {
+				in, out := at.in, at.out
+				at.in, at.out = nil, nil
+				for _, v := range in {
+					at.hand(v)
+				}
+				for _, v := range out {
+					at.answer(v)
+				}
+				if len(in) > 0 {
+					late = append(late, at)
+				}
+			}
+		}
+	})
+	waits := func(at *conn) bool { return len(at.asked) > 0 }
+	require.Eventually(c.t, func() bool { return !slices.ContainsFunc(late, waits) }, answerWithin, time.Millisecond)
+}
+
 // Break breaks a lock.
-func (c *Cluster) Break(name string) { c.do("LOCK.BREAK", name) }
+func (c *Cluster) Break(name string, options ...string) {
+	c.do(append([]string{"LOCK.BREAK", name}, options...)...)
+}
 
 // Fail tells an owner that its wait for a lock has failed, as a node does that lost sight of the cluster.
 func (c *Cluster) Fail(name, owner string) {
@@ -259,24 +401,24 @@ func (c *Cluster) Demands() (demands bool) {
 	return demands
 }
 
-// Sent are the commands that the node got, by name.
-func (c *Cluster) Sent() (sent []string) {
-	c.set(func() { sent = slices.Clone(c.sent) })
-	return sent
+// Sent is how many commands of that name came.
+func (c *Cluster) Sent(name string) (n int) {
+	c.set(func() { n = c.sent[name] })
+	return n
 }
 
-func (d *door) accept() {
+func (d *door) accept(l net.Listener) {
 	for {
-		client, err := d.listener.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		node, err := net.Dial("tcp", d.c.addr)
+		node, err := net.Dial("tcp", d.node.config.Addr)
 		if err != nil {
 			client.Close()
 			continue
 		}
-		at := &conn{door: d, client: client, node: node, asked: make(chan string, 64)}
+		at := &conn{door: d, client: client, node: node, asked: make(chan question, 64)}
 		d.c.set(func() { d.conns[at] = true })
 		go at.readClient()
 		go at.readNode()
@@ -297,7 +439,7 @@ func (at *conn) readClient() {
 	_ = at.client.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at.door.state <= stalled {
+	if at.door.state <= stalled && len(at.in) == 0 {
 		_ = at.node.Close()
 	}
 }
@@ -309,16 +451,37 @@ func (at *conn) hand(v protocol.Value) {
 		return
 	}
 	name := strings.ToUpper(v.Elems[0].Str)
-	c.sent = append(c.sent, name)
+	if at.isHeldBack(&at.in, name, v) {
+		return
+	}
+	c.sent[name]++
+	instead := c.instead[name]
+	delete(c.instead, name)
 	if c.refusing != "" && name != "HELLO" {
-		_, _ = at.client.Write(protocol.ErrValue(c.refusing).AppendTo(nil, protocol.RESP3))
+		instead = c.refusing
+	}
+	if instead != "" && !strings.HasPrefix(instead, "UNCERTAIN") {
+		_, _ = at.client.Write(protocol.ErrValue(instead).AppendTo(nil, protocol.RESP3))
 		return
 	}
 	if name == "SESSION.OPEN" || name == "SESSION.ATTACH" {
 		c.heartbeat = slices.ContainsFunc(v.Elems, func(e protocol.Value) bool { return e.Str == "HEARTBEAT" })
 	}
-	at.asked <- name
+	at.asked <- question{name, instead}
 	_, _ = at.node.Write(v.AppendTo(nil, protocol.RESP2))
+}
+
+// isHeldBack reports whether v, of that name, is held back, and keeps it. c.mu is held.
+func (at *conn) isHeldBack(kept *[]protocol.Value, name string, v protocol.Value) bool {
+	c := at.door.c
+	if len(*kept) == 0 && (name == "" || name != c.heldBack) {
+		return false
+	}
+	if name == c.heldBack {
+		c.heldBack = ""
+	}
+	*kept = append(*kept, v)
+	return true
 }
 
 // readNode hands replies and pushes to the client.
@@ -337,12 +500,22 @@ func (at *conn) readNode() {
 // answer hands a reply or a push to the client, unless the door has another task; c.mu is held.
 func (at *conn) answer(v protocol.Value) {
 	c := at.door.c
+	push := v.Kind == protocol.KindPush
 	name := ""
-	if v.Kind != protocol.KindPush {
-		name = <-at.asked
+	if push && len(v.Elems) > 1 {
+		name = v.Elems[1].Str
+	}
+	if at.isHeldBack(&at.out, name, v) {
+		return
+	}
+	if !push {
+		q := <-at.asked
+		if name = q.name; q.instead != "" {
+			v = protocol.ErrValue(q.instead)
+		}
 	}
 	switch {
-	case at.door.state != open, name == "" && c.deaf:
+	case at.door.state != open, push && c.deaf:
 		return
 	case name != "" && name == c.swallowed:
 		c.swallowed = ""
@@ -352,6 +525,81 @@ func (at *conn) answer(v protocol.Value) {
 	_, _ = at.client.Write(v.AppendTo(nil, protocol.RESP3))
 	if name != "" && name == c.cut {
 		c.cut = ""
-		_ = at.node.Close()
+		_ = at.node.(*net.TCPConn).CloseWrite() // the client's end follows that of the node's
+	}
+}
+
+// link is the way from one node to another.
+type link struct {
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func startLink(t *testing.T, to string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &link{listener: listener, to: to}
+	t.Cleanup(func() {
+		listener.Close()
+		l.set(false)
+	})
+	go l.accept()
+	return l
+}
+
+// set cuts the link, or ends that. What came while it was cut is lost, and so are its connections.
+func (l *link) set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	if !cut {
+		for _, nc := range l.conns {
+			nc.Close()
+		}
+		l.conns = nil
+	}
+}
+
+func (l *link) isCut() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut
+}
+
+func (l *link) accept() {
+	for {
+		from, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", l.to)
+		if err != nil {
+			from.Close()
+			continue
+		}
+		l.mu.Lock()
+		l.conns = append(l.conns, from, to)
+		l.mu.Unlock()
+		go l.carry(from, to)
+		go l.carry(to, from)
+	}
+}
+
+func (l *link) carry(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	for data := make([]byte, 32<<10); ; {
+		n, err := from.Read(data)
+		if err != nil {
+			return
+		}
+		if !l.isCut() {
+			_, _ = to.Write(data[:n])
+		}
 	}
 }

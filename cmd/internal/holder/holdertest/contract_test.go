@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,11 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
 )
 
-// ttl is long enough for a machine that is busy with other things.
-const ttl = 3 * time.Second
+// The TTLs are long enough for a machine that is busy with other things. A cluster of three may have to elect a leader.
+const (
+	ttl      = 3 * time.Second
+	ttlThree = 10 * time.Second
+)
 
 // driver is a program that uses a client library: see server/clients/CONTRACT.md.
 type driver struct {
@@ -33,88 +37,122 @@ type driver struct {
 	word   string // the file with the password
 }
 
-// languages have a library. Each returns the command that runs its driver.
-var languages = map[string]func(t *testing.T) []string{
-	"Go": func(t *testing.T) []string {
-		const dir = "../../../../server/clients/go/holdfast"
-		readAll(t, dir+"/*.go", dir+"/driver/*.go")
-		program := filepath.Join(t.TempDir(), "driver")
-		build := exec.Command("go", "build", "-o", program, "./driver")
-		build.Dir = dir
-		out, err := build.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return []string{program}
-	},
-	"Python": python,
-	"asyncio": func(t *testing.T) []string {
-		command := python(t)
-		out, err := exec.Command(command[0], filepath.Dir(command[1])+"/test_aio.py").CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return append(command, "--asyncio")
-	},
-	"Java":    java,
-	"futures": func(t *testing.T) []string { return append(java(t), "--async") },
-	"TypeScript": func(t *testing.T) []string {
-		dir := os.Getenv("HOLDFAST_TYPESCRIPT")
-		if dir == "" {
-			t.Skip("HOLDFAST_TYPESCRIPT does not name the built library: `make clients` builds and tests it")
-		}
-		readAll(t, dir+"/*.mjs", dir+"/dist/*")
-		return []string{"node", dir + "/driver.mjs"}
-	},
+// library is a client library.
+type library struct {
+	name     string
+	dir      string   // below server/clients
+	needs    []string // programs
+	isCheap  bool     // played by every run, and not only where HOLDFAST_LIBRARIES is set
+	hasForks bool
+	// build returns the command that runs the driver of the library in source, a copy of dir. out is an empty folder.
+	build func(t *testing.T, source, out string) []string
 }
 
-func java(t *testing.T) []string {
-	const dir = "../../../../server/clients/java/holdfast-client"
-	const library = dir + "/src/main/java/io/github/holdfast/*.java"
-	readAll(t, library, dir+"/*.java")
-	compiler, err := exec.LookPath("javac")
-	if err != nil {
-		t.Skip("javac is not installed: the Java library is not tested")
+var libraries = []library{
+	{name: "Go", dir: "go/holdfast", needs: []string{"go"}, isCheap: true, build: goDriver},
+	{name: "Python", dir: pythonDir, needs: []string{"python3"}, isCheap: true, hasForks: true, build: python},
+	{name: "asyncio", dir: pythonDir, needs: []string{"python3"}, build: asyncio},
+	{name: "Java", dir: javaDir, needs: []string{"java", "javac"}, build: java},
+	{name: "futures", dir: javaDir, needs: []string{"java", "javac"}, build: futures},
+	{name: "TypeScript", dir: "node/holdfast-client", needs: []string{"node"}, build: typescript},
+}
+
+// playAll names a folder in which npm has installed what builds TypeScript's library. Where it is set, libraries in all
+// languages are played.
+const playAll = "HOLDFAST_LIBRARIES"
+
+func goDriver(t *testing.T, source, out string) []string {
+	runIn(t, source, "go", "build", "-o", out+"/driver", "./driver")
+	return []string{out + "/driver"}
+}
+
+func python(_ *testing.T, source, _ string) []string {
+	return []string{"python3", source + "/driver.py"}
+}
+
+func asyncio(t *testing.T, source, out string) []string {
+	runIn(t, source, "python3", "test_aio.py")
+	return append(python(t, source, out), "--asyncio")
+}
+
+func typescript(t *testing.T, source, _ string) []string {
+	packages := filepath.Join(os.Getenv(playAll), "node_modules")
+	if _, err := os.Stat(packages); err != nil {
+		t.Skip(err)
 	}
-	files, err := filepath.Glob(library)
+	require.NoError(t, os.Symlink(packages, source+"/node_modules"))
+	runIn(t, source, "node", "node_modules/typescript/bin/tsc")
+	return []string{"node", source + "/driver.mjs"}
+}
+
+func futures(t *testing.T, source, out string) []string {
+	return append(java(t, source, out), "--async")
+}
+
+func java(t *testing.T, source, out string) []string {
+	files, err := filepath.Glob(source + "/src/main/java/io/github/holdfast/*.java")
 	require.NoError(t, err)
-	classes := t.TempDir()
-	files = append(files, dir+"/Driver.java", "-Xlint:all", "-Werror", "--release", "17", "-d", classes)
-	out, err := exec.Command(compiler, files...).CombinedOutput()
+	runIn(t, source, "javac", append(files, "Driver.java", "-Xlint:all", "-Werror", "--release", "17", "-d", out)...)
+	return []string{"java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", out, "Driver"}
+}
+
+func runIn(t *testing.T, dir, program string, words ...string) {
+	t.Helper()
+	cmd := exec.Command(program, words...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	return []string{"java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes, "Driver"}
 }
 
-func python(t *testing.T) []string {
-	const dir = "../../../../server/clients/python/holdfast-client"
-	readAll(t, dir+"/*.py", dir+"/holdfast_client/*.py")
-	program, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed: the Python library is not tested")
+const (
+	clients   = "../../../../server/clients/"
+	pythonDir = "python/holdfast-client"
+	javaDir   = "java/holdfast-client"
+)
+
+// prepare builds the driver, of a library that has the mistake if there is one, and returns the command that runs it.
+func (l library) prepare(t *testing.T) []string {
+	if !l.isCheap && os.Getenv(playAll) == "" {
+		t.Skip(playAll + " is not set: `make clients` sets it")
 	}
-	return []string{program, dir + "/driver.py"}
-}
-
-// readAll reads files, so that the go command runs the test again when they change.
-func readAll(t *testing.T, patterns ...string) {
-	for _, p := range patterns {
-		files, err := filepath.Glob(p)
-		require.NoError(t, err)
-		require.NotEmpty(t, files, p)
-		for _, f := range files {
-			_, err := os.ReadFile(f)
-			require.NoError(t, err)
+	for _, program := range l.needs {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
 		}
 	}
+	source, wrong := t.TempDir(), theMistake()
+	require.NoError(t, filepath.WalkDir(clients+l.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(source, strings.TrimPrefix(path, clients+l.dir))
+		switch {
+		case slices.Contains([]string{"node_modules", "dist", "__pycache__"}, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(to, 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(to, []byte(wrong.in(path, string(text))), 0o600)
+		}
+		return err
+	}))
+	return l.build(t, source, t.TempDir())
 }
 
 // stage is a cluster, and the library that clients of it use.
 type stage struct {
 	*holdertest.Cluster
 	command []string
+	ttl     time.Duration
 }
 
 func startDriver(t *testing.T, c stage) *driver {
 	d := &driver{t: t, cmd: exec.Command(c.command[0], c.command[1:]...), events: make(chan string, 64)}
 	d.word = filepath.Join(t.TempDir(), "word")
 	require.NoError(t, os.WriteFile(d.word, []byte(c.Password), 0o600))
-	d.cmd.Env = append(os.Environ(), "HOLDFAST_NODES="+strings.Join(c.Addrs(), ","), "HOLDFAST_TTL="+ttl.String(),
+	d.cmd.Env = append(os.Environ(), "HOLDFAST_NODES="+strings.Join(c.Addrs(), ","), "HOLDFAST_TTL="+c.ttl.String(),
 		"HOLDFAST_PASSWORD_FILE="+d.word)
 	d.cmd.Stderr = os.Stderr
 	var err error
@@ -185,12 +223,17 @@ func awaitHolder(t *testing.T, c stage, name, owner string) {
 	require.Eventually(t, func() bool { return c.Holder(name) == owner }, 20*time.Second, time.Millisecond)
 }
 
-// scenarios are the rows of the table in server/clients/CONTRACT.md.
-var scenarios = []struct {
+// threeNodes is for nodes: real ones, each behind a door.
+const threeNodes = 0
+
+type scenario struct {
 	name  string
-	nodes int
+	nodes int // doors to one node, or threeNodes
 	play  func(t *testing.T, c stage)
-}{
+}
+
+// scenarios are the rows of the table in server/clients/CONTRACT.md.
+var scenarios = []scenario{
 	{"one after the other", 1, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
 		a.say("lock 1 job")
@@ -255,7 +298,7 @@ var scenarios = []struct {
 			awaitWaiters(t, c, "job", 1)
 			a.say("cancel %d", i)
 			c.Break("job")
-			if e := <-a.events; strings.HasPrefix(e, "granted") {
+			if e := a.event(""); strings.HasPrefix(e, "granted") {
 				a.say("unlock %d", i)
 				a.event("released")
 			}
@@ -263,14 +306,54 @@ var scenarios = []struct {
 			awaitWaiters(t, c, "job", 0)
 		}
 	}},
+	{"grant on its way when it is cancelled", 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Take("job")
+		a.say("lock 1 job")
+		awaitWaiters(t, c, "job", 1)
+		c.HoldBack("granted")
+		c.Break("job")
+		require.Eventually(t, c.IsHeldBack, 20*time.Second, time.Millisecond)
+		require.NotEmpty(t, c.Holder("job"))
+		a.say("cancel 1")
+		a.event("refused 1 cancelled")
+		c.Deliver()
+		awaitHolder(t, c, "job", "")
+		a.silent()
+	}},
+	{"cancel on its way when it is granted", 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Take("job")
+		a.say("lock 1 job")
+		awaitWaiters(t, c, "job", 1)
+		c.HoldBack("LOCK.CANCEL")
+		a.say("cancel 1")
+		a.event("refused 1 cancelled")
+		require.Eventually(t, c.IsHeldBack, 20*time.Second, time.Millisecond)
+		c.Break("job")
+		require.NotEmpty(t, c.Holder("job"))
+		c.Deliver()
+		awaitHolder(t, c, "job", "")
+		a.silent()
+	}},
 	{"broken by an operator", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		a.say("lock 1 job")
 		a.fence("1")
-		c.Break("job")
-		a.event("lost 1 now broken")
+		c.Break("job", "REASON", "night shift")
+		said := a.event("lost 1 now broken by operator ")
+		require.True(t, strings.HasSuffix(said, ": night shift"), said)
 		a.say("unlock 1")
 		a.event("released 1 lost")
+	}},
+	{"node not there yet", 1, func(t *testing.T, c stage) {
+		c.Kill(0)
+		a := startDriver(t, c)
+		a.say("try 0 job")
+		a.event("refused 0 error")
+		a.say("lock 1 job")
+		c.Revive(0)
+		a.fence("1")
 	}},
 	{"node killed while holding", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
@@ -373,6 +456,19 @@ var scenarios = []struct {
 		a.say("unlock 2") // neither repeated release has ended the hold
 		require.Empty(t, a.event("released 2"))
 	}},
+	{"release on its way behind its repetition", 2, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		a.say("lock 1 job")
+		a.fence("1")
+		c.HoldBack("LOCK.RELEASE")
+		a.say("unlock 1")
+		require.Empty(t, a.event("released 1"))
+		a.say("lock 2 job")
+		a.fence("2")
+		c.Deliver()
+		a.say("unlock 2")
+		require.Empty(t, a.event("released 2"))
+	}},
 	{"cluster away, shorter than the TTL", 2, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("taken")
@@ -381,11 +477,48 @@ var scenarios = []struct {
 		a.say("lock 2 taken")
 		awaitWaiters(t, c, "taken", 1)
 		c.Refuse("CLUSTERDOWN No leader is known, the command was not applied")
-		require.Eventually(t, func() bool { return slices.Contains(c.Sent(), "SESSION.ATTACH") }, ttl/2, time.Millisecond)
+		require.Eventually(t, func() bool { return c.Sent("SESSION.ATTACH") > 0 }, ttl/2, time.Millisecond)
 		c.Refuse("")
 		a.silent()
 		c.Break("taken")
 		a.fence("2")
+	}},
+	{"grant lost with its connection", 2, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Take("job")
+		a.say("lock 1 job")
+		awaitWaiters(t, c, "job", 1)
+		c.Swallow("granted")
+		c.Break("job")
+		a.fence("1")
+		a.say("unlock 1")
+		require.Empty(t, a.event("released 1"))
+	}},
+	{"errors that pass", 2, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		for i, line := range []string{
+			"UNCERTAIN The outcome is not known", "TRYAGAIN Not now", "CLUSTERDOWN No leader is known",
+			"LOADING The node is starting", "MASTERDOWN No leader is known", "ERR max number of clients reached",
+		} {
+			c.Answer("LOCK.ACQUIRE", line)
+			a.say("lock %d job", i)
+			a.fence(strconv.Itoa(i))
+			c.Answer("LOCK.RELEASE", line)
+			a.say("unlock %d", i)
+			require.Empty(t, a.event("released "+strconv.Itoa(i)))
+			require.Empty(t, c.Holder("job"))
+		}
+	}},
+	{"wait failed", 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Take("job")
+		a.say("lock 1 job")
+		awaitWaiters(t, c, "job", 1)
+		asked := c.Sent("LOCK.ACQUIRE")
+		c.Fail("job", c.Waiter("job"))
+		require.Eventually(t, func() bool { return c.Sent("LOCK.ACQUIRE") > asked }, 20*time.Second, time.Millisecond)
+		c.Break("job")
+		a.fence("1")
 	}},
 	{"place in line lost", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
@@ -447,20 +580,76 @@ var scenarios = []struct {
 		a.say("unlock 1")
 		a.event("released 1")
 	}},
+	{"node cut off from the others", threeNodes, func(t *testing.T, c stage) {
+		a := holdAndWait(t, c)
+		c.Isolate(0)
+		a.silent() // is at another node
+		goOn(t, c, a)
+	}},
+	{"all nodes restarted in turn", threeNodes, func(t *testing.T, c stage) {
+		a := holdAndWait(t, c)
+		for i := range 3 {
+			c.Restart(i)
+			a.silent()
+		}
+		goOn(t, c, a)
+	}},
+	{forked, 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		a.say("lock 1 job")
+		a.fence("1")
+		a.say("fork 1 job")
+		a.event("child 1 lost lost closed not-granted")
+		a.say("unlock 1")
+		require.Empty(t, a.event("released 1"))
+	}},
 }
 
-// TestContract plays each scenario with the client library of each language.
+const forked = "forked while holding"
+
+// holdAndWait returns a client that holds job and stands in line for taken.
+func holdAndWait(t *testing.T, c stage) *driver {
+	a := startDriver(t, c)
+	c.Take("taken")
+	a.say("lock 1 job")
+	a.fence("1")
+	a.say("lock 2 taken")
+	awaitWaiters(t, c, "taken", 1)
+	return a
+}
+
+// goOn finds that nothing has happened to the client of holdAndWait.
+func goOn(t *testing.T, c stage, a *driver) {
+	c.Break("taken")
+	a.fence("2")
+	a.say("unlock 1")
+	require.Empty(t, a.event("released 1"))
+}
+
+// TestContract plays each scenario with each client library.
 func TestContract(t *testing.T) {
+	page, err := os.ReadFile(clients + "CONTRACT.md")
+	require.NoError(t, err)
+	for _, s := range scenarios {
+		require.Regexp(t, `(?m)^\| (.*; )?`+regexp.QuoteMeta(s.name)+`(; .*)? \|`, string(page))
+	}
 	if testing.Short() {
 		t.Skip("builds and runs programs")
 	}
-	for language, driver := range languages {
-		t.Run(language, func(t *testing.T) {
-			command := driver(t)
+	for _, l := range libraries {
+		t.Run(l.name, func(t *testing.T) {
+			command := l.prepare(t)
 			for _, s := range scenarios {
 				t.Run(s.name, func(t *testing.T) {
+					if s.name == forked && !l.hasForks {
+						t.Skip("the language does not fork")
+					}
 					t.Parallel()
-					s.play(t, stage{holdertest.Start(t, s.nodes, "secret"), command})
+					if s.nodes == threeNodes {
+						s.play(t, stage{holdertest.StartThree(t, "secret"), command, ttlThree})
+					} else {
+						s.play(t, stage{holdertest.Start(t, s.nodes, "secret"), command, ttl})
+					}
 				})
 			}
 		})

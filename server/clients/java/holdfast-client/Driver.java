@@ -113,7 +113,8 @@ public final class Driver {
             }
             HOLDS.put(call, hold);
             say("granted " + call + " " + hold.fence());
-            hold.onLost(loss -> say("lost " + call + (loss.left().isZero() ? " now " : " later ") + loss.reason()));
+            hold.onLost(loss -> say("lost " + call + (loss.left().isZero() ? " now " : " later ") + loss.reason()
+                    + (loss.by().isEmpty() ? "" : " by " + loss.by() + ": " + loss.text())));
         } catch (InterruptedException | CancellationException e) {
             say("refused " + call + " cancelled");
         } catch (NotAcquiredException e) {

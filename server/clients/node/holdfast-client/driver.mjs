@@ -50,8 +50,8 @@ async function acquire (kind, call, name, ...words) {
   calls.get(call).lock = lock
   say(`granted ${call} ${lock.fence}`)
   const tell = () => {
-    const { reason, millisLeft } = lock.signal.reason
-    if (!closing) say(`lost ${call} ${millisLeft > 0 ? 'later' : 'now'} ${reason}`)
+    const { reason, millisLeft, by, text } = lock.signal.reason
+    if (!closing) say(`lost ${call} ${millisLeft > 0 ? 'later' : 'now'} ${reason}${by && ` by ${by}: ${text}`}`)
   }
   if (lock.signal.aborted) tell()
   else lock.signal.addEventListener('abort', tell)

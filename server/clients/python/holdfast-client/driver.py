@@ -42,7 +42,8 @@ def say(event, error=None):
 
 def lost(call, loss):
     if loss.reason != "the client was closed":  # which may be before on_lost
-        say(f"lost {call} {'later' if loss.seconds_left > 0 else 'now'} {loss.reason}")
+        by = f" by {loss.by}: {loss.text}" if loss.by else ""
+        say(f"lost {call} {'later' if loss.seconds_left > 0 else 'now'} {loss.reason}{by}")
 
 
 loop = asyncio.new_event_loop() if "--asyncio" in sys.argv else None
@@ -137,13 +138,36 @@ def watch(client, name):
         changed(info)
 
 
-def main():
-    if loop is not None:
-        threading.Thread(target=loop.run_forever, daemon=True).start()
-    client = (hf.aio.Client if loop else hf.Client)(
+def fork(client, call, name):
+    """A child, which looks at the lock of the call, and asks for a lock by the client and by one of its own."""
+    pid = os.fork()
+    if pid > 0:
+        return os.waitpid(pid, 0)
+    seen = []
+    for ask in (locks[call].check, locks[call].release, client.lock(name).acquire):
+        try:
+            ask()
+            seen.append("nothing")
+        except hf.HoldfastError as e:
+            seen.append("lost" if isinstance(e, hf.LockLost) else "closed" if isinstance(e, hf.ClosedError) else "error")
+    with new_client() as own:
+        seen.append("granted" if own.lock(name).acquire(blocking=False) else "not-granted")
+    client.close()
+    say(f"child {call} {' '.join(seen)}")
+    os._exit(0)
+
+
+def new_client():
+    return (hf.aio.Client if loop else hf.Client)(
         os.environ["HOLDFAST_NODES"].split(","), credentials=password, ttl=float(os.environ["HOLDFAST_TTL"].rstrip("s")),
         name="driver",
     )
+
+
+def main():
+    if loop is not None:
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+    client = new_client()
     for line in sys.stdin:
         words = line.split()
         if words[0] in ("lock", "try", "all"):
@@ -156,6 +180,8 @@ def main():
             look(client, words[1])
         elif words[0] == "watch":
             threading.Thread(target=watch, args=(client, words[1]), daemon=True).start()
+        elif words[0] == "fork":
+            fork(client, *words[1:])
         elif words[0] == "pass":
             say(f"passes {words[1]} {str(finish(client.fence_pass(words[1], locks[words[2]].fence))).lower()}")
     finish(client.close())

@@ -130,7 +130,11 @@ func (d *driver) acquire(ctx context.Context, words []string) {
 		if time.Until(lost.Until) > 0 {
 			until = "later"
 		}
-		d.print(fmt.Sprintf("lost %s %s %s", call, until, lost.Reason), nil)
+		event := fmt.Sprintf("lost %s %s %s", call, until, lost.Reason)
+		if lost.By != "" {
+			event += " by " + lost.By + ": " + lost.Text
+		}
+		d.print(event, nil)
 	}
 }
 

@@ -342,6 +342,8 @@ class Client:
     def close(self) -> None:
         """Release all locks by closing the session. If no node answers in a fifth of the TTL, they are free after the
         TTL."""
+        if self._pid != os.getpid():
+            return
         with self._changed:
             if self._closed:
                 return
@@ -354,7 +356,7 @@ class Client:
         if observer is not None:
             observer.close()
         try:
-            if conn is not None and session and self._pid == os.getpid():
+            if conn is not None and session:
                 conn.do("SESSION.CLOSE", session)
         except HoldfastError:
             pass
@@ -562,9 +564,8 @@ class Client:
     ) -> Tuple[Conn, str]:
         """The connection that the session is attached to, and the session. It is waited for until end, or until hold is
         cancelled; if once, until a round over all nodes has failed."""
+        self._check_process()
         with self._changed:
-            if self._pid != os.getpid():
-                raise ClosedError("the client was made before a fork; make one in the child")
             if not self._running and not self._closed:
                 self._running = True
                 _start(self._run)
@@ -583,6 +584,11 @@ class Client:
                 if end is not None and _now() >= end:
                     raise NotAcquired(f"no node can be used: {error}" if error else "no node answers in time")
                 self._changed.wait(None if end is None else max(0.0, end - _now()))
+
+    def _check_process(self) -> None:
+        """Raise ClosedError in the child of a fork, where another thread of the parent may have left a lock locked."""
+        if self._pid != os.getpid():
+            raise ClosedError("the client was made before a fork; make one in the child")
 
     def _do(self, *words: Any) -> Any:
         return self._exchange(lambda conn: conn.do(*words))
@@ -609,6 +615,7 @@ class Client:
                 self._changed.wait_for(lambda: self._closed, _FIRST_PAUSE)
 
     def _acquire(self, hold: _Hold, blocking: bool, timeout: Optional[float]) -> bool:
+        self._check_process()
         end = None if timeout is None or not blocking else _now() + timeout
         with self._changed:
             self._holds[hold.owner] = hold
@@ -676,12 +683,12 @@ class Client:
                     return
 
     def _release(self, hold: _Hold) -> None:
+        outlived = hold.outlived()
+        if self._pid != os.getpid() and outlived is not None:
+            raise outlived
         with self._changed:
             if hold.loss is not None:
                 raise hold.loss
-            outlived = hold.outlived()
-            if self._pid != os.getpid() and outlived is not None:
-                raise outlived
             hold.state = _RELEASED
         again = False
         try:
