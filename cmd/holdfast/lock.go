@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -120,15 +123,16 @@ func lock(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		o.note = filepath.Base(words[1])
 		o.note = o.note[:min(len(o.note), maxNote)]
 	}
+	dials := dialer{failed: make(chan struct{})}
 	client, err := holdfast.New(holdfast.Config{
 		Addrs: servers.Addrs, User: servers.User, Password: servers.Password, TLS: servers.TLS, DB: servers.DB,
-		Name: "holdfast-lock", TTL: o.ttl,
+		Name: "holdfast-lock", TTL: o.ttl, Dial: dials.dial,
 	})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	held, err := o.acquire(ctx, client, servers, stderr)
+	held, err := o.acquire(ctx, client, servers, dials.failed, stderr)
 	if err != nil {
 		return err
 	}
@@ -202,10 +206,25 @@ func isInPath(name string) bool {
 // unwrapped while a node is connected, and wrapped if none is.
 var errNotInTime = errors.New("not granted in time")
 
-// acquire waits for the lock until it is granted, --wait is over, or a signal ends the program.
-func (o *lockOwn) acquire(ctx context.Context, client *holdfast.Client, servers *holder.Servers, stderr io.Writer) (
-	*holdfast.Lock, error,
-) {
+// dialer closes failed when the library dials a second time, since its first connection failed or ended.
+type dialer struct {
+	net.Dialer
+	calls  atomic.Int64
+	failed chan struct{}
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.calls.Add(1) == 2 {
+		close(d.failed)
+	}
+	return d.DialContext(ctx, network, addr)
+}
+
+// acquire waits for the lock until it is granted, --wait is over, or a signal ends the program. Once failed is closed,
+// it asks the nodes by itself whether they refuse this client, since the library does not know the flags.
+func (o *lockOwn) acquire(
+	ctx context.Context, client *holdfast.Client, servers *holder.Servers, failed <-chan struct{}, stderr io.Writer,
+) (*holdfast.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer cancelBySignal(ctx, cancel)()
@@ -218,8 +237,14 @@ func (o *lockOwn) acquire(ctx context.Context, client *holdfast.Client, servers 
 		limited, end = context.WithTimeoutCause(ctx, o.wait, errNotInTime)
 		defer end()
 	}
-	refusal := make(chan error, 1)
-	go func() { refusal <- refusalOf(limited, servers, cancel) }()
+	refusal := sync.OnceValue(func() error { return refusalOf(limited, servers, cancel) })
+	go func() {
+		select {
+		case <-failed:
+			refusal()
+		case <-limited.Done():
+		}
+	}()
 	held, err := lock(limited, o.name, o.options(ctx, servers, stderr)...)
 	if err == nil {
 		return held, nil
@@ -234,7 +259,7 @@ func (o *lockOwn) acquire(ctx context.Context, client *holdfast.Client, servers 
 	if err == holdfast.ErrNotGranted || err == errNotInTime { // as the cluster said, and not wrapped by anything
 		return nil, exitStatus{o.notGranted, fmt.Sprintf("%s: %v%s", o.name, errNotInTime, o.behindNow(servers))}
 	}
-	if refused := <-refusal; refused != nil {
+	if refused := refusal(); refused != nil {
 		err = refused
 	} else if servers.From != "" {
 		err = fmt.Errorf("%w (%s)", err, servers.From)

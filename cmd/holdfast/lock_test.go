@@ -58,10 +58,12 @@ func TestLockGivesItsCommandsStatus(t *testing.T) {
 	}
 	r := locking(t, exe, c.Addrs(), "job", "--", filepath.Dir(plain))
 	require.Equal(t, 126, r.status(t), "a folder")
+	greeted := c.Sent("HELLO")
 	r = locking(t, exe, c.Addrs(), "job", "--ttl", "5s", "--", "sh", "-c",
 		`echo "$HOLDFAST_LOCK $HOLDFAST_FENCE $1"; echo "$HOLDFAST_OWNER" >&2`, "sh", "--ttl")
 	require.Zero(t, r.status(t))
 	require.Regexp(t, `^job \d+ --ttl\n$`, r.stdout.String())
+	require.Equal(t, greeted+1, c.Sent("HELLO"), "one connection")
 	require.Contains(t, r.stderr.String(), ":"+strconv.Itoa(r.PID())+":")
 }
 
