@@ -20,12 +20,14 @@ type applier struct {
 	log       *parallelLog
 	snapshots raft.SnapshotStore
 	policy    SnapshotPolicy
-	tell      func(Event)
-	applied   func() // entries were applied
-	fail      func(error)
-	verify    func([]*raft.Log) // nil unless invariant.On
-	stopped   <-chan struct{}
-	raft      *raft.Raft // set before cutLog runs
+	// needed is the entry from which on some member needs the log of this node, which leads; 0: none does.
+	needed  func() uint64
+	tell    func(Event)
+	applied func() // entries were applied
+	fail    func(error)
+	verify  func([]*raft.Log) // nil unless invariant.On
+	stopped <-chan struct{}
+	raft    *raft.Raft // set before cutLog runs
 
 	configurations *configurations
 	quarantine     quarantine
@@ -42,7 +44,7 @@ var _ raft.BatchingFSM = (*applier)(nil)
 func newApplier(c *Config, log *parallelLog, stopped <-chan struct{}) *applier {
 	return &applier{
 		machine: c.Machine, log: log, snapshots: c.Snapshots, policy: c.SnapshotPolicy,
-		tell: c.OnEvent, applied: func() {}, fail: c.Fail, stopped: stopped, cut: make(chan struct{}, 1),
+		tell: c.OnEvent, applied: func() {}, fail: c.Fail, needed: func() uint64 { return 0 }, stopped: stopped, cut: make(chan struct{}, 1),
 	}
 }
 
@@ -164,9 +166,11 @@ func (c *capture) Persist(sink raft.SnapshotSink) error {
 func (c *capture) Release() {}
 
 // boundTrailing has raft keep, over the snapshot that is about to be complete, no more of the log
-// than the limit of bytes allows: raft counts entries only.
+// than the limit of bytes allows, raft counts entries only, and what a member that lags needs next.
+// Otherwise a member that takes longer to get a snapshot than this node to take the next would get
+// snapshots as long as there is work.
 func (a *applier) boundTrailing() error {
-	trailing, err := a.log.trailing(a.policy.TrailingLogs)
+	trailing, err := a.log.trailing(a.policy.TrailingLogs, a.needed())
 	if err != nil {
 		return err
 	}

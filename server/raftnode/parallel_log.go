@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -50,8 +51,9 @@ type parallelLog struct {
 	// started the goroutine that writes the queue.
 	queue  []*raft.Log
 	recent [recentLogs]*raft.Log // an entry is at index modulo the length
-	sizes  logSizes
-	err    error // of the write that failed
+	sizes  logSizes              // within what is kept over a snapshot
+	lags   logSizes              // within what is kept for a member that lags
+	err    error                 // of the write that failed
 
 	placeholder []byte // in place of the data of a stripped entry
 
@@ -61,9 +63,17 @@ type parallelLog struct {
 
 var _ raft.MonotonicLogStore = (*parallelLog)(nil)
 
-// newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot.
+// laggingTimes is how much more of the log than usual a snapshot leaves for a member that lags.
+const laggingTimes = 4
+
+// laggingFor is how long a member may acknowledge nothing before the log is cut as if it were not there.
+const laggingFor = 10 * time.Second
+
+// newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot, and laggingTimes as
+// many while a member needs them.
 func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
-	l := &parallelLog{store: store, fail: fail, sizes: logSizes{limit: trailingBytes}, placeholder: make([]byte, 0, 1)}
+	l := &parallelLog{store: store, fail: fail, placeholder: make([]byte, 0, 1)}
+	l.sizes.limit, l.lags.limit = trailingBytes, laggingTimes*trailingBytes
 	l.written.L = &l.mu
 	return l
 }
@@ -182,6 +192,7 @@ func (l *parallelLog) storeNow(logs []*raft.Log) error {
 // remember keeps logs, and recent entries from index on whatever their size. Requires l.mu.
 func (l *parallelLog) remember(logs []*raft.Log, index uint64) {
 	l.sizes.append(logs)
+	l.lags.append(logs)
 	for _, log := range logs {
 		l.recent[log.Index%recentLogs] = log
 	}
@@ -330,14 +341,18 @@ func (l *parallelLog) forget(last, index uint64) {
 }
 
 // trailing returns how many of the newest entries are to be kept over a snapshot: enough for the
-// limit of bytes, and most at most.
-func (l *parallelLog) trailing(most uint64) (uint64, error) {
+// limit of bytes, and most at most; or all from needed on, if they are within the limit for a member that lags.
+func (l *parallelLog) trailing(most, needed uint64) (uint64, error) {
 	last, err := l.LastIndex()
 	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	first, bytes := l.sizes.newest(last)
+	lagging := uint64(0)
+	if reach, _ := l.lags.newest(last); 0 < needed && reach <= needed {
+		lagging = last - needed + 1
+	}
 	l.mu.Unlock()
 	// Entries of this node's former life are read, once: from here on others are newer. They are on
 	// the disk.
@@ -348,7 +363,7 @@ func (l *parallelLog) trailing(most uint64) (uint64, error) {
 		}
 		bytes += sizeOfEntry(&entry)
 	}
-	return max(1, min(last-first+1, most)), nil
+	return max(1, lagging, min(last-first+1, most)), nil
 }
 
 // A leader has all that is committed. So a leader with another entry in a committed entry's place was elected by

@@ -126,7 +126,7 @@ func TestStoreThatFails(t *testing.T) {
 	f.left = 0
 	require.False(t, log.reaches(1))
 	f.left = 0
-	_, err := log.trailing(1000)
+	_, err := log.trailing(1000, 0)
 	require.ErrorIs(t, err, errBroken)
 }
 
@@ -199,7 +199,7 @@ func TestLogUsedTogether(t *testing.T) {
 		func(i uint64) { log.reaches(i) },
 		func(uint64) { require.NoError(t, log.flush()) },
 		func(uint64) {
-			_, err := log.trailing(10)
+			_, err := log.trailing(10, 0)
 			require.NoError(t, err)
 		},
 	} {
@@ -467,7 +467,7 @@ func TestTrailingEntries(t *testing.T) {
 		}
 	}
 	trailing := func(l *parallelLog, most uint64) uint64 {
-		n, err := l.trailing(most)
+		n, err := l.trailing(most, 0)
 		require.NoError(t, err)
 		return n
 	}
@@ -484,6 +484,19 @@ func TestTrailingEntries(t *testing.T) {
 	require.NoError(t, log.DeleteRange(150, 201))
 	add(log, 150, 159, 1024)
 	require.Equal(t, uint64(64), trailing(log, 1000), "the large one is gone")
+
+	lagging := func(needed uint64) uint64 {
+		n, err := log.trailing(7, needed)
+		require.NoError(t, err)
+		return n
+	}
+	require.Equal(t, uint64(100), lagging(60), "a member needs them")
+	require.Equal(t, uint64(7), lagging(156), "no fewer than otherwise")
+	require.Equal(t, uint64(7), lagging(159), "it has all")
+	add(log, 160, 159+laggingTimes*64, 1024)
+	require.Equal(t, uint64(laggingTimes*64), lagging(160))
+	require.Equal(t, uint64(7), lagging(159-64), "too far")
+	require.NoError(t, log.DeleteRange(160, 159+laggingTimes*64))
 
 	log = newParallelLog(store, limit, nil)
 	require.Equal(t, uint64(64), trailing(log, 1000), "nothing is known")

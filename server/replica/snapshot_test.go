@@ -239,3 +239,27 @@ func TestSnapshotSwallowsEvents(t *testing.T) {
 		require.Zero(t, behind.Replica().Clients().Renewer.Sessions(1))
 	})
 }
+
+// TestSlowSnapshotIsTheLastOne: a member that takes longer to get a snapshot than the leader to take the next has one,
+// and goes on from the log, while there is work.
+func TestSlowSnapshotIsTheLastOne(t *testing.T) {
+	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
+		leader, behind := c.Leader(), c.Followers()[0]
+		behind.Crash()
+		time.Sleep(11 * time.Second) // until the leader counts on it no more
+		c.Fill(30)
+		require.NoError(t, leader.Replica().TakeSnapshot())
+		for _, n := range c.Names(behind.Name) {
+			c.Net.Delay(n, behind.Name, 50*time.Millisecond)
+			c.Net.Delay(behind.Name, n, 50*time.Millisecond)
+		}
+		behind.Start()
+		for range 200 {
+			c.Fill(6)
+			require.NoError(t, leader.Replica().TakeSnapshot())
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Len(t, events[replica.Restored](behind), 1)
+		c.Settle()
+	})
+}
