@@ -65,7 +65,7 @@ func subcommands() [][]string {
 		append([]string{"cluster"}, clusterNames()...),
 		{"locks", "break", "history"},
 		{"completion", "bash", "zsh", "fish"},
-		{"docs", "flags", "commands", "man"},
+		append([]string{"docs", "man", "write"}, pages()...),
 	}
 }
 

@@ -3,37 +3,149 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
+	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/protocol"
-	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// docs prints the documents that derive from tables.
+const docsUsage = `usage: holdfast docs [PAGE[#HEADING] | HEADING | man | write FOLDER]
+
+Without words it lists the pages. A page is named by its last word, its path or its address, and a heading may be the
+name of an alert: 'docs troubles', 'docs install#tls', 'docs HoldfastDown'. 'write' saves all pages to a folder.
+`
+
+// docs lists the pages of the binary, prints one of them, a chapter or the man page, or writes all to a folder.
 func docs(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	if len(args) != 1 {
-		return usageError{errors.New("say 'flags', 'commands' or 'man'")}
-	}
 	var text string
-	switch what := args[0]; {
+	switch {
 	case wantsHelp(args):
-		text = "usage: holdfast docs flags|commands|man\n"
-	case what == "flags":
-		text = flagDocument()
-	case what == "commands":
-		text = commandDocument()
-	case what == "man":
+		text = docsUsage
+	case len(args) == 0:
+		for _, path := range pages() {
+			title, _, _ := strings.Cut(page(path), "\n")
+			text += fmt.Sprintf("%-34s %s\n", strings.TrimSuffix(path, ".md"), strings.TrimPrefix(title, "# "))
+		}
+	case args[0] == "write" && len(args) == 2:
+		return writePages(args[1])
+	case len(args) > 1:
+		return unexpected(args[1])
+	case args[0] == "man":
 		text = manPage(ctx)
 	default:
-		return usageError{fmt.Errorf("%q: say 'flags', 'commands' or 'man'", what)}
+		if text = findPage(args[0]); text == "" {
+			return usageError{fmt.Errorf("%q: no page and no heading has this name; 'holdfast docs' lists the pages", args[0])}
+		}
 	}
 	_, err := io.WriteString(stdout, text)
 	return err
+}
+
+// pages returns the paths of the pages in the repository, in order.
+func pages() (paths []string) {
+	_ = fs.WalkDir(holdfast.Pages, ".", func(path string, d fs.DirEntry, err error) error {
+		if !d.IsDir() {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	return paths
+}
+
+// repository is where this release's files are.
+const repository = "https://github.com/holdfast/holdfast/blob/v" + protocol.HoldfastVersion + "/"
+
+// pageLink matches the relative address of a link or an image.
+var pageLink = regexp.MustCompile(`(\]\(|src=")([^)"#\s]+)`)
+
+// page returns a page, whose links to files that are no pages lead to the repository.
+func page(name string) string {
+	text, _ := holdfast.Pages.ReadFile(name)
+	return pageLink.ReplaceAllStringFunc(string(text), func(link string) string {
+		m := pageLink.FindStringSubmatch(link)
+		to := path.Join(path.Dir(name), m[2])
+		if _, err := holdfast.Pages.ReadFile(to); err == nil || strings.Contains(m[2], "://") {
+			return link
+		}
+		return m[1] + repository + to
+	})
+}
+
+// findPage returns the page, or the chapter, that a name or an address means.
+func findPage(name string) string {
+	file, anchor, _ := strings.Cut(strings.ToLower(name), "#")
+	file = "/" + strings.TrimSuffix(strings.TrimLeft(file, "./"), ".md") + ".md"
+	for _, path := range pages() {
+		at := "/" + strings.ToLower(path)
+		switch {
+		case !strings.HasSuffix(at, file) && !strings.HasSuffix(file, at):
+		case anchor == "":
+			return page(path)
+		default:
+			return pageChapter(page(path), anchor)
+		}
+	}
+	for _, path := range pages() {
+		if text := pageChapter(page(path), headingAnchor(name)); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// pageChapter returns the part of a page under the heading with the anchor.
+func pageChapter(text, anchor string) string {
+	var b strings.Builder
+	level, fenced := 0, false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		heading := strings.TrimLeft(line, "#")
+		if depth := len(line) - len(heading); depth > 0 && !fenced {
+			if level > 0 && depth <= level {
+				break
+			}
+			if level == 0 && headingAnchor(heading) == anchor {
+				level = depth
+			}
+		}
+		if level > 0 {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+var notInAnchors = regexp.MustCompile(`[^\w\s-]`)
+
+// headingAnchor returns what GitHub makes of a heading.
+func headingAnchor(heading string) string {
+	plain := notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+	return strings.ReplaceAll(plain, " ", "-")
+}
+
+// writePages writes the pages below a folder, so that the links between them work.
+func writePages(folder string) error {
+	for _, path := range pages() {
+		file := filepath.Join(folder, filepath.FromSlash(path))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(page(path)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // manPage is holdfast(1): the help of each command, which comes from the tables of flags.
@@ -59,22 +171,6 @@ func preformatted(b *strings.Builder, title, text string) {
 	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
 	fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", escape.Replace(strings.ToUpper(title)),
 		strings.TrimPrefix(escape.Replace("\n"+strings.TrimSpace(text)), "\n"))
-}
-
-// flagDocument is FLAGS.md beside this file.
-func flagDocument() string {
-	return "# Flags\n\nMade by `make rewrite` from the table in [flags.go](flags.go). Every flag of `holdfast serve` " +
-		"is also an environment\nvariable; a flag wins. `holdfast serve --check` proves them, and starts nothing. The " +
-		"flags of `holdfast lock`,\n`holdfast locks`, `holdfast cluster`, `holdfast backup`, `holdfast import`, `holdfast " +
-		"inspect`, `holdfast certs`,\n`holdfast restore` and `holdfast recover` stand at the end.\n\n" + flagTable() +
-		clientTable()
-}
-
-// commandDocument is COMMANDS.md of package protocol.
-func commandDocument() string {
-	return "# Commands\n\nMade by `make rewrite` from the command table of this package. " +
-		"[COMPATIBILITY.md](COMPATIBILITY.md) says where Holdfast\ndiffers from Redis.\n\n" +
-		protocol.Reference()
 }
 
 // version prints the release, the revision it was built from, and the version of what it
@@ -103,84 +199,4 @@ func version(_ context.Context, args []string, stdout, _ io.Writer) error {
 	_, err := fmt.Fprintf(stdout, "holdfast %s (%s), log format %d\n", protocol.HoldfastVersion,
 		cmp.Or(revision, "unknown revision"), protocol.EntryVersion)
 	return err
-}
-
-// clientTable is the documents' table of the flags of the commands that are clients.
-func clientTable() string {
-	all := "`holdfast lock`, `holdfast locks`, `holdfast cluster`, `holdfast backup` and `holdfast import`"
-	own := newLockOwn()
-	return flagSection(own.rows(), "The lock", "`holdfast lock`") +
-		flagSection(newLocksOwn().rows(), locksHeading, "`holdfast locks`") +
-		flagSection(newLocksOwn().rows(), breakHeading, "`holdfast locks break`") +
-		flagSection(newClusterOwn().rows(), clusterHeading, "`holdfast cluster`") +
-		flagSection((&backupOwn{clientFlags: newClientFlags()}).rows(), backupHeading, "`holdfast backup`") +
-		flagSection(newImportOwn().rows(), importHeading, "`holdfast import`") +
-		flagSection(newImportOwn().rows(), sourceHeading, "`holdfast import`") +
-		flagSection(own.rows(), connecting, all) +
-		flagSection((&inspectOwn{fences: shownFences}).rows(), "The report", "`holdfast inspect`") +
-		flagSection(newCertsOwn().rows(), certsHeading, "`holdfast certs`") +
-		flagSection(newRestoreOwn().rows(), restoreHeading, "`holdfast restore`") +
-		flagSection(newRecoverOwn().rows(), recoverHeading, "`holdfast recover`") +
-		flagSection(newRestoreOwn().rows(), renewalHeading,
-			"`holdfast restore` and `holdfast recover`, which keeps locks unless told otherwise")
-}
-
-// flagSection is the table of the flags below a heading.
-func flagSection(rows []option, heading, of string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s, for %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", heading, of)
-	inside := false
-	for _, o := range rows {
-		if o.heading != "" {
-			inside = o.heading == heading
-			continue
-		}
-		if !inside {
-			continue
-		}
-		env, def := "", shownDefault(o)
-		if isShared(heading) {
-			env = "`" + o.env() + "`"
-		}
-		if def != "" && def != "false" {
-			def = "`" + def + "`"
-		} else {
-			def = ""
-		}
-		fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", o.name, env, def, o.help)
-	}
-	return b.String()
-}
-
-// flagTable is the documents' table of flags, in Markdown.
-func flagTable() string {
-	c := server.DefaultConfig()
-	var b strings.Builder
-	heading := ""
-	for _, o := range options(&c) {
-		if o.heading != "" {
-			heading = o.heading
-			continue
-		}
-		if o.debug {
-			continue
-		}
-		if heading != "" {
-			fmt.Fprintf(&b, "%s## %s\n\n| flag | environment | default | |\n|---|---|---|---|\n", blankLine(&b), heading)
-			heading = ""
-		}
-		def := newFlagValue(o.value).String()
-		if def != "" {
-			def = "`" + def + "`"
-		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", o.name, o.env(), def, o.help)
-	}
-	return b.String()
-}
-
-func blankLine(b *strings.Builder) string {
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n"
 }

@@ -89,8 +89,7 @@ func TestLinks(t *testing.T) {
 // anchors are what GitHub makes of the headings of a document.
 func anchors(text string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		plain := regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		all = append(all, strings.ReplaceAll(plain, " ", "-"))
+		all = append(all, headingAnchor(m[1]))
 	}
 	return all
 }
@@ -221,25 +220,6 @@ func fenced(text, kind string) (blocks []string) {
 	return blocks
 }
 
-// TestGeneratedDocuments keeps the tables in the documents equal to those in the code.
-func TestGeneratedDocuments(t *testing.T) {
-	for path, want := range map[string]string{
-		"cmd/holdfast/FLAGS.md": flagDocument(),
-		"protocol/COMMANDS.md":  commandDocument(),
-	} {
-		path := filepath.Join("..", "..", path)
-		got, err := os.ReadFile(path)
-		if err == nil && string(got) == want {
-			continue
-		}
-		if !protocoltest.Rewriting() {
-			t.Errorf("%s differs from the code: run 'make rewrite' and look at the change", path)
-			continue
-		}
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-	}
-}
-
 // TestREADMEDemo runs the README's transcript against three real processes.
 func TestREADMEDemo(t *testing.T) {
 	text, err := os.ReadFile(readme())
@@ -273,7 +253,7 @@ func TestREADMEDemo(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, steps, 8, "the transcript was not found")
+	require.Greater(t, steps, 7, "the transcript was not found")
 }
 
 // requireShown compares a reply with what redis-cli shows of it; a TTL may differ by the time that passed.

@@ -1,7 +1,7 @@
 // Command holdfast is the operators' side of Holdfast: it turns flags and
 // environment into a server.Config, runs a node (serve), runs three nodes for
 // a try (demo), runs a command under a lock (lock, locks), copies keys from a Redis
-// server (import), and prints the documents that derive from tables (docs).
+// server (import), and prints the pages for users and operators (docs).
 //
 // It promises that a wrong flag, a port in use, or a data folder of another node
 // gives one clear line and a non-zero exit: 2 for bad usage, 1 for the rest; `holdfast
@@ -129,7 +129,7 @@ usage: holdfast command [flags]
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'
   recover    make the last node of a cluster that lost its majority a new cluster: 'holdfast recover --data-dir DIR'
-  docs       print the reference: 'docs flags' or 'docs commands' in Markdown, 'docs man' as a man page
+  docs       list or print the pages for users and operators: 'docs troubles', 'docs HoldfastDown' of an alert, 'docs man'
   completion print a script that completes words in a shell: 'source <(holdfast completion bash)'
   version    print the version
   help       print this, or the flags of a command: 'help serve'

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // counted matches the names of what only grows.
@@ -82,8 +84,18 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 	}
 }
 
-// TestAlerts: the rules are what Prometheus reads, over metrics that there are, and TROUBLES.md has a line for each.
+// TestAlerts: the rules are what Prometheus reads, over metrics that there are, and ALERTS.md has a chapter for
+// each. -rewrite makes the addresses of the chapters those of this release.
 func TestAlerts(t *testing.T) {
+	release := []byte("/blob/v" + protocol.HoldfastVersion + "/")
+	for _, file := range []string{"alerts.yaml", "alerts_test.yaml"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if *rewrite {
+			text = regexp.MustCompile(`/blob/v[^/]+/`).ReplaceAllLiteral(text, release)
+			require.NoError(t, os.WriteFile(file, text, 0o644))
+		}
+	}
 	text, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
 	var file struct {
@@ -98,7 +110,7 @@ func TestAlerts(t *testing.T) {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	decoder.KnownFields(true)
 	require.NoError(t, decoder.Decode(&file))
-	runbook, err := os.ReadFile("../operating/TROUBLES.md")
+	runbook, err := os.ReadFile("../operating/ALERTS.md")
 	require.NoError(t, err)
 	metrics, names := known(t), []string{}
 	for _, group := range file.Groups {
@@ -112,13 +124,14 @@ func TestAlerts(t *testing.T) {
 			}
 			require.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
-			require.Contains(t, string(runbook), "| `"+r.Alert+"` |", "TROUBLES.md says nothing of %s", r.Alert)
-			require.Equal(t, "server/operating/TROUBLES.md: "+r.Alert, r.Annotations["runbook"])
+			require.Contains(t, string(runbook), "\n## "+r.Alert+"\n", "ALERTS.md says nothing of %s", r.Alert)
+			require.Equal(t, "https://github.com/holdfast/holdfast/blob/v"+protocol.HoldfastVersion+
+				"/server/operating/ALERTS.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
 		}
 	}
 	require.Greater(t, len(names), 15)
-	for _, m := range regexp.MustCompile("\\| `(Holdfast\\w+)` \\|").FindAllStringSubmatch(string(runbook), -1) {
-		require.Contains(t, names, m[1], "TROUBLES.md has an alert that there is not")
+	for _, m := range regexp.MustCompile(`(?m)^## (Holdfast\w+)$`).FindAllStringSubmatch(string(runbook), -1) {
+		require.Contains(t, names, m[1], "ALERTS.md has an alert that there is not")
 	}
 }
 
