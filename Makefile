@@ -136,7 +136,7 @@ page: ## drive the page of --http-addr in a headless Chromium; needs chromium an
 page-picture: ## draw the README's picture of the page, of a cluster that is busy for half an hour
 	HOLDFAST_PAGE_SCENE=30m HOLDFAST_PAGE_PICTURES=$(CURDIR)/server/web $(GO) test -count=1 -timeout 1h -run '^TestPagePicture' ./cmd/holdfast
 
-dist: ## archives of static binaries, Debian and RPM packages, client libraries, and their checksums, in dist/
+dist: ## what a release consists of, in dist/: archives, packages, client libraries, SBOMs, notes, checksums
 	./cmd/holdfast/packaging/dist.sh
 
 image: ## build the image and run compose.yaml from it by podman, as root

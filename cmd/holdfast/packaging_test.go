@@ -66,4 +66,10 @@ func TestWorkflowsRunTheJobsOfTheScript(t *testing.T) {
 			require.Contains(t, contributing, "`"+name+"`", "a row in CONTRIBUTING.md")
 		}
 	}
+	release := read(".github", "workflows", "release.yml")
+	for _, m := range regexp.MustCompile(`run: \.ci/run ([a-z -]+)`).FindAllStringSubmatch(release, -1) {
+		for _, name := range strings.Fields(m[1]) {
+			require.Contains(t, script, "\nrun_"+name+"() {", "release.yml runs a job of .ci/run")
+		}
+	}
 }

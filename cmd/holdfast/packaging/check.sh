@@ -33,14 +33,17 @@ sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/l
 systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system/holdfast.service" 2>&1 | tee "$work/verify"
 [ ! -s "$work/verify" ]
 for file in man/man1/holdfast.1.gz bash-completion/completions/holdfast zsh/vendor-completions/_holdfast \
-	fish/vendor_completions.d/holdfast.fish doc/holdfast/README.md \
-	doc/holdfast/examples/{alerts,compose,kubernetes,podmonitor,restore}.yaml doc/holdfast/examples/{dashboard.json,KUBERNETES.md}; do
+	fish/vendor_completions.d/holdfast.fish doc/holdfast/{README,CHANGELOG,server/OPERATING,server/operating/ALERTS}.md \
+	doc/holdfast/examples/{alerts,compose,kubernetes,podmonitor,restore}.yaml doc/holdfast/examples/dashboard.json; do
 	[ -s "$work/root/usr/share/$file" ] || { echo "packaging: the package lacks $file" >&2 && exit 1; }
 done
 
 # The client libraries, in empty projects, against the packaged program.
 cmd/holdfast/packaging/libraries.sh --try "$work/one/dist" "$(sed -n 's/^const HoldfastVersion = "\(.*\)"$/\1/p' protocol/version.go)" \
 	"$work/empty/holdfast"
+
+grep -q '"purl": "pkg:golang/github.com/hashicorp/raft@' "$work"/one/dist/holdfast-*-linux-"$arch".sbom.json
+[ "$(tail -n +2 "$work/one/dist/NOTES.md" | wc -l)" -gt 10 ]
 
 # The RPM package has the same files, and completions for zsh where Fedora has them.
 mkdir "$work/rpm"
