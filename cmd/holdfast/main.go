@@ -129,7 +129,7 @@ usage: holdfast command [flags]
   inspect    say what is in a backup, and prove its checksums: 'holdfast inspect FILE'
   restore    make the data folder of a new cluster of a backup: 'holdfast restore FILE --data-dir DIR'
   recover    make the last node of a cluster that lost its majority a new cluster: 'holdfast recover --data-dir DIR'
-  docs       list or print the pages for users and operators: 'docs troubles', 'docs HoldfastDown' of an alert, 'docs man'
+  docs       list or print the pages for users and operators: 'docs troubles', 'docs HoldfastDown', 'docs man'
   completion print a script that completes words in a shell: 'source <(holdfast completion bash)'
   version    print the version
   help       print this, or the flags of a command: 'help serve'
