@@ -146,8 +146,8 @@ func (m maker) server(node string) replicatest.Server {
 	}
 }
 
-// Stubbornness is for how long a stubborn leader does without followers, and half of the longest time for which a
-// stubborn follower believes in a silent leader.
+// Stubbornness is for how long a stubborn leader does without followers, and a third of the longest time for which a
+// stubborn follower believes in a silent leader: raft looks at the last contact each one to two heartbeat timeouts.
 const Stubbornness = 3 * time.Second
 
 // configure configures a replica.

@@ -119,7 +119,7 @@ func (d *driven) drive(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	if o.stubborn {
-		n.Stubbornness = 2 * servertest.Stubbornness
+		n.Stubbornness = 3 * servertest.Stubbornness
 	}
 	running, cancel := context.WithTimeout(ctx, o.time)
 	defer cancel()
