@@ -22,16 +22,18 @@ type container struct{ folder string }
 func newContainer(t *testing.T, bytes int) container {
 	t.Helper()
 	name := fmt.Sprintf("holdfast-%d-%d", os.Getpid(), bytes)
-	for top, limit := range map[string]string{
-		"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max",
-	} {
-		c := container{filepath.Join(top, name)}
+	for _, limit := range []string{"memory/%s/memory.limit_in_bytes", "%s/memory.max"} {
+		limit = filepath.Join("/sys/fs/cgroup", fmt.Sprintf(limit, name))
+		c := container{filepath.Dir(limit)}
 		if os.Mkdir(c.folder, 0o755) != nil {
 			continue
 		}
-		t.Cleanup(func() { _ = os.Remove(c.folder) }) // its processes are gone
-		if os.WriteFile(filepath.Join(c.folder, limit), []byte(strconv.Itoa(bytes)), 0) == nil {
-			return c
+		t.Cleanup(func() { _ = os.Remove(c.folder) })                 // its processes are gone
+		if f, err := os.OpenFile(limit, os.O_WRONLY, 0); err == nil { // the kernel has made it
+			_, err = f.WriteString(strconv.Itoa(bytes))
+			if _ = f.Close(); err == nil {
+				return c
+			}
 		}
 	}
 	t.Skip("needs root, and a memory controller, for a control group")
@@ -81,8 +83,8 @@ func TestFullNodeStartsAgain(t *testing.T) {
 	}
 }
 
-// fill sets keys of 192 KiB, so many bytes in all. What is refused as the memory is full is in the log, too. Each takes the
-// state machine longer than the log takes to read it.
+// fill sets keys of 192 KiB, so many bytes in all. What is refused as the memory is full is in the log, too. Each takes
+// the state machine longer than the log takes to read it.
 func fill(t *testing.T, addr string, bytes int) {
 	t.Helper()
 	const size = 192 << 10

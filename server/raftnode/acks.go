@@ -37,7 +37,7 @@ type peerAck struct {
 	term     uint64
 	round    uint64 // the newest round that had begun when an acknowledged request was sent
 	match    uint64 // the other log agrees with the leader's up to here
-	snapshot uint64 // a snapshot up to here is on its way to the member; 0: none is
+	snapshot uint64 // up to here, on its way to the member, or what the member has caught up from since; 0: none
 	notified uint64 // the highest commit index that was sent to the member
 	heard    time.Time
 }
@@ -268,7 +268,7 @@ func (a *acks) matches(term uint64) map[string]uint64 {
 	return m
 }
 
-// installing notes that a snapshot up to index is on its way to peer; 0: none is any more.
+// installing notes that a snapshot up to index is on its way to peer; 0: it will not arrive.
 func (a *acks) installing(peer raft.ServerID, term, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,17 +277,20 @@ func (a *acks) installing(peer raft.ServerID, term, index uint64) {
 	}
 }
 
-// needed returns the entry from which on some member needs the log that this node leads in term, of those that have
-// acknowledged something since then, or that a snapshot is on its way to; 0: none does. A request names the entry before.
-func (a *acks) needed(term uint64, since time.Time) (index uint64) {
+// needed returns the entry from which on some member needs the log of this node, which leads in term and has committed
+// all up to committed; 0: none does. Members count that a snapshot is on its way to, or that catch up behind one, and
+// that have acknowledged something since then. A request names the entry before.
+func (a *acks) needed(term, committed uint64, since time.Time) (index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.peers {
-		from := p.snapshot
-		if from == 0 && !p.heard.Before(since) {
-			from = p.match
+		if p.match >= committed {
+			p.snapshot = 0
 		}
-		if p.term == term && from > 0 && (index == 0 || from < index) {
+		if p.term != term || p.snapshot == 0 || p.heard.Before(since) {
+			continue
+		}
+		if from := max(p.snapshot, p.match); index == 0 || from < index {
 			index = from
 		}
 	}

@@ -44,7 +44,8 @@ var _ raft.BatchingFSM = (*applier)(nil)
 func newApplier(c *Config, log *parallelLog, stopped <-chan struct{}) *applier {
 	return &applier{
 		machine: c.Machine, log: log, snapshots: c.Snapshots, policy: c.SnapshotPolicy,
-		tell: c.OnEvent, applied: func() {}, fail: c.Fail, needed: func() uint64 { return 0 }, stopped: stopped, cut: make(chan struct{}, 1),
+		tell: c.OnEvent, applied: func() {}, needed: func() uint64 { return 0 }, fail: c.Fail, stopped: stopped,
+		cut: make(chan struct{}, 1),
 	}
 }
 
@@ -166,7 +167,7 @@ func (c *capture) Persist(sink raft.SnapshotSink) error {
 func (c *capture) Release() {}
 
 // boundTrailing has raft keep, over the snapshot that is about to be complete, no more of the log
-// than the limit of bytes allows, raft counts entries only, and what a member that lags needs next.
+// than the limit of bytes allows, raft counts entries only, and what a member needs next that gets a snapshot.
 // Otherwise a member that takes longer to get a snapshot than this node to take the next would get
 // snapshots as long as there is work.
 func (a *applier) boundTrailing() error {

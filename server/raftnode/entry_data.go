@@ -9,8 +9,9 @@ import (
 // Raft loads entries long before use: 32 for a request to a follower, and thousands ahead of the
 // state machine, of up to 32 MiB each. So raft gets large commands from the disk without their
 // data, and those that are far ahead of the state machine from a few KiB on: a node that starts in a
-// container that its state fills would not live through the replay. The data is loaded at the time of use: when the entry is sent (cutAppend) or applied
-// (applier.ApplyBatch). Raft looks at no command's data.
+// container that its state fills would not live through the replay. The data is loaded at the time of
+// use: when the entry is sent (cutAppend) or applied (applier.ApplyBatch). Raft looks at no command's
+// data.
 
 // isStripped reports whether log is an entry whose data is replaced by the placeholder.
 func (l *parallelLog) isStripped(log *raft.Log) bool {

@@ -123,7 +123,8 @@ func (l endless) GetLog(index uint64, log *raft.Log) error {
 // TestStrippedDataIsLetGo, although the store has read the entry in one piece.
 func TestStrippedDataIsLetGo(t *testing.T) {
 	disk := &inOnePiece{InmemStore: raft.NewInmemStore()}
-	require.NoError(t, disk.StoreLog(&raft.Log{Index: 1, Term: 7, Data: make([]byte, strippedOver+1), Extensions: []byte{7}}))
+	large := raft.Log{Index: 1, Term: 7, Data: make([]byte, strippedOver+1), Extensions: []byte{7}}
+	require.NoError(t, disk.StoreLog(&large))
 	log, e := newParallelLog(disk, 256<<20, nil), new(raft.Log)
 	require.NoError(t, log.GetLog(1, e))
 	require.True(t, log.isStripped(e))

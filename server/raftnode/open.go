@@ -26,7 +26,9 @@ func Open(c Config) (*Node, error) {
 	n.stable = newStable(c.Stable, c.Fail)
 	n.applier = newApplier(&c, n.log, n.stopped)
 	n.applier.configurations = n.configurations
-	n.applier.needed = func() uint64 { return n.acks.needed(n.raft.CurrentTerm(), time.Now().Add(-laggingFor)) }
+	n.applier.needed = func() uint64 {
+		return n.acks.needed(n.raft.CurrentTerm(), n.raft.CommitIndex(), time.Now().Add(-laggingFor))
+	}
 	applied := n.applier.index.Load
 	n.log.applied.Store(&applied)
 	if c.Quarantined {

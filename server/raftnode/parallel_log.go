@@ -66,11 +66,11 @@ var _ raft.MonotonicLogStore = (*parallelLog)(nil)
 // laggingTimes is how much more of the log than usual a snapshot leaves for a member that lags.
 const laggingTimes = 4
 
-// laggingFor is how long a member may acknowledge nothing before the log is cut as if it were not there.
+// laggingFor is how long a member that gets a snapshot may acknowledge nothing before the log is cut as if it got none.
 const laggingFor = 10 * time.Second
 
-// newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot, and laggingTimes as
-// many while a member needs them.
+// newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot, and laggingTimes
+// as many while a member needs them.
 func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
 	l := &parallelLog{store: store, fail: fail, placeholder: make([]byte, 0, 1)}
 	l.sizes.limit, l.lags.limit = trailingBytes, laggingTimes*trailingBytes

@@ -170,10 +170,11 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 ) error {
 	round := t.acks.sending()
 	t.acks.installing(id, args.Term, args.LastLogIndex)
-	defer t.acks.installing(id, args.Term, 0) // what was acknowledged counts from then on
 	err := t.inner.InstallSnapshot(id, target, args, resp, data)
 	if err == nil && resp.Success && resp.Term == args.Term {
 		t.acks.note(id, args.Term, round, args.LastLogIndex)
+	} else {
+		t.acks.installing(id, args.Term, 0)
 	}
 	return err
 }

@@ -246,7 +246,6 @@ func TestSlowSnapshotIsTheLastOne(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader, behind := c.Leader(), c.Followers()[0]
 		behind.Crash()
-		time.Sleep(11 * time.Second) // until the leader counts on it no more
 		c.Fill(30)
 		require.NoError(t, leader.Replica().TakeSnapshot())
 		for _, n := range c.Names(behind.Name) {
