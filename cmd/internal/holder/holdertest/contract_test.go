@@ -50,7 +50,7 @@ type library struct {
 
 var libraries = []library{
 	{name: "Go", dir: "go/holdfast", needs: []string{"go"}, isCheap: true, build: goDriver},
-	{name: "Python", dir: pythonDir, needs: []string{"python3"}, isCheap: true, hasForks: true, build: python},
+	{name: "Python", dir: pythonDir, needs: []string{"python3"}, hasForks: true, build: python},
 	{name: "asyncio", dir: pythonDir, needs: []string{"python3"}, build: asyncio},
 	{name: "Java", dir: javaDir, needs: []string{"java", "javac"}, build: java},
 	{name: "futures", dir: javaDir, needs: []string{"java", "javac"}, build: futures},

@@ -140,7 +140,8 @@ def watch(client, name):
 
 def fork(client, call, name):
     """A child, which looks at the lock of the call, and asks for a lock by the client and by one of its own."""
-    pid = os.fork()
+    with mutex:  # of which a fork keeps the state: another thread may have it
+        pid = os.fork()
     if pid > 0:
         return os.waitpid(pid, 0)
     seen = []
