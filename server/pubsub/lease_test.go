@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,9 +13,10 @@ import (
 // leased is a hub whose lease lasts for ten seconds from each renewal, while renewals succeed.
 func leased() (h *Hub, fail func(error)) {
 	h = newHub()
-	var failed error
-	h.OnLease(func() (time.Time, error) { return time.Now().Add(10 * time.Second), failed })
-	return h, func(err error) { failed = err }
+	var failed atomic.Pointer[error]
+	failed.Store(new(error))
+	h.OnLease(func() (time.Time, error) { return time.Now().Add(10 * time.Second), *failed.Load() })
+	return h, func(err error) { failed.Store(&err) }
 }
 
 // TestLateSubscription: a node that slept between the lease and the subscription, so that the lease ended when nobody

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the image, for arm64 too, and runs compose.yaml by podman: three nodes find each other, the leader is killed and
-# comes back on its volume, all are stopped and come up again. Needs root, Go, and what .ci/run installs for the job.
-# Everything happens in a folder and namespaces of its own, so that neither ports nor images of the machine are touched.
+# Builds the image and runs compose.yaml by podman: three nodes find each other, the leader is killed and comes back on
+# its volume, all are stopped and come up again. Needs root, Go, and what .ci/run installs for the job. Everything
+# happens in a folder and namespaces of its own, so that neither ports nor images of the machine are touched.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 files=cmd/holdfast/packaging
@@ -83,16 +83,10 @@ for variable in GOROOT GOMODCACHE GOCACHE; do
 	env+=" $variable=$folder"
 done
 printf 'FROM scratch\nCOPY . /\nENV %s\n' "$env" >"$work/base/Dockerfile"
-base=$(sed -n 's/^FROM .* \(.*\) AS build$/\1/p' "$files/Dockerfile")
+base=$(sed -n 's/^FROM \(.*\) AS build$/\1/p' "$files/Dockerfile")
 image=holdfast:$(sed -n 's/^const HoldfastVersion = "\(.*\)"$/\1/p' protocol/version.go)
 podman build --quiet --isolation chroot --tag "$base" "$work/base" >"$work/podman.log"
-# build ARCH TAG
-build() {
-	podman build --quiet --pull-never --isolation chroot --platform "linux/$1" "${volumes[@]}" --tag "$2" --file "$files/Dockerfile" . >>"$work/podman.log"
-}
-build arm64 holdfast:arm64
-go version -m "$(podman image mount holdfast:arm64)/holdfast" | grep -q GOARCH=arm64 || fail "the image for arm64 has another program"
-build "$(go env GOARCH)" "$image"
+podman build --quiet --pull-never --isolation chroot "${volumes[@]}" --tag "$image" --file "$files/Dockerfile" . >>"$work/podman.log"
 root=$(podman image mount "$image")
 find "$root" -type f -printf 'image: /%P, %s bytes\n'
 [ -s "$root/etc/ssl/certs/ca-certificates.crt" ] || fail "there are no certificates that TLS could trust"
