@@ -90,7 +90,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 	for _, size := range []int{100, strippedAheadOver, strippedAheadOver + 1, strippedOver, strippedOver + 1} {
 		applied := uint64(10)
 		log := strippedLog(t, 7)
-		log.applied.Store(ptr(func() uint64 { return applied }))
+		log.applied = func() uint64 { return applied }
 		log.store = endless{size}
 		held := 0
 		for i := range uint64(ahead) {
@@ -104,8 +104,6 @@ func TestReadAheadIsBounded(t *testing.T) {
 		require.LessOrEqual(t, held, most, "entries of %d bytes", size)
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // endless is a log of entries of one size.
 type endless struct{ size int }

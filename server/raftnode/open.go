@@ -29,8 +29,7 @@ func Open(c Config) (*Node, error) {
 	n.applier.needed = func() uint64 {
 		return n.acks.needed(n.raft.CurrentTerm(), n.raft.CommitIndex(), time.Now().Add(-laggingFor))
 	}
-	applied := n.applier.index.Load
-	n.log.applied.Store(&applied)
+	n.log.applied = n.applier.index.Load
 	if c.Quarantined {
 		n.applier.quarantine.begin()
 	}

@@ -41,9 +41,8 @@ type parallelLog struct {
 	// is not set, this node knows of none.
 	bounds atomic.Pointer[func() (committed, snapshot uint64, err error)]
 
-	// applied is the index of the newest entry that the state machine has. While applied is not set, no entry is far
-	// ahead.
-	applied atomic.Pointer[func() uint64]
+	// applied returns the index of the newest entry that the state machine has; nil in tests: no entry is far ahead.
+	applied func() uint64
 
 	mu      sync.Mutex
 	written sync.Cond // the queue became shorter, or err was set
@@ -123,7 +122,7 @@ func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 		l.configurations.read(log)
 	}
 	most := strippedOver
-	if applied := l.applied.Load(); applied != nil && index > (*applied)()+wholeAhead {
+	if l.applied != nil && index > l.applied()+wholeAhead {
 		most = strippedAheadOver
 	}
 	if log.Type == raft.LogCommand && len(log.Data) > most {
