@@ -81,21 +81,21 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 		c.awaitDelivery()
 		before := s.bytes
 		c.outbox.setSubscriber(true)
-		counts := make([]int64, 0, len(req.args))
+		pushes := make([]protocol.Value, 0, len(req.args)-1)
 		for _, w := range req.args[1:] {
 			name := string(w)
 			if s.client.Subscribe(kind, name) {
 				s.counts[kind]++
 				s.bytes += len(name) + subscriptionBytes
 			}
-			counts = append(counts, s.count(kind))
+			pushes = append(pushes, protocol.Push(protocol.Bulk(verb), protocol.Bulk(name), protocol.Integer(s.count(kind))))
 		}
 		c.accountQueue(before, s.bytes)
 		if !s.client.Check() {
 			return
 		}
-		for i, n := range counts {
-			c.push(protocol.Push(protocol.Bulk(verb), protocol.Bulk(string(req.args[i+1])), protocol.Integer(n)))
+		for _, p := range pushes {
+			c.push(p)
 		}
 	}
 }
