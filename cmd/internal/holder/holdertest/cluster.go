@@ -103,7 +103,7 @@ type conn struct {
 	door         *door
 	client, node net.Conn
 	asked        chan question    // the commands that the node has not answered
-	in, out      []protocol.Value // what is held back of commands, and of replies and pushes; empty: nothing is
+	in, out      []protocol.Value // commands, and replies with pushes, that HoldBack keeps; empty: none
 }
 
 type question struct{ name, instead string }
@@ -111,8 +111,8 @@ type question struct{ name, instead string }
 // Start starts a node with n doors, which end with the test.
 func Start(t *testing.T, n int, password ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, Password: strings.Join(password, ""), sent: map[string]int{}, instead: map[string]string{}}
-	of := &node{config: server.Config{}}
+	c := newCluster(t, strings.Join(password, ""))
+	of := &node{}
 	of.config.Addr = StartNode(t, func(config *server.Config) { config.Password = c.Password })
 	c.nodes = []*node{of}
 	for range n {
@@ -122,11 +122,15 @@ func Start(t *testing.T, n int, password ...string) *Cluster {
 	return c
 }
 
+func newCluster(t *testing.T, password string) *Cluster {
+	return &Cluster{t: t, Password: password, sent: map[string]int{}, instead: map[string]string{}}
+}
+
 // StartThree starts a cluster of three nodes, each behind a door, which end with the test.
 func StartThree(t *testing.T, password string) *Cluster {
 	t.Helper()
 	const size = 3
-	c := &Cluster{t: t, Password: password, sent: map[string]int{}, instead: map[string]string{}}
+	c := newCluster(t, password)
 	addrs, err := fleet.Reserve(2 * size)
 	require.NoError(t, err)
 	var members []string

@@ -282,10 +282,7 @@ var scenarios = []scenario{
 		awaitWaiters(t, c, "job", 0)
 	}},
 	{"cancelled in line", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		a.say("cancel 1")
 		a.event("refused 1 cancelled")
 		awaitWaiters(t, c, "job", 0)
@@ -307,10 +304,7 @@ var scenarios = []scenario{
 		}
 	}},
 	{"grant on its way when it is cancelled", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		c.HoldBack("granted")
 		c.Break("job")
 		require.Eventually(t, c.IsHeldBack, 20*time.Second, time.Millisecond)
@@ -322,10 +316,7 @@ var scenarios = []scenario{
 		a.silent()
 	}},
 	{"cancel on its way when it is granted", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		c.HoldBack("LOCK.CANCEL")
 		a.say("cancel 1")
 		a.event("refused 1 cancelled")
@@ -337,9 +328,7 @@ var scenarios = []scenario{
 		a.silent()
 	}},
 	{"broken by an operator", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.Break("job", "REASON", "night shift")
 		said := a.event("lost 1 now broken by operator ")
 		require.True(t, strings.HasSuffix(said, ": night shift"), said)
@@ -356,45 +345,34 @@ var scenarios = []scenario{
 		a.fence("1")
 	}},
 	{"node killed while holding", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.Kill(0)
 		a.say("unlock 1")
 		require.Empty(t, a.event("released 1"))
 		require.Empty(t, c.Holder("job"))
 	}},
 	{"node frozen while holding", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.Stall(0)
 		a.silent() // is at the other node, and has closed the connection to this one
 		a.say("unlock 1")
 		require.Empty(t, a.event("released 1"))
 	}},
 	{"node killed while waiting", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		c.Kill(0)
 		a.silent() // is at the other node
 		c.Break("job")
 		a.fence("1")
 	}},
 	{"lost while between two nodes", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.Take("job") // no notice is sent
 		c.Kill(0)
 		a.event("lost 1 now unknown")
 	}},
 	{"no node for longer than the TTL", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.Freeze(0)
 		a.event("lost 1 later no node could be reached")
 		require.NotEmpty(t, c.Holder("job"), "the holder is told before the lock is free")
@@ -420,9 +398,7 @@ var scenarios = []scenario{
 		a.fence("2")
 	}},
 	{"connection cut alone", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.Cut("LOCK.INFO")
 		a.say("look job")
 		a.event("seen job 1 0")
@@ -457,9 +433,7 @@ var scenarios = []scenario{
 		require.Empty(t, a.event("released 2"))
 	}},
 	{"release on its way behind its repetition", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		c.HoldBack("LOCK.RELEASE")
 		a.say("unlock 1")
 		require.Empty(t, a.event("released 1"))
@@ -484,10 +458,7 @@ var scenarios = []scenario{
 		a.fence("2")
 	}},
 	{"grant lost with its connection", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		c.Swallow("granted")
 		c.Break("job")
 		a.fence("1")
@@ -510,10 +481,7 @@ var scenarios = []scenario{
 		}
 	}},
 	{"wait failed", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		asked := c.Sent("LOCK.ACQUIRE")
 		c.Fail("job", c.Waiter("job"))
 		require.Eventually(t, func() bool { return c.Sent("LOCK.ACQUIRE") > asked }, 20*time.Second, time.Millisecond)
@@ -521,10 +489,7 @@ var scenarios = []scenario{
 		a.fence("1")
 	}},
 	{"place in line lost", 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		c.Take("job")
-		a.say("lock 1 job")
-		awaitWaiters(t, c, "job", 1)
+		a := startWaiter(t, c)
 		c.Cancel("job", c.Waiter("job"))
 		awaitWaiters(t, c, "job", 1)
 		c.Break("job")
@@ -569,9 +534,7 @@ var scenarios = []scenario{
 		a.event("passes disk false")
 	}},
 	{"password changed", 2, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		require.NoError(t, os.WriteFile(a.word, []byte("wrong"), 0o600))
 		c.Kill(0)
 		a.say("look job")
@@ -595,9 +558,7 @@ var scenarios = []scenario{
 		goOn(t, c, a)
 	}},
 	{forked, 1, func(t *testing.T, c stage) {
-		a := startDriver(t, c)
-		a.say("lock 1 job")
-		a.fence("1")
+		a := startHolder(t, c)
 		a.say("fork 1 job")
 		a.event("child 1 lost lost closed not-granted")
 		a.say("unlock 1")
@@ -607,12 +568,27 @@ var scenarios = []scenario{
 
 const forked = "forked while holding"
 
-// holdAndWait returns a client that holds job and stands in line for taken.
-func holdAndWait(t *testing.T, c stage) *driver {
+// startHolder starts a client that holds job by its call 1.
+func startHolder(t *testing.T, c stage) *driver {
 	a := startDriver(t, c)
-	c.Take("taken")
 	a.say("lock 1 job")
 	a.fence("1")
+	return a
+}
+
+// startWaiter starts a client whose call 1 stands in line for job, which another holds.
+func startWaiter(t *testing.T, c stage) *driver {
+	a := startDriver(t, c)
+	c.Take("job")
+	a.say("lock 1 job")
+	awaitWaiters(t, c, "job", 1)
+	return a
+}
+
+// holdAndWait returns a client that holds job and stands in line for taken.
+func holdAndWait(t *testing.T, c stage) *driver {
+	a := startHolder(t, c)
+	c.Take("taken")
 	a.say("lock 2 taken")
 	awaitWaiters(t, c, "taken", 1)
 	return a
