@@ -317,7 +317,7 @@ func (o *lockOwn) options(ctx context.Context, servers *holder.Servers, stderr i
 	return options
 }
 
-// answerWithin bounds the question who holds a lock.
+// answerWithin bounds the time that a node has to say who holds a lock.
 const answerWithin = time.Second
 
 // present is what the cluster says of the lock now.

@@ -83,8 +83,8 @@ func TestFullNodeStartsAgain(t *testing.T) {
 	}
 }
 
-// fill sets keys of 192 KiB, so many bytes in all. What is refused as the memory is full is in the log, too. Each takes
-// the state machine longer than the log takes to read it.
+// fill sets keys of 192 KiB, so many bytes in all. The log also has the sets that are refused as the memory is
+// full. The state machine takes longer for each than the log takes to read it.
 func fill(t *testing.T, addr string, bytes int) {
 	t.Helper()
 	const size = 192 << 10

@@ -123,8 +123,8 @@ func (t *Table) endOfIncarnation(o protocol.Incarnation) {
 	t.finish()
 }
 
-// EndConnection ends the sessions that are attached to a connection, and returns how many. Attached says it before. What the
-// budget does not suffice for is closed, and Sweep ends it.
+// EndConnection ends the sessions that are attached to a connection, and returns how many. Attached says it before.
+// The sessions for which the budget does not suffice are closed, and Sweep ends them.
 func (t *Table) EndConnection(c Client) (sessions int) {
 	defer t.finish()
 	for id := t.ofConnection(c); id != 0; id = t.ofConnection(c) {
