@@ -128,7 +128,9 @@ public final class Driver {
 
     private static void unlock(String call) {
         try {
-            HOLDS.get(call).close();
+            try (var hold = HOLDS.get(call)) { // that both throw the loss is as usual
+                hold.check();
+            }
             say("released " + call);
         } catch (HoldfastException e) {
             say("released " + call + of(e));

@@ -35,7 +35,7 @@ public final class Hold implements AutoCloseable {
     public void check() {
         var loss = grant.loss();
         if (loss != null) {
-            throw (LockLostException) loss.fillInStackTrace();
+            throw loss.copy();
         }
     }
 
@@ -71,7 +71,7 @@ public final class Hold implements AutoCloseable {
         try {
             release().join();
         } catch (CompletionException e) {
-            throw HoldfastException.of(e);
+            throw e.getCause() instanceof LockLostException loss ? loss.copy() : HoldfastException.of(e);
         }
     }
 

@@ -24,6 +24,11 @@ public final class LockLostException extends HoldfastException {
         this.left = left;
     }
 
+    /** To be thrown: Java refuses an exception that the end of a try block throws behind the same one of the block. */
+    LockLostException copy() {
+        return new LockLostException(name, fence, reason, text, by, left);
+    }
+
     /** The name of the lock; of several that are held together, the first. */
     public String name() {
         return name;
