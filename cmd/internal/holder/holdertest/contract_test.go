@@ -71,7 +71,7 @@ func python(_ *testing.T, source, _ string) []string {
 }
 
 func asyncio(t *testing.T, source, out string) []string {
-	runIn(t, source, "python3", "test_aio.py")
+	runIn(t, source, "python3", "test_client.py")
 	return append(python(t, source, out), "--asyncio")
 }
 

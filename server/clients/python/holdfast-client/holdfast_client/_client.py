@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import logging
 import os
+import re
 import secrets
 import ssl as _ssl
 import sys
@@ -63,10 +64,15 @@ class Lock:
     Each object excludes all others, also of the same thread. It is for one holder at a time.
     """
 
-    def __init__(self, client: "Client", names: Sequence[str], words: List[Any], reentrant: bool = False) -> None:
+    def __init__(
+        self, client: "Client", names: Sequence[str], words: List[Any], timeout: float, reentrant: bool = False,
+    ) -> None:
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"names {names!r}: each is a str")
         self._client = client
         self._names = list(names)
         self._words = words
+        self._timeout = timeout
         self._reentrant = reentrant
         self._count = 0  # how often it was acquired
         self._hold: Optional[_Hold] = None
@@ -74,7 +80,8 @@ class Lock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Wait in line for the lock, at most timeout seconds; -1: for ever. False: not granted in time. Without blocking
-        the lock is taken if nobody holds it or waits for it."""
+        the lock is taken if nobody holds it or waits for it. Raises NotAcquired if the time ends while no node can be
+        used, which the error names."""
         if self._hold is not None:
             if not self._reentrant:
                 raise HoldfastError(f"lock {self._names[0]!r} is held by this object already")
@@ -104,7 +111,8 @@ class Lock:
         self._client._release(hold)
 
     def __enter__(self) -> "Lock":
-        self.acquire()
+        if not self.acquire(timeout=self._timeout):
+            raise NotAcquired(f"lock {self._names[0]!r} was not granted in {self._timeout:g} s")
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -132,7 +140,7 @@ class Lock:
         if lost is not None:
             raise lost
 
-    def on_lost(self, callback: Callable[[LockLost], None]) -> None:
+    def on_lost(self, callback: Callable[[LockLost], object]) -> None:
         """Have callback called when the lock is lost, by a thread of the client; at once if it is lost already."""
         self._held().on_lost(callback)
 
@@ -154,7 +162,7 @@ class _Hold:
         self.ask_again = False
         self.cancelled = False
         self.loss: Optional[LockLost] = None
-        self.callbacks: List[Callable[[LockLost], None]] = []
+        self.callbacks: List[Callable[[LockLost], object]] = []
 
     def acquire_words(self, session: str, blocking: bool) -> List[Any]:
         if len(self.names) == 1:
@@ -190,7 +198,7 @@ class _Hold:
         if len(self.names) > 1:
             _start(self.client._give_back, self)
 
-    def on_lost(self, callback: Callable[[LockLost], None]) -> None:
+    def on_lost(self, callback: Callable[[LockLost], object]) -> None:
         with self.client._changed:
             if self.loss is None:
                 self.callbacks.append(callback)
@@ -219,7 +227,7 @@ class _Hold:
             self.lose(words[1], text, by)
 
 
-def _start(target: Callable[..., None], *args: Any) -> None:
+def _start(target: Callable[..., object], *args: Any) -> None:
     threading.Thread(target=target, args=args, name="holdfast", daemon=True).start()
 
 
@@ -239,6 +247,9 @@ class Client:
     ) -> None:
         if isinstance(nodes, str) or not nodes:
             raise ValueError("nodes: a list of host:port")
+        for node in nodes:
+            if not isinstance(node, str) or not re.fullmatch(r"[^/]+:\d{1,5}", node):
+                raise ValueError(f"nodes: {node!r} is not host:port")
         if ttl < 1:
             raise ValueError(f"ttl {ttl}: at least 1 s")
         self._nodes, self._tls, self._db, self._ttl = list(nodes), ssl, db, float(ttl)
@@ -265,27 +276,32 @@ class Client:
         self._messages: Dict[str, int] = {}  # how many messages a watched channel has had
         self._observer: Optional[Client] = None  # watches for this client
 
-    def lock(self, name: str, *, note: str = "", delay: float = 0, reentrant: bool = False) -> Lock:
-        """A lock that excludes all others. note is shown to everybody who looks, up to 1024 bytes; delay is for how many
-        seconds nobody is granted the lock after it was lost. If reentrant, the object may be acquired again while it is
-        held, and is released as often."""
-        return Lock(self, [name], _options(note, delay), reentrant)
+    def lock(
+        self, name: str, *, timeout: float = -1, note: str = "", delay: float = 0, reentrant: bool = False,
+    ) -> Lock:
+        """A lock that excludes all others. timeout is for how many seconds a with statement waits for it before it raises
+        NotAcquired; -1: for ever. note is shown to everybody who looks, up to 1024 bytes; delay is for how many seconds
+        nobody is granted the lock after it was lost. If reentrant, the object may be acquired again while it is held, and
+        is released as often."""
+        return Lock(self, [name], _options(note, delay), timeout, reentrant)
 
-    def read_lock(self, name: str, *, note: str = "", delay: float = 0) -> Lock:
+    def read_lock(self, name: str, *, timeout: float = -1, note: str = "", delay: float = 0) -> Lock:
         """A lock that is held together with other read locks, and excludes those of Client.lock."""
-        return Lock(self, [name], ["SHARED", *_options(note, delay)])
+        return Lock(self, [name], ["SHARED", *_options(note, delay)], timeout)
 
     write_lock = lock
 
-    def semaphore(self, name: str, limit: int, permits: int = 1, *, note: str = "", delay: float = 0) -> Lock:
+    def semaphore(
+        self, name: str, limit: int, permits: int = 1, *, timeout: float = -1, note: str = "", delay: float = 0,
+    ) -> Lock:
         """A lock that several hold until limit permits are taken. All programs have to say the same limit."""
-        return Lock(self, [name], ["LIMIT", limit, "PERMITS", permits, *_options(note, delay)])
+        return Lock(self, [name], ["LIMIT", limit, "PERMITS", permits, *_options(note, delay)], timeout)
 
-    def locks(self, names: Sequence[str], *, note: str = "", delay: float = 0) -> Lock:
+    def locks(self, names: Sequence[str], *, timeout: float = -1, note: str = "", delay: float = 0) -> Lock:
         """Up to 128 locks that are granted together, with one fence. The loss of one is the loss of all."""
         if isinstance(names, str) or not names:
             raise ValueError("names: a list of names")
-        return Lock(self, names, _options(note, delay))
+        return Lock(self, names, _options(note, delay), timeout)
 
     def inspect(self, name: str) -> Info:
         """Who holds a lock and who waits for it."""
@@ -443,21 +459,21 @@ class Client:
                 failed.append(str(e))
                 refused = True
                 continue
-            except OSError as e:
+            except (OSError, ValueError) as e:  # a host's name that cannot be one is a ValueError
                 failed.append(f"{node}: {e}")
                 continue
             try:
                 self._attach(conn)
-            except HoldfastError as e:
-                failed.append(str(e))
+            except Exception as e:  # also what the user's credentials raise
+                failed.append(str(e) if isinstance(e, HoldfastError) else f"{node}: {e!r}")
                 refused = refused or isinstance(e, RefusedError)
                 with self._changed:
                     self._retire(conn)
                 continue
             return conn
         text = "; ".join(failed)
-        _log.debug("no node can be used: %s", text)
         with self._changed:
+            _log.log(logging.DEBUG if self._round_error else logging.WARNING, "no node can be used: %s", text)
             self._rounds += 1
             self._round_error, self._refused = ConnectionLost(text), refused
             self._changed.notify_all()
@@ -580,7 +596,7 @@ class Client:
                     return self._conn, self._session
                 error = self._round_error
                 if self._rounds > rounds and error is not None and (once or self._refused):
-                    raise RefusedError("", str(error)) if self._refused else error
+                    raise RefusedError("", str(error)) if self._refused else NotAcquired(f"no node can be used: {error}")
                 if end is not None and _now() >= end:
                     raise NotAcquired(f"no node can be used: {error}" if error else "no node answers in time")
                 self._changed.wait(None if end is None else max(0.0, end - _now()))
@@ -623,7 +639,8 @@ class Client:
         try:
             granted = self._ask(hold, blocking, end)
         except NotAcquired:
-            pass
+            if not hold.cancelled:
+                raise
         finally:
             if not granted:
                 with self._changed:

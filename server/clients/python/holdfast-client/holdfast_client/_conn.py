@@ -16,7 +16,7 @@ from ._errors import ConnectionLost, HoldfastError, RefusedError, error_of
 _MAX_DEPTH, _MAX_ELEMENTS, _MAX_TEXT = 8, 1 << 16, 1 << 20
 
 
-class Push(list):
+class Push(List[Any]):
     """What a node sends without being asked."""
 
 

@@ -23,7 +23,7 @@ class RefusedError(HoldfastError):
 
 
 class NotAcquired(HoldfastError):
-    """The lock was not granted in time."""
+    """The lock was not granted in time: no node could be used, or a with statement waited long enough."""
 
 
 class LockLost(HoldfastError):

@@ -8,11 +8,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import ssl as _ssl
 import threading
-from typing import Any, AsyncIterator, Callable, Optional
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Optional, Sequence, Tuple
 
 from . import _client
 from ._errors import HoldfastError, LockLost
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
 
 __all__ = ["Client", "Lock"]
 
@@ -41,7 +48,11 @@ async def _in_thread(call: Callable[..., Any], *args: Any, undo: Optional[Callab
             result = call(*args)
         except BaseException as e:
             error = e
-        loop.call_soon_threadsafe(deliver, result, error)
+        try:
+            loop.call_soon_threadsafe(deliver, result, error)
+        except RuntimeError:  # the loop is closed
+            if error is None:
+                give_back(result)
 
     threading.Thread(target=run, name="holdfast", daemon=True).start()
     try:
@@ -64,13 +75,16 @@ class Lock:
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Wait for the lock, at most timeout seconds; -1: for ever. A task that is cancelled gives up its place."""
+        return bool(await self._ask(self._lock.acquire, blocking, timeout))
+
+    async def _ask(self, call: Callable[..., Any], *args: Any) -> Any:
         try:
-            return bool(await _in_thread(self._lock.acquire, blocking, timeout, undo=self._give_back))
+            return await _in_thread(call, *args, undo=self._give_back)
         except asyncio.CancelledError:
             self._lock.cancel()
             raise
 
-    def _give_back(self, granted: bool) -> None:
+    def _give_back(self, granted: Any) -> None:
         if granted:
             try:
                 self._lock.release()
@@ -92,7 +106,7 @@ class Lock:
         return self._lock.lost
 
     async def __aenter__(self) -> "Lock":
-        await self.acquire()
+        await self._ask(self._lock.__enter__)
         loop, self._task, self._loss = asyncio.get_running_loop(), asyncio.current_task(), None
         self._lock.on_lost(lambda loss: loop.call_soon_threadsafe(self._interrupt, loss))
         return self
@@ -105,7 +119,7 @@ class Lock:
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
         task, self._task = self._task, None
         if self._loss is not None and isinstance(error, asyncio.CancelledError):
-            if hasattr(task, "uncancel"):
+            if task is not None and hasattr(task, "uncancel"):
                 task.uncancel()
             raise self._loss
         try:
@@ -115,32 +129,37 @@ class Lock:
                 raise
 
 
+def _lock(make: Callable[Concatenate[_client.Client, P], _client.Lock]) -> Callable[Concatenate[Client, P], Lock]:
+    def made(self: Client, /, *args: P.args, **named: P.kwargs) -> Lock:
+        return Lock(make(self._sync, *args, **named))
+
+    functools.update_wrapper(made, make)
+    return made
+
+
 class Client:
     """The client of holdfast_client, with the same arguments, for asyncio."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        self._client = _client.Client(*args, **named)
+    def __init__(
+        self, nodes: Sequence[str], *, username: str = "", password: str = "",
+        credentials: Optional[Callable[[], Tuple[str, str]]] = None, ssl: Optional[_ssl.SSLContext] = None, db: int = 0,
+        ttl: float = 10, name: Optional[str] = None,
+    ) -> None:
+        self._sync = _client.Client(
+            nodes, username=username, password=password, credentials=credentials, ssl=ssl, db=db, ttl=ttl, name=name,
+        )
 
-    def lock(self, *args: Any, **named: Any) -> Lock:
-        return Lock(self._client.lock(*args, **named))
-
-    def read_lock(self, *args: Any, **named: Any) -> Lock:
-        return Lock(self._client.read_lock(*args, **named))
-
-    write_lock = lock
-
-    def semaphore(self, *args: Any, **named: Any) -> Lock:
-        return Lock(self._client.semaphore(*args, **named))
-
-    def locks(self, *args: Any, **named: Any) -> Lock:
-        return Lock(self._client.locks(*args, **named))
+    lock = write_lock = _lock(_client.Client.lock)
+    read_lock = _lock(_client.Client.read_lock)
+    semaphore = _lock(_client.Client.semaphore)
+    locks = _lock(_client.Client.locks)
 
     async def inspect(self, name: str) -> _client.Info:
-        info: _client.Info = await _in_thread(self._client.inspect, name)
+        info: _client.Info = await _in_thread(self._sync.inspect, name)
         return info
 
     async def watch(self, name: str) -> AsyncIterator[_client.Info]:
-        changes = self._client.watch(name)
+        changes = self._sync.watch(name)
         end = object()
         while True:
             info = await _in_thread(next, changes, end)
@@ -149,10 +168,10 @@ class Client:
             yield info
 
     async def fence_pass(self, key: str, fence: int) -> bool:
-        return bool(await _in_thread(self._client.fence_pass, key, fence))
+        return bool(await _in_thread(self._sync.fence_pass, key, fence))
 
     async def close(self) -> None:
-        await _in_thread(self._client.close)
+        await _in_thread(self._sync.close)
 
     async def __aenter__(self) -> "Client":
         return self
