@@ -57,7 +57,8 @@ type Config struct {
 	TTL time.Duration
 	// Dial, if set, opens connections instead of a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Logger gets lost locks as warnings and changes of the node at level debug. Default: none.
+	// Logger gets warnings of lost locks and of each time when no node can be used, and changes of the node at level
+	// debug. Default: none.
 	Logger *slog.Logger
 }
 
@@ -106,6 +107,11 @@ func New(config Config) (*Client, error) {
 	config.TTL = cmp.Or(config.TTL, defaultTTL)
 	if len(config.Addrs) == 0 {
 		return nil, errors.New("holdfast: no addresses of nodes")
+	}
+	for _, addr := range config.Addrs {
+		if _, _, err := net.SplitHostPort(addr); err != nil && config.Dial == nil {
+			return nil, fmt.Errorf("holdfast: %w", err)
+		}
 	}
 	if config.TTL < minTTL {
 		return nil, fmt.Errorf("holdfast: TTL %v: at least %v", config.TTL, minTTL)
@@ -202,9 +208,13 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 func (c *Client) noteFailedRound(err error) {
-	c.config.Logger.Debug("holdfast: no node can be used", "error", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	level := slog.LevelDebug
+	if c.roundErr == nil {
+		level = slog.LevelWarn
+	}
+	c.config.Logger.Log(c.ctx, level, "holdfast: no node can be used", "error", err)
 	c.rounds++
 	c.roundErr = err
 	c.notify()

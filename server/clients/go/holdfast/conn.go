@@ -54,7 +54,7 @@ func (c *Client) dial(ctx context.Context, addr string, onPush func(*conn, value
 	defer cancel()
 	nc, err := c.config.dialNet(ctx, addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, refusedTLS(addr, fmt.Errorf("%s: %w", addr, err))
 	}
 	cn := &conn{
 		addr: addr, nc: nc, patience: c.patience(), onPush: onPush,
@@ -72,10 +72,14 @@ func (c *Client) dial(ctx context.Context, addr string, onPush func(*conn, value
 // refusedTLS makes errors of TLS that another try would meet again a [RefusedError]. What a node thinks of the client's
 // certificate comes when the first reply is read.
 func refusedTLS(addr string, err error) error {
-	alert := new(net.OpError)
+	var certificate *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var alert *net.OpError
 	switch {
-	case errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.RecordHeaderError)):
-		return &RefusedError{Addr: addr, Text: err.Error()}
+	case errors.As(err, &certificate):
+		return &RefusedError{Addr: addr, Text: certificate.Error()}
+	case errors.As(err, &header):
+		return &RefusedError{Addr: addr, Text: header.Error()}
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		return &RefusedError{Addr: addr, Text: alert.Error()}
 	}
@@ -98,7 +102,7 @@ func (config *Config) dialNet(ctx context.Context, addr string) (net.Conn, error
 	encrypted := tls.Client(nc, settings)
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		nc.Close()
-		return nil, refusedTLS(addr, fmt.Errorf("TLS: %w", err))
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return encrypted, nil
 }

@@ -167,6 +167,16 @@ test('import and require give the same classes', () => {
 })
 
 test('wrong settings are told at once', () => {
-  for (const nodes of [[], 'a:1', ['a'], ['a:0'], [':1'], ['a:70000']]) assert.throws(() => new Client({ nodes }), TypeError)
+  for (const nodes of [[], 'a:1', ['a'], ['a:0'], [':1'], ['a:70000'], ['redis://a:1']]) assert.throws(() => new Client({ nodes }), TypeError)
   assert.throws(() => new Client({ nodes: ['[::1]:1'], ttl: 10 }), RangeError)
+})
+
+test('that no node can be used is told once, in a line', async (t) => {
+  const warnings = []
+  const logger = { debug: () => {}, warn: (message) => warnings.push(message) }
+  const client = new Client({ nodes: [await startNode(t, () => '')], tls: true, logger })
+  t.after(() => client.close())
+  for (let i = 0; i < 2; i++) await assert.rejects(client.tryLock('job'), /no node can be used/)
+  assert.equal(warnings.length, 1)
+  assert.doesNotMatch(warnings[0], /\n/)
 })

@@ -23,7 +23,7 @@ export interface ClientOptions {
   ttl?: number
   /** By which nodes and `holdfast locks` know the client. Default: the program and its process number. */
   name?: string
-  /** Gets lost locks as warnings, and changes of the node; `console` is one. Default: none. */
+  /** Is warned of lost locks and when no node can be used, and told changes of the node; `console` is one. Default: none. */
   logger?: { debug(message: string): void; warn(message: string): void }
 }
 

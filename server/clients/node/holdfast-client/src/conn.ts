@@ -24,7 +24,7 @@ interface Request {
 export function parseNode(node: string): { host: string; port: number } {
   const colon = node.lastIndexOf(':')
   const port = Number(node.slice(colon + 1))
-  if (colon < 1 || !Number.isInteger(port) || port < 1 || port > 65535) {
+  if (colon < 1 || node.includes('/') || !Number.isInteger(port) || port < 1 || port > 65535) {
     throw new TypeError(`nodes: "${node}" is not "host:port"`)
   }
   return { host: node.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port }
@@ -147,7 +147,7 @@ export class Conn {
 
   private failure(error: Error): HoldfastError {
     const isCertificate = this.socket instanceof tls.TLSSocket && this.socket.authorizationError
-    return isCertificate ? new RefusedError(this.node, error.message) : this.lostBy(error.message)
+    return isCertificate ? new RefusedError(this.node, error.message) : this.lostBy(error.message.trim())
   }
 
   private lostBy(why: string): ConnectionLost {

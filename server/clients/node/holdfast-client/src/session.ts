@@ -442,9 +442,10 @@ export class Session {
     }
     if (this.closed) return undefined
     this.rounds++
+    const isFirst = !this.roundError
     this.roundError = new ConnectionLost(failed.join('; '))
     this.refused = refused
-    this.options.log.debug(`no node can be used: ${this.roundError.message}`)
+    this.options.log[isFirst ? 'warn' : 'debug'](`no node can be used: ${this.roundError.message}`)
     this.notify()
     return undefined
   }

@@ -53,7 +53,7 @@ public final class HoldfastClient implements AutoCloseable {
         String name = "java:" + ProcessHandle.current().pid();
 
         private Builder(List<String> nodes) {
-            if (nodes.isEmpty() || !nodes.stream().allMatch(node -> node.matches(".+:\\d{1,5}"))) {
+            if (nodes.isEmpty() || !nodes.stream().allMatch(node -> node.matches("[^/]+:\\d{1,5}"))) {
                 throw new IllegalArgumentException("nodes " + nodes + ": each is host:port");
             }
             this.nodes = nodes;
@@ -68,7 +68,7 @@ public final class HoldfastClient implements AutoCloseable {
             name = from.name;
         }
 
-        /** User and password. */
+        /** User and password; an empty user is Redis's default user. */
         public Builder credentials(String user, String password) {
             var both = new Credentials(user, password);
             return credentials(() -> both);

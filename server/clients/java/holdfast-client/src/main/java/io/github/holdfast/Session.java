@@ -322,18 +322,20 @@ final class Session {
                 }
             }
         }
-        LOG.log(Level.DEBUG, "no node can be used: {0}", failed);
-        roundFailed(String.join("; ", failed), refused);
+        LOG.log(roundFailed(String.join("; ", failed), refused) ? Level.WARNING : Level.DEBUG, "no node can be used: {0}", failed);
         return null;
     }
 
-    private synchronized void roundFailed(String text, RefusedException refused) {
+    /** Notes that no node can be used. True: the round before had not failed. */
+    private synchronized boolean roundFailed(String text, RefusedException refused) {
+        boolean first = roundError == null;
         roundError = refused != null ? new RefusedException(text, refused) : new UnreachableException(text, null);
         for (var call : List.copyOf(calls)) {
             if ((refused != null || call.once) && calls.remove(call)) {
                 call.then.accept(null, roundError);
             }
         }
+        return first;
     }
 
     /** Logs in, attaches the session or opens one, and proves the locks that are held. */
