@@ -46,6 +46,9 @@ func Check(c Config) (notes []string, err error) {
 			errs = append(errs, fmt.Errorf("%s: %w", port.flag, err))
 		}
 	}
+	if m, err := newMemory(c.MemoryConfig, os.DirFS("/")); err == nil && m.tooLittle() != "" {
+		notes = append(notes, m.tooLittle())
+	}
 	switch folder, err := os.Stat(c.DataDir); {
 	case errors.Is(err, os.ErrNotExist):
 		notes = append(notes, fmt.Sprintf("data-dir %s is not there: the node would begin with an empty one", c.DataDir))

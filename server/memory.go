@@ -62,15 +62,37 @@ func (s *Server) LimitHeap() {
 	}
 }
 
+// least is how many bytes the machine should have: a follower that installs a snapshot holds the state twice. 0: no limit.
+func (m memory) least() uint64 {
+	least := 2 * m.limitBytes
+	if least > 0 && m.clientsBytes < math.MaxInt {
+		least += uint64(m.clientsBytes)
+	}
+	return least
+}
+
+// tooLittle says that a node whose keys reach max-memory would not fit into the machine or the container; "": it would, or
+// how much there is, is not known.
+func (m memory) tooLittle() string {
+	if m.machineBytes == 0 || m.least() <= m.machineBytes {
+		return ""
+	}
+	return fmt.Sprintf("max-memory is too high for %d MiB of memory: the kernel may kill the node before keys reach it; "+
+		"give it %d MiB (twice max-memory, and max-memory-clients), or lower max-memory", m.machineBytes>>20, (m.least()-1)>>20+1)
+}
+
 // logMemory logs the limits in bytes.
 func (s *Server) logMemory() {
 	m := s.memory
+	if warning := m.tooLittle(); warning != "" {
+		s.logger.Warn(warning)
+	}
 	s.logger.Info("client limits", "max_clients", s.config.MaxClients, "max_memory_clients", s.config.MaxMemoryClients,
 		"bytes", m.clientsBytes)
 	switch {
 	case m.limitBytes > 0:
 		s.logger.Info("memory limit", "max_memory", s.config.MaxMemory, "bytes", m.limitBytes,
-			"machine_bytes", m.machineBytes, "heap_limit_bytes", m.heapLimit())
+			"machine_bytes", m.machineBytes, "least_machine_bytes", m.least(), "heap_limit_bytes", m.heapLimit())
 	case strings.HasSuffix(s.config.MaxMemory, "%"):
 		s.logger.Warn("no memory limit: how much memory there is, is not known here; set max-memory in bytes")
 	default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -114,6 +115,42 @@ func limits(soft, hard string) string {
 		"Max processes             96393                96393                processes \n" +
 		fmt.Sprintf("Max address space         %-20s %-20s bytes     \n", soft, hard) +
 		"Max file locks            unlimited            unlimited            locks     \n"
+}
+
+// TestTooLittleMemory: a snapshot that is installed is a second state beside the first, and beside the clients.
+func TestTooLittleMemory(t *testing.T) {
+	for _, row := range []struct {
+		m    memory
+		want string
+	}{
+		{memory{limitBytes: 40 << 20, clientsBytes: 20 << 20, machineBytes: 100 << 20}, ""},
+		{memory{limitBytes: 41 << 20, clientsBytes: 20 << 20, machineBytes: 100 << 20}, "give it 102 MiB"},
+		{memory{limitBytes: 40 << 20, clientsBytes: 20<<20 + 1, machineBytes: 100 << 20}, "give it 101 MiB"},
+		{memory{limitBytes: 50 << 20, clientsBytes: math.MaxInt, machineBytes: 100 << 20}, ""},
+		{memory{limitBytes: 51 << 20, clientsBytes: math.MaxInt, machineBytes: 100 << 20}, "give it 102 MiB"},
+		{memory{clientsBytes: 90 << 20, machineBytes: 80 << 20}, ""}, // no limit for keys
+		{memory{limitBytes: 40 << 20, clientsBytes: 20 << 20}, ""},   // not known
+	} {
+		if warning := row.m.tooLittle(); row.want == "" {
+			require.Empty(t, warning, "%+v", row.m)
+		} else {
+			require.Contains(t, warning, row.want, "%+v", row.m)
+		}
+	}
+}
+
+func TestCheckMemory(t *testing.T) {
+	if machineMemory(os.DirFS("/")) == 0 {
+		t.Skip("how much memory there is, is not known on this system")
+	}
+	c := DefaultConfig()
+	c.Addr, c.PeerAddr, c.DataDir = "127.0.0.1:0", "127.0.0.1:0", t.TempDir()
+	for share, warned := range map[string]bool{"40%": false, "60%": true} {
+		c.MaxMemory = share
+		notes, err := Check(c)
+		require.NoError(t, err)
+		require.Equal(t, warned, strings.Contains(strings.Join(notes, "\n"), "max-memory is too high"), "%s: %q", share, notes)
+	}
 }
 
 // TestFitClients: room is kept for as many members as there may be, 32, however many there are at the start.
