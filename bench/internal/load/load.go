@@ -16,10 +16,12 @@ package load
 import (
 	"context"
 	"errors"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Op is an operation of a worker: a pair of acquire and release, say. The operation began
@@ -132,16 +134,20 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// shards is how many recorders the workers share. A recorder for each worker would cost 200 KB a
+// shards is how many recorders the workers share. A recorder for each worker would cost tens of KB a
 // step and worker; a single recorder would make the workers wait for each other.
 const shards = 16
 
-// Latencies are kept in microseconds, to three digits.
-const (
-	maxMicros = 5 * 60 * 1_000_000
-	digits    = 3
-	maxErrors = 16
-)
+const maxErrors = 16
+
+// histogram counts latencies in microseconds, which are rounded to three digits.
+type histogram map[uint32]int64
+
+func (h histogram) add(d time.Duration) {
+	micros := uint32(min(max(d.Microseconds(), 1), math.MaxUint32))
+	rest := max(bits.Len32(micros)-11, 0)
+	h[micros>>rest<<rest]++
+}
 
 // window is the time that is measured.
 type window struct {
@@ -156,17 +162,17 @@ func (w window) has(at time.Time) bool { return !at.Before(w.from) && at.Before(
 type Recorder struct {
 	window window
 	mu     sync.Mutex
-	steps  map[string]*hdrhistogram.Histogram // guarded by mu
-	done   map[string]int64                   // guarded by mu; steps that ended within the window
-	counts map[string]int64                   // guarded by mu
-	errors map[string]int64                   // guarded by mu
+	steps  map[string]histogram // guarded by mu
+	done   map[string]int64     // guarded by mu; steps that ended within the window
+	counts map[string]int64     // guarded by mu
+	errors map[string]int64     // guarded by mu
 }
 
 func newRecorders(w window) []*Recorder {
 	all := make([]*Recorder, shards)
 	for i := range all {
 		all[i] = &Recorder{
-			window: w, steps: make(map[string]*hdrhistogram.Histogram), done: make(map[string]int64),
+			window: w, steps: make(map[string]histogram), done: make(map[string]int64),
 			counts: make(map[string]int64), errors: make(map[string]int64),
 		}
 	}
@@ -189,11 +195,10 @@ func (r *Recorder) Latency(step string, start, end time.Time) {
 	}
 	h := r.steps[step]
 	if h == nil {
-		h = hdrhistogram.New(1, maxMicros, digits)
+		h = make(histogram)
 		r.steps[step] = h
 	}
-	// A value beyond the range is kept as the largest.
-	_ = h.RecordValue(min(max(end.Sub(start).Microseconds(), 1), maxMicros))
+	h.add(end.Sub(start))
 }
 
 // Count takes down that something happened n times at a moment.
@@ -253,7 +258,7 @@ type Summary struct {
 
 func summarize(recorders []*Recorder, measured time.Duration) *Summary {
 	s := &Summary{Steps: make(map[string]Latency), Counts: make(map[string]int64), Errors: make(map[string]int64)}
-	steps := make(map[string]*hdrhistogram.Histogram)
+	steps := make(map[string]histogram)
 	done := make(map[string]int64)
 	for _, r := range recorders {
 		for name, n := range r.done {
@@ -261,9 +266,11 @@ func summarize(recorders []*Recorder, measured time.Duration) *Summary {
 		}
 		for name, h := range r.steps {
 			if steps[name] == nil {
-				steps[name] = hdrhistogram.New(1, maxMicros, digits)
+				steps[name] = make(histogram)
 			}
-			steps[name].Merge(h)
+			for micros, n := range h {
+				steps[name][micros] += n
+			}
 		}
 		for what, n := range r.counts {
 			s.Counts[what] += n
@@ -278,10 +285,24 @@ func summarize(recorders []*Recorder, measured time.Duration) *Summary {
 	return s
 }
 
-func latencyOf(h *hdrhistogram.Histogram, perSecond float64) Latency {
-	at := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) }
-	return Latency{
-		Count: h.TotalCount(), PerSecond: perSecond, MeanMicros: h.Mean(),
-		P50Micros: at(50), P90Micros: at(90), P99Micros: at(99), P999Micros: at(99.9), MaxMicros: float64(h.Max()),
+func latencyOf(h histogram, perSecond float64) Latency {
+	l := Latency{PerSecond: perSecond}
+	for micros, n := range h {
+		l.Count += n
+		l.MeanMicros += float64(micros) * float64(n)
 	}
+	l.MeanMicros /= float64(l.Count)
+	below := int64(0)
+	for _, micros := range slices.Sorted(maps.Keys(h)) {
+		for _, q := range []struct {
+			share float64
+			at    *float64
+		}{{0.5, &l.P50Micros}, {0.9, &l.P90Micros}, {0.99, &l.P99Micros}, {0.999, &l.P999Micros}, {1, &l.MaxMicros}} {
+			if float64(below) < q.share*float64(l.Count) {
+				*q.at = float64(micros)
+			}
+		}
+		below += h[micros]
+	}
+	return l
 }

@@ -117,3 +117,21 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		require.Equal(t, 3500*time.Millisecond, time.Since(start))
 	})
 }
+
+// Latencies of 1 to 10,000 ms, each once, in all recorders.
+func TestQuantiles(t *testing.T) {
+	from := time.Now()
+	all := newRecorders(window{from: from, to: from.Add(time.Hour)})
+	for ms := range 10_000 {
+		all[ms%len(all)].Latency("step", from, from.Add(time.Duration(ms+1)*time.Millisecond))
+	}
+	got := summarize(all, 10*time.Second).Steps["step"]
+	require.EqualValues(t, 10_000, got.Count)
+	require.Equal(t, 1000.0, got.PerSecond)
+	for want, micros := range map[float64]float64{
+		5000.5: got.MeanMicros, 5000: got.P50Micros, 9000: got.P90Micros, 9900: got.P99Micros, 9990: got.P999Micros,
+		10_000: got.MaxMicros,
+	} {
+		require.InEpsilon(t, want*1000, micros, 0.001)
+	}
+}
