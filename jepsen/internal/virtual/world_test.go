@@ -193,7 +193,7 @@ func (t target) Supports(context.Context) []string {
 		"restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync",
-		"busy-leader", "busy-follower", "busy-all", "transfer", "snapshot", "state-wrong", "state-frozen", "state-last",
+		"busy-leader", "busy-follower", "busy-all", "transfer", "snapshot", "snapshot-tail", "state-wrong", "state-frozen", "state-last",
 		"holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
