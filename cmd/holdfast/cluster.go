@@ -172,7 +172,7 @@ func (o *clusterOwn) status(ctx context.Context, words []string, stdout io.Write
 	if err := o.write(stdout, f, clusterFrame); err != nil {
 		return err
 	}
-	if atRisk(f) || f.LiveVoters < int64(o.voters) {
+	if f.Verdict != api.VerdictOK || f.LiveVoters < int64(o.voters) {
 		return exitStatus{status: statusAtRisk}
 	}
 	return nil

@@ -105,7 +105,7 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		c.learn(status)
 	}
 	if status.Leader == "" {
-		c.leaderless = errors.New(strings.TrimSuffix(clusterSentence(status), "."))
+		c.leaderless = errors.New(onLine(strings.TrimSuffix(status.Sentence, ".")))
 		return c.leaderless
 	}
 	c.led, c.leaderless = time.Now(), nil

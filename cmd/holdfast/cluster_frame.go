@@ -15,7 +15,7 @@ import (
 // clusterFrame is what `holdfast cluster status` prints: a sentence about the cluster, and a line for each member.
 func clusterFrame(c *api.Cluster) string {
 	if c.Waiting != "" && c.ClusterID == "" { // the node is a member of nothing
-		return clusterSentence(c) + "\n"
+		return onLine(c.Sentence) + "\n"
 	}
 	t := newTable("NAME", "ROLE", "ANSWERS", "COULD LEAD", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
 	for i := range c.Members {
@@ -31,7 +31,7 @@ func clusterFrame(c *api.Cluster) string {
 		t.line(printable(m.Name), printable(m.Role), yesNo(m.Answers), could, lag, known(m.MatchIndex),
 			printable(m.ClientAddress), printable(m.PeerAddress), cmp.Or(printable(m.Version), "unknown"), known(m.LogFormat))
 	}
-	return clusterSentence(c) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
+	return onLine(c.Sentence) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
 }
 
 // heldBack says why the cluster does not go over to a newer version; empty: it has the newest that a member can use.
@@ -63,54 +63,19 @@ func heldBack(c *api.Cluster) string {
 func troubles(c *api.Cluster) string {
 	var b strings.Builder
 	for _, trouble := range c.Troubles {
-		text := strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '?' // other nodes' words, on a terminal
-			}
-			return r
-		}, trouble)
-		fmt.Fprintf(&b, "Not well: %s.\n", text)
+		fmt.Fprintf(&b, "Not well: %s.\n", onLine(trouble))
 	}
 	return b.String()
 }
 
-// clusterSentence says how the cluster is.
-func clusterSentence(c *api.Cluster) string {
-	switch leader := printable(c.Leader); {
-	case c.Waiting != "" && c.ClusterID != "":
-		return fmt.Sprintf("%s does not take part yet: %s.", printable(c.Node), printable(c.Waiting))
-	case c.Waiting != "":
-		return fmt.Sprintf("%s belongs to no cluster yet: %s.", printable(c.Node), printable(c.Waiting))
-	case leader == "":
-		return fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.", printable(c.Node),
-			c.Term, c.Voters, c.Quorum)
-	case c.Voters == 1:
-		return fmt.Sprintf("%s leads alone, in term %d.", leader, c.Term)
-	default:
-		could := ""
-		if c.AbleToLead > 0 && c.AbleToLead < c.LiveVoters {
-			could = fmt.Sprintf(", %d could lead", c.AbleToLead)
+// onLine is other nodes' text on a line of a terminal.
+func onLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
 		}
-		return fmt.Sprintf("%s leads in term %d: %d of %d voters answer%s, %s.", leader, c.Term, c.LiveVoters, c.Voters,
-			could, spare(c.Margin))
-	}
-}
-
-func spare(margin int64) string {
-	switch margin {
-	case 0:
-		return "the cluster stops when one more fails"
-	case 1:
-		return "1 may fail"
-	}
-	return fmt.Sprintf("%d may fail", margin)
-}
-
-// atRisk reports whether the cluster stands still, has no voter to spare although it has several members, or is not
-// well.
-func atRisk(c *api.Cluster) bool {
-	several := c.Voters > 1 || len(c.Members) > 1
-	return c.Leader == "" || several && c.Margin <= 0 || len(c.Troubles) > 0
+		return r
+	}, text)
 }
 
 // memberTable is what `holdfast cluster members` prints.

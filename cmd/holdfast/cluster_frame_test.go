@@ -47,10 +47,10 @@ func statusIn(t *testing.T, f fields) *api.Cluster {
 // TestClusterThatIsNotWell: what is wrong beside silent members is shown, and the status is not 0.
 func TestClusterThatIsNotWell(t *testing.T) {
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1)
-	require.False(t, atRisk(statusIn(t, f)))
+	require.Equal(t, api.VerdictOK, statusIn(t, f).Verdict)
 	f["troubles"] = protocol.Strings("n1 is not ready: at log index 5 of 90 since the start",
 		"n1 and n3 do not admit each other: \x1b[2J\"no\"")
-	require.True(t, atRisk(statusIn(t, f)))
+	require.Equal(t, api.VerdictNotWell, statusIn(t, f).Verdict)
 	require.Equal(t, `n2 leads in term 7: 3 of 3 voters answer, 1 may fail.
 Not well: n1 is not ready: at log index 5 of 90 since the start.
 Not well: n1 and n3 do not admit each other: ?[2J"no".
@@ -75,7 +75,7 @@ func TestClusterThatIsHeldBack(t *testing.T) {
 		"The cluster keeps version 5 for n1 (--hold-version 5), n3 (log format 5), n4 (does not answer), n5 (unknown "+
 			"log format).\n", heldBack(statusIn(t, f)))
 	require.Contains(t, clusterFrame(statusIn(t, f)), heldBack(statusIn(t, f)))
-	require.False(t, atRisk(statusIn(t, f)))
+	require.Equal(t, api.VerdictOK, statusIn(t, f).Verdict)
 }
 
 func TestClusterFrame(t *testing.T) {
@@ -120,8 +120,8 @@ func TestClusterFrame(t *testing.T) {
 			true,
 		},
 	} {
-		require.Equal(t, c.said, clusterSentence(statusIn(t, c.reply)), c.name)
-		require.Equal(t, c.atRisk, atRisk(statusIn(t, c.reply)), c.name)
+		require.Equal(t, c.said, statusIn(t, c.reply).Sentence, c.name)
+		require.Equal(t, c.atRisk, statusIn(t, c.reply).Verdict != api.VerdictOK, c.name)
 	}
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 2, "live-voters", 2, "quorum", 2, "margin", 0,
 		"members", three)
@@ -134,6 +134,8 @@ n3    non-voter  no       no: it has no vote       -    -      -              "1
 `, clusterFrame(statusIn(t, f)))
 	require.Equal(t, "n1 belongs to no cluster yet: for n2.\n",
 		clusterFrame(statusIn(t, reply("node", "n1", "waiting", "for n2", "members", three[2:]))))
+	require.Equal(t, "n?1 belongs to no cluster yet: for n2.\n",
+		clusterFrame(statusIn(t, reply("node", "n\x1b1", "waiting", "for n2"))))
 	require.Equal(t, `NAME  ID               ROLE       VOTES  CLIENTS        PEERS
 n1    n1@0123456789ab  follower   yes    10.0.0.1:6379  10.0.0.1:7379
 n2    n2@0123456789ab  leader     yes    10.0.0.2:6379  10.0.0.2:7379

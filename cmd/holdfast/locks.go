@@ -257,6 +257,10 @@ func shellWord(word string) string {
 // history lists how locks were lost, the newest first.
 func (o *locksOwn) history(ctx context.Context, conn *holder.Conn, q lockQuery, stdout io.Writer) error {
 	all := api.Losses{Format: api.Format, Losses: []api.Loss{}}
+	now, err := clusterNow(ctx, conn)
+	if err != nil {
+		return err
+	}
 	for cursor := "0"; cursor != ""; {
 		words := []string{"LOCK.HISTORY", "COUNT", "1000", "CURSOR", cursor}
 		if q.pattern != "" {
@@ -278,12 +282,12 @@ func (o *locksOwn) history(ctx context.Context, conn *holder.Conn, q lockQuery, 
 	if o.json {
 		return writeJSON(stdout, all)
 	}
-	_, err := io.WriteString(stdout, lossTable(all.Losses))
+	_, err = io.WriteString(stdout, lossTable(all.Losses, now))
 	return err
 }
 
-// lossTable has a line for each loss.
-func lossTable(losses []api.Loss) string {
+// lossTable has a line for each loss. Below it stands which locks were lost again and again.
+func lossTable(losses []api.Loss, nowUnixMillis int64) string {
 	if len(losses) == 0 {
 		return "no lock that matches was lost, as far as the cluster remembers\n"
 	}
@@ -305,5 +309,12 @@ func lossTable(losses []api.Loss) string {
 			t.line("", "", "", fmt.Sprintf("and %d more at once", l.More))
 		}
 	}
-	return t.String()
+	text := t.String()
+	for _, g := range api.GroupLosses(losses, nowUnixMillis) {
+		if g.Count > 1 {
+			text += fmt.Sprintf("%s: %s ×%d, %d in the last minute, held for %s at most\n",
+				nameOf(g.Last.Key, g.Last.DB, dbs), g.Last.Reason, g.Count, g.LastMinute, duration(g.MostHeldMillis))
+		}
+	}
+	return text
 }

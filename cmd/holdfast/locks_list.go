@@ -157,7 +157,13 @@ func lockTable(doc *api.Locks) string {
 	if longest > 0 {
 		text += ", held longest: " + duration(longest)
 	}
-	return text + "\n"
+	text += "\n"
+	for i := range doc.Locks {
+		if k := &doc.Locks[i]; k.Advice != "" {
+			text += nameOf(k.Key, k.DB, l.dbs) + ": " + k.Advice + "\n"
+		}
+	}
+	return text
 }
 
 func counted(n int64, what string) string {

@@ -66,10 +66,11 @@ func mapOf(words ...any) protocol.Value {
 
 // TestLockTable: all pages of the list, those held longest first, with what is known of clients, and the sums.
 func TestLockTable(t *testing.T) {
-	young := mapOf("key", "young", "db", 3, "mode", "stock", "holders-count", 1, "waiters-count", 0, "holders",
+	young := mapOf("key", "young", "db", 3, "mode", "stock", "holders-count", 1, "waiters-count", 8, "holders",
 		protocol.Array(
 			mapOf("owner", "token", "fence", 0, "mode", "stock", "lease-left", 500, "since", 99_000, "client", "n2/7",
-				"client-state", "gone")), "waiters", protocol.Array())
+				"client-state", "gone")), "waiters", protocol.Array(
+			mapOf("owner", "poller", "mode", "stock", "since", 90_000, "wait-left", -1, "polls", 500)))
 	old := mapOf("key", "old", "db", 0, "mode", "exclusive", "holders-count", 1, "waiters-count", 2, "holders",
 		protocol.Array(
 			mapOf("owner", "me", "fence", 4, "mode", "exclusive", "lease-left", -1, "session", 9, "since", 10_000, "note",
@@ -98,8 +99,11 @@ old (0)    held     me          4      exclusive  1m30s  its session, 9  10.0.0.
 old (0)    waits    you         -      exclusive  1m0s   -               n1/3            -         -
 old (0)    waits    and 1 more
 young (3)  held     token       -      stock      1s     500ms           n2/7            gone      -
+young (3)  waits    poller      -      stock      10s    -               -               -         -
+young (3)  waits    and 7 more
 free (0)   delayed  -           -      -          -      2s
-3 locks, 1 of them stock: 2 holders, 2 waiters, held longest: 1m30s
+3 locks, 1 of them stock: 2 holders, 10 waiters, held longest: 1m30s
+young (3): 8 clients poll for it, about 400 times a second: the clients of a native lock wait in a queue instead (LOCK.ACQUIRE with WAIT)
 `, got)
 	long, err := lockQuery{pattern: "*", db: -1, heldFor: time.Minute}.look(t.Context(), conn)
 	require.NoError(t, err)
@@ -123,6 +127,7 @@ func TestLossTable(t *testing.T) {
 1970-01-01T00:00:04Z  l     expired  me                  40     1s    -       -        -                          -
 -                     -     -        and 2 more at once
 1970-01-01T00:00:03Z  m     broken   me                  39     0s    -       -        del n1                     -
+l: expired ×3, 3 in the last minute, held for 1s at most
 `, lossTable([]api.Loss{
 		{
 			EndedUnixMillis: 5000, Key: "k", Reason: "broken", Owner: "vm", Fence: 41, HeldMillis: 3000, Note: "nightly",
@@ -133,7 +138,7 @@ func TestLossTable(t *testing.T) {
 			Command: "del",
 			By:      &api.Client{Node: "n1"},
 		}},
-	}))
+	}, 5000))
 }
 
 // TestInLine: the place of the owner, and what the lock waits for.

@@ -207,6 +207,76 @@ func TestPage(t *testing.T) {
 	b.noTroubles(port)
 }
 
+// TestPageTellsTheTruth: the verdict on the page is that of `holdfast cluster status`, on the page of a member in
+// quarantine, too; what is wrong stands above all else, on a phone as well: with members, with clients that poll, and
+// with locks that are lost again and again.
+func TestPageTellsTheTruth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser and three processes")
+	}
+	b := newBrowser(t)
+	nodes, ports := withPages(t, 3, "--debug", "--consistency-check-interval", "10s")
+	for _, n := range nodes {
+		waitServing(t, n)
+	}
+	wrong, other, _ := parts(t, nodes)
+	c := client(t, other)
+	page := b.open("http://"+ports[other]+"/", 1440, 900, false)
+	page.waits(`document.querySelector("#verdict").innerText === "OK"`)
+	require.Equal(t, "true", page.eval(`document.querySelector("#troubles").hidden`))
+
+	require.NoError(t, c.SetNX(t.Context(), "crowded", "holder", time.Hour).Err())
+	var pollers []*redis.Client
+	for range 6 {
+		p := redis.NewClient(&redis.Options{Addr: other.addr, PoolSize: 1})
+		t.Cleanup(func() { p.Close() })
+		pollers = append(pollers, p)
+	}
+	require.Eventually(t, func() bool {
+		for i, p := range pollers {
+			require.False(t, p.SetNX(t.Context(), "crowded", fmt.Sprint("poller-", i), time.Hour).Val())
+		}
+		return strings.Contains(page.text("#troubles"), "crowded: 6 clients poll for it, about ")
+	}, time.Minute, 100*time.Millisecond)
+	for range 12 {
+		require.NoError(t, c.Do(t.Context(), "LOCK.ACQUIRE", "flaps", "x", "PX", 1).Err())
+		require.Eventually(t, func() bool { return c.Do(t.Context(), "LOCK.INFO", "flaps").Err() == redis.Nil },
+			20*time.Second, time.Millisecond)
+	}
+	page.waits(`document.querySelector("#troubles").innerText.includes("flaps: lost 12 times in the last minute")`)
+	require.Contains(t, page.text("#loss-list"), "×12, 12 in the last minute")
+	require.Equal(t, "1", page.eval(`document.querySelectorAll("#loss-list tbody tr").length`))
+
+	keep(t, "troubles.png", page.picture())
+
+	_, err := ask(t.Context(), wrong.addr, "DEBUG", "CORRUPT")
+	require.NoError(t, err)
+	inQuarantine := wrong.name + " is in quarantine, as its state differs"
+	for _, n := range []*node{other, wrong} {
+		page := b.open("http://"+ports[n]+"/", 390, 844, true)
+		page.waits(`document.querySelector("#troubles").innerText.includes(` + quoted(inQuarantine) + `)`)
+		require.Equal(t, "NOT WELL", page.text("#verdict"))
+		_, out, _ := clusterOf(build(t), n.addr, "status")
+		require.Contains(t, out, page.text("#sentence"))
+		require.Contains(t, out, "Not well: "+inQuarantine)
+		require.Equal(t, "3", page.eval(`document.querySelectorAll("#member-list tbody tr").length`))
+		above := func(a, b string) bool {
+			top := func(s string) string { return `document.querySelector("` + s + `").getBoundingClientRect().top` }
+			return page.eval(top(a)+" < "+top(b)) == "true"
+		}
+		require.True(t, above("#troubles", ".members"), "troubles come first")
+		require.True(t, above(".members", ".locks"), "while something is wrong, members come before locks")
+		fits(page)
+		keep(t, "quarantine-"+map[bool]string{true: "own", false: "other"}[n == wrong]+".png", page.picture())
+		if n == wrong {
+			page.waits(`!document.querySelector("#trouble").hidden`)
+			require.Contains(t, page.text("#trouble"), "No answer about locks: this node has no state to answer from now")
+			require.NotContains(t, page.text("body"), "belongs to no cluster")
+		}
+	}
+	b.noTroubles(ports[other], ports[wrong])
+}
+
 // fits: nothing is wider than the window.
 func fits(p *tab) {
 	p.t.Helper()

@@ -213,6 +213,104 @@ func TestText(t *testing.T) {
 	require.Equal(t, odd, string(back.KeyBase64))
 }
 
+// TestLossGroups: losses are counted by lock and reason, and a native lock that is lost again and again is advised
+// about.
+func TestLossGroups(t *testing.T) {
+	const now = 1_000_000
+	lost := func(secondsAgo int64, key, kind, reason string, held, more int64) api.Loss {
+		return api.Loss{
+			EndedUnixMillis: now - 1000*secondsAgo, Key: key, Kind: kind, Reason: reason, HeldMillis: held,
+			More: more,
+		}
+	}
+	losses := []api.Loss{lost(1, "billing", "native", "broken", 7, 0)}
+	for i := range int64(12) {
+		losses = append(losses,
+			lost(10*i, "billing", "native", "expired", 800+i, 0), lost(10*i, "cache", "stock", "expired", 60_000, 9))
+	}
+	groups := api.GroupLosses(losses, now)
+	require.Len(t, groups, 3)
+	require.Equal(t, api.LossGroup{Count: 1, LastMinute: 1, LeastHeldMillis: 7, MostHeldMillis: 7, Last: losses[0]},
+		groups[0])
+	require.Equal(t,
+		api.LossGroup{Count: 12, LastMinute: 6, LeastHeldMillis: 800, MostHeldMillis: 811, Last: losses[1]}, groups[1])
+	require.Equal(t,
+		api.LossGroup{Count: 120, LastMinute: 60, LeastHeldMillis: 60_000, MostHeldMillis: 60_000, Last: losses[2]},
+		groups[2], "a stock lock may be left to time")
+	for range 4 {
+		losses = append(losses, lost(59, "billing", "native", "expired", 800, 0))
+	}
+	require.Equal(t, "lost 10 times in the last minute: the work outlasts the lease, and no client renews it",
+		api.GroupLosses(losses, now)[1].Advice)
+	require.Empty(t, api.GroupLosses(nil, now))
+}
+
+// TestPolls: how often clients poll for a stock lock is said of all by those that are listed, and many are advised.
+func TestPolls(t *testing.T) {
+	lock := func(waiters, polls, waitedMillis int64) api.Lock {
+		const now = 1_000_000
+		row := protocol.Fields("owner", protocol.Bulk("x"), "since", protocol.Integer(now-waitedMillis),
+			"polls", protocol.Integer(polls))
+		l, err := api.RowOf(protocol.Fields("mode", protocol.Bulk("stock"), "waiters-count", protocol.Integer(waiters),
+			"waiters", protocol.Array(row, row)), 0, now, 5)
+		require.NoError(t, err)
+		return l
+	}
+	many := lock(12, 117, 60_000)
+	require.InDelta(t, 23.4, many.PollsPerSecond, 1e-9)
+	require.Equal(t, "12 clients poll for it, about 23 times a second: the clients of a native lock wait in a queue "+
+		"instead (LOCK.ACQUIRE with WAIT)", many.Advice)
+	require.Empty(t, lock(4, 117, 60_000).Advice, "few clients")
+	require.Empty(t, lock(12, 24, 60_000).Advice, "seldom")
+	require.InDelta(t, 12, lock(12, 1, 20).PollsPerSecond, 1e-9, "who began just now is no storm")
+	none := lock(12, 0, 60_000)
+	require.Zero(t, none.PollsPerSecond)
+	require.Empty(t, none.Advice)
+}
+
+// TestVerdict: one word says how the cluster is, the worst of what is so.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		want, sentence string
+		more           []any
+	}{
+		{api.VerdictOK, "n2 leads in term 7: 3 of 3 voters answer, 1 may fail.", nil},
+		{
+			api.VerdictOK, "n2 leads alone, in term 7.",
+			[]any{"voters", protocol.Integer(1), "live-voters", protocol.Integer(1), "margin", protocol.Integer(0)},
+		},
+		{
+			api.VerdictNotWell, "n2 leads in term 7: 3 of 3 voters answer, 2 could lead, 1 may fail.",
+			[]any{"troubles", protocol.Strings("n1 is in quarantine"), "able-to-lead", protocol.Integer(2)},
+		},
+		{
+			api.VerdictAtRisk, "n2 leads in term 7: 3 of 3 voters answer, the cluster stops when one more fails.",
+			[]any{"margin", protocol.Integer(0), "troubles", protocol.Strings("n1 is in quarantine")},
+		},
+		{
+			api.VerdictNoLeader, "No leader is known to n1, in term 7: 3 voters, of which 2 must answer.",
+			[]any{"leader", protocol.Bulk("")},
+		},
+		{
+			api.VerdictNotReady, "n1 does not take part yet: a state is missing.",
+			[]any{"cluster-id", protocol.Bulk("c"), "waiting", protocol.Bulk("a state is missing")},
+		},
+		{
+			api.VerdictNoCluster, "n1 belongs to no cluster yet: for n2.",
+			[]any{"waiting", protocol.Bulk("for n2")},
+		},
+	} {
+		said := []any{
+			"node", protocol.Bulk("n1"), "leader", protocol.Bulk("n2"), "term", protocol.Integer(7),
+			"voters", protocol.Integer(3), "live-voters", protocol.Integer(3), "quorum", protocol.Integer(2),
+			"margin", protocol.Integer(1),
+		}
+		cluster, err := api.ClusterOf(protocol.Fields(append(said, c.more...)...)) // the last of a name counts
+		require.NoError(t, err)
+		require.Equal(t, []string{c.want, c.sentence}, []string{cluster.Verdict, cluster.Sentence})
+	}
+}
+
 // TestStrangeReplies: a reply that is no map is an error, and no panic.
 func TestStrangeReplies(t *testing.T) {
 	for _, v := range []protocol.Value{

@@ -6,9 +6,22 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
+// Verdicts about a cluster, the best first.
+const (
+	VerdictOK        = "OK"
+	VerdictNotWell   = "NOT WELL"   // there are troubles
+	VerdictAtRisk    = "AT RISK"    // the cluster stops when one more voter fails
+	VerdictNoLeader  = "NO LEADER"  // no lock is granted, and no lease runs out
+	VerdictNotReady  = "NOT READY"  // the node has no state yet
+	VerdictNoCluster = "NO CLUSTER" // the node belongs to none
+)
+
 // Cluster is a document about the members, as one node knows them.
 type Cluster struct {
-	Format    int    `json:"format"`
+	Format int `json:"format"`
+	// Verdict is how the cluster is, in a word: the terminal and the page show the same. Sentence says more.
+	Verdict   string `json:"verdict"`
+	Sentence  string `json:"sentence"`
 	Node      string `json:"node"` // which says so
 	NodeID    string `json:"nodeId"`
 	ClusterID string `json:"clusterId"` // empty: the node belongs to none yet
@@ -80,5 +93,38 @@ func ClusterOf(v protocol.Value) (Cluster, error) {
 			HoldVersion: m.number("hold-version"),
 		}
 	}
+	c.Verdict, c.Sentence = c.judge()
 	return c, nil
+}
+
+// judge returns the verdict, and a sentence. A cluster of one voter has none to spare, and is OK.
+func (c *Cluster) judge() (verdict, sentence string) {
+	switch {
+	case c.Waiting != "" && c.ClusterID != "":
+		return VerdictNotReady, fmt.Sprintf("%s does not take part yet: %s.", c.Node, c.Waiting)
+	case c.Waiting != "":
+		return VerdictNoCluster, fmt.Sprintf("%s belongs to no cluster yet: %s.", c.Node, c.Waiting)
+	case c.Leader == "":
+		return VerdictNoLeader, fmt.Sprintf("No leader is known to %s, in term %d: %d voters, of which %d must answer.",
+			c.Node, c.Term, c.Voters, c.Quorum)
+	}
+	verdict = VerdictOK
+	switch {
+	case c.Margin <= 0 && (c.Voters > 1 || len(c.Members) > 1):
+		verdict = VerdictAtRisk
+	case len(c.Troubles) > 0:
+		verdict = VerdictNotWell
+	}
+	if c.Voters == 1 {
+		return verdict, fmt.Sprintf("%s leads alone, in term %d.", c.Leader, c.Term)
+	}
+	could, spare := "", fmt.Sprintf("%d may fail", c.Margin)
+	if c.AbleToLead > 0 && c.AbleToLead < c.LiveVoters {
+		could = fmt.Sprintf(", %d could lead", c.AbleToLead)
+	}
+	if c.Margin == 0 {
+		spare = "the cluster stops when one more fails"
+	}
+	return verdict, fmt.Sprintf("%s leads in term %d: %d of %d voters answer%s, %s.", c.Leader, c.Term, c.LiveVoters,
+		c.Voters, could, spare)
 }

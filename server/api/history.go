@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -15,6 +16,65 @@ type History struct {
 	StepMillis    int64  `json:"stepMillis"`
 	Steps         []Step `json:"steps"`
 	Losses        []Loss `json:"losses"` // the newest first
+	// LossGroups are all losses that the cluster remembers, by lock and reason; the one with the newest comes first.
+	LossGroups []LossGroup `json:"lossGroups"`
+}
+
+// LossGroup is the losses of a lock for one reason.
+type LossGroup struct {
+	Count      int64 `json:"count"`
+	LastMinute int64 `json:"lastMinute"` // of these, those of the minute before the answer
+	// LeastHeldMillis and MostHeldMillis bound how long the lock was held.
+	LeastHeldMillis int64 `json:"leastHeldMillis"`
+	MostHeldMillis  int64 `json:"mostHeldMillis"`
+	Last            Loss  `json:"last"`
+	// Advice is what is wrong with clients that lose the lock so often; empty: nothing is known to be.
+	Advice string `json:"advice,omitempty"`
+}
+
+// oftenLost is how many losses of a native lock in a minute are advised about. Many clients leave the end of a stock
+// lock to time.
+const oftenLost = 10
+
+// GroupLosses groups losses by lock and reason. Requires: the newest comes first.
+func GroupLosses(losses []Loss, nowUnixMillis int64) []LossGroup {
+	type group struct {
+		db                int
+		key, kind, reason string
+	}
+	groups, at := []LossGroup{}, make(map[group]int)
+	for i := range losses {
+		l := &losses[i]
+		of := group{l.DB, l.Key, l.Kind, l.Reason}
+		n, known := at[of]
+		if !known {
+			n, at[of] = len(groups), len(groups)
+			groups = append(groups, LossGroup{LeastHeldMillis: l.HeldMillis, Last: *l})
+		}
+		g := &groups[n]
+		g.Count += 1 + l.More
+		if l.EndedUnixMillis > nowUnixMillis-time.Minute.Milliseconds() {
+			g.LastMinute += 1 + l.More
+		}
+		g.LeastHeldMillis, g.MostHeldMillis = min(g.LeastHeldMillis, l.HeldMillis), max(g.MostHeldMillis, l.HeldMillis)
+	}
+	for i := range groups {
+		groups[i].Advice = groups[i].advice()
+	}
+	return groups
+}
+
+func (g *LossGroup) advice() string {
+	if g.Last.Kind != "native" || g.LastMinute < oftenLost {
+		return ""
+	}
+	why := map[string]string{
+		"expired": "the work outlasts the lease, and no client renews it",
+		"session": "sessions of clients end, as no client renews them",
+		"broken":  "by LOCK.BREAK",
+		"flushed": "by FLUSHALL or FLUSHDB",
+	}[g.Last.Reason]
+	return fmt.Sprintf("lost %d times in the last minute: %s", g.LastMinute, why)
 }
 
 // Losses is a document about how locks were lost.

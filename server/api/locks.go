@@ -82,6 +82,9 @@ type Lock struct {
 	// Holders and Waiters are the first, the waiters in line. There may be more of them: see the counts.
 	Holders []Hold `json:"holders"`
 	Waiters []Wait `json:"waiters"`
+	// PollsPerSecond is about how often clients ask in vain for a stock lock. Advice is what they should do instead.
+	PollsPerSecond float64 `json:"pollsPerSecond,omitempty"`
+	Advice         string  `json:"advice,omitempty"`
 }
 
 // Hold is an owner's part in a lock.
@@ -206,7 +209,32 @@ func lockOf(v protocol.Value, db int, now int64, most int) (Lock, error) {
 	for i, row := range waiters {
 		l.Waiters[i] = waitOf(fieldsOf(row), now)
 	}
+	l.judgePolls()
 	return l, nil
+}
+
+// A lock for which so many clients poll, so often in all, is advised about.
+const (
+	manyPolling = 5
+	oftenPolled = 5 // per second
+)
+
+// judgePolls takes the waiters that are listed for the average of all.
+func (l *Lock) judgePolls() {
+	rate := 0.0
+	for i := range l.Waiters {
+		w := &l.Waiters[i]
+		rate += float64(w.Polls) / max(1, float64(w.WaitedMillis)/1000)
+	}
+	if rate == 0 {
+		return
+	}
+	rate *= float64(l.WaitersCount) / float64(len(l.Waiters))
+	l.PollsPerSecond = math.Round(rate*10) / 10
+	if l.WaitersCount >= manyPolling && rate >= oftenPolled {
+		l.Advice = fmt.Sprintf("%d clients poll for it, about %.0f times a second: the clients of a native lock wait in a "+
+			"queue instead (LOCK.ACQUIRE with WAIT)", l.WaitersCount, rate)
+	}
 }
 
 func holdOf(f fields, now int64) Hold {

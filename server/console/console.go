@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -32,7 +34,7 @@ import (
 // Config is what a [Console] needs of its node.
 type Config struct {
 	Node string
-	// Machine is the node's copy of the state; nil while the node belongs to no cluster.
+	// Machine is the node's copy of the state; nil while the node belongs to no cluster, or is in quarantine.
 	Machine func() fsm.Machine
 	// Status is the reply to RAFT.STATUS.
 	Status func() protocol.Value
@@ -63,6 +65,7 @@ func New(c Config) *Console {
 var (
 	ErrNoCluster = errors.New("this node belongs to no cluster yet")
 	ErrNoLock    = errors.New("there is no such lock")
+	ErrNoState   = errors.New("this node has no state to answer from now; ask another node")
 	ErrBusy      = errors.New("the node is busy with other questions; ask again")
 )
 
@@ -77,11 +80,19 @@ type view struct {
 func (c *Console) open() (*view, error) {
 	m := c.config.Machine()
 	if m == nil {
-		return nil, ErrNoCluster
+		return nil, c.absence()
 	}
 	s := &view{machine: m, reading: &c.reading}
 	s.now, s.offset = m.Clock()
 	return s, nil
+}
+
+// absence is why there is no state to read: a member in quarantine has one that is wrong.
+func (c *Console) absence() error {
+	if status, err := api.ClusterOf(c.config.Status()); err == nil && status.ClusterID != "" {
+		return ErrNoState
+	}
+	return ErrNoCluster
 }
 
 // unixMillis is cluster time as Unix time.
@@ -159,12 +170,46 @@ func (c *Console) Lock(key string, db int) (api.OneLock, error) {
 	case !there:
 		return api.OneLock{}, ErrNoLock
 	}
+	if err := c.confirmGone(&l); err != nil {
+		return api.OneLock{}, err
+	}
 	s.enliven(&l)
 	if v, err = s.ask(db, "type", key); err == nil {
 		l.Type = v.Str
 	}
 	return api.OneLock{Format: api.Format, Node: c.config.Node, NowUnixMillis: s.unixMillis(), Lock: l}, nil
 }
+
+// confirmGone looks again at a lock with a holder whose connection is closed. A client that released the lock since it
+// was read, and left, is no trouble: its hold is not said to be gone.
+func (c *Console) confirmGone(l *api.Lock) error {
+	if !slices.ContainsFunc(l.Holders, isGone) {
+		return nil
+	}
+	later, err := c.open()
+	if err != nil {
+		return err
+	}
+	row, err := later.ask(l.DB, "lockrow", l.Key, strconv.Itoa(len(l.Holders)))
+	if err != nil && !errors.Is(err, ErrNoLock) {
+		return err
+	}
+	now, _, err := api.LockOf(row, l.Key, l.DB, later.unixMillis())
+	if err != nil {
+		return err
+	}
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		if isGone(*h) && !slices.ContainsFunc(now.Holders, func(other api.Hold) bool {
+			return other.Owner == h.Owner && other.Fence == h.Fence && other.SinceUnixMillis == h.SinceUnixMillis
+		}) {
+			h.Client.Gone = false
+		}
+	}
+	return nil
+}
+
+func isGone(h api.Hold) bool { return h.Client != nil && h.Client.Gone }
 
 // enliven adds to a lock what sessions tell of the holders' lives.
 func (s *view) enliven(l *api.Lock) {

@@ -163,13 +163,58 @@ func TestLock(t *testing.T) {
 
 // TestNoCluster: a node without a state says so.
 func TestNoCluster(t *testing.T) {
-	c := New(Config{Machine: func() fsm.Machine { return nil }})
-	_, err := c.Locks(t.Context(), all(Held))
-	require.ErrorIs(t, err, ErrNoCluster)
-	_, err = c.Lock("k", 0)
-	require.ErrorIs(t, err, ErrNoCluster)
-	_, err = c.History("")
-	require.ErrorIs(t, err, ErrNoCluster)
+	for cluster, want := range map[string]error{"": ErrNoCluster, "c1": ErrNoState} { // a member may be in quarantine
+		c := New(Config{Machine: func() fsm.Machine { return nil }, Status: func() protocol.Value {
+			return protocol.Fields("cluster-id", protocol.Bulk(cluster))
+		}})
+		_, err := c.Locks(t.Context(), all(Held))
+		require.ErrorIs(t, err, want)
+		_, err = c.Lock("k", 0)
+		require.ErrorIs(t, err, want)
+		_, err = c.History("")
+		require.ErrorIs(t, err, want)
+	}
+}
+
+// TestClientsThatLeave: a holder whose connection is closed is said to be gone while it has the lock, and not if it
+// released the lock since the lock was read.
+func TestClientsThatLeave(t *testing.T) {
+	for _, stays := range []bool{true, false} {
+		for name, look := range map[string]func(c *Console) (api.Lock, error){
+			"one": func(c *Console) (api.Lock, error) {
+				doc, err := c.Lock("k", 3)
+				return doc.Lock, err
+			},
+			"list": func(c *Console) (api.Lock, error) {
+				doc, err := c.Locks(t.Context(), all(Held))
+				return doc.Locks[0], err
+			},
+			"page": func(c *Console) (api.Lock, error) {
+				doc, err := c.Page(Query{DB: 3, Limit: 5}, "0")
+				return doc.Locks[0], err
+			},
+		} {
+			s := newState(t)
+			s.acquire(3, "k", "x")
+			c := s.console()
+			c.config.AddClients = func(_ context.Context, v protocol.Value) protocol.Value {
+				row := v
+				if v.Kind == protocol.KindArray {
+					row = v.Elems[1].Elems[0]
+				}
+				holder := &field(row, "holders").Elems[0]
+				holder.Elems = append(holder.Elems, protocol.Bulk("client-state"), protocol.Bulk("gone"))
+				if !stays {
+					s.do(3, "lock.release", "k", "x")
+					s.acquire(3, "k", "x") // the owner's next hold is another one
+				}
+				return v
+			}
+			l, err := look(c)
+			require.NoError(t, err)
+			require.Equal(t, stays, l.Holders[0].Client.Gone, "%s, stays: %v", name, stays)
+		}
+	}
 }
 
 // watched is a machine whose reads are noted.
@@ -369,6 +414,11 @@ func TestHour(t *testing.T) {
 			lost = append(lost, l.Kind+" "+l.Key+" "+l.Owner+" "+l.Reason)
 		}
 		require.Equal(t, []string{"native b x expired", "stock stock t expired"}, lost, "the newest first")
+		require.Len(t, doc.LossGroups, 2)
+		for i, g := range doc.LossGroups {
+			require.Equal(t, doc.Losses[i], g.Last)
+			require.EqualValues(t, 1, g.LastMinute)
+		}
 		require.Len(t, doc.Steps, 60)
 		last := doc.Steps[57:]
 		require.Equal(t, api.Counts{Grants: 1}, last[0].Counts)

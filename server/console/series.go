@@ -90,8 +90,12 @@ func (c *Console) countsOfLate() note {
 
 const lateFor = 5 * time.Second
 
-// lossesOfHistory is how many losses of each kind an answer has.
-const lossesOfHistory = 50
+// lossesOfHistory is how many losses of each kind an answer has, and how many groups of them; lossesOfGroups is how
+// many losses of a kind are grouped: all that the cluster remembers.
+const (
+	lossesOfHistory = 50
+	lossesOfGroups  = 1000
+)
 
 // History tells of the last hour, and of the last losses of keys that a user with these rules may read; empty: of all.
 func (c *Console) History(rules string) (api.History, error) {
@@ -100,9 +104,9 @@ func (c *Console) History(rules string) (api.History, error) {
 		return api.History{}, err
 	}
 	now := c.countsOfLate()
-	losses := []api.Loss{}
+	losses, groups := []api.Loss{}, []api.LossGroup{}
 	for _, kind := range []string{"NATIVE", "STOCK"} {
-		v, err := state.askAs(protocol.Head{Rights: rules}, "lock.history", kind, "COUNT", strconv.Itoa(lossesOfHistory))
+		v, err := state.askAs(protocol.Head{Rights: rules}, "lock.history", kind, "COUNT", strconv.Itoa(lossesOfGroups))
 		if err != nil {
 			return api.History{}, err
 		}
@@ -110,12 +114,15 @@ func (c *Console) History(rules string) (api.History, error) {
 		if err != nil {
 			return api.History{}, err
 		}
-		losses = append(losses, lost.Losses...)
+		losses = append(losses, lost.Losses[:min(lossesOfHistory, len(lost.Losses))]...)
+		some := api.GroupLosses(lost.Losses, state.unixMillis())
+		groups = append(groups, some[:min(lossesOfHistory, len(some))]...)
 	}
+	slices.SortFunc(groups, func(a, b api.LossGroup) int { return cmp.Compare(b.Last.ID, a.Last.ID) })
 	slices.SortFunc(losses, func(a, b api.Loss) int { return cmp.Compare(b.ID, a.ID) })
 	return api.History{
 		Format: api.Format, Node: c.config.Node, NowUnixMillis: now.at.UnixMilli(), StepMillis: step.Milliseconds(),
-		Steps: c.hour.until(now), Losses: losses,
+		Steps: c.hour.until(now), Losses: losses, LossGroups: groups,
 	}, nil
 }
 

@@ -126,6 +126,9 @@ func (c *Console) Page(q Query, cursor string) (api.Locks, error) {
 				continue
 			}
 			l, err := api.RowOf(row, q.DB, doc.NowUnixMillis, rowsOfList)
+			if err == nil {
+				err = c.confirmGone(&l)
+			}
 			if err != nil {
 				return api.Locks{}, err
 			}
@@ -300,6 +303,9 @@ func (c *Console) finish(s *survey, deadline time.Time) error {
 				return err
 			}
 			if there {
+				if err := c.confirmGone(&l); err != nil {
+					return err
+				}
 				state.enliven(&l)
 				ranked.locks = append(ranked.locks, l)
 			}

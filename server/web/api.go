@@ -97,7 +97,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, console.ErrNoLock):
 		return http.StatusNotFound
-	case errors.Is(err, console.ErrNoCluster), errors.Is(err, console.ErrBusy):
+	case errors.Is(err, console.ErrNoCluster), errors.Is(err, console.ErrNoState), errors.Is(err, console.ErrBusy):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError

@@ -8,7 +8,7 @@
   const mostShown = 160; // characters of a name in a table
 
   const $ = (id) => document.getElementById(id);
-  const state = { members: null, one: null, hourAt: 0, answered: null, timer: 0, running: false, again: false };
+  const state = { members: null, one: null, hourAt: 0, often: [], polled: [], answered: null, timer: 0, running: false, again: false };
 
   // ---- text
 
@@ -122,26 +122,31 @@
     clearTimeout(state.timer);
     if (state.running) { state.again = true; return; }
     state.running = true;
+    let members = null;
     try {
       const now = Date.now();
       const one = state.one;
       const params = listParams();
-      const [members, list, queue, hour, lock] = await Promise.all([
+      const asked = [
         ask("/api/members"), ask("/api/locks", params), ask("/api/locks", { sort: "queue", limit: "8" }),
         now - state.hourAt >= everyHour ? ask("/api/history") : undefined,
         one ? ask("/api/lock", { db: String(one.db), ...nameOf(one) }) : undefined,
-      ]);
+      ];
+      await Promise.allSettled(asked);
+      members = await asked[0]; // a member without a state, as in quarantine, knows the members alone
       state.members = members;
-      state.answered = now;
-      trouble("");
       showMembers(members);
+      $("seen").textContent = "as " + members.node + " knows it, " + clock(now);
+      const [, list, queue, hour, lock] = await Promise.all(asked);
+      state.answered = now;
+      trouble(null);
       showLocks(list, params);
       showQueues(queue);
       if (hour) { state.hourAt = now; showHour(hour); showLosses(hour); }
+      showTroubles(members, queue);
       if (one && one === state.one) showOne(lock);
-      $("seen").textContent = "as " + members.node + " knows it, " + clock(now);
     } catch (err) {
-      trouble(err);
+      trouble(err, members);
     } finally {
       state.running = false;
       const soon = state.again;
@@ -150,13 +155,14 @@
     }
   }
 
-  function trouble(err) {
+  // trouble says that the node did not answer; members is what it says of these all the same, or null.
+  function trouble(err, members) {
     const t = $("trouble");
     if (err) {
       const since = state.answered ? " What is shown is of " + clock(state.answered) + "." : "";
       const why = err.name === "TimeoutError" || err instanceof TypeError ? "this node does not answer" : err.message;
-      t.textContent = "No answer: " + why + "." + since;
-      tag($("verdict"), "NO ANSWER", "bad");
+      t.textContent = (members ? "No answer about locks: " : "No answer: ") + why + "." + since;
+      if (!members) tag($("verdict"), "NO ANSWER", "bad");
     }
     t.hidden = !err;
   }
@@ -185,21 +191,13 @@
 
   const td = (kind, ...children) => el("td", { class: kind }, el("div", {}, ...children));
 
-  function sentence(c) {
-    if (c.waiting && c.clusterId) return ["NOT READY", "warn", c.node + " does not take part yet: " + c.waiting + "."];
-    if (c.waiting) return ["NO CLUSTER", "warn", c.node + " belongs to no cluster yet: " + c.waiting + "."];
-    if (!c.leader) return ["NO LEADER", "bad", "No leader is known to " + c.node + " in term " + c.term + ": of " + plural(c.voters, "voter", "voters") + " " + c.quorum + " must answer. No lock is granted, and no lease runs out."];
-    if (c.voters === 1) return ["OK", "good", c.leader + " leads alone in term " + c.term + "."];
-    const spare = c.margin === 0 ? "the cluster stops when one more fails" : c.margin + " may fail";
-    const text = c.leader + " leads in term " + c.term + ": " + c.liveVoters + " of " + c.voters + " voters answer, " + spare + ".";
-    return c.margin > 0 ? ["OK", "good", text] : ["AT RISK", "warn", text];
-  }
-
   function showMembers(c) {
-    const [verdict, kind, text] = sentence(c);
-    tag($("verdict"), verdict, kind);
-    set($("sentence"), text);
-    document.title = (verdict === "OK" ? "" : verdict + " – ") + "Holdfast " + c.node;
+    const verdict = c.verdict, well = verdict === "OK";
+    tag($("verdict"), verdict, well ? "good" : verdict === "NO LEADER" ? "bad" : "warn");
+    set($("sentence"), visible(c.sentence) + (verdict === "NO LEADER" ? " No lock is granted, and no lease runs out." : ""));
+    document.body.classList.toggle("unwell", !well);
+    showTroubles(c, null);
+    document.title = (well ? "" : verdict + " – ") + "Holdfast " + c.node;
     fill($("member-list"), c.members.map((m) => el("tr", {},
       td("", el("span", { class: "mono" }, m.name), m.name === c.node ? el("span", { class: "kind" }, "this node") : "",
         el("span", { class: "note mono" }, m.clientAddress || "address unknown")),
@@ -208,13 +206,29 @@
         m.answers && m.voter && m.cannotLead ? el("span", { class: "note" }, "cannot lead: " + m.cannotLead) : ""),
       td("n", m.lagEntries === null ? "?" : count(m.lagEntries)),
       td("n", m.version || "unknown"))));
-    const next = c.troubles.map((t) => el("p", { class: "gap" }, el("strong", { class: "tag warn" }, "NOT WELL"), " " + visible(t) + "."));
+    const next = [];
     if (c.heldBackBy.length) next.push(el("p", { class: "note" }, "The cluster keeps version " + c.clusterVersion + " for " + c.heldBackBy.join(", ") + "."));
-    if (verdict !== "OK") next.push(command("Watch the members", "holdfast cluster status --watch" + reach()));
+    if (!well) next.push(command("Watch the members", "holdfast cluster status --watch" + reach()));
     for (const m of c.members) {
       if (!m.answers && c.leader) next.push(command("When " + m.name + " is gone for good: a new node joins (serve --join), then takes its place", "holdfast cluster replace " + sh(m.name) + reach()));
     }
     $("member-next").replaceChildren(...next);
+  }
+
+  // showTroubles lists what is wrong above all else: with the cluster, and with what its clients do with locks. queue
+  // is null where it is not known.
+  function showTroubles(c, queue) {
+    const about = (l, advice) => el("li", {}, el("strong", { class: "tag warn" }, "CLIENTS"), " ",
+      el("button", { type: "button", class: "link", "data-id": "advice " + l.db + "/" + (l.keyBase64 || l.key), on: () => open(l) }, short(visible(l.key, l.keyBase64)) || "(empty name)"),
+      l.db ? el("span", { class: "kind" }, "db " + l.db) : "", ": " + visible(advice) + ".");
+    if (queue) state.polled = queue.locks.filter((l) => l.advice);
+    const list = c.troubles.map((t) => el("li", {}, el("strong", { class: "tag warn" }, "NOT WELL"), " " + visible(t) + "."));
+    list.push(...state.often.slice(0, 5).map((g) => about(g.last, g.advice)), ...state.polled.slice(0, 5).map((l) => about(l, l.advice)));
+    const place = $("troubles"), focused = place.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
+    place.replaceChildren(...list);
+    place.hidden = list.length === 0;
+    const again = Array.from(place.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
+    if (again) again.focus({ preventScroll: true });
   }
 
   // leaderAddress is where a command finds the cluster best.
@@ -429,7 +443,7 @@
     if (l.delayLeftMillis > 0) parts.push(el("p", {}, "Nobody gets it for " + span(l.delayLeftMillis) + ": the delay after a loss."));
     parts.push(...l.holders.slice(0, 20).map((h) => showHold(l, h)));
     if (l.holdersCount > 20) parts.push(el("p", { class: "dim" }, "and " + count(l.holdersCount - 20) + " more"));
-    if (l.waitersCount > 0) parts.push(el("h3", {}, l.mode === "stock" ? "Polling" : "In line"), el("ol", {}, ...l.waiters.slice(0, 50).map(showWait)));
+    if (l.waitersCount > 0) parts.push(el("h3", {}, l.mode === "stock" ? "Polling" + (l.pollsPerSecond ? ", " + count(l.pollsPerSecond) + " times a second" : "") : "In line"), el("ol", {}, ...l.waiters.slice(0, 50).map(showWait)));
     if (l.waitersCount > 50) parts.push(el("p", { class: "dim" }, "and " + count(l.waitersCount - 50) + " more"));
     parts.push(...commands(l));
     const focused = body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
@@ -495,15 +509,17 @@
 
   function showLosses(doc) {
     $("losses").hidden = false;
+    state.often = doc.lossGroups.filter((g) => g.advice);
     const shown = { native: 0, stock: 0 }; // many clients leave the end of a stock lock to time
-    fill($("loss-list"), doc.losses.filter((l) => ++shown[l.kind] <= 10).map((l) => {
+    fill($("loss-list"), doc.lossGroups.filter((g) => ++shown[g.last.kind] <= 10).map((g) => {
+      const l = g.last;
       const why = l.cause ? l.cause.command.toUpperCase() + (l.cause.by ? " by " + clientText(l.cause.by) : "") : "";
       return el("tr", {},
         td("n", clock(l.endedUnixMillis)),
         td("name", short(visible(l.key, l.keyBase64)) || "(empty name)", l.db ? el("span", { class: "kind" }, "db " + l.db) : "",
-          el("span", { class: "note" }, short(visible(l.owner, l.ownerBase64)) + (l.fence ? ", fence " + l.fence : ""))),
-        td("", el("strong", {}, reasons[l.reason] || visible(l.reason)), " after " + span(l.heldMillis),
-          l.more ? el("span", { class: "kind" }, "+" + count(l.more) + " just so") : "",
+          g.count > 1 ? el("strong", { class: "kind" }, "×" + count(g.count) + (g.lastMinute ? ", " + count(g.lastMinute) + " in the last minute" : "")) : "",
+          el("span", { class: "note" }, (g.count > 1 ? "last " : "") + short(visible(l.owner, l.ownerBase64)) + (l.fence ? ", fence " + l.fence : ""))),
+        td("", el("strong", {}, reasons[l.reason] || visible(l.reason)), " after " + (span(g.leastHeldMillis) === span(g.mostHeldMillis) ? "" : span(g.leastHeldMillis) + " to ") + span(g.mostHeldMillis),
           l.cause && l.cause.text ? el("span", { class: "note" }, "“" + short(visible(l.cause.text)) + "”") : "",
           why ? el("span", { class: "note" }, why) : ""));
     }));
