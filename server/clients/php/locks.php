@@ -27,7 +27,7 @@ function connect(string $host, int $port): Redis
 // What a worker does with its connection, whose errors make it connect again.
 $cases = [
     'symfony-lock' => function (string $name, int $worker, string $host, int $port) {
-        $factory = new LockFactory(new RedisStore(connect($host, $port)));
+        $factory = new LockFactory(new RedisStore(connect($host, $port), LEASE));
         while (true) {
             $lock = $factory->createLock($name, LEASE);
             if ($lock->acquire()) {
