@@ -105,6 +105,30 @@ func TestRestWithoutTime(t *testing.T) {
 	})
 }
 
+// TestRunningBatchIsWaitedFor: a batch that the state machine runs has its true reply, also behind the time limit, on
+// the leader and through a follower. What stands behind the batch does not wait longer than it may.
+func TestRunningBatchIsWaitedFor(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, follower := c.Leader(), c.Followers()[0]
+		const run = 2 * replica.DefaultCommandTimeout
+		for _, n := range c.Nodes() {
+			n.Replica().SlowDownBatches(run)
+		}
+		for i, n := range []*replicatest.Node{leader, follower} {
+			began := time.Now()
+			reply := later(n, "INCR", "n")
+			time.Sleep(replica.DefaultCommandTimeout / 4)
+			behind := later(n, "INCR", "behind")
+			require.Contains(t, []protocol.Value{protocol.ErrUncertain.Value(), protocol.ErrNoLeader.Value()}, <-behind)
+			require.Less(t, time.Since(began), run)
+			require.Equal(t, protocol.Integer(int64(i+1)), <-reply)
+			require.GreaterOrEqual(t, time.Since(began), run)
+			time.Sleep(2 * run)
+			synctest.Wait()
+		}
+	})
+}
+
 // Large batches, each with an entry of its own, hold up no small one, on the leader and through a
 // follower. All of them are applied in the end.
 func TestLargeBatchesHoldUpNobody(t *testing.T) {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
 
@@ -151,6 +153,24 @@ func (r *Replica) CheckLeadership(ctx context.Context, leads func(term uint64) b
 
 // SlowDown has this node take so long to apply an entry.
 func (r *Replica) SlowDown(d time.Duration) { r.state.machine = slowMachine{r.state.machine, d} }
+
+// SlowDownBatches has this node take so long to run the last batch of an entry.
+func (r *Replica) SlowDownBatches(d time.Duration) {
+	r.state.machine = slowBatches{slowMachine{r.state.machine, d}}
+}
+
+// slowBatches sleeps in front of the entry, as nobody may sleep in virtual time who holds the machine's mutex.
+type slowBatches struct{ slowMachine }
+
+func (m slowBatches) Apply(data []byte, sink fsm.Sink) error {
+	entry, err := protocol.DecodeEntry(string(data))
+	for b, more := (protocol.Batch{}), true; more && err == nil; {
+		if more, err = entry.Next(&b); more && b.Origin.Node != "" {
+			sink.Wanted(b.Origin, b.Seq)
+		}
+	}
+	return errors.Join(err, m.slowMachine.Apply(data, sink))
+}
 
 type slowMachine struct {
 	fsm.Machine

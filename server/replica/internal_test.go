@@ -498,9 +498,12 @@ func TestWhoseRepliesAreWanted(t *testing.T) {
 	}
 	require.NoError(t, s.writes.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}))
 	require.True(t, s.Wanted(own, 1))
+	require.Equal(t, uint64(1), s.writes.running.Load())
 	require.False(t, s.Wanted(own, 2))
 	require.True(t, s.Wanted(own, 7))
+	require.Equal(t, uint64(7), s.writes.running.Load())
 	require.True(t, s.Wanted(other, 1))
+	require.Zero(t, s.writes.running.Load(), "another node's batch runs")
 	require.Same(t, peer, s.peer)
 	require.False(t, s.Wanted(before, 1))
 	require.Zero(t, superseded)

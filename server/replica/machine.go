@@ -143,8 +143,10 @@ type sink struct {
 // Wanted implements fsm.Sink.
 func (s *sink) Wanted(o protocol.Incarnation, seq uint64) bool {
 	if o == s.writes.origin {
+		s.writes.running.Store(seq)
 		return s.writes.Has(seq) || s.runsReads(seq)
 	}
+	s.writes.running.Store(0)
 	if o.Node == s.writes.origin.Node {
 		s.descends(o.Epoch)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -47,8 +48,11 @@ type queue struct {
 	// Batches that run out of time answer nothing. After patience, unless it is 0, the link gets no more batches.
 	unanswered time.Time
 	patience   time.Duration
-	refuse     error // what new batches are answered, if not nil
-	closed     bool  // refuse stays
+	// running is the number of the batch that the state machine runs, or ran last. That batch does not run out of
+	// time: its replies are on their way, and its work has a bound.
+	running atomic.Uint64
+	refuse  error // what new batches are answered, if not nil
+	closed  bool  // refuse stays
 	// emptied is closed when no batch waits any more; nil while no caller waits for this.
 	emptied chan struct{}
 
@@ -361,7 +365,7 @@ func (q *queue) each(answer func(s *pending) error) {
 // expire answers what has waited for too long.
 func (q *queue) expire(now time.Time) {
 	q.each(func(s *pending) error {
-		if s.deadline.After(now) {
+		if s.deadline.After(now) || s.piece.Seq == q.running.Load() {
 			return nil
 		}
 		return s.outcome(protocol.ErrNoLeader)
