@@ -74,7 +74,7 @@ func TestRunOfThoseWhoWait(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), short(dir, "--peers", "redis-redisson", "--rounds", "1", "--client", "raw",
+	err := run(t.Context(), short(dir, "--peers", "redis-redisson", "--rounds", "1",
 		"--workloads", "uncontended:1,hot:4,contended:4,renewals:1,handoffs:4,publish:4"), &stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 	require.NotContains(t, stdout.String(), "## Errors")
@@ -103,8 +103,8 @@ func TestRunWithARate(t *testing.T) {
 	s := fakeredis.Start(t)
 	var stdout, stderr bytes.Buffer
 	dir := t.TempDir()
-	err := run(t.Context(), short(dir, "--targets", "a="+s.Addr, "--connections", "4", "--rates", "100,200", "--client",
-		"raw"), &stdout, &stderr)
+	err := run(t.Context(), short(dir, "--targets", "a="+s.Addr, "--connections", "4", "--rates", "100,200"),
+		&stdout, &stderr)
 	require.NoError(t, err, stderr.String())
 	plots, err := filepath.Glob(filepath.Join(dir, "*-uncontended.svg"))
 	require.NoError(t, err)
@@ -161,7 +161,6 @@ func TestOptionsAreChecked(t *testing.T) {
 		"--targets a=h:1 --connections x":  "read list",
 		"--targets a=h:1 --rates -1":       "--rates",
 		"--targets a=h:1 --pids b=1":       "no target has this name",
-		"--targets a=h:1 --client x":       "--client",
 		"--targets a=h:1 --rounds 0":       "--rounds",
 		"--targets a=h:1 --measure 0s":     "--measure",
 		"--targets a=h:1,a=h:2":            "two targets are called a",
@@ -197,7 +196,6 @@ func TestPresets(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, 7, o.rounds)
 		require.NotEmpty(t, o.peers)
-		require.Equal(t, target.Raw, o.env.Client.Library)
 	}
 	_, err := parseOptions([]string{"--preset", "none"}, io.Discard)
 	require.ErrorContains(t, err, `there is no preset "none"`)

@@ -53,7 +53,7 @@ func parsePlanned(spec string) (planned, error) {
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var targets, peerNames, pids, workloads, connections, rates, depths, held, library string
+	var targets, peerNames, pids, workloads, connections, rates, depths, held string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&targets, "targets", "",
@@ -68,7 +68,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&connections, "connections", "1,16,64,256", "numbers of connections, each a run of its own")
 	fs.StringVar(&rates, "rates", "",
 		"open loop: operations a second to offer, each a run of its own; default: closed loop")
-	fs.StringVar(&library, "client", string(target.GoRedis), "who speaks for the workers: go-redis, rueidis or raw")
 	fs.StringVar(&o.preset, "preset", "", "flags that belong together: "+strings.Join(presetOrder, ", "))
 	fs.StringVar(&o.write, "write", "",
 		"measure nothing, but write the performance section of this file from what presets left in --out")
@@ -99,7 +98,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	o.env.Client.Library = target.Library(library)
 	return o, errors.Join(
 		o.parseTargets(targets, pids), o.parsePeers(peerNames), o.parseWorkloads(workloads),
 		parseList(connections, strconv.Atoi, &o.connections), parseList(rates, parseRate, &o.rates),
@@ -109,9 +107,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 
 func (o *options) validate() error {
 	var errs error
-	if l := o.env.Client.Library; !slices.Contains(target.Libraries(), l) {
-		errs = errors.Join(errs, fmt.Errorf("--client %q: use go-redis, rueidis or raw", l))
-	}
 	s := o.env.Sizes
 	for name, n := range map[string]int{
 		"rounds": o.rounds, "keys": s.Keys, "shared": s.Shared, "locks": s.Locks, "idle": s.Idle, "sessions": s.Sessions,

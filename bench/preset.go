@@ -23,56 +23,56 @@ var presets = map[string]map[string]string{
 	"table": {
 		"peers":     "redis-always,redis,redis-wait,redlock,etcd,etcd-mutex,holdfast,holdfast-followers",
 		"workloads": "uncontended:1+64+256,hot:64,pipelined:50,reads:256",
-		"depth":     "16,64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s",
+		"depth":     "16,64", "keys": "10000", "rounds": "3", "warmup": "700ms", "measure": "3s",
 	},
 	// Native locks beside other forms and other servers' queues: 20 minutes, and once a few more to build etcd.
 	"native": {
 		"peers":     "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
 		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always+redis-wait,publish:1000@holdfast+redis-always",
-		"shared":    "16", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "700ms", "measure": "3s",
+		"shared":    "16", "keys": "10000", "rounds": "3", "warmup": "700ms", "measure": "3s",
 		"timeout": "30s",
 	},
 	// What native locks, waiters and sessions hold, once each: five minutes.
 	"native-limits": {
 		"peers":     "holdfast-native,holdfast,redis-always",
 		"workloads": "memory@holdfast-native+holdfast,parked,native-sessions,native-connections",
-		"client":    "raw", "rounds": "1", "warmup": "2s", "measure": "10s", "timeout": "30s",
+		"rounds":    "1", "warmup": "2s", "measure": "10s", "timeout": "30s",
 	},
 	// What the table does not show, once each: ten minutes.
 	"limits": {
 		"peers": "holdfast,holdfast-debug,redis-always,redis-sentinel,etcd",
 		"workloads": "idle@holdfast+redis-always,memory@holdfast+redis-always,snapshot@holdfast-debug+redis-always," +
 			"restart@holdfast-debug+redis-always,failover@holdfast+redis-sentinel+etcd,freeze@holdfast+redis-sentinel+etcd",
-		"keys": "10000", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10s",
+		"keys": "10000", "rounds": "1", "warmup": "2s", "measure": "10s",
 	},
 	// Pairs beside few and many held locks, on one, three and five nodes. A single round told of the machine
 	// and not of the locks.
 	"growth": {
 		"peers": "holdfast-1,holdfast,holdfast-5,redis-always", "workloads": "growth:64",
-		"keys": "10000", "client": "raw", "rounds": "4", "warmup": "1s", "measure": "4s",
+		"keys": "10000", "rounds": "4", "warmup": "1s", "measure": "4s",
 	},
 	// What a command costs a node, on one core and on two, for server/operating/SIZING.md: six minutes.
 	"sizing": {
 		"peers":     "holdfast,holdfast-native,holdfast-1core,holdfast-native-1core",
 		"workloads": "uncontended:1+16+64+256,renewals:256@holdfast+holdfast-1core,reads:256@holdfast+holdfast-1core,pipelined:50@holdfast+holdfast-1core,hot:64@holdfast-native+holdfast-native-1core",
-		"depth":     "64", "keys": "10000", "client": "raw", "rounds": "3", "warmup": "1s", "measure": "4s",
+		"depth":     "64", "keys": "10000", "rounds": "3", "warmup": "1s", "measure": "4s",
 	},
 	// What a team's flood does to another team's locks, with and without a limit: two minutes.
 	"flood": {
-		"peers": "holdfast-users", "workloads": "flood", "client": "raw", "rounds": "3", "warmup": "2s", "measure": "5s",
+		"peers": "holdfast-users", "workloads": "flood", "rounds": "3", "warmup": "2s", "measure": "5s",
 	},
 	// Pairs of this build and of another, which --before names, by turns: two minutes.
 	"before": {
 		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
-		"keys": "10000", "client": "raw", "rounds": "5", "warmup": "700ms", "measure": "3s",
+		"keys": "10000", "rounds": "5", "warmup": "700ms", "measure": "3s",
 	},
 	// Elections while all cores are busy: ten minutes.
 	"busy": {
-		"peers": "holdfast", "workloads": "busy", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "10m",
+		"peers": "holdfast", "workloads": "busy", "rounds": "1", "warmup": "2s", "measure": "10m",
 	},
 	// An hour of pairs, as a curve.
 	"long": {
-		"peers": "holdfast", "workloads": "long", "client": "raw", "rounds": "1", "warmup": "2s", "measure": "1h",
+		"peers": "holdfast", "workloads": "long", "rounds": "1", "warmup": "2s", "measure": "1h",
 	},
 }
 

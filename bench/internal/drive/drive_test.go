@@ -51,7 +51,7 @@ func env(addr, driver string) workload.Env {
 		Target: target.Target{Name: "x", Addrs: []string{addr}, Via: target.ViaSpread, Driver: driver, PIDs: func() []int {
 			return []int{os.Getpid()}
 		}},
-		Client:  target.Options{Library: target.Raw, TTL: 30 * time.Second, Timeout: 5 * time.Second},
+		Client:  target.Options{TTL: 30 * time.Second, Timeout: 5 * time.Second},
 		Measure: 50 * time.Millisecond, Connections: 2, Sizes: workload.Sizes{Keys: 10},
 	}
 }

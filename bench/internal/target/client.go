@@ -27,23 +27,8 @@ type Filler interface {
 	Fill(ctx context.Context, n int, key func(int) string) error
 }
 
-// Library names the code that speaks for a client.
-type Library string
-
-// The libraries. GoRedis and Rueidis are what applications use; Raw leaves more of a small
-// machine to the servers.
-const (
-	GoRedis Library = "go-redis"
-	Rueidis Library = "rueidis"
-	Raw     Library = "raw"
-)
-
-// Libraries are all of them.
-func Libraries() []Library { return []Library{GoRedis, Rueidis, Raw} }
-
 // Options are the options of clients.
 type Options struct {
-	Library Library
 	TTL     time.Duration
 	Timeout time.Duration
 	// Wait is the number of replicas that must have a lock before the lock counts as taken.

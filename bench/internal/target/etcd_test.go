@@ -76,7 +76,7 @@ func TestEtcd(t *testing.T) {
 	_, err = etcd.Endpoints(t.Context())
 	require.ErrorContains(t, err, "x has no leader")
 	_, err = Target{Name: "x", Addrs: []string{leader}, Kind: Etcd, Via: ViaSpread}.Clients(t.Context(), 1,
-		someOptions(Raw))
+		someOptions)
 	require.EqualError(t, err, "x: this program has no client for etcd")
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// raw is a client without a library. After an error of its connection raw dials again.
+// raw is a client without a library, which leaves more of a small machine to the servers. After an error of its
+// connection raw dials again.
 type raw struct {
 	addr           string
 	o              Options
@@ -137,7 +138,7 @@ func (r *raw) Close() error {
 	return err
 }
 
-// native takes native locks. There is no library for these words: all clients are raw. Acquire waits.
+// native takes native locks. Acquire waits.
 type native struct{ *raw }
 
 func dialNative(ctx context.Context, addr string, o Options) (Client, error) {

@@ -12,7 +12,7 @@ type redlock struct{ servers []Client }
 func dialRedlock(ctx context.Context, addrs []string, o Options) (Client, error) {
 	r := &redlock{}
 	for _, addr := range addrs {
-		c, err := dialOne(ctx, addr, o)
+		c, err := dialRaw(ctx, addr, o)
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}

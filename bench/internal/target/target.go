@@ -210,23 +210,12 @@ func (t Target) dialer() (Dial, error) {
 	case t.Kind == RESP && t.Form == Redisson:
 		return dialRedisson, nil
 	case t.Kind == RESP:
-		return dialOne, nil
+		return dialRaw, nil
 	}
 	if dial := dialers[t.Kind]; dial != nil {
 		return dial, nil
 	}
 	return nil, fmt.Errorf("%s: this program has no client for %s", t.Name, t.Kind)
-}
-
-func dialOne(ctx context.Context, addr string, o Options) (Client, error) {
-	switch o.Library {
-	case Raw:
-		return dialRaw(ctx, addr, o)
-	case Rueidis:
-		return dialRueidis(ctx, addr, o)
-	default:
-		return dialGoRedis(ctx, addr, o)
-	}
 }
 
 // CloseAll closes clients; nil is skipped.
@@ -238,8 +227,7 @@ func CloseAll(clients []Client) {
 	}
 }
 
-// Probe is a client that asks one server for locks, without a library: it is what
-// failovers are watched with.
+// Probe is a client that asks one server for locks: it is what failovers are watched with.
 type Probe struct {
 	acquire func(ctx context.Context, key, token string) (bool, error)
 	close   func()
@@ -262,8 +250,8 @@ func (t Target) Probe(ctx context.Context, addr string, o Options) (*Probe, erro
 			close: transport.CloseIdleConnections,
 		}, nil
 	}
-	o.Library, o.Wait = Raw, t.Wait
-	c, err := dialOne(ctx, addr, o)
+	o.Wait = t.Wait
+	c, err := dialRaw(ctx, addr, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 package target
 
 import (
-	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,9 +10,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 )
 
-func someOptions(l Library) Options {
-	return Options{Library: l, TTL: 30 * time.Second, Timeout: 5 * time.Second}
-}
+var someOptions = Options{TTL: 30 * time.Second, Timeout: 5 * time.Second}
 
 func TestParse(t *testing.T) {
 	t.Parallel()
@@ -35,26 +33,20 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Both libraries do the same work in the same number of commands.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	for _, library := range Libraries() {
-		t.Run(string(library), func(t *testing.T) {
-			t.Parallel()
-			s := fakeredis.Start(t)
-			all, err := Target{Name: "x", Addrs: []string{s.Addr}}.Clients(t.Context(), 2, someOptions(library))
-			require.NoError(t, err)
-			defer CloseAll(all)
-			requireLock(t, all[0], all[1])
-			require.Equal(t, 2, s.Count("set"))
-			require.Equal(t, 2, s.Count("eval"), "each script once")
+	s := fakeredis.Start(t)
+	all, err := Target{Name: "x", Addrs: []string{s.Addr}}.Clients(t.Context(), 2, someOptions)
+	require.NoError(t, err)
+	defer CloseAll(all)
+	requireLock(t, all[0], all[1])
+	require.Equal(t, 2, s.Count("set"))
+	require.Equal(t, 2, s.Count("eval"), "each script once")
 
-			s.Refuse("CLUSTERDOWN No leader")
-			_, err = all[0].Acquire(t.Context(), "other", "1")
-			require.EqualError(t, err, "CLUSTERDOWN No leader")
-			require.Equal(t, 3, s.Count("set"), "nothing is sent again")
-		})
-	}
+	s.Refuse("CLUSTERDOWN No leader")
+	_, err = all[0].Acquire(t.Context(), "other", "1")
+	require.EqualError(t, err, "CLUSTERDOWN No leader")
+	require.Equal(t, 3, s.Count("set"), "nothing is sent again")
 }
 
 // requireLock demands that a lock excludes.
@@ -84,21 +76,19 @@ func requireLock(t *testing.T, a, b Client) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
-	for _, library := range Libraries() {
-		s := fakeredis.Start(t)
-		s.Replicas = 1
-		for wait, want := range map[int]error{1: nil, 2: ErrNotReplicated} {
-			all, err := Target{Name: "x", Addrs: []string{s.Addr}, Wait: wait}.Clients(t.Context(), 1, someOptions(library))
-			require.NoError(t, err)
-			token := string(library) + time.Now().String()
-			ok, err := all[0].Acquire(t.Context(), token, token)
-			require.ErrorIs(t, err, want)
-			require.Equal(t, want == nil, ok)
-			ok, err = all[0].Acquire(t.Context(), token, token)
-			require.NoError(t, err, "a lock that was not taken needs no replicas")
-			require.False(t, ok)
-			CloseAll(all)
-		}
+	s := fakeredis.Start(t)
+	s.Replicas = 1
+	for wait, want := range map[int]error{1: nil, 2: ErrNotReplicated} {
+		all, err := Target{Name: "x", Addrs: []string{s.Addr}, Wait: wait}.Clients(t.Context(), 1, someOptions)
+		require.NoError(t, err)
+		token := strconv.Itoa(wait)
+		ok, err := all[0].Acquire(t.Context(), token, token)
+		require.ErrorIs(t, err, want)
+		require.Equal(t, want == nil, ok)
+		ok, err = all[0].Acquire(t.Context(), token, token)
+		require.NoError(t, err, "a lock that was not taken needs no replicas")
+		require.False(t, ok)
+		CloseAll(all)
 	}
 }
 
@@ -106,7 +96,7 @@ func TestRedlock(t *testing.T) {
 	t.Parallel()
 	servers := []*fakeredis.Server{fakeredis.Start(t), fakeredis.Start(t), fakeredis.Start(t)}
 	redlock := Target{Name: "x", Addrs: []string{servers[0].Addr, servers[1].Addr, servers[2].Addr}, Via: ViaRedlock}
-	all, err := redlock.Clients(t.Context(), 2, someOptions(Raw))
+	all, err := redlock.Clients(t.Context(), 2, someOptions)
 	require.NoError(t, err)
 	defer CloseAll(all)
 	requireLock(t, all[0], all[1])
@@ -151,10 +141,6 @@ func TestEndpoints(t *testing.T) {
 
 func TestClientsOfNobody(t *testing.T) {
 	t.Parallel()
-	for _, library := range Libraries() {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err := Target{Name: "x", Addrs: []string{"127.0.0.1:1"}}.Clients(ctx, 2, someOptions(library))
-		cancel()
-		require.ErrorContains(t, err, "open 2 clients of x")
-	}
+	_, err := Target{Name: "x", Addrs: []string{"127.0.0.1:1"}}.Clients(t.Context(), 2, someOptions)
+	require.ErrorContains(t, err, "open 2 clients of x")
 }

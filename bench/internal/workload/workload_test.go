@@ -22,7 +22,7 @@ func someEnv(s *fakeredis.Server) Env {
 		Target: target.Target{Name: "x", Addrs: []string{s.Addr}, Via: target.ViaSpread, PIDs: func() []int {
 			return []int{os.Getpid()}
 		}, Own: true},
-		Client:      target.Options{Library: target.Raw, TTL: 30 * time.Second, Timeout: 5 * time.Second},
+		Client:      target.Options{TTL: 30 * time.Second, Timeout: 5 * time.Second},
 		Connections: 2, Measure: 100 * time.Millisecond,
 		Sizes: Sizes{Keys: 100, Locks: 500, Depth: 4, Steady: 1000, Poll: time.Millisecond},
 	}
