@@ -50,8 +50,7 @@ type parallelLog struct {
 	// started the goroutine that writes the queue.
 	queue  []*raft.Log
 	recent [recentLogs]*raft.Log // an entry is at index modulo the length
-	sizes  logSizes              // within what is kept over a snapshot
-	lags   logSizes              // within what is kept for a member that lags
+	sizes  logSizes
 	err    error                 // of the write that failed
 
 	placeholder []byte // in place of the data of a stripped entry
@@ -72,7 +71,7 @@ const laggingFor = 10 * time.Second
 // as many while a member needs them.
 func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
 	l := &parallelLog{store: store, fail: fail, placeholder: make([]byte, 0, 1)}
-	l.sizes.limit, l.lags.limit = trailingBytes, laggingTimes*trailingBytes
+	l.sizes.limit = trailingBytes
 	l.written.L = &l.mu
 	return l
 }
@@ -191,7 +190,6 @@ func (l *parallelLog) storeNow(logs []*raft.Log) error {
 // remember keeps logs, and recent entries from index on whatever their size. Requires l.mu.
 func (l *parallelLog) remember(logs []*raft.Log, index uint64) {
 	l.sizes.append(logs)
-	l.lags.append(logs)
 	for _, log := range logs {
 		l.recent[log.Index%recentLogs] = log
 	}
@@ -347,9 +345,9 @@ func (l *parallelLog) trailing(most, needed uint64) (uint64, error) {
 		return 0, err
 	}
 	l.mu.Lock()
-	first, bytes := l.sizes.newest(last)
+	first, bytes := l.sizes.newest(last, l.sizes.limit)
 	lagging := uint64(0)
-	if reach, _ := l.lags.newest(last); 0 < needed && reach <= needed {
+	if reach, _ := l.sizes.newest(last, laggingTimes*l.sizes.limit); 0 < needed && reach <= needed {
 		lagging = last - needed + 1
 	}
 	l.mu.Unlock()

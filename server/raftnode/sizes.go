@@ -2,10 +2,10 @@ package raftnode
 
 import "github.com/hashicorp/raft"
 
-// logSizes knows how many of the newest entries make up how many bytes. Entries are counted in
-// blocks, as many blocks as the limit needs.
+// logSizes knows how many of the newest entries make up how many bytes, up to laggingTimes the limit. Entries are
+// counted in blocks.
 type logSizes struct {
-	limit  int64       // bytes
+	limit  int64       // bytes of what is kept over a snapshot
 	blocks []sizeBlock // in order; together the newest entries
 }
 
@@ -18,6 +18,8 @@ type sizeBlock struct {
 const (
 	// sizeBlocks is how many blocks the limit is divided into.
 	sizeBlocks = 64
+	// maxBlocks hold laggingTimes the limit: all but the newest are full.
+	maxBlocks = laggingTimes*sizeBlocks + 1
 	// entryBytes is about the size of an entry in the log without the data.
 	entryBytes = 64
 )
@@ -38,27 +40,17 @@ func (s *logSizes) append(logs []*raft.Log) {
 		}
 		s.blocks[n-1].bytes += sizeOfEntry(log)
 	}
-	if i := s.oldest(); i > 0 {
-		s.blocks = append(s.blocks[:0], s.blocks[i:]...)
+	if n := len(s.blocks) - maxBlocks; n > 0 {
+		s.blocks = append(s.blocks[:0], s.blocks[n:]...)
 	}
-}
-
-// oldest is the block that the limit reaches back to.
-func (s *logSizes) oldest() int {
-	i, bytes := len(s.blocks), int64(0)
-	for i > 0 && bytes < s.limit {
-		i--
-		bytes += s.blocks[i].bytes
-	}
-	return i
 }
 
 // newest returns the first of the newest entries, up to last, that have limit bytes together, and
 // their bytes. The bytes are fewer if the blocks hold no more.
-func (s *logSizes) newest(last uint64) (first uint64, bytes int64) {
+func (s *logSizes) newest(last uint64, limit int64) (first uint64, bytes int64) {
 	first = last + 1
-	for _, b := range s.blocks[s.oldest():] {
-		first, bytes = min(first, b.first), bytes+b.bytes
+	for i := len(s.blocks) - 1; i >= 0 && bytes < limit; i-- {
+		first, bytes = min(first, s.blocks[i].first), bytes+s.blocks[i].bytes
 	}
 	return first, bytes
 }
