@@ -85,11 +85,6 @@ func write(o options, result *report.Result, stdout, stderr io.Writer) error {
 	if o.preset != "" {
 		files = append(files, file{filepath.Join(o.out, o.preset+".json"), result.WriteJSON})
 	}
-	for _, wl := range o.workloads {
-		for _, plot := range result.Plots(wl.Workload) {
-			files = append(files, file{base + "-" + plot.Name + ".svg", plot.Write})
-		}
-	}
 	for _, f := range files {
 		if err := writeFile(f.name, f.write); err != nil {
 			return err

@@ -51,7 +51,7 @@ type parallelLog struct {
 	queue  []*raft.Log
 	recent [recentLogs]*raft.Log // an entry is at index modulo the length
 	sizes  logSizes
-	err    error                 // of the write that failed
+	err    error // of the write that failed
 
 	placeholder []byte // in place of the data of a stripped entry
 

@@ -2,12 +2,8 @@ package report
 
 import (
 	"bytes"
-	"encoding/xml"
 	"flag"
-	"fmt"
 	"os"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,73 +90,4 @@ func TestNumbersAsText(t *testing.T) {
 	}
 	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
 	require.Equal(t, 1.5, median([]float64{2, 1}))
-}
-
-// The plot is well-formed, has a line for every target, and stays within its frame.
-func TestSVG(t *testing.T) {
-	t.Parallel()
-	r := someResult()
-	wl := workload.All()[0]
-	require.False(t, r.Offered(wl))
-	for i := range r.Runs {
-		r.Runs[i].RatePerSecond = float64(r.Runs[i].Connections) * 100
-	}
-	require.True(t, r.Offered(wl))
-	var b bytes.Buffer
-	require.NoError(t, r.WriteSVG(&b, wl))
-	require.NoError(t, xml.Unmarshal(b.Bytes(), new(struct{})))
-	lines := regexp.MustCompile(`<polyline .* points="([^"]*)"`).FindAllStringSubmatch(b.String(), -1)
-	require.Len(t, lines, 4)
-	for _, line := range lines {
-		for point := range strings.FieldsSeq(line[1]) {
-			var x, y float64
-			_, err := fmt.Sscanf(point, "%f,%f", &x, &y)
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, x, float64(plotLeft))
-			require.LessOrEqual(t, x, float64(plotLeft+plotInnerW))
-			require.GreaterOrEqual(t, y, float64(plotTop))
-			require.LessOrEqual(t, y, float64(plotTop+plotInnerH))
-		}
-	}
-	r.Runs = nil
-	require.ErrorContains(t, r.WriteSVG(&b, wl), "nothing was completed")
-}
-
-// Every plot that a result has is well-formed and has its lines.
-func TestPlots(t *testing.T) {
-	t.Parallel()
-	r := someResult()
-	growth, err := workload.Named("growth")
-	require.NoError(t, err)
-	long, err := workload.Named("long")
-	require.NoError(t, err)
-	require.Empty(t, r.Plots(growth))
-	require.Empty(t, r.Plots(long))
-	for round := range 2 {
-		for _, held := range []int{10, 1_000_000} {
-			f := &workload.Figures{Steps: map[string]load.Latency{"pair": {PerSecond: 100}}}
-			r.Runs = append(r.Runs, Run{
-				Point: Point{Workload: "growth", Target: "redis", Connections: 64, Held: held},
-				Round: round, Figures: f,
-			})
-		}
-		f := &workload.Figures{Series: map[string][]float64{
-			"seconds": {1, 2, 3}, "pairs_per_second": {5, 6, 5},
-			"disk_bytes": {0, 0, 0},
-		}}
-		r.Runs = append(r.Runs, Run{Point: Point{Workload: "long", Target: "holdfast"}, Round: round, Figures: f})
-	}
-	lines := func(p Plot) int {
-		var b bytes.Buffer
-		require.NoError(t, p.Write(&b))
-		require.NoError(t, xml.Unmarshal(b.Bytes(), new(struct{})))
-		return strings.Count(b.String(), "<polyline")
-	}
-	require.Len(t, r.Plots(growth), 1)
-	require.Equal(t, 2, lines(r.Plots(growth)[0]), "a line a target")
-	plots := r.Plots(long)
-	require.Len(t, plots, 1, "what is zero all the time was not known")
-	require.Equal(t, "long-pairs_per_second", plots[0].Name)
-	require.Equal(t, 2, lines(plots[0]), "a line a round")
-	require.ErrorContains(t, curves{title: "x"}.write(new(bytes.Buffer)), "plot x: nothing was measured")
 }
