@@ -9,7 +9,7 @@ MODULES := $(MUTATIONS_DIR) server/clients/go/holdfast # modules that are checke
 MUTATE := $(GO) -C $(MUTATIONS_DIR) run .
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
+.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-libraries bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	$(GO) tool staticcheck ./...
 	@for dir in $(MODULES); do $(GO) -C $$dir vet ./... && (cd $$dir && $$($(GO) -C $(CURDIR) tool -n staticcheck) ./...) || exit 1; done
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
-	@for dir in . $(MODULES) bench/etcd bench/zookeeper cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
+	@for dir in . $(MODULES) bench/etcd bench/zookeeper bench/libraries cmd/holdfast/packaging/strict; do echo "$(GO) mod tidy -diff # $$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
 
 vet-others: ## vet for macOS and FreeBSD; the program builds for Windows
 	@for os in darwin freebsd; do echo "GOOS=$$os $(GO) vet ./..."; for dir in . $(MODULES); do GOOS=$$os $(GO) -C $$dir vet ./... || exit 1; done; done
@@ -112,6 +112,10 @@ bench-results: ## measure the table of bench/RESULTS.md and write it there, abou
 bench-native: ## measure native locks beside other queues and write their section of bench/RESULTS.md, 25 minutes
 	$(GO) run ./bench --preset native
 	$(GO) run ./bench --preset native-limits
+	$(GO) run ./bench --write bench/RESULTS.md
+
+bench-libraries: ## measure the lock libraries of four languages beside their peers and write their section of bench/RESULTS.md, 10 minutes
+	$(GO) run ./bench --preset libraries
 	$(GO) run ./bench --write bench/RESULTS.md
 
 bench-limits: ## measure what the table does not show (memory, snapshots, restart, failover, growth, elections), half an hour

@@ -268,4 +268,8 @@ func TestSections(t *testing.T) {
 	all, err = sections(map[string]*report.Result{"native": {}, "table": {}})
 	require.NoError(t, err)
 	require.NotContains(t, all[report.Performance], "native hot lock")
+	all, err = sections(map[string]*report.Result{"libraries": {}})
+	require.NoError(t, err)
+	require.Contains(t, all[report.LockLibraries], "one client")
+	require.Len(t, all, 1)
 }

@@ -38,6 +38,12 @@ var presets = map[string]map[string]string{
 		"workloads": "memory@holdfast-native+holdfast,parked,native-sessions,native-connections",
 		"rounds":    "1", "warmup": "2s", "measure": "10s", "timeout": "30s",
 	},
+	// Lock libraries beside their peers, by language: nine minutes, and once a few more to install them.
+	"libraries": {
+		"peers": "go-holdfast,go-etcd,go-rueidislock,go-redsync,python-holdfast,python-asyncio,python-kazoo,python-redis-py," +
+			"java-holdfast,java-redisson,java-curator,typescript-holdfast,typescript-redlock",
+		"workloads": "uncontended:1,hot:64", "rounds": "3", "warmup": "1s", "measure": "3s",
+	},
 	// What the table does not show, once each: ten minutes.
 	"limits": {
 		"peers": "holdfast,holdfast-debug,redis-always,redis-sentinel,etcd",
@@ -79,7 +85,7 @@ var presets = map[string]map[string]string{
 // presetOrder is the order in which results are told of.
 var presetOrder = []string{
 	"table", "limits", "growth", "before", "busy", "long", "sizing", "flood", "native",
-	"native-limits",
+	"native-limits", "libraries",
 }
 
 // applyPreset sets the flags of a preset that were not given.
@@ -129,7 +135,7 @@ func sections(results map[string]*report.Result) (map[string]string, error) {
 	for _, name := range presetOrder {
 		r := results[name]
 		switch {
-		case r == nil:
+		case r == nil, name == "libraries":
 		case strings.HasPrefix(name, "native"):
 			native = append(native, r)
 		default:
@@ -143,8 +149,11 @@ func sections(results map[string]*report.Result) (map[string]string, error) {
 	if results["native"] != nil {
 		all[report.NativeLocks] = report.Native(native)
 	}
+	if results["libraries"] != nil {
+		all[report.LockLibraries] = report.Libraries(results["libraries"])
+	}
 	if len(all) == 0 {
-		return nil, errors.New("neither --preset table nor --preset native left a result")
+		return nil, errors.New("neither --preset table nor --preset native nor --preset libraries left a result")
 	}
 	return all, nil
 }

@@ -41,12 +41,14 @@ type Row struct {
 	Users bool
 	// Failover: another server takes over by itself when the leader dies.
 	Failover bool
+	// Language is that of the lock library whose driver, under bench/libraries, runs the workloads; "": none.
+	Language string
 	servers  func(context.Context, *builder) error
 }
 
 // Rows are the peers.
 func Rows() []Row {
-	return []Row{
+	return append([]Row{
 		{Name: "redis", Via: target.ViaSpread, servers: redisMemory, About: "one redis-server, nothing on disk"},
 		{Name: "redis-always", Via: target.ViaSpread, servers: redisAlways, About: "one redis-server, appendfsync always"},
 		{
@@ -125,7 +127,32 @@ func Rows() []Row {
 			About: "the same members, concurrency.Mutex of etcd's client",
 		},
 		{Name: "holdfast-5", Via: target.ViaLeader, Failover: true, servers: holdfast(5), About: "five nodes"},
+	}, libraries()...)
+}
+
+// libraries are the lock libraries.
+func libraries() []Row {
+	return []Row{
+		library("go-holdfast", "holdfast", holdfast(3), "Holdfast's"),
+		library("go-etcd", "etcd", etcd, "`concurrency.Mutex`, three members of etcd"),
+		library("go-rueidislock", "redis-always", redisAlways, "client-side caching, one redis-server"),
+		library("go-redsync", "redis-always", redisAlways, "polls every 50 to 250 ms, one redis-server"),
+		library("python-holdfast", "holdfast", holdfast(3), "Holdfast's, in threads"),
+		library("python-asyncio", "holdfast", holdfast(3), "Holdfast's, in tasks"),
+		library("python-kazoo", "zookeeper", zookeeper, "`Lock`, three servers of ZooKeeper"),
+		library("python-redis-py", "redis-always", redisAlways, "`Lock`, polls every 100 ms, one redis-server"),
+		library("java-holdfast", "holdfast", holdfast(3), "Holdfast's"),
+		library("java-redisson", "redis-always", redisAlways, "`RFairLock`, one redis-server"),
+		library("java-curator", "zookeeper", zookeeper, "`InterProcessMutex`, three servers of ZooKeeper"),
+		library("typescript-holdfast", "holdfast", holdfast(3), "Holdfast's"),
+		library("typescript-redlock", "redis-always", redisAlways, "polls every 100 to 300 ms, one redis-server"),
 	}
+}
+
+// library is a lock library: the word before the hyphen is its language.
+func library(name, cluster string, servers func(context.Context, *builder) error, about string) Row {
+	language, _, _ := strings.Cut(name, "-")
+	return Row{Name: name, Cluster: cluster, Via: target.ViaSpread, Language: language, servers: servers, About: about}
 }
 
 // Names are the rows' names.
@@ -205,13 +232,20 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 			return err
 		}
 	}
+	driver := c.driver
+	if row.Language != "" {
+		var err error
+		if driver, err = b.library(ctx, row.Language); err != nil {
+			return err
+		}
+	}
 	addrs := c.addrs()
 	if row.Primary {
 		addrs = addrs[:1]
 	}
 	t := target.Target{
 		Name: name, About: row.About, Addrs: addrs, Via: row.Via, Kind: row.Kind, Form: row.Form,
-		Users: row.Users, Wait: row.Wait, PIDs: c.pids, Driver: c.driver, Dir: c.dir, Own: true,
+		Users: row.Users, Wait: row.Wait, PIDs: c.pids, Driver: driver, Dir: c.dir, Own: true,
 	}
 	p.Subjects = append(p.Subjects, Subject{Target: t, Cluster: c, Failover: row.Failover})
 	return nil
@@ -292,6 +326,24 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("its Go modules are needed once, from a module proxy: %w", err)
 	}
 	return out, nil
+}
+
+// library installs the driver of a language's lock libraries, in the user's cache.
+func (b *builder) library(ctx context.Context, language string) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for what is installed: %w", err)
+	}
+	out := filepath.Join(cache, "holdfast-bench", language)
+	said, err := exec.CommandContext(ctx, filepath.Join(root, "bench", "libraries", "prepare"), language, out).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("install the libraries of %s: %w: %s", language, err, said)
+	}
+	return filepath.Join(out, "run"), nil
 }
 
 func copyFile(from, to string) error {

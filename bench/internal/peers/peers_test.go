@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,4 +176,23 @@ func TestRedisPeers(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// The driver of each language knows the libraries of its rows.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	drivers := map[string]string{"go": "main.go", "python": "bench.py", "java": "Bench.java", "typescript": "bench.mjs"}
+	for _, row := range Rows() {
+		if row.Language == "" {
+			continue
+		}
+		require.NotEmpty(t, drivers[row.Language], row.Name)
+		source, err := os.ReadFile(filepath.Join("..", "..", "libraries", drivers[row.Language]))
+		require.NoError(t, err)
+		name := row.Name
+		if row.Language == "python" {
+			name = strings.TrimPrefix(name, "python-")
+		}
+		require.Regexp(t, "[\"']"+name+"[\"']", string(source))
+	}
 }

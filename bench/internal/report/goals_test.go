@@ -143,6 +143,32 @@ func TestGoalsOfNativeLocks(t *testing.T) {
 	require.Contains(t, text, "| 1.05 | 1.60 |")
 }
 
+// TestLibraries: a library is compared with Holdfast's of its language, round by round.
+func TestLibraries(t *testing.T) {
+	t.Parallel()
+	r := &Result{Skipped: []string{"python-kazoo cannot be started: it needs java\nmore"}}
+	for _, name := range []string{"go-holdfast", "go-etcd", "python-asyncio", "python-holdfast"} {
+		r.Targets = append(r.Targets, target.Target{Name: name, About: "about"})
+	}
+	add := func(of string, round int, handoffs float64) {
+		r.Runs = append(r.Runs, Run{
+			Point: Point{Workload: "hot", Target: of, Connections: 64}, Round: round,
+			Figures: &workload.Figures{Steps: map[string]load.Latency{"handoff": {PerSecond: handoffs}}},
+		})
+	}
+	for round, factor := range []float64{1, 2, 4} {
+		add("go-holdfast", round, 600*factor)
+		add("go-etcd", round, 200*factor)
+		add("python-holdfast", round, 50)
+		add("python-asyncio", round, 100)
+	}
+	text := Libraries(r)
+	require.Contains(t, text, "\n| `go-holdfast`: about | 1,200 ±75% | - | - | - |\n")
+	require.Contains(t, text, "\n| `go-etcd`: about | 400 ±75% | 3.00 | - | - |\n")
+	require.Contains(t, text, "\n| `python-asyncio`: about | 100 ±0% | 0.50 | - | - |\n")
+	require.Contains(t, text, "- left out: python-kazoo cannot be started: it needs java\n")
+}
+
 // TestGoalsOfWaiting: hand-offs by BLPOP are judged by etcd's mutex in the same round, whose workload is another.
 func TestGoalsOfWaiting(t *testing.T) {
 	t.Parallel()

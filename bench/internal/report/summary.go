@@ -11,6 +11,8 @@ import (
 const (
 	Performance = "performance" // what [Summary] writes
 	NativeLocks = "native"      // what [Native] writes
+
+	LockLibraries = "libraries" // what [Libraries] writes
 )
 
 // Rewrite puts text between the markers of a section: <!-- section --> … <!-- /section -->.
@@ -106,6 +108,42 @@ func Native(results []*Result) string {
 	evidence(results).goalTable(&b, nativeGoals())
 	evidence(results).besideTable(&b, nativeBeside())
 	leftOut(&b, results)
+	return b.String()
+}
+
+// Libraries is the section of lock libraries: the rates of each, and Holdfast's of the same language as a multiple.
+func Libraries(r *Result) string {
+	var b strings.Builder
+	m := r.Machine
+	fmt.Fprintf(&b,
+		"%s, %d cores, revision %s, %s; servers and clients share it. Medians of %d rounds by turns, ± half the distance\n"+
+			"between the best and the worst; × is Holdfast's of the language as a multiple, the median of the rounds' quotients.\n",
+		m.CPU, m.CPUs, m.Revision, r.Started.Format("2006-01-02"), r.rounds())
+	columns := []column{
+		{title: "hand-offs/s of one lock among 64 clients", point: Point{Workload: "hot", Connections: 64}},
+		{title: "pairs/s by one client", point: Point{Workload: "uncontended", Connections: 1}},
+	}
+	header(&b, []column{columns[0], {title: "×"}, columns[1], {title: "×"}})
+	for _, t := range r.Targets {
+		language, _, _ := strings.Cut(t.Name, "-")
+		fmt.Fprintf(&b, "| `%s`: %s |", t.Name, t.About)
+		for _, c := range columns {
+			wl, _ := workload.Named(c.point.Workload)
+			rate, times := "-", "-"
+			c.point.Target = t.Name
+			if len(r.at(c.point)) > 0 {
+				rate = r.rateCell(wl, c.point)
+			}
+			c.point.Target = language + "-holdfast"
+			s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
+			if ok && c.point.Target != t.Name {
+				times = fmt.Sprintf("%.2f", s.median)
+			}
+			fmt.Fprintf(&b, " %s | %s |", rate, times)
+		}
+		b.WriteString("\n")
+	}
+	leftOut(&b, []*Result{r})
 	return b.String()
 }
 
