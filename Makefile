@@ -114,7 +114,7 @@ bench-native: ## measure native locks beside other queues and write their sectio
 	$(GO) run ./bench --preset native-limits
 	$(GO) run ./bench --write bench/RESULTS.md
 
-bench-libraries: ## measure the lock libraries of four languages beside their peers and write their section of bench/RESULTS.md, 10 minutes
+bench-libraries: ## measure lock libraries beside their peers and write their section of bench/RESULTS.md, 10 minutes
 	$(GO) run ./bench --preset libraries
 	$(GO) run ./bench --write bench/RESULTS.md
 

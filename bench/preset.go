@@ -40,8 +40,8 @@ var presets = map[string]map[string]string{
 	},
 	// Lock libraries beside their peers, by language: nine minutes, and once a few more to install them.
 	"libraries": {
-		"peers": "go-holdfast,go-etcd,go-rueidislock,go-redsync,python-holdfast,python-asyncio,python-kazoo,python-redis-py," +
-			"java-holdfast,java-redisson,java-curator,typescript-holdfast,typescript-redlock",
+		"peers": "go-holdfast,go-etcd,go-rueidislock,go-redsync,python-holdfast,python-asyncio,python-kazoo," +
+			"python-redis-py,java-holdfast,java-redisson,java-curator,typescript-holdfast,typescript-redlock",
 		"workloads": "uncontended:1,hot:64", "rounds": "3", "warmup": "1s", "measure": "3s",
 	},
 	// What the table does not show, once each: ten minutes.

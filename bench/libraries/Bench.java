@@ -38,9 +38,10 @@ public final class Bench {
                 var lock = HoldfastClient.of(addrs()).lock(name);
                 return lock::acquire;
             case "java-redisson":
-                var config = new Config().setThreads(2).setNettyThreads(2); // of a client; the defaults are for a program
+                var config = new Config().setThreads(2).setNettyThreads(2); // the defaults are for a program
                 config.useSingleServer().setAddress("redis://" + addrs()[0]).setConnectionMinimumIdleSize(1)
-                        .setConnectionPoolSize(4).setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(4);
+                        .setConnectionPoolSize(4).setSubscriptionConnectionMinimumIdleSize(1)
+                        .setSubscriptionConnectionPoolSize(4);
                 var fair = Redisson.create(config).getFairLock(name);
                 return () -> {
                     fair.lock();
@@ -72,7 +73,8 @@ public final class Bench {
                     }
                 }
                 if (hot) {
-                    Thread.sleep((long) (request.at("/sizes/Poll").asLong() / 1e6 * (0.5 + ThreadLocalRandom.current().nextDouble())));
+                    double part = 0.5 + ThreadLocalRandom.current().nextDouble();
+                    Thread.sleep((long) (request.at("/sizes/Poll").asLong() / 1e6 * part));
                 }
             }
         } catch (Exception e) {
@@ -99,7 +101,8 @@ public final class Bench {
         long handoffs = HANDOFFS.get();
         Thread.sleep(request.get("measure").asLong() / 1_000_000);
         double seconds = (System.nanoTime() - begun) / 1e9;
-        var steps = Map.of("pair", rate(PAIRS.get() - pairs, seconds), "handoff", rate(HANDOFFS.get() - handoffs, seconds));
+        var steps = Map.of("pair", rate(PAIRS.get() - pairs, seconds),
+                "handoff", rate(HANDOFFS.get() - handoffs, seconds));
         System.out.println(JSON.writeValueAsString(Map.of("figures", Map.of("steps", steps, "errors", ERRORS))));
         Runtime.getRuntime().halt(0); // some wait
     }

@@ -1,4 +1,4 @@
-// The benchmark's driver for JavaScript's lock libraries: it reads a request and prints a reply, as bench/internal/drive.
+// The benchmark's driver for TypeScript's lock libraries: reads a request, prints a reply, as bench/internal/drive.
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'

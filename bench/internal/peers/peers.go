@@ -339,7 +339,8 @@ func (b *builder) library(ctx context.Context, language string) (string, error) 
 		return "", fmt.Errorf("find a folder for what is installed: %w", err)
 	}
 	out := filepath.Join(cache, "holdfast-bench", language)
-	said, err := exec.CommandContext(ctx, filepath.Join(root, "bench", "libraries", "prepare"), language, out).CombinedOutput()
+	prepare := filepath.Join(root, "bench", "libraries", "prepare")
+	said, err := exec.CommandContext(ctx, prepare, language, out).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("install the libraries of %s: %w: %s", language, err, said)
 	}

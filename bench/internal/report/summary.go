@@ -117,7 +117,7 @@ func Libraries(r *Result) string {
 	m := r.Machine
 	fmt.Fprintf(&b,
 		"%s, %d cores, revision %s, %s; servers and clients share it. Medians of %d rounds by turns, ± half the distance\n"+
-			"between the best and the worst; × is Holdfast's of the language as a multiple, the median of the rounds' quotients.\n",
+			"between the best and the worst; × is Holdfast's of the language by it, the median of the rounds' quotients.\n",
 		m.CPU, m.CPUs, m.Revision, r.Started.Format("2006-01-02"), r.rounds())
 	columns := []column{
 		{title: "hand-offs/s of one lock among 64 clients", point: Point{Workload: "hot", Connections: 64}},
