@@ -2,11 +2,16 @@ import io.github.holdfast.HoldfastClient;
 import io.github.holdfast.shedlock.HoldfastLockProvider;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import net.javacrumbs.shedlock.core.DefaultLockingTaskExecutor;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.support.LockException;
 
 /** ShedLock by HoldfastLockProvider, by two clients at three nodes. Environment: HOLDFAST_NODES and HOLDFAST_KILL. */
 public final class ShedLockSuite extends Checks {
@@ -25,6 +30,15 @@ public final class ShedLockSuite extends Checks {
         var lock = provider.lock(job(name, LONG, Duration.ZERO));
         lock.ifPresent(SimpleLock::unlock);
         return lock.isPresent();
+    }
+
+    private static boolean isRefused(Runnable use) {
+        try {
+            use.run();
+            return false;
+        } catch (IllegalStateException e) {
+            return true;
+        }
     }
 
     public static void main(String[] none) throws Exception {
@@ -66,31 +80,73 @@ public final class ShedLockSuite extends Checks {
                 expect(lock.extend(LONG, Duration.ZERO).isPresent(), false);
                 expect(isFree(other, "ended"), true);
             });
-            check("one task at a time", () -> {
-                var inside = new AtomicInteger();
-                var most = new AtomicInteger();
-                var ran = new AtomicInteger();
-                Runnable task = () -> {
-                    most.accumulateAndGet(inside.incrementAndGet(), Math::max);
-                    ran.incrementAndGet();
-                    Thread.yield();
-                    inside.decrementAndGet();
-                };
-                var threads = new Thread[4];
-                for (int i = 0; i < threads.length; i++) {
+            // From here to the counters: the cases of ShedLock's own base of tests, shedlock-test-support.
+            check("extended several times, and for lockAtLeastFor", () -> {
+                var lock = take(mine, "again", SHORT.multipliedBy(5), Duration.ZERO);
+                lock = lock.extend(LONG, Duration.ZERO).orElseThrow().extend(LONG, Duration.ZERO).orElseThrow();
+                Thread.sleep(SHORT.multipliedBy(6).toMillis());
+                expect(isFree(other, "again"), false);
+                lock.extend(LONG, LONG).orElseThrow().unlock();
+                expect(isFree(other, "again"), false);
+            });
+            check("a lock that was extended or unlocked is of no more use", () -> {
+                var lock = take(mine, "used", LONG, Duration.ZERO);
+                var longer = lock.extend(LONG, Duration.ZERO).orElseThrow();
+                expect(isRefused(() -> lock.extend(LONG, Duration.ZERO)), true);
+                expect(isRefused(lock::unlock), true);
+                expect(isFree(other, "used"), false);
+                longer.unlock();
+                expect(isRefused(() -> longer.extend(LONG, Duration.ZERO)), true);
+                expect(isRefused(longer::unlock), true);
+                expect(isFree(other, "used"), true);
+            });
+            check("locked right after the unlock", () -> {
+                for (int round = 0; round < 10; round++) {
+                    var lock = take(round % 2 == 0 ? mine : other, "turns", LONG, Duration.ZERO);
+                    expect(isFree(mine, "turns") || isFree(other, "turns"), false);
+                    lock.unlock();
+                }
+            });
+            check("counters of two tasks, by eight threads", () -> {
+                int threads = 8, rounds = 25;
+                var counters = new int[2]; // each guarded by the lock of its task alone
+                var tasks = new ArrayList<FutureTask<Void>>();
+                for (int i = 0; i < threads; i++) {
+                    int task = i / 2 % 2;
                     var executor = new DefaultLockingTaskExecutor(i % 2 == 0 ? mine : other);
-                    threads[i] = new Thread(() -> {
-                        for (int round = 0; round < 25; round++) {
-                            executor.executeWithLock(task, job("task", LONG, Duration.ZERO));
+                    tasks.add(new FutureTask<>(() -> {
+                        var done = new AtomicInteger();
+                        while (done.get() < rounds) {
+                            executor.executeWithLock((Runnable) () -> {
+                                int before = counters[task];
+                                Thread.yield();
+                                counters[task] = before + 1;
+                                done.incrementAndGet();
+                            }, job("task" + task, LONG, Duration.ZERO));
                         }
-                    });
-                    threads[i].start();
+                        return null;
+                    }));
                 }
-                for (var thread : threads) {
-                    thread.join();
+                tasks.forEach(task -> new Thread(task).start());
+                for (var task : tasks) {
+                    task.get(2, TimeUnit.MINUTES);
                 }
-                expect(most.get(), 1);
-                expect(ran.get() >= 25, true);
+                expect(List.of(counters[0], counters[1]), List.of(threads / 2 * rounds, threads / 2 * rounds));
+            });
+            check("unlocked by a task that was interrupted, and not locked", () -> {
+                var lock = take(mine, "interrupted", LONG, Duration.ZERO);
+                Thread.currentThread().interrupt();
+                lock.unlock();
+                expect(Thread.interrupted(), true);
+                expect(isFree(other, "interrupted"), true);
+                Thread.currentThread().interrupt();
+                try {
+                    take(mine, "interrupted", LONG, Duration.ZERO);
+                    expect("locked", "refused");
+                } catch (LockException e) {
+                    expect(Thread.interrupted(), true);
+                }
+                within(5000, () -> isFree(other, "interrupted")); // what it had asked for is given back
             });
             check("the leader is killed", () -> {
                 var lock = take(mine, "kill", LONG, Duration.ZERO);

@@ -156,7 +156,7 @@ public final class HoldfastClient implements AutoCloseable {
     /**
      * Takes a lock for a time, in milliseconds, if nobody holds it or waits for it; empty: somebody does.
      *
-     * @throws InterruptedException if the thread is interrupted; the lock may have been taken
+     * @throws InterruptedException if the thread is interrupted; what was granted is given back
      * @throws RefusedException if a node refuses the command or the client
      * @throws UnreachableException if no node answers within the TTL; the lock may have been taken
      */

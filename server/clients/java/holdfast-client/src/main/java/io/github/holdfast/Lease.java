@@ -21,8 +21,13 @@ public final class Lease {
     }
 
     static Optional<Lease> take(Session session, String name, String owner, Duration time) throws InterruptedException {
-        var reply = session.execute("LOCK.ACQUIRE", name, owner, "PX", time.toMillis());
-        return reply instanceof Long fence ? Optional.of(new Lease(session, name, owner, fence)) : Optional.empty();
+        try {
+            var reply = session.execute("LOCK.ACQUIRE", name, owner, "PX", time.toMillis());
+            return reply instanceof Long fence ? Optional.of(new Lease(session, name, owner, fence)) : Optional.empty();
+        } catch (InterruptedException e) {
+            session.giveBack(name, owner);
+            throw e;
+        }
     }
 
     /** As {@link Hold#fence}. */

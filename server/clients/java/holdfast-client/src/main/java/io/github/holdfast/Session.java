@@ -128,6 +128,11 @@ final class Session {
         send(call);
     }
 
+    /** Releases a lease that nobody waits for, if it was granted. */
+    synchronized void giveBack(String name, String owner) {
+        start(new Call(null, false, () -> List.of("LOCK.RELEASE", name, owner), (reply, error) -> { }));
+    }
+
     void forget(Call call) {
         calls.remove(call);
     }

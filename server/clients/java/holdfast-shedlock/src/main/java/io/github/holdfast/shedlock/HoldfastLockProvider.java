@@ -29,20 +29,34 @@ public final class HoldfastLockProvider implements ExtensibleLockProvider {
 
     @Override
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
-        return call(() -> client.lease(prefix + configuration.getName(), configuration.getLockAtMostFor()))
-                .map(lease -> new Lock(configuration, lease));
+        try {
+            return client.lease(prefix + configuration.getName(), configuration.getLockAtMostFor())
+                    .map(lease -> new Lock(configuration, lease));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LockException("interrupted", e);
+        }
     }
 
     private interface Call<T> {
         T run() throws InterruptedException;
     }
 
+    /** Calls until no interrupt comes between: a task that is interrupted ends with its lock released. */
     private static <T> T call(Call<T> call) {
+        boolean interrupted = false;
         try {
-            return call.run();
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new LockException("interrupted", e);
+            while (true) {
+                try {
+                    return call.run();
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
