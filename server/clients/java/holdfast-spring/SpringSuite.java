@@ -121,6 +121,44 @@ public final class SpringSuite extends Checks {
                 within(5000, () -> one.inspect("spring:interrupt").waiterCount() == 0);
                 mine.obtain("interrupt").unlock();
             });
+            // As testUnlockWhenInterruptedBlocksUntilKeyRemoved of Spring's RedisLockRegistryTests has it.
+            check("an interrupted thread locks and unlocks", () -> {
+                other.obtain("uninterruptible").lock();
+                var locked = new FutureTask<>(() -> {
+                    var lock = mine.obtain("uninterruptible");
+                    Thread.currentThread().interrupt();
+                    lock.lock();
+                    lock.unlock();
+                    return Thread.interrupted();
+                });
+                new Thread(locked).start();
+                within(5000, () -> one.inspect("spring:uninterruptible").waiterCount() == 1);
+                expect(locked.isDone(), false);
+                other.obtain("uninterruptible").unlock();
+                expect(locked.get(20, TimeUnit.SECONDS), true);
+                expect(one.inspect("spring:uninterruptible").holderCount(), 0L);
+            });
+            // As testTwoLocks, testReentrantLockInterruptibly and executeLocked… of Spring's tests have it.
+            check("two locks of one thread, one of them twice, and a body of code", () -> {
+                var first = mine.obtain("first");
+                first.lockInterruptibly();
+                first.lockInterruptibly();
+                expect(mine.executeLocked("second", () -> other.obtain("second").tryLock()), false);
+                expect(other.obtain("second").tryLock(), true);
+                other.obtain("second").unlock();
+                first.unlock();
+                expect(other.obtain("first").tryLock(), false);
+                first.unlock();
+                expect(other.obtain("first").tryLock(), true);
+                other.obtain("first").unlock();
+                var refused = new ArrayList<String>();
+                try {
+                    first.unlock();
+                } catch (IllegalMonitorStateException e) {
+                    refused.add("refused");
+                }
+                expect(refused, List.of("refused"));
+            });
             check("unlock is for the thread that holds it", () -> {
                 var refused = new ArrayList<String>();
                 mine.obtain("thread").lock();
