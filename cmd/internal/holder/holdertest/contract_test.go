@@ -274,6 +274,124 @@ var scenarios = []scenario{
 		a.event("released 8")
 		require.Empty(t, c.Holder("one"))
 	}},
+	// From kazoo's tests of locks and elections, and etcd's of mutexes.
+	{"many in line", 1, func(t *testing.T, c stage) {
+		at := []*driver{startDriver(t, c), startDriver(t, c)}
+		const many = 6
+		leave := []int{2, 3}
+		for i := range many {
+			at[i%2].say("lock %d job", i)
+			if i == 0 {
+				at[0].fence("0")
+			}
+			awaitWaiters(t, c, "job", i)
+		}
+		for _, i := range leave {
+			at[i%2].say("cancel %d", i)
+			at[i%2].event(fmt.Sprintf("refused %d cancelled", i))
+		}
+		fence := int64(0)
+		for i := range many {
+			if slices.Contains(leave, i) {
+				continue
+			}
+			if i > 0 {
+				next := at[i%2].fence(strconv.Itoa(i))
+				require.Greater(t, next, fence)
+				fence = next
+			}
+			at[0].silent()
+			at[1].silent()
+			at[i%2].say("unlock %d", i)
+			require.Empty(t, at[i%2].event("released "+strconv.Itoa(i)))
+		}
+		require.Empty(t, c.Holder("job"))
+	}},
+	// From etcd's tests of mutexes.
+	{"client closed in line", 1, func(t *testing.T, c stage) {
+		a, b, next := startHolder(t, c), startDriver(t, c), startDriver(t, c)
+		b.say("lock 1 job")
+		awaitWaiters(t, c, "job", 1)
+		next.say("lock 1 job")
+		awaitWaiters(t, c, "job", 2)
+		require.NoError(t, b.in.Close())
+		awaitWaiters(t, c, "job", 1)
+		next.silent()
+		a.say("unlock 1")
+		require.Empty(t, a.event("released 1"))
+		next.fence("1")
+	}},
+	// From the tests of locks for readers and writers of kazoo, etcd and Curator.
+	{"readers and a writer", 1, func(t *testing.T, c stage) {
+		a, b := startDriver(t, c), startDriver(t, c)
+		a.say("lock 1 book shared")
+		a.fence("1")
+		b.say("lock 1 book shared")
+		b.fence("1")
+		a.say("lock 2 book") // a reader does not become the writer
+		awaitWaiters(t, c, "book", 1)
+		b.say("try 2 book shared") // no reader overtakes a writer
+		b.event("refused 2 not-granted")
+		b.say("lock 3 book shared")
+		awaitWaiters(t, c, "book", 2)
+		for _, d := range []*driver{a, b} {
+			d.silent()
+			d.say("unlock 1")
+			require.Empty(t, d.event("released 1"))
+		}
+		a.fence("2")
+		b.silent()
+		a.say("unlock 2")
+		require.Empty(t, a.event("released 2"))
+		b.fence("3")
+	}},
+	// From Curator's tests of locks over several names.
+	{"several, one of them taken", 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Take("two")
+		for call, end := range []func(){
+			func() { a.say("cancel 0") },
+			func() { c.Break("two") },
+		} {
+			a.say("all %d one two", call)
+			awaitWaiters(t, c, "two", 1)
+			require.Empty(t, c.Holder("one"), "none is held before all are")
+			end()
+			if call == 0 {
+				a.event("refused 0 cancelled")
+				awaitWaiters(t, c, "one", 0)
+				awaitWaiters(t, c, "two", 0)
+			}
+		}
+		a.fence("1")
+		require.Equal(t, c.Holder("one"), c.Holder("two"))
+	}},
+	// From kazoo's test of semaphores with several limits.
+	{"refused by the node", 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		c.Answer("LOCK.ACQUIRE", "LOCKMODE The owner holds the lock in another mode")
+		a.say("lock 1 job")
+		a.event("refused 1 refused ")
+		c.Answer("LOCK.ACQUIRE", "NOPERM No permissions to access a key")
+		a.say("try 2 job")
+		a.event("refused 2 refused ")
+		require.Equal(t, 2, c.Sent("LOCK.ACQUIRE"), "asked again")
+		a.say("lock 3 job")
+		a.fence("3")
+	}},
+	// From the tests of sessions that end of Curator and kazoo.
+	{"session of the holder and of the next in line closed", 1, func(t *testing.T, c stage) {
+		a := startHolder(t, c)
+		a.say("lock 2 job")
+		awaitWaiters(t, c, "job", 1)
+		c.CloseSession("job")
+		a.event("lost 1 now session")
+		a.fence("2")
+		a.say("unlock 1")
+		a.event("released 1 lost")
+		a.say("unlock 2")
+		require.Empty(t, a.event("released 2"))
+	}},
 	{"timed out in line", 1, func(t *testing.T, c stage) {
 		a := startDriver(t, c)
 		c.Take("job")
