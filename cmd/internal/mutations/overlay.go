@@ -70,9 +70,9 @@ func copyOf(path string) string { return strings.ReplaceAll(path, "/", "_") }
 
 type numbered struct{ from, to, number int }
 
-// numberAt takes the file's path, or the copy's: the compiler names either.
+// numberAt takes the file's path, or the copy's: the compiler names either, the copy's by the shorter way.
 func (l lines) numberAt(path string, line int) (number int, ok bool) {
-	if filepath.IsAbs(path) {
+	if !filepath.IsLocal(path) {
 		path = filepath.Base(path)
 	}
 	for _, n := range l[copyOf(path)] {
