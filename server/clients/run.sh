@@ -110,8 +110,14 @@ install_contract() {
 contract() {
 	cd "$here/../../cmd/internal/holder/holdertest" && HOLDFAST_LIBRARIES=$work/typescript "$work/contract.test" -test.run "^$1"
 }
-install_library_python() { install_contract; }
-test_library_python() { contract 'TestContract$/^(Python|asyncio)$'; }
+install_library_python() {
+	install_contract && python3 -m venv "$work/typed" &&
+		"$work/typed/bin/pip" install --quiet --disable-pip-version-check --cache-dir "$work/pip" mypy==2.4.1
+}
+test_library_python() {
+	"$work/typed/bin/mypy" --strict "$here/python/holdfast-client/holdfast_client" &&
+		contract 'TestContract$/^(Python|asyncio)$'
+}
 
 install_library_java() { install_contract; }
 test_library_java() { contract 'TestContract$/^(Java|futures)$'; }
