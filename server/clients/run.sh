@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs suites of stock clients, and suites of others, against three nodes of this tree's Holdfast.
 #   run.sh                    the default selection
-#   run.sh python asynq       some suites; CLIENTS=all is every suite, CLIENTS=few those that run on every change
+#   run.sh python asynq       some suites, as CLIENTS='python asynq'; CLIENTS=all is every suite, CLIENTS=few those
+#                             that run on every change
 #   TARGET=redis run.sh …     the same against a redis-server of this machine
 #   HOLDFAST_BIN=file run.sh  the same against that binary
 # What the suites need is installed into a temporary folder, or into CLIENTS_KEEP=folder, which stays
@@ -21,6 +22,7 @@ case ${CLIENTS:-} in
 all) default=$every ;;
 few) default='redis_cli go python redisson killed bridge_go bridge_python bridge_node
 	library_python library_java library_typescript' ;;
+?*) default=$CLIENTS ;;
 esac
 wanted=$(echo ${*:-${CLIENTS_WANTED:-$default}})
 
