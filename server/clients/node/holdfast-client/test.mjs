@@ -174,7 +174,10 @@ test('wrong settings are told at once', () => {
 test('that no node can be used is told once, in a line', async (t) => {
   const warnings = []
   const logger = { debug: () => {}, warn: (message) => warnings.push(message) }
-  const client = new Client({ nodes: [await startNode(t, () => '')], tls: true, logger })
+  const server = createServer((socket) => socket.on('error', () => {}).write('-ERR this is no TLS\r\n'))
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => server.close())
+  const client = new Client({ nodes: [`127.0.0.1:${server.address().port}`], tls: true, logger })
   t.after(() => client.close())
   for (let i = 0; i < 2; i++) await assert.rejects(client.tryLock('job'), /no node can be used/)
   assert.equal(warnings.length, 1)
