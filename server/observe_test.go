@@ -2,18 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -245,21 +240,7 @@ func TestObservedEvents(t *testing.T) {
 
 // certificate writes one that signs itself, and its key.
 func certificate(t *testing.T, until time.Time) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: until}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return file
-	}
-	return write("crt", "CERTIFICATE", der), write("key", "EC PRIVATE KEY", keyDER)
+	return protocoltest.Sign(t, x509.Certificate{NotAfter: until}, nil).Write(t, t.TempDir(), "node")
 }
 
 // TestCredentialsAreObserved: a scrape says when certificates run out, and whether files were taken.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol/fleet"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // kube plays the parts of Kubernetes that the manifests lean on: the controller of the StatefulSet, with its claims and
@@ -53,7 +54,7 @@ type kubePod struct {
 	ready    bool
 	served   bool  // the process has been ready: a stop is graceful from then on
 	statuses []int // with which the container has ended
-	log      *lockedBuffer
+	log      *protocoltest.Buffer
 }
 
 const kubeTick = 20 * time.Millisecond
@@ -152,7 +153,7 @@ func (k *kube) begin(name string, spec podSpec) {
 	c := spec.Containers[0]
 	p := &kubePod{
 		name: name, image: c.Image, revision: k.revision, spec: c, grace: time.Duration(spec.Grace) * time.Second,
-		leave: make(chan struct{}), log: new(lockedBuffer), process: fleet.Process{Name: name},
+		leave: make(chan struct{}), log: new(protocoltest.Buffer), process: fleet.Process{Name: name},
 	}
 	k.pods[name] = p
 	k.all = append(k.all, p)

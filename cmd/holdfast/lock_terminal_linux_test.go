@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // shell is an interactive shell at a terminal.
 type shell struct {
 	keys   *os.File
-	screen *lockedBuffer
+	screen *protocoltest.Buffer
 }
 
 // atTerminal starts a shell at a terminal of its own; in its environment `holdfast` finds the nodes.
@@ -44,7 +45,7 @@ func atTerminal(t *testing.T, exe string, c *holdertest.Cluster) *shell {
 	cmd.Env = append(os.Environ(), "PS1=prompt ", "HOLDFAST_SERVER="+c.Addrs()[0], "holdfast="+exe)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, cmd.Start())
-	s := &shell{keys: keys, screen: new(lockedBuffer)}
+	s := &shell{keys: keys, screen: new(protocoltest.Buffer)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

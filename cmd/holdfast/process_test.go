@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/fleet"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // These tests run the real binary as real processes and kill them.
@@ -85,28 +85,10 @@ func (n *node) stop(t *testing.T) {
 	require.NoError(t, n.Stop(15*time.Second), "%s", n.Output())
 }
 
-// lockedBuffer collects what a process says while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // program is a process with what it has written.
 type program struct {
 	fleet.Process
-	stdout, stderr lockedBuffer
+	stdout, stderr protocoltest.Buffer
 }
 
 // running starts a program, which ends with the test.

@@ -222,7 +222,7 @@ func TestRotationDrill(t *testing.T) {
 	roots := func(authorities ...*authority) *x509.CertPool {
 		p := x509.NewCertPool()
 		for _, a := range authorities {
-			p.AddCert(a.cert)
+			p.AddCert(a.Certificate.Certificate)
 		}
 		return p
 	}

@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -23,52 +18,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // authority is a CA that lives for a test.
 type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	dir string
+	*protocoltest.Certificate
 }
 
 func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{dir: t.TempDir()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert, a.key = a.sign(t, "ca", template, nil, nil)
+	a := &authority{t.TempDir(), protocoltest.Sign(t, x509.Certificate{
+		Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}, nil)}
+	a.Write(t, a.dir, "ca")
 	return a
-}
-
-// sign writes name.crt and name.key; without a parent the certificate signs itself.
-func (a *authority) sign(t *testing.T, name string, template, parent *x509.Certificate,
-	parentKey *ecdsa.PrivateKey,
-) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	a.write(t, name+".crt", "CERTIFICATE", der)
-	a.write(t, name+".key", "EC PRIVATE KEY", keyDER)
-	return cert, key
-}
-
-func (a *authority) write(t *testing.T, file, kind string, der []byte) {
-	t.Helper()
-	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-	require.NoError(t, os.WriteFile(a.file(file), text, 0o600))
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
@@ -76,20 +41,19 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 // issue makes a certificate for loopback that serves as a client's, a server's and a node's.
 func (a *authority) issue(t *testing.T, name string) {
 	t.Helper()
-	a.sign(t, name, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	protocoltest.Sign(t, x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		URIs:        []*url.URL{{Scheme: "holdfast", Opaque: "node"}},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, a.key)
+	}, a.Certificate).Write(t, a.dir, name)
 }
 
 func (a *authority) clientConfig(t *testing.T, name string) *tls.Config {
 	t.Helper()
 	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
+	pool.AddCert(a.Certificate.Certificate)
 	c := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	if name != "" {
 		cert, err := tls.LoadX509KeyPair(a.file(name+".crt"), a.file(name+".key"))

@@ -3,15 +3,11 @@ package peer
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
@@ -21,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/incarnation"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
@@ -177,8 +174,7 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 
 // authority signs certificates.
 type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*protocoltest.Certificate
 	// above is the authority that signed the certificate. nil: the authority signed its own.
 	above *authority
 }
@@ -186,25 +182,15 @@ type authority struct {
 func newAuthority(t *testing.T) *authority { return authorityBelow(t, nil) }
 
 func authorityBelow(t *testing.T, above *authority) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour),
+	template := x509.Certificate{
+		Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(24 * time.Hour),
 	}
-	parent, signer := template, key
-	if above != nil {
-		template.SerialNumber, template.Subject.CommonName = big.NewInt(3), "test authority below"
-		parent, signer = above.cert, above.key
+	if above == nil {
+		return &authority{Certificate: protocoltest.Sign(t, template, nil)}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return &authority{cert: cert, key: key, above: above}
+	template.Subject.CommonName = "test authority below"
+	return &authority{protocoltest.Sign(t, template, above.Certificate), above}
 }
 
 // pool has the topmost authority alone.
@@ -212,9 +198,7 @@ func (a *authority) pool() *x509.CertPool {
 	if a.above != nil {
 		return a.above.pool()
 	}
-	p := x509.NewCertPool()
-	p.AddCert(a.cert)
-	return p
+	return protocoltest.Pool(a.Certificate)
 }
 
 // issue makes a certificate of a node, or one that lacks some of a node's usages.
@@ -223,20 +207,14 @@ func (a *authority) issue(t *testing.T, name string, until time.Time, usages ...
 	if usages == nil {
 		usages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		KeyUsage: x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
-		ExtKeyUsage: usages,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	require.NoError(t, err)
-	chain := [][]byte{der}
+	made := protocoltest.Sign(t, x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		NotAfter: until, ExtKeyUsage: usages,
+	}, a.Certificate)
 	if a.above != nil {
-		chain = append(chain, a.cert.Raw)
+		return made.TLS(a.Certificate)
 	}
-	return tls.Certificate{Certificate: chain, PrivateKey: key}
+	return made.TLS()
 }
 
 // always is TLS that never changes.
@@ -284,7 +262,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		use := func(name string, own *authority, trusted ...*authority) {
 			roots := x509.NewCertPool()
 			for _, a := range trusted {
-				roots.AddCert(a.cert)
+				roots.AddCert(a.Certificate.Certificate)
 			}
 			configs[name] = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own.issue(t, name, until)}}
 		}

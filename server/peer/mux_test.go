@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,26 +17,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
 // logBuffer is what a node has logged, without times.
-type logBuffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
+type logBuffer struct{ protocoltest.Buffer }
 
 func (b *logBuffer) lines() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(b.out.String(), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
 func (b *logBuffer) logger() *slog.Logger {

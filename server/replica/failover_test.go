@@ -1,7 +1,6 @@
 package replica_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/push"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
@@ -164,7 +164,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 // TestShutdownWithoutAnHeir: that no other node takes the leadership in time is in the log.
 func TestShutdownWithoutAnHeir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log protocoltest.Buffer
 		c := replicatest.New(t, replicatest.Options{Logs: slog.New(slog.NewTextHandler(&log, nil))})
 		leader := c.Leader()
 		for _, n := range c.Followers() {
@@ -173,24 +173,6 @@ func TestShutdownWithoutAnHeir(t *testing.T) {
 		require.ErrorIs(t, leader.Stop(), context.DeadlineExceeded)
 		require.Contains(t, log.String(), "stop while leading")
 	})
-}
-
-// lockedBuffer is a buffer for many goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // A node that is shut down waits for the replies that its clients wait for.

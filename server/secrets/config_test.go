@@ -2,26 +2,21 @@ package secrets
 
 import (
 	"cmp"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"log/slog"
-	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/acl"
 )
 
@@ -36,54 +31,26 @@ func open(c Config) (*Keyring, error) { return Open(c, slog.New(slog.DiscardHand
 
 // authority signs certificates.
 type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  string
+	*protocoltest.Certificate
+	pem string
 }
-
-var serial atomic.Int64
 
 func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	template := &x509.Certificate{
+	a := &authority{Certificate: protocoltest.Sign(t, x509.Certificate{
 		Subject: pkix.Name{CommonName: "CA"}, NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a := &authority{}
-	a.cert, a.key, a.pem, _ = a.sign(t, template)
+	}, nil)}
+	a.pem, _ = a.PEM(t)
 	return a
-}
-
-func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string,
-	string,
-) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template.SerialNumber = big.NewInt(serial.Add(1))
-	parent, parentKey := a.cert, a.key
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	return cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
 }
 
 // issue makes a certificate for localhost, and its key.
 func (a *authority) issue(t *testing.T, until time.Time) (cert, key string) {
 	t.Helper()
-	_, _, cert, key = a.sign(t, &x509.Certificate{
-		DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
+	return protocoltest.Sign(t, x509.Certificate{
+		DNSNames: []string{"localhost"}, NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	return cert, key
+	}, a.Certificate).PEM(t)
 }
 
 // certificate writes one, and its key.
@@ -267,16 +234,15 @@ func TestUsersAreReadAgain(t *testing.T) {
 func TestNodesAreToldFromClients(t *testing.T) {
 	ca := newAuthority(t)
 	issue := func(uris ...string) (*x509.Certificate, Config) {
-		template := &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+		var template x509.Certificate
 		for _, text := range uris {
 			uri, err := url.Parse(text)
 			require.NoError(t, err)
 			template.URIs = append(template.URIs, uri)
 		}
-		cert, _, certText, key := ca.sign(t, template)
-		return cert, Config{
-			PeerTLSCert: write(t, "crt", certText), PeerTLSKey: write(t, "key", key), PeerTLSCA: write(t, "ca", ca.pem),
-		}
+		made := protocoltest.Sign(t, template, ca.Certificate)
+		cert, key := made.Write(t, t.TempDir(), "node")
+		return made.Certificate, Config{PeerTLSCert: cert, PeerTLSKey: key, PeerTLSCA: write(t, "ca", ca.pem)}
 	}
 	node, ofNode := issue("spiffe://example/n1", NodeURI)
 	client, ofClient := issue("holdfast:client", NodeURI+"s")

@@ -1,7 +1,6 @@
 package secrets
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -15,35 +14,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // ring is a keyring over files in a folder, whose clock a test advances.
 type ring struct {
 	*Keyring
 	dir string
-	log *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log *protocoltest.Buffer
 }
 
 func newRing(t *testing.T, files map[string]string, c func(dir string) Config) *ring {
 	t.Helper()
-	r := &ring{dir: t.TempDir(), log: &lockedBuffer{}}
+	r := &ring{dir: t.TempDir(), log: &protocoltest.Buffer{}}
 	for name, text := range files {
 		r.write(t, name, text)
 		r.age(t, name)
@@ -79,10 +63,7 @@ func (r *ring) failed() bool {
 
 // lines are the lines of the log since the last call.
 func (r *ring) lines() []string {
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	text := strings.TrimSpace(r.log.b.String())
-	r.log.b.Reset()
+	text := strings.TrimSpace(r.log.Take())
 	if text == "" {
 		return nil
 	}
@@ -215,7 +196,7 @@ func TestPipesAreReadOnce(t *testing.T) {
 	if _, err := os.Stat("/dev/fd"); err != nil {
 		t.Skip("no /dev/fd")
 	}
-	var log lockedBuffer
+	var log protocoltest.Buffer
 	k, err := Open(Config{PasswordFile: fmt.Sprintf("/dev/fd/%d", from.Fd())}, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	k.due.Store(0)
@@ -261,7 +242,7 @@ func shake(t *testing.T, server, client *tls.Config) (*tls.Conn, error) {
 func pool(authorities ...*authority) *x509.CertPool {
 	p := x509.NewCertPool()
 	for _, a := range authorities {
-		p.AddCert(a.cert)
+		p.AddCert(a.Certificate.Certificate)
 	}
 	return p
 }
@@ -384,7 +365,7 @@ func TestKubernetesSwap(t *testing.T) {
 	}
 	c := tlsIn(mount)
 	c.PasswordFile = filepath.Join(mount, "password")
-	var log lockedBuffer
+	var log protocoltest.Buffer
 	k, err := Open(c, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	require.True(t, k.Password()("v1"))

@@ -1,18 +1,11 @@
 package importer
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"math"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -55,43 +48,22 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 that is its own authority, and its key.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	require.NoError(t, err)
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return file
-	}
-	return write("crt", "CERTIFICATE", der), write("key", "EC PRIVATE KEY", keyDER)
-}
-
-func trusting(t *testing.T, cert string) *tls.Config {
-	t.Helper()
-	text, err := os.ReadFile(cert)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	require.True(t, pool.AppendCertsFromPEM(text))
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+// certificate makes one for 127.0.0.1 that is its own authority.
+func certificate(t *testing.T) *protocoltest.Certificate {
+	return protocoltest.Sign(t, x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}, nil)
 }
 
 // TestTLSAndPasswords of the source: the right ones, and what is said of wrong ones.
 func TestTLSAndPasswords(t *testing.T) {
-	cert, key := certificate(t)
+	own := certificate(t)
+	cert, key := own.Write(t, t.TempDir(), "own")
+	trust := &tls.Config{RootCAs: protocoltest.Pool(own), MinVersion: tls.VersionTLS12}
 	to := holdertest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	check := func(t *testing.T, addr, user string) {
-		trust := trusting(t, cert)
 		source := dial(t, &redis.Options{Addr: addr, Username: user, Password: "secret", TLSConfig: trust})
 		require.NoError(t, source.Set(t.Context(), "fence:a", 5, 0).Err())
 		require.NoError(t, target.FlushAll(t.Context()).Err())
