@@ -170,15 +170,10 @@ func (c *Cluster) Restart(i int) {
 	c.doAt(i, "EXISTS", "ready")
 }
 
-// Isolate has nothing come through between a node of three and the others, until Join.
-func (c *Cluster) Isolate(i int) { c.setLinks(i, true) }
-
-// Join ends Isolate.
-func (c *Cluster) Join(i int) { c.setLinks(i, false) }
-
-func (c *Cluster) setLinks(i int, cut bool) {
+// Isolate has nothing come through between a node of three and the others.
+func (c *Cluster) Isolate(i int) {
 	for _, l := range c.nodes[i].links {
-		l.set(cut)
+		l.set(true)
 	}
 }
 
