@@ -41,7 +41,7 @@ func (s *Server) storeHooks(f *faults) store.Hooks {
 		OnFault: func(op store.Op, err error) {
 			s.fail(fmt.Errorf("disk failed: %s: %w", op, err))
 		},
-		OnSync: s.observed.onSync(),
+		OnSync: s.onSync,
 		Faults: f.disk(),
 	}
 }

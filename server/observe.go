@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -84,11 +85,10 @@ func (o *observed) collectors() []prometheus.Collector {
 	}
 }
 
-func (o *observed) onSync() func(time.Duration) {
-	if o == nil {
-		return nil
+func (o *observed) sync(took time.Duration) {
+	if o != nil {
+		o.syncs.Observe(took.Seconds())
 	}
-	return func(took time.Duration) { o.syncs.Observe(took.Seconds()) }
 }
 
 func (o *observed) onEntry() func(time.Duration) {
@@ -244,7 +244,10 @@ func (s *Server) readyChecks() []web.Check {
 	return []web.Check{
 		{Name: "cluster", Run: s.inCluster},
 		{Name: "voter", Run: s.asMember(func(r *replica.Replica) error { return isVoter(r.Status()) })},
-		{Name: "disk", Run: func(context.Context) error { return diskAnswers(s.store.Hanging()) }},
+		{
+			Name: "disk", Run: func(context.Context) error { return diskAnswers(s.store.Hanging()) },
+			Detail: s.diskDetail,
+		},
 		{Name: "state", Run: s.asMember(notQuarantined)},
 		{Name: "log", Run: s.asMember((*replica.Replica).Healthy)},
 		{Name: "linearizable_read", Run: s.asMember(read)},
@@ -282,7 +285,7 @@ func read(r *replica.Replica) error {
 // newAdmissions makes the watch over the credentials of the members, which tells the log.
 func (s *Server) newAdmissions() *memberrpc.Admissions {
 	return memberrpc.NewAdmissions(memberrpc.AdmissionsConfig{
-		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit,
+		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit, Own: s.ownTroubles,
 		Members: func() []members.Member { return s.newest().Members },
 		Refused: func(m members.Member, why string) {
 			s.logger.Error("this node and another member do not admit each other: their connections last until the "+
@@ -303,7 +306,8 @@ func (s *Server) troubles() []string {
 	if errors.Is(health, raftnode.ErrQuarantined) {
 		health = nil // the checker says more
 	}
-	return append(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), s.cluster.checker.Troubles()...)
+	return slices.Concat(troubles(s.config.Name, health, s.cluster.admissions.Refusals()),
+		s.cluster.admissions.Troubles(), s.cluster.checker.Troubles())
 }
 
 func troubles(node string, health error, refusals []memberrpc.Refusal) (all []string) {

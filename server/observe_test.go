@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,12 +38,17 @@ import (
 // runNode is a node alone, on ports of its own, until the test ends.
 func runNode(t *testing.T, change func(c *Config)) *Server {
 	t.Helper()
+	return runLogging(t, slog.New(slog.DiscardHandler), change)
+}
+
+func runLogging(t *testing.T, logger *slog.Logger, change func(c *Config)) *Server {
+	t.Helper()
 	c := DefaultConfig()
 	c.Addr, c.PeerAddr, c.HTTPAddr, c.DataDir = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", t.TempDir()
 	if change != nil {
 		change(&c)
 	}
-	s, err := New(c, slog.New(slog.DiscardHandler))
+	s, err := New(c, logger)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -233,8 +239,8 @@ func TestObservedEvents(t *testing.T) {
 	require.Equal(t, 77.0, testutil.ToFloat64(o.snapshotBytes))
 	require.Equal(t, 1.0, testutil.ToFloat64(o.shortenedLogs))
 	require.Equal(t, 1.0, testutil.ToFloat64(o.damagedSnapshots))
-	require.Nil(t, (*observed)(nil).onSync(), "nobody asks: nothing is measured")
-	require.Nil(t, (*observed)(nil).onEntry())
+	(*observed)(nil).sync(time.Second)
+	require.Nil(t, (*observed)(nil).onEntry(), "nobody asks: nothing is measured")
 	(*observed)(nil).event(replica.LeadershipLost{})
 }
 
@@ -368,4 +374,61 @@ func TestTroubles(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.troubles()) > 0 }, 30*time.Second, 100*time.Millisecond)
 	require.Contains(t, s.troubles()[0], "is not ready: nothing was committed for")
 	s.faults.store.Clear()
+}
+
+// TestSlowDisk: a disk that is slow again and again is a trouble of its node, in its log once, and a detail of /readyz.
+func TestSlowDisk(t *testing.T) {
+	var lines diskLines
+	s := runLogging(t, slog.New(slog.NewTextHandler(&lines, nil)), func(c *Config) { c.Debug = true })
+	client := s.client(t, "")
+	s.faults.store.Inject(store.Fault{Op: store.OpStoreLogs, Delay: slowSync + 20*time.Millisecond})
+	for i := range fewSlow + 1 {
+		require.NoError(t, client.Set(t.Context(), "k", i, 0).Err())
+	}
+	require.Len(t, s.troubles(), 1)
+	require.Contains(t, s.troubles()[0], "the disk of n1 is slow: in the last minute one append to the log in 100 took ")
+	require.Equal(t, s.diskDetail(), s.readyChecks()[2].Detail())
+	require.EqualValues(t, 1, lines.Load())
+}
+
+// diskLines counts lines about a slow disk.
+type diskLines struct{ atomic.Int32 }
+
+func (l *diskLines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "the disk is slow") {
+		l.Add(1)
+	}
+	return len(line), nil
+}
+
+// TestSyncTimes: what one append in 100 takes is of the last minute, and a few slow ones are no slow disk.
+func TestSyncTimes(t *testing.T) {
+	var s syncTimes
+	start := time.Unix(1_000_000_005, 0)
+	for range 9 {
+		s.note(3*time.Second, start)
+	}
+	require.Zero(t, s.slow(start), "a hiccup")
+	s.note(300*time.Millisecond, start)
+	require.InDelta(t, 3*time.Second, s.slow(start), float64(300*time.Millisecond))
+	for range 490 {
+		s.note(time.Millisecond, start)
+	}
+	require.InDelta(t, 3*time.Second, s.slow(start), float64(300*time.Millisecond), "9 of 500 are that slow")
+	for range 491 {
+		s.note(time.Millisecond, start)
+	}
+	require.InDelta(t, 300*time.Millisecond, s.slow(start), float64(30*time.Millisecond), "9 of 991 are")
+	for range 100 {
+		s.note(99*time.Millisecond, start)
+	}
+	require.Zero(t, s.slow(start), "less than one in 100 is slow")
+
+	for range fewSlow {
+		s.note(time.Hour, start.Add(50*time.Second))
+	}
+	require.NotZero(t, s.slow(start.Add(109*time.Second)), "longer than the last bucket")
+	require.Zero(t, s.slow(start.Add(130*time.Second)), "longer ago than a minute")
+	s.note(time.Millisecond, start.Add(130*time.Second))
+	require.Zero(t, s.slow(start.Add(130*time.Second)))
 }

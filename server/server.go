@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -42,6 +43,7 @@ type Server struct {
 	// monitoring is the port for HTTP, observed what is counted for it, and metrics what it shows; nil: there is none.
 	monitoring net.Listener
 	observed   *observed
+	syncs      syncTimes // of the log
 	metrics    *prometheus.Registry
 	secrets    *secrets.Keyring
 	store      *store.Store
@@ -84,6 +86,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	}
 	s := &Server{config: c, logger: logger, slowLocks: newSlowLocks(), fatal: make(chan error, 1)}
 	s.opened = make(chan struct{})
+	s.syncs.lines.Burst, s.syncs.lines.Every = 1, time.Minute
 	s.ending, s.endEntry = context.WithCancel(context.Background())
 	s.waitingFront = sync.OnceValue(s.newClusterlessFront)
 	s.cluster.gone = make(map[string]bool)

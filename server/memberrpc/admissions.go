@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,12 +20,19 @@ const (
 	admissionsAgain = 5 * time.Second
 	// admissionWithin is how long a handshake and a reply may take.
 	admissionWithin = 5 * time.Second
-	// maxRefusals bounds what is taken from a reply.
+	// maxRefusals and maxTroubles bound what is taken from a reply.
 	maxRefusals = 64
+	maxTroubles = 8
 )
 
-// opAdmissions asks a node which other members it does not admit, or is not admitted by.
+// opAdmissions asks a node which other members it does not admit, or is not admitted by, and what its own troubles are.
 const opAdmissions = "admissions"
+
+// statement is a reply to opAdmissions.
+type statement struct {
+	Refusals []Refusal `json:"refusals"`
+	Troubles []string  `json:"troubles"`
+}
 
 // Refusal is why two members do not admit each other.
 type Refusal struct {
@@ -50,7 +58,7 @@ type admission struct {
 	refused string    // why the two do not admit each other; "": they do
 	times   int       // in a row; the first time may be in the middle of a change of all secrets
 	told    time.Time // when refused was told of
-	others  []Refusal // what the member said
+	said    statement // by the member
 }
 
 // lasts reports whether the refusal was met again.
@@ -62,6 +70,8 @@ type AdmissionsConfig struct {
 	Self   string // this node's ID
 	// Members returns the members of the cluster, this node among them or not.
 	Members func() []members.Member
+	// Own are the troubles of this node that the others cannot see, a sentence each.
+	Own func() []string
 	// Misfit reports whether an error of a dial is a refusal that no waiting mends.
 	Misfit func(error) bool
 	// Refused is told about each minute that a member and this node do not admit each other, and Admitted that they do
@@ -76,7 +86,9 @@ func NewAdmissions(c AdmissionsConfig, s *Server) *Admissions {
 		config: c, now: make(chan struct{}, 1), soon: make(chan struct{}, 1),
 		found: make(map[string]admission),
 	}
-	Handle(s, opAdmissions, func(context.Context, Caller, struct{}) ([]Refusal, error) { return a.own(), nil })
+	Handle(s, opAdmissions, func(context.Context, Caller, struct{}) (statement, error) {
+		return statement{a.own(), a.config.Own()}, nil
+	})
 	return a
 }
 
@@ -132,7 +144,7 @@ func (a *Admissions) round(ctx context.Context) {
 		asked.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, admissionWithin)
 			defer cancel()
-			said, err := Call[[]Refusal](ctx, a.config.Client, m.ID, opAdmissions, struct{}{})
+			said, err := Call[statement](ctx, a.config.Client, m.ID, opAdmissions, struct{}{})
 			a.note(m, said, err)
 		})
 	}
@@ -158,7 +170,7 @@ func (a *Admissions) forget(all []members.Member) {
 }
 
 // note takes the end of asking m. A member that cannot be asked for another reason than a refusal is as before.
-func (a *Admissions) note(m members.Member, said []Refusal, err error) {
+func (a *Admissions) note(m members.Member, said statement, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, next := a.found[m.ID], admission{}
@@ -173,14 +185,17 @@ func (a *Admissions) note(m members.Member, said []Refusal, err error) {
 	case err != nil && !errors.As(err, &remote):
 		return
 	default:
-		for _, r := range said[:min(len(said), maxRefusals)] {
-			next.others = append(next.others, Refusal{line(r.A), line(r.B), line(r.Text)})
+		for _, r := range said.Refusals[:min(len(said.Refusals), maxRefusals)] {
+			next.said.Refusals = append(next.said.Refusals, Refusal{line(r.A), line(r.B), line(r.Text)})
+		}
+		for _, text := range said.Troubles[:min(len(said.Troubles), maxTroubles)] {
+			next.said.Troubles = append(next.said.Troubles, line(text))
 		}
 		if was.lasts() {
 			a.config.Admitted(m)
 		}
 	}
-	if a.found[m.ID] = next; next.refused == "" && next.others == nil {
+	if a.found[m.ID] = next; next.refused == "" && next.said.Refusals == nil && next.said.Troubles == nil {
 		delete(a.found, m.ID)
 	}
 }
@@ -204,7 +219,7 @@ func (a *Admissions) Refusals() []Refusal {
 	all := a.own()
 	a.mu.Lock()
 	for _, found := range a.found { // sorted below
-		all = append(all, found.others...)
+		all = append(all, found.said.Refusals...)
 	}
 	a.mu.Unlock()
 	for i := range all {
@@ -215,4 +230,15 @@ func (a *Admissions) Refusals() []Refusal {
 	pair := func(x, y Refusal) int { return cmp.Or(strings.Compare(x.A, y.A), strings.Compare(x.B, y.B)) }
 	slices.SortStableFunc(all, pair) // what this node has met comes first
 	return slices.CompactFunc(all, func(x, y Refusal) bool { return pair(x, y) == 0 })
+}
+
+// Troubles are this node's own, and those that the other members told of themselves.
+func (a *Admissions) Troubles() []string {
+	all := a.config.Own()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(a.found)) {
+		all = append(all, a.found[id].said.Troubles...)
+	}
+	return all
 }

@@ -24,6 +24,7 @@ type watching struct {
 
 	mu      sync.Mutex
 	secrets []string // its own first
+	own     []string // its own troubles
 	events  []string // what the watch reported
 }
 
@@ -32,6 +33,12 @@ func (w *watching) use(words ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.secrets = words
+}
+
+func (w *watching) troubled() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.own
 }
 
 func (w *watching) report(event string) {
@@ -79,6 +86,7 @@ func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 		w.Admissions = NewAdmissions(AdmissionsConfig{
 			Client: w.client, Self: m.ID, Misfit: peer.Misfit,
 			Members:  func() []members.Member { return conf },
+			Own:      w.troubled,
 			Refused:  func(m members.Member, _ string) { w.report("refused " + m.ID) },
 			Admitted: func(m members.Member) { w.report("admitted " + m.ID) },
 		}, s)
@@ -141,6 +149,34 @@ func TestSecretThatFitsNoMore(t *testing.T) {
 		for id, w := range n {
 			require.Empty(t, w.pairs(), id)
 			require.Contains(t, w.reported()[len(w.reported())-1], "admitted")
+		}
+	})
+}
+
+// TestTroublesOfOthers: what is wrong with a node is known on all within a minute, and that it is over soon; it is no
+// refusal.
+func TestTroublesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := watch(t, peertest.New())
+		set := func(id string, texts ...string) {
+			n[id].mu.Lock()
+			defer n[id].mu.Unlock()
+			n[id].own = texts
+		}
+		set("n3", "the disk of n3\nis slow")
+		set("n2", slices.Repeat([]string{"n2 has many troubles"}, 2*maxTroubles)...)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := append(slices.Repeat([]string{"n2 has many troubles"}, maxTroubles), "the disk of n3 is slow")
+		require.Equal(t, want, n["n1"].Troubles())
+		require.Equal(t, "the disk of n3\nis slow", n["n3"].Troubles()[0], "its own come first")
+		require.Empty(t, n["n1"].pairs())
+		set("n3")
+		set("n2")
+		time.Sleep(2 * admissionsAgain)
+		synctest.Wait()
+		for id, w := range n {
+			require.Empty(t, w.Troubles(), id)
 		}
 	})
 }
@@ -209,15 +245,15 @@ func TestRefusalsOfOthersAreBounded(t *testing.T) {
 	for i := range said {
 		said[i] = Refusal{A: fmt.Sprintf("m%03d", i), B: "x", Text: "two\nlines"}
 	}
-	a.note(all[0], said, nil)
+	a.note(all[0], statement{Refusals: said}, nil)
 	require.Len(t, a.Refusals(), maxRefusals)
 	require.Equal(t, "two lines", a.Refusals()[0].Text)
 	a.config.Misfit = peer.Misfit
-	a.note(all[0], nil, context.DeadlineExceeded)
+	a.note(all[0], statement{}, context.DeadlineExceeded)
 	require.Len(t, a.Refusals(), maxRefusals, "a member that does not answer is as before")
-	a.note(all[0], nil, &RemoteError{Unknown: true})
+	a.note(all[0], statement{}, &RemoteError{Unknown: true})
 	require.Empty(t, a.Refusals())
-	a.note(all[0], said, nil)
+	a.note(all[0], statement{Refusals: said}, nil)
 	a.forget(nil)
 	require.Empty(t, a.Refusals())
 }

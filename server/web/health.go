@@ -16,6 +16,8 @@ import (
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) error
+	// Detail is added to the line of a check that found nothing wrong; nil, or an empty one: there is nothing to add.
+	Detail func() string
 }
 
 // checkTimeout is how long those who ask wait for a check. A kubelet must wait longer.
@@ -72,6 +74,17 @@ func (o *outcome) await(ctx context.Context) error {
 	}
 }
 
+// detail is what a check adds for those who are known.
+func (c *Check) detail(known bool) string {
+	if !known || c.Detail == nil {
+		return ""
+	}
+	if text := c.Detail(); text != "" {
+		return ", " + text
+	}
+	return ""
+}
+
 // health answers as etcd does: "ok", or a line for each check. ?verbose shows the lines of a success, too, and
 // ?exclude=NAME leaves a check out.
 func (s *Server) health(h *health) http.Handler {
@@ -98,7 +111,7 @@ func (s *Server) health(h *health) http.Handler {
 		for i, c := range asked {
 			switch err := outcomes[i].await(ctx); {
 			case err == nil:
-				fmt.Fprintf(&lines, "[+]%s ok\n", c.Name)
+				fmt.Fprintf(&lines, "[+]%s ok%s\n", c.Name, c.detail(known))
 			case known:
 				failed = true
 				fmt.Fprintf(&lines, "[-]%s failed: %v\n", c.Name, err)

@@ -36,8 +36,8 @@ func works(context.Context) error { return nil }
 func newServer(change func(c *Config)) *Server {
 	c := Config{
 		Gatherer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Live:  []Check{{"process", works}},
-		Ready: []Check{{"disk", works}, {"linearizable_read", works}},
+		Live:  []Check{{Name: "process", Run: works}},
+		Ready: []Check{{Name: "disk", Run: works}, {Name: "linearizable_read", Run: works}},
 	}
 	if change != nil {
 		change(&c)
@@ -65,6 +65,11 @@ func TestHealth(t *testing.T) {
 		c.Access.Users = openSesame
 	})
 	fine := newServer(nil)
+	slow := newServer(func(c *Config) {
+		c.Ready[0].Detail = func() string { return "slow" }
+		c.Ready[1].Detail = func() string { return "" }
+		c.Access.Users = openSesame
+	})
 	for _, tc := range []struct {
 		s              *Server
 		path, password string
@@ -76,6 +81,9 @@ func TestHealth(t *testing.T) {
 		{fine, "/readyz?verbose", "", 200, "[+]disk ok\n[+]linearizable_read ok\nok\n"},
 		{fine, "/readyz/disk?verbose", "", 200, "[+]disk ok\nok\n"},
 		{fine, "/readyz/tape", "", 404, "no such check\n"},
+		{slow, "/readyz", "open sesame", 200, "ok\n"},
+		{slow, "/readyz?verbose", "open sesame", 200, "[+]disk ok, slow\n[+]linearizable_read ok\nok\n"},
+		{slow, "/readyz?verbose", "", 200, "[+]disk ok\n[+]linearizable_read ok\nok\n"},
 		{broken, "/livez?verbose", "", 200, "[+]process ok\nok\n"},
 		{broken, "/readyz", "", 503, "[+]disk ok\n[-]linearizable_read failed: reason withheld\n"},
 		{broken, "/readyz", "guess", 503, "[+]disk ok\n[-]linearizable_read failed: reason withheld\n"},
@@ -96,7 +104,7 @@ func TestCheckRunsOnce(t *testing.T) {
 		var runs atomic.Int32
 		hang := make(chan struct{})
 		s := newServer(func(c *Config) {
-			c.Ready = []Check{{"disk", func(context.Context) error { runs.Add(1); <-hang; return nil }}}
+			c.Ready = []Check{{Name: "disk", Run: func(context.Context) error { runs.Add(1); <-hang; return nil }}}
 		})
 		began := time.Now()
 		answers := make(chan string)
