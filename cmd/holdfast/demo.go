@@ -100,6 +100,9 @@ func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
 		return nil, fmt.Errorf("find own executable: %w", err)
 	}
 	configs := demoConfigs(c, &own)
+	if err := movePages(configs); err != nil {
+		return nil, err
+	}
 	for _, c := range configs {
 		if err := checkDemoNode(c); err != nil {
 			return nil, err
@@ -155,6 +158,22 @@ func demoConfigs(c server.Config, own *demoOwn) []server.Config {
 		configs[i].InitialCluster = strings.Join(members, ",")
 	}
 	return configs
+}
+
+// movePages gives a node whose port for monitoring is taken another one: the demo prints where the page is.
+func movePages(configs []server.Config) error {
+	for i := range configs {
+		ln, err := net.Listen("tcp", configs[i].HTTPAddr)
+		if err != nil {
+			ln, err = net.Listen("tcp", "127.0.0.1:0")
+		}
+		if err != nil {
+			return fmt.Errorf("find a port for the page: %w", err)
+		}
+		defer ln.Close() // after the ports of all are chosen
+		configs[i].HTTPAddr = ln.Addr().String()
+	}
+	return nil
 }
 
 // checkDemoNode finds mistakes before three processes report them three times.

@@ -246,6 +246,22 @@ func TestNodesOfTheDemoGetNothingElse(t *testing.T) {
 	require.Equal(t, []string{"HOLDFAST_MAX_CLIENTS=8"}, got)
 }
 
+// TestDemoMovesItsPage: another program on the port of the page is no reason to start nothing.
+func TestDemoMovesItsPage(t *testing.T) {
+	port := freeDemoPort(t)
+	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+httpPortOffset+1))
+	require.NoError(t, err)
+	defer taken.Close()
+	c := server.DefaultConfig()
+	c.DataDir = t.TempDir()
+	d, err := newDemo(c, demoOwn{port: port}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("127.0.0.1:%d", port+httpPortOffset), d.nodes[0].http)
+	require.NotEqual(t, taken.Addr().String(), d.nodes[1].http)
+	require.NotContains(t, []string{d.nodes[0].http, d.nodes[2].http}, d.nodes[1].http)
+	require.Contains(t, d.nodes[1].env, "HOLDFAST_HTTP_ADDR="+d.nodes[1].http)
+}
+
 // TestDemoTellsOfTakenPorts: before it starts anything.
 func TestDemoTellsOfTakenPorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
