@@ -86,7 +86,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory, snapshot and restart hold")
 	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle, parked and native-connections open")
 	fs.IntVar(&sizes.Sessions, "sessions", 100_000, "sessions that native-sessions keeps alive")
-	fs.IntVar(&sizes.Failover, "kills", 5, "times that failover kills the leader, and freeze stops it, a round")
+	fs.IntVar(&sizes.Failover, "kills", 5,
+		"times that failover kills the leader, freeze stops it and hang holds up its disk, a round")
 	fs.DurationVar(&sizes.Poll, "poll", 10*time.Millisecond,
 		"pause of a worker that polls for a lock, give or take a half")
 	if err := fs.Parse(args); err != nil {

@@ -48,7 +48,8 @@ var presets = map[string]map[string]string{
 	"limits": {
 		"peers": "holdfast,holdfast-debug,redis-always,redis-sentinel,etcd",
 		"workloads": "idle@holdfast+redis-always,memory@holdfast+redis-always,snapshot@holdfast-debug+redis-always," +
-			"restart@holdfast-debug+redis-always,failover@holdfast+redis-sentinel+etcd,freeze@holdfast+redis-sentinel+etcd",
+			"restart@holdfast-debug+redis-always,failover@holdfast+redis-sentinel+etcd,freeze@holdfast+redis-sentinel+etcd," +
+			"hang@holdfast-debug",
 		"keys": "10000", "rounds": "1", "warmup": "2s", "measure": "10s",
 	},
 	// Pairs beside few and many held locks, on one, three and five nodes. A single round told of the machine

@@ -206,8 +206,12 @@ func nativeBeside() []goal {
 
 // beside is what is shown after the goals: there is no aim.
 func beside() []goal {
-	return []goal{{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms",
-		"%.0f ms", math.Inf(1))}}
+	return []goal{
+		{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms", "%.0f ms",
+			math.Inf(1))},
+		{"failover when the leader's disk hangs, by `--disk-stall-limit`", number("hang", "median_ms", "%.0f ms",
+			math.Inf(1))},
+	}
 }
 
 // nodes are the targets whose numbers are Holdfast's own, the first that was measured.

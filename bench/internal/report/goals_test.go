@@ -96,6 +96,8 @@ func TestGoals(t *testing.T) {
 	requireGoal(t, e, "failover", "", "not measured")
 	e = evidence{once("freeze", map[string]map[string]float64{"holdfast": {"median_ms": 1900}})}
 	requireGoal(t, e, "failover by SIGSTOP", "1900 ms", "no aim")
+	e = evidence{once("hang", map[string]map[string]float64{"holdfast-debug": {"median_ms": 10300}})}
+	requireGoal(t, e, "failover when the leader's disk hangs", "10300 ms", "no aim")
 	e = evidence{once("snapshot", map[string]map[string]float64{"holdfast-debug": {
 		"p99_ms_leader": 5,
 		"p99_ms_before": 2,

@@ -102,6 +102,19 @@ func freeze(ctx context.Context, e Env) (*Figures, error) {
 	return failovers(ctx, e, e.Control.Freeze, e.Control.Thaw)
 }
 
+// hang has each write of the leader to its disk never return, some times. A server that takes no DEBUG is not measured.
+func hang(ctx context.Context, e Env) (*Figures, error) {
+	if e.Control == nil {
+		return nil, errNoControl
+	}
+	return failovers(ctx, e, func(addr string) error {
+		_, err := resp.Ask(ctx, addr, e.Client.Timeout, "DEBUG", "DISK", "HANG")
+		return err
+	}, func(addr string) error {
+		return errors.Join(e.Control.Kill(addr), e.Control.Start(ctx, addr))
+	})
+}
+
 // failovers puts the leader out of action by one function and back by another, some times.
 func failovers(ctx context.Context, e Env, out, back func(addr string) error) (*Figures, error) {
 	var took []time.Duration

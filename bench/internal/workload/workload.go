@@ -110,7 +110,7 @@ type Workload struct {
 
 // All are the workloads.
 func All() []Workload {
-	return []Workload{
+	return append([]Workload{
 		{
 			Name: "uncontended", Step: "pair", Latency: "acquire", Run: uncontended,
 			About: "acquire and release a lock that nobody else wants: SET NX PX, then compare-and-delete by EVALSHA",
@@ -188,6 +188,12 @@ func All() []Workload {
 			About: "connections with a session of their own that holds a lock: CPU, log entries and memory while nothing is said",
 		},
 		{Name: "flood", RESP: true, Users: true, Once: true, Run: flood, About: "pairs of one user alone, beside another's flood of SET in pipelines, and beside the same with a limit of commands a second"},
+	}, failures()...)
+}
+
+// failures put the leader out of action.
+func failures() []Workload {
+	return []Workload{
 		{
 			Name: "failover", Once: true, Control: true, Failover: true, Run: failover,
 			About: "kill -9 of the leader until the first acquire is acknowledged anywhere",
@@ -195,6 +201,10 @@ func All() []Workload {
 		{
 			Name: "freeze", Once: true, Control: true, Failover: true, Run: freeze,
 			About: "SIGSTOP of the leader, whose connections stay open, until the first acquire is acknowledged anywhere",
+		},
+		{
+			Name: "hang", Once: true, Control: true, Failover: true, Run: hang,
+			About: "the leader's disk hangs, until the first acquire is acknowledged by another server",
 		},
 	}
 }

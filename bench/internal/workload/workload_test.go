@@ -159,15 +159,16 @@ func TestFailovers(t *testing.T) {
 	require.ErrorIs(t, err, errNoControl)
 	c := &control{}
 	e.Control = c
-	for _, run := range []func(context.Context, Env) (*Figures, error){failover, freeze} {
+	for _, run := range []func(context.Context, Env) (*Figures, error){failover, freeze, hang} {
 		f, err := run(t.Context(), e)
 		require.NoError(t, err)
 		require.Positive(t, f.Numbers["median_ms"])
 		require.GreaterOrEqual(t, f.Numbers["slowest_ms"], f.Numbers["fastest_ms"])
 	}
-	require.Equal(t, []int32{3, 3, 3, 3}, []int32{c.killed.Load(), c.started.Load(), c.frozen.Load(), c.thawed.Load()})
+	require.Equal(t, []int32{6, 6, 3, 3}, []int32{c.killed.Load(), c.started.Load(), c.frozen.Load(), c.thawed.Load()})
 	require.Zero(t, leader.Count("set"), "who is out of action is not asked")
-	require.Equal(t, 6, other.Count("set"))
+	require.Equal(t, 9, other.Count("set"))
+	require.Equal(t, 3, leader.Count("debug"))
 }
 
 func TestBusyCountsTerms(t *testing.T) {
