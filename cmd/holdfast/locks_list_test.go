@@ -103,7 +103,7 @@ young (3)  waits    poller      -      stock      10s    -               -      
 young (3)  waits    and 7 more
 free (0)   delayed  -           -      -          -      2s
 3 locks, 1 of them stock: 2 holders, 10 waiters, held longest: 1m30s
-young (3): 8 clients poll for it, about 400 times a second: the clients of a native lock wait in a queue instead (LOCK.ACQUIRE with WAIT)
+young (3): 8 clients poll for it, about 400 times a second: clients of native locks wait in a queue instead
 `, got)
 	long, err := lockQuery{pattern: "*", db: -1, heldFor: time.Minute}.look(t.Context(), conn)
 	require.NoError(t, err)

@@ -258,8 +258,8 @@ func TestPolls(t *testing.T) {
 	}
 	many := lock(12, 117, 60_000)
 	require.InDelta(t, 23.4, many.PollsPerSecond, 1e-9)
-	require.Equal(t, "12 clients poll for it, about 23 times a second: the clients of a native lock wait in a queue "+
-		"instead (LOCK.ACQUIRE with WAIT)", many.Advice)
+	require.Equal(t, "12 clients poll for it, about 23 times a second: clients of native locks wait in a queue "+
+		"instead", many.Advice)
 	require.Empty(t, lock(4, 117, 60_000).Advice, "few clients")
 	require.Empty(t, lock(12, 24, 60_000).Advice, "seldom")
 	require.InDelta(t, 12, lock(12, 1, 20).PollsPerSecond, 1e-9, "who began just now is no storm")

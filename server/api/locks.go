@@ -232,8 +232,8 @@ func (l *Lock) judgePolls() {
 	rate *= float64(l.WaitersCount) / float64(len(l.Waiters))
 	l.PollsPerSecond = math.Round(rate*10) / 10
 	if l.WaitersCount >= manyPolling && rate >= oftenPolled {
-		l.Advice = fmt.Sprintf("%d clients poll for it, about %.0f times a second: the clients of a native lock wait in a "+
-			"queue instead (LOCK.ACQUIRE with WAIT)", l.WaitersCount, rate)
+		l.Advice = fmt.Sprintf("%d clients poll for it, about %.0f times a second: clients of native locks wait in a queue "+
+			"instead", l.WaitersCount, rate)
 	}
 }
 
