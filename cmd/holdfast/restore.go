@@ -20,6 +20,7 @@ import (
 )
 
 const restoreUsage = `usage: holdfast restore FILE --data-dir DIR [flags]
+       holdfast restore FILE --drill
 
 Makes the data folder of a node that is a new cluster of its own, of a backup. The node is started by 'serve' with the
 same --name and --data-dir; other nodes, with empty folders, join it. Leases begin anew: they only get longer. Native
@@ -100,6 +101,7 @@ func (o *renewalOwn) renewal() (fsm.Renewal, error) {
 type restoreOwn struct {
 	renewalOwn
 	name, peerAddr, dataDir, initialCluster string
+	drill                                   bool
 }
 
 func newRestoreOwn() *restoreOwn {
@@ -116,6 +118,11 @@ func (o *restoreOwn) rows() []option {
 	return append([]option{
 		{heading: restoreHeading},
 		{name: "data-dir", value: &o.dataDir, help: "folder to make: it must be empty, or not be there"},
+		{
+			name: "drill", value: &o.drill,
+			help: "prove that the file can be restored, and leave nothing: a node starts on it in a temporary folder, on " +
+				"loopback, and is asked for its keys and for a fence",
+		},
 		{name: "name", value: &o.name, help: "name of the node, as for serve"},
 		{name: "peer-addr", value: &o.peerAddr, help: "where other nodes dial the node, as for serve"},
 		{
@@ -155,6 +162,12 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	path, err := parseFile(o.rows(), args, stdout, restoreUsage, "say which file")
 	if err != nil {
 		return err
+	}
+	if o.drill {
+		if o.dataDir != "" {
+			return usageError{errors.New("drill: nothing is left, so say no --data-dir")}
+		}
+		return restoreDrill(ctx, path, stdout)
 	}
 	r, err := o.restoration()
 	if err != nil {

@@ -45,7 +45,7 @@ archive() {
 	mkdir -p "$work/$name"
 	build "$1" "$2" "$work/$name/$program"
 	tool "$sbom" bin -json -noserial -notimestamp -version "v$version" -output "$out/$name.sbom.json" "$work/$name/$program"
-	cp -r LICENSE "$files/holdfast.service" "$files/holdfast.env" "$extras"/* "$work/$name"
+	cp -r LICENSE "$files"/holdfast*.{service,timer} "$files/holdfast.env" "$extras"/* "$work/$name"
 	chmod -R u=rwX,go=rX "$work/$name"
 	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
 		gzip -9n >"$out/$name.tar.gz"

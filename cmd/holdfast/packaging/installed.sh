@@ -28,7 +28,7 @@ package() {
 	[ "$(chroot "$root" stat -c '%U %a' $settings)" = 'holdfast 700' ]
 	grep -qx '# mine' "$root$settings/holdfast.env"
 	chroot "$root" $4
-	grep -qx 'stop holdfast.service\|--no-reload disable --now holdfast.service' "$root/asked"
+	grep -qx '\(stop\|--no-reload disable --now\) holdfast.service holdfast-backup.timer' "$root/asked"
 	[ ! -e "$root/usr/bin/holdfast" ]
 	grep -qx '# mine' "$root$settings"/holdfast.env*
 	echo "packaging: $1 is installed, upgraded and removed"
