@@ -229,7 +229,8 @@ func (b *backups) Begin(ctx context.Context, stale bool) (frontend.Backup, error
 	if err != nil {
 		return nil, err
 	}
-	return &clientBackup{Stream: stream, aboutBytes: b.s.member.Load().Stats().UsedBytes}, nil
+	about := b.s.member.Load().Stats().UsedBytes
+	return &clientBackup{Stream: stream, taken: b.s.observed.backedUp, aboutBytes: about}, nil
 }
 
 func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.WriterTo, error) {
@@ -250,7 +251,17 @@ func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.Writ
 // clientBackup is a [frontend.Backup].
 type clientBackup struct {
 	*backup.Stream
+	taken      func() // is called when the client has all of it
 	aboutBytes int64
+}
+
+// Next implements [frontend.Backup].
+func (b *clientBackup) Next(ctx context.Context) ([]byte, error) {
+	part, err := b.Stream.Next(ctx)
+	if err == io.EOF {
+		b.taken()
+	}
+	return part, err
 }
 
 // Source implements [frontend.Backup].

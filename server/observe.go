@@ -31,7 +31,7 @@ import (
 // nil: nobody can ask.
 type observed struct {
 	syncs, entries, snapshots, restores prometheus.Histogram
-	snapshotBytes                       prometheus.Gauge
+	snapshotBytes, backup               prometheus.Gauge
 	failedSnapshots, leaderChanges      prometheus.Counter
 	leaderships, linkLosses             prometheus.Counter
 	stalledProposals, droppedWaiters    prometheus.Counter
@@ -43,6 +43,12 @@ func shortTimes() []float64 { return prometheus.ExponentialBuckets(32e-6, 2, 20)
 func longTimes() []float64  { return prometheus.ExponentialBuckets(0.001, 4, 10) } // to 262 s
 
 func newObserved() *observed {
+	o := describeObserved()
+	o.backedUp() // a node without one is as long without one as it runs
+	return o
+}
+
+func describeObserved() *observed {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "holdfast_" + name, Help: help, Buckets: buckets})
 	}
@@ -59,6 +65,10 @@ func newObserved() *observed {
 		snapshotBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_snapshot_size_bytes",
 			Help: "Size of the last snapshot that this node took.",
+		}),
+		backup: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_backup_timestamp_seconds",
+			Help: "When a client took the last whole backup from this node; before the first, when the node started.",
 		}),
 
 		failedSnapshots: counter("snapshot_failures_total", "Snapshots that could not be taken."),
@@ -79,7 +89,7 @@ func newObserved() *observed {
 
 func (o *observed) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		o.syncs, o.entries, o.snapshots, o.restores, o.snapshotBytes,
+		o.syncs, o.entries, o.snapshots, o.restores, o.snapshotBytes, o.backup,
 		o.failedSnapshots, o.leaderChanges, o.leaderships, o.linkLosses, o.stalledProposals, o.droppedWaiters,
 		o.shortenedLogs, o.damagedSnapshots,
 	}
@@ -128,6 +138,13 @@ func (o *observed) event(event replica.Event) {
 		o.damaged()
 	case replica.Restored:
 		o.restores.Observe(e.Took.Seconds())
+	}
+}
+
+// backedUp notes that a backup was taken now.
+func (o *observed) backedUp() {
+	if o != nil {
+		o.backup.SetToCurrentTime()
 	}
 }
 
