@@ -6,6 +6,7 @@ Environment: HOLDFAST_NODES (host:port,...).
 import contextlib
 import importlib.util
 import os
+import queue
 import random
 import sys
 import threading
@@ -86,6 +87,91 @@ def limits(strategy):
     return make
 
 
+def django_cache(alias):
+    def make(node):
+        from django.conf import settings
+        from django.core.cache import CacheHandler
+
+        with SETTINGS:
+            if not settings.configured:
+                settings.configure()
+        backend = {"django": "django.core.cache.backends.redis.RedisCache", "django_redis": "django_redis.cache.RedisCache"}
+        cache = CacheHandler({"default": {"BACKEND": backend[alias], "LOCATION": f"redis://{node[0]}:{node[1]}"}})["default"]
+
+        @contextlib.contextmanager
+        def add():
+            held = cache.add(NAME, uuid.uuid4().hex, LEASE)
+            yield held
+            if held:
+                cache.delete(NAME)
+
+        return add if alias == "django" else lambda: cache.lock(NAME, timeout=LEASE, sleep=0.05)
+
+    return make
+
+
+def redbeat(node):
+    """The lock that lets one of several processes of `celery beat` work."""
+    import types
+
+    import celery
+    from redbeat.schedulers import RedBeatScheduler, acquire_distributed_beat_lock
+
+    app = celery.Celery(broker=f"redis://{node[0]}:{node[1]}", set_as_current=False)
+    app.conf.update(redbeat_lock_key=f"redbeat:{NAME}", redbeat_lock_timeout=LEASE)
+
+    @contextlib.contextmanager
+    def acquire():
+        beat = types.SimpleNamespace(scheduler=RedBeatScheduler(app, max_interval=0.05, lazy=True))
+        acquire_distributed_beat_lock(beat)
+        beat.scheduler.tick()  # renews the lock
+        yield True
+        beat.scheduler.close()
+
+    return acquire
+
+
+def celery_singleton(node):
+    from celery_singleton.backends.redis import RedisBackend
+
+    backend = RedisBackend(f"redis://{node[0]}:{node[1]}")
+
+    @contextlib.contextmanager
+    def acquire():
+        held = backend.lock(NAME, uuid.uuid4().hex, LEASE)
+        yield held
+        if held:
+            backend.unlock(NAME)
+
+    return acquire
+
+
+def tick(scheduler):
+    TICKS[scheduler].put(None)
+
+
+def apscheduler(node):
+    """Each run of a job, which the scheduler keeps on the nodes, takes a lock of redis-py."""
+    from apscheduler.jobstores.redis import RedisJobStore
+    from apscheduler.schedulers.background import BackgroundScheduler
+
+    name = uuid.uuid4().hex
+    TICKS[name] = queue.Queue()
+    store = RedisJobStore(jobs_key=f"{name}:jobs", run_times_key=f"{name}:times", host=node[0], port=int(node[1]))
+    scheduler = BackgroundScheduler(jobstores={"default": store}, timezone="UTC")
+    scheduler.add_job(tick, "interval", [name], seconds=0.05, id="job", replace_existing=True)
+    scheduler.start()
+
+    def acquire():
+        TICKS[name].get()
+        return client(node).lock(NAME, timeout=LEASE, sleep=0.05)
+
+    return acquire
+
+
+SETTINGS = threading.Lock()
+TICKS = {}  # by the name of a scheduler
+
 CASES = {  # how many may hold, and a worker's lock; the name begins with the package
     "portalocker": (1, portalocker),
     "dramatiq": (1, dramatiq(1)),
@@ -93,6 +179,11 @@ CASES = {  # how many may hold, and a worker's lock; the name begins with the pa
     "tasktiger": (1, tasktiger(1)),
     "tasktiger-three": (3, tasktiger(3)),
     "tooz": (1, tooz),
+    "django": (1, django_cache("django")),
+    "django_redis": (1, django_cache("django_redis")),
+    "redbeat": (1, redbeat),
+    "celery_singleton": (1, celery_singleton),
+    "apscheduler": (1, apscheduler),
     "limits-fixed-window": (RATE, limits("FixedWindowRateLimiter")),
     "limits-moving-window": (RATE, limits("MovingWindowRateLimiter")),
     "limits-sliding-window": (RATE, limits("SlidingWindowCounterRateLimiter")),
