@@ -279,8 +279,8 @@ func TestRisingNumbers(t *testing.T) {
 	}
 }
 
-// TestVerifyEffects: effects of the lock table are published before the table changes again, and before the entry ends.
-func TestVerifyEffects(t *testing.T) {
+// TestVerifyLockEvents: events of the lock table are published before the table changes again, and before the entry ends.
+func TestVerifyLockEvents(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
 	d.m.verify()
@@ -290,7 +290,7 @@ func TestVerifyEffects(t *testing.T) {
 	if invariant.On {
 		require.Panics(t, func() { d.m.call.changeLocks(0) })
 	}
-	d.m.call.publishEffects()
+	d.m.call.publishLockEvents()
 	d.m.verify()
 	d.m.call.changeLocks(0)
 }

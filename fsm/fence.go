@@ -71,7 +71,7 @@ func fenceRaiseOp(c *call) protocol.Value {
 		return errRaisedTooFar
 	}
 	reached := c.changeLocks(0).RaiseFences(uint64(above))
-	c.publishEffects()
+	c.publishLockEvents()
 	return protocol.Integer(int64(reached))
 }
 

@@ -184,7 +184,7 @@ func (c *call) flushLocks(db int) (any bool) {
 		t := c.changeLocks(0)
 		t.Flush(db, c.causeOf(nativeLocks, ""))
 		c.losses(nativeLocks).trimCauses()
-		c.publishEffects()
+		c.publishLockEvents()
 	}
 	return any
 }

@@ -35,7 +35,7 @@ func (c *call) beginLocks() {
 	}
 	c.turnLocks(leastSteps)
 	t.Sweep()
-	c.publishEffects()
+	c.publishLockEvents()
 }
 
 // turnLocks gives the lock table the instant, and the steps that the entry has room for; own steps at
@@ -77,7 +77,7 @@ func (c *call) changeLocks(keys int) *locks.Table {
 // settleLock does what is due at a key, as every command does that may write the key.
 func (c *call) settleLock(db int, key string) {
 	c.changeLocks(1).Settle(db, key)
-	c.publishEffects()
+	c.publishLockEvents()
 }
 
 // LockAt reports whether a key is a lock, or may become one again because a client waits for the key, which was
@@ -111,17 +111,17 @@ func (c *call) settleKeys(b *binding) bool {
 	return !c.Over
 }
 
-// publishEffects does what the lock table wants done, and charges the entry for that and for the steps.
-func (c *call) publishEffects() {
+// publishLockEvents does what the lock table wants done, and charges the entry for that and for the steps.
+func (c *call) publishLockEvents() {
 	t := c.st.Locks
 	used := max(0, c.turned-int64(t.Steps())*grantWork)
 	c.Spend(max(0, used-c.endings))
 	c.endings = max(0, c.endings-used)
 	c.turned = int64(t.Steps()) * grantWork
-	effects := t.TakeEffects()
+	told := t.TakeEvents()
 	touch := lockKey{db: -1}
-	for i := range effects {
-		e := &effects[i]
+	for i := range told {
+		e := &told[i]
 		at := lockKey{e.DB, e.Key}
 		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left) {
 			c.touchLock(touch)
@@ -137,7 +137,7 @@ func (c *call) publishEffects() {
 			c.noteLoss(e)
 		}
 		c.watch.watchNative(e)
-		c.publishEffect(e)
+		c.publishLockEvent(e)
 	}
 	c.touchLock(touch)
 }
@@ -149,7 +149,7 @@ type lockKey struct {
 }
 
 // markLock stores or removes the item of a lock.
-func (c *call) markLock(e *locks.Effect) {
+func (c *call) markLock(e *locks.Event) {
 	if e.Kind == locks.Came {
 		c.Store(e.DB, keyspace.NewLock(c.HashOf(e.Key), e.Text))
 		return
@@ -170,8 +170,8 @@ func (c *call) touchLock(at lockKey) {
 	}
 }
 
-// countLock counts an effect for [LockStats].
-func (c *call) countLock(e *locks.Effect) {
+// countLock counts an event for [LockStats].
+func (c *call) countLock(e *locks.Event) {
 	n := &c.locked
 	switch e.Kind {
 	case locks.Granted:
@@ -200,8 +200,8 @@ func (c *call) countLock(e *locks.Effect) {
 	}
 }
 
-// publishEffect gathers the events of an effect.
-func (c *call) publishEffect(e *locks.Effect) {
+// publishLockEvent hands on what happened to a lock.
+func (c *call) publishLockEvent(e *locks.Event) {
 	if c.Interest&event.InMessages != 0 {
 		if said := c.messageOf(e); said != "" {
 			c.Events = append(c.Events, event.Event{Kind: event.LockMessage, DB: e.DB, Key: e.Key, Payload: said})
@@ -233,8 +233,8 @@ func (c *call) publishEffect(e *locks.Effect) {
 // slowWaitMillis is a wait that is told as slow.
 const slowWaitMillis = 1000
 
-// messageOf is what listeners to the channel of a lock hear of an effect.
-func (c *call) messageOf(e *locks.Effect) string {
+// messageOf is what listeners to the channel of a lock hear of an event.
+func (c *call) messageOf(e *locks.Event) string {
 	switch e.Kind {
 	case locks.Granted:
 		return "granted " + e.Owner + " " + command.FormatUint(e.Fence)
@@ -252,7 +252,7 @@ func (c *call) messageOf(e *locks.Effect) string {
 }
 
 // notifyClient tells a connection of this node.
-func (c *call) notifyClient(kind event.Kind, e *locks.Effect, to locks.Client) {
+func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return
 	}
@@ -269,7 +269,7 @@ func (c *call) notifyClient(kind event.Kind, e *locks.Effect, to locks.Client) {
 }
 
 // notifyWaiter tells a client of this node that its wait is over.
-func (c *call) notifyWaiter(e *locks.Effect) {
+func (c *call) notifyWaiter(e *locks.Event) {
 	if e.Name.Origin != c.own {
 		return
 	}

@@ -68,7 +68,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	r.Account, r.Crowded = int16(c.Account), r.Waits && c.crowded()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
-	c.publishEffects()
+	c.publishLockEvents()
 	switch {
 	case err != nil:
 		return c.refusalOfLock(err)
@@ -132,7 +132,7 @@ func renewOp(c *call) protocol.Value {
 		return problem
 	}
 	fence := c.changeLocks(1).Renew(c.DB, key, owner, millis)
-	c.publishEffects()
+	c.publishLockEvents()
 	if fence != 0 {
 		c.touchLock(lockKey{c.DB, key})
 	}
@@ -152,7 +152,7 @@ func releaseOp(c *call) protocol.Value {
 		return problem
 	}
 	left, ok := c.changeLocks(1).Release(c.DB, key, owner, all)
-	c.publishEffects()
+	c.publishLockEvents()
 	if !ok {
 		c.watchMismatch(key, owner, nativeLocks)
 		return protocol.Null
@@ -180,7 +180,7 @@ func releaseallOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	n := c.changeLocks(len(keys)).ReleaseAll(c.DB, keys, rest[0])
-	c.publishEffects()
+	c.publishLockEvents()
 	return protocol.Integer(int64(n))
 }
 
@@ -190,7 +190,7 @@ func cancelOp(c *call) protocol.Value {
 		return problem
 	}
 	left := c.changeLocks(1).Cancel(c.DB, key, owner)
-	c.publishEffects()
+	c.publishLockEvents()
 	return command.Boolean(left)
 }
 
@@ -208,7 +208,7 @@ func downgradeOp(c *call) protocol.Value {
 		return problem
 	}
 	fence, err := c.changeLocks(1).Downgrade(c.DB, key, owner)
-	c.publishEffects()
+	c.publishLockEvents()
 	if err != nil {
 		return refusalOf(err)
 	}
@@ -277,7 +277,7 @@ func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	n = t.Break(b)
 	logged := len(c.broken)
 	c.breaking = true
-	c.publishEffects()
+	c.publishLockEvents()
 	c.breaking = false
 	switch {
 	case n > 0:

@@ -238,7 +238,7 @@ func (c *call) causeOf(kind int, text string) uint64 {
 }
 
 // noteLoss notes a hold that was lost.
-func (c *call) noteLoss(e *locks.Effect) {
+func (c *call) noteLoss(e *locks.Event) {
 	if e.Reason == locks.Broken && c.breaking && c.OwnSeq != 0 && len(c.broken) < mostAlike {
 		c.broken = append(c.broken, event.BrokenHold{
 			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.ToWall(e.SinceMillis),
@@ -255,7 +255,7 @@ func (c *call) noteLoss(e *locks.Effect) {
 
 // whyLost is what the holder is told beside the reason: the text of LOCK.BREAK, and who gave the command. Empty: not
 // known, or no command took the hold away.
-func (c *call) whyLost(e *locks.Effect) (text, by string) {
+func (c *call) whyLost(e *locks.Event) (text, by string) {
 	if e.Cause == 0 {
 		return "", ""
 	}

@@ -101,7 +101,7 @@ func nodeKeepaliveOp(c *call) protocol.Value {
 	t := c.changeLocks(0)
 	c.turnLocks(keepaliveSteps)
 	t.KeepNodeAlive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
-	c.publishEffects()
+	c.publishLockEvents()
 	return protocol.OK
 }
 
@@ -126,7 +126,7 @@ func endConnectionsOp(c *call) protocol.Value {
 	ended := 0
 	for _, client := range clients {
 		ended += c.changeLocks(0).EndConnection(client)
-		c.publishEffects()
+		c.publishLockEvents()
 	}
 	return protocol.Integer(int64(ended))
 }
@@ -146,7 +146,7 @@ func returnGrantOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	given := c.changeLocks(1).ReturnGrant(c.DB, c.Args[1], c.Args[2], uint64(fence), client)
-	c.publishEffects()
+	c.publishLockEvents()
 	return command.Boolean(given)
 }
 
@@ -158,6 +158,6 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 	if c.changeLocks(0).Unblock(name, protocol.Leave(c.Args[1])) {
 		left = 1
 	}
-	c.publishEffects()
+	c.publishLockEvents()
 	return left
 }

@@ -55,7 +55,7 @@ func sessionOpenOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name, c.user)
-	c.publishEffects()
+	c.publishLockEvents()
 	if err != nil {
 		return sessionRefusal(err)
 	}
@@ -109,7 +109,7 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 		return problem
 	}
 	left, ok := c.changeLocks(0).KeepAlive(id)
-	c.publishEffects()
+	c.publishLockEvents()
 	if !ok {
 		return protocol.Null
 	}
@@ -135,7 +135,7 @@ func sessionAttachOp(c *call) protocol.Value {
 		return errShortSession
 	}
 	ok, err := c.changeLocks(0).Attach(id, c.from.client)
-	c.publishEffects()
+	c.publishLockEvents()
 	switch {
 	case err != nil:
 		return sessionRefusal(err)
@@ -158,7 +158,7 @@ func sessionCloseOp(c *call) protocol.Value {
 		return problem
 	}
 	n, ok := c.changeLocks(0).CloseSession(id)
-	c.publishEffects()
+	c.publishLockEvents()
 	if !ok {
 		return protocol.Null
 	}

@@ -96,7 +96,7 @@ func (w *lockWatch) of(key string, kind int) *LockClassCounts {
 func isLate(used, lease int64) bool { return lease > 0 && used > lease/5*4 }
 
 // watchNative notes what the lock table wants done.
-func (w *lockWatch) watchNative(e *locks.Effect) {
+func (w *lockWatch) watchNative(e *locks.Event) {
 	switch e.Kind {
 	case locks.Granted:
 		n := w.of(e.Key, nativeLocks)

@@ -150,7 +150,7 @@ func dropOp(c *call) protocol.Value {
 	}
 	c.st.Waits.DropIncarnation(c.Args[1], epoch)
 	c.changeLocks(0).DropIncarnation(c.Args[1], epoch)
-	c.publishEffects()
+	c.publishLockEvents()
 	return protocol.OK
 }
 
@@ -167,7 +167,7 @@ func (c *call) dropPreviousIncarnations(o protocol.Incarnation) {
 	}
 	if c.st.Locks.Stats().Waiters > 0 {
 		c.changeLocks(0).Drop(waits.Name{Origin: o})
-		c.publishEffects()
+		c.publishLockEvents()
 	}
 }
 

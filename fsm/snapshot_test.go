@@ -272,7 +272,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 				})
 				require.NoError(t, err)
 			}
-			st.Locks.TakeEffects()
+			st.Locks.TakeEvents()
 			it := keyspace.NewLock(keyspace.Hash("a"), keyspace.NewLockText("a"))
 			it.SetVersion(1)
 			st.Databases[0].Put(&it)

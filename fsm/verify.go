@@ -52,10 +52,10 @@ func (m *machine) verify() {
 	}
 }
 
-// published panics if the lock table has effects that no call has published.
+// published panics if the lock table has events that no call has published.
 func (st *state) published() {
-	if effects := st.Locks.Effects(); len(effects) > 0 {
-		invariant.Broken("%d effects of the lock table are not published, of %q first", len(effects), effects[0].Key)
+	if told := st.Locks.Events(); len(told) > 0 {
+		invariant.Broken("%d events of the lock table are not published, of %q first", len(told), told[0].Key)
 	}
 }
 

@@ -267,7 +267,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	}
 	t.pushQueue(w)
 	for _, key := range w.keys() {
-		t.emit(Effect{
+		t.emit(Event{
 			Kind: Waiting, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
 			Waiters: t.find(int(w.db), key).waiters(),
 		})

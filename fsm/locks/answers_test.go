@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestGoldenAnswers: drawn calls, with few steps or many, have the effects and the costs that they had, and every
+// TestGoldenAnswers: drawn calls, with few steps or many, have the events and the costs that they had, and every
 // question about the table is answered as it was. Entries in logs keep their meaning by it; -rewrite takes another.
 func TestGoldenAnswers(t *testing.T) {
 	var got strings.Builder
@@ -38,11 +38,11 @@ func TestGoldenAnswers(t *testing.T) {
 			c.step()
 			c.rare(sum)
 			fmt.Fprintln(sum, c.table.Steps())
-			effects := c.table.TakeEffects()
-			for i := range effects {
-				effects[i].Text = "" // another form of the key, younger than the answers that are kept
+			events := c.table.TakeEvents()
+			for i := range events {
+				events[i].Text = "" // another form of the key, younger than the answers that are kept
 			}
-			fmt.Fprint(sum, strings.ReplaceAll(fmt.Sprintln(effects), " }", "}"))
+			fmt.Fprint(sum, strings.ReplaceAll(fmt.Sprintln(events), " }", "}"))
 			c.tellAll(t, sum, now)
 			c.tellAll(t, sum, now+int64(n%3*30))
 			if n%40 == 39 {
@@ -56,9 +56,9 @@ func TestGoldenAnswers(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/answers.txt", got.String()), got.String())
 }
 
-// TestGoldenEffects: drawn calls to one database or two have the effects, the costs and the snapshots that they had.
+// TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots that they had.
 // Most calls come while much has ended and is not worked off.
-func TestGoldenEffects(t *testing.T) {
+func TestGoldenEvents(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 13)), table: New(), dbs: 1 + int(seed%2)}
@@ -74,7 +74,7 @@ func TestGoldenEffects(t *testing.T) {
 			c.step()
 			c.rare(sum)
 			fmt.Fprintln(sum, c.table.Steps())
-			for _, e := range c.table.TakeEffects() {
+			for _, e := range c.table.TakeEvents() {
 				e.Text = "" // as above
 				fmt.Fprintln(sum, line(&e), e.DB, e.Key)
 			}
@@ -89,7 +89,7 @@ func TestGoldenEffects(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
 	}
-	require.Equal(t, protocoltest.Golden(t, "testdata/golden/effects.txt", got.String()), got.String())
+	require.Equal(t, protocoltest.Golden(t, "testdata/golden/events.txt", got.String()), got.String())
 }
 
 // rare makes a call that step does not make, now and then, or one of those beside each other that meet seldom.

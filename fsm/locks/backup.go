@@ -33,7 +33,7 @@ func (t *Table) RaiseFences(above uint64) (reached uint64) {
 	return t.fences
 }
 
-// Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No effect
+// Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No event
 // tells.
 func (t *Table) Empty() {
 	empty := New()
@@ -43,7 +43,7 @@ func (t *Table) Empty() {
 }
 
 // Refresh drops all waiters, and gives all leases, of holds and of sessions, anew: for a restore from a
-// backup, where no connection is left. No effect tells. The time is proportional to the table.
+// backup, where no connection is left. No event tells. The time is proportional to the table.
 func (t *Table) Refresh() {
 	t.steps = math.MaxInt / 2
 	for k, ok := t.byOwner.Min(); ok; k, ok = t.byOwner.Min() {
@@ -67,7 +67,7 @@ func (t *Table) Refresh() {
 		t.disconnect(s)
 		t.startLease(s, saturated(t.now, s.lease))
 	}
-	t.steps, t.effects = 0, nil
+	t.steps, t.events = 0, nil
 }
 
 // refresh gives the leases of a lock anew.

@@ -228,7 +228,7 @@ func TestChaos(t *testing.T) {
 						c.table = again
 					}
 				}
-				c.table.TakeEffects()
+				c.table.TakeEvents()
 			}
 			drain(t, c.table, now)
 		})

@@ -51,8 +51,8 @@ func TestMemory(t *testing.T) {
 		table = at(New(), 1000)
 		each := measured(many, func() any {
 			fill()
-			table.TakeEffects()
-			table.effects, table.touched, table.woken = nil, nil, nil
+			table.TakeEvents()
+			table.events, table.touched, table.woken = nil, nil, nil
 			return table
 		})
 		counted := table.Bytes() / many
@@ -69,7 +69,7 @@ func TestMemory(t *testing.T) {
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
 			r.LeaseMillis = int64(10_000 + i*7919%many)
 			_, _ = table.Acquire(r)
-			table.TakeEffects()
+			table.TakeEvents()
 		}
 	})
 	check("a lock of a session", 310-markers, func() {
@@ -81,7 +81,7 @@ func TestMemory(t *testing.T) {
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
 			r.Session = id
 			table.mustAcquire(t, r)
-			table.TakeEffects()
+			table.TakeEvents()
 		}
 	})
 	check("a shared hold", 350, func() {
@@ -89,7 +89,7 @@ func TestMemory(t *testing.T) {
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock ", i/MaxHolders))
 			r.Mode = Shared
 			table.mustAcquire(t, r)
-			table.TakeEffects()
+			table.TakeEvents()
 		}
 	})
 	check("a waiter", 285, func() {
@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 			r := waiting(asks(fmt.Sprint("worker-", i), "lock"))
 			r.WaitMillis, r.GraceMillis = int64(10_000+i*7919%many), 2000
 			_, _ = table.Acquire(r)
-			table.TakeEffects()
+			table.TakeEvents()
 		}
 	})
 	check("a lock with a holder and a waiter", 900, func() {
@@ -105,7 +105,7 @@ func TestMemory(t *testing.T) {
 			key := fmt.Sprint("lock:", i)
 			_, _ = table.Acquire(asks("holder", key))
 			_, _ = table.Acquire(waiting(asks("waiter", key)))
-			table.TakeEffects()
+			table.TakeEvents()
 		}
 	})
 	check("a session", 350, func() {
@@ -127,12 +127,12 @@ func TestNothingIsKeptOfACall(t *testing.T) {
 		table.mustAcquire(t, r)
 		_, err := table.Acquire(waiting(asks("waiter", key)))
 		require.NoError(t, err)
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	table.CloseSession(id)
 	require.Equal(t, 1000, table.Stats().Holds)
-	require.Greater(t, len(table.TakeEffects()), 2000)
-	require.LessOrEqual(t, cap(table.effects), 1<<8)
+	require.Greater(t, len(table.TakeEvents()), 2000)
+	require.LessOrEqual(t, cap(table.events), 1<<8)
 	for _, list := range [][]*lock{table.touched, table.woken} {
 		list = list[:cap(list)]
 		require.GreaterOrEqual(t, len(list), 1000)
@@ -169,7 +169,7 @@ func TestPlacesAreCharged(t *testing.T) {
 		f()
 		others += PlaceUnits * 99 * places
 		require.Equal(t, others, plenty-table.Steps(), name)
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	wait := func(owner string, keys ...string) func() {
 		return func() {
@@ -201,7 +201,7 @@ func TestSteps(t *testing.T) {
 		t.Logf("%s: %d comparisons, %d steps", name, compared, plenty-table.Steps())
 		require.LessOrEqual(t, compared, most, name)
 		require.LessOrEqual(t, plenty-table.Steps(), 4*StepUnits, name)
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	table.mustAcquire(t, asks("holder", "hot"))
 	for i := range many {
@@ -210,7 +210,7 @@ func TestSteps(t *testing.T) {
 		if i%5 == 0 {
 			table.mustAcquire(t, asks("a", fmt.Sprint("lock:", i)))
 		}
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	_, err := table.Acquire(waiting(asks("one more", "hot")))
 	require.ErrorIs(t, err, ErrFull)
@@ -245,7 +245,7 @@ func TestComparisons(t *testing.T) {
 			c.rare(io.Discard)
 			steps += c.table.Steps()
 			c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
-			c.table.TakeEffects()
+			c.table.TakeEvents()
 		}
 		fmt.Fprintf(&got, "drawn by %d: %d steps left, comparisons: %d\n", seed, steps, compared)
 	}
@@ -273,7 +273,7 @@ func TestComparisons(t *testing.T) {
 			table.Begin(table.now, 2*StepUnits)
 			f()
 			sums[name], steps[name] = sums[name]+compared, steps[name]+table.Steps()
-			table.TakeEffects()
+			table.TakeEvents()
 		})
 		for _, name := range names {
 			fmt.Fprintf(&got, "%s, %s: %d steps left, comparisons: %d\n", state, name, steps[name],
@@ -321,7 +321,7 @@ func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 		r := asks("a", fmt.Sprint("lock ", i))
 		r.Session = sessions[i%3]
 		table.mustAcquire(t, r)
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	return table, sessions
 }
@@ -382,7 +382,7 @@ func TestPieces(t *testing.T) {
 		r.Mode = Shared
 		_, _ = table.Acquire(r)
 	}
-	table.TakeEffects()
+	table.TakeEvents()
 	table.Begin(1000, 100*StepUnits)
 	table.Release(0, "k", "writer", false)
 	require.Equal(t, 100, table.Stats().Holds)
@@ -410,7 +410,7 @@ func TestPieces(t *testing.T) {
 		r.Session, r.DelayMillis = id, 100
 		table.mustAcquire(t, r)
 	}
-	table.TakeEffects()
+	table.TakeEvents()
 	table.Begin(1501, 10*StepUnits)
 	table.Sweep()
 	require.Zero(t, table.Check(0, "lock:1999", "s", 1501), "lost at once")
@@ -429,14 +429,14 @@ func BenchmarkHandOff(b *testing.B) {
 	_, _ = table.Acquire(asks("0", "hot"))
 	for i := range 100_000 {
 		_, _ = table.Acquire(waiting(asks(fmt.Sprint(i+1), "hot")))
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		table.Begin(1000, 100*StepUnits)
 		table.Release(0, "hot", fmt.Sprint(n), false)
 		_, _ = table.Acquire(waiting(asks(fmt.Sprint(n+100_001), "hot")))
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 }
 
@@ -445,7 +445,7 @@ func BenchmarkUncontended(b *testing.B) {
 	table := at(New(), 1000)
 	for i := range 100_000 {
 		_, _ = table.Acquire(asks("a", fmt.Sprint(i)))
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	r := asks("b", "one")
 	b.ReportAllocs()
@@ -453,7 +453,7 @@ func BenchmarkUncontended(b *testing.B) {
 		table.Begin(1000, 100*StepUnits)
 		_, _ = table.Acquire(r)
 		table.Release(0, "one", "b", false)
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 }
 
@@ -477,11 +477,11 @@ func TestGoneAtOnce(t *testing.T) {
 	table.Begin(1400, 0)
 	table.DropIncarnation("n1", 1)
 	table.CloseSession(id)
-	table.TakeEffects()
+	table.TakeEvents()
 	table.Begin(1400, 10*StepUnits)
 	table.Release(0, "k", "holder", false)
 	var told []string
-	for _, e := range table.TakeEffects() {
+	for _, e := range table.TakeEvents() {
 		if e.Kind == WaitEnded {
 			told = append(told, fmt.Sprint(e.Owner, " ", e.Fence, " ", e.Err))
 		}

@@ -34,16 +34,16 @@
 //   - Tables that saw the same calls are alike, to the byte of [Table.Save].
 //
 // The package does not know commands, replies, connections, or what the time is: the owner says. It tells the
-// owner what happened by [Effect].
+// owner what happened by [Event].
 //
 // Words: an *owner* is who holds or waits, by a string of the client's; a *hold* is an owner's part in a lock;
 // a *waiter* is a request in line. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
 // queues of its other locks. A *place* is kept while the waiter is *absent*. A lock is *settled* when nothing
 // is due at it; a grant is *pending* while a waiter could be granted and no steps were left.
 //
-// Start reading at request.go and effect.go, then acquire.go and grant.go. The parts:
+// Start reading at request.go and event.go, then acquire.go and grant.go. The parts:
 //
-//	request.go   what is asked; effect.go what happens; info.go what is shown
+//	request.go   what is asked; event.go what happens; info.go what is shown
 //	lock.go      a lock; hold.go its holds; waiter.go a request in line
 //	database.go  the locks of a database, what is due first there, and databases that were flushed
 //	queues.go    the queues: who is next in line; sessions.go the sessions: what they hold, what ends next

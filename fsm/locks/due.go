@@ -206,7 +206,7 @@ func (e *engine) endDue(id uint64, end int64) {
 func (e *engine) endSession(id uint64, at int64) {
 	s := e.ownSession(id)
 	connected := s.origin != nil && !s.closed
-	told := Effect{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}
+	told := Event{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}
 	if s.origin != nil {
 		told.Client = Client{*s.origin, s.conn}
 		told.Attached = told.Client
@@ -302,7 +302,7 @@ func (e *engine) endWait(w *waiter) {
 	}
 	e.charge(1, 0)
 	for _, key := range w.keys() {
-		e.emit(Effect{
+		e.emit(Event{
 			Kind: TimedOut, DB: int(w.db), Key: e.find(int(w.db), key).key(), Owner: w.owner, Session: w.session,
 			Client: w.client(), WaitedMillis: e.now - w.since,
 		})

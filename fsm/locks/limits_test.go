@@ -27,11 +27,11 @@ func TestFencesRunOut(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Waiting)
 	require.EqualValues(t, MaxFence, table.mustAcquire(t, asks("b", "l")), "asking again takes none")
-	table.TakeEffects()
+	table.TakeEvents()
 	table.Release(0, "k", "a", false)
-	effects := table.TakeEffects()
-	require.Equal(t, []EffectKind{Released, WaitEnded, Left, Went}, kinds(effects))
-	require.ErrorIs(t, effects[1].Err, ErrFull)
+	events := table.TakeEvents()
+	require.Equal(t, []EventKind{Released, WaitEnded, Left, Went}, kinds(events))
+	require.ErrorIs(t, events[1].Err, ErrFull)
 
 	table.Flush(0, 0)
 	_, err = table.Acquire(asks("c", "m"))
@@ -269,9 +269,9 @@ func TestCausesOfLateLosses(t *testing.T) {
 	table.Begin(1010, 1)
 	require.Equal(t, 3, table.Break(&Break{Key: "k", Reason: Broken, Cause: 7}))
 	table.Flush(0, 8)
-	var told []Effect
+	var told []Event
 	for range 20 {
-		for _, e := range table.TakeEffects() {
+		for _, e := range table.TakeEvents() {
 			if e.Kind == Lost {
 				told = append(told, e)
 			}
@@ -401,10 +401,10 @@ func TestSharersEndInOrder(t *testing.T) {
 		r.Mode, r.Session = Shared, id
 		require.EqualValues(t, i+1, table.mustAcquire(t, r))
 	}
-	table.TakeEffects()
+	table.TakeEvents()
 	at(table, 1400).mustAcquire(t, asks("next", "k"))
 	var lost []string
-	for _, e := range table.TakeEffects() {
+	for _, e := range table.TakeEvents() {
 		if e.Kind == Lost {
 			lost = append(lost, e.Owner)
 		}
@@ -448,12 +448,12 @@ func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
 			r.Mode, r.DelayMillis = Shared, int64(i)*row.delay
 			table.mustAcquire(t, r)
 		}
-		table.TakeEffects()
+		table.TakeEvents()
 		row.b.Key, row.b.Reason = "k", Broken
 		table.Begin(1000, 0)
 		require.Equal(t, 2, table.Break(&row.b), row.name)
 		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
-		require.Equal(t, row.gone, slices.Contains(kinds(table.TakeEffects()), Went), row.name)
+		require.Equal(t, row.gone, slices.Contains(kinds(table.TakeEvents()), Went), row.name)
 		at(table, 1000).Sweep()
 		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
 		at(table, 1051).Sweep()
@@ -502,7 +502,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	for i := range MaxSession - 2 {
 		table.mustAcquire(t, bound(asks("o", fmt.Sprint(i))))
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	for _, r := range []*Request{asks("o", "one more"), waiting(asks("p", "taken")), asks("o", "0", "more")} {
 		_, err = table.Acquire(bound(r))

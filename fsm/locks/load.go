@@ -56,7 +56,7 @@ func Load(r Reader) (*Table, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	t.effects = nil
+	t.events = nil
 	return t, nil
 }
 

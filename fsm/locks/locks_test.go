@@ -23,7 +23,7 @@ func TestBackup(t *testing.T) {
 			c.table.Sweep()
 			c.step()
 		}
-		c.table.TakeEffects()
+		c.table.TakeEvents()
 		kept, dropped := c.table.Copy(), c.table
 		kept.Begin(now, 0)
 		before := kept.Stats()
@@ -31,7 +31,7 @@ func TestBackup(t *testing.T) {
 		kept.Refresh()
 		checkAll(t, kept)
 		after := kept.Stats()
-		require.Empty(t, kept.Effects())
+		require.Empty(t, kept.Events())
 		require.Zero(t, after.Waiters)
 		require.Equal(t, before.Sessions, after.Sessions)
 		require.Equal(t, before.Holds, after.Holds)
@@ -93,8 +93,8 @@ func (t *Table) mustAcquire(tt *testing.T, r *Request) uint64 {
 	return a.Fence
 }
 
-func kinds(effects []Effect) (kinds []EffectKind) {
-	for _, e := range effects {
+func kinds(events []Event) (kinds []EventKind) {
+	for _, e := range events {
 		kinds = append(kinds, e.Kind)
 	}
 	return kinds
@@ -104,7 +104,7 @@ func kinds(effects []Effect) (kinds []EffectKind) {
 func TestAcquireRelease(t *testing.T) {
 	table := at(New(), 1000)
 	require.EqualValues(t, 1, table.mustAcquire(t, asks("a", "k")))
-	require.Equal(t, []EffectKind{Granted, Came}, kinds(table.TakeEffects()))
+	require.Equal(t, []EventKind{Granted, Came}, kinds(table.TakeEvents()))
 	a, err := table.Acquire(asks("b", "k"))
 	require.NoError(t, err)
 	require.Zero(t, a)
@@ -114,7 +114,7 @@ func TestAcquireRelease(t *testing.T) {
 	require.Zero(t, left)
 	_, ok = table.Release(0, "k", "a", false)
 	require.True(t, ok)
-	require.Equal(t, []EffectKind{Released, Went}, kinds(table.TakeEffects()))
+	require.Equal(t, []EventKind{Released, Went}, kinds(table.TakeEvents()))
 	require.Zero(t, table.Bytes())
 	require.Zero(t, table.Len()+table.live[0].agenda.Len())
 }
@@ -128,16 +128,16 @@ func TestHandOver(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, a.Waiting)
 	}
-	table.TakeEffects()
+	table.TakeEvents()
 	table.Release(0, "k", "a", false)
-	effects := table.TakeEffects()
-	require.Equal(t, []EffectKind{Released, Granted, WaitEnded}, kinds(effects))
-	require.Equal(t, "b", effects[1].Owner)
-	require.EqualValues(t, 2, effects[2].Fence)
+	events := table.TakeEvents()
+	require.Equal(t, []EventKind{Released, Granted, WaitEnded}, kinds(events))
+	require.Equal(t, "b", events[1].Owner)
+	require.EqualValues(t, 2, events[2].Fence)
 	at(table, 2001).Sweep()
-	effects = table.TakeEffects()
-	require.Equal(t, []EffectKind{Lost, Late, Granted, WaitEnded}, kinds(effects))
-	require.Equal(t, "c", effects[2].Owner)
+	events = table.TakeEvents()
+	require.Equal(t, []EventKind{Lost, Late, Granted, WaitEnded}, kinds(events))
+	require.Equal(t, "c", events[2].Owner)
 	at(table, 5000).Sweep()
 	require.Zero(t, table.Bytes())
 }
@@ -186,20 +186,20 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	}
 }
 
-// TestCopiesShareNoEffects: a copy has none of the effects that were not taken, and what is told of one table is not
+// TestCopiesShareNoEvents: a copy has none of the events that were not taken, and what is told of one table is not
 // written over by the other.
-func TestCopiesShareNoEffects(t *testing.T) {
+func TestCopiesShareNoEvents(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
 	table.mustAcquire(t, asks("a", "l"))
-	require.Len(t, table.Effects(), 4)
+	require.Len(t, table.Events(), 4)
 	c := table.Copy()
-	require.Empty(t, c.Effects())
-	require.Len(t, table.TakeEffects(), 4)
+	require.Empty(t, c.Events())
+	require.Len(t, table.TakeEvents(), 4)
 	c = table.Copy()
 	table.mustAcquire(t, asks("b", "m"))
 	c.mustAcquire(t, asks("c", "n"))
 	for each, owner := range map[*Table]string{table: "b", c: "c"} {
-		require.Equal(t, owner, each.Effects()[0].Owner)
+		require.Equal(t, owner, each.Events()[0].Owner)
 	}
 }

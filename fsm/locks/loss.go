@@ -122,7 +122,7 @@ func (e *engine) setDelay(l *lock, millis int64) {
 
 // Flush ends all holds of a database: another database takes its place. What it held is told by Sweep, or when a call
 // names the key, and its queues move on then. The owner of the table forgets all markers of the database: see Came. The
-// effects have the cause.
+// events have the cause.
 func (t *Table) Flush(db int, cause uint64) {
 	if !t.Any(db) {
 		return

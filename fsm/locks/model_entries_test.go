@@ -73,7 +73,7 @@ func (p *twins) restore() {
 	p.log = append(p.log, "restore")
 	p.table.Begin(p.model.now, 0)
 	p.table.Refresh()
-	require.Empty(p.t, p.table.Effects())
+	require.Empty(p.t, p.table.Events())
 	p.model.refresh()
 	p.told, p.present = nil, map[string]bool{}
 	for _, l := range p.model.locks {
@@ -191,8 +191,8 @@ func (p *twins) follow(text string) {
 	}
 }
 
-// soften takes out of an effect what depends on when something was worked off.
-func (p *twins) soften(e *Effect) {
+// soften takes out of an event what depends on when something was worked off.
+func (p *twins) soften(e *Event) {
 	e.Waiters, e.Attached = 0, Client{}
 	if e.Kind == Lost {
 		e.Reason = 0 // of several that met
@@ -271,7 +271,7 @@ func (p *twins) estimate() {
 	if p.table.DueBetween(now, until) {
 		return
 	}
-	require.Empty(p.t, then.effects)
+	require.Empty(p.t, then.events)
 	for id := range then.lastID + 1 {
 		require.Equal(p.t, then.sessionInfo(id), p.table.Session(id, until), "session %d at %d", id, until)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestModel draws programs and compares a table with the naive one after each call: replies, effects, what the
+// TestModel draws programs and compares a table with the naive one after each call: replies, events, what the
 // table says of each lock and session, and when something is due. Every third program leaves the table few
 // steps at a time, so work is done in pieces; then only what comes out in the end must be alike.
 func TestModel(t *testing.T) {
@@ -80,9 +80,9 @@ type twins struct {
 	old     *naive
 	// present are the locks that came and did not go, as the table told.
 	present, keptPresent map[string]bool
-	// told are effects of the table that were not compared yet.
-	told []Effect
-	// ragged: the entry under way may run out of steps. loose: effects are compared without their order. See runEntries.
+	// told are events of the table that were not compared yet.
+	told []Event
+	// ragged: the entry under way may run out of steps. loose: events are compared without their order. See runEntries.
 	ragged, loose bool
 	// coarse: all times are multiples of one, so that much is due at one instant. Requests are for one lock then: which of
 	// several is settled first within an instant is the table's affair.
@@ -308,14 +308,14 @@ func (p *twins) end() {
 	require.False(p.t, ok)
 }
 
-// line is an effect in a form that compares. Told stands apart from what is told of keys: it has a name.
-func line(e *Effect) string {
+// line is an event in a form that compares. Told stands apart from what is told of keys: it has a name.
+func line(e *Event) string {
 	f := *e
 	f.Key, f.DB, f.Err = "", 0, nil
 	return fmt.Sprintf("%+v %v", f, e.Err)
 }
 
-func sequence(e *Effect) string {
+func sequence(e *Event) string {
 	switch e.Kind {
 	case WaitEnded:
 		return fmt.Sprintf("told %+v", e.Name)
@@ -326,32 +326,32 @@ func sequence(e *Effect) string {
 }
 
 // hear takes what the table tells, and keeps account of what is there.
-func (p *twins) hear() (heard []Effect) {
-	effects := p.table.TakeEffects()
-	for i := range effects {
-		if !p.cameOrWent(&effects[i]) && effects[i].Kind != Late { // snapshots forget who was late
-			heard = append(heard, effects[i])
+func (p *twins) hear() (heard []Event) {
+	events := p.table.TakeEvents()
+	for i := range events {
+		if !p.cameOrWent(&events[i]) && events[i].Kind != Late { // snapshots forget who was late
+			heard = append(heard, events[i])
 		}
 	}
 	p.told = append(p.told, heard...)
 	return heard
 }
 
-// match compares the effects of both, in the order of each lock, and gives the model's grants their fences.
+// match compares the events of both, in the order of each lock, and gives the model's grants their fences.
 func (p *twins) match(text string) {
 	want, got, beside := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	grants := map[string][]*nGrant{}
-	for i := range p.model.effects {
-		if e := &p.model.effects[i]; e.Kind == Granted {
-			name := sequence(&e.Effect) + e.Owner
+	for i := range p.model.events {
+		if e := &p.model.events[i]; e.Kind == Granted {
+			name := sequence(&e.Event) + e.Owner
 			grants[name] = append(grants[name], e.grant)
 		}
 	}
 	p.hear()
-	effects := p.told
+	events := p.told
 	p.told = nil
-	for i := range effects {
-		e := &effects[i]
+	for i := range events {
+		e := &events[i]
 		if e.Kind != Granted {
 			continue
 		}
@@ -364,14 +364,14 @@ func (p *twins) match(text string) {
 		}
 		require.Equal(p.t, g.fence, e.Fence, "one fence for all of a request")
 	}
-	for i := range effects {
+	for i := range events {
 		if p.loose {
-			p.soften(&effects[i])
+			p.soften(&events[i])
 		}
-		got[sequence(&effects[i])] = append(got[sequence(&effects[i])], line(&effects[i]))
+		got[sequence(&events[i])] = append(got[sequence(&events[i])], line(&events[i]))
 	}
-	for i := range p.model.effects {
-		e := &p.model.effects[i]
+	for i := range p.model.events {
+		e := &p.model.events[i]
 		if e.Kind == Came || e.Kind == Went {
 			continue
 		}
@@ -379,10 +379,10 @@ func (p *twins) match(text string) {
 			e.Fence = e.grant.fence
 		}
 		if p.loose {
-			p.soften(&e.Effect)
+			p.soften(&e.Event)
 		}
-		name := sequence(&e.Effect)
-		want[name], beside[name] = append(want[name], line(&e.Effect)), append(beside[name], e.beside)
+		name := sequence(&e.Event)
+		want[name], beside[name] = append(want[name], line(&e.Event)), append(beside[name], e.beside)
 	}
 	for name := range want {
 		if p.loose {
@@ -392,8 +392,8 @@ func (p *twins) match(text string) {
 		}
 		sortBeside(beside[name], want[name], got[name])
 	}
-	p.model.effects = nil
-	p.order(effects)
+	p.model.events = nil
+	p.order(events)
 	require.Equal(p.t, want, got, text)
 }
 
@@ -414,7 +414,7 @@ func sortBeside(runs []string, lines ...[]string) {
 }
 
 // cameOrWent keeps account of what is there. In pieces of work a lock may come and go that the model never sees.
-func (p *twins) cameOrWent(e *Effect) bool {
+func (p *twins) cameOrWent(e *Event) bool {
 	name := sequence(e)
 	switch e.Kind {
 	case Came:
@@ -428,10 +428,10 @@ func (p *twins) cameOrWent(e *Effect) bool {
 }
 
 // order: fences only grow.
-func (p *twins) order(effects []Effect) {
+func (p *twins) order(events []Event) {
 	var last uint64
-	for i := range effects {
-		if e := &effects[i]; e.Kind == Granted {
+	for i := range events {
+		if e := &events[i]; e.Kind == Granted {
 			require.GreaterOrEqual(p.t, e.Fence, last, "fences in the order of grants")
 			last = e.Fence
 		}

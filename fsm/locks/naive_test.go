@@ -23,16 +23,16 @@ type naive struct {
 	sessions []*nSession
 	lastID   uint64
 	alive    map[protocol.Incarnation]int64
-	effects  []nEffect
+	events   []nEffect
 	// held: nobody is granted but by follow (model_entries_test.go). late: nor is who asks.
 	held, late bool
 }
 
-// nEffect is an effect whose fence the table chooses.
+// nEffect is an event whose fence the table chooses.
 type nEffect struct {
-	Effect
+	Event
 	grant *nGrant
-	// beside is not "" for effects of a lock that may come in any order among those beside them with the same text.
+	// beside is not "" for events of a lock that may come in any order among those beside them with the same text.
 	beside string
 }
 
@@ -97,17 +97,17 @@ func (n *naive) copy() *naive {
 	for o, at := range n.alive {
 		c.alive[o] = at
 	}
-	c.effects = nil
+	c.events = nil
 	return &c
 }
 
-func (n *naive) tell(e Effect, g *nGrant) {
-	n.effects = append(n.effects, nEffect{Effect: e, grant: g})
+func (n *naive) tell(e Event, g *nGrant) {
+	n.events = append(n.events, nEffect{Event: e, grant: g})
 }
 
-// tellBeside is tell for an effect that may change places.
-func (n *naive) tellBeside(e Effect, g *nGrant, beside string) {
-	n.effects = append(n.effects, nEffect{Effect: e, grant: g, beside: beside})
+// tellBeside is tell for an event that may change places.
+func (n *naive) tellBeside(e Event, g *nGrant, beside string) {
+	n.events = append(n.events, nEffect{Event: e, grant: g, beside: beside})
 }
 
 // lock is the lock of a key, made if need be.
@@ -255,8 +255,8 @@ func (n *naive) bind(h *nHold, r *Request) {
 	h.delay, h.note, h.client, h.call = r.DelayMillis, r.Note, r.Client, r.Call
 }
 
-func (n *naive) about(kind EffectKind, l *nLock, h *nHold) Effect {
-	e := Effect{
+func (n *naive) about(kind EventKind, l *nLock, h *nHold) Event {
+	e := Event{
 		Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client,
 		LeaseMillis: h.lease,
 	}
@@ -271,7 +271,7 @@ func (n *naive) emitEndOfWait(w *nWait, g *nGrant, err error) {
 	if w.absent {
 		return
 	}
-	n.tell(Effect{
+	n.tell(Event{
 		Kind: WaitEnded, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client, Notify: w.Notify,
 		Name: waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}, Err: err, WaitedMillis: n.now - w.since,
 	}, g)
@@ -284,7 +284,7 @@ func (n *naive) emitLeft(w *nWait, how Departure) {
 		waited, how = w.deadline-w.GraceMillis-w.since, OutOfTime
 	}
 	for _, key := range w.Keys {
-		e := Effect{Kind: Left, How: how, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client}
+		e := Event{Kind: Left, How: how, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client}
 		e.Waiters, e.WaitedMillis = n.inLine(w.DB, key), waited
 		n.tell(e, nil)
 		waited = 0
@@ -306,7 +306,7 @@ func (n *naive) leave(w *nWait) {
 }
 
 // drop takes a hold away, which lasted until at.
-func (n *naive) drop(kind EffectKind, reason Reason, l *nLock, h *nHold, at int64) {
+func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64) {
 	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
 	e := n.about(kind, l, h)
 	e.Reason, e.HeldMillis = reason, at-h.since
@@ -391,9 +391,9 @@ func (n *naive) tidy() {
 			slices.ContainsFunc(n.queue, func(w *nWait) bool { return w.DB == l.db && slices.Contains(w.Keys, l.key) })
 		switch {
 		case there && !l.there:
-			n.tell(Effect{Kind: Came, DB: l.db, Key: l.key}, nil)
+			n.tell(Event{Kind: Came, DB: l.db, Key: l.key}, nil)
 		case !there && l.there:
-			n.tell(Effect{Kind: Went, DB: l.db, Key: l.key}, nil)
+			n.tell(Event{Kind: Went, DB: l.db, Key: l.key}, nil)
 		}
 		if l.there = there; !there {
 			n.locks = slices.DeleteFunc(n.locks, func(o *nLock) bool { return o == l })
@@ -411,7 +411,7 @@ func (n *naive) endWait(w *nWait) {
 	if !w.absent {
 		n.timedOut(w)
 		n.emitEndOfWait(w, nil, nil)
-		n.effects[len(n.effects)-1].ByTime = true
+		n.events[len(n.events)-1].ByTime = true
 	}
 	if w.absent || w.GraceMillis <= 0 {
 		n.leave(w)
@@ -423,7 +423,7 @@ func (n *naive) endWait(w *nWait) {
 
 func (n *naive) timedOut(w *nWait) {
 	for _, key := range w.Keys {
-		n.tell(Effect{
+		n.tell(Event{
 			Kind: TimedOut, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client,
 			WaitedMillis: n.now - w.since,
 		}, nil)
@@ -432,7 +432,7 @@ func (n *naive) timedOut(w *nWait) {
 
 // endSession ends a session that lasted until at, with its waits and its holds.
 func (n *naive) endSession(s *nSession, at int64) {
-	n.tell(Effect{
+	n.tell(Event{
 		Kind: SessionEnded, Session: s.id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client,
 		Attached: s.client,
 	}, nil)
@@ -440,10 +440,10 @@ func (n *naive) endSession(s *nSession, at int64) {
 		if w.Session == s.id {
 			n.leave(w)
 			n.emitEndOfWait(w, nil, ErrNoSession)
-			from := len(n.effects)
+			from := len(n.events)
 			n.emitLeft(w, WithSession)
-			for i := range n.effects[from:] { // a slice may end the hold first
-				n.effects[from+i].beside = fmt.Sprint(SessionGone, " ", at)
+			for i := range n.events[from:] { // a slice may end the hold first
+				n.events[from+i].beside = fmt.Sprint(SessionGone, " ", at)
 			}
 		}
 	}

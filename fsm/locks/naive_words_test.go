@@ -149,10 +149,10 @@ func (n *naive) dismissAll(r *Request, same *nWait) {
 // emitAskedAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection
 // asked.
 func (n *naive) emitAskedAgain(w *nWait, r *Request) {
-	told := len(n.effects)
+	told := len(n.events)
 	n.emitEndOfWait(w, nil, ErrAskedAgain)
-	if len(n.effects) > told && w.Client == r.Client {
-		n.effects[told].Again = r.Keys
+	if len(n.events) > told && w.Client == r.Client {
+		n.events[told].Again = r.Keys
 	}
 }
 
@@ -172,7 +172,7 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 	w := &nWait{Request: *r, since: n.now, deadline: deadline}
 	n.queue = append(n.queue, w)
 	for _, key := range w.Keys {
-		n.tell(Effect{
+		n.tell(Event{
 			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: n.inLine(w.DB,
 				key),
 		}, nil)
@@ -402,7 +402,7 @@ func (n *naive) refresh() {
 		s.client, s.deadline = Client{}, n.now+s.lease
 	}
 	n.tidy()
-	n.effects = nil
+	n.events = nil
 }
 
 // info describes a lock as the table should.

@@ -239,7 +239,7 @@ func TestSnapshotOfAFlush(t *testing.T) {
 		r.DB = 1
 		table.mustAcquire(t, r)
 	}
-	table.TakeEffects()
+	table.TakeEvents()
 	table.Begin(1010, 0)
 	table.Flush(1, 6)
 	table.Flush(0, 7)
@@ -250,9 +250,9 @@ func TestSnapshotOfAFlush(t *testing.T) {
 	for _, each := range []*Table{table, again} {
 		at(each, 1010).Sweep()
 	}
-	told := table.TakeEffects()
+	told := table.TakeEvents()
 	require.Contains(t, kinds(told), Lost)
-	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEffects())))
+	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEvents())))
 }
 
 // TestSnapshotOfASessionThatIsClosed: a table is loaded with holds and waiters of a session whose connection is gone.
@@ -321,7 +321,7 @@ func TestEachQueueIsBounded(t *testing.T) {
 		table.mustAcquire(t, asks("a", key))
 		_, err := table.Acquire(waiting(asks("b", key)))
 		require.NoError(t, err)
-		table.TakeEffects()
+		table.TakeEvents()
 	}
 	queues := 0
 	table.EachQueue(func(string, int) { queues++ })
@@ -351,7 +351,7 @@ func TestListLooksAtSoMany(t *testing.T) {
 			r := asks(strconv.Itoa(owner), "lock:"+strconv.Itoa(i))
 			r.Mode = Shared
 			table.mustAcquire(t, r)
-			table.TakeEffects()
+			table.TakeEvents()
 		}
 	}
 	q := Query{Count: 100, Most: MaxHolders}

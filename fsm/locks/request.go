@@ -134,7 +134,7 @@ type Break struct {
 	DelayMillis int64
 	// Reason is what the holders are told: Broken or Flushed.
 	Reason Reason
-	// Cause is a number that the effects have. 0: none.
+	// Cause is a number that the events have. 0: none.
 	Cause uint64
 }
 

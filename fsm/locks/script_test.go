@@ -96,7 +96,7 @@ func (s *stage) line(words []string) []string {
 		s.table.Sweep()
 	}
 	var told []string
-	for _, e := range s.table.TakeEffects() {
+	for _, e := range s.table.TakeEvents() {
 		told = append(told, s.show(e)...)
 	}
 	return append(answer, told...)
@@ -347,7 +347,7 @@ func (s *stage) advance(w []string) []string {
 		s.now = max(s.now, due)
 		s.table.Begin(s.now, enough)
 		s.table.Sweep()
-		for _, e := range s.table.TakeEffects() {
+		for _, e := range s.table.TakeEvents() {
 			told = append(told, s.show(e)...)
 		}
 	}
@@ -396,8 +396,8 @@ func (s *stage) clientName(c Client) string {
 	return fmt.Sprint(c)
 }
 
-// show is an effect in words, with the time at which it took place.
-func (s *stage) show(e Effect) []string {
+// show is an event in words, with the time at which it took place.
+func (s *stage) show(e Event) []string {
 	at := fmt.Sprintf("%s: ", millis(s.now-1000))
 	told := s.clientName(e.Client)
 	if e.Attached != (Client{}) && e.Attached != e.Client {

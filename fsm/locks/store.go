@@ -33,10 +33,10 @@ type store struct {
 	// touched are the locks that the call under way may have changed: see finish.
 	touched []*lock
 	// woken are those of them whose queues are to be looked at.
-	woken   []*lock
-	effects []Effect
-	last    lastLookup
-	probe   *probe // nil until the first use
+	woken  []*lock
+	events []Event
+	last   lastLookup
+	probe  *probe // nil until the first use
 }
 
 // newTree is a tree, with a count of the comparisons that it makes, if compared is not nil.
@@ -58,7 +58,7 @@ func (s *store) copy() store {
 	c.databases, c.queues = s.databases.copy(), s.queues.copy()
 	c.sessions = s.sessions.copy()
 	c.origins = slices.Clone(s.origins)
-	c.touched, c.woken, c.effects, c.last, c.probe = nil, nil, nil, lastLookup{}, nil
+	c.touched, c.woken, c.events, c.last, c.probe = nil, nil, nil, lastLookup{}, nil
 	return c
 }
 
@@ -372,7 +372,7 @@ func (s *store) normalize(l *lock) {
 	if l.head ^= flagPresent; gone {
 		kind = Went
 	}
-	s.emit(Effect{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
+	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
 // dueOf is the first instant after which something ends at a lock, or is to be granted. Ends of sessions are not among

@@ -14,7 +14,7 @@ func newTable(compared *int) *Table {
 }
 
 // Copy returns a table that changes of the original do not change, nor the reverse, in constant time. The
-// copy has no effects.
+// copy has no events.
 func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }
 
 // Begin says what time it is, and how many steps granting and sweeping may take from here on. Time never

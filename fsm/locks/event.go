@@ -5,14 +5,14 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// EffectKind says what happened.
-type EffectKind uint8
+// EventKind says what happened.
+type EventKind uint8
 
-// The kinds of effects.
+// The kinds of events.
 const (
 	// Came, Went: the lock is there now, or is gone: the key's marker. After [Table.Flush] all locks of the
 	// database count as gone; of those that stay (a request waits, a delay runs) Came tells again.
-	Came EffectKind = iota + 1
+	Came EventKind = iota + 1
 	Went
 	// Granted: Owner got the lock with Fence. A request for many locks is told for each of them.
 	Granted
@@ -24,7 +24,7 @@ const (
 	TimedOut
 	// Waiting: a request joined the queue, which has Waiters places now.
 	Waiting
-	// WaitEnded: the wait of the client with the name Name is over; one a wait, after its other effects. Fence
+	// WaitEnded: the wait of the client with the name Name is over; one a wait, after its other events. Fence
 	// is the grant, or 0; Err says why not. Key is the first of the request's keys.
 	WaitEnded
 	// SessionEnded: the session Session ended. Its holds may be told later.
@@ -67,9 +67,9 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Effect is something that the owner of the table tells others.
-type Effect struct {
-	Kind   EffectKind
+// Event is something that the owner of the table tells others.
+type Event struct {
+	Kind   EventKind
 	Reason Reason
 	// How a Left request left.
 	How Departure
@@ -95,31 +95,31 @@ type Effect struct {
 	SinceMillis int64
 	Cause       uint64
 	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all). Of a request for
-	// many locks that Left, the first key's effect says it. HeldMillis is how long the hold lasted. SinceRenewedMillis
+	// many locks that Left, the first key's event says it. HeldMillis is how long the hold lasted. SinceRenewedMillis
 	// of its lease, LeaseMillis long (0: a session, except if Late), were used up since the last renewal.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 	// Text is for Came: what [keyspace.NewLock] makes the marker of.
 	Text keyspace.LockText
 }
 
-// Effects are the effects since the last TakeEffects.
-func (s *store) Effects() []Effect { return s.effects }
+// Events are the events since the last TakeEvents.
+func (s *store) Events() []Event { return s.events }
 
-// TakeEffects returns the effects and forgets them. The slice is good until the next call that changes
+// TakeEvents returns the events and forgets them. The slice is good until the next call that changes
 // the table.
-func (s *store) TakeEffects() []Effect {
-	taken := s.effects
-	if s.effects = s.effects[:0]; cap(taken) > 1<<8 {
-		s.effects = nil
+func (s *store) TakeEvents() []Event {
+	taken := s.events
+	if s.events = s.events[:0]; cap(taken) > 1<<8 {
+		s.events = nil
 	}
 	return taken
 }
 
-func (s *store) emit(e Effect) { s.effects = append(s.effects, e) }
+func (s *store) emit(e Event) { s.events = append(s.events, e) }
 
-// about is an effect on a hold.
-func (s *store) about(kind EffectKind, h *hold) Effect {
-	told := Effect{
+// about is an event on a hold.
+func (s *store) about(kind EventKind, h *hold) Event {
+	told := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
 		Client: h.client(), LeaseMillis: h.lease(),
 	}
@@ -129,8 +129,8 @@ func (s *store) about(kind EffectKind, h *hold) Effect {
 	return told
 }
 
-// aboutEnd is an effect on a hold that ends at an instant.
-func (s *store) aboutEnd(kind EffectKind, h *hold, at int64) Effect {
+// aboutEnd is an event on a hold that ends at an instant.
+func (s *store) aboutEnd(kind EventKind, h *hold, at int64) Event {
 	told := s.about(kind, h)
 	told.HeldMillis = at - h.since
 	if h.deadline != never {
@@ -169,7 +169,7 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 	}
 	for _, key := range w.keys() {
 		l := s.find(int(w.db), key)
-		s.emit(Effect{
+		s.emit(Event{
 			Kind: Left, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
 			Waiters: l.waiters(), WaitedMillis: waited,
 		})
@@ -184,8 +184,8 @@ func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 	}
 }
 
-func (s *store) endOfWait(w *waiter, fence uint64, err error) Effect {
-	return Effect{
+func (s *store) endOfWait(w *waiter, fence uint64, err error) Event {
+	return Event{
 		Kind: WaitEnded, DB: int(w.db), Key: w.keys()[0], Owner: w.owner, Fence: fence, Session: w.session,
 		Notify: w.notify, Client: w.client(), Name: w.name(), Err: err, WaitedMillis: s.now - w.since,
 	}
