@@ -22,6 +22,8 @@ type binding struct {
 	writes bool
 	// overwrites: the command may store a key whatever was there.
 	overwrites bool
+	// deletes: the command removes keys whoever holds them.
+	deletes bool
 	// blocks: the command may wait, if a node asks so by "wait-for-key".
 	blocks bool
 	// guarded: the command writes keys, and refuses to if one of them is a lock.
@@ -84,6 +86,7 @@ func newBinding(name string) *binding {
 	b.grows = row.Flags&protocol.FlagDenyOOM != 0
 	b.counts = row.Flags&protocol.FlagReadOnly != 0 || countingWrites[name]
 	b.blocks = b.writes && row.Flags&protocol.FlagBlocking != 0 && row.Group != protocol.GroupModule
+	b.deletes = deletes(name)
 	b.guarded = isGuarded(row)
 	b.settles = row.Route != protocol.Write && len(row.KeySpecs) > 0
 	return b

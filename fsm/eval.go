@@ -148,9 +148,9 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	h.env.Limits = lua.LimitsOf(steps)
 	h.env.Limits.Steps = max(1, min(steps, (c.Ceiling-c.Work)/luaStepWork))
 	outer := c.Narrow(steps * luaStepWork)
-	h.running, h.made = true, made{}
+	c.BeginScript(&h.Script)
 	reply, err := h.runner.Run(s.program, &h.env)
-	h.running = false
+	c.Script = nil
 	c.DB, c.Args = db, words
 	c.Spend(h.runner.Used().Steps * luaStepWork)
 	own := c.Widen(outer)

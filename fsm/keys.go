@@ -35,9 +35,6 @@ func delOp(c *call) protocol.Value {
 			continue
 		}
 		if it := c.Find(key); it != nil {
-			if it.IsMarked() && !c.scripts.running {
-				c.watch.loses(c.DB, it) // DEL does not say that its sender is the owner
-			}
 			c.Remove(it)
 			c.Notify(event.ClassGeneric, "del", key)
 			n++
@@ -107,8 +104,11 @@ func (c *call) advance(e *protocol.Entry) {
 // have ways of their own.
 func isGuarded(row *protocol.Command) bool {
 	_, ofLocks := lockOps[row.Name]
-	return row.Route == protocol.Write && len(row.KeySpecs) > 0 && !ofLocks && row.Name != "del" && row.Name != "unlink"
+	return row.Route == protocol.Write && len(row.KeySpecs) > 0 && !ofLocks && !deletes(row.Name)
 }
+
+// deletes reports whether a command removes keys whoever holds them.
+func deletes(name string) bool { return name == "del" || name == "unlink" }
 
 // meetsLock reports whether a key of the command under way is a lock.
 func (c *call) meetsLock(row *protocol.Command) bool {

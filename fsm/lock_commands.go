@@ -154,7 +154,7 @@ func releaseOp(c *call) protocol.Value {
 	left, ok := c.changeLocks(1).Release(c.DB, key, owner, all)
 	c.publishLockEvents()
 	if !ok {
-		c.watchMismatch(key, owner, nativeLocks)
+		c.watchMismatch(key, owner)
 		return protocol.Null
 	}
 	if left > 0 {

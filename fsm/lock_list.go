@@ -186,7 +186,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 		}
 		last = command.Position(it)
 		c.SpendScan()
-		if !isStockLock(it) {
+		if !command.IsStockLock(it) {
 			passed++
 			return c.Fits(0)
 		}
@@ -219,7 +219,7 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 			continue
 		}
 		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)
-		if it != nil && !it.Ended(c.NowMillis) && isStockLock(it) && command.Position(it) >= l.query.Cursor && l.hasOwner(it) &&
+		if it != nil && !it.Ended(c.NowMillis) && command.IsStockLock(it) && command.Position(it) >= l.query.Cursor && l.hasOwner(it) &&
 			l.query.Match(at.key) {
 			polled = append(polled, it)
 		}

@@ -118,56 +118,78 @@ func (w *lockWatch) watchNative(e *locks.Event) {
 	}
 }
 
-// watchClaim notes a new stock lock.
-func (c *call) watchClaim(key, token string) {
-	w := &c.watch
-	n := w.of(key, stockLocks)
-	n.Grants++
-	w.lost.forget(c.DB, key, token)
-	if waited, polled := w.polls.granted(c, key, token); polled && waited > slowWaitMillis {
-		n.Slow++
-	}
-}
-
-// Refused notes that a client did not get a stock lock.
-func (c *call) Refused(it keyspace.Item, token string) {
-	if isStockLock(&it) {
-		c.watch.of(it.Key(), stockLocks).Refusals++
-		c.watch.polls.refused(c, &it, token)
-	}
-}
-
-// MarkRemoved notes that a stock lock was removed by a command.
-func (c *call) MarkRemoved(db int, it keyspace.Item) {
-	m, _ := it.Mark()
-	if it.DeadlineMillis == command.Never || it.Ended(c.NowMillis) {
-		return
-	}
-	n := c.watch.of(it.Key(), stockLocks)
-	n.Releases++
-	if isLate(c.NowMillis-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
-		n.Late++
-	}
-	c.scripts.made.released = true
-	c.stockTaken(db, &it, &m)
-}
-
-// MarkOverwritten notes that something else, without a mark, was stored in the place of a stock lock. Commands that
-// change a string, as INCR does, change no lock.
-func (c *call) MarkOverwritten(db int, it, next keyspace.Item) {
-	c.watch.loses(db, &it)
-	if c.latest.overwrites && isStockLock(&it) && !(next.IsString() && it.IsString() && next.Value() == it.Value()) {
+// watchStock notes what happened to a stock lock.
+func (c *call) watchStock(e *locks.Event) {
+	w, it := &c.watch, &e.Stock.Item
+	switch e.Kind {
+	case locks.Granted:
+		if e.Owner == "" { // a hash
+			owners, _ := stockOwners(it, 1)
+			if len(owners) == 0 {
+				return
+			}
+			e.Owner = owners[0].Owner
+		}
+		n := w.of(e.Key, stockLocks)
+		n.Grants++
+		w.lost.forget(e.DB, e.Key, e.Owner)
+		if waited, polled := w.polls.granted(c, e.Key, e.Owner); polled && waited > slowWaitMillis {
+			n.Slow++
+		}
+	case locks.Refused:
+		w.of(e.Key, stockLocks).Refusals++
+		w.polls.refused(c, it, e.Owner)
+	case locks.Released:
+		if c.Script == nil && c.latest.deletes { // DEL does not say that its sender is the owner
+			w.loses(e.DB, it)
+		}
+		if !command.IsStockLock(it) {
+			return
+		}
 		m, _ := it.Mark()
-		c.stockTaken(db, &it, &m)
+		n := w.of(e.Key, stockLocks)
+		n.Releases++
+		if isLate(c.NowMillis-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
+			n.Late++
+		}
+		c.stockTaken(e.DB, it, &m)
+	case locks.Overwritten:
+		w.loses(e.DB, it)
+		// Commands that change a string, as INCR does, change no lock.
+		if next := &e.Stock.Next; c.latest.overwrites && command.IsStockLock(it) &&
+			!(next.IsString() && it.IsString() && next.Value() == it.Value()) {
+			m, _ := it.Mark()
+			c.stockTaken(e.DB, it, &m)
+		}
+	case locks.Lost:
+		c.watchStockLoss(e)
+	case locks.Mismatched:
+		if w.lost.forget(e.DB, e.Key, e.Owner) || e.Stock.Ended {
+			w.of(e.Key, stockLocks).Stale++
+		}
 	}
 }
 
-// MarkEnded notes that the time of a stock lock is over.
-func (c *call) MarkEnded(db int, it keyspace.Item) {
-	c.watch.of(it.Key(), stockLocks).Expired++
-	c.watch.loses(db, &it)
-	c.stockLost(db, &it, locks.Expired, 0)
+// watchStockLoss notes that owners have lost a stock lock.
+func (c *call) watchStockLoss(e *locks.Event) {
+	w, it := &c.watch, &e.Stock.Item
+	switch e.Reason {
+	case locks.Broken:
+		for i := range e.Stock.Owners {
+			w.lost.note(e.DB, e.Key, e.Stock.Owners[i].Owner)
+		}
+		c.noteStockLosses(e.DB, it, e.Stock.Owners, e.Stock.Count, e.Reason, e.Cause)
+	case locks.Flushed:
+		c.stockLost(e.DB, it, e.Reason, c.takingCause())
+	case locks.Expired:
+		w.of(e.Key, stockLocks).Expired++
+		w.loses(e.DB, it)
+		c.stockLost(e.DB, it, e.Reason, 0)
+	}
 }
+
+// LockEvent hands what happened to a stock lock to those who observe locks.
+func (c *call) LockEvent(e *locks.Event) { c.watchStock(e) }
 
 // loses notes the owners of a stock lock that they have lost.
 func (w *lockWatch) loses(db int, it *keyspace.Item) {
@@ -184,20 +206,11 @@ func (w *lockWatch) loses(db int, it *keyspace.Item) {
 // maxLostOwners bounds the owners of one lock that are remembered.
 const maxLostOwners = 8
 
-// Mismatched notes that a command would have released a stock lock for an owner, and found another owner or nothing.
-func (c *call) Mismatched(key, owner string) { c.watchMismatch(key, owner, stockLocks) }
-
-// watchMismatch notes that a command would have released a key for an owner, and found another owner or nothing.
-func (c *call) watchMismatch(key, owner string, kind int) {
-	if c.watch.lost.forget(c.DB, key, owner) || kind == stockLocks && c.endedUnswept(key, owner) {
-		c.watch.of(key, kind).Stale++
+// watchMismatch notes that a command would have released a native lock for an owner, and found another owner or nothing.
+func (c *call) watchMismatch(key, owner string) {
+	if c.watch.lost.forget(c.DB, key, owner) {
+		c.watch.of(key, nativeLocks).Stale++
 	}
-}
-
-// endedUnswept reports whether the key's stored item is a stock lock of the owner whose time is over.
-func (c *call) endedUnswept(key, owner string) bool {
-	it := c.st.Databases[c.DB].Find(c.HashOf(key), key)
-	return it != nil && it.IsMarked() && it.Ended(c.NowMillis) && it.IsString() && it.Value() == owner
 }
 
 // mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
@@ -206,14 +219,14 @@ const mostScriptWords = 8
 // watchScript notes the end of a script. A script that released a stock lock before, that never took one, and that
 // changed nothing now, found another owner or none if one of its arguments is an owner that lost one of its keys.
 func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
-	s.releases = s.releases || h.made.released
-	s.claims = s.claims || h.made.claims > 0 || h.made.marked
+	s.releases = s.releases || h.Released
+	s.claims = s.claims || h.TookLock()
 	if wrote || !s.releases || s.claims || c.watch.lost.empty() {
 		return
 	}
 	for _, key := range h.env.Keys[:min(mostScriptWords, len(h.env.Keys))] {
 		for _, arg := range h.env.Args[:min(mostScriptWords, len(h.env.Args))] {
-			c.watchMismatch(key, arg, stockLocks)
+			c.TellMismatched(key, arg)
 		}
 	}
 }

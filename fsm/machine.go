@@ -72,7 +72,6 @@ type call struct {
 	chance
 	meter
 	listening
-	parking
 	watch lockWatch
 	// seen is what the node has seen of locks, of a read; nil in an entry: no reply in the log rests on it.
 	seen *lockWatch
@@ -149,17 +148,6 @@ type listening struct {
 	calledBytes int
 }
 
-// parking is what [call.Wait] needs to know of the request under way.
-type parking struct {
-	// parks: the request came by "wait-for-key", under the ticket, so it may wait.
-	parks  bool
-	ticket uint64
-	// retries: the request is a waiter's, tried again. It waits already.
-	retries bool
-	// waited: the request could not be served.
-	waited bool
-}
-
 // memoryLimit is what keys and scripts may take by the entry: limitBytes, if limited.
 type memoryLimit struct {
 	limited    bool
@@ -190,7 +178,7 @@ type scriptHost struct {
 	// full: the state became full, or the user's quota was used up, after the script had written. Every further command is
 	// refused, and nothing of the script is kept.
 	full bool
-	// running: a script is under way. looked: it has read a key.
-	running, declaredNoted bool
-	made                   made
+	// declaredNoted: it is told that the script reads its declared keys.
+	declaredNoted bool
+	command.Script
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/holdfast/holdfast/fsm/command"
-	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
@@ -18,26 +17,17 @@ var waitOps = map[string]op{
 	"unblock":      unblockOp,
 }
 
-// Wait is the last thing that a blocking op does, if it cannot be served: the request waits for a value of
-// a kind under the words c.args[from : from+count]. The reply is none where a request may not wait: in a
-// transaction, in a script, and without a ticket.
-func (c *call) Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value {
-	if c.retries {
-		c.waited = true
-		return none
-	}
-	if !c.parks {
-		return none
-	}
+// enqueue has the request under way, which could not be served, wait under a ticket.
+func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 	w := waits.Waiter{
-		Name: waits.Name{Origin: c.origin, Ticket: c.ticket}, DB: c.DB, Kind: kind, DeadlineMillis: deadlineMillis,
-		Words: c.Args, KeyFrom: from, KeyCount: count, Account: c.Account,
+		Name: waits.Name{Origin: c.origin, Ticket: ticket}, DB: c.DB, Kind: u.Kind, DeadlineMillis: u.DeadlineMillis,
+		Words: c.Args, KeyFrom: u.From, KeyCount: u.Count, Account: c.Account,
 	}
 	bytes := w.Bytes()
-	if !c.Fits(bytes + int64(count)*command.WriteWork) {
+	if !c.Fits(bytes + int64(u.Count)*command.WriteWork) {
 		return command.ErrOverWork
 	}
-	c.Spend(bytes + int64(count)*command.WriteWork)
+	c.Spend(bytes + int64(u.Count)*command.WriteWork)
 	switch {
 	case c.Full():
 		return command.ErrOOM
@@ -75,9 +65,12 @@ func waitForKeyOp(c *call) protocol.Value {
 		return c.refusal
 	}
 	args := c.Args
-	c.Args, c.parks, c.ticket = words, true, ticket
+	c.Args, c.Unserved = words, command.Unserved{}
 	reply := b.do(c)
-	c.Args, c.parks = args, false
+	if c.Unserved.Count > 0 {
+		reply = c.enqueue(ticket, c.Unserved)
+	}
+	c.Args = args
 	return reply
 }
 

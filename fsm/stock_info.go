@@ -13,10 +13,6 @@ import (
 // modeStock is the mode of a stock lock in replies.
 const modeStock = "stock"
 
-// isStockLock reports whether an item is a stock lock. A key that was taken without a time to live is none until it is
-// given one.
-func isStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != command.Never && it.IsMarked() }
-
 // stockOwners are the first owners of a stock lock, as holders in a reply: the value of a string, the fields of a hash,
 // which are the owners in Redisson's locks. count is how many there are.
 func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {

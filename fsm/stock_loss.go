@@ -92,7 +92,7 @@ const mostNames = 16
 // names reports whether a word of the command under way, or of its script, is the owner: that is how holders release,
 // by a compare-and-delete. The words of DEL are keys.
 func (c *call) names(owner string) bool {
-	if c.scripts.running {
+	if c.Script != nil {
 		words := c.scripts.env.Args
 		return slices.Contains(words[:min(mostNames, len(words))], owner)
 	}
@@ -146,8 +146,8 @@ func (c *call) flushStock(db int) {
 		if it.IsMarked() {
 			marks--
 		}
-		if isStockLock(it) {
-			c.stockLost(db, it, locks.Flushed, c.takingCause())
+		if command.IsStockLock(it) {
+			c.TellLost(db, it, locks.Flushed)
 		}
 		return looked < mostFlushed && marks > 0
 	})
@@ -203,19 +203,18 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 		c.Notify(event.ClassGeneric, "del", b.Key)
 		c.notifyRedisson(&was)
 	}
-	c.noteStockLosses(c.DB, &was, owners, count, locks.Broken, c.causeOf(stockLocks, text))
+	c.TellBroken(&was, owners, count, c.causeOf(stockLocks, text))
 	c.losses(stockLocks).trimCauses()
 	c.locked.Breaks++
 	c.notifyBroken(&was, owners, count, text)
 	return protocol.Integer(int64(count))
 }
 
-// notifyBroken tells the node of the client who was broken, for its log, and remembers the owners for stale releases.
+// notifyBroken tells the node of the client who was broken, for its log.
 func (c *call) notifyBroken(was *keyspace.Item, owners []locks.Hold, count int, text string) {
 	m, _ := was.Mark()
 	c.broken = nil
 	for i := range owners {
-		c.watch.lost.note(c.DB, was.Key(), owners[i].Owner)
 		c.broken = append(c.broken, event.BrokenHold{
 			Key: was.Key(), Owner: owners[i].Owner, SinceMillis: c.ToWall(m.SinceMillis), Client: showClient(c.markedBy(&m)),
 		})

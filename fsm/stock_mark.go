@@ -4,39 +4,12 @@ import (
 	"math"
 	"slices"
 
-	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // A stock lock is a key that a client takes as a lock by Redis's own commands. Its item has a mark: see
 // [keyspace.Mark]. server/LOCKS.md says which commands make marks.
-
-// InScript reports whether a script runs.
-func (c *call) InScript() bool { return c.scripts.running }
-
-// OnlyClaims reports whether a script runs that has written nothing yet but claims.
-func (c *call) OnlyClaims() bool { return c.scripts.claimsOnly(c) }
-
-// Claimed notes that the client took a stock lock.
-func (c *call) Claimed(key, token string, deadlineMillis int64) {
-	c.scripts.made.claims++
-	if deadlineMillis != command.Never {
-		c.watchClaim(key, token)
-	}
-}
-
-// HashMark is the mark of a hash that the running script made, which becomes a stock lock by its deadline.
-func (c *call) HashMark(it keyspace.Item, deadlineMillis int64) (m keyspace.Mark, ok bool) {
-	if !c.scripts.running || !c.scripts.made.has(c.DB, &it) {
-		return m, false
-	}
-	c.scripts.made.marked = true
-	if owners, _ := stockOwners(&it, 1); len(owners) > 0 {
-		c.watchClaim(it.Key(), owners[0].Owner)
-	}
-	return c.NewMark(deadlineMillis), true
-}
 
 // NewMark is the mark of an item that the client of the request makes now.
 func (c *call) NewMark(deadlineMillis int64) keyspace.Mark {
@@ -45,44 +18,6 @@ func (c *call) NewMark(deadlineMillis int64) keyspace.Mark {
 		m.Incarnation, m.Conn = c.st.incarnations.number(c.origin, c.st.sessions), c.conn
 	}
 	return m
-}
-
-// made is what a script made that may be a lock.
-type made struct {
-	// claims counts the strings that the script stored where nothing was, as SET NX does.
-	claims int
-	// hashes are the last hashes that came, by database and hash of the key.
-	hashes [4]createdHash
-	next   int
-	// marked: a hash became a stock lock. released: a stock lock was removed.
-	marked, released bool
-}
-
-type createdHash struct {
-	known bool
-	db    int
-	hash  uint64
-}
-
-// HashCame notes a hash that came where nothing was, if a script runs.
-func (c *call) HashCame(db int, it keyspace.Item) {
-	if !c.scripts.running {
-		return
-	}
-	m := &c.scripts.made
-	m.hashes[m.next%len(m.hashes)] = createdHash{true, db, it.Hash}
-	m.next++
-}
-
-// has reports whether a hash is one of the last that the script created.
-func (m *made) has(db int, it *keyspace.Item) bool {
-	return slices.Contains(m.hashes[:], createdHash{true, db, it.Hash})
-}
-
-// claimsOnly reports whether a script runs that has written nothing yet but claims. Requires: the script may write.
-func (h *scriptHost) claimsOnly(c *call) bool {
-	return h.running && len(c.Undo.Changes)-h.from.changes == h.made.claims &&
-		c.st.Versions-h.from.versions == uint64(h.made.claims)
 }
 
 // incarnation is one of a node whose clients made marks.

@@ -111,11 +111,10 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	if b == nil || !b.blocks {
 		return protocol.Err("the waiting request is corrupt"), false, true
 	}
-	c.retries, c.waited = true, false
-	c.Counting = false
+	c.Unserved, c.Counting = command.Unserved{}, false
 	reply = b.do(c)
-	waits, ok = c.waited, !c.Over
+	waits, ok = c.Unserved.Count > 0, !c.Over
 	c.wakeBudget.left -= c.Work
-	c.retries, c.Over = false, false
+	c.Over = false
 	return reply, waits, ok
 }

@@ -51,8 +51,14 @@ type Call struct {
 	OwnSeq uint64
 	// Undo notes the changes of the running script or transaction, else Undo is nil.
 	Undo *Journal
+	// Script is the running script, else nil.
+	Script *Script
+	// Unserved is what the command would wait for, see [Call.Wait].
+	Unserved Unserved
 	// Seed differs from request to request, and Draws counts what [Call.Random] drew in this request.
 	Seed, Draws uint64
+
+	stock stockTeller
 
 	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
 	hashed string
@@ -69,10 +75,6 @@ func With[C, T any](f func(C, T) protocol.Value, arg T) func(C) protocol.Value {
 
 // Host is what commands ask of the machine that runs them.
 type Host interface {
-	// Wait is the last thing that a blocking command does, if it cannot be served: the request waits for a value of
-	// a kind under the words c.Args[from : from+count]. The reply is none where a request may not wait.
-	Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value
-
 	// LockAt reports whether a key is a lock, or may become one again. If the budget does not suffice to find out, the
 	// request is over.
 	LockAt(db int, key string) bool
@@ -80,27 +82,11 @@ type Host interface {
 	MayRead(key string) bool
 	// Full reports whether the state is over the limit of memory.
 	Full() bool
-	// InScript reports whether a script runs.
-	InScript() bool
 
-	// HashCame notes that a hash came where nothing was.
-	HashCame(db int, it keyspace.Item)
-	// MarkEnded, MarkRemoved and MarkOverwritten note that a stock lock went: by its time, by a command, or as a command
-	// stored next in its place.
-	MarkEnded(db int, it keyspace.Item)
-	MarkRemoved(db int, it keyspace.Item)
-	MarkOverwritten(db int, it, next keyspace.Item)
-	// OnlyClaims reports whether a script runs that has written nothing yet but claims.
-	OnlyClaims() bool
 	// NewMark is the mark of an item that the client of the request makes now.
 	NewMark(deadlineMillis int64) keyspace.Mark
-	// HashMark is NewMark for a hash that the running script made, which becomes a stock lock by its deadline.
-	HashMark(it keyspace.Item, deadlineMillis int64) (m keyspace.Mark, ok bool)
-	// Claimed notes that the client took a stock lock, Refused that it was not free, and Mismatched that a command would
-	// have released one and found another owner, or nothing.
-	Claimed(key, token string, deadlineMillis int64)
-	Refused(it keyspace.Item, token string)
-	Mismatched(key, owner string)
+	// LockEvent hands on what happened to a stock lock. The event is good during the call.
+	LockEvent(e *locks.Event)
 }
 
 // instant is the time at which a command happens.
@@ -195,7 +181,7 @@ func (c *Call) Store(db int, it keyspace.Item) {
 		c.noteNewKey(db, &it)
 		c.came(db, &it, &before, replaced)
 	} else if before.IsMarked() && !it.IsMarked() {
-		c.Host.MarkOverwritten(db, before, it)
+		c.tellOverwritten(db, &before, &it)
 	}
 	// A collection that was changed in place has been noted since the last savepoint.
 	if c.Undo != nil && !(it.Shares(&before) && it.OwnedBy(c.Keys.Generation)) {
@@ -224,7 +210,7 @@ func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
 	// As the caller has it: whether a changed collection is the stored one is up to this node's snapshots.
 	removed := *it
 	if c.TakeOut(db, it); removed.IsMarked() {
-		c.Host.MarkRemoved(db, removed)
+		c.tellReleased(db, &removed)
 	}
 }
 
@@ -282,8 +268,8 @@ func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
 	if over {
 		c.Goes(db, before)
 	}
-	if it.Kind() == keyspace.KindHash {
-		c.Host.HashCame(db, *it)
+	if c.Script != nil && it.Kind() == keyspace.KindHash {
+		c.Script.noteHash(db, it)
 	}
 	c.NotifyIn(db, event.ClassNew, "new", it.Key())
 }
@@ -292,7 +278,7 @@ func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
 func (c *Call) Goes(db int, it *keyspace.Item) {
 	c.Ended++
 	if it.IsMarked() {
-		c.Host.MarkEnded(db, *it)
+		c.TellLost(db, it, locks.Expired)
 	}
 	c.NotifyIn(db, event.ClassExpired, "expired", it.Key())
 	if c.Interest&event.InChanges != 0 {

@@ -118,10 +118,10 @@ func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 	if m, ok := it.Mark(); ok {
 		return it.WithMark(c.Renewed(m, deadlineMillis))
 	}
-	if deadlineMillis != Never && it.Kind() == keyspace.KindHash {
-		if m, ok := c.Host.HashMark(*it, deadlineMillis); ok {
-			return it.WithMark(m)
-		}
+	if deadlineMillis != Never && c.Script != nil && it.Kind() == keyspace.KindHash && c.Script.hasCreated(c.DB, it) {
+		c.Script.tookHash = true
+		c.Host.LockEvent(c.stockEvent(locks.Granted, c.DB, it.Key(), "", *it))
+		return it.WithMark(c.Host.NewMark(deadlineMillis))
 	}
 	return *it
 }

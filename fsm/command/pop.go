@@ -134,7 +134,7 @@ func (c *Call) PopFirst(p Pops) protocol.Value {
 			return protocol.Array(append([]protocol.Value{protocol.Bulk(key)}, elems...)...)
 		}
 	}
-	return c.Host.Wait(p.Kind, 1, last-1, deadlineMillis, protocol.NullArray)
+	return c.Wait(p.Kind, 1, last-1, deadlineMillis, protocol.NullArray)
 }
 
 // PopManyOrWait is BLMPOP and BZMPOP: "<timeout> <numkeys> <key>… <end> [COUNT <n>]".
@@ -151,7 +151,7 @@ func (c *Call) PopManyOrWait(parseEnd func(word string) (p Pops, ok bool)) proto
 	if !none {
 		return reply
 	}
-	return c.Host.Wait(m.Kind, 3, len(m.keys), deadlineMillis, protocol.NullArray)
+	return c.Wait(m.Kind, 3, len(m.keys), deadlineMillis, protocol.NullArray)
 }
 
 // WaitUntil reads the timeout of a blocking command, in seconds with a fraction, as the deadline.
@@ -205,3 +205,18 @@ var (
 	ErrTimeoutNegative = protocol.Err("timeout is negative")
 	errTimeoutRange    = protocol.Err("timeout is out of range")
 )
+
+// Unserved is what a blocking command found nowhere: a value of a kind under the words Args[From : From+Count]. Count is
+// 0 if no command did.
+type Unserved struct {
+	Kind           keyspace.Kind
+	From, Count    int
+	DeadlineMillis int64
+}
+
+// Wait is the last thing that a blocking command does, if it cannot be served. The machine has the request wait where
+// it may; elsewhere the reply is none.
+func (c *Call) Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value {
+	c.Unserved = Unserved{Kind: kind, From: from, Count: count, DeadlineMillis: deadlineMillis}
+	return none
+}

@@ -131,7 +131,7 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 		}
 	case *collection.Set:
 		n, visit = v.Len(), v.AscendAt
-		if s.unsorted && (s.stores || s.c.Host.InScript()) {
+		if s.unsorted && (s.stores || s.c.Script != nil) {
 			// Redis sorts, so that a script and a list do not depend on the order of a set.
 			s.unsorted, s.alpha, s.byKeys = false, true, false
 		}

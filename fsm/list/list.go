@@ -43,7 +43,7 @@ func moveFirst(c *command.Call, from, to side, timeout string) protocol.Value {
 	if reply := moveElement(c, c.Args[1], c.Args[2], from, to); reply.Kind != protocol.KindNull {
 		return reply
 	}
-	return c.Host.Wait(keyspace.KindList, 1, 1, deadlineMillis, protocol.Null)
+	return c.Wait(keyspace.KindList, 1, 1, deadlineMillis, protocol.Null)
 }
 
 // Ops are the lists.

@@ -36,6 +36,12 @@ const (
 	// Told once a hold. Of a session's holds the first is told for all, once a session that holds something. A table
 	// that was loaded has forgotten what was told.
 	Late
+	// Refused: a request for a held lock did not wait for it. Mismatched: Owner released a lock that Owner does not
+	// hold. The owner of the table tells both.
+	Refused
+	Mismatched
+	// Overwritten: of a stock lock, a command stored something that is no lock in its place.
+	Overwritten
 )
 
 // Departure says how a request left the queue without a grant.
@@ -49,14 +55,14 @@ const (
 	WithSession
 	Unblocked
 	Disconnected
-	Refused
+	WithError
 	// Replaced: the owner asked for something else, which may stand in the queue now.
 	Replaced
 )
 
 var departures = [...]string{
 	OutOfTime: "timeout", Cancelled: "cancelled", WithSession: "session", Unblocked: "unblocked",
-	Disconnected: "gone", Refused: "refused", Replaced: "replaced",
+	Disconnected: "gone", WithError: "refused", Replaced: "replaced",
 }
 
 // String is the word of the departure in logs.
@@ -67,7 +73,8 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Event is something that the owner of the table tells others.
+// Event is something that happened to a lock, or to a session. The table tells of native locks; commands on keys tell of
+// stock locks.
 type Event struct {
 	Kind   EventKind
 	Reason Reason
@@ -100,6 +107,20 @@ type Event struct {
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 	// Text is for Came: what [keyspace.NewLock] makes the marker of.
 	Text keyspace.LockText
+	// Stock is what is known of a stock lock beside Kind, Reason, DB, Key, Owner and Client; nil: the lock is native.
+	Stock *StockLock
+}
+
+// StockLock is what an [Event] says of a stock lock.
+type StockLock struct {
+	// Item is the key's, with the mark of a stock lock but where the lock is Granted or Mismatched. Next is what was
+	// stored when the lock was Overwritten.
+	Item, Next keyspace.Item
+	// Owners lost the lock if it was Broken, the first of Count. Lost for another reason, all owners have lost it.
+	Owners []Hold
+	Count  int
+	// Ended: the release of a Mismatched lock came between the end of the owner's lease and the removal of the key.
+	Ended bool
 }
 
 // Events are the events since the last TakeEvents.
@@ -158,7 +179,7 @@ func departureOf(err error) Departure {
 	case ErrDropped:
 		return Disconnected
 	}
-	return Refused
+	return WithError
 }
 
 // emitLeft tells who listens that a waiter is in its queues no more.

@@ -253,7 +253,7 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 		if w := n.waitOf(db, key, owner); w != nil && w.Mode != Shared {
 			n.leave(w)
 			n.emitEndOfWait(w, nil, ErrMode)
-			n.emitLeft(w, Refused)
+			n.emitLeft(w, WithError)
 		}
 		h.mode = Shared
 	}

@@ -1,0 +1,82 @@
+package command
+
+import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
+)
+
+// stockTeller is the event under way of a stock lock. A call has one for all of its events, so that none is an
+// allocation. Fields that are not set for an event stay zero.
+type stockTeller struct {
+	event locks.Event
+	lock  locks.StockLock
+}
+
+// IsStockLock reports whether an item is a stock lock. A key that was taken without a time to live is none until it is
+// given one.
+func IsStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != Never && it.IsMarked() }
+
+// stockEvent is the event under way, of a stock lock or of a key that may have been one.
+func (c *Call) stockEvent(kind locks.EventKind, db int, key, owner string, it keyspace.Item) *locks.Event {
+	e := &c.stock.event
+	e.Kind, e.Reason, e.DB, e.Key, e.Owner, e.Stock = kind, 0, db, key, owner, &c.stock.lock
+	e.Stock.Item = it
+	return e
+}
+
+// TellLost tells that all owners of a stock lock have lost it.
+func (c *Call) TellLost(db int, it *keyspace.Item, reason locks.Reason) {
+	e := c.stockEvent(locks.Lost, db, it.Key(), "", *it)
+	e.Reason = reason
+	c.Host.LockEvent(e)
+}
+
+// TellBroken tells that the first of so many owners of a stock lock have lost it by force.
+func (c *Call) TellBroken(it *keyspace.Item, owners []locks.Hold, count int, cause uint64) {
+	e := c.stockEvent(locks.Lost, c.DB, it.Key(), "", *it)
+	e.Reason, e.Cause, e.Stock.Owners, e.Stock.Count = locks.Broken, cause, owners, count
+	c.Host.LockEvent(e)
+	e.Cause, e.Stock.Owners, e.Stock.Count = 0, nil, 0
+}
+
+// tellReleased tells that a command removed a key with the mark of a stock lock.
+func (c *Call) tellReleased(db int, it *keyspace.Item) {
+	if c.Script != nil && IsStockLock(it) {
+		c.Script.Released = true
+	}
+	c.Host.LockEvent(c.stockEvent(locks.Released, db, it.Key(), "", *it))
+}
+
+// tellOverwritten tells that next, which is no lock, was stored in the place of a key with the mark of a stock lock.
+func (c *Call) tellOverwritten(db int, it, next *keyspace.Item) {
+	e := c.stockEvent(locks.Overwritten, db, it.Key(), "", *it)
+	e.Stock.Next = *next
+	c.Host.LockEvent(e)
+	e.Stock.Next = keyspace.Item{}
+}
+
+// TellRefused tells that a client with a token did not get the stock lock that a key may be.
+func (c *Call) TellRefused(it *keyspace.Item, token string) {
+	if IsStockLock(it) {
+		c.Host.LockEvent(c.stockEvent(locks.Refused, c.DB, it.Key(), token, *it))
+	}
+}
+
+// TellClaimed tells that the client has stored a token where nothing was. Without a deadline that is no stock lock yet.
+func (c *Call) TellClaimed(key, token string, deadlineMillis int64) {
+	if c.Script != nil {
+		c.Script.claims++
+	}
+	if deadlineMillis != Never {
+		c.Host.LockEvent(c.stockEvent(locks.Granted, c.DB, key, token, keyspace.Item{}))
+	}
+}
+
+// TellMismatched tells that a command would have released a key for an owner, and found another owner or nothing.
+func (c *Call) TellMismatched(key, owner string) {
+	it := c.Keys.Databases[c.DB].Find(c.HashOf(key), key)
+	e := c.stockEvent(locks.Mismatched, c.DB, key, owner, keyspace.Item{})
+	e.Stock.Ended = it != nil && it.IsMarked() && it.Ended(c.NowMillis) && it.IsString() && it.Value() == owner
+	c.Host.LockEvent(e)
+	e.Stock.Ended = false
+}
