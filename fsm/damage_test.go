@@ -279,7 +279,7 @@ func TestRisingNumbers(t *testing.T) {
 	}
 }
 
-// TestVerifyLockEvents: events of the lock table are published before the table changes again, and before the entry ends.
+// TestVerifyLockEvents: the lock table's events are published before it changes again, and before the entry ends.
 func TestVerifyLockEvents(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")

@@ -132,14 +132,25 @@ func (c *call) publishLockEvents() {
 			c.markLock(e)
 			touch.db = -1
 		}
-		c.countLock(e)
-		if e.Kind == locks.Lost {
-			c.noteLoss(e)
-		}
-		c.watch.watchNative(e)
-		c.publishLockEvent(e)
+		c.LockEvent(e)
 	}
 	c.touchLock(touch)
+}
+
+// LockEvent hands what happened to a lock on to each observer: what this node has seen, the history, the counts, and
+// who listens.
+func (c *call) LockEvent(e *locks.Event) {
+	if e.Stock != nil {
+		e.Client = locks.Client{Origin: c.origin, Conn: int64(c.conn)}
+		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.latest.deletes
+		c.watch.observe(e, c.NowMillis)
+		c.recordStockLoss(e)
+		return
+	}
+	c.watch.observe(e, c.NowMillis)
+	c.recordLoss(e)
+	c.locked.observe(e)
+	c.publishLockEvent(e)
 }
 
 // lockKey is a key of a database.
@@ -170,10 +181,11 @@ func (c *call) touchLock(at lockKey) {
 	}
 }
 
-// countLock counts an event for [LockStats].
-func (c *call) countLock(e *locks.Event) {
-	n := &c.locked
+// observe counts an event of a native lock.
+func (n *LockCounts) observe(e *locks.Event) {
 	switch e.Kind {
+	case locks.Refused:
+		n.Refusals++
 	case locks.Granted:
 		n.Grants++
 		if e.WaitedMillis > 0 {

@@ -80,7 +80,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 		}
 		return protocol.Integer(int64(answer.Fence))
 	case !answer.Waiting:
-		c.locked.Refusals++
+		c.TellNative(locks.Refused, r.Keys[0], r.Owner)
 		return protocol.Null
 	case answer.Kept:
 		for _, key := range r.Keys {
@@ -154,7 +154,7 @@ func releaseOp(c *call) protocol.Value {
 	left, ok := c.changeLocks(1).Release(c.DB, key, owner, all)
 	c.publishLockEvents()
 	if !ok {
-		c.watchMismatch(key, owner)
+		c.TellNative(locks.Mismatched, key, owner)
 		return protocol.Null
 	}
 	if left > 0 {

@@ -237,8 +237,11 @@ func (c *call) causeOf(kind int, text string) uint64 {
 	})
 }
 
-// noteLoss notes a hold that was lost.
-func (c *call) noteLoss(e *locks.Event) {
+// recordLoss adds to the history that a hold of a native lock was lost.
+func (c *call) recordLoss(e *locks.Event) {
+	if e.Kind != locks.Lost {
+		return
+	}
 	if e.Reason == locks.Broken && c.breaking && c.OwnSeq != 0 && len(c.broken) < mostAlike {
 		c.broken = append(c.broken, event.BrokenHold{
 			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.ToWall(e.SinceMillis),

@@ -219,8 +219,8 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 			continue
 		}
 		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)
-		if it != nil && !it.Ended(c.NowMillis) && command.IsStockLock(it) && command.Position(it) >= l.query.Cursor && l.hasOwner(it) &&
-			l.query.Match(at.key) {
+		if it != nil && !it.Ended(c.NowMillis) && command.IsStockLock(it) && command.Position(it) >= l.query.Cursor &&
+			l.hasOwner(it) && l.query.Match(at.key) {
 			polled = append(polled, it)
 		}
 	}

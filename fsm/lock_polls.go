@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/command"
-	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -35,8 +35,7 @@ type polls struct {
 // poll is a client that was refused a key.
 type poll struct {
 	token  string
-	origin protocol.Incarnation
-	conn   uint64
+	client locks.Client
 	// first and last are the instants of refusals, refusals their number since first.
 	first, last int64
 	refusals    int64
@@ -51,26 +50,26 @@ type StockWaiter struct {
 	Refusals    int64
 }
 
-// refused notes that the client of the request was refused a stock lock.
-func (p *polls) refused(c *call, it *keyspace.Item, token string) {
-	if len(it.Key()) > maxPolledKey || len(token) > maxPolledToken {
+// refused notes that a client was refused a stock lock.
+func (p *polls) refused(e *locks.Event, now int64) {
+	if len(e.Key) > maxPolledKey || len(e.Owner) > maxPolledToken {
 		return
 	}
-	at := lockKey{c.DB, it.Key()} // shares the memory of the item, which the map keeps
-	all := p.drop(at, c.NowMillis)
-	i := p.find(all, c, token)
+	at := lockKey{e.DB, e.Key}
+	all := p.drop(at, now)
+	i := p.find(all, e)
 	switch {
 	case i >= 0:
-		all[i].last = c.NowMillis
+		all[i].last = now
 		all[i].refusals++
-		if all[i].token != token {
-			all[i].token = strings.Clone(token)
+		if all[i].token != e.Owner {
+			all[i].token = strings.Clone(e.Owner)
 		}
 		return
 	case len(all) >= maxPollsOfKey:
 		return
 	case p.count >= maxPolls:
-		if p.sweep(c.NowMillis); p.count >= maxPolls {
+		if p.sweep(now); p.count >= maxPolls {
 			return
 		}
 	}
@@ -80,17 +79,18 @@ func (p *polls) refused(c *call, it *keyspace.Item, token string) {
 	if len(all) == 0 {
 		at.key = strings.Clone(at.key)
 	}
-	node := protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
+	by := e.Client
+	by.Origin.Node = strings.Clone(by.Origin.Node)
 	p.byKey[at] = append(p.byKey[at], poll{
-		token: strings.Clone(token), origin: node, conn: c.conn, first: c.NowMillis, last: c.NowMillis, refusals: 1,
+		token: strings.Clone(e.Owner), client: by, first: now, last: now, refusals: 1,
 	})
 	p.count++
 }
 
-// find is the place of the client of the request: the same token, or the same connection.
-func (p *polls) find(all []poll, c *call, token string) int {
+// find is the place of the client that an event tells of: the same token, or the same connection.
+func (p *polls) find(all []poll, e *locks.Event) int {
 	return slices.IndexFunc(all, func(w poll) bool {
-		return w.token == token || w.conn != 0 && w.conn == c.conn && w.origin == c.origin
+		return w.token == e.Owner || w.client.Conn != 0 && w.client == e.Client
 	})
 }
 
@@ -121,17 +121,17 @@ func (p *polls) sweep(now int64) {
 }
 
 // granted forgets that a client polled, and returns how long it did.
-func (p *polls) granted(c *call, key, token string) (waitedMillis int64, polled bool) {
+func (p *polls) granted(e *locks.Event, now int64) (waitedMillis int64, polled bool) {
 	if p.count == 0 {
 		return 0, false
 	}
-	at := lockKey{c.DB, key}
+	at := lockKey{e.DB, e.Key}
 	all := p.byKey[at]
-	i := p.find(all, c, token)
-	if i < 0 || all[i].last < c.NowMillis-pollsWithin {
+	i := p.find(all, e)
+	if i < 0 || all[i].last < now-pollsWithin {
 		return 0, false
 	}
-	waitedMillis = c.NowMillis - all[i].first
+	waitedMillis = now - all[i].first
 	p.count--
 	if all = slices.Delete(all, i, i+1); len(all) == 0 {
 		delete(p.byKey, at)
@@ -164,7 +164,7 @@ func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 	for i := range all {
 		if w := &all[i]; w.waits(m.st.ClockMillis) {
 			waiters = append(waiters, StockWaiter{
-				Owner: w.token, Origin: w.origin, Conn: int64(w.conn),
+				Owner: w.token, Origin: w.client.Origin, Conn: w.client.Conn,
 				SinceMillis: command.SaturatingAdd(w.first, m.st.wallOffsetMillis), Refusals: w.refusals,
 			})
 		}

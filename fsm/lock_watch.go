@@ -95,8 +95,12 @@ func (w *lockWatch) of(key string, kind int) *LockClassCounts {
 // isLate reports whether more than four fifths of a lease are used.
 func isLate(used, lease int64) bool { return lease > 0 && used > lease/5*4 }
 
-// watchNative notes what the lock table wants done.
-func (w *lockWatch) watchNative(e *locks.Event) {
+// observe counts what happened to a lock, and remembers who lost it and who polls for it.
+func (w *lockWatch) observe(e *locks.Event, now int64) {
+	if e.Stock != nil {
+		w.observeStock(e, now)
+		return
+	}
 	switch e.Kind {
 	case locks.Granted:
 		n := w.of(e.Key, nativeLocks)
@@ -115,54 +119,45 @@ func (w *lockWatch) watchNative(e *locks.Event) {
 			w.of(e.Key, nativeLocks).Expired++
 		}
 		w.lost.note(e.DB, e.Key, e.Owner)
+	case locks.Mismatched:
+		if w.lost.forget(e.DB, e.Key, e.Owner) {
+			w.of(e.Key, nativeLocks).Stale++
+		}
 	}
 }
 
-// watchStock notes what happened to a stock lock.
-func (c *call) watchStock(e *locks.Event) {
-	w, it := &c.watch, &e.Stock.Item
+func (w *lockWatch) observeStock(e *locks.Event, now int64) {
+	it := &e.Stock.Item
 	switch e.Kind {
 	case locks.Granted:
-		if e.Owner == "" { // a hash
-			owners, _ := stockOwners(it, 1)
-			if len(owners) == 0 {
-				return
-			}
-			e.Owner = owners[0].Owner
-		}
-		n := w.of(e.Key, stockLocks)
-		n.Grants++
-		w.lost.forget(e.DB, e.Key, e.Owner)
-		if waited, polled := w.polls.granted(c, e.Key, e.Owner); polled && waited > slowWaitMillis {
-			n.Slow++
-		}
+		w.stockGranted(e, now)
 	case locks.Refused:
 		w.of(e.Key, stockLocks).Refusals++
-		w.polls.refused(c, it, e.Owner)
+		w.polls.refused(e, now)
 	case locks.Released:
-		if c.Script == nil && c.latest.deletes { // DEL does not say that its sender is the owner
+		if e.Stock.ByName {
 			w.loses(e.DB, it)
 		}
-		if !command.IsStockLock(it) {
-			return
+		if command.IsStockLock(it) {
+			m, _ := it.Mark()
+			n := w.of(e.Key, stockLocks)
+			n.Releases++
+			if isLate(now-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
+				n.Late++
+			}
 		}
-		m, _ := it.Mark()
-		n := w.of(e.Key, stockLocks)
-		n.Releases++
-		if isLate(c.NowMillis-(it.DeadlineMillis-m.LeaseMillis), m.LeaseMillis) {
-			n.Late++
-		}
-		c.stockTaken(e.DB, it, &m)
 	case locks.Overwritten:
 		w.loses(e.DB, it)
-		// Commands that change a string, as INCR does, change no lock.
-		if next := &e.Stock.Next; c.latest.overwrites && command.IsStockLock(it) &&
-			!(next.IsString() && it.IsString() && next.Value() == it.Value()) {
-			m, _ := it.Mark()
-			c.stockTaken(e.DB, it, &m)
-		}
 	case locks.Lost:
-		c.watchStockLoss(e)
+		switch e.Reason {
+		case locks.Expired:
+			w.of(e.Key, stockLocks).Expired++
+			w.loses(e.DB, it)
+		case locks.Broken:
+			for i := range e.Stock.Owners {
+				w.lost.note(e.DB, e.Key, e.Stock.Owners[i].Owner)
+			}
+		}
 	case locks.Mismatched:
 		if w.lost.forget(e.DB, e.Key, e.Owner) || e.Stock.Ended {
 			w.of(e.Key, stockLocks).Stale++
@@ -170,26 +165,22 @@ func (c *call) watchStock(e *locks.Event) {
 	}
 }
 
-// watchStockLoss notes that owners have lost a stock lock.
-func (c *call) watchStockLoss(e *locks.Event) {
-	w, it := &c.watch, &e.Stock.Item
-	switch e.Reason {
-	case locks.Broken:
-		for i := range e.Stock.Owners {
-			w.lost.note(e.DB, e.Key, e.Stock.Owners[i].Owner)
+// stockGranted counts a stock lock that was taken. Of a hash the first field is the owner.
+func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
+	if !e.Stock.Item.IsString() {
+		owners, _ := stockOwners(&e.Stock.Item, 1)
+		if len(owners) == 0 {
+			return
 		}
-		c.noteStockLosses(e.DB, it, e.Stock.Owners, e.Stock.Count, e.Reason, e.Cause)
-	case locks.Flushed:
-		c.stockLost(e.DB, it, e.Reason, c.takingCause())
-	case locks.Expired:
-		w.of(e.Key, stockLocks).Expired++
-		w.loses(e.DB, it)
-		c.stockLost(e.DB, it, e.Reason, 0)
+		e.Owner = owners[0].Owner
+	}
+	n := w.of(e.Key, stockLocks)
+	n.Grants++
+	w.lost.forget(e.DB, e.Key, e.Owner)
+	if waited, polled := w.polls.granted(e, now); polled && waited > slowWaitMillis {
+		n.Slow++
 	}
 }
-
-// LockEvent hands what happened to a stock lock to those who observe locks.
-func (c *call) LockEvent(e *locks.Event) { c.watchStock(e) }
 
 // loses notes the owners of a stock lock that they have lost.
 func (w *lockWatch) loses(db int, it *keyspace.Item) {
@@ -205,13 +196,6 @@ func (w *lockWatch) loses(db int, it *keyspace.Item) {
 
 // maxLostOwners bounds the owners of one lock that are remembered.
 const maxLostOwners = 8
-
-// watchMismatch notes that a command would have released a native lock for an owner, and found another owner or nothing.
-func (c *call) watchMismatch(key, owner string) {
-	if c.watch.lost.forget(c.DB, key, owner) {
-		c.watch.of(key, nativeLocks).Stale++
-	}
-}
 
 // mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
 const mostScriptWords = 8

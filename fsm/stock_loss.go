@@ -16,6 +16,22 @@ import (
 // A stock lock is lost when its lease ends, when its database is flushed, when LOCK.BREAK breaks it, and when a command
 // removes or overwrites it that is not its holder's: see [call.stockTaken].
 
+// recordStockLoss adds to the history that owners have lost a stock lock.
+func (c *call) recordStockLoss(e *locks.Event) {
+	it, next := &e.Stock.Item, &e.Stock.Next
+	switch {
+	case e.Kind == locks.Lost && e.Reason == locks.Broken:
+		c.noteStockLosses(e.DB, it, e.Stock.Owners, e.Stock.Count, e.Reason, e.Cause)
+	case e.Kind == locks.Lost:
+		c.stockLost(e.DB, it, e.Reason, e.Cause)
+	case e.Kind == locks.Released && command.IsStockLock(it),
+		// Commands that change a string, as INCR does, take no lock away.
+		e.Kind == locks.Overwritten && c.latest.overwrites && command.IsStockLock(it) &&
+			!(next.IsString() && it.IsString() && next.Value() == it.Value()):
+		c.stockTaken(e.DB, it)
+	}
+}
+
 // stockLost notes that the owners of a stock lock have lost it.
 func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
 	if it.IsString() {
@@ -66,8 +82,8 @@ func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 }
 
 // stockTaken notes that a command removed a stock lock, or overwrote it, unless the command is the holder's.
-func (c *call) stockTaken(db int, it *keyspace.Item, m *keyspace.Mark) {
-	if c.isTaker(m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
+func (c *call) stockTaken(db int, it *keyspace.Item) {
+	if m, _ := it.Mark(); c.isTaker(&m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
 		return
 	}
 	owners, count := stockOwners(it, mostAlike)
@@ -147,7 +163,7 @@ func (c *call) flushStock(db int) {
 			marks--
 		}
 		if command.IsStockLock(it) {
-			c.TellLost(db, it, locks.Flushed)
+			c.TellLost(db, it, locks.Flushed, c.takingCause())
 		}
 		return looked < mostFlushed && marks > 0
 	})

@@ -85,7 +85,7 @@ type Host interface {
 
 	// NewMark is the mark of an item that the client of the request makes now.
 	NewMark(deadlineMillis int64) keyspace.Mark
-	// LockEvent hands on what happened to a stock lock. The event is good during the call.
+	// LockEvent hands on what happened to a lock. The event is good during the call.
 	LockEvent(e *locks.Event)
 }
 
@@ -278,7 +278,7 @@ func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
 func (c *Call) Goes(db int, it *keyspace.Item) {
 	c.Ended++
 	if it.IsMarked() {
-		c.TellLost(db, it, locks.Expired)
+		c.TellLost(db, it, locks.Expired, 0)
 	}
 	c.NotifyIn(db, event.ClassExpired, "expired", it.Key())
 	if c.Interest&event.InChanges != 0 {

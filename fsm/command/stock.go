@@ -24,11 +24,19 @@ func (c *Call) stockEvent(kind locks.EventKind, db int, key, owner string, it ke
 	return e
 }
 
-// TellLost tells that all owners of a stock lock have lost it.
-func (c *Call) TellLost(db int, it *keyspace.Item, reason locks.Reason) {
-	e := c.stockEvent(locks.Lost, db, it.Key(), "", *it)
-	e.Reason = reason
+// TellNative tells of a native lock what the lock table does not.
+func (c *Call) TellNative(kind locks.EventKind, key, owner string) {
+	e := c.stockEvent(kind, c.DB, key, owner, keyspace.Item{})
+	e.Stock, e.Client = nil, locks.Client{}
 	c.Host.LockEvent(e)
+}
+
+// TellLost tells that all owners of a stock lock have lost it, to time or to a command, which is a cause.
+func (c *Call) TellLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
+	e := c.stockEvent(locks.Lost, db, it.Key(), "", *it)
+	e.Reason, e.Cause = reason, cause
+	c.Host.LockEvent(e)
+	e.Cause = 0
 }
 
 // TellBroken tells that the first of so many owners of a stock lock have lost it by force.

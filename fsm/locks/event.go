@@ -73,8 +73,8 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Event is something that happened to a lock, or to a session. The table tells of native locks; commands on keys tell of
-// stock locks.
+// Event is something that happened to a lock, or to a session. The table tells of native locks; commands on keys tell
+// of stock locks.
 type Event struct {
 	Kind   EventKind
 	Reason Reason
@@ -113,14 +113,16 @@ type Event struct {
 
 // StockLock is what an [Event] says of a stock lock.
 type StockLock struct {
-	// Item is the key's, with the mark of a stock lock but where the lock is Granted or Mismatched. Next is what was
-	// stored when the lock was Overwritten.
+	// Item is the key's, with the mark of a stock lock. Of a string that was Granted and of a Mismatched key it is empty.
+	// Next is what was stored when the lock was Overwritten.
 	Item, Next keyspace.Item
 	// Owners lost the lock if it was Broken, the first of Count. Lost for another reason, all owners have lost it.
 	Owners []Hold
 	Count  int
 	// Ended: the release of a Mismatched lock came between the end of the owner's lease and the removal of the key.
 	Ended bool
+	// ByName: the command that Released the lock names the key and no owner, so that an owner may have lost the lock.
+	ByName bool
 }
 
 // Events are the events since the last TakeEvents.
