@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/backup"
@@ -115,7 +115,7 @@ func intoFile(path string, write func(io.Writer) error) (err error) {
 
 // puller takes a backup from the first node that gives one.
 type puller struct {
-	servers *holder.Servers
+	servers *operator.Servers
 	stale   bool
 	json    bool
 	file    string
@@ -142,12 +142,12 @@ func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if f := fieldsOf(v); f["bytes"].Num != summary.FileBytes || holder.Text(f["sha256"]) != summary.SHA256 {
+	if f := fieldsOf(v); f["bytes"].Num != summary.FileBytes || operator.Text(f["sha256"]) != summary.SHA256 {
 		return errors.New("what the node sent did not arrive as it was")
 	}
 	if p.json {
 		return writeJSON(said, backupDocument{
-			Format: api.Format, File: p.file, Index: begun["index"].Num, NodeID: holder.Text(begun["node-id"]),
+			Format: api.Format, File: p.file, Index: begun["index"].Num, NodeID: operator.Text(begun["node-id"]),
 			Keys:  begun["keys"].Num,
 			Bytes: summary.FileBytes, SHA256: summary.SHA256, Stale: p.stale,
 		})
@@ -158,7 +158,7 @@ func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
 }
 
 // begin asks one node after the other.
-func (p *puller) begin(ctx context.Context) (*holder.Conn, fields, error) {
+func (p *puller) begin(ctx context.Context) (*operator.Conn, fields, error) {
 	words := []string{"RAFT.BACKUP", "BEGIN"}
 	if p.stale {
 		words = append(words, "STALE")
@@ -174,13 +174,13 @@ func (p *puller) begin(ctx context.Context) (*holder.Conn, fields, error) {
 			conn.Close()
 			err = fmt.Errorf("%s: %w", addr, refused)
 		}
-		failed = holder.Also(failed, err)
+		failed = operator.Also(failed, err)
 	}
 	return nil, nil, failed
 }
 
 // parts copies all parts to w.
-func (p *puller) parts(ctx context.Context, conn *holder.Conn, w io.Writer, about int64) error {
+func (p *puller) parts(ctx context.Context, conn *operator.Conn, w io.Writer, about int64) error {
 	started := time.Now()
 	said, got := started, int64(0)
 	for {
@@ -246,4 +246,4 @@ func fieldsOf(v protocol.Value) fields {
 	return f
 }
 
-func (f fields) text(name string) string { return printable(holder.Text(f[name])) }
+func (f fields) text(name string) string { return printable(operator.Text(f[name])) }

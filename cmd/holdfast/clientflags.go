@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/secrets"
 )
@@ -89,7 +89,7 @@ func (c *clientFlags) findNode() (n localNode) {
 }
 
 // servers is what the flags mean, or, without a server among them, the node of this machine.
-func (c *clientFlags) servers() (*holder.Servers, error) {
+func (c *clientFlags) servers() (*operator.Servers, error) {
 	n := c.findNode()
 	s, err := c.reach(n.note())
 	if err != nil && n.from != "" {
@@ -99,8 +99,8 @@ func (c *clientFlags) servers() (*holder.Servers, error) {
 }
 
 // reach is what the flags mean. from says where the address comes from, for errors.
-func (c *clientFlags) reach(from string) (*holder.Servers, error) {
-	s := &holder.Servers{DB: c.db, User: c.user, From: from}
+func (c *clientFlags) reach(from string) (*operator.Servers, error) {
+	s := &operator.Servers{DB: c.db, User: c.user, From: from}
 	for addr := range strings.SplitSeq(c.server, ",") {
 		full, err := withPort(addr)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -129,7 +129,7 @@ func clusterNames() (names []string) {
 }
 
 // connect connects to the first node that answers.
-func (o *clusterOwn) connect(ctx context.Context) (*holder.Conn, error) {
+func (o *clusterOwn) connect(ctx context.Context) (*operator.Conn, error) {
 	servers, err := o.servers()
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (o *clusterOwn) look(ctx context.Context) (*api.Cluster, error) {
 }
 
 // statusOf is what a node knows of the cluster.
-func statusOf(ctx context.Context, conn *holder.Conn) (*api.Cluster, error) {
+func statusOf(ctx context.Context, conn *operator.Conn) (*api.Cluster, error) {
 	v, err := conn.Do(ctx, "RAFT.STATUS")
 	if err != nil {
 		return nil, err

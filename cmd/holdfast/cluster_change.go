@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -43,7 +43,7 @@ const (
 // change is a change of the members under way.
 type change struct {
 	*clusterOwn
-	servers *holder.Servers
+	servers *operator.Servers
 	word    string
 	names   []string
 	// known: a node has answered. From then on the members are called by their IDs, so that asking again means the same,
@@ -61,14 +61,14 @@ func (c *change) make(ctx context.Context, stdout io.Writer) error {
 	var silent error
 	for i := 0; ; i++ {
 		err := c.attempt(ctx, c.servers.Addrs[i%len(c.servers.Addrs)], stdout)
-		if err == nil || errors.As(err, new(*holder.Refusal)) {
+		if err == nil || errors.As(err, new(*operator.Refusal)) {
 			return err
 		}
 		if c.leaderless != nil {
 			err = c.leaderless
 		}
 		if !c.known {
-			silent = holder.Also(silent, err)
+			silent = operator.Also(silent, err)
 		}
 		switch {
 		case i+1 >= len(c.servers.Addrs) && !c.known:
@@ -120,7 +120,7 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 }
 
 // ask asks for the change, and prints what was done.
-func (c *change) ask(ctx context.Context, conn *holder.Conn, stdout io.Writer) error {
+func (c *change) ask(ctx context.Context, conn *operator.Conn, stdout io.Writer) error {
 	words := append([]string{c.word}, c.names...)
 	if c.force {
 		words = append(words, "FORCE")
@@ -172,11 +172,11 @@ func successor(status *api.Cluster, old string) (id string, err error) {
 	switch len(names) {
 	case 0:
 		return "",
-			&holder.Refusal{Text: fmt.Sprintf("no member without a vote answers that could replace %s: start one with --join "+
+			&operator.Refusal{Text: fmt.Sprintf("no member without a vote answers that could replace %s: start one with --join "+
 				"and --non-voter, or remove %s if the new one votes already", goes, goes)}
 	case 1:
 		return id, nil
 	}
-	return "", &holder.Refusal{Text: fmt.Sprintf("say which member is to replace %s: %s have no vote", goes,
+	return "", &operator.Refusal{Text: fmt.Sprintf("say which member is to replace %s: %s have no vote", goes,
 		strings.Join(names, ", "))}
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -23,7 +23,7 @@ func (o *clusterOwn) watchStatus(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	servers.Name = clientName("holdfast-cluster")
-	w := &watcher{servers: servers, conns: make(map[string]*holder.Conn), before: make(map[string]sample)}
+	w := &watcher{servers: servers, conns: make(map[string]*operator.Conn), before: make(map[string]sample)}
 	defer w.close()
 	return watchFrames(ctx, stdout, func() string { return w.frame(ctx) })
 }
@@ -52,11 +52,11 @@ func watchFrames(ctx context.Context, stdout io.Writer, next func() string) erro
 
 // watcher keeps a connection to each node, and what each node said a frame ago.
 type watcher struct {
-	servers *holder.Servers
-	any     *holder.Conn // to the node that is asked about the others
+	servers *operator.Servers
+	any     *operator.Conn // to the node that is asked about the others
 	mu      sync.Mutex
-	conns   map[string]*holder.Conn // by address; guarded by mu
-	before  map[string]sample       // by node
+	conns   map[string]*operator.Conn // by address; guarded by mu
+	before  map[string]sample         // by node
 }
 
 func (w *watcher) close() {

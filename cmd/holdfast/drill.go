@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/fleet"
 	"github.com/holdfast/holdfast/server"
@@ -83,7 +83,7 @@ func restoreDrill(ctx context.Context, path string, stdout io.Writer) error {
 
 // drilled asks the node for what the backup has.
 func drilled(ctx context.Context, addr string, report *backup.Report) (keys, locks int64, err error) {
-	servers := &holder.Servers{Addrs: []string{addr}, Name: clientName("holdfast-drill")}
+	servers := &operator.Servers{Addrs: []string{addr}, Name: clientName("holdfast-drill")}
 	conn, err := servers.DialAny(ctx, backupPatience)
 	if err != nil {
 		return 0, 0, err
@@ -111,7 +111,7 @@ func drilled(ctx context.Context, addr string, report *backup.Report) (keys, loc
 }
 
 // firstFence takes a lock that no client has, and gives it back, once the node serves.
-func firstFence(ctx context.Context, conn *holder.Conn) (protocol.Value, error) {
+func firstFence(ctx context.Context, conn *operator.Conn) (protocol.Value, error) {
 	const key = "holdfast-drill"
 	for {
 		fence, err := conn.Do(ctx, "LOCK.ACQUIRE", key, key, "PX", "60000")
@@ -119,7 +119,7 @@ func firstFence(ctx context.Context, conn *holder.Conn) (protocol.Value, error) 
 			_, err = conn.Do(ctx, "LOCK.RELEASE", key, key)
 			return fence, err
 		}
-		if errors.As(err, new(*holder.Refusal)) {
+		if errors.As(err, new(*operator.Refusal)) {
 			return fence, err
 		}
 		select { // there is no leader yet

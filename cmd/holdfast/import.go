@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
 	"github.com/holdfast/holdfast/cmd/internal/importer"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/api"
 )
@@ -226,7 +226,7 @@ func (o *importOwn) above() (int64, error) {
 }
 
 // raiseFences lifts the floor of the fences of native locks, and returns the largest number that none will be.
-func raiseFences(ctx context.Context, to *holder.Servers, above int64, dryRun bool) (int64, error) {
+func raiseFences(ctx context.Context, to *operator.Servers, above int64, dryRun bool) (int64, error) {
 	if dryRun {
 		return above, nil
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/cmd/internal/importer"
 	"github.com/holdfast/holdfast/server"
 )
@@ -27,7 +27,7 @@ import (
 // served is the address of a cluster of one, and a client of it.
 func served(t *testing.T, password string) (string, *redis.Client) {
 	t.Helper()
-	addr := holdertest.StartNode(t, func(c *server.Config) { c.Password = password })
+	addr := clienttest.StartNode(t, func(c *server.Config) { c.Password = password })
 	client := redis.NewClient(&redis.Options{Addr: addr, Password: password, DB: 3})
 	t.Cleanup(func() { client.Close() })
 	require.Eventually(t, func() bool { return client.DBSize(t.Context()).Err() == nil }, 20*time.Second,

@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
@@ -223,7 +223,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 // acquire waits for the lock until it is granted, --wait is over, or a signal ends the program. Once failed is closed,
 // it asks the nodes by itself whether they refuse this client, since the library does not know the flags.
 func (o *lockOwn) acquire(
-	ctx context.Context, client *holdfast.Client, servers *holder.Servers, failed <-chan struct{}, stderr io.Writer,
+	ctx context.Context, client *holdfast.Client, servers *operator.Servers, failed <-chan struct{}, stderr io.Writer,
 ) (*holdfast.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -283,12 +283,12 @@ func cancelBySignal(ctx context.Context, cancel context.CancelCauseFunc) (stop f
 
 // refusalOf returns why a node lets this client in neither now nor later, with the flag that is missing or wrong, and
 // cancels the wait for that reason. Nil: a node lets it in, or none answers.
-func refusalOf(ctx context.Context, servers *holder.Servers, cancel context.CancelCauseFunc) error {
+func refusalOf(ctx context.Context, servers *operator.Servers, cancel context.CancelCauseFunc) error {
 	conn, err := servers.DialAny(ctx, nodePatience)
 	if err == nil {
 		conn.Close()
 	}
-	if !errors.As(err, new(*holder.Refusal)) {
+	if !errors.As(err, new(*operator.Refusal)) {
 		return nil
 	}
 	cancel(err)
@@ -296,7 +296,7 @@ func refusalOf(ctx context.Context, servers *holder.Servers, cancel context.Canc
 }
 
 // options are the flags as the library has them.
-func (o *lockOwn) options(ctx context.Context, servers *holder.Servers, stderr io.Writer) []holdfast.Option {
+func (o *lockOwn) options(ctx context.Context, servers *operator.Servers, stderr io.Writer) []holdfast.Option {
 	options := []holdfast.Option{holdfast.Note(o.note)}
 	if o.shared {
 		options = append(options, holdfast.Shared())
@@ -321,7 +321,7 @@ func (o *lockOwn) options(ctx context.Context, servers *holder.Servers, stderr i
 const answerWithin = time.Second
 
 // present is what the cluster says of the lock now.
-func (o *lockOwn) present(ctx context.Context, servers *holder.Servers) (l api.Lock, there bool) {
+func (o *lockOwn) present(ctx context.Context, servers *operator.Servers) (l api.Lock, there bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	conn, err := servers.DialAny(ctx, answerWithin)
@@ -334,7 +334,7 @@ func (o *lockOwn) present(ctx context.Context, servers *holder.Servers) (l api.L
 }
 
 // behindNow is behind for the lock as it is now; empty also if no node answers.
-func (o *lockOwn) behindNow(servers *holder.Servers) string {
+func (o *lockOwn) behindNow(servers *operator.Servers) string {
 	if l, there := o.present(context.Background(), servers); there {
 		return behind(&l)
 	}

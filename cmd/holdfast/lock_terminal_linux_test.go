@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
@@ -24,7 +24,7 @@ type shell struct {
 }
 
 // atTerminal starts a shell at a terminal of its own; in its environment `holdfast` finds the nodes.
-func atTerminal(t *testing.T, exe string, c *holdertest.Cluster) *shell {
+func atTerminal(t *testing.T, exe string, c *clienttest.Cluster) *shell {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -90,7 +90,7 @@ const (
 
 // TestLockAtATerminal: a command under a lock reads from the terminal and heeds its keys as without one.
 func TestLockAtATerminal(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	s := atTerminal(t, exe, c)
 	t.Run("input", func(t *testing.T) {
 		s.enter(t, "$holdfast lock job -- sh -c 'echo wants-$((1+1)); read x; echo got-$x'\n")
@@ -142,7 +142,7 @@ func TestLockAtATerminal(t *testing.T) {
 
 // TestWatchAtATerminal: the status is shown in place, and Ctrl-C gives the terminal back as it was.
 func TestWatchAtATerminal(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	s := atTerminal(t, exe, c)
 	s.enter(t, "$holdfast cluster status --watch; echo status-$?\n")
 	s.shows(t, "\x1b[?1049h", 1)

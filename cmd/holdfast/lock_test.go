@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 )
 
 // locking starts `holdfast lock` with the words of args.
@@ -36,7 +36,7 @@ func (r *program) oneLine(t *testing.T, text string) {
 
 // TestLockGivesItsCommandsStatus: the statuses are those of a shell, and the lock is free afterwards.
 func TestLockGivesItsCommandsStatus(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	plain := filepath.Join(t.TempDir(), "plain")
 	require.NoError(t, os.WriteFile(plain, nil, 0o600))
 	for want, command := range map[int]string{
@@ -70,7 +70,7 @@ func TestLockGivesItsCommandsStatus(t *testing.T) {
 // TestLockFindsItsCommandAsShellsDo: a script without a first line that names its program is a shell's; a file of the
 // path that is no program is not missing.
 func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
@@ -87,7 +87,7 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 
 // TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage and for files that cannot be read.
 func TestLockSaysInOneLineWhyNot(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1, "open sesame")
+	exe, c := build(t), clienttest.Start(t, 1, "open sesame")
 	c.Take("taken")
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("open sesame\n"), 0o600))
@@ -133,7 +133,7 @@ const deaf = `trap "" TERM; echo ready; while :; do sleep 0.05; done`
 
 // TestLockHandsSignalsOn: to the command while it runs; before, a signal ends the wait.
 func TestLockHandsSignalsOn(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	r := locking(t, exe, c.Addrs(), "job", "--", "sh", "-c", loop)
 	r.says(t, "ready")
 	waits := locking(t, exe, c.Addrs(), "job", "--", "echo", "never")
@@ -150,7 +150,7 @@ func TestLockHandsSignalsOn(t *testing.T) {
 
 // TestLockEndsACommandThatLost: SIGTERM, after the grace SIGKILL, for the command and its children.
 func TestLockEndsACommandThatLost(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	t.Run("it heeds", func(t *testing.T) {
 		r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c", loop)
 		r.says(t, "ready")
@@ -192,7 +192,7 @@ func stopped(pid string) bool {
 
 // TestLockWakesACommandThatLost: one that was stopped goes on, so that it can end by SIGTERM in its own way.
 func TestLockWakesACommandThatLost(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	r := locking(t, exe, c.Addrs(), "--grace", "1h", "job", "--", "sh", "-c",
 		`trap "echo told; exit 0" TERM; echo pid $$.; kill -STOP $$`)
 	r.says(t, ".")
@@ -206,7 +206,7 @@ func TestLockWakesACommandThatLost(t *testing.T) {
 
 // TestLockUnderNohup: a signal that it was started to ignore ends neither the wait nor the command.
 func TestLockUnderNohup(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	nohup := filepath.Join(t.TempDir(), "nohup")
 	require.NoError(t, os.WriteFile(nohup, []byte("#!/bin/sh\ntrap '' HUP\nexec \""+exe+"\" \"$@\"\n"), 0o700))
 	c.Take("job")
@@ -223,7 +223,7 @@ func TestLockUnderNohup(t *testing.T) {
 
 // TestLockTellsALateLoss: when no notice came, it comes to light at the release.
 func TestLockTellsALateLoss(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	file := filepath.Join(t.TempDir(), "go on")
 	r := locking(t, exe, c.Addrs(), "--ttl", "1h", "job", "--", "sh", "-c",
 		`echo ready; while [ ! -e "$1" ]; do sleep 0.05; done`, "sh", file)
@@ -245,7 +245,7 @@ func gone(t *testing.T, pid string) bool {
 
 // TestLockEndsACommandBeforeItsSession: where no node can be asked, whatever the grace.
 func TestLockEndsACommandBeforeItsSession(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	r := locking(t, exe, c.Addrs(), "--ttl", "3s", "--grace", "1h", "job", "--", "sh", "-c", deaf)
 	r.says(t, "ready")
 	c.Kill(0)
@@ -256,7 +256,7 @@ func TestLockEndsACommandBeforeItsSession(t *testing.T) {
 
 // TestLockLeavesChildrenOfACommandThatEnded: they are not the lock's, which is free when the command ends.
 func TestLockLeavesChildrenOfACommandThatEnded(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	r := locking(t, exe, c.Addrs(), "job", "--", "sh", "-c", `sleep 1000 </dev/null >/dev/null 2>&1 & echo child $!.`)
 	require.Zero(t, r.status(t))
 	_, rest, _ := strings.Cut(r.stdout.String(), "child ")
@@ -269,7 +269,7 @@ func TestLockLeavesChildrenOfACommandThatEnded(t *testing.T) {
 
 // TestLockPassesInput: the command's standard input is this program's.
 func TestLockPassesInput(t *testing.T) {
-	exe, c := build(t), holdertest.Start(t, 1)
+	exe, c := build(t), clienttest.Start(t, 1)
 	cmd := exec.Command(exe, "lock", "job", "--", "cat")
 	cmd.Env = append(os.Environ(), "HOLDFAST_SERVER="+c.Addrs()[0])
 	cmd.Stdin = io.LimitReader(strings.NewReader("some text"), 9)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -136,8 +136,8 @@ func (o *locksOwn) check(word string, words []string) error {
 }
 
 // watchLocks shows the list again and again, until ctx ends.
-func watchLocks(ctx context.Context, servers *holder.Servers, q lockQuery, stdout io.Writer) error {
-	var conn *holder.Conn
+func watchLocks(ctx context.Context, servers *operator.Servers, q lockQuery, stdout io.Writer) error {
+	var conn *operator.Conn
 	defer func() {
 		if conn != nil {
 			conn.Close()
@@ -162,7 +162,7 @@ func watchLocks(ctx context.Context, servers *holder.Servers, q lockQuery, stdou
 }
 
 // breakLock takes a lock away. A stock lock has no fence, so only the owner that is named can be meant.
-func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string, stdout io.Writer) error {
+func (o *locksOwn) breakLock(ctx context.Context, conn *operator.Conn, name string, stdout io.Writer) error {
 	l, there, err := lockNow(ctx, conn, name, o.db)
 	switch stock := there && l.Mode == stockMode && len(l.Holders) > 0; {
 	case err != nil:
@@ -181,7 +181,7 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string
 		words = append(words, "FENCE", strconv.FormatUint(o.fence, 10))
 	}
 	v, err := conn.Do(ctx, append(words, "REASON", o.reason)...)
-	refusal := new(holder.Refusal)
+	refusal := new(operator.Refusal)
 	switch {
 	case errors.As(err, &refusal) && strings.HasPrefix(refusal.Text, "WRONGTYPE"):
 		return fmt.Errorf("break %s: the key holds a value that is no lock", name)
@@ -199,7 +199,7 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *holder.Conn, name string
 }
 
 // lockNow is the answer of LOCK.INFO about a lock. there is false if it has neither a holder nor a waiter.
-func lockNow(ctx context.Context, conn *holder.Conn, name string, db int) (l api.Lock, there bool, err error) {
+func lockNow(ctx context.Context, conn *operator.Conn, name string, db int) (l api.Lock, there bool, err error) {
 	vs, err := conn.Pipeline(ctx, []string{"TIME"}, []string{"LOCK.INFO", name})
 	if err != nil || len(vs[0].Elems) != 2 || vs[1].IsError() {
 		return l, false, err
@@ -208,7 +208,7 @@ func lockNow(ctx context.Context, conn *holder.Conn, name string, db int) (l api
 }
 
 // present describes who holds a lock now, where the hold that the caller named is there no more.
-func (o *locksOwn) present(ctx context.Context, conn *holder.Conn, name string) string {
+func (o *locksOwn) present(ctx context.Context, conn *operator.Conn, name string) string {
 	l, there, err := lockNow(ctx, conn, name, o.db)
 	switch {
 	case err != nil:
@@ -255,7 +255,7 @@ func shellWord(word string) string {
 }
 
 // history lists how locks were lost, the newest first.
-func (o *locksOwn) history(ctx context.Context, conn *holder.Conn, q lockQuery, stdout io.Writer) error {
+func (o *locksOwn) history(ctx context.Context, conn *operator.Conn, q lockQuery, stdout io.Writer) error {
 	all := api.Losses{Format: api.Format, Losses: []api.Loss{}}
 	now, err := clusterNow(ctx, conn)
 	if err != nil {

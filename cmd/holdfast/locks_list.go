@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
@@ -21,7 +21,7 @@ type lockQuery struct {
 }
 
 // look asks for all locks that match, those held longest first.
-func (q lockQuery) look(ctx context.Context, conn *holder.Conn) (api.Locks, error) {
+func (q lockQuery) look(ctx context.Context, conn *operator.Conn) (api.Locks, error) {
 	doc := api.Locks{Format: api.Format, Sums: &api.Sums{Complete: true}, Locks: []api.Lock{}}
 	var err error
 	if doc.NowUnixMillis, err = clusterNow(ctx, conn); err != nil {
@@ -80,7 +80,7 @@ func oldest(l *api.Lock) int64 {
 }
 
 // clusterNow is cluster time as Unix time.
-func clusterNow(ctx context.Context, conn *holder.Conn) (millis int64, err error) {
+func clusterNow(ctx context.Context, conn *operator.Conn) (millis int64, err error) {
 	v, err := conn.Do(ctx, "TIME")
 	if err != nil || len(v.Elems) != 2 {
 		return 0, err
@@ -96,7 +96,7 @@ func timeOf(v protocol.Value) int64 {
 }
 
 // frame is the table of the locks, or why there is none.
-func (q lockQuery) frame(ctx context.Context, conn *holder.Conn) (string, error) {
+func (q lockQuery) frame(ctx context.Context, conn *operator.Conn) (string, error) {
 	doc, err := q.look(ctx, conn)
 	if err != nil {
 		return "", err
@@ -108,7 +108,7 @@ func (q lockQuery) frame(ctx context.Context, conn *holder.Conn) (string, error)
 }
 
 // none says why no lock is listed.
-func (q lockQuery) none(ctx context.Context, conn *holder.Conn) (string, error) {
+func (q lockQuery) none(ctx context.Context, conn *operator.Conn) (string, error) {
 	all, err := lockQuery{db: -1}.look(ctx, conn)
 	switch {
 	case err != nil:

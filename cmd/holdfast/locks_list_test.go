@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
 
 // answering is a connection to a node that answers commands by their first words.
-func answering(t *testing.T, answer func(words []string) protocol.Value) *holder.Conn {
+func answering(t *testing.T, answer func(words []string) protocol.Value) *operator.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func answering(t *testing.T, answer func(words []string) protocol.Value) *holder
 		}
 	}()
 	t.Cleanup(func() { l.Close() })
-	c, err := (&holder.Servers{Addrs: []string{l.Addr().String()}}).Dial(t.Context(), l.Addr().String(), askLimit)
+	c, err := (&operator.Servers{Addrs: []string{l.Addr().String()}}).Dial(t.Context(), l.Addr().String(), askLimit)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 )
@@ -518,7 +518,7 @@ func TestFlagsCanBeSet(t *testing.T) {
 
 // TestMaxScriptSteps: the flag's number is in the entries.
 func TestMaxScriptSteps(t *testing.T) {
-	addr := holdertest.StartNode(t, func(c *server.Config) { c.MaxScriptSteps = 12_345 })
+	addr := clienttest.StartNode(t, func(c *server.Config) { c.MaxScriptSteps = 12_345 })
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: 100})
 	defer client.Close()
 	require.ErrorContains(t, client.Eval(t.Context(), "while true do end", nil).Err(),

@@ -107,10 +107,10 @@ test_node() { cd "$work/node" && node suite.mjs; }
 # their own, and build the libraries.
 install_contract() {
 	mkdir -p "$work/typescript"
-	(cd "$here/../.." && go test -c -tags invariants -o "$work/contract.test" ./cmd/internal/holder/holdertest)
+	(cd "$here/../.." && go test -c -tags invariants -o "$work/contract.test" ./cmd/internal/clienttest)
 }
 contract() {
-	cd "$here/../../cmd/internal/holder/holdertest" && HOLDFAST_LIBRARIES=$work/typescript "$work/contract.test" -test.run "^$1"
+	cd "$here/../../cmd/internal/clienttest" && HOLDFAST_LIBRARIES=$work/typescript "$work/contract.test" -test.run "^$1"
 }
 install_library_python() {
 	install_contract && python3 -m venv "$work/typed" &&

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 )
@@ -116,7 +116,7 @@ func largeList(s scripted) scripted {
 // that ends while WATCH does not notice, are not copied as keys without an end.
 func TestKeyEndsWhileItIsRead(t *testing.T) {
 	t.Parallel()
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	for _, source := range []scripted{{}, largeList(scripted{})} {
 		source["PTTL"] = always(protocol.Integer(ended))
@@ -141,7 +141,7 @@ func TestKeyEndsWhileItIsRead(t *testing.T) {
 // TestLifeBeyondADuration: a key that ends in more than 292 years has the same life in the copy.
 func TestLifeBeyondADuration(t *testing.T) {
 	t.Parallel()
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	for _, source := range []scripted{{}, largeList(scripted{})} {
 		for _, left := range []int64{9_223_372_036_855, 18_446_744_077_709, 1e16} {
@@ -162,7 +162,7 @@ func TestLifeBeyondADuration(t *testing.T) {
 // TestScanWithoutEnd: a source whose scans do not end fills neither the target nor anybody's time.
 func TestScanWithoutEnd(t *testing.T) {
 	t.Parallel()
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	still := scripted{"SCAN": always(page("5", "k"))}
 	_, err := jobOf(t, "redis://"+still.start(t), to).Run(t.Context())
@@ -201,7 +201,7 @@ func TestImportByAUserOfSomeKeys(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users")
 	require.NoError(t, os.WriteFile(users,
 		[]byte("user default on nopass ~* &* +@all\nuser orders on >orders ~orders:* &* +@all -@admin\n"), 0o600))
-	from, to := holdertest.StartNode(t), holdertest.StartNode(t, func(c *server.Config) { c.ACLFile = users })
+	from, to := clienttest.StartNode(t), clienttest.StartNode(t, func(c *server.Config) { c.ACLFile = users })
 	source := dial(t, &redis.Options{Addr: from})
 	for _, key := range []string{"orders:large", "billing:large"} {
 		var members []any

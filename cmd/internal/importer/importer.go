@@ -29,14 +29,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // Job is what is to be copied.
 type Job struct {
 	From *Source
-	To   *holder.Servers
+	To   *operator.Servers
 	// Counters are patterns of keys. A key is copied as a counter if it holds an integer and has no time to live.
 	Counters []string
 	Raise    int64 // is added to counters

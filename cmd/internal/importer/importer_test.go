@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
@@ -41,7 +41,7 @@ func dial(t *testing.T, o *redis.Options, asks ...any) *redis.Client {
 
 // sources calls f with a source that is a Holdfast node, and with one that is a redis-server where there is one.
 func sources(t *testing.T, f func(t *testing.T, addr string)) {
-	t.Run("holdfast", func(t *testing.T) { f(t, holdertest.StartNode(t)) })
+	t.Run("holdfast", func(t *testing.T) { f(t, clienttest.StartNode(t)) })
 	t.Run("Redis", func(t *testing.T) { f(t, startRedis(t)) })
 }
 
@@ -58,7 +58,7 @@ func jobOf(t *testing.T, from, to string) *Job {
 	s, err := ParseSource(from)
 	require.NoError(t, err)
 	return &Job{
-		From: s, To: &holder.Servers{Addrs: []string{to}, DB: s.DB}, Counters: []string{"fence:*"},
+		From: s, To: &operator.Servers{Addrs: []string{to}, DB: s.DB}, Counters: []string{"fence:*"},
 		Leases: []string{"*"},
 	}
 }
@@ -133,7 +133,7 @@ func run(t *testing.T, j *Job) *Report {
 // nothing.
 func TestAllKinds(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := holdertest.StartNode(t)
+		to := clienttest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 		const leases = 300
 		fill(t, source, leases)
@@ -177,7 +177,7 @@ func TestAllKinds(t *testing.T) {
 // grow.
 func TestNothingIsOverwritten(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := holdertest.StartNode(t)
+		to := clienttest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 		fill(t, source, 3)
 		fill(t, target, 3)
@@ -252,7 +252,7 @@ func TestNothingIsOverwritten(t *testing.T) {
 // TestCountersAlone: without patterns of leases other keys are named, and not copied.
 func TestCountersAlone(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := holdertest.StartNode(t)
+		to := clienttest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 		ctx := t.Context()
 		source.MSet(ctx, "fence:a", 1, "fence:b", "1.5", "fence:long", strings.Repeat("1", 30), "other", 2)
@@ -336,7 +336,7 @@ func TestInterrupted(t *testing.T) {
 					t.Skip("left out by -short")
 				}
 				conns = 0
-				to := holdertest.StartNode(t)
+				to := clienttest.StartNode(t)
 				target := dial(t, &redis.Options{Addr: to})
 				j := jobOf(t, "redis://"+cutter(t, addr, cut.from), cutter(t, to, cut.to))
 				tries, most := 0, 500
@@ -380,7 +380,7 @@ func whole(t *testing.T, c *redis.Client) map[string]string {
 // TestChangesMeanwhile: keys that change while they are read are copied as they were at one instant, or named.
 func TestChangesMeanwhile(t *testing.T) {
 	sources(t, func(t *testing.T, addr string) {
-		to := holdertest.StartNode(t)
+		to := clienttest.StartNode(t)
 		source, target := dial(t, &redis.Options{Addr: addr, PoolSize: 2}), dial(t, &redis.Options{Addr: to})
 		fill(t, source, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -430,7 +430,7 @@ func TestChangesMeanwhile(t *testing.T) {
 
 // TestTargetThatIsFull ends at once, and says why.
 func TestTargetThatIsFull(t *testing.T) {
-	from, to := holdertest.StartNode(t), holdertest.StartNode(t, func(c *server.Config) { c.MaxMemory = "100kb" })
+	from, to := clienttest.StartNode(t), clienttest.StartNode(t, func(c *server.Config) { c.MaxMemory = "100kb" })
 	source := dial(t, &redis.Options{Addr: from})
 	dial(t, &redis.Options{Addr: to})
 	fill(t, source, 3000)

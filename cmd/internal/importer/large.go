@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -290,7 +290,7 @@ func (t *target) once(ctx context.Context, commands []*command) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, new(*holder.Refusal)):
+	case errors.As(err, new(*operator.Refusal)):
 		return err
 	}
 	t.close() // with the transaction

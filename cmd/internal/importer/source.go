@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 )
 
 // Source is the Redis server, its replicated group, or its cluster, that keys are read from.
 type Source struct {
-	holder.Servers
+	operator.Servers
 	// Service is what Sentinels call the group: then Addrs are theirs. Empty: Addrs has the server.
 	Service          string
 	SentinelPassword string
@@ -41,7 +41,7 @@ var ErrURL = errors.New(
 // without a user may stand alone before the @.
 func ParseSource(text string) (*Source, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
-	s := &Source{Servers: holder.Servers{RESP2: true, Name: "holdfast-import"}}
+	s := &Source{Servers: operator.Servers{RESP2: true, Name: "holdfast-import"}}
 	port := redisPort
 	switch scheme {
 	case "redis":
@@ -110,7 +110,7 @@ func address(host, port string) (string, error) {
 // reader reads from one server of the source.
 type reader struct {
 	addr       string
-	conn       *holder.Conn
+	conn       *operator.Conn
 	fieldTimes bool // its hashes may have fields that end by themselves
 	sized      bool // it says what a key takes in memory
 }
@@ -169,7 +169,7 @@ func (s *Source) primary(ctx context.Context) (string, error) {
 				err = fmt.Errorf("%s: no Sentinel's group is called %q", addr, s.Service)
 			}
 		}
-		failed = holder.Also(failed, err)
+		failed = operator.Also(failed, err)
 	}
 	return "", failed
 }
@@ -190,7 +190,7 @@ func (s *Source) reader(ctx context.Context, addr string) (*reader, error) {
 	if role := vs[0]; len(role.Elems) > 2 && role.Elems[0].Str == "slave" && !r.isHoldfast(ctx) {
 		conn.Close()
 		return nil, fmt.Errorf("%s is a replica, and may be behind: name its primary, %s", addr,
-			net.JoinHostPort(role.Elems[1].Str, holder.Text(role.Elems[2])))
+			net.JoinHostPort(role.Elems[1].Str, operator.Text(role.Elems[2])))
 	}
 	r.fieldTimes = len(vs[1].Elems) == 1 && len(vs[1].Elems[0].Elems) > 0
 	r.sized = !vs[2].IsError()
@@ -227,7 +227,7 @@ func clusterPrimaries(ctx context.Context, first *reader) (addrs []string, err e
 		if host == "" { // the server does not know its own address
 			host, _, _ = net.SplitHostPort(first.addr)
 		}
-		addr := net.JoinHostPort(host, holder.Text(row.Elems[2].Elems[1]))
+		addr := net.JoinHostPort(host, operator.Text(row.Elems[2].Elems[1]))
 		if !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}
@@ -239,7 +239,7 @@ func clusterPrimaries(ctx context.Context, first *reader) (addrs []string, err e
 }
 
 func ignoreRefusal(err error) error {
-	if errors.As(err, new(*holder.Refusal)) {
+	if errors.As(err, new(*operator.Refusal)) {
 		return nil
 	}
 	return err

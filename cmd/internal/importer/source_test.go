@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
@@ -61,7 +61,7 @@ func TestTLSAndPasswords(t *testing.T) {
 	own := certificate(t)
 	cert, key := own.Write(t, t.TempDir(), "own")
 	trust := &tls.Config{RootCAs: protocoltest.Pool(own), MinVersion: tls.VersionTLS12}
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	check := func(t *testing.T, addr, user string) {
 		source := dial(t, &redis.Options{Addr: addr, Username: user, Password: "secret", TLSConfig: trust})
@@ -87,7 +87,7 @@ func TestTLSAndPasswords(t *testing.T) {
 		fails("use rediss://", func(s *Source) { s.TLS = nil })
 	}
 	t.Run("holdfast", func(t *testing.T) {
-		check(t, holdertest.StartNode(t, func(c *server.Config) { c.Password, c.TLSCert, c.TLSKey = "secret", cert, key }), "")
+		check(t, clienttest.StartNode(t, func(c *server.Config) { c.Password, c.TLSCert, c.TLSKey = "secret", cert, key }), "")
 	})
 	t.Run("Redis", func(t *testing.T) {
 		port := protocoltest.FreePort(t)
@@ -98,7 +98,7 @@ func TestTLSAndPasswords(t *testing.T) {
 		check(t, "127.0.0.1:"+port, "")
 	})
 	t.Run("target", func(t *testing.T) {
-		locked := holdertest.StartNode(t, func(c *server.Config) { c.Password = "secret" })
+		locked := clienttest.StartNode(t, func(c *server.Config) { c.Password = "secret" })
 		dial(t, &redis.Options{Addr: locked, Password: "secret"})
 		_, err := jobOf(t, "redis://"+to, locked).Run(t.Context())
 		require.ErrorContains(t, err, "the target: ")
@@ -110,7 +110,7 @@ func TestTLSAndPasswords(t *testing.T) {
 func TestRedisAlone(t *testing.T) {
 	addr := startRedis(t)
 	host, port, _ := net.SplitHostPort(addr)
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	source, target := dial(t, &redis.Options{Addr: addr}), dial(t, &redis.Options{Addr: to})
 	ctx := t.Context()
 	flushed := func() {
@@ -164,7 +164,7 @@ func TestRedisCluster(t *testing.T) {
 	for i := range 100 {
 		require.NoError(t, all.Set(t.Context(), fmt.Sprint("fence:", i), i, 0).Err())
 	}
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	target := dial(t, &redis.Options{Addr: to})
 	for _, addr := range servers {
 		require.NoError(t, target.FlushAll(t.Context()).Err())
@@ -199,7 +199,7 @@ func TestFieldsThatEnd(t *testing.T) {
 	source.HSet(t.Context(), "plain", "a", 1)
 	source.HPExpire(t.Context(), "large", time.Minute, "field 700")
 	require.NoError(t, source.HPExpire(t.Context(), "small", time.Minute, "b").Err())
-	to := holdertest.StartNode(t)
+	to := clienttest.StartNode(t)
 	dial(t, &redis.Options{Addr: to})
 	r := run(t, jobOf(t, "redis://"+addr, to))
 	require.Equal(t, Tally{Copied: 1}, r.Leases)

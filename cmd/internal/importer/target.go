@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -45,14 +45,14 @@ var hopeless = []string{"OOM", "NOPERM", "NOAUTH", "READONLY", "MISCONF", "ERR u
 
 // target writes to the cluster. What is tried again may have been done before: all commands here may be.
 type target struct {
-	servers *holder.Servers
-	conn    *holder.Conn // nil: none
+	servers *operator.Servers
+	conn    *operator.Conn // nil: none
 	sha     string
 	loaded  bool // the script, on conn
 	dry     bool
 }
 
-func newTarget(servers *holder.Servers, dry bool) *target {
+func newTarget(servers *operator.Servers, dry bool) *target {
 	sum := sha1.Sum([]byte(script))
 	return &target{servers: servers, sha: hex.EncodeToString(sum[:]), dry: dry}
 }
@@ -87,7 +87,7 @@ func (t *target) run(ctx context.Context, commands ...*command) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, new(*holder.Refusal)):
+		case errors.As(err, new(*operator.Refusal)):
 			return err
 		case left < before:
 			until = time.Now().Add(giveUp)
@@ -143,7 +143,7 @@ func (t *target) try(ctx context.Context, commands []*command) error {
 			t.loaded, err = false, errors.New(v.Str)
 			continue
 		}
-		if passing := holder.ErrorOf(v); v.IsError() && !errors.As(passing, new(*holder.Refusal)) {
+		if passing := operator.ErrorOf(v); v.IsError() && !errors.As(passing, new(*operator.Refusal)) {
 			sent[i].again = sent[i].again || strings.HasPrefix(v.Str, "UNCERTAIN")
 			err = passing
 			continue
@@ -166,7 +166,7 @@ func (t *target) connect(ctx context.Context) (err error) {
 		return nil
 	}
 	if _, err = t.conn.Do(ctx, "SCRIPT", "LOAD", script); err != nil {
-		if !errors.As(err, new(*holder.Refusal)) {
+		if !errors.As(err, new(*operator.Refusal)) {
 			t.close()
 		}
 		return err
@@ -230,7 +230,7 @@ func refusal(v protocol.Value) error {
 
 // RaiseFences lets no fence of the native locks of a cluster be above or less, and returns the largest number that none
 // will be. That may be done twice.
-func RaiseFences(ctx context.Context, to *holder.Servers, above int64) (reached int64, err error) {
+func RaiseFences(ctx context.Context, to *operator.Servers, above int64) (reached int64, err error) {
 	t := newTarget(to, true) // no script is needed
 	defer t.close()
 	v, err := t.do(ctx, "FENCE.RAISE", strconv.FormatInt(above, 10))

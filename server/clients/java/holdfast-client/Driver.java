@@ -21,7 +21,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 
 /**
- * The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/holder/holdertest. With --async locks
+ * The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/clienttest. With --async locks
  * are taken by futures, else by threads.
  */
 public final class Driver {

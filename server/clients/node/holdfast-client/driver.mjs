@@ -1,4 +1,4 @@
-// The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/holder/holdertest. It reads commands,
+// The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/clienttest. It reads commands,
 // one a line, and prints what happens.
 import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'

@@ -1,4 +1,4 @@
-// What the scenarios of cmd/internal/holder/holdertest cannot reach: bytes of a hostile node, and the package itself.
+// What the scenarios of cmd/internal/clienttest cannot reach: bytes of a hostile node, and the package itself.
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'

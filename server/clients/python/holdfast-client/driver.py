@@ -1,4 +1,4 @@
-"""The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/holder/holdertest.
+"""The client's part of the scenarios of server/clients/CONTRACT.md: see cmd/internal/clienttest.
 
 With --asyncio locks are taken and released by tasks of one loop.
 """

@@ -1,5 +1,5 @@
 // Command driver plays the client's part of the scenarios of server/clients/CONTRACT.md: it reads commands, one a line,
-// and prints what happens. See cmd/internal/holder/holdertest.
+// and prints what happens. See cmd/internal/clienttest.
 package main
 
 import (

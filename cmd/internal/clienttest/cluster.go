@@ -1,10 +1,10 @@
-// Package holdertest has nodes for tests of clients of native locks: a node of a cluster of one, behind as many doors
+// Package clienttest has nodes for tests of clients of native locks: a node of a cluster of one, behind as many doors
 // as a test wants, or the nodes of a cluster of three, each behind a door. A door is a node as the client sees it, and
 // can be killed, frozen and made to say less than it should.
 //
 // What a killed or frozen door was connected to stays connected: to the node behind it, the client has become silent,
 // as a client is whose node died. Its sessions keep their lease.
-package holdertest
+package clienttest
 
 import (
 	"bufio"

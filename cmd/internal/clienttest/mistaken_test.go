@@ -1,6 +1,6 @@
 //go:build unix
 
-package holdertest_test
+package clienttest_test
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package holdertest_test
+package clienttest_test
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 )
 
 // The TTLs are long enough for a machine that is busy with other things. A cluster of three may have to elect a leader.
@@ -105,7 +105,7 @@ func runIn(t *testing.T, dir, program string, words ...string) {
 }
 
 const (
-	clients   = "../../../../server/clients/"
+	clients   = "../../../server/clients/"
 	pythonDir = "python/holdfast-client"
 	javaDir   = "java/holdfast-client"
 )
@@ -143,7 +143,7 @@ func (l library) prepare(t *testing.T) []string {
 
 // stage is a cluster, and the library that clients of it use.
 type stage struct {
-	*holdertest.Cluster
+	*clienttest.Cluster
 	command []string
 	ttl     time.Duration
 }
@@ -740,9 +740,9 @@ func TestContract(t *testing.T) {
 					}
 					t.Parallel()
 					if s.nodes == threeNodes {
-						s.play(t, stage{holdertest.StartThree(t, "secret"), command, ttlThree})
+						s.play(t, stage{clienttest.StartThree(t, "secret"), command, ttlThree})
 					} else {
-						s.play(t, stage{holdertest.Start(t, s.nodes, "secret"), command, ttl})
+						s.play(t, stage{clienttest.Start(t, s.nodes, "secret"), command, ttl})
 					}
 				})
 			}

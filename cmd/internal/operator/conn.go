@@ -1,6 +1,6 @@
-// Package holder is an operator's connection to a node: addresses that are tried in turn, one command after another,
+// Package operator is an operator's connection to a node: addresses that are tried in turn, one command after another,
 // and errors that say which flag is missing or wrong. Locks are taken by the client library in server/clients/go.
-package holder
+package operator
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package holder_test
+package operator_test
 
 import (
 	"bufio"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/cmd/internal/holder"
-	"github.com/holdfast/holdfast/cmd/internal/holder/holdertest"
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
+	"github.com/holdfast/holdfast/cmd/internal/operator"
 )
 
 // door listens, and counts the connections, which answer gets.
@@ -42,10 +42,10 @@ func TestClosedAtOnce(t *testing.T) {
 	shut := func(_ int64, nc net.Conn) { nc.Close() }
 	first, one := door(t, shut)
 	second, two := door(t, shut)
-	_, err := (&holder.Servers{Addrs: []string{first, second}}).DialAny(t.Context(), time.Minute)
+	_, err := (&operator.Servers{Addrs: []string{first, second}}).DialAny(t.Context(), time.Minute)
 	require.ErrorContains(t, err, first)
 	require.ErrorContains(t, err, second)
-	require.NotErrorAs(t, err, new(*holder.Refusal))
+	require.NotErrorAs(t, err, new(*operator.Refusal))
 	require.EqualValues(t, 2, one.Load(), "once more, to see whether the port speaks TLS")
 	require.EqualValues(t, 2, two.Load())
 }
@@ -55,7 +55,7 @@ func TestClosedAtOnce(t *testing.T) {
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
 	silent, _ := door(t, func(int64, net.Conn) {})
-	servers := &holder.Servers{Addrs: []string{silent, holdertest.Start(t, 1).Addrs()[0]}}
+	servers := &operator.Servers{Addrs: []string{silent, clienttest.Start(t, 1).Addrs()[0]}}
 	c, err := servers.DialAny(t.Context(), time.Hour)
 	require.NoError(t, err)
 	c.Close()
@@ -80,7 +80,7 @@ func TestReasonOfTheEnd(t *testing.T) {
 		_, _ = io.Copy(io.Discard, in) // until the client has closed
 		close(ended)
 	})
-	c, err := (&holder.Servers{}).Dial(t.Context(), addr, time.Minute)
+	c, err := (&operator.Servers{}).Dial(t.Context(), addr, time.Minute)
 	require.NoError(t, err)
 	defer c.Close()
 	close(speak)
