@@ -12,8 +12,9 @@ esac
 cd "$(dirname "$0")/../../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+git clone --quiet . "$work/one"
+git clone --quiet "$work/one" "$work/another/folder" # of the same commit, whatever happens here meanwhile
 for copy in one another/folder; do
-	git clone --quiet . "$work/$copy"
 	"$work/$copy/cmd/holdfast/packaging/dist.sh" >/dev/null
 done
 diff "$work/one/dist/SHA256SUMS" "$work/another/folder/dist/SHA256SUMS"
