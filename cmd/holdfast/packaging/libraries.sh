@@ -9,9 +9,9 @@ declare -A needs=([go]=$go [python]=python3 [java]='javac mvn' [node]='node npm'
 work=$(mktemp -d)
 trap 'kill "${demo:-}" 2>/dev/null && wait "$demo" || true; rm -rf "$work"' EXIT
 
-# example README [N]: its first block of code, or the Nth, for nodes of this machine.
+# example README: its first block of code, for nodes of this machine.
 example() {
-	awk -v n="${2:-1}" '/^```/ {inside = !inside; if (inside) block++; next} inside && block == n' "$1" |
+	awk '/^```/ {if (inside++) exit; next} inside' "$1" |
 		sed "s/10\.0\.0\.1:6379/127.0.0.1:$port/; s/10\.0\.0\.2:6379/127.0.0.1:$((port + 1))/; s/10\.0\.0\.3:6379/127.0.0.1:$((port + 2))/"
 }
 
@@ -81,7 +81,7 @@ make_java() {
 	find "$out/java" \( -name 'maven-metadata*' -o -name '*.md5' -o -name '*.sha1' \) -delete # SHA256SUMS has them all
 }
 try_java() {
-	local readme=server/clients/java/holdfast-client/README.md name
+	local name
 	{
 		printf '%s\n' '<project><modelVersion>4.0.0</modelVersion><groupId>try</groupId><artifactId>try</artifactId><version>1</version>' \
 			"<repositories><repository><id>dist</id><url>file://$out/java</url></repository></repositories><dependencies>"
@@ -96,7 +96,7 @@ try_java() {
 			'net.javacrumbs.shedlock.core.*' org.springframework.integration.support.locks.LockRegistry
 		printf 'class Main {\nstatic void write(int row, long fence) { System.out.println("fence " + fence); }\n'
 		printf 'public static void main(String[] none) throws Exception {\nint row = 1;\n'
-		for name in 1 2 3; do example "$readme" $name; done
+		for name in client spring shedlock; do example "server/clients/java/holdfast-$name/README.md"; done
 		printf 'System.out.println("spring " + registry.obtain("nightly").tryLock());\n'
 		printf 'var job = new LockConfiguration(Instant.now(), "nightly", Duration.ofMinutes(1), Duration.ZERO);\n'
 		printf 'System.out.println("shedlock " + provider.lock(job).isPresent());\nclient.close();\n}\n}\n'
