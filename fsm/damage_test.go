@@ -300,26 +300,26 @@ func TestVerifyPolls(t *testing.T) {
 	at := lockKey{0, "k"}
 	long := strings.Repeat("x", maxPolledKey+1)
 	many := make([]poll, maxPollsOfKey+1)
-	crowd := polls{byKey: map[lockKey][]poll{}}
+	crowd := polls{byKey: map[lockKey]*pollers{}}
 	for i := range many {
 		many[i].refusals = 1
 	}
 	for crowd.count <= maxPolls {
-		crowd.byKey[lockKey{0, strconv.Itoa(crowd.count)}] = many[:maxPollsOfKey]
+		crowd.byKey[lockKey{0, strconv.Itoa(crowd.count)}] = &pollers{many[:maxPollsOfKey]}
 		crowd.count += maxPollsOfKey
 	}
 	for want, p := range map[string]polls{
-		"0 poll for a key of 1 bytes":    {byKey: map[lockKey][]poll{at: nil}},
-		"129 poll for a key of 1 bytes":  {byKey: map[lockKey][]poll{at: many}, count: len(many)},
-		"1 poll for a key of 1025 bytes": {byKey: map[lockKey][]poll{{0, long}: many[:1]}, count: 1},
-		"1 poll, counted as 0":           {byKey: map[lockKey][]poll{at: many[:1]}},
+		"0 poll for a key of 1 bytes":    {byKey: map[lockKey]*pollers{at: {}}},
+		"129 poll for a key of 1 bytes":  {byKey: map[lockKey]*pollers{at: {many}}, count: len(many)},
+		"1 poll for a key of 1025 bytes": {byKey: map[lockKey]*pollers{{0, long}: {many[:1]}}, count: 1},
+		"1 poll, counted as 0":           {byKey: map[lockKey]*pollers{at: {many[:1]}}},
 		"8320 poll, counted as 8320":     crowd,
-		`"k" are {token:late`:            {byKey: map[lockKey][]poll{at: {{token: "late", refusals: 1, first: 2, last: 1}}}, count: 1},
-		`"k" are {token:none`:            {byKey: map[lockKey][]poll{at: {{token: "none"}}}, count: 1},
-		`"k" are {token:xxx`:             {byKey: map[lockKey][]poll{at: {{token: long, refusals: 1}}}, count: 1},
+		`"k" are {token:late`:            {byKey: map[lockKey]*pollers{at: {[]poll{{token: "late", refusals: 1, first: 2, last: 1}}}}, count: 1},
+		`"k" are {token:none`:            {byKey: map[lockKey]*pollers{at: {[]poll{{token: "none"}}}}, count: 1},
+		`"k" are {token:xxx`:             {byKey: map[lockKey]*pollers{at: {[]poll{{token: long, refusals: 1}}}}, count: 1},
 	} {
 		require.ErrorContains(t, p.verify(), want)
 	}
-	fine := polls{byKey: map[lockKey][]poll{at: {{refusals: 1}}}, count: 1}
+	fine := polls{byKey: map[lockKey]*pollers{at: {[]poll{{refusals: 1}}}}, count: 1}
 	require.NoError(t, fine.verify())
 }

@@ -162,6 +162,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c.beginWaits()
 	c.beginLocks()
 	err = c.runEntry(&entry, sink)
+	c.EndLockEvents()
 	m.countLookups(c)
 	m.expired += uint64(c.Ended)
 	m.peak = max(m.peak, m.st.usedBytes())

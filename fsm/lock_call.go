@@ -137,18 +137,18 @@ func (c *call) publishLockEvents() {
 	c.touchLock(touch)
 }
 
-// LockEvent hands what happened to a lock on to each observer: what this node has seen, the history, the counts, and
-// who listens.
+// LockEvent passes an event to its observers: the replicated history, the node's own watch and, for native locks, the
+// counters and the listeners.
 func (c *call) LockEvent(e *locks.Event) {
 	if e.Stock != nil {
 		e.Client = locks.Client{Origin: c.origin, Conn: int64(c.conn)}
 		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.latest.deletes
-		c.watch.observe(e, c.NowMillis)
 		c.recordStockLoss(e)
+		c.watch.observe(e, c.NowMillis)
 		return
 	}
-	c.watch.observe(e, c.NowMillis)
 	c.recordLoss(e)
+	c.watch.observe(e, c.NowMillis)
 	c.locked.observe(e)
 	c.publishLockEvent(e)
 }

@@ -214,8 +214,8 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 		return 0, 0
 	}
 	var polled []*keyspace.Item
-	for at, all := range c.seen.polls.byKey { // unordered: sorted below
-		if at.db != db || !slices.ContainsFunc(all, func(w poll) bool { return w.waits(c.st.ClockMillis) }) {
+	for at, queue := range c.seen.polls.byKey { // unordered: sorted below
+		if at.db != db || !slices.ContainsFunc(queue.all, func(w poll) bool { return w.waits(c.st.ClockMillis) }) {
 			continue
 		}
 		it := c.st.Databases[db].Find(keyspace.Hash(at.key), at.key)

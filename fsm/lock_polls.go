@@ -26,11 +26,16 @@ const (
 
 // polls are those who are refused again and again.
 type polls struct {
-	byKey map[lockKey][]poll
+	// byKey has pointers: an assignment to a key that is there would take over the memory of the key that it names, and
+	// with that a whole entry.
+	byKey map[lockKey]*pollers
 	count int
 	// nextSweep is the instant from which on a refusal that finds no room may look for room among all.
 	nextSweep int64
 }
+
+// pollers are those who poll for one key.
+type pollers struct{ all []poll }
 
 // poll is a client that was refused a key.
 type poll struct {
@@ -56,17 +61,18 @@ func (p *polls) refused(e *locks.Event, now int64) {
 		return
 	}
 	at := lockKey{e.DB, e.Key}
-	all := p.drop(at, now)
-	i := p.find(all, e)
+	queue := p.drop(at, now)
+	i := queue.find(e.Owner, e.Client)
 	switch {
 	case i >= 0:
-		all[i].last = now
-		all[i].refusals++
-		if all[i].token != e.Owner {
-			all[i].token = strings.Clone(e.Owner)
+		w := &queue.all[i]
+		w.last = now
+		w.refusals++
+		if w.token != e.Owner {
+			w.token = strings.Clone(e.Owner)
 		}
 		return
-	case len(all) >= maxPollsOfKey:
+	case queue != nil && len(queue.all) >= maxPollsOfKey:
 		return
 	case p.count >= maxPolls:
 		if p.sweep(now); p.count >= maxPolls {
@@ -74,39 +80,42 @@ func (p *polls) refused(e *locks.Event, now int64) {
 		}
 	}
 	if p.byKey == nil {
-		p.byKey = make(map[lockKey][]poll)
+		p.byKey = make(map[lockKey]*pollers)
 	}
-	if len(all) == 0 {
-		at.key = strings.Clone(at.key)
+	if queue = p.byKey[at]; queue == nil { // also if the sweep took it
+		queue = &pollers{}
+		p.byKey[lockKey{e.DB, strings.Clone(e.Key)}] = queue
 	}
 	by := e.Client
 	by.Origin.Node = strings.Clone(by.Origin.Node)
-	p.byKey[at] = append(p.byKey[at], poll{
-		token: strings.Clone(e.Owner), client: by, first: now, last: now, refusals: 1,
-	})
+	queue.all = append(queue.all, poll{token: strings.Clone(e.Owner), client: by, first: now, last: now, refusals: 1})
 	p.count++
 }
 
-// find is the place of the client that an event tells of: the same token, or the same connection.
-func (p *polls) find(all []poll, e *locks.Event) int {
-	return slices.IndexFunc(all, func(w poll) bool {
-		return w.token == e.Owner || w.client.Conn != 0 && w.client == e.Client
+// find is the place of a client: the same token, or the same connection; -1: it does not poll.
+func (q *pollers) find(token string, client locks.Client) int {
+	if q == nil {
+		return -1
+	}
+	return slices.IndexFunc(q.all, func(w poll) bool {
+		return w.token == token || w.client.Conn != 0 && w.client == client
 	})
 }
 
-// drop forgets those who poll for a key no more, and returns the others.
-func (p *polls) drop(at lockKey, now int64) []poll {
-	all := p.byKey[at]
-	left := slices.DeleteFunc(all, func(w poll) bool { return w.last < now-pollsWithin })
-	if len(left) < len(all) {
-		p.count -= len(all) - len(left)
-		if len(left) == 0 {
-			delete(p.byKey, at)
-		} else {
-			p.byKey[at] = left
-		}
+// drop forgets those who poll for a key no more, and returns the others; nil: there are none.
+func (p *polls) drop(at lockKey, now int64) *pollers {
+	queue := p.byKey[at]
+	if queue == nil {
+		return nil
 	}
-	return left
+	were := len(queue.all)
+	queue.all = slices.DeleteFunc(queue.all, func(w poll) bool { return w.last < now-pollsWithin })
+	p.count -= were - len(queue.all)
+	if len(queue.all) == 0 {
+		delete(p.byKey, at)
+		return nil
+	}
+	return queue
 }
 
 // sweep is drop for all keys. It looks at all of them once a second and not at each refusal that finds no room.
@@ -121,24 +130,29 @@ func (p *polls) sweep(now int64) {
 }
 
 // granted forgets that a client polled, and returns how long it did.
-func (p *polls) granted(e *locks.Event, now int64) (waitedMillis int64, polled bool) {
+func (p *polls) granted(at lockKey, token string, client locks.Client, now int64) (waitedMillis int64, polled bool) {
 	if p.count == 0 {
 		return 0, false
 	}
-	at := lockKey{e.DB, e.Key}
-	all := p.byKey[at]
-	i := p.find(all, e)
-	if i < 0 || all[i].last < now-pollsWithin {
+	queue := p.byKey[at]
+	i := queue.find(token, client)
+	if i < 0 || queue.all[i].last < now-pollsWithin {
 		return 0, false
 	}
-	waitedMillis = now - all[i].first
+	waitedMillis = now - queue.all[i].first
 	p.count--
-	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+	if queue.all = slices.Delete(queue.all, i, i+1); len(queue.all) == 0 {
 		delete(p.byKey, at)
-	} else {
-		p.byKey[at] = all
 	}
 	return waitedMillis, true
+}
+
+// of are those who were refused a key.
+func (p *polls) of(db int, key string) []poll {
+	if queue := p.byKey[lockKey{db, key}]; queue != nil {
+		return queue.all
+	}
+	return nil
 }
 
 // waits reports whether a client is taken to wait at an instant.
@@ -146,10 +160,10 @@ func (w *poll) waits(now int64) bool { return w.refusals >= leastPolls && w.last
 
 // eachQueue calls f with each key that clients poll for, in no order.
 func (p *polls) eachQueue(now int64, f func(key string, waiters int)) {
-	for at, all := range p.byKey { // unordered: f takes the most
+	for at, queue := range p.byKey { // unordered: f takes the most
 		n := 0
-		for i := range all {
-			if all[i].waits(now) {
+		for i := range queue.all {
+			if queue.all[i].waits(now) {
 				n++
 			}
 		}
@@ -160,7 +174,7 @@ func (p *polls) eachQueue(now int64, f func(key string, waiters int)) {
 func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	all := m.call.watch.polls.byKey[lockKey{db, key}]
+	all := m.call.watch.polls.of(db, key)
 	for i := range all {
 		if w := &all[i]; w.waits(m.st.ClockMillis) {
 			waiters = append(waiters, StockWaiter{
@@ -175,7 +189,8 @@ func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 // verify returns what contradicts itself: counts and bounds.
 func (p *polls) verify() error {
 	n := 0
-	for at, all := range p.byKey { // unordered: sums
+	for at, queue := range p.byKey { // unordered: sums
+		all := queue.all
 		n += len(all)
 		if len(all) == 0 || len(all) > maxPollsOfKey || len(at.key) > maxPolledKey {
 			return fmt.Errorf("%d poll for a key of %d bytes", len(all), len(at.key))

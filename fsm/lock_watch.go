@@ -167,17 +167,18 @@ func (w *lockWatch) observeStock(e *locks.Event, now int64) {
 
 // stockGranted counts a stock lock that was taken. Of a hash the first field is the owner.
 func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
+	owner := e.Owner
 	if !e.Stock.Item.IsString() {
 		owners, _ := stockOwners(&e.Stock.Item, 1)
 		if len(owners) == 0 {
 			return
 		}
-		e.Owner = owners[0].Owner
+		owner = owners[0].Owner
 	}
 	n := w.of(e.Key, stockLocks)
 	n.Grants++
-	w.lost.forget(e.DB, e.Key, e.Owner)
-	if waited, polled := w.polls.granted(e, now); polled && waited > slowWaitMillis {
+	w.lost.forget(e.DB, e.Key, owner)
+	if waited, polled := w.polls.granted(lockKey{e.DB, e.Key}, owner, e.Client, now); polled && waited > slowWaitMillis {
 		n.Slow++
 	}
 }

@@ -98,7 +98,7 @@ func (c *call) polling(db int, key string) (n int) {
 	if c.seen == nil || c.seen.polls.count == 0 {
 		return 0
 	}
-	for _, w := range c.seen.polls.byKey[lockKey{db, key}] {
+	for _, w := range c.seen.polls.of(db, key) {
 		if w.waits(c.st.ClockMillis) {
 			n++
 		}

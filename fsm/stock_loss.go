@@ -200,7 +200,11 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 		if !holdsStock(it, b.Owner) {
 			return command.Zero
 		}
-		owners, count = []locks.Hold{{Owner: b.Owner}}, 1
+		owner := b.Owner
+		if it.IsString() {
+			owner = it.Value() // the same, but no memory of the request's
+		}
+		owners, count = []locks.Hold{{Owner: owner}}, 1
 	}
 	if !c.Fits(lockWork) {
 		return command.ErrOverWork

@@ -3,8 +3,10 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -403,6 +405,47 @@ func TestStockWaiters(t *testing.T) {
 	require.Empty(t, d.m.StockWaiters(0, "k"))
 }
 
+// TestPollsShareNoEntry: the key is kept in memory of its own, whatever is polled or granted later.
+func TestPollsShareNoEntry(t *testing.T) {
+	d := newDriver(t)
+	at := func() *byte {
+		for key := range d.m.call.watch.polls.byKey {
+			return unsafe.StringData(key.key)
+		}
+		return nil
+	}
+	d.do("set", "k", "holder", "nx", "px", "60000")
+	d.do("set", "k", "a", "nx", "px", "60000")
+	own := at()
+	d.do("set", "k", "b", "nx", "px", "60000")
+	d.do("set", "k", "c", "nx", "px", "60000")
+	require.Same(t, own, at(), "refused")
+	d.do("del", "k")
+	d.do("set", "k", "a", "nx", "px", "60000")
+	require.Same(t, own, at(), "granted")
+	d.advance(pollsWithin)
+	d.do("set", "k", "b", "nx", "px", "60000")
+	d.advance(1)
+	d.do("set", "k", "b", "nx", "px", "60000")
+	require.Len(t, d.m.call.watch.polls.of(0, "k"), 1)
+	require.Same(t, own, at(), "dropped")
+}
+
+// TestBrokenOwnerSharesNoEntry: what is remembered of a lock that was broken is the item's, not the command's.
+func TestBrokenOwnerSharesNoEntry(t *testing.T) {
+	d := newDriver(t)
+	d.do("set", "k", "me", "nx", "px", "60000")
+	own := d.m.st.Databases[0].Find(keyspace.Hash("k"), "k").Value()
+	require.Equal(t, protocol.Integer(1), d.do("lock.break", "k", "owner", "me"))
+	kept := 0
+	d.m.st.history.descend(math.MaxUint64, func(l *lockLoss, _ uint64) bool {
+		require.Same(t, unsafe.StringData(own), unsafe.StringData(l.owner))
+		kept++
+		return true
+	})
+	require.Equal(t, 1, kept)
+}
+
 // TestPollsAreBounded: in number, in all and of a key, and in bytes; who is gone makes room.
 func TestPollsAreBounded(t *testing.T) {
 	d := newDriver(t)
@@ -418,7 +461,7 @@ func TestPollsAreBounded(t *testing.T) {
 	p := &d.m.call.watch.polls
 	require.Equal(t, maxPolls, p.count)
 	d.do("set", "k", strings.Repeat("t", maxPolledToken+1), "nx", "px", "600000")
-	require.Len(t, p.byKey[lockKey{0, "k"}], 1)
+	require.Len(t, p.of(0, "k"), 1)
 	for looked := p.nextSweep; d.nowMillis < looked; d.advance(sweepPollsEvery / 10) {
 		d.do("set", long[1:], "u", "nx", "px", "600000")
 		d.do("set", long[1:], "t", "nx", "px", "600000")
@@ -430,11 +473,11 @@ func TestPollsAreBounded(t *testing.T) {
 	for i := range 2 * maxPollsOfKey {
 		d.do("set", "k", fmt.Sprint(i), "nx", "px", "600000")
 	}
-	require.Len(t, p.byKey[lockKey{0, "k"}], maxPollsOfKey)
+	require.Len(t, p.of(0, "k"), maxPollsOfKey)
 	require.Less(t, p.count, maxPolls)
 	n := 0
-	for _, all := range p.byKey {
-		n += len(all)
+	for _, queue := range p.byKey {
+		n += len(queue.all)
 	}
 	require.Equal(t, n, p.count)
 	lost := &d.m.call.watch.lost

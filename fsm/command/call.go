@@ -58,7 +58,7 @@ type Call struct {
 	// Seed differs from request to request, and Draws counts what [Call.Random] drew in this request.
 	Seed, Draws uint64
 
-	stock stockTeller
+	scratch scratchEvent
 
 	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
 	hashed string

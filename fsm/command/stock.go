@@ -5,9 +5,9 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// stockTeller is the event under way of a stock lock. A call has one for all of its events, so that none is an
-// allocation. Fields that are not set for an event stay zero.
-type stockTeller struct {
+// scratchEvent is the event under way. A call has one for all of its events, so that none is an allocation. Fields that
+// are not set for an event stay zero.
+type scratchEvent struct {
 	event locks.Event
 	lock  locks.StockLock
 }
@@ -18,11 +18,14 @@ func IsStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != Never && 
 
 // stockEvent is the event under way, of a stock lock or of a key that may have been one.
 func (c *Call) stockEvent(kind locks.EventKind, db int, key, owner string, it keyspace.Item) *locks.Event {
-	e := &c.stock.event
-	e.Kind, e.Reason, e.DB, e.Key, e.Owner, e.Stock = kind, 0, db, key, owner, &c.stock.lock
+	e := &c.scratch.event
+	e.Kind, e.Reason, e.DB, e.Key, e.Owner, e.Stock = kind, 0, db, key, owner, &c.scratch.lock
 	e.Stock.Item = it
 	return e
 }
+
+// EndLockEvents lets go of what the last event of an entry told of, which may be large.
+func (c *Call) EndLockEvents() { c.scratch = scratchEvent{} }
 
 // TellNative tells of a native lock what the lock table does not.
 func (c *Call) TellNative(kind locks.EventKind, key, owner string) {

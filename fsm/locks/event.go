@@ -80,7 +80,7 @@ type Event struct {
 	Reason Reason
 	// How a Left request left.
 	How Departure
-	// Notify: the waiter asked to be told beside its commands. ByTime: the wait that is Told ended by time.
+	// Notify: the waiter asked to be told beside its commands. ByTime: the wait that ended, did so by time.
 	Notify     bool
 	ByTime     bool
 	DB         int
@@ -90,7 +90,7 @@ type Event struct {
 	// Client is the connection that acquired last, or that waits. Attached is the one that the hold's
 	// session lives with, if any.
 	Client, Attached Client
-	// Name and Err are for Told. Again are the keys of the later request if Err is ErrAskedAgain and the same
+	// Name and Err are for WaitEnded. Again are the keys of the later request if Err is ErrAskedAgain and the same
 	// connection asked: it hears of those by that request. Good as long as the request's words are.
 	Name  waits.Name
 	Err   error
