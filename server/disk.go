@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// slowSync is what one append to the log in 100 may take, as in the alert about slow disks; fewSlow is how many
-	// slow ones in a minute are a hiccup.
+	// slowSync is what one append to the log in 100 may take, as in the alert about slow disks. Fewer than minSlow such
+	// appends in a minute are a hiccup, unless they take slowSum together.
 	slowSync = 100 * time.Millisecond
-	fewSlow  = 10
+	minSlow  = 10
+	slowSum  = 6 * time.Second
 	// syncSlots of syncSlot each are a minute; one more is being filled.
 	syncSlot  = 10 * time.Second
 	syncSlots = 6
@@ -27,8 +28,10 @@ type syncTimes struct {
 	lines loglimit.Limit
 
 	mu    sync.Mutex
+	begun time.Time // the first append; slots are counted from there, by the monotonic clock
 	slots [syncSlots + 1]struct {
-		at     int64 // the slot's place in Unix time
+		at     int64 // which slot since begun
+		sum    time.Duration
 		counts [syncBuckets]int
 	}
 }
@@ -39,32 +42,43 @@ func (t *syncTimes) note(took time.Duration, now time.Time) {
 	if took >= slowSync {
 		bucket = 1 + int(math.Log(float64(took)/float64(slowSync))/math.Log(syncGrowth))
 	}
-	at := now.UnixNano() / int64(syncSlot)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.begun.IsZero() {
+		t.begun = now
+	}
+	at := int64(now.Sub(t.begun) / syncSlot)
 	s := &t.slots[at%int64(len(t.slots))]
 	if s.at != at {
-		s.at, s.counts = at, [syncBuckets]int{}
+		s.at, s.sum, s.counts = at, 0, [syncBuckets]int{}
 	}
 	s.counts[min(bucket, syncBuckets-1)]++
+	if bucket > 0 {
+		s.sum += took
+	}
 }
 
-// slow returns what one append in 100 of the last minute took at least; 0: the disk is not slow.
-func (t *syncTimes) slow(now time.Time) time.Duration {
+// slowP99 returns the 99th percentile of the appends of the last minute if the disk is slow, else 0.
+func (t *syncTimes) slowP99(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var counts [syncBuckets]int
-	all := 0
+	var (
+		counts [syncBuckets]int
+		sum    time.Duration
+		all    int
+	)
 	for i := range t.slots {
-		if t.slots[i].at < now.UnixNano()/int64(syncSlot)-syncSlots {
+		s := &t.slots[i]
+		if s.at < int64(now.Sub(t.begun)/syncSlot)-syncSlots {
 			continue
 		}
-		for j, n := range t.slots[i].counts {
+		sum += s.sum
+		for j, n := range s.counts {
 			counts[j] += n
 			all += n
 		}
 	}
-	if all-counts[0] < fewSlow {
+	if all-counts[0] < minSlow && sum < slowSum {
 		return 0
 	}
 	most := 0
@@ -84,9 +98,9 @@ func (s *Server) onSync(took time.Duration) {
 	if took < slowSync {
 		return
 	}
-	if p99 := s.syncs.slow(now); p99 > 0 {
+	if p99 := s.syncs.slowP99(now); p99 > 0 {
 		if _, admitted := s.syncs.lines.Admit(now); admitted {
-			s.logger.Warn("the disk is slow: in the last minute one append to the log in 100 took p99 or more", "p99", p99,
+			s.logger.Warn("the disk is slow: the 99th percentile of appends to the log in the last minute is high", "p99", p99,
 				"data_dir", s.config.DataDir)
 		}
 	}
@@ -94,17 +108,17 @@ func (s *Server) onSync(took time.Duration) {
 
 // diskDetail says that the disk is slow; empty: it is not.
 func (s *Server) diskDetail() string {
-	p99 := s.syncs.slow(time.Now())
+	p99 := s.syncs.slowP99(time.Now())
 	if p99 == 0 {
 		return ""
 	}
 	return fmt.Sprintf("slow: in the last minute one append to the log in 100 took %v or more", p99)
 }
 
-// ownTroubles are those of this node that the other members cannot see. They are told of them.
-func (s *Server) ownTroubles() (all []string) {
+// warnings are what this node warns of in itself, as the other members cannot see it.
+func (s *Server) warnings() (all []string) {
 	if slow := s.diskDetail(); slow != "" {
-		all = append(all, fmt.Sprintf("the disk of %s is %s", s.config.Name, slow))
+		all = append(all, "the disk is "+slow)
 	}
 	return all
 }

@@ -99,7 +99,7 @@ func TestCutOffBeforeTheGrant(t *testing.T) {
 			next := granted(t, c, c.Node("n3"))
 			time.Sleep(time.Duration(rng.Int64N(int64(3 * lease))))
 			c.Net.Partition([]string{cut.Name}, c.Names(cut.Name))
-			for operator.Connected() {
+			for holder.Connected() {
 				select {
 				case <-next:
 					require.Fail(t, "granted while the holder was connected", "seed %d", seed)
@@ -231,7 +231,7 @@ func TestHeartbeat(t *testing.T) {
 					took := (<-next).Sub(last)
 					require.GreaterOrEqual(t, took, lease)
 					require.Less(t, took, lease+500*time.Millisecond)
-					require.False(t, operator.Connected(), "the client learns of it when it wakes")
+					require.False(t, holder.Connected(), "the client learns of it when it wakes")
 				} else {
 					time.Sleep(3 * time.Minute)
 					require.Empty(t, next)

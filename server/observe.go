@@ -302,7 +302,7 @@ func read(r *replica.Replica) error {
 // newAdmissions makes the watch over the credentials of the members, which tells the log.
 func (s *Server) newAdmissions() *memberrpc.Admissions {
 	return memberrpc.NewAdmissions(memberrpc.AdmissionsConfig{
-		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit, Own: s.ownTroubles,
+		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit, Own: s.warnings,
 		Members: func() []members.Member { return s.newest().Members },
 		Refused: func(m members.Member, why string) {
 			s.logger.Error("this node and another member do not admit each other: their connections last until the "+
@@ -323,8 +323,7 @@ func (s *Server) troubles() []string {
 	if errors.Is(health, raftnode.ErrQuarantined) {
 		health = nil // the checker says more
 	}
-	return slices.Concat(troubles(s.config.Name, health, s.cluster.admissions.Refusals()),
-		s.cluster.admissions.Troubles(), s.cluster.checker.Troubles())
+	return slices.Concat(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), s.cluster.checker.Troubles())
 }
 
 func troubles(node string, health error, refusals []memberrpc.Refusal) (all []string) {

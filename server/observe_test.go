@@ -376,17 +376,17 @@ func TestTroubles(t *testing.T) {
 	s.faults.store.Clear()
 }
 
-// TestSlowDisk: a disk that is slow again and again is a trouble of its node, in its log once, and a detail of /readyz.
+// TestSlowDisk: a disk that is slow again and again is a warning of its node's, in its log once, and a detail of /readyz.
 func TestSlowDisk(t *testing.T) {
 	var lines diskLines
 	s := runLogging(t, slog.New(slog.NewTextHandler(&lines, nil)), func(c *Config) { c.Debug = true })
 	client := s.client(t, "")
 	s.faults.store.Inject(store.Fault{Op: store.OpStoreLogs, Delay: slowSync + 20*time.Millisecond})
-	for i := range fewSlow + 1 {
+	for i := range minSlow + 1 {
 		require.NoError(t, client.Set(t.Context(), "k", i, 0).Err())
 	}
-	require.Len(t, s.troubles(), 1)
-	require.Contains(t, s.troubles()[0], "the disk of n1 is slow: in the last minute one append to the log in 100 took ")
+	require.Len(t, s.cluster.admissions.Warnings(), 1)
+	require.Contains(t, s.cluster.admissions.Warnings()[0], "n1: the disk is slow: in the last minute one append to the log in 100 took ")
 	require.Equal(t, s.diskDetail(), s.readyChecks()[2].Detail())
 	require.EqualValues(t, 1, lines.Load())
 }
@@ -424,29 +424,35 @@ func TestSyncTimes(t *testing.T) {
 	var s syncTimes
 	start := time.Unix(1_000_000_005, 0)
 	for range 9 {
-		s.note(3*time.Second, start)
+		s.note(600*time.Millisecond, start)
 	}
-	require.Zero(t, s.slow(start), "a hiccup")
+	require.Zero(t, s.slowP99(start), "a hiccup")
 	s.note(300*time.Millisecond, start)
-	require.InDelta(t, 3*time.Second, s.slow(start), float64(300*time.Millisecond))
+	require.InDelta(t, 600*time.Millisecond, s.slowP99(start), float64(60*time.Millisecond))
 	for range 490 {
 		s.note(time.Millisecond, start)
 	}
-	require.InDelta(t, 3*time.Second, s.slow(start), float64(300*time.Millisecond), "9 of 500 are that slow")
+	require.InDelta(t, 600*time.Millisecond, s.slowP99(start), float64(60*time.Millisecond), "9 of 500 are that slow")
 	for range 491 {
 		s.note(time.Millisecond, start)
 	}
-	require.InDelta(t, 300*time.Millisecond, s.slow(start), float64(30*time.Millisecond), "9 of 991 are")
+	require.InDelta(t, 300*time.Millisecond, s.slowP99(start), float64(30*time.Millisecond), "9 of 991 are")
 	for range 100 {
 		s.note(99*time.Millisecond, start)
 	}
-	require.Zero(t, s.slow(start), "less than one in 100 is slow")
+	require.Zero(t, s.slowP99(start), "less than one in 100 is slow")
 
-	for range fewSlow {
+	for range minSlow {
 		s.note(time.Hour, start.Add(50*time.Second))
 	}
-	require.NotZero(t, s.slow(start.Add(109*time.Second)), "longer than the last bucket")
-	require.Zero(t, s.slow(start.Add(130*time.Second)), "longer ago than a minute")
+	require.NotZero(t, s.slowP99(start.Add(109*time.Second)), "longer than the last bucket")
+	require.Zero(t, s.slowP99(start.Add(130*time.Second)), "longer ago than a minute")
 	s.note(time.Millisecond, start.Add(130*time.Second))
-	require.Zero(t, s.slow(start.Add(130*time.Second)))
+	require.Zero(t, s.slowP99(start.Add(130*time.Second)))
+
+	s = syncTimes{}
+	s.note(5*time.Second, start)
+	require.Zero(t, s.slowP99(start), "once")
+	s.note(5*time.Second, start)
+	require.InDelta(t, 5*time.Second, s.slowP99(start), float64(500*time.Millisecond), "there is no time for ten")
 }

@@ -365,6 +365,7 @@ func (s *Server) frontConfig() frontend.Config {
 			Name:        s.config.Name,
 			ClusterID:   s.clusterID,
 			Troubles:    s.troubles,
+			Warnings:    func() []string { return s.cluster.admissions.Warnings() },
 			Quarantined: func() []string { return s.cluster.checker.Report().InQuarantine },
 			Settings:    []frontend.Setting{{Name: "dir", Value: absolute(s.config.DataDir)}},
 		},

@@ -59,11 +59,14 @@ func heldBack(c *api.Cluster) string {
 	return fmt.Sprintf("The cluster keeps version %d for %s.\n", c.ClusterVersion, strings.Join(by, ", "))
 }
 
-// troubles are what is wrong beside silent members, a line each.
+// troubles are what is wrong beside silent members, and what members warn of in themselves, a line each.
 func troubles(c *api.Cluster) string {
 	var b strings.Builder
 	for _, trouble := range c.Troubles {
 		fmt.Fprintf(&b, "Not well: %s.\n", onLine(trouble))
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(&b, "Warning: %s.\n", onLine(warning))
 	}
 	return b.String()
 }

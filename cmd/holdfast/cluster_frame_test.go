@@ -47,13 +47,15 @@ func statusIn(t *testing.T, f fields) *api.Cluster {
 // TestClusterThatIsNotWell: what is wrong beside silent members is shown, and the status is not 0.
 func TestClusterThatIsNotWell(t *testing.T) {
 	f := reply("node", "n1", "leader", "n2", "term", 7, "voters", 3, "live-voters", 3, "quorum", 2, "margin", 1)
-	require.Equal(t, api.VerdictOK, statusIn(t, f).Verdict)
+	f["warnings"] = protocol.Strings("n3: the disk is slow")
+	require.Equal(t, api.VerdictOK, statusIn(t, f).Verdict, "a warning is no trouble yet")
 	f["troubles"] = protocol.Strings("n1 is not ready: at log index 5 of 90 since the start",
 		"n1 and n3 do not admit each other: \x1b[2J\"no\"")
 	require.Equal(t, api.VerdictNotWell, statusIn(t, f).Verdict)
 	require.Equal(t, `n2 leads in term 7: 3 of 3 voters answer, 1 may fail.
 Not well: n1 is not ready: at log index 5 of 90 since the start.
 Not well: n1 and n3 do not admit each other: ?[2J"no".
+Warning: n3: the disk is slow.
 
 NAME  ROLE  ANSWERS  COULD LEAD  LAG  MATCH  CLIENTS  PEERS  VERSION  FORMAT
 `, clusterFrame(statusIn(t, f)))

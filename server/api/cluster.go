@@ -44,6 +44,8 @@ type Cluster struct {
 	Margin int64 `json:"margin"`
 	// Troubles are what is wrong beside members that do not answer, a line each.
 	Troubles []string `json:"troubles"`
+	// Warnings are what members warn of in themselves, a line each. They change no verdict.
+	Warnings []string `json:"warnings"`
 	Members  []Member `json:"members"`
 	// Waiting is for what the node waits while it belongs to no cluster, or has no state.
 	Waiting string `json:"waiting,omitempty"`
@@ -76,7 +78,8 @@ func ClusterOf(v protocol.Value) (Cluster, error) {
 	c := Cluster{
 		Format: Format, Node: f.text("node"), NodeID: f.text("node-id"), ClusterID: f.text("cluster-id"),
 		ClusterVersion: f.number("cluster-version"), HeldBackBy: f.texts("held-back-by"), Troubles: f.texts("troubles"),
-		Role: f.text("role"), Leader: f.text("leader"), Term: f.number("term"),
+		Warnings: f.texts("warnings"),
+		Role:     f.text("role"), Leader: f.text("leader"), Term: f.number("term"),
 		CommitIndex: f.number("commit-index"), AppliedIndex: f.number("applied-index"), LastIndex: f.number("last-index"),
 		Voters: f.number("voters"), NonVoters: f.number("non-voters"), LiveVoters: f.number("live-voters"),
 		Quorum: f.number("quorum"), AbleToLead: f.number("able-to-lead"), Margin: f.number("margin"),

@@ -56,6 +56,8 @@ type Node struct {
 	ClusterID func() string
 	// Troubles, unless nil, is what is wrong although a leader is there and voters answer, a sentence each.
 	Troubles func() []string
+	// Warnings, unless nil, is what members warn of in themselves, which is no trouble yet, a sentence each.
+	Warnings func() []string
 	// Quarantined, unless nil, are the IDs of the members in quarantine, as far as is known.
 	Quarantined func() []string
 	// Waiting says what the node waits for before it belongs to a cluster; nil: it waits for nothing.
@@ -196,7 +198,7 @@ func (c *Config) discovery() discovery.Config {
 	return discovery.Config{
 		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil,
 		Sentinel:  c.Sentinel,
-		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Quarantined: c.Node.Quarantined, Waiting: c.Node.Waiting,
+		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Warnings: c.Node.Warnings, Quarantined: c.Node.Quarantined, Waiting: c.Node.Waiting,
 	}
 }
 

@@ -153,6 +153,7 @@ func (p *player) serve(verb, options string) {
 				cfg.Options.ClusterMode = true
 			case "unwell":
 				cfg.Node.Troubles = func() []string { return []string{"n1 is not ready: " + value} }
+				cfg.Node.Warnings = func() []string { return []string{"n2: the disk is slow"} }
 			case "everynode":
 				cfg.Options.EveryNodeMaster = true
 			case "clients":

@@ -20,18 +20,18 @@ const (
 	admissionsAgain = 5 * time.Second
 	// admissionWithin is how long a handshake and a reply may take.
 	admissionWithin = 5 * time.Second
-	// maxRefusals and maxTroubles bound what is taken from a reply.
+	// maxRefusals and maxWarnings bound what is taken from a reply.
 	maxRefusals = 64
-	maxTroubles = 8
+	maxWarnings = 8
 )
 
-// opAdmissions asks a node which other members it does not admit, or is not admitted by, and what its own troubles are.
+// opAdmissions asks a node which other members it does not admit, or is not admitted by, and what it warns of in itself.
 const opAdmissions = "admissions"
 
 // statement is a reply to opAdmissions.
 type statement struct {
 	Refusals []Refusal `json:"refusals"`
-	Troubles []string  `json:"troubles"`
+	Warnings []string  `json:"warnings"`
 }
 
 // Refusal is why two members do not admit each other.
@@ -70,7 +70,7 @@ type AdmissionsConfig struct {
 	Self   string // this node's ID
 	// Members returns the members of the cluster, this node among them or not.
 	Members func() []members.Member
-	// Own are the troubles of this node that the others cannot see, a sentence each.
+	// Own is what this node warns of in itself, as the others cannot see it; a sentence each.
 	Own func() []string
 	// Misfit reports whether an error of a dial is a refusal that no waiting mends.
 	Misfit func(error) bool
@@ -169,7 +169,8 @@ func (a *Admissions) forget(all []members.Member) {
 	}
 }
 
-// note takes the end of asking m. A member that cannot be asked for another reason than a refusal is as before.
+// note takes the end of asking m. A member that cannot be asked for another reason than a refusal admits whom it
+// admitted before; what it warned of in itself may be over.
 func (a *Admissions) note(m members.Member, said statement, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,19 +184,20 @@ func (a *Admissions) note(m members.Member, said statement, err error) {
 			a.config.Refused(m, next.refused)
 		}
 	case err != nil && !errors.As(err, &remote):
-		return
+		next = was
+		next.said.Warnings = nil
 	default:
 		for _, r := range said.Refusals[:min(len(said.Refusals), maxRefusals)] {
 			next.said.Refusals = append(next.said.Refusals, Refusal{line(r.A), line(r.B), line(r.Text)})
 		}
-		for _, text := range said.Troubles[:min(len(said.Troubles), maxTroubles)] {
-			next.said.Troubles = append(next.said.Troubles, line(text))
+		for _, text := range said.Warnings[:min(len(said.Warnings), maxWarnings)] {
+			next.said.Warnings = append(next.said.Warnings, line(text))
 		}
 		if was.lasts() {
 			a.config.Admitted(m)
 		}
 	}
-	if a.found[m.ID] = next; next.refused == "" && next.said.Refusals == nil && next.said.Troubles == nil {
+	if a.found[m.ID] = next; next.refused == "" && next.said.Refusals == nil && next.said.Warnings == nil {
 		delete(a.found, m.ID)
 	}
 }
@@ -232,13 +234,18 @@ func (a *Admissions) Refusals() []Refusal {
 	return slices.CompactFunc(all, func(x, y Refusal) bool { return pair(x, y) == 0 })
 }
 
-// Troubles are this node's own, and those that the other members told of themselves.
-func (a *Admissions) Troubles() []string {
-	all := a.config.Own()
+// Warnings are what this node warns of in itself, and then what the other members do, each behind the member's name.
+func (a *Admissions) Warnings() (all []string) {
+	warns := func(id string, texts []string) {
+		for _, text := range texts {
+			all = append(all, members.Name(id)+": "+text)
+		}
+	}
+	warns(a.config.Self, a.config.Own())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(a.found)) {
-		all = append(all, a.found[id].said.Troubles...)
+		warns(id, a.found[id].said.Warnings)
 	}
 	return all
 }

@@ -126,10 +126,11 @@ func (g *guard) do(op Op, call func() error) error {
 		defer u.calls.Add(-1)
 	}
 	err := g.hooks.Faults.run(op, call)
-	if op == OpStoreLogs && g.hooks.OnSync != nil {
-		g.hooks.OnSync(time.Since(w.begun))
-	}
+	took := time.Since(w.begun)
 	g.end(w)
+	if op == OpStoreLogs && g.hooks.OnSync != nil {
+		g.hooks.OnSync(took)
+	}
 	if err != nil && isFault(op, err) {
 		g.fault(op, err)
 	}

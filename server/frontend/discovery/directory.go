@@ -38,6 +38,8 @@ type Config struct {
 	ClusterID func() string
 	// Troubles, unless nil, is what is wrong although a leader is there and voters answer, a sentence each.
 	Troubles func() []string
+	// Warnings, unless nil, is what members warn of in themselves, which is no trouble yet, a sentence each.
+	Warnings func() []string
 	// Quarantined, unless nil, are the IDs of the members in quarantine, as far as is known.
 	Quarantined func() []string
 	// Waiting says what the node waits for before it belongs to a cluster; nil: it waits for nothing.

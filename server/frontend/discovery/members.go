@@ -38,8 +38,8 @@ type census struct {
 	leader  replica.Member // zero: none is known
 	cluster string
 	waiting string // for what, while this node belongs to no cluster
-	// troubles are what is wrong beside silent members.
-	troubles []string
+	// troubles are what is wrong beside silent members. warnings are what members warn of in themselves.
+	troubles, warnings []string
 	// quarantined are the IDs of the members in quarantine.
 	quarantined []string
 }
@@ -51,6 +51,9 @@ func (d *Directory) census() *census {
 	}
 	if d.cfg.Troubles != nil {
 		c.troubles = d.cfg.Troubles()
+	}
+	if d.cfg.Warnings != nil {
+		c.warnings = d.cfg.Warnings()
 	}
 	if d.cfg.Quarantined != nil {
 		c.quarantined = d.cfg.Quarantined()
@@ -160,6 +163,9 @@ func (c *census) reply() protocol.Value {
 	}
 	if len(c.troubles) > 0 {
 		all.Elems = append(all.Elems, protocol.Bulk("troubles"), protocol.Strings(c.troubles...))
+	}
+	if len(c.warnings) > 0 {
+		all.Elems = append(all.Elems, protocol.Bulk("warnings"), protocol.Strings(c.warnings...))
 	}
 	return all
 }

@@ -222,7 +222,8 @@
       el("button", { type: "button", class: "link", "data-id": "advice " + l.db + "/" + (l.keyBase64 || l.key), on: () => open(l) }, short(visible(l.key, l.keyBase64)) || "(empty name)"),
       l.db ? el("span", { class: "kind" }, "db " + l.db) : "", ": " + visible(advice) + ".");
     if (queue) state.polled = queue.locks.filter((l) => l.advice);
-    const list = c.troubles.map((t) => el("li", {}, el("strong", { class: "tag warn" }, "NOT WELL"), " " + visible(t) + "."));
+    const line = (tag) => (t) => el("li", {}, el("strong", { class: "tag warn" }, tag), " " + visible(t) + ".");
+    const list = c.troubles.map(line("NOT WELL")).concat(c.warnings.map(line("WARNING")));
     list.push(...state.often.slice(0, 5).map((g) => about(g.last, g.advice)), ...state.polled.slice(0, 5).map((l) => about(l, l.advice)));
     const place = $("troubles"), focused = place.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
     place.replaceChildren(...list);
