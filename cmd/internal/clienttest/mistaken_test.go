@@ -4,15 +4,19 @@ package clienttest_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
 
@@ -48,4 +52,47 @@ func TestMistaken(t *testing.T) {
 	}
 	require.NoError(t, client.Close())
 	require.Equal(t, 1, strings.Count(log.String(), "no node can be used"), log.String())
+}
+
+// blockedLog is a handler of log records that returns once the channel is closed.
+type blockedLog chan struct{}
+
+func (b blockedLog) Enabled(context.Context, slog.Level) bool { return true }
+func (b blockedLog) WithAttrs([]slog.Attr) slog.Handler       { return b }
+func (b blockedLog) WithGroup(string) slog.Handler            { return b }
+func (b blockedLog) Handle(context.Context, slog.Record) error {
+	<-b
+	return nil
+}
+
+// A log that blocks holds up neither a call nor the notice of a loss.
+func TestBlockedLog(t *testing.T) {
+	c, log := clienttest.Start(t, 1, "secret"), make(blockedLog)
+	connect := func(addrs ...string) *holdfast.Client {
+		client, err := holdfast.New(holdfast.Config{Addrs: addrs, Password: c.Password, Logger: slog.New(log)})
+		require.NoError(t, err)
+		return client
+	}
+	reached, unreached := connect(c.Addrs()...), connect("127.0.0.1:1")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := unreached.TryLock(t.Context(), "job")
+		assert.ErrorContains(t, err, "127.0.0.1:1")
+		held, err := reached.TryLock(t.Context(), "job")
+		if assert.NoError(t, err) {
+			c.Break("job")
+			<-held.Context().Done()
+			assert.ErrorAs(t, held.Unlock(t.Context()), new(*holdfast.LostError))
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		assert.Fail(t, "held up")
+	}
+	close(log)
+	<-done
+	require.NoError(t, reached.Close())
+	require.NoError(t, unreached.Close())
 }

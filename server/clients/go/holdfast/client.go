@@ -209,15 +209,15 @@ func sleep(ctx context.Context, d time.Duration) {
 
 func (c *Client) noteFailedRound(err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	level := slog.LevelDebug
 	if c.roundErr == nil {
 		level = slog.LevelWarn
 	}
-	c.config.Logger.Log(c.ctx, level, "holdfast: no node can be used", "error", err)
 	c.rounds++
 	c.roundErr = err
 	c.notify()
+	c.mu.Unlock()
+	c.config.Logger.Log(c.ctx, level, "holdfast: no node can be used", "error", err)
 }
 
 // setConn replaces conn and tells those who wait for one. c.mu is held.
@@ -263,18 +263,19 @@ func (c *Client) attach(cn *conn) error {
 		err = c.subscribe(cn)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err == nil && c.session != session {
 		err = fmt.Errorf("%s: %w", cn.addr, errSession)
 	}
 	if err != nil {
 		c.retire(cn)
+		c.mu.Unlock()
 		return err
 	}
-	c.config.Logger.Debug("holdfast: connected", "node", cn.addr, "session", session)
 	c.closeFormer()
 	c.roundErr = nil
 	c.setConn(cn)
+	c.mu.Unlock()
+	c.config.Logger.Debug("holdfast: connected", "node", cn.addr, "session", session)
 	return nil
 }
 

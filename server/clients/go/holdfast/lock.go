@@ -312,7 +312,7 @@ func (h *hold) lose(err error) {
 		of.Lock, of.Fence = h.names[0], h.fence
 		err = &of
 		if h.state == stateHeld {
-			h.c.config.Logger.Warn(err.Error())
+			go h.c.config.Logger.Warn(err.Error()) // a handler may block, or use the client
 		}
 	}
 	switch h.state {
