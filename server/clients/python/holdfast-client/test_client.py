@@ -1,11 +1,52 @@
 import asyncio
+import logging
 import socket
+import ssl
 import threading
 import unittest
 
 from holdfast_client import Client, NotAcquired, aio
+from holdfast_client._conn import encode, read_value
 
 NOWHERE = "127.0.0.1:1"  # nobody listens
+
+REPLIES = {
+    "HELLO": b"%0\r\n", "SESSION.OPEN": b":5\r\n", "SESSION.KEEPALIVE": b":9000\r\n", "SESSION.CLOSE": b":1\r\n",
+    "LOCK.ACQUIRE": b":7\r\n", "LOCK.CANCEL": b":0\r\n", "LOCK.RELEASE": b":0\r\n",
+}
+
+
+class Node:
+    """A node that answers the commands of one connection. Without replies it is one that hangs."""
+
+    def __init__(self, replies=REPLIES):
+        self.replies = replies
+        self.asked = threading.Event()  # for a lock
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def __enter__(self):
+        threading.Thread(target=self.serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def serve(self):
+        self.client, _ = self.listener.accept()
+        stream = self.client.makefile("rb")
+        try:
+            while True:
+                words = read_value(stream)
+                self.client.sendall(self.replies.get(words[0], b""))
+                if words[0] == "LOCK.ACQUIRE":
+                    self.owner = words[2]
+                    self.asked.set()
+        except OSError:
+            self.client.close()
+
+    def lose(self):
+        self.client.sendall(encode(["lock", "lost", "nightly", self.owner]).replace(b"*4", b">6") + b":7\r\n+broken\r\n")
 
 
 class CancelledWithTheResult(unittest.TestCase):
@@ -49,6 +90,9 @@ class Mistaken(unittest.TestCase):
         for nodes in "127.0.0.1:1", [], ["127.0.0.1"], ["redis://127.0.0.1:1"], [("127.0.0.1", 1)]:
             with self.assertRaisesRegex(ValueError, "host:port"):
                 Client(nodes)
+        for make in Client, aio.Client:
+            with self.assertRaisesRegex(TypeError, "SSLContext"):
+                make([NOWHERE], ssl=True)
         with self.assertRaises(TypeError):
             Client([NOWHERE]).lock(b"nightly")
 
@@ -69,6 +113,53 @@ class Mistaken(unittest.TestCase):
             with Client(["127.0.0.1:%d" % listener.getsockname()[1]], credentials=credentials) as client:
                 with self.assertRaisesRegex(NotAcquired, "sealed"):
                     client.lock("nightly").acquire(timeout=0.3)
+
+    def test_tls(self) -> None:
+        class Sealed(ssl.SSLContext):
+            def wrap_socket(self, *args, **named):
+                raise RuntimeError("sealed")
+
+        with Node() as node, Client([node.address], ssl=Sealed(ssl.PROTOCOL_TLS_CLIENT)) as client:
+            with self.assertRaisesRegex(NotAcquired, "sealed"):
+                client.lock("nightly").acquire(timeout=0.3)
+
+    def test_first_call(self) -> None:
+        with Node() as node, Client([node.address]) as client:
+            self.assertTrue(client.lock("nightly").acquire(timeout=0))
+        with Node({}) as node, Client([node.address]) as client:
+            self.assertFalse(client.lock("nightly").acquire(timeout=0.01))
+
+    def test_cancelled_block(self) -> None:
+        with Node({**REPLIES, "LOCK.ACQUIRE": b":0\r\n"}) as node, Client([node.address]) as client:
+            lock = client.lock("nightly")
+            threading.Thread(target=lambda: (node.asked.wait(), lock.cancel())).start()
+            with self.assertRaisesRegex(NotAcquired, "cancelled"), lock:
+                self.fail("granted")
+
+    def test_blocked_log(self) -> None:
+        """A log that blocks holds up neither a call nor the notice of a loss."""
+        end, refused, lost = threading.Event(), threading.Event(), threading.Event()
+        logger, handler = logging.getLogger("holdfast_client"), logging.Handler()
+        handler.emit = lambda record: end.wait()
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        self.addCleanup(end.set)
+        with Client([NOWHERE]) as unreached, Node() as node, Client([node.address]) as client:
+            def refuse():
+                try:
+                    unreached.lock("nightly").acquire(blocking=False)
+                except NotAcquired:
+                    refused.set()
+
+            threading.Thread(target=refuse, daemon=True).start()
+            seen = refused.wait(20)
+            lock = client.lock("nightly")
+            lock.acquire()
+            lock.on_lost(lambda loss: lost.set())
+            node.lose()
+            seen = [seen, lost.wait(20)]
+            end.set()
+        self.assertEqual(seen, [True, True])
 
     def test_block_in_time(self) -> None:
         lock = Client([NOWHERE]).semaphore("nightly", 3, timeout=7)

@@ -79,16 +79,16 @@ class Lock:
         self._asking: Optional[_Hold] = None
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Wait in line for the lock, at most timeout seconds; -1: for ever. False: not granted in time. Without blocking
-        the lock is taken if nobody holds it or waits for it. Raises NotAcquired if the time ends while no node can be
-        used, which the error names."""
+        """Wait in line for the lock, at most timeout seconds; -1: for ever. False: not granted in time. Without blocking,
+        or with a timeout of 0, the lock is taken if nobody holds it or waits for it. Raises NotAcquired if no node could
+        be used when last tried, which the error names."""
         if self._hold is not None:
             if not self._reentrant:
                 raise HoldfastError(f"lock {self._names[0]!r} is held by this object already")
             self._count += 1
             return True
         hold = self._asking = _Hold(self._client, self._names, self._words)
-        if not self._client._acquire(hold, blocking, None if timeout < 0 else timeout):
+        if not self._client._acquire(hold, blocking and timeout != 0, None if timeout < 0 else timeout):
             return False
         self._hold, self._count = hold, 1
         return True
@@ -112,7 +112,10 @@ class Lock:
 
     def __enter__(self) -> "Lock":
         if not self.acquire(timeout=self._timeout):
-            raise NotAcquired(f"lock {self._names[0]!r} was not granted in {self._timeout:g} s")
+            why = f"was not granted in {self._timeout:g} s"
+            if self._asking is not None and self._asking.cancelled:
+                why = "was not granted: the wait was cancelled"
+            raise NotAcquired(f"lock {self._names[0]!r} {why}")
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -192,7 +195,7 @@ class _Hold:
         self.state = _LOST
         self.client._holds.pop(self.owner, None)
         self.client._changed.notify_all()
-        _log.warning("%s", self.loss)
+        _start(_log.warning, "%s", self.loss)  # a handler may block, or use the client
         for callback in self.callbacks:
             _start(callback, self.loss)
         if len(self.names) > 1:
@@ -250,6 +253,8 @@ class Client:
         for node in nodes:
             if not isinstance(node, str) or not re.fullmatch(r"[^/]+:\d{1,5}", node):
                 raise ValueError(f"nodes: {node!r} is not host:port")
+        if ssl is not None and not isinstance(ssl, _ssl.SSLContext):
+            raise TypeError(f"ssl {ssl!r}: an ssl.SSLContext, as ssl.create_default_context() makes one")
         if ttl < 1:
             raise ValueError(f"ttl {ttl}: at least 1 s")
         self._nodes, self._tls, self._db, self._ttl = list(nodes), ssl, db, float(ttl)
@@ -459,7 +464,7 @@ class Client:
                 failed.append(str(e))
                 refused = True
                 continue
-            except (OSError, ValueError) as e:  # a host's name that cannot be one is a ValueError
+            except Exception as e:  # a host's name that cannot be one is a ValueError
                 failed.append(f"{node}: {e}")
                 continue
             try:
@@ -473,10 +478,11 @@ class Client:
             return conn
         text = "; ".join(failed)
         with self._changed:
-            _log.log(logging.DEBUG if self._round_error else logging.WARNING, "no node can be used: %s", text)
+            level = logging.DEBUG if self._round_error else logging.WARNING
             self._rounds += 1
             self._round_error, self._refused = ConnectionLost(text), refused
             self._changed.notify_all()
+        _log.log(level, "no node can be used: %s", text)
         return None
 
     def _attach(self, conn: Conn) -> None:
@@ -579,7 +585,7 @@ class Client:
         self, end: Optional[float], once: bool = False, hold: Optional[_Hold] = None,
     ) -> Tuple[Conn, str]:
         """The connection that the session is attached to, and the session. It is waited for until end, or until hold is
-        cancelled; if once, until a round over all nodes has failed."""
+        cancelled; if once, until a round over all nodes has failed. Raises TimeoutError at end if none has."""
         self._check_process()
         with self._changed:
             if not self._running and not self._closed:
@@ -598,7 +604,7 @@ class Client:
                 if self._rounds > rounds and error is not None and (once or self._refused):
                     raise RefusedError("", str(error)) if self._refused else NotAcquired(f"no node can be used: {error}")
                 if end is not None and _now() >= end:
-                    raise NotAcquired(f"no node can be used: {error}" if error else "no node answers in time")
+                    raise NotAcquired(f"no node can be used: {error}") if error else TimeoutError()
                 self._changed.wait(None if end is None else max(0.0, end - _now()))
 
     def _check_process(self) -> None:
@@ -638,6 +644,8 @@ class Client:
         granted = False
         try:
             granted = self._ask(hold, blocking, end)
+        except TimeoutError:
+            pass
         except NotAcquired:
             if not hold.cancelled:
                 raise

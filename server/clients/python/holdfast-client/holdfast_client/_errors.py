@@ -23,7 +23,7 @@ class RefusedError(HoldfastError):
 
 
 class NotAcquired(HoldfastError):
-    """The lock was not granted in time: no node could be used, or a with statement waited long enough."""
+    """The lock was not granted: no node could be used in time, or the timeout of a with statement passed."""
 
 
 class LockLost(HoldfastError):
