@@ -39,20 +39,20 @@ type driver struct {
 
 // library is a client library.
 type library struct {
-	name     string
-	dir      string   // below server/clients
-	needs    []string // programs
-	isCheap  bool     // played by every run, and not only where HOLDFAST_LIBRARIES is set
-	hasForks bool
+	name    string
+	dir     string   // below server/clients
+	needs   []string // programs
+	isCheap bool     // played by every run, and not only where HOLDFAST_LIBRARIES is set
+	own     string   // the one of ownScenarios that it plays
 	// build returns the command that runs the driver of the library in source, a copy of dir. out is an empty folder.
 	build func(t *testing.T, source, out string) []string
 }
 
 var libraries = []library{
 	{name: "Go", dir: "go/holdfast", needs: []string{"go"}, isCheap: true, build: goDriver},
-	{name: "Python", dir: pythonDir, needs: []string{"python3"}, hasForks: true, build: python},
+	{name: "Python", dir: pythonDir, needs: []string{"python3"}, own: forked, build: python},
 	{name: "asyncio", dir: pythonDir, needs: []string{"python3"}, build: asyncio},
-	{name: "Java", dir: javaDir, needs: []string{"java", "javac"}, build: java},
+	{name: "Java", dir: javaDir, needs: []string{"java", "javac"}, own: leased, build: java},
 	{name: "futures", dir: javaDir, needs: []string{"java", "javac"}, build: futures},
 	{name: "TypeScript", dir: "node/holdfast-client", needs: []string{"node"}, build: typescript},
 }
@@ -661,6 +661,16 @@ var scenarios = []scenario{
 		a.say("unlock 1")
 		a.event("released 1")
 	}},
+	{leased, 1, func(t *testing.T, c stage) {
+		a := startDriver(t, c)
+		a.silent()
+		c.Refuse("UNCERTAIN The outcome is not known")
+		a.say("lease 1 job")
+		a.event("refused 1 error")
+		require.NotEmpty(t, c.Holder("job"))
+		c.Refuse("")
+		awaitHolder(t, c, "job", "")
+	}},
 	{"node cut off from the others", threeNodes, func(t *testing.T, c stage) {
 		a := holdAndWait(t, c)
 		c.Isolate(0)
@@ -684,7 +694,13 @@ var scenarios = []scenario{
 	}},
 }
 
-const forked = "forked while holding"
+const (
+	forked = "forked while holding"
+	leased = "lease without an answer in time"
+)
+
+// ownScenarios are about what not every library has.
+var ownScenarios = []string{forked, leased}
 
 // startHolder starts a client that holds job by its call 1.
 func startHolder(t *testing.T, c stage) *driver {
@@ -735,8 +751,8 @@ func TestContract(t *testing.T) {
 			command := l.prepare(t)
 			for _, s := range scenarios {
 				t.Run(s.name, func(t *testing.T) {
-					if s.name == forked && !l.hasForks {
-						t.Skip("the language does not fork")
+					if slices.Contains(ownScenarios, s.name) && s.name != l.own {
+						t.Skip("the library has no such thing")
 					}
 					t.Parallel()
 					if s.nodes == threeNodes {

@@ -137,6 +137,15 @@ public final class Driver {
         }
     }
 
+    private static void lease(HoldfastClient client, String call, String name) throws InterruptedException {
+        try {
+            var lease = client.lease(name, Duration.ofHours(1));
+            say(lease.isPresent() ? "granted " + call + " " + lease.get().fence() : "refused " + call + " not-granted");
+        } catch (HoldfastException e) {
+            say("refused " + call + of(e));
+        }
+    }
+
     private static void look(HoldfastClient client, String name) throws InterruptedException {
         try {
             var info = client.inspect(name);
@@ -180,6 +189,7 @@ public final class Driver {
     private static void obey(HoldfastClient client, String[] words) throws InterruptedException {
         switch (words[0]) {
             case "lock", "try", "all" -> begin(client, words);
+            case "lease" -> start(words[1], () -> lease(client, words[1], words[2]));
             case "unlock" -> start("unlock", () -> unlock(words[1]));
             case "cancel" -> cancel(words[1]);
             case "look" -> look(client, words[1]);

@@ -158,7 +158,7 @@ public final class HoldfastClient implements AutoCloseable {
      *
      * @throws InterruptedException if the thread is interrupted; what was granted is given back
      * @throws RefusedException if a node refuses the command or the client
-     * @throws UnreachableException if no node answers within the TTL; the lock may have been taken
+     * @throws UnreachableException if no node answers within the TTL; what was granted is given back once one does
      */
     public Optional<Lease> lease(String name, Duration time) throws InterruptedException {
         return Lease.take(session, name, newOwner(), time);

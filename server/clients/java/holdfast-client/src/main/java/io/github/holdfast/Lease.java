@@ -24,7 +24,7 @@ public final class Lease {
         try {
             var reply = session.execute("LOCK.ACQUIRE", name, owner, "PX", time.toMillis());
             return reply instanceof Long fence ? Optional.of(new Lease(session, name, owner, fence)) : Optional.empty();
-        } catch (InterruptedException e) {
+        } catch (InterruptedException | HoldfastException e) { // it may have been taken, or be yet
             session.giveBack(name, owner);
             throw e;
         }
