@@ -379,6 +379,15 @@ var scenarios = []scenario{
 		a.say("lock 3 job")
 		a.fence("3")
 	}},
+	{"port out of range", 1, func(t *testing.T, c stage) {
+		for _, node := range []string{"127.0.0.1:0", "127.0.0.1:65536"} {
+			cmd := exec.Command(c.command[0], c.command[1:]...)
+			cmd.Env = append(os.Environ(), "HOLDFAST_NODES="+node, "HOLDFAST_TTL="+c.ttl.String())
+			out, err := cmd.CombinedOutput()
+			require.ErrorAs(t, err, new(*exec.ExitError), "%s", out)
+			require.Contains(t, string(out), node)
+		}
+	}},
 	// From the tests of sessions that end of Curator and kazoo.
 	{"session of the holder and of the next in line closed", 1, func(t *testing.T, c stage) {
 		a := startHolder(t, c)

@@ -22,7 +22,7 @@ import (
 
 // A program that uses Go's library in a wrong way is told how.
 func TestMistaken(t *testing.T) {
-	for _, addr := range []string{"127.0.0.1", "redis://127.0.0.1:1"} {
+	for _, addr := range []string{"127.0.0.1", "redis://127.0.0.1:1", "a:", "a:abc", "a:0", "a:65536"} {
 		_, err := holdfast.New(holdfast.Config{Addrs: []string{addr}})
 		require.ErrorContains(t, err, addr)
 	}

@@ -109,7 +109,7 @@ func New(config Config) (*Client, error) {
 		return nil, errors.New("holdfast: no addresses of nodes")
 	}
 	for _, addr := range config.Addrs {
-		if _, _, err := net.SplitHostPort(addr); err != nil && config.Dial == nil {
+		if err := checkAddr(addr); err != nil && config.Dial == nil {
 			return nil, fmt.Errorf("holdfast: %w", err)
 		}
 	}
@@ -130,6 +130,18 @@ func New(config Config) (*Client, error) {
 	c.alarm = time.AfterFunc(time.Hour, c.expire)
 	c.alarm.Stop()
 	return c, nil
+}
+
+// checkAddr returns an error unless addr is host:port, with a port of 1 to 65535.
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("address %s: port %q is not 1 to 65535", addr, port)
+	}
+	return nil
 }
 
 // newID returns the prefix of a client's owners: where it runs, and a part that no other has.

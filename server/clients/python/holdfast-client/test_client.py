@@ -87,7 +87,7 @@ class Mistaken(unittest.TestCase):
     """Who uses the client in a wrong way is told how."""
 
     def test_nodes_and_names(self) -> None:
-        for nodes in "127.0.0.1:1", [], ["127.0.0.1"], ["redis://127.0.0.1:1"], [("127.0.0.1", 1)]:
+        for nodes in "127.0.0.1:1", [], ["127.0.0.1"], ["redis://127.0.0.1:1"], [("127.0.0.1", 1)], ["a:0"], ["a:65536"]:
             with self.assertRaisesRegex(ValueError, "host:port"):
                 Client(nodes)
         for make in Client, aio.Client:

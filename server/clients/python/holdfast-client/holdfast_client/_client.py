@@ -253,6 +253,8 @@ class Client:
         for node in nodes:
             if not isinstance(node, str) or not re.fullmatch(r"[^/]+:\d{1,5}", node):
                 raise ValueError(f"nodes: {node!r} is not host:port")
+            if not 1 <= int(node.rpartition(":")[2]) <= 65535:
+                raise ValueError(f"nodes: {node!r} is not host:port with a port of 1 to 65535")
         if ssl is not None and not isinstance(ssl, _ssl.SSLContext):
             raise TypeError(f"ssl {ssl!r}: an ssl.SSLContext, as ssl.create_default_context() makes one")
         if ttl < 1:

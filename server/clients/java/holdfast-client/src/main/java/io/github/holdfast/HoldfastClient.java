@@ -53,10 +53,18 @@ public final class HoldfastClient implements AutoCloseable {
         String name = "java:" + ProcessHandle.current().pid();
 
         private Builder(List<String> nodes) {
-            if (nodes.isEmpty() || !nodes.stream().allMatch(node -> node.matches("[^/]+:\\d{1,5}"))) {
-                throw new IllegalArgumentException("nodes " + nodes + ": each is host:port");
+            if (nodes.isEmpty() || !nodes.stream().allMatch(Builder::isNode)) {
+                throw new IllegalArgumentException("nodes " + nodes + ": each is host:port, with a port of 1 to 65535");
             }
             this.nodes = nodes;
+        }
+
+        private static boolean isNode(String node) {
+            if (!node.matches("[^/]+:\\d{1,5}")) {
+                return false;
+            }
+            int port = Integer.parseInt(node.substring(node.lastIndexOf(':') + 1));
+            return port >= 1 && port <= 65535;
         }
 
         private Builder(Builder from) {
