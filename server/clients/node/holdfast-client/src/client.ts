@@ -23,7 +23,10 @@ export interface ClientOptions {
   ttl?: number
   /** By which nodes and `holdfast locks` know the client. Default: the program and its process number. */
   name?: string
-  /** Is warned of lost locks and when no node can be used, and told changes of the node; `console` is one. Default: none. */
+  /**
+   * Receives warnings of lost locks and of unreachable nodes, and debug messages about changes of the node; `console` is
+   * one. Default: none.
+   */
   logger?: { debug(message: string): void; warn(message: string): void }
 }
 

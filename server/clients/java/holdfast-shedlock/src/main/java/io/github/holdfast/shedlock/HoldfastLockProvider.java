@@ -42,8 +42,10 @@ public final class HoldfastLockProvider implements ExtensibleLockProvider {
         T run() throws InterruptedException;
     }
 
-    /** Calls until no interrupt comes between: a task that is interrupted ends with its lock released. */
-    private static <T> T call(Call<T> call) {
+    /**
+     * uninterruptibly repeats an interrupted call until it is answered, and then sets the thread's interrupt flag again.
+     */
+    private static <T> T uninterruptibly(Call<T> call) {
         boolean interrupted = false;
         try {
             while (true) {
@@ -71,7 +73,7 @@ public final class HoldfastLockProvider implements ExtensibleLockProvider {
         @Override
         protected void doUnlock() {
             var left = Duration.between(ClockProvider.now(), lockConfiguration.getLockAtLeastUntil());
-            call(() -> {
+            uninterruptibly(() -> {
                 if (left.toMillis() > 0) {
                     lease.renew(left);
                 } else {
@@ -83,7 +85,7 @@ public final class HoldfastLockProvider implements ExtensibleLockProvider {
 
         @Override
         protected Optional<SimpleLock> doExtend(LockConfiguration longer) {
-            boolean held = call(() -> lease.renew(longer.getLockAtMostFor()));
+            boolean held = uninterruptibly(() -> lease.renew(longer.getLockAtMostFor()));
             return held ? Optional.of(new Lock(longer, lease)) : Optional.empty();
         }
     }
