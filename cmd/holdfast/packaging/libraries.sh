@@ -67,7 +67,8 @@ try_python() {
 	(cd "$work/python" && python3 main.py) | grep -E '^fence [0-9]+$'
 }
 
-# A Maven repository, which `<url>file:…</url>` takes: what Maven Central wants, but the signatures.
+# A Maven repository, which `<url>file:…</url>` takes: what Maven Central wants, but signatures and checksums, which the
+# upload adds.
 make_java() {
 	local plugin=org.apache.maven.plugins modules
 	mkdir "$work/java"
