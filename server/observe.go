@@ -44,7 +44,6 @@ func longTimes() []float64  { return prometheus.ExponentialBuckets(0.001, 4, 10)
 
 func newObserved() *observed {
 	o := describeObserved()
-	o.backedUp() // a node without one is as long without one as it runs
 	return o
 }
 
@@ -68,7 +67,7 @@ func describeObserved() *observed {
 		}),
 		backup: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "holdfast_backup_timestamp_seconds",
-			Help: "When a client took the last whole backup from this node; before the first, when the node started.",
+			Help: "When a client took the last whole backup from this node; 0: not since it started.",
 		}),
 
 		failedSnapshots: counter("snapshot_failures_total", "Snapshots that could not be taken."),

@@ -25,7 +25,7 @@ func known(t *testing.T) map[string][]string {
 	document, err := os.ReadFile("METRICS.md")
 	require.NoError(t, err)
 	metrics := map[string][]string{
-		"up": {}, "process_open_fds": {}, "process_max_fds": {},
+		"up": {}, "process_open_fds": {}, "process_max_fds": {}, "process_start_time_seconds": {},
 		"process_cpu_seconds_total": {}, "process_resident_memory_bytes": {}, "go_goroutines": {},
 	}
 	row := regexp.MustCompile("(?m)^\\| `(holdfast_[a-z_]+)` \\| (\\w+) \\| ([^|]*) \\|")
@@ -78,7 +78,7 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 	}
 	for _, m := range function.FindAllStringSubmatch(query, -1) {
 		require.Contains(t, []string{
-			"sum", "max", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and",
+			"sum", "min", "max", "max_over_time", "on", "rate", "increase", "floor", "histogram_quantile", "time", "by", "and",
 			"absent", "count",
 		}, m[1], query)
 	}
