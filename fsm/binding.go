@@ -22,7 +22,7 @@ type binding struct {
 	writes bool
 	// overwrites: the command may store a key whatever was there.
 	overwrites bool
-	// deletes: the command removes keys whoever holds them.
+	// deletes: the command is DEL or UNLINK.
 	deletes bool
 	// blocks: the command may wait, if a node asks so by "wait-for-key".
 	blocks bool

@@ -6,8 +6,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// Script is the running script, as far as commands behave otherwise in it: what the script made that may be a stock
-// lock.
+// Script is the state of the running script: what it has created that may be a stock lock.
 type Script struct {
 	// changes and versions are those of the call when the script began.
 	changes  int

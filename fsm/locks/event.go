@@ -121,7 +121,7 @@ type StockLock struct {
 	Count  int
 	// Ended: the release of a Mismatched lock came between the end of the owner's lease and the removal of the key.
 	Ended bool
-	// ByName: the command that Released the lock names the key and no owner, so that an owner may have lost the lock.
+	// ByName: DEL or UNLINK Released the lock, and names no owner, so that an owner may have lost it. The machine sets it.
 	ByName bool
 }
 

@@ -107,7 +107,7 @@ type Peers struct {
 type Timing struct {
 	raftnode.Timing
 	// CommandTimeout is how long a command may take before the client is told that the outcome is
-	// uncertain.
+	// uncertain. A batch that the state machine is running does not time out.
 	CommandTimeout time.Duration
 	// RefusalDelay is how long after a useful entry polls for a held lock wait for the next useful entry;
 	// a timer may add a little. Negative: not at all.

@@ -12,9 +12,9 @@ import (
 // row that answers every command of the batch. It is safe for many goroutines, but batches of one
 // connection must follow each other.
 //
-// Execute returns within the time limit of a command and a little; a batch that this node's state machine runs then is
-// waited for. The outcome of an error row for a batch with writes says whether the writes may have been
-// applied. When the batch is more work than there was time for, the last replies are rows as well.
+// Execute returns soon after the time limit of a command, or, if this node's state machine is running the batch then,
+// when it has run. The outcome of an error row for a batch with writes says whether the writes may have been applied.
+// When the batch is more work than there was time for, the last replies are rows as well.
 func (r *Replica) Execute(b *Batch) error {
 	if r.quarantined() {
 		return protocol.ErrQuarantined

@@ -48,8 +48,8 @@ type queue struct {
 	// Batches that run out of time answer nothing. After patience, unless it is 0, the link gets no more batches.
 	unanswered time.Time
 	patience   time.Duration
-	// running is the number of the batch that the state machine runs, or ran last. That batch does not run out of
-	// time: its replies are on their way, and its work has a bound.
+	// running is the number of the batch that the state machine is running or ran last; 0: another node's. That batch does
+	// not run out of time: it is committed, its budget bounds the run, and its reply follows.
 	running atomic.Uint64
 	refuse  error // what new batches are answered, if not nil
 	closed  bool  // refuse stays

@@ -346,7 +346,7 @@ var narrow = []struct {
 	// A node follows with an entry behind its snapshot that no other kept. What a node refuses is sent again at once:
 	// without a delay virtual time would stand still.
 	{"tail", "append,register", "snapshot-tail", true},
-	// A leader that is cut off while it hands over leads again.
+	// Partitions of the leader beside transfers.
 	{"transfer", "append,counter", "partition-leader,transfer", false},
 }
 

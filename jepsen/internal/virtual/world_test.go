@@ -193,13 +193,16 @@ func (t target) Supports(context.Context) []string {
 		"restart-all", "restart-rolling",
 		"pause-leader", "pause-minority", "pause-all", "clock-jump", "clock-strobe", "clock-leader", "clock-rate",
 		"disk-slow", "disk-hang", "disk-error", "disk-full", "power-cut", "power-restart", "power-append", "power-sync",
-		"busy-leader", "busy-follower", "busy-all", "transfer", "snapshot", "snapshot-tail", "state-wrong", "state-frozen", "state-last",
+		"busy-leader", "busy-follower", "busy-all", "transfer", "snapshot", "state-wrong", "state-frozen", "state-last",
 		"holder-frozen", "holder-vanished", "holder-many",
 	}
 	for _, k := range nemesis.Kinds() {
 		if k.Group == "member" && !slices.Contains([]string{"member-copied", "member-snapshot"}, k.Name) {
 			faults = append(faults, k.Name)
 		}
+	}
+	if t.delay > 0 { // else time stands still while a node refuses what is sent to it again at once
+		faults = append(faults, "snapshot-tail")
 	}
 	if t.Sides() > 3 {
 		faults = append(faults, "partition-bridge")
