@@ -230,7 +230,7 @@ func (b *backups) Begin(ctx context.Context, stale bool) (frontend.Backup, error
 		return nil, err
 	}
 	about := b.s.member.Load().Stats().UsedBytes
-	return &clientBackup{Stream: stream, taken: b.s.observed.backedUp, aboutBytes: about}, nil
+	return &clientBackup{Stream: stream, onComplete: b.s.observed.backedUp, aboutBytes: about}, nil
 }
 
 func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.WriterTo, error) {
@@ -251,7 +251,7 @@ func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.Writ
 // clientBackup is a [frontend.Backup].
 type clientBackup struct {
 	*backup.Stream
-	taken      func() // is called when the client has all of it
+	onComplete func() // is called when the client has all of it
 	aboutBytes int64
 }
 
@@ -259,7 +259,7 @@ type clientBackup struct {
 func (b *clientBackup) Next(ctx context.Context) ([]byte, error) {
 	part, err := b.Stream.Next(ctx)
 	if err == io.EOF {
-		b.taken()
+		b.onComplete()
 	}
 	return part, err
 }
