@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/operator"
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/fleet"
 	"github.com/holdfast/holdfast/server"
@@ -20,14 +23,34 @@ import (
 )
 
 const (
-	// drillWithin is how long the node may take until it serves, and drillPause the time between two questions.
+	// drillWithin is how long the node may take until it leads, and drillPause the time between two questions.
 	drillWithin = 10 * time.Minute
 	drillPause  = 100 * time.Millisecond
 )
 
-// restoreDrill proves that a backup can be restored: a node starts on it in a temporary folder, on loopback, and has all
-// keys and no fence twice. Nothing is left of it.
-func restoreDrill(ctx context.Context, path string, stdout io.Writer) error {
+// restoreDrill starts a node on a backup in a temporary folder, and checks that it has as many keys as the backup and
+// gives a larger fence.
+func restoreDrill(ctx context.Context, path string, o *restoreOwn, stdout io.Writer) error {
+	began := time.Now()
+	var keys, locks int64
+	err := serveBackup(ctx, path, o, func(ctx context.Context, c *server.Config, done *backup.Restored) (err error) {
+		keys, locks, err = verifyServing(ctx, c, done)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s can be restored: a node served its %d keys, %d locks among them, after %v\n",
+		path, keys, locks, time.Since(began).Round(time.Millisecond))
+	return err
+}
+
+// serveBackup calls verify while a node serves a backup on loopback, with a password and a cluster secret of its own:
+// other users of the machine read nothing.
+func serveBackup(
+	ctx context.Context, path string, o *restoreOwn,
+	verify func(context.Context, *server.Config, *backup.Restored) error,
+) error {
 	dir, err := os.MkdirTemp("", "holdfast-drill-")
 	if err != nil {
 		return err
@@ -42,32 +65,32 @@ func restoreDrill(ctx context.Context, path string, stdout io.Writer) error {
 		return err
 	}
 	defer f.Close()
-	o := newRestoreOwn()
-	o.name, o.peerAddr, o.dataDir, o.minLease = "drill", addrs[1], filepath.Join(dir, "data"), time.Hour
-	r, err := o.restoration()
+	c := server.DefaultConfig()
+	c.Addr, c.PeerAddr, c.DataDir = addrs[0], addrs[1], filepath.Join(dir, "data")
+	c.Password, c.ClusterSecret, c.MaxMemory = rand.Text(), rand.Text(), "0"
+	own := *o
+	own.peerAddr, own.dataDir = c.PeerAddr, c.DataDir
+	r, err := own.restoration()
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	r.Renewal.MinLeaseMillis = max(r.Renewal.MinLeaseMillis, time.Hour.Milliseconds()) // no key ends during the drill
+	r.Begins = func(_ backup.Report, done fsm.Renewed) error { return raisedSome(&r.Renewal, &done) }
 	done, err := backup.Restore(bufio.NewReaderSize(f, 1<<20), r)
 	if err != nil {
 		return aboutFile(path, aboutTime(err))
 	}
-	c := server.DefaultConfig()
-	c.Name, c.Addr, c.PeerAddr, c.DataDir = o.name, addrs[0], o.peerAddr, o.dataDir
 	s, err := server.New(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(ctx, drillWithin)
-	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		cancel(s.Run(ctx))
 	}()
-	keys, locks, err := drilled(ctx, addrs[0], &done.Report)
+	err = verify(ctx, &c, &done)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
@@ -76,56 +99,65 @@ func restoreDrill(ctx context.Context, path string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	_, err = fmt.Fprintf(stdout, "%s can be restored: a node served its %d keys, %d locks among them, after %v\n",
-		path, keys, locks, time.Since(began).Round(time.Millisecond))
-	return err
+	return nil
 }
 
-// drilled asks the node for what the backup has.
-func drilled(ctx context.Context, addr string, report *backup.Report) (keys, locks int64, err error) {
-	servers := &operator.Servers{Addrs: []string{addr}, Name: clientName("holdfast-drill")}
+// verifyServing compares what the node has with what the backup had. Native locks may end meanwhile.
+func verifyServing(ctx context.Context, c *server.Config, done *backup.Restored) (keys, locks int64, err error) {
+	servers := &operator.Servers{Addrs: []string{c.Addr}, Password: c.Password, Name: clientName("holdfast-drill")}
 	conn, err := servers.DialAny(ctx, backupPatience)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer conn.Close()
+	survey := &done.Report.Survey
 	fence, err := firstFence(ctx, conn)
 	if err != nil {
 		return 0, 0, err
 	}
-	if fence.Num <= int64(report.Survey.Fences) {
-		return 0, 0, fmt.Errorf("the node gave the fence %d, and the backup %d before", fence.Num, report.Survey.Fences)
+	if fence.Num <= int64(survey.Fences) {
+		return 0, 0, fmt.Errorf("the node gave the fence %d, and the backup %d before", fence.Num, survey.Fences)
 	}
-	for db := range protocol.MaxDatabases {
+	others := int64(survey.Keys() - done.Renewed.Dropped)
+	for db, kinds := range survey.Kinds {
+		others -= int64(kinds[keyspace.KindLock.String()])
 		vs, err := conn.Pipeline(ctx, []string{"SELECT", strconv.Itoa(db)}, []string{"DBSIZE"})
 		if err != nil {
 			return 0, 0, err
 		}
 		keys += vs[1].Num
 	}
-	if want := int64(report.Survey.Keys()); keys != want {
-		return 0, 0, fmt.Errorf("the node has %d keys, where the backup has %d", keys, want)
-	}
 	doc, err := lockQuery{db: -1}.look(ctx, conn)
-	return keys, doc.Sums.Locks, err
+	if err != nil {
+		return 0, 0, err
+	}
+	kept := int64(done.Renewed.Kept.Locks)
+	if native := keys - others; native < doc.Sums.Locks-doc.Sums.Stock || native > kept {
+		return 0, 0, fmt.Errorf("the node has %d keys, where the backup has %d, and %d native locks", keys, others, kept)
+	}
+	return keys, doc.Sums.Locks, nil
 }
 
-// firstFence takes a lock that no client has, and gives it back, once the node serves.
+// firstFence takes a lock that no client has, and gives it back, once the node leads.
 func firstFence(ctx context.Context, conn *operator.Conn) (protocol.Value, error) {
-	const key = "holdfast-drill"
+	ctx, stop := context.WithTimeoutCause(ctx, drillWithin, fmt.Errorf("no leader within %.0fm", drillWithin.Minutes()))
+	defer stop()
+	key := "holdfast-drill-" + rand.Text()
 	for {
 		fence, err := conn.Do(ctx, "LOCK.ACQUIRE", key, key, "PX", "60000")
-		if err == nil {
+		switch {
+		case err == nil:
 			_, err = conn.Do(ctx, "LOCK.RELEASE", key, key)
 			return fence, err
-		}
-		if errors.As(err, new(*operator.Refusal)) {
+		case ctx.Err() != nil:
+			return fence, context.Cause(ctx)
+		case !fence.IsError() || errors.As(err, new(*operator.Refusal)):
 			return fence, err
 		}
 		select { // there is no leader yet
 		case <-time.After(drillPause):
 		case <-ctx.Done():
-			return fence, ctx.Err()
+			return fence, context.Cause(ctx)
 		}
 	}
 }

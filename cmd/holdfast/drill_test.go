@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,10 +13,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/cmd/internal/operator"
+	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/backup"
 )
 
 // TestRestoreDrill: a backup that went through a pipe is proved to be one that can be restored, and nothing is left of
-// the proof; what is cut off is not.
+// the proof; what is cut off is not. Waiters, whose connections are gone, are not missed.
 func TestRestoreDrill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes")
@@ -24,6 +31,12 @@ func TestRestoreDrill(t *testing.T) {
 	c := client(t, n)
 	require.NoError(t, c.Do(t.Context(), "LOCK.ACQUIRE", "job", "me", "PX", "600000").Err())
 	require.NoError(t, c.SetNX(t.Context(), "stock", "token", 600_000_000_000).Err())
+	waiter := c.Conn()
+	defer waiter.Close()
+	inLine := waiter.Do(t.Context(), "LOCK.ACQUIREALL", 2, "free", "job", "other", "PX", "600000", "WAIT", "600000",
+		"NOTIFY")
+	require.NoError(t, inLine.Err())
+	require.EqualValues(t, 0, inLine.Val())
 	require.NoError(t, c.Do(t.Context(), "SELECT", "3").Err())
 	require.NoError(t, c.Set(t.Context(), "plain", "v", 0).Err())
 	folder := t.TempDir()
@@ -52,9 +65,121 @@ func TestRestoreDrill(t *testing.T) {
 	said, err = run(cut, "--drill")
 	require.Error(t, err)
 	require.Contains(t, said, "cut off")
+	said, err = run(whole, "--drill", "--drop-leases", "--keep-locks=false", "--fences-above", "1000000")
+	require.NoError(t, err, said)
+	require.Contains(t, said, "served its 1 keys, 0 locks among them")
+	said, err = run(whole, "--drill", "--raise", "none:*")
+	require.Error(t, err)
+	require.Contains(t, said, `raise "none:*": no key that matches holds an integer`)
 	said, err = run(whole, "--drill", "--data-dir", folder)
 	require.Error(t, err)
-	require.Contains(t, said, "say no --data-dir")
+	require.Contains(t, said, "--drill makes no data folder: leave out --data-dir")
+	for _, flag := range []string{"--name", "--peer-addr", "--initial-cluster"} {
+		said, err = run(whole, "--drill", flag, "n2=127.0.0.1:1")
+		require.Error(t, err)
+		require.Contains(t, said, "--drill makes no node: leave out --name, --peer-addr and --initial-cluster")
+	}
+}
+
+// TestDrillNode: the node of a drill answers only who has its password, has no limit of memory that the backup could
+// exceed, and passes although holds, sessions and delays end while it serves.
+func TestDrillNode(t *testing.T) {
+	exe := build(t)
+	n := startNodes(t, exe, 1)[0]
+	c := client(t, n)
+	require.NoError(t, c.Set(t.Context(), "plain", "v", 0).Err())
+	require.NoError(t, c.Set(t.Context(), "lease", "v", time.Minute).Err())
+	for _, words := range [][]any{
+		{"LOCK.ACQUIRE", "kept", "me", "PX", "600000"},
+		{"LOCK.ACQUIRE", "short", "me", "PX", "3000"},
+		{"LOCK.ACQUIRE", "delayed", "me", "PX", "600000"},
+		{"LOCK.BREAK", "delayed", "DELAY", "3000"},
+	} {
+		require.NoError(t, c.Do(t.Context(), words...).Err(), words)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	tool(t, exe, "backup", "--server", n.addr, file)
+	n.Kill()
+	verify := func(ctx context.Context, c *server.Config, done *backup.Restored) error {
+		require.NotEmpty(t, c.ClusterSecret)
+		stranger := &operator.Servers{Addrs: []string{c.Addr}}
+		_, err := stranger.DialAny(ctx, backupPatience)
+		require.ErrorContains(t, err, "NOAUTH")
+		keys, locks, err := verifyServing(ctx, c, done)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, keys, locks+2)
+		friend := &operator.Servers{Addrs: []string{c.Addr}, Password: c.Password}
+		conn, err := friend.DialAny(ctx, backupPatience)
+		require.NoError(t, err)
+		defer conn.Close()
+		v, err := conn.Do(ctx, "INFO", "memory")
+		require.NoError(t, err)
+		require.Contains(t, v.Str, "\nmaxmemory:0\r")
+		for _, key := range []string{"short", "delayed"} {
+			_, err = conn.Do(ctx, "LOCK.ACQUIRE", key, "next", "PX", "60000", "WAIT", "60000")
+			require.NoError(t, err)
+			_, err = conn.Do(ctx, "LOCK.RELEASE", key, "next")
+			require.NoError(t, err)
+		}
+		keys, locks, err = verifyServing(ctx, c, done)
+		require.Equal(t, []int64{3, 1}, []int64{keys, locks})
+		require.NoError(t, err)
+		for _, key := range []string{"extra", "extra2", "extra3"} { // as many keys as locks have ended, and one more
+			_, err = conn.Do(ctx, "SET", key, "v")
+			require.NoError(t, err)
+		}
+		_, _, err = verifyServing(ctx, c, done)
+		require.EqualError(t, err, "the node has 6 keys, where the backup has 2, and 3 native locks")
+		_, err = conn.Do(ctx, "DEL", "extra", "extra2", "extra3", "plain")
+		require.NoError(t, err)
+		_, _, err = verifyServing(ctx, c, done)
+		require.EqualError(t, err, "the node has 2 keys, where the backup has 2, and 3 native locks")
+		return nil
+	}
+	require.NoError(t, serveBackup(t.Context(), file, newRestoreOwn(), verify))
+}
+
+// TestFirstFence: a node is asked again while it has no leader, and not when its connection is lost.
+func TestFirstFence(t *testing.T) {
+	for _, row := range []struct {
+		replies []string
+		problem string
+	}{
+		{[]string{"-CLUSTERDOWN no leader\r\n", ":7\r\n", ":1\r\n"}, ""},
+		{[]string{"-CLUSTERDOWN no leader\r\n", "-ERR other\r\n"}, "ERR other"},
+		{[]string{"-CLUSTERDOWN no leader\r\n"}, "connection lost: EOF"},
+	} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		go func() {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer nc.Close()
+			for _, reply := range append([]string{"%0\r\n"}, row.replies...) {
+				if _, err := nc.Read(make([]byte, 1<<10)); err != nil {
+					return
+				}
+				if _, err := io.WriteString(nc, reply); err != nil {
+					return
+				}
+			}
+		}()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		conn, err := (&operator.Servers{}).Dial(ctx, ln.Addr().String(), backupPatience)
+		require.NoError(t, err)
+		defer conn.Close()
+		fence, err := firstFence(ctx, conn)
+		if row.problem == "" {
+			require.NoError(t, err)
+			require.EqualValues(t, 7, fence.Num)
+			continue
+		}
+		require.ErrorContains(t, err, row.problem)
+	}
 }
 
 // TestBackupUnit: the script of the unit takes a backup, and then removes old ones; when it fails, none is removed.

@@ -156,6 +156,18 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 	}, err
 }
 
+// checkDrill refuses flags that say which node is made.
+func (o *restoreOwn) checkDrill() error {
+	unset := newRestoreOwn()
+	switch {
+	case o.dataDir != "":
+		return usageError{errors.New("--drill makes no data folder: leave out --data-dir")}
+	case o.name != unset.name || o.peerAddr != unset.peerAddr || o.initialCluster != "":
+		return usageError{errors.New("--drill makes no node: leave out --name, --peer-addr and --initial-cluster")}
+	}
+	return nil
+}
+
 // restore is `holdfast restore`.
 func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := newRestoreOwn()
@@ -164,10 +176,10 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	if o.drill {
-		if o.dataDir != "" {
-			return usageError{errors.New("drill: nothing is left, so say no --data-dir")}
+		if err := o.checkDrill(); err != nil {
+			return err
 		}
-		return restoreDrill(ctx, path, stdout)
+		return restoreDrill(ctx, path, o, stdout)
 	}
 	r, err := o.restoration()
 	if err != nil {
