@@ -182,7 +182,8 @@ func TestFirstFence(t *testing.T) {
 	}
 }
 
-// TestBackupUnit: the script of the unit takes a backup, and then removes old ones; when it fails, none is removed.
+// TestBackupUnit: the script of the unit takes a backup, and then removes its own old ones; when the backup or its drill
+// fails, none is removed, and failed runs leave one file at most.
 func TestBackupUnit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes")
@@ -194,35 +195,51 @@ func TestBackupUnit(t *testing.T) {
 	require.NoError(t, err)
 	script := regexp.MustCompile(`(?s)ExecStart=/bin/sh -ec '(.*?)'`).FindStringSubmatch(string(unit))
 	require.NotNil(t, script)
-	text := strings.NewReplacer("$$", "$", "%%", "%", "\\\n", "", "/usr/bin/holdfast", exe, "/var/lib/holdfast-backup",
-		folder).Replace(script[1])
+	damaging := filepath.Join(t.TempDir(), "damaging") // the program on a disk that damages files
+	require.NoError(t, os.WriteFile(damaging, []byte(`#!/bin/sh
+[ "$1" != restore ] || truncate -s -1 "$2"
+exec `+exe+` "$@"
+`), 0o700))
 	keep := regexp.MustCompile(`(?m)^Environment=(KEEP_DAYS=.*)$`).FindStringSubmatch(string(unit))
 	require.NotNil(t, keep)
-	old, young := filepath.Join(folder, "old.bak"), filepath.Join(folder, "young.bak")
-	for file, age := range map[string]time.Duration{old: 16, young: 13} {
+	const old, young, mine, partial = "20250101T000000Z.bak", "20250104T000000Z.bak", "before-upgrade.bak",
+		"20250105T000000Z.bak.new.partial-1"
+	for file, age := range map[string]time.Duration{old: 16, young: 13, mine: 16, partial: 0} {
+		file = filepath.Join(folder, file)
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		then := time.Now().Add(-age * 24 * time.Hour)
 		require.NoError(t, os.Chtimes(file, then, then))
 	}
-	run := func() error {
+	run := func(program string) (files []string, err error) {
+		text := strings.NewReplacer("$$", "$", "%%", "%", "\\\n", "", "/usr/bin/holdfast", program,
+			"/var/lib/holdfast-backup", folder).Replace(script[1])
 		cmd := exec.Command("/bin/sh", "-ec", text)
 		cmd.Env = append(os.Environ(), "HOLDFAST_SERVER="+n.addr, keep[1])
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
-		return err
+		all, failed := os.ReadDir(folder)
+		require.NoError(t, failed)
+		for _, f := range all {
+			files = append(files, f.Name())
+		}
+		return files, err
 	}
-	files := func() []string {
-		all, err := filepath.Glob(folder + "/*.bak")
-		require.NoError(t, err)
-		return all
+	for range 2 {
+		files, err := run(damaging)
+		require.Error(t, err)
+		require.Len(t, files, 4)
+		require.Subset(t, files, []string{old, young, mine})
+		require.Regexp(t, `^2.*Z\.bak\.new$`, files[2])
 	}
 	n.Kill()
-	require.Error(t, run())
-	require.Len(t, files(), 2, "the last good ones stay")
+	files, err := run(exe)
+	require.Error(t, err)
+	require.Equal(t, []string{old, young, mine}, files, "the last good ones stay")
 	n.start(t)
 	waitServing(t, n)
-	require.NoError(t, run())
-	require.Len(t, files(), 2)
-	require.NoFileExists(t, old)
-	require.FileExists(t, young)
+	files, err = run(exe)
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	require.Equal(t, []string{young, mine}, []string{files[0], files[2]})
+	require.Regexp(t, `^2.*Z\.bak$`, files[1])
 }
