@@ -105,7 +105,7 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		c.learn(status)
 	}
 	if status.Leader == "" {
-		c.leaderless = errors.New(onLine(strings.TrimSuffix(status.Sentence, ".")))
+		c.leaderless = errors.New(printableText(strings.TrimSuffix(status.Sentence, ".")))
 		return c.leaderless
 	}
 	c.led, c.leaderless = time.Now(), nil

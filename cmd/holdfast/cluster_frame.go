@@ -15,7 +15,7 @@ import (
 // clusterFrame is what `holdfast cluster status` prints: a sentence about the cluster, and a line for each member.
 func clusterFrame(c *api.Cluster) string {
 	if c.Waiting != "" && c.ClusterID == "" { // the node is a member of nothing
-		return onLine(c.Sentence) + "\n"
+		return printableText(c.Sentence) + "\n"
 	}
 	t := newTable("NAME", "ROLE", "ANSWERS", "COULD LEAD", "LAG", "MATCH", "CLIENTS", "PEERS", "VERSION", "FORMAT")
 	for i := range c.Members {
@@ -31,7 +31,7 @@ func clusterFrame(c *api.Cluster) string {
 		t.line(printable(m.Name), printable(m.Role), yesNo(m.Answers), could, lag, known(m.MatchIndex),
 			printable(m.ClientAddress), printable(m.PeerAddress), cmp.Or(printable(m.Version), "unknown"), known(m.LogFormat))
 	}
-	return onLine(c.Sentence) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
+	return printableText(c.Sentence) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
 }
 
 // heldBack says why the cluster does not go over to a newer version; empty: it has the newest that a member can use.
@@ -63,16 +63,16 @@ func heldBack(c *api.Cluster) string {
 func troubles(c *api.Cluster) string {
 	var b strings.Builder
 	for _, trouble := range c.Troubles {
-		fmt.Fprintf(&b, "Not well: %s.\n", onLine(trouble))
+		fmt.Fprintf(&b, "Not well: %s.\n", printableText(trouble))
 	}
 	for _, warning := range c.Warnings {
-		fmt.Fprintf(&b, "Warning: %s.\n", onLine(warning))
+		fmt.Fprintf(&b, "Warning: %s.\n", printableText(warning))
 	}
 	return b.String()
 }
 
-// onLine is other nodes' text on a line of a terminal.
-func onLine(text string) string {
+// printableText replaces unprintable characters of a node's text by '?'.
+func printableText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'

@@ -270,7 +270,7 @@ func TestPageTellsTheTruth(t *testing.T) {
 		keep(t, "quarantine-"+map[bool]string{true: "own", false: "other"}[n == wrong]+".png", page.picture())
 		if n == wrong {
 			page.waits(`!document.querySelector("#trouble").hidden`)
-			require.Contains(t, page.text("#trouble"), "No answer about locks: this node has no state to answer from now")
+			require.Contains(t, page.text("#trouble"), "No answer about locks: this node has no usable state; ask another node")
 			require.NotContains(t, page.text("body"), "belongs to no cluster")
 		}
 	}

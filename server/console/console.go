@@ -65,7 +65,7 @@ func New(c Config) *Console {
 var (
 	ErrNoCluster = errors.New("this node belongs to no cluster yet")
 	ErrNoLock    = errors.New("there is no such lock")
-	ErrNoState   = errors.New("this node has no state to answer from now; ask another node")
+	ErrNoState   = errors.New("this node has no usable state; ask another node")
 	ErrBusy      = errors.New("the node is busy with other questions; ask again")
 )
 
@@ -170,7 +170,7 @@ func (c *Console) Lock(key string, db int) (api.OneLock, error) {
 	case !there:
 		return api.OneLock{}, ErrNoLock
 	}
-	if err := c.confirmGone(&l); err != nil {
+	if err := c.clearReleased(&l); err != nil {
 		return api.OneLock{}, err
 	}
 	s.enliven(&l)
@@ -180,9 +180,9 @@ func (c *Console) Lock(key string, db int) (api.OneLock, error) {
 	return api.OneLock{Format: api.Format, Node: c.config.Node, NowUnixMillis: s.unixMillis(), Lock: l}, nil
 }
 
-// confirmGone looks again at a lock with a holder whose connection is closed. A client that released the lock since it
-// was read, and left, is no trouble: its hold is not said to be gone.
-func (c *Console) confirmGone(l *api.Lock) error {
+// clearReleased reads a lock again if a holder's client is marked as gone, and clears the mark of each holder that has
+// released the lock since it was read: a client that releases its lock and leaves is no trouble.
+func (c *Console) clearReleased(l *api.Lock) error {
 	if !slices.ContainsFunc(l.Holders, isGone) {
 		return nil
 	}

@@ -127,7 +127,7 @@ func (c *Console) Page(q Query, cursor string) (api.Locks, error) {
 			}
 			l, err := api.RowOf(row, q.DB, doc.NowUnixMillis, rowsOfList)
 			if err == nil {
-				err = c.confirmGone(&l)
+				err = c.clearReleased(&l)
 			}
 			if err != nil {
 				return api.Locks{}, err
@@ -303,7 +303,7 @@ func (c *Console) finish(s *survey, deadline time.Time) error {
 				return err
 			}
 			if there {
-				if err := c.confirmGone(&l); err != nil {
+				if err := c.clearReleased(&l); err != nil {
 					return err
 				}
 				state.enliven(&l)
