@@ -288,6 +288,19 @@ func TestVerdict(t *testing.T) {
 			[]any{"margin", protocol.Integer(0), "troubles", protocol.Strings("n1 is in quarantine")},
 		},
 		{
+			api.VerdictNoQuorum,
+			"n2 leads in term 7: 1 of 3 voters answer, no lock can be granted: 1 more voter must answer.",
+			[]any{"live-voters", protocol.Integer(1), "margin", protocol.Integer(-1)},
+		},
+		{
+			api.VerdictNoQuorum,
+			"n2 leads in term 7: 1 of 5 voters answer, no lock can be granted: 2 more voters must answer.",
+			[]any{
+				"voters", protocol.Integer(5), "quorum", protocol.Integer(3), "live-voters", protocol.Integer(1),
+				"margin", protocol.Integer(0), "troubles", protocol.Strings("n1 is in quarantine"),
+			},
+		},
+		{
 			api.VerdictNoLeader, "No leader is known to n1, in term 7: 3 voters, of which 2 must answer.",
 			[]any{"leader", protocol.Bulk("")},
 		},

@@ -11,6 +11,7 @@ const (
 	VerdictOK        = "OK"
 	VerdictNotWell   = "NOT WELL"   // there are troubles
 	VerdictAtRisk    = "AT RISK"    // the cluster stops when one more voter fails
+	VerdictNoQuorum  = "NO QUORUM"  // too few voters answer the leader: no lock is granted
 	VerdictNoLeader  = "NO LEADER"  // no lock is granted, and no lease runs out
 	VerdictNotReady  = "NOT READY"  // the node has no state yet
 	VerdictNoCluster = "NO CLUSTER" // the node belongs to none
@@ -112,7 +113,10 @@ func (c *Cluster) judge() (verdict, sentence string) {
 			c.Node, c.Term, c.Voters, c.Quorum)
 	}
 	verdict = VerdictOK
+	missing := c.Quorum - c.LiveVoters
 	switch {
+	case missing > 0 && c.Voters > 1:
+		verdict = VerdictNoQuorum
 	case c.Margin <= 0 && (c.Voters > 1 || len(c.Members) > 1):
 		verdict = VerdictAtRisk
 	case len(c.Troubles) > 0:
@@ -125,7 +129,12 @@ func (c *Cluster) judge() (verdict, sentence string) {
 	if c.AbleToLead > 0 && c.AbleToLead < c.LiveVoters {
 		could = fmt.Sprintf(", %d could lead", c.AbleToLead)
 	}
-	if c.Margin == 0 {
+	switch {
+	case missing == 1:
+		spare = "no lock can be granted: 1 more voter must answer"
+	case missing > 1:
+		spare = fmt.Sprintf("no lock can be granted: %d more voters must answer", missing)
+	case c.Margin <= 0:
 		spare = "the cluster stops when one more fails"
 	}
 	return verdict, fmt.Sprintf("%s leads in term %d: %d of %d voters answer%s, %s.", c.Leader, c.Term, c.LiveVoters,

@@ -193,7 +193,7 @@
 
   function showMembers(c) {
     const verdict = c.verdict, well = verdict === "OK";
-    tag($("verdict"), verdict, well ? "good" : verdict === "NO LEADER" ? "bad" : "warn");
+    tag($("verdict"), verdict, well ? "good" : verdict === "NO LEADER" || verdict === "NO QUORUM" ? "bad" : "warn");
     set($("sentence"), visible(c.sentence) + (verdict === "NO LEADER" ? " No lock is granted, and no lease runs out." : ""));
     document.body.classList.toggle("unwell", !well);
     showTroubles(c, null);
