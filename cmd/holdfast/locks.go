@@ -286,7 +286,7 @@ func (o *locksOwn) history(ctx context.Context, conn *operator.Conn, q lockQuery
 	return err
 }
 
-// lossTable has a line for each loss. Below it stands which locks were lost again and again.
+// lossTable has a line for each loss. Below it stand the locks that were lost again and again, with advice.
 func lossTable(losses []api.Loss, nowUnixMillis int64) string {
 	if len(losses) == 0 {
 		return "no lock that matches was lost, as far as the cluster remembers\n"
@@ -312,8 +312,12 @@ func lossTable(losses []api.Loss, nowUnixMillis int64) string {
 	text := t.String()
 	for _, g := range api.GroupLosses(losses, nowUnixMillis) {
 		if g.Count > 1 {
-			text += fmt.Sprintf("%s: %s ×%d, %d in the last minute, held for %s at most\n",
+			text += fmt.Sprintf("%s: %s ×%d, %d in the last minute, held for %s at most",
 				nameOf(g.Last.Key, g.Last.DB, dbs), g.Last.Reason, g.Count, g.LastMinute, duration(g.MostHeldMillis))
+			if g.Advice != "" {
+				text += ": " + printableText(g.Advice)
+			}
+			text += "\n"
 		}
 	}
 	return text

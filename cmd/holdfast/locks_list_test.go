@@ -139,6 +139,10 @@ l: expired ×3, 3 in the last minute, held for 1s at most
 			By:      &api.Client{Node: "n1"},
 		}},
 	}, 5000))
+	often := []api.Loss{{Key: "k", Kind: "native", Reason: "expired", EndedUnixMillis: 1, More: 9}}
+	require.Contains(t, lossTable(often, 2),
+		"\nk: expired ×10, 10 in the last minute, held for 0s at most: lost 10 times in the last minute: the work outlasts "+
+			"the lease, and no client renews it\n")
 }
 
 // TestInLine: the place of the owner, and what the lock waits for.

@@ -242,6 +242,11 @@ func TestLossGroups(t *testing.T) {
 	}
 	require.Equal(t, "lost 10 times in the last minute: the work outlasts the lease, and no client renews it",
 		api.GroupLosses(losses, now)[1].Advice)
+	broken := []api.Loss{lost(1, "billing", "native", "broken", 7, 9)}
+	require.Equal(t, "lost 10 times in the last minute: by LOCK.BREAK, DEL or UNLINK",
+		api.GroupLosses(broken, now)[0].Advice, "the cause is forgotten")
+	broken[0].Cause = &api.Cause{Command: "unlink"}
+	require.Equal(t, "lost 10 times in the last minute: the last by UNLINK", api.GroupLosses(broken, now)[0].Advice)
 	require.Empty(t, api.GroupLosses(nil, now))
 }
 

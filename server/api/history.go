@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -16,7 +17,8 @@ type History struct {
 	StepMillis    int64  `json:"stepMillis"`
 	Steps         []Step `json:"steps"`
 	Losses        []Loss `json:"losses"` // the newest first
-	// LossGroups are all losses that the cluster remembers, by lock and reason; the one with the newest comes first.
+	// LossGroups are the losses that the cluster remembers, by lock and reason, the group with the newest first: of each
+	// kind at most 50 groups, and those with Advice are kept before others.
 	LossGroups []LossGroup `json:"lossGroups"`
 }
 
@@ -71,9 +73,12 @@ func (g *LossGroup) advice() string {
 	why := map[string]string{
 		"expired": "the work outlasts the lease, and no client renews it",
 		"session": "sessions of clients end, as no client renews them",
-		"broken":  "by LOCK.BREAK",
+		"broken":  "by LOCK.BREAK, DEL or UNLINK",
 		"flushed": "by FLUSHALL or FLUSHDB",
 	}[g.Last.Reason]
+	if g.Last.Cause != nil { // the others may have another one
+		why = "the last by " + strings.ToUpper(g.Last.Cause.Command)
+	}
 	return fmt.Sprintf("lost %d times in the last minute: %s", g.LastMinute, why)
 }
 

@@ -176,6 +176,28 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
+// TestAdviceIsKept: a lock that is lost again and again is among the groups, although many others were lost later.
+func TestAdviceIsKept(t *testing.T) {
+	s := newState(t)
+	lose := func(key string) {
+		s.do(0, "lock.acquire", key, "x", "PX", "10")
+		s.passes(20 * time.Millisecond)
+	}
+	for range 10 {
+		lose("flaps")
+	}
+	for i := range lossesOfHistory {
+		lose(fmt.Sprint("later", i))
+	}
+	doc, err := s.console().History("")
+	require.NoError(t, err)
+	require.Len(t, doc.LossGroups, lossesOfHistory)
+	require.Equal(t, fmt.Sprint("later", lossesOfHistory-1), doc.LossGroups[0].Last.Key, "the newest first")
+	last := doc.LossGroups[lossesOfHistory-1]
+	require.Equal(t, "flaps", last.Last.Key)
+	require.Contains(t, last.Advice, "lost 10 times")
+}
+
 // TestClientsThatLeave: a holder whose connection is closed is said to be gone while it has the lock, and not if it
 // released the lock since the lock was read.
 func TestClientsThatLeave(t *testing.T) {

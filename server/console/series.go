@@ -90,8 +90,8 @@ func (c *Console) countsOfLate() note {
 
 const lateFor = 5 * time.Second
 
-// lossesOfHistory is how many losses of each kind an answer has, and how many groups of them; lossesOfGroups is how
-// many losses of a kind are grouped: all that the cluster remembers.
+// lossesOfHistory limits the losses of each kind in an answer, and the groups; lossesOfGroups limits the losses of a
+// kind that are grouped: the cluster remembers no more.
 const (
 	lossesOfHistory = 50
 	lossesOfGroups  = 1000
@@ -116,6 +116,7 @@ func (c *Console) History(rules string) (api.History, error) {
 		}
 		losses = append(losses, lost.Losses[:min(lossesOfHistory, len(lost.Losses))]...)
 		some := api.GroupLosses(lost.Losses, state.unixMillis())
+		slices.SortStableFunc(some, func(a, b api.LossGroup) int { return cmp.Compare(isAdvised(b), isAdvised(a)) })
 		groups = append(groups, some[:min(lossesOfHistory, len(some))]...)
 	}
 	slices.SortFunc(groups, func(a, b api.LossGroup) int { return cmp.Compare(b.Last.ID, a.Last.ID) })
@@ -125,6 +126,9 @@ func (c *Console) History(rules string) (api.History, error) {
 		Steps: c.hour.until(now), Losses: losses, LossGroups: groups,
 	}, nil
 }
+
+// isAdvised is 1 for a group with advice, which is kept before all others, else 0.
+func isAdvised(g api.LossGroup) int { return min(1, len(g.Advice)) }
 
 // until are the steps of the last hour. A step before the first note is not counted.
 func (s *series) until(now note) []api.Step {
