@@ -266,6 +266,7 @@ func TestPageTellsTheTruth(t *testing.T) {
 		}
 		require.True(t, above("#troubles", ".members"), "troubles come first")
 		require.True(t, above(".members", ".locks"), "while something is wrong, members come before locks")
+		troublesStay(page)
 		fits(page)
 		keep(t, "quarantine-"+map[bool]string{true: "own", false: "other"}[n == wrong]+".png", page.picture())
 		if n == wrong {
@@ -275,6 +276,24 @@ func TestPageTellsTheTruth(t *testing.T) {
 		}
 	}
 	b.noTroubles(ports[other], ports[wrong])
+}
+
+// troublesStay: looks of the page leave a trouble that is the same where it is, and any in which text is selected.
+func troublesStay(p *tab) {
+	p.t.Helper()
+	p.eval(`{ window.lines = document.querySelectorAll("#troubles li"); window.ask = window.fetch; "" }`)
+	p.eval(`{ window.fetch = (at, ...more) => { looks += at.endsWith("/api/members"); return ask(at, ...more); }; "" }`)
+	looked := func() { // three looks begin, so one is whole
+		p.eval(`{ window.looks = 0; "" }`)
+		p.waits(`window.looks > 2`)
+	}
+	looked()
+	require.Equal(p.t, "true", p.eval(`lines[0].isConnected`), "the same trouble")
+	p.eval(`{ lines[0].title = "other"; getSelection().selectAllChildren(lines[0]); "" }`)
+	looked()
+	require.Equal(p.t, "true", p.eval(`lines[0].isConnected && !getSelection().isCollapsed`), "selected")
+	p.eval(`{ getSelection().removeAllRanges(); "" }`)
+	p.waits(`!lines[0].isConnected`)
 }
 
 // fits: nothing is wider than the window.

@@ -8,7 +8,7 @@
   const mostShown = 160; // characters of a name in a table
 
   const $ = (id) => document.getElementById(id);
-  const state = { members: null, one: null, hourAt: 0, often: [], polled: [], answered: null, timer: 0, running: false, again: false };
+  const state = { members: null, one: null, hourAt: 0, lostOften: [], polledLocks: [], answered: null, timer: 0, running: false, again: false };
 
   // ---- text
 
@@ -173,20 +173,29 @@
 
   function tag(e, text, kind) { set(e, text); e.className = "tag " + kind; }
 
-  // fill puts rows into a table, unless somebody is selecting text there. The focus stays on its row.
+  // replace replaces the children of a place that differ, so that a press on another one does not miss it; none while
+  // somebody is selecting text there. The focus stays on the element with its data-id.
+  function replace(place, made) {
+    const old = place.children, selection = getSelection();
+    if (!selection.isCollapsed && place.contains(selection.anchorNode)) return;
+    const focused = place.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
+    for (const [i, e] of made.entries()) {
+      if (i >= old.length) place.append(e);
+      else if (!e.isEqualNode(old[i])) old[i].replaceWith(e);
+    }
+    while (old.length > made.length) place.lastElementChild.remove();
+    if (focused === undefined || place.contains(document.activeElement)) return;
+    const again = Array.from(place.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
+    if (again) again.focus({ preventScroll: true });
+  }
+
+  // fill puts rows into a table.
   function fill(table, made) {
     const body = table.tBodies[0];
-    const selection = getSelection();
-    if (!selection.isCollapsed && body.contains(selection.anchorNode)) return;
-    const focused = body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
     const heads = Array.from(table.tHead.rows[0].cells, (c) => c.textContent);
     for (const row of made) for (const [i, cell] of Array.from(row.cells).entries()) cell.dataset.label = heads[i];
-    body.replaceChildren(...made);
-    table.hidden = made.length === 0;
-    if (focused !== undefined) {
-      const again = Array.from(body.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
-      if (again) again.focus({ preventScroll: true });
-    }
+    replace(body, made);
+    table.hidden = body.rows.length === 0;
   }
 
   const td = (kind, ...children) => el("td", { class: kind }, el("div", {}, ...children));
@@ -212,7 +221,7 @@
     for (const m of c.members) {
       if (!m.answers && c.leader) next.push(command("When " + m.name + " is gone for good: a new node joins (serve --join), then takes its place", "holdfast cluster replace " + sh(m.name) + reach()));
     }
-    $("member-next").replaceChildren(...next);
+    replace($("member-next"), next);
   }
 
   // showTroubles lists what is wrong above all else: with the cluster, and with what its clients do with locks. queue
@@ -221,15 +230,13 @@
     const about = (l, advice) => el("li", {}, el("strong", { class: "tag warn" }, "CLIENTS"), " ",
       el("button", { type: "button", class: "link", "data-id": "advice " + l.db + "/" + (l.keyBase64 || l.key), on: () => open(l) }, short(visible(l.key, l.keyBase64)) || "(empty name)"),
       l.db ? el("span", { class: "kind" }, "db " + l.db) : "", ": " + visible(advice) + ".");
-    if (queue) state.polled = queue.locks.filter((l) => l.advice);
+    if (queue) state.polledLocks = queue.locks.filter((l) => l.advice);
     const line = (tag) => (t) => el("li", {}, el("strong", { class: "tag warn" }, tag), " " + visible(t) + ".");
     const list = c.troubles.map(line("NOT WELL")).concat(c.warnings.map(line("WARNING")));
-    list.push(...state.often.slice(0, 5).map((g) => about(g.last, g.advice)), ...state.polled.slice(0, 5).map((l) => about(l, l.advice)));
-    const place = $("troubles"), focused = place.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
-    place.replaceChildren(...list);
-    place.hidden = list.length === 0;
-    const again = Array.from(place.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
-    if (again) again.focus({ preventScroll: true });
+    list.push(...state.lostOften.slice(0, 5).map((g) => about(g.last, g.advice)), ...state.polledLocks.slice(0, 5).map((l) => about(l, l.advice)));
+    const place = $("troubles");
+    replace(place, list);
+    place.hidden = place.children.length === 0;
   }
 
   // leaderAddress is where a command finds the cluster best.
@@ -430,11 +437,9 @@
 
   function showOne(doc) {
     const body = $("one-body");
-    const selection = getSelection();
-    if (!selection.isCollapsed && body.contains(selection.anchorNode)) return;
     if (!doc) {
       set($("one-facts"), "Nobody holds this lock or waits for it, by " + clock(Date.now()) + ".");
-      body.replaceChildren();
+      replace(body, []);
       return;
     }
     const l = doc.lock;
@@ -447,12 +452,7 @@
     if (l.waitersCount > 0) parts.push(el("h3", {}, l.mode === "stock" ? "Polling" + (l.pollsPerSecond ? ", " + count(l.pollsPerSecond) + " times a second" : "") : "In line"), el("ol", {}, ...l.waiters.slice(0, 50).map(showWait)));
     if (l.waitersCount > 50) parts.push(el("p", { class: "dim" }, "and " + count(l.waitersCount - 50) + " more"));
     parts.push(...commands(l));
-    const focused = body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
-    body.replaceChildren(...parts);
-    if (focused) {
-      const again = Array.from(body.querySelectorAll("[data-id]")).find((e) => e.dataset.id === focused);
-      if (again) again.focus({ preventScroll: true });
-    }
+    replace(body, parts);
     if (!state.one.shown) {
       state.one.shown = true;
       $("one-title").focus();
@@ -510,7 +510,7 @@
 
   function showLosses(doc) {
     $("losses").hidden = false;
-    state.often = doc.lossGroups.filter((g) => g.advice);
+    state.lostOften = doc.lossGroups.filter((g) => g.advice);
     const shown = { native: 0, stock: 0 }; // many clients leave the end of a stock lock to time
     fill($("loss-list"), doc.lossGroups.filter((g) => ++shown[g.last.kind] <= 10).map((g) => {
       const l = g.last;
