@@ -376,7 +376,7 @@ func TestTroubles(t *testing.T) {
 	s.faults.store.Clear()
 }
 
-// TestSlowDisk: a disk that is slow again and again is a warning of its node's, in its log once, and a detail of /readyz.
+// TestSlowDisk: a disk that is slow again and again is a warning of its node, in its log once, and a detail of /readyz.
 func TestSlowDisk(t *testing.T) {
 	var lines diskLines
 	s := runLogging(t, slog.New(slog.NewTextHandler(&lines, nil)), func(c *Config) { c.Debug = true })
@@ -386,7 +386,8 @@ func TestSlowDisk(t *testing.T) {
 		require.NoError(t, client.Set(t.Context(), "k", i, 0).Err())
 	}
 	require.Len(t, s.cluster.admissions.Warnings(), 1)
-	require.Contains(t, s.cluster.admissions.Warnings()[0], "n1: the disk is slow: in the last minute one append to the log in 100 took ")
+	require.Contains(t, s.cluster.admissions.Warnings()[0],
+		"n1: the disk is slow: in the last minute one append to the log in 100 took ")
 	require.Equal(t, s.diskDetail(), s.readyChecks()[2].Detail())
 	require.EqualValues(t, 1, lines.Load())
 }

@@ -198,7 +198,8 @@ func (c *Config) discovery() discovery.Config {
 	return discovery.Config{
 		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil,
 		Sentinel:  c.Sentinel,
-		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Warnings: c.Node.Warnings, Quarantined: c.Node.Quarantined, Waiting: c.Node.Waiting,
+		ClusterID: c.Node.ClusterID, Troubles: c.Node.Troubles, Warnings: c.Node.Warnings,
+		Quarantined: c.Node.Quarantined, Waiting: c.Node.Waiting,
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	maxWarnings = 8
 )
 
-// opAdmissions asks a node which other members it does not admit, or is not admitted by, and what it warns of in itself.
+// opAdmissions asks a node which other members it does not admit, or is not admitted by, and what it warns of.
 const opAdmissions = "admissions"
 
 // statement is a reply to opAdmissions.
