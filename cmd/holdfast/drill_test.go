@@ -182,8 +182,8 @@ func TestFirstFence(t *testing.T) {
 	}
 }
 
-// TestBackupUnit: the script of the unit takes a backup, and then removes its own old ones; when the backup or its drill
-// fails, none is removed, and failed runs leave one file at most.
+// TestBackupUnit: the script of the unit takes a backup, and then removes its own old ones; when the backup or its
+// drill fails, none is removed, and failed runs leave one file at most.
 func TestBackupUnit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes")
