@@ -34,7 +34,7 @@ its log is applied), or if members do not admit each other. A cluster of one vot
 other commands end with 0 when all is done, else with 1 and one line that says why.
 `
 
-// statusAtRisk is the exit status of `holdfast cluster status` when the cluster stands still, or has no voter to spare.
+// statusAtRisk is the exit status of `holdfast cluster status` when the verdict is not OK, or fewer than --voters answer.
 const statusAtRisk = 3
 
 const clusterHeading = "The request"
