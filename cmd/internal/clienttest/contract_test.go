@@ -183,13 +183,25 @@ func (d *driver) say(format string, args ...any) {
 // event returns the next event, which begins with prefix, without it.
 func (d *driver) event(prefix string) string {
 	d.t.Helper()
+	e := d.next(prefix)
+	rest, ok := strings.CutPrefix(e, prefix)
+	require.Truef(d.t, ok, "%q instead of %q", e, prefix)
+	return strings.TrimSpace(rest)
+}
+
+// both takes the next two events, which two threads of the client may tell of in any order.
+func (d *driver) both(one, other string) {
+	d.t.Helper()
+	require.ElementsMatch(d.t, []string{one, other}, []string{d.next(one), d.next(other)})
+}
+
+func (d *driver) next(wanted string) string {
+	d.t.Helper()
 	select {
 	case e := <-d.events:
-		rest, ok := strings.CutPrefix(e, prefix)
-		require.Truef(d.t, ok, "%q instead of %q", e, prefix)
-		return strings.TrimSpace(rest)
+		return e
 	case <-time.After(20 * time.Second):
-		require.FailNow(d.t, "no event "+prefix)
+		require.FailNow(d.t, "no event "+wanted)
 		return ""
 	}
 }
@@ -528,8 +540,7 @@ var scenarios = []scenario{
 		a := startHolder(t, c)
 		c.Cut("LOCK.INFO")
 		a.say("look job")
-		a.event("seen job 1 0")
-		a.event("lost 1 now session")
+		a.both("seen job 1 0", "lost 1 now session")
 		a.say("lock 2 job")
 		a.fence("2")
 	}},
