@@ -59,7 +59,7 @@ func heldBack(c *api.Cluster) string {
 	return fmt.Sprintf("The cluster keeps version %d for %s.\n", c.ClusterVersion, strings.Join(by, ", "))
 }
 
-// troubles are what is wrong beside silent members, and what members warn of in themselves, a line each.
+// troubles lists the troubles and the warnings of a cluster, a line each. Silent members stand in the table.
 func troubles(c *api.Cluster) string {
 	var b strings.Builder
 	for _, trouble := range c.Troubles {

@@ -102,7 +102,7 @@ func serveBackup(
 	return nil
 }
 
-// verifyServing compares what the node has with what the backup had. Native locks may end meanwhile.
+// verifyServing compares the node's keys and first fence with the backup's. Native locks may end meanwhile.
 func verifyServing(ctx context.Context, c *server.Config, done *backup.Restored) (keys, locks int64, err error) {
 	servers := &operator.Servers{Addrs: []string{c.Addr}, Password: c.Password, Name: clientName("holdfast-drill")}
 	conn, err := servers.DialAny(ctx, backupPatience)

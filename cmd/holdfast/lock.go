@@ -317,7 +317,7 @@ func (o *lockOwn) options(ctx context.Context, servers *operator.Servers, stderr
 	return options
 }
 
-// answerWithin bounds the time that a node has to say who holds a lock.
+// answerWithin is the time limit of a node's answer about who holds a lock.
 const answerWithin = time.Second
 
 // present is what the cluster says of the lock now.

@@ -53,7 +53,7 @@ type Call struct {
 	Undo *Journal
 	// Script is the running script, else nil.
 	Script *Script
-	// Unserved is what the command would wait for, see [Call.Wait].
+	// Unserved is the value that a blocking command did not find: see [Call.Wait].
 	Unserved Unserved
 	// Seed differs from request to request, and Draws counts what [Call.Random] drew in this request.
 	Seed, Draws uint64

@@ -6,7 +6,8 @@ import (
 )
 
 // scratchEvent is the event under way. A call has one for all of its events, so that none is an allocation. Fields that
-// are not set for an event stay zero.
+// are not set for an event stay zero: whoever sets one of the others clears it, as a whole new event each time would cost
+// 4 % of a pair.
 type scratchEvent struct {
 	event locks.Event
 	lock  locks.StockLock

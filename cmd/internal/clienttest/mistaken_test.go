@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
 
-// A program that uses Go's library in a wrong way is told how.
+// Wrong use of Go's library is an error that says what is wrong.
 func TestMistaken(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "redis://127.0.0.1:1", "a:", "a:abc", "a:0", "a:65536"} {
 		_, err := holdfast.New(holdfast.Config{Addrs: []string{addr}})
