@@ -24,13 +24,13 @@ const operateWithin = 30 * time.Second
 
 // newReconfig makes what takes requests about members.
 func (s *Server) newReconfig() *reconfig.Service {
-	told := func(t reconfig.Taken) {
+	told := func(t reconfig.AppliedStep) {
 		level := slog.LevelInfo
 		if t.Request.Force || t.Risky {
 			level = slog.LevelWarn
 		}
 		by := t.Request.Asker
-		s.logger.Log(context.Background(), level, "members changed", "what", t.Says, "index", t.Index, "request",
+		s.logger.Log(context.Background(), level, "members changed", "what", t.Outcome, "index", t.Index, "request",
 			string(t.Request.Op),
 			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
 	}

@@ -108,7 +108,7 @@ func (o office) at(n *replicatest.Node, do func(*reconfig.Service)) error {
 		return errGone
 	}
 	raft := server.Raft{Identity: func() (string, string) { return n.ID, "test" }, Replica: n.Replica}
-	do(reconfig.NewService(reconfig.NewExecutor(raft, func(reconfig.Taken) {}), o))
+	do(reconfig.NewService(reconfig.NewExecutor(raft, func(reconfig.AppliedStep) {}), o))
 	if n.Replica() == nil || n.Life() != life {
 		return errGone // and what it said got lost
 	}

@@ -52,7 +52,7 @@ func changeOfMembers(op reconfig.Op) handler {
 			defer cancel()
 			reply, err = service.Ask(ctx, q)
 		})
-		return changed(reply.Said, err)
+		return changed(reply.Steps, err)
 	}}
 }
 

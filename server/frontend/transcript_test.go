@@ -224,7 +224,7 @@ func (f *fileUsers) Load(string) error {
 type askedDesk struct{}
 
 func (askedDesk) Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error) {
-	said := reconfig.Reply{Said: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op,
+	said := reconfig.Reply{Steps: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op,
 		q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}}
 	switch q.Member {
 	case "refused":

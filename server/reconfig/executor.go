@@ -8,61 +8,61 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// Cluster is this node's raft.
+// Cluster is this node's raft, which package raftnode implements for this package.
 type Cluster interface {
-	// View returns what this node sees. Nodes is a copy.
+	// View returns this node's view. The caller owns Nodes.
 	View() View
-	// Change makes one change of the configuration, if after is still the index of the newest one, and returns when the
-	// change is committed. An error leaves open whether the change was made.
+	// Change makes one change of the configuration, provided that after is still the index of the newest one, and returns
+	// once the change is committed. After an error the outcome is unknown.
 	Change(ctx context.Context, do Action, m members.Member, after uint64) (index uint64, err error)
-	// HandOver has the voter of that ID lead, and returns when this node leads no more, or when the voter does not take
-	// the leadership.
+	// HandOver transfers the leadership to the voter of that ID, and returns once this node has lost it or the voter has
+	// not taken it.
 	HandOver(ctx context.Context, to string) error
-	// TakeState has the member of that ID replace its state by this leader's, and returns what became of that, in a line.
+	// TakeState replaces the state of the member of that ID by this leader's. says is the outcome in one line.
 	TakeState(ctx context.Context, id string) (says string, err error)
 }
 
-// Taken is a step that was taken, for the log.
-type Taken struct {
+// AppliedStep is a step that was taken, for the server's log.
+type AppliedStep struct {
 	Step
 	Request Request
 	Index   uint64 // of the configuration; 0 for a hand-over
 }
 
-// Executor carries requests out on the node that leads.
+// Executor carries out requests on the leader.
 type Executor struct {
 	cluster Cluster
-	told    func(Taken)
-	busy    chan struct{} // has room while no request is under way
+	onStep  func(AppliedStep)
+	busy    chan struct{} // a lock whose wait ends with a context; full while a request takes steps
 }
 
-// NewExecutor makes an executor. told is called after each step, and must be quick.
-func NewExecutor(c Cluster, told func(Taken)) *Executor {
-	return &Executor{cluster: c, told: told, busy: make(chan struct{}, 1)}
+// NewExecutor returns an executor. onStep is called after each step, and must be quick.
+func NewExecutor(c Cluster, onStep func(AppliedStep)) *Executor {
+	return &Executor{cluster: c, onStep: onStep, busy: make(chan struct{}, 1)}
 }
 
 const (
-	// glance is between two looks at what others do.
-	glance = 20 * time.Millisecond
-	// hesitation is how long a member that does not answer may take before a request is refused for that: a new leader
-	// has not heard from all members yet.
-	hesitation = 2 * time.Second
-	// watching is how long a member may take to keep up with the log before a request is refused for that. A member that
-	// is further away is asked about again.
-	watching = 5 * time.Second
-	// longest is how long a request may take on a leader.
-	longest = 30 * time.Second
-	// mostSteps bounds the steps of a request; the longest takes five.
-	mostSteps = 16
+	// pollInterval is the time between two views while a request waits.
+	pollInterval = 20 * time.Millisecond
+	// transientTimeout is how long a request waits before it is refused because a member does not answer: a new leader has
+	// not heard from all members yet.
+	transientTimeout = 2 * time.Second
+	// catchUpTimeout is how long a request waits for a member to keep up with the log. For a member that is further behind
+	// the request is made again.
+	catchUpTimeout = 5 * time.Second
+	// requestTimeout bounds a request on one leader.
+	requestTimeout = 30 * time.Second
+	// maxSteps bounds the steps of a request; the longest takes five.
+	maxSteps = 16
 )
 
-// Do carries a request out as far as this node leads.
+// Do carries out a request for as long as this node leads.
 func (e *Executor) Do(ctx context.Context, q Request) Reply {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	w := &work{Executor: e, ctx: ctx, q: q, left: mostSteps, paces: make(map[string]Pace), began: time.Now()}
+	w := &execution{Executor: e, ctx: ctx, q: q, left: maxSteps, paces: make(map[string]Pace), began: time.Now()}
 	for {
-		watch, over := w.turn()
+		watch, over := w.runSteps()
 		if over {
 			return w.reply
 		}
@@ -70,69 +70,70 @@ func (e *Executor) Do(ctx context.Context, q Request) Reply {
 	}
 }
 
-// work is a request under way.
-type work struct {
+// execution is the progress of one request.
+type execution struct {
 	*Executor
-	ctx   context.Context
-	q     Request
-	left  int // steps
-	began time.Time
-	due   time.Time       // when the step at hand was begun
-	paces map[string]Pace // by ID
-	reply Reply
+	ctx       context.Context
+	q         Request
+	left      int // steps that it may still take
+	began     time.Time
+	stepBegan time.Time       // when the current step began
+	paces     map[string]Pace // by ID
+	reply     Reply
 }
 
-// turn takes steps while no other request does, until the request is over, or until there is a member to watch.
-func (w *work) turn() (watch string, over bool) {
+// runSteps takes steps, alone among the requests of this node, until the request is over or a member must be watched
+// for the next step.
+func (w *execution) runSteps() (watch string, over bool) {
 	select {
 	case w.busy <- struct{}{}:
 		defer func() { <-w.busy }()
 	case <-w.ctx.Done():
-		w.reply.Refused = "another change of members is under way"
+		w.reply.Error = "another change of members is under way"
 		return "", true
 	}
 	for ; w.left > 0; w.left-- {
-		w.due = time.Now()
-		for w.hesitates() && w.pause() {
+		w.stepBegan = time.Now()
+		for w.shouldWait() && w.pause() {
 		}
 		if watch, over = w.step(); watch != "" || over {
 			w.left--
 			return watch, over
 		}
 	}
-	w.reply.Refused = "the members change faster than this can be done"
+	w.reply.Error = "the members change faster than this can be done"
 	return "", true
 }
 
-// hesitates reports whether what a request is refused for may be over in a moment, or a voter that counts as one that
-// answers may have died a moment ago.
-func (w *work) hesitates() bool {
+// shouldWait reports whether to wait before the next step, as its refusal may be transient, or as a voter that counts
+// as live has not answered since the step began.
+func (w *execution) shouldWait() bool {
 	v := w.cluster.View()
 	switch {
-	case !v.Leads || v.Changing || time.Since(w.due) > hesitation:
+	case !v.Leads || v.Changing || time.Since(w.stepBegan) > transientTimeout:
 		return false
 	case !w.allAnswered(&v):
 		return true
-	case time.Since(w.began) > hesitation:
+	case time.Since(w.began) > transientTimeout:
 		return false
 	}
-	w.know(v)
+	w.addPaces(v)
 	_, refusal := Next(v, v.Pin(w.q))
-	return refusal != nil && refusal.Passing
+	return refusal != nil && refusal.Transient
 }
 
-// allAnswered reports whether each voter has answered since the step was begun, or is known to be silent.
-func (w *work) allAnswered(v *View) bool {
+// allAnswered reports whether each voter has answered since the current step began, or is known to be silent.
+func (w *execution) allAnswered(v *View) bool {
 	for _, m := range v.Members {
-		if n := v.Nodes[m.ID]; m.Voter && m.ID != v.Self && !n.Silent && n.Heard.Before(w.due) {
+		if n := v.Nodes[m.ID]; m.Voter && m.ID != v.Self && !n.Silent && n.Heard.Before(w.stepBegan) {
 			return false
 		}
 	}
 	return true
 }
 
-// step takes the next step, and reports whether it was the last, or which member is to be watched before.
-func (w *work) step() (watch string, over bool) {
+// step takes the next step and reports whether the request is over. If watch is set, the step needs that member's pace.
+func (w *execution) step() (watch string, over bool) {
 	v, ok := w.view()
 	if !ok {
 		return "", true
@@ -140,42 +141,42 @@ func (w *work) step() (watch string, over bool) {
 	step, refusal := Next(v, w.q)
 	switch {
 	case refusal != nil:
-		w.reply.Refused = refusal.Text
+		w.reply.Error = refusal.Text
 		return "", true
 	case step.Do == Nothing:
-		if len(w.reply.Said) == 0 {
-			w.reply.Said = append(w.reply.Said, step.Says)
+		if len(w.reply.Steps) == 0 {
+			w.reply.Steps = append(w.reply.Steps, step.Outcome)
 		}
 		w.reply.Cluster, w.reply.Configuration = v.Cluster, v.Configuration
 		return "", true
 	case step.Do == Watch:
 		return step.Member.ID, false
 	}
-	return "", w.take(v, step)
+	return "", w.apply(v, step)
 }
 
-// view returns what the leader sees, when no change is under way; else, or if this node does not lead, the request is
-// over.
-func (w *work) view() (v View, ok bool) {
+// view returns the leader's view once no change is under way. Without ok the request is over: this node does not lead,
+// or the change before it took too long.
+func (w *execution) view() (v View, ok bool) {
 	for {
 		v = w.cluster.View()
 		w.q = v.Pin(w.q)
 		switch {
 		case !v.Leads:
-			w.elsewhere(v)
+			w.redirect(v)
 			return v, false
 		case !v.Changing:
-			w.know(v)
+			w.addPaces(v)
 			return v, true
 		case !w.pause():
-			w.reply.Refused = "the change of members before this is not on a majority's disks yet"
+			w.reply.Error = "the change of members before this is not on a majority's disks yet"
 			return v, false
 		}
 	}
 }
 
-// know puts what was watched into a view.
-func (w *work) know(v View) {
+// addPaces adds the measured paces to a view.
+func (w *execution) addPaces(v View) {
 	for id, pace := range w.paces {
 		n := v.Nodes[id]
 		n.Pace = pace
@@ -183,17 +184,17 @@ func (w *work) know(v View) {
 	}
 }
 
-func (w *work) elsewhere(v View) {
-	w.reply.Elsewhere, w.reply.Leader = true, v.Leader
+func (w *execution) redirect(v View) {
+	w.reply.NotLeader, w.reply.Leader = true, v.Leader
 	q := w.q
 	w.reply.Request = &q
 }
 
-func (w *work) pause() bool { return pause(w.ctx) }
+func (w *execution) pause() bool { return pause(w.ctx) }
 
-// pause waits a little, and reports whether there is time left.
+// pause waits for pollInterval, and reports whether ctx is still alive.
 func pause(ctx context.Context) bool {
-	timer := time.NewTimer(glance)
+	timer := time.NewTimer(pollInterval)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -203,8 +204,8 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// take takes a step that changes something.
-func (w *work) take(v View, step Step) (over bool) {
+// apply takes a step that changes something, and reports whether the request is over.
+func (w *execution) apply(v View, step Step) (over bool) {
 	switch step.Do {
 	case HandOver:
 		w.handOver(step)
@@ -222,60 +223,60 @@ func (w *work) take(v View, step Step) (over bool) {
 		w.reply.Uncertain = true
 		return true
 	case !now.Leads:
-		w.elsewhere(now) // the next leader finds out what became of it
+		w.redirect(now) // the next leader's view has the outcome
 		return true
 	case now.Index != v.Index:
-		return false // another change was first
+		return false // another change came first
 	}
-	w.reply.Refused = "raft refuses the change: " + err.Error()
+	w.reply.Error = "raft refuses the change: " + err.Error()
 	return true
 }
 
-// handOver ends the request on this node. What is left of the request is the next leader's.
-func (w *work) handOver(step Step) {
+// handOver hands the leadership over, which ends the request on this node. The next leader takes the remaining steps.
+func (w *execution) handOver(step Step) {
 	err := w.cluster.HandOver(w.ctx, step.Member.ID)
 	v := w.cluster.View()
 	switch {
 	case !v.Leads:
 		w.done(step, 0)
 		if w.q.Op != Transfer {
-			w.elsewhere(v)
+			w.redirect(v)
 		}
 	case w.ctx.Err() != nil:
-		w.reply.Refused = "the leader could not hand over in time"
+		w.reply.Error = "the leader could not hand over in time"
 	case err != nil:
-		w.reply.Refused = step.Member.Name() + " did not take the leadership: " + err.Error()
+		w.reply.Error = step.Member.Name() + " did not take the leadership: " + err.Error()
 	default:
-		w.reply.Refused = step.Member.Name() + " did not take the leadership"
+		w.reply.Error = step.Member.Name() + " did not take the leadership"
 	}
 }
 
-// takeState ends the request.
-func (w *work) takeState(step Step) {
+// takeState replaces a member's state, which ends the request.
+func (w *execution) takeState(step Step) {
 	says, err := w.cluster.TakeState(w.ctx, step.Member.ID)
 	if err != nil {
-		w.reply.Refused = fmt.Sprintf("%s did not take the state: %v", step.Member.Name(), err)
+		w.reply.Error = fmt.Sprintf("%s did not take the state: %v", step.Member.Name(), err)
 		return
 	}
-	step.Says = says
+	step.Outcome = says
 	w.done(step, 0)
 }
 
-func (w *work) done(step Step, index uint64) {
-	w.reply.Said = append(w.reply.Said, step.Says)
-	w.told(Taken{Step: step, Request: w.q, Index: index})
+func (w *execution) done(step Step, index uint64) {
+	w.reply.Steps = append(w.reply.Steps, step.Outcome)
+	w.onStep(AppliedStep{Step: step, Request: w.q, Index: index})
 }
 
-// watch looks whether a member keeps up, until it surely does or the time is over.
-func (w *work) watch(id string) Pace {
+// watch measures whether a member keeps up, for catchUpTimeout at most.
+func (w *execution) watch(id string) Pace {
 	var p pacer
-	for until := time.Now().Add(watching); time.Now().Before(until); {
+	for until := time.Now().Add(catchUpTimeout); time.Now().Before(until); {
 		v := w.cluster.View()
 		n, there := v.Nodes[id]
 		if !v.Leads || !there {
-			return Unseen // the next look finds out more
+			return PaceUnknown // the next step decides on a new view
 		}
-		if p.see(v.Last, n) {
+		if p.observe(v.Last, n) {
 			return KeepsUp
 		}
 		if !w.pause() {
@@ -285,9 +286,9 @@ func (w *work) watch(id string) Pace {
 	return Lags
 }
 
-// pacer judges whether a member keeps up, by the progress of the log: in each round the member has to come to where
-// the leader's log ended when the round began, and to say so after the round began. A round is good when the leader's
-// log has not run away meanwhile. Several good rounds in a row are enough; how long they took does not matter.
+// pacer decides whether a member keeps up, in rounds as in section 4.2.1 of Ongaro's dissertation: a round ends once
+// the member has acknowledged the entry at which the leader's log ended when the round began. A round is good if the
+// leader's log is then at most maxLag entries ahead. Several good rounds in a row are enough, however long they took.
 type pacer struct {
 	began  bool
 	target uint64
@@ -297,12 +298,13 @@ type pacer struct {
 
 const (
 	goodRounds = 3
-	// reach is how many entries the leader's log may be ahead at the end of a good round.
-	reach = 256
+	// maxLag is the most entries by which the leader's log is ahead at the end of a good round.
+	maxLag = 256
 )
 
-// see takes another look: last is where the leader's log ends. It reports whether the member keeps up.
-func (p *pacer) see(last uint64, n Node) bool {
+// observe adds an observation, last being the index at which the leader's log ends, and reports whether the member
+// keeps up.
+func (p *pacer) observe(last uint64, n Node) bool {
 	if !p.began {
 		p.began, p.target, p.heard = true, last, n.Heard
 		return false
@@ -315,7 +317,7 @@ func (p *pacer) see(last uint64, n Node) bool {
 		return false
 	}
 	p.good++
-	if last > n.Match+reach {
+	if last > n.Match+maxLag {
 		p.good = 0
 	}
 	p.target, p.heard = last, n.Heard

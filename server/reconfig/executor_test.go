@@ -20,7 +20,7 @@ type cell struct {
 	world
 	t        *testing.T
 	services map[string]*Service // by ID
-	taken    []Taken
+	taken    []AppliedStep
 	// before, after are called around each change; an error is the change's.
 	before, after func(Action) error
 	// lost are the nodes whose replies to others get lost.
@@ -35,7 +35,7 @@ func newCell(t *testing.T, line string) *cell {
 		before: func(Action) error { return nil }, after: func(Action) error { return nil },
 	}
 	for _, m := range c.Members {
-		told := func(s Taken) { c.taken = append(c.taken, s) }
+		told := func(s AppliedStep) { c.taken = append(c.taken, s) }
 		c.services[m.ID] = NewService(NewExecutor(seat{c, m.ID}, told), seat{c, m.ID})
 	}
 	return c
@@ -119,7 +119,7 @@ func (c *cell) ask(at, line string) ([]string, error) {
 	defer cancel()
 	q := requestOf(c.t, line)
 	reply, err := c.services[idOf(at)].Ask(ctx, q)
-	return reply.Said, err
+	return reply.Steps, err
 }
 
 func bubble(t *testing.T, line string, f func(t *testing.T, c *cell)) {
@@ -292,7 +292,7 @@ func TestOneRequestAtATime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		require.Equal(t, "another change of members is under way", c.services[idOf("n1")].Do(ctx,
-			requestOf(t, "remove n2")).Refused)
+			requestOf(t, "remove n2")).Error)
 		close(hang)
 	})
 }
@@ -344,7 +344,7 @@ func TestPace(t *testing.T) {
 	see := func(looks ...[3]uint64) (rounds []bool) {
 		var p pacer
 		for _, l := range looks {
-			rounds = append(rounds, p.see(l[0], Node{Match: l[1], Heard: heard(int(l[2]))}))
+			rounds = append(rounds, p.observe(l[0], Node{Match: l[1], Heard: heard(int(l[2]))}))
 		}
 		return rounds
 	}
@@ -360,8 +360,8 @@ func TestPace(t *testing.T) {
 		[3]uint64{1200, 1100, 2}, [3]uint64{1300, 1200, 3}), "a moment behind")
 
 	var p pacer
-	require.False(t, p.see(100, Node{Match: 100, Heard: heard(0)}))
+	require.False(t, p.observe(100, Node{Match: 100, Heard: heard(0)}))
 	for i := range 10 {
-		require.False(t, p.see(100, Node{Match: 100, Heard: heard(i), Silent: true}))
+		require.False(t, p.observe(100, Node{Match: 100, Heard: heard(i), Silent: true}))
 	}
 }

@@ -14,28 +14,28 @@ type Action int
 
 // The actions.
 const (
-	Nothing    Action = iota // all is done
-	Watch                    // find out whether the member keeps up
-	HandOver                 // the member leads
-	AddMember                // the member is one, without a vote
+	Nothing    Action = iota // the request is complete
+	Watch                    // measure whether the member keeps up
+	HandOver                 // the leadership goes to the member
+	AddMember                // the node becomes a member without a vote
 	GiveVote                 // the member gets a vote
 	TakeVote                 // the member loses its vote
-	TakeOut                  // the member is one no more
-	SetAddress               // the member has the address
-	TakeState                // the member's state is the leader's
+	TakeOut                  // the member leaves the cluster
+	SetAddress               // the member gets the address
+	TakeState                // the member replaces its state by the leader's
 )
 
-// Step is the next thing to do. Says is what to tell when the step is done.
+// Step is one change towards what a request asks for. Outcome is the line that reports it once it is done.
 type Step struct {
-	Do     Action
-	Member members.Member
-	Says   string
-	// Risky: a voter does not answer, and after the step the loss of another one stops the cluster.
+	Do      Action
+	Member  members.Member
+	Outcome string
+	// Risky reports that a voter does not answer, and that after the step the loss of another one stops the cluster.
 	Risky bool
 }
 
-// Next decides the next step towards what is asked, on the leader whose view is v. The step depends on nothing else, so
-// that any leader goes on where another one was lost.
+// Next returns the next step towards what q asks for, on the leader whose view is v. The step depends on v and q alone,
+// so that a new leader continues where the last one stopped.
 func Next(v View, q Request) (Step, *Refusal) {
 	decide, ok := deciders[q.Op]
 	if !ok {
@@ -50,19 +50,19 @@ var deciders = map[Op]func(v *View, q Request) (Step, *Refusal){
 }
 
 func done(format string, args ...any) (Step, *Refusal) {
-	return Step{Says: fmt.Sprintf(format, args...)}, nil
+	return Step{Outcome: fmt.Sprintf(format, args...)}, nil
 }
 
-// member finds the node that a request is about.
+// member returns a member by ID or name.
 func (v *View) member(who string) (members.Member, *Refusal) {
 	if m, ok := v.find(who); ok {
 		return m, nil
 	}
-	return members.Member{}, v.unknown(who)
+	return members.Member{}, v.refuseUnknown(who)
 }
 
-// unknown refuses a request about a node that is no member, and names those that are.
-func (v *View) unknown(who string) *Refusal {
+// refuseUnknown refuses a request about a node that is no member. The text lists the members.
+func (v *View) refuseUnknown(who string) *Refusal {
 	var names []string
 	for _, m := range v.Members {
 		names = append(names, m.Name())
@@ -70,7 +70,7 @@ func (v *View) unknown(who string) *Refusal {
 	return refuse("no member is called %q, the members are %s", who, strings.Join(names, ", "))
 }
 
-// join takes a node in as a member without a vote.
+// join adds a node as a member without a vote.
 func join(v *View, q Request) (Step, *Refusal) {
 	name := members.Name(q.Member)
 	if q.Cluster != "" && q.Cluster != v.Cluster {
@@ -96,7 +96,7 @@ func join(v *View, q Request) (Step, *Refusal) {
 			refuse("the name %s is in use: take another name, or remove that member first (holdfast cluster remove %s)", name,
 				m.ID)
 	}
-	if refusal := v.addressFree(q.Addr); refusal != nil {
+	if refusal := v.checkAddress(q.Addr); refusal != nil {
 		return Step{}, refusal
 	}
 	if len(v.Members) >= members.Max {
@@ -104,12 +104,12 @@ func join(v *View, q Request) (Step, *Refusal) {
 	}
 	return Step{
 		Do: AddMember, Member: members.Member{ID: q.Member, Addr: q.Addr},
-		Says: fmt.Sprintf("%s joined at %s, without a vote", name, q.Addr),
+		Outcome: fmt.Sprintf("%s joined at %s, without a vote", name, q.Addr),
 	}, nil
 }
 
-// addressFree reports why no node can have the address.
-func (v *View) addressFree(addr string) *Refusal {
+// checkAddress refuses an address that is invalid, that other nodes cannot dial, or that a member has.
+func (v *View) checkAddress(addr string) *Refusal {
 	host, port, err := net.SplitHostPort(addr)
 	if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 || host == "" {
 		return refuse("address %q: use host:port", addr)
@@ -131,12 +131,12 @@ func readdress(v *View, q Request) (Step, *Refusal) {
 	if m.Addr == q.Addr {
 		return done("%s has the address %s", m.Name(), m.Addr)
 	}
-	if refusal := v.addressFree(q.Addr); refusal != nil {
+	if refusal := v.checkAddress(q.Addr); refusal != nil {
 		return Step{}, refusal
 	}
 	was := m.Addr
 	m.Addr = q.Addr
-	return Step{Do: SetAddress, Member: m, Says: fmt.Sprintf("%s moved from %s to %s", m.Name(), was, m.Addr)}, nil
+	return Step{Do: SetAddress, Member: m, Outcome: fmt.Sprintf("%s moved from %s to %s", m.Name(), was, m.Addr)}, nil
 }
 
 func promote(v *View, q Request) (Step, *Refusal) {
@@ -150,25 +150,25 @@ func promote(v *View, q Request) (Step, *Refusal) {
 	return v.giveVote(m)
 }
 
-// giveVote makes a voter of a member that keeps up.
+// giveVote promotes a member that keeps up.
 func (v *View) giveVote(m members.Member) (Step, *Refusal) {
 	n := v.Nodes[m.ID]
 	switch {
-	case !v.live(m.ID):
-		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
+	case !v.isLive(m.ID):
+		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Transient: true}
 	case n.Pace == Lags:
 		return Step{}, refuse("%s does not keep up: its log is %d entries behind the leader's", m.Name(),
 			max(0, int64(v.Last)-int64(n.Match)))
 	case n.Quarantined:
 		return Step{}, refuse("%s is in quarantine, as its state differs from the other members', and could not lead: "+
 			"repair it first (holdfast cluster repair %s)", m.Name(), m.Name())
-	case n.Pace == Unseen:
+	case n.Pace == PaceUnknown:
 		return Step{Do: Watch, Member: m}, nil
 	}
 	m.Voter = true
-	c := v.count("")
-	c.voters, c.live, c.lead = c.voters+1, c.live+1, c.lead+1
-	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), c), c.risky()}, nil
+	c := v.countVoters("")
+	c.voters, c.live, c.canLead = c.voters+1, c.live+1, c.canLead+1
+	return Step{GiveVote, m, fmt.Sprintf("%s got a vote: %s", m.Name(), c), c.isRisky()}, nil
 }
 
 func demote(v *View, q Request) (Step, *Refusal) {
@@ -179,18 +179,18 @@ func demote(v *View, q Request) (Step, *Refusal) {
 	if !m.Voter {
 		return done("%s has no vote", m.Name())
 	}
-	if refusal := v.spare(m, q.Force); refusal != nil {
+	if refusal := v.checkRemovable(m, q.Force); refusal != nil {
 		return Step{}, refusal
 	}
-	if step, ok := v.leaveFirst(m); ok {
+	if step, ok := v.handOverFirst(m); ok {
 		return step, nil
 	}
-	c := v.count(m.ID)
-	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), c), c.risky()}, nil
+	c := v.countVoters(m.ID)
+	return Step{TakeVote, m, fmt.Sprintf("%s lost its vote: %s", m.Name(), c), c.isRisky()}, nil
 }
 
 func remove(v *View, q Request) (Step, *Refusal) {
-	m, ok := v.about(q)
+	m, ok := v.target(q)
 	if !ok && q.removed() {
 		return done("%s is no member", q.Member)
 	}
@@ -198,31 +198,31 @@ func remove(v *View, q Request) (Step, *Refusal) {
 		_, refusal := v.member(q.Member)
 		return Step{}, refusal
 	}
-	return v.takeOut(m, q.Force)
+	return v.removeMember(m, q.Force)
 }
 
-// takeOut removes a member.
-func (v *View) takeOut(m members.Member, force bool) (Step, *Refusal) {
+// removeMember removes a member, after it handed the leadership over if it leads.
+func (v *View) removeMember(m members.Member, force bool) (Step, *Refusal) {
 	if !m.Voter {
-		return Step{Do: TakeOut, Member: m, Says: fmt.Sprintf("%s was removed: it had no vote", m.Name())}, nil
+		return Step{Do: TakeOut, Member: m, Outcome: fmt.Sprintf("%s was removed: it had no vote", m.Name())}, nil
 	}
-	if refusal := v.spare(m, force); refusal != nil {
+	if refusal := v.checkRemovable(m, force); refusal != nil {
 		return Step{}, refusal
 	}
-	if step, ok := v.leaveFirst(m); ok {
+	if step, ok := v.handOverFirst(m); ok {
 		return step, nil
 	}
-	c := v.count(m.ID)
-	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), c), c.risky()}, nil
+	c := v.countVoters(m.ID)
+	return Step{TakeOut, m, fmt.Sprintf("%s was removed: %s", m.Name(), c), c.isRisky()}, nil
 }
 
-// replace gives By the place of Member. By has joined before. If the old member answers, the new one gets its vote
-// first, so that as many voters as before answer at any time. If the old one is silent, it goes first: until it is
-// gone, its vote only raises the number of voters that must answer. A member that has a vote replaces another only to
-// complete what was interrupted, or if the old one is silent: nobody would take the place.
+// replace gives Member's vote to By, which has joined before, and removes Member. If Member answers, By gets its vote
+// first, so that no fewer voters answer at any time. If Member is silent, it is removed first: until then its vote only
+// raises the number of voters that must answer. A By that has a vote already is accepted only to complete an
+// interrupted replacement, or if Member is silent: otherwise the cluster would lose a voter that answers.
 func replace(v *View, q Request) (Step, *Refusal) {
 	by, joined := v.find(q.By)
-	old, there := v.about(q)
+	old, there := v.target(q)
 	switch {
 	case !joined:
 		return Step{}, refuse("no member is called %q: start that node with --join first", q.By)
@@ -235,28 +235,28 @@ func replace(v *View, q Request) (Step, *Refusal) {
 		return Step{}, refusal
 	case there && old.ID == by.ID:
 		return Step{}, refuse("%s cannot replace itself", by.Name())
-	case there && !old.Voter: // an observer, whose place has no vote
-		return v.takeOut(old, q.Force)
+	case there && !old.Voter: // a member without a vote
+		return v.removeMember(old, q.Force)
 	case !by.Voter:
 		step, refusal := v.giveVote(by)
-		if refusal == nil && step.Do == GiveVote && there && !v.live(old.ID) {
-			return v.takeOut(old, q.Force)
+		if refusal == nil && step.Do == GiveVote && there && !v.isLive(old.ID) {
+			return v.removeMember(old, q.Force)
 		}
 		return step, refusal
-	case there && q.Voted && v.live(old.ID) && !q.Force: // a slip in the second name would take a good voter out
+	case there && q.WasVoter && v.isLive(old.ID) && !q.Force: // a mistyped name would remove a good voter
 		return Step{}, refuse("%s has a vote already, and %s answers: if %s is to go without a successor, remove it",
 			by.Name(), old.Name(), old.Name())
 	case there:
-		return v.takeOut(old, q.Force)
+		return v.removeMember(old, q.Force)
 	}
 	return done("%s has the place of %s", by.Name(), members.Name(q.Member))
 }
 
 func transfer(v *View, q Request) (Step, *Refusal) {
 	if q.Member == "" {
-		best, ok := v.best("")
+		best, ok := v.bestSuccessor("")
 		if !ok {
-			return Step{}, &Refusal{Text: "no other voter answers that could lead", Passing: true}
+			return Step{}, &Refusal{Text: "no other voter answers that could lead", Transient: true}
 		}
 		return handOver(v, best), nil
 	}
@@ -268,9 +268,9 @@ func transfer(v *View, q Request) (Step, *Refusal) {
 		return done("%s leads", m.Name())
 	case !m.Voter:
 		return Step{}, refuse("%s has no vote, and cannot lead", m.Name())
-	case !v.live(m.ID):
-		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
-	case v.cannotLead(m) != "":
+	case !v.isLive(m.ID):
+		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Transient: true}
+	case v.whyCannotLead(m) != "":
 		return Step{},
 			refuse("%s is in quarantine, as its state differs from the other members', and cannot lead: repair it first",
 				m.Name())
@@ -278,7 +278,7 @@ func transfer(v *View, q Request) (Step, *Refusal) {
 	return handOver(v, m), nil
 }
 
-// repair has a member replace its state.
+// repair replaces a member's state by the leader's.
 func repair(v *View, q Request) (Step, *Refusal) {
 	m, refusal := v.member(q.Member)
 	switch {
@@ -288,8 +288,8 @@ func repair(v *View, q Request) (Step, *Refusal) {
 		return Step{},
 			refuse("%s leads, and its state is what the others get: have another member lead first (holdfast cluster transfer)",
 				m.Name())
-	case !v.live(m.ID):
-		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Passing: true}
+	case !v.isLive(m.ID):
+		return Step{}, &Refusal{Text: fmt.Sprintf("%s does not answer the leader", m.Name()), Transient: true}
 	case !v.Nodes[m.ID].Differs && !q.Force:
 		return Step{},
 			refuse("the state of %s is not known to differ from the other members': use force if it is to be replaced "+
@@ -299,23 +299,23 @@ func repair(v *View, q Request) (Step, *Refusal) {
 }
 
 func handOver(v *View, to members.Member) Step {
-	return Step{Do: HandOver, Member: to, Says: fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self),
-		to.Name())}
+	outcome := fmt.Sprintf("%s handed the leadership over to %s", members.Name(v.Self), to.Name())
+	return Step{Do: HandOver, Member: to, Outcome: outcome}
 }
 
-// leaveFirst has the leader hand over before it loses its vote, if another voter answers.
-func (v *View) leaveFirst(m members.Member) (Step, bool) {
+// handOverFirst returns the hand-over that a leader makes before it loses its vote, if another voter can lead.
+func (v *View) handOverFirst(m members.Member) (Step, bool) {
 	if m.ID != v.Self {
 		return Step{}, false
 	}
-	best, ok := v.best(m.ID)
+	best, ok := v.bestSuccessor(m.ID)
 	return handOver(v, best), ok
 }
 
-// best is the voter that could lead and has most of the log, other than this node.
-func (v *View) best(except string) (best members.Member, ok bool) {
+// bestSuccessor returns the voter with most of the log among those that can lead, other than this node and except.
+func (v *View) bestSuccessor(except string) (best members.Member, ok bool) {
 	for _, m := range v.Members {
-		if m.ID == v.Self || m.ID == except || v.cannotLead(m) != "" {
+		if m.ID == v.Self || m.ID == except || v.whyCannotLead(m) != "" {
 			continue
 		}
 		if !ok || v.Nodes[m.ID].Match > v.Nodes[best.ID].Match {
@@ -325,40 +325,41 @@ func (v *View) best(except string) (best members.Member, ok bool) {
 	return best, ok
 }
 
-// tally counts voters: all, those that answer, those that could lead, and those that are not in quarantine, whether
-// they answer or not.
-type tally struct{ voters, live, lead, good int }
+// voterCounts are numbers of voters: all, those that answer, those that can lead, and those that are not in quarantine,
+// whether they answer or not.
+type voterCounts struct{ voters, live, canLead, trusted int }
 
-// count counts the voters but for one.
-func (v *View) count(without string) (c tally) {
+// countVoters counts the voters other than without.
+func (v *View) countVoters(without string) (c voterCounts) {
 	for _, m := range v.Members {
 		if !m.Voter || m.ID == without {
 			continue
 		}
 		c.voters++
-		if v.live(m.ID) {
+		if v.isLive(m.ID) {
 			c.live++
 		}
-		if v.cannotLead(m) == "" {
-			c.lead++
+		if v.whyCannotLead(m) == "" {
+			c.canLead++
 		}
 		if !v.Nodes[m.ID].Quarantined {
-			c.good++
+			c.trusted++
 		}
 	}
 	return c
 }
 
-// spare reports why the cluster cannot do without a voter. That none is left whose state is good nobody can want.
-func (v *View) spare(m members.Member, force bool) *Refusal {
-	c, quorum := v.count(m.ID), members.Quorum(v.Voters()-1)
+// checkRemovable refuses to take a vote without which no majority answers or no voter could lead. Force overrides that,
+// but not the loss of the last voter or of the last one whose state is good.
+func (v *View) checkRemovable(m members.Member, force bool) *Refusal {
+	c, quorum := v.countVoters(m.ID), members.Quorum(v.Voters()-1)
 	var silent, quarantined []string
 	for _, other := range v.Members {
 		switch {
 		case !other.Voter || other.ID == m.ID:
 		case v.Nodes[other.ID].Quarantined:
 			quarantined = append(quarantined, other.Name())
-		case !v.live(other.ID):
+		case !v.isLive(other.ID):
 			silent = append(silent, other.Name())
 		}
 	}
@@ -366,7 +367,7 @@ func (v *View) spare(m members.Member, force bool) *Refusal {
 	switch {
 	case c.voters == 0:
 		return refuse("%s is the last voter", m.Name())
-	case c.good == 0:
+	case c.trusted == 0:
 		return refuse("%s is the last voter that is not in quarantine, and without it none could lead: %s", m.Name(), repair)
 	case force:
 		return nil
@@ -374,33 +375,33 @@ func (v *View) spare(m members.Member, force bool) *Refusal {
 		return &Refusal{
 			Text: fmt.Sprintf("without %s %d of %d voters would answer, and %d must: mend or remove %s first, or use force",
 				m.Name(), c.live, c.voters, quorum, strings.Join(silent, ", ")),
-			Passing: true,
+			Transient: true,
 		}
-	case c.lead == 0:
+	case c.canLead == 0:
 		return &Refusal{
-			Text:    fmt.Sprintf("without %s no voter that answers could lead: %s, or use force", m.Name(), repair),
-			Passing: true,
+			Text:      fmt.Sprintf("without %s no voter that answers could lead: %s, or use force", m.Name(), repair),
+			Transient: true,
 		}
 	}
 	return nil
 }
 
-// risky reports whether a voter could not lead, and the loss of another one stops the cluster.
-func (c tally) risky() bool {
-	return c.lead < c.voters && members.Margin(c.voters, c.live, c.lead) <= 0
+// isRisky reports whether some voter cannot lead and the loss of another one stops the cluster.
+func (c voterCounts) isRisky() bool {
+	return c.canLead < c.voters && members.Margin(c.voters, c.live, c.canLead) <= 0
 }
 
-// String says what the cluster bears.
-func (c tally) String() string {
-	switch margin := members.Margin(c.voters, c.live, c.lead); {
+// String describes how many voters may fail.
+func (c voterCounts) String() string {
+	switch margin := members.Margin(c.voters, c.live, c.canLead); {
 	case c.voters == 1:
 		return "1 voter, and its loss stops the cluster"
 	case c.live < members.Quorum(c.voters):
 		return fmt.Sprintf("%d voters, of which %d answer: the cluster stands still", c.voters, c.live)
-	case c.lead == 0:
+	case c.canLead == 0:
 		return fmt.Sprintf("%d voters, of which none could lead: the cluster stands still", c.voters)
-	case margin == 0 && c.lead < c.live:
-		return fmt.Sprintf("%d voters, of which %d could lead: the loss of one stops the cluster", c.voters, c.lead)
+	case margin == 0 && c.canLead < c.live:
+		return fmt.Sprintf("%d voters, of which %d could lead: the loss of one stops the cluster", c.voters, c.canLead)
 	case margin == 0:
 		return fmt.Sprintf("%d voters, and the loss of one that answers stops the cluster", c.voters)
 	case margin == 1:
@@ -410,7 +411,7 @@ func (c tally) String() string {
 	}
 }
 
-// String is the action in a few words.
+// String returns the action in a few words.
 func (a Action) String() string {
 	return [...]string{
 		"nothing", "watch", "hand over", "add", "give a vote", "take the vote", "take out", "set the address",

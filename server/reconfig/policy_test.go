@@ -108,22 +108,22 @@ func requestOf(t *testing.T, line string) Request {
 // play carries a request out as an executor does, and returns a line for each step.
 func (w *world) play(q Request) (lines []string) {
 	q = w.Pin(q)
-	for range mostSteps {
+	for range maxSteps {
 		step, refusal := Next(w.View, q)
 		switch {
 		case refusal != nil:
 			return append(lines, "refused: "+refusal.Text)
 		case step.Do == Nothing:
-			return append(lines, "done: "+step.Says, w.String())
+			return append(lines, "done: "+step.Outcome, w.String())
 		case step.Do == Watch:
 			lines = append(lines, "does "+step.Member.Name()+" keep up?")
 		case step.Do == HandOver && q.Op == Transfer:
 			w.take(step)
-			return append(lines, "hand over: "+step.Says)
+			return append(lines, "hand over: "+step.Outcome)
 		case step.Do == TakeState:
 			return append(lines, step.Do.String()+": "+step.Member.Name())
 		default:
-			line := step.Do.String() + ": " + step.Says
+			line := step.Do.String() + ": " + step.Outcome
 			if step.Risky {
 				line += " (a warning)"
 			}
@@ -148,7 +148,7 @@ func (w *world) take(s Step) {
 	case HandOver:
 		w.Self, w.Leader = s.Member.ID, s.Member.ID
 		for id, n := range w.Nodes {
-			n.Pace = Unseen // another leader has not looked
+			n.Pace = PaceUnknown // another leader has not looked
 			w.Nodes[id] = n
 		}
 		return
@@ -207,21 +207,21 @@ func TestAskingAgainCompletes(t *testing.T) {
 			whole := newWorld(t, start)
 			end := whole.play(requestOf(t, line))
 			refused := strings.HasPrefix(end[len(end)-1], "refused")
-			for stop := range mostSteps {
+			for stop := range maxSteps {
 				w := newWorld(t, start)
 				q := w.Pin(requestOf(t, line))
 				if !w.some(t, q, stop) {
 					break
 				}
 				for _, leader := range w.Members {
-					if !leader.Voter || !w.live(leader.ID) {
+					if !leader.Voter || !w.isLive(leader.ID) {
 						continue
 					}
 					again := w
 					again.Self, again.Leader = leader.ID, leader.ID
 					again.Nodes = map[string]Node{}
 					for id, n := range w.Nodes {
-						n.Pace = Unseen
+						n.Pace = PaceUnknown
 						again.Nodes[id] = n
 					}
 					got := again.play(q)
@@ -244,11 +244,11 @@ func (w *world) some(t *testing.T, q Request, steps int) bool {
 		if refusal != nil || step.Do == Nothing {
 			return false
 		}
-		before := w.count("").live >= w.Quorum()
+		before := w.countVoters("").live >= w.Quorum()
 		w.take(step)
 		require.GreaterOrEqual(t, w.Voters(), 1)
 		if before {
-			require.GreaterOrEqual(t, w.count("").live, w.Quorum(), "%v: %s", q, step.Says)
+			require.GreaterOrEqual(t, w.countVoters("").live, w.Quorum(), "%v: %s", q, step.Outcome)
 		}
 	}
 	return true

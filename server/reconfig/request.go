@@ -8,18 +8,18 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// Op is what is asked for.
+// Op is an operation on the members.
 type Op string
 
 // The operations.
 const (
-	Join      Op = "join"     // a node asks to be a member, without a vote
+	Join      Op = "join"     // a node becomes a member without a vote
 	Promote   Op = "promote"  // a member gets a vote
 	Demote    Op = "demote"   // a voter loses its vote
-	Remove    Op = "remove"   // a member is one no more
+	Remove    Op = "remove"   // a member leaves the cluster
 	Replace   Op = "replace"  // By takes the place of Member
-	Transfer  Op = "transfer" // Member leads; "": another node than now
-	Readdress Op = "address"  // a node has another address
+	Transfer  Op = "transfer" // Member becomes the leader; "": any other voter
+	Readdress Op = "address"  // a member gets another address
 	Repair    Op = "repair"   // a member replaces its state by the leader's
 )
 
@@ -35,15 +35,15 @@ type Request struct {
 	// LogFormat is the newest version of the log that a joining node can use.
 	LogFormat byte `json:"logFormat,omitempty"`
 	Force     bool `json:"force,omitempty"`
-	// Known: Member was found. A member that was found and is there no more has been removed since; otherwise there may
-	// be no such member.
-	Known bool `json:"known,omitempty"`
-	// Voted: By had a vote when the replacement was asked for, and none was under way.
-	Voted bool  `json:"voted,omitempty"`
-	Asker Asker `json:"asker"`
+	// Resolved reports that Member is the ID of a node that was a member when the request was made. If it is none any
+	// more, it has been removed since. If Resolved is false, there may never have been such a member.
+	Resolved bool `json:"resolved,omitempty"`
+	// WasVoter reports that By had a vote when a replacement was asked for, and that no replacement was under way.
+	WasVoter bool  `json:"wasVoter,omitempty"`
+	Asker    Asker `json:"asker"`
 }
 
-// Asker is who asks, and from where.
+// Asker is the client or node that made a request.
 type Asker struct {
 	Node string `json:"node,omitempty"` // the name of the node that was asked
 	User string `json:"user,omitempty"`
@@ -51,29 +51,29 @@ type Asker struct {
 	Name string `json:"name,omitempty"` // by CLIENT SETNAME
 }
 
-// Reply is what became of a request.
+// Reply is the outcome of a request.
 type Reply struct {
-	// Said is what was done, a line each, also before a refusal.
-	Said []string `json:"said,omitempty"`
-	// Refused is why nothing more is done, in one line; "": all is done, or Elsewhere or Uncertain is set.
-	Refused string `json:"refused,omitempty"`
-	// Elsewhere: the asked node does not lead, and Leader, if it is known, does. Request is the request with IDs for
-	// names.
-	Elsewhere bool     `json:"elsewhere,omitempty"`
+	// Steps are the outcomes of the steps that were taken, a line each, also of those before a refusal.
+	Steps []string `json:"steps,omitempty"`
+	// Error is the reason of a refusal, in one line; "": the request is complete, or NotLeader or Uncertain is set.
+	Error string `json:"error,omitempty"`
+	// NotLeader reports that the asked node does not lead. Leader is the ID of the leader, "" if unknown, and Request is
+	// the request with names replaced by IDs.
+	NotLeader bool     `json:"notLeader,omitempty"`
 	Leader    string   `json:"leader,omitempty"`
 	Request   *Request `json:"request,omitempty"`
-	// Uncertain: the last step may have been taken, or may still be.
+	// Uncertain reports that the last step may have been taken, or may still be taken.
 	Uncertain bool `json:"uncertain,omitempty"`
 	// Cluster and Configuration are for a node that joins.
 	Cluster       string                `json:"cluster,omitempty"`
 	Configuration members.Configuration `json:"configuration,omitempty"`
 }
 
-// Refusal is why a request is not carried out.
+// Refusal is the error of a request that is not carried out.
 type Refusal struct {
 	Text string
-	// Passing: the refusal is for nodes that do not answer, which may be over in a moment.
-	Passing bool
+	// Transient reports that the refusal is because of nodes that do not answer, and may answer a moment later.
+	Transient bool
 }
 
 // Error is the text.
@@ -87,7 +87,7 @@ type View struct {
 	Leader        string // ID; "": not known
 	Leads         bool   // this node leads and serves
 	Version       byte   // of the cluster
-	// Configuration is in effect. Changing: it is not committed yet.
+	// Configuration is in effect. Changing reports that it is not committed yet.
 	members.Configuration
 	Changing bool
 	Last     uint64 // index of this node's last entry
@@ -99,9 +99,10 @@ type Node struct {
 	Silent bool      // the member has not answered for an election timeout
 	Match  uint64    // the member's log agrees with the leader's up to here
 	Heard  time.Time // when the member last answered
-	// Differs: the member's state differs from other members', as far as is known. Quarantined: it cannot lead therefore.
+	// Differs reports that the member's state is known to differ from other members'. Quarantined reports that the member
+	// cannot lead for that reason.
 	Differs, Quarantined bool
-	// Pace is whether the member keeps up, as far as this was looked at.
+	// Pace is the last measurement of whether the member keeps up.
 	Pace Pace
 }
 
@@ -110,23 +111,23 @@ type Pace int
 
 // The paces.
 const (
-	Unseen Pace = iota // not looked at
+	PaceUnknown Pace = iota // not measured
 	KeepsUp
 	Lags
 )
 
-// live reports whether the member answers.
-func (v *View) live(id string) bool {
+// isLive reports whether the member has answered within the last election timeout. This node always is.
+func (v *View) isLive(id string) bool {
 	n, ok := v.Nodes[id]
 	return id == v.Self || ok && !n.Silent
 }
 
-// cannotLead says why a member could not lead; "": it could. If it is silent, it may answer again.
-func (v *View) cannotLead(m members.Member) (why string) {
-	return members.CannotLead(m.Voter, v.live(m.ID), v.Nodes[m.ID].Quarantined)
+// whyCannotLead returns the reason why a member cannot lead, or "". A silent member may answer again.
+func (v *View) whyCannotLead(m members.Member) (why string) {
+	return members.CannotLead(m.Voter, v.isLive(m.ID), v.Nodes[m.ID].Quarantined)
 }
 
-// find finds a member by ID or name.
+// find returns a member by ID or name.
 func (v *View) find(who string) (members.Member, bool) {
 	if m, ok := v.Find(who); ok {
 		return m, true
@@ -134,24 +135,25 @@ func (v *View) find(who string) (members.Member, bool) {
 	return v.Named(who)
 }
 
-// about finds the member that a request is about. Another one may have the name of a member that was found before.
-func (v *View) about(q Request) (members.Member, bool) {
-	if q.Known {
+// target returns the member that a request is about: by ID alone once the request is resolved, as another member may
+// have got its name since.
+func (v *View) target(q Request) (members.Member, bool) {
+	if q.Resolved {
 		return v.Find(q.Member)
 	}
 	return v.find(q.Member)
 }
 
-// Pin puts IDs in the place of names, so that the request means the same nodes from here on.
+// Pin replaces names by IDs, so that the request means the same nodes on every leader.
 func (v *View) Pin(q Request) Request {
 	if q.Op == Join {
 		return q
 	}
 	by, found := v.find(q.By)
-	if m, ok := v.about(q); ok {
-		// Half way through a replacement of one of an odd number of voters, as is usual, their number is even.
-		q.Voted = q.Voted || !q.Known && found && by.Voter && v.Voters()%2 == 1
-		q.Member, q.Known = m.ID, true
+	if m, ok := v.target(q); ok {
+		// The number of voters is usually odd, and even only while a replacement is half done.
+		q.WasVoter = q.WasVoter || !q.Resolved && found && by.Voter && v.Voters()%2 == 1
+		q.Member, q.Resolved = m.ID, true
 	}
 	if found {
 		q.By = by.ID
@@ -159,8 +161,9 @@ func (v *View) Pin(q Request) Request {
 	return q
 }
 
-// removed reports whether the member that is asked about was removed, rather than never there: an ID is not mistyped.
-func (q Request) removed() bool { return q.Known || isID(q.Member) }
+// removed reports whether a request about a node that is no member concerns a former one. An ID is never mistyped, so
+// it counts as one.
+func (q Request) removed() bool { return q.Resolved || isID(q.Member) }
 
 // isID reports whether who is an ID and no name.
 func isID(who string) bool { return strings.Contains(who, "@") }

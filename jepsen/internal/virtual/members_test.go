@@ -125,9 +125,9 @@ func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error
 		return err
 	}
 	switch reply := t.executor(r).Do(ctx, a.Request); {
-	case reply.Refused != "":
-		return errors.New(reply.Refused)
-	case reply.Uncertain, reply.Elsewhere:
+	case reply.Error != "":
+		return errors.New(reply.Error)
+	case reply.Uncertain, reply.NotLeader:
 		return errors.New("the leader was lost")
 	}
 	return nil
@@ -147,7 +147,7 @@ func (t target) executor(r *replica.Replica) *reconfig.Executor {
 				raft.Checker = n.Checker()
 			}
 		}
-		t.executors[r] = reconfig.NewExecutor(raft, func(reconfig.Taken) {})
+		t.executors[r] = reconfig.NewExecutor(raft, func(reconfig.AppliedStep) {})
 	}
 	return t.executors[r]
 }
