@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -131,6 +132,13 @@ func TestPoints(t *testing.T) {
 		"pipelined 4 connections, depth 16", "pipelined 4 connections, depth 64",
 		"growth 10 held, 2 connections", "growth 20 held, 2 connections", "idle ",
 	}, titles)
+
+	o, err = parseOptions(strings.Fields("--workloads hot:8 --round-trips 10ms,1s"), io.Discard)
+	require.NoError(t, err)
+	apart := points(o, o.workloads[0])
+	require.Len(t, apart, 2)
+	require.Equal(t, "10ms apart, 8 connections", apart[0].Title())
+	require.Equal(t, time.Second, apart[1].RoundTrip)
 }
 
 func TestErrorsAreReported(t *testing.T) {
@@ -170,7 +178,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		"--targets a=h:1 --held 0":          "--held",
 		"--targets a=h:1 --steady 0":        "--steady",
 		"--targets a=h:1 --sessions 0":      "--sessions",
-		"--targets a=h:1@norwegian":         `unknown option "norwegian"`,
+
+		"--targets a=h:1 --round-trips 10ms": "--round-trips is for --peers alone",
+		"--peers redis --round-trips 0s":     "--round-trips: want times above 0",
+		"--peers redis --round-trips often":  "read list",
+		"--targets a=h:1@norwegian":          `unknown option "norwegian"`,
 	} {
 		var stdout, stderr bytes.Buffer
 		err := run(t.Context(), append([]string{"--out", t.TempDir()}, strings.Fields(args)...), &stdout, &stderr)

@@ -21,6 +21,7 @@ import (
 type subject struct {
 	target.Target
 	control  workload.Control
+	part     func(roundTrip time.Duration) error // puts the servers apart
 	failover bool
 }
 
@@ -32,7 +33,9 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 	stop = func() error { return nil }
 	if len(o.peers) > 0 {
 		fmt.Fprintln(stderr, "starting", strings.Join(o.peers, ", "))
-		started, err := peers.Start(ctx, o.peers, peers.Options{Dir: o.out, Holdfast: o.holdfast, Before: o.before})
+		started, err := peers.Start(ctx, o.peers, peers.Options{
+			Dir: o.out, Holdfast: o.holdfast, Before: o.before, Apart: len(o.roundTrips) > 0,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -42,7 +45,7 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 			result.Skipped = append(result.Skipped, err.Error())
 		}
 		for _, s := range started.Subjects {
-			all = append(all, subject{Target: s.Target, control: s.Cluster, failover: s.Failover})
+			all = append(all, subject{Target: s.Target, control: s.Cluster, part: s.Cluster.Part, failover: s.Failover})
 		}
 	}
 	for _, t := range o.targets {
@@ -103,12 +106,15 @@ func points(o options, w planned) []report.Point {
 	if w.Once {
 		return []report.Point{{Workload: w.Name}}
 	}
-	connections, rates, depths, held := w.connections, o.rates, []int{0}, []int{0}
+	connections, rates, depths, held, roundTrips := w.connections, o.rates, []int{0}, []int{0}, o.roundTrips
 	if len(connections) == 0 {
 		connections = o.connections
 	}
 	if len(rates) == 0 {
 		rates = []float64{0}
+	}
+	if len(roundTrips) == 0 {
+		roundTrips = []time.Duration{0}
 	}
 	if w.Batch {
 		depths = o.depths
@@ -117,11 +123,15 @@ func points(o options, w planned) []report.Point {
 		held = o.held
 	}
 	var all []report.Point
-	for _, n := range connections {
-		for _, rate := range rates {
-			for _, depth := range depths {
-				for _, h := range held {
-					all = append(all, report.Point{Workload: w.Name, Connections: n, RatePerSecond: rate, Depth: depth, Held: h})
+	for _, roundTrip := range roundTrips {
+		for _, n := range connections {
+			for _, rate := range rates {
+				for _, depth := range depths {
+					for _, h := range held {
+						all = append(all, report.Point{
+							Workload: w.Name, RoundTrip: roundTrip, Connections: n, RatePerSecond: rate, Depth: depth, Held: h,
+						})
+					}
 				}
 			}
 		}
@@ -137,7 +147,13 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 	e.Target, e.Control, e.Connections, e.RatePerSecond = s.Target, s.control, p.Connections, p.RatePerSecond
 	e.Sizes.Depth, e.Held = p.Depth, p.Held
 	fmt.Fprintf(stderr, "round %d/%d %s %s %s", round+1, o.rounds, w.Name, s.Name, p.Title())
-	f, err := (*workload.Figures)(nil), prepare(ctx, w, e)
+	f, err := (*workload.Figures)(nil), error(nil)
+	if p.RoundTrip > 0 {
+		err = s.part(p.RoundTrip)
+	}
+	if err == nil {
+		err = prepare(ctx, w, e)
+	}
 	if err == nil {
 		f, err = runIn(ctx, w, e)
 	}

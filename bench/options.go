@@ -26,6 +26,7 @@ type options struct {
 	rates       []float64
 	depths      []int
 	held        []int
+	roundTrips  []time.Duration
 	rounds      int
 	env         workload.Env // what is the same in every run
 	out         string
@@ -53,7 +54,7 @@ func parsePlanned(spec string) (planned, error) {
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var targets, peerNames, pids, workloads, connections, rates, depths, held string
+	var targets, peerNames, pids, workloads, connections, rates, depths, held, roundTrips string
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&targets, "targets", "",
@@ -82,6 +83,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&sizes.Shared, "shared", 10, "keys of contended")
 	fs.StringVar(&depths, "depth", "16", "commands in a pipeline, each a run of its own")
 	fs.StringVar(&held, "held", "10,1000,1000000", "numbers of locks that are held in growth, each a run of its own")
+	fs.StringVar(&roundTrips, "round-trips", "",
+		"times from a server of a peer to another and back, each a run of its own; default: as this machine has it")
 	fs.Float64Var(&sizes.Steady, "steady", 1000, "pairs a second that snapshot offers")
 	fs.IntVar(&sizes.Locks, "locks", 1_000_000, "locks that memory, snapshot and restart hold")
 	fs.IntVar(&sizes.Idle, "idle", 10_000, "connections that idle, parked and native-connections open")
@@ -102,7 +105,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, errors.Join(
 		o.parseTargets(targets, pids), o.parsePeers(peerNames), o.parseWorkloads(workloads),
 		parseList(connections, strconv.Atoi, &o.connections), parseList(rates, parseRate, &o.rates),
-		parseList(depths, strconv.Atoi, &o.depths), parseList(held, strconv.Atoi, &o.held), o.validate(),
+		parseList(depths, strconv.Atoi, &o.depths), parseList(held, strconv.Atoi, &o.held),
+		parseList(roundTrips, time.ParseDuration, &o.roundTrips), o.validate(),
 	)
 }
 
@@ -133,6 +137,12 @@ func (o *options) validate() error {
 	}
 	if s.Steady <= 0 {
 		errs = errors.Join(errs, fmt.Errorf("--steady %g: want a number above 0", s.Steady))
+	}
+	if slices.ContainsFunc(o.roundTrips, func(d time.Duration) bool { return d <= 0 }) {
+		errs = errors.Join(errs, errors.New("--round-trips: want times above 0"))
+	}
+	if len(o.roundTrips) > 0 && len(o.targets) > 0 {
+		errs = errors.Join(errs, errors.New("--round-trips is for --peers alone"))
 	}
 	if slices.ContainsFunc(o.rates, func(r float64) bool { return r <= 0 }) {
 		errs = errors.Join(errs, errors.New("--rates: want numbers above 0"))

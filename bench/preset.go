@@ -73,6 +73,11 @@ var presets = map[string]map[string]string{
 		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
 		"keys": "10000", "rounds": "5", "warmup": "700ms", "measure": "3s",
 	},
+	// Servers between data centres: 15 minutes, and once a few more to build etcd.
+	"wan": {
+		"peers": "holdfast,etcd", "workloads": "uncontended:1+64+256", "round-trips": "10ms,30ms,80ms",
+		"keys": "10000", "rounds": "3", "warmup": "4s", "measure": "6s",
+	},
 	// Elections while all cores are busy: ten minutes.
 	"busy": {
 		"peers": "holdfast", "workloads": "busy", "rounds": "1", "warmup": "2s", "measure": "10m",
@@ -85,7 +90,7 @@ var presets = map[string]map[string]string{
 
 // presetOrder is the order in which results are told of.
 var presetOrder = []string{
-	"table", "limits", "growth", "before", "busy", "long", "sizing", "flood", "native",
+	"table", "limits", "growth", "before", "wan", "busy", "long", "sizing", "flood", "native",
 	"native-limits", "libraries",
 }
 

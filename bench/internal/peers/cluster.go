@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,6 +23,8 @@ type Cluster struct {
 	driver  string // see target.Target
 	// independent servers are masters all of them.
 	independent bool
+	// distance lies between the servers; nil: these servers cannot be put apart.
+	distance *distance
 	// isReady overrides how RESP servers are asked whether all take part.
 	isReady func(context.Context) error
 }
@@ -139,6 +142,15 @@ func (c *Cluster) Start(_ context.Context, addr string) error {
 	return s.start()
 }
 
+// Part puts the servers apart, by a round trip of that time.
+func (c *Cluster) Part(roundTrip time.Duration) error {
+	if c.distance == nil {
+		return errors.New("these servers cannot be put apart")
+	}
+	c.distance.oneWay.Store(int64(roundTrip / 2))
+	return nil
+}
+
 const askTimeout = time.Second
 
 // Ready waits until one server is the master (all servers when they are independent)
@@ -181,6 +193,9 @@ func (c *Cluster) ready(ctx context.Context) error {
 func (c *Cluster) stop() {
 	for _, s := range c.servers {
 		s.Kill()
+	}
+	if c.distance != nil {
+		c.distance.close()
 	}
 }
 

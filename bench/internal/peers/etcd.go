@@ -29,7 +29,11 @@ func etcd(ctx context.Context, b *builder) error {
 	c.isReady = func(ctx context.Context) error { return etcdReady(ctx, addrs[:etcdMembers]) }
 	clients, peers := addrs[:etcdMembers], addrs[etcdMembers:]
 	var members []string
-	for i, addr := range peers {
+	seen, err := b.apart(peers)
+	if err != nil {
+		return err
+	}
+	for i, addr := range seen {
 		members = append(members, fmt.Sprintf("e%d=http://%s", i+1, addr))
 	}
 	for i := range etcdMembers {
@@ -39,7 +43,7 @@ func etcd(ctx context.Context, b *builder) error {
 			return []string{
 				path, "serve", "--name", name, "--data-dir", filepath.Join(dir, "data"), "--log-level", "warn",
 				"--listen-client-urls", client, "--advertise-client-urls", client,
-				"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+				"--listen-peer-urls", peer, "--initial-advertise-peer-urls", "http://" + seen[i],
 				"--initial-cluster", strings.Join(members, ","),
 			}, nil
 		})

@@ -67,7 +67,11 @@ func holdfast(n int, more ...string) func(context.Context, *builder) error {
 		}
 		clients, peers := addrs[:n], addrs[n:]
 		var members []string
-		for i, addr := range peers {
+		seen, err := b.apart(peers)
+		if err != nil {
+			return err
+		}
+		for i, addr := range seen {
 			members = append(members, fmt.Sprintf("n%d=%s", i+1, addr))
 		}
 		for i := range n {

@@ -172,6 +172,8 @@ type Options struct {
 	Holdfast string
 	// Before is the binary of holdfast-before.
 	Before string
+	// Apart: there is something between the servers of a peer that [Cluster.Part] sets.
+	Apart bool
 }
 
 // Subject is a peer that runs.
@@ -205,7 +207,7 @@ func Start(ctx context.Context, names []string, o Options) (*Peers, error) {
 		return nil, err
 	}
 	p := &Peers{dir: dir, clusters: make(map[string]*Cluster)}
-	b := &builder{dir: dir, holdfast: o.Holdfast, before: o.Before}
+	b := &builder{dir: dir, holdfast: o.Holdfast, before: o.Before, far: o.Apart}
 	for _, name := range names {
 		if !slices.Contains(Names(), name) {
 			return nil, errors.Join(fmt.Errorf("there is no peer %q, but %s", name, strings.Join(Names(), ", ")), p.Stop())
@@ -283,7 +285,24 @@ type builder struct {
 	holdfast string
 	before   string
 	cores    string // that servers are pinned to; "": all
+	far      bool   // servers can be put apart
 	cluster  *Cluster
+}
+
+// apart returns the addresses under which servers that listen at addrs are to reach each other.
+func (b *builder) apart(addrs []string) ([]string, error) {
+	if !b.far {
+		return addrs, nil
+	}
+	b.cluster.distance = &distance{}
+	seen := make([]string, len(addrs))
+	for i, addr := range addrs {
+		var err error
+		if seen[i], err = b.cluster.distance.behind(addr); err != nil {
+			return nil, err
+		}
+	}
+	return seen, nil
 }
 
 // binary is Holdfast's, built once.

@@ -94,6 +94,9 @@ func (p Point) Title() string {
 	if p.Held > 0 {
 		title = fmt.Sprintf("%s held, %s", thousands(float64(p.Held)), title)
 	}
+	if p.RoundTrip > 0 {
+		title = fmt.Sprintf("%v apart, %s", p.RoundTrip, title)
+	}
 	if p.RatePerSecond > 0 {
 		title = fmt.Sprintf("%s/s offered, %s", thousands(p.RatePerSecond), title)
 	}

@@ -36,6 +36,8 @@ type Point struct {
 	RatePerSecond float64 `json:"rate_per_second,omitempty"`
 	Depth         int     `json:"depth,omitempty"` // commands in a pipeline
 	Held          int     `json:"held,omitempty"`  // locks that are held meanwhile
+	// RoundTrip lies between the servers.
+	RoundTrip time.Duration `json:"round_trip,omitempty"`
 }
 
 // Run is one run's figures.

@@ -1,0 +1,110 @@
+package peers
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// distance is what lies between the servers of a cluster: whatever one server sends to another arrives half a round
+// trip later, in order, at any rate. Clients are as near as ever.
+//
+// Each server's port for the others is behind a listener here, which the others are told to dial.
+type distance struct {
+	oneWay    atomic.Int64 // nanoseconds
+	listeners []net.Listener
+}
+
+// behind returns the address under which the other servers reach the one that listens at addr.
+func (d *distance) behind(addr string) (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	d.listeners = append(d.listeners, ln)
+	go func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go d.connect(in, addr)
+		}
+	}()
+	return ln.Addr().String(), nil
+}
+
+// connect carries a connection until both directions have ended.
+func (d *distance) connect(in net.Conn, addr string) {
+	defer in.Close()
+	// The first packet of TCP goes there and back before anything is sent.
+	time.Sleep(2 * d.delay())
+	out, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	back := make(chan error, 1)
+	go func() { back <- d.carry(in, out) }()
+	// A direction that broke, as by a reset, ends the other, too.
+	if d.carry(out, in) == nil {
+		<-back
+	}
+}
+
+func (d *distance) delay() time.Duration { return time.Duration(d.oneWay.Load()) }
+
+// piece is what was read at once, and when it arrives.
+type piece struct {
+	bytes []byte
+	due   time.Time
+}
+
+// underWay is how many pieces may be on their way in a direction.
+const underWay = 1 << 14
+
+// carry carries one direction to its end.
+func (d *distance) carry(to, from net.Conn) error {
+	pieces, read := make(chan piece, underWay), make(chan error, 1)
+	go func() {
+		defer close(pieces)
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(buf)
+			if n > 0 {
+				pieces <- piece{append([]byte(nil), buf[:n]...), time.Now().Add(d.delay())}
+			}
+			if err != nil {
+				read <- err
+				return
+			}
+		}
+	}()
+	var failed error
+	for p := range pieces { // to the end, so that the reader ends
+		time.Sleep(time.Until(p.due))
+		if failed == nil {
+			if _, failed = to.Write(p.bytes); failed != nil {
+				from.Close()
+			}
+		}
+	}
+	if err := <-read; !errors.Is(err, io.EOF) {
+		failed = errors.Join(failed, err)
+	}
+	if failed != nil {
+		return failed
+	}
+	if half, ok := to.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return to.Close()
+}
+
+func (d *distance) close() {
+	for _, ln := range d.listeners {
+		ln.Close()
+	}
+}
