@@ -170,7 +170,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	l.Node = New(c)
 	server := memberrpc.NewServer(layer, c.Logger)
 	if w.older[name] {
-		memberrpc.HandleAny(server, opIntroduce, l.introduced)
+		memberrpc.HandleAny(server, opIntroduce, l.serveIntroduction)
 	} else {
 		l.Serve(server)
 	}

@@ -158,7 +158,7 @@ func TestIntroductionIsOfItsNode(t *testing.T) {
 	} {
 		n := &Node{config: Config{Addresses: &members.Addresses{}}}
 		other.Cluster = c.others
-		n.hear(c.own, other)
+		n.learn(c.own, other)
 		require.Equal(t, c.addr, n.config.Addresses.Addr("b"), c)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// EnterCluster returns when the node belongs to a cluster, its folder says so, and misses nothing. Raft may be opened
-// then. An error is one line for the operator.
+// EnterCluster returns once the node belongs to a cluster, its folder records that, and the folder's snapshot is whole.
+// The caller may open raft then. An error is one line for the operator.
 func (n *Node) EnterCluster(ctx context.Context) error {
 	if err := n.ensureCluster(ctx); err != nil {
 		return err
 	}
-	return n.mend(ctx)
+	return n.repairSnapshot(ctx)
 }
 
 func (n *Node) ensureCluster(ctx context.Context) error {
@@ -27,29 +27,30 @@ func (n *Node) ensureCluster(ctx context.Context) error {
 	switch {
 	case id.ClusterID != "" && !id.Joins:
 		return nil
-	case id.Joins && len(n.others()) == 0:
+	case id.Joins && len(n.initialContacts()) == 0:
 		return fmt.Errorf("this node was about to join cluster %s: start it with --join again, or empty its folder",
 			id.ClusterID)
 	case id.Seed != "" && (!named || len(n.config.Contacts) > 0):
 		return errors.New("this node's folder was restored, and joins no cluster: start it with the initial cluster and " +
 			"without --join, or empty its folder to have it join")
-	case n.foundsAlone(id):
-		return n.found(n.config.NewestVersion, members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true})
+	case n.canBootstrapAlone(id):
+		self := members.Member{ID: id.ID, Addr: n.config.Initial[id.Name], Voter: true}
+		return n.bootstrapCluster(n.config.NewestVersion, self)
 	case id.Joins, !named, len(n.config.Initial) == 1:
-		return n.join(ctx, n.others())
+		return n.join(ctx, n.initialContacts())
 	default:
-		return n.foundTogether(ctx)
+		return n.bootstrapTogether(ctx)
 	}
 }
 
-// foundsAlone reports whether the node founds a cluster of its own. A node that is to join others never does.
-func (n *Node) foundsAlone(id store.Identity) bool {
+// canBootstrapAlone reports whether the node founds a cluster of its own. A node that joins another never does.
+func (n *Node) canBootstrapAlone(id store.Identity) bool {
 	_, named := n.config.Initial[id.Name]
 	return named && len(n.config.Initial) == 1 && len(n.config.Contacts) == 0 && !id.Joins
 }
 
-// others are the addresses of the initial cluster's other nodes, and the contacts.
-func (n *Node) others() (addrs []string) {
+// initialContacts returns the addresses of the initial cluster's other nodes, and the contacts.
+func (n *Node) initialContacts() (addrs []string) {
 	name := n.config.Folder.Identity().Name
 	for _, other := range slices.Sorted(maps.Keys(n.config.Initial)) {
 		if other != name {
@@ -64,18 +65,19 @@ func (n *Node) others() (addrs []string) {
 	return addrs
 }
 
-// Alone reports whether the node needs no other node to enter its cluster: it belongs to a cluster already, or founds
-// one alone.
+// Alone reports whether the node enters its cluster without another node: it belongs to one already, or founds one
+// alone.
 func (n *Node) Alone() bool {
 	id := n.config.Folder.Identity()
 	if n.config.Folder.Missing() != nil {
-		return len(n.known()) == 0
+		return len(n.candidateAddrs()) == 0
 	}
-	return id.ClusterID != "" && !id.Joins || n.foundsAlone(id)
+	return id.ClusterID != "" && !id.Joins || n.canBootstrapAlone(id)
 }
 
-// found notes that this node belongs to a new cluster of those members, whose log begins with a version.
-func (n *Node) found(version byte, founders ...members.Member) error {
+// bootstrapCluster records in the folder that this node belongs to a new cluster of those founders, whose log begins
+// with that version.
+func (n *Node) bootstrapCluster(version byte, founders ...members.Member) error {
 	cluster := newClusterID()
 	founders = members.NewConfiguration(0, founders...).Members
 	err := n.config.Folder.SetIdentity(func(id *store.Identity) {
@@ -95,23 +97,23 @@ func names(all []members.Member) string {
 	return strings.Join(found, ", ")
 }
 
-// foundTogether meets the other nodes of the initial cluster until one of them has founded it.
-func (n *Node) foundTogether(ctx context.Context) error {
+// bootstrapTogether exchanges identities with the other nodes of the initial cluster until one of them has founded it.
+func (n *Node) bootstrapTogether(ctx context.Context) error {
 	own := n.config.Folder.Identity()
-	p := &patience{node: n}
+	p := &retry{node: n}
 	for {
-		met := n.meet(ctx, n.others())
-		if differ(met) {
-			met = n.meet(ctx, n.others())
+		met := n.exchangeIdentities(ctx, n.initialContacts())
+		if haveMixedMembership(met) {
+			met = n.exchangeIdentities(ctx, n.initialContacts())
 		}
-		entered, err := n.follow(ctx, own, met)
+		entered, err := n.joinExisting(ctx, own, met)
 		if entered || err != nil {
 			return err
 		}
-		missing, why := n.missing(own, met)
+		missing, why := n.notReady(own, met)
 		if founders := n.founders(own, met); len(missing) == 0 {
 			if founders[0].ID == own.ID {
-				return n.found(n.common(founders, met), founders...)
+				return n.bootstrapCluster(n.commonVersion(founders, met), founders...)
 			}
 			missing = []string{founders[0].Name() + " to found it" + waitingFor(founders[0].Name(), met)}
 		}
@@ -121,9 +123,9 @@ func (n *Node) foundTogether(ctx context.Context) error {
 	}
 }
 
-// differ reports whether one node belongs to a cluster, and another to none yet. The second may have answered
-// first, and have founded that cluster since.
-func differ(met []meeting) bool {
+// haveMixedMembership reports whether one node belongs to a cluster and another to none yet. The second may have
+// answered first and have founded that cluster since.
+func haveMixedMembership(met []exchange) bool {
 	belongs, none := false, false
 	for _, m := range met {
 		belongs = belongs || m.err == nil && m.Cluster != ""
@@ -132,17 +134,17 @@ func differ(met []meeting) bool {
 	return belongs && none
 }
 
-// follow checks whether a node that was met belongs to a cluster already. Then this node is one of the founders, too;
-// or it joins; or it has no place there.
-func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (entered bool, err error) {
-	var there []meeting
+// joinExisting enters the cluster that another node already belongs to: as one of its founders, or by joining. It
+// returns an error if this node has no place there, and false if no node belongs to a cluster.
+func (n *Node) joinExisting(ctx context.Context, own store.Identity, met []exchange) (entered bool, err error) {
+	var there []exchange
 	for _, m := range met {
 		if m.err != nil || m.Cluster == "" {
 			continue
 		}
 		there = append(there, m)
 		if slices.ContainsFunc(m.Founders, func(f members.Member) bool { return f.ID == own.ID }) {
-			return true, n.adopt(m)
+			return true, n.adoptCluster(m)
 		}
 	}
 	if len(there) == 0 {
@@ -155,13 +157,13 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (e
 				"cluster, or to none yet",
 				members.Name(a.ID), a.Cluster, members.Name(b.ID), b.Cluster)
 	}
-	switch restored := slices.IndexFunc(there, func(m meeting) bool { return m.Restored && len(m.Founders) <= 1 }); {
+	switch restored := slices.IndexFunc(there, func(m exchange) bool { return m.Restored && len(m.Founders) <= 1 }); {
 	case own.Seed != "":
 		return false,
 			fmt.Errorf("%s is a member of cluster %s already, and this node's folder was restored: empty it, and add the "+
 				"node with --join", members.Name(first.ID), first.Cluster)
 	case len(n.config.Contacts) > 0:
-		return true, n.join(ctx, n.others())
+		return true, n.join(ctx, n.initialContacts())
 	case restored >= 0:
 		return true, n.join(ctx, []string{there[restored].addr})
 	}
@@ -172,8 +174,8 @@ func (n *Node) follow(ctx context.Context, own store.Identity, met []meeting) (e
 			members.Name(first.ID), first.Cluster)
 }
 
-// adopt notes that this node is one of the founders of the cluster of a node that was met.
-func (n *Node) adopt(m meeting) error {
+// adoptCluster records in the folder that this node is one of the founders of the other node's cluster.
+func (n *Node) adoptCluster(m exchange) error {
 	if got, want := names(m.Founders), strings.Join(slices.Sorted(maps.Keys(n.config.Initial)), ", "); got != want {
 		return fmt.Errorf("%s has founded a cluster of %s, and this node was given the initial cluster %s",
 			members.Name(m.ID), got, want)
@@ -187,11 +189,11 @@ func (n *Node) adopt(m meeting) error {
 	return err
 }
 
-// missing names the nodes that are not ready to found, and why.
-func (n *Node) missing(self store.Identity, met []meeting) (missing []string, why string) {
+// notReady returns the names of the nodes that cannot found the cluster yet, and the reasons in one line.
+func (n *Node) notReady(self store.Identity, met []exchange) (missing []string, why string) {
 	var reasons []string
-	own, there := initial(n.config.Initial), 0
-	restored := self.Seed != "" && slices.ContainsFunc(met, func(m meeting) bool { return m.err == nil && m.Seed != "" })
+	own, there := initialText(n.config.Initial), 0
+	restored := self.Seed != "" && slices.ContainsFunc(met, func(m exchange) bool { return m.err == nil && m.Seed != "" })
 	for _, m := range met {
 		name, ours := n.nameAt(m.addr)
 		if ours {
@@ -223,17 +225,17 @@ func (n *Node) missing(self store.Identity, met []meeting) (missing []string, wh
 	return missing, strings.Join(reasons, "; ")
 }
 
-// waitingFor is what a node that was met says that it waits for.
-func waitingFor(name string, met []meeting) string {
+// waitingFor returns what the node of that name waits for, in parentheses; "" if it did not report anything.
+func waitingFor(name string, met []exchange) string {
 	for _, m := range met {
 		if members.Name(m.ID) == name && m.Waiting != "" {
-			return " (" + m.Waiting[:min(len(m.Waiting), maxWord)] + ")"
+			return " (" + m.Waiting[:min(len(m.Waiting), maxTextBytes)] + ")"
 		}
 	}
 	return ""
 }
 
-// nameAt is the name of the initial cluster's node at an address.
+// nameAt returns the name of the initial cluster's node at an address.
 func (n *Node) nameAt(addr string) (name string, ok bool) {
 	for name, at := range n.config.Initial { // unordered: addresses differ
 		if at == addr {
@@ -243,8 +245,8 @@ func (n *Node) nameAt(addr string) (name string, ok bool) {
 	return "", false
 }
 
-// common is the newest version of the log that all founders can use.
-func (n *Node) common(founders []members.Member, met []meeting) byte {
+// commonVersion returns the newest version of the log that all founders can use.
+func (n *Node) commonVersion(founders []members.Member, met []exchange) byte {
 	version := n.config.NewestVersion
 	for _, m := range met {
 		if slices.ContainsFunc(founders, func(f members.Member) bool { return f.ID == m.ID }) {
@@ -254,9 +256,9 @@ func (n *Node) common(founders []members.Member, met []meeting) byte {
 	return version
 }
 
-// founders are the first members, and the first of them is who founds: of this node and those that were met the ones
-// that were restored, if any were, else all. Requires: none is missing.
-func (n *Node) founders(own store.Identity, met []meeting) []members.Member {
+// founders returns the first members, in the order of their names; the first of them founds the cluster. They are the
+// restored nodes among this node and the others, if there are any, and else all. Requires: every node is ready.
+func (n *Node) founders(own store.Identity, met []exchange) []members.Member {
 	seeds := map[string]string{own.ID: own.Seed}
 	all := []members.Member{{ID: own.ID, Addr: n.config.Initial[own.Name], Voter: true}}
 	for _, m := range met {

@@ -15,46 +15,47 @@ import (
 	"github.com/holdfast/holdfast/server/peer"
 )
 
-// opIntroduce is the request by which two nodes say who they are.
+// opIntroduce is the request by which two nodes exchange their identities.
 const opIntroduce = "introduce"
 
-// Introduction is what a node says of itself.
+// Introduction is a node's description of itself.
 type Introduction struct {
 	ID   string `json:"id"`
 	Addr string `json:"addr"` // where other nodes dial this one
-	// Cluster is the cluster that the node belongs to; empty: none yet.
+	// Cluster is the ID of the node's cluster; "" before it belongs to one.
 	Cluster string `json:"cluster,omitempty"`
-	// Initial is the initial cluster, while the node waits to found it.
+	// Initial is the initial cluster in one line, until the node belongs to a cluster.
 	Initial string `json:"initial,omitempty"`
-	// Waiting is what the node waits for, while it belongs to no cluster.
+	// Waiting describes what the node waits for, until it belongs to a cluster.
 	Waiting string `json:"waiting,omitempty"`
 	// Founders are the first members of Cluster.
 	Founders []members.Member `json:"founders,omitempty"`
-	// NewestVersion is the newest version of the log that the node can use, and FoundingVersion the one with which Cluster
-	// began; 0: not known.
+	// NewestVersion is the newest version of the log that the node can use. FoundingVersion is the version with which
+	// Cluster's log began, 0 if unknown.
 	NewestVersion   byte `json:"newestVersion,omitempty"`
 	FoundingVersion byte `json:"foundingVersion,omitempty"`
-	// Restored: the node's folder was restored, and other nodes join it.
+	// Restored reports that the node's folder was restored from a backup, and that other nodes are to join it.
 	Restored bool `json:"restored,omitempty"`
-	// Seed is of the state in a restored folder that has to found a cluster yet.
+	// Seed is the digest of the state in a restored folder that has not founded a cluster yet.
 	Seed string `json:"seed,omitempty"`
-	// Configuration is the newest committed configuration that the node knows, and Newest the newest in its log: a node
-	// that was started again may know of none that it is committed.
+	// Configuration is the newest configuration that the node knows to be committed, and Newest the newest one in its log.
+	// After a start a node may know none to be committed.
 	Configuration members.Configuration `json:"configuration"`
 	Newest        members.Configuration `json:"newest"`
 }
 
 const (
-	maxWord    = 512 // bytes of an ID and of an address
-	maxMembers = 128
+	maxTextBytes = 512 // bytes of an ID and of an address
+	maxMembers   = 128
 )
 
-// check finds what a node would not say. id is the ID that it has proved.
+// check returns an error if no node of this project would send such an introduction. id is the ID that the peer has
+// proved.
 func (i *Introduction) check(id string) error {
-	bad := i.ID != id || len(i.Cluster) > maxWord || len(i.Seed) > maxWord || len(i.Founders) > maxMembers ||
+	bad := i.ID != id || len(i.Cluster) > maxTextBytes || len(i.Seed) > maxTextBytes || len(i.Founders) > maxMembers ||
 		len(i.Configuration.Members) > maxMembers || len(i.Newest.Members) > maxMembers
 	for _, m := range slices.Concat(i.Founders, i.members(), []members.Member{{ID: i.ID, Addr: i.Addr}}) {
-		bad = bad || m.ID == "" || len(m.ID) > maxWord || m.Addr == "" || len(m.Addr) > maxWord
+		bad = bad || m.ID == "" || len(m.ID) > maxTextBytes || m.Addr == "" || len(m.Addr) > maxTextBytes
 	}
 	if bad {
 		return errors.New("its introduction makes no sense")
@@ -62,16 +63,16 @@ func (i *Introduction) check(id string) error {
 	return nil
 }
 
-// members are all that the node says of, some of them twice.
+// members returns the members of both configurations, some of them twice.
 func (i *Introduction) members() []members.Member {
 	return slices.Concat(i.Configuration.Members, i.Newest.Members)
 }
 
-// CheckAddr reports why other nodes cannot dial addr.
+// CheckAddr returns an error if other nodes cannot dial addr.
 func CheckAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	switch ip := net.ParseIP(host); {
-	case err != nil || port == "" || len(addr) > maxWord:
+	case err != nil || port == "" || len(addr) > maxTextBytes:
 		return fmt.Errorf("address %q: use host:port", addr)
 	case host == "" || ip != nil && ip.IsUnspecified():
 		return fmt.Errorf("address %s: other nodes cannot dial it", addr)
@@ -79,8 +80,8 @@ func CheckAddr(addr string) error {
 	return nil
 }
 
-// initial is an initial cluster in one line, the same on every node.
-func initial(peers map[string]string) string {
+// initialText returns an initial cluster in one line, which is the same on every node.
+func initialText(peers map[string]string) string {
 	var items []string
 	for _, name := range slices.Sorted(maps.Keys(peers)) {
 		items = append(items, name+"="+peers[name])
@@ -88,7 +89,7 @@ func initial(peers map[string]string) string {
 	return strings.Join(items, ",")
 }
 
-// introduction is what this node says of itself.
+// introduction returns this node's description of itself.
 func (n *Node) introduction() Introduction {
 	id := n.config.Folder.Identity()
 	i := Introduction{
@@ -100,23 +101,23 @@ func (n *Node) introduction() Introduction {
 		i.Cluster = "" // the cluster may refuse
 	}
 	if i.Cluster == "" {
-		i.Initial, i.Waiting = initial(n.config.Initial), n.Waiting()
+		i.Initial, i.Waiting = initialText(n.config.Initial), n.Waiting()
 	}
 	return i
 }
 
-// introduced answers another node, and notes what it says.
-func (n *Node) introduced(_ context.Context, from memberrpc.Caller, other Introduction) (Introduction, error) {
+// serveIntroduction answers another node's introduction with this node's, and learns from it.
+func (n *Node) serveIntroduction(_ context.Context, from memberrpc.Caller, other Introduction) (Introduction, error) {
 	if err := other.check(from.ID); err != nil {
 		return Introduction{}, err
 	}
 	own := n.introduction()
-	n.hear(own.Cluster, other)
+	n.learn(own.Cluster, other)
 	return own, nil
 }
 
-// hear notes where a node of this cluster is, and which members it knows. Both nodes have proved themselves.
-func (n *Node) hear(cluster string, other Introduction) {
+// learn records the address of a node of this cluster, and the members that it knows. Both nodes are authenticated.
+func (n *Node) learn(cluster string, other Introduction) {
 	if cluster == "" || other.Cluster != cluster {
 		return
 	}
@@ -125,19 +126,19 @@ func (n *Node) hear(cluster string, other Introduction) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.heard = newer(n.heard, other.Configuration, other.Newest)
+	n.learned = newestOf(n.learned, other.Configuration, other.Newest)
 }
 
-// newest is the newest configuration in this node's log, or in the logs of the members that it met.
-func (n *Node) newest() members.Configuration {
+// newestConfiguration returns the newest configuration in this node's log and in the introductions of other members.
+func (n *Node) newestConfiguration() members.Configuration {
 	n.mu.Lock()
-	heard := n.heard
+	heard := n.learned
 	n.mu.Unlock()
-	return newer(n.config.Newest(), heard)
+	return newestOf(n.config.Newest(), heard)
 }
 
-// newer is the newest of configurations, the first of several.
-func newer(first members.Configuration, others ...members.Configuration) members.Configuration {
+// newestOf returns the configuration with the highest index, the first of equal ones.
+func newestOf(first members.Configuration, others ...members.Configuration) members.Configuration {
 	for _, c := range others {
 		if c.Index > first.Index {
 			first = c
@@ -146,29 +147,30 @@ func newer(first members.Configuration, others ...members.Configuration) members
 	return first
 }
 
-// askWithin is how long another node may take to introduce itself.
-const askWithin = 3 * time.Second
+// introductionTimeout bounds the exchange of identities with one node.
+const introductionTimeout = 3 * time.Second
 
-// meeting is what became of an attempt to meet the node at an address.
-type meeting struct {
+// exchange is the outcome of an exchange of identities with the node at an address.
+type exchange struct {
 	Introduction
 	addr string
 	err  error
 }
 
-// meet introduces this node to the nodes at those addresses, at once, and to the members of their cluster that only
-// they know: the members may have changed since this node was there. This node itself is left out.
-func (n *Node) meet(ctx context.Context, addrs []string) []meeting {
+// exchangeIdentities introduces this node to the nodes at those addresses, concurrently, and to the members of their
+// cluster that their answers name: the members may have changed while this node was down. An address that leads back to
+// this node is left out.
+func (n *Node) exchangeIdentities(ctx context.Context, addrs []string) []exchange {
 	type answer struct {
 		at int
-		meeting
+		exchange
 	}
-	var met []meeting
+	var met []exchange
 	asked, answers := make(map[string]bool), make(chan answer)
 	ask := func(addr string) {
 		at := len(met)
-		met, asked[addr] = append(met, meeting{}), true
-		go func() { answers <- answer{at, n.meetAt(ctx, addr)} }()
+		met, asked[addr] = append(met, exchange{}), true
+		go func() { answers <- answer{at, n.exchangeIdentity(ctx, addr)} }()
 	}
 	for _, addr := range addrs {
 		ask(addr)
@@ -176,7 +178,7 @@ func (n *Node) meet(ctx context.Context, addrs []string) []meeting {
 	self := n.config.Folder.Identity()
 	for waiting := len(met); waiting > 0; waiting-- {
 		a := <-answers
-		met[a.at] = a.meeting
+		met[a.at] = a.exchange
 		if a.err != nil || a.Cluster == "" || self.ClusterID != "" && a.Cluster != self.ClusterID {
 			continue
 		}
@@ -187,11 +189,11 @@ func (n *Node) meet(ctx context.Context, addrs []string) []meeting {
 			}
 		}
 	}
-	return slices.DeleteFunc(met, func(m meeting) bool { return errors.Is(m.err, peer.ErrSelf) })
+	return slices.DeleteFunc(met, func(m exchange) bool { return errors.Is(m.err, peer.ErrSelf) })
 }
 
-func (n *Node) meetAt(ctx context.Context, addr string) meeting {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+func (n *Node) exchangeIdentity(ctx context.Context, addr string) exchange {
+	ctx, cancel := context.WithTimeout(ctx, introductionTimeout)
 	defer cancel()
 	own := n.introduction()
 	other, id, err := memberrpc.CallAt[Introduction](ctx, n.config.Client, addr, opIntroduce, own)
@@ -199,7 +201,7 @@ func (n *Node) meetAt(ctx context.Context, addr string) meeting {
 		err = other.check(id)
 	}
 	if err == nil {
-		n.hear(own.Cluster, other)
+		n.learn(own.Cluster, other)
 	}
-	return meeting{other, addr, err}
+	return exchange{other, addr, err}
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// join asks the cluster of one of those nodes to take this node in, until it has.
+// join asks the clusters of the contacts to add this node, until one has.
 func (n *Node) join(ctx context.Context, contacts []string) error {
 	if err := CheckAddr(n.config.Addr); err != nil {
 		return fmt.Errorf("%w: say --peer-advertise-addr", err)
 	}
 	if len(contacts) == 0 {
-		return errNowhere
+		return errOnlySelf
 	}
-	p := &patience{node: n}
+	p := &retry{node: n}
 	for {
-		met := n.meet(ctx, contacts)
+		met := n.exchangeIdentities(ctx, contacts)
 		if a, b, torn := twoClusters(met); torn {
 			return fmt.Errorf("join: %s at %s is a member of cluster %s, and %s at %s of cluster %s: say addresses of "+
 				"one cluster",
@@ -44,7 +44,7 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 			reasons = append(reasons, m.addr+": "+reason)
 		}
 		if len(reasons) == 0 {
-			return errNowhere
+			return errOnlySelf
 		}
 		if !p.wait(ctx, met, "waiting to join by "+strings.Join(contacts, ", "), strings.Join(reasons, "; ")) {
 			return context.Cause(ctx)
@@ -52,8 +52,8 @@ func (n *Node) join(ctx context.Context, contacts []string) error {
 	}
 }
 
-// twoClusters finds two nodes of different clusters. One that does not answer now is left out.
-func twoClusters(met []meeting) (a, b meeting, found bool) {
+// twoClusters returns two nodes of different clusters, if there are such among those that answered.
+func twoClusters(met []exchange) (a, b exchange, found bool) {
 	for _, m := range met {
 		switch {
 		case m.err != nil || m.Cluster == "":
@@ -66,16 +66,16 @@ func twoClusters(met []meeting) (a, b meeting, found bool) {
 	return a, b, false
 }
 
-var errNowhere = errors.New("join: all addresses given lead back to this node")
+var errOnlySelf = errors.New("join: all addresses given lead back to this node")
 
-// delayError is why a cluster has not taken this node in yet.
+// delayError is a failure to join that may pass.
 type delayError struct{ err error }
 
 func (e *delayError) Error() string { return e.err.Error() }
 
-// joinAt asks the cluster of the node that was met. The identity says so before: the cluster may take this node in
-// although this node hears nothing of that.
-func (n *Node) joinAt(ctx context.Context, m meeting) (joined bool, err error) {
+// joinAt asks the cluster of another node to add this one. The folder records the attempt first, as the cluster may add
+// this node and the answer be lost.
+func (n *Node) joinAt(ctx context.Context, m exchange) (joined bool, err error) {
 	own := n.config.Folder.Identity()
 	if own.Joins && own.ClusterID != m.Cluster {
 		return false,
@@ -95,7 +95,7 @@ func (n *Node) joinAt(ctx context.Context, m meeting) (joined bool, err error) {
 	case err != nil:
 		return false, &delayError{err}
 	case refused != "":
-		// The cluster has not taken this node in, now or before: the folder is as it was.
+		// The cluster never added this node, so the folder forgets the attempt.
 		err := n.config.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Joins, id.Votes = "", false, false })
 		return false, errors.Join(fmt.Errorf("join cluster %s by %s: refused: %s", m.Cluster, m.addr, refused), err)
 	}

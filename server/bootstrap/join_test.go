@@ -353,7 +353,7 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, removed, "n1 is behind")
 		w.start("n1", knows(6, three))
-		time.Sleep(checkEvery + leaderlessAfter)
+		time.Sleep(checkInterval + leaderlessTimeout)
 		require.NotEmpty(t, removed)
 		require.Contains(t, w.lives["n3"].log.text(),
 			`msg="this node was removed from the cluster" told_by=n1 configuration=6`)
@@ -388,7 +388,7 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, removed, "n1 is behind")
 		w.start("n1", knows(6))
-		time.Sleep(checkEvery + leaderlessAfter)
+		time.Sleep(checkInterval + leaderlessTimeout)
 		require.NotEmpty(t, removed)
 	})
 }
@@ -417,7 +417,7 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, removed, "n1 is behind")
 		w.start("n1", alone, knows(joinedAt+1))
-		time.Sleep(checkEvery + leaderlessAfter)
+		time.Sleep(checkInterval + leaderlessTimeout)
 		require.NotEmpty(t, removed)
 
 		// The node learns it when it is started again, too; one that was not told when it joined cannot know.
@@ -432,7 +432,7 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 				<-removed
 			}
 			again.watchMembership()
-			time.Sleep(checkEvery + leaderlessAfter)
+			time.Sleep(checkInterval + leaderlessTimeout)
 			require.Equal(t, told, len(removed) > 0)
 		}
 	})

@@ -21,7 +21,7 @@ import (
 type Folder interface {
 	Identity() store.Identity
 	SetIdentity(change func(*store.Identity)) error
-	// Missing is a snapshot that has to be mended before raft is opened; nil: none.
+	// Missing describes a snapshot that must be repaired before raft is opened; nil if there is none.
 	Missing() *store.Missing
 	Mend(snapshot store.Snapshot, state io.Reader) error
 }
@@ -31,56 +31,56 @@ type Config struct {
 	Folder Folder
 	// Addr is where other nodes dial this one.
 	Addr string
-	// Initial are the peer addresses of the nodes that found a cluster together, by name, this node's too; empty: the
-	// node founds none.
+	// Initial are the peer addresses, by name, of the nodes that found a cluster together, this node included. If it is
+	// empty, the node founds no cluster.
 	Initial map[string]string
-	// Contacts are peer addresses of nodes whose cluster is to take this node in; empty: none is.
+	// Contacts are peer addresses of nodes whose cluster this node is to join. If it is empty, the node joins none.
 	Contacts []string
 	// NewestVersion is the newest version of the log that the node can use.
 	NewestVersion byte
-	// NonVoter: the node does not ask for a vote.
+	// NonVoter reports that the node asks for no vote.
 	NonVoter bool
 
 	Client    *memberrpc.Client
 	Addresses *members.Addresses
-	// Incarnation is to be proved; nil: there is none.
+	// Incarnation is the incarnation to be confirmed by other members; nil if there is none.
 	Incarnation Incarnation
 	Logger      *slog.Logger
 	Cluster
 }
 
-// Incarnation is the node's: an incarnation.Registry.
+// Incarnation is the node's incarnation, an incarnation.Registry.
 type Incarnation interface {
-	// Vouched are the IDs of the nodes that have admitted the incarnation. leader: a leader has.
+	// Vouched returns the IDs of the nodes that have admitted the incarnation. leader reports that a leader has.
 	Vouched() (by []string, leader bool)
-	// Prove has the node take part.
+	// Prove makes the node take part in elections, acknowledgements and service.
 	Prove() error
 }
 
-// Cluster is what is asked of the node's cluster, and of its raft once that is open.
+// Cluster are the requests to the node's cluster, and to its raft once that is open.
 type Cluster struct {
-	// Join has the cluster of the node at contact take a node in, without a vote. index is of a committed configuration
-	// that has the node; 0: not known. refused is why the cluster does not, in one line; an error leaves open whether it
-	// did.
+	// Join asks the cluster of the node at contact to add a node as a member without a vote. index is that of a committed
+	// configuration with the node, 0 if unknown. refused is the reason of a refusal in one line. After an error the
+	// outcome is unknown.
 	Join func(ctx context.Context, contact, cluster string, self members.Member) (index uint64, refused string, err error)
-	// Committed is the newest configuration that this node knows to be committed. It must be quick.
+	// Committed returns the newest configuration that this node knows to be committed. It must be quick.
 	Committed func() members.Configuration
-	// Newest is the newest configuration in this node's log. It must be quick. A node that was started again does not
-	// know of the last ones whether they are committed.
+	// Newest returns the newest configuration in this node's log, which after a start need not be known to be committed.
+	// It must be quick.
 	Newest func() members.Configuration
 	// Led reports whether this node knows a leader. It must be quick.
 	Led func() bool
-	// Move has the cluster agree on this node's address.
+	// Move changes this node's address in the cluster's configuration.
 	Move func(ctx context.Context, addr string) error
 	// Promote asks for a vote.
 	Promote func(ctx context.Context) error
-	// State opens a committed state that ends at an index or later.
+	// State opens a committed state that ends at that index or later. The caller closes it.
 	State func(from uint64) (store.Snapshot, io.ReadCloser, error)
-	// Removed is told that this node was removed from the cluster. It must be quick.
+	// Removed is called when this node learns that it was removed from the cluster. It must be quick.
 	Removed func()
 }
 
-// Node is a node on its way into a cluster, and in it.
+// Node brings a server into a cluster and keeps its membership up to date.
 type Node struct {
 	config Config
 	wake   chan struct{}
@@ -89,20 +89,20 @@ type Node struct {
 
 	mu      sync.Mutex
 	waiting string // what the node waits for
-	// heard is the newest configuration that a member of the cluster told of, in its log or committed.
-	heard members.Configuration
+	// learned is the newest configuration in the introductions of other members, whether committed or not.
+	learned members.Configuration
 }
 
-// New makes a node.
+// New returns a node.
 func New(c Config) *Node { return &Node{config: c, wake: make(chan struct{}, 1)} }
 
-// Serve has s answer what other nodes ask of this package.
+// Serve registers this package's requests with s.
 func (n *Node) Serve(s *memberrpc.Server) {
-	memberrpc.HandleAny(s, opIntroduce, n.introduced)
+	memberrpc.HandleAny(s, opIntroduce, n.serveIntroduction)
 	memberrpc.HandleStream(s, opState, n.serveState)
 }
 
-// CheckNow has [Node.WatchMembership] check the membership at once.
+// CheckNow makes [Node.WatchMembership] check the membership at once.
 func (n *Node) CheckNow() {
 	select {
 	case n.wake <- struct{}{}:
@@ -110,21 +110,21 @@ func (n *Node) CheckNow() {
 	}
 }
 
-// Suspect has [Node.WatchMembership] meet the others at once: this node may be none of the members any more, or know
-// members that others have to know for an election.
+// Suspect makes [Node.WatchMembership] exchange identities at once: this node may have been removed, or know members
+// that others need for an election.
 func (n *Node) Suspect() {
 	n.suspects.Store(true)
 	n.CheckNow()
 }
 
-// Waiting says what the node waits for before it belongs to a cluster.
+// Waiting describes what the node waits for before it belongs to a cluster; "" if nothing.
 func (n *Node) Waiting() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.waiting
 }
 
-// newClusterID mints the ID of a cluster.
+// newClusterID returns a random ID for a cluster.
 func newClusterID() string {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -132,31 +132,32 @@ func newClusterID() string {
 }
 
 const (
-	// The pause between two attempts grows from first by first, up to most.
+	// The pause between two attempts grows by firstPause up to maxPause.
 	firstPause = 50 * time.Millisecond
-	mostPause  = time.Second
-	// The same while all that answer refuse this node's proof, which no time mends, and each refusal is logged there.
+	maxPause   = time.Second
+	// The same if every answer refused this node's proof: only an operator can change that, and the other node logs each
+	// refusal.
 	firstRefusedPause = time.Second
-	mostRefusedPause  = 10 * time.Second
-	// After quiet attempts is said for what the node waits, and every remindEvery again.
-	quiet       = 3
-	remindEvery = time.Minute
+	maxRefusedPause   = 10 * time.Second
+	// The reason of a wait is logged after quietAttempts attempts, and again at every remindEvery.
+	quietAttempts = 3
+	remindEvery   = time.Minute
 )
 
-// patience counts attempts, and says from time to time why there are more.
-type patience struct {
+// retry paces the attempts of a wait, and logs the reason of the wait from time to time.
+type retry struct {
 	node     *Node
 	attempts int
 	refusals int // in a row: attempts at which no node took this node's proof, and one refused it
 	broken   int // states that did not come whole
-	said     string
-	saidAt   time.Time
+	logged   string
+	loggedAt time.Time
 }
 
-// wait pauses before the next attempt, and reports whether to make it. what is the same as long as nothing has changed
-// for the operator; why are the details. met are the nodes that were asked: a refused proof is for the operator to
-// mend, so that is said at once, as a warning.
-func (p *patience) wait(ctx context.Context, met []meeting, what, why string) bool {
+// wait pauses before the next attempt, and returns false if ctx ended. what describes the wait and is constant while
+// nothing has changed for the operator; why has the details. met are the outcomes of the attempt: a refused proof needs
+// an operator, so it is logged at once, as a warning.
+func (p *retry) wait(ctx context.Context, met []exchange, what, why string) bool {
 	p.node.mu.Lock()
 	p.node.waiting = what
 	p.node.mu.Unlock()
@@ -167,18 +168,19 @@ func (p *patience) wait(ctx context.Context, met []meeting, what, why string) bo
 	if refused {
 		level, what = slog.LevelWarn, what+", and refused"
 	}
-	if now := time.Now(); (refused || p.attempts >= quiet) && (p.said != what || now.Sub(p.saidAt) >= remindEvery) {
+	now, loud := time.Now(), refused || p.attempts >= quietAttempts
+	if loud && (p.logged != what || now.Sub(p.loggedAt) >= remindEvery) {
 		p.node.config.Logger.Log(ctx, level, what, "why", why)
-		p.said, p.saidAt = what, now
+		p.logged, p.loggedAt = what, now
 	}
 	p.attempts++
-	pause := min(time.Duration(p.attempts)*firstPause, mostPause)
+	pause := min(time.Duration(p.attempts)*firstPause, maxPause)
 	if p.refusals++; taken || !refused {
 		p.refusals = 0
 	} else {
-		pause = min(time.Duration(p.refusals)*firstRefusedPause, mostRefusedPause)
+		pause = min(time.Duration(p.refusals)*firstRefusedPause, maxRefusedPause)
 	}
-	pause = max(pause, min(time.Duration(p.broken)*firstRefusedPause, mostBrokenPause))
+	pause = max(pause, min(time.Duration(p.broken)*firstRefusedPause, maxBrokenPause))
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

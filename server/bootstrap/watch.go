@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// checkEvery is the time between two checks of the node's membership.
-	checkEvery = time.Second
-	// leaderlessAfter is how long the node may know no leader before it meets the others at each check, as it does once when
-	// it has lost the leader: it may have been removed, they may have moved, and one that was away may not know it.
-	leaderlessAfter = 2 * time.Second
-	// requestWithin is how long a request to the cluster may take.
-	requestWithin = 10 * time.Second
+	// checkInterval is the time between two checks of the node's membership.
+	checkInterval = time.Second
+	// leaderlessTimeout is how long the node may know no leader before each check exchanges identities: the node may have
+	// been removed, the others may have moved, and a node that was down may not have learned it.
+	leaderlessTimeout = 2 * time.Second
+	// requestTimeout bounds a request to the cluster.
+	requestTimeout = 10 * time.Second
 )
 
-// WatchMembership keeps the node's address and vote up to date in the cluster until ctx ends, and learns of the node's
-// removal. Raft is open.
+// WatchMembership keeps the node's address and vote up to date in the cluster until ctx ends, and detects the node's
+// removal. Requires: raft is open.
 func (n *Node) WatchMembership(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	if err := n.prove(ctx); err != nil {
+	if err := n.confirmIncarnation(ctx); err != nil {
 		return err
 	}
 	led := time.Now()
 	for {
 		select {
 		case <-timer.C:
-			timer.Reset(checkEvery)
+			timer.Reset(checkInterval)
 		case <-n.wake:
 		case <-ctx.Done():
 			return nil
@@ -39,19 +39,19 @@ func (n *Node) WatchMembership(ctx context.Context) error {
 		if n.config.Led() {
 			led = time.Now()
 		}
-		if err := n.check(ctx, time.Since(led) >= leaderlessAfter); err != nil {
+		if err := n.check(ctx, time.Since(led) >= leaderlessTimeout); err != nil {
 			return err
 		}
 	}
 }
 
-// check does what is due.
+// check makes the exchange of identities and the request to the cluster that are due.
 func (n *Node) check(ctx context.Context, leaderless bool) error {
 	id, conf := n.config.Folder.Identity(), n.config.Committed()
 	self, member := conf.Find(id.ID)
 	moved := member && self.Addr != n.config.Addr && CheckAddr(n.config.Addr) == nil
 	if n.suspects.Swap(false) || leaderless || moved {
-		n.greet(ctx)
+		n.introduce(ctx)
 	}
 	switch {
 	case !member || !n.config.Led():
@@ -66,24 +66,27 @@ func (n *Node) check(ctx context.Context, leaderless bool) error {
 	return nil
 }
 
-// request asks the cluster for something. What fails is tried again at the next check.
+// request makes a request to the cluster. The next check repeats a failed one.
 func (n *Node) request(ctx context.Context, what string, ask func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(ctx, requestWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := ask(ctx); err != nil && ctx.Err() == nil {
 		n.config.Logger.Debug("cannot "+what+" yet", "error", err)
 	}
 }
 
-// greet introduces the node to all that may be members: the others learn where this node is, and this node where they
-// are and whether it is a member still.
-func (n *Node) greet(ctx context.Context) { n.checkRemoved(n.meet(ctx, n.known())) }
+// introduce exchanges identities with all candidates: the others learn this node's address, and this node learns theirs
+// and whether it is still a member.
+func (n *Node) introduce(ctx context.Context) {
+	n.checkRemoved(n.exchangeIdentities(ctx, n.candidateAddrs()))
+}
 
-// known are the addresses of all that may be members.
-func (n *Node) known() (known []string) {
+// candidateAddrs returns the addresses of all nodes that may be members, other than this one.
+func (n *Node) candidateAddrs() (known []string) {
 	self := n.config.Folder.Identity()
 	addrs := make(map[string]bool)
-	for _, m := range slices.Concat(n.config.Committed().Members, n.config.Newest().Members, n.newest().Members) {
+	committed, newest, learned := n.config.Committed(), n.config.Newest(), n.newestConfiguration()
+	for _, m := range slices.Concat(committed.Members, newest.Members, learned.Members) {
 		if m.ID != self.ID {
 			addrs[m.Addr], addrs[n.config.Addresses.Addr(m.ID)] = true, true
 		}
@@ -102,11 +105,12 @@ func (n *Node) known() (known []string) {
 	return known
 }
 
-// checkRemoved reports whether a node that was met knows that this one was removed.
-func (n *Node) checkRemoved(met []meeting) (removed bool) {
+// checkRemoved reports whether another node's committed configuration shows that this node was removed, and if so tells
+// the owner.
+func (n *Node) checkRemoved(met []exchange) (removed bool) {
 	self, own, newest := n.config.Folder.Identity(), n.config.Committed(), n.config.Newest()
 	for _, m := range met {
-		if m.err == nil && m.Cluster == self.ClusterID && gone(self, m.Configuration, own, newest) {
+		if m.err == nil && m.Cluster == self.ClusterID && isRemoved(self, m.Configuration, own, newest) {
 			n.config.Logger.Warn("this node was removed from the cluster", "told_by", members.Name(m.ID), "configuration",
 				m.Configuration.Index)
 			n.config.Removed()
@@ -116,10 +120,10 @@ func (n *Node) checkRemoved(met []meeting) (removed bool) {
 	return false
 }
 
-// gone reports whether a node that was a member is none in a newer configuration, which is committed. The former ones
-// need not be: a node whose raft is open has been a member in a committed configuration. A node that is removed before
-// it gets the entry that adds it is in none of them, and knows when it joined.
-func gone(self store.Identity, newer members.Configuration, former ...members.Configuration) bool {
+// isRemoved reports whether a node was a member before newer, which is committed, and is none in it. The former
+// configurations need not be committed: a node whose raft is open has been a member in a committed one. A node that was
+// removed before it got the entry that adds it is in none of them, but has recorded when it joined.
+func isRemoved(self store.Identity, newer members.Configuration, former ...members.Configuration) bool {
 	was := self.JoinedAt > 0 && newer.Index > self.JoinedAt
 	for _, conf := range former {
 		was = was || newer.Index > conf.Index && conf.Has(self.ID)

@@ -60,7 +60,7 @@ func TestMajorityVouches(t *testing.T) {
 					require.Equal(t, i >= n/2+1, l.proved(), "%d of %d are there", i, n)
 				}
 				lives = append(lives, again(fmt.Sprint("n", i+1)))
-				time.Sleep(stragglers + 2*mostPause)
+				time.Sleep(stragglerTimeout + 2*maxPause)
 			}
 			for _, l := range lives {
 				require.True(t, l.proved())
@@ -95,7 +95,7 @@ func TestStragglersAreHeard(t *testing.T) {
 		begun := time.Now()
 		four := again("n2")
 		<-four.incarnation.Proved()
-		require.LessOrEqual(t, time.Since(begun), stragglers+time.Millisecond)
+		require.LessOrEqual(t, time.Since(begun), stragglerTimeout+time.Millisecond)
 	})
 }
 
@@ -112,7 +112,7 @@ func TestStragglersAreWaitedForOnce(t *testing.T) {
 		begun := time.Now()
 		one := again("n1")
 		<-one.incarnation.Proved()
-		require.Equal(t, stragglers, time.Since(begun))
+		require.Equal(t, stragglerTimeout, time.Since(begun))
 		by, _ := one.incarnation.Vouched()
 		require.Len(t, by, 3, "n4's word came meanwhile")
 	})
@@ -174,7 +174,7 @@ func TestWhoVouches(t *testing.T) {
 				for _, id := range row.by {
 					l.incarnation.Vouch(id, row.leads)
 				}
-				missing, enough := l.vouched()
+				missing, enough := l.isConfirmed()
 				require.Equal(t, row.missing, missing)
 				require.Equal(t, row.enough, enough)
 			})
@@ -241,7 +241,7 @@ func TestVotersChangedMeanwhile(t *testing.T) {
 						time.Sleep(time.Second)
 						again(name)
 					}
-					time.Sleep(2 * leaderlessAfter)
+					time.Sleep(2 * leaderlessTimeout)
 					require.Equal(t, row.proved, three.proved())
 				})
 			})
@@ -254,11 +254,11 @@ func TestMembersOfThoseMetAreMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, again := founded(t, 3)
 		one, two, three := again("n1"), again("n2"), again("n3")
-		met := one.meet(t.Context(), []string{"n2:1"})
+		met := one.exchangeIdentities(t.Context(), []string{"n2:1"})
 		require.Len(t, met, 2)
 		require.Equal(t, two.store.Identity().ID, met[0].ID)
 		require.Equal(t, three.store.Identity().ID, met[1].ID)
-		met = one.meet(t.Context(), []string{"n3:1", "n2:1"})
+		met = one.exchangeIdentities(t.Context(), []string{"n3:1", "n2:1"})
 		require.Len(t, met, 2)
 		require.Equal(t, three.store.Identity().ID, met[0].ID)
 	})

@@ -21,43 +21,44 @@ type stateQuestion struct {
 	From uint64 `json:"from"`
 }
 
-// stateAnswer describes the state. Mends: there is none, as the snapshot of the node that was asked is missing, too.
+// stateAnswer describes the state. Missing reports that the answering node has none, as its own snapshot is missing
+// too.
 type stateAnswer struct {
 	Snapshot store.Snapshot `json:"snapshot"`
-	Mends    bool           `json:"mends,omitempty"`
+	Missing  bool           `json:"missing,omitempty"`
 }
 
 const (
-	// stateWithin is how long the node that is asked may take to have its state ready.
-	stateWithin = 2 * time.Minute
-	// stateBytes bounds a state, in bytes.
-	stateBytes = 1 << 40
-	// stateRate is how fast a state has to come at least, in bytes a second, after stateDelay.
-	stateRate  = 256 << 10
-	stateDelay = 30 * time.Second
-	// mostBrokenPause bounds the pause after states that did not come whole; the first is firstRefusedPause.
-	mostBrokenPause = 30 * time.Second
+	// stateTimeout is how long the other node may take to prepare its state.
+	stateTimeout = 2 * time.Minute
+	// maxStateBytes is the size of the largest state.
+	maxStateBytes = 1 << 40
+	// minStateRate is the least rate of a transfer, in bytes a second, after stateGrace.
+	minStateRate = 256 << 10
+	stateGrace   = 30 * time.Second
+	// maxBrokenPause bounds the pause after transfers that failed; the first pause is firstRefusedPause.
+	maxBrokenPause = 30 * time.Second
 )
 
-// mend has the state of another member take the place of the snapshot that the folder misses, if it misses one. Raft is
-// not open, so that the node neither votes nor acknowledges meanwhile. The error is one line for the operator: no other
-// member has such a state, or the context has ended.
-func (n *Node) mend(ctx context.Context) error {
+// repairSnapshot replaces a damaged or missing snapshot in the folder by the state of another member. Raft is not open,
+// so that the node neither votes nor acknowledges meanwhile. An error is one line for the operator: no other member has
+// such a state, or the context has ended.
+func (n *Node) repairSnapshot(ctx context.Context) error {
 	missing := n.config.Folder.Missing()
 	if missing == nil {
 		return nil
 	}
 	alone := fmt.Errorf("%w; this node knows no other member that could have the state: see 'holdfast restore'",
 		missing.Err)
-	if len(n.known()) == 0 {
+	if len(n.candidateAddrs()) == 0 {
 		return alone
 	}
 	n.config.Logger.Warn("the newest snapshot is damaged or missing: this node takes no part before another member has "+
 		"sent its state",
 		"from_index", missing.From, "damage", missing.Damage)
-	p := &patience{node: n}
+	p := &retry{node: n}
 	for {
-		met := n.meet(ctx, n.known())
+		met := n.exchangeIdentities(ctx, n.candidateAddrs())
 		if n.checkRemoved(met) {
 			<-ctx.Done() // the owner ends the node
 			return context.Cause(ctx)
@@ -66,9 +67,9 @@ func (n *Node) mend(ctx context.Context) error {
 		if len(tries) == 0 {
 			return alone // all addresses lead back to this node
 		}
-		mended, hopeless, reasons := false, true, []string(nil)
+		mended, permanent, reasons := false, true, []string(nil)
 		for _, t := range tries {
-			mended, hopeless = mended || t.err == nil, hopeless && t.hopeless
+			mended, permanent = mended || t.err == nil, permanent && t.permanent
 			if t.broken {
 				p.broken++
 				n.config.Logger.Warn("cannot take the state of another member", "peer_addr", t.addr, "error", t.err)
@@ -81,7 +82,7 @@ func (n *Node) mend(ctx context.Context) error {
 		switch {
 		case mended:
 			return nil
-		case hopeless:
+		case permanent:
 			return fmt.Errorf("%w; no other member has the state: %s", missing.Err, why)
 		}
 		if !p.wait(ctx, met, "waiting for a member's state in the place of a damaged snapshot", why) {
@@ -90,18 +91,19 @@ func (n *Node) mend(ctx context.Context) error {
 	}
 }
 
-// try is what became of the question for a state.
-type try struct {
+// attempt is the outcome of one request for a state.
+type attempt struct {
 	addr string
 	err  error
-	// hopeless: the node that was asked will not have one. broken: the state did not come whole, or could not be stored.
-	hopeless, broken bool
+	// permanent reports that the other node will never have such a state. broken reports that the transfer failed or that
+	// its result could not be stored.
+	permanent, broken bool
 }
 
-// fetch asks one node after the other, until this node has a state.
-func (n *Node) fetch(ctx context.Context, from uint64, met []meeting) (tries []try) {
+// fetch requests a state of one node after the other, until this node has one.
+func (n *Node) fetch(ctx context.Context, from uint64, met []exchange) (tries []attempt) {
 	for _, m := range met {
-		t := try{addr: m.addr, err: m.err}
+		t := attempt{addr: m.addr, err: m.err}
 		switch {
 		case m.err != nil:
 		case m.Cluster != n.config.Folder.Identity().ClusterID:
@@ -116,26 +118,26 @@ func (n *Node) fetch(ctx context.Context, from uint64, met []meeting) (tries []t
 	return tries
 }
 
-// fetchAt fetches the state of the node at an address, if that has one.
-func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
-	t, begun := try{addr: m.addr}, time.Now()
+// fetchAt fetches and stores the state of one node.
+func (n *Node) fetchAt(ctx context.Context, m exchange, from uint64) attempt {
+	t, begun := attempt{addr: m.addr}, time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	slow := time.AfterFunc(stateWithin, func() { cancel(errors.New("its state does not come in time")) })
+	slow := time.AfterFunc(stateTimeout, func() { cancel(errors.New("its state does not come in time")) })
 	defer slow.Stop()
 	answer, state, err := n.openState(ctx, m.addr, from)
 	var remote *memberrpc.RemoteError
 	if err != nil {
-		t.err, t.hopeless = err, errors.As(err, &remote) && remote.Unknown
+		t.err, t.permanent = err, errors.As(err, &remote) && remote.Unknown
 		return t
 	}
 	defer state.Close()
 	size := answer.Snapshot.Bytes
-	if err := n.unfit(&answer); err != nil {
-		t.err, t.hopeless, t.broken = err, answer.Mends, !answer.Mends
+	if err := n.checkState(&answer); err != nil {
+		t.err, t.permanent, t.broken = err, answer.Missing, !answer.Missing
 		return t
 	}
-	slow.Reset(stateDelay + time.Duration(size/stateRate)*time.Second)
+	slow.Reset(stateGrace + time.Duration(size/minStateRate)*time.Second)
 	if err := n.config.Folder.Mend(answer.Snapshot, io.LimitReader(state, size+1)); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -149,38 +151,40 @@ func (n *Node) fetchAt(ctx context.Context, m meeting, from uint64) try {
 	return t
 }
 
-// unfit is why a state that another member offers cannot be this node's.
-func (n *Node) unfit(answer *stateAnswer) error {
+// checkState returns an error if the state that another member offers cannot become this node's.
+func (n *Node) checkState(answer *stateAnswer) error {
 	switch conf := answer.Snapshot.Members; {
-	case answer.Mends:
+	case answer.Missing:
 		return errors.New("its newest snapshot is missing or damaged, too")
-	case answer.Snapshot.Bytes < 0 || answer.Snapshot.Bytes > stateBytes || len(conf.Members) > maxMembers:
+	case answer.Snapshot.Bytes < 0 || answer.Snapshot.Bytes > maxStateBytes || len(conf.Members) > maxMembers:
 		return errors.New("its description of the state makes no sense")
-	case n.excluded(conf):
+	case n.isExcluded(conf):
 		return errors.New("its state does not have this node as a member")
 	}
 	return nil
 }
 
-// State opens the committed state of another member that ends at from or later, for a node whose raft is open.
+// State opens the committed state of another member that ends at the index from or later, for a node whose raft is
+// open. The caller closes the stream.
 func (n *Node) State(ctx context.Context, m members.Member, from uint64) (store.Snapshot, io.ReadCloser, error) {
 	answer, state, err := n.openState(ctx, m.Addr, from)
 	if err != nil {
 		return store.Snapshot{}, nil, err
 	}
-	if err := n.unfit(&answer); err != nil {
+	if err := n.checkState(&answer); err != nil {
 		return store.Snapshot{}, nil, errors.Join(err, state.Close())
 	}
 	return answer.Snapshot, state, nil
 }
 
-// openState asks the node at an address for its state. Until the answer comes, which takes as long as a snapshot, the
-// node is asked who it is, too: one that has frozen is given up, as another may have the state.
+// openState requests the state of the node at an address. The answer takes as long as a snapshot; meanwhile this node
+// exchanges identities with the other one at every introductionTimeout, and gives up if that has frozen, as another may
+// have the state.
 func (n *Node) openState(ctx context.Context, addr string, from uint64) (stateAnswer, io.ReadCloser, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	answered := make(chan struct{})
 	go func() {
-		timer := time.NewTicker(askWithin)
+		timer := time.NewTicker(introductionTimeout)
 		defer timer.Stop()
 		for {
 			select {
@@ -188,7 +192,7 @@ func (n *Node) openState(ctx context.Context, addr string, from uint64) (stateAn
 			case <-answered:
 				return
 			}
-			if m := n.meetAt(ctx, addr); m.err != nil {
+			if m := n.exchangeIdentity(ctx, addr); m.err != nil {
 				giveUp(fmt.Errorf("it answers no more: %w", m.err))
 				return
 			}
@@ -200,35 +204,35 @@ func (n *Node) openState(ctx context.Context, addr string, from uint64) (stateAn
 		giveUp(nil)
 		return answer, nil, err
 	}
-	return answer, &opened{state, giveUp}, nil
+	return answer, &stateStream{state, giveUp}, nil
 }
 
-// opened is a state that comes. Its context ends with it.
-type opened struct {
+// stateStream is the transfer of a state. Closing it ends the transfer's context.
+type stateStream struct {
 	io.ReadCloser
 	end context.CancelCauseFunc
 }
 
-// Close ends the stream.
-func (o *opened) Close() error {
+// Close ends the transfer.
+func (o *stateStream) Close() error {
 	err := o.ReadCloser.Close()
 	o.end(nil)
 	return err
 }
 
-// excluded reports whether this node, which was a member, is none any more in a committed configuration.
-func (n *Node) excluded(conf members.Configuration) bool {
-	return gone(n.config.Folder.Identity(), conf, n.config.Committed(), n.config.Newest())
+// isExcluded reports whether a committed configuration shows that this node has been removed.
+func (n *Node) isExcluded(conf members.Configuration) bool {
+	return isRemoved(n.config.Folder.Identity(), conf, n.config.Committed(), n.config.Newest())
 }
 
-// serveState answers a member whose newest snapshot is missing.
+// serveState sends this node's committed state to a member whose newest snapshot is missing.
 func (n *Node) serveState(_ context.Context, from memberrpc.Caller, q stateQuestion) (stateAnswer, io.ReadCloser,
 	error,
 ) {
 	switch {
 	case n.config.Folder.Missing() != nil:
-		return stateAnswer{Mends: true}, nil, nil
-	case !n.newest().Has(from.ID):
+		return stateAnswer{Missing: true}, nil, nil
+	case !n.newestConfiguration().Has(from.ID):
 		return stateAnswer{}, nil, fmt.Errorf("%s is no member, as far as is known here", from.ID)
 	}
 	snapshot, state, err := n.config.State(q.From)

@@ -283,7 +283,7 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 		},
 		"stuck":           {nil, 1000, 3 * time.Minute, nil, "cut off"},
 		"too early":       {func(s *store.Snapshot) { s.Index = 19 }, 1000, 0, nil, "is needed up to 20"},
-		"larger than any": {func(s *store.Snapshot) { s.Bytes = stateBytes + 1 }, 1000, 0, nil, "makes no sense"},
+		"larger than any": {func(s *store.Snapshot) { s.Bytes = maxStateBytes + 1 }, 1000, 0, nil, "makes no sense"},
 		"without this node": {
 			func(s *store.Snapshot) { s.Members.Index = 9 }, 1000, 0, nil,
 			"does not have this node as a member",
@@ -352,7 +352,7 @@ func TestLargeState(t *testing.T) {
 			}
 		})
 		require.NoError(t, <-r.again("n1").entered)
-		require.Greater(t, time.Since(begun), stateWithin)
+		require.Greater(t, time.Since(begun), stateTimeout)
 	})
 }
 
