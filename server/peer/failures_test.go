@@ -170,7 +170,7 @@ func TestStuckConnection(t *testing.T) {
 		(&Conn{id: "n3"}).Stuck() // it was not handed over
 		two.Stuck()
 		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
-		time.Sleep(smallFor)
+		time.Sleep(smallSegmentsFor)
 		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
 		time.Sleep(time.Nanosecond)
 		requireSmall(map[string]bool{"n2:1": false, "n3:1": false})
@@ -271,10 +271,10 @@ func (unreadable) Read([]byte) (int, error) { panic("read") }
 
 // TestWithoutTLSNoAlertIsAwaited: the other side may never say anything.
 func TestWithoutTLSNoAlertIsAwaited(t *testing.T) {
-	require.ErrorIs(t, currentTLS(nil).unwritten(unreadable{}, errBroken), errBroken)
+	require.ErrorIs(t, currentTLS(nil).explainWrite(unreadable{}, errBroken), errBroken)
 	with := currentTLS(func() *tls.Config { return nil })
 	for _, text := range []string{"", "no alert"} {
-		require.ErrorIs(t, with.unwritten(said{Reader: strings.NewReader(text)}, errBroken), errBroken)
+		require.ErrorIs(t, with.explainWrite(said{Reader: strings.NewReader(text)}, errBroken), errBroken)
 	}
 }
 
@@ -331,11 +331,11 @@ func (s said) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 func TestStaleConnection(t *testing.T) {
 	m := &Mux{}
 	m.config.Incarnations = proved(firstLife, disk{}).Registry
-	require.False(t, m.stale(&Conn{id: "n2", lineage: firstLife}))
+	require.False(t, m.isSuperseded(&Conn{id: "n2", lineage: firstLife}))
 	_, err := m.config.Incarnations.Admit("n2", secondLife)
 	require.NoError(t, err)
-	require.True(t, m.stale(&Conn{id: "n2", lineage: firstLife}))
-	require.False(t, m.stale(&Conn{id: "n2", lineage: firstLife, anyCluster: true}), "it may be of another cluster")
+	require.True(t, m.isSuperseded(&Conn{id: "n2", lineage: firstLife}))
+	require.False(t, m.isSuperseded(&Conn{id: "n2", lineage: firstLife, anyCluster: true}), "it may be of another cluster")
 
 	require.ErrorIs(t, m.readSuperseded(said{Reader: bytes.NewReader(make([]byte, 7))}, "n2"), io.ErrUnexpectedEOF)
 	refuseSuperseded(nil, io.EOF, nil, nil) // another reason: nothing is written

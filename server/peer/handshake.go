@@ -44,11 +44,11 @@ const (
 	nonceSize  = 32
 	maxID      = 255  // bytes
 	maxCluster = 4096 // bytes
-	// anyCluster is said by a dialer that does not know the cluster yet. Only KindMember takes it.
+	// anyCluster stands for the cluster in the hello of a dialer that does not know it yet. Only KindMember accepts it.
 	anyCluster = "?"
 )
 
-// status tells the dialer the reason of a refusal.
+// status is the acceptor's answer to the dialer: ok, or the reason of a refusal.
 type status byte
 
 const (
@@ -73,16 +73,16 @@ var (
 	errMalformed = errors.New("its introduction is malformed")
 )
 
-// ErrSelf is why a node does not talk to itself, or to a copy of itself.
+// ErrSelf is the error of a connection of this node with itself or with a copy of itself.
 var ErrSelf = errors.New("it has the same ID as this node: the address leads back here, or a data folder was copied")
 
-// ErrSecret is why a node refuses the proof of another.
+// ErrSecret is the error of a peer that proved no secret known to this node.
 var ErrSecret = errors.New("it has another cluster secret, or none")
 
-// ErrRemoved is the reason of a node that was removed from the cluster.
+// ErrRemoved is the error of a peer that was removed from the cluster.
 var ErrRemoved = errors.New("it was removed from the cluster")
 
-// introduction is what the dialer says of itself.
+// introduction is the part of a hello or a challenge that describes its sender.
 type introduction struct {
 	kind    Kind
 	cluster string
@@ -90,8 +90,8 @@ type introduction struct {
 	lineage incarnation.Lineage
 }
 
-// introduce is the dialer's side, and returns who answers. Unless want is empty no node of another ID may. The dialer
-// proves that it knows secret.
+// introduce runs the dialer's side of the handshake with that secret, and returns the acceptor's introduction. If want
+// is set, only the node of that ID is accepted.
 func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []byte) (net.Conn, introduction, error) {
 	var other introduction
 	conn, binding, err := m.tls.client(conn)
@@ -100,7 +100,7 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 	}
 	hello := appendHello(nil, self)
 	if _, err := conn.Write(hello); err != nil {
-		return nil, other, m.tls.unwritten(conn, err)
+		return nil, other, m.tls.explainWrite(conn, err)
 	}
 	challenge, other, err := readChallenge(conn)
 	if errors.Is(err, errYouRemoved) && m.config.OnRemoved != nil {
@@ -127,7 +127,7 @@ func (m *Mux) introduce(conn net.Conn, self introduction, want string, secret []
 	return conn, other, m.admit(other)
 }
 
-// readVerdict returns no error if the other side has taken the proof, and has proved itself.
+// readVerdict returns nil if the acceptor has accepted the proof, and has proved itself.
 func (m *Mux) readVerdict(conn net.Conn, id string, secret, transcript []byte) error {
 	var verdict [1]byte
 	if _, err := io.ReadFull(conn, verdict[:]); err != nil {
@@ -149,8 +149,8 @@ func (m *Mux) readVerdict(conn net.Conn, id string, secret, transcript []byte) e
 	}
 }
 
-// checkID makes sure that the node that answered is the node that was meant: else a node with an emptied folder
-// would get what was meant for the node that it was, such as raft's requests for votes.
+// checkID returns an error unless the acceptor is the node that was dialed: a node with an emptied folder must not get
+// messages for its predecessor at the address, such as raft's requests for votes.
 func (m *Mux) checkID(id, want string) error {
 	switch {
 	case id == m.config.ID:
@@ -161,7 +161,7 @@ func (m *Mux) checkID(id, want string) error {
 	return nil
 }
 
-// answer is the acceptor's side.
+// answer runs the acceptor's side of the handshake.
 func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction, error) {
 	conn, binding, err := m.tls.server(conn)
 	if err != nil {
@@ -209,8 +209,8 @@ func (m *Mux) answer(ctx context.Context, conn net.Conn) (net.Conn, introduction
 	return conn, peer, nil
 }
 
-// drain reads what a dialer of another version sent after the version, so that
-// closing does not reset the connection before the dialer has read the reason.
+// drain reads the rest of the hello of a dialer of another version, as closing with unread data would reset the
+// connection before the dialer has read the reason.
 func drain(conn net.Conn) {
 	_, _ = io.CopyN(io.Discard, conn, 2*maxCluster)
 }
@@ -259,15 +259,15 @@ func appendHello(dst []byte, who introduction) []byte {
 	return appendSelf(dst, who)
 }
 
-// appendSelf appends who a side is.
+// appendSelf appends the ID and lineage of an introduction.
 func appendSelf(dst []byte, who introduction) []byte {
 	dst = append(dst, byte(len(who.id)))
 	dst = append(dst, who.id...)
 	return who.lineage.Append(dst)
 }
 
-// readHello reads no more than a hello can hold, and stops at the first byte
-// that is wrong, so that a dialer that speaks another protocol is refused at once.
+// readHello reads at most one hello, and stops at the first invalid byte, so that a dialer of another protocol is
+// refused at once.
 func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 	raw, err = readMagic(r)
 	if err != nil {
@@ -298,7 +298,7 @@ func readHello(r io.Reader) (raw []byte, peer introduction, err error) {
 	return raw, peer, err
 }
 
-// readSelf is the reverse of appendSelf, behind the length of the ID.
+// readSelf reads what appendSelf appends, after the length of the ID.
 func readSelf(r io.Reader, raw []byte, who *introduction) (_ []byte, err error) {
 	size := int(raw[len(raw)-1])
 	if raw, err = readMore(r, raw, size); err != nil {
@@ -347,7 +347,7 @@ func appendChallenge(dst []byte, who introduction) []byte {
 	return appendSelf(appendNonce(dst), who)
 }
 
-// readChallenge reads the answer to a hello.
+// readChallenge reads the acceptor's answer to a hello.
 func readChallenge(r io.Reader) (raw []byte, other introduction, err error) {
 	if raw, err = readMore(r, nil, 2); err != nil {
 		return nil, other, fmt.Errorf("read challenge: %w", err)
@@ -367,13 +367,13 @@ func readChallenge(r io.Reader) (raw []byte, other introduction, err error) {
 	return raw, other, nil
 }
 
-// bindingOf is keying material that only the two ends of a TLS session have.
+// bindingOf returns keying material that only the two ends of a TLS session have (RFC 5705).
 func bindingOf(c *tls.Conn) ([]byte, error) {
 	state := c.ConnectionState()
 	return state.ExportKeyingMaterial("EXPORTER-holdfast-peer", nil, sha256.Size)
 }
 
-// secrets are those that this node knows, its own first. Without any, a proof is keyed with nothing.
+// secrets returns the secrets that this node accepts, its own first. Without any, the one secret is empty.
 func (m *Mux) secrets() [][]byte {
 	if m.config.Secrets != nil {
 		if all := m.config.Secrets(); len(all) > 0 {
@@ -390,7 +390,7 @@ func proof(secret []byte, label string, transcript []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// checkProof returns the secret that the other side proved to know, and the label that it proved it for.
+// checkProof returns the secret and the label that match the peer's proof.
 func checkProof(r io.Reader, secrets [][]byte, transcript []byte, labels ...string) (secret []byte, label string,
 	err error,
 ) {

@@ -7,21 +7,19 @@ import (
 )
 
 const (
-	// maxHandshakes bounds the connections of hosts that are not known to be the cluster's which
-	// are not authenticated yet, and maxHandshakesPerHost what a host may have of them. Each host
-	// of the cluster has as many for itself.
+	// maxHandshakes bounds the unauthenticated connections of hosts that are not known to be members', and
+	// maxHandshakesPerHost those of one host. Each member's host has maxHandshakesPerHost of its own.
 	maxHandshakes        = 128
 	maxHandshakesPerHost = 32
-	// maxKnown bounds how many hosts beside those of addresses are known as the cluster's own.
+	// maxKnown bounds the member hosts that are remembered beside those of addresses.
 	maxKnown = 64
 )
 
-// handshakes are the connections that are not authenticated yet. When there are too many the oldest
-// is given up: a node needs two round trips, and a stranger that says nothing has had more time
-// than that.
+// handshakes are the unauthenticated connections. If there are too many, the oldest is closed: a node needs two round
+// trips, and a silent stranger has had more time than that.
 type handshakes struct {
 	mu sync.Mutex
-	// own are hosts of the cluster that a node was found at or came from; addresses has the others.
+	// own are hosts from which a member connected, or at which one answered, beside those in addresses.
 	own       map[string]bool
 	addresses func() []string
 	learned   int
@@ -29,12 +27,12 @@ type handshakes struct {
 	hosts     map[string]*list.List
 }
 
-// handshake is a connection with an unfinished handshake.
+// handshake is a connection that is not authenticated yet.
 type handshake struct {
 	conn    net.Conn
 	host    string
 	dropped bool
-	// atHost and among are the handshake's places in the lists.
+	// atHost and among are the handshake's elements in the lists.
 	atHost, among *list.Element
 }
 
@@ -42,8 +40,8 @@ func newHandshakes(addresses func() []string) *handshakes {
 	return &handshakes{own: make(map[string]bool), addresses: addresses, hosts: make(map[string]*list.List)}
 }
 
-// isMemberHost reports whether host is in addresses. A name in addresses counts for nothing: its host is known once a
-// node was met there.
+// isMemberHost reports whether host is a member's. Of names in addresses nothing is resolved: such a host is known once
+// a member was authenticated there.
 func (hs *handshakes) isMemberHost(host string) bool {
 	for _, addr := range hs.addresses() {
 		at, _, _ := net.SplitHostPort(addr)
@@ -54,7 +52,7 @@ func (hs *handshakes) isMemberHost(host string) bool {
 	return false
 }
 
-// begin enters conn, and gives up the oldest if there are too many.
+// begin adds conn, and closes the oldest connections if there are too many.
 func (hs *handshakes) begin(conn net.Conn) *handshake {
 	h := &handshake{conn: conn, host: hostOf(conn.RemoteAddr())}
 	member := hs.isMemberHost(h.host)
@@ -88,7 +86,7 @@ func (hs *handshakes) begin(conn net.Conn) *handshake {
 	return h
 }
 
-// end takes h out, and reports whether h was given up.
+// end removes h, and reports whether begin has closed it.
 func (hs *handshakes) end(h *handshake) (dropped bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -109,8 +107,8 @@ func (hs *handshakes) remove(h *handshake) {
 	}
 }
 
-// know remembers that a node was met at the other end of conn.
-func (hs *handshakes) know(conn net.Conn) {
+// rememberHost records that a member was authenticated at the other end of conn.
+func (hs *handshakes) rememberHost(conn net.Conn) {
 	host := hostOf(conn.RemoteAddr())
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// self is what this node says of itself.
+// self returns this node's introduction.
 func (m *Mux) self(k Kind) introduction {
 	cluster := m.config.ClusterID()
 	if cluster == "" {
@@ -29,8 +29,8 @@ func (m *Mux) checkIncarnation(who introduction) error {
 	return m.config.Incarnations.Check(who.id, who.lineage)
 }
 
-// admit takes the incarnation of a node that has proved itself for its newest, and the connection for a sign that the
-// node admits this one. What is connected of earlier incarnations is cut off.
+// admit records an authenticated peer's incarnation as its latest, and closes the connections of earlier ones. The
+// connection also proves that the peer admits this node's incarnation.
 func (m *Mux) admit(who introduction) error {
 	if who.cluster == anyCluster { // the node need not be of this cluster
 		return nil
@@ -48,7 +48,7 @@ func (m *Mux) admit(who introduction) error {
 	return nil
 }
 
-// Revoke cuts a node off for good: no later start of the node is admitted either.
+// Revoke closes a node's connections, and refuses all of its incarnations from now on.
 func (m *Mux) Revoke(id string) error {
 	err := m.config.Incarnations.Revoke(id)
 	for _, l := range m.layers {
@@ -57,7 +57,7 @@ func (m *Mux) Revoke(id string) error {
 	return err
 }
 
-// cutOff closes the connections with all other incarnations of a node.
+// cutOff closes the connections of a node's other incarnations.
 func (l *Layer) cutOff(id string, current uint64) {
 	var others []*Conn
 	l.mu.Lock()
@@ -72,16 +72,16 @@ func (l *Layer) cutOff(id string, current uint64) {
 	}
 }
 
-// stale reports whether a later incarnation of a node was admitted since the handshake. Requires: c was adopted, so
-// that a cut from now on finds c.
-func (m *Mux) stale(c *Conn) bool {
+// isSuperseded reports whether a later incarnation of a node was admitted since the handshake. Requires: c was adopted,
+// so that a later cutOff closes it.
+func (m *Mux) isSuperseded(c *Conn) bool {
 	return !c.anyCluster && m.config.Incarnations.Check(c.id, c.lineage) != nil
 }
 
 var errUnproved = errors.New("this node has not proved its incarnation yet")
 
-// awaitProved returns when this node may have connections of a kind: until its incarnation is proved, it neither votes
-// nor acknowledges nor serves.
+// awaitProved waits until this node may have connections of that kind: before its incarnation is confirmed it neither
+// votes nor acknowledges nor serves.
 func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
 	if k == KindMember {
 		return nil
@@ -97,8 +97,7 @@ func (m *Mux) awaitProved(ctx context.Context, k Kind) error {
 	return errUnproved
 }
 
-// refuseSuperseded refuses a node that has proved itself, and sendSuperseded one that was dialed: why says what is
-// known.
+// refuseSuperseded refuses an authenticated dialer, and sendSuperseded an acceptor, whose later incarnation is in why.
 func refuseSuperseded(conn net.Conn, why error, secret, transcript []byte) {
 	sendKnown(conn, why, append([]byte{byte(statusSuperseded)}, proof(secret, "superseded", transcript)...))
 }
@@ -114,7 +113,7 @@ func sendKnown(conn net.Conn, why error, before []byte) {
 	}
 }
 
-// readSuperseded reads what is known of this node behind the proof of another that it may say so, and tells the owner.
+// readSuperseded reads, after a valid proof, which incarnation of this node the peer knows, and records it.
 func (m *Mux) readSuperseded(conn net.Conn, id string) error {
 	var known [8]byte
 	if n, err := io.ReadFull(conn, known[:]); err != nil {

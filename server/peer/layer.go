@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/incarnation"
 )
 
-// Layer is the stream of connections of a kind. Layer implements raft.StreamLayer.
+// Layer is the stream layer of one kind of connections. It implements raft.StreamLayer.
 type Layer struct {
 	mux    *Mux
 	kind   Kind
@@ -28,9 +28,8 @@ type Layer struct {
 	from map[string][]*Conn
 }
 
-// maxPerNode is how many connections of a kind another node may have made. A node needs up to four
-// at a time; of a node that vanished without a word the connections from before are still there, so
-// the oldest is closed.
+// maxPerNode is how many connections of a kind another node may have made. A node needs up to four at a time.
+// Connections of a node that vanished remain open, so the oldest is closed.
 const maxPerNode = 16
 
 var _ raft.StreamLayer = (*Layer)(nil)
@@ -41,7 +40,7 @@ func newLayer(m *Mux, k Kind) *Layer {
 	return l
 }
 
-// Accept returns the next authenticated connection, always a *Conn.
+// Accept returns the next authenticated connection, which is a *Conn.
 func (l *Layer) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.queue:
@@ -51,9 +50,9 @@ func (l *Layer) Accept() (net.Conn, error) {
 	}
 }
 
-// offer gives c to Accept, if there is a call within patience.
+// offer passes c to a call of Accept within patience.
 func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool {
-	if !l.adopt(c) || l.mux.stale(c) {
+	if !l.adopt(c) || l.mux.isSuperseded(c) {
 		return false
 	}
 	timer := time.NewTimer(patience)
@@ -69,8 +68,8 @@ func (l *Layer) offer(ctx context.Context, c *Conn, patience time.Duration) bool
 	return false
 }
 
-// Close ends Accept and Dial, and closes all connections of this layer: raft's
-// transport leaves the accepted connections open, and a goroutine on each.
+// Close ends Accept and Dial, and closes all connections of this layer: raft's transport would leave accepted
+// connections open, with a goroutine each.
 func (l *Layer) Close() error {
 	l.cancel()
 	l.mu.Lock()
@@ -83,7 +82,7 @@ func (l *Layer) Close() error {
 	return nil
 }
 
-// Addr is the advertised address.
+// Addr returns the advertised address.
 func (l *Layer) Addr() net.Addr {
 	if a := l.mux.config.Advertise; a != "" {
 		return address(a)
@@ -91,7 +90,7 @@ func (l *Layer) Addr() net.Addr {
 	return l.mux.config.Listener.Addr()
 }
 
-// Dial is what raft calls, with a node's ID for the address; see DialContext.
+// Dial is DialContext for raft, which uses a node's ID as its address.
 func (l *Layer) Dial(id raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx := context.Background()
 	if timeout > 0 {
@@ -102,8 +101,8 @@ func (l *Layer) Dial(id raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	return l.DialContext(ctx, string(id))
 }
 
-// DialContext connects to the node of that ID, at the address that is known of it, and authenticates both
-// sides. The result is a *Conn without deadlines.
+// DialContext connects to the node of that ID at its known address, and authenticates both sides. The result is a *Conn
+// without deadlines.
 func (l *Layer) DialContext(ctx context.Context, id string) (net.Conn, error) {
 	addr := l.mux.config.Addresses.Addr(id)
 	if addr == "" {
@@ -137,15 +136,15 @@ func (l *Layer) dialAs(ctx context.Context, addr, id string) (net.Conn, error) {
 		return nil, ErrClosed
 	case err != nil:
 		return nil, fmt.Errorf("dial peer %s: %w", addr, err)
-	case l.mux.stale(c):
+	case l.mux.isSuperseded(c):
 		_ = c.Close()
 		return nil, fmt.Errorf("dial peer %s: a later process of node %q has come", addr, id)
 	}
 	return c, nil
 }
 
-// dial proves this node's own secret, and the next that it knows where that is refused: while the secret of a cluster
-// is replaced, nodes differ in which they know.
+// dial proves this node's own secret, and its other secrets in turn if that is refused: while the cluster's secret is
+// being replaced, nodes accept different ones.
 func (l *Layer) dial(ctx context.Context, addr, id string) (c *Conn, err error) {
 	if err := l.mux.awaitProved(ctx, l.kind); err != nil {
 		return nil, err
@@ -175,12 +174,12 @@ func (l *Layer) dialWith(ctx context.Context, addr, id string, secret []byte) (*
 		_ = conn.Close()
 		return nil, err
 	}
-	l.mux.handshakes.know(conn)
+	l.mux.handshakes.rememberHost(conn)
 	_ = secured.SetDeadline(time.Time{})
 	return &Conn{Conn: secured, id: other.id, lineage: other.lineage, anyCluster: self.cluster == anyCluster}, nil
 }
 
-// adopt enters c among the open connections; false if the layer is closed.
+// adopt adds c to the open connections, and returns false if the layer is closed.
 func (l *Layer) adopt(c *Conn) bool {
 	l.mu.Lock()
 	if l.conns == nil {
@@ -220,17 +219,17 @@ type Conn struct {
 	id      string
 	lineage incarnation.Lineage
 	layer   *Layer // nil until adopted
-	// accepted says that the other node made the connection.
+	// accepted is set if the other node made the connection.
 	accepted bool
-	// anyCluster: the other node made the connection without knowing the cluster.
+	// anyCluster is set if the other node did not know the cluster.
 	anyCluster bool
 }
 
-// KnowsCluster reports whether the node at the other end knows the cluster, as far as this node can tell: a node
-// that was dialed without knowing the cluster, and a node that dials so, need not.
+// KnowsCluster reports whether the peer is known to be of this cluster. It is false if either side did not know the
+// cluster.
 func (c *Conn) KnowsCluster() bool { return !c.anyCluster }
 
-// PeerName is what the node at the other end is called among nodes: its ID.
+// PeerName returns the peer's ID.
 func (c *Conn) PeerName() string { return c.id }
 
 // Close closes the connection.
@@ -241,7 +240,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// address is a net.Addr that is only a name.
+// address is a net.Addr that has only a name.
 type address string
 
 func (a address) Network() string { return "tcp" }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Kind says what a connection between nodes is for.
+// Kind is the purpose of a connection between nodes.
 type Kind byte
 
 const (
@@ -45,57 +45,57 @@ func (k Kind) String() string {
 
 const (
 	defaultHandshakeTimeout = 5 * time.Second
-	// acceptPause is how long the mux waits after a failed accept: the process is
-	// out of file descriptors, most likely.
+	// acceptPause is how long the mux waits after a failed accept, which most likely means that the process has no file
+	// descriptors left.
 	acceptPause = 100 * time.Millisecond
 )
 
-// Config says which node this is and how to reach the others.
+// Config describes this node and the way to the others.
 type Config struct {
-	// Listener takes connections of other nodes. The Mux closes the listener.
+	// Listener accepts connections of other nodes. The Mux closes it.
 	Listener net.Listener
-	// Dial opens a plain connection to a host and port, with small segments if wire.HasSmallSegments says so.
+	// Dial opens a plain connection to host:port, with small segments if wire.HasSmallSegments(ctx).
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Advertise is the address that others know this node by; empty: the listener's.
+	// Advertise is the address of this node for others, by default the listener's.
 	Advertise string
 
-	// ID is this node's. Another node with the same ID is this node at another address, or a copy of its folder.
+	// ID is this node's ID. A peer with the same ID is this node at another address, or a copy of its folder.
 	ID string
-	// ClusterID is the cluster that this node belongs to; empty: none yet. Until then the node has connections of
-	// [KindMember] alone. ClusterID must be quick.
+	// ClusterID returns this node's cluster, "" before it belongs to one. Until then it has connections of [KindMember]
+	// alone. ClusterID must be quick.
 	ClusterID func() string
-	// Addresses are where other nodes are. Connections from these addresses do not compete with strangers'; a node
-	// may come from another address.
+	// Addresses are the known addresses of other nodes. Connections from there do not compete with strangers'. A node may
+	// come from another address.
 	Addresses *members.Addresses
-	// Removed, when not nil, reports whether the node of that ID was a member and is none any more: its
-	// connections are refused, but for those of KindMember. Removed must be quick.
+	// Removed, if not nil, reports whether the node of that ID was a member and is none any more. Its connections are
+	// refused, except for KindMember. Removed must be quick.
 	Removed func(id string) bool
-	// OnRemoved, when not nil, is told that another node says that this node was removed. That node has not
-	// proved yet who it is: the owner asks the cluster. OnRemoved must be quick.
+	// OnRemoved, if not nil, is called when a peer claims that this node was removed. The peer is not authenticated, so
+	// the owner asks the cluster. OnRemoved must be quick.
 	OnRemoved func()
 
-	// OnMisfit, when not nil, is told that a connection was refused for a reason that [Misfit] names. It must be quick.
+	// OnMisfit, if not nil, is called when a connection was refused for a reason that [Misfit] names. It must be quick.
 	OnMisfit func()
 
-	// Incarnations has this node's lineage and the other members': see package incarnation.
+	// Incarnations has the lineages of this node and of the other members: see package incarnation.
 	Incarnations *incarnation.Registry
 
-	// Secrets, when not nil, returns the secrets that this node knows, its own first. Both sides of every connection
-	// must know the same one. A handshake takes what Secrets returns then.
+	// Secrets, if not nil, returns the secrets that this node accepts, its own first. It is called for each handshake, in
+	// which both sides must accept the same secret.
 	Secrets func() [][]byte
-	// TLS, when not nil, is spoken on every connection. A handshake takes the configuration that TLS returns then,
-	// which needs a certificate and RootCAs; both sides' certificates must come from there.
+	// TLS, if not nil, returns the configuration for a handshake. It needs a certificate and RootCAs, and both sides'
+	// certificates must be signed by RootCAs.
 	TLS func() *tls.Config
 
-	// HandshakeTimeout bounds everything before a connection is handed over. 0: 5 s.
+	// HandshakeTimeout bounds the time before a connection is passed to Accept. 0: 5 s.
 	HandshakeTimeout time.Duration
 	Logger           *slog.Logger
 }
 
-// ErrClosed is returned by Accept and Dial after the layer or the mux was closed.
+// ErrClosed is the error of Accept and Dial after the layer or the mux was closed.
 var ErrClosed = fmt.Errorf("peer port: %w", net.ErrClosed)
 
-// Mux shares a port between the kinds of traffic.
+// Mux distributes the connections of one port to a Layer for each kind.
 type Mux struct {
 	config   Config
 	tls      currentTLS // nil without TLS
@@ -106,7 +106,7 @@ type Mux struct {
 	stuck      stuck
 }
 
-// New checks c. Nothing is accepted before Run.
+// New returns a mux, or an error if c is invalid. Nothing is accepted before Run.
 func New(c Config) (*Mux, error) {
 	switch {
 	case c.Listener == nil, c.Dial == nil, c.ClusterID == nil, c.Addresses == nil:
@@ -139,12 +139,11 @@ func New(c Config) (*Mux, error) {
 	return m, nil
 }
 
-// Layer is the stream of connections of a kind.
+// Layer returns the layer of a kind.
 func (m *Mux) Layer(k Kind) *Layer { return m.layers[k] }
 
-// Run accepts connections until ctx ends. Then, or when the listener fails, it
-// closes the listener, the layers and all connections, and returns when all goroutines have
-// ended. The error is nil if ctx ended.
+// Run accepts connections until ctx ends or the listener fails. It then closes the listener, the layers and all
+// connections, and returns once all goroutines have ended. The error is nil if ctx ended.
 func (m *Mux) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = m.config.Listener.Close() })
 	var handshakes sync.WaitGroup
@@ -176,12 +175,12 @@ func (m *Mux) accept(ctx context.Context, handshakes *sync.WaitGroup) error {
 			continue
 		}
 		h := m.handshakes.begin(conn)
-		handshakes.Go(func() { m.welcome(ctx, h) })
+		handshakes.Go(func() { m.authenticate(ctx, h) })
 	}
 }
 
-// welcome authenticates a connection and hands it to the connection's layer.
-func (m *Mux) welcome(ctx context.Context, h *handshake) {
+// authenticate runs the handshake of a connection, and passes it to its layer.
+func (m *Mux) authenticate(ctx context.Context, h *handshake) {
 	conn := h.conn
 	deadline := time.Now().Add(m.config.HandshakeTimeout)
 	_ = conn.SetDeadline(deadline)
@@ -201,7 +200,7 @@ func (m *Mux) welcome(ctx context.Context, h *handshake) {
 		}
 		return
 	}
-	m.handshakes.know(conn)
+	m.handshakes.rememberHost(conn)
 	_ = secured.SetDeadline(time.Time{})
 	c := &Conn{Conn: secured, id: peer.id, lineage: peer.lineage, accepted: true, anyCluster: peer.cluster == anyCluster}
 	if !m.layers[peer.kind].offer(ctx, c, time.Until(deadline)) {
@@ -218,17 +217,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// smallFor is how long new connections with a node have small segments, after one was stuck. They cost a little more,
-// and a path that is not mended by then is found out about again.
-const smallFor = 10 * time.Minute
+// smallSegmentsFor is how long new connections with a node use small segments after one was stuck. They are slightly
+// slower, and a path that is not repaired by then is detected again.
+const smallSegmentsFor = 10 * time.Minute
 
-// stuck knows the nodes with which a connection was stuck, by ID, and until when that counts.
+// stuck has the nodes with stuck connections, by ID, each until its small segments end.
 type stuck struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// Stuck says that nothing passed any more through the connection, as far as its user could tell.
+// Stuck reports that no data passes through the connection any more, as far as its user can tell.
 func (c *Conn) Stuck() {
 	if c.layer == nil {
 		return
@@ -242,10 +241,10 @@ func (c *Conn) Stuck() {
 			delete(s.until, id)
 		}
 	}
-	s.until[c.id] = now.Add(smallFor)
+	s.until[c.id] = now.Add(smallSegmentsFor)
 }
 
-// context is ctx for a dial of a node.
+// context returns ctx for a dial of a node, with small segments if it has a stuck connection.
 func (s *stuck) context(ctx context.Context, id string) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -173,7 +173,9 @@ func TestOldestOfItsOwnHost(t *testing.T) {
 // TestKnownHostsAreBounded: of a cluster's own hosts that were met, not given.
 func TestKnownHostsAreBounded(t *testing.T) {
 	hs := newHandshakes((&members.Addresses{}).Addrs)
-	know := func(host int) { hs.know(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))}) }
+	know := func(host int) {
+		hs.rememberHost(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
+	}
 	var all sync.WaitGroup
 	for part := range 2 { // the race detector looks on
 		all.Go(func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
-// versionError: the other side speaks another version of this protocol.
+// versionError is the error of a peer with another version of this protocol.
 type versionError struct{ theirs byte }
 
 func (e *versionError) Error() string {
@@ -24,7 +24,7 @@ func (e *versionError) Error() string {
 		e.theirs, version)
 }
 
-// strangerError: the other side does not speak this protocol.
+// strangerError is the error of a peer with another protocol.
 type strangerError struct{ said []byte }
 
 func (e *strangerError) Error() string { return "it is not a node: it " + guess(e.said) }
@@ -46,7 +46,7 @@ func guess(said []byte) string {
 	return fmt.Sprintf("said %q", said)
 }
 
-// peerError: the other side gave an ID, and is refused all the same.
+// peerError is the error of a peer that is refused although it sent its ID.
 type peerError struct {
 	peer introduction
 	err  error
@@ -55,7 +55,7 @@ type peerError struct {
 func (e *peerError) Error() string { return e.err.Error() }
 func (e *peerError) Unwrap() error { return e.err }
 
-// silence says what an unfinished introduction was.
+// silence describes an incomplete introduction, of which got bytes were read.
 func silence(err error, got int) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -67,10 +67,10 @@ func silence(err error, got int) error {
 	}
 }
 
-// errYouRemoved is ErrRemoved as the dialer learns it.
+// errYouRemoved is ErrRemoved on the dialer's side.
 var errYouRemoved = errors.New("this node was removed from the cluster")
 
-// refusedBy is what the dialer learns of a refusal.
+// refusedBy returns the dialer's error for a refusal.
 func refusedBy(id string, s status, theirs byte) error {
 	var why error
 	switch s {
@@ -97,13 +97,13 @@ func refusedBy(id string, s status, theirs byte) error {
 	return fmt.Errorf("refused: %w", why)
 }
 
-// errCutOff: with TLS 1.3 a dialer has a session before the acceptor has judged the dialer's certificate. The acceptor
-// closes with the dialer's hello unread, which resets the connection: the acceptor's alert may be lost with it, though
-// Linux keeps what has arrived.
+// errCutOff is the error of a dialer whose connection was reset after the TLS handshake. With TLS 1.3 a dialer has a
+// session before the acceptor has verified the dialer's certificate. The acceptor closes with the dialer's hello
+// unread, which resets the connection and may lose its alert, though Linux keeps received data.
 var errCutOff = errors.New(
 	"it cut the connection off behind the TLS handshake: it refuses this node's certificate, or is ending")
 
-// cutOff is err of the first write or read behind TLS, and says so where the connection was cut off.
+// cutOff adds errCutOff to an error of the first write or read after the TLS handshake, if the connection was reset.
 func (t currentTLS) cutOff(err error) error {
 	cut := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrUnexpectedEOF)
 	if t != nil && cut {
@@ -112,8 +112,8 @@ func (t currentTLS) cutOff(err error) error {
 	return err
 }
 
-// unwritten is why a hello could not be written: the acceptor's alert, if there is one to read, and else err.
-func (t currentTLS) unwritten(conn net.Conn, err error) error {
+// explainWrite returns the reason why a hello could not be written: the acceptor's alert if one can be read, else err.
+func (t currentTLS) explainWrite(conn net.Conn, err error) error {
 	if t != nil {
 		if _, alert := conn.Read(make([]byte, 1)); isAlert(alert) { // bounded by the connection's deadline
 			return alert
@@ -122,14 +122,14 @@ func (t currentTLS) unwritten(conn net.Conn, err error) error {
 	return t.cutOff(fmt.Errorf("write hello: %w", err))
 }
 
-// isAlert reports whether err is a TLS alert of the other side.
+// isAlert reports whether err is a TLS alert of the peer.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" // as package tls calls it
 }
 
-// Misfit reports whether err, of a dial, says that two nodes do not admit each other for a reason that no waiting
-// mends: a secret, a certificate, a cluster or a release that does not fit. A node that is ending may look so once.
+// Misfit reports whether err, of a dial, names a reason that time does not remove: a secret, certificate, cluster or
+// release that does not match. A node that is stopping may look like that once.
 func Misfit(err error) bool {
 	var (
 		chain    *tls.CertificateVerificationError
@@ -148,7 +148,7 @@ func Misfit(err error) bool {
 		errors.As(err, &name) || errors.As(err, &release) || errors.As(err, &stranger)
 }
 
-// truncate keeps what a stranger says from filling the log.
+// truncate bounds the part of a stranger's message in the log.
 func truncate(s string) string {
 	const limit = 100
 	if len(s) > limit {
@@ -157,7 +157,7 @@ func truncate(s string) string {
 	return s
 }
 
-// refusals logs refused connections, but not so often that a port scanner fills a disk.
+// refusals logs refused connections, at a rate that a port scanner cannot fill a disk with.
 type refusals struct {
 	logger *slog.Logger
 	limit  loglimit.Limit

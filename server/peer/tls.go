@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// tlsConfigs are the two roles of a node.
+// tlsConfigs are the configurations for a node's two roles.
 type tlsConfigs struct{ asClient, asServer *tls.Config }
 
-// currentTLS returns what is in force. All methods work on nil: no TLS.
+// currentTLS returns the present configuration. All methods work on nil, which is no TLS.
 type currentTLS func() *tls.Config
 
-// newTLSConfigs makes mutual TLS of c. Each side verifies that the other's certificate comes from c.RootCAs and may be
-// used by a server and by a client, since nodes dial each other: a certificate for clients alone is no node's. Then
-// each side calls c.VerifyConnection, if set, which tells nodes from others that the same authority signs for. Host
-// names are compared only if c.ServerName is set: addresses of nodes are often bare IPs that change. The handshake
-// checks names of nodes.
+// newTLSConfigs returns the configurations of mutual TLS by c. Each side verifies that the peer's certificate is signed
+// by c.RootCAs and may be used by a server and by a client, since nodes dial each other; a certificate for clients
+// alone is no node's. Each side then calls c.VerifyConnection, if set, which tells nodes from other holders of
+// certificates of the same authority. Host names are compared only if c.ServerName is set, as nodes' addresses are
+// often IPs that change; the handshake compares node IDs.
 func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	switch {
 	case c.RootCAs == nil:
@@ -48,7 +48,7 @@ func newTLSConfigs(c *tls.Config) (*tlsConfigs, error) {
 	return &tlsConfigs{asClient: client, asServer: server}, nil
 }
 
-// verifyNode returns why the other side of a connection is not a node by its certificate; nil: it is one.
+// verifyNode returns an error unless the peer's certificate is a node's.
 func verifyNode(s tls.ConnectionState, c *tls.Config, roots *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("tls: the other side has no certificate")

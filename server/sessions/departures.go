@@ -11,42 +11,41 @@ import (
 )
 
 const (
-	// leaveTogether is the most of each kind that leave in one request. leavePlaces is the most places in queues that
-	// waiters of one request have together: a request is not cut, and others wait for it.
-	leaveTogether = 1000
-	leavePlaces   = 50 * 128
-	// leaveAgain is the time between two tries.
-	leaveAgain = 100 * time.Millisecond
+	// maxLeaving is the most departures of each kind in one request. maxLeavingPlaces is the most places in queues of the
+	// waiters in one request: a request is applied in one piece, and other commands wait for it.
+	maxLeaving       = 1000
+	maxLeavingPlaces = 50 * 128
+	// leaveRetryInterval is the time between two attempts.
+	leaveRetryInterval = 100 * time.Millisecond
 )
 
-// departures has the cluster forget clients that have left this node, by one batch at a time: waiters leave their
-// queues, locks that were granted too late are given back, and the sessions of closed connections end. What comes
-// meanwhile leaves together.
+// departures removes clients that have left this node from the cluster's state, by one batch at a time: waiters leave
+// their queues, locks that were granted too late are returned, and the sessions of closed connections end. Departures
+// that are added meanwhile go into the next batch.
 type departures struct {
 	propose func(body []byte, count int) error
 	wake    chan struct{}
 
 	mu sync.Mutex
-	// waiters are those that the cluster has to drop. dropPrevious: and all waiters of previous incarnations of this
-	// node.
+	// waiters are to be removed from their queues. dropPrevious adds all waiters of previous incarnations of this node.
 	waiters      []departure
 	dropPrevious bool
-	// gone delivers to clients that have left, by their tickets, until the cluster has forgotten them: one may be
-	// served before that.
-	gone map[uint64]func(protocol.Value)
-	// holds are locks to be given back.
+	// departed has the reply functions of clients that have left, by ticket, until the cluster has removed their waiters:
+	// a waiter may be granted before that.
+	departed map[uint64]func(protocol.Value)
+	// holds are locks to be returned.
 	holds []protocol.Hold
 	// conns are connections whose sessions are to be ended.
 	conns []int64
-	// asked is how many of each the request under way has.
-	asked struct{ waiters, holds, conns int }
-	// together is how many of each go into a request.
-	together int
-	// empty is closed when nothing leaves any more, or nothing can; nil while no caller waits for this.
+	// inFlight is the number of each kind in the request under way.
+	inFlight struct{ waiters, holds, conns int }
+	// batchSize is the most of each kind in the next request.
+	batchSize int
+	// empty is closed once no departure is pending, or none can be applied; nil while no caller waits for that.
 	empty chan struct{}
 }
 
-// departure is a waiter on the way out of the cluster's queues, in which it has so many places at most.
+// departure is a waiter to be removed from at most so many places in queues.
 type departure struct {
 	ticket uint64
 	places int
@@ -54,11 +53,11 @@ type departure struct {
 
 func newDepartures(propose func(body []byte, count int) error) *departures {
 	return &departures{
-		propose: propose, wake: make(chan struct{}, 1), gone: make(map[uint64]func(protocol.Value)), together: leaveTogether,
+		propose: propose, wake: make(chan struct{}, 1), departed: make(map[uint64]func(protocol.Value)), batchSize: maxLeaving,
 	}
 }
 
-// add has note add what leaves.
+// add calls note under the lock, and wakes run.
 func (d *departures) add(note func(*departures)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,21 +65,22 @@ func (d *departures) add(note func(*departures)) {
 	wake(d.wake)
 }
 
-// addConn notes that a connection with sessions has closed.
+// addConn adds a closed connection that had sessions.
 func (d *departures) addConn(conn int64) {
 	d.add(func(d *departures) { d.conns = append(d.conns, conn) })
 }
 
-// takeGone forgets a client that has left, and returns how its reply is delivered; nil: the cluster has forgotten it.
-func (d *departures) takeGone(ticket uint64) (deliver func(protocol.Value)) {
+// takeDeparted removes and returns the reply function of a client that has left; nil if the cluster has removed its
+// waiter.
+func (d *departures) takeDeparted(ticket uint64) (deliver func(protocol.Value)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	deliver = d.gone[ticket]
-	delete(d.gone, ticket)
+	deliver = d.departed[ticket]
+	delete(d.departed, ticket)
 	return deliver
 }
 
-// run proposes what leaves, until ctx ends.
+// run proposes departures until ctx ends.
 func (d *departures) run(ctx context.Context) {
 	for {
 		select {
@@ -88,19 +88,19 @@ func (d *departures) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for d.any() {
+		for d.hasWork() {
 			drained := d.drained()
 			err := d.propose(d.request())
 			if err == nil {
 				d.applied()
 				continue
 			}
-			d.halve(err)
+			d.shrinkBatch(err)
 			if errors.Is(err, protocol.ErrNoLeader) || errors.Is(err, protocol.ErrUncertain) {
-				d.giveUp(drained)
+				d.abortWait(drained)
 			}
 			select {
-			case <-time.After(leaveAgain):
+			case <-time.After(leaveRetryInterval):
 			case <-ctx.Done():
 				return
 			}
@@ -108,8 +108,8 @@ func (d *departures) run(ctx context.Context) {
 	}
 }
 
-// any reports whether something is to be proposed.
-func (d *departures) any() bool {
+// hasWork reports whether a departure is pending, and ends all waits if not.
+func (d *departures) hasWork() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.count() > 0 || d.dropPrevious {
@@ -119,7 +119,7 @@ func (d *departures) any() bool {
 	return false
 }
 
-// endWait ends the waits that are under way. The caller holds d.mu.
+// endWait ends the waits of [departures.wait]. The caller holds d.mu.
 func (d *departures) endWait() {
 	if d.empty != nil {
 		close(d.empty)
@@ -127,18 +127,19 @@ func (d *departures) endWait() {
 	}
 }
 
-// count is how many leave. The caller holds d.mu.
+// count returns the number of pending departures. The caller holds d.mu.
 func (d *departures) count() int { return len(d.waiters) + len(d.holds) + len(d.conns) }
 
-// drained is the channel of callers that wait until nothing leaves; nil: no caller waits.
+// drained returns the channel of the callers of wait, nil if there are none.
 func (d *departures) drained() chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.empty
 }
 
-// giveUp ends the waits from before a try that failed: nothing can leave now. drained is their channel.
-func (d *departures) giveUp(drained chan struct{}) {
+// abortWait ends the waits that began before a failed attempt, whose channel is drained: no departure can be applied
+// now.
+func (d *departures) abortWait(drained chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.empty == drained {
@@ -146,42 +147,42 @@ func (d *departures) giveUp(drained chan struct{}) {
 	}
 }
 
-// halve has fewer leave in the next request, if the last one was refused.
-func (d *departures) halve(err error) {
+// shrinkBatch halves the size of the next request after a refusal that was for the size.
+func (d *departures) shrinkBatch(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if down := new(protocol.Error); errors.As(err, &down) {
 		return
 	}
-	d.together = max(1, d.together/2)
+	d.batchSize = max(1, d.batchSize/2)
 }
 
-// request is for those that leave next. Waiters leave before sessions end: the end of a session may grant a
-// lock. Without tickets the first request does nothing, but any batch drops the waiters of previous incarnations.
+// request returns the body of the next batch. Waiters leave before sessions end, as the end of a session may grant a
+// lock. Without tickets the first request has no effect, but any batch drops the waiters of previous incarnations.
 func (d *departures) request() (body []byte, count int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	tickets := d.nextTickets()
-	d.asked.waiters = len(tickets)
-	d.asked.holds = min(len(d.holds), d.together)
-	d.asked.conns = min(len(d.conns), d.together)
+	d.inFlight.waiters = len(tickets)
+	d.inFlight.holds = min(len(d.holds), d.batchSize)
+	d.inFlight.conns = min(len(d.conns), d.batchSize)
 	if len(tickets) > 0 || d.dropPrevious {
 		body, count = protocol.AppendUnblock(body, protocol.LeaveGone, tickets...), count+1
 	}
-	for _, h := range d.holds[:d.asked.holds] {
+	for _, h := range d.holds[:d.inFlight.holds] {
 		body, count = protocol.AppendReturnGrant(body, h), count+1
 	}
-	if d.asked.conns > 0 {
-		body, count = protocol.AppendEndConnections(body, d.conns[:d.asked.conns]...), count+1
+	if d.inFlight.conns > 0 {
+		body, count = protocol.AppendEndConnections(body, d.conns[:d.inFlight.conns]...), count+1
 	}
 	return body, count
 }
 
-// nextTickets are the tickets of one request: one at least, if any are left. The caller holds d.mu.
+// nextTickets returns the tickets of one request, at least one if any is pending. The caller holds d.mu.
 func (d *departures) nextTickets() (tickets []uint64) {
 	places := 0
-	for _, w := range d.waiters[:min(len(d.waiters), d.together)] {
-		if places += w.places; places > leavePlaces && len(tickets) > 0 {
+	for _, w := range d.waiters[:min(len(d.waiters), d.batchSize)] {
+		if places += w.places; places > maxLeavingPlaces && len(tickets) > 0 {
 			break
 		}
 		tickets = append(tickets, w.ticket)
@@ -189,21 +190,21 @@ func (d *departures) nextTickets() (tickets []uint64) {
 	return tickets
 }
 
-// applied notes that the last request was applied. Since the request was made, others were appended at most.
+// applied removes the departures of the last request. Others were only appended since.
 func (d *departures) applied() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dropPrevious = false
-	for _, w := range d.waiters[:d.asked.waiters] {
-		delete(d.gone, w.ticket)
+	for _, w := range d.waiters[:d.inFlight.waiters] {
+		delete(d.departed, w.ticket)
 	}
-	d.waiters = cutFront(d.waiters, d.asked.waiters)
-	d.holds = cutFront(d.holds, d.asked.holds)
-	d.conns = cutFront(d.conns, d.asked.conns)
-	d.together = leaveTogether
+	d.waiters = cutFront(d.waiters, d.inFlight.waiters)
+	d.holds = cutFront(d.holds, d.inFlight.holds)
+	d.conns = cutFront(d.conns, d.inFlight.conns)
+	d.batchSize = maxLeaving
 }
 
-// cutFront removes the first n. The memory of many goes with the last of them.
+// cutFront removes the first n elements, and frees the array with the last one.
 func cutFront[T any](all []T, n int) []T {
 	if all = slices.Delete(all, 0, n); len(all) == 0 {
 		return nil
@@ -211,7 +212,7 @@ func cutFront[T any](all []T, n int) []T {
 	return all
 }
 
-// wait waits until nothing leaves any more, or a try found no leader for as long as a command takes, or ctx ends.
+// wait is [Clients.Drained].
 func (d *departures) wait(ctx context.Context) {
 	d.mu.Lock()
 	if d.count() == 0 {

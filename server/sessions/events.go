@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// Events takes what an entry did: which sessions live with connections of this node, and what these have lost.
+// Events handles the events of an applied entry: sessions that were attached to or detached from connections of this
+// node, and holds that these have lost.
 func (r *Renewer) Events(events []event.Event) {
 	for i := range events {
 		e := &events[i]
@@ -30,7 +31,7 @@ func (r *Renewer) Events(events []event.Event) {
 	}
 }
 
-// lease is a lease of the state, of at most some centuries.
+// lease converts a lease of the state, capped at some centuries.
 func lease(millis int64) time.Duration {
 	const most = int64(1<<62) / int64(time.Millisecond)
 	return time.Duration(min(millis, most)) * time.Millisecond

@@ -10,20 +10,20 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// Client is a connection. The methods are called by any goroutine, and must not block or call the renewer.
+// Client is a connection. Any goroutine may call its methods, which must not block or call the renewer.
 type Client interface {
-	// SetLease gives the shortest lease of the connection's sessions. If nothing is heard of the client for that
-	// long, the connection has to end, and no sooner.
+	// SetLease sets the shortest lease of the connection's sessions. The connection must be closed once the client has
+	// been silent for that long, and not before.
 	SetLease(shortest time.Duration)
-	// Heard is when the client sent something last. It is called only if that was demanded.
+	// Heard returns when the client last sent something. It is called only after [Renewer.Demand].
 	Heard() time.Time
-	// Post sends a message.
+	// Post sends a message without waiting.
 	Post(m *push.Message)
 	// Cut closes the connection.
 	Cut(why string)
 }
 
-// Renewer has the connections of this node that use locks, and renews their sessions.
+// Renewer renews the sessions of this node's connections, and closes connections whose sessions it could not renew.
 type Renewer struct {
 	cluster    *Cluster
 	departures *departures
@@ -32,17 +32,17 @@ type Renewer struct {
 
 	mu      sync.Mutex
 	clients map[int64]*client
-	// sessions are ordered by their leases.
+	// sessions are ordered by lease, the shortest first.
 	sessions *btree.BTreeG[*session]
 	expected map[*session]struct{}
-	// silent are the connections whose clients have to send something, by when to look for it.
+	// silent are the connections whose clients must send something, ordered by the time of the next check.
 	silent *btree.BTreeG[*client]
-	// renewed is when the last renewal began that was acknowledged.
+	// renewed is the start of the last acknowledged renewal.
 	renewed time.Time
-	// later are connections that were cut: their sessions have time to be attached elsewhere.
-	later []cut
-	cuts  uint64
-	// stopping: this node ends.
+	// endLater are connections that were closed by this node, and whose sessions may still be attached elsewhere.
+	endLater []cut
+	cuts     uint64
+	// stopping is set once this node stops.
 	stopping bool
 }
 
@@ -51,39 +51,39 @@ type client struct {
 	id       int64
 	to       Client
 	sessions map[uint64]*session // by id
-	// expected are sessions whose command this node's log does not have yet. The same session may already be in sessions.
+	// expected are sessions whose command is not in this node's log yet. The same session may be in sessions already.
 	expected []*session
-	// asked is when the last command went out that may have made or attached a session; zero: there was none.
-	asked time.Time
-	// shortest is the shortest lease that there was, 0 if there was none.
+	// lastAsked is the start of the last command that may have made or attached a session, zero if there was none.
+	lastAsked time.Time
+	// shortest is the shortest lease so far, 0 if there was none.
 	shortest time.Duration
-	// cut: the connection is being closed, and lease is the longest of the sessions that it had.
+	// cut is set once this node closes the connection. lease is then the longest lease of its sessions.
 	cut   bool
 	lease time.Duration
-	// demanded: the client has to send something within the shortest lease of its sessions. checkAt is when to check;
-	// zero: the client is not in Renewer.silent.
+	// demanded is set if the client must send something within the shortest lease of its sessions. checkAt is the time of
+	// the next check, zero if the client is not in Renewer.silent.
 	demanded bool
 	checkAt  time.Time
 }
 
-// session is a session of a connection. It does not change.
+// session is a session of a connection. It is immutable.
 type session struct {
 	id    uint64 // 0: not in the log yet
 	conn  int64
 	lease time.Duration
-	// since is when it surely had its whole lease.
+	// since is an instant at which the session had its whole lease.
 	since time.Time
-	// number is the batch behind an expected session.
+	// number is the number of the batch of an expected session.
 	number uint64
 }
 
-// cut is a connection that was cut, and when its sessions are to be ended.
+// cut is a connection that this node closed, and the time at which to end its sessions.
 type cut struct {
 	conn int64
 	at   time.Time
 }
 
-// LeastLease is the shortest lease of a session that lives with a connection.
+// LeastLease is the shortest lease of a session that is attached to a connection.
 const LeastLease = time.Second
 
 func newRenewer(c *Cluster, d *departures) *Renewer {
@@ -107,8 +107,8 @@ func before(a, b *session) bool {
 	return a.number < b.number
 }
 
-// Enter notes a connection that may get sessions or locks. It must be called before the first command for
-// that goes to the cluster.
+// Enter adds a connection that may get sessions or locks. It must be called before the connection's first command of
+// that kind is proposed.
 func (r *Renewer) Enter(conn int64, to Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +118,8 @@ func (r *Renewer) Enter(conn int64, to Client) {
 	}
 }
 
-// Leave notes that a connection has closed. ended: its sessions end with it. Else this node ends, and leaves
-// the sessions the time that they have.
+// Leave removes a closed connection. If ended is true, its sessions end. If it is false, this node is stopping, and the
+// sessions keep the rest of their leases.
 func (r *Renewer) Leave(conn int64, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,31 +132,32 @@ func (r *Renewer) Leave(conn int64, ended bool) {
 		r.cluster.SubscribeSessions(false)
 	}
 	some := len(c.sessions)+len(c.expected) > 0
-	r.drop(c)
+	r.forgetSessions(c)
 	r.stopping = r.stopping || !ended
 	switch {
 	case !ended:
 	case c.cut:
-		r.later = append(r.later, cut{conn, time.Now().Add(c.lease)})
+		r.endLater = append(r.endLater, cut{conn, time.Now().Add(c.lease)})
 		wake(r.wakeRenewer)
 	case some:
 		r.departures.addConn(conn)
 	}
 }
 
-// Vanished notes that a connection ends because nothing was heard of its client for the shortest lease. [Renewer.Leave]
-// follows. A client behind a partition believes in a session with a longer lease: such a session has the rest of it.
+// Vanished is called before [Renewer.Leave] when a connection is closed because its client was silent for the shortest
+// lease. A client behind a partition may rely on a session with a longer lease, so that such a session keeps the rest
+// of it.
 func (r *Renewer) Vanished(conn int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.clients[conn]; c != nil && !c.cut && len(c.sessions)+len(c.expected) > 0 {
-		r.abandon(c, c.shortest)
+		r.abandonSessions(c, c.shortest)
 	}
 }
 
-// abandon leaves the sessions of a connection that is being closed the longest lease, but for what has passed.
-// The caller holds r.mu.
-func (r *Renewer) abandon(c *client, passed time.Duration) {
+// abandonSessions detaches the sessions of a connection that is being closed. They end once their longest lease, less
+// the time that has passed, is over. The caller holds r.mu.
+func (r *Renewer) abandonSessions(c *client, passed time.Duration) {
 	c.cut = true
 	for _, s := range c.sessions {
 		c.lease = max(c.lease, s.lease)
@@ -165,10 +166,10 @@ func (r *Renewer) abandon(c *client, passed time.Duration) {
 		c.lease = max(c.lease, s.lease)
 	}
 	c.lease = max(c.lease-passed, 0)
-	r.drop(c)
+	r.forgetSessions(c)
 }
 
-// Sessions is the number of sessions that live with a connection, or may.
+// Sessions returns the number of sessions that are, or may be, attached to a connection.
 func (r *Renewer) Sessions(conn int64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,8 +180,8 @@ func (r *Renewer) Sessions(conn int64) int {
 	return len(c.sessions) + len(c.expected)
 }
 
-// drop forgets the sessions of a connection. The caller holds r.mu.
-func (r *Renewer) drop(c *client) {
+// forgetSessions removes the sessions of a connection. The caller holds r.mu.
+func (r *Renewer) forgetSessions(c *client) {
 	for _, s := range c.sessions {
 		r.sessions.Delete(s)
 	}
@@ -193,18 +194,19 @@ func (r *Renewer) drop(c *client) {
 	r.scheduleCheck(c, time.Time{})
 }
 
-// Ask notes that a command goes out now that may make or attach a session of the connection. The lease of the session
-// may run from now on, however long the log takes.
+// Ask records the start of a command that may make or attach a session of the connection: the session's lease may run
+// from then on, however long the command takes.
 func (r *Renewer) Ask(conn int64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.clients[conn]; c != nil {
-		c.asked = now
+		c.lastAsked = now
 	}
 }
 
-// Expect notes that the batch with that number, executed since began, made or attached a session of this connection, or
-// may have: until this node's log has the batch, the session is renewed as one with that lease. 0: not known.
+// Expect records that the batch of that number, proposed at began, made or attached a session of this connection, or
+// may have. Until the batch is in this node's log, the session is renewed as one with that lease. 0 is an unknown
+// lease.
 func (r *Renewer) Expect(conn int64, lease time.Duration, number uint64, began time.Time) {
 	if r.cluster.Applied(number) {
 		return // the log has the batch
@@ -227,7 +229,7 @@ func (r *Renewer) Expect(conn int64, lease time.Duration, number uint64, began t
 	r.wakeBoth()
 }
 
-// removeExpected drops an expected session that is no longer in the tree. The caller holds r.mu.
+// removeExpected removes an expected session that is no longer in the tree. The caller holds r.mu.
 func (r *Renewer) removeExpected(c *client, s *session) {
 	delete(r.expected, s)
 	c.expected = slices.DeleteFunc(c.expected, func(other *session) bool { return other == s })
@@ -239,13 +241,13 @@ func (r *Renewer) sessionAttached(conn int64, id uint64, leaseMillis int64) {
 	defer r.mu.Unlock()
 	c := r.clients[conn]
 	since := time.Now()
-	if c != nil && !c.asked.IsZero() {
-		since = c.asked
+	if c != nil && !c.lastAsked.IsZero() {
+		since = c.lastAsked
 	}
 	r.attach(c, conn, id, lease(leaseMillis), since)
 }
 
-// attach notes a session of connection c, nil if it has closed. The caller holds r.mu.
+// attach adds a session to the connection c, which is nil if it has closed. The caller holds r.mu.
 func (r *Renewer) attach(c *client, conn int64, id uint64, lease time.Duration, since time.Time) {
 	switch {
 	case c == nil && r.stopping:
@@ -271,15 +273,15 @@ func (r *Renewer) attach(c *client, conn int64, id uint64, lease time.Duration, 
 	r.sessions.Set(s)
 	c.shorten(lease)
 	if now := time.Now(); !now.Before(since.Add(trustedFor(lease))) && !now.Before(r.renewed.Add(trustedFor(lease))) {
-		// At once: the session may be over, and a renewal that succeeds now would hide that.
+		// Not in the next round: the session may have expired, and a renewal that succeeds now would hide that.
 		r.cutOff(conn)
 		return
 	}
-	r.awaitSign(c, lease)
+	r.expectSign(c, lease)
 	r.wakeBoth()
 }
 
-// shorten gives the connection a lease that is shorter than those before. The caller holds r.mu.
+// shorten lowers the connection's shortest lease. The caller holds r.mu.
 func (c *client) shorten(lease time.Duration) {
 	if c.shortest == 0 || lease < c.shortest {
 		c.shortest = lease
@@ -293,7 +295,7 @@ func (r *Renewer) wakeBoth() {
 	wake(r.wakeCutter)
 }
 
-// sessionDetached notes, by this node's log, that a session does not live with a connection any more.
+// sessionDetached removes a session that an applied entry detached from its connection.
 func (r *Renewer) sessionDetached(conn int64, id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -331,7 +333,7 @@ func (r *Renewer) restored(each func(func(conn int64, id uint64, leaseMillis int
 	})
 }
 
-// post sends a message to a connection, if it is there.
+// post sends a message to a connection that is still open.
 func (r *Renewer) post(conn int64, m *push.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -340,14 +342,14 @@ func (r *Renewer) post(conn int64, m *push.Message) {
 	}
 }
 
-// Len is the number of sessions that this node renews.
+// Len returns the number of sessions that this node renews.
 func (r *Renewer) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions.Len()
 }
 
-// Cuts is the number of connections that were closed since their sessions could not be renewed.
+// Cuts returns the number of connections that were closed because their sessions could not be renewed.
 func (r *Renewer) Cuts() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

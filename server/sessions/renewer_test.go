@@ -219,9 +219,9 @@ func TestCloses(t *testing.T) {
 		s.Leave(1, true)
 		s.Leave(1, true)
 		s.Leave(2, true)
-		time.Sleep(10*time.Second + renewAgain/2)
+		time.Sleep(10*time.Second + renewRetryInterval/2)
 		s.set(func() { s.down = false })
-		time.Sleep(time.Second - renewAgain/2)
+		time.Sleep(time.Second - renewRetryInterval/2)
 		require.ElementsMatch(t, []string{"10.1s: closed [1 2]", "10.1s: renew"}, s.told())
 		require.Equal(t, 1, s.Sessions(0))
 		require.Zero(t, s.Sessions(1))
@@ -277,7 +277,7 @@ func TestCut(t *testing.T) {
 		require.Equal(t, []string{"17.599999998s: renew", "25.599999998s: renew"}, s.told())
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []string{"33s: closed [1]"}, s.told())
-		require.Nil(t, s.later, "a crowd's memory is given back")
+		require.Nil(t, s.endLater, "a crowd's memory is given back")
 		require.False(t, long.isGone())
 	})
 }
@@ -357,7 +357,7 @@ func TestEnds(t *testing.T) {
 			s.keep(2, 2, time.Minute)
 			time.Sleep(time.Second / 2)
 			s.Leave(2, true)
-			time.Sleep(time.Second + 3*renewAgain/2) // the slow request for the closed connection is the last to end
+			time.Sleep(time.Second + 3*renewRetryInterval/2) // the slow request for the closed connection is the last to end
 			stopped := time.Now()
 			s.stop()
 			require.LessOrEqual(t, time.Since(stopped), slow)
@@ -635,7 +635,7 @@ func TestSilenceOfANodeThatSlept(t *testing.T) {
 		require.False(t, c.isGone())
 		s.cutSilent(s.began.Add(10100 * time.Millisecond))
 		require.True(t, c.isGone())
-		require.Equal(t, time.Duration(forever), s.cutSilent(s.began.Add(time.Hour)))
+		require.Equal(t, time.Duration(noDeadline), s.cutSilent(s.began.Add(time.Hour)))
 	})
 }
 
@@ -715,7 +715,7 @@ func TestRefusedDepartures(t *testing.T) {
 		s.keep(1, 1, 3*time.Second)
 		s.keep(2, 2, 3*time.Second)
 		s.Leave(gone.id, true)
-		time.Sleep(time.Minute + renewAgain)
+		time.Sleep(time.Minute + renewRetryInterval)
 		synctest.Wait()
 		require.Equal(t, 61, renewals, "three times in the lease")
 		require.False(t, stays.isGone())
@@ -726,7 +726,7 @@ func TestRefusedDepartures(t *testing.T) {
 func TestManyClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
-		const many = 2*leaveTogether + 1
+		const many = 2*maxLeaving + 1
 		for id := range int64(many) {
 			s.open(id)
 			s.keep(id, 1, time.Hour)
@@ -736,7 +736,7 @@ func TestManyClose(t *testing.T) {
 		for id := range int64(many) {
 			s.Leave(id, true)
 		}
-		time.Sleep(time.Second + renewAgain/2)
+		time.Sleep(time.Second + renewRetryInterval/2)
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second)
 		require.Equal(t, 3, len(s.told()))
@@ -757,7 +757,7 @@ func TestManyClose(t *testing.T) {
 		for id := range int64(many) {
 			s.keep(id, 1, time.Hour) // of a connection that has closed
 		}
-		time.Sleep(time.Second + renewAgain/2)
+		time.Sleep(time.Second + renewRetryInterval/2)
 		s.set(func() { s.down = false })
 		time.Sleep(time.Second)
 		require.Len(t, s.told(), 3)
@@ -805,9 +805,9 @@ func TestEachTwo(t *testing.T) {
 		func(c *Clients) { c.Waiters.LeaveAll(protocol.OK) },
 		func(c *Clients) { c.Waiters.Len() },
 		func(c *Clients) { c.departures.addConn(3) },
-		func(c *Clients) { c.departures.any() },
-		func(c *Clients) { c.departures.giveUp(c.departures.drained()) },
-		func(c *Clients) { c.departures.halve(errors.New("refused")) },
+		func(c *Clients) { c.departures.hasWork() },
+		func(c *Clients) { c.departures.abortWait(c.departures.drained()) },
+		func(c *Clients) { c.departures.shrinkBatch(errors.New("refused")) },
 		func(c *Clients) { c.departures.request() },
 		func(c *Clients) { c.departures.applied() },
 		func(c *Clients) { c.departures.wait(ended) },

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// renewAgain is the time between two tries.
-	renewAgain = 100 * time.Millisecond
-	// forever is longer than any sleep.
-	forever = time.Duration(math.MaxInt64)
+	// renewRetryInterval is the time between two attempts.
+	renewRetryInterval = 100 * time.Millisecond
+	// noDeadline is the sleep of a goroutine that only a wake ends.
+	noDeadline = time.Duration(math.MaxInt64)
 )
 
-// renewAfter is the age of a renewal at which the next one begins, and trustedFor the age at which a client
-// must not believe in its session any more. What is left of the lease then is for clocks that differ.
+// renewAfter is the age of a renewal at which the next one begins, and trustedFor the age at which a client must no
+// longer rely on its session. The remaining eighth of the lease allows for clocks that differ.
 func renewAfter(lease time.Duration) time.Duration { return lease / 3 }
 func trustedFor(lease time.Duration) time.Duration { return lease - lease/8 }
 
 // run renews sessions until ctx ends.
 func (r *Renewer) run(ctx context.Context) {
-	timer := time.NewTimer(forever)
+	timer := time.NewTimer(noDeadline)
 	defer timer.Stop()
 	for {
 		r.forgetExpected()
@@ -43,30 +43,30 @@ func (r *Renewer) run(ctx context.Context) {
 			continue
 		}
 		select {
-		case <-time.After(renewAgain):
+		case <-time.After(renewRetryInterval):
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// set has the timer end a sleep; a sleep for ever has none.
+// set starts the timer, or stops it for noDeadline.
 func set(timer *time.Timer, sleep time.Duration) {
-	if sleep == forever {
+	if sleep == noDeadline {
 		timer.Stop()
 		return
 	}
 	timer.Reset(sleep)
 }
 
-// next reports whether the sessions are to be renewed now, or how long there is nothing to do. The sessions of
-// connections that were cut end when their time is over.
+// next returns whether to renew the sessions now, and otherwise how long to sleep. It also ends the sessions of closed
+// connections whose time is over.
 func (r *Renewer) next(now time.Time) (renew bool, sleep time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sleep = forever
-	waiting := r.later[:0]
-	for _, c := range r.later {
+	sleep = noDeadline
+	waiting := r.endLater[:0]
+	for _, c := range r.endLater {
 		if left := c.at.Sub(now); left > 0 {
 			waiting = append(waiting, c)
 			sleep = min(sleep, left)
@@ -74,8 +74,8 @@ func (r *Renewer) next(now time.Time) (renew bool, sleep time.Duration) {
 			r.departures.addConn(c.conn)
 		}
 	}
-	if r.later = waiting; len(waiting) == 0 {
-		r.later = nil
+	if r.endLater = waiting; len(waiting) == 0 {
+		r.endLater = nil
 	}
 	if shortest, some := r.sessions.Min(); some {
 		left := r.renewed.Add(renewAfter(shortest.lease)).Sub(now)
@@ -85,14 +85,14 @@ func (r *Renewer) next(now time.Time) (renew bool, sleep time.Duration) {
 	return renew, sleep
 }
 
-// renewedAt notes when a renewal began that was acknowledged.
+// renewedAt records the start of an acknowledged renewal.
 func (r *Renewer) renewedAt(began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.renewed = began
 }
 
-// forgetExpected forgets expected sessions whose command this node's log has.
+// forgetExpected removes expected sessions whose batch is in this node's log.
 func (r *Renewer) forgetExpected() {
 	r.mu.Lock()
 	some := slices.Collect(maps.Keys(r.expected))
@@ -113,9 +113,9 @@ func (r *Renewer) forgetIfConnected(s *session) {
 	}
 }
 
-// cutLate closes connections whose sessions were not renewed in time.
-func (r *Renewer) cutLate(ctx context.Context) {
-	timer := time.NewTimer(forever)
+// runCutter closes connections whose sessions were not renewed in time or whose clients are silent, until ctx ends.
+func (r *Renewer) runCutter(ctx context.Context) {
+	timer := time.NewTimer(noDeadline)
 	defer timer.Stop()
 	for {
 		now := time.Now()
@@ -129,19 +129,19 @@ func (r *Renewer) cutLate(ctx context.Context) {
 	}
 }
 
-// whyCut is logged with the connection.
+// whyCut is the reason in the log.
 const whyCut = "its session could not be renewed in time"
 
-// cutUnrenewed cuts the connections that are late, and returns how long none will be.
+// cutUnrenewed closes connections whose sessions were not renewed in time, and returns the time until the next check.
 func (r *Renewer) cutUnrenewed(now time.Time) (sleep time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sleep = forever
+	sleep = noDeadline
 	var late []int64
 	r.sessions.Scan(func(s *session) bool {
 		left := r.renewed.Add(trustedFor(s.lease)).Sub(now)
 		if left > 0 {
-			sleep = min(sleep, left) // as all that follow have as much
+			sleep = min(sleep, left) // the following sessions have longer leases
 			return false
 		}
 		if left = s.since.Add(trustedFor(s.lease)).Sub(now); left > 0 {
@@ -157,13 +157,13 @@ func (r *Renewer) cutUnrenewed(now time.Time) (sleep time.Duration) {
 	return sleep
 }
 
-// cutOff closes a connection. The caller holds r.mu.
+// cutOff closes a connection whose sessions were not renewed in time. The caller holds r.mu.
 func (r *Renewer) cutOff(conn int64) {
 	c := r.clients[conn]
 	if c.cut {
 		return
 	}
-	r.abandon(c, 0)
+	r.abandonSessions(c, 0)
 	r.cuts++
 	c.to.Cut(whyCut)
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// whySilent is logged with the connection.
+// whySilent is the reason in the log.
 const whySilent = "its client was silent for a session's lease"
 
 func checkedBefore(a, b *client) bool {
@@ -14,8 +14,9 @@ func checkedBefore(a, b *client) bool {
 	return a.id < b.id
 }
 
-// Demand says whether the client of a connection has to send something within the shortest lease of its sessions. Else
-// the connection is cut, and the sessions have what is left of their longest lease since the client was heard.
+// Demand sets whether the client of a connection must send something within the shortest lease of its sessions. A
+// silent client's connection is closed, and its sessions end once their longest lease has passed since the client was
+// last heard.
 func (r *Renewer) Demand(conn int64, yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -24,15 +25,15 @@ func (r *Renewer) Demand(conn int64, yes bool) {
 		return
 	}
 	c.demanded = yes
-	if limit, some := c.allowed(); some && yes {
-		r.awaitSign(c, limit)
+	if limit, some := c.silenceLimit(); some && yes {
+		r.expectSign(c, limit)
 		wake(r.wakeCutter)
 	}
 }
 
-// awaitSign schedules a check of a client with a session of that lease, if signs of life are demanded. The caller
+// expectSign schedules a check of a client that has a session of that lease, if [Renewer.Demand] was called. The caller
 // holds r.mu.
-func (r *Renewer) awaitSign(c *client, lease time.Duration) {
+func (r *Renewer) expectSign(c *client, lease time.Duration) {
 	if !c.demanded {
 		return
 	}
@@ -41,7 +42,7 @@ func (r *Renewer) awaitSign(c *client, lease time.Duration) {
 	}
 }
 
-// scheduleCheck sets the time of the next check of a client; the zero time: none. The caller holds r.mu.
+// scheduleCheck sets the time of the next check of a client, or none for the zero time. The caller holds r.mu.
 func (r *Renewer) scheduleCheck(c *client, at time.Time) {
 	if !c.checkAt.IsZero() {
 		r.silent.Delete(c)
@@ -51,9 +52,9 @@ func (r *Renewer) scheduleCheck(c *client, at time.Time) {
 	}
 }
 
-// allowed is how long the client may be silent: the shortest lease of the sessions in the log, if any.
-func (c *client) allowed() (limit time.Duration, some bool) {
-	for _, s := range c.sessions { // unordered: the least
+// silenceLimit returns how long the client may be silent: the shortest lease of its sessions, if it has any.
+func (c *client) silenceLimit() (limit time.Duration, some bool) {
+	for _, s := range c.sessions { // unordered: a minimum
 		if !some || s.lease < limit {
 			limit, some = s.lease, true
 		}
@@ -61,20 +62,20 @@ func (c *client) allowed() (limit time.Duration, some bool) {
 	return limit, some
 }
 
-// cutSilent cuts the connections whose clients were silent for too long, and returns how long none will be. A client is
-// checked once in its lease, whatever it sends.
+// cutSilent closes connections whose clients were silent for too long, and returns the time until the next check. A
+// client is checked once per lease, whatever it sends.
 func (r *Renewer) cutSilent(now time.Time) (sleep time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
 		c, some := r.silent.Min()
 		if !some {
-			return forever
+			return noDeadline
 		}
 		if left := c.checkAt.Sub(now); left > 0 {
 			return left
 		}
-		limit, some := c.allowed()
+		limit, some := c.silenceLimit()
 		heard := c.to.Heard()
 		switch late := now.Sub(c.checkAt); {
 		case !some || !c.demanded:
@@ -82,10 +83,10 @@ func (r *Renewer) cutSilent(now time.Time) (sleep time.Duration) {
 		case now.Sub(heard) < limit:
 			r.scheduleCheck(c, heard.Add(limit))
 		case late > limit/8:
-			// This node slept: what clients have sent meanwhile may not be read yet.
+			// This node was suspended: the clients' messages may not have been read yet.
 			r.scheduleCheck(c, now.Add(limit/8))
 		default:
-			r.abandon(c, now.Sub(heard))
+			r.abandonSessions(c, now.Sub(heard))
 			c.to.Cut(whySilent)
 		}
 	}

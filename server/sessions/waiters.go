@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Waiters are the clients of this node that wait, by their tickets.
+// Waiters are the clients of this node that wait for a reply, by ticket.
 type Waiters struct {
 	cluster    *Cluster
 	departures *departures
@@ -14,23 +14,23 @@ type Waiters struct {
 	mu      sync.Mutex
 	tickets uint64 // given out
 	clients map[uint64]waiter
-	// restored counts the snapshots that took the place of the state.
+	// restored counts the snapshots that replaced the state.
 	restored uint64
 	// subscribed is the last argument of SubscribeWaiting.
 	subscribed bool
 }
 
-// waiter is a client that waits.
+// waiter is a client that waits for a reply.
 type waiter struct {
 	deliver func(protocol.Value)
-	// number is the number of the batch that parked the client, 0 until that is known.
+	// number is the number of the batch that parked the client, 0 if unknown.
 	number uint64
-	// restored is the count of snapshots when the client entered.
+	// restored is the value of Waiters.restored when the client entered.
 	restored uint64
 	places   int
 }
 
-// Enter gives a ticket to a client whose command may wait in so many queues at most. deliver is called once at most,
+// Enter returns a ticket for a client whose command may wait in at most so many queues. deliver is called at most once,
 // by any goroutine, and must be quick.
 func (w *Waiters) Enter(places int, deliver func(protocol.Value)) (ticket uint64) {
 	w.mu.Lock()
@@ -48,8 +48,8 @@ func (w *Waiters) subscribe(yes bool) {
 	}
 }
 
-// UnsubscribeIdle ends the subscription if no client waits, and reports whether the subscription goes on. The next
-// client subscribes again. UnsubscribeIdle is called every second.
+// UnsubscribeIdle ends the subscription if no client waits, and reports whether the subscription continues. The next
+// client subscribes again. The caller calls it every second.
 func (w *Waiters) UnsubscribeIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,7 @@ func (w *Waiters) UnsubscribeIdle() bool {
 	return w.subscribed
 }
 
-// take removes a client, and reports whether the client was there.
+// take removes and returns a client.
 func (w *Waiters) take(ticket uint64) (c waiter, there bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,15 +68,15 @@ func (w *Waiters) take(ticket uint64) (c waiter, there bool) {
 	return c, there
 }
 
-// Forget ends a wait that did not begin: the command was served at once, or surely not applied. It returns true if no
-// reply was or will be delivered.
+// Forget removes a client that does not wait: its command was served at once, or surely not applied. undelivered
+// reports that no reply was or will be delivered.
 func (w *Waiters) Forget(ticket uint64) (undelivered bool) {
 	_, undelivered = w.take(ticket)
 	return undelivered
 }
 
-// Parked notes that the batch with that number has parked the client. Replies are lost in snapshots alone: those that
-// came while the command was under way are looked at here, later ones by stateRestored.
+// Parked records that the batch of that number has parked the client. Replies are lost only with entries that a
+// snapshot replaces: Parked checks for snapshots since the client entered, stateRestored for later ones.
 func (w *Waiters) Parked(ticket, number uint64) {
 	w.mu.Lock()
 	c, there := w.clients[ticket]
@@ -92,7 +92,7 @@ func (w *Waiters) Parked(ticket, number uint64) {
 }
 
 // check delivers ErrUncertain to a client whose reply was lost: the state has the batch, but no waiter. Woken is called
-// before the state has the batch, thus a client that is still there got no reply.
+// before the state has the batch, so that a client that is still here got no reply.
 func (w *Waiters) check(ticket, number uint64) {
 	if !w.cluster.Applied(number) || w.cluster.Waits(ticket) {
 		return
@@ -100,12 +100,12 @@ func (w *Waiters) check(ticket, number uint64) {
 	w.Woken(ticket, protocol.ErrUncertain.Value())
 }
 
-// Woken delivers the reply, and reports whether the client is still there. A reply is also delivered for a client that
-// has left while the cluster still has its waiter: the reply may be a lock to be given back.
+// Woken delivers the reply, and reports whether the client is still here. A client that has left gets the reply too, as
+// long as the cluster has its waiter: the reply may be a lock to be returned.
 func (w *Waiters) Woken(ticket uint64, reply protocol.Value) bool {
 	c, there := w.take(ticket)
 	if !there {
-		c.deliver = w.departures.takeGone(ticket)
+		c.deliver = w.departures.takeDeparted(ticket)
 	}
 	if c.deliver != nil {
 		c.deliver(reply)
@@ -113,7 +113,7 @@ func (w *Waiters) Woken(ticket uint64, reply protocol.Value) bool {
 	return there
 }
 
-// GiveBack releases locks that were granted to clients which had gone before the delivery.
+// GiveBack releases locks that were granted to clients which left before the delivery.
 func (w *Waiters) GiveBack(holds ...protocol.Hold) {
 	w.departures.add(func(d *departures) { d.holds = append(d.holds, holds...) })
 }
@@ -134,7 +134,8 @@ func (w *Waiters) stateRestored() {
 	}
 }
 
-// Leave notes that a client does not wait any more. If a reply was delivered, nothing happens.
+// Leave removes a client that no longer waits, and its waiter from the cluster. After the delivery of a reply it does
+// nothing.
 func (w *Waiters) Leave(ticket uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,12 +145,12 @@ func (w *Waiters) Leave(ticket uint64) {
 	}
 	delete(w.clients, ticket)
 	w.departures.add(func(d *departures) {
-		d.gone[ticket] = c.deliver
+		d.departed[ticket] = c.deliver
 		d.waiters = append(d.waiters, departure{ticket, c.places})
 	})
 }
 
-// LeaveAll delivers the reply to all parked clients, and has the cluster drop their waiters.
+// LeaveAll delivers the reply to all parked clients, and removes their waiters from the cluster.
 func (w *Waiters) LeaveAll(reply protocol.Value) {
 	w.mu.Lock()
 	var parked []waiter
@@ -168,13 +169,13 @@ func (w *Waiters) LeaveAll(reply protocol.Value) {
 	}
 }
 
-// DropPreviousIncarnations has the cluster drop the waiters of this node's previous incarnations, as any batch of the
-// present one does.
+// DropPreviousIncarnations removes the waiters of this node's previous incarnations, as any batch of the present one
+// does.
 func (w *Waiters) DropPreviousIncarnations() {
 	w.departures.add(func(d *departures) { d.dropPrevious = true })
 }
 
-// Len is the number of clients that wait, or are about to.
+// Len returns the number of clients that wait, or are about to.
 func (w *Waiters) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -209,8 +209,8 @@ func TestLeaveMany(t *testing.T) {
 				r.Leave(r.Enter(1, told.give))
 			}
 		}
-		c.meanwhile = func() { leave(leaveTogether) }
-		leave(leaveTogether + 1)
+		c.meanwhile = func() { leave(maxLeaving) }
+		leave(maxLeaving + 1)
 		go r.Run(t.Context())
 		r.Drained(t.Context())
 		synctest.Wait()
@@ -218,7 +218,7 @@ func TestLeaveMany(t *testing.T) {
 		for _, word := range c.asked {
 			words[word]++
 		}
-		require.Len(t, words, 2*leaveTogether+1+2)
+		require.Len(t, words, 2*maxLeaving+1+2)
 		require.Equal(t, words["unblock"], words["gone"])
 	})
 }
@@ -229,7 +229,8 @@ func TestLeaveManyPlaces(t *testing.T) {
 		c := cluster{}
 		c.down.Store(true)
 		r := c.waiters()
-		for _, places := range []int{leavePlaces / 2, leavePlaces / 2, 1, leavePlaces - 1, leavePlaces + 1, 1, leavePlaces} {
+		const most = maxLeavingPlaces
+		for _, places := range []int{most / 2, most / 2, 1, most - 1, most + 1, 1, most} {
 			ticket := r.Enter(places, func(protocol.Value) {})
 			if places == 1 {
 				r.Parked(ticket, 1) // leaves by LeaveAll
@@ -301,7 +302,7 @@ func TestDrainedWithoutLeader(t *testing.T) {
 			synctest.Wait()
 			start := time.Now()
 			r.Drained(t.Context())
-			require.LessOrEqual(t, time.Since(start), leaveAgain)
+			require.LessOrEqual(t, time.Since(start), leaveRetryInterval)
 			c.down.Store(false)
 			r.Drained(t.Context())
 			require.Contains(t, c.asked, "return-grant")
