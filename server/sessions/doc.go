@@ -14,7 +14,7 @@
 //     connection is closed. The session is not ended then, so that the client may attach it to a connection of another
 //     node;
 //   - a client gets the notice of a lost hold as soon as the leader's clients get the replies of the same entry: while
-//     there are sessions, this node subscribes to commit notifications;
+//     connections may have sessions, this node subscribes to commit notifications;
 //   - the connection of a client that vanished without closing it is closed soon after the shortest lease of its
 //     sessions;
 //   - if signs of life are demanded, a client that is silent for the shortest lease of its sessions loses its
