@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -52,42 +51,6 @@ func TestDamage(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
-// fields is a saved table, a value each.
-type fields []any
-
-func (f *fields) Uint(n uint64)   { *f = append(*f, n) }
-func (f *fields) Int(n int64)     { *f = append(*f, n) }
-func (f *fields) String(s string) { *f = append(*f, s) }
-
-// fieldSource reads fields.
-type fieldSource struct {
-	left fields
-	err  error
-}
-
-func (s *fieldSource) Err() error { return s.err }
-
-func nextOf[T any](s *fieldSource) (value T) {
-	if s.err != nil {
-		return value
-	}
-	ok := len(s.left) > 0
-	if ok {
-		value, ok = s.left[0].(T)
-		s.left = s.left[1:]
-	}
-	if !ok {
-		s.err = errors.New("another value stands there")
-	}
-	return value
-}
-
-func (s *fieldSource) Uint() uint64   { return nextOf[uint64](s) }
-func (s *fieldSource) Int() int64     { return nextOf[int64](s) }
-func (s *fieldSource) String() string { return nextOf[string](s) }
-
-func (s *fieldSource) LockText(int) keyspace.LockText { return keyspace.NewLockText(s.String()) }
-
 // others are values that may stand in the place of one.
 func others(was any) (others []any) {
 	switch n := was.(type) {
@@ -111,7 +74,7 @@ func others(was any) (others []any) {
 // acceptedWithDamage loads a table with each value changed in many ways, and counts what was accepted, which must be
 // right, and the one form of what it says.
 func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
-	var good fields
+	var good tape
 	table.Save(&good)
 	for i, was := range good {
 		for _, other := range others(was) {
@@ -120,7 +83,7 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 			}
 			bad := slices.Clone(good)
 			bad[i] = other
-			source := &fieldSource{left: bad}
+			source := &player{words: bad}
 			damaged, err := Load(source)
 			if err != nil {
 				continue
@@ -128,9 +91,9 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 			accepted++
 			damaged.Begin(table.now, plenty)
 			require.NoError(t, damaged.verify(false), "value %d: %v in place of %v", i, other, was)
-			var again fields
+			var again tape
 			damaged.Save(&again)
-			read := bad[:len(bad)-len(source.left)]
+			read := bad[:len(bad)-len(source.words)]
 			if !slices.Equal(read, again) { // waiters of a lock may stand there in another order
 				require.ElementsMatch(t, read, again, "value %d: %v in place of %v is not what is saved", i, other, was)
 			}
@@ -167,13 +130,13 @@ func TestDamagedValues(t *testing.T) {
 
 // refusals are the errors of a table's loads with one value in the place of another, each time at one place.
 func refusals(table *Table, was, is any) (errs []error) {
-	var good fields
+	var good tape
 	table.Save(&good)
 	for i := range good {
 		if good[i] == was {
 			bad := slices.Clone(good)
 			bad[i] = is
-			_, err := Load(&fieldSource{left: bad})
+			_, err := Load(&player{words: bad})
 			errs = append(errs, err)
 		}
 	}
@@ -206,7 +169,7 @@ func TestDamageBeyondLimits(t *testing.T) {
 	require.Contains(t, refusals(table, "node 2", "node 1"), errDrop)
 
 	for over, want := range []error{nil, errWaiter} {
-		d := &loader{Reader: &fieldSource{}, t: New()}
+		d := &loader{Reader: &player{}, t: New()}
 		d.t.waitingBytes = MaxWaitingBytes + int64(over)
 		d.queue()
 		require.Equal(t, want, d.err)
@@ -224,24 +187,24 @@ func TestHoldsThatCannotBe(t *testing.T) {
 		}
 		return table
 	}
-	for name, spoil := range map[string]func(table *Table, l *lock, next fields){
-		"":         func(*Table, *lock, fields) {},
-		"one hold": func(table *Table, l *lock, _ fields) { l.hold, l.more = l.anyHold(), nil },
-		"too many": func(_ *Table, l *lock, _ fields) {
+	for name, spoil := range map[string]func(table *Table, l *lock, next tape){
+		"":         func(*Table, *lock, tape) {},
+		"one hold": func(table *Table, l *lock, _ tape) { l.hold, l.more = l.anyHold(), nil },
+		"too many": func(_ *Table, l *lock, _ tape) {
 			l.more.holds.byFence = slices.Concat(make([]*hold, MaxHolders-2), l.more.holds.byFence)
 		},
-		"exclusive": func(table *Table, l *lock, next fields) {
+		"exclusive": func(table *Table, l *lock, next tape) {
 			l.anyHold().mode, next[2] = Exclusive, uint64(Exclusive)
 		},
 	} {
-		var next fields
+		var next tape
 		shared("a", "b", "c").Save(&next)
 		next = next[slices.Index(next, any("c")):]
 		d := &loader{t: shared("a", "b")}
 		d.t.fences++
 		l := d.t.find(0, "k")
 		spoil(d.t, l, next)
-		d.Reader = &fieldSource{left: next}
+		d.Reader = &player{words: next}
 		d.hold(l)
 		require.Equal(t, name != "", d.err != nil, name)
 	}

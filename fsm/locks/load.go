@@ -1,8 +1,10 @@
 package locks
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
@@ -28,6 +30,7 @@ type loader struct {
 	Reader
 	t       *Table
 	err     error
+	key     string // of the lock at hand
 	waiters []*waiter
 	lastDB  int // of the live locks
 }
@@ -53,7 +56,9 @@ func Load(r Reader) (*Table, error) {
 	if d.err == nil {
 		d.schedule()
 	}
-	if d.err != nil {
+	if d.err != nil && d.key != "" {
+		return nil, fmt.Errorf("%w: %q", d.err, d.key)
+	} else if d.err != nil {
 		return nil, d.err
 	}
 	t.events = nil
@@ -180,7 +185,8 @@ func (d *loader) drop() {
 func (d *loader) lock(of *database) {
 	db := d.flags(maxDatabases-1, errLock)
 	l := &lock{text: d.LockText(int(db)), due: never}
-	l.hash = keyspace.Hash(l.key())
+	d.key = l.key()
+	l.hash = keyspace.Hash(d.key)
 	d.t.lockIDs++
 	d.t.lockCount++
 	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before schedule
@@ -282,14 +288,10 @@ func (d *loader) waiter(home *lock) {
 
 // queue puts the waiters into the queues, when all locks are known.
 func (d *loader) queue() {
-	slices.SortFunc(d.waiters, func(a, b *waiter) int {
-		if a.order < b.order {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(d.waiters, func(a, b *waiter) int { return cmp.Compare(a.order, b.order) })
 	last := uint64(0)
 	for _, w := range d.waiters {
+		d.key = w.keys()[0]
 		d.must(w.order > last, errWaiter)
 		last = w.order
 		_, taken := d.t.names.Get(w)
@@ -315,6 +317,10 @@ func (d *loader) schedule() {
 	t := d.t
 	n := t.lockCount
 	for _, l := range slices.Collect(t.all()) {
+		if d.err != nil {
+			return
+		}
+		d.key = l.key()
 		l.head &^= flagTouched | flagWake
 		extended := l.more != nil
 		t.normalize(l)

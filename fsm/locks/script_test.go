@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
@@ -487,55 +486,16 @@ func (s *stage) sessions([]string) (lines []string) {
 	return lines
 }
 
-// tape is a snapshot in memory.
-type tape struct {
-	words []any
-	next  int
-}
-
-func (s *tape) Uint(n uint64)   { s.words = append(s.words, n) }
-func (s *tape) Int(n int64)     { s.words = append(s.words, n) }
-func (s *tape) String(v string) { s.words = append(s.words, v) }
-
-// head reads a tape from its beginning.
-type head struct {
-	tape *tape
-	err  error
-}
-
-func read[T any](h *head) (v T) {
-	if h.err != nil {
-		return v
-	}
-	if h.tape.next == len(h.tape.words) {
-		h.err = fmt.Errorf("the tape ended")
-		return v
-	}
-	v, ok := h.tape.words[h.tape.next].(T)
-	h.tape.next++
-	if !ok {
-		h.err = fmt.Errorf("word %d is a %T", h.tape.next-1, h.tape.words[h.tape.next-1])
-	}
-	return v
-}
-
-func (h *head) Uint() uint64   { return read[uint64](h) }
-func (h *head) Int() int64     { return read[int64](h) }
-func (h *head) String() string { return read[string](h) }
-func (h *head) Err() error     { return h.err }
-
-func (h *head) LockText(int) keyspace.LockText { return keyspace.NewLockText(h.String()) }
-
 // reloaded is a table that went through a snapshot.
 func reloaded(t *testing.T, table *Table) *Table {
 	t.Helper()
-	var out tape
+	var out, again tape
 	table.Save(&out)
-	loaded, err := Load(&head{tape: &out})
+	p := &player{words: out}
+	loaded, err := Load(p)
 	require.NoError(t, err)
-	require.Equal(t, len(out.words), out.next, "what was written is read")
-	var again tape
+	require.Empty(t, p.words, "what was written is read")
 	loaded.Save(&again)
-	require.Equal(t, out.words, again.words, "a table and its like write the same")
+	require.Equal(t, out, again, "a table and its like write the same")
 	return loaded
 }
