@@ -110,13 +110,7 @@ func (t *Table) settleAll(q *Request) {
 func (t *Table) ask(q *Request) (fence uint64, err error) {
 	all := true
 	for _, key := range q.Keys {
-		l := t.find(q.DB, key)
-		if l == nil {
-			all = false
-			continue
-		}
-		h := l.holdOf(q.Owner)
-		switch {
+		switch h := t.find(q.DB, key).holdOf(q.Owner); {
 		case h == nil:
 			all = false
 		case !covers(h, q):
@@ -143,10 +137,7 @@ func (t *Table) ask(q *Request) (fence uint64, err error) {
 // unbound is how many locks of a request its owner does not hold by the session of the request.
 func (t *Table) unbound(q *Request) (n int) {
 	for _, key := range q.Keys {
-		l := t.find(q.DB, key)
-		if l == nil {
-			n++
-		} else if h := l.holdOf(q.Owner); h == nil || h.session() != q.Session {
+		if h := t.find(q.DB, key).holdOf(q.Owner); h == nil || h.session() != q.Session {
 			n++
 		}
 	}
@@ -247,7 +238,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		return Answer{}, ErrFull
 	}
 	for _, key := range q.Keys {
-		if l := t.find(q.DB, key); l != nil && l.waiters() >= MaxWaiters && t.waiterOf(l, q.Owner) == nil {
+		if l := t.find(q.DB, key); l.waiters() >= MaxWaiters && t.waiterOf(l, q.Owner) == nil {
 			return Answer{}, ErrFull
 		}
 	}

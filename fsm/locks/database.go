@@ -102,7 +102,7 @@ var quietProbe = &lock{due: past, head: flagProbe}
 
 // databases are the locks of all databases.
 type databases struct {
-	// live are the locks by the number of the database; nil: it never had any. flushed are databases that were flushed,
+	// live are the locks by the number of the database, as far as there were any. flushed are databases that were flushed,
 	// the first flushed first, whose losses are still to be told.
 	live    []*database
 	flushed []*database
@@ -113,17 +113,14 @@ type databases struct {
 func (s *databases) copy() databases {
 	copied := func(from []*database) (to []*database) {
 		for _, d := range from {
-			if d != nil {
-				d = d.copy()
-			}
-			to = append(to, d)
+			to = append(to, d.copy())
 		}
 		return to
 	}
 	return databases{live: copied(s.live), flushed: copied(s.flushed), compared: s.compared}
 }
 
-// database is the live locks of a database, nil if it never had any.
+// database is the live locks of a database, nil if there were none in it and those behind.
 func (s *databases) database(db int) *database {
 	if db < 0 || db >= len(s.live) {
 		return nil
@@ -134,10 +131,7 @@ func (s *databases) database(db int) *database {
 // makeDatabase is database, and makes what is missing.
 func (s *databases) makeDatabase(db int) *database {
 	for len(s.live) <= db {
-		s.live = append(s.live, nil)
-	}
-	if s.live[db] == nil {
-		s.live[db] = newDatabase(s.compared)
+		s.live = append(s.live, newDatabase(s.compared))
 	}
 	return s.live[db]
 }
@@ -194,9 +188,6 @@ func (s *databases) firstFlushed() (of *database, first *lock) {
 // firstLock is the live lock at which something is due first, of those with a queue, or of all. Nil: there is none.
 func (s *databases) firstLock(quiet bool) (first *lock) {
 	for _, d := range s.live {
-		if d == nil {
-			continue
-		}
 		if l := d.firstContended(); l != nil && (first == nil || dueBefore(l, first)) {
 			first = l
 		}

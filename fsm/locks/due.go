@@ -61,19 +61,7 @@ func (e *engine) runFirst(quiet bool) bool {
 // At one instant holds end first, then the delay, then the queue is granted the lock, then waits end: a request that
 // waits until the very instant is granted.
 func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
-	delay, grant, wait := int64(never), int64(never), int64(never)
-	var w *waiter
-	if m := l.more; m != nil {
-		if m.grantAt != 0 {
-			grant = m.grantAt - 1
-		}
-		if m.delay != 0 {
-			delay = m.delay
-		}
-		if w = e.firstWaitEnd(l); w != nil {
-			wait = w.deadline
-		}
-	}
+	delay, grant, wait, w := e.timers(l)
 	switch first := min(end, delay, grant, wait); {
 	case first >= until:
 		return false
@@ -177,15 +165,8 @@ func (e *engine) isDueFirst(l *lock) bool {
 	if e.flushOf(l) != nil || e.anyOver(l, e.readAt) {
 		return true
 	}
-	m := l.more
-	if m == nil {
-		return false
-	}
-	if m.delay != 0 && m.delay < e.readAt || m.grantAt != 0 && m.grantAt-1 < e.readAt {
-		return true
-	}
-	w := e.firstWaitEnd(l)
-	return w != nil && w.deadline < e.readAt-1
+	delay, grant, wait, _ := e.timers(l)
+	return min(delay, grant) < e.readAt || wait < e.readAt-1
 }
 
 // endDue ends a session whose time is over; or, if its node was heard of since its own lease began, lets the

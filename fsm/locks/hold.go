@@ -111,19 +111,14 @@ func compareEnds(a, b *hold) int {
 	return cmp.Compare(a.fence, b.fence)
 }
 
-func (s *holdSet) add(h *hold) {
-	s.byFence = inserted(s.byFence, h, compareFences)
-	s.byOwner = inserted(s.byOwner, h, compareOwners)
-	if h.deadline != never {
-		s.byEnd = inserted(s.byEnd, h, compareEnds)
-	}
-}
+func (s *holdSet) add(h *hold)    { s.change(h, inserted) }
+func (s *holdSet) remove(h *hold) { s.change(h, removed) }
 
-func (s *holdSet) remove(h *hold) {
-	s.byFence = removed(s.byFence, h, compareFences)
-	s.byOwner = removed(s.byOwner, h, compareOwners)
+func (s *holdSet) change(h *hold, do func(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold) {
+	s.byFence = do(s.byFence, h, compareFences)
+	s.byOwner = do(s.byOwner, h, compareOwners)
 	if h.deadline != never {
-		s.byEnd = removed(s.byEnd, h, compareEnds)
+		s.byEnd = do(s.byEnd, h, compareEnds)
 	}
 }
 
@@ -139,18 +134,13 @@ func removed(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
 	return holds
 }
 
+// ofOwner is the hold of an owner, nil if there is none.
 func (s *holdSet) ofOwner(owner string) *hold {
-	return found(s.byOwner, owner, func(h *hold, owner string) int { return strings.Compare(h.owner, owner) })
-}
-
-func (s *holdSet) ofFence(fence uint64) *hold {
-	return found(s.byFence, fence, func(h *hold, fence uint64) int { return cmp.Compare(h.fence, fence) })
-}
-
-// found is the hold that compares equal, nil if there is none.
-func found[T any](holds []*hold, target T, compare func(h *hold, target T) int) *hold {
-	if i, ok := slices.BinarySearchFunc(holds, target, compare); ok {
-		return holds[i]
+	i, ok := slices.BinarySearchFunc(s.byOwner, owner, func(h *hold, owner string) int {
+		return strings.Compare(h.owner, owner)
+	})
+	if !ok {
+		return nil
 	}
-	return nil
+	return s.byOwner[i]
 }

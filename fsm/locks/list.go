@@ -114,9 +114,6 @@ const maxQueues = 10_000
 func (s *store) EachQueue(f func(key string, waiters int)) {
 	left := maxQueues
 	for _, d := range s.live {
-		if d == nil {
-			continue
-		}
 		d.agenda.Scan(func(l *lock) bool {
 			if !l.contended() || left == 0 {
 				return false

@@ -72,9 +72,11 @@ func probeAt(db int, hash uint64, key string) lock {
 	return lock{text: keyspace.LockText(key), hash: hash, head: uint64(db)<<8 | flagProbe}
 }
 
-// holders is the number of holds.
+// holders is the number of holds; 0 of no lock.
 func (l *lock) holders() int {
 	switch {
+	case l == nil:
+		return 0
 	case l.hold != nil:
 		return 1
 	case l.more != nil && l.more.holds != nil:
@@ -83,9 +85,9 @@ func (l *lock) holders() int {
 	return 0
 }
 
-// waiters is the length of the queue.
+// waiters is the length of the queue; 0 of no lock.
 func (l *lock) waiters() (n int) {
-	if l.more != nil {
+	if l != nil && l.more != nil {
 		for _, count := range l.more.ranks {
 			n += int(count)
 		}
@@ -93,7 +95,7 @@ func (l *lock) waiters() (n int) {
 	return n
 }
 
-func (l *lock) delayed() bool { return l.more != nil && l.more.delay != 0 }
+func (l *lock) delayed() bool { return l != nil && l.more != nil && l.more.delay != 0 }
 
 func (l *lock) contended() bool { return l.head&flagContended != 0 }
 
@@ -116,26 +118,17 @@ func (l *lock) anyHold() *hold {
 	return l.hold
 }
 
-// holdOf is the owner's hold, also if its time is over; nil if there is none.
+// holdOf is the owner's hold, also if its time is over; nil if there is none, or no lock.
 func (l *lock) holdOf(owner string) *hold {
 	switch {
-	case l.hold != nil && l.hold.owner == owner:
-		return l.hold
-	case l.hold == nil && l.holders() > 0:
+	case l.holders() == 0:
+		return nil
+	case l.hold == nil:
 		return l.more.holds.ofOwner(owner)
+	case l.hold.owner != owner:
+		return nil
 	}
-	return nil
-}
-
-// holdBy is the hold with a fence.
-func (l *lock) holdBy(fence uint64) *hold {
-	switch {
-	case l.hold != nil && l.hold.fence == fence:
-		return l.hold
-	case l.hold == nil && l.holders() > 0:
-		return l.more.holds.ofFence(fence)
-	}
-	return nil
+	return l.hold
 }
 
 // holds are the holds by fence, in memory that changes with the lock.

@@ -83,29 +83,20 @@ func (e *engine) loseOver(l *lock, owner string) bool {
 func (t *Table) Break(b *Break) (broken int) {
 	defer t.finish()
 	l := t.settled(b.DB, b.Key)
-	if l == nil || l.holders() == 0 && l.waiters() == 0 && !l.delayed() {
+	if l.holders() == 0 && l.waiters() == 0 && !l.delayed() {
 		return 0
 	}
 	why := loss{reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
-	if !b.ByOwner && b.Fence == 0 {
-		if b.ByDelay {
-			t.setDelay(l, b.DelayMillis)
-		}
-		holds := slices.Clone(l.holds())
-		for _, h := range holds {
+	if !b.ByOwner && b.Fence == 0 && b.ByDelay {
+		t.setDelay(l, b.DelayMillis)
+	}
+	for _, h := range slices.Clone(l.holds()) {
+		if (!b.ByOwner || h.owner == b.Owner) && (b.Fence == 0 || h.fence == b.Fence) {
 			t.lose(l, h, why)
+			broken++
 		}
-		return len(holds)
 	}
-	h := l.holdBy(b.Fence)
-	if b.ByOwner {
-		h = l.holdOf(b.Owner)
-	}
-	if h == nil || b.Fence != 0 && h.fence != b.Fence {
-		return 0
-	}
-	t.lose(l, h, why)
-	return 1
+	return broken
 }
 
 // setDelay gives a lock a delay from now on, or ends the delay that runs.
@@ -129,7 +120,7 @@ func (t *Table) Flush(db int, cause uint64) {
 	}
 	flushed := t.live[db]
 	flushed.flush = &flush{at: t.now, cause: cause}
-	t.live[db] = nil
+	t.live[db] = newDatabase(t.compared)
 	t.flushed = append(slices.Clip(t.flushed), flushed)
 	for t.hasSteps() && flushed.locks.Len() > 0 {
 		l := flushed.firstContended()

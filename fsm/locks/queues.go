@@ -101,71 +101,50 @@ func waitOfBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// join puts a waiter into the queue of its key with an index. The lock has an extension.
-func (q *queues) join(l *lock, w *waiter, i int) {
-	m, r := l.more, w.rankAt(i)
-	m.ranks[r]++
-	p := placeAt(l, r, w.order)
+// link puts a waiter into the queue of its key with an index if n is 1, and takes it out if n is -1. The lock has an
+// extension.
+func (q *queues) link(l *lock, w *waiter, i int, n int32) {
+	m, p := l.more, placeAt(l, w.rankAt(i), w.order)
 	p.waiter = w
-	q.places.Set(p)
-	q.byOwner.Set(queueKey{l.id(), w})
+	m.ranks[w.rankAt(i)] += n
+	change(q.places, p, n)
+	change(q.byOwner, queueKey{l.id(), w}, n)
 	if i == 0 && w.deadline != never {
-		q.waitEnds.Set(queueKey{l.id(), w})
+		change(q.waitEnds, queueKey{l.id(), w}, n)
 	}
 	if w.session != 0 {
-		m.sessionWaits++
+		m.sessionWaits += n
 	}
 	if len(w.keys()) > 1 {
-		m.many++
+		m.many += n
 	}
 }
 
-// leave takes a waiter out of the queue of its key with an index.
-func (q *queues) leave(l *lock, w *waiter, i int) {
-	m, r := l.more, w.rankAt(i)
-	m.ranks[r]--
-	q.places.Delete(placeAt(l, r, w.order))
-	q.byOwner.Delete(queueKey{l.id(), w})
-	if i == 0 && w.deadline != never {
-		q.waitEnds.Delete(queueKey{l.id(), w})
-	}
-	if w.session != 0 {
-		m.sessionWaits--
-	}
-	if len(w.keys()) > 1 {
-		m.many--
-	}
-}
-
-// list stores a waiter by its name and its session, and counts it.
-func (q *queues) list(w *waiter) {
+// list stores a waiter by its name and its session, and counts it, if n is 1, and does the reverse if n is -1.
+func (q *queues) list(w *waiter, n int32) {
 	if !w.absent {
-		q.names.Set(w)
+		change(q.names, w, n)
 	}
 	if w.session != 0 {
-		q.waitsOf.Set(w)
+		change(q.waitsOf, w, n)
 	}
-	q.waiterCount++
-	q.counts.Add(int(w.account), 1)
-	q.waitingBytes += w.bytes()
+	q.waiterCount += int(n)
+	q.counts.Add(int(w.account), int(n))
+	q.waitingBytes += int64(n) * w.bytes()
 }
 
-// unlist is the reverse of list.
-func (q *queues) unlist(w *waiter) {
-	if !w.absent {
-		q.names.Delete(w)
+// change puts an item into a tree if n is 1, and takes it out if n is -1.
+func change[T any](tree *btree.BTreeG[T], item T, n int32) {
+	if n > 0 {
+		tree.Set(item)
+	} else {
+		tree.Delete(item)
 	}
-	if w.session != 0 {
-		q.waitsOf.Delete(w)
-	}
-	q.waiterCount--
-	q.counts.Add(int(w.account), -1)
-	q.waitingBytes -= w.bytes()
 }
 
 // waiterOf is the owner's place in a queue, by a probe of the caller; nil if there is none.
 func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
-	if l == nil || l.waiters() == 0 {
+	if l.waiters() == 0 {
 		return nil
 	}
 	probe.owner = owner

@@ -17,9 +17,6 @@ func (s *databases) all() iter.Seq[*lock] {
 	return func(yield func(l *lock) bool) {
 		for _, list := range [][]*database{s.live, s.flushed} {
 			for _, d := range list {
-				if d == nil {
-					continue
-				}
 				more := true
 				d.locks.Scan(func(l *lock) bool {
 					more = yield(l)
@@ -45,28 +42,19 @@ func (s *databases) Known(db int, key string) bool {
 // Standing is how many locks [Table.Has] says are there.
 func (s *databases) Standing() (n int) {
 	for _, d := range s.live {
-		if d != nil {
-			n += d.locks.Len()
-		}
+		n += d.locks.Len()
 	}
 	return n
 }
 
 // Holders is how many hold a lock: the price of a Break, and of Info.
 func (s *databases) Holders(db int, key string) int {
-	l := s.search(new(lock), db, key, keyspace.Hash(key))
-	if l == nil {
-		return 0
-	}
-	return l.holders()
+	return s.search(new(lock), db, key, keyspace.Hash(key)).holders()
 }
 
 // Standers is how many hold a lock or stand in line: the price of Usage.
 func (s *store) Standers(db int, key string) int {
 	l := s.peek(db, key)
-	if l == nil {
-		return 0
-	}
 	return l.holders() + l.waiters()
 }
 
@@ -95,9 +83,6 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 // Check returns the fence of the owner's hold at an instant, 0: not the owner's.
 func (s *store) Check(db int, key, owner string, nowMillis int64) uint64 {
 	l := s.peek(db, key)
-	if l == nil {
-		return 0
-	}
 	h := l.holdOf(owner)
 	if h == nil || s.isOver(l, h, nowMillis) {
 		return 0
@@ -131,7 +116,7 @@ func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
 func (s *store) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {
-	case l == nil, l.holders() == 0:
+	case l.holders() == 0:
 		return 0, false
 	case l.hold != nil:
 		return l.hold.leftMillis(nowMillis), true

@@ -2,19 +2,11 @@ package locks
 
 import "cmp"
 
-// held is a lock that was settled, and the owner's hold, nil if the lock is not the owner's.
-func (t *Table) held(db int, key, owner string) (*lock, *hold) {
-	l := t.settled(db, key)
-	if l == nil {
-		return nil, nil
-	}
-	return l, l.holdOf(owner)
-}
-
 // Renew gives a hold its lease anew. A hold of a session stays with the session. fence 0: not the owner's.
 func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
 	defer t.finish()
-	l, old := t.held(db, key, owner)
+	l := t.settled(db, key)
+	old := l.holdOf(owner)
 	if old == nil {
 		return 0
 	}
@@ -31,7 +23,8 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 // lock was the owner's.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
 	defer t.finish()
-	l, old := t.held(db, key, owner)
+	l := t.settled(db, key)
+	old := l.holdOf(owner)
 	if old == nil {
 		return 0, false
 	}
@@ -65,7 +58,8 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 // still the hold's, and the owner has not asked again since: then the hold is known to the owner.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
-	l, h := t.held(db, key, owner)
+	l := t.settled(db, key)
+	h := l.holdOf(owner)
 	if h == nil || h.fence != fence || h.client() != client || h.asked {
 		return false
 	}
@@ -77,7 +71,8 @@ func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Clie
 // permits is ErrMode.
 func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	defer t.finish()
-	l, old := t.held(db, key, owner)
+	l := t.settled(db, key)
+	old := l.holdOf(owner)
 	switch {
 	case old == nil:
 		return 0, nil

@@ -66,9 +66,6 @@ func (s *store) Save(w Writer) {
 }
 
 func (s *store) saveLocks(w Writer, d *database) {
-	if d == nil {
-		return
-	}
 	d.locks.Scan(func(l *lock) bool {
 		s.saveLock(w, l)
 		return true

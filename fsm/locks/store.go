@@ -304,35 +304,25 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 }
 
 // pushQueue puts a waiter into all its queues. Requires: the locks are there.
-func (s *store) pushQueue(w *waiter) {
+func (s *store) pushQueue(w *waiter) { s.changeQueues(w, 1) }
+
+// removeQueue takes a waiter out of all its queues.
+func (s *store) removeQueue(w *waiter) { s.changeQueues(w, -1) }
+
+func (s *store) changeQueues(w *waiter, n int32) {
 	for i, key := range w.keys() {
 		l := s.take(int(w.db), key)
 		s.extend(l)
-		s.join(l, w, i)
+		s.link(l, w, i, n)
 	}
-	s.list(w)
+	s.list(w, n)
 	if w.session != 0 {
 		of := s.ownSession(w.session)
-		of.waiters++
-		of.places += int32(len(w.keys()))
+		of.waiters += n
+		of.places += n * int32(len(w.keys()))
 	}
 	s.chargePlaces(w)
-	s.bytes += w.bytes()
-}
-
-// removeQueue takes a waiter out of all its queues.
-func (s *store) removeQueue(w *waiter) {
-	for i, key := range w.keys() {
-		s.leave(s.take(int(w.db), key), w, i)
-	}
-	s.unlist(w)
-	if w.session != 0 {
-		of := s.ownSession(w.session)
-		of.waiters--
-		of.places -= int32(len(w.keys()))
-	}
-	s.chargePlaces(w)
-	s.bytes -= w.bytes()
+	s.bytes += int64(n) * w.bytes()
 }
 
 // replaceWaiter puts a changed copy of a waiter in its place.
@@ -375,22 +365,30 @@ func (s *store) normalize(l *lock) {
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
+// timers are the instants after which the delay of a lock ends, the queue is granted the lock, and the first wait ends:
+// never, if there is none. w waits until then.
+func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
+	delay, grant, wait = never, never, never
+	if m := l.more; m != nil {
+		if m.delay != 0 {
+			delay = m.delay
+		}
+		if m.grantAt != 0 {
+			grant = m.grantAt - 1
+		}
+		if w = s.firstWaitEnd(l); w != nil {
+			wait = w.deadline
+		}
+	}
+	return delay, grant, wait, w
+}
+
 // dueOf is the first instant after which something ends at a lock, or is to be granted. Ends of sessions are not among
 // that.
 func (s *store) dueOf(l *lock) int64 {
-	_, due := l.firstLease()
-	if m := l.more; m != nil {
-		if m.delay != 0 {
-			due = min(due, m.delay)
-		}
-		if m.grantAt != 0 {
-			due = min(due, m.grantAt-1)
-		}
-		if w := s.firstWaitEnd(l); w != nil {
-			due = min(due, w.deadline)
-		}
-	}
-	return due
+	_, lease := l.firstLease()
+	delay, grant, wait, _ := s.timers(l)
+	return min(lease, delay, grant, wait)
 }
 
 // What the table counts for, in bytes: measured by TestMemory, and rounded up.

@@ -24,10 +24,8 @@ func (t *Table) verify(served bool) error {
 	v := verifier{Table: t, served: served, where: "all"}
 	v.tables(again)
 	for i, d := range t.live {
-		if d != nil {
-			v.require(d.flush == nil, "database %d is live and flushed", i)
-			v.database(d, again.makeDatabase(i))
-		}
+		v.require(d.flush == nil, "database %d is live and flushed", i)
+		v.database(d, again.makeDatabase(i))
 	}
 	for i, d := range t.flushed {
 		v.database(d, again.flushed[i])
@@ -132,7 +130,7 @@ func (v *verifier) lock(d *database, l, made *lock) {
 	}
 	v.require((l.hold == nil) == (made.hold == nil), "one hold alone is %v", l.hold != nil)
 	for _, h := range l.holds() {
-		v.require(l.holdOf(h.owner) == h && l.holdBy(h.fence) == h, "%q does not have its hold", h.owner)
+		v.require(l.holdOf(h.owner) == h, "%q does not have its hold", h.owner)
 		if h.session() != 0 {
 			same, _ := v.holdsOf.Get(h)
 			v.require(same == h, "%q does not have its hold by session", h.owner)

@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 		{"one more on the agenda", func(p *parts) {
 			p.live[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), due: 1})
 		}},
-		{"in another database", func(p *parts) { p.live = []*database{nil, p.live[0]} }},
+		{"in another database", func(p *parts) { p.live = []*database{newDatabase(nil), p.live[0]} }},
 		{"live and flushed", func(p *parts) { p.live[0].flush = &flush{} }},
 		{"due later", func(p *parts) { p.shared.due++ }},
 		{"a lock of no use", func(p *parts) {
