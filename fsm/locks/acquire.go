@@ -247,6 +247,9 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		copy(w.keys(), same.keys())
 		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
 		t.replaceWaiter(same, w)
+		if same.absent && same.deadline < t.now {
+			t.wakeAll(w) // the end of the grace was due, and would have
+		}
 		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil
 	}
