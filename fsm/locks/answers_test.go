@@ -46,9 +46,7 @@ func TestGoldenAnswers(t *testing.T) {
 			c.tellAll(t, sum, now)
 			c.tellAll(t, sum, now+int64(n%3*30))
 			if n%40 == 39 {
-				table, err := loaded(saved(c.table))
-				require.NoError(t, err)
-				c.table = table
+				c.table = reloaded(t, c.table)
 			}
 		}
 		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
@@ -56,8 +54,9 @@ func TestGoldenAnswers(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/answers.txt", got.String()), got.String())
 }
 
-// TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots that they had.
-// Most calls come while much has ended and is not worked off.
+// TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots that they had. Most
+// calls come while something is due. After each nothing contradicts itself, a copy is what it was, and in the end nothing
+// is left.
 func TestGoldenEvents(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {
@@ -71,8 +70,19 @@ func TestGoldenEvents(t *testing.T) {
 			if c.r.IntN(2) == 0 {
 				c.table.Sweep()
 			}
+			kept := c.table
+			var before []byte
+			if n%4 == 0 {
+				kept = kept.Copy()
+				before = saved(kept)
+			}
 			c.step()
 			c.rare(sum)
+			checkAll(t, c.table)
+			if before != nil {
+				require.Equal(t, before, saved(kept))
+				checkAll(t, kept)
+			}
 			fmt.Fprintln(sum, c.table.Steps())
 			for _, e := range c.table.TakeEvents() {
 				e.Text = "" // as above
@@ -82,12 +92,11 @@ func TestGoldenEvents(t *testing.T) {
 				sum.Write(saved(c.table))
 			}
 			if n%40 == 39 {
-				table, err := loaded(saved(c.table))
-				require.NoError(t, err)
-				c.table = table
+				c.table = reloaded(t, c.table)
 			}
 		}
 		fmt.Fprintf(&got, "%d %x\n", seed, sum.Sum(nil)[:8])
+		drain(t, c.table, now)
 	}
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/events.txt", got.String()), got.String())
 }

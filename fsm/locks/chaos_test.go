@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -10,12 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// stream is a Writer, and source reads what it wrote.
+// stream writes a snapshot.
 type stream struct{ buf []byte }
 
 func (s *stream) Uint(n uint64) { s.buf = binary.AppendUvarint(s.buf, n) }
@@ -25,56 +23,10 @@ func (s *stream) String(text string) {
 	s.buf = append(s.buf, text...)
 }
 
-type source struct {
-	left *bytes.Reader
-	err  error
-}
-
-func (s *source) Err() error { return s.err }
-
-func (s *source) Uint() uint64 {
-	n, err := binary.ReadUvarint(s.left)
-	if s.err == nil {
-		s.err = err
-	}
-	if s.err != nil {
-		return 0
-	}
-	return n
-}
-
-func (s *source) Int() int64 {
-	n, err := binary.ReadVarint(s.left)
-	if s.err == nil {
-		s.err = err
-	}
-	if s.err != nil {
-		return 0
-	}
-	return n
-}
-
-func (s *source) String() string {
-	n := s.Uint()
-	if n > uint64(s.left.Len()) {
-		s.err = fmt.Errorf("a text of %d bytes, %d left", n, s.left.Len())
-		return ""
-	}
-	text := make([]byte, n)
-	_, _ = s.left.Read(text)
-	return string(text)
-}
-
-func (s *source) LockText(int) keyspace.LockText { return keyspace.NewLockText(s.String()) }
-
 func saved(t *Table) []byte {
 	var s stream
 	t.Save(&s)
 	return s.buf
-}
-
-func loaded(b []byte) (*Table, error) {
-	return Load(&source{left: bytes.NewReader(b)})
 }
 
 // checkAll compares everything that is kept twice, and every promise about a moment.
@@ -183,55 +135,6 @@ func (c *chaos) step() {
 		}
 	case 23:
 		t.Settle(c.db(), c.key())
-	}
-}
-
-// TestChaos draws calls, with few steps or many, and looks at everything after each: also that a copy does
-// not change, that a loaded table goes on as the saved one, and that nothing is left in the end.
-func TestChaos(t *testing.T) {
-	for seed := range uint64(60) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			c := &chaos{r: rand.New(rand.NewPCG(seed, 7)), table: New()}
-			now := int64(1000)
-			for range 400 {
-				if c.r.IntN(3) == 0 {
-					now += c.r.Int64N(60)
-				}
-				steps := plenty
-				if seed%2 == 1 {
-					steps = c.r.IntN(6) * StepUnits
-				}
-				var kept *Table
-				var before []byte
-				if c.r.IntN(4) == 0 {
-					kept = c.table.Copy()
-					before = saved(kept)
-				}
-				c.table.Begin(now, steps)
-				c.table.Sweep()
-				require.True(t, steps < plenty || c.table.Steps() > plenty/2, "a sweep does not end")
-				c.table.Begin(now, steps)
-				c.step()
-				checkAll(t, c.table)
-				if kept != nil {
-					require.Equal(t, before, saved(kept))
-					checkAll(t, kept)
-				}
-				if c.r.IntN(8) == 0 {
-					b := saved(c.table)
-					again, err := loaded(b)
-					require.NoError(t, err)
-					again.Begin(now, steps)
-					checkAll(t, again)
-					require.Equal(t, b, saved(again))
-					if c.r.IntN(2) == 0 {
-						c.table = again
-					}
-				}
-				c.table.TakeEvents()
-			}
-			drain(t, c.table, now)
-		})
 	}
 }
 

@@ -140,22 +140,8 @@ func TestNothingIsKeptOfACall(t *testing.T) {
 	}
 }
 
-// TestKeysAreCharged: a request for many locks takes a step for each key that it looks at.
-func TestKeysAreCharged(t *testing.T) {
-	table := at(New(), 1000)
-	keys := make([]string, 100)
-	for i := range keys {
-		keys[i] = fmt.Sprint("lock:", i)
-	}
-	table.mustAcquire(t, asks("holder", keys[len(keys)-1]))
-	table.Begin(1000, plenty)
-	_, err := table.Acquire(waiting(asks("w", keys...)))
-	require.NoError(t, err)
-	require.LessOrEqual(t, table.Steps(), plenty-len(keys))
-}
-
-// TestPlacesAreCharged: a waiter takes steps for each further queue that it joins or
-// leaves.
+// TestPlacesAreCharged: a request takes a unit for each key that it looks at, and a waiter more for each further queue
+// that it joins or leaves.
 func TestPlacesAreCharged(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
@@ -183,6 +169,12 @@ func TestPlacesAreCharged(t *testing.T) {
 	takes("joining", 1, 1, wait("w", keys...))
 	takes("asking for another", 1, 1, wait("w", keys[0]))
 	takes("joining", 1, 1, wait("v", keys...))
+	table.mustAcquire(t, asks("last", "behind"))
+	for i := range keys[1:] {
+		keys[i] = fmt.Sprint("free:", i)
+	}
+	keys[99] = "behind"
+	takes("looking at all", 100, 1, wait("w", keys...))
 	takes("leaving", 0, 1, func() {
 		require.True(t, table.Unblock(waits.Name{Origin: client(1).Origin, Ticket: tickets}, protocol.LeaveGone))
 	})
@@ -372,57 +364,6 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("sweep", func() { table.Sweep() })
 }
 
-// TestPieces: what becomes possible or due for many at once is done in pieces, and counts at once.
-func TestPieces(t *testing.T) {
-	const many = 2000
-	table := at(New(), 1000)
-	table.mustAcquire(t, asks("writer", "k"))
-	for i := range many {
-		r := waiting(asks(fmt.Sprint("r", i), "k"))
-		r.Mode = Shared
-		_, _ = table.Acquire(r)
-	}
-	table.TakeEvents()
-	table.Begin(1000, 100*StepUnits)
-	table.Release(0, "k", "writer", false)
-	require.Equal(t, 100, table.Stats().Holds)
-	// Who comes now stands behind: an answer before those in line would break the order.
-	late := asks("late", "k")
-	late.Mode = Shared
-	table.Begin(1000, 0)
-	a, _ := table.Acquire(late)
-	require.Zero(t, a)
-	due, ok := table.NextDue()
-	require.True(t, ok)
-	require.LessOrEqual(t, due, int64(1000))
-	for entries := 0; table.Stats().Waiters > 0; entries++ {
-		require.Less(t, entries, 2*many/100)
-		table.Begin(1000, 100*StepUnits)
-		table.Sweep()
-	}
-	require.Equal(t, many, table.Stats().Holds)
-
-	// A session with many holds.
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
-	for i := range many {
-		r := asks("s", fmt.Sprint("lock:", i))
-		r.Session, r.DelayMillis = id, 100
-		table.mustAcquire(t, r)
-	}
-	table.TakeEvents()
-	table.Begin(1501, 10*StepUnits)
-	table.Sweep()
-	require.Zero(t, table.Check(0, "lock:1999", "s", 1501), "lost at once")
-	require.Nil(t, table.Session(id, 1501))
-	table.Begin(1501, 10*StepUnits)
-	a, err = table.Acquire(asks("next", "lock:1999"))
-	require.NoError(t, err)
-	require.Zero(t, a, "the delay of the lost hold runs")
-	table.Begin(1601, 2*StepUnits)
-	table.mustAcquire(t, asks("next", "lock:1998"))
-}
-
 // BenchmarkHandOff is a release and the next in line, with 100,000 in line, and another who joins.
 func BenchmarkHandOff(b *testing.B) {
 	table := at(New(), 1000)
@@ -455,38 +396,4 @@ func BenchmarkUncontended(b *testing.B) {
 		table.Release(0, "one", "b", false)
 		table.TakeEvents()
 	}
-}
-
-// TestGoneAtOnce: who is gone is not granted, though there was no time to remove it.
-func TestGoneAtOnce(t *testing.T) {
-	table := at(New(), 1000)
-	table.mustAcquire(t, asks("holder", "k"))
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
-	for _, owner := range []string{"dead", "dead too", "of a session", "alive"} {
-		r := waiting(asks(owner, "k"))
-		switch owner {
-		case "of a session":
-			r.Session = id
-		case "alive":
-			r.Client.Origin.Node = "n2"
-		}
-		_, err := table.Acquire(r)
-		require.NoError(t, err)
-	}
-	table.Begin(1400, 0)
-	table.DropIncarnation("n1", 1)
-	table.CloseSession(id)
-	table.TakeEvents()
-	table.Begin(1400, 10*StepUnits)
-	table.Release(0, "k", "holder", false)
-	var told []string
-	for _, e := range table.TakeEvents() {
-		if e.Kind == WaitEnded {
-			told = append(told, fmt.Sprint(e.Owner, " ", e.Fence, " ", e.Err))
-		}
-	}
-	require.Equal(t, []string{
-		"dead 0 the node was cut off", "dead too 0 the node was cut off", "alive 2 <nil>",
-	}, told)
 }

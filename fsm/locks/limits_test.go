@@ -3,7 +3,6 @@ package locks
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,8 +35,7 @@ func TestFencesRunOut(t *testing.T) {
 	table.Flush(0, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
-	_, err = loaded(saved(table))
-	require.NoError(t, err, "a flush takes a fence of its own, and there is none left")
+	reloaded(t, table)
 	table.Raise(1<<32, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
@@ -180,6 +178,7 @@ func TestForever(t *testing.T) {
 		_, err = table.Acquire(r)
 		require.NoError(t, err)
 		require.NoError(t, table.Verify())
+		reloaded(t, table)
 	}
 }
 
@@ -218,13 +217,12 @@ func TestDropsBeforeASweep(t *testing.T) {
 func TestAccountsOfWaiters(t *testing.T) {
 	table := sharedAndAlone(t)
 	require.Equal(t, 1, table.Count(2))
-	again, err := loaded(saved(table))
-	require.NoError(t, err)
+	again := reloaded(t, table)
 	require.Equal(t, 1, again.Count(2))
 	c := again.Copy()
 	r := waiting(asks("w2", "alone"))
 	r.Account = 2
-	_, err = again.Acquire(r)
+	_, err := again.Acquire(r)
 	require.NoError(t, err)
 	require.Equal(t, 2, again.Count(2))
 	require.Equal(t, 1, c.Count(2))
@@ -276,8 +274,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 				told = append(told, e)
 			}
 		}
-		again, err := loaded(saved(table))
-		require.NoError(t, err)
+		again := reloaded(t, table)
 		table = again
 		table.Begin(1020, 1)
 		table.Sweep()
@@ -292,36 +289,6 @@ func TestCausesOfLateLosses(t *testing.T) {
 		reasons[e.Key]++
 	}
 	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
-}
-
-// TestNothingJoinsWithinADelay: a shared hold that ended with its session, and is not worked off, brings a delay: the
-// only one, or one with more holds before it than a step looks at.
-func TestNothingJoinsWithinADelay(t *testing.T) {
-	for _, before := range []int{0, 32} {
-		table := at(New(), 1000)
-		id, err := table.OpenSession(5000, Client{}, false, "", "")
-		require.NoError(t, err)
-		for i := range before + 1 {
-			r := asks(fmt.Sprint("o", i), "k")
-			r.Mode, r.LeaseMillis = Shared, 60_000
-			if i == before {
-				r.Session, r.DelayMillis = id, 500
-			}
-			table.mustAcquire(t, r)
-		}
-		table.Begin(1100, 0)
-		table.CloseSession(id)
-		late := asks("late", "k")
-		late.Mode = Shared
-		for _, now := range []int64{1100, 1600} {
-			table.Begin(now, 0)
-			a, err := table.Acquire(late)
-			require.NoError(t, err)
-			require.Zero(t, a.Fence)
-		}
-		table.Begin(1601, 0)
-		table.mustAcquire(t, late)
-	}
 }
 
 // TestRequestsAreChecked: what is out of range is refused, and changes nothing.
@@ -373,91 +340,6 @@ func TestCountOfAcquiresIsBounded(t *testing.T) {
 	for range 2 {
 		table.mustAcquire(t, r)
 		require.EqualValues(t, maxCount, table.find(0, "k").hold.count)
-	}
-}
-
-// TestWithoutASweep: a request is granted though the time of a session that shared the lock is over, and no sweep came.
-func TestWithoutASweep(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(100, Client{}, false, "", "")
-	require.NoError(t, err)
-	for _, owner := range []string{"a", "b"} {
-		r := asks(owner, "k")
-		r.Mode, r.Session = Shared, id
-		table.mustAcquire(t, r)
-	}
-	a, err := at(table, 1101).Acquire(asks("c", "k"))
-	require.NoError(t, err)
-	require.EqualValues(t, 3, a.Fence)
-}
-
-// TestSharersEndInOrder: of the sessions that shared a lock, and whose time is over, the first to end loses it first.
-func TestSharersEndInOrder(t *testing.T) {
-	table := at(New(), 1000)
-	for i, lease := range []int64{300, 100, 200} {
-		id, err := table.OpenSession(lease, Client{}, false, "", "")
-		require.NoError(t, err)
-		r := asks(fmt.Sprint(lease), "k")
-		r.Mode, r.Session = Shared, id
-		require.EqualValues(t, i+1, table.mustAcquire(t, r))
-	}
-	table.TakeEvents()
-	at(table, 1400).mustAcquire(t, asks("next", "k"))
-	var lost []string
-	for _, e := range table.TakeEvents() {
-		if e.Kind == Lost {
-			lost = append(lost, e.Owner)
-		}
-	}
-	require.Equal(t, []string{"100", "200", "300"}, lost)
-}
-
-// TestSessionsThatEndAtOnce: what a session alone held is free in the instant in which the session is closed, though
-// there were no steps to work that off.
-func TestSessionsThatEndAtOnce(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
-	r := asks("a", "k")
-	r.Session = id
-	table.mustAcquire(t, r)
-	table.Begin(1100, 0)
-	_, ok := table.CloseSession(id)
-	require.True(t, ok)
-	at(table, 1100).mustAcquire(t, asks("b", "k"))
-	require.Positive(t, table.Steps())
-}
-
-// TestBrokenLocksAreGoneAtOnce: a key whose holds were all broken is no lock any more, though no steps were left; but
-// while a delay runs or follows.
-func TestBrokenLocksAreGoneAtOnce(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		delay int64 // of a hold
-		b     Break
-		gone  bool
-	}{
-		{name: "no delay", gone: true},
-		{name: "delay of a hold", delay: 50},
-		{name: "an end of delays", delay: 50, b: Break{ByDelay: true}, gone: true},
-		{name: "another delay", b: Break{ByDelay: true, DelayMillis: 50}},
-	} {
-		table := at(New(), 1000)
-		for i, owner := range []string{"a", "b"} {
-			r := asks(owner, "k")
-			r.Mode, r.DelayMillis = Shared, int64(i)*row.delay
-			table.mustAcquire(t, r)
-		}
-		table.TakeEvents()
-		row.b.Key, row.b.Reason = "k", Broken
-		table.Begin(1000, 0)
-		require.Equal(t, 2, table.Break(&row.b), row.name)
-		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
-		require.Equal(t, row.gone, slices.Contains(kinds(table.TakeEvents()), Went), row.name)
-		at(table, 1000).Sweep()
-		require.Equal(t, !row.gone, table.Has(0, "k"), row.name)
-		at(table, 1051).Sweep()
-		require.Zero(t, table.Bytes(), row.name)
 	}
 }
 
@@ -522,33 +404,6 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, MaxSession, holds)
 	require.Equal(t, 1, table.Stats().Holds)
-}
-
-// TestHoldThatIsOverBlocksItsOwner: who stands behind an own hold, whose session is over, is granted when that hold is
-// worked off; a snapshot may be taken before.
-func TestHoldThatIsOverBlocksItsOwner(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
-	r := asks("a", "k")
-	r.Mode, r.Session = Shared, id
-	table.mustAcquire(t, r)
-	r = asks("c", "x")
-	r.LeaseMillis = Forever
-	table.mustAcquire(t, r)
-	r = waiting(asks("a", "x", "k"))
-	r.Mode = Shared
-	_, err = table.Acquire(r)
-	require.NoError(t, err)
-	at(table, 1600).Release(0, "x", "c", false)
-	require.NotNil(t, table.nextInLine(table.find(0, "k")))
-	require.NoError(t, table.Verify())
-	again, err := loaded(saved(table))
-	require.NoError(t, err)
-	for _, tb := range []*Table{table, again} {
-		at(tb, 1600).Sweep()
-		require.Zero(t, tb.waiterCount)
-	}
 }
 
 // TestTicketsOfPlacesThatAreKept: who waits with the ticket of a place that is kept is known by it when the place goes.

@@ -48,9 +48,7 @@ func TestBackup(t *testing.T) {
 			require.Zero(t, kept.clientOf(s.id))
 			return true
 		})
-		again, err := loaded(saved(kept))
-		require.NoError(t, err)
-		require.Equal(t, saved(kept), saved(again))
+		reloaded(t, kept)
 
 		dropped.Empty()
 		require.Equal(t, kept.sessionIDs-1<<32, dropped.sessionIDs, "no id is given out again")
@@ -98,48 +96,6 @@ func kinds(events []Event) (kinds []EventKind) {
 		kinds = append(kinds, e.Kind)
 	}
 	return kinds
-}
-
-// TestAcquireRelease: a lock comes with its hold and goes with it, and leaves nothing behind.
-func TestAcquireRelease(t *testing.T) {
-	table := at(New(), 1000)
-	require.EqualValues(t, 1, table.mustAcquire(t, asks("a", "k")))
-	require.Equal(t, []EventKind{Granted, Came}, kinds(table.TakeEvents()))
-	a, err := table.Acquire(asks("b", "k"))
-	require.NoError(t, err)
-	require.Zero(t, a)
-	require.EqualValues(t, 1, table.mustAcquire(t, asks("a", "k")))
-	left, ok := table.Release(0, "k", "b", false)
-	require.False(t, ok)
-	require.Zero(t, left)
-	_, ok = table.Release(0, "k", "a", false)
-	require.True(t, ok)
-	require.Equal(t, []EventKind{Released, Went}, kinds(table.TakeEvents()))
-	require.Zero(t, table.Bytes())
-	require.Zero(t, table.Len()+table.live[0].agenda.Len())
-}
-
-// TestHandOver: a release grants to the first in line, within the same call.
-func TestHandOver(t *testing.T) {
-	table := at(New(), 1000)
-	table.mustAcquire(t, asks("a", "k"))
-	for _, owner := range []string{"b", "c"} {
-		a, err := table.Acquire(waiting(asks(owner, "k")))
-		require.NoError(t, err)
-		require.True(t, a.Waiting)
-	}
-	table.TakeEvents()
-	table.Release(0, "k", "a", false)
-	events := table.TakeEvents()
-	require.Equal(t, []EventKind{Released, Granted, WaitEnded}, kinds(events))
-	require.Equal(t, "b", events[1].Owner)
-	require.EqualValues(t, 2, events[2].Fence)
-	at(table, 2001).Sweep()
-	events = table.TakeEvents()
-	require.Equal(t, []EventKind{Lost, Late, Granted, WaitEnded}, kinds(events))
-	require.Equal(t, "c", events[2].Owner)
-	at(table, 5000).Sweep()
-	require.Zero(t, table.Bytes())
 }
 
 // TestGrantsShareNoMemory with the log entry of their request, which is far larger than what stays; nor do waiters,

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"testing"
 
@@ -117,65 +116,6 @@ func TestList(t *testing.T) {
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10)
 }
 
-// TestDueAt: a read at a later instant learns whether the table would change until then, by a hold's end or by the end
-// of a session that holds the lock or waits for it.
-func TestDueAt(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
-	table.mustAcquire(t, asks("a", "lease"))
-	table.mustAcquire(t, asks("a", "other lease"))
-	r := asks("a", "session")
-	r.Session = id
-	table.mustAcquire(t, r)
-	longer, err := table.OpenSession(800, Client{}, false, "", "")
-	require.NoError(t, err)
-	r = asks("a", "longer session")
-	r.Session = longer
-	table.mustAcquire(t, r)
-	for _, key := range []string{"lease", "longer session"} {
-		r = waiting(asks("b", key))
-		r.Session = id
-		_, err = table.Acquire(r)
-		require.NoError(t, err)
-	}
-	for _, row := range []struct {
-		key   string
-		until int64
-		due   bool
-	}{
-		{"lease", 1500, false},
-		{"lease", 1501, true},
-		{"longer session", 1500, false},
-		{"longer session", 1501, true},
-		{"other lease", 2000, false},
-		{"other lease", 2001, true},
-		{"session", 1500, false},
-		{"session", 1501, true},
-		{"none", 9999, false},
-	} {
-		require.Equal(t, row.due, table.DueAt(0, row.key, row.until), "%+v", row)
-	}
-	require.False(t, table.DueBetween(1000, 1500))
-	require.True(t, table.DueBetween(1000, 1501))
-	require.True(t, table.DueAt(0, "lease", 2001), "what is due and was not run is due")
-	left, ok := table.LeftMillis(0, "lease", 1200)
-	require.True(t, ok)
-	require.EqualValues(t, 800, left)
-	left, ok = table.LeftMillis(0, "session", 1200)
-	require.True(t, ok)
-	require.EqualValues(t, -1, left)
-	for i := range 3 {
-		r := asks(fmt.Sprint("s", i), "shared")
-		r.Mode, r.LeaseMillis = Shared, int64(100+100*i)
-		table.mustAcquire(t, r)
-	}
-	left, ok = table.LeftMillis(0, "shared", 1000)
-	require.True(t, ok)
-	require.EqualValues(t, 300, left)
-	require.Equal(t, 3, table.Holders(0, "shared"))
-}
-
 // TestUsage: what a lock counts for is all that the table counts, if there is no other lock.
 func TestUsage(t *testing.T) {
 	table := at(New(), 1000)
@@ -202,117 +142,6 @@ func TestUsage(t *testing.T) {
 	same(4)
 }
 
-// TestBlocked: a request that would not be granted; of what is in doubt the answer is no.
-func TestBlocked(t *testing.T) {
-	table := at(New(), 1000)
-	table.mustAcquire(t, asks("me", "mine"))
-	table.mustAcquire(t, asks("other", "taken"))
-	table.mustAcquire(t, asks("other", "delayed"))
-	require.Equal(t, 1, table.Break(&Break{Key: "delayed", ByDelay: true, DelayMillis: 5000, Reason: Broken}))
-	for _, row := range []struct {
-		keys []string
-		now  int64
-		want bool
-	}{
-		{[]string{"taken"}, 1000, true},
-		{[]string{"delayed"}, 1000, true},
-		{[]string{"free"}, 1000, false},
-		{[]string{"free", "taken"}, 1000, true},
-		{[]string{"taken", "free"}, 1000, true},
-		{[]string{"mine"}, 1000, false},
-		{[]string{"mine", "taken"}, 1000, false},
-		{[]string{"taken", "mine"}, 1000, false},
-		{[]string{"taken"}, 2001, false},
-	} {
-		require.Equal(t, row.want, table.Blocked(asks("me", row.keys...), row.now), "%+v", row)
-	}
-}
-
-// TestSnapshotOfAFlush: a table that is loaded while two flushes are not worked off says the same as the one that was
-// saved, and tells the same.
-func TestSnapshotOfAFlush(t *testing.T) {
-	table := at(New(), 1000)
-	for _, owner := range []string{"a", "b"} {
-		r := asks(owner, "k")
-		r.Mode = Shared
-		table.mustAcquire(t, r)
-		r.DB = 1
-		table.mustAcquire(t, r)
-	}
-	table.TakeEvents()
-	table.Begin(1010, 0)
-	table.Flush(1, 6)
-	table.Flush(0, 7)
-	checkAll(t, table)
-	again, err := loaded(saved(table))
-	require.NoError(t, err)
-	require.Equal(t, saved(table), saved(again))
-	for _, each := range []*Table{table, again} {
-		at(each, 1010).Sweep()
-	}
-	told := table.TakeEvents()
-	require.Contains(t, kinds(told), Lost)
-	require.Equal(t, fmt.Sprintf("%+v", kinds(told)), fmt.Sprintf("%+v", kinds(again.TakeEvents())))
-}
-
-// TestSnapshotOfASessionThatIsClosed: a table is loaded with holds and waiters of a session whose connection is gone.
-func TestSnapshotOfASessionThatIsClosed(t *testing.T) {
-	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
-	r := asks("a", "k")
-	r.Session = id
-	table.mustAcquire(t, r)
-	table.mustAcquire(t, asks("b", "l"))
-	r = waiting(asks("a", "l"))
-	r.Session = id
-	_, err = table.Acquire(r)
-	require.NoError(t, err)
-	_, err = table.Attach(id, client(1))
-	require.NoError(t, err)
-	table.Begin(1100, 0)
-	require.Equal(t, 1, table.EndConnection(client(1)))
-	require.Nil(t, table.Session(id, 1100))
-	require.Zero(t, table.Check(0, "k", "a", 1100))
-	again, err := loaded(saved(table))
-	require.NoError(t, err)
-	for _, each := range []*Table{table, again} {
-		require.Equal(t, 2, each.Stats().Holds)
-		require.Equal(t, 1, each.Stats().Waiters)
-		at(each, 1100).Sweep()
-		require.Equal(t, 1, each.Stats().Holds)
-		require.Zero(t, each.Stats().Waiters)
-	}
-}
-
-// TestLeftOfSeveral: the longest of several holds counts, a session's as one without an end; what is over does not
-// count.
-func TestLeftOfSeveral(t *testing.T) {
-	for _, first := range []bool{true, false} {
-		table := at(New(), 1000)
-		id, err := table.OpenSession(500, Client{}, false, "", "")
-		require.NoError(t, err)
-		for i := range 3 {
-			r := asks(fmt.Sprint("o", i), "k")
-			r.Mode, r.LeaseMillis = Shared, int64(1000*(3-i))
-			if first == (i == 0) && i != 1 {
-				r.Session = id
-			}
-			table.mustAcquire(t, r)
-		}
-		left, ok := table.LeftMillis(0, "k", 1000)
-		require.True(t, ok)
-		require.EqualValues(t, -1, left)
-		at(table, 1600).Sweep()
-		left, ok = table.LeftMillis(0, "k", 1600)
-		require.True(t, ok)
-		require.EqualValues(t, map[bool]int64{true: 1400, false: 2400}[first], left)
-		at(table, 9000).Sweep()
-		_, ok = table.LeftMillis(0, "k", 9000)
-		require.False(t, ok)
-	}
-}
-
 // TestEachQueueIsBounded: so many queues are looked at, and no more.
 func TestEachQueueIsBounded(t *testing.T) {
 	table := at(New(), 1000)
@@ -326,20 +155,6 @@ func TestEachQueueIsBounded(t *testing.T) {
 	queues := 0
 	table.EachQueue(func(string, int) { queues++ })
 	require.Equal(t, maxQueues, queues)
-}
-
-// TestWaitsForEver: the longest wait and grace are kept in a snapshot.
-func TestWaitsForEver(t *testing.T) {
-	table := at(New(), 1000)
-	table.mustAcquire(t, asks("a", "k"))
-	r := waiting(asks("b", "k"))
-	r.WaitMillis, r.GraceMillis, r.DelayMillis = math.MaxInt64, math.MaxInt64, math.MaxInt64
-	_, err := table.Acquire(r)
-	require.NoError(t, err)
-	checkAll(t, table)
-	again, err := loaded(saved(table))
-	require.NoError(t, err)
-	require.Equal(t, saved(table), saved(again))
 }
 
 // TestListLooksAtSoMany: a page ends behind the lock at which so many holds and waiters were looked at.

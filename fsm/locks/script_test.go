@@ -44,6 +44,9 @@ import (
 //	copy | original              what follows is done to a copy | to the table that was copied
 //	save                         the table goes through a snapshot
 //	info door | sessions | empty who holds and who waits | the sessions | is nothing left?
+//	left door 5s                 how long the longest hold lasts, as of in 5 s
+//	due door 5s                  would the lock change until in 5 s?
+//	blocked door+gate ann        would ann be refused?
 //
 // Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else.
 func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
@@ -179,6 +182,14 @@ func init() {
 		"save": func(s *stage, _ []string) []string {
 			s.table = reloaded(s.t, s.table)
 			return nil
+		},
+		"left": func(s *stage, w []string) []string {
+			left, ok := s.table.LeftMillis(0, w[0], s.now+s.millis(w[1]))
+			return append(yesNo(ok), millis(left))
+		},
+		"due": func(s *stage, w []string) []string { return yesNo(s.table.DueAt(0, w[0], s.now+s.millis(w[1]))) },
+		"blocked": func(s *stage, w []string) []string {
+			return yesNo(s.table.Blocked(&Request{Keys: keysOf(w[0]), Owner: s.owner(w[1])}, s.now))
 		},
 		"info":     func(s *stage, w []string) []string { return s.info(w[0]) },
 		"sessions": (*stage).sessions,
