@@ -13,13 +13,14 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-const clusterUsage = `usage: holdfast cluster status | members | remove NAME | replace OLD [NEW] | promote NAME | demote NAME | transfer [NAME]
+const clusterUsage = `usage: holdfast cluster status | members | remove NAME … | replace OLD [NEW] | promote NAME |
+                        demote NAME | transfer [NAME]
 
 Describes the members of a cluster, or changes them, through any node. NAME is a member's name or ID.
 
   status             who leads, who votes, who answers, who lags
   members            the members, with their IDs and addresses
-  remove NAME        take a member out; the node ends, and its folder is of no more use
+  remove NAME …      take members out, one after the other; a node ends, and its folder is of no more use
   replace OLD [NEW]  give NEW the vote of OLD, and take OLD out; without NEW, the only member that has no vote yet
   promote NAME       give a member that keeps up a vote
   demote NAME        take a member's vote; the member goes on to serve clients
@@ -46,6 +47,7 @@ type clusterOwn struct {
 	watch   bool
 	json    bool
 	force   bool
+	gone    bool
 	voters  int
 }
 
@@ -65,6 +67,7 @@ func (o *clusterOwn) rows() []option {
 			help: "remove, replace or demote although fewer voters than a majority would answer: the cluster may stop; " +
 				"repair although the state is not known to differ",
 		},
+		{name: "gone-ok", value: &o.gone, help: "remove: a name that no member has is no error, as after an earlier try"},
 	}, o.clientFlags.rows()...)
 }
 
@@ -78,7 +81,7 @@ func clusterWords() []clusterWord {
 	return []clusterWord{
 		{"status", (*clusterOwn).status},
 		{"members", (*clusterOwn).members},
-		{"remove", changing("RAFT.REMOVE", 1, 1, "which member")},
+		{"remove", (*clusterOwn).remove},
 		{"repair", changing("RAFT.REPAIR", 1, 1, "which member")},
 		{"replace", changing("RAFT.REPLACE", 1, 2, "which member, and by which")},
 		{"promote", changing("RAFT.PROMOTE", 1, 1, "which member")},
@@ -109,6 +112,9 @@ func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		if w.name == words[0] {
 			if forces := []string{"remove", "replace", "demote", "repair"}; o.force && !slices.Contains(forces, w.name) {
 				return usageError{fmt.Errorf("%s: there is nothing to force", w.name)}
+			}
+			if o.gone && w.name != "remove" {
+				return usageError{errors.New("gone-ok is for 'remove'")}
 			}
 			if !o.watch {
 				var cancel context.CancelFunc

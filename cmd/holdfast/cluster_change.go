@@ -33,6 +33,17 @@ func changing(word string, least, most int, which string) func(*clusterOwn, cont
 	}
 }
 
+// remove takes members out, one after the other.
+func (o *clusterOwn) remove(ctx context.Context, names []string, stdout io.Writer) error {
+	one := changing("RAFT.REMOVE", 1, 1, "which member")
+	for i := range max(1, len(names)) {
+		if err := one(o, ctx, names[i:min(i+1, len(names))], stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const (
 	// againAfter is the pause before a change is asked for again.
 	againAfter = 200 * time.Millisecond
@@ -109,6 +120,10 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		return c.leaderless
 	}
 	c.led, c.leaderless = time.Now(), nil
+	if c.gone && !isMember(status, c.names[0]) {
+		_, err := fmt.Fprintf(stdout, "%s is no member\n", printable(c.names[0]))
+		return err
+	}
 	if c.word == "RAFT.REPLACE" && len(c.names) == 1 {
 		by, err := successor(status, c.names[0])
 		if err != nil {
@@ -154,6 +169,11 @@ func (c *change) learn(status *api.Cluster) {
 			c.servers.Addrs = append(c.servers.Addrs, addr)
 		}
 	}
+}
+
+// isMember reports whether a member has the name or the ID.
+func isMember(status *api.Cluster, who string) bool {
+	return slices.ContainsFunc(status.Members, func(m api.Member) bool { return m.Name == who || m.ID == who })
 }
 
 // successor is the ID of the one member that can take the place of another: it has no vote, and answers. If the member

@@ -113,6 +113,9 @@ func TestMembersByCommand(t *testing.T) {
 		" was removed: 1 voter, and its loss stops the cluster", "remove", leader.name)
 	staysOut(t, leader)
 	require.Equal(t, "v", client(t, other).Get(t.Context(), "k").Val())
+	changes(t, other.addr, 1, "no member is called \""+one.name, "remove", one.name, leader.name)
+	changes(t, other.addr, 0, one.name+" is no member\n"+leader.name+" is no member\n", "remove", one.name, leader.name,
+		"--gone-ok")
 	changes(t, other.addr, 1, other.name+" is the last voter", "remove", other.name, "--force")
 }
 
