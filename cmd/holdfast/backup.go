@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/operator"
@@ -16,6 +17,7 @@ import (
 )
 
 const backupUsage = `usage: holdfast backup [flags] FILE|-
+       holdfast backup [flags] --keep N FOLDER
 
 Takes a backup through any node, while the cluster serves. Every write that was acknowledged before is in it. FILE
 appears when it is whole, and takes the place of an older one; - is the standard output.
@@ -26,6 +28,7 @@ type backupOwn struct {
 	clientFlags
 	stale bool
 	json  bool
+	keep  int
 }
 
 const backupHeading = "The backup"
@@ -37,6 +40,11 @@ func (o *backupOwn) rows() []option {
 		{
 			name: "stale", value: &o.stale,
 			help: "take what the node has, without asking the leader: for a node whose cluster has lost its majority",
+		},
+		{
+			name: "keep", value: &o.keep,
+			help: "name the backup by its time in FOLDER once 'restore --drill' has passed, and then remove the oldest of " +
+				"such files but this many",
 		},
 	}, o.clientFlags.rows()...)
 }
@@ -60,13 +68,65 @@ func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	servers.Name = "holdfast-backup"
 	p := &puller{servers: servers, stale: o.stale, json: o.json, file: path, stderr: stderr}
-	if path == "-" {
+	switch {
+	case o.keep < 0:
+		return usageError{fmt.Errorf("keep %d: at least one", o.keep)}
+	case o.keep > 0:
+		return p.keep(ctx, path, o.keep, stdout)
+	case path == "-":
 		return p.pull(ctx, stdout, stderr)
 	}
 	if err := replaceable(path); err != nil {
 		return err
 	}
-	return intoFile(path, func(w io.Writer) error { return p.pull(ctx, w, stdout) })
+	return intoFile(path, func(w io.Writer) error { return p.pull(ctx, w, stdout) }, func(string) error { return nil })
+}
+
+const (
+	// keptLayout is the name of a backup of --keep, before its suffix: the time, so that names sort by age.
+	keptLayout    = "20060102T150405Z"
+	keptSuffix    = ".bak"
+	partialSuffix = ".partial-"
+	// partialAge is longer than any backup takes: a younger partial file may be one that is being written.
+	partialAge = 12 * time.Hour
+)
+
+// keep takes a backup into the folder, which a drill proves before it has its name, and then removes the oldest but n.
+func (p *puller) keep(ctx context.Context, folder string, n int, stdout io.Writer) error {
+	now := time.Now().UTC()
+	p.file = filepath.Join(folder, now.Format(keptLayout)+keptSuffix)
+	drilled := stdout
+	if p.json {
+		drilled = p.stderr
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	var older []string // by age
+	for _, f := range files {
+		stamp, rest, _ := strings.Cut(f.Name(), ".")
+		taken, err := time.Parse(keptLayout, stamp)
+		path := filepath.Join(folder, f.Name())
+		switch {
+		case err != nil || !f.Type().IsRegular() || path == p.file:
+		case "."+rest == keptSuffix:
+			older = append(older, path)
+		case strings.HasPrefix("."+rest, keptSuffix+partialSuffix) && now.Sub(taken) > partialAge: // of a run that was killed
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	err = intoFile(p.file, func(w io.Writer) error { return p.pull(ctx, w, stdout) }, func(path string) error {
+		return restoreDrill(ctx, path, p.file, newRestoreOwn(), drilled)
+	})
+	for _, path := range older[:max(0, len(older)+1-n)] {
+		if err == nil {
+			err = os.Remove(path)
+		}
+	}
+	return err
 }
 
 // replaceable refuses to put a file in the place of what is none: a device such as /dev/null would be gone.
@@ -85,9 +145,10 @@ func replaceable(path string) error {
 	return nil
 }
 
-// intoFile gives path what write writes, durably and as a whole; or leaves path as it is.
-func intoFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-")
+// intoFile gives path what write writes, durably, as a whole and once prove has passed the file; or leaves path as it
+// is.
+func intoFile(path string, write func(io.Writer) error, prove func(path string) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partialSuffix)
 	if err != nil {
 		return err
 	}
@@ -101,6 +162,9 @@ func intoFile(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	if err = errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = prove(f.Name()); err != nil {
 		return err
 	}
 	if err = os.Rename(f.Name(), path); err != nil {

@@ -28,9 +28,9 @@ const (
 	drillPause  = 100 * time.Millisecond
 )
 
-// restoreDrill starts a node on a backup in a temporary folder, and checks that it has as many keys as the backup and
-// gives a larger fence.
-func restoreDrill(ctx context.Context, path string, o *restoreOwn, stdout io.Writer) error {
+// restoreDrill starts a node on the backup at path in a temporary folder, and checks that it has as many keys as the
+// backup and gives a larger fence. shown is the path that stdout is told.
+func restoreDrill(ctx context.Context, path, shown string, o *restoreOwn, stdout io.Writer) error {
 	began := time.Now()
 	var keys, locks int64
 	err := serveBackup(ctx, path, o, func(ctx context.Context, c *server.Config, done *backup.Restored) (err error) {
@@ -41,7 +41,7 @@ func restoreDrill(ctx context.Context, path string, o *restoreOwn, stdout io.Wri
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%s can be restored: a node served its %d keys, %d locks among them, after %v\n",
-		path, keys, locks, time.Since(began).Round(time.Millisecond))
+		shown, keys, locks, time.Since(began).Round(time.Millisecond))
 	return err
 }
 

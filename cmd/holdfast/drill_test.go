@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -182,64 +185,61 @@ func TestFirstFence(t *testing.T) {
 	}
 }
 
-// TestBackupUnit: the script of the unit takes a backup, and then removes its own old ones; when the backup or its
-// drill fails, none is removed, and failed runs leave one file at most.
-func TestBackupUnit(t *testing.T) {
+// TestBackupKeep runs the backup as the unit does: it removes the oldest files that have its names once the new one is
+// proved; when the backup or its drill fails, none is removed.
+func TestBackupKeep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("processes")
 	}
 	exe, folder := build(t), t.TempDir()
 	n := startNodes(t, exe, 1)[0]
 	waitServing(t, n)
-	unit, err := os.ReadFile("packaging/holdfast-backup.service")
-	require.NoError(t, err)
-	script := regexp.MustCompile(`(?s)ExecStart=/bin/sh -ec '(.*?)'`).FindStringSubmatch(string(unit))
-	require.NotNil(t, script)
-	damaging := filepath.Join(t.TempDir(), "damaging") // the program on a disk that damages files
-	require.NoError(t, os.WriteFile(damaging, []byte(`#!/bin/sh
-[ "$1" != restore ] || truncate -s -1 "$2"
-exec `+exe+` "$@"
-`), 0o700))
-	keep := regexp.MustCompile(`(?m)^Environment=(KEEP_DAYS=.*)$`).FindStringSubmatch(string(unit))
+	unit := readFile(t, "packaging/holdfast-backup.service")
+	line := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/holdfast (.*)$`).FindStringSubmatch(unit)
+	keep := regexp.MustCompile(`(?m)^Environment=KEEP=(.*)$`).FindStringSubmatch(unit)
+	require.NotNil(t, line)
 	require.NotNil(t, keep)
-	const old, young, mine, partial = "20250101T000000Z.bak", "20250104T000000Z.bak", "before-upgrade.bak",
-		"20250105T000000Z.bak.new.partial-1"
-	for file, age := range map[string]time.Duration{old: 16, young: 13, mine: 16, partial: 0} {
-		file = filepath.Join(folder, file)
-		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		then := time.Now().Add(-age * 24 * time.Hour)
-		require.NoError(t, os.Chtimes(file, then, then))
+	args := strings.Fields(strings.NewReplacer("${KEEP}", keep[1], "/var/lib/holdfast-backup", folder).Replace(line[1]))
+	most, err := strconv.Atoi(keep[1])
+	require.NoError(t, err)
+	var old []string
+	for i := range most + 1 {
+		old = append(old, fmt.Sprintf("202501%02dT000000Z.bak", i+1))
 	}
-	run := func(program string) (files []string, err error) {
-		text := strings.NewReplacer("$$", "$", "%%", "%", "\\\n", "", "/usr/bin/holdfast", program,
-			"/var/lib/holdfast-backup", folder).Replace(script[1])
-		cmd := exec.Command("/bin/sh", "-ec", text)
-		cmd.Env = append(os.Environ(), "HOLDFAST_SERVER="+n.addr, keep[1])
+	young := time.Now().UTC().Format(keptLayout) + ".bak.partial-1" // another backup is under way
+	others := []string{"20250101T000000Z.bak.gz", "before-upgrade.bak", young}
+	for _, file := range slices.Concat(old, others, []string{"20250103T000000Z.bak.partial-1"}) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, file), nil, 0o600))
+	}
+	run := func(env string) (files []string, err error) {
+		cmd := exec.Command(exe, args...)
+		cmd.Env = append(os.Environ(), "HOLDFAST_SERVER="+n.addr, env)
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		all, failed := os.ReadDir(folder)
 		require.NoError(t, failed)
 		for _, f := range all {
-			files = append(files, f.Name())
+			if !slices.Contains(others, f.Name()) {
+				files = append(files, f.Name())
+			}
 		}
+		require.Len(t, all, len(files)+len(others), "files of other names stay")
 		return files, err
 	}
-	for range 2 {
-		files, err := run(damaging)
-		require.Error(t, err)
-		require.Len(t, files, 4)
-		require.Subset(t, files, []string{old, young, mine})
-		require.Regexp(t, `^2.*Z\.bak\.new$`, files[2])
-	}
-	n.Kill()
-	files, err := run(exe)
+	files, err := run("TMPDIR=" + filepath.Join(folder, "none")) // no drill can be made
 	require.Error(t, err)
-	require.Equal(t, []string{old, young, mine}, files, "the last good ones stay")
+	require.Equal(t, old, files)
+	n.Kill()
+	files, err = run("A=B")
+	require.Error(t, err)
+	require.Equal(t, old, files)
 	n.start(t)
 	waitServing(t, n)
-	files, err = run(exe)
+	files, err = run("A=B")
 	require.NoError(t, err)
-	require.Len(t, files, 3)
-	require.Equal(t, []string{young, mine}, []string{files[0], files[2]})
-	require.Regexp(t, `^2.*Z\.bak$`, files[1])
+	require.Equal(t, old[2:], files[:most-1])
+	require.Len(t, files, most)
+	require.Regexp(t, `^20[0-9T]+Z\.bak$`, files[most-1])
+	proof, err := exec.Command(exe, "inspect", filepath.Join(folder, files[most-1])).CombinedOutput()
+	require.NoError(t, err, "%s", proof)
 }

@@ -179,7 +179,7 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		if err := o.checkDrill(); err != nil {
 			return err
 		}
-		return restoreDrill(ctx, path, o, stdout)
+		return restoreDrill(ctx, path, path, o, stdout)
 	}
 	r, err := o.restoration()
 	if err != nil {
