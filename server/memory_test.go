@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -181,5 +184,44 @@ func TestFitClients(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, test.want, got, "%+v", test)
+	}
+}
+
+// TestMemoryOfPackages: a full node starts again with the limits and the flags of the manifests, of compose.yaml and of
+// the unit, which sets no limit, on a machine of half a gibibyte.
+func TestMemoryOfPackages(t *testing.T) {
+	for file, pattern := range map[string]string{
+		"kubernetes.yaml":  `limits:\n +memory: (\S+)\n`,
+		"compose.yaml":     `\n  mem_limit: (\S+)\n`,
+		"holdfast.service": `\n(?:MemoryMax|MemoryHigh)=(\S+)\n`,
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "cmd", "holdfast", "packaging", file))
+		require.NoError(t, err)
+		limits := regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1)
+		if file == "holdfast.service" && limits == nil {
+			limits = [][]string{{"", "512M"}}
+		}
+		require.NotEmpty(t, limits, file)
+		c := DefaultConfig().MemoryConfig
+		for value, variable := range map[*string]string{
+			&c.MaxMemory: "HOLDFAST_MAX_MEMORY", &c.MaxMemoryClients: "HOLDFAST_MAX_MEMORY_CLIENTS",
+		} {
+			is := regexp.MustCompile(variable + `(?:=|: |, value: )"?([^"\s}]+)`)
+			if set := is.FindStringSubmatch(string(text)); set != nil {
+				*value = set[1]
+			}
+		}
+		for _, limit := range limits {
+			bytes, err := parseMemory("", strings.TrimSuffix(strings.ToLower(limit[1]), "i")+"b", 0) // the units are of 1,024
+			require.NoError(t, err)
+			m, err := newMemory(c, fstest.MapFS{
+				"proc/self/cgroup":         {Data: []byte("0::/\n")},
+				"sys/fs/cgroup/memory.max": {Data: []byte(strconv.FormatUint(bytes, 10) + "\n")},
+			})
+			require.NoError(t, err)
+			require.Equal(t, bytes, m.machineBytes)
+			require.NotZero(t, m.limitBytes)
+			require.Empty(t, m.tooLittle(), file)
+		}
 	}
 }
