@@ -7,9 +7,11 @@ TEST := $(GO) test -tags invariants
 MUTATIONS_DIR := cmd/internal/mutations
 MODULES := $(MUTATIONS_DIR) server/clients/go/holdfast # modules that are checked as the main one is
 MUTATE := $(GO) -C $(MUTATIONS_DIR) run .
+# Built by the Go command the first time, which takes minutes.
+HELM ?= $(GO) run -trimpath helm.sh/helm/v3/cmd/helm@v3.22.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-libraries bench-limits bench-compare differential differential-newer upgrade clients dist image monitoring clean
+.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-libraries bench-limits bench-compare differential differential-newer upgrade clients dist chart image monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +50,7 @@ fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) run ./cmd/internal/mdwrap -w
 
 rewrite: ## regenerate transcripts and generated documents after an intended change
-	$(GO) test ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
+	HOLDFAST_HELM="$(HELM)" $(GO) test ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
 
 FUZZTIME ?= 20s
 fuzz: ## run every fuzz target for FUZZTIME (20s)
@@ -142,6 +144,9 @@ page-picture: ## draw the README's picture of the page, of a cluster that is bus
 
 dist: ## what a release consists of, in dist/: archives, packages, client libraries, SBOMs, notes, checksums
 	./cmd/holdfast/packaging/dist.sh
+
+chart: ## helm lints and renders the Helm chart, Kubernetes' types know each word, nodes are scaled, and the plain manifests are its rendering
+	HOLDFAST_HELM="$(HELM)" $(GO) test -count=1 -v -run '^TestChart' ./cmd/holdfast
 
 image: ## build the image and run compose.yaml from it by podman, as root
 	./cmd/holdfast/packaging/image.sh

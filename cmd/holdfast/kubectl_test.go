@@ -28,9 +28,13 @@ type answer struct {
 	Status         int
 }
 
-// kubectl is the program of this name, which a block of the page runs: it has the test carry out its words.
+// kubectl is the program of this name or of helm's, which a block of the page runs: it has the test carry out its
+// words.
 func kubectl() int {
 	r := request{Words: os.Args[1:]}
+	if program := filepath.Base(os.Args[0]); program != "kubectl" {
+		r.Words = append([]string{program}, r.Words...)
+	}
 	var err error
 	if file := r.Words[len(r.Words)-1]; r.Words[0] == "apply" {
 		if file == "-" {
@@ -65,6 +69,10 @@ func (r request) send(url string) (a answer, err error) {
 }
 
 func (k *kube) ServeHTTP(w http.ResponseWriter, body *http.Request) {
+	if body.Method == http.MethodGet {
+		k.api(w, body.URL.Path)
+		return
+	}
 	var r request
 	var a answer
 	err := json.NewDecoder(body.Body).Decode(&r)
@@ -94,11 +102,11 @@ func (k *kube) command(r request) (a answer, err error) {
 	case "wait --for=condition=complete":
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		err, ran := k.jobs[strings.TrimPrefix(last, "job/")]
+		job, ran := k.jobs[strings.TrimPrefix(last, "job/")]
 		if !ran {
 			return a, fmt.Errorf("there is no %s", last)
 		}
-		return a, err
+		return a, job.err
 	case "scale statefulset/holdfast":
 		return a, k.change(func(set *manifest) (err error) {
 			set.Spec.Replicas, err = strconv.Atoi(last)
@@ -119,15 +127,17 @@ func (k *kube) command(r request) (a answer, err error) {
 		return a, k.wait("the rollout", k.settled)
 	case "delete pvc", "delete pod":
 		return a, k.remove(words[1], words[2:])
-	case "get pods", "delete job":
+	case "helm install", "helm upgrade":
+		return a, k.helm(words[1:])
+	case "logs --selector", "delete job":
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if words[0] == "delete" {
 			delete(k.jobs, last)
 			return a, nil
 		}
-		for job := range k.jobs {
-			a.Stdout = append(a.Stdout, job+jobSuffix+"\n"...)
+		for _, job := range k.jobs {
+			a.Stdout = append(a.Stdout, job.log...)
 		}
 		return a, nil
 	}
@@ -137,13 +147,22 @@ func (k *kube) command(r request) (a answer, err error) {
 	return a, unknown
 }
 
-// jobSuffix is what a pod's name has behind the name of its job.
-const jobSuffix = "-x7k2p"
-
 func (k *kube) apply(file []byte) error {
 	objects, err := manifestsOf(bytes.NewReader(file))
 	if err != nil {
 		return err
+	}
+	for name, m := range objects { // what helm runs before it changes anything
+		if m.Metadata.Annotations["helm.sh/hook"] == "pre-upgrade" {
+			delete(objects, name)
+			k.toEnd(m.Metadata.Name, m.Spec.Template.Spec)
+			k.mu.Lock()
+			err := k.jobs[m.Metadata.Name].err
+			k.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
 	}
 	k.mu.Lock()
 	for name, m := range objects {
@@ -190,13 +209,13 @@ func (k *kube) toEnd(job string, spec podSpec) {
 			_ = os.MkdirAll(k.volume(claim), 0o700)
 		}
 	}
-	out, err := k.run(job+jobSuffix, spec.Volumes, c)(k.ctx, slices.Clone(c.Args)...).CombinedOutput()
+	out, err := k.run(job+"-x7k2p", spec.Volumes, c)(k.ctx, slices.Clone(c.Args)...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.jobs[job] = err
+	k.jobs[job] = kubeJob{err, string(out)}
 }
 
 func (k *kube) change(by func(set *manifest) error) error {
@@ -305,4 +324,39 @@ func (k *kube) exec(pod string, args []string) (a answer, err error) {
 		err = nil
 	}
 	return answer{out.Bytes(), complaint.Bytes(), cmd.ProcessState.ExitCode()}, err
+}
+
+// helm installs or upgrades a release by what helm renders: upgrade NAME CHART --reuse-values --set ….
+func (k *kube) helm(words []string) error {
+	k.mu.Lock()
+	k.sets = append(k.sets, slices.DeleteFunc(words[3:], func(w string) bool { return w == "--reuse-values" })...)
+	args := append([]string{"template", words[1], words[2], "--dry-run=server", "--kube-apiserver", k.url}, k.sets...)
+	k.mu.Unlock()
+	rendered, err := runHelm(k.ctx, args...)
+	if err != nil {
+		return err
+	}
+	return k.apply(rendered)
+}
+
+// api answers what a chart looks up: the StatefulSet that is there.
+func (k *kube) api(w http.ResponseWriter, path string) {
+	k.mu.Lock()
+	set, there := k.objects["StatefulSet/holdfast"]
+	k.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch path {
+	case "/apis/apps/v1":
+		fmt.Fprint(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "apps/v1", "resources": [{"name": `+
+			`"statefulsets", "kind": "StatefulSet", "namespaced": true, "verbs": ["get"]}]}`)
+	case "/apis/apps/v1/namespaces/default/statefulsets/holdfast":
+		if there {
+			fmt.Fprintf(w, `{"kind": "StatefulSet", "apiVersion": "apps/v1", "spec": {"replicas": %d}}`, set.Spec.Replicas)
+			return
+		}
+		fallthrough
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
+	}
 }

@@ -26,6 +26,7 @@ import (
 // this machine.
 type kube struct {
 	dir    string               // secrets and volumes
+	url    string               // of the API
 	images map[string]string    // the program by image
 	addrs  map[string][3]string // by pod: for clients, for nodes, for probes
 	ctx    context.Context
@@ -36,9 +37,16 @@ type kube struct {
 	revision int                 // of the StatefulSet's template
 	claims   map[string]bool     // true: to be deleted once no pod uses it
 	pods     map[string]*kubePod
-	all      []*kubePod       // those that are gone, too
-	jobs     map[string]error // how each ended
-	trouble  []string         // what no operator should see
+	all      []*kubePod // those that are gone, too
+	jobs     map[string]kubeJob
+	sets     []string // the values that helm was given
+	trouble  []string // what no operator should see
+}
+
+// kubeJob is how a job ended, and what it said.
+type kubeJob struct {
+	err error
+	log string
 }
 
 // kubePod is a pod of the StatefulSet, from its creation until it is gone.
@@ -65,7 +73,7 @@ func newKube(t *testing.T, exe string) *kube {
 	k := &kube{
 		dir: t.TempDir(), images: make(map[string]string), addrs: make(map[string][3]string), ctx: ctx,
 		objects: make(map[string]manifest), claims: make(map[string]bool), pods: make(map[string]*kubePod),
-		jobs: make(map[string]error),
+		jobs: make(map[string]kubeJob),
 	}
 	k.image(t, manifests(t)["StatefulSet/holdfast"].Spec.Template.Spec.Containers[0].Image, exe)
 	free := freeAddrs(t, 15)
@@ -176,7 +184,7 @@ func (k *kube) run(name string, volumes []volumeSpec, c containerSpec) func(ctx 
 	own := k.addrs[name]
 	local := []string{"0.0.0.0:6379", own[0], "0.0.0.0:7379", own[1], "0.0.0.0:8379", own[2]}
 	for pod, addr := range k.addrs {
-		local = append(local, pod+".holdfast-nodes:6379", addr[0], pod+".holdfast-nodes:7379", addr[1])
+		local = append(local, pod+".holdfast-nodes.default.svc:6379", addr[0], pod+".holdfast-nodes:7379", addr[1])
 	}
 	for _, m := range c.VolumeMounts {
 		folder := k.volume(m.Name + "-" + name)
@@ -201,8 +209,11 @@ func (k *kube) run(name string, volumes []volumeSpec, c containerSpec) func(ctx 
 		here := strings.NewReplacer(append(slices.Clone(local), "holdfast:6379", k.service())...)
 		for _, e := range c.Env {
 			env[e.Name] = expand(e.Value)
-			if e.ValueFrom.FieldRef.FieldPath == "metadata.name" {
+			switch e.ValueFrom.FieldRef.FieldPath {
+			case "metadata.name":
 				env[e.Name] = name
+			case "metadata.namespace":
+				env[e.Name] = "default"
 			}
 		}
 		for i, arg := range args {

@@ -26,8 +26,11 @@ import (
 type manifest struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
-	Metadata   struct{ Name string }
-	Spec       struct {
+	Metadata   struct {
+		Name        string
+		Annotations map[string]string
+	}
+	Spec struct {
 		ClusterIP                string `yaml:"clusterIP"`
 		PublishNotReadyAddresses bool   `yaml:"publishNotReadyAddresses"`
 		Selector                 map[string]any
@@ -110,10 +113,10 @@ type containerSpec struct {
 }
 
 type probe struct {
-	HTTPGet          struct{ Path, Port string } `yaml:"httpGet"`
-	PeriodSeconds    int                         `yaml:"periodSeconds"`
-	TimeoutSeconds   int                         `yaml:"timeoutSeconds"`
-	FailureThreshold int                         `yaml:"failureThreshold"`
+	HTTPGet          struct{ Path, Port, Scheme string } `yaml:"httpGet"`
+	PeriodSeconds    int                                 `yaml:"periodSeconds"`
+	TimeoutSeconds   int                                 `yaml:"timeoutSeconds"`
+	FailureThreshold int                                 `yaml:"failureThreshold"`
 }
 
 // manifests are the objects of kubernetes.yaml by kind and name.
@@ -144,88 +147,135 @@ func manifestsOf(text io.Reader) (map[string]manifest, error) {
 func TestKubernetes(t *testing.T) {
 	objects := manifests(t)
 	require.Len(t, objects, 7)
-	set := objects["StatefulSet/holdfast"].Spec
+	checkNodes(t, objects, 3)
+	c := objects["StatefulSet/holdfast"].Spec.Template.Spec.Containers[0]
+	require.Equal(t, "holdfast:"+protocol.HoldfastVersion, c.Image, "an image without a tag is pulled at each start")
+	require.Equal(t, "IfNotPresent", c.ImagePullPolicy)
+}
+
+// checkNodes checks the objects of a cluster that so many nodes found, and returns the flags of the first.
+func checkNodes(t *testing.T, objects map[string]manifest, founders int) server.Config {
+	t.Helper()
+	var found manifest
+	for _, m := range objects {
+		if m.Kind == "StatefulSet" {
+			found = m
+		}
+	}
+	name, set := found.Metadata.Name, found.Spec
 	nodes := objects["Service/"+set.ServiceName].Spec
 	require.Equal(t, "None", nodes.ClusterIP)
 	require.True(t, nodes.PublishNotReadyAddresses, "nobody is ready before a majority has found each other")
 	require.Equal(t, "Parallel", set.PodManagementPolicy)
-	require.Equal(t, 1, objects["PodDisruptionBudget/holdfast"].Spec.MaxUnavailable)
+	if budget, there := objects["PodDisruptionBudget/"+name]; there {
+		require.Equal(t, 1, budget.Spec.MaxUnavailable)
+	}
 
 	pod := set.Template.Spec
 	c := pod.Containers[0]
 	require.Equal(t, []string{"serve"}, c.Args)
-	require.Equal(t, "holdfast:"+protocol.HoldfastVersion, c.Image, "an image without a tag is pulled at each start")
-	require.Equal(t, "IfNotPresent", c.ImagePullPolicy)
 	require.True(t, c.SecurityContext.ReadOnlyRootFilesystem)
 	require.Greater(t, time.Duration(pod.Grace)*time.Second, server.DefaultConfig().ShutdownTimeout)
 	ports := make(map[string]int)
 	for _, p := range c.Ports {
 		ports[p.Name] = p.ContainerPort
 	}
-	for _, service := range []string{"holdfast", set.ServiceName} {
+	for _, service := range []string{name, set.ServiceName} {
+		require.NotEmpty(t, objects["Service/"+service].Spec.Selector)
 		for _, p := range objects["Service/"+service].Spec.Ports {
 			require.Equal(t, ports[p.TargetPort], p.Port)
 		}
 		for label, value := range objects["Service/"+service].Spec.Selector {
 			require.Equal(t, set.Template.Metadata.Labels[label], value)
 		}
+		const label = "app.kubernetes.io/name"
+		backup := objects["CronJob/"+name+"-backup"].Spec.JobTemplate.Spec.Template.Metadata.Labels
+		require.NotEqual(t, backup[label], objects["Service/"+service].Spec.Selector[label])
 	}
-	policy, opened := objects["NetworkPolicy/holdfast"].Spec, make(map[string]int)
-	require.Equal(t, set.Template.Metadata.Labels, policy.PodSelector.MatchLabels)
-	for _, rule := range policy.Ingress {
-		for _, p := range rule.Ports {
-			opened[p.Port] = ports[p.Port]
-			require.Equal(t, p.Port == "peer", len(rule.From) == 1, "only nodes connect to nodes")
+	if policy, there := objects["NetworkPolicy/"+name]; there {
+		opened := make(map[string]int)
+		require.Subset(t, set.Template.Metadata.Labels, policy.Spec.PodSelector.MatchLabels)
+		for _, rule := range policy.Spec.Ingress {
+			for _, p := range rule.Ports {
+				opened[p.Port] = ports[p.Port]
+				if p.Port == "peer" {
+					require.Len(t, rule.From, 1, "only nodes connect to nodes")
+					require.Equal(t, policy.Spec.PodSelector, rule.From[0].PodSelector)
+				}
+			}
 		}
-		for _, from := range rule.From {
-			require.Equal(t, set.Template.Metadata.Labels, from.PodSelector.MatchLabels)
-		}
+		require.Equal(t, ports, opened)
 	}
-	require.Equal(t, ports, opened)
 	require.Equal(t, "/livez", c.StartupProbe.HTTPGet.Path)
 	require.Equal(t, "/livez", c.LivenessProbe.HTTPGet.Path)
 	require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path)
-	for _, p := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-		require.NotZero(t, ports[p.HTTPGet.Port])
-		require.Greater(t, p.TimeoutSeconds, 3, "a check that hangs is answered after 3 s")
-	}
 	require.Greater(t, c.StartupProbe.PeriodSeconds*c.StartupProbe.FailureThreshold, 300, "a large log takes its time")
 	require.Greater(t, c.LivenessProbe.PeriodSeconds*c.LivenessProbe.FailureThreshold, pod.Grace,
 		"a node that is slow is not lost")
-	volumes := map[string]bool{set.VolumeClaimTemplates[0].Metadata.Name: true}
-	for _, v := range pod.Volumes {
-		volumes[v.Name] = true
-	}
-	for _, v := range c.VolumeMounts {
-		require.True(t, volumes[v.Name], v.Name)
-	}
 
-	config := server.DefaultConfig()
+	config, client := server.DefaultConfig(), newClientFlags()
 	for _, e := range c.Env {
-		at := slices.IndexFunc(options(&config), func(o option) bool { return o.heading == "" && o.env() == e.Name })
-		require.GreaterOrEqual(t, at, 0, "%s is no flag's", e.Name)
-		if e.Value == "" {
-			require.Equal(t, "HOLDFAST_NAME", e.Name, "it comes from the pod, and is there before others refer to it")
-			require.Equal(t, e, c.Env[0])
-			continue
+		named := func(o option) bool { return o.heading == "" && o.env() == e.Name }
+		at := slices.IndexFunc(options(&config), named)
+		switch {
+		case e.ValueFrom.FieldRef.FieldPath == "metadata.name":
+			require.Equal(t, e, c.Env[0], "it is there before others refer to it")
+			require.Equal(t, "HOLDFAST_NAME", e.Name)
+		case e.ValueFrom.FieldRef.FieldPath == "metadata.namespace":
+			require.Equal(t, e, c.Env[1])
+			require.Equal(t, "NAMESPACE", e.Name)
+		case at < 0:
+			require.True(t, slices.ContainsFunc(client.rows(), named), "%s is no flag's", e.Name)
+		default:
+			value := strings.NewReplacer("$(HOLDFAST_NAME)", name+"-0", "$(NAMESPACE)", "default").Replace(e.Value)
+			require.NoError(t, newFlagValue(options(&config)[at].value).Set(value), e.Name)
 		}
-		require.NoError(t, newFlagValue(options(&config)[at].value).Set(strings.ReplaceAll(e.Value, "$(HOLDFAST_NAME)",
-			"holdfast-0")), e.Name)
 	}
-	config.Name = "holdfast-3" // of a pod that is added later
-	require.NoError(t, config.Validate())
-	config.Name = "holdfast-0" // the pod's
+	scheme := ""
+	if config.TLSCert != "" {
+		scheme = "HTTPS"
+	}
+	for _, p := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		require.NotZero(t, ports[p.HTTPGet.Port])
+		require.Greater(t, p.TimeoutSeconds, 3, "a check that hangs is answered after 3 s")
+		require.Equal(t, scheme, p.HTTPGet.Scheme)
+	}
+	var pods []podSpec
+	for _, m := range objects {
+		pods = append(pods, m.Spec.Template.Spec, m.Spec.JobTemplate.Spec.Template.Spec)
+	}
+	for _, of := range pods {
+		volumes := make(map[string]bool)
+		for _, v := range of.Volumes {
+			volumes[v.Name] = true
+		}
+		for _, claim := range set.VolumeClaimTemplates {
+			volumes[claim.Metadata.Name] = true
+		}
+		for _, c := range of.Containers {
+			for _, v := range c.VolumeMounts {
+				require.True(t, volumes[v.Name], v.Name)
+			}
+		}
+	}
+	if founders > 1 {
+		config.Name = name + "-3" // of a pod that is added later
+		require.NoError(t, config.Validate())
+	}
+	config.Name = name + "-0" // the pod's
 	require.NoError(t, config.Validate())
 	peers, err := config.Peers()
 	require.NoError(t, err)
-	require.Len(t, peers, set.Replicas)
-	for name, addr := range peers {
-		require.Equal(t, name+"."+set.ServiceName+":7379", addr)
+	require.Len(t, peers, founders)
+	for peer, addr := range peers {
+		require.Equal(t, peer+"."+set.ServiceName+":7379", addr)
+		require.Equal(t, founders > 1, strings.Contains(config.Join, addr), "a node alone cannot join itself")
 	}
-	require.Equal(t, "holdfast-0."+set.ServiceName+":6379", config.AdvertiseAddr)
+	require.Equal(t, name+"-0."+set.ServiceName+".default.svc:6379", config.AdvertiseAddr)
 	for addr, port := range map[string]string{config.Addr: "redis", config.PeerAddr: "peer", config.HTTPAddr: "http"} {
 		require.Contains(t, addr, ":"+map[int]string{6379: "6379", 7379: "7379", 8379: "8379"}[ports[port]])
 	}
+	return config
 }
 
 // TestCompose: the three nodes of compose.yaml have flags that fit together, and ports that clients are told.
@@ -282,10 +332,12 @@ func newKubernetesPage(t *testing.T) *kubernetesPage {
 	page.image(t, "holdfast:NEW", exe)
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
+	page.url = server.URL
 	bin := t.TempDir()
 	own, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(own, filepath.Join(bin, "kubectl")))
+	require.NoError(t, os.Symlink(own, filepath.Join(bin, "helm")))
 	for _, name := range []string{"docker", "kind"} { // the job "image" of .ci/run builds the image
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700))
 	}
@@ -414,8 +466,10 @@ func TestKubernetesAsWritten(t *testing.T) {
 	close(c.end)
 	<-c.ended
 	p.run(t, "Back up")
-	out = p.sh(t, p.images["holdfast:NEW"]+" inspect holdfast.backup; "+p.images["holdfast:NEW"]+" inspect "+
-		p.volume("holdfast-backups")+"/*.backup")
+	kept, err := filepath.Glob(p.volume("holdfast-backups") + "/*.bak")
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	out = p.sh(t, p.images["holdfast:NEW"]+" inspect holdfast.backup; "+p.images["holdfast:NEW"]+" inspect "+kept[0])
 	require.Equal(t, 2, strings.Count(out, "checksums"), out)
 	require.Positive(t, c.counted.Load())
 	password := readFile(t, filepath.Join(p.dir, "secret-holdfast", "password"))
@@ -426,7 +480,10 @@ func TestKubernetesAsWritten(t *testing.T) {
 	require.GreaterOrEqual(t, n, c.counted.Load(), "increments that were acknowledged are lost")
 	require.LessOrEqual(t, n, c.counted.Load()+c.failed.Load(), "increments were applied twice")
 
-	p.run(t, "Restore")
+	const example = "20261130T031700Z.bak"
+	require.Contains(t, p.blocks["Restore"], example)
+	p.blocks["Restore"] = strings.ReplaceAll(p.blocks["Restore"], example, filepath.Base(kept[0]))
+	require.Contains(t, p.run(t, "Restore"), filepath.Base(kept[0])+" can be restored", "the log has the file's name")
 	p.whole(t, 3)
 	lock("lock:kept")
 	p.mu.Lock()

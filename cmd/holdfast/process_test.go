@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,7 +42,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "kubectl" {
+	if slices.Contains([]string{"kubectl", "helm"}, filepath.Base(os.Args[0])) {
 		os.Exit(kubectl())
 	}
 	var err error

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the packages have the program
 # and a unit that systemd accepts, and are installed, upgraded and removed where root may mount, the program needs no
-# library, each client library is installed and runs its README's example, and Kubernetes and Compose know every word of
-# the manifests. Where the types of the manifests cannot be
-# fetched the script says so, and ends with status 0, or 1 with --must.
+# library, each client library is installed and runs its README's example, helm accepts the chart, and Kubernetes and
+# Compose know every word of the manifests. Where helm or the types of the manifests cannot be fetched the script says
+# so, and ends with status 0, or 1 with --must.
 set -euo pipefail
 case ${1:-} in
 '' | --must) must=${1:-} ;;
@@ -60,13 +60,17 @@ else
 	echo "packaging: the packages NOT INSTALLED: mount is not allowed" >&2
 fi
 
-# The manifests, decoded strictly. Types and schema come from the Go module proxy: without it they are not checked.
-manifests=cmd/holdfast/packaging/strict
-if (cd "$manifests" && go mod download >"$work/download" 2>&1); then
-	(cd "$manifests" && go run .)
+# The chart and the manifests, rendered by helm and decoded strictly. Helm, types and schema come from the Go module
+# proxy: without it they are not checked.
+helm=$(sed -n 's/^HELM ?= $(GO) //p' Makefile)
+if go $helm version >"$work/helm" 2>"$work/download" && (cd cmd/holdfast/packaging/strict && go mod download 2>"$work/download"); then
+	go $helm show all "$work"/one/dist/holdfast-[0-9]*.tgz | grep '^version:'
+	go $helm lint --strict "$work"/one/dist/holdfast-[0-9]*.tgz
+	make chart
+	(cd cmd/holdfast/packaging/strict && go run .)
 	echo "packaging: all well"
 else
-	echo "packaging: the manifests and compose.yaml NOT CHECKED: their types cannot be fetched: $(head -1 "$work/download")" >&2
+	echo "packaging: the chart, the manifests and compose.yaml NOT CHECKED: helm or their types cannot be fetched: $(tail -1 "$work/download")" >&2
 	echo "packaging: all else well"
 	[ -z "$must" ]
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what a release consists of in dist/: dist.sh [folder]. One archive a platform, with the list of its modules (SBOM);
-# a Debian and an RPM package an architecture, the client libraries, the page of notes, and checksums of all. Two runs on
-# one revision make the same bytes.
+# a Debian and an RPM package an architecture, the Helm chart, the client libraries, the page of notes, and checksums of
+# all. Two runs on one revision make the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 out=$(realpath -m "${1:-dist}")
@@ -60,6 +60,9 @@ for arch in amd64 arm64; do
 			tool "$nfpm" package --config "$files/nfpm.yaml" --packager $kind --target "$out/"
 	done
 done
+# The Helm chart, with what its links lead to.
+tar -C "$files" --dereference --transform 's,^helm,holdfast,' --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
+	--numeric-owner --mode=u=rwX,go=rX -cf - helm | gzip -9n >"$out/holdfast-$version.tgz"
 # The notes of the release are its section of CHANGELOG.md.
 awk -v version="$version" '/^## / {inside = $2 == version; next} inside' CHANGELOG.md >"$out/NOTES.md"
 [ -s "$out/NOTES.md" ] || { echo "dist: CHANGELOG.md has no section $version" >&2 && exit 1; }

@@ -1,6 +1,7 @@
-// Command strict decodes the manifests into the types that Kubernetes and the Prometheus operator publish, and
-// compose.yaml by the schema of the Compose specification: a field that is unknown, given twice, or of another type is
-// an error. It is a module of its own, so that the program has none of these as requirements. ../check.sh runs it.
+// Command strict decodes the files of its arguments into the types that Kubernetes, cert-manager and the Prometheus
+// operator publish; without arguments the manifests in the folder above, and compose.yaml by the schema of the Compose
+// specification. A field that is unknown, given twice, or of another type is an error. It is a module of its own, so
+// that the program has none of these as requirements. ../check.sh and the test of the chart run it.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/compose-spec/compose-go/v2/cli"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,9 +25,14 @@ import (
 )
 
 func main() {
-	err := compose("../compose.yaml")
-	for _, file := range []string{"kubernetes.yaml", "restore.yaml", "podmonitor.yaml"} {
-		err = errors.Join(err, manifests("../"+file))
+	files := os.Args[1:]
+	var err error
+	if len(files) == 0 {
+		err = compose("../compose.yaml")
+		files = []string{"../kubernetes.yaml", "../restore.yaml", "../podmonitor.yaml"}
+	}
+	for _, file := range files {
+		err = errors.Join(err, manifests(file))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -35,15 +42,20 @@ func main() {
 
 // kinds are the objects that the manifests may have.
 var kinds = map[metav1.TypeMeta]func() any{
-	{APIVersion: "v1", Kind: "Service"}:                          func() any { return new(corev1.Service) },
-	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}:  func() any { return new(networkingv1.NetworkPolicy) },
-	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}:       func() any { return new(policyv1.PodDisruptionBudget) },
-	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                 func() any { return new(appsv1.StatefulSet) },
-	{APIVersion: "batch/v1", Kind: "CronJob"}:                    func() any { return new(batchv1.CronJob) },
-	{APIVersion: "batch/v1", Kind: "Job"}:                        func() any { return new(batchv1.Job) },
-	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:            func() any { return new(corev1.PersistentVolumeClaim) },
-	{APIVersion: "monitoring.coreos.com/v1", Kind: "PodMonitor"}: func() any { return new(monitoringv1.PodMonitor) },
+	{APIVersion: "v1", Kind: "ConfigMap"}:                            made[corev1.ConfigMap],
+	{APIVersion: "v1", Kind: "Service"}:                              made[corev1.Service],
+	{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}:      made[networkingv1.NetworkPolicy],
+	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}:           made[policyv1.PodDisruptionBudget],
+	{APIVersion: "apps/v1", Kind: "StatefulSet"}:                     made[appsv1.StatefulSet],
+	{APIVersion: "batch/v1", Kind: "CronJob"}:                        made[batchv1.CronJob],
+	{APIVersion: "batch/v1", Kind: "Job"}:                            made[batchv1.Job],
+	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:                made[corev1.PersistentVolumeClaim],
+	{APIVersion: "monitoring.coreos.com/v1", Kind: "PodMonitor"}:     made[monitoringv1.PodMonitor],
+	{APIVersion: "monitoring.coreos.com/v1", Kind: "PrometheusRule"}: made[monitoringv1.PrometheusRule],
+	{APIVersion: "cert-manager.io/v1", Kind: "Certificate"}:          made[certmanagerv1.Certificate],
 }
+
+func made[T any]() any { return new(T) }
 
 func manifests(path string) error {
 	text, err := os.ReadFile(path)
@@ -51,16 +63,16 @@ func manifests(path string) error {
 		return err
 	}
 	var found int
-	for i, document := range bytes.Split(text, []byte("\n---\n")) {
+	for i, document := range bytes.Split(bytes.TrimPrefix(text, []byte("---\n")), []byte("\n---\n")) {
 		var is metav1.TypeMeta
 		if err := yaml.Unmarshal(document, &is); err != nil {
 			return fmt.Errorf("%s, document %d: %w", path, i, err)
 		}
-		made := kinds[is]
-		if made == nil {
+		create := kinds[is]
+		if create == nil {
 			return fmt.Errorf("%s, document %d: unknown object %s %s", path, i, is.APIVersion, is.Kind)
 		}
-		object := made()
+		object := create()
 		if err := yaml.UnmarshalStrict(document, object); err != nil {
 			return fmt.Errorf("%s, %s: %w", path, is.Kind, err)
 		}
