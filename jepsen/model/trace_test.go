@@ -55,7 +55,8 @@ func (r *recorder) crash(n *servertest.Node, end func()) {
 	end()
 }
 
-// drama is a run in virtual time: clients write while a seed kills nodes, cuts nets and power and takes snapshots.
+// drama is a run in virtual time: clients write while a seed kills nodes, cuts nets and power and takes snapshots. With
+// an odd seed the nodes are far apart, and several entries are in flight.
 func drama(t *testing.T, seed uint64) (steps []raftnode.TraceEvent) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record()
@@ -64,21 +65,45 @@ func drama(t *testing.T, seed uint64) (steps []raftnode.TraceEvent) {
 		}})
 		rng := rand.New(rand.NewPCG(seed, 25))
 		down := map[*servertest.Node]bool{}
+		far := seed%2 == 1
+		heal := func() {
+			c.Net.Heal()
+			for _, a := range c.Nodes() {
+				for _, b := range c.Nodes() {
+					if far && a != b {
+						c.Net.Delay(a.Name, b.Name, 3*raftnode.FarAway)
+					}
+				}
+			}
+		}
 		write := func(n int) {
+			var writers sync.WaitGroup
+			defer writers.Wait()
 			for i := range n {
-				if leader := c.Leader(); !down[leader] {
-					leader.Do("SET", fmt.Sprint("k", i), "v")
+				leader := c.Leader()
+				if down[leader] {
+					continue
+				}
+				writers.Go(func() { leader.Do("SET", fmt.Sprint("k", i), "v") })
+				if far {
+					time.Sleep(raftnode.FarAway)
+				} else {
+					writers.Wait()
 				}
 			}
 		}
 		any := func() *servertest.Node { return c.Nodes()[rng.IntN(3)] }
+		heal()
 		write(2)
+		if far {
+			time.Sleep(5 * time.Second) // for the leader to notice
+		}
 		for range 12 {
 			for n := range down {
 				delete(down, n)
 				n.Start()
 			}
-			c.Net.Heal()
+			heal()
 			write(1 + rng.IntN(4))
 			n := any()
 			switch rng.IntN(8) {

@@ -2,7 +2,9 @@ package raftnode
 
 import (
 	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -29,6 +31,8 @@ type acks struct {
 	round   uint64 // the newest that began
 	peers   map[raft.ServerID]*peerAck
 	waiters []*Acknowledgement
+	// quorum is the time of a round trip to as many voters as make a majority with this node.
+	quorum atomic.Int64
 }
 
 // peerAck is another member's acknowledgement in the newest term of that node.
@@ -40,6 +44,32 @@ type peerAck struct {
 	snapshot uint64 // up to here, on its way to the member, or what the member has caught up from since; 0: none
 	notified uint64 // the highest commit index that was sent to the member
 	heard    time.Time
+	trip     leastTime
+}
+
+// leastTime is the least of the last times, of tripTimes to twice as many; 0: there are too few. A busy machine makes
+// most of them long, and a longer way all.
+type leastTime struct {
+	least, before time.Duration
+	count         int
+}
+
+const tripTimes = 16
+
+func (l *leastTime) add(d time.Duration) {
+	if l.count == 0 || d < l.least {
+		l.least = d
+	}
+	if l.count++; l.count == tripTimes {
+		l.before, l.count = l.least, 0
+	}
+}
+
+func (l *leastTime) get() time.Duration {
+	if l.count > 0 {
+		return min(l.before, l.least)
+	}
+	return l.before
 }
 
 // Acknowledgement is a wait until enough nodes are far enough.
@@ -154,7 +184,7 @@ func (a *acks) unnotified(peer raft.ServerID, term, committed uint64) uint64 {
 // inTerm begins anew in a newer term, and reports whether term is not over.
 func (p *peerAck) inTerm(term uint64) bool {
 	if term > p.term {
-		*p = peerAck{voter: p.voter, term: term}
+		*p = peerAck{voter: p.voter, term: term, trip: p.trip}
 	}
 	return term == p.term
 }
@@ -170,6 +200,37 @@ func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 	}
 	p.round, p.match, p.heard = max(p.round, round), max(p.match, match), time.Now()
 	a.endWaits()
+}
+
+// took is told how long peer's answer to a heartbeat took.
+func (a *acks) took(peer raft.ServerID, d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.peers[peer]; p != nil {
+		p.trip.add(d)
+	}
+	var trips []time.Duration
+	for _, p := range a.peers {
+		if p.voter {
+			trips = append(trips, p.trip.get())
+		}
+	}
+	slices.Sort(trips)
+	quorum := time.Duration(0)
+	if n := a.view.others; 0 < n && n <= len(trips) {
+		quorum = trips[n-1]
+	}
+	a.quorum.Store(int64(quorum))
+}
+
+// roundTripTo returns the time of a round trip to peer; 0: it is not known.
+func (a *acks) roundTripTo(peer raft.ServerID) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.peers[peer]; p != nil {
+		return p.trip.get()
+	}
+	return 0
 }
 
 // endWaits ends the waits that are over.

@@ -37,13 +37,13 @@ type appendDial struct {
 	cancel context.CancelFunc
 }
 
-// appendConn is a connection, with a request at a time.
+// appendConn is a connection, with a request at a time, or those of a pipeline.
 type appendConn struct {
 	net.Conn
 	appender *appender
 	id       raft.ServerID
 	br       *bufio.Reader
-	// sent is when the request was sent that has no answer yet, in ns since 1970; 0: there is none.
+	// sent is since when a request has had no answer, in ns since 1970; 0: there is none.
 	sent atomic.Int64
 	// out and in are the connection's frames, used again.
 	out, in []byte
@@ -78,17 +78,10 @@ func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp 
 
 // call sends args and waits for the answer. A broken connection is closed.
 func (c *appendConn) call(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (broken bool, err error) {
-	frame, err := c.exchange(args)
-	if err != nil {
+	if broken, err = c.exchange(args, resp); broken {
 		_ = c.Close()
-		return true, err
 	}
-	err = decodeAppended(frame, resp)
-	if errors.Is(err, wire.ErrCorrupt) {
-		_ = c.Close()
-		return true, err
-	}
-	return false, err
+	return broken, err
 }
 
 func (a *appender) take(id raft.ServerID) (*appendConn, error) {
@@ -180,16 +173,12 @@ func (a *appender) close() {
 	_ = a.stream.Close()
 }
 
-// exchange returns the answer to args, valid until the next call.
-func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
-	c.out = appendAppend(append(c.out[:0], make([]byte, wire.Head)...), args)
-	if len(c.out) > maxAppendFrame {
-		return nil, fmt.Errorf("append to a node's log: %d bytes, the limit is %d", len(c.out), maxAppendFrame)
-	}
-	c.sent.Store(time.Now().UnixNano())
+func (c *appendConn) exchange(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (broken bool,
+	err error,
+) {
 	defer c.sent.Store(0)
-	if _, err := c.steady.Write(wire.Seal(c.out)); err != nil {
-		return nil, err
+	if err := c.write(args); err != nil {
+		return true, err
 	}
 	patience := answerWithin(len(c.out))
 	if now := time.Now(); c.until.Sub(now) < patience/2 {
@@ -198,9 +187,27 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest) ([]byte, error) {
 		_ = c.SetReadDeadline(c.until)
 	}
 	c.out = wire.Kept(c.out)
-	var err error
-	c.in, err = wire.Read(c.br, c.in, wire.Short)
-	return c.in, err
+	return c.read(resp)
+}
+
+// read reads the next answer. An error that the other node answers with breaks nothing.
+func (c *appendConn) read(resp *raft.AppendEntriesResponse) (broken bool, err error) {
+	if c.in, err = wire.Read(c.br, c.in, wire.Short); err != nil {
+		return true, err
+	}
+	err = decodeAppended(c.in, resp)
+	return errors.Is(err, wire.ErrCorrupt), err
+}
+
+// write sends args.
+func (c *appendConn) write(args *raft.AppendEntriesRequest) error {
+	c.out = appendAppend(append(c.out[:0], make([]byte, wire.Head)...), args)
+	if len(c.out) > maxAppendFrame {
+		return fmt.Errorf("append to a node's log: %d bytes, the limit is %d", len(c.out), maxAppendFrame)
+	}
+	c.sent.CompareAndSwap(0, time.Now().UnixNano())
+	_, err := c.steady.Write(wire.Seal(c.out))
+	return err
 }
 
 const (

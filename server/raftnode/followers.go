@@ -25,6 +25,10 @@ func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
 	return n.acks.awaitMatch(term, n.raft.CommitIndex(), max(nodes, 0))
 }
 
+// RoundTrip returns the time of a round trip to as many voters as make a majority with this node, as the requests of
+// this leader take it; 0: it is not known.
+func (n *Node) RoundTrip() time.Duration { return time.Duration(n.acks.quorum.Load()) }
+
 // Quorum returns how many other voters have every committed entry at least: as many as make a majority with this
 // node. While the members change it is the smaller of two numbers, as the entry may be older than the change.
 func (n *Node) Quorum() int {

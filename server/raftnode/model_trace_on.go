@@ -240,16 +240,72 @@ func (x *tracedTransport) AppendEntries(
 	if isHeartbeat(args) || !x.leads.Load().(func(uint64) bool)(args.Term) {
 		return x.transport.AppendEntries(id, a, args, resp)
 	}
+	x.sends(id, args)
+	err := x.transport.AppendEntries(id, a, args, resp)
+	if err == nil {
+		x.acknowledged(id, args, resp)
+	}
+	return err
+}
+
+func (x *tracedTransport) AppendEntriesPipeline(id raft.ServerID, a raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := x.transport.AppendEntriesPipeline(id, a)
+	if err != nil {
+		return nil, err
+	}
+	p := &tracedPipeline{inner.(*pipeline), x, make(chan raft.AppendFuture)}
+	go p.acknowledge()
+	return p, nil
+}
+
+// tracedPipeline stands between raft and a pipeline.
+type tracedPipeline struct {
+	*pipeline
+	x       *tracedTransport
+	answers chan raft.AppendFuture
+}
+
+func (p *tracedPipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+
+func (p *tracedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (
+	raft.AppendFuture, error,
+) {
+	if p.x.leads.Load().(func(uint64) bool)(args.Term) {
+		p.x.sends(p.id, args)
+	}
+	return p.pipeline.AppendEntries(args, resp)
+}
+
+func (p *tracedPipeline) acknowledge() {
+	for {
+		select {
+		case f := <-p.pipeline.Consumer():
+			p.x.acknowledged(p.id, f.Request(), f.Response())
+			select {
+			case p.answers <- f:
+			case <-p.closed:
+				return
+			}
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+func (x *tracedTransport) sends(id raft.ServerID, args *raft.AppendEntriesRequest) {
 	x.t.lead(args.Term)
 	x.t.emit(TraceEvent{
 		Kind: "send", Other: string(id), Term: args.Term, From: args.PrevLogEntry, Prev: args.PrevLogTerm,
 		Terms: termsOf(args.Entries), Index: args.LeaderCommitIndex,
 	})
-	err := x.transport.AppendEntries(id, a, args, resp)
-	if n := len(args.Entries); err == nil && resp.Success && n > 0 {
+}
+
+func (x *tracedTransport) acknowledged(
+	id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
+) {
+	if n := len(args.Entries); resp.Success && n > 0 {
 		x.t.emit(TraceEvent{Kind: "acknowledged", Other: string(id), Term: args.Term, Index: args.Entries[n-1].Index})
 	}
-	return err
 }
 
 func (x *tracedTransport) InstallSnapshot(

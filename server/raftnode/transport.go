@@ -81,29 +81,39 @@ func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, re
 	}
 	for {
 		var round uint64
+		var sent time.Time
 		match := t.acks.agreed(id, args.Term)
 		err := retryStale(func() error {
-			round = t.acks.sending()
+			round, sent = t.acks.sending(), time.Now()
 			return t.appender.call(id, args, resp)
 		})
 		if err == nil {
-			// A peer that answers with our own term has followed no newer leader until now, whether
-			// the logs fit or not.
-			if resp.Term == args.Term {
-				t.compare(id, args.Term, match, resp.LastLog)
-				t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
+			if heartbeat {
+				t.acks.took(id, time.Since(sent))
 			}
-			if n := len(args.Entries); n > 0 && resp.Success {
-				t.commits.notify(id)
-				// Raft may now count this node and the peer as a majority.
-				return t.log.awaitWritten(args.Entries[n-1].Index)
-			}
-			return nil
+			return t.answered(id, args, resp, round, match, heartbeat)
 		}
 		if heartbeat || !t.pause(args.Term) || !t.acks.knows(id) {
 			return err
 		}
 	}
+}
+
+// answered notes an answer, which raft may have then. round and match are from before the request was sent.
+func (t *transport) answered(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
+	round, match uint64, heartbeat bool,
+) error {
+	// A peer that answers with our own term has followed no newer leader until now, whether the logs fit or not.
+	if resp.Term == args.Term {
+		t.compare(id, args.Term, match, resp.LastLog)
+		t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
+	}
+	if n := len(args.Entries); n > 0 && resp.Success {
+		t.commits.notify(id)
+		// Raft may now count this node and the peer as a majority.
+		return t.log.awaitWritten(args.Entries[n-1].Index)
+	}
+	return nil
 }
 
 // reached handles the sign that a node asks for pre-votes: it has had no heartbeat of its leader, and the way to it may
@@ -157,12 +167,6 @@ func retryStale(call func() error) error {
 		}
 	}
 	return call()
-}
-
-// AppendEntriesPipeline says that there is no pipeline: raft's can hang for good after one failed
-// append (hashicorp/raft#612).
-func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
-	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,

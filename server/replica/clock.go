@@ -86,7 +86,28 @@ type leaderTerm struct {
 	landed   chan struct{} // inFlight fell
 	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
 	progress atomic.Int64
-	wanted   atomic.Int64 // cluster time that an entry is wanted to reach
-	stamped  int64        // the newest stamp proposed; the proposer's own
-	version  byte         // the newest version proposed; the proposer's own
+	begun    [maxInFlight]atomic.Int64 // when the entries in flight were proposed, nanoseconds of Unix time
+	first    uint64                    // of begun, the oldest entry in flight; of the goroutine that applies entries
+	next     uint64                    // of begun; the proposer's own
+	wanted   atomic.Int64              // cluster time that an entry is wanted to reach
+	stamped  int64                     // the newest stamp proposed; the proposer's own
+	version  byte                      // the newest version proposed; the proposer's own
+}
+
+// begin notes when an entry is proposed.
+func (l *leaderTerm) begin(at int64) {
+	l.begun[l.next%maxInFlight].Store(at)
+	l.next++
+}
+
+// lastBegun returns when the newest entry was proposed. The proposer's own.
+func (l *leaderTerm) lastBegun() time.Time {
+	return time.Unix(0, l.begun[(l.next-1)%maxInFlight].Load())
+}
+
+// land returns when the oldest entry in flight, which has landed, was proposed.
+func (l *leaderTerm) land() time.Time {
+	at := l.begun[l.first%maxInFlight].Load()
+	l.first++
+	return time.Unix(0, at)
 }

@@ -84,7 +84,8 @@ func (r *Replica) open() {
 		serving: &r.serving, sources: [2]source{own{r.writes}, forwarded{r.fromFollowers}}, wake: wake,
 		isNoop: r.machine.IsNoop, version: r.common,
 		raised:  func(from, to byte) { r.event(VersionRaised{From: from, To: to}) },
-		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry, limits: c.EntryLimits,
+		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry,
+		roundTrip: func() time.Duration { return r.node.RoundTrip() }, limits: c.EntryLimits,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
 	r.waiting = newWaiting(r.waitingConfig(), r.sessionsCluster())

@@ -453,7 +453,7 @@ func TestProposer(t *testing.T) {
 		oldest, newest := byte(protocol.OldestEntryVersion), byte(protocol.OldestEntryVersion+1)
 		var did []string
 		note := func(format string, args ...any) { did = append(did, fmt.Sprintf(format, args...)) }
-		common, held := byte(0), true
+		common, held, trip := byte(0), true, raftnode.FarAway-1
 		p := newProposer(proposerConfig{
 			serving: serving, sources: [2]source{mine, others}, wake: make(chan struct{}, 1),
 			isNoop:  func(string, int64) bool { return held },
@@ -480,6 +480,8 @@ func TestProposer(t *testing.T) {
 			},
 			proposed: func() { note("first") },
 			took:     func(d time.Duration) { note("took %v", d) },
+
+			roundTrip: func() time.Duration { return trip },
 		}, 1<<20, most)
 		step := func(want ...string) {
 			t.Helper()
@@ -600,6 +602,48 @@ func TestProposer(t *testing.T) {
 		step()
 		others.batches = append(others.batches, claim)
 		step("first", entry(26, strings.Repeat(" k", mostRefusals+1)))
+		lands(3, "took 0s")
+
+		// Where the others are far away entries follow each other by a part of the round trip.
+		const at = 26
+		others.batches, trip = nil, 32*time.Millisecond
+		waits := func(key string) { mine.batches = []*forward.Batch{request("set", key, "v")} }
+		waits("d")
+		step("first", entry(at, " d"))
+		waits("e")
+		step()
+		pass(trip/maxInFlight - 1)
+		require.False(t, woken(p.wake))
+		step()
+		pass(1)
+		require.True(t, woken(p.wake), "another entry may follow")
+		step(entry(at+2, " e"))
+		for i := range maxInFlight - 2 {
+			pass(trip / maxInFlight)
+			waits("f")
+			step(entry(at+4+2*i, " f"))
+		}
+		woken(p.wake)
+		waits("g")
+		pass(trip)
+		step() // as many are in flight as may be
+		lands(3, "took 62ms")
+		step(entry(at+62, " g"))
+		lands(3, "took 60ms")
+		mine.batches = []*forward.Batch{request("set", "h", strings.Repeat("v", aloneFrom))}
+		pass(trip)
+		step(entry(at+94, " h"))
+		lands(3, "took 90ms")
+		waits("i")
+		pass(trip)
+		step() // a large entry is alone
+		for range maxInFlight - 1 {
+			p.landed(3)
+		}
+		woken(p.wake)
+		woken(l.landed)
+		step("first", entry(at+126, " i"))
+		lands(3, "took 0s")
 	})
 }
 

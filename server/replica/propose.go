@@ -6,12 +6,18 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// maxInFlight is how many entries may be in flight at once. Raft sends a follower one request at a
-// time, and the leader's disk works beside the followers' disks anyway (raftnode/parallel_log.go). A
-// second entry would hide no delay, and only make entries smaller and more.
-const maxInFlight = 1
+const (
+	// maxInFlight is how many entries may be in flight at once where the other nodes are far away
+	// ([raftnode.FarAway]): one after each maxInFlight-th of a round trip. Elsewhere a single entry is in flight: the
+	// leader's disk works beside the followers' disks anyway (raftnode/parallel_log.go), so a second would hide no
+	// delay, and only make entries smaller and more.
+	maxInFlight = 16
+	// aloneFrom is the size of an entry from which on none is proposed beside it.
+	aloneFrom = 64 << 10
+)
 
 // proposer turns what waits into log entries, while this node leads. The proposer runs on a single
 // goroutine: everything that came while an entry was in flight goes into the next.
@@ -24,6 +30,8 @@ type proposer struct {
 	first   int     // whose batches go first into the next entry
 	entry   *entryBuilder
 	delay   *refusalDelay
+	alone   bool        // the last entry is to be alone in flight
+	room    *time.Timer // wakes the proposer when another entry may follow
 }
 
 // proposerConfig is what the proposer is handed.
@@ -40,14 +48,19 @@ type proposerConfig struct {
 	propose  func(term uint64, entry []byte, flags ...byte)
 	proposed func()
 	took     func(time.Duration) // Config.OnEntry
-	limits   protocol.EntryLimits
+	// roundTrip is that to the nearest majority; 0: not known.
+	roundTrip func() time.Duration
+	limits    protocol.EntryLimits
 }
 
 func newProposer(c proposerConfig, entryBytes int, delay time.Duration) *proposer {
-	return &proposer{
+	p := &proposer{
 		proposerConfig: c, held: make(chan struct{}, 1),
 		entry: newEntryBuilder(entryBytes), delay: newRefusalDelay(c.isNoop, delay, c.wake),
+		room: time.AfterFunc(time.Hour, func() { notify(c.wake) }),
 	}
+	p.room.Stop()
+	return p
 }
 
 func (p *proposer) run(ctx context.Context) error {
@@ -100,10 +113,15 @@ func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 // later call succeed sends a wake.
 func (p *proposer) step() bool {
 	l := p.serving.Load()
-	if l == nil || l.inFlight.Load() >= maxInFlight {
+	if l == nil {
 		return false
 	}
-	p.delay.land(l)
+	switch n := l.inFlight.Load(); {
+	case n == 0:
+		p.delay.land(l)
+	case !p.mayFollow(l, n):
+		return false
+	}
 	some := false
 	for i, source := range p.sources {
 		w := &p.waiting[i]
@@ -134,12 +152,29 @@ func (p *proposer) step() bool {
 	}
 	l.stamped, l.version = stamp, version
 	p.delay.propose(useful)
+	p.alone = len(entry) >= aloneFrom
+	now := time.Now().UnixNano()
+	l.begin(now)
 	if l.inFlight.Add(1) == 1 {
-		l.progress.Store(time.Now().UnixNano())
+		l.progress.Store(now)
 		p.proposed()
 	}
 	p.propose(l.term, entry, flags...)
 	return true
+}
+
+// mayFollow reports whether an entry may be proposed beside n that are in flight. If it may later, the proposer is
+// woken then; else when one of them lands.
+func (p *proposer) mayFollow(l *leaderTerm, n int32) bool {
+	trip := p.roundTrip()
+	if trip < raftnode.FarAway || n >= maxInFlight || p.alone {
+		return false
+	}
+	wait := trip/maxInFlight - time.Since(l.lastBegun())
+	if wait > 0 {
+		p.room.Reset(wait)
+	}
+	return wait <= 0
 }
 
 // gather moves the batches that wait into the entry until it is full. The sources take turns in going first.
@@ -157,9 +192,8 @@ func (p *proposer) landed(term uint64) {
 		return
 	}
 	now := time.Now()
-	if p.took != nil {
-		// One entry is in flight at a time, so the last progress was the proposal.
-		p.took(now.Sub(time.Unix(0, l.progress.Load())))
+	if took := now.Sub(l.land()); p.took != nil {
+		p.took(took)
 	}
 	l.progress.Store(now.UnixNano())
 	l.inFlight.Add(-1)

@@ -38,6 +38,9 @@ type Status struct {
 	Committed uint64 // raft log index
 	Applied   uint64 // raft log index
 	LastLog   uint64 // raft log index
+	// RoundTrip is that of this leader to as many voters as make a majority with it; 0: not known, or this node does not
+	// lead.
+	RoundTrip time.Duration
 }
 
 // Status is this node's view of the cluster.
@@ -55,7 +58,7 @@ func (r *Replica) Status() Status {
 		LastLog:   r.node.Last(),
 	}
 	if l != nil {
-		s.Followers, s.Stalled = r.followers(l.term), r.stalled(l.term)
+		s.Followers, s.Stalled, s.RoundTrip = r.followers(l.term), r.stalled(l.term), r.node.RoundTrip()
 	}
 	_, leader := r.node.Leader()
 	for _, m := range s.Members {

@@ -1,0 +1,285 @@
+package raftnode
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+const (
+	// FarAway is the round trip from which on a follower is sent requests before earlier ones are answered.
+	FarAway = 4 * time.Millisecond
+	// pipelineDepth is how many requests of a pipeline have no answer at most. Their entries are of appendGather bytes
+	// together, or a single request's.
+	pipelineDepth = 64
+)
+
+// pipeline sends a follower that is far away requests before earlier ones are answered. They go over one connection, in
+// order, and so do the answers. Raft goes back to single requests when the pipeline fails.
+//
+// What [transport.AppendEntries] promises holds for each request: it is sent again until it arrives, as long as this
+// node leads, and its answer is handed to raft when the leader's own disk has the entries. Over another connection all
+// that have no answer are sent again, in order. Raft takes any answer for a sign that the follower is there, so it gets
+// none for a request that failed.
+//
+// Raft's own pipeline can hang for good when it is full and nobody takes the answers any more: hashicorp/raft#612. Here
+// an answer that is no success ends the pipeline, whoever waits.
+type pipeline struct {
+	t       *transport
+	id      raft.ServerID
+	futures chan raft.AppendFuture
+	closed  chan struct{}
+
+	mu      sync.Mutex
+	changed sync.Cond    // sent changed, or failed was set
+	sent    []*pipelined // without an answer, in order
+	bytes   int          // of sent
+	failed  error        // why no more is sent; sent is empty
+	conn    *appendConn  // nil: the next is to be made, and all of sent goes over it
+	heard   time.Time    // when the last answer came, or sent was empty for the last time
+}
+
+// pipelined is a request, or a piece of it.
+type pipelined struct {
+	args         *raft.AppendEntriesRequest
+	future       *appendFuture
+	last         bool // the answer is that to the whole request
+	bytes        int
+	round, match uint64 // see transport.append
+}
+
+// appendFuture is a request of raft's.
+type appendFuture struct {
+	start time.Time
+	args  *raft.AppendEntriesRequest
+	resp  *raft.AppendEntriesResponse
+}
+
+func (f *appendFuture) Error() error                          { return nil }
+func (f *appendFuture) Start() time.Time                      { return f.start }
+func (f *appendFuture) Request() *raft.AppendEntriesRequest   { return f.args }
+func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
+
+// AppendEntriesPipeline opens a pipeline to a follower that is far away.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, _ raft.ServerAddress) (raft.AppendPipeline, error) {
+	if t.acks.roundTripTo(id) < FarAway {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	p := &pipeline{
+		t: t, id: id, futures: make(chan raft.AppendFuture, pipelineDepth), closed: make(chan struct{}),
+	}
+	p.changed.L = &p.mu
+	go p.receive()
+	return p, nil
+}
+
+// Consumer is where raft takes the answers, in order.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.futures }
+
+// Close ends the pipeline: no request is sent again, and nobody is told of the answers. Requests that are on their way
+// may still arrive, as raft wishes for the last request to a member that is removed.
+func (p *pipeline) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.closed)
+	if len(p.sent) == 0 {
+		p.fail(raft.ErrPipelineShutdown)
+	}
+	return nil
+}
+
+func (p *pipeline) isClosed() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// AppendEntries sends a request when there is room for it. Raft's senders outlive their leadership: see
+// [transport.AppendEntries].
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
+	error,
+) {
+	future := &appendFuture{start: time.Now(), args: args, resp: resp}
+	for rest := args; rest != nil; {
+		piece, more, err := cutAppend(rest, p.t.log)
+		if err != nil {
+			return nil, err
+		}
+		r := &pipelined{args: piece, future: future, last: more == nil}
+		for _, e := range piece.Entries {
+			r.bytes += len(e.Data) + len(e.Extensions)
+		}
+		if err := p.send(r); err != nil {
+			return nil, err
+		}
+		rest = more
+	}
+	return future, nil
+}
+
+func (p *pipeline) send(r *pipelined) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.sent) > 0 && (len(p.sent) >= pipelineDepth || p.bytes+r.bytes > appendGather) {
+		p.changed.Wait()
+	}
+	switch {
+	case p.failed != nil:
+		return p.failed
+	case !p.t.leads.Load().(func(uint64) bool)(r.args.Term):
+		return raft.ErrLeadershipLost
+	}
+	if len(p.sent) == 0 {
+		p.heard = time.Now()
+	}
+	p.t.acks.notifying(p.id, r.args.Term, commitOf(r.args))
+	p.sent, p.bytes = append(p.sent, r), p.bytes+r.bytes
+	if p.conn != nil && p.write(r) != nil {
+		_ = p.conn.Close() // which receive notices
+	}
+	p.changed.Broadcast()
+	return nil
+}
+
+// write writes a request to the connection. Requires p.mu.
+func (p *pipeline) write(r *pipelined) error {
+	r.round, r.match = p.t.acks.sending(), p.t.acks.agreed(p.id, r.args.Term)
+	_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
+	return p.conn.write(r.args)
+}
+
+// receive takes the answers, one after the other, until the pipeline ends.
+func (p *pipeline) receive() {
+	for {
+		r := p.oldest()
+		if r == nil {
+			return
+		}
+		err := retryStale(func() error { return p.answerTo(r) })
+		if err == nil {
+			if !p.answered(r) {
+				return
+			}
+			continue
+		}
+		if p.isClosed() || !p.t.pause(r.args.Term) || !p.t.acks.knows(p.id) {
+			p.end(err)
+			return
+		}
+	}
+}
+
+// oldest waits for a request that has no answer; nil: there will be none.
+func (p *pipeline) oldest() *pipelined {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.failed == nil && len(p.sent) == 0 {
+		p.changed.Wait()
+	}
+	if p.failed != nil {
+		return nil
+	}
+	return p.sent[0]
+}
+
+// answerTo reads the answer to the oldest request. If that fails the connection is over.
+func (p *pipeline) answerTo(r *pipelined) error {
+	conn, err := p.connected()
+	if err != nil {
+		return err
+	}
+	if _, err = conn.read(r.future.resp); err == nil {
+		return nil
+	}
+	_ = conn.Close()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		wire.Stuck(conn.Conn)
+		p.t.appender.hangUp(p.id)
+	}
+	p.mu.Lock()
+	p.conn = nil
+	p.mu.Unlock()
+	return err
+}
+
+// connected returns the connection. Over a new one all that has no answer is sent.
+func (p *pipeline) connected() (*appendConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil {
+		return p.conn, nil
+	}
+	if p.isClosed() {
+		return nil, raft.ErrPipelineShutdown
+	}
+	p.mu.Unlock()
+	conn, err := p.t.appender.take(p.id)
+	p.mu.Lock()
+	if err != nil {
+		return nil, err
+	}
+	p.conn, p.heard = conn, time.Now()
+	for _, r := range p.sent {
+		if p.write(r) != nil {
+			_ = conn.Close() // which the read notices
+			break
+		}
+	}
+	return conn, nil
+}
+
+// answered hands the answer to the oldest request to raft, and reports whether more is to come.
+func (p *pipeline) answered(r *pipelined) bool {
+	err := p.t.answered(p.id, r.args, r.future.resp, r.round, r.match, false)
+	if err != nil {
+		p.end(err)
+		return false
+	}
+	if r.last || !r.future.resp.Success {
+		select {
+		case p.futures <- r.future:
+		case <-p.closed:
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent, p.bytes, p.heard = p.sent[1:], p.bytes-r.bytes, time.Now()
+	switch {
+	case !r.future.resp.Success:
+		p.fail(errors.New("the pipeline ended with an answer that is no success"))
+	case len(p.sent) > 0:
+		p.conn.sent.Store(p.heard.UnixNano())
+		_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
+	default:
+		p.conn.sent.Store(0)
+		if p.isClosed() {
+			p.fail(raft.ErrPipelineShutdown)
+		}
+	}
+	p.changed.Broadcast()
+	return p.failed == nil
+}
+
+func (p *pipeline) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail(err)
+}
+
+// fail ends the pipeline. Requires p.mu.
+func (p *pipeline) fail(err error) {
+	p.failed, p.sent, p.bytes = err, nil, 0
+	if p.conn != nil {
+		_ = p.conn.Close()
+		p.conn = nil
+	}
+	p.changed.Broadcast()
+}

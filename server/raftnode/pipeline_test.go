@@ -1,0 +1,335 @@
+package raftnode
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/server/peer/wire"
+)
+
+// patient is a member that answers when the test has it answer.
+type patient struct {
+	net.Listener
+	got     chan *raft.AppendEntriesRequest
+	answers chan *raft.AppendEntriesResponse
+	conns   []net.Conn // the member's ends
+	refuses atomic.Bool
+	refused atomic.Int32
+}
+
+func (m *patient) Close() error { return nil }
+
+func (m *patient) DialContext(context.Context, string) (net.Conn, error) {
+	if m.refuses.Load() {
+		m.refused.Add(1)
+		return nil, syscall.ECONNREFUSED
+	}
+	dialed, accepted := net.Pipe()
+	m.conns = append(m.conns, accepted)
+	go func() {
+		br := bufio.NewReader(accepted)
+		for {
+			frame, err := wire.Read(br, nil, maxAppendFrame)
+			if err != nil {
+				return
+			}
+			req, _ := decodeAppend(frame)
+			m.got <- req
+		}
+	}()
+	go func() {
+		for answer := range m.answers {
+			frame := appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: answer})
+			if _, err := accepted.Write(wire.Seal(frame)); err != nil {
+				m.answers <- answer // the next connection's
+				return
+			}
+		}
+	}()
+	return dialed, nil
+}
+
+// takenBefore are the indices before the entries of the requests that came.
+func (m *patient) takenBefore() (before []uint64) {
+	synctest.Wait()
+	for len(m.got) > 0 {
+		before = append(before, (<-m.got).PrevLogEntry)
+	}
+	return before
+}
+
+// testPipeline is a pipeline of n1, which leads in term 7, to n2.
+type testPipeline struct {
+	*pipeline
+	t      *testing.T
+	member *patient
+	tr     *transport
+	log    *parallelLog
+	over   bool
+}
+
+func (p *testPipeline) close() {
+	if !p.over {
+		p.over = true
+		_ = p.Close()
+	}
+}
+
+// withPipeline runs a test of a pipeline in virtual time. The log of n1 has five entries on the disk.
+func withPipeline(t *testing.T, test func(p *testPipeline, store *heldStore)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		log, store, _ := newHeldLog(t, 5)
+		tr := newLeaderTransport(log, nil)
+		stopped := make(chan struct{})
+		tr.stopped = stopped
+		m := &patient{
+			got: make(chan *raft.AppendEntriesRequest, 100), answers: make(chan *raft.AppendEntriesResponse, 100),
+		}
+		tr.appender = newAppender(m)
+		_, err := tr.AppendEntriesPipeline("n2", "")
+		require.ErrorIs(t, err, raft.ErrPipelineReplicationNotSupported, "it is not known how far away the member is")
+		for range tripTimes {
+			tr.acks.took("n2", FarAway)
+		}
+		opened, err := tr.AppendEntriesPipeline("n2", "")
+		require.NoError(t, err)
+		p := &testPipeline{pipeline: opened.(*pipeline), t: t, member: m, tr: tr, log: log}
+		test(p, store)
+		close(stopped)
+		p.close()
+		close(m.answers)
+		for _, conn := range m.conns {
+			_ = conn.Close()
+		}
+	})
+}
+
+// entryRequest is a request with the entry index.
+func entryRequest(index uint64) *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{
+		Term: 7, PrevLogEntry: index - 1, PrevLogTerm: 7,
+		Entries: []*raft.Log{{Index: index, Term: 7, Data: []byte{1}}},
+	}
+}
+
+func (p *testPipeline) send(indices ...uint64) {
+	p.t.Helper()
+	for _, index := range indices {
+		_, err := p.AppendEntries(entryRequest(index), &raft.AppendEntriesResponse{})
+		require.NoError(p.t, err)
+	}
+}
+
+func (p *testPipeline) answer(lasts ...uint64) {
+	for _, last := range lasts {
+		p.member.answers <- &raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: last}
+	}
+	synctest.Wait()
+}
+
+// acknowledged are the last entries of the requests whose answers raft can take.
+func (p *testPipeline) acknowledged() (indices []uint64) {
+	synctest.Wait()
+	for len(p.futures) > 0 {
+		f := <-p.Consumer()
+		require.True(p.t, f.Response().Success)
+		indices = append(indices, f.Request().Entries[0].Index)
+	}
+	return indices
+}
+
+// Requests do not wait for answers, and raft gets the answers in order. Each confirms the rounds that had begun when
+// its request was sent, and no later ones.
+func TestPipelineSendsAhead(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		before := p.tr.acks.beginRound(7)
+		p.send(3, 4)
+		require.Equal(t, []uint64{2, 3}, p.member.takenBefore())
+		between := p.tr.acks.beginRound(7)
+		p.send(5)
+		require.Equal(t, []uint64{4}, p.member.takenBefore())
+		require.Empty(t, p.acknowledged())
+		p.answer(3)
+		require.Equal(t, []uint64{3}, p.acknowledged())
+		require.EqualValues(t, 3, p.tr.acks.agreed("n2", 7))
+		require.True(t, before.isDone())
+		p.answer(4)
+		require.False(t, between.isDone(), "the request was sent before the round began")
+		p.answer(5)
+		require.Equal(t, []uint64{4, 5}, p.acknowledged())
+		require.True(t, between.isDone())
+	})
+}
+
+// An acknowledgement is held back until the leader's own disk has the entry, and so are those behind it.
+func TestPipelineHoldsAcknowledgementsBack(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, store *heldStore) {
+		append1(t, p.log, 6)
+		<-store.calls
+		append1(t, p.log, 7)
+		p.send(5, 6, 7)
+		p.answer(5, 6, 7)
+		require.Equal(t, []uint64{5}, p.acknowledged())
+		store.let <- nil
+		<-store.calls
+		require.Equal(t, []uint64{6}, p.acknowledged())
+		store.let <- nil
+		require.Equal(t, []uint64{7}, p.acknowledged())
+	})
+}
+
+// What has no answer is sent again, in order, over another connection, and raft hears of no failure.
+func TestPipelineSendsAgain(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		p.send(2, 3, 4)
+		p.answer(2)
+		require.Equal(t, []uint64{1, 2, 3}, p.member.takenBefore())
+		_ = p.member.conns[0].Close()
+		require.Equal(t, []uint64{2, 3}, p.member.takenBefore())
+		p.send(5)
+		require.Equal(t, []uint64{4}, p.member.takenBefore())
+		p.answer(3, 4, 5)
+		require.Equal(t, []uint64{2, 3, 4, 5}, p.acknowledged())
+
+		// A member that says nothing: the path may have lost what was sent.
+		p.send(5)
+		p.member.takenBefore()
+		time.Sleep(answerWithin(1) - 1)
+		require.Empty(t, p.member.takenBefore())
+		p.send(5) // which gives the member time for its size alone
+		require.Equal(t, []uint64{4}, p.member.takenBefore())
+		time.Sleep(answerWithin(2) - answerWithin(1) + 1 + resendAfter)
+		require.Equal(t, []uint64{4, 4}, p.member.takenBefore())
+
+		// The member asks for pre-votes.
+		time.Sleep(time.Second)
+		p.tr.appender.abandon("n2", 2*time.Second)
+		require.Empty(t, p.member.takenBefore(), "an answer may still come")
+		p.tr.appender.abandon("n2", time.Second/2)
+		time.Sleep(resendAfter)
+		require.Equal(t, []uint64{4, 4}, p.member.takenBefore())
+		p.answer(5)
+		time.Sleep(time.Second / 4)
+		p.tr.appender.abandon("n2", time.Second/2)
+		require.Empty(t, p.member.takenBefore(), "the last answer was a moment ago")
+	})
+}
+
+// A pipeline is full with so many requests, or bytes. It ends with an answer that is no success, though raft takes no
+// answers any more and waits for room (hashicorp/raft#612).
+func TestPipelineThatIsFull(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		for range pipelineDepth {
+			p.send(5)
+		}
+		require.Len(t, p.member.takenBefore(), pipelineDepth)
+		sent := waits(t, func() error {
+			_, err := p.AppendEntries(entryRequest(5), &raft.AppendEntriesResponse{})
+			return err
+		})
+		p.answer(5)
+		require.NoError(t, <-sent)
+		sent = waits(t, func() error {
+			_, err := p.AppendEntries(entryRequest(5), &raft.AppendEntriesResponse{})
+			return err
+		})
+		p.member.answers <- &raft.AppendEntriesResponse{Term: 7, LastLog: 1}
+		require.ErrorContains(t, <-sent, "no success")
+		require.True(t, (<-p.Consumer()).Response().Success)
+		refused := <-p.Consumer()
+		require.False(t, refused.Response().Success)
+		_, err := p.AppendEntries(entryRequest(5), &raft.AppendEntriesResponse{})
+		require.Error(t, err)
+	})
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		large := func() error {
+			req := entryRequest(5)
+			req.Entries[0].Data = make([]byte, appendGather/2+1)
+			_, err := p.AppendEntries(req, &raft.AppendEntriesResponse{})
+			return err
+		}
+		require.NoError(t, large())
+		sent := waits(t, large)
+		p.answer(5)
+		require.NoError(t, <-sent)
+		p.answer(5)
+	})
+}
+
+// A request of more than appendGather goes in pieces, and raft gets the answer to the last.
+func TestPipelineCutsRequests(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		req := entryRequest(4)
+		req.Entries[0].Data = make([]byte, appendGather)
+		req.Entries = append(req.Entries, entryRequest(5).Entries...)
+		sent := waits(t, func() error {
+			_, err := p.AppendEntries(req, &raft.AppendEntriesResponse{})
+			return err
+		})
+		p.answer(4)
+		require.NoError(t, <-sent)
+		require.Equal(t, []uint64{3, 4}, p.member.takenBefore())
+		require.Empty(t, p.acknowledged())
+		p.answer(5)
+		require.Equal(t, []uint64{4}, p.acknowledged())
+	})
+}
+
+// A sender of a former leadership sends nothing. What has no answer is sent again while this node leads, the member is
+// one, and raft has not closed the pipeline.
+func TestPipelineEnds(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		_, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: endedTerm}, &raft.AppendEntriesResponse{})
+		require.ErrorIs(t, err, raft.ErrLeadershipLost)
+		require.Empty(t, p.member.takenBefore())
+	})
+	for name, c := range map[string]struct {
+		then  func(p *testPipeline)
+		dials int // that were refused
+		ends  bool
+	}{
+		"nothing else":        {func(*testPipeline) {}, 10, false},
+		"the leadership ends": {func(p *testPipeline) { p.tr.leads.Store(func(uint64) bool { return false }) }, 1, true},
+		"the member leaves":   {func(p *testPipeline) { p.tr.acks.reconfigure(viewOf("n1", "n3")) }, 1, true},
+		"raft closes it":      {func(p *testPipeline) { p.close() }, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPipeline(t, func(p *testPipeline, _ *heldStore) {
+				p.send(4, 5)
+				p.member.takenBefore()
+				c.then(p)
+				p.member.refuses.Store(true)
+				_ = p.member.conns[0].Close()
+				time.Sleep(resendAfter * 19 / 2)
+				require.EqualValues(t, c.dials, p.member.refused.Load())
+				require.Empty(t, p.futures)
+				if c.ends {
+					_, err := p.AppendEntries(entryRequest(5), &raft.AppendEntriesResponse{})
+					require.Error(t, err)
+				}
+				p.member.refuses.Store(false)
+				time.Sleep(resendAfter)
+				require.Equal(t, c.ends, len(p.member.takenBefore()) == 0)
+			})
+		})
+	}
+	// What is on its way when raft closes the pipeline arrives, and the answers are noted.
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		p.send(4, 5)
+		p.member.takenBefore()
+		p.close()
+		p.answer(4, 5)
+		require.EqualValues(t, 5, p.tr.acks.agreed("n2", 7))
+		require.Empty(t, p.tr.appender.open)
+	})
+}

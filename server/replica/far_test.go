@@ -1,0 +1,87 @@
+package replica_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+// apart puts the nodes apart, and waits until the leader has noticed.
+func apart(c *replicatest.Cluster, roundTrip time.Duration) {
+	for _, from := range c.Names() {
+		for _, to := range c.Names(from) {
+			c.Net.Delay(from, to, roundTrip/2)
+		}
+	}
+	c.Leader()
+	time.Sleep(10 * time.Second)
+}
+
+// acquires has callers write at n, and returns how long each write took.
+func acquires(t *testing.T, n *replicatest.Node, callers, each int) (took []time.Duration) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for j := range each {
+				begin := time.Now()
+				v := n.Do("SET", fmt.Sprint(i, " ", j), "v", "NX", "PX", "3600000")
+				mu.Lock()
+				took = append(took, time.Since(begin))
+				mu.Unlock()
+				if !reflect.DeepEqual(v, protocol.OK) {
+					t.Errorf("SET NX: %v", v)
+				}
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	return took
+}
+
+// Between data centres a write takes the round trip to a majority, whoever writes beside it.
+func TestWritesFarApart(t *testing.T) {
+	for _, roundTrip := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond} {
+		for _, callers := range []int{1, 64} {
+			inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+				apart(c, roundTrip)
+				took := acquires(t, c.Leader(), callers, 20)
+				require.GreaterOrEqual(t, took[0], roundTrip)
+				require.LessOrEqual(t, took[len(took)*9/10], roundTrip*5/4, "%v apart, %d callers", roundTrip, callers)
+				require.Equal(t, roundTrip, c.Leader().Replica().Status().RoundTrip)
+			})
+		}
+	}
+}
+
+// A follower that is further away than the others keeps up, as it is sent entries before it has answered.
+func TestFollowerFarAwayKeepsUp(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		far := c.Followers()[0]
+		for _, other := range c.Names(far.Name) {
+			c.Net.Delay(far.Name, other, 100*time.Millisecond)
+			c.Net.Delay(other, far.Name, 100*time.Millisecond)
+		}
+		for _, other := range c.Followers() {
+			if other != far {
+				c.Net.Delay(c.Leader().Name, other.Name, raftnode.FarAway/4)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		acquires(t, c.Leader(), 1, 1000)
+		last := lastLog(c)
+		time.Sleep(time.Second)
+		require.GreaterOrEqual(t, far.Replica().Status().LastLog, last)
+	})
+}
