@@ -346,6 +346,7 @@ func (t *trial) drive(ctx context.Context) {
 	if t.spares() > 0 {
 		n.Whole(context.WithoutCancel(ctx), t.o.nodes)
 	}
+	n.EachLeads(final)
 	n.Raised(context.WithoutCancel(ctx))
 }
 

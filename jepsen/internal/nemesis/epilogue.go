@@ -2,7 +2,9 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -85,6 +87,36 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 	n.Serves(ctx, fmt.Sprintf("of %d voters after %s were %s for good", voters, strings.Join(lost, ", "), how))
 	if err := each(lost, back); err != nil {
 		n.find("epilogue: %v", err)
+	}
+}
+
+// EachLeads has each voter lead in turn, and judges whether the cluster serves then. A member in quarantine is left out.
+// Requires: all faults have been mended.
+func (n *Nemesis) EachLeads(ctx context.Context) {
+	m, ok := n.Target.(cluster.Membership)
+	if !ok {
+		return
+	}
+	roll, err := m.Roll(ctx)
+	if err != nil {
+		n.find("no leader names the members in the end: %v", err)
+		return
+	}
+	for _, place := range slices.Sorted(maps.Keys(roll)) {
+		if !roll[place] || n.quarantined(ctx, place) {
+			continue
+		}
+		err := errors.New("not tried")
+		if n.until(ctx, ServesWithin+n.Stubbornness, "", func() bool {
+			asking, stop := context.WithTimeout(ctx, stepLimit)
+			defer stop()
+			err = m.Lead(asking, place)
+			return err == nil
+		}) != nil {
+			n.find("%s cannot lead in the end: %v", place, err)
+			continue
+		}
+		n.Serves(ctx, "led by "+place)
 	}
 }
 

@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -113,7 +115,7 @@ func TestLastKilledStaysDead(t *testing.T) {
 	d := drive(t, runOptions{
 		workload: "register", nemesis: "kill-minority", nodes: 3, seed: 1, time: 15 * time.Second, light: true,
 	})
-	require.Equal(t, 1, d.judged())
+	require.Equal(t, 1+3, d.judged(), "and once with each leader")
 	require.GreaterOrEqual(t, d.h.Faults[len(d.h.Faults)-1].Stop, int64(15*time.Second))
 }
 
@@ -133,4 +135,32 @@ func TestBareMajorityServes(t *testing.T) {
 			requireValid(t, o)
 		})
 	}
+}
+
+// TestMemberThatCannotLeadIsFound, whatever else serves.
+func TestMemberThatCannotLeadIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replicatest.Seed(t, 1)
+		tgt := target{service{newWorld(t, worldOptions{nodes: 3, seed: 1})}}
+		require.NoError(t, tgt.Start(t.Context()))
+		n := nemesis.Nemesis{Target: follower{tgt, "n2"}, Recorder: history.NewRecorder(1)}
+		n.EachLeads(t.Context())
+		require.Equal(t, []string{"n2 cannot lead in the end: refused"}, n.Findings())
+		judged, stalls := n.Liveness()
+		require.Equal(t, 2, judged)
+		require.Empty(t, stalls)
+	})
+}
+
+// follower is a cluster with a member that never leads.
+type follower struct {
+	target
+	place string
+}
+
+func (f follower) Lead(ctx context.Context, place string) error {
+	if place == f.place {
+		return errors.New("refused")
+	}
+	return f.target.Lead(ctx, place)
 }

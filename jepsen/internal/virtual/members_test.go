@@ -263,7 +263,10 @@ func (t target) Removed(place string) bool {
 func (t target) Lead(ctx context.Context, place string) error {
 	m, found := t.named(ctx, place)
 	if s, ok := t.look(ctx); ok && found {
-		if t.raw {
+		switch {
+		case s.replica == t.cluster.Node(place).Replica():
+			return nil
+		case t.raw:
 			return s.replica.TransferLeadership(ctx, m.ID)
 		}
 		return t.carryOut(ctx, s.replica, asked{Request: reconfig.Request{Op: reconfig.Transfer, Member: m.ID}})

@@ -143,6 +143,7 @@ func (d *driven) drive(t *testing.T) {
 		}
 		looked, wrong = tgt.Agree(ctx)
 		n.Whole(ctx, o.nodes)
+		n.EachLeads(ctx)
 	} else {
 		wrong = append(wrong, serving.Error())
 	}
