@@ -90,8 +90,8 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 	}
 }
 
-// EachLeads has each voter lead in turn, and judges whether the cluster serves then. A member in quarantine is left out.
-// Requires: all faults have been mended.
+// EachLeads has each voter lead in turn, and judges whether the cluster serves then. A member in quarantine is left
+// out. Requires: all faults have been mended.
 func (n *Nemesis) EachLeads(ctx context.Context) {
 	m, ok := n.Target.(cluster.Membership)
 	if !ok {
