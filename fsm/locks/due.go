@@ -197,6 +197,7 @@ func (e *engine) endSession(id uint64, at int64) {
 	e.unschedule(s)
 	s.closed, s.deadline = true, at
 	e.charge(1, 0)
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // of each hold the loss, and mostly the end of the lock
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
 		w, _ := seek(e.waitsOf, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
