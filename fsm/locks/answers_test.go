@@ -78,10 +78,10 @@ func TestGoldenEvents(t *testing.T) {
 			}
 			c.step()
 			c.rare(sum)
-			checkAll(t, c.table)
+			require.NoError(t, c.table.Verify())
 			if before != nil {
 				require.Equal(t, before, saved(kept))
-				checkAll(t, kept)
+				require.NoError(t, kept.Verify())
 			}
 			fmt.Fprintln(sum, c.table.Steps())
 			for _, e := range c.table.TakeEvents() {

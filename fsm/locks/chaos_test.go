@@ -29,12 +29,6 @@ func saved(t *Table) []byte {
 	return s.buf
 }
 
-// checkAll compares everything that is kept twice, and every promise about a moment.
-func checkAll(t *testing.T, table *Table) {
-	t.Helper()
-	require.NoError(t, table.Verify())
-}
-
 // chaos draws calls.
 type chaos struct {
 	r        *rand.Rand

@@ -141,40 +141,6 @@ func TestDamageBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestHoldsThatCannotBe: a lock of one hold, or of an exclusive one, gets no further holds, and none gets too many.
-func TestHoldsThatCannotBe(t *testing.T) {
-	shared := func(owners ...string) *Table {
-		table := at(New(), 1000)
-		for _, owner := range owners {
-			r := asks(owner, "k")
-			r.Mode = Shared
-			table.mustAcquire(t, r)
-		}
-		return table
-	}
-	for name, spoil := range map[string]func(table *Table, l *lock, next tape){
-		"":         func(*Table, *lock, tape) {},
-		"one hold": func(table *Table, l *lock, _ tape) { l.hold, l.more = l.anyHold(), nil },
-		"too many": func(_ *Table, l *lock, _ tape) {
-			l.more.holds.byFence = slices.Concat(make([]*hold, MaxHolders-2), l.more.holds.byFence)
-		},
-		"exclusive": func(table *Table, l *lock, next tape) {
-			l.anyHold().mode, next[2] = Exclusive, uint64(Exclusive)
-		},
-	} {
-		var next tape
-		shared("a", "b", "c").Save(&next)
-		next = next[slices.Index(next, any("c")):]
-		d := &loader{t: shared("a", "b")}
-		d.t.fences++
-		l := d.t.find(0, "k")
-		spoil(d.t, l, next)
-		d.Reader = &player{words: next}
-		d.hold(l)
-		require.Equal(t, name != "", d.err != nil, name)
-	}
-}
-
 // TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished,
 // empty queue is looked at, and stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
@@ -201,7 +167,7 @@ func exhaust(t *testing.T, table *Table) {
 		require.Less(t, n, 5000, "something is due for ever")
 		due, ok := table.NextDue()
 		if !ok {
-			checkAll(t, table)
+			require.NoError(t, table.Verify())
 			return
 		}
 		table.Begin(max(table.now, due), plenty)

@@ -213,21 +213,6 @@ func TestDropsBeforeASweep(t *testing.T) {
 	require.Empty(t, table.drops)
 }
 
-// TestAccountsOfWaiters: a waiter counts for the same account behind a snapshot, and in its own table alone.
-func TestAccountsOfWaiters(t *testing.T) {
-	table := sharedAndAlone(t)
-	require.Equal(t, 1, table.Count(2))
-	again := reloaded(t, table)
-	require.Equal(t, 1, again.Count(2))
-	c := again.Copy()
-	r := waiting(asks("w2", "alone"))
-	r.Account = 2
-	_, err := again.Acquire(r)
-	require.NoError(t, err)
-	require.Equal(t, 2, again.Count(2))
-	require.Equal(t, 1, c.Count(2))
-}
-
 // TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.
 func TestTextsAreBounded(t *testing.T) {
 	table := at(New(), 1000)

@@ -23,20 +23,7 @@ func TestEntriesWithoutSteps(t *testing.T) {
 
 // FuzzEntries is TestEntriesWithoutSteps with programs that a fuzzer makes.
 func FuzzEntries(f *testing.F) {
-	for seed := range uint64(8) {
-		r := rand.New(rand.NewPCG(seed, 10))
-		program := make([]byte, 400)
-		for i := range program {
-			program[i] = byte(r.Uint32())
-		}
-		f.Add(program)
-	}
-	f.Fuzz(func(t *testing.T, program []byte) {
-		if len(program) > 4000 {
-			return
-		}
-		runEntries(t, &dice{bytes: program}, 400)
-	})
+	fuzz(f, func(t *testing.T, d *dice, _ bool) { runEntries(t, d, 400) })
 }
 
 // runEntries runs rounds: time passes, all that is due is done, and then entries of that instant leave things undone.
@@ -229,14 +216,7 @@ func (p *twins) moment() {
 				require.GreaterOrEqual(p.t, i, 0, "%s is not in line for %d %s", w.Owner, db, key)
 				left = left[i+1:]
 			}
-			for _, owner := range modelOwners {
-				held := p.model.checkHold(db, key, owner)
-				var fence uint64
-				if held.grant != nil {
-					fence = held.grant.fence
-				}
-				require.Equal(p.t, fence, p.table.Check(db, key, owner, now))
-			}
+			p.fences(db, key)
 		}
 	}
 	for id := range p.model.lastID + 1 {

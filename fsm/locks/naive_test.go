@@ -456,7 +456,3 @@ func (n *naive) endSession(s *nSession, at int64) {
 	}
 	n.sessions = slices.DeleteFunc(n.sessions, func(o *nSession) bool { return o == s })
 }
-
-func (n *naive) String() string {
-	return fmt.Sprintf("%d locks, %d in line, %d sessions", len(n.locks), len(n.queue), len(n.sessions))
-}

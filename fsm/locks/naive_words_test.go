@@ -235,13 +235,6 @@ func (n *naive) cancel(db int, key, owner string) reply {
 	return reply{ok: true}
 }
 
-func (n *naive) checkHold(db int, key, owner string) reply {
-	if h := n.lock(db, key).holdOf(owner); h != nil {
-		return reply{grant: h.grant}
-	}
-	return reply{}
-}
-
 func (n *naive) downgrade(db int, key, owner string) reply {
 	h := n.lock(db, key).holdOf(owner)
 	switch {

@@ -123,6 +123,14 @@ func TestVerify(t *testing.T) {
 				h.mode = Exclusive
 			}
 		}},
+		{"too many holds", func(p *parts) {
+			for i := range MaxHolders - 2 {
+				other := *p.s
+				other.owner, other.fence = fmt.Sprint("o", i), uint64(i+10)
+				p.many.holds.add(&other)
+			}
+			p.fences = 1 << 20
+		}},
 		{"a hold not by session", func(p *parts) { p.holdsOf.PopMin() }},
 		{"another hold by session", func(p *parts) { other := *p.h; p.holdsOf.Set(&other) }},
 		{"one more hold by session", func(p *parts) { p.holdsOf.Set(&hold{bound: 9}) }},
