@@ -54,7 +54,7 @@ func (r *snapshotReader) locks(st *state) {
 			return
 		}
 	}
-	if len(r.marked) != t.Standing() {
+	if len(r.marked) != t.LiveLocks() {
 		r.fail("no item stands for a lock")
 	}
 }

@@ -92,7 +92,7 @@ func memoryUsageOp(c *command.Call) protocol.Value {
 	}
 	bytes := it.Bytes()
 	if it.IsLock() {
-		work := int64(c.Keys.Locks.Standers(c.DB, c.Args[1])) * standerWork
+		work := int64(c.Keys.Locks.HoldersAndWaiters(c.DB, c.Args[1])) * standerWork
 		if !c.Fits(work) {
 			return command.ErrOverWork
 		}

@@ -15,11 +15,11 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 		return Answer{}, err
 	}
 	t.settleAll(&q)
-	fence, err := t.ask(&q)
+	fence, err := t.renewHeld(&q)
 	if fence != 0 || err != nil {
 		return Answer{Fence: fence}, err
 	}
-	same := t.sameAs(&q)
+	same := t.sameRequest(&q)
 	order := uint64(noOrder)
 	if same != nil {
 		order = same.order
@@ -40,7 +40,7 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 		since = same.since
 	}
 	t.dismissAll(&q, same)
-	q.own()
+	q.cloneTexts()
 	return Answer{Fence: t.grant(&q, since)}, nil
 }
 
@@ -78,7 +78,7 @@ func (t *Table) check(q *Request) error {
 	return nil
 }
 
-// distinct is keys without those that stand in them before.
+// distinct returns keys without repetitions, in their order.
 func distinct(keys []string) []string {
 	var kept []string
 	known := make(map[string]struct{}, len(keys))
@@ -91,8 +91,8 @@ func distinct(keys []string) []string {
 	return kept
 }
 
-// settleAll settles the locks of a request: the first, and the others while the budget lasts. One that is not settled
-// blocks the request.
+// settleAll runs what is due at the first lock of a request, and at the others while the budget lasts. A lock at which
+// something is still due blocks the request.
 func (t *Table) settleAll(q *Request) {
 	for i, key := range q.Keys {
 		l := t.find(q.DB, key)
@@ -100,14 +100,14 @@ func (t *Table) settleAll(q *Request) {
 			l = t.settle(l, t.now)
 			t.grantQueue(l, false)
 		} else if l != nil {
-			t.loseOver(t.own(l), q.Owner)
+			t.loseEnded(t.mutable(l), q.Owner)
 		}
 	}
 }
 
-// ask looks at what the owner holds already: all of it (the fence is not 0), or something in a mode that
-// does not do. All was renewed then.
-func (t *Table) ask(q *Request) (fence uint64, err error) {
+// renewHeld renews the holds of the owner if they are all that the request asks for, and returns their fence. ErrMode:
+// a hold does not cover the request. Fence 0: the owner lacks a lock, or holds the locks under different fences.
+func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
 	all := true
 	for _, key := range q.Keys {
 		switch h := t.find(q.DB, key).holdOf(q.Owner); {
@@ -129,12 +129,12 @@ func (t *Table) ask(q *Request) (fence uint64, err error) {
 	}
 	for _, key := range q.Keys {
 		l := t.take(q.DB, key)
-		t.again(l, l.holdOf(q.Owner), q)
+		t.renewHold(l, l.holdOf(q.Owner), q)
 	}
 	return fence, nil
 }
 
-// unbound is how many locks of a request its owner does not hold by the session of the request.
+// unbound counts the locks of a request that are not yet held by its owner and session.
 func (t *Table) unbound(q *Request) (n int) {
 	for _, key := range q.Keys {
 		if h := t.find(q.DB, key).holdOf(q.Owner); h == nil || h.session() != q.Session {
@@ -144,8 +144,8 @@ func (t *Table) unbound(q *Request) (n int) {
 	return n
 }
 
-// again renews a hold whose owner has asked for the lock again.
-func (t *Table) again(l *lock, old *hold, q *Request) {
+// renewHold renews a hold whose owner has asked for the lock again.
+func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	h := *old
 	h.asked, h.late = true, t.emitLate(old, t.now)
 	h.bind(t.now, q)
@@ -172,9 +172,8 @@ func (t *Table) again(l *lock, old *hold, q *Request) {
 
 const maxCount = 1<<32 - 1
 
-// sameAs is the place that the owner has in line for the very locks of a request, in the same way; nil if
-// there is none.
-func (t *Table) sameAs(q *Request) *waiter {
+// sameRequest returns the owner's waiter for exactly the locks and the mode of a request, or nil.
+func (t *Table) sameRequest(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
 	if w == nil || w.mode != q.Mode || w.limit != q.Limit || w.permits != q.Permits || len(w.keys()) != len(q.Keys) ||
 		t.lapsed(w) != nil {
@@ -188,7 +187,7 @@ func (t *Table) sameAs(q *Request) *waiter {
 	return w
 }
 
-// dismissAll ends the waits that the owner of a request has for any of its locks. same is the wait that is granted now.
+// dismissAll ends the owner's waits for any lock of a request. same is the wait that is about to be granted.
 func (t *Table) dismissAll(q *Request, same *waiter) {
 	for _, key := range q.Keys {
 		w := t.waiterOf(t.find(q.DB, key), q.Owner)
@@ -208,7 +207,7 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 	}
 }
 
-// emitAskedAgain tells the client of a waiter that its owner has asked again, by the request q.
+// emitAskedAgain tells the client of a waiter that the owner has sent another request, q.
 func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 	e := t.endOfWait(w, 0, ErrAskedAgain)
 	if w.client() == q.Client {
@@ -219,7 +218,7 @@ func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 	}
 }
 
-// enqueue lets a request wait: at the place that the owner has, or behind all others. blocked is the index
+// enqueue puts a request into the queues of its locks: in the place of same, or behind all others. blocked is the index
 // of a key that blocks the request.
 func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	if t.named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
@@ -228,7 +227,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	if q.Crowded && same == nil {
 		return Answer{}, ErrCrowded
 	}
-	q.own()
+	q.cloneTexts()
 	w := newWaiter(q, t.origin(q.Client.Origin), t.now)
 	w.blocked = uint8(blocked)
 	if q.WaitMillis > 0 {
@@ -248,7 +247,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
 		t.replaceWaiter(same, w)
 		if same.absent && same.deadline < t.now {
-			t.wakeAll(w) // the end of the grace was due, and would have
+			t.wakeAll(w) // the end of the grace was due, and would have woken them
 		}
 		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil
@@ -269,9 +268,9 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	return Answer{Waiting: true}, nil
 }
 
-// own makes the texts of a request copies that share no memory with a log entry, in one allocation. The
-// table makes copies of keys itself.
-func (r *Request) own() {
+// cloneTexts copies the texts of a request, in one allocation, so that they share no memory with a log entry. Keys are
+// copied when a lock is made.
+func (r *Request) cloneTexts() {
 	all := strings.Join([]string{r.Owner, r.Note, r.Call}, "")
 	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]
 	r.Note, r.Call = all[:len(r.Note)], all[len(r.Note):]

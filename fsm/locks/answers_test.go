@@ -143,12 +143,12 @@ func (c *chaos) rare(w io.Writer) {
 func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 	table := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }
-	say(table.Stats(), table.Accounts(), table.Incarnations(), table.Standing(), table.LongestLease(),
+	say(table.Stats(), table.Accounts(), table.Incarnations(), table.LiveLocks(), table.LongestLease(),
 		table.IsFlushing(), table.DueBetween(now-20, now))
 	say(table.NextDue())
 	say(table.Any(0))
 	for _, key := range []string{"a", "b", "c", "d"} {
-		say(table.Has(0, key), table.Known(0, key), table.Holders(0, key), table.Standers(0, key),
+		say(table.Has(0, key), table.Known(0, key), table.Holders(0, key), table.HoldersAndWaiters(0, key),
 			table.Usage(0, key), table.DueAt(0, key, now))
 		say(table.LeftMillis(0, key, now))
 		for _, most := range []int{1, 3, 100} {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// LongestLease is the longest lease of a hold or a session, as it was given.
+// LongestLease returns the longest lease that a hold or a session was given.
 func (t *Table) LongestLease() (longest int64) {
 	for l := range t.all() {
 		for _, h := range l.holds() {
@@ -19,22 +19,21 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// Raise makes all fences, and the numbers that ids of sessions are drawn by, larger from now on by so much, and than
-// above.
+// Raise increases the last fence and the counter of session ids by so much, and to at least above. Both stay within
+// MaxFence.
 func (t *Table) Raise(by, above uint64) {
 	raised := func(n uint64) uint64 { return max(n, min(max(n+min(by, MaxFence), above), MaxFence)) }
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
-// RaiseFences makes all fences that are given out from now on larger than above, and returns the largest number that
-// none of them will be.
+// RaiseFences makes all later fences larger than above, and returns the last fence, which no later grant has.
 func (t *Table) RaiseFences(above uint64) (reached uint64) {
 	t.fences = max(t.fences, above)
 	return t.fences
 }
 
-// Empty drops all locks and sessions, and keeps what was given out: for a restore from a backup. No event
-// tells.
+// Empty removes all locks and sessions, and keeps the counters of fences, orders and ids: for a restore from a backup.
+// It emits no events.
 func (t *Table) Empty() {
 	empty := New()
 	empty.now, empty.generation = t.now, t.generation
@@ -42,8 +41,8 @@ func (t *Table) Empty() {
 	*t = *empty
 }
 
-// Refresh drops all waiters, and gives all leases, of holds and of sessions, anew: for a restore from a
-// backup, where no connection is left. No event tells. The time is proportional to the table.
+// Refresh removes all waiters, and renews all leases of holds and sessions: for a restore from a backup, where no
+// connection is left. It emits no events. The time is proportional to the table.
 func (t *Table) Refresh() {
 	t.steps = math.MaxInt / 2
 	for k, ok := t.byOwner.Min(); ok; k, ok = t.byOwner.Min() {
@@ -53,7 +52,7 @@ func (t *Table) Refresh() {
 	t.drops = nil
 	t.Sweep()
 	for _, l := range slices.Collect(t.all()) {
-		t.refresh(t.own(l))
+		t.refresh(t.mutable(l))
 	}
 	t.finish()
 	var ids []uint64
@@ -70,7 +69,7 @@ func (t *Table) Refresh() {
 	t.steps, t.events = 0, nil
 }
 
-// refresh gives the leases of a lock anew.
+// refresh renews the leases of all holds of a lock.
 func (t *Table) refresh(l *lock) {
 	for _, old := range slices.Clone(l.holds()) {
 		h := *old

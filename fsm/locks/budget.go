@@ -1,25 +1,25 @@
 package locks
 
 const (
-	// StepUnits is the price of a step, in the units that [Table.Begin] grants: the end of a hold, the end of a wait, or a
-	// grant. A look at a lock costs 1.
+	// StepUnits is the price of a step, in the units that [Table.Begin] grants: the end of a hold or of a wait, or a
+	// grant. A look-up of a lock costs one unit.
 	StepUnits = 16
 	// PlaceUnits is the price of each further queue that a waiter joins or leaves.
 	PlaceUnits = 2
 )
 
-// budget is the number of units left for what is due. Waits end and grants are made while it lasts. The holds of a lock
-// or of a session end together, since [MaxHolders] and [MaxSession] bound them; the budget may be overdrawn by that.
+// budget is the number of units left for what is due. Waits end and grants are made while it lasts. The holds of a
+// lock, or of a session, end together, within [MaxHolders] and [MaxSession]; those may overdraw the budget.
 type budget struct{ steps int }
 
-// hasSteps reports whether anything is left.
+// hasSteps reports whether the budget has units left.
 func (b *budget) hasSteps() bool { return b.steps > 0 }
 
-// charge takes steps for so many ends or grants, and so many looks.
+// charge takes the price of some ends or grants, and of some look-ups.
 func (b *budget) charge(ends, looks int) { b.steps -= ends*StepUnits + looks }
 
-// chargePlaces takes the steps for a waiter that joins or leaves its queues.
+// chargePlaces takes the price of a waiter that joins or leaves its queues.
 func (b *budget) chargePlaces(w *waiter) { b.steps -= PlaceUnits * (len(w.keys()) - 1) }
 
-// Steps is what is left of the steps; below zero if the last thing took more than was left.
+// Steps returns the units left; below zero if the last step took more than there were.
 func (b *budget) Steps() int { return b.steps }

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// database is the locks of one database. A flush puts another in its place: the old one is kept until the losses of
-// its holds are told, and its queues have moved.
+// database has the locks of one database. A flush puts an empty one in its place; the flushed one is kept until each of
+// its holds has been emitted as lost, and its queues have moved to the live one.
 type database struct {
 	locks *btree.BTreeG[*lock] // by database, hash and key
-	// agenda has the locks with a queue first, then the others at which something ends: both by due.
+	// agenda has the locks with a queue first, then other locks at which something ends: both by due.
 	agenda *btree.BTreeG[*lock]
-	// flush is what ended the holds; nil: they are live.
+	// flush ended the holds; nil: the database is live.
 	flush *flush
 }
 
@@ -30,7 +30,7 @@ func (d *database) copy() *database {
 	return &database{locks: d.locks.IsoCopy(), agenda: d.agenda.IsoCopy(), flush: d.flush}
 }
 
-// search finds a lock by a probe of the caller.
+// search returns the lock of a key, or nil. The probe is memory of the caller.
 func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	if d == nil || d.locks.Len() == 0 {
 		return nil
@@ -41,13 +41,13 @@ func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	return l
 }
 
-// has reports whether this very record is in the database.
+// has reports whether the database has this very record.
 func (d *database) has(l *lock) bool {
 	found, ok := d.locks.Get(l)
 	return ok && found == l
 }
 
-// set stores a lock, in the place of an older record of it.
+// set stores a lock, and replaces an older record of it.
 func (d *database) set(l *lock) {
 	d.locks.Set(l)
 	if l.scheduled() {
@@ -62,7 +62,7 @@ func (d *database) remove(l *lock) {
 	}
 }
 
-// schedule notes when something is due at a lock, and whether it has a queue.
+// schedule records when something is due at a lock, and whether the lock has a queue.
 func (d *database) schedule(l *lock, due int64, contended bool) {
 	if l.due == due && l.contended() == contended {
 		return
@@ -80,10 +80,10 @@ func (d *database) schedule(l *lock, due int64, contended bool) {
 	}
 }
 
-// scheduled reports whether the agenda has a lock.
+// scheduled reports whether the lock is on the agenda.
 func (l *lock) scheduled() bool { return l.due != never || l.contended() }
 
-// firstContended is the lock with a queue at which something is due first; nil: no lock has a queue.
+// firstContended returns the lock with a queue that is due first, or nil if no lock has a queue.
 func (d *database) firstContended() *lock {
 	if l, ok := d.agenda.Min(); ok && l.contended() {
 		return l
@@ -91,23 +91,23 @@ func (d *database) firstContended() *lock {
 	return nil
 }
 
-// firstQuiet is the lock without a queue at which something is due first; nil: there is none.
+// firstQuiet returns the lock without a queue that is due first, or nil.
 func (d *database) firstQuiet() *lock {
 	l, _ := seek(d.agenda, quietProbe)
 	return l
 }
 
-// quietProbe is before every lock without a queue.
+// quietProbe sorts before every lock without a queue.
 var quietProbe = &lock{due: past, head: flagProbe}
 
 // databases are the locks of all databases.
 type databases struct {
-	// live are the locks by the number of the database, as far as there were any. flushed are databases that were flushed,
-	// the first flushed first, whose losses are still to be told.
+	// live has the databases by number, as far as there were locks. flushed has databases that were flushed, in the order
+	// of the flushes, until they are empty.
 	live    []*database
 	flushed []*database
 
-	compared *int // counts comparisons, if it is not nil
+	compared *int // counts comparisons, unless nil
 }
 
 func (s *databases) copy() databases {
@@ -120,7 +120,7 @@ func (s *databases) copy() databases {
 	return databases{live: copied(s.live), flushed: copied(s.flushed), compared: s.compared}
 }
 
-// database is the live locks of a database, nil if there were none in it and those behind.
+// database returns the live database with a number, or nil if there was no lock in it or in a later one.
 func (s *databases) database(db int) *database {
 	if db < 0 || db >= len(s.live) {
 		return nil
@@ -128,7 +128,7 @@ func (s *databases) database(db int) *database {
 	return s.live[db]
 }
 
-// makeDatabase is database, and makes what is missing.
+// makeDatabase is database, and makes missing ones.
 func (s *databases) makeDatabase(db int) *database {
 	for len(s.live) <= db {
 		s.live = append(s.live, newDatabase(s.compared))
@@ -136,7 +136,7 @@ func (s *databases) makeDatabase(db int) *database {
 	return s.live[db]
 }
 
-// home is the database that a lock is in: the live one, or one that was flushed.
+// home returns the database that has a lock: the live one, or a flushed one.
 func (s *databases) home(l *lock) *database {
 	for _, d := range s.flushed {
 		if d.has(l) {
@@ -146,7 +146,7 @@ func (s *databases) home(l *lock) *database {
 	return s.database(l.db())
 }
 
-// flushOf is the flush that ended the holds of a lock and is still to be told; nil: there was none.
+// flushOf returns the flush that ended the holds of a lock, if they are not removed yet, or nil.
 func (s *databases) flushOf(l *lock) *flush {
 	if len(s.flushed) == 0 {
 		return nil
@@ -166,12 +166,12 @@ func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	return nil
 }
 
-// peek is the live lock of a key for what only reads.
+// peek returns the live lock of a key, or nil, for callers that only read.
 func (s *databases) peek(db int, key string) *lock {
 	return s.database(db).search(new(lock), db, key, keyspace.Hash(key))
 }
 
-// firstFlushed is a flushed lock with a queue, or any if there is none such. Without a lock the database is empty.
+// firstFlushed returns a flushed lock with a queue, or else any flushed lock. A nil lock: the database is empty.
 func (s *databases) firstFlushed() (of *database, first *lock) {
 	for _, d := range s.flushed {
 		if l := d.firstContended(); l != nil {
@@ -185,7 +185,7 @@ func (s *databases) firstFlushed() (of *database, first *lock) {
 	return nil, nil
 }
 
-// firstLock is the live lock at which something is due first, of those with a queue, or of all. Nil: there is none.
+// firstLock returns the live lock that is due first, of those with a queue, or if quiet of all. Nil: there is none.
 func (s *databases) firstLock(quiet bool) (first *lock) {
 	for _, d := range s.live {
 		if l := d.firstContended(); l != nil && (first == nil || dueBefore(l, first)) {

@@ -17,29 +17,29 @@
 //	                  └─ lost ──▶ delayed ──▶ free, and granted to the first in line
 //
 // It promises:
-//   - Nothing stands beside an exclusive hold; shared holds stand together; permits held are at most the
-//     limit that the last granted request named.
-//   - Of two requests in a queue the later is granted no earlier, unless the earlier one left, is absent, or
-//     would not mind: both are shared.
+//   - An exclusive hold is the only one. Other holds of a lock are all shared, or all of permits, and the permits held
+//     are at most the limit of the last granted request.
+//   - Of two requests in a queue the later one is not granted first, unless the earlier one has left, or is absent, or
+//     both are shared.
 //   - Each hold gets a larger fence than all holds before. No fence and no session's id is given out twice.
-//   - A lease, a session, a wait, a grace and a delay end when their last instant has passed, and no earlier.
-//     What is due at a lock happens in the order of time: a hold that ends before a wait goes to who waits.
+//   - A lease, a session, a wait, a grace and a delay end when their last instant has passed, and no earlier. Events at
+//     a lock run in the order of time: a hold that ends before a wait is granted to the waiter.
 //   - A request for many locks gets all or none, and takes no lock while it waits.
-//   - Asking again yields the same hold, or the same place in line.
+//   - A repeated request yields the same hold, or the same place in line.
 //   - A lock without holds, waiters and delay leaves nothing behind.
-//   - A step takes O(log n), and so many ends as a bound allows: [MaxHolders], [MaxSession]. To copy the table and to
-//     flush a database takes constant time. What is due for many at once is run in as many steps as the caller allows
-//     ([Table.Begin]), and the rest later ([Table.Sweep]): what was not run has not ended, late and never early. A call
-//     that names a key runs what is due there first.
+//   - A step takes O(log n), and runs at most as many ends as [MaxHolders] and [MaxSession] allow. A copy of the table
+//     and a flush of a database take constant time. If many events are due, the caller grants a budget ([Table.Begin]),
+//     and the rest runs later ([Table.Sweep]): what was not run has not ended, late and never early. A call that names
+//     a key runs the key's due events first.
 //   - Tables that saw the same calls are alike, to the byte of [Table.Save].
 //
-// The package does not know commands, replies, connections, or what the time is: the owner says. It tells the
-// owner what happened by [Event].
+// The package knows no commands, replies, connections or clock. Its owner passes the time, and reads what happened as
+// [Event].
 //
-// Words: an *owner* is who holds or waits, by a string of the client's; a *hold* is an owner's part in a lock;
-// a *waiter* is a request in line. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
-// queues of its other locks. A *place* is kept while the waiter is *absent*. A lock is *settled* when nothing
-// is due at it; a grant is *pending* while a waiter could be granted and no steps were left.
+// Words: an *owner* holds a lock or waits for it, and is named by a text of the client's; a *hold* is an owner's part
+// in a lock; a *waiter* is a request in line. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
+// queues of its other locks. A *place* is kept while the waiter is *absent*. A lock is *settled* when nothing is due at
+// it; a grant is *pending* while a waiter could be granted and the budget is spent.
 //
 // Start reading at request.go and event.go, then acquire.go and grant.go. The parts:
 //

@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// engine runs what is due in a store, and grants.
+// engine runs what is due in a store, and grants queues.
 type engine struct{ store }
 
-// Sweep runs what is due in the order of time, while the budget lasts. If half of it does not suffice, what concerns a
-// queue has a turn of its own: a lease that nobody waits for concerns nothing else, and may end whenever.
+// Sweep runs what is due in the order of time, while the budget lasts. When half of the budget is spent, locks with a
+// queue have a turn of their own: the leases of other locks delay nobody, and may end later.
 func (e *engine) Sweep() {
 	half := max(0, e.steps) / 2
 	e.steps -= half
@@ -24,8 +24,8 @@ func (e *engine) Sweep() {
 	}
 }
 
-// runFirst runs what is due first: among drops, flushed databases, sessions, and locks with a queue; quiet: and other
-// locks. It reports whether anything was due.
+// runFirst runs what is due first among dropped waiters, flushed databases, sessions and locks with a queue, and if
+// quiet among all locks. It reports whether anything was due.
 func (e *engine) runFirst(quiet bool) bool {
 	defer e.finish()
 	if len(e.drops) > 0 {
@@ -33,7 +33,7 @@ func (e *engine) runFirst(quiet bool) bool {
 		return true
 	}
 	if d, l := e.firstFlushed(); l != nil && (quiet || l.contended()) {
-		e.moveFlushed(e.own(l))
+		e.moveFlushed(e.mutable(l))
 		return true
 	} else if d != nil && l == nil {
 		e.charge(0, 1)
@@ -46,7 +46,7 @@ func (e *engine) runFirst(quiet bool) bool {
 	case end < e.now && !(l != nil && l.due < end):
 		e.endDue(id, end)
 	case l != nil && l.due < e.now:
-		l = e.own(l)
+		l = e.mutable(l)
 		h, end := l.firstLease()
 		e.runNext(l, h, end, e.now)
 	default:
@@ -55,11 +55,11 @@ func (e *engine) runFirst(quiet bool) bool {
 	return true
 }
 
-// runNext runs what is due first at a lock until an instant, of the end of hold h and what else is due there, and then
-// looks at the queue. It reports whether anything was due.
+// runNext runs the first event that is due at a lock before until: the end of hold h, at end, or an event of the lock
+// itself. Then it grants the queue. It reports whether anything was due.
 //
-// At one instant holds end first, then the delay, then the queue is granted the lock, then waits end: a request that
-// waits until the very instant is granted.
+// At one instant holds end first, then the delay, then the queue is granted, then waits end: a request that waits until
+// the very instant is granted.
 func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
 	delay, grant, wait, w := e.timers(l)
 	switch first := min(end, delay, grant, wait); {
@@ -83,26 +83,26 @@ func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
 	return true
 }
 
-// readAfter makes the call under way see locks as of just after an instant.
+// readAfter sets readAt immediately after an instant.
 func (e *engine) readAfter(instant int64) { e.readAt = min(e.now, instant+1) }
 
-// settle runs what is due at a lock until an instant, and returns it to be changed, or nil if there is none. Its holds
-// that are over end whatever the budget: there are [MaxHolders] at most.
+// settle runs the events of a lock that are due before until, within the budget, and returns the mutable lock, or nil
+// if there is none. All holds that have ended are removed, whatever the budget: there are at most [MaxHolders].
 func (e *engine) settle(l *lock, until int64) *lock {
 	if l == nil {
 		return nil
 	}
-	l = e.own(l)
+	l = e.mutable(l)
 	if e.flushOf(l) != nil {
 		e.moveFlushed(l)
 	}
-	if e.dueOf(l) >= until && !e.anyOver(l, until) {
+	if e.dueOf(l) >= until && !e.anyEnded(l, until) {
 		return l
 	}
-	over := e.holdsOver(l, until)
+	ended := e.endedHolds(l, until)
 	next := func() (*hold, int64) {
-		for ; len(over) > 0; over = over[1:] {
-			if h := over[0]; l.holdOf(h.owner) == h {
+		for ; len(ended) > 0; ended = ended[1:] {
+			if h := ended[0]; l.holdOf(h.owner) == h {
 				return h, e.lossOf(l, h).at
 			}
 		}
@@ -124,53 +124,53 @@ func (e *engine) settle(l *lock, until int64) *lock {
 	return l
 }
 
-// settled settles the lock of a key. Nil: there is none.
+// settled runs what is due at a key, and returns its mutable lock, or nil if there is none.
 func (e *engine) settled(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
 
-// Settle runs what is due at a key. Every method that names a key does that first.
+// Settle runs what is due at a key. Every method with a key does that first.
 func (e *engine) Settle(db int, key string) {
 	e.settled(db, key)
 	e.finish()
 }
 
-// anyOver reports whether a hold of a lock is over by an instant.
-func (e *engine) anyOver(l *lock, until int64) bool {
+// anyEnded reports whether any hold of a lock has ended by an instant.
+func (e *engine) anyEnded(l *lock, until int64) bool {
 	if _, end := l.firstLease(); end < until {
 		return true
 	}
 	if l.hold != nil {
-		return e.isOver(l, l.hold, until)
+		return e.hasEnded(l, l.hold, until)
 	}
 	return l.holders() > 0 && l.more.sessionHolds > 0 && e.anyEnds(until) &&
-		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.isOver(l, h, until) })
+		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.hasEnded(l, h, until) })
 }
 
-// holdsOver are the holds of a lock that are over by an instant, in the order in which they end.
-func (e *engine) holdsOver(l *lock, until int64) (over []*hold) {
-	if !e.anyOver(l, until) {
+// endedHolds returns the holds of a lock that have ended by an instant, in the order of their ends.
+func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
+	if !e.anyEnded(l, until) {
 		return nil
 	}
 	for _, h := range l.holds() {
-		if e.isOver(l, h, until) {
-			over = append(over, h)
+		if e.hasEnded(l, h, until) {
+			ended = append(ended, h)
 		}
 	}
 	e.charge(0, l.holders()/StepUnits)
-	e.sortByEnd(l, over)
-	return over
+	e.sortByEnd(l, ended)
+	return ended
 }
 
-// isDueFirst reports whether something is due at a lock that comes before a grant: at one instant waits end last.
+// isDueFirst reports whether anything is due at a lock that precedes a grant. At one instant waits end last.
 func (e *engine) isDueFirst(l *lock) bool {
-	if e.flushOf(l) != nil || e.anyOver(l, e.readAt) {
+	if e.flushOf(l) != nil || e.anyEnded(l, e.readAt) {
 		return true
 	}
 	delay, grant, wait, _ := e.timers(l)
 	return min(delay, grant) < e.readAt || wait < e.readAt-1
 }
 
-// endDue ends a session whose time is over; or, if its node was heard of since its own lease began, lets the
-// session live with the node again.
+// endDue ends a session at its deadline. A session whose own lease is over, but whose node has been heard of since, is
+// attached to the node again.
 func (e *engine) endDue(id uint64, end int64) {
 	s := e.ownSession(id)
 	if last := e.endOf(s); s.leased && !s.closed && last > end {
@@ -182,8 +182,8 @@ func (e *engine) endDue(id uint64, end int64) {
 	e.endSession(id, e.endOf(s))
 }
 
-// endSession ends a session as a whole, with its requests in line and its holds; at was its last instant. Nothing is
-// granted before the last hold has ended, which may bring a delay.
+// endSession ends a session as a whole, with its waiters and holds; at was its last instant. Nothing is granted before
+// the last hold has ended, since that may start a delay.
 func (e *engine) endSession(id uint64, at int64) {
 	s := e.ownSession(id)
 	connected := s.origin != nil && !s.closed
@@ -197,7 +197,7 @@ func (e *engine) endSession(id uint64, at int64) {
 	e.unschedule(s)
 	s.closed, s.deadline = true, at
 	e.charge(1, 0)
-	e.events = slices.Grow(e.events, 2*int(s.holds)) // of each hold the loss, and mostly the end of the lock
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // Lost of each hold, and Went of most locks
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
 		w, _ := seek(e.waitsOf, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
@@ -221,8 +221,8 @@ func (e *engine) endSession(id uint64, at int64) {
 	}
 }
 
-// NextDue is the first instant at which something is due, a millisecond after its deadline. It lies in
-// the past while something is left that was due.
+// NextDue returns the first instant at which something is due, a millisecond after its deadline, or the present if
+// something is still due now.
 func (s *store) NextDue() (millis int64, ok bool) {
 	switch due := s.firstDue(); due {
 	case never:
@@ -234,7 +234,7 @@ func (s *store) NextDue() (millis int64, ok bool) {
 	}
 }
 
-// firstDue is the first instant after which something is due. past: something is left that was due.
+// firstDue returns the deadline that is first, or past if waiters or a database were dropped and not removed yet.
 func (s *store) firstDue() int64 {
 	if len(s.drops)+len(s.flushed) > 0 {
 		return past
@@ -246,18 +246,18 @@ func (s *store) firstDue() int64 {
 	return due
 }
 
-// DueBetween reports whether anything is due until a later instant that is not due now.
+// DueBetween reports whether anything becomes due between two instants.
 func (s *store) DueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
 
-// DueAt reports whether a call that settles a key at an instant changes anything. It may say yes without need where
-// sessions hold the lock together, or wait for it.
+// DueAt reports whether a call that settles a key at an instant would change anything. For locks that sessions share,
+// or wait for, it may say yes without need.
 func (s *store) DueAt(db int, key string, now int64) bool {
 	l := s.peek(db, key)
 	if l == nil {
 		return len(s.flushed) > 0 && s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 	}
 	switch {
-	case l.due < now, l.hold != nil && s.isOver(l, l.hold, now):
+	case l.due < now, l.hold != nil && s.hasEnded(l, l.hold, now):
 		return true
 	case l.more == nil:
 		return false
@@ -265,7 +265,7 @@ func (s *store) DueAt(db int, key string, now int64) bool {
 	return l.more.sessionHolds+l.more.sessionWaits > 0 && s.anyEnds(now)
 }
 
-// lapsed says why a waiter is gone that is not removed yet. Nil: it is not gone.
+// lapsed returns why a waiter has no turn any more, though it was not removed yet, or nil if it has.
 func (e *engine) lapsed(w *waiter) error {
 	switch {
 	case e.isDropped(w):
@@ -276,7 +276,7 @@ func (e *engine) lapsed(w *waiter) error {
 	return nil
 }
 
-// endWait ends a wait by time: the place is kept for the grace, or the grace is over too.
+// endWait ends a wait by time: it starts the grace, or removes the waiter if the grace is over or there is none.
 func (e *engine) endWait(w *waiter) {
 	if err := e.lapsed(w); err != nil || w.absent {
 		e.dismiss(w, err)
@@ -303,7 +303,7 @@ func (e *engine) endWait(w *waiter) {
 	e.wakeAll(w)
 }
 
-// removeDropped removes a waiter of the first node that has dropped some, or notes that none is left.
+// removeDropped removes a dropped waiter of the first node that has some, or the node from the list.
 func (e *engine) removeDropped() {
 	if w := e.firstOf(e.drops[0].Origin.Node); w != nil && e.isDropped(w) {
 		e.dismiss(w, ErrDropped)
@@ -313,8 +313,7 @@ func (e *engine) removeDropped() {
 	e.drops = slices.Delete(e.drops, 0, 1)
 }
 
-// finish does what follows from the changes of a call: it grants, removes locks without a purpose, and
-// notes when locks are due. Every call that takes locks ends with it.
+// finish completes each call that changes locks: it grants queues, removes empty locks, and schedules the others.
 func (e *engine) finish() {
 	for i := 0; i < len(e.woken); i++ {
 		e.grantQueue(e.woken[i], false) // may wake more

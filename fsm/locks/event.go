@@ -10,37 +10,36 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// Came, Went: the lock is there now, or is gone: the key's marker. After [Table.Flush] all locks of the
-	// database count as gone; of those that stay (a request waits, a delay runs) Came tells again.
+	// Came, Went: a lock was made or removed, and with it the key's marker. [Table.Flush] removes the markers of a
+	// database without Went; a lock that stays, because of a queue, has another Came.
 	Came EventKind = iota + 1
 	Went
-	// Granted: Owner got the lock with Fence. A request for many locks is told for each of them.
+	// Granted: Owner got the lock with Fence. A request for many locks has an event for each.
 	Granted
 	// Released: Owner gave its hold back.
 	Released
 	// Lost: Owner lost its hold, for Reason.
 	Lost
-	// TimedOut: a wait of Owner for this lock ended by time.
+	// TimedOut: Owner's wait for this lock ended by time.
 	TimedOut
-	// Waiting: a request joined the queue, which has Waiters places now.
+	// Waiting: a request joined the queue, which has Waiters entries now.
 	Waiting
-	// WaitEnded: the wait of the client with the name Name is over; one a wait, after its other events. Fence
-	// is the grant, or 0; Err says why not. Key is the first of the request's keys.
+	// WaitEnded: the wait named Name is over. Each wait has one, after its other events. Fence is the grant, or 0; Err
+	// says why not. Key is the first of the request's keys.
 	WaitEnded
-	// SessionEnded: the session Session ended. Its holds may be told later.
+	// SessionEnded: the session Session ended. The losses of its holds follow.
 	SessionEnded
-	// Left: a request left the queue without a grant, which has Waiters places now. Left and Late are for listeners:
-	// neither is work. Left gives the key another version.
+	// Left: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
+	// no work is charged for them. Left changes the version of the key.
 	Left
-	// Late: when a hold was renewed or ended, more than four fifths of its lease were used up since the last renewal.
-	// Told once a hold. Of a session's holds the first is told for all, once a session that holds something. A table
-	// that was loaded has forgotten what was told.
+	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. A hold has one such event, and a
+	// session one, of its first hold, until it holds nothing. A loaded table has forgotten which were emitted.
 	Late
-	// Refused: a request for a held lock did not wait for it. Mismatched: Owner released a lock that Owner does not
-	// hold. The owner of the table tells both.
+	// Refused: a request for a held lock did not wait for it. Mismatched: Owner released a lock that it does not hold.
+	// The owner of the table emits both.
 	Refused
 	Mismatched
-	// Overwritten: of a stock lock, a command stored something that is no lock in its place.
+	// Overwritten: a command stored another value in the place of a stock lock.
 	Overwritten
 )
 
@@ -49,14 +48,14 @@ type Departure uint8
 
 // The departures.
 const (
-	// OutOfTime: the wait was over, and so is the grace in which the owner might have come back.
+	// OutOfTime: the wait and the grace are over.
 	OutOfTime Departure = iota + 1
 	Cancelled
 	WithSession
 	Unblocked
 	Disconnected
 	WithError
-	// Replaced: the owner asked for something else, which may stand in the queue now.
+	// Replaced: the owner sent another request, which may be in the queue now.
 	Replaced
 )
 
@@ -65,7 +64,7 @@ var departures = [...]string{
 	Disconnected: "gone", WithError: "refused", Replaced: "replaced",
 }
 
-// String is the word of the departure in logs.
+// String returns the word for the departure in logs.
 func (d Departure) String() string {
 	if int(d) < len(departures) {
 		return departures[d]
@@ -73,63 +72,64 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Event is something that happened to a lock, or to a session. The table tells of native locks; commands on keys tell
+// Event is what happened to a lock or a session. The table emits the events of native locks, and commands on keys those
 // of stock locks.
 type Event struct {
 	Kind   EventKind
 	Reason Reason
-	// How a Left request left.
+	// How says how a Left request left.
 	How Departure
-	// Notify: the waiter asked to be told beside its commands. ByTime: the wait that ended, did so by time.
+	// Notify: the waiter asked for notices beside its commands. ByTime: the wait ended by time.
 	Notify     bool
 	ByTime     bool
 	DB         int
 	Key, Owner string
 	Fence      uint64
 	Session    uint64
-	// Client is the connection that acquired last, or that waits. Attached is the one that the hold's
-	// session lives with, if any.
+	// Client is the connection that acquired last, or that waits. Attached is the one that the hold's session is attached
+	// to, if any.
 	Client, Attached Client
-	// Name and Err are for WaitEnded. Again are the keys of the later request if Err is ErrAskedAgain and the same
-	// connection asked: it hears of those by that request. Good as long as the request's words are.
+	// Name and Err are for WaitEnded. Again has the keys of the later request, if Err is ErrAskedAgain and the same
+	// connection sent that request: its reply tells of those. Again is valid as long as the request's arguments.
 	Name  waits.Name
 	Err   error
 	Again []string
 	// Waiters is the length of the queue.
 	Waiters int
-	// Of a hold that is Lost: its Note, since when it was held, and what ended it by force, as [Break] or Flush said.
+	// Note, SinceMillis (of the grant) and Cause (from [Break] or Flush) are for Lost.
 	Note        string
 	SinceMillis int64
 	Cause       uint64
-	// WaitedMillis is, at a grant and the end of a wait, how long the request waited (0: not at all). Of a request for
-	// many locks that Left, the first key's event says it. HeldMillis is how long the hold lasted. SinceRenewedMillis
-	// of its lease, LeaseMillis long (0: a session, except if Late), were used up since the last renewal.
+	// WaitedMillis is the time that a request waited, at its grant or the end of its wait; of a request for many locks
+	// that Left, the first key's event has it. HeldMillis is the duration of the hold. SinceRenewedMillis is the part of
+	// the lease, LeaseMillis, that was used since the last renewal. LeaseMillis is 0 for a session's hold, except if
+	// Late.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
-	// Text is for Came: what [keyspace.NewLock] makes the marker of.
+	// Text is for Came: the text of the key's marker, see [keyspace.NewLock].
 	Text keyspace.LockText
-	// Stock is what is known of a stock lock beside Kind, Reason, DB, Key, Owner and Client; nil: the lock is native.
+	// Stock is for stock locks, beside Kind, Reason, DB, Key, Owner and Client; nil: the lock is native.
 	Stock *StockLock
 }
 
 // StockLock is what an [Event] says of a stock lock.
 type StockLock struct {
-	// Item is the key's, with the mark of a stock lock. Of a string that was Granted and of a Mismatched key it is empty.
-	// Next is what was stored when the lock was Overwritten.
+	// Item is the key's, with the mark of a stock lock; empty for a Mismatched key, and for a string that was Granted.
+	// Next is the new value if the lock was Overwritten.
 	Item, Next keyspace.Item
-	// Owners lost the lock if it was Broken, the first of Count. Lost for another reason, all owners have lost it.
+	// Owners are the first of Count owners that lost a Broken lock. If the lock was lost for another reason, the list is
+	// complete.
 	Owners []Hold
 	Count  int
-	// Ended: the release of a Mismatched lock came between the end of the owner's lease and the removal of the key.
+	// Ended: a Mismatched release came after the end of the owner's lease and before the removal of the key.
 	Ended bool
-	// ByName: DEL or UNLINK Released the lock, and names no owner, so that an owner may have lost it. The machine sets it.
+	// ByName: DEL or UNLINK Released the lock without an owner, which may be a loss. The machine sets it.
 	ByName bool
 }
 
-// Events are the events since the last TakeEvents.
+// Events returns the events since the last TakeEvents.
 func (s *store) Events() []Event { return s.events }
 
-// TakeEvents returns the events and forgets them. The slice is good until the next call that changes
-// the table.
+// TakeEvents returns the events and forgets them. The slice is valid until the next call that changes the table.
 func (s *store) TakeEvents() []Event {
 	taken := s.events
 	if s.events = s.events[:0]; cap(taken) > 1<<8 {
@@ -140,7 +140,7 @@ func (s *store) TakeEvents() []Event {
 
 func (s *store) emit(e Event) { s.events = append(s.events, e) }
 
-// about is an event on a hold.
+// about returns an event of a hold.
 func (s *store) about(kind EventKind, h *hold) Event {
 	told := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
@@ -152,7 +152,7 @@ func (s *store) about(kind EventKind, h *hold) Event {
 	return told
 }
 
-// aboutEnd is an event on a hold that ends at an instant.
+// aboutEnd returns an event of a hold that ends, or is renewed, at an instant.
 func (s *store) aboutEnd(kind EventKind, h *hold, at int64) Event {
 	told := s.about(kind, h)
 	told.HeldMillis = at - h.since
@@ -162,7 +162,7 @@ func (s *store) aboutEnd(kind EventKind, h *hold, at int64) Event {
 	return told
 }
 
-// dismiss ends a wait without a grant. err is what the client is told; none is told of an absent one.
+// dismiss ends a wait without a grant. err is for the client, if it still waits.
 func (s *store) dismiss(w *waiter, err error) {
 	s.removeQueue(w)
 	s.wakeAll(w)
@@ -184,7 +184,7 @@ func departureOf(err error) Departure {
 	return WithError
 }
 
-// emitLeft tells who listens that a waiter is in its queues no more.
+// emitLeft emits that a waiter has left its queues.
 func (s *store) emitLeft(w *waiter, how Departure) {
 	waited := s.now - w.since
 	if w.absent { // the wait was over before, and the place kept
@@ -200,7 +200,7 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 	}
 }
 
-// emitEndOfWait tells the client of a waiter that the wait is over.
+// emitEndOfWait emits the end of a wait, unless the client has heard of it before.
 func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 	if !w.absent {
 		s.emit(s.endOfWait(w, fence, err))
@@ -214,11 +214,11 @@ func (s *store) endOfWait(w *waiter, fence uint64, err error) Event {
 	}
 }
 
-// emitLate tells, once a hold, that the hold is renewed or ends late: see [Late]. It reports whether that was told, now
-// or before.
+// emitLate emits, once a hold, that the hold is renewed or ends late: see [Late]. It reports whether that was emitted
+// now or before.
 func (s *store) emitLate(h *hold, at int64) bool {
 	if h.deadline == never {
-		// A session that has ended was looked at when it did.
+		// A session that has ended emitted its own event.
 		if of := s.session(h.bound); !of.closed {
 			s.emitLateFor(of, h, at)
 		}
@@ -232,14 +232,15 @@ func (s *store) emitLate(h *hold, at int64) bool {
 	return true
 }
 
-// emitLateSession looks at a session that is renewed or ends: one look, however many holds are bound to the session.
+// emitLateSession emits, once a session, that the session is renewed or ends late. It looks at the first hold only, as
+// a session may have many.
 func (s *store) emitLateSession(of *session, at int64) {
 	if first := s.firstHold(of.id); first != nil {
 		s.emitLateFor(of, first, at)
 	}
 }
 
-// emitLateFor tells of h for all holds of its session.
+// emitLateFor emits h for all holds of its session.
 func (s *store) emitLateFor(of *session, h *hold, at int64) {
 	since := min(at-(s.endOf(of)-of.lease), at-h.since)
 	if of.late || since <= of.lease/5*4 {

@@ -1,7 +1,7 @@
 package locks
 
-// joins reports whether a request is compatible with the holds of a lock.
-func joins(l *lock, r *Request) bool {
+// isCompatible reports whether a lock may be held by a request beside its present holds.
+func isCompatible(l *lock, r *Request) bool {
 	first := l.anyHold()
 	switch {
 	case first == nil:
@@ -17,12 +17,12 @@ func joins(l *lock, r *Request) bool {
 	}
 }
 
-// covers reports whether a hold is what its owner asks for.
+// covers reports whether a hold is at least what its owner asks for.
 func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
 }
 
-// isGrantable reports whether a lock does not block a request at a place of its queue.
+// isGrantable reports whether a lock does not block a request with that order in its queue.
 func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	l := e.find(r.DB, key)
 	switch {
@@ -32,12 +32,12 @@ func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 		return false // whatever is due there wakes the queue: see runNext
 	}
 	if h := l.holdOf(r.Owner); h != nil {
-		return covers(h, r) && !e.isOver(l, h, e.now)
+		return covers(h, r) && !e.hasEnded(l, h, e.now)
 	}
-	return !l.delayed() && joins(l, r) && e.isFree(l, r, order)
+	return !l.delayed() && isCompatible(l, r) && e.isFree(l, r, order)
 }
 
-// blockedAt returns the index of the first key that blocks a request. ok: a key blocks the request.
+// blockedAt returns the index of the first key that blocks a request. ok: there is one.
 func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
 	for i, key := range r.Keys {
 		e.charge(0, 1)
@@ -48,8 +48,8 @@ func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
 	return 0, false
 }
 
-// grantQueue grants the lock to those in line who can have it, while the budget lasts. The rest stays pending, and all
-// of it if something is due at the lock that comes before.
+// grantQueue grants the lock to the first waiters that can have it, while the budget lasts. The rest is pending, or all
+// if something is due at the lock that precedes a grant.
 func (e *engine) grantQueue(l *lock, inOrder bool) {
 	if l.head&flagWake == 0 {
 		return
@@ -75,15 +75,15 @@ func (e *engine) grantQueue(l *lock, inOrder bool) {
 	}
 }
 
-// serve serves a waiter whose turn it is at the lock that blocked it last: it is granted, blocked elsewhere,
-// or gone.
+// serve grants a waiter whose turn it is at the lock that blocked it last. If another lock of the request blocks it,
+// the waiter is awake there from now on. A waiter that lapsed is removed.
 func (e *engine) serve(w *waiter) {
 	if err := e.lapsed(w); err != nil {
 		e.dismiss(w, err)
 		return
 	}
 	e.charge(1, 0)
-	if e.loseOver(e.take(int(w.db), w.keys()[w.blocked]), w.owner) {
+	if e.loseEnded(e.take(int(w.db), w.keys()[w.blocked]), w.owner) {
 		return // perhaps with a delay
 	}
 	q := w.request()
@@ -107,8 +107,8 @@ func (e *engine) serve(w *waiter) {
 	e.emitEndOfWait(w, fence, nil)
 }
 
-// grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks it.
-// since is when the owner began to wait.
+// grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks the request. since
+// is the instant at which the owner began to wait.
 func (e *engine) grant(r *Request, since int64) (fence uint64) {
 	e.fences++
 	fence = e.fences
@@ -132,7 +132,7 @@ func (e *engine) grant(r *Request, since int64) (fence uint64) {
 	return fence
 }
 
-// newHold is the hold that a request asks for, without a fence.
+// newHold returns the hold that a request asks for, without a fence.
 func (e *engine) newHold(l *lock, r *Request) *hold {
 	h := &hold{
 		key: l.key(), owner: r.Owner, since: e.now, origin: e.origin(r.Client.Origin), conn: r.Client.Conn,

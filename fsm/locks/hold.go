@@ -8,26 +8,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hold is an owner's part in a lock. Invariant: never changed once in a table.
+// hold is an owner's part in a lock. A hold in a table is immutable.
 type hold struct {
 	key, owner string
-	extra      *extra // nil: nothing of it
+	extra      *extra // nil: none of the fields
 	fence      uint64
-	// bound is the session, if deadline is never; else the lease.
+	// bound is the session if deadline is never, and else the lease in milliseconds.
 	bound    uint64
 	deadline int64 // the last instant of the lease
 	since    int64
 	origin   *protocol.Incarnation
 	conn     int64
-	count    uint32 // acquires that were not given back
+	count    uint32 // acquires without a release
 	mode     Mode
 	db       uint8
-	// asked: the owner has asked again since the grant, so it knows of the hold.
+	// asked: the owner has asked again since the grant, so the owner knows of the hold.
 	asked bool
-	late  bool // Late was told; in no snapshot
+	late  bool // Late was emitted; not in snapshots
 }
 
-// extra is what few holds have.
+// extra has the fields that few holds need.
 type extra struct {
 	note, call     string
 	delay, permits int64
@@ -47,7 +47,7 @@ func (h *hold) lease() int64 {
 	return int64(h.bound)
 }
 
-// sessions is 1 for a hold of a session.
+// sessions returns 1 for a session's hold, else 0.
 func (h *hold) sessions() int32 {
 	if h.deadline == never {
 		return 1
@@ -78,7 +78,7 @@ func (h *hold) leftMillis(now int64) int64 {
 	return max(0, h.deadline-now)
 }
 
-// bind binds the hold to what a request asks for: a session, or a lease from now on.
+// bind sets the session of a request, or its lease from now on.
 func (h *hold) bind(now int64, r *Request) {
 	if r.Session != 0 {
 		h.bound, h.deadline = r.Session, never
@@ -87,7 +87,7 @@ func (h *hold) bind(now int64, r *Request) {
 	}
 }
 
-// holdSet is the holds of a lock with several, in three orders. There are [MaxHolders] at most, so sorted slices do.
+// holdSet has the holds of a lock with several, as three sorted slices of at most [MaxHolders].
 type holdSet struct {
 	byFence, byOwner []*hold
 	byEnd            []*hold // those with leases, by the end and the fence
@@ -134,7 +134,7 @@ func removed(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
 	return holds
 }
 
-// ofOwner is the hold of an owner, nil if there is none.
+// ofOwner returns the hold of an owner, or nil.
 func (s *holdSet) ofOwner(owner string) *hold {
 	i, ok := slices.BinarySearchFunc(s.byOwner, owner, func(h *hold, owner string) int {
 		return strings.Compare(h.owner, owner)

@@ -1,13 +1,13 @@
 package locks
 
-// Hold is a hold as others see it.
+// Hold describes a hold to callers.
 type Hold struct {
 	Owner   string
 	Fence   uint64
 	Mode    Mode
-	Count   int64 // acquires that were not given back
+	Count   int64 // acquires without a release
 	Permits int64 // 0 unless the mode is Permits
-	// Session is the session that the hold is bound to. 0: LeftMillis of its lease are left.
+	// Session is the session that the hold is bound to. 0: the hold has a lease, with LeftMillis left.
 	Session     uint64
 	LeftMillis  int64
 	LeaseMillis int64 // 0 with a session
@@ -16,15 +16,14 @@ type Hold struct {
 	Client      Client
 }
 
-// Wait is a waiter as others see it.
+// Wait describes a waiter to callers.
 type Wait struct {
 	Owner          string
 	Mode           Mode
 	Limit, Permits int64
 	Session        uint64
 	SinceMillis    int64
-	// LeftMillis is what is left of the wait; -1: it has no end. Absent: the wait has ended by time, and
-	// the place is kept for LeftMillis more.
+	// LeftMillis is the time left of the wait, or of the grace if Absent; -1: the wait has no end.
 	LeftMillis int64
 	Absent     bool
 	Notify     bool
@@ -33,7 +32,7 @@ type Wait struct {
 	Client     Client
 }
 
-// Info is a lock as others see it.
+// Info describes a lock to callers.
 type Info struct {
 	DB   int
 	Key  string
@@ -41,7 +40,7 @@ type Info struct {
 	// Holds are the first holders by fence, Waits the first waiters in line.
 	Holds []Hold
 	Waits []Wait
-	// Holders, Waiters and Permits are all of them.
+	// Holders, Waiters and Permits count all of them.
 	Holders, Waiters int
 	Permits          int64
 	DelayLeftMillis  int64
@@ -50,34 +49,34 @@ type Info struct {
 // Query says what [Table.List] lists.
 type Query struct {
 	DB int
-	// Cursor is where to go on, 0 at first. Count is how many locks are looked at.
+	// Cursor is the position of the page, 0 for the first. Count is the number of locks of a page.
 	Cursor uint64
 	Count  int
-	// Most is the most holds, and the most waits, that are returned of one lock.
+	// Most is the maximum of holds, and of waits, that are returned for one lock.
 	Most int
-	// Match says which keys are wanted. Nil: all.
+	// Match selects keys. Nil: all.
 	Match func(key string) bool
-	// ByOwner: only holds and waits of Owner. Session other than 0: only those of that session.
+	// ByOwner selects the holds and waits of Owner, and Session those of a session, unless it is 0.
 	ByOwner bool
 	Owner   string
 	Session uint64
-	// Held, Waiting: only holds, only waits. Neither: both.
+	// Held selects holds, Waiting selects waits. With neither, both are listed.
 	Held, Waiting bool
 }
 
-// SessionInfo is a session as others see it.
+// SessionInfo describes a session to callers.
 type SessionInfo struct {
 	ID             uint64
 	Name, User     string
 	LeaseMillis    int64
 	LeftMillis     int64
 	OpenedMillis   int64
-	Connection     bool // it lives with the connection Client
+	Connection     bool // the session is attached to Client
 	Client         Client
 	Holds, Waiters int
 }
 
-// Stats are numbers of the moment.
+// Stats returns numbers of the moment.
 type Stats struct {
 	Locks, Holds, Waiters, Sessions int
 	Bytes                           int64

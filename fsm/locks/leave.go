@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Drop drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same incarnation with a
-// lower ticket. They are gone from now on, and removed by Sweep.
+// Drop drops the waiters of a node with names before name: those of earlier incarnations, and those of the same one
+// with lower tickets. They have no turn from now on, and Sweep removes them.
 func (t *Table) Drop(name waits.Name) {
 	w := t.firstOf(name.Origin.Node)
 	if w == nil || w.name().Compare(name) >= 0 {
@@ -29,7 +29,7 @@ func (t *Table) Drop(name waits.Name) {
 	}
 }
 
-// DropIncarnation drops all waiters of a node up to an epoch.
+// DropIncarnation drops all waiters of the incarnations of a node up to an epoch.
 func (t *Table) DropIncarnation(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
 	t.names.Descend(nameProbe(last), func(w *waiter) bool {
@@ -42,7 +42,7 @@ func (t *Table) DropIncarnation(node string, epoch uint64) {
 	})
 }
 
-// Unblock ends a wait by its name: with LeaveGone no client is told.
+// Unblock ends the wait with a name. With LeaveGone no client hears of it.
 func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	w := t.named(name)
 	if w == nil || t.isDropped(w) {
@@ -63,7 +63,7 @@ func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
 	return err == nil
 }
 
-// Cancel takes the owner's request out of the queue of a key, and with it out of those of its other keys.
+// Cancel removes the owner's request from the queue of a key, and from those of its other keys.
 func (t *Table) Cancel(db int, key, owner string) bool {
 	defer t.finish()
 	w := t.waiterOf(t.settled(db, key), owner)

@@ -1,12 +1,12 @@
 package locks
 
-// maxLooked is how many holds and waiters List, or sessions Sessions, looks at before it ends the page.
+// maxLooked bounds the holds and waiters that List looks at, and the sessions that Sessions looks at, for one page.
 const maxLooked = 200_000
 
-// List describes the locks of a database in the order of (hash of the key, key). next is the cursor to go
-// on from, 0 at the end; looked is how many locks, holds and waits were looked at.
+// List describes the locks of a database in the order of (hash of the key, key). next is the cursor of the next page, 0
+// at the end; looked counts the locks, holds and waits that were looked at.
 //
-// With a session, the cursor goes through the session's holds by fence instead, and then its waits.
+// With a session, the pages are the session's holds by fence, and then its waits.
 func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
 	if q.Session != 0 {
 		return s.listSession(q, nowMillis)
@@ -37,7 +37,7 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 	return rows, next, looked + locks
 }
 
-// listSession is List of a session.
+// listSession lists the holds and waits of a session.
 func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
 	id := q.Session
 	if !s.isOpen(id, now) {
@@ -50,7 +50,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		}
 		l := s.peek(db, key)
 		if l == nil {
-			return // it was flushed
+			return // the lock was flushed
 		}
 		row := l.summary(now)
 		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
@@ -107,10 +107,10 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	return rows, next, looked
 }
 
-// maxQueues is how many queues EachQueue looks at.
+// maxQueues bounds the queues that EachQueue looks at.
 const maxQueues = 10_000
 
-// EachQueue calls f with the keys that requests wait for, and with the places in line, in no order that means anything.
+// EachQueue calls f with keys and the lengths of their queues, in no particular order.
 func (s *store) EachQueue(f func(key string, waiters int)) {
 	left := maxQueues
 	for _, d := range s.live {
@@ -125,7 +125,7 @@ func (s *store) EachQueue(f func(key string, waiters int)) {
 	}
 }
 
-// Session describes a session. Nil: there is none.
+// Session describes a session, or returns nil if there is none.
 func (s *store) Session(id uint64, nowMillis int64) *SessionInfo {
 	if !s.isOpen(id, nowMillis) {
 		return nil
@@ -146,8 +146,8 @@ func (s *store) showSession(of *session, now int64) SessionInfo {
 	return shown
 }
 
-// Sessions describes the sessions that a user may use, from the id cursor on, so many at most. next is the cursor to go
-// on from, 0 at the end; looked is how many sessions were looked at.
+// Sessions describes at most count sessions that a user may use, from the id cursor on. next is the cursor of the next
+// page, 0 at the end; looked counts the sessions that were looked at.
 func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
 	looked int,
 ) {

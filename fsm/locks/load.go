@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// What is wrong with a stream.
+// The errors of a damaged snapshot.
 var (
 	errNumbers     = errors.New("a number of the lock table is out of range")
 	errIncarnation = errors.New("an incarnation of a node is damaged")
@@ -25,7 +25,7 @@ var (
 	errStuck       = errors.New("a waiter could be granted, and never would")
 )
 
-// loader makes a table of what a snapshot says.
+// loader builds a table from a snapshot.
 type loader struct {
 	Reader
 	t       *Table
@@ -35,7 +35,7 @@ type loader struct {
 	lastDB  int // of the live locks
 }
 
-// Load reads a table, and believes nothing.
+// Load reads a table, and checks everything that it reads.
 func Load(r Reader) (*Table, error) {
 	d := &loader{Reader: r, t: New()}
 	t := d.t
@@ -65,7 +65,7 @@ func Load(r Reader) (*Table, error) {
 	return t, nil
 }
 
-// must notes what is wrong, unless something was before.
+// must records the first thing that is wrong.
 func (d *loader) must(ok bool, wrong error) {
 	if d.err == nil {
 		if d.err = d.Err(); d.err == nil && !ok {
@@ -84,7 +84,7 @@ func (d *loader) each(read func()) {
 	}
 }
 
-// millis reads a number that is not negative.
+// millis reads a number from 0 to most.
 func (d *loader) millis(most int64, wrong error) int64 {
 	n := d.Int()
 	d.must(n >= 0 && n <= most, wrong)
@@ -163,7 +163,7 @@ func (d *loader) flush() {
 	d.t.flushed = append(d.t.flushed, old)
 }
 
-// connect notes that a session lives with its connection.
+// connect attaches a session to its connection.
 func (d *loader) connect(s *session) {
 	i, ok := d.t.incarnationAt(*s.origin)
 	if d.must(ok && d.t.Attached(Client{*s.origin, s.conn}) < MaxAttached, errSession); d.err != nil {
@@ -181,7 +181,7 @@ func (d *loader) drop() {
 	d.t.drops = append(d.t.drops, name)
 }
 
-// lock reads a lock of a flushed database, or of a live one if that is nil.
+// lock reads a lock of a flushed database, or of a live one if of is nil.
 func (d *loader) lock(of *database) {
 	db := d.flags(maxDatabases-1, errLock)
 	l := &lock{text: d.LockText(int(db)), due: never}
@@ -286,7 +286,7 @@ func (d *loader) waiter(home *lock) {
 	d.waiters = append(d.waiters, w)
 }
 
-// queue puts the waiters into the queues, when all locks are known.
+// queue puts the waiters into the queues, when all locks have been read.
 func (d *loader) queue() {
 	slices.SortFunc(d.waiters, func(a, b *waiter) int { return cmp.Compare(a.order, b.order) })
 	last := uint64(0)
@@ -312,7 +312,7 @@ func (d *loader) queue() {
 	d.must(d.t.waitingBytes <= MaxWaitingBytes, errWaiter)
 }
 
-// schedule notes when locks are due. A lock must be in its least form, and stuck it must not be.
+// schedule puts the locks on the agenda. A lock must be in its least form, and no waiter may be stuck.
 func (d *loader) schedule() {
 	t := d.t
 	n := t.lockCount
@@ -331,7 +331,7 @@ func (d *loader) schedule() {
 	d.must(t.lockCount == n, errLock)
 }
 
-// isStuck reports whether a waiter could be granted, and nothing will ever look.
+// isStuck reports whether a waiter could be granted, and no later event would grant it.
 func (s *store) isStuck(l *lock) bool {
 	return l.more != nil && l.due == never && l.more.sessionHolds == 0 && s.flushOf(l) == nil && s.nextInLine(l) != nil
 }

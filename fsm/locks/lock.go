@@ -8,40 +8,39 @@ import (
 
 // lock is a key that an owner holds or waits for, or whose delay runs.
 //
-// A lock changes only between [engine.take] and [engine.finish]. A lock that a copy of the table may share is copied
-// first, by [engine.own].
+// A lock changes only between [store.mutable], which copies a record that a copy of the table may share, and
+// [engine.finish].
 type lock struct {
-	// text is the key, and shares the memory of the item that marks the lock. Of a probe it is the key alone.
+	// text is the key, in the memory of the item that marks the lock. A probe's text is the key alone.
 	text keyspace.LockText
 	hash uint64
-	// head is the lock's id, which is a number of the table's and the database, and the flags.
+	// head is the lock's id, which contains the number of the database, and the flags.
 	head       uint64
 	generation uint64
-	due        int64 // the first instant after which something ends or is granted here, as the agenda has it
-	hold       *hold // the only hold, if there is just one
-	// more is what a lock needs beyond one hold. Nil: no queue, no delay, no pending grant.
+	due        int64 // the first deadline, as on the agenda
+	hold       *hold // the only hold; nil: none, or several
+	// more is needed beyond one hold. Nil: no queue, no delay, no pending grant.
 	more *extension
 }
 
-// extension is what a lock has beyond one hold.
+// extension has the fields that a lock needs beyond one hold.
 type extension struct {
 	holds   *holdSet // nil: one hold at most
 	permits int64    // held
 	// delay is the last instant at which no request is granted; 0: no delay.
 	delay int64
-	// grantAt is the instant as of which the queue is still to be granted the lock; 0: nothing is pending.
+	// grantAt is the instant from which on a grant of the queue is pending; 0: none is.
 	grantAt int64
-	// ranks are the lengths of the parts of the queue.
+	// ranks has the lengths of the parts of the queue.
 	ranks [rankCount]int32
-	// sessionHolds and sessionWaits are how many holds and waiters are bound to sessions, many how many waiters want
-	// other locks, too.
+	// sessionHolds and sessionWaits count the holds and waiters of sessions, many the waiters for several locks.
 	sessionHolds, sessionWaits, many int32
 }
 
 const (
-	flagTouched   = 1 << iota // the lock is in engine.touched
+	flagTouched   = 1 << iota // the lock is in store.touched
 	flagWake                  // a waiter in the queue may be granted
-	flagPresent               // Came was told
+	flagPresent               // Came was emitted
 	flagContended             // the agenda has the lock among those with a queue
 	flagProbe                 // the lock is in no tree: see probeAt
 	flagBits      = 0xff
@@ -49,9 +48,9 @@ const (
 )
 
 const (
-	// never is the due of a lock at which nothing ends.
+	// never is later than all deadlines.
 	never = math.MaxInt64
-	// past is before every instant.
+	// past is earlier than all deadlines.
 	past = math.MinInt64
 )
 
@@ -59,7 +58,7 @@ func (l *lock) id() uint64 { return l.head &^ flagBits }
 
 func (l *lock) db() int { return int(l.head >> 8 & (maxDatabases - 1)) }
 
-// key is the key, a part of the text's memory.
+// key returns the key, in the text's memory.
 func (l *lock) key() string {
 	if l.head&flagProbe != 0 {
 		return string(l.text)
@@ -67,12 +66,12 @@ func (l *lock) key() string {
 	return l.text.Key()
 }
 
-// probeAt is a lock to search trees by.
+// probeAt returns a lock to search trees with.
 func probeAt(db int, hash uint64, key string) lock {
 	return lock{text: keyspace.LockText(key), hash: hash, head: uint64(db)<<8 | flagProbe}
 }
 
-// holders is the number of holds; 0 of no lock.
+// holders counts the holds; none of a nil lock.
 func (l *lock) holders() int {
 	switch {
 	case l == nil:
@@ -85,7 +84,7 @@ func (l *lock) holders() int {
 	return 0
 }
 
-// waiters is the length of the queue; 0 of no lock.
+// waiters counts the entries of the queue; none of a nil lock.
 func (l *lock) waiters() (n int) {
 	if l != nil && l.more != nil {
 		for _, count := range l.more.ranks {
@@ -99,7 +98,7 @@ func (l *lock) delayed() bool { return l != nil && l.more != nil && l.more.delay
 
 func (l *lock) contended() bool { return l.head&flagContended != 0 }
 
-// permits is how many permits are held.
+// permits counts the permits that are held.
 func (l *lock) permits() int64 {
 	switch {
 	case l.more != nil:
@@ -110,7 +109,7 @@ func (l *lock) permits() int64 {
 	return 0
 }
 
-// anyHold is some hold of the lock: all have one mode. Nil: there is none.
+// anyHold returns one hold of the lock, or nil. All holds have the same mode.
 func (l *lock) anyHold() *hold {
 	if l.hold == nil && l.holders() > 0 {
 		return l.more.holds.byFence[0]
@@ -118,7 +117,7 @@ func (l *lock) anyHold() *hold {
 	return l.hold
 }
 
-// holdOf is the owner's hold, also if its time is over; nil if there is none, or no lock.
+// holdOf returns the owner's hold, even if it has ended and is not removed yet; nil if there is none, or no lock.
 func (l *lock) holdOf(owner string) *hold {
 	switch {
 	case l.holders() == 0:
@@ -131,7 +130,7 @@ func (l *lock) holdOf(owner string) *hold {
 	return l.hold
 }
 
-// holds are the holds by fence, in memory that changes with the lock.
+// holds returns the holds by fence, in memory that changes with the lock.
 func (l *lock) holds() []*hold {
 	switch {
 	case l.hold != nil:
@@ -142,7 +141,7 @@ func (l *lock) holds() []*hold {
 	return nil
 }
 
-// firstLease is the hold whose lease ends first, and when. Nil, never: no hold has a lease.
+// firstLease returns the hold whose lease ends first, and its deadline; nil and never if no hold has a lease.
 func (l *lock) firstLease() (*hold, int64) {
 	switch {
 	case l.hold != nil && l.hold.deadline != never:
@@ -154,7 +153,7 @@ func (l *lock) firstLease() (*hold, int64) {
 	return nil, never
 }
 
-// The orders of the trees read what comes last, and stands in memory of its own, only between equals.
+// The orders of the trees compare texts, which are in memory of their own, last.
 
 func lockBefore(a, b *lock) bool {
 	switch {

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// loss is why and when a hold ends against its owner's will.
+// loss is the reason and the instant of the end of a hold against its owner's will.
 type loss struct {
 	reason Reason
 	at     int64
 	cause  uint64
-	// delays: delay is the delay afterwards, whatever the hold asked for.
+	// delays: the delay afterwards is delay, whatever the hold asked for.
 	delays bool
 	delay  int64
 }
 
-// lossOf says how a hold ends that is over: by what came first.
+// lossOf returns the loss of a hold that has ended: the first of its possible ends.
 func (s *store) lossOf(l *lock, h *hold) loss {
 	why := loss{reason: Expired, at: h.deadline}
 	if h.deadline == never {
@@ -30,15 +30,15 @@ func (s *store) lossOf(l *lock, h *hold) loss {
 	return why
 }
 
-// sortByEnd sorts holds of a lock that are over by their last instants, and those of one instant by their fences.
+// sortByEnd sorts ended holds of a lock by their last instants, and then by their fences.
 func (s *store) sortByEnd(l *lock, holds []*hold) {
 	slices.SortFunc(holds, func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(s.lossOf(l, a).at, s.lossOf(l, b).at), compareFences(a, b))
 	})
 }
 
-// isOver reports whether a hold has ended by an instant, and was not removed.
-func (s *store) isOver(l *lock, h *hold, now int64) bool {
+// hasEnded reports whether a hold has ended by an instant, though it was not removed yet.
+func (s *store) hasEnded(l *lock, h *hold, now int64) bool {
 	switch {
 	case s.flushOf(l) != nil:
 		return true
@@ -48,7 +48,7 @@ func (s *store) isOver(l *lock, h *hold, now int64) bool {
 	return h.deadline < now
 }
 
-// lose ends a hold against its owner's will.
+// lose removes a hold against its owner's will.
 func (e *engine) lose(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
 	told := e.aboutEnd(Lost, h, why.at)
@@ -69,10 +69,10 @@ func (e *engine) lose(l *lock, h *hold, why loss) {
 	}
 }
 
-// loseOver ends the owner's hold if its time is over. It reports whether that was so.
-func (e *engine) loseOver(l *lock, owner string) bool {
+// loseEnded removes the owner's hold if it has ended, and reports whether it did.
+func (e *engine) loseEnded(l *lock, owner string) bool {
 	h := l.holdOf(owner)
-	if h == nil || !e.isOver(l, h, e.now) {
+	if h == nil || !e.hasEnded(l, h, e.now) {
 		return false
 	}
 	e.lose(l, h, e.lossOf(l, h))
@@ -99,7 +99,7 @@ func (t *Table) Break(b *Break) (broken int) {
 	return broken
 }
 
-// setDelay gives a lock a delay from now on, or ends the delay that runs.
+// setDelay starts a delay of a lock, or ends the one that runs.
 func (e *engine) setDelay(l *lock, millis int64) {
 	if l.more == nil && millis <= 0 {
 		return
@@ -111,9 +111,8 @@ func (e *engine) setDelay(l *lock, millis int64) {
 	e.wake(l)
 }
 
-// Flush ends all holds of a database: another database takes its place. What it held is told by Sweep, or when a call
-// names the key, and its queues move on then. The owner of the table forgets all markers of the database: see Came. The
-// events have the cause.
+// Flush ends all holds of a database by replacing the database. Sweep, or a call that names the key, emits the losses
+// of a lock, with the cause, and moves its queue. The owner of the table forgets all markers of the database: see Came.
 func (t *Table) Flush(db int, cause uint64) {
 	if !t.Any(db) {
 		return
@@ -127,15 +126,14 @@ func (t *Table) Flush(db int, cause uint64) {
 		if l == nil {
 			l, _ = flushed.locks.Min()
 		}
-		l = t.own(l)
+		l = t.mutable(l)
 		t.moveFlushed(l)
 		t.settle(l, t.now)
 		t.finish()
 	}
 }
 
-// moveFlushed ends the holds of a lock that was flushed, without a delay. Its queue, if it has one, goes to the live
-// database.
+// moveFlushed removes the holds of a flushed lock, without a delay, and moves the lock to the live database.
 func (e *engine) moveFlushed(l *lock) {
 	from := e.home(l)
 	e.readAfter(from.flush.at - 1)
@@ -153,10 +151,10 @@ func (e *engine) moveFlushed(l *lock) {
 			m.grantAt = max(from.flush.at, 1)
 		}
 	}
-	l.head &^= flagWake // the grant is pending
+	l.head &^= flagWake // a grant is pending
 }
 
-// Any reports whether any lock is there in a database.
+// Any reports whether a database has locks.
 func (s *databases) Any(db int) bool {
 	d := s.database(db)
 	return d != nil && d.locks.Len() > 0

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// queues are the queues of all locks, and their waiters by name and by session.
+// queues has the queues of all locks, and their waiters by name and by session.
 type queues struct {
 	places   *btree.BTreeG[place]    // by lock, rank and order
 	byOwner  *btree.BTreeG[queueKey] // by lock and owner
@@ -21,7 +21,8 @@ type queues struct {
 	waiterCount  int
 	waitingBytes int64
 	counts       waits.Counts // by account
-	// drops are names: all waiters of their nodes with lower ones are gone, and not all removed. Ordered by node.
+	// drops has a name for each node whose waiters before that name are dropped and may not be removed yet, ordered by
+	// node.
 	drops []waits.Name
 }
 
@@ -35,7 +36,7 @@ func newQueues(compared *int) queues {
 	}
 }
 
-// rank is the part of a queue that a place is in. Each part is in order; together they are the queue.
+// rank is a part of a queue. Each part is ordered by the orders of its waiters; merged they are the queue.
 type rank uint8
 
 const (
@@ -47,7 +48,7 @@ const (
 	rankCount
 )
 
-// place is a waiter's place in the queue of a lock.
+// place is a waiter's entry in the queue of a lock.
 type place struct {
 	lock   uint64
 	at     uint64 // rank and order
@@ -56,7 +57,7 @@ type place struct {
 
 const orderBits = 60
 
-// noOrder is behind every order.
+// noOrder is larger than every order.
 const noOrder = 1<<orderBits - 1
 
 func placeAt(l *lock, r rank, order uint64) place {
@@ -101,8 +102,7 @@ func waitOfBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// link puts a waiter into the queue of its key with an index if n is 1, and takes it out if n is -1. The lock has an
-// extension.
+// link adds a waiter to the queue of its i-th key if n is 1, and removes it if n is -1. The lock has an extension.
 func (q *queues) link(l *lock, w *waiter, i int, n int32) {
 	m, p := l.more, placeAt(l, w.rankAt(i), w.order)
 	p.waiter = w
@@ -120,7 +120,7 @@ func (q *queues) link(l *lock, w *waiter, i int, n int32) {
 	}
 }
 
-// list stores a waiter by its name and its session, and counts it, if n is 1, and does the reverse if n is -1.
+// list adds a waiter to the trees by name and by session and to the counts if n is 1, and removes it if n is -1.
 func (q *queues) list(w *waiter, n int32) {
 	if !w.absent {
 		change(q.names, w, n)
@@ -133,7 +133,7 @@ func (q *queues) list(w *waiter, n int32) {
 	q.waitingBytes += int64(n) * w.bytes()
 }
 
-// change puts an item into a tree if n is 1, and takes it out if n is -1.
+// change adds an item to a tree if n is 1, and removes it if n is -1.
 func change[T any](tree *btree.BTreeG[T], item T, n int32) {
 	if n > 0 {
 		tree.Set(item)
@@ -142,7 +142,7 @@ func change[T any](tree *btree.BTreeG[T], item T, n int32) {
 	}
 }
 
-// waiterOf is the owner's place in a queue, by a probe of the caller; nil if there is none.
+// waiterOf returns the owner's waiter in a queue, or nil. The probe is memory of the caller.
 func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	if l.waiters() == 0 {
 		return nil
@@ -153,7 +153,7 @@ func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	return k.waiter
 }
 
-// first is the order of the first place of a rank, or beyond every order.
+// first returns the order of the first entry of a rank, or noOrder.
 func (q *queues) first(l *lock, r rank) uint64 {
 	p, ok := q.firstPlace(l, r)
 	if !ok {
@@ -169,7 +169,7 @@ func (q *queues) firstPlace(l *lock, r rank) (place, bool) {
 	return seek(q.places, placeAt(l, r, 0))
 }
 
-// firstWaitEnd is the waiter whose wait ends first, of those whose first key this is.
+// firstWaitEnd returns the waiter with the first deadline, of those whose first key is the lock, or nil.
 func (q *queues) firstWaitEnd(l *lock) *waiter {
 	if l.waiters() == 0 {
 		return nil
@@ -181,10 +181,10 @@ func (q *queues) firstWaitEnd(l *lock) *waiter {
 	return k.waiter
 }
 
-// firstWaiter is before every waiter of a queue.
+// firstWaiter sorts before every waiter of a queue.
 var firstWaiter = &waiter{deadline: past}
 
-// isFree reports whether no waiter before order in the queue is in the way of a request.
+// isFree reports whether no waiter with a lower order prevents the grant of a request.
 func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
 	if l.more == nil {
 		return true
@@ -195,8 +195,8 @@ func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
 	return r.Mode == Shared || order <= q.first(l, asleepShared)
 }
 
-// nextInLine is the waiter that nothing but the holds of this lock can block: nobody before it is in its way, and no
-// other lock is known to block it. Nil: there is none that is compatible with the holds.
+// nextInLine returns the waiter whose turn it is: no waiter before it prevents a grant, the holds are compatible, and
+// no other lock is known to block it. Nil: there is none.
 func (q *queues) nextInLine(l *lock) *waiter {
 	m := l.more
 	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
@@ -208,7 +208,7 @@ func (q *queues) nextInLine(l *lock) *waiter {
 	for r := awakeShared; r <= awakeOther; r++ {
 		if p, ok := q.firstPlace(l, r); ok {
 			asked := p.waiter.request()
-			if q.isFree(l, &asked, p.order()) && joins(l, &asked) {
+			if q.isFree(l, &asked, p.order()) && isCompatible(l, &asked) {
 				return p.waiter
 			}
 		}
@@ -216,7 +216,7 @@ func (q *queues) nextInLine(l *lock) *waiter {
 	return nil
 }
 
-// eachWaiter calls f with the places of a queue in line, until f returns false.
+// eachWaiter calls f with the waiters of a queue in their order, until f returns false.
 func (q *queues) eachWaiter(l *lock, f func(w *waiter) bool) {
 	var heads [rankCount]place
 	var left [rankCount]bool
@@ -239,7 +239,7 @@ func (q *queues) eachWaiter(l *lock, f func(w *waiter) bool) {
 	}
 }
 
-// named is the waiter with a name, nil if there is none.
+// named returns the waiter with a name, or nil.
 func (q *queues) named(n waits.Name) *waiter {
 	w, _ := q.names.Get(nameProbe(n))
 	return w
@@ -247,7 +247,7 @@ func (q *queues) named(n waits.Name) *waiter {
 
 func nameProbe(n waits.Name) *waiter { return &waiter{origin: &n.Origin, ticket: n.Ticket} }
 
-// firstOf is the waiter of a node with the lowest name, nil if there is none.
+// firstOf returns the waiter of a node with the lowest name, or nil.
 func (q *queues) firstOf(node string) *waiter {
 	w, ok := seek(q.names, nameProbe(waits.Name{Origin: protocol.Incarnation{Node: node}}))
 	if !ok || w.origin.Node != node {
@@ -256,7 +256,7 @@ func (q *queues) firstOf(node string) *waiter {
 	return w
 }
 
-// isDropped reports whether a waiter is gone with its node.
+// isDropped reports whether a waiter was dropped with its node.
 func (q *queues) isDropped(w *waiter) bool {
 	if w.absent {
 		return false // no client waits there; the grace ends it
@@ -275,7 +275,7 @@ func (q *queues) Waits(name waits.Name) bool {
 	return w != nil && !q.isDropped(w)
 }
 
-// Places is in how many queues the waiter with a name stands.
+// Places counts the queues that have the waiter with a name.
 func (q *queues) Places(name waits.Name) int {
 	if w := q.named(name); w != nil {
 		return len(w.keys())
@@ -301,10 +301,10 @@ func (q *queues) Incarnations() (incarnations []protocol.Incarnation) {
 	}
 }
 
-// Count is the number of waiters of an account, places that are kept included.
+// Count counts the waiters of an account, absent ones included.
 func (q *queues) Count(account int) int { return q.counts.Of(account) }
 
-// Accounts is the largest number of an account that [Table.Count] knows.
+// Accounts returns the largest number of an account that [Table.Count] knows.
 func (q *queues) Accounts() int { return max(0, len(q.counts)-1) }
 
 func (q *queues) copy() queues {

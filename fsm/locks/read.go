@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// What this file reads is the table as it is: what is due and was not run yet has not ended. A caller that wants to
-// know of a key exactly settles the key first, or asks [Table.DueAt] whether that would change anything.
+// The functions of this file read the table as it is stored: what is due and was not run has not ended. A caller that
+// needs the exact state of a key settles the key first, or asks [Table.DueAt] whether that would change anything.
 
-// cursorShift makes a cursor of a hash: its upper 53 bits, as in SCAN.
+// cursorShift turns a hash into a cursor, its upper 53 bits, as in SCAN.
 const cursorShift = 64 - 53
 
-// all are the live locks in order, and behind them those that were flushed.
+// all yields the live locks in order, and then the flushed ones.
 func (s *databases) all() iter.Seq[*lock] {
 	return func(yield func(l *lock) bool) {
 		for _, list := range [][]*database{s.live, s.flushed} {
@@ -30,35 +30,35 @@ func (s *databases) all() iter.Seq[*lock] {
 	}
 }
 
-// Has reports whether the lock is there: an owner holds it or waits for it, or its delay runs. It is what
-// Came and Went tell.
+// Has reports whether a key is a lock: an owner holds it or waits for it, or its delay runs. Came and Went emit the
+// changes.
 func (s *databases) Has(db int, key string) bool { return s.peek(db, key) != nil }
 
-// Known is Has, and says yes of a lock that was flushed and whose losses are to be told, too.
+// Known reports whether a key is a lock, or a flushed one whose losses are not emitted yet.
 func (s *databases) Known(db int, key string) bool {
 	return s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 }
 
-// Standing is how many locks [Table.Has] says are there.
-func (s *databases) Standing() (n int) {
+// LiveLocks counts the locks for which [Table.Has] is true.
+func (s *databases) LiveLocks() (n int) {
 	for _, d := range s.live {
 		n += d.locks.Len()
 	}
 	return n
 }
 
-// Holders is how many hold a lock: the price of a Break, and of Info.
+// Holders counts the holds of a lock: the price of a Break, and of Info.
 func (s *databases) Holders(db int, key string) int {
 	return s.search(new(lock), db, key, keyspace.Hash(key)).holders()
 }
 
-// Standers is how many hold a lock or stand in line: the price of Usage.
-func (s *store) Standers(db int, key string) int {
+// HoldersAndWaiters counts the holds and waiters of a lock: the price of Usage.
+func (s *store) HoldersAndWaiters(db int, key string) int {
 	l := s.peek(db, key)
 	return l.holders() + l.waiters()
 }
 
-// Usage is what a lock counts for, its holds and waiters included. A waiter for several locks counts at each.
+// Usage returns the bytes of a lock, its holds and waiters included. A waiter for several locks counts at each.
 func (s *store) Usage(db int, key string) (bytes int64) {
 	l := s.peek(db, key)
 	if l == nil {
@@ -80,19 +80,18 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 	return bytes
 }
 
-// Check returns the fence of the owner's hold at an instant, 0: not the owner's.
+// Check returns the fence of the owner's hold at an instant, or 0 if the owner does not hold the lock.
 func (s *store) Check(db int, key, owner string, nowMillis int64) uint64 {
 	l := s.peek(db, key)
 	h := l.holdOf(owner)
-	if h == nil || s.isOver(l, h, nowMillis) {
+	if h == nil || s.hasEnded(l, h, nowMillis) {
 		return 0
 	}
 	return h.fence
 }
 
-// Blocked reports whether a request would not be granted at an instant: others hold the lock, or stand in line. An
-// owner that has the lock, or a place in line, asks again, and is not blocked. Where something is due, and in
-// doubt, the answer is no.
+// Blocked reports whether a request would not be granted at an instant, because others hold the lock or wait for it. An
+// owner that holds the lock or waits for it is not blocked. In doubt, since something is due, the answer is no.
 func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
 		l := s.peek(r.DB, key)
@@ -101,18 +100,17 @@ func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
 		}
 		h := l.anyHold()
 		switch {
-		case s.dueOf(l) < nowMillis, h != nil && s.isOver(l, h, nowMillis),
+		case s.dueOf(l) < nowMillis, h != nil && s.hasEnded(l, h, nowMillis),
 			l.holdOf(r.Owner) != nil, s.queues.waiterOf(new(waiter), l, r.Owner) != nil:
 			return false
-		case l.delayed(), !joins(l, r), !s.isFree(l, r, noOrder):
+		case l.delayed(), !isCompatible(l, r), !s.isFree(l, r, noOrder):
 			blocked = true
 		}
 	}
 	return blocked
 }
 
-// LeftMillis is what is left of the longest hold of a lock, -1 if a hold is a session's. ok: an owner holds
-// the lock.
+// LeftMillis returns the time left of the longest hold of a lock, -1 if it is a session's. ok: an owner holds the lock.
 func (s *store) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {
@@ -161,7 +159,7 @@ func (l *lock) summary(now int64) Info {
 	return shown
 }
 
-// describe is what a query without a session shows of a lock, and how many holds and waits were looked at.
+// describe returns what a query without a session shows of a lock, and how many holds and waits it looked at.
 func (s *store) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
 	shown = l.summary(now)
 	if first := l.anyHold(); first != nil {
@@ -197,7 +195,7 @@ func (s *store) describe(l *lock, q *Query, now int64) (shown Info, looked int) 
 	return shown, looked
 }
 
-// Info describes a lock, with so many of its holds and of its waits at most. Nil: there is none.
+// Info describes a lock, with at most so many of its holds and of its waits. Nil: there is none.
 func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 	l := s.peek(db, key)
 	if l == nil {
@@ -207,5 +205,5 @@ func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 	return &shown
 }
 
-// IsFlushing reports whether losses of a flush are still to be told.
+// IsFlushing reports whether losses of a flush are not emitted yet.
 func (s *databases) IsFlushing() bool { return len(s.flushed) > 0 }

@@ -110,7 +110,7 @@ func TestUsage(t *testing.T) {
 	same := func(standers int) {
 		t.Helper()
 		require.Equal(t, table.Bytes(), table.Usage(0, "k"))
-		require.Equal(t, standers, table.Standers(0, "k"))
+		require.Equal(t, standers, table.HoldersAndWaiters(0, "k"))
 	}
 	for i, owner := range []string{"a", "another", "c"} {
 		r := asks(owner, "k")

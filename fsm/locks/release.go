@@ -2,7 +2,8 @@ package locks
 
 import "cmp"
 
-// Renew gives a hold its lease anew. A hold of a session stays with the session. fence 0: not the owner's.
+// Renew renews the lease of a hold, and returns the fence, or 0 if the owner does not hold the lock. A session's hold
+// stays with the session.
 func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
 	defer t.finish()
 	l := t.settled(db, key)
@@ -19,8 +20,7 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 	return old.fence
 }
 
-// Release gives a hold back once, or altogether. left is how often the owner still holds the lock. ok: the
-// lock was the owner's.
+// Release gives a hold back once, or if all altogether. left is the count that remains. ok: the owner held the lock.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
 	defer t.finish()
 	l := t.settled(db, key)
@@ -54,8 +54,8 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// ReturnGrant gives a hold back altogether whose grant found no client: only if the fence and the client are
-// still the hold's, and the owner has not asked again since: then the hold is known to the owner.
+// ReturnGrant gives back a hold whose grant found no client. It does nothing if the hold has another fence or client by
+// now, or if the owner has asked again since, and so knows of the hold.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
 	l := t.settled(db, key)
@@ -67,8 +67,8 @@ func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Clie
 	return true
 }
 
-// Downgrade makes an exclusive hold a shared one. fence 0: not the owner's. A shared hold stays one; one of
-// permits is ErrMode.
+// Downgrade makes an exclusive hold a shared one, and returns the fence, or 0 if the owner does not hold the lock. A
+// shared hold stays shared; one of permits is ErrMode.
 func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	defer t.finish()
 	l := t.settled(db, key)

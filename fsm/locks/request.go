@@ -13,12 +13,12 @@ type Client struct {
 	Conn   int64
 }
 
-// Mode says what stands beside a hold.
+// Mode says which holds may be beside a hold.
 type Mode uint8
 
 // The modes.
 const (
-	// Exclusive: nothing stands beside.
+	// Exclusive: none.
 	Exclusive Mode = iota
 	// Shared: other shared holds.
 	Shared
@@ -32,10 +32,10 @@ const (
 	MaxText = 1 << 10
 	// MaxKeys is the most keys of a request.
 	MaxKeys = 128
-	// MaxHolders is the most holds of a lock, and MaxSession the most holds and places in queues of a session: what ends
-	// together ends as a whole.
+	// MaxHolders bounds the holds of a lock, and MaxSession the holds and places in queues of a session: those end in one
+	// step.
 	MaxHolders, MaxSession = 4096, 10_000
-	// MaxWaiters is the most requests in a queue, which is worked off piece by piece.
+	// MaxWaiters bounds the requests in a queue, which is granted in pieces.
 	MaxWaiters = 100_000
 	// MaxLimit is the largest limit of permits.
 	MaxLimit = 1<<31 - 1
@@ -49,31 +49,30 @@ const (
 	Forever = 1 << 62
 )
 
-// What a request is refused for. Nothing was changed then.
+// The errors of a request that is refused. It has changed nothing.
 var (
 	// ErrMode: the owner holds the lock in a mode that does not cover the one asked for.
 	ErrMode = errors.New("the owner holds the lock in another mode")
-	// ErrNoSession: no such session, or no more.
+	// ErrNoSession: there is no such session, or it has ended.
 	ErrNoSession = errors.New("no such session")
 	// ErrTooLong: an owner, a note, a call or a name has more than MaxText bytes.
 	ErrTooLong = errors.New("text too long")
-	// ErrRequest: a number is out of range, or a key is missing. The caller should have looked.
+	// ErrRequest: a number is out of range, or a key is missing. Callers should have checked.
 	ErrRequest = errors.New("the request is corrupt")
 	// ErrTicket: another request waits under the ticket.
 	ErrTicket = errors.New("the ticket is taken")
-	// ErrFull: too many wait for the lock, or in all; or the connection has too many sessions; or no fence
-	// is left.
+	// ErrFull: the lock or the table has too many waiters, or the connection too many sessions, or no fence is left.
 	ErrFull = errors.New("too many wait")
 	// ErrSessionFull: the session has as many holds and places in queues as it may have.
 	ErrSessionFull = errors.New("too many holds and waits of the session")
 	// ErrCrowded: the request is [Request.Crowded].
 	ErrCrowded = errors.New("too many of the account wait")
-	// ErrDropped is what waiters are told whose node was silent for long, should it come back.
+	// ErrDropped ends the waits of a node that was silent for long, should it come back.
 	ErrDropped = errors.New("the node was cut off")
-	// ErrUnblocked is what waiters are told that left by CLIENT UNBLOCK ERROR.
+	// ErrUnblocked ends a wait by CLIENT UNBLOCK ERROR.
 	ErrUnblocked = errors.New("unblocked")
-	// ErrAskedAgain is what a waiter is told whose owner asks again: the wait is not over by time. Who is told
-	// may have asked last, as requests can enter the log in another order.
+	// ErrAskedAgain ends a wait whose owner sent another request. The client may have sent this one last, as requests can
+	// enter the log in another order.
 	ErrAskedAgain = errors.New("the owner asked again")
 )
 
@@ -87,37 +86,37 @@ type Request struct {
 	LeaseMillis int64
 	// WaitMillis is how long the request may wait, if it Waits. 0: for ever.
 	WaitMillis int64
-	// DelayMillis is how long no request is granted after the hold is lost.
+	// DelayMillis is the time after a loss of the hold in which no request is granted.
 	DelayMillis int64
-	// GraceMillis is how long the place in the queue is kept after the wait ended by time.
+	// GraceMillis is the time for which the place in the queue is kept after the wait ended by time.
 	GraceMillis int64
 	// Ticket names the wait. No other wait of the client's node has the same ticket. 0: the request may not wait.
 	Ticket     uint64
 	Call, Note string
 	Client     Client
-	// Limit is the most permits that may be held with this request granted, Permits how many the request
-	// wants: with mode Permits alone. A limit of 1 is exclusive.
+	// Limit bounds the permits that are held with this request granted, and Permits is the number wanted: for mode
+	// Permits alone. A limit of 1 is exclusive.
 	Limit, Permits int32
 	DB             int
-	// Account is the owner's number of what the waiter counts for, 0: nothing. Crowded: no further waiter of the account
-	// has room, so only an owner who waits already may.
+	// Account is the number of the user that the waiter counts for; 0: none. Crowded: the account has no room for another
+	// waiter, so only an owner that waits already may.
 	Account int16
 	Crowded bool
 	Mode    Mode
 	// Waits: the request may wait, if it has a ticket.
 	Waits bool
-	// Notify: the client hears of the end of the wait beside its commands. The table only keeps this.
+	// Notify: the client wants a notice of the end of the wait beside its commands. The table only keeps this.
 	Notify bool
 	// Reentrant: the hold counts how often it was acquired; a Call that repeats the last counted one does
 	// not count.
 	Reentrant bool
 }
 
-// Answer is what became of a request: a grant (Fence is not 0), a place in the queue (Waiting), or neither.
+// Answer is the outcome of a request: a grant (Fence is not 0), a place in the queue (Waiting), or neither.
 type Answer struct {
 	Fence   uint64
 	Waiting bool
-	// Kept: the owner had the place before.
+	// Kept: the owner waited before, and kept its place.
 	Kept bool
 }
 
@@ -132,9 +131,9 @@ type Break struct {
 	// ByDelay: the delay afterwards is DelayMillis, whatever the holds asked for.
 	ByDelay     bool
 	DelayMillis int64
-	// Reason is what the holders are told: Broken or Flushed.
+	// Reason is the reason for the holders: Broken or Flushed.
 	Reason Reason
-	// Cause is a number that the events have. 0: none.
+	// Cause is the number of the command for the events. 0: none.
 	Cause uint64
 }
 
@@ -151,7 +150,7 @@ const (
 
 var reasons = [...]string{Expired: "expired", SessionGone: "session", Broken: "broken", Flushed: "flushed"}
 
-// String is the word of the reason in notices.
+// String returns the word for the reason in notices.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]

@@ -9,9 +9,9 @@ type Writer interface {
 	String(s string)
 }
 
-// Reader reads what a Writer wrote. The first error stays; what is read after it is zero. Its strings
-// share no memory with others. LockText reads a string, the key of a lock: the text of the item that marks the lock, if
-// there is one.
+// Reader reads the values of a Writer. The first error is sticky; later reads return zero values. Its strings share no
+// memory with others. LockText reads the key of a lock, and returns the text of the item that marks the lock, if there
+// is one.
 type Reader interface {
 	Uint() uint64
 	Int() int64
@@ -52,7 +52,7 @@ func (s *store) Save(w Writer) {
 		w.Uint(name.Origin.Epoch)
 		w.Uint(name.Ticket)
 	}
-	w.Uint(uint64(s.Standing()))
+	w.Uint(uint64(s.LiveLocks()))
 	for _, d := range s.live {
 		s.saveLocks(w, d)
 	}

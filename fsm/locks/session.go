@@ -29,7 +29,7 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	return s.id, nil
 }
 
-// opened is a session to be changed, nil if there is none or its time is over.
+// opened returns a mutable session, or nil if there is none, or it is over and was ended now.
 func (t *Table) opened(id uint64) *session {
 	s := t.session(id)
 	if s == nil {
@@ -43,7 +43,7 @@ func (t *Table) opened(id uint64) *session {
 	return t.ownSession(id)
 }
 
-// KeepAlive renews a session, and returns its lease. ok: it is there.
+// KeepAlive renews a session, and returns its lease. ok: the session exists.
 func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	s := t.opened(id)
 	if s == nil {
@@ -60,7 +60,7 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	return s.lease, true
 }
 
-// Attach makes a session live with a connection. ok: it is there.
+// Attach attaches a session to a connection, and renews it. ok: the session exists.
 func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	if client == (Client{}) {
 		return false, ErrRequest
@@ -70,7 +70,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case s == nil:
 		return false, nil
 	case s.origin != nil && client == (Client{*s.origin, s.conn}):
-		// Renewed below, and no session more.
+		// The session is renewed below, and the connection has no session more.
 	case t.Attached(client) >= MaxAttached:
 		return false, ErrFull
 	}
@@ -81,14 +81,14 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	return true, nil
 }
 
-// attachTo makes a session, which stands in no tree of ends, live with a connection.
+// attachTo attaches a session that is not scheduled to a connection.
 func (t *Table) attachTo(s *session, c Client) {
 	o := t.origin(c.Origin)
 	t.endOfIncarnation(*o)
 	t.attach(s, o, c.Conn, t.now)
 }
 
-// CloseSession ends a session, and returns how many holds end with it. ok: it was there.
+// CloseSession ends a session, and returns the number of its holds. ok: the session existed.
 func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	defer t.finish()
 	s := t.opened(id)
@@ -103,11 +103,11 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 // KeepNodeAlive renews all sessions that are attached to connections of an incarnation of a node.
 func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	t.endOfIncarnation(o)
-	t.hear(o, t.now)
+	t.noteAlive(o, t.now)
 }
 
-// endOfIncarnation ends the sessions of an incarnation whose time is over, before the incarnation is renewed. If the
-// budget does not suffice, the rest lives on: late, not early.
+// endOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. If the budget
+// does not suffice, the others are renewed, too: late, not early.
 func (t *Table) endOfIncarnation(o protocol.Incarnation) {
 	for t.hasSteps() {
 		i, ok := t.incarnationAt(o)
@@ -123,8 +123,8 @@ func (t *Table) endOfIncarnation(o protocol.Incarnation) {
 	t.finish()
 }
 
-// EndConnection ends the sessions that are attached to a connection, and returns how many. Attached says it before.
-// The sessions for which the budget does not suffice are closed, and Sweep ends them.
+// EndConnection ends the sessions that are attached to a connection, and returns how many. Those for which the budget
+// does not suffice are closed, and Sweep ends them.
 func (t *Table) EndConnection(c Client) (sessions int) {
 	defer t.finish()
 	for id := t.ofConnection(c); id != 0; id = t.ofConnection(c) {
@@ -138,7 +138,7 @@ func (t *Table) EndConnection(c Client) (sessions int) {
 		t.charge(0, 1)
 		t.unschedule(s)
 		t.disconnect(s)
-		s.origin, s.closed = origin, true // for whom to tell
+		s.origin, s.closed = origin, true // for the last event
 		t.startLease(s, at)
 	}
 	return sessions

@@ -11,37 +11,36 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// session groups holds and waiters that live and die together. A session changes by [store.ownSession] alone.
+// session groups holds and waiters that end together. It changes by [store.ownSession] alone.
 type session struct {
 	id         uint64
 	generation uint64
 	name       string
-	// user is the one that may use the session, besides users who may do everything; empty: those alone.
+	// user may use the session, besides users with all rights; empty: those alone.
 	user     string
 	lease    int64
 	deadline int64 // the last instant of its own lease
 	opened   int64
-	// origin is the incarnation of the node with whose connection the session lives; nil: with none.
-	// A closed one has still to be told there.
+	// origin is the incarnation of the node to whose connection the session is attached; nil: it is not attached. A
+	// closed session keeps it for its last event.
 	origin *protocol.Incarnation
-	conn   int64 // of no meaning without an origin
-	// leased: the session stands in ends, by its own lease. Else it stands in attached, and lives while its node is
-	// heard of.
+	conn   int64 // without meaning if origin is nil
+	// leased: the session is in ends, by its own lease. Else it is in attached, and ends with its node.
 	leased bool
-	// closed: the session ended at the instant deadline, and its holds and waiters are still to be removed.
+	// closed: the session ended at deadline, and its holds and waiters are not removed yet.
 	closed bool
-	late   bool // Late was told since the session held nothing; in no snapshot
-	// holds are its holds, waiters its requests in line, and places the places of those.
+	late   bool // Late was emitted since the session held nothing; not in snapshots
+	// holds and waiters count those of the session, and places the queues that its waiters are in.
 	holds, waiters, places int32
 }
 
-// sessionEnd is the end of a session's own lease.
+// sessionEnd is the key of a session with a lease of its own.
 type sessionEnd struct {
 	deadline int64
 	id       uint64
 }
 
-// end is the key of a session with a lease of its own: a closed one is due at once.
+// end returns the key of a session with a lease of its own. A closed session is due at once.
 func (s *session) end() sessionEnd {
 	if s.closed {
 		return sessionEnd{s.deadline - 1, s.id}
@@ -53,7 +52,7 @@ func sessionEndBefore(a, b sessionEnd) bool {
 	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id)) < 0
 }
 
-// sessionKey is a session that lives with a connection.
+// sessionKey is the key of a session that is attached to a connection.
 type sessionKey struct {
 	origin *protocol.Incarnation
 	by     int64 // the lease in attached, the connection in connections
@@ -64,14 +63,14 @@ func sessionKeyBefore(a, b sessionKey) bool {
 	return cmp.Or(a.origin.Compare(*b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
 }
 
-// incarnation is one of a node, with sessions that live with its connections.
+// incarnation is an incarnation of a node to whose connections sessions are attached.
 type incarnation struct {
 	origin   protocol.Incarnation
 	alive    int64 // when the node was heard of last
 	sessions int
 }
 
-// sessions are all sessions, with their holds.
+// sessions has all sessions, with their holds.
 type sessions struct {
 	byID        *btree.BTreeG[*session]
 	ends        *btree.BTreeG[sessionEnd] // by the end of the own lease
@@ -81,7 +80,7 @@ type sessions struct {
 
 	incarnations []incarnation // with sessions that are attached to their connections, in order
 	sessionIDs   uint64        // given out
-	// secret is what the ids of sessions are drawn by; empty: they are counted.
+	// secret randomizes the ids of sessions; empty: ids are counted.
 	secret string
 }
 
@@ -107,13 +106,13 @@ func holdOfBefore(a, b *hold) bool {
 	return a.key < b.key
 }
 
-// session is a session to be looked at, also if its time is over. Nil: there is none.
+// session returns a session, even if it is over and not removed yet, or nil.
 func (s *sessions) session(id uint64) *session {
 	found, _ := s.byID.Get(&session{id: id})
 	return found
 }
 
-// endOf is the last instant of a session, as far as is known.
+// endOf returns the last instant of a session, as far as is known.
 func (s *sessions) endOf(of *session) int64 {
 	end := of.deadline
 	if of.origin != nil && !of.closed {
@@ -124,7 +123,7 @@ func (s *sessions) endOf(of *session) int64 {
 	return end
 }
 
-// isOpen reports whether a session is there at an instant.
+// isOpen reports whether a session exists at an instant.
 func (s *sessions) isOpen(id uint64, now int64) bool {
 	found := s.session(id)
 	return found != nil && !found.closed && s.endOf(found) >= now
@@ -145,7 +144,7 @@ func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 	})
 }
 
-// next is the session whose time is over first, as the trees know, and the instant.
+// next returns the session that ends first, as far as the trees know, and its last instant.
 func (s *sessions) next() (id uint64, end int64) {
 	end = never
 	if e, ok := s.ends.Min(); ok {
@@ -159,36 +158,36 @@ func (s *sessions) next() (id uint64, end int64) {
 	return id, end
 }
 
-// firstOfIncarnation is the session that ends first of those that live with a node, and the instant.
+// firstOfIncarnation returns the attached session of an incarnation that ends first, and its last instant.
 func (s *sessions) firstOfIncarnation(i int) (id uint64, end int64) {
 	origin := &s.incarnations[i].origin
 	k, _ := seek(s.attached, sessionKey{origin: origin})
 	if k.origin == nil || *k.origin != *origin {
-		return 0, never // all of them have leases of their own at the moment
+		return 0, never // all sessions have leases of their own now
 	}
 	return k.id, saturated(s.incarnations[i].alive, k.by)
 }
 
-// anyEnds reports whether the time of any session is over by an instant.
+// anyEnds reports whether any session ends before an instant.
 func (s *sessions) anyEnds(until int64) bool {
 	_, end := s.next()
 	return end < until
 }
 
-// hear notes that an incarnation of a node was heard of at an instant, if sessions live with it.
-func (s *sessions) hear(o protocol.Incarnation, now int64) {
+// noteAlive records that an incarnation was heard of, if sessions are attached to it.
+func (s *sessions) noteAlive(o protocol.Incarnation, now int64) {
 	if i, ok := s.incarnationAt(o); ok {
 		s.incarnations[i].alive = now
 	}
 }
 
-// startLease gives a session, which stands in no tree of ends, its own lease until an instant.
+// startLease schedules a session that is not scheduled by its own lease.
 func (s *sessions) startLease(of *session, until int64) {
 	of.deadline, of.leased = until, true
 	s.ends.Set(of.end())
 }
 
-// attach makes a session, which stands in no tree of ends, live with a connection from now on.
+// attach schedules a session that is not scheduled with a connection, from now on.
 func (s *sessions) attach(of *session, o *protocol.Incarnation, conn, now int64) {
 	i, known := s.incarnationAt(*o)
 	if !known {
@@ -201,7 +200,7 @@ func (s *sessions) attach(of *session, o *protocol.Incarnation, conn, now int64)
 	s.connections.Set(sessionKey{o, of.conn, of.id})
 }
 
-// unschedule takes a session out of the trees of ends.
+// unschedule removes a session from the trees of ends.
 func (s *sessions) unschedule(of *session) {
 	if of.leased {
 		s.ends.Delete(of.end())
@@ -211,7 +210,7 @@ func (s *sessions) unschedule(of *session) {
 	}
 }
 
-// disconnect takes a session from its connection, if it lives with one.
+// disconnect detaches a session from its connection, if it is attached to one.
 func (s *sessions) disconnect(of *session) {
 	if of.origin == nil {
 		return
@@ -225,7 +224,7 @@ func (s *sessions) disconnect(of *session) {
 	of.origin = nil
 }
 
-// ofConnection is the first session that is attached to a connection; 0: there is none.
+// ofConnection returns the id of the first session of a connection, or 0.
 func (s *sessions) ofConnection(c Client) uint64 {
 	k, ok := seek(s.connections, sessionKey{origin: &c.Origin, by: c.Conn})
 	if !ok || *k.origin != c.Origin || k.by != c.Conn {
@@ -234,7 +233,7 @@ func (s *sessions) ofConnection(c Client) uint64 {
 	return k.id
 }
 
-// Attached is how many sessions are attached to a connection.
+// Attached counts the sessions of a connection.
 func (s *sessions) Attached(c Client) (n int) {
 	s.connections.Ascend(sessionKey{origin: &c.Origin, by: c.Conn}, func(k sessionKey) bool {
 		if *k.origin != c.Origin || k.by != c.Conn {
@@ -246,7 +245,7 @@ func (s *sessions) Attached(c Client) (n int) {
 	return n
 }
 
-// clientOf is the connection with which a session lives.
+// clientOf returns the connection to which a session is attached.
 func (s *sessions) clientOf(id uint64) Client {
 	found := s.session(id)
 	if found == nil || found.origin == nil {
@@ -255,7 +254,7 @@ func (s *sessions) clientOf(id uint64) Client {
 	return Client{*found.origin, found.conn}
 }
 
-// firstHold is the hold of a session with the least fence, nil if it has none.
+// firstHold returns the hold of a session with the lowest fence, or nil.
 func (s *sessions) firstHold(id uint64) *hold {
 	h, ok := seek(s.holdsOf, &hold{bound: id})
 	if !ok || h.bound != id {
@@ -264,7 +263,7 @@ func (s *sessions) firstHold(id uint64) *hold {
 	return h
 }
 
-// drawID draws the id of a session, which fits into 53 bits and which no session has.
+// drawID draws an unused id of a session, of 53 bits.
 func (s *sessions) drawID() uint64 {
 	for {
 		s.sessionIDs++
@@ -279,13 +278,13 @@ func (s *sessions) drawID() uint64 {
 	}
 }
 
-// AddSecret makes the ids of sessions that are opened from now on unknown to who does not know the secret.
+// AddSecret makes the ids of later sessions unpredictable without the secret.
 func (s *sessions) AddSecret(secret string) {
 	sum := sha256.Sum256([]byte(s.secret + secret))
 	s.secret = string(sum[:])
 }
 
-// MayUse reports whether a session is a user's. An empty user may use all sessions.
+// MayUse reports whether a user may use a session. An empty user may use all sessions.
 func (s *sessions) MayUse(id uint64, user string) bool {
 	if user == "" {
 		return true

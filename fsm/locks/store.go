@@ -10,36 +10,36 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// store is the data of a table, what was given out, and the call under way.
+// store has the data of a table, the counters, and the state of the call under way.
 type store struct {
 	databases
 	queues
 	sessions
 
 	now int64
-	// readAt is the instant at which the call under way sees locks: now, or just after the event that it runs.
+	// readAt is the time at which locks are evaluated: now, or immediately after the event being run.
 	readAt int64
 	budget
-	// generation is counted up by Copy. Locks and sessions of an older generation may be a copy's too, so
-	// they are copied before they change.
+	// generation is incremented by Copy. A copy may share locks and sessions of an older generation, so they are copied
+	// before they change.
 	generation uint64
-	// fences and orders were given out. lockIDs are names for the trees alone: no order that shows rests on them, and no
-	// snapshot has them.
+	// fences and orders are the last ones given out. lockIDs are names for the trees alone: no visible order depends on
+	// them, and no snapshot has them.
 	fences, orders, lockIDs uint64
 	bytes                   int64
 	lockCount, holdCount    int
 
 	origins []*protocol.Incarnation // known incarnations of nodes, so that holds share them
-	// touched are the locks that the call under way may have changed: see finish.
+	// touched has the locks that the call under way may have changed: see finish.
 	touched []*lock
-	// woken are those of them whose queues are to be looked at.
+	// woken has those of them whose queues may be granted.
 	woken  []*lock
 	events []Event
 	last   lastLookup
 	probe  *probe // nil until the first use
 }
 
-// newTree is a tree, with a count of the comparisons that it makes, if compared is not nil.
+// newTree returns a tree that counts its comparisons, if compared is not nil.
 func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 	if compared != nil {
 		plain := less
@@ -51,7 +51,7 @@ func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// copy is a store that changes of the original do not change, nor the reverse, in constant time.
+// copy returns an independent copy in constant time.
 func (s *store) copy() store {
 	s.generation++
 	c := *s
@@ -62,7 +62,7 @@ func (s *store) copy() store {
 	return c
 }
 
-// seek is the first item at or behind pivot.
+// seek returns the first item that is not before pivot.
 func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	tree.Ascend(pivot, func(item T) bool {
 		found, ok = item, true
@@ -71,7 +71,7 @@ func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	return found, ok
 }
 
-// saturated is a + b, or the largest number.
+// saturated returns a + b, or Forever if that is less.
 func saturated(a, b int64) int64 {
 	if a > 0 && b > Forever-a {
 		return Forever
@@ -79,10 +79,10 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// cloned is a copy of s that shares no memory with a log entry.
+// cloned returns a copy of s that shares no memory with a log entry.
 func cloned(s string) string { return strings.Clone(s) }
 
-// origin is o as all holds of an incarnation share it.
+// origin returns the shared record of an incarnation.
 func (s *store) origin(o protocol.Incarnation) *protocol.Incarnation {
 	for i, known := range s.origins {
 		if *known == o {
@@ -105,8 +105,8 @@ func (s *store) origin(o protocol.Incarnation) *protocol.Incarnation {
 
 var noOrigin protocol.Incarnation
 
-// lastLookup is the lock that the call under way looked for last, as most calls look for one lock several times.
-// Empty between calls.
+// lastLookup caches the last find of the call under way, as most calls look for one lock several times. It is empty
+// between calls.
 type lastLookup struct {
 	known bool
 	db    int
@@ -115,8 +115,8 @@ type lastLookup struct {
 	lock  *lock // nil: there is none
 }
 
-// probe is what trees are searched by. Calls that change the table share one, for what they do most; what only reads
-// makes its own, since reads run beside each other.
+// probe is the key of a search. Calls that change the table share one; calls that only read make their own, since they
+// may run in parallel.
 type probe struct {
 	lock   lock
 	waiter waiter
@@ -129,7 +129,7 @@ func (s *store) probes() *probe {
 	return s.probe
 }
 
-// find is the lock of a key for a call that may change it, nil if there is none. It may be in a flushed database.
+// find returns the lock of a key, live or flushed, or nil, for a call that may change it.
 func (s *store) find(db int, key string) *lock {
 	if n := &s.last; !n.known || n.db != db || n.key != key {
 		hash := keyspace.Hash(key)
@@ -138,21 +138,21 @@ func (s *store) find(db int, key string) *lock {
 	return s.last.lock
 }
 
-// waiterOf is the owner's place in a queue, nil if there is none.
+// waiterOf returns the owner's waiter in a queue, or nil.
 func (s *store) waiterOf(l *lock, owner string) *waiter {
 	return s.queues.waiterOf(&s.probes().waiter, l, owner)
 }
 
-// take is a lock to be changed, nil if there is none.
+// take returns the mutable lock of a key, or nil.
 func (s *store) take(db int, key string) *lock {
 	l := s.find(db, key)
 	if l == nil {
 		return nil
 	}
-	return s.own(l)
+	return s.mutable(l)
 }
 
-// takeNew is take, and makes a lock that is missing.
+// takeNew is take, and makes a missing lock.
 func (s *store) takeNew(db int, key string) *lock {
 	if l := s.take(db, key); l != nil {
 		return l
@@ -170,8 +170,8 @@ func (s *store) takeNew(db int, key string) *lock {
 	return l
 }
 
-// own is the lock l of the table to be changed.
-func (s *store) own(l *lock) *lock {
+// mutable returns the record of lock l that the call may change: l, or a copy if a copy of the table may share l.
+func (s *store) mutable(l *lock) *lock {
 	if l.generation != s.generation {
 		home := s.home(l)
 		c := *l
@@ -194,7 +194,7 @@ func (s *store) own(l *lock) *lock {
 	return l
 }
 
-// wake notes that a waiter in the queue may be granted.
+// wake schedules a grant of the queue at the end of the step.
 func (s *store) wake(l *lock) {
 	if l.head&flagWake == 0 {
 		l.head |= flagWake
@@ -202,7 +202,7 @@ func (s *store) wake(l *lock) {
 	}
 }
 
-// extend is the lock's extension, which is made if need be.
+// extend returns the lock's extension, and makes a missing one.
 func (s *store) extend(l *lock) *extension {
 	if l.more == nil {
 		l.more = &extension{}
@@ -214,7 +214,7 @@ func (s *store) extend(l *lock) *extension {
 	return l.more
 }
 
-// ownSession is a session to be changed. Requires: there is one.
+// ownSession returns the mutable record of a session, which exists.
 func (s *store) ownSession(id uint64) *session {
 	found := s.session(id)
 	if found.generation != s.generation {
@@ -226,7 +226,7 @@ func (s *store) ownSession(id uint64) *session {
 	return found
 }
 
-// addHold adds a hold of an owner that has none.
+// addHold adds a hold of an owner that has none in the lock.
 func (s *store) addHold(l *lock, h *hold) {
 	s.holdCount++
 	s.bytes += h.bytes()
@@ -283,11 +283,11 @@ func (s *store) removeHold(l *lock, h *hold) {
 	l.hold = nil
 }
 
-// replaceHold puts a changed copy of a hold in its place.
+// replaceHold replaces a hold by a changed copy.
 func (s *store) replaceHold(l *lock, old, h *hold) {
 	woken := l.head & flagWake
 	if l.hold != nil && old.session() == h.session() && (h.session() == 0 || old.fence == h.fence) {
-		// The common case: a lease anew.
+		// The common case: a renewal.
 		s.bytes += h.bytes() - old.bytes()
 		if h.session() != 0 {
 			s.holdsOf.Set(h)
@@ -303,10 +303,10 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 	l.head = l.head&^flagWake | woken
 }
 
-// pushQueue puts a waiter into all its queues. Requires: the locks are there.
+// pushQueue adds a waiter to all its queues. Requires: the locks exist.
 func (s *store) pushQueue(w *waiter) { s.changeQueues(w, 1) }
 
-// removeQueue takes a waiter out of all its queues.
+// removeQueue removes a waiter from all its queues.
 func (s *store) removeQueue(w *waiter) { s.changeQueues(w, -1) }
 
 func (s *store) changeQueues(w *waiter, n int32) {
@@ -325,20 +325,20 @@ func (s *store) changeQueues(w *waiter, n int32) {
 	s.bytes += int64(n) * w.bytes()
 }
 
-// replaceWaiter puts a changed copy of a waiter in its place.
+// replaceWaiter replaces a waiter by a changed copy.
 func (s *store) replaceWaiter(old, w *waiter) {
 	s.removeQueue(old)
 	s.pushQueue(w)
 }
 
-// wakeAll notes that others in the queues of a waiter may be granted.
+// wakeAll schedules a grant of all queues of a waiter.
 func (s *store) wakeAll(w *waiter) {
 	for _, key := range w.keys() {
 		s.wake(s.take(int(w.db), key))
 	}
 }
 
-// normalize puts a lock into its least form, and tells whether it is there.
+// normalize brings a lock into its least form, schedules or removes it, and emits Came or Went.
 func (s *store) normalize(l *lock) {
 	home := s.home(l)
 	waiters := l.waiters()
@@ -365,8 +365,8 @@ func (s *store) normalize(l *lock) {
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
-// timers are the instants after which the delay of a lock ends, the queue is granted the lock, and the first wait ends:
-// never, if there is none. w waits until then.
+// timers returns the instants after which the delay of a lock ends, its queue is granted, and its first wait, that of
+// w, ends: never for none.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	delay, grant, wait = never, never, never
 	if m := l.more; m != nil {
@@ -383,15 +383,14 @@ func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	return delay, grant, wait, w
 }
 
-// dueOf is the first instant after which something ends at a lock, or is to be granted. Ends of sessions are not among
-// that.
+// dueOf returns the first deadline at a lock, without those of sessions.
 func (s *store) dueOf(l *lock) int64 {
 	_, lease := l.firstLease()
 	delay, grant, wait, _ := s.timers(l)
 	return min(lease, delay, grant, wait)
 }
 
-// What the table counts for, in bytes: measured by TestMemory, and rounded up.
+// The sizes of records in bytes, as the table counts them: measured by TestMemory, and rounded up.
 const (
 	lockBytes      = 120
 	extensionBytes = 176

@@ -1,36 +1,35 @@
 package locks
 
-// Table is all locks, sessions and fences: what calls may do with them. What it promises is in the package's document.
+// Table has all locks, sessions and fences, and the calls that change them. The package's document has its promises.
 type Table struct{ engine }
 
 // New returns a table without locks.
 func New() *Table { return newTable(nil) }
 
-// newTable is New, with a count of the comparisons that the trees make, if compared is not nil.
+// newTable is New, and counts the comparisons of the trees, if compared is not nil.
 func newTable(compared *int) *Table {
 	return &Table{engine{store{
 		databases: databases{compared: compared}, queues: newQueues(compared), sessions: newSessions(compared),
 	}}}
 }
 
-// Copy returns a table that changes of the original do not change, nor the reverse, in constant time. The
-// copy has no events.
+// Copy returns an independent copy, without events, in constant time.
 func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }
 
-// Begin says what time it is, and how many steps granting and sweeping may take from here on. Time never
-// goes back. To be called as an entry begins and before each request.
+// Begin sets the time, which never goes back, and the units for sweeps and grants. It is called as an entry begins, and
+// before each request.
 func (t *Table) Begin(nowMillis int64, steps int) {
 	t.now, t.steps = max(t.now, nowMillis), steps
 	t.readAt = t.now
 }
 
-// Bytes is what the table counts for.
+// Bytes returns the memory that the table counts for, in bytes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Len is the number of locks, also of those that were flushed and whose losses are to be told.
+// Len counts the locks, with those that were flushed and are not removed yet.
 func (t *Table) Len() int { return t.lockCount }
 
-// Stats are numbers of the moment.
+// Stats returns numbers of the moment.
 func (t *Table) Stats() Stats {
 	return Stats{
 		Locks: t.lockCount, Holds: t.holdCount, Waiters: t.waiterCount, Sessions: t.byID.Len(),

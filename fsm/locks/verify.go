@@ -13,7 +13,7 @@ import (
 // way.
 func (t *Table) Verify() error { return t.verify(true) }
 
-// verify is Verify. served: no request in line waits without need.
+// verify is Verify. served: no waiter may wait without need.
 func (t *Table) verify(served bool) error {
 	var out tape
 	t.Save(&out)
@@ -37,7 +37,7 @@ func (t *Table) verify(served bool) error {
 	return v.err
 }
 
-// tape is a snapshot in memory, and player reads one.
+// tape is a snapshot in memory. A player reads it.
 type tape []any
 
 func (p *tape) Uint(n uint64)   { *p = append(*p, n) }
@@ -81,12 +81,12 @@ func (v *verifier) require(ok bool, format string, args ...any) {
 	}
 }
 
-// same requires what was counted in the table, and when it was loaded, to be alike.
+// same requires that a value of the table is equal to the value of the loaded one.
 func (v *verifier) same(what string, kept, made any) {
 	v.require(kept == made, "%s: %v, but %v when loaded", what, kept, made)
 }
 
-// tables compares what is counted over all, and the sizes of the trees.
+// tables compares the counts over all, and the sizes of the trees.
 func (v *verifier) tables(again *Table) {
 	t := v.Table
 	v.require(len(t.touched) == 0, "%d locks are touched", len(t.touched))
@@ -106,7 +106,7 @@ func (v *verifier) tables(again *Table) {
 	v.same("holds by session", t.holdsOf.Len(), again.holdsOf.Len())
 }
 
-// database compares the locks of a database, which are as many and in the same order.
+// database compares the locks of two databases.
 func (v *verifier) database(d, made *database) {
 	v.same("agenda", d.agenda.Len(), made.agenda.Len())
 	d.locks.Scan(func(l *lock) bool {
@@ -180,7 +180,7 @@ func (v *verifier) queue(l *lock) {
 	v.same("places", places, l.waiters())
 }
 
-// session compares what a session has with the loaded one, and looks for its end.
+// session compares the counts of a session with those of the loaded one, and looks for its end.
 func (v *verifier) session(s, made *session) {
 	v.where = fmt.Sprint("session ", s.id)
 	v.same("holds", s.holds, made.holds)

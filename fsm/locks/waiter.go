@@ -5,8 +5,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waiter is a request in line. It stands in the queues of all its keys, with one order. Invariant: never
-// changed once in a table.
+// waiter is a request that waits. It is in the queues of all its keys, with one order. A waiter in a table is
+// immutable.
 type waiter struct {
 	first    [1]string // the only key: see keys
 	owner    string
@@ -14,7 +14,7 @@ type waiter struct {
 	origin   *protocol.Incarnation
 	conn     int64
 	ticket   uint64
-	// session is the session that the hold is to be bound to; 0: to the lease.
+	// session is the session that the hold will be bound to; 0: the hold will have the lease.
 	session  uint64
 	lease    int64
 	wait     int64 // how long the request may wait; 0: for ever
@@ -25,15 +25,15 @@ type waiter struct {
 	account  int16
 	db       uint8
 	mode     Mode
-	// blocked is the index of the key that blocked the request last. In the other queues it sleeps: only a
+	// blocked is the index of the key that blocked the request last. The waiter is asleep in its other queues: only a
 	// change at that key can help it.
 	blocked uint8
-	// absent: the wait has ended by time, and the place is kept until deadline.
+	// absent: the wait ended by time, and the place is kept until deadline.
 	absent            bool
 	notify, reentrant bool
 }
 
-// options is what few waiters have. The others share noOptions.
+// options has the fields that few waiters need. The others share noOptions.
 type options struct {
 	several        []string // the keys, if there is more than one
 	note, call     string
@@ -43,7 +43,7 @@ type options struct {
 
 var noOptions options
 
-// newWaiter is a request that waits from now on, without an order. The keys and texts are the request's.
+// newWaiter returns a waiter, without an order, for a request. It shares the keys and texts of the request.
 func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	w := &waiter{
 		owner: q.Owner, options: &noOptions, origin: origin, conn: q.Client.Conn, ticket: q.Ticket,
@@ -61,7 +61,7 @@ func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	return w
 }
 
-// request is what the waiter asked for.
+// request returns the request of the waiter.
 func (w *waiter) request() Request {
 	return Request{
 		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
@@ -71,7 +71,7 @@ func (w *waiter) request() Request {
 	}
 }
 
-// keys are the keys, in the memory of the waiter.
+// keys returns the keys, in the memory of the waiter.
 func (w *waiter) keys() []string {
 	if w.several != nil {
 		return w.several
@@ -83,7 +83,7 @@ func (w *waiter) client() Client { return Client{*w.origin, w.conn} }
 
 func (w *waiter) name() waits.Name { return waits.Name{Origin: *w.origin, Ticket: w.ticket} }
 
-// rankAt is the waiter's rank in the queue of its key with that index.
+// rankAt returns the waiter's rank in the queue of its i-th key.
 func (w *waiter) rankAt(i int) rank {
 	switch {
 	case w.absent:
