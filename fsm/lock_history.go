@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The bounds of the history. Nodes must agree on them.
+// The bounds of the history, on which nodes must agree.
 const (
-	// keptLosses is the most losses of a list, and keptLossBytes what they count for at most; keptCauses and
-	// keptCauseBytes are those of causes.
+	// keptLosses and keptLossBytes bound a list of losses, keptCauses and keptCauseBytes the causes.
 	keptLosses, keptLossBytes   = 500, 512 << 10
 	keptCauses, keptCauseBytes  = 500, 256 << 10
 	lossBytes, causeBytes       = 240, 160
@@ -22,16 +21,16 @@ const (
 	mostOfLostKey, mostOfOrigin = 1 << 10, 256
 )
 
-// lockHistory is how locks were lost lately. A copy of the struct stays as it is: lists are appended to, and shortened
-// in front.
+// lockHistory has the last losses of locks. A copy of the struct is a snapshot, since lists are only appended to, and
+// shortened in front.
 type lockHistory struct {
 	kinds   [lockKinds]kindHistory
 	lossIDs uint64 // given out
 }
 
-// kindHistory is the history of native or of stock locks: by time, and by force, so that many ends of leases do not
-// push out who broke a lock. Each kind has lists of its own, as many clients take a stock lock and leave its end to
-// time.
+// kindHistory has the losses of native or of stock locks, those by time and those by force apart, so that many expired
+// leases do not displace a broken lock. Each kind has lists of its own, as many clients leave the end of a stock lock
+// to its lease.
 type kindHistory struct {
 	byTime, byForce lossList
 	causes          []*lossCause // by id
@@ -39,15 +38,15 @@ type kindHistory struct {
 	causeIDs        uint64
 }
 
-// lossList is the last losses, the oldest first.
+// lossList has the last losses, the oldest first.
 type lossList struct {
 	rows  []*lockLoss
 	bytes int64
-	// left is how many losses behind the last row were like it, and were left out.
+	// left counts the losses after the last row that were like it, and were left out.
 	left uint64
 }
 
-// lockLoss is a hold that was lost. Invariant: never changed once in a list.
+// lockLoss is a hold that was lost. A loss in a list is immutable.
 type lockLoss struct {
 	id, left    uint64 // left: as lossList.left, of the row before
 	cause       uint64 // 0: none
@@ -80,7 +79,7 @@ func (l *lossCause) bytes() int64 {
 	return int64(causeBytes + len(l.command) + len(l.address) + len(l.name) + len(l.text))
 }
 
-// by names who gave the command: by name and address, else by node and connection.
+// by names the sender of the command: by name and address, else by node and connection.
 func (l *lossCause) by() string {
 	if l.address == "" {
 		return showOrigin(l.client)
@@ -103,7 +102,7 @@ func (l *lockLoss) isAlike(o *lockLoss) bool {
 	return l.atMillis == o.atMillis && l.reason == o.reason && l.cause == o.cause && l.session == o.session
 }
 
-// list is the list in which losses for a reason stand.
+// list returns the list for a reason.
 func (k *kindHistory) list(r locks.Reason) *lossList {
 	if r == locks.Broken || r == locks.Flushed {
 		return &k.byForce
@@ -111,7 +110,7 @@ func (k *kindHistory) list(r locks.Reason) *lossList {
 	return &k.byTime
 }
 
-// add notes a loss. A million holds that end together take ten rows.
+// add records a loss. A million holds that end together take ten rows.
 func (h *lockHistory) add(loss lockLoss) {
 	list := h.kinds[loss.kind].list(loss.reason)
 	if n := len(list.rows); n >= mostAlike && list.rows[n-mostAlike].isAlike(&loss) && list.rows[n-1].isAlike(&loss) {
@@ -132,7 +131,7 @@ func (s *lossList) put(l *lockLoss) {
 	}
 }
 
-// more is how many losses were like the row with an index, behind it, and were left out.
+// more counts the losses after a row that were like it, and were left out.
 func (s *lossList) more(i int) uint64 {
 	if i+1 < len(s.rows) {
 		return s.rows[i+1].left
@@ -140,7 +139,7 @@ func (s *lossList) more(i int) uint64 {
 	return s.left
 }
 
-// before is how many rows have an id below another; 0: all.
+// before counts the rows with an id below another; 0: all.
 func (s *lossList) before(id uint64) int {
 	if id == 0 {
 		return len(s.rows)
@@ -176,8 +175,8 @@ func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) boo
 	}
 }
 
-// addCause notes a command that takes locks away, and returns its number. The caller calls trimCauses, or dropCause if
-// the command took nothing away.
+// addCause records a command that takes locks away, and returns its number. The caller calls trimCauses, or dropCause
+// if the command took nothing away.
 func (k *kindHistory) addCause(cause lossCause) uint64 {
 	k.causeIDs++
 	cause.id = k.causeIDs
@@ -193,14 +192,14 @@ func (k *kindHistory) trimCauses() {
 	}
 }
 
-// dropCause takes the last cause back.
+// dropCause removes the last cause.
 func (k *kindHistory) dropCause() {
 	last := len(k.causes) - 1
 	k.causeBytes -= k.causes[last].bytes()
 	k.causes, k.causeIDs = k.causes[:last], k.causeIDs-1
 }
 
-// cause is a command by its number; nil: it is not known, or no more.
+// cause returns the command with a number, or nil if it is unknown or forgotten.
 func (k *kindHistory) cause(id uint64) *lossCause {
 	i, ok := slices.BinarySearchFunc(k.causes, id, func(l *lossCause, id uint64) int { return cmp.Compare(l.id, id) })
 	if !ok {
@@ -209,7 +208,7 @@ func (k *kindHistory) cause(id uint64) *lossCause {
 	return k.causes[i]
 }
 
-// shortText is a text of at most so many bytes.
+// shortText cuts a text to at most so many bytes.
 func shortText(text string, most int) string {
 	if len(text) > most {
 		return strings.Clone(text[:most])
@@ -217,13 +216,13 @@ func shortText(text string, most int) string {
 	return text
 }
 
-// losses is the history of a kind, to be changed. What a script or a transaction does to the history can be undone.
+// losses returns the mutable history of a kind. A script or a transaction can undo its changes.
 func (c *call) losses(kind int) *kindHistory {
 	c.keepHistory()
 	return &c.st.history.kinds[kind]
 }
 
-// causeOf notes the command under way as the cause of losses.
+// causeOf records the command under way as the cause of losses.
 func (c *call) causeOf(kind int, text string) uint64 {
 	client := c.from.client
 	if client.Conn == 0 {
@@ -237,7 +236,7 @@ func (c *call) causeOf(kind int, text string) uint64 {
 	})
 }
 
-// recordLoss adds to the history that a hold of a native lock was lost.
+// recordLoss adds the loss of a native hold to the history.
 func (c *call) recordLoss(e *locks.Event) {
 	if e.Kind != locks.Lost {
 		return
@@ -256,8 +255,8 @@ func (c *call) recordLoss(e *locks.Event) {
 	})
 }
 
-// whyLost is what the holder is told beside the reason: the text of LOCK.BREAK, and who gave the command. Empty: not
-// known, or no command took the hold away.
+// whyLost returns what the holder is told beside the reason: the text of LOCK.BREAK, and its sender. Empty: no command
+// took the hold away, or it is unknown.
 func (c *call) whyLost(e *locks.Event) (text, by string) {
 	if e.Cause == 0 {
 		return "", ""
@@ -268,7 +267,7 @@ func (c *call) whyLost(e *locks.Event) (text, by string) {
 	return "", ""
 }
 
-// byFence is the losses of native locks that the history has, by the fences of the holds.
+// byFence indexes the native losses of the history by the fences of the holds.
 func (h *lockHistory) byFence() map[uint64]*lockLoss {
 	all := make(map[uint64]*lockLoss)
 	h.descend(0, func(l *lockLoss, _ uint64) bool {

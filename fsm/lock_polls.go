@@ -10,38 +10,38 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A client that polls for a stock lock waits, though the log knows of no line. Each node sees every refused SETNX and
-// SET NX in the log, and remembers who was refused, in bounded memory.
+// A client that polls for a stock lock waits for it, but has no entry in a queue. Each node sees the refused SETNX and
+// SET NX in the log, and remembers the clients in bounded memory.
 
 const (
-	// maxPolls is how many waiters are remembered, and maxPollsOfKey of one key.
+	// maxPolls bounds the waiters that are remembered, and maxPollsOfKey those of one key.
 	maxPolls, maxPollsOfKey = 1 << 13, 128
-	// maxPolledKey and maxPolledToken bound what is remembered of a waiter, in bytes.
+	// maxPolledKey and maxPolledToken bound the remembered texts, in bytes.
 	maxPolledKey, maxPolledToken = 1024, 256
-	// pollsWithin is how long after a refusal a client is taken to wait, and leastPolls the refusals that make a waiter.
+	// pollsWithin is the time for which a refused client counts as waiting, and leastPolls the refusals before it does.
 	pollsWithin, leastPolls = 5000, 2
-	// sweepPollsEvery is the least time between two looks at all waiters for room: a look takes 0.1 ms.
+	// sweepPollsEvery is the least time between two sweeps: a sweep takes 0.1 ms.
 	sweepPollsEvery = 1000
 )
 
-// polls are those who are refused again and again.
+// polls has the clients that are refused again and again.
 type polls struct {
-	// byKey has pointers: an assignment to a key that is there would take over the memory of the key that it names, and
-	// with that a whole entry.
+	// byKey has pointers, so that an assignment to a present key does not replace the key: the new key shares memory with
+	// a whole log entry.
 	byKey map[lockKey]*pollers
 	count int
-	// nextSweep is the instant from which on a refusal that finds no room may look for room among all.
+	// nextSweep is the first instant at which a refusal without room may sweep again.
 	nextSweep int64
 }
 
-// pollers are those who poll for one key.
+// pollers has the clients that poll for one key.
 type pollers struct{ all []poll }
 
 // poll is a client that was refused a key.
 type poll struct {
 	token  string
 	client locks.Client
-	// first and last are the instants of refusals, refusals their number since first.
+	// first and last are the instants of refusals, and refusals counts them since first.
 	first, last int64
 	refusals    int64
 }
@@ -55,7 +55,7 @@ type StockWaiter struct {
 	Refusals    int64
 }
 
-// refused notes that a client was refused a stock lock.
+// refused records that a client was refused a stock lock.
 func (p *polls) refused(e *locks.Event, now int64) {
 	if len(e.Key) > maxPolledKey || len(e.Owner) > maxPolledToken {
 		return
@@ -92,7 +92,7 @@ func (p *polls) refused(e *locks.Event, now int64) {
 	p.count++
 }
 
-// find is the place of a client: the same token, or the same connection; -1: it does not poll.
+// find returns the index of a client, with the same token or connection; -1: it does not poll.
 func (q *pollers) find(token string, client locks.Client) int {
 	if q == nil {
 		return -1
@@ -102,7 +102,7 @@ func (q *pollers) find(token string, client locks.Client) int {
 	})
 }
 
-// drop forgets those who poll for a key no more, and returns the others; nil: there are none.
+// drop removes the clients of a key that do not poll any more, and returns the others; nil: there are none.
 func (p *polls) drop(at lockKey, now int64) *pollers {
 	queue := p.byKey[at]
 	if queue == nil {
@@ -118,7 +118,7 @@ func (p *polls) drop(at lockKey, now int64) *pollers {
 	return queue
 }
 
-// sweep is drop for all keys. It looks at all of them once a second and not at each refusal that finds no room.
+// sweep is drop for all keys, at most once a second.
 func (p *polls) sweep(now int64) {
 	if now < p.nextSweep {
 		return
@@ -129,7 +129,7 @@ func (p *polls) sweep(now int64) {
 	}
 }
 
-// granted forgets that a client polled, and returns how long it did.
+// granted removes a client that was granted the lock, and returns for how long it had polled.
 func (p *polls) granted(at lockKey, token string, client locks.Client, now int64) (waitedMillis int64, polled bool) {
 	if p.count == 0 {
 		return 0, false
@@ -147,7 +147,7 @@ func (p *polls) granted(at lockKey, token string, client locks.Client, now int64
 	return waitedMillis, true
 }
 
-// of are those who were refused a key.
+// of returns the clients that were refused a key.
 func (p *polls) of(db int, key string) []poll {
 	if queue := p.byKey[lockKey{db, key}]; queue != nil {
 		return queue.all
@@ -155,7 +155,7 @@ func (p *polls) of(db int, key string) []poll {
 	return nil
 }
 
-// waits reports whether a client is taken to wait at an instant.
+// waits reports whether a client counts as waiting at an instant.
 func (w *poll) waits(now int64) bool { return w.refusals >= leastPolls && w.last >= now-pollsWithin }
 
 // eachQueue calls f with each key that clients poll for, in no order.
@@ -186,7 +186,7 @@ func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 	return waiters
 }
 
-// verify returns what contradicts itself: counts and bounds.
+// verify returns an error if counts or bounds are wrong.
 func (p *polls) verify() error {
 	n := 0
 	for at, queue := range p.byKey { // unordered: sums

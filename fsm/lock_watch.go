@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockWatch is what this node has seen of locks, of native and of stock ones, since it was started. It is no part of
-// the state: no reply to a request of the log rests on it. What a script did that was undone may have been counted.
+// lockWatch counts what this node has seen of native and stock locks since it was started. It is not part of the state:
+// no reply to a logged request depends on it. Effects of a script that were undone may have been counted.
 type lockWatch struct {
 	patterns []string
-	// counts are by class, the rest last, and by kind.
+	// counts are by class, the unmatched class last, and by kind.
 	counts [][lockKinds]LockClassCounts
 	lost   lostHolds
 	polls  polls
@@ -30,13 +30,14 @@ const (
 	lockKinds
 )
 
-// LockClassCounts count what happened to the locks of a class.
+// LockClassCounts counts events of the locks of a class.
 type LockClassCounts struct {
-	// Grants are new holds, Slow those that were waited for more than a second: a stock lock from the first refusal on.
+	// Grants counts new holds, and Slow those after a wait of more than a second, of a stock lock since the first
+	// refusal.
 	Grants, Slow uint64
 	// Refusals are requests for a held lock that did not wait for it.
 	Refusals uint64
-	// Releases are holds that were given back, Late those of them that had used more than four fifths of their lease.
+	// Releases counts holds that were given back, and Late those with less than a fifth of their lease left.
 	Releases, Late uint64
 	// Expired are holds whose lease ran out.
 	Expired uint64
@@ -44,16 +45,16 @@ type LockClassCounts struct {
 	Stale uint64
 }
 
-// LockClass are the counts of the locks whose names match a pattern, and that match none before; the pattern of all
-// others is empty.
+// LockClass has the counts of the locks whose names match a pattern, and no earlier pattern; an empty pattern has the
+// others.
 type LockClass struct {
 	Pattern       string
 	Native, Stock LockClassCounts
-	// NativeQueue and StockQueue are the most waiters of one lock now.
+	// NativeQueue and StockQueue are the longest queues of one lock now.
 	NativeQueue, StockQueue int
 }
 
-// MaxLockClasses is the most patterns of classes.
+// MaxLockClasses bounds the patterns of classes.
 const MaxLockClasses = 32
 
 func (m *machine) ClassifyLocks(patterns []string) {
@@ -64,7 +65,7 @@ func (m *machine) ClassifyLocks(patterns []string) {
 	w.counts = nil
 }
 
-// class is the number of the class of a key.
+// class returns the number of the class of a key.
 func (w *lockWatch) class(key string) int {
 	for i, p := range w.patterns {
 		if n := len(p) - 1; n >= 0 && p[n] == '*' && !strings.ContainsAny(p[:n], `*?[\`) {
@@ -84,7 +85,7 @@ func (w *lockWatch) class(key string) int {
 // maxClassSteps bounds the match of a key with the pattern of a class.
 const maxClassSteps = 10_000
 
-// of are the counts of a key's class.
+// of returns the counts of a key's class.
 func (w *lockWatch) of(key string, kind int) *LockClassCounts {
 	if w.counts == nil {
 		w.counts = make([][lockKinds]LockClassCounts, len(w.patterns)+1)
@@ -92,10 +93,10 @@ func (w *lockWatch) of(key string, kind int) *LockClassCounts {
 	return &w.counts[w.class(key)][kind]
 }
 
-// isLate reports whether more than four fifths of a lease are used.
+// isLate reports whether less than a fifth of a lease is left.
 func isLate(used, lease int64) bool { return lease > 0 && used > lease/5*4 }
 
-// observe counts what happened to a lock, and remembers who lost it and who polls for it.
+// observe counts an event, and records who lost the lock or polls for it.
 func (w *lockWatch) observe(e *locks.Event, now int64) {
 	if e.Stock != nil {
 		w.observeStock(e, now)
@@ -165,7 +166,7 @@ func (w *lockWatch) observeStock(e *locks.Event, now int64) {
 	}
 }
 
-// stockGranted counts a stock lock that was taken. Of a hash the first field is the owner.
+// stockGranted counts a stock lock that was taken. The owner in a hash is the first field.
 func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
 	owner := e.Owner
 	if !e.Stock.Item.IsString() {
@@ -183,7 +184,7 @@ func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
 	}
 }
 
-// loses notes the owners of a stock lock that they have lost.
+// loses records that the owners of a stock lock have lost it.
 func (w *lockWatch) loses(db int, it *keyspace.Item) {
 	if it.IsString() {
 		w.lost.note(db, it.Key(), it.Value())
@@ -201,8 +202,9 @@ const maxLostOwners = 8
 // mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
 const mostScriptWords = 8
 
-// watchScript notes the end of a script. A script that released a stock lock before, that never took one, and that
-// changed nothing now, found another owner or none if one of its arguments is an owner that lost one of its keys.
+// watchScript examines a script that has ended. If the script has released a stock lock in an earlier run, has never
+// taken one, and has changed nothing now, an argument that is an owner who lost one of the keys is a mismatched
+// release.
 func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	s.releases = s.releases || h.Released
 	s.claims = s.claims || h.TookLock()
@@ -216,14 +218,14 @@ func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	}
 }
 
-// lostHolds remembers the last holds that were lost, by hashes of database, key and owner.
+// lostHolds has the last losses, as hashes of database, key and owner.
 type lostHolds struct {
 	hashes []uint64
 	next   int
 	known  map[uint64]int // how often in hashes
 }
 
-// maxLost is how many are remembered.
+// maxLost bounds the losses that are remembered.
 const maxLost = 1 << 13
 
 func (l *lostHolds) empty() bool { return len(l.known) == 0 }
@@ -294,27 +296,25 @@ func (m *machine) LockClasses() []LockClass {
 	return classes
 }
 
-// LockStats are numbers about native locks.
+// LockStats has numbers of native locks.
 type LockStats struct {
-	// Locks, Holds, Waiting and Sessions are how many there are, and Bytes what they count for.
+	// Locks, Holds, Waiting and Sessions count what exists, and Bytes is its memory.
 	Locks, Holds, Waiting, Sessions int
 	Bytes                           int64
-	// Stock are the keys with the mark of a stock lock.
+	// Stock counts the keys with the mark of a stock lock.
 	Stock int
 	LockCounts
 }
 
-// LockCounts count what clients of all nodes did, since the start of this node.
+// LockCounts counts what clients of all nodes did since this node was started.
 type LockCounts struct {
-	// Grants are new holds. Refusals are requests that were answered nil at once, Timeouts waits that ended by
-	// time.
+	// Grants counts new holds, Refusals requests that were answered nil at once, and Timeouts waits that ended by time.
 	Grants, Refusals, Timeouts uint64
 	// Lost… count the losses by reason.
 	LostExpired, LostSession, LostBroken, LostFlushed uint64
 	// Breaks counts LOCK.BREAK that broke a hold, and FencesRefused the fences that did not pass.
 	Breaks, FencesRefused uint64
-	// Waited is the time that granted requests waited, if they did, and Held the time that ended holds were
-	// held.
+	// Waited is the waiting time of granted requests that waited, and Held the duration of holds that ended.
 	Waited, Held LockTimes
 }
 

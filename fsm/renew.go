@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// FenceJump is by how much the fences of native locks, and the numbers that session ids are drawn by, grow at least
-// when a state begins anew. No cluster gives out so many between a backup and its end.
+// FenceJump is the least growth of the fences of native locks, and of the numbers that session ids are drawn by, when a
+// state becomes that of another cluster. No cluster gives out so many between a backup and its own end.
 //
-// Besides they grow by fencesPerMilli for each millisecond since the newest entry of the state. No cluster gives out so
-// many in that time. So a cluster that begins later with the same state gives out larger fences than all that the
-// former one has given out. The numbers stay below 2^53 for 270 years.
+// Fences also grow by fencesPerMilli for each millisecond since the newest entry of the state, more than a cluster
+// gives out in that time. So of two clusters that begin with the same state, the later one gives out larger fences than
+// all of the earlier one. The numbers stay below 2^53 for 270 years.
 const (
 	FenceJump      = 1 << 32
 	fencesPerMilli = 1 << 10
 	longestGap     = 100 * 365 * 24 * 3600 * 1000
 )
 
-// Renewal says how a state begins anew in another cluster.
+// Renewal says how a state becomes that of another cluster.
 type Renewal struct {
-	// MinLeaseMillis is the least that is left of a key with a deadline. The state does not know how long a lease
-	// was given, only its end.
+	// MinLeaseMillis is the least time left of a key with a deadline. The state has the end of a lease, and not its
+	// length.
 	MinLeaseMillis int64
 	// DropLeases removes all keys with a deadline.
 	DropLeases bool
@@ -35,41 +35,41 @@ type Renewal struct {
 	KeepLocks bool
 	// AtMillis is the Unix time of the renewal. A renewal at the same instant of the same state gives the same state.
 	AtMillis int64
-	// FencesAbove is smaller than every native fence to come.
+	// FencesAbove is smaller than all later native fences.
 	FencesAbove uint64
 	Raises      []Raise
 }
 
-// Raise adds By to the integers in the strings whose keys match Pattern, in all databases. 0: by what the fences of
-// native locks grow.
+// Raise adds By to the integers in strings whose keys match Pattern, in all databases. 0: By is the growth of native
+// fences.
 type Raise struct {
 	Pattern string
 	By      int64
 }
 
-// Renewed says what a renewal did.
+// Renewed is the outcome of a renewal.
 type Renewed struct {
-	// Jump is by how much the fences of native locks grew, and keys without a number of their own.
+	// Jump is the growth of native fences, and of keys without a number of their own.
 	Jump int64
-	// Ended are keys whose time was over, Dropped keys with a deadline that were removed, Extended keys whose
-	// deadline is later now.
+	// Ended counts keys whose deadline had passed, Dropped keys with a deadline that were removed, and Extended keys with
+	// a later deadline now.
 	Ended, Dropped, Extended int
-	// Raised is how many keys each Raise has raised, and Passed over, as they hold no integer.
+	// Raised counts the keys that each Raise has raised, and Passed those that hold no integer.
 	Raised, Passed []int
-	// Locks are the native locks before, Kept after.
+	// Locks counts the native locks before, and Kept those after.
 	Locks, Kept LockStats
-	// Waiters are the clients that waited for keys, Nodes the nodes whose batches were remembered.
+	// Waiters counts the clients that waited for keys, and Nodes the nodes whose batches were remembered.
 	Waiters, Nodes int
 }
 
 // errRaised is the end of a line about a number.
 var errRaised = errors.New("the sum is beyond 2^63-1")
 
-// ErrEarlier: the state is newer than the renewal, so the jump of its fences is not known.
+// ErrEarlier: the state is newer than the renewal, so the growth of its fences is unknown.
 var ErrEarlier = errors.New(
 	"the newest entry of the state is later than the time of this machine, so one of two clocks is wrong")
 
-// renewStep bounds the items that a renewal holds at a time.
+// renewStep bounds the items of one step of a renewal.
 const renewStep = 10_000
 
 func (m *machine) Renew(r Renewal) (Renewed, error) {
@@ -115,7 +115,7 @@ func (n *renewal) locks() {
 	n.done.Kept = lockStatsOf(t)
 }
 
-// database renews the items of a database, some at a time: items do not change while they are looked at.
+// database renews the items of a database in steps: items do not change while a step reads them.
 func (n *renewal) database(db int) error {
 	d := n.st.Databases[db]
 	n.done.Ended += d.SweepAll(n.st.ClockMillis)
@@ -159,7 +159,7 @@ func (n *renewal) database(db int) error {
 	return nil
 }
 
-// item is what becomes of an item: next is nil if it stays as it is.
+// item returns the renewed item: nil if it stays as it is.
 func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep bool, err error) {
 	if it.IsLock() {
 		return nil, n.st.Locks.Has(db, it.Key()), nil
@@ -185,7 +185,7 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 	return &raised, true, nil
 }
 
-// raise is by how much an item's number grows: the most that a pattern says.
+// raise returns the growth of an item's number: the largest of the patterns that match.
 func (n *renewal) raise(it *keyspace.Item) (by int64, err error) {
 	for i, r := range n.Raises {
 		if r.By == 0 {

@@ -13,8 +13,8 @@ import (
 // modeStock is the mode of a stock lock in replies.
 const modeStock = "stock"
 
-// stockOwners are the first owners of a stock lock, as holders in a reply: the value of a string, the fields of a hash,
-// which are the owners in Redisson's locks. count is how many there are.
+// stockOwners returns the first owners of a stock lock, as holders in a reply: the value of a string, or the fields of
+// a hash, which are the owners in locks of Redisson. count is the number of all.
 func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	if it.IsString() {
 		return []locks.Hold{{Owner: it.Value(), Count: 1}}, 1
@@ -40,7 +40,7 @@ func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	return owners, count
 }
 
-// holders is the number of owners of a hash.
+// holders returns the number of owners in a hash.
 func holders(h *collection.Hash) int {
 	if _, has := h.Get(modeField); has {
 		return h.Len() - 1
@@ -48,10 +48,11 @@ func holders(h *collection.Hash) int {
 	return h.Len()
 }
 
-// modeField is the field of Redisson's read-write locks that is no owner.
+// modeField is the field of Redisson's read-write locks that names the mode, and no owner.
 const modeField = "mode"
 
-// showStock appends the fields of a stock lock, those of native locks. The mark is of the lock, not of an owner.
+// showStock appends the fields of a stock lock, which are those of native locks. The mark is of the lock, not of an
+// owner.
 func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query) []protocol.Value {
 	m, _ := it.Mark()
 	left := int64(-1)
@@ -72,7 +73,7 @@ func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query
 	return append(dst, lockFields(modeStock, count, 0, 0, 0, holders, []protocol.Value{})...)
 }
 
-// stockSize is the number of owners of a stock lock, at most.
+// stockSize returns the number of owners of a stock lock, at most.
 func stockSize(it *keyspace.Item) int {
 	if v := it.Collection(); v != nil {
 		return v.Len()
@@ -93,7 +94,7 @@ func holdsStock(it *keyspace.Item, owner string) bool {
 	return has && owner != modeField
 }
 
-// polling is how many clients poll for a stock lock, of a read.
+// polling counts the clients that poll for a stock lock, for a read.
 func (c *call) polling(db int, key string) (n int) {
 	if c.seen == nil || c.seen.polls.count == 0 {
 		return 0

@@ -14,9 +14,9 @@ import (
 )
 
 // A stock lock is lost when its lease ends, when its database is flushed, when LOCK.BREAK breaks it, and when a command
-// removes or overwrites it that is not its holder's: see [call.stockTaken].
+// of another client than the holder removes or overwrites it: see [call.stockTaken].
 
-// recordStockLoss adds to the history that owners have lost a stock lock.
+// recordStockLoss adds the loss of a stock lock by its owners to the history.
 func (c *call) recordStockLoss(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	switch {
@@ -25,14 +25,14 @@ func (c *call) recordStockLoss(e *locks.Event) {
 	case e.Kind == locks.Lost:
 		c.stockLost(e.DB, it, e.Reason, e.Cause)
 	case e.Kind == locks.Released && command.IsStockLock(it),
-		// Commands that change a string, as INCR does, take no lock away.
+		// Commands that change a string, as INCR does, take no lock.
 		e.Kind == locks.Overwritten && c.latest.overwrites && command.IsStockLock(it) &&
 			!(next.IsString() && it.IsString() && next.Value() == it.Value()):
 		c.stockTaken(e.DB, it)
 	}
 }
 
-// stockLost notes that the owners of a stock lock have lost it.
+// stockLost records that the owners of a stock lock have lost it.
 func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
 	if it.IsString() {
 		c.noteStockLoss(db, it, it.Value(), reason, cause)
@@ -42,7 +42,7 @@ func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause u
 	c.noteStockLosses(db, it, owners, count, reason, cause)
 }
 
-// noteStockLosses notes losses of the same lock; owners are the first of so many.
+// noteStockLosses records losses of one lock; owners are the first of count.
 func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, count int, reason locks.Reason,
 	cause uint64,
 ) {
@@ -54,7 +54,7 @@ func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, c
 	}
 }
 
-// noteStockLoss notes that one owner has lost a stock lock.
+// noteStockLoss records that one owner has lost a stock lock.
 func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
 	m, _ := it.Mark()
 	key := it.Key()
@@ -73,7 +73,7 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 	c.st.history.add(loss)
 }
 
-// markedBy is the client that took a stock lock, as far as it is known.
+// markedBy returns the client that took a stock lock, as far as it is known.
 func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 	if o, known := c.st.incarnations.origin(m.Incarnation); known && m.Conn != 0 {
 		client = locks.Client{Origin: o, Conn: int64(m.Conn)}
@@ -81,7 +81,7 @@ func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 	return client
 }
 
-// stockTaken notes that a command removed a stock lock, or overwrote it, unless the command is the holder's.
+// stockTaken records that a command removed or overwrote a stock lock, unless the command is the holder's.
 func (c *call) stockTaken(db int, it *keyspace.Item) {
 	if m, _ := it.Mark(); c.isTaker(&m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
 		return
@@ -102,11 +102,11 @@ func (c *call) isTaker(m *keyspace.Mark) bool {
 	return known && o == c.origin
 }
 
-// mostNames is how many words of a script, and how many watched keys of a transaction, are looked at.
+// mostNames bounds the words of a script, and the watched keys of a transaction, that are compared.
 const mostNames = 16
 
-// names reports whether a word of the command under way, or of its script, is the owner: that is how holders release,
-// by a compare-and-delete. The words of DEL are keys.
+// names reports whether an argument of the command under way, or of its script, is the owner: holders release by a
+// compare-and-delete. The arguments of DEL are keys.
 func (c *call) names(owner string) bool {
 	if c.Script != nil {
 		words := c.scripts.env.Args
@@ -118,8 +118,8 @@ func (c *call) names(owner string) bool {
 	return slices.Contains(c.Args[min(2, len(c.Args)):], owner)
 }
 
-// watches reports whether the transaction under way watches a key: who looked before it deleted is taken for the
-// holder.
+// watches reports whether the transaction under way watches a key: a client that read the key before it deleted it
+// counts as the holder.
 func (c *call) watches(db int, key string) bool {
 	var w protocol.Watch
 	rest := c.watched
@@ -138,7 +138,7 @@ func (c *call) watches(db int, key string) bool {
 	return false
 }
 
-// takingCause is the request under way as the cause of losses of stock locks: one for all that it takes away.
+// takingCause returns the request under way as the cause of losses of stock locks: one for all of them.
 func (c *call) takingCause() uint64 {
 	if c.taking == 0 {
 		c.taking = c.causeOf(stockLocks, "")
@@ -147,10 +147,10 @@ func (c *call) takingCause() uint64 {
 	return c.taking
 }
 
-// mostFlushed is how many keys of a flushed database are looked at for stock locks.
+// mostFlushed bounds the keys of a flushed database that are searched for stock locks.
 const mostFlushed = 10_000
 
-// flushStock notes that the stock locks of a database are lost: those that it finds, and how many there are.
+// flushStock records the losses of the stock locks of a flushed database: those that it finds, and their number.
 func (c *call) flushStock(db int) {
 	d := c.st.Databases[db]
 	if d.Marks() == 0 {
@@ -173,7 +173,7 @@ func (c *call) flushStock(db int) {
 	c.Spend(int64(looked) * command.KeyWork)
 }
 
-// meetStockEnds is [Call.MeetAll] for the ends of stock locks.
+// meetStockEnds is [Call.MeetAll] for stock locks that end.
 func (c *call) meetStockEnds() {
 	for _, d := range c.st.Databases {
 		if c.Reading && d.Marks() > 0 {
@@ -230,7 +230,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	return protocol.Integer(int64(count))
 }
 
-// notifyBroken tells the node of the client who was broken, for its log.
+// notifyBroken tells the node of the client whose lock was broken, for its log.
 func (c *call) notifyBroken(was *keyspace.Item, owners []locks.Hold, count int, text string) {
 	m, _ := was.Mark()
 	c.broken = nil
@@ -242,7 +242,7 @@ func (c *call) notifyBroken(was *keyspace.Item, owners []locks.Hold, count int, 
 	c.forced(was.Key(), 1, event.Forced{Text: text, Holds: count})
 }
 
-// notifyRedisson tells those who wait for a lock of Redisson's, as its own force-unlock does.
+// notifyRedisson wakes the clients that wait for a lock of Redisson, as its own force-unlock does.
 func (c *call) notifyRedisson(was *keyspace.Item) {
 	if !was.IsString() && c.Interest&event.InMessages != 0 {
 		c.Events = append(c.Events, event.Event{

@@ -11,7 +11,7 @@ import (
 // A stock lock is a key that a client takes as a lock by Redis's own commands. Its item has a mark: see
 // [keyspace.Mark]. server/LOCKS.md says which commands make marks.
 
-// NewMark is the mark of an item that the client of the request makes now.
+// NewMark returns a mark of the request's client for an item that it makes now.
 func (c *call) NewMark(deadlineMillis int64) keyspace.Mark {
 	m := keyspace.Mark{SinceMillis: c.NowMillis, LeaseMillis: c.LeaseUntil(deadlineMillis)}
 	if c.conn != 0 {
@@ -20,20 +20,20 @@ func (c *call) NewMark(deadlineMillis int64) keyspace.Mark {
 	return m
 }
 
-// incarnation is one of a node whose clients made marks.
+// incarnation is an incarnation of a node whose clients made marks.
 type incarnation struct {
 	number uint64
 	origin protocol.Incarnation
 }
 
-// incarnations gives numbers to incarnations of nodes, since a mark has no room for a name. Of a number that is not
-// known any more, the connections have ended long since.
+// incarnations numbers the incarnations of nodes, since a mark has no room for a name. The connections of a number that
+// is unknown have ended.
 type incarnations struct {
 	given uint64        // numbers
 	known []incarnation // in the order of their numbers
 }
 
-// maxIncarnations bounds the incarnations that are known: previous incarnations are forgotten first.
+// maxIncarnations bounds the known incarnations: superseded ones are forgotten first.
 const maxIncarnations = 64
 
 func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
@@ -73,7 +73,7 @@ func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known boo
 	return o, known
 }
 
-// copy is good while the original changes.
+// copy returns a copy that stays as it is while the original changes.
 func (is *incarnations) copy() incarnations { return *is }
 
 func (w *snapshotWriter) incarnations(ls *incarnations) {
@@ -104,7 +104,7 @@ func (r *snapshotReader) incarnations(st *state) {
 	}
 }
 
-// mark writes what follows an item.
+// mark writes the mark behind an item.
 func (w *snapshotWriter) mark(it *keyspace.Item) {
 	m, ok := it.Mark()
 	account := it.Account()
@@ -123,7 +123,7 @@ func (w *snapshotWriter) mark(it *keyspace.Item) {
 	}
 }
 
-// What follows an item.
+// The marks behind an item.
 const (
 	followsMark = 1 << iota
 	followsAccount
@@ -137,7 +137,7 @@ func (w *snapshotWriter) stockMark(m *keyspace.Mark) {
 	w.uint(m.Renewals)
 }
 
-// mark reads what follows an item.
+// mark reads the mark behind an item.
 func (r *snapshotReader) mark(st *state, it *keyspace.Item) {
 	follows := r.uint("mark")
 	if follows > followsMark|followsAccount {
