@@ -55,8 +55,8 @@ func TestGoldenAnswers(t *testing.T) {
 }
 
 // TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots that they had. Most
-// calls come while something is due. After each nothing contradicts itself, a copy is what it was, and in the end nothing
-// is left.
+// calls come while something is due. After each the table is consistent and a copy unchanged, and in the end nothing is
+// left.
 func TestGoldenEvents(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {

@@ -32,8 +32,8 @@ func others(was any) (others []any) {
 	return others
 }
 
-// acceptedWithDamage loads a table with each value left out, or changed in many ways, and counts what was accepted,
-// which must be right, the one form of what it says, and come to an end.
+// acceptedWithDamage loads a table with each value left out, or changed in many ways, and counts what was accepted. An
+// accepted table must be right, be the one form of what it says, and come to an end.
 func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	var good tape
 	table.Save(&good)

@@ -187,7 +187,9 @@ func TestForever(t *testing.T) {
 func TestDropsBeforeASweep(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("me", "k"))
-	for _, origin := range []protocol.Incarnation{{Node: "n2", Epoch: 1}, {Node: "n2", Epoch: 2}, {Node: "n2", Epoch: 3}, {Node: "n1", Epoch: 1}} {
+	for _, origin := range []protocol.Incarnation{
+		{Node: "n2", Epoch: 1}, {Node: "n2", Epoch: 2}, {Node: "n2", Epoch: 3}, {Node: "n1", Epoch: 1},
+	} {
 		r := waiting(asks(origin.Node+strconv.FormatUint(origin.Epoch, 10), "k"))
 		r.Client.Origin = origin
 		_, err := table.Acquire(r)
