@@ -644,6 +644,12 @@ func TestProposer(t *testing.T) {
 		woken(l.landed)
 		step("first", entry(at+126, " i"))
 		lands(3, "took 0s")
+
+		// An entry lands that was proposed before this node served anew.
+		p.landed(3)
+		waits("j")
+		step("first", entry(at+126, " j"))
+		lands(3, "took 0s")
 	})
 }
 

@@ -191,12 +191,15 @@ func (p *proposer) landed(term uint64) {
 	if l == nil || l.term != term {
 		return
 	}
-	now := time.Now()
-	if took := now.Sub(l.land()); p.took != nil {
-		p.took(took)
+	// An entry that was proposed before this node served anew, in the same term, may find none in flight.
+	if l.inFlight.Load() > 0 {
+		now := time.Now()
+		if took := now.Sub(l.land()); p.took != nil {
+			p.took(took)
+		}
+		l.progress.Store(now.UnixNano())
+		l.inFlight.Add(-1)
+		notify(l.landed)
 	}
-	l.progress.Store(now.UnixNano())
-	l.inFlight.Add(-1)
-	notify(l.landed)
 	notify(p.wake)
 }
