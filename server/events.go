@@ -47,6 +47,11 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.FollowerStalled:
 		s.logger.Warn("follower makes no progress", "follower", e.Name, "log_index", e.LogIndex, "commit_index", e.Committed,
 			"since", e.Since)
+	case replica.FarApart:
+		heartbeat, command := replica.TimeoutsFor(e.RoundTrip)
+		s.logger.Warn("the nodes are too far apart for their timeouts: raise them on all nodes", "round_trip",
+			e.RoundTrip.Round(time.Millisecond), "heartbeat-timeout", heartbeat, "election-timeout", heartbeat,
+			"command-timeout", command)
 	case replica.FollowerMoves:
 		s.logger.Info("follower makes progress again", "follower", e.Name, "log_index", e.LogIndex, "after", e.After)
 	case replica.LogShortened:

@@ -49,11 +49,13 @@ func TestLogLinesNameTheirNodeOnce(t *testing.T) {
 		replica.FollowerMoves{Name: "n2"},
 		replica.ProposalStalled{Members: []replica.Member{{Name: "n1", LogIndex: 7}, {Name: "n2", LogIndex: 5}}},
 		replica.LogShortened{Name: "n2"},
+		replica.FarApart{RoundTrip: 151 * time.Millisecond, HeartbeatTimeout: 400 * time.Millisecond},
 	} {
 		lines.Reset()
 		s.onEvent(event)
 		require.Equal(t, 1, strings.Count(lines.String(), " node="), lines.String())
-		require.Regexp(t, `=n2|n1=7 n2=5`, lines.String())
+		require.Regexp(t, `=n2|n1=7 n2=5|=151ms heartbeat-timeout=700ms election-timeout=700ms command-timeout=3.0625s`,
+			lines.String())
 	}
 }
 

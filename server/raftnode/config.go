@@ -139,6 +139,10 @@ type FollowerMoves struct {
 	After    time.Duration
 }
 
+// FarApart: a round trip from this leader to a majority takes more than a quarter of the heartbeat timeout, which is
+// too short then. That is told once a leadership, and again after the round trip was shorter.
+type FarApart struct{ RoundTrip, HeartbeatTimeout time.Duration }
+
 // LogShortened: the member's log ends at LogIndex, although the member had acknowledged to this leader all up to
 // Acknowledged. That is told once for each time.
 type LogShortened struct {
@@ -154,6 +158,9 @@ func (FollowerStalled) Event() {}
 
 // Event implements [Event].
 func (FollowerMoves) Event() {}
+
+// Event implements [Event].
+func (FarApart) Event() {}
 
 // Event implements [Event].
 func (LogShortened) Event() {}

@@ -29,6 +29,9 @@ func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
 // this leader take it; 0: it is not known.
 func (n *Node) RoundTrip() time.Duration { return time.Duration(n.acks.quorum.Load()) }
 
+// FarApart reports whether [FarApart] was told of the leadership of term, and is so still.
+func (n *Node) FarApart(term uint64) bool { return n.progress.farApart(term) }
+
 // Quorum returns how many other voters have every committed entry at least: as many as make a majority with this
 // node. While the members change it is the smaller of two numbers, as the entry may be older than the change.
 func (n *Node) Quorum() int {

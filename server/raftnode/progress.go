@@ -13,13 +13,15 @@ import (
 // progress knows which followers make no progress, while this node leads. The logs alone count: a
 // follower that can no longer append answers heartbeats all the same.
 type progress struct {
-	tell     func(Event)
-	checking atomic.Bool // so that events are told in the order of their causes
+	tell      func(Event)
+	heartbeat time.Duration // Config.HeartbeatTimeout
+	checking  atomic.Bool   // so that events are told in the order of their causes
 
 	mu     sync.Mutex
 	term   uint64 // of the leadership that the rest is about
 	last   time.Time
 	behind map[string]lag // by ID
+	far    bool           // FarApart was told
 }
 
 // lag is a follower that lacks committed entries.
@@ -36,7 +38,9 @@ const (
 	checkAgain = 2 * time.Second
 )
 
-func newProgress(c *Config) *progress { return &progress{tell: c.OnEvent} }
+func newProgress(c *Config) *progress {
+	return &progress{tell: c.OnEvent, heartbeat: c.HeartbeatTimeout}
+}
 
 // check compares the followers' logs with what the leader of term has committed, and tells what has changed.
 func (p *progress) check(term, committed uint64, acks *acks) {
@@ -52,6 +56,31 @@ func (p *progress) check(term, committed uint64, acks *acks) {
 			p.tell(e)
 		}
 	}
+	if e := p.judgeRoundTrip(time.Duration(acks.quorum.Load())); e != nil {
+		p.tell(e)
+	}
+}
+
+// judgeRoundTrip returns what there is to tell of the round trip to a majority, or nil.
+func (p *progress) judgeRoundTrip(trip time.Duration) Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	far := trip > p.heartbeat/4
+	if p.far && !far {
+		p.far = trip > p.heartbeat/5 // it may swing
+	}
+	if p.far || !far {
+		return nil
+	}
+	p.far = true
+	return FarApart{RoundTrip: trip, HeartbeatTimeout: p.heartbeat}
+}
+
+// farApart reports whether FarApart was told of the leadership of term, and is so still.
+func (p *progress) farApart(term uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.far && p.term == term
 }
 
 // begin starts anew in another leadership. After a pause nothing is known of what went on meanwhile, as when
@@ -60,7 +89,7 @@ func (p *progress) begin(term uint64, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.term != term {
-		p.term, p.behind = term, make(map[string]lag)
+		p.term, p.behind, p.far = term, make(map[string]lag), false
 	} else if now.Sub(p.last) > checkAgain {
 		maps.DeleteFunc(p.behind, func(_ string, l lag) bool { return !l.told })
 	}

@@ -139,7 +139,6 @@ type SnapshotPolicy = raftnode.SnapshotPolicy
 const (
 	DefaultHeartbeatTimeout = 400 * time.Millisecond
 	DefaultElectionTimeout  = 400 * time.Millisecond
-	DefaultLeaseTimeout     = 400 * time.Millisecond
 	DefaultCommitTimeout    = 100 * time.Millisecond
 	DefaultRefusalDelay     = time.Millisecond
 	DefaultCommandTimeout   = 1750 * time.Millisecond
@@ -156,6 +155,13 @@ const (
 	DefaultTrailingLogs      = 1 << 14
 	DefaultTrailingBytes     = 256 << 20
 )
+
+// TimeoutsFor returns the timeouts that carry a round trip: the one for heartbeats and elections, and that of commands.
+func TimeoutsFor(roundTrip time.Duration) (heartbeat, command time.Duration) {
+	const step = 100 * time.Millisecond
+	heartbeat = max(DefaultHeartbeatTimeout, (4*roundTrip+step-1)/step*step)
+	return heartbeat, heartbeat * DefaultCommandTimeout / DefaultHeartbeatTimeout
+}
 
 func orDefault[T comparable](field *T, value T) {
 	var zero T
@@ -175,7 +181,7 @@ func snapshotInterval(threshold uint64) time.Duration {
 func (c Config) withDefaults() Config {
 	orDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	orDefault(&c.ElectionTimeout, max(DefaultElectionTimeout, c.HeartbeatTimeout))
-	orDefault(&c.LeaseTimeout, min(DefaultLeaseTimeout, c.HeartbeatTimeout))
+	orDefault(&c.LeaseTimeout, c.HeartbeatTimeout) // a shorter one ends between two heartbeats of members far away
 	orDefault(&c.CommitTimeout, DefaultCommitTimeout)
 	orDefault(&c.RefusalDelay, DefaultRefusalDelay)
 	orDefault(&c.CommandTimeout, DefaultCommandTimeout)

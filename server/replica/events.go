@@ -15,6 +15,7 @@ type Event = raftnode.Event
 type (
 	SnapshotTaken   = raftnode.SnapshotTaken
 	FollowerStalled = raftnode.FollowerStalled
+	FarApart        = raftnode.FarApart
 	FollowerMoves   = raftnode.FollowerMoves
 	LogShortened    = raftnode.LogShortened
 	SnapshotDamaged = raftnode.SnapshotDamaged

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/raftnode"
+	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
@@ -84,4 +85,66 @@ func TestFollowerFarAwayKeepsUp(t *testing.T) {
 		time.Sleep(time.Second)
 		require.GreaterOrEqual(t, far.Replica().Status().LastLog, last)
 	})
+}
+
+// The leader tells when a round trip is more than a quarter of the heartbeat timeout, and which timeouts carry it.
+func TestNodesThatAreTooFarApart(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		apart(c, 90*time.Millisecond)
+		leader := c.Leader()
+		require.False(t, leader.Replica().Status().FarApart)
+		apart(c, 120*time.Millisecond)
+		require.Same(t, leader, c.Leader())
+		require.Equal(t, []replica.FarApart{{
+			RoundTrip: 120 * time.Millisecond, HeartbeatTimeout: replica.DefaultHeartbeatTimeout,
+		}}, events[replica.FarApart](leader))
+		require.True(t, leader.Replica().Status().FarApart)
+		require.False(t, c.Followers()[0].Replica().Status().FarApart, "the leader knows")
+		apart(c, 90*time.Millisecond)
+		apart(c, 120*time.Millisecond)
+		require.Len(t, events[replica.FarApart](leader), 1, "it swings")
+		apart(c, 70*time.Millisecond)
+		require.False(t, leader.Replica().Status().FarApart)
+		apart(c, 120*time.Millisecond)
+		require.Len(t, events[replica.FarApart](leader), 2)
+	})
+}
+
+func TestTimeoutsForARoundTrip(t *testing.T) {
+	for _, c := range []struct{ roundTrip, heartbeat, command time.Duration }{
+		{0, 400 * time.Millisecond, 1750 * time.Millisecond},
+		{100 * time.Millisecond, 400 * time.Millisecond, 1750 * time.Millisecond},
+		{101 * time.Millisecond, 500 * time.Millisecond, 2187500 * time.Microsecond},
+		{200 * time.Millisecond, 800 * time.Millisecond, 3500 * time.Millisecond},
+	} {
+		heartbeat, command := replica.TimeoutsFor(c.roundTrip)
+		require.Equal(t, c.heartbeat, heartbeat, c.roundTrip)
+		require.Equal(t, c.command, command, c.roundTrip)
+	}
+}
+
+// With these timeouts an idle cluster keeps its leader, and a leader that is cut off is replaced within ten of them.
+func TestTimeoutsCarryARoundTrip(t *testing.T) {
+	for _, roundTrip := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+		heartbeat, command := replica.TimeoutsFor(roundTrip)
+		inBubble(t, func(c *replica.Config) {
+			c.HeartbeatTimeout, c.ElectionTimeout, c.CommandTimeout = heartbeat, heartbeat, command
+		}, func(t *testing.T, c *replicatest.Cluster) {
+			apart(c, roundTrip)
+			leader := c.Leader()
+			term := leader.Replica().Status().Term
+			time.Sleep(2 * time.Minute)
+			require.Equal(t, term, c.Leader().Replica().Status().Term, "%v apart", roundTrip)
+			require.Empty(t, events[replica.FarApart](leader))
+			c.Net.Isolate(leader.Name)
+			time.Sleep(10 * heartbeat)
+			var leads []string
+			for _, n := range c.Nodes() {
+				if n != leader && n.Replica().Status().Leading {
+					leads = append(leads, n.Name)
+				}
+			}
+			require.Len(t, leads, 1, "%v apart", roundTrip)
+		})
+	}
 }

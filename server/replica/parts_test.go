@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Timing{
 		Timing: raftnode.Timing{
 			HeartbeatTimeout: DefaultHeartbeatTimeout, ElectionTimeout: DefaultElectionTimeout,
-			LeaseTimeout: DefaultLeaseTimeout, CommitTimeout: DefaultCommitTimeout,
+			LeaseTimeout: DefaultHeartbeatTimeout, CommitTimeout: DefaultCommitTimeout,
 		},
 		CommandTimeout: DefaultCommandTimeout, RefusalDelay: DefaultRefusalDelay, AbsentAfter: DefaultAbsentAfter,
 		ClockStep: DefaultElectionTimeout,

@@ -41,6 +41,7 @@ type Status struct {
 	// RoundTrip is that of this leader to as many voters as make a majority with it; 0: not known, or this node does not
 	// lead.
 	RoundTrip time.Duration
+	FarApart  bool // the round trip is too long for the timeouts: see [TimeoutsFor]
 }
 
 // Status is this node's view of the cluster.
@@ -58,7 +59,8 @@ func (r *Replica) Status() Status {
 		LastLog:   r.node.Last(),
 	}
 	if l != nil {
-		s.Followers, s.Stalled, s.RoundTrip = r.followers(l.term), r.stalled(l.term), r.node.RoundTrip()
+		s.Followers, s.Stalled = r.followers(l.term), r.stalled(l.term)
+		s.RoundTrip, s.FarApart = r.node.RoundTrip(), r.node.FarApart(l.term)
 	}
 	_, leader := r.node.Leader()
 	for _, m := range s.Members {

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,4 +72,16 @@ func TestClusterBeforeTheFirstLeader(t *testing.T) {
 		nodeID("n2")+" 10.0.0.2:6379@7379 slave - 0 0 3 connected\n", clusterNodes(s, nil).Str)
 	require.Contains(t, clusterInfo(&shard{}, nil).Str,
 		"cluster_state:fail\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\ncluster_slots_pfail:0\r\n")
+}
+
+// The leader knows how far away the others are, and which timeouts that needs.
+func TestNodesTooFarApartAreATrouble(t *testing.T) {
+	st := replica.Status{ID: "n1", RoundTrip: 151 * time.Millisecond}
+	d := New(Config{}, func() replica.Status { return st })
+	require.Empty(t, d.census().troubles)
+	st.FarApart = true
+	require.Equal(t, []string{
+		"a round trip to a majority takes 151ms, too long for the timeouts: set heartbeat-timeout and election-timeout to " +
+			"700ms, and command-timeout to 3.0625s, on all nodes",
+	}, d.census().troubles)
 }

@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/members"
@@ -62,6 +64,12 @@ func (d *Directory) census() *census {
 		if m := &c.st.Members[i]; m.Outdated(c.st.Version) {
 			c.troubles = append(c.troubles, m.Name+" runs an older log format: upgrade it now")
 		}
+	}
+	if c.st.FarApart {
+		heartbeat, command := replica.TimeoutsFor(c.st.RoundTrip)
+		c.troubles = append(c.troubles, fmt.Sprintf("a round trip to a majority takes %v, too long for the timeouts: "+
+			"set heartbeat-timeout and election-timeout to %v, and command-timeout to %v, on all nodes",
+			c.st.RoundTrip.Round(time.Millisecond), heartbeat, command))
 	}
 	c.leader = c.st.Leader
 	for _, m := range c.st.Members {
