@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// MuchWork is the work from which a batch waits for others of its kind before it is proposed: about half a millisecond.
-const MuchWork = 1 << 19
+// MuchWork is the work from which a batch takes turns with its like before it is proposed: what each batch of an entry
+// may do in any case.
+const MuchWork = 1 << 16
 
 // maxCosts bounds the scripts in scriptCosts.
 const maxCosts = 1024

@@ -17,6 +17,10 @@ type Batch struct {
 	Census bool
 	// Hints are the frontend's. A receiver has a batch with [protocol.LargeScript] compiled before it can be taken.
 	Hints protocol.Hints
+	// Large: the batch is much work, and waits until an entry has room for it, while others pass; or it must not pass such
+	// batches that were sent before. Work is an estimate of what it costs; 0 where it does not matter.
+	Large bool
+	Work  int64
 }
 
 // Completion answers a batch: with replies, or with an error.

@@ -116,7 +116,7 @@ func (c *connection) appendWrite(b *Batch) bool {
 		return false
 	}
 	frame := binary.AppendUvarint(append(c.frame, kindWrite), b.Seq)
-	frame = binary.AppendUvarint(binary.AppendUvarint(frame, b.Low), uint64(b.Hints))
+	frame = binary.AppendUvarint(binary.AppendUvarint(frame, b.Low), packHints(b))
 	c.frame = wire.AppendBytes(frame, b.Body)
 	return true
 }

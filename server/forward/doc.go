@@ -1,7 +1,8 @@
 // Package forward carries clients' batches from a follower to the leader, and the replies back.
 //
 // It promises:
-//   - what is sent over a link is given to the leader's proposer in the order of sending, or the link breaks;
+//   - what is sent over a link is given to the leader's proposer in the order of sending, but for large batches, which
+//     small ones pass, or the link breaks;
 //   - after a broken link, or under another leader, every batch without a reply is sent again, in order;
 //   - [Client.Follow] returns when no batch goes to the former leader any more;
 //   - the leader knows which followers with a link subscribe to commit notifications; no other counts as subscribed;

@@ -317,7 +317,7 @@ func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 		l.mu.Unlock()
 		var all []Batch
 		for _, term := range []uint64{1, 2} {
-			if from, until := l.receiver.Waiting(term); until > from {
+			if from, until, _ := l.receiver.Waiting(term, 0, false); until > from {
 				l.receiver.Take(term, until, func(b *Batch) bool { all = append(all, *b); return true })
 			}
 		}
@@ -818,7 +818,7 @@ func TestQueueOfWrites(t *testing.T) {
 			require.NoError(t, q.put(p, []Batch{{Seq: next, Body: []byte{1}}}))
 			next++
 		}
-		from, until := q.Waiting(1)
+		from, until, _ := q.Waiting(1, 0, false)
 		require.Equal(t, []uint64{taken, next}, []uint64{from, until})
 		low, high := taken+r.Uint64N(5), taken+r.Uint64N(9)
 		var seen, wanted []uint64
@@ -851,7 +851,7 @@ func TestQueueOfWrites(t *testing.T) {
 		}
 	}
 	require.Greater(t, next, uint64(5000))
-	from, until := q.Waiting(2)
+	from, until, _ := q.Waiting(2, 0, false)
 	require.Equal(t, from, until)
 	q.Take(2, next, func(*Batch) bool { t.Error("of another term"); return false })
 	q.Scan(2, 0, next, func(*Batch) bool { t.Error("of another term"); return false })

@@ -19,7 +19,8 @@ import (
 //
 // Then, from the follower:
 //
-//	write      sequence, low-water mark, hints (protocol.Hints), bytes body
+//	write      sequence, low-water mark, hints (protocol.Hints; above its 8 bits 1 if the batch is large, and then
+//	           its work), bytes body
 //	read       number, count of requests, bytes body
 //	wait       number, nodes wanted, milliseconds
 //	subscribe  0 or 1: whether this node wants commit notifications (no, before the first subscribe)
@@ -42,8 +43,9 @@ import (
 //
 // A first frame of another kind is not a link's: see [ReceiverConfig.Other].
 //
-// The leader proposes writes in the order in which they come. Answers come in any order; a census is
-// answered as a read is. A write may get none: the follower sees in its own log what became of it.
+// The leader proposes writes in the order in which they come, but for large ones, which small ones pass. Answers come
+// in any order; a census is answered as a read is. A write may get none: the follower sees in its own log what became
+// of it.
 //
 // A link is refused to a follower of another version. Fields that a later build adds at the end of a greeting are
 // passed over: with one it can say which messages it takes.
@@ -81,6 +83,19 @@ const (
 	verdictVersion
 	verdictStranger
 )
+
+// packHints is the hints of a write with what else the leader is told to schedule it. An earlier release reads the
+// hints alone.
+func packHints(b *Batch) uint64 {
+	if !b.Large {
+		return uint64(b.Hints)
+	}
+	return uint64(b.Work)<<9 | 1<<8 | uint64(b.Hints)
+}
+
+func unpackHints(b *Batch, n uint64) {
+	b.Hints, b.Large, b.Work = protocol.Hints(n), n>>8&1 == 1, int64(n>>9)
+}
 
 // values reads a count and as many values.
 func values(f *wire.Fields[string]) []protocol.Value {

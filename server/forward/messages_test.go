@@ -111,6 +111,9 @@ func TestFramesAreFrozen(t *testing.T) {
 		frames[name], c.frame, c.out = append(c.frame, c.out...), nil, nil
 	}
 	asked("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Body: []byte("body")}) })
+	asked("large", func() {
+		c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Large: true, Work: 1000, Body: []byte("body")})
+	})
 	asked("read", func() { c.appendRead(&Batch{Seq: 7, Count: 2, Body: []byte("body")}) })
 	asked("census", func() { c.appendRead(&Batch{Seq: 7, Census: true, Body: []byte("body")}) })
 	c.config.Report = func(question string) protocol.Value { return protocol.Bulk(question + "!") }
@@ -157,6 +160,7 @@ func TestFramesAreFrozen(t *testing.T) {
 		"welcome": `H\x01\x03\x02n1\x03a:1\x03s:2\x050.1.0`,
 		"status":  `C\x03\x84\a\x01\x02n1\x03a:1\x03s:2\x01\a\x050.1.0\x06\x05`,
 		"write":   `w\xac\x02\xab\x02\x02\x04body`,
+		"large":   `w\xac\x02\xab\x02\x82\xa2\x1f\x04body`,
 		"read":    `r\a\x02\x04body`,
 		"census":  `c\a\x04body`,
 		"report":  `o\t\x06\x05\x04who!`,
@@ -170,6 +174,12 @@ func TestFramesAreFrozen(t *testing.T) {
 		"sealed":  `\x00\x00\x00\x02e\x01`,
 		"values":  `\x05\x02\x02OK\x05\x01v\x04\t\x06\x01\x00\x03\x06ERR no`,
 	}, got)
+	for _, sent := range []Batch{{Hints: protocol.MayWait, Large: true, Work: 1 << 40}, {Hints: protocol.LargeScript}} {
+		var came Batch
+		unpackHints(&came, packHints(&sent))
+		require.Equal(t, sent, came)
+		require.Equal(t, sent.Hints, protocol.Hints(packHints(&sent)), "what an earlier release reads")
+	}
 }
 
 // TestGreetingOfWhoHangsUp: the error says what happened to the connection, and not that the greeting is wrong.

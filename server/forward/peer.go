@@ -73,9 +73,9 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 		for f.More() {
 			switch kind := f.Kind(); kind {
 			case kindWrite:
-				w := Batch{
-					Origin: p.origin, Seq: f.Number(), Low: f.Number(), Hints: protocol.Hints(f.Number()), Body: f.Bytes(),
-				}
+				w := Batch{Origin: p.origin, Seq: f.Number(), Low: f.Number()}
+				unpackHints(&w, f.Number())
+				w.Body = f.Bytes()
 				if !w.Hints.Has(protocol.LargeScript) || f.Err != nil {
 					writes = append(writes, w)
 				} else if err := p.queueForCompiler(ctx, w); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,9 +24,13 @@ type Receiver struct {
 	peers map[string]*Peer
 	queue []Batch // the head of the queue at first
 	first int
-	taken uint64 // the number of the batch at first: batches are counted as they come
-	bytes int
-	room  sync.Cond // bytes fell, or the queue was shut
+	taken uint64 // the number of the batch at first: batches are counted as they come into the queue
+	// large are the large batches, in the order of arrival. They come into the queue as the leader has room for them:
+	// admitted is the number behind the newest there.
+	large    []Batch
+	admitted uint64
+	bytes    int       // of both
+	room     sync.Cond // bytes fell, or the queue was shut
 }
 
 // ReceiverConfig is what a [Receiver] needs. All fields must be set. The functions must be safe for many goroutines.
@@ -159,7 +164,7 @@ func (r *Receiver) Open(term uint64) {
 func (r *Receiver) Shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.term, r.queue, r.first, r.bytes = 0, nil, 0, 0
+	r.term, r.queue, r.large, r.first, r.bytes = 0, nil, nil, 0, 0
 	for name, p := range r.peers {
 		_ = p.conn.Close()
 		delete(r.peers, name)
@@ -259,20 +264,36 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 	}
 	for i := range bs {
 		r.bytes += len(bs[i].Body)
+		if bs[i].Large {
+			r.large = append(r.large, bs[i])
+		} else {
+			r.queue = append(r.queue, bs[i])
+		}
 	}
-	r.queue = append(r.queue, bs...)
 	notify(r.config.Wake)
 	return nil
 }
 
-// Waiting returns the numbers between which the leader of term finds something to take.
-func (r *Receiver) Waiting(term uint64) (from, until uint64) {
+// Waiting returns the numbers between which the leader of term finds something to take. Among them are large batches of
+// so much work as fits into room, which is returned; with any, the first in any case. While earlier ones are not taken
+// there are no more.
+func (r *Receiver) Waiting(term uint64, room int64, any bool) (from, until uint64, work int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.term != term {
-		return 0, 0
+		return 0, 0, 0
 	}
-	return r.taken, r.taken + uint64(len(r.queue)-r.first)
+	if len(r.large) > 0 && r.admitted <= r.taken {
+		n := 0
+		for n < len(r.large) && (work+r.large[n].Work <= room || any && n == 0) {
+			work += r.large[n].Work
+			n++
+		}
+		r.queue = append(r.queue, r.large[:n]...)
+		r.large = slices.Delete(r.large, 0, n)
+		r.admitted = r.taken + uint64(len(r.queue)-r.first)
+	}
+	return r.taken, r.taken + uint64(len(r.queue)-r.first), work
 }
 
 // Scan shows the leader of term the batches with the numbers from to until that the leader could

@@ -138,6 +138,57 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 	}
 }
 
+// TestSmallBatchesPassLargeOnes: large batches come into the queue in their order, as far as their work has room, and
+// when those before are taken. What comes meanwhile stands before them.
+func TestSmallBatchesPassLargeOnes(t *testing.T) {
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	for term := range uint64(2) {
+		q.Open(term + 1)
+		conn, other := net.Pipe()
+		p := &Peer{origin: protocol.Incarnation{Node: "n2"}, conn: conn}
+		require.True(t, q.admit(p))
+		put := func(bs ...Batch) {
+			for i := range bs {
+				bs[i].Body = []byte("x")
+			}
+			require.NoError(t, q.put(p, bs))
+		}
+		start, _, _ := q.Waiting(term+1, 0, false)
+		take := func(room int64, any bool) (work int64, taken []uint64) {
+			from, until, work := q.Waiting(term+1, room, any)
+			q.Take(term+1, until, func(b *Batch) bool {
+				taken = append(taken, b.Seq)
+				return true
+			})
+			require.Equal(t, int(until-from), len(taken))
+			return work, taken
+		}
+		put(Batch{Seq: 1, Large: true, Work: 6}, Batch{Seq: 2}, Batch{Seq: 3, Large: true, Work: 4},
+			Batch{Seq: 4, Large: true, Work: 1}, Batch{Seq: 5, Large: true, Work: 30})
+		from, until, work := q.Waiting(term+1, 10, false)
+		require.Equal(t, []uint64{start, start + 3, 10}, []uint64{from, until, uint64(work)})
+		put(Batch{Seq: 6})
+		work, taken := take(10, false)
+		require.Zero(t, work, "those before are not taken")
+		require.Equal(t, []uint64{2, 1, 3, 6}, taken)
+		put(Batch{Seq: 7})
+		work, taken = take(10, true)
+		require.Equal(t, int64(1), work)
+		require.Equal(t, []uint64{7, 4}, taken)
+		_, taken = take(10, false)
+		require.Empty(t, taken)
+		require.Equal(t, 1, q.bytes)
+		if term == 0 { // and the next leadership has none of them
+			work, taken = take(10, true)
+			require.Equal(t, int64(30), work)
+			require.Equal(t, []uint64{5}, taken)
+			put(Batch{Seq: 8, Large: true})
+		}
+		q.Shut()
+		require.NoError(t, other.Close())
+	}
+}
+
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,6 @@
 package replica
 
 import (
-	"time"
-
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -35,50 +32,23 @@ type Batch struct {
 	OnNumber func(number uint64)
 }
 
-// largeBatches lets batches in that are a good part of an entry, in bytes or in work: a few at a time, in the order of
-// their arrival. Small batches pass those that wait here. In the queue a hundred large ones would stand before a small
-// one, each with an entry of its own. A connection has one batch under way, so connections take turns.
-type largeBatches struct {
-	least int           // the bytes from which a batch is large; also of a unit of room. Of work it is [fsm.MuchWork]
-	room  chan struct{} // holds an element for each unit taken
-	turn  chan struct{} // holds an element while a batch takes its units, which others wait for
-}
+// What batches are estimated to cost, in units of [fsm.MuchWork]: about nanoseconds on each node.
+const (
+	requestWork = 1 << 10 // a request, by its words
+	byteWork    = 4       // a byte, until it is on the disks of all
+	// entryWork is how much large batches of an entry are together; a single one may be more. It bounds how long an entry
+	// takes that others wait for, and is many times what an empty entry costs.
+	entryWork = 1 << 22
+	// maxEntryWork is the same where the round trip takes that long anyway.
+	maxEntryWork = 4 * entryWork
+)
 
-// newLargeBatches has room for two entries: the present entry, and the next.
-func newLargeBatches(entryBytes int) *largeBatches {
-	return &largeBatches{least: max(entryBytes/16, 1), room: make(chan struct{}, 2*16), turn: make(chan struct{}, 1)}
-}
-
-// enter waits until there is room for b, at the deadline at most. The caller calls leave when b is
-// answered. The error is a row: b was not applied.
-func (l *largeBatches) enter(b *Batch, deadline time.Time) (leave func(), err error) {
-	units := min(max(len(b.Body)/l.least, int(b.Work/fsm.MuchWork)), cap(l.room))
-	if units == 0 {
-		return func() {}, nil
+// estimate is the work of a batch of writes, and 0 for reads.
+func (b *Batch) estimate() int64 {
+	if !b.Write {
+		return 0
 	}
-	late := time.NewTimer(time.Until(deadline))
-	defer late.Stop()
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-late.C:
-		return nil, protocol.ErrBusy
-	}
-	taken := 0
-	leave = func() {
-		for range taken {
-			<-l.room
-		}
-	}
-	for ; taken < units; taken++ {
-		select {
-		case l.room <- struct{}{}:
-		case <-late.C:
-			leave()
-			return nil, protocol.ErrBusy
-		}
-	}
-	return leave, nil
+	return b.Work + requestWork*int64(b.Count) + byteWork*int64(len(b.Body))
 }
 
 // errReroute never reaches a client: the batch is run again where it belongs.

@@ -17,6 +17,7 @@ type entryBuilder struct {
 	limit  int // where gathering stops, in bytes
 	writer *protocol.EntryWriter
 	empty  int    // the entry's length without batches
+	large  int    // the bytes of large batches
 	buf    []byte // what entries are made in, and copied out of
 
 	creates []byte // the batches that come last
@@ -43,13 +44,15 @@ func newEntryBuilder(limit int) *entryBuilder {
 // begin starts an entry.
 func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, limits protocol.EntryLimits) {
 	b.writer = protocol.NewEntry(b.buf[:0], version, stampMillis, wallOffsetMillis, limits)
-	b.empty, b.scripts = b.writer.Len(), false
+	b.empty, b.large, b.scripts = b.writer.Len(), 0, false
 }
 
 // append puts a batch into the entry, and reports whether there was room. An empty entry always has
-// room.
+// room, and each for the large batches that were admitted to it.
 func (b *entryBuilder) append(batch *forward.Batch) bool {
-	if size := b.writer.Len() + len(b.creates); size > b.empty && size+len(batch.Body) > b.limit {
+	if batch.Large {
+		b.large += len(batch.Body)
+	} else if size := b.writer.Len() + len(b.creates) - b.large; size > b.empty && size+len(batch.Body) > b.limit {
 		return false
 	}
 	b.scripts = b.scripts || batch.Hints.Has(protocol.LargeScript)

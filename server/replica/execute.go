@@ -29,11 +29,6 @@ func (r *Replica) execute(b *Batch) error {
 	case len(b.Body) > r.config.Limits.BatchBytes:
 		return errTooLarge
 	case b.Write:
-		leave, err := r.large.enter(b, deadline)
-		if err != nil {
-			return err
-		}
-		defer leave()
 		return r.writes.run(b, deadline)
 	default:
 		if b.Census {

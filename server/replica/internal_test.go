@@ -284,7 +284,7 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	q.Detach(other)
 	require.True(t, q.Has(1))
 	require.False(t, q.Has(1+uint64(len(q.ring))), "another has its place")
-	_, until := q.waiting(link)
+	_, until, _ := q.waiting(link, 0, false)
 	require.Equal(t, uint64(2), until)
 	for consumer, want := range map[any]int{link: 2, other: 0} {
 		shown := 0
@@ -293,7 +293,7 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 		require.Equal(t, want, shown)
 	}
 	q.Detach(link)
-	_, until = q.waiting(link)
+	_, until, _ = q.waiting(link, 0, false)
 	require.Zero(t, until)
 }
 
@@ -541,80 +541,6 @@ func TestAnswersThatNobodyWaitsFor(t *testing.T) {
 	require.Len(t, wake, 1)
 }
 
-// There is room for two entries of large batches, small ones pass, and who waits does so in order and
-// no longer than a command may take.
-func TestLargeBatchesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLargeBatches(1600)
-		batch := func(size int) *Batch { return &Batch{Body: make([]byte, size), Write: true} }
-		enter := func(size int) func() {
-			leave, err := l.enter(batch(size), time.Now().Add(time.Millisecond))
-			require.NoError(t, err)
-			return leave
-		}
-		first, second := enter(1600), enter(1500)
-		_, err := l.enter(batch(200), time.Now().Add(time.Second))
-		require.Equal(t, protocol.ErrBusy, err)
-		third := enter(100) // what was refused keeps no room
-		enter(99)()
-
-		_, err = l.enter(batch(100), time.Now().Add(time.Second))
-		require.Equal(t, protocol.ErrBusy, err)
-		require.Equal(t, protocol.OutcomeNone, protocol.ErrBusy.Outcome)
-		r := &Replica{traffic: traffic{large: l}}
-		r.config = Config{}.withDefaults()
-		require.Equal(t, protocol.ErrBusy, r.execute(batch(100)), "and it is in no queue")
-
-		entered := make(chan int, 2)
-		for i, size := range []int{1 << 20, 100} { // the first is larger than all the room
-			go func() {
-				leave, err := l.enter(batch(size), time.Now().Add(time.Second))
-				require.NoError(t, err)
-				entered <- i
-				leave()
-			}()
-			synctest.Wait()
-		}
-		first()
-		synctest.Wait()
-		require.Empty(t, entered, "the small one does not pass the one before it")
-		second()
-		third()
-		require.Equal(t, 0, <-entered)
-		require.Equal(t, 1, <-entered)
-		synctest.Wait()
-		require.Empty(t, l.room)
-	})
-}
-
-// Batches that are much work by their scripts take turns as large ones do, however short they are.
-func TestLongScriptsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLargeBatches(1600)
-		enter := func(work int64, body int) (leave func(), err error) {
-			return l.enter(&Batch{Body: make([]byte, body), Work: work, Write: true}, time.Now().Add(time.Second))
-		}
-		_, err := enter(fsm.MuchWork-1, 99)
-		require.NoError(t, err)
-		require.Empty(t, l.room, "little work in few bytes needs no room")
-		half, err := enter(16*fsm.MuchWork, 99)
-		require.NoError(t, err)
-		require.Len(t, l.room, 16)
-		_, err = enter(17*fsm.MuchWork, 0)
-		require.Equal(t, protocol.ErrBusy, err)
-		other, err := enter(fsm.MuchWork, 1600)
-		require.NoError(t, err)
-		require.Len(t, l.room, 32, "bytes count where they are more")
-		half()
-		other()
-		longest, err := enter(1<<40, 0)
-		require.NoError(t, err, "more than all the room is all the room")
-		require.Len(t, l.room, 32)
-		longest()
-		require.Empty(t, l.room)
-	})
-}
-
 // TestPartsForManyGoroutines: the race detector sees a lock that a part does not take.
 func TestPartsForManyGoroutines(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
@@ -659,7 +585,7 @@ func TestPartsForManyGoroutines(t *testing.T) {
 			func() { q.Take("consumer", visit) },
 			func() { q.take("consumer", 2, visit) },
 			func() { q.Unanswered("consumer") },
-			func() { q.waiting("consumer") },
+			func() { q.waiting("consumer", 0, false) },
 			func() { q.scan("consumer", 1, 2, visit) },
 			func() { q.Attach("consumer", make(chan struct{}, 1)) },
 			func() { q.Detach("consumer") },

@@ -46,7 +46,6 @@ func Open(c Config) (*Replica, error) {
 func (r *Replica) open() {
 	c := &r.config
 	r.timeouts = newTimeouts()
-	r.large = newLargeBatches(c.Limits.EntryBytes)
 	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
 	r.writes.inTime, r.writes.patience = c.CommandTimeout/4, c.CommandTimeout/4
 	reads := newQueue(r.origin, c.Limits, r.timeouts.poke)

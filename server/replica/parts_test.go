@@ -422,7 +422,9 @@ type handful struct {
 	looked   int
 }
 
-func (h *handful) waiting(*leaderTerm) (from, until uint64) { return 1, 1 + uint64(len(h.batches)) }
+func (h *handful) waiting(*leaderTerm, int64, bool) (from, until uint64, work int64) {
+	return 1, 1 + uint64(len(h.batches)), 0
+}
 
 func (h *handful) scan(_ *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
 	for _, b := range h.batches[from-1 : until-1] {
@@ -754,6 +756,16 @@ func TestEntryBuilder(t *testing.T) {
 		require.LessOrEqual(t, max(cap(b.creates), cap(b.buf)), keepBuffer, "a large buffer is not kept")
 		require.Nil(t, b.writer)
 	}
+
+	begin()
+	large := numbered(7, false, 5000)
+	large.Large = true
+	require.True(t, b.add(numbered(6, false, 700)))
+	require.True(t, b.add(large), "room was looked for before")
+	require.True(t, b.add(numbered(8, false, 100)))
+	require.False(t, b.add(numbered(9, false, 300)), "small ones have their limit beside")
+	entry, _, _ = b.end()
+	require.Equal(t, []uint64{6, 7, 8}, in(entry))
 
 	b.limit = 1 << 20
 	begin()

@@ -20,7 +20,9 @@ type piece struct {
 
 // whole is a piece of all of b.
 func whole(b *Batch) piece {
-	return piece{Batch: forward.Batch{Body: b.Body, Count: b.Count, Hints: b.Hints, Census: b.Census}}
+	return piece{Batch: forward.Batch{
+		Body: b.Body, Count: b.Count, Hints: b.Hints, Census: b.Census, Work: b.estimate(),
+	}}
 }
 
 // take notes the replies to the piece that was proposed, and reports whether b has all now.
@@ -40,6 +42,7 @@ func (p *piece) next(b *Batch) {
 	rest := b.Body[p.from:]
 	p.Count = min(b.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
+	p.Work = b.estimate() / int64(b.Count) * int64(p.Count)
 }
 
 // fill answers the requests of b without a reply with err. It returns nil if b has a true reply.

@@ -28,6 +28,8 @@ type proposer struct {
 
 	waiting [2]span // what is in the sources for the next entry
 	first   int     // whose batches go first into the next entry
+	turn    int     // whose large batches have room first
+	heavy   bool    // the last entry had a large batch of more than entryWork
 	entry   *entryBuilder
 	delay   *refusalDelay
 	alone   bool        // the last entry is to be alone in flight
@@ -122,11 +124,9 @@ func (p *proposer) step() bool {
 	case !p.mayFollow(l, n):
 		return false
 	}
-	some := false
-	for i, source := range p.sources {
-		w := &p.waiting[i]
-		w.from, w.until = source.waiting(l)
-		some = some || w.from < w.until
+	some, heavy := p.look(l, !p.heavy)
+	if !some && p.heavy {
+		some, heavy = p.look(l, true)
 	}
 	// The clock is read after the sources have named the batches for this entry, and before the
 	// batches are taken: no batch gets a stamp from before its arrival.
@@ -151,8 +151,9 @@ func (p *proposer) step() bool {
 		p.raised(l.version, version)
 	}
 	l.stamped, l.version = stamp, version
+	p.heavy = heavy
 	p.delay.propose(useful)
-	p.alone = len(entry) >= aloneFrom
+	p.alone = heavy || len(entry) >= aloneFrom
 	now := time.Now().UnixNano()
 	l.begin(now)
 	if l.inFlight.Add(1) == 1 {
@@ -175,6 +176,22 @@ func (p *proposer) mayFollow(l *leaderTerm, n int32) bool {
 		p.room.Reset(wait)
 	}
 	return wait <= 0
+}
+
+// look finds what waits for the next entry, and reports whether there is any, and whether a single batch is more than an
+// entry has room for. Without any, such a batch waits: between two of them small batches have an entry.
+func (p *proposer) look(l *leaderTerm, any bool) (some, heavy bool) {
+	all := min(max(entryWork, p.roundTrip().Nanoseconds()), maxEntryWork)
+	room := all
+	for _, i := range [...]int{p.turn, 1 - p.turn} {
+		w, work := &p.waiting[i], int64(0)
+		w.from, w.until, work = p.sources[i].waiting(l, room, any && room == all)
+		some, room = some || w.from < w.until, room-work
+		if work > 0 {
+			p.turn = 1 - i
+		}
+	}
+	return some, room < 0
 }
 
 // gather moves the batches that wait into the entry until it is full. The sources take turns in going first.

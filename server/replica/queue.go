@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -24,8 +25,11 @@ import (
 // A batch that has replies for the first requests only, because the rest was more work than the
 // entry had room for, goes to the end of the queue, with what is left: see piece.go.
 //
-// Invariant: low <= cursor <= next; ring holds exactly the waiting batches, all in [low, next);
-// when any batch waits, a batch waits at low.
+// Large batches wait in turns, without numbers, until the consumer has room for some of them: see admit. Small batches
+// pass them, and are taken in the order of arrival.
+//
+// Invariant: low <= cursor <= next; ring holds exactly the batches with numbers, all in [low, next);
+// when it holds any, one is at low.
 type queue struct {
 	origin               protocol.Incarnation // this node's session
 	maxBatches, maxBytes int
@@ -37,8 +41,15 @@ type queue struct {
 	low     uint64
 	cursor  uint64
 	next    uint64
-	batches int
-	bytes   int
+	batches int // in the ring
+	bytes   int // of them
+	turns   turns
+	// admitted is the work of the large batches in the ring, and lastAdmitted the number of the newest.
+	admitted     int64
+	lastAdmitted uint64
+	// doubtful is the newest large batch that was answered with an error after the link had taken it. While its number may
+	// still be applied, no later batch of this node may pass it on the leader.
+	doubtful uint64
 	// consumer takes batches, and is nil while there is none. A word on wake says that there are
 	// more.
 	consumer any
@@ -65,6 +76,9 @@ type pending struct {
 	batch    *Batch
 	piece    piece
 	deadline time.Time
+	large    bool  // it takes a turn
+	waits    bool  // for its turn, without a number
+	turn     int64 // see turns
 	// handed is set once a consumer took the batch: from then on "surely not applied" cannot be
 	// said of the batch.
 	handed bool
@@ -88,7 +102,7 @@ func newQueue(origin protocol.Incarnation, l Limits, poke func()) *queue {
 // run puts b into the queue and waits until b is answered, at the deadline at the latest.
 func (q *queue) run(b *Batch, deadline time.Time) error {
 	s := q.pool.Get().(*pending)
-	s.batch, s.piece, s.handed, s.err, s.deadline = b, whole(b), false, nil, deadline
+	s.batch, s.piece, s.handed, s.large, s.err, s.deadline = b, whole(b), false, false, nil, deadline
 	if err := q.add(s); err != nil {
 		return err
 	}
@@ -106,14 +120,14 @@ func (q *queue) add(s *pending) error {
 	case q.refuse != nil:
 		defer q.mu.Unlock()
 		return q.refuse
-	case q.batches >= q.maxBatches || q.next-q.low >= maxSpan,
-		q.batches > 0 && q.bytes+len(s.batch.Body) > q.maxBytes:
+	case s.isLarge():
+		q.turns.add(s)
+	case !q.fits(s):
 		q.mu.Unlock()
 		return protocol.ErrBusy
+	default:
+		q.number(s)
 	}
-	q.number(s)
-	q.batches++
-	q.bytes += len(s.batch.Body)
 	wake := q.wake
 	q.mu.Unlock()
 	if wake != nil {
@@ -123,14 +137,44 @@ func (q *queue) add(s *pending) error {
 	return nil
 }
 
-// number gives s the next number.
+// isLarge reports whether what is proposed of s takes a turn.
+func (s *pending) isLarge() bool {
+	s.large = s.piece.Work >= fsm.MuchWork
+	return s.large
+}
+
+// fits reports whether the ring has room for s. An empty one has.
+func (q *queue) fits(s *pending) bool {
+	return q.batches < q.maxBatches && q.next-q.low < maxSpan &&
+		(q.batches == 0 || q.bytes+len(s.batch.Body) <= q.maxBytes)
+}
+
+// admit gives numbers to the large batches whose turn it is, as far as their work fits into room; with any, to the
+// first in any case. It returns their work.
+func (q *queue) admit(room int64, any bool) (work int64) {
+	for {
+		s := q.turns.first()
+		if s == nil || !q.fits(s) || work+s.piece.Work > room && !(any && work == 0) {
+			return work
+		}
+		work += s.piece.Work
+		q.turns.next()
+		q.number(s)
+		q.admitted += s.piece.Work
+		q.lastAdmitted = s.piece.Seq
+	}
+}
+
+// number gives s the next number, and puts it into the ring.
 func (q *queue) number(s *pending) {
 	if q.next-q.low == uint64(len(q.ring)) {
 		q.grow()
 	}
-	s.piece.Origin, s.piece.Seq = q.origin, q.next
+	s.piece.Origin, s.piece.Seq, s.waits = q.origin, q.next, false
 	q.next++
 	*q.at(s.piece.Seq) = s
+	q.batches++
+	q.bytes += len(s.batch.Body)
 	if s.batch.OnNumber != nil && s.batch.Write {
 		s.batch.OnNumber(s.piece.Seq)
 	}
@@ -151,13 +195,14 @@ func (q *queue) grow() {
 func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.consumer != consumer || q.cursor == q.next {
+	if q.consumer != consumer || q.cursor == q.next && q.turns.first() == nil {
 		return
 	}
 	now := time.Now()
 	if q.patience > 0 && !q.unanswered.IsZero() && now.Sub(q.unanswered) >= q.patience {
 		return
 	}
+	q.admit(2*entryWork-q.admitted, q.admitted == 0) // the present entry, and the next
 	if q.takeBelow(math.MaxUint64, visit) && q.unanswered.IsZero() {
 		q.unanswered = now
 	}
@@ -183,7 +228,7 @@ func (q *queue) answered() {
 	default:
 		q.unanswered = time.Time{}
 	}
-	if q.wake != nil && q.cursor < q.next {
+	if q.wake != nil && (q.cursor < q.next || q.turns.first() != nil) {
 		notify(q.wake)
 	}
 }
@@ -207,6 +252,7 @@ func (q *queue) takeBelow(limit uint64, visit func(*forward.Batch) bool) (taken 
 			continue
 		}
 		s.piece.Low = q.low
+		s.piece.Large = s.large || q.low <= q.doubtful && q.doubtful < s.piece.Seq
 		if !visit(&s.piece.Batch) {
 			break
 		}
@@ -215,14 +261,18 @@ func (q *queue) takeBelow(limit uint64, visit func(*forward.Batch) bool) (taken 
 	return taken
 }
 
-// waiting returns the numbers between which consumer would find something to take.
-func (q *queue) waiting(consumer any) (from, until uint64) {
+// waiting returns the numbers between which consumer would find something to take, after it has admitted large batches:
+// see admit. None are admitted while earlier ones are not taken.
+func (q *queue) waiting(consumer any, room int64, any bool) (from, until uint64, work int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumer != consumer {
-		return 0, 0
+		return 0, 0, 0
 	}
-	return q.cursor, q.next
+	if q.lastAdmitted < q.cursor {
+		work = q.admit(room, any)
+	}
+	return q.cursor, q.next, work
 }
 
 // scan shows consumer the bodies of the batches with the numbers from to until that consumer would
@@ -324,15 +374,34 @@ func (q *queue) Complete(cs []forward.Completion) {
 	}
 }
 
-// finish takes s out of the queue and wakes the goroutine in run. The caller trims.
+// finish takes s, which has a number, out of the queue, and answers it. The caller trims.
 func (q *queue) finish(s *pending, err error) {
+	if err != nil && s.handed && s.large {
+		q.doubtful = max(q.doubtful, s.piece.Seq)
+	}
+	q.leaveRing(s)
+	q.answer(s, err)
+}
+
+// leaveRing takes s out of the ring.
+func (q *queue) leaveRing(s *pending) {
 	*q.at(s.piece.Seq) = nil
+	q.batches--
+	q.bytes -= len(s.batch.Body)
+	if s.large {
+		q.admitted -= s.piece.Work
+		if q.wake != nil && q.turns.first() != nil {
+			notify(q.wake)
+		}
+	}
+}
+
+// answer wakes the goroutine in run. s is neither in the ring nor in turns any more.
+func (q *queue) answer(s *pending, err error) {
 	if err != nil {
 		err = s.piece.fill(s.batch, err)
 	}
-	q.batches--
-	q.bytes -= len(s.batch.Body)
-	if q.batches == 0 && q.emptied != nil {
+	if q.isEmpty() && q.emptied != nil {
 		close(q.emptied)
 		q.emptied = nil
 	}
@@ -352,6 +421,9 @@ func (q *queue) trim() {
 func (q *queue) each(answer func(s *pending) error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, s := range q.turns.remove(answer) {
+		q.answer(s, s.err)
+	}
 	for n := q.low; n < q.next; n++ {
 		if s := *q.at(n); s != nil {
 			if err := answer(s); err != nil {
@@ -365,8 +437,11 @@ func (q *queue) each(answer func(s *pending) error) {
 // expire answers what has waited for too long.
 func (q *queue) expire(now time.Time) {
 	q.each(func(s *pending) error {
-		if s.deadline.After(now) || s.piece.Seq == q.running.Load() {
+		switch {
+		case s.deadline.After(now), !s.waits && s.piece.Seq == q.running.Load():
 			return nil
+		case s.waits && q.consumer != nil:
+			return protocol.ErrBusy
 		}
 		return s.outcome(protocol.ErrNoLeader)
 	})
@@ -376,8 +451,10 @@ func (q *queue) expire(now time.Time) {
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.batches == 0
+	return q.isEmpty()
 }
+
+func (q *queue) isEmpty() bool { return q.batches == 0 && q.turns.first() == nil }
 
 // outcome is the answer for a batch that gets no reply: surely, when no consumer ever took it.
 func (s *pending) outcome(none *protocol.Error) error {
@@ -406,7 +483,7 @@ func notify(c chan<- struct{}) {
 // drained waits until nothing waits in the queue, or ctx ends.
 func (q *queue) drained(ctx context.Context) {
 	q.mu.Lock()
-	if q.batches == 0 {
+	if q.isEmpty() {
 		q.mu.Unlock()
 		return
 	}
@@ -445,9 +522,13 @@ func (q *queue) requeue(s *pending, now time.Time) {
 	case s.deadline.Sub(now) < q.inTime, q.next-q.low >= maxSpan:
 		q.finish(s, protocol.ErrNoRoom)
 	default:
+		q.leaveRing(s)
 		s.piece.next(s.batch)
-		*q.at(s.piece.Seq) = nil
 		s.handed = false
-		q.number(s)
+		if s.isLarge() {
+			q.turns.add(s)
+		} else {
+			q.number(s)
+		}
 	}
 }

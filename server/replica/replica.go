@@ -34,7 +34,6 @@ type Replica struct {
 
 // traffic is what batches pass through.
 type traffic struct {
-	large         *largeBatches
 	writes        *queue
 	proposer      *proposer
 	rounds        *rounds

@@ -1,0 +1,319 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
+)
+
+// ofWork is a batch of writes that is estimated to cost so much.
+func ofWork(name string, work int64) *Batch {
+	b := numbered(name, 1)
+	b.Work = work - b.estimate()
+	return b
+}
+
+// TestTurns: of batches that come together the smaller goes first, equal ones in the order of arrival, and one that
+// comes later goes before a larger one until that one has had its part.
+func TestTurns(t *testing.T) {
+	var all turns
+	add := func(name string, work int64) {
+		all.add(&pending{batch: &Batch{Body: []byte(name)}, piece: piece{Batch: forward.Batch{Work: work}}})
+	}
+	next := func(n int) (names string) {
+		for range n {
+			s := all.first()
+			require.True(t, s.waits)
+			all.next()
+			names += string(s.batch.Body)
+		}
+		return names
+	}
+	require.Nil(t, all.first())
+	add("A", 1000)
+	add("b", 100)
+	add("c", 100)
+	require.Equal(t, "bc", next(2))
+	for range 3 { // each time A has as much of the work as the others together
+		add("d", 100)
+		add("e", 100)
+		require.Equal(t, "de", next(2))
+	}
+	require.InDelta(t, 4*(100./3+100./2), all.round, 1, "what is left of a division is not lost")
+	names := ""
+	for !strings.Contains(names, "A") {
+		add("f", 500)
+		names += next(1)
+		require.Less(t, len(names), 10, "A has its turn")
+	}
+	require.Equal(t, "fA", names)
+	add("g", 1)
+	removed := all.remove(func(s *pending) error {
+		if string(s.batch.Body) == "g" {
+			return protocol.ErrBusy
+		}
+		return nil
+	})
+	require.Len(t, removed, 1)
+	require.ErrorIs(t, removed[0].err, protocol.ErrBusy)
+	require.Equal(t, "f", next(1))
+	require.Nil(t, all.first())
+}
+
+// taken is what a proposer takes for an entry from the queue, with room for large batches of so much work.
+func (e *entries) taken(room int64, any bool) []string {
+	_, _, _ = e.queue.waiting("consumer", room, any)
+	return e.take()
+}
+
+// TestSmallBatchPassesLargeOnes: it goes into the next entry, whatever stands before it, and large batches have room
+// beside it.
+func TestSmallBatchPassesLargeOnes(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		for i := range 4 {
+			submit(ofWork(fmt.Sprint("L", i), entryWork/2))
+		}
+		huge := submit(ofWork("H", 3*entryWork))
+		script := ofWork("S", fsm.MuchWork)
+		require.Less(t, len(script.Body), 100, "a script is large by what it did when it ran last")
+		submit(script)
+		small := submit(ofWork("s", fsm.MuchWork-1))
+		require.Equal(t, []string{"s0", "S0", "L00"}, e.taken(entryWork, true), "the smaller first, as far as there is room")
+		e.queue.Complete([]forward.Completion{e.ran("s", 0, 1), e.ran("S", 0, 1), e.ran("L0", 0, 1)})
+		require.NoError(t, <-small)
+
+		submit(ofWork("t", 1))
+		from, until, work := e.queue.waiting("consumer", 0, true)
+		require.Equal(t, []uint64{4, 6}, []uint64{from, until})
+		require.Equal(t, int64(entryWork/2), work, "one in any case")
+		submit(ofWork("u", 1))
+		_, until, work = e.queue.waiting("consumer", entryWork, true)
+		require.Equal(t, uint64(7), until)
+		require.Zero(t, work, "the one before is not taken yet")
+		require.Equal(t, []string{"t0", "L10", "u0"}, e.take())
+
+		require.Equal(t, []string{"L20", "L30"}, e.taken(entryWork, false))
+		require.Empty(t, e.taken(entryWork, false))
+		require.Equal(t, []string{"H0"}, e.taken(entryWork, true))
+		e.queue.Complete([]forward.Completion{e.ran("H", 0, 1)})
+		require.NoError(t, <-huge)
+		e.queue.close(protocol.ErrStopping)
+	})
+}
+
+// TestLinkHasFewLargeBatches: work of two entries is on its way to the leader, or a single batch, and small ones pass
+// the others. A batch that is answered, or runs out of time, makes room.
+func TestLinkHasFewLargeBatches(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		wake := make(chan struct{}, 1)
+		e.queue.Attach("consumer", wake)
+		number := uint64(0)
+		sent := func() (names []string) {
+			woken(wake)
+			e.queue.Take("consumer", func(b *forward.Batch) bool {
+				var r protocol.Request
+				_, err := protocol.NextRequest(string(b.Body), &r)
+				require.NoError(t, err)
+				require.Equal(t, r.Args[0] != "s", b.Large)
+				names, number = append(names, r.Args[0]), b.Seq
+				return true
+			})
+			return names
+		}
+		for i := range 4 {
+			submit(ofWork(fmt.Sprint("L", i), entryWork))
+		}
+		submit(ofWork("H", 5*entryWork))
+		require.Equal(t, []string{"L0", "L1"}, sent())
+		submit(ofWork("s", 1))
+		require.Equal(t, []string{"s"}, sent())
+		require.Empty(t, sent())
+		e.queue.Complete([]forward.Completion{{Number: 1, Replies: places(1)}})
+		require.True(t, woken(wake))
+		require.Equal(t, []string{"L2"}, sent())
+		e.queue.Complete([]forward.Completion{{Number: 2, Replies: places(1)}, {Number: 3, Replies: places(1)}})
+		require.Equal(t, []string{"L3"}, sent())
+		time.Sleep(2 * time.Second)
+		late := submit(ofWork("L5", 6*entryWork))
+		require.Empty(t, sent(), "H, whose turn is next, is more than there is room for")
+		time.Sleep(time.Second)
+		e.queue.expire(time.Now())
+		require.Empty(t, e.queue.numbers())
+		require.True(t, woken(wake))
+		require.Equal(t, []string{"L5"}, sent(), "H ran out of time")
+		e.queue.Complete([]forward.Completion{{Number: number, Replies: places(1)}})
+		require.NoError(t, <-late)
+		require.Zero(t, e.queue.admitted)
+	})
+}
+
+// TestEndOfAWaitForATurn: a batch that waits for its turn was not applied, whatever ends the wait.
+func TestEndOfAWaitForATurn(t *testing.T) {
+	for want, end := range map[*protocol.Error]func(q *queue){
+		protocol.ErrBusy: func(q *queue) { q.expire(time.Now()) },
+		protocol.ErrNoLeader: func(q *queue) {
+			q.Detach("consumer")
+			q.expire(time.Now())
+		},
+		protocol.ErrStopping: func(q *queue) { q.close(protocol.ErrStopping) },
+		protocol.ErrNoRoom:   func(q *queue) { q.divert(protocol.ErrNoRoom) },
+	} {
+		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+			ended := submit(ofWork("L", entryWork))
+			drained := make(chan struct{})
+			go func() { e.queue.drained(context.Background()); close(drained) }()
+			time.Sleep(3*time.Second - 1)
+			e.queue.expire(time.Now())
+			require.Empty(t, ended)
+			require.False(t, e.queue.empty())
+			time.Sleep(time.Nanosecond)
+			end(e.queue)
+			require.Equal(t, want, <-ended)
+			require.Equal(t, protocol.OutcomeNone, want.Outcome)
+			<-drained
+			require.True(t, e.queue.empty())
+			require.Zero(t, e.queue.bytes)
+			require.Equal(t, uint64(1), e.queue.next, "it never had a number")
+		})
+	}
+}
+
+// TestNothingPassesADoubtfulBatch: a large batch that ran out of time behind the link may wait on the leader. Until it
+// is below the low-water mark, which rules it out, no later batch may pass it.
+func TestNothingPassesADoubtfulBatch(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		large := func() (all []bool) {
+			e.queue.Take("consumer", func(b *forward.Batch) bool {
+				all = append(all, b.Large)
+				return true
+			})
+			return all
+		}
+		old := &pending{
+			batch: ofWork("o", 1), piece: whole(ofWork("o", 1)), deadline: time.Now().Add(time.Hour),
+			done: make(chan struct{}, 1),
+		}
+		require.NoError(t, e.queue.add(old))
+		doubtful := submit(ofWork("L", entryWork))
+		require.Equal(t, []bool{false, true}, large())
+		time.Sleep(3 * time.Second)
+		e.queue.expire(time.Now())
+		require.Equal(t, protocol.ErrUncertain, <-doubtful)
+		submit(ofWork("s", 1))
+		require.Equal(t, []bool{true}, large())
+		e.queue.Complete([]forward.Completion{{Number: 1, Replies: places(1)}})
+		submit(ofWork("s", 1))
+		require.Equal(t, []bool{false}, large())
+		e.queue.Attach("consumer", make(chan struct{}, 1))
+		require.Equal(t, []bool{false, false}, large(), "nor the first one, for another leader")
+		e.queue.close(protocol.ErrStopping)
+	})
+}
+
+// TestTurnsKeepTheLimits: batches that wait for their turn count for none of the queue's limits, and get a number when
+// these have room.
+func TestTurnsKeepTheLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 2, PendingBytes: math.MaxInt}, func() {})
+		q.Attach("consumer", make(chan struct{}, 1))
+		for _, name := range []string{"L1", "L2", "s", "L3"} {
+			work := int64(1)
+			if name != "s" {
+				work = fsm.MuchWork
+			}
+			go func() { _ = q.run(ofWork(name, work), time.Now().Add(time.Hour)) }()
+			synctest.Wait()
+		}
+		_, until, work := q.waiting("consumer", entryWork, true)
+		require.Equal(t, []int64{3, fsm.MuchWork}, []int64{int64(until), work})
+		require.ErrorIs(t, q.run(ofWork("s", 1), time.Now()), protocol.ErrBusy)
+		q.take("consumer", math.MaxUint64, func(*forward.Batch) bool { return true })
+		q.Complete([]forward.Completion{{Number: 1, Replies: places(1)}, {Number: 2, Replies: places(1)}})
+		_, until, _ = q.waiting("consumer", entryWork, true)
+		require.Equal(t, uint64(5), until)
+		q.close(protocol.ErrStopping)
+	})
+}
+
+// TestSmallBatchesGoBetweenHeavyOnes: an entry with a batch of more than entryWork is followed by one without, if
+// anything else waits, and the sources take turns.
+func TestSmallBatchesGoBetweenHeavyOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leaderTerm{clock: newClusterClock(&fakeClock{}, time.Hour, 0, 0), landed: make(chan struct{}, 1)}
+		limits := Limits{PendingBatches: 99, PendingBytes: math.MaxInt}
+		mine := newQueue(protocol.Incarnation{}, limits, func() {})
+		others := newQueue(protocol.Incarnation{}, limits, func() {})
+		var entry string
+		trip := time.Duration(0)
+		p := newProposer(proposerConfig{
+			serving: new(atomic.Pointer[leaderTerm]), wake: make(chan struct{}, 1),
+			sources:   [2]source{own{mine}, own{others}},
+			roundTrip: func() time.Duration { return trip },
+			proposed:  func() {}, version: func(byte) byte { return protocol.EntryVersion },
+			propose: func(_ uint64, data []byte, _ ...byte) {
+				e, err := protocol.DecodeEntry(string(data))
+				require.NoError(t, err)
+				for b := (protocol.Batch{}); ; {
+					if more, err := e.Next(&b); !more {
+						require.NoError(t, err)
+						return
+					}
+					var r protocol.Request
+					_, err := protocol.NextRequest(b.Body, &r)
+					require.NoError(t, err)
+					entry += r.Args[0]
+				}
+			},
+		}, 1<<20, 0)
+		l.version = protocol.EntryVersion
+		p.serving.Store(l)
+		for _, q := range []*queue{mine, others} {
+			q.Attach(l, p.wake)
+			defer q.close(protocol.ErrStopping)
+		}
+		add := func(q *queue, name string, work int64) {
+			go func() { _ = q.run(ofWork(name, work), time.Now().Add(time.Hour)) }()
+			synctest.Wait()
+		}
+		add(others, "L", entryWork)
+		for i := range 3 {
+			add(mine, fmt.Sprint("M", i), 2*entryWork)
+			add(others, fmt.Sprint("O", i), 2*entryWork)
+		}
+		var all []string
+		for i := range 9 {
+			if i < 7 {
+				add(mine, "s", 1)
+			}
+			entry = ""
+			require.True(t, p.step())
+			p.landed(l.term)
+			all = append(all, entry)
+		}
+		require.Equal(t, []string{"sM0", "sL", "sM1", "s", "O0s", "s", "sM2", "O1", "O2"}, all)
+		require.False(t, p.step())
+
+		for want, far := range map[string]time.Duration{"XY": 10 * time.Millisecond, "X": time.Millisecond} {
+			trip, entry = far, ""
+			add(mine, "X", entryWork)
+			add(mine, "Y", entryWork)
+			require.True(t, p.step())
+			p.landed(l.term)
+			require.Equal(t, want, entry, "an entry that takes longer anyway has room for more")
+			for p.step() {
+				p.landed(l.term)
+			}
+		}
+	})
+}
