@@ -139,7 +139,10 @@ func (p *player) Events(events []event.Event) {
 		if e.Forced != nil {
 			fmt.Fprintln(&p.answers, *e.Forced)
 		}
-		e.Reply, e.Lock, e.Forced = nil, nil, nil
+		if e.Change != nil {
+			fmt.Fprintln(&p.answers, *e.Change)
+		}
+		e.Reply, e.Lock, e.Forced, e.Change = nil, nil, nil, nil
 		fmt.Fprintln(&p.answers, e)
 	}
 }

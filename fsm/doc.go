@@ -43,8 +43,8 @@
 //	lock_….go      native locks: the commands, and what the lock table wants done; fence.go
 //	stock_….go     marks of stock locks: which keys have one, and how they are shown
 //	lock_call.go   what happens to a lock, native or stock, goes through LockEvent to each observer: lock_history.go and
-//	               stock_loss.go how locks were lost, lock_watch.go counts by class, lock_polls.go who polls; the first
-//	               two are state
+//	               stock_loss.go how locks were lost, lock_watch.go counts by class, lock_polls.go who polls,
+//	               lock_audit.go for who writes it down; the first two are state
 //	prefetch.go    memory read ahead of the requests
 //	snapshot.go    the stream (snapshot_codec.go: its numbers and strings); restore.go reads it
 //	renew.go       a state as the beginning of another cluster; survey.go says what is in a state

@@ -21,6 +21,10 @@ func (c *call) listen(i event.Interest) {
 	if c.Events = c.Events[:0]; cap(c.Events) > keptEvents {
 		c.Events = nil
 	}
+	clear(c.changes)
+	if c.changes = c.changes[:0]; cap(c.changes) > keptEvents {
+		c.changes = nil
+	}
 }
 
 // dropSince drops the events behind the first n, which were undone.

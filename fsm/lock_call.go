@@ -137,17 +137,24 @@ func (c *call) publishLockEvents() {
 	c.touchLock(touch)
 }
 
-// LockEvent passes an event to its observers: the replicated history, the node's own watch and, for native locks, the
-// counters and the listeners.
+// LockEvent passes an event to its observers: the replicated history, the node's own auditors and watch and, for native
+// locks, the counters and the listeners.
 func (c *call) LockEvent(e *locks.Event) {
 	if e.Stock != nil {
 		e.Client = locks.Client{Origin: c.origin, Conn: int64(c.conn)}
 		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.latest.deletes
+		from := len(c.Events)
 		c.recordStockLoss(e)
+		if c.Interest&event.InLocks != 0 {
+			c.auditStock(e, from)
+		}
 		c.watch.observe(e, c.NowMillis)
 		return
 	}
 	c.recordLoss(e)
+	if c.Interest&event.InLocks != 0 {
+		c.auditNative(e)
+	}
 	c.watch.observe(e, c.NowMillis)
 	c.locked.observe(e)
 	c.publishLockEvent(e)

@@ -146,6 +146,8 @@ type listening struct {
 	broken   []event.BrokenHold
 	// calledBytes is the size of the Called events so far.
 	calledBytes int
+	// changes are those of the LockChanged events of the entry: memory for the next one's.
+	changes []event.LockChange
 }
 
 // memoryLimit is what keys and scripts may take by the entry: limitBytes, if limited.

@@ -71,6 +71,9 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 	}
 	c.keepHistory()
 	c.st.history.add(loss)
+	if c.Interest&event.InLocks != 0 {
+		c.auditStockLoss(&loss)
+	}
 }
 
 // markedBy returns the client that took a stock lock, as far as it is known.

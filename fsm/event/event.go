@@ -51,6 +51,8 @@ const (
 	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
 	// Payload the scripts of the entry called too much to tell more.
 	Called
+	// LockChanged: Change happened to the lock Key in DB. All nodes that listen get the same of these, in one order.
+	LockChanged
 )
 
 // Event is something that an entry did and that others than the client hear of. The strings may share
@@ -74,7 +76,35 @@ type Event struct {
 	Lock *LockNews
 	// Forced is what a LocksForced event says of holds, as far as they ended by the command at once.
 	Forced *Forced
+	// Change is what a LockChanged event says.
+	Change *LockChange
 }
+
+// LockChange is what happened to a hold of a lock, native or stock.
+type LockChange struct {
+	What  string // LockGranted, …
+	Stock bool
+	// Owner holds, or held. Node and Conn are the connection that took the lock, as far as the log says it. Own: the
+	// connection is of this incarnation of this node.
+	Owner, Node string
+	Conn        int64
+	Own         bool
+	// Fence and Session are 0 where there is none.
+	Fence   int64
+	Session uint64
+	// AtMillis is Unix time.
+	AtMillis, WaitedMillis, HeldMillis int64
+	// Reason is why the hold was lost. Command, By and Text are of the command that took it away.
+	Reason, Command, By, Text string
+}
+
+// What may happen to a hold.
+const (
+	LockGranted  = "granted"
+	LockRenewed  = "renewed" // another connection, or another session, has the hold now
+	LockReleased = "released"
+	LockTaken    = "lost"
+)
 
 // Forced is what a command took away by force.
 type Forced struct {
@@ -155,6 +185,8 @@ const (
 	InChanges
 	// InCalls is Called.
 	InCalls
+	// InLocks is LockChanged.
+	InLocks
 )
 
 // Classes are the flags of notify-keyspace-events: which events are told, and on which channels.

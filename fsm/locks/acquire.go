@@ -168,6 +168,9 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 		h.extra = &x
 	}
 	t.replaceHold(l, old, &h)
+	if h.client() != old.client() || h.session() != old.session() {
+		t.emit(t.about(Renewed, &h))
+	}
 }
 
 const maxCount = 1<<32 - 1

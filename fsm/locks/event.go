@@ -41,6 +41,8 @@ const (
 	Mismatched
 	// Overwritten: a command stored another value in the place of a stock lock.
 	Overwritten
+	// Renewed: another connection asked again for the hold of Owner, or bound it to another session.
+	Renewed
 )
 
 // Departure says how a request left the queue without a grant.

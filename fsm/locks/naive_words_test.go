@@ -104,7 +104,11 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 		h := n.lock(r.DB, key).holdOf(r.Owner)
 		h.asked = true
 		note, call, delay := h.note, h.call, h.delay
+		client, session := h.client, h.session
 		n.bind(h, r)
+		if h.client != client || h.session != session {
+			n.tell(n.about(Renewed, n.lock(r.DB, key), h), h.grant)
+		}
 		if r.Note == "" {
 			h.note = note
 		}

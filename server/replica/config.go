@@ -70,6 +70,10 @@ type Config struct {
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.
 	OnStateEvents func([]event.Event)
+	// Audit, when not nil, gets the events of each entry with its index, event.LockChanged among them, also of entries
+	// that Open applies again, and returns how many of them are for nobody else. It must be quick, and not call the
+	// replica. The slice is good during the call.
+	Audit func(index uint64, events []event.Event) (own int)
 	// Report answers a question of any node about this node's clients; nil: this node has none. It is asked whatever the
 	// node's state.
 	Report func(question string) protocol.Value
@@ -170,8 +174,8 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// snapshotInterval is how often a threshold is looked at: every 30 s for the default or more, and for a lower one more often
-// in proportion, but not more than twice a second.
+// snapshotInterval is how often a threshold is looked at: every 30 s for the default or more, and for a lower one more
+// often in proportion, but not more than twice a second.
 func snapshotInterval(threshold uint64) time.Duration {
 	const half, longest = time.Second / 2, 30 * time.Second
 	return max(half, longest*time.Duration(min(threshold, DefaultSnapshotThreshold))/DefaultSnapshotThreshold)
@@ -225,6 +229,14 @@ func (c Config) withDefaults() Config {
 		c.OnStateEvents = func([]event.Event) {}
 	}
 	return c
+}
+
+// auditing are the events that are told whoever listens.
+func (c *Config) auditing() event.Interest {
+	if c.Audit == nil {
+		return 0
+	}
+	return event.InLocks
 }
 
 // validate reports all that is wrong with c.

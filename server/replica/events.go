@@ -81,8 +81,11 @@ type LockSlow struct {
 	event.LockNews
 }
 
-// Restored: the state was replaced by a snapshot's.
-type Restored struct{ Took time.Duration }
+// Restored: the state was replaced by a snapshot's, which has the entries up to Index.
+type Restored struct {
+	Index uint64
+	Took  time.Duration
+}
 
 // Failed: the node can no longer have the state that others have, and stops.
 type Failed struct{ Err error }

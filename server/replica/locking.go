@@ -40,6 +40,6 @@ func (r *Replica) Incarnation(id string) uint64 { return r.machine.Incarnation(i
 // Listen sets the events that [Config.OnStateEvents] gets from the next entry on. While there are such events, this
 // node subscribes to the leader's commit notifications.
 func (r *Replica) Listen(i event.Interest) {
-	r.machine.Listen(i)
+	r.machine.Listen(i | r.config.auditing())
 	r.commitInterest.set(&r.commitInterest.events, i != 0)
 }

@@ -37,7 +37,7 @@ type stateHooks struct {
 	entered  func()            // the first entry of a term was applied
 	landed   func(term uint64) // an entry of term that counts was applied
 	reached  func()            // all that was committed for now is applied
-	restored func(took time.Duration)
+	restored func(index uint64, took time.Duration)
 	// takes a capture that an entry asked for; nil: states are not compared
 	captured func(index uint64, captured fsm.Snapshot)
 }
@@ -102,7 +102,7 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 			lost = append(lost, forward.Completion{Number: seq, Err: protocol.ErrUncertain})
 		}
 	}
-	s.restored(time.Since(start)) // before a client hears of the consequences
+	s.restored(index, time.Since(start)) // before a client hears of the consequences
 	if skipped := s.machine.Skipped(); len(skipped) > 0 {
 		s.sink.events(skipped)
 	}
@@ -131,6 +131,7 @@ type sink struct {
 	superseded func(incarnation uint64)
 	followers  func(protocol.Incarnation) *forward.Peer
 	events     func([]event.Event)
+	audit      func(index uint64, events []event.Event) (own int) // nil: nobody does
 	runsReads  func(number uint64) bool
 	committed  func() (index uint64, known bool) // of the newest entry that this node knows to be committed
 
@@ -184,7 +185,11 @@ func (s *sink) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value
 }
 
 // Events implements fsm.Sink.
-func (s *sink) Events(events []event.Event) { s.events(events) }
+func (s *sink) Events(events []event.Event) {
+	if s.audit == nil || s.audit(s.index, events) < len(events) {
+		s.events(events)
+	}
+}
 
 // flush hands over the answers of an entry.
 func (s *sink) flush() {

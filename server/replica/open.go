@@ -30,6 +30,7 @@ func Open(c Config) (*Replica, error) {
 	}
 	r.machine.SeedReads(r.origin)
 	r.machine.ClassifyLocks(c.LockClasses)
+	r.machine.Listen(c.auditing())
 	r.stopped, r.failed, r.ended = make(chan struct{}), make(chan error, 1), make(chan struct{})
 	r.open()
 	var err error
@@ -96,8 +97,8 @@ func (r *Replica) open() {
 			r.ticker.rearm()
 			r.waiting.reached()
 		},
-		restored: func(took time.Duration) {
-			r.event(Restored{Took: took})
+		restored: func(index uint64, took time.Duration) {
+			r.event(Restored{Index: index, Took: took})
 			r.resync()
 		},
 	}

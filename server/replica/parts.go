@@ -204,7 +204,7 @@ func (r *Replica) sessionsCluster() sessions.Cluster {
 func (r *Replica) newSink() sink {
 	return sink{
 		writes: r.writes, lineage: r.config.Stores.Lineage, superseded: r.superseded,
-		followers: r.fromFollowers.Peer, events: r.stateEvents, runsReads: r.config.RunsReads,
+		followers: r.fromFollowers.Peer, events: r.stateEvents, audit: r.config.Audit, runsReads: r.config.RunsReads,
 		committed: r.committed,
 	}
 }

@@ -101,7 +101,9 @@ func TestRefusedConfigurations(t *testing.T) {
 	good := Config{ID: "n1", Bootstrap: []members.Member{first}, HoldVersion: protocol.EntryVersion}.withDefaults()
 	good.Stores = Stores{Log: raft.NewInmemStore(), Stable: raft.NewInmemStore(), Snapshots: raft.NewInmemSnapshotStore()}
 	good.Stores.Lineage = incarnation.Lineage{}.Start(0)
-	good.Peers = Peers{Raft: struct{ raft.StreamLayer }{}, Append: struct{ wire.Stream }{}, Forward: struct{ wire.Stream }{}}
+	good.Peers = Peers{
+		Raft: struct{ raft.StreamLayer }{}, Append: struct{ wire.Stream }{}, Forward: struct{ wire.Stream }{},
+	}
 	require.NoError(t, good.validate())
 	without := good
 	without.HoldVersion, without.Bootstrap = 0, nil
@@ -1174,7 +1176,7 @@ func TestRestore(t *testing.T) {
 			require.Len(t, slots[0].done, 0)
 			did = append(did, fmt.Sprint("events ", len(es)))
 		},
-	}, stateHooks: stateHooks{restored: func(time.Duration) { did = append(did, "restored") }}}
+	}, stateHooks: stateHooks{restored: func(uint64, time.Duration) { did = append(did, "restored") }}}
 	require.Error(t, s.Restore(nil, 9))
 	require.Empty(t, did)
 	require.Zero(t, s.index.load())

@@ -1,0 +1,90 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
+
+// changes are the LockChanged events in short.
+func changes(events []event.Event) (all []string) {
+	for _, e := range events {
+		if e.Kind != event.LockChanged {
+			continue
+		}
+		ch, kind := e.Change, "native"
+		if ch.Stock {
+			kind = "stock"
+		}
+		all = append(all, strings.TrimRight(fmt.Sprintf("%s %s %d/%s %s %d by %s/%d at %d held %d waited %d %s %s %s",
+			ch.What, kind, e.DB, e.Key, ch.Owner, ch.Fence, ch.Node, ch.Conn, ch.AtMillis, ch.HeldMillis, ch.WaitedMillis,
+			ch.Reason, ch.Command, ch.Text), " "))
+	}
+	return all
+}
+
+// from is a request of a connection of the driver's node: a lock command, or another.
+func (d *driver) from(conn int64, ticket uint64, words ...string) []byte {
+	if strings.HasPrefix(words[0], "lock.") {
+		head := protocol.Head{Lock: true, Conn: conn, Ticket: ticket}
+		return protocol.AppendRequest(nil, head, words[0], protocoltest.Args(words[1:]))
+	}
+	return requestFrom(nil, 0, uint64(conn), words...)
+}
+
+// TestLockChanges: who audits is told of each grant, release and loss once, with the connection that took the lock, and
+// not of what a script did that was undone.
+func TestLockChanges(t *testing.T) {
+	d := newDriver(t)
+	d.nowMillis, d.wallOffset = 1000, 1_000_000
+	told := func(conn int64, ticket uint64, words ...string) []string {
+		return changes(d.record(d.from(conn, ticket, words...)).events)
+	}
+	require.Empty(t, told(7, 0, "lock.acquire", "x", "me", "px", "50"), "nobody audits")
+	d.m.Listen(event.InLocks)
+	for _, step := range []struct {
+		conn   int64
+		ticket uint64
+		words  string
+		want   []string
+	}{
+		{7, 0, "lock.acquire a me px 5000", []string{"granted native 0/a me 2 by n1/7 at 1001000 held 0 waited 0"}},
+		{7, 0, "lock.acquire a me px 5000", nil},
+		{8, 0, "lock.acquire a me px 5000", []string{"renewed native 0/a me 2 by n1/8 at 1001000 held 0 waited 0"}},
+		{9, 1, "lock.acquire a you px 5000 wait 0", nil},
+		{0, 0, "", []string{"lost native 0/x me 1 by n1/7 at 1001050 held 50 waited 0 expired"}},
+		{8, 0, "lock.release a me", []string{
+			"released native 0/a me 2 by n1/8 at 1001100 held 100 waited 0",
+			"granted native 0/a you 3 by n1/9 at 1001100 held 0 waited 100",
+		}},
+		{8, 0, "lock.break a reason stuck", []string{
+			"lost native 0/a you 3 by n1/9 at 1001100 held 0 waited 0 broken lock.break stuck",
+		}},
+		{7, 0, "set s token nx px 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001100 held 0 waited 0"}},
+		{7, 0, "set s other nx px 5000", nil},
+		{7, 0, "set s token xx px 5000", nil},
+		{0, 0, "", nil},
+		{8, 0, "delifeq s token", []string{"released stock 0/s token 0 by n1/7 at 1001200 held 100 waited 0"}},
+		{7, 0, "set s token nx px 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001200 held 0 waited 0"}},
+		{8, 0, "del s", []string{"lost stock 0/s token 0 by n1/7 at 1001200 held 0 waited 0 broken del"}},
+		{7, 0, "set s token nx px 50", []string{"granted stock 0/s token 0 by n1/7 at 1001200 held 0 waited 0"}},
+		{0, 0, "", []string{"lost stock 0/s token 0 by n1/7 at 1001250 held 50 waited 0 expired"}},
+		{7, 0, "set k v", nil},
+		{8, 0, "set s token nx px 5000", []string{"granted stock 0/s token 0 by n1/8 at 1001300 held 0 waited 0"}},
+		{7, 0, "flushall", []string{"lost stock 0/s token 0 by n1/8 at 1001300 held 0 waited 0 flushed flushall"}},
+	} {
+		if step.words == "" {
+			require.Equal(t, step.want, changes(d.advance(100)))
+			continue
+		}
+		require.Equal(t, step.want, told(step.conn, step.ticket, strings.Fields(step.words)...), step.words)
+	}
+	require.Empty(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000) while true do end", "0"))
+	require.Len(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000)", "0"), 1)
+}
