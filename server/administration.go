@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend"
@@ -33,6 +34,10 @@ func (s *Server) newReconfig() *reconfig.Service {
 		s.logger.Log(context.Background(), level, "members changed", "what", t.Outcome, "index", t.Index, "request",
 			string(t.Request.Op),
 			"force", t.Request.Force, "by_node", by.Node, "by_user", by.User, "by_addr", by.Addr, "by_name", by.Name)
+		s.audit.Note(audit.Line{
+			Event: audit.MembersChanged, Command: string(t.Request.Op), Text: t.Outcome, Index: t.Index, By: by.Node,
+			Addr: by.Addr, Name: by.Name, User: by.User,
+		})
 	}
 	return reconfig.NewService(reconfig.NewExecutor(s.raft(), told), (*otherReconfig)(s))
 }

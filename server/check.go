@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
@@ -48,6 +50,11 @@ func Check(c Config) (notes []string, err error) {
 	}
 	if m, err := newMemory(c.MemoryConfig, os.DirFS("/")); err == nil && m.tooLittle() != "" {
 		notes = append(notes, m.tooLittle())
+	}
+	if c.AuditLog != "" && c.AuditLog != audit.Stdout {
+		if _, err := os.Stat(filepath.Dir(c.AuditLog)); err != nil {
+			errs = append(errs, fmt.Errorf("audit-log: %w", err))
+		}
 	}
 	switch folder, err := os.Stat(c.DataDir); {
 	case errors.Is(err, os.ErrNotExist):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/backup"
 	"github.com/holdfast/holdfast/server/bootstrap"
 	"github.com/holdfast/holdfast/server/consistency"
@@ -190,6 +191,7 @@ func (s *Server) newIncarnations() *incarnation.Registry {
 
 // openReplica opens the replica of a node that belongs to a cluster, and what serves its clients.
 func (s *Server) openReplica() error {
+	s.audit.Begin(s.clusterID())
 	if err := errors.Join(backup.Found(s.store), s.logBeginning()); err != nil {
 		return err
 	}
@@ -222,6 +224,10 @@ func (s *Server) logBeginning() error {
 	s.logger.Warn("cluster begun with the state of another", "command", b.Command, "by_user", b.User, "by_host", b.Host,
 		"at", b.At.Format(time.RFC3339),
 		"cluster", id.ClusterID, "of_cluster", b.Cluster, "of_node", b.Node, "of_index", b.Index)
+	s.audit.Note(audit.Line{
+		Event: audit.ClusterBegun, Command: b.Command, By: b.User + " " + b.Host, Index: b.Index,
+		Text: "with the state of the cluster " + b.Cluster + ", node " + b.Node,
+	})
 	told := *b
 	told.Told = true
 	return s.store.SetIdentity(func(id *store.Identity) { id.Beginning = &told })

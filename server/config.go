@@ -85,6 +85,22 @@ type LogConfig struct {
 	LogFormat string // text or json
 	// LockClass are the patterns of names by which locks are counted, each value with one or several between blanks.
 	LockClass []string
+	// AuditLog is the file of what happened to locks, or audit.Stdout; empty: none. AuditLogBytes is what it may take with
+	// the older files. AuditLocks are the patterns of the names that are written, as in LockClass; none: all.
+	AuditLog, AuditLogBytes string
+	AuditLocks              []string
+}
+
+// leastAuditBytes is what --audit-log-bytes must be at least: eight files of what is written at once, some times over.
+const leastAuditBytes = 8 << 20
+
+// auditBytes reads AuditLogBytes.
+func (c *Config) auditBytes() (int64, error) {
+	n, err := parseMemory("audit-log-bytes", c.AuditLogBytes, 0)
+	if err == nil && n < leastAuditBytes {
+		err = fmt.Errorf("audit-log-bytes %s: at least 8mb", c.AuditLogBytes)
+	}
+	return int64(n), err
 }
 
 func (c *Config) validateLockClasses() (errs []error) {
@@ -101,8 +117,10 @@ func (c *Config) validateLockClasses() (errs []error) {
 }
 
 // lockClasses are the patterns one by one.
-func (c *Config) lockClasses() (patterns []string) {
-	for _, some := range c.LockClass {
+func (c *Config) lockClasses() []string { return patternsOf(c.LockClass) }
+
+func patternsOf(values []string) (patterns []string) {
+	for _, some := range values {
 		patterns = append(patterns, strings.Fields(some)...)
 	}
 	return patterns
@@ -135,7 +153,7 @@ func DefaultConfig() Config {
 	c := Config{
 		NodeConfig:   NodeConfig{Name: "n1"},
 		ListenConfig: ListenConfig{Addr: "127.0.0.1:6379", PeerAddr: "127.0.0.1:7379", SentinelName: "mymaster"},
-		LogConfig:    LogConfig{LogLevel: "info", LogFormat: "text"},
+		LogConfig:    LogConfig{LogLevel: "info", LogFormat: "text", AuditLogBytes: "1gb"},
 		StorageConfig: StorageConfig{
 			DataDir:        "./holdfast-data",
 			DiskStallLimit: store.DefaultDiskStallLimit, ConsistencyCheckInterval: consistency.DefaultInterval,
@@ -222,6 +240,9 @@ func (c *Config) validateLimits() []error {
 		errs = append(errs, err)
 	}
 	if _, err := (memory{}).clientsLimit(c.MaxMemoryClients); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := c.auditBytes(); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

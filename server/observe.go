@@ -180,9 +180,17 @@ func (s *Server) newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		auditCounter("lines", "Lines of the audit log that were written.", s.audit.Lines),
+		auditCounter("dropped", "Lines of the audit log that were not written: there was no room, or the write failed.",
+			s.audit.Dropped),
 		buildInfo(s.config.Name), credentials{s.secrets, s.cluster.admissions}, checks{s.cluster.checker},
 	)
 	return r
+}
+
+func auditCounter(name, help string, count func() uint64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "holdfast_audit_" + name + "_total", Help: help},
+		func() float64 { return float64(count()) })
 }
 
 // newWeb makes the port for monitoring; nil: the node has none.

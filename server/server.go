@@ -15,7 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/console"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
@@ -56,6 +58,7 @@ type Server struct {
 	caches       *tracking.Table
 	monitors     *observe.Monitors
 	slowLocks    *loglimit.Limit
+	audit        *audit.Log // nil without --audit-log
 	console      *console.Console
 	web          *web.Server // nil without monitoring
 	clusterEntry
@@ -135,6 +138,10 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	opened.add(s.store.Close)
+	if err = s.openAudit(); err != nil {
+		return nil, err
+	}
+	opened.add(s.audit.Close)
 	s.incarnations = s.newIncarnations()
 	if s.peers, err = peer.New(s.peerConfig(peerListener)); err != nil {
 		return nil, err
@@ -256,9 +263,39 @@ func (s *Server) serveClients(ctx context.Context) error {
 // shutdown ends the parts in good order, and closes the store.
 func (s *Server) shutdown(parts *lifecycle.Parts) error {
 	err := parts.Shutdown(s.stopReplica)
-	err = errors.Join(err, s.store.Close())
+	err = errors.Join(err, s.audit.Close(), s.store.Close())
 	s.logger.Info("stopped")
 	return err
+}
+
+// openAudit opens the audit log, if the node has one.
+func (s *Server) openAudit() (err error) {
+	if s.config.AuditLog == "" {
+		return nil
+	}
+	most, err := s.config.auditBytes()
+	if err != nil {
+		return err
+	}
+	s.audit, err = audit.Open(audit.Config{
+		Path: s.config.AuditLog, Stdout: os.Stdout, Bytes: most, Patterns: patternsOf(s.config.AuditLocks),
+		Node: s.config.Name, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.secrets.OnRead(func(changed, by string) {
+		s.audit.Note(audit.Line{Event: audit.CredentialsRead, Text: changed, By: by})
+	})
+	return nil
+}
+
+// auditor takes the changes of locks; nil: nobody does.
+func (s *Server) auditor() func(uint64, []event.Event) int {
+	if s.audit == nil {
+		return nil
+	}
+	return s.audit.Events
 }
 
 func (s *Server) storeConfig() store.Config {
@@ -322,6 +359,7 @@ func (s *Server) replicaConfig() replica.Config {
 		OnEvent:       s.onEvent,
 		OnEntry:       s.observed.onEntry(),
 		OnStateEvents: s.onStateEvents,
+		Audit:         s.auditor(),
 		Report:        s.hub.Answer,
 		RunsReads:     s.caches.Wants,
 
@@ -381,6 +419,7 @@ func (s *Server) frontConfig() frontend.Config {
 		Options:  frontend.Options{Debug: s.config.Debug, Faults: s.faults.handler(), ClusterMode: s.config.ClusterMode},
 		TLS:      s.secrets.ClientTLS(),
 		Users:    s.secrets,
+		Audit:    s.audit,
 
 		CertificateUser: s.config.CertificateUser(),
 	}

@@ -51,8 +51,8 @@ func demoFlags(own *demoOwn) flagSet {
 		refused: map[string]string{
 			"name": perNode, "addr": perNode, "advertise-addr": perNode, "peer-addr": perNode, "initial-cluster": perNode,
 			"debug-peer-dial": perNode, "sentinel-addr": perNode, "sentinel-advertise-addr": perNode,
-			"http-addr": perNode,
-			"tls-cert":  inClear, "tls-key": inClear, "tls-client-ca": inClear,
+			"http-addr": perNode, "audit-log": "the demo's nodes would write the same file: use holdfast serve",
+			"tls-cert": inClear, "tls-key": inClear, "tls-client-ca": inClear,
 			"insecure": "the demo's nodes listen on loopback only",
 		},
 		defaults: map[string]ownDefault{

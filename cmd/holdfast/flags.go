@@ -71,6 +71,20 @@ func options(c *server.Config) []option {
 		{name: "log-level", value: &c.LogLevel, help: "debug, info, warn or error"},
 		{name: "log-format", value: &c.LogFormat, help: "text or json"},
 		{name: "lock-class", value: &c.LockClass, help: "pattern of names, such as jobs:*, whose locks are counted apart in the metrics; several between blanks, or the flag several times; at most 32, and a lock belongs to the first that matches"},
+		{
+			name: "audit-log", value: &c.AuditLog,
+			help: "file of grants, releases and losses of locks, refused logins and administrators' commands, a JSON line each; " +
+				"or stdout; default: none",
+		},
+		{
+			name: "audit-log-bytes", value: &c.AuditLogBytes,
+			help: "what audit-log may take, with the seven older files beside it: bytes, with mb or gb",
+		},
+		{
+			name: "audit-locks", value: &c.AuditLocks,
+			help: "pattern of names, such as jobs:*, whose locks are written to audit-log; several between blanks, or the flag " +
+				"several times; default: all",
+		},
 		{heading: "Storage"},
 		{name: "snapshot-threshold", value: &c.SnapshotThreshold, help: "log entries after which a snapshot is taken"},
 		{name: "trailing-logs", value: &c.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag, at most 256 MiB of them"},

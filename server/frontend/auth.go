@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/acl"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
@@ -87,6 +88,7 @@ func hello(c *conn, args [][]byte) protocol.Value {
 	}
 	if name != nil {
 		c.update(func(s *shown) { s.name = string(name) })
+		c.identify()
 	}
 	c.setProtocol(version)
 	fields := []protocol.Value{
@@ -115,6 +117,7 @@ func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
 	if !ok {
 		return
 	}
+	s.cfg.Audit.Note(audit.Line{Event: audit.LoginRefused, Addr: addr, User: user, Count: uint64(silent)})
 	s.cfg.Logger.Warn("authentication failed", append([]any{
 		"client", addr, "user", user[:min(len(user), mostOfUser)], "not_logged_before", silent,
 	}, attrs...)...)

@@ -36,6 +36,7 @@ func clientSetName(c *conn, args [][]byte) protocol.Value {
 		return protocol.Err(errClientName)
 	}
 	c.update(func(s *shown) { s.name = string(args[2]) })
+	c.identify()
 	return protocol.OK
 }
 

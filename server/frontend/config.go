@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/acl"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/pubsub"
@@ -44,6 +45,8 @@ type Config struct {
 	// CertificateUser says which name in a client's certificate is the user's: "CN", the common name, or "URI", the first
 	// URI that is a user's. Empty: none.
 	CertificateUser string
+	// Audit is told who the clients are, and what they are refused; nil: nobody audits.
+	Audit *audit.Log
 	// Users are the users; nil: there is only "default", who may do everything and needs no password.
 	Users Users
 }

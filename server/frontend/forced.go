@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
@@ -60,13 +61,19 @@ func (s *Server) LocksForced(e *event.Event) {
 		broken = []event.BrokenHold{{Key: e.Key}}
 	}
 	seq := e.Seq
+	line := audit.Line{
+		Event: audit.LocksForced, DB: e.DB, Key: e.Key, Command: e.Name, Text: e.Forced.Text, Count: uint64(silent),
+	}
 	go func() { // the state machine must not wait for the list of clients
 		for _, c := range s.clients() {
 			if c.numbers.has(seq) {
 				attrs = append(attrs, c.who()...)
+				is := c.view()
+				line.Addr, line.Name, line.User = c.addr.String(), is.name, is.user.Name
 				break
 			}
 		}
+		s.cfg.Audit.Note(line)
 		for i := range broken {
 			s.cfg.Logger.Warn(lockBroken, append(ofBroken(&broken[i]), attrs...)...)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/audit"
 )
 
 // admitOrRefuse decides about a connection before the next connection is accepted. So at no time
@@ -19,6 +20,7 @@ func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, table *protocol
 	c := newConn(s, nc, table)
 	switch err := s.register(c); {
 	case err == nil:
+		c.identify()
 		all.Go(func() {
 			defer s.unregister(c)
 			c.run(ctx)
@@ -115,6 +117,15 @@ func (s *Server) unregister(c *conn) {
 	}
 	s.releaseMemory(c)
 	s.mu.Unlock()
+	s.cfg.Audit.ClientGone(c.id)
+}
+
+// identify tells the audit log who the client is.
+func (c *conn) identify() {
+	if c.srv.cfg.Audit != nil {
+		is := c.view()
+		c.srv.cfg.Audit.SetClient(c.id, audit.Client{Addr: c.addr.String(), Name: is.name, User: is.user.Name})
+	}
 }
 
 // hide takes a client out of all answers before its connection has ended.

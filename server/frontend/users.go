@@ -31,6 +31,7 @@ func (c *conn) become(u *acl.User, authenticated bool) {
 		c.track.client.Restrict(c.rights)
 	}
 	c.update(func(s *shown) { s.user = u })
+	c.identify()
 	c.setAuthenticated(authenticated)
 	counted := ""
 	if authenticated {
@@ -98,8 +99,8 @@ func (c *conn) refusedByRights(req *request) *protocol.Error {
 // judges reports whether the state machine judges by the user's rights what the command does.
 func (id *identity) judges(row *row) bool { return id.rights != nil && row.Reach.ByRights }
 
-// sends returns the user as the state machine is told of it for a command that may use sessions, which are their users';
-// empty: of any other command, and of a user who may do everything.
+// sends returns the user as the state machine is told of it for a command that may use sessions, which are their
+// users'; empty: of any other command, and of a user who may do everything.
 func (id *identity) sends(row *row) string {
 	if id.rights == nil || row.Route != protocol.Script && row.Group != protocol.GroupModule {
 		return ""

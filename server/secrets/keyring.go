@@ -25,6 +25,8 @@ type Keyring struct {
 	mu      sync.Mutex // held while files are read
 	parts   []*part    // guarded by mu
 	watches []func()   // guarded by mu
+	// read is told what was taken from the files, and on whose account; nil: nobody is. Guarded by mu.
+	read func(changed, by string)
 }
 
 // credentials are immutable once they are in force.
@@ -214,6 +216,9 @@ func (k *Keyring) reload(by string, all bool) {
 	if len(changed) > 0 || all && !failed {
 		k.logger.Info("credentials read again", "changed", strings.Join(changed, ","), "by", by)
 	}
+	if len(changed) > 0 && k.read != nil {
+		k.read(strings.Join(changed, ","), by)
+	}
 	if len(changed) == 0 && failed == old.Failed && !all {
 		return
 	}
@@ -249,6 +254,14 @@ func (k *Keyring) Load(by string) error {
 		}
 	}
 	return nil
+}
+
+// OnRead has told called when credentials were taken from their files: which, and on whose account. It must not call
+// the keyring.
+func (k *Keyring) OnRead(told func(changed, by string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read = told
 }
 
 // Watch has changed called after each change of the users. It must not call the keyring, but for [Keyring.Held].

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/frontend"
 	"github.com/holdfast/holdfast/server/frontend/observe"
 	"github.com/holdfast/holdfast/server/memberrpc"
@@ -43,6 +44,8 @@ type Options struct {
 	Backend func(node string, b frontend.Backend) frontend.Backend
 	// Checks is between two comparisons of the nodes' states; 0: there are none.
 	Checks time.Duration
+	// Audit, if not nil, opens the audit log of a node that starts.
+	Audit func(node string) *audit.Log
 	// Logs, if not nil, gets what the nodes log.
 	Logs *slog.Logger
 }
@@ -103,8 +106,15 @@ func (m maker) config(name string) server.Config {
 func (m maker) server(node string) replicatest.Server {
 	conf, hub, caches := m.config(node), pubsub.New(m.Logs), tracking.New(tracking.DefaultLimits())
 	monitors := observe.NewMonitors()
+	var audited *audit.Log
+	if m.Audit != nil {
+		audited = m.Audit(node)
+	}
 	return replicatest.Server{
 		Listen: func(c *replica.Config) {
+			if audited != nil {
+				c.Audit = audited.Events
+			}
 			c.OnStateEvents = func(events []event.Event) {
 				hub.Events(events)
 				caches.Events(events)
@@ -129,7 +139,7 @@ func (m maker) server(node string) replicatest.Server {
 			}
 			front := m.front(&conf)
 			front.Users = m.users(&conf)
-			front.Hub, front.Tracking, front.Monitors = hub, caches, monitors
+			front.Hub, front.Tracking, front.Monitors, front.Audit = hub, caches, monitors, audited
 			front.AskClients = func(ctx context.Context, id string, q frontend.ClientsQuestion) (
 				frontend.ClientsAnswer, error,
 			) {

@@ -1,0 +1,373 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/event"
+)
+
+// at is the instant of most changes of these tests.
+const at = int64(1_790_000_000_123)
+
+func changed(key, owner, what string) event.Event {
+	return event.Event{Kind: event.LockChanged, Key: key, Change: &event.LockChange{
+		What: what, Owner: owner, Node: "n1@abc", Conn: 7, AtMillis: at,
+	}}
+}
+
+func opened(t *testing.T, path string, change func(c *Config)) *Log {
+	t.Helper()
+	c := Config{Path: path, Bytes: 8 << 20, Node: "n1", Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&c)
+	}
+	l, err := Open(c)
+	require.NoError(t, err)
+	l.Begin("c1")
+	return l
+}
+
+// told are the lines of files, without the times of what nodes say.
+func told(t *testing.T, paths ...string) []Line {
+	t.Helper()
+	trail := trailOf(t, paths...)
+	require.Zero(t, trail.Unreadable)
+	return trail.Lines
+}
+
+func trailOf(t *testing.T, paths ...string) Trail {
+	t.Helper()
+	var from []io.Reader
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		from = append(from, bytes.NewReader(text))
+	}
+	trail, err := Read(from, func(*Line) bool { return true })
+	require.NoError(t, err)
+	return trail
+}
+
+// events are the lines in short, those of the log alone.
+func events(lines []Line) (all []string) {
+	for _, l := range lines {
+		if l.Run == 0 {
+			all = append(all, fmt.Sprintf("%s %d.%d %s %s %s", l.Cluster, l.Index, l.N, l.Event, l.Key, l.Owner))
+		}
+	}
+	return all
+}
+
+// TestLines: what is written is read, whatever is in keys and owners.
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := opened(t, path, nil)
+	l.SetClient(7, Client{Addr: "10.0.0.1:5", Name: "w", User: "billing"})
+	long := strings.Repeat("x", 3000)
+	full := event.Event{Kind: event.LockChanged, DB: 3, Key: "k", Change: &event.LockChange{
+		What: event.LockTaken, Owner: "o", Node: "n1@abc", Conn: 7, Own: true, Fence: 5, Session: 9, AtMillis: at,
+		WaitedMillis: 11, HeldMillis: 12, Reason: "broken", Command: "lock.break", By: "b", Text: "why",
+	}}
+	stock := changed("s", "token", event.LockGranted)
+	stock.Change.Stock = true
+	l.Events(42, []event.Event{{Kind: event.Notified, Key: "no"}, full, stock})
+	l.Events(43, []event.Event{
+		changed("a\"\n\xff\x00<é>", "\xfe\\", event.LockGranted), changed(long, long, event.LockReleased),
+	})
+	require.NoError(t, l.Close())
+	require.EqualValues(t, 5, l.Lines())
+	lines := told(t, path)
+	require.Len(t, lines, 5)
+	require.Equal(t, Line{
+		Time: time.UnixMilli(at).UTC(), Cluster: "c1", Index: 42, Event: "lost", Kind: "native", DB: 3, Key: "k", Owner: "o",
+		Fence: 5, Session: 9, Client: "n1/7", Addr: "10.0.0.1:5", Name: "w", User: "billing", WaitedMillis: 11,
+		HeldMillis: 12, Reason: "broken", Command: "lock.break", By: "b", Text: "why",
+	}, lines[0])
+	require.Equal(t, Line{
+		Time: time.UnixMilli(at).UTC(), Cluster: "c1", Index: 42, N: 1, Event: "granted", Kind: "stock", Key: "s",
+		Owner: "token", Client: "n1/7",
+	}, lines[1])
+	require.Equal(t, "a\"\n\xff\x00<é>", lines[2].Key)
+	require.Equal(t, "\xfe\\", lines[2].Owner)
+	require.Equal(t, long[:1024], lines[3].Key)
+	require.Equal(t, Started, lines[4].Event)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+}
+
+// TestAppliedAgain: a node that starts again applies entries again. It writes those lines that the file lacks, and of a
+// line that it was about to write when it ended, the whole.
+func TestAppliedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	apply := func(l *Log, cluster string, from, to uint64) {
+		l.Begin(cluster)
+		for index := from; index <= to; index++ {
+			l.Events(index, []event.Event{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
+		}
+		require.NoError(t, l.Close())
+	}
+	apply(opened(t, path, nil), "c1", 5, 6)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	torn := bytes.LastIndex(text, []byte(`,"key"`))
+	require.NoError(t, os.WriteFile(path, text[:torn], 0o600))
+	apply(opened(t, path, nil), "c1", 4, 8)
+	trail := trailOf(t, path)
+	require.Equal(t, 1, trail.Unreadable)
+	want := []string{
+		"c1 5.0 granted k a", "c1 5.1 released k a", "c1 6.0 granted k a", "c1 6.1 released k a",
+		"c1 7.0 granted k a", "c1 7.1 released k a", "c1 8.0 granted k a", "c1 8.1 released k a",
+	}
+	require.Equal(t, want, events(trail.Lines))
+	require.Len(t, trail.Lines, len(want)+2, "each start has a line")
+	text, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, len(want), bytes.Count(text, []byte(`"kind":"native"`))-1, "a line was written twice")
+
+	// Another cluster, as after a restore, begins at lower indexes.
+	apply(opened(t, path, nil), "c0", 2, 3)
+	got := events(trailOf(t, path).Lines)
+	require.Len(t, got, len(want)+4)
+	require.Contains(t, got, "c0 2.0 granted k a")
+}
+
+// TestDoubles: a line that several nodes wrote is one, and says who the client is if one of the nodes knows.
+func TestDoubles(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for _, node := range []string{"n2", "n1", "n3"} {
+		path := filepath.Join(dir, node)
+		paths = append(paths, path)
+		l := opened(t, path, func(c *Config) { c.Node = node })
+		l.SetClient(7, Client{Addr: node + ":5", User: "u"})
+		e := changed("k", "a", event.LockGranted)
+		e.Change.Own = node == "n1"
+		l.Events(3, []event.Event{e})
+		require.NoError(t, l.Close())
+	}
+	lines := told(t, paths...)
+	require.Equal(t, []string{"c1 3.0 granted k a"}, events(lines))
+	require.Equal(t, "n1:5", lines[0].Addr)
+	require.Len(t, lines, 4, "each node says that it has started")
+	require.Equal(t, lines, told(t, paths[1], paths[2], paths[0], paths[1]))
+}
+
+// gate is an output that blocks until it is opened, and fails while fails is set.
+type gate struct {
+	open  chan struct{}
+	fails bool
+	bytes.Buffer
+}
+
+func (g *gate) Write(b []byte) (int, error) {
+	<-g.open
+	if g.fails {
+		return 0, errors.New("no space left")
+	}
+	return g.Buffer.Write(b)
+}
+
+func (g *gate) lines(t *testing.T) []Line {
+	t.Helper()
+	trail, err := Read([]io.Reader{&g.Buffer}, func(*Line) bool { return true })
+	require.NoError(t, err)
+	require.Zero(t, trail.Unreadable)
+	return trail.Lines
+}
+
+// TestNothingWaits: while nobody takes the lines, a bounded number of them waits. The others are counted, in the
+// figures and in a line.
+func TestNothingWaits(t *testing.T) {
+	g := &gate{open: make(chan struct{})}
+	l := opened(t, Stdout, func(c *Config) { c.Stdout = g })
+	const all, room = 5000, 64 << 10
+	l.mu.Lock()
+	l.room = room
+	l.mu.Unlock()
+	for i := range uint64(all) {
+		l.Events(1+i, []event.Event{changed("some-key", "a", event.LockGranted)})
+	}
+	l.mu.Lock()
+	waits := len(l.waits)
+	l.mu.Unlock()
+	require.Less(t, waits, room+1<<10)
+	close(g.open)
+	require.NoError(t, l.Close())
+	lines := g.lines(t)
+	var dropped uint64
+	for _, line := range lines {
+		if line.Event == Dropped {
+			dropped += line.Count
+		}
+	}
+	require.Positive(t, dropped)
+	require.Equal(t, dropped, l.Dropped())
+	require.EqualValues(t, all, len(events(lines))+int(dropped))
+	require.EqualValues(t, len(lines), l.Lines())
+}
+
+// TestCloseGivesUp: a node ends although nobody takes its last lines.
+func TestCloseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{})}
+		l := opened(t, Stdout, func(c *Config) { c.Stdout = g })
+		require.ErrorContains(t, l.Close(), "were not written within")
+		close(g.open)
+		<-l.ended
+	})
+}
+
+// TestWriteFails: what a full disk did not take is counted, and told by the next line that there is room for.
+func TestWriteFails(t *testing.T) { synctest.Test(t, testWriteFails) }
+
+func testWriteFails(t *testing.T) {
+	var logged bytes.Buffer
+	g := &gate{open: make(chan struct{}), fails: true}
+	l := opened(t, Stdout, func(c *Config) {
+		c.Stdout, c.Logger = g, slog.New(slog.NewTextHandler(&logged, nil))
+	})
+	l.Events(1, []event.Event{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
+	close(g.open)
+	time.Sleep(2 * gatherFor)
+	require.EqualValues(t, 3, l.Dropped(), "with the first line of the node")
+	g.fails = false
+	l.Events(2, []event.Event{changed("k", "b", event.LockGranted)})
+	require.NoError(t, l.Close())
+	require.EqualValues(t, 3, l.Dropped())
+	lines := g.lines(t)
+	require.Equal(t, []string{"c1 2.0 granted k b"}, events(lines))
+	require.Equal(t, Dropped, lines[1].Event)
+	require.EqualValues(t, 3, lines[1].Count)
+	require.Contains(t, logged.String(), `error="no space left"`)
+}
+
+// TestRotation: all files together keep to their limit, the newest lines stay, and no file ends within a line.
+func TestRotation(t *testing.T) {
+	const most = 8 << 20
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := opened(t, path, nil)
+	key, index := strings.Repeat("k", 1000), uint64(0)
+	for range 40 {
+		for range 300 {
+			index++
+			l.Events(index, []event.Event{changed(key, "a", event.LockGranted)})
+		}
+		require.NoError(t, l.Close())
+		l = opened(t, path, nil)
+	}
+	require.NoError(t, l.Close())
+	paths, err := filepath.Glob(path + "*")
+	require.NoError(t, err)
+	require.Len(t, paths, fileCount)
+	sum := int64(0)
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+		sum += info.Size()
+	}
+	require.LessOrEqual(t, sum, int64(most))
+	lines := told(t, paths...)
+	require.Greater(t, len(events(lines)), 5000)
+	for i := range lines {
+		if lines[i].Run == 0 && i > 0 {
+			require.Equal(t, lines[i-1].Index+1, lines[i].Index)
+		}
+	}
+	require.Equal(t, index, lines[len(events(lines))-1].Index)
+}
+
+// TestPatterns: only the locks that are asked for are written. Places in an entry count the others, so that the lines
+// of a node with other patterns have the same.
+func TestPatterns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := opened(t, path, func(c *Config) { c.Patterns = []string{"jobs:*", "[ab]"} })
+	l.Events(1, []event.Event{
+		changed("c", "o", event.LockGranted), changed("jobs:1", "o", event.LockGranted), changed("b", "o", event.LockGranted),
+	})
+	require.NoError(t, l.Close())
+	require.Equal(t, []string{"c1 1.1 granted jobs:1 o", "c1 1.2 granted b o"}, events(told(t, path)))
+}
+
+// TestClientsThatLeft: the last connections that have ended are known, and not more of them.
+func TestClientsThatLeft(t *testing.T) {
+	l := &Log{}
+	for conn := range int64(mostGone + 10) {
+		l.SetClient(1+conn, Client{Addr: "a", Name: strings.Repeat("n", 1000)})
+		l.ClientGone(1 + conn)
+		l.ClientGone(1 << 40) // one that was never known
+	}
+	require.Len(t, l.clients.known, mostGone)
+	require.Empty(t, l.clients.find(10))
+	require.Equal(t, `,"addr":"a","name":"`+strings.Repeat("n", mostOfName)+`"`, string(l.clients.find(11)))
+	l.SetClient(1, Client{Addr: "b", User: "u"})
+	require.Equal(t, `,"addr":"b","user":"u"`, string(l.clients.find(1)))
+}
+
+// TestHolds: who held a lock from when until when.
+func TestHolds(t *testing.T) {
+	line := func(second int64, index uint64, what, owner string, fence int64) Line {
+		return Line{
+			Time: time.Unix(second, 0).UTC(), Cluster: "c", Index: index, Event: what, Kind: "native", Key: "k", Owner: owner,
+			Fence: fence, Client: "n1/" + owner,
+		}
+	}
+	before := line(10, 1, event.LockReleased, "early", 1)
+	before.HeldMillis = 4000
+	moved := line(22, 5, event.LockRenewed, "a", 2)
+	moved.Client, moved.Session = "n2/9", 4
+	lost := line(30, 6, event.LockTaken, "a", 2)
+	lost.Reason, lost.Command, lost.By, lost.Text = "broken", "lock.break", "op 10.0.0.9:1", "stuck"
+	trail := Trail{Lines: []Line{
+		before, line(20, 4, event.LockGranted, "a", 2), moved, lost,
+		line(31, 7, event.LockGranted, "b", 3), line(40, 8, event.LockGranted, "b", 4),
+		{Run: 1, Event: Started, Time: time.Unix(50, 0)},
+	}}
+	var got []string
+	for _, h := range trail.Holds() {
+		got = append(got, fmt.Sprint(h.Owner, h.Fence, h.SinceUnixMillis/1000, h.EndedUnixMillis/1000, h.Ended, h.Reason,
+			h.Client, h.Session, h.By))
+	}
+	require.Equal(t, []string{
+		fmt.Sprint("early", 1, 6, 10, "released", "", "n1/early", 0, ""),
+		fmt.Sprint("a", 2, 20, 30, "lost", "broken", "n2/9", 4, "op 10.0.0.9:1"),
+		fmt.Sprint("b", 3, 31, 40, "granted again", "", "n1/b", 0, ""),
+		fmt.Sprint("b", 4, 40, 0, "", "", "n1/b", 0, ""),
+	}, got)
+	held := func(second int64) (owners []string) {
+		for _, h := range trail.Holds() {
+			if h.At(second * 1000) {
+				owners = append(owners, h.Owner)
+			}
+		}
+		return owners
+	}
+	require.Equal(t, []string{"early"}, held(6))
+	require.Empty(t, held(15))
+	require.Equal(t, []string{"a"}, held(30))
+	require.Equal(t, []string{"b"}, held(99))
+}
+
+// TestNilLog: a node without an audit log has the same calls.
+func TestNilLog(t *testing.T) {
+	var l *Log
+	l.Begin("c")
+	l.Note(Line{Event: Started})
+	l.SetClient(1, Client{})
+	l.ClientGone(1)
+	require.Zero(t, l.Lines()+l.Dropped())
+	require.NoError(t, l.Close())
+}

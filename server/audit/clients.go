@@ -1,0 +1,57 @@
+package audit
+
+import "sync"
+
+// clients are the connections of the node by their numbers: those that are open, and the last that were, since what a
+// client did last may be written after its connection has ended.
+type clients struct {
+	mu    sync.Mutex
+	known map[int64]string // [Client.encoded]
+	gone  [mostGone]int64  // a ring
+	next  int
+}
+
+const (
+	// mostGone is how many connections that have ended are known.
+	mostGone = 4096
+	// mostOfName bounds a name and a user.
+	mostOfName = 128
+)
+
+// SetClient notes who a connection is. It is called again when the name or the user has changed.
+func (l *Log) SetClient(conn int64, c Client) {
+	if l == nil {
+		return
+	}
+	c.Name, c.User = c.Name[:min(len(c.Name), mostOfName)], c.User[:min(len(c.User), mostOfName)]
+	cs := &l.clients
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.known == nil {
+		cs.known = make(map[int64]string)
+	}
+	cs.known[conn] = c.encoded()
+}
+
+// ClientGone notes that a connection has ended.
+func (l *Log) ClientGone(conn int64) {
+	if l == nil {
+		return
+	}
+	cs := &l.clients
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if _, known := cs.known[conn]; !known {
+		return
+	}
+	at := &cs.gone[cs.next%mostGone]
+	delete(cs.known, *at)
+	*at = conn
+	cs.next++
+}
+
+func (cs *clients) find(conn int64) string {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.known[conn]
+}

@@ -1,0 +1,16 @@
+// Package audit writes down what happened to locks, a JSON line each, and reads that again: who held a lock at an
+// instant.
+//
+// It promises:
+//   - Each line of the log's has the cluster, the index of the entry and the place in the entry, by which the same line
+//     of two nodes, and of one that applied an entry twice, is known as one: [Read] returns it once.
+//   - [Log.Events] never waits for the disk or for a pipe. What there is no room for is dropped, counted and told in a
+//     line of its own.
+//   - The files together take no more than [Config.Bytes], and nobody but the user of the process may read them.
+//
+// A [Log] has one goroutine, which writes. It ends with [Log.Close]. mu is held for a copy of memory at most, and no
+// other lock is taken meanwhile.
+//
+// Start reading at log.go: what waits to be written; then line.go, file.go and read.go. DESIGN.md says why every node
+// writes every event.
+package audit

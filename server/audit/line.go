@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/server/members"
+)
+
+// Line is a line of the files. A line without Run is of an entry of the log, and all nodes write it alike, but for what
+// only the client's node knows: Addr, Name and User. A line with Run is the node's own.
+type Line struct {
+	Time    time.Time `json:"time"`
+	Cluster string    `json:"cluster,omitempty"`
+	// N counts the lines of an entry, or those of a run of Node, from 0.
+	Index uint64 `json:"index,omitempty"`
+	N     int    `json:"n"`
+	Node  string `json:"node,omitempty"`
+	// Run is when the run began, in nanoseconds since 1970.
+	Run int64 `json:"run,omitempty"`
+	// Event is what happened: granted, renewed, released or lost; else one of the events of the node.
+	Event string `json:"event"`
+
+	Kind        string `json:"kind,omitempty"` // native or stock
+	DB          int    `json:"db,omitempty"`
+	Key         string `json:"key,omitempty"`
+	KeyBase64   []byte `json:"keyBase64,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	OwnerBase64 []byte `json:"ownerBase64,omitempty"`
+	Fence       int64  `json:"fence,omitempty"`
+	Session     uint64 `json:"session,omitempty"`
+	// Client is the connection, as LOCK.INFO shows it.
+	Client       string `json:"client,omitempty"`
+	Addr         string `json:"addr,omitempty"`
+	Name         string `json:"name,omitempty"`
+	User         string `json:"user,omitempty"`
+	WaitedMillis int64  `json:"waitedMillis,omitempty"`
+	HeldMillis   int64  `json:"heldMillis,omitempty"`
+	// Reason is why a hold was lost. Command, By and Text are of the command that took it away.
+	Reason  string `json:"reason,omitempty"`
+	Command string `json:"command,omitempty"`
+	By      string `json:"by,omitempty"`
+	Text    string `json:"text,omitempty"`
+	// Count is how many events a line of the node is about, if not one.
+	Count uint64 `json:"count,omitempty"`
+}
+
+// The events of a node.
+const (
+	// Started: lines follow of a process that has begun.
+	Started = "started"
+	// Restored: the state up to Index came from a snapshot. Other nodes have the lines of the entries in between.
+	Restored = "restored"
+	// Dropped: Count lines were not written, for want of room or as a write failed.
+	Dropped = "dropped"
+	// LoginRefused: a wrong user or password; Count more since the last such line have none.
+	LoginRefused = "login-refused"
+	// LocksForced: Command took locks away by force.
+	LocksForced = "locks-forced"
+	// MembersChanged and CredentialsRead: Text says what, and By on whose account.
+	MembersChanged  = "members-changed"
+	CredentialsRead = "credentials-read"
+	// ClusterBegun: the cluster began with the state of another.
+	ClusterBegun = "cluster-begun"
+)
+
+// mostText bounds each text of a line. It is LOCK.HISTORY's for keys and owners.
+const mostText = 1 << 10
+
+func cut(s string) string { return s[:min(len(s), mostText)] }
+
+// encoder makes lines.
+type encoder struct {
+	cluster string
+	// stamp is the time of the line before, whose instant is stampMillis.
+	stamp       []byte
+	stampMillis int64
+}
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// append appends the line of a LockChanged event, with what is known of the client.
+func (e *encoder) append(b []byte, index uint64, n int, of *event.Event, client string) []byte {
+	ch := of.Change
+	if ch.AtMillis != e.stampMillis || e.stamp == nil {
+		e.stampMillis = ch.AtMillis
+		e.stamp = time.UnixMilli(ch.AtMillis).UTC().AppendFormat(e.stamp[:0], timeFormat)
+	}
+	b = append(append(append(b, `{"time":"`...), e.stamp...), `","cluster":"`...)
+	b = append(append(b, e.cluster...), `","index":`...)
+	b = append(strconv.AppendUint(b, index, 10), `,"n":`...)
+	b = append(strconv.AppendInt(b, int64(n), 10), `,"event":"`...)
+	b = append(append(b, ch.What...), `","kind":"`...)
+	if ch.Stock {
+		b = append(b, `stock"`...)
+	} else {
+		b = append(b, `native"`...)
+	}
+	b = appendNumber(b, "db", uint64(of.DB))
+	b = appendText(b, "key", of.Key)
+	b = appendText(b, "owner", ch.Owner)
+	b = appendNumber(b, "fence", uint64(ch.Fence))
+	b = appendNumber(b, "session", ch.Session)
+	if ch.Conn != 0 {
+		b = append(append(append(b, `,"client":"`...), members.Name(ch.Node)...), '/')
+		b = append(strconv.AppendInt(b, ch.Conn, 10), '"')
+	}
+	b = append(b, client...)
+	b = appendNumber(b, "waitedMillis", uint64(max(0, ch.WaitedMillis)))
+	b = appendNumber(b, "heldMillis", uint64(max(0, ch.HeldMillis)))
+	if ch.What == event.LockTaken {
+		b = appendText(b, "reason", ch.Reason)
+		b = appendText(b, "command", ch.Command)
+		b = appendText(b, "by", ch.By)
+		b = appendText(b, "text", ch.Text)
+	}
+	return append(b, "}\n"...)
+}
+
+// Client is what its node knows of a connection.
+type Client struct{ Addr, Name, User string }
+
+// encoded are the members of a line.
+func (c *Client) encoded() string {
+	b := appendText(nil, "addr", c.Addr)
+	b = appendText(b, "name", c.Name)
+	return string(appendText(b, "user", c.User))
+}
+
+// isPlain reports whether a text needs no escapes.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func appendNumber(b []byte, name string, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	return strconv.AppendUint(b, n, 10)
+}
+
+// appendText appends a member with the beginning of a text, unless the text is empty. A key or an owner that is no
+// UTF-8 gets another member with all its bytes.
+func appendText(b []byte, name, text string) []byte {
+	if text = cut(text); text == "" {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":`...)
+	if isPlain(text) {
+		return append(append(append(b, '"'), text...), '"')
+	}
+	quoted, _ := json.Marshal(text)
+	b = append(b, quoted...)
+	if utf8.ValidString(text) || name != "key" && name != "owner" {
+		return b
+	}
+	quoted, _ = json.Marshal([]byte(text))
+	return append(append(append(append(b, `,"`...), name...), `Base64":`...), quoted...)
+}

@@ -1,0 +1,318 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/loglimit"
+)
+
+// Stdout is the [Config.Path] of the process's standard output.
+const Stdout = "stdout"
+
+// Config is what a [Log] is told.
+type Config struct {
+	// Path is the file that is written now. Older ones have ".1", ".2" and so on behind it, the newest first.
+	Path   string
+	Stdout io.Writer // of the Path [Stdout]
+	// Bytes is what all files may take together.
+	Bytes int64
+	// Patterns are those of the keys whose changes are written; none: all are.
+	Patterns []string
+	Node     string
+	Logger   *slog.Logger
+}
+
+// Log writes lines. All methods but Open's work on nil: nobody audits.
+type Log struct {
+	config Config
+	// room bounds what waits, in bytes. What is being written counts for as much again.
+	room    int
+	out     output
+	run     int64
+	lines   atomic.Uint64
+	dropped atomic.Uint64
+	// wake is poked when something waits, and full when much does.
+	wake    chan struct{}
+	full    chan struct{}
+	quit    chan struct{}
+	ended   chan struct{}
+	closing sync.Once
+
+	mu      sync.Mutex // guards what follows
+	encoder encoder
+	waits   []byte
+	lacks   uint64 // lines that there was no room for, and that no line tells yet
+	notes   int    // of this run
+	// written is the place of the last line that an earlier run has written; zero: this run is behind it.
+	written mark
+
+	clients clients
+}
+
+// mark is the place of a line of the log.
+type mark struct {
+	cluster string
+	index   uint64
+	n       int
+}
+
+const (
+	// waitingBytes bounds what waits to be written: at 10,000 changes a second, for three seconds.
+	waitingBytes = 8 << 20
+	// gatherFor is how long lines wait for others: a write for each entry costs more than all else here.
+	gatherFor = 50 * time.Millisecond
+	// closeWithin is how long Close waits for the last lines.
+	closeWithin = 2 * time.Second
+)
+
+// Open opens the file, and writes until Close.
+func Open(c Config) (*Log, error) {
+	l := &Log{
+		config: c, room: waitingBytes, run: time.Now().UnixNano(), wake: make(chan struct{}, 1),
+		full: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if c.Path == Stdout {
+		l.out = &pipe{c.Stdout}
+	} else {
+		f, last, err := openFiles(c.Path, c.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("open audit log: %w", err)
+		}
+		l.out, l.written = f, last
+	}
+	go l.write()
+	l.Note(Line{Event: Started})
+	return l, nil
+}
+
+// Begin sets the ID of the cluster. It is called before the first changes come.
+func (l *Log) Begin(cluster string) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.encoder.cluster = cluster
+}
+
+// Close writes what waits, for as long as the disk or the reader of a pipe lets it within two seconds.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.closing.Do(func() { close(l.quit) })
+	select {
+	case <-l.ended:
+		return nil
+	case <-time.After(closeWithin):
+		return fmt.Errorf("audit log: the last lines were not written within %v", closeWithin)
+	}
+}
+
+// Events takes the changes of an entry, and returns how many there are. It does not wait.
+func (l *Log) Events(index uint64, events []event.Event) (n int) {
+	l.mu.Lock()
+	for i := range events {
+		if e := &events[i]; e.Kind == event.LockChanged {
+			if !l.isWritten(index, n) && l.wants(e.Key) && l.hasRoom() {
+				client := ""
+				if e.Change.Own {
+					client = l.clients.find(e.Change.Conn)
+				}
+				l.waits = l.encoder.append(l.waits, index, n, e, client)
+			}
+			n++
+		}
+	}
+	l.mu.Unlock()
+	if n > 0 {
+		poke(l.wake)
+	}
+	return n
+}
+
+// isWritten reports whether an earlier run has written a line. The caller holds mu.
+func (l *Log) isWritten(index uint64, n int) bool {
+	w := &l.written
+	if w.index == 0 || w.cluster != l.encoder.cluster {
+		return false
+	}
+	if index < w.index || index == w.index && n <= w.n {
+		return true
+	}
+	w.index = 0
+	return false
+}
+
+// wants reports whether the changes of a key are written. A pattern that takes too long matches none.
+func (l *Log) wants(key string) bool {
+	for _, p := range l.config.Patterns {
+		steps := int64(maxMatchSteps)
+		if protocol.MatchSteps(p, key, false, &steps) {
+			return true
+		}
+	}
+	return len(l.config.Patterns) == 0
+}
+
+const maxMatchSteps = 10_000
+
+// hasRoom reports whether one more line may wait, and counts it if not. The caller holds mu.
+func (l *Log) hasRoom() bool {
+	if len(l.waits) > l.room/4 {
+		poke(l.full)
+	}
+	if len(l.waits) <= l.room {
+		return true
+	}
+	l.lacks++
+	l.dropped.Add(1)
+	return false
+}
+
+// Note writes a line of the node. Its time is now.
+func (l *Log) Note(line Line) {
+	if l == nil {
+		return
+	}
+	line.Addr, line.Name, line.User, line.Key = cut(line.Addr), cut(line.Name), cut(line.User), cut(line.Key)
+	line.Text, line.By = cut(line.Text), cut(line.By)
+	l.mu.Lock()
+	if l.hasRoom() {
+		l.waits = append(l.waits, l.noted(line)...)
+	}
+	l.mu.Unlock()
+	poke(l.wake)
+}
+
+// noted encodes a line of the node. The caller holds mu.
+func (l *Log) noted(line Line) []byte {
+	line.Time, line.Node, line.Run = time.Now().UTC().Truncate(time.Millisecond), l.config.Node, l.run
+	line.Cluster, line.N = l.encoder.cluster, l.notes
+	l.notes++
+	text, _ := json.Marshal(line)
+	return append(text, '\n')
+}
+
+// Lines and Dropped are how many lines this run has written, and how many it has not, for want of room or since the
+// write failed.
+func (l *Log) Lines() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.lines.Load()
+}
+
+// Dropped is as [Log.Lines] says.
+func (l *Log) Dropped() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.dropped.Load()
+}
+
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// write writes what waits, until Close.
+func (l *Log) write() {
+	defer close(l.ended)
+	defer l.out.close()
+	w := &writer{Log: l, limit: loglimit.Limit{Burst: 1, Every: time.Minute}}
+	for {
+		select {
+		case <-l.wake:
+		case <-l.quit:
+			w.writeWaiting()
+			return
+		}
+		gathered := time.NewTimer(gatherFor)
+		select {
+		case <-gathered.C:
+		case <-l.full:
+		case <-l.quit: // looked at above
+		}
+		gathered.Stop()
+		w.writeWaiting()
+	}
+}
+
+// writer is the goroutine's.
+type writer struct {
+	*Log
+	spare []byte // memory
+	limit loglimit.Limit
+}
+
+const (
+	// chunkBytes is about how much is written at once, and keptBytes the memory that is kept for the next lines.
+	chunkBytes = 256 << 10
+	keptBytes  = 1 << 20
+)
+
+func (w *writer) writeWaiting() {
+	w.mu.Lock()
+	text, told := w.waits, w.lacks
+	if told > 0 {
+		text = append(text, w.noted(Line{Event: Dropped, Count: told})...)
+		w.warn(slog.LevelWarn, "lines of the audit log were dropped", "lines", told)
+		w.lacks = 0
+	}
+	w.waits = w.spare[:0]
+	w.mu.Unlock()
+	written := true
+	for rest := text; len(rest) > 0; {
+		chunk := rest
+		if len(rest) > chunkBytes {
+			chunk = rest[:chunkBytes+1+bytes.IndexByte(rest[chunkBytes:], '\n')]
+		}
+		written = w.writeChunk(chunk)
+		rest = rest[len(chunk):]
+	}
+	if !written && told > 0 { // nor is the line that tells of the others, which is no loss by itself
+		w.dropped.Add(^uint64(0))
+		w.mu.Lock()
+		w.lacks += told - 1
+		w.mu.Unlock()
+	}
+	if w.spare = text; cap(text) > keptBytes {
+		w.spare = nil
+	}
+}
+
+// writeChunk writes lines. Those that the disk or the pipe does not take are told by a line that follows.
+func (w *writer) writeChunk(lines []byte) (written bool) {
+	n := uint64(bytes.Count(lines, []byte{'\n'}))
+	err := w.out.write(lines)
+	if err == nil {
+		w.Log.lines.Add(n)
+		return true
+	}
+	w.dropped.Add(n)
+	w.mu.Lock()
+	w.lacks += n
+	w.mu.Unlock()
+	w.warn(slog.LevelError, "write audit log", "error", err, "lines", n)
+	return false
+}
+
+// warn logs once a minute.
+func (w *writer) warn(level slog.Level, message string, attrs ...any) {
+	if silent, ok := w.limit.Admit(time.Now()); ok {
+		w.config.Logger.Log(context.Background(), level, message, append(attrs, "not_logged", silent)...)
+	}
+}
