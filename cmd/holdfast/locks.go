@@ -17,11 +17,13 @@ import (
 
 const locksUsage = `usage: holdfast locks [flags] [PATTERN]
        holdfast locks history [flags] [PATTERN]
+       holdfast locks history --audit FILE [FILE...] [--lock PATTERN] [--at TIME]
        holdfast locks break [flags] NAME --reason TEXT
 
 Lists who holds the locks whose names match PATTERN, those held longest first, and who waits for them, in order; stock
-locks too. 'history' lists how locks were lost lately, and who broke them. 'break' takes a lock away: a stock lock only
-with --owner, which is its token then.
+locks too. 'history' lists how locks were lost lately, and who broke them; with --audit it reads the files of
+--audit-log, of all nodes together and in any order, and lists who held locks from when until when. 'break' takes a lock
+away: a stock lock only with --owner, which is its token then.
 `
 
 // locksOwn are the flags of `holdfast locks`, and of its subcommands.
@@ -32,6 +34,8 @@ type locksOwn struct {
 	fence       uint64
 	owner       string
 	reason      string
+	audit, at   string
+	lock        string
 }
 
 func newLocksOwn() *locksOwn {
@@ -51,6 +55,13 @@ func (o *locksOwn) rows() []option {
 			name: "held-for", value: &o.heldFor,
 			help: "only locks that are held for so long already; 0: all, and those that are waited for",
 		},
+		{heading: auditHeading},
+		{name: "audit", value: &o.audit, help: "file of --audit-log; all words are further ones"},
+		{
+			name: "at", value: &o.at,
+			help: "only who held locks then: 02:00 (the last, of UTC), 2026-01-31T02:00:00, or with a zone",
+		},
+		{name: "lock", value: &o.lock, help: "pattern of the locks' names"},
 		{heading: breakHeading},
 		{name: "reason", value: &o.reason, help: "why, for the holder, the log and the history"},
 		{name: "fence", value: &o.fence, help: "break only the hold with this fence; 0: all holds"},
@@ -59,7 +70,7 @@ func (o *locksOwn) rows() []option {
 	return append(rows, option{name: "db", value: &o.db, help: "database of the locks; -1: all, for break 0"})
 }
 
-const breakHeading = "The break"
+const breakHeading, auditHeading = "The break", "The audit log"
 
 const askLimit = 10 * time.Second
 
@@ -76,6 +87,9 @@ func locks(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	if err := o.check(word, words); err != nil {
 		return err
+	}
+	if o.audit != "" {
+		return o.readAudit(words, time.Now(), stdout)
 	}
 	servers, err := o.clientFlags.servers()
 	if err != nil {
@@ -129,7 +143,9 @@ func (o *locksOwn) check(word string, words []string) error {
 		return usageError{errors.New("watch and held-for are for the list")}
 	case o.json && (o.watch || word == "break"):
 		return usageError{errors.New("json is for the list and for 'history'")}
-	case len(words) > 1:
+	case o.audit == "" && o.at+o.lock != "", o.audit != "" && word != "history":
+		return usageError{errors.New("audit, at and lock are for 'history --audit FILE'")}
+	case len(words) > 1 && o.audit == "":
 		return unexpected(words[1])
 	}
 	return nil
