@@ -68,6 +68,10 @@ var presets = map[string]map[string]string{
 	"flood": {
 		"peers": "holdfast-users", "workloads": "flood", "rounds": "3", "warmup": "2s", "measure": "5s",
 	},
+	// What neighbours that send much work at a time do to others' locks; with --before also before a change: five minutes.
+	"beside": {
+		"peers": "holdfast", "workloads": "beside", "rounds": "3", "warmup": "2s", "measure": "10s",
+	},
 	// Pairs of this build and of another, which --before names, by turns: two minutes.
 	"before": {
 		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
@@ -90,7 +94,7 @@ var presets = map[string]map[string]string{
 
 // presetOrder is the order in which results are told of.
 var presetOrder = []string{
-	"table", "limits", "growth", "before", "wan", "busy", "long", "sizing", "flood", "native",
+	"table", "limits", "growth", "before", "wan", "busy", "long", "sizing", "flood", "beside", "native",
 	"native-limits", "libraries",
 }
 

@@ -187,6 +187,10 @@ func All() []Workload {
 			Name: "native-connections", RESP: true, Native: true, Fresh: true, Once: true, Run: bound,
 			About: "connections with a session of their own that holds a lock: CPU, log entries and memory while nothing is said",
 		},
+		{
+			Name: "beside", RESP: true, Once: true, Run: beside,
+			About: "pairs alone, and beside neighbours: long pipelines, scripts and values of 8 MB",
+		},
 		{Name: "flood", RESP: true, Users: true, Once: true, Run: flood, About: "pairs of one user alone, beside another's flood of SET in pipelines, and beside the same with a limit of commands a second"},
 	}, failures()...)
 }
