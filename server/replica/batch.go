@@ -38,9 +38,9 @@ const (
 	byteWork    = 4       // a byte, until it is on the disks of all
 	// entryWork is how much large batches of an entry are together; a single one may be more. It bounds how long an entry
 	// takes that others wait for, and is many times what an empty entry costs.
-	entryWork = 1 << 22
+	entryWork = 1 << 23
 	// maxEntryWork is the same where the round trip takes that long anyway.
-	maxEntryWork = 4 * entryWork
+	maxEntryWork = 2 * entryWork
 )
 
 // estimate is the work of a batch of writes, and 0 for reads.

@@ -304,7 +304,7 @@ func TestSmallBatchesGoBetweenHeavyOnes(t *testing.T) {
 		require.Equal(t, []string{"sM0", "sL", "sM1", "s", "O0s", "s", "sM2", "O1", "O2"}, all)
 		require.False(t, p.step())
 
-		for want, far := range map[string]time.Duration{"XY": 10 * time.Millisecond, "X": time.Millisecond} {
+		for want, far := range map[string]time.Duration{"XY": 20 * time.Millisecond, "X": time.Millisecond} {
 			trip, entry = far, ""
 			add(mine, "X", entryWork)
 			add(mine, "Y", entryWork)
