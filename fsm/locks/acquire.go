@@ -230,6 +230,9 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	if q.Crowded && same == nil {
 		return Answer{}, ErrCrowded
 	}
+	if (same == nil || same.session != q.Session) && t.isFull(q.Session, len(q.Keys)) {
+		return Answer{}, ErrSessionFull // a waiter has a place at each lock, also at those that its owner holds
+	}
 	q.cloneTexts()
 	w := newWaiter(q, t.origin(q.Client.Origin), t.now)
 	w.blocked = uint8(blocked)

@@ -384,13 +384,20 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, ErrSessionFull, "a hold by lease does not become the session's")
 	_, err = table.Acquire(bound(waiting(asks("o", "taken", "free"))))
 	require.NoError(t, err, "the place is kept")
+	_, ok := table.Release(0, "1", "o", true)
+	require.True(t, ok)
+	table.mustAcquire(t, asks("other", "busy"))
+	_, err = table.Acquire(bound(waiting(asks("o", "2", "busy"))))
+	require.ErrorIs(t, err, ErrSessionFull, "a waiter has a place at each lock, also at those that its owner holds")
+	table.mustAcquire(t, bound(asks("o", "1")))
+	require.NoError(t, table.Verify())
 	table.Release(0, "taken", "other", false)
 	require.NotZero(t, table.Check(0, "free", "o", 1000))
 	require.NoError(t, table.Verify())
 	holds, ok := table.CloseSession(id)
 	require.True(t, ok)
 	require.Equal(t, MaxSession, holds)
-	require.Equal(t, 1, table.Stats().Holds)
+	require.Equal(t, 2, table.Stats().Holds)
 }
 
 // TestTicketsOfPlacesThatAreKept: who waits with the ticket of a place that is kept is known by it when the place goes.
