@@ -18,6 +18,14 @@ func (l *parallelLog) isStripped(log *raft.Log) bool {
 	return cap(log.Data) > 0 && &log.Data[:1][0] == &l.placeholder[:1][0]
 }
 
+// sizeToSend is about the size of an entry in a request, or the least that it may be if its data is not loaded.
+func (l *parallelLog) sizeToSend(log *raft.Log) int64 {
+	if l.isStripped(log) {
+		return strippedOver
+	}
+	return sizeOfEntry(log)
+}
+
 // withData returns the entry with its data, which is loaded for a stripped entry.
 func (l *parallelLog) withData(log *raft.Log) (*raft.Log, error) {
 	if !l.isStripped(log) {

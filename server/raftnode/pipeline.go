@@ -17,6 +17,8 @@ const (
 	// pipelineDepth is how many requests of a pipeline have no answer at most. Their entries are of appendGather bytes
 	// together, or a single request's.
 	pipelineDepth = 64
+	// extendedTo is how many entries a request has at most that has more than raft gives at a time.
+	extendedTo = pipelineDepth * maxAppend
 )
 
 // pipeline sends a follower that is far away requests before earlier ones are answered. They go over one connection, in
@@ -103,10 +105,14 @@ func (p *pipeline) isClosed() bool {
 }
 
 // AppendEntries sends a request when there is room for it. Raft's senders outlive their leadership: see
-// [transport.AppendEntries].
+// [transport.AppendEntries]. A pipeline to a member that is near by now ends when nothing is in flight.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
 	error,
 ) {
+	if p.isNear() {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	p.extend(args)
 	future := &appendFuture{start: time.Now(), args: args, resp: resp}
 	for rest := args; rest != nil; {
 		piece, more, err := cutAppend(rest, p.t.log)
@@ -123,6 +129,37 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		rest = more
 	}
 	return future, nil
+}
+
+// isNear reports whether the pipeline is of no use any more. Half of FarAway, so that it does not come and go.
+func (p *pipeline) isNear() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sent) == 0 && p.t.acks.roundTripTo(p.id) < FarAway/2
+}
+
+// extend adds the entries that follow to a request that is full. Raft's pipeline sends one request each time an entry is
+// appended, or CommitTimeout has passed, so a member that is behind would get maxAppend entries each time. Raft goes on
+// behind the last entry of the request.
+func (p *pipeline) extend(args *raft.AppendEntriesRequest) {
+	if len(args.Entries) < maxAppend {
+		return
+	}
+	size := int64(0)
+	for _, e := range args.Entries {
+		size += p.t.log.sizeToSend(e)
+	}
+	last, err := p.t.log.LastIndex()
+	for i := args.Entries[len(args.Entries)-1].Index + 1; err == nil && i <= last && len(args.Entries) < extendedTo; i++ {
+		e := new(raft.Log)
+		if err = p.t.log.GetLog(i, e); err != nil {
+			return
+		}
+		if size += p.t.log.sizeToSend(e); size > appendGather {
+			return
+		}
+		args.Entries = append(args.Entries, e)
+	}
 }
 
 func (p *pipeline) send(r *pipelined) error {
@@ -153,7 +190,9 @@ func (p *pipeline) send(r *pipelined) error {
 func (p *pipeline) write(r *pipelined) error {
 	r.round, r.match = p.t.acks.sending(), p.t.acks.agreed(p.id, r.args.Term)
 	_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
-	return p.conn.write(r.args)
+	err := p.conn.write(r.args)
+	p.conn.out = wire.Kept(p.conn.out)
+	return err
 }
 
 // receive takes the answers, one after the other, until the pipeline ends.
@@ -251,6 +290,7 @@ func (p *pipeline) answered(r *pipelined) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.sent[0] = nil // the array lives on
 	p.sent, p.bytes, p.heard = p.sent[1:], p.bytes-r.bytes, time.Now()
 	switch {
 	case !r.future.resp.Success:

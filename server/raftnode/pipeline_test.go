@@ -266,6 +266,78 @@ func TestPipelineThatIsFull(t *testing.T) {
 	})
 }
 
+// What has an answer is not kept in memory, nor is the frame of a large request.
+func TestPipelineKeepsNothingAnswered(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		req := entryRequest(5)
+		req.Entries[0].Data = make([]byte, appendGather/2)
+		_, err := p.AppendEntries(req, &raft.AppendEntriesResponse{})
+		require.NoError(t, err)
+		p.send(5)
+		sent := p.sent
+		p.answer(5)
+		require.Nil(t, sent[0])
+		require.NotNil(t, sent[1])
+		require.Less(t, cap(p.conn.out), appendGather/2)
+		p.answer(5)
+	})
+}
+
+// A request that is full has the entries that follow, too, up to a number and a size.
+func TestPipelineExtendsRequests(t *testing.T) {
+	full := func(log *parallelLog) *raft.AppendEntriesRequest {
+		req := &raft.AppendEntriesRequest{Term: 7}
+		for i := range uint64(maxAppend) {
+			e := new(raft.Log)
+			require.NoError(t, log.GetLog(i+1, e))
+			req.Entries = append(req.Entries, e)
+		}
+		return req
+	}
+	for _, c := range []struct{ appended, size, want int }{
+		{maxAppend, 1, maxAppend},
+		{maxAppend + 1, 1, maxAppend + 1},
+		{extendedTo + 1, 1, extendedTo},
+		{3 * maxAppend, strippedOver / 2, 2*maxAppend - 1}, // and what is beside the data
+		{3 * maxAppend, strippedOver + 1, maxAppend},       // the data is not loaded
+	} {
+		withPipeline(t, func(p *testPipeline, _ *heldStore) {
+			store := raft.NewInmemStore()
+			p.tr.log = newParallelLog(store, 1<<20, func(err error) { t.Error(err) })
+			for i := range uint64(c.appended) {
+				require.NoError(t, store.StoreLog(&raft.Log{Index: i + 1, Term: 7, Data: make([]byte, c.size)}))
+			}
+			req := full(p.tr.log)
+			p.extend(req)
+			require.Len(t, req.Entries, c.want, "%d of %d bytes", c.appended, c.size)
+			require.EqualValues(t, c.want, req.Entries[c.want-1].Index)
+			short := full(p.tr.log)
+			short.Entries = short.Entries[1:]
+			p.extend(short)
+			require.Len(t, short.Entries, maxAppend-1, "raft had no more")
+		})
+	}
+}
+
+// A pipeline to a member that has come near ends when all is answered.
+func TestPipelineEndsWhenNear(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		takes := func(d time.Duration) {
+			for range 2 * tripTimes {
+				p.tr.acks.took("n2", d)
+			}
+		}
+		takes(FarAway / 2)
+		p.send(4)
+		takes(FarAway/2 - 1)
+		p.send(5)
+		p.answer(4, 5)
+		require.Equal(t, []uint64{4, 5}, p.acknowledged())
+		_, err := p.AppendEntries(entryRequest(5), &raft.AppendEntriesResponse{})
+		require.ErrorIs(t, err, raft.ErrPipelineReplicationNotSupported)
+	})
+}
+
 // A request of more than appendGather goes in pieces, and raft gets the answer to the last.
 func TestPipelineCutsRequests(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {

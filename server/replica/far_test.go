@@ -87,6 +87,25 @@ func TestFollowerFarAwayKeepsUp(t *testing.T) {
 	})
 }
 
+// A follower that is far away and comes back makes up what it has missed at once.
+func TestFarFollowerMakesUpABacklog(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader, away := c.Leader(), c.Followers()[0]
+		for _, other := range c.Names(away.Name) {
+			c.Net.Delay(away.Name, other, raftnode.FarAway)
+			c.Net.Delay(other, away.Name, raftnode.FarAway)
+		}
+		time.Sleep(10 * time.Second)
+		c.Net.Isolate(away.Name)
+		acquires(t, leader, 1, 3000)
+		time.Sleep(time.Second)
+		want := lastLog(c)
+		c.Net.Rejoin(away.Name)
+		time.Sleep(2 * time.Second)
+		require.GreaterOrEqual(t, away.Replica().Status().LastLog, want)
+	})
+}
+
 // The leader tells when a round trip is more than a quarter of the heartbeat timeout, and which timeouts carry it.
 func TestNodesThatAreTooFarApart(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
