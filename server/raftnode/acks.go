@@ -25,13 +25,15 @@ import (
 // a round during which the configuration changes has moved, and the caller begins another.
 type acks struct {
 	self raft.ServerID
+	// recent is how long the time of a round trip to a member counts for quorum.
+	recent time.Duration
 
 	mu      sync.Mutex
 	view    *view
 	round   uint64 // the newest that began
 	peers   map[raft.ServerID]*peerAck
 	waiters []*Acknowledgement
-	// quorum is the time of a round trip to as many voters as make a majority with this node.
+	// quorum is the time of a round trip to as many voters as make a majority with this node; 0: it is not known.
 	quorum atomic.Int64
 }
 
@@ -52,21 +54,26 @@ type peerAck struct {
 type leastTime struct {
 	least, before time.Duration
 	count         int
+	at            time.Time // of the last
 }
 
 const tripTimes = 16
 
 func (l *leastTime) add(d time.Duration) {
-	if l.count == 0 || d < l.least {
+	l.at = time.Now()
+	if l.count%tripTimes == 0 || d < l.least {
 		l.least = d
 	}
-	if l.count++; l.count == tripTimes {
-		l.before, l.count = l.least, 0
+	if l.count++; l.count%tripTimes == 0 {
+		l.before = l.least
 	}
 }
 
+// isKnown reports whether there are enough times, and the last was after since.
+func (l *leastTime) isKnown(since time.Time) bool { return l.count >= tripTimes && l.at.After(since) }
+
 func (l *leastTime) get() time.Duration {
-	if l.count > 0 {
+	if l.count%tripTimes > 0 {
 		return min(l.before, l.least)
 	}
 	return l.before
@@ -93,8 +100,8 @@ func (w *Acknowledgement) Moved() bool { return w.moved }
 // End ends the wait, and returns how many voters have acknowledged. The caller must call End.
 func (w *Acknowledgement) End() int { return w.acks.forget(w) }
 
-func newAcks(self string) *acks {
-	return &acks{self: raft.ServerID(self), peers: make(map[raft.ServerID]*peerAck), view: &view{}}
+func newAcks(self string, recent time.Duration) *acks {
+	return &acks{self: raft.ServerID(self), recent: recent, peers: make(map[raft.ServerID]*peerAck), view: &view{}}
 }
 
 // reconfigure goes over to another configuration. What a node that is no member acknowledged is forgotten: as a
@@ -114,6 +121,7 @@ func (a *acks) reconfigure(v *view) {
 		a.peers[id].voter = m.Voter
 	}
 	a.view = v
+	a.measureQuorum()
 	for _, w := range a.waiters {
 		w.moved = w.nodes == majority
 	}
@@ -209,9 +217,16 @@ func (a *acks) took(peer raft.ServerID, d time.Duration) {
 	if p := a.peers[peer]; p != nil {
 		p.trip.add(d)
 	}
+	a.measureQuorum()
+}
+
+// measureQuorum takes the time of a round trip to the nearest voters that have answered of late: a majority without
+// the others is as far away as that. Requires a.mu.
+func (a *acks) measureQuorum() {
+	since := time.Now().Add(-a.recent)
 	var trips []time.Duration
-	for _, p := range a.peers {
-		if p.voter {
+	for _, p := range a.peers { // unordered: the times are sorted
+		if p.voter && p.trip.isKnown(since) {
 			trips = append(trips, p.trip.get())
 		}
 	}

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -13,7 +14,7 @@ import (
 
 // acksOf are the acknowledgements of a cluster of voters, whose first leads.
 func acksOf(ids ...string) *acks {
-	a := newAcks(ids[0])
+	a := newAcks(ids[0], time.Minute)
 	a.reconfigure(viewOf(ids[0], ids[1:]...))
 	return a
 }
@@ -72,6 +73,34 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	require.False(t, ok, "not since then")
 	a.forget(round)
 	require.Empty(t, a.waiters)
+}
+
+// A member that has answered no heartbeat, or none of late, is not near: the others are a majority without it.
+func TestRoundTripOfThoseThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const near, far = time.Millisecond, 80 * time.Millisecond
+		a := acksOf("n1", "n2", "n3")
+		takes := func(id raft.ServerID, d time.Duration) {
+			for range tripTimes {
+				a.took(id, d)
+			}
+		}
+		takes("n3", far)
+		require.EqualValues(t, far, a.quorum.Load())
+		takes("n2", near)
+		require.EqualValues(t, near, a.quorum.Load())
+		time.Sleep(a.recent)
+		a.took("n3", far)
+		require.EqualValues(t, far, a.quorum.Load(), "n2 is silent")
+		a.took("n2", near)
+		require.EqualValues(t, near, a.quorum.Load())
+		a.reconfigure(viewOf("n1", "-n2", "n3"))
+		require.EqualValues(t, far, a.quorum.Load(), "n2 has no vote any more")
+		a.reconfigure(viewOf("n1", "n2", "n3", "n4", "n5"))
+		require.EqualValues(t, far, a.quorum.Load(), "n3 completes a majority of five")
+		a.reconfigure(viewOf("n1", "n2", "n4", "n5"))
+		require.Zero(t, a.quorum.Load(), "too few are known")
+	})
 }
 
 func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {

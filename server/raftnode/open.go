@@ -17,7 +17,8 @@ import (
 // Open builds raft over the node's stores, which starts to take part in elections. [Node.Start] must follow.
 func Open(c Config) (*Node, error) {
 	n := &Node{
-		config: c, configurations: newConfigurations(c.ID), acks: newAcks(c.ID), progress: newProgress(&c),
+		config: c, configurations: newConfigurations(c.ID), acks: newAcks(c.ID, 2*c.ElectionTimeout),
+		progress: newProgress(&c),
 		removals: make(chan committedChange, maxRemovalNotices), changing: make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 	}
