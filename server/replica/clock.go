@@ -86,28 +86,30 @@ type leaderTerm struct {
 	landed   chan struct{} // inFlight fell
 	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
 	progress atomic.Int64
-	begun    [maxInFlight]atomic.Int64 // when the entries in flight were proposed, nanoseconds of Unix time
-	first    uint64                    // of begun, the oldest entry in flight; of the goroutine that applies entries
-	next     uint64                    // of begun; the proposer's own
-	wanted   atomic.Int64              // cluster time that an entry is wanted to reach
-	stamped  int64                     // the newest stamp proposed; the proposer's own
-	version  byte                      // the newest version proposed; the proposer's own
+	// begun is when the entries in flight were proposed. The proposer writes a time before inFlight rises for it, and
+	// after inFlight fell for the time before in its place.
+	begun   [maxInFlight]time.Time
+	first   uint64       // of begun, the oldest entry in flight; of the goroutine that applies entries
+	next    uint64       // of begun; the proposer's own
+	wanted  atomic.Int64 // cluster time that an entry is wanted to reach
+	stamped int64        // the newest stamp proposed; the proposer's own
+	version byte         // the newest version proposed; the proposer's own
 }
 
 // begin notes when an entry is proposed.
-func (l *leaderTerm) begin(at int64) {
-	l.begun[l.next%maxInFlight].Store(at)
+func (l *leaderTerm) begin(at time.Time) {
+	l.begun[l.next%maxInFlight] = at
 	l.next++
 }
 
 // lastBegun returns when the newest entry was proposed. The proposer's own.
 func (l *leaderTerm) lastBegun() time.Time {
-	return time.Unix(0, l.begun[(l.next-1)%maxInFlight].Load())
+	return l.begun[(l.next-1)%maxInFlight]
 }
 
 // land returns when the oldest entry in flight, which has landed, was proposed.
 func (l *leaderTerm) land() time.Time {
-	at := l.begun[l.first%maxInFlight].Load()
+	at := l.begun[l.first%maxInFlight]
 	l.first++
-	return time.Unix(0, at)
+	return at
 }

@@ -622,10 +622,13 @@ func TestProposer(t *testing.T) {
 		pass(1)
 		require.True(t, woken(p.wake), "another entry may follow")
 		step(entry(at+2, " e"))
-		for i := range maxInFlight - 2 {
+		pass(trip / maxInFlight)
+		mine.batches = []*forward.Batch{claim}
+		step(entry(at+4, " k")) // beside others a refusal does not wait
+		for i := range maxInFlight - 3 {
 			pass(trip / maxInFlight)
 			waits("f")
-			step(entry(at+4+2*i, " f"))
+			step(entry(at+6+2*i, " f"))
 		}
 		woken(p.wake)
 		waits("g")

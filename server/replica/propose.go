@@ -118,8 +118,9 @@ func (p *proposer) step() bool {
 	if l == nil {
 		return false
 	}
-	switch n := l.inFlight.Load(); {
-	case n == 0:
+	n := l.inFlight.Load()
+	switch {
+	case n <= 0:
 		p.delay.land(l)
 	case !p.mayFollow(l, n):
 		return false
@@ -137,7 +138,7 @@ func (p *proposer) step() bool {
 		return false
 	}
 	useful := wanted || !p.delay.onlyRefusals(&p.sources, &p.waiting, stamp)
-	if !useful && p.delay.left() > 0 {
+	if !useful && n <= 0 && p.delay.left() > 0 {
 		p.delay.hold()
 		return false
 	}
@@ -154,10 +155,10 @@ func (p *proposer) step() bool {
 	p.heavy = heavy
 	p.delay.propose(useful)
 	p.alone = heavy || len(entry) >= aloneFrom
-	now := time.Now().UnixNano()
+	now := time.Now()
 	l.begin(now)
 	if l.inFlight.Add(1) == 1 {
-		l.progress.Store(now)
+		l.progress.Store(now.UnixNano())
 		p.proposed()
 	}
 	p.propose(l.term, entry, flags...)
