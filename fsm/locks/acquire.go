@@ -252,8 +252,8 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		copy(w.keys(), same.keys())
 		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
 		t.replaceWaiter(same, w)
-		if same.absent && same.deadline < t.now {
-			t.wakeAll(w) // the end of the grace was due, and would have woken them
+		if same.deadline < t.now {
+			t.wakeAll(w) // the end of the wait, or of the grace, was due, and would have woken them
 		}
 		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil

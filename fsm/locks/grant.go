@@ -104,6 +104,9 @@ func (e *engine) serve(w *waiter) {
 	}
 	e.removeQueue(w)
 	fence := e.grant(&q, w.since)
+	if w.deadline < e.now {
+		e.wakeAll(w) // the end of the wait was due, and would have woken them
+	}
 	e.emitEndOfWait(w, fence, nil)
 }
 
