@@ -25,14 +25,13 @@ func covers(h *hold, r *Request) bool {
 // isGrantable reports whether a lock does not block a request with that order in its queue.
 func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	l := e.find(r.DB, key)
-	switch {
+	switch h := l.holdOf(r.Owner); {
 	case l == nil:
 		return true
+	case h != nil:
+		return covers(h, r) && !e.hasEnded(l, h, e.now) // whatever else is due there
 	case e.isDueFirst(l):
-		return false // whatever is due there wakes the queue: see runNext
-	}
-	if h := l.holdOf(r.Owner); h != nil {
-		return covers(h, r) && !e.hasEnded(l, h, e.now)
+		return false // what is due there wakes the queue: see runNext
 	}
 	return !l.delayed() && isCompatible(l, r) && e.isFree(l, r, order)
 }

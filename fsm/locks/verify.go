@@ -148,16 +148,19 @@ func (v *verifier) lock(d *database, l, made *lock) {
 		m.holds, n.holds = nil, nil
 	}
 	v.same("extension", m, n)
-	if v.served && l.due >= v.now && m.sessionHolds == 0 && d.flush == nil {
-		v.require(v.nextInLine(l) == nil, "is not granted to the first in line")
-	}
 }
 
-// queue looks for each waiter of a lock in all trees that have it.
+// queue looks for each waiter of a lock in all trees that have it, and if nothing is due at the lock for one that could
+// be granted.
 func (v *verifier) queue(l *lock) {
 	t, places := v.Table, 0
+	served := v.served && l.due >= v.now && v.flushOf(l) == nil && l.more != nil && l.more.sessionHolds == 0
+	v.require(!served || v.nextInLine(l) == nil, "is not granted to the first in line")
 	t.eachWaiter(l, func(w *waiter) bool {
 		places++
+		q, own := w.request(), l.holdOf(w.owner)
+		v.require(!served || own == nil || w.absent || w.keys()[w.blocked] != l.key() || !covers(own, &q),
+			"%q waits for what it holds", w.owner)
 		i := slices.Index(w.keys(), l.key())
 		if v.require(i >= 0, "%q waits for other locks", w.owner); i < 0 {
 			return false
