@@ -263,7 +263,7 @@ func TestChartScales(t *testing.T) {
 	said, claims := p.jobs["holdfast-scale-in"].log, len(p.claims)
 	p.mu.Unlock()
 	require.Equal(t, 6, claims, "the volumes of those that were removed stay, and the backups'")
-	require.Regexp(t, `^holdfast-4 is no member\nholdfast-3 was removed`, said)
+	require.Regexp(t, `^holdfast cluster: holdfast-4 is no member\nholdfast-3 was removed`, said)
 	p.sh(t, "kubectl rollout status statefulset/holdfast")
 
 	scale(5)

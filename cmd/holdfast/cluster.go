@@ -49,6 +49,7 @@ type clusterOwn struct {
 	force   bool
 	gone    bool
 	voters  int
+	stderr  io.Writer
 }
 
 func newClusterOwn() *clusterOwn {
@@ -91,8 +92,9 @@ func clusterWords() []clusterWord {
 }
 
 // manage is `holdfast cluster`: the members of a cluster are shown or changed.
-func manage(ctx context.Context, args []string, stdout, _ io.Writer) error {
+func manage(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := newClusterOwn()
+	o.stderr = stderr
 	words, err := parseAnywhere(o.rows(), args, stdout, clusterUsage)
 	switch {
 	case err != nil:
@@ -134,13 +136,21 @@ func clusterNames() (names []string) {
 	return names
 }
 
+// servers are the nodes of the flags.
+func (o *clusterOwn) servers() (*operator.Servers, error) {
+	servers, err := o.clientFlags.servers()
+	if err == nil {
+		servers.Name = clientName("holdfast-cluster")
+	}
+	return servers, err
+}
+
 // connect connects to the first node that answers.
 func (o *clusterOwn) connect(ctx context.Context) (*operator.Conn, error) {
 	servers, err := o.servers()
 	if err != nil {
 		return nil, err
 	}
-	servers.Name = clientName("holdfast-cluster")
 	return servers.DialAny(ctx, min(o.timeout, nodePatience))
 }
 

@@ -27,17 +27,36 @@ func changing(word string, least, most int, which string) func(*clusterOwn, cont
 		if err != nil {
 			return err
 		}
-		servers.Name = clientName("holdfast-cluster")
 		c := &change{clusterOwn: o, servers: servers, word: word, names: names}
 		return c.make(ctx, stdout)
 	}
 }
 
-// remove takes members out, one after the other.
+// remove takes members out, one after the other. If one of several names is no member's, it removes none, except with
+// --gone-ok.
 func (o *clusterOwn) remove(ctx context.Context, names []string, stdout io.Writer) error {
-	one := changing("RAFT.REMOVE", 1, 1, "which member")
-	for i := range max(1, len(names)) {
-		if err := one(o, ctx, names[i:min(i+1, len(names))], stdout); err != nil {
+	const word = "RAFT.REMOVE"
+	if len(names) < 2 {
+		return changing(word, 1, 1, "which member")(o, ctx, names, stdout)
+	}
+	servers, err := o.servers()
+	if err != nil {
+		return err
+	}
+	status, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	found := &change{servers: servers, names: slices.Clone(names)}
+	found.learn(status)
+	for i, id := range found.names {
+		if !o.gone && !slices.ContainsFunc(status.Members, func(m api.Member) bool { return m.ID == id }) {
+			return fmt.Errorf("no member is called %q; nothing was changed", names[i])
+		}
+	}
+	for _, id := range found.names {
+		c := &change{clusterOwn: o, servers: servers, word: word, names: []string{id}}
+		if err := c.make(ctx, stdout); err != nil {
 			return err
 		}
 	}
@@ -120,10 +139,6 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 		return c.leaderless
 	}
 	c.led, c.leaderless = time.Now(), nil
-	if c.gone && !isMember(status, c.names[0]) {
-		_, err := fmt.Fprintf(stdout, "%s is no member\n", printable(c.names[0]))
-		return err
-	}
 	if c.word == "RAFT.REPLACE" && len(c.names) == 1 {
 		by, err := successor(status, c.names[0])
 		if err != nil {
@@ -146,6 +161,10 @@ func (c *change) ask(ctx context.Context, conn *operator.Conn, stdout io.Writer)
 	v, err := conn.Do(ctx, words...)
 	if err != nil {
 		c.sent = before || !strings.HasPrefix(v.Str, "CLUSTERDOWN")
+		// The leader says so: the node that was asked may not have heard of the member yet.
+		if c.gone && strings.HasPrefix(v.Str, "ERR no member is called ") {
+			_, err = fmt.Fprintf(c.stderr, "holdfast cluster: %s is no member\n", printable(c.names[0]))
+		}
 		return err
 	}
 	var said strings.Builder
@@ -169,11 +188,6 @@ func (c *change) learn(status *api.Cluster) {
 			c.servers.Addrs = append(c.servers.Addrs, addr)
 		}
 	}
-}
-
-// isMember reports whether a member has the name or the ID.
-func isMember(status *api.Cluster, who string) bool {
-	return slices.ContainsFunc(status.Members, func(m api.Member) bool { return m.Name == who || m.ID == who })
 }
 
 // successor is the ID of the one member that can take the place of another: it has no vote, and answers. If the member

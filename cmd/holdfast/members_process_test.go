@@ -114,8 +114,10 @@ func TestMembersByCommand(t *testing.T) {
 	staysOut(t, leader)
 	require.Equal(t, "v", client(t, other).Get(t.Context(), "k").Val())
 	changes(t, other.addr, 1, "no member is called \""+one.name, "remove", one.name, leader.name)
-	changes(t, other.addr, 0, one.name+" is no member\n"+leader.name+" is no member\n", "remove", one.name, leader.name,
-		"--gone-ok")
+	changes(t, other.addr, 1, "no member is called \"n9\"; nothing was changed", "remove", other.name, "n9")
+	changes(t, other.addr, 0, "holdfast cluster: "+one.name+" is no member\nholdfast cluster: "+leader.name+
+		" is no member\n", "remove", one.name, leader.name, "--gone-ok")
+	changes(t, other.addr, 0, "holdfast cluster: n9 is no member\n", "remove", "n9", "--gone-ok")
 	changes(t, other.addr, 1, other.name+" is the last voter", "remove", other.name, "--force")
 }
 
