@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,6 +73,8 @@ func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	switch {
 	case o.keep < 0:
 		return usageError{fmt.Errorf("keep %d: at least one", o.keep)}
+	case o.keep > 0 && o.stale:
+		return usageError{errors.New("stale is for a file: --keep would remove backups that are newer")}
 	case o.keep > 0:
 		return p.keep(ctx, path, o.keep, stdout)
 	case path == "-":
@@ -93,37 +97,49 @@ const (
 
 // keep takes a backup into the folder, which a drill proves before it has its name, and then removes the oldest but n.
 func (p *puller) keep(ctx context.Context, folder string, n int, stdout io.Writer) error {
-	now := time.Now().UTC()
-	p.file = filepath.Join(folder, now.Format(keptLayout)+keptSuffix)
-	drilled := stdout
+	p.file = filepath.Join(folder, time.Now().UTC().Format(keptLayout)+keptSuffix)
+	var said bytes.Buffer // once the file is there
+	drilled := io.Writer(&said)
 	if p.json {
 		drilled = p.stderr
 	}
+	err := intoFile(p.file, func(w io.Writer) error { return p.pull(ctx, w, &said) }, func(path string) error {
+		return restoreDrill(ctx, path, p.file, newRestoreOwn(), drilled)
+	})
+	if err != nil {
+		return err
+	}
+	_, unsaid := said.WriteTo(stdout)
+	return errors.Join(unsaid, p.rotate(folder, n))
+}
+
+// rotate removes the oldest backups of --keep but n, and what runs that were killed have left. Another run may remove
+// the same files.
+func (p *puller) rotate(folder string, n int) error {
+	now := time.Now()
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		return err
 	}
-	var older []string // by age
+	var kept []string // by age
 	for _, f := range files {
 		stamp, rest, _ := strings.Cut(f.Name(), ".")
 		taken, err := time.Parse(keptLayout, stamp)
 		path := filepath.Join(folder, f.Name())
 		switch {
-		case err != nil || !f.Type().IsRegular() || path == p.file:
+		case err != nil || !f.Type().IsRegular():
+		case "."+rest == keptSuffix && taken.After(now):
+			fmt.Fprintf(p.stderr, "holdfast backup: %s is of the future: a clock was wrong; it stays, and is not counted\n", path)
 		case "."+rest == keptSuffix:
-			older = append(older, path)
-		case strings.HasPrefix("."+rest, keptSuffix+partialSuffix) && now.Sub(taken) > partialAge: // of a run that was killed
-			if err := os.Remove(path); err != nil {
-				return err
-			}
+			kept = append(kept, path)
+		case strings.HasPrefix("."+rest, keptSuffix+partialSuffix) && now.Sub(taken) > partialAge:
+			_ = os.Remove(path) // the next run tries again
 		}
 	}
-	err = intoFile(p.file, func(w io.Writer) error { return p.pull(ctx, w, stdout) }, func(path string) error {
-		return restoreDrill(ctx, path, p.file, newRestoreOwn(), drilled)
-	})
-	for _, path := range older[:max(0, len(older)+1-n)] {
-		if err == nil {
-			err = os.Remove(path)
+	err = nil
+	for _, path := range kept[:max(0, len(kept)-n)] {
+		if failed := os.Remove(path); !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
 		}
 	}
 	return err
@@ -138,7 +154,7 @@ func replaceable(path string) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		return usageError{fmt.Errorf("%s is a folder: say which file", path)}
+		return usageError{fmt.Errorf("%s is a folder: say which file, or --keep with at least 1", path)}
 	case !info.Mode().IsRegular():
 		return usageError{fmt.Errorf("%s is no regular file: use - and redirect the output", path)}
 	}

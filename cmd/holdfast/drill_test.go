@@ -207,15 +207,20 @@ func TestBackupKeep(t *testing.T) {
 		old = append(old, fmt.Sprintf("202501%02dT000000Z.bak", i+1))
 	}
 	young := time.Now().UTC().Format(keptLayout) + ".bak.partial-1" // another backup is under way
-	others := []string{"20250101T000000Z.bak.gz", "before-upgrade.bak", young}
-	for _, file := range slices.Concat(old, others, []string{"20250103T000000Z.bak.partial-1"}) {
+	const future = "29990101T000000Z.bak"                           // of a clock that was wrong
+	others := []string{"20250101T000000Z.bak.gz", "before-upgrade.bak", young, future}
+	const killed = "20250131T000000Z.bak.partial-1"
+	for _, file := range slices.Concat(old, others, []string{killed}) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, file), nil, 0o600))
 	}
-	run := func(env string) (files []string, err error) {
-		cmd := exec.Command(exe, args...)
+	run := func(env string, more ...string) (files []string, said string, err error) {
+		cmd := exec.Command(exe, append(slices.Clone(args), more...)...)
 		cmd.Env = append(os.Environ(), "HOLDFAST_SERVER="+n.addr, env)
-		out, err := cmd.CombinedOutput()
-		t.Logf("%s", out)
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err = cmd.Run()
+		t.Log(stdout.String(), stderr.String())
+		require.Equal(t, err == nil, strings.Contains(stderr.String(), future+" is of the future"))
 		all, failed := os.ReadDir(folder)
 		require.NoError(t, failed)
 		for _, f := range all {
@@ -224,22 +229,47 @@ func TestBackupKeep(t *testing.T) {
 			}
 		}
 		require.Len(t, all, len(files)+len(others), "files of other names stay")
-		return files, err
+		return files, stdout.String(), err
 	}
-	files, err := run("TMPDIR=" + filepath.Join(folder, "none")) // no drill can be made
+	files, said, err := run("TMPDIR="+filepath.Join(folder, "none"), "--json") // no drill can be made
 	require.Error(t, err)
-	require.Equal(t, old, files)
+	require.Empty(t, said, "there is no such file")
+	require.Equal(t, append(slices.Clone(old), killed), files)
 	n.Kill()
-	files, err = run("A=B")
+	files, _, err = run("A=B")
 	require.Error(t, err)
-	require.Equal(t, old, files)
+	require.Equal(t, append(slices.Clone(old), killed), files)
 	n.start(t)
 	waitServing(t, n)
-	files, err = run("A=B")
+	_, _, err = run("A=B", "--stale")
+	require.Error(t, err)
+	files, said, err = run("A=B")
 	require.NoError(t, err)
+	require.Regexp(t, `^backup of index .*\n.* can be restored: `, said)
 	require.Equal(t, old[2:], files[:most-1])
 	require.Len(t, files, most)
 	require.Regexp(t, `^20[0-9T]+Z\.bak$`, files[most-1])
 	proof, err := exec.Command(exe, "inspect", filepath.Join(folder, files[most-1])).CombinedOutput()
 	require.NoError(t, err, "%s", proof)
+}
+
+// TestBackupKeepAtOnce: several runs that remove the same files at once all succeed.
+func TestBackupKeepAtOnce(t *testing.T) {
+	folder := t.TempDir()
+	const many, kept = 300, 3
+	for i := range many {
+		name := time.Unix(int64(i), 0).UTC().Format(keptLayout) + keptSuffix
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	}
+	failed := make(chan error)
+	for range 4 {
+		go func() { failed <- (&puller{stderr: io.Discard}).rotate(folder, kept) }()
+	}
+	for range 4 {
+		require.NoError(t, <-failed)
+	}
+	left, err := filepath.Glob(filepath.Join(folder, "*"))
+	require.NoError(t, err)
+	require.Len(t, left, kept)
+	require.Equal(t, time.Unix(many-kept, 0).UTC().Format(keptLayout)+keptSuffix, filepath.Base(left[0]))
 }

@@ -90,6 +90,8 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"cluster", "status", "--timeout", "0s"}, "timeout 0s: more than nothing"},
 		{[]string{"backup"}, "say which file, or - for the standard output"},
 		{[]string{"backup", "a", "b"}, `unexpected argument "b"`},
+		{[]string{"backup", "--keep", "2", "--stale", "x"}, "stale is for a file"},
+		{[]string{"backup", "--keep", "0", "."}, "say which file, or --keep with at least 1"},
 		{[]string{"inspect"}, "say which file"},
 		{[]string{"inspect", "a", "b"}, `unexpected argument "b"`},
 		{[]string{"inspect", "--fences", "-1", "a"}, "not negative"},
