@@ -7,7 +7,7 @@ TEST := $(GO) test -tags invariants
 MUTATIONS_DIR := cmd/internal/mutations
 MODULES := $(MUTATIONS_DIR) server/clients/go/holdfast # modules that are checked as the main one is
 MUTATE := $(GO) -C $(MUTATIONS_DIR) run .
-# Built by the Go command the first time, which takes minutes.
+# Built by the Go command the first time, which takes minutes and the network; HELM=helm takes the one that is installed.
 HELM ?= $(GO) run -trimpath helm.sh/helm/v3/cmd/helm@v3.22.0
 
 .DEFAULT_GOAL := help
@@ -50,7 +50,8 @@ fmt: ## format Go with gofumpt, and wrap Markdown
 	$(GO) run ./cmd/internal/mdwrap -w
 
 rewrite: ## regenerate transcripts and generated documents after an intended change
-	HOLDFAST_HELM="$(HELM)" $(GO) test ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
+	@$(HELM) version >/dev/null || { echo "rewrite: no helm: '$(HELM)' fails; say HELM=helm where one is installed" >&2; exit 1; }
+	HOLDFAST_HELM="$(HELM)" $(GO) test -timeout 30m ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
 
 FUZZTIME ?= 20s
 fuzz: ## run every fuzz target for FUZZTIME (20s)
@@ -146,7 +147,7 @@ dist: ## what a release consists of, in dist/: archives, packages, client librar
 	./cmd/holdfast/packaging/dist.sh
 
 chart: ## helm lints and renders the Helm chart, Kubernetes' types know each word, nodes are scaled, and the plain manifests are its rendering
-	HOLDFAST_HELM="$(HELM)" $(GO) test -count=1 -v -run '^TestChart' ./cmd/holdfast
+	HOLDFAST_HELM="$(HELM)" $(GO) test -count=1 -v -timeout 30m -run '^TestChart' ./cmd/holdfast
 
 image: ## build the image and run compose.yaml from it by podman, as root
 	./cmd/holdfast/packaging/image.sh

@@ -63,6 +63,10 @@ func TestChartVersion(t *testing.T) {
 
 // TestChartIsThePlainManifests: the manifests for kubectl are the chart's rendering.
 func TestChartIsThePlainManifests(t *testing.T) {
+	release := readFile(t, filepath.Join("..", "..", ".github", "workflows", "release.yml"))
+	require.Contains(t, release, `echo "VERSION=${GITHUB_REF_NAME#v}" >>"$GITHUB_ENV"`, "the tag v0.1.0 releases 0.1.0")
+	require.Contains(t, release, "tags: ${{ vars.REGISTRY }}/${{ github.repository }}:${{ env.VERSION }}\n",
+		"the chart starts appVersion")
 	needHelm(t)
 	for _, of := range []struct {
 		file, head string

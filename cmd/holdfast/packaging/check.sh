@@ -69,6 +69,9 @@ if go $helm version >"$work/helm" 2>"$work/download" && (cd cmd/holdfast/packagi
 	make chart
 	(cd cmd/holdfast/packaging/strict && go run .)
 	echo "packaging: all well"
+elif ! grep -qE 'Get "http|reading http|module lookup disabled' "$work/download"; then
+	cat "$work/download" >&2 # this is not about the network
+	exit 1
 else
 	echo "packaging: the chart, the manifests and compose.yaml NOT CHECKED: helm or their types cannot be fetched: $(tail -1 "$work/download")" >&2
 	echo "packaging: all else well"
