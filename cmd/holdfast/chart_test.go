@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,10 +29,12 @@ func runHelm(ctx context.Context, args ...string) ([]byte, error) {
 	words := append(strings.Fields(os.Getenv("HOLDFAST_HELM")), args...)
 	if args[0] == "template" {
 		words = append(words, "--kube-version=1.30") // helm takes an old one where its build names none
+		words = append(words, "--namespace=default") // and the namespace of the operator's kubeconfig
 	}
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	var complaint bytes.Buffer
 	cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), &complaint
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull)
 	out, err := cmd.Output()
 	if err != nil {
 		err = fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, complaint.Bytes())
@@ -59,14 +63,14 @@ func TestChartVersion(t *testing.T) {
 	text := readFile(t, filepath.Join("packaging", "helm", "Chart.yaml"))
 	require.Contains(t, text, "\nversion: "+protocol.HoldfastVersion+"\n")
 	require.Contains(t, text, "\nappVersion: "+protocol.HoldfastVersion+"\n")
-}
-
-// TestChartIsThePlainManifests: the manifests for kubectl are the chart's rendering.
-func TestChartIsThePlainManifests(t *testing.T) {
 	release := readFile(t, filepath.Join("..", "..", ".github", "workflows", "release.yml"))
 	require.Contains(t, release, `echo "VERSION=${GITHUB_REF_NAME#v}" >>"$GITHUB_ENV"`, "the tag v0.1.0 releases 0.1.0")
 	require.Contains(t, release, "tags: ${{ vars.REGISTRY }}/${{ github.repository }}:${{ env.VERSION }}\n",
 		"the chart starts appVersion")
+}
+
+// TestChartIsThePlainManifests: the manifests for kubectl are the chart's rendering.
+func TestChartIsThePlainManifests(t *testing.T) {
 	needHelm(t)
 	for _, of := range []struct {
 		file, head string
@@ -186,7 +190,7 @@ func TestChart(t *testing.T) {
 				require.Equal(t, 2, strings.Count(text, "- {name: registry}\n"))
 				require.Contains(t, text, "storageClassName: fast\n")
 				require.Contains(t, text, "storageClassName: slow\n")
-				require.NotContains(t, text, "fsGroup")
+				require.NotContains(t, text, "fsGroup:")
 			},
 		},
 	} {
@@ -208,6 +212,12 @@ func TestChart(t *testing.T) {
 			row.check(t, &config, text)
 		})
 	}
+	values := filepath.Join(folder, "values")
+	require.NoError(t, os.WriteFile(values, []byte("flags: {max-query-bytes: 64000000}"), 0o600))
+	objects, err := manifestsOf(strings.NewReader(render(t, "--values="+values)))
+	require.NoError(t, err)
+	config := checkNodes(t, objects, 3)
+	require.EqualValues(t, 64000000, config.MaxQueryBytes, "a file's numbers are floating-point to helm")
 	cmd := exec.CommandContext(t.Context(), "go", strict...)
 	cmd.Dir = filepath.Join("packaging", "strict")
 	said, err := cmd.CombinedOutput()
@@ -215,12 +225,37 @@ func TestChart(t *testing.T) {
 
 	for _, wrong := range []string{
 		"replicas=2", "replicas=\"3\"", "replica=3", "flags.join=a:1", "flags.Max_Memory=1gb", "backup.keep=0",
-		"image.repository=",
+		"image.repository=", "flags.password=secret", "flags.insecure=true", "flags.max-clients=null",
 		"tls.issuerRef.kind=Issuer", "topologySpread.zone=Sometimes", "lockClasses={a b}", "persistence.size=large",
 	} {
 		_, err := runHelm(t.Context(), "template", "holdfast", chartFolder, "--set="+wrong)
 		require.ErrorContains(t, err, "values don't meet the specifications of the schema", wrong)
 	}
+	_, err = runHelm(t.Context(), "template", "holdfast", chartFolder, "--is-upgrade", "--set=restore.file=a.bak")
+	require.ErrorContains(t, err, "restore.file is for 'helm template")
+}
+
+// TestChartFlags: the schema refuses flags that the chart or the image sets, those that would put a password into the
+// manifest or take it away, and those for tests.
+func TestChartFlags(t *testing.T) {
+	var schema struct {
+		Properties struct {
+			Flags struct {
+				PropertyNames struct{ Not struct{ Enum []string } }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, "packaging/helm/values.schema.json")), &schema))
+	set := readFile(t, "packaging/helm/templates/statefulset.yaml") + readFile(t, "packaging/helm/templates/_helpers.tpl")
+	var denied []string
+	for _, o := range options(new(server.Config)) {
+		other := slices.Contains([]string{"password", "cluster-secret", "insecure", "data-dir"}, o.name) // the image sets it
+		if o.heading == "" && (other || o.debug || strings.Contains(set, "name: "+o.env()+"\n") ||
+			strings.Contains(set, "name: "+o.env()+",")) {
+			denied = append(denied, o.name)
+		}
+	}
+	require.ElementsMatch(t, denied, schema.Properties.Flags.PropertyNames.Not.Enum)
 }
 
 // TestChartScales runs the page's chapter about helm, on nodes that are processes: one node becomes three and five, and

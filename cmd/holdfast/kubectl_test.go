@@ -113,6 +113,13 @@ func (k *kube) command(r request) (a answer, err error) {
 			return err
 		})
 	case "set image", "set env":
+		if name, is := strings.CutPrefix(words[2], "cronjob/"); is {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			// The containers of an object are shared by its copies.
+			k.objects["CronJob/"+name].Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image = strings.TrimPrefix(last, "backup=")
+			return a, nil
+		}
 		return a, k.change(func(set *manifest) error {
 			c := &set.Spec.Template.Spec.Containers
 			*c = slices.Clone(*c)
@@ -155,6 +162,9 @@ func (k *kube) apply(file []byte) error {
 	for name, m := range objects { // what helm runs before it changes anything
 		if m.Metadata.Annotations["helm.sh/hook"] == "pre-upgrade" {
 			delete(objects, name)
+			if most := m.Spec.ActiveDeadlineSeconds; most <= 0 || most >= 300 {
+				return fmt.Errorf("helm gives %s up after 5 min, and the job runs on, at most for %d s", name, most)
+			}
 			k.toEnd(m.Metadata.Name, m.Spec.Template.Spec)
 			k.mu.Lock()
 			err := k.jobs[m.Metadata.Name].err

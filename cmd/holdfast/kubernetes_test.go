@@ -38,13 +38,17 @@ type manifest struct {
 			Port       int
 			TargetPort string `yaml:"targetPort"`
 		}
-		MaxUnavailable       int    `yaml:"maxUnavailable"`
-		ServiceName          string `yaml:"serviceName"`
-		Replicas             int
-		PodManagementPolicy  string                                     `yaml:"podManagementPolicy"`
-		VolumeClaimTemplates []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
-		JobTemplate          struct {
-			Spec struct{ Template podTemplate }
+		MaxUnavailable        int    `yaml:"maxUnavailable"`
+		ServiceName           string `yaml:"serviceName"`
+		Replicas              int
+		PodManagementPolicy   string                                     `yaml:"podManagementPolicy"`
+		VolumeClaimTemplates  []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+		ActiveDeadlineSeconds int                                        `yaml:"activeDeadlineSeconds"`
+		JobTemplate           struct {
+			Spec struct {
+				ActiveDeadlineSeconds int `yaml:"activeDeadlineSeconds"`
+				Template              podTemplate
+			}
 		} `yaml:"jobTemplate"`
 		Template    podTemplate
 		PodSelector podSelector `yaml:"podSelector"`
@@ -191,6 +195,11 @@ func checkNodes(t *testing.T, objects map[string]manifest, founders int) server.
 		const label = "app.kubernetes.io/name"
 		backup := objects["CronJob/"+name+"-backup"].Spec.JobTemplate.Spec.Template.Metadata.Labels
 		require.NotEqual(t, backup[label], objects["Service/"+service].Spec.Selector[label])
+	}
+	if backup, there := objects["CronJob/"+name+"-backup"]; there {
+		most := time.Duration(backup.Spec.JobTemplate.Spec.ActiveDeadlineSeconds) * time.Second
+		require.Positive(t, most)
+		require.Less(t, most, partialAge, "a backup that runs for longer would lose its file to the next")
 	}
 	if policy, there := objects["NetworkPolicy/"+name]; there {
 		opened := make(map[string]int)
@@ -440,6 +449,8 @@ func TestKubernetesAsWritten(t *testing.T) {
 	for _, pod := range []string{"holdfast-0", "holdfast-1", "holdfast-2"} {
 		require.Equal(t, "holdfast:NEW", p.pods[pod].image)
 	}
+	backup := p.objects["CronJob/holdfast-backup"].Spec.JobTemplate.Spec.Template.Spec
+	require.Equal(t, "holdfast:NEW", backup.Containers[0].Image)
 	lock("lock:kept")
 
 	out, in, _ := strings.Cut(p.blocks["Scale"], "kubectl exec holdfast-0 -- /holdfast cluster remove")

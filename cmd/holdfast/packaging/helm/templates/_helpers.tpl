@@ -5,12 +5,12 @@
 {{- end }}
 
 {{- define "holdfast.labels" -}}
-{app.kubernetes.io/name: holdfast, app.kubernetes.io/instance: {{ .Release.Name }}}
+{app.kubernetes.io/name: holdfast, app.kubernetes.io/instance: {{ quote .Release.Name }}}
 {{- end }}
 
 {{- /* Of pods that are no nodes, which services and policies must not take for one. */ -}}
 {{- define "holdfast.jobLabels" -}}
-{app.kubernetes.io/name: holdfast-backup, app.kubernetes.io/instance: {{ .Release.Name }}}
+{app.kubernetes.io/name: holdfast-backup, app.kubernetes.io/instance: {{ quote .Release.Name }}}
 {{- end }}
 
 {{- /* The nodes that found a cluster together: further ones join it. */ -}}
