@@ -462,6 +462,7 @@ func TestKubernetesAsWritten(t *testing.T) {
 	p.whole(t, 5)
 	p.sh(t, "kubectl exec holdfast-0 -- /holdfast cluster remove"+in)
 	p.whole(t, 3)
+	require.Contains(t, p.sh(t, "kubectl exec"+status), "3 of 3 voters answer", "both were removed")
 
 	p.mu.Lock()
 	lost := p.pods["holdfast-1"]

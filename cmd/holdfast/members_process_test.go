@@ -114,6 +114,7 @@ func TestMembersByCommand(t *testing.T) {
 	staysOut(t, leader)
 	require.Equal(t, "v", client(t, other).Get(t.Context(), "k").Val())
 	changes(t, other.addr, 1, "no member is called \""+one.name, "remove", one.name, leader.name)
+	changes(t, other.addr, 1, "no member is called \"n9\", the members are "+other.name, "remove", "n9")
 	changes(t, other.addr, 1, "no member is called \"n9\"; nothing was changed", "remove", other.name, "n9")
 	changes(t, other.addr, 0, "holdfast cluster: "+one.name+" is no member\nholdfast cluster: "+leader.name+
 		" is no member\n", "remove", one.name, leader.name, "--gone-ok")
