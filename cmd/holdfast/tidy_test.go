@@ -159,7 +159,7 @@ var rooms = map[string][]string{
 		"server/sessions", "server/peer/wire",
 	},
 	"server/frontend": {
-		"server/acl", "server/loglimit", "server/replica", "server/reconfig",
+		"server/acl", "server/audit", "server/loglimit", "server/replica", "server/reconfig",
 		"server/sessions", "server/push", "server/pubsub", "server/tracking", "server/frontend/",
 	},
 	"server/frontend/discovery": {"server/members", "server/replica"},
@@ -179,6 +179,7 @@ var rooms = map[string][]string{
 	"server/secrets":          {"server/acl"},
 	"server/acl":              {},
 	"server/loglimit":         {},
+	"server/audit":            {"server/members", "server/loglimit"},
 }
 
 // withoutMachine are rooms that know events of the state machine, and not the machine.
