@@ -201,7 +201,7 @@ func TestNothingWaits(t *testing.T) {
 		l.Events(1+i, []event.Event{changed("some-key", "a", event.LockGranted)})
 	}
 	l.mu.Lock()
-	waits := len(l.waits)
+	waits := len(l.pending)
 	l.mu.Unlock()
 	require.Less(t, waits, room+1<<10)
 	close(g.open)

@@ -4,12 +4,12 @@
 // It promises:
 //   - Each line of the log's has the cluster, the index of the entry and the place in the entry, by which the same line
 //     of two nodes, and of one that applied an entry twice, is known as one: [Read] returns it once.
-//   - [Log.Events] never waits for the disk or for a pipe. What there is no room for is dropped, counted and told in a
-//     line of its own.
+//   - [Log.Events] never waits for the disk, for a pipe or for the node's log. Lines without room are dropped, and a
+//     line counts them.
 //   - The files together take no more than [Config.Bytes], and nobody but the user of the process may read them.
 //
-// A [Log] has one goroutine, which writes. It ends with [Log.Close]. mu is held for a copy of memory at most, and no
-// other lock is taken meanwhile.
+// A [Log] has one goroutine, which writes. It ends with [Log.Close]. mu is held while lines are
+// encoded and copied in memory; no write happens meanwhile, and clients.mu alone is locked under it.
 //
 // Start reading at log.go: what waits to be written; then line.go, file.go and read.go. DESIGN.md says why every node
 // writes every event.

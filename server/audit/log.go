@@ -48,11 +48,11 @@ type Log struct {
 	ended   chan struct{}
 	closing sync.Once
 
-	mu      sync.Mutex // guards what follows
-	encoder encoder
-	waits   []byte
-	lacks   uint64 // lines that there was no room for, and that no line tells yet
-	notes   int    // of this run
+	mu         sync.Mutex // guards what follows
+	encoder    encoder
+	pending    []byte
+	unreported uint64 // lines that were dropped, and that no line "dropped" counts yet
+	notes      int    // of this run
 	// written is the place of the last line that an earlier run has written; zero: this run is behind it.
 	written mark
 
@@ -129,7 +129,7 @@ func (l *Log) Events(index uint64, events []event.Event) (n int) {
 				if e.Change.Own {
 					client = l.clients.find(e.Change.Conn)
 				}
-				l.waits = l.encoder.append(l.waits, index, n, e, client)
+				l.pending = l.encoder.append(l.pending, index, n, e, client)
 			}
 			n++
 		}
@@ -169,13 +169,13 @@ const maxMatchSteps = 10_000
 
 // hasRoom reports whether one more line may wait, and counts it if not. The caller holds mu.
 func (l *Log) hasRoom() bool {
-	if len(l.waits) > l.room/4 {
+	if len(l.pending) > l.room/4 {
 		poke(l.full)
 	}
-	if len(l.waits) <= l.room {
+	if len(l.pending) <= l.room {
 		return true
 	}
-	l.lacks++
+	l.unreported++
 	l.dropped.Add(1)
 	return false
 }
@@ -189,7 +189,7 @@ func (l *Log) Note(line Line) {
 	line.Text, line.By = cut(line.Text), cut(line.By)
 	l.mu.Lock()
 	if l.hasRoom() {
-		l.waits = append(l.waits, l.noted(line)...)
+		l.pending = append(l.pending, l.noted(line)...)
 	}
 	l.mu.Unlock()
 	poke(l.wake)
@@ -266,13 +266,12 @@ const (
 
 func (w *writer) writeWaiting() {
 	w.mu.Lock()
-	text, told := w.waits, w.lacks
-	if told > 0 {
-		text = append(text, w.noted(Line{Event: Dropped, Count: told})...)
-		w.warn(slog.LevelWarn, "lines of the audit log were dropped", "lines", told)
-		w.lacks = 0
+	text, dropped := w.pending, w.unreported
+	if dropped > 0 {
+		text = append(text, w.noted(Line{Event: Dropped, Count: dropped})...)
+		w.unreported = 0
 	}
-	w.waits = w.spare[:0]
+	w.pending = w.spare[:0]
 	w.mu.Unlock()
 	written := true
 	for rest := text; len(rest) > 0; {
@@ -283,18 +282,21 @@ func (w *writer) writeWaiting() {
 		written = w.writeChunk(chunk)
 		rest = rest[len(chunk):]
 	}
-	if !written && told > 0 { // nor is the line that tells of the others, which is no loss by itself
+	if !written && dropped > 0 { // the line "dropped" was not written either, which is no loss by itself
 		w.dropped.Add(^uint64(0))
 		w.mu.Lock()
-		w.lacks += told - 1
+		w.unreported += dropped - 1
 		w.mu.Unlock()
+	}
+	if dropped > 0 {
+		w.warn(slog.LevelWarn, "lines of the audit log were dropped", "lines", dropped)
 	}
 	if w.spare = text; cap(text) > keptBytes {
 		w.spare = nil
 	}
 }
 
-// writeChunk writes lines. Those that the disk or the pipe does not take are told by a line that follows.
+// writeChunk writes lines. A later line "dropped" counts those that the disk or the pipe does not take.
 func (w *writer) writeChunk(lines []byte) (written bool) {
 	n := uint64(bytes.Count(lines, []byte{'\n'}))
 	err := w.out.write(lines)
@@ -304,13 +306,13 @@ func (w *writer) writeChunk(lines []byte) (written bool) {
 	}
 	w.dropped.Add(n)
 	w.mu.Lock()
-	w.lacks += n
+	w.unreported += n
 	w.mu.Unlock()
 	w.warn(slog.LevelError, "write audit log", "error", err, "lines", n)
 	return false
 }
 
-// warn logs once a minute.
+// warn logs once a minute. The caller does not hold mu: the node's log may be a pipe that nobody reads.
 func (w *writer) warn(level slog.Level, message string, attrs ...any) {
 	if silent, ok := w.limit.Admit(time.Now()); ok {
 		w.config.Logger.Log(context.Background(), level, message, append(attrs, "not_logged", silent)...)

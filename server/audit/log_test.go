@@ -1,0 +1,50 @@
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/event"
+)
+
+// frozenLog is a log that blocks within a line.
+type frozenLog struct {
+	slog.Handler
+	entered, release chan struct{}
+}
+
+func (f *frozenLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (f *frozenLog) Handle(context.Context, slog.Record) error {
+	f.entered <- struct{}{}
+	<-f.release
+	return nil
+}
+
+// TestFrozenLog: while the node's log takes no line, entries are applied, and their lines wait.
+func TestFrozenLog(t *testing.T) {
+	frozen := &frozenLog{entered: make(chan struct{}), release: make(chan struct{})}
+	g := &gate{open: make(chan struct{})}
+	l := opened(t, Stdout, func(c *Config) { c.Stdout, c.Logger = g, slog.New(frozen) })
+	l.mu.Lock()
+	l.room = 1
+	l.mu.Unlock()
+	for i := range uint64(3) {
+		l.Events(1+i, []event.Event{changed("k", "a", event.LockGranted)})
+	}
+	require.Positive(t, l.Dropped())
+	close(g.open)
+	<-frozen.entered
+	require.True(t, l.mu.TryLock(), "the lock is held while the node's log blocks")
+	l.room = waitingBytes
+	l.mu.Unlock()
+	require.Equal(t, 1, l.Events(4, []event.Event{changed("after", "a", event.LockGranted)}))
+	l.Note(Line{Event: LoginRefused})
+	close(frozen.release)
+	require.NoError(t, l.Close())
+	require.Contains(t, g.String(), `"key":"after"`)
+	require.Contains(t, g.String(), LoginRefused)
+}
