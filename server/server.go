@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -276,6 +278,10 @@ func (s *Server) openAudit() (err error) {
 	most, err := s.config.auditBytes()
 	if err != nil {
 		return err
+	}
+	if s.config.AuditLog == audit.Stdout {
+		// The end of whoever reads the pipe would otherwise end the node. Ignored, it is an error of the write.
+		signal.Ignore(syscall.SIGPIPE)
 	}
 	s.audit, err = audit.Open(audit.Config{
 		Path: s.config.AuditLog, Stdout: os.Stdout, Bytes: most, Patterns: patternsOf(s.config.AuditLocks),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,4 +134,24 @@ func TestAuditOfKilledLeaders(t *testing.T) {
 	require.Contains(t, table, "default")
 	require.Equal(t, 6, strings.Count(table, " started "), "%s", table)
 	require.Contains(t, history("--lock", "nobody:*", "--at", at), "nobody held a lock that matches")
+}
+
+// TestAuditToClosedPipe: a node goes on when nobody reads its standard output any more, and counts the lines.
+func TestAuditToClosedPipe(t *testing.T) {
+	t.Parallel()
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	defer writer.Close()
+	n := plan(t, build(t), 1, "--audit-log", audit.Stdout)[0]
+	cmd := exec.Command(n.exe, n.args...)
+	cmd.Stdout = writer
+	require.NoError(t, n.Start(cmd))
+	waitServing(t, n)
+	require.NoError(t, reader.Close())
+	_, err = ask(t.Context(), n.addr, "LOCK.ACQUIRE", "k", "me", "PX", "600000")
+	require.NoError(t, err)
+	n.logs(t, "broken pipe")
+	_, err = ask(t.Context(), n.addr, "LOCK.RELEASE", "k", "me")
+	require.NoError(t, err)
+	n.stop(t)
 }
