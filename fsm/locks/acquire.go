@@ -100,7 +100,7 @@ func (t *Table) settleAll(q *Request) {
 			l = t.settle(l, t.now)
 			t.grantQueue(l, false)
 		} else if l != nil {
-			t.loseEnded(t.mutable(l), q.Owner)
+			t.loseEnded(l, q.Owner)
 		}
 	}
 }
@@ -252,6 +252,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		copy(w.keys(), same.keys())
 		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
 		t.replaceWaiter(same, w)
+		t.wakeBehindEnds(w)
 		if same.deadline < t.now {
 			t.wakeAll(w) // the end of the wait, or of the grace, was due, and would have woken them
 		}
@@ -265,6 +266,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		w.keys()[i] = t.takeNew(q.DB, key).key()
 	}
 	t.pushQueue(w)
+	t.wakeBehindEnds(w)
 	for _, key := range w.keys() {
 		t.emit(Event{
 			Kind: Waiting, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),

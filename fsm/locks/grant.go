@@ -74,6 +74,14 @@ func (e *engine) grantQueue(l *lock, inOrder bool) {
 	}
 }
 
+// wakeBehindEnds makes a grant pending at the lock that blocks a waiter, if holds there have ended and are not removed:
+// their session may be renewed.
+func (e *engine) wakeBehindEnds(w *waiter) {
+	if l := e.take(int(w.db), w.keys()[w.blocked]); e.anyEnded(l, e.readAt) {
+		e.wake(l)
+	}
+}
+
 // serve grants a waiter whose turn it is at the lock that blocked it last. If another lock of the request blocks it,
 // the waiter is awake there from now on. A waiter that lapsed is removed.
 func (e *engine) serve(w *waiter) {
@@ -82,19 +90,21 @@ func (e *engine) serve(w *waiter) {
 		return
 	}
 	e.charge(1, 0)
-	if e.loseEnded(e.take(int(w.db), w.keys()[w.blocked]), w.owner) {
+	if e.loseEnded(e.find(int(w.db), w.keys()[w.blocked]), w.owner) {
 		return // perhaps with a delay
 	}
 	q := w.request()
 	for i := 1; i < len(q.Keys); i++ { // the lock at hand is not looked at again: it is free for w
 		e.charge(0, 1)
 		at := (int(w.blocked) + i) % len(q.Keys)
+		e.loseEnded(e.find(q.DB, q.Keys[at]), q.Owner)
 		if e.isGrantable(q.Keys[at], &q, w.order) {
 			continue
 		}
 		moved := *w
 		moved.blocked = uint8(at)
 		e.replaceWaiter(w, &moved)
+		e.wakeBehindEnds(&moved)
 		return
 	}
 	if e.fences >= MaxFence {

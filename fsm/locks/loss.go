@@ -75,7 +75,7 @@ func (e *engine) loseEnded(l *lock, owner string) bool {
 	if h == nil || !e.hasEnded(l, h, e.now) {
 		return false
 	}
-	e.lose(l, h, e.lossOf(l, h))
+	e.lose(e.mutable(l), h, e.lossOf(l, h))
 	return true
 }
 
