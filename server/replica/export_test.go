@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -152,10 +153,14 @@ func (r *Replica) CheckLeadership(ctx context.Context, leads func(term uint64) b
 }
 
 // SlowDown has this node take so long to apply an entry.
-func (r *Replica) SlowDown(d time.Duration) { r.state.machine = slowMachine{r.state.machine, d} }
+func (r *Replica) SlowDown(d time.Duration) {
+	synctest.Wait() // the node applies nothing while its machine is replaced
+	r.state.machine = slowMachine{r.state.machine, d}
+}
 
 // SlowDownBatches has this node take so long to run the last batch of an entry.
 func (r *Replica) SlowDownBatches(d time.Duration) {
+	synctest.Wait() // as in SlowDown
 	r.state.machine = slowBatches{slowMachine{r.state.machine, d}}
 }
 
