@@ -165,6 +165,7 @@ func (r *Receiver) Shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term, r.queue, r.large, r.first, r.bytes = 0, nil, nil, 0, 0
+	r.admitted = r.taken // what was admitted and not taken is gone
 	for name, p := range r.peers {
 		_ = p.conn.Close()
 		delete(r.peers, name)

@@ -189,6 +189,35 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 	}
 }
 
+// TestLargeBatchesOfTheNextLeadership: batches that were admitted and not taken when a leadership ended hold up neither
+// the large batches of the next one, nor, behind these in a full queue, the small ones.
+func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+		for term := uint64(1); term < 4; term++ {
+			q.Open(term)
+			conn, other := net.Pipe()
+			p := &Peer{origin: protocol.Incarnation{Node: "n2"}, conn: conn}
+			require.True(t, q.admit(p))
+			require.NoError(t, q.put(p, []Batch{{Seq: 1, Large: true, Work: 5, Body: make([]byte, 200)}}))
+			small := make(chan error, 1)
+			go func() { small <- q.put(p, []Batch{{Seq: 2}}) }()
+			synctest.Wait()
+			from, until, work := q.Waiting(term, 10, true)
+			require.Equal(t, int64(5), work, "term %d", term)
+			require.Equal(t, uint64(1), until-from)
+			if term < 3 { // the leadership ends before the leader takes the batch
+				q.Shut()
+				require.ErrorIs(t, <-small, net.ErrClosed)
+			} else {
+				q.Take(term, until, func(*Batch) bool { return true })
+				require.NoError(t, <-small)
+			}
+			require.NoError(t, other.Close())
+		}
+	})
+}
+
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

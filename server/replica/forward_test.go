@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"net"
 	"runtime"
 	"strings"
@@ -234,5 +235,37 @@ func TestForwardsForItselfAlone(t *testing.T) {
 		require.True(t, member(nil, other.ID), "a cluster without certificates")
 		require.False(t, member(nil, leader.ID), "itself")
 		require.False(t, member(nil, "n9-stranger"))
+	})
+}
+
+// TestLargeBatchesAfterALeadership: a node that loses the leadership while forwarded batches wait, and leads again,
+// takes large batches of its followers.
+func TestLargeBatchesAfterALeadership(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Node("n1")
+		lead(t, c, leader)
+		slow(c)
+		fast := slowDisks(c)
+		for _, f := range c.Followers() {
+			for i := range 300 {
+				later(f, "SET", fmt.Sprint("s", i), strings.Repeat("x", 12_000))
+			}
+			for i := range 20 {
+				later(f, "SET", fmt.Sprint("L", i), strings.Repeat("x", 20_000))
+			}
+		}
+		time.Sleep(80 * time.Millisecond) // the next entry has no room for all that were admitted to it
+		c.Net.Isolate(leader.Name)
+		time.Sleep(5 * time.Second)
+		c.Net.Heal()
+		fast()
+		time.Sleep(5 * time.Second)
+		lead(t, c, leader)
+		time.Sleep(time.Second)
+		follower := c.Followers()[0]
+		require.Equal(t, protocol.OK, follower.Do("SET", "small", "x"))
+		for range 3 {
+			require.Equal(t, protocol.OK, follower.Do("SET", "large", strings.Repeat("x", 20_000)))
+		}
 	})
 }
