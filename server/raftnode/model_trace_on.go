@@ -270,10 +270,14 @@ func (p *tracedPipeline) Consumer() <-chan raft.AppendFuture { return p.answers 
 func (p *tracedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (
 	raft.AppendFuture, error,
 ) {
+	if p.isNear() {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	p.extend(args)
 	if p.x.leads.Load().(func(uint64) bool)(args.Term) {
 		p.x.sends(p.id, args)
 	}
-	return p.pipeline.AppendEntries(args, resp)
+	return p.enqueue(args, resp)
 }
 
 func (p *tracedPipeline) acknowledge() {

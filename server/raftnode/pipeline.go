@@ -113,6 +113,13 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
 	p.extend(args)
+	return p.enqueue(args, resp)
+}
+
+// enqueue sends a request, in pieces if it is large.
+func (p *pipeline) enqueue(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
+	error,
+) {
 	future := &appendFuture{start: time.Now(), args: args, resp: resp}
 	for rest := args; rest != nil; {
 		piece, more, err := cutAppend(rest, p.t.log)
