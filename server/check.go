@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -52,7 +51,7 @@ func Check(c Config) (notes []string, err error) {
 		notes = append(notes, m.tooLittle())
 	}
 	if c.AuditLog != "" && c.AuditLog != audit.Stdout {
-		if _, err := os.Stat(filepath.Dir(c.AuditLog)); err != nil {
+		if err := audit.CheckFile(c.AuditLog); err != nil {
 			errs = append(errs, fmt.Errorf("audit-log: %w", err))
 		}
 	}

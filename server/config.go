@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/acl"
+	"github.com/holdfast/holdfast/server/audit"
 	"github.com/holdfast/holdfast/server/bootstrap"
 	"github.com/holdfast/holdfast/server/consistency"
 	"github.com/holdfast/holdfast/server/frontend"
@@ -101,6 +103,47 @@ func (c *Config) auditBytes() (int64, error) {
 		err = fmt.Errorf("audit-log-bytes %s: at least 8mb", c.AuditLogBytes)
 	}
 	return int64(n), err
+}
+
+// validateAudit also refuses an audit log where the node keeps what no log may replace.
+func (c *Config) validateAudit() (errs []error) {
+	if _, err := c.auditBytes(); err != nil {
+		errs = append(errs, err)
+	}
+	if n := len(patternsOf(c.AuditLocks)); n > audit.MaxPatterns {
+		errs = append(errs, fmt.Errorf("audit-locks: %d patterns, at most %d", n, audit.MaxPatterns))
+	}
+	if c.AuditLog == "" || c.AuditLog == audit.Stdout {
+		return errs
+	}
+	file := resolved(c.AuditLog)
+	if within, err := filepath.Rel(resolved(c.DataDir), file); err == nil && filepath.IsLocal(within) {
+		errs = append(errs, fmt.Errorf("audit-log %s is in data-dir", c.AuditLog))
+	}
+	for _, secret := range []string{
+		c.PasswordFile, c.ACLFile, c.QuotaFile, c.ClusterSecretFile, c.TLSCert, c.TLSKey, c.TLSClientCA, c.PeerTLSCert,
+		c.PeerTLSKey, c.PeerTLSCA,
+	} {
+		if secret != "" && resolved(secret) == file {
+			errs = append(errs, fmt.Errorf("audit-log %s is a file of another flag", c.AuditLog))
+		}
+	}
+	return errs
+}
+
+// resolved is a path without symbolic links, as far as the folders on it exist.
+func resolved(path string) string {
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	folder := filepath.Dir(path)
+	if folder == path {
+		return path
+	}
+	return filepath.Join(resolved(folder), filepath.Base(path))
 }
 
 func (c *Config) validateLockClasses() (errs []error) {
@@ -200,6 +243,7 @@ func (c *Config) Validate() error {
 		"hold-version %d: from %d to %d, or 0", c.HoldVersion, protocol.OldestEntryVersion, protocol.EntryVersion)
 	check(c.DebugPeerDial == "" || c.Debug, "debug-peer-dial needs debug")
 	errs = append(errs, c.validateLimits()...)
+	errs = append(errs, c.validateAudit()...)
 	errs = append(errs, c.validateCluster()...)
 	errs = append(errs, c.validateExposure()...)
 	return errors.Join(errs...)
@@ -240,9 +284,6 @@ func (c *Config) validateLimits() []error {
 		errs = append(errs, err)
 	}
 	if _, err := (memory{}).clientsLimit(c.MaxMemoryClients); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := c.auditBytes(); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

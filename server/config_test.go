@@ -48,6 +48,19 @@ func TestValidate(t *testing.T) {
 			"a class twice", func(c *Config) { c.LockClass = []string{"a* b*", "a*"} },
 			`lock-class "a*": there is a class of that name already`,
 		},
+		{
+			"too many patterns of the audit log", func(c *Config) { c.AuditLocks = []string{strings.Repeat("x* ", 33)} },
+			"audit-locks: 33 patterns, at most 32",
+		},
+		{
+			"an audit log among the data", func(c *Config) { c.AuditLog = c.DataDir + "/log/../audit.log" },
+			"/audit.log is in data-dir",
+		},
+		{"an audit log beside the data", func(c *Config) { c.AuditLog = c.DataDir + ".log" }, ""},
+		{
+			"an audit log in the place of a secret", func(c *Config) { c.AuditLog, c.TLSKey = "./a/../key", "key" },
+			"audit-log ./a/../key is a file of another flag",
+		},
 		{"a class like the rest", func(c *Config) { c.LockClass = []string{"other"} }, `lock-class "other"`},
 		{"no snapshots", func(c *Config) { c.SnapshotThreshold = 0 }, "snapshot-threshold is 0"},
 		{"a log that is neither", func(c *Config) { c.LogFormat = "xml" }, "use text or json"},

@@ -273,6 +273,8 @@ func TestServeCheck(t *testing.T) {
 		{"password-file: open /nonexist", []string{"--password-file", "/nonexist"}},
 		{"addr: listen tcp 203.0.113.7:6379", []string{"--addr", "203.0.113.7:6379", "--insecure"}},
 		{"data-dir " + file + " is no folder", []string{"--data-dir", file}},
+		{"audit-log: open /nonexist/log", []string{"--audit-log", "/nonexist/log"}},
+		{filepath.Dir(file) + ": is a directory", []string{"--audit-log", filepath.Dir(file)}},
 		{"max-clients 0", []string{"--max-clients", "0"}},
 		{"log-level", []string{"--log-level", "loud"}},
 	} {

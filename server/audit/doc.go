@@ -6,7 +6,8 @@
 //     of two nodes, and of one that applied an entry twice, is known as one: [Read] returns it once.
 //   - [Log.Events] never waits for the disk, for a pipe or for the node's log. Lines without room are dropped, and a
 //     line counts them.
-//   - The files together take no more than [Config.Bytes], and nobody but the user of the process may read them.
+//   - The files together take no more than [Config.Bytes] unless they cannot be renamed, and nobody but the user of the
+//     process may read them.
 //
 // A [Log] has one goroutine, which writes. It ends with [Log.Close]. mu is held while lines are
 // encoded and copied in memory; no write happens meanwhile, and clients.mu alone is locked under it.

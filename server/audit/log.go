@@ -84,7 +84,7 @@ func Open(c Config) (*Log, error) {
 	if c.Path == Stdout {
 		l.out = &pipe{c.Stdout}
 	} else {
-		f, last, err := openFiles(c.Path, c.Bytes)
+		f, last, err := openFiles(c.Path, c.Bytes, c.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("open audit log: %w", err)
 		}
@@ -124,7 +124,7 @@ func (l *Log) Events(index uint64, events []event.Event) (n int) {
 	l.mu.Lock()
 	for i := range events {
 		if e := &events[i]; e.Kind == event.LockChanged {
-			if !l.isWritten(index, n) && l.wants(e.Key) && l.hasRoom() {
+			if !l.isWritten(index, n) && l.isWanted(e.Key) && l.hasRoom() {
 				client := ""
 				if e.Change.Own {
 					client = l.clients.find(e.Change.Conn)
@@ -154,18 +154,24 @@ func (l *Log) isWritten(index uint64, n int) bool {
 	return false
 }
 
-// wants reports whether the changes of a key are written. A pattern that takes too long matches none.
-func (l *Log) wants(key string) bool {
+// isWanted reports whether the changes of a key are written. A pattern that takes too long matches: no key hides by its
+// length.
+func (l *Log) isWanted(key string) bool {
 	for _, p := range l.config.Patterns {
 		steps := int64(maxMatchSteps)
-		if protocol.MatchSteps(p, key, false, &steps) {
+		if protocol.MatchSteps(p, key, false, &steps) || steps < 0 {
 			return true
 		}
 	}
 	return len(l.config.Patterns) == 0
 }
 
-const maxMatchSteps = 10_000
+const (
+	// MaxPatterns is how many patterns there are at most: each change of a lock is matched when it is applied.
+	MaxPatterns = 32
+	// maxMatchSteps bounds the work for a key and a pattern.
+	maxMatchSteps = 10_000
+)
 
 // hasRoom reports whether one more line may wait, and counts it if not. The caller holds mu.
 func (l *Log) hasRoom() bool {

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +48,12 @@ func TestFrozenLog(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.Contains(t, g.String(), `"key":"after"`)
 	require.Contains(t, g.String(), LoginRefused)
+}
+
+// TestPatternOfLongKey: the changes of a key that takes too long to match are written.
+func TestPatternOfLongKey(t *testing.T) {
+	l := &Log{config: Config{Patterns: []string{"jobs:*z*y*x*"}}}
+	require.True(t, l.isWanted("jobs:zyx"))
+	require.False(t, l.isWanted("jobs:zy"))
+	require.True(t, l.isWanted("jobs:"+strings.Repeat("zy", maxMatchSteps)))
 }

@@ -1,0 +1,179 @@
+//go:build unix
+
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/event"
+)
+
+// TestFileMovedByOthers: when another program renames or removes the file, the lines go on in a new one.
+func TestFileMovedByOthers(t *testing.T) { synctest.Test(t, testFileMovedByOthers) }
+
+func testFileMovedByOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := opened(t, path, nil)
+	apply := func(index uint64) {
+		time.Sleep(checkEvery)
+		l.Events(index, []event.Event{changed("k", "a", event.LockGranted)})
+		time.Sleep(2 * gatherFor)
+	}
+	apply(1)
+	require.NoError(t, os.Rename(path, path+"-old"))
+	apply(2)
+	require.Equal(t, []string{"c1 1.0 granted k a"}, events(told(t, path+"-old")))
+	require.Equal(t, []string{"c1 2.0 granted k a"}, events(told(t, path)))
+	require.NoError(t, os.Remove(path))
+	apply(3)
+	require.Equal(t, []string{"c1 3.0 granted k a"}, events(told(t, path)))
+	require.NoError(t, os.Truncate(path, 0))
+	apply(4)
+	require.Equal(t, []string{"c1 4.0 granted k a"}, events(told(t, path)))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.Equal(t, info.Size(), l.out.(*files).size)
+	require.Zero(t, l.Dropped())
+}
+
+// TestRotationFails: when a file cannot be renamed, the lines go on in the file, no older file is lost, and a minute
+// later the files are rotated.
+func TestRotationFails(t *testing.T) {
+	for _, blocked := range []int{0, fileCount - 1} {
+		t.Run(fmt.Sprint(blocked), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testRotationFails(t, blocked) })
+		})
+	}
+}
+
+func testRotationFails(t *testing.T, blocked int) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	older := (&files{path: path}).older
+	for n := 1; n < fileCount; n++ {
+		if n != blocked {
+			require.NoError(t, os.WriteFile(older(n), fmt.Appendf(nil, "old %d\n", n), 0o600))
+		}
+	}
+	var logged bytes.Buffer
+	l := opened(t, path, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	require.NoError(t, os.MkdirAll(filepath.Join(older(blocked), "x"), 0o700))
+	key, index := strings.Repeat("k", 1000), uint64(0)
+	apply := func() {
+		for range 4 {
+			for range 400 {
+				index++
+				l.Events(index, []event.Event{changed(key, "a", event.LockGranted)})
+			}
+			time.Sleep(2 * gatherFor)
+		}
+	}
+	apply()
+	require.Equal(t, 1, strings.Count(logged.String(), "rotate audit log"), logged.String())
+	require.Len(t, events(told(t, path)), int(index))
+	for n := 1; n < fileCount; n++ {
+		if n != blocked {
+			text, err := os.ReadFile(older(n))
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintf("old %d\n", n), string(text))
+		}
+	}
+	require.NoError(t, os.RemoveAll(older(blocked)))
+	time.Sleep(rotateEvery)
+	apply()
+	require.NoError(t, l.Close())
+	require.Zero(t, l.Dropped())
+	require.NoFileExists(t, older(0))
+	text, err := os.ReadFile(older(fileCount - 1))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "old ")
+	var paths []string
+	for n := 1; n < fileCount; n++ {
+		paths = append(paths, older(n))
+	}
+	require.Len(t, events(trailOf(t, append(paths, path)...).Lines), int(index))
+}
+
+// TestRotationInterrupted: the file of a process that was killed within a rotation is written on.
+func TestRotationInterrupted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := opened(t, path, nil)
+	l.Events(5, []event.Event{changed("k", "a", event.LockGranted)})
+	require.NoError(t, l.Close())
+	require.NoError(t, os.Rename(path, path+".0"))
+	l = opened(t, path, nil)
+	require.Equal(t, mark{"c1", 5, 0}, l.written)
+	require.NoError(t, l.Close())
+	require.NoFileExists(t, path+".0")
+}
+
+// TestRefusedFiles: the log follows no symbolic link, does not wait for a named pipe, and does not write the file of
+// another process.
+func TestRefusedFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	refused := func(want string) {
+		t.Helper()
+		_, err := Open(Config{Path: path, Bytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
+		require.ErrorContains(t, err, want)
+	}
+	victim := path + ".victim"
+	require.NoError(t, os.WriteFile(victim, []byte("precious\n"), 0o644))
+	require.NoError(t, os.Symlink(victim, path))
+	refused("is a symbolic link: name the file itself")
+	require.ErrorContains(t, CheckFile(path), "is a symbolic link")
+	info, err := os.Stat(victim)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
+	require.NoError(t, os.Remove(path))
+
+	require.NoError(t, CheckFile(path))
+	require.NoFileExists(t, path)
+	require.NoError(t, os.Symlink(victim, path+".1"))
+	refused(".1 is a symbolic link")
+	require.NoError(t, os.Remove(path+".1"))
+	require.NoError(t, syscall.Mkfifo(path+".1", 0o600))
+	refused(".1 is no regular file")
+	require.NoError(t, os.Remove(path+".1"))
+
+	l := opened(t, path, nil)
+	refused("another process writes " + path)
+	require.NoError(t, CheckFile(path))
+	require.NoError(t, l.Close())
+	require.NoError(t, opened(t, path, nil).Close())
+	require.ErrorContains(t, CheckFile(filepath.Join(path, "x")), "not a directory")
+}
+
+// TestLastMark: the last line of the log is found before whatever follows it.
+func TestLastMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := opened(t, path, nil)
+	l.Events(7, []event.Event{changed("k", "a", event.LockGranted)})
+	require.NoError(t, l.Close())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	own := `{"n":3,"run":5,"index":9,"event":"restored"}` + "\n"
+	for name, tail := range map[string]string{
+		"nothing":         "",
+		"torn":            strings.Repeat("x", 2<<20),
+		"no line":         strings.Repeat("x", 2<<20) + "\n",
+		"the node's own":  strings.Repeat(own, 3*blockBytes/len(own)),
+		"across a border": strings.Repeat("\n", blockBytes-len(text)/2),
+		"up to a border":  strings.Repeat("\n", blockBytes),
+	} {
+		require.NoError(t, os.WriteFile(path, append(bytes.Clone(text), tail...), 0o600))
+		last, err := lastMark(path)
+		require.NoError(t, err)
+		require.Equal(t, mark{"c1", 7, 0}, last, name)
+	}
+}
