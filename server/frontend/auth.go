@@ -107,7 +107,8 @@ func hello(c *conn, args [][]byte) protocol.Value {
 // newFailedAuth limits the lines about wrong passwords: one a second, and each says how many attempts had none.
 func newFailedAuth() *loglimit.Limit { return &loglimit.Limit{Burst: 1, Every: time.Second} }
 
-// mostOfUser is how much of a user's name is logged.
+// mostOfUser is how much of a user's name is logged, here and in the audit log. The name may be a misplaced
+// password.
 const mostOfUser = 64
 
 // noteFailedAuth counts a wrong user or password, and logs who gave it and from where.
@@ -117,9 +118,10 @@ func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
 	if !ok {
 		return
 	}
+	user = user[:min(len(user), mostOfUser)]
 	s.cfg.Audit.Note(audit.Line{Event: audit.LoginRefused, Addr: addr, User: user, Count: uint64(silent)})
 	s.cfg.Logger.Warn("authentication failed", append([]any{
-		"client", addr, "user", user[:min(len(user), mostOfUser)], "not_logged_before", silent,
+		"client", addr, "user", user, "not_logged_before", silent,
 	}, attrs...)...)
 }
 
