@@ -32,6 +32,7 @@ func testFileMovedByOthers(t *testing.T) {
 	}
 	apply(1)
 	require.NoError(t, os.Rename(path, path+"-old"))
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	apply(2)
 	require.Equal(t, []string{"c1 1.0 granted k a"}, events(told(t, path+"-old")))
 	require.Equal(t, []string{"c1 2.0 granted k a"}, events(told(t, path)))
