@@ -155,7 +155,7 @@ func (c *call) unblockLock(name waits.Name) (left int64) {
 	if c.st.Locks.Stats().Waiters == 0 {
 		return 0
 	}
-	if c.changeLocks(0).Unblock(name, protocol.Leave(c.Args[1])) {
+	if c.changeLocks(0).RemoveWaiter(name, protocol.Leave(c.Args[1])) {
 		left = 1
 	}
 	c.publishLockEvents()

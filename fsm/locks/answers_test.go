@@ -117,9 +117,9 @@ func (c *chaos) rare(w io.Writer) {
 	case 4:
 		say(t.RaiseFences(t.Stats().Fences + c.r.Uint64N(3)))
 	case 5:
-		say(t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveGone))
+		say(t.RemoveWaiter(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveGone))
 	case 6:
-		say(t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveError))
+		say(t.RemoveWaiter(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveError))
 	case 7, 8: // waiters of sessions
 		for range 3 {
 			r := c.request()

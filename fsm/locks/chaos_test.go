@@ -118,7 +118,7 @@ func (c *chaos) step() {
 	case 19:
 		t.EndConnection(c.client())
 	case 20:
-		t.Unblock(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
+		t.RemoveWaiter(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
 	case 21:
 		if c.r.IntN(4) == 0 {
 			t.DropIncarnation("n0", 1+c.r.Uint64N(2))

@@ -176,7 +176,7 @@ func TestPlacesAreCharged(t *testing.T) {
 	keys[99] = "behind"
 	takes("looking at all", 100, 1, wait("w", keys...))
 	takes("leaving", 0, 1, func() {
-		require.True(t, table.Unblock(waits.Name{Origin: client(1).Origin, Ticket: tickets}, protocol.LeaveGone))
+		require.True(t, table.RemoveWaiter(waits.Name{Origin: client(1).Origin, Ticket: tickets}, protocol.LeaveGone))
 	})
 }
 

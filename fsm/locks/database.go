@@ -185,9 +185,13 @@ func (s *databases) firstFlushed() (of *database, first *lock) {
 	return nil, nil
 }
 
-// firstLock returns the live lock that is due first, of those with a queue, or if quiet of all. Nil: there is none.
+// firstLock returns the live lock that is due first: among all locks if quiet, else among those with a queue.
+// Nil: there is none.
 func (s *databases) firstLock(quiet bool) (first *lock) {
 	for _, d := range s.live {
+		if d.agenda.Len() == 0 {
+			continue
+		}
 		if l := d.firstContended(); l != nil && (first == nil || dueBefore(l, first)) {
 			first = l
 		}

@@ -29,8 +29,8 @@
 //   - A lock without holds, waiters and delay leaves nothing behind.
 //   - A step takes O(log n), and runs at most as many ends as [MaxHolders] and [MaxSession] allow. A copy of the table
 //     and a flush of a database take constant time. If many events are due, the caller grants a budget ([Table.Begin]),
-//     and the rest runs later ([Table.Sweep]): what was not run has not ended, late and never early. A call that names
-//     a key runs the key's due events first.
+//     and the rest runs later ([Table.Sweep]). An event that has not run yet has not happened: ends may be late, never
+//     early. A call that names a key runs the key's due events first.
 //   - Tables that saw the same calls are alike, to the byte of [Table.Save].
 //
 // The package knows no commands, replies, connections or clock. Its owner passes the time, and reads what happened as

@@ -24,8 +24,8 @@ func (e *engine) Sweep() {
 	}
 }
 
-// runFirst runs what is due first among dropped waiters, flushed databases, sessions and locks with a queue, and if
-// quiet among all locks. It reports whether anything was due.
+// runFirst runs the first due event of dropped waiters, flushed databases, sessions and locks: of all locks if quiet,
+// else of those with a queue. It reports whether anything was due.
 func (e *engine) runFirst(quiet bool) bool {
 	defer e.finish()
 	if len(e.drops) > 0 {
@@ -160,7 +160,7 @@ func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
 	return ended
 }
 
-// isDueFirst reports whether anything is due at a lock that precedes a grant. At one instant waits end last.
+// isDueFirst reports whether an event that comes before a grant is due at a lock. At one instant waits end last.
 func (e *engine) isDueFirst(l *lock) bool {
 	if e.flushOf(l) != nil || e.anyEnded(l, e.readAt) {
 		return true
@@ -197,7 +197,7 @@ func (e *engine) endSession(id uint64, at int64) {
 	e.unschedule(s)
 	s.closed, s.deadline = true, at
 	e.charge(1, 0)
-	e.events = slices.Grow(e.events, 2*int(s.holds)) // Lost of each hold, and Went of most locks
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // a Lost for each hold, and a Went for most locks
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
 		w, _ := seek(e.waitsOf, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
@@ -221,8 +221,8 @@ func (e *engine) endSession(id uint64, at int64) {
 	}
 }
 
-// NextDue returns the first instant at which something is due, a millisecond after its deadline, or the present if
-// something is still due now.
+// NextDue returns the instant at which the first event is due: a millisecond after its deadline, which is past if the
+// event has not run yet, or the present for dropped waiters and flushed databases. ok: an event is due some time.
 func (s *store) NextDue() (millis int64, ok bool) {
 	switch due := s.firstDue(); due {
 	case never:
@@ -234,7 +234,8 @@ func (s *store) NextDue() (millis int64, ok bool) {
 	}
 }
 
-// firstDue returns the deadline that is first, or past if waiters or a database were dropped and not removed yet.
+// firstDue returns the first deadline, or past if waiters were dropped, or a database was flushed, and not all of them
+// are removed yet.
 func (s *store) firstDue() int64 {
 	if len(s.drops)+len(s.flushed) > 0 {
 		return past
@@ -265,7 +266,7 @@ func (s *store) DueAt(db int, key string, now int64) bool {
 	return l.more.sessionHolds+l.more.sessionWaits > 0 && s.anyEnds(now)
 }
 
-// lapsed returns why a waiter has no turn any more, though it was not removed yet, or nil if it has.
+// lapsed returns why a waiter must not be granted any more, or nil.
 func (e *engine) lapsed(w *waiter) error {
 	switch {
 	case e.isDropped(w):

@@ -27,13 +27,14 @@ const (
 	// WaitEnded: the wait named Name is over. Each wait has one, after its other events. Fence is the grant, or 0; Err
 	// says why not. Key is the first of the request's keys.
 	WaitEnded
-	// SessionEnded: the session Session ended. The losses of its holds follow.
+	// SessionEnded: the session Session ended. The losses of its holds come before or after.
 	SessionEnded
 	// Left: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
 	// no work is charged for them. Left changes the version of the key.
 	Left
-	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. A hold has one such event, and a
-	// session one, of its first hold, until it holds nothing. A loaded table has forgotten which were emitted.
+	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. Emitted once for each hold. A session
+	// emits it once, for its first hold, and again only after it has held nothing. A loaded table has forgotten which
+	// were emitted.
 	Late
 	// Refused: a request for a held lock did not wait for it. Mismatched: Owner released a lock that it does not hold.
 	// The owner of the table emits both.
@@ -88,11 +89,11 @@ type Event struct {
 	Key, Owner string
 	Fence      uint64
 	Session    uint64
-	// Client is the connection that acquired last, or that waits. Attached is the one that the hold's session is attached
-	// to, if any.
+	// Client is the connection that acquired the hold last, or that waits. Attached is the connection to which the hold's
+	// session is attached, if any.
 	Client, Attached Client
-	// Name and Err are for WaitEnded. Again has the keys of the later request, if Err is ErrAskedAgain and the same
-	// connection sent that request: its reply tells of those. Again is valid as long as the request's arguments.
+	// Name and Err are for WaitEnded. Again has the keys of the later request if Err is ErrAskedAgain and the same
+	// connection sent it: the reply to that request covers these keys. Again is valid as long as the request's arguments.
 	Name  waits.Name
 	Err   error
 	Again []string

@@ -31,7 +31,7 @@ func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	case h != nil:
 		return covers(h, r) && !e.hasEnded(l, h, e.now) // whatever else is due there
 	case e.isDueFirst(l):
-		return false // what is due there wakes the queue: see runNext
+		return false // the event that is due there wakes the queue when it runs
 	}
 	return !l.delayed() && isCompatible(l, r) && e.isFree(l, r, order)
 }
@@ -47,8 +47,8 @@ func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
 	return 0, false
 }
 
-// grantQueue grants the lock to the first waiters that can have it, while the budget lasts. The rest is pending, or all
-// if something is due at the lock that precedes a grant.
+// grantQueue grants the lock to the first waiters that can have it, while the budget lasts. What is left stays pending.
+// If an event that comes first is due at the lock, nothing is granted; inOrder: the caller has run such events.
 func (e *engine) grantQueue(l *lock, inOrder bool) {
 	if l.head&flagWake == 0 {
 		return
@@ -119,14 +119,19 @@ func (e *engine) serve(w *waiter) {
 	e.emitEndOfWait(w, fence, nil)
 }
 
-// grant gives all locks of a request to its owner, and returns the fence. Requires: nothing blocks the request. since
-// is the instant at which the owner began to wait.
-func (e *engine) grant(r *Request, since int64) (fence uint64) {
+// issueFence returns a new fence, larger than all before. Requires: fences are left, see [MaxFence].
+func (e *engine) issueFence() uint64 {
 	e.fences++
-	fence = e.fences
+	return e.fences
+}
+
+// grant gives all locks of a request to its owner under one new fence, and returns the fence. Requires: nothing blocks
+// the request. since is the instant at which the owner began to wait.
+func (e *engine) grant(r *Request, since int64) (fence uint64) {
+	fence = e.issueFence()
 	for _, key := range r.Keys {
 		l := e.takeNew(r.DB, key)
-		h := e.newHold(l, r)
+		h := e.holdFor(l, r)
 		h.fence = fence
 		if old := l.holdOf(r.Owner); old != nil {
 			h.mode, h.count, h.since = old.mode, old.count, old.since
@@ -144,8 +149,8 @@ func (e *engine) grant(r *Request, since int64) (fence uint64) {
 	return fence
 }
 
-// newHold returns the hold that a request asks for, without a fence.
-func (e *engine) newHold(l *lock, r *Request) *hold {
+// holdFor returns the hold that a request asks for. The caller sets the fence.
+func (e *engine) holdFor(l *lock, r *Request) *hold {
 	h := &hold{
 		key: l.key(), owner: r.Owner, since: e.now, origin: e.origin(r.Client.Origin), conn: r.Client.Conn,
 		count: 1, mode: r.Mode, db: uint8(l.db()),

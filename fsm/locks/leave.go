@@ -42,8 +42,9 @@ func (t *Table) DropIncarnation(node string, epoch uint64) {
 	})
 }
 
-// Unblock ends the wait with a name. With LeaveGone no client hears of it.
-func (t *Table) Unblock(name waits.Name, how protocol.Leave) bool {
+// RemoveWaiter removes the waiter with a name from its queues, wherever it stands there: because its client has gone
+// (LeaveGone: nobody is told), or by CLIENT UNBLOCK. ok: it waited.
+func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 	w := t.named(name)
 	if w == nil || t.isDropped(w) {
 		return false

@@ -181,8 +181,8 @@ func (d *loader) drop() {
 	d.t.drops = append(d.t.drops, name)
 }
 
-// lock reads a lock of a flushed database, or of a live one if of is nil.
-func (d *loader) lock(of *database) {
+// lock reads a lock of a flushed database, or of a live one if flushed is nil.
+func (d *loader) lock(flushed *database) {
 	db := d.flags(maxDatabases-1, errLock)
 	l := &lock{text: d.LockText(int(db)), due: never}
 	d.key = l.key()
@@ -193,18 +193,19 @@ func (d *loader) lock(of *database) {
 	if d.must(!d.t.Known(int(db), l.key()), errLock); d.err != nil {
 		return
 	}
-	if of == nil {
-		of = d.t.makeDatabase(int(db))
+	home := flushed
+	if flushed == nil {
+		home = d.t.makeDatabase(int(db))
 		d.must(d.lastDB <= int(db), errLock)
 		d.lastDB = int(db)
 	}
-	last, _ := of.locks.Max()
+	last, _ := home.locks.Max()
 	d.must(last == nil || lockBefore(last, l), errLock)
 	if d.flags(savedExtension, errLock) != 0 {
 		l.more = &extension{grantAt: d.millis(never-1, errLock), delay: d.millis(Forever, errLock)}
 		d.t.bytes += extensionBytes
 	}
-	of.set(l)
+	home.set(l)
 	d.t.bytes += l.bytes()
 	d.each(func() { d.hold(l) })
 	d.each(func() { d.waiter(l) })

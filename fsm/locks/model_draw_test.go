@@ -289,7 +289,7 @@ func (p *twins) unblock() (string, reply, reply) {
 	if p.ragged && !want.ok {
 		how = protocol.LeaveTimeout // a client that is gone is not told that its session was over before
 	}
-	return fmt.Sprint("unblock ", name, how), want, reply{ok: p.table.Unblock(name, how)}
+	return fmt.Sprint("unblock ", name, how), want, reply{ok: p.table.RemoveWaiter(name, how)}
 }
 
 func (p *twins) dropped() (string, reply, reply) {

@@ -295,7 +295,7 @@ func (p *twins) end() {
 	for _, w := range slices.Clone(p.model.queue) {
 		p.table.Begin(p.model.now, enough)
 		name := waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}
-		require.Equal(p.t, p.model.unblock(name, protocol.LeaveGone).ok, p.table.Unblock(name, protocol.LeaveGone))
+		require.Equal(p.t, p.model.unblock(name, protocol.LeaveGone).ok, p.table.RemoveWaiter(name, protocol.LeaveGone))
 	}
 	for range 200 {
 		p.model.now += 1000

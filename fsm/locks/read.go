@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// The functions of this file read the table as it is stored: what is due and was not run has not ended. A caller that
-// needs the exact state of a key settles the key first, or asks [Table.DueAt] whether that would change anything.
+// The functions of this file read the table as it is stored: a hold that is over but not yet removed still counts. A
+// caller that needs the exact state of a key settles the key first, or asks [Table.DueAt] whether that would change
+// anything.
 
 // cursorShift turns a hash into a cursor, its upper 53 bits, as in SCAN.
 const cursorShift = 64 - 53
@@ -110,7 +111,8 @@ func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
 	return blocked
 }
 
-// LeftMillis returns the time left of the longest hold of a lock, -1 if it is a session's. ok: an owner holds the lock.
+// LeftMillis returns the time left of the longest hold of a lock, or -1 if a session has any of the holds. ok: an owner
+// holds the lock.
 func (s *store) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {

@@ -20,7 +20,7 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 	return old.fence
 }
 
-// Release gives a hold back once, or if all altogether. left is the count that remains. ok: the owner held the lock.
+// Release releases a hold once, or altogether if all. left is the count that remains. ok: the owner held the lock.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
 	defer t.finish()
 	l := t.settled(db, key)
@@ -44,7 +44,7 @@ func (t *Table) release(l *lock, h *hold) {
 	t.removeHold(l, h)
 }
 
-// ReleaseAll gives holds back altogether, and returns how many there were.
+// ReleaseAll releases the owner's holds of keys, whatever their counts, and returns how many there were.
 func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	for _, key := range keys {
 		if _, ok := t.Release(db, key, owner, true); ok {
@@ -82,7 +82,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 		return 0, ErrMode
 	}
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
-		t.dismiss(w, cmp.Or(t.lapsed(w), ErrMode)) // it waits for others beside this lock, which would not do any more
+		t.dismiss(w, cmp.Or(t.lapsed(w), ErrMode)) // it waits for several locks; a shared hold does not cover its mode
 	}
 	h := *old
 	h.mode = Shared

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Client is a connection of a node. The zero Client is none: scripts and transactions have one too, if the
-// owner of the table says so.
+// Client is a connection of a node. The zero Client is no connection. A script or transaction has a Client if the owner
+// of the table gives it one.
 type Client struct {
 	Origin protocol.Incarnation
 	Conn   int64
@@ -65,7 +65,7 @@ var (
 	ErrFull = errors.New("too many wait")
 	// ErrSessionFull: the session has as many holds and places in queues as it may have.
 	ErrSessionFull = errors.New("too many holds and waits of the session")
-	// ErrCrowded: the request is [Request.Crowded].
+	// ErrCrowded: the request is marked Crowded, and would have to wait.
 	ErrCrowded = errors.New("too many of the account wait")
 	// ErrDropped ends the waits of a node that was silent for long, should it come back.
 	ErrDropped = errors.New("the node was cut off")
@@ -94,8 +94,8 @@ type Request struct {
 	Ticket     uint64
 	Call, Note string
 	Client     Client
-	// Limit bounds the permits that are held with this request granted, and Permits is the number wanted: for mode
-	// Permits alone. A limit of 1 is exclusive.
+	// Permits is the number of permits wanted. The request is granted if at most Limit are held then, these included.
+	// Both are for mode Permits; a limit of 1 is exclusive.
 	Limit, Permits int32
 	DB             int
 	// Account is the number of the user that the waiter counts for; 0: none. Crowded: the account has no room for another

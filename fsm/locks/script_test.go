@@ -150,7 +150,7 @@ func init() {
 		},
 		"hangup": (*stage).hangUp,
 		"unblock": func(s *stage, w []string) []string {
-			return yesNo(s.table.Unblock(s.waitName(w[0]), protocol.LeaveTimeout))
+			return yesNo(s.table.RemoveWaiter(s.waitName(w[0]), protocol.LeaveTimeout))
 		},
 		"drop": func(s *stage, w []string) []string {
 			s.table.DropIncarnation(w[0], 1)
@@ -341,7 +341,7 @@ func (s *stage) open(w []string) []string {
 
 // hangUp does what a node does for a connection that closes.
 func (s *stage) hangUp(w []string) []string {
-	s.table.Unblock(s.waitName(w[0]), protocol.LeaveGone)
+	s.table.RemoveWaiter(s.waitName(w[0]), protocol.LeaveGone)
 	return []string{fmt.Sprintf("%d sessions end", s.table.EndConnection(s.client(w[0])))}
 }
 

@@ -81,7 +81,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	return true, nil
 }
 
-// attachTo attaches a session that is not scheduled to a connection.
+// attachTo attaches an unscheduled session to a connection.
 func (t *Table) attachTo(s *session, c Client) {
 	o := t.origin(c.Origin)
 	t.endOfIncarnation(*o)

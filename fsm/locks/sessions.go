@@ -16,7 +16,7 @@ type session struct {
 	id         uint64
 	generation uint64
 	name       string
-	// user may use the session, besides users with all rights; empty: those alone.
+	// user is the user who may use the session. Users with all rights may, too; if empty, only they.
 	user     string
 	lease    int64
 	deadline int64 // the last instant of its own lease
@@ -181,13 +181,13 @@ func (s *sessions) noteAlive(o protocol.Incarnation, now int64) {
 	}
 }
 
-// startLease schedules a session that is not scheduled by its own lease.
+// startLease schedules an unscheduled session by its own lease.
 func (s *sessions) startLease(of *session, until int64) {
 	of.deadline, of.leased = until, true
 	s.ends.Set(of.end())
 }
 
-// attach schedules a session that is not scheduled with a connection, from now on.
+// attach schedules an unscheduled session with a connection, from now on.
 func (s *sessions) attach(of *session, o *protocol.Incarnation, conn, now int64) {
 	i, known := s.incarnationAt(*o)
 	if !known {

@@ -13,7 +13,7 @@ import (
 // way.
 func (t *Table) Verify() error { return t.verify(true) }
 
-// verify is Verify. served: no waiter may wait without need.
+// verify is Verify. served: also check that no waiter could be granted now.
 func (t *Table) verify(served bool) error {
 	var out tape
 	t.Save(&out)
