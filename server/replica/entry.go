@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -50,7 +51,7 @@ func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, 
 // append puts a batch into the entry, and reports whether there was room. An empty entry always has
 // room, and each for the large batches that were admitted to it.
 func (b *entryBuilder) append(batch *forward.Batch) bool {
-	if batch.Large {
+	if batch.Large && batch.Work >= fsm.MuchWork { // else it must only not pass such batches
 		b.large += len(batch.Body)
 	} else if size := b.writer.Len() + len(b.creates) - b.large; size > b.empty && size+len(batch.Body) > b.limit {
 		return false

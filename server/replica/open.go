@@ -49,6 +49,7 @@ func (r *Replica) open() {
 	r.timeouts = newTimeouts()
 	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
 	r.writes.inTime, r.writes.patience = c.CommandTimeout/4, c.CommandTimeout/4
+	r.writes.turns.patience = c.CommandTimeout / 4
 	reads := newQueue(r.origin, c.Limits, r.timeouts.poke)
 	wake := make(chan struct{}, 1)
 	r.rounds = newRounds(roundsConfig{

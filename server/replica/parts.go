@@ -182,7 +182,7 @@ func (r *Replica) waitingConfig() waitingConfig {
 func (r *Replica) sessionsCluster() sessions.Cluster {
 	return sessions.Cluster{
 		Propose: func(body []byte, count int) error {
-			b := Batch{Body: body, Count: count, Write: true}
+			b := Batch{Body: body, Count: count, Write: true, Duty: true}
 			if err := r.executeAll(&b); err != nil {
 				return err
 			}

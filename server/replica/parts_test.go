@@ -764,7 +764,7 @@ func TestEntryBuilder(t *testing.T) {
 
 	begin()
 	large := numbered(7, false, 5000)
-	large.Large = true
+	large.Large, large.Work = true, fsm.MuchWork
 	require.True(t, b.add(numbered(6, false, 700)))
 	require.True(t, b.add(large), "room was looked for before")
 	require.True(t, b.add(numbered(8, false, 100)))

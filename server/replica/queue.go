@@ -47,8 +47,8 @@ type queue struct {
 	// admitted is the work of the large batches in the ring, and lastAdmitted the number of the newest.
 	admitted     int64
 	lastAdmitted uint64
-	// doubtful is the newest large batch that was answered with an error after the link had taken it. While its number may
-	// still be applied, no later batch of this node may pass it on the leader.
+	// doubtful is the newest batch that was answered with an error after the link had taken it as a large one. While its
+	// number may still be applied, no later batch of this node may pass it on the leader.
 	doubtful uint64
 	// consumer takes batches, and is nil while there is none. A word on wake says that there are
 	// more.
@@ -79,6 +79,7 @@ type pending struct {
 	large    bool  // it takes a turn
 	waits    bool  // for its turn, without a number
 	turn     int64 // see turns
+	since    time.Time
 	// handed is set once a consumer took the batch: from then on "surely not applied" cannot be
 	// said of the batch.
 	handed bool
@@ -139,7 +140,7 @@ func (q *queue) add(s *pending) error {
 
 // isLarge reports whether what is proposed of s takes a turn.
 func (s *pending) isLarge() bool {
-	s.large = s.piece.Work >= fsm.MuchWork
+	s.large = s.piece.Work >= fsm.MuchWork && !s.batch.Duty
 	return s.large
 }
 
@@ -152,13 +153,16 @@ func (q *queue) fits(s *pending) bool {
 // admit gives numbers to the large batches whose turn it is, as far as their work fits into room; with any, to the
 // first in any case. It returns their work.
 func (q *queue) admit(room int64, any bool) (work int64) {
-	for {
-		s := q.turns.first()
+	if q.turns.empty() {
+		return 0
+	}
+	for now := time.Now(); ; {
+		s := q.turns.first(now)
 		if s == nil || !q.fits(s) || work+s.piece.Work > room && !(any && work == 0) {
 			return work
 		}
 		work += s.piece.Work
-		q.turns.next()
+		q.turns.take(s)
 		q.number(s)
 		q.admitted += s.piece.Work
 		q.lastAdmitted = s.piece.Seq
@@ -195,7 +199,7 @@ func (q *queue) grow() {
 func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.consumer != consumer || q.cursor == q.next && q.turns.first() == nil {
+	if q.consumer != consumer || q.cursor == q.next && q.turns.empty() {
 		return
 	}
 	now := time.Now()
@@ -228,7 +232,7 @@ func (q *queue) answered() {
 	default:
 		q.unanswered = time.Time{}
 	}
-	if q.wake != nil && (q.cursor < q.next || q.turns.first() != nil) {
+	if q.wake != nil && (q.cursor < q.next || !q.turns.empty()) {
 		notify(q.wake)
 	}
 }
@@ -376,7 +380,7 @@ func (q *queue) Complete(cs []forward.Completion) {
 
 // finish takes s, which has a number, out of the queue, and answers it. The caller trims.
 func (q *queue) finish(s *pending, err error) {
-	if err != nil && s.handed && s.large {
+	if err != nil && s.handed && s.piece.Large {
 		q.doubtful = max(q.doubtful, s.piece.Seq)
 	}
 	q.leaveRing(s)
@@ -390,7 +394,7 @@ func (q *queue) leaveRing(s *pending) {
 	q.bytes -= len(s.batch.Body)
 	if s.large {
 		q.admitted -= s.piece.Work
-		if q.wake != nil && q.turns.first() != nil {
+		if q.wake != nil && !q.turns.empty() {
 			notify(q.wake)
 		}
 	}
@@ -454,7 +458,7 @@ func (q *queue) empty() bool {
 	return q.isEmpty()
 }
 
-func (q *queue) isEmpty() bool { return q.batches == 0 && q.turns.first() == nil }
+func (q *queue) isEmpty() bool { return q.batches == 0 && q.turns.empty() }
 
 // outcome is the answer for a batch that gets no reply: surely, when no consumer ever took it.
 func (s *pending) outcome(none *protocol.Error) error {

@@ -3,6 +3,7 @@ package replica
 import (
 	"slices"
 	"sort"
+	"time"
 )
 
 // turns are the large batches that wait for their turn, by weighted fair queueing (Demers, Keshav and Shenker: Analysis
@@ -12,35 +13,50 @@ import (
 //
 // A flow there is a connection here. A connection has one batch under way, so the turn of its next batch depends on
 // nothing but the round in which it comes, and nothing is kept about connections.
+//
+// Such an order bounds no wait: while others keep coming, a batch waits until each of them has had as much work done. So
+// a batch that has waited for patience goes before all that came later.
 type turns struct {
-	waiting []*pending // the next is the last
+	patience time.Duration
+	waiting  []*pending // by turn, the next is the last
+	arrived  []*pending // the same by arrival, the oldest is the first
 	// round is the work that each of the batches would have had by now, and rest is what is left of dividing it.
 	round, rest int64
 }
 
 // add gives s its turn: behind those with the same.
 func (t *turns) add(s *pending) {
-	s.waits, s.turn = true, t.round+s.piece.Work
+	s.waits, s.turn, s.since = true, t.round+s.piece.Work, time.Now()
+	t.arrived = append(t.arrived, s)
 	at := sort.Search(len(t.waiting), func(i int) bool { return t.waiting[i].turn <= s.turn })
 	t.waiting = slices.Insert(t.waiting, at, s)
 }
 
-// first is the batch whose turn is next, or nil.
-func (t *turns) first() *pending {
-	if len(t.waiting) == 0 {
+func (t *turns) empty() bool { return len(t.waiting) == 0 }
+
+// first is the batch that goes next, or nil.
+func (t *turns) first(now time.Time) *pending {
+	switch {
+	case t.empty():
 		return nil
+	case now.Sub(t.arrived[0].since) > t.patience:
+		return t.arrived[0]
 	}
 	return t.waiting[len(t.waiting)-1]
 }
 
-// next takes the first out.
-func (t *turns) next() {
-	n := len(t.waiting)
-	t.rest += t.waiting[n-1].piece.Work
-	t.round += t.rest / int64(n)
-	t.rest %= int64(n)
-	t.waiting[n-1] = nil
-	t.waiting = t.waiting[:n-1]
+// take takes s, which is the first, out.
+func (t *turns) take(s *pending) {
+	n := int64(len(t.waiting))
+	t.rest += s.piece.Work
+	t.round += t.rest / n
+	t.rest %= n
+	t.waiting, t.arrived = without(t.waiting, s), without(t.arrived, s)
+}
+
+func without(all []*pending, s *pending) []*pending {
+	i := slices.Index(all, s)
+	return slices.Delete(all, i, i+1)
 }
 
 // remove takes those out for which answer returns an error, which becomes theirs.
@@ -51,5 +67,6 @@ func (t *turns) remove(answer func(*pending) error) (removed []*pending) {
 		}
 		return s.err != nil
 	})
+	t.arrived = slices.DeleteFunc(t.arrived, func(s *pending) bool { return s.err != nil })
 	return removed
 }

@@ -27,20 +27,20 @@ func ofWork(name string, work int64) *Batch {
 // TestTurns: of batches that come together the smaller goes first, equal ones in the order of arrival, and one that
 // comes later goes before a larger one until that one has had its part.
 func TestTurns(t *testing.T) {
-	var all turns
+	all := turns{patience: time.Hour}
 	add := func(name string, work int64) {
 		all.add(&pending{batch: &Batch{Body: []byte(name)}, piece: piece{Batch: forward.Batch{Work: work}}})
 	}
 	next := func(n int) (names string) {
 		for range n {
-			s := all.first()
+			s := all.first(time.Now())
 			require.True(t, s.waits)
-			all.next()
+			all.take(s)
 			names += string(s.batch.Body)
 		}
 		return names
 	}
-	require.Nil(t, all.first())
+	require.Nil(t, all.first(time.Now()))
 	add("A", 1000)
 	add("b", 100)
 	add("c", 100)
@@ -68,7 +68,81 @@ func TestTurns(t *testing.T) {
 	require.Len(t, removed, 1)
 	require.ErrorIs(t, removed[0].err, protocol.ErrBusy)
 	require.Equal(t, "f", next(1))
-	require.Nil(t, all.first())
+	require.Nil(t, all.first(time.Now()))
+	add("A", 1000)
+	add("B", 900)
+	add("c", 100)
+	require.Equal(t, "c", next(1))
+	all.patience = 0 // all have waited for long
+	time.Sleep(time.Nanosecond)
+	add("d", 100)
+	require.Equal(t, "AB", next(2), "the oldest first")
+	all.patience = time.Hour
+	require.Equal(t, "d", next(1))
+	require.Empty(t, all.arrived)
+}
+
+// TestLargestBatchHasItsTurnInTime: beside closed loops of smaller batches a client with a large one has its replies
+// within the time limit.
+func TestLargestBatchHasItsTurnInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		loops     int
+		each, one int64
+	}{
+		"2,000 commands among 1,000 pipelines of 64": {1000, 64 * (requestWork + 160), 2000 * (requestWork + 160)},
+		"8 MiB among 64 pipelines of 1,000":          {64, 1000 * (requestWork + 160), 8 << 20 * byteWork},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}
+			q := newQueue(protocol.Incarnation{}, limits, func() {})
+			q.turns.patience = DefaultCommandTimeout / 4
+			q.Attach("consumer", make(chan struct{}, 1))
+			stop, refused, done := false, 0, 0
+			loop := func(work int64, count *int) {
+				for !stop {
+					if q.run(ofWork("", work), time.Now().Add(DefaultCommandTimeout)) == nil {
+						*count++
+					} else if !stop {
+						refused++
+					}
+				}
+			}
+			for range c.loops {
+				go loop(c.each, new(int))
+			}
+			go loop(c.one, &done)
+			for start := time.Now(); time.Since(start) < 3*time.Second; {
+				synctest.Wait()
+				_, until, _ := q.waiting("consumer", entryWork, true)
+				var cs []forward.Completion
+				var work int64
+				q.take("consumer", until, func(b *forward.Batch) bool {
+					cs = append(cs, forward.Completion{Number: b.Seq, Replies: places(b.Count)})
+					work += b.Work
+					return true
+				})
+				time.Sleep(time.Duration(work)) // a nanosecond a unit
+				q.Complete(cs)
+				q.expire(time.Now())
+			}
+			require.Greater(t, done, 3, name)
+			require.Zero(t, refused, name)
+			stop = true
+			q.close(protocol.ErrStopping)
+		})
+	}
+}
+
+// TestDutiesTakeNoTurn: a batch of the node itself is in the next entry, however large it is.
+func TestDutiesTakeNoTurn(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		submit(ofWork("L", entryWork))
+		duty := ofWork("d", entryWork)
+		duty.Duty = true
+		submit(duty)
+		require.Equal(t, []string{"d0"}, e.taken(0, false))
+		e.queue.close(protocol.ErrStopping)
+	})
 }
 
 // taken is what a proposer takes for an entry from the queue, with room for large batches of so much work.
@@ -200,23 +274,72 @@ func TestNothingPassesADoubtfulBatch(t *testing.T) {
 			})
 			return all
 		}
-		old := &pending{
-			batch: ofWork("o", 1), piece: whole(ofWork("o", 1)), deadline: time.Now().Add(time.Hour),
-			done: make(chan struct{}, 1),
-		}
-		require.NoError(t, e.queue.add(old))
+		e.hold("o")
 		doubtful := submit(ofWork("L", entryWork))
 		require.Equal(t, []bool{false, true}, large())
 		time.Sleep(3 * time.Second)
 		e.queue.expire(time.Now())
 		require.Equal(t, protocol.ErrUncertain, <-doubtful)
-		submit(ofWork("s", 1))
-		require.Equal(t, []bool{true}, large())
+		e.hold("p") // number 3
+		behind := submit(ofWork("s", 1))
+		require.Equal(t, []bool{true, true}, large())
 		e.queue.Complete([]forward.Completion{{Number: 1, Replies: places(1)}})
 		submit(ofWork("s", 1))
 		require.Equal(t, []bool{false}, large())
 		e.queue.Attach("consumer", make(chan struct{}, 1))
-		require.Equal(t, []bool{false, false}, large(), "nor the first one, for another leader")
+		require.Equal(t, []bool{false, false, false}, large(), "nor the earlier ones, for another leader")
+
+		doubtful = submit(ofWork("L", entryWork))
+		require.Equal(t, []bool{true}, large())
+		time.Sleep(3 * time.Second)
+		e.queue.expire(time.Now())
+		require.Equal(t, protocol.ErrUncertain, <-doubtful)
+		require.Equal(t, protocol.ErrUncertain, <-behind)
+		first := submit(ofWork("s", 1)) // number 7, behind 6
+		require.Equal(t, []bool{true}, large())
+		e.hold("q")
+		time.Sleep(3 * time.Second)
+		e.queue.expire(time.Now())
+		require.Equal(t, protocol.ErrUncertain, <-first)
+		require.Equal(t, uint64(7), e.queue.doubtful, "it is behind the large one on the leader")
+		e.queue.close(protocol.ErrStopping)
+	})
+}
+
+// hold puts a small batch of an hour's time limit into the queue: the low-water mark stays below it.
+func (e *entries) hold(name string) {
+	require.NoError(e.t, e.queue.add(&pending{
+		batch: ofWork(name, 1), piece: whole(ofWork(name, 1)), deadline: time.Now().Add(time.Hour),
+		done: make(chan struct{}, 1),
+	}))
+}
+
+// TestEntryOfDoubtfulBatchesIsBounded: small batches that must not pass a doubtful one have the entry's limit all the
+// same, when their node has become the leader.
+func TestEntryOfDoubtfulBatchesIsBounded(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		e.queue.maxBatches, e.queue.maxBytes = math.MaxInt, math.MaxInt
+		e.hold("o")
+		doubtful := submit(ofWork("L", entryWork))
+		e.queue.Take("consumer", func(*forward.Batch) bool { return true })
+		time.Sleep(3 * time.Second)
+		e.queue.expire(time.Now())
+		require.Equal(t, protocol.ErrUncertain, <-doubtful)
+		const size, limit = 10_000, 50_000
+		for range 20 {
+			b := numbered("s", 1)
+			b.Body = protocol.AppendRequest(nil, protocol.Head{}, "SET", [][]byte{[]byte("k"), make([]byte, size)})
+			submit(b)
+		}
+		l := &leaderTerm{}
+		e.queue.Attach(l, make(chan struct{}, 1))
+		_, until, _ := e.queue.waiting(l, entryWork, true)
+		b := newEntryBuilder(limit)
+		b.begin(protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
+		e.queue.take(l, until, b.add)
+		entry, _, _ := b.end()
+		require.Greater(t, len(entry), limit-2*size)
+		require.LessOrEqual(t, len(entry), limit)
 		e.queue.close(protocol.ErrStopping)
 	})
 }
