@@ -38,12 +38,15 @@ type pipeline struct {
 	closed  chan struct{}
 
 	mu      sync.Mutex
-	changed sync.Cond    // sent changed, or failed was set
+	changed sync.Cond    // any of these
 	sent    []*pipelined // without an answer, in order
+	next    int          // of sent, the first that was not written to conn
 	bytes   int          // of sent
 	failed  error        // why no more is sent; sent is empty
 	conn    *appendConn  // nil: the next is to be made, and all of sent goes over it
-	heard   time.Time    // when the last answer came, or sent was empty for the last time
+	writing bool         // a request is being written to conn, which has no deadline meanwhile
+	// heard is when the last answer came, or sent was empty for the last time. The time of writes since then is added.
+	heard time.Time
 }
 
 // pipelined is a request, or a piece of it.
@@ -76,6 +79,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, _ raft.ServerAddress
 		t: t, id: id, futures: make(chan raft.AppendFuture, pipelineDepth), closed: make(chan struct{}),
 	}
 	p.changed.L = &p.mu
+	go p.write()
 	go p.receive()
 	return p, nil
 }
@@ -186,20 +190,58 @@ func (p *pipeline) send(r *pipelined) error {
 	}
 	p.t.acks.notifying(p.id, r.args.Term, commitOf(r.args))
 	p.sent, p.bytes = append(p.sent, r), p.bytes+r.bytes
-	if p.conn != nil && p.write(r) != nil {
-		_ = p.conn.Close() // which receive notices
-	}
 	p.changed.Broadcast()
 	return nil
 }
 
-// write writes a request to the connection. Requires p.mu.
-func (p *pipeline) write(r *pipelined) error {
-	r.round, r.match = p.t.acks.sending(), p.t.acks.agreed(p.id, r.args.Term)
-	_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
-	err := p.conn.write(r.args)
-	p.conn.out = wire.Kept(p.conn.out)
-	return err
+// write writes the requests, one after the other, until the pipeline ends. Nothing else writes to a connection, and
+// answers are taken beside.
+func (p *pipeline) write() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		for p.failed == nil && (p.conn == nil || p.next == len(p.sent)) {
+			p.changed.Wait()
+		}
+		if p.failed != nil {
+			return
+		}
+		conn, r, begun := p.conn, p.sent[p.next], time.Now()
+		r.round, r.match = p.t.acks.sending(), p.t.acks.agreed(p.id, r.args.Term)
+		p.next, p.writing = p.next+1, true
+		_ = conn.SetReadDeadline(time.Time{})
+		p.changed.Broadcast()
+		p.mu.Unlock()
+		err := conn.write(r.args)
+		conn.out = wire.Kept(conn.out)
+		if err != nil {
+			p.broken(conn, err) // which receive notices
+		}
+		p.mu.Lock()
+		if p.conn == conn {
+			if p.heard.After(begun) {
+				begun = p.heard
+			}
+			p.heard, p.writing = p.heard.Add(time.Since(begun)), false
+			p.expectAnswer()
+		}
+	}
+}
+
+// expectAnswer sets how long the next answer may take. Requires p.mu.
+func (p *pipeline) expectAnswer() {
+	if !p.writing {
+		_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
+	}
+}
+
+// broken closes a connection that failed with err.
+func (p *pipeline) broken(conn *appendConn, err error) {
+	_ = conn.Close()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		wire.Stuck(conn.Conn)
+		p.t.appender.hangUp(p.id) // the path of the idle ones is the same
+	}
 }
 
 // receive takes the answers, one after the other, until the pipeline ends.
@@ -238,53 +280,59 @@ func (p *pipeline) oldest() *pipelined {
 
 // answerTo reads the answer to the oldest request. If that fails the connection is over.
 func (p *pipeline) answerTo(r *pipelined) error {
-	conn, err := p.connected()
+	conn, err := p.connected(r.args.Term)
 	if err != nil {
 		return err
 	}
 	if _, err = conn.read(r.future.resp); err == nil {
 		return nil
 	}
-	_ = conn.Close()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		wire.Stuck(conn.Conn)
-		p.t.appender.hangUp(p.id)
-	}
+	p.broken(conn, err)
 	p.mu.Lock()
 	p.conn = nil
 	p.mu.Unlock()
 	return err
 }
 
-// connected returns the connection. Over a new one all that has no answer is sent.
-func (p *pipeline) connected() (*appendConn, error) {
+// connected returns the connection when the oldest request is on its way over it. Over a new one all that has no answer
+// is sent.
+func (p *pipeline) connected(term uint64) (*appendConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conn != nil {
-		return p.conn, nil
-	}
-	if p.isClosed() {
-		return nil, raft.ErrPipelineShutdown
-	}
-	p.mu.Unlock()
-	conn, err := p.t.appender.take(p.id)
-	p.mu.Lock()
-	if err != nil {
-		return nil, err
-	}
-	p.conn, p.heard = conn, time.Now()
-	for _, r := range p.sent {
-		if p.write(r) != nil {
-			_ = conn.Close() // which the read notices
-			break
+	if p.conn == nil {
+		if p.isClosed() {
+			return nil, raft.ErrPipelineShutdown
 		}
+		p.mu.Unlock()
+		conn, err := p.t.appender.take(p.id)
+		p.mu.Lock()
+		switch {
+		case err != nil:
+			return nil, err
+		case p.isClosed():
+			err = raft.ErrPipelineShutdown
+		case !p.t.leads.Load().(func(uint64) bool)(term):
+			err = raft.ErrLeadershipLost
+		}
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		p.conn, p.next, p.writing, p.heard = conn, 0, false, time.Now()
+		p.changed.Broadcast()
 	}
-	return conn, nil
+	for p.next == 0 {
+		p.changed.Wait()
+	}
+	return p.conn, nil
 }
 
 // answered hands the answer to the oldest request to raft, and reports whether more is to come.
 func (p *pipeline) answered(r *pipelined) bool {
-	err := p.t.answered(p.id, r.args, r.future.resp, r.round, r.match, false)
+	p.mu.Lock()
+	round, match := r.round, r.match
+	p.mu.Unlock()
+	err := p.t.answered(p.id, r.args, r.future.resp, round, match, false)
 	if err != nil {
 		p.end(err)
 		return false
@@ -298,16 +346,16 @@ func (p *pipeline) answered(r *pipelined) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sent[0] = nil // the array lives on
-	p.sent, p.bytes, p.heard = p.sent[1:], p.bytes-r.bytes, time.Now()
+	p.sent, p.next, p.bytes, p.heard = p.sent[1:], p.next-1, p.bytes-r.bytes, time.Now()
 	switch {
 	case !r.future.resp.Success:
 		p.fail(errors.New("the pipeline ended with an answer that is no success"))
-	case len(p.sent) > 0:
+	case p.next > 0:
 		p.conn.sent.Store(p.heard.UnixNano())
-		_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
+		p.expectAnswer()
 	default:
 		p.conn.sent.Store(0)
-		if p.isClosed() {
+		if len(p.sent) == 0 && p.isClosed() {
 			p.fail(raft.ErrPipelineShutdown)
 		}
 	}
@@ -323,7 +371,7 @@ func (p *pipeline) end(err error) {
 
 // fail ends the pipeline. Requires p.mu.
 func (p *pipeline) fail(err error) {
-	p.failed, p.sent, p.bytes = err, nil, 0
+	p.failed, p.sent, p.next, p.bytes = err, nil, 0, 0
 	if p.conn != nil {
 		_ = p.conn.Close()
 		p.conn = nil

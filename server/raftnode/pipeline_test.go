@@ -24,6 +24,21 @@ type patient struct {
 	conns   []net.Conn // the member's ends
 	refuses atomic.Bool
 	refused atomic.Int32
+	rate    atomic.Int64 // bytes a second that the member takes; 0: no bound
+}
+
+// slowReader takes bytes at the member's rate.
+type slowReader struct {
+	net.Conn
+	rate *atomic.Int64
+}
+
+func (c slowReader) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(len(b), 64<<10)])
+	if rate := c.rate.Load(); rate > 0 {
+		time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
+	}
+	return n, err
 }
 
 func (m *patient) Close() error { return nil }
@@ -36,7 +51,7 @@ func (m *patient) DialContext(context.Context, string) (net.Conn, error) {
 	dialed, accepted := net.Pipe()
 	m.conns = append(m.conns, accepted)
 	go func() {
-		br := bufio.NewReader(accepted)
+		br := bufio.NewReaderSize(slowReader{accepted, &m.rate}, 64<<10)
 		for {
 			frame, err := wire.Read(br, nil, maxAppendFrame)
 			if err != nil {
@@ -112,6 +127,15 @@ func withPipeline(t *testing.T, test func(p *testPipeline, store *heldStore)) {
 			_ = conn.Close()
 		}
 	})
+}
+
+// sendLarge sends the entry index with so much data.
+func (p *testPipeline) sendLarge(index uint64, size int) {
+	p.t.Helper()
+	req := entryRequest(index)
+	req.Entries[0].Data = make([]byte, size)
+	_, err := p.AppendEntries(req, &raft.AppendEntriesResponse{})
+	require.NoError(p.t, err)
 }
 
 // entryRequest is a request with the entry index.
@@ -269,17 +293,66 @@ func TestPipelineThatIsFull(t *testing.T) {
 // What has an answer is not kept in memory, nor is the frame of a large request.
 func TestPipelineKeepsNothingAnswered(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
-		req := entryRequest(5)
-		req.Entries[0].Data = make([]byte, appendGather/2)
-		_, err := p.AppendEntries(req, &raft.AppendEntriesResponse{})
-		require.NoError(t, err)
+		p.sendLarge(5, appendGather/2)
 		p.send(5)
+		synctest.Wait()
 		sent := p.sent
 		p.answer(5)
 		require.Nil(t, sent[0])
 		require.NotNil(t, sent[1])
 		require.Less(t, cap(p.conn.out), appendGather/2)
 		p.answer(5)
+	})
+}
+
+// Answers are taken while a request is written, however long that takes, and the time counts as a sign of the member.
+func TestPipelineOverASlowLink(t *testing.T) {
+	const rate = 256 << 10
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		p.send(2, 3)
+		require.Equal(t, []uint64{1, 2}, p.member.takenBefore())
+		p.member.rate.Store(rate)
+		p.sendLarge(4, appendGather/2)
+		time.Sleep(time.Second)
+		p.answer(2, 3)
+		require.Equal(t, []uint64{2, 3}, p.acknowledged())
+		require.Empty(t, p.member.takenBefore())
+		time.Sleep(appendGather / 2 / rate * time.Second)
+		require.Equal(t, []uint64{3}, p.member.takenBefore())
+		p.answer(4)
+
+		const size = 3 * underWay // more than an answer may take
+		p.sendLarge(5, size)
+		time.Sleep((size/rate - 1) * time.Second)
+		require.Empty(t, p.member.takenBefore())
+		time.Sleep(2*time.Second + rpcTimeout/2)
+		require.Equal(t, []uint64{4}, p.member.takenBefore())
+		p.answer(5)
+		require.Equal(t, []uint64{4, 5}, p.acknowledged())
+		require.Len(t, p.member.conns, 1)
+	})
+}
+
+// A connection that breaks while requests are written gets some of them answered, and each is sent in order over the
+// next connection if it has no answer.
+func TestPipelineThatBreaksInAWrite(t *testing.T) {
+	const size = appendGather / 4
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		p.member.rate.Store(size)
+		for i := range uint64(4) {
+			p.sendLarge(2+i, size)
+		}
+		for i := range uint64(3) {
+			time.Sleep(3 * time.Second / 2) // the next is half written
+			require.Equal(t, []uint64{1 + i}, p.member.takenBefore())
+			p.answer(2 + i)
+			_ = p.member.conns[i].Close()
+			require.Equal(t, []uint64{2 + i}, p.acknowledged())
+		}
+		time.Sleep(3 * time.Second / 2)
+		require.Equal(t, []uint64{4}, p.member.takenBefore())
+		p.answer(5)
+		require.Equal(t, []uint64{5}, p.acknowledged())
 	})
 }
 
