@@ -15,6 +15,9 @@ func (c *call) auditNative(e *locks.Event) {
 	switch e.Kind {
 	case locks.Granted:
 		ch.What = event.LockGranted
+		if info := c.st.Locks.Info(e.DB, e.Key, c.NowMillis, 1); info != nil && info.Mode == locks.Exclusive {
+			ch.Limit = 1
+		}
 	case locks.Renewed:
 		ch.What = event.LockRenewed
 	case locks.Released:
@@ -37,8 +40,9 @@ func (c *call) auditStock(e *locks.Event, from int) {
 	it := &e.Stock.Item
 	switch e.Kind {
 	case locks.Granted:
-		owner := e.Owner
+		owner, limit := e.Owner, 1
 		if !it.IsString() {
+			limit = 0 // a lock of Redisson may have several owners
 			owners, _ := stockOwners(it, 1)
 			if len(owners) == 0 {
 				return
@@ -46,7 +50,7 @@ func (c *call) auditStock(e *locks.Event, from int) {
 			owner = owners[0].Owner
 		}
 		c.audit(e.DB, e.Key, owner, e.Client, &event.LockChange{
-			What: event.LockGranted, Stock: true, AtMillis: c.ToWall(c.NowMillis),
+			What: event.LockGranted, Stock: true, AtMillis: c.ToWall(c.NowMillis), Limit: limit,
 		})
 	case locks.Released, locks.Overwritten:
 		if !command.IsStockLock(it) {

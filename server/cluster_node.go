@@ -226,7 +226,7 @@ func (s *Server) logBeginning() error {
 		"cluster", id.ClusterID, "of_cluster", b.Cluster, "of_node", b.Node, "of_index", b.Index)
 	s.audit.Note(audit.Line{
 		Event: audit.ClusterBegun, Command: b.Command, By: b.User + " " + b.Host, Index: b.Index,
-		Text: "with the state of the cluster " + b.Cluster + ", node " + b.Node,
+		OldCluster: b.Cluster, Text: "with the state of the cluster " + b.Cluster + ", node " + b.Node,
 	})
 	told := *b
 	told.Told = true

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -21,9 +22,17 @@ type auditAnswer struct {
 	Holds  []audit.Hold `json:"holds"` // in the order of their grants
 	// Nodes are the lines of nodes: refused logins, administrators' commands, and what is missing.
 	Nodes []audit.Line `json:"nodes"`
-	// Unreadable are lines of the files that are none.
+	// Covered are the times of which the files have all lines. Unknown is why they do not say who held a lock at the
+	// instant that was asked for; "": they do.
+	Covered []audit.Span `json:"covered"`
+	Unknown string       `json:"unknown,omitempty"`
+	// Unreadable are lines of the files that are none, and Conflicts lines that contradict those of another file.
 	Unreadable int `json:"unreadable,omitempty"`
+	Conflicts  int `json:"conflicts,omitempty"`
 }
+
+// statusUnknown is the exit status of `holdfast locks history --audit --at` if the files do not say who held a lock.
+const statusUnknown = 3
 
 // readAudit answers from files, in place of a node.
 func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) error {
@@ -35,38 +44,122 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 		}
 		at = instant.UnixMilli()
 	}
-	var from []io.Reader
-	for _, path := range append([]string{o.audit}, words...) {
-		f, err := os.Open(path)
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w; with --audit all words are files, and --lock is the pattern of names", err)
-		}
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		from = append(from, f)
+	from, closeAll, err := openAudit(append([]string{o.audit}, words...))
+	defer closeAll()
+	if err != nil {
+		return err
 	}
 	trail, err := audit.Read(from, func(l *audit.Line) bool {
-		return l.Run != 0 || (o.lock == "" || protocol.Match(o.lock, l.Key, false)) && (o.db < 0 || l.DB == o.db)
+		if l.Run != 0 {
+			return at == 0 || slices.Contains(gapEvents, l.Event)
+		}
+		return (l.Event == audit.Flushed || o.lock == "" || protocol.Match(o.lock, l.Key, false)) &&
+			(o.db < 0 || l.DB == o.db)
 	})
 	if err != nil {
 		return fmt.Errorf("read audit log: %w", err)
 	}
-	a := auditAnswer{Format: api.Format, Holds: trail.Holds(), Nodes: []audit.Line{}, Unreadable: trail.Unreadable}
-	if at != 0 {
-		a.Holds = slices.DeleteFunc(a.Holds, func(h audit.Hold) bool { return !h.At(at) })
+	a := answerOf(&trail, at)
+	if o.json {
+		err = writeJSON(stdout, a)
+	} else {
+		_, err = io.WriteString(stdout, a.table(at))
+	}
+	if err == nil && a.Unknown != "" {
+		err = exitStatus{status: statusUnknown}
+	}
+	return err
+}
+
+// gapEvents are those of the lines of a node about what it may not have written.
+var gapEvents = []string{audit.Started, audit.Restored, audit.Dropped, audit.ClusterBegun}
+
+// answerOf answers about an instant, or about all time if that is 0.
+func answerOf(trail *audit.Trail, at int64) *auditAnswer {
+	a := &auditAnswer{
+		Format: api.Format, Holds: trail.Holds(), Nodes: []audit.Line{}, Covered: trail.Spans,
+		Unreadable: trail.Unreadable, Conflicts: trail.Conflicts,
+	}
+	if a.Covered == nil {
+		a.Covered = []audit.Span{}
 	}
 	for _, l := range trail.Lines {
-		if l.Run != 0 && (at == 0 || l.Event == audit.Dropped) {
+		if l.Run != 0 {
 			a.Nodes = append(a.Nodes, l)
 		}
 	}
-	if o.json {
-		return writeJSON(stdout, a)
+	if at == 0 {
+		return a
 	}
-	_, err = io.WriteString(stdout, a.table())
-	return err
+	a.Holds = slices.DeleteFunc(a.Holds, func(h audit.Hold) bool { return !h.At(at) })
+	for i := range a.Holds {
+		h := &a.Holds[i]
+		if h.EndedUnixMillis == 0 && (h.Uncertain == "" || h.Uncertain == audit.LinesMissing) {
+			h.Uncertain = "" // lines may be missing later
+			if !trail.Covers(h.Cluster, h.SinceUnixMillis, at) {
+				h.Uncertain = audit.LinesMissing
+			} else if h.Kind == "stock" { // as by HDEL, PERSIST, RENAME, MOVE or SWAPDB
+				h.Uncertain = "a stock lock may end without a line"
+			}
+		}
+		if h.Uncertain != "" {
+			a.Unknown = "of a hold the files have not all: see UNCERTAIN"
+		}
+	}
+	if !trail.Covers("", at, at) {
+		a.Unknown = "the files do not cover this time"
+	}
+	return a
+}
+
+// openAudit opens files and the older ones beside each, FILE.1 and so on. A reader has one node's, the oldest first.
+func openAudit(words []string) (from []io.Reader, closeAll func(), err error) {
+	var opened []*os.File
+	closeAll = func() {
+		for _, f := range opened {
+			f.Close()
+		}
+	}
+	older := map[string]bool{} // that go with another word
+	for _, path := range words {
+		for n := 1; n < audit.FileCount; n++ {
+			older[path+"."+strconv.Itoa(n)] = true
+		}
+	}
+	for _, path := range words {
+		if older[path] {
+			continue
+		}
+		// The newest is opened first: a node that makes it an older one meanwhile hides none.
+		var parts []io.Reader
+		for n := range audit.FileCount {
+			name := path
+			if n > 0 {
+				name += "." + strconv.Itoa(n)
+			}
+			f, err := os.Open(name)
+			switch {
+			case n == 0 && errors.Is(err, os.ErrNotExist):
+				return nil, closeAll, fmt.Errorf("%w; with --audit all words are files, and --lock is the pattern of names",
+					err)
+			case errors.Is(err, os.ErrNotExist):
+				// What follows is behind a gap: another reader, of another span.
+				if len(parts) > 0 {
+					from, parts = append(from, io.MultiReader(parts...)), nil
+				}
+				continue
+			case err != nil:
+				return nil, closeAll, err
+			}
+			opened = append(opened, f)
+			// An older file may end within a line.
+			parts = slices.Insert(parts, 0, io.Reader(f), io.Reader(strings.NewReader("\n")))
+		}
+		if len(parts) > 0 {
+			from = append(from, io.MultiReader(parts...))
+		}
+	}
+	return from, closeAll, nil
 }
 
 // parseInstant reads a time with its zone, or one of UTC: a date and a time, or a time of the last 24 hours.
@@ -93,11 +186,16 @@ func parseInstant(text string, now time.Time) (time.Time, error) {
 }
 
 // table has a line for each hold, those granted last first, and below one for each line of a node.
-func (a *auditAnswer) table() string {
-	text := "nobody held a lock that matches, as far as the files say\n"
-	if len(a.Holds) > 0 {
+func (a *auditAnswer) table(at int64) string {
+	text := ""
+	if a.Unknown != "" {
+		text = "not known for " + utc(at) + ": " + a.Unknown + "\n"
+	}
+	switch {
+	case len(a.Holds) > 0:
 		dbs := slices.ContainsFunc(a.Holds, func(h audit.Hold) bool { return h.DB != 0 })
-		t := newTable("SINCE", "ENDED", "LOCK", "OWNER", "FENCE", "HELD", "HOW", "CLIENT", "USER", "BY", "REASON")
+		t := newTable("SINCE", "ENDED", "LOCK", "OWNER", "FENCE", "HELD", "HOW", "CLIENT", "USER", "BY", "REASON",
+			"CLUSTER", "UNCERTAIN")
 		for i := range slices.Backward(a.Holds) {
 			h := &a.Holds[i]
 			ended, held, fence, by := "", "", "-", ""
@@ -115,10 +213,15 @@ func (a *auditAnswer) table() string {
 				client += " " + printable(h.Name)
 			}
 			t.line(utc(h.SinceUnixMillis), ended, nameOf(h.Key, h.DB, dbs), printable(h.Owner), fence, held,
-				cmp.Or(h.Reason, h.Ended), client, printable(h.User), by, printable(h.Text))
+				cmp.Or(h.Reason, h.Ended), client, printable(h.User), by, printable(h.Text),
+				printable(h.Cluster), h.Uncertain)
 		}
-		text = t.String()
+		text += t.String()
+	case a.Unknown == "":
+		text = "nobody held a lock that matches, as far as the files say\n" +
+			"(no line has a hold that began before their first line and goes on, and a lock that --audit-locks leaves out)\n"
 	}
+	text += a.covered()
 	if len(a.Nodes) > 0 {
 		t := newTable("AT", "NODE", "EVENT", "WHAT", "CLIENT", "USER", "BY")
 		for i := range a.Nodes {
@@ -140,7 +243,26 @@ func (a *auditAnswer) table() string {
 	if a.Unreadable > 0 {
 		text += counted(int64(a.Unreadable), "line") + " of the files could not be read\n"
 	}
+	if a.Conflicts > 0 {
+		text += counted(int64(a.Conflicts), "line") + " contradict another file's\n"
+	}
 	return text
+}
+
+// covered has a line for each time of which a file has all lines.
+func (a *auditAnswer) covered() string {
+	if len(a.Covered) == 0 {
+		return "the files have no line about a lock\n"
+	}
+	t := newTable("COVERED FROM", "TO", "NODE", "CLUSTER")
+	for _, s := range a.Covered {
+		t.line(utcMillis(s.FromUnixMillis), utcMillis(s.ToUnixMillis), printable(cmp.Or(s.Node, "?")), printable(s.Cluster))
+	}
+	return "\n" + t.String()
+}
+
+func utcMillis(unixMillis int64) string {
+	return time.UnixMilli(unixMillis).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 func utc(unixMillis int64) string { return time.UnixMilli(unixMillis).UTC().Format(time.RFC3339) }

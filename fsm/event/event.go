@@ -92,6 +92,8 @@ type LockChange struct {
 	// Fence and Session are 0 where there is none.
 	Fence   int64
 	Session uint64
+	// Limit is how many owners may hold a lock that was granted, at once; 0: this is not told.
+	Limit int
 	// AtMillis is Unix time.
 	AtMillis, WaitedMillis, HeldMillis int64
 	// Reason is why the hold was lost. Command, By and Text are of the command that took it away.

@@ -271,7 +271,7 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, l.Close())
 	paths, err := filepath.Glob(path + "*")
 	require.NoError(t, err)
-	require.Len(t, paths, fileCount)
+	require.Len(t, paths, FileCount)
 	sum := int64(0)
 	for _, p := range paths {
 		info, err := os.Stat(p)
@@ -315,50 +315,6 @@ func TestClientsThatLeft(t *testing.T) {
 	require.Equal(t, `,"addr":"a","name":"`+strings.Repeat("n", mostOfName)+`"`, string(l.clients.find(11)))
 	l.SetClient(1, Client{Addr: "b", User: "u"})
 	require.Equal(t, `,"addr":"b","user":"u"`, string(l.clients.find(1)))
-}
-
-// TestHolds: who held a lock from when until when.
-func TestHolds(t *testing.T) {
-	line := func(second int64, index uint64, what, owner string, fence int64) Line {
-		return Line{
-			Time: time.Unix(second, 0).UTC(), Cluster: "c", Index: index, Event: what, Kind: "native", Key: "k", Owner: owner,
-			Fence: fence, Client: "n1/" + owner,
-		}
-	}
-	before := line(10, 1, event.LockReleased, "early", 1)
-	before.HeldMillis = 4000
-	moved := line(22, 5, event.LockRenewed, "a", 2)
-	moved.Client, moved.Session = "n2/9", 4
-	lost := line(30, 6, event.LockTaken, "a", 2)
-	lost.Reason, lost.Command, lost.By, lost.Text = "broken", "lock.break", "op 10.0.0.9:1", "stuck"
-	trail := Trail{Lines: []Line{
-		before, line(20, 4, event.LockGranted, "a", 2), moved, lost,
-		line(31, 7, event.LockGranted, "b", 3), line(40, 8, event.LockGranted, "b", 4),
-		{Run: 1, Event: Started, Time: time.Unix(50, 0)},
-	}}
-	var got []string
-	for _, h := range trail.Holds() {
-		got = append(got, fmt.Sprint(h.Owner, h.Fence, h.SinceUnixMillis/1000, h.EndedUnixMillis/1000, h.Ended, h.Reason,
-			h.Client, h.Session, h.By))
-	}
-	require.Equal(t, []string{
-		fmt.Sprint("early", 1, 6, 10, "released", "", "n1/early", 0, ""),
-		fmt.Sprint("a", 2, 20, 30, "lost", "broken", "n2/9", 4, "op 10.0.0.9:1"),
-		fmt.Sprint("b", 3, 31, 40, "granted again", "", "n1/b", 0, ""),
-		fmt.Sprint("b", 4, 40, 0, "", "", "n1/b", 0, ""),
-	}, got)
-	held := func(second int64) (owners []string) {
-		for _, h := range trail.Holds() {
-			if h.At(second * 1000) {
-				owners = append(owners, h.Owner)
-			}
-		}
-		return owners
-	}
-	require.Equal(t, []string{"early"}, held(6))
-	require.Empty(t, held(15))
-	require.Equal(t, []string{"a"}, held(30))
-	require.Equal(t, []string{"b"}, held(99))
 }
 
 // TestNilLog: a node without an audit log has the same calls.

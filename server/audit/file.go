@@ -29,8 +29,8 @@ func (p *pipe) write(lines []byte) error {
 
 func (p *pipe) close() {}
 
-// fileCount is how many files there are at most.
-const fileCount = 8
+// FileCount is how many files there are at most.
+const FileCount = 8
 
 const (
 	// checkEvery is the time between two looks whether others have renamed or removed the file.
@@ -55,7 +55,7 @@ type files struct {
 // openFiles opens the file, and finds the last line of the log in it. A process that ended within a line leaves the
 // beginning of one: the next begins on a line of its own, and the reader passes over the rest.
 func openFiles(path string, most int64, logger *slog.Logger) (*files, mark, error) {
-	f := &files{path: path, logger: logger, most: most / fileCount}
+	f := &files{path: path, logger: logger, most: most / FileCount}
 	if err := f.open(); err != nil {
 		return nil, mark{}, err
 	}
@@ -188,7 +188,7 @@ func (f *files) rotate() error {
 		return err
 	}
 	free := 1 // the first number without a file, or the last of all
-	for ; free < fileCount-1; free++ {
+	for ; free < FileCount-1; free++ {
 		if _, err := os.Lstat(f.older(free)); errors.Is(err, fs.ErrNotExist) {
 			break
 		}

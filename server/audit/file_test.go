@@ -52,7 +52,7 @@ func testFileMovedByOthers(t *testing.T) {
 // TestRotationFails: when a file cannot be renamed, the lines go on in the file, no older file is lost, and a minute
 // later the files are rotated.
 func TestRotationFails(t *testing.T) {
-	for _, blocked := range []int{0, fileCount - 1} {
+	for _, blocked := range []int{0, FileCount - 1} {
 		t.Run(fmt.Sprint(blocked), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testRotationFails(t, blocked) })
 		})
@@ -62,7 +62,7 @@ func TestRotationFails(t *testing.T) {
 func testRotationFails(t *testing.T, blocked int) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	older := (&files{path: path}).older
-	for n := 1; n < fileCount; n++ {
+	for n := 1; n < FileCount; n++ {
 		if n != blocked {
 			require.NoError(t, os.WriteFile(older(n), fmt.Appendf(nil, "old %d\n", n), 0o600))
 		}
@@ -83,7 +83,7 @@ func testRotationFails(t *testing.T, blocked int) {
 	apply()
 	require.Equal(t, 1, strings.Count(logged.String(), "rotate audit log"), logged.String())
 	require.Len(t, events(told(t, path)), int(index))
-	for n := 1; n < fileCount; n++ {
+	for n := 1; n < FileCount; n++ {
 		if n != blocked {
 			text, err := os.ReadFile(older(n))
 			require.NoError(t, err)
@@ -96,11 +96,11 @@ func testRotationFails(t *testing.T, blocked int) {
 	require.NoError(t, l.Close())
 	require.Zero(t, l.Dropped())
 	require.NoFileExists(t, older(0))
-	text, err := os.ReadFile(older(fileCount - 1))
+	text, err := os.ReadFile(older(FileCount - 1))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "old ")
 	var paths []string
-	for n := 1; n < fileCount; n++ {
+	for n := 1; n < FileCount; n++ {
 		paths = append(paths, older(n))
 	}
 	require.Len(t, events(trailOf(t, append(paths, path)...).Lines), int(index))

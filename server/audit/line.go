@@ -31,7 +31,9 @@ type Line struct {
 	Owner       string `json:"owner,omitempty"`
 	OwnerBase64 []byte `json:"ownerBase64,omitempty"`
 	Fence       int64  `json:"fence,omitempty"`
-	Session     uint64 `json:"session,omitempty"`
+	// Limit is how many owners may hold the lock that was granted, at once; 0: this is not known.
+	Limit   int    `json:"limit,omitempty"`
+	Session uint64 `json:"session,omitempty"`
 	// Client is the connection, as LOCK.INFO shows it.
 	Client       string `json:"client,omitempty"`
 	Addr         string `json:"addr,omitempty"`
@@ -46,6 +48,8 @@ type Line struct {
 	Text    string `json:"text,omitempty"`
 	// Count is how many events a line of the node is about, if not one.
 	Count uint64 `json:"count,omitempty"`
+	// OldCluster is the cluster with whose state this one began.
+	OldCluster string `json:"oldCluster,omitempty"`
 }
 
 // The events of a node.
@@ -66,6 +70,9 @@ const (
 	// ClusterBegun: the cluster began with the state of another.
 	ClusterBegun = "cluster-begun"
 )
+
+// Flushed is the event of a database that was flushed: its stock locks that have no lines of their own were lost.
+const Flushed = "flushed"
 
 // mostText bounds each text of a line. It is LOCK.HISTORY's for keys and owners.
 const mostText = 1 << 10
@@ -103,6 +110,7 @@ func (e *encoder) append(b []byte, index uint64, n int, of *event.Event, client 
 	b = appendText(b, "key", of.Key)
 	b = appendText(b, "owner", ch.Owner)
 	b = appendNumber(b, "fence", uint64(ch.Fence))
+	b = appendNumber(b, "limit", uint64(ch.Limit))
 	b = appendNumber(b, "session", ch.Session)
 	if ch.Conn != 0 {
 		b = append(append(append(b, `,"client":"`...), members.Name(ch.Node)...), '/')

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/holdfast/holdfast/fsm/event"
 )
 
 // Trail is what several files say together.
@@ -16,6 +18,18 @@ type Trail struct {
 	Lines []Line
 	// Unreadable are lines that are none, such as the beginning of one at the end of which a node was killed.
 	Unreadable int
+	// Conflicts are lines that name the same place of the log as another, and say something else. All are in Lines.
+	Conflicts int
+	// Spans are the times of which the files have all lines, for each file and in its order.
+	Spans []Span
+}
+
+// Span is a time of which a file has all lines of the log that its node wrote.
+type Span struct {
+	Node           string `json:"node,omitempty"` // "": the file does not say whose it is
+	Cluster        string `json:"cluster"`
+	FromUnixMillis int64  `json:"fromUnixMillis"`
+	ToUnixMillis   int64  `json:"toUnixMillis"`
 }
 
 // lineID tells lines apart.
@@ -24,59 +38,152 @@ type lineID struct {
 	index         uint64
 	run           int64
 	n             int
+	conflict      int
 }
 
-// Read reads the lines that are wanted from files of several nodes, in any order.
+const (
+	// mostOfLine bounds a line, in bytes.
+	mostOfLine = 64 << 10
+	// clockSlack is how far a clock may go back, or a hold's length differ from its ends, without a correction of the
+	// clock.
+	clockSlack = 1000
+)
+
+// Read reads the lines that are wanted from files of several nodes, in any order. A reader has the lines of one node:
+// its file, behind the older ones.
 func Read(from []io.Reader, want func(*Line) bool) (Trail, error) {
 	t := Trail{Lines: []Line{}}
 	at := make(map[lineID]int)
 	for _, r := range from {
-		lines := bufio.NewReaderSize(r, 64<<10)
-		for {
-			text, err := lines.ReadBytes('\n')
-			if err != nil && !errors.Is(err, io.EOF) {
-				return t, err
-			}
-			if len(text) > 1 {
-				t.add(text, want, at)
-			}
-			if err != nil {
-				break
-			}
+		f := fileReader{Trail: &t, want: want, at: at, first: len(t.Spans)}
+		if err := f.read(bufio.NewReaderSize(r, mostOfLine)); err != nil {
+			return t, err
 		}
 	}
 	t.sort()
 	return t, nil
 }
 
-// add adds a line, unless another node's file had it. Only the client's own node says who the client is.
-func (t *Trail) add(text []byte, want func(*Line) bool, at map[lineID]int) {
-	var line Line
-	if json.Unmarshal(text, &line) != nil || line.Event == "" {
-		t.Unreadable++
+// fileReader reads the lines of one node.
+type fileReader struct {
+	*Trail
+	want  func(*Line) bool
+	at    map[lineID]int // the places of Lines
+	first int            // of the file's Spans
+	node  string
+	// isOpen: the last of Spans goes on with the next line.
+	isOpen bool
+}
+
+func (f *fileReader) read(lines *bufio.Reader) error {
+	for {
+		text, err := lines.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		var line Line
+		switch {
+		case tooLong || len(text) > 1 && (json.Unmarshal(text, &line) != nil || line.Event == ""):
+			f.Unreadable++
+		case len(text) > 1:
+			f.cover(&line)
+			f.add(&line)
+		}
+		if err != nil {
+			break
+		}
+	}
+	for i := range f.Spans[f.first:] {
+		f.Spans[f.first+i].Node = f.node
+	}
+	return nil
+}
+
+// cover extends the span that the file covers. A span ends where lines were dropped, where a snapshot stands for
+// entries, with the cluster, and where a clock went back.
+func (f *fileReader) cover(l *Line) {
+	if l.Run != 0 {
+		f.node = cmp.Or(f.node, l.Node)
+		f.isOpen = f.isOpen && l.Event != Dropped && l.Event != Restored
 		return
 	}
+	at := l.Time.UnixMilli()
+	if f.isOpen {
+		// A lease may have ended long before the entry that says so.
+		s := &f.Spans[len(f.Spans)-1]
+		if s.Cluster == l.Cluster && (l.Event == event.LockTaken || at >= s.ToUnixMillis-clockSlack) {
+			s.ToUnixMillis = max(s.ToUnixMillis, at)
+			return
+		}
+	}
+	f.Spans = append(f.Spans, Span{Cluster: l.Cluster, FromUnixMillis: at, ToUnixMillis: at})
+	f.isOpen = true
+}
+
+// add adds a line, unless another node's file had it. Only the client's own node says who the client is.
+func (f *fileReader) add(line *Line) {
 	if line.KeyBase64 != nil {
 		line.Key = string(line.KeyBase64)
 	}
 	if line.OwnerBase64 != nil {
 		line.Owner = string(line.OwnerBase64)
 	}
-	if !want(&line) {
+	if !f.want(line) {
 		return
 	}
 	id := lineID{cluster: line.Cluster, index: line.Index, n: line.N}
 	if line.Run != 0 {
 		id.index, id.node, id.run = 0, line.Node, line.Run
 	}
-	known, twice := at[id]
-	switch {
-	case !twice:
-		at[id] = len(t.Lines)
-		t.Lines = append(t.Lines, line)
-	case t.Lines[known].Addr == "":
-		t.Lines[known] = line
+	for {
+		known, twice := f.at[id]
+		switch {
+		case !twice:
+			f.at[id] = len(f.Lines)
+			f.Lines = append(f.Lines, *line)
+			if id.conflict > 0 {
+				f.Conflicts++
+			}
+			return
+		case f.Lines[known].saysWhat(line):
+			if f.Lines[known].Addr == "" {
+				f.Lines[known] = *line
+			}
+			return
+		}
+		id.conflict++
 	}
+}
+
+// saysWhat reports whether two lines are about the same event.
+func (l *Line) saysWhat(o *Line) bool {
+	return l.Event == o.Event && l.Kind == o.Kind && l.DB == o.DB && l.Key == o.Key && l.Owner == o.Owner &&
+		l.Fence == o.Fence && l.Time.Equal(o.Time)
+}
+
+// Covers reports whether the files have all lines from one instant to another, of one cluster or, if that is "", of
+// any.
+func (t *Trail) Covers(cluster string, fromMillis, toMillis int64) bool {
+	spans := slices.Clone(t.Spans)
+	slices.SortFunc(spans, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.FromUnixMillis, b.FromUnixMillis))
+	})
+	var joined Span
+	for i, s := range spans {
+		if i == 0 || s.Cluster != joined.Cluster || s.FromUnixMillis > joined.ToUnixMillis {
+			joined = s
+		}
+		joined.ToUnixMillis = max(joined.ToUnixMillis, s.ToUnixMillis)
+		if (cluster == "" || cluster == joined.Cluster) && joined.FromUnixMillis <= fromMillis &&
+			toMillis <= joined.ToUnixMillis {
+			return true
+		}
+	}
+	return false
 }
 
 // sort brings the lines of the log into its order, clusters one after another, and then those of nodes, by time.
@@ -104,6 +211,7 @@ func (t *Trail) sort() {
 
 // Hold is how long an owner held a lock. EndedUnixMillis is 0 where the files do not have the end.
 type Hold struct {
+	Cluster         string `json:"cluster,omitempty"`
 	Key             string `json:"key"`
 	KeyBase64       []byte `json:"keyBase64,omitempty"`
 	DB              int    `json:"db"`
@@ -119,7 +227,10 @@ type Hold struct {
 	SinceUnixMillis int64  `json:"sinceUnixMillis"`
 	EndedUnixMillis int64  `json:"endedUnixMillis,omitempty"`
 	WaitedMillis    int64  `json:"waitedMillis,omitempty"`
-	// Ended is released or lost, and Reason why it was lost. Command, By and Text are of the command that took it away.
+	// Uncertain says why the hold may have had another beginning or end than this says; "": it had not.
+	Uncertain string `json:"uncertain,omitempty"`
+	// Ended is released, lost or [EndMissing], and Reason why it was lost. Command, By and Text are of the command that
+	// took it away.
 	Ended   string `json:"ended,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Command string `json:"command,omitempty"`
@@ -129,57 +240,164 @@ type Hold struct {
 	Index uint64 `json:"index"`
 }
 
+// EndMissing is how a hold ended whose end is not in the files: before another owner, or the same again, was granted.
+const EndMissing = "end not in the files"
+
+// LinesMissing is the [Hold.Uncertain] of a hold that may have ended in a time that no file covers.
+const LinesMissing = "lines are missing since"
+
 // At reports whether the lock was held at an instant.
 func (h *Hold) At(unixMillis int64) bool {
 	return h.SinceUnixMillis <= unixMillis && (h.EndedUnixMillis == 0 || unixMillis <= h.EndedUnixMillis)
 }
 
 // Holds makes holds of the lines, in the order of their grants. An owner has one hold of a lock: with another grant the
-// hold before is over, whatever the files lack.
+// hold before is over, whatever the files lack, and so are those of others where the lock has room for one owner.
 func (t *Trail) Holds() []Hold {
-	type owned struct {
-		db         int
-		key, owner string
-	}
-	holds, open := []Hold{}, make(map[owned]int)
+	b := holdBuilder{holds: []Hold{}, open: make(map[lockID]map[string]int), former: make(map[string]string)}
 	for i := range t.Lines {
-		l := &t.Lines[i]
-		if l.Run != 0 {
-			continue
-		}
-		of, at := owned{l.DB, l.Key, l.Owner}, l.Time.UnixMilli()
-		n, isOpen := open[of]
-		switch l.Event {
-		case "granted":
-			if isOpen {
-				holds[n].EndedUnixMillis, holds[n].Ended = at, "granted again"
-			}
-			open[of] = len(holds)
-			holds = append(holds, holdOf(l, at))
-		case "renewed":
-			if !isOpen {
-				n = len(holds)
-				open[of] = n
-				holds = append(holds, holdOf(l, at))
-			}
-			h := &holds[n]
-			h.Session, h.Client, h.Addr, h.Name, h.User = l.Session, l.Client, l.Addr, l.Name, l.User
-		case "released", "lost":
-			if !isOpen {
-				n = len(holds)
-				holds = append(holds, holdOf(l, at-l.HeldMillis))
-			}
-			h := &holds[n]
-			h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By, h.Text = at, l.Event, l.Reason, l.Command, l.By, l.Text
-			delete(open, of)
+		if l := &t.Lines[i]; l.Event == ClusterBegun && l.OldCluster != "" {
+			b.former[l.Cluster] = l.OldCluster
 		}
 	}
-	return holds
+	for i := range t.Lines {
+		if l := &t.Lines[i]; l.Run == 0 {
+			b.add(l)
+		}
+	}
+	for i := range b.holds {
+		h := &b.holds[i]
+		if h.EndedUnixMillis == 0 && h.Uncertain == "" && !t.Covers(h.Cluster, h.SinceUnixMillis, t.end(h.Cluster)) {
+			h.Uncertain = LinesMissing
+		}
+	}
+	return b.holds
+}
+
+// end is the last instant of which the files say something about a cluster.
+func (t *Trail) end(cluster string) (atMillis int64) {
+	for i := range t.Spans {
+		if s := &t.Spans[i]; s.Cluster == cluster {
+			atMillis = max(atMillis, s.ToUnixMillis)
+		}
+	}
+	return atMillis
+}
+
+// lockID names a lock.
+type lockID struct {
+	cluster string
+	db      int
+	key     string
+}
+
+type holdBuilder struct {
+	holds  []Hold
+	limits []int // [Line.Limit] of each
+	// open are the places of holds without an end, by lock and owner.
+	open map[lockID]map[string]int
+	// former is the cluster with whose state another began.
+	former map[string]string
+}
+
+func (b *holdBuilder) add(l *Line) {
+	id, at := lockID{l.Cluster, l.DB, l.Key}, l.Time.UnixMilli()
+	switch l.Event {
+	case event.LockGranted:
+		b.endMissing(id, l, at)
+		b.begin(id, l, at)
+	case event.LockRenewed:
+		n, isOpen := b.find(id, l.Owner)
+		if !isOpen {
+			n = b.begin(id, l, at-l.HeldMillis)
+		}
+		h := &b.holds[n]
+		h.Session, h.Client, h.Addr, h.Name, h.User = l.Session, l.Client, l.Addr, l.Name, l.User
+	case event.LockReleased, event.LockTaken:
+		n, isOpen := b.find(id, l.Owner)
+		if !isOpen {
+			n = b.begin(id, l, at-l.HeldMillis)
+		}
+		h := &b.holds[n]
+		h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By, h.Text = at, l.Event, l.Reason, l.Command, l.By, l.Text
+		h.correct(l, l.Kind == "stock" && b.limits[n] != 1)
+		delete(b.open[id], l.Owner)
+	case Flushed: // a database, with stock locks that have no lines of their own
+		for lock, owners := range b.open {
+			if lock.cluster != l.Cluster || lock.db != l.DB {
+				continue
+			}
+			for owner, n := range owners {
+				h := &b.holds[n]
+				if l.Kind == "" || l.Kind == h.Kind {
+					h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By = at, event.LockTaken, l.Event, l.Command, l.By
+					delete(owners, owner)
+				}
+			}
+		}
+	}
+}
+
+// begin adds a hold without an end.
+func (b *holdBuilder) begin(id lockID, l *Line, since int64) int {
+	n := len(b.holds)
+	b.holds, b.limits = append(b.holds, holdOf(l, since)), append(b.limits, l.Limit)
+	if b.open[id] == nil {
+		b.open[id] = make(map[string]int)
+	}
+	b.open[id][l.Owner] = n
+	return n
+}
+
+// find finds the hold of an owner, also of the cluster with whose state this one began.
+func (b *holdBuilder) find(id lockID, owner string) (n int, isOpen bool) {
+	if n, isOpen = b.open[id][owner]; isOpen {
+		return n, true
+	}
+	old := id
+	old.cluster = b.former[id.cluster]
+	if n, isOpen = b.open[old][owner]; isOpen && old.cluster != "" {
+		delete(b.open[old], owner)
+		if b.open[id] == nil {
+			b.open[id] = make(map[string]int)
+		}
+		b.open[id][owner] = n
+		return n, true
+	}
+	return 0, false
+}
+
+// endMissing ends the holds that cannot go on beside one that is granted, though the files do not have their ends. If
+// the lock has room for more than one owner, those that it has no room for are not known: all are uncertain.
+func (b *holdBuilder) endMissing(id lockID, l *Line, at int64) {
+	b.find(id, l.Owner)
+	owners := b.open[id]
+	for owner, n := range owners {
+		if h := &b.holds[n]; owner == l.Owner || l.Limit == 1 || b.limits[n] == 1 {
+			h.EndedUnixMillis, h.Ended, h.Uncertain = at, EndMissing, EndMissing
+			delete(owners, owner)
+		}
+	}
+	if l.Limit > 1 && len(owners) >= l.Limit {
+		for _, n := range owners {
+			b.holds[n].Uncertain = "more hold the lock than it has room for"
+		}
+	}
+}
+
+// correct takes the beginning of a hold from its length where a clock was corrected meanwhile. The owners of a stock
+// hash share the length of the first.
+func (h *Hold) correct(l *Line, shared bool) {
+	length := h.EndedUnixMillis - h.SinceUnixMillis
+	if length < 0 || !shared && max(length-l.HeldMillis, l.HeldMillis-length) > clockSlack {
+		h.SinceUnixMillis, h.Uncertain = h.EndedUnixMillis-l.HeldMillis, "the clock was corrected"
+	}
 }
 
 func holdOf(l *Line, since int64) Hold {
 	return Hold{
-		Key: l.Key, KeyBase64: l.KeyBase64, DB: l.DB, Kind: l.Kind, Owner: l.Owner, OwnerBase64: l.OwnerBase64,
+		Cluster: l.Cluster,
+		Key:     l.Key, KeyBase64: l.KeyBase64, DB: l.DB, Kind: l.Kind, Owner: l.Owner, OwnerBase64: l.OwnerBase64,
 		Fence: l.Fence, Session: l.Session, Client: l.Client, Addr: l.Addr, Name: l.Name, User: l.User,
 		SinceUnixMillis: since, WaitedMillis: l.WaitedMillis, Index: l.Index,
 	}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAuditAt: the program says who held a lock, that nobody did, or that the files do not say, which is another exit
+// status. It reads the older files beside each.
+func TestAuditAt(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "n1.log")
+	write := func(path string, lines ...string) {
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600)) // the last line has no end
+	}
+	line := func(minute, index int, what, owner string, more string) string {
+		return fmt.Sprintf(`{"time":"2026-01-01T02:%02d:00Z","cluster":"c","index":%d,"event":%q,"kind":"native","key":"k",`+
+			`"owner":%q%s}`, minute, index, what, owner, more)
+	}
+	write(path+".2", line(1, 1, "granted", "a", `,"limit":1`))
+	write(path+".1", line(5, 2, "released", "a", `,"heldMillis":240000`), `{"event":"started","run":1,"node":"n1"}`)
+	write(path, line(10, 3, "granted", "b", `,"limit":1`), line(20, 4, "granted", "c", `,"limit":1`),
+		line(22, 5, "renewed", "c", ""))
+	history := func(at string, more ...string) (int, string) {
+		var out bytes.Buffer
+		words := append([]string{"locks", "history", "--lock", "k", "--audit", path, "--at", "2026-01-01T" + at}, more...)
+		return run(t.Context(), words, &out, io.Discard), out.String()
+	}
+	for _, c := range []struct {
+		at     string
+		status int
+		want   []string
+		not    string
+	}{
+		{"01:59", 3, []string{"the files do not cover this time", "02:01:00.000Z", "02:22:00.000Z"}, "nobody"},
+		{"02:03", 0, []string{" a ", "released", " started "}, "not known"},
+		{"02:07", 0, []string{"nobody held a lock that matches", "began before their first line"}, "not known"},
+		{"02:15", 3, []string{"of a hold the files have not all", " b ", "end not in the files"}, "nobody"},
+		{"02:21:00", 0, []string{" c "}, "nobody"},
+		{"02:25", 3, []string{"the files do not cover this time", " c ", "lines are missing since"}, "nobody"},
+	} {
+		status, text := history(c.at)
+		require.Equal(t, c.status, status, "%s: %s", c.at, text)
+		for _, want := range c.want {
+			require.Contains(t, text, want, c.at)
+		}
+		require.NotContains(t, text, c.not, c.at)
+	}
+	_, text := history("02:03", "--json", path+".1") // which goes with the first
+	var a auditAnswer
+	require.NoError(t, json.Unmarshal([]byte(text), &a))
+	require.Len(t, a.Covered, 1)
+	require.Len(t, a.Holds, 1)
+
+	require.NoError(t, os.Remove(path+".1"))
+	status, text := history("02:07")
+	require.Equal(t, 3, status, "one of the older files is missing: %s", text)
+}

@@ -1,0 +1,211 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/event"
+)
+
+// TestHolds: who held a lock from when until when.
+func TestHolds(t *testing.T) {
+	line := func(second int64, index uint64, what, owner string, fence int64) Line {
+		return Line{
+			Time: time.Unix(second, 0).UTC(), Cluster: "c", Index: index, Event: what, Kind: "native", Key: "k", Owner: owner,
+			Fence: fence, Client: "n1/" + owner,
+		}
+	}
+	before := line(10, 1, event.LockReleased, "early", 1)
+	before.HeldMillis = 4000
+	moved := line(22, 5, event.LockRenewed, "a", 2)
+	moved.Client, moved.Session = "n2/9", 4
+	lost := line(30, 6, event.LockTaken, "a", 2)
+	lost.HeldMillis = 10_000
+	lost.Reason, lost.Command, lost.By, lost.Text = "broken", "lock.break", "op 10.0.0.9:1", "stuck"
+	trail := Trail{Lines: []Line{
+		before, line(20, 4, event.LockGranted, "a", 2), moved, lost,
+		line(31, 7, event.LockGranted, "b", 3), line(40, 8, event.LockGranted, "b", 4),
+		{Run: 1, Event: Started, Time: time.Unix(50, 0)},
+	}}
+	var got []string
+	for _, h := range trail.Holds() {
+		got = append(got, fmt.Sprint(h.Owner, h.Fence, h.SinceUnixMillis/1000, h.EndedUnixMillis/1000, h.Ended, h.Reason,
+			h.Client, h.Session, h.By))
+	}
+	require.Equal(t, []string{
+		fmt.Sprint("early", 1, 6, 10, "released", "", "n1/early", 0, ""),
+		fmt.Sprint("a", 2, 20, 30, "lost", "broken", "n2/9", 4, "op 10.0.0.9:1"),
+		fmt.Sprint("b", 3, 31, 40, EndMissing, "", "n1/b", 0, ""),
+		fmt.Sprint("b", 4, 40, 0, "", "", "n1/b", 0, ""),
+	}, got)
+	held := func(second int64) (owners []string) {
+		for _, h := range trail.Holds() {
+			if h.At(second * 1000) {
+				owners = append(owners, h.Owner)
+			}
+		}
+		return owners
+	}
+	require.Equal(t, []string{"early"}, held(6))
+	require.Empty(t, held(15))
+	require.Equal(t, []string{"a"}, held(30))
+	require.Equal(t, []string{"b"}, held(99))
+}
+
+// trailOfNodes reads what nodes wrote: lines of `second cluster index event key owner`, with more members as JSON
+// behind.
+func trailOfNodes(t *testing.T, nodes ...string) *Trail {
+	t.Helper()
+	var from []io.Reader
+	for _, text := range nodes {
+		var file strings.Builder
+		for line := range strings.Lines(text) {
+			var second, index int64
+			var cluster, what, key, owner string
+			short, more, _ := strings.Cut(strings.TrimSpace(line), " {")
+			n, _ := fmt.Sscan(short, &second, &cluster, &index, &what, &key, &owner)
+			require.GreaterOrEqual(t, n, 4, line)
+			l := Line{
+				Time: time.Unix(second, 0).UTC(), Cluster: cluster, Index: uint64(index), Event: what, Key: key, Owner: owner,
+				Kind: "stock",
+			}
+			if more != "" {
+				require.NoError(t, json.Unmarshal([]byte("{"+more), &l))
+			}
+			encoded, err := json.Marshal(l)
+			require.NoError(t, err)
+			file.Write(append(encoded, '\n'))
+		}
+		from = append(from, strings.NewReader(file.String()))
+	}
+	trail, err := Read(from, func(*Line) bool { return true })
+	require.NoError(t, err)
+	return &trail
+}
+
+// TestHoldsOfPartialFiles: what is missing in the files makes holds uncertain, and none is said to go on beside another
+// that excludes it.
+func TestHoldsOfPartialFiles(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		nodes []string
+		want  []string
+	}{
+		{
+			"whole",
+			[]string{"1 c 1 granted k a {\"limit\":1}\n 5 c 2 released k a {\"heldMillis\":4000}\n" +
+				"6 c 3 granted k b"},
+			[]string{"c k a 1-5 released", "c k b 6-0"},
+		},
+		{
+			"end missing",
+			[]string{"1 c 1 granted k a {\"limit\":1}\n 3 c 2 granted k b {\"limit\":1}"},
+			[]string{"c k a 1-3 end not in the files: end not in the files", "c k b 3-0"},
+		},
+		{
+			"shared after exclusive",
+			[]string{"1 c 1 granted k a {\"limit\":1}\n 3 c 2 granted k b"},
+			[]string{"c k a 1-3 end not in the files: end not in the files", "c k b 3-0"},
+		},
+		{"shared", []string{"1 c 1 granted k a\n 3 c 2 granted k b"}, []string{"c k a 1-0", "c k b 3-0"}},
+		{
+			"two clusters",
+			[]string{
+				"1 A 5 granted k a\n 5 A 6 released k a {\"heldMillis\":4000}",
+				"3 B 5 granted k a\n 4 B 6 released k a {\"heldMillis\":1000}",
+			},
+			[]string{"A k a 1-5 released", "B k a 3-4 released"},
+		},
+		{
+			"another cluster begun",
+			[]string{
+				"1 A 5 granted k a\n 2 A 6 granted x a",
+				"9 B 0 cluster-begun {\"run\":1,\"oldCluster\":\"A\"}\n 12 B 9 released k a {\"heldMillis\":11000}",
+			},
+			[]string{"A k a 1-12 released", "A x a 2-0"},
+		},
+		{
+			"clock set back",
+			[]string{"4000 c 1 granted k a\n 500 c 2 released k a {\"heldMillis\":100000}"},
+			[]string{"c k a 400-500 released: the clock was corrected"},
+		},
+		{
+			"clock set forth",
+			[]string{"100 c 1 granted k a {\"limit\":1}\n 900 c 2 lost k a {\"heldMillis\":50000}"},
+			[]string{"c k a 850-900 lost: the clock was corrected"},
+		},
+		{
+			"dropped",
+			[]string{"1 c 1 granted k a\n 3 c 0 dropped {\"run\":1}\n 9 c 7 granted x b"},
+			[]string{"c k a 1-0: lines are missing since", "c x b 9-0"},
+		},
+		{"restored, and another node has the lines", []string{
+			"1 c 1 granted k a\n 3 c 4 restored {\"run\":1}\n 9 c 7 granted x b",
+			"1 c 1 granted k a\n 9 c 7 granted x b",
+		}, []string{"c k a 1-0", "c x b 9-0"}},
+		{
+			"flushed",
+			[]string{"1 c 1 granted k a\n 1 c 2 granted n a {\"kind\":\"native\"}\n" +
+				"1 c 3 granted d a {\"db\":1}\n 4 c 9 flushed {\"command\":\"flushdb\"}"},
+			[]string{"c k a 1-4 lost", "c n a 1-0", "c d a 1-0"},
+		},
+		{
+			"renewed alone",
+			[]string{"4 c 9 renewed k a {\"heldMillis\":3000}"},
+			[]string{"c k a 1-0: lines are missing since"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, h := range trailOfNodes(t, c.nodes...).Holds() {
+				text := strings.TrimSpace(fmt.Sprintf("%s %s %s %d-%d %s", h.Cluster, h.Key, h.Owner, h.SinceUnixMillis/1000,
+					h.EndedUnixMillis/1000, h.Ended))
+				if h.Uncertain != "" {
+					text += ": " + h.Uncertain
+				}
+				got = append(got, text)
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+// TestCovers: the files cover the times between lines of one node, but those in which lines were not written.
+func TestCovers(t *testing.T) {
+	one := "10 c 1 granted k a\n 20 c 2 released k a\n 21 c 0 dropped {\"run\":1,\"node\":\"n1\"}\n 30 c 7 granted k b\n" +
+		"40 c 8 released k b\n 99 c 0 login-refused {\"run\":1,\"node\":\"n1\"}"
+	trail := trailOfNodes(t, one)
+	require.Equal(t, []Span{{"n1", "c", 10_000, 20_000}, {"n1", "c", 30_000, 40_000}}, trail.Spans)
+	for second, want := range map[int64]bool{9: false, 10: true, 20: true, 25: false, 35: true, 41: false} {
+		require.Equal(t, want, trail.Covers("c", second*1000, second*1000), second)
+		require.False(t, trail.Covers("d", second*1000, second*1000), second)
+	}
+	require.False(t, trail.Covers("c", 15_000, 35_000))
+	other := trailOfNodes(t, one, "15 c 1 granted x a\n 33 c 9 released x a")
+	require.True(t, other.Covers("c", 10_000, 40_000))
+	back := trailOfNodes(t, "10 c 1 granted k a\n 4000 c 2 released k a\n 3990 c 3 lost x a\n 30 c 4 granted k b")
+	require.Len(t, back.Spans, 2, "the clock went back")
+}
+
+// TestReadHostile: lines that are too long are counted and cost no memory, and a place of the log with two stories has
+// both.
+func TestReadHostile(t *testing.T) {
+	long := `{"event":"granted","key":"` + strings.Repeat("k", 1<<20) + "\"}\n"
+	good := `{"time":"2026-01-01T00:00:00Z","cluster":"c","index":1,"event":"granted","key":"k","owner":"a"}` + "\n"
+	forged := strings.Replace(good, `"owner":"a"`, `"owner":"b"`, 1)
+	named := strings.Replace(good, `"owner"`, `"addr":"x","owner"`, 1)
+	trail, err := Read([]io.Reader{
+		strings.NewReader(long + good + long), strings.NewReader(forged), strings.NewReader(forged + named),
+	}, func(*Line) bool { return true })
+	require.NoError(t, err)
+	require.Equal(t, 2, trail.Unreadable)
+	require.Equal(t, 1, trail.Conflicts)
+	require.Len(t, trail.Lines, 2)
+	require.Equal(t, "x", trail.Lines[0].Addr)
+}
