@@ -90,7 +90,8 @@ func options(c *server.Config) []option {
 		{name: "trailing-logs", value: &c.TrailingLogs, help: "log entries kept behind a snapshot for followers that lag, at most 256 MiB of them"},
 		{name: "consistency-check-interval", value: &c.ConsistencyCheckInterval, help: "time between two comparisons of the members' states, while this node leads; 0: none but those that other members ask for"},
 		{heading: "Timing"},
-		{name: "heartbeat-timeout", value: &c.HeartbeatTimeout, help: "silence of the leader after which a follower starts an election (one to two times this); at least four round trips between nodes"},
+		{name: "heartbeat-timeout", value: &c.HeartbeatTimeout, help: "silence of the leader after which a follower starts an election " +
+			"(one to two times this); at least four round trips between nodes"},
 		{name: "election-timeout", value: &c.ElectionTimeout, help: "time after which a candidate tries again; also the longest step of cluster time"},
 		{name: "command-timeout", value: &c.CommandTimeout, help: "time after which a command is answered with CLUSTERDOWN, TRYAGAIN or UNCERTAIN"},
 		{name: "lock-queue-grace", value: &c.LockQueueGrace, help: "how long a place in a lock's queue is kept after a WAIT that ended by time-out, for a client that waits in slices; at most 1h"},

@@ -117,7 +117,8 @@ func (k *kube) command(r request) (a answer, err error) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			// The containers of an object are shared by its copies.
-			k.objects["CronJob/"+name].Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image = strings.TrimPrefix(last, "backup=")
+			pod := k.objects["CronJob/"+name].Spec.JobTemplate.Spec.Template.Spec
+			pod.Containers[0].Image = strings.TrimPrefix(last, "backup=")
 			return a, nil
 		}
 		return a, k.change(func(set *manifest) error {

@@ -219,7 +219,8 @@ func (a *auditAnswer) table(at int64) string {
 		text += t.String()
 	case a.Unknown == "":
 		text = "nobody held a lock that matches, as far as the files say\n" +
-			"(no line has a hold that began before their first line and goes on, and a lock that --audit-locks leaves out)\n"
+			"(no line has a hold that began before their first line and goes on, a lock that --audit-locks leaves out, and a " +
+			"stock lock that was taken without a time to live: holdfast docs audit)\n"
 	}
 	text += a.covered()
 	if len(a.Nodes) > 0 {

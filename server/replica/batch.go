@@ -23,7 +23,8 @@ type Batch struct {
 	Hints protocol.Hints
 	// Work is what the scripts in the batch did when they ran last, as far as [fsm.Machine.ScriptWork] says.
 	Work int64
-	// Duty is set when the batch is the node's own, such as what its clients leave behind: it takes no turn among large ones.
+	// Duty is set when the batch is the node's own, such as what its clients leave behind. It takes no turn among large
+	// ones.
 	Duty bool
 	// Replies holds, after Execute returned nil, one reply per request.
 	Replies []protocol.Value
