@@ -30,7 +30,7 @@ if [ "$(id -u)" -eq 0 ]; then
 else
 	unshare --user --map-root-user chroot "$work/empty" /holdfast version
 fi
-sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system/holdfast.service"
+sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system"/*.service
 systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system"/* 2>&1 | tee "$work/verify"
 [ ! -s "$work/verify" ]
 for file in man/man1/holdfast.1.gz bash-completion/completions/holdfast zsh/vendor-completions/_holdfast \
