@@ -155,7 +155,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	c.Spend(h.runner.Used().Steps * luaStepWork)
 	own := c.Widen(outer)
 	if !c.Reading {
-		c.costs.note(s.sha, c.Work-before)
+		c.costs.note(s.sha, c.Work-before, sizeOf(keys, args))
 	}
 	if h.full {
 		reply, err = c.refusal, lua.ErrBudget

@@ -31,9 +31,9 @@ type Machine interface {
 	Compile(source string) error
 	// Compiled reports whether Compile takes no time to speak of.
 	Compiled(source string) bool
-	// ScriptWork is what a script did when it ran last in an entry on this node, if that was [MuchWork] or more; else 0.
-	// The word is the source or the SHA of the script.
-	ScriptWork(word []byte) int64
+	// ScriptWork estimates what a script will do with such keys and arguments, by what it did when it ran last in an entry
+	// on this node, if that was [MuchWork] or more; else 0. The word is the source or the SHA of the script.
+	ScriptWork(word []byte, words [][]byte) int64
 	// Applied reports whether the batch was applied, or never will be since its node has given it up.
 	Applied(o protocol.Incarnation, seq uint64) bool
 	// Incarnation is the newest epoch of a node that had a batch applied; 0: it had none.

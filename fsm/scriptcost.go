@@ -16,32 +16,52 @@ const maxCosts = 1024
 
 // scriptCosts is the work of scripts that are much work, by SHA. It is a node's own experience and no part of the state:
 // it decides when a script is proposed, never what the script does.
+//
+// The work of a run counts by the words that the run was given: a script that takes a lock for each of its keys is much
+// work for who names thousands, and little for another client of the same library.
 type scriptCosts struct {
 	some atomic.Bool // there are any
 	mu   sync.Mutex
-	work map[string]int64
+	runs map[string]scriptRun
 }
 
+// scriptRun is what a script did with keys and arguments of that size, and at most half of it since.
+type scriptRun struct{ work, size int64 }
+
 // note records a run of a script. A run that had no room for more counts as far as it came.
-func (s *scriptCosts) note(sha string, work int64) {
+func (s *scriptCosts) note(sha string, work, size int64) {
 	if work < MuchWork && !s.some.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	work = max(work, s.work[sha]/2) // scripts differ from run to run
-	switch {
-	case work < MuchWork:
-		delete(s.work, sha)
-	case s.work == nil, len(s.work) >= maxCosts:
-		s.work = map[string]int64{sha: work}
-	default:
-		s.work[sha] = work
+	run, known := s.runs[sha]
+	if run.work /= 2; work >= run.work { // scripts differ from run to run
+		run = scriptRun{work, size}
 	}
-	s.some.Store(len(s.work) > 0)
+	switch {
+	case run.work < MuchWork:
+		delete(s.runs, sha)
+	case s.runs == nil, !known && len(s.runs) >= maxCosts:
+		s.runs = map[string]scriptRun{sha: run}
+	default:
+		s.runs[sha] = run
+	}
+	s.some.Store(len(s.runs) > 0)
 }
 
-func (m *machine) ScriptWork(word []byte) int64 {
+// sizeOf is the size of a script's keys and arguments: more than 0.
+func sizeOf[T string | []byte](words ...[]T) int64 {
+	size := 1
+	for _, ws := range words {
+		for _, w := range ws {
+			size += 1 + len(w)
+		}
+	}
+	return int64(size)
+}
+
+func (m *machine) ScriptWork(word []byte, words [][]byte) int64 {
 	s := &m.costs
 	if !s.some.Load() {
 		return 0
@@ -52,5 +72,9 @@ func (m *machine) ScriptWork(word []byte) int64 {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.work[sha]
+	run, known := s.runs[sha]
+	if !known {
+		return 0
+	}
+	return int64(float64(run.work) * float64(sizeOf(words)) / float64(run.size))
 }

@@ -55,7 +55,7 @@ func (b *clusterlessBackend) Compile(source string) error { return b.machine.Com
 
 func (b *clusterlessBackend) Compiled(source string) bool { return b.machine.Compiled(source) }
 
-func (b *clusterlessBackend) ScriptWork([]byte) int64 { return 0 }
+func (b *clusterlessBackend) ScriptWork([]byte, [][]byte) int64 { return 0 }
 
 func (b *clusterlessBackend) Origin() protocol.Incarnation { return protocol.Incarnation{Node: b.id} }
 

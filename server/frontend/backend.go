@@ -25,8 +25,8 @@ type Backend interface {
 	Compile(source string) error
 	// Compiled reports whether Compile takes no time to speak of.
 	Compiled(source string) bool
-	// ScriptWork is what a script did when it ran last, if it was much: see [fsm.Machine.ScriptWork].
-	ScriptWork(word []byte) int64
+	// ScriptWork estimates what a script will do, if it did much when it ran last: see [fsm.Machine.ScriptWork].
+	ScriptWork(word []byte, words [][]byte) int64
 	// Origin is this life of the node, as the log names it.
 	Origin() protocol.Incarnation
 	// Clients are this node's clients that wait for keys or have sessions.

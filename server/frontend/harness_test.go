@@ -98,7 +98,9 @@ func (cl *cluster) Compile(source string) error { return cl.machine.Compile(sour
 
 func (cl *cluster) Compiled(source string) bool { return cl.machine.Compiled(source) }
 
-func (cl *cluster) ScriptWork(word []byte) int64 { return cl.machine.ScriptWork(word) }
+func (cl *cluster) ScriptWork(word []byte, words [][]byte) int64 {
+	return cl.machine.ScriptWork(word, words)
+}
 
 func (cl *cluster) Origin() protocol.Incarnation { return here }
 

@@ -44,12 +44,12 @@ func (c *conn) validateScript(req *request) *protocol.Error {
 	return nil
 }
 
-// scriptWork is what the script that the request runs did when it ran last, if it was much.
+// scriptWork estimates what the script that the request runs will do, if it did much when it ran last.
 func (c *conn) scriptWork(req *request) int64 {
 	if req.Name != "eval" && req.Name != "evalsha" {
 		return 0
 	}
-	return c.srv.backend.ScriptWork(req.args[1])
+	return c.srv.backend.ScriptWork(req.args[1], req.args[min(3, len(req.args)):])
 }
 
 // inClusterMode returns why a data command is refused because of the mode that the node is in.

@@ -26,8 +26,10 @@ func (r *Replica) Compile(source string) error { return r.machine.Compile(source
 // Compiled reports whether Compile takes no time to speak of.
 func (r *Replica) Compiled(source string) bool { return r.machine.Compiled(source) }
 
-// ScriptWork is what a script did when it ran last, if it was much: see [fsm.Machine.ScriptWork].
-func (r *Replica) ScriptWork(word []byte) int64 { return r.machine.ScriptWork(word) }
+// ScriptWork estimates what a script will do, if it did much when it ran last: see [fsm.Machine.ScriptWork].
+func (r *Replica) ScriptWork(word []byte, words [][]byte) int64 {
+	return r.machine.ScriptWork(word, words)
+}
 
 // SubscribeCommits sets whether clients of this node are parked, until an entry wakes them.
 func (r *Replica) SubscribeCommits(parked bool) {
