@@ -120,7 +120,7 @@ func (s *databases) copy() databases {
 	return databases{live: copied(s.live), flushed: copied(s.flushed), compared: s.compared}
 }
 
-// database returns the live database with a number, or nil if there was no lock in it or in a later one.
+// database returns a database, or nil if no lock was ever made in it or in one with a higher number.
 func (s *databases) database(db int) *database {
 	if db < 0 || db >= len(s.live) {
 		return nil
@@ -171,7 +171,8 @@ func (s *databases) peek(db int, key string) *lock {
 	return s.database(db).search(new(lock), db, key, keyspace.Hash(key))
 }
 
-// firstFlushed returns a flushed lock with a queue, or else any flushed lock. A nil lock: the database is empty.
+// firstFlushed returns a flushed lock with a queue, or else one of the oldest flush, and its database. Without a lock
+// that database is empty. Without a database none is flushed.
 func (s *databases) firstFlushed() (of *database, first *lock) {
 	for _, d := range s.flushed {
 		if l := d.firstContended(); l != nil {

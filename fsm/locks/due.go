@@ -83,7 +83,7 @@ func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
 	return true
 }
 
-// readAfter sets readAt immediately after an instant.
+// readAfter sets readAt to the millisecond after an instant, but not beyond now.
 func (e *engine) readAfter(instant int64) { e.readAt = min(e.now, instant+1) }
 
 // settle runs the events of a lock that are due before until, within the budget, and returns the mutable lock, or nil

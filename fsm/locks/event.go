@@ -217,8 +217,8 @@ func (s *store) endOfWait(w *waiter, fence uint64, err error) Event {
 	}
 }
 
-// emitLate emits, once a hold, that the hold is renewed or ends late: see [Late]. It reports whether that was emitted
-// now or before.
+// emitLate emits [Late] for a hold that is renewed or ends late, unless it was emitted before. It reports whether it
+// was emitted, now or before; false for a session's hold, as the session keeps that.
 func (s *store) emitLate(h *hold, at int64) bool {
 	if h.deadline == never {
 		// A session that has ended emitted its own event.
@@ -235,8 +235,8 @@ func (s *store) emitLate(h *hold, at int64) bool {
 	return true
 }
 
-// emitLateSession emits, once a session, that the session is renewed or ends late. It looks at the first hold only, as
-// a session may have many.
+// emitLateSession emits [Late] for a session that is renewed or ends late, unless it did since the session held
+// nothing. It looks at the first hold only, as a session may have many.
 func (s *store) emitLateSession(of *session, at int64) {
 	if first := s.firstHold(of.id); first != nil {
 		s.emitLateFor(of, first, at)

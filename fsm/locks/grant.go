@@ -22,7 +22,7 @@ func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
 }
 
-// isGrantable reports whether a lock does not block a request with that order in its queue.
+// isGrantable reports whether a request may have the lock of a key now. order is its place in the queue, or noOrder.
 func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	l := e.find(r.DB, key)
 	switch h := l.holdOf(r.Owner); {
@@ -91,7 +91,7 @@ func (e *engine) serve(w *waiter) {
 	}
 	e.charge(1, 0)
 	if e.loseEnded(e.find(int(w.db), w.keys()[w.blocked]), w.owner) {
-		return // perhaps with a delay
+		return // the loss woke the queue, or began a delay
 	}
 	q := w.request()
 	for i := 1; i < len(q.Keys); i++ { // the lock at hand is not looked at again: it is free for w

@@ -189,7 +189,8 @@ func (d *loader) lock(flushed *database) {
 	l.hash = keyspace.Hash(d.key)
 	d.t.lockIDs++
 	d.t.lockCount++
-	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched // nothing happens to the lock before schedule
+	// flagTouched keeps the lock out of store.touched until schedule.
+	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
 	if d.must(!d.t.Known(int(db), l.key()), errLock); d.err != nil {
 		return
 	}

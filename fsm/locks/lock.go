@@ -11,10 +11,10 @@ import (
 // A lock changes only between [store.mutable], which copies a record that a copy of the table may share, and
 // [engine.finish].
 type lock struct {
-	// text is the key, in the memory of the item that marks the lock. A probe's text is the key alone.
+	// text is the text of the item that marks the lock, with the key in it. A probe has the bare key.
 	text keyspace.LockText
 	hash uint64
-	// head is the lock's id, which contains the number of the database, and the flags.
+	// head packs the flags (low 8 bits) and the id, of which the lowest byte is the number of the database.
 	head       uint64
 	generation uint64
 	due        int64 // the first deadline, as on the agenda

@@ -111,8 +111,9 @@ func (e *engine) setDelay(l *lock, millis int64) {
 	e.wake(l)
 }
 
-// Flush ends all holds of a database by replacing the database. Sweep, or a call that names the key, emits the losses
-// of a lock, with the cause, and moves its queue. The owner of the table forgets all markers of the database: see Came.
+// Flush ends all holds of a database by replacing the database. It emits the losses, with the cause, and moves the
+// queues while the budget lasts; Sweep, or a call that names a key, does the rest. The caller must forget all markers
+// of the database: see Came.
 func (t *Table) Flush(db int, cause uint64) {
 	if !t.Any(db) {
 		return

@@ -73,7 +73,7 @@ func placeBefore(a, b place) bool {
 	return a.at < b.at
 }
 
-// queueKey is a waiter in the queue of a lock.
+// queueKey is the key of a waiter in byOwner and waitEnds.
 type queueKey struct {
 	lock   uint64
 	waiter *waiter

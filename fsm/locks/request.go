@@ -35,7 +35,7 @@ const (
 	// MaxHolders bounds the holds of a lock, and MaxSession the holds and places in queues of a session: those end in one
 	// step.
 	MaxHolders, MaxSession = 4096, 10_000
-	// MaxWaiters bounds the requests in a queue, which is granted in pieces.
+	// MaxWaiters bounds the requests in a queue. A queue may take many steps to grant.
 	MaxWaiters = 100_000
 	// MaxLimit is the largest limit of permits.
 	MaxLimit = 1<<31 - 1
@@ -45,7 +45,7 @@ const (
 	MaxAttached = 1000
 	// MaxFence is the largest fence: clients keep fences as doubles, too.
 	MaxFence = 1<<53 - 1
-	// Forever is a delay or a lease beyond every end.
+	// Forever caps leases, delays, waits, graces, and the deadlines made from them.
 	Forever = 1 << 62
 )
 

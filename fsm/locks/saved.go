@@ -10,8 +10,8 @@ type Writer interface {
 }
 
 // Reader reads the values of a Writer. The first error is sticky; later reads return zero values. Its strings share no
-// memory with others. LockText reads the key of a lock, and returns the text of the item that marks the lock, if there
-// is one.
+// memory with others. LockText reads the key of a lock, and returns it as text: the one in the item that marks the
+// lock, if such an item exists.
 type Reader interface {
 	Uint() uint64
 	Int() int64

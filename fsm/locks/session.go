@@ -70,7 +70,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case s == nil:
 		return false, nil
 	case s.origin != nil && client == (Client{*s.origin, s.conn}):
-		// The session is renewed below, and the connection has no session more.
+		// It is attached there: the session is renewed below, and the connection's count stays.
 	case t.Attached(client) >= MaxAttached:
 		return false, ErrFull
 	}

@@ -150,8 +150,8 @@ func (v *verifier) lock(d *database, l, made *lock) {
 	v.same("extension", m, n)
 }
 
-// queue looks for each waiter of a lock in all trees that have it, and if nothing is due at the lock for one that could
-// be granted.
+// queue checks that each waiter of a lock is in every tree it belongs in, and that none could be granted now, unless
+// something is due at the lock.
 func (v *verifier) queue(l *lock) {
 	t, places := v.Table, 0
 	served := v.served && l.due >= v.now && v.flushOf(l) == nil && l.more != nil && l.more.sessionHolds == 0
