@@ -15,7 +15,7 @@ func (c *call) auditNative(e *locks.Event) {
 	switch e.Kind {
 	case locks.Granted:
 		ch.What = event.LockGranted
-		if info := c.st.Locks.Info(e.DB, e.Key, c.NowMillis, 1); info != nil && info.Mode == locks.Exclusive {
+		if info := c.st.Locks.Info(e.DB, e.Key, c.NowMillis, 0); info != nil && info.Mode == locks.Exclusive {
 			ch.Limit = 1
 		}
 	case locks.Renewed:
