@@ -237,7 +237,7 @@ type tracedTransport struct {
 func (x *tracedTransport) AppendEntries(
 	id raft.ServerID, a raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
 ) error {
-	if isHeartbeat(args) || !x.leads.Load().(func(uint64) bool)(args.Term) {
+	if isHeartbeat(args) || !x.isLeading(args.Term) {
 		return x.transport.AppendEntries(id, a, args, resp)
 	}
 	x.sends(id, args)
@@ -274,7 +274,7 @@ func (p *tracedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
 	p.extend(args)
-	if p.x.leads.Load().(func(uint64) bool)(args.Term) {
+	if p.x.isLeading(args.Term) {
 		p.x.sends(p.id, args)
 	}
 	return p.enqueue(args, resp)

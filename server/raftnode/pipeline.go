@@ -182,7 +182,7 @@ func (p *pipeline) send(r *pipelined) error {
 	switch {
 	case p.failed != nil:
 		return p.failed
-	case !p.t.leads.Load().(func(uint64) bool)(r.args.Term):
+	case !p.t.isLeading(r.args.Term):
 		return raft.ErrLeadershipLost
 	}
 	if len(p.sent) == 0 {
@@ -311,7 +311,7 @@ func (p *pipeline) connected(term uint64) (*appendConn, error) {
 			return nil, err
 		case p.isClosed():
 			err = raft.ErrPipelineShutdown
-		case !p.t.leads.Load().(func(uint64) bool)(term):
+		case !p.t.isLeading(term):
 			err = raft.ErrLeadershipLost
 		}
 		if err != nil {

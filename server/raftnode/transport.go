@@ -55,7 +55,7 @@ const resendAfter = 100 * time.Millisecond
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
-	if !isHeartbeat(args) && !t.leads.Load().(func(uint64) bool)(args.Term) {
+	if !isHeartbeat(args) && !t.isLeading(args.Term) {
 		return raft.ErrLeadershipLost
 	}
 	for {
@@ -66,7 +66,7 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 		if err := t.append(id, piece, resp); err != nil || !resp.Success || rest == nil {
 			return err
 		}
-		if !t.leads.Load().(func(uint64) bool)(args.Term) {
+		if !t.isLeading(args.Term) {
 			return raft.ErrLeadershipLost // the rest is of no use
 		}
 		args = rest
@@ -143,13 +143,16 @@ func matched(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, 
 	return args.PrevLogEntry
 }
 
+// isLeading reports whether this node leads a term.
+func (t *transport) isLeading(term uint64) bool { return t.leads.Load().(func(uint64) bool)(term) }
+
 // pause waits before the next attempt and reports whether to make the attempt.
 func (t *transport) pause(term uint64) bool {
 	timer := time.NewTimer(resendAfter)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return t.leads.Load().(func(uint64) bool)(term)
+		return t.isLeading(term)
 	case <-t.stopped:
 		return false
 	}
