@@ -16,11 +16,11 @@ import (
 type Trail struct {
 	// Lines are those of the log in its order, and behind them those of the nodes, each once.
 	Lines []Line
-	// Unreadable are lines that are none, such as the beginning of one at the end of which a node was killed.
+	// Unreadable counts lines that are not valid, such as the beginning of one that a killed node did not complete.
 	Unreadable int
-	// Conflicts are lines that name the same place of the log as another, and say something else. All are in Lines.
+	// Conflicts counts lines whose place in the log another line has with other content. All are in Lines.
 	Conflicts int
-	// Spans are the times of which the files have all lines, for each file and in its order.
+	// Spans are the times for which a file is complete, for each file and in its order.
 	Spans []Span
 }
 
@@ -307,17 +307,10 @@ func (b *holdBuilder) add(l *Line) {
 		b.endMissing(id, l, at)
 		b.begin(id, l, at)
 	case event.LockRenewed:
-		n, isOpen := b.find(id, l.Owner)
-		if !isOpen {
-			n = b.begin(id, l, at-l.HeldMillis)
-		}
-		h := &b.holds[n]
+		h := &b.holds[b.findOrBegin(id, l, at)]
 		h.Session, h.Client, h.Addr, h.Name, h.User = l.Session, l.Client, l.Addr, l.Name, l.User
 	case event.LockReleased, event.LockTaken:
-		n, isOpen := b.find(id, l.Owner)
-		if !isOpen {
-			n = b.begin(id, l, at-l.HeldMillis)
-		}
+		n := b.findOrBegin(id, l, at)
 		h := &b.holds[n]
 		h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By, h.Text = at, l.Event, l.Reason, l.Command, l.By, l.Text
 		h.correct(l, l.Kind == "stock" && b.limits[n] != 1)
@@ -342,11 +335,25 @@ func (b *holdBuilder) add(l *Line) {
 func (b *holdBuilder) begin(id lockID, l *Line, since int64) int {
 	n := len(b.holds)
 	b.holds, b.limits = append(b.holds, holdOf(l, since)), append(b.limits, l.Limit)
+	b.keepOpen(id, l.Owner, n)
+	return n
+}
+
+// keepOpen records that the nth hold is the owner's of a lock, and has no end.
+func (b *holdBuilder) keepOpen(id lockID, owner string, n int) {
 	if b.open[id] == nil {
 		b.open[id] = make(map[string]int)
 	}
-	b.open[id][l.Owner] = n
-	return n
+	b.open[id][owner] = n
+}
+
+// findOrBegin finds the hold of a line's owner. If the files do not have its grant, it began as long before as the line
+// says.
+func (b *holdBuilder) findOrBegin(id lockID, l *Line, at int64) int {
+	if n, isOpen := b.find(id, l.Owner); isOpen {
+		return n
+	}
+	return b.begin(id, l, at-l.HeldMillis)
 }
 
 // find finds the hold of an owner, also of the cluster with whose state this one began.
@@ -358,10 +365,7 @@ func (b *holdBuilder) find(id lockID, owner string) (n int, isOpen bool) {
 	old.cluster = b.former[id.cluster]
 	if n, isOpen = b.open[old][owner]; isOpen && old.cluster != "" {
 		delete(b.open[old], owner)
-		if b.open[id] == nil {
-			b.open[id] = make(map[string]int)
-		}
-		b.open[id][owner] = n
+		b.keepOpen(id, owner, n)
 		return n, true
 	}
 	return 0, false
