@@ -63,10 +63,7 @@ func TestAuditOfKilledLeaders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	nodes := startNodes(t, build(t), 3, "--audit-log", filepath.Join(dir, "{node}.log"))
-	var clients []*redis.Client
-	for _, n := range nodes {
-		clients = append(clients, client(t, n))
-	}
+	clients := clientsOf(t, nodes)
 	p := &promised{granted: map[string]bool{}, released: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -136,7 +133,7 @@ func TestAuditOfKilledLeaders(t *testing.T) {
 	require.Contains(t, history("--lock", "nobody:*", "--at", at), "nobody held a lock that matches")
 }
 
-// TestAuditToClosedPipe: a node goes on when nobody reads its standard output any more, and counts the lines.
+// TestAuditToClosedPipe: the reader of a node's standard output ends. The node serves on, and counts the lost lines.
 func TestAuditToClosedPipe(t *testing.T) {
 	t.Parallel()
 	reader, writer, err := os.Pipe()

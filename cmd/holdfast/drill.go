@@ -29,7 +29,7 @@ const (
 )
 
 // restoreDrill starts a node on the backup at path in a temporary folder, and checks that it has as many keys as the
-// backup and gives a larger fence. shown is the path that stdout is told.
+// backup and gives a larger fence. The report on stdout names the file shown.
 func restoreDrill(ctx context.Context, path, shown string, o *restoreOwn, stdout io.Writer) error {
 	began := time.Now()
 	var keys, locks int64

@@ -43,7 +43,7 @@ type kube struct {
 	trouble  []string // what no operator should see
 }
 
-// kubeJob is how a job ended, and what it said.
+// kubeJob is the outcome of a job and its output.
 type kubeJob struct {
 	err error
 	log string

@@ -318,7 +318,7 @@ func lossTable(losses []api.Loss, nowUnixMillis int64) string {
 		if l.Cause != nil {
 			by, text = l.Cause.Command+" "+cmp.Or(clientOf(l.Cause.By), "?"), printable(l.Cause.Text)
 		}
-		t.line(time.UnixMilli(l.EndedUnixMillis).UTC().Format(time.RFC3339), nameOf(l.Key, l.DB, dbs), l.Reason,
+		t.line(utc(l.EndedUnixMillis), nameOf(l.Key, l.DB, dbs), l.Reason,
 			printable(l.Owner),
 			fence, duration(l.HeldMillis), clientOf(l.Client), printable(l.Note), by, text)
 		if l.More > 0 {

@@ -20,13 +20,13 @@ import (
 type auditAnswer struct {
 	Format int          `json:"format"`
 	Holds  []audit.Hold `json:"holds"` // in the order of their grants
-	// Nodes are the lines of nodes: refused logins, administrators' commands, and what is missing.
+	// Nodes are the lines of nodes: refused logins, administrators' commands, and gaps.
 	Nodes []audit.Line `json:"nodes"`
-	// Covered are the times of which the files have all lines. Unknown is why they do not say who held a lock at the
-	// instant that was asked for; "": they do.
+	// Covered are the times for which a file is complete. Unknown is the reason why the holders at the requested instant
+	// cannot be named; "": they can.
 	Covered []audit.Span `json:"covered"`
 	Unknown string       `json:"unknown,omitempty"`
-	// Unreadable are lines of the files that are none, and Conflicts lines that contradict those of another file.
+	// Unreadable counts lines that are not valid, and Conflicts lines that contradict another file's.
 	Unreadable int `json:"unreadable,omitempty"`
 	Conflicts  int `json:"conflicts,omitempty"`
 }
@@ -71,7 +71,7 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 	return err
 }
 
-// gapEvents are those of the lines of a node about what it may not have written.
+// gapEvents are the events of a node after which lines may be missing.
 var gapEvents = []string{audit.Started, audit.Restored, audit.Dropped, audit.ClusterBegun}
 
 // answerOf answers about an instant, or about all time if that is 0.

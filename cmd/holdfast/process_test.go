@@ -210,6 +210,14 @@ func client(t *testing.T, n *node) *redis.Client {
 	return c
 }
 
+func clientsOf(t *testing.T, nodes []*node) (clients []*redis.Client) {
+	t.Helper()
+	for _, n := range nodes {
+		clients = append(clients, client(t, n))
+	}
+	return clients
+}
+
 // acknowledged is what clients were told they hold.
 type acknowledged struct {
 	mu    sync.Mutex
@@ -245,10 +253,7 @@ func (a *acknowledged) lockUntil(ctx context.Context, worker int, clients []*red
 // acknowledged is there afterwards, through every node.
 func TestKilledLeadersForgetNothing(t *testing.T) {
 	nodes := startNodes(t, build(t), 3)
-	var clients []*redis.Client
-	for _, n := range nodes {
-		clients = append(clients, client(t, n))
-	}
+	clients := clientsOf(t, nodes)
 	a := &acknowledged{locks: map[string]string{}, fence: map[int64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

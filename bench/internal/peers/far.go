@@ -11,7 +11,7 @@ import (
 // distance is what lies between the servers of a cluster: whatever one server sends to another arrives half a round
 // trip later, in order, at any rate. Clients are as near as ever.
 //
-// Each server's port for the others is behind a listener here, which the others are told to dial.
+// A listener stands for each server's peer port. The other servers dial the listener.
 type distance struct {
 	oneWay    atomic.Int64 // nanoseconds
 	listeners []net.Listener
@@ -56,7 +56,7 @@ func (d *distance) connect(in net.Conn, addr string) {
 
 func (d *distance) delay() time.Duration { return time.Duration(d.oneWay.Load()) }
 
-// piece is what was read at once, and when it arrives.
+// piece has the bytes of one read, and the time of their arrival.
 type piece struct {
 	bytes []byte
 	due   time.Time
