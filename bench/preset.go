@@ -28,7 +28,7 @@ var presets = map[string]map[string]string{
 	// Native locks beside other forms and other servers' queues: 20 minutes, and once a few more to build etcd.
 	"native": {
 		"peers":     "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
-		"workloads": "uncontended:1+16+64,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always+redis-wait,publish:1000@holdfast+redis-always",
+		"workloads": "uncontended:1+16+64+256,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always+redis-wait,publish:1000@holdfast+redis-always",
 		"shared":    "16", "keys": "10000", "rounds": "3", "warmup": "700ms", "measure": "3s",
 		"timeout": "30s",
 	},

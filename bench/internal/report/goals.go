@@ -49,6 +49,11 @@ func goals() []goal {
 		},
 		{"CPU of all nodes per pair, 256 connections: at most a quarter of `etcd`'s", cpuBelow(0.25, 256, "holdfast",
 			"etcd")},
+		{"CPU of all nodes per pair, 1 connection: at most 1.1 × `redis-wait`'s", cpuBelow(1.1, 1, "holdfast", "redis-wait")},
+		{"CPU of all nodes per pair, 64 connections: at most 1.2 × `redis-wait`'s", cpuBelow(1.2, 64, "holdfast",
+			"redis-wait")},
+		{"CPU of all nodes per pair, 256 connections: at most 1.2 × `redis-wait`'s", cpuBelow(1.2, 256, "holdfast",
+			"redis-wait")},
 		{"memory of a held lock, over key and value: at most 250 bytes a node", number("memory", "bytes_per_lock",
 			"%.0f bytes", 250)},
 		{"an idle connection: at most 12 KB", number("idle", "bytes_per_connection", "%.0f bytes", 12<<10)},
@@ -59,6 +64,43 @@ func goals() []goal {
 		{"no election in 10 minutes with all cores busy", noElections},
 		{"pairs/s beside 10⁶ held locks: at least 0.8 × beside 10", flat},
 		{"pairs/s over a long run: last quarter at least 0.8 × the first", lasting},
+		{"servers apart: p50 of an acquire at most 1.25 round trips, at worst", roundTrips(1.25)},
+		{"beside a neighbour: p99 of an acquire at most 5 × alone, at worst", undisturbed(5)},
+	}
+}
+
+// roundTrips judges the slowest median of an acquire by the round trip between the servers.
+func roundTrips(atMost float64) func(evidence) (string, bool, bool) {
+	wl, _ := workload.Named("uncontended")
+	return func(e evidence) (text string, met, ok bool) {
+		worst := 0.0
+		for _, r := range e {
+			for _, p := range r.columns(wl) {
+				p.Target = nodes[0]
+				f := r.median(p)
+				if p.RoundTrip == 0 || f == nil {
+					continue
+				}
+				trips := f.Steps[latencyStep(wl)].P50Micros / float64(p.RoundTrip.Microseconds())
+				if trips > worst {
+					worst, text, ok = trips, fmt.Sprintf("%.2f (%s)", trips, p.Title()), true
+				}
+			}
+		}
+		return text, worst <= atMost, ok
+	}
+}
+
+// undisturbed judges the greatest p99 beside a neighbour, as a multiple of the p99 alone.
+func undisturbed(atMost float64) func(evidence) (string, bool, bool) {
+	return func(e evidence) (text string, met, ok bool) {
+		worst := 0.0
+		for _, name := range workload.Neighbours() {
+			if v := e.numbers("beside", name+"_p99_ratio")[nodes[0]]; v > worst {
+				worst, text, ok = v, fmt.Sprintf("%.2f × (%s)", v, name), true
+			}
+		}
+		return text, worst <= atMost, ok
 	}
 }
 
@@ -69,6 +111,8 @@ func nativeGoals() []goal {
 		{"native locks, nobody waits, 1 connection: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 1, 0,
 			native, "holdfast")},
 		{"native locks, nobody waits, 64 connections: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 64, 0,
+			native, "holdfast")},
+		{"native locks, nobody waits, 256 connections: at least the pairs/s of SET NX PX", atLeast(1, "uncontended", 256, 0,
 			native, "holdfast")},
 		{
 			"native hot lock, 64 waiters: at least 0.9 hand-offs for each command that one connection alone gets answered",

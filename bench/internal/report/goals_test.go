@@ -235,6 +235,42 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, text, "by `go run ./bench --preset limits` (revision abc, 2026-11-22);")
 }
 
+// TestServersApart: each distance and number of connections has a row beside etcd's, and the worst is judged.
+func TestServersApart(t *testing.T) {
+	t.Parallel()
+	r := &Result{Targets: []target.Target{{Name: "holdfast"}, {Name: "etcd"}}}
+	add := func(of string, connections int, rate, p50 float64) {
+		r.Runs = append(r.Runs, Run{
+			Point: Point{Workload: "uncontended", Target: of, Connections: connections, RoundTrip: 10 * time.Millisecond},
+			Figures: &workload.Figures{Steps: map[string]load.Latency{
+				"pair": {PerSecond: rate}, "acquire": {P50Micros: p50, P99Micros: 20_000},
+			}},
+		})
+	}
+	add("holdfast", 1, 50, 11_000)
+	add("holdfast", 64, 2000, 14_100)
+	add("etcd", 64, 1000, 15_000)
+	requireGoal(t, evidence{r}, "servers apart", "1.41 (10ms apart, 64 connections)", "**not met**")
+	requireGoal(t, evidence{tableResult(1)}, "servers apart", "", "not measured")
+	text := Summary([]*Result{tableResult(1), r})
+	require.Contains(t, text, "\n| 10ms apart, 1 connection | 50 | 11.0 | 1.10 | 20.0 | - | - |\n")
+	require.Contains(t, text, "\n| 10ms apart, 64 connections | 2,000 | 14.1 | 1.41 | 20.0 | 1,000 (15.0) | 2.00 |\n")
+}
+
+// TestBesideNeighbours: each neighbour has a row, and the worst is judged.
+func TestBesideNeighbours(t *testing.T) {
+	t.Parallel()
+	r := once("beside", map[string]map[string]float64{"holdfast": {
+		"hsets_p99_ratio": 4, "hsets_per_second": 300, "hsets_refused_per_second": 2, "steps_p99_ratio": 3,
+	}})
+	r.Runs[0].Figures.Steps = map[string]load.Latency{"hsets": {PerSecond: 70, P50Micros: 2000, P99Micros: 9000}}
+	requireGoal(t, evidence{r}, "beside a neighbour", "4.00 × (hsets)", "met")
+	requireGoal(t, evidence{tableResult(1)}, "beside a neighbour", "", "not measured")
+	text := Summary([]*Result{tableResult(1), r})
+	require.Contains(t, text, "\n| hsets | 70 | 2.00 | 9.00 | 4 | 300 | 2 |\n")
+	require.Contains(t, text, "\nElections in a round meanwhile: 0.\n")
+}
+
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	got, err := Rewrite("a\n<!-- performance -->\nold\n<!-- /performance -->\nb\n", Performance, "new\n")

@@ -71,6 +71,7 @@ func nativeColumns() []column {
 	return []column{
 		{"pairs/s by 1 connection", Point{Workload: "uncontended", Connections: 1}, (*Result).pairsCell, rateOf},
 		{"by 64", Point{Workload: "uncontended", Connections: 64}, (*Result).pairsCell, rateOf},
+		{"by 256", Point{Workload: "uncontended", Connections: 256}, (*Result).pairsCell, rateOf},
 		{"hot lock: hand-offs/s among 64", hot, (*Result).rateCell, rateOf},
 		{"among 1,000", many, (*Result).rateCell, rateOf},
 		{"CPU s per 1,000 hand-offs among 64", hot, (*Result).cpuCell, cpuPerThousand},
@@ -178,8 +179,78 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 	judged(&b, results, "the runs of `make bench-limits`")
 	evidence(results).goalTable(&b, goals())
 	evidence(results).besideTable(&b, beside())
+	for _, r := range results {
+		r.wanTable(&b)
+		r.neighbourTable(&b)
+	}
 	leftOut(&b, results)
 	return b.String()
+}
+
+// wanTable is the pairs of servers that are a round trip apart, beside etcd's of the same round.
+func (r *Result) wanTable(b *strings.Builder) {
+	wl, _ := workload.Named("uncontended")
+	var rows strings.Builder
+	for _, p := range r.columns(wl) {
+		p.Target = nodes[0]
+		f := r.median(p)
+		if p.RoundTrip == 0 || f == nil {
+			continue
+		}
+		acquire := f.Steps[latencyStep(wl)]
+		trips := acquire.P50Micros / float64(p.RoundTrip.Microseconds())
+		fmt.Fprintf(&rows, "| %s | %s | %s | %.2f | %s |", p.Title(), r.rateCell(wl, p), millis(acquire.P50Micros), trips,
+			millis(acquire.P99Micros))
+		etcd, times := "-", "-"
+		s, ok := evidence{r}.quotients(p, "etcd", func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
+		if ok {
+			p.Target = "etcd"
+			etcd, times = r.pairsCell(wl, p), fmt.Sprintf("%.2f", s.median)
+		}
+		fmt.Fprintf(&rows, " %s | %s |\n", etcd, times)
+	}
+	if rows.Len() > 0 {
+		b.WriteString("\nServers that are a round trip apart, and clients beside the leader:\n")
+		header(b, []column{
+			{title: "pairs/s"},
+			{title: "acquire, p50 ms"},
+			{title: "by the round trip"},
+			{title: "p99 ms"},
+			{title: "`etcd`"},
+			{title: "×"},
+		})
+		b.WriteString(rows.String())
+	}
+}
+
+// neighbourTable is the acquires of four connections beside neighbours that send much work at a time.
+func (r *Result) neighbourTable(b *strings.Builder) {
+	f := r.median(Point{Workload: "beside", Target: nodes[0]})
+	if f == nil {
+		return
+	}
+	b.WriteString("\nAcquires of four connections beside a neighbour that sends much work at a time, without quotas:\n")
+	header(b, []column{
+		{title: "pairs/s"},
+		{title: "p50 ms"},
+		{title: "p99 ms"},
+		{title: "by p99 alone"},
+		{title: "neighbour's commands/s"},
+		{title: "refused/s"},
+	})
+	for _, name := range workload.Neighbours() {
+		s := f.Steps[name]
+		fmt.Fprintf(b, "| %s | %s | %s | %s |", name, thousands(s.PerSecond), millis(s.P50Micros), millis(s.P99Micros))
+		for _, number := range []string{"_p99_ratio", "_per_second", "_refused_per_second"} {
+			text := "-"
+			if v, ok := f.Numbers[name+number]; ok {
+				text = thousands(v)
+			}
+			b.WriteString(" " + text + " |")
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(b, "\nElections in a round meanwhile: %.0f.\n", f.Numbers["elections"])
 }
 
 // leftOut says what failed.

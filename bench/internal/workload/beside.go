@@ -39,7 +39,19 @@ var neighbours = []neighbour{
 	}},
 }
 
-// beside measures pairs alone, and beside each neighbour. What a neighbour is refused is counted, and is no error.
+// Neighbours are the steps of the workload beside: acquires alone, and beside each neighbour by its name.
+func Neighbours() []string {
+	names := []string{alone.name}
+	for _, n := range neighbours {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// alone is no neighbour.
+var alone = neighbour{name: "alone"}
+
+// beside measures acquires of pairs alone, and beside each neighbour. What a neighbour is refused is counted, and is no error.
 func beside(ctx context.Context, e Env) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
@@ -50,20 +62,20 @@ func beside(ctx context.Context, e Env) (*Figures, error) {
 		return nil, err
 	}
 	f := &Figures{Steps: make(map[string]load.Latency), Errors: make(map[string]int64)}
-	for _, n := range append([]neighbour{{name: "alone"}}, neighbours...) {
+	for _, n := range append([]neighbour{alone}, neighbours...) {
 		s, err := besidePart(ctx, e, endpoints, &n)
 		if err != nil {
 			return nil, errors.Join(err, flush(ctx, e))
 		}
-		pair, alone := s.Steps["pair"], f.Steps["alone"]
-		f.Steps[n.name] = pair
+		acquire, undisturbed := s.Steps["acquire"], f.Steps[alone.name]
+		f.Steps[n.name] = acquire
 		for text, count := range s.Errors {
 			f.Errors[n.name+": "+text] += count
 		}
 		if n.connections > 0 {
 			f.merge(map[string]float64{
-				n.name + "_p50_ratio":          pair.P50Micros / alone.P50Micros,
-				n.name + "_p99_ratio":          pair.P99Micros / alone.P99Micros,
+				n.name + "_p50_ratio":          acquire.P50Micros / undisturbed.P50Micros,
+				n.name + "_p99_ratio":          acquire.P99Micros / undisturbed.P99Micros,
 				n.name + "_per_second":         float64(s.Counts["done"]) / e.Measure.Seconds(),
 				n.name + "_refused_per_second": float64(s.Counts["refused"]) / e.Measure.Seconds(),
 			})

@@ -109,9 +109,11 @@ func besidePair(e Env, c *resp.Conn, worker int) load.Op {
 			v.Str != "OK" {
 			return errors.Join(err, errNotTaken)
 		}
+		acquired := time.Now()
 		if _, err := c.Do("delifeq", key, token); err != nil {
 			return err
 		}
+		r.Latency("acquire", start, acquired)
 		r.Latency("pair", start, time.Now())
 		return nil
 	}
