@@ -390,7 +390,7 @@ func BenchmarkLongestSteps(b *testing.B) {
 		"leases of a key": {locks.MaxHolders, shared, func(d *driver) { d.nowMillis += 60_001; d.do("exists", "k") }},
 		"break":           {locks.MaxHolders, shared, func(d *driver) { d.do("lock.break", "k") }},
 		"session": {
-			locks.MaxSession, func(i int) string { return fmt.Sprint("lock.acquire lock:", i, " me session 1") },
+			locks.MaxPerSession, func(i int) string { return fmt.Sprint("lock.acquire lock:", i, " me session 1") },
 			func(d *driver) { d.do("session.close", "1") },
 		},
 	} {

@@ -198,7 +198,7 @@ func (c *call) runEntry(entry *protocol.Entry, sink Sink) error {
 		}
 		c.Quiet = !wanted
 		c.beginBatch(&b)
-		c.dropPreviousIncarnations(b.Origin)
+		c.endPreviousIncarnations(b.Origin)
 		replies, err := c.runBatch(&b)
 		c.endBatch()
 		if err != nil {

@@ -260,7 +260,7 @@ func (p *pair) requireNobodyBeside() {
 		return
 	}
 	table.Scan(func(w *waits.Waiter) bool {
-		if table.Dropped(w) {
+		if table.HasNodeEnded(w) {
 			return true
 		}
 		for _, key := range w.Keys() {

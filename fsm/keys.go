@@ -162,7 +162,7 @@ func (c *call) breakLock(key string) (removed bool) {
 }
 
 // maxBroken is how many holders DEL takes their locks from at most.
-const maxBroken = locks.MaxSession
+const maxBroken = locks.MaxPerSession
 
 var errManyHolders = protocol.Err(fmt.Sprintf("DEL breaks locks of at most %d holders; name fewer keys", maxBroken))
 
@@ -180,7 +180,7 @@ func (c *call) holdsOf(keys []string) (holders int, work int64) {
 
 // flushLocks ends all holds of a database, as FLUSHDB and FLUSHALL do. The lock table tells the losses step by step.
 func (c *call) flushLocks(db int) (any bool) {
-	if any = c.st.Locks.Any(db); any {
+	if any = c.st.Locks.HasLocks(db); any {
 		t := c.changeLocks(0)
 		t.Flush(db, c.causeOf(nativeLocks, ""))
 		c.losses(nativeLocks).trimCauses()

@@ -17,14 +17,14 @@ const (
 	// lockWork is what a command does with a key, and holdWork a hold that ends or is told.
 	lockWork = 1 << 10
 	holdWork = 512
-	// grantWork is what the lock table counts: see [locks.Table.Begin]. A step is [locks.StepUnits] of that: 8 µs.
+	// grantWork is what the lock table counts: see [locks.Table.Begin]. A step is [locks.ChangeUnits] of that: 8 µs.
 	grantWork = 512
-	// leastSteps are the steps that each entry has for what is due, so that waiters for other keys never hold
+	// leastChanges are the steps that each entry has for what is due, so that waiters for other keys never hold
 	// up locks for good. Each lock command has as many for its key, and one more for each further
 	// key, so that a lock whose hold has ended is free for the command.
-	leastSteps = 16
-	// keepaliveSteps are the steps of an incarnation of a node that is renewed, for its sessions that are over.
-	keepaliveSteps = 1 << 8
+	leastChanges = 16
+	// keepaliveChanges are the steps of an incarnation of a node that is renewed, for its sessions that are over.
+	keepaliveChanges = 1 << 8
 )
 
 // beginLocks does what is due in the lock table as an entry begins.
@@ -33,7 +33,7 @@ func (c *call) beginLocks() {
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
 		return
 	}
-	c.turnLocks(leastSteps)
+	c.turnLocks(leastChanges)
 	t.Sweep()
 	c.publishLockEvents()
 }
@@ -44,7 +44,7 @@ func (c *call) turnLocks(own int) {
 	if invariant.On {
 		c.st.published()
 	}
-	c.turned = max(c.endings, int64(own)*locks.StepUnits*grantWork)
+	c.turned = max(c.endings, int64(own)*locks.ChangeUnits*grantWork)
 	c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
 }
 
@@ -53,11 +53,11 @@ func (c *call) ownWork(own int) int64 {
 	if c.Reading {
 		return 0
 	}
-	return max(0, int64(own)*locks.StepUnits*grantWork-c.endings)
+	return max(0, int64(own)*locks.ChangeUnits*grantWork-c.endings)
 }
 
-// ownSteps are the steps that a lock command has for so many keys.
-func ownSteps(keys int) int { return leastSteps - 1 + min(keys, locks.MaxKeys) }
+// ownChanges are the steps that a lock command has for so many keys.
+func ownChanges(keys int) int { return leastChanges - 1 + min(keys, locks.MaxKeys) }
 
 // changeLocks is called before a command changes the lock table. keys is the number of keys that the command names. A
 // script or a transaction keeps a copy of the table then, which takes constant time.
@@ -68,7 +68,7 @@ func (c *call) changeLocks(keys int) *locks.Table {
 	}
 	own := 0
 	if keys > 0 {
-		own = ownSteps(keys)
+		own = ownChanges(keys)
 	}
 	c.turnLocks(own)
 	return c.st.Locks
@@ -86,9 +86,9 @@ func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():
 		return false
-	case !c.st.Locks.Known(db, key):
+	case !c.st.Locks.HasOrFlushed(db, key):
 		return false
-	case !c.Fits(c.ownWork(leastSteps)):
+	case !c.Fits(c.ownWork(leastChanges)):
 		return true
 	}
 	c.settleLock(db, key)
@@ -104,7 +104,7 @@ func (c *call) settleKeys(b *binding) bool {
 		positions = append(room[:0], 1) // two words of the command are one word here
 	}
 	for _, at := range positions {
-		if key := c.Args[at]; c.st.Locks.DueAt(c.DB, key, c.NowMillis) && c.Fits(c.ownWork(leastSteps)) {
+		if key := c.Args[at]; c.st.Locks.HasDue(c.DB, key, c.NowMillis) && c.Fits(c.ownWork(leastChanges)) {
 			c.settleLock(c.DB, key)
 		}
 	}
@@ -114,21 +114,21 @@ func (c *call) settleKeys(b *binding) bool {
 // publishLockEvents does what the lock table wants done, and charges the entry for that and for the steps.
 func (c *call) publishLockEvents() {
 	t := c.st.Locks
-	used := max(0, c.turned-int64(t.Steps())*grantWork)
+	used := max(0, c.turned-int64(t.BudgetLeft())*grantWork)
 	c.Spend(max(0, used-c.endings))
 	c.endings = max(0, c.endings-used)
-	c.turned = int64(t.Steps()) * grantWork
+	c.turned = int64(t.BudgetLeft()) * grantWork
 	told := t.TakeEvents()
 	touch := lockKey{db: -1}
 	for i := range told {
 		e := &told[i]
 		at := lockKey{e.DB, e.Key}
-		if touch != at && (e.Kind <= locks.Waiting || e.Kind == locks.Left) {
+		if touch != at && (e.Kind <= locks.JoinedQueue || e.Kind == locks.LeftQueue) {
 			c.touchLock(touch)
 			touch = at
 		}
 		switch e.Kind {
-		case locks.Came, locks.Went:
+		case locks.Created, locks.Removed:
 			c.markLock(e)
 			touch.db = -1
 		}
@@ -168,7 +168,7 @@ type lockKey struct {
 
 // markLock stores or removes the item of a lock.
 func (c *call) markLock(e *locks.Event) {
-	if e.Kind == locks.Came {
+	if e.Kind == locks.Created {
 		c.Store(e.DB, keyspace.NewLock(c.HashOf(e.Key), e.Text))
 		return
 	}
@@ -227,7 +227,7 @@ func (c *call) publishLockEvent(e *locks.Event) {
 		}
 	}
 	switch e.Kind {
-	case locks.Granted, locks.Left:
+	case locks.Granted, locks.LeftQueue:
 		if e.WaitedMillis > slowWaitMillis {
 			c.notifyClient(event.LockSlow, e, e.Client)
 		}
@@ -264,7 +264,7 @@ func (c *call) messageOf(e *locks.Event) string {
 		return strings.TrimSuffix("lost "+e.Owner+" "+command.FormatUint(e.Fence)+" "+e.Reason.String()+" "+text, " ")
 	case locks.TimedOut:
 		return "timeout " + e.Owner
-	case locks.Waiting, locks.Left:
+	case locks.JoinedQueue, locks.LeftQueue:
 		return "waiting " + strconv.Itoa(e.Waiters)
 	}
 	return ""
@@ -276,7 +276,7 @@ func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 		return
 	}
 	reason := e.Reason.String()
-	if e.Kind == locks.Left {
+	if e.Kind == locks.LeftQueue {
 		reason = e.How.String()
 	}
 	text, by := c.whyLost(e)
@@ -323,7 +323,7 @@ func refusalOf(err error) protocol.Value {
 		return protocol.ErrLocksFull.Value()
 	case locks.ErrSessionFull:
 		return errFullSession
-	case locks.ErrDropped:
+	case locks.ErrNodeEnded:
 		return protocol.ErrCutOff.Value()
 	case locks.ErrUnblocked:
 		return protocol.ErrUnblocked.Value()

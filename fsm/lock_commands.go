@@ -60,12 +60,12 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if c.strange(r.Keys...) {
 		return command.ErrWrongType
 	}
-	if !c.worksOn(len(r.Keys)) || !c.fitsSteps(len(r.Keys)) {
+	if !c.worksOn(len(r.Keys)) || !c.fitsChanges(len(r.Keys)) {
 		return command.ErrOverWork
 	}
 	r.Session = c.usableSession(r.Session)
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
-	r.Account, r.Crowded = int16(c.Account), r.Waits && c.crowded()
+	r.Account, r.OverQuota = int16(c.Account), r.Waits && c.crowded()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
 	c.publishLockEvents()
@@ -93,8 +93,8 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	return protocol.Parked
 }
 
-// fitsSteps reports whether the own steps of a command fit that changes so many keys of the lock table.
-func (c *call) fitsSteps(keys int) bool { return c.Fits(c.ownWork(ownSteps(keys))) }
+// fitsChanges reports whether the own steps of a command fit that changes so many keys of the lock table.
+func (c *call) fitsChanges(keys int) bool { return c.Fits(c.ownWork(ownChanges(keys))) }
 
 // ownerOf reads "<command> <key> <owner>", with which most lock commands begin.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
@@ -104,7 +104,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 		return key, owner, protocol.ErrOwnerTooLong.Value()
 	case c.strange(key):
 		return key, owner, command.ErrWrongType
-	case !c.worksOn(1), !c.fitsSteps(1):
+	case !c.worksOn(1), !c.fitsChanges(1):
 		return key, owner, command.ErrOverWork
 	}
 	return key, owner, problem
@@ -176,7 +176,7 @@ func releaseallOp(c *call) protocol.Value {
 	if c.strange(keys...) {
 		return command.ErrWrongType
 	}
-	if !c.worksOn(len(keys)) || !c.fitsSteps(len(keys)) {
+	if !c.worksOn(len(keys)) || !c.fitsChanges(len(keys)) {
 		return command.ErrOverWork
 	}
 	n := c.changeLocks(len(keys)).ReleaseAll(c.DB, keys, rest[0])
@@ -199,7 +199,7 @@ func checkOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	return fenceOrNull(c.st.Locks.Check(c.DB, key, owner, c.NowMillis))
+	return fenceOrNull(c.st.Locks.FenceOf(c.DB, key, owner, c.NowMillis))
 }
 
 func downgradeOp(c *call) protocol.Value {
@@ -227,7 +227,7 @@ func breakOp(c *call) protocol.Value {
 	if c.strange(b.Key) {
 		return c.breakStock(&b, text)
 	}
-	if !c.Fits(breakWork(c.st.Locks.Holders(c.DB, b.Key))) || !c.fitsSteps(1) {
+	if !c.Fits(breakWork(c.st.Locks.Holders(c.DB, b.Key))) || !c.fitsChanges(1) {
 		return command.ErrOverWork
 	}
 	n := c.breakHolds(&b, text)
@@ -267,7 +267,7 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 }
 
 // breakWork is the work of breakHolds for a lock with so many holders, with the steps.
-func breakWork(holders int) int64 { return lockWork + int64(holders)*locks.StepUnits*grantWork }
+func breakWork(holders int) int64 { return lockWork + int64(holders)*locks.ChangeUnits*grantWork }
 
 // breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {

@@ -129,7 +129,7 @@ func (l *lockListing) run(c *call) (next uint64, fits bool) {
 // after is the cursor behind a part; 0: it was the last with a lock.
 func (l *lockListing) after(c *call, part int) uint64 {
 	for part++; part < parts && (l.db < 0 || part/2 == l.db); part++ {
-		if db := part / 2; part%2 == 0 && c.st.Locks.Any(db) || part%2 == 1 && c.st.Databases[db].Marks() > 0 {
+		if db := part / 2; part%2 == 0 && c.st.Locks.HasLocks(db) || part%2 == 1 && c.st.Databases[db].Marks() > 0 {
 			return uint64(part) << partShift
 		}
 	}

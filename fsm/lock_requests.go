@@ -95,11 +95,11 @@ func nodeKeepaliveOp(c *call) protocol.Value {
 	if len(c.Args) != 1 || c.Undo != nil {
 		return command.ErrArity("node-keepalive")
 	}
-	if !c.Fits(c.ownWork(keepaliveSteps)) {
+	if !c.Fits(c.ownWork(keepaliveChanges)) {
 		return command.ErrOverWork
 	}
 	t := c.changeLocks(0)
-	c.turnLocks(keepaliveSteps)
+	c.turnLocks(keepaliveChanges)
 	t.KeepNodeAlive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
 	c.publishLockEvents()
 	return protocol.OK
@@ -118,7 +118,7 @@ func endConnectionsOp(c *call) protocol.Value {
 			return errLockRequest
 		}
 		clients[i] = client
-		work += 1 + c.st.Locks.Attached(client)
+		work += 1 + c.st.Locks.SessionsOf(client)
 	}
 	if !c.worksOn(work) {
 		return command.ErrOverWork
@@ -142,7 +142,7 @@ func returnGrantOp(c *call) protocol.Value {
 	if !ok || !known {
 		return errLockRequest
 	}
-	if !c.worksOn(1) || !c.fitsSteps(1) {
+	if !c.worksOn(1) || !c.fitsChanges(1) {
 		return command.ErrOverWork
 	}
 	given := c.changeLocks(1).ReturnGrant(c.DB, c.Args[1], c.Args[2], uint64(fence), client)

@@ -17,7 +17,7 @@ const leastConnectionMillis = 1000
 var (
 	errNoConnection = protocol.Err("a session lives with the connection of a client, and here is none")
 	errShortSession = protocol.Err("a session that lives with a connection has PX 1000 at least")
-	errFullSession  = protocol.Err(fmt.Sprintf("a session has at most %d holds and places in queues", locks.MaxSession))
+	errFullSession  = protocol.Err(fmt.Sprintf("a session has at most %d holds and places in queues", locks.MaxPerSession))
 	errManySessions = protocol.Err("too many sessions live with this connection")
 )
 

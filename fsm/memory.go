@@ -127,7 +127,7 @@ func (st *state) usage(account int) (a Account) {
 		u := d.Usage(account)
 		a.Keys, a.Bytes = a.Keys+u.Keys, a.Bytes+u.Bytes
 	}
-	a.Waiters = int64(st.Waits.Count(account) + st.Locks.Count(account))
+	a.Waiters = int64(st.Waits.Count(account) + st.Locks.WaitersOf(account))
 	return a
 }
 
@@ -242,7 +242,7 @@ func (c *call) crowded() bool {
 	case c.Account == 0:
 		c.refusal = protocol.ErrQuotaUsers.Value()
 		return true
-	case q.Waiters == 0 || uint64(c.st.Waits.Count(c.Account)+c.st.Locks.Count(c.Account)) < q.Waiters:
+	case q.Waiters == 0 || uint64(c.st.Waits.Count(c.Account)+c.st.Locks.WaitersOf(c.Account)) < q.Waiters:
 		return false
 	}
 	c.refusal = protocol.QuotaExceeded(q.User, "waiters", q.Waiters).Value()
@@ -251,7 +251,7 @@ func (c *call) crowded() bool {
 
 // refusalOfLock is the reply for what the lock table refuses the request under way for.
 func (c *call) refusalOfLock(err error) protocol.Value {
-	if err == locks.ErrCrowded {
+	if err == locks.ErrOverQuota {
 		return c.refusal
 	}
 	return refusalOf(err)

@@ -44,7 +44,7 @@ func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 	if o.read(words).IsError() || o.request.Notify {
 		return false
 	}
-	return m.st.Locks.Blocked(&o.request, nowMillis)
+	return m.st.Locks.IsBlocked(&o.request, nowMillis)
 }
 
 // wouldBlock reports whether none of the keys is there that a blocking command takes from.

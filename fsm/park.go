@@ -13,7 +13,7 @@ import (
 // waitOps are requests about waiting, which only nodes write: see protocol/waiting.go.
 var waitOps = map[string]op{
 	"wait-for-key": waitForKeyOp,
-	"drop":         dropOp,
+	"drop":         endNodeOp,
 	"unblock":      unblockOp,
 }
 
@@ -110,7 +110,7 @@ func (c *call) waiterOf(word string) waits.Name {
 }
 
 // placeWork is a place in a queue that a waiter leaves.
-const placeWork = locks.PlaceUnits * grantWork
+const placeWork = locks.QueueUnits * grantWork
 
 // affordsLeaving reports whether the waiters with some tickets may leave. The lock table charges for its own.
 func (c *call) affordsLeaving(words []string) bool {
@@ -119,7 +119,7 @@ func (c *call) affordsLeaving(words []string) bool {
 		name := c.waiterOf(word)
 		if w := c.st.Waits.Find(name); w != nil {
 			work += int64(w.KeyCount) * placeWork
-		} else if places := c.st.Locks.Places(name); places > 0 {
+		} else if places := c.st.Locks.QueuesOf(name); places > 0 {
 			work += placeWork
 			later += int64(places-1) * placeWork
 		}
@@ -131,9 +131,9 @@ func (c *call) affordsLeaving(words []string) bool {
 	return true
 }
 
-// dropOp is "drop <node> <epoch>": a node was silent for long, in its incarnation with that epoch. Its waiters are
+// endNodeOp is "drop <node> <epoch>": a node was silent for long, in its incarnation with that epoch. Its waiters are
 // gone. Should the node come back, it tells its clients.
-func dropOp(c *call) protocol.Value {
+func endNodeOp(c *call) protocol.Value {
 	if len(c.Args) != 3 || c.Undo != nil {
 		return command.ErrArity("drop")
 	}
@@ -141,25 +141,25 @@ func dropOp(c *call) protocol.Value {
 	if err != nil {
 		return command.ErrNotInteger
 	}
-	c.st.Waits.DropIncarnation(c.Args[1], epoch)
-	c.changeLocks(0).DropIncarnation(c.Args[1], epoch)
+	c.st.Waits.EndNodeWaits(c.Args[1], epoch)
+	c.changeLocks(0).EndNodeWaits(c.Args[1], epoch)
 	c.publishLockEvents()
 	return protocol.OK
 }
 
-// dropPreviousIncarnations is called before a batch: the node has begun a new incarnation, so the waiters of its older
+// endPreviousIncarnations is called before a batch: the node has begun a new incarnation, so the waiters of its older
 // incarnations leave. No batch of an older incarnation comes any more, so the next batches of the incarnation find
 // none.
-func (c *call) dropPreviousIncarnations(o protocol.Incarnation) {
+func (c *call) endPreviousIncarnations(o protocol.Incarnation) {
 	if o == c.incarnation {
 		return
 	}
 	c.incarnation = protocol.Incarnation{Node: c.st.sessions.nameOf(o.Node), Epoch: o.Epoch}
 	if c.st.Waits.Len() > 0 {
-		c.st.Waits.Drop(waits.Name{Origin: o})
+		c.st.Waits.EndNodeWaitsBefore(waits.Name{Origin: o})
 	}
 	if c.st.Locks.Stats().Waiters > 0 {
-		c.changeLocks(0).Drop(waits.Name{Origin: o})
+		c.changeLocks(0).EndNodeWaitsBefore(waits.Name{Origin: o})
 		c.publishLockEvents()
 	}
 }
@@ -168,13 +168,13 @@ func (m *machine) Waits(o protocol.Incarnation, ticket uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	name := waits.Name{Origin: o, Ticket: ticket}
-	return m.st.Waits.Find(name) != nil || m.st.Locks.Waits(name)
+	return m.st.Waits.Find(name) != nil || m.st.Locks.IsWaiting(name)
 }
 
 func (m *machine) WaitingIncarnations() []protocol.Incarnation {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	incarnations := append(m.st.Waits.Incarnations(), m.st.Locks.Incarnations()...)
+	incarnations := append(m.st.Waits.Incarnations(), m.st.Locks.WaitingIncarnations()...)
 	slices.SortFunc(incarnations, protocol.Incarnation.Compare)
 	return slices.Compact(incarnations)
 }

@@ -106,11 +106,11 @@ func (n *renewal) locks() {
 	t := n.st.Locks
 	t.Begin(n.st.ClockMillis, 0)
 	n.done.Locks = lockStatsOf(t)
-	t.Raise(uint64(n.done.Jump), n.FencesAbove)
+	t.RaiseCounters(uint64(n.done.Jump), n.FencesAbove)
 	if n.KeepLocks {
-		t.Refresh()
+		t.RenewAll()
 	} else {
-		t.Empty()
+		t.RemoveAll()
 	}
 	n.done.Kept = lockStatsOf(t)
 }

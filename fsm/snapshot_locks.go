@@ -41,7 +41,7 @@ func (r *snapshotReader) locks(st *state) {
 	t, err := locks.Load(lockReader{r})
 	if err != nil {
 		r.fail("lock table: " + err.Error())
-	} else if t.Accounts() > len(st.accounts.users) {
+	} else if t.LastAccount() > len(st.accounts.users) {
 		r.fail("account of a waiter for a lock")
 	}
 	if r.err != nil {

@@ -47,7 +47,7 @@ func (w *snapshotWriter) waits(t *waits.Table) {
 		w.uint(ready.From)
 		return w.err == nil
 	})
-	dropped := t.DroppedBefore()
+	dropped := t.NodeEnds()
 	w.uint(uint64(len(dropped)))
 	for _, name := range dropped {
 		w.waiterName(name)
@@ -77,7 +77,7 @@ func (r *snapshotReader) waits(st *state) {
 		}
 	}
 	for n := r.uint("dropped waiters"); n > 0 && r.err == nil; n-- {
-		if name := r.waiterName(st); r.err == nil && restorer.Dropped(name) != nil {
+		if name := r.waiterName(st); r.err == nil && restorer.NodeEnd(name) != nil {
 			r.fail("dropped waiters")
 		}
 	}

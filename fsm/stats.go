@@ -79,7 +79,7 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 func lostBetween(before, after *state, own protocol.Incarnation) (events []event.Event) {
 	known := after.history.byFence()
 	for db := range before.Databases {
-		if !before.Locks.Any(db) {
+		if !before.Locks.HasLocks(db) {
 			continue
 		}
 		q := locks.Query{DB: db, Count: maxListed, Most: locks.MaxHolders, Held: true}
@@ -87,7 +87,7 @@ func lostBetween(before, after *state, own protocol.Incarnation) (events []event
 			rows, next, _ := before.Locks.List(&q, before.ClockMillis)
 			for i := range rows {
 				for _, h := range rows[i].Holds {
-					if h.Client.Origin != own || h.Client.Conn == 0 || after.Locks.Check(db, rows[i].Key, h.Owner,
+					if h.Client.Origin != own || h.Client.Conn == 0 || after.Locks.FenceOf(db, rows[i].Key, h.Owner,
 						after.ClockMillis) == h.Fence {
 						continue
 					}

@@ -116,7 +116,7 @@ func (s *trio) line(words []string) {
 		s.apply(0, nil)
 	case "room":
 		for _, m := range s.machines {
-			m.budgets.serving, m.budgets.endings = number(1), number(1)/grantWork*grantWork*locks.StepUnits
+			m.budgets.serving, m.budgets.endings = number(1), number(1)/grantWork*grantWork*locks.ChangeUnits
 		}
 	case "seats":
 		for _, m := range s.machines {
@@ -333,7 +333,7 @@ func TestPatience(t *testing.T) {
 
 // endFirst takes locks that end soon and that others wait for, so many that an entry without room comes to no other.
 func (d *driver) endFirst(millis int) {
-	for i := range 2 * leastSteps {
+	for i := range 2 * leastChanges {
 		key := fmt.Sprint("first", i)
 		d.do("lock.acquire", key, "me", "px", strconv.Itoa(millis))
 		d.native(5, uint64(100+i), "lock.acquire", key, "you", "px", "10000", "wait", "0")
@@ -343,7 +343,7 @@ func (d *driver) endFirst(millis int) {
 // TestLocksAreLostOnce: a waiter that is tried settles the locks among its keys. What ends there is told once, also if
 // there is no room for the next key, and the waiter is tried again.
 func TestLocksAreLostOnce(t *testing.T) {
-	const most = leastSteps * locks.StepUnits * grantWork // what a key may take
+	const most = leastChanges * locks.ChangeUnits * grantWork // what a key may take
 	between := 0
 	for room := int64(most) - 500; room < most+3000; room += 250 {
 		d := newDriver(t)
@@ -359,7 +359,7 @@ func TestLocksAreLostOnce(t *testing.T) {
 			for _, e := range d.record(pipeline("rpush quick x", line)).events {
 				told[fmt.Sprint(e.Kind, e.Key, e.Seq)]++
 			}
-			if !d.m.st.Locks.Known(0, "a") && d.m.st.Locks.Known(0, "b") {
+			if !d.m.st.Locks.HasOrFlushed(0, "a") && d.m.st.Locks.HasOrFlushed(0, "b") {
 				between++
 			}
 		}

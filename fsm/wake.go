@@ -81,7 +81,7 @@ func (c *call) serveNext() bool {
 		c.wakeBudget.left -= command.KeyWork
 		t.Served()
 		return true
-	case t.Dropped(w):
+	case t.HasNodeEnded(w):
 		c.wakeBudget.left -= command.KeyWork
 		t.Tried(w.Order + 1)
 		return true

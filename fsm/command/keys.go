@@ -83,13 +83,13 @@ func (c *Call) LocksThere() bool { return c.Keys.Locks.Len() > 0 }
 // meetLock is for a read that meets a lock: what is due there by the read's instant has to be in the log
 // first.
 func (c *Call) meetLock(db int, key string) {
-	c.DueMet = c.DueMet || c.Keys.Locks.DueAt(db, key, c.NowMillis)
+	c.DueMet = c.DueMet || c.Keys.Locks.HasDue(db, key, c.NowMillis)
 }
 
 // MeetLocks marks a read of all locks and sessions as due if one of them ends between the state's clock and the read's
 // instant. A lock that was due before, and is not settled yet, shows as it is.
 func (c *Call) MeetLocks() {
-	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.DueBetween(c.Keys.ClockMillis, c.NowMillis)
+	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.HasDueBetween(c.Keys.ClockMillis, c.NowMillis)
 }
 
 // LeaseUntil is the time until a deadline, 0 for never.
@@ -129,7 +129,7 @@ func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 // LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is
 // no hold.
 func (c *Call) LockDeadline(key string) int64 {
-	left, ok := c.Keys.Locks.LeftMillis(c.DB, key, c.NowMillis)
+	left, ok := c.Keys.Locks.LeaseLeftMillis(c.DB, key, c.NowMillis)
 	if !ok || left < 0 {
 		return Never
 	}
@@ -142,7 +142,7 @@ func (c *Call) SwapsLocks(a, b int) bool {
 		return false
 	}
 	due, ok := c.Keys.Locks.NextDue()
-	return c.Keys.Locks.Any(a) || c.Keys.Locks.Any(b) || ok && due <= c.NowMillis
+	return c.Keys.Locks.HasLocks(a) || c.Keys.Locks.HasLocks(b) || ok && due <= c.NowMillis
 }
 
 // Position is the place of an item in scans.

@@ -26,7 +26,7 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	}
 	at, blocked := t.blockedAt(&q, order)
 	switch {
-	case (same == nil || same.session != q.Session) && t.isFull(q.Session, t.unbound(&q)):
+	case (same == nil || same.session != q.Session) && t.isFull(q.Session, t.countUnbound(&q)):
 		return Answer{}, ErrSessionFull
 	case blocked && !q.Waits:
 		return Answer{}, nil
@@ -70,7 +70,7 @@ func (t *Table) check(q *Request) error {
 		return ErrRequest
 	case len(q.Owner) > MaxText, len(q.Note) > MaxText, len(q.Call) > MaxText:
 		return ErrTooLong
-	case q.Session != 0 && t.opened(q.Session) == nil:
+	case q.Session != 0 && t.liveSession(q.Session) == nil:
 		return ErrNoSession
 	}
 	q.LeaseMillis, q.DelayMillis = min(q.LeaseMillis, Forever), min(q.DelayMillis, Forever)
@@ -96,7 +96,7 @@ func distinct(keys []string) []string {
 func (t *Table) settleAll(q *Request) {
 	for i, key := range q.Keys {
 		l := t.find(q.DB, key)
-		if l != nil && (i == 0 || t.hasSteps()) {
+		if l != nil && (i == 0 || t.hasBudget()) {
 			l = t.settle(l, t.now)
 			t.grantQueue(l, false)
 		} else if l != nil {
@@ -124,18 +124,18 @@ func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
 	switch {
 	case !all:
 		return 0, nil
-	case t.isFull(q.Session, t.unbound(q)):
+	case t.isFull(q.Session, t.countUnbound(q)):
 		return 0, ErrSessionFull
 	}
 	for _, key := range q.Keys {
-		l := t.take(q.DB, key)
+		l := t.findMutable(q.DB, key)
 		t.renewHold(l, l.holdOf(q.Owner), q)
 	}
 	return fence, nil
 }
 
-// unbound counts the locks of a request that are not yet held by its owner and session.
-func (t *Table) unbound(q *Request) (n int) {
+// countUnbound counts the locks of a request that are not yet held by its owner and session.
+func (t *Table) countUnbound(q *Request) (n int) {
 	for _, key := range q.Keys {
 		if h := t.find(q.DB, key).holdOf(q.Owner); h == nil || h.session() != q.Session {
 			n++
@@ -169,7 +169,7 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	}
 	t.replaceHold(l, old, &h)
 	if h.client() != old.client() || h.session() != old.session() {
-		t.emit(t.about(Renewed, &h))
+		t.emit(t.holdEvent(Renewed, &h))
 	}
 }
 
@@ -179,7 +179,7 @@ const maxCount = 1<<32 - 1
 func (t *Table) sameRequest(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
 	if w == nil || w.mode != q.Mode || w.limit != q.Limit || w.permits != q.Permits || len(w.keys()) != len(q.Keys) ||
-		t.lapsed(w) != nil {
+		t.whyLapsed(w) != nil {
 		return nil
 	}
 	for _, key := range q.Keys {
@@ -197,7 +197,7 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 		if w == nil {
 			continue
 		}
-		if err := t.lapsed(w); err != nil {
+		if err := t.whyLapsed(w); err != nil {
 			t.dismiss(w, err)
 			continue
 		}
@@ -212,7 +212,7 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 
 // emitAskedAgain tells the client of a waiter that the owner has sent another request, q.
 func (t *Table) emitAskedAgain(w *waiter, q *Request) {
-	e := t.endOfWait(w, 0, ErrAskedAgain)
+	e := t.waitEndedEvent(w, 0, ErrAskedAgain)
 	if w.client() == q.Client {
 		e.Again = q.Keys
 	}
@@ -227,8 +227,8 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	if t.named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
 		return Answer{}, ErrTicket
 	}
-	if q.Crowded && same == nil {
-		return Answer{}, ErrCrowded
+	if q.OverQuota && same == nil {
+		return Answer{}, ErrOverQuota
 	}
 	if (same == nil || same.session != q.Session) && t.isFull(q.Session, len(q.Keys)) {
 		return Answer{}, ErrSessionFull // a waiter has a place at each lock, also at those that its owner holds
@@ -252,7 +252,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		copy(w.keys(), same.keys())
 		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
 		t.replaceWaiter(same, w)
-		t.wakeBehindEnds(w)
+		t.wakeIfHoldEnded(w)
 		if same.deadline < t.now {
 			t.wakeAll(w) // the end of the wait, or of the grace, was due, and would have woken them
 		}
@@ -263,13 +263,13 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	t.orders++
 	w.order = t.orders
 	for i, key := range q.Keys {
-		w.keys()[i] = t.takeNew(q.DB, key).key()
+		w.keys()[i] = t.findOrMake(q.DB, key).key()
 	}
 	t.pushQueue(w)
-	t.wakeBehindEnds(w)
+	t.wakeIfHoldEnded(w)
 	for _, key := range w.keys() {
 		t.emit(Event{
-			Kind: Waiting, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
+			Kind: JoinedQueue, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
 			Waiters: t.find(int(w.db), key).waiters(),
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestGoldenAnswers: drawn calls, with few steps or many, have the events and the costs that they had, and every
+// TestGoldenAnswers: drawn calls, with a small budget or a large one, have the events and the costs that they had, and every
 // question about the table is answered as it was. Entries in logs keep their meaning by it; -rewrite takes another.
 func TestGoldenAnswers(t *testing.T) {
 	var got strings.Builder
@@ -27,17 +27,17 @@ func TestGoldenAnswers(t *testing.T) {
 			if c.r.IntN(3) == 0 {
 				now += c.r.Int64N(60)
 			}
-			steps := plenty
+			budget := plenty
 			if seed%3 > 0 {
-				steps = c.r.IntN(2+int(seed%5)*2) * StepUnits
+				budget = c.r.IntN(2+int(seed%5)*2) * ChangeUnits
 			}
-			c.table.Begin(now, steps)
+			c.table.Begin(now, budget)
 			c.table.Sweep()
-			fmt.Fprintln(sum, c.table.Steps())
-			c.table.Begin(now, steps)
+			fmt.Fprintln(sum, c.table.BudgetLeft())
+			c.table.Begin(now, budget)
 			c.step()
 			c.rare(sum)
-			fmt.Fprintln(sum, c.table.Steps())
+			fmt.Fprintln(sum, c.table.BudgetLeft())
 			events := c.table.TakeEvents()
 			for i := range events {
 				events[i].Text = "" // another form of the key, younger than the answers that are kept, as Stock is
@@ -66,7 +66,7 @@ func TestGoldenEvents(t *testing.T) {
 			if c.r.IntN(4) == 0 {
 				now += c.r.Int64N(80)
 			}
-			c.table.Begin(now, c.r.IntN(4)*c.r.IntN(4)*StepUnits)
+			c.table.Begin(now, c.r.IntN(4)*c.r.IntN(4)*ChangeUnits)
 			if c.r.IntN(2) == 0 {
 				c.table.Sweep()
 			}
@@ -83,7 +83,7 @@ func TestGoldenEvents(t *testing.T) {
 				require.Equal(t, before, saved(kept))
 				require.NoError(t, kept.Verify())
 			}
-			fmt.Fprintln(sum, c.table.Steps())
+			fmt.Fprintln(sum, c.table.BudgetLeft())
 			for _, e := range c.table.TakeEvents() {
 				e.Text = "" // as above
 				fmt.Fprintln(sum, strings.Replace(line(&e), " Stock:<nil>", "", 1), e.DB, e.Key)
@@ -111,7 +111,7 @@ func (c *chaos) rare(w io.Writer) {
 	case 1:
 		say(t.ReturnGrant(c.db(), c.key(), c.owner(), t.Stats().Fences-c.r.Uint64N(min(4, 1+t.Stats().Fences)), c.client()))
 	case 2:
-		t.Drop(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)})
+		t.EndNodeWaitsBefore(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)})
 	case 3:
 		t.Settle(c.db(), c.key())
 	case 4:
@@ -143,14 +143,14 @@ func (c *chaos) rare(w io.Writer) {
 func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 	table := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }
-	say(table.Stats(), table.Accounts(), table.Incarnations(), table.LiveLocks(), table.LongestLease(),
-		table.IsFlushing(), table.DueBetween(now-20, now))
+	say(table.Stats(), table.LastAccount(), table.WaitingIncarnations(), table.LiveLocks(), table.LongestLease(),
+		table.IsFlushing(), table.HasDueBetween(now-20, now))
 	say(table.NextDue())
-	say(table.Any(0))
+	say(table.HasLocks(0))
 	for _, key := range []string{"a", "b", "c", "d"} {
-		say(table.Has(0, key), table.Known(0, key), table.Holders(0, key), table.HoldersAndWaiters(0, key),
-			table.Usage(0, key), table.DueAt(0, key, now))
-		say(table.LeftMillis(0, key, now))
+		say(table.Has(0, key), table.HasOrFlushed(0, key), table.Holders(0, key), table.HoldersAndWaiters(0, key),
+			table.Usage(0, key), table.HasDue(0, key, now))
+		say(table.LeaseLeftMillis(0, key, now))
 		for _, most := range []int{1, 3, 100} {
 			if info := table.Info(0, key, now, most); info != nil {
 				say(*info)
@@ -158,10 +158,10 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 		}
 		for i := range 6 {
 			owner := fmt.Sprint("o", i)
-			say(table.Check(0, key, owner, now), table.Blocked(asks(owner, key), now))
+			say(table.FenceOf(0, key, owner, now), table.IsBlocked(asks(owner, key), now))
 			shared := asks(owner, key, "a")
 			shared.Mode = Mode(i % 2)
-			say(table.Blocked(shared, now))
+			say(table.IsBlocked(shared, now))
 		}
 	}
 	for _, q := range []Query{
@@ -190,7 +190,7 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 		rows, next, _ := table.Sessions("", cursor, 2, now)
 		say(rows, next)
 		for _, row := range rows {
-			say(table.Attached(row.Client), *table.Session(row.ID, now))
+			say(table.SessionsOf(row.Client), *table.Session(row.ID, now))
 		}
 		if cursor = next; next == 0 {
 			break
@@ -199,7 +199,7 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 	for _, node := range []string{"n0", "n1"} {
 		for ticket := max(c.ticket, 4) - 4; ticket <= c.ticket; ticket++ {
 			name := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: 1 + ticket%2}, Ticket: ticket}
-			say(table.Waits(name), table.Places(name))
+			say(table.IsWaiting(name), table.QueuesOf(name))
 		}
 	}
 	var queues []string

@@ -19,9 +19,9 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// Raise increases the last fence and the counter of session ids by so much, and to at least above. Both stay within
-// MaxFence.
-func (t *Table) Raise(by, above uint64) {
+// RaiseCounters increases the last fence and the counter of session ids by so much, and to at least above. Both stay
+// within MaxFence.
+func (t *Table) RaiseCounters(by, above uint64) {
 	raised := func(n uint64) uint64 { return max(n, min(max(n+min(by, MaxFence), above), MaxFence)) }
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
@@ -32,27 +32,27 @@ func (t *Table) RaiseFences(above uint64) (reached uint64) {
 	return t.fences
 }
 
-// Empty removes all locks and sessions, and keeps the counters of fences, orders and ids: for a restore from a backup.
-// It emits no events.
-func (t *Table) Empty() {
+// RemoveAll removes all locks and sessions, and keeps the counters of fences, orders and ids: for a restore from a
+// backup. It emits no events.
+func (t *Table) RemoveAll() {
 	empty := New()
 	empty.now, empty.generation = t.now, t.generation
 	empty.fences, empty.orders, empty.sessionIDs, empty.secret = t.fences, t.orders, t.sessionIDs, t.secret
 	*t = *empty
 }
 
-// Refresh removes all waiters, and renews all leases of holds and sessions: for a restore from a backup, where no
+// RenewAll removes all waiters, and renews all leases of holds and sessions: for a restore from a backup, where no
 // connection is left. It emits no events. The time is proportional to the table.
-func (t *Table) Refresh() {
-	t.steps = math.MaxInt / 2
+func (t *Table) RenewAll() {
+	t.units = math.MaxInt / 2
 	for k, ok := t.byOwner.Min(); ok; k, ok = t.byOwner.Min() {
 		t.removeQueue(k.waiter)
 	}
 	t.finish()
-	t.drops = nil
+	t.nodeEnds = nil
 	t.Sweep()
 	for _, l := range slices.Collect(t.all()) {
-		t.refresh(t.mutable(l))
+		t.renewHolds(t.mutable(l))
 	}
 	t.finish()
 	var ids []uint64
@@ -61,16 +61,16 @@ func (t *Table) Refresh() {
 		return true
 	})
 	for _, id := range ids {
-		s := t.ownSession(id)
+		s := t.mutableSession(id)
 		t.unschedule(s)
 		t.disconnect(s)
 		t.startLease(s, saturated(t.now, s.lease))
 	}
-	t.steps, t.events = 0, nil
+	t.units, t.events = 0, nil
 }
 
-// refresh renews the leases of all holds of a lock.
-func (t *Table) refresh(l *lock) {
+// renewHolds renews the leases of all holds of a lock.
+func (t *Table) renewHolds(l *lock) {
 	for _, old := range slices.Clone(l.holds()) {
 		h := *old
 		if h.origin, h.conn = &noOrigin, 0; h.deadline != never {

@@ -1,25 +1,30 @@
 package locks
 
+// What bounds one step. A step ends all holds of a lock that are over, or a session with all its holds and waits, and
+// is never cut short: MaxHolders and MaxPerSession bound it. Grants of a queue, ends of waits and flushed holds may be
+// left to a later step. They run within a budget, in units of work, which [Table.Begin] sets.
 const (
-	// StepUnits is the price of a step, in the units that [Table.Begin] grants: the end of a hold or of a wait, or a
-	// grant. A look-up of a lock costs one unit.
-	StepUnits = 16
-	// PlaceUnits is the price of each further queue that a waiter joins or leaves.
-	PlaceUnits = 2
+	// MaxHolders bounds the holds of a lock.
+	MaxHolders = 4096
+	// MaxPerSession bounds the holds of a session and its places in queues together.
+	MaxPerSession = 10_000
+	// ChangeUnits is the price of a change: the end of a hold or of a wait, or a grant. A look-up of a lock costs one
+	// unit.
+	ChangeUnits = 16
+	// QueueUnits is the price of each further queue that a waiter joins or leaves.
+	QueueUnits = 2
 )
 
-// budget is the number of units left for what is due. Waits end and grants are made while it lasts. The holds of a
-// lock, or of a session, end together, within [MaxHolders] and [MaxSession]; those may overdraw the budget.
-type budget struct{ steps int }
+// budget has the units that are left. A step that is never cut short may overdraw it.
+type budget struct{ units int }
 
-// hasSteps reports whether the budget has units left.
-func (b *budget) hasSteps() bool { return b.steps > 0 }
+func (b *budget) hasBudget() bool { return b.units > 0 }
 
-// charge takes the price of some ends or grants, and of some look-ups.
-func (b *budget) charge(ends, looks int) { b.steps -= ends*StepUnits + looks }
+// charge takes the price of some changes and look-ups.
+func (b *budget) charge(changes, lookups int) { b.units -= changes*ChangeUnits + lookups }
 
-// chargePlaces takes the price of a waiter that joins or leaves its queues.
-func (b *budget) chargePlaces(w *waiter) { b.steps -= PlaceUnits * (len(w.keys()) - 1) }
+// chargeQueues takes the price of a waiter that joins or leaves its queues.
+func (b *budget) chargeQueues(w *waiter) { b.units -= QueueUnits * (len(w.keys()) - 1) }
 
-// Steps returns the units left; below zero if the last step took more than there were.
-func (b *budget) Steps() int { return b.steps }
+// BudgetLeft returns the units that are left. It is negative if the last step took more than there were.
+func (b *budget) BudgetLeft() int { return b.units }

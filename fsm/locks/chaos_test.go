@@ -121,7 +121,7 @@ func (c *chaos) step() {
 		t.RemoveWaiter(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
 	case 21:
 		if c.r.IntN(4) == 0 {
-			t.DropIncarnation("n0", 1+c.r.Uint64N(2))
+			t.EndNodeWaits("n0", 1+c.r.Uint64N(2))
 		}
 	case 22:
 		if c.r.IntN(4) == 0 {
@@ -141,7 +141,7 @@ func drain(t *testing.T, table *Table, now int64) {
 			break
 		}
 		now = max(now, due)
-		table.Begin(now, 2*StepUnits)
+		table.Begin(now, 2*ChangeUnits)
 		table.Sweep()
 	}
 	var names []waits.Name
@@ -151,5 +151,5 @@ func drain(t *testing.T, table *Table, now int64) {
 	})
 	require.Empty(t, slices.Clip(names), "who waits is granted when all others are gone")
 	require.Zero(t, table.Bytes())
-	require.Zero(t, table.Len()+table.byID.Len()+len(table.incarnations)+len(table.drops)+len(table.flushed))
+	require.Zero(t, table.Len()+table.byID.Len()+len(table.incarnations)+len(table.nodeEnds)+len(table.flushed))
 }

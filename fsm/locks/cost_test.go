@@ -75,7 +75,7 @@ func TestMemory(t *testing.T) {
 	check("a lock of a session", 310-markers, func() {
 		var id uint64
 		for i := range many {
-			if i%MaxSession == 0 {
+			if i%MaxPerSession == 0 {
 				id, _ = table.OpenSession(1000, Client{}, false, "", "")
 			}
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
@@ -153,8 +153,8 @@ func TestPlacesAreCharged(t *testing.T) {
 		t.Helper()
 		table.Begin(table.now, plenty)
 		f()
-		others += PlaceUnits * 99 * places
-		require.Equal(t, others, plenty-table.Steps(), name)
+		others += QueueUnits * 99 * places
+		require.Equal(t, others, plenty-table.BudgetLeft(), name)
 		table.TakeEvents()
 	}
 	wait := func(owner string, keys ...string) func() {
@@ -190,9 +190,9 @@ func TestSteps(t *testing.T) {
 		compared = 0
 		table.Begin(table.now, plenty)
 		f()
-		t.Logf("%s: %d comparisons, %d steps", name, compared, plenty-table.Steps())
+		t.Logf("%s: %d comparisons, %d units", name, compared, plenty-table.BudgetLeft())
 		require.LessOrEqual(t, compared, most, name)
-		require.LessOrEqual(t, plenty-table.Steps(), 4*StepUnits, name)
+		require.LessOrEqual(t, plenty-table.BudgetLeft(), 4*ChangeUnits, name)
 		table.TakeEvents()
 	}
 	table.mustAcquire(t, asks("holder", "hot"))
@@ -215,7 +215,7 @@ func TestSteps(t *testing.T) {
 	price("a renewal", 300, func() { table.Renew(0, "hot", "w0", 5000) })
 	price("a copy", 0, func() { table.Copy() })
 	price("a flush", 2000, func() {
-		table.Begin(table.now, 3*StepUnits)
+		table.Begin(table.now, 3*ChangeUnits)
 		table.Flush(0, 0)
 		table.Begin(table.now, plenty)
 	})
@@ -227,19 +227,19 @@ func TestSteps(t *testing.T) {
 func TestComparisons(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(10) {
-		compared, steps, now := 0, 0, int64(1000)
+		compared, left, now := 0, 0, int64(1000)
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 12)), table: newTable(&compared)}
 		for range 80 {
 			now += c.r.Int64N(2) * c.r.Int64N(40)
-			c.table.Begin(now, c.r.IntN(6)*StepUnits)
+			c.table.Begin(now, c.r.IntN(6)*ChangeUnits)
 			c.table.Sweep()
 			c.step()
 			c.rare(io.Discard)
-			steps += c.table.Steps()
+			left += c.table.BudgetLeft()
 			c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
 			c.table.TakeEvents()
 		}
-		fmt.Fprintf(&got, "drawn by %d: %d steps left, comparisons: %d\n", seed, steps, compared)
+		fmt.Fprintf(&got, "drawn by %d: %d units left, comparisons: %d\n", seed, left, compared)
 	}
 	compared := 0
 	table, sessions := crowded(t, &compared)
@@ -256,19 +256,19 @@ func TestComparisons(t *testing.T) {
 			table.Flush(0, 0)
 		}
 		var names []string
-		steps, sums := map[string]int{}, map[string]int{}
+		left, sums := map[string]int{}, map[string]int{}
 		ofAll(table, sessions, func(name string, f func()) {
 			if _, known := sums[name]; !known {
 				names = append(names, name)
 			}
 			compared = 0
-			table.Begin(table.now, 2*StepUnits)
+			table.Begin(table.now, 2*ChangeUnits)
 			f()
-			sums[name], steps[name] = sums[name]+compared, steps[name]+table.Steps()
+			sums[name], left[name] = sums[name]+compared, left[name]+table.BudgetLeft()
 			table.TakeEvents()
 		})
 		for _, name := range names {
-			fmt.Fprintf(&got, "%s, %s: %d steps left, comparisons: %d\n", state, name, steps[name],
+			fmt.Fprintf(&got, "%s, %s: %d units left, comparisons: %d\n", state, name, left[name],
 				sums[name])
 		}
 	}
@@ -331,12 +331,12 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 				call(name, func() { _, _ = table.Acquire(r) })
 			}
 		}
-		call("check", func() { table.Check(0, key, "o15", now) })
+		call("check", func() { table.FenceOf(0, key, "o15", now) })
 		call("has", func() { table.Has(0, key) })
 		call("info", func() { table.Info(0, key, now, 1) })
-		call("what is left", func() { table.LeftMillis(0, key, now) })
-		call("due", func() { table.DueAt(0, key, now+1) })
-		call("blocked", func() { table.Blocked(asks("nobody", key), now) })
+		call("what is left", func() { table.LeaseLeftMillis(0, key, now) })
+		call("due", func() { table.HasDue(0, key, now+1) })
+		call("blocked", func() { table.IsBlocked(asks("nobody", key), now) })
 		call("settle", func() { table.Settle(0, key) })
 		ask("join", "new", 0, Shared)
 		ask("join with a session", "bound", sessions[0], Shared)
@@ -374,7 +374,7 @@ func BenchmarkHandOff(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		table.Begin(1000, 100*StepUnits)
+		table.Begin(1000, 100*ChangeUnits)
 		table.Release(0, "hot", fmt.Sprint(n), false)
 		_, _ = table.Acquire(waiting(asks(fmt.Sprint(n+100_001), "hot")))
 		table.TakeEvents()
@@ -391,7 +391,7 @@ func BenchmarkUncontended(b *testing.B) {
 	r := asks("b", "one")
 	b.ReportAllocs()
 	for b.Loop() {
-		table.Begin(1000, 100*StepUnits)
+		table.Begin(1000, 100*ChangeUnits)
 		_, _ = table.Acquire(r)
 		table.Release(0, "one", "b", false)
 		table.TakeEvents()

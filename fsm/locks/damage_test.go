@@ -75,7 +75,7 @@ func TestDamagedValues(t *testing.T) {
 		now := int64(1000)
 		for range 60 {
 			now += c.r.Int64N(20)
-			c.table.Begin(now, c.r.IntN(20)*StepUnits)
+			c.table.Begin(now, c.r.IntN(20)*ChangeUnits)
 			c.step()
 		}
 		accepted += acceptedWithDamage(t, c.table)
@@ -128,10 +128,10 @@ func TestDamageBeyondLimits(t *testing.T) {
 		q.Client.Origin.Node = node
 		_, err := table.Acquire(q)
 		require.NoError(t, err)
-		table.Drop(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket + 1})
+		table.EndNodeWaitsBefore(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket + 1})
 	}
-	require.Len(t, table.drops, 2)
-	require.Contains(t, refusals(table, "node 2", "node 1"), errDrop)
+	require.Len(t, table.nodeEnds, 2)
+	require.Contains(t, refusals(table, "node 2", "node 1"), errNodeEnd)
 
 	for over, want := range []error{nil, errWaiter} {
 		d := &loader{Reader: &player{}, t: New()}
@@ -151,14 +151,14 @@ func TestLocksOfNoUse(t *testing.T) {
 	table = at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
 	l := table.find(0, "k")
-	l.more = &extension{grantAt: 1000}
+	l.ext = &extension{grantAt: 1000}
 	again := reloaded(t, table)
 	again.Begin(1001, plenty)
 	require.NoError(t, again.verify(false))
 	again.Sweep()
 	require.NoError(t, again.Verify())
-	require.NotZero(t, again.Check(0, "k", "a", 1001))
-	require.Nil(t, again.find(0, "k").more)
+	require.NotZero(t, again.FenceOf(0, "k", "a", 1001))
+	require.Nil(t, again.find(0, "k").ext)
 }
 
 // exhaust lets all that is due happen, whatever its deadline.

@@ -136,8 +136,8 @@ func (s *databases) makeDatabase(db int) *database {
 	return s.live[db]
 }
 
-// home returns the database that has a lock: the live one, or a flushed one.
-func (s *databases) home(l *lock) *database {
+// databaseOf returns the database that has a lock: the live one, or a flushed one.
+func (s *databases) databaseOf(l *lock) *database {
 	for _, d := range s.flushed {
 		if d.has(l) {
 			return d
@@ -151,7 +151,7 @@ func (s *databases) flushOf(l *lock) *flush {
 	if len(s.flushed) == 0 {
 		return nil
 	}
-	return s.home(l).flush
+	return s.databaseOf(l).flush
 }
 
 func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {

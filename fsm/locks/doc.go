@@ -27,7 +27,7 @@
 //   - A request for many locks gets all or none, and takes no lock while it waits.
 //   - A repeated request yields the same hold, or the same place in line.
 //   - A lock without holds, waiters and delay leaves nothing behind.
-//   - A step takes O(log n), and runs at most as many ends as [MaxHolders] and [MaxSession] allow. A copy of the table
+//   - A step takes O(log n), and runs at most as many ends as [MaxHolders] and [MaxPerSession] allow. A copy of the table
 //     and a flush of a database take constant time. If many events are due, the caller grants a budget ([Table.Begin]),
 //     and the rest runs later ([Table.Sweep]). An event that has not run yet has not happened: ends may be late, never
 //     early. A call that names a key runs the key's due events first.

@@ -12,24 +12,24 @@ type engine struct{ store }
 // Sweep runs what is due in the order of time, while the budget lasts. When half of the budget is spent, locks with a
 // queue have a turn of their own: the leases of other locks delay nobody, and may end later.
 func (e *engine) Sweep() {
-	half := max(0, e.steps) / 2
-	e.steps -= half
-	for e.hasSteps() && e.runFirst(true) {
+	half := max(0, e.units) / 2
+	e.units -= half
+	for e.hasBudget() && e.runFirstEvent(true) {
 	}
-	e.steps += half - half/2
-	for e.hasSteps() && e.runFirst(false) {
+	e.units += half - half/2
+	for e.hasBudget() && e.runFirstEvent(false) {
 	}
-	e.steps += half / 2
-	for e.hasSteps() && e.runFirst(true) {
+	e.units += half / 2
+	for e.hasBudget() && e.runFirstEvent(true) {
 	}
 }
 
-// runFirst runs the first due event of dropped waiters, flushed databases, sessions and locks: of all locks if quiet,
-// else of those with a queue. It reports whether anything was due.
-func (e *engine) runFirst(quiet bool) bool {
+// runFirstEvent runs the first due event of dropped waiters, flushed databases, sessions and locks: of all locks if
+// quiet, else of those with a queue. It reports whether anything was due.
+func (e *engine) runFirstEvent(quiet bool) bool {
 	defer e.finish()
-	if len(e.drops) > 0 {
-		e.removeDropped()
+	if len(e.nodeEnds) > 0 {
+		e.removeNodeWaiter()
 		return true
 	}
 	if d, l := e.firstFlushed(); l != nil && (quiet || l.contended()) {
@@ -41,41 +41,41 @@ func (e *engine) runFirst(quiet bool) bool {
 		return true
 	}
 	l := e.firstLock(quiet)
-	id, end := e.next()
+	id, end := e.nextEnd()
 	switch {
 	case end < e.now && !(l != nil && l.due < end):
-		e.endDue(id, end)
+		e.runSessionEnd(id, end)
 	case l != nil && l.due < e.now:
 		l = e.mutable(l)
 		h, end := l.firstLease()
-		e.runNext(l, h, end, e.now)
+		e.runLockEvent(l, h, end, e.now)
 	default:
 		return false
 	}
 	return true
 }
 
-// runNext runs the first event that is due at a lock before until: the end of hold h, at end, or an event of the lock
-// itself. Then it grants the queue. It reports whether anything was due.
+// runLockEvent runs the first event that is due at a lock before until: the end of hold h, at end, or an event of the
+// lock itself. Then it grants the queue. It reports whether anything was due.
 //
 // At one instant holds end first, then the delay, then the queue is granted, then waits end: a request that waits until
 // the very instant is granted.
-func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
+func (e *engine) runLockEvent(l *lock, h *hold, end, until int64) bool {
 	delay, grant, wait, w := e.timers(l)
 	switch first := min(end, delay, grant, wait); {
 	case first >= until:
 		return false
 	case first == end:
-		e.readAfter(end)
-		e.lose(l, h, e.lossOf(l, h))
+		e.setReadAfter(end)
+		e.loseHold(l, h, e.lossOf(l, h))
 	case first == delay:
-		e.readAfter(delay)
+		e.setReadAfter(delay)
 		e.charge(1, 0)
-		l.more.delay = 0
+		l.ext.delay = 0
 	case first == grant:
-		e.readAfter(grant)
+		e.setReadAfter(grant)
 	default:
-		e.readAfter(wait)
+		e.setReadAfter(wait)
 		e.endWait(w)
 	}
 	e.wake(l)
@@ -83,8 +83,8 @@ func (e *engine) runNext(l *lock, h *hold, end, until int64) bool {
 	return true
 }
 
-// readAfter sets readAt to the millisecond after an instant, but not beyond now.
-func (e *engine) readAfter(instant int64) { e.readAt = min(e.now, instant+1) }
+// setReadAfter sets readAt to the millisecond after an instant, but not beyond now.
+func (e *engine) setReadAfter(instant int64) { e.readAt = min(e.now, instant+1) }
 
 // settle runs the events of a lock that are due before until, within the budget, and returns the mutable lock, or nil
 // if there is none. All holds that have ended are removed, whatever the budget: there are at most [MaxHolders].
@@ -96,7 +96,7 @@ func (e *engine) settle(l *lock, until int64) *lock {
 	if e.flushOf(l) != nil {
 		e.moveFlushed(l)
 	}
-	if e.dueOf(l) >= until && !e.anyEnded(l, until) {
+	if e.dueOf(l) >= until && !e.hasEndedHold(l, until) {
 		return l
 	}
 	ended := e.endedHolds(l, until)
@@ -109,45 +109,45 @@ func (e *engine) settle(l *lock, until int64) *lock {
 		return nil, never
 	}
 	more := true
-	for more && e.hasSteps() {
+	for more && e.hasBudget() {
 		h, end := next()
-		more = e.runNext(l, h, end, until)
+		more = e.runLockEvent(l, h, end, until)
 	}
 	for h, _ := next(); h != nil; h, _ = next() {
-		e.lose(l, h, e.lossOf(l, h))
+		e.loseHold(l, h, e.lossOf(l, h))
 	}
-	if l.more != nil && l.more.delay != 0 && l.more.delay < until {
-		l.more.delay = 0
+	if l.ext != nil && l.ext.delay != 0 && l.ext.delay < until {
+		l.ext.delay = 0
 		e.wake(l)
 	}
 	e.readAt = e.now
 	return l
 }
 
-// settled runs what is due at a key, and returns its mutable lock, or nil if there is none.
-func (e *engine) settled(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
+// settleKey runs what is due at a key, and returns its mutable lock, or nil if there is none.
+func (e *engine) settleKey(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
 
 // Settle runs what is due at a key. Every method with a key does that first.
 func (e *engine) Settle(db int, key string) {
-	e.settled(db, key)
+	e.settleKey(db, key)
 	e.finish()
 }
 
-// anyEnded reports whether any hold of a lock has ended by an instant.
-func (e *engine) anyEnded(l *lock, until int64) bool {
+// hasEndedHold reports whether any hold of a lock has ended by an instant.
+func (e *engine) hasEndedHold(l *lock, until int64) bool {
 	if _, end := l.firstLease(); end < until {
 		return true
 	}
 	if l.hold != nil {
 		return e.hasEnded(l, l.hold, until)
 	}
-	return l.holders() > 0 && l.more.sessionHolds > 0 && e.anyEnds(until) &&
+	return l.holders() > 0 && l.ext.sessionHolds > 0 && e.hasSessionEnd(until) &&
 		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.hasEnded(l, h, until) })
 }
 
 // endedHolds returns the holds of a lock that have ended by an instant, in the order of their ends.
 func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
-	if !e.anyEnded(l, until) {
+	if !e.hasEndedHold(l, until) {
 		return nil
 	}
 	for _, h := range l.holds() {
@@ -155,24 +155,24 @@ func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
 			ended = append(ended, h)
 		}
 	}
-	e.charge(0, l.holders()/StepUnits)
+	e.charge(0, l.holders()/ChangeUnits)
 	e.sortByEnd(l, ended)
 	return ended
 }
 
 // isDueFirst reports whether an event that comes before a grant is due at a lock. At one instant waits end last.
 func (e *engine) isDueFirst(l *lock) bool {
-	if e.flushOf(l) != nil || e.anyEnded(l, e.readAt) {
+	if e.flushOf(l) != nil || e.hasEndedHold(l, e.readAt) {
 		return true
 	}
 	delay, grant, wait, _ := e.timers(l)
 	return min(delay, grant) < e.readAt || wait < e.readAt-1
 }
 
-// endDue ends a session at its deadline. A session whose own lease is over, but whose node has been heard of since, is
-// attached to the node again.
-func (e *engine) endDue(id uint64, end int64) {
-	s := e.ownSession(id)
+// runSessionEnd ends a session at its deadline. A session whose own lease is over, but whose node has been heard of
+// since, is attached to the node again.
+func (e *engine) runSessionEnd(id uint64, end int64) {
+	s := e.mutableSession(id)
 	if last := e.endOf(s); s.leased && !s.closed && last > end {
 		e.charge(1, 0)
 		e.unschedule(s)
@@ -185,7 +185,7 @@ func (e *engine) endDue(id uint64, end int64) {
 // endSession ends a session as a whole, with its waiters and holds; at was its last instant. Nothing is granted before
 // the last hold has ended, since that may start a delay.
 func (e *engine) endSession(id uint64, at int64) {
-	s := e.ownSession(id)
+	s := e.mutableSession(id)
 	connected := s.origin != nil && !s.closed
 	told := Event{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}
 	if s.origin != nil {
@@ -197,23 +197,23 @@ func (e *engine) endSession(id uint64, at int64) {
 	e.unschedule(s)
 	s.closed, s.deadline = true, at
 	e.charge(1, 0)
-	e.events = slices.Grow(e.events, 2*int(s.holds)) // a Lost for each hold, and a Went for most locks
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // a Lost for each hold, and a Removed for most locks
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
 		w, _ := seek(e.waitsOf, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
 	}
 	for h := e.firstHold(id); h != nil; h = e.firstHold(id) {
-		l := e.take(int(h.db), h.key)
-		if e.hasSteps() && (e.dueOf(l) < at || e.flushOf(l) != nil) {
+		l := e.findMutable(int(h.db), h.key)
+		if e.hasBudget() && (e.dueOf(l) < at || e.flushOf(l) != nil) {
 			e.settle(l, at)
 		}
-		e.readAfter(at)
+		e.setReadAfter(at)
 		if l.holdOf(h.owner) == h {
-			e.lose(l, h, e.lossOf(l, h))
+			e.loseHold(l, h, e.lossOf(l, h))
 		}
 	}
-	e.readAfter(at)
-	s = e.ownSession(id)
+	e.setReadAfter(at)
+	s = e.mutableSession(id)
 	e.bytes -= s.bytes()
 	e.byID.Delete(s)
 	if connected {
@@ -237,22 +237,22 @@ func (s *store) NextDue() (millis int64, ok bool) {
 // firstDue returns the first deadline, or past if waiters were dropped, or a database was flushed, and not all of them
 // are removed yet.
 func (s *store) firstDue() int64 {
-	if len(s.drops)+len(s.flushed) > 0 {
+	if len(s.nodeEnds)+len(s.flushed) > 0 {
 		return past
 	}
-	_, due := s.next()
+	_, due := s.nextEnd()
 	if l := s.firstLock(true); l != nil {
 		due = min(due, l.due)
 	}
 	return due
 }
 
-// DueBetween reports whether anything becomes due between two instants.
-func (s *store) DueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
+// HasDueBetween reports whether anything becomes due between two instants.
+func (s *store) HasDueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
 
-// DueAt reports whether a call that settles a key at an instant would change anything. For locks that sessions share,
+// HasDue reports whether a call that settles a key at an instant would change anything. For locks that sessions share,
 // or wait for, it may say yes without need.
-func (s *store) DueAt(db int, key string, now int64) bool {
+func (s *store) HasDue(db int, key string, now int64) bool {
 	l := s.peek(db, key)
 	if l == nil {
 		return len(s.flushed) > 0 && s.search(new(lock), db, key, keyspace.Hash(key)) != nil
@@ -260,17 +260,17 @@ func (s *store) DueAt(db int, key string, now int64) bool {
 	switch {
 	case l.due < now, l.hold != nil && s.hasEnded(l, l.hold, now):
 		return true
-	case l.more == nil:
+	case l.ext == nil:
 		return false
 	}
-	return l.more.sessionHolds+l.more.sessionWaits > 0 && s.anyEnds(now)
+	return l.ext.sessionHolds+l.ext.sessionWaits > 0 && s.hasSessionEnd(now)
 }
 
-// lapsed returns why a waiter must not be granted any more, or nil.
-func (e *engine) lapsed(w *waiter) error {
+// whyLapsed returns why a waiter must not be granted any more, or nil.
+func (e *engine) whyLapsed(w *waiter) error {
 	switch {
-	case e.isDropped(w):
-		return ErrDropped
+	case e.hasNodeEnded(w):
+		return ErrNodeEnded
 	case w.session != 0 && !e.isOpen(w.session, e.now):
 		return ErrNoSession
 	}
@@ -279,7 +279,7 @@ func (e *engine) lapsed(w *waiter) error {
 
 // endWait ends a wait by time: it starts the grace, or removes the waiter if the grace is over or there is none.
 func (e *engine) endWait(w *waiter) {
-	if err := e.lapsed(w); err != nil || w.absent {
+	if err := e.whyLapsed(w); err != nil || w.absent {
 		e.dismiss(w, err)
 		return
 	}
@@ -290,7 +290,7 @@ func (e *engine) endWait(w *waiter) {
 			Client: w.client(), WaitedMillis: e.now - w.since,
 		})
 	}
-	told := e.endOfWait(w, 0, nil)
+	told := e.waitEndedEvent(w, 0, nil)
 	told.ByTime = true
 	e.emit(told)
 	if w.grace <= 0 {
@@ -304,14 +304,14 @@ func (e *engine) endWait(w *waiter) {
 	e.wakeAll(w)
 }
 
-// removeDropped removes a dropped waiter of the first node that has some, or the node from the list.
-func (e *engine) removeDropped() {
-	if w := e.firstOf(e.drops[0].Origin.Node); w != nil && e.isDropped(w) {
-		e.dismiss(w, ErrDropped)
+// removeNodeWaiter removes a dropped waiter of the first node that has some, or the node from the list.
+func (e *engine) removeNodeWaiter() {
+	if w := e.firstOf(e.nodeEnds[0].Origin.Node); w != nil && e.hasNodeEnded(w) {
+		e.dismiss(w, ErrNodeEnded)
 		return
 	}
 	e.charge(1, 0)
-	e.drops = slices.Delete(e.drops, 0, 1)
+	e.nodeEnds = slices.Delete(e.nodeEnds, 0, 1)
 }
 
 // finish completes each call that changes locks: it grants queues, removes empty locks, and schedules the others.

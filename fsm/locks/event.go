@@ -10,10 +10,10 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// Came, Went: a lock was made or removed, and with it the key's marker. [Table.Flush] removes the markers of a
-	// database without Went; a lock that stays, because of a queue, has another Came.
-	Came EventKind = iota + 1
-	Went
+	// Created, Removed: a lock was made or removed, and with it the key's marker. [Table.Flush] removes the markers of a
+	// database without Removed; a lock that stays, because of a queue, has another Created.
+	Created EventKind = iota + 1
+	Removed
 	// Granted: Owner got the lock with Fence. A request for many locks has an event for each.
 	Granted
 	// Released: Owner gave its hold back.
@@ -22,16 +22,16 @@ const (
 	Lost
 	// TimedOut: Owner's wait for this lock ended by time.
 	TimedOut
-	// Waiting: a request joined the queue, which has Waiters entries now.
-	Waiting
+	// JoinedQueue: a request joined the queue, which has Waiters entries now.
+	JoinedQueue
 	// WaitEnded: the wait named Name is over. Each wait has one, after its other events. Fence is the grant, or 0; Err
 	// says why not. Key is the first of the request's keys.
 	WaitEnded
 	// SessionEnded: the session Session ended. The losses of its holds come before or after.
 	SessionEnded
-	// Left: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
+	// LeftQueue: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
 	// no work is charged for them. Left changes the version of the key.
-	Left
+	LeftQueue
 	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. Emitted once for each hold. A session
 	// emits it once, for its first hold, and again only after it has held nothing. A loaded table has forgotten which
 	// were emitted.
@@ -108,7 +108,7 @@ type Event struct {
 	// the lease, LeaseMillis, that was used since the last renewal. LeaseMillis is 0 for a session's hold, except if
 	// Late.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
-	// Text is for Came: the text of the key's marker, see [keyspace.NewLock].
+	// Text is for Created: the text of the key's marker, see [keyspace.NewLock].
 	Text keyspace.LockText
 	// Stock is for stock locks, beside Kind, Reason, DB, Key, Owner and Client; nil: the lock is native.
 	Stock *StockLock
@@ -143,8 +143,8 @@ func (s *store) TakeEvents() []Event {
 
 func (s *store) emit(e Event) { s.events = append(s.events, e) }
 
-// about returns an event of a hold.
-func (s *store) about(kind EventKind, h *hold) Event {
+// holdEvent returns an event of a hold.
+func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	told := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
 		Client: h.client(), LeaseMillis: h.lease(),
@@ -155,9 +155,9 @@ func (s *store) about(kind EventKind, h *hold) Event {
 	return told
 }
 
-// aboutEnd returns an event of a hold that ends, or is renewed, at an instant.
-func (s *store) aboutEnd(kind EventKind, h *hold, at int64) Event {
-	told := s.about(kind, h)
+// holdEndEvent returns an event of a hold that ends, or is renewed, at an instant.
+func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
+	told := s.holdEvent(kind, h)
 	told.HeldMillis = at - h.since
 	if h.deadline != never {
 		told.SinceRenewedMillis = min(told.LeaseMillis, at-(h.deadline-told.LeaseMillis))
@@ -181,7 +181,7 @@ func departureOf(err error) Departure {
 		return WithSession
 	case ErrUnblocked:
 		return Unblocked
-	case ErrDropped:
+	case ErrNodeEnded:
 		return Disconnected
 	}
 	return WithError
@@ -196,7 +196,7 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 	for _, key := range w.keys() {
 		l := s.find(int(w.db), key)
 		s.emit(Event{
-			Kind: Left, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
+			Kind: LeftQueue, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
 			Waiters: l.waiters(), WaitedMillis: waited,
 		})
 		waited = 0
@@ -206,11 +206,11 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 // emitEndOfWait emits the end of a wait, unless the client has heard of it before.
 func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 	if !w.absent {
-		s.emit(s.endOfWait(w, fence, err))
+		s.emit(s.waitEndedEvent(w, fence, err))
 	}
 }
 
-func (s *store) endOfWait(w *waiter, fence uint64, err error) Event {
+func (s *store) waitEndedEvent(w *waiter, fence uint64, err error) Event {
 	return Event{
 		Kind: WaitEnded, DB: int(w.db), Key: w.keys()[0], Owner: w.owner, Fence: fence, Session: w.session,
 		Notify: w.notify, Client: w.client(), Name: w.name(), Err: err, WaitedMillis: s.now - w.since,
@@ -227,7 +227,7 @@ func (s *store) emitLate(h *hold, at int64) bool {
 		}
 		return false
 	}
-	told := s.aboutEnd(Late, h, at)
+	told := s.holdEndEvent(Late, h, at)
 	if h.late || told.SinceRenewedMillis <= told.LeaseMillis/5*4 {
 		return h.late
 	}
@@ -249,8 +249,8 @@ func (s *store) emitLateFor(of *session, h *hold, at int64) {
 	if of.late || since <= of.lease/5*4 {
 		return
 	}
-	s.ownSession(of.id).late = true
-	told := s.aboutEnd(Late, h, at)
+	s.mutableSession(of.id).late = true
+	told := s.holdEndEvent(Late, h, at)
 	told.SinceRenewedMillis, told.LeaseMillis = since, of.lease
 	s.emit(told)
 }

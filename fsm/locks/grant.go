@@ -54,7 +54,7 @@ func (e *engine) grantQueue(l *lock, inOrder bool) {
 		return
 	}
 	l.head &^= flagWake
-	m := l.more
+	m := l.ext
 	if m == nil {
 		return
 	}
@@ -66,26 +66,26 @@ func (e *engine) grantQueue(l *lock, inOrder bool) {
 	w := e.nextInLine(l)
 	ready := w != nil && (inOrder || !e.isDueFirst(l))
 	for ; w != nil; w = e.nextInLine(l) {
-		if !ready || !e.hasSteps() {
+		if !ready || !e.hasBudget() {
 			m.grantAt = since
 			return
 		}
-		e.serve(w)
+		e.tryGrant(w)
 	}
 }
 
-// wakeBehindEnds makes a grant pending at the lock that blocks a waiter, if holds there have ended and are not removed:
-// their session may be renewed.
-func (e *engine) wakeBehindEnds(w *waiter) {
-	if l := e.take(int(w.db), w.keys()[w.blocked]); e.anyEnded(l, e.readAt) {
+// wakeIfHoldEnded makes a grant pending at the lock that blocks a waiter, if holds there have ended and are not
+// removed: their session may be renewed.
+func (e *engine) wakeIfHoldEnded(w *waiter) {
+	if l := e.findMutable(int(w.db), w.keys()[w.blocked]); e.hasEndedHold(l, e.readAt) {
 		e.wake(l)
 	}
 }
 
-// serve grants a waiter whose turn it is at the lock that blocked it last. If another lock of the request blocks it,
+// tryGrant grants a waiter whose turn it is at the lock that blocked it last. If another lock of the request blocks it,
 // the waiter is awake there from now on. A waiter that lapsed is removed.
-func (e *engine) serve(w *waiter) {
-	if err := e.lapsed(w); err != nil {
+func (e *engine) tryGrant(w *waiter) {
+	if err := e.whyLapsed(w); err != nil {
 		e.dismiss(w, err)
 		return
 	}
@@ -104,7 +104,7 @@ func (e *engine) serve(w *waiter) {
 		moved := *w
 		moved.blocked = uint8(at)
 		e.replaceWaiter(w, &moved)
-		e.wakeBehindEnds(&moved)
+		e.wakeIfHoldEnded(&moved)
 		return
 	}
 	if e.fences >= MaxFence {
@@ -130,7 +130,7 @@ func (e *engine) issueFence() uint64 {
 func (e *engine) grant(r *Request, since int64) (fence uint64) {
 	fence = e.issueFence()
 	for _, key := range r.Keys {
-		l := e.takeNew(r.DB, key)
+		l := e.findOrMake(r.DB, key)
 		h := e.holdFor(l, r)
 		h.fence = fence
 		if old := l.holdOf(r.Owner); old != nil {
@@ -142,7 +142,7 @@ func (e *engine) grant(r *Request, since int64) (fence uint64) {
 		} else {
 			e.addHold(l, h)
 		}
-		told := e.about(Granted, h)
+		told := e.holdEvent(Granted, h)
 		told.WaitedMillis = e.now - since
 		e.emit(told)
 	}

@@ -9,34 +9,34 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Drop drops the waiters of a node with names before name: those of earlier incarnations, and those of the same one
-// with lower tickets. They have no turn from now on, and Sweep removes them.
-func (t *Table) Drop(name waits.Name) {
+// EndNodeWaitsBefore drops the waiters of a node with names before name: those of earlier incarnations, and those of
+// the same one with lower tickets. They have no turn from now on, and Sweep removes them.
+func (t *Table) EndNodeWaitsBefore(name waits.Name) {
 	w := t.firstOf(name.Origin.Node)
 	if w == nil || w.name().Compare(name) >= 0 {
 		return
 	}
-	i, known := slices.BinarySearchFunc(t.drops, name, func(a, b waits.Name) int {
+	i, known := slices.BinarySearchFunc(t.nodeEnds, name, func(a, b waits.Name) int {
 		return strings.Compare(a.Origin.Node, b.Origin.Node)
 	})
 	switch {
 	case !known:
 		name.Origin.Node = w.origin.Node // memory of the table
-		t.drops = slices.Insert(t.drops, i, name)
-	case t.drops[i].Compare(name) < 0:
-		name.Origin.Node = t.drops[i].Origin.Node
-		t.drops[i] = name
+		t.nodeEnds = slices.Insert(t.nodeEnds, i, name)
+	case t.nodeEnds[i].Compare(name) < 0:
+		name.Origin.Node = t.nodeEnds[i].Origin.Node
+		t.nodeEnds[i] = name
 	}
 }
 
-// DropIncarnation drops all waiters of the incarnations of a node up to an epoch.
-func (t *Table) DropIncarnation(node string, epoch uint64) {
+// EndNodeWaits drops all waiters of the incarnations of a node up to an epoch.
+func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
 	t.names.Descend(nameProbe(last), func(w *waiter) bool {
 		if w.origin.Node == node {
 			name := w.name()
 			name.Ticket++
-			t.Drop(name)
+			t.EndNodeWaitsBefore(name)
 		}
 		return false
 	})
@@ -46,11 +46,11 @@ func (t *Table) DropIncarnation(node string, epoch uint64) {
 // (LeaveGone: nobody is told), or by CLIENT UNBLOCK. ok: it waited.
 func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 	w := t.named(name)
-	if w == nil || t.isDropped(w) {
+	if w == nil || t.hasNodeEnded(w) {
 		return false
 	}
 	defer t.finish()
-	err := t.lapsed(w) // its session may be over
+	err := t.whyLapsed(w) // its session may be over
 	switch how {
 	case protocol.LeaveTimeout:
 		t.dismiss(w, err)
@@ -67,11 +67,11 @@ func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 // Cancel removes the owner's request from the queue of a key, and from those of its other keys.
 func (t *Table) Cancel(db int, key, owner string) bool {
 	defer t.finish()
-	w := t.waiterOf(t.settled(db, key), owner)
+	w := t.waiterOf(t.settleKey(db, key), owner)
 	if w == nil {
 		return false
 	}
-	err := t.lapsed(w)
+	err := t.whyLapsed(w)
 	t.dismiss(w, err)
 	return err == nil
 }

@@ -17,7 +17,7 @@ import (
 // TestFencesRunOut: the last fence is 2^53-1, and none comes after it: who asks is refused, and who waits is told.
 func TestFencesRunOut(t *testing.T) {
 	table := at(New(), 1000)
-	table.Raise(MaxFence-2, 0)
+	table.RaiseCounters(MaxFence-2, 0)
 	require.EqualValues(t, MaxFence-1, table.mustAcquire(t, asks("a", "k")))
 	require.EqualValues(t, MaxFence, table.mustAcquire(t, asks("b", "l")))
 	_, err := table.Acquire(asks("c", "m"))
@@ -29,14 +29,14 @@ func TestFencesRunOut(t *testing.T) {
 	table.TakeEvents()
 	table.Release(0, "k", "a", false)
 	events := table.TakeEvents()
-	require.Equal(t, []EventKind{Released, WaitEnded, Left, Went}, kinds(events))
+	require.Equal(t, []EventKind{Released, WaitEnded, LeftQueue, Removed}, kinds(events))
 	require.ErrorIs(t, events[1].Err, ErrFull)
 
 	table.Flush(0, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
 	reloaded(t, table)
-	table.Raise(1<<32, 0)
+	table.RaiseCounters(1<<32, 0)
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
 	require.Zero(t, table.Bytes())
@@ -58,7 +58,7 @@ func TestRaise(t *testing.T) {
 	} {
 		table := New()
 		table.fences, table.sessionIDs = row.from, min(row.from, MaxFence)
-		table.Raise(row.by, row.above)
+		table.RaiseCounters(row.by, row.above)
 		require.Equal(t, []uint64{row.want, min(row.want, MaxFence)}, []uint64{table.fences, table.sessionIDs}, "%+v", row)
 	}
 }
@@ -76,7 +76,7 @@ func TestManyHoldAndWait(t *testing.T) {
 	table.mustAcquire(t, shared("b"))
 	_, err := table.Acquire(waiting(asks("w", "k")))
 	require.NoError(t, err)
-	m := table.find(0, "k").more
+	m := table.find(0, "k").ext
 	for i := range MaxHolders - 2 {
 		m.holds.byFence = append(m.holds.byFence, &hold{fence: uint64(i + 3), mode: Shared})
 	}
@@ -84,10 +84,10 @@ func TestManyHoldAndWait(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Waiting)
 	require.True(t, table.Cancel(0, "k", "w"))
-	require.Zero(t, table.Check(0, "k", "c", 1000))
+	require.Zero(t, table.FenceOf(0, "k", "c", 1000))
 	require.EqualValues(t, 2, table.mustAcquire(t, shared("b")))
 	table.Release(0, "k", "b", false)
-	require.NotZero(t, table.Check(0, "k", "c", 1000))
+	require.NotZero(t, table.FenceOf(0, "k", "c", 1000))
 
 	m.holds.byFence = m.holds.byFence[MaxHolders-2:]
 	_, err = table.Acquire(waiting(asks("w", "k")))
@@ -161,14 +161,14 @@ func TestForever(t *testing.T) {
 		r := asks("a", "k")
 		r.LeaseMillis, r.DelayMillis = lease, lease
 		table.mustAcquire(t, r)
-		left, ok := table.LeftMillis(0, "k", 1<<61)
+		left, ok := table.LeaseLeftMillis(0, "k", 1<<61)
 		require.True(t, ok)
 		require.EqualValues(t, 1<<61, left)
 		require.NoError(t, table.Verify())
 		require.NotZero(t, table.Renew(0, "k", "a", lease))
 		require.NoError(t, table.Verify())
 		require.NotZero(t, table.Renew(0, "k", "a", 0), "the lease stays")
-		again, _ := table.LeftMillis(0, "k", 1<<61)
+		again, _ := table.LeaseLeftMillis(0, "k", 1<<61)
 		require.Equal(t, left, again)
 		_, err := table.OpenSession(lease, Client{}, false, "", "")
 		require.NoError(t, err)
@@ -202,17 +202,17 @@ func TestDropsBeforeASweep(t *testing.T) {
 		{Origin: protocol.Incarnation{Node: "n2", Epoch: 4}},
 	} {
 		name.Origin.Node = strings.Clone(name.Origin.Node)
-		table.Drop(name)
+		table.EndNodeWaitsBefore(name)
 		require.NoError(t, table.Verify())
-		for _, drop := range table.drops {
+		for _, drop := range table.nodeEnds {
 			require.NotSame(t, unsafe.StringData(name.Origin.Node), unsafe.StringData(drop.Origin.Node))
 		}
 	}
-	require.Len(t, table.drops, 2)
+	require.Len(t, table.nodeEnds, 2)
 	table.Begin(1010, plenty)
 	table.Sweep()
 	require.Zero(t, table.Stats().Waiters)
-	require.Empty(t, table.drops)
+	require.Empty(t, table.nodeEnds)
 }
 
 // TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.
@@ -350,9 +350,9 @@ func TestQueuesComeFirst(t *testing.T) {
 		} else {
 			table.Begin(2000, 0)
 		}
-		table.Begin(2000, 10*StepUnits)
+		table.Begin(2000, 10*ChangeUnits)
 		table.Sweep()
-		require.NotZero(t, table.Check(0, "k", "next", 2000))
+		require.NotZero(t, table.FenceOf(0, "k", "next", 2000))
 		require.Greater(t, table.Stats().Holds, 900)
 		require.Less(t, table.Stats().Holds, 1000, "the others have their part")
 		require.NoError(t, table.Verify())
@@ -369,7 +369,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	table.mustAcquire(t, asks("other", "taken"))
 	_, err = table.Acquire(bound(waiting(asks("o", "taken", "free"))))
 	require.NoError(t, err)
-	for i := range MaxSession - 2 {
+	for i := range MaxPerSession - 2 {
 		table.mustAcquire(t, bound(asks("o", fmt.Sprint(i))))
 		table.TakeEvents()
 	}
@@ -392,11 +392,11 @@ func TestSessionsAreBounded(t *testing.T) {
 	table.mustAcquire(t, bound(asks("o", "1")))
 	require.NoError(t, table.Verify())
 	table.Release(0, "taken", "other", false)
-	require.NotZero(t, table.Check(0, "free", "o", 1000))
+	require.NotZero(t, table.FenceOf(0, "free", "o", 1000))
 	require.NoError(t, table.Verify())
 	holds, ok := table.CloseSession(id)
 	require.True(t, ok)
-	require.Equal(t, MaxSession, holds)
+	require.Equal(t, MaxPerSession, holds)
 	require.Equal(t, 2, table.Stats().Holds)
 }
 

@@ -18,7 +18,7 @@ var (
 	errIncarnation = errors.New("an incarnation of a node is damaged")
 	errSession     = errors.New("a lock session is damaged")
 	errFlush       = errors.New("a flush of locks is damaged")
-	errDrop        = errors.New("dropped waiters of locks are damaged")
+	errNodeEnd     = errors.New("dropped waiters of locks are damaged")
 	errLock        = errors.New("a lock is damaged")
 	errHold        = errors.New("a hold is damaged")
 	errWaiter      = errors.New("a waiter for a lock is damaged")
@@ -145,7 +145,7 @@ func (d *loader) session() {
 	}
 	switch {
 	case s.leased:
-		d.t.ends.Set(s.end())
+		d.t.ends.Set(s.endKey())
 	case s.origin != nil:
 		d.t.attached.Set(sessionKey{s.origin, s.lease, s.id})
 	}
@@ -166,7 +166,7 @@ func (d *loader) flush() {
 // connect attaches a session to its connection.
 func (d *loader) connect(s *session) {
 	i, ok := d.t.incarnationAt(*s.origin)
-	if d.must(ok && d.t.Attached(Client{*s.origin, s.conn}) < MaxAttached, errSession); d.err != nil {
+	if d.must(ok && d.t.SessionsOf(Client{*s.origin, s.conn}) < MaxAttached, errSession); d.err != nil {
 		return
 	}
 	d.must(s.leased || s.deadline <= saturated(d.t.incarnations[i].alive, s.lease), errSession)
@@ -176,9 +176,9 @@ func (d *loader) connect(s *session) {
 
 func (d *loader) drop() {
 	name := waits.Name{Origin: protocol.Incarnation{Node: d.String(), Epoch: d.Uint()}, Ticket: d.Uint()}
-	n := len(d.t.drops)
-	d.must(n == 0 || d.t.drops[n-1].Origin.Node < name.Origin.Node, errDrop)
-	d.t.drops = append(d.t.drops, name)
+	n := len(d.t.nodeEnds)
+	d.must(n == 0 || d.t.nodeEnds[n-1].Origin.Node < name.Origin.Node, errNodeEnd)
+	d.t.nodeEnds = append(d.t.nodeEnds, name)
 }
 
 // lock reads a lock of a flushed database, or of a live one if flushed is nil.
@@ -191,7 +191,7 @@ func (d *loader) lock(flushed *database) {
 	d.t.lockCount++
 	// flagTouched keeps the lock out of store.touched until schedule.
 	l.head = d.t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
-	if d.must(!d.t.Known(int(db), l.key()), errLock); d.err != nil {
+	if d.must(!d.t.HasOrFlushed(int(db), l.key()), errLock); d.err != nil {
 		return
 	}
 	home := flushed
@@ -203,7 +203,7 @@ func (d *loader) lock(flushed *database) {
 	last, _ := home.locks.Max()
 	d.must(last == nil || lockBefore(last, l), errLock)
 	if d.flags(savedExtension, errLock) != 0 {
-		l.more = &extension{grantAt: d.millis(never-1, errLock), delay: d.millis(Forever, errLock)}
+		l.ext = &extension{grantAt: d.millis(never-1, errLock), delay: d.millis(Forever, errLock)}
 		d.t.bytes += extensionBytes
 	}
 	home.set(l)
@@ -240,7 +240,7 @@ func (d *loader) hold(l *lock) {
 	if holds := l.holds(); len(holds) > 0 {
 		last := holds[len(holds)-1]
 		d.must(h.fence > last.fence && last.mode == h.mode && h.mode != Exclusive, errHold)
-		d.must(l.more != nil && len(holds) < MaxHolders && l.holdOf(h.owner) == nil, errHold)
+		d.must(l.ext != nil && len(holds) < MaxHolders && l.holdOf(h.owner) == nil, errHold)
 		d.must(l.permits()+h.permits() <= MaxLimit, errHold)
 	}
 	if d.err == nil {
@@ -302,7 +302,7 @@ func (d *loader) queue() {
 		}
 		for i, key := range w.keys() {
 			l := d.t.search(new(lock), int(w.db), key, keyspace.Hash(key))
-			if d.must(l != nil && l.more != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.owner) == nil,
+			if d.must(l != nil && l.ext != nil && l.waiters() < MaxWaiters && d.t.waiterOf(l, w.owner) == nil,
 				errWaiter); d.err != nil {
 				return
 			}
@@ -324,9 +324,9 @@ func (d *loader) schedule() {
 		}
 		d.key = l.key()
 		l.head &^= flagTouched | flagWake
-		extended := l.more != nil
+		extended := l.ext != nil
 		t.normalize(l)
-		d.must((l.more != nil) == extended, errLock)
+		d.must((l.ext != nil) == extended, errLock)
 		d.must(!t.isStuck(l), errStuck)
 	}
 	t.touched, t.woken, t.last = nil, nil, lastLookup{}
@@ -335,5 +335,5 @@ func (d *loader) schedule() {
 
 // isStuck reports whether a waiter could be granted, and no later event would grant it.
 func (s *store) isStuck(l *lock) bool {
-	return l.more != nil && l.due == never && l.more.sessionHolds == 0 && s.flushOf(l) == nil && s.nextInLine(l) != nil
+	return l.ext != nil && l.due == never && l.ext.sessionHolds == 0 && s.flushOf(l) == nil && s.nextInLine(l) != nil
 }

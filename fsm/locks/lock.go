@@ -19,8 +19,8 @@ type lock struct {
 	generation uint64
 	due        int64 // the first deadline, as on the agenda
 	hold       *hold // the only hold; nil: none, or several
-	// more is needed beyond one hold. Nil: no queue, no delay, no pending grant.
-	more *extension
+	// ext is needed beyond one hold. Nil: no queue, no delay, no pending grant.
+	ext *extension
 }
 
 // extension has the fields that a lock needs beyond one hold.
@@ -40,7 +40,7 @@ type extension struct {
 const (
 	flagTouched   = 1 << iota // the lock is in store.touched
 	flagWake                  // a waiter in the queue may be granted
-	flagPresent               // Came was emitted
+	flagPresent               // Created was emitted
 	flagContended             // the agenda has the lock among those with a queue
 	flagProbe                 // the lock is in no tree: see probeAt
 	flagBits      = 0xff
@@ -78,31 +78,31 @@ func (l *lock) holders() int {
 		return 0
 	case l.hold != nil:
 		return 1
-	case l.more != nil && l.more.holds != nil:
-		return len(l.more.holds.byFence)
+	case l.ext != nil && l.ext.holds != nil:
+		return len(l.ext.holds.byFence)
 	}
 	return 0
 }
 
 // waiters counts the entries of the queue; none of a nil lock.
 func (l *lock) waiters() (n int) {
-	if l != nil && l.more != nil {
-		for _, count := range l.more.ranks {
+	if l != nil && l.ext != nil {
+		for _, count := range l.ext.ranks {
 			n += int(count)
 		}
 	}
 	return n
 }
 
-func (l *lock) delayed() bool { return l != nil && l.more != nil && l.more.delay != 0 }
+func (l *lock) delayed() bool { return l != nil && l.ext != nil && l.ext.delay != 0 }
 
 func (l *lock) contended() bool { return l.head&flagContended != 0 }
 
 // permits counts the permits that are held.
 func (l *lock) permits() int64 {
 	switch {
-	case l.more != nil:
-		return l.more.permits
+	case l.ext != nil:
+		return l.ext.permits
 	case l.hold != nil:
 		return l.hold.permits()
 	}
@@ -112,7 +112,7 @@ func (l *lock) permits() int64 {
 // anyHold returns one hold of the lock, or nil. All holds have the same mode.
 func (l *lock) anyHold() *hold {
 	if l.hold == nil && l.holders() > 0 {
-		return l.more.holds.byFence[0]
+		return l.ext.holds.byFence[0]
 	}
 	return l.hold
 }
@@ -123,7 +123,7 @@ func (l *lock) holdOf(owner string) *hold {
 	case l.holders() == 0:
 		return nil
 	case l.hold == nil:
-		return l.more.holds.ofOwner(owner)
+		return l.ext.holds.ofOwner(owner)
 	case l.hold.owner != owner:
 		return nil
 	}
@@ -136,7 +136,7 @@ func (l *lock) holds() []*hold {
 	case l.hold != nil:
 		return []*hold{l.hold}
 	case l.holders() > 0:
-		return l.more.holds.byFence
+		return l.ext.holds.byFence
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func (l *lock) firstLease() (*hold, int64) {
 	switch {
 	case l.hold != nil && l.hold.deadline != never:
 		return l.hold, l.hold.deadline
-	case l.hold == nil && l.holders() > 0 && len(l.more.holds.byEnd) > 0:
-		first := l.more.holds.byEnd[0]
+	case l.hold == nil && l.holders() > 0 && len(l.ext.holds.byEnd) > 0:
+		first := l.ext.holds.byEnd[0]
 		return first, first.deadline
 	}
 	return nil, never

@@ -27,8 +27,8 @@ func TestBackup(t *testing.T) {
 		kept, dropped := c.table.Copy(), c.table
 		kept.Begin(now, 0)
 		before := kept.Stats()
-		kept.Raise(1<<32, 0)
-		kept.Refresh()
+		kept.RaiseCounters(1<<32, 0)
+		kept.RenewAll()
 		require.NoError(t, kept.Verify())
 		after := kept.Stats()
 		require.Empty(t, kept.Events())
@@ -36,7 +36,7 @@ func TestBackup(t *testing.T) {
 		require.Equal(t, before.Sessions, after.Sessions)
 		require.Equal(t, before.Holds, after.Holds)
 		require.Equal(t, before.Fences+1<<32, after.Fences)
-		require.Zero(t, kept.Steps())
+		require.Zero(t, kept.BudgetLeft())
 		for l := range kept.all() {
 			for _, h := range l.holds() {
 				require.True(t, h.deadline == never || h.deadline == now+h.lease())
@@ -50,10 +50,10 @@ func TestBackup(t *testing.T) {
 		})
 		reloaded(t, kept)
 
-		dropped.Empty()
+		dropped.RemoveAll()
 		require.Equal(t, kept.sessionIDs-1<<32, dropped.sessionIDs, "no id is given out again")
 		dropped.Begin(now-1, 0)
-		dropped.Raise(1<<32, 0)
+		dropped.RaiseCounters(1<<32, 0)
 		require.NoError(t, dropped.Verify())
 		require.Zero(t, dropped.Bytes())
 		require.Equal(t, now, dropped.now, "time does not go back")

@@ -48,10 +48,10 @@ func (s *store) hasEnded(l *lock, h *hold, now int64) bool {
 	return h.deadline < now
 }
 
-// lose removes a hold against its owner's will.
-func (e *engine) lose(l *lock, h *hold, why loss) {
+// loseHold removes a hold against its owner's will.
+func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
-	told := e.aboutEnd(Lost, h, why.at)
+	told := e.holdEndEvent(Lost, h, why.at)
 	told.Reason, told.Cause, told.SinceMillis = why.reason, why.cause, h.since
 	if h.extra != nil {
 		told.Note = h.extra.note
@@ -75,14 +75,14 @@ func (e *engine) loseEnded(l *lock, owner string) bool {
 	if h == nil || !e.hasEnded(l, h, e.now) {
 		return false
 	}
-	e.lose(e.mutable(l), h, e.lossOf(l, h))
+	e.loseHold(e.mutable(l), h, e.lossOf(l, h))
 	return true
 }
 
 // Break ends holds by force, and returns how many.
 func (t *Table) Break(b *Break) (broken int) {
 	defer t.finish()
-	l := t.settled(b.DB, b.Key)
+	l := t.settleKey(b.DB, b.Key)
 	if l.holders() == 0 && l.waiters() == 0 && !l.delayed() {
 		return 0
 	}
@@ -92,7 +92,7 @@ func (t *Table) Break(b *Break) (broken int) {
 	}
 	for _, h := range slices.Clone(l.holds()) {
 		if (!b.ByOwner || h.owner == b.Owner) && (b.Fence == 0 || h.fence == b.Fence) {
-			t.lose(l, h, why)
+			t.loseHold(l, h, why)
 			broken++
 		}
 	}
@@ -101,7 +101,7 @@ func (t *Table) Break(b *Break) (broken int) {
 
 // setDelay starts a delay of a lock, or ends the one that runs.
 func (e *engine) setDelay(l *lock, millis int64) {
-	if l.more == nil && millis <= 0 {
+	if l.ext == nil && millis <= 0 {
 		return
 	}
 	m := e.extend(l)
@@ -113,16 +113,16 @@ func (e *engine) setDelay(l *lock, millis int64) {
 
 // Flush ends all holds of a database by replacing the database. It emits the losses, with the cause, and moves the
 // queues while the budget lasts; Sweep, or a call that names a key, does the rest. The caller must forget all markers
-// of the database: see Came.
+// of the database: see Created.
 func (t *Table) Flush(db int, cause uint64) {
-	if !t.Any(db) {
+	if !t.HasLocks(db) {
 		return
 	}
 	flushed := t.live[db]
 	flushed.flush = &flush{at: t.now, cause: cause}
 	t.live[db] = newDatabase(t.compared)
 	t.flushed = append(slices.Clip(t.flushed), flushed)
-	for t.hasSteps() && flushed.locks.Len() > 0 {
+	for t.hasBudget() && flushed.locks.Len() > 0 {
 		l := flushed.firstContended()
 		if l == nil {
 			l, _ = flushed.locks.Min()
@@ -136,18 +136,18 @@ func (t *Table) Flush(db int, cause uint64) {
 
 // moveFlushed removes the holds of a flushed lock, without a delay, and moves the lock to the live database.
 func (e *engine) moveFlushed(l *lock) {
-	from := e.home(l)
-	e.readAfter(from.flush.at - 1)
+	from := e.databaseOf(l)
+	e.setReadAfter(from.flush.at - 1)
 	e.charge(0, 1)
 	holds := slices.Clone(l.holds())
 	e.sortByEnd(l, holds)
 	for _, h := range holds {
-		e.lose(l, h, e.lossOf(l, h))
+		e.loseHold(l, h, e.lossOf(l, h))
 	}
 	from.remove(l)
 	l.head &^= flagPresent
 	e.makeDatabase(l.db()).set(l)
-	if m := l.more; m != nil {
+	if m := l.ext; m != nil {
 		if m.delay = 0; l.waiters() > 0 {
 			m.grantAt = max(from.flush.at, 1)
 		}
@@ -155,8 +155,8 @@ func (e *engine) moveFlushed(l *lock) {
 	l.head &^= flagWake // a grant is pending
 }
 
-// Any reports whether a database has locks.
-func (s *databases) Any(db int) bool {
+// HasLocks reports whether a database has locks.
+func (s *databases) HasLocks(db int) bool {
 	d := s.database(db)
 	return d != nil && d.locks.Len() > 0
 }

@@ -60,7 +60,7 @@ func (p *twins) acquire() (string, reply, reply) {
 	if p.aim == nil && p.d.one(6) {
 		p.repeat(r)
 	}
-	r.Crowded = p.d.one(12)
+	r.OverQuota = p.d.one(12)
 	r.Account = int16(p.d.n(3))
 	return p.ask(r)
 }
@@ -68,7 +68,7 @@ func (p *twins) acquire() (string, reply, reply) {
 // ask makes a request of both.
 func (p *twins) ask(r *Request) (string, reply, reply) {
 	text := fmt.Sprintf("acquire %+v", *r)
-	blocked := p.table.Blocked(r, p.table.now)
+	blocked := p.table.IsBlocked(r, p.table.now)
 	undone := p.undone()
 	a, err := p.table.Acquire(r)
 	p.model.late = undone && a.Fence == 0
@@ -297,17 +297,17 @@ func (p *twins) dropped() (string, reply, reply) {
 	name := waits.Name{Origin: o, Ticket: p.tickets - min(p.tickets, uint64(p.d.n(10)))}
 	switch p.d.n(4) {
 	case 0, 1:
-		p.table.DropIncarnation(o.Node, o.Epoch)
+		p.table.EndNodeWaits(o.Node, o.Epoch)
 		name = waits.Name{Origin: o, Ticket: ^uint64(0)}
 	case 2: // the node begins a new incarnation
 		p.epochs[o.Node]++
 		name = waits.Name{Origin: p.origin(o.Node)}
-		p.table.Drop(name)
+		p.table.EndNodeWaitsBefore(name)
 	default:
 		if p.d.one(2) { // what an earlier call has dropped stays so
-			p.table.Drop(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
+			p.table.EndNodeWaitsBefore(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
 		}
-		p.table.Drop(name)
+		p.table.EndNodeWaitsBefore(name)
 	}
 	want := p.model.dropWaits(o.Node, func(w *nWait) bool {
 		return waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}.Compare(name) < 0

@@ -59,9 +59,9 @@ func runEntries(t *testing.T, d *dice, rounds int) {
 func (p *twins) restore() {
 	p.log = append(p.log, "restore")
 	p.table.Begin(p.model.now, 0)
-	p.table.Refresh()
+	p.table.RenewAll()
 	require.Empty(p.t, p.table.Events())
-	p.model.refresh()
+	p.model.renewHolds()
 	p.told, p.present = nil, map[string]bool{}
 	for _, l := range p.model.locks {
 		p.present[fmt.Sprint(l.db, " ", l.key)] = true
@@ -84,14 +84,14 @@ func (p *twins) passBy(millis int64) {
 
 // entry sweeps with few steps, and does words with what they leave.
 func (p *twins) entry() {
-	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4)*StepUnits)
+	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4)*ChangeUnits)
 	p.table.Sweep()
 	p.follow("sweep")
 	for range p.d.n(6) {
 		if p.d.one(20) {
-			steps := p.table.Steps()
+			left := p.table.BudgetLeft()
 			p.table = reloaded(p.t, p.table)
-			p.table.Begin(p.model.now, steps)
+			p.table.Begin(p.model.now, left)
 		}
 		p.settleAll()
 		before := p.parties()
@@ -112,7 +112,7 @@ func (p *twins) entry() {
 			}
 			want.fence, want.grant = want.grant.fence, nil
 		}
-		p.log = append(p.log, fmt.Sprintf("%d, %d steps left: %s -> %+v", p.model.now, p.table.Steps(), text, got))
+		p.log = append(p.log, fmt.Sprintf("%d, %d units left: %s -> %+v", p.model.now, p.table.BudgetLeft(), text, got))
 		require.Equal(p.t, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got), text)
 		p.follow(text)
 		p.moment()
@@ -145,11 +145,11 @@ func (p *twins) parties() (all []party) {
 func (p *twins) settleAll() {
 	for db := range 2 {
 		for _, key := range modelKeys {
-			p.table.Begin(p.model.now, max(0, p.table.Steps()))
+			p.table.Begin(p.model.now, max(0, p.table.BudgetLeft()))
 			p.table.Settle(db, key)
 		}
 	}
-	p.table.Begin(p.model.now, max(0, p.table.Steps()))
+	p.table.Begin(p.model.now, max(0, p.table.BudgetLeft()))
 	p.follow("settle")
 }
 
@@ -184,7 +184,7 @@ func (p *twins) soften(e *Event) {
 	if e.Kind == Lost {
 		e.Reason = 0 // of several that met
 	}
-	if e.Err == ErrDropped { // the session of a waiter may be over, and its node gone
+	if e.Err == ErrNodeEnded { // the session of a waiter may be over, and its node gone
 		e.Err = ErrNoSession
 	}
 	if e.How == Disconnected {
@@ -235,7 +235,7 @@ func (p *twins) estimate() {
 	then.catchUp()
 	for db := range 2 {
 		for _, key := range modelKeys {
-			due := p.table.DueAt(db, key, until)
+			due := p.table.HasDue(db, key, until)
 			require.True(p.t, due || !p.model.dueAt(db, key, until), "%d %s is due by %d", db, key, until)
 			if due || p.model.waitsElsewhere(db, key) {
 				continue
@@ -248,7 +248,7 @@ func (p *twins) estimate() {
 			}
 		}
 	}
-	if p.table.DueBetween(now, until) {
+	if p.table.HasDueBetween(now, until) {
 		return
 	}
 	require.Empty(p.t, then.events)

@@ -153,7 +153,7 @@ func (p *twins) pass() {
 // steps is what the table gets for a call.
 func (p *twins) steps() int {
 	if p.pieces || p.ragged {
-		return p.d.n(3) * StepUnits
+		return p.d.n(3) * ChangeUnits
 	}
 	return enough
 }
@@ -165,7 +165,7 @@ const leastSteps = 2
 func (p *twins) drain() {
 	for i := 0; ; i++ {
 		require.Less(p.t, i, 10_000, "the work never ends")
-		p.table.Begin(p.model.now, max(leastSteps*StepUnits, p.steps()))
+		p.table.Begin(p.model.now, max(leastSteps*ChangeUnits, p.steps()))
 		p.table.Sweep()
 		if due, ok := p.table.NextDue(); !ok || due > p.model.now {
 			return
@@ -375,7 +375,7 @@ func (p *twins) match(text string) {
 	}
 	for i := range p.model.events {
 		e := &p.model.events[i]
-		if e.Kind == Came || e.Kind == Went {
+		if e.Kind == Created || e.Kind == Removed {
 			continue
 		}
 		if e.grant != nil {
@@ -420,14 +420,14 @@ func sortBeside(runs []string, lines ...[]string) {
 func (p *twins) cameOrWent(e *Event) bool {
 	name := sequence(e)
 	switch e.Kind {
-	case Came:
+	case Created:
 		require.False(p.t, p.present[name], "%s came twice", name)
 		p.present[name] = true
-	case Went:
+	case Removed:
 		require.True(p.t, p.present[name], "%s went and had not come", name)
 		delete(p.present, name)
 	}
-	return e.Kind == Came || e.Kind == Went
+	return e.Kind == Created || e.Kind == Removed
 }
 
 // order: fences only grow.
@@ -467,7 +467,7 @@ func (p *twins) compare() {
 				n++
 			}
 		}
-		require.Equal(p.t, n, p.table.Count(account), "account %d", account)
+		require.Equal(p.t, n, p.table.WaitersOf(account), "account %d", account)
 	}
 	all := make(map[string][]SessionInfo)
 	for id := range p.model.lastID + 1 {
@@ -513,7 +513,7 @@ func (p *twins) fences(db int, key string) {
 		if h := p.model.lock(db, key).holdOf(owner); h != nil {
 			fence = h.grant.fence
 		}
-		require.Equal(p.t, fence, p.table.Check(db, key, owner, p.model.now))
+		require.Equal(p.t, fence, p.table.FenceOf(db, key, owner, p.model.now))
 	}
 }
 
@@ -528,7 +528,7 @@ func (p *twins) left(db int, key string, want *Info) {
 			}
 		}
 	}
-	millis, ok := p.table.LeftMillis(db, key, p.model.now)
+	millis, ok := p.table.LeaseLeftMillis(db, key, p.model.now)
 	require.Equal(p.t, want != nil && len(want.Holds) > 0, ok, "%d %s", db, key)
 	require.Equal(p.t, longest, millis, "%d %s", db, key)
 }

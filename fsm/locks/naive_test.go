@@ -43,7 +43,7 @@ type nLock struct {
 	key   string
 	holds []*nHold
 	delay int64 // the last instant of it; 0: none
-	there bool  // Came was told
+	there bool  // Created was told
 }
 
 type nHold struct {
@@ -208,7 +208,7 @@ func (n *naive) pump() {
 			continue
 		}
 		n.queue = slices.Delete(n.queue, i, i+1)
-		if n.lapsed(w) {
+		if n.hasLapsed(w) {
 			n.emitEndOfWait(w, nil, ErrNoSession)
 			n.emitLeft(w, WithSession)
 		} else {
@@ -219,7 +219,7 @@ func (n *naive) pump() {
 }
 
 // lapsed: much may have been due in the meantime, and a session that is over by now gets nothing any more.
-func (n *naive) lapsed(w *nWait) bool {
+func (n *naive) hasLapsed(w *nWait) bool {
 	return w.Session != 0 && n.endOf(n.session(w.Session)) < n.now
 }
 
@@ -235,7 +235,7 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 		}
 		n.bind(h, r)
 		l.holds = append(l.holds, h)
-		e := n.about(Granted, l, h)
+		e := n.holdEvent(Granted, l, h)
 		e.WaitedMillis = n.now - since
 		if h.mode == Shared {
 			n.tellBeside(e, g, "shared")
@@ -255,7 +255,7 @@ func (n *naive) bind(h *nHold, r *Request) {
 	h.delay, h.note, h.client, h.call = r.DelayMillis, r.Note, r.Client, r.Call
 }
 
-func (n *naive) about(kind EventKind, l *nLock, h *nHold) Event {
+func (n *naive) holdEvent(kind EventKind, l *nLock, h *nHold) Event {
 	e := Event{
 		Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client,
 		LeaseMillis: h.lease,
@@ -284,7 +284,7 @@ func (n *naive) emitLeft(w *nWait, how Departure) {
 		waited, how = w.deadline-w.GraceMillis-w.since, OutOfTime
 	}
 	for _, key := range w.Keys {
-		e := Event{Kind: Left, How: how, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client}
+		e := Event{Kind: LeftQueue, How: how, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client}
 		e.Waiters, e.WaitedMillis = n.inLine(w.DB, key), waited
 		n.tell(e, nil)
 		waited = 0
@@ -308,7 +308,7 @@ func (n *naive) leave(w *nWait) {
 // drop takes a hold away, which lasted until at.
 func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64) {
 	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
-	e := n.about(kind, l, h)
+	e := n.holdEvent(kind, l, h)
 	e.Reason, e.HeldMillis = reason, at-h.since
 	if h.session == 0 {
 		e.SinceRenewedMillis = min(h.lease, at-(h.deadline-h.lease))
@@ -321,8 +321,8 @@ func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64
 	}
 }
 
-// lose is a loss at an instant, with the delay that follows.
-func (n *naive) lose(reason Reason, l *nLock, h *nHold, at, delay int64) {
+// loseHold is a loss at an instant, with the delay that follows.
+func (n *naive) loseHold(reason Reason, l *nLock, h *nHold, at, delay int64) {
 	n.drop(Lost, reason, l, h, at)
 	if delay > 0 {
 		l.delay = max(l.delay, at+delay)
@@ -354,7 +354,7 @@ func (n *naive) timers() (all []nDue) {
 	for _, l := range n.locks {
 		for _, h := range l.holds {
 			if h.session == 0 {
-				all = append(all, nDue{h.deadline, 1, l, func() { n.lose(Expired, l, h, h.deadline, h.delay) }})
+				all = append(all, nDue{h.deadline, 1, l, func() { n.loseHold(Expired, l, h, h.deadline, h.delay) }})
 			}
 		}
 		if l.delay != 0 {
@@ -391,9 +391,9 @@ func (n *naive) tidy() {
 			slices.ContainsFunc(n.queue, func(w *nWait) bool { return w.DB == l.db && slices.Contains(w.Keys, l.key) })
 		switch {
 		case there && !l.there:
-			n.tell(Event{Kind: Came, DB: l.db, Key: l.key}, nil)
+			n.tell(Event{Kind: Created, DB: l.db, Key: l.key}, nil)
 		case !there && l.there:
-			n.tell(Event{Kind: Went, DB: l.db, Key: l.key}, nil)
+			n.tell(Event{Kind: Removed, DB: l.db, Key: l.key}, nil)
 		}
 		if l.there = there; !there {
 			n.locks = slices.DeleteFunc(n.locks, func(o *nLock) bool { return o == l })
@@ -402,7 +402,7 @@ func (n *naive) tidy() {
 }
 
 func (n *naive) endWait(w *nWait) {
-	if n.lapsed(w) {
+	if n.hasLapsed(w) {
 		n.leave(w)
 		n.emitEndOfWait(w, nil, ErrNoSession)
 		n.emitLeft(w, WithSession)
@@ -450,7 +450,7 @@ func (n *naive) endSession(s *nSession, at int64) {
 	for _, l := range n.locks {
 		for _, h := range slices.Clone(l.holds) {
 			if h.session == s.id {
-				n.lose(SessionGone, l, h, at, h.delay)
+				n.loseHold(SessionGone, l, h, at, h.delay)
 			}
 		}
 	}

@@ -33,8 +33,8 @@ func (n *naive) acquire(asked *Request) reply {
 		return reply{}
 	case blocked && n.taken(&r):
 		return reply{err: ErrTicket}
-	case blocked && r.Crowded && same == nil:
-		return reply{err: ErrCrowded}
+	case blocked && r.OverQuota && same == nil:
+		return reply{err: ErrOverQuota}
 	case blocked:
 		n.enqueue(&r, same)
 		return reply{ok: true}
@@ -107,7 +107,7 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 		client, session := h.client, h.session
 		n.bind(h, r)
 		if h.client != client || h.session != session {
-			n.tell(n.about(Renewed, n.lock(r.DB, key), h), h.grant)
+			n.tell(n.holdEvent(Renewed, n.lock(r.DB, key), h), h.grant)
 		}
 		if r.Note == "" {
 			h.note = note
@@ -177,8 +177,8 @@ func (n *naive) enqueue(r *Request, same *nWait) {
 	n.queue = append(n.queue, w)
 	for _, key := range w.Keys {
 		n.tell(Event{
-			Kind: Waiting, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client, Waiters: n.inLine(w.DB,
-				key),
+			Kind: JoinedQueue, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client,
+			Waiters: n.inLine(w.DB, key),
 		}, nil)
 	}
 }
@@ -273,7 +273,7 @@ func (n *naive) breaks(b *Break) (r reply) {
 		if b.ByDelay {
 			delay = b.DelayMillis
 		}
-		n.lose(b.Reason, l, h, n.now, delay)
+		n.loseHold(b.Reason, l, h, n.now, delay)
 		r.n++
 	}
 	return r
@@ -286,7 +286,7 @@ func (n *naive) flush(db int) reply {
 		}
 		l.there = false
 		for _, h := range slices.Clone(l.holds) {
-			n.lose(Flushed, l, h, n.now, 0)
+			n.loseHold(Flushed, l, h, n.now, 0)
 		}
 		l.delay = 0
 	}
@@ -318,7 +318,7 @@ func (n *naive) dropWaits(node string, gone func(w *nWait) bool) reply {
 	for _, w := range slices.Clone(n.queue) {
 		if !w.absent && w.Client.Origin.Node == node && gone(w) {
 			n.leave(w)
-			n.emitEndOfWait(w, nil, ErrDropped)
+			n.emitEndOfWait(w, nil, ErrNodeEnded)
 			n.emitLeft(w, Disconnected)
 		}
 	}
@@ -385,8 +385,8 @@ func (n *naive) gone(c Client) (r reply) {
 	return r
 }
 
-// refresh empties the queue. Each lease begins anew.
-func (n *naive) refresh() {
+// renewHolds empties the queue. Each lease begins anew.
+func (n *naive) renewHolds() {
 	n.queue = nil
 	for _, l := range n.locks {
 		for _, h := range l.holds {

@@ -23,7 +23,7 @@ type queues struct {
 	counts       waits.Counts // by account
 	// drops has a name for each node whose waiters before that name are dropped and may not be removed yet, ordered by
 	// node.
-	drops []waits.Name
+	nodeEnds []waits.Name
 }
 
 func newQueues(compared *int) queues {
@@ -102,9 +102,10 @@ func waitOfBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// link adds a waiter to the queue of its i-th key if n is 1, and removes it if n is -1. The lock has an extension.
-func (q *queues) link(l *lock, w *waiter, i int, n int32) {
-	m, p := l.more, placeAt(l, w.rankAt(i), w.order)
+// changePlace adds a waiter to the queue of its i-th key if n is 1, and removes it if n is -1. The lock has an
+// extension.
+func (q *queues) changePlace(l *lock, w *waiter, i int, n int32) {
+	m, p := l.ext, placeAt(l, w.rankAt(i), w.order)
 	p.waiter = w
 	m.ranks[w.rankAt(i)] += n
 	change(q.places, p, n)
@@ -120,8 +121,9 @@ func (q *queues) link(l *lock, w *waiter, i int, n int32) {
 	}
 }
 
-// list adds a waiter to the trees by name and by session and to the counts if n is 1, and removes it if n is -1.
-func (q *queues) list(w *waiter, n int32) {
+// changeIndexes adds a waiter to the trees by name and by session and to the counts if n is 1, and removes it if n is
+// -1.
+func (q *queues) changeIndexes(w *waiter, n int32) {
 	if !w.absent {
 		change(q.names, w, n)
 	}
@@ -163,7 +165,7 @@ func (q *queues) first(l *lock, r rank) uint64 {
 }
 
 func (q *queues) firstPlace(l *lock, r rank) (place, bool) {
-	if l.more == nil || l.more.ranks[r] == 0 {
+	if l.ext == nil || l.ext.ranks[r] == 0 {
 		return place{}, false
 	}
 	return seek(q.places, placeAt(l, r, 0))
@@ -186,7 +188,7 @@ var firstWaiter = &waiter{deadline: past}
 
 // isFree reports whether no waiter with a lower order prevents the grant of a request.
 func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
-	if l.more == nil {
+	if l.ext == nil {
 		return true
 	}
 	if order > q.first(l, awakeOther) || order > q.first(l, asleepOther) || order > q.first(l, awakeShared) {
@@ -198,7 +200,7 @@ func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
 // nextInLine returns the waiter whose turn it is: no waiter before it prevents a grant, the holds are compatible, and
 // no other lock is known to block it. Nil: there is none.
 func (q *queues) nextInLine(l *lock) *waiter {
-	m := l.more
+	m := l.ext
 	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
 		return nil
 	}
@@ -256,35 +258,35 @@ func (q *queues) firstOf(node string) *waiter {
 	return w
 }
 
-// isDropped reports whether a waiter was dropped with its node.
-func (q *queues) isDropped(w *waiter) bool {
+// hasNodeEnded reports whether a waiter was dropped with its node.
+func (q *queues) hasNodeEnded(w *waiter) bool {
 	if w.absent {
 		return false // no client waits there; the grace ends it
 	}
-	for i := range q.drops {
-		if q.drops[i].Origin.Node == w.origin.Node {
-			return w.name().Compare(q.drops[i]) < 0
+	for i := range q.nodeEnds {
+		if q.nodeEnds[i].Origin.Node == w.origin.Node {
+			return w.name().Compare(q.nodeEnds[i]) < 0
 		}
 	}
 	return false
 }
 
-// Waits reports whether a client waits under a name.
-func (q *queues) Waits(name waits.Name) bool {
+// IsWaiting reports whether a client waits under a name.
+func (q *queues) IsWaiting(name waits.Name) bool {
 	w := q.named(name)
-	return w != nil && !q.isDropped(w)
+	return w != nil && !q.hasNodeEnded(w)
 }
 
-// Places counts the queues that have the waiter with a name.
-func (q *queues) Places(name waits.Name) int {
+// QueuesOf counts the queues that have the waiter with a name.
+func (q *queues) QueuesOf(name waits.Name) int {
 	if w := q.named(name); w != nil {
 		return len(w.keys())
 	}
 	return 0
 }
 
-// Incarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
-func (q *queues) Incarnations() (incarnations []protocol.Incarnation) {
+// WaitingIncarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
+func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 	next := waits.Name{}
 	for {
 		w, ok := seek(q.names, nameProbe(next))
@@ -292,7 +294,7 @@ func (q *queues) Incarnations() (incarnations []protocol.Incarnation) {
 			return incarnations
 		}
 		next = w.name()
-		if q.isDropped(w) {
+		if q.hasNodeEnded(w) {
 			next.Ticket++
 			continue
 		}
@@ -301,16 +303,16 @@ func (q *queues) Incarnations() (incarnations []protocol.Incarnation) {
 	}
 }
 
-// Count counts the waiters of an account, absent ones included.
-func (q *queues) Count(account int) int { return q.counts.Of(account) }
+// WaitersOf counts the waiters of an account, absent ones included.
+func (q *queues) WaitersOf(account int) int { return q.counts.Of(account) }
 
-// Accounts returns the largest number of an account that [Table.Count] knows.
-func (q *queues) Accounts() int { return max(0, len(q.counts)-1) }
+// LastAccount returns the largest number of an account that [Table.WaitersOf] knows.
+func (q *queues) LastAccount() int { return max(0, len(q.counts)-1) }
 
 func (q *queues) copy() queues {
 	c := *q
 	c.places, c.byOwner, c.waitEnds = q.places.IsoCopy(), q.byOwner.IsoCopy(), q.waitEnds.IsoCopy()
 	c.names, c.waitsOf = q.names.IsoCopy(), q.waitsOf.IsoCopy()
-	c.counts, c.drops = slices.Clone(q.counts), slices.Clone(q.drops)
+	c.counts, c.nodeEnds = slices.Clone(q.counts), slices.Clone(q.nodeEnds)
 	return c
 }

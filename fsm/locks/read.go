@@ -7,7 +7,7 @@ import (
 )
 
 // The functions of this file read the table as it is stored: a hold that is over but not yet removed still counts. A
-// caller that needs the exact state of a key settles the key first, or asks [Table.DueAt] whether that would change
+// caller that needs the exact state of a key settles the key first, or asks [Table.HasDue] whether that would change
 // anything.
 
 // cursorShift turns a hash into a cursor, its upper 53 bits, as in SCAN.
@@ -31,12 +31,12 @@ func (s *databases) all() iter.Seq[*lock] {
 	}
 }
 
-// Has reports whether a key is a lock: an owner holds it or waits for it, or its delay runs. Came and Went emit the
-// changes.
+// Has reports whether a key is a lock: an owner holds it or waits for it, or its delay runs. Created and Removed emit
+// the changes.
 func (s *databases) Has(db int, key string) bool { return s.peek(db, key) != nil }
 
-// Known reports whether a key is a lock, or a flushed one whose losses are not emitted yet.
-func (s *databases) Known(db int, key string) bool {
+// HasOrFlushed reports whether a key is a lock, or a flushed one whose losses are not emitted yet.
+func (s *databases) HasOrFlushed(db int, key string) bool {
 	return s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 }
 
@@ -66,7 +66,7 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 		return 0
 	}
 	bytes = l.bytes()
-	if l.more != nil {
+	if l.ext != nil {
 		bytes += extensionBytes
 	}
 	for _, h := range l.holds() {
@@ -81,8 +81,8 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 	return bytes
 }
 
-// Check returns the fence of the owner's hold at an instant, or 0 if the owner does not hold the lock.
-func (s *store) Check(db int, key, owner string, nowMillis int64) uint64 {
+// FenceOf returns the fence of the owner's hold at an instant, or 0 if the owner does not hold the lock.
+func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	l := s.peek(db, key)
 	h := l.holdOf(owner)
 	if h == nil || s.hasEnded(l, h, nowMillis) {
@@ -91,9 +91,9 @@ func (s *store) Check(db int, key, owner string, nowMillis int64) uint64 {
 	return h.fence
 }
 
-// Blocked reports whether a request would not be granted at an instant, because others hold the lock or wait for it. An
-// owner that holds the lock or waits for it is not blocked. In doubt, since something is due, the answer is no.
-func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
+// IsBlocked reports whether a request would not be granted at an instant, because others hold the lock or wait for it.
+// An owner that holds the lock or waits for it is not blocked. In doubt, since something is due, the answer is no.
+func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
 		l := s.peek(r.DB, key)
 		if l == nil {
@@ -111,19 +111,19 @@ func (s *store) Blocked(r *Request, nowMillis int64) (blocked bool) {
 	return blocked
 }
 
-// LeftMillis returns the time left of the longest hold of a lock, or -1 if a session has any of the holds. ok: an owner
-// holds the lock.
-func (s *store) LeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
+// LeaseLeftMillis returns the time left of the longest hold of a lock, or -1 if a session has any of the holds. ok: an
+// owner holds the lock.
+func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {
 	case l.holders() == 0:
 		return 0, false
 	case l.hold != nil:
 		return l.hold.leftMillis(nowMillis), true
-	case l.more.sessionHolds > 0:
+	case l.ext.sessionHolds > 0:
 		return -1, true
 	}
-	ends := l.more.holds.byEnd
+	ends := l.ext.holds.byEnd
 	return ends[len(ends)-1].leftMillis(nowMillis), true
 }
 
@@ -156,7 +156,7 @@ func (w *waiter) show(now int64) Wait {
 func (l *lock) summary(now int64) Info {
 	shown := Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
 	if l.delayed() {
-		shown.DelayLeftMillis = max(0, l.more.delay-now)
+		shown.DelayLeftMillis = max(0, l.ext.delay-now)
 	}
 	return shown
 }

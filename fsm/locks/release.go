@@ -6,7 +6,7 @@ import "cmp"
 // stays with the session.
 func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
 	defer t.finish()
-	l := t.settled(db, key)
+	l := t.settleKey(db, key)
 	old := l.holdOf(owner)
 	if old == nil {
 		return 0
@@ -23,7 +23,7 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 // Release releases a hold once, or altogether if all. left is the count that remains. ok: the owner held the lock.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
 	defer t.finish()
-	l := t.settled(db, key)
+	l := t.settleKey(db, key)
 	old := l.holdOf(owner)
 	if old == nil {
 		return 0, false
@@ -39,7 +39,7 @@ func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok boo
 }
 
 func (t *Table) release(l *lock, h *hold) {
-	t.emit(t.aboutEnd(Released, h, t.now))
+	t.emit(t.holdEndEvent(Released, h, t.now))
 	t.emitLate(h, t.now)
 	t.removeHold(l, h)
 }
@@ -58,7 +58,7 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 // now, or if the owner has asked again since, and so knows of the hold.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
-	l := t.settled(db, key)
+	l := t.settleKey(db, key)
 	h := l.holdOf(owner)
 	if h == nil || h.fence != fence || h.client() != client || h.asked {
 		return false
@@ -71,7 +71,7 @@ func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Clie
 // shared hold stays shared; one of permits is ErrMode.
 func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	defer t.finish()
-	l := t.settled(db, key)
+	l := t.settleKey(db, key)
 	old := l.holdOf(owner)
 	switch {
 	case old == nil:
@@ -82,7 +82,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 		return 0, ErrMode
 	}
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
-		t.dismiss(w, cmp.Or(t.lapsed(w), ErrMode)) // it waits for several locks; a shared hold does not cover its mode
+		t.dismiss(w, cmp.Or(t.whyLapsed(w), ErrMode)) // it waits for several locks; a shared hold does not cover its mode
 	}
 	h := *old
 	h.mode = Shared

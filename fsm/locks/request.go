@@ -32,10 +32,7 @@ const (
 	MaxText = 1 << 10
 	// MaxKeys is the most keys of a request.
 	MaxKeys = 128
-	// MaxHolders bounds the holds of a lock, and MaxSession the holds and places in queues of a session: those end in one
-	// step.
-	MaxHolders, MaxSession = 4096, 10_000
-	// MaxWaiters bounds the requests in a queue. A queue may take many steps to grant.
+	// MaxWaiters bounds the requests in a queue. The grants of a queue may take many steps.
 	MaxWaiters = 100_000
 	// MaxLimit is the largest limit of permits.
 	MaxLimit = 1<<31 - 1
@@ -65,10 +62,10 @@ var (
 	ErrFull = errors.New("too many wait")
 	// ErrSessionFull: the session has as many holds and places in queues as it may have.
 	ErrSessionFull = errors.New("too many holds and waits of the session")
-	// ErrCrowded: the request is marked Crowded, and would have to wait.
-	ErrCrowded = errors.New("too many of the account wait")
-	// ErrDropped ends the waits of a node that was silent for long, should it come back.
-	ErrDropped = errors.New("the node was cut off")
+	// ErrOverQuota: the request is marked OverQuota, and would have to wait.
+	ErrOverQuota = errors.New("too many of the account wait")
+	// ErrNodeEnded ends the waits of a node that was silent for long, should it come back.
+	ErrNodeEnded = errors.New("the node was cut off")
 	// ErrUnblocked ends a wait by CLIENT UNBLOCK ERROR.
 	ErrUnblocked = errors.New("unblocked")
 	// ErrAskedAgain ends a wait whose owner sent another request. The client may have sent this one last, as requests can
@@ -98,11 +95,11 @@ type Request struct {
 	// Both are for mode Permits; a limit of 1 is exclusive.
 	Limit, Permits int32
 	DB             int
-	// Account is the number of the user that the waiter counts for; 0: none. Crowded: the account has no room for another
-	// waiter, so only an owner that waits already may.
-	Account int16
-	Crowded bool
-	Mode    Mode
+	// Account is the number of the user that the waiter counts for; 0: none. OverQuota: the account has no room for
+	// another waiter, so only an owner that waits already may.
+	Account   int16
+	OverQuota bool
+	Mode      Mode
 	// Waits: the request may wait, if it has a ticket.
 	Waits bool
 	// Notify: the client wants a notice of the end of the wait beside its commands. The table only keeps this.

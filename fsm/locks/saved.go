@@ -46,8 +46,8 @@ func (s *store) Save(w Writer) {
 		each.save(w)
 		return true
 	})
-	w.Uint(uint64(len(s.drops)))
-	for _, name := range s.drops {
+	w.Uint(uint64(len(s.nodeEnds)))
+	for _, name := range s.nodeEnds {
 		w.String(name.Origin.Node)
 		w.Uint(name.Origin.Epoch)
 		w.Uint(name.Ticket)
@@ -122,7 +122,7 @@ func saveClient(w Writer, c Client) {
 func (s *store) saveLock(w Writer, l *lock) {
 	w.Uint(uint64(l.db()))
 	w.String(l.key())
-	m := l.more
+	m := l.ext
 	if m == nil {
 		w.Uint(0)
 	} else {

@@ -121,7 +121,7 @@ func init() {
 			return yesNo(s.table.ReturnGrant(0, w[0], s.owner(w[1]), uint64(s.number(w[2])), s.client(w[3])))
 		},
 		"cancel": func(s *stage, w []string) []string { return yesNo(s.table.Cancel(0, w[0], s.owner(w[1]))) },
-		"check":  func(s *stage, w []string) []string { return fenceOrNot(s.table.Check(0, w[0], s.owner(w[1]), s.now)) },
+		"check":  func(s *stage, w []string) []string { return fenceOrNot(s.table.FenceOf(0, w[0], s.owner(w[1]), s.now)) },
 		"downgrade": func(s *stage, w []string) []string {
 			fence, err := s.table.Downgrade(0, w[0], s.owner(w[1]))
 			return append(fenceOrNot(fence), failure(err)...)
@@ -153,7 +153,7 @@ func init() {
 			return yesNo(s.table.RemoveWaiter(s.waitName(w[0]), protocol.LeaveTimeout))
 		},
 		"drop": func(s *stage, w []string) []string {
-			s.table.DropIncarnation(w[0], 1)
+			s.table.EndNodeWaits(w[0], 1)
 			return nil
 		},
 		"advance": (*stage).advance,
@@ -163,7 +163,7 @@ func init() {
 			return nil
 		},
 		"steps": func(s *stage, w []string) []string {
-			s.steps = int(s.number(w[0])) * StepUnits
+			s.steps = int(s.number(w[0])) * ChangeUnits
 			return nil
 		},
 		"sweep": func(s *stage, _ []string) []string {
@@ -184,12 +184,12 @@ func init() {
 			return nil
 		},
 		"left": func(s *stage, w []string) []string {
-			left, ok := s.table.LeftMillis(0, w[0], s.now+s.millis(w[1]))
+			left, ok := s.table.LeaseLeftMillis(0, w[0], s.now+s.millis(w[1]))
 			return append(yesNo(ok), millis(left))
 		},
-		"due": func(s *stage, w []string) []string { return yesNo(s.table.DueAt(0, w[0], s.now+s.millis(w[1]))) },
+		"due": func(s *stage, w []string) []string { return yesNo(s.table.HasDue(0, w[0], s.now+s.millis(w[1]))) },
 		"blocked": func(s *stage, w []string) []string {
-			return yesNo(s.table.Blocked(&Request{Keys: keysOf(w[0]), Owner: s.owner(w[1])}, s.now))
+			return yesNo(s.table.IsBlocked(&Request{Keys: keysOf(w[0]), Owner: s.owner(w[1])}, s.now))
 		},
 		"info":     func(s *stage, w []string) []string { return s.info(w[0]) },
 		"sessions": (*stage).sessions,
@@ -414,7 +414,7 @@ func (s *stage) show(e Event) []string {
 		told += " and " + s.clientName(e.Attached)
 	}
 	switch e.Kind {
-	case Came, Went:
+	case Created, Removed:
 		return nil // empty tells what is left
 	case Granted:
 		return []string{fmt.Sprintf("%s%s gets %s, fence %d", at, e.Owner, e.Key, e.Fence)}
@@ -424,9 +424,9 @@ func (s *stage) show(e Event) []string {
 		return []string{fmt.Sprintf("%s%s loses %s, fence %d: %s; told %s", at, e.Owner, e.Key, e.Fence, e.Reason, told)}
 	case TimedOut:
 		return []string{fmt.Sprintf("%s%s waits for %s no more", at, e.Owner, e.Key)}
-	case Waiting:
+	case JoinedQueue:
 		return []string{fmt.Sprintf("%s%d in line for %s", at, e.Waiters, e.Key)}
-	case Left:
+	case LeftQueue:
 		return []string{fmt.Sprintf("%s%s leaves the line for %s (%s), %d in line", at, e.Owner, e.Key, e.How, e.Waiters)}
 	case Late:
 		return []string{fmt.Sprintf("%s%s is late with %s: %s of %s", at, e.Owner, e.Key, millis(e.SinceRenewedMillis),

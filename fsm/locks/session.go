@@ -12,7 +12,7 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 		return 0, ErrTooLong
 	case leaseMillis < 1 || connection && client == (Client{}):
 		return 0, ErrRequest
-	case connection && t.Attached(client) >= MaxAttached, t.sessionIDs >= MaxFence:
+	case connection && t.SessionsOf(client) >= MaxAttached, t.sessionIDs >= MaxFence:
 		return 0, ErrFull
 	}
 	s := &session{
@@ -29,8 +29,8 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	return s.id, nil
 }
 
-// opened returns a mutable session, or nil if there is none, or it is over and was ended now.
-func (t *Table) opened(id uint64) *session {
+// liveSession returns a mutable session, or nil if there is none, or it is over and was ended now.
+func (t *Table) liveSession(id uint64) *session {
 	s := t.session(id)
 	if s == nil {
 		return nil
@@ -40,12 +40,12 @@ func (t *Table) opened(id uint64) *session {
 		t.finish()
 		return nil
 	}
-	return t.ownSession(id)
+	return t.mutableSession(id)
 }
 
 // KeepAlive renews a session, and returns its lease. ok: the session exists.
 func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
-	s := t.opened(id)
+	s := t.liveSession(id)
 	if s == nil {
 		return 0, false
 	}
@@ -65,13 +65,13 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	if client == (Client{}) {
 		return false, ErrRequest
 	}
-	s := t.opened(id)
+	s := t.liveSession(id)
 	switch {
 	case s == nil:
 		return false, nil
 	case s.origin != nil && client == (Client{*s.origin, s.conn}):
 		// It is attached there: the session is renewed below, and the connection's count stays.
-	case t.Attached(client) >= MaxAttached:
+	case t.SessionsOf(client) >= MaxAttached:
 		return false, ErrFull
 	}
 	t.emitLateSession(s, t.now)
@@ -91,7 +91,7 @@ func (t *Table) attachTo(s *session, c Client) {
 // CloseSession ends a session, and returns the number of its holds. ok: the session existed.
 func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	defer t.finish()
-	s := t.opened(id)
+	s := t.liveSession(id)
 	if s == nil {
 		return 0, false
 	}
@@ -109,7 +109,7 @@ func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 // endOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. If the budget
 // does not suffice, the others are renewed, too: late, not early.
 func (t *Table) endOfIncarnation(o protocol.Incarnation) {
-	for t.hasSteps() {
+	for t.hasBudget() {
 		i, ok := t.incarnationAt(o)
 		if !ok {
 			break
@@ -129,9 +129,9 @@ func (t *Table) EndConnection(c Client) (sessions int) {
 	defer t.finish()
 	for id := t.ofConnection(c); id != 0; id = t.ofConnection(c) {
 		sessions++
-		s := t.ownSession(id)
+		s := t.mutableSession(id)
 		origin, at := s.origin, min(t.now, t.endOf(s))
-		if t.hasSteps() {
+		if t.hasBudget() {
 			t.endSession(id, at)
 			continue
 		}

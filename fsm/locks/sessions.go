@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// session groups holds and waiters that end together. It changes by [store.ownSession] alone.
+// session groups holds and waiters that end together. It changes by [store.mutableSession] alone.
 type session struct {
 	id         uint64
 	generation uint64
@@ -40,8 +40,8 @@ type sessionEnd struct {
 	id       uint64
 }
 
-// end returns the key of a session with a lease of its own. A closed session is due at once.
-func (s *session) end() sessionEnd {
+// endKey returns the key of a session with a lease of its own. A closed session is due at once.
+func (s *session) endKey() sessionEnd {
 	if s.closed {
 		return sessionEnd{s.deadline - 1, s.id}
 	}
@@ -135,7 +135,7 @@ func (s *sessions) isFull(id uint64, more int) bool {
 		return false
 	}
 	found := s.session(id)
-	return found != nil && int(found.holds)+int(found.places)+more > MaxSession
+	return found != nil && int(found.holds)+int(found.places)+more > MaxPerSession
 }
 
 func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
@@ -144,8 +144,8 @@ func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 	})
 }
 
-// next returns the session that ends first, as far as the trees know, and its last instant.
-func (s *sessions) next() (id uint64, end int64) {
+// nextEnd returns the session that ends first, as far as the trees know, and its last instant.
+func (s *sessions) nextEnd() (id uint64, end int64) {
 	end = never
 	if e, ok := s.ends.Min(); ok {
 		id, end = e.id, e.deadline
@@ -168,9 +168,9 @@ func (s *sessions) firstOfIncarnation(i int) (id uint64, end int64) {
 	return k.id, saturated(s.incarnations[i].alive, k.by)
 }
 
-// anyEnds reports whether any session ends before an instant.
-func (s *sessions) anyEnds(until int64) bool {
-	_, end := s.next()
+// hasSessionEnd reports whether any session ends before an instant.
+func (s *sessions) hasSessionEnd(until int64) bool {
+	_, end := s.nextEnd()
 	return end < until
 }
 
@@ -184,7 +184,7 @@ func (s *sessions) noteAlive(o protocol.Incarnation, now int64) {
 // startLease schedules an unscheduled session by its own lease.
 func (s *sessions) startLease(of *session, until int64) {
 	of.deadline, of.leased = until, true
-	s.ends.Set(of.end())
+	s.ends.Set(of.endKey())
 }
 
 // attach schedules an unscheduled session with a connection, from now on.
@@ -203,7 +203,7 @@ func (s *sessions) attach(of *session, o *protocol.Incarnation, conn, now int64)
 // unschedule removes a session from the trees of ends.
 func (s *sessions) unschedule(of *session) {
 	if of.leased {
-		s.ends.Delete(of.end())
+		s.ends.Delete(of.endKey())
 		of.leased = false
 	} else {
 		s.attached.Delete(sessionKey{of.origin, of.lease, of.id})
@@ -233,8 +233,8 @@ func (s *sessions) ofConnection(c Client) uint64 {
 	return k.id
 }
 
-// Attached counts the sessions of a connection.
-func (s *sessions) Attached(c Client) (n int) {
+// SessionsOf counts the sessions of a connection.
+func (s *sessions) SessionsOf(c Client) (n int) {
 	s.connections.Ascend(sessionKey{origin: &c.Origin, by: c.Conn}, func(k sessionKey) bool {
 		if *k.origin != c.Origin || k.by != c.Conn {
 			return false

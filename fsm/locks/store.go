@@ -143,8 +143,8 @@ func (s *store) waiterOf(l *lock, owner string) *waiter {
 	return s.queues.waiterOf(&s.probes().waiter, l, owner)
 }
 
-// take returns the mutable lock of a key, or nil.
-func (s *store) take(db int, key string) *lock {
+// findMutable returns the mutable lock of a key, or nil.
+func (s *store) findMutable(db int, key string) *lock {
 	l := s.find(db, key)
 	if l == nil {
 		return nil
@@ -152,9 +152,9 @@ func (s *store) take(db int, key string) *lock {
 	return s.mutable(l)
 }
 
-// takeNew is take, and makes a missing lock.
-func (s *store) takeNew(db int, key string) *lock {
-	if l := s.take(db, key); l != nil {
+// findOrMake is findMutable, and makes a missing lock.
+func (s *store) findOrMake(db int, key string) *lock {
+	if l := s.findMutable(db, key); l != nil {
 		return l
 	}
 	s.lockIDs++
@@ -173,13 +173,13 @@ func (s *store) takeNew(db int, key string) *lock {
 // mutable returns the record of lock l that the call may change: l, or a copy if a copy of the table may share l.
 func (s *store) mutable(l *lock) *lock {
 	if l.generation != s.generation {
-		home := s.home(l)
+		home := s.databaseOf(l)
 		c := *l
 		c.generation = s.generation
-		if l.more != nil {
-			more := *l.more
+		if l.ext != nil {
+			more := *l.ext
 			more.holds = more.holds.clone()
-			c.more = &more
+			c.ext = &more
 		}
 		if s.last.lock == l {
 			s.last.lock = &c
@@ -204,18 +204,18 @@ func (s *store) wake(l *lock) {
 
 // extend returns the lock's extension, and makes a missing one.
 func (s *store) extend(l *lock) *extension {
-	if l.more == nil {
-		l.more = &extension{}
+	if l.ext == nil {
+		l.ext = &extension{}
 		if l.hold != nil {
-			l.more.permits, l.more.sessionHolds = l.hold.permits(), l.hold.sessions()
+			l.ext.permits, l.ext.sessionHolds = l.hold.permits(), l.hold.sessions()
 		}
 		s.bytes += extensionBytes
 	}
-	return l.more
+	return l.ext
 }
 
-// ownSession returns the mutable record of a session, which exists.
-func (s *store) ownSession(id uint64) *session {
+// mutableSession returns the mutable record of a session, which exists.
+func (s *store) mutableSession(id uint64) *session {
 	found := s.session(id)
 	if found.generation != s.generation {
 		c := *found
@@ -232,11 +232,11 @@ func (s *store) addHold(l *lock, h *hold) {
 	s.bytes += h.bytes()
 	if id := h.session(); id != 0 {
 		s.holdsOf.Set(h)
-		of := s.ownSession(id)
+		of := s.mutableSession(id)
 		of.late = of.late && of.holds > 0
 		of.holds++
 	}
-	if l.hold == nil && l.more == nil {
+	if l.hold == nil && l.ext == nil {
 		l.hold = h
 		return
 	}
@@ -264,10 +264,10 @@ func (s *store) removeHold(l *lock, h *hold) {
 	s.bytes -= h.bytes()
 	if id := h.session(); id != 0 {
 		s.holdsOf.Delete(h)
-		s.ownSession(id).holds--
+		s.mutableSession(id).holds--
 	}
 	s.wake(l)
-	if m := l.more; m != nil {
+	if m := l.ext; m != nil {
 		m.permits -= h.permits()
 		m.sessionHolds -= h.sessions()
 		if m.holds != nil {
@@ -292,8 +292,8 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 		if h.session() != 0 {
 			s.holdsOf.Set(h)
 		}
-		if l.more != nil {
-			l.more.permits += h.permits() - old.permits()
+		if l.ext != nil {
+			l.ext.permits += h.permits() - old.permits()
 		}
 		l.hold = h
 		return
@@ -311,17 +311,17 @@ func (s *store) removeQueue(w *waiter) { s.changeQueues(w, -1) }
 
 func (s *store) changeQueues(w *waiter, n int32) {
 	for i, key := range w.keys() {
-		l := s.take(int(w.db), key)
+		l := s.findMutable(int(w.db), key)
 		s.extend(l)
-		s.link(l, w, i, n)
+		s.changePlace(l, w, i, n)
 	}
-	s.list(w, n)
+	s.changeIndexes(w, n)
 	if w.session != 0 {
-		of := s.ownSession(w.session)
+		of := s.mutableSession(w.session)
 		of.waiters += n
 		of.places += n * int32(len(w.keys()))
 	}
-	s.chargePlaces(w)
+	s.chargeQueues(w)
 	s.bytes += int64(n) * w.bytes()
 }
 
@@ -334,17 +334,17 @@ func (s *store) replaceWaiter(old, w *waiter) {
 // wakeAll schedules a grant of all queues of a waiter.
 func (s *store) wakeAll(w *waiter) {
 	for _, key := range w.keys() {
-		s.wake(s.take(int(w.db), key))
+		s.wake(s.findMutable(int(w.db), key))
 	}
 }
 
-// normalize brings a lock into its least form, schedules or removes it, and emits Came or Went.
+// normalize brings a lock into its least form, schedules or removes it, and emits Created or Removed.
 func (s *store) normalize(l *lock) {
-	home := s.home(l)
+	home := s.databaseOf(l)
 	waiters := l.waiters()
-	idle := waiters == 0 && (l.more == nil || l.more.delay == 0 && l.more.grantAt == 0)
-	if idle && l.more != nil && l.more.holds == nil {
-		l.more = nil
+	idle := waiters == 0 && (l.ext == nil || l.ext.delay == 0 && l.ext.grantAt == 0)
+	if idle && l.ext != nil && l.ext.holds == nil {
+		l.ext = nil
 		s.bytes -= extensionBytes
 	}
 	gone := idle && l.holders() == 0
@@ -358,9 +358,9 @@ func (s *store) normalize(l *lock) {
 	if home.flush != nil || gone == (l.head&flagPresent == 0) {
 		return
 	}
-	kind := Came
+	kind := Created
 	if l.head ^= flagPresent; gone {
-		kind = Went
+		kind = Removed
 	}
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
@@ -369,7 +369,7 @@ func (s *store) normalize(l *lock) {
 // w, ends: never for none.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	delay, grant, wait = never, never, never
-	if m := l.more; m != nil {
+	if m := l.ext; m != nil {
 		if m.delay != 0 {
 			delay = m.delay
 		}

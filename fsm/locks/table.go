@@ -18,8 +18,8 @@ func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }
 
 // Begin sets the time, which never goes back, and the units for sweeps and grants. It is called as an entry begins, and
 // before each request.
-func (t *Table) Begin(nowMillis int64, steps int) {
-	t.now, t.steps = max(t.now, nowMillis), steps
+func (t *Table) Begin(nowMillis int64, budget int) {
+	t.now, t.units = max(t.now, nowMillis), budget
 	t.readAt = t.now
 }
 

@@ -136,10 +136,10 @@ func (v *verifier) lock(d *database, l, made *lock) {
 			v.require(same == h, "%q does not have its hold by session", h.owner)
 		}
 	}
-	if l.more == nil {
+	if l.ext == nil {
 		return
 	}
-	m, n := *l.more, *made.more
+	m, n := *l.ext, *made.ext
 	if m.holds != nil && n.holds != nil {
 		v.require(slices.IsSortedFunc(m.holds.byOwner, compareOwners) && slices.IsSortedFunc(m.holds.byEnd, compareEnds),
 			"has holds out of order")
@@ -154,7 +154,7 @@ func (v *verifier) lock(d *database, l, made *lock) {
 // something is due at the lock.
 func (v *verifier) queue(l *lock) {
 	t, places := v.Table, 0
-	served := v.served && l.due >= v.now && v.flushOf(l) == nil && l.more != nil && l.more.sessionHolds == 0
+	served := v.served && l.due >= v.now && v.flushOf(l) == nil && l.ext != nil && l.ext.sessionHolds == 0
 	v.require(!served || v.nextInLine(l) == nil, "is not granted to the first in line")
 	t.eachWaiter(l, func(w *waiter) bool {
 		places++
@@ -189,7 +189,7 @@ func (v *verifier) session(s, made *session) {
 	v.same("holds", s.holds, made.holds)
 	v.same("waiters", s.waiters, made.waiters)
 	v.same("places", s.places, made.places)
-	_, leased := v.ends.Get(s.end())
+	_, leased := v.ends.Get(s.endKey())
 	v.same("lease of its own", leased, s.leased)
 	if s.origin == nil {
 		return

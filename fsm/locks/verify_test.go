@@ -97,14 +97,14 @@ func TestVerify(t *testing.T) {
 		{"fences given out", func(p *parts) { p.fences = noOrder }},
 		{"orders given out", func(p *parts) { p.orders = noOrder }},
 		{"ids given out", func(p *parts) { p.sessionIDs = MaxFence + 1 }},
-		{"drops out of order", func(p *parts) { p.drops = make([]waits.Name, 2) }},
+		{"drops out of order", func(p *parts) { p.nodeEnds = make([]waits.Name, 2) }},
 
 		{"an extension for nothing", func(p *parts) { p.many.holds.byFence = p.many.holds.byFence[:1] }},
 		{"permits", func(p *parts) { p.many.permits++ }},
 		{"holds of sessions", func(p *parts) { p.many.sessionHolds++ }},
-		{"waiters of sessions", func(p *parts) { p.alone.more.sessionWaits = 0 }},
-		{"waiters for many", func(p *parts) { p.alone.more.many = 1 }},
-		{"a rank", func(p *parts) { p.alone.more.ranks[asleepOther]++ }},
+		{"waiters of sessions", func(p *parts) { p.alone.ext.sessionWaits = 0 }},
+		{"waiters for many", func(p *parts) { p.alone.ext.many = 1 }},
+		{"a rank", func(p *parts) { p.alone.ext.ranks[asleepOther]++ }},
 		{"delay -1", func(p *parts) { p.many.delay = -1; p.settleAs(p.shared) }},
 		{"grant as of -1", func(p *parts) { p.many.grantAt = -1; p.settleAs(p.shared) }},
 		{"grant as of never", func(p *parts) { p.many.grantAt = never }},
@@ -115,7 +115,7 @@ func TestVerify(t *testing.T) {
 		{"one more by end", func(p *parts) { p.many.holds.byEnd = append(p.many.holds.byEnd, p.h) }},
 		{"ends out of order", func(p *parts) { slices.Reverse(p.many.holds.byEnd); p.settleAs(p.shared) }},
 		{"several that are one", func(p *parts) {
-			p.alone.more.holds, p.alone.hold = &holdSet{byFence: []*hold{p.h}}, nil
+			p.alone.ext.holds, p.alone.hold = &holdSet{byFence: []*hold{p.h}}, nil
 		}},
 		{"two modes", func(p *parts) { p.s.mode = Exclusive }},
 		{"beside an exclusive hold", func(p *parts) {
@@ -164,7 +164,7 @@ func TestVerify(t *testing.T) {
 		{"another end of a wait", func(p *parts) { other := *p.w; p.waitEnds.Set(queueKey{p.alone.id(), &other}) }},
 		{"one more end of a wait", func(p *parts) { p.waitEnds.Set(queueKey{99, firstWaiter}) }},
 		{"in one line of two", func(p *parts) {
-			p.w.options, p.alone.more.many = &options{several: append(p.w.keys(), "other")}, 1
+			p.w.options, p.alone.ext.many = &options{several: append(p.w.keys(), "other")}, 1
 		}},
 		{"not by name", func(p *parts) { p.names.PopMin() }},
 		{"one more by name", func(p *parts) { p.names.Set(&waiter{order: 9, origin: &noOrigin}) }},
@@ -224,7 +224,7 @@ func TestVerify(t *testing.T) {
 		table := sharedAndAlone(t)
 		require.NoError(t, table.Verify())
 		p := &parts{Table: table, alone: table.peek(0, "alone"), shared: table.peek(0, "shared")}
-		p.h, p.s, p.many = p.alone.hold, p.shared.anyHold(), p.shared.more
+		p.h, p.s, p.many = p.alone.hold, p.shared.anyHold(), p.shared.ext
 		p.w, _ = table.names.Min()
 		p.lease, p.with = table.session(1), table.session(2)
 		row.damage(p)

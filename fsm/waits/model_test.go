@@ -17,9 +17,9 @@ import (
 
 // naive is a table as one would write it without a thought for time.
 type naive struct {
-	waiters []*Waiter
-	ready   []Ready
-	drops   []Name
+	waiters  []*Waiter
+	ready    []Ready
+	nodeEnds []Name
 }
 
 func (n *naive) queue(db int, key string, kind keyspace.Kind) (names []string) {
@@ -64,28 +64,28 @@ func (n *naive) below(before Name) (found []*Waiter) {
 }
 
 func (n *naive) gone(w *Waiter) bool {
-	return slices.ContainsFunc(n.drops, func(d Name) bool { return d.Origin.Node == w.Origin.Node && w.Compare(d) < 0 })
+	return slices.ContainsFunc(n.nodeEnds, func(d Name) bool { return d.Origin.Node == w.Origin.Node && w.Compare(d) < 0 })
 }
 
 func (n *naive) drop(before Name) {
 	if len(n.below(before)) == 0 {
 		return
 	}
-	for i, d := range n.drops {
+	for i, d := range n.nodeEnds {
 		if d.Origin.Node == before.Origin.Node {
 			if d.Compare(before) < 0 {
-				n.drops[i] = before
+				n.nodeEnds[i] = before
 			}
 			return
 		}
 	}
-	n.drops = append(n.drops, before)
-	slices.SortFunc(n.drops, Name.Compare)
+	n.nodeEnds = append(n.nodeEnds, before)
+	slices.SortFunc(n.nodeEnds, Name.Compare)
 }
 
 func (n *naive) sweep() *Waiter {
-	for ; len(n.drops) > 0; n.drops = slices.Clone(n.drops[1:]) {
-		if found := n.below(n.drops[0]); len(found) > 0 {
+	for ; len(n.nodeEnds) > 0; n.nodeEnds = slices.Clone(n.nodeEnds[1:]) {
+		if found := n.below(n.nodeEnds[0]); len(found) > 0 {
 			n.remove(found[0].Name)
 			return found[0]
 		}
@@ -185,11 +185,11 @@ func drawn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 		}
 	case 5:
 		n := pick(r)
-		table.Drop(n)
+		table.EndNodeWaitsBefore(n)
 		model.drop(n)
 	case 6:
 		n := pick(r)
-		table.DropIncarnation(n.Origin.Node, n.Origin.Epoch)
+		table.EndNodeWaits(n.Origin.Node, n.Origin.Epoch)
 		n.Ticket = ^uint64(0)
 		if found := model.below(n); len(found) > 0 {
 			last := found[len(found)-1].Name
@@ -243,13 +243,13 @@ func turn(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 func saidOf(table *Table) string {
 	var names []string
 	table.Scan(func(w *Waiter) bool {
-		names = append(names, fmt.Sprint(show(w), table.Dropped(w)))
+		names = append(names, fmt.Sprint(show(w), table.HasNodeEnded(w)))
 		return true
 	})
 	for _, key := range keys {
 		names = append(names, queueOf(table, 0, key, keyspace.KindList)...)
 	}
-	return fmt.Sprint(names, readyOf(table), table.DroppedBefore(), table.Len(), table.Bytes(), table.Count(1),
+	return fmt.Sprint(names, readyOf(table), table.NodeEnds(), table.Len(), table.Bytes(), table.Count(1),
 		show(table.First()))
 }
 
@@ -272,8 +272,8 @@ func compare(t *testing.T, r *rand.Rand, table *Table, model *naive) {
 	require.Equal(t, append([]Ready{}, model.ready...), append([]Ready{}, ready...))
 	require.Equal(t, len(model.ready), table.ReadyLen())
 	require.Equal(t, len(model.ready) > 0, table.HasReady())
-	require.Equal(t, append([]Name{}, model.drops...), append([]Name{}, table.DroppedBefore()...))
-	require.Equal(t, len(model.drops) > 0, table.Sweeping())
+	require.Equal(t, append([]Name{}, model.nodeEnds...), append([]Name{}, table.NodeEnds()...))
+	require.Equal(t, len(model.nodeEnds) > 0, table.Sweeping())
 	require.Equal(t, len(model.waiters), table.Len())
 	require.Equal(t, show(model.due()), show(table.First()))
 	var bytes int64
@@ -314,8 +314,8 @@ func restored(t *testing.T, table *Table) *Table {
 		require.NoError(t, r.Ready(ready))
 		return true
 	})
-	for _, n := range table.DroppedBefore() {
-		require.NoError(t, r.Dropped(n))
+	for _, n := range table.NodeEnds() {
+		require.NoError(t, r.NodeEnd(n))
 	}
 	return r.Table()
 }
@@ -354,8 +354,8 @@ func TestDamage(t *testing.T) {
 	require.ErrorIs(t, r.Ready(Ready{Key: "a"}), errReady)
 	require.ErrorIs(t, r.Ready(Ready{Whole: true, From: 1}), errReady)
 	require.ErrorIs(t, r.Ready(Ready{Key: "b", From: 1}), errReady, "a turn that began before the first one's end")
-	require.NoError(t, r.Dropped(Name{}))
-	require.ErrorIs(t, r.Dropped(Name{}), errDrop)
+	require.NoError(t, r.NodeEnd(Name{}))
+	require.ErrorIs(t, r.NodeEnd(Name{}), errNodeEnd)
 }
 
 // TestMemory: no waiter takes more than it counts for.

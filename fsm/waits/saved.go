@@ -15,18 +15,18 @@ func (t *Table) ScanReady(f func(r Ready) bool) {
 // ReadyLen is how often ScanReady calls f.
 func (t *Table) ReadyLen() int { return t.queue.Len() }
 
-// DroppedBefore is, for each node with waiters that are gone and not removed yet, the name before which
+// NodeEnds is, for each node with waiters that are gone and not removed yet, the name before which
 // they are gone. The caller must not change it.
-func (t *Table) DroppedBefore() []Name { return t.before }
+func (t *Table) NodeEnds() []Name { return t.before }
 
 // Orders is the number of orders given out.
 func (t *Table) Orders() uint64 { return t.orders }
 
 var (
-	errWaiter = errors.New("a waiter is damaged")
-	errOrder  = errors.New("waiters are out of order")
-	errReady  = errors.New("a ready key is damaged")
-	errDrop   = errors.New("dropped waiters are damaged")
+	errWaiter  = errors.New("a waiter is damaged")
+	errOrder   = errors.New("waiters are out of order")
+	errReady   = errors.New("a ready key is damaged")
+	errNodeEnd = errors.New("dropped waiters are damaged")
 )
 
 // Restorer makes a table of what a snapshot says, and believes nothing.
@@ -73,10 +73,10 @@ func (r *Restorer) Ready(ready Ready) error {
 	return nil
 }
 
-// Dropped adds the next name before which waiters are gone.
-func (r *Restorer) Dropped(before Name) error {
+// NodeEnd adds the next name before which waiters are gone.
+func (r *Restorer) NodeEnd(before Name) error {
 	if n := len(r.table.before); n > 0 && r.table.before[n-1].Origin.Node >= before.Origin.Node {
-		return errDrop
+		return errNodeEnd
 	}
 	r.table.before = append(r.table.before, before)
 	return nil

@@ -78,9 +78,9 @@ func step(t *testing.T, table *Table, words []string) []string {
 		table.Spread()
 	case "drop":
 		if len(words) > 2 {
-			table.DropIncarnation(words[1], number(t, words[3]))
+			table.EndNodeWaits(words[1], number(t, words[3]))
 		} else {
-			table.Drop(nameOf(t, words[1]))
+			table.EndNodeWaitsBefore(nameOf(t, words[1]))
 		}
 	case "sweep":
 		return []string{show(table.Sweep())}
@@ -133,7 +133,7 @@ func queueOf(table *Table, db int, key string, kind keyspace.Kind) (names []stri
 			return names
 		}
 		name := show(w)
-		if table.Dropped(w) {
+		if table.HasNodeEnded(w) {
 			name += " (gone)"
 		}
 		names, from = append(names, name), w.Order+1

@@ -16,7 +16,7 @@
 // *ticket*, which no other request of this incarnation of the node has. A key is *ready* when its waiters are to
 // be tried.
 //
-// Read ready.go and dropped.go next. saved.go is what a snapshot needs.
+// Read ready.go and node_ends.go next. saved.go is what a snapshot needs.
 package waits
 
 import (
@@ -40,7 +40,7 @@ type Table struct {
 	bytes     int64
 	counts    Counts
 	readiness
-	drops
+	nodeEnds
 }
 
 // place is a waiter's place in the queue of a key.
@@ -84,7 +84,7 @@ func New() *Table {
 func (t *Table) Copy() *Table {
 	c := *t
 	c.places, c.deadlines, c.names = t.places.IsoCopy(), t.deadlines.IsoCopy(), t.names.IsoCopy()
-	c.readiness, c.drops = t.readiness.copy(), t.drops.copy()
+	c.readiness, c.nodeEnds = t.readiness.copy(), t.nodeEnds.copy()
 	c.counts = slices.Clone(t.counts)
 	return &c
 }
@@ -127,7 +127,7 @@ func (t *Table) Remove(w *Waiter) {
 // Find returns the waiter of a name, nil if there is none.
 func (t *Table) Find(n Name) *Waiter {
 	w, ok := t.names.Get(&Waiter{Name: n})
-	if !ok || t.dropped(w) {
+	if !ok || t.hasNodeEnded(w) {
 		return nil
 	}
 	return w
@@ -182,7 +182,7 @@ func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 		more = false
 		t.names.Ascend(&Waiter{Name: next}, func(w *Waiter) bool {
 			more = true
-			if !t.dropped(w) {
+			if !t.hasNodeEnded(w) {
 				incarnations = append(incarnations, w.Origin)
 				next = Name{Origin: w.Origin, Ticket: ^uint64(0)}
 			} else {

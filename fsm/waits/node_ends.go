@@ -2,14 +2,14 @@ package waits
 
 import "slices"
 
-// drops are the waiters that are gone, and not all removed yet: for each node, the name before which all
+// nodeEnds are the waiters that are gone, and not all removed yet: for each node, the name before which all
 // waiters of the node are gone. They are a handful, ordered by node.
-type drops struct{ before []Name }
+type nodeEnds struct{ before []Name }
 
-func (d *drops) copy() drops { return drops{slices.Clone(d.before)} }
+func (d *nodeEnds) copy() nodeEnds { return nodeEnds{slices.Clone(d.before)} }
 
-// dropped reports whether a waiter of the table is gone.
-func (d *drops) dropped(w *Waiter) bool {
+// hasNodeEnded reports whether a waiter of the table is gone.
+func (d *nodeEnds) hasNodeEnded(w *Waiter) bool {
 	for i := range d.before {
 		if d.before[i].Origin.Node == w.Origin.Node {
 			return w.Compare(d.before[i]) < 0
@@ -18,12 +18,12 @@ func (d *drops) dropped(w *Waiter) bool {
 	return false
 }
 
-// Dropped reports whether a waiter that Next or First returned is gone. Such a waiter must not be served.
-func (t *Table) Dropped(w *Waiter) bool { return t.dropped(w) }
+// HasNodeEnded reports whether a waiter that Next or First returned is gone. Such a waiter must not be served.
+func (t *Table) HasNodeEnded(w *Waiter) bool { return t.hasNodeEnded(w) }
 
-// Drop drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same incarnation with a
-// lower ticket. They are gone from now on, and removed by Sweep.
-func (t *Table) Drop(before Name) {
+// EndNodeWaitsBefore drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same
+// incarnation with a lower ticket. They are gone from now on, and removed by Sweep.
+func (t *Table) EndNodeWaitsBefore(before Name) {
 	w, ok := t.firstOf(before.Origin.Node)
 	if !ok || w.Compare(before) >= 0 {
 		return
@@ -40,16 +40,16 @@ func (t *Table) Drop(before Name) {
 	}
 }
 
-// DropIncarnation drops all waiters of a node that the table has, up to an epoch. Requires: no waiter of the node
+// EndNodeWaits drops all waiters of a node that the table has, up to an epoch. Requires: no waiter of the node
 // has a later epoch.
-func (t *Table) DropIncarnation(node string, epoch uint64) {
+func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	last := Name{Ticket: ^uint64(0)}
 	last.Origin.Node, last.Origin.Epoch = node, epoch
 	t.names.Descend(&Waiter{Name: last}, func(w *Waiter) bool {
 		if w.Origin.Node == node {
 			before := w.Name
 			before.Ticket++
-			t.Drop(before)
+			t.EndNodeWaitsBefore(before)
 		}
 		return false
 	})
