@@ -59,7 +59,7 @@ func (t *Table) check(q *Request) error {
 	if !q.Reentrant {
 		q.Call = ""
 	}
-	if len(q.Keys) > 1 {
+	if n := len(q.Keys); n > 1 && n <= MaxKeys {
 		q.Keys = distinct(q.Keys)
 	}
 	switch {
@@ -79,12 +79,9 @@ func (t *Table) check(q *Request) error {
 }
 
 // distinct returns keys without repetitions, in their order.
-func distinct(keys []string) []string {
-	var kept []string
-	known := make(map[string]struct{}, len(keys))
+func distinct(keys []string) (kept []string) {
 	for _, key := range keys {
-		if _, twice := known[key]; !twice {
-			known[key] = struct{}{}
+		if !slices.Contains(kept, key) {
 			kept = append(kept, key)
 		}
 	}

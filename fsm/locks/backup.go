@@ -55,13 +55,8 @@ func (t *Table) RenewAll() {
 		t.renewHolds(t.mutable(l))
 	}
 	t.finish()
-	var ids []uint64
-	t.byID.Scan(func(s *session) bool {
-		ids = append(ids, s.id)
-		return true
-	})
-	for _, id := range ids {
-		s := t.mutableSession(id)
+	for _, shared := range t.byID.Items() {
+		s := t.mutableSession(shared.id)
 		t.unschedule(s)
 		t.disconnect(s)
 		t.startLease(s, saturated(t.now, s.lease))

@@ -134,7 +134,7 @@ func TestDamageBeyondLimits(t *testing.T) {
 	require.Contains(t, refusals(table, "node 2", "node 1"), errNodeEnd)
 
 	for over, want := range []error{nil, errWaiter} {
-		d := &loader{Reader: &player{}, t: New()}
+		d := &codec{Reader: &player{}, t: New()}
 		d.t.waitingBytes = MaxWaitingBytes + int64(over)
 		d.queue()
 		require.Equal(t, want, d.err)

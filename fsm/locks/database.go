@@ -179,11 +179,12 @@ func (s *databases) firstFlushed() (of *database, first *lock) {
 			return d, l
 		}
 	}
-	for _, d := range s.flushed {
-		l, _ := d.locks.Min()
-		return d, l
+	if len(s.flushed) == 0 {
+		return nil, nil
 	}
-	return nil, nil
+	of = s.flushed[0]
+	first, _ = of.locks.Min()
+	return of, first
 }
 
 // firstLock returns the live lock that is due first: among all locks if quiet, else among those with a queue.

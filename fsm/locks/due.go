@@ -187,12 +187,10 @@ func (e *engine) runSessionEnd(id uint64, end int64) {
 func (e *engine) endSession(id uint64, at int64) {
 	s := e.mutableSession(id)
 	connected := s.origin != nil && !s.closed
-	told := Event{Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened}
-	if s.origin != nil {
-		told.Client = Client{*s.origin, s.conn}
-		told.Attached = told.Client
-	}
-	e.emit(told)
+	e.emit(Event{
+		Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client(),
+		Attached: s.client(),
+	})
 	e.emitLateSession(s, at)
 	e.unschedule(s)
 	s.closed, s.deadline = true, at

@@ -22,14 +22,14 @@ const (
 	Lost
 	// TimedOut: Owner's wait for this lock ended by time.
 	TimedOut
-	// JoinedQueue: a request joined the queue, which has Waiters entries now.
+	// Waiting: a request joined the queue, which has Waiters entries now.
 	JoinedQueue
 	// WaitEnded: the wait named Name is over. Each wait has one, after its other events. Fence is the grant, or 0; Err
 	// says why not. Key is the first of the request's keys.
 	WaitEnded
 	// SessionEnded: the session Session ended. The losses of its holds come before or after.
 	SessionEnded
-	// LeftQueue: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
+	// Left: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
 	// no work is charged for them. Left changes the version of the key.
 	LeftQueue
 	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. Emitted once for each hold. A session
@@ -150,7 +150,7 @@ func (s *store) holdEvent(kind EventKind, h *hold) Event {
 		Client: h.client(), LeaseMillis: h.lease(),
 	}
 	if told.Session != 0 {
-		told.Attached = s.clientOf(told.Session)
+		told.Attached = s.session(told.Session).client()
 	}
 	return told
 }

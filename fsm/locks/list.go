@@ -15,37 +15,41 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 	if d == nil || q.Cursor >= 1<<53 {
 		return nil, 0, 0
 	}
-	last, locks := uint64(0), 0
-	from := probeAt(q.DB, q.Cursor<<cursorShift, "")
-	d.locks.Ascend(&from, func(l *lock) bool {
+	last, locks, first := uint64(0), 0, probeAt(q.DB, q.Cursor<<cursorShift, "")
+	for l := range from(d.locks, &first) {
 		at := l.hash >> cursorShift
 		if (locks >= max(q.Count, 1) || looked > maxLooked) && at != last {
-			next = at
-			return false
+			return rows, at, looked + locks
 		}
 		locks++
 		last = at
 		if q.Match != nil && !q.Match(l.key()) {
-			return true
+			continue
 		}
-		row, seen := s.describe(l, q, nowMillis)
-		if looked += seen; len(row.Holds)+len(row.Waits) > 0 {
+		row := s.describe(l, q, nowMillis)
+		if shown := len(row.Holds) + len(row.Waits); shown > 0 {
+			looked += shown
 			rows = append(rows, row)
 		}
-		return true
-	})
-	return rows, next, looked + locks
+	}
+	return rows, 0, looked + locks
 }
 
-// listSession lists the holds and waits of a session.
+// listSession lists the holds of a session by fence, and then its waits by order. An even cursor is twice the fence of
+// the next hold, an odd one is one more than twice the order of the next waiter.
 func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
-	id := q.Session
-	if !s.isOpen(id, now) {
+	if !s.isOpen(q.Session, now) {
 		return nil, 0, 0
 	}
-	one := func(db int, key string, each func(l *lock, row *Info)) {
+	last := uint64(0)
+	isFull := func(at uint64) bool {
+		full := looked >= max(q.Count, 1) && at != last
+		last = at
+		return full
+	}
+	add := func(db int, key, owner string, fill func(l *lock, row *Info)) {
 		looked++
-		if q.DB >= 0 && db != q.DB || q.Match != nil && !q.Match(key) {
+		if q.DB >= 0 && db != q.DB || q.Match != nil && !q.Match(key) || q.ByOwner && owner != q.Owner {
 			return
 		}
 		l := s.peek(db, key)
@@ -53,58 +57,44 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 			return // the lock was flushed
 		}
 		row := l.summary(now)
-		if each(l, &row); len(row.Holds)+len(row.Waits) > 0 {
+		if fill(l, &row); len(row.Holds)+len(row.Waits) > 0 {
 			rows = append(rows, row)
 		}
 	}
-	full := func(last, at uint64) bool { return looked >= max(q.Count, 1) && at != last }
-	last := uint64(0)
-	if q.Cursor&1 == 0 && (!q.Waiting || q.Held) {
-		s.holdsOf.Ascend(&hold{bound: id, fence: q.Cursor / 2}, func(h *hold) bool {
-			if h.bound != id {
-				return false
+	cursor := q.Cursor
+	if cursor&1 == 0 && (!q.Waiting || q.Held) {
+		for h := range from(s.holdsOf, &hold{bound: q.Session, fence: cursor / 2}) {
+			if h.bound != q.Session {
+				break
 			}
-			if full(last, h.fence) {
-				next = h.fence * 2
-				return false
+			if isFull(h.fence) {
+				return rows, h.fence * 2, looked
 			}
-			last = h.fence
-			one(int(h.db), h.key, func(l *lock, row *Info) {
-				row.Mode = h.mode
-				if l.holdOf(h.owner) == h && (!q.ByOwner || h.owner == q.Owner) {
+			add(int(h.db), h.key, h.owner, func(l *lock, row *Info) {
+				if row.Mode = h.mode; l.holdOf(h.owner) == h {
 					row.Holds = []Hold{h.show(now)}
 				}
 			})
-			return true
-		})
-	}
-	if next != 0 || q.Held && !q.Waiting {
-		return rows, next, looked
-	}
-	from := uint64(0)
-	if q.Cursor&1 == 1 {
-		from = q.Cursor / 2
-	}
-	last = 0
-	s.waitsOf.Ascend(&waiter{session: id, order: from}, func(w *waiter) bool {
-		if w.session != id {
-			return false
 		}
-		if full(last, w.order) {
-			next = w.order*2 + 1
-			return false
+	}
+	if cursor&1 == 0 {
+		cursor, last = 0, 0
+	}
+	if q.Held && !q.Waiting {
+		return rows, 0, looked
+	}
+	for w := range from(s.waitsOf, &waiter{session: q.Session, order: cursor / 2}) {
+		if w.session != q.Session {
+			break
 		}
-		last = w.order
+		if isFull(w.order) {
+			return rows, w.order*2 + 1, looked
+		}
 		for _, key := range w.keys() {
-			one(int(w.db), key, func(l *lock, row *Info) {
-				if !q.ByOwner || w.owner == q.Owner {
-					row.Waits = []Wait{w.show(now)}
-				}
-			})
+			add(int(w.db), key, w.owner, func(_ *lock, row *Info) { row.Waits = []Wait{w.show(now)} })
 		}
-		return true
-	})
-	return rows, next, looked
+	}
+	return rows, 0, looked
 }
 
 // maxQueues bounds the queues that EachQueue looks at.
@@ -135,15 +125,11 @@ func (s *store) Session(id uint64, nowMillis int64) *SessionInfo {
 }
 
 func (s *store) showSession(of *session, now int64) SessionInfo {
-	shown := SessionInfo{
+	return SessionInfo{
 		ID: of.id, Name: of.name, User: of.user, LeaseMillis: of.lease, LeftMillis: s.endOf(of) - now,
-		OpenedMillis: of.opened,
-		Holds:        int(of.holds), Waiters: int(of.waiters),
+		OpenedMillis: of.opened, Connection: of.origin != nil, Client: of.client(), Holds: int(of.holds),
+		Waiters: int(of.waiters),
 	}
-	if of.origin != nil {
-		shown.Connection, shown.Client = true, Client{*of.origin, of.conn}
-	}
-	return shown
 }
 
 // Sessions describes at most count sessions that a user may use, from the id cursor on. next is the cursor of the next
@@ -152,20 +138,17 @@ func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64)
 	looked int,
 ) {
 	passed := 0
-	s.byID.Ascend(&session{id: cursor}, func(of *session) bool {
+	for of := range from(s.byID, &session{id: cursor}) {
 		usable := user == "" || of.user == user
 		if usable && passed >= max(count, 1) || looked > maxLooked {
-			next = of.id
-			return false
+			return rows, of.id, looked
 		}
 		if looked++; !usable {
-			return true
+			continue
 		}
-		passed++
-		if !of.closed && s.endOf(of) >= nowMillis {
+		if passed++; !of.closed && s.endOf(of) >= nowMillis {
 			rows = append(rows, s.showSession(of, nowMillis))
 		}
-		return true
-	})
-	return rows, next, looked
+	}
+	return rows, 0, looked
 }

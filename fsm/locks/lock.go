@@ -19,7 +19,7 @@ type lock struct {
 	generation uint64
 	due        int64 // the first deadline, as on the agenda
 	hold       *hold // the only hold; nil: none, or several
-	// ext is needed beyond one hold. Nil: no queue, no delay, no pending grant.
+	// more is needed beyond one hold. Nil: no queue, no delay, no pending grant.
 	ext *extension
 }
 

@@ -45,7 +45,7 @@ func TestBackup(t *testing.T) {
 		}
 		kept.byID.Scan(func(s *session) bool {
 			require.Equal(t, now+s.lease, kept.endOf(s))
-			require.Zero(t, kept.clientOf(s.id))
+			require.Zero(t, s.client())
 			return true
 		})
 		reloaded(t, kept)

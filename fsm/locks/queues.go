@@ -2,6 +2,7 @@ package locks
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -218,26 +219,27 @@ func (q *queues) nextInLine(l *lock) *waiter {
 	return nil
 }
 
-// eachWaiter calls f with the waiters of a queue in their order, until f returns false.
-func (q *queues) eachWaiter(l *lock, f func(w *waiter) bool) {
-	var heads [rankCount]place
-	var left [rankCount]bool
-	for r := range rankCount {
-		heads[r], left[r] = q.firstPlace(l, r)
-	}
-	for {
-		least := rankCount
+// waitersAt yields the waiters of a queue in their order.
+func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
+	return func(yield func(w *waiter) bool) {
+		var heads [rankCount]place
+		var left [rankCount]bool
 		for r := range rankCount {
-			if left[r] && (least == rankCount || heads[r].order() < heads[least].order()) {
-				least = r
+			heads[r], left[r] = q.firstPlace(l, r)
+		}
+		for {
+			least := rankCount
+			for r := range rankCount {
+				if left[r] && (least == rankCount || heads[r].order() < heads[least].order()) {
+					least = r
+				}
 			}
+			if least == rankCount || !yield(heads[least].waiter) {
+				return
+			}
+			next, ok := seek(q.places, placeAt(l, least, heads[least].order()+1))
+			heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.at>>orderBits) == least
 		}
-		if least == rankCount || !f(heads[least].waiter) {
-			return
-		}
-		from := placeAt(l, least, heads[least].order()+1)
-		next, ok := seek(q.places, from)
-		heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.at>>orderBits) == least
 	}
 }
 

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
@@ -14,19 +15,17 @@ import (
 const cursorShift = 64 - 53
 
 // all yields the live locks in order, and then the flushed ones.
-func (s *databases) all() iter.Seq[*lock] {
+func (s *databases) all() iter.Seq[*lock] { return locksOf(slices.Concat(s.live, s.flushed)) }
+
+// locksOf yields the locks of databases.
+func locksOf(databases []*database) iter.Seq[*lock] {
 	return func(yield func(l *lock) bool) {
-		for _, list := range [][]*database{s.live, s.flushed} {
-			for _, d := range list {
-				more := true
-				d.locks.Scan(func(l *lock) bool {
-					more = yield(l)
-					return more
-				})
-				if !more {
-					return
-				}
-			}
+		more := true
+		for i := 0; more && i < len(databases); i++ {
+			databases[i].locks.Scan(func(l *lock) bool {
+				more = yield(l)
+				return more
+			})
 		}
 	}
 }
@@ -74,10 +73,9 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 			bytes += memberBytes
 		}
 	}
-	s.eachWaiter(l, func(w *waiter) bool {
+	for w := range s.waitersAt(l) {
 		bytes += w.bytes()
-		return true
-	})
+	}
 	return bytes
 }
 
@@ -161,40 +159,38 @@ func (l *lock) summary(now int64) Info {
 	return shown
 }
 
-// describe returns what a query without a session shows of a lock, and how many holds and waits it looked at.
-func (s *store) describe(l *lock, q *Query, now int64) (shown Info, looked int) {
-	shown = l.summary(now)
-	if first := l.anyHold(); first != nil {
-		shown.Mode = first.mode
+// describe returns what a query without a session shows of a lock.
+func (s *store) describe(l *lock, q *Query, now int64) Info {
+	shown, holds, waits := l.summary(now), l.holds(), s.waitersAt(l)
+	if len(holds) > 0 {
+		shown.Mode = holds[0].mode
+	}
+	if q.ByOwner {
+		holds = some(l.holdOf(q.Owner))
+		waits = slices.Values(some(s.queues.waiterOf(new(waiter), l, q.Owner)))
 	}
 	if !q.Waiting || q.Held {
-		holds := l.holds()
-		if h := l.holdOf(q.Owner); q.ByOwner && h != nil {
-			holds = []*hold{h}
-		} else if q.ByOwner {
-			holds = nil
-		}
 		for _, h := range holds[:min(q.Most, len(holds))] {
-			looked++
 			shown.Holds = append(shown.Holds, h.show(now))
 		}
 	}
-	if q.Held && !q.Waiting || shown.Waiters == 0 {
-		return shown, looked
+	if q.Held && !q.Waiting || q.Most < 1 {
+		return shown
 	}
-	add := func(w *waiter) bool {
-		looked++
-		shown.Waits = append(shown.Waits, w.show(now))
-		return len(shown.Waits) < q.Most
+	for w := range waits {
+		if shown.Waits = append(shown.Waits, w.show(now)); len(shown.Waits) == q.Most {
+			break
+		}
 	}
-	switch w := s.queues.waiterOf(new(waiter), l, q.Owner); {
-	case q.Most < 1, q.ByOwner && w == nil:
-	case q.ByOwner:
-		add(w)
-	default:
-		s.eachWaiter(l, add)
+	return shown
+}
+
+// some returns a list of an item, or an empty one for nil.
+func some[T any](item *T) []*T {
+	if item == nil {
+		return nil
 	}
-	return shown, looked
+	return []*T{item}
 }
 
 // Info describes a lock, with at most so many of its holds and of its waits. Nil: there is none.
@@ -203,7 +199,7 @@ func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 	if l == nil {
 		return nil
 	}
-	shown, _ := s.describe(l, &Query{Most: most}, nowMillis)
+	shown := s.describe(l, &Query{Most: most}, nowMillis)
 	return &shown
 }
 

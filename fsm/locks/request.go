@@ -97,9 +97,9 @@ type Request struct {
 	DB             int
 	// Account is the number of the user that the waiter counts for; 0: none. OverQuota: the account has no room for
 	// another waiter, so only an owner that waits already may.
-	Account   int16
+	Account int16
 	OverQuota bool
-	Mode      Mode
+	Mode    Mode
 	// Waits: the request may wait, if it has a ticket.
 	Waits bool
 	// Notify: the client wants a notice of the end of the wait beside its commands. The table only keeps this.

@@ -1,6 +1,10 @@
 package locks
 
-import "github.com/holdfast/holdfast/protocol"
+import (
+	"slices"
+
+	"github.com/holdfast/holdfast/protocol"
+)
 
 // OpenSession opens a session with a lease for a user: see [Table.MayUse]. connection: it lives with the client's
 // connection.
@@ -22,7 +26,7 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	t.byID.Set(s)
 	t.bytes += s.bytes()
 	if connection {
-		t.attachTo(s, client)
+		t.attach(s, client)
 	} else {
 		t.startLease(s, saturated(t.now, s.lease))
 	}
@@ -69,7 +73,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	switch {
 	case s == nil:
 		return false, nil
-	case s.origin != nil && client == (Client{*s.origin, s.conn}):
+	case client == s.client():
 		// It is attached there: the session is renewed below, and the connection's count stays.
 	case t.SessionsOf(client) >= MaxAttached:
 		return false, ErrFull
@@ -77,15 +81,23 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	t.emitLateSession(s, t.now)
 	t.unschedule(s)
 	t.disconnect(s)
-	t.attachTo(s, client)
+	t.attach(s, client)
 	return true, nil
 }
 
-// attachTo attaches an unscheduled session to a connection.
-func (t *Table) attachTo(s *session, c Client) {
+// attach attaches an unscheduled session to a connection, from now on.
+func (t *Table) attach(s *session, c Client) {
 	o := t.origin(c.Origin)
 	t.endOfIncarnation(*o)
-	t.attach(s, o, c.Conn, t.now)
+	i, known := t.incarnationAt(*o)
+	if !known {
+		t.incarnations = slices.Insert(t.incarnations, i, incarnation{origin: *o})
+	}
+	t.incarnations[i].alive = t.now
+	t.incarnations[i].sessions++
+	s.origin, s.conn, s.deadline = o, c.Conn, t.now
+	t.attached.Set(sessionKey{o, s.lease, s.id})
+	t.connections.Set(sessionKey{o, s.conn, s.id})
 }
 
 // CloseSession ends a session, and returns the number of its holds. ok: the session existed.
@@ -103,7 +115,9 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 // KeepNodeAlive renews all sessions that are attached to connections of an incarnation of a node.
 func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	t.endOfIncarnation(o)
-	t.noteAlive(o, t.now)
+	if i, ok := t.incarnationAt(o); ok {
+		t.incarnations[i].alive = t.now
+	}
 }
 
 // endOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. If the budget

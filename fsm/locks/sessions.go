@@ -48,6 +48,14 @@ func (s *session) endKey() sessionEnd {
 	return sessionEnd{s.deadline, s.id}
 }
 
+// client returns the connection that the session is attached to, or the zero Client.
+func (s *session) client() Client {
+	if s == nil || s.origin == nil {
+		return Client{}
+	}
+	return Client{*s.origin, s.conn}
+}
+
 func sessionEndBefore(a, b sessionEnd) bool {
 	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id)) < 0
 }
@@ -174,30 +182,10 @@ func (s *sessions) hasSessionEnd(until int64) bool {
 	return end < until
 }
 
-// noteAlive records that an incarnation was heard of, if sessions are attached to it.
-func (s *sessions) noteAlive(o protocol.Incarnation, now int64) {
-	if i, ok := s.incarnationAt(o); ok {
-		s.incarnations[i].alive = now
-	}
-}
-
 // startLease schedules an unscheduled session by its own lease.
 func (s *sessions) startLease(of *session, until int64) {
 	of.deadline, of.leased = until, true
 	s.ends.Set(of.endKey())
-}
-
-// attach schedules an unscheduled session with a connection, from now on.
-func (s *sessions) attach(of *session, o *protocol.Incarnation, conn, now int64) {
-	i, known := s.incarnationAt(*o)
-	if !known {
-		s.incarnations = slices.Insert(s.incarnations, i, incarnation{origin: *o})
-	}
-	s.incarnations[i].alive = now
-	s.incarnations[i].sessions++
-	of.origin, of.conn, of.deadline = o, conn, now
-	s.attached.Set(sessionKey{o, of.lease, of.id})
-	s.connections.Set(sessionKey{o, of.conn, of.id})
 }
 
 // unschedule removes a session from the trees of ends.
@@ -235,23 +223,13 @@ func (s *sessions) ofConnection(c Client) uint64 {
 
 // SessionsOf counts the sessions of a connection.
 func (s *sessions) SessionsOf(c Client) (n int) {
-	s.connections.Ascend(sessionKey{origin: &c.Origin, by: c.Conn}, func(k sessionKey) bool {
+	for k := range from(s.connections, sessionKey{origin: &c.Origin, by: c.Conn}) {
 		if *k.origin != c.Origin || k.by != c.Conn {
-			return false
+			break
 		}
 		n++
-		return true
-	})
-	return n
-}
-
-// clientOf returns the connection to which a session is attached.
-func (s *sessions) clientOf(id uint64) Client {
-	found := s.session(id)
-	if found == nil || found.origin == nil {
-		return Client{}
 	}
-	return Client{*found.origin, found.conn}
+	return n
 }
 
 // firstHold returns the hold of a session with the lowest fence, or nil.

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -60,6 +61,11 @@ func (s *store) copy() store {
 	c.origins = slices.Clone(s.origins)
 	c.touched, c.woken, c.events, c.last, c.probe = nil, nil, nil, lastLookup{}, nil
 	return c
+}
+
+// from yields the items of a tree that are not before pivot.
+func from[T any](tree *btree.BTreeG[T], pivot T) iter.Seq[T] {
+	return func(yield func(item T) bool) { tree.Ascend(pivot, yield) }
 }
 
 // seek returns the first item that is not before pivot.

@@ -5,36 +5,47 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidwall/btree"
+
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// Verify loads the table from a snapshot of itself. [Load] proves each record and what records say of each other, and
-// makes all else anew: trees, counts, and when locks are due. Verify returns the first difference. No call may be under
-// way.
+// Verify loads the table from a snapshot of itself, and returns the first difference. [Load] proves each record and the
+// relations between records, and makes all else anew. No call may be running.
 func (t *Table) Verify() error { return t.verify(true) }
 
 // verify is Verify. served: also check that no waiter could be granted now.
 func (t *Table) verify(served bool) error {
 	var out tape
 	t.Save(&out)
-	again, err := Load(&player{words: out})
-	if err != nil {
+	loaded, err := Load(&player{words: out})
+	switch {
+	case err != nil:
 		return fmt.Errorf("locks: %w", err)
+	case !t.counts.Equal(loaded.counts):
+		return fmt.Errorf("locks: accounts with %d waiters, but %d when loaded", t.counts, loaded.counts)
 	}
-	v := verifier{Table: t, served: served, where: "all"}
-	v.tables(again)
-	for i, d := range t.live {
-		v.require(d.flush == nil, "database %d is live and flushed", i)
-		v.database(d, again.makeDatabase(i))
+	made := loaded.derived()
+	for i, kept := range t.derived() {
+		if kept != made[i] {
+			return fmt.Errorf("locks: %s, but when loaded %s", kept, made[i])
+		}
 	}
-	for i, d := range t.flushed {
-		v.database(d, again.flushed[i])
+	for l := range t.all() {
+		if !served || l.due < t.now || t.flushOf(l) != nil || l.ext == nil || l.ext.sessionHolds != 0 {
+			continue
+		}
+		if t.nextInLine(l) != nil {
+			return fmt.Errorf("locks: %s is not granted to the first in line", l.key())
+		}
+		for w := range t.waitersAt(l) {
+			q, own := w.request(), l.holdOf(w.owner)
+			if own != nil && !w.absent && w.keys()[w.blocked] == l.key() && covers(own, &q) {
+				return fmt.Errorf("locks: %q waits for %s, which it holds", w.owner, l.key())
+			}
+		}
 	}
-	t.byID.Scan(func(s *session) bool {
-		v.session(s, again.session(s.id))
-		return v.err == nil
-	})
-	return v.err
+	return nil
 }
 
 // tape is a snapshot in memory. A player reads it.
@@ -67,135 +78,81 @@ func (p *player) String() string                 { return next[string](p) }
 func (p *player) Err() error                     { return p.err }
 func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p.String()) }
 
-// verifier compares a table with the one that its snapshot makes.
-type verifier struct {
-	*Table
-	served bool
-	where  string
-	err    error
-}
-
-func (v *verifier) require(ok bool, format string, args ...any) {
-	if !ok && v.err == nil {
-		v.err = fmt.Errorf("locks: %s: "+format, append([]any{v.where}, args...)...)
-	}
-}
-
-// same requires that a value of the table is equal to the value of the loaded one.
-func (v *verifier) same(what string, kept, made any) {
-	v.require(kept == made, "%s: %v, but %v when loaded", what, kept, made)
-}
-
-// tables compares the counts over all, and the sizes of the trees.
-func (v *verifier) tables(again *Table) {
-	t := v.Table
-	v.require(len(t.touched) == 0, "%d locks are touched", len(t.touched))
-	v.same("stats", t.Stats(), again.Stats())
-	v.same("bytes of waiters", t.waitingBytes, again.waitingBytes)
-	v.require(t.counts.Equal(again.counts), "accounts with %d waiters, but %d when loaded", t.counts, again.counts)
-	v.require(slices.Equal(t.incarnations, again.incarnations), "incarnations %v, but %v when loaded", t.incarnations,
-		again.incarnations)
-	v.same("places", t.places.Len(), again.places.Len())
-	v.same("places by owner", t.byOwner.Len(), again.byOwner.Len())
-	v.same("ends of waits", t.waitEnds.Len(), again.waitEnds.Len())
-	v.same("waiters by name", t.names.Len(), again.names.Len())
-	v.same("waiters by session", t.waitsOf.Len(), again.waitsOf.Len())
-	v.same("leases of sessions", t.ends.Len(), again.ends.Len())
-	v.same("sessions of nodes", t.attached.Len(), again.attached.Len())
-	v.same("sessions of connections", t.connections.Len(), again.connections.Len())
-	v.same("holds by session", t.holdsOf.Len(), again.holdsOf.Len())
-}
-
-// database compares the locks of two databases.
-func (v *verifier) database(d, made *database) {
-	v.same("agenda", d.agenda.Len(), made.agenda.Len())
-	d.locks.Scan(func(l *lock) bool {
-		v.where = l.key()
-		m, ok := made.locks.Get(l)
-		if v.require(ok, "is in the wrong database"); ok {
-			v.lock(d, l, m)
-			v.queue(l)
+// derived describes what no snapshot has: counts, flags, and the items of the trees. A record has the name that the
+// locks give it, so a record that is in a tree alone has none.
+func (t *Table) derived() (lines []string) {
+	names := map[any]string{}
+	for l := range t.all() {
+		names[l.id()] = fmt.Sprintf("lock %d %q", l.db(), l.key())
+		names[l] = names[l.id()]
+		for _, h := range l.holds() {
+			names[h] = fmt.Sprintf("hold %d of %s", h.fence, names[l])
 		}
-		return v.err == nil
+		for w := range t.waitersAt(l) {
+			names[w] = fmt.Sprintf("waiter %d", w.order)
+		}
+	}
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	nameAll := func(holds []*hold) (all []string) {
+		for _, h := range holds {
+			all = append(all, names[h])
+		}
+		return all
+	}
+	database := func(of string, d *database) {
+		d.locks.Scan(func(l *lock) bool {
+			var m extension
+			if l.ext != nil {
+				m = *l.ext
+			}
+			holds := m.holds
+			m.holds = nil
+			add("%s, %s: flags %b, due %d, extended %t, alone %t, %+v", of, names[l], l.head&flagBits, l.due, l.ext != nil,
+				l.hold != nil, m)
+			if holds != nil {
+				add("%s by owner %q, by end %q", names[l], nameAll(holds.byOwner), nameAll(holds.byEnd))
+			}
+			return true
+		})
+		lines = append(lines, itemsOf("agenda", d.agenda, func(l *lock) string { return names[l] })...)
+	}
+	for i, d := range t.live {
+		database(fmt.Sprintf("database %d, flushed %t", i, d.flush != nil), d)
+	}
+	for i, d := range t.flushed {
+		database(fmt.Sprintf("flush %d", i), d)
+	}
+	add("%+v, %d bytes of waiters, %d locks touched", t.Stats(), t.waitingBytes, len(t.touched))
+	add("incarnations %v", t.incarnations)
+	t.byID.Scan(func(s *session) bool {
+		add("session %d: %d holds, %d waiters, %d places", s.id, s.holds, s.waiters, s.places)
+		return true
 	})
+	waiterAt := func(k queueKey) string { return names[k.lock] + ", " + names[k.waiter] }
+	attachedTo := func(k sessionKey) string { return fmt.Sprint(*k.origin, k.by, k.id) }
+	return slices.Concat(lines,
+		itemsOf("places", t.places, func(p place) string { return fmt.Sprint(names[p.lock], p.at, names[p.waiter]) }),
+		itemsOf("queues by owner", t.byOwner, waiterAt),
+		itemsOf("ends of waits", t.waitEnds, waiterAt),
+		itemsOf("waiters by name", t.names, func(w *waiter) string { return names[w] }),
+		itemsOf("waiters by session", t.waitsOf, func(w *waiter) string { return names[w] }),
+		itemsOf("ends of sessions", t.ends, func(e sessionEnd) string { return fmt.Sprint(e) }),
+		itemsOf("sessions by node", t.attached, attachedTo),
+		itemsOf("sessions by connection", t.connections, attachedTo),
+		itemsOf("holds by session", t.holdsOf, func(h *hold) string { return names[h] }),
+	)
 }
 
-// lock compares a lock with the loaded one.
-func (v *verifier) lock(d *database, l, made *lock) {
-	v.same("flags", l.head&flagBits, made.head&flagBits)
-	v.same("due", l.due, made.due)
-	if l.scheduled() {
-		same, _ := d.agenda.Get(l)
-		v.require(same == l, "is not on the agenda")
-	}
-	v.require((l.hold == nil) == (made.hold == nil), "one hold alone is %v", l.hold != nil)
-	for _, h := range l.holds() {
-		v.require(l.holdOf(h.owner) == h, "%q does not have its hold", h.owner)
-		if h.session() != 0 {
-			same, _ := v.holdsOf.Get(h)
-			v.require(same == h, "%q does not have its hold by session", h.owner)
+// itemsOf describes the items of a tree. Their order may depend on the ids of locks, so the descriptions are sorted.
+func itemsOf[T any](of string, tree *btree.BTreeG[T], describe func(item T) string) (items []string) {
+	var last *T
+	tree.Scan(func(item T) bool {
+		if items = append(items, of+": "+describe(item)); last != nil && !tree.Less(*last, item) {
+			items = append(items, of+": out of order")
 		}
-	}
-	if l.ext == nil {
-		return
-	}
-	m, n := *l.ext, *made.ext
-	if m.holds != nil && n.holds != nil {
-		v.require(slices.IsSortedFunc(m.holds.byOwner, compareOwners) && slices.IsSortedFunc(m.holds.byEnd, compareEnds),
-			"has holds out of order")
-		v.same("holds by owner", len(m.holds.byOwner), len(n.holds.byOwner))
-		v.same("holds by end", len(m.holds.byEnd), len(n.holds.byEnd))
-		m.holds, n.holds = nil, nil
-	}
-	v.same("extension", m, n)
-}
-
-// queue checks that each waiter of a lock is in every tree it belongs in, and that none could be granted now, unless
-// something is due at the lock.
-func (v *verifier) queue(l *lock) {
-	t, places := v.Table, 0
-	served := v.served && l.due >= v.now && v.flushOf(l) == nil && l.ext != nil && l.ext.sessionHolds == 0
-	v.require(!served || v.nextInLine(l) == nil, "is not granted to the first in line")
-	t.eachWaiter(l, func(w *waiter) bool {
-		places++
-		q, own := w.request(), l.holdOf(w.owner)
-		v.require(!served || own == nil || w.absent || w.keys()[w.blocked] != l.key() || !covers(own, &q),
-			"%q waits for what it holds", w.owner)
-		i := slices.Index(w.keys(), l.key())
-		if v.require(i >= 0, "%q waits for other locks", w.owner); i < 0 {
-			return false
-		}
-		p, _ := t.places.Get(placeAt(l, w.rankAt(i), w.order))
-		v.require(p.waiter == w, "%q does not stand in line by rank", w.owner)
-		v.require(w == t.waiterOf(l, w.owner), "%q does not stand in line by owner", w.owner)
-		if i == 0 && w.deadline != never {
-			k, _ := t.waitEnds.Get(queueKey{l.id(), w})
-			v.require(k.waiter == w, "%q does not stand among the ends of waits", w.owner)
-		}
-		if named, _ := t.names.Get(w); !w.absent {
-			v.require(named == w, "%q is not known by its ticket", w.owner)
-		}
-		if bound, _ := t.waitsOf.Get(w); w.session != 0 {
-			v.require(bound == w, "%q is not known by its session", w.owner)
-		}
-		return v.err == nil
+		last = &item
+		return true
 	})
-	v.same("places", places, l.waiters())
-}
-
-// session compares the counts of a session with those of the loaded one, and looks for its end.
-func (v *verifier) session(s, made *session) {
-	v.where = fmt.Sprint("session ", s.id)
-	v.same("holds", s.holds, made.holds)
-	v.same("waiters", s.waiters, made.waiters)
-	v.same("places", s.places, made.places)
-	_, leased := v.ends.Get(s.endKey())
-	v.same("lease of its own", leased, s.leased)
-	if s.origin == nil {
-		return
-	}
-	_, attached := v.attached.Get(sessionKey{s.origin, s.lease, s.id})
-	v.same("end with its node", attached, !s.leased)
-	_, connected := v.connections.Get(sessionKey{s.origin, s.conn, s.id})
-	v.same("connection", connected, !s.closed)
+	slices.Sort(items)
+	return append(items, "end of "+of)
 }

@@ -17,8 +17,8 @@ import (
 
 // naive is a table as one would write it without a thought for time.
 type naive struct {
-	waiters  []*Waiter
-	ready    []Ready
+	waiters []*Waiter
+	ready   []Ready
 	nodeEnds []Name
 }
 

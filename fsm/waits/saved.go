@@ -23,10 +23,10 @@ func (t *Table) NodeEnds() []Name { return t.before }
 func (t *Table) Orders() uint64 { return t.orders }
 
 var (
-	errWaiter  = errors.New("a waiter is damaged")
-	errOrder   = errors.New("waiters are out of order")
-	errReady   = errors.New("a ready key is damaged")
-	errNodeEnd = errors.New("dropped waiters are damaged")
+	errWaiter = errors.New("a waiter is damaged")
+	errOrder  = errors.New("waiters are out of order")
+	errReady  = errors.New("a ready key is damaged")
+	errNodeEnd   = errors.New("dropped waiters are damaged")
 )
 
 // Restorer makes a table of what a snapshot says, and believes nothing.

@@ -1,0 +1,468 @@
+package locks
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
+	"github.com/holdfast/holdfast/protocol"
+)
+
+// Writer and Reader are the stream of a snapshot.
+type Writer interface {
+	Uint(n uint64)
+	Int(n int64)
+	String(s string)
+}
+
+// Reader reads the values of a Writer. The first error is sticky; later reads return zero values. The strings share no
+// memory with others. LockText reads the key of a lock, and returns the text of the item that marks the lock, or the
+// same text anew if there is no such item.
+type Reader interface {
+	Uint() uint64
+	Int() int64
+	String() string
+	LockText(db int) keyspace.LockText
+	Err() error
+}
+
+// The errors of a damaged snapshot.
+var (
+	errNumbers     = errors.New("a number of the lock table is out of range")
+	errIncarnation = errors.New("an incarnation of a node is damaged")
+	errSession     = errors.New("a lock session is damaged")
+	errFlush       = errors.New("a flush of locks is damaged")
+	errNodeEnd     = errors.New("the end of a node's waits for locks is damaged")
+	errLock        = errors.New("a lock is damaged")
+	errHold        = errors.New("a hold is damaged")
+	errWaiter      = errors.New("a waiter for a lock is damaged")
+	errStuck       = errors.New("a waiter could be granted, and never would")
+)
+
+// codec writes a table to a snapshot, or reads one. Each record has one method for both, snapshot, which passes the
+// fields of the record in their order.
+type codec struct {
+	w Writer // nil: the codec reads
+	Reader
+	t *Table
+
+	// err is the first error of a read. wrong is the error for a bad value of the present record.
+	err, wrong error
+	last       *lock     // read from the present list
+	waiters    []*waiter // read
+	key        string    // of the present record, for errors
+}
+
+// Save writes the table. Equal tables write the same bytes.
+func (t *Table) Save(w Writer) { t.snapshot(&codec{w: w, t: t}) }
+
+// Load reads a table, and checks everything that it reads.
+func Load(r Reader) (*Table, error) {
+	c := &codec{Reader: r, t: New()}
+	c.t.snapshot(c)
+	c.queue()
+	c.schedule()
+	if c.err != nil && c.key != "" {
+		return nil, fmt.Errorf("%w: %q", c.err, c.key)
+	} else if c.err != nil {
+		return nil, c.err
+	}
+	c.t.events = nil
+	return c.t, nil
+}
+
+// require records the error of the present record if a condition is not met. It reports whether there is no error.
+func (c *codec) require(met bool) bool {
+	if c.err == nil && c.w == nil {
+		if c.err = c.Err(); c.err == nil && !met {
+			c.err = c.wrong
+		}
+	}
+	return c.err == nil
+}
+
+// passUint passes a number from 0 to most.
+func passUint[T ~uint8 | ~uint32 | ~uint64 | ~int16](c *codec, n *T, most uint64) {
+	if c.w != nil {
+		c.w.Uint(uint64(*n))
+		return
+	}
+	read := c.Uint()
+	c.require(read <= most)
+	*n = T(read)
+}
+
+const anyUint = ^uint64(0)
+
+// passInt passes a number from least to most.
+func passInt[T ~int32 | ~int64](c *codec, n *T, least, most int64) {
+	if c.w != nil {
+		c.w.Int(int64(*n))
+		return
+	}
+	read := c.Int()
+	c.require(read >= least && read <= most)
+	*n = T(read)
+}
+
+// passFlags passes flags as one number.
+func passFlags(c *codec, flags ...*bool) {
+	bits := uint64(0)
+	for i, flag := range flags {
+		if *flag {
+			bits |= 1 << i
+		}
+	}
+	passUint(c, &bits, 1<<len(flags)-1)
+	if c.w == nil {
+		for i, flag := range flags {
+			*flag = bits>>i&1 != 0
+		}
+	}
+}
+
+func passString(c *codec, s *string) {
+	if c.w != nil {
+		c.w.String(*s)
+	} else {
+		*s = c.String()
+	}
+}
+
+// passText passes a text of at most MaxText bytes.
+func passText(c *codec, s *string) {
+	passString(c, s)
+	c.require(len(*s) <= MaxText)
+}
+
+func passIncarnation(c *codec, o *protocol.Incarnation) {
+	passString(c, &o.Node)
+	passUint(c, &o.Epoch, anyUint)
+}
+
+// passClient passes the connection of a node.
+func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
+	var o protocol.Incarnation
+	if c.w != nil {
+		o = **origin
+	}
+	passIncarnation(c, &o)
+	passInt(c, conn, past, never)
+	if c.w == nil {
+		*origin = c.t.origin(o)
+	}
+}
+
+// passList passes a list of n records: it writes all, or calls read for each.
+func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *codec), read func()) {
+	count := uint64(n)
+	passUint(c, &count, anyUint)
+	if c.w != nil {
+		for record := range all {
+			write(record, c)
+		}
+		return
+	}
+	for ; count > 0 && c.require(true); count-- {
+		read()
+	}
+}
+
+// passSlice passes a list in memory.
+func passSlice[T any](c *codec, list *[]T, pass func(c *codec, item *T)) {
+	passList(c, len(*list), slices.Values(*list), func(item T, c *codec) { pass(c, &item) }, func() {
+		var item T
+		pass(c, &item)
+		*list = append(*list, item)
+	})
+}
+
+// isAscending reports whether each item of a list is greater than the one before.
+func isAscending[T any](list []T, compare func(a, b T) int) bool {
+	for i := range len(list) - 1 {
+		if compare(list[i], list[i+1]) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Table) snapshot(c *codec) {
+	c.wrong = errNumbers
+	passUint(c, &t.fences, noOrder-1)
+	passUint(c, &t.orders, noOrder-1)
+	passUint(c, &t.sessionIDs, MaxFence)
+	passString(c, &t.secret)
+	c.require(len(t.secret) == 0 || len(t.secret) == sha256.Size)
+	c.wrong = errIncarnation
+	passSlice(c, &t.incarnations, func(c *codec, n *incarnation) {
+		passIncarnation(c, &n.origin)
+		passInt(c, &n.alive, past, never)
+	})
+	c.require(isAscending(t.incarnations, func(a, b incarnation) int { return a.origin.Compare(b.origin) }))
+	passList(c, t.byID.Len(), t.byID.Scan, (*session).snapshot, c.readSession)
+	c.wrong = errIncarnation
+	c.require(!slices.ContainsFunc(t.incarnations, func(n incarnation) bool { return n.sessions < 1 }))
+	c.wrong = errNodeEnd
+	passSlice(c, &t.nodeEnds, func(c *codec, name *waits.Name) {
+		passIncarnation(c, &name.Origin)
+		passUint(c, &name.Ticket, anyUint)
+	})
+	c.require(isAscending(t.nodeEnds, func(a, b waits.Name) int { return cmp.Compare(a.Origin.Node, b.Origin.Node) }))
+	passList(c, t.LiveLocks(), locksOf(t.live), (*lock).snapshot, func() { c.readLock(nil) })
+	passList(c, len(t.flushed), slices.Values(t.flushed), (*database).snapshot, c.readFlushed)
+}
+
+func (s *session) snapshot(c *codec) {
+	c.wrong = errSession
+	passUint(c, &s.id, MaxFence)
+	passText(c, &s.name)
+	passText(c, &s.user)
+	passInt(c, &s.lease, 1, Forever)
+	passInt(c, &s.opened, past, never)
+	passInt(c, &s.deadline, past, never-1)
+	attached := s.origin != nil
+	if passFlags(c, &attached, &s.leased, &s.closed); attached {
+		passClient(c, &s.origin, &s.conn)
+	}
+}
+
+func (c *codec) readSession() {
+	s, t := &session{}, c.t
+	s.snapshot(c)
+	last, _ := t.byID.Max()
+	c.require(s.id > 0 && (last == nil || s.id > last.id) && (s.leased || s.origin != nil && !s.closed))
+	if s.origin != nil && !s.closed {
+		i, known := t.incarnationAt(*s.origin)
+		if !c.require(known && t.SessionsOf(s.client()) < MaxAttached) {
+			return
+		}
+		c.require(s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease))
+		t.incarnations[i].sessions++
+		t.connections.Set(sessionKey{s.origin, s.conn, s.id})
+	}
+	if !c.require(true) {
+		return
+	}
+	if s.leased {
+		t.ends.Set(s.endKey())
+	} else {
+		t.attached.Set(sessionKey{s.origin, s.lease, s.id})
+	}
+	t.byID.Set(s)
+	t.bytes += s.bytes()
+}
+
+// snapshot passes a flushed database.
+func (d *database) snapshot(c *codec) {
+	passInt(c, &d.flush.at, past, never)
+	passUint(c, &d.flush.cause, anyUint)
+	passList(c, d.locks.Len(), d.locks.Scan, (*lock).snapshot, func() { c.readLock(d) })
+}
+
+func (c *codec) readFlushed() {
+	d := newDatabase(nil)
+	d.flush, c.last = &flush{}, nil
+	d.snapshot(c)
+	first, _ := d.locks.Min()
+	c.wrong = errFlush
+	c.require(first == nil || first.db() == c.last.db())
+	c.t.flushed = append(c.t.flushed, d)
+}
+
+func (l *lock) snapshot(c *codec) {
+	if c.w != nil { // readLock has read the key
+		c.w.Uint(uint64(l.db()))
+		c.w.String(l.key())
+	}
+	extended := l.ext != nil
+	if passFlags(c, &extended); extended {
+		m := c.t.extend(l)
+		passInt(c, &m.grantAt, 0, never-1)
+		passInt(c, &m.delay, 0, Forever)
+	}
+	passList(c, l.holders(), slices.Values(l.holds()), (*hold).snapshot, func() { c.readHold(l) })
+	var first []*waiter // those whose first key is the lock's
+	for w := range c.t.waitersAt(l) {
+		if w.keys()[0] == l.key() {
+			first = append(first, w)
+		}
+	}
+	passList(c, len(first), slices.Values(first), (*waiter).snapshot, func() { c.readWaiter(l) })
+}
+
+// readLock reads a lock of a flushed database, or of a live one if flushed is nil.
+func (c *codec) readLock(flushed *database) {
+	c.wrong = errLock
+	db := uint64(0)
+	passUint(c, &db, maxDatabases-1)
+	t, l := c.t, &lock{text: c.LockText(int(db)), due: never}
+	c.key = l.key()
+	l.hash = keyspace.Hash(c.key)
+	t.lockIDs++
+	t.lockCount++
+	// flagTouched keeps the lock out of store.touched until schedule.
+	l.head = t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
+	if !c.require(!t.HasOrFlushed(int(db), c.key) && (c.last == nil || lockBefore(c.last, l))) {
+		return
+	}
+	if c.last = l; flushed == nil {
+		flushed = t.makeDatabase(int(db))
+	}
+	flushed.set(l)
+	t.bytes += l.bytes()
+	l.snapshot(c)
+}
+
+func (h *hold) snapshot(c *codec) {
+	c.wrong = errHold
+	passText(c, &h.owner)
+	passUint(c, &h.fence, anyUint)
+	passUint(c, &h.mode, uint64(Permits))
+	passUint(c, &h.count, maxCount)
+	session, lease := h.session(), h.lease()
+	if passUint(c, &session, anyUint); session == 0 {
+		passInt(c, &lease, 1, Forever)
+		passInt(c, &h.deadline, past, never-1)
+	}
+	passInt(c, &h.since, past, never)
+	passClient(c, &h.origin, &h.conn)
+	x := h.extra
+	extended := x != nil
+	if passFlags(c, &extended, &h.asked); extended {
+		if x == nil {
+			x = &extra{}
+		}
+		passText(c, &x.note)
+		passText(c, &x.call)
+		passInt(c, &x.delay, 0, Forever)
+		passInt(c, &x.permits, 0, MaxLimit)
+	}
+	if c.w == nil {
+		if h.bound, h.extra = uint64(lease), x; session != 0 {
+			h.bound, h.deadline = session, never
+		}
+	}
+}
+
+func (c *codec) readHold(l *lock) {
+	t, h := c.t, &hold{key: l.key(), db: uint8(l.db())}
+	h.snapshot(c)
+	c.require(h.session() == 0 || t.session(h.bound) != nil)
+	c.require(h.count > 0 && h.fence > 0 && h.fence <= t.fences)
+	if !c.require(h.mode != Permits || h.extra != nil && h.extra.permits > 0) {
+		return
+	}
+	c.require(!t.isFull(h.session(), 1))
+	if holds := l.holds(); len(holds) > 0 {
+		last := holds[len(holds)-1]
+		c.require(h.fence > last.fence && last.mode == h.mode && h.mode != Exclusive)
+		c.require(l.ext != nil && len(holds) < MaxHolders && l.holdOf(h.owner) == nil)
+		c.require(l.permits()+h.permits() <= MaxLimit)
+	}
+	if c.require(true) {
+		t.addHold(l, h)
+	}
+}
+
+func (w *waiter) snapshot(c *codec) {
+	c.wrong = errWaiter
+	keys := w.keys()
+	passSlice(c, &keys, passString)
+	passUint(c, &w.order, anyUint)
+	ends := w.deadline != never
+	passFlags(c, &w.notify, &w.reentrant, &w.absent, &ends)
+	passInt(c, &w.since, past, never)
+	if ends {
+		passInt(c, &w.deadline, past, never-1)
+	}
+	passUint(c, &w.blocked, MaxKeys)
+	passText(c, &w.owner)
+	passText(c, &w.note)
+	passText(c, &w.call)
+	passUint(c, &w.session, anyUint)
+	passInt(c, &w.lease, past, Forever)
+	passUint(c, &w.mode, uint64(Permits))
+	passInt(c, &w.limit, 0, MaxLimit)
+	passInt(c, &w.permits, 0, MaxLimit)
+	passInt(c, &w.wait, 0, Forever)
+	passInt(c, &w.delay, 0, Forever)
+	passInt(c, &w.grace, 0, Forever)
+	passClient(c, &w.origin, &w.conn)
+	passUint(c, &w.ticket, anyUint)
+	passUint(c, &w.account, keyspace.MaxAccount)
+	if c.w == nil {
+		w.several = keys
+	}
+}
+
+func (c *codec) readWaiter(home *lock) {
+	t, read := c.t, &waiter{options: &options{several: []string{}}, db: uint8(home.db()), deadline: never}
+	read.snapshot(c)
+	q := read.request()
+	c.require(len(q.Keys) > 0 && int(read.blocked) < len(q.Keys) && q.Keys[0] == home.key())
+	c.require(read.order > 0 && read.order <= t.orders && (!read.absent || read.deadline != never))
+	if !c.require(q.Session == 0 || t.session(q.Session) != nil && q.LeaseMillis == 0) {
+		return
+	}
+	checked := q
+	if q.Session != 0 {
+		checked.Session, checked.LeaseMillis = 0, 1
+	}
+	c.require(t.check(&checked) == nil && len(checked.Keys) == len(q.Keys) && checked.Mode == q.Mode &&
+		checked.Limit == q.Limit && checked.Permits == q.Permits && checked.Waits && checked.Call == q.Call)
+	w := newWaiter(&q, read.origin, read.since)
+	w.order, w.deadline, w.blocked, w.absent = read.order, read.deadline, read.blocked, read.absent
+	c.waiters = append(c.waiters, w)
+}
+
+// queue puts the waiters into the queues, when all locks have been read.
+func (c *codec) queue() {
+	t, last := c.t, uint64(0)
+	c.wrong = errWaiter
+	slices.SortFunc(c.waiters, func(a, b *waiter) int { return cmp.Compare(a.order, b.order) })
+	for _, w := range c.waiters {
+		_, taken := t.names.Get(w)
+		if c.key = w.keys()[0]; !c.require(w.order > last && (w.absent || !taken)) {
+			return
+		}
+		last = w.order
+		for i, key := range w.keys() {
+			l := t.find(int(w.db), key)
+			if !c.require(l != nil && l.ext != nil && l.waiters() < MaxWaiters && t.waiterOf(l, w.owner) == nil) {
+				return
+			}
+			w.keys()[i] = l.key()
+		}
+		c.require(!t.isFull(w.session, len(w.keys())))
+		t.pushQueue(w)
+	}
+	c.require(t.waitingBytes <= MaxWaitingBytes)
+}
+
+// schedule puts the locks on the agenda. A lock must be in its least form. A waiter that could be granted must be
+// granted by a later event.
+func (c *codec) schedule() {
+	t, n := c.t, c.t.lockCount
+	for _, l := range slices.Collect(t.all()) {
+		if !c.require(true) {
+			return
+		}
+		c.key = l.key()
+		l.head &^= flagTouched | flagWake
+		extended := l.ext != nil
+		t.normalize(l)
+		c.wrong = errLock
+		c.require((l.ext != nil) == extended)
+		c.wrong = errStuck
+		c.require(l.ext == nil || l.due != never || l.ext.sessionHolds > 0 || t.flushOf(l) != nil || t.nextInLine(l) == nil)
+	}
+	t.touched, t.woken, t.last = nil, nil, lastLookup{}
+	c.wrong = errLock
+	c.require(t.lockCount == n)
+}
