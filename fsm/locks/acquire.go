@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// Acquire asks for the locks of a request. The caller may change r afterwards.
+// Acquire asks for the locks of a request: it grants them, puts the request into their queues, or refuses. The caller
+// may change r afterwards.
 func (t *Table) Acquire(r *Request) (Answer, error) {
 	defer t.finish()
 	q := *r
@@ -44,7 +45,7 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	return Answer{Fence: t.grant(&q, since)}, nil
 }
 
-// check brings a request into its one form, and says what is wrong with it.
+// check validates a request, and brings it into the form that is stored.
 func (t *Table) check(q *Request) error {
 	if q.Mode == Permits && q.Limit == 1 {
 		q.Mode = Exclusive
@@ -88,8 +89,8 @@ func distinct(keys []string) (kept []string) {
 	return kept
 }
 
-// settleAll runs what is due at the first lock of a request, and at the others while the budget lasts. A lock at which
-// something is still due blocks the request.
+// settleAll settles the first lock of a request, and the others while the budget lasts. A lock that is not settled
+// blocks the request.
 func (t *Table) settleAll(q *Request) {
 	for i, key := range q.Keys {
 		l := t.find(q.DB, key)
@@ -102,8 +103,8 @@ func (t *Table) settleAll(q *Request) {
 	}
 }
 
-// renewHeld renews the holds of the owner if they are all that the request asks for, and returns their fence. ErrMode:
-// a hold does not cover the request. Fence 0: the owner lacks a lock, or holds the locks under different fences.
+// renewHeld renews the owner's holds if they cover the request, and returns their fence. The fence is 0 if the owner
+// lacks one of the locks, or holds them under different fences. ErrMode: a hold does not cover the request.
 func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
 	all := true
 	for _, key := range q.Keys {
@@ -131,7 +132,7 @@ func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
 	return fence, nil
 }
 
-// countUnbound counts the locks of a request that are not yet held by its owner and session.
+// countUnbound counts the locks of a request that the owner does not hold with the request's session.
 func (t *Table) countUnbound(q *Request) (n int) {
 	for _, key := range q.Keys {
 		if h := t.find(q.DB, key).holdOf(q.Owner); h == nil || h.session() != q.Session {
@@ -141,7 +142,7 @@ func (t *Table) countUnbound(q *Request) (n int) {
 	return n
 }
 
-// renewHold renews a hold whose owner has asked for the lock again.
+// renewHold renews a hold for another request of its owner.
 func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	h := *old
 	h.asked, h.late = true, t.emitLate(old, t.now)
@@ -172,7 +173,7 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 
 const maxCount = 1<<32 - 1
 
-// sameRequest returns the owner's waiter for exactly the locks and the mode of a request, or nil.
+// sameRequest returns the owner's waiter if it waits for exactly the locks and the mode of a request, or nil.
 func (t *Table) sameRequest(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
 	if w == nil || w.mode != q.Mode || w.limit != q.Limit || w.permits != q.Permits || len(w.keys()) != len(q.Keys) ||
@@ -187,7 +188,7 @@ func (t *Table) sameRequest(q *Request) *waiter {
 	return w
 }
 
-// dismissAll ends the owner's waits for any lock of a request. same is the wait that is about to be granted.
+// dismissAll ends the owner's waits for any lock of a request. same is the waiter that the caller grants next.
 func (t *Table) dismissAll(q *Request, same *waiter) {
 	for _, key := range q.Keys {
 		w := t.waiterOf(t.find(q.DB, key), q.Owner)
@@ -207,7 +208,7 @@ func (t *Table) dismissAll(q *Request, same *waiter) {
 	}
 }
 
-// emitAskedAgain tells the client of a waiter that the owner has sent another request, q.
+// emitAskedAgain emits that a wait ended because its owner sent another request, q.
 func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 	e := t.waitEndedEvent(w, 0, ErrAskedAgain)
 	if w.client() == q.Client {
@@ -218,8 +219,8 @@ func (t *Table) emitAskedAgain(w *waiter, q *Request) {
 	}
 }
 
-// enqueue puts a request into the queues of its locks: in the place of same, or behind all others. blocked is the index
-// of a key that blocks the request.
+// enqueue puts a request into the queues of its locks: in the place of same, or at the tail. blocked is the index of a
+// key that blocks the request.
 func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	if t.named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
 		return Answer{}, ErrTicket
@@ -228,7 +229,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		return Answer{}, ErrOverQuota
 	}
 	if (same == nil || same.session != q.Session) && t.isFull(q.Session, len(q.Keys)) {
-		return Answer{}, ErrSessionFull // a waiter has a place at each lock, also at those that its owner holds
+		return Answer{}, ErrSessionFull // a waiter has a place at each lock, even if its owner holds the lock
 	}
 	q.cloneTexts()
 	w := newWaiter(q, t.origin(q.Client.Origin), t.now)
@@ -251,7 +252,7 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 		t.replaceWaiter(same, w)
 		t.wakeIfHoldEnded(w)
 		if same.deadline < t.now {
-			t.wakeAll(w) // the end of the wait, or of the grace, was due, and would have woken them
+			t.wakeAll(w) // as the end of the wait or of the grace, which was due, would have
 		}
 		t.emitAskedAgain(same, q)
 		return Answer{Waiting: true, Kept: true}, nil
@@ -273,8 +274,8 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	return Answer{Waiting: true}, nil
 }
 
-// cloneTexts copies the texts of a request, in one allocation, so that they share no memory with a log entry. Keys are
-// copied when a lock is made.
+// cloneTexts copies the texts of a request, in one allocation, so that they share no memory with a log entry. A new
+// lock copies its key itself.
 func (r *Request) cloneTexts() {
 	all := strings.Join([]string{r.Owner, r.Note, r.Call}, "")
 	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestGoldenAnswers: drawn calls, with a small budget or a large one, have the events and the costs that they had, and every
-// question about the table is answered as it was. Entries in logs keep their meaning by it; -rewrite takes another.
+// TestGoldenAnswers: drawn calls, with a small budget or a large one, have the events and the costs of the golden file,
+// and every query has its answer. So entries in logs keep their meaning. The flag -rewrite writes the present answers.
 func TestGoldenAnswers(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(24) {
@@ -40,7 +40,7 @@ func TestGoldenAnswers(t *testing.T) {
 			fmt.Fprintln(sum, c.table.BudgetLeft())
 			events := c.table.TakeEvents()
 			for i := range events {
-				events[i].Text = "" // another form of the key, younger than the answers that are kept, as Stock is
+				events[i].Text = "" // younger than the golden answers, as Stock is
 			}
 			fmt.Fprint(sum, strings.ReplaceAll(fmt.Sprintln(events), "  <nil>}", "}"))
 			c.tellAll(t, sum, now)
@@ -54,9 +54,9 @@ func TestGoldenAnswers(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/answers.txt", got.String()), got.String())
 }
 
-// TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots that they had. Most
-// calls come while something is due. After each the table is consistent and a copy unchanged, and in the end nothing is
-// left.
+// TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots of the golden file.
+// Most calls are made while something is due. After each call the table is consistent and a copy unchanged, and in the
+// end the table is empty.
 func TestGoldenEvents(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {
@@ -85,7 +85,7 @@ func TestGoldenEvents(t *testing.T) {
 			}
 			fmt.Fprintln(sum, c.table.BudgetLeft())
 			for _, e := range c.table.TakeEvents() {
-				e.Text = "" // as above
+				e.Text = "" // as in TestGoldenAnswers
 				fmt.Fprintln(sum, strings.Replace(line(&e), " Stock:<nil>", "", 1), e.DB, e.Key)
 			}
 			if n%10 == 9 {
@@ -101,7 +101,7 @@ func TestGoldenEvents(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/events.txt", got.String()), got.String())
 }
 
-// rare makes a call that step does not make, now and then, or one of those beside each other that meet seldom.
+// rare makes one of the calls that chaos does not draw, or two calls that rarely meet.
 func (c *chaos) rare(w io.Writer) {
 	t := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }
@@ -126,9 +126,9 @@ func (c *chaos) rare(w io.Writer) {
 			r.Keys, r.Mode, r.Waits = r.Keys[:1], Exclusive, true
 			say(t.Acquire(r))
 		}
-	case 9: // a delay that is ordered for what has ended
+	case 9: // a delay for ended holds
 		say(t.Break(&Break{DB: c.db(), Key: c.key(), ByDelay: true, DelayMillis: 30, Reason: Broken, Cause: 7}))
-	case 10, 11, 12: // a crowd
+	case 10, 11, 12: // many owners
 		r := c.request()
 		r.Keys, r.Mode, r.Session, r.LeaseMillis = r.Keys[:1], Shared, c.id(), 20
 		for i := range 4 {
@@ -139,7 +139,7 @@ func (c *chaos) rare(w io.Writer) {
 	}
 }
 
-// tellAll writes all that a table tells at an instant.
+// tellAll writes the answers of all queries at an instant.
 func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 	table := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }

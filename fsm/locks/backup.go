@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// LongestLease returns the longest lease that a hold or a session was given.
+// LongestLease returns the longest lease of a hold or a session.
 func (t *Table) LongestLease() (longest int64) {
 	for l := range t.all() {
 		for _, h := range l.holds() {
@@ -19,21 +19,21 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// RaiseCounters increases the last fence and the counter of session ids by so much, and to at least above. Both stay
-// within MaxFence.
+// RaiseCounters increases the last fence and the last session number by the same amount, and to at least above. Both
+// stay within MaxFence.
 func (t *Table) RaiseCounters(by, above uint64) {
 	raised := func(n uint64) uint64 { return max(n, min(max(n+min(by, MaxFence), above), MaxFence)) }
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
-// RaiseFences makes all later fences larger than above, and returns the last fence, which no later grant has.
+// RaiseFences makes all later fences larger than above, and returns the last fence, which is given out to nobody.
 func (t *Table) RaiseFences(above uint64) (reached uint64) {
 	t.fences = max(t.fences, above)
 	return t.fences
 }
 
-// RemoveAll removes all locks and sessions, and keeps the counters of fences, orders and ids: for a restore from a
-// backup. It emits no events.
+// RemoveAll removes all locks and sessions, and keeps the counters of fences, orders and session ids. It emits no
+// events. A restore from a backup calls it.
 func (t *Table) RemoveAll() {
 	empty := New()
 	empty.now, empty.generation = t.now, t.generation
@@ -41,8 +41,8 @@ func (t *Table) RemoveAll() {
 	*t = *empty
 }
 
-// RenewAll removes all waiters, and renews all leases of holds and sessions: for a restore from a backup, where no
-// connection is left. It emits no events. The time is proportional to the table.
+// RenewAll removes all waiters, detaches all sessions from their connections, and restarts all leases. It emits no
+// events, and takes time in proportion to the table. A restore from a backup calls it.
 func (t *Table) RenewAll() {
 	t.units = math.MaxInt / 2
 	for k, ok := t.byOwner.Min(); ok; k, ok = t.byOwner.Min() {
@@ -64,7 +64,7 @@ func (t *Table) RenewAll() {
 	t.units, t.events = 0, nil
 }
 
-// renewHolds renews the leases of all holds of a lock.
+// renewHolds restarts the leases of a lock's holds.
 func (t *Table) renewHolds(l *lock) {
 	for _, old := range slices.Clone(l.holds()) {
 		h := *old

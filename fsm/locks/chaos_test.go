@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// stream writes a snapshot.
+// stream writes a snapshot as text.
 type stream struct{ buf []byte }
 
 func (s *stream) Uint(n uint64) { s.buf = binary.AppendUvarint(s.buf, n) }
@@ -29,13 +29,13 @@ func saved(t *Table) []byte {
 	return s.buf
 }
 
-// chaos draws calls.
+// chaos draws calls to a table.
 type chaos struct {
 	r        *rand.Rand
 	table    *Table
 	ticket   uint64
 	sessions []uint64
-	dbs      int // databases, 0: one
+	dbs      int // number of databases; 0: one
 }
 
 func (c *chaos) db() int {
@@ -132,7 +132,7 @@ func (c *chaos) step() {
 	}
 }
 
-// drain lets the time pass until nothing is left but waits without an end, and their locks.
+// drain lets time pass until nothing is left but waits without an end, and their locks.
 func drain(t *testing.T, table *Table, now int64) {
 	for n := 0; ; n++ {
 		require.Less(t, n, 5000, "something is due for ever")

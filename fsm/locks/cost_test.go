@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// measured is what f keeps on the heap, for each of n.
+// measured returns the bytes of heap that f keeps for each of n records.
 func measured(n int, f func() any) int64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -29,12 +29,12 @@ func measured(n int, f func() any) int64 {
 	return int64(after.HeapAlloc-before.HeapAlloc) / int64(n)
 }
 
-// TestMemory: nothing takes more than it counts for. A held lock takes at most 310 bytes, the item of the
-// keyspace included, and a waiter at most 285.
+// TestMemory: no record takes more memory than the table counts for it. A held lock takes at most 310 bytes, the item
+// of the keyspace included, and a waiter at most 285.
 func TestMemory(t *testing.T) {
 	const many = 20_000
 	var table *Table
-	texts := make([]keyspace.LockText, many) // which are the locks', too
+	texts := make([]keyspace.LockText, many) // the locks share them
 	for i := range texts {
 		texts[i] = keyspace.NewLockText(fmt.Sprint("lock:", i))
 	}
@@ -115,7 +115,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptOfACall: what a call has looked at, and told, is no burden to the memory behind it.
+// TestNothingIsKeptOfACall: the lists of a call are emptied and made shorter after the call.
 func TestNothingIsKeptOfACall(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(500, Client{}, false, "", "")
@@ -140,8 +140,8 @@ func TestNothingIsKeptOfACall(t *testing.T) {
 	}
 }
 
-// TestPlacesAreCharged: a request takes a unit for each key that it looks at, and a waiter more for each further queue
-// that it joins or leaves.
+// TestPlacesAreCharged: a request costs a unit for each key that is looked up, and a waiter two more for each further
+// queue that it joins or leaves.
 func TestPlacesAreCharged(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
@@ -180,7 +180,7 @@ func TestPlacesAreCharged(t *testing.T) {
 	})
 }
 
-// TestSteps: what a call looks at grows with the logarithm of the table alone, wherever the call is.
+// TestSteps: the comparisons of a call grow with the logarithm of the table only.
 func TestSteps(t *testing.T) {
 	const many = 100_000
 	compared := 0
@@ -221,9 +221,9 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// TestComparisons: no call looks at more than it did, and each takes the steps that it took: drawn ones, and those to a
-// table with crowds, at rest, and behind leases, a session and a flush for whose ends there were no steps.
-// The flag -rewrite writes the present figures into the file.
+// TestComparisons: no call makes more comparisons than in the golden file, and each leaves the same budget. The calls
+// are drawn ones, and those to a crowded table at rest, and after leases, a session and a flush that had no budget for
+// their ends. The flag -rewrite writes the present figures.
 func TestComparisons(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(10) {
@@ -275,8 +275,8 @@ func TestComparisons(t *testing.T) {
 	notMore(t, "testdata/golden/comparisons.txt", got.String())
 }
 
-// notMore compares each line with the line of the file. Both begin alike. The number at the end may be smaller than the
-// number in the file.
+// notMore compares each line with the line of the file. The number at the end of the line may be smaller than in the
+// file.
 func notMore(t *testing.T, golden, got string) {
 	want := strings.Split(protocoltest.Golden(t, golden, got), "\n")
 	for i, line := range strings.Split(got, "\n") {
@@ -290,8 +290,7 @@ func notMore(t *testing.T, golden, got string) {
 	}
 }
 
-// crowded is a table with locks that many hold or wait for, by leases and by sessions, and with sessions that hold
-// many.
+// crowded returns a table with locks that many hold or wait for, by leases and by sessions, and its sessions.
 func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 	table = at(newTable(compared), 1000)
 	for range 4 {
@@ -318,7 +317,7 @@ func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 	return table, sessions
 }
 
-// ofAll makes calls of all kinds to a table that is crowded.
+// ofAll makes calls of all kinds to a crowded table.
 func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	now := table.now
 	for _, key := range []string{"page 0", "page 1", "line 0", "line 1", "lock 30", "lock 31", "free"} {
@@ -364,7 +363,7 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("sweep", func() { table.Sweep() })
 }
 
-// BenchmarkHandOff is a release and the next in line, with 100,000 in line, and another who joins.
+// BenchmarkHandOff is a release that grants to the first of 100,000 waiters, and a request that joins the queue.
 func BenchmarkHandOff(b *testing.B) {
 	table := at(New(), 1000)
 	_, _ = table.Acquire(asks("0", "hot"))

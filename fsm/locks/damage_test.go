@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// others are values that may stand in the place of one.
+// others returns wrong values for a value.
 func others(was any) (others []any) {
 	switch n := was.(type) {
 	case uint64:
@@ -32,8 +32,8 @@ func others(was any) (others []any) {
 	return others
 }
 
-// acceptedWithDamage loads a table with each value left out, or changed in many ways, and counts what was accepted. An
-// accepted table must be right, be the one form of what it says, and come to an end.
+// acceptedWithDamage loads a table with each value left out, or changed in many ways, and counts the loads that
+// succeed. A table that was loaded must be consistent, save what was read, and become empty in the end.
 func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	var good tape
 	table.Save(&good)
@@ -56,7 +56,7 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 			var again tape
 			damaged.Save(&again)
 			read := bad[:len(bad)-len(source.words)]
-			if !slices.Equal(read, again) { // waiters of a lock may stand there in another order
+			if !slices.Equal(read, again) { // the order of a lock's waiters may differ
 				require.ElementsMatch(t, read, again, "value %d: %v in place of %v is not what is saved", i, other, was)
 			}
 			if (i+n)%8 == 0 {
@@ -67,7 +67,7 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	return accepted
 }
 
-// TestDamagedValues spoils saved tables: a table that is loaded all the same keeps every promise, and comes to an end.
+// TestDamagedValues: a table that was loaded from a damaged snapshot keeps every promise.
 func TestDamagedValues(t *testing.T) {
 	accepted := 0
 	for seed := range uint64(12) {
@@ -84,7 +84,7 @@ func TestDamagedValues(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(500, Client{}, false, "", "")
 	require.NoError(t, err)
-	for db := range 2 { // perhaps with one fence
+	for db := range 2 { // a damaged snapshot may give both one fence
 		r := asks("a", "k")
 		r.DB, r.Session = db, id
 		table.mustAcquire(t, r)
@@ -93,7 +93,7 @@ func TestDamagedValues(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
-// refusals are the errors of a table's loads with one value in the place of another, each time at one place.
+// refusals returns the errors of loads with the value is in the place of the value was, at one place after another.
 func refusals(table *Table, was, is any) (errs []error) {
 	var good tape
 	table.Save(&good)
@@ -108,8 +108,8 @@ func refusals(table *Table, was, is any) (errs []error) {
 	return errs
 }
 
-// TestDamageBeyondLimits: no connection has more sessions than it may have, the drop of a node stands once, and all
-// waiters together have so many bytes at most.
+// TestDamageBeyondLimits: a snapshot with too many sessions of a connection, two ends of one node, or too many bytes of
+// waiters is refused.
 func TestDamageBeyondLimits(t *testing.T) {
 	table := at(New(), 1000)
 	for range MaxAttached {
@@ -141,8 +141,8 @@ func TestDamageBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A lock with an unfinished,
-// empty queue is looked at, and stays as it was.
+// TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A pending grant of an empty
+// queue is accepted, and its lock stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
 	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})
@@ -161,7 +161,7 @@ func TestLocksOfNoUse(t *testing.T) {
 	require.Nil(t, again.find(0, "k").ext)
 }
 
-// exhaust lets all that is due happen, whatever its deadline.
+// exhaust runs all events that are due some time.
 func exhaust(t *testing.T, table *Table) {
 	for n := 0; ; n++ {
 		require.Less(t, n, 5000, "something is due for ever")

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// database has the locks of one database. A flush puts an empty one in its place; the flushed one is kept until each of
-// its holds has been emitted as lost, and its queues have moved to the live one.
+// database has the locks of one database. A flush puts an empty database in its place. The flushed one is kept until
+// its holds have been emitted as lost, and its queues have moved to the live database.
 type database struct {
 	locks *btree.BTreeG[*lock] // by database, hash and key
-	// agenda has the locks with a queue first, then other locks at which something ends: both by due.
+	// agenda has the locks with a queue, and after them the other locks that have a timer. Both are ordered by due.
 	agenda *btree.BTreeG[*lock]
-	// flush ended the holds; nil: the database is live.
+	// flush is the flush that ended the holds. Nil: the database is live.
 	flush *flush
 }
 
@@ -30,7 +30,7 @@ func (d *database) copy() *database {
 	return &database{locks: d.locks.IsoCopy(), agenda: d.agenda.IsoCopy(), flush: d.flush}
 }
 
-// search returns the lock of a key, or nil. The probe is memory of the caller.
+// search returns the lock of a key, or nil. probe is memory of the caller.
 func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	if d == nil || d.locks.Len() == 0 {
 		return nil
@@ -41,13 +41,13 @@ func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	return l
 }
 
-// has reports whether the database has this very record.
+// has reports whether the database has this very record of a lock.
 func (d *database) has(l *lock) bool {
 	found, ok := d.locks.Get(l)
 	return ok && found == l
 }
 
-// set stores a lock, and replaces an older record of it.
+// set stores a lock. It replaces an older record of the lock.
 func (d *database) set(l *lock) {
 	d.locks.Set(l)
 	if l.scheduled() {
@@ -62,7 +62,7 @@ func (d *database) remove(l *lock) {
 	}
 }
 
-// schedule records when something is due at a lock, and whether the lock has a queue.
+// schedule records a lock's first timer, and whether the lock has a queue.
 func (d *database) schedule(l *lock, due int64, contended bool) {
 	if l.due == due && l.contended() == contended {
 		return
@@ -100,10 +100,10 @@ func (d *database) firstQuiet() *lock {
 // quietProbe sorts before every lock without a queue.
 var quietProbe = &lock{due: past, head: flagProbe}
 
-// databases are the locks of all databases.
+// databases has the locks of all databases.
 type databases struct {
-	// live has the databases by number, as far as there were locks. flushed has databases that were flushed, in the order
-	// of the flushes, until they are empty.
+	// live has the databases by number, up to the highest in which a lock was made. flushed has the flushed databases in
+	// the order of their flushes.
 	live    []*database
 	flushed []*database
 
@@ -120,7 +120,7 @@ func (s *databases) copy() databases {
 	return databases{live: copied(s.live), flushed: copied(s.flushed), compared: s.compared}
 }
 
-// database returns a database, or nil if no lock was ever made in it or in one with a higher number.
+// database returns the live database with a number, or nil if it was never used.
 func (s *databases) database(db int) *database {
 	if db < 0 || db >= len(s.live) {
 		return nil
@@ -128,7 +128,7 @@ func (s *databases) database(db int) *database {
 	return s.live[db]
 }
 
-// makeDatabase is database, and makes missing ones.
+// makeDatabase returns the live database with a number, and makes it if it is missing.
 func (s *databases) makeDatabase(db int) *database {
 	for len(s.live) <= db {
 		s.live = append(s.live, newDatabase(s.compared))
@@ -136,7 +136,7 @@ func (s *databases) makeDatabase(db int) *database {
 	return s.live[db]
 }
 
-// databaseOf returns the database that has a lock: the live one, or a flushed one.
+// databaseOf returns the database, live or flushed, that has a lock.
 func (s *databases) databaseOf(l *lock) *database {
 	for _, d := range s.flushed {
 		if d.has(l) {
@@ -146,7 +146,7 @@ func (s *databases) databaseOf(l *lock) *database {
 	return s.database(l.db())
 }
 
-// flushOf returns the flush that ended the holds of a lock, if they are not removed yet, or nil.
+// flushOf returns the flush that ended the holds of a lock, or nil if the lock is live.
 func (s *databases) flushOf(l *lock) *flush {
 	if len(s.flushed) == 0 {
 		return nil
@@ -166,13 +166,13 @@ func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	return nil
 }
 
-// peek returns the live lock of a key, or nil, for callers that only read.
+// peek returns the live lock of a key, or nil. Callers that only read use it.
 func (s *databases) peek(db int, key string) *lock {
 	return s.database(db).search(new(lock), db, key, keyspace.Hash(key))
 }
 
-// firstFlushed returns a flushed lock with a queue, or else one of the oldest flush, and its database. Without a lock
-// that database is empty. Without a database none is flushed.
+// firstFlushed returns a flushed lock and its database. A lock with a queue comes first, then the locks of the oldest
+// flush. The lock is nil if the database is empty, the database is nil if none is flushed.
 func (s *databases) firstFlushed() (of *database, first *lock) {
 	for _, d := range s.flushed {
 		if l := d.firstContended(); l != nil {
@@ -187,8 +187,8 @@ func (s *databases) firstFlushed() (of *database, first *lock) {
 	return of, first
 }
 
-// firstLock returns the live lock that is due first: among all locks if quiet, else among those with a queue.
-// Nil: there is none.
+// firstLock returns the live lock with the first timer: of all locks if quiet, else of those with a queue. Nil: there
+// is none.
 func (s *databases) firstLock(quiet bool) (first *lock) {
 	for _, d := range s.live {
 		if d.agenda.Len() == 0 {

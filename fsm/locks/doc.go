@@ -21,39 +21,40 @@
 //     are at most the limit of the last granted request.
 //   - Of two requests in a queue the later one is not granted first, unless the earlier one has left, or is absent, or
 //     both are shared.
-//   - Each hold gets a larger fence than all holds before. No fence and no session's id is given out twice.
-//   - A lease, a session, a wait, a grace and a delay end when their last instant has passed, and no earlier. Events at
+//   - Each hold gets a larger fence than all holds before. No fence and no session id is given out twice.
+//   - A lease, a session, a wait, a grace and a delay end when their last instant has passed, and no earlier. Events of
 //     a lock run in the order of time: a hold that ends before a wait is granted to the waiter.
 //   - A request for many locks gets all or none, and takes no lock while it waits.
-//   - A repeated request yields the same hold, or the same place in line.
+//   - A repeated request yields the same hold, or the same place in the queue.
 //   - A lock without holds, waiters and delay leaves nothing behind.
-//   - A step takes O(log n), and runs at most as many ends as [MaxHolders] and [MaxPerSession] allow. A copy of the table
-//     and a flush of a database take constant time. If many events are due, the caller grants a budget ([Table.Begin]),
-//     and the rest runs later ([Table.Sweep]). An event that has not run yet has not happened: ends may be late, never
-//     early. A call that names a key runs the key's due events first.
-//   - Tables that saw the same calls are alike, to the byte of [Table.Save].
+//   - A step takes O(log n) for each change, and [MaxHolders] and [MaxPerSession] bound its changes. A copy of the table
+//     and a flush of a database take constant time. Other due events run within a budget ([Table.Begin]); the rest runs
+//     later ([Table.Sweep]). An event that has not run has not happened: ends may be late, never early. A call that
+//     names a key runs the key's due events first.
+//   - Tables that saw the same calls are equal, to the byte of [Table.Save].
 //
 // The package knows no commands, replies, connections or clock. Its owner passes the time, and reads what happened as
 // [Event].
 //
-// Words: an *owner* holds a lock or waits for it, and is named by a text of the client's; a *hold* is an owner's part
-// in a lock; a *waiter* is a request in line. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
-// queues of its other locks. A *place* is kept while the waiter is *absent*. A lock is *settled* when nothing is due at
-// it; a grant is *pending* while a waiter could be granted and the budget is spent.
+// Words: an *owner* holds a lock or waits for it, and is named by a text of the client; a *hold* is an owner's part in a
+// lock; a *waiter* is a request in a queue. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
+// queues of its other locks. Its *place* is kept while it is *absent*. A lock is *settled* when nothing is due at it; a
+// grant is *pending* while a waiter could be granted and the budget is spent. A *step* runs in one piece; a *change* is
+// the end of a hold or of a wait, or a grant.
 //
 // Start reading at request.go and event.go, then acquire.go and grant.go. The parts:
 //
-//	request.go   what is asked; event.go what happens; info.go what is shown
-//	lock.go      a lock; hold.go its holds; waiter.go a request in line
-//	database.go  the locks of a database, what is due first there, and databases that were flushed
-//	queues.go    the queues: who is next in line; sessions.go the sessions: what they hold, what ends next
-//	store.go     all of that together, its changes and its copies; budget.go the steps that are left
-//	due.go       what is due: at a lock, of a session, in all; the end of each call
-//	grant.go     which requests are compatible, and grants
-//	loss.go      holds that end against their owner's will: one, a lock's, a database's
+//	request.go   requests, their bounds and errors; event.go what happens; info.go what is shown
+//	budget.go    what bounds a step, and the budget
+//	lock.go      a lock; hold.go its holds; waiter.go a request in a queue
+//	database.go  the locks of a database by key and by timer; flushed databases
+//	queues.go    the queues, and who is next in line; sessions.go the sessions, their holds and ends
+//	store.go     all data together, its changes and its copies
+//	due.go       due events of a lock, of a session, of all; the end of each call
+//	grant.go     compatible requests, and grants; loss.go holds that end against their owner's will
 //	table.go     the calls: acquire.go, release.go, leave.go to leave a queue, session.go
-//	read.go      what changes nothing; list.go pages
-//	saved.go     the table in a snapshot; load.go reads it; backup.go is for backups; verify.go proves a table
+//	read.go      calls that change nothing; list.go pages
+//	snapshot.go  what a snapshot stores of each record; verify.go proves a table; backup.go is for restores
 //
-// DESIGN.md says why it is so and what was refused.
+// DESIGN.md has the reasons, and the alternatives that were refused.
 package locks

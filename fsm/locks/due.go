@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// engine runs what is due in a store, and grants queues.
+// engine runs due events in a store, and grants queues.
 type engine struct{ store }
 
-// Sweep runs what is due in the order of time, while the budget lasts. When half of the budget is spent, locks with a
-// queue have a turn of their own: the leases of other locks delay nobody, and may end later.
+// Sweep runs due events in the order of time, while the budget lasts. After half of the budget, only the locks with a
+// queue have a turn: the leases of other locks delay nobody, and may end later.
 func (e *engine) Sweep() {
 	half := max(0, e.units) / 2
 	e.units -= half
@@ -24,8 +24,8 @@ func (e *engine) Sweep() {
 	}
 }
 
-// runFirstEvent runs the first due event of dropped waiters, flushed databases, sessions and locks: of all locks if
-// quiet, else of those with a queue. It reports whether anything was due.
+// runFirstEvent runs one due event: of waiters whose node has ended, of flushed databases, or of the sessions and locks
+// by time. If not quiet, locks without a queue are left out. It reports whether an event was due.
 func (e *engine) runFirstEvent(quiet bool) bool {
 	defer e.finish()
 	if len(e.nodeEnds) > 0 {
@@ -55,11 +55,11 @@ func (e *engine) runFirstEvent(quiet bool) bool {
 	return true
 }
 
-// runLockEvent runs the first event that is due at a lock before until: the end of hold h, at end, or an event of the
-// lock itself. Then it grants the queue. It reports whether anything was due.
+// runLockEvent runs the first event of a lock that is due before until, and grants the queue. The event is the end of
+// hold h, at end, or one of the lock's timers. It reports whether an event was due.
 //
-// At one instant holds end first, then the delay, then the queue is granted, then waits end: a request that waits until
-// the very instant is granted.
+// At one instant holds end first, then the delay, then the queue is granted, then waits end. So a request that waits
+// until the very instant is granted.
 func (e *engine) runLockEvent(l *lock, h *hold, end, until int64) bool {
 	delay, grant, wait, w := e.timers(l)
 	switch first := min(end, delay, grant, wait); {
@@ -87,7 +87,7 @@ func (e *engine) runLockEvent(l *lock, h *hold, end, until int64) bool {
 func (e *engine) setReadAfter(instant int64) { e.readAt = min(e.now, instant+1) }
 
 // settle runs the events of a lock that are due before until, within the budget, and returns the mutable lock, or nil
-// if there is none. All holds that have ended are removed, whatever the budget: there are at most [MaxHolders].
+// if l is nil. It removes all holds that have ended, whatever the budget: there are at most [MaxHolders].
 func (e *engine) settle(l *lock, until int64) *lock {
 	if l == nil {
 		return nil
@@ -124,16 +124,16 @@ func (e *engine) settle(l *lock, until int64) *lock {
 	return l
 }
 
-// settleKey runs what is due at a key, and returns its mutable lock, or nil if there is none.
+// settleKey settles the lock of a key, and returns the mutable lock, or nil if there is none.
 func (e *engine) settleKey(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
 
-// Settle runs what is due at a key. Every method with a key does that first.
+// Settle runs the due events of a key. Every other method with a key settles the key first.
 func (e *engine) Settle(db int, key string) {
 	e.settleKey(db, key)
 	e.finish()
 }
 
-// hasEndedHold reports whether any hold of a lock has ended by an instant.
+// hasEndedHold reports whether a hold of a lock has ended before an instant.
 func (e *engine) hasEndedHold(l *lock, until int64) bool {
 	if _, end := l.firstLease(); end < until {
 		return true
@@ -145,7 +145,7 @@ func (e *engine) hasEndedHold(l *lock, until int64) bool {
 		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.hasEnded(l, h, until) })
 }
 
-// endedHolds returns the holds of a lock that have ended by an instant, in the order of their ends.
+// endedHolds returns the holds of a lock that have ended before an instant, in the order of their ends.
 func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
 	if !e.hasEndedHold(l, until) {
 		return nil
@@ -160,7 +160,7 @@ func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
 	return ended
 }
 
-// isDueFirst reports whether an event that comes before a grant is due at a lock. At one instant waits end last.
+// isDueFirst reports whether a lock has a due event that comes before a grant. At one instant waits end last.
 func (e *engine) isDueFirst(l *lock) bool {
 	if e.flushOf(l) != nil || e.hasEndedHold(l, e.readAt) {
 		return true
@@ -169,8 +169,8 @@ func (e *engine) isDueFirst(l *lock) bool {
 	return min(delay, grant) < e.readAt || wait < e.readAt-1
 }
 
-// runSessionEnd ends a session at its deadline. A session whose own lease is over, but whose node has been heard of
-// since, is attached to the node again.
+// runSessionEnd ends a session whose deadline has passed. If the session's own lease is over, but its node was heard of
+// later, the session is attached to the node again.
 func (e *engine) runSessionEnd(id uint64, end int64) {
 	s := e.mutableSession(id)
 	if last := e.endOf(s); s.leased && !s.closed && last > end {
@@ -182,8 +182,8 @@ func (e *engine) runSessionEnd(id uint64, end int64) {
 	e.endSession(id, e.endOf(s))
 }
 
-// endSession ends a session as a whole, with its waiters and holds; at was its last instant. Nothing is granted before
-// the last hold has ended, since that may start a delay.
+// endSession ends a session with its waiters and holds; at is its last instant. No queue is granted before the last
+// hold has ended, since that hold may start a delay.
 func (e *engine) endSession(id uint64, at int64) {
 	s := e.mutableSession(id)
 	connected := s.origin != nil && !s.closed
@@ -195,7 +195,7 @@ func (e *engine) endSession(id uint64, at int64) {
 	e.unschedule(s)
 	s.closed, s.deadline = true, at
 	e.charge(1, 0)
-	e.events = slices.Grow(e.events, 2*int(s.holds)) // a Lost for each hold, and a Removed for most locks
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // each hold has a Lost, and most locks a Removed
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
 		w, _ := seek(e.waitsOf, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
@@ -219,8 +219,8 @@ func (e *engine) endSession(id uint64, at int64) {
 	}
 }
 
-// NextDue returns the instant at which the first event is due: a millisecond after its deadline, which is past if the
-// event has not run yet, or the present for dropped waiters and flushed databases. ok: an event is due some time.
+// NextDue returns the instant at which the first event is due, a millisecond after its deadline. Waiters of an ended
+// node and flushed databases are due now. ok: there is an event.
 func (s *store) NextDue() (millis int64, ok bool) {
 	switch due := s.firstDue(); due {
 	case never:
@@ -232,8 +232,7 @@ func (s *store) NextDue() (millis int64, ok bool) {
 	}
 }
 
-// firstDue returns the first deadline, or past if waiters were dropped, or a database was flushed, and not all of them
-// are removed yet.
+// firstDue returns the first deadline, or past if waiters of an ended node or locks of a flushed database are left.
 func (s *store) firstDue() int64 {
 	if len(s.nodeEnds)+len(s.flushed) > 0 {
 		return past
@@ -245,11 +244,11 @@ func (s *store) firstDue() int64 {
 	return due
 }
 
-// HasDueBetween reports whether anything becomes due between two instants.
+// HasDueBetween reports whether an event becomes due between two instants.
 func (s *store) HasDueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
 
-// HasDue reports whether a call that settles a key at an instant would change anything. For locks that sessions share,
-// or wait for, it may say yes without need.
+// HasDue reports whether settling a key at an instant would change anything. It may report true without need for a lock
+// that several sessions hold, or that a session waits for.
 func (s *store) HasDue(db int, key string, now int64) bool {
 	l := s.peek(db, key)
 	if l == nil {
@@ -275,7 +274,7 @@ func (e *engine) whyLapsed(w *waiter) error {
 	return nil
 }
 
-// endWait ends a wait by time: it starts the grace, or removes the waiter if the grace is over or there is none.
+// endWait ends a wait by time. The grace begins; without a grace, or at its end, the waiter leaves the queue.
 func (e *engine) endWait(w *waiter) {
 	if err := e.whyLapsed(w); err != nil || w.absent {
 		e.dismiss(w, err)
@@ -302,7 +301,8 @@ func (e *engine) endWait(w *waiter) {
 	e.wakeAll(w)
 }
 
-// removeNodeWaiter removes a dropped waiter of the first node that has some, or the node from the list.
+// removeNodeWaiter removes one waiter of the first node in nodeEnds, or the node from nodeEnds if no such waiter is
+// left.
 func (e *engine) removeNodeWaiter() {
 	if w := e.firstOf(e.nodeEnds[0].Origin.Node); w != nil && e.hasNodeEnded(w) {
 		e.dismiss(w, ErrNodeEnded)
@@ -312,10 +312,10 @@ func (e *engine) removeNodeWaiter() {
 	e.nodeEnds = slices.Delete(e.nodeEnds, 0, 1)
 }
 
-// finish completes each call that changes locks: it grants queues, removes empty locks, and schedules the others.
+// finish completes each call that changes locks: it grants the woken queues, and normalizes the touched locks.
 func (e *engine) finish() {
 	for i := 0; i < len(e.woken); i++ {
-		e.grantQueue(e.woken[i], false) // may wake more
+		e.grantQueue(e.woken[i], false) // this may wake more locks
 	}
 	clear(e.woken)
 	e.woken = e.woken[:0]

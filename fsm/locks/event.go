@@ -5,53 +5,53 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // The kinds of events.
 const (
-	// Created, Removed: a lock was made or removed, and with it the key's marker. [Table.Flush] removes the markers of a
-	// database without Removed; a lock that stays, because of a queue, has another Created.
+	// Created, Removed: a lock was made or removed, and so was the item that marks it. [Table.Flush] removes the items of
+	// a database without Removed; a lock that stays for its queue has another Created.
 	Created EventKind = iota + 1
 	Removed
-	// Granted: Owner got the lock with Fence. A request for many locks has an event for each.
+	// Granted: Owner got the lock with Fence. A request for many locks has an event for each lock.
 	Granted
-	// Released: Owner gave its hold back.
+	// Released: Owner gave up its hold.
 	Released
 	// Lost: Owner lost its hold, for Reason.
 	Lost
 	// TimedOut: Owner's wait for this lock ended by time.
 	TimedOut
-	// Waiting: a request joined the queue, which has Waiters entries now.
+	// JoinedQueue: a request joined the queue, which has Waiters entries now.
 	JoinedQueue
-	// WaitEnded: the wait named Name is over. Each wait has one, after its other events. Fence is the grant, or 0; Err
-	// says why not. Key is the first of the request's keys.
+	// WaitEnded: the wait Name ended. Each wait has one such event, after its other events. Fence is the grant, or 0; Err
+	// is the reason if there was no grant. Key is the first key of the request.
 	WaitEnded
-	// SessionEnded: the session Session ended. The losses of its holds come before or after.
+	// SessionEnded: the session Session ended. Its holds may be lost before or after.
 	SessionEnded
-	// Left: a request left the queue, which has Waiters entries now, without a grant. Left and Late inform listeners, and
-	// no work is charged for them. Left changes the version of the key.
+	// LeftQueue: a request left the queue, which has Waiters entries now, without a grant. The key gets another version.
+	// LeftQueue and Late are free of charge.
 	LeftQueue
-	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. Emitted once for each hold. A session
-	// emits it once, for its first hold, and again only after it has held nothing. A loaded table has forgotten which
-	// were emitted.
+	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. Each hold has one such event at most.
+	// A session has one for its first hold, and another one only after it has held nothing. A loaded table may repeat
+	// these events.
 	Late
-	// Refused: a request for a held lock did not wait for it. Mismatched: Owner released a lock that it does not hold.
-	// The owner of the table emits both.
+	// Refused: a request for a held lock did not wait. Mismatched: Owner released a lock that it does not hold. The owner
+	// of the table emits both.
 	Refused
 	Mismatched
-	// Overwritten: a command stored another value in the place of a stock lock.
+	// Overwritten: a command replaced the value of a stock lock.
 	Overwritten
-	// Renewed: another connection asked again for the hold of Owner, or bound it to another session.
+	// Renewed: another connection asked again for the hold of Owner, or Owner bound the hold to another session.
 	Renewed
 )
 
-// Departure says how a request left the queue without a grant.
+// Departure is the way in which a request left a queue without a grant.
 type Departure uint8
 
 // The departures.
 const (
-	// OutOfTime: the wait and the grace are over.
+	// OutOfTime: the wait and the grace ended by time.
 	OutOfTime Departure = iota + 1
 	Cancelled
 	WithSession
@@ -67,7 +67,7 @@ var departures = [...]string{
 	Disconnected: "gone", WithError: "refused", Replaced: "replaced",
 }
 
-// String returns the word for the departure in logs.
+// String returns the word for logs.
 func (d Departure) String() string {
 	if int(d) < len(departures) {
 		return departures[d]
@@ -75,14 +75,14 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Event is what happened to a lock or a session. The table emits the events of native locks, and commands on keys those
-// of stock locks.
+// Event is something that happened to a lock or a session. The table emits the events of native locks, and commands
+// emit those of stock locks.
 type Event struct {
 	Kind   EventKind
 	Reason Reason
-	// How says how a Left request left.
+	// How is the departure of a LeftQueue event.
 	How Departure
-	// Notify: the waiter asked for notices beside its commands. ByTime: the wait ended by time.
+	// Notify: the waiter asked for notices outside of its replies. ByTime: the wait ended by time.
 	Notify     bool
 	ByTime     bool
 	DB         int
@@ -93,39 +93,40 @@ type Event struct {
 	// session is attached, if any.
 	Client, Attached Client
 	// Name and Err are for WaitEnded. Again has the keys of the later request if Err is ErrAskedAgain and the same
-	// connection sent it: the reply to that request covers these keys. Again is valid as long as the request's arguments.
+	// connection sent that request: the reply to that request covers these keys. Again is valid as long as the request's
+	// arguments.
 	Name  waits.Name
 	Err   error
 	Again []string
 	// Waiters is the length of the queue.
 	Waiters int
-	// Note, SinceMillis (of the grant) and Cause (from [Break] or Flush) are for Lost.
+	// Note, SinceMillis (the grant) and Cause (from [Break] or Flush) are for Lost.
 	Note        string
 	SinceMillis int64
 	Cause       uint64
-	// WaitedMillis is the time that a request waited, at its grant or the end of its wait; of a request for many locks
-	// that Left, the first key's event has it. HeldMillis is the duration of the hold. SinceRenewedMillis is the part of
-	// the lease, LeaseMillis, that was used since the last renewal. LeaseMillis is 0 for a session's hold, except if
-	// Late.
+	// WaitedMillis is the time that a request waited, at the grant or at the end of the wait. If a request for many locks
+	// leaves its queues, only the event of the first key has it. HeldMillis is the duration of the hold.
+	// SinceRenewedMillis is the part of LeaseMillis, the lease, that was used since the last renewal. LeaseMillis is 0 for
+	// a session's hold, unless the event is Late.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
-	// Text is for Created: the text of the key's marker, see [keyspace.NewLock].
+	// Text is for Created: the text of the item that marks the lock, see [keyspace.NewLock].
 	Text keyspace.LockText
-	// Stock is for stock locks, beside Kind, Reason, DB, Key, Owner and Client; nil: the lock is native.
+	// Stock describes a stock lock, beside Kind, Reason, DB, Key, Owner and Client. Nil: the lock is native.
 	Stock *StockLock
 }
 
-// StockLock is what an [Event] says of a stock lock.
+// StockLock is the part of an [Event] about a stock lock.
 type StockLock struct {
-	// Item is the key's, with the mark of a stock lock; empty for a Mismatched key, and for a string that was Granted.
-	// Next is the new value if the lock was Overwritten.
+	// Item is the item of the key, with the mark of a stock lock. It is empty for a Mismatched key, and for a string that
+	// was Granted. Next is the new item if the lock was Overwritten.
 	Item, Next keyspace.Item
-	// Owners are the first of Count owners that lost a Broken lock. If the lock was lost for another reason, the list is
-	// complete.
+	// Owners are the first of the Count owners that lost a Broken lock. For other losses the list is complete.
 	Owners []Hold
 	Count  int
-	// Ended: a Mismatched release came after the end of the owner's lease and before the removal of the key.
+	// Ended: a Mismatched release came after the end of the owner's lease, and before the removal of the key.
 	Ended bool
-	// ByName: DEL or UNLINK Released the lock without an owner, which may be a loss. The machine sets it.
+	// ByName: DEL or UNLINK Released the lock without naming an owner, so an owner may have lost it. The machine sets
+	// ByName.
 	ByName bool
 }
 
@@ -143,7 +144,7 @@ func (s *store) TakeEvents() []Event {
 
 func (s *store) emit(e Event) { s.events = append(s.events, e) }
 
-// holdEvent returns an event of a hold.
+// holdEvent returns an event about a hold.
 func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	told := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
@@ -155,7 +156,7 @@ func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	return told
 }
 
-// holdEndEvent returns an event of a hold that ends, or is renewed, at an instant.
+// holdEndEvent returns an event about a hold that ended, or was renewed, at an instant.
 func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
 	told := s.holdEvent(kind, h)
 	told.HeldMillis = at - h.since
@@ -165,7 +166,7 @@ func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
 	return told
 }
 
-// dismiss ends a wait without a grant. err is for the client, if it still waits.
+// dismiss ends a wait without a grant. err is the reason for a client that still waits.
 func (s *store) dismiss(w *waiter, err error) {
 	s.removeQueue(w)
 	s.wakeAll(w)
@@ -190,7 +191,7 @@ func departureOf(err error) Departure {
 // emitLeft emits that a waiter has left its queues.
 func (s *store) emitLeft(w *waiter, how Departure) {
 	waited := s.now - w.since
-	if w.absent { // the wait was over before, and the place kept
+	if w.absent { // the wait ended before the grace
 		how, waited = OutOfTime, max(0, w.deadline-w.grace-w.since)
 	}
 	for _, key := range w.keys() {
@@ -203,7 +204,7 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 	}
 }
 
-// emitEndOfWait emits the end of a wait, unless the client has heard of it before.
+// emitEndOfWait emits the end of a wait, unless the wait ended before the grace.
 func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 	if !w.absent {
 		s.emit(s.waitEndedEvent(w, fence, err))
@@ -217,11 +218,11 @@ func (s *store) waitEndedEvent(w *waiter, fence uint64, err error) Event {
 	}
 }
 
-// emitLate emits [Late] for a hold that is renewed or ends late, unless it was emitted before. It reports whether it
-// was emitted, now or before; false for a session's hold, as the session keeps that.
+// emitLate emits [Late] for a hold that is renewed or ends late, and reports whether the hold has had its Late event. A
+// session's hold reports false, since the session keeps track.
 func (s *store) emitLate(h *hold, at int64) bool {
 	if h.deadline == never {
-		// A session that has ended emitted its own event.
+		// The end of a session has its own Late event.
 		if of := s.session(h.bound); !of.closed {
 			s.emitLateFor(of, h, at)
 		}
@@ -235,15 +236,16 @@ func (s *store) emitLate(h *hold, at int64) bool {
 	return true
 }
 
-// emitLateSession emits [Late] for a session that is renewed or ends late, unless it did since the session held
-// nothing. It looks at the first hold only, as a session may have many.
+// emitLateSession emits [Late] for a session that is renewed or ends late. It looks at the first hold only, since a
+// session may have many.
 func (s *store) emitLateSession(of *session, at int64) {
 	if first := s.firstHold(of.id); first != nil {
 		s.emitLateFor(of, first, at)
 	}
 }
 
-// emitLateFor emits h for all holds of its session.
+// emitLateFor emits [Late] for a session, about its hold h, unless the session has had that event since it held
+// nothing.
 func (s *store) emitLateFor(of *session, h *hold, at int64) {
 	since := min(at-(s.endOf(of)-of.lease), at-h.since)
 	if of.late || since <= of.lease/5*4 {

@@ -1,6 +1,6 @@
 package locks
 
-// isCompatible reports whether a lock may be held by a request beside its present holds.
+// isCompatible reports whether the holds of a lock leave room for a request.
 func isCompatible(l *lock, r *Request) bool {
 	first := l.anyHold()
 	switch {
@@ -17,21 +17,22 @@ func isCompatible(l *lock, r *Request) bool {
 	}
 }
 
-// covers reports whether a hold is at least what its owner asks for.
+// covers reports whether a hold gives its owner all that a request asks for.
 func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
 }
 
-// isGrantable reports whether a request may have the lock of a key now. order is its place in the queue, or noOrder.
+// isGrantable reports whether a request may have the lock of a key now. order is the request's order in the queue, or
+// noOrder.
 func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	l := e.find(r.DB, key)
 	switch h := l.holdOf(r.Owner); {
 	case l == nil:
 		return true
 	case h != nil:
-		return covers(h, r) && !e.hasEnded(l, h, e.now) // whatever else is due there
+		return covers(h, r) && !e.hasEnded(l, h, e.now) // whatever else is due
 	case e.isDueFirst(l):
-		return false // the event that is due there wakes the queue when it runs
+		return false // that event wakes the queue
 	}
 	return !l.delayed() && isCompatible(l, r) && e.isFree(l, r, order)
 }
@@ -47,8 +48,9 @@ func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
 	return 0, false
 }
 
-// grantQueue grants the lock to the first waiters that can have it, while the budget lasts. What is left stays pending.
-// If an event that comes first is due at the lock, nothing is granted; inOrder: the caller has run such events.
+// grantQueue grants a woken lock to the waiters that can have it, in their order, while the budget lasts. The rest
+// stays pending. Nothing is granted before a due event of the lock that comes first, unless inOrder: the caller has run
+// such events.
 func (e *engine) grantQueue(l *lock, inOrder bool) {
 	if l.head&flagWake == 0 {
 		return
@@ -74,8 +76,8 @@ func (e *engine) grantQueue(l *lock, inOrder bool) {
 	}
 }
 
-// wakeIfHoldEnded makes a grant pending at the lock that blocks a waiter, if holds there have ended and are not
-// removed: their session may be renewed.
+// wakeIfHoldEnded makes a grant pending at the lock that blocks a waiter, if a hold there has ended and was not
+// removed. A renewal of the hold's session would undo that end.
 func (e *engine) wakeIfHoldEnded(w *waiter) {
 	if l := e.findMutable(int(w.db), w.keys()[w.blocked]); e.hasEndedHold(l, e.readAt) {
 		e.wake(l)
@@ -83,7 +85,7 @@ func (e *engine) wakeIfHoldEnded(w *waiter) {
 }
 
 // tryGrant grants a waiter whose turn it is at the lock that blocked it last. If another lock of the request blocks it,
-// the waiter is awake there from now on. A waiter that lapsed is removed.
+// the waiter becomes awake there. A lapsed waiter is removed.
 func (e *engine) tryGrant(w *waiter) {
 	if err := e.whyLapsed(w); err != nil {
 		e.dismiss(w, err)
@@ -91,10 +93,10 @@ func (e *engine) tryGrant(w *waiter) {
 	}
 	e.charge(1, 0)
 	if e.loseEnded(e.find(int(w.db), w.keys()[w.blocked]), w.owner) {
-		return // the loss woke the queue, or began a delay
+		return // the loss woke the queue, or started a delay
 	}
 	q := w.request()
-	for i := 1; i < len(q.Keys); i++ { // the lock at hand is not looked at again: it is free for w
+	for i := 1; i < len(q.Keys); i++ { // the lock that blocked w is free for w now
 		e.charge(0, 1)
 		at := (int(w.blocked) + i) % len(q.Keys)
 		e.loseEnded(e.find(q.DB, q.Keys[at]), q.Owner)
@@ -114,19 +116,19 @@ func (e *engine) tryGrant(w *waiter) {
 	e.removeQueue(w)
 	fence := e.grant(&q, w.since)
 	if w.deadline < e.now {
-		e.wakeAll(w) // the end of the wait was due, and would have woken them
+		e.wakeAll(w) // as the end of the wait, which was due, would have
 	}
 	e.emitEndOfWait(w, fence, nil)
 }
 
-// issueFence returns a new fence, larger than all before. Requires: fences are left, see [MaxFence].
+// issueFence returns a new fence, larger than all before. Requires: the last fence is below [MaxFence].
 func (e *engine) issueFence() uint64 {
 	e.fences++
 	return e.fences
 }
 
-// grant gives all locks of a request to its owner under one new fence, and returns the fence. Requires: nothing blocks
-// the request. since is the instant at which the owner began to wait.
+// grant gives all locks of a request to its owner, under one new fence, and returns the fence. since is the instant at
+// which the owner began to wait. Requires: nothing blocks the request.
 func (e *engine) grant(r *Request, since int64) (fence uint64) {
 	fence = e.issueFence()
 	for _, key := range r.Keys {
@@ -149,7 +151,7 @@ func (e *engine) grant(r *Request, since int64) (fence uint64) {
 	return fence
 }
 
-// holdFor returns the hold that a request asks for. The caller sets the fence.
+// holdFor returns the hold that a request asks for, without a fence.
 func (e *engine) holdFor(l *lock, r *Request) *hold {
 	h := &hold{
 		key: l.key(), owner: r.Owner, since: e.now, origin: e.origin(r.Client.Origin), conn: r.Client.Conn,

@@ -11,20 +11,20 @@ import (
 // hold is an owner's part in a lock. A hold in a table is immutable.
 type hold struct {
 	key, owner string
-	extra      *extra // nil: none of the fields
+	extra      *extra // nil: all fields are zero
 	fence      uint64
-	// bound is the session if deadline is never, and else the lease in milliseconds.
+	// bound is the session if deadline is never, and otherwise the lease in milliseconds.
 	bound    uint64
 	deadline int64 // the last instant of the lease
 	since    int64
 	origin   *protocol.Incarnation
 	conn     int64
-	count    uint32 // acquires without a release
+	count    uint32 // acquires minus releases
 	mode     Mode
 	db       uint8
-	// asked: the owner has asked again since the grant, so the owner knows of the hold.
+	// asked: the owner has asked for the lock again since the grant, so it knows of the hold.
 	asked bool
-	late  bool // Late was emitted; not in snapshots
+	late  bool // Late was emitted; in no snapshot
 }
 
 // extra has the fields that few holds need.
@@ -47,7 +47,7 @@ func (h *hold) lease() int64 {
 	return int64(h.bound)
 }
 
-// sessions returns 1 for a session's hold, else 0.
+// sessions returns 1 for a session's hold, and 0 for others.
 func (h *hold) sessions() int32 {
 	if h.deadline == never {
 		return 1
@@ -78,7 +78,7 @@ func (h *hold) leftMillis(now int64) int64 {
 	return max(0, h.deadline-now)
 }
 
-// bind sets the session of a request, or its lease from now on.
+// bind binds a hold to the session of a request, or to its lease from now on.
 func (h *hold) bind(now int64, r *Request) {
 	if r.Session != 0 {
 		h.bound, h.deadline = r.Session, never
@@ -87,10 +87,10 @@ func (h *hold) bind(now int64, r *Request) {
 	}
 }
 
-// holdSet has the holds of a lock with several, as three sorted slices of at most [MaxHolders].
+// holdSet has the holds of a lock with several holds, in three sorted slices of at most [MaxHolders].
 type holdSet struct {
 	byFence, byOwner []*hold
-	byEnd            []*hold // those with leases, by the end and the fence
+	byEnd            []*hold // holds with leases, by deadline and fence
 }
 
 func (s *holdSet) clone() *holdSet {

@@ -1,13 +1,13 @@
 package locks
 
-// Hold describes a hold to callers.
+// Hold describes a hold.
 type Hold struct {
 	Owner   string
 	Fence   uint64
 	Mode    Mode
-	Count   int64 // acquires without a release
+	Count   int64 // acquires minus releases
 	Permits int64 // 0 unless the mode is Permits
-	// Session is the session that the hold is bound to. 0: the hold has a lease, with LeftMillis left.
+	// Session is the session of the hold. 0: the hold has a lease, with LeftMillis left.
 	Session     uint64
 	LeftMillis  int64
 	LeaseMillis int64 // 0 with a session
@@ -16,14 +16,14 @@ type Hold struct {
 	Client      Client
 }
 
-// Wait describes a waiter to callers.
+// Wait describes a waiter.
 type Wait struct {
 	Owner          string
 	Mode           Mode
 	Limit, Permits int64
 	Session        uint64
 	SinceMillis    int64
-	// LeftMillis is the time left of the wait, or of the grace if Absent; -1: the wait has no end.
+	// LeftMillis is the time left of the wait, or of the grace if Absent. -1: the wait has no end.
 	LeftMillis int64
 	Absent     bool
 	Notify     bool
@@ -32,12 +32,12 @@ type Wait struct {
 	Client     Client
 }
 
-// Info describes a lock to callers.
+// Info describes a lock.
 type Info struct {
 	DB   int
 	Key  string
-	Mode Mode // of the holds, if there are any
-	// Holds are the first holders by fence, Waits the first waiters in line.
+	Mode Mode // of the holds
+	// Holds are the first holds by fence, Waits the first waiters in line.
 	Holds []Hold
 	Waits []Wait
 	// Holders, Waiters and Permits count all of them.
@@ -46,25 +46,25 @@ type Info struct {
 	DelayLeftMillis  int64
 }
 
-// Query says what [Table.List] lists.
+// Query selects what [Table.List] lists.
 type Query struct {
 	DB int
-	// Cursor is the position of the page, 0 for the first. Count is the number of locks of a page.
+	// Cursor is the position of the page, 0 for the first page. Count is the number of locks of a page.
 	Cursor uint64
 	Count  int
-	// Most is the maximum of holds, and of waits, that are returned for one lock.
+	// Most bounds the holds, and the waits, that are listed of one lock.
 	Most int
-	// Match selects keys. Nil: all.
+	// Match selects keys. Nil selects all.
 	Match func(key string) bool
-	// ByOwner selects the holds and waits of Owner, and Session those of a session, unless it is 0.
+	// ByOwner selects the holds and waits of Owner. Session selects those of a session, unless it is 0.
 	ByOwner bool
 	Owner   string
 	Session uint64
-	// Held selects holds, Waiting selects waits. With neither, both are listed.
+	// Held selects holds, Waiting selects waits. Neither selects both.
 	Held, Waiting bool
 }
 
-// SessionInfo describes a session to callers.
+// SessionInfo describes a session.
 type SessionInfo struct {
 	ID             uint64
 	Name, User     string
@@ -76,9 +76,9 @@ type SessionInfo struct {
 	Holds, Waiters int
 }
 
-// Stats returns numbers of the moment.
+// Stats are counts of a table.
 type Stats struct {
 	Locks, Holds, Waiters, Sessions int
 	Bytes                           int64
-	Fences                          uint64 // given out
+	Fences                          uint64 // issued
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// EndNodeWaitsBefore drops the waiters of a node with names before name: those of earlier incarnations, and those of
-// the same one with lower tickets. They have no turn from now on, and Sweep removes them.
+// EndNodeWaitsBefore ends the waits of a node whose names are before name: those of earlier incarnations, and those of
+// the same incarnation with lower tickets. From now on the waiters are granted nothing; Sweep removes them.
 func (t *Table) EndNodeWaitsBefore(name waits.Name) {
 	w := t.firstOf(name.Origin.Node)
 	if w == nil || w.name().Compare(name) >= 0 {
@@ -21,7 +21,7 @@ func (t *Table) EndNodeWaitsBefore(name waits.Name) {
 	})
 	switch {
 	case !known:
-		name.Origin.Node = w.origin.Node // memory of the table
+		name.Origin.Node = w.origin.Node // not the memory of the log entry
 		t.nodeEnds = slices.Insert(t.nodeEnds, i, name)
 	case t.nodeEnds[i].Compare(name) < 0:
 		name.Origin.Node = t.nodeEnds[i].Origin.Node
@@ -29,7 +29,7 @@ func (t *Table) EndNodeWaitsBefore(name waits.Name) {
 	}
 }
 
-// EndNodeWaits drops all waiters of the incarnations of a node up to an epoch.
+// EndNodeWaits ends the waits of a node's incarnations up to an epoch.
 func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
 	t.names.Descend(nameProbe(last), func(w *waiter) bool {
@@ -42,15 +42,15 @@ func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	})
 }
 
-// RemoveWaiter removes the waiter with a name from its queues, wherever it stands there: because its client has gone
-// (LeaveGone: nobody is told), or by CLIENT UNBLOCK. ok: it waited.
+// RemoveWaiter removes the waiter with a name from all its queues, since its client has disconnected (LeaveGone), or by
+// CLIENT UNBLOCK. ok: it waited.
 func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 	w := t.named(name)
 	if w == nil || t.hasNodeEnded(w) {
 		return false
 	}
 	defer t.finish()
-	err := t.whyLapsed(w) // its session may be over
+	err := t.whyLapsed(w) // its session may have ended
 	switch how {
 	case protocol.LeaveTimeout:
 		t.dismiss(w, err)
@@ -64,7 +64,7 @@ func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 	return err == nil
 }
 
-// Cancel removes the owner's request from the queue of a key, and from those of its other keys.
+// Cancel removes the owner's waiter at a key from all its queues.
 func (t *Table) Cancel(db int, key, owner string) bool {
 	defer t.finish()
 	w := t.waiterOf(t.settleKey(db, key), owner)

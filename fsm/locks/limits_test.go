@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestFencesRunOut: the last fence is 2^53-1, and none comes after it: who asks is refused, and who waits is told.
+// TestFencesRunOut: the last fence is 2^53-1. After it requests are refused, and waits end with an error.
 func TestFencesRunOut(t *testing.T) {
 	table := at(New(), 1000)
 	table.RaiseCounters(MaxFence-2, 0)
@@ -44,8 +44,8 @@ func TestFencesRunOut(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 }
 
-// TestRaise: what is given out next is larger by so much, and above so much, but never beyond the last fence, and never
-// smaller.
+// TestRaise: RaiseCounters raises by a number and to at least another one, never beyond the last fence, and never
+// lowers.
 func TestRaise(t *testing.T) {
 	for _, row := range []struct{ from, by, above, want uint64 }{
 		{3, 0, 0, 3},
@@ -63,8 +63,8 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestManyHoldAndWait: 100,000 owners hold a lock and as many wait, and no more. An owner that is in asks again, and
-// a place that becomes free is there for others. The counts are written by hand, but for the last few.
+// TestManyHoldAndWait: a lock has at most MaxHolders holds and MaxWaiters waiters. An owner among them may ask again,
+// and a place that becomes free may be taken. The test sets most counts by hand.
 func TestManyHoldAndWait(t *testing.T) {
 	table := at(New(), 1000)
 	shared := func(owner string) *Request {
@@ -105,7 +105,7 @@ func TestManyHoldAndWait(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestWaitersAreBounded: all waiters together, in bytes.
+// TestWaitersAreBounded: all waiters together have at most MaxWaitingBytes.
 func TestWaitersAreBounded(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
@@ -119,7 +119,8 @@ func TestWaitersAreBounded(t *testing.T) {
 	require.EqualValues(t, MaxWaitingBytes-1500, table.waitingBytes)
 }
 
-// TestSessionsOfAConnection: a thousand, opened or attached, and another when one of them ends.
+// TestSessionsOfAConnection: a connection has at most MaxAttached sessions, opened or attached, and may have another
+// when one of them ends.
 func TestSessionsOfAConnection(t *testing.T) {
 	table := at(New(), 1000)
 	open := func(c Client) error {
@@ -154,7 +155,7 @@ func TestSessionsOfAConnection(t *testing.T) {
 	require.Zero(t, table.Bytes())
 }
 
-// TestForever: a lease of the longest time does not end, whenever it begins. What is asked for beyond is the longest.
+// TestForever: the longest lease does not end, whenever it begins. A longer lease is cut to that.
 func TestForever(t *testing.T) {
 	for _, lease := range []int64{Forever, math.MaxInt64} {
 		table := at(New(), 1<<61)
@@ -182,8 +183,8 @@ func TestForever(t *testing.T) {
 	}
 }
 
-// TestDropsBeforeASweep: several drops of one node are one, up to the latest name. Each other node has its own. None
-// shares memory with the log entry that named the node.
+// TestDropsBeforeASweep: several ends of one node before a sweep are one, up to the latest name. Each node has its own.
+// None shares memory with a log entry.
 func TestDropsBeforeASweep(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("me", "k"))
@@ -215,7 +216,7 @@ func TestDropsBeforeASweep(t *testing.T) {
 	require.Empty(t, table.nodeEnds)
 }
 
-// TestTextsAreBounded: owners, notes, calls and names of 1 KiB, and no longer.
+// TestTextsAreBounded: owners, notes, calls and names have at most MaxText bytes.
 func TestTextsAreBounded(t *testing.T) {
 	table := at(New(), 1000)
 	fits, long := strings.Repeat("x", MaxText), strings.Repeat("x", MaxText+1)
@@ -241,7 +242,7 @@ func TestTextsAreBounded(t *testing.T) {
 	require.Zero(t, table.Bytes())
 }
 
-// TestCausesOfLateLosses: what is worked off later has the cause of the command that ended it, also behind a snapshot.
+// TestCausesOfLateLosses: a loss that is emitted late has the cause of its command, also after a snapshot.
 func TestCausesOfLateLosses(t *testing.T) {
 	table := at(New(), 1000)
 	for _, owner := range []string{"a", "b", "c"} {
@@ -278,7 +279,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
 }
 
-// TestRequestsAreChecked: what is out of range is refused, and changes nothing.
+// TestRequestsAreChecked: a request with a number out of range is refused, and changes nothing.
 func TestRequestsAreChecked(t *testing.T) {
 	table := at(New(), 1000)
 	permits := func(limit, permits int32) func(r *Request) {
@@ -317,7 +318,7 @@ func manyKeys(n int) (keys []string) {
 	return keys
 }
 
-// TestCountOfAcquiresIsBounded: it stays what it is, and no acquire makes a hold that is held often one that is free.
+// TestCountOfAcquiresIsBounded: a further acquire leaves the largest count as it is.
 func TestCountOfAcquiresIsBounded(t *testing.T) {
 	table := at(New(), 1000)
 	r := asks("o", "k")
@@ -330,8 +331,8 @@ func TestCountOfAcquiresIsBounded(t *testing.T) {
 	}
 }
 
-// TestQueuesComeFirst: a request that waits for a lease that has ended, or for a lock that was flushed, does not wait
-// for all that nobody waits for.
+// TestQueuesComeFirst: a sweep serves queues of locks with ended leases, and of flushed locks, before many locks
+// without a queue.
 func TestQueuesComeFirst(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		table := at(New(), 1000)
@@ -359,8 +360,8 @@ func TestQueuesComeFirst(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBounded: a session has so many holds and places in queues at most. What it has already it may ask for
-// again, and what is granted to it takes no more room than its places.
+// TestSessionsAreBounded: a session has at most MaxPerSession holds and places. It may ask again for what it has, and a
+// grant takes no more room than the places.
 func TestSessionsAreBounded(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(5000, Client{}, false, "", "")
@@ -400,7 +401,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.Equal(t, 2, table.Stats().Holds)
 }
 
-// TestTicketsOfPlacesThatAreKept: who waits with the ticket of a place that is kept is known by it when the place goes.
+// TestTicketsOfPlacesThatAreKept: a waiter with the ticket of an absent one is found by its name after the absent one
+// has left.
 func TestTicketsOfPlacesThatAreKept(t *testing.T) {
 	table := at(New(), 1000)
 	r := asks("a", "k", "l")

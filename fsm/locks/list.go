@@ -1,12 +1,10 @@
 package locks
 
-// maxLooked bounds the holds and waiters that List looks at, and the sessions that Sessions looks at, for one page.
+// maxLooked bounds the locks, holds and waiters, or the sessions, that are looked at for one page.
 const maxLooked = 200_000
 
-// List describes the locks of a database in the order of (hash of the key, key). next is the cursor of the next page, 0
-// at the end; looked counts the locks, holds and waits that were looked at.
-//
-// With a session, the pages are the session's holds by fence, and then its waits.
+// List describes the locks of a database in the order of their hashes and keys. next is the cursor of the next page, 0
+// at the end. looked counts the locks, holds and waiters that were looked at.
 func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
 	if q.Session != 0 {
 		return s.listSession(q, nowMillis)
@@ -100,7 +98,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 // maxQueues bounds the queues that EachQueue looks at.
 const maxQueues = 10_000
 
-// EachQueue calls f with keys and the lengths of their queues, in no particular order.
+// EachQueue calls f with the keys and the lengths of queues, in no particular order.
 func (s *store) EachQueue(f func(key string, waiters int)) {
 	left := maxQueues
 	for _, d := range s.live {
@@ -115,7 +113,7 @@ func (s *store) EachQueue(f func(key string, waiters int)) {
 	}
 }
 
-// Session describes a session, or returns nil if there is none.
+// Session describes a session. Nil: there is none.
 func (s *store) Session(id uint64, nowMillis int64) *SessionInfo {
 	if !s.isOpen(id, nowMillis) {
 		return nil
@@ -133,7 +131,7 @@ func (s *store) showSession(of *session, now int64) SessionInfo {
 }
 
 // Sessions describes at most count sessions that a user may use, from the id cursor on. next is the cursor of the next
-// page, 0 at the end; looked counts the sessions that were looked at.
+// page, 0 at the end. looked counts the sessions that were looked at.
 func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
 	looked int,
 ) {

@@ -14,34 +14,35 @@ type lock struct {
 	// text is the text of the item that marks the lock, with the key in it. A probe has the bare key.
 	text keyspace.LockText
 	hash uint64
-	// head packs the flags (low 8 bits) and the id, of which the lowest byte is the number of the database.
+	// head packs the flags (the low 8 bits) and the id, whose low byte is the number of the database.
 	head       uint64
 	generation uint64
-	due        int64 // the first deadline, as on the agenda
+	due        int64 // the first deadline, by which the agenda is ordered
 	hold       *hold // the only hold; nil: none, or several
-	// more is needed beyond one hold. Nil: no queue, no delay, no pending grant.
+	// ext has what a lock needs beyond one hold. Nil: there is no queue, no delay and no pending grant.
 	ext *extension
 }
 
 // extension has the fields that a lock needs beyond one hold.
 type extension struct {
-	holds   *holdSet // nil: one hold at most
-	permits int64    // held
-	// delay is the last instant at which no request is granted; 0: no delay.
+	holds   *holdSet // nil: there is at most one hold
+	permits int64    // that are held
+	// delay is the last instant at which no request is granted. 0: no delay.
 	delay int64
-	// grantAt is the instant from which on a grant of the queue is pending; 0: none is.
+	// grantAt is the instant since which a grant of the queue is pending. 0: none is.
 	grantAt int64
 	// ranks has the lengths of the parts of the queue.
 	ranks [rankCount]int32
-	// sessionHolds and sessionWaits count the holds and waiters of sessions, many the waiters for several locks.
+	// sessionHolds and sessionWaits count the holds and the waiters with sessions, many counts the waiters for several
+	// locks.
 	sessionHolds, sessionWaits, many int32
 }
 
 const (
 	flagTouched   = 1 << iota // the lock is in store.touched
-	flagWake                  // a waiter in the queue may be granted
+	flagWake                  // the lock is in store.woken
 	flagPresent               // Created was emitted
-	flagContended             // the agenda has the lock among those with a queue
+	flagContended             // the lock has a queue, on the agenda
 	flagProbe                 // the lock is in no tree: see probeAt
 	flagBits      = 0xff
 	maxDatabases  = 256
@@ -58,7 +59,7 @@ func (l *lock) id() uint64 { return l.head &^ flagBits }
 
 func (l *lock) db() int { return int(l.head >> 8 & (maxDatabases - 1)) }
 
-// key returns the key, in the text's memory.
+// key returns the key, in the memory of the text.
 func (l *lock) key() string {
 	if l.head&flagProbe != 0 {
 		return string(l.text)
@@ -66,12 +67,12 @@ func (l *lock) key() string {
 	return l.text.Key()
 }
 
-// probeAt returns a lock to search trees with.
+// probeAt returns the key of a search in a tree of locks.
 func probeAt(db int, hash uint64, key string) lock {
 	return lock{text: keyspace.LockText(key), hash: hash, head: uint64(db)<<8 | flagProbe}
 }
 
-// holders counts the holds; none of a nil lock.
+// holders counts the holds. A nil lock has none.
 func (l *lock) holders() int {
 	switch {
 	case l == nil:
@@ -117,7 +118,7 @@ func (l *lock) anyHold() *hold {
 	return l.hold
 }
 
-// holdOf returns the owner's hold, even if it has ended and is not removed yet; nil if there is none, or no lock.
+// holdOf returns the owner's hold, which may have ended and not be removed yet. Nil: there is no such hold, or no lock.
 func (l *lock) holdOf(owner string) *hold {
 	switch {
 	case l.holders() == 0:
@@ -153,7 +154,7 @@ func (l *lock) firstLease() (*hold, int64) {
 	return nil, never
 }
 
-// The orders of the trees compare texts, which are in memory of their own, last.
+// The orders of the trees compare texts last, since a text is in memory of its own.
 
 func lockBefore(a, b *lock) bool {
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestBackup: after a restore from a backup no request waits, and holds and sessions are gone, or have their full
-// lease. What is given out then was not given out before.
+// TestBackup: a restore from a backup leaves no waiter. Holds and sessions are gone, or have their full lease. Later
+// fences and ids are new.
 func TestBackup(t *testing.T) {
 	for seed := range uint64(20) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 11)), table: New()}
@@ -70,7 +70,7 @@ func at(t *Table, millis int64) *Table {
 
 func client(conn int64) Client { return Client{protocol.Incarnation{Node: "n1", Epoch: 1}, conn} }
 
-// asks is a request of an owner for locks, with a lease of a second.
+// asks returns a request of an owner for locks, with a lease of a second.
 func asks(owner string, keys ...string) *Request {
 	return &Request{Keys: keys, Owner: owner, LeaseMillis: 1000, Client: client(1)}
 }
@@ -98,8 +98,8 @@ func kinds(events []Event) (kinds []EventKind) {
 	return kinds
 }
 
-// TestGrantsShareNoMemory with the log entry of their request, which is far larger than what stays; nor do waiters,
-// sessions, and requests that are made again.
+// TestGrantsShareNoMemory: holds, waiters and sessions share no memory with the log entry of their request, which is
+// far larger.
 func TestGrantsShareNoMemory(t *testing.T) {
 	table := at(New(), 1000)
 	given := map[*byte]bool{}
@@ -142,8 +142,7 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	}
 }
 
-// TestCopiesShareNoEvents: a copy has none of the events that were not taken, and what is told of one table is not
-// written over by the other.
+// TestCopiesShareNoEvents: a copy has no events, and the events of one table do not overwrite those of the other.
 func TestCopiesShareNoEvents(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// loss is the reason and the instant of the end of a hold against its owner's will.
+// loss describes the end of a hold against its owner's will.
 type loss struct {
 	reason Reason
 	at     int64
 	cause  uint64
-	// delays: the delay afterwards is delay, whatever the hold asked for.
+	// delays: delay replaces the delay that the hold asked for.
 	delays bool
 	delay  int64
 }
 
-// lossOf returns the loss of a hold that has ended: the first of its possible ends.
+// lossOf returns the loss of a hold that has ended: the earliest of its lease or session, and the flush.
 func (s *store) lossOf(l *lock, h *hold) loss {
 	why := loss{reason: Expired, at: h.deadline}
 	if h.deadline == never {
@@ -37,7 +37,7 @@ func (s *store) sortByEnd(l *lock, holds []*hold) {
 	})
 }
 
-// hasEnded reports whether a hold has ended by an instant, though it was not removed yet.
+// hasEnded reports whether a hold that is in the table has ended before an instant.
 func (s *store) hasEnded(l *lock, h *hold, now int64) bool {
 	switch {
 	case s.flushOf(l) != nil:
@@ -48,7 +48,7 @@ func (s *store) hasEnded(l *lock, h *hold, now int64) bool {
 	return h.deadline < now
 }
 
-// loseHold removes a hold against its owner's will.
+// loseHold removes a hold against its owner's will, and starts the delay.
 func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
 	told := e.holdEndEvent(Lost, h, why.at)
@@ -79,7 +79,7 @@ func (e *engine) loseEnded(l *lock, owner string) bool {
 	return true
 }
 
-// Break ends holds by force, and returns how many.
+// Break ends holds of a lock by force, and returns how many.
 func (t *Table) Break(b *Break) (broken int) {
 	defer t.finish()
 	l := t.settleKey(b.DB, b.Key)
@@ -99,7 +99,7 @@ func (t *Table) Break(b *Break) (broken int) {
 	return broken
 }
 
-// setDelay starts a delay of a lock, or ends the one that runs.
+// setDelay sets the delay of a lock from now on; 0 ends it.
 func (e *engine) setDelay(l *lock, millis int64) {
 	if l.ext == nil && millis <= 0 {
 		return
@@ -111,9 +111,9 @@ func (e *engine) setDelay(l *lock, millis int64) {
 	e.wake(l)
 }
 
-// Flush ends all holds of a database by replacing the database. It emits the losses, with the cause, and moves the
-// queues while the budget lasts; Sweep, or a call that names a key, does the rest. The caller must forget all markers
-// of the database: see Created.
+// Flush ends all holds of a database, in constant time: an empty database replaces it. Flush emits losses, with the
+// cause, and moves queues while the budget lasts; Sweep, or a call that names a key, does the rest. The caller must
+// remove the items of the database that mark locks: see Created.
 func (t *Table) Flush(db int, cause uint64) {
 	if !t.HasLocks(db) {
 		return
@@ -152,10 +152,10 @@ func (e *engine) moveFlushed(l *lock) {
 			m.grantAt = max(from.flush.at, 1)
 		}
 	}
-	l.head &^= flagWake // a grant is pending
+	l.head &^= flagWake // grantAt has the grant
 }
 
-// HasLocks reports whether a database has locks.
+// HasLocks reports whether a database has live locks.
 func (s *databases) HasLocks(db int) bool {
 	d := s.database(db)
 	return d != nil && d.locks.Len() > 0

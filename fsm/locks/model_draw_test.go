@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// What the model test draws: each function does a call to both, and returns the call in words and both replies.
+// The calls that the model test draws. Each function makes a call to the table and to the model, and returns the call
+// in words and both replies.
 
 func (p *twins) acquire() (string, reply, reply) {
 	r := &Request{
@@ -31,7 +32,7 @@ func (p *twins) acquire() (string, reply, reply) {
 		r.Permits = 1 + int32(p.d.n(int(r.Limit)))
 	}
 	if l := p.model.lock(r.DB, r.Keys[0]); len(l.holds) > 0 && r.Mode != Permits && p.d.one(3) {
-		r.Mode = min(l.holds[0].mode, Shared) // beside the holds, if nobody is in line before
+		r.Mode = min(l.holds[0].mode, Shared) // compatible with the holds
 	}
 	if r.Session == 0 && (p.d.one(4) || p.ragged && p.d.one(2)) {
 		r.Session = p.session()
@@ -46,7 +47,6 @@ func (p *twins) acquire() (string, reply, reply) {
 			r.GraceMillis = p.millis(200)
 		}
 	}
-	// a session's hold brings its delay when it is worked off
 	if p.d.one(3) {
 		r.DelayMillis = p.millis(60)
 	}
@@ -65,7 +65,7 @@ func (p *twins) acquire() (string, reply, reply) {
 	return p.ask(r)
 }
 
-// ask makes a request of both.
+// ask makes a request to both.
 func (p *twins) ask(r *Request) (string, reply, reply) {
 	text := fmt.Sprintf("acquire %+v", *r)
 	blocked := p.table.IsBlocked(r, p.table.now)
@@ -80,7 +80,7 @@ func (p *twins) ask(r *Request) (string, reply, reply) {
 	return text, want, reply{fence: a.Fence, ok: a.Waiting, err: err}
 }
 
-// repeat makes a request the one of an owner in line again, or a little different.
+// repeat turns a request into the request of a waiter, or one that differs a little.
 func (p *twins) repeat(r *Request) {
 	if len(p.model.queue) == 0 {
 		return
@@ -110,12 +110,12 @@ func (p *twins) repeat(r *Request) {
 		if r.Mode == Permits && r.Permits > 1 {
 			r.Permits--
 		}
-	case 4: // another request has the ticket
+	case 4: // the ticket of another request
 		r.Client.Origin, r.Ticket, r.Waits = w.Client.Origin, w.Ticket, true
 	}
 }
 
-// holder is an owner that holds a lock, or else if there is none.
+// holder returns an owner that holds a lock, or another one if there is none.
 func (p *twins) holder(db int, key, or string) string {
 	if l := p.model.lock(db, key); len(l.holds) > 0 {
 		return l.holds[p.d.n(len(l.holds))].owner
@@ -123,7 +123,7 @@ func (p *twins) holder(db int, key, or string) string {
 	return or
 }
 
-// wantMore makes a request one by a holder, for what it holds and what another does, or for something else beside.
+// wantMore turns a request into one by a holder, for its lock and a lock of another, or for another lock.
 func (p *twins) wantMore(r *Request) {
 	var held []*nLock
 	for _, l := range p.model.locks {
@@ -145,7 +145,7 @@ func (p *twins) wantMore(r *Request) {
 	}
 }
 
-// holderInLine is a request in line for several locks, one of them its owner's already; nil if there is none.
+// holderInLine returns a waiter for several locks of which its owner holds one, or nil.
 func (p *twins) holderInLine() *nWait {
 	for _, w := range p.model.queue {
 		for _, key := range w.Keys {
@@ -210,7 +210,7 @@ func (p *twins) downgrade() (string, reply, reply) {
 func (p *twins) releaseAll() (string, reply, reply) {
 	db, keys, owner := p.db(), []string{p.key(), p.key(), p.key()}, p.owner()
 	if p.ragged {
-		keys = keys[:1] // between two the table may grant, or not
+		keys = keys[:1] // the table may grant between two releases
 	}
 	want := p.model.releaseAll(db, keys, owner)
 	return fmt.Sprint("releaseall ", db, keys, owner), want, reply{n: int64(p.table.ReleaseAll(db, keys, owner))}
@@ -227,7 +227,7 @@ func (p *twins) giveBack() (string, reply, reply) {
 		reply{ok: p.table.ReturnGrant(db, key, owner, fence, client)}
 }
 
-// users open sessions; the first may do everything.
+// users open sessions. The first may use all sessions.
 var users = []string{"", "ann", "bob"}
 
 func (p *twins) open() (string, reply, reply) {
@@ -260,7 +260,7 @@ func (p *twins) close() (string, reply, reply) {
 	want := p.model.closeSession(id)
 	holds, ok := p.table.CloseSession(id)
 	if p.ragged {
-		want.n = max(want.n, int64(holds)) // with those that were flushed and are not worked off
+		want.n = max(want.n, int64(holds)) // with flushed ones that are not removed
 	}
 	return fmt.Sprint("close ", id), want, reply{n: int64(holds), ok: ok}
 }
@@ -287,7 +287,7 @@ func (p *twins) unblock() (string, reply, reply) {
 	how := []protocol.Leave{protocol.LeaveGone, protocol.LeaveGone, protocol.LeaveTimeout, protocol.LeaveError}[p.d.n(4)]
 	want := p.model.unblock(name, how)
 	if p.ragged && !want.ok {
-		how = protocol.LeaveTimeout // a client that is gone is not told that its session was over before
+		how = protocol.LeaveTimeout // a client that has gone does not hear that its session ended
 	}
 	return fmt.Sprint("unblock ", name, how), want, reply{ok: p.table.RemoveWaiter(name, how)}
 }
@@ -299,12 +299,12 @@ func (p *twins) dropped() (string, reply, reply) {
 	case 0, 1:
 		p.table.EndNodeWaits(o.Node, o.Epoch)
 		name = waits.Name{Origin: o, Ticket: ^uint64(0)}
-	case 2: // the node begins a new incarnation
+	case 2: // a new incarnation of the node
 		p.epochs[o.Node]++
 		name = waits.Name{Origin: p.origin(o.Node)}
 		p.table.EndNodeWaitsBefore(name)
 	default:
-		if p.d.one(2) { // what an earlier call has dropped stays so
+		if p.d.one(2) { // an earlier end stays
 			p.table.EndNodeWaitsBefore(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
 		}
 		p.table.EndNodeWaitsBefore(name)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEntriesWithoutSteps draws entries that run out of steps and go on with words, and compares each answer with the
-// naive table's: what has ended has ended for every word, though it is not worked off. Grants alone may come later
-// than the naive table's, and none comes out of turn. In the end all that came out must be alike.
+// TestEntriesWithoutSteps draws entries that run out of budget and go on with calls, and compares each answer with the
+// naive table's: each call sees as ended what has ended, though it was not removed. Only grants may come later than in
+// the naive table, in the same order. In the end all events are the same.
 func TestEntriesWithoutSteps(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -21,12 +21,12 @@ func TestEntriesWithoutSteps(t *testing.T) {
 	}
 }
 
-// FuzzEntries is TestEntriesWithoutSteps with programs that a fuzzer makes.
+// FuzzEntries is TestEntriesWithoutSteps with the programs of a fuzzer.
 func FuzzEntries(f *testing.F) {
 	fuzz(f, func(t *testing.T, d *dice, _ bool) { runEntries(t, d, 400) })
 }
 
-// runEntries runs rounds: time passes, all that is due is done, and then entries of that instant leave things undone.
+// runEntries runs rounds: time passes, all due events run, and then entries of that instant leave events behind.
 func runEntries(t *testing.T, d *dice, rounds int) {
 	p := newTwins(t, d, false)
 	p.loose = true
@@ -55,7 +55,7 @@ func runEntries(t *testing.T, d *dice, rounds int) {
 	p.end()
 }
 
-// restore goes on as after a restore from a backup that has what is not done.
+// restore restores both from a backup that has due events.
 func (p *twins) restore() {
 	p.log = append(p.log, "restore")
 	p.table.Begin(p.model.now, 0)
@@ -82,7 +82,7 @@ func (p *twins) passBy(millis int64) {
 	}
 }
 
-// entry sweeps with few steps, and does words with what they leave.
+// entry sweeps with a small budget, and makes calls with the rest of it.
 func (p *twins) entry() {
 	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4)*ChangeUnits)
 	p.table.Sweep()
@@ -120,13 +120,13 @@ func (p *twins) entry() {
 	require.NoError(p.t, p.table.Verify())
 }
 
-// party is an owner that holds a lock, or stands in line for it.
+// party is an owner that holds a lock or waits for it.
 type party struct {
 	db         int
 	key, owner string
 }
 
-// parties are all owners that the model knows.
+// parties returns all owners that the model knows.
 func (p *twins) parties() (all []party) {
 	for _, l := range p.model.locks {
 		for _, h := range l.holds {
@@ -141,7 +141,7 @@ func (p *twins) parties() (all []party) {
 	return all
 }
 
-// settleAll settles all locks before a word does, so that it is known who was granted before.
+// settleAll settles all locks before a call, so that the earlier grants are known.
 func (p *twins) settleAll() {
 	for db := range 2 {
 		for _, key := range modelKeys {
@@ -153,13 +153,13 @@ func (p *twins) settleAll() {
 	p.follow("settle")
 }
 
-// undone reports whether the table has left something for later.
+// undone reports whether the table has left an event for later.
 func (p *twins) undone() bool {
 	due, ok := p.table.NextDue()
 	return ok && due <= p.table.now
 }
 
-// follow grants to those in the model's queue whom the table has granted: it was their turn.
+// follow grants in the model what the table has granted, and checks that it was those waiters' turn.
 func (p *twins) follow(text string) {
 	for _, e := range p.hear() {
 		if e.Kind != WaitEnded || e.Fence == 0 {
@@ -178,13 +178,13 @@ func (p *twins) follow(text string) {
 	}
 }
 
-// soften takes out of an event what depends on when something was worked off.
+// soften removes from an event what depends on the time at which the event ran.
 func (p *twins) soften(e *Event) {
 	e.Waiters, e.Attached = 0, Client{}
 	if e.Kind == Lost {
-		e.Reason = 0 // of several that met
+		e.Reason = 0 // one of several reasons
 	}
-	if e.Err == ErrNodeEnded { // the session of a waiter may be over, and its node gone
+	if e.Err == ErrNodeEnded { // both the session and the node of a waiter may have ended
 		e.Err = ErrNoSession
 	}
 	if e.How == Disconnected {
@@ -192,8 +192,8 @@ func (p *twins) soften(e *Event) {
 	}
 }
 
-// moment compares what both say of themselves in the middle of an entry: of holds and delays exactly, where a call
-// names the key. Of those in line, whose node or session is gone may still be shown.
+// moment compares both in the middle of an entry: holds and delays exactly for the keys of a call. A waiter whose node
+// or session has ended may still be shown.
 func (p *twins) moment() {
 	p.settleAll()
 	now := p.model.now
@@ -225,8 +225,8 @@ func (p *twins) moment() {
 	}
 }
 
-// estimate compares what a read at a later instant sees with what would be then. What is due until then the table
-// says to be, so that the log comes first.
+// estimate compares a read at a later instant with the state of the model then. If something is due until then, the
+// table must report it, so that the log comes first.
 func (p *twins) estimate() {
 	now := p.model.now
 	until := now + 1 + int64(p.d.n(120))
@@ -276,7 +276,7 @@ func (n *naive) dueAt(db int, key string, until int64) bool {
 		})
 }
 
-// waitsElsewhere reports whether a request in line for a lock is for others too: what is due there may let it go.
+// waitsElsewhere reports whether a waiter of a lock waits for other locks, too, whose events may lead to its grant.
 func (n *naive) waitsElsewhere(db int, key string) bool {
 	return slices.ContainsFunc(n.queue, func(w *nWait) bool {
 		return w.DB == db && slices.Contains(w.Keys, key) && len(w.Keys) > 1

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestModel draws programs and compares a table with the naive one after each call: replies, events, what the
-// table says of each lock and session, and when something is due. Every third program leaves the table few
-// steps at a time, so work is done in pieces; then only what comes out in the end must be alike.
+// TestModel draws programs and compares the table with the naive one after each call: replies, events, answers about
+// each lock and session, and the next due instant. Every third program has a small budget, so events run in pieces;
+// then only the final outcome must be the same.
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// FuzzModel is TestModel with programs that a fuzzer makes.
+// FuzzModel is TestModel with the programs of a fuzzer.
 func FuzzModel(f *testing.F) {
 	fuzz(f, func(t *testing.T, d *dice, pieces bool) { runModel(t, d, 2000, pieces) })
 }
@@ -48,7 +48,7 @@ func fuzz(f *testing.F, run func(t *testing.T, d *dice, pieces bool)) {
 	})
 }
 
-// dice draw numbers, from chance or from a fuzzer's bytes.
+// dice draw numbers, by chance or from the bytes of a fuzzer.
 type dice struct {
 	rand  *rand.Rand
 	bytes []byte
@@ -70,7 +70,7 @@ func (d *dice) n(n int) int {
 
 func (d *dice) one(in int) bool { return d.n(in) == 0 }
 
-// twins are a table and the model of it.
+// twins are a table and its model.
 type twins struct {
 	t       *testing.T
 	d       *dice
@@ -81,18 +81,19 @@ type twins struct {
 	log     []string
 	kept    *Table
 	old     *naive
-	// present are the locks that came and did not go, as the table told.
+	// present has the locks that were Created and not Removed.
 	present, keptPresent map[string]bool
-	// told are events of the table that were not compared yet.
+	// told has the events of the table that were not compared yet.
 	told []Event
-	// ragged: the entry under way may run out of steps. loose: events are compared without their order. See runEntries.
+	// ragged: the present entry may run out of budget. loose: events are compared without their order. See runEntries.
 	ragged, loose bool
-	// coarse: all times are multiples of one, so that much is due at one instant. Requests are for one lock then: which of
-	// several is settled first within an instant is the table's affair.
+	// coarse: all times are multiples of one time, so that much is due at one instant. Requests are for one lock then,
+	// since the table may settle several locks in any order within an instant.
 	coarse bool
-	// epochs are how often the nodes began anew.
+	// epochs has the present incarnation of each node.
 	epochs map[string]uint64
-	// ghosts held a lock or stood in line before the entries of this instant. aim is whom the next word is about.
+	// ghosts are the owners that held a lock or waited before the entries of this instant. aim is the owner of the next
+	// call.
 	ghosts []party
 	aim    *party
 }
@@ -150,7 +151,7 @@ func (p *twins) pass() {
 	p.match("time " + fmt.Sprint(p.model.now))
 }
 
-// steps is what the table gets for a call.
+// steps returns the budget for a call.
 func (p *twins) steps() int {
 	if p.pieces || p.ragged {
 		return p.d.n(3) * ChangeUnits
@@ -158,10 +159,10 @@ func (p *twins) steps() int {
 	return enough
 }
 
-// leastSteps are the fewest that get on: one to find that a lock was not finished, one to grant it.
+// leastSteps is the least budget that makes progress: one change to find the lock, one to grant it.
 const leastSteps = 2
 
-// drain lets the table do all that is due.
+// drain runs all due events.
 func (p *twins) drain() {
 	for i := 0; ; i++ {
 		require.Less(p.t, i, 10_000, "the work never ends")
@@ -173,7 +174,7 @@ func (p *twins) drain() {
 	}
 }
 
-// copies goes back to an old table now and then, or through a snapshot.
+// copies sometimes goes back to an old table, or through a snapshot.
 func (p *twins) copies() {
 	switch p.d.n(40) {
 	case 0:
@@ -221,15 +222,15 @@ func (p *twins) client() Client {
 	return Client{p.origin(node), int64(1 + p.d.n(3))}
 }
 
-// origin is the incarnation of a node that asks.
+// origin returns the incarnation of a node that asks.
 func (p *twins) origin(node string) protocol.Incarnation {
 	return protocol.Incarnation{Node: node, Epoch: 1 + p.epochs[node]}
 }
 
-// coarseMillis is what times are multiples of in coarse programs.
+// coarseMillis is the unit of times in coarse programs.
 const coarseMillis = 20
 
-// millis is a time of at most most.
+// millis draws a duration of at most most.
 func (p *twins) millis(most int) int64 {
 	return p.rounded(int64(1 + p.d.n(most)))
 }
@@ -248,7 +249,7 @@ func (p *twins) session() uint64 {
 	return uint64(1 + p.d.n(5))
 }
 
-// word does some word to both.
+// word makes some call to both.
 func (p *twins) word() (string, reply, reply) {
 	words := []func() (string, reply, reply){
 		p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.release, p.release, p.renew, p.cancel, p.breaks,
@@ -256,14 +257,14 @@ func (p *twins) word() (string, reply, reply) {
 		p.releaseAll, p.giveBack, p.open, p.keepAlive, p.attach, p.close, p.alive, p.gone, p.unblock, p.unblock,
 		p.dropped, p.flush,
 	}
-	if p.ragged { // more of what concerns many at once, and of what may meet that
+	if p.ragged { // more calls that concern many holds at once
 		words = append(words, p.close, p.close, p.gone, p.dropped, p.cancel, p.cancel, p.cancel, p.breaks, p.downgrade,
 			p.unblock, p.flush, p.flush)
 	}
 	return words[p.d.n(len(words))]()
 }
 
-// call draws a call and does it to both.
+// call draws a call and makes it to both.
 func (p *twins) call() {
 	p.table.Begin(p.model.now, p.steps())
 	text, want, got := p.word()
@@ -280,14 +281,14 @@ func (p *twins) call() {
 	require.Equal(p.t, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got), text)
 }
 
-// goOn is drain, but in an entry that runs out of steps.
+// goOn is drain in an entry that runs out of budget.
 func (p *twins) goOn() {
 	if !p.ragged {
 		p.drain()
 	}
 }
 
-// end lets everything end: nothing is left behind.
+// end runs everything to its end, and requires that nothing is left.
 func (p *twins) end() {
 	p.model.now += 10_000
 	p.model.catchUp()
@@ -311,7 +312,7 @@ func (p *twins) end() {
 	require.False(p.t, ok)
 }
 
-// line is an event in a form that compares. Told stands apart from what is told of keys: it has a name.
+// line returns an event as text for comparisons. Events about waits have a name, and are apart from those about keys.
 func line(e *Event) string {
 	f := *e
 	f.Key, f.DB, f.Err = "", 0, nil
@@ -328,11 +329,11 @@ func sequence(e *Event) string {
 	return fmt.Sprintf("%d %s", e.DB, e.Key)
 }
 
-// hear takes what the table tells, and keeps account of what is there.
+// hear takes the events of the table, and keeps track of the locks that exist.
 func (p *twins) hear() (heard []Event) {
 	events := p.table.TakeEvents()
 	for i := range events {
-		if !p.cameOrWent(&events[i]) && events[i].Kind != Late { // snapshots forget who was late
+		if !p.cameOrWent(&events[i]) && events[i].Kind != Late { // a snapshot has no late marks
 			heard = append(heard, events[i])
 		}
 	}
@@ -400,7 +401,7 @@ func (p *twins) match(text string) {
 	require.Equal(p.t, want, got, text)
 }
 
-// sortBeside sorts what may come in any order: the lines of the runs that have one text.
+// sortBeside sorts the runs of events that may come in any order.
 func sortBeside(runs []string, lines ...[]string) {
 	for from := 0; from < len(runs); {
 		to := from + 1
@@ -416,7 +417,8 @@ func sortBeside(runs []string, lines ...[]string) {
 	}
 }
 
-// cameOrWent keeps account of what is there. In pieces of work a lock may come and go that the model never sees.
+// cameOrWent keeps track of the locks that exist. With a small budget a lock may be made and removed without an event
+// of the model.
 func (p *twins) cameOrWent(e *Event) bool {
 	name := sequence(e)
 	switch e.Kind {
@@ -430,7 +432,7 @@ func (p *twins) cameOrWent(e *Event) bool {
 	return e.Kind == Created || e.Kind == Removed
 }
 
-// order: fences only grow.
+// order requires that fences only grow.
 func (p *twins) order(events []Event) {
 	var last uint64
 	for i := range events {
@@ -441,7 +443,7 @@ func (p *twins) order(events []Event) {
 	}
 }
 
-// compare compares what both say of themselves.
+// compare compares the answers of both.
 func (p *twins) compare() {
 	now := p.model.now
 	require.NoError(p.t, p.table.Verify())
@@ -517,7 +519,7 @@ func (p *twins) fences(db int, key string) {
 	}
 }
 
-// left compares what is left of the longest hold.
+// left compares the time left of the longest hold.
 func (p *twins) left(db int, key string, want *Info) {
 	longest := int64(0)
 	if want != nil {
@@ -547,7 +549,7 @@ func (p *twins) queues() {
 	require.ElementsMatch(p.t, want, got)
 }
 
-// safe: an exclusive hold is alone, modes do not mix, an owner holds once.
+// safe requires that an exclusive hold is alone, that modes do not mix, and that an owner holds a lock once.
 func safe(t *testing.T, i *Info) {
 	owners := map[string]bool{}
 	for _, h := range i.Holds {

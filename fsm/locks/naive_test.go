@@ -10,21 +10,21 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// naive is a table as one would write it without a thought for time: slices, and loops over everything. It is
-// written from the words' contract, and does all that is due before anything else.
+// naive is a table of slices, with loops over everything, written from the contract of the calls. It runs all due
+// events before anything else.
 //
-// Fences are the exception: in which order several locks are granted in one instant is the table's affair. A
-// grant of the model gets its fence when the table tells it (see match in model_test.go). So is the order of shared
-// grants of one lock that stand side by side, and of holds that are lost at one instant for one reason.
+// A grant of the model takes the fence that the table emits (see match in model_test.go), since the table may grant
+// several locks of one instant in any order. It may also grant neighbours in a queue that share the lock, and lose holds
+// of one instant and reason, in any order.
 type naive struct {
 	now      int64
 	locks    []*nLock
-	queue    []*nWait // in line, by order, for any keys
+	queue    []*nWait // by order, for any keys
 	sessions []*nSession
 	lastID   uint64
 	alive    map[protocol.Incarnation]int64
 	events   []nEffect
-	// held: nobody is granted but by follow (model_entries_test.go). late: nor is who asks.
+	// held: only follow grants (model_entries_test.go). late: a new request is not granted either.
 	held, late bool
 }
 
@@ -32,7 +32,7 @@ type naive struct {
 type nEffect struct {
 	Event
 	grant *nGrant
-	// beside is not "" for events of a lock that may come in any order among those beside them with the same text.
+	// beside is not empty for an event that may come in any order among neighbours with the same text.
 	beside string
 }
 
@@ -42,18 +42,18 @@ type nLock struct {
 	db    int
 	key   string
 	holds []*nHold
-	delay int64 // the last instant of it; 0: none
-	there bool  // Created was told
+	delay int64 // the last instant; 0: none
+	there bool  // Created was emitted
 }
 
 type nHold struct {
 	owner, call, note     string
 	grant                 *nGrant
-	asked                 bool // again, since the grant
+	asked                 bool // the owner asked again since the grant
 	mode                  Mode
 	permits, count, delay int64
 	session               uint64
-	lease, deadline       int64 // of no session
+	lease, deadline       int64 // without a session
 	since                 int64
 	client                Client
 }
@@ -68,12 +68,12 @@ type nSession struct {
 	id                      uint64
 	name, user              string
 	lease, deadline, opened int64
-	client                  Client // zero: it lives with none
+	client                  Client // zero: not attached
 }
 
 func newNaive() *naive { return &naive{alive: map[protocol.Incarnation]int64{}} }
 
-// copy is a copy down to the last hold.
+// copy returns a deep copy.
 func (n *naive) copy() *naive {
 	c := *n
 	c.locks, c.queue, c.sessions, c.alive = nil, nil, nil, map[protocol.Incarnation]int64{}
@@ -105,12 +105,12 @@ func (n *naive) tell(e Event, g *nGrant) {
 	n.events = append(n.events, nEffect{Event: e, grant: g})
 }
 
-// tellBeside is tell for an event that may change places.
+// tellBeside is tell for an event that may come in any order among its neighbours.
 func (n *naive) tellBeside(e Event, g *nGrant, beside string) {
 	n.events = append(n.events, nEffect{Event: e, grant: g, beside: beside})
 }
 
-// lock is the lock of a key, made if need be.
+// lock returns the lock of a key, and makes it if it is missing.
 func (n *naive) lock(db int, key string) *nLock {
 	for _, l := range n.locks {
 		if l.db == db && l.key == key {
@@ -131,7 +131,7 @@ func (n *naive) session(id uint64) *nSession {
 	return nil
 }
 
-// endOf is the last instant of a session as far as is known.
+// endOf returns the last instant of a session, as far as it is known.
 func (n *naive) endOf(s *nSession) int64 {
 	if s.client == (Client{}) {
 		return s.deadline
@@ -155,7 +155,7 @@ func (l *nLock) holdOf(owner string) *nHold {
 	return nil
 }
 
-// waitOf is the owner's place in the queue of a key.
+// waitOf returns the owner's waiter in the queue of a key.
 func (n *naive) waitOf(db int, key, owner string) *nWait {
 	for _, w := range n.queue {
 		if w.DB == db && w.Owner == owner && slices.Contains(w.Keys, key) {
@@ -177,12 +177,12 @@ func (l *nLock) joins(r *Request) bool {
 	return r.Mode != Permits || sum <= int64(r.Limit)
 }
 
-// free reports whether nothing is in the way of a request that stands at a place of the queue.
+// free reports whether nothing blocks a request at a place of the queue.
 func (n *naive) free(r *Request, place int) bool {
 	for _, key := range r.Keys {
 		l := n.lock(r.DB, key)
 		if l.holdOf(r.Owner) != nil {
-			continue // it covers: see Acquire
+			continue // the hold covers the request: see Acquire
 		}
 		if l.delay != 0 || !l.joins(r) {
 			return false
@@ -197,7 +197,7 @@ func (n *naive) free(r *Request, place int) bool {
 	return true
 }
 
-// pump grants who can be granted, from the front.
+// pump grants all waiters that can be granted, from the head of the queue.
 func (n *naive) pump() {
 	if n.held {
 		return
@@ -218,7 +218,7 @@ func (n *naive) pump() {
 	}
 }
 
-// lapsed: much may have been due in the meantime, and a session that is over by now gets nothing any more.
+// hasLapsed reports whether the session of a waiter has ended, since much may have been due in the meantime.
 func (n *naive) hasLapsed(w *nWait) bool {
 	return w.Session != 0 && n.endOf(n.session(w.Session)) < n.now
 }
@@ -266,7 +266,7 @@ func (n *naive) holdEvent(kind EventKind, l *nLock, h *nHold) Event {
 	return e
 }
 
-// emitEndOfWait tells the client of a waiter that the wait is over.
+// emitEndOfWait emits the end of a wait.
 func (n *naive) emitEndOfWait(w *nWait, g *nGrant, err error) {
 	if w.absent {
 		return
@@ -277,7 +277,7 @@ func (n *naive) emitEndOfWait(w *nWait, g *nGrant, err error) {
 	}, g)
 }
 
-// emitLeft tells of each key that a waiter, which has left the queue, got nothing.
+// emitLeft emits, for each key, that a waiter has left the queue without a grant.
 func (n *naive) emitLeft(w *nWait, how Departure) {
 	waited := n.now - w.since
 	if w.absent {
@@ -291,7 +291,7 @@ func (n *naive) emitLeft(w *nWait, how Departure) {
 	}
 }
 
-// inLine is the length of the queue of a key.
+// inLine returns the length of the queue of a key.
 func (n *naive) inLine(db int, key string) (waiters int) {
 	for _, w := range n.queue {
 		if w.DB == db && slices.Contains(w.Keys, key) {
@@ -305,7 +305,7 @@ func (n *naive) leave(w *nWait) {
 	n.queue = slices.DeleteFunc(n.queue, func(o *nWait) bool { return o == w })
 }
 
-// drop takes a hold away, which lasted until at.
+// drop removes a hold, which lasted until at.
 func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64) {
 	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
 	e := n.holdEvent(kind, l, h)
@@ -321,7 +321,7 @@ func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64
 	}
 }
 
-// loseHold is a loss at an instant, with the delay that follows.
+// loseHold removes a hold at an instant against its owner's will, and starts the delay.
 func (n *naive) loseHold(reason Reason, l *nLock, h *nHold, at, delay int64) {
 	n.drop(Lost, reason, l, h, at)
 	if delay > 0 {
@@ -329,15 +329,15 @@ func (n *naive) loseHold(reason Reason, l *nLock, h *nHold, at, delay int64) {
 	}
 }
 
-// nDue is what is due at an instant.
+// nDue is an event that is due at an instant.
 type nDue struct {
 	at   int64
-	rank int // of what is due at one instant: sessions, then holds, delays and waits of each lock
+	rank int // at one instant: sessions, then holds, delays and waits of each lock
 	lock *nLock
 	do   func()
 }
 
-// before: locks have an order, in which they come at one instant.
+// before orders events: at one instant the locks have an order.
 func (d nDue) before(e nDue) int {
 	if d.at != e.at || d.lock == nil || e.lock == nil {
 		return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.rank, e.rank))
@@ -346,7 +346,7 @@ func (d nDue) before(e nDue) int {
 		cmp.Compare(d.lock.key, e.lock.key), cmp.Compare(d.rank, e.rank))
 }
 
-// timers are everything that ends some day, by time.
+// timers returns all events that are due some time.
 func (n *naive) timers() (all []nDue) {
 	for _, s := range n.sessions {
 		all = append(all, nDue{at: n.endOf(s), do: func() { n.endSession(s, n.endOf(s)) }})
@@ -370,7 +370,7 @@ func (n *naive) timers() (all []nDue) {
 	return all
 }
 
-// catchUp does what is due, in the order of time.
+// catchUp runs the due events in the order of time.
 func (n *naive) catchUp() {
 	n.pump()
 	for {
@@ -384,7 +384,7 @@ func (n *naive) catchUp() {
 	n.tidy()
 }
 
-// tidy forgets locks without a purpose, and tells what came and went.
+// tidy removes locks without a purpose, and emits Created and Removed.
 func (n *naive) tidy() {
 	for _, l := range slices.Clone(n.locks) {
 		there := len(l.holds) > 0 || l.delay != 0 ||
@@ -442,7 +442,7 @@ func (n *naive) endSession(s *nSession, at int64) {
 			n.emitEndOfWait(w, nil, ErrNoSession)
 			from := len(n.events)
 			n.emitLeft(w, WithSession)
-			for i := range n.events[from:] { // a slice may end the hold first
+			for i := range n.events[from:] { // the hold may end first
 				n.events[from+i].beside = fmt.Sprint(SessionGone, " ", at)
 			}
 		}

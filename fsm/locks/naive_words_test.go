@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The words of the naive table. All that is due was done before each.
+// The calls of the naive table. All due events have run before each call.
 
-// reply is what a word answers, as the model compares it. The grant stands for its fence.
+// reply is the reply to a call, as the model compares it. The grant stands for its fence.
 type reply struct {
 	grant *nGrant
 	fence uint64
@@ -54,7 +54,7 @@ func (n *naive) taken(r *Request) bool {
 	})
 }
 
-// check brings a request into its one form.
+// check validates a request, and brings it into the form that is stored.
 func (n *naive) check(r *Request) error {
 	if r.Mode == Permits && r.Limit == 1 {
 		r.Mode = Exclusive
@@ -80,7 +80,7 @@ func (n *naive) check(r *Request) error {
 	return nil
 }
 
-// again renews what the owner holds, if that is all it asks for by one grant.
+// again renews the owner's holds if they cover the request under one grant.
 func (n *naive) again(r *Request) (*nGrant, error) {
 	var grant *nGrant
 	all := true
@@ -123,7 +123,7 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 	return grant, nil
 }
 
-// placeOf is the owner's place in line for the same, and where in the queue a request would stand.
+// placeOf returns the owner's waiter for the same request, and the place of the request in the queue.
 func (n *naive) placeOf(r *Request) (*nWait, int) {
 	for i, w := range n.queue {
 		alike := w.DB == r.DB && w.Owner == r.Owner && w.Mode == r.Mode && w.Limit == r.Limit && w.Permits == r.Permits &&
@@ -150,7 +150,7 @@ func (n *naive) dismissAll(r *Request, same *nWait) {
 	}
 }
 
-// emitAskedAgain tells the client of a waiter that its owner has asked again. It names the keys if the same connection
+// emitAskedAgain emits that a wait ended because its owner asked again. The event has the keys if the same connection
 // asked.
 func (n *naive) emitAskedAgain(w *nWait, r *Request) {
 	told := len(n.events)
@@ -213,7 +213,7 @@ func (n *naive) releaseAll(db int, keys []string, owner string) (r reply) {
 		if n.release(db, key, owner, true).ok {
 			r.n++
 		}
-		n.pump() // what is free is granted before the next is given back
+		n.pump() // a free lock is granted before the next release
 	}
 	return r
 }
@@ -385,7 +385,7 @@ func (n *naive) gone(c Client) (r reply) {
 	return r
 }
 
-// renewHolds empties the queue. Each lease begins anew.
+// renewHolds empties the queue, and restarts all leases.
 func (n *naive) renewHolds() {
 	n.queue = nil
 	for _, l := range n.locks {

@@ -15,15 +15,15 @@ import (
 type queues struct {
 	places   *btree.BTreeG[place]    // by lock, rank and order
 	byOwner  *btree.BTreeG[queueKey] // by lock and owner
-	waitEnds *btree.BTreeG[queueKey] // by the lock of the first key, deadline and order
-	names    *btree.BTreeG[*waiter]  // by name: those whose clients wait
+	waitEnds *btree.BTreeG[queueKey] // by lock of the first key, deadline and order
+	names    *btree.BTreeG[*waiter]  // by name, without absent ones
 	waitsOf  *btree.BTreeG[*waiter]  // by session and order
 
 	waiterCount  int
 	waitingBytes int64
 	counts       waits.Counts // by account
-	// drops has a name for each node whose waiters before that name are dropped and may not be removed yet, ordered by
-	// node.
+	// nodeEnds has, for each node whose waiters have ended and are not all removed, the name before which they have. The
+	// names are ordered by node.
 	nodeEnds []waits.Name
 }
 
@@ -37,19 +37,20 @@ func newQueues(compared *int) queues {
 	}
 }
 
-// rank is a part of a queue. Each part is ordered by the orders of its waiters; merged they are the queue.
+// rank is a part of a queue. Each part is ordered by the orders of its waiters, and merged by those orders the parts
+// are the queue.
 type rank uint8
 
 const (
-	awakeShared  rank = iota // shared requests that nothing but this lock blocks
-	awakeOther               // the other requests of that kind
-	asleepShared             // shared requests that another lock blocks
+	awakeShared  rank = iota // shared requests that this lock blocked last
+	awakeOther               // other requests that this lock blocked last
+	asleepShared             // shared requests that another lock blocked last
 	asleepOther
-	absent // places that are kept for owners that may come back
+	absent // owners that may come back
 	rankCount
 )
 
-// place is a waiter's entry in the queue of a lock.
+// place is the entry of a waiter in the queue of a lock.
 type place struct {
 	lock   uint64
 	at     uint64 // rank and order
@@ -103,8 +104,8 @@ func waitOfBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// changePlace adds a waiter to the queue of its i-th key if n is 1, and removes it if n is -1. The lock has an
-// extension.
+// changePlace adds a waiter to the queue of its i-th key if n is 1, and removes it if n is -1. Requires: the lock has
+// an extension.
 func (q *queues) changePlace(l *lock, w *waiter, i int, n int32) {
 	m, p := l.ext, placeAt(l, w.rankAt(i), w.order)
 	p.waiter = w
@@ -122,7 +123,7 @@ func (q *queues) changePlace(l *lock, w *waiter, i int, n int32) {
 	}
 }
 
-// changeIndexes adds a waiter to the trees by name and by session and to the counts if n is 1, and removes it if n is
+// changeIndexes adds a waiter to the trees by name and by session, and to the counts, if n is 1, and removes it if n is
 // -1.
 func (q *queues) changeIndexes(w *waiter, n int32) {
 	if !w.absent {
@@ -145,7 +146,7 @@ func change[T any](tree *btree.BTreeG[T], item T, n int32) {
 	}
 }
 
-// waiterOf returns the owner's waiter in a queue, or nil. The probe is memory of the caller.
+// waiterOf returns the owner's waiter in a queue, or nil. probe is memory of the caller.
 func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	if l.waiters() == 0 {
 		return nil
@@ -156,7 +157,7 @@ func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	return k.waiter
 }
 
-// first returns the order of the first entry of a rank, or noOrder.
+// first returns the order of the first place of a rank, or noOrder.
 func (q *queues) first(l *lock, r rank) uint64 {
 	p, ok := q.firstPlace(l, r)
 	if !ok {
@@ -172,7 +173,7 @@ func (q *queues) firstPlace(l *lock, r rank) (place, bool) {
 	return seek(q.places, placeAt(l, r, 0))
 }
 
-// firstWaitEnd returns the waiter with the first deadline, of those whose first key is the lock, or nil.
+// firstWaitEnd returns the waiter whose wait ends first, or nil. A waiter counts at the lock of its first key only.
 func (q *queues) firstWaitEnd(l *lock) *waiter {
 	if l.waiters() == 0 {
 		return nil
@@ -187,7 +188,7 @@ func (q *queues) firstWaitEnd(l *lock) *waiter {
 // firstWaiter sorts before every waiter of a queue.
 var firstWaiter = &waiter{deadline: past}
 
-// isFree reports whether no waiter with a lower order prevents the grant of a request.
+// isFree reports whether no waiter before an order prevents the grant of a request.
 func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
 	if l.ext == nil {
 		return true
@@ -198,8 +199,8 @@ func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
 	return r.Mode == Shared || order <= q.first(l, asleepShared)
 }
 
-// nextInLine returns the waiter whose turn it is: no waiter before it prevents a grant, the holds are compatible, and
-// no other lock is known to block it. Nil: there is none.
+// nextInLine returns the waiter of a lock that is granted next: no waiter before it prevents the grant, the holds are
+// compatible, and no other lock is known to block it. Nil: there is none.
 func (q *queues) nextInLine(l *lock) *waiter {
 	m := l.ext
 	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
@@ -260,10 +261,10 @@ func (q *queues) firstOf(node string) *waiter {
 	return w
 }
 
-// hasNodeEnded reports whether a waiter was dropped with its node.
+// hasNodeEnded reports whether the wait of a waiter ended with its node. An absent waiter has no client there.
 func (q *queues) hasNodeEnded(w *waiter) bool {
 	if w.absent {
-		return false // no client waits there; the grace ends it
+		return false
 	}
 	for i := range q.nodeEnds {
 		if q.nodeEnds[i].Origin.Node == w.origin.Node {
@@ -287,7 +288,7 @@ func (q *queues) QueuesOf(name waits.Name) int {
 	return 0
 }
 
-// WaitingIncarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
+// WaitingIncarnations returns the incarnations of nodes whose clients wait, ordered by node and epoch.
 func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 	next := waits.Name{}
 	for {
@@ -308,7 +309,7 @@ func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 // WaitersOf counts the waiters of an account, absent ones included.
 func (q *queues) WaitersOf(account int) int { return q.counts.Of(account) }
 
-// LastAccount returns the largest number of an account that [Table.WaitersOf] knows.
+// LastAccount returns the largest account that has had a waiter.
 func (q *queues) LastAccount() int { return max(0, len(q.counts)-1) }
 
 func (q *queues) copy() queues {

@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// The functions of this file read the table as it is stored: a hold that is over but not yet removed still counts. A
+// The functions of this file read the table as it is stored: a hold that has ended and was not removed still counts. A
 // caller that needs the exact state of a key settles the key first, or asks [Table.HasDue] whether that would change
 // anything.
 
 // cursorShift turns a hash into a cursor, its upper 53 bits, as in SCAN.
 const cursorShift = 64 - 53
 
-// all yields the live locks in order, and then the flushed ones.
+// all yields the live locks in their order, and then the flushed ones.
 func (s *databases) all() iter.Seq[*lock] { return locksOf(slices.Concat(s.live, s.flushed)) }
 
 // locksOf yields the locks of databases.
@@ -30,11 +30,10 @@ func locksOf(databases []*database) iter.Seq[*lock] {
 	}
 }
 
-// Has reports whether a key is a lock: an owner holds it or waits for it, or its delay runs. Created and Removed emit
-// the changes.
+// Has reports whether a key is a lock: an owner holds it or waits for it, or its delay runs.
 func (s *databases) Has(db int, key string) bool { return s.peek(db, key) != nil }
 
-// HasOrFlushed reports whether a key is a lock, or a flushed one whose losses are not emitted yet.
+// HasOrFlushed reports whether a key is a lock, or a flushed lock whose losses were not emitted yet.
 func (s *databases) HasOrFlushed(db int, key string) bool {
 	return s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 }
@@ -47,7 +46,7 @@ func (s *databases) LiveLocks() (n int) {
 	return n
 }
 
-// Holders counts the holds of a lock: the price of a Break, and of Info.
+// Holders counts the holds of a lock: the price of Break, and of Info.
 func (s *databases) Holders(db int, key string) int {
 	return s.search(new(lock), db, key, keyspace.Hash(key)).holders()
 }
@@ -58,7 +57,7 @@ func (s *store) HoldersAndWaiters(db int, key string) int {
 	return l.holders() + l.waiters()
 }
 
-// Usage returns the bytes of a lock, its holds and waiters included. A waiter for several locks counts at each.
+// Usage returns the bytes of a lock with its holds and waiters. A waiter for several locks counts at each.
 func (s *store) Usage(db int, key string) (bytes int64) {
 	l := s.peek(db, key)
 	if l == nil {
@@ -79,7 +78,7 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 	return bytes
 }
 
-// FenceOf returns the fence of the owner's hold at an instant, or 0 if the owner does not hold the lock.
+// FenceOf returns the fence of the owner's hold at an instant, or 0 if there is no such hold.
 func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	l := s.peek(db, key)
 	h := l.holdOf(owner)
@@ -89,8 +88,8 @@ func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	return h.fence
 }
 
-// IsBlocked reports whether a request would not be granted at an instant, because others hold the lock or wait for it.
-// An owner that holds the lock or waits for it is not blocked. In doubt, since something is due, the answer is no.
+// IsBlocked reports whether others' holds or waits would block a request at an instant. It reports false if the owner
+// holds one of the locks or waits for it, or if something is due that may change the answer.
 func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
 		l := s.peek(r.DB, key)
@@ -109,8 +108,8 @@ func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	return blocked
 }
 
-// LeaseLeftMillis returns the time left of the longest hold of a lock, or -1 if a session has any of the holds. ok: an
-// owner holds the lock.
+// LeaseLeftMillis returns the time left of the lease of a lock that ends last, or -1 if a hold has a session. ok: the
+// lock is held.
 func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {
@@ -185,7 +184,7 @@ func (s *store) describe(l *lock, q *Query, now int64) Info {
 	return shown
 }
 
-// some returns a list of an item, or an empty one for nil.
+// some returns a list of one item, or an empty list for nil.
 func some[T any](item *T) []*T {
 	if item == nil {
 		return nil
@@ -193,7 +192,7 @@ func some[T any](item *T) []*T {
 	return []*T{item}
 }
 
-// Info describes a lock, with at most so many of its holds and of its waits. Nil: there is none.
+// Info describes a lock, with at most so many of its holds and of its waits. Nil: there is no lock.
 func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 	l := s.peek(db, key)
 	if l == nil {
@@ -203,5 +202,5 @@ func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 	return &shown
 }
 
-// IsFlushing reports whether losses of a flush are not emitted yet.
+// IsFlushing reports whether losses of a flush were not emitted yet.
 func (s *databases) IsFlushing() bool { return len(s.flushed) > 0 }

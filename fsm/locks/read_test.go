@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// listed goes through all pages of a list, and returns the keys and owners.
+// listed returns the keys and owners of all pages of a list.
 func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 	q.Most = 10
 	for pages := 0; ; pages++ {
@@ -31,7 +31,7 @@ func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 	}
 }
 
-// TestLocksOfOneCursor stand on one page, whatever Count is: no other page begins between them.
+// TestLocksOfOneCursor: locks with one cursor are on one page, whatever Count is.
 func TestLocksOfOneCursor(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 3 {
@@ -43,7 +43,7 @@ func TestLocksOfOneCursor(t *testing.T) {
 	require.Equal(t, 3, looked)
 }
 
-// TestList: a list in pages has every hold and every wait once, by all filters.
+// TestList: the pages of a list have every hold and every wait once, with each filter.
 func TestList(t *testing.T) {
 	table := at(New(), 1000)
 	id, err := table.OpenSession(500, Client{}, false, "", "")
@@ -103,7 +103,7 @@ func TestList(t *testing.T) {
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10)
 }
 
-// TestUsage: what a lock counts for is all that the table counts, if there is no other lock.
+// TestUsage: the usage of the only lock is all that the table counts.
 func TestUsage(t *testing.T) {
 	table := at(New(), 1000)
 	require.Zero(t, table.Usage(0, "k"))
@@ -129,7 +129,7 @@ func TestUsage(t *testing.T) {
 	same(4)
 }
 
-// TestEachQueueIsBounded: so many queues are looked at, and no more.
+// TestEachQueueIsBounded: EachQueue looks at maxQueues queues at most.
 func TestEachQueueIsBounded(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range maxQueues + 1 {
@@ -144,7 +144,7 @@ func TestEachQueueIsBounded(t *testing.T) {
 	require.Equal(t, maxQueues, queues)
 }
 
-// TestListLooksAtSoMany: a page ends behind the lock at which so many holds and waiters were looked at.
+// TestListLooksAtSoMany: a page ends after the lock at which maxLooked holds and waiters were looked at.
 func TestListLooksAtSoMany(t *testing.T) {
 	table := at(New(), 1000)
 	const locks, holders = 60, MaxHolders

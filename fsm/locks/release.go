@@ -3,7 +3,7 @@ package locks
 import "cmp"
 
 // Renew renews the lease of a hold, and returns the fence, or 0 if the owner does not hold the lock. A session's hold
-// stays with the session.
+// keeps its session.
 func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
 	defer t.finish()
 	l := t.settleKey(db, key)
@@ -54,8 +54,8 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// ReturnGrant gives back a hold whose grant found no client. It does nothing if the hold has another fence or client by
-// now, or if the owner has asked again since, and so knows of the hold.
+// ReturnGrant releases a hold whose client was gone when the grant arrived. It does nothing if the hold has another
+// fence or client, or if the owner has asked for the lock again since, and so knows of the hold.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
 	l := t.settleKey(db, key)
@@ -68,7 +68,7 @@ func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Clie
 }
 
 // Downgrade makes an exclusive hold a shared one, and returns the fence, or 0 if the owner does not hold the lock. A
-// shared hold stays shared; one of permits is ErrMode.
+// shared hold stays as it is, a hold of permits is ErrMode.
 func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	defer t.finish()
 	l := t.settleKey(db, key)
@@ -82,7 +82,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 		return 0, ErrMode
 	}
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
-		t.dismiss(w, cmp.Or(t.whyLapsed(w), ErrMode)) // it waits for several locks; a shared hold does not cover its mode
+		t.dismiss(w, cmp.Or(t.whyLapsed(w), ErrMode)) // it waits for several locks, in a mode that a shared hold does not cover
 	}
 	h := *old
 	h.mode = Shared

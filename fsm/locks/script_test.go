@@ -16,42 +16,42 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestScripts runs testdata/*.txt, which tell the rules one by one: a step a line, and indented below what is
-// answered and who is told what.
+// TestScripts runs testdata/*.txt, which show the rules one by one. Each line is a call; below it, indented, are the
+// answer and the events.
 //
 //	acquire door ann 5s          ann wants the lock door for 5 s; door+gate are two locks as a whole. Options: shared,
 //	                             limit 3, permits 2, delay 2s, reentrant [c1], note x, session 1 (in place of 5s)
 //	wait door bob 5s             the same, and bob waits. More options: for 10s, notify, grace 2s
 //	renew door ann 5s            ann's lease begins anew
-//	release door ann [all]       ann gives back
-//	releaseall door+gate ann     ann gives several back
-//	giveback door ann 1 bob      bob's node found no client on bob's connection for the grant with fence 1
+//	release door ann [all]       ann releases door
+//	releaseall door+gate ann     ann releases several locks
+//	giveback door ann 1 bob      bob had disconnected when the grant with fence 1 arrived
 //	cancel door bob              bob leaves the queue
 //	check door ann               does ann hold it?
 //	downgrade door ann           ann's exclusive hold becomes a shared one
 //	break door [ann] [fence 3] [delay 5s]
-//	flush                        all holds are lost
-//	open 10s [with ann]          a session; it lives with ann's connection
+//	flush                        a flush of the database
+//	open 10s [with ann]          a session, attached to ann's connection
 //	keepalive 1 | attach 1 ann | close 1
 //	alive n1                     the node renews the sessions of its connections
 //	hangup ann                   ann's connection is closed: the sessions attached to it end, ann's wait ends
 //	unblock bob                  CLIENT UNBLOCK
-//	drop n1                      n1 is silent: its waiters are gone
-//	advance 5s                   time passes, and what is due is done when it is due
+//	drop n1                      n1 is silent: its waits end
+//	advance 5s                   time passes, and each event runs when it is due
 //	jump 5s                      time passes, without a sweep meanwhile
-//	steps 2                      from now on a step of this script may do so much besides, and no sweep follows
-//	sweep                        what is unfinished goes on
-//	copy | original              what follows is done to a copy | to the table that was copied
+//	steps 2                      from now on a line has a budget of so many changes, and no sweep follows
+//	sweep                        due events run
+//	copy | original              the next lines change a copy | the table that was copied
 //	save                         the table goes through a snapshot
-//	info door | sessions | empty who holds and who waits | the sessions | is nothing left?
-//	left door 5s                 how long the longest hold lasts, as of in 5 s
-//	due door 5s                  would the lock change until in 5 s?
-//	blocked door+gate ann        would ann be refused?
+//	info door | sessions | empty holders and waiters | the sessions | is the table empty?
+//	left door 5s                 the time left of the longest lease in 5 s
+//	due door 5s                  would the lock change within 5 s?
+//	blocked door+gate ann        would ann be blocked?
 //
-// Each name is an owner with a connection of its own to node n1; ann@n2 says to which node else.
+// Each name is an owner with a connection of its own to node n1; ann@n2 is connected to n2.
 func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
 
-// stage is where a script is played.
+// stage runs a script.
 type stage struct {
 	t               *testing.T
 	table, original *Table
@@ -76,7 +76,7 @@ func play(t *testing.T, script []byte) []byte {
 	for lines.Scan() {
 		text := lines.Text()
 		if strings.HasPrefix(text, "  ") {
-			continue // a former answer
+			continue // the golden answer
 		}
 		out.WriteString(text + "\n")
 		if words := strings.Fields(text); len(words) > 0 && words[0] != "#" {
@@ -88,7 +88,7 @@ func play(t *testing.T, script []byte) []byte {
 	return out.Bytes()
 }
 
-// line plays a line: the answer, and what others are told.
+// line runs a line, and returns the answer and the events.
 func (s *stage) line(words []string) []string {
 	s.table.Begin(s.now, s.steps)
 	do, known := verbs[words[0]]
@@ -214,7 +214,7 @@ func (s *stage) millis(word string) int64 {
 	return d.Milliseconds()
 }
 
-// owner is a name without the node.
+// owner returns a name without its node.
 func (s *stage) owner(word string) string {
 	name, node, found := strings.Cut(word, "@")
 	if found || s.nodes[name] == "" {
@@ -236,7 +236,7 @@ func (s *stage) waitName(word string) waits.Name {
 	return waits.Name{Origin: s.client(word).Origin, Ticket: s.tickets[s.owner(word)]}
 }
 
-// acquire reads "key owner lease options".
+// acquire runs a line "key owner lease options".
 func (s *stage) acquire(w []string, waiting bool) []string {
 	r := &Request{Keys: keysOf(w[0]), Owner: s.owner(w[1]), Client: s.client(w[1]), Waits: waiting, GraceMillis: 0}
 	w = w[2:]
@@ -263,7 +263,7 @@ func (s *stage) acquire(w []string, waiting bool) []string {
 	return fenceOrNot(a.Fence)
 }
 
-// option reads an option of a request, and returns the words behind.
+// option reads an option of a request, and returns the words after it.
 func (s *stage) option(r *Request, w []string) []string {
 	switch w[0] {
 	case "shared":
@@ -339,7 +339,7 @@ func (s *stage) open(w []string) []string {
 	return []string{fmt.Sprint("session ", id)}
 }
 
-// hangUp does what a node does for a connection that closes.
+// hangUp does what a node does when a connection closes.
 func (s *stage) hangUp(w []string) []string {
 	s.table.RemoveWaiter(s.waitName(w[0]), protocol.LeaveGone)
 	return []string{fmt.Sprintf("%d sessions end", s.table.EndConnection(s.client(w[0])))}
@@ -366,7 +366,7 @@ func (s *stage) advance(w []string) []string {
 	return told
 }
 
-// What a script says, in words.
+// The output of a script, in words.
 
 func fenceOrNot(fence uint64) []string {
 	if fence == 0 {
@@ -393,7 +393,7 @@ func failure(err error) []string {
 
 func millis(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 
-// clientName is the owner whose connection it is.
+// clientName returns the owner of a connection.
 func (s *stage) clientName(c Client) string {
 	if c == (Client{}) {
 		return "nobody"
@@ -406,7 +406,7 @@ func (s *stage) clientName(c Client) string {
 	return fmt.Sprint(c)
 }
 
-// show is an event in words, with the time at which it took place.
+// show returns an event in words, with the instant at which it took place.
 func (s *stage) show(e Event) []string {
 	at := fmt.Sprintf("%s: ", millis(s.now-1000))
 	told := s.clientName(e.Client)
@@ -415,7 +415,7 @@ func (s *stage) show(e Event) []string {
 	}
 	switch e.Kind {
 	case Created, Removed:
-		return nil // empty tells what is left
+		return nil // the line "empty" shows what is left
 	case Granted:
 		return []string{fmt.Sprintf("%s%s gets %s, fence %d", at, e.Owner, e.Key, e.Fence)}
 	case Released:
@@ -497,7 +497,7 @@ func (s *stage) sessions([]string) (lines []string) {
 	return lines
 }
 
-// reloaded is a table that went through a snapshot.
+// reloaded returns a table that went through a snapshot.
 func reloaded(t *testing.T, table *Table) *Table {
 	t.Helper()
 	var out, again tape

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// OpenSession opens a session with a lease for a user: see [Table.MayUse]. connection: it lives with the client's
-// connection.
+// OpenSession opens a session with a lease. connection: the session is attached to the client's connection. user is the
+// user who may use the session: see [Table.MayUse].
 func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name, user string) (id uint64,
 	err error,
 ) {
@@ -33,7 +33,7 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	return s.id, nil
 }
 
-// liveSession returns a mutable session, or nil if there is none, or it is over and was ended now.
+// liveSession returns a mutable session, or nil if there is none. A session that is over ends here.
 func (t *Table) liveSession(id uint64) *session {
 	s := t.session(id)
 	if s == nil {
@@ -74,7 +74,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case s == nil:
 		return false, nil
 	case client == s.client():
-		// It is attached there: the session is renewed below, and the connection's count stays.
+		// The session is attached there: it is renewed below, and counts once for the connection.
 	case t.SessionsOf(client) >= MaxAttached:
 		return false, ErrFull
 	}
@@ -120,8 +120,8 @@ func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	}
 }
 
-// endOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. If the budget
-// does not suffice, the others are renewed, too: late, not early.
+// endOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. Beyond the
+// budget they are renewed, too: late, not early.
 func (t *Table) endOfIncarnation(o protocol.Incarnation) {
 	for t.hasBudget() {
 		i, ok := t.incarnationAt(o)
@@ -137,8 +137,8 @@ func (t *Table) endOfIncarnation(o protocol.Incarnation) {
 	t.finish()
 }
 
-// EndConnection ends the sessions that are attached to a connection, and returns how many. Those for which the budget
-// does not suffice are closed, and Sweep ends them.
+// EndConnection ends the sessions that are attached to a connection, and returns how many. Beyond the budget they are
+// closed, and Sweep ends them.
 func (t *Table) EndConnection(c Client) (sessions int) {
 	defer t.finish()
 	for id := t.ofConnection(c); id != 0; id = t.ofConnection(c) {
@@ -152,7 +152,7 @@ func (t *Table) EndConnection(c Client) (sessions int) {
 		t.charge(0, 1)
 		t.unschedule(s)
 		t.disconnect(s)
-		s.origin, s.closed = origin, true // for the last event
+		s.origin, s.closed = origin, true // the session keeps its origin for its last event
 		t.startLease(s, at)
 	}
 	return sessions

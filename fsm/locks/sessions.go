@@ -11,36 +11,36 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// session groups holds and waiters that end together. It changes by [store.mutableSession] alone.
+// session has holds and waiters that end together. It changes only through [store.mutableSession].
 type session struct {
 	id         uint64
 	generation uint64
 	name       string
-	// user is the user who may use the session. Users with all rights may, too; if empty, only they.
+	// user may use the session, and so may users with all rights. Empty: only these may.
 	user     string
 	lease    int64
 	deadline int64 // the last instant of its own lease
 	opened   int64
-	// origin is the incarnation of the node to whose connection the session is attached; nil: it is not attached. A
-	// closed session keeps it for its last event.
+	// origin is the incarnation of the node to whose connection the session is attached, or nil. A closed session keeps it
+	// for its last event.
 	origin *protocol.Incarnation
-	conn   int64 // without meaning if origin is nil
-	// leased: the session is in ends, by its own lease. Else it is in attached, and ends with its node.
+	conn   int64 // meaningless if origin is nil
+	// leased: the session ends by its own lease, and is in ends. Otherwise it ends with its node, and is in attached.
 	leased bool
 	// closed: the session ended at deadline, and its holds and waiters are not removed yet.
 	closed bool
-	late   bool // Late was emitted since the session held nothing; not in snapshots
-	// holds and waiters count those of the session, and places the queues that its waiters are in.
+	late   bool // Late was emitted since the session held nothing; in no snapshot
+	// holds and waiters count those of the session, places counts the queues that the waiters are in.
 	holds, waiters, places int32
 }
 
-// sessionEnd is the key of a session with a lease of its own.
+// sessionEnd is the key of a session in ends.
 type sessionEnd struct {
 	deadline int64
 	id       uint64
 }
 
-// endKey returns the key of a session with a lease of its own. A closed session is due at once.
+// endKey returns the key of the session in ends. A closed session is due at once.
 func (s *session) endKey() sessionEnd {
 	if s.closed {
 		return sessionEnd{s.deadline - 1, s.id}
@@ -60,7 +60,7 @@ func sessionEndBefore(a, b sessionEnd) bool {
 	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id)) < 0
 }
 
-// sessionKey is the key of a session that is attached to a connection.
+// sessionKey is the key of a session in attached and connections.
 type sessionKey struct {
 	origin *protocol.Incarnation
 	by     int64 // the lease in attached, the connection in connections
@@ -71,14 +71,14 @@ func sessionKeyBefore(a, b sessionKey) bool {
 	return cmp.Or(a.origin.Compare(*b.origin), cmp.Compare(a.by, b.by), cmp.Compare(a.id, b.id)) < 0
 }
 
-// incarnation is an incarnation of a node to whose connections sessions are attached.
+// incarnation is an incarnation of a node with attached sessions.
 type incarnation struct {
 	origin   protocol.Incarnation
-	alive    int64 // when the node was heard of last
+	alive    int64 // the instant at which the node was heard of last
 	sessions int
 }
 
-// sessions has all sessions, with their holds.
+// sessions has all sessions and their holds.
 type sessions struct {
 	byID        *btree.BTreeG[*session]
 	ends        *btree.BTreeG[sessionEnd] // by the end of the own lease
@@ -86,9 +86,9 @@ type sessions struct {
 	connections *btree.BTreeG[sessionKey] // by connection and id
 	holdsOf     *btree.BTreeG[*hold]      // by session, fence and key
 
-	incarnations []incarnation // with sessions that are attached to their connections, in order
-	sessionIDs   uint64        // given out
-	// secret randomizes the ids of sessions; empty: ids are counted.
+	incarnations []incarnation // in their order
+	sessionIDs   uint64        // drawn so far
+	// secret makes the ids of sessions unpredictable. Empty: the ids are counted.
 	secret string
 }
 
@@ -114,13 +114,13 @@ func holdOfBefore(a, b *hold) bool {
 	return a.key < b.key
 }
 
-// session returns a session, even if it is over and not removed yet, or nil.
+// session returns a session, which may be over and not removed yet, or nil.
 func (s *sessions) session(id uint64) *session {
 	found, _ := s.byID.Get(&session{id: id})
 	return found
 }
 
-// endOf returns the last instant of a session, as far as is known.
+// endOf returns the last instant of a session, as far as it is known.
 func (s *sessions) endOf(of *session) int64 {
 	end := of.deadline
 	if of.origin != nil && !of.closed {
@@ -152,7 +152,8 @@ func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 	})
 }
 
-// nextEnd returns the session that ends first, as far as the trees know, and its last instant.
+// nextEnd returns the session that ends first, and its last instant. A session that was renewed through its node may
+// end later.
 func (s *sessions) nextEnd() (id uint64, end int64) {
 	end = never
 	if e, ok := s.ends.Min(); ok {
@@ -171,12 +172,12 @@ func (s *sessions) firstOfIncarnation(i int) (id uint64, end int64) {
 	origin := &s.incarnations[i].origin
 	k, _ := seek(s.attached, sessionKey{origin: origin})
 	if k.origin == nil || *k.origin != *origin {
-		return 0, never // all sessions have leases of their own now
+		return 0, never // all its sessions end by their own leases
 	}
 	return k.id, saturated(s.incarnations[i].alive, k.by)
 }
 
-// hasSessionEnd reports whether any session ends before an instant.
+// hasSessionEnd reports whether a session ends before an instant.
 func (s *sessions) hasSessionEnd(until int64) bool {
 	_, end := s.nextEnd()
 	return end < until
@@ -188,7 +189,7 @@ func (s *sessions) startLease(of *session, until int64) {
 	s.ends.Set(of.endKey())
 }
 
-// unschedule removes a session from the trees of ends.
+// unschedule removes a session from ends and attached.
 func (s *sessions) unschedule(of *session) {
 	if of.leased {
 		s.ends.Delete(of.endKey())
@@ -198,7 +199,7 @@ func (s *sessions) unschedule(of *session) {
 	}
 }
 
-// disconnect detaches a session from its connection, if it is attached to one.
+// disconnect detaches a session from its connection, if there is one.
 func (s *sessions) disconnect(of *session) {
 	if of.origin == nil {
 		return
@@ -241,7 +242,7 @@ func (s *sessions) firstHold(id uint64) *hold {
 	return h
 }
 
-// drawID draws an unused id of a session, of 53 bits.
+// drawID returns a new id of a session, of 53 bits.
 func (s *sessions) drawID() uint64 {
 	for {
 		s.sessionIDs++
@@ -256,13 +257,13 @@ func (s *sessions) drawID() uint64 {
 	}
 }
 
-// AddSecret makes the ids of later sessions unpredictable without the secret.
+// AddSecret makes the ids of later sessions unpredictable to those who do not know the secret.
 func (s *sessions) AddSecret(secret string) {
 	sum := sha256.Sum256([]byte(s.secret + secret))
 	s.secret = string(sum[:])
 }
 
-// MayUse reports whether a user may use a session. An empty user may use all sessions.
+// MayUse reports whether a user may use a session. The empty user may use all sessions.
 func (s *sessions) MayUse(id uint64, user string) bool {
 	if user == "" {
 		return true

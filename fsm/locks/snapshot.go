@@ -53,9 +53,9 @@ type codec struct {
 
 	// err is the first error of a read. wrong is the error for a bad value of the present record.
 	err, wrong error
-	last       *lock     // read from the present list
-	waiters    []*waiter // read
-	key        string    // of the present record, for errors
+	last       *lock     // the last one read, of the present list
+	waiters    []*waiter // all that were read
+	key        string    // the present lock, for errors
 }
 
 // Save writes the table. Equal tables write the same bytes.

@@ -11,36 +11,34 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// store has the data of a table, the counters, and the state of the call under way.
+// store has the data of a table, and the state of the present call.
 type store struct {
 	databases
 	queues
 	sessions
 
 	now int64
-	// readAt is the time at which locks are evaluated: now, or immediately after the event being run.
+	// readAt is the time at which locks are evaluated: now, or immediately after the event that runs.
 	readAt int64
 	budget
-	// generation is incremented by Copy. A copy may share locks and sessions of an older generation, so they are copied
-	// before they change.
+	// generation grows with each copy. Locks and sessions of an older generation may be shared with a copy, so they are
+	// copied before they change.
 	generation uint64
-	// fences and orders are the last ones given out. lockIDs are names for the trees alone: no visible order depends on
-	// them, and no snapshot has them.
+	// fences and orders are the last ones given out. lockIDs is the last id of a lock: ids are keys of trees only, and are
+	// in no snapshot.
 	fences, orders, lockIDs uint64
 	bytes                   int64
 	lockCount, holdCount    int
 
-	origins []*protocol.Incarnation // known incarnations of nodes, so that holds share them
-	// touched has the locks that the call under way may have changed: see finish.
-	touched []*lock
-	// woken has those of them whose queues may be granted.
-	woken  []*lock
-	events []Event
-	last   lastLookup
-	probe  *probe // nil until the first use
+	origins []*protocol.Incarnation // shared by holds, waiters and sessions
+	// touched has the locks that the present call may have changed, woken those whose queues may be granted: see finish.
+	touched, woken []*lock
+	events         []Event
+	last           lastLookup
+	probe          *probe // nil until the first use
 }
 
-// newTree returns a tree that counts its comparisons, if compared is not nil.
+// newTree returns a tree, which counts its comparisons if compared is not nil.
 func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 	if compared != nil {
 		plain := less
@@ -77,7 +75,7 @@ func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	return found, ok
 }
 
-// saturated returns a + b, or Forever if that is less.
+// saturated returns a + b, but at most Forever.
 func saturated(a, b int64) int64 {
 	if a > 0 && b > Forever-a {
 		return Forever
@@ -111,7 +109,7 @@ func (s *store) origin(o protocol.Incarnation) *protocol.Incarnation {
 
 var noOrigin protocol.Incarnation
 
-// lastLookup caches the last find of the call under way, as most calls look for one lock several times. It is empty
+// lastLookup caches the last find of the present call, since most calls look for one lock several times. It is empty
 // between calls.
 type lastLookup struct {
 	known bool
@@ -121,8 +119,8 @@ type lastLookup struct {
 	lock  *lock // nil: there is none
 }
 
-// probe is the key of a search. Calls that change the table share one; calls that only read make their own, since they
-// may run in parallel.
+// probe is memory for the keys of searches. Calls that change the table share it. Calls that only read make their own,
+// since they may run in parallel.
 type probe struct {
 	lock   lock
 	waiter waiter
@@ -158,7 +156,7 @@ func (s *store) findMutable(db int, key string) *lock {
 	return s.mutable(l)
 }
 
-// findOrMake is findMutable, and makes a missing lock.
+// findOrMake returns the mutable lock of a key, and makes it if it is missing.
 func (s *store) findOrMake(db int, key string) *lock {
 	if l := s.findMutable(db, key); l != nil {
 		return l
@@ -176,7 +174,8 @@ func (s *store) findOrMake(db int, key string) *lock {
 	return l
 }
 
-// mutable returns the record of lock l that the call may change: l, or a copy if a copy of the table may share l.
+// mutable returns the record of lock l that the call may change: l itself, or a copy if a copy of the table may share
+// l.
 func (s *store) mutable(l *lock) *lock {
 	if l.generation != s.generation {
 		home := s.databaseOf(l)
@@ -200,7 +199,7 @@ func (s *store) mutable(l *lock) *lock {
 	return l
 }
 
-// wake schedules a grant of the queue at the end of the step.
+// wake schedules a grant of a queue at the end of the step.
 func (s *store) wake(l *lock) {
 	if l.head&flagWake == 0 {
 		l.head |= flagWake
@@ -208,7 +207,7 @@ func (s *store) wake(l *lock) {
 	}
 }
 
-// extend returns the lock's extension, and makes a missing one.
+// extend returns the lock's extension, and makes it if it is missing.
 func (s *store) extend(l *lock) *extension {
 	if l.ext == nil {
 		l.ext = &extension{}
@@ -220,7 +219,7 @@ func (s *store) extend(l *lock) *extension {
 	return l.ext
 }
 
-// mutableSession returns the mutable record of a session, which exists.
+// mutableSession returns the record of a session that the call may change. Requires: the session exists.
 func (s *store) mutableSession(id uint64) *session {
 	found := s.session(id)
 	if found.generation != s.generation {
@@ -232,7 +231,7 @@ func (s *store) mutableSession(id uint64) *session {
 	return found
 }
 
-// addHold adds a hold of an owner that has none in the lock.
+// addHold adds a hold. Requires: its owner has no other hold of the lock.
 func (s *store) addHold(l *lock, h *hold) {
 	s.holdCount++
 	s.bytes += h.bytes()
@@ -264,7 +263,6 @@ func (s *store) addHold(l *lock, h *hold) {
 	}
 }
 
-// removeHold removes a hold of the lock.
 func (s *store) removeHold(l *lock, h *hold) {
 	s.holdCount--
 	s.bytes -= h.bytes()
@@ -372,7 +370,7 @@ func (s *store) normalize(l *lock) {
 }
 
 // timers returns the instants after which the delay of a lock ends, its queue is granted, and its first wait, that of
-// w, ends: never for none.
+// w, ends. An instant is never if there is no such timer.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	delay, grant, wait = never, never, never
 	if m := l.ext; m != nil {
@@ -389,14 +387,14 @@ func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	return delay, grant, wait, w
 }
 
-// dueOf returns the first deadline at a lock, without those of sessions.
+// dueOf returns the first deadline of a lock, without those of sessions.
 func (s *store) dueOf(l *lock) int64 {
 	_, lease := l.firstLease()
 	delay, grant, wait, _ := s.timers(l)
 	return min(lease, delay, grant, wait)
 }
 
-// The sizes of records in bytes, as the table counts them: measured by TestMemory, and rounded up.
+// The sizes of records in bytes, as the table counts them. TestMemory measures them; they are rounded up.
 const (
 	lockBytes      = 120
 	extensionBytes = 176

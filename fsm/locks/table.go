@@ -6,7 +6,7 @@ type Table struct{ engine }
 // New returns a table without locks.
 func New() *Table { return newTable(nil) }
 
-// newTable is New, and counts the comparisons of the trees, if compared is not nil.
+// newTable returns a table without locks, which counts the comparisons of its trees if compared is not nil.
 func newTable(compared *int) *Table {
 	return &Table{engine{store{
 		databases: databases{compared: compared}, queues: newQueues(compared), sessions: newSessions(compared),
@@ -16,20 +16,20 @@ func newTable(compared *int) *Table {
 // Copy returns an independent copy, without events, in constant time.
 func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }
 
-// Begin sets the time, which never goes back, and the units for sweeps and grants. It is called as an entry begins, and
-// before each request.
+// Begin sets the time, which never goes back, and the budget in units of work. It is called at the beginning of an
+// entry, and before each request.
 func (t *Table) Begin(nowMillis int64, budget int) {
 	t.now, t.units = max(t.now, nowMillis), budget
 	t.readAt = t.now
 }
 
-// Bytes returns the memory that the table counts for, in bytes.
+// Bytes returns the counted memory of the table in bytes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Len counts the locks, with those that were flushed and are not removed yet.
+// Len counts the locks, including flushed ones.
 func (t *Table) Len() int { return t.lockCount }
 
-// Stats returns numbers of the moment.
+// Stats returns the present counts.
 func (t *Table) Stats() Stats {
 	return Stats{
 		Locks: t.lockCount, Holds: t.holdCount, Waiters: t.waiterCount, Sessions: t.byID.Len(),

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// sharedAndAlone is a table with a lock of three holds and one whose holder lives with a session, sessions of both
-// kinds, and a waiter.
+// sharedAndAlone returns a table with a lock of three holds, a lock with one hold and one waiter of a session, and
+// sessions of both kinds.
 func sharedAndAlone(t *testing.T) *Table {
 	table := New()
 	table.Begin(1000, plenty)
@@ -39,24 +39,24 @@ func sharedAndAlone(t *testing.T) *Table {
 	return table
 }
 
-// parts are what [sharedAndAlone] makes.
+// parts are the records of [sharedAndAlone].
 type parts struct {
 	*Table
 	alone, shared *lock
-	h, s          *hold // of alone, and the first of shared
+	h, s          *hold // the hold of alone, and the first hold of shared
 	w             *waiter
-	lease, with   *session // one ends by its own lease, one with its node
+	lease, with   *session // one ends by its own lease, the other with its node
 	many          *extension
 }
 
-// settleAs puts a lock into the form that a call leaves it in.
+// settleAs brings a lock into the form that a call leaves it in.
 func (p *parts) settleAs(l *lock) {
 	l.head &^= flagTouched | flagWake
 	p.touched, p.woken = nil, nil
 	p.live[0].schedule(l, p.dueOf(l), l.waiters() > 0)
 }
 
-// replace puts a changed copy of the waiter in its place.
+// replace replaces the waiter by a changed copy.
 func (p *parts) replace(change func(w *waiter)) {
 	kept := *p.w
 	change(&kept)
@@ -64,8 +64,8 @@ func (p *parts) replace(change func(w *waiter)) {
 	p.settleAs(p.alone)
 }
 
-// TestVerify: each number, text, tree and count that contradicts something else is found, one spoilt at a time. The
-// golden file has what is found. Each bound of [Load] has a row here.
+// TestVerify: Verify finds each number, text, tree and count that contradicts another one. The golden file has the
+// errors. Each bound of [Load] has a row here.
 func TestVerify(t *testing.T) {
 	long := strings.Repeat("x", MaxText+1)
 	var got strings.Builder

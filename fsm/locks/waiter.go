@@ -8,17 +8,17 @@ import (
 // waiter is a request that waits. It is in the queues of all its keys, with one order. A waiter in a table is
 // immutable.
 type waiter struct {
-	first    [1]string // the only key: see keys
+	first    [1]string // the key, if there is only one
 	owner    string
-	*options // nil in probes alone
+	*options // nil in probes only
 	origin   *protocol.Incarnation
 	conn     int64
 	ticket   uint64
-	// session is the session that the hold will be bound to; 0: the hold will have the lease.
+	// session is the session of the later hold. 0: the hold will have the lease.
 	session  uint64
 	lease    int64
-	wait     int64 // how long the request may wait; 0: for ever
-	grace    int64 // how long the place is kept afterwards
+	wait     int64 // the longest wait; 0: no bound
+	grace    int64 // the time for which the place is kept afterwards
 	order    uint64
 	since    int64
 	deadline int64 // the last instant of the wait, or of the grace; never: no end
@@ -26,14 +26,14 @@ type waiter struct {
 	db       uint8
 	mode     Mode
 	// blocked is the index of the key that blocked the request last. The waiter is asleep in its other queues: only a
-	// change at that key can help it.
+	// change at that key can lead to its grant.
 	blocked uint8
 	// absent: the wait ended by time, and the place is kept until deadline.
 	absent            bool
 	notify, reentrant bool
 }
 
-// options has the fields that few waiters need. The others share noOptions.
+// options has the fields that few waiters need. Waiters without them share noOptions.
 type options struct {
 	several        []string // the keys, if there is more than one
 	note, call     string
@@ -61,7 +61,6 @@ func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	return w
 }
 
-// request returns the request of the waiter.
 func (w *waiter) request() Request {
 	return Request{
 		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
