@@ -8,32 +8,32 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// binding is a row of the command table with the function behind.
+// binding is a row of the command table with its function.
 type binding struct {
 	name string
 	of   command.Op // of a value of some type, nil: another command, which run does
 	run  op
 	row  *protocol.Command // nil: a request that only nodes write
-	// newest is the first version of the entry that has the command and all its options.
+	// newest is the first version of entries that has the command with all its options.
 	newest byte
 	// subcommand is 1 if the row's name stands for two words, else 0.
 	subcommand int
 	// writes: the request may change the state.
 	writes bool
-	// overwrites: the command may store a key whatever was there.
+	// overwrites: the command may replace a key of any type.
 	overwrites bool
 	// deletes: the command is DEL or UNLINK.
 	deletes bool
 	// blocks: the command may wait, if a node asks so by "wait-for-key".
 	blocks bool
-	// guarded: the command writes keys, and refuses to if one of them is a lock.
+	// guarded: the command writes keys, and is refused if one of them is a lock.
 	guarded bool
-	// settles: the command reads keys. What is due at the locks among them runs first.
+	// settles: the command reads keys, and settles the locks among them first.
 	settles bool
 	// grows: the request may make the state grow, and is refused while memory is full: Redis's
 	// denyoom.
 	grows bool
-	// counts: the keys that the command looks for count as hits and misses.
+	// counts: look-ups of the command's keys count as hits and misses.
 	counts bool
 }
 
@@ -42,10 +42,10 @@ func (b *binding) takes(n int) bool {
 	return b.row == nil || b.row.CheckArity(n+b.subcommand)
 }
 
-// bindings are the behaviours of all commands, by the full names of their rows.
+// bindings has the bindings of all commands, by the full names of their rows.
 type bindings map[string]*binding
 
-// rowBindings are bindings by the numbers of their rows.
+// rowBindings has the bindings by the numbers of their rows.
 type rowBindings [protocol.MaxCommands]*binding
 
 func (t bindings) byRow() *rowBindings {
@@ -70,7 +70,7 @@ func unknownCommand(args []string) protocol.Value {
 	return command.ErrQuoting(b.String())
 }
 
-// newBinding is a row without its function.
+// newBinding returns the binding of a row, without a function.
 func newBinding(name string) *binding {
 	row, _ := protocol.Lookup(name)
 	b := &binding{name: name, row: row, subcommand: strings.Count(name, "|")}
@@ -92,8 +92,8 @@ func newBinding(name string) *binding {
 	return b
 }
 
-// countingWrites are the commands that read a key and write another, or the same, and count what they read. SET
-// and BITFIELD count with some arguments.
+// countingWrites has the commands that write, and count the keys that they read. SET and BITFIELD count with some
+// arguments.
 var countingWrites = map[string]bool{
 	"bitop": true, "copy": true, "getdel": true, "getex": true, "getset": true, "sort": true,
 	"sdiffstore": true, "sinterstore": true, "sunionstore": true,

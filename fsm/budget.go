@@ -13,26 +13,25 @@ const (
 	watchWork   = 256 // a key that EXEC compares
 	luaStepWork = 20  // a step of a script
 	hashWork    = 2   // a byte of a source that EVAL hashes
-	// compileWork is a byte of a source that is compiled, at worst: the longest source is as much as a script may do.
+	// compileWork is the work for a byte of a source that is compiled, at worst: compiling the longest source is as much
+	// as a script may do.
 	compileWork = 256
 )
 
-// budgets bound the work of requests that share an entry or the machine's lock. The budgets of an
-// entry are part of the entry's meaning, so nodes must agree on them. The budgets are a field
-// of [Machine] for tests alone.
+// budgets bound the work of requests that share an entry or the machine's lock. The budgets of an entry are part of the
+// entry's meaning, so all nodes must have the same. The budgets are a field of [Machine] for tests only.
 type budgets struct {
-	// batch is what each batch may do in any case. entry is what all batches of an entry may do
-	// beyond that, together. A request that does not fit is not run, and ends its batch. The first
-	// request that wants more than its batch's share runs, whatever it costs, so that even the
-	// largest request runs when its turn comes.
+	// batch is the share of each batch. entry is shared by all batches of an entry, beyond their own shares. A request
+	// that does not fit is not run, and ends its batch. The first request that exceeds its batch's share runs, whatever it
+	// costs, so even the largest request runs when its turn comes.
 	batch, entry int64
-	// reads is what all reads of an entry may do beyond the price of their words.
+	// reads is shared by all reads of an entry, beyond the price of their words.
 	reads int64
-	// serving is what all waiters of an entry that are served may do. The first may do anything.
+	// serving is shared by all waiters that an entry serves. The first of them may cost anything.
 	serving int64
-	// endings is what all locks that end or are granted in an entry may do: see [call.beginLocks].
+	// endings is shared by all changes of native locks that are due in an entry: see [call.beginLocks].
 	endings int64
-	// waiting is what all waiters together count for, in bytes.
+	// waiting bounds the memory of all waiters, in bytes.
 	waiting int64
 	// transaction bounds an EXEC.
 	transaction int64
@@ -48,10 +47,10 @@ func defaultBudgets() budgets {
 	}
 }
 
-// boundless is above every sum of work.
+// boundless is larger than every sum of work.
 const boundless = 1 << 62
 
-// price is what any request of n bytes in the entry costs before running.
+// price returns the least work of a request of n bytes.
 func price(r *protocol.Request, n int) int64 {
 	return requestWork + int64(len(r.Args))*wordWork + int64(n)
 }
@@ -65,16 +64,16 @@ type budget struct {
 
 func newBudget(shared int64) budget { return budget{total: shared, shared: shared, left: shared} }
 
-// newOwnBudget is a budget without a shared part.
+// newOwnBudget returns a budget without a shared part.
 func newOwnBudget(own int64) budget { return budget{total: boundless, left: own} }
 
-// open hands the budget to the next batch, which has own beside the shared part.
+// open starts the budget of the next batch, which has own beside the shared part.
 func (b *budget) open(own int64) {
 	b.shared = max(0, min(b.shared, b.left))
 	b.left = b.shared + own
 }
 
-// ceiling is what the next request may cost: anything, while nothing of the shared part was spent.
+// ceiling returns the most that the next request may cost: anything, while the shared part is whole.
 func (b *budget) ceiling() int64 {
 	if b.shared == b.total && b.left >= b.total {
 		return math.MaxInt64
@@ -82,5 +81,5 @@ func (b *budget) ceiling() int64 {
 	return b.left
 }
 
-// maxWaitingBytes bounds what all waiters together count for. Nodes must agree on it.
+// maxWaitingBytes bounds the memory of all waiters. All nodes must have the same bound.
 const maxWaitingBytes = 256 << 20

@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// errNoScript is matched by libraries to the letter.
+// errNoScript has the text that libraries compare with.
 var errNoScript = protocol.ErrNoScript.Value()
 
-// DefaultScriptSteps is how long a script may run if an entry does not say it, and MostScriptSteps how long at most.
+// DefaultScriptSteps bounds a script if its entry has no bound, and MostScriptSteps is the largest bound.
 const (
 	DefaultScriptSteps = lua.DefaultSteps
 	MostScriptSteps    = 1_000_000_000
 )
 
-// limitScripts sets how long a script may run, in steps of the engine. The commands of a script may cost as much work
+// limitScripts bounds the scripts of an entry, in steps of the engine. The commands of a script may cost as much work
 // as its steps.
 func (c *call) limitScripts(steps uint64) {
 	if steps == 0 {
@@ -82,7 +82,7 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 	return reply
 }
 
-// compile makes a script of a source, or returns nil if the budget does not allow that.
+// compile returns the script of a source, or nil if the budget is too small.
 func (c *call) compile(source, sha string) *script {
 	work := int64(len(source)) * compileWork
 	if !c.Fits(work) {
@@ -96,7 +96,7 @@ func (c *call) compile(source, sha string) *script {
 	return newScript(program.Source(), sha, 0, program, nil)
 }
 
-// remember notes a run of s, and caches s if it is new.
+// remember records a run of s, and caches s if it is new.
 func (c *call) remember(s *script, known bool) {
 	if known && !c.st.scripts.ages(s) {
 		return
@@ -107,7 +107,7 @@ func (c *call) remember(s *script, known bool) {
 	}
 }
 
-// scriptWords cuts KEYS and ARGV out of the words of EVAL.
+// scriptWords returns KEYS and ARGV of EVAL.
 func (c *call) scriptWords() (keys, args []string, problem protocol.Value) {
 	n, ok := protocol.ParseInt(c.Args[2])
 	words := c.Args[3:]
@@ -194,7 +194,7 @@ var (
 	errArgCount  = protocol.Err("Wrong number of args calling Redis command from script")
 )
 
-// Call runs a command for a script, by the same table as for clients.
+// Call runs a command for a script, by the command table of clients.
 func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
 	row, b := c.find(words)
@@ -236,7 +236,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	return reply
 }
 
-// find is the row of a command line, and its binding, if there is one.
+// find returns the row of a command line, and its binding if there is one.
 func (c *call) find(words []string) (*protocol.Command, *binding) {
 	row, _ := protocol.Find(words)
 	if row == nil {
@@ -309,12 +309,11 @@ func scriptFlushOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// scriptSeed is the seed of math.random for a script: another seed in each script, since scripts
-// make tokens with random numbers, and the same on all nodes.
+// scriptSeed returns the seed of math.random for a script. Each script has another one, since scripts make tokens with
+// random numbers, and all nodes have the same.
 //
-// A script in an entry is named by the batch, which is applied once, and the place among the
-// batch's scripts. Scripts that only read are counted apart, as a node skips them if no client
-// waits.
+// The name of a script in an entry is its batch, which is applied once, and its place among the scripts of the batch.
+// Scripts that only read have places of their own, since a node skips them if no client waits.
 func (c *call) scriptSeed(readOnly bool) uint64 {
 	now, versions := uint64(c.NowMillis), c.st.Versions
 	if c.Reading {

@@ -11,10 +11,10 @@ import (
 // mostCalledBytes bounds the Called events of an entry.
 const mostCalledBytes = 16 << 20
 
-// keptEvents is the number of events that the memory is kept for.
+// keptEvents bounds the events whose memory is kept for the next entry.
 const keptEvents = 1 << 10
 
-// listen begins an entry.
+// listen prepares the events of an entry.
 func (c *call) listen(i event.Interest) {
 	c.Interest, c.calledBytes = i, 0
 	clear(c.Events)
@@ -27,13 +27,13 @@ func (c *call) listen(i event.Interest) {
 	}
 }
 
-// dropSince drops the events behind the first n, which were undone.
+// dropSince removes the events after the first n, which were undone.
 func (c *call) dropSince(n int) {
 	clear(c.Events[n:])
 	c.Events = c.Events[:n]
 }
 
-// beginBatch notes which batch is next.
+// beginBatch names the batch that runs next.
 func (c *call) beginBatch(b *protocol.Batch) {
 	c.OwnSeq = 0
 	if b.Origin == c.own {
@@ -41,7 +41,7 @@ func (c *call) beginBatch(b *protocol.Batch) {
 	}
 }
 
-// endBatch tells that a batch of this node was run.
+// endBatch emits that a batch of this node has run.
 func (c *call) endBatch() {
 	if c.OwnSeq != 0 && c.Interest&event.InChanges != 0 {
 		c.Events = append(c.Events, event.Event{Kind: event.Ran, Seq: c.OwnSeq})
@@ -49,7 +49,7 @@ func (c *call) endBatch() {
 	c.OwnSeq = 0
 }
 
-// forced tells that a command ended holds of others by force; locks is 0 where they are not counted.
+// forced emits that a command ended holds of others by force. locks is 0 where they are not counted.
 func (c *call) forced(key string, locks int, f event.Forced) {
 	if c.OwnSeq != 0 {
 		f.Broken = c.broken
@@ -61,8 +61,8 @@ func (c *call) forced(key string, locks int, f event.Forced) {
 	c.broken = nil
 }
 
-// noteReads tells which keys a command of the script reads. words is the command line. The first such command tells of
-// the declared keys, too: Redis 7.0 has the client track those.
+// noteReads emits the keys that a command of the script reads. The first such command emits the declared keys, too,
+// since Redis 7.0 makes the client track those.
 func (h *scriptHost) noteReads(row *protocol.Command, words []string) {
 	c := h.call
 	if c.OwnSeq == 0 || c.Interest&event.InChanges == 0 || row.Flags&protocol.FlagReadOnly == 0 {
@@ -88,8 +88,8 @@ func (c *call) noteRead(key string) {
 	c.Events = append(c.Events, event.Event{Kind: event.Read, DB: c.DB, Key: key, Seq: c.OwnSeq})
 }
 
-// called tells which command a script calls. The work is the same on nodes without listeners: Call has
-// charged for the words.
+// called emits the command that a script calls. The work is the same on nodes without listeners, since Call has charged
+// for the words.
 func (c *call) called(words []string) {
 	if c.OwnSeq == 0 || c.Interest&event.InCalls == 0 || c.calledBytes > mostCalledBytes {
 		return
@@ -106,7 +106,7 @@ func (c *call) called(words []string) {
 	c.Events = append(c.Events, e)
 }
 
-// publish answers 0: how many clients hear of it, each node knows of its own alone.
+// publish replies 0, since each node knows only its own subscribers.
 func (c *call) publish(sharded bool) protocol.Value {
 	c.Spend(command.EventWork)
 	if c.Interest&event.InMessages != 0 {
@@ -115,7 +115,7 @@ func (c *call) publish(sharded bool) protocol.Value {
 	return command.Zero
 }
 
-// setNotificationsOp sets notify-keyspace-events: a request that nodes write for CONFIG SET.
+// setNotificationsOp sets notify-keyspace-events. Nodes write the request for CONFIG SET.
 func setNotificationsOp(c *call) protocol.Value {
 	if len(c.Args) != 2 {
 		return command.ErrArity(c.Args[0])

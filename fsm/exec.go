@@ -11,8 +11,8 @@ func timeOp(c *call) protocol.Value {
 	return protocol.Strings(command.FormatUint(uint64(wallMillis/1000)), command.FormatUint(uint64(wallMillis%1000*1000)))
 }
 
-// execOp runs a transaction: a request that nodes write, with the watched keys and the queued requests
-// as its words. See [protocol.AppendTransaction].
+// execOp runs a transaction. Nodes write the request, with the watched keys and the queued requests as its words: see
+// [protocol.AppendTransaction].
 func execOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("exec")
@@ -37,7 +37,7 @@ func execOp(c *call) protocol.Value {
 	return c.transact(watches, queued, count)
 }
 
-// errOverTransaction is the reply to a transaction over its budget. Nothing of the transaction is kept.
+// errOverTransaction is the reply to a transaction over its budget, of which nothing is kept.
 var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{
 	Prefix: "ERR",
 	Text:   "transaction is over its budget of work",
@@ -65,8 +65,8 @@ func (c *call) transact(watches, queued string, count int) protocol.Value {
 	return reply
 }
 
-// runQueued runs the requests of a transaction in order, as far as the budget goes. An error of a
-// request does not stop the others.
+// runQueued runs the requests of a transaction in their order, within the budget. The error of a request does not stop
+// the others.
 func (c *call) runQueued(queued string, count int) protocol.Value {
 	number := c.Seed
 	var replies []protocol.Value
@@ -99,7 +99,7 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 	return protocol.Array(replies...)
 }
 
-// countRequests returns false if the requests cannot all be read.
+// countRequests counts the requests of a body. ok: all of them can be read.
 func countRequests(body string) (n int, ok bool) {
 	var r protocol.Request
 	for body != "" {
@@ -113,8 +113,8 @@ func countRequests(body string) (n int, ok bool) {
 	return n, true
 }
 
-// mark is the answer of WATCH for a key, which EXEC compares: the number of versions given out,
-// doubled, and one more if the key was missing. A mark is good on every node.
+// mark is the reply to WATCH for a key, which EXEC compares: twice the number of versions given out, and one more if
+// the key was missing. A mark holds on every node.
 type mark uint64
 
 func newMark(versions uint64, missing bool) mark {
@@ -128,7 +128,7 @@ func newMark(versions uint64, missing bool) mark {
 func (m mark) versions() uint64 { return uint64(m >> 1) }
 func (m mark) missing() bool    { return m&1 != 0 }
 
-// watchOp answers with the marks of keys.
+// watchOp replies with the marks of keys.
 func watchOp(c *call) protocol.Value {
 	elems := make([]protocol.Value, len(c.Args)-1)
 	for i, key := range c.Args[1:] {
@@ -137,8 +137,8 @@ func watchOp(c *call) protocol.Value {
 	return protocol.Array(elems...)
 }
 
-// watchedChanged reports whether a watched key has changed since WATCH, even if only in between. ok is
-// false if the list cannot be read.
+// watchedChanged reports whether a watched key has changed since WATCH, even if it has changed back. ok: the list can
+// be read.
 func (c *call) watchedChanged(watches string) (changed, ok bool) {
 	var w protocol.Watch
 	for watches != "" {
@@ -156,8 +156,8 @@ func (c *call) watchedChanged(watches string) (changed, ok bool) {
 	return changed, true
 }
 
-// changedSince reports whether the key has come, gone, or got another value or deadline since m was
-// made. A swap of the database counts as a change, as an item from there may be older than m.
+// changedSince reports whether the key was created or removed, or got another value or deadline, after m. A swap of the
+// database counts as a change, since its items may be older than m.
 func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	it := c.FindIn(w.DB, w.Key)
 	switch {

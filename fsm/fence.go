@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// fenceOps are the words of fences.
+// fenceOps has the commands for fences.
 var fenceOps = map[string]op{
 	"fence.get":   fenceGetOp,
 	"fence.pass":  fencePassOp,
@@ -21,8 +21,8 @@ func parseFence(word string) (fence int64, ok bool) {
 	return fence, ok && fence >= 1 && fence <= locks.MaxFence
 }
 
-// fencePassOp lets a fence pass unless a larger one has passed: the resource takes the write of who holds
-// the lock, and not of who held it before. The key keeps its deadline.
+// fencePassOp passes a fence unless a larger one has passed, so the resource accepts writes of the present holder of a
+// lock, and refuses those of earlier ones. The key keeps its deadline.
 func fencePassOp(c *call) protocol.Value {
 	key := c.Args[1]
 	fence, ok := parseFence(c.Args[2])
@@ -54,14 +54,14 @@ func fencePassOp(c *call) protocol.Value {
 
 var errNoFence = protocol.Err("the value at the key is not a fence")
 
-// mostRaised leaves native locks as many fences as lie below it, whatever FENCE.RAISE is given. Time stamps in
-// microseconds are below.
+// mostRaised is the largest argument of FENCE.RAISE. It leaves native locks as many fences as lie below it. Time stamps
+// in microseconds are below it.
 const mostRaised = 1 << 52
 
 var errRaisedTooFar = protocol.Err("fences are raised to 4503599627370496 at most")
 
 // fenceRaiseOp makes the fences of native locks larger than a number, for resources that have seen fences of another
-// lock server. The reply is the largest number that no fence will be from now on.
+// lock server. The reply is the largest number that later fences exceed.
 func fenceRaiseOp(c *call) protocol.Value {
 	above, ok := parseFence(c.Args[1])
 	switch {
@@ -75,7 +75,7 @@ func fenceRaiseOp(c *call) protocol.Value {
 	return protocol.Integer(int64(reached))
 }
 
-// fenceGetOp is the largest fence that has passed, nil if none has.
+// fenceGetOp replies with the largest fence that has passed, or nil.
 func fenceGetOp(c *call) protocol.Value {
 	it, reply, ok := c.FindStringOr(c.Args[1], protocol.Null)
 	if !ok {

@@ -13,101 +13,96 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries
-// are applied one after another, reads run beside each other and between entries. A struct here would have the
-// trees in it compiled again in every package that sees it: see DESIGN.md.
+// Machine is the replicated state machine of a node. A Machine is safe for concurrent use: entries are applied one
+// after another, reads run beside each other and between entries. Machine is an interface to spare other packages the
+// compilation of its trees: see DESIGN.md.
 type Machine interface {
-	// Apply runs a log entry. An error means that the entry is corrupt or was written by a newer
-	// release. The node must stop then, as another state than the other nodes' would follow.
+	// Apply runs a log entry. An error means that the entry is corrupt, or of a newer release. The node must stop then, or
+	// its state would differ from the other nodes'.
 	Apply(data []byte, sink Sink) error
-	// Prepare compiles the large sources of scripts in a log entry that is about to be applied, while the machine is
-	// free for reads: see [protocol.LargeScript]. An entry need not be prepared, but Apply compiles then what this node
-	// has not compiled yet.
+	// Prepare compiles the large sources of scripts in a log entry that is about to be applied, while the machine is free
+	// for reads: see [protocol.LargeScript]. Without Prepare, Apply compiles them.
 	Prepare(data []byte)
 	// PrepareBatch is Prepare for the body of a batch, which is not in an entry yet.
 	PrepareBatch(body []byte)
 	// Compile compiles a source. The error's text is the reply's. A node calls Compile before it proposes a script, so
 	// that no invalid source gets into the log.
 	Compile(source string) error
-	// Compiled reports whether Compile takes no time to speak of.
+	// Compiled reports whether Compile has the source in its cache.
 	Compiled(source string) bool
-	// ScriptWork estimates what a script will do with such keys and arguments, by what it did when it ran last in an entry
-	// on this node, if that was [MuchWork] or more; else 0. The word is the source or the SHA of the script.
+	// ScriptWork estimates the work of a script with such keys and arguments, by its last run in an entry on this node. It
+	// returns 0 if that run did less than [MuchWork]. word is the source or the SHA of the script.
 	ScriptWork(word []byte, words [][]byte) int64
-	// Applied reports whether the batch was applied, or never will be since its node has given it up.
+	// Applied reports whether a batch was applied, or never will be since its node has given it up.
 	Applied(o protocol.Incarnation, seq uint64) bool
-	// Incarnation is the newest epoch of a node that had a batch applied; 0: it had none.
+	// Incarnation returns the newest epoch of a node that had a batch applied, or 0.
 	Incarnation(node string) uint64
-	// SeedReads makes random decisions in reads differ from other nodes' and from previous incarnations of this node.
+	// SeedReads makes random decisions in reads differ from those of other nodes and of earlier incarnations of this node.
 	//
 	// Batches and waiters of o count as this node's own in events.
 	SeedReads(o protocol.Incarnation)
-	// Listen says which events the sink takes from the next entry on.
+	// Listen selects the events that the sink takes from the next entry on.
 	Listen(i event.Interest)
 
-	// Read answers count requests of the Read route, and scripts that only read, at cluster time
-	// nowMillis: the leader's estimate, which is not before the clock. rest is the requests that did
-	// not fit into class: the caller asks again, with ReadLong. due reports that a request met a
-	// key that is due at nowMillis but not yet by the log. The replies are void then: the caller commits
-	// a stamp and asks again. If the log has that stamp, entries have left the key for later, as much was
-	// due: the caller commits the requests.
+	// Read runs count requests of the Read route, and scripts that only read, at cluster time nowMillis: the leader's
+	// estimate, which is not before the clock. rest has the requests that did not fit into class: the caller reads them
+	// again with ReadLong. due reports that a request met a key that is due at nowMillis, but not by the log. The replies
+	// are void then: the caller commits a stamp and reads again. If the log has that stamp, entries have left the key for
+	// later, and the caller commits the requests.
 	//
-	// An error means that body is corrupt, or that a request in it writes.
+	// An error means that body is corrupt, or has a request that writes.
 	Read(body string, count int, nowMillis, wallOffsetMillis int64, class ReadClass) (replies []protocol.Value,
 		rest string, due bool, err error)
-	// IsNoop reports whether body is a single request that would be refused, or would only stand in line, if applied at
-	// nowMillis: it changes nothing for any other client. Entries that are applied before may change the answer. The
-	// commands are SETNX, SET with NX, blocking ones and requests for locks: see [protocol.Hints]; for any other the
-	// answer is no. So it is for a request with NOTIFY: other callers share its connection, and wait behind it.
+	// IsNoop reports whether body is one request that would only be refused, or only wait, if applied at nowMillis, so it
+	// changes nothing for other clients. Entries that are applied before may change the answer. It may be true for SETNX,
+	// SET with NX, blocking commands and requests for locks: see [protocol.Hints]. It is false for a request with NOTIFY,
+	// since other callers share its connection, and wait behind it.
 	IsNoop(body string, nowMillis int64) bool
 
-	// Version is the version of the cluster: the version by which reads are answered, and the least that the next
-	// entry may have. It is [protocol.OldestEntryVersion] at least, and never falls. fresh: no entry was applied yet.
-	// Version does not wait for the entry under way, which may run a script for seconds.
+	// Version returns the version of the cluster: the version by which reads run, and the least that the next entry may
+	// have. It is [protocol.OldestEntryVersion] at least, and never falls. fresh: no entry was applied yet. Version does
+	// not wait for the present entry, which may run a script for seconds.
 	Version() (version byte, fresh bool)
-	// Clock returns cluster time, and Unix time less cluster time, both by the newest entry.
+	// Clock returns cluster time, and Unix time minus cluster time, of the newest entry.
 	Clock() (stampMillis, wallOffsetMillis int64)
-	// NextDue returns the first instant of cluster time at which some key or some wait is due, one millisecond
-	// after its deadline. The instant lies in the past while something is left that every entry does some of:
-	// ended keys are removed, waiters are served.
+	// NextDue returns the first instant of cluster time at which a key or a wait is due, one millisecond after its
+	// deadline. The instant is past while entries have ended keys to remove, or waiters to serve.
 	NextDue() (dueMillis int64, ok bool)
 
-	// Waits reports whether a client of that incarnation of a node waits under the ticket, for a key or for a lock.
+	// Waits reports whether a client of an incarnation of a node waits under the ticket, for a key or for a lock.
 	Waits(o protocol.Incarnation, ticket uint64) bool
-	// WaitingIncarnations returns the incarnations of nodes from which clients wait, ordered by node and epoch.
+	// WaitingIncarnations returns the incarnations of nodes whose clients wait, ordered by node and epoch.
 	WaitingIncarnations() []protocol.Incarnation
-	// Waiting reports whether some client waits, of whatever node.
+	// Waiting reports whether a client of any node waits.
 	Waiting() bool
-	// KeptSessions calls f with the sessions that live with connections of this node: see [Machine.SeedReads].
+	// KeptSessions calls f with the sessions that are attached to connections of this node: see [Machine.SeedReads].
 	KeptSessions(f func(conn int64, session uint64, leaseMillis int64))
 
-	// Snapshot captures the state: pointers, and the 128 KiB of new keys, which is quick.
-	// [Snapshot.WriteTo] does the work, beside entries that are applied.
+	// Snapshot captures the state in constant time. [Snapshot.WriteTo] does the work, beside entries that are applied.
 	Snapshot() Snapshot
-	// Restore replaces the state by the state in the stream. Restore returns an error and changes
-	// nothing if the stream is truncated, damaged, or of a newer release. [Machine.Skipped] has events then.
+	// Restore replaces the state by that of a stream. It returns an error and changes nothing if the stream is truncated,
+	// damaged, or of a newer release. [Machine.Skipped] has events afterwards.
 	Restore(r io.Reader) error
-	// Skipped are events about what ended in entries that Restore skipped. Each is returned once.
+	// Skipped returns events about holds that ended in entries that Restore skipped. Each event is returned once.
 	Skipped() []event.Event
-	// Renew makes the state the beginning of another cluster: no client waits, no node has a session, no lease is
-	// shorter than it was, and no fence of a native lock was given out before. After an error the machine is good for
-	// nothing.
+	// Renew makes the state the first one of another cluster: it has no waiters and no sessions of nodes, no lease is
+	// shorter than it was, and later fences of native locks are new. After an error the machine is unusable.
 	Renew(r Renewal) (Renewed, error)
 
-	// Hash is a hexadecimal hash of the state: equal on nodes that have applied the
-	// same entries.
+	// Hash returns a hexadecimal hash of the state, which is equal on nodes that have applied the same entries.
 	Hash() string
-	// Stats counts what the machine holds.
+	// Stats returns counts of the machine.
 	Stats() Stats
 	// LockStats counts the locks.
 	LockStats() LockStats
-	// ClassifyLocks says by which patterns locks are counted, at most [MaxLockClasses]; the counts begin anew.
+	// ClassifyLocks sets the patterns of lock classes, at most [MaxLockClasses]. The counts begin anew.
 	ClassifyLocks(patterns []string)
-	// LockClasses counts what happened to locks, by class, since the start of this node; the last class is of all others.
+	// LockClasses returns the counts of each class since the start of this node. The last class has all other locks.
 	LockClasses() []LockClass
-	// StockWaiters are the clients that poll for a stock lock, as far as this node remembers them.
+	// StockWaiters returns the clients that poll for a stock lock, as far as this node remembers them.
 	StockWaiters(db int, key string) []StockWaiter
-	// Survey looks at the whole state, with at most so many keys that look like fences. No entry is applied meanwhile.
+	// Survey examines the whole state, and returns at most so many keys that look like fences. No entry is applied
+	// meanwhile.
 	Survey(fenceKeys int) Survey
 }
 
@@ -120,13 +115,13 @@ type Sink interface {
 	// Wanted reports whether a client of this node waits for the replies of the batch. If not, the
 	// reads in the batch are skipped.
 	Wanted(o protocol.Incarnation, seq uint64) bool
-	// Done hands over the replies of a wanted batch: one for each request, in order. If there are
-	// fewer replies, the other requests did not fit into the budget of the batch or the entry. Such
-	// requests were not applied and may be proposed again, as another batch. If applied is false
-	// there are no replies: the batch was applied before or never will be. The sink owns the slice.
+	// Done takes the replies of a wanted batch, one for each request, in order. If there are fewer replies, the other
+	// requests did not fit into the budget of the batch or the entry. They were not applied and may be proposed again, as
+	// another batch. If applied is false there are no replies: the batch was applied before or never will be. The sink
+	// owns the slice.
 	Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool)
-	// Events hands over what the entry did, in order, after the last batch. It is not called without
-	// events. The slice is good during the call.
+	// Events takes the events of the entry, in order, after the last batch. It is not called without events. The slice is
+	// valid during the call.
 	Events(events []event.Event)
 }
 
@@ -266,7 +261,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	return replies, nil
 }
 
-// ReadClass is how long a call of [Machine.Read] may take.
+// ReadClass bounds the time of a call of [Machine.Read].
 type ReadClass bool
 
 const (

@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A script of a user who may not do everything has the user's rules in its request, and so have the other commands that
-// tell or do something beyond their words by these rules (protocol.Reach). All nodes judge by them, whatever their files
-// of users say. What other commands do is judged where they are taken.
+// If a user may not do everything, a script of that user has the user's rules in its request. So have other commands
+// whose effects go beyond their words (protocol.Reach). All nodes judge by these rules, whatever their own files of
+// users say. Other commands are judged by the node that takes them.
 
 // rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the
-// state: the same rules are the same rights everywhere. It is safe for concurrent use.
+// state, since the same rules are the same rights everywhere. It is safe for concurrent use.
 type rightsCache struct {
 	mu    sync.Mutex
 	known map[string]*rights.Rights
@@ -22,9 +22,9 @@ type rightsCache struct {
 }
 
 const (
-	// cachedRights bounds the rights that are remembered, in bytes at worst; beyond it all are forgotten.
+	// cachedRights bounds the cached rights, in bytes at worst. A full cache is emptied.
 	cachedRights = 16 << 20
-	// rightsEach and rightsByte are what rights take, with a byte of rules.
+	// rightsEach and rightsByte are the memory of rights, and of a byte of their rules.
 	rightsEach = 1 << 10
 	rightsByte = 16
 )
@@ -54,13 +54,13 @@ const (
 	judgeWork    = 256  // a call that is judged
 )
 
-// What the reply tells of refusals.
+// The bounds of the refusals in a reply.
 const (
 	mostRefusals = 10
 	refusalBytes = 1 << 10 // of a key or a channel
 )
 
-// workOfRules is what it takes to read rules. Whether a node knows them already does not matter: all nodes count alike.
+// workOfRules returns the work of reading rules. All nodes count alike, whether or not the rules are cached.
 func workOfRules(rules string) int64 {
 	n := int64(1)
 	for i := range len(rules) {
@@ -71,7 +71,7 @@ func workOfRules(rules string) int64 {
 	return int64(len(rules))*ruleByteWork + n*ruleWork + n*n*rulePairWork
 }
 
-// readRules reads the rules of the request, once, and reports whether there was room for that.
+// readRules reads the rules of the request, once, and reports whether the budget sufficed.
 func (c *call) readRules() bool {
 	if c.reader == nil {
 		work := workOfRules(c.rules)
@@ -84,7 +84,8 @@ func (c *call) readRules() bool {
 	return true
 }
 
-// check runs a check of rights in the room that the request has, charges for it, and reports whether that sufficed.
+// check runs a check of rights within the budget of the request, charges for it, and reports whether the budget
+// sufficed.
 func (c *call) check(run func(b *rights.Budget)) bool {
 	before := max(0, c.Ceiling-c.Work) / command.StepWork
 	b := rights.Budget{Steps: before}
@@ -127,7 +128,7 @@ var errsOfScripts = [...]protocol.Value{
 		"The user executing the script can't publish to the channel mentioned in the command"),
 }
 
-// judge returns why the script's user must not run a command.
+// judge returns the reason for which the script's user must not run a command.
 func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal protocol.Value, refused bool) {
 	var sort string
 	denial, at, ok := h.check(row, words, &sort)
@@ -149,8 +150,8 @@ func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal proto
 	return errsOfScripts[denial], true
 }
 
-// check judges a command and charges for it; without ok there is no room for that. With sort, it says why SORT must not
-// look at other keys.
+// check judges a command and charges for it. ok: the budget sufficed. With sort, it returns there the reason for which
+// SORT must not look at other keys.
 func (h *scriptHost) check(row *protocol.Command, words []string, sort *string) (denial rights.Denial, at int,
 	ok bool,
 ) {

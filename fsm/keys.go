@@ -70,8 +70,8 @@ func flushallOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// flush empties a database. A database without keys stays, or a script could fill its journal with a
-// million of them. Its ended items are swept in time. flush reports whether there were locks.
+// flush empties a database, and reports whether there were locks. A database without live keys keeps its store, or a
+// script could fill its journal with a million stores; the sweep removes ended items.
 func (c *call) flush(db int) (locks bool) {
 	if c.st.Databases[db].Len(c.st.ClockMillis) == 0 {
 		return false
@@ -88,8 +88,8 @@ func flushMode(words []string) bool {
 	return len(words) == 0 || len(words) == 1 && (command.IsWord(words[0], "ASYNC") || command.IsWord(words[0], "SYNC"))
 }
 
-// advance sets the clock to the entry's stamp, and removes some of the keys that have ended. The
-// removal follows from the log alone: it is the same entry on all nodes, and each key's removal is told once.
+// advance sets the clock to the entry's stamp, and removes some of the ended keys. The removal follows from the log, so
+// it is in the same entry on all nodes, and has one event for each key.
 func (c *call) advance(e *protocol.Entry) {
 	st := c.st
 	st.advance(e.StampMillis, e.WallOffsetMillis)
@@ -100,17 +100,17 @@ func (c *call) advance(e *protocol.Entry) {
 	}
 }
 
-// isGuarded reports whether a command writes keys, and refuses to if one of them is a lock. The words of locks and DEL
-// have ways of their own.
+// isGuarded reports whether a command writes keys, and is refused if one of them is a lock. Lock commands and DEL have
+// their own rules.
 func isGuarded(row *protocol.Command) bool {
 	_, ofLocks := lockOps[row.Name]
 	return row.Route == protocol.Write && len(row.KeySpecs) > 0 && !ofLocks && !deletes(row.Name)
 }
 
-// deletes reports whether a command removes keys whoever holds them.
+// deletes reports whether a command removes keys, whoever holds them.
 func deletes(name string) bool { return name == "del" || name == "unlink" }
 
-// meetsLock reports whether a key of the command under way is a lock.
+// meetsLock reports whether a key of the present command is a lock.
 func (c *call) meetsLock(row *protocol.Command) bool {
 	var room [4]int
 	for _, at := range row.AppendKeyPositions(room[:0], c.Args) {
@@ -121,7 +121,7 @@ func (c *call) meetsLock(row *protocol.Command) bool {
 	return false
 }
 
-// Where Redis has no such error, WRONGTYPE says what is at the key.
+// Redis has no such error. WRONGTYPE names what the key is.
 var (
 	errNativeThere = wrongTypeFor("a native lock; LOCK.INFO shows who holds it")
 	errStockThere  = wrongTypeFor("a stock lock, taken by SET NX or a lock library; LOCK.INFO shows who holds it")
@@ -131,7 +131,7 @@ func wrongTypeFor(there string) protocol.Value {
 	return protocol.ErrValue(command.ErrWrongType.Str + ": the key has " + there)
 }
 
-// wrongType is the WRONGTYPE of the command under way: a native lock is in the way, or, for a lock command, anything
+// wrongType returns the WRONGTYPE of the present command: its key is a native lock or, for a lock command, anything
 // else.
 func (c *call) wrongType(b *binding) protocol.Value {
 	_, ofLocks := lockOps[b.name]
@@ -155,18 +155,17 @@ func (c *call) wrongType(b *binding) protocol.Value {
 	return command.ErrWrongType
 }
 
-// breakLock is DEL of a lock: the lock's holds end by force. The lock stays while a request waits for it, or its
-// delay runs.
+// breakLock is DEL of a lock: all holds end by force. The lock stays while it has a queue or a delay.
 func (c *call) breakLock(key string) (removed bool) {
 	return c.breakHolds(&locks.Break{DB: c.DB, Key: key, Reason: locks.Broken}, "") > 0
 }
 
-// maxBroken is how many holders DEL takes their locks from at most.
+// maxBroken bounds the holders of the locks that one DEL removes.
 const maxBroken = locks.MaxPerSession
 
 var errManyHolders = protocol.Err(fmt.Sprintf("DEL breaks locks of at most %d holders; name fewer keys", maxBroken))
 
-// holdsOf is how many hold the locks among the keys, and the work of DEL with them.
+// holdsOf returns the number of holders of the locks among the keys, and the work of their DEL.
 func (c *call) holdsOf(keys []string) (holders int, work int64) {
 	if !c.LocksThere() {
 		return 0, 0
@@ -178,7 +177,7 @@ func (c *call) holdsOf(keys []string) (holders int, work int64) {
 	return holders, work
 }
 
-// flushLocks ends all holds of a database, as FLUSHDB and FLUSHALL do. The lock table tells the losses step by step.
+// flushLocks ends all holds of a database for FLUSHDB and FLUSHALL. The lock table emits the losses step by step.
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.Locks.HasLocks(db); any {
 		t := c.changeLocks(0)

@@ -12,22 +12,23 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// What the lock table costs.
+// The work of the lock table.
 const (
-	// lockWork is what a command does with a key, and holdWork a hold that ends or is told.
+	// lockWork is the work of a command for a key, holdWork that of a hold which ends or is shown.
 	lockWork = 1 << 10
 	holdWork = 512
-	// grantWork is what the lock table counts: see [locks.Table.Begin]. A step is [locks.ChangeUnits] of that: 8 µs.
+	// grantWork is the work of one unit of the lock table's budget: see [locks.Table.Begin]. A change is
+	// [locks.ChangeUnits] units: 8 µs.
 	grantWork = 512
-	// leastChanges are the steps that each entry has for what is due, so that waiters for other keys never hold
-	// up locks for good. Each lock command has as many for its key, and one more for each further
-	// key, so that a lock whose hold has ended is free for the command.
+	// leastChanges are the changes that each entry may make for due events, so that waiters for other keys never hold up
+	// locks for good. Each lock command may make as many for its key, and one more for each further key, so that a lock
+	// whose hold has ended is free for the command.
 	leastChanges = 16
-	// keepaliveChanges are the steps of an incarnation of a node that is renewed, for its sessions that are over.
+	// keepaliveChanges are the changes for sessions that are over when the node's incarnation is renewed.
 	keepaliveChanges = 1 << 8
 )
 
-// beginLocks does what is due in the lock table as an entry begins.
+// beginLocks runs due events of the lock table as an entry begins.
 func (c *call) beginLocks() {
 	t := c.st.Locks
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
@@ -38,8 +39,8 @@ func (c *call) beginLocks() {
 	c.publishLockEvents()
 }
 
-// turnLocks gives the lock table the instant, and the steps that the entry has room for; own steps at
-// least, which the request pays.
+// turnLocks gives the lock table the time, and the rest of the entry's budget for changes, or the budget of own changes
+// if that is more. The request pays for the difference.
 func (c *call) turnLocks(own int) {
 	if invariant.On {
 		c.st.published()
@@ -48,7 +49,7 @@ func (c *call) turnLocks(own int) {
 	c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
 }
 
-// ownWork is what a request pays at most for own steps that the entry has no room for.
+// ownWork returns the most that a request pays for own changes beyond the entry's budget for changes.
 func (c *call) ownWork(own int) int64 {
 	if c.Reading {
 		return 0
@@ -56,11 +57,11 @@ func (c *call) ownWork(own int) int64 {
 	return max(0, int64(own)*locks.ChangeUnits*grantWork-c.endings)
 }
 
-// ownChanges are the steps that a lock command has for so many keys.
+// ownChanges returns the changes that a lock command may make for so many keys.
 func ownChanges(keys int) int { return leastChanges - 1 + min(keys, locks.MaxKeys) }
 
-// changeLocks is called before a command changes the lock table. keys is the number of keys that the command names. A
-// script or a transaction keeps a copy of the table then, which takes constant time.
+// changeLocks returns the lock table to a command that changes it. keys is the number of keys that the command names. A
+// script or a transaction first keeps a copy of the table, which takes constant time.
 func (c *call) changeLocks(keys int) *locks.Table {
 	if c.Undo != nil && !c.journal.locksKept {
 		c.Undo.Note(command.Change{Locks: c.st.Locks.Copy()})
@@ -74,14 +75,14 @@ func (c *call) changeLocks(keys int) *locks.Table {
 	return c.st.Locks
 }
 
-// settleLock does what is due at a key, as every command does that may write the key.
+// settleLock settles a key. Every command that may write the key calls it.
 func (c *call) settleLock(db int, key string) {
 	c.changeLocks(1).Settle(db, key)
 	c.publishLockEvents()
 }
 
-// LockAt reports whether a key is a lock, or may become one again because a client waits for the key, which was
-// flushed. If the budget does not suffice to settle the key, the request is over. Requires: the request writes.
+// LockAt reports whether a key is a lock, or a flushed lock with a queue, which may become a lock again. If the budget
+// does not suffice to settle the key, the request is over. Requires: the request writes.
 func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():
@@ -111,7 +112,7 @@ func (c *call) settleKeys(b *binding) bool {
 	return !c.Over
 }
 
-// publishLockEvents does what the lock table wants done, and charges the entry for that and for the steps.
+// publishLockEvents passes the events of the lock table on, and charges the entry for the changes.
 func (c *call) publishLockEvents() {
 	t := c.st.Locks
 	used := max(0, c.turned-int64(t.BudgetLeft())*grantWork)
@@ -178,7 +179,7 @@ func (c *call) markLock(e *locks.Event) {
 	}
 }
 
-// touchLock gives the item of a lock another version: for EXEC the key has changed.
+// touchLock gives the item of a lock another version, so the key has changed for EXEC.
 func (c *call) touchLock(at lockKey) {
 	if at.db < 0 {
 		return
@@ -219,7 +220,7 @@ func (n *LockCounts) observe(e *locks.Event) {
 	}
 }
 
-// publishLockEvent hands on what happened to a lock.
+// publishLockEvent emits an event of a lock to the listeners of this node.
 func (c *call) publishLockEvent(e *locks.Event) {
 	if c.Interest&event.InMessages != 0 {
 		if said := c.messageOf(e); said != "" {
@@ -249,10 +250,10 @@ func (c *call) publishLockEvent(e *locks.Event) {
 	}
 }
 
-// slowWaitMillis is a wait that is told as slow.
+// slowWaitMillis is the wait from which a grant is slow.
 const slowWaitMillis = 1000
 
-// messageOf is what listeners to the channel of a lock hear of an event.
+// messageOf returns the message of an event on the channel of its lock, or an empty one.
 func (c *call) messageOf(e *locks.Event) string {
 	switch e.Kind {
 	case locks.Granted:
@@ -270,7 +271,7 @@ func (c *call) messageOf(e *locks.Event) string {
 	return ""
 }
 
-// notifyClient tells a connection of this node.
+// notifyClient emits an event to a connection of this node.
 func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return
@@ -287,7 +288,7 @@ func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 	}})
 }
 
-// notifyWaiter tells a client of this node that its wait is over.
+// notifyWaiter emits the end of a wait to a client of this node.
 func (c *call) notifyWaiter(e *locks.Event) {
 	if e.Name.Origin != c.own {
 		return
@@ -310,7 +311,7 @@ func (c *call) notifyWaiter(e *locks.Event) {
 	})
 }
 
-// refusalOf is the reply for what the lock table refuses a request for.
+// refusalOf returns the reply to a request that the lock table refuses.
 func refusalOf(err error) protocol.Value {
 	switch err {
 	case locks.ErrMode:
@@ -335,7 +336,7 @@ func refusalOf(err error) protocol.Value {
 	return protocol.Err("the request for a lock is corrupt")
 }
 
-// worksOn charges for so many keys of the lock table. If the result is false the request does not fit.
+// worksOn charges for so many keys of the lock table. It reports whether the budget sufficed.
 func (c *call) worksOn(keys int) bool {
 	if !c.Fits(int64(keys) * lockWork) {
 		return false

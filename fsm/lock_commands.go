@@ -31,7 +31,7 @@ var lockOps = map[string]op{
 	"session.open":      sessionOpenOp,
 }
 
-// strange reports whether one of the keys has a value that is no lock: the reply is then command.ErrWrongType.
+// strange reports whether one of the keys has a value that is no lock. The reply is command.ErrWrongType then.
 func (c *call) strange(keys ...string) bool {
 	for _, key := range keys {
 		if it := c.FindIn(c.DB, key); it != nil && !it.IsLock() {
@@ -51,7 +51,7 @@ func acquireallOp(c *call) protocol.Value {
 	})
 }
 
-// acquire asks the table for the request under way.
+// acquire asks the lock table for the locks of a request.
 func (c *call) acquire(o *lockOptions) protocol.Value {
 	r := &o.request
 	if problem := o.read(c.Args); problem.IsError() {
@@ -93,10 +93,10 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	return protocol.Parked
 }
 
-// fitsChanges reports whether the own steps of a command fit that changes so many keys of the lock table.
+// fitsChanges reports whether the budget suffices for the own changes of a command on so many keys.
 func (c *call) fitsChanges(keys int) bool { return c.Fits(c.ownWork(ownChanges(keys))) }
 
-// ownerOf reads "<command> <key> <owner>", with which most lock commands begin.
+// ownerOf reads "<command> <key> <owner>", the first words of most lock commands.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	key, owner = c.Args[1], c.Args[2]
 	switch {
@@ -110,7 +110,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	return key, owner, problem
 }
 
-// fenceOrNull is the reply of commands that answer with the fence of the owner's hold.
+// fenceOrNull returns the reply with the fence of the owner's hold.
 func fenceOrNull(fence uint64) protocol.Value {
 	if fence == 0 {
 		return protocol.Null
@@ -241,7 +241,7 @@ func breakOp(c *call) protocol.Value {
 	return protocol.Integer(int64(n))
 }
 
-// parseBreak reads the options of LOCK.BREAK. reason is for who loses the lock, for logs and for the history.
+// parseBreak reads the options of LOCK.BREAK. reason is a text for the holders, for logs and for the history.
 func (c *call) parseBreak(b *locks.Break, words []string) (reason string, problem protocol.Value) {
 	problem = parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
@@ -266,10 +266,10 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 	return reason, problem
 }
 
-// breakWork is the work of breakHolds for a lock with so many holders, with the steps.
+// breakWork returns the work of breakHolds for a lock with so many holders.
 func breakWork(holders int) int64 { return lockWork + int64(holders)*locks.ChangeUnits*grantWork }
 
-// breakHolds ends holds by force, and returns how many. The caller has asked whether that fits.
+// breakHolds ends holds by force, and returns how many. Requires: the budget suffices for breakWork.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.Spend(lockWork)
 	t := c.changeLocks(1)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The bounds of the history, on which nodes must agree.
+// The bounds of the history. All nodes must have the same.
 const (
 	// keptLosses and keptLossBytes bound a list of losses, keptCauses and keptCauseBytes the causes.
 	keptLosses, keptLossBytes   = 500, 512 << 10
@@ -21,16 +21,16 @@ const (
 	mostOfLostKey, mostOfOrigin = 1 << 10, 256
 )
 
-// lockHistory has the last losses of locks. A copy of the struct is a snapshot, since lists are only appended to, and
-// shortened in front.
+// lockHistory has the last losses of locks. A copy of the struct is a snapshot, since lists grow at the end, and shrink
+// in front, only.
 type lockHistory struct {
 	kinds   [lockKinds]kindHistory
 	lossIDs uint64 // given out
 }
 
-// kindHistory has the losses of native or of stock locks, those by time and those by force apart, so that many expired
-// leases do not displace a broken lock. Each kind has lists of its own, as many clients leave the end of a stock lock
-// to its lease.
+// kindHistory has the losses of native or of stock locks. Losses by time and by force have lists of their own, so that
+// many expired leases do not displace a broken lock. So have native and stock locks, since many clients leave the end
+// of a stock lock to its lease.
 type kindHistory struct {
 	byTime, byForce lossList
 	causes          []*lossCause // by id
@@ -42,7 +42,7 @@ type kindHistory struct {
 type lossList struct {
 	rows  []*lockLoss
 	bytes int64
-	// left counts the losses after the last row that were like it, and were left out.
+	// left counts the losses after the last row that were like that row, and were left out.
 	left uint64
 }
 
@@ -63,7 +63,7 @@ type lockLoss struct {
 	reason      locks.Reason
 }
 
-// lossCause is a command that took locks away.
+// lossCause is a command that ended others' holds.
 type lossCause struct {
 	id      uint64
 	command string
@@ -79,7 +79,7 @@ func (l *lossCause) bytes() int64 {
 	return int64(causeBytes + len(l.command) + len(l.address) + len(l.name) + len(l.text))
 }
 
-// by names the sender of the command: by name and address, else by node and connection.
+// by names the sender of the command: by name and address, or by node and connection.
 func (l *lossCause) by() string {
 	if l.address == "" {
 		return showOrigin(l.client)
@@ -175,8 +175,8 @@ func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) boo
 	}
 }
 
-// addCause records a command that takes locks away, and returns its number. The caller calls trimCauses, or dropCause
-// if the command took nothing away.
+// addCause records a command that ends others' holds, and returns its number. The caller calls trimCauses afterwards,
+// or dropCause if no hold ended.
 func (k *kindHistory) addCause(cause lossCause) uint64 {
 	k.causeIDs++
 	cause.id = k.causeIDs
@@ -208,7 +208,7 @@ func (k *kindHistory) cause(id uint64) *lossCause {
 	return k.causes[i]
 }
 
-// shortText cuts a text to at most so many bytes.
+// shortText returns at most so many bytes of a text.
 func shortText(text string, most int) string {
 	if len(text) > most {
 		return strings.Clone(text[:most])
@@ -222,7 +222,7 @@ func (c *call) losses(kind int) *kindHistory {
 	return &c.st.history.kinds[kind]
 }
 
-// causeOf records the command under way as the cause of losses.
+// causeOf records the present command as the cause of losses.
 func (c *call) causeOf(kind int, text string) uint64 {
 	client := c.from.client
 	if client.Conn == 0 {
@@ -255,8 +255,8 @@ func (c *call) recordLoss(e *locks.Event) {
 	})
 }
 
-// whyLost returns what the holder is told beside the reason: the text of LOCK.BREAK, and its sender. Empty: no command
-// took the hold away, or it is unknown.
+// whyLost returns what the holder hears beside the reason: the text of LOCK.BREAK, and its sender. Both are empty if no
+// command ended the hold, or the command is unknown.
 func (c *call) whyLost(e *locks.Event) (text, by string) {
 	if e.Cause == 0 {
 		return "", ""
@@ -279,5 +279,5 @@ func (h *lockHistory) byFence() map[uint64]*lockLoss {
 	return all
 }
 
-// wall turns an instant of cluster time into Unix time, as of the loss.
+// wall returns the Unix time of an instant of cluster time, by the offset at the loss.
 func (l *lockLoss) wall(millis int64) int64 { return command.SaturatingAdd(millis, l.wallOffset) }

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// historyQuery says which losses LOCK.HISTORY lists.
+// historyQuery selects the losses that LOCK.HISTORY lists.
 type historyQuery struct {
 	match  command.Matcher
 	db     int // -1: all
@@ -48,7 +48,7 @@ func (q *historyQuery) wants(l *lockLoss) bool {
 	return (q.db < 0 || l.db == q.db) && (!q.owned || l.owner == q.owner) && q.match.Match(l.key)
 }
 
-// lockHistoryOp answers with a cursor and losses, the newest first. COUNT is how many are listed.
+// lockHistoryOp replies with a cursor and losses, the newest first. COUNT bounds the losses.
 func lockHistoryOp(c *call) protocol.Value {
 	q := &historyQuery{match: command.Matcher{Pattern: "*"}, db: -1, count: defaultListed}
 	if problem := q.parse(c.Args[1:]); problem.IsError() {

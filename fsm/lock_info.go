@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// infoRows is the most holds, and the most waits, in the reply of LOCK.INFO, and listedRows of each lock
-	// in the reply of LOCK.LIST.
+	// infoRows bounds the holds, and the waits, in the reply of LOCK.INFO; listedRows bounds those of each lock in the
+	// reply of LOCK.LIST.
 	infoRows   = 1000
 	listedRows = 100
-	// defaultListed is COUNT if there is none.
+	// defaultListed is the default of COUNT.
 	defaultListed = 10
-	// rowWork is a hold, a wait or a loss in a reply.
+	// rowWork is the work for a hold, a wait or a loss in a reply.
 	rowWork = 5 << 9
 )
 
-// rows is the work of so many rows.
+// rows returns the work for so many rows.
 func (c *call) rows(n int) int64 {
 	return int64(n) * rowWork
 }
 
 func lockInfoOp(c *call) protocol.Value { return c.lockInfo(c.Args[1], infoRows) }
 
-// lockInfo shows a lock with so many holders and waiters at most.
+// lockInfo describes a lock, with at most so many holders and waiters.
 func (c *call) lockInfo(key string, most int) protocol.Value {
 	switch it := c.Find(key); {
 	case it == nil || it.IsLock():
@@ -55,7 +55,7 @@ func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
 	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
 }
 
-// shows charges for the rows of a lock.
+// shows charges for the rows of a lock. It reports whether the budget sufficed.
 func (c *call) shows(info *locks.Info) bool {
 	work := lockWork + c.rows(len(info.Holds)+len(info.Waits))
 	if !c.Fits(work) {
@@ -65,7 +65,7 @@ func (c *call) shows(info *locks.Info) bool {
 	return true
 }
 
-// modeOf is the mode of a native lock in replies.
+// modeOf returns the mode of a native lock in replies.
 func modeOf(info *locks.Info) string {
 	if info.Holders == 0 {
 		return "free"
@@ -109,7 +109,7 @@ func (c *call) showHold(h *locks.Hold) protocol.Value {
 	return c.showHolder(&shown, modeName(h.Mode), -1)
 }
 
-// showHolder is a holder in a reply. renewals is -1 where they are not counted.
+// showHolder returns a holder in a reply. renewals is -1 where they are not counted.
 func (c *call) showHolder(h *locks.Hold, mode string, renewals int64) protocol.Value {
 	fields := []protocol.Value{
 		protocol.Bulk("owner"), protocol.Bulk(h.Owner),
@@ -152,7 +152,8 @@ func modeName(m locks.Mode) string {
 	return [...]string{locks.Exclusive: "exclusive", locks.Shared: "shared", locks.Permits: "permits"}[m]
 }
 
-// showClient names a connection by its node, and the number that CLIENT LIST of the node has; empty: there is none.
+// showClient names a connection by its node, and the number that CLIENT LIST of the node has. The name of no connection
+// is empty.
 func showClient(cl locks.Client) string {
 	if cl.Conn == 0 {
 		return ""
@@ -160,7 +161,7 @@ func showClient(cl locks.Client) string {
 	return cl.Origin.Node + "/" + strconv.FormatInt(cl.Conn, 10)
 }
 
-// incarnationOf is the incarnation of the node that a connection is of, 0 if there is none.
+// incarnationOf returns the incarnation of a connection's node, or 0.
 func incarnationOf(cl locks.Client) int64 {
 	if cl.Conn == 0 {
 		return 0
@@ -187,7 +188,7 @@ func parseListCount(word string) (count int, problem protocol.Value) {
 	return int(min(n, maxListed)), problem
 }
 
-// parsePage reads the options of LOCK.LIST and SESSION.LIST that say which rows are wanted.
+// parsePage reads the options of LOCK.LIST and SESSION.LIST about pages.
 func parsePage(word, value string, cursor *uint64, count *int) (known bool, problem protocol.Value) {
 	switch {
 	case command.IsWord(word, "CURSOR"):
@@ -200,5 +201,5 @@ func parsePage(word, value string, cursor *uint64, count *int) (known bool, prob
 	return true, problem
 }
 
-// maxListed is the most rows of a reply.
+// maxListed bounds the rows of a reply.
 const maxListed = 1000

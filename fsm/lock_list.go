@@ -12,27 +12,27 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// LOCK.LIST goes through the databases one after another, or through one: through the native locks, then through
-// the stock locks. A part is one of these; a cursor says how far the part was listed.
+// LOCK.LIST lists one database, or all of them in turn. Each database has two parts: native locks, then stock locks. A
+// cursor has the part and the position within the part.
 
-// parts is how many there are: two for each database.
+// parts is the number of parts: two for each database.
 const parts = 2 * protocol.MaxDatabases
 
-// partShift is where a cursor has the part.
+// partShift is the position of the part in a cursor.
 const partShift = 53
 
-// lockListing is a LOCK.LIST under way.
+// lockListing is a running LOCK.LIST.
 type lockListing struct {
 	query locks.Query
 	match command.Matcher
-	// db is the database that is listed, -1 for all.
+	// db is the listed database, or -1 for all.
 	db int
-	// ranks: "lockranks" asks.
+	// ranks: the request is "lockranks".
 	ranks bool
 	rows  []protocol.Value
 }
 
-// lockListOp answers with a cursor and locks, each a map as of LOCK.INFO with key and database before.
+// lockListOp replies with a cursor and locks. Each lock is a map as of LOCK.INFO, after key and database.
 func lockListOp(c *call) protocol.Value { return c.listLocks(&lockListing{}) }
 
 func (c *call) listLocks(l *lockListing) protocol.Value {
@@ -89,8 +89,7 @@ func (l *lockListing) parse(words []string) protocol.Value {
 	return problem
 }
 
-// run lists from the cursor on, until there are as many locks as asked for. fits is false if the rows are more
-// work than the request may do.
+// run lists from the cursor on, until there are as many locks as asked for. fits: the budget sufficed for the rows.
 func (l *lockListing) run(c *call) (next uint64, fits bool) {
 	q := &l.query
 	if q.Session != 0 {
@@ -126,7 +125,7 @@ func (l *lockListing) run(c *call) (next uint64, fits bool) {
 	return 0, true
 }
 
-// after is the cursor behind a part; 0: it was the last with a lock.
+// after returns the cursor of the next part, or 0 if no later part has locks.
 func (l *lockListing) after(c *call, part int) uint64 {
 	for part++; part < parts && (l.db < 0 || part/2 == l.db); part++ {
 		if db := part / 2; part%2 == 0 && c.st.Locks.HasLocks(db) || part%2 == 1 && c.st.Databases[db].Marks() > 0 {
@@ -136,7 +135,8 @@ func (l *lockListing) after(c *call, part int) uint64 {
 	return 0
 }
 
-// listNative lists native locks. seen is how many locks it looked at; next is the cursor to go on from, 0 at the end.
+// listNative lists native locks. seen counts the locks that were looked at; next is the cursor of the next page, 0 at
+// the end.
 func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
 	rows, next, looked := c.st.Locks.List(&l.query, c.NowMillis)
 	c.Spend(int64(looked) * command.KeyWork)
@@ -156,7 +156,7 @@ func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
 	return looked, next, true
 }
 
-// head are the first fields of a row.
+// head returns the first fields of a row.
 func (l *lockListing) head(key string, db int) []protocol.Value {
 	return []protocol.Value{
 		protocol.Bulk("key"), protocol.Bulk(key), protocol.Bulk("db"), protocol.Integer(int64(db)),
@@ -165,8 +165,8 @@ func (l *lockListing) head(key string, db int) []protocol.Value {
 
 func (l *lockListing) add(fields []protocol.Value) { l.rows = append(l.rows, protocol.Map(fields...)) }
 
-// listStock lists the stock locks of a database in the order of SCAN. seen is how many locks it looked at; next
-// is the cursor to go on from, 0 at the end.
+// listStock lists the stock locks of a database in the order of SCAN. seen counts the locks that were looked at; next
+// is the cursor of the next page, 0 at the end.
 func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	if l.query.Waiting {
 		return l.listPolled(c, db)
@@ -208,7 +208,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	return seen, next
 }
 
-// listPolled is listStock for the locks that clients poll for.
+// listPolled is listStock for locks that clients poll for.
 func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 	if c.seen == nil {
 		return 0, 0
@@ -245,15 +245,15 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 	return seen, 0
 }
 
-// hasOwner reports whether a stock lock has the owner that is asked for.
+// hasOwner reports whether a stock lock has the owner of the query.
 func (l *lockListing) hasOwner(it *keyspace.Item) bool {
 	return !l.query.ByOwner || holdsStock(it, l.query.Owner)
 }
 
-// maxPassedKeys is how many keys a call of LOCK.LIST looks at that are no stock locks.
+// maxPassedKeys bounds the keys without a stock lock that a call of LOCK.LIST looks at.
 const maxPassedKeys = 10_000
 
-// rank adds a lock. Requires: ranks are asked for.
+// rank adds a lock to the reply of "lockranks".
 func (l *lockListing) rank(c *call, key string, db int, mode string, sinceMillis int64, holders, waiters int) {
 	c.Spend(command.KeyWork)
 	since := int64(math.MaxInt64)
@@ -282,20 +282,20 @@ func (l *lockListing) rankStock(c *call, it *keyspace.Item, db int) {
 	l.rank(c, it.Key(), db, modeStock, m.SinceMillis, count, c.polling(db, it.Key()))
 }
 
-// Reads that only nodes make, for a list of locks in an order of its own: "lockranks" has what decides a lock's place,
-// a tenth of what LOCK.LIST takes; "lockrow" shows a lock that has a place.
+// Reads that only nodes make, for a list of locks in another order. "lockranks" has what decides the place of a lock,
+// and takes a tenth of the work of LOCK.LIST. "lockrow" describes one lock.
 
-// lockReads are the requests.
+// lockReads has these requests.
 var lockReads = map[string]op{"lockranks": lockRanksOp, "lockrow": lockRowOp}
 
 // RankFields is the number of values of a lock in a reply to "lockranks": key, database, mode, Unix time of the first
-// holder or the largest integer, and how many hold and wait.
+// holder (without one the largest integer), holders and waiters.
 const RankFields = 6
 
-// lockRanksOp has the options and the cursors of LOCK.LIST.
+// lockRanksOp is LOCK.LIST with ranks for rows.
 func lockRanksOp(c *call) protocol.Value { return c.listLocks(&lockListing{ranks: true}) }
 
-// lockRowOp is LOCK.INFO with so many holders and waiters at most.
+// lockRowOp is LOCK.INFO with at most so many holders and waiters.
 func lockRowOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("lockrow")

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxDuration is the longest duration that lock commands take, in milliseconds: clients keep numbers as doubles.
+// maxDuration bounds the durations of lock commands, in milliseconds. Clients may keep numbers as doubles.
 const maxDuration = 1<<53 - 1
 
 var (
@@ -24,14 +24,14 @@ var (
 // lockOptions are the options of LOCK.ACQUIRE and LOCK.ACQUIREALL.
 type lockOptions struct {
 	request locks.Request
-	// many: the options of ACQUIREALL, which are fewer.
+	// many: the command is LOCK.ACQUIREALL, which has fewer options.
 	many                              bool
 	leased, limited, permitted, calls bool
-	// command is the name, for errors.
+	// command is the name of the command, for errors.
 	command string
 }
 
-// read reads a request, from the command's name on.
+// read reads a request, whose first word is the command.
 func (o *lockOptions) read(words []string) (problem protocol.Value) {
 	r := &o.request
 	if o.many {
@@ -54,8 +54,8 @@ func (o *lockOptions) read(words []string) (problem protocol.Value) {
 	return o.check()
 }
 
-// parseLockOptions reads options in any order. The last value of a repeated option counts. flag takes an option without
-// a value, valued one with its value; each reports whether it knows the option.
+// parseLockOptions reads options in any order. The last value of a repeated option counts. flag reads an option without
+// a value, valued one with a value; each reports whether it knows the option.
 func parseLockOptions(words []string, flag func(word string) bool, valued func(word, value string) (known bool,
 	problem protocol.Value),
 ) protocol.Value {
@@ -82,7 +82,7 @@ func parseLockOptions(words []string, flag func(word string) bool, valued func(w
 // noFlag is for commands whose options all have values.
 func noFlag(string) bool { return false }
 
-// check looks at what options mean together.
+// check validates options that depend on each other.
 func (o *lockOptions) check() protocol.Value {
 	r := &o.request
 	switch {
@@ -101,7 +101,7 @@ func (o *lockOptions) check() protocol.Value {
 	return protocol.Value{}
 }
 
-// flag takes an option without a value.
+// flag reads an option without a value.
 func (o *lockOptions) flag(word string) (known bool) {
 	r := &o.request
 	switch {
@@ -117,7 +117,7 @@ func (o *lockOptions) flag(word string) (known bool) {
 	return true
 }
 
-// valued takes an option with a value.
+// valued reads an option with a value.
 func (o *lockOptions) valued(word, value string) (known bool, problem protocol.Value) {
 	r := &o.request
 	unit := leaseUnit(word)
@@ -149,7 +149,7 @@ func (o *lockOptions) valued(word, value string) (known bool, problem protocol.V
 	return true, problem
 }
 
-// leaseUnit is how many milliseconds the number behind PX or EX counts; 0: the word is another.
+// leaseUnit returns the milliseconds of the unit of PX or EX, or 0 for another word.
 func leaseUnit(word string) int64 {
 	switch {
 	case command.IsWord(word, "PX"):
@@ -160,7 +160,7 @@ func leaseUnit(word string) int64 {
 	return 0
 }
 
-// parseLease reads the number behind PX or EX.
+// parseLease reads the value of PX or EX.
 func parseLease(word string, unitMillis int64, name string) (millis int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
@@ -172,8 +172,8 @@ func parseLease(word string, unitMillis int64, name string) (millis int64, probl
 	return n * unitMillis, problem
 }
 
-// parseNumber reads a number of at least least. The problem is strange if the word is no number or above most,
-// and small if the number is below least.
+// parseNumber reads a number from least to most. The problem is strange if the word is no number or is above most, and
+// small if the number is below least.
 func parseNumber(word string, least, most int64, strange, small protocol.Value) (n int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
@@ -185,7 +185,7 @@ func parseNumber(word string, least, most int64, strange, small protocol.Value) 
 	return n, problem
 }
 
-// parseSession reads the id of a session. No session has an id below 1.
+// parseSession reads the id of a session. Ids begin at 1.
 func parseSession(word string) (id uint64, problem protocol.Value) {
 	n, problem := parseNumber(word, 1, math.MaxInt64, command.ErrNotInteger, protocol.ErrNoSession.Value())
 	return uint64(n), problem
@@ -195,7 +195,7 @@ func parseWait(word string) (millis int64, problem protocol.Value) {
 	return parseNumber(word, 0, maxDuration, errTimeoutNoInteger, command.ErrTimeoutNegative)
 }
 
-// maxDelay is the longest delay.
+// maxDelay is the longest delay in milliseconds.
 const maxDelay = 24 * 3600 * 1000
 
 func parseDelay(word string) (millis int64, problem protocol.Value) {
@@ -206,13 +206,13 @@ func parseDelay(word string) (millis int64, problem protocol.Value) {
 	return millis, problem
 }
 
-// parsePlaces reads LIMIT and PERMITS.
+// parsePlaces reads the value of LIMIT or PERMITS.
 func parsePlaces(word string) (places int32, problem protocol.Value) {
 	n, problem := parseNumber(word, 1, math.MaxInt32, command.ErrNotInteger, command.ErrNotPositive)
 	return int32(n), problem
 }
 
-// parseText checks the length of a text that is kept.
+// parseText checks the length of a text that the lock table keeps.
 func parseText(option, text string) (string, protocol.Value) {
 	if len(text) > locks.MaxText {
 		return "", protocol.Err(option + " is longer than 1024 bytes")
@@ -220,7 +220,7 @@ func parseText(option, text string) (string, protocol.Value) {
 	return text, protocol.Value{}
 }
 
-// parseKeys reads "numkeys key …" and returns the words behind. most is the largest number.
+// parseKeys reads "numkeys key …" and returns the keys and the rest. most bounds the number of keys.
 func parseKeys(words []string, most int64) (keys, rest []string, problem protocol.Value) {
 	n, ok := protocol.ParseInt(words[0])
 	switch {

@@ -20,7 +20,7 @@ const (
 	maxPolledKey, maxPolledToken = 1024, 256
 	// pollsWithin is the time for which a refused client counts as waiting, and leastPolls the refusals before it does.
 	pollsWithin, leastPolls = 5000, 2
-	// sweepPollsEvery is the least time between two sweeps: a sweep takes 0.1 ms.
+	// sweepPollsEvery is the least time between two sweeps, which take 0.1 ms.
 	sweepPollsEvery = 1000
 )
 
@@ -92,7 +92,7 @@ func (p *polls) refused(e *locks.Event, now int64) {
 	p.count++
 }
 
-// find returns the index of a client, with the same token or connection; -1: it does not poll.
+// find returns the index of a client, by its token or its connection, or -1.
 func (q *pollers) find(token string, client locks.Client) int {
 	if q == nil {
 		return -1
@@ -102,7 +102,7 @@ func (q *pollers) find(token string, client locks.Client) int {
 	})
 }
 
-// drop removes the clients of a key that do not poll any more, and returns the others; nil: there are none.
+// drop removes the clients of a key that have stopped polling, and returns the others, or nil.
 func (p *polls) drop(at lockKey, now int64) *pollers {
 	queue := p.byKey[at]
 	if queue == nil {
@@ -129,7 +129,7 @@ func (p *polls) sweep(now int64) {
 	}
 }
 
-// granted removes a client that was granted the lock, and returns for how long it had polled.
+// granted removes a client that was granted the lock, and returns the time for which it had polled.
 func (p *polls) granted(at lockKey, token string, client locks.Client, now int64) (waitedMillis int64, polled bool) {
 	if p.count == 0 {
 		return 0, false

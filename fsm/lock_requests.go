@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockRequests are requests about native locks, which only nodes write: see protocol/request.go.
+// lockRequests has the requests about native locks that only nodes write: see protocol/request.go.
 var lockRequests = map[string]op{
 	"node-keepalive":  nodeKeepaliveOp,
 	"return-grant":    returnGrantOp,
@@ -21,7 +21,7 @@ var lockRequests = map[string]op{
 // lockCommandWords is the number of words before the command of a "lock-command" request.
 const lockCommandWords = 4
 
-// wordOf is the name of the command in a request, which may be wrapped.
+// wordOf returns the name of the command in a request, which may be wrapped.
 func wordOf(args []string) string {
 	if args[0] == "lock-command" && len(args) > lockCommandWords {
 		return args[lockCommandWords]
@@ -31,9 +31,9 @@ func wordOf(args []string) string {
 
 var errLockRequest = protocol.Err("request about locks is corrupt")
 
-// lockCommandOp is "lock-command <conn> <ticket> <grace ms> <command> <word>…": a lock command, by a connection of the
-// node that wrote the request. In a transaction the command may not wait. Behind the number of the connection may
-// stand the address and the name of the client, parted by blanks.
+// lockCommandOp is "lock-command <conn> <ticket> <grace ms> <command> <word>…": a lock command of a connection of the
+// node that wrote the request. The connection's number may be followed by the address and the name of the client,
+// separated by blanks. In a transaction the command may not wait.
 func lockCommandOp(c *call) protocol.Value {
 	if len(c.Args) <= lockCommandWords {
 		return command.ErrArity("lock-command")
@@ -56,7 +56,7 @@ func lockCommandOp(c *call) protocol.Value {
 	return reply
 }
 
-// callerOf reads the words before the command of a "lock-command" request.
+// callerOf reads the words of a "lock-command" request that name its client.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
 	conn, address, name := words[0], "", ""
 	conn, address, _ = strings.Cut(conn, " ")
@@ -75,7 +75,7 @@ func (c *call) callerOf(words []string) (from caller, ok bool) {
 	return from, ok && from.graceMillis >= 0 && from.graceMillis <= maxDuration
 }
 
-// clientOf is a connection of the node whose batch is under way.
+// clientOf returns a connection of the node that sent the present batch.
 func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	conn, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || conn < 0 {
@@ -90,7 +90,7 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	return cl, true
 }
 
-// nodeKeepaliveOp renews all sessions that live with connections of this incarnation of the node.
+// nodeKeepaliveOp renews all sessions that are attached to connections of this incarnation of the node.
 func nodeKeepaliveOp(c *call) protocol.Value {
 	if len(c.Args) != 1 || c.Undo != nil {
 		return command.ErrArity("node-keepalive")
@@ -105,8 +105,8 @@ func nodeKeepaliveOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// endConnectionsOp is "end-connections <conn>…": the sessions that live with these connections of the node end. The
-// reply is their number.
+// endConnectionsOp is "end-connections <conn>…": the sessions that are attached to these connections of the node end.
+// The reply is the number of sessions.
 func endConnectionsOp(c *call) protocol.Value {
 	if c.Undo != nil {
 		return command.ErrArity("end-connections")
@@ -131,8 +131,8 @@ func endConnectionsOp(c *call) protocol.Value {
 	return protocol.Integer(int64(ended))
 }
 
-// returnGrantOp is "return-grant <key> <owner> <fence> <conn>": the client of a waiter had gone before it heard of
-// the grant. The reply is 1, or 0 if the hold is no more, or another connection's.
+// returnGrantOp is "return-grant <key> <owner> <fence> <conn>": the client of a waiter had disconnected before it heard
+// of the grant. The reply is 1, or 0 if the hold has ended or is another connection's.
 func returnGrantOp(c *call) protocol.Value {
 	if len(c.Args) != 5 || c.Undo != nil {
 		return command.ErrArity("return-grant")
@@ -150,7 +150,7 @@ func returnGrantOp(c *call) protocol.Value {
 	return command.Boolean(given)
 }
 
-// unblockLock ends a wait for a lock, and returns how many ended.
+// unblockLock ends a wait for a lock, and returns the number of ended waits.
 func (c *call) unblockLock(name waits.Name) (left int64) {
 	if c.st.Locks.Stats().Waiters == 0 {
 		return 0

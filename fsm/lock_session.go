@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// leastConnectionMillis is the shortest lease of a session that lives with a connection: nodes renew such
+// leastConnectionMillis is the shortest lease of a session that is attached to a connection, since nodes renew such
 // sessions.
 const leastConnectionMillis = 1000
 
@@ -72,7 +72,7 @@ func sessionRefusal(err error) protocol.Value {
 	return refusalOf(err)
 }
 
-// notifyKept tells this node that a session lives with one of its connections.
+// notifyKept emits to this node that a session is attached to one of its connections.
 func (c *call) notifyKept(id uint64, leaseMillis int64) {
 	if c.from.client.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
@@ -94,8 +94,8 @@ func (c *call) sessionOf() (id uint64, problem protocol.Value) {
 	return c.usableSession(uint64(max(0, n))), problem
 }
 
-// usableSession returns id, 0 for 0, or a number that no session has if the session is not for the request's user, who
-// is told what anybody is told of a session that is not there.
+// usableSession returns id if the user may use the session, or 0 for 0. Otherwise it returns an id that no session has,
+// so that the reply is the one for a missing session.
 func (c *call) usableSession(id uint64) uint64 {
 	if id == 0 || c.st.Locks.MayUse(id, c.user) {
 		return id

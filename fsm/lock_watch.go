@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockWatch counts what this node has seen of native and stock locks since it was started. It is not part of the state:
-// no reply to a logged request depends on it. Effects of a script that were undone may have been counted.
+// lockWatch counts the events of native and stock locks that this node has seen since its start. It is not part of the
+// state: no reply to a logged request depends on it. Events of a script that was undone may have been counted.
 type lockWatch struct {
 	patterns []string
-	// counts are by class, the unmatched class last, and by kind.
+	// counts has the counts by class, the class of other locks last, and by kind.
 	counts [][lockKinds]LockClassCounts
 	lost   lostHolds
 	polls  polls
@@ -32,25 +32,25 @@ const (
 
 // LockClassCounts counts events of the locks of a class.
 type LockClassCounts struct {
-	// Grants counts new holds, and Slow those after a wait of more than a second, of a stock lock since the first
-	// refusal.
+	// Grants counts new holds. Slow counts those after a wait of more than a second; for a stock lock the wait begins at
+	// the first refusal.
 	Grants, Slow uint64
-	// Refusals are requests for a held lock that did not wait for it.
+	// Refusals counts requests for a held lock that did not wait.
 	Refusals uint64
-	// Releases counts holds that were given back, and Late those with less than a fifth of their lease left.
+	// Releases counts holds that were released. Late counts those with less than a fifth of their lease left.
 	Releases, Late uint64
-	// Expired are holds whose lease ran out.
+	// Expired counts holds whose lease ended.
 	Expired uint64
-	// Stale are releases by an owner that had lost the lock.
+	// Stale counts releases by an owner that had lost the lock.
 	Stale uint64
 }
 
-// LockClass has the counts of the locks whose names match a pattern, and no earlier pattern; an empty pattern has the
-// others.
+// LockClass has the counts of the locks whose names match a pattern, and no earlier one. The empty pattern stands for
+// all other locks.
 type LockClass struct {
 	Pattern       string
 	Native, Stock LockClassCounts
-	// NativeQueue and StockQueue are the longest queues of one lock now.
+	// NativeQueue and StockQueue are the present lengths of the longest queues.
 	NativeQueue, StockQueue int
 }
 
@@ -184,7 +184,7 @@ func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
 	}
 }
 
-// loses records that the owners of a stock lock have lost it.
+// loses records that the owners of a stock lock lost it.
 func (w *lockWatch) loses(db int, it *keyspace.Item) {
 	if it.IsString() {
 		w.lost.note(db, it.Key(), it.Value())
@@ -202,8 +202,8 @@ const maxLostOwners = 8
 // mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
 const mostScriptWords = 8
 
-// watchScript examines a script that has ended. If the script has released a stock lock in an earlier run, has never
-// taken one, and has changed nothing now, an argument that is an owner who lost one of the keys is a mismatched
+// watchScript examines a script that has run. If the script has released a stock lock in an earlier run, has never
+// taken one, and has changed nothing now, then an argument that names an owner who lost one of the keys is a mismatched
 // release.
 func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	s.releases = s.releases || h.Released
@@ -259,7 +259,7 @@ func (l *lostHolds) drop(hash uint64) {
 	}
 }
 
-// forget reports whether the owner has lost the key, and forgets that.
+// forget removes the loss of a key by an owner, and reports whether there was one.
 func (l *lostHolds) forget(db int, key, owner string) (lost bool) {
 	if l.empty() {
 		return false
@@ -296,9 +296,9 @@ func (m *machine) LockClasses() []LockClass {
 	return classes
 }
 
-// LockStats has numbers of native locks.
+// LockStats has counts of native locks.
 type LockStats struct {
-	// Locks, Holds, Waiting and Sessions count what exists, and Bytes is its memory.
+	// Locks, Holds, Waiting and Sessions are present counts, Bytes is their memory.
 	Locks, Holds, Waiting, Sessions int
 	Bytes                           int64
 	// Stock counts the keys with the mark of a stock lock.
@@ -306,15 +306,15 @@ type LockStats struct {
 	LockCounts
 }
 
-// LockCounts counts what clients of all nodes did since this node was started.
+// LockCounts counts events of the clients of all nodes since the start of this node.
 type LockCounts struct {
-	// Grants counts new holds, Refusals requests that were answered nil at once, and Timeouts waits that ended by time.
+	// Grants counts new holds, Refusals requests that did not wait for a held lock, and Timeouts waits that ended by time.
 	Grants, Refusals, Timeouts uint64
-	// Lost… count the losses by reason.
+	// Lost… count losses by reason.
 	LostExpired, LostSession, LostBroken, LostFlushed uint64
-	// Breaks counts LOCK.BREAK that broke a hold, and FencesRefused the fences that did not pass.
+	// Breaks counts the LOCK.BREAK that ended a hold, FencesRefused the fences that did not pass.
 	Breaks, FencesRefused uint64
-	// Waited is the waiting time of granted requests that waited, and Held the duration of holds that ended.
+	// Waited has the waiting times of grants after a wait, Held the durations of holds.
 	Waited, Held LockTimes
 }
 
@@ -322,7 +322,7 @@ type LockCounts struct {
 type LockTimes struct {
 	Count     uint64
 	SumMillis uint64
-	// Steps count the durations below 1 ms, 2 ms, 4 ms and so on; the last has all that are longer.
+	// Steps count the durations below 1 ms, 2 ms, 4 ms and so on. The last step has all longer ones.
 	Steps [32]uint64
 }
 

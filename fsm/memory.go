@@ -10,25 +10,25 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The memory of the state is counted, not measured, so that all nodes count alike and refuse the same
-// writes. DESIGN.md has the rules and why they hold.
+// The memory of the state is counted, not measured, so that all nodes count alike and refuse the same writes. DESIGN.md
+// has the rules.
 const (
-	// scriptBytes is a cached script, and scriptFactor each byte of the source: what TestScriptMemory measures for the
-	// worst sources, and a half more.
+	// scriptBytes is the memory of a cached script, and scriptFactor that of each byte of the source: TestScriptMemory
+	// measures the worst sources, and a half is added.
 	scriptBytes  = 1 << 10
 	scriptFactor = 64
-	// sessionBytes is a session, and rangeBytes each of the session's ranges.
+	// sessionBytes is the memory of a session, and rangeBytes that of each of its ranges.
 	sessionBytes = 128
 	rangeBytes   = 16
 )
 
-// usedBytes is what counts against the limit, without the sessions.
+// usedBytes returns the memory that counts against the limit, without the sessions.
 func (st *state) usedBytes() int64 {
 	scripts := scriptsBytes(st.scripts.bySHA.Len(), st.scripts.loadedBytes+st.scripts.rememberedBytes)
 	return st.ItemBytes + scripts + st.Waits.Bytes() + st.Locks.Bytes() + st.history.usedBytes()
 }
 
-// scriptsBytes is what so many cached scripts count for.
+// scriptsBytes returns the counted memory of cached scripts.
 func scriptsBytes(scripts, sourceBytes int) int64 {
 	return int64(scripts)*scriptBytes + int64(sourceBytes)*scriptFactor
 }
@@ -42,7 +42,7 @@ func (ss sessions) usedBytes() (n int64) {
 
 var errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
 
-// limitMemory sets the memory limit of the entry. The sessions count as they are when the entry begins.
+// limitMemory sets the memory limit of the entry. The sessions count as they are at the beginning of the entry.
 func (c *call) limitMemory(limitBytes uint64) {
 	c.limited = limitBytes != 0
 	c.limitBytes = int64(min(limitBytes, 1<<62)) - c.st.sessions.usedBytes()
@@ -52,16 +52,16 @@ func (c *call) limitMemory(limitBytes uint64) {
 // refused.
 func (c *call) Full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
 
-// Shares of the limit of memory.
+// The shares of the memory limit.
 const (
-	// loadedShare is what scripts of SCRIPT LOAD may take though the state is full: clients load the scripts that give
-	// locks back.
+	// loadedShare is the share that SCRIPT LOAD may use though the state is full, since clients load the scripts that
+	// release locks.
 	loadedShare = 16
-	// rememberedShare is what the sources that EVAL leaves may take.
+	// rememberedShare is the share of the sources of EVAL.
 	rememberedShare = 8
 )
 
-// refusesLoad reports whether there is no room for another script of SCRIPT LOAD.
+// refusesLoad reports whether SCRIPT LOAD has no room for another script.
 func (c *call) refusesLoad(source string) bool {
 	if !c.limited {
 		return false
@@ -71,7 +71,7 @@ func (c *call) refusesLoad(source string) bool {
 	return c.st.usedBytes()+more > c.limitBytes && loaded+more > c.limitBytes/loadedShare
 }
 
-// remembersMore reports whether the sources that EVAL has left take more than they may.
+// remembersMore reports whether the sources of EVAL exceed their share.
 func (c *call) remembersMore() bool {
 	sc := &c.st.scripts
 	if sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
@@ -81,7 +81,7 @@ func (c *call) remembersMore() bool {
 		scriptsBytes(sc.byTurn.Len(), sc.rememberedBytes) > c.limitBytes/rememberedShare
 }
 
-// refusesQueued reports whether some request of a transaction would be refused now.
+// refusesQueued reports whether a request of a transaction would be refused now.
 func (c *call) refusesQueued(queued string) bool {
 	if !c.Full() {
 		return false
@@ -96,21 +96,21 @@ func (c *call) refusesQueued(queued string) bool {
 	return false
 }
 
-// accounts are the users whose keys and waiters are counted: those whose requests had a quota. What each has is counted
-// by the databases, and by the tables of those that wait.
+// accounts has the users whose requests had a quota. The databases, and the tables of waiters, count what each user
+// has.
 type accounts struct {
-	// users have the numbers from 1 on.
+	// users has the users, with numbers from 1 on.
 	users   []string
 	numbers map[string]int
 }
 
-// Account is what a user with a quota has.
+// Account has the usage of a user with a quota.
 type Account struct {
 	User                 string
 	Keys, Bytes, Waiters int64
 }
 
-// accountsInUse are the users that have something.
+// accountsInUse returns the users that have keys or waiters.
 func (st *state) accountsInUse() (all []Account) {
 	for i, user := range st.accounts.users {
 		if a := st.usage(i + 1); a != (Account{}) {
@@ -121,7 +121,7 @@ func (st *state) accountsInUse() (all []Account) {
 	return all
 }
 
-// usage is what an account counts, without the user.
+// usage returns the usage of an account, without the user.
 func (st *state) usage(account int) (a Account) {
 	for _, d := range st.Databases {
 		u := d.Usage(account)
@@ -131,7 +131,7 @@ func (st *state) usage(account int) (a Account) {
 	return a
 }
 
-// set gives a number to a user, in the place of a former one; without a user the last number is given back.
+// set assigns a number to a user. Without a user it frees the last number.
 func (as *accounts) set(number int, user string) {
 	if as.numbers == nil {
 		as.numbers = make(map[string]int)
@@ -147,12 +147,12 @@ func (as *accounts) set(number int, user string) {
 	as.users[number-1], as.numbers[user] = user, number
 }
 
-// openingWork is a look at all accounts.
+// openingWork is the work of a look at all accounts.
 const openingWork = 1 << 18
 
-// openAccount begins a request of a user with a quota. If all accounts are in use the user gets none: see
-// [call.exceeds]. Accounts are opened as requests begin and not within: a roll-back brings back items with the numbers
-// that they had.
+// openAccount selects the account of a user with a quota, as the user's request begins. If all accounts are in use the
+// user gets none: see [call.exceeds]. No account is opened within a request, since a roll-back restores items with
+// their former numbers.
 func (c *call) openAccount(q *protocol.Quota) {
 	if q.User == "" {
 		return
@@ -176,8 +176,8 @@ func (c *call) openAccount(q *protocol.Quota) {
 	as.set(c.Account, strings.Clone(q.User))
 }
 
-// closeAccount ends what openAccount began: what follows counts for no account. A request that leaves its user nothing
-// opens no account, so a request that did not fit leaves nothing behind.
+// closeAccount ends the use of the account. A new account that is still empty is closed, so a request that did not fit
+// leaves nothing behind.
 func (c *call) closeAccount() {
 	if c.opened && c.st.usage(c.Account) == (Account{}) {
 		c.st.accounts.set(c.Account, c.former)
@@ -185,7 +185,7 @@ func (c *call) closeAccount() {
 	c.acting, c.Account = acting{}, 0
 }
 
-// refuses reports whether a command may not run since it may make the state grow: then c.refusal is the reply.
+// refuses reports whether a command is refused since it may make the state grow. c.refusal is the reply.
 func (c *call) refuses(b *binding, words []string) bool {
 	if b.grows && c.Full() {
 		c.refusal = command.ErrOOM
@@ -194,8 +194,8 @@ func (c *call) refuses(b *binding, words []string) bool {
 	return c.quota.User != "" && (b.grows || b.name == "smove") && c.exceeds(b, words)
 }
 
-// exceeds reports whether the user has no room for the keys that a command may create, or no bytes are left: as with
-// the limit of memory the last command may go beyond.
+// exceeds reports whether the user has no room for the keys that a command may create, or no bytes left. As with the
+// memory limit, the last command may exceed the quota.
 func (c *call) exceeds(b *binding, words []string) bool {
 	q := &c.quota
 	if c.Account == 0 {
@@ -217,7 +217,7 @@ func (c *call) exceeds(b *binding, words []string) bool {
 	return false
 }
 
-// creates is how many keys a command creates at most: those that it may write and that are not there.
+// creates returns the most keys that a command creates: those that it may write and that are missing.
 func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	if row.Name == "copy" && len(words) > 3 {
 		return 1 // perhaps into another database
@@ -233,7 +233,7 @@ func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	return n
 }
 
-// crowded reports whether the user has no room for another waiter: then c.refusal is the reply.
+// crowded reports whether the user has no room for another waiter. c.refusal is the reply.
 func (c *call) crowded() bool {
 	q := &c.quota
 	switch {
@@ -249,7 +249,7 @@ func (c *call) crowded() bool {
 	return true
 }
 
-// refusalOfLock is the reply for what the lock table refuses the request under way for.
+// refusalOfLock returns the reply to the present request if the lock table refuses it.
 func (c *call) refusalOfLock(err error) protocol.Value {
 	if err == locks.ErrOverQuota {
 		return c.refusal
@@ -277,7 +277,7 @@ func (r *snapshotReader) accounts(st *state) {
 	}
 }
 
-// account reads the number of an account.
+// account reads the number of an account, which is at least least.
 func (r *snapshotReader) account(st *state, least uint64) int {
 	n := r.uint("account")
 	if n < least || n > uint64(len(st.accounts.users)) {

@@ -29,7 +29,7 @@ func (m *machine) IsNoop(body string, nowMillis int64) bool {
 	return false
 }
 
-// isNX reports whether a word is NX. It may be another option's operand: see [Machine.IsNoop].
+// isNX reports whether a word is NX. The word may be the operand of another option: see [Machine.IsNoop].
 func isNX(word string) bool { return command.IsWord(word, "NX") }
 
 func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool {
@@ -47,7 +47,7 @@ func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 	return m.st.Locks.IsBlocked(&o.request, nowMillis)
 }
 
-// wouldBlock reports whether none of the keys is there that a blocking command takes from.
+// wouldBlock reports whether all keys are missing that a blocking command takes from.
 func (m *machine) wouldBlock(db int, words []string, nowMillis int64) bool {
 	b := m.ops[words[0]]
 	if b == nil || !b.blocks || !b.takes(len(words)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// rooms are the commands on a value of some type, and families the others.
+// rooms has the commands on values of each type, families the other commands.
 var (
 	rooms    = []map[string]command.Op{str.Ops, bit.Ops, hash.Ops, list.Ops, set.Ops, zset.Ops, keys.Ops}
 	families = []map[string]op{
@@ -20,7 +20,7 @@ var (
 	}
 )
 
-// newBindings joins the behaviours with the rows of protocol's table.
+// newBindings returns the bindings of the functions with the rows of protocol's table.
 func newBindings() bindings {
 	t := bindings{
 		"exec":              {name: "exec", run: execOp, writes: true},
@@ -49,7 +49,7 @@ func newBindings() bindings {
 	return t
 }
 
-// keyOps are the commands on keys that end locks, WATCH, and the clock.
+// keyOps has the commands on keys that end locks, WATCH, and TIME.
 var keyOps = map[string]op{
 	"del":      delOp,
 	"flushall": flushallOp,
@@ -59,7 +59,7 @@ var keyOps = map[string]op{
 	"watch":    watchOp,
 }
 
-// scriptOps are scripts and their cache.
+// scriptOps has the commands of scripts and of their cache.
 var scriptOps = map[string]op{
 	"eval":          evalOp,
 	"eval_ro":       evalReadOnlyOp,
@@ -70,14 +70,13 @@ var scriptOps = map[string]op{
 	"script|load":   scriptLoadOp,
 }
 
-// messageOps are messages to subscribers.
+// messageOps has the commands for messages to subscribers.
 var messageOps = map[string]op{
 	"publish":  command.With((*call).publish, false),
 	"spublish": command.With((*call).publish, true),
 }
 
-// scriptLocals are commands that package server answers itself, and that scripts and transactions may
-// contain.
+// scriptLocals has the commands that the server runs itself, and that scripts and transactions may contain.
 var scriptLocals = map[string]op{
 	"echo":   echoOp,
 	"ping":   pingOp,
@@ -106,8 +105,8 @@ func selectOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// knows reports whether the version of the entry has a command, if not all its options. row is nil
-// for requests that only nodes write.
+// knows reports whether the version of the entry has a command, with or without its later options. row is nil for
+// requests that only nodes write.
 func (c *call) knows(row *protocol.Command) bool {
 	return row == nil || row.LogVersion <= c.EntryVersion
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waitOps are requests about waiting, which only nodes write: see protocol/waiting.go.
+// waitOps has the requests about waiting that only nodes write: see protocol/waiting.go.
 var waitOps = map[string]op{
 	"wait-for-key": waitForKeyOp,
 	"drop":         endNodeOp,
 	"unblock":      unblockOp,
 }
 
-// enqueue has the request under way, which could not be served, wait under a ticket.
+// enqueue adds the present request, which could not be served, to the waiters under a ticket.
 func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 	w := waits.Waiter{
 		Name: waits.Name{Origin: c.origin, Ticket: ticket}, DB: c.DB, Kind: u.Kind, DeadlineMillis: u.DeadlineMillis,
@@ -47,8 +47,8 @@ func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 // waitForKeyWords is the number of words before the command of a "wait-for-key" request.
 const waitForKeyWords = 2
 
-// waitForKeyOp is "wait-for-key <ticket> <command> <word>…": a request that nodes write, for a command that waits if it
-// cannot be served. The reply is the command's, or [protocol.Parked].
+// waitForKeyOp is "wait-for-key <ticket> <command> <word>…": a command that waits if it cannot be served. The reply is
+// the command's, or [protocol.Parked].
 func waitForKeyOp(c *call) protocol.Value {
 	if len(c.Args) <= waitForKeyWords {
 		return command.ErrArity("wait-for-key")
@@ -74,8 +74,7 @@ func waitForKeyOp(c *call) protocol.Value {
 	return reply
 }
 
-// unblockOp is "unblock <how> <ticket>…": waiters of the node that wrote the request leave. The reply is
-// their number.
+// unblockOp is "unblock <how> <ticket>…": waiters of the node that wrote the request leave. The reply is their number.
 func unblockOp(c *call) protocol.Value {
 	if len(c.Args) < 2 || c.Undo != nil {
 		return command.ErrArity("unblock")
@@ -103,16 +102,17 @@ func unblockOp(c *call) protocol.Value {
 	return protocol.Integer(left)
 }
 
-// waiterOf is the name of a waiter of the node whose batch is under way.
+// waiterOf returns the name of a waiter of the node that sent the present batch.
 func (c *call) waiterOf(word string) waits.Name {
 	ticket, _ := parseTicket(word)
 	return waits.Name{Origin: c.origin, Ticket: ticket}
 }
 
-// placeWork is a place in a queue that a waiter leaves.
+// placeWork is the work for a place in a queue that a waiter leaves.
 const placeWork = locks.QueueUnits * grantWork
 
-// affordsLeaving reports whether the waiters with some tickets may leave. The lock table charges for its own.
+// affordsLeaving reports whether the budget suffices for the waiters with some tickets to leave. The lock table charges
+// for its own part.
 func (c *call) affordsLeaving(words []string) bool {
 	work, later := int64(len(words))*command.WriteWork, int64(0)
 	for _, word := range words {
@@ -131,8 +131,8 @@ func (c *call) affordsLeaving(words []string) bool {
 	return true
 }
 
-// endNodeOp is "drop <node> <epoch>": a node was silent for long, in its incarnation with that epoch. Its waiters are
-// gone. Should the node come back, it tells its clients.
+// endNodeOp is "drop <node> <epoch>": a node was silent for too long in its incarnation with that epoch, so the waits
+// of its clients end. The node tells its clients if it comes back.
 func endNodeOp(c *call) protocol.Value {
 	if len(c.Args) != 3 || c.Undo != nil {
 		return command.ErrArity("drop")
@@ -147,9 +147,8 @@ func endNodeOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// endPreviousIncarnations is called before a batch: the node has begun a new incarnation, so the waiters of its older
-// incarnations leave. No batch of an older incarnation comes any more, so the next batches of the incarnation find
-// none.
+// endPreviousIncarnations is called before a batch. It ends the waits of the node's earlier incarnations, of which no
+// batch comes any more.
 func (c *call) endPreviousIncarnations(o protocol.Incarnation) {
 	if o == c.incarnation {
 		return

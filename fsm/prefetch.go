@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// prefetcher reads an entry some requests ahead of the running request, and has the memory
-// prefetched that those requests will look for. Prefetching is a hint and shows nowhere.
+// prefetcher reads an entry some requests ahead of the present one, and prefetches the memory that those requests will
+// look up. Prefetching is a hint, and changes no outcome.
 type prefetcher struct {
 	entry protocol.Entry
 	body  string
@@ -19,7 +19,7 @@ type prefetcher struct {
 	hashes [keyspace.MaxPrefetch]uint64
 }
 
-// start begins with an entry, and reads ahead only if some database is large.
+// start begins an entry. The prefetcher reads ahead only if a database is large.
 func (p *prefetcher) start(e protocol.Entry, st *state) {
 	p.entry, p.body, p.left, p.over = e, "", 0, true
 	for _, d := range st.Databases {
@@ -54,7 +54,7 @@ func (p *prefetcher) step(st *state) {
 	}
 }
 
-// next reads the next request, of the next batch if need be. Apply reports what is corrupt.
+// next reads the next request, of the next batch at the end of a batch. Apply reports a corrupt request.
 func (p *prefetcher) next(r *protocol.Request) bool {
 	var err error
 	for p.body == "" {
@@ -72,7 +72,7 @@ func (p *prefetcher) next(r *protocol.Request) bool {
 	return err == nil
 }
 
-// likelyKey is the index of a request's first key, if there is any.
+// likelyKey returns the index of a request's first key, if there is one.
 func likelyKey(r *protocol.Request) int {
 	if strings.HasPrefix(r.Args[0], "eval") {
 		return 3

@@ -24,7 +24,7 @@ const (
 	longestGap     = 100 * 365 * 24 * 3600 * 1000
 )
 
-// Renewal says how a state becomes that of another cluster.
+// Renewal selects how a state becomes that of another cluster.
 type Renewal struct {
 	// MinLeaseMillis is the least time left of a key with a deadline. The state has the end of a lease, and not its
 	// length.
@@ -33,7 +33,7 @@ type Renewal struct {
 	DropLeases bool
 	// KeepLocks keeps holds and sessions of native locks, with their full leases.
 	KeepLocks bool
-	// AtMillis is the Unix time of the renewal. A renewal at the same instant of the same state gives the same state.
+	// AtMillis is the Unix time of the renewal. The same state renewed at the same instant is the same.
 	AtMillis int64
 	// FencesAbove is smaller than all later native fences.
 	FencesAbove uint64
@@ -62,7 +62,7 @@ type Renewed struct {
 	Waiters, Nodes int
 }
 
-// errRaised is the end of a line about a number.
+// errRaised is the end of an error about a number.
 var errRaised = errors.New("the sum is beyond 2^63-1")
 
 // ErrEarlier: the state is newer than the renewal, so the growth of its fences is unknown.
@@ -95,7 +95,7 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	return n.done, nil
 }
 
-// renewal is a renewal under way.
+// renewal is a running renewal.
 type renewal struct {
 	Renewal
 	st   *state
@@ -159,7 +159,7 @@ func (n *renewal) database(db int) error {
 	return nil
 }
 
-// item returns the renewed item: nil if it stays as it is.
+// item returns the renewed item, or nil if the item stays as it is.
 func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep bool, err error) {
 	if it.IsLock() {
 		return nil, n.st.Locks.Has(db, it.Key()), nil
@@ -185,7 +185,7 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 	return &raised, true, nil
 }
 
-// raise returns the growth of an item's number: the largest of the patterns that match.
+// raise returns the growth of an item's number: the largest of the matching patterns.
 func (n *renewal) raise(it *keyspace.Item) (by int64, err error) {
 	for i, r := range n.Raises {
 		if r.By == 0 {

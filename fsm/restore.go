@@ -123,7 +123,7 @@ func (r *snapshotReader) head(st *state) {
 	}
 }
 
-// settings reads how the state goes on.
+// settings reads the settings of the state.
 func (r *snapshotReader) settings(st *state) {
 	notifies := r.uint("classes of events")
 	if notifies > uint64(event.AllClasses) {
@@ -160,7 +160,7 @@ func (r *snapshotReader) session(st *state) {
 	st.sessions = append(st.sessions, s)
 }
 
-// scripts reads the sources and compiles them: the stream has no programs.
+// scripts reads the sources and compiles them, since the stream has no programs.
 func (r *snapshotReader) scripts(st *state) {
 	sc := &st.scripts
 	var previous string

@@ -23,7 +23,7 @@ func (c *call) run() protocol.Value {
 	return b.do(c)
 }
 
-// lookup returns the behaviour of a command, nil if there is no such command.
+// lookup returns the binding of a command, or nil.
 func (c *call) lookup(name string) *binding {
 	if c.latest != nil && c.latest.name == name {
 		return c.latest
@@ -41,13 +41,13 @@ func (c *call) writes(name string) bool {
 	return b != nil && b.writes
 }
 
-// begin sets c to a request. number differs from request to request.
+// begin prepares c for a request. number differs between requests.
 func (c *call) begin(r *protocol.Request, number uint64) {
 	c.DB, c.conn, c.Args, c.user, c.rules, c.reader = r.DB, r.Conn, r.Args, r.User, r.Rights, nil
 	c.Seed, c.Draws, c.taking = number, 0, 0
 }
 
-// do runs the behaviour of a command.
+// do runs the function of a command.
 func (b *binding) do(c *call) protocol.Value {
 	if b.newest > c.EntryVersion {
 		c.hideLaterOption(b.row)
@@ -73,8 +73,8 @@ func (b *binding) do(c *call) protocol.Value {
 	return reply
 }
 
-// hideLaterOption has a command meet a word that it does not know in the place of an option that entries of the version
-// do not have, as in the releases that wrote such entries.
+// hideLaterOption replaces an option that entries of the version do not have by an unknown word, as in the releases
+// that wrote such entries.
 func (c *call) hideLaterOption(row *protocol.Command) {
 	if at, later, _ := protocol.LaterOption(row, c.Args[1:], c.EntryVersion); later != nil {
 		c.Args = slices.Clone(c.Args)
@@ -82,8 +82,8 @@ func (c *call) hideLaterOption(row *protocol.Command) {
 	}
 }
 
-// runRead runs a request that only reads, in an entry or beside. The work does not count as the
-// entry's, since nodes without a waiting client skip the request.
+// runRead runs a request that only reads, in an entry or beside it. The work does not count as the entry's, since nodes
+// without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {
 	work, ceiling := c.Work, c.Ceiling
 	c.Work, c.Ceiling = 0, c.readBudget.ceiling()
@@ -93,8 +93,8 @@ func (c *call) runRead() protocol.Value {
 	return reply
 }
 
-// readInEntry is [call.runRead] in an entry: a read over budget is answered with an error, as later
-// requests must not wait for another turn.
+// readInEntry is [call.runRead] in an entry. A read over budget is an error, since later requests must not wait for
+// another turn.
 func (c *call) readInEntry() protocol.Value {
 	reply := c.runRead()
 	if c.Over {
@@ -104,7 +104,7 @@ func (c *call) readInEntry() protocol.Value {
 	return reply
 }
 
-// countLookups adds the lookups of a call, which starts anew.
+// countLookups adds the look-ups of a call to those of the machine, and resets them.
 func (m *machine) countLookups(c *call) {
 	if c.Hits > 0 {
 		m.hits.Add(c.Hits)

@@ -11,11 +11,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Bounds of the script cache. Nodes must agree on them, so they are no options.
+// The bounds of the script cache. They are no options, since all nodes must have the same.
 const (
-	// maxRemembered and maxRememberedBytes bound the sources that EVAL leaves in the cache. Beyond them
-	// the least recently used go, so a client that writes its arguments into its scripts costs a
-	// bounded amount of memory.
+	// maxRemembered and maxRememberedBytes bound the sources of EVAL. Beyond them the least recently used are removed, so
+	// a client that writes its arguments into its scripts uses bounded memory.
 	maxRemembered      = 500
 	maxRememberedBytes = 8 << 20
 	// maxLoaded and maxLoadedBytes bound the sources of SCRIPT LOAD, which stay until SCRIPT FLUSH.
@@ -28,24 +27,23 @@ const (
 type script struct {
 	sha    string // 40 hexadecimal digits in lower case
 	source string
-	// program is the compiled source, which is no part of the state and not in snapshots. If the
-	// source does not compile, program is nil and problem is the reply.
+	// program is the compiled source. It is no part of the state. If the source does not compile, program is nil and
+	// problem is the reply.
 	program *lua.Program
 	problem protocol.Value
 	// turn orders the scripts of EVAL by their last use. 0: loaded by SCRIPT LOAD.
 	turn uint64
-	// releases and claims: on this node a run has released a stock lock, or taken one. No part of the state.
+	// releases and claims: a run on this node has released a stock lock, or taken one. They are no part of the state.
 	releases, claims bool
 }
 
 // scriptCache is the replicated cache of Lua sources, in two copy-on-write trees.
 //
-// Invariant: a script stands in byTurn if and only if the script stands in bySHA and the turn is
-// not 0.
+// Invariant: byTurn has the scripts of bySHA whose turn is not 0.
 type scriptCache struct {
 	bySHA  *btree.Map[string, *script]
 	byTurn *btree.Map[uint64, *script]
-	// turns counts the turns given out.
+	// turns is the last turn given out.
 	turns uint64
 	// loadedBytes and rememberedBytes are the lengths of the sources.
 	loadedBytes, rememberedBytes int
@@ -58,7 +56,7 @@ func newScriptCache() scriptCache {
 	}
 }
 
-// newScript is a script of a source that the caller owns, compiled or not.
+// newScript returns the script of a source that the caller owns, compiled or not.
 func newScript(source, sha string, turn uint64, program *lua.Program, err error) *script {
 	s := &script{sha: sha, source: source, turn: turn, program: program}
 	if err != nil {
@@ -67,7 +65,7 @@ func newScript(source, sha string, turn uint64, program *lua.Program, err error)
 	return s
 }
 
-// compile is newScript, and compiles the source.
+// compile returns the compiled script of a source.
 func compile(source, sha string, turn uint64) *script {
 	program, err := lua.Compile(source, lua.DefaultLimits())
 	return newScript(source, sha, turn, program, err)
@@ -90,10 +88,10 @@ func (sc *scriptCache) find(sha string) *script {
 	return s
 }
 
-// loaded counts the scripts that SCRIPT LOAD put there.
+// loaded counts the scripts of SCRIPT LOAD.
 func (sc *scriptCache) loaded() int { return sc.bySHA.Len() - sc.byTurn.Len() }
 
-// add puts s in the cache, in the place of the script with the same hash.
+// add stores s in the place of the script with the same hash.
 func (sc *scriptCache) add(s *script) {
 	if old, replaced := sc.bySHA.Set(s.sha, s); replaced {
 		sc.forget(old)
@@ -106,7 +104,7 @@ func (sc *scriptCache) add(s *script) {
 	sc.byTurn.Set(s.turn, s)
 }
 
-// forget takes s out of everything but bySHA.
+// forget removes s from everything but bySHA.
 func (sc *scriptCache) forget(s *script) {
 	if s.turn == 0 {
 		sc.loadedBytes -= len(s.source)
@@ -116,19 +114,19 @@ func (sc *scriptCache) forget(s *script) {
 	sc.byTurn.Delete(s.turn)
 }
 
-// ages reports whether a run of s, which is cached, must be noted. A run of a young script need not
-// be: otherwise every call of a script would change the state.
+// ages reports whether a run of s, which is cached, must be recorded. A run of a young script need not be, or every
+// call of a script would change the state.
 func (sc *scriptCache) ages(s *script) bool {
 	return s.turn != 0 && sc.turns-s.turn >= maxRemembered/2
 }
 
-// remember notes a run of s, and caches s if new.
+// remember records a run of s, and caches s if it is new.
 func (sc *scriptCache) remember(s *script) {
 	sc.turns++
 	sc.add(s.withTurn(sc.turns))
 }
 
-// forgetOldest forgets the source of EVAL that was used least recently.
+// forgetOldest removes the source of EVAL that was used least recently.
 func (sc *scriptCache) forgetOldest() {
 	_, oldest, _ := sc.byTurn.Min()
 	sc.bySHA.Delete(oldest.sha)
@@ -142,7 +140,7 @@ func (s *script) withTurn(turn uint64) *script {
 }
 
 // LargeSource is the least length, in bytes, of a source that is compiled ahead of its entry. The budget of an entry
-// bounds the others: 262,144 bytes, which take some 30 ms.
+// bounds shorter ones to 262,144 bytes, which take some 30 ms.
 const LargeSource = 16 << 10
 
 func (m *machine) Prepare(data []byte) {
@@ -173,7 +171,7 @@ func (m *machine) prepareRead(body string) {
 	}
 }
 
-// preparation compiles the sources that an entry has the budget to compile: the first, and what fits.
+// preparation compiles the sources that the budget of an entry suffices for: the first, and others that fit.
 type preparation struct {
 	m     *machine
 	bytes int

@@ -7,28 +7,28 @@ import (
 	"sync/atomic"
 )
 
-// MuchWork is the work from which a batch takes turns with its like before it is proposed: what each batch of an entry
-// may do in any case.
+// MuchWork is the work from which a batch takes turns with its like before it is proposed: the own share of a batch in
+// an entry.
 const MuchWork = 1 << 16
 
 // maxCosts bounds the scripts in scriptCosts.
 const maxCosts = 1024
 
-// scriptCosts is the work of scripts that are much work, by SHA. It is a node's own experience and no part of the state:
-// it decides when a script is proposed, never what the script does.
+// scriptCosts has the work of expensive scripts, by SHA. It is a node's own experience and no part of the state: it
+// decides when a script is proposed, never what the script does.
 //
-// The work of a run counts by the words that the run was given: a script that takes a lock for each of its keys is much
-// work for who names thousands, and little for another client of the same library.
+// The work of a run is related to the size of its words: a script that takes a lock for each of its keys is expensive
+// for a client that names thousands, and cheap for another client of the same library.
 type scriptCosts struct {
 	some atomic.Bool // there are any
 	mu   sync.Mutex
 	runs map[string]scriptRun
 }
 
-// scriptRun is what a script did with keys and arguments of that size, and at most half of it since.
+// scriptRun is the work of a script with keys and arguments of a size. Later cheaper runs halve the work at most.
 type scriptRun struct{ work, size int64 }
 
-// note records a run of a script. A run that had no room for more counts as far as it came.
+// note records a run of a script. A run that exceeded its budget counts as far as it came.
 func (s *scriptCosts) note(sha string, work, size int64) {
 	if work < MuchWork && !s.some.Load() {
 		return
@@ -50,7 +50,7 @@ func (s *scriptCosts) note(sha string, work, size int64) {
 	s.some.Store(len(s.runs) > 0)
 }
 
-// sizeOf is the size of a script's keys and arguments: more than 0.
+// sizeOf returns the size of a script's keys and arguments, which is more than 0.
 func sizeOf[T string | []byte](words ...[]T) int64 {
 	size := 1
 	for _, ws := range words {

@@ -7,15 +7,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxRanges bounds the memory of a session. A node has a few dozen batches under way at once, and so
-// a few dozen gaps. Within an entry there are a few hundred at most, as the leader may put batches
-// behind later ones.
+// maxRanges bounds the memory of a session. A node has a few dozen batches in flight, so a few dozen gaps. Within an
+// entry there are a few hundred at most, since the leader may order batches after later ones.
 const maxRanges = 4096
 
-// session remembers which batches of an incarnation of a node were applied: every batch below low, and the
-// batches in the applied ranges.
+// session remembers the applied batches of an incarnation of a node: all batches below low, and the batches in the
+// applied ranges.
 //
-// Invariant: the ranges are ordered, do not touch, are not empty, and lie at or above low.
+// Invariant: the ranges are ordered, do not touch, are not empty, and are not below low.
 type session struct {
 	node    string
 	epoch   uint64
@@ -26,7 +25,7 @@ type session struct {
 // appliedRange is the batches from, from+1, …, until-1.
 type appliedRange struct{ from, until uint64 }
 
-// sessions are ordered by node name. There is one for every node that ever proposed: a handful.
+// sessions has a session for each node that has ever proposed a batch, ordered by name.
 type sessions []*session
 
 func (ss sessions) find(node string) (int, bool) {
@@ -35,8 +34,8 @@ func (ss sessions) find(node string) (int, bool) {
 	})
 }
 
-// begin notes that batch b is about to be applied. begin returns false if b must not be applied: b
-// was applied before, comes from a previous incarnation of the node, or was given up by the node.
+// begin records that batch b is about to be applied. It returns false if b must not be applied: b was applied before,
+// is of an earlier incarnation of the node, or was given up by the node.
 func (ss *sessions) begin(b *protocol.Batch) bool {
 	i, known := ss.find(b.Origin.Node)
 	if !known {
@@ -54,7 +53,7 @@ func (ss *sessions) begin(b *protocol.Batch) bool {
 	return s.add(b.Seq)
 }
 
-// nameOf is the name of a node with a session, in memory that may be kept.
+// nameOf returns the name of a node with a session, in memory that may be kept.
 func (ss sessions) nameOf(node string) string {
 	if i, known := ss.find(node); known {
 		return ss[i].node
@@ -71,7 +70,7 @@ func (ss sessions) done(o protocol.Incarnation, seq uint64) bool {
 	return ss[i].epoch > o.Epoch || ss[i].has(seq)
 }
 
-// copy copies all for a snapshot, since sessions change in place.
+// copy returns a copy for a snapshot, since sessions change in place.
 func (ss sessions) copy() sessions {
 	c := make(sessions, len(ss))
 	for i, s := range ss {
@@ -82,7 +81,7 @@ func (ss sessions) copy() sessions {
 	return c
 }
 
-// position is the index of the first range that ends after seq.
+// position returns the index of the first range that ends after seq.
 func (s *session) position(seq uint64) int {
 	i := len(s.applied)
 	for i > 0 && s.applied[i-1].until > seq {
@@ -99,7 +98,7 @@ func (s *session) has(seq uint64) bool {
 	return i < len(s.applied) && s.applied[i].from <= seq
 }
 
-// add notes seq and reports whether seq is new.
+// add records seq, and reports whether seq is new.
 func (s *session) add(seq uint64) bool {
 	if seq < s.low || seq == ^uint64(0) {
 		return false
@@ -122,13 +121,13 @@ func (s *session) add(seq uint64) bool {
 		s.applied = slices.Insert(s.applied, i, appliedRange{seq, seq + 1})
 	}
 	if len(s.applied) > maxRanges {
-		// To give up the oldest gap can refuse a batch, but never apply a batch twice.
+		// Without the oldest gap a batch may be refused, but never applied twice.
 		s.advance(s.applied[1].from)
 	}
 	return true
 }
 
-// advance raises s.low to low, and past the ranges that then touch s.low.
+// advance raises s.low to low, and beyond the ranges that then touch s.low.
 func (s *session) advance(low uint64) {
 	if low <= s.low {
 		return

@@ -54,9 +54,9 @@ const (
 	snapshotVersion = 1
 )
 
-// Snapshot is a state at one moment, and does not change.
+// Snapshot is the immutable state of one moment.
 type Snapshot interface {
-	// Keys counts the keys, also those that have ended and are not removed.
+	// Keys counts the keys, including ended ones that are not removed.
 	Keys() (n int)
 	// Locks counts the native locks.
 	Locks() int
@@ -213,7 +213,7 @@ func (w *snapshotWriter) collection(v keyspace.Collection) {
 	})
 }
 
-// capture copies what a snapshot needs of the state, in constant time.
+// capture copies the state for a snapshot, in constant time.
 func (st *state) capture() *snapshot {
 	st.Generation++
 	s := &snapshot{

@@ -17,18 +17,18 @@ import (
 // ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
 var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
-// snapshotReader reads the stream and the checksum. The first error stays; afterwards all numbers
-// are 0 and all strings empty.
+// snapshotReader reads the stream and the checksum. The first error is sticky; later reads return zero values.
 type snapshotReader struct {
 	in  *bufio.Reader
 	sum hash.Hash
 	err error
 	one [1]byte
 	buf []byte
-	// readError tells a failed read from a varint that is too long. taken counts the bytes of a varint.
+	// readError is the error of a failed read, as opposed to a varint that is too long. taken counts the bytes of a
+	// varint.
 	readError error
 	taken     int
-	// marked are the items that stand for locks. The locks of as many have been read.
+	// marked has the items that mark locks. The locks of the first read of them have been read.
 	marked []markedLock
 	read   int
 }
@@ -45,7 +45,7 @@ func (r *snapshotReader) fail(what string) {
 	}
 }
 
-// broke notes that a read failed: the stream is too short, or the reader below failed.
+// broke records that a read failed: the stream is too short, or the reader below failed.
 func (r *snapshotReader) broke(what string, err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		r.fail(what + " is cut off")
@@ -97,7 +97,7 @@ func (r *snapshotReader) string(what string) string {
 	return string(r.buf)
 }
 
-// bytes appends bytes of the stream to r.buf, in steps, so that a lying length costs no memory.
+// bytes appends bytes of the stream to r.buf, in steps, so that a wrong length costs no memory.
 func (r *snapshotReader) bytes(what string) {
 	n := r.uint(what)
 	for n > 0 && r.err == nil {
@@ -114,7 +114,7 @@ func (r *snapshotReader) bytes(what string) {
 	}
 }
 
-// version reads a version that was given out.
+// version reads a version, which must have been given out.
 func (r *snapshotReader) version(st *state, what string) uint64 {
 	n := r.uint(what)
 	if n > st.Versions {
@@ -136,7 +136,7 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 	it.SetVersion(version)
 }
 
-// snapshotWriter writes the stream and the checksum. The first error stays.
+// snapshotWriter writes the stream and the checksum. The first error is sticky.
 type snapshotWriter struct {
 	sum     hash.Hash
 	out     *bufio.Writer
@@ -154,7 +154,7 @@ func (w *snapshotWriter) raw(b []byte) {
 	w.err = err
 }
 
-// flush writes a buf of limit bytes or more.
+// flush writes the buffer if it has limit bytes or more.
 func (w *snapshotWriter) flush(limit int) {
 	if len(w.buf) < limit {
 		return

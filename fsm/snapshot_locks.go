@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// The section of locks is the lock table's own: see [locks.Table.Save].
-// Each lock has an item among the keys of its database, for the item's version.
+// The section of locks is written by [locks.Table.Save]. Each lock has an item among the keys of its database, for the
+// item's version.
 
 // lockWriter writes the section.
 type lockWriter struct{ w *snapshotWriter }
@@ -15,7 +15,7 @@ type lockWriter struct{ w *snapshotWriter }
 func (l lockWriter) Uint(n uint64) { l.w.uint(n) }
 func (l lockWriter) Int(n int64)   { l.w.int(n) }
 
-// String flushes, too: each lock and each waiter has a text.
+// String writes the buffer out as well, since each lock and each waiter has a text.
 func (l lockWriter) String(s string) { l.w.string(s); l.w.flush(1 << 15) }
 
 // lockReader reads the section.
@@ -26,7 +26,7 @@ func (l lockReader) Int() int64     { return l.r.int("lock table") }
 func (l lockReader) String() string { return l.r.string("lock table") }
 func (l lockReader) Err() error     { return l.r.err }
 
-// LockText finds the text of the item: items and locks come in one order.
+// LockText returns the text of the lock's item. Items and locks have one order.
 func (l lockReader) LockText(db int) keyspace.LockText {
 	key := l.String()
 	if left := l.r.marked[l.r.read:]; len(left) > 0 && left[0].db == db && left[0].text.Key() == key {
@@ -36,7 +36,7 @@ func (l lockReader) LockText(db int) keyspace.LockText {
 	return keyspace.NewLockText(key)
 }
 
-// locks reads the section, and compares the locks with the items that stand for them.
+// locks reads the section, and compares the locks with the items that mark them.
 func (r *snapshotReader) locks(st *state) {
 	t, err := locks.Load(lockReader{r})
 	if err != nil {

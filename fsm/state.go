@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sweepLimit is the largest number of ended keys that an entry removes. A million leases that end
-// in the same instant then cost a hundred short entries, and no entry takes a second.
+// sweepLimit bounds the ended keys that an entry removes. So a million leases that end in one instant take a hundred
+// short entries, and no entry takes a second.
 const sweepLimit = 10_000
 
 // state is everything that is replicated, and nothing else.
@@ -17,7 +17,7 @@ type state struct {
 	command.Keys
 	// version is the newest version of the entries applied, 0 before the first. It never falls.
 	version byte
-	// wallOffsetMillis is Unix time less cluster time, by the newest entry.
+	// wallOffsetMillis is Unix time minus cluster time, by the newest entry.
 	wallOffsetMillis int64
 	sessions         sessions
 	incarnations     incarnations
@@ -35,15 +35,14 @@ func newState() *state {
 	return st
 }
 
-// enter notes the version of an entry, and returns the version by whose meaning the entry is applied. That
-// is never lower than before: a leader that was elected with entries that it had not applied may put an older version
-// behind them.
+// enter records the version of an entry, and returns the version by which the entry is applied. That version never
+// falls: a leader that was elected with entries it had not applied may append an older version to them.
 func (st *state) enter(version byte) byte {
 	st.version = max(st.version, version)
 	return st.version
 }
 
-// meaning is the version by which reads are answered.
+// meaning returns the version by which reads run.
 func (st *state) meaning() byte { return max(st.version, protocol.OldestEntryVersion) }
 
 // advance sets the clock to stampMillis, but never back.
@@ -56,9 +55,8 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) {
 	st.sumItems()
 }
 
-// nextDue is the first instant at which some key or wait is due. While ended keys wait for the sweep this
-// instant is past: the leader, which sleeps until then, proposes a stamp at once, and the sweep
-// goes on.
+// nextDue returns the first instant at which a key or a wait is due. While the sweep has ended keys to remove, the
+// instant is past, so the leader proposes a stamp at once, and the sweep goes on.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
 	for _, d := range st.Databases {
 		if deadlineMillis, some := d.FirstDeadline(); some {
@@ -80,7 +78,7 @@ func (st *state) nextDue() (dueMillis int64, ok bool) {
 	return dueMillis, ok
 }
 
-// sumItems counts what the items of all databases take.
+// sumItems counts the memory of the items of all databases.
 func (st *state) sumItems() {
 	st.ItemBytes = 0
 	for _, d := range st.Databases {

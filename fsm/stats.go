@@ -17,14 +17,13 @@ type Stats struct {
 	Scripts int
 	// Expired counts the ended keys that this node has removed since its start.
 	Expired uint64
-	// Hits and Misses count the keys that this node's clients looked for in order to read them, since the
-	// node's start.
+	// Hits and Misses count the keys that this node's clients looked up to read them, since the node's start.
 	Hits, Misses uint64
-	// UsedBytes is the size of the state, as compared with the limit.
+	// UsedBytes is the size of the state that counts against the limit.
 	UsedBytes int64
-	// PeakBytes is the most that UsedBytes was since this node's start.
+	// PeakBytes is the largest UsedBytes since this node's start.
 	PeakBytes int64
-	// Accounts are the users with quotas that have something.
+	// Accounts has the users with quotas that have keys or waiters.
 	Accounts []Account
 }
 
@@ -74,8 +73,8 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 	}
 }
 
-// lostBetween are events for the holds of this node's clients that before has and after has not: the node
-// skipped the entries that say why they ended.
+// lostBetween returns events for the holds of this node's clients that before has and after has not. The node has
+// skipped the entries with the reasons.
 func lostBetween(before, after *state, own protocol.Incarnation) (events []event.Event) {
 	known := after.history.byFence()
 	for db := range before.Databases {

@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Survey says what is in a state.
+// Survey describes a state.
 type Survey struct {
 	ClockMillis int64
-	// Kinds counts the keys of each database by the word that TYPE answers, of those that have not ended.
+	// Kinds counts the live keys of each database by the reply of TYPE.
 	Kinds [protocol.MaxDatabases]map[string]int
-	// Leases counts the keys with a deadline, and LongestMillis is the most that is left of one.
+	// Leases counts the keys with a deadline. LongestMillis is the longest time that is left of one.
 	Leases        int
 	LongestMillis int64
 	Locks         LockStats
-	// LongestHoldMillis is the longest lease of a hold or a session of native locks, as it was given.
+	// LongestHoldMillis is the longest lease of a hold or a session of native locks.
 	LongestHoldMillis int64
-	// Fences is how many fences native locks were given.
+	// Fences counts the fences that native locks were given.
 	Fences uint64
-	// Waiters are the clients that wait for keys. Nodes are the nodes whose batches are remembered.
+	// Waiters counts the clients that wait for keys, Nodes the nodes whose batches are remembered.
 	Waiters, Scripts int
 	Nodes            []string
-	// FenceKeys are keys that look like fences, at most as many as were asked for: first those whose names say so.
+	// FenceKeys has keys that look like fences, at most as many as were asked for, those with such a name first.
 	// FenceCount counts all of them.
 	FenceKeys  []FenceKey
 	FenceCount int
@@ -50,14 +50,14 @@ type FenceKey struct {
 	named bool
 }
 
-// fenceWords are in the names of keys that recipes and libraries count fences with.
+// fenceWords has words in the names of keys in which recipes and libraries count fences.
 var fenceWords = []string{
 	"fence", "fencing", "token", "epoch", "generation", "sequence", "seq", "version", "counter",
 	"term",
 }
 
-// looksLikeFence reports whether an item could be the counter behind fencing tokens: a string without a deadline
-// that holds a positive integer, as INCR writes it. The state cannot tell such counters from other numbers.
+// looksLikeFence reports whether an item could be the counter of fencing tokens: a string without a deadline that holds
+// a positive integer, as INCR writes it. The state cannot tell such counters from other numbers.
 func looksLikeFence(it *keyspace.Item) (FenceKey, bool) {
 	if !it.IsString() || it.DeadlineMillis != command.Never {
 		return FenceKey{}, false

@@ -14,8 +14,8 @@ func (c *call) keepHistory() {
 	}
 }
 
-// noteScripts is called before the script cache changes. No script changes the cache, only a request
-// of a transaction does. So the cache is undone only as a whole.
+// noteScripts is called before the script cache changes. Only a request of a transaction changes the cache, no script
+// does, so the cache is undone as a whole.
 func (c *call) noteScripts() {
 	if c.Undo != nil && c.journal.scripts == nil {
 		before := c.st.scripts.copy()
@@ -23,7 +23,7 @@ func (c *call) noteScripts() {
 	}
 }
 
-// begins notes changes from now on, until ends or undoTo.
+// begins starts to record changes, until ends or undoTo.
 func (c *call) begins() (from savepoint) {
 	if c.Undo == nil {
 		from.outermost = true
@@ -88,7 +88,7 @@ func (c *call) undoTo(from *savepoint) {
 	c.ends(from)
 }
 
-// keptChanges is the number of changes that an empty journal keeps room for.
+// keptChanges bounds the changes that an empty journal keeps memory for.
 const keptChanges = 1 << 10
 
 // reset empties the journal.
@@ -103,12 +103,12 @@ func (j *journal) reset() {
 	j.Changes, j.NewKeys, j.scripts = j.Changes[:0], j.NewKeys[:0], nil
 }
 
-// journal is a [Journal] with what is no key.
+// journal is a [Journal] with the parts of the state that are no keys.
 type journal struct {
 	command.Journal
-	// scripts is the script cache from before, if it has changed.
+	// scripts is the script cache before the changes, if it has changed.
 	scripts *scriptCache
-	// locksKept: a copy of the lock table was noted since the last savepoint. historyKept: so of the history of locks.
+	// locksKept: the journal has a copy of the lock table since the last savepoint. historyKept: so it has of the history.
 	locksKept, historyKept bool
 	histories              []lockHistory
 }

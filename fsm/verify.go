@@ -8,25 +8,25 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// verifier says when the whole state is looked at: an entry pays for so many things of it. It remembers what never
-// falls.
+// verifier decides when the whole state is verified: each entry pays for a number of things. It also remembers numbers
+// that never fall.
 type verifier struct {
 	paid  int
 	known *state // the state that least is of
 	least rising
 }
 
-// rising is numbers that never fall.
+// rising has numbers that never fall.
 type rising struct {
 	version                        byte
 	clockMillis                    int64
 	versions, fences, turns, swaps uint64
 }
 
-// paidByEntry is how many things an entry pays for.
+// paidByEntry is the number of things that an entry pays for.
 const paidByEntry = 64
 
-// verify panics if the state contradicts itself. It is called after an entry, and only if [invariant.On].
+// verify panics if the state contradicts itself. It is called after an entry, if [invariant.On].
 func (m *machine) verify() {
 	st, v := m.st, &m.verifier
 	now := rising{
@@ -59,7 +59,7 @@ func (st *state) published() {
 	}
 }
 
-// things is how much [state.verify] looks at.
+// things returns the number of things that [state.verify] looks at.
 func (st *state) things() int {
 	n := st.Waits.Len() + st.scripts.bySHA.Len()
 	for _, d := range st.Databases {
@@ -69,7 +69,7 @@ func (st *state) things() int {
 	return n + s.Locks + s.Holds + s.Waiters + s.Sessions
 }
 
-// verify looks at everything, and returns what contradicts something else.
+// verify looks at the whole state, and returns the first contradiction.
 func (st *state) verify() error {
 	bytes := int64(0)
 	errs := []error{st.Waits.Verify(), st.Locks.Verify(), st.scripts.verify(), st.history.verify()}
@@ -167,7 +167,7 @@ func (h *lockHistory) verify() error {
 	return nil
 }
 
-// verify looks at the list; given is how many IDs of losses were given out.
+// verify looks at the list; given is the last ID of a loss.
 func (list *lossList) verify(given uint64) error {
 	last, bytes := uint64(0), int64(0)
 	for _, l := range list.rows {

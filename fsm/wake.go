@@ -7,19 +7,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// notifyWoken tells the client of a waiter, if it is this node's, that the wait is over.
+// notifyWoken emits to the client of a waiter, if it is this node's, that the wait has ended.
 func (c *call) notifyWoken(w *waits.Waiter, reply protocol.Value) {
 	if w.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
 	}
 }
 
-// removalLimit is the number of places in queues that an entry frees, of waiters whose time is over or
-// whose node is gone. What is left counts as gone, or waits a little longer.
+// removalLimit bounds the places in queues that an entry frees, of waiters whose time or whose node has ended. The
+// others count as ended, or wait a little longer.
 const removalLimit = 10_000
 
-// beginWaits does what is due as an entry begins: it serves what the last entry had no room for, and ends
-// waits.
+// beginWaits serves, as an entry begins, what the last entry had no room for, and ends waits.
 func (c *call) beginWaits() {
 	t := c.st.Waits
 	if t.Len() == 0 {
@@ -45,9 +44,9 @@ func (c *call) beginWaits() {
 	}
 }
 
-// serve tries the waiters of all keys that are ready, in the order of Redis: key after key as they became
-// ready, the waiters of a key by arrival. What the entry has no room for stays ready. The machine runs no
-// other request before that, so no request overtakes a waiter.
+// serve tries the waiters of all ready keys in the order of Redis: key after key as they became ready, the waiters of a
+// key by arrival. Keys for which the entry has no room stay ready. The machine runs no other request before that, so no
+// request overtakes a waiter.
 func (c *call) serve() {
 	ownSeq := c.OwnSeq
 	c.OwnSeq = 0 // what waiters change is not by the batch under way
@@ -59,7 +58,7 @@ func (c *call) serve() {
 	}
 }
 
-// serveNext takes one step, and reports whether there was room.
+// serveNext tries the next waiter, and reports whether there was room.
 func (c *call) serveNext() bool {
 	t := c.st.Waits
 	ready, _ := t.Ready()
@@ -100,8 +99,8 @@ func (c *call) serveNext() bool {
 	return true
 }
 
-// retry runs the request of a waiter. waits: it still cannot be served. If ok is false there was no room, and the
-// request has done nothing. Locks among its keys may have ended all the same: their events stay.
+// retry runs the request of a waiter. waits: it cannot be served yet. ok: there was room; otherwise the request has
+// done nothing, but locks among its keys may have ended: their events stay.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.DB, c.Args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
 	c.acting, c.Account = acting{}, w.Account

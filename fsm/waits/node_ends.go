@@ -2,13 +2,13 @@ package waits
 
 import "slices"
 
-// nodeEnds are the waiters that are gone, and not all removed yet: for each node, the name before which all
-// waiters of the node are gone. They are a handful, ordered by node.
+// nodeEnds has, for each node whose waiters have ended and are not all removed, the name before which they have. The
+// names are ordered by node.
 type nodeEnds struct{ before []Name }
 
 func (d *nodeEnds) copy() nodeEnds { return nodeEnds{slices.Clone(d.before)} }
 
-// hasNodeEnded reports whether a waiter of the table is gone.
+// hasNodeEnded reports whether the wait of a waiter ended with its node.
 func (d *nodeEnds) hasNodeEnded(w *Waiter) bool {
 	for i := range d.before {
 		if d.before[i].Origin.Node == w.Origin.Node {
@@ -18,11 +18,12 @@ func (d *nodeEnds) hasNodeEnded(w *Waiter) bool {
 	return false
 }
 
-// HasNodeEnded reports whether a waiter that Next or First returned is gone. Such a waiter must not be served.
+// HasNodeEnded reports whether the wait of a waiter that Next or First returned ended with its node. Such a waiter must
+// not be served.
 func (t *Table) HasNodeEnded(w *Waiter) bool { return t.hasNodeEnded(w) }
 
-// EndNodeWaitsBefore drops the waiters of a node that have a lower name: of an earlier incarnation, or in the same
-// incarnation with a lower ticket. They are gone from now on, and removed by Sweep.
+// EndNodeWaitsBefore ends the waits of a node with lower names: those of earlier incarnations, and those of the same
+// incarnation with lower tickets. They have ended from now on; Sweep removes them.
 func (t *Table) EndNodeWaitsBefore(before Name) {
 	w, ok := t.firstOf(before.Origin.Node)
 	if !ok || w.Compare(before) >= 0 {
@@ -40,8 +41,8 @@ func (t *Table) EndNodeWaitsBefore(before Name) {
 	}
 }
 
-// EndNodeWaits drops all waiters of a node that the table has, up to an epoch. Requires: no waiter of the node
-// has a later epoch.
+// EndNodeWaits ends the waits of a node's incarnations up to an epoch. Requires: no waiter of the node has a later
+// epoch.
 func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	last := Name{Ticket: ^uint64(0)}
 	last.Origin.Node, last.Origin.Epoch = node, epoch
@@ -55,7 +56,7 @@ func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	})
 }
 
-// firstOf is the waiter of a node with the lowest name.
+// firstOf returns the waiter of a node with the lowest name.
 func (t *Table) firstOf(node string) (first *Waiter, ok bool) {
 	var name Name
 	name.Origin.Node = node
@@ -66,10 +67,10 @@ func (t *Table) firstOf(node string) (first *Waiter, ok bool) {
 	return first, ok
 }
 
-// Sweeping reports whether dropped waiters are to be removed.
+// Sweeping reports whether waiters of ended nodes are to be removed.
 func (t *Table) Sweeping() bool { return len(t.before) > 0 }
 
-// Sweep removes a dropped waiter and returns it, nil if there is none any more.
+// Sweep removes a waiter of an ended node and returns it, or nil if there is none.
 func (t *Table) Sweep() *Waiter {
 	for len(t.before) > 0 {
 		before := t.before[0]

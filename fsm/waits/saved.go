@@ -7,19 +7,19 @@ import (
 // Scan calls f with all waiters, ordered by name, until f returns false.
 func (t *Table) Scan(f func(w *Waiter) bool) { t.names.Scan(f) }
 
-// ScanReady calls f with what is ready, in turn, until f returns false.
+// ScanReady calls f with the ready keys, in turn, until f returns false.
 func (t *Table) ScanReady(f func(r Ready) bool) {
 	t.queue.Scan(func(_ uint64, r Ready) bool { return f(r) })
 }
 
-// ReadyLen is how often ScanReady calls f.
+// ReadyLen counts the ready keys.
 func (t *Table) ReadyLen() int { return t.queue.Len() }
 
-// NodeEnds is, for each node with waiters that are gone and not removed yet, the name before which
-// they are gone. The caller must not change it.
+// NodeEnds returns the names of [Table.EndNodeWaitsBefore] whose waiters are not all removed. The caller must not
+// change the list.
 func (t *Table) NodeEnds() []Name { return t.before }
 
-// Orders is the number of orders given out.
+// Orders returns the number of orders given out.
 func (t *Table) Orders() uint64 { return t.orders }
 
 var (
@@ -29,14 +29,14 @@ var (
 	errNodeEnd   = errors.New("dropped waiters are damaged")
 )
 
-// Restorer makes a table of what a snapshot says, and believes nothing.
+// Restorer makes a table of a snapshot, and checks all of it.
 type Restorer struct {
 	table  *Table
 	orders map[uint64]struct{}
 	last   Name
 }
 
-// NewRestorer begins a table that has given out so many orders.
+// NewRestorer returns a restorer of a table that has given out so many orders.
 func NewRestorer(orders uint64) *Restorer {
 	t := New()
 	t.orders = orders
@@ -59,7 +59,7 @@ func (r *Restorer) Add(w *Waiter) error {
 	return nil
 }
 
-// Ready adds what is ready next.
+// Ready adds the next ready key.
 func (r *Restorer) Ready(ready Ready) error {
 	_, known := r.table.known.Get(ready)
 	coming := !ready.Whole && ready.From == 0
@@ -73,7 +73,7 @@ func (r *Restorer) Ready(ready Ready) error {
 	return nil
 }
 
-// NodeEnd adds the next name before which waiters are gone.
+// NodeEnd adds the next name of [Table.NodeEnds].
 func (r *Restorer) NodeEnd(before Name) error {
 	if n := len(r.table.before); n > 0 && r.table.before[n-1].Origin.Node >= before.Origin.Node {
 		return errNodeEnd

@@ -166,13 +166,13 @@ func (t *Table) First() *Waiter {
 	return w
 }
 
-// Len is the number of waiters, also of those that were dropped and are not removed yet.
+// Len counts the waiters, including those of ended nodes that are not removed.
 func (t *Table) Len() int { return t.names.Len() }
 
-// Count is the number of waiters of an account, also of those that were dropped and are not removed yet.
+// Count counts the waiters of an account, including those of ended nodes that are not removed.
 func (t *Table) Count(account int) int { return t.counts.Of(account) }
 
-// Bytes is what all waiters count for.
+// Bytes returns the counted memory of all waiters.
 func (t *Table) Bytes() int64 { return t.bytes }
 
 // Incarnations returns the incarnations of nodes from which requests wait.
