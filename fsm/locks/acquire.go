@@ -266,10 +266,9 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	t.pushQueue(w)
 	t.wakeIfHoldEnded(w)
 	for _, key := range w.keys() {
-		t.emit(Event{
-			Kind: JoinedQueue, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
-			Waiters: t.find(int(w.db), key).waiters(),
-		})
+		e := t.waitEvent(JoinedQueue, w, key)
+		e.Waiters = t.find(e.DB, key).waiters()
+		t.emit(e)
 	}
 	return Answer{Waiting: true}, nil
 }

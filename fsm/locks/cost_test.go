@@ -115,18 +115,16 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptOfACall: the lists of a call are emptied and made shorter after the call.
+// TestNothingIsKeptOfACall: after a call its lists have no pointers, and the list of events has little memory.
 func TestNothingIsKeptOfACall(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
+	id := table.mustOpen(t, 500)
 	for i := range 1000 {
 		key := fmt.Sprint("lock:", i)
 		r := asks("holder", key)
 		r.Session = id
 		table.mustAcquire(t, r)
-		_, err := table.Acquire(waiting(asks("waiter", key)))
-		require.NoError(t, err)
+		table.mustWait(t, asks("waiter", key))
 		table.TakeEvents()
 	}
 	table.CloseSession(id)
@@ -159,8 +157,7 @@ func TestPlacesAreCharged(t *testing.T) {
 	}
 	wait := func(owner string, keys ...string) func() {
 		return func() {
-			_, err := table.Acquire(waiting(asks(owner, keys...)))
-			require.NoError(t, err)
+			table.mustWait(t, asks(owner, keys...))
 		}
 	}
 	takes("joining", 1, 1, wait("w", keys...))
@@ -197,8 +194,7 @@ func TestSteps(t *testing.T) {
 	}
 	table.mustAcquire(t, asks("holder", "hot"))
 	for i := range many {
-		_, err := table.Acquire(waiting(asks(fmt.Sprint("w", i), "hot")))
-		require.NoError(t, err)
+		table.mustWait(t, asks(fmt.Sprint("w", i), "hot"))
 		if i%5 == 0 {
 			table.mustAcquire(t, asks("a", fmt.Sprint("lock:", i)))
 		}
@@ -294,8 +290,7 @@ func notMore(t *testing.T, golden, got string) {
 func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 	table = at(newTable(compared), 1000)
 	for range 4 {
-		id, err := table.OpenSession(5000, Client{}, false, "", "")
-		require.NoError(t, err)
+		id := table.mustOpen(t, 5000)
 		sessions = append(sessions, id)
 	}
 	table.mustAcquire(t, asks("first", "line 0", "line 1"))

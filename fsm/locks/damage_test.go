@@ -82,8 +82,7 @@ func TestDamagedValues(t *testing.T) {
 	}
 	accepted += acceptedWithDamage(t, sharedAndAlone(t))
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
+	id := table.mustOpen(t, 500)
 	for db := range 2 { // a damaged snapshot may give both one fence
 		r := asks("a", "k")
 		r.DB, r.Session = db, id

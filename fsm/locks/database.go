@@ -203,3 +203,20 @@ func (s *databases) firstLock(quiet bool) (first *lock) {
 	}
 	return first
 }
+
+// snapshot passes a flushed database.
+func (d *database) snapshot(c *codec) {
+	passInt(c, &d.flush.at, past, never)
+	passUint(c, &d.flush.cause, anyUint)
+	passList(c, d.locks.Len(), d.locks.Scan, (*lock).snapshot, func() { c.readLock(d) })
+}
+
+func (c *codec) readFlushed() {
+	d := newDatabase(nil)
+	d.flush, c.last = &flush{}, nil
+	d.snapshot(c)
+	first, _ := d.locks.Min()
+	c.wrong = errFlush
+	c.require(first == nil || first.db() == c.last.db())
+	c.t.flushed = append(c.t.flushed, d)
+}

@@ -27,17 +27,17 @@
 //   - A request for many locks gets all or none, and takes no lock while it waits.
 //   - A repeated request yields the same hold, or the same place in the queue.
 //   - A lock without holds, waiters and delay leaves nothing behind.
-//   - A step takes O(log n) for each change, and [MaxHolders] and [MaxPerSession] bound its changes. A copy of the table
-//     and a flush of a database take constant time. Other due events run within a budget ([Table.Begin]); the rest runs
-//     later ([Table.Sweep]). An event that has not run has not happened: ends may be late, never early. A call that
-//     names a key runs the key's due events first.
+//   - A step takes O(log n) for each change, and [MaxHolders] and [MaxPerSession] bound its changes. A copy of the
+//     table and a flush of a database take constant time. Other due events run within a budget ([Table.Begin]); the
+//     rest runs later ([Table.Sweep]). An event that has not run has not happened: ends may be late, never early. A
+//     call that names a key runs the key's due events first.
 //   - Tables that saw the same calls are equal, to the byte of [Table.Save].
 //
 // The package knows no commands, replies, connections or clock. Its owner passes the time, and reads what happened as
 // [Event].
 //
-// Words: an *owner* holds a lock or waits for it, and is named by a text of the client; a *hold* is an owner's part in a
-// lock; a *waiter* is a request in a queue. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
+// Words: an *owner* holds a lock or waits for it, and is named by a text of the client; a *hold* is an owner's part in
+// a lock; a *waiter* is a request in a queue. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
 // queues of its other locks. Its *place* is kept while it is *absent*. A lock is *settled* when nothing is due at it; a
 // grant is *pending* while a waiter could be granted and the budget is spent. A *step* runs in one piece; a *change* is
 // the end of a hold or of a wait, or a grant.
@@ -52,9 +52,9 @@
 //	store.go     all data together, its changes and its copies
 //	due.go       due events of a lock, of a session, of all; the end of each call
 //	grant.go     compatible requests, and grants; loss.go holds that end against their owner's will
-//	table.go     the calls: acquire.go, release.go, leave.go to leave a queue, session.go
+//	table.go     a table, and calls for restores; acquire.go, release.go, session.go, leave.go to leave a queue
 //	read.go      calls that change nothing; list.go pages
-//	snapshot.go  what a snapshot stores of each record; verify.go proves a table; backup.go is for restores
+//	snapshot.go  snapshots: the method snapshot of each record passes its fields; verify.go proves a table
 //
 // DESIGN.md has the reasons, and the alternatives that were refused.
 package locks

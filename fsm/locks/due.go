@@ -282,10 +282,7 @@ func (e *engine) endWait(w *waiter) {
 	}
 	e.charge(1, 0)
 	for _, key := range w.keys() {
-		e.emit(Event{
-			Kind: TimedOut, DB: int(w.db), Key: e.find(int(w.db), key).key(), Owner: w.owner, Session: w.session,
-			Client: w.client(), WaitedMillis: e.now - w.since,
-		})
+		e.emit(e.waitEvent(TimedOut, w, key))
 	}
 	told := e.waitEndedEvent(w, 0, nil)
 	told.ByTime = true

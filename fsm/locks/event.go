@@ -195,11 +195,9 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 		how, waited = OutOfTime, max(0, w.deadline-w.grace-w.since)
 	}
 	for _, key := range w.keys() {
-		l := s.find(int(w.db), key)
-		s.emit(Event{
-			Kind: LeftQueue, How: how, DB: int(w.db), Key: l.key(), Owner: w.owner, Session: w.session, Client: w.client(),
-			Waiters: l.waiters(), WaitedMillis: waited,
-		})
+		e := s.waitEvent(LeftQueue, w, key)
+		e.How, e.Waiters, e.WaitedMillis = how, s.find(e.DB, key).waiters(), waited
+		s.emit(e)
 		waited = 0
 	}
 }
@@ -212,9 +210,16 @@ func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 }
 
 func (s *store) waitEndedEvent(w *waiter, fence uint64, err error) Event {
+	e := s.waitEvent(WaitEnded, w, w.keys()[0])
+	e.Fence, e.Notify, e.Name, e.Err = fence, w.notify, w.name(), err
+	return e
+}
+
+// waitEvent returns an event about a waiter at one of its keys.
+func (s *store) waitEvent(kind EventKind, w *waiter, key string) Event {
 	return Event{
-		Kind: WaitEnded, DB: int(w.db), Key: w.keys()[0], Owner: w.owner, Fence: fence, Session: w.session,
-		Notify: w.notify, Client: w.client(), Name: w.name(), Err: err, WaitedMillis: s.now - w.since,
+		Kind: kind, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
+		WaitedMillis: s.now - w.since,
 	}
 }
 

@@ -111,27 +111,21 @@ func compareEnds(a, b *hold) int {
 	return cmp.Compare(a.fence, b.fence)
 }
 
-func (s *holdSet) add(h *hold)    { s.change(h, inserted) }
-func (s *holdSet) remove(h *hold) { s.change(h, removed) }
-
-func (s *holdSet) change(h *hold, do func(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold) {
-	s.byFence = do(s.byFence, h, compareFences)
-	s.byOwner = do(s.byOwner, h, compareOwners)
+// change adds a hold if n is 1, and removes it if n is -1.
+func (s *holdSet) change(h *hold, n int) {
+	changeSorted(&s.byFence, h, n, compareFences)
+	changeSorted(&s.byOwner, h, n, compareOwners)
 	if h.deadline != never {
-		s.byEnd = do(s.byEnd, h, compareEnds)
+		changeSorted(&s.byEnd, h, n, compareEnds)
 	}
 }
 
-func inserted(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
-	i, _ := slices.BinarySearchFunc(holds, h, compare)
-	return slices.Insert(holds, i, h)
-}
-
-func removed(holds []*hold, h *hold, compare func(a, b *hold) int) []*hold {
-	if i, ok := slices.BinarySearchFunc(holds, h, compare); ok {
-		holds = slices.Delete(holds, i, i+1)
+func changeSorted(holds *[]*hold, h *hold, n int, compare func(a, b *hold) int) {
+	if i, found := slices.BinarySearchFunc(*holds, h, compare); n > 0 {
+		*holds = slices.Insert(*holds, i, h)
+	} else if found {
+		*holds = slices.Delete(*holds, i, i+1)
 	}
-	return holds
 }
 
 // ofOwner returns the hold of an owner, or nil.
@@ -143,4 +137,55 @@ func (s *holdSet) ofOwner(owner string) *hold {
 		return nil
 	}
 	return s.byOwner[i]
+}
+
+func (h *hold) snapshot(c *codec) {
+	c.wrong = errHold
+	passText(c, &h.owner)
+	passUint(c, &h.fence, anyUint)
+	passUint(c, &h.mode, uint64(Permits))
+	passUint(c, &h.count, maxCount)
+	session, lease := h.session(), h.lease()
+	if passUint(c, &session, anyUint); session == 0 {
+		passInt(c, &lease, 1, Forever)
+		passInt(c, &h.deadline, past, never-1)
+	}
+	passInt(c, &h.since, past, never)
+	passClient(c, &h.origin, &h.conn)
+	x := h.extra
+	extended := x != nil
+	if passFlags(c, &extended, &h.asked); extended {
+		if x == nil {
+			x = &extra{}
+		}
+		passText(c, &x.note)
+		passText(c, &x.call)
+		passInt(c, &x.delay, 0, Forever)
+		passInt(c, &x.permits, 0, MaxLimit)
+	}
+	if c.w == nil {
+		if h.bound, h.extra = uint64(lease), x; session != 0 {
+			h.bound, h.deadline = session, never
+		}
+	}
+}
+
+func (c *codec) readHold(l *lock) {
+	t, h := c.t, &hold{key: l.key(), db: uint8(l.db())}
+	h.snapshot(c)
+	c.require(h.session() == 0 || t.session(h.bound) != nil)
+	c.require(h.count > 0 && h.fence > 0 && h.fence <= t.fences)
+	if !c.require(h.mode != Permits || h.extra != nil && h.extra.permits > 0) {
+		return
+	}
+	c.require(!t.isFull(h.session(), 1))
+	if holds := l.holds(); len(holds) > 0 {
+		last := holds[len(holds)-1]
+		c.require(h.fence > last.fence && last.mode == h.mode && h.mode != Exclusive)
+		c.require(l.ext != nil && len(holds) < MaxHolders && l.holdOf(h.owner) == nil)
+		c.require(l.permits()+h.permits() <= MaxLimit)
+	}
+	if c.require(true) {
+		t.addHold(l, h)
+	}
 }

@@ -2,8 +2,6 @@ package locks
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
@@ -12,20 +10,9 @@ import (
 // EndNodeWaitsBefore ends the waits of a node whose names are before name: those of earlier incarnations, and those of
 // the same incarnation with lower tickets. From now on the waiters are granted nothing; Sweep removes them.
 func (t *Table) EndNodeWaitsBefore(name waits.Name) {
-	w := t.firstOf(name.Origin.Node)
-	if w == nil || w.name().Compare(name) >= 0 {
-		return
-	}
-	i, known := slices.BinarySearchFunc(t.nodeEnds, name, func(a, b waits.Name) int {
-		return strings.Compare(a.Origin.Node, b.Origin.Node)
-	})
-	switch {
-	case !known:
+	if w := t.firstOf(name.Origin.Node); w != nil && w.name().Compare(name) < 0 {
 		name.Origin.Node = w.origin.Node // not the memory of the log entry
-		t.nodeEnds = slices.Insert(t.nodeEnds, i, name)
-	case t.nodeEnds[i].Compare(name) < 0:
-		name.Origin.Node = t.nodeEnds[i].Origin.Node
-		t.nodeEnds[i] = name
+		t.nodeEnds.Add(name)
 	}
 }
 

@@ -74,8 +74,7 @@ func TestManyHoldAndWait(t *testing.T) {
 	}
 	table.mustAcquire(t, shared("a"))
 	table.mustAcquire(t, shared("b"))
-	_, err := table.Acquire(waiting(asks("w", "k")))
-	require.NoError(t, err)
+	table.mustWait(t, asks("w", "k"))
 	m := table.find(0, "k").ext
 	for i := range MaxHolders - 2 {
 		m.holds.byFence = append(m.holds.byFence, &hold{fence: uint64(i + 3), mode: Shared})
@@ -90,19 +89,16 @@ func TestManyHoldAndWait(t *testing.T) {
 	require.NotZero(t, table.FenceOf(0, "k", "c", 1000))
 
 	m.holds.byFence = m.holds.byFence[MaxHolders-2:]
-	_, err = table.Acquire(waiting(asks("w", "k")))
-	require.NoError(t, err)
+	table.mustWait(t, asks("w", "k"))
 	m.ranks[absent] += MaxWaiters - 1
 	_, err = table.Acquire(waiting(asks("one more", "k")))
 	require.ErrorIs(t, err, ErrFull)
 	_, err = table.Acquire(waiting(asks("one more", "other", "k")))
 	require.ErrorIs(t, err, ErrFull)
 	require.False(t, table.Has(0, "other"), "what is refused leaves nothing")
-	_, err = table.Acquire(waiting(asks("w", "k")))
-	require.NoError(t, err)
+	table.mustWait(t, asks("w", "k"))
 	m.ranks[absent]--
-	_, err = table.Acquire(waiting(asks("one more", "k")))
-	require.NoError(t, err)
+	table.mustWait(t, asks("one more", "k"))
 }
 
 // TestWaitersAreBounded: all waiters together have at most MaxWaitingBytes.
@@ -113,8 +109,7 @@ func TestWaitersAreBounded(t *testing.T) {
 	long := waiting(asks(strings.Repeat("o", MaxText), "k"))
 	_, err := table.Acquire(long)
 	require.ErrorIs(t, err, ErrFull)
-	_, err = table.Acquire(waiting(asks("b", "k")))
-	require.NoError(t, err)
+	table.mustWait(t, asks("b", "k"))
 	require.True(t, table.Cancel(0, "k", "b"))
 	require.EqualValues(t, MaxWaitingBytes-1500, table.waitingBytes)
 }
@@ -171,12 +166,11 @@ func TestForever(t *testing.T) {
 		require.NotZero(t, table.Renew(0, "k", "a", 0), "the lease stays")
 		again, _ := table.LeaseLeftMillis(0, "k", 1<<61)
 		require.Equal(t, left, again)
-		_, err := table.OpenSession(lease, Client{}, false, "", "")
-		require.NoError(t, err)
+		table.mustOpen(t, lease)
 		require.NoError(t, table.Verify())
 		r = waiting(asks("b", "k"))
 		r.WaitMillis, r.GraceMillis = lease, lease
-		_, err = table.Acquire(r)
+		_, err := table.Acquire(r)
 		require.NoError(t, err)
 		require.NoError(t, table.Verify())
 		reloaded(t, table)
@@ -344,8 +338,7 @@ func TestQueuesComeFirst(t *testing.T) {
 		r := asks("holder", "k")
 		r.LeaseMillis = 510
 		table.mustAcquire(t, r)
-		_, err := table.Acquire(waiting(asks("next", "k")))
-		require.NoError(t, err)
+		table.mustWait(t, asks("next", "k"))
 		if table.Begin(1400, 0); flush {
 			table.Flush(0, 0)
 		} else {
@@ -364,11 +357,10 @@ func TestQueuesComeFirst(t *testing.T) {
 // grant takes no more room than the places.
 func TestSessionsAreBounded(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(5000, Client{}, false, "", "")
-	require.NoError(t, err)
+	id := table.mustOpen(t, 5000)
 	bound := func(r *Request) *Request { r.Session = id; return r }
 	table.mustAcquire(t, asks("other", "taken"))
-	_, err = table.Acquire(bound(waiting(asks("o", "taken", "free"))))
+	_, err := table.Acquire(bound(waiting(asks("o", "taken", "free"))))
 	require.NoError(t, err)
 	for i := range MaxPerSession - 2 {
 		table.mustAcquire(t, bound(asks("o", fmt.Sprint(i))))
@@ -408,13 +400,12 @@ func TestTicketsOfPlacesThatAreKept(t *testing.T) {
 	r := asks("a", "k", "l")
 	r.LeaseMillis = Forever
 	table.mustAcquire(t, r)
-	kept, other := waiting(asks("b", "k")), asks("c", "l")
+	kept, other := asks("b", "k"), asks("c", "l")
 	kept.WaitMillis, kept.GraceMillis = 10, 10
-	_, err := table.Acquire(kept)
-	require.NoError(t, err)
+	table.mustWait(t, kept)
 	at(table, 1011).Sweep()
 	other.Waits, other.Ticket = true, kept.Ticket
-	_, err = table.Acquire(other)
+	_, err := table.Acquire(other)
 	require.NoError(t, err)
 	at(table, 1031).Sweep()
 	require.NoError(t, table.Verify())

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"math"
+	"slices"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
@@ -178,4 +179,48 @@ func dueBefore(a, b *lock) bool {
 		return a.due < b.due
 	}
 	return lockBefore(a, b)
+}
+
+func (l *lock) snapshot(c *codec) {
+	if c.w != nil { // readLock has read the key
+		c.w.Uint(uint64(l.db()))
+		c.w.String(l.key())
+	}
+	extended := l.ext != nil
+	if passFlags(c, &extended); extended {
+		m := c.t.extend(l)
+		passInt(c, &m.grantAt, 0, never-1)
+		passInt(c, &m.delay, 0, Forever)
+	}
+	passList(c, l.holders(), slices.Values(l.holds()), (*hold).snapshot, func() { c.readHold(l) })
+	var first []*waiter // those whose first key is the lock's
+	for w := range c.t.waitersAt(l) {
+		if w.keys()[0] == l.key() {
+			first = append(first, w)
+		}
+	}
+	passList(c, len(first), slices.Values(first), (*waiter).snapshot, func() { c.readWaiter(l) })
+}
+
+// readLock reads a lock of a flushed database, or of a live one if flushed is nil.
+func (c *codec) readLock(flushed *database) {
+	c.wrong = errLock
+	db := uint64(0)
+	passUint(c, &db, maxDatabases-1)
+	t, l := c.t, &lock{text: c.LockText(int(db)), due: never}
+	c.key = l.key()
+	l.hash = keyspace.Hash(c.key)
+	t.lockIDs++
+	t.lockCount++
+	// flagTouched keeps the lock out of store.touched until schedule.
+	l.head = t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
+	if !c.require(!t.HasOrFlushed(int(db), c.key) && (c.last == nil || lockBefore(c.last, l))) {
+		return
+	}
+	if c.last = l; flushed == nil {
+		flushed = t.makeDatabase(int(db))
+	}
+	flushed.set(l)
+	t.bytes += l.bytes()
+	l.snapshot(c)
 }

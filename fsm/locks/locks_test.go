@@ -91,6 +91,20 @@ func (t *Table) mustAcquire(tt *testing.T, r *Request) uint64 {
 	return a.Fence
 }
 
+func (t *Table) mustWait(tt *testing.T, r *Request) {
+	tt.Helper()
+	a, err := t.Acquire(waiting(r))
+	require.NoError(tt, err)
+	require.True(tt, a.Waiting)
+}
+
+func (t *Table) mustOpen(tt *testing.T, leaseMillis int64) (id uint64) {
+	tt.Helper()
+	id, err := t.OpenSession(leaseMillis, Client{}, false, "", "")
+	require.NoError(tt, err)
+	return id
+}
+
 func kinds(events []Event) (kinds []EventKind) {
 	for _, e := range events {
 		kinds = append(kinds, e.Kind)
@@ -124,8 +138,7 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	table.mustAcquire(t, ask("owner", "note", "k"))
 	table.mustAcquire(t, ask("owner", "another note", "k"))
 	for _, keys := range [][]string{{"k"}, {"k", "l"}, {"l", "k"}} {
-		_, err = table.Acquire(waiting(ask("waiter", "note", keys...)))
-		require.NoError(t, err)
+		table.mustWait(t, ask("waiter", "note", keys...))
 	}
 	h, w, s := table.find(0, "k").hold, table.waiterOf(table.find(0, "l"), "waiter"), table.session(id)
 	kept := []string{

@@ -14,8 +14,8 @@ import (
 // events before anything else.
 //
 // A grant of the model takes the fence that the table emits (see match in model_test.go), since the table may grant
-// several locks of one instant in any order. It may also grant neighbours in a queue that share the lock, and lose holds
-// of one instant and reason, in any order.
+// several locks of one instant in any order. It may also grant neighbours in a queue that share the lock, and lose
+// holds of one instant and reason, in any order.
 type naive struct {
 	now      int64
 	locks    []*nLock

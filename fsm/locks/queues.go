@@ -22,9 +22,7 @@ type queues struct {
 	waiterCount  int
 	waitingBytes int64
 	counts       waits.Counts // by account
-	// nodeEnds has, for each node whose waiters have ended and are not all removed, the name before which they have. The
-	// names are ordered by node.
-	nodeEnds []waits.Name
+	nodeEnds     waits.NodeEnds
 }
 
 func newQueues(compared *int) queues {
@@ -262,17 +260,7 @@ func (q *queues) firstOf(node string) *waiter {
 }
 
 // hasNodeEnded reports whether the wait of a waiter ended with its node. An absent waiter has no client there.
-func (q *queues) hasNodeEnded(w *waiter) bool {
-	if w.absent {
-		return false
-	}
-	for i := range q.nodeEnds {
-		if q.nodeEnds[i].Origin.Node == w.origin.Node {
-			return w.name().Compare(q.nodeEnds[i]) < 0
-		}
-	}
-	return false
-}
+func (q *queues) hasNodeEnded(w *waiter) bool { return !w.absent && q.nodeEnds.Has(w.name()) }
 
 // IsWaiting reports whether a client waits under a name.
 func (q *queues) IsWaiting(name waits.Name) bool {

@@ -46,8 +46,7 @@ func TestLocksOfOneCursor(t *testing.T) {
 // TestList: the pages of a list have every hold and every wait once, with each filter.
 func TestList(t *testing.T) {
 	table := at(New(), 1000)
-	id, err := table.OpenSession(500, Client{}, false, "", "")
-	require.NoError(t, err)
+	id := table.mustOpen(t, 500)
 	var plain, ofSession, ofOwner []string
 	for i := range 20 {
 		key, owner := fmt.Sprint("k", i), fmt.Sprint("o", i%4)
@@ -64,7 +63,7 @@ func TestList(t *testing.T) {
 	}
 	w := waiting(asks("waits", "k1", "k3", "k5"))
 	w.Session = id
-	_, err = table.Acquire(w)
+	_, err := table.Acquire(w)
 	require.NoError(t, err)
 	other := asks("elsewhere", "k1")
 	other.DB = 1
@@ -135,8 +134,7 @@ func TestEachQueueIsBounded(t *testing.T) {
 	for i := range maxQueues + 1 {
 		key := strconv.Itoa(i)
 		table.mustAcquire(t, asks("a", key))
-		_, err := table.Acquire(waiting(asks("b", key)))
-		require.NoError(t, err)
+		table.mustWait(t, asks("b", key))
 		table.TakeEvents()
 	}
 	queues := 0

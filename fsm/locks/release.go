@@ -82,7 +82,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 		return 0, ErrMode
 	}
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
-		t.dismiss(w, cmp.Or(t.whyLapsed(w), ErrMode)) // it waits for several locks, in a mode that a shared hold does not cover
+		t.dismiss(w, cmp.Or(t.whyLapsed(w), ErrMode)) // it waits for several locks; a shared hold does not cover its mode
 	}
 	h := *old
 	h.mode = Shared

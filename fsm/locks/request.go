@@ -96,9 +96,9 @@ type Request struct {
 	DB             int
 	// Account is the number of the user that the waiter counts for, 0 for none. OverQuota: the account has no room for
 	// another waiter, so only an owner that waits already may wait.
-	Account int16
+	Account   int16
 	OverQuota bool
-	Mode    Mode
+	Mode      Mode
 	// Waits: the request may wait, if it has a ticket.
 	Waits bool
 	// Notify: the client wants a notice of the end of the wait outside of its replies. The table keeps Notify for its

@@ -279,3 +279,43 @@ func (s *sessions) copy() sessions {
 	c.incarnations = slices.Clone(s.incarnations)
 	return c
 }
+
+func (s *session) snapshot(c *codec) {
+	c.wrong = errSession
+	passUint(c, &s.id, MaxFence)
+	passText(c, &s.name)
+	passText(c, &s.user)
+	passInt(c, &s.lease, 1, Forever)
+	passInt(c, &s.opened, past, never)
+	passInt(c, &s.deadline, past, never-1)
+	attached := s.origin != nil
+	if passFlags(c, &attached, &s.leased, &s.closed); attached {
+		passClient(c, &s.origin, &s.conn)
+	}
+}
+
+func (c *codec) readSession() {
+	s, t := &session{}, c.t
+	s.snapshot(c)
+	last, _ := t.byID.Max()
+	c.require(s.id > 0 && (last == nil || s.id > last.id) && (s.leased || s.origin != nil && !s.closed))
+	if s.origin != nil && !s.closed {
+		i, known := t.incarnationAt(*s.origin)
+		if !c.require(known && t.SessionsOf(s.client()) < MaxAttached) {
+			return
+		}
+		c.require(s.leased || s.deadline <= saturated(t.incarnations[i].alive, s.lease))
+		t.incarnations[i].sessions++
+		t.connections.Set(sessionKey{s.origin, s.conn, s.id})
+	}
+	if !c.require(true) {
+		return
+	}
+	if s.leased {
+		t.ends.Set(s.endKey())
+	} else {
+		t.attached.Set(sessionKey{s.origin, s.lease, s.id})
+	}
+	t.byID.Set(s)
+	t.bytes += s.bytes()
+}

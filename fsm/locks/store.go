@@ -251,12 +251,12 @@ func (s *store) addHold(l *lock, h *hold) {
 	switch {
 	case l.hold != nil:
 		m.holds = &holdSet{}
-		m.holds.add(l.hold)
-		m.holds.add(h)
+		m.holds.change(l.hold, 1)
+		m.holds.change(h, 1)
 		l.hold = nil
 		s.bytes += 2 * memberBytes
 	case m.holds != nil:
-		m.holds.add(h)
+		m.holds.change(h, 1)
 		s.bytes += memberBytes
 	default:
 		l.hold = h
@@ -275,7 +275,7 @@ func (s *store) removeHold(l *lock, h *hold) {
 		m.permits -= h.permits()
 		m.sessionHolds -= h.sessions()
 		if m.holds != nil {
-			m.holds.remove(h)
+			m.holds.change(h, -1)
 			s.bytes -= memberBytes
 			if len(m.holds.byFence) == 1 {
 				l.hold, m.holds = m.holds.byFence[0], nil

@@ -83,46 +83,49 @@ func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
 	for l := range t.all() {
-		names[l.id()] = fmt.Sprintf("lock %d %q", l.db(), l.key())
+		names[l.id()] = fmt.Sprintf("%d/%s", l.db(), l.key())
 		names[l] = names[l.id()]
 		for _, h := range l.holds() {
-			names[h] = fmt.Sprintf("hold %d of %s", h.fence, names[l])
+			names[h] = fmt.Sprintf("%d@%s", h.fence, names[l])
 		}
 		for w := range t.waitersAt(l) {
 			names[w] = fmt.Sprintf("waiter %d", w.order)
 		}
 	}
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	nameAll := func(holds []*hold) (all []string) {
+	holdsOf := func(l *lock, by string, holds []*hold) {
+		all := names[l] + ", holds by " + by + ":"
 		for _, h := range holds {
-			all = append(all, names[h])
+			all += " " + names[h]
 		}
-		return all
+		lines = append(lines, all)
 	}
 	database := func(of string, d *database) {
-		d.locks.Scan(func(l *lock) bool {
-			var m extension
-			if l.ext != nil {
-				m = *l.ext
+		for l := range locksOf([]*database{d}) {
+			add("%s, %s, flushed %t", names[l], of, d.flush != nil)
+			add("%s: flags %b, due %d, one hold %t", names[l], l.head&flagBits, l.due, l.hold != nil)
+			if l.ext == nil {
+				continue
 			}
-			holds := m.holds
+			m := *l.ext
 			m.holds = nil
-			add("%s, %s: flags %b, due %d, extended %t, alone %t, %+v", of, names[l], l.head&flagBits, l.due, l.ext != nil,
-				l.hold != nil, m)
-			if holds != nil {
-				add("%s by owner %q, by end %q", names[l], nameAll(holds.byOwner), nameAll(holds.byEnd))
+			if add("%s: extension %v", names[l], m); l.ext.holds != nil {
+				holdsOf(l, "owner", l.ext.holds.byOwner)
+				holdsOf(l, "end", l.ext.holds.byEnd)
 			}
-			return true
-		})
-		lines = append(lines, itemsOf("agenda", d.agenda, func(l *lock) string { return names[l] })...)
+		}
+		if d.locks.Len()+d.agenda.Len() > 0 {
+			lines = append(lines, itemsOf("agenda", d.agenda, func(l *lock) string { return names[l] })...)
+		}
 	}
 	for i, d := range t.live {
-		database(fmt.Sprintf("database %d, flushed %t", i, d.flush != nil), d)
+		database(fmt.Sprint("database ", i), d)
 	}
 	for i, d := range t.flushed {
-		database(fmt.Sprintf("flush %d", i), d)
+		database(fmt.Sprint("flush ", i), d)
 	}
-	add("%+v, %d bytes of waiters, %d locks touched", t.Stats(), t.waitingBytes, len(t.touched))
+	add("stats %v", t.Stats())
+	add("%d bytes of waiters, %d locks touched", t.waitingBytes, len(t.touched))
 	add("incarnations %v", t.incarnations)
 	t.byID.Scan(func(s *session) bool {
 		add("session %d: %d holds, %d waiters, %d places", s.id, s.holds, s.waiters, s.places)
@@ -131,7 +134,9 @@ func (t *Table) derived() (lines []string) {
 	waiterAt := func(k queueKey) string { return names[k.lock] + ", " + names[k.waiter] }
 	attachedTo := func(k sessionKey) string { return fmt.Sprint(*k.origin, k.by, k.id) }
 	return slices.Concat(lines,
-		itemsOf("places", t.places, func(p place) string { return fmt.Sprint(names[p.lock], p.at, names[p.waiter]) }),
+		itemsOf("places", t.places, func(p place) string {
+			return fmt.Sprint(names[p.lock], " ", p.at, " ", names[p.waiter])
+		}),
 		itemsOf("queues by owner", t.byOwner, waiterAt),
 		itemsOf("ends of waits", t.waitEnds, waiterAt),
 		itemsOf("waiters by name", t.names, func(w *waiter) string { return names[w] }),

@@ -127,7 +127,7 @@ func TestVerify(t *testing.T) {
 			for i := range MaxHolders - 2 {
 				other := *p.s
 				other.owner, other.fence = fmt.Sprint("o", i), uint64(i+10)
-				p.many.holds.add(&other)
+				p.many.holds.change(&other, 1)
 			}
 			p.fences = 1 << 20
 		}},
@@ -155,6 +155,13 @@ func TestVerify(t *testing.T) {
 			k, _ := p.byOwner.Min()
 			k.lock = 99
 			p.byOwner.Set(k)
+		}},
+		{"owners out of order", func(p *parts) {
+			other := *p.w
+			other.owner, other.order, other.ticket, p.orders = "y", 2, 2, 2
+			p.pushQueue(&other)
+			p.settleAs(p.alone)
+			p.w.owner = "b"
 		}},
 		{"one more place", func(p *parts) { p.places.Set(placeAt(p.shared, absent, 9)) }},
 		{"waits elsewhere", func(p *parts) { p.w.first[0] = "shared" }},

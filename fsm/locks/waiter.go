@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -96,4 +97,55 @@ func (w *waiter) rankAt(i int) rank {
 	default:
 		return asleepOther
 	}
+}
+
+func (w *waiter) snapshot(c *codec) {
+	c.wrong = errWaiter
+	keys := w.keys()
+	passSlice(c, &keys, passString)
+	passUint(c, &w.order, anyUint)
+	ends := w.deadline != never
+	passFlags(c, &w.notify, &w.reentrant, &w.absent, &ends)
+	passInt(c, &w.since, past, never)
+	if ends {
+		passInt(c, &w.deadline, past, never-1)
+	}
+	passUint(c, &w.blocked, MaxKeys)
+	passText(c, &w.owner)
+	passText(c, &w.note)
+	passText(c, &w.call)
+	passUint(c, &w.session, anyUint)
+	passInt(c, &w.lease, past, Forever)
+	passUint(c, &w.mode, uint64(Permits))
+	passInt(c, &w.limit, 0, MaxLimit)
+	passInt(c, &w.permits, 0, MaxLimit)
+	passInt(c, &w.wait, 0, Forever)
+	passInt(c, &w.delay, 0, Forever)
+	passInt(c, &w.grace, 0, Forever)
+	passClient(c, &w.origin, &w.conn)
+	passUint(c, &w.ticket, anyUint)
+	passUint(c, &w.account, keyspace.MaxAccount)
+	if c.w == nil {
+		w.several = keys
+	}
+}
+
+func (c *codec) readWaiter(home *lock) {
+	t, read := c.t, &waiter{options: &options{several: []string{}}, db: uint8(home.db()), deadline: never}
+	read.snapshot(c)
+	q := read.request()
+	c.require(len(q.Keys) > 0 && int(read.blocked) < len(q.Keys) && q.Keys[0] == home.key())
+	c.require(read.order > 0 && read.order <= t.orders && (!read.absent || read.deadline != never))
+	if !c.require(q.Session == 0 || t.session(q.Session) != nil && q.LeaseMillis == 0) {
+		return
+	}
+	checked := q
+	if q.Session != 0 {
+		checked.Session, checked.LeaseMillis = 0, 1
+	}
+	c.require(t.check(&checked) == nil && len(checked.Keys) == len(q.Keys) && checked.Mode == q.Mode &&
+		checked.Limit == q.Limit && checked.Permits == q.Permits && checked.Waits && checked.Call == q.Call)
+	w := newWaiter(&q, read.origin, read.since)
+	w.order, w.deadline, w.blocked, w.absent = read.order, read.deadline, read.blocked, read.absent
+	c.waiters = append(c.waiters, w)
 }

@@ -17,8 +17,8 @@ import (
 
 // naive is a table as one would write it without a thought for time.
 type naive struct {
-	waiters []*Waiter
-	ready   []Ready
+	waiters  []*Waiter
+	ready    []Ready
 	nodeEnds []Name
 }
 
@@ -410,7 +410,7 @@ func TestVerify(t *testing.T) {
 		"turn 1 of 0":         func(table *Table, w *Waiter) { table.turn = 0 },
 		"turn 2 of 1":         func(table *Table, w *Waiter) { table.WakeAll(0); table.turn = 1 },
 		"turn 0 of 1":         func(table *Table, w *Waiter) { table.Served(); table.turn = 1 },
-		"is out of order":     func(table *Table, w *Waiter) { table.before = []Name{w.Name, w.Name} },
+		"is out of order":     func(table *Table, w *Waiter) { table.ended = []Name{w.Name, w.Name} },
 	} {
 		table := New()
 		w := &Waiter{Name: Name{protocol.Incarnation{Node: "n", Epoch: 1}, 1}, DeadlineMillis: 5, Words: []string{

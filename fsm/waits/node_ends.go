@@ -1,43 +1,46 @@
 package waits
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// nodeEnds has, for each node whose waiters have ended and are not all removed, the name before which they have. The
+// NodeEnds has, for each node whose waits have ended and are not all removed, the name before which they have. The
 // names are ordered by node.
-type nodeEnds struct{ before []Name }
+type NodeEnds []Name
 
-func (d *nodeEnds) copy() nodeEnds { return nodeEnds{slices.Clone(d.before)} }
-
-// hasNodeEnded reports whether the wait of a waiter ended with its node.
-func (d *nodeEnds) hasNodeEnded(w *Waiter) bool {
-	for i := range d.before {
-		if d.before[i].Origin.Node == w.Origin.Node {
-			return w.Compare(d.before[i]) < 0
+// Has reports whether the wait with a name ended with its node.
+func (n NodeEnds) Has(name Name) bool {
+	for i := range n {
+		if n[i].Origin.Node == name.Origin.Node {
+			return name.Compare(n[i]) < 0
 		}
 	}
 	return false
 }
 
+// Add ends the waits of a node before a name.
+func (n *NodeEnds) Add(before Name) {
+	i, known := slices.BinarySearchFunc(*n, before, func(a, b Name) int {
+		return strings.Compare(a.Origin.Node, b.Origin.Node)
+	})
+	switch {
+	case !known:
+		*n = slices.Insert(*n, i, before)
+	case (*n)[i].Compare(before) < 0:
+		(*n)[i] = before
+	}
+}
+
 // HasNodeEnded reports whether the wait of a waiter that Next or First returned ended with its node. Such a waiter must
 // not be served.
-func (t *Table) HasNodeEnded(w *Waiter) bool { return t.hasNodeEnded(w) }
+func (t *Table) HasNodeEnded(w *Waiter) bool { return t.ended.Has(w.Name) }
 
 // EndNodeWaitsBefore ends the waits of a node with lower names: those of earlier incarnations, and those of the same
 // incarnation with lower tickets. They have ended from now on; Sweep removes them.
 func (t *Table) EndNodeWaitsBefore(before Name) {
-	w, ok := t.firstOf(before.Origin.Node)
-	if !ok || w.Compare(before) >= 0 {
-		return
-	}
-	i, known := slices.BinarySearchFunc(t.before, before, func(a, b Name) int {
-		a.Origin.Epoch, a.Ticket, b.Origin.Epoch, b.Ticket = 0, 0, 0, 0
-		return a.Compare(b)
-	})
-	switch {
-	case !known:
-		t.before = slices.Insert(t.before, i, before)
-	case t.before[i].Compare(before) < 0:
-		t.before[i] = before
+	if w, ok := t.firstOf(before.Origin.Node); ok && w.Compare(before) < 0 {
+		t.ended.Add(before)
 	}
 }
 
@@ -68,17 +71,17 @@ func (t *Table) firstOf(node string) (first *Waiter, ok bool) {
 }
 
 // Sweeping reports whether waiters of ended nodes are to be removed.
-func (t *Table) Sweeping() bool { return len(t.before) > 0 }
+func (t *Table) Sweeping() bool { return len(t.ended) > 0 }
 
 // Sweep removes a waiter of an ended node and returns it, or nil if there is none.
 func (t *Table) Sweep() *Waiter {
-	for len(t.before) > 0 {
-		before := t.before[0]
+	for len(t.ended) > 0 {
+		before := t.ended[0]
 		if w, ok := t.firstOf(before.Origin.Node); ok && w.Compare(before) < 0 {
 			t.Remove(w)
 			return w
 		}
-		t.before = slices.Delete(t.before, 0, 1)
+		t.ended = slices.Delete(t.ended, 0, 1)
 	}
 	return nil
 }

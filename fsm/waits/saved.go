@@ -17,16 +17,16 @@ func (t *Table) ReadyLen() int { return t.queue.Len() }
 
 // NodeEnds returns the names of [Table.EndNodeWaitsBefore] whose waiters are not all removed. The caller must not
 // change the list.
-func (t *Table) NodeEnds() []Name { return t.before }
+func (t *Table) NodeEnds() NodeEnds { return t.ended }
 
 // Orders returns the number of orders given out.
 func (t *Table) Orders() uint64 { return t.orders }
 
 var (
-	errWaiter = errors.New("a waiter is damaged")
-	errOrder  = errors.New("waiters are out of order")
-	errReady  = errors.New("a ready key is damaged")
-	errNodeEnd   = errors.New("dropped waiters are damaged")
+	errWaiter  = errors.New("a waiter is damaged")
+	errOrder   = errors.New("waiters are out of order")
+	errReady   = errors.New("a ready key is damaged")
+	errNodeEnd = errors.New("the end of a node is damaged")
 )
 
 // Restorer makes a table of a snapshot, and checks all of it.
@@ -75,10 +75,10 @@ func (r *Restorer) Ready(ready Ready) error {
 
 // NodeEnd adds the next name of [Table.NodeEnds].
 func (r *Restorer) NodeEnd(before Name) error {
-	if n := len(r.table.before); n > 0 && r.table.before[n-1].Origin.Node >= before.Origin.Node {
+	if n := len(r.table.ended); n > 0 && r.table.ended[n-1].Origin.Node >= before.Origin.Node {
 		return errNodeEnd
 	}
-	r.table.before = append(r.table.before, before)
+	r.table.ended = append(r.table.ended, before)
 	return nil
 }
 

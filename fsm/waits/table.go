@@ -40,7 +40,7 @@ type Table struct {
 	bytes     int64
 	counts    Counts
 	readiness
-	nodeEnds
+	ended NodeEnds
 }
 
 // place is a waiter's place in the queue of a key.
@@ -84,7 +84,7 @@ func New() *Table {
 func (t *Table) Copy() *Table {
 	c := *t
 	c.places, c.deadlines, c.names = t.places.IsoCopy(), t.deadlines.IsoCopy(), t.names.IsoCopy()
-	c.readiness, c.nodeEnds = t.readiness.copy(), t.nodeEnds.copy()
+	c.readiness, c.ended = t.readiness.copy(), slices.Clone(t.ended)
 	c.counts = slices.Clone(t.counts)
 	return &c
 }
@@ -127,7 +127,7 @@ func (t *Table) Remove(w *Waiter) {
 // Find returns the waiter of a name, nil if there is none.
 func (t *Table) Find(n Name) *Waiter {
 	w, ok := t.names.Get(&Waiter{Name: n})
-	if !ok || t.hasNodeEnded(w) {
+	if !ok || t.ended.Has(w.Name) {
 		return nil
 	}
 	return w
@@ -182,7 +182,7 @@ func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 		more = false
 		t.names.Ascend(&Waiter{Name: next}, func(w *Waiter) bool {
 			more = true
-			if !t.hasNodeEnded(w) {
+			if !t.ended.Has(w.Name) {
 				incarnations = append(incarnations, w.Origin)
 				next = Name{Origin: w.Origin, Ticket: ^uint64(0)}
 			} else {

@@ -56,9 +56,9 @@ func (t *Table) Verify() (err error) {
 	if coming != t.known.Len() || last > t.turn || (t.turn != 0) != (t.queue.Len() > 0) {
 		failed("%d keys are ready, %d known; turn %d of %d", coming, t.known.Len(), last, t.turn)
 	}
-	for i := 1; i < len(t.before); i++ {
-		if t.before[i-1].Origin.Node >= t.before[i].Origin.Node {
-			failed("what is dropped of %q is out of order", t.before[i].Origin.Node)
+	for i := 1; i < len(t.ended); i++ {
+		if t.ended[i-1].Origin.Node >= t.ended[i].Origin.Node {
+			failed("the end of node %q is out of order", t.ended[i].Origin.Node)
 		}
 	}
 	return err
