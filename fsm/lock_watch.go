@@ -103,6 +103,8 @@ func (w *lockWatch) observe(e *locks.Event, now int64) {
 		return
 	}
 	switch e.Kind {
+	case locks.Refused:
+		w.of(e.Key, nativeLocks).Refusals++
 	case locks.Granted:
 		n := w.of(e.Key, nativeLocks)
 		n.Grants++

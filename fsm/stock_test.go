@@ -319,6 +319,10 @@ func TestLockClasses(t *testing.T) {
 			"lock.acquire k me px 9000;lock-command 2 1 0 lock.acquire k you px 1 wait 0;wait 1000;lock.release k me",
 			"native : granted 2 released 1; ",
 		},
+		{
+			"native: refused", "lock.acquire k me px 9000;lock.acquire k you px 9000;lock.acquire k me px 9000",
+			"native : granted 1 refused 1; ",
+		},
 	} {
 		d := newDriver(t)
 		d.m.ClassifyLocks([]string{"jobs:*", "x?y", "name", ""})

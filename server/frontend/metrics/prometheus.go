@@ -250,9 +250,10 @@ var lockClassCounters = []struct {
 			"Holds that were waited for more than a second: a stock lock from the first refusal of that client on"),
 		func(n *fsm.LockClassCounts) uint64 { return n.Slow },
 	},
-	{classDesc("refusals_total", "Requests for a stock lock that another held"), func(n *fsm.LockClassCounts) uint64 {
-		return n.Refusals
-	}},
+	{
+		classDesc("refusals_total", "Requests for a held lock that did not wait for it"),
+		func(n *fsm.LockClassCounts) uint64 { return n.Refusals },
+	},
 	{
 		classDesc("releases_total", "Holds that were given back; of stock locks all that a command removed"),
 		func(n *fsm.LockClassCounts) uint64 { return n.Releases },
