@@ -141,7 +141,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	defer m.mu.Unlock()
 	c := &m.call
 	c.listen(event.Interest(m.interest.Load()))
-	entry.Version = m.st.enter(entry.Version)
+	entry.Version = m.st.raiseVersion(entry.Version)
 	m.version.Store(uint32(entry.Version))
 	c.use(m.st, m.ops)
 	c.EntryVersion = entry.Version
@@ -288,7 +288,7 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	c.use(m.st, m.ops)
 	c.Reading, c.DueMet = true, false
 	c.NowMillis, c.WallOffsetMillis = max(nowMillis, m.st.ClockMillis), wallOffsetMillis
-	c.EntryVersion = m.st.meaning()
+	c.EntryVersion = m.st.readVersion()
 	c.scriptSteps = m.call.scriptSteps
 	if class == ReadShort {
 		c.writeBudget, c.readBudget = newOwnBudget(m.budgets.readShort), newOwnBudget(m.budgets.batch)

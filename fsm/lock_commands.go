@@ -31,8 +31,8 @@ var lockOps = map[string]op{
 	"session.open":      sessionOpenOp,
 }
 
-// strange reports whether one of the keys has a value that is no lock. The reply is command.ErrWrongType then.
-func (c *call) strange(keys ...string) bool {
+// anyNotLock reports whether one of the keys has a value that is no lock. The reply is command.ErrWrongType then.
+func (c *call) anyNotLock(keys ...string) bool {
 	for _, key := range keys {
 		if it := c.FindIn(c.DB, key); it != nil && !it.IsLock() {
 			return true
@@ -57,7 +57,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if problem := o.read(c.Args); problem.IsError() {
 		return problem
 	}
-	if c.strange(r.Keys...) {
+	if c.anyNotLock(r.Keys...) {
 		return command.ErrWrongType
 	}
 	if !c.worksOn(len(r.Keys)) || !c.fitsChanges(len(r.Keys)) {
@@ -65,7 +65,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	}
 	r.Session = c.usableSession(r.Session)
 	r.Client, r.Ticket, r.GraceMillis = c.from.client, c.from.ticket, c.from.graceMillis
-	r.Account, r.OverQuota = int16(c.Account), r.Waits && c.crowded()
+	r.Account, r.OverQuota = int16(c.Account), r.Waits && c.isOverWaiterQuota()
 	grants := c.locked.Grants
 	answer, err := c.changeLocks(len(r.Keys)).Acquire(r)
 	c.publishLockEvents()
@@ -102,7 +102,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	switch {
 	case len(owner) > locks.MaxText:
 		return key, owner, protocol.ErrOwnerTooLong.Value()
-	case c.strange(key):
+	case c.anyNotLock(key):
 		return key, owner, command.ErrWrongType
 	case !c.worksOn(1), !c.fitsChanges(1):
 		return key, owner, command.ErrOverWork
@@ -173,7 +173,7 @@ func releaseallOp(c *call) protocol.Value {
 	case len(rest[0]) > locks.MaxText:
 		return protocol.ErrOwnerTooLong.Value()
 	}
-	if c.strange(keys...) {
+	if c.anyNotLock(keys...) {
 		return command.ErrWrongType
 	}
 	if !c.worksOn(len(keys)) || !c.fitsChanges(len(keys)) {
@@ -224,7 +224,7 @@ func breakOp(c *call) protocol.Value {
 	if problem.IsError() {
 		return problem
 	}
-	if c.strange(b.Key) {
+	if c.anyNotLock(b.Key) {
 		return c.breakStock(&b, text)
 	}
 	if !c.Fits(breakWork(c.st.Locks.Holders(c.DB, b.Key))) || !c.fitsChanges(1) {

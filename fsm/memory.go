@@ -233,8 +233,8 @@ func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	return n
 }
 
-// crowded reports whether the user has no room for another waiter. c.refusal is the reply.
-func (c *call) crowded() bool {
+// isOverWaiterQuota reports whether the user has no room for another waiter. c.refusal is the reply.
+func (c *call) isOverWaiterQuota() bool {
 	q := &c.quota
 	switch {
 	case q.User == "":

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// rooms has the commands on values of each type, families the other commands.
+// typeCommands has the commands on values of each type, otherCommands the other commands.
 var (
-	rooms    = []map[string]command.Op{str.Ops, bit.Ops, hash.Ops, list.Ops, set.Ops, zset.Ops, keys.Ops}
-	families = []map[string]op{
+	typeCommands  = []map[string]command.Op{str.Ops, bit.Ops, hash.Ops, list.Ops, set.Ops, zset.Ops, keys.Ops}
+	otherCommands = []map[string]op{
 		keyOps, messageOps, scriptOps, scriptLocals, lockOps, fenceOps,
 	}
 )
@@ -34,13 +34,13 @@ func newBindings() bindings {
 	for name, run := range lockReads { // unordered: fills another map
 		t[name] = &binding{name: name, run: run}
 	}
-	for _, family := range rooms {
+	for _, family := range typeCommands {
 		for name, of := range family { // unordered: fills another map
 			t[name] = newBinding(name)
 			t[name].of = of
 		}
 	}
-	for _, family := range families {
+	for _, family := range otherCommands {
 		for name, run := range family { // unordered: fills another map
 			t[name] = newBinding(name)
 			t[name].run = run

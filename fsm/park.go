@@ -33,7 +33,7 @@ func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 		return command.ErrOOM
 	case c.st.Waits.Bytes()+bytes > c.bounds.waiting:
 		return protocol.ErrTooManyWait.Value()
-	case c.crowded():
+	case c.isOverWaiterQuota():
 		return c.refusal
 	}
 	w.Own()

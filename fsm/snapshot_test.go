@@ -467,7 +467,7 @@ func TestVersionOfTheCluster(t *testing.T) {
 	}
 	applied := func(version, meaning byte) {
 		t.Helper()
-		require.Equal(t, meaning, d.m.st.enter(version))
+		require.Equal(t, meaning, d.m.st.raiseVersion(version))
 		if version <= protocol.EntryVersion {
 			d.doLine("incr n")
 			require.Equal(t, meaning, d.m.call.EntryVersion)

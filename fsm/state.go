@@ -35,15 +35,15 @@ func newState() *state {
 	return st
 }
 
-// enter records the version of an entry, and returns the version by which the entry is applied. That version never
-// falls: a leader that was elected with entries it had not applied may append an older version to them.
-func (st *state) enter(version byte) byte {
+// raiseVersion records the version of an entry, and returns the version by which the entry is applied. That version
+// never falls: a leader that was elected with entries it had not applied may append an older version to them.
+func (st *state) raiseVersion(version byte) byte {
 	st.version = max(st.version, version)
 	return st.version
 }
 
-// meaning returns the version by which reads run.
-func (st *state) meaning() byte { return max(st.version, protocol.OldestEntryVersion) }
+// readVersion returns the version by which reads run.
+func (st *state) readVersion() byte { return max(st.version, protocol.OldestEntryVersion) }
 
 // advance sets the clock to stampMillis, but never back.
 func (st *state) advance(stampMillis, wallOffsetMillis int64) {

@@ -110,12 +110,12 @@ func checkStatements(t *testing.T, positions *token.FileSet, file *ast.File, inf
 // is bound exactly once, and nothing is bound that has no row.
 func TestEveryRowIsBoundOnce(t *testing.T) {
 	bound := map[string]int{}
-	for _, room := range rooms {
+	for _, room := range typeCommands {
 		for name := range room {
 			bound[name]++
 		}
 	}
-	for _, family := range families {
+	for _, family := range otherCommands {
 		for name := range family {
 			bound[name]++
 		}
