@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm/command"
-	"github.com/holdfast/holdfast/protocol"
 )
 
 // TestElementScansReturnEachOnce scans a hash and a set while fields and members come and go, and the node
@@ -113,30 +111,4 @@ func TestDrawsDiffer(t *testing.T) {
 	}
 	require.Equal(t, "50", line(d.do("scard", "s")))
 	require.Len(t, d.do("srandmember", "s", "-120").Elems, 120)
-}
-
-// TestRollBackOfCollections: what a script did to a hash or a set is undone with the script.
-func TestRollBackOfCollections(t *testing.T) {
-	d := newDriver(t)
-	d.do("hset", "h", "a", "1")
-	d.do("sadd", "s", "a", "b")
-	for i := range 200 {
-		d.do("sadd", "large", strconv.Itoa(i)+"x")
-	}
-	twin := &driver{
-		t: t, m: restored(t, d.m), seq: d.seq, nowMillis: d.nowMillis, wallOffset: d.wallOffset,
-		version: d.version,
-	}
-	const changes = `redis.call('hset','h','a','2') redis.call('hset','new','a','2') redis.call('spop','s')
-		redis.call('smove','large','s','7x') redis.call('sunionstore','h','large','s') redis.call('setbit','bits','7','1')
-		redis.call('sort','large','alpha','store','s') while true do end`
-	for _, d := range []*driver{d, twin} {
-		source := changes
-		if d == twin {
-			source = "while true do end"
-		}
-		reply := d.do("eval", source, "0")
-		require.Contains(t, reply.Str, protocol.Undone)
-	}
-	require.True(t, bytes.Equal(dump(t, twin.m), dump(t, d.m)))
 }
