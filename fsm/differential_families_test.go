@@ -27,8 +27,8 @@ func TestDifferentialFamilies(t *testing.T) {
 	for _, family := range collectionGroups {
 		for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
 			t.Run(fmt.Sprintf("%s in RESP%d", family, resp), func(t *testing.T) {
-				r.t = t
-				r.do("HELLO", strconv.Itoa(resp))
+				r.T = t
+				r.Do("HELLO", strconv.Itoa(resp))
 				for seed := range int64(seeds) {
 					differential(t, r, 1000+seed, resp, func(row *protocol.Command) bool {
 						return row.Group == family || slices.Contains(anyKind, row.Name)
@@ -45,8 +45,8 @@ func TestDifferentialSort(t *testing.T) {
 	makes := []string{"sadd", "rpush", "zadd", "set", "mset", "hset", "del", "flushdb", "lrange"}
 	for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
 		t.Run(fmt.Sprintf("RESP%d", resp), func(t *testing.T) {
-			r.t = t
-			r.do("HELLO", strconv.Itoa(resp))
+			r.T = t
+			r.Do("HELLO", strconv.Itoa(resp))
 			for seed := range int64(seeds) {
 				differential(t, r, 2000+seed, resp, func(row *protocol.Command) bool {
 					return row.Name == "lcs" || strings.HasPrefix(row.Name, "sort") || slices.Contains(makes, row.Name)

@@ -1,12 +1,8 @@
 package fsm
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"math"
-	"math/rand"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,60 +17,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// redis is a connection to a real server.
-type redis struct {
-	t    testing.TB
-	conn net.Conn
-	in   *bufio.Reader
-}
-
 // startRedis starts the server that HOLDFAST_REDIS_SERVER names, and connects to it.
-func startRedis(t testing.TB) *redis {
+func startRedis(t testing.TB) *protocoltest.Redis {
 	t.Helper()
-	conn, err := net.Dial("unix", protocoltest.StartRedis(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return &redis{t: t, conn: conn, in: bufio.NewReader(conn)}
-}
-
-// do sends a command line and returns the bytes of the reply.
-func (r *redis) do(words ...string) string {
-	r.t.Helper()
-	line := fmt.Appendf(nil, "*%d\r\n", len(words))
-	for _, w := range words {
-		line = fmt.Appendf(line, "$%d\r\n%s\r\n", len(w), w)
-	}
-	_, err := r.conn.Write(line)
-	require.NoError(r.t, err)
-	return r.reply()
-}
-
-func (r *redis) reply() string {
-	r.t.Helper()
-	head, err := r.in.ReadString('\n')
-	require.NoError(r.t, err)
-	n, _ := strconv.Atoi(strings.TrimSpace(head[1:]))
-	switch head[0] {
-	case '$', '=':
-		if n < 0 {
-			return head
-		}
-		body := make([]byte, n+2)
-		_, err := io.ReadFull(r.in, body)
-		require.NoError(r.t, err)
-		return head + string(body)
-	case '*', '~', '>', '%':
-		if head[0] == '%' {
-			n *= 2
-		}
-		var b strings.Builder
-		b.WriteString(head)
-		for range n {
-			b.WriteString(r.reply())
-		}
-		return b.String()
-	}
-	return head
+	return protocoltest.DialRedis(t, protocoltest.StartRedis(t))
 }
 
 // What cannot be the same: the order of keys, time itself, a few replies that
@@ -91,8 +37,8 @@ func TestDifferential(t *testing.T) {
 	r := startRedis(t)
 	for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
 		t.Run(fmt.Sprintf("RESP%d", resp), func(t *testing.T) {
-			r.t = t
-			r.do("HELLO", strconv.Itoa(resp))
+			r.T = t
+			r.Do("HELLO", strconv.Itoa(resp))
 			for seed := range int64(seeds) {
 				differential(t, r, seed, resp, func(*protocol.Command) bool { return true })
 			}
@@ -103,17 +49,17 @@ func TestDifferential(t *testing.T) {
 // seeds is how many sequences of commands are tried.
 const seeds = 30
 
-func differential(t *testing.T, r *redis, seed int64, resp int, takes func(row *protocol.Command) bool) {
-	release := r.release()
+func differential(t *testing.T, r *protocoltest.Redis, seed int64, resp int, takes func(row *protocol.Command) bool) {
+	release := releaseOf(r)
 	g := newGenerator(seed, release, unlikeRedis...)
 	g.rows = slices.DeleteFunc(g.rows, func(row *protocol.Command) bool {
 		return !takes(row) || row.Has(protocol.FlagBlocking) // Redis would wait: see the test of server/frontend
 	})
 	d := newDriver(t)
 	g.wallMillis = time.Now().UnixMilli()
-	require.Equal(t, "+OK\r\n", r.do("SELECT", "0"))
-	require.Equal(t, "+OK\r\n", r.do("FLUSHALL"))
-	require.Equal(t, "+OK\r\n", r.do("SCRIPT", "FLUSH"))
+	require.Equal(t, "+OK\r\n", r.Do("SELECT", "0"))
+	require.Equal(t, "+OK\r\n", r.Do("FLUSHALL"))
+	require.Equal(t, "+OK\r\n", r.Do("SCRIPT", "FLUSH"))
 	var history []string
 	for range 500 {
 		if g.rng.Intn(20) == 0 {
@@ -126,22 +72,22 @@ func differential(t *testing.T, r *redis, seed int64, resp int, takes func(row *
 		}
 		if g.rng.Intn(100) == 0 {
 			d.db = g.rng.Intn(3)
-			r.do("SELECT", strconv.Itoa(d.db))
+			r.Do("SELECT", strconv.Itoa(d.db))
 		}
 		words[0] = strings.ToLower(words[0])
 		words = tame(words)
 		if strings.EqualFold(words[0], "eval_ro") && len(words) > 1 {
 			// Here, and not in Redis, it leaves nothing in the script cache.
-			r.do("script", "load", words[1])
+			r.Do("script", "load", words[1])
 			d.do("script", "load", words[1])
 		}
 		plain := words
 		words = g.scripted(words)
 		history = append(history, fmt.Sprintf("%d %s", d.db, quote(words)))
-		want := r.do(words...)
+		want := r.Do(words...)
 		if words[0] == "dbsize" && len(words) == 1 {
 			// Redis counts keys that have ended and that nobody has met since.
-			head, _, _ := strings.Cut(r.do("keys", "*"), "\r\n")
+			head, _, _ := strings.Cut(r.Do("keys", "*"), "\r\n")
 			want = ":" + head[1:] + "\r\n"
 		}
 		d.nowMillis = max(d.nowMillis, time.Now().UnixMilli())
@@ -158,7 +104,7 @@ func differential(t *testing.T, r *redis, seed int64, resp int, takes func(row *
 		}
 		if plain[0] == "spop" && len(plain) > 1 {
 			// The two have different members now.
-			r.do("del", plain[1])
+			r.Do("del", plain[1])
 			d.do("del", plain[1])
 		}
 		if !same && plain[0] == "sort" {
@@ -169,17 +115,17 @@ func differential(t *testing.T, r *redis, seed int64, resp int, takes func(row *
 }
 
 // forget removes what the words of SORT name, the place of STORE among them.
-func forget(r *redis, d *driver, words []string) {
+func forget(r *protocoltest.Redis, d *driver, words []string) {
 	line := append([]string{"del"}, words[1:]...)
-	r.do(line...)
+	r.Do(line...)
 	d.do(line...)
 }
 
-// release is the server's own.
-func (r *redis) release() string {
-	_, rest, _ := strings.Cut(r.do("INFO", "server"), "redis_version:")
+// releaseOf is the server's own.
+func releaseOf(r *protocoltest.Redis) string {
+	_, rest, _ := strings.Cut(r.Do("INFO", "server"), "redis_version:")
 	release, _, ok := strings.Cut(rest, "\r\n")
-	require.True(r.t, ok)
+	require.True(r.T, ok)
 	return release
 }
 
@@ -222,27 +168,27 @@ func cutShort(index string) bool {
 
 // differentialExec compares a transaction: some keys watched, perhaps commands
 // between, some commands queued.
-func differentialExec(t *testing.T, r *redis, g *generator, d *driver, resp int) {
+func differentialExec(t *testing.T, r *protocoltest.Redis, g *generator, d *driver, resp int) {
 	d.nowMillis, d.wallOffset = max(d.nowMillis, time.Now().UnixMilli()), 0
 	var history []string
 	keys := []string{pick(g.rng, generatedKeys), pick(g.rng, generatedKeys)}
-	r.do(append([]string{"watch"}, keys...)...)
+	r.Do(append([]string{"watch"}, keys...)...)
 	watches := d.watch(keys...)
 	for range g.rng.Intn(3) {
 		words := g.queueable()
 		history = append(history, quote(words))
-		r.do(words...)
+		r.Do(words...)
 		d.do(words...)
 	}
-	r.do("multi")
+	r.Do("multi")
 	var queued [][]string
 	for range g.rng.Intn(4) {
 		words := g.queueable()
 		history = append(history, "queued "+quote(words))
-		require.Equal(t, "+QUEUED\r\n", r.do(words...), quote(words))
+		require.Equal(t, "+QUEUED\r\n", r.Do(words...), quote(words))
 		queued = append(queued, words)
 	}
-	want := r.do("exec")
+	want := r.Do("exec")
 	got := string(d.exec(watches, queued...).AppendTo(nil, resp))
 	require.Equal(t, modern(want), modern(got), "watched %q\n%s", keys, strings.Join(history, "\n"))
 }
@@ -327,9 +273,9 @@ func TestDifferentialFloats(t *testing.T) {
 	g := newGenerator(1, "")
 	for range 3000 {
 		value, by := g.float(), g.float()
-		r.do("set", "f", value)
+		r.Do("set", "f", value)
 		d.do("set", "f", value)
-		want := r.do("incrbyfloat", "f", by)
+		want := r.Do("incrbyfloat", "f", by)
 		require.Equal(t, want, wire(d.do("incrbyfloat", "f", by)), "%q + %q", value, by)
 	}
 }
@@ -365,23 +311,17 @@ func (g *generator) float() string {
 // TestDifferentialEvents compares the keyspace events of lists and sorted sets.
 func TestDifferentialEvents(t *testing.T) {
 	socket := protocoltest.StartRedis(t)
-	dial := func() *redis {
-		conn, err := net.Dial("unix", socket)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		return &redis{t: t, conn: conn, in: bufio.NewReader(conn)}
-	}
-	r, subscriber := dial(), dial()
-	require.Equal(t, "+OK\r\n", r.do("config", "set", "notify-keyspace-events", "EA"))
-	subscriber.do("psubscribe", "*")
-	release := r.release()
+	r, subscriber := protocoltest.DialRedis(t, socket), protocoltest.DialRedis(t, socket)
+	require.Equal(t, "+OK\r\n", r.Do("config", "set", "notify-keyspace-events", "EA"))
+	subscriber.Do("psubscribe", "*")
+	release := releaseOf(r)
 	seen := make(map[string]bool)
 	for seed := range int64(8) {
-		g := scoredGenerator{&generator{rng: rand.New(rand.NewSource(seed))}}
+		g := newScoredGenerator(seed)
 		d := newDriver(t)
 		d.m.Listen(event.InMessages)
 		d.m.st.Notifies = event.AllClasses &^ (event.ClassKeyspace | event.ClassMiss | event.ClassNew)
-		r.do("flushall")
+		r.Do("flushall")
 		fillScored(r, d)
 		theirEvents(r, subscriber)
 		for range 1000 {
@@ -389,7 +329,7 @@ func TestDifferentialEvents(t *testing.T) {
 			if unclear(d, words) || otherNumbers(release, words) {
 				continue
 			}
-			r.do(words...)
+			r.Do(words...)
 			ours := told(d.record(request(nil, 0, words...)).events)
 			theirs := theirEvents(r, subscriber)
 			require.Equal(t, theirs, ours, "seed %d: %s", seed, quote(words))
@@ -404,11 +344,11 @@ func TestDifferentialEvents(t *testing.T) {
 
 // theirEvents are the events that Redis has told since the last call, as told shows them. Redis also
 // tells of keys that are looked for in vain, and of new keys.
-func theirEvents(r, subscriber *redis) string {
-	r.do("publish", "end", "")
+func theirEvents(r, subscriber *protocoltest.Redis) string {
+	r.Do("publish", "end", "")
 	var b strings.Builder
 	for {
-		parts := strings.Split(subscriber.reply(), "\r\n")
+		parts := strings.Split(subscriber.Reply(), "\r\n")
 		channel, message := parts[6], parts[8]
 		if channel == "end" {
 			return b.String()

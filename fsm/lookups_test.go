@@ -51,7 +51,7 @@ func TestLookups(t *testing.T) {
 func TestDifferentialLookups(t *testing.T) {
 	r := startRedis(t)
 	counts := func() (n [2]int) {
-		for line := range strings.Lines(r.do("info", "stats")) {
+		for line := range strings.Lines(r.Do("info", "stats")) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 			switch name {
 			case "keyspace_hits":
@@ -68,7 +68,7 @@ func TestDifferentialLookups(t *testing.T) {
 		}
 		words := protocoltest.Words(t, line)
 		before := counts()
-		r.do(words[2:]...)
+		r.Do(words[2:]...)
 		after := counts()
 		require.Equal(t, words[0]+" "+words[1], fmt.Sprint(after[0]-before[0], after[1]-before[1]), line)
 	}

@@ -227,7 +227,7 @@ func TestDifferentialLibraries(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			for seed := range uint64(libraryScripts) {
 				script := libraryScript(kind, seed)
-				want, got := redis.eval(t, script), runSnippet(script)
+				want, got := redis.eval(script), runSnippet(script)
 				if got != want {
 					reportDifference(t, script, got, want)
 					return

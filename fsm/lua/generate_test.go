@@ -267,7 +267,7 @@ func TestDifferentialPrograms(t *testing.T) {
 	redis := startRedis(t)
 	for seed := range uint64(generatedPrograms) {
 		program := generateProgram(seed)
-		want, got := redis.eval(t, program), runSnippet(program)
+		want, got := redis.eval(program), runSnippet(program)
 		if withoutAddresses(got) != withoutAddresses(want) {
 			t.Errorf("seed %d\n%s\n got %s\nwant %s", seed, program, got, want)
 			if t.Failed() {

@@ -1,17 +1,21 @@
 package protocoltest
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
@@ -25,6 +29,59 @@ func StartRedis(t testing.TB, flags ...string) (socket string) {
 		"--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "",
 		"--dir", dir,
 	}, flags...)...)
+}
+
+// Redis is a connection to a server of [StartRedis], which hands on the bytes of replies.
+type Redis struct {
+	T    testing.TB // may be set anew
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// DialRedis connects to the socket of a server.
+func DialRedis(t testing.TB, socket string) *Redis {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &Redis{T: t, conn: conn, in: bufio.NewReader(conn)}
+}
+
+// Do sends a command line and returns the bytes of the reply.
+func (r *Redis) Do(words ...string) string {
+	r.T.Helper()
+	_, err := r.conn.Write(protocol.AppendCommand(nil, words...))
+	require.NoError(r.T, err)
+	return r.Reply()
+}
+
+// Reply returns the bytes of the next reply or push.
+func (r *Redis) Reply() string {
+	r.T.Helper()
+	head, err := r.in.ReadString('\n')
+	require.NoError(r.T, err)
+	n, _ := strconv.Atoi(strings.TrimSpace(head[1:]))
+	switch head[0] {
+	case '$', '=':
+		if n < 0 {
+			return head
+		}
+		body := make([]byte, n+2)
+		_, err := io.ReadFull(r.in, body)
+		require.NoError(r.T, err)
+		return head + string(body)
+	case '*', '~', '>', '%':
+		if head[0] == '%' {
+			n *= 2
+		}
+		var b strings.Builder
+		b.WriteString(head)
+		for range n {
+			b.WriteString(r.Reply())
+		}
+		return b.String()
+	}
+	return head
 }
 
 // StartSentinel is StartRedis for a redis-sentinel. config are lines of its configuration.
