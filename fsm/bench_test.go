@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,43 +92,6 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			b.ReportMetric(float64(cpuNanos()-began)/float64(b.N), "cpu-ns/op")
 			if s, ok := c.sink.(*lastReply); ok && s.reply.Num != 1 {
 				b.Fatal(line(s.reply))
-			}
-		})
-	}
-}
-
-// BenchmarkApply is one command, 64 an entry, with what it takes to make the entry.
-func BenchmarkApply(b *testing.B) {
-	for _, words := range [][]string{
-		{"set", "lock:%d", "token", "NX", "PX", "30000"},
-		{"set", "lock:%d", "token", "PX", "30000"},
-		{"pexpire", "lock:%d", "30000"},
-		{"incr", "fence:%d"},
-		{"get", "lock:%d"},
-		{"eval", compareAndDelete, "1", "lock:%d", "other"},
-	} {
-		b.Run(words[0], func(b *testing.B) {
-			d := locked(b, 100_000)
-			var bodies [][][]byte // for a thousand entries
-			for i := range 1000 {
-				var entry [][]byte
-				for j := range 64 {
-					line := slices.Clone(words)
-					for k := range line {
-						line[k] = strings.ReplaceAll(line[k], "%d", strconv.Itoa((i*64+j)*7%100_000))
-					}
-					entry = append(entry, request(nil, 0, line...))
-				}
-				bodies = append(bodies, entry)
-			}
-			seq := d.seq
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := 0; i < b.N; i += 64 {
-				entry := entryOf(&seq, d.nowMillis, bodies[i/64%len(bodies)]...)
-				if err := d.m.Apply(entry, new(lastReply)); err != nil {
-					b.Fatal(err)
-				}
 			}
 		})
 	}

@@ -306,29 +306,6 @@ func TestGetDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-func BenchmarkHash(b *testing.B) {
-	for _, n := range []int{1, 128, 100_000} {
-		h := hashOf(n, "value")
-		b.Run("get/"+strconv.Itoa(n), func(b *testing.B) {
-			for b.Loop() {
-				h.Get("field:0")
-			}
-		})
-		b.Run("put/"+strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				h.Put("field:0", "other")
-			}
-		})
-		b.Run("clone-put/"+strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				h.Clone().(*Hash).Put("field:0", "other")
-			}
-		})
-	}
-}
-
 // TestBorders: a collection is small up to Redis's limits, and not beyond.
 func TestBorders(t *testing.T) {
 	t.Parallel()

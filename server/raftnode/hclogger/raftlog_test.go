@@ -112,14 +112,6 @@ func TestRaftTakesIt(t *testing.T) {
 	require.Contains(t, out.String(), "initial configuration")
 }
 
-func BenchmarkSilencedLine(b *testing.B) {
-	l := New(slog.New(slog.DiscardHandler))
-	b.ReportAllocs()
-	for b.Loop() {
-		l.Debug("accepted connection", "local-address", "x", "remote-address", "y")
-	}
-}
-
 func TestRepeatedComplaintsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

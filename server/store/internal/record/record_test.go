@@ -84,12 +84,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkAppend(b *testing.B) {
-	l := &raft.Log{Index: 1 << 30, Term: 5, Data: make([]byte, 4096), AppendedAt: time.Now()}
-	buf := Append(nil, l)
-	b.SetBytes(int64(len(buf)))
-	for b.Loop() {
-		buf = Append(buf[:0], l)
-	}
-}
