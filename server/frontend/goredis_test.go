@@ -2,10 +2,8 @@ package frontend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,38 +90,4 @@ func TestGoRedisPipeline(t *testing.T) {
 		require.NoError(t, c.Close())
 		s.stop()
 	})
-}
-
-// TestGoRedisTransactions counts with WATCH from many clients at once: no count is lost.
-func TestGoRedisTransactions(t *testing.T) {
-	s := start(t, Config{}, newCluster())
-	c := goRedis(t, s, redis.Options{PoolSize: 8})
-	ctx := t.Context()
-	increment := func(tx *redis.Tx) error {
-		n, err := tx.Get(ctx, "count").Int()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
-		}
-		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Set(ctx, "count", n+1, 0).Err() })
-		return err
-	}
-	var all sync.WaitGroup
-	failures := make(chan error, 8)
-	for range 8 {
-		all.Go(func() {
-			for range 20 {
-				err := c.Watch(ctx, increment, "count")
-				for errors.Is(err, redis.TxFailedErr) {
-					err = c.Watch(ctx, increment, "count")
-				}
-				if err != nil {
-					failures <- err
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	require.Empty(t, failures)
-	require.Equal(t, "160", c.Get(ctx, "count").Val())
 }
