@@ -34,7 +34,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	fs := flag.NewFlagSet("jepsen", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.target, "target", "holdfast", "what is tested: holdfast, redis or redis-sentinel")
+	fs.StringVar(&o.target, "target", "holdfast", "what is tested: holdfast or redis-sentinel")
 	fs.StringVar(&o.workload, "workload", "all", "what clients do, separated by commas: "+strings.Join(workload.Names(),
 		", ")+"; all: every one that is valid by itself")
 	fs.StringVar(&o.nemesis, "nemesis", "mixed",

@@ -262,12 +262,10 @@ func (t *trial) openTarget() (err error) {
 	switch t.o.target {
 	case "holdfast":
 		t.target = cluster.NewHoldfast(c)
-	case "redis":
-		t.target, err = cluster.NewRedis(c)
 	case "redis-sentinel":
 		t.target, err = cluster.NewSentinel(c)
 	default:
-		return fmt.Errorf("no target %q: there are holdfast, redis and redis-sentinel", t.o.target)
+		return fmt.Errorf("no target %q: there are holdfast and redis-sentinel", t.o.target)
 	}
 	return err
 }

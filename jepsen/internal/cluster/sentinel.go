@@ -224,6 +224,31 @@ func (s *Sentinel) Leader(ctx context.Context) (string, bool) {
 	return "", false
 }
 
-// Agree implements [Target]: each replica's data against the primary's, by DEBUG DIGEST where it is
-// allowed. Sentinel promises no more than that replicas come to agree.
+// Agree implements [Target]: Sentinel promises no more than that replicas come to agree.
 func (s *Sentinel) Agree(context.Context) (int, []string) { return 0, nil }
+
+// writeRedisConf writes the file that a redis-server keeps its configuration in, and rewrites
+// when a sentinel tells it to change sides.
+func writeRedisConf(c *Config, member string, lines ...string) (string, error) {
+	dir := filepath.Join(c.Dir, "data", member)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make data folder: %w", err)
+	}
+	host, port, err := net.SplitHostPort(c.Net.Listen(member, "client"))
+	if err != nil {
+		return "", fmt.Errorf("address of %s: %w", member, err)
+	}
+	text := fmt.Sprintf("bind %s\nport %s\ndir %s\nprotected-mode no\nsave \"\"\nappendonly yes\nappendfsync everysec\n",
+		host, port, dir)
+	for _, l := range lines {
+		text += l + "\n"
+	}
+	for _, l := range c.Args {
+		text += l + "\n"
+	}
+	path := filepath.Join(dir, "redis.conf")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return "", fmt.Errorf("write configuration: %w", err)
+	}
+	return path, nil
+}

@@ -1,8 +1,7 @@
 // Package cluster runs what is tested: real processes, and what can be done to them.
 //
-// There are three targets: Holdfast, a single Redis, and Redis with Sentinel (one primary, two replicas,
-// three sentinels). Each is a [Target]: members that can be killed, frozen and
-// started again, and nodes that clients connect to.
+// There are two targets: Holdfast, and Redis with Sentinel (one primary, two replicas, three sentinels). Each is a
+// [Target]: members that can be killed, frozen and started again, and nodes that clients connect to.
 //
 // It promises: no process outlives the program; a process that ends by
 // itself, without a fault that excuses the end, is reported ([Target.Findings]) and fails the run.
