@@ -27,9 +27,8 @@
 // there is no answer, in brackets. The words:
 //
 //	cluster 3             a cluster of three fresh nodes n1, n2, n3. Whichever node was elected, n1 leads when a
-//	                      minute has passed. Options: command=2.5s trailing=16384 snapshot-entries=65536
-//	                      max-memory=10kb max-memory.n2=20kb
-//	                      mode=cluster
+//	                      minute has passed. Options: command=2.5s trailing=16384
+//	                      max-memory=10kb max-memory.n2=20kb mode=cluster
 //	pipeline a@n1 { A ; B }   several commands in one write
 //	async a@n1 A          a command whose reply is not waited for
 //	await a [1s..2s]      the reply to it, which must come that long after the command; 0s: is there a reply?
@@ -49,7 +48,6 @@
 //	snapshot n1           a node takes a snapshot and cuts the log
 //	installed n1          how many snapshots the node has started from, other nodes' or own
 //	wall-clock n1 +1h     the wall clock jumps
-//	rate n1 1.1           the monotonic clock runs faster
 //	disk n1 hang|error|ok what happens to appends on the disk, until a crash
 //	deaths n1             why the node ended by itself
 //	state [n1 n2]         all keys, and that these nodes (all that run) have the same state

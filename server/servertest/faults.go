@@ -115,16 +115,6 @@ func (p *player) wallClock(args []string) []string {
 	return nil
 }
 
-func (p *player) rate(args []string) []string {
-	p.need(len(args) == 2)
-	rate, err := strconv.ParseFloat(args[1], 64)
-	require.NoError(p.t, err)
-	for _, n := range p.nodes(args[:1]) {
-		n.Clock.SetRate(rate)
-	}
-	return nil
-}
-
 func (p *player) disk(args []string) []string {
 	p.need(len(args) == 2)
 	n := p.node(args[0])

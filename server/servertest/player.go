@@ -88,7 +88,6 @@ var words = map[string]word{
 	"snapshot":   {"snapshot n1", (*player).snapshot},
 	"installed":  {"installed n1", (*player).installed},
 	"wall-clock": {"wall-clock n1 +1h", (*player).wallClock},
-	"rate":       {"rate n1 1.1", (*player).rate},
 	"disk":       {"disk n1 hang|error|ok", (*player).disk},
 	"deaths":     {"deaths n1", (*player).deaths},
 	"state":      {"state [n1 n2]", (*player).state},
@@ -178,8 +177,6 @@ func (p *player) tuning(options []string) func(*server.Config) {
 				c.CommandTimeout = p.duration(value)
 			case "trailing":
 				c.TrailingLogs = uint64(p.integer(value))
-			case "snapshot-entries":
-				c.SnapshotThreshold, c.SnapshotInterval = uint64(p.integer(value)), time.Second
 			case "max-memory", "max-memory." + c.Name:
 				c.MaxMemory = value
 			default:
