@@ -51,7 +51,7 @@ fmt: ## format Go with gofumpt, and wrap Markdown
 
 rewrite: ## regenerate transcripts and generated documents after an intended change
 	@$(HELM) version >/dev/null || { echo "rewrite: no helm: '$(HELM)' fails; say HELM=helm where one is installed" >&2; exit 1; }
-	HOLDFAST_HELM="$(HELM)" $(GO) test -timeout 30m ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
+	HOLDFAST_HELM="$(HELM)" $(GO) test -timeout 30m ./cmd/holdfast ./fsm ./fsm/locks ./fsm/waits ./server ./server/frontend ./server/reconfig ./server/replica ./server/web ./server/monitoring ./jepsen/internal/picture -rewrite
 
 FUZZTIME ?= 20s
 fuzz: ## run every fuzz target for FUZZTIME (20s)

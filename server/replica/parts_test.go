@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -448,216 +450,157 @@ func request(words ...string) *forward.Batch {
 	return b
 }
 
-// TestProposer: what is proposed at each step, with which version and stamp, and what waits.
+// TestProposer plays the lines of testdata/proposer.txt:
+//
+//	own WORDS, others WORDS   these batches wait, of the node and of others: a is SET a v, a? is SET a v NX, a! is SET of
+//	                          a large value, and a?*9 are nine
+//	answered                  the node's own batches get an answer before they are taken
+//	serve                     the node leads, in term 3
+//	step                      a step of the proposer: what was proposed, and what was told of it
+//	lands TERM                an entry of that term was applied, and the proposer is woken
+//	pass TIME                 time goes on
+//	want MILLIS               an entry is asked for that brings cluster time there
+//	noop yes|no               the machine takes a SET NX for one that is refused
+//	common VERSION            all members can use the version
+//	trip TIME                 the round trip to the nearest majority
+//	woken                     whether the proposer was woken since the last look
+//	looked                    how many batches were looked at since the last look
 func TestProposer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const most = 10 * time.Millisecond
-		clock, mine, others := &fakeClock{monotonic: time.Hour}, &handful{}, &handful{}
-		serving := new(atomic.Pointer[leaderTerm])
-		oldest, newest := byte(protocol.OldestEntryVersion), byte(protocol.OldestEntryVersion+1)
-		var did []string
-		note := func(format string, args ...any) { did = append(did, fmt.Sprintf(format, args...)) }
-		common, held, trip := byte(0), true, raftnode.FarAway-1
-		p := newProposer(proposerConfig{
-			serving: serving, sources: [2]source{mine, others}, wake: make(chan struct{}, 1),
-			isNoop:  func(string, int64) bool { return held },
-			version: func(byte) byte { return common },
-			raised:  func(from, to byte) { note("raised %d to %d", from, to) },
-			propose: func(term uint64, entry []byte, _ ...byte) {
-				version := entry[0]
-				entry[0] = oldest // a later version is beyond this release
-				e, err := protocol.DecodeEntry(string(entry))
-				require.NoError(t, err)
-				batches := ""
-				for b := (protocol.Batch{}); ; {
-					more, err := e.Next(&b)
-					require.NoError(t, err)
-					if !more {
-						break
-					}
-					var r protocol.Request
-					_, err = protocol.NextRequest(b.Body, &r)
-					require.NoError(t, err)
-					batches += " " + r.Args[1]
-				}
-				note("term %d version %d at %d:%s", term, version, e.StampMillis, batches)
-			},
-			proposed: func() { note("first") },
-			took:     func(d time.Duration) { note("took %v", d) },
-
-			roundTrip: func() time.Duration { return trip },
-		}, 1<<20, most)
-		step := func(want ...string) {
-			t.Helper()
-			did = nil
-			more := p.step()
-			require.Equal(t, want, did)
-			require.Equal(t, want != nil, more)
-		}
-		pass := func(d time.Duration) {
-			clock.monotonic += d
-			time.Sleep(d)
-			synctest.Wait()
-		}
-		l := &leaderTerm{
-			term: 3, version: oldest, landed: make(chan struct{}, 1), clock: newClusterClock(clock, time.Hour, 0, 0),
-		}
-		lands := func(term uint64, want ...string) {
-			t.Helper()
-			did = nil
-			p.landed(term)
-			require.Equal(t, want, did)
-			require.Equal(t, want != nil, woken(p.wake))
-			require.Equal(t, want != nil, woken(l.landed))
-		}
-		entry := func(at int, batches string) string {
-			return fmt.Sprintf("term 3 version %d at %d:%s", l.version, at, batches)
-		}
-		mine.batches = append(mine.batches, request("set", "a", "v"))
-		step()
-		lands(3) // it leads no more
-		serving.Store(l)
-		step("first", entry(0, " a"))
-		require.Equal(t, time.Now().UnixNano(), l.progress.Load())
-
-		mine.batches, others.batches = []*forward.Batch{request("set", "b", "v")}, []*forward.Batch{request("set", "c", "v")}
-		step() // one entry is in flight
-		pass(5 * time.Millisecond)
-		lands(2)
-		lands(3, "took 5ms")
-		require.Equal(t, time.Now().UnixNano(), l.progress.Load())
-		step("first", entry(5, " b c")) // in turns
-		lands(3, "took 0s")
-		step()
-		mine.batches, others.batches = []*forward.Batch{request("set", "b", "v")}, []*forward.Batch{request("set", "c", "v")}
-		step("first", entry(5, " c b"))
-		lands(3, "took 0s")
-
-		// What waits is answered before it is taken.
-		mine.batches, mine.answered = []*forward.Batch{request("set", "a", "v")}, true
-		step()
-		mine.batches, mine.answered = nil, false
-
-		// Time is asked for.
-		p.want(l, 5)
-		require.True(t, woken(p.wake))
-		step()
-		pass(time.Millisecond)
-		p.want(l, 6)
-		p.want(l, 4)
-		require.True(t, woken(p.wake))
-		p.want(l, 6)
-		require.False(t, woken(p.wake), "it is asked for already")
-		step("first", entry(6, ""))
-		lands(3, "took 0s")
-		step()
-
-		// All members can use a newer version.
-		common = newest
-		step(fmt.Sprintf("raised %d to %d", oldest, newest), "first", fmt.Sprintf("term 3 version %d at 6:", newest))
-		require.Equal(t, newest, l.version)
-		lands(3, "took 0s")
-		step()
-
-		// Refusals wait for a moment after a useful entry, and are looked at once.
-		claim := request("set", "k", "v", "nx")
-		require.Equal(t, protocol.CreateIfAbsent, claim.Hints)
-		mine.batches, mine.looked = []*forward.Batch{claim}, 0
-		step()
-		step()
-		require.Equal(t, 1, mine.looked)
-		mine.batches = append(mine.batches, claim)
-		step()
-		require.Equal(t, 2, mine.looked)
-		pass(most)
-		require.True(t, woken(p.wake))
-		step("first", entry(16, " k k"))
-		lands(3, "took 0s")
-		mine.batches = []*forward.Batch{claim}
-		step("first", entry(16, " k")) // the last entry was of no use
-		lands(3, "took 0s")
-		for _, other := range []*forward.Batch{request("set", "a", "v"), claim} {
-			others.batches = []*forward.Batch{request("set", "x", "v")}
-			step("first", entry(16, " x"))
-			lands(3, "took 0s")
-			mine.batches = []*forward.Batch{claim}
-			step()
-			held = other != claim
-			others.batches = []*forward.Batch{other}
-			if held {
-				step("first", entry(16, " a k"))
-			} else {
-				step("first", entry(16, " k k"))
-			}
-			lands(3, "took 0s")
-		}
-		require.False(t, woken(p.wake))
-		pass(most)
-		require.False(t, woken(p.wake), "nothing waits any more")
-
-		// So many refusals wait at most.
-		others.batches = []*forward.Batch{request("set", "x", "v")}
-		step("first", entry(26, " x"))
-		lands(3, "took 0s")
-		mine.batches, others.batches = slices.Repeat([]*forward.Batch{claim}, mostRefusals/2), nil
-		held = true
-		step()
-		others.batches = slices.Repeat([]*forward.Batch{claim}, mostRefusals/2)
-		step()
-		others.batches = append(others.batches, claim)
-		step("first", entry(26, strings.Repeat(" k", mostRefusals+1)))
-		lands(3, "took 0s")
-
-		// Where the others are far away entries follow each other by a part of the round trip.
-		const at = 26
-		others.batches, trip = nil, 32*time.Millisecond
-		waits := func(key string) { mine.batches = []*forward.Batch{request("set", key, "v")} }
-		waits("d")
-		step("first", entry(at, " d"))
-		waits("e")
-		step()
-		pass(trip/maxInFlight - 1)
-		require.False(t, woken(p.wake))
-		step()
-		pass(1)
-		require.True(t, woken(p.wake), "another entry may follow")
-		step(entry(at+2, " e"))
-		pass(trip / maxInFlight)
-		mine.batches = []*forward.Batch{claim}
-		step(entry(at+4, " k")) // beside others a refusal does not wait
-		for i := range maxInFlight - 3 {
-			pass(trip / maxInFlight)
-			waits("f")
-			step(entry(at+6+2*i, " f"))
-		}
-		woken(p.wake)
-		waits("g")
-		pass(trip)
-		step() // as many are in flight as may be
-		lands(3, "took 62ms")
-		step(entry(at+62, " g"))
-		lands(3, "took 60ms")
-		mine.batches = []*forward.Batch{request("set", "h", strings.Repeat("v", aloneFrom))}
-		pass(trip)
-		step(entry(at+94, " h"))
-		lands(3, "took 90ms")
-		waits("i")
-		pass(trip)
-		step() // a large entry is alone
-		for range maxInFlight - 1 {
-			p.landed(3)
-		}
-		woken(p.wake)
-		woken(l.landed)
-		step("first", entry(at+126, " i"))
-		lands(3, "took 0s")
-
-		// An entry lands that was proposed before this node served anew.
-		p.landed(3)
-		waits("j")
-		step("first", entry(at+126, " j"))
-		lands(3, "took 0s")
+	protocoltest.Transcripts(t, "testdata/proposer.txt", func(t *testing.T, script []byte) (got []byte) {
+		synctest.Test(t, func(t *testing.T) { got = protocoltest.Lines(t, script, newProposing(t).line) })
+		return got
 	})
+}
+
+// proposing is a proposer with what it is handed made up.
+type proposing struct {
+	*proposer
+	t           *testing.T
+	clock       *fakeClock
+	l           *leaderTerm
+	own, others handful
+	common      byte
+	noop        bool
+	trip        time.Duration
+	did         []string
+}
+
+func newProposing(t *testing.T) *proposing {
+	s := &proposing{t: t, clock: &fakeClock{monotonic: time.Hour}, noop: true, trip: raftnode.FarAway - 1}
+	s.l = &leaderTerm{
+		term: 3, version: protocol.OldestEntryVersion, landed: make(chan struct{}, 1),
+		clock: newClusterClock(s.clock, time.Hour, 0, 0),
+	}
+	s.proposer = newProposer(proposerConfig{
+		serving: new(atomic.Pointer[leaderTerm]), sources: [2]source{&s.own, &s.others}, wake: make(chan struct{}, 1),
+		isNoop:    func(string, int64) bool { return s.noop },
+		version:   func(byte) byte { return s.common },
+		raised:    func(from, to byte) { s.note("version %d to %d", from, to) },
+		propose:   s.noteEntry,
+		proposed:  func() { s.note("first") },
+		took:      func(d time.Duration) { s.note("took %v", d) },
+		roundTrip: func() time.Duration { return s.trip },
+	}, 1<<20, 10*time.Millisecond)
+	return s
+}
+
+func (s *proposing) note(format string, args ...any) {
+	s.did = append(s.did, fmt.Sprintf(format, args...))
+}
+
+// noteEntry notes an entry with its keys: k*9 are nine batches of the key one after another.
+func (s *proposing) noteEntry(term uint64, entry []byte, _ ...byte) {
+	version := entry[0]
+	entry[0] = protocol.OldestEntryVersion // a later version is beyond this release
+	e, err := protocol.DecodeEntry(string(entry))
+	require.NoError(s.t, err)
+	var keys []string
+	for b := (protocol.Batch{}); ; {
+		more, err := e.Next(&b)
+		require.NoError(s.t, err)
+		if !more {
+			break
+		}
+		var r protocol.Request
+		_, err = protocol.NextRequest(b.Body, &r)
+		require.NoError(s.t, err)
+		keys = append(keys, r.Args[1])
+	}
+	text := ""
+	for n := 0; len(keys) > 0; keys = keys[n:] {
+		if n = slices.IndexFunc(keys, func(key string) bool { return key != keys[0] }); n < 0 {
+			n = len(keys)
+		}
+		if text += " " + keys[0]; n > 1 {
+			text += fmt.Sprintf("*%d", n)
+		}
+	}
+	s.note("term %d version %d at %d:%s", term, version, e.StampMillis, text)
+}
+
+func (s *proposing) batches(words []string) *handful {
+	h := &handful{}
+	for _, word := range words {
+		word, times, _ := strings.Cut(word, "*")
+		n, _ := strconv.Atoi(cmp.Or(times, "1"))
+		key, value := strings.TrimRight(word, "?!"), "v"
+		if strings.HasSuffix(word, "!") {
+			value = strings.Repeat("v", aloneFrom)
+		}
+		line := []string{"set", key, value}
+		if strings.HasSuffix(word, "?") {
+			line = append(line, "nx")
+		}
+		h.batches = append(h.batches, slices.Repeat([]*forward.Batch{request(line...)}, n)...)
+	}
+	return h
+}
+
+func (s *proposing) line(words []string) []string {
+	s.did = nil
+	number := func() uint64 { n, err := strconv.ParseUint(words[1], 10, 64); require.NoError(s.t, err); return n }
+	duration := func() time.Duration { d, err := time.ParseDuration(words[1]); require.NoError(s.t, err); return d }
+	switch words[0] {
+	case "own":
+		s.own = *s.batches(words[1:])
+	case "others":
+		s.others = *s.batches(words[1:])
+	case "answered":
+		s.own.answered = true
+	case "serve":
+		s.serving.Store(s.l)
+	case "step":
+		require.Equal(s.t, s.step(), s.did != nil)
+	case "lands":
+		s.landed(number())
+		require.Equal(s.t, s.did != nil, woken(s.l.landed))
+		if woken(s.wake) {
+			s.note("woken")
+		}
+	case "pass":
+		s.clock.monotonic += duration()
+		time.Sleep(duration())
+		synctest.Wait()
+	case "want":
+		s.want(s.l, int64(number()))
+	case "noop":
+		s.noop = words[1] == "yes"
+	case "common":
+		s.common = byte(number())
+	case "trip":
+		s.trip = duration()
+	case "woken":
+		s.note("%v", woken(s.wake))
+	case "looked":
+		s.note("%d", s.own.looked)
+		s.own.looked = 0
+	default:
+		require.Fail(s.t, "no such line", words)
+	}
+	if words[0] == "step" && slices.Contains(s.did, "first") || words[0] == "lands" && len(s.did) > 1 {
+		require.Equal(s.t, time.Now().UnixNano(), s.l.progress.Load(), "a stall counts from here on")
+	}
+	return s.did
 }
 
 // TestVersionOfTheFirstEntry: founders begin with a version of their own, and the log's holds from then on.
@@ -828,146 +771,170 @@ func (m *crowd) Waiting() bool {
 // closing counts how often it is closed.
 type closing struct {
 	net.Conn
-	closed int
+	closed *int
 }
 
 func (c *closing) Close() error {
-	c.closed++
+	*c.closed++
 	return nil
 }
 
-// TestLooksAtWaiters: whose clients leave the queues, and who looks for that when.
-func TestLooksAtWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		self := protocol.Incarnation{Node: "n1", Epoch: 5}
-		m, conn := &crowd{waits: []bool{false}}, &closing{}
-		serving := new(atomic.Pointer[leaderTerm])
-		l := &leaderTerm{term: 3}
-		leader, refused, lastInputOf, dropped := "n2", error(syscall.ECONNREFUSED), "", []string(nil)
-		var looks atomic.Int64
-		executeErr := error(nil)
-		var bodies [][]byte
-		subscribed := 0
-		w := newWaiting(waitingConfig{
-			origin: self, machine: m, serving: serving, absentAfter: 10 * time.Second,
-			execute: func(b *Batch) error {
-				bodies = append(bodies, b.Body)
-				require.True(t, b.Write)
-				require.Equal(t, 1, b.Count)
-				return executeErr
-			},
-			leader: func() (uint64, string) { looks.Add(1); return 3, leader },
-			heard:  func(node string, _ uint64, _ time.Time) bool { return node == lastInputOf },
-			dial: func(context.Context, string) (net.Conn, error) {
-				if refused != nil {
-					return nil, refused
-				}
-				return conn, nil
-			},
-			event: func(e Event) {
-				d := e.(WaitersDropped)
-				dropped = append(dropped, fmt.Sprint(d.Node, " ", d.After))
-			},
-		}, sessions.Cluster{SubscribeWaiting: func(bool) { subscribed++ }})
-		now := time.Now()
-		look := func(seconds int, want ...string) {
-			t.Helper()
-			dropped = nil
-			for range seconds {
-				require.Empty(t, dropped)
-				now = now.Add(time.Second)
-				w.check(now)
-			}
-			require.Equal(t, want, dropped)
-		}
-		m.incarnations = []protocol.Incarnation{{Node: "n1", Epoch: 5}, {Node: "n2", Epoch: 2}}
-		look(20) // it does not lead
-		require.Empty(t, bodies)
-		serving.Store(l)
-		look(1)
-		look(1, "n2 1s") // the port refuses connections
-		require.Equal(t, [][]byte{protocol.AppendDrop(nil, m.incarnations[1])}, bodies)
-		executeErr = protocol.ErrNoLeader
-		look(1)
-		executeErr, lastInputOf = nil, "n2"
-		look(20)
-		lastInputOf, refused = "", nil
-		look(1, "n2 10s")
-		require.Zero(t, conn.closed)
-		l = &leaderTerm{term: 4} // of another term, after which all have their time again
-		serving.Store(l)
-		look(1)
-		look(9)
-		require.Equal(t, 9, conn.closed)
-		look(1, "n2 10s")
-		refused = syscall.EHOSTUNREACH
-		serving.Store(nil)
-		look(1)
-		serving.Store(l)
-		look(10)
-		look(1, "n2 10s")
-
-		// Without a leader for long, nobody knows whether this node's clients were served.
-		serving.Store(nil)
-		leader, m.incarnations = "", nil
-		var told []protocol.Value
-		w.clients = sessions.New(sessions.Cluster{SubscribeWaiting: func(bool) {}})
-		park := func() {
-			told = nil
-			ticket := w.clients.Waiters.Enter(1, func(v protocol.Value) { told = append(told, v) })
-			w.clients.Waiters.Parked(ticket, 1)
-		}
-		park()
-		look(10)
-		require.Empty(t, told)
-		w.led.Store(true) // there was one between two looks
-		look(10)
-		require.Empty(t, told)
-		look(1)
-		require.Equal(t, []protocol.Value{protocol.ErrUncertain.Value()}, told)
-		leader = "n2"
-		look(1)
-		leader = ""
-		park()
-		look(10)
-		require.Empty(t, told)
-		look(1)
-		require.Len(t, told, 1)
-		leader, m.incarnations = "n2", []protocol.Incarnation{{Node: "n1", Epoch: 5}, {Node: "n2", Epoch: 2}}
-		serving.Store(l)
-
-		// The waiters of this node's previous incarnations leave. Those of the present one stay.
-		requests := func() int {
-			n := 0
-			w.clients = sessions.New(sessions.Cluster{Propose: func([]byte, int) error { n++; return nil }})
+// TestSilentNodes plays the lines of testdata/silence.txt, about the clients that wait on nodes that are silent:
+//
+//	waits NODE/EPOCH…     clients of these incarnations wait; the node is n1, incarnation 5
+//	leads TERM            the node leads, in that term; 0: it does not
+//	leader NODE           which node leads, as far as it knows; - none
+//	led                   there was a leader between two looks
+//	hears NODE            of which other node it hears; - none
+//	port refuses|takes|is-away   what connecting to the other node comes to
+//	commits yes|no        whether what it proposes is executed
+//	look TIMES            so many looks, a second apart: which nodes' clients were dropped at which look and after which
+//	                      silence, and what the node's own clients asked for
+//	park                  a client of the node waits
+//	told                  what those clients were told
+func TestSilentNodes(t *testing.T) {
+	protocoltest.Transcripts(t, "testdata/silence.txt", func(t *testing.T, script []byte) (got []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSilent(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() { _ = w.clients.Run(ctx) }()
-			look(1)
-			synctest.Wait()
+			go func() { _ = s.w.clients.Run(ctx) }()
+			got = protocoltest.Lines(t, script, s.line)
 			cancel()
-			return n
-		}
-		lastInputOf = "n2"
-		m.incarnations[0].Epoch = 5
-		require.Zero(t, requests())
-		m.incarnations[0].Epoch = 4
-		require.Equal(t, 1, requests())
+		})
+		return got
+	})
+}
 
-		// An entry has a client wait; then one look a second follows as long as any waits.
-		m.incarnations = nil
-		m.answer(false)
-		w.clients = sessions.New(sessions.Cluster{SubscribeWaiting: func(bool) {}})
-		w.reached()
-		require.False(t, woken(w.wake))
-		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan error, 1)
-		go func() { over <- w.run(ctx) }()
+// silent is the part that looks at clients that wait, with what it is handed made up.
+type silent struct {
+	t             *testing.T
+	w             *waiting
+	m             *crowd
+	leader, hears string
+	dialed        error
+	executed      error
+	conns, closed int
+	did, told     []string
+	now           time.Time
+}
+
+func newSilent(t *testing.T) *silent {
+	s := &silent{
+		t: t, m: &crowd{waits: []bool{false}}, leader: "n2", hears: "-", dialed: syscall.ECONNREFUSED, now: time.Now(),
+	}
+	note := func(format string, args ...any) { s.did = append(s.did, fmt.Sprintf(format, args...)) }
+	s.w = newWaiting(waitingConfig{
+		origin: protocol.Incarnation{Node: "n1", Epoch: 5}, machine: s.m, serving: new(atomic.Pointer[leaderTerm]),
+		absentAfter: 10 * time.Second,
+		execute: func(b *Batch) error {
+			other := slices.IndexFunc(s.m.incarnations, func(i protocol.Incarnation) bool { return i.Node != "n1" })
+			require.Equal(t, &Batch{Body: protocol.AppendDrop(nil, s.m.incarnations[other]), Count: 1, Write: true}, b)
+			return s.executed
+		},
+		leader: func() (uint64, string) { return 3, strings.Trim(s.leader, "-") },
+		heard:  func(node string, _ uint64, _ time.Time) bool { return node == s.hears },
+		dial: func(context.Context, string) (net.Conn, error) {
+			if s.dialed != nil {
+				return nil, s.dialed
+			}
+			s.conns++
+			return &closing{closed: &s.closed}, nil
+		},
+		event: func(e Event) {
+			d := e.(WaitersDropped)
+			note("%s is dropped after %v", d.Node, d.After)
+		},
+	}, sessions.Cluster{
+		SubscribeWaiting: func(bool) {},
+		Propose: func(body []byte, _ int) error {
+			var r protocol.Request
+			_, err := protocol.NextRequest(string(body), &r)
+			note("n1 proposes %s", strings.Join(r.Args, " "))
+			return err
+		},
+	})
+	return s
+}
+
+func (s *silent) line(words []string) []string {
+	word := words[len(words)-1]
+	switch words[0] {
+	case "waits":
+		s.m.incarnations = nil
+		for _, word := range words[1:] {
+			node, epoch, _ := strings.Cut(word, "/")
+			n, err := strconv.ParseUint(epoch, 10, 64)
+			require.NoError(s.t, err)
+			s.m.incarnations = append(s.m.incarnations, protocol.Incarnation{Node: node, Epoch: n})
+		}
+	case "leads":
+		term, err := strconv.ParseUint(word, 10, 64)
+		require.NoError(s.t, err)
+		if s.w.serving.Store(nil); term > 0 {
+			s.w.serving.Store(&leaderTerm{term: term})
+		}
+	case "leader":
+		s.leader = word
+	case "led":
+		s.w.led.Store(true)
+	case "hears":
+		s.hears = word
+	case "port":
+		s.dialed = map[string]error{"refuses": syscall.ECONNREFUSED, "is-away": syscall.EHOSTUNREACH}[word]
+	case "commits":
+		s.executed = map[string]error{"no": protocol.ErrNoLeader}[word]
+	case "park":
+		ticket := s.w.clients.Waiters.Enter(1, func(v protocol.Value) { s.told = append(s.told, v.Str) })
+		s.w.clients.Waiters.Parked(ticket, 1)
+	case "told":
+		told := s.told
+		s.told = nil
+		return told
+	case "look":
+		return s.look(word)
+	default:
+		require.Fail(s.t, "no such line", words)
+	}
+	return nil
+}
+
+func (s *silent) look(times string) (answers []string) {
+	n, err := strconv.Atoi(times)
+	require.NoError(s.t, err)
+	for i := range n {
+		s.did = nil
+		s.now = s.now.Add(time.Second)
+		s.w.check(s.now)
+		synctest.Wait()
+		for _, did := range s.did {
+			answers = append(answers, fmt.Sprintf("look %d: %s", i+1, did))
+		}
+	}
+	require.Equal(s.t, s.conns, s.closed, "a connection stays open")
+	return answers
+}
+
+// TestLooksWhileClientsWait: an entry has a client wait; then one look a second follows as long as any waits.
+func TestLooksWhileClientsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &crowd{waits: []bool{false}}
+		var looks atomic.Int64
+		config := waitingConfig{
+			machine: m, serving: new(atomic.Pointer[leaderTerm]), absentAfter: time.Hour,
+			leader: func() (uint64, string) { looks.Add(1); return 3, "n2" },
+		}
 		looksFor := func(d time.Duration) int {
 			looks.Store(0)
 			time.Sleep(d)
 			synctest.Wait()
 			return int(looks.Load())
 		}
+		w := newWaiting(config, sessions.Cluster{SubscribeWaiting: func(bool) {}})
+		w.reached()
+		require.False(t, woken(w.wake))
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() { over <- w.run(ctx) }()
 		require.Equal(t, 1, looksFor(time.Minute), "the first")
 		m.answer(true)
 		w.reached()
@@ -979,14 +946,13 @@ func TestLooksAtWaiters(t *testing.T) {
 		m.answer(true, false, true, false) // one comes between two looks
 		w.reached()
 		require.Equal(t, 2, looksFor(time.Minute))
-		w.clients.Waiters.Enter(1, nil) // one of this node, before its entry is there
-		require.Zero(t, looksFor(time.Minute), "the registry is not the one that was made with it")
 		cancel()
 		require.NoError(t, <-over)
 
-		w = newWaiting(w.waitingConfig, sessions.Cluster{SubscribeWaiting: func(bool) { subscribed++ }})
+		subscribed := 0
+		w = newWaiting(config, sessions.Cluster{SubscribeWaiting: func(bool) { subscribed++ }})
 		w.clients.Waiters.Enter(1, nil)
-		require.True(t, woken(w.wake))
+		require.True(t, woken(w.wake), "one of this node, before its entry is there")
 		require.Equal(t, 1, subscribed)
 		w.clients.Waiters.Forget(1)
 		ctx, cancel = context.WithCancel(t.Context())
