@@ -38,6 +38,12 @@ func (d *driver) from(conn int64, ticket uint64, words ...string) []byte {
 	return requestFrom(nil, 0, uint64(conn), words...)
 }
 
+// takeHash and dropHash are of libraries whose locks are hashes: an owner is a field.
+const (
+	takeHash = "redis.call('hset',KEYS[1],ARGV[1],1)redis.call('pexpire',KEYS[1],5000)"
+	dropHash = "redis.call('hdel',KEYS[1],ARGV[1])"
+)
+
 // TestLockChanges: who audits is told of each grant, release and loss once, with the connection that took the lock, and
 // not of what a script did that was undone.
 func TestLockChanges(t *testing.T) {
@@ -78,6 +84,41 @@ func TestLockChanges(t *testing.T) {
 		{7, 0, "set k v", nil},
 		{8, 0, "set s token nx px 5000", []string{"granted stock 0/s token 0 by n1/8 at 1001300 held 0 waited 0"}},
 		{7, 0, "flushall", []string{"lost stock 0/s token 0 by n1/8 at 1001300 held 0 waited 0 flushed flushall"}},
+		{7, 0, "setnx s token", nil},
+		{0, 0, "", nil},
+		{8, 0, "pexpire s 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0"}},
+		{8, 0, "persist s", []string{"released stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0"}},
+		{8, 0, "pexpire s 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0"}},
+		{8, 0, "getset s other", []string{"lost stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0 broken getset"}},
+		{7, 0, "set n 5 nx px 5000", []string{"granted stock 0/n 5 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{8, 0, "incr n", []string{"lost stock 0/n 5 0 by n1/7 at 1001400 held 0 waited 0 broken incr"}},
+		{7, 0, "set m token nx px 5000", []string{"granted stock 0/m token 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{8, 0, "rename m to", []string{
+			"lost stock 0/m token 0 by n1/7 at 1001400 held 0 waited 0 broken rename",
+			"granted stock 0/to token 0 by n1/7 at 1001400 held 0 waited 0",
+		}},
+		{8, 0, "lock.break to reason stuck", []string{
+			"lost stock 0/to token 0 by n1/7 at 1001400 held 0 waited 0 broken lock.break stuck",
+		}},
+		{7, 0, "eval " + takeHash + " 1 h a", []string{"granted stock 0/h a 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{8, 0, "hset h b 1 mode read a 2", []string{"granted stock 0/h b 0 by n1/8 at 1001400 held 0 waited 0"}},
+		{8, 0, "hset h c 1", []string{"granted stock 0/h c 0 by n1/8 at 1001400 held 0 waited 0"}},
+		{8, 0, "hdel h a a mode", []string{"released stock 0/h a 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{8, 0, "eval " + dropHash + " 1 h b", []string{"released stock 0/h b 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{7, 0, "eval " + takeHash + " 1 g a", []string{"granted stock 0/g a 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{7, 0, "hset g b 1 c 1", []string{
+			"granted stock 0/g b 0 by n1/7 at 1001400 held 0 waited 0",
+			"granted stock 0/g c 0 by n1/7 at 1001400 held 0 waited 0",
+		}},
+		{8, 0, "lock.break g owner b", []string{
+			"lost stock 0/g b 0 by n1/7 at 1001400 held 0 waited 0 broken lock.break",
+		}},
+		{8, 0, "eval return{redis.call('del',KEYS[1])} 1 g c", []string{
+			"lost stock 0/g a 0 by n1/7 at 1001400 held 0 waited 0 broken del",
+			"released stock 0/g c 0 by n1/7 at 1001400 held 0 waited 0",
+		}},
+		{8, 0, "swapdb 0 1", []string{"swapped stock 0/  0 by /0 at 1001400 held 0 waited 0"}},
+		{8, 0, "swapdb 2 3", nil},
 	} {
 		if step.words == "" {
 			require.Equal(t, step.want, changes(d.advance(100)))

@@ -144,10 +144,9 @@ func (c *call) LockEvent(e *locks.Event) {
 	if e.Stock != nil {
 		e.Client = locks.Client{Origin: c.origin, Conn: int64(c.conn)}
 		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.latest.deletes
-		from := len(c.Events)
 		c.recordStockLoss(e)
 		if c.Interest&event.InLocks != 0 {
-			c.auditStock(e, from)
+			c.auditStock(e)
 		}
 		c.watch.observe(e, c.NowMillis)
 		return

@@ -224,16 +224,21 @@ func (c *call) losses(kind int) *kindHistory {
 
 // causeOf records the present command as the cause of losses.
 func (c *call) causeOf(kind int, text string) uint64 {
+	return c.losses(kind).addCause(c.requester(text))
+}
+
+// requester returns the command under way, with its sender and a REASON.
+func (c *call) requester(text string) lossCause {
 	client := c.from.client
 	if client.Conn == 0 {
 		origin := protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
 		client = locks.Client{Origin: origin, Conn: int64(c.conn)}
 	}
-	return c.losses(kind).addCause(lossCause{
+	return lossCause{
 		command: strings.ToLower(strings.Clone(c.Args[0])), client: client, text: strings.Clone(text),
 		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name,
 			mostOfOrigin)),
-	})
+	}
 }
 
 // recordLoss adds the loss of a native hold to the history.

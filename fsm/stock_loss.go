@@ -71,9 +71,6 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 	}
 	c.keepHistory()
 	c.st.history.add(loss)
-	if c.Interest&event.InLocks != 0 {
-		c.auditStockLoss(&loss)
-	}
 }
 
 // markedBy returns the client that took a stock lock, as far as it is known.
@@ -173,6 +170,9 @@ func (c *call) flushStock(db int) {
 	if looked == mostFlushed && c.taking != 0 {
 		c.st.history.kinds[stockLocks].byForce.left += uint64(marks)
 	}
+	if marks > 0 && c.Interest&event.InLocks != 0 {
+		c.auditFlush(db)
+	}
 	c.Spend(int64(looked) * command.KeyWork)
 }
 
@@ -222,7 +222,9 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 		e.V.Remove(b.Owner)
 		e.KeepAs(event.ClassHash, "hdel")
 	} else {
+		c.breaking = true
 		c.TakeOut(c.DB, it)
+		c.breaking = false
 		c.Notify(event.ClassGeneric, "del", b.Key)
 		c.notifyRedisson(&was)
 	}

@@ -53,13 +53,12 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 		if l.Run != 0 {
 			return at == 0 || slices.Contains(gapEvents, l.Event)
 		}
-		return (l.Event == audit.Flushed || o.lock == "" || protocol.Match(o.lock, l.Key, false)) &&
-			(o.db < 0 || l.DB == o.db)
+		return l.OfDatabase() || o.lock == "" || protocol.Match(o.lock, l.Key, false)
 	})
 	if err != nil {
 		return fmt.Errorf("read audit log: %w", err)
 	}
-	a := answerOf(&trail, at)
+	a := answerOf(&trail, o.db, at)
 	if o.json {
 		err = writeJSON(stdout, a)
 	} else {
@@ -74,8 +73,8 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 // gapEvents are the events of a node after which lines may be missing.
 var gapEvents = []string{audit.Started, audit.Restored, audit.Dropped, audit.ClusterBegun}
 
-// answerOf answers about an instant, or about all time if that is 0.
-func answerOf(trail *audit.Trail, at int64) *auditAnswer {
+// answerOf answers about an instant, or about all time if that is 0, and about a database, or all if that is below 0.
+func answerOf(trail *audit.Trail, db int, at int64) *auditAnswer {
 	a := &auditAnswer{
 		Format: api.Format, Holds: trail.Holds(), Nodes: []audit.Line{}, Covered: trail.Spans,
 		Unreadable: trail.Unreadable, Conflicts: trail.Conflicts,
@@ -83,6 +82,7 @@ func answerOf(trail *audit.Trail, at int64) *auditAnswer {
 	if a.Covered == nil {
 		a.Covered = []audit.Span{}
 	}
+	a.Holds = slices.DeleteFunc(a.Holds, func(h audit.Hold) bool { return db >= 0 && h.DB != db })
 	for _, l := range trail.Lines {
 		if l.Run != 0 {
 			a.Nodes = append(a.Nodes, l)
@@ -98,8 +98,6 @@ func answerOf(trail *audit.Trail, at int64) *auditAnswer {
 			h.Uncertain = "" // lines may be missing later
 			if !trail.Covers(h.Cluster, h.SinceUnixMillis, at) {
 				h.Uncertain = audit.LinesMissing
-			} else if h.Kind == "stock" { // as by HDEL, PERSIST, RENAME, MOVE or SWAPDB
-				h.Uncertain = "a stock lock may end without a line"
 			}
 		}
 		if h.Uncertain != "" {
@@ -219,8 +217,8 @@ func (a *auditAnswer) table(at int64) string {
 		text += t.String()
 	case a.Unknown == "":
 		text = "nobody held a lock that matches, as far as the files say\n" +
-			"(no line has a hold that began before their first line and goes on, a lock that --audit-locks leaves out, and a " +
-			"stock lock that was taken without a time to live: holdfast docs audit)\n"
+			"(no line has a hold that began before their first line and goes on, and a lock that --audit-locks leaves out: " +
+			"holdfast docs audit)\n"
 	}
 	text += a.covered()
 	if len(a.Nodes) > 0 {
@@ -232,7 +230,7 @@ func (a *auditAnswer) table(at int64) string {
 				what = printable(l.Text)
 			}
 			if l.Event == audit.Restored {
-				what = fmt.Sprintf("up to index %d", l.Index)
+				what = fmt.Sprintf("from index %d to %d", l.From, l.Index)
 			}
 			if l.Count != 0 {
 				what += fmt.Sprintf(" (%d)", l.Count)

@@ -60,6 +60,13 @@ func TestAuditAt(t *testing.T) {
 	require.Len(t, a.Covered, 1)
 	require.Len(t, a.Holds, 1)
 
+	_, text = history("02:03", "--db", "1")
+	require.Contains(t, text, "nobody held a lock that matches")
+	write(path, line(10, 3, "swapped", "", `,"toDb":1`), line(11, 4, "granted", "b", `,"db":1`),
+		line(12, 5, "released", "b", `,"db":1,"heldMillis":60000`))
+	_, text = history("02:11", "--db", "1")
+	require.Contains(t, text, " b ")
+
 	require.NoError(t, os.Remove(path+".1"))
 	status, text := history("02:07")
 	require.Equal(t, 3, status, "one of the older files is missing: %s", text)

@@ -169,28 +169,37 @@ func (c *Call) Store(db int, it keyspace.Item) {
 		c.storeEnded(db, &it)
 		return
 	}
+	before := c.put(db, &it)
+	if c.Interest&event.InLocks != 0 && (before.IsMarked() || it.IsMarked()) {
+		c.tellStored(db, &before, &it)
+	}
+}
+
+// put stores an item, and returns the one that was there. The owners of a stock lock are as before.
+func (c *Call) put(db int, it *keyspace.Item) (before keyspace.Item) {
 	it.SetVersion(c.Keys.NextVersion())
 	d := c.Keys.Databases[db]
 	if c.Account != 0 || d.HasAccounts() {
-		c.countFor(d, &it)
+		c.countFor(d, it)
 	}
 	c.Keys.ItemBytes -= d.Bytes()
-	before, replaced := d.Put(&it)
+	before, replaced := d.Put(it)
 	c.Keys.ItemBytes += d.Bytes()
 	if !replaced || before.Ended(c.NowMillis) {
-		c.noteNewKey(db, &it)
-		c.came(db, &it, &before, replaced)
+		c.noteNewKey(db, it)
+		c.came(db, it, &before, replaced)
 	} else if before.IsMarked() && !it.IsMarked() {
-		c.tellOverwritten(db, &before, &it)
+		c.tellOverwritten(db, &before, it)
 	}
 	// A collection that was changed in place has been noted since the last savepoint.
 	if c.Undo != nil && !(it.Shares(&before) && it.OwnedBy(c.Keys.Generation)) {
-		c.Undo.Note(Change{Database: d, Item: it, Before: before, Replaced: replaced})
+		c.Undo.Note(Change{Database: d, Item: *it, Before: before, Replaced: replaced})
 	}
 	if c.Interest&event.InChanges != 0 {
 		c.changed(db, it.Key())
 	}
 	c.noteKey(db, it.Key())
+	return before
 }
 
 func (c *Call) storeEnded(db int, it *keyspace.Item) {
@@ -207,15 +216,15 @@ func (c *Call) storeEnded(db int, it *keyspace.Item) {
 func (c *Call) Remove(it *keyspace.Item) { c.RemoveFrom(c.DB, it) }
 
 func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
-	// As the caller has it: whether a changed collection is the stored one is up to this node's snapshots.
-	removed := *it
-	if c.TakeOut(db, it); removed.IsMarked() {
+	if removed := c.TakeOut(db, it); removed.IsMarked() {
 		c.tellReleased(db, &removed)
 	}
 }
 
-// TakeOut is [Call.RemoveFrom], and says nothing of stock locks.
-func (c *Call) TakeOut(db int, it *keyspace.Item) {
+// TakeOut is [Call.RemoveFrom], and says nothing of stock locks but to who audits. It returns the item as the caller
+// has it: whether a changed collection is the stored one is up to this node's snapshots.
+func (c *Call) TakeOut(db int, it *keyspace.Item) (removed keyspace.Item) {
+	removed = *it
 	d := c.Keys.Databases[db]
 	c.Keys.ItemBytes -= d.Bytes()
 	before := d.Remove(it.Hash, it.Key())
@@ -226,6 +235,10 @@ func (c *Call) TakeOut(db int, it *keyspace.Item) {
 	if c.Interest&event.InChanges != 0 {
 		c.changed(db, before.Key())
 	}
+	if c.Interest&event.InLocks != 0 && removed.IsMarked() {
+		c.tellStored(db, &removed, nil)
+	}
+	return removed
 }
 
 // ReplaceDatabase puts d in the place of a database.
@@ -245,6 +258,12 @@ func (c *Call) SwapDatabases(a, b int) {
 	c.ReplaceDatabase(b, first)
 	c.noteSwap(a, b)
 	c.ChangedDatabase(event.Swapped, a, b)
+	if c.Interest&event.InLocks != 0 && a != b && first.Marks()+second.Marks() > 0 {
+		c.Events = append(c.Events, event.Event{
+			Kind: event.LockChanged, DB: a, Other: b,
+			Change: &event.LockChange{What: event.LocksSwapped, Stock: true, AtMillis: c.WallNow()},
+		})
+	}
 	c.Keys.Waits.WakeAll(a)
 	c.Keys.Waits.WakeAll(b)
 }

@@ -67,6 +67,16 @@ func (c *Call) tellOverwritten(db int, it, next *keyspace.Item) {
 	e.Stock.Next = keyspace.Item{}
 }
 
+// tellStored tells who audits that next was stored in the place of a key, and one of both may be a stock lock.
+func (c *Call) tellStored(db int, it, next *keyspace.Item) {
+	e := c.stockEvent(locks.Stored, db, it.Key(), "", *it)
+	if next != nil {
+		e.Key, e.Stock.Next = next.Key(), *next
+	}
+	c.Host.LockEvent(e)
+	e.Stock.Next = keyspace.Item{}
+}
+
 // TellRefused tells that a client with a token did not get the stock lock that a key may be.
 func (c *Call) TellRefused(it *keyspace.Item, token string) {
 	if IsStockLock(it) {

@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -105,11 +106,18 @@ func openIn[T keyspace.Collection](c *Call, db int, key string, fresh func() T) 
 func (e *Edit[T]) Keep() {
 	switch {
 	case e.V.Len() > 0:
-		e.c.Store(e.db, e.item)
+		e.c.put(e.db, &e.item) // [Edit.OwnerChanged] told of owners
 		e.there = true
 	case e.there:
 		e.c.RemoveFrom(e.db, &e.item)
 		e.there = false
+	}
+}
+
+// OwnerChanged tells who audits that a field came to a hash, or went. The fields of a stock lock are its owners.
+func (e *Edit[T]) OwnerChanged(kind locks.EventKind, name string) {
+	if c := e.c; c.Interest&event.InLocks != 0 && IsStockLock(&e.item) {
+		c.Host.LockEvent(c.stockEvent(kind, e.db, e.item.Key(), name, e.item))
 	}
 }
 

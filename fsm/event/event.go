@@ -51,7 +51,8 @@ const (
 	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
 	// Payload the scripts of the entry called too much to tell more.
 	Called
-	// LockChanged: Change happened to the lock Key in DB. All nodes that listen get the same of these, in one order.
+	// LockChanged: Change happened to the lock Key in DB, or to the stock locks of DB, which Other has now if Change says
+	// LocksSwapped. All nodes that listen get the same of these, in one order.
 	LockChanged
 )
 
@@ -94,18 +95,22 @@ type LockChange struct {
 	Session uint64
 	// Limit is how many owners may hold a lock that was granted, at once; 0: this is not told.
 	Limit int
-	// AtMillis is Unix time.
+	// Count is how many owners of a hash no longer hold it, if they are too many to be named: Owner is empty.
+	Count int
+	// AtMillis is Unix time. HeldMillis of a stock lock is the age of its key, also at a grant.
 	AtMillis, WaitedMillis, HeldMillis int64
 	// Reason is why the hold was lost. Command, By and Text are of the command that took it away.
 	Reason, Command, By, Text string
 }
 
-// What may happen to a hold.
+// What may happen to a hold, or to all stock locks of a database.
 const (
 	LockGranted  = "granted"
 	LockRenewed  = "renewed" // another connection, or another session, has the hold now
 	LockReleased = "released"
 	LockTaken    = "lost"
+	LocksFlushed = "flushed" // those that had no LockTaken before are lost, too
+	LocksSwapped = "swapped"
 )
 
 // Forced is what a command took away by force.

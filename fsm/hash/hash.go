@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm/locks"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -191,6 +192,22 @@ func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.H
 	return e, problem, true
 }
 
+// put gives a field of an open hash a value, and reports whether the field is new.
+func put(e *command.Edit[*collection.Hash], name, value string) (added bool) {
+	if added = e.V.Put(name, value); added {
+		e.OwnerChanged(locks.Joined, name)
+	}
+	return added
+}
+
+// remove takes a field out of an open hash, and reports whether it was there.
+func remove(e *command.Edit[*collection.Hash], name string) (removed bool) {
+	if removed = e.V.Remove(name); removed {
+		e.OwnerChanged(locks.Parted, name)
+	}
+	return removed
+}
+
 // hashSet is HSET, which counts the new fields, or HMSET.
 func hashSet(c *command.Call, older bool) protocol.Value {
 	pairs := c.Args[2:]
@@ -206,7 +223,7 @@ func hashSet(c *command.Call, older bool) protocol.Value {
 	}
 	var added int64
 	for i := 0; i < len(pairs); i += 2 {
-		if e.V.Put(pairs[i], pairs[i+1]) {
+		if put(&e, pairs[i], pairs[i+1]) {
 			added++
 		}
 	}
@@ -236,7 +253,7 @@ func setField(c *command.Call, value, name string, done protocol.Value) protocol
 	if !ok {
 		return problem
 	}
-	e.V.Put(c.Args[2], value)
+	put(&e, c.Args[2], value)
 	e.KeepAs(event.ClassHash, name)
 	return done
 }
@@ -263,7 +280,7 @@ func hdelOp(c *command.Call) protocol.Value {
 	}
 	var n int64
 	for _, name := range names {
-		if e.V.Remove(name) {
+		if remove(&e, name) {
 			n++
 		}
 	}

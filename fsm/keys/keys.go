@@ -194,9 +194,7 @@ func moveOp(c *command.Call) protocol.Value {
 	if it == nil || there {
 		return command.Zero
 	}
-	was := *it
-	c.TakeOut(c.DB, it)
-	c.Store(db, was)
+	c.Store(db, c.TakeOut(c.DB, it))
 	c.Notify(event.ClassGeneric, "move_from", c.Args[1])
 	c.NotifyIn(db, event.ClassGeneric, "move_to", c.Args[1])
 	return command.One

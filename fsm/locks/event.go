@@ -44,6 +44,11 @@ const (
 	Overwritten
 	// Renewed: another connection asked again for the hold of Owner, or Owner bound the hold to another session.
 	Renewed
+	// Stored: a command stored Next, or nothing, in the place of Item, and one of them may be a stock lock. Joined and
+	// Parted: Owner came to, or was taken out of, the hash of a stock lock. Only who audits is told of these three.
+	Stored
+	Joined
+	Parted
 )
 
 // Departure is the way in which a request left a queue without a grant.
@@ -92,6 +97,8 @@ type Event struct {
 	// Client is the connection that acquired the hold last, or that waits. Attached is the connection to which the hold's
 	// session is attached, if any.
 	Client, Attached Client
+	// Mode is of a hold that was Granted.
+	Mode Mode
 	// Name and Err are for WaitEnded. Again has the keys of the later request if Err is ErrAskedAgain and the same
 	// connection sent that request: the reply to that request covers these keys. Again is valid as long as the request's
 	// arguments.
@@ -118,7 +125,8 @@ type Event struct {
 // StockLock is the part of an [Event] about a stock lock.
 type StockLock struct {
 	// Item is the item of the key, with the mark of a stock lock. It is empty for a Mismatched key, and for a string that
-	// was Granted. Next is the new item if the lock was Overwritten.
+	// was Granted. Next is the new item if the lock was Overwritten
+	// or Stored.
 	Item, Next keyspace.Item
 	// Owners are the first of the Count owners that lost a Broken lock. For other losses the list is complete.
 	Owners []Hold

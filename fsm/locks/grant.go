@@ -145,7 +145,7 @@ func (e *engine) grant(r *Request, since int64) (fence uint64) {
 			e.addHold(l, h)
 		}
 		told := e.holdEvent(Granted, h)
-		told.WaitedMillis = e.now - since
+		told.Mode, told.WaitedMillis = h.mode, e.now-since
 		e.emit(told)
 	}
 	return fence

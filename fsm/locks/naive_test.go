@@ -236,7 +236,7 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 		n.bind(h, r)
 		l.holds = append(l.holds, h)
 		e := n.holdEvent(Granted, l, h)
-		e.WaitedMillis = n.now - since
+		e.Mode, e.WaitedMillis = h.mode, n.now-since
 		if h.mode == Shared {
 			n.tellBeside(e, g, "shared")
 		} else {

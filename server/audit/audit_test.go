@@ -101,7 +101,8 @@ func TestLines(t *testing.T) {
 	}, lines[1])
 	require.Equal(t, "a\"\n\xff\x00<é>", lines[2].Key)
 	require.Equal(t, "\xfe\\", lines[2].Owner)
-	require.Equal(t, long[:1024], lines[3].Key)
+	require.Equal(t, []string{cutName(long), cutName(long)}, []string{lines[3].Key, lines[3].Owner})
+	require.NotEqual(t, cutName(long), cutName(long+"x"), "long names that begin alike differ")
 	require.Equal(t, Started, lines[4].Event)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -290,16 +291,19 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, index, lines[len(events(lines))-1].Index)
 }
 
-// TestPatterns: only the locks that are asked for are written. Places in an entry count the others, so that the lines
-// of a node with other patterns have the same.
+// TestPatterns: only the locks that are asked for are written, and what happened to all of a database. Places in an
+// entry count the others, so that the lines of a node with other patterns have the same.
 func TestPatterns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, func(c *Config) { c.Patterns = []string{"jobs:*", "[ab]"} })
 	l.Events(1, []event.Event{
 		changed("c", "o", event.LockGranted), changed("jobs:1", "o", event.LockGranted), changed("b", "o", event.LockGranted),
+		changed("", "", event.LocksFlushed), changed("", "", event.LocksSwapped),
 	})
 	require.NoError(t, l.Close())
-	require.Equal(t, []string{"c1 1.1 granted jobs:1 o", "c1 1.2 granted b o"}, events(told(t, path)))
+	require.Equal(t, []string{
+		"c1 1.1 granted jobs:1 o", "c1 1.2 granted b o", "c1 1.3 flushed  ", "c1 1.4 swapped  ",
+	}, events(told(t, path)))
 }
 
 // TestClientsThatLeft: the last connections that have ended are known, and not more of them.

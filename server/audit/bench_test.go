@@ -1,10 +1,13 @@
 package audit
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // BenchmarkChange is what a change costs, from the entry to the write, in entries of 64.
@@ -27,3 +30,49 @@ func BenchmarkChange(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPair is what a pair costs a node that applies entries of 16 pairs, with and without auditing them.
+func BenchmarkPair(b *testing.B) {
+	for _, name := range []string{"off", "on"} {
+		b.Run(name, func(b *testing.B) {
+			l := &Log{room: waitingBytes, out: &pipe{io.Discard}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+			w, m, sink := &writer{Log: l}, fsm.New(), &auditing{Log: l}
+			l.Begin("5f7a3c2e9d1b4a60")
+			if name == "on" {
+				m.Listen(event.InLocks)
+			}
+			const pairs = 16
+			var entry []byte
+			var bodies [1000][]byte
+			for i := range bodies {
+				for j := range pairs {
+					key := fmt.Sprintf("bench:lock:%012d", i*pairs+j)
+					bodies[i] = append(bodies[i], words(7, 0, "set", key, "0123456789abcdef", "NX", "PX", "30000")...)
+					bodies[i] = append(bodies[i], words(8, 0, "eval", compareAndDelete, "1", key, "0123456789abcdef")...)
+				}
+			}
+			b.ReportAllocs()
+			for i := 0; i < b.N; i += pairs {
+				sink.index++
+				e := protocol.NewEntry(entry, protocol.EntryVersion, int64(sink.index), wallOffset, protocol.EntryLimits{})
+				e.Add(protocol.Incarnation{Node: "n1@abc", Epoch: 1}, sink.index, sink.index, bodies[i/pairs%len(bodies)])
+				entry = e.Bytes()
+				if err := m.Apply(entry, sink); err != nil {
+					b.Fatal(err)
+				}
+				if i%(32*pairs) == 0 {
+					w.writeWaiting()
+				}
+			}
+		})
+	}
+}
+
+// auditing is a sink that hands events to a log.
+type auditing struct {
+	heard
+	*Log
+	index uint64
+}
+
+func (a *auditing) Events(events []event.Event) { a.Log.Events(a.index, events) }

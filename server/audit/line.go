@@ -2,9 +2,12 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/server/members"
@@ -15,17 +18,21 @@ import (
 type Line struct {
 	Time    time.Time `json:"time"`
 	Cluster string    `json:"cluster,omitempty"`
-	// N counts the lines of an entry, or those of a run of Node, from 0.
+	// N counts the lines of an entry, or those of a run of Node, from 0. From is what the node had applied before it got a
+	// state with the entries up to Index; 0: nothing in this run.
+	From  uint64 `json:"from,omitempty"`
 	Index uint64 `json:"index,omitempty"`
 	N     int    `json:"n"`
 	Node  string `json:"node,omitempty"`
 	// Run is when the run began, in nanoseconds since 1970.
 	Run int64 `json:"run,omitempty"`
-	// Event is what happened: granted, renewed, released or lost; else one of the events of the node.
+	// Event is what happened: granted, renewed, released or lost; flushed or swapped of all stock locks of a database;
+	// else one of the events of the node.
 	Event string `json:"event"`
 
 	Kind        string `json:"kind,omitempty"` // native or stock
 	DB          int    `json:"db,omitempty"`
+	ToDB        int    `json:"toDb,omitempty"` // that DB was swapped with
 	Key         string `json:"key,omitempty"`
 	KeyBase64   []byte `json:"keyBase64,omitempty"`
 	Owner       string `json:"owner,omitempty"`
@@ -46,7 +53,8 @@ type Line struct {
 	Command string `json:"command,omitempty"`
 	By      string `json:"by,omitempty"`
 	Text    string `json:"text,omitempty"`
-	// Count is how many events a line of the node is about, if not one.
+	// Count is how many events a line of the node is about, if not one; or how many owners of a hash released or lost it
+	// together, and are not named.
 	Count uint64 `json:"count,omitempty"`
 	// OldCluster is the cluster with whose state this one began.
 	OldCluster string `json:"oldCluster,omitempty"`
@@ -71,20 +79,31 @@ const (
 	ClusterBegun = "cluster-begun"
 )
 
-// Flushed is the event of a database that was flushed: its stock locks that have no lines of their own were lost.
-const Flushed = "flushed"
+// OfDatabase reports whether a line is about all stock locks of a database.
+func (l *Line) OfDatabase() bool { return isOfDatabase(l.Event) }
 
-// mostText bounds each text of a line. It is LOCK.HISTORY's for keys and owners.
+func isOfDatabase(what string) bool { return what == event.LocksFlushed || what == event.LocksSwapped }
+
+// mostText bounds each text of a line.
 const mostText = 1 << 10
 
 func cut(s string) string { return s[:min(len(s), mostText)] }
 
+// cutName is cut for keys and owners. A long one ends with a hash, by which those that begin alike differ.
+func cutName(s string) string {
+	if len(s) <= mostText {
+		return s
+	}
+	return fmt.Sprintf("%s~%016x", s[:mostText], xxh3.HashString(s))
+}
+
 // encoder makes lines.
 type encoder struct {
 	cluster string
-	// stamp is the time of the line before, whose instant is stampMillis.
-	stamp       []byte
-	stampMillis int64
+	// head is the beginning of the line before, of an index and an instant. Most lines of an entry begin alike.
+	head     []byte
+	index    uint64
+	atMillis int64
 }
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
@@ -92,21 +111,21 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 // append appends the line of a LockChanged event, with what is known of the client.
 func (e *encoder) append(b []byte, index uint64, n int, of *event.Event, client string) []byte {
 	ch := of.Change
-	if ch.AtMillis != e.stampMillis || e.stamp == nil {
-		e.stampMillis = ch.AtMillis
-		e.stamp = time.UnixMilli(ch.AtMillis).UTC().AppendFormat(e.stamp[:0], timeFormat)
+	if ch.AtMillis != e.atMillis || index != e.index || e.head == nil {
+		e.atMillis, e.index = ch.AtMillis, index
+		h := time.UnixMilli(ch.AtMillis).UTC().AppendFormat(append(e.head[:0], `{"time":"`...), timeFormat)
+		h = append(append(append(h, `","cluster":"`...), e.cluster...), `","index":`...)
+		e.head = append(strconv.AppendUint(h, index, 10), `,"n":`...)
 	}
-	b = append(append(append(b, `{"time":"`...), e.stamp...), `","cluster":"`...)
-	b = append(append(b, e.cluster...), `","index":`...)
-	b = append(strconv.AppendUint(b, index, 10), `,"n":`...)
-	b = append(strconv.AppendInt(b, int64(n), 10), `,"event":"`...)
-	b = append(append(b, ch.What...), `","kind":"`...)
+	b = strconv.AppendInt(append(b, e.head...), int64(n), 10)
+	b = append(append(b, `,"event":"`...), ch.What...)
 	if ch.Stock {
-		b = append(b, `stock"`...)
+		b = append(b, `","kind":"stock"`...)
 	} else {
-		b = append(b, `native"`...)
+		b = append(b, `","kind":"native"`...)
 	}
 	b = appendNumber(b, "db", uint64(of.DB))
+	b = appendNumber(b, "toDb", uint64(of.Other))
 	b = appendText(b, "key", of.Key)
 	b = appendText(b, "owner", ch.Owner)
 	b = appendNumber(b, "fence", uint64(ch.Fence))
@@ -119,7 +138,8 @@ func (e *encoder) append(b []byte, index uint64, n int, of *event.Event, client 
 	b = append(b, client...)
 	b = appendNumber(b, "waitedMillis", uint64(max(0, ch.WaitedMillis)))
 	b = appendNumber(b, "heldMillis", uint64(max(0, ch.HeldMillis)))
-	if ch.What == event.LockTaken {
+	b = appendNumber(b, "count", uint64(ch.Count))
+	if ch.Reason != "" {
 		b = appendText(b, "reason", ch.Reason)
 		b = appendText(b, "command", ch.Command)
 		b = appendText(b, "by", ch.By)
@@ -157,10 +177,16 @@ func appendNumber(b []byte, name string, n uint64) []byte {
 }
 
 // appendText appends a member with the beginning of a text, unless the text is empty. A key or an owner that is no
-// UTF-8 gets another member with all its bytes.
+// UTF-8 gets another member with its bytes.
 func appendText(b []byte, name, text string) []byte {
-	if text = cut(text); text == "" {
+	isName := name == "key" || name == "owner"
+	switch {
+	case text == "":
 		return b
+	case isName:
+		text = cutName(text)
+	default:
+		text = cut(text)
 	}
 	b = append(append(append(b, `,"`...), name...), `":`...)
 	if isPlain(text) {
@@ -168,7 +194,7 @@ func appendText(b []byte, name, text string) []byte {
 	}
 	quoted, _ := json.Marshal(text)
 	b = append(b, quoted...)
-	if utf8.ValidString(text) || name != "key" && name != "owner" {
+	if utf8.ValidString(text) || !isName {
 		return b
 	}
 	quoted, _ = json.Marshal([]byte(text))

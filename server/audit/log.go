@@ -102,7 +102,7 @@ func (l *Log) Begin(cluster string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.encoder.cluster = cluster
+	l.encoder = encoder{cluster: cluster}
 }
 
 // Close writes what waits, for as long as the disk or the reader of a pipe lets it within two seconds.
@@ -124,7 +124,7 @@ func (l *Log) Events(index uint64, events []event.Event) (n int) {
 	l.mu.Lock()
 	for i := range events {
 		if e := &events[i]; e.Kind == event.LockChanged {
-			if !l.isWritten(index, n) && l.isWanted(e.Key) && l.hasRoom() {
+			if !l.isWritten(index, n) && (l.isWanted(e.Key) || isOfDatabase(e.Change.What)) && l.hasRoom() {
 				client := ""
 				if e.Change.Own {
 					client = l.clients.find(e.Change.Conn)
@@ -191,7 +191,7 @@ func (l *Log) Note(line Line) {
 	if l == nil {
 		return
 	}
-	line.Addr, line.Name, line.User, line.Key = cut(line.Addr), cut(line.Name), cut(line.User), cut(line.Key)
+	line.Addr, line.Name, line.User, line.Key = cut(line.Addr), cut(line.Name), cut(line.User), cutName(line.Key)
 	line.Text, line.By = cut(line.Text), cut(line.By)
 	l.mu.Lock()
 	if l.hasRoom() {

@@ -71,8 +71,9 @@ type fileReader struct {
 	at    map[lineID]int // the places of Lines
 	first int            // of the file's Spans
 	node  string
-	// isOpen: the last of Spans goes on with the next line.
+	// isOpen: the last of Spans goes on with the next line. index is of the last line of the log.
 	isOpen bool
+	index  uint64
 }
 
 func (f *fileReader) read(lines *bufio.Reader) error {
@@ -104,13 +105,14 @@ func (f *fileReader) read(lines *bufio.Reader) error {
 }
 
 // cover extends the span that the file covers. A span ends where lines were dropped, where a snapshot stands for
-// entries, with the cluster, and where a clock went back.
+// entries behind the last line, with the cluster, and where a clock went back.
 func (f *fileReader) cover(l *Line) {
 	if l.Run != 0 {
 		f.node = cmp.Or(f.node, l.Node)
-		f.isOpen = f.isOpen && l.Event != Dropped && l.Event != Restored
+		f.isOpen = f.isOpen && l.Event != Dropped && !f.skips(l)
 		return
 	}
+	f.index = l.Index
 	at := l.Time.UnixMilli()
 	if f.isOpen {
 		// A lease may have ended long before the entry that says so.
@@ -122,6 +124,11 @@ func (f *fileReader) cover(l *Line) {
 	}
 	f.Spans = append(f.Spans, Span{Cluster: l.Cluster, FromUnixMillis: at, ToUnixMillis: at})
 	f.isOpen = true
+}
+
+// skips reports whether a line says that the node has not applied entries behind those that the file has lines of.
+func (f *fileReader) skips(l *Line) bool {
+	return l.Event == Restored && (l.Index > f.index || l.Cluster != f.Spans[len(f.Spans)-1].Cluster)
 }
 
 // add adds a line, unless another node's file had it. Only the client's own node says who the client is.
@@ -229,8 +236,8 @@ type Hold struct {
 	WaitedMillis    int64  `json:"waitedMillis,omitempty"`
 	// Uncertain says why the hold may have had another beginning or end than this says; "": it had not.
 	Uncertain string `json:"uncertain,omitempty"`
-	// Ended is released, lost or [EndMissing], and Reason why it was lost. Command, By and Text are of the command that
-	// took it away.
+	// Ended is released, lost, swapped (the hold goes on in another database) or [EndMissing], and Reason why it was lost.
+	// Command, By and Text are of the command that took it away.
 	Ended   string `json:"ended,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Command string `json:"command,omitempty"`
@@ -292,12 +299,18 @@ type lockID struct {
 }
 
 type holdBuilder struct {
-	holds  []Hold
-	limits []int // [Line.Limit] of each
+	holds []Hold
+	begun []beginning // of each
 	// open are the places of holds without an end, by lock and owner.
 	open map[lockID]map[string]int
 	// former is the cluster with whose state another began.
 	former map[string]string
+}
+
+// beginning is what the grant of a hold said.
+type beginning struct {
+	limit     int
+	ageMillis int64 // of the key of a stock lock
 }
 
 func (b *holdBuilder) add(l *Line) {
@@ -305,36 +318,71 @@ func (b *holdBuilder) add(l *Line) {
 	switch l.Event {
 	case event.LockGranted:
 		b.endMissing(id, l, at)
-		b.begin(id, l, at)
+		b.begun[b.begin(id, l, at)].ageMillis = l.HeldMillis
 	case event.LockRenewed:
 		h := &b.holds[b.findOrBegin(id, l, at)]
 		h.Session, h.Client, h.Addr, h.Name, h.User = l.Session, l.Client, l.Addr, l.Name, l.User
 	case event.LockReleased, event.LockTaken:
-		n := b.findOrBegin(id, l, at)
-		h := &b.holds[n]
-		h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By, h.Text = at, l.Event, l.Reason, l.Command, l.By, l.Text
-		h.correct(l, l.Kind == "stock" && b.limits[n] != 1)
-		delete(b.open[id], l.Owner)
-	case Flushed: // a database, with stock locks that have no lines of their own
-		for lock, owners := range b.open {
-			if lock.cluster != l.Cluster || lock.db != l.DB {
-				continue
-			}
-			for owner, n := range owners {
-				h := &b.holds[n]
-				if l.Kind == "" || l.Kind == h.Kind {
-					h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By = at, event.LockTaken, l.Event, l.Command, l.By
-					delete(owners, owner)
-				}
+		if l.Count == 0 {
+			b.endOwner(id, b.findOrBegin(id, l, at), l, at)
+			return
+		}
+		for _, n := range b.owners(id) {
+			b.endOwner(id, n, l, at)
+		}
+	case event.LocksFlushed:
+		for _, n := range b.takeDatabases(l) {
+			b.end(n, l, at)
+			b.holds[n].Ended, b.holds[n].Reason = event.LockTaken, l.Event
+		}
+	case event.LocksSwapped:
+		for _, n := range b.takeDatabases(l) {
+			next, begun := b.holds[n], b.begun[n]
+			b.end(n, l, at)
+			begun.ageMillis += at - next.SinceUnixMillis
+			next.Cluster, next.DB, next.Index = l.Cluster, l.DB+l.ToDB-next.DB, l.Index
+			next.SinceUnixMillis, next.WaitedMillis = at, 0
+			b.holds, b.begun = append(b.holds, next), append(b.begun, begun)
+			b.keepOpen(lockID{next.Cluster, next.DB, next.Key}, next.Owner, len(b.holds)-1)
+		}
+	}
+}
+
+// endOwner ends a hold of a lock as a line says that is about one owner, or about all.
+func (b *holdBuilder) endOwner(id lockID, n int, l *Line, at int64) {
+	b.end(n, l, at)
+	b.holds[n].correct(l, b.begun[n].ageMillis)
+	delete(b.open[id], b.holds[n].Owner)
+}
+
+func (b *holdBuilder) end(n int, l *Line, at int64) {
+	h := &b.holds[n]
+	h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By, h.Text = at, l.Event, l.Reason, l.Command, l.By, l.Text
+}
+
+// takeDatabases takes the stock locks out of the open ones that a line of a database, or of two, is about. It returns
+// the places of their holds, in order.
+func (b *holdBuilder) takeDatabases(l *Line) (taken []int) {
+	for id, owners := range b.open {
+		isOf := id.db == l.DB || l.Event == event.LocksSwapped && id.db == l.ToDB
+		if !isOf || id.cluster != l.Cluster && id.cluster != b.former[l.Cluster] {
+			continue
+		}
+		for owner, n := range owners {
+			if b.holds[n].Kind == l.Kind {
+				taken = append(taken, n)
+				delete(owners, owner)
 			}
 		}
 	}
+	slices.Sort(taken)
+	return taken
 }
 
 // begin adds a hold without an end.
 func (b *holdBuilder) begin(id lockID, l *Line, since int64) int {
 	n := len(b.holds)
-	b.holds, b.limits = append(b.holds, holdOf(l, since)), append(b.limits, l.Limit)
+	b.holds, b.begun = append(b.holds, holdOf(l, since)), append(b.begun, beginning{limit: l.Limit})
 	b.keepOpen(id, l.Owner, n)
 	return n
 }
@@ -350,34 +398,32 @@ func (b *holdBuilder) keepOpen(id lockID, owner string, n int) {
 // findOrBegin finds the hold of a line's owner. If the files do not have its grant, it began as long before as the line
 // says.
 func (b *holdBuilder) findOrBegin(id lockID, l *Line, at int64) int {
-	if n, isOpen := b.find(id, l.Owner); isOpen {
+	if n, isOpen := b.owners(id)[l.Owner]; isOpen {
 		return n
 	}
 	return b.begin(id, l, at-l.HeldMillis)
 }
 
-// find finds the hold of an owner, also of the cluster with whose state this one began.
-func (b *holdBuilder) find(id lockID, owner string) (n int, isOpen bool) {
-	if n, isOpen = b.open[id][owner]; isOpen {
-		return n, true
-	}
+// owners are the open holds of a lock by owner, also those of the cluster with whose state this one began.
+func (b *holdBuilder) owners(id lockID) map[string]int {
 	old := id
-	old.cluster = b.former[id.cluster]
-	if n, isOpen = b.open[old][owner]; isOpen && old.cluster != "" {
-		delete(b.open[old], owner)
-		b.keepOpen(id, owner, n)
-		return n, true
+	if old.cluster = b.former[id.cluster]; old.cluster != "" {
+		for owner, n := range b.open[old] {
+			if _, known := b.open[id][owner]; !known {
+				b.keepOpen(id, owner, n)
+			}
+		}
+		delete(b.open, old)
 	}
-	return 0, false
+	return b.open[id]
 }
 
 // endMissing ends the holds that cannot go on beside one that is granted, though the files do not have their ends. If
 // the lock has room for more than one owner, those that it has no room for are not known: all are uncertain.
 func (b *holdBuilder) endMissing(id lockID, l *Line, at int64) {
-	b.find(id, l.Owner)
-	owners := b.open[id]
+	owners := b.owners(id)
 	for owner, n := range owners {
-		if h := &b.holds[n]; owner == l.Owner || l.Limit == 1 || b.limits[n] == 1 {
+		if h := &b.holds[n]; owner == l.Owner || l.Limit == 1 || b.begun[n].limit == 1 {
 			h.EndedUnixMillis, h.Ended, h.Uncertain = at, EndMissing, EndMissing
 			delete(owners, owner)
 		}
@@ -389,12 +435,12 @@ func (b *holdBuilder) endMissing(id lockID, l *Line, at int64) {
 	}
 }
 
-// correct takes the beginning of a hold from its length where a clock was corrected meanwhile. The owners of a stock
-// hash share the length of the first.
-func (h *Hold) correct(l *Line, shared bool) {
-	length := h.EndedUnixMillis - h.SinceUnixMillis
-	if length < 0 || !shared && max(length-l.HeldMillis, l.HeldMillis-length) > clockSlack {
-		h.SinceUnixMillis, h.Uncertain = h.EndedUnixMillis-l.HeldMillis, "the clock was corrected"
+// correct takes the beginning of a hold from its length where a clock was corrected meanwhile. A stock lock's length is
+// the age of its key, which had an age at the grant.
+func (h *Hold) correct(l *Line, ageMillis int64) {
+	length, held := h.EndedUnixMillis-h.SinceUnixMillis, max(0, l.HeldMillis-ageMillis)
+	if length < 0 || max(length-held, held-length) > clockSlack {
+		h.SinceUnixMillis, h.Uncertain = h.EndedUnixMillis-held, "the clock was corrected"
 	}
 }
 

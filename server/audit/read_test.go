@@ -156,6 +156,42 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 			[]string{"c k a 1-4 lost", "c n a 1-0", "c d a 1-0"},
 		},
 		{
+			"flushed in another cluster",
+			[]string{
+				"1 A 5 granted k a",
+				"9 B 0 cluster-begun {\"run\":1,\"oldCluster\":\"A\"}\n 12 B 9 flushed",
+			},
+			[]string{"A k a 1-12 lost"},
+		},
+		{
+			"swapped",
+			[]string{"1 c 1 granted k a {\"limit\":1}\n 2 c 2 granted k b {\"db\":3,\"limit\":1}\n" +
+				"2 c 3 granted o a {\"db\":1}\n 5 c 4 swapped {\"db\":3}\n 7 c 5 released k b {\"heldMillis\":5000}\n" +
+				"9 c 6 released k a {\"db\":3,\"heldMillis\":8000}"},
+			[]string{"c k a 1-5 swapped", "c k b 2-5 swapped", "c o a 2-0", "c k a 5-9 released", "c k b 5-7 released"},
+		},
+		{
+			"many owners at once",
+			[]string{"1 c 1 granted k a\n 2 c 2 granted k b {\"heldMillis\":1000}\n 2 c 3 granted x b\n" +
+				"5 c 9 lost k {\"count\":3,\"heldMillis\":4000}"},
+			[]string{"c k a 1-5 lost", "c k b 2-5 lost", "c x b 2-0"},
+		},
+		{
+			"a key older than its lease",
+			[]string{"9 c 1 granted k a {\"heldMillis\":5000}\n 11 c 2 released k a {\"heldMillis\":7000}"},
+			[]string{"c k a 9-11 released"},
+		},
+		{
+			"restored to a state that the file has",
+			[]string{"1 c 4 granted k a\n 3 c 4 restored {\"run\":1}\n 9 c 7 granted x b"},
+			[]string{"c k a 1-0", "c x b 9-0"},
+		},
+		{
+			"restored in another cluster",
+			[]string{"1 c 4 granted k a\n 3 d 4 restored {\"run\":1}\n 9 c 7 granted x b"},
+			[]string{"c k a 1-0: lines are missing since", "c x b 9-0"},
+		},
+		{
 			"renewed alone",
 			[]string{"4 c 9 renewed k a {\"heldMillis\":3000}"},
 			[]string{"c k a 1-0: lines are missing since"},
