@@ -78,7 +78,7 @@ func (s *Server) onEvent(event replica.Event) {
 		s.hub.Gap()
 		s.caches.InvalidateAll()
 		s.cluster.checker.Restored()
-		s.audit.Note(audit.Line{Event: audit.Restored, Index: e.Index})
+		s.audit.Note(audit.Line{Event: audit.Restored, From: e.From, Index: e.Index})
 		s.logger.Info("state restored from snapshot", "took", e.Took)
 	case replica.Failed:
 		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err)) // see fatal.go

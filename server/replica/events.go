@@ -81,10 +81,11 @@ type LockSlow struct {
 	event.LockNews
 }
 
-// Restored: the state was replaced by a snapshot's, which has the entries up to Index.
+// Restored: the state was replaced by a snapshot's, which has the entries up to Index. The node had applied those up to
+// From; 0: none in this run.
 type Restored struct {
-	Index uint64
-	Took  time.Duration
+	From, Index uint64
+	Took        time.Duration
 }
 
 // Failed: the node can no longer have the state that others have, and stops.

@@ -37,7 +37,7 @@ type stateHooks struct {
 	entered  func()            // the first entry of a term was applied
 	landed   func(term uint64) // an entry of term that counts was applied
 	reached  func()            // all that was committed for now is applied
-	restored func(index uint64, took time.Duration)
+	restored func(Restored)
 	// takes a capture that an entry asked for; nil: states are not compared
 	captured func(index uint64, captured fsm.Snapshot)
 }
@@ -89,7 +89,7 @@ func (s *state) Capture() io.WriterTo { return s.machine.Snapshot() }
 // Restore implements [raftnode.Machine]. What was answered only by entries that the
 // snapshot stands for cannot be answered any more.
 func (s *state) Restore(snapshot io.Reader, index uint64) error {
-	start := time.Now()
+	start, from := time.Now(), s.index.load()
 	if err := s.replace(snapshot, index); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 			lost = append(lost, forward.Completion{Number: seq, Err: protocol.ErrUncertain})
 		}
 	}
-	s.restored(index, time.Since(start)) // before a client hears of the consequences
+	s.restored(Restored{From: from, Index: index, Took: time.Since(start)}) // before a client hears of the consequences
 	if skipped := s.machine.Skipped(); len(skipped) > 0 {
 		s.sink.events(skipped)
 	}

@@ -98,8 +98,8 @@ func (r *Replica) open() {
 			r.ticker.rearm()
 			r.waiting.reached()
 		},
-		restored: func(index uint64, took time.Duration) {
-			r.event(Restored{Index: index, Took: took})
+		restored: func(e Restored) {
+			r.event(e)
 			r.resync()
 		},
 	}

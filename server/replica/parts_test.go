@@ -1154,13 +1154,15 @@ func TestRestore(t *testing.T) {
 			require.Len(t, slots[0].done, 0)
 			did = append(did, fmt.Sprint("events ", len(es)))
 		},
-	}, stateHooks: stateHooks{restored: func(uint64, time.Duration) { did = append(did, "restored") }}}
+	}, stateHooks: stateHooks{restored: func(e Restored) {
+		did = append(did, fmt.Sprint("restored ", e.From, " ", e.Index))
+	}}}
 	require.Error(t, s.Restore(nil, 9))
 	require.Empty(t, did)
 	require.Zero(t, s.index.load())
 	m.err = nil
 	require.NoError(t, s.Restore(nil, 0))
-	require.Equal(t, []string{"restored"}, did)
+	require.Equal(t, []string{"restored 0 0"}, did)
 	require.Zero(t, s.index.load(), "the index is not known")
 	require.Equal(t, uint64(7000), s.stamps.load())
 	require.Len(t, slots[0].done, 1)
@@ -1169,7 +1171,10 @@ func TestRestore(t *testing.T) {
 	did, m.skipped, m.known = nil, make([]event.Event, 2), 6
 	slots[0].done = make(chan struct{}, 1)
 	require.NoError(t, s.Restore(nil, 9))
-	require.Equal(t, []string{"superseded 6", "restored", "events 2"}, did)
+	require.Equal(t, []string{"superseded 6", "restored 0 9", "events 2"}, did)
 	require.Equal(t, uint64(9), s.index.load())
 	require.Equal(t, uint64(9), s.changed)
+	did, m.skipped = nil, nil
+	require.NoError(t, s.Restore(nil, 12))
+	require.Equal(t, "restored 9 12", did[len(did)-1])
 }
