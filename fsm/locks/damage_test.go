@@ -140,6 +140,17 @@ func TestDamageBeyondLimits(t *testing.T) {
 	}
 }
 
+// TestDamageNamesItsLock: the error names the lock that is damaged, also beside locks with waiters.
+func TestDamageNamesItsLock(t *testing.T) {
+	table := at(New(), 1000)
+	table.mustAcquire(t, asks("a", "jobs"))
+	table.mustWait(t, asks("w", "jobs"))
+	table.mustAcquire(t, asks("clerk", "mail"))
+	errs := refusals(table, "clerk", strings.Repeat("x", MaxText+1))
+	require.Len(t, errs, 1)
+	require.EqualError(t, errs[0], errHold.Error()+`: "mail"`)
+}
+
 // TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A pending grant of an empty
 // queue is accepted, and its lock stays as it was.
 func TestLocksOfNoUse(t *testing.T) {

@@ -194,9 +194,11 @@ func (l *lock) snapshot(c *codec) {
 	}
 	passList(c, l.holders(), slices.Values(l.holds()), (*hold).snapshot, func() { c.readHold(l) })
 	var first []*waiter // those whose first key is the lock's
-	for w := range c.t.waitersAt(l) {
-		if w.keys()[0] == l.key() {
-			first = append(first, w)
+	if l.waiters() > 0 {
+		for w := range c.t.waitersAt(l) {
+			if w.keys()[0] == l.key() {
+				first = append(first, w)
+			}
 		}
 	}
 	passList(c, len(first), slices.Values(first), (*waiter).snapshot, func() { c.readWaiter(l) })

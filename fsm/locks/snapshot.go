@@ -220,6 +220,9 @@ func (t *Table) snapshot(c *codec) {
 
 // queue puts the waiters into the queues, when all locks have been read.
 func (c *codec) queue() {
+	if !c.require(true) {
+		return // the error is of the lock that was read last
+	}
 	t, last := c.t, uint64(0)
 	c.wrong = errWaiter
 	slices.SortFunc(c.waiters, func(a, b *waiter) int { return cmp.Compare(a.order, b.order) })
