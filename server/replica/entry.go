@@ -13,8 +13,7 @@ import (
 //
 // No batch has an answer yet, so the batches of an entry may take effect in any order. Those with the hint
 // [protocol.CreateIfAbsent] come last: a lock that is released in this entry goes to a client that waits for the lock
-// already, and not an entry later to the next client that asks. Large batches come behind all others, whose answers are
-// told before the large ones run.
+// already, and not an entry later to the next client that asks.
 type entryBuilder struct {
 	limit  int // where gathering stops, in bytes
 	writer *protocol.EntryWriter
@@ -25,9 +24,6 @@ type entryBuilder struct {
 	creates []byte // the batches that come last
 	count   int    // how many
 	scripts bool   // the entry has a batch with [protocol.LargeScript]
-	refuses bool   // batches that are large have no room yet
-	refused bool   // one was not let in for that
-	behind  bool   // large batches come behind others
 	add     func(*forward.Batch) bool
 }
 
@@ -50,23 +46,11 @@ func newEntryBuilder(limit int) *entryBuilder {
 func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, limits protocol.EntryLimits) {
 	b.writer = protocol.NewEntry(b.buf[:0], version, stampMillis, wallOffsetMillis, limits)
 	b.empty, b.large, b.scripts = b.writer.Len(), 0, false
-	b.refuses, b.refused, b.behind = true, false, false
-}
-
-// letLargeIn lets large batches follow what was appended, and reports whether one was refused until now.
-func (b *entryBuilder) letLargeIn() bool {
-	b.flushCreates()
-	b.refuses, b.behind = false, b.refused && b.writer.Len() > b.empty
-	return b.refused
 }
 
 // append puts a batch into the entry, and reports whether there was room. An empty entry always has
-// room, and each for the large batches that were admitted to it once they are let in.
+// room, and each for the large batches that were admitted to it.
 func (b *entryBuilder) append(batch *forward.Batch) bool {
-	if b.refuses && batch.Large {
-		b.refused = true
-		return false
-	}
 	if batch.Large && batch.Work >= fsm.MuchWork { // else it must only not pass such batches
 		b.large += len(batch.Body)
 	} else if size := b.writer.Len() + len(b.creates) - b.large; size > b.empty && size+len(batch.Body) > b.limit {
@@ -102,10 +86,7 @@ func (b *entryBuilder) end() (entry, flags []byte, some bool) {
 		b.buf, entry = entry, bytes.Clone(entry)
 	}
 	if b.scripts {
-		flags = append(flags, scripts)
-	}
-	if b.behind {
-		flags = append(flags, largeBehind)
+		flags = []byte{scripts}
 	}
 	return entry, flags, len(entry) > b.empty
 }
@@ -118,8 +99,6 @@ const (
 	check byte = 2
 	// scripts: the entry has large sources of scripts, which are compiled before the entry is applied.
 	scripts byte = 3
-	// largeBehind: batches of much work come behind others, whose answers need not wait for the end of the entry.
-	largeBehind byte = 4
 )
 
 // counts reports whether an entry with these flags is one of a proposer's, and so counts as in flight.

@@ -512,52 +512,6 @@ func TestWhoseRepliesAreWanted(t *testing.T) {
 	require.Equal(t, 1, superseded, "the node's folder was put back")
 }
 
-// TestAnswersOfSmallBatchesDoNotWait: they are told before a large batch of the entry runs, and in other entries at the
-// end.
-func TestAnswersOfSmallBatchesDoNotWait(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		flags []byte
-		told  int
-	}{{"large batches behind others", []byte{largeBehind}, 1}, {"others", nil, 0}} {
-		t.Run(c.name, func(t *testing.T) {
-			q := newQueue(protocol.Incarnation{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})
-			var waiting []*pending
-			for range 2 {
-				p := &pending{batch: &Batch{Write: true, Count: 1}, done: make(chan struct{}, 1)}
-				require.NoError(t, q.add(p))
-				waiting = append(waiting, p)
-			}
-			s := &state{
-				sink:       sink{writes: q, committed: func() (uint64, bool) { return 1, true }},
-				stateHooks: stateHooks{entered: func() {}, landed: func(uint64) {}},
-			}
-			s.machine = &replying{Machine: fsm.New(), apply: func(to fsm.Sink) {
-				for i := range waiting {
-					require.Empty(t, waiting[i].done)
-					require.True(t, to.Wanted(q.origin, uint64(i+1)))
-					require.Len(t, waiting[0].done, c.told*i)
-					to.Done(q.origin, uint64(i+1), []protocol.Value{protocol.OK}, true)
-				}
-			}}
-			require.NoError(t, s.Apply(raftnode.Entry{Index: 1, Term: 1, Flags: c.flags}))
-			require.Len(t, waiting[0].done, 1)
-			require.Len(t, waiting[1].done, 1)
-		})
-	}
-}
-
-// replying calls apply in place of applying an entry.
-type replying struct {
-	fsm.Machine
-	apply func(fsm.Sink)
-}
-
-func (m *replying) Apply(_ []byte, to fsm.Sink) error {
-	m.apply(to)
-	return nil
-}
-
 // TestDuplicateOfAnotherNode: the copy that took effect has the replies.
 func TestDuplicateOfAnotherNode(t *testing.T) {
 	s := &sink{writes: newQueue(protocol.Incarnation{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99},

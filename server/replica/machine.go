@@ -50,7 +50,7 @@ func (s *state) Apply(e raftnode.Entry) error {
 		s.machine.Prepare(e.Data)
 	}
 	s.digesting.Lock()
-	s.sink.index, s.sink.early = e.Index, slices.Contains(e.Flags, largeBehind)
+	s.sink.index = e.Index
 	err := s.machine.Apply(e.Data, &s.sink)
 	s.changed = e.Index
 	var captured fsm.Snapshot
@@ -136,7 +136,6 @@ type sink struct {
 	committed  func() (index uint64, known bool) // of the newest entry that this node knows to be committed
 
 	index   uint64        // of the entry that is applied; 0: none
-	early   bool          // answers of the entry are told before its next batch runs
 	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
 	own     []forward.Completion
 	touched []*forward.Peer
@@ -144,9 +143,6 @@ type sink struct {
 
 // Wanted implements fsm.Sink.
 func (s *sink) Wanted(o protocol.Incarnation, seq uint64) bool {
-	if s.early {
-		s.flush() // the entry is committed, and a read that comes now waits for all of it
-	}
 	if o == s.writes.origin {
 		s.writes.running.Store(seq)
 		return s.writes.Has(seq) || s.runsReads(seq)
@@ -195,7 +191,7 @@ func (s *sink) Events(events []event.Event) {
 	}
 }
 
-// flush hands over the answers that an entry has given.
+// flush hands over the answers of an entry.
 func (s *sink) flush() {
 	if invariant.On && len(s.own)+len(s.touched) > 0 {
 		invariant.Require(s.verify())

@@ -709,20 +709,11 @@ func TestEntryBuilder(t *testing.T) {
 	large := numbered(7, false, 5000)
 	large.Large, large.Work = true, fsm.MuchWork
 	require.True(t, b.add(numbered(6, false, 700)))
-	require.True(t, b.add(numbered(8, true, 100)))
-	require.False(t, b.add(large), "small ones go first")
-	require.True(t, b.letLargeIn())
 	require.True(t, b.add(large), "room was looked for before")
+	require.True(t, b.add(numbered(8, false, 100)))
 	require.False(t, b.add(numbered(9, false, 300)), "small ones have their limit beside")
-	entry, flags, _ := b.end()
-	require.Equal(t, []uint64{6, 8, 7}, in(entry))
-	require.Equal(t, []byte{largeBehind}, flags)
-
-	begin()
-	require.False(t, b.letLargeIn())
-	require.False(t, b.add(large) && b.behind, "it is behind none")
-	_, flags, _ = b.end()
-	require.Empty(t, flags)
+	entry, _, _ = b.end()
+	require.Equal(t, []uint64{6, 7, 8}, in(entry))
 
 	b.limit = 1 << 20
 	begin()

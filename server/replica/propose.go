@@ -195,18 +195,9 @@ func (p *proposer) look(l *leaderTerm, any bool) (some, heavy bool) {
 	return some, room < 0
 }
 
-// gather moves the batches that wait into the entry until it is full: small ones, and then large ones. The sources take
-// turns in going first.
+// gather moves the batches that wait into the entry until it is full. The sources take turns in going first.
 func (p *proposer) gather(l *leaderTerm) {
 	p.first = 1 - p.first
-	p.take(l)
-	if p.entry.letLargeIn() {
-		p.take(l)
-	}
-}
-
-// take moves batches into the entry as far as it lets them in.
-func (p *proposer) take(l *leaderTerm) {
 	for _, i := range [...]int{p.first, 1 - p.first} {
 		p.sources[i].take(l, p.waiting[i].until, p.entry.add)
 	}

@@ -338,7 +338,6 @@ func TestEntryOfDoubtfulBatchesIsBounded(t *testing.T) {
 		_, until, _ := e.queue.waiting(l, entryWork, true)
 		b := newEntryBuilder(limit)
 		b.begin(protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
-		b.letLargeIn()
 		e.queue.take(l, until, b.add)
 		entry, _, _ := b.end()
 		require.Greater(t, len(entry), limit-2*size)
@@ -427,7 +426,7 @@ func TestSmallBatchesGoBetweenHeavyOnes(t *testing.T) {
 			p.landed(l.term)
 			all = append(all, entry)
 		}
-		require.Equal(t, []string{"sM0", "sL", "sM1", "s", "sO0", "s", "sM2", "O1", "O2"}, all)
+		require.Equal(t, []string{"sM0", "sL", "sM1", "s", "O0s", "s", "sM2", "O1", "O2"}, all)
 		require.False(t, p.step())
 
 		for want, far := range map[string]time.Duration{"XY": 20 * time.Millisecond, "X": time.Millisecond} {
