@@ -136,6 +136,11 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 			[]string{"c k a 400-500 released: the clock was corrected"},
 		},
 		{
+			"clock set back by a moment",
+			[]string{"10 c 1 granted k a\n 10 c 2 released k a {\"time\":\"1970-01-01T00:00:09.500Z\"}"},
+			[]string{"c k a 9-9 released: the clock was corrected"},
+		},
+		{
 			"clock set forth",
 			[]string{"100 c 1 granted k a {\"limit\":1}\n 900 c 2 lost k a {\"heldMillis\":50000}"},
 			[]string{"c k a 850-900 lost: the clock was corrected"},
