@@ -2,12 +2,14 @@ package report
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
@@ -71,24 +73,35 @@ func goals() []goal {
 
 // roundTrips judges the slowest median of an acquire by the round trip between the servers.
 func roundTrips(atMost float64) func(evidence) (string, bool, bool) {
-	wl, _ := workload.Named("uncontended")
 	return func(e evidence) (text string, met, ok bool) {
 		worst := 0.0
 		for _, r := range e {
-			for _, p := range r.columns(wl) {
-				p.Target = nodes[0]
-				f := r.median(p)
-				if p.RoundTrip == 0 || f == nil {
-					continue
-				}
-				trips := f.Steps[latencyStep(wl)].P50Micros / float64(p.RoundTrip.Microseconds())
-				if trips > worst {
+			for p, acquire := range r.distances() {
+				if trips := tripsOf(p, acquire); trips > worst {
 					worst, text, ok = trips, fmt.Sprintf("%.2f (%s)", trips, p.Title()), true
 				}
 			}
 		}
 		return text, worst <= atMost, ok
 	}
+}
+
+// distances are the acquires of Holdfast where the servers are a round trip apart.
+func (r *Result) distances() iter.Seq2[Point, load.Latency] {
+	wl, _ := workload.Named("uncontended")
+	return func(yield func(Point, load.Latency) bool) {
+		for _, p := range r.columns(wl) {
+			p.Target = nodes[0]
+			if f := r.median(p); p.RoundTrip > 0 && f != nil && !yield(p, f.Steps[latencyStep(wl)]) {
+				return
+			}
+		}
+	}
+}
+
+// tripsOf is the median of an acquire in round trips.
+func tripsOf(p Point, acquire load.Latency) float64 {
+	return acquire.P50Micros / float64(p.RoundTrip.Microseconds())
 }
 
 // undisturbed judges the greatest p99 beside a neighbour, as a multiple of the p99 alone.

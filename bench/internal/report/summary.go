@@ -191,16 +191,9 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 func (r *Result) wanTable(b *strings.Builder) {
 	wl, _ := workload.Named("uncontended")
 	var rows strings.Builder
-	for _, p := range r.columns(wl) {
-		p.Target = nodes[0]
-		f := r.median(p)
-		if p.RoundTrip == 0 || f == nil {
-			continue
-		}
-		acquire := f.Steps[latencyStep(wl)]
-		trips := acquire.P50Micros / float64(p.RoundTrip.Microseconds())
-		fmt.Fprintf(&rows, "| %s | %s | %s | %.2f | %s |", p.Title(), r.rateCell(wl, p), millis(acquire.P50Micros), trips,
-			millis(acquire.P99Micros))
+	for p, acquire := range r.distances() {
+		fmt.Fprintf(&rows, "| %s | %s | %s | %.2f | %s |", p.Title(), r.rateCell(wl, p), millis(acquire.P50Micros),
+			tripsOf(p, acquire), millis(acquire.P99Micros))
 		etcd, times := "-", "-"
 		s, ok := evidence{r}.quotients(p, "etcd", func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
 		if ok {
@@ -225,7 +218,9 @@ func (r *Result) wanTable(b *strings.Builder) {
 
 // neighbourTable is the acquires of four connections beside neighbours that send much work at a time.
 func (r *Result) neighbourTable(b *strings.Builder) {
-	f := r.median(Point{Workload: "beside", Target: nodes[0]})
+	wl, _ := workload.Named("beside")
+	p := Point{Workload: wl.Name, Target: nodes[0]}
+	f := r.median(p)
 	if f == nil {
 		return
 	}
@@ -242,11 +237,7 @@ func (r *Result) neighbourTable(b *strings.Builder) {
 		s := f.Steps[name]
 		fmt.Fprintf(b, "| %s | %s | %s | %s |", name, thousands(s.PerSecond), millis(s.P50Micros), millis(s.P99Micros))
 		for _, number := range []string{"_p99_ratio", "_per_second", "_refused_per_second"} {
-			text := "-"
-			if v, ok := f.Numbers[name+number]; ok {
-				text = thousands(v)
-			}
-			b.WriteString(" " + text + " |")
+			b.WriteString(" " + r.numberCell(name+number)(wl, p) + " |")
 		}
 		b.WriteString("\n")
 	}
