@@ -391,3 +391,19 @@ func BenchmarkUncontended(b *testing.B) {
 		table.TakeEvents()
 	}
 }
+
+// nobody is a Writer that discards what it is given.
+type nobody struct{}
+
+func (nobody) Uint(uint64)   {}
+func (nobody) Int(int64)     {}
+func (nobody) String(string) {}
+
+// TestSaveAllocatesNothingForALock: a node saves its whole state for each snapshot, and for each comparison with others.
+func TestSaveAllocatesNothingForALock(t *testing.T) {
+	table := at(New(), 1000)
+	for i := range 1000 {
+		table.mustAcquire(t, asks("a", fmt.Sprint("k", i)))
+	}
+	require.Less(t, testing.AllocsPerRun(5, func() { table.Save(nobody{}) }), 100.0)
+}

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"math"
-	"slices"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
@@ -192,7 +191,7 @@ func (l *lock) snapshot(c *codec) {
 		passInt(c, &m.grantAt, 0, never-1)
 		passInt(c, &m.delay, 0, Forever)
 	}
-	passList(c, l.holders(), slices.Values(l.holds()), (*hold).snapshot, func() { c.readHold(l) })
+	passRecords(c, l.holds(), (*hold).snapshot, func() { c.readHold(l) })
 	var first []*waiter // those whose first key is the lock's
 	if l.waiters() > 0 {
 		for w := range c.t.waitersAt(l) {
@@ -201,7 +200,7 @@ func (l *lock) snapshot(c *codec) {
 			}
 		}
 	}
-	passList(c, len(first), slices.Values(first), (*waiter).snapshot, func() { c.readWaiter(l) })
+	passRecords(c, first, (*waiter).snapshot, func() { c.readWaiter(l) })
 }
 
 // readLock reads a lock of a flushed database, or of a live one if flushed is nil.

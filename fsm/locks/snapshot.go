@@ -160,8 +160,7 @@ func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 
 // passList passes a list of n records: it writes all, or calls read for each.
 func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *codec), read func()) {
-	count := uint64(n)
-	passUint(c, &count, anyUint)
+	count := passCount(c, n)
 	if c.w != nil {
 		for record := range all {
 			write(record, c)
@@ -173,9 +172,27 @@ func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *c
 	}
 }
 
-// passSlice passes a list in memory.
+// passRecords is passList for a slice. It allocates nothing, as a table has two such lists for each lock.
+func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read func()) {
+	count := passCount(c, len(all))
+	for _, record := range all {
+		write(record, c)
+	}
+	for ; c.w == nil && count > 0 && c.require(true); count-- {
+		read()
+	}
+}
+
+// passCount passes the length of a list.
+func passCount(c *codec, n int) uint64 {
+	count := uint64(n)
+	passUint(c, &count, anyUint)
+	return count
+}
+
+// passSlice passes the items of a list.
 func passSlice[T any](c *codec, list *[]T, pass func(c *codec, item *T)) {
-	passList(c, len(*list), slices.Values(*list), func(item T, c *codec) { pass(c, &item) }, func() {
+	passRecords(c, *list, func(item T, c *codec) { pass(c, &item) }, func() {
 		var item T
 		pass(c, &item)
 		*list = append(*list, item)
