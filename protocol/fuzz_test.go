@@ -17,6 +17,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(c.input), uint16(i), uint16(i/2))
 	}
 	f.Add([]byte("*65536\r\n$8388608\r\n"), uint16(3), uint16(1))
+	f.Add([]byte("*2\r\n$3\r\nGET\r\n$0\r\n\r\n*1\r\n$4\r\nPING\r\n"), uint16(9), uint16(4))
 	f.Fuzz(func(t *testing.T, input []byte, a, b uint16) {
 		limits := smallLimits()
 		whole := parseInPieces(limits, input)
@@ -38,8 +39,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// requireRedconAgrees compares with redcon's parser on bytes that are safe for redcon: exactly the
-// bytes in which a client library would send words.
+// requireRedconAgrees compares a line's words with those that redcon reads, if it reads any. It must read what a client
+// library would send.
 func requireRedconAgrees(t *testing.T, line []byte, words [][]byte) {
 	t.Helper()
 	var canonical Value
@@ -47,14 +48,26 @@ func requireRedconAgrees(t *testing.T, line []byte, words [][]byte) {
 	for _, w := range words {
 		canonical.Elems = append(canonical.Elems, Bulk(string(w)))
 	}
-	if !bytes.Equal(canonical.AppendTo(nil, RESP2), line) {
-		return
+	theirs, ok := redconWords(bytes.Clone(line))
+	if ok {
+		require.Equal(t, words, theirs, "%q", line)
 	}
-	complete, theirs, _, left, err := redcon.ReadNextCommand(line, nil)
-	require.NoError(t, err)
-	require.True(t, complete)
-	require.Empty(t, left)
-	require.Equal(t, words, theirs)
+	require.True(t, ok || !bytes.Equal(canonical.AppendTo(nil, RESP2), line), "%q", line)
+}
+
+// redconWords returns the words of a line that is one array. Redcon reads inline commands by other rules, and panics at
+// some arrays.
+func redconWords(line []byte) (words [][]byte, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	if len(line) == 0 || line[0] != '*' {
+		return nil, false
+	}
+	complete, words, _, left, err := redcon.ReadNextCommand(line, nil)
+	return words, err == nil && complete && len(words) > 0 && len(left) == 0
 }
 
 func FuzzReply(f *testing.F) {
