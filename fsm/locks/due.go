@@ -9,8 +9,8 @@ import (
 // engine runs due events in a store, and grants queues.
 type engine struct{ store }
 
-// Sweep runs due events in the order of time, while the budget lasts. After half of the budget, only the locks with a
-// queue have a turn: the leases of other locks delay nobody, and may end later.
+// Sweep runs due events in the order of time, while the budget lasts. The third quarter of the budget is for sessions and
+// for locks with a queue: the leases of other locks delay nobody, and may end later.
 func (e *engine) Sweep() {
 	half := max(0, e.units) / 2
 	e.units -= half
@@ -248,7 +248,7 @@ func (s *store) firstDue() int64 {
 func (s *store) HasDueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
 
 // HasDue reports whether settling a key at an instant would change anything. It may report true without need for a lock
-// that several sessions hold, or that a session waits for.
+// with a queue or with several holds, if a session holds it or waits for it, and any session has ended.
 func (s *store) HasDue(db int, key string, now int64) bool {
 	l := s.peek(db, key)
 	if l == nil {

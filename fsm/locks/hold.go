@@ -22,7 +22,7 @@ type hold struct {
 	count    uint32 // acquires minus releases
 	mode     Mode
 	db       uint8
-	// asked: the owner has asked for the lock again since the grant, so it knows of the hold.
+	// asked: the owner has asked for the lock again or renewed the hold since the grant, so it knows of the hold.
 	asked bool
 	late  bool // Late was emitted; in no snapshot
 }

@@ -55,7 +55,7 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 }
 
 // ReturnGrant releases a hold whose client was gone when the grant arrived. It does nothing if the hold has another
-// fence or client, or if the owner has asked for the lock again since, and so knows of the hold.
+// fence or client, or if the owner has asked for the lock again or renewed the hold since, and so knows of the hold.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finish()
 	l := t.settleKey(db, key)

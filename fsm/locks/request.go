@@ -57,7 +57,8 @@ var (
 	ErrRequest = errors.New("the request is corrupt")
 	// ErrTicket: another request waits under the ticket.
 	ErrTicket = errors.New("the ticket is taken")
-	// ErrFull: the lock or the table has too many waiters, or the connection too many sessions, or no fence is left.
+	// ErrFull: the lock or the table has too many waiters, or the connection too many sessions, or no fence or number of a
+	// session is left.
 	ErrFull = errors.New("too many wait")
 	// ErrSessionFull: the session has [MaxPerSession] holds and places in queues.
 	ErrSessionFull = errors.New("too many holds and waits of the session")
