@@ -117,7 +117,21 @@ func TestLockChanges(t *testing.T) {
 			"lost stock 0/g a 0 by n1/7 at 1001400 held 0 waited 0 broken del",
 			"released stock 0/g c 0 by n1/7 at 1001400 held 0 waited 0",
 		}},
-		{8, 0, "swapdb 0 1", []string{"swapped stock 0/  0 by /0 at 1001400 held 0 waited 0"}},
+		{7, 0, "eval " + takeHash + " 1 f a", []string{"granted stock 0/f a 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{7, 0, "hset f b 1", []string{"granted stock 0/f b 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{8, 0, "del f", []string{
+			"lost stock 0/f a 0 by n1/7 at 1001400 held 0 waited 0 broken del",
+			"lost stock 0/f b 0 by n1/7 at 1001400 held 0 waited 0 broken del",
+		}},
+		{7, 0, "set p same nx px 5000", []string{"granted stock 0/p same 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{0, 0, "", nil},
+		{7, 0, "set q same nx px 5000", []string{"granted stock 0/q same 0 by n1/7 at 1001500 held 0 waited 0"}},
+		{8, 0, "rename q p", []string{
+			"lost stock 0/q same 0 by n1/7 at 1001500 held 0 waited 0 broken rename",
+			"released stock 0/p same 0 by n1/7 at 1001500 held 100 waited 0",
+			"granted stock 0/p same 0 by n1/7 at 1001500 held 0 waited 0",
+		}},
+		{8, 0, "swapdb 0 1", []string{"swapped stock 0/  0 by /0 at 1001500 held 0 waited 0"}},
 		{8, 0, "swapdb 2 3", nil},
 	} {
 		if step.words == "" {
