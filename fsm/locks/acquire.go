@@ -45,8 +45,8 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	return Answer{Fence: t.grant(&q, since)}, nil
 }
 
-// check validates a request, and brings it into the form that is stored. It ends the request's session if the session is
-// due.
+// check validates a request, and brings it into the form that is stored. It ends the request's session if the session
+// is due.
 func (t *Table) check(q *Request) error {
 	if q.Mode == Permits && q.Limit == 1 {
 		q.Mode = Exclusive

@@ -399,7 +399,7 @@ func (nobody) Uint(uint64)   {}
 func (nobody) Int(int64)     {}
 func (nobody) String(string) {}
 
-// TestSaveAllocatesNothingForALock: a node saves its whole state for each snapshot, and for each comparison with others.
+// TestSaveAllocatesNothingForALock: a node saves its whole state for a snapshot, and for a comparison with others.
 func TestSaveAllocatesNothingForALock(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 1000 {

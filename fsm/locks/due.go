@@ -9,8 +9,8 @@ import (
 // engine runs due events in a store, and grants queues.
 type engine struct{ store }
 
-// Sweep runs due events in the order of time, while the budget lasts. The third quarter of the budget is for sessions and
-// for locks with a queue: the leases of other locks delay nobody, and may end later.
+// Sweep runs due events in the order of time, while the budget lasts. The third quarter of the budget is for sessions
+// and for locks with a queue: the leases of other locks delay nobody, and may end later.
 func (e *engine) Sweep() {
 	half := max(0, e.units) / 2
 	e.units -= half

@@ -51,7 +51,8 @@ func Neighbours() []string {
 // alone is no neighbour.
 var alone = neighbour{name: "alone"}
 
-// beside measures acquires of pairs alone, and beside each neighbour. What a neighbour is refused is counted, and is no error.
+// beside measures acquires of pairs: without a neighbour, and beside each. What a neighbour is refused is counted, and
+// is no error.
 func beside(ctx context.Context, e Env) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
