@@ -225,17 +225,31 @@ func (c *Conn) Pipeline(ctx context.Context, commands ...[]string) ([]protocol.V
 	}
 	vs := make([]protocol.Value, 0, len(commands))
 	for range commands {
-		select {
-		case v := <-c.replies:
-			vs = append(vs, v)
-		case <-c.down:
-			return nil, fmt.Errorf("connection lost: %w", c.err)
-		case <-ctx.Done():
-			return nil, errLate
+		v, err := c.reply(ctx)
+		if err != nil {
+			return nil, err
 		}
+		vs = append(vs, v)
 	}
 	c.late = false
 	return vs, nil
+}
+
+// reply is the next reply. What the node sent before the connection ended is still a reply.
+func (c *Conn) reply(ctx context.Context) (protocol.Value, error) {
+	select {
+	case v := <-c.replies:
+		return v, nil
+	case <-ctx.Done():
+		return protocol.Value{}, errLate
+	case <-c.down:
+	}
+	select {
+	case v := <-c.replies:
+		return v, nil
+	default:
+		return protocol.Value{}, fmt.Errorf("connection lost: %w", c.err)
+	}
 }
 
 func (c *Conn) flush(ctx context.Context) error {

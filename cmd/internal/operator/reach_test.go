@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,4 +91,28 @@ func TestReasonOfTheEnd(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, net.ErrClosed)
 	require.ErrorContains(t, err, "nonsense")
+}
+
+// TestRepliesBeforeTheEnd: replies count also when the connection has ended since.
+func TestRepliesBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	addr, _ := door(t, func(_ int64, nc net.Conn) {
+		defer nc.Close()
+		in := bufio.NewReader(nc)
+		for read, line := 0, ""; read < operator.MaxPipeline; {
+			switch line, _ = in.ReadString('\n'); line {
+			case "HELLO\r\n":
+				_, _ = io.WriteString(nc, "+OK\r\n")
+			case "PING\r\n":
+				read++
+			}
+		}
+		_, _ = io.WriteString(nc, strings.Repeat("+PONG\r\n", operator.MaxPipeline))
+	})
+	c, err := (&operator.Servers{}).Dial(t.Context(), addr, time.Minute)
+	require.NoError(t, err)
+	defer c.Close()
+	vs, err := c.Pipeline(t.Context(), slices.Repeat([][]string{{"PING"}}, operator.MaxPipeline)...)
+	require.NoError(t, err)
+	require.Len(t, vs, operator.MaxPipeline)
 }
