@@ -125,7 +125,7 @@ func endConnectionsOp(c *call) protocol.Value {
 	}
 	ended := 0
 	for _, client := range clients {
-		ended += c.changeLocks(0).EndConnection(client)
+		ended += c.changeLocks(0).EndSessionsOf(client)
 		c.publishLockEvents()
 	}
 	return protocol.Integer(int64(ended))

@@ -7,47 +7,44 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// Acquire asks for the locks of a request: it grants them, puts the request into their queues, or refuses. The caller
-// may change r afterwards.
+// Acquire grants all locks of a request, or adds the request to their queues, or refuses the request. The table keeps
+// no reference to r, except in [Event.Again].
 func (t *Table) Acquire(r *Request) (Answer, error) {
-	defer t.finish()
+	defer t.finishStep()
 	q := *r
-	if err := t.check(&q); err != nil {
+	if err := t.prepareRequest(&q); err != nil {
 		return Answer{}, err
 	}
-	t.settleAll(&q)
-	fence, err := t.renewHeld(&q)
+	t.settleKeys(&q)
+	fence, err := t.renewCoveringHolds(&q)
 	if fence != 0 || err != nil {
 		return Answer{Fence: fence}, err
 	}
-	same := t.sameRequest(&q)
-	order := uint64(noOrder)
-	if same != nil {
-		order = same.order
+	old := t.repeatedWaiter(&q)
+	order, since := uint64(noOrder), t.now
+	if old != nil {
+		order, since = old.order, old.since
 	}
-	at, blocked := t.blockedAt(&q, order)
+	index, blocked := t.firstBlockingKey(&q, order)
 	switch {
-	case (same == nil || same.session != q.Session) && t.isFull(q.Session, t.countUnbound(&q)):
+	case (old == nil || old.session != q.Session) && t.isSessionFull(q.Session, t.countNewSessionHolds(&q)):
 		return Answer{}, ErrSessionFull
 	case blocked && !q.Waits:
 		return Answer{}, nil
 	case blocked:
-		return t.enqueue(&q, same, at)
+		return t.joinQueues(&q, old, index)
 	case t.fences >= MaxFence:
 		return Answer{}, ErrFull
 	}
-	since := t.now
-	if same != nil {
-		since = same.since
-	}
-	t.dismissAll(&q, same)
+	t.endReplacedWaits(&q, old)
 	q.cloneTexts()
 	return Answer{Fence: t.grant(&q, since)}, nil
 }
 
-// check validates a request, and brings it into the form that is stored. It ends the request's session if the session
-// is due.
-func (t *Table) check(q *Request) error {
+// prepareRequest validates a request and normalizes its fields in place: it removes repeated keys, clears fields that
+// the mode or the session makes meaningless, and caps durations at [Forever]. If the session of the request has
+// expired, prepareRequest ends the session and returns [ErrNoSession].
+func (t *Table) prepareRequest(q *Request) error {
 	if q.Mode == Permits && q.Limit == 1 {
 		q.Mode = Exclusive
 	}
@@ -72,7 +69,7 @@ func (t *Table) check(q *Request) error {
 		return ErrRequest
 	case len(q.Owner) > MaxText, len(q.Note) > MaxText, len(q.Call) > MaxText:
 		return ErrTooLong
-	case q.Session != 0 && t.liveSession(q.Session) == nil:
+	case q.Session != 0 && t.settleSession(q.Session) == nil:
 		return ErrNoSession
 	}
 	q.LeaseMillis, q.DelayMillis = min(q.LeaseMillis, Forever), min(q.DelayMillis, Forever)
@@ -80,7 +77,7 @@ func (t *Table) check(q *Request) error {
 	return nil
 }
 
-// distinct returns keys without repetitions, in their order.
+// distinct returns the first occurrence of each key, in the order of the argument.
 func distinct(keys []string) (kept []string) {
 	for _, key := range keys {
 		if !slices.Contains(kept, key) {
@@ -90,23 +87,24 @@ func distinct(keys []string) (kept []string) {
 	return kept
 }
 
-// settleAll settles the first lock of a request, and the others while the budget lasts. A lock that is not settled
-// blocks the request.
-func (t *Table) settleAll(q *Request) {
+// settleKeys settles the first lock of a request, and the other locks while the budget lasts. At a lock that it does
+// not settle, it only removes the owner's hold if that hold has ended. A lock with a due event blocks the request.
+func (t *Table) settleKeys(q *Request) {
 	for i, key := range q.Keys {
 		l := t.find(q.DB, key)
 		if l != nil && (i == 0 || t.hasBudget()) {
 			l = t.settle(l, t.now)
 			t.grantQueue(l, false)
 		} else if l != nil {
-			t.loseEnded(l, q.Owner)
+			t.loseEndedHold(l, q.Owner)
 		}
 	}
 }
 
-// renewHeld renews the owner's holds if they cover the request, and returns their fence. The fence is 0 if the owner
-// lacks one of the locks, or holds them under different fences. ErrMode: a hold does not cover the request.
-func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
+// renewCoveringHolds renews the owner's holds and returns their fence, if the owner holds all locks of the request
+// under one fence. Otherwise it changes nothing and returns 0. It returns [ErrMode] if a hold does not cover the
+// request.
+func (t *Table) renewCoveringHolds(q *Request) (fence uint64, err error) {
 	all := true
 	for _, key := range q.Keys {
 		switch h := t.find(q.DB, key).holdOf(q.Owner); {
@@ -123,7 +121,7 @@ func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
 	switch {
 	case !all:
 		return 0, nil
-	case t.isFull(q.Session, t.countUnbound(q)):
+	case t.isSessionFull(q.Session, t.countNewSessionHolds(q)):
 		return 0, ErrSessionFull
 	}
 	for _, key := range q.Keys {
@@ -133,8 +131,8 @@ func (t *Table) renewHeld(q *Request) (fence uint64, err error) {
 	return fence, nil
 }
 
-// countUnbound counts the locks of a request that the owner does not hold with the request's session.
-func (t *Table) countUnbound(q *Request) (n int) {
+// countNewSessionHolds counts the holds that the request would add to its session.
+func (t *Table) countNewSessionHolds(q *Request) (n int) {
 	for _, key := range q.Keys {
 		if h := t.find(q.DB, key).holdOf(q.Owner); h == nil || h.session() != q.Session {
 			n++
@@ -143,22 +141,23 @@ func (t *Table) countUnbound(q *Request) (n int) {
 	return n
 }
 
-// renewHold renews a hold for another request of its owner.
+// renewHold renews a hold with the lease or the session of the request. The request's note and delay replace those of
+// the hold, unless they are empty. A reentrant request increments the count of the hold.
 func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	h := *old
-	h.asked, h.late = true, t.emitLate(old, t.now)
+	h.knownToOwner, h.lateEmitted = true, t.emitLate(old, t.now)
 	h.bind(t.now, q)
-	h.origin, h.conn = t.origin(q.Client.Origin), q.Client.Conn
+	h.origin, h.conn = t.internOrigin(q.Client.Origin), q.Client.Conn
 	x := extra{}
 	if h.extra != nil {
 		x = *h.extra
 	}
 	if q.Reentrant && h.count < maxCount && (q.Call == "" || q.Call != x.call) {
 		h.count++
-		x.call = cloned(q.Call)
+		x.call = strings.Clone(q.Call)
 	}
 	if q.Note != "" {
-		x.note = cloned(q.Note)
+		x.note = strings.Clone(q.Note)
 	}
 	if q.DelayMillis != 0 {
 		x.delay = q.DelayMillis
@@ -172,13 +171,12 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	}
 }
 
-const maxCount = 1<<32 - 1
-
-// sameRequest returns the owner's waiter if it waits for exactly the locks and the mode of a request, or nil.
-func (t *Table) sameRequest(q *Request) *waiter {
+// repeatedWaiter returns the waiter that the request repeats, or nil. That waiter has the same owner, keys, mode, limit
+// and permits.
+func (t *Table) repeatedWaiter(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
 	if w == nil || w.mode != q.Mode || w.limit != q.Limit || w.permits != q.Permits || len(w.keys()) != len(q.Keys) ||
-		t.whyLapsed(w) != nil {
+		t.lapseError(w) != nil {
 		return nil
 	}
 	for _, key := range q.Keys {
@@ -189,54 +187,56 @@ func (t *Table) sameRequest(q *Request) *waiter {
 	return w
 }
 
-// dismissAll ends the owner's waits for any lock of a request. same is the waiter that the caller grants next.
-func (t *Table) dismissAll(q *Request, same *waiter) {
+// endReplacedWaits ends the owner's waits for all keys of a new request, because an owner has at most one entry in a
+// queue. The waiter that the request repeats is granted next, so no [LeftQueue] is emitted for it.
+func (t *Table) endReplacedWaits(q *Request, repeated *waiter) {
 	for _, key := range q.Keys {
 		w := t.waiterOf(t.find(q.DB, key), q.Owner)
 		if w == nil {
 			continue
 		}
-		if err := t.whyLapsed(w); err != nil {
+		if err := t.lapseError(w); err != nil {
 			t.dismiss(w, err)
 			continue
 		}
-		t.removeQueue(w)
-		t.wakeAll(w)
+		t.dequeueWaiter(w)
+		t.wakeQueuesOf(w)
 		t.emitAskedAgain(w, q)
-		if w != same {
+		if w != repeated {
 			t.emitLeft(w, Replaced)
 		}
 	}
 }
 
-// emitAskedAgain emits that a wait ended because its owner sent another request, q.
-func (t *Table) emitAskedAgain(w *waiter, q *Request) {
+// emitAskedAgain emits [WaitEnded] with [ErrAskedAgain] for a waiter whose owner sent a later request.
+func (t *Table) emitAskedAgain(w *waiter, later *Request) {
 	e := t.waitEndedEvent(w, 0, ErrAskedAgain)
-	if w.client() == q.Client {
-		e.Again = q.Keys
+	if w.client() == later.Client {
+		e.Again = later.Keys
 	}
 	if !w.absent {
 		t.emit(e)
 	}
 }
 
-// enqueue puts a request into the queues of its locks: in the place of same, or at the tail. blocked is the index of a
-// key that blocks the request.
-func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
-	if t.named(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
+// joinQueues adds the request to the queues of all its keys. It takes over the place of the waiter old, which the
+// request repeats, or joins the tail if old is nil. The key with the index blockingKey blocks the request.
+func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, error) {
+	if t.waiterNamed(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
 		return Answer{}, ErrTicket
 	}
-	if q.OverQuota && same == nil {
+	if q.OverQuota && old == nil {
 		return Answer{}, ErrOverQuota
 	}
-	if (same == nil || same.session != q.Session) && t.isFull(q.Session, len(q.Keys)) {
-		return Answer{}, ErrSessionFull // a waiter has a place at each lock, even if its owner holds the lock
+	// A waiter has an entry in each queue, also at a lock that its owner holds.
+	if (old == nil || old.session != q.Session) && t.isSessionFull(q.Session, len(q.Keys)) {
+		return Answer{}, ErrSessionFull
 	}
 	q.cloneTexts()
-	w := newWaiter(q, t.origin(q.Client.Origin), t.now)
-	w.blocked = uint8(blocked)
+	w := newWaiter(q, t.internOrigin(q.Client.Origin), t.now)
+	w.blockingKey = uint8(blockingKey)
 	if q.WaitMillis > 0 {
-		w.deadline = saturated(t.now, q.WaitMillis)
+		w.deadline = addSaturating(t.now, q.WaitMillis)
 	}
 	if t.waitingBytes+w.bytes() > MaxWaitingBytes {
 		return Answer{}, ErrFull
@@ -246,26 +246,26 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 			return Answer{}, ErrFull
 		}
 	}
-	if same != nil {
-		w.order, w.since = same.order, same.since
-		copy(w.keys(), same.keys())
-		w.blocked = uint8(slices.Index(same.keys(), q.Keys[blocked]))
-		t.replaceWaiter(same, w)
-		t.wakeIfHoldEnded(w)
-		if same.deadline < t.now {
-			t.wakeAll(w) // as the end of the wait or of the grace, which was due, would have
+	if old != nil {
+		w.order, w.since = old.order, old.since
+		copy(w.keys(), old.keys())
+		w.blockingKey = uint8(slices.Index(old.keys(), q.Keys[blockingKey]))
+		t.replaceWaiter(old, w)
+		t.wakeQueueIfHoldEnded(w)
+		if old.deadline < t.now {
+			t.wakeQueuesOf(w) // replaceWaiter has removed a due event that would have woken them
 		}
-		t.emitAskedAgain(same, q)
+		t.emitAskedAgain(old, q)
 		return Answer{Waiting: true, Kept: true}, nil
 	}
-	t.dismissAll(q, nil)
+	t.endReplacedWaits(q, nil)
 	t.orders++
 	w.order = t.orders
 	for i, key := range q.Keys {
 		w.keys()[i] = t.findOrMake(q.DB, key).key()
 	}
-	t.pushQueue(w)
-	t.wakeIfHoldEnded(w)
+	t.enqueueWaiter(w)
+	t.wakeQueueIfHoldEnded(w)
 	for _, key := range w.keys() {
 		e := t.waitEvent(JoinedQueue, w, key)
 		e.Waiters = t.find(e.DB, key).waiters()
@@ -274,8 +274,8 @@ func (t *Table) enqueue(q *Request, same *waiter, blocked int) (Answer, error) {
 	return Answer{Waiting: true}, nil
 }
 
-// cloneTexts copies the texts of a request, in one allocation, so that they share no memory with a log entry. A new
-// lock copies its key itself.
+// cloneTexts copies the owner, the note and the call of a request in one allocation, so that they do not keep the
+// memory of a log entry alive. The keys need no copy, because each lock has a copy of its key.
 func (r *Request) cloneTexts() {
 	all := strings.Join([]string{r.Owner, r.Note, r.Call}, "")
 	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]

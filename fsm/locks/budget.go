@@ -1,30 +1,29 @@
 package locks
 
-// What bounds one step. A step ends all holds of a lock that are over, or a session with all its holds and waits, and
-// is never cut short: MaxHolders and MaxPerSession bound it. Grants of a queue, ends of waits and flushed holds may be
-// left to a later step. They run within a budget, in units of work, which [Table.Begin] sets.
+// These constants bound one step. A step always completes: it removes all ended holds of a lock, or ends a session with
+// all its holds and waits, even if the budget is spent. Grants of a queue, ends of waits and losses of flushed holds
+// run only while the budget lasts; later steps run the rest. [Table.Begin] sets the budget, which counts units of work.
 const (
 	// MaxHolders bounds the holds of a lock.
 	MaxHolders = 4096
-	// MaxPerSession bounds the holds of a session and its places in queues together.
+	// MaxPerSession bounds the sum of a session's holds and queue entries.
 	MaxPerSession = 10_000
-	// ChangeUnits is the price of a change: the end of a hold or of a wait, or a grant. A look-up of a lock costs one
-	// unit.
+	// ChangeUnits are charged for a change, which is the end of a hold, the end of a wait, or a grant. A look-up of a lock
+	// is charged one unit.
 	ChangeUnits = 16
-	// QueueUnits is the price of each further queue that a waiter joins or leaves.
+	// QueueUnits are charged for each queue beyond the first that a waiter joins or leaves.
 	QueueUnits = 2
 )
 
-// budget has the units that are left. A step that is never cut short may overdraw it.
+// budget is a soft bound on the work of the present call: a step that always completes may overdraw it.
 type budget struct{ units int }
 
 func (b *budget) hasBudget() bool { return b.units > 0 }
 
-// charge takes the price of some changes and look-ups.
 func (b *budget) charge(changes, lookups int) { b.units -= changes*ChangeUnits + lookups }
 
-// chargeQueues takes the price of a waiter that joins or leaves its queues.
+// chargeQueues charges the queues that a waiter joins or leaves.
 func (b *budget) chargeQueues(w *waiter) { b.units -= QueueUnits * (len(w.keys()) - 1) }
 
-// BudgetLeft returns the units that are left. It is negative if the last step took more than there were.
+// BudgetLeft returns the units that are left. A negative number is the overdraft.
 func (b *budget) BudgetLeft() int { return b.units }

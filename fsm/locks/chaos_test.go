@@ -116,7 +116,7 @@ func (c *chaos) step() {
 	case 18:
 		t.KeepNodeAlive(c.client().Origin)
 	case 19:
-		t.EndConnection(c.client())
+		t.EndSessionsOf(c.client())
 	case 20:
 		t.RemoveWaiter(waits.Name{Origin: c.client().Origin, Ticket: c.r.Uint64N(c.ticket + 1)}, protocol.LeaveTimeout)
 	case 21:
@@ -145,11 +145,12 @@ func drain(t *testing.T, table *Table, now int64) {
 		table.Sweep()
 	}
 	var names []waits.Name
-	table.names.Scan(func(w *waiter) bool {
+	table.waitersByName.Scan(func(w *waiter) bool {
 		names = append(names, w.name())
 		return true
 	})
 	require.Empty(t, slices.Clip(names), "who waits is granted when all others are gone")
 	require.Zero(t, table.Bytes())
-	require.Zero(t, table.Len()+table.byID.Len()+len(table.incarnations)+len(table.nodeEnds)+len(table.flushed))
+	require.Zero(t, table.Len()+table.sessionsByID.Len()+len(table.incarnations)+len(table.nodeEnds))
+	require.Empty(t, table.flushedDatabases)
 }

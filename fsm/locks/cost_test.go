@@ -52,7 +52,7 @@ func TestMemory(t *testing.T) {
 		each := measured(many, func() any {
 			fill()
 			table.TakeEvents()
-			table.events, table.touched, table.woken = nil, nil, nil
+			table.events, table.touchedLocks, table.wokenLocks = nil, nil, nil
 			return table
 		})
 		counted := table.Bytes() / many
@@ -131,16 +131,16 @@ func TestNothingIsKeptOfACall(t *testing.T) {
 	require.Equal(t, 1000, table.Stats().Holds)
 	require.Greater(t, len(table.TakeEvents()), 2000)
 	require.LessOrEqual(t, cap(table.events), 1<<8)
-	for _, list := range [][]*lock{table.touched, table.woken} {
+	for _, list := range [][]*lock{table.touchedLocks, table.wokenLocks} {
 		list = list[:cap(list)]
 		require.GreaterOrEqual(t, len(list), 1000)
 		require.Equal(t, make([]*lock, len(list)), list)
 	}
 }
 
-// TestPlacesAreCharged: a request costs a unit for each key that is looked up, and a waiter two more for each further
-// queue that it joins or leaves.
-func TestPlacesAreCharged(t *testing.T) {
+// TestQueueEntriesAreCharged: a request costs a unit for each key that is looked up, and a waiter two more for each
+// further queue that it joins or leaves.
+func TestQueueEntriesAreCharged(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = fmt.Sprint("lock:", i)
@@ -353,7 +353,7 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("alive", func() { table.KeepNodeAlive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
 	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "") })
-	call("gone", func() { table.EndConnection(client(2)) })
+	call("gone", func() { table.EndSessionsOf(client(2)) })
 	call("copy", func() { table.Copy() })
 	call("sweep", func() { table.Sweep() })
 }

@@ -23,7 +23,7 @@ func others(was any) (others []any) {
 			others = append(others, other)
 		}
 	case int64:
-		for _, other := range []int64{0, 1, -1, n - 1, n + 1, 1 << 31, Forever, Forever + 1, never, past} {
+		for _, other := range []int64{0, 1, -1, n - 1, n + 1, 1 << 31, Forever, Forever + 1, noDeadline, minInstant} {
 			others = append(others, other)
 		}
 	case string:
@@ -135,7 +135,7 @@ func TestDamageBeyondLimits(t *testing.T) {
 	for over, want := range []error{nil, errWaiter} {
 		d := &codec{Reader: &player{}, t: New()}
 		d.t.waitingBytes = MaxWaitingBytes + int64(over)
-		d.queue()
+		d.enqueueWaiters()
 		require.Equal(t, want, d.err)
 	}
 }
@@ -155,13 +155,13 @@ func TestDamageNamesItsLock(t *testing.T) {
 // queue is accepted, and its lock stays as it was.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
-	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), head: flagPresent, due: never})
+	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), idAndFlags: flagPresent, due: noDeadline})
 	require.ErrorContains(t, table.Verify(), errLock.Error())
 
 	table = at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
 	l := table.find(0, "k")
-	l.ext = &extension{grantAt: 1000}
+	l.ext = &extension{grantPendingSince: 1000}
 	again := reloaded(t, table)
 	again.Begin(1001, plenty)
 	require.NoError(t, again.verify(false))

@@ -71,9 +71,9 @@ func (d *database) schedule(l *lock, due int64, contended bool) {
 		d.agenda.Delete(l)
 	}
 	l.due = due
-	l.head &^= flagContended
+	l.idAndFlags &^= flagContended
 	if contended {
-		l.head |= flagContended
+		l.idAndFlags |= flagContended
 	}
 	if l.scheduled() {
 		d.agenda.Set(l)
@@ -81,7 +81,7 @@ func (d *database) schedule(l *lock, due int64, contended bool) {
 }
 
 // scheduled reports whether the lock is on the agenda.
-func (l *lock) scheduled() bool { return l.due != never || l.contended() }
+func (l *lock) scheduled() bool { return l.due != noDeadline || l.contended() }
 
 // firstContended returns the lock with a queue that is due first, or nil if no lock has a queue.
 func (d *database) firstContended() *lock {
@@ -91,21 +91,21 @@ func (d *database) firstContended() *lock {
 	return nil
 }
 
-// firstQuiet returns the lock without a queue that is due first, or nil.
-func (d *database) firstQuiet() *lock {
-	l, _ := seek(d.agenda, quietProbe)
+// firstUncontended returns the lock without a queue that is due first, or nil.
+func (d *database) firstUncontended() *lock {
+	l, _ := seek(d.agenda, uncontendedProbe)
 	return l
 }
 
-// quietProbe sorts before every lock without a queue.
-var quietProbe = &lock{due: past, head: flagProbe}
+// uncontendedProbe sorts before every lock without a queue.
+var uncontendedProbe = &lock{due: minInstant, idAndFlags: flagProbe}
 
 // databases has the locks of all databases.
 type databases struct {
-	// live has the databases by number, up to the highest in which a lock was made. flushed has the flushed databases in
-	// the order of their flushes.
-	live    []*database
-	flushed []*database
+	// liveDatabases has the databases by number, up to the highest in which a lock was made. flushedDatabases has the
+	// flushed ones in the order of their flushes.
+	liveDatabases    []*database
+	flushedDatabases []*database
 
 	compared *int // counts comparisons, unless nil
 }
@@ -117,28 +117,28 @@ func (s *databases) copy() databases {
 		}
 		return to
 	}
-	return databases{live: copied(s.live), flushed: copied(s.flushed), compared: s.compared}
+	return databases{copied(s.liveDatabases), copied(s.flushedDatabases), s.compared}
 }
 
 // database returns the live database with a number, or nil if it was never used.
 func (s *databases) database(db int) *database {
-	if db < 0 || db >= len(s.live) {
+	if db < 0 || db >= len(s.liveDatabases) {
 		return nil
 	}
-	return s.live[db]
+	return s.liveDatabases[db]
 }
 
 // makeDatabase returns the live database with a number, and makes it if it is missing.
 func (s *databases) makeDatabase(db int) *database {
-	for len(s.live) <= db {
-		s.live = append(s.live, newDatabase(s.compared))
+	for len(s.liveDatabases) <= db {
+		s.liveDatabases = append(s.liveDatabases, newDatabase(s.compared))
 	}
-	return s.live[db]
+	return s.liveDatabases[db]
 }
 
 // databaseOf returns the database, live or flushed, that has a lock.
 func (s *databases) databaseOf(l *lock) *database {
-	for _, d := range s.flushed {
+	for _, d := range s.flushedDatabases {
 		if d.has(l) {
 			return d
 		}
@@ -148,7 +148,7 @@ func (s *databases) databaseOf(l *lock) *database {
 
 // flushOf returns the flush that ended the holds of a lock, or nil if the lock is live.
 func (s *databases) flushOf(l *lock) *flush {
-	if len(s.flushed) == 0 {
+	if len(s.flushedDatabases) == 0 {
 		return nil
 	}
 	return s.databaseOf(l).flush
@@ -158,7 +158,7 @@ func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	if l := s.database(db).search(probe, db, key, hash); l != nil {
 		return l
 	}
-	for _, d := range s.flushed {
+	for _, d := range s.flushedDatabases {
 		if l := d.search(probe, db, key, hash); l != nil {
 			return l
 		}
@@ -173,50 +173,50 @@ func (s *databases) peek(db int, key string) *lock {
 
 // firstFlushed returns a flushed lock and its database. A lock with a queue comes first, then the locks of the oldest
 // flush. The lock is nil if the database is empty, the database is nil if none is flushed.
-func (s *databases) firstFlushed() (of *database, first *lock) {
-	for _, d := range s.flushed {
+func (s *databases) firstFlushed() (d *database, first *lock) {
+	for _, d := range s.flushedDatabases {
 		if l := d.firstContended(); l != nil {
 			return d, l
 		}
 	}
-	if len(s.flushed) == 0 {
+	if len(s.flushedDatabases) == 0 {
 		return nil, nil
 	}
-	of = s.flushed[0]
-	first, _ = of.locks.Min()
-	return of, first
+	d = s.flushedDatabases[0]
+	first, _ = d.locks.Min()
+	return d, first
 }
 
-// firstLock returns the live lock with the first timer: of all locks if quiet, else of those with a queue. Nil: there
-// is none.
-func (s *databases) firstLock(quiet bool) (first *lock) {
-	for _, d := range s.live {
+// firstLock returns the live lock with the first timer: of all locks if includeUncontended, else of those with a queue.
+// Nil: there is none.
+func (s *databases) firstLock(includeUncontended bool) (first *lock) {
+	for _, d := range s.liveDatabases {
 		if d.agenda.Len() == 0 {
 			continue
 		}
 		if l := d.firstContended(); l != nil && (first == nil || dueBefore(l, first)) {
 			first = l
 		}
-		if l := d.firstQuiet(); quiet && l != nil && (first == nil || dueBefore(l, first)) {
+		if l := d.firstUncontended(); includeUncontended && l != nil && (first == nil || dueBefore(l, first)) {
 			first = l
 		}
 	}
 	return first
 }
 
-// snapshot passes a flushed database.
-func (d *database) snapshot(c *codec) {
-	passInt(c, &d.flush.at, past, never)
+// passFields passes a flushed database.
+func (d *database) passFields(c *codec) {
+	passInt(c, &d.flush.at, minInstant, noDeadline)
 	passUint(c, &d.flush.cause, anyUint)
-	passList(c, d.locks.Len(), d.locks.Scan, (*lock).snapshot, func() { c.readLock(d) })
+	passList(c, d.locks.Len(), d.locks.Scan, (*lock).passFields, func() { c.readLock(d) })
 }
 
 func (c *codec) readFlushed() {
 	d := newDatabase(nil)
-	d.flush, c.last = &flush{}, nil
-	d.snapshot(c)
+	d.flush, c.lastLock = &flush{}, nil
+	d.passFields(c)
 	first, _ := d.locks.Min()
-	c.wrong = errFlush
-	c.require(first == nil || first.db() == c.last.db())
-	c.t.flushed = append(c.t.flushed, d)
+	c.recordErr = errFlush
+	c.require(first == nil || first.db() == c.lastLock.db())
+	c.t.flushedDatabases = append(c.t.flushedDatabases, d)
 }

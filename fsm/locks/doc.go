@@ -4,8 +4,8 @@
 //	Table ─┬─ database ─┬─ locks: by hash, key      agenda: those with a queue, the others: by what is due first
 //	       │            └─ lock ─┬─ hold: the only one, or   extension ─┬─ holdSet: by fence, by owner, by end
 //	       │                     └─ extension: what goes beyond         ├─ ranks of the queue: awake │ asleep │ absent
-//	       │                                                            └─ delay, permits held, a grant that is pending
-//	       ├─ queues: places by lock, by owner, by end of the wait ── waiters by name, by session
+//	       │                                                            └─ end of the delay, permits held, pending grant
+//	       ├─ queues: entries by lock and rank ── waiters by owner, by end of the wait, by name, by session
 //	       ├─ sessions: by id, by end, by incarnation of a node, by connection ── their holds
 //	       └─ fences, orders, ids given out
 //
@@ -38,9 +38,9 @@
 //
 // Words: an *owner* holds a lock or waits for it, and is named by a text of the client; a *hold* is an owner's part in
 // a lock; a *waiter* is a request in a queue. A waiter is *awake* at the lock that blocked it last, and *asleep* in the
-// queues of its other locks. Its *place* is kept while it is *absent*. A lock is *settled* when nothing is due at it; a
-// grant is *pending* while a waiter could be granted and the budget is spent. A *step* runs in one piece; a *change* is
-// the end of a hold or of a wait, or a grant.
+// queues of its other locks. Its *place* in the queue is kept while it is *absent*. A lock is *settled* when nothing is
+// due at it; a grant is *pending* while a waiter could be granted and the budget is spent. A *step* runs in one piece;
+// a *change* is the end of a hold or of a wait, or a grant.
 //
 // Start reading at request.go and event.go, then acquire.go and grant.go. The parts:
 //
@@ -54,7 +54,7 @@
 //	grant.go     compatible requests, and grants; loss.go holds that end against their owner's will
 //	table.go     a table, and calls for restores; acquire.go, release.go, session.go, leave.go to leave a queue
 //	read.go      calls that change nothing; list.go pages
-//	snapshot.go  snapshots: the method snapshot of each record passes its fields; verify.go proves a table
+//	snapshot.go  snapshots: the method passFields of each record passes its fields; verify.go proves a table
 //
 // DESIGN.md has the reasons, and the alternatives that were refused.
 package locks

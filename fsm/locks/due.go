@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// engine runs due events in a store, and grants queues.
+// engine runs the due events of a store, and grants its locks to waiters. [Table] adds the calls.
 type engine struct{ store }
 
-// Sweep runs due events in the order of time, while the budget lasts. The third quarter of the budget is for sessions
-// and for locks with a queue: the leases of other locks delay nobody, and may end later.
+// Sweep runs due events of all sessions and locks in the order of time, while the budget lasts. The third quarter of
+// the budget skips locks without a queue, because nobody waits for the end of their leases.
 func (e *engine) Sweep() {
 	half := max(0, e.units) / 2
 	e.units -= half
@@ -24,24 +24,25 @@ func (e *engine) Sweep() {
 	}
 }
 
-// runFirstEvent runs one due event: of waiters whose node has ended, of flushed databases, or of the sessions and locks
-// by time. If not quiet, locks without a queue are left out. It reports whether an event was due.
-func (e *engine) runFirstEvent(quiet bool) bool {
-	defer e.finish()
+// runFirstEvent runs one due event and reports whether there was one. Waiters of an ended node come first, then locks
+// of flushed databases, then the session or lock that is due first. Locks without a queue are skipped unless
+// includeUncontended is true.
+func (e *engine) runFirstEvent(includeUncontended bool) bool {
+	defer e.finishStep()
 	if len(e.nodeEnds) > 0 {
 		e.removeNodeWaiter()
 		return true
 	}
-	if d, l := e.firstFlushed(); l != nil && (quiet || l.contended()) {
+	if d, l := e.firstFlushed(); l != nil && (includeUncontended || l.contended()) {
 		e.moveFlushed(e.mutable(l))
 		return true
 	} else if d != nil && l == nil {
 		e.charge(0, 1)
-		e.flushed = slices.DeleteFunc(e.flushed, func(o *database) bool { return o == d })
+		e.flushedDatabases = slices.DeleteFunc(e.flushedDatabases, func(o *database) bool { return o == d })
 		return true
 	}
-	l := e.firstLock(quiet)
-	id, end := e.nextEnd()
+	l := e.firstLock(includeUncontended)
+	id, end := e.nextSessionEnd()
 	switch {
 	case end < e.now && !(l != nil && l.due < end):
 		e.runSessionEnd(id, end)
@@ -55,40 +56,41 @@ func (e *engine) runFirstEvent(quiet bool) bool {
 	return true
 }
 
-// runLockEvent runs the first event of a lock that is due before until, and grants the queue. The event is the end of
-// hold h, at end, or one of the lock's timers. It reports whether an event was due.
+// runLockEvent runs the first event of a lock that is due before untilMillis, and then grants the queue. It reports
+// whether there was such an event. The event is the end of the hold h, whose last instant is holdEnd, or a timer of the
+// lock.
 //
-// At one instant holds end first, then the delay, then the queue is granted, then waits end. So a request that waits
-// until the very instant is granted.
-func (e *engine) runLockEvent(l *lock, h *hold, end, until int64) bool {
-	delay, grant, wait, w := e.timers(l)
-	switch first := min(end, delay, grant, wait); {
-	case first >= until:
+// At one instant, ends of holds run first, then the end of the delay, pending grants, and ends of waits. Therefore a
+// waiter is granted a lock that is released at the last instant of its wait.
+func (e *engine) runLockEvent(l *lock, h *hold, holdEnd, untilMillis int64) bool {
+	delayEnd, grant, waitEnd, w := e.timers(l)
+	first := min(holdEnd, delayEnd, grant, waitEnd)
+	if first >= untilMillis {
 		return false
-	case first == end:
-		e.setReadAfter(end)
-		e.loseHold(l, h, e.lossOf(l, h))
-	case first == delay:
-		e.setReadAfter(delay)
-		e.charge(1, 0)
-		l.ext.delay = 0
-	case first == grant:
-		e.setReadAfter(grant)
-	default:
-		e.setReadAfter(wait)
-		e.endWait(w)
 	}
-	e.wake(l)
+	e.setReadAfter(first)
+	switch first {
+	case holdEnd:
+		e.loseHold(l, h, e.lossOf(l, h))
+	case delayEnd:
+		e.charge(1, 0)
+		l.ext.delayEnd = 0
+	case grant: // grantQueue below
+	default:
+		e.expireWait(w)
+	}
+	e.wakeQueue(l)
 	e.grantQueue(l, true)
 	return true
 }
 
-// setReadAfter sets readAt to the millisecond after an instant, but not beyond now.
+// setReadAfter sets readAt to the millisecond after an instant, but to now at the latest.
 func (e *engine) setReadAfter(instant int64) { e.readAt = min(e.now, instant+1) }
 
-// settle runs the events of a lock that are due before until, within the budget, and returns the mutable lock, or nil
-// if l is nil. It removes all holds that have ended, whatever the budget: there are at most [MaxHolders].
-func (e *engine) settle(l *lock, until int64) *lock {
+// settle runs the events of a lock that are due before untilMillis, while the budget lasts. It returns the mutable
+// lock, or nil if the lock is nil. Ended holds are removed even if the budget is spent; [MaxHolders] bounds their
+// number.
+func (e *engine) settle(l *lock, untilMillis int64) *lock {
 	if l == nil {
 		return nil
 	}
@@ -96,62 +98,63 @@ func (e *engine) settle(l *lock, until int64) *lock {
 	if e.flushOf(l) != nil {
 		e.moveFlushed(l)
 	}
-	if e.dueOf(l) >= until && !e.hasEndedHold(l, until) {
+	if e.dueOf(l) >= untilMillis && !e.hasEndedHold(l, untilMillis) {
 		return l
 	}
-	ended := e.endedHolds(l, until)
+	ended := e.endedHolds(l, untilMillis)
 	next := func() (*hold, int64) {
 		for ; len(ended) > 0; ended = ended[1:] {
 			if h := ended[0]; l.holdOf(h.owner) == h {
 				return h, e.lossOf(l, h).at
 			}
 		}
-		return nil, never
+		return nil, noDeadline
 	}
 	more := true
 	for more && e.hasBudget() {
 		h, end := next()
-		more = e.runLockEvent(l, h, end, until)
+		more = e.runLockEvent(l, h, end, untilMillis)
 	}
 	for h, _ := next(); h != nil; h, _ = next() {
 		e.loseHold(l, h, e.lossOf(l, h))
 	}
-	if l.ext != nil && l.ext.delay != 0 && l.ext.delay < until {
-		l.ext.delay = 0
-		e.wake(l)
+	if l.ext != nil && l.ext.delayEnd != 0 && l.ext.delayEnd < untilMillis {
+		l.ext.delayEnd = 0
+		e.wakeQueue(l)
 	}
 	e.readAt = e.now
 	return l
 }
 
-// settleKey settles the lock of a key, and returns the mutable lock, or nil if there is none.
+// settleKey settles the lock of a key. It returns the mutable lock, or nil if the key has no lock.
 func (e *engine) settleKey(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
 
-// Settle runs the due events of a key. Every other method with a key settles the key first.
+// Settle runs the due events of the lock of a key, while the budget lasts. All methods that change the lock of a key
+// settle the lock first.
 func (e *engine) Settle(db int, key string) {
 	e.settleKey(db, key)
-	e.finish()
+	e.finishStep()
 }
 
-// hasEndedHold reports whether a hold of a lock has ended before an instant.
-func (e *engine) hasEndedHold(l *lock, until int64) bool {
-	if _, end := l.firstLease(); end < until {
+// hasEndedHold reports whether a hold of the lock ended before untilMillis.
+func (e *engine) hasEndedHold(l *lock, untilMillis int64) bool {
+	if _, end := l.firstLease(); end < untilMillis {
 		return true
 	}
 	if l.hold != nil {
-		return e.hasEnded(l, l.hold, until)
+		return e.hasEnded(l, l.hold, untilMillis)
 	}
-	return l.holders() > 0 && l.ext.sessionHolds > 0 && e.hasSessionEnd(until) &&
-		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.hasEnded(l, h, until) })
+	return l.holders() > 0 && l.ext.sessionHolds > 0 && e.hasEndedSession(untilMillis) &&
+		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.hasEnded(l, h, untilMillis) })
 }
 
-// endedHolds returns the holds of a lock that have ended before an instant, in the order of their ends.
-func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
-	if !e.hasEndedHold(l, until) {
+// endedHolds returns the holds of the lock that ended before untilMillis, in the order of their ends.
+func (e *engine) endedHolds(l *lock, untilMillis int64) (ended []*hold) {
+	if !e.hasEndedHold(l, untilMillis) {
 		return nil
 	}
 	for _, h := range l.holds() {
-		if e.hasEnded(l, h, until) {
+		if e.hasEnded(l, h, untilMillis) {
 			ended = append(ended, h)
 		}
 	}
@@ -160,123 +163,130 @@ func (e *engine) endedHolds(l *lock, until int64) (ended []*hold) {
 	return ended
 }
 
-// isDueFirst reports whether a lock has a due event that comes before a grant. At one instant waits end last.
-func (e *engine) isDueFirst(l *lock) bool {
+// hasDueBeforeGrant reports whether the lock has a due event that must run before a grant at readAt. An end of a wait
+// at the same instant runs after the grant.
+func (e *engine) hasDueBeforeGrant(l *lock) bool {
 	if e.flushOf(l) != nil || e.hasEndedHold(l, e.readAt) {
 		return true
 	}
-	delay, grant, wait, _ := e.timers(l)
-	return min(delay, grant) < e.readAt || wait < e.readAt-1
+	delayEnd, grant, waitEnd, _ := e.timers(l)
+	return min(delayEnd, grant) < e.readAt || waitEnd < e.readAt-1
 }
 
-// runSessionEnd ends a session whose deadline has passed. If the session's own lease is over, but its node was heard of
-// later, the session is attached to the node again.
+// runSessionEnd ends a session whose deadline has passed. However, if the session's own lease has expired but the lease
+// by its node has not, the session is scheduled by its node again.
 func (e *engine) runSessionEnd(id uint64, end int64) {
 	s := e.mutableSession(id)
-	if last := e.endOf(s); s.leased && !s.closed && last > end {
+	if last := e.endOf(s); s.hasOwnLease && !s.endPending && last > end {
 		e.charge(1, 0)
 		e.unschedule(s)
-		e.attached.Set(sessionKey{s.origin, s.lease, s.id})
+		e.sessionsByNode.Set(sessionKey{s.origin, s.lease, s.id})
 		return
 	}
 	e.endSession(id, e.endOf(s))
 }
 
-// endSession ends a session with its waiters and holds; at is its last instant. No queue is granted before the last
-// hold has ended, since that hold may start a delay.
-func (e *engine) endSession(id uint64, at int64) {
+// endSession ends a session, whose last instant is endMillis, with all its waiters and holds. The queues of its locks
+// are granted after its last hold has been removed, because the loss of a hold may start a delay.
+func (e *engine) endSession(id uint64, endMillis int64) {
 	s := e.mutableSession(id)
-	connected := s.origin != nil && !s.closed
+	connected := s.origin != nil && !s.endPending
 	e.emit(Event{
-		Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client(),
+		Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: endMillis - s.opened, Client: s.client(),
 		Attached: s.client(),
 	})
-	e.emitLateSession(s, at)
+	e.emitLateSession(s, endMillis)
 	e.unschedule(s)
-	s.closed, s.deadline = true, at
+	s.endPending, s.deadline = true, endMillis
 	e.charge(1, 0)
-	e.events = slices.Grow(e.events, 2*int(s.holds)) // each hold has a Lost, and most locks a Removed
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // a Lost for each hold, and a Removed for most locks
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
-		w, _ := seek(e.waitsOf, &waiter{session: id})
+		w, _ := seek(e.waitersBySession, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
 	}
 	for h := e.firstHold(id); h != nil; h = e.firstHold(id) {
 		l := e.findMutable(int(h.db), h.key)
-		if e.hasBudget() && (e.dueOf(l) < at || e.flushOf(l) != nil) {
-			e.settle(l, at)
+		if e.hasBudget() && (e.dueOf(l) < endMillis || e.flushOf(l) != nil) {
+			e.settle(l, endMillis)
 		}
-		e.setReadAfter(at)
+		e.setReadAfter(endMillis)
 		if l.holdOf(h.owner) == h {
 			e.loseHold(l, h, e.lossOf(l, h))
 		}
 	}
-	e.setReadAfter(at)
+	e.setReadAfter(endMillis)
 	s = e.mutableSession(id)
 	e.bytes -= s.bytes()
-	e.byID.Delete(s)
+	e.sessionsByID.Delete(s)
 	if connected {
-		e.disconnect(s)
+		e.detach(s)
 	}
 }
 
-// NextDue returns the instant at which the first event is due, a millisecond after its deadline. Waiters of an ended
-// node and flushed databases are due now. ok: there is an event.
+// NextDue returns the instant at which the next event is due, which is one millisecond after its deadline. Waiters of
+// an ended node and locks of a flushed database are due now. It reports false if there is no event.
 func (s *store) NextDue() (millis int64, ok bool) {
 	switch due := s.firstDue(); due {
-	case never:
+	case noDeadline:
 		return 0, false
-	case past:
+	case minInstant:
 		return s.now, true
 	default:
 		return due + 1, true
 	}
 }
 
-// firstDue returns the first deadline, or past if waiters of an ended node or locks of a flushed database are left.
+// firstDue returns the earliest deadline of all sessions and locks. It returns minInstant if there are waiters of an
+// ended node or locks of a flushed database, and noDeadline if there is no event.
 func (s *store) firstDue() int64 {
-	if len(s.nodeEnds)+len(s.flushed) > 0 {
-		return past
+	if len(s.nodeEnds)+len(s.flushedDatabases) > 0 {
+		return minInstant
 	}
-	_, due := s.nextEnd()
+	_, due := s.nextSessionEnd()
 	if l := s.firstLock(true); l != nil {
 		due = min(due, l.due)
 	}
 	return due
 }
 
-// HasDueBetween reports whether an event becomes due between two instants.
-func (s *store) HasDueBetween(after, until int64) bool { return after < until && s.firstDue() < until }
+// HasDueBetween reports whether an event of any session or lock is due at untilMillis. It reports false if untilMillis
+// is not later than afterMillis.
+func (s *store) HasDueBetween(afterMillis, untilMillis int64) bool {
+	return afterMillis < untilMillis && s.firstDue() < untilMillis
+}
 
-// HasDue reports whether settling a key at an instant would change anything. It may report true without need for a lock
-// with a queue or with several holds, if a session holds it or waits for it, and any session has ended.
-func (s *store) HasDue(db int, key string, now int64) bool {
+// HasDue reports whether [Table.Settle] would change the lock of a key at nowMillis. It has false positives: once any
+// session has ended, HasDue may report true for a lock that other sessions hold or wait for.
+func (s *store) HasDue(db int, key string, nowMillis int64) bool {
 	l := s.peek(db, key)
 	if l == nil {
-		return len(s.flushed) > 0 && s.search(new(lock), db, key, keyspace.Hash(key)) != nil
+		return len(s.flushedDatabases) > 0 && s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 	}
 	switch {
-	case l.due < now, l.hold != nil && s.hasEnded(l, l.hold, now):
+	case l.due < nowMillis, l.hold != nil && s.hasEnded(l, l.hold, nowMillis):
 		return true
 	case l.ext == nil:
 		return false
 	}
-	return l.ext.sessionHolds+l.ext.sessionWaits > 0 && s.hasSessionEnd(now)
+	return l.ext.sessionHolds+l.ext.sessionWaits > 0 && s.hasEndedSession(nowMillis)
 }
 
-// whyLapsed returns why a waiter must not be granted any more, or nil.
-func (e *engine) whyLapsed(w *waiter) error {
+// lapseError returns the error that ends a wait because the node or the session of the waiter has ended. It returns nil
+// if neither has ended.
+func (e *engine) lapseError(w *waiter) error {
 	switch {
 	case e.hasNodeEnded(w):
 		return ErrNodeEnded
-	case w.session != 0 && !e.isOpen(w.session, e.now):
+	case w.session != 0 && !e.isSessionOpen(w.session, e.now):
 		return ErrNoSession
 	}
 	return nil
 }
 
-// endWait ends a wait by time. The grace begins; without a grace, or at its end, the waiter leaves the queue.
-func (e *engine) endWait(w *waiter) {
-	if err := e.whyLapsed(w); err != nil || w.absent {
+// expireWait ends a wait or a grace whose deadline has passed. After the wait, the waiter becomes absent if it has a
+// grace. Otherwise it leaves its queues.
+func (e *engine) expireWait(w *waiter) {
+	if err := e.lapseError(w); err != nil || w.absent {
 		e.dismiss(w, err)
 		return
 	}
@@ -284,24 +294,24 @@ func (e *engine) endWait(w *waiter) {
 	for _, key := range w.keys() {
 		e.emit(e.waitEvent(TimedOut, w, key))
 	}
-	told := e.waitEndedEvent(w, 0, nil)
-	told.ByTime = true
-	e.emit(told)
+	event := e.waitEndedEvent(w, 0, nil)
+	event.ByTime = true
+	e.emit(event)
 	if w.grace <= 0 {
-		e.removeQueue(w)
+		e.dequeueWaiter(w)
 		e.emitLeft(w, OutOfTime)
 	} else {
 		kept := *w
-		kept.absent, kept.deadline = true, saturated(w.deadline, w.grace)
+		kept.absent, kept.deadline = true, addSaturating(w.deadline, w.grace)
 		e.replaceWaiter(w, &kept)
 	}
-	e.wakeAll(w)
+	e.wakeQueuesOf(w)
 }
 
-// removeNodeWaiter removes one waiter of the first node in nodeEnds, or the node from nodeEnds if no such waiter is
-// left.
+// removeNodeWaiter removes one ended waiter of the first node in nodeEnds. If that node has no more such waiters, it
+// removes the node from nodeEnds.
 func (e *engine) removeNodeWaiter() {
-	if w := e.firstOf(e.nodeEnds[0].Origin.Node); w != nil && e.hasNodeEnded(w) {
+	if w := e.firstWaiterOf(e.nodeEnds[0].Origin.Node); w != nil && e.hasNodeEnded(w) {
 		e.dismiss(w, ErrNodeEnded)
 		return
 	}
@@ -309,18 +319,18 @@ func (e *engine) removeNodeWaiter() {
 	e.nodeEnds = slices.Delete(e.nodeEnds, 0, 1)
 }
 
-// finish completes each call that changes locks: it grants the woken queues, and normalizes the touched locks.
-func (e *engine) finish() {
-	for i := 0; i < len(e.woken); i++ {
-		e.grantQueue(e.woken[i], false) // this may wake more locks
+// finishStep grants the woken queues and normalizes the touched locks. Each call that changes locks ends with it.
+func (e *engine) finishStep() {
+	for i := 0; i < len(e.wokenLocks); i++ {
+		e.grantQueue(e.wokenLocks[i], false) // this may wake more locks
 	}
-	clear(e.woken)
-	e.woken = e.woken[:0]
-	for _, l := range e.touched {
-		l.head &^= flagTouched
+	clear(e.wokenLocks)
+	e.wokenLocks = e.wokenLocks[:0]
+	for _, l := range e.touchedLocks {
+		l.idAndFlags &^= flagTouched
 		e.normalize(l)
 	}
-	clear(e.touched)
-	e.touched = e.touched[:0]
-	e.readAt, e.last = e.now, lastLookup{}
+	clear(e.touchedLocks)
+	e.touchedLocks = e.touchedLocks[:0]
+	e.readAt, e.lastLookup = e.now, lastLookup{}
 }

@@ -154,30 +154,30 @@ func (s *store) emit(e Event) { s.events = append(s.events, e) }
 
 // holdEvent returns an event about a hold.
 func (s *store) holdEvent(kind EventKind, h *hold) Event {
-	told := Event{
+	event := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
 		Client: h.client(), LeaseMillis: h.lease(),
 	}
-	if told.Session != 0 {
-		told.Attached = s.session(told.Session).client()
+	if event.Session != 0 {
+		event.Attached = s.session(event.Session).client()
 	}
-	return told
+	return event
 }
 
 // holdEndEvent returns an event about a hold that ended, or was renewed, at an instant.
 func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
-	told := s.holdEvent(kind, h)
-	told.HeldMillis = at - h.since
-	if h.deadline != never {
-		told.SinceRenewedMillis = min(told.LeaseMillis, at-(h.deadline-told.LeaseMillis))
+	event := s.holdEvent(kind, h)
+	event.HeldMillis = at - h.since
+	if h.deadline != noDeadline {
+		event.SinceRenewedMillis = min(event.LeaseMillis, at-(h.deadline-event.LeaseMillis))
 	}
-	return told
+	return event
 }
 
 // dismiss ends a wait without a grant. err is the reason for a client that still waits.
 func (s *store) dismiss(w *waiter, err error) {
-	s.removeQueue(w)
-	s.wakeAll(w)
+	s.dequeueWaiter(w)
+	s.wakeQueuesOf(w)
 	s.emitEndOfWait(w, 0, err)
 	s.emitLeft(w, departureOf(err))
 }
@@ -234,38 +234,38 @@ func (s *store) waitEvent(kind EventKind, w *waiter, key string) Event {
 // emitLate emits [Late] for a hold that is renewed or ends late, and reports whether the hold has had its Late event. A
 // session's hold reports false, since the session keeps track.
 func (s *store) emitLate(h *hold, at int64) bool {
-	if h.deadline == never {
+	if h.deadline == noDeadline {
 		// The end of a session has its own Late event.
-		if of := s.session(h.bound); !of.closed {
-			s.emitLateFor(of, h, at)
+		if sess := s.session(h.sessionOrLease); !sess.endPending {
+			s.emitLateFor(sess, h, at)
 		}
 		return false
 	}
-	told := s.holdEndEvent(Late, h, at)
-	if h.late || told.SinceRenewedMillis <= told.LeaseMillis/5*4 {
-		return h.late
+	event := s.holdEndEvent(Late, h, at)
+	if h.lateEmitted || event.SinceRenewedMillis <= event.LeaseMillis/5*4 {
+		return h.lateEmitted
 	}
-	s.emit(told)
+	s.emit(event)
 	return true
 }
 
 // emitLateSession emits [Late] for a session that is renewed or ends late. It looks at the first hold only, since a
 // session may have many.
-func (s *store) emitLateSession(of *session, at int64) {
-	if first := s.firstHold(of.id); first != nil {
-		s.emitLateFor(of, first, at)
+func (s *store) emitLateSession(sess *session, at int64) {
+	if first := s.firstHold(sess.id); first != nil {
+		s.emitLateFor(sess, first, at)
 	}
 }
 
 // emitLateFor emits [Late] for a session, about its hold h, unless the session has had that event since it held
 // nothing.
-func (s *store) emitLateFor(of *session, h *hold, at int64) {
-	since := min(at-(s.endOf(of)-of.lease), at-h.since)
-	if of.late || since <= of.lease/5*4 {
+func (s *store) emitLateFor(sess *session, h *hold, at int64) {
+	since := min(at-(s.endOf(sess)-sess.lease), at-h.since)
+	if sess.lateEmitted || since <= sess.lease/5*4 {
 		return
 	}
-	s.mutableSession(of.id).late = true
-	told := s.holdEndEvent(Late, h, at)
-	told.SinceRenewedMillis, told.LeaseMillis = since, of.lease
-	s.emit(told)
+	s.mutableSession(sess.id).lateEmitted = true
+	event := s.holdEndEvent(Late, h, at)
+	event.SinceRenewedMillis, event.LeaseMillis = since, sess.lease
+	s.emit(event)
 }

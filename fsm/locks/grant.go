@@ -1,6 +1,6 @@
 package locks
 
-// isCompatible reports whether the holds of a lock leave room for a request.
+// isCompatible reports whether a request may hold the lock beside its present holds.
 func isCompatible(l *lock, r *Request) bool {
 	first := l.anyHold()
 	switch {
@@ -17,28 +17,28 @@ func isCompatible(l *lock, r *Request) bool {
 	}
 }
 
-// covers reports whether a hold gives its owner all that a request asks for.
+// covers reports whether a hold is at least as strong as the hold that its owner requests.
 func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
 }
 
-// isGrantable reports whether a request may have the lock of a key now. order is the request's order in the queue, or
-// noOrder.
+// isGrantable reports whether a request could be granted the lock of a key now. The order of a request that is in no
+// queue is noOrder.
 func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	l := e.find(r.DB, key)
 	switch h := l.holdOf(r.Owner); {
 	case l == nil:
 		return true
 	case h != nil:
-		return covers(h, r) && !e.hasEnded(l, h, e.now) // whatever else is due
-	case e.isDueFirst(l):
-		return false // that event wakes the queue
+		return covers(h, r) && !e.hasEnded(l, h, e.now) // a due event cannot block the present holder
+	case e.hasDueBeforeGrant(l):
+		return false // the due event will wake the queue
 	}
-	return !l.delayed() && isCompatible(l, r) && e.isFree(l, r, order)
+	return !l.delayed() && isCompatible(l, r) && !e.isBlockedByQueue(l, r, order)
 }
 
-// blockedAt returns the index of the first key that blocks a request. ok: there is one.
-func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
+// firstBlockingKey returns the index of the first key that blocks a request. It reports false if no key does.
+func (e *engine) firstBlockingKey(r *Request, order uint64) (index int, ok bool) {
 	for i, key := range r.Keys {
 		e.charge(0, 1)
 		if !e.isGrantable(key, r, order) {
@@ -48,88 +48,90 @@ func (e *engine) blockedAt(r *Request, order uint64) (index int, ok bool) {
 	return 0, false
 }
 
-// grantQueue grants a woken lock to the waiters that can have it, in their order, while the budget lasts. The rest
-// stays pending. Nothing is granted before a due event of the lock that comes first, unless inOrder: the caller has run
-// such events.
-func (e *engine) grantQueue(l *lock, inOrder bool) {
-	if l.head&flagWake == 0 {
+// grantQueue grants a woken lock to its waiters in line, until the next waiter is blocked. If the budget is spent
+// first, or if a due event of the lock must run first, the remaining grants become pending. If dueEventsRun is true,
+// the caller has just run such events, and grantQueue does not look for more.
+func (e *engine) grantQueue(l *lock, dueEventsRun bool) {
+	if l.idAndFlags&flagWoken == 0 {
 		return
 	}
-	l.head &^= flagWake
+	l.idAndFlags &^= flagWoken
 	m := l.ext
 	if m == nil {
 		return
 	}
 	since := max(e.readAt, 1)
-	if m.grantAt != 0 {
-		since = min(since, m.grantAt)
+	if m.grantPendingSince != 0 {
+		since = min(since, m.grantPendingSince)
 	}
-	m.grantAt = 0
+	m.grantPendingSince = 0
 	w := e.nextInLine(l)
-	ready := w != nil && (inOrder || !e.isDueFirst(l))
+	ready := w != nil && (dueEventsRun || !e.hasDueBeforeGrant(l))
 	for ; w != nil; w = e.nextInLine(l) {
 		if !ready || !e.hasBudget() {
-			m.grantAt = since
+			m.grantPendingSince = since
 			return
 		}
 		e.tryGrant(w)
 	}
 }
 
-// wakeIfHoldEnded makes a grant pending at the lock that blocks a waiter, if a hold there has ended and was not
-// removed. A renewal of the hold's session would undo that end.
-func (e *engine) wakeIfHoldEnded(w *waiter) {
-	if l := e.findMutable(int(w.db), w.keys()[w.blocked]); e.hasEndedHold(l, e.readAt) {
-		e.wake(l)
+// wakeQueueIfHoldEnded wakes the queue of the lock that blocks a waiter, if a hold of that lock has ended but has not
+// been removed. Such a hold blocks even compatible requests. If its session is renewed first, the hold will not be
+// removed, and no removal will wake the queue.
+func (e *engine) wakeQueueIfHoldEnded(w *waiter) {
+	if l := e.findMutable(int(w.db), w.keys()[w.blockingKey]); e.hasEndedHold(l, e.readAt) {
+		e.wakeQueue(l)
 	}
 }
 
-// tryGrant grants a waiter whose turn it is at the lock that blocked it last. If another lock of the request blocks it,
-// the waiter becomes awake there. A lapsed waiter is removed.
+// tryGrant grants the request of a waiter that is next in line at the lock where it is awake. If another lock of the
+// request blocks the waiter, the waiter becomes awake at that lock instead. If the waiter's node or session has ended,
+// tryGrant dismisses the waiter.
 func (e *engine) tryGrant(w *waiter) {
-	if err := e.whyLapsed(w); err != nil {
+	if err := e.lapseError(w); err != nil {
 		e.dismiss(w, err)
 		return
 	}
 	e.charge(1, 0)
-	if e.loseEnded(e.find(int(w.db), w.keys()[w.blocked]), w.owner) {
+	if e.loseEndedHold(e.find(int(w.db), w.keys()[w.blockingKey]), w.owner) {
 		return // the loss woke the queue, or started a delay
 	}
 	q := w.request()
-	for i := 1; i < len(q.Keys); i++ { // the lock that blocked w is free for w now
+	for i := 1; i < len(q.Keys); i++ { // the key at blockingKey does not block the request any more
 		e.charge(0, 1)
-		at := (int(w.blocked) + i) % len(q.Keys)
-		e.loseEnded(e.find(q.DB, q.Keys[at]), q.Owner)
+		at := (int(w.blockingKey) + i) % len(q.Keys)
+		e.loseEndedHold(e.find(q.DB, q.Keys[at]), q.Owner)
 		if e.isGrantable(q.Keys[at], &q, w.order) {
 			continue
 		}
 		moved := *w
-		moved.blocked = uint8(at)
+		moved.blockingKey = uint8(at)
 		e.replaceWaiter(w, &moved)
-		e.wakeIfHoldEnded(&moved)
+		e.wakeQueueIfHoldEnded(&moved)
 		return
 	}
 	if e.fences >= MaxFence {
 		e.dismiss(w, ErrFull)
 		return
 	}
-	e.removeQueue(w)
+	e.dequeueWaiter(w)
 	fence := e.grant(&q, w.since)
 	if w.deadline < e.now {
-		e.wakeAll(w) // as the end of the wait, which was due, would have
+		e.wakeQueuesOf(w) // dequeueWaiter has removed a due event that would have woken them
 	}
 	e.emitEndOfWait(w, fence, nil)
 }
 
-// issueFence returns a new fence, larger than all before. Requires: the last fence is below [MaxFence].
+// issueFence returns a new fence, which is larger than all fences before. The last fence must be below [MaxFence].
 func (e *engine) issueFence() uint64 {
 	e.fences++
 	return e.fences
 }
 
-// grant gives all locks of a request to its owner, under one new fence, and returns the fence. since is the instant at
-// which the owner began to wait. Requires: nothing blocks the request.
-func (e *engine) grant(r *Request, since int64) (fence uint64) {
+// grant gives the owner of a request a hold of each lock, all with one new fence, and returns the fence. The owner has
+// waited since waitStart. No key may block the request.
+func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 	fence = e.issueFence()
 	for _, key := range r.Keys {
 		l := e.findOrMake(r.DB, key)
@@ -144,17 +146,17 @@ func (e *engine) grant(r *Request, since int64) (fence uint64) {
 		} else {
 			e.addHold(l, h)
 		}
-		told := e.holdEvent(Granted, h)
-		told.Mode, told.WaitedMillis = h.mode, e.now-since
-		e.emit(told)
+		event := e.holdEvent(Granted, h)
+		event.Mode, event.WaitedMillis = h.mode, e.now-waitStart
+		e.emit(event)
 	}
 	return fence
 }
 
-// holdFor returns the hold that a request asks for, without a fence.
+// holdFor returns a new hold of the lock for a request. The caller sets the fence.
 func (e *engine) holdFor(l *lock, r *Request) *hold {
 	h := &hold{
-		key: l.key(), owner: r.Owner, since: e.now, origin: e.origin(r.Client.Origin), conn: r.Client.Conn,
+		key: l.key(), owner: r.Owner, since: e.now, origin: e.internOrigin(r.Client.Origin), conn: r.Client.Conn,
 		count: 1, mode: r.Mode, db: uint8(l.db()),
 	}
 	h.bind(e.now, r)

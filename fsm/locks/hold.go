@@ -8,24 +8,27 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hold is an owner's part in a lock. A hold in a table is immutable.
+// hold is a lock's record of one owner that holds it. A hold is immutable once it is in a table.
 type hold struct {
 	key, owner string
-	extra      *extra // nil: all fields are zero
+	extra      *extra // nil if all its fields are zero
 	fence      uint64
-	// bound is the session if deadline is never, and otherwise the lease in milliseconds.
-	bound    uint64
-	deadline int64 // the last instant of the lease
-	since    int64
-	origin   *protocol.Incarnation
-	conn     int64
-	count    uint32 // acquires minus releases
-	mode     Mode
-	db       uint8
-	// asked: the owner has asked for the lock again or renewed the hold since the grant, so it knows of the hold.
-	asked bool
-	late  bool // Late was emitted; in no snapshot
+	// sessionOrLease is the id of the session if deadline is noDeadline. Otherwise it is the lease in milliseconds.
+	sessionOrLease uint64
+	deadline       int64 // the last instant of the lease
+	since          int64 // the instant of the grant
+	origin         *protocol.Incarnation
+	conn           int64
+	count          uint32 // acquires minus releases
+	mode           Mode
+	db             uint8
+	// knownToOwner is true once the owner has repeated its request or renewed the hold. See [Table.ReturnGrant].
+	knownToOwner bool
+	lateEmitted  bool // whether [Late] was emitted; not part of a snapshot
 }
+
+// maxCount bounds the count of a hold.
+const maxCount = 1<<32 - 1
 
 // extra has the fields that few holds need.
 type extra struct {
@@ -34,22 +37,22 @@ type extra struct {
 }
 
 func (h *hold) session() uint64 {
-	if h.deadline == never {
-		return h.bound
+	if h.deadline == noDeadline {
+		return h.sessionOrLease
 	}
 	return 0
 }
 
 func (h *hold) lease() int64 {
-	if h.deadline == never {
+	if h.deadline == noDeadline {
 		return 0
 	}
-	return int64(h.bound)
+	return int64(h.sessionOrLease)
 }
 
-// sessions returns 1 for a session's hold, and 0 for others.
-func (h *hold) sessions() int32 {
-	if h.deadline == never {
+// sessionCount returns 1 if the hold belongs to a session, and 0 otherwise.
+func (h *hold) sessionCount() int32 {
+	if h.deadline == noDeadline {
 		return 1
 	}
 	return 0
@@ -72,25 +75,26 @@ func (h *hold) delay() int64 {
 func (h *hold) client() Client { return Client{*h.origin, h.conn} }
 
 func (h *hold) leftMillis(now int64) int64 {
-	if h.deadline == never {
+	if h.deadline == noDeadline {
 		return -1
 	}
 	return max(0, h.deadline-now)
 }
 
-// bind binds a hold to the session of a request, or to its lease from now on.
+// bind gives a hold the session of a request. If the request has no session, the hold gets the lease of the request,
+// starting now.
 func (h *hold) bind(now int64, r *Request) {
 	if r.Session != 0 {
-		h.bound, h.deadline = r.Session, never
+		h.sessionOrLease, h.deadline = r.Session, noDeadline
 	} else {
-		h.bound, h.deadline = uint64(r.LeaseMillis), saturated(now, r.LeaseMillis)
+		h.sessionOrLease, h.deadline = uint64(r.LeaseMillis), addSaturating(now, r.LeaseMillis)
 	}
 }
 
-// holdSet has the holds of a lock with several holds, in three sorted slices of at most [MaxHolders].
+// holdSet indexes the holds of a lock that has several. Each sorted slice has at most [MaxHolders] holds.
 type holdSet struct {
 	byFence, byOwner []*hold
-	byEnd            []*hold // holds with leases, by deadline and fence
+	byEnd            []*hold // only the holds with a lease, by deadline and fence
 }
 
 func (s *holdSet) clone() *holdSet {
@@ -115,7 +119,7 @@ func compareEnds(a, b *hold) int {
 func (s *holdSet) change(h *hold, n int) {
 	changeSorted(&s.byFence, h, n, compareFences)
 	changeSorted(&s.byOwner, h, n, compareOwners)
-	if h.deadline != never {
+	if h.deadline != noDeadline {
 		changeSorted(&s.byEnd, h, n, compareEnds)
 	}
 }
@@ -128,7 +132,7 @@ func changeSorted(holds *[]*hold, h *hold, n int, compare func(a, b *hold) int) 
 	}
 }
 
-// ofOwner returns the hold of an owner, or nil.
+// ofOwner returns the hold of an owner, or nil if the owner has none.
 func (s *holdSet) ofOwner(owner string) *hold {
 	i, ok := slices.BinarySearchFunc(s.byOwner, owner, func(h *hold, owner string) int {
 		return strings.Compare(h.owner, owner)
@@ -139,8 +143,8 @@ func (s *holdSet) ofOwner(owner string) *hold {
 	return s.byOwner[i]
 }
 
-func (h *hold) snapshot(c *codec) {
-	c.wrong = errHold
+func (h *hold) passFields(c *codec) {
+	c.recordErr = errHold
 	passText(c, &h.owner)
 	passUint(c, &h.fence, anyUint)
 	passUint(c, &h.mode, uint64(Permits))
@@ -148,13 +152,13 @@ func (h *hold) snapshot(c *codec) {
 	session, lease := h.session(), h.lease()
 	if passUint(c, &session, anyUint); session == 0 {
 		passInt(c, &lease, 1, Forever)
-		passInt(c, &h.deadline, past, never-1)
+		passInt(c, &h.deadline, minInstant, noDeadline-1)
 	}
-	passInt(c, &h.since, past, never)
+	passInt(c, &h.since, minInstant, noDeadline)
 	passClient(c, &h.origin, &h.conn)
 	x := h.extra
 	extended := x != nil
-	if passFlags(c, &extended, &h.asked); extended {
+	if passFlags(c, &extended, &h.knownToOwner); extended {
 		if x == nil {
 			x = &extra{}
 		}
@@ -164,21 +168,21 @@ func (h *hold) snapshot(c *codec) {
 		passInt(c, &x.permits, 0, MaxLimit)
 	}
 	if c.w == nil {
-		if h.bound, h.extra = uint64(lease), x; session != 0 {
-			h.bound, h.deadline = session, never
+		if h.sessionOrLease, h.extra = uint64(lease), x; session != 0 {
+			h.sessionOrLease, h.deadline = session, noDeadline
 		}
 	}
 }
 
 func (c *codec) readHold(l *lock) {
 	t, h := c.t, &hold{key: l.key(), db: uint8(l.db())}
-	h.snapshot(c)
-	c.require(h.session() == 0 || t.session(h.bound) != nil)
+	h.passFields(c)
+	c.require(h.session() == 0 || t.session(h.sessionOrLease) != nil)
 	c.require(h.count > 0 && h.fence > 0 && h.fence <= t.fences)
 	if !c.require(h.mode != Permits || h.extra != nil && h.extra.permits > 0) {
 		return
 	}
-	c.require(!t.isFull(h.session(), 1))
+	c.require(!t.isSessionFull(h.session(), 1))
 	if holds := l.holds(); len(holds) > 0 {
 		last := holds[len(holds)-1]
 		c.require(h.fence > last.fence && last.mode == h.mode && h.mode != Exclusive)

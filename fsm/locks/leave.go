@@ -7,19 +7,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// EndNodeWaitsBefore ends the waits of a node whose names are before name: those of earlier incarnations, and those of
-// the same incarnation with lower tickets. From now on the waiters are granted nothing; Sweep removes them.
+// EndNodeWaitsBefore ends the waits of a node that come before a name: the waits of earlier incarnations, and those of
+// the same incarnation with a lower ticket. Their waiters get no more grants, and [Table.Sweep] removes them.
 func (t *Table) EndNodeWaitsBefore(name waits.Name) {
-	if w := t.firstOf(name.Origin.Node); w != nil && w.name().Compare(name) < 0 {
-		name.Origin.Node = w.origin.Node // not the memory of the log entry
+	if w := t.firstWaiterOf(name.Origin.Node); w != nil && w.name().Compare(name) < 0 {
+		name.Origin.Node = w.origin.Node // avoid keeping the memory of the log entry
 		t.nodeEnds.Add(name)
 	}
 }
 
-// EndNodeWaits ends the waits of a node's incarnations up to an epoch.
+// EndNodeWaits ends the waits of the node's incarnations up to and including an epoch.
 func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
-	t.names.Descend(nameProbe(last), func(w *waiter) bool {
+	t.waitersByName.Descend(nameProbe(last), func(w *waiter) bool {
 		if w.origin.Node == node {
 			name := w.name()
 			name.Ticket++
@@ -29,36 +29,37 @@ func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	})
 }
 
-// RemoveWaiter removes the waiter with a name from all its queues, since its client has disconnected (LeaveGone), or by
-// CLIENT UNBLOCK. ok: it waited.
+// RemoveWaiter ends the wait with a name, because its client has disconnected ([protocol.LeaveGone]) or was unblocked
+// by CLIENT UNBLOCK. It reports whether there was such a wait.
 func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
-	w := t.named(name)
+	w := t.waiterNamed(name)
 	if w == nil || t.hasNodeEnded(w) {
 		return false
 	}
-	defer t.finish()
-	err := t.whyLapsed(w) // its session may have ended
+	defer t.finishStep()
+	err := t.lapseError(w)
 	switch how {
 	case protocol.LeaveTimeout:
 		t.dismiss(w, err)
 	case protocol.LeaveError:
 		t.dismiss(w, cmp.Or(err, ErrUnblocked))
 	default:
-		t.removeQueue(w)
-		t.wakeAll(w)
+		t.dequeueWaiter(w)
+		t.wakeQueuesOf(w)
 		t.emitLeft(w, Disconnected)
 	}
 	return err == nil
 }
 
-// Cancel removes the owner's waiter at a key from all its queues.
+// Cancel ends the owner's wait for a key, and for all other keys of the same request. It reports whether there was such
+// a wait.
 func (t *Table) Cancel(db int, key, owner string) bool {
-	defer t.finish()
+	defer t.finishStep()
 	w := t.waiterOf(t.settleKey(db, key), owner)
 	if w == nil {
 		return false
 	}
-	err := t.whyLapsed(w)
+	err := t.lapseError(w)
 	t.dismiss(w, err)
 	return err == nil
 }

@@ -143,7 +143,7 @@ func TestSessionsOfAConnection(t *testing.T) {
 	ok, err = table.Attach(MaxAttached+1, client(1))
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.EqualValues(t, MaxAttached, table.EndConnection(client(1)))
+	require.EqualValues(t, MaxAttached, table.EndSessionsOf(client(1)))
 	_, ok = table.CloseSession(alone)
 	require.True(t, ok)
 	table.Sweep()

@@ -14,7 +14,7 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 		return nil, 0, 0
 	}
 	last, locks, first := uint64(0), 0, probeAt(q.DB, q.Cursor<<cursorShift, "")
-	for l := range from(d.locks, &first) {
+	for l := range ascend(d.locks, &first) {
 		at := l.hash >> cursorShift
 		if (locks >= max(q.Count, 1) || looked > maxLooked) && at != last {
 			return rows, at, looked + locks
@@ -36,7 +36,7 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 // listSession lists the holds of a session by fence, and then its waits by order. An even cursor is twice the fence of
 // the next hold, an odd one is one more than twice the order of the next waiter.
 func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
-	if !s.isOpen(q.Session, now) {
+	if !s.isSessionOpen(q.Session, now) {
 		return nil, 0, 0
 	}
 	last := uint64(0)
@@ -61,8 +61,8 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	}
 	cursor := q.Cursor
 	if cursor&1 == 0 && (!q.Waiting || q.Held) {
-		for h := range from(s.holdsOf, &hold{bound: q.Session, fence: cursor / 2}) {
-			if h.bound != q.Session {
+		for h := range ascend(s.holdsBySession, &hold{sessionOrLease: q.Session, fence: cursor / 2}) {
+			if h.sessionOrLease != q.Session {
 				break
 			}
 			if isFull(h.fence) {
@@ -70,7 +70,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 			}
 			add(int(h.db), h.key, h.owner, func(l *lock, row *Info) {
 				if row.Mode = h.mode; l.holdOf(h.owner) == h {
-					row.Holds = []Hold{h.show(now)}
+					row.Holds = []Hold{h.info(now)}
 				}
 			})
 		}
@@ -81,7 +81,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	if q.Held && !q.Waiting {
 		return rows, 0, looked
 	}
-	for w := range from(s.waitsOf, &waiter{session: q.Session, order: cursor / 2}) {
+	for w := range ascend(s.waitersBySession, &waiter{session: q.Session, order: cursor / 2}) {
 		if w.session != q.Session {
 			break
 		}
@@ -89,7 +89,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 			return rows, w.order*2 + 1, looked
 		}
 		for _, key := range w.keys() {
-			add(int(w.db), key, w.owner, func(_ *lock, row *Info) { row.Waits = []Wait{w.show(now)} })
+			add(int(w.db), key, w.owner, func(_ *lock, row *Info) { row.Waits = []Wait{w.info(now)} })
 		}
 	}
 	return rows, 0, looked
@@ -101,7 +101,7 @@ const maxQueues = 10_000
 // EachQueue calls f with the keys and the lengths of queues, in no particular order.
 func (s *store) EachQueue(f func(key string, waiters int)) {
 	left := maxQueues
-	for _, d := range s.live {
+	for _, d := range s.liveDatabases {
 		d.agenda.Scan(func(l *lock) bool {
 			if !l.contended() || left == 0 {
 				return false
@@ -115,18 +115,18 @@ func (s *store) EachQueue(f func(key string, waiters int)) {
 
 // Session describes a session. Nil: there is none.
 func (s *store) Session(id uint64, nowMillis int64) *SessionInfo {
-	if !s.isOpen(id, nowMillis) {
+	if !s.isSessionOpen(id, nowMillis) {
 		return nil
 	}
-	shown := s.showSession(s.session(id), nowMillis)
+	shown := s.sessionInfo(s.session(id), nowMillis)
 	return &shown
 }
 
-func (s *store) showSession(of *session, now int64) SessionInfo {
+func (s *store) sessionInfo(sess *session, now int64) SessionInfo {
 	return SessionInfo{
-		ID: of.id, Name: of.name, User: of.user, LeaseMillis: of.lease, LeftMillis: s.endOf(of) - now,
-		OpenedMillis: of.opened, Connection: of.origin != nil, Client: of.client(), Holds: int(of.holds),
-		Waiters: int(of.waiters),
+		ID: sess.id, Name: sess.name, User: sess.user, LeaseMillis: sess.lease, LeftMillis: s.endOf(sess) - now,
+		OpenedMillis: sess.opened, Connection: sess.origin != nil, Client: sess.client(), Holds: int(sess.holds),
+		Waiters: int(sess.waiters),
 	}
 }
 
@@ -136,16 +136,16 @@ func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64)
 	looked int,
 ) {
 	passed := 0
-	for of := range from(s.byID, &session{id: cursor}) {
-		usable := user == "" || of.user == user
+	for sess := range ascend(s.sessionsByID, &session{id: cursor}) {
+		usable := user == "" || sess.user == user
 		if usable && passed >= max(count, 1) || looked > maxLooked {
-			return rows, of.id, looked
+			return rows, sess.id, looked
 		}
 		if looked++; !usable {
 			continue
 		}
-		if passed++; !of.closed && s.endOf(of) >= nowMillis {
-			rows = append(rows, s.showSession(of, nowMillis))
+		if passed++; !sess.endPending && s.endOf(sess) >= nowMillis {
+			rows = append(rows, s.sessionInfo(sess, nowMillis))
 		}
 	}
 	return rows, 0, looked

@@ -9,13 +9,13 @@ import (
 // lock is a key that an owner holds or waits for, or whose delay runs.
 //
 // A lock changes only between [store.mutable], which copies a record that a copy of the table may share, and
-// [engine.finish].
+// [engine.finishStep].
 type lock struct {
 	// text is the text of the item that marks the lock, with the key in it. A probe has the bare key.
 	text keyspace.LockText
 	hash uint64
-	// head packs the flags (the low 8 bits) and the id, whose low byte is the number of the database.
-	head       uint64
+	// idAndFlags packs the flags (the low 8 bits) and the id, whose low byte is the number of the database.
+	idAndFlags uint64
 	generation uint64
 	due        int64 // the first deadline, by which the agenda is ordered
 	hold       *hold // the only hold; nil: none, or several
@@ -27,20 +27,20 @@ type lock struct {
 type extension struct {
 	holds   *holdSet // nil: there is at most one hold
 	permits int64    // that are held
-	// delay is the last instant at which no request is granted. 0: no delay.
-	delay int64
-	// grantAt is the instant since which a grant of the queue is pending. 0: none is.
-	grantAt int64
+	// delayEnd is the last instant at which no request is granted. 0: no delay.
+	delayEnd int64
+	// grantPendingSince is the instant since which a grant of the queue is pending. 0: none is.
+	grantPendingSince int64
 	// ranks has the lengths of the parts of the queue.
 	ranks [rankCount]int32
-	// sessionHolds and sessionWaits count the holds and the waiters with sessions, many counts the waiters for several
-	// locks.
-	sessionHolds, sessionWaits, many int32
+	// sessionHolds and sessionWaits count the holds and the waiters with sessions, multiKeyWaits counts the waiters for
+	// several locks.
+	sessionHolds, sessionWaits, multiKeyWaits int32
 }
 
 const (
-	flagTouched   = 1 << iota // the lock is in store.touched
-	flagWake                  // the lock is in store.woken
+	flagTouched   = 1 << iota // the lock is in store.touchedLocks
+	flagWoken                 // the lock is in store.wokenLocks
 	flagPresent               // Created was emitted
 	flagContended             // the lock has a queue, on the agenda
 	flagProbe                 // the lock is in no tree: see probeAt
@@ -49,19 +49,19 @@ const (
 )
 
 const (
-	// never is later than all deadlines.
-	never = math.MaxInt64
-	// past is earlier than all deadlines.
-	past = math.MinInt64
+	// noDeadline is later than all deadlines.
+	noDeadline = math.MaxInt64
+	// minInstant is earlier than all deadlines.
+	minInstant = math.MinInt64
 )
 
-func (l *lock) id() uint64 { return l.head &^ flagBits }
+func (l *lock) id() uint64 { return l.idAndFlags &^ flagBits }
 
-func (l *lock) db() int { return int(l.head >> 8 & (maxDatabases - 1)) }
+func (l *lock) db() int { return int(l.idAndFlags >> 8 & (maxDatabases - 1)) }
 
 // key returns the key, in the memory of the text.
 func (l *lock) key() string {
-	if l.head&flagProbe != 0 {
+	if l.idAndFlags&flagProbe != 0 {
 		return string(l.text)
 	}
 	return l.text.Key()
@@ -69,7 +69,7 @@ func (l *lock) key() string {
 
 // probeAt returns the key of a search in a tree of locks.
 func probeAt(db int, hash uint64, key string) lock {
-	return lock{text: keyspace.LockText(key), hash: hash, head: uint64(db)<<8 | flagProbe}
+	return lock{text: keyspace.LockText(key), hash: hash, idAndFlags: uint64(db)<<8 | flagProbe}
 }
 
 // holders counts the holds. A nil lock has none.
@@ -95,9 +95,9 @@ func (l *lock) waiters() (n int) {
 	return n
 }
 
-func (l *lock) delayed() bool { return l != nil && l.ext != nil && l.ext.delay != 0 }
+func (l *lock) delayed() bool { return l != nil && l.ext != nil && l.ext.delayEnd != 0 }
 
-func (l *lock) contended() bool { return l.head&flagContended != 0 }
+func (l *lock) contended() bool { return l.idAndFlags&flagContended != 0 }
 
 // permits counts the permits that are held.
 func (l *lock) permits() int64 {
@@ -142,16 +142,16 @@ func (l *lock) holds() []*hold {
 	return nil
 }
 
-// firstLease returns the hold whose lease ends first, and its deadline; nil and never if no hold has a lease.
+// firstLease returns the hold whose lease ends first, and its deadline; nil and noDeadline if no hold has a lease.
 func (l *lock) firstLease() (*hold, int64) {
 	switch {
-	case l.hold != nil && l.hold.deadline != never:
+	case l.hold != nil && l.hold.deadline != noDeadline:
 		return l.hold, l.hold.deadline
 	case l.hold == nil && l.holders() > 0 && len(l.ext.holds.byEnd) > 0:
 		first := l.ext.holds.byEnd[0]
 		return first, first.deadline
 	}
-	return nil, never
+	return nil, noDeadline
 }
 
 // The orders of the trees compare texts last, since a text is in memory of its own.
@@ -180,7 +180,7 @@ func dueBefore(a, b *lock) bool {
 	return lockBefore(a, b)
 }
 
-func (l *lock) snapshot(c *codec) {
+func (l *lock) passFields(c *codec) {
 	if c.w != nil { // readLock has read the key
 		c.w.Uint(uint64(l.db()))
 		c.w.String(l.key())
@@ -188,10 +188,10 @@ func (l *lock) snapshot(c *codec) {
 	extended := l.ext != nil
 	if passFlags(c, &extended); extended {
 		m := c.t.extend(l)
-		passInt(c, &m.grantAt, 0, never-1)
-		passInt(c, &m.delay, 0, Forever)
+		passInt(c, &m.grantPendingSince, 0, noDeadline-1)
+		passInt(c, &m.delayEnd, 0, Forever)
 	}
-	passRecords(c, l.holds(), (*hold).snapshot, func() { c.readHold(l) })
+	passRecords(c, l.holds(), (*hold).passFields, func() { c.readHold(l) })
 	var first []*waiter // those whose first key is the lock's
 	if l.waiters() > 0 {
 		for w := range c.t.waitersAt(l) {
@@ -200,28 +200,28 @@ func (l *lock) snapshot(c *codec) {
 			}
 		}
 	}
-	passRecords(c, first, (*waiter).snapshot, func() { c.readWaiter(l) })
+	passRecords(c, first, (*waiter).passFields, func() { c.readWaiter(l) })
 }
 
 // readLock reads a lock of a flushed database, or of a live one if flushed is nil.
 func (c *codec) readLock(flushed *database) {
-	c.wrong = errLock
+	c.recordErr = errLock
 	db := uint64(0)
 	passUint(c, &db, maxDatabases-1)
-	t, l := c.t, &lock{text: c.LockText(int(db)), due: never}
+	t, l := c.t, &lock{text: c.LockText(int(db)), due: noDeadline}
 	c.key = l.key()
 	l.hash = keyspace.Hash(c.key)
 	t.lockIDs++
 	t.lockCount++
-	// flagTouched keeps the lock out of store.touched until schedule.
-	l.head = t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
-	if !c.require(!t.HasOrFlushed(int(db), c.key) && (c.last == nil || lockBefore(c.last, l))) {
+	// flagTouched keeps the lock out of store.touchedLocks until scheduleLocks.
+	l.idAndFlags = t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
+	if !c.require(!t.HasOrFlushed(int(db), c.key) && (c.lastLock == nil || lockBefore(c.lastLock, l))) {
 		return
 	}
-	if c.last = l; flushed == nil {
+	if c.lastLock = l; flushed == nil {
 		flushed = t.makeDatabase(int(db))
 	}
 	flushed.set(l)
 	t.bytes += l.bytes()
-	l.snapshot(c)
+	l.passFields(c)
 }

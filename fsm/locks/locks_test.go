@@ -37,13 +37,13 @@ func TestBackup(t *testing.T) {
 		require.Equal(t, before.Holds, after.Holds)
 		require.Equal(t, before.Fences+1<<32, after.Fences)
 		require.Zero(t, kept.BudgetLeft())
-		for l := range kept.all() {
+		for l := range kept.allLocks() {
 			for _, h := range l.holds() {
-				require.True(t, h.deadline == never || h.deadline == now+h.lease())
+				require.True(t, h.deadline == noDeadline || h.deadline == now+h.lease())
 				require.Zero(t, h.client())
 			}
 		}
-		kept.byID.Scan(func(s *session) bool {
+		kept.sessionsByID.Scan(func(s *session) bool {
 			require.Equal(t, now+s.lease, kept.endOf(s))
 			require.Zero(t, s.client())
 			return true

@@ -8,69 +8,70 @@ import (
 // loss describes the end of a hold against its owner's will.
 type loss struct {
 	reason Reason
-	at     int64
+	at     int64 // the last instant of the hold
 	cause  uint64
-	// delays: delay replaces the delay that the hold asked for.
-	delays bool
-	delay  int64
+	// If overridesDelay is true, delay replaces the delay of the hold's request. Both are durations in milliseconds.
+	overridesDelay bool
+	delay          int64
 }
 
-// lossOf returns the loss of a hold that has ended: the earliest of its lease or session, and the flush.
+// lossOf returns the loss of a hold that has ended. The earlier of two ends counts: the end of the lease or session,
+// and the flush of the database.
 func (s *store) lossOf(l *lock, h *hold) loss {
 	why := loss{reason: Expired, at: h.deadline}
-	if h.deadline == never {
-		why = loss{reason: SessionGone, at: s.endOf(s.session(h.bound))}
+	if h.deadline == noDeadline {
+		why = loss{reason: SessionGone, at: s.endOf(s.session(h.sessionOrLease))}
 	}
 	if f := s.flushOf(l); f != nil {
 		if why.at >= f.at {
 			why = loss{reason: Flushed, at: f.at, cause: f.cause}
 		}
-		why.delays = true
+		why.overridesDelay = true
 	}
 	return why
 }
 
-// sortByEnd sorts ended holds of a lock by their last instants, and then by their fences.
+// sortByEnd sorts ended holds of a lock by their last instants. Holds that ended at one instant are sorted by fence.
 func (s *store) sortByEnd(l *lock, holds []*hold) {
 	slices.SortFunc(holds, func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(s.lossOf(l, a).at, s.lossOf(l, b).at), compareFences(a, b))
 	})
 }
 
-// hasEnded reports whether a hold that is in the table has ended before an instant.
-func (s *store) hasEnded(l *lock, h *hold, now int64) bool {
+// hasEnded reports whether a hold of the lock has ended before nowMillis, but has not been removed.
+func (s *store) hasEnded(l *lock, h *hold, nowMillis int64) bool {
 	switch {
 	case s.flushOf(l) != nil:
 		return true
-	case h.deadline == never:
-		return !s.isOpen(h.bound, now)
+	case h.deadline == noDeadline:
+		return !s.isSessionOpen(h.sessionOrLease, nowMillis)
 	}
-	return h.deadline < now
+	return h.deadline < nowMillis
 }
 
-// loseHold removes a hold against its owner's will, and starts the delay.
+// loseHold removes a hold, emits [Lost], and starts the delay of the lock. A longer delay that runs already stays.
 func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
-	told := e.holdEndEvent(Lost, h, why.at)
-	told.Reason, told.Cause, told.SinceMillis = why.reason, why.cause, h.since
+	event := e.holdEndEvent(Lost, h, why.at)
+	event.Reason, event.Cause, event.SinceMillis = why.reason, why.cause, h.since
 	if h.extra != nil {
-		told.Note = h.extra.note
+		event.Note = h.extra.note
 	}
-	e.emit(told)
+	e.emit(event)
 	e.emitLate(h, why.at)
 	e.removeHold(l, h)
 	delay := h.delay()
-	if why.delays {
+	if why.overridesDelay {
 		delay = why.delay
 	}
 	if delay > 0 {
 		m := e.extend(l)
-		m.delay = max(m.delay, saturated(why.at, delay), 1)
+		m.delayEnd = max(m.delayEnd, addSaturating(why.at, delay), 1)
 	}
 }
 
-// loseEnded removes the owner's hold if it has ended, and reports whether it did.
-func (e *engine) loseEnded(l *lock, owner string) bool {
+// loseEndedHold removes the owner's hold if the hold has ended, and reports whether it removed one.
+func (e *engine) loseEndedHold(l *lock, owner string) bool {
 	h := l.holdOf(owner)
 	if h == nil || !e.hasEnded(l, h, e.now) {
 		return false
@@ -79,14 +80,15 @@ func (e *engine) loseEnded(l *lock, owner string) bool {
 	return true
 }
 
-// Break ends holds of a lock by force, and returns how many.
+// Break removes the holds that b selects, and returns their number. If b selects all holds and sets a delay, the delay
+// starts even if nobody holds the lock.
 func (t *Table) Break(b *Break) (broken int) {
-	defer t.finish()
+	defer t.finishStep()
 	l := t.settleKey(b.DB, b.Key)
 	if l.holders() == 0 && l.waiters() == 0 && !l.delayed() {
 		return 0
 	}
-	why := loss{reason: b.Reason, at: t.now, delays: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
+	why := loss{reason: b.Reason, at: t.now, overridesDelay: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
 	if !b.ByOwner && b.Fence == 0 && b.ByDelay {
 		t.setDelay(l, b.DelayMillis)
 	}
@@ -99,29 +101,29 @@ func (t *Table) Break(b *Break) (broken int) {
 	return broken
 }
 
-// setDelay sets the delay of a lock from now on; 0 ends it.
+// setDelay replaces the delay of the lock with one that starts now. A duration of 0 only ends the present delay.
 func (e *engine) setDelay(l *lock, millis int64) {
 	if l.ext == nil && millis <= 0 {
 		return
 	}
 	m := e.extend(l)
-	if m.delay = 0; millis > 0 {
-		m.delay = max(saturated(e.now, millis), 1)
+	if m.delayEnd = 0; millis > 0 {
+		m.delayEnd = max(addSaturating(e.now, millis), 1)
 	}
-	e.wake(l)
+	e.wakeQueue(l)
 }
 
-// Flush ends all holds of a database, in constant time: an empty database replaces it. Flush emits losses, with the
-// cause, and moves queues while the budget lasts; Sweep, or a call that names a key, does the rest. The caller must
-// remove the items of the database that mark locks: see Created.
+// Flush ends all holds of a database in constant time, by replacing the database with an empty one. While the budget
+// lasts, Flush also emits the losses, with the cause, and moves the queues to the new database. [Table.Sweep] and calls
+// for a key do the rest. The caller must remove the items that mark the locks; see [Created].
 func (t *Table) Flush(db int, cause uint64) {
 	if !t.HasLocks(db) {
 		return
 	}
-	flushed := t.live[db]
+	flushed := t.liveDatabases[db]
 	flushed.flush = &flush{at: t.now, cause: cause}
-	t.live[db] = newDatabase(t.compared)
-	t.flushed = append(slices.Clip(t.flushed), flushed)
+	t.liveDatabases[db] = newDatabase(t.compared)
+	t.flushedDatabases = append(slices.Clip(t.flushedDatabases), flushed)
 	for t.hasBudget() && flushed.locks.Len() > 0 {
 		l := flushed.firstContended()
 		if l == nil {
@@ -130,11 +132,12 @@ func (t *Table) Flush(db int, cause uint64) {
 		l = t.mutable(l)
 		t.moveFlushed(l)
 		t.settle(l, t.now)
-		t.finish()
+		t.finishStep()
 	}
 }
 
-// moveFlushed removes the holds of a flushed lock, without a delay, and moves the lock to the live database.
+// moveFlushed removes all holds of a flushed lock without starting a delay, and moves the lock with its queue to the
+// live database.
 func (e *engine) moveFlushed(l *lock) {
 	from := e.databaseOf(l)
 	e.setReadAfter(from.flush.at - 1)
@@ -145,17 +148,17 @@ func (e *engine) moveFlushed(l *lock) {
 		e.loseHold(l, h, e.lossOf(l, h))
 	}
 	from.remove(l)
-	l.head &^= flagPresent
+	l.idAndFlags &^= flagPresent
 	e.makeDatabase(l.db()).set(l)
 	if m := l.ext; m != nil {
-		if m.delay = 0; l.waiters() > 0 {
-			m.grantAt = max(from.flush.at, 1)
+		if m.delayEnd = 0; l.waiters() > 0 {
+			m.grantPendingSince = max(from.flush.at, 1)
 		}
 	}
-	l.head &^= flagWake // grantAt has the grant
+	l.idAndFlags &^= flagWoken // grantPendingSince schedules the grant
 }
 
-// HasLocks reports whether a database has live locks.
+// HasLocks reports whether a database has locks, apart from flushed ones.
 func (s *databases) HasLocks(db int) bool {
 	d := s.database(db)
 	return d != nil && d.locks.Len() > 0

@@ -275,7 +275,7 @@ func (p *twins) alive() (string, reply, reply) {
 func (p *twins) gone() (string, reply, reply) {
 	c := p.client()
 	want := p.model.gone(c)
-	return fmt.Sprint("end-connections ", c), want, reply{n: int64(p.table.EndConnection(c))}
+	return fmt.Sprint("end-connections ", c), want, reply{n: int64(p.table.EndSessionsOf(c))}
 }
 
 func (p *twins) unblock() (string, reply, reply) {

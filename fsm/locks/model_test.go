@@ -494,12 +494,12 @@ func (p *twins) compare() {
 		}
 		require.Equal(p.t, all[user], rows, "sessions of %q", user)
 	}
-	want := int64(never)
+	want := int64(noDeadline)
 	if all := p.model.timers(); len(all) > 0 {
 		want = slices.MinFunc(all, func(a, b nDue) int { return cmp.Compare(a.at, b.at) }).at
 	}
 	due, ok := p.table.NextDue()
-	if want == never {
+	if want == noDeadline {
 		require.False(p.t, ok, "due %d", due)
 	} else {
 		require.True(p.t, ok)

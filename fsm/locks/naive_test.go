@@ -250,7 +250,7 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 func (n *naive) bind(h *nHold, r *Request) {
 	h.session, h.lease, h.deadline = r.Session, r.LeaseMillis, n.now+r.LeaseMillis
 	if r.Session != 0 {
-		h.lease, h.deadline = 0, never
+		h.lease, h.deadline = 0, noDeadline
 	}
 	h.delay, h.note, h.client, h.call = r.DelayMillis, r.Note, r.Client, r.Call
 }
@@ -362,7 +362,7 @@ func (n *naive) timers() (all []nDue) {
 		}
 	}
 	for _, w := range n.queue {
-		if w.deadline != never {
+		if w.deadline != noDeadline {
 			all = append(all, nDue{w.deadline, 3, n.lock(w.DB, w.Keys[0]), func() { n.endWait(w) }})
 		}
 	}

@@ -161,7 +161,7 @@ func (n *naive) emitAskedAgain(w *nWait, r *Request) {
 }
 
 func (n *naive) enqueue(r *Request, same *nWait) {
-	deadline := int64(never)
+	deadline := int64(noDeadline)
 	if r.WaitMillis > 0 {
 		deadline = n.now + r.WaitMillis
 	}
@@ -423,7 +423,7 @@ func (n *naive) info(db int, key string) *Info {
 			LeftMillis: -1,
 			Absent:     w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
 		}
-		if w.deadline != never {
+		if w.deadline != noDeadline {
 			v.LeftMillis = w.deadline - n.now
 		}
 		i.Waits = append(i.Waits, v)

@@ -11,82 +11,82 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// queues has the queues of all locks, and their waiters by name and by session.
+// queues has the queues of all locks, with indexes of their waiters.
 type queues struct {
-	places   *btree.BTreeG[place]    // by lock, rank and order
-	byOwner  *btree.BTreeG[queueKey] // by lock and owner
-	waitEnds *btree.BTreeG[queueKey] // by lock of the first key, deadline and order
-	names    *btree.BTreeG[*waiter]  // by name, without absent ones
-	waitsOf  *btree.BTreeG[*waiter]  // by session and order
+	queueEntries     *btree.BTreeG[queueEntry] // by lock, rank and order
+	waitersByOwner   *btree.BTreeG[waiterKey]  // by lock and owner
+	waitEnds         *btree.BTreeG[waiterKey]  // by the lock of the first key, deadline and order
+	waitersByName    *btree.BTreeG[*waiter]    // without absent waiters
+	waitersBySession *btree.BTreeG[*waiter]    // by session and order
 
 	waiterCount  int
-	waitingBytes int64
-	counts       waits.Counts // by account
+	waitingBytes int64        // counted memory of all waiters
+	counts       waits.Counts // waiters by account
 	nodeEnds     waits.NodeEnds
 }
 
 func newQueues(compared *int) queues {
 	return queues{
-		places:   newTree(placeBefore, compared),
-		byOwner:  newTree(queueOwnerBefore, compared),
-		waitEnds: newTree(waitEndBefore, compared),
-		names:    newTree(nameBefore, compared),
-		waitsOf:  newTree(waitOfBefore, compared),
+		queueEntries:     newTree(entryBefore, compared),
+		waitersByOwner:   newTree(waiterOwnerBefore, compared),
+		waitEnds:         newTree(waitEndBefore, compared),
+		waitersByName:    newTree(nameBefore, compared),
+		waitersBySession: newTree(waitOfBefore, compared),
 	}
 }
 
-// rank is a part of a queue. Each part is ordered by the orders of its waiters, and merged by those orders the parts
-// are the queue.
+// rank is one of the five parts of a queue. The whole queue is the merge of its parts by the order of their waiters.
 type rank uint8
 
 const (
-	awakeShared  rank = iota // shared requests that this lock blocked last
-	awakeOther               // other requests that this lock blocked last
-	asleepShared             // shared requests that another lock blocked last
-	asleepOther
-	absent // owners that may come back
+	awakeShared  rank = iota // shared requests that this lock has blocked last
+	awakeOther               // exclusive requests and requests for permits that this lock has blocked last
+	asleepShared             // shared requests that another lock has blocked last
+	asleepOther              // exclusive requests and requests for permits that another lock has blocked last
+	absent                   // requests whose wait has ended by time, and whose grace has not
 	rankCount
 )
 
-// place is the entry of a waiter in the queue of a lock.
-type place struct {
-	lock   uint64
-	at     uint64 // rank and order
-	waiter *waiter
+// queueEntry is the entry of a waiter in the queue of one lock.
+type queueEntry struct {
+	lock         uint64
+	rankAndOrder uint64
+	waiter       *waiter
 }
 
-const orderBits = 60
+const (
+	orderBits = 60
+	// noOrder is larger than the orders of all waiters.
+	noOrder = 1<<orderBits - 1
+)
 
-// noOrder is larger than every order.
-const noOrder = 1<<orderBits - 1
-
-func placeAt(l *lock, r rank, order uint64) place {
-	return place{lock: l.id(), at: uint64(r)<<orderBits | order}
+func entryAt(l *lock, r rank, order uint64) queueEntry {
+	return queueEntry{lock: l.id(), rankAndOrder: uint64(r)<<orderBits | order}
 }
 
-func (p place) order() uint64 { return p.at & (1<<orderBits - 1) }
+func (p queueEntry) order() uint64 { return p.rankAndOrder & (1<<orderBits - 1) }
 
-func placeBefore(a, b place) bool {
+func entryBefore(a, b queueEntry) bool {
 	if a.lock != b.lock {
 		return a.lock < b.lock
 	}
-	return a.at < b.at
+	return a.rankAndOrder < b.rankAndOrder
 }
 
-// queueKey is the key of a waiter in byOwner and waitEnds.
-type queueKey struct {
+// waiterKey is the key of a waiter in waitersByOwner and waitEnds.
+type waiterKey struct {
 	lock   uint64
 	waiter *waiter
 }
 
-func queueOwnerBefore(a, b queueKey) bool {
+func waiterOwnerBefore(a, b waiterKey) bool {
 	if a.lock != b.lock {
 		return a.lock < b.lock
 	}
 	return a.waiter.owner < b.waiter.owner
 }
 
-func waitEndBefore(a, b queueKey) bool {
+func waitEndBefore(a, b waiterKey) bool {
 	switch {
 	case a.lock != b.lock:
 		return a.lock < b.lock
@@ -102,41 +102,40 @@ func waitOfBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// changePlace adds a waiter to the queue of its i-th key if n is 1, and removes it if n is -1. Requires: the lock has
-// an extension.
-func (q *queues) changePlace(l *lock, w *waiter, i int, n int32) {
-	m, p := l.ext, placeAt(l, w.rankAt(i), w.order)
+// changeEntry adds a waiter's entry to the queue of its i-th key if n is 1, and removes the entry if n is -1. The lock
+// must have an extension.
+func (q *queues) changeEntry(l *lock, w *waiter, i int, n int32) {
+	m, p := l.ext, entryAt(l, w.rankAt(i), w.order)
 	p.waiter = w
 	m.ranks[w.rankAt(i)] += n
-	change(q.places, p, n)
-	change(q.byOwner, queueKey{l.id(), w}, n)
-	if i == 0 && w.deadline != never {
-		change(q.waitEnds, queueKey{l.id(), w}, n)
+	setOrDelete(q.queueEntries, p, n)
+	setOrDelete(q.waitersByOwner, waiterKey{l.id(), w}, n)
+	if i == 0 && w.deadline != noDeadline {
+		setOrDelete(q.waitEnds, waiterKey{l.id(), w}, n)
 	}
 	if w.session != 0 {
 		m.sessionWaits += n
 	}
 	if len(w.keys()) > 1 {
-		m.many += n
+		m.multiKeyWaits += n
 	}
 }
 
-// changeIndexes adds a waiter to the trees by name and by session, and to the counts, if n is 1, and removes it if n is
-// -1.
+// changeIndexes adds a waiter to waitersByName, waitersBySession and the counts if n is 1, and removes it if n is -1.
 func (q *queues) changeIndexes(w *waiter, n int32) {
 	if !w.absent {
-		change(q.names, w, n)
+		setOrDelete(q.waitersByName, w, n)
 	}
 	if w.session != 0 {
-		change(q.waitsOf, w, n)
+		setOrDelete(q.waitersBySession, w, n)
 	}
 	q.waiterCount += int(n)
 	q.counts.Add(int(w.account), int(n))
 	q.waitingBytes += int64(n) * w.bytes()
 }
 
-// change adds an item to a tree if n is 1, and removes it if n is -1.
-func change[T any](tree *btree.BTreeG[T], item T, n int32) {
+// setOrDelete adds an item to a tree if n is 1, and removes it if n is -1.
+func setOrDelete[T any](tree *btree.BTreeG[T], item T, n int32) {
 	if n > 0 {
 		tree.Set(item)
 	} else {
@@ -144,73 +143,75 @@ func change[T any](tree *btree.BTreeG[T], item T, n int32) {
 	}
 }
 
-// waiterOf returns the owner's waiter in a queue, or nil. probe is memory of the caller.
+// waiterOf returns the owner's waiter in the queue of the lock, or nil. It uses the caller's probe for the search.
 func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	if l.waiters() == 0 {
 		return nil
 	}
 	probe.owner = owner
-	k, _ := q.byOwner.Get(queueKey{l.id(), probe})
+	k, _ := q.waitersByOwner.Get(waiterKey{l.id(), probe})
 	probe.owner = ""
 	return k.waiter
 }
 
-// first returns the order of the first place of a rank, or noOrder.
-func (q *queues) first(l *lock, r rank) uint64 {
-	p, ok := q.firstPlace(l, r)
+// firstOrder returns the order of the first entry of a rank, or noOrder if the rank is empty.
+func (q *queues) firstOrder(l *lock, r rank) uint64 {
+	p, ok := q.firstEntry(l, r)
 	if !ok {
 		return noOrder
 	}
 	return p.order()
 }
 
-func (q *queues) firstPlace(l *lock, r rank) (place, bool) {
+// firstEntry returns the first entry of a rank. It reports false if the rank is empty.
+func (q *queues) firstEntry(l *lock, r rank) (queueEntry, bool) {
 	if l.ext == nil || l.ext.ranks[r] == 0 {
-		return place{}, false
+		return queueEntry{}, false
 	}
-	return seek(q.places, placeAt(l, r, 0))
+	return seek(q.queueEntries, entryAt(l, r, 0))
 }
 
-// firstWaitEnd returns the waiter whose wait ends first, or nil. A waiter counts at the lock of its first key only.
+// firstWaitEnd returns the waiter of the lock whose wait or grace ends first, or nil. A waiter for several locks counts
+// only at the lock of its first key, so that its wait ends once.
 func (q *queues) firstWaitEnd(l *lock) *waiter {
 	if l.waiters() == 0 {
 		return nil
 	}
-	k, ok := seek(q.waitEnds, queueKey{l.id(), firstWaiter})
+	k, ok := seek(q.waitEnds, waiterKey{l.id(), waitEndProbe})
 	if !ok || k.lock != l.id() {
 		return nil
 	}
 	return k.waiter
 }
 
-// firstWaiter sorts before every waiter of a queue.
-var firstWaiter = &waiter{deadline: past}
+// waitEndProbe sorts before all waiters of a lock in waitEnds.
+var waitEndProbe = &waiter{deadline: minInstant}
 
-// isFree reports whether no waiter before an order prevents the grant of a request.
-func (q *queues) isFree(l *lock, r *Request, order uint64) bool {
+// isBlockedByQueue reports whether a waiter of the lock with a lower order blocks a request. Absent waiters block
+// nobody, and shared waiters that are asleep do not block shared requests.
+func (q *queues) isBlockedByQueue(l *lock, r *Request, order uint64) bool {
 	if l.ext == nil {
-		return true
-	}
-	if order > q.first(l, awakeOther) || order > q.first(l, asleepOther) || order > q.first(l, awakeShared) {
 		return false
 	}
-	return r.Mode == Shared || order <= q.first(l, asleepShared)
+	isAfter := func(r rank) bool { return order > q.firstOrder(l, r) }
+	return isAfter(awakeOther) || isAfter(asleepOther) || isAfter(awakeShared) ||
+		r.Mode != Shared && isAfter(asleepShared)
 }
 
-// nextInLine returns the waiter of a lock that is granted next: no waiter before it prevents the grant, the holds are
-// compatible, and no other lock is known to block it. Nil: there is none.
+// nextInLine returns the waiter to which the lock can be granted next, or nil. That waiter is awake at the lock, and
+// neither the holds nor the earlier waiters of the lock block it. Other locks of its request may still block it.
 func (q *queues) nextInLine(l *lock) *waiter {
 	m := l.ext
-	if m == nil || m.delay != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
+	if m == nil || m.delayEnd != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
 		return nil
 	}
 	if first := l.anyHold(); first != nil && first.mode == Exclusive {
 		return nil
 	}
 	for r := awakeShared; r <= awakeOther; r++ {
-		if p, ok := q.firstPlace(l, r); ok {
-			asked := p.waiter.request()
-			if q.isFree(l, &asked, p.order()) && isCompatible(l, &asked) {
+		if p, ok := q.firstEntry(l, r); ok {
+			request := p.waiter.request()
+			if !q.isBlockedByQueue(l, &request, p.order()) && isCompatible(l, &request) {
 				return p.waiter
 			}
 		}
@@ -218,13 +219,13 @@ func (q *queues) nextInLine(l *lock) *waiter {
 	return nil
 }
 
-// waitersAt yields the waiters of a queue in their order.
+// waitersAt yields the waiters of the lock by order.
 func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
 	return func(yield func(w *waiter) bool) {
-		var heads [rankCount]place
+		var heads [rankCount]queueEntry
 		var left [rankCount]bool
 		for r := range rankCount {
-			heads[r], left[r] = q.firstPlace(l, r)
+			heads[r], left[r] = q.firstEntry(l, r)
 		}
 		for {
 			least := rankCount
@@ -236,51 +237,51 @@ func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
 			if least == rankCount || !yield(heads[least].waiter) {
 				return
 			}
-			next, ok := seek(q.places, placeAt(l, least, heads[least].order()+1))
-			heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.at>>orderBits) == least
+			next, ok := seek(q.queueEntries, entryAt(l, least, heads[least].order()+1))
+			heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.rankAndOrder>>orderBits) == least
 		}
 	}
 }
 
-// named returns the waiter with a name, or nil.
-func (q *queues) named(n waits.Name) *waiter {
-	w, _ := q.names.Get(nameProbe(n))
+// waiterNamed returns the waiter with a name, or nil. Absent waiters have no name.
+func (q *queues) waiterNamed(n waits.Name) *waiter {
+	w, _ := q.waitersByName.Get(nameProbe(n))
 	return w
 }
 
 func nameProbe(n waits.Name) *waiter { return &waiter{origin: &n.Origin, ticket: n.Ticket} }
 
-// firstOf returns the waiter of a node with the lowest name, or nil.
-func (q *queues) firstOf(node string) *waiter {
-	w, ok := seek(q.names, nameProbe(waits.Name{Origin: protocol.Incarnation{Node: node}}))
+// firstWaiterOf returns the waiter with the lowest name among those of a node, or nil.
+func (q *queues) firstWaiterOf(node string) *waiter {
+	w, ok := seek(q.waitersByName, nameProbe(waits.Name{Origin: protocol.Incarnation{Node: node}}))
 	if !ok || w.origin.Node != node {
 		return nil
 	}
 	return w
 }
 
-// hasNodeEnded reports whether the wait of a waiter ended with its node. An absent waiter has no client there.
+// hasNodeEnded reports whether nodeEnds ends the wait. An absent waiter has no client at a node.
 func (q *queues) hasNodeEnded(w *waiter) bool { return !w.absent && q.nodeEnds.Has(w.name()) }
 
-// IsWaiting reports whether a client waits under a name.
+// IsWaiting reports whether there is a wait with a name that has not ended.
 func (q *queues) IsWaiting(name waits.Name) bool {
-	w := q.named(name)
+	w := q.waiterNamed(name)
 	return w != nil && !q.hasNodeEnded(w)
 }
 
-// QueuesOf counts the queues that have the waiter with a name.
+// QueuesOf counts the queues in which the waiter with a name has an entry.
 func (q *queues) QueuesOf(name waits.Name) int {
-	if w := q.named(name); w != nil {
+	if w := q.waiterNamed(name); w != nil {
 		return len(w.keys())
 	}
 	return 0
 }
 
-// WaitingIncarnations returns the incarnations of nodes whose clients wait, ordered by node and epoch.
+// WaitingIncarnations returns the incarnations of nodes that have waiting clients, by node and epoch.
 func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 	next := waits.Name{}
 	for {
-		w, ok := seek(q.names, nameProbe(next))
+		w, ok := seek(q.waitersByName, nameProbe(next))
 		if !ok {
 			return incarnations
 		}
@@ -294,16 +295,17 @@ func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 	}
 }
 
-// WaitersOf counts the waiters of an account, absent ones included.
+// WaitersOf counts the waiters of an account, including absent waiters.
 func (q *queues) WaitersOf(account int) int { return q.counts.Of(account) }
 
-// LastAccount returns the largest account that has had a waiter.
+// LastAccount returns the largest number of an account that has ever had a waiter.
 func (q *queues) LastAccount() int { return max(0, len(q.counts)-1) }
 
 func (q *queues) copy() queues {
 	c := *q
-	c.places, c.byOwner, c.waitEnds = q.places.IsoCopy(), q.byOwner.IsoCopy(), q.waitEnds.IsoCopy()
-	c.names, c.waitsOf = q.names.IsoCopy(), q.waitsOf.IsoCopy()
+	c.queueEntries, c.waitEnds = q.queueEntries.IsoCopy(), q.waitEnds.IsoCopy()
+	c.waitersByOwner, c.waitersByName = q.waitersByOwner.IsoCopy(), q.waitersByName.IsoCopy()
+	c.waitersBySession = q.waitersBySession.IsoCopy()
 	c.counts, c.nodeEnds = slices.Clone(q.counts), slices.Clone(q.nodeEnds)
 	return c
 }

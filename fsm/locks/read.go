@@ -14,8 +14,10 @@ import (
 // cursorShift turns a hash into a cursor, its upper 53 bits, as in SCAN.
 const cursorShift = 64 - 53
 
-// all yields the live locks in their order, and then the flushed ones.
-func (s *databases) all() iter.Seq[*lock] { return locksOf(slices.Concat(s.live, s.flushed)) }
+// allLocks yields the live locks in their order, and then the flushed ones.
+func (s *databases) allLocks() iter.Seq[*lock] {
+	return locksOf(slices.Concat(s.liveDatabases, s.flushedDatabases))
+}
 
 // locksOf yields the locks of databases.
 func locksOf(databases []*database) iter.Seq[*lock] {
@@ -40,7 +42,7 @@ func (s *databases) HasOrFlushed(db int, key string) bool {
 
 // LiveLocks counts the locks for which [Table.Has] is true.
 func (s *databases) LiveLocks() (n int) {
-	for _, d := range s.live {
+	for _, d := range s.liveDatabases {
 		n += d.locks.Len()
 	}
 	return n
@@ -101,7 +103,7 @@ func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 		case s.dueOf(l) < nowMillis, h != nil && s.hasEnded(l, h, nowMillis),
 			l.holdOf(r.Owner) != nil, s.queues.waiterOf(new(waiter), l, r.Owner) != nil:
 			return false
-		case l.delayed(), !isCompatible(l, r), !s.isFree(l, r, noOrder):
+		case l.delayed(), !isCompatible(l, r), s.isBlockedByQueue(l, r, noOrder):
 			blocked = true
 		}
 	}
@@ -124,8 +126,8 @@ func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int
 	return ends[len(ends)-1].leftMillis(nowMillis), true
 }
 
-// show describes a hold.
-func (h *hold) show(now int64) Hold {
+// info describes a hold.
+func (h *hold) info(now int64) Hold {
 	shown := Hold{
 		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
 		Session: h.session(), LeftMillis: h.leftMillis(now), LeaseMillis: h.lease(), SinceMillis: h.since, Client: h.client(),
@@ -136,14 +138,14 @@ func (h *hold) show(now int64) Hold {
 	return shown
 }
 
-// show describes a waiter.
-func (w *waiter) show(now int64) Wait {
+// info describes a waiter.
+func (w *waiter) info(now int64) Wait {
 	shown := Wait{
 		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session,
 		SinceMillis: w.since, LeftMillis: -1, Absent: w.absent, Notify: w.notify, Keys: len(w.keys()),
 		Note: w.note, Client: w.client(),
 	}
-	if w.deadline != never {
+	if w.deadline != noDeadline {
 		shown.LeftMillis = max(0, w.deadline-now)
 	}
 	return shown
@@ -153,7 +155,7 @@ func (w *waiter) show(now int64) Wait {
 func (l *lock) summary(now int64) Info {
 	shown := Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
 	if l.delayed() {
-		shown.DelayLeftMillis = max(0, l.ext.delay-now)
+		shown.DelayLeftMillis = max(0, l.ext.delayEnd-now)
 	}
 	return shown
 }
@@ -165,27 +167,27 @@ func (s *store) describe(l *lock, q *Query, now int64) Info {
 		shown.Mode = holds[0].mode
 	}
 	if q.ByOwner {
-		holds = some(l.holdOf(q.Owner))
-		waits = slices.Values(some(s.queues.waiterOf(new(waiter), l, q.Owner)))
+		holds = sliceOf(l.holdOf(q.Owner))
+		waits = slices.Values(sliceOf(s.queues.waiterOf(new(waiter), l, q.Owner)))
 	}
 	if !q.Waiting || q.Held {
 		for _, h := range holds[:min(q.Most, len(holds))] {
-			shown.Holds = append(shown.Holds, h.show(now))
+			shown.Holds = append(shown.Holds, h.info(now))
 		}
 	}
 	if q.Held && !q.Waiting || q.Most < 1 {
 		return shown
 	}
 	for w := range waits {
-		if shown.Waits = append(shown.Waits, w.show(now)); len(shown.Waits) == q.Most {
+		if shown.Waits = append(shown.Waits, w.info(now)); len(shown.Waits) == q.Most {
 			break
 		}
 	}
 	return shown
 }
 
-// some returns a list of one item, or an empty list for nil.
-func some[T any](item *T) []*T {
+// sliceOf returns a list of one item, or an empty list for nil.
+func sliceOf[T any](item *T) []*T {
 	if item == nil {
 		return nil
 	}
@@ -203,4 +205,4 @@ func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
 }
 
 // IsFlushing reports whether losses of a flush were not emitted yet.
-func (s *databases) IsFlushing() bool { return len(s.flushed) > 0 }
+func (s *databases) IsFlushing() bool { return len(s.flushedDatabases) > 0 }

@@ -36,7 +36,8 @@ func TestLocksOfOneCursor(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 3 {
 		text := keyspace.NewLockText(strconv.Itoa(i))
-		table.makeDatabase(0).set(&lock{text: text, hash: 1<<cursorShift + uint64(i), due: never, head: flagPresent})
+		l := &lock{text: text, hash: 1<<cursorShift + uint64(i), due: noDeadline, idAndFlags: flagPresent}
+		table.makeDatabase(0).set(l)
 	}
 	_, next, looked := table.List(&Query{Count: 1, Most: 10}, 1000)
 	require.Zero(t, next)

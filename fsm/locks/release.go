@@ -2,17 +2,17 @@ package locks
 
 import "cmp"
 
-// Renew renews the lease of a hold, and returns the fence, or 0 if the owner does not hold the lock. A session's hold
-// keeps its session.
+// Renew restarts the lease of the owner's hold, and returns its fence. It returns 0 if the owner has no hold. A hold of
+// a session stays as it is, because the session has the lease.
 func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
-	defer t.finish()
+	defer t.finishStep()
 	l := t.settleKey(db, key)
 	old := l.holdOf(owner)
 	if old == nil {
 		return 0
 	}
 	h := *old
-	h.asked, h.late = true, t.emitLate(old, t.now)
+	h.knownToOwner, h.lateEmitted = true, t.emitLate(old, t.now)
 	if old.session() == 0 && leaseMillis > 0 {
 		h.bind(t.now, &Request{LeaseMillis: min(leaseMillis, Forever)})
 	}
@@ -20,9 +20,10 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 	return old.fence
 }
 
-// Release releases a hold once, or altogether if all. left is the count that remains. ok: the owner held the lock.
+// Release decrements the count of the owner's hold, and removes the hold if the count is 0 or all is true. It returns
+// the count that is left, and whether the owner had a hold.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
-	defer t.finish()
+	defer t.finishStep()
 	l := t.settleKey(db, key)
 	old := l.holdOf(owner)
 	if old == nil {
@@ -44,7 +45,7 @@ func (t *Table) release(l *lock, h *hold) {
 	t.removeHold(l, h)
 }
 
-// ReleaseAll releases the owner's holds of keys, whatever their counts, and returns how many there were.
+// ReleaseAll removes the owner's holds of the keys, whatever their counts, and returns the number of holds.
 func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	for _, key := range keys {
 		if _, ok := t.Release(db, key, owner, true); ok {
@@ -54,23 +55,23 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// ReturnGrant releases a hold whose client was gone when the grant arrived. It does nothing if the hold has another
-// fence or client, or if the owner has asked for the lock again or renewed the hold since, and so knows of the hold.
+// ReturnGrant releases a hold whose client had disconnected before it learned of the grant, and reports whether it did.
+// A hold with another fence or client stays, and so does a hold that its owner has renewed since the grant.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
-	defer t.finish()
+	defer t.finishStep()
 	l := t.settleKey(db, key)
 	h := l.holdOf(owner)
-	if h == nil || h.fence != fence || h.client() != client || h.asked {
+	if h == nil || h.fence != fence || h.client() != client || h.knownToOwner {
 		return false
 	}
 	t.release(l, h)
 	return true
 }
 
-// Downgrade makes an exclusive hold a shared one, and returns the fence, or 0 if the owner does not hold the lock. A
-// shared hold stays as it is, a hold of permits is ErrMode.
+// Downgrade makes the owner's exclusive hold a shared one, and returns its fence. It returns 0 if the owner has no
+// hold, and [ErrMode] for a hold of permits. A shared hold stays as it is.
 func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
-	defer t.finish()
+	defer t.finishStep()
 	l := t.settleKey(db, key)
 	old := l.holdOf(owner)
 	switch {
@@ -81,12 +82,13 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	case old.mode == Permits:
 		return 0, ErrMode
 	}
+	// The owner may wait for this lock as one of several. Its shared hold will no longer cover a wait in another mode.
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
-		t.dismiss(w, cmp.Or(t.whyLapsed(w), ErrMode)) // it waits for several locks; a shared hold does not cover its mode
+		t.dismiss(w, cmp.Or(t.lapseError(w), ErrMode))
 	}
 	h := *old
 	h.mode = Shared
 	t.replaceHold(l, old, &h)
-	t.wake(l)
+	t.wakeQueue(l)
 	return h.fence, nil
 }

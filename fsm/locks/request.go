@@ -6,131 +6,135 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Client is a connection of a node. The zero Client is no connection.
+// Client is a client's connection to a node. The zero Client stands for no connection.
 type Client struct {
 	Origin protocol.Incarnation
 	Conn   int64
 }
 
-// Mode is the way in which a lock is held, and says which holds may be beside it.
+// Mode is the mode of a hold. It decides which other holds the lock may have at the same time.
 type Mode uint8
 
 // The modes.
 const (
-	// Exclusive: none.
+	// Exclusive allows no other hold.
 	Exclusive Mode = iota
-	// Shared: other shared holds.
+	// Shared allows other shared holds.
 	Shared
-	// Permits: other holds of permits, while the sum of the permits is at most the request's own limit.
+	// Permits allows other holds of permits. A request is granted if the sum of all permits is within its own limit.
 	Permits
 )
 
-// The bounds. All nodes of a cluster must have the same.
+// These bounds must be the same on all nodes of a cluster.
 const (
-	// MaxText bounds the bytes of an owner, a note, a call, and a session's name.
+	// MaxText bounds the bytes of an owner, a note, a call, and the name of a session.
 	MaxText = 1 << 10
 	// MaxKeys bounds the keys of a request.
 	MaxKeys = 128
-	// MaxWaiters bounds the requests in a queue. The grants of a queue may take many steps.
+	// MaxWaiters bounds the entries of a queue. The grants of a long queue may take many steps.
 	MaxWaiters = 100_000
-	// MaxLimit bounds the limit of permits.
+	// MaxLimit bounds the limit of a request for permits.
 	MaxLimit = 1<<31 - 1
-	// MaxWaitingBytes bounds the memory of all waiters together.
+	// MaxWaitingBytes bounds the counted memory of all waiters together.
 	MaxWaitingBytes = 256 << 20
 	// MaxAttached bounds the sessions of one connection.
 	MaxAttached = 1000
-	// MaxFence is the largest fence. Clients may keep fences as doubles.
+	// MaxFence is the largest fence. Clients can keep it exactly in a double.
 	MaxFence = 1<<53 - 1
-	// Forever bounds leases, delays, waits and graces, and the deadlines made from them.
+	// Forever bounds leases, delays, waits and graces in milliseconds, and the deadlines that are computed from them.
 	Forever = 1 << 62
 )
 
-// The errors of a request that is refused. Such a request has changed nothing.
+// These errors refuse a request or end a wait. A refused request has changed nothing, but due events of its keys may
+// have run.
 var (
-	// ErrMode: the owner holds the lock in a mode that does not cover the request.
+	// ErrMode refuses a request of an owner whose present hold does not cover the request, and ends such a wait.
 	ErrMode = errors.New("the owner holds the lock in another mode")
-	// ErrNoSession: there is no such session, or it has ended.
+	// ErrNoSession refuses a request whose session does not exist or has ended, and ends the waits of a session.
 	ErrNoSession = errors.New("no such session")
-	// ErrTooLong: an owner, a note, a call or a name has more than MaxText bytes.
+	// ErrTooLong refuses a text of more than [MaxText] bytes.
 	ErrTooLong = errors.New("text too long")
-	// ErrRequest: a number is out of range, or a key is missing. Callers check that before.
+	// ErrRequest refuses a request without keys, or with a number out of range. Callers validate requests before, so that
+	// users do not see the error.
 	ErrRequest = errors.New("the request is corrupt")
-	// ErrTicket: another request waits under the ticket.
+	// ErrTicket refuses a request whose ticket already names another wait.
 	ErrTicket = errors.New("the ticket is taken")
-	// ErrFull: the lock or the table has too many waiters, or the connection too many sessions, or no fence or number of a
-	// session is left.
+	// ErrFull refuses a waiter beyond [MaxWaiters] or [MaxWaitingBytes], a session beyond [MaxAttached], and a fence or a
+	// session id beyond [MaxFence].
 	ErrFull = errors.New("too many wait")
-	// ErrSessionFull: the session has [MaxPerSession] holds and places in queues.
+	// ErrSessionFull refuses a hold or a queue entry beyond [MaxPerSession].
 	ErrSessionFull = errors.New("too many holds and waits of the session")
-	// ErrOverQuota: the request is marked OverQuota, and would have to wait.
+	// ErrOverQuota refuses a request that would have to wait, if the request is marked OverQuota.
 	ErrOverQuota = errors.New("too many of the account wait")
-	// ErrNodeEnded ends the waits of a node that was silent for too long. The node may come back, and tell its clients.
+	// ErrNodeEnded ends the waits of a node that was silent for too long. A node that comes back passes it to its clients.
 	ErrNodeEnded = errors.New("the node was cut off")
 	// ErrUnblocked ends a wait by CLIENT UNBLOCK ERROR.
 	ErrUnblocked = errors.New("unblocked")
-	// ErrAskedAgain ends a wait whose owner sent another request. Requests can enter the log in another order than they
-	// were sent in.
+	// ErrAskedAgain ends a wait whose owner sent another request. Requests may reach the log in another order than their
+	// owner has sent them in.
 	ErrAskedAgain = errors.New("the owner asked again")
 )
 
-// Request asks for one lock, or for several locks as a whole.
+// Request asks for a hold of one lock, or of several locks at once.
 type Request struct {
-	// Keys are the locks. A repeated key counts once.
+	// Keys are the locks. Repetitions of a key are ignored.
 	Keys  []string
 	Owner string
-	// Session is the session of the hold. 0: the hold has the lease LeaseMillis.
+	// Session is the session to which the hold will belong. If Session is 0, the hold has the lease LeaseMillis instead.
 	Session     uint64
 	LeaseMillis int64
-	// WaitMillis bounds the wait, if the request Waits. 0: no bound.
+	// WaitMillis bounds the wait if Waits is true. A wait with the bound 0 has no deadline.
 	WaitMillis int64
-	// DelayMillis is the time after a loss of the hold in which no request is granted.
+	// DelayMillis is the duration of the delay after a loss of the hold. No request is granted during a delay.
 	DelayMillis int64
-	// GraceMillis is the time for which the place in the queue is kept after the wait has ended by time.
+	// GraceMillis is the time for which the request keeps its queue entries after its wait has ended by time.
 	GraceMillis int64
-	// Ticket names the wait. No other wait of the client's node has the same ticket. 0: the request may not wait.
+	// Ticket names the wait, together with the incarnation of the client's node. A request with the ticket 0 cannot wait.
 	Ticket     uint64
 	Call, Note string
 	Client     Client
-	// Permits is the number of permits wanted. They are granted if at most Limit permits are held then, these included.
-	// Permits and Limit are for the mode Permits; a limit of 1 is exclusive.
+	// Permits is the number of permits to hold. Limit bounds the permits of all holds of the lock, including these. Both
+	// are used only in the mode Permits, where the limit 1 means an exclusive hold.
 	Limit, Permits int32
 	DB             int
-	// Account is the number of the user that the waiter counts for, 0 for none. OverQuota: the account has no room for
-	// another waiter, so only an owner that waits already may wait.
+	// Account is the number of the user whose quota counts the waiter, or 0. If OverQuota is true, the quota is used up,
+	// and only a request that repeats a waiter may wait.
 	Account   int16
 	OverQuota bool
 	Mode      Mode
-	// Waits: the request may wait, if it has a ticket.
+	// Waits says whether a blocked request joins the queues.
 	Waits bool
-	// Notify: the client wants a notice of the end of the wait outside of its replies. The table keeps Notify for its
-	// events.
+	// Notify says whether the client wants a notice of the end of the wait, apart from its reply. The table only copies
+	// Notify to its events.
 	Notify bool
-	// Reentrant: the hold counts how often it was acquired. A Call that repeats the last counted one does not count.
+	// Reentrant says whether a request for a lock that the owner holds increments the count of the hold. It does not if
+	// Call is that of the last request that did.
 	Reentrant bool
 }
 
-// Answer is the outcome of a request: a grant (Fence is not 0), a place in the queue (Waiting), or neither.
+// Answer is the outcome of a request. A granted request has a Fence, a request that waits has Waiting, and a request
+// that is blocked and may not wait has neither.
 type Answer struct {
 	Fence   uint64
 	Waiting bool
-	// Kept: the owner waited before, and has kept its place.
+	// Kept is true if the request repeated a waiter, and took over its queue entries.
 	Kept bool
 }
 
-// Break selects the holds of a lock that end by force.
+// Break selects holds of a lock for [Table.Break], which ends them by force.
 type Break struct {
 	DB  int
 	Key string
-	// ByOwner: only the hold of Owner. Fence other than 0: only the hold with that fence.
+	// If ByOwner is true, only the hold of Owner is selected. If Fence is not 0, only the hold with that fence is.
 	ByOwner bool
 	Owner   string
 	Fence   uint64
-	// ByDelay: DelayMillis replaces the delays that the holds asked for.
+	// If ByDelay is true, DelayMillis replaces the delays of the holds.
 	ByDelay     bool
 	DelayMillis int64
-	// Reason is the reason for the holders: Broken or Flushed.
+	// Reason is the reason in the events for the holders: [Broken] or [Flushed].
 	Reason Reason
-	// Cause is the number of the command for the events. 0: none.
+	// Cause is the number of the command, for the events, or 0.
 	Cause uint64
 }
 
@@ -147,7 +151,7 @@ const (
 
 var reasons = [...]string{Expired: "expired", SessionGone: "session", Broken: "broken", Flushed: "flushed"}
 
-// String returns the word for notices.
+// String returns the word for the reason in notices, or an empty string for no reason.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]

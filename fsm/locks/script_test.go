@@ -342,7 +342,7 @@ func (s *stage) open(w []string) []string {
 // hangUp does what a node does when a connection closes.
 func (s *stage) hangUp(w []string) []string {
 	s.table.RemoveWaiter(s.waitName(w[0]), protocol.LeaveGone)
-	return []string{fmt.Sprintf("%d sessions end", s.table.EndConnection(s.client(w[0])))}
+	return []string{fmt.Sprintf("%d sessions end", s.table.EndSessionsOf(s.client(w[0])))}
 }
 
 // advance lets time pass from one due instant to the next, as a leader does.

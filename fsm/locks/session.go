@@ -20,28 +20,28 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 		return 0, ErrFull
 	}
 	s := &session{
-		id: t.drawID(), generation: t.generation, name: cloned(name), user: cloned(user),
+		id: t.newSessionID(), generation: t.generation, name: cloned(name), user: cloned(user),
 		lease: min(leaseMillis, Forever), opened: t.now,
 	}
-	t.byID.Set(s)
+	t.sessionsByID.Set(s)
 	t.bytes += s.bytes()
 	if connection {
 		t.attach(s, client)
 	} else {
-		t.startLease(s, saturated(t.now, s.lease))
+		t.startLease(s, addSaturating(t.now, s.lease))
 	}
 	return s.id, nil
 }
 
-// liveSession returns a mutable session, or nil if there is none. A session that is over ends here.
-func (t *Table) liveSession(id uint64) *session {
+// settleSession returns a mutable session, or nil if there is none. A session that is over ends here.
+func (t *Table) settleSession(id uint64) *session {
 	s := t.session(id)
 	if s == nil {
 		return nil
 	}
-	if end := t.endOf(s); s.closed || end < t.now {
+	if end := t.endOf(s); s.endPending || end < t.now {
 		t.endSession(id, end)
-		t.finish()
+		t.finishStep()
 		return nil
 	}
 	return t.mutableSession(id)
@@ -49,18 +49,18 @@ func (t *Table) liveSession(id uint64) *session {
 
 // KeepAlive renews a session, and returns its lease. ok: the session exists.
 func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
-	s := t.liveSession(id)
+	s := t.settleSession(id)
 	if s == nil {
 		return 0, false
 	}
 	t.emitLateSession(s, t.now)
-	if !s.leased {
-		if i, _ := t.incarnationAt(*s.origin); t.incarnations[i].alive == t.now {
+	if !s.hasOwnLease {
+		if i, _ := t.incarnationAt(*s.origin); t.incarnations[i].lastContact == t.now {
 			return s.lease, true
 		}
 	}
 	t.unschedule(s)
-	t.startLease(s, saturated(t.now, s.lease))
+	t.startLease(s, addSaturating(t.now, s.lease))
 	return s.lease, true
 }
 
@@ -69,7 +69,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	if client == (Client{}) {
 		return false, ErrRequest
 	}
-	s := t.liveSession(id)
+	s := t.settleSession(id)
 	switch {
 	case s == nil:
 		return false, nil
@@ -80,30 +80,30 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	}
 	t.emitLateSession(s, t.now)
 	t.unschedule(s)
-	t.disconnect(s)
+	t.detach(s)
 	t.attach(s, client)
 	return true, nil
 }
 
 // attach attaches an unscheduled session to a connection, from now on.
 func (t *Table) attach(s *session, c Client) {
-	o := t.origin(c.Origin)
-	t.endOfIncarnation(*o)
+	o := t.internOrigin(c.Origin)
+	t.endSessionsOfIncarnation(*o)
 	i, known := t.incarnationAt(*o)
 	if !known {
 		t.incarnations = slices.Insert(t.incarnations, i, incarnation{origin: *o})
 	}
-	t.incarnations[i].alive = t.now
+	t.incarnations[i].lastContact = t.now
 	t.incarnations[i].sessions++
 	s.origin, s.conn, s.deadline = o, c.Conn, t.now
-	t.attached.Set(sessionKey{o, s.lease, s.id})
-	t.connections.Set(sessionKey{o, s.conn, s.id})
+	t.sessionsByNode.Set(sessionKey{o, s.lease, s.id})
+	t.sessionsByConnection.Set(sessionKey{o, s.conn, s.id})
 }
 
 // CloseSession ends a session, and returns the number of its holds. ok: the session existed.
 func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
-	defer t.finish()
-	s := t.liveSession(id)
+	defer t.finishStep()
+	s := t.settleSession(id)
 	if s == nil {
 		return 0, false
 	}
@@ -114,34 +114,34 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 
 // KeepNodeAlive renews all sessions that are attached to connections of an incarnation of a node.
 func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
-	t.endOfIncarnation(o)
+	t.endSessionsOfIncarnation(o)
 	if i, ok := t.incarnationAt(o); ok {
-		t.incarnations[i].alive = t.now
+		t.incarnations[i].lastContact = t.now
 	}
 }
 
-// endOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. Beyond the
-// budget they are renewed, too: late, not early.
-func (t *Table) endOfIncarnation(o protocol.Incarnation) {
+// endSessionsOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. Beyond
+// the budget they are renewed, too: late, not early.
+func (t *Table) endSessionsOfIncarnation(o protocol.Incarnation) {
 	for t.hasBudget() {
 		i, ok := t.incarnationAt(o)
 		if !ok {
 			break
 		}
-		id, end := t.firstOfIncarnation(i)
+		id, end := t.nextSessionEndOf(i)
 		if end >= t.now {
 			break
 		}
 		t.endSession(id, end)
 	}
-	t.finish()
+	t.finishStep()
 }
 
-// EndConnection ends the sessions that are attached to a connection, and returns how many. Beyond the budget they are
+// EndSessionsOf ends the sessions that are attached to a connection, and returns how many. Beyond the budget they are
 // closed, and Sweep ends them.
-func (t *Table) EndConnection(c Client) (sessions int) {
-	defer t.finish()
-	for id := t.ofConnection(c); id != 0; id = t.ofConnection(c) {
+func (t *Table) EndSessionsOf(c Client) (sessions int) {
+	defer t.finishStep()
+	for id := t.firstSessionOf(c); id != 0; id = t.firstSessionOf(c) {
 		sessions++
 		s := t.mutableSession(id)
 		origin, at := s.origin, min(t.now, t.endOf(s))
@@ -151,8 +151,8 @@ func (t *Table) EndConnection(c Client) (sessions int) {
 		}
 		t.charge(0, 1)
 		t.unschedule(s)
-		t.disconnect(s)
-		s.origin, s.closed = origin, true // the session keeps its origin for its last event
+		t.detach(s)
+		s.origin, s.endPending = origin, true // the session keeps its origin for its last event
 		t.startLease(s, at)
 	}
 	return sessions

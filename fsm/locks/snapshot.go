@@ -44,29 +44,29 @@ var (
 	errStuck       = errors.New("a waiter could be granted, and never would")
 )
 
-// codec writes a table to a snapshot, or reads one. Each record has one method for both, snapshot, which passes the
+// codec writes a table to a snapshot, or reads one. Each record has one method for both, passFields, which passes the
 // fields of the record in their order.
 type codec struct {
 	w Writer // nil: the codec reads
 	Reader
 	t *Table
 
-	// err is the first error of a read. wrong is the error for a bad value of the present record.
-	err, wrong error
-	last       *lock     // the last one read, of the present list
-	waiters    []*waiter // all that were read
-	key        string    // the present lock, for errors
+	// err is the first error of a read. recordErr is the error for a bad value of the present record.
+	err, recordErr error
+	lastLock       *lock     // the last one read, of the present list
+	waiters        []*waiter // all that were read
+	key            string    // the present lock, for errors
 }
 
 // Save writes the table. Equal tables write the same bytes.
-func (t *Table) Save(w Writer) { t.snapshot(&codec{w: w, t: t}) }
+func (t *Table) Save(w Writer) { t.passFields(&codec{w: w, t: t}) }
 
 // Load reads a table, and checks everything that it reads.
 func Load(r Reader) (*Table, error) {
 	c := &codec{Reader: r, t: New()}
-	c.t.snapshot(c)
-	c.queue()
-	c.schedule()
+	c.t.passFields(c)
+	c.enqueueWaiters()
+	c.scheduleLocks()
 	if c.err != nil && c.key != "" {
 		return nil, fmt.Errorf("%w: %q", c.err, c.key)
 	} else if c.err != nil {
@@ -80,7 +80,7 @@ func Load(r Reader) (*Table, error) {
 func (c *codec) require(met bool) bool {
 	if c.err == nil && c.w == nil {
 		if c.err = c.Err(); c.err == nil && !met {
-			c.err = c.wrong
+			c.err = c.recordErr
 		}
 	}
 	return c.err == nil
@@ -152,9 +152,9 @@ func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 		o = **origin
 	}
 	passIncarnation(c, &o)
-	passInt(c, conn, past, never)
+	passInt(c, conn, minInstant, noDeadline)
 	if c.w == nil {
-		*origin = c.t.origin(o)
+		*origin = c.t.internOrigin(o)
 	}
 }
 
@@ -209,42 +209,42 @@ func isAscending[T any](list []T, compare func(a, b T) int) bool {
 	return true
 }
 
-func (t *Table) snapshot(c *codec) {
-	c.wrong = errNumbers
+func (t *Table) passFields(c *codec) {
+	c.recordErr = errNumbers
 	passUint(c, &t.fences, noOrder-1)
 	passUint(c, &t.orders, noOrder-1)
 	passUint(c, &t.sessionIDs, MaxFence)
 	passString(c, &t.secret)
 	c.require(len(t.secret) == 0 || len(t.secret) == sha256.Size)
-	c.wrong = errIncarnation
+	c.recordErr = errIncarnation
 	passSlice(c, &t.incarnations, func(c *codec, n *incarnation) {
 		passIncarnation(c, &n.origin)
-		passInt(c, &n.alive, past, never)
+		passInt(c, &n.lastContact, minInstant, noDeadline)
 	})
 	c.require(isAscending(t.incarnations, func(a, b incarnation) int { return a.origin.Compare(b.origin) }))
-	passList(c, t.byID.Len(), t.byID.Scan, (*session).snapshot, c.readSession)
-	c.wrong = errIncarnation
+	passList(c, t.sessionsByID.Len(), t.sessionsByID.Scan, (*session).passFields, c.readSession)
+	c.recordErr = errIncarnation
 	c.require(!slices.ContainsFunc(t.incarnations, func(n incarnation) bool { return n.sessions < 1 }))
-	c.wrong = errNodeEnd
+	c.recordErr = errNodeEnd
 	passSlice(c, (*[]waits.Name)(&t.nodeEnds), func(c *codec, name *waits.Name) {
 		passIncarnation(c, &name.Origin)
 		passUint(c, &name.Ticket, anyUint)
 	})
 	c.require(isAscending(t.nodeEnds, func(a, b waits.Name) int { return cmp.Compare(a.Origin.Node, b.Origin.Node) }))
-	passList(c, t.LiveLocks(), locksOf(t.live), (*lock).snapshot, func() { c.readLock(nil) })
-	passList(c, len(t.flushed), slices.Values(t.flushed), (*database).snapshot, c.readFlushed)
+	passList(c, t.LiveLocks(), locksOf(t.liveDatabases), (*lock).passFields, func() { c.readLock(nil) })
+	passList(c, len(t.flushedDatabases), slices.Values(t.flushedDatabases), (*database).passFields, c.readFlushed)
 }
 
-// queue puts the waiters into the queues, when all locks have been read.
-func (c *codec) queue() {
+// enqueueWaiters puts the waiters into the queues, when all locks have been read.
+func (c *codec) enqueueWaiters() {
 	if !c.require(true) {
 		return // the error is of the lock that was read last
 	}
 	t, last := c.t, uint64(0)
-	c.wrong = errWaiter
+	c.recordErr = errWaiter
 	slices.SortFunc(c.waiters, func(a, b *waiter) int { return cmp.Compare(a.order, b.order) })
 	for _, w := range c.waiters {
-		_, taken := t.names.Get(w)
+		_, taken := t.waitersByName.Get(w)
 		if c.key = w.keys()[0]; !c.require(w.order > last && (w.absent || !taken)) {
 			return
 		}
@@ -256,30 +256,31 @@ func (c *codec) queue() {
 			}
 			w.keys()[i] = l.key()
 		}
-		c.require(!t.isFull(w.session, len(w.keys())))
-		t.pushQueue(w)
+		c.require(!t.isSessionFull(w.session, len(w.keys())))
+		t.enqueueWaiter(w)
 	}
 	c.require(t.waitingBytes <= MaxWaitingBytes)
 }
 
-// schedule puts the locks on the agenda. A lock must be in its least form. A waiter that could be granted must be
+// scheduleLocks puts the locks on the agenda. A lock must be in its least form. A waiter that could be granted must be
 // granted by a later event.
-func (c *codec) schedule() {
+func (c *codec) scheduleLocks() {
 	t, n := c.t, c.t.lockCount
-	for _, l := range slices.Collect(t.all()) {
+	for _, l := range slices.Collect(t.allLocks()) {
 		if !c.require(true) {
 			return
 		}
 		c.key = l.key()
-		l.head &^= flagTouched | flagWake
+		l.idAndFlags &^= flagTouched | flagWoken
 		extended := l.ext != nil
 		t.normalize(l)
-		c.wrong = errLock
+		c.recordErr = errLock
 		c.require((l.ext != nil) == extended)
-		c.wrong = errStuck
-		c.require(l.ext == nil || l.due != never || l.ext.sessionHolds > 0 || t.flushOf(l) != nil || t.nextInLine(l) == nil)
+		c.recordErr = errStuck
+		hasEvent := l.due != noDeadline || t.flushOf(l) != nil
+		c.require(l.ext == nil || hasEvent || l.ext.sessionHolds > 0 || t.nextInLine(l) == nil)
 	}
-	t.touched, t.woken, t.last = nil, nil, lastLookup{}
-	c.wrong = errLock
+	t.touchedLocks, t.wokenLocks, t.lastLookup = nil, nil, lastLookup{}
+	c.recordErr = errLock
 	c.require(t.lockCount == n)
 }

@@ -31,11 +31,12 @@ type store struct {
 	lockCount, holdCount    int
 
 	origins []*protocol.Incarnation // shared by holds, waiters and sessions
-	// touched has the locks that the present call may have changed, woken those whose queues may be granted: see finish.
-	touched, woken []*lock
-	events         []Event
-	last           lastLookup
-	probe          *probe // nil until the first use
+	// touchedLocks has the locks that the present call may have changed, wokenLocks those whose queues may be granted:
+	// see finishStep.
+	touchedLocks, wokenLocks []*lock
+	events                   []Event
+	lastLookup               lastLookup
+	probe                    *probe // nil until the first use
 }
 
 // newTree returns a tree, which counts its comparisons if compared is not nil.
@@ -57,12 +58,12 @@ func (s *store) copy() store {
 	c.databases, c.queues = s.databases.copy(), s.queues.copy()
 	c.sessions = s.sessions.copy()
 	c.origins = slices.Clone(s.origins)
-	c.touched, c.woken, c.events, c.last, c.probe = nil, nil, nil, lastLookup{}, nil
+	c.touchedLocks, c.wokenLocks, c.events, c.lastLookup, c.probe = nil, nil, nil, lastLookup{}, nil
 	return c
 }
 
-// from yields the items of a tree that are not before pivot.
-func from[T any](tree *btree.BTreeG[T], pivot T) iter.Seq[T] {
+// ascend yields the items of a tree that are not before pivot.
+func ascend[T any](tree *btree.BTreeG[T], pivot T) iter.Seq[T] {
 	return func(yield func(item T) bool) { tree.Ascend(pivot, yield) }
 }
 
@@ -75,8 +76,8 @@ func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	return found, ok
 }
 
-// saturated returns a + b, but at most Forever.
-func saturated(a, b int64) int64 {
+// addSaturating returns a + b, but at most Forever.
+func addSaturating(a, b int64) int64 {
 	if a > 0 && b > Forever-a {
 		return Forever
 	}
@@ -86,8 +87,8 @@ func saturated(a, b int64) int64 {
 // cloned returns a copy of s that shares no memory with a log entry.
 func cloned(s string) string { return strings.Clone(s) }
 
-// origin returns the shared record of an incarnation.
-func (s *store) origin(o protocol.Incarnation) *protocol.Incarnation {
+// internOrigin returns the shared record of an incarnation.
+func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 	for i, known := range s.origins {
 		if *known == o {
 			return known
@@ -135,11 +136,11 @@ func (s *store) probes() *probe {
 
 // find returns the lock of a key, live or flushed, or nil, for a call that may change it.
 func (s *store) find(db int, key string) *lock {
-	if n := &s.last; !n.known || n.db != db || n.key != key {
+	if n := &s.lastLookup; !n.known || n.db != db || n.key != key {
 		hash := keyspace.Hash(key)
 		*n = lastLookup{true, db, key, hash, s.search(&s.probes().lock, db, key, hash)}
 	}
-	return s.last.lock
+	return s.lastLookup.lock
 }
 
 // waiterOf returns the owner's waiter in a queue, or nil.
@@ -164,13 +165,13 @@ func (s *store) findOrMake(db int, key string) *lock {
 	s.lockIDs++
 	s.lockCount++
 	l := &lock{
-		text: keyspace.NewLockText(key), hash: s.last.hash, due: never, generation: s.generation,
-		head: s.lockIDs<<16 | uint64(db)<<8 | flagTouched,
+		text: keyspace.NewLockText(key), hash: s.lastLookup.hash, due: noDeadline, generation: s.generation,
+		idAndFlags: s.lockIDs<<16 | uint64(db)<<8 | flagTouched,
 	}
 	s.makeDatabase(db).set(l)
-	s.last.lock = l
+	s.lastLookup.lock = l
 	s.bytes += l.bytes()
-	s.touched = append(s.touched, l)
+	s.touchedLocks = append(s.touchedLocks, l)
 	return l
 }
 
@@ -186,24 +187,24 @@ func (s *store) mutable(l *lock) *lock {
 			more.holds = more.holds.clone()
 			c.ext = &more
 		}
-		if s.last.lock == l {
-			s.last.lock = &c
+		if s.lastLookup.lock == l {
+			s.lastLookup.lock = &c
 		}
 		l = &c
 		home.set(l)
 	}
-	if l.head&flagTouched == 0 {
-		l.head |= flagTouched
-		s.touched = append(s.touched, l)
+	if l.idAndFlags&flagTouched == 0 {
+		l.idAndFlags |= flagTouched
+		s.touchedLocks = append(s.touchedLocks, l)
 	}
 	return l
 }
 
-// wake schedules a grant of a queue at the end of the step.
-func (s *store) wake(l *lock) {
-	if l.head&flagWake == 0 {
-		l.head |= flagWake
-		s.woken = append(s.woken, l)
+// wakeQueue schedules a grant of a queue at the end of the step.
+func (s *store) wakeQueue(l *lock) {
+	if l.idAndFlags&flagWoken == 0 {
+		l.idAndFlags |= flagWoken
+		s.wokenLocks = append(s.wokenLocks, l)
 	}
 }
 
@@ -212,7 +213,7 @@ func (s *store) extend(l *lock) *extension {
 	if l.ext == nil {
 		l.ext = &extension{}
 		if l.hold != nil {
-			l.ext.permits, l.ext.sessionHolds = l.hold.permits(), l.hold.sessions()
+			l.ext.permits, l.ext.sessionHolds = l.hold.permits(), l.hold.sessionCount()
 		}
 		s.bytes += extensionBytes
 	}
@@ -226,7 +227,7 @@ func (s *store) mutableSession(id uint64) *session {
 		c := *found
 		c.generation = s.generation
 		found = &c
-		s.byID.Set(found)
+		s.sessionsByID.Set(found)
 	}
 	return found
 }
@@ -236,10 +237,10 @@ func (s *store) addHold(l *lock, h *hold) {
 	s.holdCount++
 	s.bytes += h.bytes()
 	if id := h.session(); id != 0 {
-		s.holdsOf.Set(h)
-		of := s.mutableSession(id)
-		of.late = of.late && of.holds > 0
-		of.holds++
+		s.holdsBySession.Set(h)
+		sess := s.mutableSession(id)
+		sess.lateEmitted = sess.lateEmitted && sess.holds > 0
+		sess.holds++
 	}
 	if l.hold == nil && l.ext == nil {
 		l.hold = h
@@ -247,7 +248,7 @@ func (s *store) addHold(l *lock, h *hold) {
 	}
 	m := s.extend(l)
 	m.permits += h.permits()
-	m.sessionHolds += h.sessions()
+	m.sessionHolds += h.sessionCount()
 	switch {
 	case l.hold != nil:
 		m.holds = &holdSet{}
@@ -267,13 +268,13 @@ func (s *store) removeHold(l *lock, h *hold) {
 	s.holdCount--
 	s.bytes -= h.bytes()
 	if id := h.session(); id != 0 {
-		s.holdsOf.Delete(h)
+		s.holdsBySession.Delete(h)
 		s.mutableSession(id).holds--
 	}
-	s.wake(l)
+	s.wakeQueue(l)
 	if m := l.ext; m != nil {
 		m.permits -= h.permits()
-		m.sessionHolds -= h.sessions()
+		m.sessionHolds -= h.sessionCount()
 		if m.holds != nil {
 			m.holds.change(h, -1)
 			s.bytes -= memberBytes
@@ -289,12 +290,12 @@ func (s *store) removeHold(l *lock, h *hold) {
 
 // replaceHold replaces a hold by a changed copy.
 func (s *store) replaceHold(l *lock, old, h *hold) {
-	woken := l.head & flagWake
+	woken := l.idAndFlags & flagWoken
 	if l.hold != nil && old.session() == h.session() && (h.session() == 0 || old.fence == h.fence) {
 		// The common case: a renewal.
 		s.bytes += h.bytes() - old.bytes()
 		if h.session() != 0 {
-			s.holdsOf.Set(h)
+			s.holdsBySession.Set(h)
 		}
 		if l.ext != nil {
 			l.ext.permits += h.permits() - old.permits()
@@ -304,26 +305,26 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 	}
 	s.removeHold(l, old)
 	s.addHold(l, h)
-	l.head = l.head&^flagWake | woken
+	l.idAndFlags = l.idAndFlags&^flagWoken | woken
 }
 
-// pushQueue adds a waiter to all its queues. Requires: the locks exist.
-func (s *store) pushQueue(w *waiter) { s.changeQueues(w, 1) }
+// enqueueWaiter adds a waiter to all its queues. Requires: the locks exist.
+func (s *store) enqueueWaiter(w *waiter) { s.changeQueues(w, 1) }
 
-// removeQueue removes a waiter from all its queues.
-func (s *store) removeQueue(w *waiter) { s.changeQueues(w, -1) }
+// dequeueWaiter removes a waiter from all its queues.
+func (s *store) dequeueWaiter(w *waiter) { s.changeQueues(w, -1) }
 
 func (s *store) changeQueues(w *waiter, n int32) {
 	for i, key := range w.keys() {
 		l := s.findMutable(int(w.db), key)
 		s.extend(l)
-		s.changePlace(l, w, i, n)
+		s.changeEntry(l, w, i, n)
 	}
 	s.changeIndexes(w, n)
 	if w.session != 0 {
-		of := s.mutableSession(w.session)
-		of.waiters += n
-		of.places += n * int32(len(w.keys()))
+		sess := s.mutableSession(w.session)
+		sess.waiters += n
+		sess.queueEntries += n * int32(len(w.keys()))
 	}
 	s.chargeQueues(w)
 	s.bytes += int64(n) * w.bytes()
@@ -331,14 +332,14 @@ func (s *store) changeQueues(w *waiter, n int32) {
 
 // replaceWaiter replaces a waiter by a changed copy.
 func (s *store) replaceWaiter(old, w *waiter) {
-	s.removeQueue(old)
-	s.pushQueue(w)
+	s.dequeueWaiter(old)
+	s.enqueueWaiter(w)
 }
 
-// wakeAll schedules a grant of all queues of a waiter.
-func (s *store) wakeAll(w *waiter) {
+// wakeQueuesOf schedules a grant of all queues of a waiter.
+func (s *store) wakeQueuesOf(w *waiter) {
 	for _, key := range w.keys() {
-		s.wake(s.findMutable(int(w.db), key))
+		s.wakeQueue(s.findMutable(int(w.db), key))
 	}
 }
 
@@ -346,7 +347,7 @@ func (s *store) wakeAll(w *waiter) {
 func (s *store) normalize(l *lock) {
 	home := s.databaseOf(l)
 	waiters := l.waiters()
-	idle := waiters == 0 && (l.ext == nil || l.ext.delay == 0 && l.ext.grantAt == 0)
+	idle := waiters == 0 && (l.ext == nil || l.ext.delayEnd == 0 && l.ext.grantPendingSince == 0)
 	if idle && l.ext != nil && l.ext.holds == nil {
 		l.ext = nil
 		s.bytes -= extensionBytes
@@ -359,26 +360,26 @@ func (s *store) normalize(l *lock) {
 	} else {
 		home.schedule(l, s.dueOf(l), waiters > 0)
 	}
-	if home.flush != nil || gone == (l.head&flagPresent == 0) {
+	if home.flush != nil || gone == (l.idAndFlags&flagPresent == 0) {
 		return
 	}
 	kind := Created
-	if l.head ^= flagPresent; gone {
+	if l.idAndFlags ^= flagPresent; gone {
 		kind = Removed
 	}
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
 // timers returns the instants after which the delay of a lock ends, its queue is granted, and its first wait, that of
-// w, ends. An instant is never if there is no such timer.
+// w, ends. An instant is noDeadline if there is no such timer.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
-	delay, grant, wait = never, never, never
+	delay, grant, wait = noDeadline, noDeadline, noDeadline
 	if m := l.ext; m != nil {
-		if m.delay != 0 {
-			delay = m.delay
+		if m.delayEnd != 0 {
+			delay = m.delayEnd
 		}
-		if m.grantAt != 0 {
-			grant = m.grantAt - 1
+		if m.grantPendingSince != 0 {
+			grant = m.grantPendingSince - 1
 		}
 		if w = s.firstWaitEnd(l); w != nil {
 			wait = w.deadline
@@ -402,7 +403,7 @@ const (
 	extraBytes     = 48
 	memberBytes    = 80
 	waiterBytes    = 400
-	placeBytes     = 96
+	entryBytes     = 96
 	sessionBytes   = 220
 )
 
@@ -417,7 +418,7 @@ func (h *hold) bytes() int64 {
 }
 
 func (w *waiter) bytes() int64 {
-	return int64(waiterBytes + len(w.owner) + len(w.note) + len(w.call) + len(w.keys())*placeBytes)
+	return int64(waiterBytes + len(w.owner) + len(w.note) + len(w.call) + len(w.keys())*entryBytes)
 }
 
 func (s *session) bytes() int64 { return int64(sessionBytes + len(s.name) + len(s.user)) }

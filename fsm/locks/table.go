@@ -37,19 +37,19 @@ func (t *Table) Len() int { return t.lockCount }
 // Stats returns the present counts.
 func (t *Table) Stats() Stats {
 	return Stats{
-		Locks: t.lockCount, Holds: t.holdCount, Waiters: t.waiterCount, Sessions: t.byID.Len(),
+		Locks: t.lockCount, Holds: t.holdCount, Waiters: t.waiterCount, Sessions: t.sessionsByID.Len(),
 		Bytes: t.bytes, Fences: t.fences,
 	}
 }
 
 // LongestLease returns the longest lease of a hold or a session.
 func (t *Table) LongestLease() (longest int64) {
-	for l := range t.all() {
+	for l := range t.allLocks() {
 		for _, h := range l.holds() {
 			longest = max(longest, h.lease())
 		}
 	}
-	t.byID.Scan(func(s *session) bool {
+	t.sessionsByID.Scan(func(s *session) bool {
 		longest = max(longest, s.lease)
 		return true
 	})
@@ -82,21 +82,21 @@ func (t *Table) RemoveAll() {
 // events, and takes time in proportion to the table. A restore from a backup calls it.
 func (t *Table) RenewAll() {
 	t.units = math.MaxInt / 2
-	for k, ok := t.byOwner.Min(); ok; k, ok = t.byOwner.Min() {
-		t.removeQueue(k.waiter)
+	for k, ok := t.waitersByOwner.Min(); ok; k, ok = t.waitersByOwner.Min() {
+		t.dequeueWaiter(k.waiter)
 	}
-	t.finish()
+	t.finishStep()
 	t.nodeEnds = nil
 	t.Sweep()
-	for _, l := range slices.Collect(t.all()) {
+	for _, l := range slices.Collect(t.allLocks()) {
 		t.renewHolds(t.mutable(l))
 	}
-	t.finish()
-	for _, shared := range t.byID.Items() {
+	t.finishStep()
+	for _, shared := range t.sessionsByID.Items() {
 		s := t.mutableSession(shared.id)
 		t.unschedule(s)
-		t.disconnect(s)
-		t.startLease(s, saturated(t.now, s.lease))
+		t.detach(s)
+		t.startLease(s, addSaturating(t.now, s.lease))
 	}
 	t.units, t.events = 0, nil
 }
@@ -105,8 +105,8 @@ func (t *Table) RenewAll() {
 func (t *Table) renewHolds(l *lock) {
 	for _, old := range slices.Clone(l.holds()) {
 		h := *old
-		if h.origin, h.conn = &noOrigin, 0; h.deadline != never {
-			h.deadline = saturated(t.now, h.lease())
+		if h.origin, h.conn = &noOrigin, 0; h.deadline != noDeadline {
+			h.deadline = addSaturating(t.now, h.lease())
 		}
 		t.replaceHold(l, old, &h)
 	}

@@ -31,7 +31,7 @@ func (t *Table) verify(served bool) error {
 			return fmt.Errorf("locks: %s, but when loaded %s", kept, made[i])
 		}
 	}
-	for l := range t.all() {
+	for l := range t.allLocks() {
 		if !served || l.due < t.now || t.flushOf(l) != nil || l.ext == nil || l.ext.sessionHolds != 0 {
 			continue
 		}
@@ -40,7 +40,7 @@ func (t *Table) verify(served bool) error {
 		}
 		for w := range t.waitersAt(l) {
 			q, own := w.request(), l.holdOf(w.owner)
-			if own != nil && !w.absent && w.keys()[w.blocked] == l.key() && covers(own, &q) {
+			if own != nil && !w.absent && w.keys()[w.blockingKey] == l.key() && covers(own, &q) {
 				return fmt.Errorf("locks: %q waits for %s, which it holds", w.owner, l.key())
 			}
 		}
@@ -82,7 +82,7 @@ func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p
 // locks give it, so a record that is in a tree alone has none.
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
-	for l := range t.all() {
+	for l := range t.allLocks() {
 		names[l.id()] = fmt.Sprintf("%d/%s", l.db(), l.key())
 		names[l] = names[l.id()]
 		for _, h := range l.holds() {
@@ -100,10 +100,10 @@ func (t *Table) derived() (lines []string) {
 		}
 		lines = append(lines, all)
 	}
-	database := func(of string, d *database) {
+	database := func(label string, d *database) {
 		for l := range locksOf([]*database{d}) {
-			add("%s, %s, flushed %t", names[l], of, d.flush != nil)
-			add("%s: flags %b, due %d, one hold %t", names[l], l.head&flagBits, l.due, l.hold != nil)
+			add("%s, %s, flushed %t", names[l], label, d.flush != nil)
+			add("%s: flags %b, due %d, one hold %t", names[l], l.idAndFlags&flagBits, l.due, l.hold != nil)
 			if l.ext == nil {
 				continue
 			}
@@ -118,46 +118,46 @@ func (t *Table) derived() (lines []string) {
 			lines = append(lines, itemsOf("agenda", d.agenda, func(l *lock) string { return names[l] })...)
 		}
 	}
-	for i, d := range t.live {
+	for i, d := range t.liveDatabases {
 		database(fmt.Sprint("database ", i), d)
 	}
-	for i, d := range t.flushed {
+	for i, d := range t.flushedDatabases {
 		database(fmt.Sprint("flush ", i), d)
 	}
 	add("stats %v", t.Stats())
-	add("%d bytes of waiters, %d locks touched", t.waitingBytes, len(t.touched))
+	add("%d bytes of waiters, %d locks touched", t.waitingBytes, len(t.touchedLocks))
 	add("incarnations %v", t.incarnations)
-	t.byID.Scan(func(s *session) bool {
-		add("session %d: %d holds, %d waiters, %d places", s.id, s.holds, s.waiters, s.places)
+	t.sessionsByID.Scan(func(s *session) bool {
+		add("session %d: %d holds, %d waiters, %d queue entries", s.id, s.holds, s.waiters, s.queueEntries)
 		return true
 	})
-	waiterAt := func(k queueKey) string { return names[k.lock] + ", " + names[k.waiter] }
-	attachedTo := func(k sessionKey) string { return fmt.Sprint(*k.origin, k.by, k.id) }
+	waiterAt := func(k waiterKey) string { return names[k.lock] + ", " + names[k.waiter] }
+	attachedTo := func(k sessionKey) string { return fmt.Sprint(*k.origin, k.leaseOrConn, k.id) }
 	return slices.Concat(lines,
-		itemsOf("places", t.places, func(p place) string {
-			return fmt.Sprint(names[p.lock], " ", p.at, " ", names[p.waiter])
+		itemsOf("queue entries", t.queueEntries, func(p queueEntry) string {
+			return fmt.Sprint(names[p.lock], " ", p.rankAndOrder, " ", names[p.waiter])
 		}),
-		itemsOf("queues by owner", t.byOwner, waiterAt),
+		itemsOf("queues by owner", t.waitersByOwner, waiterAt),
 		itemsOf("ends of waits", t.waitEnds, waiterAt),
-		itemsOf("waiters by name", t.names, func(w *waiter) string { return names[w] }),
-		itemsOf("waiters by session", t.waitsOf, func(w *waiter) string { return names[w] }),
-		itemsOf("ends of sessions", t.ends, func(e sessionEnd) string { return fmt.Sprint(e) }),
-		itemsOf("sessions by node", t.attached, attachedTo),
-		itemsOf("sessions by connection", t.connections, attachedTo),
-		itemsOf("holds by session", t.holdsOf, func(h *hold) string { return names[h] }),
+		itemsOf("waiters by name", t.waitersByName, func(w *waiter) string { return names[w] }),
+		itemsOf("waiters by session", t.waitersBySession, func(w *waiter) string { return names[w] }),
+		itemsOf("ends of sessions", t.sessionEnds, func(e sessionEnd) string { return fmt.Sprint(e) }),
+		itemsOf("sessions by node", t.sessionsByNode, attachedTo),
+		itemsOf("sessions by connection", t.sessionsByConnection, attachedTo),
+		itemsOf("holds by session", t.holdsBySession, func(h *hold) string { return names[h] }),
 	)
 }
 
 // itemsOf describes the items of a tree. Their order may depend on the ids of locks, so the descriptions are sorted.
-func itemsOf[T any](of string, tree *btree.BTreeG[T], describe func(item T) string) (items []string) {
+func itemsOf[T any](label string, tree *btree.BTreeG[T], describe func(item T) string) (items []string) {
 	var last *T
 	tree.Scan(func(item T) bool {
-		if items = append(items, of+": "+describe(item)); last != nil && !tree.Less(*last, item) {
-			items = append(items, of+": out of order")
+		if items = append(items, label+": "+describe(item)); last != nil && !tree.Less(*last, item) {
+			items = append(items, label+": out of order")
 		}
 		last = &item
 		return true
 	})
 	slices.Sort(items)
-	return append(items, "end of "+of)
+	return append(items, "end of "+label)
 }

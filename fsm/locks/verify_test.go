@@ -51,9 +51,9 @@ type parts struct {
 
 // settleAs brings a lock into the form that a call leaves it in.
 func (p *parts) settleAs(l *lock) {
-	l.head &^= flagTouched | flagWake
-	p.touched, p.woken = nil, nil
-	p.live[0].schedule(l, p.dueOf(l), l.waiters() > 0)
+	l.idAndFlags &^= flagTouched | flagWoken
+	p.touchedLocks, p.wokenLocks = nil, nil
+	p.liveDatabases[0].schedule(l, p.dueOf(l), l.waiters() > 0)
 }
 
 // replace replaces the waiter by a changed copy.
@@ -73,20 +73,20 @@ func TestVerify(t *testing.T) {
 		name   string
 		damage func(p *parts)
 	}{
-		{"a lock is touched", func(p *parts) { p.touched = []*lock{p.alone} }},
-		{"its flag says so", func(p *parts) { p.alone.head |= flagTouched }},
-		{"not present", func(p *parts) { p.alone.head &^= flagPresent }},
-		{"contended", func(p *parts) { p.alone.head ^= flagContended }},
-		{"not on the agenda", func(p *parts) { p.live[0].agenda.Delete(p.shared) }},
-		{"another record on the agenda", func(p *parts) { other := *p.alone; p.live[0].agenda.Set(&other) }},
+		{"a lock is touched", func(p *parts) { p.touchedLocks = []*lock{p.alone} }},
+		{"its flag says so", func(p *parts) { p.alone.idAndFlags |= flagTouched }},
+		{"not present", func(p *parts) { p.alone.idAndFlags &^= flagPresent }},
+		{"contended", func(p *parts) { p.alone.idAndFlags ^= flagContended }},
+		{"not on the agenda", func(p *parts) { p.liveDatabases[0].agenda.Delete(p.shared) }},
+		{"another record on the agenda", func(p *parts) { other := *p.alone; p.liveDatabases[0].agenda.Set(&other) }},
 		{"one more on the agenda", func(p *parts) {
-			p.live[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), due: 1})
+			p.liveDatabases[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), due: 1})
 		}},
-		{"in another database", func(p *parts) { p.live = []*database{newDatabase(nil), p.live[0]} }},
-		{"live and flushed", func(p *parts) { p.live[0].flush = &flush{} }},
+		{"in another database", func(p *parts) { p.liveDatabases = []*database{newDatabase(nil), p.liveDatabases[0]} }},
+		{"live and flushed", func(p *parts) { p.liveDatabases[0].flush = &flush{} }},
 		{"due later", func(p *parts) { p.shared.due++ }},
 		{"a lock of no use", func(p *parts) {
-			p.live[0].locks.Set(&lock{text: keyspace.NewLockText("x"), due: never, head: flagPresent})
+			p.liveDatabases[0].locks.Set(&lock{text: keyspace.NewLockText("x"), due: noDeadline, idAndFlags: flagPresent})
 		}},
 		{"locks", func(p *parts) { p.lockCount++ }},
 		{"holds", func(p *parts) { p.holdCount++ }},
@@ -103,11 +103,11 @@ func TestVerify(t *testing.T) {
 		{"permits", func(p *parts) { p.many.permits++ }},
 		{"holds of sessions", func(p *parts) { p.many.sessionHolds++ }},
 		{"waiters of sessions", func(p *parts) { p.alone.ext.sessionWaits = 0 }},
-		{"waiters for many", func(p *parts) { p.alone.ext.many = 1 }},
+		{"waiters for many", func(p *parts) { p.alone.ext.multiKeyWaits = 1 }},
 		{"a rank", func(p *parts) { p.alone.ext.ranks[asleepOther]++ }},
-		{"delay -1", func(p *parts) { p.many.delay = -1; p.settleAs(p.shared) }},
-		{"grant as of -1", func(p *parts) { p.many.grantAt = -1; p.settleAs(p.shared) }},
-		{"grant as of never", func(p *parts) { p.many.grantAt = never }},
+		{"delay -1", func(p *parts) { p.many.delayEnd = -1; p.settleAs(p.shared) }},
+		{"grant as of -1", func(p *parts) { p.many.grantPendingSince = -1; p.settleAs(p.shared) }},
+		{"grant as of never", func(p *parts) { p.many.grantPendingSince = noDeadline }},
 
 		{"a fence that was not given out", func(p *parts) { p.fences = 3 }},
 		{"fence 0", func(p *parts) { p.h.fence = 0 }},
@@ -131,15 +131,15 @@ func TestVerify(t *testing.T) {
 			}
 			p.fences = 1 << 20
 		}},
-		{"a hold not by session", func(p *parts) { p.holdsOf.PopMin() }},
-		{"another hold by session", func(p *parts) { other := *p.h; p.holdsOf.Set(&other) }},
-		{"one more hold by session", func(p *parts) { p.holdsOf.Set(&hold{bound: 9}) }},
+		{"a hold not by session", func(p *parts) { p.holdsBySession.PopMin() }},
+		{"another hold by session", func(p *parts) { other := *p.h; p.holdsBySession.Set(&other) }},
+		{"one more hold by session", func(p *parts) { p.holdsBySession.Set(&hold{sessionOrLease: 9}) }},
 		{"owner of a hold", func(p *parts) { p.h.owner = long }},
 		{"count 0", func(p *parts) { p.s.count = 0 }},
 		{"mode 3", func(p *parts) { p.h.mode = Permits + 1 }},
-		{"hold of no session", func(p *parts) { p.h.bound = 9 }},
-		{"lease 0", func(p *parts) { p.s.bound = 0 }},
-		{"lease beyond", func(p *parts) { p.s.bound = Forever + 1 }},
+		{"hold of no session", func(p *parts) { p.h.sessionOrLease = 9 }},
+		{"lease 0", func(p *parts) { p.s.sessionOrLease = 0 }},
+		{"lease beyond", func(p *parts) { p.s.sessionOrLease = Forever + 1 }},
 		{"no permits", func(p *parts) { p.s.mode = Permits }},
 		{"0 permits", func(p *parts) { p.h.mode, p.h.extra = Permits, &extra{} }},
 		{"-1 permits", func(p *parts) { p.h.extra = &extra{permits: -1} }},
@@ -150,41 +150,41 @@ func TestVerify(t *testing.T) {
 		{"call of a hold", func(p *parts) { p.h.extra = &extra{call: long} }},
 
 		{"not granted to the first in line", func(p *parts) { p.removeHold(p.alone, p.h); p.settleAs(p.alone) }},
-		{"place not by owner", func(p *parts) { p.byOwner.PopMin() }},
-		{"place by owner elsewhere", func(p *parts) {
-			k, _ := p.byOwner.Min()
+		{"waiter not by owner", func(p *parts) { p.waitersByOwner.PopMin() }},
+		{"waiter by owner elsewhere", func(p *parts) {
+			k, _ := p.waitersByOwner.Min()
 			k.lock = 99
-			p.byOwner.Set(k)
+			p.waitersByOwner.Set(k)
 		}},
 		{"owners out of order", func(p *parts) {
 			other := *p.w
 			other.owner, other.order, other.ticket, p.orders = "y", 2, 2, 2
-			p.pushQueue(&other)
+			p.enqueueWaiter(&other)
 			p.settleAs(p.alone)
 			p.w.owner = "b"
 		}},
-		{"one more place", func(p *parts) { p.places.Set(placeAt(p.shared, absent, 9)) }},
-		{"waits elsewhere", func(p *parts) { p.w.first[0] = "shared" }},
+		{"one more queue entry", func(p *parts) { p.queueEntries.Set(entryAt(p.shared, absent, 9)) }},
+		{"waits elsewhere", func(p *parts) { p.w.oneKey[0] = "shared" }},
 		{"order 0", func(p *parts) { p.w.order = 0 }},
 		{"order that was not given out", func(p *parts) { p.orders = 0 }},
 		{"another rank", func(p *parts) { p.w.absent = true }},
-		{"another end of a wait", func(p *parts) { other := *p.w; p.waitEnds.Set(queueKey{p.alone.id(), &other}) }},
-		{"one more end of a wait", func(p *parts) { p.waitEnds.Set(queueKey{99, firstWaiter}) }},
+		{"another end of a wait", func(p *parts) { other := *p.w; p.waitEnds.Set(waiterKey{p.alone.id(), &other}) }},
+		{"one more end of a wait", func(p *parts) { p.waitEnds.Set(waiterKey{99, waitEndProbe}) }},
 		{"in one line of two", func(p *parts) {
-			p.w.options, p.alone.ext.many = &options{several: append(p.w.keys(), "other")}, 1
+			p.w.options, p.alone.ext.multiKeyWaits = &options{manyKeys: append(p.w.keys(), "other")}, 1
 		}},
-		{"not by name", func(p *parts) { p.names.PopMin() }},
-		{"one more by name", func(p *parts) { p.names.Set(&waiter{order: 9, origin: &noOrigin}) }},
-		{"another by name", func(p *parts) { other := *p.w; p.names.Set(&other) }},
-		{"a waiter not by session", func(p *parts) { p.waitsOf.PopMin() }},
-		{"another by session", func(p *parts) { other := *p.w; p.waitsOf.Set(&other) }},
-		{"129 keys", func(p *parts) { p.w.options = &options{several: slices.Repeat(p.w.keys(), MaxKeys+1)} }},
+		{"not by name", func(p *parts) { p.waitersByName.PopMin() }},
+		{"one more by name", func(p *parts) { p.waitersByName.Set(&waiter{order: 9, origin: &noOrigin}) }},
+		{"another by name", func(p *parts) { other := *p.w; p.waitersByName.Set(&other) }},
+		{"a waiter not by session", func(p *parts) { p.waitersBySession.PopMin() }},
+		{"another by session", func(p *parts) { other := *p.w; p.waitersBySession.Set(&other) }},
+		{"129 keys", func(p *parts) { p.w.options = &options{manyKeys: slices.Repeat(p.w.keys(), MaxKeys+1)} }},
 		{"a call that is not counted", func(p *parts) { p.w.options = &options{call: "x"} }},
 		{"owner of a waiter", func(p *parts) { p.w.owner = long }},
 		{"note of a waiter", func(p *parts) { p.w.options = &options{note: long} }},
 		{"call of a waiter", func(p *parts) { p.w.reentrant, p.w.options = true, &options{call: long} }},
-		{"absent for ever", func(p *parts) { p.replace(func(w *waiter) { w.absent, w.deadline = true, never }) }},
-		{"blocked at no key", func(p *parts) { p.replace(func(w *waiter) { w.blocked = 1 }) }},
+		{"absent for ever", func(p *parts) { p.replace(func(w *waiter) { w.absent, w.deadline = true, noDeadline }) }},
+		{"blocked at no key", func(p *parts) { p.replace(func(w *waiter) { w.blockingKey = 1 }) }},
 		{"ticket 0", func(p *parts) { p.w.ticket = 0 }},
 		{"last ticket", func(p *parts) { p.w.ticket = ^uint64(0) }},
 		{"wait -1", func(p *parts) { p.w.wait = -1 }},
@@ -203,21 +203,21 @@ func TestVerify(t *testing.T) {
 
 		{"holds of a session", func(p *parts) { p.lease.holds = 3 }},
 		{"waiters of a session", func(p *parts) { p.lease.waiters = 0 }},
-		{"places of a session", func(p *parts) { p.lease.places = 0 }},
-		{"session 0", func(p *parts) { p.byID.Set(&session{lease: 1}) }},
-		{"id beyond", func(p *parts) { p.byID.Set(&session{id: MaxFence + 1, lease: 1, leased: true}) }},
+		{"queue entries of a session", func(p *parts) { p.lease.queueEntries = 0 }},
+		{"session 0", func(p *parts) { p.sessionsByID.Set(&session{lease: 1}) }},
+		{"id beyond", func(p *parts) { p.sessionsByID.Set(&session{id: MaxFence + 1, lease: 1, hasOwnLease: true}) }},
 		{"lease of a session 0", func(p *parts) { p.lease.lease = 0 }},
 		{"lease of a session beyond", func(p *parts) { p.lease.lease = Forever + 1 }},
-		{"a session for ever", func(p *parts) { p.lease.deadline = never }},
+		{"a session for ever", func(p *parts) { p.lease.deadline = noDeadline }},
 		{"name of a session", func(p *parts) { p.lease.name = long }},
 		{"user of a session", func(p *parts) { p.lease.user = long }},
-		{"closed without an end", func(p *parts) { p.with.closed = true }},
-		{"a session without an end", func(p *parts) { p.lease.leased = false; p.ends.PopMin() }},
-		{"not by its lease", func(p *parts) { p.ends.PopMin() }},
-		{"one more by its lease", func(p *parts) { p.ends.Set(sessionEnd{9, 9}) }},
-		{"not with its node", func(p *parts) { p.attached.PopMin() }},
-		{"not by its connection", func(p *parts) { p.connections.PopMin() }},
-		{"one more by its connection", func(p *parts) { p.connections.Set(sessionKey{origin: &noOrigin}) }},
+		{"a pending end that is not due", func(p *parts) { p.with.endPending = true }},
+		{"a session without an end", func(p *parts) { p.lease.hasOwnLease = false; p.sessionEnds.PopMin() }},
+		{"not by its lease", func(p *parts) { p.sessionEnds.PopMin() }},
+		{"one more by its lease", func(p *parts) { p.sessionEnds.Set(sessionEnd{9, 9}) }},
+		{"not with its node", func(p *parts) { p.sessionsByNode.PopMin() }},
+		{"not by its connection", func(p *parts) { p.sessionsByConnection.PopMin() }},
+		{"one more by its connection", func(p *parts) { p.sessionsByConnection.Set(sessionKey{origin: &noOrigin}) }},
 		{"one more with its node", func(p *parts) { p.incarnations[0].sessions++ }},
 		{"of no incarnation", func(p *parts) { p.incarnations = nil }},
 		{"behind its incarnation", func(p *parts) { p.with.deadline = 1 << 40 }},
@@ -232,7 +232,7 @@ func TestVerify(t *testing.T) {
 		require.NoError(t, table.Verify())
 		p := &parts{Table: table, alone: table.peek(0, "alone"), shared: table.peek(0, "shared")}
 		p.h, p.s, p.many = p.alone.hold, p.shared.anyHold(), p.shared.ext
-		p.w, _ = table.names.Min()
+		p.w, _ = table.waitersByName.Min()
 		p.lease, p.with = table.session(1), table.session(2)
 		row.damage(p)
 		err := table.Verify()

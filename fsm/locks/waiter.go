@@ -6,37 +6,36 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waiter is a request that waits. It is in the queues of all its keys, with one order. A waiter in a table is
-// immutable.
+// waiter is a request that waits for its locks. It has an entry in the queue of each of its keys, all with the same
+// order. A waiter is immutable once it is in a table.
 type waiter struct {
-	first    [1]string // the key, if there is only one
+	oneKey   [1]string // the key of a request for one lock
 	owner    string
-	*options // nil in probes only
+	*options // nil only in probes
 	origin   *protocol.Incarnation
 	conn     int64
 	ticket   uint64
-	// session is the session of the later hold. 0: the hold will have the lease.
-	session  uint64
+	session  uint64 // the session of the requested hold, or 0 if the hold has a lease
 	lease    int64
-	wait     int64 // the longest wait; 0: no bound
-	grace    int64 // the time for which the place is kept afterwards
+	wait     int64 // the longest wait in milliseconds, or 0 for a wait without a deadline
+	grace    int64 // the time in milliseconds for which an absent waiter keeps its entries
 	order    uint64
-	since    int64
-	deadline int64 // the last instant of the wait, or of the grace; never: no end
+	since    int64 // the instant at which the owner joined the queues
+	deadline int64 // the last instant of the wait, or of the grace if the waiter is absent; or noDeadline
 	account  int16
 	db       uint8
 	mode     Mode
-	// blocked is the index of the key that blocked the request last. The waiter is asleep in its other queues: only a
-	// change at that key can lead to its grant.
-	blocked uint8
-	// absent: the wait ended by time, and the place is kept until deadline.
+	// blockingKey is the index of the key that has blocked the request last. Only events of that lock can lead to a grant.
+	// The waiter is awake in the queue of that key, and asleep in its other queues.
+	blockingKey uint8
+	// absent is true in the grace: the wait has ended by time, and the owner may repeat its request until deadline.
 	absent            bool
 	notify, reentrant bool
 }
 
-// options has the fields that few waiters need. Waiters without them share noOptions.
+// options has the fields that only some waiters need. All other waiters share noOptions.
 type options struct {
-	several        []string // the keys, if there is more than one
+	manyKeys       []string // the keys of a request for several locks
 	note, call     string
 	delay          int64
 	limit, permits int32
@@ -44,24 +43,25 @@ type options struct {
 
 var noOptions options
 
-// newWaiter returns a waiter, without an order, for a request. It shares the keys and texts of the request.
+// newWaiter returns a waiter for a request. The strings share the memory of the request. The caller sets the order.
 func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	w := &waiter{
 		owner: q.Owner, options: &noOptions, origin: origin, conn: q.Client.Conn, ticket: q.Ticket,
 		session: q.Session, lease: q.LeaseMillis, wait: q.WaitMillis, grace: q.GraceMillis, since: now,
-		deadline: never, account: q.Account, db: uint8(q.DB), mode: q.Mode, notify: q.Notify, reentrant: q.Reentrant,
+		deadline: noDeadline, account: q.Account, db: uint8(q.DB), mode: q.Mode, notify: q.Notify, reentrant: q.Reentrant,
 	}
 	several := len(q.Keys) > 1
 	if several || q.Note != "" || q.Call != "" || q.DelayMillis != 0 || q.Mode == Permits {
 		w.options = &options{note: q.Note, call: q.Call, delay: q.DelayMillis, limit: q.Limit, permits: q.Permits}
 	}
 	if several {
-		w.several = make([]string, len(q.Keys))
+		w.manyKeys = make([]string, len(q.Keys))
 	}
 	copy(w.keys(), q.Keys)
 	return w
 }
 
+// request returns the request of the waiter. The keys are in the memory of the waiter.
 func (w *waiter) request() Request {
 	return Request{
 		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
@@ -73,49 +73,49 @@ func (w *waiter) request() Request {
 
 // keys returns the keys, in the memory of the waiter.
 func (w *waiter) keys() []string {
-	if w.several != nil {
-		return w.several
+	if w.manyKeys != nil {
+		return w.manyKeys
 	}
-	return w.first[:]
+	return w.oneKey[:]
 }
 
 func (w *waiter) client() Client { return Client{*w.origin, w.conn} }
 
 func (w *waiter) name() waits.Name { return waits.Name{Origin: *w.origin, Ticket: w.ticket} }
 
-// rankAt returns the waiter's rank in the queue of its i-th key.
+// rankAt returns the rank of the waiter's entry in the queue of its i-th key.
 func (w *waiter) rankAt(i int) rank {
 	switch {
 	case w.absent:
 		return absent
-	case w.mode == Shared && i == int(w.blocked):
+	case w.mode == Shared && i == int(w.blockingKey):
 		return awakeShared
 	case w.mode == Shared:
 		return asleepShared
-	case i == int(w.blocked):
+	case i == int(w.blockingKey):
 		return awakeOther
 	default:
 		return asleepOther
 	}
 }
 
-func (w *waiter) snapshot(c *codec) {
-	c.wrong = errWaiter
+func (w *waiter) passFields(c *codec) {
+	c.recordErr = errWaiter
 	keys := w.keys()
 	passSlice(c, &keys, passString)
 	passUint(c, &w.order, anyUint)
-	ends := w.deadline != never
+	ends := w.deadline != noDeadline
 	passFlags(c, &w.notify, &w.reentrant, &w.absent, &ends)
-	passInt(c, &w.since, past, never)
+	passInt(c, &w.since, minInstant, noDeadline)
 	if ends {
-		passInt(c, &w.deadline, past, never-1)
+		passInt(c, &w.deadline, minInstant, noDeadline-1)
 	}
-	passUint(c, &w.blocked, MaxKeys)
+	passUint(c, &w.blockingKey, MaxKeys)
 	passText(c, &w.owner)
 	passText(c, &w.note)
 	passText(c, &w.call)
 	passUint(c, &w.session, anyUint)
-	passInt(c, &w.lease, past, Forever)
+	passInt(c, &w.lease, minInstant, Forever)
 	passUint(c, &w.mode, uint64(Permits))
 	passInt(c, &w.limit, 0, MaxLimit)
 	passInt(c, &w.permits, 0, MaxLimit)
@@ -126,16 +126,16 @@ func (w *waiter) snapshot(c *codec) {
 	passUint(c, &w.ticket, anyUint)
 	passUint(c, &w.account, keyspace.MaxAccount)
 	if c.w == nil {
-		w.several = keys
+		w.manyKeys = keys
 	}
 }
 
 func (c *codec) readWaiter(home *lock) {
-	t, read := c.t, &waiter{options: &options{several: []string{}}, db: uint8(home.db()), deadline: never}
-	read.snapshot(c)
+	t, read := c.t, &waiter{options: &options{manyKeys: []string{}}, db: uint8(home.db()), deadline: noDeadline}
+	read.passFields(c)
 	q := read.request()
-	c.require(len(q.Keys) > 0 && int(read.blocked) < len(q.Keys) && q.Keys[0] == home.key())
-	c.require(read.order > 0 && read.order <= t.orders && (!read.absent || read.deadline != never))
+	c.require(len(q.Keys) > 0 && int(read.blockingKey) < len(q.Keys) && q.Keys[0] == home.key())
+	c.require(read.order > 0 && read.order <= t.orders && (!read.absent || read.deadline != noDeadline))
 	if !c.require(q.Session == 0 || t.session(q.Session) != nil && q.LeaseMillis == 0) {
 		return
 	}
@@ -143,9 +143,9 @@ func (c *codec) readWaiter(home *lock) {
 	if q.Session != 0 {
 		checked.Session, checked.LeaseMillis = 0, 1
 	}
-	c.require(t.check(&checked) == nil && len(checked.Keys) == len(q.Keys) && checked.Mode == q.Mode &&
+	c.require(t.prepareRequest(&checked) == nil && len(checked.Keys) == len(q.Keys) && checked.Mode == q.Mode &&
 		checked.Limit == q.Limit && checked.Permits == q.Permits && checked.Waits && checked.Call == q.Call)
 	w := newWaiter(&q, read.origin, read.since)
-	w.order, w.deadline, w.blocked, w.absent = read.order, read.deadline, read.blocked, read.absent
+	w.order, w.deadline, w.blockingKey, w.absent = read.order, read.deadline, read.blockingKey, read.absent
 	c.waiters = append(c.waiters, w)
 }
