@@ -53,14 +53,18 @@ func TestUsersPage(t *testing.T) {
 	for _, n := range nodes {
 		n.start(t)
 	}
-	status := func(user string) (string, error) {
-		_, inside, _ := strings.Cut(block("sh"), "holdfast ")
-		words := strings.Fields(strings.NewReplacer("/etc/holdfast", dir, "monitor", user).Replace(inside))
-		out, err := exec.Command(nodes[0].exe, append(words, "--server", nodes[1].addr)...).CombinedOutput()
+	shell := strings.Split(strings.TrimSpace(block("sh")), "\n")
+	run := func(line string) (string, error) {
+		words := strings.Fields(strings.ReplaceAll(line, "/etc/holdfast", dir))
+		out, err := exec.Command(nodes[0].exe, append(words[1:], "--server", nodes[1].addr)...).CombinedOutput()
 		return string(out), err
 	}
-	require.Eventually(t, func() bool { out, err := status("monitor"); return err == nil && strings.Contains(out, "n3") },
+	require.Eventually(t, func() bool { out, err := run(shell[0]); return err == nil && strings.Contains(out, "n3") },
 		startTime, 50*time.Millisecond)
+	for _, line := range shell[1:] {
+		out, err := run(line)
+		require.NoError(t, err, "%s: %s", line, out)
+	}
 
 	steps := regexp.MustCompile(`(?m)^(\w+)> (.*)\n((?:.+\n)*?)(?:$|\w+> )`)
 	text, n := block("console"), 0

@@ -62,7 +62,7 @@ func TestPasswords(t *testing.T) {
 		}
 	}
 	_, err = Parse("f", "user default on", PasswordOf("x"))
-	require.ErrorContains(t, err, "give it in one place")
+	require.ErrorContains(t, err, "leave out that flag, or this line")
 	us, err = Parse("f", "user a on")
 	require.NoError(t, err)
 	require.Nil(t, us.Authenticate(DefaultUser, ""), "a file without a line for the default user opens no port")

@@ -109,7 +109,7 @@ func Parse(file, text string, passwords ...Password) (*Users, error) {
 		case seen[u.Name]:
 			err = fmt.Errorf("Duplicate user '%s' found", u.Name)
 		case u.Name == DefaultUser && len(passwords) > 0:
-			err = errors.New("the default user has a password by password or password-file as well: give it in one place")
+			err = errors.New("the default user has a password by password or password-file as well: leave out that flag, or this line")
 		case len(all) == mostUsers:
 			return nil, fmt.Errorf("%s has more than %d users", file, mostUsers)
 		default:

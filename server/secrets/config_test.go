@@ -224,7 +224,7 @@ func TestUsersAreReadAgain(t *testing.T) {
 	require.True(t, k.Held().Default().Open())
 
 	_, err = open(Config{ACLFile: file, Password: "x"})
-	require.ErrorContains(t, err, "give it in one place")
+	require.ErrorContains(t, err, "leave out that flag, or this line")
 	k, err = open(Config{Password: "x"})
 	require.NoError(t, err)
 	require.ErrorIs(t, k.Load("test"), acl.ErrNoFile)
