@@ -260,8 +260,12 @@ func (o *lockOwn) acquire(
 		return nil, exitStatus{o.notGranted, fmt.Sprintf("%s: %v%s", o.name, errNotInTime, o.behindNow(servers))}
 	}
 	if refused := refusal(); refused != nil {
-		err = refused
-	} else if servers.From != "" {
+		return nil, fmt.Errorf("%s: %w", o.name, refused)
+	}
+	if refused := new(holdfast.RefusedError); errors.As(err, &refused) {
+		err = fmt.Errorf("%s: %w", refused.Addr, operator.ErrorOf(refused.Text))
+	}
+	if servers.From != "" {
 		err = fmt.Errorf("%w (%s)", err, servers.From)
 	}
 	return nil, fmt.Errorf("%s: %w", o.name, err)

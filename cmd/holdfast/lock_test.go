@@ -4,7 +4,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/cmd/internal/clienttest"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // locking starts `holdfast lock` with the words of args.
@@ -83,6 +86,48 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 	t.Setenv("PATH", ".:"+os.Getenv("PATH"))
 	t.Chdir(dir)
 	require.Equal(t, 9, locking(t, exe, c.Addrs(), "job", "--", "script").status(t))
+}
+
+// TestServerThatIsNoHoldfast: a Redis at the address is named as the reason.
+func TestServerThatIsNoHoldfast(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				requests := protocol.NewConn(nc)
+				for {
+					v, err := requests.Receive()
+					if err != nil {
+						return
+					}
+					reply := fmt.Sprintf("-ERR unknown command '%s', with args beginning with: 'x' \r\n", v.Elems[0].Str)
+					switch v.Elems[0].Str {
+					case "HELLO":
+						reply = "%0\r\n"
+					case "TIME":
+						reply = "*2\r\n:1796028882\r\n:0\r\n"
+					}
+					_, _ = io.WriteString(nc, reply)
+				}
+			}()
+		}
+	}()
+	for word, args := range map[string][]string{
+		"SESSION.OPEN": {"lock", "a", "--", "true"}, "LOCK.LIST": {"locks"}, "LOCK.HISTORY": {"locks", "history"},
+		"RAFT.STATUS": {"cluster", "status"}, "RAFT.BACKUP": {"backup", filepath.Join(t.TempDir(), "x")},
+	} {
+		t.Setenv("HOLDFAST_SERVER", l.Addr().String())
+		status, _, stderr := try(t, args...)
+		require.Equal(t, 1, status, stderr)
+		require.Contains(t, stderr, "unknown command '"+word+"': this server is no Holdfast: see --server\n")
+	}
 }
 
 // TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage and for files that cannot be read.

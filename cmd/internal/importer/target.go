@@ -143,7 +143,7 @@ func (t *target) try(ctx context.Context, commands []*command) error {
 			t.loaded, err = false, errors.New(v.Str)
 			continue
 		}
-		if passing := operator.ErrorOf(v); v.IsError() && !errors.As(passing, new(*operator.Refusal)) {
+		if passing := operator.ErrorOf(v.Str); v.IsError() && !errors.As(passing, new(*operator.Refusal)) {
 			sent[i].again = sent[i].again || strings.HasPrefix(v.Str, "UNCERTAIN")
 			err = passing
 			continue

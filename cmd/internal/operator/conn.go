@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,12 +53,19 @@ func Text(v protocol.Value) string {
 	return v.Str
 }
 
+// notHoldfast matches the reply of a server that does not know a command with a dot in its name. A Holdfast that is to
+// know it after an upgrade says so behind a colon.
+var notHoldfast = regexp.MustCompile("^ERR unknown command ['`]\\w+\\.\\w+['`](,|$)")
+
 // ErrorOf is the error of an error reply.
-func ErrorOf(v protocol.Value) error {
-	if slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(v.Str, p) }) {
-		return errors.New(v.Str)
+func ErrorOf(reply string) error {
+	if slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(reply, p) }) {
+		return errors.New(reply)
 	}
-	return &Refusal{v.Str}
+	if unknown := notHoldfast.FindString(reply); unknown != "" {
+		reply = strings.TrimSuffix(unknown, ",") + ": this server is no Holdfast: see --server"
+	}
+	return &Refusal{reply}
 }
 
 func isRefusal(err error) bool { return errors.As(err, new(*Refusal)) }
@@ -203,7 +211,7 @@ func (c *Conn) Do(ctx context.Context, words ...string) (protocol.Value, error) 
 		return protocol.Value{}, err
 	}
 	if vs[0].IsError() {
-		return vs[0], ErrorOf(vs[0])
+		return vs[0], ErrorOf(vs[0].Str)
 	}
 	return vs[0], nil
 }

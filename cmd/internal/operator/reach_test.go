@@ -116,3 +116,21 @@ func TestRepliesBeforeTheEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, vs, operator.MaxPipeline)
 }
+
+// TestErrorOf: a server that lacks Holdfast's words is named as no Holdfast; a word of a later version is explained by
+// the node itself.
+func TestErrorOf(t *testing.T) {
+	t.Parallel()
+	const later = "ERR unknown command 'lock.next': it comes with version 2 of the cluster, which has version 1"
+	for reply, want := range map[string]string{
+		"ERR unknown command 'LOCK.LIST', with args beginning with: 'COUNT' '10' ": "ERR unknown command 'LOCK.LIST': " +
+			"this server is no Holdfast: see --server",
+		"ERR unknown command `RAFT.STATUS`": "ERR unknown command `RAFT.STATUS`: this server is no Holdfast: see --server",
+		"ERR unknown command 'GETEX', with args beginning with: 'a.b' ": "ERR unknown command 'GETEX', with args " +
+			"beginning with: 'a.b' ",
+		later: later, "NOPERM no": "NOPERM no",
+	} {
+		require.Equal(t, &operator.Refusal{Text: want}, operator.ErrorOf(reply))
+	}
+	require.NotErrorAs(t, operator.ErrorOf("TRYAGAIN later"), new(*operator.Refusal))
+}
