@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,6 +126,8 @@ func nodeCert(word string) (name string, template *x509.Certificate, err error) 
 	for host := range strings.SplitSeq(hosts+",localhost,127.0.0.1,::1", ",") {
 		ip := net.ParseIP(strings.Trim(host, "[]"))
 		switch {
+		case slices.ContainsFunc(template.IPAddresses, ip.Equal), slices.Contains(template.DNSNames, host):
+			// named before
 		case ip != nil:
 			template.IPAddresses = append(template.IPAddresses, ip)
 		case !hostName.MatchString(host):

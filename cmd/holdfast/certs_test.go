@@ -38,7 +38,9 @@ func TestCerts(t *testing.T) {
 		require.Zero(t, status, stderr)
 		return stdout
 	}
-	require.Contains(t, made("n1=10.0.0.1,n1.example", "n2=[fd00::2]", "--client", "app"), "n1.crt, valid until ")
+	stdout := made("n1=10.0.0.1,n1.example", "n2=[fd00::2],127.0.0.1,localhost", "--client", "app")
+	require.Contains(t, stdout, "n1.crt, valid until ")
+	require.Contains(t, stdout, ", for localhost fd00::2 127.0.0.1 ::1\n", "each once")
 	made("--client", "cron", "--days", "1")
 	made("n3=*.example", "--days", "99999")
 
