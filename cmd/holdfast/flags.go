@@ -66,7 +66,7 @@ func options(c *server.Config) []option {
 		{name: "peer-tls-ca", value: &c.PeerTLSCA, help: "PEM certificates of the CA that nodes' certificates must come from"},
 		{name: "insecure", value: &c.Insecure, help: "listen beyond loopback although nothing tells strangers from friends"},
 		{heading: "What the node says"},
-		{name: "http-addr", value: &c.HTTPAddr, help: "address for monitoring over HTTP: a page of locks and members at /, /api, /metrics, /livez, /readyz; default: none"},
+		{name: "http-addr", value: &c.HTTPAddr, help: "address for monitoring over HTTP: a page of locks and members at /, its JSON under /api/, /metrics, /livez, /readyz; default: none"},
 		{name: "http-pprof", value: &c.HTTPPprof, help: "answer /debug/pprof on http-addr with Go's profiles"},
 		{name: "log-level", value: &c.LogLevel, help: "debug, info, warn or error"},
 		{name: "log-format", value: &c.LogFormat, help: "text or json"},

@@ -78,8 +78,8 @@ func (o *importOwn) sourceRows() []option {
 		{heading: sourceHeading},
 		{
 			name: "from", value: &o.from,
-			help: "redis://[user:password@]host[:port][/db], rediss:// for TLS, redis+sentinel://host[:port],…/service[/db]; " +
-				"a server of a Redis Cluster stands for all",
+			help: "redis://[user:password@]host[:port][/db] (user:@ with from-password-file), rediss:// for TLS, " +
+				"redis+sentinel://host[:port],…/service[/db]; a server of a Redis Cluster stands for all",
 		},
 		{name: "from-password", value: &o.password.Password, help: "its password, if from has none"},
 		{name: "from-password-file", value: &o.password.PasswordFile, help: "file that holds the password"},
