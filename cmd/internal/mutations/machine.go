@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -47,10 +46,6 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	mutants := map[int]mutant{}
 	for i, t := range trials {
 		t.verdict, t.unseen = survived, true
-		if w.recallVerdicts(judges, t) {
-			w.printKilled(t)
-			continue
-		}
 		todo[i+1] = t
 		if choosable(t.mutant) {
 			mutants[i+1] = t.mutant
@@ -66,7 +61,6 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	for number, t := range sorted(todo) {
 		if b.unbuilt[number] != "" || !choosable(t.mutant) {
 			t.verdict = notBuilt
-			w.keepVerdict(judges[0], t, string(notBuilt))
 		}
 	}
 	for _, j := range judges {
@@ -76,38 +70,6 @@ func (w *workshop) judgeMachineMade(ctx context.Context, dir string, trials []*t
 	}
 	return nil
 }
-
-// verdictKey is what a verdict is remembered by. Each judge has verdicts of its own, so that with more judges only the
-// new ones are asked.
-func (w *workshop) verdictKey(j judge, t *trial) string {
-	return keyOf("machine", w.sum(j.pkg), strconv.FormatBool(j.race), t.id)
-}
-
-func (w *workshop) keepVerdict(j judge, t *trial, line string) { w.keep(w.verdictKey(j, t), line) }
-
-// recallVerdicts gives a mistake the verdict of earlier runs, and reports whether it is the last word.
-func (w *workshop) recallVerdicts(judges []judge, t *trial) (all bool) {
-	all = true
-	for _, j := range judges {
-		if j.judges(t) {
-			all = w.recallVerdict(j, t) && all
-		}
-	}
-	return all || t.verdict != survived
-}
-
-func (w *workshop) recallVerdict(j judge, t *trial) bool {
-	line, ok := w.recall(w.verdictKey(j, t))
-	if ok {
-		word, by, _ := strings.Cut(line, " ")
-		t.verdict, t.by = verdict(word), by
-		t.unseen = t.unseen && by == unseen
-	}
-	return ok
-}
-
-// unseen stands for the test where no test of the judge runs the line.
-const unseen = "-"
 
 // judgesOf are the packages whose tests are asked after those of dir itself: nearest first.
 func (w *workshop) judgesOf(dir string) []string {
@@ -121,7 +83,10 @@ func (w *workshop) judgesOf(dir string) []string {
 	for _, other := range w.dirs() { // tests of a package that stand in a folder below, as in server/store/storetest
 		of := path.Dir(other)
 		if strings.HasSuffix(other, "test") && strings.Contains(of, "/") && strings.HasPrefix(dir+"/", of+"/") &&
-			slices.Contains(w.deps[other], dir) {
+			slices.ContainsFunc(w.deps[other], func(d string) bool {
+				path, _, _ := strings.Cut(d, " ") // behind a blank, the tests that a package was built for
+				return path == w.packages[dir].ImportPath
+			}) {
 			judges = append(judges, other)
 		}
 	}
@@ -140,7 +105,7 @@ func (w *workshop) judgesOf(dir string) []string {
 func (w *workshop) judgeBy(ctx context.Context, b *build, dir string, j judge, todo map[int]*trial) error {
 	var numbers []int
 	for number, t := range sorted(todo) {
-		if j.judges(t) && !w.recallVerdict(j, t) {
+		if j.judges(t) {
 			numbers = append(numbers, number)
 		}
 	}
@@ -168,16 +133,7 @@ func (w *workshop) judgeBy(ctx context.Context, b *build, dir string, j judge, t
 		t := todo[numbers[i]]
 		seen := w.judge(ctx, run, sound, t, numbers[i])
 		t.unseen = t.unseen && !seen
-		switch {
-		case t.verdict == killed:
-			w.keepVerdict(j, t, string(killed)+" "+t.by)
-			w.printKilled(t)
-		case ctx.Err() != nil:
-		case seen:
-			w.keepVerdict(j, t, string(survived))
-		default:
-			w.keepVerdict(j, t, string(survived)+" "+unseen)
-		}
+		w.printKilled(t)
 	})
 	return ctx.Err()
 }

@@ -44,7 +44,6 @@ type options struct {
 	root     string
 	parallel int
 	verbose  bool
-	anew     bool
 	changed  string
 	sample   int
 	removals bool
@@ -63,7 +62,6 @@ func parse(args []string, usage io.Writer) (options, error) {
 	fs.StringVar(&o.root, "root", "../../..", "`folder` with go.mod of what is judged")
 	fs.IntVar(&o.parallel, "parallel", 2, "tests that run at a time")
 	fs.BoolVar(&o.verbose, "v", false, "print what was killed, too")
-	fs.BoolVar(&o.anew, "anew", false, "prove again what an earlier run has proved")
 	fs.StringVar(&o.changed, "changed", "",
 		"make mistakes in the lines that this `revision` of git does not have; prove the tables of their packages")
 	fs.IntVar(&o.sample, "sample", 0, "make this many mistakes anywhere")
@@ -121,9 +119,9 @@ func run(ctx context.Context, args []string, out io.Writer) (left int, err error
 	if err != nil {
 		return 0, err
 	}
-	w := &workshop{tree: t, parallel: o.parallel, verbose: o.verbose, own: o.own, out: &shared{to: out}}
-	if w.memory, err = newMemory(!o.anew); err != nil {
-		return 0, err
+	w := &workshop{
+		tree: t, reach: map[[2]string][]reached{}, parallel: o.parallel, verbose: o.verbose, own: o.own,
+		out: &shared{to: out},
 	}
 	if w.dir, err = os.MkdirTemp("", "holdfast-mutations-"); err != nil {
 		return 0, err

@@ -25,8 +25,8 @@ const (
 // workshop has what proofs share.
 type workshop struct {
 	*tree
-	memory
-	dir      string // for builds; it ends with the run
+	dir      string                  // for builds; it ends with the run
+	reach    map[[2]string][]reached // by the package of the tests and the one that they run
 	parallel int
 	verbose  bool
 	own      bool // machine-made mistakes are judged by the tests of their package and of folders below it alone
@@ -57,7 +57,6 @@ type handMade struct {
 	verdict verdict
 	detail  string
 	took    time.Duration
-	known   bool // proved by an earlier run
 }
 
 // findAll finds the mistakes of tables in the tree; the errors are of those that are not there.
@@ -85,23 +84,11 @@ func findAll(root string, entries []entry) (found []*handMade, missing []error) 
 // proveTables runs for each mistake of the tables the test that it names, which must fail, and reports how many
 // mistakes were not killed.
 func (w *workshop) proveTables(ctx context.Context, all []*handMade) (left int, err error) {
-	var todo []*handMade
-	for _, h := range all {
-		if h.accepted != "" {
-			continue
-		}
-		if line, ok := w.recall(w.keyOfTable(h)); ok && line == string(killed) {
-			h.verdict, h.known = killed, true
-			continue
-		}
-		todo = append(todo, h)
-	}
-	many, single := map[int]mutant{}, 0
+	todo := slices.DeleteFunc(slices.Clone(all), func(h *handMade) bool { return h.accepted != "" })
+	many := map[int]mutant{}
 	for i, h := range todo {
 		if choosable(h.mutant) {
 			many[i+1] = h.mutant
-		} else {
-			single++
 		}
 	}
 	b, err := newBuild(ctx, w.root, w.dir, many)
@@ -113,34 +100,16 @@ func (w *workshop) proveTables(ctx context.Context, all []*handMade) (left int, 
 		begin := time.Now()
 		w.judgeTable(ctx, b, binaries, broken, todo[i], i+1)
 		todo[i].took = time.Since(begin)
-		if todo[i].verdict == killed {
-			w.keep(w.keyOfTable(todo[i]), string(killed))
-		}
 		todo[i].print(w.out, w.verbose)
 	})
-	counts := map[verdict]int{}
-	known, accepted := 0, 0
-	for _, h := range all {
-		switch {
-		case h.accepted != "":
-			accepted++
-			continue
-		case h.known:
-			known++
+	for _, h := range todo {
+		if h.verdict != killed {
+			left++
 		}
-		counts[h.verdict]++
 	}
-	proved := counts[killed]
-	left = len(all) - accepted - proved
-	fmt.Fprintf(w.out,
-		"%d mistakes in tables: %d killed (%d of them proved before, nothing has changed since), %d not; %d accepted\n",
-		len(all)-accepted, proved, known, left, accepted)
+	fmt.Fprintf(w.out, "%d mistakes in tables: %d killed, %d not; %d accepted\n",
+		len(todo), len(todo)-left, left, len(all)-len(todo))
 	return left, ctx.Err()
-}
-
-func (w *workshop) keyOfTable(h *handMade) string {
-	id, _ := h.identity()
-	return keyOf("table", w.sum(h.killedBy[0]), id, strings.Join(h.killedBy, " "))
 }
 
 // binaries builds the tests that the mistakes name, and runs each once without a mistake; broken has

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	gobuild "go/build"
 	"go/types"
+	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -14,6 +20,75 @@ import (
 
 	"golang.org/x/tools/go/packages"
 )
+
+// listed is a package as go list prints it.
+type listed struct {
+	ImportPath, Dir, ForTest  string
+	Module                    *struct{ Main bool }
+	Deps, Imports, GoFiles    []string
+	TestGoFiles, XTestGoFiles []string
+	TestImports, XTestImports []string
+}
+
+// tree is what the go command says of the packages at root.
+type tree struct {
+	root     string
+	packages map[string]listed   // by the path from the root, as in fsm/locks
+	deps     map[string][]string // import paths of all that the tests of a package need, by the package's path from root
+}
+
+func (t *tree) dirs() []string { return slices.Sorted(maps.Keys(t.packages)) }
+
+// readTree lists the packages below root with everything that their tests import.
+func readTree(ctx context.Context, root string) (*tree, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-e", "-deps", "-test",
+		"-json=ImportPath,Dir,ForTest,Module,Deps,Imports,GoFiles,TestGoFiles,XTestGoFiles,TestImports,XTestImports", "./...")
+	cmd.Dir = root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.Bytes())
+	}
+	t := &tree{root: root, packages: map[string]listed{}, deps: map[string][]string{}}
+	dirOf := map[string]string{} // of the main module's packages, by import path
+	var tests []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if p.Module == nil || !p.Module.Main {
+			continue
+		}
+		if strings.HasSuffix(p.ImportPath, ".test") {
+			tests = append(tests, p)
+		} else if dir, err := filepath.Rel(root, p.Dir); err == nil && p.ForTest == "" {
+			dirOf[p.ImportPath] = filepath.ToSlash(dir)
+			t.packages[filepath.ToSlash(dir)] = p
+		}
+	}
+	for _, p := range tests { // x.test depends on everything that the tests of x need
+		t.deps[dirOf[strings.TrimSuffix(p.ImportPath, ".test")]] = p.Deps
+	}
+	return t, nil
+}
+
+// importers are the packages with tests that import dir themselves.
+func (t *tree) importers(dir string) []string {
+	path := t.packages[dir].ImportPath
+	var found []string
+	for _, other := range t.dirs() {
+		p := t.packages[other]
+		if other != dir && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 &&
+			(slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)) {
+			found = append(found, other)
+		}
+	}
+	return found
+}
 
 // unit is a package of the tree with the types of its expressions.
 type unit struct {
