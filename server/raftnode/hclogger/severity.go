@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/loglimit"
 )
 
 // severity is the level of a raft message.
@@ -58,12 +60,7 @@ const (
 // limiter keeps raft from saying the same of the same peer again and again.
 type limiter struct {
 	mu         sync.Mutex
-	complaints map[string]*complaint
-}
-
-type complaint struct {
-	said    time.Time
-	skipped int
+	complaints map[string]*loglimit.Limit
 }
 
 // admit reports whether the message is to be logged, and how many like messages were skipped since
@@ -78,22 +75,13 @@ func (l *limiter) admit(level slog.Level, msg string, attrs []slog.Attr) (skippe
 			key += "\x00" + a.Value.String()
 		}
 	}
-	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.complaints[key]
-	if c == nil {
+	if l.complaints[key] == nil {
 		if len(l.complaints) >= maxComplaints || l.complaints == nil {
-			l.complaints = make(map[string]*complaint)
+			l.complaints = make(map[string]*loglimit.Limit)
 		}
-		l.complaints[key] = &complaint{said: now}
-		return 0, true
+		l.complaints[key] = &loglimit.Limit{Burst: 1, Every: quietFor}
 	}
-	if now.Sub(c.said) < quietFor {
-		c.skipped++
-		return 0, false
-	}
-	skipped = c.skipped
-	c.said, c.skipped = now, 0
-	return skipped, true
+	return l.complaints[key].Admit(time.Now())
 }
