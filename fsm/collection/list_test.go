@@ -278,35 +278,6 @@ func TestLongList(t *testing.T) {
 	require.Equal(t, n, kept.Len())
 }
 
-func BenchmarkList(b *testing.B) {
-	for _, n := range []int{1, 100, 1_000_000} {
-		l := NewList()
-		for i := range n {
-			l.PushBack("element:" + strconv.Itoa(i))
-		}
-		b.Run("push-pop/"+strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				l.PushFront("0b9d5e2e-8b4c-4f7b-9d6a-3f1c2a7e5d4b:123")
-				l.PopBack()
-			}
-		})
-		b.Run("clone-push-pop/"+strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				l = l.Clone().(*List)
-				l.PushBack("0b9d5e2e-8b4c-4f7b-9d6a-3f1c2a7e5d4b:123")
-				l.PopBack()
-			}
-		})
-		b.Run("index/"+strconv.Itoa(n), func(b *testing.B) {
-			for b.Loop() {
-				l.Index(n / 3)
-			}
-		})
-	}
-}
-
 var _ keyspace.Collection = (*List)(nil)
 
 // listOf is a list of elements of so many bytes.

@@ -209,36 +209,6 @@ func TestMinusZero(t *testing.T) {
 	checkLoads(t, z)
 }
 
-func BenchmarkSortedSet(b *testing.B) {
-	for _, n := range []int{1, 100, 1_000_000} {
-		z := NewSortedSet()
-		for i := range n {
-			z.Put("member:"+strconv.Itoa(i), float64(i))
-		}
-		i := 0
-		b.Run("put/"+strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				i++
-				z.Put("member:0", float64(i*7919%1_000_003))
-			}
-		})
-		b.Run("clone-put/"+strconv.Itoa(n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				i++
-				z = z.Clone().(*SortedSet)
-				z.Put("member:0", float64(i*7919%1_000_003))
-			}
-		})
-		b.Run("rank/"+strconv.Itoa(n), func(b *testing.B) {
-			for b.Loop() {
-				z.Rank("member:0")
-			}
-		})
-	}
-}
-
 var _ keyspace.Collection = (*SortedSet)(nil)
 
 // sortedSetOf is a sorted set of members of so many bytes.

@@ -633,28 +633,3 @@ func TestLocksThatGo(t *testing.T) {
 	require.Equal(t, []string{"kept"}, keys(doc))
 	require.EqualValues(t, 2, doc.Sums.Locks)
 }
-
-// BenchmarkSurvey is the look at 100,000 locks, half of them stock locks, with the documents of those that are shown.
-func BenchmarkSurvey(b *testing.B) {
-	s := newState(b)
-	for i := 0; i < 50_000; {
-		var body []byte
-		for range 1000 {
-			body = s.append(body, 0, "lock.acquire", "native:"+strconv.Itoa(i), "w", "PX", "3600000")
-			body = protocol.AppendRequest(body, protocol.Head{Conn: 7}, "set", [][]byte{
-				fmt.Append(nil, "stock:", i), []byte("token"),
-				[]byte("NX"), []byte("PX"), []byte("3600000"),
-			})
-			i++
-		}
-		s.apply(body)
-	}
-	c := s.console()
-	for b.Loop() {
-		doc, err := c.Locks(b.Context(), all(Held))
-		if err != nil || doc.Sums.Locks != 100_000 {
-			b.Fatal(err, doc.Sums)
-		}
-		clear(c.surveys)
-	}
-}
