@@ -87,9 +87,7 @@ type Event struct {
 	Reason Reason
 	// How is the departure of a LeftQueue event.
 	How Departure
-	// Notify: the waiter asked for notices outside of its replies. ByTime: the wait ended by time.
-	Notify     bool
-	ByTime     bool
+	ByTime     bool // the wait ended by time
 	DB         int
 	Key, Owner string
 	Fence      uint64
@@ -219,7 +217,7 @@ func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 
 func (s *store) waitEndedEvent(w *waiter, fence uint64, err error) Event {
 	e := s.waitEvent(WaitEnded, w, w.keys()[0])
-	e.Fence, e.Notify, e.Name, e.Err = fence, w.notify, w.name(), err
+	e.Fence, e.Name, e.Err = fence, w.name(), err
 	return e
 }
 

@@ -272,7 +272,7 @@ func (n *naive) emitEndOfWait(w *nWait, g *nGrant, err error) {
 		return
 	}
 	n.tell(Event{
-		Kind: WaitEnded, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client, Notify: w.Notify,
+		Kind: WaitEnded, DB: w.DB, Key: w.Keys[0], Owner: w.Owner, Session: w.Session, Client: w.Client,
 		Name: waits.Name{Origin: w.Client.Origin, Ticket: w.Ticket}, Err: err, WaitedMillis: n.now - w.since,
 	}, g)
 }

@@ -104,8 +104,8 @@ type Request struct {
 	Mode      Mode
 	// Waits says whether a blocked request joins the queues.
 	Waits bool
-	// Notify says whether the client wants a notice of the end of the wait, apart from its reply. The table only copies
-	// Notify to its events.
+	// Notify says whether the client wants a notice of the end of the wait, apart from its reply. The table only shows
+	// Notify in [Wait].
 	Notify bool
 	// Reentrant says whether a request for a lock that the owner holds increments the count of the hold. It does not if
 	// Call is that of the last request that did.
