@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestGoldenAnswers: drawn calls, with a small budget or a large one, have the events and the costs of the golden file,
-// and every query has its answer. So entries in logs keep their meaning. The flag -rewrite writes the present answers.
+// TestGoldenAnswers makes random calls, with small and large budgets. It compares their events and costs, and the
+// answers of all queries, with the golden file, so that log entries keep their meaning. The flag -rewrite rewrites the
+// file.
 func TestGoldenAnswers(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(24) {
@@ -40,7 +41,7 @@ func TestGoldenAnswers(t *testing.T) {
 			fmt.Fprintln(sum, c.table.BudgetLeft())
 			events := c.table.TakeEvents()
 			for i := range events {
-				events[i].Text = "" // younger than the golden answers, as Stock is
+				events[i].Text = "" // the golden file is older than the field Text
 			}
 			fmt.Fprint(sum, strings.ReplaceAll(fmt.Sprintln(events), "  <nil>}", "}"))
 			c.tellAll(t, sum, now)
@@ -54,9 +55,9 @@ func TestGoldenAnswers(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/answers.txt", got.String()), got.String())
 }
 
-// TestGoldenEvents: drawn calls to one database or two have the events, the costs and the snapshots of the golden file.
-// Most calls are made while something is due. After each call the table is consistent and a copy unchanged, and in the
-// end the table is empty.
+// TestGoldenEvents makes random calls to one or two databases, most of them while an event is due. It compares their
+// events, costs and snapshots with the golden file. After each call the table must be consistent and an earlier copy
+// unchanged. At the end the table must be empty.
 func TestGoldenEvents(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(300) {
@@ -101,7 +102,7 @@ func TestGoldenEvents(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/golden/events.txt", got.String()), got.String())
 }
 
-// rare makes one of the calls that chaos does not draw, or two calls that rarely meet.
+// rare makes a random call of a kind that chaos does not make, or a rare combination of calls.
 func (c *chaos) rare(w io.Writer) {
 	t := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }
@@ -139,7 +140,7 @@ func (c *chaos) rare(w io.Writer) {
 	}
 }
 
-// tellAll writes the answers of all queries at an instant.
+// tellAll writes the answers of all queries at the time now.
 func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 	table := c.table
 	say := func(values ...any) { fmt.Fprintln(w, values...) }

@@ -29,13 +29,13 @@ func saved(t *Table) []byte {
 	return s.buf
 }
 
-// chaos draws calls to a table.
+// chaos makes random calls to a table.
 type chaos struct {
 	r        *rand.Rand
 	table    *Table
 	ticket   uint64
 	sessions []uint64
-	dbs      int // number of databases; 0: one
+	dbs      int // the number of databases; 0 stands for 1
 }
 
 func (c *chaos) db() int {
@@ -132,7 +132,7 @@ func (c *chaos) step() {
 	}
 }
 
-// drain lets time pass until nothing is left but waits without an end, and their locks.
+// drain advances the time until the table has only waits without a timeout, and their locks.
 func drain(t *testing.T, table *Table, now int64) {
 	for n := 0; ; n++ {
 		require.Less(t, n, 5000, "something is due for ever")

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// measured returns the bytes of heap that f keeps for each of n records.
+// measured returns the bytes of heap that the result of f takes, divided by n, the number of its records.
 func measured(n int, f func() any) int64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -29,12 +29,12 @@ func measured(n int, f func() any) int64 {
 	return int64(after.HeapAlloc-before.HeapAlloc) / int64(n)
 }
 
-// TestMemory: no record takes more memory than the table counts for it. A held lock takes at most 310 bytes, the item
-// of the keyspace included, and a waiter at most 285.
+// TestMemory requires that no record takes more memory than the table counts for it. A held lock may take at most 310
+// bytes, with its item in the keyspace, and a waiter at most 285 bytes.
 func TestMemory(t *testing.T) {
 	const many = 20_000
 	var table *Table
-	texts := make([]keyspace.LockText, many) // the locks share them
+	texts := make([]keyspace.LockText, many) // shared by items and locks
 	for i := range texts {
 		texts[i] = keyspace.NewLockText(fmt.Sprint("lock:", i))
 	}
@@ -115,7 +115,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptOfACall: after a call its lists have no pointers, and the list of events has little memory.
+// TestNothingIsKeptOfACall requires that a call leaves no pointers in the lists of the store, and that a long list of
+// events is not kept.
 func TestNothingIsKeptOfACall(t *testing.T) {
 	table := at(New(), 1000)
 	id := table.mustOpen(t, 500)
@@ -138,8 +139,8 @@ func TestNothingIsKeptOfACall(t *testing.T) {
 	}
 }
 
-// TestQueueEntriesAreCharged: a request costs a unit for each key that is looked up, and a waiter two more for each
-// further queue that it joins or leaves.
+// TestQueueEntriesAreCharged requires that a request costs a unit for each key that the table looks up, and that a
+// waiter costs two more units for each queue but the first that it joins or leaves.
 func TestQueueEntriesAreCharged(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
@@ -177,7 +178,7 @@ func TestQueueEntriesAreCharged(t *testing.T) {
 	})
 }
 
-// TestSteps: the comparisons of a call grow with the logarithm of the table only.
+// TestSteps requires that the comparisons of a call grow only with the logarithm of the table's size.
 func TestSteps(t *testing.T) {
 	const many = 100_000
 	compared := 0
@@ -217,9 +218,9 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// TestComparisons: no call makes more comparisons than in the golden file, and each leaves the same budget. The calls
-// are drawn ones, and those to a crowded table at rest, and after leases, a session and a flush that had no budget for
-// their ends. The flag -rewrite writes the present figures.
+// TestComparisons requires that no call makes more comparisons than the golden file has, and that each call takes the
+// same part of the budget. It makes random calls, and calls to a crowded table. It makes the latter calls to a settled
+// table, and to tables with due events of leases, of a session and of a flush. The flag -rewrite rewrites the file.
 func TestComparisons(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(10) {
@@ -271,8 +272,8 @@ func TestComparisons(t *testing.T) {
 	notMore(t, "testdata/golden/comparisons.txt", got.String())
 }
 
-// notMore compares each line with the line of the file. The number at the end of the line may be smaller than in the
-// file.
+// notMore compares each line of got with the same line of the golden file. The number at the end of a line may be
+// smaller than in the file.
 func notMore(t *testing.T, golden, got string) {
 	want := strings.Split(protocoltest.Golden(t, golden, got), "\n")
 	for i, line := range strings.Split(got, "\n") {
@@ -286,7 +287,8 @@ func notMore(t *testing.T, golden, got string) {
 	}
 }
 
-// crowded returns a table with locks that many hold or wait for, by leases and by sessions, and its sessions.
+// crowded returns a table of locks with many holds and waiters, with leases and with sessions. It also returns the ids
+// of the sessions.
 func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 	table = at(newTable(compared), 1000)
 	for range 4 {
@@ -358,7 +360,8 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("sweep", func() { table.Sweep() })
 }
 
-// BenchmarkHandOff is a release that grants to the first of 100,000 waiters, and a request that joins the queue.
+// BenchmarkHandOff measures a release that grants the lock to the first of 100,000 waiters, and a request that joins
+// the queue.
 func BenchmarkHandOff(b *testing.B) {
 	table := at(New(), 1000)
 	_, _ = table.Acquire(asks("0", "hot"))
@@ -375,7 +378,7 @@ func BenchmarkHandOff(b *testing.B) {
 	}
 }
 
-// BenchmarkUncontended is an acquire and a release, beside 100,000 held locks.
+// BenchmarkUncontended measures an acquire and a release of a free lock, in a table with 100,000 held locks.
 func BenchmarkUncontended(b *testing.B) {
 	table := at(New(), 1000)
 	for i := range 100_000 {
@@ -392,14 +395,15 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// nobody is a Writer that discards what it is given.
+// nobody is a Writer that discards all values.
 type nobody struct{}
 
 func (nobody) Uint(uint64)   {}
 func (nobody) Int(int64)     {}
 func (nobody) String(string) {}
 
-// TestSaveAllocatesNothingForALock: a node saves its whole state for a snapshot, and for a comparison with others.
+// TestSaveAllocatesNothingForALock requires that the allocations of Save do not grow with the number of locks, since a
+// node saves its state often.
 func TestSaveAllocatesNothingForALock(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 1000 {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// others returns wrong values for a value.
+// others returns wrong values to put in the place of a value.
 func others(was any) (others []any) {
 	switch n := was.(type) {
 	case uint64:
@@ -32,8 +32,9 @@ func others(was any) (others []any) {
 	return others
 }
 
-// acceptedWithDamage loads a table with each value left out, or changed in many ways, and counts the loads that
-// succeed. A table that was loaded must be consistent, save what was read, and become empty in the end.
+// acceptedWithDamage loads snapshots of a table in each of which one value is missing or changed. It returns the number
+// of loads that succeed. A table that was loaded must be consistent, must save the values that it was loaded from, and
+// must become empty when time passes.
 func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	var good tape
 	table.Save(&good)
@@ -67,7 +68,7 @@ func acceptedWithDamage(t *testing.T, table *Table) (accepted int) {
 	return accepted
 }
 
-// TestDamagedValues: a table that was loaded from a damaged snapshot keeps every promise.
+// TestDamagedValues requires that a damaged snapshot is refused, or that the table loaded from it keeps all promises.
 func TestDamagedValues(t *testing.T) {
 	accepted := 0
 	for seed := range uint64(12) {
@@ -83,7 +84,7 @@ func TestDamagedValues(t *testing.T) {
 	accepted += acceptedWithDamage(t, sharedAndAlone(t))
 	table := at(New(), 1000)
 	id := table.mustOpen(t, 500)
-	for db := range 2 { // a damaged snapshot may give both one fence
+	for db := range 2 { // a damaged snapshot may have the same fence for both locks
 		r := asks("a", "k")
 		r.DB, r.Session = db, id
 		table.mustAcquire(t, r)
@@ -92,7 +93,8 @@ func TestDamagedValues(t *testing.T) {
 	require.Positive(t, accepted)
 }
 
-// refusals returns the errors of loads with the value is in the place of the value was, at one place after another.
+// refusals replaces the value was by the value is in a snapshot of the table, at one position in each load. It returns
+// the errors of the loads.
 func refusals(table *Table, was, is any) (errs []error) {
 	var good tape
 	table.Save(&good)
@@ -107,8 +109,8 @@ func refusals(table *Table, was, is any) (errs []error) {
 	return errs
 }
 
-// TestDamageBeyondLimits: a snapshot with too many sessions of a connection, two ends of one node, or too many bytes of
-// waiters is refused.
+// TestDamageBeyondLimits requires that Load refuses a snapshot with too many sessions of a connection, with two entries
+// of one node in NodeEnds, or with too many bytes of waiters.
 func TestDamageBeyondLimits(t *testing.T) {
 	table := at(New(), 1000)
 	for range MaxAttached {
@@ -140,7 +142,7 @@ func TestDamageBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestDamageNamesItsLock: the error names the lock that is damaged, also beside locks with waiters.
+// TestDamageNamesItsLock requires that the error of Load names the damaged lock, also if other locks have waiters.
 func TestDamageNamesItsLock(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("a", "jobs"))
@@ -151,8 +153,8 @@ func TestDamageNamesItsLock(t *testing.T) {
 	require.EqualError(t, errs[0], errHold.Error()+`: "mail"`)
 }
 
-// TestLocksOfNoUse: a snapshot with a lock without holders, waiters and delay is refused. A pending grant of an empty
-// queue is accepted, and its lock stays as it was.
+// TestLocksOfNoUse requires that Load refuses a lock without holders, waiters and delay. It must accept a pending grant
+// of an empty queue, and must keep the lock unchanged.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
 	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), idAndFlags: flagPresent, due: noDeadline})
@@ -171,7 +173,7 @@ func TestLocksOfNoUse(t *testing.T) {
 	require.Nil(t, again.find(0, "k").ext)
 }
 
-// exhaust runs all events that are due some time.
+// exhaust advances the time until the table has no events, and runs all of them.
 func exhaust(t *testing.T, table *Table) {
 	for n := 0; ; n++ {
 		require.Less(t, n, 5000, "something is due for ever")

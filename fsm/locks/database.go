@@ -6,20 +6,20 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// database has the locks of one database. A flush puts an empty database in its place. The flushed one is kept until
-// its holds have been emitted as lost, and its queues have moved to the live database.
+// database has the locks of one numbered database. [Table.Flush] puts an empty database in its place. The table keeps
+// the flushed database until it has emitted the holds as lost and has moved the queues to the live database.
 type database struct {
-	locks *btree.BTreeG[*lock] // by database, hash and key
-	// agenda has the locks with a queue, and after them the other locks that have a timer. Both are ordered by due.
+	locks *btree.BTreeG[*lock] // ordered by database, hash and key
+	// agenda has the contended locks first, and then the other locks that have a timer. Each part is ordered by the time
+	// of the first timer.
 	agenda *btree.BTreeG[*lock]
-	// flush is the flush that ended the holds. Nil: the database is live.
-	flush *flush
+	flush  *flush // nil in a live database
 }
 
-// flush is the end of all holds of a database.
+// flush describes a flush, which ends all holds of a database.
 type flush struct {
-	at    int64
-	cause uint64
+	at    int64  // the time of the flush
+	cause uint64 // the number of the command, for the events
 }
 
 func newDatabase(compared *int) *database {
@@ -30,7 +30,7 @@ func (d *database) copy() *database {
 	return &database{locks: d.locks.IsoCopy(), agenda: d.agenda.IsoCopy(), flush: d.flush}
 }
 
-// search returns the lock of a key, or nil. probe is memory of the caller.
+// search returns the lock of a key, or nil. It uses probe as memory for the key of the search.
 func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	if d == nil || d.locks.Len() == 0 {
 		return nil
@@ -41,13 +41,13 @@ func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	return l
 }
 
-// has reports whether the database has this very record of a lock.
+// has reports whether l is the record that the database stores for this lock.
 func (d *database) has(l *lock) bool {
 	found, ok := d.locks.Get(l)
 	return ok && found == l
 }
 
-// set stores a lock. It replaces an older record of the lock.
+// set stores a lock, and replaces an older record of the same lock.
 func (d *database) set(l *lock) {
 	d.locks.Set(l)
 	if l.scheduled() {
@@ -62,7 +62,7 @@ func (d *database) remove(l *lock) {
 	}
 }
 
-// schedule records a lock's first timer, and whether the lock has a queue.
+// schedule stores the time of a lock's first timer and whether the lock is contended, and updates the agenda.
 func (d *database) schedule(l *lock, due int64, contended bool) {
 	if l.due == due && l.contended() == contended {
 		return
@@ -83,7 +83,7 @@ func (d *database) schedule(l *lock, due int64, contended bool) {
 // scheduled reports whether the lock is on the agenda.
 func (l *lock) scheduled() bool { return l.due != noDeadline || l.contended() }
 
-// firstContended returns the lock with a queue that is due first, or nil if no lock has a queue.
+// firstContended returns the contended lock with the first timer, or nil if no lock is contended.
 func (d *database) firstContended() *lock {
 	if l, ok := d.agenda.Min(); ok && l.contended() {
 		return l
@@ -91,23 +91,20 @@ func (d *database) firstContended() *lock {
 	return nil
 }
 
-// firstUncontended returns the lock without a queue that is due first, or nil.
+// firstUncontended returns the uncontended lock with the first timer, or nil.
 func (d *database) firstUncontended() *lock {
 	l, _ := seek(d.agenda, uncontendedProbe)
 	return l
 }
 
-// uncontendedProbe sorts before every lock without a queue.
+// uncontendedProbe sorts before every uncontended lock of an agenda.
 var uncontendedProbe = &lock{due: minInstant, idAndFlags: flagProbe}
 
-// databases has the locks of all databases.
+// databases has all databases of a table.
 type databases struct {
-	// liveDatabases has the databases by number, up to the highest in which a lock was made. flushedDatabases has the
-	// flushed ones in the order of their flushes.
-	liveDatabases    []*database
-	flushedDatabases []*database
-
-	compared *int // counts comparisons, unless nil
+	liveDatabases    []*database // indexed by number, up to the highest database that has had a lock
+	flushedDatabases []*database // in the order of their flushes
+	compared         *int        // counts the comparisons of all trees, unless it is nil
 }
 
 func (s *databases) copy() databases {
@@ -120,7 +117,7 @@ func (s *databases) copy() databases {
 	return databases{copied(s.liveDatabases), copied(s.flushedDatabases), s.compared}
 }
 
-// database returns the live database with a number, or nil if it was never used.
+// database returns the live database with the number db, or nil if no lock was ever made there.
 func (s *databases) database(db int) *database {
 	if db < 0 || db >= len(s.liveDatabases) {
 		return nil
@@ -128,7 +125,7 @@ func (s *databases) database(db int) *database {
 	return s.liveDatabases[db]
 }
 
-// makeDatabase returns the live database with a number, and makes it if it is missing.
+// makeDatabase returns the live database with the number db, and makes it if it is missing.
 func (s *databases) makeDatabase(db int) *database {
 	for len(s.liveDatabases) <= db {
 		s.liveDatabases = append(s.liveDatabases, newDatabase(s.compared))
@@ -136,7 +133,7 @@ func (s *databases) makeDatabase(db int) *database {
 	return s.liveDatabases[db]
 }
 
-// databaseOf returns the database, live or flushed, that has a lock.
+// databaseOf returns the live or flushed database that stores lock l.
 func (s *databases) databaseOf(l *lock) *database {
 	for _, d := range s.flushedDatabases {
 		if d.has(l) {
@@ -146,7 +143,7 @@ func (s *databases) databaseOf(l *lock) *database {
 	return s.database(l.db())
 }
 
-// flushOf returns the flush that ended the holds of a lock, or nil if the lock is live.
+// flushOf returns the flush that ended the holds of lock l, or nil if l is in a live database.
 func (s *databases) flushOf(l *lock) *flush {
 	if len(s.flushedDatabases) == 0 {
 		return nil
@@ -154,6 +151,7 @@ func (s *databases) flushOf(l *lock) *flush {
 	return s.databaseOf(l).flush
 }
 
+// search returns the lock of a key from the live database, or else from a flushed one, or nil.
 func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	if l := s.database(db).search(probe, db, key, hash); l != nil {
 		return l
@@ -166,13 +164,14 @@ func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	return nil
 }
 
-// peek returns the live lock of a key, or nil. Callers that only read use it.
+// peek returns the lock of a key in the live database, or nil. It changes no memory of the table, so readers may call
+// it in parallel.
 func (s *databases) peek(db int, key string) *lock {
 	return s.database(db).search(new(lock), db, key, keyspace.Hash(key))
 }
 
-// firstFlushed returns a flushed lock and its database. A lock with a queue comes first, then the locks of the oldest
-// flush. The lock is nil if the database is empty, the database is nil if none is flushed.
+// firstFlushed returns the flushed lock that moves to the live database next, and its flushed database. Contended locks
+// move first. The lock is nil if that database is empty. Both results are nil if no database is flushed.
 func (s *databases) firstFlushed() (d *database, first *lock) {
 	for _, d := range s.flushedDatabases {
 		if l := d.firstContended(); l != nil {
@@ -187,8 +186,8 @@ func (s *databases) firstFlushed() (d *database, first *lock) {
 	return d, first
 }
 
-// firstLock returns the live lock with the first timer: of all locks if includeUncontended, else of those with a queue.
-// Nil: there is none.
+// firstLock returns the live lock with the first timer, or nil if there is no such lock. Unless includeUncontended is
+// set, firstLock considers only contended locks.
 func (s *databases) firstLock(includeUncontended bool) (first *lock) {
 	for _, d := range s.liveDatabases {
 		if d.agenda.Len() == 0 {
@@ -204,7 +203,7 @@ func (s *databases) firstLock(includeUncontended bool) (first *lock) {
 	return first
 }
 
-// passFields passes a flushed database.
+// passFields writes or reads a flushed database.
 func (d *database) passFields(c *codec) {
 	passInt(c, &d.flush.at, minInstant, noDeadline)
 	passUint(c, &d.flush.cause, anyUint)

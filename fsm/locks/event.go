@@ -8,63 +8,68 @@ import (
 // EventKind is the kind of an event.
 type EventKind uint8
 
-// The kinds of events.
+// The kinds of events. The table emits them for native locks, except Refused and Mismatched. Commands emit those two,
+// and all events of stock locks.
 const (
-	// Created, Removed: a lock was made or removed, and so was the item that marks it. [Table.Flush] removes the items of
-	// a database without Removed; a lock that stays for its queue has another Created.
+	// Created reports that the table made a lock. The state machine stores an item, which marks the lock.
 	Created EventKind = iota + 1
+	// Removed reports that the table removed a lock. The state machine deletes the item that marks the lock.
+	// [Table.Flush] emits no Removed, since its caller deletes all items. If a flushed lock stays in the table for its
+	// queue, the table emits Created again.
 	Removed
-	// Granted: Owner got the lock with Fence. A request for many locks has an event for each lock.
+	// Granted reports that the lock was granted to Owner with Fence. A request for several locks causes an event for each
+	// lock.
 	Granted
-	// Released: Owner gave up its hold.
+	// Released reports that Owner released its hold.
 	Released
-	// Lost: Owner lost its hold, for Reason.
+	// Lost reports that Owner lost its hold. Reason tells why.
 	Lost
-	// TimedOut: Owner's wait for this lock ended by time.
+	// TimedOut reports that the wait of Owner for this lock ended by time.
 	TimedOut
-	// JoinedQueue: a request joined the queue, which has Waiters entries now.
+	// JoinedQueue reports that a request joined the queue of the lock. Waiters counts the entries, the new one included.
 	JoinedQueue
-	// WaitEnded: the wait Name ended. Each wait has one such event, after its other events. Fence is the grant, or 0; Err
-	// is the reason if there was no grant. Key is the first key of the request.
+	// WaitEnded reports that the wait with Name ended. Each wait causes one such event, after its other events. Fence is
+	// the fence of the grant; it is 0 if there was no grant, and then Err tells why. Key is the first key of the request.
 	WaitEnded
-	// SessionEnded: the session Session ended. Its holds may be lost before or after.
+	// SessionEnded reports that a session ended. The table may emit Lost for the holds of the session before or after this
+	// event.
 	SessionEnded
-	// LeftQueue: a request left the queue, which has Waiters entries now, without a grant. The key gets another version.
-	// LeftQueue and Late are free of charge.
+	// LeftQueue reports that a request left the queue of the lock without a grant. Waiters counts the remaining entries.
+	// The state machine gives the key another version. The budget is not charged for LeftQueue and Late.
 	LeftQueue
-	// Late: a hold was renewed, or ended, with less than a fifth of its lease left. Each hold has one such event at most.
-	// A session has one for its first hold, and another one only after it has held nothing. A loaded table may repeat
-	// these events.
+	// Late reports that a hold was renewed, or ended, when less than a fifth of its lease was left. A hold causes at most
+	// one Late. A session causes one Late, for its first hold, and causes another Late only after it has held no lock in
+	// between. A table may repeat a Late after it was loaded from a snapshot.
 	Late
-	// Refused: a request for a held lock did not wait. Mismatched: Owner released a lock that it does not hold. The owner
-	// of the table emits both.
+	// Refused reports that a request for a held lock did not wait.
 	Refused
+	// Mismatched reports that Owner tried to release a lock that Owner does not hold.
 	Mismatched
-	// Overwritten: a command replaced the value of a stock lock.
+	// Overwritten reports that a command replaced the value of a stock lock.
 	Overwritten
-	// Renewed: another connection asked again for the hold of Owner, or Owner bound the hold to another session.
+	// Renewed reports that the owner asked for its hold again from another connection, or moved it to another session.
 	Renewed
-	// Stored: a command stored Next, or nothing, in the place of Item, and one of them may be a stock lock. Joined and
-	// Parted: Owner came to, or was taken out of, the hash of a stock lock. Only who audits is told of these three.
+	// Stored reports that a command replaced Item by Next, if one of the two may be a stock lock. Next is empty if the
+	// command deleted the item. Only audits read Stored, Joined and Parted.
 	Stored
+	// Joined reports that a command added Owner to the hash of a stock lock.
 	Joined
+	// Parted reports that a command removed Owner from the hash of a stock lock.
 	Parted
 )
 
-// Departure is the way in which a request left a queue without a grant.
+// Departure is the reason why a request left a queue without a grant.
 type Departure uint8
 
 // The departures.
 const (
-	// OutOfTime: the wait and the grace ended by time.
-	OutOfTime Departure = iota + 1
-	Cancelled
-	WithSession
-	Unblocked
-	Disconnected
-	WithError
-	// Replaced: the owner sent another request, which may be in the queue now.
-	Replaced
+	OutOfTime    Departure = iota + 1 // the wait and its grace ended by time
+	Cancelled                         // LOCK.CANCEL, or CLIENT UNBLOCK with TIMEOUT
+	WithSession                       // the session of the waiter ended
+	Unblocked                         // CLIENT UNBLOCK with ERROR
+	Disconnected                      // the client disconnected, or its node ended
+	WithError                         // any other error
+	Replaced                          // the owner sent another request, which may be in the queue now
 )
 
 var departures = [...]string{
@@ -72,7 +77,7 @@ var departures = [...]string{
 	Disconnected: "gone", WithError: "refused", Replaced: "replaced",
 }
 
-// String returns the word for logs.
+// String returns the word for d in logs, or "" if d is unknown.
 func (d Departure) String() string {
 	if int(d) < len(departures) {
 		return departures[d]
@@ -80,63 +85,70 @@ func (d Departure) String() string {
 	return ""
 }
 
-// Event is something that happened to a lock or a session. The table emits the events of native locks, and commands
-// emit those of stock locks.
+// Event reports a change of a lock or of a session.
 type Event struct {
 	Kind   EventKind
-	Reason Reason
-	// How is the departure of a LeftQueue event.
-	How Departure
-	ByTime     bool // the wait ended by time
-	DB         int
-	Key, Owner string
-	Fence      uint64
-	Session    uint64
-	// Client is the connection that acquired the hold last, or that waits. Attached is the connection to which the hold's
-	// session is attached, if any.
-	Client, Attached Client
-	// Mode is of a hold that was Granted.
-	Mode Mode
-	// Name and Err are for WaitEnded. Again has the keys of the later request if Err is ErrAskedAgain and the same
-	// connection sent that request: the reply to that request covers these keys. Again is valid as long as the request's
-	// arguments.
-	Name  waits.Name
-	Err   error
-	Again []string
-	// Waiters is the length of the queue.
-	Waiters int
-	// Note, SinceMillis (the grant) and Cause (from [Break] or Flush) are for Lost.
-	Note        string
+	Reason Reason    // in Lost: why the hold was lost
+	How    Departure // in LeftQueue: why the request left the queue
+	ByTime bool      // in WaitEnded: the wait ended by time
+	DB     int
+	Key    string
+	Owner  string
+	Fence  uint64
+	// Session is the session of the hold or waiter, or 0.
+	Session uint64
+	// Client is the connection that acquired the hold last, or the connection of the waiter.
+	Client Client
+	// Attached is the connection to which the session of the hold is attached, or the zero Client.
+	Attached Client
+	Mode     Mode // in Granted: the mode of the hold
+	// Name and Err are set in WaitEnded. Name is the name of the wait. Err tells why there was no grant; it is nil after a
+	// grant, a timeout or a LOCK.CANCEL.
+	Name waits.Name
+	Err  error
+	// Again lists the keys of the later request, if Err is ErrAskedAgain and the later request came from the same
+	// connection. The reply to the later request answers for these keys, too. The slice belongs to the later request.
+	Again   []string
+	Waiters int    // in JoinedQueue and LeftQueue: the entries of the queue after the change
+	Note    string // in Lost: the note of the hold
+	// SinceMillis is set in Lost. It is the time at which the hold was granted.
 	SinceMillis int64
-	Cause       uint64
-	// WaitedMillis is the time that a request waited, at the grant or at the end of the wait. If a request for many locks
-	// leaves its queues, only the event of the first key has it. HeldMillis is the duration of the hold.
-	// SinceRenewedMillis is the part of LeaseMillis, the lease, that was used since the last renewal. LeaseMillis is 0 for
-	// a session's hold, unless the event is Late.
-	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
-	// Text is for Created: the text of the item that marks the lock, see [keyspace.NewLock].
+	// Cause is set in Lost. It is the number of the command that broke or flushed the hold, or 0. See [Break] and
+	// [Table.Flush].
+	Cause uint64
+	// WaitedMillis is the time for which a request waited before its grant, or before its wait ended. If a request for
+	// several locks leaves its queues, WaitedMillis is 0 in the events of all keys but the first.
+	WaitedMillis int64
+	HeldMillis   int64 // the time for which the hold existed
+	// SinceRenewedMillis is the part of LeaseMillis that had passed since the last renewal.
+	SinceRenewedMillis int64
+	// LeaseMillis is the lease of the hold. For a hold of a session it is 0, or in a Late event the lease of the session.
+	LeaseMillis int64
+	// Text is the text for the item that marks a Created lock. See [keyspace.NewLock].
 	Text keyspace.LockText
-	// Stock describes a stock lock, beside Kind, Reason, DB, Key, Owner and Client. Nil: the lock is native.
+	// Stock describes a stock lock. It is nil for a native lock. Of the fields above, an event of a stock lock has Kind,
+	// Reason, Cause, DB, Key, Owner and Client only.
 	Stock *StockLock
 }
 
 // StockLock is the part of an [Event] about a stock lock.
 type StockLock struct {
-	// Item is the item of the key, with the mark of a stock lock. It is empty for a Mismatched key, and for a string that
-	// was Granted. Next is the new item if the lock was Overwritten
-	// or Stored.
-	Item, Next keyspace.Item
-	// Owners are the first of the Count owners that lost a Broken lock. For other losses the list is complete.
+	// Item is the item of the key, with the mark of a stock lock. Item is empty in a Mismatched event, and when a string
+	// was Granted.
+	Item keyspace.Item
+	// Next is the item that replaces Item in an Overwritten or Stored event.
+	Next keyspace.Item
+	// Owners describes the owners that lost the lock. If the lock was Broken, Owners has only the first of Count owners.
 	Owners []Hold
 	Count  int
-	// Ended: a Mismatched release came after the end of the owner's lease, and before the removal of the key.
+	// Ended is set in a Mismatched event if the owner's lease had ended and the key was not removed yet.
 	Ended bool
-	// ByName: DEL or UNLINK Released the lock without naming an owner, so an owner may have lost it. The machine sets
-	// ByName.
+	// ByName is set in a Released event if DEL or UNLINK removed the key. These commands name no owner, so the owner may
+	// have lost the lock against its will. The machine sets ByName.
 	ByName bool
 }
 
-// Events returns the events since the last TakeEvents.
+// Events returns the events that TakeEvents has not returned yet.
 func (s *store) Events() []Event { return s.events }
 
 // TakeEvents returns the events and forgets them. The slice is valid until the next call that changes the table.
@@ -150,7 +162,7 @@ func (s *store) TakeEvents() []Event {
 
 func (s *store) emit(e Event) { s.events = append(s.events, e) }
 
-// holdEvent returns an event about a hold.
+// holdEvent returns an event about a hold, without times.
 func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	event := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
@@ -162,7 +174,7 @@ func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	return event
 }
 
-// holdEndEvent returns an event about a hold that ended, or was renewed, at an instant.
+// holdEndEvent returns an event about a hold that ended or was renewed at the time at.
 func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
 	event := s.holdEvent(kind, h)
 	event.HeldMillis = at - h.since
@@ -172,7 +184,8 @@ func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
 	return event
 }
 
-// dismiss ends a wait without a grant. err is the reason for a client that still waits.
+// dismiss removes a waiter from its queues without a grant. If the client still waits, its reply is err, or a timeout
+// if err is nil.
 func (s *store) dismiss(w *waiter, err error) {
 	s.dequeueWaiter(w)
 	s.wakeQueuesOf(w)
@@ -180,6 +193,7 @@ func (s *store) dismiss(w *waiter, err error) {
 	s.emitLeft(w, departureOf(err))
 }
 
+// departureOf returns the departure of a waiter that was dismissed with err.
 func departureOf(err error) Departure {
 	switch err {
 	case nil:
@@ -194,7 +208,7 @@ func departureOf(err error) Departure {
 	return WithError
 }
 
-// emitLeft emits that a waiter has left its queues.
+// emitLeft emits LeftQueue for each key of a removed waiter.
 func (s *store) emitLeft(w *waiter, how Departure) {
 	waited := s.now - w.since
 	if w.absent { // the wait ended before the grace
@@ -208,7 +222,7 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 	}
 }
 
-// emitEndOfWait emits the end of a wait, unless the wait ended before the grace.
+// emitEndOfWait emits WaitEnded, unless the waiter is absent: its WaitEnded was emitted before the grace.
 func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
 	if !w.absent {
 		s.emit(s.waitEndedEvent(w, fence, err))
@@ -221,7 +235,7 @@ func (s *store) waitEndedEvent(w *waiter, fence uint64, err error) Event {
 	return e
 }
 
-// waitEvent returns an event about a waiter at one of its keys.
+// waitEvent returns an event about a waiter in the queue of one of its keys.
 func (s *store) waitEvent(kind EventKind, w *waiter, key string) Event {
 	return Event{
 		Kind: kind, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
@@ -229,11 +243,11 @@ func (s *store) waitEvent(kind EventKind, w *waiter, key string) Event {
 	}
 }
 
-// emitLate emits [Late] for a hold that is renewed or ends late, and reports whether the hold has had its Late event. A
-// session's hold reports false, since the session keeps track.
+// emitLate emits [Late] for a hold that is renewed or ends late, unless the hold has caused a Late before. It reports
+// whether the hold has caused a Late. For a hold of a session it reports false, since the session records that.
 func (s *store) emitLate(h *hold, at int64) bool {
 	if h.deadline == noDeadline {
-		// The end of a session has its own Late event.
+		// endSession emits Late for a session that ends.
 		if sess := s.session(h.sessionOrLease); !sess.endPending {
 			s.emitLateFor(sess, h, at)
 		}
@@ -247,16 +261,16 @@ func (s *store) emitLate(h *hold, at int64) bool {
 	return true
 }
 
-// emitLateSession emits [Late] for a session that is renewed or ends late. It looks at the first hold only, since a
-// session may have many.
+// emitLateSession emits [Late] for a session that is renewed or ends late. The event describes only the first hold,
+// since a session may have many holds.
 func (s *store) emitLateSession(sess *session, at int64) {
 	if first := s.firstHold(sess.id); first != nil {
 		s.emitLateFor(sess, first, at)
 	}
 }
 
-// emitLateFor emits [Late] for a session, about its hold h, unless the session has had that event since it held
-// nothing.
+// emitLateFor emits [Late] about hold h of a session, if the session is late. It emits no second Late until the session
+// has held no lock in between.
 func (s *store) emitLateFor(sess *session, h *hold, at int64) {
 	since := min(at-(s.endOf(sess)-sess.lease), at-h.since)
 	if sess.lateEmitted || since <= sess.lease/5*4 {

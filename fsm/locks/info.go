@@ -2,16 +2,15 @@ package locks
 
 // Hold describes a hold.
 type Hold struct {
-	Owner   string
-	Fence   uint64
-	Mode    Mode
-	Count   int64 // acquires minus releases
-	Permits int64 // 0 unless the mode is Permits
-	// Session is the session of the hold. 0: the hold has a lease, with LeftMillis left.
-	Session     uint64
-	LeftMillis  int64
-	LeaseMillis int64 // 0 with a session
-	SinceMillis int64 // cluster time of the grant
+	Owner       string
+	Fence       uint64
+	Mode        Mode
+	Count       int64  // acquires minus releases
+	Permits     int64  // 0 unless Mode is Permits
+	Session     uint64 // 0 if the hold has a lease of its own
+	LeftMillis  int64  // the time until the lease ends; -1 if the hold has a session
+	LeaseMillis int64  // 0 if the hold has a session
+	SinceMillis int64  // cluster time of the grant
 	Note        string
 	Client      Client
 }
@@ -22,45 +21,45 @@ type Wait struct {
 	Mode           Mode
 	Limit, Permits int64
 	Session        uint64
-	SinceMillis    int64
-	// LeftMillis is the time left of the wait, or of the grace if Absent. -1: the wait has no end.
+	SinceMillis    int64 // cluster time of the request
+	// LeftMillis is the time until the wait ends, or until the grace ends if Absent is set. It is -1 if the wait has no
+	// timeout.
 	LeftMillis int64
-	Absent     bool
+	Absent     bool // the wait ended by time, and the grace keeps the place
 	Notify     bool
-	Keys       int // of the request
+	Keys       int // the number of keys of the request
 	Note       string
 	Client     Client
 }
 
-// Info describes a lock.
+// Info describes a lock, with some of its holds and some of its waiters.
 type Info struct {
-	DB   int
-	Key  string
-	Mode Mode // of the holds
-	// Holds are the first holds by fence, Waits the first waiters in line.
-	Holds []Hold
-	Waits []Wait
-	// Holders, Waiters and Permits count all of them.
-	Holders, Waiters int
-	Permits          int64
-	DelayLeftMillis  int64
+	DB              int
+	Key             string
+	Mode            Mode   // the mode of all holds
+	Holds           []Hold // in the order of their fences
+	Waits           []Wait // in the order of the queue
+	Holders         int    // the number of all holds
+	Waiters         int    // the number of all waiters
+	Permits         int64  // the permits of all holds
+	DelayLeftMillis int64
 }
 
 // Query selects what [Table.List] lists.
 type Query struct {
-	DB int
-	// Cursor is the position of the page, 0 for the first page. Count is the number of locks of a page.
-	Cursor uint64
-	Count  int
-	// Most bounds the holds, and the waits, that are listed of one lock.
+	DB     int    // -1 selects all databases, if Session is set
+	Cursor uint64 // where the page begins; 0 for the first page
+	Count  int    // the locks that a page lists before it ends
+	// Most bounds the holds, and also the waits, that are listed for one lock.
 	Most int
-	// Match selects keys. Nil selects all.
+	// Match reports whether a key is listed. If Match is nil, all keys are listed.
 	Match func(key string) bool
-	// ByOwner selects the holds and waits of Owner. Session selects those of a session, unless it is 0.
+	// ByOwner restricts the list to holds and waits of Owner.
 	ByOwner bool
 	Owner   string
+	// Session restricts the list to holds and waits of a session, unless it is 0.
 	Session uint64
-	// Held selects holds, Waiting selects waits. Neither selects both.
+	// Held restricts the list to holds, and Waiting restricts it to waits. If both are set, or neither, both are listed.
 	Held, Waiting bool
 }
 
@@ -80,5 +79,5 @@ type SessionInfo struct {
 type Stats struct {
 	Locks, Holds, Waiters, Sessions int
 	Bytes                           int64
-	Fences                          uint64 // issued
+	Fences                          uint64 // the last fence that was issued
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestFencesRunOut: the last fence is 2^53-1. After it requests are refused, and waits end with an error.
+// TestFencesRunOut requires that requests are refused after the fence 2^53-1 was issued, and that waits end with an
+// error.
 func TestFencesRunOut(t *testing.T) {
 	table := at(New(), 1000)
 	table.RaiseCounters(MaxFence-2, 0)
@@ -44,8 +45,8 @@ func TestFencesRunOut(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 }
 
-// TestRaise: RaiseCounters raises by a number and to at least another one, never beyond the last fence, and never
-// lowers.
+// TestRaise requires that RaiseCounters adds the increase and reaches the minimum. It must never exceed MaxFence, and
+// never lower a counter.
 func TestRaise(t *testing.T) {
 	for _, row := range []struct{ from, by, above, want uint64 }{
 		{3, 0, 0, 3},
@@ -63,8 +64,8 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestManyHoldAndWait: a lock has at most MaxHolders holds and MaxWaiters waiters. An owner among them may ask again,
-// and a place that becomes free may be taken. The test sets most counts by hand.
+// TestManyHoldAndWait requires that a lock has at most MaxHolders holds and MaxWaiters waiters. An owner among them may
+// ask again. When one of them leaves, another owner may take the room. The test sets most counts directly.
 func TestManyHoldAndWait(t *testing.T) {
 	table := at(New(), 1000)
 	shared := func(owner string) *Request {
@@ -101,7 +102,7 @@ func TestManyHoldAndWait(t *testing.T) {
 	table.mustWait(t, asks("one more", "k"))
 }
 
-// TestWaitersAreBounded: all waiters together have at most MaxWaitingBytes.
+// TestWaitersAreBounded requires that all waiters together count for at most MaxWaitingBytes.
 func TestWaitersAreBounded(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))
@@ -114,8 +115,8 @@ func TestWaitersAreBounded(t *testing.T) {
 	require.EqualValues(t, MaxWaitingBytes-1500, table.waitingBytes)
 }
 
-// TestSessionsOfAConnection: a connection has at most MaxAttached sessions, opened or attached, and may have another
-// when one of them ends.
+// TestSessionsOfAConnection requires that a connection has at most MaxAttached sessions, whether they were opened there
+// or attached later. When one of them ends, the connection may have another.
 func TestSessionsOfAConnection(t *testing.T) {
 	table := at(New(), 1000)
 	open := func(c Client) error {
@@ -150,7 +151,8 @@ func TestSessionsOfAConnection(t *testing.T) {
 	require.Zero(t, table.Bytes())
 }
 
-// TestForever: the longest lease does not end, whenever it begins. A longer lease is cut to that.
+// TestForever requires that a lease of Forever does not end, whenever it begins, and that a longer lease is cut to
+// Forever.
 func TestForever(t *testing.T) {
 	for _, lease := range []int64{Forever, math.MaxInt64} {
 		table := at(New(), 1<<61)
@@ -177,8 +179,8 @@ func TestForever(t *testing.T) {
 	}
 }
 
-// TestDropsBeforeASweep: several ends of one node before a sweep are one, up to the latest name. Each node has its own.
-// None shares memory with a log entry.
+// TestDropsBeforeASweep requires that NodeEnds has one name for each node, the greatest one, if the waits of a node end
+// several times before a sweep. The name must not share memory with a log entry.
 func TestDropsBeforeASweep(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("me", "k"))
@@ -210,7 +212,7 @@ func TestDropsBeforeASweep(t *testing.T) {
 	require.Empty(t, table.nodeEnds)
 }
 
-// TestTextsAreBounded: owners, notes, calls and names have at most MaxText bytes.
+// TestTextsAreBounded requires that owners, notes, calls and names have at most MaxText bytes.
 func TestTextsAreBounded(t *testing.T) {
 	table := at(New(), 1000)
 	fits, long := strings.Repeat("x", MaxText), strings.Repeat("x", MaxText+1)
@@ -236,7 +238,8 @@ func TestTextsAreBounded(t *testing.T) {
 	require.Zero(t, table.Bytes())
 }
 
-// TestCausesOfLateLosses: a loss that is emitted late has the cause of its command, also after a snapshot.
+// TestCausesOfLateLosses requires that a loss by a command has the cause of the command, also if the event runs later
+// or in a table that was loaded from a snapshot.
 func TestCausesOfLateLosses(t *testing.T) {
 	table := at(New(), 1000)
 	for _, owner := range []string{"a", "b", "c"} {
@@ -273,7 +276,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
 }
 
-// TestRequestsAreChecked: a request with a number out of range is refused, and changes nothing.
+// TestRequestsAreChecked requires that a request with a number out of range is refused, and changes nothing.
 func TestRequestsAreChecked(t *testing.T) {
 	table := at(New(), 1000)
 	permits := func(limit, permits int32) func(r *Request) {
@@ -312,7 +315,7 @@ func manyKeys(n int) (keys []string) {
 	return keys
 }
 
-// TestCountOfAcquiresIsBounded: a further acquire leaves the largest count as it is.
+// TestCountOfAcquiresIsBounded requires that an acquire does not change a count that is at its maximum.
 func TestCountOfAcquiresIsBounded(t *testing.T) {
 	table := at(New(), 1000)
 	r := asks("o", "k")
@@ -325,8 +328,8 @@ func TestCountOfAcquiresIsBounded(t *testing.T) {
 	}
 }
 
-// TestQueuesComeFirst: a sweep serves queues of locks with ended leases, and of flushed locks, before many locks
-// without a queue.
+// TestQueuesComeFirst requires that a sweep grants contended locks whose leases have ended, or that were flushed,
+// before it has removed many other holds.
 func TestQueuesComeFirst(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		table := at(New(), 1000)
@@ -353,8 +356,9 @@ func TestQueuesComeFirst(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBounded: a session has at most MaxPerSession holds and places. It may ask again for what it has, and a
-// grant takes no more room than the places.
+// TestSessionsAreBounded requires that a session has at most MaxPerSession holds and queue entries. An owner may ask
+// again for a lock that the session holds or waits for. A grant takes no more room than the queue entries that it
+// replaces.
 func TestSessionsAreBounded(t *testing.T) {
 	table := at(New(), 1000)
 	id := table.mustOpen(t, 5000)
@@ -393,8 +397,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.Equal(t, 2, table.Stats().Holds)
 }
 
-// TestTicketsOfPlacesThatAreKept: a waiter with the ticket of an absent one is found by its name after the absent one
-// has left.
+// TestTicketsOfPlacesThatAreKept requires that a waiter is found by its name after an absent waiter with the same name
+// was removed.
 func TestTicketsOfPlacesThatAreKept(t *testing.T) {
 	table := at(New(), 1000)
 	r := asks("a", "k", "l")

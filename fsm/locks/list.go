@@ -1,10 +1,10 @@
 package locks
 
-// maxLooked bounds the locks, holds and waiters, or the sessions, that are looked at for one page.
+// maxLooked bounds the records that a list reads for one page: locks, holds and waiters, or sessions.
 const maxLooked = 200_000
 
-// List describes the locks of a database in the order of their hashes and keys. next is the cursor of the next page, 0
-// at the end. looked counts the locks, holds and waiters that were looked at.
+// List describes the locks of a database in the order of their hashes and keys. It returns the cursor of the next page,
+// or 0 behind the last page, and in looked the number of locks, holds and waiters that it read.
 func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
 	if q.Session != 0 {
 		return s.listSession(q, nowMillis)
@@ -33,8 +33,8 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 	return rows, 0, looked + locks
 }
 
-// listSession lists the holds of a session by fence, and then its waits by order. An even cursor is twice the fence of
-// the next hold, an odd one is one more than twice the order of the next waiter.
+// listSession lists the holds of a session by fence, and then its waits by order. The cursor of a hold is twice its
+// fence. The cursor of a waiter is twice its order, plus 1.
 func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
 	if !s.isSessionOpen(q.Session, now) {
 		return nil, 0, 0
@@ -52,7 +52,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 		}
 		l := s.peek(db, key)
 		if l == nil {
-			return // the lock was flushed
+			return // the lock is flushed
 		}
 		row := l.summary(now)
 		if fill(l, &row); len(row.Holds)+len(row.Waits) > 0 {
@@ -95,10 +95,11 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	return rows, 0, looked
 }
 
-// maxQueues bounds the queues that EachQueue looks at.
+// maxQueues bounds the queues that EachQueue reads.
 const maxQueues = 10_000
 
-// EachQueue calls f with the keys and the lengths of queues, in no particular order.
+// EachQueue calls f with the key and the length of each queue, but of at most 10,000 queues. The order of the calls has
+// no meaning.
 func (s *store) EachQueue(f func(key string, waiters int)) {
 	left := maxQueues
 	for _, d := range s.liveDatabases {
@@ -113,7 +114,7 @@ func (s *store) EachQueue(f func(key string, waiters int)) {
 	}
 }
 
-// Session describes a session. Nil: there is none.
+// Session describes a session. It returns nil if the session does not exist, or has ended at nowMillis.
 func (s *store) Session(id uint64, nowMillis int64) *SessionInfo {
 	if !s.isSessionOpen(id, nowMillis) {
 		return nil
@@ -130,8 +131,8 @@ func (s *store) sessionInfo(sess *session, now int64) SessionInfo {
 	}
 }
 
-// Sessions describes at most count sessions that a user may use, from the id cursor on. next is the cursor of the next
-// page, 0 at the end. looked counts the sessions that were looked at.
+// Sessions describes at most count sessions that a user may use, beginning with the session whose id is cursor. It
+// returns the cursor of the next page, or 0 behind the last page, and in looked the number of sessions that it read.
 func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
 	looked int,
 ) {

@@ -6,60 +6,57 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// lock is a key that an owner holds or waits for, or whose delay runs.
+// lock is the record of a key that is held, waited for, or delayed.
 //
-// A lock changes only between [store.mutable], which copies a record that a copy of the table may share, and
-// [engine.finishStep].
+// A call obtains the record from [store.mutable] before it changes the lock, since a copy of the table may share the
+// stored record. [engine.finishStep] completes the change.
 type lock struct {
-	// text is the text of the item that marks the lock, with the key in it. A probe has the bare key.
+	// text contains the key. It is the text of the item that marks the lock, so lock and item share memory. In a probe,
+	// text is just the key.
 	text keyspace.LockText
-	hash uint64
-	// idAndFlags packs the flags (the low 8 bits) and the id, whose low byte is the number of the database.
+	hash uint64 // of the key
+	// idAndFlags has the flags in bits 0 to 7, the number of the database in bits 8 to 15, and a serial number in the bits
+	// above.
 	idAndFlags uint64
-	generation uint64
-	due        int64 // the first deadline, by which the agenda is ordered
-	hold       *hold // the only hold; nil: none, or several
-	// ext has what a lock needs beyond one hold. Nil: there is no queue, no delay and no pending grant.
+	generation uint64 // see [store]
+	due        int64  // the deadline of the first timer, or noDeadline
+	hold       *hold  // the only hold, or nil if there is none, or if ext has several
+	// ext is nil if the lock has at most one hold, and no queue, delay or pending grant.
 	ext *extension
 }
 
-// extension has the fields that a lock needs beyond one hold.
+// extension has the fields of a lock that few locks need.
 type extension struct {
-	holds   *holdSet // nil: there is at most one hold
-	permits int64    // that are held
-	// delayEnd is the last instant at which no request is granted. 0: no delay.
-	delayEnd int64
-	// grantPendingSince is the instant since which a grant of the queue is pending. 0: none is.
-	grantPendingSince int64
-	// ranks has the lengths of the parts of the queue.
-	ranks [rankCount]int32
-	// sessionHolds and sessionWaits count the holds and the waiters with sessions, multiKeyWaits counts the waiters for
-	// several locks.
-	sessionHolds, sessionWaits, multiKeyWaits int32
+	holds             *holdSet         // nil if the lock has at most one hold
+	permits           int64            // the permits of all holds
+	delayEnd          int64            // the deadline of the delay, or 0 if there is none
+	grantPendingSince int64            // the time since which a grant of the queue is pending, or 0
+	ranks             [rankCount]int32 // the number of waiters of each rank
+	sessionHolds      int32            // the number of holds that have a session
+	sessionWaits      int32            // the number of waiters that have a session
+	multiKeyWaits     int32            // the number of waiters that wait for several locks
 }
 
 const (
 	flagTouched   = 1 << iota // the lock is in store.touchedLocks
 	flagWoken                 // the lock is in store.wokenLocks
-	flagPresent               // Created was emitted
-	flagContended             // the lock has a queue, on the agenda
-	flagProbe                 // the lock is in no tree: see probeAt
+	flagPresent               // Created was emitted, and Removed was not
+	flagContended             // the lock has its place on the agenda among the contended locks
+	flagProbe                 // the record is the key of a search: see probeAt
 	flagBits      = 0xff
 	maxDatabases  = 256
 )
 
 const (
-	// noDeadline is later than all deadlines.
-	noDeadline = math.MaxInt64
-	// minInstant is earlier than all deadlines.
-	minInstant = math.MinInt64
+	noDeadline = math.MaxInt64 // later than all deadlines
+	minInstant = math.MinInt64 // earlier than all deadlines
 )
 
 func (l *lock) id() uint64 { return l.idAndFlags &^ flagBits }
 
 func (l *lock) db() int { return int(l.idAndFlags >> 8 & (maxDatabases - 1)) }
 
-// key returns the key, in the memory of the text.
+// key returns the key of a lock or of a probe. The string shares memory with the text.
 func (l *lock) key() string {
 	if l.idAndFlags&flagProbe != 0 {
 		return string(l.text)
@@ -67,7 +64,7 @@ func (l *lock) key() string {
 	return l.text.Key()
 }
 
-// probeAt returns the key of a search in a tree of locks.
+// probeAt returns a probe: a record that is only the key of a search in a tree of locks.
 func probeAt(db int, hash uint64, key string) lock {
 	return lock{text: keyspace.LockText(key), hash: hash, idAndFlags: uint64(db)<<8 | flagProbe}
 }
@@ -85,7 +82,7 @@ func (l *lock) holders() int {
 	return 0
 }
 
-// waiters counts the entries of the queue; none of a nil lock.
+// waiters counts the entries of the queue. A nil lock has none.
 func (l *lock) waiters() (n int) {
 	if l != nil && l.ext != nil {
 		for _, count := range l.ext.ranks {
@@ -95,11 +92,12 @@ func (l *lock) waiters() (n int) {
 	return n
 }
 
+// delayed reports whether the lock has a delay. A nil lock has none.
 func (l *lock) delayed() bool { return l != nil && l.ext != nil && l.ext.delayEnd != 0 }
 
 func (l *lock) contended() bool { return l.idAndFlags&flagContended != 0 }
 
-// permits counts the permits that are held.
+// permits counts the permits of all holds.
 func (l *lock) permits() int64 {
 	switch {
 	case l.ext != nil:
@@ -110,7 +108,7 @@ func (l *lock) permits() int64 {
 	return 0
 }
 
-// anyHold returns one hold of the lock, or nil. All holds have the same mode.
+// anyHold returns one of the holds, or nil if there is none. All holds of a lock have the same mode.
 func (l *lock) anyHold() *hold {
 	if l.hold == nil && l.holders() > 0 {
 		return l.ext.holds.byFence[0]
@@ -118,7 +116,7 @@ func (l *lock) anyHold() *hold {
 	return l.hold
 }
 
-// holdOf returns the owner's hold, which may have ended and not be removed yet. Nil: there is no such hold, or no lock.
+// holdOf returns the owner's hold, or nil if the owner has none. The hold may have ended. A nil lock has no holds.
 func (l *lock) holdOf(owner string) *hold {
 	switch {
 	case l.holders() == 0:
@@ -131,7 +129,7 @@ func (l *lock) holdOf(owner string) *hold {
 	return l.hold
 }
 
-// holds returns the holds by fence, in memory that changes with the lock.
+// holds returns the holds in the order of their fences. The slice is invalid after a change of the lock.
 func (l *lock) holds() []*hold {
 	switch {
 	case l.hold != nil:
@@ -142,7 +140,8 @@ func (l *lock) holds() []*hold {
 	return nil
 }
 
-// firstLease returns the hold whose lease ends first, and its deadline; nil and noDeadline if no hold has a lease.
+// firstLease returns the hold whose lease ends first, and the deadline of that lease. If no hold has a lease, it
+// returns nil and noDeadline.
 func (l *lock) firstLease() (*hold, int64) {
 	switch {
 	case l.hold != nil && l.hold.deadline != noDeadline:
@@ -154,8 +153,7 @@ func (l *lock) firstLease() (*hold, int64) {
 	return nil, noDeadline
 }
 
-// The orders of the trees compare texts last, since a text is in memory of its own.
-
+// lockBefore orders locks by database, hash and key. It compares keys last, since each key is in memory of its own.
 func lockBefore(a, b *lock) bool {
 	switch {
 	case a.db() != b.db():
@@ -166,6 +164,7 @@ func lockBefore(a, b *lock) bool {
 	return a.key() < b.key()
 }
 
+// agendaBefore orders an agenda: contended locks before others, and then by the first timer.
 func agendaBefore(a, b *lock) bool {
 	if a.contended() != b.contended() {
 		return a.contended()
@@ -181,7 +180,7 @@ func dueBefore(a, b *lock) bool {
 }
 
 func (l *lock) passFields(c *codec) {
-	if c.w != nil { // readLock has read the key
+	if c.w != nil { // a reading codec has passed both in readLock
 		c.w.Uint(uint64(l.db()))
 		c.w.String(l.key())
 	}
@@ -192,7 +191,7 @@ func (l *lock) passFields(c *codec) {
 		passInt(c, &m.delayEnd, 0, Forever)
 	}
 	passRecords(c, l.holds(), (*hold).passFields, func() { c.readHold(l) })
-	var first []*waiter // those whose first key is the lock's
+	var first []*waiter // each waiter is stored with the lock of its first key
 	if l.waiters() > 0 {
 		for w := range c.t.waitersAt(l) {
 			if w.keys()[0] == l.key() {
@@ -203,7 +202,7 @@ func (l *lock) passFields(c *codec) {
 	passRecords(c, first, (*waiter).passFields, func() { c.readWaiter(l) })
 }
 
-// readLock reads a lock of a flushed database, or of a live one if flushed is nil.
+// readLock reads a lock into the database flushed, or into the lock's live database if flushed is nil.
 func (c *codec) readLock(flushed *database) {
 	c.recordErr = errLock
 	db := uint64(0)
@@ -213,7 +212,7 @@ func (c *codec) readLock(flushed *database) {
 	l.hash = keyspace.Hash(c.key)
 	t.lockIDs++
 	t.lockCount++
-	// flagTouched keeps the lock out of store.touchedLocks until scheduleLocks.
+	// flagTouched prevents that a call of mutable adds the lock to touchedLocks. scheduleLocks clears the flag.
 	l.idAndFlags = t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
 	if !c.require(!t.HasOrFlushed(int(db), c.key) && (c.lastLock == nil || lockBefore(c.lastLock, l))) {
 		return

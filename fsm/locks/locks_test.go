@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestBackup: a restore from a backup leaves no waiter. Holds and sessions are gone, or have their full lease. Later
-// fences and ids are new.
+// TestBackup requires that a restore from a backup leaves no waiters. It leaves no holds and sessions, or gives them
+// their full leases. Later fences and ids must be new.
 func TestBackup(t *testing.T) {
 	for seed := range uint64(20) {
 		c := &chaos{r: rand.New(rand.NewPCG(seed, 11)), table: New()}
@@ -112,8 +112,8 @@ func kinds(events []Event) (kinds []EventKind) {
 	return kinds
 }
 
-// TestGrantsShareNoMemory: holds, waiters and sessions share no memory with the log entry of their request, which is
-// far larger.
+// TestGrantsShareNoMemory requires that holds, waiters and sessions share no memory with the log entry of their
+// request, since the entry is far larger.
 func TestGrantsShareNoMemory(t *testing.T) {
 	table := at(New(), 1000)
 	given := map[*byte]bool{}
@@ -155,7 +155,8 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	}
 }
 
-// TestCopiesShareNoEvents: a copy has no events, and the events of one table do not overwrite those of the other.
+// TestCopiesShareNoEvents requires that a copy of a table has no events, and that the events of one table do not
+// overwrite those of the other.
 func TestCopiesShareNoEvents(t *testing.T) {
 	table := at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The calls that the model test draws. Each function makes a call to the table and to the model, and returns the call
-// in words and both replies.
+// The functions of this file make random calls for the model test. Each function makes a call to the table and to the
+// model, and returns a text of the call and both replies.
 
 func (p *twins) acquire() (string, reply, reply) {
 	r := &Request{
@@ -65,7 +65,7 @@ func (p *twins) acquire() (string, reply, reply) {
 	return p.ask(r)
 }
 
-// ask makes a request to both.
+// ask calls Acquire of the table and of the model.
 func (p *twins) ask(r *Request) (string, reply, reply) {
 	text := fmt.Sprintf("acquire %+v", *r)
 	blocked := p.table.IsBlocked(r, p.table.now)
@@ -80,7 +80,7 @@ func (p *twins) ask(r *Request) (string, reply, reply) {
 	return text, want, reply{fence: a.Fence, ok: a.Waiting, err: err}
 }
 
-// repeat turns a request into the request of a waiter, or one that differs a little.
+// repeat changes a request into the request of a waiter, or into one that differs from it a little.
 func (p *twins) repeat(r *Request) {
 	if len(p.model.queue) == 0 {
 		return
@@ -115,15 +115,16 @@ func (p *twins) repeat(r *Request) {
 	}
 }
 
-// holder returns an owner that holds a lock, or another one if there is none.
-func (p *twins) holder(db int, key, or string) string {
+// holder returns an owner that holds a lock, or the owner fallback if the lock has no holds.
+func (p *twins) holder(db int, key, fallback string) string {
 	if l := p.model.lock(db, key); len(l.holds) > 0 {
 		return l.holds[p.d.n(len(l.holds))].owner
 	}
-	return or
+	return fallback
 }
 
-// wantMore turns a request into one by a holder, for its lock and a lock of another, or for another lock.
+// wantMore changes a request into one of an owner that holds a lock. The request is for this lock and a lock of another
+// owner, or only for another lock.
 func (p *twins) wantMore(r *Request) {
 	var held []*nLock
 	for _, l := range p.model.locks {
@@ -145,7 +146,7 @@ func (p *twins) wantMore(r *Request) {
 	}
 }
 
-// holderInLine returns a waiter for several locks of which its owner holds one, or nil.
+// holderInLine returns a waiter for several locks whose owner holds one of them, or nil.
 func (p *twins) holderInLine() *nWait {
 	for _, w := range p.model.queue {
 		for _, key := range w.Keys {
@@ -227,7 +228,7 @@ func (p *twins) giveBack() (string, reply, reply) {
 		reply{ok: p.table.ReturnGrant(db, key, owner, fence, client)}
 }
 
-// users open sessions. The first may use all sessions.
+// users are the users who open sessions. The first user may use all sessions.
 var users = []string{"", "ann", "bob"}
 
 func (p *twins) open() (string, reply, reply) {
@@ -260,7 +261,7 @@ func (p *twins) close() (string, reply, reply) {
 	want := p.model.closeSession(id)
 	holds, ok := p.table.CloseSession(id)
 	if p.ragged {
-		want.n = max(want.n, int64(holds)) // with flushed ones that are not removed
+		want.n = max(want.n, int64(holds)) // the count includes flushed holds that are not removed
 	}
 	return fmt.Sprint("close ", id), want, reply{n: int64(holds), ok: ok}
 }
@@ -287,7 +288,7 @@ func (p *twins) unblock() (string, reply, reply) {
 	how := []protocol.Leave{protocol.LeaveGone, protocol.LeaveGone, protocol.LeaveTimeout, protocol.LeaveError}[p.d.n(4)]
 	want := p.model.unblock(name, how)
 	if p.ragged && !want.ok {
-		how = protocol.LeaveTimeout // a client that has gone does not hear that its session ended
+		how = protocol.LeaveTimeout // a client that has disconnected gets no error of its session
 	}
 	return fmt.Sprint("unblock ", name, how), want, reply{ok: p.table.RemoveWaiter(name, how)}
 }
@@ -304,7 +305,7 @@ func (p *twins) dropped() (string, reply, reply) {
 		name = waits.Name{Origin: p.origin(o.Node)}
 		p.table.EndNodeWaitsBefore(name)
 	default:
-		if p.d.one(2) { // an earlier end stays
+		if p.d.one(2) { // a lower name has no effect
 			p.table.EndNodeWaitsBefore(waits.Name{Origin: o, Ticket: name.Ticket - min(name.Ticket, 3)})
 		}
 		p.table.EndNodeWaitsBefore(name)

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEntriesWithoutSteps draws entries that run out of budget and go on with calls, and compares each answer with the
-// naive table's: each call sees as ended what has ended, though it was not removed. Only grants may come later than in
-// the naive table, in the same order. In the end all events are the same.
+// TestEntriesWithoutSteps makes random log entries that spend their budget before their last call. It compares each
+// reply with that of the naive table. A call must treat a hold of its keys as ended, even if the budget does not
+// suffice for other events. Grants may come later than in the naive table, but in the same order. At the end all events
+// must be equal.
 func TestEntriesWithoutSteps(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -21,12 +22,13 @@ func TestEntriesWithoutSteps(t *testing.T) {
 	}
 }
 
-// FuzzEntries is TestEntriesWithoutSteps with the programs of a fuzzer.
+// FuzzEntries does the work of TestEntriesWithoutSteps with numbers of a fuzzer.
 func FuzzEntries(f *testing.F) {
 	fuzz(f, func(t *testing.T, d *dice, _ bool) { runEntries(t, d, 400) })
 }
 
-// runEntries runs rounds: time passes, all due events run, and then entries of that instant leave events behind.
+// runEntries runs rounds. In each round it advances the time, runs all due events, and then runs log entries of the
+// same time that leave due events behind.
 func runEntries(t *testing.T, d *dice, rounds int) {
 	p := newTwins(t, d, false)
 	p.loose = true
@@ -55,7 +57,7 @@ func runEntries(t *testing.T, d *dice, rounds int) {
 	p.end()
 }
 
-// restore restores both from a backup that has due events.
+// restore makes the table and the model what a restore from a backup with due events makes of them.
 func (p *twins) restore() {
 	p.log = append(p.log, "restore")
 	p.table.Begin(p.model.now, 0)
@@ -68,7 +70,7 @@ func (p *twins) restore() {
 	}
 }
 
-// passBy lets time pass from one due instant to the next, as a leader does.
+// passBy advances the time, and stops at each time at which an event is due, as a leader does.
 func (p *twins) passBy(millis int64) {
 	for until := p.rounded(p.model.now + millis); p.model.now < until; {
 		due, ok := p.table.NextDue()
@@ -82,7 +84,7 @@ func (p *twins) passBy(millis int64) {
 	}
 }
 
-// entry sweeps with a small budget, and makes calls with the rest of it.
+// entry runs a log entry: a sweep with a small budget, and then calls with the rest of the budget.
 func (p *twins) entry() {
 	p.table.Begin(p.model.now, p.d.n(3)*p.d.n(4)*ChangeUnits)
 	p.table.Sweep()
@@ -126,7 +128,7 @@ type party struct {
 	key, owner string
 }
 
-// parties returns all owners that the model knows.
+// parties returns all owners that hold a lock of the model or wait for one.
 func (p *twins) parties() (all []party) {
 	for _, l := range p.model.locks {
 		for _, h := range l.holds {
@@ -141,7 +143,7 @@ func (p *twins) parties() (all []party) {
 	return all
 }
 
-// settleAll settles all locks before a call, so that the earlier grants are known.
+// settleKeys settles all locks before a call, so that the model knows the grants that come before the call.
 func (p *twins) settleAll() {
 	for db := range 2 {
 		for _, key := range modelKeys {
@@ -153,13 +155,13 @@ func (p *twins) settleAll() {
 	p.follow("settle")
 }
 
-// undone reports whether the table has left an event for later.
+// undone reports whether the table has an event that is due, or a pending grant.
 func (p *twins) undone() bool {
 	due, ok := p.table.NextDue()
 	return ok && due <= p.table.now
 }
 
-// follow grants in the model what the table has granted, and checks that it was those waiters' turn.
+// follow makes the grants of the table in the model, and requires that each of them was next in line.
 func (p *twins) follow(text string) {
 	for _, e := range p.hear() {
 		if e.Kind != WaitEnded || e.Fence == 0 {
@@ -178,11 +180,11 @@ func (p *twins) follow(text string) {
 	}
 }
 
-// soften removes from an event what depends on the time at which the event ran.
+// soften clears the fields of an event that depend on the time at which the event ran.
 func (p *twins) soften(e *Event) {
 	e.Waiters, e.Attached = 0, Client{}
 	if e.Kind == Lost {
-		e.Reason = 0 // one of several reasons
+		e.Reason = 0 // the hold may have ended for several reasons
 	}
 	if e.Err == ErrNodeEnded { // both the session and the node of a waiter may have ended
 		e.Err = ErrNoSession
@@ -192,8 +194,8 @@ func (p *twins) soften(e *Event) {
 	}
 }
 
-// moment compares both in the middle of an entry: holds and delays exactly for the keys of a call. A waiter whose node
-// or session has ended may still be shown.
+// moment compares the table with the model in the middle of a log entry. Holds and delays of settled keys must be
+// equal. The table may still show a waiter whose node or session has ended.
 func (p *twins) moment() {
 	p.settleAll()
 	now := p.model.now
@@ -225,8 +227,8 @@ func (p *twins) moment() {
 	}
 }
 
-// estimate compares a read at a later instant with the state of the model then. If something is due until then, the
-// table must report it, so that the log comes first.
+// estimate compares a read of the table at a later time with the state of the model at that time. If an event is due by
+// then, the table must report that, so that the caller commits the time first.
 func (p *twins) estimate() {
 	now := p.model.now
 	until := now + 1 + int64(p.d.n(120))
@@ -257,7 +259,7 @@ func (p *twins) estimate() {
 	}
 }
 
-// dueAt reports whether anything ends at a lock until an instant.
+// dueAt reports whether a hold, a wait or the delay of a lock ends by the time until.
 func (n *naive) dueAt(db int, key string, until int64) bool {
 	l := n.lock(db, key)
 	over := func(session uint64, deadline int64) bool {
@@ -276,7 +278,7 @@ func (n *naive) dueAt(db int, key string, until int64) bool {
 		})
 }
 
-// waitsElsewhere reports whether a waiter of a lock waits for other locks, too, whose events may lead to its grant.
+// waitsElsewhere reports whether a waiter of a lock also waits for other locks. Their events may lead to its grant.
 func (n *naive) waitsElsewhere(db int, key string) bool {
 	return slices.ContainsFunc(n.queue, func(w *nWait) bool {
 		return w.DB == db && slices.Contains(w.Keys, key) && len(w.Keys) > 1

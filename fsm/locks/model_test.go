@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestModel draws programs and compares the table with the naive one after each call: replies, events, answers about
-// each lock and session, and the next due instant. Every third program has a small budget, so events run in pieces;
-// then only the final outcome must be the same.
+// TestModel makes random calls to the table and to the naive model. After each call it compares the replies, the
+// events, the descriptions of all locks and sessions, and the time of the next due event. Every third program has a
+// small budget, so that events run in several calls; then it compares only at the end.
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// FuzzModel is TestModel with the programs of a fuzzer.
+// FuzzModel does the work of TestModel with numbers of a fuzzer.
 func FuzzModel(f *testing.F) {
 	fuzz(f, func(t *testing.T, d *dice, pieces bool) { runModel(t, d, 2000, pieces) })
 }
@@ -48,7 +48,7 @@ func fuzz(f *testing.F, run func(t *testing.T, d *dice, pieces bool)) {
 	})
 }
 
-// dice draw numbers, by chance or from the bytes of a fuzzer.
+// dice returns random numbers, or numbers from the bytes of a fuzzer.
 type dice struct {
 	rand  *rand.Rand
 	bytes []byte
@@ -70,7 +70,7 @@ func (d *dice) n(n int) int {
 
 func (d *dice) one(in int) bool { return d.n(in) == 0 }
 
-// twins are a table and its model.
+// twins has a table and its model, which receive the same calls.
 type twins struct {
 	t       *testing.T
 	d       *dice
@@ -83,17 +83,16 @@ type twins struct {
 	old     *naive
 	// present has the locks that were Created and not Removed.
 	present, keptPresent map[string]bool
-	// told has the events of the table that were not compared yet.
-	told []Event
-	// ragged: the present entry may run out of budget. loose: events are compared without their order. See runEntries.
+	told                 []Event // the events of the table that are not compared yet
+	// ragged is set while a log entry may run out of budget, and loose while events are compared without their order. See
+	// runEntries.
 	ragged, loose bool
-	// coarse: all times are multiples of one time, so that much is due at one instant. Requests are for one lock then,
-	// since the table may settle several locks in any order within an instant.
+	// coarse is set if all times are multiples of coarseMillis, so that many events are due at one time. Each request is
+	// then for one lock, since the table may settle the locks of a request in any order.
 	coarse bool
-	// epochs has the present incarnation of each node.
-	epochs map[string]uint64
-	// ghosts are the owners that held a lock or waited before the entries of this instant. aim is the owner of the next
-	// call.
+	epochs map[string]uint64 // the current epoch of each node
+	// ghosts are the owners that held a lock or waited for one before the log entries of the current time. aim is the
+	// owner of the next call.
 	ghosts []party
 	aim    *party
 }
@@ -132,7 +131,7 @@ func runModel(t *testing.T, d *dice, calls int, pieces bool) {
 	p.end()
 }
 
-// pass lets time pass, mostly little.
+// pass advances the time, mostly by little.
 func (p *twins) pass() {
 	switch p.d.n(6) {
 	case 0, 1:
@@ -140,7 +139,7 @@ func (p *twins) pass() {
 	case 2:
 		p.model.now += int64(p.d.n(250))
 	case 3:
-		// Up to the very instant at which something is due.
+		// The new time is exactly that of the next due event.
 		if due, ok := p.table.NextDue(); ok {
 			p.model.now = max(p.model.now, due-int64(p.d.n(2)))
 		}
@@ -151,7 +150,7 @@ func (p *twins) pass() {
 	p.match("time " + fmt.Sprint(p.model.now))
 }
 
-// steps returns the budget for a call.
+// steps returns a random budget for a call.
 func (p *twins) steps() int {
 	if p.pieces || p.ragged {
 		return p.d.n(3) * ChangeUnits
@@ -159,7 +158,8 @@ func (p *twins) steps() int {
 	return enough
 }
 
-// leastSteps is the least budget that makes progress: one change to find the lock, one to grant it.
+// leastSteps is the least budget, in changes, with which each call makes progress: one to find the lock, one to grant
+// it.
 const leastSteps = 2
 
 // drain runs all due events.
@@ -174,7 +174,7 @@ func (p *twins) drain() {
 	}
 }
 
-// copies sometimes goes back to an old table, or through a snapshot.
+// copies sometimes replaces the table by an earlier copy, or by a table that was loaded from its snapshot.
 func (p *twins) copies() {
 	switch p.d.n(40) {
 	case 0:
@@ -222,15 +222,15 @@ func (p *twins) client() Client {
 	return Client{p.origin(node), int64(1 + p.d.n(3))}
 }
 
-// origin returns the incarnation of a node that asks.
+// origin returns the current incarnation of a node.
 func (p *twins) origin(node string) protocol.Incarnation {
 	return protocol.Incarnation{Node: node, Epoch: 1 + p.epochs[node]}
 }
 
-// coarseMillis is the unit of times in coarse programs.
+// coarseMillis divides all times of a coarse program.
 const coarseMillis = 20
 
-// millis draws a duration of at most most.
+// millis returns a random duration of at most most.
 func (p *twins) millis(most int) int64 {
 	return p.rounded(int64(1 + p.d.n(most)))
 }
@@ -249,7 +249,7 @@ func (p *twins) session() uint64 {
 	return uint64(1 + p.d.n(5))
 }
 
-// word makes some call to both.
+// word makes a random call to the table and to the model, and returns a text of the call and both replies.
 func (p *twins) word() (string, reply, reply) {
 	words := []func() (string, reply, reply){
 		p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.acquire, p.release, p.release, p.renew, p.cancel, p.breaks,
@@ -257,14 +257,14 @@ func (p *twins) word() (string, reply, reply) {
 		p.releaseAll, p.giveBack, p.open, p.keepAlive, p.attach, p.close, p.alive, p.gone, p.unblock, p.unblock,
 		p.dropped, p.flush,
 	}
-	if p.ragged { // more calls that concern many holds at once
+	if p.ragged { // calls that affect many holds are more frequent
 		words = append(words, p.close, p.close, p.gone, p.dropped, p.cancel, p.cancel, p.cancel, p.breaks, p.downgrade,
 			p.unblock, p.flush, p.flush)
 	}
 	return words[p.d.n(len(words))]()
 }
 
-// call draws a call and makes it to both.
+// call makes a random call to the table and to the model, and compares the replies and the events.
 func (p *twins) call() {
 	p.table.Begin(p.model.now, p.steps())
 	text, want, got := p.word()
@@ -281,14 +281,15 @@ func (p *twins) call() {
 	require.Equal(p.t, fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got), text)
 }
 
-// goOn is drain in an entry that runs out of budget.
+// goOn runs all due events, unless log entries may run out of budget.
 func (p *twins) goOn() {
 	if !p.ragged {
 		p.drain()
 	}
 }
 
-// end runs everything to its end, and requires that nothing is left.
+// end removes all waits, and advances the time until all holds and sessions have ended. It requires that the table is
+// empty then.
 func (p *twins) end() {
 	p.model.now += 10_000
 	p.model.catchUp()
@@ -312,13 +313,15 @@ func (p *twins) end() {
 	require.False(p.t, ok)
 }
 
-// line returns an event as text for comparisons. Events about waits have a name, and are apart from those about keys.
+// line returns the text of an event for comparisons, without its key and database.
 func line(e *Event) string {
 	f := *e
 	f.Key, f.DB, f.Err = "", 0, nil
 	return fmt.Sprintf("%+v %v", f, e.Err)
 }
 
+// sequence returns the name of the sequence to which an event belongs: a wait, a session or a key. Events of different
+// sequences have no common order.
 func sequence(e *Event) string {
 	switch e.Kind {
 	case WaitEnded:
@@ -329,11 +332,11 @@ func sequence(e *Event) string {
 	return fmt.Sprintf("%d %s", e.DB, e.Key)
 }
 
-// hear takes the events of the table, and keeps track of the locks that exist.
+// hear takes the events of the table, and records which locks exist.
 func (p *twins) hear() (heard []Event) {
 	events := p.table.TakeEvents()
 	for i := range events {
-		if !p.cameOrWent(&events[i]) && events[i].Kind != Late { // a snapshot has no late marks
+		if !p.cameOrWent(&events[i]) && events[i].Kind != Late { // a loaded table may repeat Late
 			heard = append(heard, events[i])
 		}
 	}
@@ -341,7 +344,8 @@ func (p *twins) hear() (heard []Event) {
 	return heard
 }
 
-// match compares the events of both, in the order of each lock, and gives the model's grants their fences.
+// match compares the events of the table with those of the model, and sets the fences of the model's grants. The events
+// of each lock must have the same order.
 func (p *twins) match(text string) {
 	want, got, beside := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	grants := map[string][]*nGrant{}
@@ -401,7 +405,7 @@ func (p *twins) match(text string) {
 	require.Equal(p.t, want, got, text)
 }
 
-// sortBeside sorts the runs of events that may come in any order.
+// sortBeside sorts each run of events that may come in any order among themselves.
 func sortBeside(runs []string, lines ...[]string) {
 	for from := 0; from < len(runs); {
 		to := from + 1
@@ -417,8 +421,8 @@ func sortBeside(runs []string, lines ...[]string) {
 	}
 }
 
-// cameOrWent keeps track of the locks that exist. With a small budget a lock may be made and removed without an event
-// of the model.
+// cameOrWent reports whether an event is Created or Removed, and records which locks exist. The caller does not compare
+// such events: with a small budget the table may make and remove a lock, and the model not.
 func (p *twins) cameOrWent(e *Event) bool {
 	name := sequence(e)
 	switch e.Kind {
@@ -432,7 +436,7 @@ func (p *twins) cameOrWent(e *Event) bool {
 	return e.Kind == Created || e.Kind == Removed
 }
 
-// order requires that fences only grow.
+// order requires that each fence is larger than all before.
 func (p *twins) order(events []Event) {
 	var last uint64
 	for i := range events {
@@ -443,7 +447,7 @@ func (p *twins) order(events []Event) {
 	}
 }
 
-// compare compares the answers of both.
+// compare compares the answers of the table with those of the model.
 func (p *twins) compare() {
 	now := p.model.now
 	require.NoError(p.t, p.table.Verify())
@@ -508,7 +512,7 @@ func (p *twins) compare() {
 	p.model.tidy()
 }
 
-// fences compares the fence of each owner's hold.
+// fences compares the fences of all owners' holds.
 func (p *twins) fences(db int, key string) {
 	for _, owner := range modelOwners {
 		var fence uint64
@@ -519,7 +523,7 @@ func (p *twins) fences(db int, key string) {
 	}
 }
 
-// left compares the time left of the longest hold.
+// left compares LeaseLeftMillis with the holds of the model.
 func (p *twins) left(db int, key string, want *Info) {
 	longest := int64(0)
 	if want != nil {
@@ -535,7 +539,7 @@ func (p *twins) left(db int, key string, want *Info) {
 	require.Equal(p.t, longest, millis, "%d %s", db, key)
 }
 
-// queues compares the length of each queue.
+// queues compares the lengths of all queues.
 func (p *twins) queues() {
 	var want, got []string
 	for db := range 2 {
@@ -549,7 +553,8 @@ func (p *twins) queues() {
 	require.ElementsMatch(p.t, want, got)
 }
 
-// safe requires that an exclusive hold is alone, that modes do not mix, and that an owner holds a lock once.
+// safe requires that an exclusive hold is the only one, that all holds have the same mode, and that no owner has two
+// holds.
 func safe(t *testing.T, i *Info) {
 	owners := map[string]bool{}
 	for _, h := range i.Holds {

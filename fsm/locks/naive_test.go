@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// naive is a table of slices, with loops over everything, written from the contract of the calls. It runs all due
-// events before anything else.
+// naive is a simple model of the table, with slices and loops instead of trees. Its author used only the contract of
+// the calls. Before each call it runs all due events, without a budget.
 //
-// A grant of the model takes the fence that the table emits (see match in model_test.go), since the table may grant
-// several locks of one instant in any order. It may also grant neighbours in a queue that share the lock, and lose
-// holds of one instant and reason, in any order.
+// Some events of one time may come in any order: grants of several locks, grants of a lock to neighbours in its queue
+// that share it, and losses for the same reason. So the test copies the fences of the table's grants to the model: see
+// match in model_test.go.
 type naive struct {
 	now      int64
 	locks    []*nLock
@@ -24,7 +24,7 @@ type naive struct {
 	lastID   uint64
 	alive    map[protocol.Incarnation]int64
 	events   []nEffect
-	// held: only follow grants (model_entries_test.go). late: a new request is not granted either.
+	// held is set if only follow makes grants (model_entries_test.go). late is set if even a new request is not granted.
 	held, late bool
 }
 
@@ -32,7 +32,7 @@ type naive struct {
 type nEffect struct {
 	Event
 	grant *nGrant
-	// beside is not empty for an event that may come in any order among neighbours with the same text.
+	// beside marks an event that may come in any order among neighbours with the same text, unless it is "".
 	beside string
 }
 
@@ -42,14 +42,14 @@ type nLock struct {
 	db    int
 	key   string
 	holds []*nHold
-	delay int64 // the last instant; 0: none
+	delay int64 // the deadline of the delay, or 0
 	there bool  // Created was emitted
 }
 
 type nHold struct {
 	owner, call, note     string
 	grant                 *nGrant
-	asked                 bool // the owner asked again since the grant
+	asked                 bool // the owner has asked for the lock again or renewed the hold since the grant
 	mode                  Mode
 	permits, count, delay int64
 	session               uint64
@@ -68,7 +68,7 @@ type nSession struct {
 	id                      uint64
 	name, user              string
 	lease, deadline, opened int64
-	client                  Client // zero: not attached
+	client                  Client // the zero Client if the session is not attached
 }
 
 func newNaive() *naive { return &naive{alive: map[protocol.Incarnation]int64{}} }
@@ -105,7 +105,7 @@ func (n *naive) tell(e Event, g *nGrant) {
 	n.events = append(n.events, nEffect{Event: e, grant: g})
 }
 
-// tellBeside is tell for an event that may come in any order among its neighbours.
+// tellBeside is tell for an event that may come in any order among its neighbours with the same beside.
 func (n *naive) tellBeside(e Event, g *nGrant, beside string) {
 	n.events = append(n.events, nEffect{Event: e, grant: g, beside: beside})
 }
@@ -131,7 +131,7 @@ func (n *naive) session(id uint64) *nSession {
 	return nil
 }
 
-// endOf returns the last instant of a session, as far as it is known.
+// endOf returns the deadline of a session.
 func (n *naive) endOf(s *nSession) int64 {
 	if s.client == (Client{}) {
 		return s.deadline
@@ -155,7 +155,7 @@ func (l *nLock) holdOf(owner string) *nHold {
 	return nil
 }
 
-// waitOf returns the owner's waiter in the queue of a key.
+// waitOf returns the owner's waiter in the queue of a key, or nil.
 func (n *naive) waitOf(db int, key, owner string) *nWait {
 	for _, w := range n.queue {
 		if w.DB == db && w.Owner == owner && slices.Contains(w.Keys, key) {
@@ -177,12 +177,12 @@ func (l *nLock) joins(r *Request) bool {
 	return r.Mode != Permits || sum <= int64(r.Limit)
 }
 
-// free reports whether nothing blocks a request at a place of the queue.
+// free reports whether neither a lock nor a waiter blocks a request at a place of the queue.
 func (n *naive) free(r *Request, place int) bool {
 	for _, key := range r.Keys {
 		l := n.lock(r.DB, key)
 		if l.holdOf(r.Owner) != nil {
-			continue // the hold covers the request: see Acquire
+			continue // a hold of the owner covers the request
 		}
 		if l.delay != 0 || !l.joins(r) {
 			return false
@@ -197,7 +197,7 @@ func (n *naive) free(r *Request, place int) bool {
 	return true
 }
 
-// pump grants all waiters that can be granted, from the head of the queue.
+// pump makes all possible grants, from the head of the queue.
 func (n *naive) pump() {
 	if n.held {
 		return
@@ -218,7 +218,7 @@ func (n *naive) pump() {
 	}
 }
 
-// hasLapsed reports whether the session of a waiter has ended, since much may have been due in the meantime.
+// hasLapsed reports whether the session of a waiter has ended. The end may have become due after the last catchUp.
 func (n *naive) hasLapsed(w *nWait) bool {
 	return w.Session != 0 && n.endOf(n.session(w.Session)) < n.now
 }
@@ -246,7 +246,7 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 	return g
 }
 
-// bind gives a hold what its owner asked for last.
+// bind sets the fields of a hold that the last request of its owner determines.
 func (n *naive) bind(h *nHold, r *Request) {
 	h.session, h.lease, h.deadline = r.Session, r.LeaseMillis, n.now+r.LeaseMillis
 	if r.Session != 0 {
@@ -277,7 +277,7 @@ func (n *naive) emitEndOfWait(w *nWait, g *nGrant, err error) {
 	}, g)
 }
 
-// emitLeft emits, for each key, that a waiter has left the queue without a grant.
+// emitLeft emits LeftQueue for each key of a waiter.
 func (n *naive) emitLeft(w *nWait, how Departure) {
 	waited := n.now - w.since
 	if w.absent {
@@ -305,7 +305,7 @@ func (n *naive) leave(w *nWait) {
 	n.queue = slices.DeleteFunc(n.queue, func(o *nWait) bool { return o == w })
 }
 
-// drop removes a hold, which lasted until at.
+// drop removes a hold that ended at the time at.
 func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64) {
 	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
 	e := n.holdEvent(kind, l, h)
@@ -321,7 +321,7 @@ func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64
 	}
 }
 
-// loseHold removes a hold at an instant against its owner's will, and starts the delay.
+// loseHold removes a hold that ended at the time at against its owner's will, and starts the delay.
 func (n *naive) loseHold(reason Reason, l *nLock, h *nHold, at, delay int64) {
 	n.drop(Lost, reason, l, h, at)
 	if delay > 0 {
@@ -329,15 +329,15 @@ func (n *naive) loseHold(reason Reason, l *nLock, h *nHold, at, delay int64) {
 	}
 }
 
-// nDue is an event that is due at an instant.
+// nDue is an event that is due at a time.
 type nDue struct {
 	at   int64
-	rank int // at one instant: sessions, then holds, delays and waits of each lock
+	rank int // orders events of one time: ends of sessions first, then ends of holds, delays and waits of each lock
 	lock *nLock
 	do   func()
 }
 
-// before orders events: at one instant the locks have an order.
+// before orders events by time, lock and rank.
 func (d nDue) before(e nDue) int {
 	if d.at != e.at || d.lock == nil || e.lock == nil {
 		return cmp.Or(cmp.Compare(d.at, e.at), cmp.Compare(d.rank, e.rank))
@@ -346,7 +346,7 @@ func (d nDue) before(e nDue) int {
 		cmp.Compare(d.lock.key, e.lock.key), cmp.Compare(d.rank, e.rank))
 }
 
-// timers returns all events that are due some time.
+// timers returns all future events.
 func (n *naive) timers() (all []nDue) {
 	for _, s := range n.sessions {
 		all = append(all, nDue{at: n.endOf(s), do: func() { n.endSession(s, n.endOf(s)) }})
@@ -370,7 +370,7 @@ func (n *naive) timers() (all []nDue) {
 	return all
 }
 
-// catchUp runs the due events in the order of time.
+// catchUp runs all due events in the order of time.
 func (n *naive) catchUp() {
 	n.pump()
 	for {
@@ -384,7 +384,7 @@ func (n *naive) catchUp() {
 	n.tidy()
 }
 
-// tidy removes locks without a purpose, and emits Created and Removed.
+// tidy removes locks without holds, waiters and delay, and emits Created and Removed.
 func (n *naive) tidy() {
 	for _, l := range slices.Clone(n.locks) {
 		there := len(l.holds) > 0 || l.delay != 0 ||
@@ -430,7 +430,7 @@ func (n *naive) timedOut(w *nWait) {
 	}
 }
 
-// endSession ends a session that lasted until at, with its waits and its holds.
+// endSession ends a session whose deadline was at, with its waits and its holds.
 func (n *naive) endSession(s *nSession, at int64) {
 	n.tell(Event{
 		Kind: SessionEnded, Session: s.id, LeaseMillis: s.lease, HeldMillis: at - s.opened, Client: s.client,
@@ -442,7 +442,7 @@ func (n *naive) endSession(s *nSession, at int64) {
 			n.emitEndOfWait(w, nil, ErrNoSession)
 			from := len(n.events)
 			n.emitLeft(w, WithSession)
-			for i := range n.events[from:] { // the hold may end first
+			for i := range n.events[from:] { // another hold may end before this one
 				n.events[from+i].beside = fmt.Sprint(SessionGone, " ", at)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The calls of the naive table. All due events have run before each call.
+// The methods of this file are the calls of the naive table. All due events have run before each call.
 
-// reply is the reply to a call, as the model compares it. The grant stands for its fence.
+// reply is the reply to a call, for comparisons. The model sets grant, whose fence it does not know yet.
 type reply struct {
 	grant *nGrant
 	fence uint64
@@ -47,14 +47,14 @@ func (n *naive) acquire(asked *Request) reply {
 	return reply{grant: n.grant(&r, since)}
 }
 
-// taken reports whether another request waits under the ticket.
+// taken reports whether another request of the same incarnation waits with the ticket of r.
 func (n *naive) taken(r *Request) bool {
 	return slices.ContainsFunc(n.queue, func(w *nWait) bool {
 		return !w.absent && w.Client.Origin == r.Client.Origin && w.Ticket == r.Ticket
 	})
 }
 
-// check validates a request, and brings it into the form that is stored.
+// check validates a request, and normalizes its fields.
 func (n *naive) check(r *Request) error {
 	if r.Mode == Permits && r.Limit == 1 {
 		r.Mode = Exclusive
@@ -123,7 +123,7 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 	return grant, nil
 }
 
-// placeOf returns the owner's waiter for the same request, and the place of the request in the queue.
+// placeOf returns the owner's waiter for the same request, or nil, and the position of the request in the queue.
 func (n *naive) placeOf(r *Request) (*nWait, int) {
 	for i, w := range n.queue {
 		alike := w.DB == r.DB && w.Owner == r.Owner && w.Mode == r.Mode && w.Limit == r.Limit && w.Permits == r.Permits &&
@@ -150,8 +150,8 @@ func (n *naive) dismissAll(r *Request, same *nWait) {
 	}
 }
 
-// emitAskedAgain emits that a wait ended because its owner asked again. The event has the keys if the same connection
-// asked.
+// emitAskedAgain emits that a wait ended because its owner sent request r. The event has the keys of r if the same
+// connection sent it.
 func (n *naive) emitAskedAgain(w *nWait, r *Request) {
 	told := len(n.events)
 	n.emitEndOfWait(w, nil, ErrAskedAgain)
@@ -385,7 +385,7 @@ func (n *naive) gone(c Client) (r reply) {
 	return r
 }
 
-// renewHolds empties the queue, and restarts all leases.
+// renewHolds removes all waiters, and restarts all leases.
 func (n *naive) renewHolds() {
 	n.queue = nil
 	for _, l := range n.locks {
@@ -402,7 +402,7 @@ func (n *naive) renewHolds() {
 	n.events = nil
 }
 
-// info describes a lock as the table should.
+// info returns the description of a lock that the table should return.
 func (n *naive) info(db int, key string) *Info {
 	l := n.lock(db, key)
 	i := &Info{DB: db, Key: key}

@@ -7,19 +7,18 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// The functions of this file read the table as it is stored: a hold that has ended and was not removed still counts. A
-// caller that needs the exact state of a key settles the key first, or asks [Table.HasDue] whether that would change
-// anything.
+// The functions of this file read the table as it is stored: a hold counts until it is removed, even if it has ended. A
+// caller that needs the exact state of a key must settle the key first, unless [Table.HasDue] is false for the key.
 
-// cursorShift turns a hash into a cursor, its upper 53 bits, as in SCAN.
+// cursorShift shifts a hash to a cursor of 53 bits, as SCAN uses.
 const cursorShift = 64 - 53
 
-// allLocks yields the live locks in their order, and then the flushed ones.
+// allLocks yields the locks of all databases: first the live locks, and then the flushed locks.
 func (s *databases) allLocks() iter.Seq[*lock] {
 	return locksOf(slices.Concat(s.liveDatabases, s.flushedDatabases))
 }
 
-// locksOf yields the locks of databases.
+// locksOf yields the locks of some databases, one database after the other.
 func locksOf(databases []*database) iter.Seq[*lock] {
 	return func(yield func(l *lock) bool) {
 		more := true
@@ -32,15 +31,15 @@ func locksOf(databases []*database) iter.Seq[*lock] {
 	}
 }
 
-// Has reports whether a key is a lock: an owner holds it or waits for it, or its delay runs.
+// Has reports whether the live database has a lock at a key.
 func (s *databases) Has(db int, key string) bool { return s.peek(db, key) != nil }
 
-// HasOrFlushed reports whether a key is a lock, or a flushed lock whose losses were not emitted yet.
+// HasOrFlushed reports whether the live database or a flushed database has a lock at a key.
 func (s *databases) HasOrFlushed(db int, key string) bool {
 	return s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 }
 
-// LiveLocks counts the locks for which [Table.Has] is true.
+// LiveLocks counts the locks of all live databases.
 func (s *databases) LiveLocks() (n int) {
 	for _, d := range s.liveDatabases {
 		n += d.locks.Len()
@@ -48,18 +47,19 @@ func (s *databases) LiveLocks() (n int) {
 	return n
 }
 
-// Holders counts the holds of a lock: the price of Break, and of Info.
+// Holders counts the holds of a live or flushed lock. Break and Info take time in proportion to this count.
 func (s *databases) Holders(db int, key string) int {
 	return s.search(new(lock), db, key, keyspace.Hash(key)).holders()
 }
 
-// HoldersAndWaiters counts the holds and waiters of a lock: the price of Usage.
+// HoldersAndWaiters counts the holds and waiters of a live lock. Usage takes time in proportion to this count.
 func (s *store) HoldersAndWaiters(db int, key string) int {
 	l := s.peek(db, key)
 	return l.holders() + l.waiters()
 }
 
-// Usage returns the bytes of a lock with its holds and waiters. A waiter for several locks counts at each.
+// Usage returns the counted memory of a lock with its holds and waiters, in bytes. A waiter for several locks counts in
+// full at each of them.
 func (s *store) Usage(db int, key string) (bytes int64) {
 	l := s.peek(db, key)
 	if l == nil {
@@ -80,7 +80,7 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 	return bytes
 }
 
-// FenceOf returns the fence of the owner's hold at an instant, or 0 if there is no such hold.
+// FenceOf returns the fence of the owner's hold, or 0 if the owner has no hold, or if the hold has ended at nowMillis.
 func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	l := s.peek(db, key)
 	h := l.holdOf(owner)
@@ -90,8 +90,8 @@ func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	return h.fence
 }
 
-// IsBlocked reports whether others' holds or waits would block a request at an instant. It reports false if the owner
-// holds one of the locks or waits for it, or if something is due that may change the answer.
+// IsBlocked reports whether holds or waits of other owners block a request at nowMillis. It reports false if the owner
+// holds one of the locks or waits for it, and also if a due event of a lock may change the answer.
 func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
 		l := s.peek(r.DB, key)
@@ -110,8 +110,8 @@ func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	return blocked
 }
 
-// LeaseLeftMillis returns the time left of the lease of a lock that ends last, or -1 if a hold has a session. ok: the
-// lock is held.
+// LeaseLeftMillis returns the time until the last lease of a lock ends, or -1 if one of the holds has a session. ok
+// reports whether the lock is held.
 func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {
@@ -126,7 +126,7 @@ func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int
 	return ends[len(ends)-1].leftMillis(nowMillis), true
 }
 
-// info describes a hold.
+// info returns the description of a hold at the time now.
 func (h *hold) info(now int64) Hold {
 	shown := Hold{
 		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
@@ -138,7 +138,7 @@ func (h *hold) info(now int64) Hold {
 	return shown
 }
 
-// info describes a waiter.
+// info returns the description of a waiter at the time now.
 func (w *waiter) info(now int64) Wait {
 	shown := Wait{
 		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session,
@@ -151,7 +151,7 @@ func (w *waiter) info(now int64) Wait {
 	return shown
 }
 
-// summary describes a lock without its mode, holds and waits.
+// summary returns the description of a lock, without its mode, holds and waits.
 func (l *lock) summary(now int64) Info {
 	shown := Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
 	if l.delayed() {
@@ -160,7 +160,8 @@ func (l *lock) summary(now int64) Info {
 	return shown
 }
 
-// describe returns what a query without a session shows of a lock.
+// describe returns the description of a lock, with the holds and waits that a query selects. It ignores the session of
+// the query.
 func (s *store) describe(l *lock, q *Query, now int64) Info {
 	shown, holds, waits := l.summary(now), l.holds(), s.waitersAt(l)
 	if len(holds) > 0 {
@@ -186,7 +187,7 @@ func (s *store) describe(l *lock, q *Query, now int64) Info {
 	return shown
 }
 
-// sliceOf returns a list of one item, or an empty list for nil.
+// sliceOf returns a slice with the item, or an empty slice if the item is nil.
 func sliceOf[T any](item *T) []*T {
 	if item == nil {
 		return nil
@@ -194,15 +195,16 @@ func sliceOf[T any](item *T) []*T {
 	return []*T{item}
 }
 
-// Info describes a lock, with at most so many of its holds and of its waits. Nil: there is no lock.
-func (s *store) Info(db int, key string, nowMillis int64, most int) *Info {
+// Info describes a lock, with at most count of its holds and at most count of its waits. It returns nil if the live
+// database has no lock at the key.
+func (s *store) Info(db int, key string, nowMillis int64, count int) *Info {
 	l := s.peek(db, key)
 	if l == nil {
 		return nil
 	}
-	shown := s.describe(l, &Query{Most: most}, nowMillis)
+	shown := s.describe(l, &Query{Most: count}, nowMillis)
 	return &shown
 }
 
-// IsFlushing reports whether losses of a flush were not emitted yet.
+// IsFlushing reports whether the table has flushed databases, whose holds are not all emitted as lost yet.
 func (s *databases) IsFlushing() bool { return len(s.flushedDatabases) > 0 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// listed returns the keys and owners of all pages of a list.
+// listed returns the keys and the owners of all pages of a list.
 func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 	q.Most = 10
 	for pages := 0; ; pages++ {
@@ -31,7 +31,7 @@ func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
 	}
 }
 
-// TestLocksOfOneCursor: locks with one cursor are on one page, whatever Count is.
+// TestLocksOfOneCursor requires that locks with the same cursor are on one page, even if they are more than Count.
 func TestLocksOfOneCursor(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 3 {
@@ -44,7 +44,7 @@ func TestLocksOfOneCursor(t *testing.T) {
 	require.Equal(t, 3, looked)
 }
 
-// TestList: the pages of a list have every hold and every wait once, with each filter.
+// TestList requires, for each filter, that the pages of a list have each hold and each wait exactly once.
 func TestList(t *testing.T) {
 	table := at(New(), 1000)
 	id := table.mustOpen(t, 500)
@@ -103,7 +103,7 @@ func TestList(t *testing.T) {
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10)
 }
 
-// TestUsage: the usage of the only lock is all that the table counts.
+// TestUsage requires that the usage of the only lock is the counted memory of the table.
 func TestUsage(t *testing.T) {
 	table := at(New(), 1000)
 	require.Zero(t, table.Usage(0, "k"))
@@ -129,7 +129,7 @@ func TestUsage(t *testing.T) {
 	same(4)
 }
 
-// TestEachQueueIsBounded: EachQueue looks at maxQueues queues at most.
+// TestEachQueueIsBounded requires that EachQueue reads at most maxQueues queues.
 func TestEachQueueIsBounded(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range maxQueues + 1 {
@@ -143,7 +143,7 @@ func TestEachQueueIsBounded(t *testing.T) {
 	require.Equal(t, maxQueues, queues)
 }
 
-// TestListLooksAtSoMany: a page ends after the lock at which maxLooked holds and waiters were looked at.
+// TestListLooksAtSoMany requires that a page ends with the lock at which the list has read maxLooked holds and waiters.
 func TestListLooksAtSoMany(t *testing.T) {
 	table := at(New(), 1000)
 	const locks, holders = 60, MaxHolders

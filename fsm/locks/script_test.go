@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestScripts runs testdata/*.txt, which show the rules one by one. Each line is a call; below it, indented, are the
-// answer and the events.
+// TestScripts runs the scripts testdata/*.txt, each of which shows some rules of the table. Each line is a call. The
+// indented lines below it are the answer and the events.
 //
 //	acquire door ann 5s          ann wants the lock door for 5 s; door+gate are two locks as a whole. Options: shared,
 //	                             limit 3, permits 2, delay 2s, reentrant [c1], note x, session 1 (in place of 5s)
@@ -51,7 +51,7 @@ import (
 // Each name is an owner with a connection of its own to node n1; ann@n2 is connected to n2.
 func TestScripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/*.txt", play) }
 
-// stage runs a script.
+// stage has the state of a running script.
 type stage struct {
 	t               *testing.T
 	table, original *Table
@@ -76,7 +76,7 @@ func play(t *testing.T, script []byte) []byte {
 	for lines.Scan() {
 		text := lines.Text()
 		if strings.HasPrefix(text, "  ") {
-			continue // the golden answer
+			continue // the line is part of an answer
 		}
 		out.WriteString(text + "\n")
 		if words := strings.Fields(text); len(words) > 0 && words[0] != "#" {
@@ -88,7 +88,7 @@ func play(t *testing.T, script []byte) []byte {
 	return out.Bytes()
 }
 
-// line runs a line, and returns the answer and the events.
+// line runs a line of a script, and returns the answer and the events.
 func (s *stage) line(words []string) []string {
 	s.table.Begin(s.now, s.steps)
 	do, known := verbs[words[0]]
@@ -214,7 +214,7 @@ func (s *stage) millis(word string) int64 {
 	return d.Milliseconds()
 }
 
-// owner returns a name without its node.
+// owner returns the owner in a word such as ann@n2: the word without the node.
 func (s *stage) owner(word string) string {
 	name, node, found := strings.Cut(word, "@")
 	if found || s.nodes[name] == "" {
@@ -236,7 +236,7 @@ func (s *stage) waitName(word string) waits.Name {
 	return waits.Name{Origin: s.client(word).Origin, Ticket: s.tickets[s.owner(word)]}
 }
 
-// acquire runs a line "key owner lease options".
+// acquire runs the line of a request: the words are keys, owner, lease and options.
 func (s *stage) acquire(w []string, waiting bool) []string {
 	r := &Request{Keys: keysOf(w[0]), Owner: s.owner(w[1]), Client: s.client(w[1]), Waits: waiting, GraceMillis: 0}
 	w = w[2:]
@@ -263,7 +263,7 @@ func (s *stage) acquire(w []string, waiting bool) []string {
 	return fenceOrNot(a.Fence)
 }
 
-// option reads an option of a request, and returns the words after it.
+// option parses the first option in the words of a request, and returns the words after it.
 func (s *stage) option(r *Request, w []string) []string {
 	switch w[0] {
 	case "shared":
@@ -339,13 +339,13 @@ func (s *stage) open(w []string) []string {
 	return []string{fmt.Sprint("session ", id)}
 }
 
-// hangUp does what a node does when a connection closes.
+// hangUp makes the calls of a node for a connection that was closed.
 func (s *stage) hangUp(w []string) []string {
 	s.table.RemoveWaiter(s.waitName(w[0]), protocol.LeaveGone)
 	return []string{fmt.Sprintf("%d sessions end", s.table.EndSessionsOf(s.client(w[0])))}
 }
 
-// advance lets time pass from one due instant to the next, as a leader does.
+// advance advances the time, and stops at each time at which an event is due, as a leader does.
 func (s *stage) advance(w []string) []string {
 	until := s.now + s.millis(w[0])
 	var told []string
@@ -366,7 +366,7 @@ func (s *stage) advance(w []string) []string {
 	return told
 }
 
-// The output of a script, in words.
+// The functions below return the output of a script.
 
 func fenceOrNot(fence uint64) []string {
 	if fence == 0 {
@@ -406,7 +406,7 @@ func (s *stage) clientName(c Client) string {
 	return fmt.Sprint(c)
 }
 
-// show returns an event in words, with the instant at which it took place.
+// show returns the text of an event, with its time.
 func (s *stage) show(e Event) []string {
 	at := fmt.Sprintf("%s: ", millis(s.now-1000))
 	told := s.clientName(e.Client)
@@ -415,7 +415,7 @@ func (s *stage) show(e Event) []string {
 	}
 	switch e.Kind {
 	case Created, Removed:
-		return nil // the line "empty" shows what is left
+		return nil // the line "empty" shows whether locks are left
 	case Granted:
 		return []string{fmt.Sprintf("%s%s gets %s, fence %d", at, e.Owner, e.Key, e.Fence)}
 	case Released:
@@ -497,7 +497,7 @@ func (s *stage) sessions([]string) (lines []string) {
 	return lines
 }
 
-// reloaded returns a table that went through a snapshot.
+// reloaded returns a table that was loaded from a snapshot of table.
 func reloaded(t *testing.T, table *Table) *Table {
 	t.Helper()
 	var out, again tape

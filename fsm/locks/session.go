@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// OpenSession opens a session with a lease. connection: the session is attached to the client's connection. user is the
-// user who may use the session: see [Table.MayUse].
+// OpenSession opens a session with a lease, and returns its id. If connection is set, the session is attached to the
+// client's connection. The session belongs to user: see [Table.MayUse].
 func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name, user string) (id uint64,
 	err error,
 ) {
@@ -33,7 +33,8 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	return s.id, nil
 }
 
-// settleSession returns a mutable session, or nil if there is none. A session that is over ends here.
+// settleSession ends a session if its deadline has passed. Otherwise it returns the session as a record that the call
+// may change. It returns nil if the session does not exist or has ended.
 func (t *Table) settleSession(id uint64) *session {
 	s := t.session(id)
 	if s == nil {
@@ -47,7 +48,7 @@ func (t *Table) settleSession(id uint64) *session {
 	return t.mutableSession(id)
 }
 
-// KeepAlive renews a session, and returns its lease. ok: the session exists.
+// KeepAlive renews a session, and returns its lease in milliseconds. ok reports whether the session exists.
 func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	s := t.settleSession(id)
 	if s == nil {
@@ -64,7 +65,7 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	return s.lease, true
 }
 
-// Attach attaches a session to a connection, and renews it. ok: the session exists.
+// Attach attaches a session to a connection, and renews the session. ok reports whether the session exists.
 func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	if client == (Client{}) {
 		return false, ErrRequest
@@ -74,7 +75,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case s == nil:
 		return false, nil
 	case client == s.client():
-		// The session is attached there: it is renewed below, and counts once for the connection.
+		// The session is attached to this connection already, so the number of its sessions does not grow.
 	case t.SessionsOf(client) >= MaxAttached:
 		return false, ErrFull
 	}
@@ -85,7 +86,9 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	return true, nil
 }
 
-// attach attaches an unscheduled session to a connection, from now on.
+// attach attaches a session to a connection, and renews all sessions that are attached to the same incarnation.
+//
+// Requires: the session is not attached, and is in neither sessionEnds nor sessionsByNode.
 func (t *Table) attach(s *session, c Client) {
 	o := t.internOrigin(c.Origin)
 	t.endSessionsOfIncarnation(*o)
@@ -100,7 +103,7 @@ func (t *Table) attach(s *session, c Client) {
 	t.sessionsByConnection.Set(sessionKey{o, s.conn, s.id})
 }
 
-// CloseSession ends a session, and returns the number of its holds. ok: the session existed.
+// CloseSession ends a session, and returns the number of its holds. ok reports whether the session existed.
 func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	defer t.finishStep()
 	s := t.settleSession(id)
@@ -112,7 +115,7 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	return holds, true
 }
 
-// KeepNodeAlive renews all sessions that are attached to connections of an incarnation of a node.
+// KeepNodeAlive renews all sessions that are attached to connections of an incarnation.
 func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	t.endSessionsOfIncarnation(o)
 	if i, ok := t.incarnationAt(o); ok {
@@ -120,8 +123,8 @@ func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	}
 }
 
-// endSessionsOfIncarnation ends the sessions of an incarnation that are over, before the incarnation is renewed. Beyond
-// the budget they are renewed, too: late, not early.
+// endSessionsOfIncarnation ends the attached sessions of an incarnation whose deadlines have passed, within the budget.
+// The caller then renews the incarnation, and with it the sessions that the budget has left.
 func (t *Table) endSessionsOfIncarnation(o protocol.Incarnation) {
 	for t.hasBudget() {
 		i, ok := t.incarnationAt(o)
@@ -137,8 +140,8 @@ func (t *Table) endSessionsOfIncarnation(o protocol.Incarnation) {
 	t.finishStep()
 }
 
-// EndSessionsOf ends the sessions that are attached to a connection, and returns how many. Beyond the budget they are
-// closed, and Sweep ends them.
+// EndSessionsOf ends the sessions that are attached to a connection, and returns their number. When the budget is
+// spent, it marks the remaining sessions with endPending, and Sweep ends them.
 func (t *Table) EndSessionsOf(c Client) (sessions int) {
 	defer t.finishStep()
 	for id := t.firstSessionOf(c); id != 0; id = t.firstSessionOf(c) {
@@ -152,7 +155,7 @@ func (t *Table) EndSessionsOf(c Client) (sessions int) {
 		t.charge(0, 1)
 		t.unschedule(s)
 		t.detach(s)
-		s.origin, s.endPending = origin, true // the session keeps its origin for its last event
+		s.origin, s.endPending = origin, true // detach has cleared the origin, which SessionEnded reports
 		t.startLease(s, at)
 	}
 	return sessions

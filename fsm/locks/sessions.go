@@ -11,27 +11,27 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// session has holds and waiters that end together. It changes only through [store.mutableSession].
+// session is the record of a session: all holds and waiters of a session end with it. A call obtains the record from
+// [store.mutableSession] before it changes the session.
 type session struct {
 	id         uint64
-	generation uint64
+	generation uint64 // see [store]
 	name       string
-	// user may use the session, and so may users with all rights. Empty: only these may.
-	user     string
-	lease    int64
-	deadline int64 // the last instant of its own lease
-	opened   int64
-	// origin is the incarnation of the node to whose connection the session is attached, or nil. A session whose end is
-	// pending keeps it for its last event.
+	user       string // the user who may use the session; see MayUse
+	lease      int64  // in milliseconds
+	deadline   int64  // the last instant of the session's own lease
+	opened     int64  // the time at which the session was opened
+	// origin and conn are the connection to which the session is attached. origin is nil if the session is not attached.
+	// They keep their values while endPending is set, since the last event of the session reports them.
 	origin *protocol.Incarnation
-	conn   int64 // meaningless if origin is nil
-	// hasOwnLease: the session ends by its own lease, and is in sessionEnds. Otherwise it ends with its node, and is in
-	// sessionsByNode.
+	conn   int64
+	// hasOwnLease is set if the session ends at deadline; it is then in sessionEnds. Otherwise the session ends when its
+	// node has been silent for the lease; it is then in sessionsByNode.
 	hasOwnLease bool
-	// endPending: the session ended at deadline, and its holds and waiters are not removed yet.
-	endPending  bool
-	lateEmitted bool // Late was emitted since the session held nothing; in no snapshot
-	// holds and waiters count those of the session, queueEntries counts the queues that the waiters are in.
+	endPending  bool // the session ended at deadline, and its holds and waiters are not removed yet
+	lateEmitted bool // Late was emitted since the session last held no lock; in no snapshot
+	// holds and waiters are the numbers of holds and waiters of the session. queueEntries is the number of entries that
+	// the waiters have in queues.
 	holds, waiters, queueEntries int32
 }
 
@@ -41,7 +41,8 @@ type sessionEnd struct {
 	id       uint64
 }
 
-// endKey returns the key of the session in sessionEnds. A session whose end is pending is due at once.
+// endKey returns the key of the session in sessionEnds. If endPending is set, the key is one millisecond earlier, so
+// that the session is due at once.
 func (s *session) endKey() sessionEnd {
 	if s.endPending {
 		return sessionEnd{s.deadline - 1, s.id}
@@ -49,7 +50,7 @@ func (s *session) endKey() sessionEnd {
 	return sessionEnd{s.deadline, s.id}
 }
 
-// client returns the connection that the session is attached to, or the zero Client.
+// client returns the connection to which the session is attached, or the zero Client. A nil session has none.
 func (s *session) client() Client {
 	if s == nil || s.origin == nil {
 		return Client{}
@@ -72,25 +73,24 @@ func sessionKeyBefore(a, b sessionKey) bool {
 	return cmp.Or(a.origin.Compare(*b.origin), cmp.Compare(a.leaseOrConn, b.leaseOrConn), cmp.Compare(a.id, b.id)) < 0
 }
 
-// incarnation is an incarnation of a node with attached sessions.
+// incarnation is the record of an incarnation to whose connections sessions are attached.
 type incarnation struct {
 	origin      protocol.Incarnation
-	lastContact int64 // the instant at which the node was heard of last
-	sessions    int
+	lastContact int64 // the time of the last entry by which the node renewed the sessions
+	sessions    int   // the number of attached sessions
 }
 
 // sessions has all sessions and their holds.
 type sessions struct {
 	sessionsByID         *btree.BTreeG[*session]
-	sessionEnds          *btree.BTreeG[sessionEnd] // by the end of the own lease
-	sessionsByNode       *btree.BTreeG[sessionKey] // by incarnation, lease and id
-	sessionsByConnection *btree.BTreeG[sessionKey] // by connection and id
-	holdsBySession       *btree.BTreeG[*hold]      // by session, fence and key
+	sessionEnds          *btree.BTreeG[sessionEnd] // sessions with a lease of their own, ordered by deadline and id
+	sessionsByNode       *btree.BTreeG[sessionKey] // other sessions, ordered by incarnation, lease and id
+	sessionsByConnection *btree.BTreeG[sessionKey] // attached sessions, ordered by connection and id
+	holdsBySession       *btree.BTreeG[*hold]      // ordered by session, fence and key
 
-	incarnations []incarnation // in their order
-	sessionIDs   uint64        // drawn so far
-	// secret makes the ids of sessions unpredictable. Empty: the ids are counted.
-	secret string
+	incarnations []incarnation // ordered by node and epoch
+	sessionIDs   uint64        // the last session number; newSessionID makes an id of it
+	secret       string        // makes session ids unpredictable; without it the id is the session number
 }
 
 func newSessions(compared *int) sessions {
@@ -115,13 +115,14 @@ func holdOfBefore(a, b *hold) bool {
 	return a.key < b.key
 }
 
-// session returns a session, which may be over and not removed yet, or nil.
+// session returns the session with an id, or nil. The session may have ended.
 func (s *sessions) session(id uint64) *session {
 	found, _ := s.sessionsByID.Get(&session{id: id})
 	return found
 }
 
-// endOf returns the last instant of a session, as far as it is known.
+// endOf returns the deadline of a session. An attached session has two deadlines, that of its own lease and that of a
+// lease from the last contact to its node; endOf returns the later one.
 func (s *sessions) endOf(sess *session) int64 {
 	end := sess.deadline
 	if sess.origin != nil && !sess.endPending {
@@ -132,29 +133,32 @@ func (s *sessions) endOf(sess *session) int64 {
 	return end
 }
 
-// isSessionOpen reports whether a session exists at an instant.
+// isSessionOpen reports whether a session exists and has not ended at the time now.
 func (s *sessions) isSessionOpen(id uint64, now int64) bool {
 	found := s.session(id)
 	return found != nil && !found.endPending && s.endOf(found) >= now
 }
 
-// isSessionFull reports whether a session has no room for so many more holds and queue entries.
-func (s *sessions) isSessionFull(id uint64, more int) bool {
+// isSessionFull reports whether a session would exceed [MaxPerSession] with a number of additional holds and queue
+// entries. Without a session (id 0) it reports false.
+func (s *sessions) isSessionFull(id uint64, additional int) bool {
 	if id == 0 {
 		return false
 	}
 	found := s.session(id)
-	return found != nil && int(found.holds)+int(found.queueEntries)+more > MaxPerSession
+	return found != nil && int(found.holds)+int(found.queueEntries)+additional > MaxPerSession
 }
 
+// incarnationAt returns the index of an incarnation in incarnations, or the index at which to insert it.
 func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 	return slices.BinarySearchFunc(s.incarnations, o, func(l incarnation, o protocol.Incarnation) int {
 		return l.origin.Compare(o)
 	})
 }
 
-// nextSessionEnd returns the session that ends first, and its last instant. A session that was renewed through its node
-// may end later.
+// nextSessionEnd returns the session that ends first of all sessions, and its deadline. If there is no session, it
+// returns 0 and noDeadline. The session may end later than that: if it has a lease of its own, a contact to its node
+// may have renewed it.
 func (s *sessions) nextSessionEnd() (id uint64, end int64) {
 	end = noDeadline
 	if e, ok := s.sessionEnds.Min(); ok {
@@ -168,29 +172,32 @@ func (s *sessions) nextSessionEnd() (id uint64, end int64) {
 	return id, end
 }
 
-// nextSessionEndOf returns the attached session of an incarnation that ends first, and its last instant.
+// nextSessionEndOf returns the session that ends first of all sessions in sessionsByNode of the i-th incarnation, and
+// its deadline. If there is no such session, it returns 0 and noDeadline.
 func (s *sessions) nextSessionEndOf(i int) (id uint64, end int64) {
 	origin := &s.incarnations[i].origin
 	k, _ := seek(s.sessionsByNode, sessionKey{origin: origin})
 	if k.origin == nil || *k.origin != *origin {
-		return 0, noDeadline // all its sessions end by their own leases
+		return 0, noDeadline // all sessions of the incarnation have leases of their own
 	}
 	return k.id, addSaturating(s.incarnations[i].lastContact, k.leaseOrConn)
 }
 
-// hasEndedSession reports whether a session ends before an instant.
+// hasEndedSession reports whether the deadline of any session is before until.
 func (s *sessions) hasEndedSession(until int64) bool {
 	_, end := s.nextSessionEnd()
 	return end < until
 }
 
-// startLease schedules an unscheduled session by its own lease.
+// startLease gives a session a lease of its own, with the deadline until, and adds the session to sessionEnds.
+//
+// Requires: the session is not in sessionsByNode.
 func (s *sessions) startLease(sess *session, until int64) {
 	sess.deadline, sess.hasOwnLease = until, true
 	s.sessionEnds.Set(sess.endKey())
 }
 
-// unschedule removes a session from sessionEnds and sessionsByNode.
+// unschedule removes a session from sessionEnds or sessionsByNode.
 func (s *sessions) unschedule(sess *session) {
 	if sess.hasOwnLease {
 		s.sessionEnds.Delete(sess.endKey())
@@ -200,7 +207,7 @@ func (s *sessions) unschedule(sess *session) {
 	}
 }
 
-// detach detaches a session from its connection, if there is one.
+// detach detaches a session from its connection, if it is attached.
 func (s *sessions) detach(sess *session) {
 	if sess.origin == nil {
 		return
@@ -214,7 +221,7 @@ func (s *sessions) detach(sess *session) {
 	sess.origin = nil
 }
 
-// firstSessionOf returns the id of the first session of a connection, or 0.
+// firstSessionOf returns the lowest id of the sessions that are attached to a connection, or 0.
 func (s *sessions) firstSessionOf(c Client) uint64 {
 	k, ok := seek(s.sessionsByConnection, sessionKey{origin: &c.Origin, leaseOrConn: c.Conn})
 	if !ok || *k.origin != c.Origin || k.leaseOrConn != c.Conn {
@@ -223,7 +230,7 @@ func (s *sessions) firstSessionOf(c Client) uint64 {
 	return k.id
 }
 
-// SessionsOf counts the sessions of a connection.
+// SessionsOf counts the sessions that are attached to a connection.
 func (s *sessions) SessionsOf(c Client) (n int) {
 	for k := range ascend(s.sessionsByConnection, sessionKey{origin: &c.Origin, leaseOrConn: c.Conn}) {
 		if *k.origin != c.Origin || k.leaseOrConn != c.Conn {
@@ -234,7 +241,7 @@ func (s *sessions) SessionsOf(c Client) (n int) {
 	return n
 }
 
-// firstHold returns the hold of a session with the lowest fence, or nil.
+// firstHold returns the hold with the lowest fence of all holds of a session, or nil.
 func (s *sessions) firstHold(id uint64) *hold {
 	h, ok := seek(s.holdsBySession, &hold{sessionOrLease: id})
 	if !ok || h.sessionOrLease != id {
@@ -243,7 +250,8 @@ func (s *sessions) firstHold(id uint64) *hold {
 	return h
 }
 
-// newSessionID returns a new id of a session, of 53 bits.
+// newSessionID returns an id for a new session. It is not 0, and has at most 53 bits, since clients may keep ids as
+// doubles.
 func (s *sessions) newSessionID() uint64 {
 	for {
 		s.sessionIDs++
@@ -258,13 +266,13 @@ func (s *sessions) newSessionID() uint64 {
 	}
 }
 
-// AddSecret makes the ids of later sessions unpredictable to those who do not know the secret.
+// AddSecret mixes a text into the secret. The ids of later sessions cannot be predicted without the secret.
 func (s *sessions) AddSecret(secret string) {
 	sum := sha256.Sum256([]byte(s.secret + secret))
 	s.secret = string(sum[:])
 }
 
-// MayUse reports whether a user may use a session. The empty user may use all sessions.
+// MayUse reports whether a user may use a session. An empty user stands for all rights, and may use all sessions.
 func (s *sessions) MayUse(id uint64, user string) bool {
 	if user == "" {
 		return true

@@ -13,16 +13,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Writer and Reader are the stream of a snapshot.
+// Writer writes the values of a snapshot. It is an interface, since the format of the stream belongs to the caller.
 type Writer interface {
 	Uint(n uint64)
 	Int(n int64)
 	String(s string)
 }
 
-// Reader reads the values of a Writer. The first error is sticky; later reads return zero values. The strings share no
-// memory with others. LockText reads the key of a lock, and returns the text of the item that marks the lock, or the
-// same text anew if there is no such item.
+// Reader reads the values that a Writer wrote. The first error is sticky: later reads return zero values, and Err
+// returns the error. The caller of String may keep the string.
+//
+// LockText reads the key of a lock of a database. It returns the text of the item that marks the lock, or a new text if
+// there is no such item.
 type Reader interface {
 	Uint() uint64
 	Int() int64
@@ -44,24 +46,24 @@ var (
 	errStuck       = errors.New("a waiter could be granted, and never would")
 )
 
-// codec writes a table to a snapshot, or reads one. Each record has one method for both, passFields, which passes the
-// fields of the record in their order.
+// codec writes a table to a snapshot, or reads a table from one. Each kind of record has one method, passFields, for
+// both directions. "To pass" a value is to write it or to read it.
 type codec struct {
-	w Writer // nil: the codec reads
+	w Writer // nil if the codec reads
 	Reader
 	t *Table
 
-	// err is the first error of a read. recordErr is the error for a bad value of the present record.
+	// err is the first error of a read. recordErr is the error for a bad value of the current record.
 	err, recordErr error
-	lastLock       *lock     // the last one read, of the present list
-	waiters        []*waiter // all that were read
-	key            string    // the present lock, for errors
+	lastLock       *lock     // the lock of the current list that was read last
+	waiters        []*waiter // all waiters that were read
+	key            string    // the key of the current lock, for errors
 }
 
 // Save writes the table. Equal tables write the same bytes.
 func (t *Table) Save(w Writer) { t.passFields(&codec{w: w, t: t}) }
 
-// Load reads a table, and checks everything that it reads.
+// Load reads a table. It returns an error if the values are not those of a valid table.
 func Load(r Reader) (*Table, error) {
 	c := &codec{Reader: r, t: New()}
 	c.t.passFields(c)
@@ -76,7 +78,8 @@ func Load(r Reader) (*Table, error) {
 	return c.t, nil
 }
 
-// require records the error of the present record if a condition is not met. It reports whether there is no error.
+// require stores recordErr as the error of the read if a condition is not met and no error is stored. It reports
+// whether no error is stored. A codec that writes checks nothing.
 func (c *codec) require(met bool) bool {
 	if c.err == nil && c.w == nil {
 		if c.err = c.Err(); c.err == nil && !met {
@@ -86,31 +89,31 @@ func (c *codec) require(met bool) bool {
 	return c.err == nil
 }
 
-// passUint passes a number from 0 to most.
-func passUint[T ~uint8 | ~uint32 | ~uint64 | ~int16](c *codec, n *T, most uint64) {
+// passUint passes a number. A number that is read must not exceed the maximum.
+func passUint[T ~uint8 | ~uint32 | ~uint64 | ~int16](c *codec, n *T, maximum uint64) {
 	if c.w != nil {
 		c.w.Uint(uint64(*n))
 		return
 	}
 	read := c.Uint()
-	c.require(read <= most)
+	c.require(read <= maximum)
 	*n = T(read)
 }
 
 const anyUint = ^uint64(0)
 
-// passInt passes a number from least to most.
-func passInt[T ~int32 | ~int64](c *codec, n *T, least, most int64) {
+// passInt passes a number. A number that is read must be neither below the minimum nor above the maximum.
+func passInt[T ~int32 | ~int64](c *codec, n *T, minimum, maximum int64) {
 	if c.w != nil {
 		c.w.Int(int64(*n))
 		return
 	}
 	read := c.Int()
-	c.require(read >= least && read <= most)
+	c.require(read >= minimum && read <= maximum)
 	*n = T(read)
 }
 
-// passFlags passes flags as one number.
+// passFlags passes flags as the bits of one number.
 func passFlags(c *codec, flags ...*bool) {
 	bits := uint64(0)
 	for i, flag := range flags {
@@ -134,7 +137,7 @@ func passString(c *codec, s *string) {
 	}
 }
 
-// passText passes a text of at most MaxText bytes.
+// passText passes a text. A text that is read must have at most MaxText bytes.
 func passText(c *codec, s *string) {
 	passString(c, s)
 	c.require(len(*s) <= MaxText)
@@ -145,7 +148,7 @@ func passIncarnation(c *codec, o *protocol.Incarnation) {
 	passUint(c, &o.Epoch, anyUint)
 }
 
-// passClient passes the connection of a node.
+// passClient passes a connection of a client.
 func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 	var o protocol.Incarnation
 	if c.w != nil {
@@ -158,7 +161,7 @@ func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 	}
 }
 
-// passList passes a list of n records: it writes all, or calls read for each.
+// passList passes a list of n records. It writes each record of all, or calls read once for each record.
 func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *codec), read func()) {
 	count := passCount(c, n)
 	if c.w != nil {
@@ -172,7 +175,7 @@ func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *c
 	}
 }
 
-// passRecords is passList for a slice. It allocates nothing, as a table has two such lists for each lock.
+// passRecords is passList for a slice. Unlike passList it allocates no memory, since each lock has two such lists.
 func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read func()) {
 	count := passCount(c, len(all))
 	for _, record := range all {
@@ -190,7 +193,7 @@ func passCount(c *codec, n int) uint64 {
 	return count
 }
 
-// passSlice passes the items of a list.
+// passSlice passes a list of items. It appends the items that it reads to the list.
 func passSlice[T any](c *codec, list *[]T, pass func(c *codec, item *T)) {
 	passRecords(c, *list, func(item T, c *codec) { pass(c, &item) }, func() {
 		var item T
@@ -235,10 +238,10 @@ func (t *Table) passFields(c *codec) {
 	passList(c, len(t.flushedDatabases), slices.Values(t.flushedDatabases), (*database).passFields, c.readFlushed)
 }
 
-// enqueueWaiters puts the waiters into the queues, when all locks have been read.
+// enqueueWaiters adds the waiters to their queues, after all locks have been read.
 func (c *codec) enqueueWaiters() {
 	if !c.require(true) {
-		return // the error is of the lock that was read last
+		return // before the loop changes c.key, which names the lock of the error
 	}
 	t, last := c.t, uint64(0)
 	c.recordErr = errWaiter
@@ -262,8 +265,8 @@ func (c *codec) enqueueWaiters() {
 	c.require(t.waitingBytes <= MaxWaitingBytes)
 }
 
-// scheduleLocks puts the locks on the agenda. A lock must be in its least form. A waiter that could be granted must be
-// granted by a later event.
+// scheduleLocks adds the locks to the agendas. It is an error if normalize changes the extension of a lock or removes
+// the lock. It is also an error if a waiter could be granted now, and no event of its lock will grant it.
 func (c *codec) scheduleLocks() {
 	t, n := c.t, c.t.lockCount
 	for _, l := range slices.Collect(t.allLocks()) {

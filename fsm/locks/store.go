@@ -11,35 +11,35 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// store has the data of a table, and the state of the present call.
+// store has the data of a table, and the state of the current call.
 type store struct {
 	databases
 	queues
 	sessions
 
-	now int64
-	// readAt is the time at which locks are evaluated: now, or immediately after the event that runs.
+	now int64 // cluster time in milliseconds
+	// readAt is the time at which locks are evaluated: now, or immediately after the deadline of the event that runs.
 	readAt int64
 	budget
-	// generation grows with each copy. Locks and sessions of an older generation may be shared with a copy, so they are
-	// copied before they change.
-	generation uint64
-	// fences and orders are the last ones given out. lockIDs is the last id of a lock: ids are keys of trees only, and are
-	// in no snapshot.
-	fences, orders, lockIDs uint64
-	bytes                   int64
-	lockCount, holdCount    int
+	// generation is the number of copies that were made of the table. A copy of the table may share the records of locks
+	// and sessions that have another generation, so a call changes a copy of such a record.
+	generation           uint64
+	fences               uint64 // the last fence that was issued
+	orders               uint64 // the last order that was issued to a waiter
+	lockIDs              uint64 // the last serial number that was issued to a lock; in no snapshot
+	bytes                int64
+	lockCount, holdCount int
 
 	origins []*protocol.Incarnation // shared by holds, waiters and sessions
-	// touchedLocks has the locks that the present call may have changed, wokenLocks those whose queues may be granted:
-	// see finishStep.
+	// touchedLocks has the locks that the current call may have changed. wokenLocks has those locks whose queues may get a
+	// grant. finishStep empties both lists.
 	touchedLocks, wokenLocks []*lock
 	events                   []Event
 	lastLookup               lastLookup
 	probe                    *probe // nil until the first use
 }
 
-// newTree returns a tree, which counts its comparisons if compared is not nil.
+// newTree returns an empty tree. If compared is not nil, the tree counts its comparisons there.
 func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 	if compared != nil {
 		plain := less
@@ -51,7 +51,7 @@ func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// copy returns an independent copy in constant time.
+// copy returns an independent copy of the store, without events, in constant time.
 func (s *store) copy() store {
 	s.generation++
 	c := *s
@@ -62,12 +62,12 @@ func (s *store) copy() store {
 	return c
 }
 
-// ascend yields the items of a tree that are not before pivot.
+// ascend yields the items of a tree from pivot on, in their order.
 func ascend[T any](tree *btree.BTreeG[T], pivot T) iter.Seq[T] {
 	return func(yield func(item T) bool) { tree.Ascend(pivot, yield) }
 }
 
-// seek returns the first item that is not before pivot.
+// seek returns the first item of a tree from pivot on. ok reports whether there is such an item.
 func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	tree.Ascend(pivot, func(item T) bool {
 		found, ok = item, true
@@ -76,7 +76,7 @@ func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	return found, ok
 }
 
-// addSaturating returns a + b, but at most Forever.
+// addSaturating returns the sum of a and b, or Forever if the sum is larger.
 func addSaturating(a, b int64) int64 {
 	if a > 0 && b > Forever-a {
 		return Forever
@@ -84,10 +84,11 @@ func addSaturating(a, b int64) int64 {
 	return a + b
 }
 
-// cloned returns a copy of s that shares no memory with a log entry.
+// cloned returns a copy of s. The table stores copies, so that it keeps no log entry in memory.
 func cloned(s string) string { return strings.Clone(s) }
 
-// internOrigin returns the shared record of an incarnation.
+// internOrigin returns a record of an incarnation that holds, waiters and sessions share. The store keeps one such
+// record for each node, that of the last incarnation.
 func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 	for i, known := range s.origins {
 		if *known == o {
@@ -110,18 +111,18 @@ func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 
 var noOrigin protocol.Incarnation
 
-// lastLookup caches the last find of the present call, since most calls look for one lock several times. It is empty
-// between calls.
+// lastLookup has the arguments and the result of the last find of the current call, since most calls find one lock
+// several times. It is empty between calls.
 type lastLookup struct {
 	known bool
 	db    int
 	key   string
 	hash  uint64
-	lock  *lock // nil: there is none
+	lock  *lock // nil if the key has no lock
 }
 
-// probe is memory for the keys of searches. Calls that change the table share it. Calls that only read make their own,
-// since they may run in parallel.
+// probe has memory for the keys of searches. All calls that change the table use one probe. Each call that only reads
+// makes its own, since reads may run in parallel.
 type probe struct {
 	lock   lock
 	waiter waiter
@@ -134,7 +135,7 @@ func (s *store) probes() *probe {
 	return s.probe
 }
 
-// find returns the lock of a key, live or flushed, or nil, for a call that may change it.
+// find returns the live or flushed lock of a key, or nil. Only calls that change the table use it.
 func (s *store) find(db int, key string) *lock {
 	if n := &s.lastLookup; !n.known || n.db != db || n.key != key {
 		hash := keyspace.Hash(key)
@@ -143,12 +144,12 @@ func (s *store) find(db int, key string) *lock {
 	return s.lastLookup.lock
 }
 
-// waiterOf returns the owner's waiter in a queue, or nil.
+// waiterOf returns the owner's waiter in the queue of a lock, or nil. Only calls that change the table use it.
 func (s *store) waiterOf(l *lock, owner string) *waiter {
 	return s.queues.waiterOf(&s.probes().waiter, l, owner)
 }
 
-// findMutable returns the mutable lock of a key, or nil.
+// findMutable returns the lock of a key as a record that the call may change, or nil.
 func (s *store) findMutable(db int, key string) *lock {
 	l := s.find(db, key)
 	if l == nil {
@@ -157,7 +158,7 @@ func (s *store) findMutable(db int, key string) *lock {
 	return s.mutable(l)
 }
 
-// findOrMake returns the mutable lock of a key, and makes it if it is missing.
+// findOrMake returns the lock of a key as a record that the call may change. It makes the lock if it is missing.
 func (s *store) findOrMake(db int, key string) *lock {
 	if l := s.findMutable(db, key); l != nil {
 		return l
@@ -175,8 +176,8 @@ func (s *store) findOrMake(db int, key string) *lock {
 	return l
 }
 
-// mutable returns the record of lock l that the call may change: l itself, or a copy if a copy of the table may share
-// l.
+// mutable returns a record of lock l that the call may change: l itself, or a copy of l if l may be shared with a copy
+// of the table. The copy replaces l in the table.
 func (s *store) mutable(l *lock) *lock {
 	if l.generation != s.generation {
 		home := s.databaseOf(l)
@@ -200,7 +201,7 @@ func (s *store) mutable(l *lock) *lock {
 	return l
 }
 
-// wakeQueue schedules a grant of a queue at the end of the step.
+// wakeQueue makes finishStep grant the lock to the waiters that can have it.
 func (s *store) wakeQueue(l *lock) {
 	if l.idAndFlags&flagWoken == 0 {
 		l.idAndFlags |= flagWoken
@@ -208,7 +209,7 @@ func (s *store) wakeQueue(l *lock) {
 	}
 }
 
-// extend returns the lock's extension, and makes it if it is missing.
+// extend returns the extension of a lock, and makes it if it is missing.
 func (s *store) extend(l *lock) *extension {
 	if l.ext == nil {
 		l.ext = &extension{}
@@ -220,7 +221,9 @@ func (s *store) extend(l *lock) *extension {
 	return l.ext
 }
 
-// mutableSession returns the record of a session that the call may change. Requires: the session exists.
+// mutableSession returns the session as a record that the call may change.
+//
+// Requires: the session exists.
 func (s *store) mutableSession(id uint64) *session {
 	found := s.session(id)
 	if found.generation != s.generation {
@@ -232,7 +235,9 @@ func (s *store) mutableSession(id uint64) *session {
 	return found
 }
 
-// addHold adds a hold. Requires: its owner has no other hold of the lock.
+// addHold adds a hold to a lock.
+//
+// Requires: the owner has no hold of the lock.
 func (s *store) addHold(l *lock, h *hold) {
 	s.holdCount++
 	s.bytes += h.bytes()
@@ -264,6 +269,7 @@ func (s *store) addHold(l *lock, h *hold) {
 	}
 }
 
+// removeHold removes a hold from a lock, and wakes the queue.
 func (s *store) removeHold(l *lock, h *hold) {
 	s.holdCount--
 	s.bytes -= h.bytes()
@@ -288,11 +294,11 @@ func (s *store) removeHold(l *lock, h *hold) {
 	l.hold = nil
 }
 
-// replaceHold replaces a hold by a changed copy.
+// replaceHold replaces a hold by a changed copy. It does not wake the queue.
 func (s *store) replaceHold(l *lock, old, h *hold) {
 	woken := l.idAndFlags & flagWoken
 	if l.hold != nil && old.session() == h.session() && (h.session() == 0 || old.fence == h.fence) {
-		// The common case: a renewal.
+		// In the common case, a renewal, the new hold takes the place of the old one.
 		s.bytes += h.bytes() - old.bytes()
 		if h.session() != 0 {
 			s.holdsBySession.Set(h)
@@ -308,10 +314,12 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 	l.idAndFlags = l.idAndFlags&^flagWoken | woken
 }
 
-// enqueueWaiter adds a waiter to all its queues. Requires: the locks exist.
+// enqueueWaiter adds a waiter to all its queues.
+//
+// Requires: the locks exist.
 func (s *store) enqueueWaiter(w *waiter) { s.changeQueues(w, 1) }
 
-// dequeueWaiter removes a waiter from all its queues.
+// dequeueWaiter removes a waiter from all its queues. It does not wake the queues.
 func (s *store) dequeueWaiter(w *waiter) { s.changeQueues(w, -1) }
 
 func (s *store) changeQueues(w *waiter, n int32) {
@@ -336,14 +344,16 @@ func (s *store) replaceWaiter(old, w *waiter) {
 	s.enqueueWaiter(w)
 }
 
-// wakeQueuesOf schedules a grant of all queues of a waiter.
+// wakeQueuesOf calls wakeQueue for the locks of all keys of a waiter.
 func (s *store) wakeQueuesOf(w *waiter) {
 	for _, key := range w.keys() {
 		s.wakeQueue(s.findMutable(int(w.db), key))
 	}
 }
 
-// normalize brings a lock into its least form, schedules or removes it, and emits Created or Removed.
+// normalize removes the extension of a lock if no field of it is needed. It then removes the lock if the lock has no
+// hold, waiter, delay or pending grant; otherwise it updates the agenda. For a live lock it emits Created or Removed if
+// the lock was made or removed since the last such event.
 func (s *store) normalize(l *lock) {
 	home := s.databaseOf(l)
 	waiters := l.waiters()
@@ -370,8 +380,9 @@ func (s *store) normalize(l *lock) {
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
-// timers returns the instants after which the delay of a lock ends, its queue is granted, and its first wait, that of
-// w, ends. An instant is noDeadline if there is no such timer.
+// timers returns the deadlines of a lock's delay, of its pending grant, and of its first wait, and the waiter w of that
+// wait. A missing deadline is noDeadline. A pending grant is due from the time on at which it became pending, so its
+// deadline is one millisecond earlier.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	delay, grant, wait = noDeadline, noDeadline, noDeadline
 	if m := l.ext; m != nil {
@@ -388,14 +399,14 @@ func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	return delay, grant, wait, w
 }
 
-// dueOf returns the first deadline of a lock, without those of sessions.
+// dueOf returns the first deadline of a lock, or noDeadline. Deadlines of sessions do not count.
 func (s *store) dueOf(l *lock) int64 {
 	_, lease := l.firstLease()
 	delay, grant, wait, _ := s.timers(l)
 	return min(lease, delay, grant, wait)
 }
 
-// The sizes of records in bytes, as the table counts them. TestMemory measures them; they are rounded up.
+// The counted sizes of records in bytes. They are rounded up from the sizes that TestMemory measures.
 const (
 	lockBytes      = 120
 	extensionBytes = 176

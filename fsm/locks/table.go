@@ -5,24 +5,25 @@ import (
 	"slices"
 )
 
-// Table has all locks, sessions and fences, and the calls that change them. The package's document has its promises.
+// Table is the lock table. The documentation of the package has its promises. Calls that change a table exclude all
+// other calls; calls that only read may run in parallel.
 type Table struct{ engine }
 
-// New returns a table without locks.
+// New returns an empty table.
 func New() *Table { return newTable(nil) }
 
-// newTable returns a table without locks, which counts the comparisons of its trees if compared is not nil.
+// newTable returns an empty table. If compared is not nil, the trees of the table count their comparisons there.
 func newTable(compared *int) *Table {
 	return &Table{engine{store{
 		databases: databases{compared: compared}, queues: newQueues(compared), sessions: newSessions(compared),
 	}}}
 }
 
-// Copy returns an independent copy, without events, in constant time.
+// Copy returns an independent copy of the table, without events, in constant time.
 func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }
 
-// Begin sets the time, which never goes back, and the budget in units of work. It is called at the beginning of an
-// entry, and before each request.
+// Begin sets the time in milliseconds and the budget in units of work. The time never goes back: a time before the
+// current one has no effect. The state machine calls Begin at the beginning of an entry, and before each request.
 func (t *Table) Begin(nowMillis int64, budget int) {
 	t.now, t.units = max(t.now, nowMillis), budget
 	t.readAt = t.now
@@ -31,10 +32,10 @@ func (t *Table) Begin(nowMillis int64, budget int) {
 // Bytes returns the counted memory of the table in bytes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Len counts the locks, including flushed ones.
+// Len counts the live and the flushed locks.
 func (t *Table) Len() int { return t.lockCount }
 
-// Stats returns the present counts.
+// Stats returns the counts of a table.
 func (t *Table) Stats() Stats {
 	return Stats{
 		Locks: t.lockCount, Holds: t.holdCount, Waiters: t.waiterCount, Sessions: t.sessionsByID.Len(),
@@ -42,7 +43,8 @@ func (t *Table) Stats() Stats {
 	}
 }
 
-// LongestLease returns the longest lease of a hold or a session.
+// LongestLease returns the longest lease of all holds and sessions, in milliseconds. It takes time in proportion to the
+// table.
 func (t *Table) LongestLease() (longest int64) {
 	for l := range t.allLocks() {
 		for _, h := range l.holds() {
@@ -56,21 +58,22 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// RaiseCounters increases the last fence and the last session number by the same amount, and to at least above. Both
-// stay within MaxFence.
-func (t *Table) RaiseCounters(by, above uint64) {
-	raised := func(n uint64) uint64 { return max(n, min(max(n+min(by, MaxFence), above), MaxFence)) }
+// RaiseCounters adds an increase to the last fence and to the last session number, and then raises both to at least a
+// minimum. Neither exceeds MaxFence.
+func (t *Table) RaiseCounters(increase, minimum uint64) {
+	raised := func(n uint64) uint64 { return max(n, min(max(n+min(increase, MaxFence), minimum), MaxFence)) }
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
-// RaiseFences makes all later fences larger than above, and returns the last fence, which is given out to nobody.
-func (t *Table) RaiseFences(above uint64) (reached uint64) {
-	t.fences = max(t.fences, above)
+// RaiseFences raises the last fence to at least a minimum, so that all later fences are larger, and returns the last
+// fence.
+func (t *Table) RaiseFences(minimum uint64) (last uint64) {
+	t.fences = max(t.fences, minimum)
 	return t.fences
 }
 
-// RemoveAll removes all locks and sessions, and keeps the counters of fences, orders and session ids. It emits no
-// events. A restore from a backup calls it.
+// RemoveAll removes all locks and sessions, and keeps the last fence, order and session number. It emits no events. A
+// restore from a backup calls it.
 func (t *Table) RemoveAll() {
 	empty := New()
 	empty.now, empty.generation = t.now, t.generation
@@ -101,7 +104,7 @@ func (t *Table) RenewAll() {
 	t.units, t.events = 0, nil
 }
 
-// renewHolds restarts the leases of a lock's holds.
+// renewHolds restarts the leases of all holds of a lock.
 func (t *Table) renewHolds(l *lock) {
 	for _, old := range slices.Clone(l.holds()) {
 		h := *old

@@ -10,11 +10,12 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// Verify loads the table from a snapshot of itself, and returns the first difference. [Load] proves each record and the
-// relations between records, and makes all else anew. No call may be running.
+// Verify returns an error if the table breaks an invariant. It saves the table, loads the snapshot, and compares the
+// two tables. [Load] checks each record and the relations between records, and derives counts and trees anew. No call
+// may change the table meanwhile.
 func (t *Table) Verify() error { return t.verify(true) }
 
-// verify is Verify. served: also check that no waiter could be granted now.
+// verify does the work of Verify. If served is set, it also returns an error if a waiter could be granted now.
 func (t *Table) verify(served bool) error {
 	var out tape
 	t.Save(&out)
@@ -48,18 +49,20 @@ func (t *Table) verify(served bool) error {
 	return nil
 }
 
-// tape is a snapshot in memory. A player reads it.
+// tape is a snapshot in memory. It implements Writer.
 type tape []any
 
 func (p *tape) Uint(n uint64)   { *p = append(*p, n) }
 func (p *tape) Int(n int64)     { *p = append(*p, n) }
 func (p *tape) String(s string) { *p = append(*p, s) }
 
+// player reads the values of a tape. It implements Reader.
 type player struct {
 	words tape
 	err   error
 }
 
+// next removes the first value of a player's tape and returns it. The value must have type T.
 func next[T any](p *player) (value T) {
 	ok := p.err == nil && len(p.words) > 0
 	if ok {
@@ -78,8 +81,8 @@ func (p *player) String() string                 { return next[string](p) }
 func (p *player) Err() error                     { return p.err }
 func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p.String()) }
 
-// derived describes what no snapshot has: counts, flags, and the items of the trees. A record has the name that the
-// locks give it, so a record that is in a tree alone has none.
+// derived returns a line of text for each fact that a snapshot does not contain: counts, flags, and the items of the
+// trees. A line names a record by the lock that refers to it, so a record without a lock has an empty name.
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
 	for l := range t.allLocks() {
@@ -148,7 +151,8 @@ func (t *Table) derived() (lines []string) {
 	)
 }
 
-// itemsOf describes the items of a tree. Their order may depend on the ids of locks, so the descriptions are sorted.
+// itemsOf returns a line of text for each item of a tree. It sorts the lines, since the order of the items may depend
+// on the ids of locks, which differ between equal tables.
 func itemsOf[T any](label string, tree *btree.BTreeG[T], describe func(item T) string) (items []string) {
 	var last *T
 	tree.Scan(func(item T) bool {

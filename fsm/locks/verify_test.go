@@ -49,7 +49,7 @@ type parts struct {
 	many          *extension
 }
 
-// settleAs brings a lock into the form that a call leaves it in.
+// settleAs completes the changes of a lock, as finishStep does.
 func (p *parts) settleAs(l *lock) {
 	l.idAndFlags &^= flagTouched | flagWoken
 	p.touchedLocks, p.wokenLocks = nil, nil
@@ -64,8 +64,8 @@ func (p *parts) replace(change func(w *waiter)) {
 	p.settleAs(p.alone)
 }
 
-// TestVerify: Verify finds each number, text, tree and count that contradicts another one. The golden file has the
-// errors. Each bound of [Load] has a row here.
+// TestVerify requires that Verify returns an error for each number, text, tree or count that contradicts another. Each
+// bound of [Load] has a row here. The golden file has the errors.
 func TestVerify(t *testing.T) {
 	long := strings.Repeat("x", MaxText+1)
 	var got strings.Builder
