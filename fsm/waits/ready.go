@@ -7,24 +7,24 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Ready is a key whose waiters are to be tried, or a whole database.
+// Ready is an entry in the queue of ready keys: one key, or all keys of a database from a key on.
 type Ready struct {
-	DB int
-	// Key is the key. With Whole it is where to begin: all keys from Key on are ready.
+	DB    int
 	Key   string
-	Whole bool
-	// From is the least order of the waiters to be tried.
+	Whole bool // all keys of the database from Key on are ready
+	// From is the least order of the waiters that the owner of the table has not tried yet. It is 0 before the turn of the
+	// key begins.
 	From uint64
 }
 
-// readiness is the keys that are ready, in the order in which they became so. What one entry has no room
-// to serve stays for the next, so readiness is part of the state.
+// readiness has the queue of ready keys, in the order in which they became ready. It is part of the state, since a key
+// stays ready if a log entry has no room to try all its waiters.
 //
-// Invariant: known has the keys of the queue whose turn has not begun (From is 0).
+// Invariant: known has the single keys in the queue whose turn has not begun (From is 0).
 type readiness struct {
 	queue *btree.Map[uint64, Ready] // by turn
 	known *btree.BTreeG[Ready]
-	turn  uint64 // the last turn; 0 while no key is ready
+	turn  uint64 // the last turn that was issued, or 0 while no key is ready
 }
 
 func newReadiness() readiness {
@@ -40,8 +40,8 @@ func (r *readiness) copy() readiness {
 	return readiness{queue: r.queue.IsoCopy(), known: r.known.IsoCopy(), turn: r.turn}
 }
 
-// Wake notes that a key may serve waiters. A key without waiters is not noted, and a key whose turn
-// is to come keeps the turn.
+// Wake makes a key ready, unless the key has no waiters. A key that is ready already keeps its turn, if the turn has
+// not begun.
 func (t *Table) Wake(db int, key string) {
 	if !t.Any(db, key) {
 		return
@@ -55,7 +55,7 @@ func (t *Table) Wake(db int, key string) {
 	t.enqueue(r)
 }
 
-// WakeAll notes that every key of a database may serve waiters.
+// WakeAll makes all keys of a database ready.
 func (t *Table) WakeAll(db int) {
 	if t.places.Len() > 0 {
 		t.enqueue(Ready{DB: db, Whole: true})
@@ -67,17 +67,19 @@ func (r *readiness) enqueue(ready Ready) {
 	r.queue.Set(r.turn, ready)
 }
 
-// HasReady reports whether some key is ready.
+// HasReady reports whether any key is ready.
 func (r *readiness) HasReady() bool { return r.turn != 0 }
 
-// Ready returns the key whose turn it is. ok: there is one.
+// Ready returns the first entry of the queue of ready keys. ok reports whether there is one.
 func (r *readiness) Ready() (first Ready, ok bool) {
 	_, first, ok = r.queue.Min()
 	return first, ok
 }
 
-// Tried notes that the first ready key has tried its waiters before the order from. Once a turn has begun the key can
-// become ready again. Requires: the first that is ready is a key, and from is not 0.
+// Tried records that the waiters of the first ready key whose orders are below from have been tried. The turn of the
+// key has then begun, so Wake can make the key ready again.
+//
+// Requires: the first entry of the queue is a single key, and from is not 0.
 func (r *readiness) Tried(from uint64) {
 	turn, first, _ := r.queue.Min()
 	r.begun(first)
@@ -85,14 +87,14 @@ func (r *readiness) Tried(from uint64) {
 	r.queue.Set(turn, first)
 }
 
-// begun notes that the turn of a key begins, if the turn has not begun before.
+// begun removes a key from known if its turn begins now.
 func (r *readiness) begun(first Ready) {
 	if first.From == 0 && !first.Whole {
 		r.known.Delete(first)
 	}
 }
 
-// Served ends the turn of the first ready key.
+// Served removes the first entry from the queue of ready keys.
 func (r *readiness) Served() {
 	_, first, ok := r.queue.PopMin()
 	if ok {
@@ -103,8 +105,10 @@ func (r *readiness) Served() {
 	}
 }
 
-// Spread takes the next key with waiters out of a whole database that is ready, and makes that key ready,
-// behind the others. Requires: the first that is ready is a whole database.
+// Spread makes one key of a database ready: the first key with waiters from Ready.Key on. The first entry of the queue
+// then begins behind that key. If there is no such key, Spread removes the first entry.
+//
+// Requires: the first entry of the queue is a whole database.
 func (t *Table) Spread() {
 	turn, first, _ := t.queue.Min()
 	p, ok := t.seek(place{first.DB, first.Key, 0, 0, nil})
@@ -112,7 +116,7 @@ func (t *Table) Spread() {
 		t.Served()
 		return
 	}
-	first.Key = p.key + "\x00" // the next key that there can be
+	first.Key = p.key + "\x00" // the least key that is greater than p.key
 	t.queue.Set(turn, first)
 	t.Wake(p.db, p.key)
 }

@@ -4,22 +4,21 @@ import (
 	"errors"
 )
 
-// Scan calls f with all waiters, ordered by name, until f returns false.
+// Scan calls f with each waiter, in the order of their names, until f returns false.
 func (t *Table) Scan(f func(w *Waiter) bool) { t.names.Scan(f) }
 
-// ScanReady calls f with the ready keys, in turn, until f returns false.
+// ScanReady calls f with each entry of the queue of ready keys, in their order, until f returns false.
 func (t *Table) ScanReady(f func(r Ready) bool) {
 	t.queue.Scan(func(_ uint64, r Ready) bool { return f(r) })
 }
 
-// ReadyLen counts the ready keys.
+// ReadyLen counts the entries of the queue of ready keys.
 func (t *Table) ReadyLen() int { return t.queue.Len() }
 
-// NodeEnds returns the names of [Table.EndNodeWaitsBefore] whose waiters are not all removed. The caller must not
-// change the list.
+// NodeEnds returns the marks of waits that have ended with their nodes. The caller must not change the list.
 func (t *Table) NodeEnds() NodeEnds { return t.ended }
 
-// Orders returns the number of orders given out.
+// Orders returns the last order that was issued.
 func (t *Table) Orders() uint64 { return t.orders }
 
 var (
@@ -29,21 +28,21 @@ var (
 	errNodeEnd = errors.New("the end of a node is damaged")
 )
 
-// Restorer makes a table of a snapshot, and checks all of it.
+// Restorer builds a table from the values of a snapshot. Its methods return an error for values that no table can have.
 type Restorer struct {
 	table  *Table
 	orders map[uint64]struct{}
 	last   Name
 }
 
-// NewRestorer returns a restorer of a table that has given out so many orders.
+// NewRestorer returns a restorer of a table whose last order is orders.
 func NewRestorer(orders uint64) *Restorer {
 	t := New()
 	t.orders = orders
 	return &Restorer{table: t, orders: make(map[uint64]struct{})}
 }
 
-// Add adds the next waiter by name.
+// Add adds a waiter. The waiters must come in the order of their names.
 func (r *Restorer) Add(w *Waiter) error {
 	_, taken := r.orders[w.Order]
 	switch {
@@ -59,7 +58,7 @@ func (r *Restorer) Add(w *Waiter) error {
 	return nil
 }
 
-// Ready adds the next ready key.
+// Ready adds an entry at the end of the queue of ready keys.
 func (r *Restorer) Ready(ready Ready) error {
 	_, known := r.table.known.Get(ready)
 	coming := !ready.Whole && ready.From == 0
@@ -73,7 +72,7 @@ func (r *Restorer) Ready(ready Ready) error {
 	return nil
 }
 
-// NodeEnd adds the next name of [Table.NodeEnds].
+// NodeEnd adds a name to [Table.NodeEnds]. The names must come in the order of their nodes.
 func (r *Restorer) NodeEnd(before Name) error {
 	if n := len(r.table.ended); n > 0 && r.table.ended[n-1].Origin.Node >= before.Origin.Node {
 		return errNodeEnd
@@ -82,5 +81,5 @@ func (r *Restorer) NodeEnd(before Name) error {
 	return nil
 }
 
-// Table is the table.
+// Table returns the table.
 func (r *Restorer) Table() *Table { return r.table }

@@ -1,22 +1,20 @@
-// Package waits keeps the requests that wait for keys: who waits, for what, in which order, and until
-// when. Waits are part of the replicated state, so they outlive the node that leads.
+// Package waits keeps the requests that wait for keys, with their order and their deadlines. The table of waiters is
+// part of the replicated state, so a wait survives a failover.
 //
 // It promises:
-//   - the waiters of a key and a kind of value stand in the order in which they came;
-//   - to add, find or remove a waiter takes O(log n) for each of the waiter's keys, to copy all waiters
-//     constant time;
-//   - waiters that leave together (a node that died) leave in pieces of bounded work, and count as gone
-//     at once;
-//   - tables that saw the same calls are alike.
+//   - The queue of a key and a kind of value has its waiters in the order of their arrival.
+//   - To add, find or remove a waiter takes O(log n) for each of its keys. A copy of the table takes constant time.
+//   - The waits of a node end at once, in constant time. [Table.Sweep] removes the waiters, one in each call.
+//   - Tables that received the same calls are equal.
 //
-// The package does not know what a waiter waits for, nor when that has come: the owner calls Wake with
-// every key that may serve a waiter, takes the keys by [Table.Ready], and tries the waiters.
+// The package does not know when a request can be served. The owner of the table calls [Table.Wake] with each key that
+// has a new value. It then takes the ready keys from [Table.Ready], and tries to serve their waiters.
 //
-// Words: a *waiter* is a request that waits; the node that took the request names the waiter by a
-// *ticket*, which no other request of this incarnation of the node has. A key is *ready* when its waiters are to
-// be tried.
+// Words: a *waiter* is a request that waits. Its *ticket* is the number that the node of its client has given to it; no
+// other request of the same incarnation of the node has this number. A key is *ready* from the time at which it may
+// serve waiters until all its waiters have been tried.
 //
-// Read ready.go and node_ends.go next. saved.go is what a snapshot needs.
+// Start reading here, then ready.go and node_ends.go. saved.go has what a snapshot needs.
 package waits
 
 import (
@@ -28,15 +26,15 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Table is all waiters. The trees are copied on write, so a copy of the table takes constant time.
+// Table has all waiters. The trees are copied on write, so a copy of the table takes constant time.
 //
-// Invariant: a waiter stands in names, with each of its keys in places, and in deadlines if it has one; or
-// nowhere.
+// Invariant: each waiter in names has a place in places for each of its keys. If it has a deadline, it is in deadlines,
+// too. The trees have no other items.
 type Table struct {
 	places    *btree.BTreeG[place]
 	deadlines *btree.BTreeG[*Waiter]
 	names     *btree.BTreeG[*Waiter]
-	orders    uint64 // given out
+	orders    uint64 // the last order that was issued
 	bytes     int64
 	counts    Counts
 	readiness
@@ -49,7 +47,7 @@ type place struct {
 	key    string
 	kind   keyspace.Kind
 	order  uint64
-	waiter *Waiter // nil in a place that is looked for
+	waiter *Waiter // nil in the key of a search
 }
 
 func placeBefore(a, b place) bool {
@@ -80,7 +78,7 @@ func New() *Table {
 	}
 }
 
-// Copy returns a table that changes of the original do not change, nor the reverse.
+// Copy returns an independent copy, in constant time.
 func (t *Table) Copy() *Table {
 	c := *t
 	c.places, c.deadlines, c.names = t.places.IsoCopy(), t.deadlines.IsoCopy(), t.names.IsoCopy()
@@ -89,8 +87,8 @@ func (t *Table) Copy() *Table {
 	return &c
 }
 
-// Add adds a waiter behind all others, or at the place of its order if that is set. It returns false, and
-// does nothing, if the name is taken.
+// Add adds a waiter, and keeps it. If the waiter has no order, Add issues one, so that the waiter is behind all others.
+// If the name is taken, Add changes nothing and returns false.
 func (t *Table) Add(w *Waiter) bool {
 	if _, taken := t.names.Get(w); taken {
 		return false
@@ -111,7 +109,9 @@ func (t *Table) Add(w *Waiter) bool {
 	return true
 }
 
-// Remove takes a waiter of the table out.
+// Remove removes a waiter.
+//
+// Requires: the waiter is in the table.
 func (t *Table) Remove(w *Waiter) {
 	t.names.Delete(w)
 	for _, key := range w.Keys() {
@@ -124,7 +124,7 @@ func (t *Table) Remove(w *Waiter) {
 	t.counts.Add(w.Account, -1)
 }
 
-// Find returns the waiter of a name, nil if there is none.
+// Find returns the waiter with a name, or nil if there is none, or if its wait has ended with its node.
 func (t *Table) Find(n Name) *Waiter {
 	w, ok := t.names.Get(&Waiter{Name: n})
 	if !ok || t.ended.Has(w.Name) {
@@ -133,7 +133,7 @@ func (t *Table) Find(n Name) *Waiter {
 	return w
 }
 
-// Next returns the first waiter of a key and a kind whose order is at least from, nil if there is none.
+// Next returns the first waiter in the queue of a key and a kind whose order is at least from, or nil.
 func (t *Table) Next(db int, key string, kind keyspace.Kind, from uint64) *Waiter {
 	p, ok := t.seek(place{db, key, kind, from, nil})
 	if !ok || p.db != db || p.key != key || p.kind != kind {
@@ -142,7 +142,7 @@ func (t *Table) Next(db int, key string, kind keyspace.Kind, from uint64) *Waite
 	return p.waiter
 }
 
-// Any reports whether some waiter waits for the key, for whatever kind of value.
+// Any reports whether any waiter waits for a key, for a value of any kind.
 func (t *Table) Any(db int, key string) bool {
 	if t.places.Len() == 0 {
 		return false
@@ -151,7 +151,7 @@ func (t *Table) Any(db int, key string) bool {
 	return ok && p.db == db && p.key == key
 }
 
-// seek is the first place at or behind p.
+// seek returns the first place that is not before p. ok reports whether there is one.
 func (t *Table) seek(p place) (found place, ok bool) {
 	t.places.Ascend(p, func(q place) bool {
 		found, ok = q, true
@@ -160,22 +160,22 @@ func (t *Table) seek(p place) (found place, ok bool) {
 	return found, ok
 }
 
-// First returns the waiter whose deadline is the earliest, nil if no waiter has a deadline.
+// First returns the waiter with the earliest deadline, or nil if no waiter has a deadline.
 func (t *Table) First() *Waiter {
 	w, _ := t.deadlines.Min()
 	return w
 }
 
-// Len counts the waiters, including those of ended nodes that are not removed.
+// Len counts the waiters in the table, including those whose waits have ended with their nodes.
 func (t *Table) Len() int { return t.names.Len() }
 
-// Count counts the waiters of an account, including those of ended nodes that are not removed.
+// Count counts the waiters of an account, including those whose waits have ended with their nodes.
 func (t *Table) Count(account int) int { return t.counts.Of(account) }
 
-// Bytes returns the counted memory of all waiters.
+// Bytes returns the counted memory of all waiters, in bytes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
-// Incarnations returns the incarnations of nodes from which requests wait.
+// Incarnations returns the incarnations whose clients wait, ordered by node and epoch.
 func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 	next := Name{}
 	for more := true; more; {
@@ -194,10 +194,11 @@ func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 	return incarnations
 }
 
-// Counts are numbers of waiters by account. There is nothing at 0, and nothing before the first waiter of an account.
+// Counts has the number of waiters of each account, by account. Account 0 is no account, and is not counted. The slice
+// ends behind the highest account that has had a waiter.
 type Counts []int
 
-// Add adds n waiters to an account.
+// Add adds n to the number of waiters of an account.
 func (c *Counts) Add(account, n int) {
 	if account == 0 {
 		return
@@ -208,7 +209,7 @@ func (c *Counts) Add(account, n int) {
 	(*c)[account] += n
 }
 
-// Of is the number of waiters of an account.
+// Of returns the number of waiters of an account.
 func (c Counts) Of(account int) int {
 	if account >= len(c) {
 		return 0
@@ -216,7 +217,7 @@ func (c Counts) Of(account int) int {
 	return c[account]
 }
 
-// Equal reports whether all accounts have as many waiters in d.
+// Equal reports whether each account has the same number of waiters in c and in d.
 func (c Counts) Equal(d Counts) bool {
 	for account := range max(len(c), len(d)) {
 		if c.Of(account) != d.Of(account) {

@@ -2,9 +2,9 @@ package waits
 
 import "fmt"
 
-// Verify looks at everything, and returns what contradicts something else: what stands twice, or is counted.
+// Verify returns an error if the trees of the table contradict each other, or if a count is wrong.
 func (t *Table) Verify() (err error) {
-	failed := func(format string, args ...any) bool { // the first failure counts
+	failed := func(format string, args ...any) bool { // records the first failure
 		if err == nil {
 			err = fmt.Errorf("waits: "+format, args...)
 		}

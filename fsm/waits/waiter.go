@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Never is the deadline of a waiter that waits without end.
+// Never is the deadline of a waiter without a timeout.
 const Never = 0
 
-// Name is how the node of a waiter's client calls the waiter. Tickets of an incarnation of a node grow.
+// Name identifies a waiter. The node of the client issues the ticket; the tickets of an incarnation ascend.
 type Name struct {
 	Origin protocol.Incarnation
 	Ticket uint64
@@ -26,28 +26,23 @@ func (n Name) Compare(m Name) int {
 	return cmp.Compare(n.Ticket, m.Ticket)
 }
 
-// Waiter is a request that waits. Invariant: never changed once in a [Table].
+// Waiter is a request that waits. A waiter in a [Table] is immutable.
 type Waiter struct {
 	Name
-	// Order is the waiter's place among all waiters. The table gives it out.
-	Order uint64
-	DB    int
-	// Kind is the kind of value that the waiter takes.
-	Kind keyspace.Kind
-	// DeadlineMillis is the last instant of cluster time at which the waiter may be served, or [Never].
-	DeadlineMillis int64
-	// Words are the request, which is tried when one of the keys is ready.
-	Words []string
-	// KeyFrom and KeyCount say which of the words are the keys.
-	KeyFrom, KeyCount int
-	// Account is the owner's number of what the waiter counts for, 0: nothing. See [Counts].
-	Account int
+	Order          uint64 // the position among all waiters; the table issues it
+	DB             int
+	Kind           keyspace.Kind // the kind of value that the request takes
+	DeadlineMillis int64         // the last instant of cluster time at which the waiter may be served, or [Never]
+	Words          []string      // the request
+	KeyFrom        int           // the index of the first key in Words
+	KeyCount       int
+	Account        int // the account that the waiter counts for, or 0; see [Counts]
 }
 
-// Keys are the keys that the waiter waits for, perhaps one twice.
+// Keys returns the keys that the waiter waits for. A key may be repeated.
 func (w *Waiter) Keys() []string { return w.Words[w.KeyFrom : w.KeyFrom+w.KeyCount] }
 
-// Own makes the words a copy that shares no memory with a log entry, in one allocation of text.
+// Own replaces the words by copies that share no memory with a log entry. All copies share one allocation.
 func (w *Waiter) Own() {
 	var text strings.Builder
 	for _, word := range w.Words {
@@ -60,14 +55,14 @@ func (w *Waiter) Own() {
 	}
 }
 
-// What a waiter counts for, in bytes: measured by TestMemory, and rounded up.
+// The counted sizes of records in bytes. They are rounded up from the sizes that TestMemory measures.
 const (
 	waiterBytes = 320
 	placeBytes  = 96
 	wordBytes   = 16
 )
 
-// Bytes is what the waiter counts for.
+// Bytes returns the counted memory of the waiter, in bytes.
 func (w *Waiter) Bytes() int64 {
 	n := int64(waiterBytes + len(w.Origin.Node) + w.KeyCount*placeBytes + len(w.Words)*wordBytes)
 	for _, word := range w.Words {
