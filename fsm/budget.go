@@ -6,36 +6,34 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The work of requests, words and scripts.
+// The prices of requests and scripts. The unit of work is about a nanosecond.
 const (
-	requestWork = 256 // any request
-	wordWork    = 128 // a word of a request
-	watchWork   = 256 // a key that EXEC compares
-	luaStepWork = 20  // a step of a script
-	hashWork    = 2   // a byte of a source that EVAL hashes
-	// compileWork is the work for a byte of a source that is compiled, at worst: compiling the longest source is as much
-	// as a script may do.
-	compileWork = 256
+	requestWork = 256 // the work for any request
+	wordWork    = 128 // the work for each word of a request
+	watchWork   = 256 // the work for each key that EXEC compares
+	luaStepWork = 20  // the work for each step of a script
+	hashWork    = 2   // the work for each byte of a source that EVAL hashes
+	compileWork = 256 // the work for each byte of a source that is compiled, in the worst case
 )
 
-// budgets bound the work of requests that share an entry or the machine's lock. The budgets of an entry are part of the
-// entry's meaning, so all nodes must have the same. The budgets are a field of [Machine] for tests only.
+// budgets bound the work of requests that share a log entry or the machine's lock. All nodes must have the same
+// budgets, since the budgets decide which requests of an entry run. Only tests set other budgets than the default.
 type budgets struct {
-	// batch is the share of each batch. entry is shared by all batches of an entry, beyond their own shares. A request
-	// that does not fit is not run, and ends its batch. The first request that exceeds its batch's share runs, whatever it
-	// costs, so even the largest request runs when its turn comes.
+	// batch is the work that each batch may always spend. entry is the work that all batches of an entry may spend
+	// together beyond that. A request that does not fit does not run, and ends its batch. But the first request of an
+	// entry that exceeds batch runs whatever it costs, so that even the largest request runs at some time.
 	batch, entry int64
-	// reads is shared by all reads of an entry, beyond the price of their words.
+	// reads is the work of all reads of an entry together. The price of their words does not count.
 	reads int64
-	// serving is shared by all waiters that an entry serves. The first of them may cost anything.
+	// serving is the work of all waiters that an entry serves together. The first of them may cost anything.
 	serving int64
-	// endings is shared by all changes of native locks that are due in an entry: see [call.beginLocks].
+	// endings is the work of all due changes of native locks in an entry: see [call.beginLocks].
 	endings int64
 	// waiting bounds the memory of all waiters, in bytes.
 	waiting int64
-	// transaction bounds an EXEC.
+	// transaction bounds the work of an EXEC.
 	transaction int64
-	// readShort and readLong bound a call of [Machine.Read].
+	// readShort and readLong bound the work of a short and of a long [Machine.Read].
 	readShort, readLong int64
 }
 
@@ -50,16 +48,16 @@ func defaultBudgets() budgets {
 // boundless is larger than every sum of work.
 const boundless = 1 << 62
 
-// price returns the least work of a request of n bytes.
+// price returns the work for a request of n bytes before it runs.
 func price(r *protocol.Request, n int) int64 {
 	return requestWork + int64(len(r.Args))*wordWork + int64(n)
 }
 
-// budget is the work that a batch may spend.
+// budget is the work that a batch may spend: its own share, and a part that all batches of an entry share.
 type budget struct {
-	total  int64 // what all batches of the entry share
-	shared int64 // the part of total that earlier batches left
-	left   int64 // of shared and of the batch's own share
+	total  int64 // the shared part at the beginning of the entry
+	shared int64 // the shared part at the beginning of the batch
+	left   int64 // what the batch has left of shared and of its own share
 }
 
 func newBudget(shared int64) budget { return budget{total: shared, shared: shared, left: shared} }
@@ -67,13 +65,14 @@ func newBudget(shared int64) budget { return budget{total: shared, shared: share
 // newOwnBudget returns a budget without a shared part.
 func newOwnBudget(own int64) budget { return budget{total: boundless, left: own} }
 
-// open starts the budget of the next batch, which has own beside the shared part.
+// open begins the next batch of the entry, whose own share is own.
 func (b *budget) open(own int64) {
 	b.shared = max(0, min(b.shared, b.left))
 	b.left = b.shared + own
 }
 
-// ceiling returns the most that the next request may cost: anything, while the shared part is whole.
+// ceiling returns the most work that the next request may spend. While no request has used the shared part, there is no
+// bound.
 func (b *budget) ceiling() int64 {
 	if b.shared == b.total && b.left >= b.total {
 		return math.MaxInt64
@@ -81,5 +80,5 @@ func (b *budget) ceiling() int64 {
 	return b.left
 }
 
-// maxWaitingBytes bounds the memory of all waiters. All nodes must have the same bound.
+// maxWaitingBytes bounds the memory of all waiters for keys, in bytes. All nodes must have the same bound.
 const maxWaitingBytes = 256 << 20

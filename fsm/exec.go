@@ -5,14 +5,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// timeOp is TIME by the entry's wall clock, in whole milliseconds.
+// timeOp runs TIME. It replies with the wall time of the entry, which has whole milliseconds.
 func timeOp(c *call) protocol.Value {
 	wallMillis := max(0, c.WallNow())
 	return protocol.Strings(command.FormatUint(uint64(wallMillis/1000)), command.FormatUint(uint64(wallMillis%1000*1000)))
 }
 
-// execOp runs a transaction. Nodes write the request, with the watched keys and the queued requests as its words: see
-// [protocol.AppendTransaction].
+// execOp runs a transaction. The node of the client makes the request; its words are the watched keys and the queued
+// requests: see [protocol.AppendTransaction].
 func execOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("exec")
@@ -37,13 +37,13 @@ func execOp(c *call) protocol.Value {
 	return c.transact(watches, queued, count)
 }
 
-// errOverTransaction is the reply to a transaction over its budget, of which nothing is kept.
+// errOverTransaction is the reply to a transaction that was undone since it exceeded its budget.
 var errOverTransaction = protocol.ExecAbortedBy(&protocol.Error{
 	Prefix: "ERR",
 	Text:   "transaction is over its budget of work",
 }).Value()
 
-// transact runs all requests of a transaction that watches keys, or none if they exceed the budget.
+// transact runs the requests of a transaction. If they exceed the budget, it undoes all their changes.
 func (c *call) transact(watches, queued string, count int) protocol.Value {
 	db, words := c.DB, c.Args
 	outer := c.Narrow(c.bounds.transaction)
@@ -65,8 +65,8 @@ func (c *call) transact(watches, queued string, count int) protocol.Value {
 	return reply
 }
 
-// runQueued runs the requests of a transaction in their order, within the budget. The error of a request does not stop
-// the others.
+// runQueued runs the requests of a transaction in their order, until the budget is spent. If a request fails, the next
+// ones still run.
 func (c *call) runQueued(queued string, count int) protocol.Value {
 	number := c.Seed
 	var replies []protocol.Value
@@ -75,7 +75,7 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 	}
 	var r protocol.Request
 	for queued != "" && !c.Over {
-		rest, _ := protocol.NextRequest(queued, &r) // parsed before without error
+		rest, _ := protocol.NextRequest(queued, &r) // countRequests has found no error
 		c.Spend(price(&r, len(queued)-len(rest)))
 		if !c.Fits(0) {
 			break
@@ -99,7 +99,7 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 	return protocol.Array(replies...)
 }
 
-// countRequests counts the requests of a body. ok: all of them can be read.
+// countRequests counts the encoded requests in body. ok reports whether all of them are valid.
 func countRequests(body string) (n int, ok bool) {
 	var r protocol.Request
 	for body != "" {
@@ -113,8 +113,8 @@ func countRequests(body string) (n int, ok bool) {
 	return n, true
 }
 
-// mark is the reply to WATCH for a key, which EXEC compares: twice the number of versions given out, and one more if
-// the key was missing. A mark holds on every node.
+// mark is the reply to WATCH for a key. EXEC compares it with the state of the key. A mark is twice the last version
+// that was issued, plus 1 if the key was missing. It is valid on all nodes.
 type mark uint64
 
 func newMark(versions uint64, missing bool) mark {
@@ -128,7 +128,7 @@ func newMark(versions uint64, missing bool) mark {
 func (m mark) versions() uint64 { return uint64(m >> 1) }
 func (m mark) missing() bool    { return m&1 != 0 }
 
-// watchOp replies with the marks of keys.
+// watchOp runs WATCH. It replies with the marks of the keys.
 func watchOp(c *call) protocol.Value {
 	elems := make([]protocol.Value, len(c.Args)-1)
 	for i, key := range c.Args[1:] {
@@ -137,8 +137,8 @@ func watchOp(c *call) protocol.Value {
 	return protocol.Array(elems...)
 }
 
-// watchedChanged reports whether a watched key has changed since WATCH, even if it has changed back. ok: the list can
-// be read.
+// watchedChanged reports whether a watched key has changed since WATCH, even if it has its old value again. ok reports
+// whether the list of watched keys is valid.
 func (c *call) watchedChanged(watches string) (changed, ok bool) {
 	var w protocol.Watch
 	for watches != "" {
@@ -156,8 +156,8 @@ func (c *call) watchedChanged(watches string) (changed, ok bool) {
 	return changed, true
 }
 
-// changedSince reports whether the key was created or removed, or got another value or deadline, after m. A swap of the
-// database counts as a change, since its items may be older than m.
+// changedSince reports whether a watched key was created or removed, or got another value or deadline, after mark m. A
+// swap of the database counts as a change of each key, since the versions of swapped items may be older than m.
 func (c *call) changedSince(w *protocol.Watch, m mark) bool {
 	it := c.FindIn(w.DB, w.Key)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// auditNative tells the auditors of the node what happened to a native lock.
+// auditNative emits a change of a native lock to the auditors of this node.
 func (c *call) auditNative(e *locks.Event) {
 	what, at := "", c.NowMillis
 	switch e.Kind {
@@ -34,18 +34,18 @@ func (c *call) auditNative(e *locks.Event) {
 	}
 }
 
-// setLoss says why a hold was lost. cause is nil where no command took the hold away.
+// setLoss stores in ch why a hold was lost. cause is the command that ended the hold, or nil if no command did.
 func setLoss(ch *event.LockChange, reason locks.Reason, cause *lossCause) {
 	if ch.Reason = reason.String(); cause != nil {
 		ch.Command, ch.By, ch.Text = cause.command, cause.by(), cause.text
 	}
 }
 
-// mostOwners is how many owners of one hash are told one by one, where all of them get it or lose it at once.
+// mostOwners bounds the changes that are emitted for the owners of one hash.
 const mostOwners = 100
 
-// auditStock tells the auditors which owners have a stock lock since this event, and which have it no longer. The
-// values of the key before and after the event decide, whatever the command was.
+// auditStock emits which owners an event gave a stock lock to, and which owners lost or released it. It compares the
+// values of the key before and after the event, and so covers every command.
 func (c *call) auditStock(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	switch e.Kind {
@@ -72,12 +72,13 @@ func (c *call) auditStock(e *locks.Event) {
 	}
 }
 
-// isHeld reports whether an item is a stock lock that somebody holds.
+// isHeld reports whether an item is a stock lock whose lease has not ended.
 func (c *call) isHeld(it *keyspace.Item) bool {
 	return command.IsStockLock(it) && !it.Ended(c.NowMillis)
 }
 
-// isSameHold reports whether the owners of two stock locks at one key are the same, and took it when.
+// isSameHold reports whether two items of one key are the same hold: they have the same owners, and were taken at the
+// same time.
 func isSameHold(it, next *keyspace.Item) bool {
 	if !it.IsString() || !next.IsString() {
 		return next.Shares(it)
@@ -87,19 +88,18 @@ func isSameHold(it, next *keyspace.Item) bool {
 	return was.SinceMillis == is.SinceMillis && it.Value() == next.Value()
 }
 
-// stockChange is what the changes of the owners of a stock lock have in common.
+// stockChange has the fields that the changes of all owners of a stock lock share.
 type stockChange struct {
-	what   string // LockGranted, or LockTaken if an owner may also have released
+	what   string // LockGranted, or LockTaken, which auditOwner changes to LockReleased for a release
 	db     int
 	it     *keyspace.Item
 	mark   keyspace.Mark
-	client locks.Client
-	// byCommand: the command under way ended the hold, which is a release if the command is the owner's: of all, or of
-	// those that it names.
+	client locks.Client // the client that took the lock
+	// byCommand is set if the current command ended the holds. An owner that the command names has then released its hold.
+	// If ofAll is set, all owners have.
 	byCommand, ofAll bool
-	// reason and cause are of a loss.
-	reason locks.Reason
-	cause  *lossCause
+	reason           locks.Reason // of a loss
+	cause            *lossCause   // of a loss, or nil
 }
 
 func (c *call) newStockChange(what string, db int, it *keyspace.Item) stockChange {
@@ -107,7 +107,7 @@ func (c *call) newStockChange(what string, db int, it *keyspace.Item) stockChang
 	return stockChange{what: what, db: db, it: it, mark: m, client: c.markedBy(&m)}
 }
 
-// auditLost tells of the owners that have lost a stock lock to time, to a flush or to LOCK.BREAK.
+// auditLost emits the loss of a stock lock that expired, was flushed or was broken by LOCK.BREAK.
 func (c *call) auditLost(e *locks.Event) {
 	if !command.IsStockLock(&e.Stock.Item) {
 		return
@@ -115,14 +115,15 @@ func (c *call) auditLost(e *locks.Event) {
 	s := c.newStockChange(event.LockTaken, e.DB, &e.Stock.Item)
 	s.reason, s.cause = e.Reason, c.st.history.kinds[stockLocks].cause(e.Cause)
 	if owners := e.Stock.Owners; len(owners) == 1 && e.Stock.Count == 1 {
-		c.auditOwner(&s, owners[0].Owner) // LOCK.BREAK may have left others
+		c.auditOwner(&s, owners[0].Owner) // other owners may still hold the lock
 		return
 	}
 	c.auditOwners(&s)
 }
 
-// auditEnd tells of the owners whose stock lock the command under way has ended: one that Parted, or all. Each has
-// released or lost it, by the rules of [call.stockTaken]; what stays the key's value, nobody has taken away.
+// auditEnd emits the end of a stock lock by the current command, for the owner of a Parted event, or else for all
+// owners. [call.stockTaken] has the rules by which an owner released the lock or lost it. A command that stores the
+// same value again takes the lock from nobody.
 func (c *call) auditEnd(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	s := c.newStockChange(event.LockTaken, e.DB, it)
@@ -136,7 +137,7 @@ func (c *call) auditEnd(e *locks.Event) {
 	c.auditOwners(&s)
 }
 
-// auditOwners tells of all owners of a stock lock.
+// auditOwners emits a change for each owner of a stock lock.
 func (c *call) auditOwners(s *stockChange) {
 	if s.it.IsString() {
 		c.auditOwner(s, s.it.Value())
@@ -145,7 +146,8 @@ func (c *call) auditOwners(s *stockChange) {
 	}
 }
 
-// auditFields tells of the owners in a hash, or of their number if many are its owners no longer.
+// auditFields emits a change for each owner in a hash, up to mostOwners. If more owners lost the lock, it emits one
+// change with their number.
 func (c *call) auditFields(s stockChange, h *collection.Hash) {
 	if n := holders(h); n > mostOwners && s.what != event.LockGranted {
 		c.auditOwner(&s, "").Count = n
@@ -159,7 +161,7 @@ func (c *call) auditFields(s stockChange, h *collection.Hash) {
 	})
 }
 
-// auditOwner tells of one owner.
+// auditOwner emits a change for one owner, and returns it.
 func (c *call) auditOwner(s *stockChange, owner string) *event.LockChange {
 	if owner == modeField && !s.it.IsString() {
 		return nil
@@ -187,7 +189,7 @@ func (c *call) auditOwner(s *stockChange, owner string) *event.LockChange {
 	return ch
 }
 
-// auditFlush tells that the stock locks of a database that were not told of one by one are lost, too.
+// auditFlush emits one change for all stock locks of a flushed database for which no change of their own was emitted.
 func (c *call) auditFlush(db int) {
 	cause := c.requester("")
 	ch := c.addChange(event.LocksFlushed, db, "", "", &locks.Client{})
@@ -195,8 +197,8 @@ func (c *call) auditFlush(db int) {
 	setLoss(ch, locks.Flushed, &cause)
 }
 
-// addChange adds a change of a lock to the events of the entry, for the caller to complete. Auditors of all nodes get
-// the same changes, in one order.
+// addChange adds a change of a lock to the events of the entry, and returns it. The caller sets the remaining fields.
+// The auditors of all nodes receive the same changes in the same order.
 func (c *call) addChange(what string, db int, key, owner string, client *locks.Client) *event.LockChange {
 	c.changes = append(c.changes, event.LockChange{
 		What: what, Owner: owner, Node: client.Origin.Node, Conn: client.Conn,

@@ -12,23 +12,24 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// The work of the lock table.
+// Prices and allowances of the lock table. The unit of work is about a nanosecond.
 const (
-	// lockWork is the work of a command for a key, holdWork that of a hold which ends or is shown.
+	// lockWork is the work for each key of a lock command.
 	lockWork = 1 << 10
+	// holdWork is the work for a hold that ends or is shown.
 	holdWork = 512
-	// grantWork is the work of one unit of the lock table's budget: see [locks.Table.Begin]. A change is
-	// [locks.ChangeUnits] units: 8 µs.
+	// grantWork is the work for one unit of the lock table's budget: see [locks.Table.Begin]. A change takes
+	// [locks.ChangeUnits] units, and so 8 µs.
 	grantWork = 512
-	// leastChanges are the changes that each entry may make for due events, so that waiters for other keys never hold up
-	// locks for good. Each lock command may make as many for its key, and one more for each further key, so that a lock
-	// whose hold has ended is free for the command.
+	// leastChanges is the number of changes that each entry may always make for due events, so that other work cannot
+	// delay locks forever. Each lock command may always make as many changes for its first key, and one more for each
+	// further key. So a lock whose hold has ended is free for the command.
 	leastChanges = 16
-	// keepaliveChanges are the changes for sessions that are over when the node's incarnation is renewed.
+	// keepaliveChanges is the number of changes that a "node-keepalive" request may make for sessions that have ended.
 	keepaliveChanges = 1 << 8
 )
 
-// beginLocks runs due events of the lock table as an entry begins.
+// beginLocks runs due events of the lock table at the beginning of an entry.
 func (c *call) beginLocks() {
 	t := c.st.Locks
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
@@ -39,8 +40,8 @@ func (c *call) beginLocks() {
 	c.publishLockEvents()
 }
 
-// turnLocks gives the lock table the time, and the rest of the entry's budget for changes, or the budget of own changes
-// if that is more. The request pays for the difference.
+// turnLocks passes the time and a budget to the lock table. The budget is what the entry has left for changes, or the
+// price of own changes if that is more. The request pays for the difference.
 func (c *call) turnLocks(own int) {
 	if invariant.On {
 		c.st.published()
@@ -49,7 +50,7 @@ func (c *call) turnLocks(own int) {
 	c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
 }
 
-// ownWork returns the most that a request pays for own changes beyond the entry's budget for changes.
+// ownWork returns the work that a request must pay for own changes if the entry's budget for changes does not suffice.
 func (c *call) ownWork(own int) int64 {
 	if c.Reading {
 		return 0
@@ -57,11 +58,11 @@ func (c *call) ownWork(own int) int64 {
 	return max(0, int64(own)*locks.ChangeUnits*grantWork-c.endings)
 }
 
-// ownChanges returns the changes that a lock command may make for so many keys.
+// ownChanges returns the number of changes that a lock command with this number of keys may always make.
 func ownChanges(keys int) int { return leastChanges - 1 + min(keys, locks.MaxKeys) }
 
-// changeLocks returns the lock table to a command that changes it. keys is the number of keys that the command names. A
-// script or a transaction first keeps a copy of the table, which takes constant time.
+// changeLocks returns the lock table to a command that changes it. keys is the number of keys of the command. In a
+// script or a transaction, changeLocks first copies the table for a roll-back, in constant time.
 func (c *call) changeLocks(keys int) *locks.Table {
 	if c.Undo != nil && !c.journal.locksKept {
 		c.Undo.Note(command.Change{Locks: c.st.Locks.Copy()})
@@ -75,14 +76,16 @@ func (c *call) changeLocks(keys int) *locks.Table {
 	return c.st.Locks
 }
 
-// settleLock settles a key. Every command that may write the key calls it.
+// settleLock runs the due events of a key. Each command that may write the key calls settleLock first.
 func (c *call) settleLock(db int, key string) {
 	c.changeLocks(1).Settle(db, key)
 	c.publishLockEvents()
 }
 
-// LockAt reports whether a key is a lock, or a flushed lock with a queue, which may become a lock again. If the budget
-// does not suffice to settle the key, the request is over. Requires: the request writes.
+// LockAt settles a key, and reports whether the key is a lock then. If the budget does not suffice for the settlement,
+// it sets Over and reports true.
+//
+// Requires: the request writes.
 func (c *call) LockAt(db int, key string) bool {
 	switch {
 	case !c.LocksThere():
@@ -96,13 +99,13 @@ func (c *call) LockAt(db int, key string) bool {
 	return c.st.Locks.Has(db, key)
 }
 
-// settleKeys settles the keys that a command reads, so that it sees them as of its instant. It reports whether the
-// budget of the request sufficed.
+// settleKeys settles the keys that a command reads, so that the command sees no hold that has ended. It reports
+// whether the budget of the request sufficed.
 func (c *call) settleKeys(b *binding) bool {
 	var room [4]int
 	positions := b.row.AppendKeyPositions(room[:0], c.Args)
 	if b.subcommand > 0 {
-		positions = append(room[:0], 1) // two words of the command are one word here
+		positions = append(room[:0], 1) // a request has a subcommand in its first word
 	}
 	for _, at := range positions {
 		if key := c.Args[at]; c.st.Locks.HasDue(c.DB, key, c.NowMillis) && c.Fits(c.ownWork(leastChanges)) {
@@ -112,7 +115,8 @@ func (c *call) settleKeys(b *binding) bool {
 	return !c.Over
 }
 
-// publishLockEvents passes the events of the lock table on, and charges the entry for the changes.
+// publishLockEvents passes the events of the lock table to LockEvent, updates the items of the locks, and charges the
+// entry for the changes.
 func (c *call) publishLockEvents() {
 	t := c.st.Locks
 	used := max(0, c.turned-int64(t.BudgetLeft())*grantWork)
@@ -138,8 +142,8 @@ func (c *call) publishLockEvents() {
 	c.touchLock(touch)
 }
 
-// LockEvent passes an event to its observers: the replicated history, the node's own auditors and watch and, for native
-// locks, the counters and the listeners.
+// LockEvent passes an event to its observers: the replicated history, the auditors and the lockWatch of this node and,
+// for native locks, the counters and the listeners of this node.
 func (c *call) LockEvent(e *locks.Event) {
 	if e.Stock != nil {
 		e.Client = locks.Client{Origin: c.origin, Conn: int64(c.conn)}
@@ -166,7 +170,7 @@ type lockKey struct {
 	key string
 }
 
-// markLock stores or removes the item of a lock.
+// markLock stores the item of a Created lock, or removes that of a Removed lock.
 func (c *call) markLock(e *locks.Event) {
 	if e.Kind == locks.Created {
 		c.Store(e.DB, keyspace.NewLock(c.HashOf(e.Key), e.Text))
@@ -178,7 +182,7 @@ func (c *call) markLock(e *locks.Event) {
 	}
 }
 
-// touchLock gives the item of a lock another version, so the key has changed for EXEC.
+// touchLock gives the item of a lock another version, so that EXEC regards the key as changed.
 func (c *call) touchLock(at lockKey) {
 	if at.db < 0 {
 		return
@@ -219,7 +223,7 @@ func (n *LockCounts) observe(e *locks.Event) {
 	}
 }
 
-// publishLockEvent emits an event of a lock to the listeners of this node.
+// publishLockEvent emits an event of a native lock to the listeners of this node.
 func (c *call) publishLockEvent(e *locks.Event) {
 	if c.Interest&event.InMessages != 0 {
 		if said := c.messageOf(e); said != "" {
@@ -249,10 +253,10 @@ func (c *call) publishLockEvent(e *locks.Event) {
 	}
 }
 
-// slowWaitMillis is the wait from which a grant is slow.
+// slowWaitMillis bounds a wait. A grant after a longer wait is slow.
 const slowWaitMillis = 1000
 
-// messageOf returns the message of an event on the channel of its lock, or an empty one.
+// messageOf returns the message that the channel of a lock gets for an event, or "" if it gets none.
 func (c *call) messageOf(e *locks.Event) string {
 	switch e.Kind {
 	case locks.Granted:
@@ -270,7 +274,7 @@ func (c *call) messageOf(e *locks.Event) string {
 	return ""
 }
 
-// notifyClient emits an event to a connection of this node.
+// notifyClient emits an event about a lock to a connection, if it is a connection of this node.
 func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return
@@ -287,7 +291,7 @@ func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 	}})
 }
 
-// notifyWaiter emits the end of a wait to a client of this node.
+// notifyWaiter emits the reply to a request whose wait has ended, if the client is connected to this node.
 func (c *call) notifyWaiter(e *locks.Event) {
 	if e.Name.Origin != c.own {
 		return
@@ -310,7 +314,7 @@ func (c *call) notifyWaiter(e *locks.Event) {
 	})
 }
 
-// refusalOf returns the reply to a request that the lock table refuses.
+// refusalOf returns the reply for an error of the lock table.
 func refusalOf(err error) protocol.Value {
 	switch err {
 	case locks.ErrMode:
@@ -335,7 +339,7 @@ func refusalOf(err error) protocol.Value {
 	return protocol.Err("the request for a lock is corrupt")
 }
 
-// worksOn charges for so many keys of the lock table. It reports whether the budget sufficed.
+// worksOn charges the work for this number of keys. It reports whether the budget sufficed; if not, it charges nothing.
 func (c *call) worksOn(keys int) bool {
 	if !c.Fits(int64(keys) * lockWork) {
 		return false

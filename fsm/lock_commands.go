@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockOps are the commands of native locks and of sessions.
+// lockOps has the functions of the commands of native locks and sessions.
 var lockOps = map[string]op{
 	"lock.acquire":      acquireOp,
 	"lock.acquireall":   acquireallOp,
@@ -31,7 +31,8 @@ var lockOps = map[string]op{
 	"session.open":      sessionOpenOp,
 }
 
-// anyNotLock reports whether one of the keys has a value that is no lock. The reply is command.ErrWrongType then.
+// anyNotLock reports whether one of the keys has a value other than a native lock. The caller then replies with
+// command.ErrWrongType.
 func (c *call) anyNotLock(keys ...string) bool {
 	for _, key := range keys {
 		if it := c.FindIn(c.DB, key); it != nil && !it.IsLock() {
@@ -51,7 +52,7 @@ func acquireallOp(c *call) protocol.Value {
 	})
 }
 
-// acquire asks the lock table for the locks of a request.
+// acquire parses a request for locks, and passes it to the lock table.
 func (c *call) acquire(o *lockOptions) protocol.Value {
 	r := &o.request
 	if problem := o.read(c.Args); problem.IsError() {
@@ -73,7 +74,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	case err != nil:
 		return c.refusalOfLock(err)
 	case answer.Fence != 0:
-		if c.locked.Grants == grants { // the owner has it already
+		if c.locked.Grants == grants { // the request has renewed a hold
 			for _, key := range r.Keys {
 				c.touchLock(lockKey{c.DB, key})
 			}
@@ -93,10 +94,10 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	return protocol.Parked
 }
 
-// fitsChanges reports whether the budget suffices for the own changes of a command on so many keys.
+// fitsChanges reports whether the budget suffices for ownChanges(keys).
 func (c *call) fitsChanges(keys int) bool { return c.Fits(c.ownWork(ownChanges(keys))) }
 
-// ownerOf reads "<command> <key> <owner>", the first words of most lock commands.
+// ownerOf parses the first words of most lock commands, "<command> <key> <owner>", and charges the work for the key.
 func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	key, owner = c.Args[1], c.Args[2]
 	switch {
@@ -110,7 +111,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 	return key, owner, problem
 }
 
-// fenceOrNull returns the reply with the fence of the owner's hold.
+// fenceOrNull returns a fence as a reply, or null if the fence is 0: the owner does not hold the lock.
 func fenceOrNull(fence uint64) protocol.Value {
 	if fence == 0 {
 		return protocol.Null
@@ -241,7 +242,8 @@ func breakOp(c *call) protocol.Value {
 	return protocol.Integer(int64(n))
 }
 
-// parseBreak reads the options of LOCK.BREAK. reason is a text for the holders, for logs and for the history.
+// parseBreak parses the options of LOCK.BREAK. It returns the text of REASON, for the holders, for logs and for the
+// history.
 func (c *call) parseBreak(b *locks.Break, words []string) (reason string, problem protocol.Value) {
 	problem = parseLockOptions(words, noFlag, func(word, value string) (known bool, problem protocol.Value) {
 		switch {
@@ -266,10 +268,12 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 	return reason, problem
 }
 
-// breakWork returns the work of breakHolds for a lock with so many holders.
+// breakWork returns the most work that breakHolds takes for a lock with this number of holders.
 func breakWork(holders int) int64 { return lockWork + int64(holders)*locks.ChangeUnits*grantWork }
 
-// breakHolds ends holds by force, and returns how many. Requires: the budget suffices for breakWork.
+// breakHolds ends holds by force, and returns their number. reason is the text of REASON.
+//
+// Requires: the budget suffices for breakWork.
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.Spend(lockWork)
 	t := c.changeLocks(1)

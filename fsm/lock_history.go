@@ -11,66 +11,71 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The bounds of the history. All nodes must have the same.
+// The bounds of the history. All nodes must have the same bounds.
 const (
-	// keptLosses and keptLossBytes bound a list of losses, keptCauses and keptCauseBytes the causes.
-	keptLosses, keptLossBytes   = 500, 512 << 10
-	keptCauses, keptCauseBytes  = 500, 256 << 10
-	lossBytes, causeBytes       = 240, 160
-	mostAlike                   = 10 // losses in a row that are alike; the others are counted
+	// keptLosses and keptLossBytes bound the rows and the bytes of a list of losses.
+	keptLosses, keptLossBytes = 500, 512 << 10
+	// keptCauses and keptCauseBytes bound the causes and the bytes of the causes of one kind of locks.
+	keptCauses, keptCauseBytes = 500, 256 << 10
+	// lossBytes and causeBytes are the counted sizes of a loss and a cause, without their texts.
+	lossBytes, causeBytes = 240, 160
+	// mostAlike bounds the rows that similar losses take (see isAlike). The list counts further similar losses.
+	mostAlike = 10
+	// mostOfLostKey bounds the bytes of a key, and mostOfOrigin those of a client's address and of its name. Longer texts
+	// are cut.
 	mostOfLostKey, mostOfOrigin = 1 << 10, 256
 )
 
-// lockHistory has the last losses of locks. A copy of the struct is a snapshot, since lists grow at the end, and shrink
-// in front, only.
+// lockHistory has the last losses of locks. A copy of the struct is a snapshot: its lists only grow at the end and
+// shrink at the front.
 type lockHistory struct {
 	kinds   [lockKinds]kindHistory
-	lossIDs uint64 // given out
+	lossIDs uint64 // the last id that was issued to a loss
 }
 
-// kindHistory has the losses of native or of stock locks. Losses by time and by force have lists of their own, so that
-// many expired leases do not displace a broken lock. So have native and stock locks, since many clients leave the end
-// of a stock lock to its lease.
+// kindHistory has the losses of native locks or those of stock locks. Expired holds have a list of their own, so that
+// many of them do not displace a broken lock. The two kinds are separate, since many clients let the lease of a stock
+// lock end instead of releasing the lock.
 type kindHistory struct {
 	byTime, byForce lossList
 	causes          []*lossCause // by id
 	causeBytes      int64
-	causeIDs        uint64
+	causeIDs        uint64 // the last id that was issued to a cause
 }
 
 // lossList has the last losses, the oldest first.
 type lossList struct {
 	rows  []*lockLoss
 	bytes int64
-	// left counts the losses after the last row that were like that row, and were left out.
-	left uint64
+	left  uint64 // the number of losses after the last row that were similar to that row and have no row
 }
 
-// lockLoss is a hold that was lost. A loss in a list is immutable.
+// lockLoss describes the loss of a hold. A loss in a list is immutable.
 type lockLoss struct {
-	id, left    uint64 // left: as lossList.left, of the row before
-	cause       uint64 // 0: none
-	atMillis    int64  // cluster time, as sinceMillis
-	sinceMillis int64
-	wallOffset  int64 // as of the loss
+	id          uint64
+	left        uint64 // the value of lossList.left when this row was added
+	cause       uint64 // the id of the cause, or 0
+	atMillis    int64  // cluster time of the loss
+	sinceMillis int64  // cluster time of the grant
+	wallOffset  int64  // the milliseconds from cluster time to Unix time, as of the loss
 	kind        int
 	db          int
 	key, owner  string
 	note        string
-	fence       uint64 // 0: a stock lock has none
+	fence       uint64 // 0 for a stock lock
 	session     uint64
 	client      locks.Client
 	reason      locks.Reason
 }
 
-// lossCause is a command that ended others' holds.
+// lossCause describes a command that ended holds of others.
 type lossCause struct {
 	id      uint64
 	command string
-	client  locks.Client // whose connection is 0 where the log does not say it
-	address string
-	name    string // of the client
-	text    string // REASON
+	client  locks.Client // its connection is 0 if the log entry does not contain it
+	address string       // of the client
+	name    string       // of the client
+	text    string       // the text of REASON
 }
 
 func (l *lockLoss) bytes() int64 { return int64(lossBytes + len(l.key) + len(l.owner) + len(l.note)) }
@@ -79,7 +84,7 @@ func (l *lossCause) bytes() int64 {
 	return int64(causeBytes + len(l.command) + len(l.address) + len(l.name) + len(l.text))
 }
 
-// by names the sender of the command: by name and address, or by node and connection.
+// by returns the name and address of the command's sender, or else the node and the connection.
 func (l *lossCause) by() string {
 	if l.address == "" {
 		return showOrigin(l.client)
@@ -87,7 +92,7 @@ func (l *lossCause) by() string {
 	return strings.TrimPrefix(l.name+" "+l.address, " ")
 }
 
-// showOrigin is showClient, or the node alone where the log does not say the connection.
+// showOrigin returns showClient(cl), or just the node if the connection is unknown.
 func showOrigin(cl locks.Client) string { return cmp.Or(showClient(cl), cl.Origin.Node) }
 
 func (h *lockHistory) usedBytes() (n int64) {
@@ -97,12 +102,13 @@ func (h *lockHistory) usedBytes() (n int64) {
 	return n
 }
 
-// isAlike reports whether two losses are of one event: a command, or the end of a session or of leases at one instant.
+// isAlike reports whether two losses have one common cause: a command, the end of a session, or the end of leases at
+// the same time.
 func (l *lockLoss) isAlike(o *lockLoss) bool {
 	return l.atMillis == o.atMillis && l.reason == o.reason && l.cause == o.cause && l.session == o.session
 }
 
-// list returns the list for a reason.
+// list returns the list of the losses for a reason.
 func (k *kindHistory) list(r locks.Reason) *lossList {
 	if r == locks.Broken || r == locks.Flushed {
 		return &k.byForce
@@ -110,7 +116,7 @@ func (k *kindHistory) list(r locks.Reason) *lossList {
 	return &k.byTime
 }
 
-// add records a loss. A million holds that end together take ten rows.
+// add records a loss. A loss that is similar to the last mostAlike rows is only counted.
 func (h *lockHistory) add(loss lockLoss) {
 	list := h.kinds[loss.kind].list(loss.reason)
 	if n := len(list.rows); n >= mostAlike && list.rows[n-mostAlike].isAlike(&loss) && list.rows[n-1].isAlike(&loss) {
@@ -131,7 +137,7 @@ func (s *lossList) put(l *lockLoss) {
 	}
 }
 
-// more counts the losses after a row that were like it, and were left out.
+// more returns the number of losses after the i-th row that were similar to the row and have no row.
 func (s *lossList) more(i int) uint64 {
 	if i+1 < len(s.rows) {
 		return s.rows[i+1].left
@@ -139,7 +145,7 @@ func (s *lossList) more(i int) uint64 {
 	return s.left
 }
 
-// before counts the rows with an id below another; 0: all.
+// before returns the number of rows whose id is below an id, or the number of all rows if the id is 0.
 func (s *lossList) before(id uint64) int {
 	if id == 0 {
 		return len(s.rows)
@@ -148,10 +154,11 @@ func (s *lossList) before(id uint64) int {
 	return i
 }
 
-// descend calls f with the losses whose ids are below another, the newest first, until f returns false.
+// descend calls f with each loss whose id is below below, the newest first, until f returns false. If below is 0, it
+// calls f with all losses. more is the number of similar losses without a row.
 func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) bool) {
 	var lists [2 * lockKinds]*lossList
-	var left [2 * lockKinds]int // rows of each that are to come
+	var left [2 * lockKinds]int // the rows of each list that are not passed to f yet
 	for i := range h.kinds {
 		lists[2*i], lists[2*i+1] = &h.kinds[i].byTime, &h.kinds[i].byForce
 	}
@@ -175,8 +182,8 @@ func (h *lockHistory) descend(below uint64, f func(l *lockLoss, more uint64) boo
 	}
 }
 
-// addCause records a command that ends others' holds, and returns its number. The caller calls trimCauses afterwards,
-// or dropCause if no hold ended.
+// addCause records a command that ends holds of others, and returns the id of the cause. The caller must then call
+// trimCauses, or dropCause if the command has ended no hold.
 func (k *kindHistory) addCause(cause lossCause) uint64 {
 	k.causeIDs++
 	cause.id = k.causeIDs
@@ -185,6 +192,7 @@ func (k *kindHistory) addCause(cause lossCause) uint64 {
 	return cause.id
 }
 
+// trimCauses removes the oldest causes beyond the bounds.
 func (k *kindHistory) trimCauses() {
 	for len(k.causes) > keptCauses || k.causeBytes > keptCauseBytes {
 		k.causeBytes -= k.causes[0].bytes()
@@ -199,7 +207,7 @@ func (k *kindHistory) dropCause() {
 	k.causes, k.causeIDs = k.causes[:last], k.causeIDs-1
 }
 
-// cause returns the command with a number, or nil if it is unknown or forgotten.
+// cause returns the cause with an id, or nil if the history has no such cause, or no longer has it.
 func (k *kindHistory) cause(id uint64) *lossCause {
 	i, ok := slices.BinarySearchFunc(k.causes, id, func(l *lossCause, id uint64) int { return cmp.Compare(l.id, id) })
 	if !ok {
@@ -208,7 +216,7 @@ func (k *kindHistory) cause(id uint64) *lossCause {
 	return k.causes[i]
 }
 
-// shortText returns at most so many bytes of a text.
+// shortText returns the first most bytes of a text.
 func shortText(text string, most int) string {
 	if len(text) > most {
 		return strings.Clone(text[:most])
@@ -216,18 +224,18 @@ func shortText(text string, most int) string {
 	return text
 }
 
-// losses returns the mutable history of a kind. A script or a transaction can undo its changes.
+// losses returns the history of a kind of locks, for a change. A script or a transaction can undo the change.
 func (c *call) losses(kind int) *kindHistory {
 	c.keepHistory()
 	return &c.st.history.kinds[kind]
 }
 
-// causeOf records the present command as the cause of losses.
+// causeOf records the current command as a cause of losses, with the text of REASON, and returns the id of the cause.
 func (c *call) causeOf(kind int, text string) uint64 {
 	return c.losses(kind).addCause(c.requester(text))
 }
 
-// requester returns the command under way, with its sender and a REASON.
+// requester returns the current command and its sender as a cause, with the text of REASON.
 func (c *call) requester(text string) lossCause {
 	client := c.from.client
 	if client.Conn == 0 {
@@ -241,7 +249,7 @@ func (c *call) requester(text string) lossCause {
 	}
 }
 
-// recordLoss adds the loss of a native hold to the history.
+// recordLoss adds the loss of a native hold to the history. It ignores other events.
 func (c *call) recordLoss(e *locks.Event) {
 	if e.Kind != locks.Lost {
 		return
@@ -260,8 +268,8 @@ func (c *call) recordLoss(e *locks.Event) {
 	})
 }
 
-// whyLost returns what the holder hears beside the reason: the text of LOCK.BREAK, and its sender. Both are empty if no
-// command ended the hold, or the command is unknown.
+// whyLost returns the REASON and the sender of the LOCK.BREAK that ended a hold, for the holder. Both are empty if no
+// command ended the hold, or if the history no longer has the command.
 func (c *call) whyLost(e *locks.Event) (text, by string) {
 	if e.Cause == 0 {
 		return "", ""
@@ -272,7 +280,7 @@ func (c *call) whyLost(e *locks.Event) (text, by string) {
 	return "", ""
 }
 
-// byFence indexes the native losses of the history by the fences of the holds.
+// byFence returns the losses of native locks, by the fences of the holds.
 func (h *lockHistory) byFence() map[uint64]*lockLoss {
 	all := make(map[uint64]*lockLoss)
 	h.descend(0, func(l *lockLoss, _ uint64) bool {
@@ -284,5 +292,5 @@ func (h *lockHistory) byFence() map[uint64]*lockLoss {
 	return all
 }
 
-// wall returns the Unix time of an instant of cluster time, by the offset at the loss.
+// wall converts cluster time to Unix time, with the offset as of the loss.
 func (l *lockLoss) wall(millis int64) int64 { return command.SaturatingAdd(millis, l.wallOffset) }

@@ -8,11 +8,11 @@ import (
 // historyQuery selects the losses that LOCK.HISTORY lists.
 type historyQuery struct {
 	match  command.Matcher
-	db     int // -1: all
-	owned  bool
+	db     int  // -1 selects all databases
+	owned  bool // only losses of owner
 	owner  string
-	native bool // only these
-	stock  bool
+	native bool // only native locks
+	stock  bool // only stock locks
 	cursor uint64
 	count  int
 }
@@ -48,7 +48,7 @@ func (q *historyQuery) wants(l *lockLoss) bool {
 	return (q.db < 0 || l.db == q.db) && (!q.owned || l.owner == q.owner) && q.match.Match(l.key)
 }
 
-// lockHistoryOp replies with a cursor and losses, the newest first. COUNT bounds the losses.
+// lockHistoryOp runs LOCK.HISTORY. The reply is a cursor and at most COUNT losses, the newest first.
 func lockHistoryOp(c *call) protocol.Value {
 	q := &historyQuery{match: command.Matcher{Pattern: "*"}, db: -1, count: defaultListed}
 	if problem := q.parse(c.Args[1:]); problem.IsError() {
@@ -90,7 +90,7 @@ func lockHistoryOp(c *call) protocol.Value {
 	return protocol.Array(protocol.Bulk(command.FormatUint(next)), protocol.Array(shown...))
 }
 
-// kindNames are the kinds of locks in replies.
+// kindNames has the names of the kinds of locks for replies.
 var kindNames = [lockKinds]string{nativeLocks: "native", stockLocks: modeStock}
 
 func (c *call) showLoss(l *lockLoss, more uint64) protocol.Value {

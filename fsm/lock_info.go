@@ -10,33 +10,29 @@ import (
 )
 
 const (
-	// infoRows bounds the holds, and the waits, in the reply of LOCK.INFO; listedRows bounds those of each lock in the
-	// reply of LOCK.LIST.
-	infoRows   = 1000
-	listedRows = 100
-	// defaultListed is the default of COUNT.
-	defaultListed = 10
-	// rowWork is the work for a hold, a wait or a loss in a reply.
-	rowWork = 5 << 9
+	infoRows      = 1000   // bounds the holds, and also the waits, in a reply to LOCK.INFO
+	listedRows    = 100    // bounds the holds, and also the waits, of one lock in a reply to LOCK.LIST
+	defaultListed = 10     // the default of COUNT
+	rowWork       = 5 << 9 // the work for a hold, a wait or a loss in a reply
 )
 
-// rows returns the work for so many rows.
+// rows returns the work for n rows of a reply.
 func (c *call) rows(n int) int64 {
 	return int64(n) * rowWork
 }
 
 func lockInfoOp(c *call) protocol.Value { return c.lockInfo(c.Args[1], infoRows) }
 
-// lockInfo describes a lock, with at most so many holders and waiters.
-func (c *call) lockInfo(key string, most int) protocol.Value {
+// lockInfo describes a native or stock lock, with at most rows holders and at most rows waiters.
+func (c *call) lockInfo(key string, rows int) protocol.Value {
 	switch it := c.Find(key); {
 	case it == nil || it.IsLock():
 	case !it.IsMarked():
 		return command.ErrWrongType
 	default:
-		return c.stockInfo(it, most)
+		return c.stockInfo(it, rows)
 	}
-	info := c.st.Locks.Info(c.DB, key, c.NowMillis, most)
+	info := c.st.Locks.Info(c.DB, key, c.NowMillis, rows)
 	if info == nil {
 		return protocol.Null
 	}
@@ -55,7 +51,8 @@ func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
 	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
 }
 
-// shows charges for the rows of a lock. It reports whether the budget sufficed.
+// shows charges the work for the rows of a native lock. It reports whether the budget sufficed; if not, it charges
+// nothing.
 func (c *call) shows(info *locks.Info) bool {
 	work := lockWork + c.rows(len(info.Holds)+len(info.Waits))
 	if !c.Fits(work) {
@@ -65,7 +62,7 @@ func (c *call) shows(info *locks.Info) bool {
 	return true
 }
 
-// modeOf returns the mode of a native lock in replies.
+// modeOf returns the mode of a native lock for replies. A lock without holders is "free".
 func modeOf(info *locks.Info) string {
 	if info.Holders == 0 {
 		return "free"
@@ -73,7 +70,7 @@ func modeOf(info *locks.Info) string {
 	return modeName(info.Mode)
 }
 
-// showLock appends the fields of a lock.
+// showLock appends the fields of a native lock to dst.
 func (c *call) showLock(dst []protocol.Value, info *locks.Info) []protocol.Value {
 	holders := make([]protocol.Value, len(info.Holds))
 	for i := range info.Holds {
@@ -109,7 +106,7 @@ func (c *call) showHold(h *locks.Hold) protocol.Value {
 	return c.showHolder(&shown, modeName(h.Mode), -1)
 }
 
-// showHolder returns a holder in a reply. renewals is -1 where they are not counted.
+// showHolder returns a holder for a reply. renewals is -1 for native locks, whose renewals are not counted.
 func (c *call) showHolder(h *locks.Hold, mode string, renewals int64) protocol.Value {
 	fields := []protocol.Value{
 		protocol.Bulk("owner"), protocol.Bulk(h.Owner),
@@ -152,8 +149,8 @@ func modeName(m locks.Mode) string {
 	return [...]string{locks.Exclusive: "exclusive", locks.Shared: "shared", locks.Permits: "permits"}[m]
 }
 
-// showClient names a connection by its node, and the number that CLIENT LIST of the node has. The name of no connection
-// is empty.
+// showClient returns the name of a connection: its node and its number in CLIENT LIST of that node. For the zero Client
+// it returns "".
 func showClient(cl locks.Client) string {
 	if cl.Conn == 0 {
 		return ""
@@ -161,7 +158,7 @@ func showClient(cl locks.Client) string {
 	return cl.Origin.Node + "/" + strconv.FormatInt(cl.Conn, 10)
 }
 
-// incarnationOf returns the incarnation of a connection's node, or 0.
+// incarnationOf returns the epoch of the incarnation of a connection, or 0 for the zero Client.
 func incarnationOf(cl locks.Client) int64 {
 	if cl.Conn == 0 {
 		return 0
@@ -188,7 +185,7 @@ func parseListCount(word string) (count int, problem protocol.Value) {
 	return int(min(n, maxListed)), problem
 }
 
-// parsePage reads the options of LOCK.LIST and SESSION.LIST about pages.
+// parsePage parses the options CURSOR and COUNT. known reports whether the word is one of them.
 func parsePage(word, value string, cursor *uint64, count *int) (known bool, problem protocol.Value) {
 	switch {
 	case command.IsWord(word, "CURSOR"):
@@ -201,5 +198,5 @@ func parsePage(word, value string, cursor *uint64, count *int) (known bool, prob
 	return true, problem
 }
 
-// maxListed bounds the rows of a reply.
+// maxListed bounds COUNT.
 const maxListed = 1000

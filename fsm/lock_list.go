@@ -12,27 +12,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// LOCK.LIST lists one database, or all of them in turn. Each database has two parts: native locks, then stock locks. A
-// cursor has the part and the position within the part.
+// LOCK.LIST lists one database, or all databases one after the other. The list of a database has two parts: first the
+// native locks, then the stock locks. A cursor has the number of the part and the position within the part.
 
-// parts is the number of parts: two for each database.
+// parts is the number of parts of all databases.
 const parts = 2 * protocol.MaxDatabases
 
-// partShift is the position of the part in a cursor.
+// partShift is the bit of a cursor at which the number of the part begins.
 const partShift = 53
 
-// lockListing is a running LOCK.LIST.
+// lockListing is the state of a LOCK.LIST request.
 type lockListing struct {
 	query locks.Query
 	match command.Matcher
-	// db is the listed database, or -1 for all.
-	db int
-	// ranks: the request is "lockranks".
-	ranks bool
+	db    int  // the listed database, or -1 for all databases
+	ranks bool // the request is "lockranks"
 	rows  []protocol.Value
 }
 
-// lockListOp replies with a cursor and locks. Each lock is a map as of LOCK.INFO, after key and database.
+// lockListOp runs LOCK.LIST. The reply is a cursor and locks. Each lock is a map of its key and database, and of the
+// fields that LOCK.INFO has.
 func lockListOp(c *call) protocol.Value { return c.listLocks(&lockListing{}) }
 
 func (c *call) listLocks(l *lockListing) protocol.Value {
@@ -61,7 +60,7 @@ func (c *call) listLocks(l *lockListing) protocol.Value {
 	return protocol.Array(protocol.Bulk(command.FormatUint(next)), protocol.Array(l.rows...))
 }
 
-// parse reads the options of LOCK.LIST.
+// parse parses the options of LOCK.LIST.
 func (l *lockListing) parse(words []string) protocol.Value {
 	q := &l.query
 	problem := parseLockOptions(words, func(word string) bool {
@@ -89,7 +88,8 @@ func (l *lockListing) parse(words []string) protocol.Value {
 	return problem
 }
 
-// run lists from the cursor on, until there are as many locks as asked for. fits: the budget sufficed for the rows.
+// run adds rows from the cursor on, until it has read COUNT locks, and returns the next cursor. fits reports whether
+// the budget sufficed.
 func (l *lockListing) run(c *call) (next uint64, fits bool) {
 	q := &l.query
 	if q.Session != 0 {
@@ -125,7 +125,7 @@ func (l *lockListing) run(c *call) (next uint64, fits bool) {
 	return 0, true
 }
 
-// after returns the cursor of the next part, or 0 if no later part has locks.
+// after returns the cursor of the first part after part that has locks, or 0 if there is none.
 func (l *lockListing) after(c *call, part int) uint64 {
 	for part++; part < parts && (l.db < 0 || part/2 == l.db); part++ {
 		if db := part / 2; part%2 == 0 && c.st.Locks.HasLocks(db) || part%2 == 1 && c.st.Databases[db].Marks() > 0 {
@@ -135,8 +135,8 @@ func (l *lockListing) after(c *call, part int) uint64 {
 	return 0
 }
 
-// listNative lists native locks. seen counts the locks that were looked at; next is the cursor of the next page, 0 at
-// the end.
+// listNative adds rows for native locks. seen is the number of records that it read. next is the position of the next
+// page in this part, or 0 if the part has no further page.
 func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
 	rows, next, looked := c.st.Locks.List(&l.query, c.NowMillis)
 	c.Spend(int64(looked) * command.KeyWork)
@@ -156,7 +156,7 @@ func (l *lockListing) listNative(c *call) (seen int, next uint64, fits bool) {
 	return looked, next, true
 }
 
-// head returns the first fields of a row.
+// head returns the first fields of a row, key and database.
 func (l *lockListing) head(key string, db int) []protocol.Value {
 	return []protocol.Value{
 		protocol.Bulk("key"), protocol.Bulk(key), protocol.Bulk("db"), protocol.Integer(int64(db)),
@@ -165,8 +165,8 @@ func (l *lockListing) head(key string, db int) []protocol.Value {
 
 func (l *lockListing) add(fields []protocol.Value) { l.rows = append(l.rows, protocol.Map(fields...)) }
 
-// listStock lists the stock locks of a database in the order of SCAN. seen counts the locks that were looked at; next
-// is the cursor of the next page, 0 at the end.
+// listStock adds rows for stock locks of a database, in the order of SCAN. seen is the number of stock locks that it
+// read. next is the position of the next page in this part, or 0 if the part has no further page.
 func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	if l.query.Waiting {
 		return l.listPolled(c, db)
@@ -208,7 +208,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	return seen, next
 }
 
-// listPolled is listStock for locks that clients poll for.
+// listPolled is listStock for the option WAITING: it adds rows only for locks that clients poll for.
 func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 	if c.seen == nil {
 		return 0, 0
@@ -245,15 +245,15 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 	return seen, 0
 }
 
-// hasOwner reports whether a stock lock has the owner of the query.
+// hasOwner reports whether the owner that the query selects, if any, holds a stock lock.
 func (l *lockListing) hasOwner(it *keyspace.Item) bool {
 	return !l.query.ByOwner || holdsStock(it, l.query.Owner)
 }
 
-// maxPassedKeys bounds the keys without a stock lock that a call of LOCK.LIST looks at.
+// maxPassedKeys bounds the keys without a stock lock that a LOCK.LIST reads.
 const maxPassedKeys = 10_000
 
-// rank adds a lock to the reply of "lockranks".
+// rank adds the values of a lock to the reply to "lockranks".
 func (l *lockListing) rank(c *call, key string, db int, mode string, sinceMillis int64, holders, waiters int) {
 	c.Spend(command.KeyWork)
 	since := int64(math.MaxInt64)
@@ -282,20 +282,18 @@ func (l *lockListing) rankStock(c *call, it *keyspace.Item, db int) {
 	l.rank(c, it.Key(), db, modeStock, m.SinceMillis, count, c.polling(db, it.Key()))
 }
 
-// Reads that only nodes make, for a list of locks in another order. "lockranks" has what decides the place of a lock,
-// and takes a tenth of the work of LOCK.LIST. "lockrow" describes one lock.
-
-// lockReads has these requests.
+// lockReads has the functions of two requests that only nodes make, to list locks in other orders. "lockranks" returns
+// the values by which a node sorts the locks, for a tenth of the work of LOCK.LIST. "lockrow" describes one lock.
 var lockReads = map[string]op{"lockranks": lockRanksOp, "lockrow": lockRowOp}
 
-// RankFields is the number of values of a lock in a reply to "lockranks": key, database, mode, Unix time of the first
-// holder (without one the largest integer), holders and waiters.
+// RankFields is the number of values of one lock in a reply to "lockranks": the key, the database, the mode, the Unix
+// time of the first grant (or the largest integer without a holder), and the numbers of holders and waiters.
 const RankFields = 6
 
-// lockRanksOp is LOCK.LIST with ranks for rows.
+// lockRanksOp runs "lockranks", which has the options of LOCK.LIST.
 func lockRanksOp(c *call) protocol.Value { return c.listLocks(&lockListing{ranks: true}) }
 
-// lockRowOp is LOCK.INFO with at most so many holders and waiters.
+// lockRowOp runs "lockrow <key> <rows>". It is LOCK.INFO with another bound of the holders, and of the waiters.
 func lockRowOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("lockrow")

@@ -21,17 +21,18 @@ var (
 	errFence            = protocol.Err("value is out of range, must be a fence")
 )
 
-// lockOptions are the options of LOCK.ACQUIRE and LOCK.ACQUIREALL.
+// lockOptions has the options of LOCK.ACQUIRE or LOCK.ACQUIREALL.
 type lockOptions struct {
-	request locks.Request
-	// many: the command is LOCK.ACQUIREALL, which has fewer options.
-	many                              bool
-	leased, limited, permitted, calls bool
-	// command is the name of the command, for errors.
-	command string
+	request   locks.Request
+	many      bool   // the command is LOCK.ACQUIREALL, which has fewer options
+	leased    bool   // PX or EX was given
+	limited   bool   // LIMIT was given
+	permitted bool   // PERMITS was given
+	calls     bool   // CALL was given
+	command   string // the name of the command, for errors
 }
 
-// read reads a request, whose first word is the command.
+// read parses a request. The first word is the name of the command.
 func (o *lockOptions) read(words []string) (problem protocol.Value) {
 	r := &o.request
 	if o.many {
@@ -54,8 +55,9 @@ func (o *lockOptions) read(words []string) (problem protocol.Value) {
 	return o.check()
 }
 
-// parseLockOptions reads options in any order. The last value of a repeated option counts. flag reads an option without
-// a value, valued one with a value; each reports whether it knows the option.
+// parseLockOptions parses options in any order. If an option is repeated, its last value counts. parseLockOptions calls
+// flag for each word that may be an option without a value, and valued for an option with its value. Both functions
+// report whether they know the option.
 func parseLockOptions(words []string, flag func(word string) bool, valued func(word, value string) (known bool,
 	problem protocol.Value),
 ) protocol.Value {
@@ -79,14 +81,14 @@ func parseLockOptions(words []string, flag func(word string) bool, valued func(w
 	return protocol.Value{}
 }
 
-// noFlag is for commands whose options all have values.
+// noFlag knows no option. Commands use it if all their options have values.
 func noFlag(string) bool { return false }
 
-// check validates options that depend on each other.
+// check validates options that depend on each other, and sets the mode of the request.
 func (o *lockOptions) check() protocol.Value {
 	r := &o.request
 	switch {
-	case o.leased == (r.Session != 0), // one of them has to be there
+	case o.leased == (r.Session != 0), // a request has either a lease or a session
 		o.limited && r.Mode == locks.Shared, o.permitted && !o.limited, r.Notify && !r.Waits, o.calls && !r.Reentrant:
 		return command.ErrSyntax
 	case o.permitted && r.Permits > r.Limit:
@@ -101,7 +103,7 @@ func (o *lockOptions) check() protocol.Value {
 	return protocol.Value{}
 }
 
-// flag reads an option without a value.
+// flag parses an option without a value.
 func (o *lockOptions) flag(word string) (known bool) {
 	r := &o.request
 	switch {
@@ -117,7 +119,7 @@ func (o *lockOptions) flag(word string) (known bool) {
 	return true
 }
 
-// valued reads an option with a value.
+// valued parses an option with a value.
 func (o *lockOptions) valued(word, value string) (known bool, problem protocol.Value) {
 	r := &o.request
 	unit := leaseUnit(word)
@@ -160,7 +162,7 @@ func leaseUnit(word string) int64 {
 	return 0
 }
 
-// parseLease reads the value of PX or EX.
+// parseLease parses the value of PX or EX. name is the name of the command, for errors.
 func parseLease(word string, unitMillis int64, name string) (millis int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
@@ -172,8 +174,8 @@ func parseLease(word string, unitMillis int64, name string) (millis int64, probl
 	return n * unitMillis, problem
 }
 
-// parseNumber reads a number from least to most. The problem is strange if the word is no number or is above most, and
-// small if the number is below least.
+// parseNumber parses a number from least to most. It returns the error strange if the word is no number or if the
+// number is above most, and the error small if the number is below least.
 func parseNumber(word string, least, most int64, strange, small protocol.Value) (n int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
@@ -185,7 +187,7 @@ func parseNumber(word string, least, most int64, strange, small protocol.Value) 
 	return n, problem
 }
 
-// parseSession reads the id of a session. Ids begin at 1.
+// parseSession parses the id of a session. The least id is 1.
 func parseSession(word string) (id uint64, problem protocol.Value) {
 	n, problem := parseNumber(word, 1, math.MaxInt64, command.ErrNotInteger, protocol.ErrNoSession.Value())
 	return uint64(n), problem
@@ -206,13 +208,13 @@ func parseDelay(word string) (millis int64, problem protocol.Value) {
 	return millis, problem
 }
 
-// parsePlaces reads the value of LIMIT or PERMITS.
+// parsePlaces parses the value of LIMIT or PERMITS.
 func parsePlaces(word string) (places int32, problem protocol.Value) {
 	n, problem := parseNumber(word, 1, math.MaxInt32, command.ErrNotInteger, command.ErrNotPositive)
 	return int32(n), problem
 }
 
-// parseText checks the length of a text that the lock table keeps.
+// parseText validates the value of an option that is a text.
 func parseText(option, text string) (string, protocol.Value) {
 	if len(text) > locks.MaxText {
 		return "", protocol.Err(option + " is longer than 1024 bytes")
@@ -220,7 +222,7 @@ func parseText(option, text string) (string, protocol.Value) {
 	return text, protocol.Value{}
 }
 
-// parseKeys reads "numkeys key …" and returns the keys and the rest. most bounds the number of keys.
+// parseKeys parses "numkeys key …". It returns the keys, at most most of them, and the words after the keys.
 func parseKeys(words []string, most int64) (keys, rest []string, problem protocol.Value) {
 	n, ok := protocol.ParseInt(words[0])
 	switch {

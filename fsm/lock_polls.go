@@ -10,52 +10,50 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A client that polls for a stock lock waits for it, but has no entry in a queue. Each node sees the refused SETNX and
-// SET NX in the log, and remembers the clients in bounded memory.
+// A client that polls for a stock lock waits for the lock, but has no entry in a queue. Each node observes the refused
+// SETNX and SET NX commands in the log, and records their clients in bounded memory.
 
 const (
-	// maxPolls bounds the waiters that are remembered, and maxPollsOfKey those of one key.
-	maxPolls, maxPollsOfKey = 1 << 13, 128
-	// maxPolledKey and maxPolledToken bound the remembered texts, in bytes.
-	maxPolledKey, maxPolledToken = 1024, 256
-	// pollsWithin is the time for which a refused client counts as waiting, and leastPolls the refusals before it does.
-	pollsWithin, leastPolls = 5000, 2
-	// sweepPollsEvery is the least time between two sweeps, which take 0.1 ms.
-	sweepPollsEvery = 1000
+	maxPolls       = 1 << 13 // bounds the recorded clients
+	maxPollsOfKey  = 128     // bounds the recorded clients of one key
+	maxPolledKey   = 1024    // bounds the bytes of a recorded key
+	maxPolledToken = 256     // bounds the bytes of a recorded token
+	// leastPolls is the number of refusals after which a client counts as waiting. It counts until pollsWithin
+	// milliseconds after its last refusal.
+	leastPolls, pollsWithin = 2, 5000
+	sweepPollsEvery         = 1000 // the least time between two sweeps, in milliseconds; a sweep takes 0.1 ms
 )
 
-// polls has the clients that are refused again and again.
+// polls records the clients that were refused stock locks. It is part of the lockWatch, and so not of the state.
 type polls struct {
-	// byKey has pointers, so that an assignment to a present key does not replace the key: the new key shares memory with
-	// a whole log entry.
-	byKey map[lockKey]*pollers
-	count int
-	// nextSweep is the first instant at which a refusal without room may sweep again.
-	nextSweep int64
+	// byKey has pointers, so that pollers change without an assignment to the map. An assignment would replace the key of
+	// the map by a key that keeps a whole log entry in memory.
+	byKey     map[lockKey]*pollers
+	count     int   // the number of all recorded clients
+	nextSweep int64 // the time of the next allowed sweep
 }
 
-// pollers has the clients that poll for one key.
+// pollers has the clients that were refused one key.
 type pollers struct{ all []poll }
 
-// poll is a client that was refused a key.
+// poll records the refusals of a client at one key.
 type poll struct {
-	token  string
-	client locks.Client
-	// first and last are the instants of refusals, and refusals counts them since first.
-	first, last int64
+	token       string // the value that the client tried to store last
+	client      locks.Client
+	first, last int64 // the times of the first and of the last refusal
 	refusals    int64
 }
 
-// StockWaiter is a client that polls for a stock lock.
+// StockWaiter describes a client that polls for a stock lock.
 type StockWaiter struct {
-	Owner       string // what it would store
+	Owner       string // the value that the client tried to store last
 	Origin      protocol.Incarnation
-	Conn        int64 // 0: not known
+	Conn        int64 // 0 if the connection is unknown
 	SinceMillis int64 // Unix time of the first refusal
 	Refusals    int64
 }
 
-// refused records that a client was refused a stock lock.
+// refused records an event by which a client was refused a stock lock.
 func (p *polls) refused(e *locks.Event, now int64) {
 	if len(e.Key) > maxPolledKey || len(e.Owner) > maxPolledToken {
 		return
@@ -82,7 +80,7 @@ func (p *polls) refused(e *locks.Event, now int64) {
 	if p.byKey == nil {
 		p.byKey = make(map[lockKey]*pollers)
 	}
-	if queue = p.byKey[at]; queue == nil { // also if the sweep took it
+	if queue = p.byKey[at]; queue == nil { // there was none, or the sweep has removed it
 		queue = &pollers{}
 		p.byKey[lockKey{e.DB, strings.Clone(e.Key)}] = queue
 	}
@@ -92,7 +90,7 @@ func (p *polls) refused(e *locks.Event, now int64) {
 	p.count++
 }
 
-// find returns the index of a client, by its token or its connection, or -1.
+// find returns the index of the client with a token or with a connection, or -1.
 func (q *pollers) find(token string, client locks.Client) int {
 	if q == nil {
 		return -1
@@ -102,7 +100,7 @@ func (q *pollers) find(token string, client locks.Client) int {
 	})
 }
 
-// drop removes the clients of a key that have stopped polling, and returns the others, or nil.
+// drop removes the clients of a key that have stopped polling, and returns the others. It returns nil if none is left.
 func (p *polls) drop(at lockKey, now int64) *pollers {
 	queue := p.byKey[at]
 	if queue == nil {
@@ -118,18 +116,19 @@ func (p *polls) drop(at lockKey, now int64) *pollers {
 	return queue
 }
 
-// sweep is drop for all keys, at most once a second.
+// sweep calls drop for all keys, but at most once a second.
 func (p *polls) sweep(now int64) {
 	if now < p.nextSweep {
 		return
 	}
 	p.nextSweep = now + sweepPollsEvery
-	for at := range p.byKey { // unordered: each is looked at for itself
+	for at := range p.byKey { // unordered: the keys do not affect each other
 		p.drop(at, now)
 	}
 }
 
-// granted removes a client that was granted the lock, and returns the time for which it had polled.
+// granted removes a client that was granted the lock. polled reports whether the client had polled for it, and
+// waitedMillis is the time since the first refusal.
 func (p *polls) granted(at lockKey, token string, client locks.Client, now int64) (waitedMillis int64, polled bool) {
 	if p.count == 0 {
 		return 0, false
@@ -147,7 +146,7 @@ func (p *polls) granted(at lockKey, token string, client locks.Client, now int64
 	return waitedMillis, true
 }
 
-// of returns the clients that were refused a key.
+// of returns the recorded clients of a key.
 func (p *polls) of(db int, key string) []poll {
 	if queue := p.byKey[lockKey{db, key}]; queue != nil {
 		return queue.all
@@ -155,12 +154,12 @@ func (p *polls) of(db int, key string) []poll {
 	return nil
 }
 
-// waits reports whether a client counts as waiting at an instant.
+// waits reports whether a client counts as waiting at the time now.
 func (w *poll) waits(now int64) bool { return w.refusals >= leastPolls && w.last >= now-pollsWithin }
 
-// eachQueue calls f with each key that clients poll for, in no order.
+// eachQueue calls f with each key that clients poll for and with the number of these clients, in no order.
 func (p *polls) eachQueue(now int64, f func(key string, waiters int)) {
-	for at, queue := range p.byKey { // unordered: f takes the most
+	for at, queue := range p.byKey { // unordered: f takes the maximum
 		n := 0
 		for i := range queue.all {
 			if queue.all[i].waits(now) {
@@ -186,10 +185,10 @@ func (m *machine) StockWaiters(db int, key string) (waiters []StockWaiter) {
 	return waiters
 }
 
-// verify returns an error if counts or bounds are wrong.
+// verify returns an error if a count is wrong or a bound is exceeded.
 func (p *polls) verify() error {
 	n := 0
-	for at, queue := range p.byKey { // unordered: sums
+	for at, queue := range p.byKey { // unordered: the sum does not depend on the order
 		all := queue.all
 		n += len(all)
 		if len(all) == 0 || len(all) > maxPollsOfKey || len(at.key) > maxPolledKey {

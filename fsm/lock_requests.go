@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockRequests has the requests about native locks that only nodes write: see protocol/request.go.
+// lockRequests has the functions of the requests about native locks that only nodes make: see protocol/request.go.
 var lockRequests = map[string]op{
 	"node-keepalive":  nodeKeepaliveOp,
 	"return-grant":    returnGrantOp,
@@ -21,7 +21,7 @@ var lockRequests = map[string]op{
 // lockCommandWords is the number of words before the command of a "lock-command" request.
 const lockCommandWords = 4
 
-// wordOf returns the name of the command in a request, which may be wrapped.
+// wordOf returns the name of the command in a request. In a "lock-command" request it is the wrapped command.
 func wordOf(args []string) string {
 	if args[0] == "lock-command" && len(args) > lockCommandWords {
 		return args[lockCommandWords]
@@ -31,9 +31,9 @@ func wordOf(args []string) string {
 
 var errLockRequest = protocol.Err("request about locks is corrupt")
 
-// lockCommandOp is "lock-command <conn> <ticket> <grace ms> <command> <word>…": a lock command of a connection of the
-// node that wrote the request. The connection's number may be followed by the address and the name of the client,
-// separated by blanks. In a transaction the command may not wait.
+// lockCommandOp runs "lock-command <conn> <ticket> <grace ms> <command> <word>…". The node that made the request wraps
+// a lock command of one of its connections in this way. In the word <conn>, the address and the name of the client may
+// follow the number of the connection, separated by blanks. In a transaction the command may not wait.
 func lockCommandOp(c *call) protocol.Value {
 	if len(c.Args) <= lockCommandWords {
 		return command.ErrArity("lock-command")
@@ -56,7 +56,8 @@ func lockCommandOp(c *call) protocol.Value {
 	return reply
 }
 
-// callerOf reads the words of a "lock-command" request that name its client.
+// callerOf parses the words <conn>, <ticket> and <grace ms> of a "lock-command" request. ok reports whether they are
+// valid.
 func (c *call) callerOf(words []string) (from caller, ok bool) {
 	conn, address, name := words[0], "", ""
 	conn, address, _ = strings.Cut(conn, " ")
@@ -75,7 +76,8 @@ func (c *call) callerOf(words []string) (from caller, ok bool) {
 	return from, ok && from.graceMillis >= 0 && from.graceMillis <= maxDuration
 }
 
-// clientOf returns a connection of the node that sent the present batch.
+// clientOf returns the connection with a number, of the node that made the current batch. The connection 0 is the zero
+// Client. ok reports whether the word is a valid number.
 func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	conn, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || conn < 0 {
@@ -90,7 +92,8 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 	return cl, true
 }
 
-// nodeKeepaliveOp renews all sessions that are attached to connections of this incarnation of the node.
+// nodeKeepaliveOp runs "node-keepalive". It renews all sessions that are attached to connections of the incarnation
+// that made the request.
 func nodeKeepaliveOp(c *call) protocol.Value {
 	if len(c.Args) != 1 || c.Undo != nil {
 		return command.ErrArity("node-keepalive")
@@ -105,8 +108,8 @@ func nodeKeepaliveOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// endConnectionsOp is "end-connections <conn>…": the sessions that are attached to these connections of the node end.
-// The reply is the number of sessions.
+// endConnectionsOp runs "end-connections <conn>…". It ends the sessions that are attached to these connections of the
+// node, and replies with the number of those sessions.
 func endConnectionsOp(c *call) protocol.Value {
 	if c.Undo != nil {
 		return command.ErrArity("end-connections")
@@ -131,8 +134,9 @@ func endConnectionsOp(c *call) protocol.Value {
 	return protocol.Integer(int64(ended))
 }
 
-// returnGrantOp is "return-grant <key> <owner> <fence> <conn>": the client of a waiter had disconnected before it heard
-// of the grant. The reply is 1, or 0 if the hold has ended or is another connection's.
+// returnGrantOp runs "return-grant <key> <owner> <fence> <conn>". A node makes this request if a client had
+// disconnected before the node could pass the grant to it. The reply is 1 if the hold was released, and 0 if the hold
+// has ended or belongs to another connection.
 func returnGrantOp(c *call) protocol.Value {
 	if len(c.Args) != 5 || c.Undo != nil {
 		return command.ErrArity("return-grant")
@@ -150,7 +154,7 @@ func returnGrantOp(c *call) protocol.Value {
 	return command.Boolean(given)
 }
 
-// unblockLock ends a wait for a lock, and returns the number of ended waits.
+// unblockLock ends the wait for a native lock that has a name. It returns 1 if there was such a wait, and otherwise 0.
 func (c *call) unblockLock(name waits.Name) (left int64) {
 	if c.st.Locks.Stats().Waiters == 0 {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// leastConnectionMillis is the shortest lease of a session that is attached to a connection, since nodes renew such
-// sessions.
+// leastConnectionMillis is the shortest allowed lease of a session that is attached to a connection. A node must be
+// able to renew such sessions in time.
 const leastConnectionMillis = 1000
 
 var (
@@ -72,7 +72,8 @@ func sessionRefusal(err error) protocol.Value {
 	return refusalOf(err)
 }
 
-// notifyKept emits to this node that a session is attached to one of its connections.
+// notifyKept emits SessionKept for a session that is attached to the client's connection now, if it is a connection of
+// this node.
 func (c *call) notifyKept(id uint64, leaseMillis int64) {
 	if c.from.client.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
@@ -82,7 +83,7 @@ func (c *call) notifyKept(id uint64, leaseMillis int64) {
 	}
 }
 
-// sessionOf reads "<command> <id>".
+// sessionOf parses "<command> <id>" and charges the work for a key. It returns the result of usableSession.
 func (c *call) sessionOf() (id uint64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(c.Args[1])
 	switch {
@@ -94,8 +95,8 @@ func (c *call) sessionOf() (id uint64, problem protocol.Value) {
 	return c.usableSession(uint64(max(0, n))), problem
 }
 
-// usableSession returns id if the user may use the session, or 0 for 0. Otherwise it returns an id that no session has,
-// so that the reply is the one for a missing session.
+// usableSession returns id if the user may use the session, or if id is 0. Otherwise it returns an id that no session
+// has, so that the reply does not reveal the session.
 func (c *call) usableSession(id uint64) uint64 {
 	if id == 0 || c.st.Locks.MayUse(id, c.user) {
 		return id
@@ -117,7 +118,7 @@ func sessionKeepaliveOp(c *call) protocol.Value {
 }
 
 func sessionAttachOp(c *call) protocol.Value {
-	if len(c.Args) > 2 { // HEARTBEAT is for the client's node, and is not in the log
+	if len(c.Args) > 2 { // the client's node removes the option HEARTBEAT
 		return protocol.WrongArity("session.attach").Value()
 	}
 	id, problem := c.sessionOf()

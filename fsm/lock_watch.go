@@ -13,17 +13,16 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// lockWatch counts the events of native and stock locks that this node has seen since its start. It is not part of the
-// state: no reply to a logged request depends on it. Events of a script that was undone may have been counted.
+// lockWatch records events of native and stock locks since the start of this node. It is not part of the state: no
+// reply to a logged request depends on it. It may have counted events of a script that was undone.
 type lockWatch struct {
 	patterns []string
-	// counts has the counts by class, the class of other locks last, and by kind.
-	counts [][lockKinds]LockClassCounts
-	lost   lostHolds
-	polls  polls
+	counts   [][lockKinds]LockClassCounts // by class and kind; the last class has the locks that match no pattern
+	lost     lostHolds
+	polls    polls
 }
 
-// Kinds of locks in counts.
+// The kinds of locks.
 const (
 	nativeLocks = iota
 	stockLocks
@@ -32,26 +31,21 @@ const (
 
 // LockClassCounts counts events of the locks of a class.
 type LockClassCounts struct {
-	// Grants counts new holds. Slow counts those after a wait of more than a second; for a stock lock the wait begins at
-	// the first refusal.
-	Grants, Slow uint64
-	// Refusals counts requests for a held lock that did not wait.
-	Refusals uint64
-	// Releases counts holds that were released. Late counts those with less than a fifth of their lease left.
-	Releases, Late uint64
-	// Expired counts holds whose lease ended.
-	Expired uint64
-	// Stale counts releases by an owner that had lost the lock.
-	Stale uint64
+	Grants   uint64 // new holds
+	Slow     uint64 // grants after a wait of more than a second; for a stock lock the wait begins at the first refusal
+	Refusals uint64 // requests for a held lock that did not wait
+	Releases uint64 // holds that were released
+	Late     uint64 // releases when less than a fifth of the lease was left
+	Expired  uint64 // holds whose lease ended
+	Stale    uint64 // releases by an owner that had lost the lock
 }
 
-// LockClass has the counts of the locks whose names match a pattern, and no earlier one. The empty pattern stands for
-// all other locks.
+// LockClass has the counts of a class of locks: those whose keys match Pattern and no earlier pattern. The class with
+// an empty pattern has the locks that match no pattern.
 type LockClass struct {
-	Pattern       string
-	Native, Stock LockClassCounts
-	// NativeQueue and StockQueue are the present lengths of the longest queues.
-	NativeQueue, StockQueue int
+	Pattern                 string
+	Native, Stock           LockClassCounts
+	NativeQueue, StockQueue int // the current lengths of the longest queues
 }
 
 // MaxLockClasses bounds the patterns of classes.
@@ -65,7 +59,7 @@ func (m *machine) ClassifyLocks(patterns []string) {
 	w.counts = nil
 }
 
-// class returns the number of the class of a key.
+// class returns the index of the class of a key.
 func (w *lockWatch) class(key string) int {
 	for i, p := range w.patterns {
 		if n := len(p) - 1; n >= 0 && p[n] == '*' && !strings.ContainsAny(p[:n], `*?[\`) {
@@ -82,10 +76,10 @@ func (w *lockWatch) class(key string) int {
 	return len(w.patterns)
 }
 
-// maxClassSteps bounds the match of a key with the pattern of a class.
+// maxClassSteps bounds the steps of a match of a key with one pattern. A match that takes more steps fails.
 const maxClassSteps = 10_000
 
-// of returns the counts of a key's class.
+// of returns the counts of a kind of locks in the class of a key.
 func (w *lockWatch) of(key string, kind int) *LockClassCounts {
 	if w.counts == nil {
 		w.counts = make([][lockKinds]LockClassCounts, len(w.patterns)+1)
@@ -93,10 +87,10 @@ func (w *lockWatch) of(key string, kind int) *LockClassCounts {
 	return &w.counts[w.class(key)][kind]
 }
 
-// isLate reports whether less than a fifth of a lease is left.
+// isLate reports whether less than a fifth of a lease is left after used milliseconds.
 func isLate(used, lease int64) bool { return lease > 0 && used > lease/5*4 }
 
-// observe counts an event, and records who lost the lock or polls for it.
+// observe counts an event, and records owners that lost a lock and clients that poll for one.
 func (w *lockWatch) observe(e *locks.Event, now int64) {
 	if e.Stock != nil {
 		w.observeStock(e, now)
@@ -168,7 +162,7 @@ func (w *lockWatch) observeStock(e *locks.Event, now int64) {
 	}
 }
 
-// stockGranted counts a stock lock that was taken. The owner in a hash is the first field.
+// stockGranted counts the grant of a stock lock. In a hash, the first field names the owner.
 func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
 	owner := e.Owner
 	if !e.Stock.Item.IsString() {
@@ -186,7 +180,7 @@ func (w *lockWatch) stockGranted(e *locks.Event, now int64) {
 	}
 }
 
-// loses records that the owners of a stock lock lost it.
+// loses records that the owners of a stock lock lost the lock.
 func (w *lockWatch) loses(db int, it *keyspace.Item) {
 	if it.IsString() {
 		w.lost.note(db, it.Key(), it.Value())
@@ -198,15 +192,15 @@ func (w *lockWatch) loses(db int, it *keyspace.Item) {
 	}
 }
 
-// maxLostOwners bounds the owners of one lock that are remembered.
+// maxLostOwners bounds the owners that are recorded for the loss of one lock.
 const maxLostOwners = 8
 
-// mostScriptWords bounds the keys, and the arguments, of a script that are compared with lost locks.
+// mostScriptWords bounds the keys, and also the arguments, of a script that watchScript compares with lost locks.
 const mostScriptWords = 8
 
-// watchScript examines a script that has run. If the script has released a stock lock in an earlier run, has never
-// taken one, and has changed nothing now, then an argument that names an owner who lost one of the keys is a mismatched
-// release.
+// watchScript emits Mismatched events for a script that has run. A script is a release script if it has released a
+// stock lock in an earlier run, and has never taken one. If a release script has changed nothing, it has failed to
+// release each lock that an owner among its arguments has lost.
 func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	s.releases = s.releases || h.Released
 	s.claims = s.claims || h.TookLock()
@@ -220,14 +214,14 @@ func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	}
 }
 
-// lostHolds has the last losses, as hashes of database, key and owner.
+// lostHolds records the last losses of holds. It records a loss as a hash of database, key and owner.
 type lostHolds struct {
-	hashes []uint64
-	next   int
-	known  map[uint64]int // how often in hashes
+	hashes []uint64       // a ring of the last losses
+	next   int            // the number of losses that were overwritten in the ring
+	known  map[uint64]int // the number of times that a hash is in the ring, unless it was forgotten
 }
 
-// maxLost bounds the losses that are remembered.
+// maxLost bounds the recorded losses.
 const maxLost = 1 << 13
 
 func (l *lostHolds) empty() bool { return len(l.known) == 0 }
@@ -261,7 +255,7 @@ func (l *lostHolds) drop(hash uint64) {
 	}
 }
 
-// forget removes the loss of a key by an owner, and reports whether there was one.
+// forget removes the recorded losses of a key by an owner, and reports whether there were any.
 func (l *lostHolds) forget(db int, key, owner string) (lost bool) {
 	if l.empty() {
 		return false
@@ -298,34 +292,34 @@ func (m *machine) LockClasses() []LockClass {
 	return classes
 }
 
-// LockStats has counts of native locks.
+// LockStats has the numbers of locks and the counts of their events.
 type LockStats struct {
-	// Locks, Holds, Waiting and Sessions are present counts, Bytes is their memory.
-	Locks, Holds, Waiting, Sessions int
-	Bytes                           int64
-	// Stock counts the keys with the mark of a stock lock.
-	Stock int
+	Locks, Holds, Waiting, Sessions int   // the current numbers of native locks, holds, waiters and sessions
+	Bytes                           int64 // the counted memory of the lock table
+	Stock                           int   // the number of keys with the mark of a stock lock
 	LockCounts
 }
 
-// LockCounts counts events of the clients of all nodes since the start of this node.
+// LockCounts counts events of native locks since the start of this node. It includes the clients of all nodes.
 type LockCounts struct {
-	// Grants counts new holds, Refusals requests that did not wait for a held lock, and Timeouts waits that ended by time.
-	Grants, Refusals, Timeouts uint64
-	// Lost… count losses by reason.
-	LostExpired, LostSession, LostBroken, LostFlushed uint64
-	// Breaks counts the LOCK.BREAK that ended a hold, FencesRefused the fences that did not pass.
-	Breaks, FencesRefused uint64
-	// Waited has the waiting times of grants after a wait, Held the durations of holds.
-	Waited, Held LockTimes
+	Grants        uint64    // new holds
+	Refusals      uint64    // requests for a held lock that did not wait
+	Timeouts      uint64    // waits that ended by time
+	LostExpired   uint64    // holds that were lost by the end of their lease
+	LostSession   uint64    // holds that were lost by the end of their session
+	LostBroken    uint64    // holds that were lost by LOCK.BREAK or DEL
+	LostFlushed   uint64    // holds that were lost by a flush
+	Breaks        uint64    // LOCK.BREAK commands that ended a hold, of a native or a stock lock
+	FencesRefused uint64    // FENCE.PASS commands that were refused
+	Waited        LockTimes // the waiting times of grants after a wait
+	Held          LockTimes // the durations of holds
 }
 
-// LockTimes counts durations in doubling steps.
+// LockTimes is a histogram of durations.
 type LockTimes struct {
 	Count     uint64
 	SumMillis uint64
-	// Steps count the durations below 1 ms, 2 ms, 4 ms and so on. The last step has all longer ones.
-	Steps [32]uint64
+	Steps     [32]uint64 // Steps[i] counts durations below 2^i ms that no earlier step counts; the last step has no bound
 }
 
 func (t *LockTimes) add(millis int64) {

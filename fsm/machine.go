@@ -12,158 +12,138 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// machine is the [Machine].
+// machine implements [Machine].
 type machine struct {
-	ops   bindings // never changed
+	ops   bindings // immutable
 	byRow *rowBindings
-	// programs has the scripts that this node has compiled, and the rights that it has read. It is no part of the state.
-	programs lua.Cache
-	users    rightsCache
-	// costs has the costs of the last runs of scripts on this node. It is no part of the state.
-	costs scriptCosts
+	// The next three fields are caches of this node, and not part of the state.
+	programs lua.Cache   // compiled scripts
+	users    rightsCache // parsed rights of users
+	costs    scriptCosts // the work of the last runs of scripts
 
-	// mu guards the fields below. While it is held no other lock is taken, and of other packages only the [Sink] of Apply
-	// is called.
+	// mu guards the fields below. A goroutine that holds mu takes no other lock. The only calls to the owner of the
+	// machine meanwhile are those to the [Sink] of Apply.
 	mu       sync.RWMutex
 	st       *state
-	call     call   // what Apply runs commands with
-	expired  uint64 // ended keys removed since the start
-	peak     int64  // most bytes of keys and scripts after an entry, since the start
+	call     call   // runs the commands of Apply
+	expired  uint64 // the number of ended keys that were removed since the start
+	peak     int64  // the most bytes that keys and scripts had after an entry, since the start
 	budgets  budgets
-	skipped  []event.Event // of Restore
+	skipped  []event.Event // the events of Restore that Skipped has not returned
 	verifier verifier
 
-	// version is the version of the state, for callers that must not wait for the present entry.
-	version atomic.Uint32
-	// readers has the calls that Read runs commands with.
-	readers sync.Pool
-	// interest is an [Interest].
-	interest atomic.Uint32
-	// hits and misses count the look-ups of keys since the start, by clients of this node.
-	hits, misses atomic.Uint64
-	// draws makes RANDOMKEY and math.random differ from one read to the next.
-	draws atomic.Uint64
+	version      atomic.Uint32 // the version of the state, for callers that must not wait for the current entry
+	readers      sync.Pool     // calls that run the commands of Read
+	interest     atomic.Uint32 // an event.Interest
+	hits, misses atomic.Uint64 // the key look-ups of clients of this node since the start
+	draws        atomic.Uint64 // makes RANDOMKEY and math.random differ between reads
 }
 
-// call is the present command, with the parts of the machine that it needs beside the keys. One call serves many
-// commands in turn.
+// call runs commands, one after the other. It has the current command, and the parts of the machine that commands need.
 type call struct {
 	command.Call
-	st  *state
-	ops bindings
-	// byRow has ops by the numbers of their rows, for scripts.
-	byRow *rowBindings
-	// programs has the scripts that the node has compiled, and the rights that it has read.
+	st       *state
+	ops      bindings
+	byRow    *rowBindings // the bindings of ops by row number, for scripts
 	programs *lua.Cache
 	users    *rightsCache
 	costs    *scriptCosts
-	conn     uint64 // the client's connection at the batch's node; 0: not told
-	// user is the sender of the script or the lock command. Empty: a user who may do everything. rules are the rights of
-	// the user, of a request that is judged by rights (protocol.Reach). Empty: all rights. reader has the rights once they
-	// were read.
-	user, rules string
-	reader      *rights.Rights
+	conn     uint64 // the client's connection at the node of the batch, or 0 if the log entry does not contain it
+	// user is the user who sent the script or lock command, or "" for a user with all rights.
+	user string
+	// rules has the rights of the user if the request is judged by rights (protocol.Reach). If it is "", the user has all
+	// rights. reader has the same rights after they were parsed.
+	rules  string
+	reader *rights.Rights
 
 	memoryLimit
-	// scriptSteps bounds a script, by the newest entry.
-	scriptSteps int64
+	scriptSteps int64 // bounds the steps of a script
 	acting
-	// refusal is the reply to a command that a function has refused.
-	refusal protocol.Value
+	refusal protocol.Value // the reply to a command that was refused
 	chance
 	meter
 	listening
 	watch lockWatch
-	// seen is the node's watch of locks, for a read. It is nil in an entry, since no logged reply depends on it.
-	seen *lockWatch
-	from caller
-	// taking is the cause of the stock locks that the request removes, or 0. watched are the watched keys of the present
-	// transaction.
-	taking  uint64
-	watched string
-	// incarnation is the last incarnation whose predecessors' waits have ended. Empty: the next batch has another one.
+	// seen is the lockWatch of the node while a read runs. It is nil while a log entry runs, since no reply to a logged
+	// request may depend on it.
+	seen    *lockWatch
+	from    caller
+	taking  uint64 // the id of the cause for the stock locks that the request removes, or 0
+	watched string // the watched keys of the current transaction
+	// incarnation is the incarnation of the last batch. The waits of earlier incarnations of its node have ended.
 	incarnation protocol.Incarnation
 
 	journal journal
 	scripts scriptHost
 
-	// latest is the last command that was looked up, since pipelines repeat commands.
-	latest   *binding
+	latest   *binding // the last command that was looked up, since pipelines repeat commands
 	prefetch prefetcher
-	replies  []protocol.Value // of the batch so far
+	replies  []protocol.Value // the replies of the batch so far
 }
 
-// init prepares c as a call of the machine.
+// init sets the fields of c that all commands share.
 func (c *call) init(m *machine) {
 	c.byRow, c.programs, c.users, c.costs = m.byRow, &m.programs, &m.users, &m.costs
 	c.Host = c
 }
 
-// use sets the state of c.
+// use sets the state and the bindings of c.
 func (c *call) use(st *state, ops bindings) {
 	c.st, c.Keys, c.ops = st, &st.Keys, ops
 }
 
-// op is the function of a command.
+// op is the function of a command. It returns the reply.
 type op func(c *call) protocol.Value
 
-// acting is the user of the present request.
+// acting has the quota and the account of the user of the current request.
 type acting struct {
-	// quota has the user's name if the user has a quota.
-	quota protocol.Quota
-	// opened: the account is new to the user.
-	opened bool
-	former string
+	quota  protocol.Quota // its user is empty if the user has no quota
+	opened bool           // the request has given the account to the user
+	former string         // the user who had the account before
 }
 
 // meter counts the work of requests.
 type meter struct {
-	bounds budgets
-	// writeBudget is for requests that write and for the words of all requests, readBudget for reads beyond their words,
-	// wakeBudget for waiters that are served.
-	writeBudget, readBudget, wakeBudget budget
-	// endings is the rest of the entry's budget for changes of native locks, turned the part of it that the lock table
-	// has.
+	bounds      budgets
+	writeBudget budget // for requests that write, and for the price of all requests
+	readBudget  budget // for reads, beyond their price
+	wakeBudget  budget // for waiters that are served
+	// endings is the work that the entry has left for changes of native locks. turned is the budget of the lock table, in
+	// work, after the last turnLocks or publishLockEvents.
 	endings, turned int64
 }
 
-// chance is the seed of a command's random decisions: its place in the log, so that they differ between commands and
-// are the same on all nodes.
+// chance has the position of the current command in the log, which seeds the random decisions of the command. So the
+// decisions differ between commands, and are the same on all nodes.
 type chance struct {
-	// origin and seq name the batch. scripted counts the batch's scripts: those that may write, and those that only read.
-	origin   protocol.Incarnation
-	seq      uint64
-	scripted [2]uint64
+	origin   protocol.Incarnation // the incarnation that made the batch
+	seq      uint64               // the number of the batch
+	scripted [2]uint64            // the numbers of scripts of the batch that may write, and of those that only read
 }
 
-// listening has the events of an entry for its sink.
+// listening has what the current entry has for the sink and the counts of this node.
 type listening struct {
-	// locked has the counts of [LockStats].
-	locked LockCounts
-	// own is the incarnation of this node.
-	own protocol.Incarnation
-	// breaking: the present command ends holds by force. broken has the first of them.
-	breaking bool
-	broken   []event.BrokenHold
-	// calledBytes is the size of the Called events so far.
-	calledBytes int
-	// changes has the LockChanged events of the entry. The next entry uses its memory again.
-	changes []event.LockChange
+	locked      LockCounts           // the counts of [LockStats]
+	own         protocol.Incarnation // the incarnation of this node
+	breaking    bool                 // the current command ends holds by force
+	broken      []event.BrokenHold   // the first holds that the command has ended by force
+	calledBytes int                  // the size of the Called events of the entry
+	changes     []event.LockChange   // the LockChanged events of the entry; the next entry reuses the memory
 }
 
-// memoryLimit is the limit of the entry for keys and scripts: limitBytes, if limited.
+// memoryLimit is the limit of the entry for the memory of keys and scripts.
 type memoryLimit struct {
 	limited    bool
-	limitBytes int64
+	limitBytes int64 // the limit if limited is set
 }
 
-// caller is the sender of the present command.
+// caller is the sender of the current command.
 type caller struct {
-	client      locks.Client // zero: a script, or a node of a former release
-	ticket      uint64       // 0: the word may not wait
+	client      locks.Client // the zero Client for a script, or if the log entry does not contain the client
+	ticket      uint64       // 0 if the command may not wait
 	graceMillis int64
-	address     string // of the client; empty: the log does not say it, nor its name
-	name        string
+	address     string // the address of the client, or "" if the log entry does not contain it
+	name        string // the name of the client
 }
 
 // scriptHost gives a script access to the keys. It implements [lua.Host].
@@ -173,15 +153,12 @@ type scriptHost struct {
 	env      lua.Env
 	words    []string
 	readOnly bool
-	// rights are the rights of the user; nil: all. refusals has what was refused.
-	rights   *rights.Rights
-	refusals []protocol.Refusal
-	// from is the savepoint before the script.
-	from savepoint
-	// full: the state became full, or the user's quota was used up, after the script had written. Further commands are
-	// refused, and nothing of the script is kept.
-	full bool
-	// declaredNoted: the declared keys of the script were emitted as read.
-	declaredNoted bool
+	rights   *rights.Rights     // the rights of the user, or nil for all rights
+	refusals []protocol.Refusal // the commands that were refused for want of rights
+	from     savepoint          // taken before the script
+	// full is set if the state or the user's quota became full after the script had written. All further commands are then
+	// refused, and the script is undone.
+	full          bool
+	declaredNoted bool // the declared keys of the script were emitted as read
 	command.Script
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waitOps has the requests about waiting that only nodes write: see protocol/waiting.go.
+// waitOps has the functions of the requests about waiting that only nodes make: see protocol/waiting.go.
 var waitOps = map[string]op{
 	"wait-for-key": waitForKeyOp,
 	"drop":         endNodeOp,
 	"unblock":      unblockOp,
 }
 
-// enqueue adds the present request, which could not be served, to the waiters under a ticket.
+// enqueue adds the current request, which could not be served, to the waiters for keys. u has its keys and its
+// deadline.
 func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 	w := waits.Waiter{
 		Name: waits.Name{Origin: c.origin, Ticket: ticket}, DB: c.DB, Kind: u.Kind, DeadlineMillis: u.DeadlineMillis,
@@ -47,8 +48,8 @@ func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 // waitForKeyWords is the number of words before the command of a "wait-for-key" request.
 const waitForKeyWords = 2
 
-// waitForKeyOp is "wait-for-key <ticket> <command> <word>…": a command that waits if it cannot be served. The reply is
-// the command's, or [protocol.Parked].
+// waitForKeyOp runs "wait-for-key <ticket> <command> <word>…". It runs the command, and adds it to the waiters if it
+// cannot be served. The reply is that of the command, or [protocol.Parked].
 func waitForKeyOp(c *call) protocol.Value {
 	if len(c.Args) <= waitForKeyWords {
 		return command.ErrArity("wait-for-key")
@@ -74,7 +75,8 @@ func waitForKeyOp(c *call) protocol.Value {
 	return reply
 }
 
-// unblockOp is "unblock <how> <ticket>…": waiters of the node that wrote the request leave. The reply is their number.
+// unblockOp runs "unblock <how> <ticket>…". It removes waiters of the node that made the request, and replies with
+// their number.
 func unblockOp(c *call) protocol.Value {
 	if len(c.Args) < 2 || c.Undo != nil {
 		return command.ErrArity("unblock")
@@ -102,17 +104,17 @@ func unblockOp(c *call) protocol.Value {
 	return protocol.Integer(left)
 }
 
-// waiterOf returns the name of a waiter of the node that sent the present batch.
+// waiterOf returns the name of the waiter with a ticket, of the node that made the current batch.
 func (c *call) waiterOf(word string) waits.Name {
 	ticket, _ := parseTicket(word)
 	return waits.Name{Origin: c.origin, Ticket: ticket}
 }
 
-// placeWork is the work for a place in a queue that a waiter leaves.
+// placeWork is the work for each queue that a waiter leaves.
 const placeWork = locks.QueueUnits * grantWork
 
-// affordsLeaving reports whether the budget suffices for the waiters with some tickets to leave. The lock table charges
-// for its own part.
+// affordsLeaving reports whether the budget suffices to remove the waiters with some tickets. It charges the work,
+// except for the part that the lock table charges itself.
 func (c *call) affordsLeaving(words []string) bool {
 	work, later := int64(len(words))*command.WriteWork, int64(0)
 	for _, word := range words {
@@ -131,8 +133,8 @@ func (c *call) affordsLeaving(words []string) bool {
 	return true
 }
 
-// endNodeOp is "drop <node> <epoch>": a node was silent for too long in its incarnation with that epoch, so the waits
-// of its clients end. The node tells its clients if it comes back.
+// endNodeOp runs "drop <node> <epoch>". It ends the waits of the clients of a node, in its incarnations up to an epoch.
+// The leader makes this request if the node was silent for too long. If the node comes back, it replies to its clients.
 func endNodeOp(c *call) protocol.Value {
 	if len(c.Args) != 3 || c.Undo != nil {
 		return command.ErrArity("drop")
@@ -147,8 +149,8 @@ func endNodeOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// endPreviousIncarnations is called before a batch. It ends the waits of the node's earlier incarnations, of which no
-// batch comes any more.
+// endPreviousIncarnations ends the waits of the earlier incarnations of a node. It runs before each batch, since no
+// batch of an earlier incarnation is applied after this one.
 func (c *call) endPreviousIncarnations(o protocol.Incarnation) {
 	if o == c.incarnation {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// run executes the command c.args in database c.db.
+// run runs the command c.Args in database c.DB, and returns the reply.
 func (c *call) run() protocol.Value {
 	b := c.lookup(c.Args[0])
 	if b == nil || !c.knows(b.row) {
@@ -35,19 +35,20 @@ func (c *call) lookup(name string) *binding {
 	return b
 }
 
-// writes reports whether a command has an effect on the state.
+// writes reports whether the command with a name may change the state.
 func (c *call) writes(name string) bool {
 	b := c.lookup(name)
 	return b != nil && b.writes
 }
 
-// begin prepares c for a request. number differs between requests.
+// begin prepares c for a request. number seeds the random decisions of the request, and differs between requests.
 func (c *call) begin(r *protocol.Request, number uint64) {
 	c.DB, c.conn, c.Args, c.user, c.rules, c.reader = r.DB, r.Conn, r.Args, r.User, r.Rights, nil
 	c.Seed, c.Draws, c.taking = number, 0, 0
 }
 
-// do runs the function of a command.
+// do runs a command. It first settles the locks among the keys of the command, and refuses to write a key that is a
+// native lock.
 func (b *binding) do(c *call) protocol.Value {
 	if b.newest > c.EntryVersion {
 		c.hideLaterOption(b.row)
@@ -73,8 +74,8 @@ func (b *binding) do(c *call) protocol.Value {
 	return reply
 }
 
-// hideLaterOption replaces an option that entries of the version do not have by an unknown word, as in the releases
-// that wrote such entries.
+// hideLaterOption replaces an option that is newer than the version of the entry by an unknown word. The releases that
+// write entries of this version do not know the option.
 func (c *call) hideLaterOption(row *protocol.Command) {
 	if at, later, _ := protocol.LaterOption(row, c.Args[1:], c.EntryVersion); later != nil {
 		c.Args = slices.Clone(c.Args)
@@ -82,7 +83,7 @@ func (c *call) hideLaterOption(row *protocol.Command) {
 	}
 }
 
-// runRead runs a request that only reads, in an entry or beside it. The work does not count as the entry's, since nodes
+// runRead runs a request that only reads. It charges readBudget and not the budget of the entry's writes, since nodes
 // without a waiting client skip the request.
 func (c *call) runRead() protocol.Value {
 	work, ceiling := c.Work, c.Ceiling
@@ -93,8 +94,8 @@ func (c *call) runRead() protocol.Value {
 	return reply
 }
 
-// readInEntry is [call.runRead] in an entry. A read over budget is an error, since later requests must not wait for
-// another turn.
+// readInEntry is [call.runRead] for a log entry. If the budget does not suffice, the reply is an error. The read does
+// not run again in a later entry, since later requests of the batch have then run before it.
 func (c *call) readInEntry() protocol.Value {
 	reply := c.runRead()
 	if c.Over {
@@ -104,7 +105,7 @@ func (c *call) readInEntry() protocol.Value {
 	return reply
 }
 
-// countLookups adds the look-ups of a call to those of the machine, and resets them.
+// countLookups adds the key look-ups of a call to the counts of the machine, and resets those of the call.
 func (m *machine) countLookups(c *call) {
 	if c.Hits > 0 {
 		m.hits.Add(c.Hits)

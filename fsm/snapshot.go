@@ -15,26 +15,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The snapshot stream, version 1. Numbers are varints (signed) and uvarints;
-// bytes = uvarint length, then that many bytes.
+// The snapshot stream, version 1. Signed numbers are varints, other numbers are uvarints. Bytes are a uvarint, the
+// length, and then that many bytes. Equal states give equal bytes.
 //
 //	8 bytes   "HOLDFAST"
 //	uvarint   version
-//	uvarint   version of the cluster: the newest version of the entries in the state; 0: none was applied
+//	uvarint   version of the cluster: the newest version of all applied entries, or 0 before the first entry
 //	varint    cluster time
 //	varint    wall offset
-//	uvarint   versions given out
+//	uvarint   the last version that was issued to a key
 //	16 times  uvarint version at which the database was last swapped
 //	uvarint   number of places of new keys that have a version, each, in order:
 //	            uvarint place, version
 //	uvarint   number of sessions, each, in the order of names:
 //	            bytes node, uvarint epoch, low, number of applied ranges, (from, until)*
-//	uvarint   numbers of incarnations given out, number of known incarnations, each, in the order of the numbers:
+//	uvarint   the last number of an incarnation that was issued, number of known incarnations, each, in their order:
 //	            uvarint number, bytes node, uvarint epoch
-//	uvarint   number of accounts, each, in the order of the numbers: bytes user
+//	uvarint   number of accounts, each, in the order of their numbers: bytes user
 //	uvarint   number of scripts, each, in the order of SHA-1:
-//	            bytes source, uvarint turn (0: loaded for good)
-//	uvarint   script turns given out
+//	            bytes source, uvarint turn (0 if SCRIPT LOAD loaded it)
+//	uvarint   the last turn that was issued to a script
 //	uvarint   flags of notify-keyspace-events
 //	16 times  uvarint number of keys, each, in the order of (hash, key):
 //	            bytes key, uvarint kind, the value, uvarint deadline, version,
@@ -47,26 +47,24 @@ import (
 //	the requests that wait: see snapshot_waits.go
 //	the lock table, and its history: see snapshot_locks.go
 //	32 bytes  SHA-256 of all bytes before
-//
-// Equal states give equal bytes.
 const (
 	snapshotMagic   = "HOLDFAST"
 	snapshotVersion = 1
 )
 
-// Snapshot is the immutable state of one moment.
+// Snapshot is the immutable state of a machine at one time.
 type Snapshot interface {
-	// Keys counts the keys, including ended ones that are not removed.
+	// Keys counts the keys, including those that have ended and are not removed.
 	Keys() (n int)
 	// Locks counts the native locks.
 	Locks() int
 	// Version is the version of the cluster: see [Machine.Version].
 	Version() byte
-	// ClockMillis is the state's cluster time.
+	// ClockMillis is the cluster time of the state.
 	ClockMillis() int64
 	// WriteTo writes the stream that [Machine.Restore] reads.
 	WriteTo(w io.Writer) (int64, error)
-	// Hash is [Machine.Hash] of the captured state.
+	// Hash is the [Machine.Hash] of the state.
 	Hash() string
 }
 
@@ -213,7 +211,7 @@ func (w *snapshotWriter) collection(v keyspace.Collection) {
 	})
 }
 
-// capture copies the state for a snapshot, in constant time.
+// capture returns a snapshot of the state, in constant time.
 func (st *state) capture() *snapshot {
 	st.Generation++
 	s := &snapshot{

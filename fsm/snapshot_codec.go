@@ -14,38 +14,39 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// ErrCorruptSnapshot is returned for a stream that is not a whole snapshot.
+// ErrCorruptSnapshot is the error for a stream that is not a complete, valid snapshot.
 var ErrCorruptSnapshot = errors.New("corrupt snapshot")
 
-// snapshotReader reads the stream and the checksum. The first error is sticky; later reads return zero values.
+// snapshotReader reads a snapshot stream, and computes its checksum. The first error is sticky; later reads return zero
+// values.
 type snapshotReader struct {
-	in  *bufio.Reader
-	sum hash.Hash
-	err error
-	one [1]byte
-	buf []byte
-	// readError is the error of a failed read, as opposed to a varint that is too long. taken counts the bytes of a
-	// varint.
-	readError error
-	taken     int
-	// marked has the items that mark locks. The locks of the first read of them have been read.
+	in        *bufio.Reader
+	sum       hash.Hash
+	err       error
+	one       [1]byte // memory of ReadByte
+	buf       []byte
+	readError error // the error of a failed read; a varint that is too long sets only err
+	taken     int   // the bytes of the current varint that were read
+	// marked has the items that mark native locks. read is the number of those whose locks were read.
 	marked []markedLock
 	read   int
 }
 
-// markedLock is a lock that has an item.
+// markedLock is an item that marks a native lock.
 type markedLock struct {
 	db   int
 	text keyspace.LockText
 }
 
+// fail records that the stream is corrupt at the value what.
 func (r *snapshotReader) fail(what string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", ErrCorruptSnapshot, what)
 	}
 }
 
-// broke records that a read failed: the stream is too short, or the reader below failed.
+// broke records that the read of the value what failed. A stream that is too short is corrupt; other errors are those
+// of the underlying reader.
 func (r *snapshotReader) broke(what string, err error) {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		r.fail(what + " is cut off")
@@ -56,7 +57,7 @@ func (r *snapshotReader) broke(what string, err error) {
 	}
 }
 
-// ReadByte makes snapshotReader an io.ByteReader for the varints.
+// ReadByte implements io.ByteReader, for the varints.
 func (r *snapshotReader) ReadByte() (byte, error) {
 	b, err := r.in.ReadByte()
 	if err != nil {
@@ -79,7 +80,7 @@ func (r *snapshotReader) uint(what string) uint64 {
 	case r.readError != nil:
 		r.broke(what, r.readError)
 		return 0
-	case err != nil, r.taken != (bits.Len64(n|1)+6)/7: // too long, or longer than it need be
+	case err != nil, r.taken != (bits.Len64(n|1)+6)/7: // each number has only one valid encoding, the shortest
 		r.fail(what)
 		return 0
 	}
@@ -97,7 +98,8 @@ func (r *snapshotReader) string(what string) string {
 	return string(r.buf)
 }
 
-// bytes appends bytes of the stream to r.buf, in steps, so that a wrong length costs no memory.
+// bytes reads a length, and appends that many bytes of the stream to r.buf. It grows r.buf in steps, so that a wrong
+// length allocates little memory.
 func (r *snapshotReader) bytes(what string) {
 	n := r.uint(what)
 	for n > 0 && r.err == nil {
@@ -114,7 +116,7 @@ func (r *snapshotReader) bytes(what string) {
 	}
 }
 
-// version reads a version, which must have been given out.
+// version reads the version of a key, which must not exceed the last version that was issued.
 func (r *snapshotReader) version(st *state, what string) uint64 {
 	n := r.uint(what)
 	if n > st.Versions {
@@ -136,7 +138,7 @@ func (r *snapshotReader) deadlineAndVersion(st *state, it *keyspace.Item) {
 	it.SetVersion(version)
 }
 
-// snapshotWriter writes the stream and the checksum. The first error is sticky.
+// snapshotWriter writes a snapshot stream, and computes its checksum. The first error is sticky.
 type snapshotWriter struct {
 	sum     hash.Hash
 	out     *bufio.Writer
@@ -154,7 +156,7 @@ func (w *snapshotWriter) raw(b []byte) {
 	w.err = err
 }
 
-// flush writes the buffer if it has limit bytes or more.
+// flush writes the buffer to the stream if the buffer has at least limit bytes.
 func (w *snapshotWriter) flush(limit int) {
 	if len(w.buf) < limit {
 		return

@@ -6,19 +6,19 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// The section of locks is written by [locks.Table.Save]. Each lock has an item among the keys of its database, for the
-// item's version.
+// [locks.Table.Save] writes the section of native locks. Each lock also has an item among the keys of its database,
+// since the item has the version of the key.
 
-// lockWriter writes the section.
+// lockWriter passes the values of the section to a snapshotWriter.
 type lockWriter struct{ w *snapshotWriter }
 
 func (l lockWriter) Uint(n uint64) { l.w.uint(n) }
 func (l lockWriter) Int(n int64)   { l.w.int(n) }
 
-// String writes the buffer out as well, since each lock and each waiter has a text.
+// String also flushes a buffer that has become large. Each lock and each waiter has a text, so the buffer stays small.
 func (l lockWriter) String(s string) { l.w.string(s); l.w.flush(1 << 15) }
 
-// lockReader reads the section.
+// lockReader reads the values of the section from a snapshotReader.
 type lockReader struct{ r *snapshotReader }
 
 func (l lockReader) Uint() uint64   { return l.r.uint("lock table") }
@@ -26,7 +26,8 @@ func (l lockReader) Int() int64     { return l.r.int("lock table") }
 func (l lockReader) String() string { return l.r.string("lock table") }
 func (l lockReader) Err() error     { return l.r.err }
 
-// LockText returns the text of the lock's item. Items and locks have one order.
+// LockText reads the key of a lock, and returns the text of the item that marks it. It has to compare the key with one
+// item only, since items and locks have the same order in the stream.
 func (l lockReader) LockText(db int) keyspace.LockText {
 	key := l.String()
 	if left := l.r.marked[l.r.read:]; len(left) > 0 && left[0].db == db && left[0].text.Key() == key {
@@ -36,7 +37,8 @@ func (l lockReader) LockText(db int) keyspace.LockText {
 	return keyspace.NewLockText(key)
 }
 
-// locks reads the section, and compares the locks with the items that mark them.
+// locks reads the section of native locks. Each lock must have an item, and each item that marks a lock must have a
+// lock.
 func (r *snapshotReader) locks(st *state) {
 	t, err := locks.Load(lockReader{r})
 	if err != nil {
@@ -59,7 +61,7 @@ func (r *snapshotReader) locks(st *state) {
 	}
 }
 
-// marker reads the rest of the item of a lock. The key is in r.buf.
+// marker reads an item that marks a native lock. Its key was read before, into r.buf.
 func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 	text := keyspace.NewLockText(string(r.buf))
 	words := r.uint("number of words")
@@ -73,16 +75,17 @@ func (r *snapshotReader) marker(st *state) (it keyspace.Item) {
 
 // The section of the history:
 //
-//	uvarint  ids of losses given out
+//	uvarint  the last id that was issued to a loss
 //	for native and for stock locks:
-//	  uvarint  ids of causes given out
+//	  uvarint  the last id that was issued to a cause
 //	  uvarint  number of causes, each:
 //	             uvarint id, bytes command, the client, bytes address, name, text
 //	  twice, for losses by time and by force:
-//	    uvarint  losses left out behind the last
-//	    uvarint  number of losses, each:
-//	               uvarint id, left out before, cause, reason, database, bytes key, owner, note,
-//	               uvarint fence, session, varint instant, since, wall offset, the client
+//	    uvarint  number of losses after the last row that have no row
+//	    uvarint  number of rows, each:
+//	               uvarint id, number of losses before it that have no row, cause, reason, database,
+//	               bytes key, owner, note,
+//	               uvarint fence, session, varint time of the loss, time of the grant, wall offset, the client
 //
 // A client is bytes node, uvarint epoch, varint connection.
 

@@ -5,16 +5,17 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// The section of waits:
+// The section of the requests that wait for keys:
 //
-//	uvarint   orders given out
+//	uvarint   the last order that was issued
 //	uvarint   number of waiters, each, ordered by node, epoch and ticket:
 //	            bytes node, uvarint epoch, ticket, order, database, kind, deadline,
-//	            first key, number of keys, number of words, bytes word*,
-//	            uvarint account, 0: none
-//	uvarint   number of ready keys, each, in turn:
-//	            uvarint database, bytes key, uvarint 1 if the whole database, least order
-//	uvarint   number of nodes with dropped waiters, each, ordered by node:
+//	            index of the first key, number of keys, number of words, bytes word*,
+//	            uvarint account, or 0
+//	uvarint   number of ready keys, each, in the order of their turns:
+//	            uvarint database, bytes key, uvarint 1 if all later keys of the database are ready,
+//	            uvarint least order of the waiters to try
+//	uvarint   number of nodes whose waits have ended, each, ordered by node:
 //	            bytes node, uvarint epoch, ticket
 
 func (w *snapshotWriter) waits(t *waits.Table) {

@@ -13,8 +13,8 @@ import (
 // modeStock is the mode of a stock lock in replies.
 const modeStock = "stock"
 
-// stockOwners returns the first owners of a stock lock, as holders in a reply: the value of a string, or the fields of
-// a hash, which are the owners in locks of Redisson. count is the number of all.
+// stockOwners returns the owners of a stock lock as holders for a reply, at most most of them, and the number of all
+// owners. The owner in a string is its value. The owners in a hash, a lock of Redisson, are its fields.
 func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	if it.IsString() {
 		return []locks.Hold{{Owner: it.Value(), Count: 1}}, 1
@@ -48,11 +48,11 @@ func holders(h *collection.Hash) int {
 	return h.Len()
 }
 
-// modeField is the field of Redisson's read-write locks that names the mode, and no owner.
+// modeField is a field of the hash of a Redisson read-write lock. It names the mode, and is not an owner.
 const modeField = "mode"
 
-// showStock appends the fields of a stock lock, which are those of native locks. The mark is of the lock, not of an
-// owner.
+// showStock appends the fields of a stock lock to dst, the same fields as for native locks. All owners have the times
+// and the client of the lock's mark, since owners have no marks of their own.
 func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query) []protocol.Value {
 	m, _ := it.Mark()
 	left := int64(-1)
@@ -73,7 +73,7 @@ func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query
 	return append(dst, lockFields(modeStock, count, 0, 0, 0, holders, []protocol.Value{})...)
 }
 
-// stockSize returns the number of owners of a stock lock, at most.
+// stockSize returns an upper bound of the number of owners of a stock lock, in constant time.
 func stockSize(it *keyspace.Item) int {
 	if v := it.Collection(); v != nil {
 		return v.Len()
@@ -94,7 +94,7 @@ func holdsStock(it *keyspace.Item, owner string) bool {
 	return has && owner != modeField
 }
 
-// polling counts the clients that poll for a stock lock, for a read.
+// polling returns the number of clients that poll for a stock lock. In a log entry it returns 0: see call.seen.
 func (c *call) polling(db int, key string) (n int) {
 	if c.seen == nil || c.seen.polls.count == 0 {
 		return 0

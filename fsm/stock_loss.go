@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A stock lock is lost when its lease ends, when its database is flushed, when LOCK.BREAK breaks it, and when a command
-// of another client than the holder removes or overwrites it: see [call.stockTaken].
+// An owner loses a stock lock when the lease of the lock ends, when a command flushes its database, when LOCK.BREAK
+// breaks the lock, and when a command of another client removes or overwrites the key: see [call.stockTaken].
 
-// recordStockLoss adds the loss of a stock lock by its owners to the history.
+// recordStockLoss adds the losses of a stock lock to the history. It ignores events by which no owner loses a lock.
 func (c *call) recordStockLoss(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	switch {
@@ -25,14 +25,14 @@ func (c *call) recordStockLoss(e *locks.Event) {
 	case e.Kind == locks.Lost:
 		c.stockLost(e.DB, it, e.Reason, e.Cause)
 	case e.Kind == locks.Released && command.IsStockLock(it),
-		// Commands that change a string, as INCR does, take no lock.
+		// A command that changes a string instead of replacing it, such as INCR, takes the lock from nobody.
 		e.Kind == locks.Overwritten && c.latest.overwrites && command.IsStockLock(it) &&
 			!(next.IsString() && it.IsString() && next.Value() == it.Value()):
 		c.stockTaken(e.DB, it)
 	}
 }
 
-// stockLost records that the owners of a stock lock have lost it.
+// stockLost records that all owners of a stock lock have lost the lock.
 func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
 	if it.IsString() {
 		c.noteStockLoss(db, it, it.Value(), reason, cause)
@@ -42,7 +42,8 @@ func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause u
 	c.noteStockLosses(db, it, owners, count, reason, cause)
 }
 
-// noteStockLosses records losses of one lock; owners are the first of count.
+// noteStockLosses records that count owners have lost a stock lock. owners has the first of them; the others are only
+// counted.
 func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, count int, reason locks.Reason,
 	cause uint64,
 ) {
@@ -59,7 +60,7 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 	m, _ := it.Mark()
 	key := it.Key()
 	if !it.IsString() || len(key) > mostOfLostKey || len(owner) > locks.MaxText {
-		// Else they share the item's memory, which has little more.
+		// Other texts may share the memory of the item, which is hardly larger than key and owner.
 		key, owner = strings.Clone(shortText(key, mostOfLostKey)), strings.Clone(shortText(owner, locks.MaxText))
 	}
 	loss := lockLoss{
@@ -73,7 +74,7 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 	c.st.history.add(loss)
 }
 
-// markedBy returns the client that took a stock lock, as far as it is known.
+// markedBy returns the client that took a stock lock, or the zero Client if it is unknown.
 func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 	if o, known := c.st.incarnations.origin(m.Incarnation); known && m.Conn != 0 {
 		client = locks.Client{Origin: o, Conn: int64(m.Conn)}
@@ -81,7 +82,9 @@ func (c *call) markedBy(m *keyspace.Mark) (client locks.Client) {
 	return client
 }
 
-// stockTaken records that a command removed or overwrote a stock lock, unless the command is the holder's.
+// stockTaken records that a command has removed or overwritten a stock lock, as a loss of each owner that has not
+// released the lock by this command. An owner has, if the command comes from the connection that took the lock, if the
+// transaction watches the key, or if the command names the owner.
 func (c *call) stockTaken(db int, it *keyspace.Item) {
 	if m, _ := it.Mark(); c.isTaker(&m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
 		return
@@ -93,7 +96,7 @@ func (c *call) stockTaken(db int, it *keyspace.Item) {
 	}
 }
 
-// isTaker reports whether the command comes from the connection that took the lock.
+// isTaker reports whether the current command comes from the connection that took a stock lock.
 func (c *call) isTaker(m *keyspace.Mark) bool {
 	if m.Conn == 0 || m.Conn != c.conn {
 		return false
@@ -102,11 +105,11 @@ func (c *call) isTaker(m *keyspace.Mark) bool {
 	return known && o == c.origin
 }
 
-// mostNames bounds the words of a script, and the watched keys of a transaction, that are compared.
+// mostNames bounds the words of a script, and the watched keys of a transaction, that names and watches compare.
 const mostNames = 16
 
-// names reports whether an argument of the command under way, or of its script, is the owner: holders release by a
-// compare-and-delete. The arguments of DEL are keys.
+// names reports whether the current string command, or the current script, has the owner as an argument. A holder
+// releases a stock lock by such a compare-and-delete. Other commands name no owner: the arguments of DEL are keys.
 func (c *call) names(owner string) bool {
 	if c.Script != nil {
 		words := c.scripts.env.Args
@@ -118,8 +121,8 @@ func (c *call) names(owner string) bool {
 	return slices.Contains(c.Args[min(2, len(c.Args)):], owner)
 }
 
-// watches reports whether the transaction under way watches a key: a client that read the key before it deleted it
-// counts as the holder.
+// watches reports whether the current transaction watches a key. A client that watches a key before it deletes the key
+// counts as the holder, since it has compared the owner meanwhile.
 func (c *call) watches(db int, key string) bool {
 	var w protocol.Watch
 	rest := c.watched
@@ -138,7 +141,8 @@ func (c *call) watches(db int, key string) bool {
 	return false
 }
 
-// takingCause returns the request under way as the cause of losses of stock locks: one for all of them.
+// takingCause returns the id of the current request as the cause of losses of stock locks. It records one cause for all
+// losses by the request.
 func (c *call) takingCause() uint64 {
 	if c.taking == 0 {
 		c.taking = c.causeOf(stockLocks, "")
@@ -147,10 +151,11 @@ func (c *call) takingCause() uint64 {
 	return c.taking
 }
 
-// mostFlushed bounds the keys of a flushed database that are searched for stock locks.
+// mostFlushed bounds the keys of a flushed database that flushStock searches for stock locks.
 const mostFlushed = 10_000
 
-// flushStock records the losses of the stock locks of a flushed database: those that it finds, and their number.
+// flushStock emits the losses of the stock locks of a flushed database. It searches the first mostFlushed keys, and
+// only counts the remaining stock locks.
 func (c *call) flushStock(db int) {
 	d := c.st.Databases[db]
 	if d.Marks() == 0 {
@@ -176,7 +181,8 @@ func (c *call) flushStock(db int) {
 	c.Spend(int64(looked) * command.KeyWork)
 }
 
-// meetStockEnds is [Call.MeetAll] for stock locks that end.
+// meetStockEnds is [Call.MeetAll] for all databases that have stock locks: it sets DueMet if a key ends before the
+// read.
 func (c *call) meetStockEnds() {
 	for _, d := range c.st.Databases {
 		if c.Reading && d.Marks() > 0 {
@@ -187,7 +193,7 @@ func (c *call) meetStockEnds() {
 
 var errStockDelay = protocol.Err("a stock lock has no delay")
 
-// breakStock is LOCK.BREAK of a stock lock. A stock lock has no fence, so that a FENCE matches none.
+// breakStock runs LOCK.BREAK for a stock lock. The option FENCE matches no stock lock, since these have no fences.
 func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	it := c.Find(b.Key)
 	switch {
@@ -205,7 +211,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 		}
 		owner := b.Owner
 		if it.IsString() {
-			owner = it.Value() // the same, but no memory of the request's
+			owner = it.Value() // an equal text that does not keep the request in memory
 		}
 		owners, count = []locks.Hold{{Owner: owner}}, 1
 	}
@@ -235,7 +241,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	return protocol.Integer(int64(count))
 }
 
-// notifyBroken tells the node of the client whose lock was broken, for its log.
+// notifyBroken emits the broken holds to the node of the client that sent the LOCK.BREAK, for the log of the node.
 func (c *call) notifyBroken(was *keyspace.Item, owners []locks.Hold, count int, text string) {
 	m, _ := was.Mark()
 	c.broken = nil
@@ -247,7 +253,7 @@ func (c *call) notifyBroken(was *keyspace.Item, owners []locks.Hold, count int, 
 	c.forced(was.Key(), 1, event.Forced{Text: text, Holds: count})
 }
 
-// notifyRedisson wakes the clients that wait for a lock of Redisson, as its own force-unlock does.
+// notifyRedisson publishes the message by which Redisson's own forced unlock wakes waiting clients.
 func (c *call) notifyRedisson(was *keyspace.Item) {
 	if !was.IsString() && c.Interest&event.InMessages != 0 {
 		c.Events = append(c.Events, event.Event{

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A stock lock is a key that a client takes as a lock by Redis's own commands. Its item has a mark: see
-// [keyspace.Mark]. server/LOCKS.md says which commands make marks.
+// A stock lock is a key that a client takes as a lock with commands of Redis. The item of the key has a mark: see
+// [keyspace.Mark]. server/LOCKS.md lists the commands that make marks.
 
-// NewMark returns a mark of the request's client for an item that it makes now.
+// NewMark returns a mark for an item that the client of the current request stores.
 func (c *call) NewMark(deadlineMillis int64) keyspace.Mark {
 	m := keyspace.Mark{SinceMillis: c.NowMillis, LeaseMillis: c.LeaseUntil(deadlineMillis)}
 	if c.conn != 0 {
@@ -20,22 +20,24 @@ func (c *call) NewMark(deadlineMillis int64) keyspace.Mark {
 	return m
 }
 
-// incarnation is an incarnation of a node whose clients made marks.
+// incarnation is a numbered incarnation of a node.
 type incarnation struct {
 	number uint64
 	origin protocol.Incarnation
 }
 
-// incarnations numbers the incarnations of nodes, since a mark has no room for a name. The connections of a number that
-// is unknown have ended.
+// incarnations issues numbers to the incarnations whose clients made marks, since a mark has no room for the name of a
+// node. A mark may have a number that is no longer known.
 type incarnations struct {
-	given uint64        // numbers
+	given uint64        // the last number that was issued
 	known []incarnation // in the order of their numbers
 }
 
-// maxIncarnations bounds the known incarnations: superseded ones are forgotten first.
+// maxIncarnations bounds the known incarnations. Beyond it, an incarnation is forgotten whose node has a later one, or
+// else the oldest incarnation.
 const maxIncarnations = 64
 
+// number returns the number of an incarnation, and issues one if the incarnation has none.
 func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 	for i := len(is.known) - 1; i >= 0; i-- {
 		if l := &is.known[i]; l.origin.Epoch == o.Epoch && l.origin.Node == o.Node {
@@ -57,6 +59,7 @@ func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 	return is.given
 }
 
+// origin returns the incarnation with a number. known reports whether the number is known.
 func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known bool) {
 	i, known := slices.BinarySearchFunc(is.known, number, func(l incarnation, n uint64) int {
 		switch {
@@ -73,7 +76,7 @@ func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known boo
 	return o, known
 }
 
-// copy returns a copy that stays as it is while the original changes.
+// copy returns a copy that changes of the original do not change.
 func (is *incarnations) copy() incarnations { return *is }
 
 func (w *snapshotWriter) incarnations(ls *incarnations) {
@@ -104,7 +107,7 @@ func (r *snapshotReader) incarnations(st *state) {
 	}
 }
 
-// mark writes the mark behind an item.
+// mark writes the mark and the account of an item, if the item has them.
 func (w *snapshotWriter) mark(it *keyspace.Item) {
 	m, ok := it.Mark()
 	account := it.Account()
@@ -123,7 +126,7 @@ func (w *snapshotWriter) mark(it *keyspace.Item) {
 	}
 }
 
-// The marks behind an item.
+// The flags that tell whether a mark and an account follow an item in a snapshot.
 const (
 	followsMark = 1 << iota
 	followsAccount
@@ -137,7 +140,7 @@ func (w *snapshotWriter) stockMark(m *keyspace.Mark) {
 	w.uint(m.Renewals)
 }
 
-// mark reads the mark behind an item.
+// mark reads the mark and the account of an item, if they follow the item.
 func (r *snapshotReader) mark(st *state, it *keyspace.Item) {
 	follows := r.uint("mark")
 	if follows > followsMark|followsAccount {

@@ -7,25 +7,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// notifyWoken emits to the client of a waiter, if it is this node's, that the wait has ended.
+// notifyWoken emits the reply to a request whose wait has ended, if the client of the waiter is connected to this node.
 func (c *call) notifyWoken(w *waits.Waiter, reply protocol.Value) {
 	if w.Origin == c.own {
 		c.Events = append(c.Events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
 	}
 }
 
-// removalLimit bounds the places in queues that an entry frees, of waiters whose time or whose node has ended. The
-// others count as ended, or wait a little longer.
+// removalLimit bounds the queue entries of the waiters that one log entry removes since their node has ended, and also
+// of those that it removes since their deadline has passed. Later log entries remove the other waiters.
 const removalLimit = 10_000
 
-// beginWaits serves, as an entry begins, what the last entry had no room for, and ends waits.
+// beginWaits runs at the beginning of a log entry. It serves the waiters for which the last log entry had no room, and
+// then removes waiters whose node has ended or whose deadline has passed.
 func (c *call) beginWaits() {
 	t := c.st.Waits
 	if t.Len() == 0 {
 		return
 	}
 	if c.serve(); t.HasReady() {
-		return // who is about to be served is not told that the time is over
+		return // a waiter that is about to be served must not time out
 	}
 	for n := 0; n < removalLimit && t.Sweeping(); {
 		if w := t.Sweep(); w != nil {
@@ -44,12 +45,12 @@ func (c *call) beginWaits() {
 	}
 }
 
-// serve tries the waiters of all ready keys in the order of Redis: key after key as they became ready, the waiters of a
-// key by arrival. Keys for which the entry has no room stay ready. The machine runs no other request before that, so no
-// request overtakes a waiter.
+// serve runs the requests of the waiters of all ready keys. The order is that of Redis: the keys in the order in which
+// they became ready, and the waiters of a key in the order of their arrival. Keys for which the log entry has no room
+// stay ready. The machine runs no other request until no key is ready, so no request overtakes a waiter.
 func (c *call) serve() {
 	ownSeq := c.OwnSeq
-	c.OwnSeq = 0 // what waiters change is not by the batch under way
+	c.OwnSeq = 0 // the changes by waiters do not belong to the current batch
 	defer func() { c.OwnSeq = ownSeq }()
 	for c.st.Waits.HasReady() && c.wakeBudget.left > 0 {
 		if !c.serveNext() {
@@ -58,7 +59,7 @@ func (c *call) serve() {
 	}
 }
 
-// serveNext tries the next waiter, and reports whether there was room.
+// serveNext runs the request of the next waiter, and reports whether the budget sufficed.
 func (c *call) serveNext() bool {
 	t := c.st.Waits
 	ready, _ := t.Ready()
@@ -99,8 +100,9 @@ func (c *call) serveNext() bool {
 	return true
 }
 
-// retry runs the request of a waiter. waits: it cannot be served yet. ok: there was room; otherwise the request has
-// done nothing, but locks among its keys may have ended: their events stay.
+// retry runs the request of a waiter. waits reports whether the request must wait further. ok reports whether the
+// budget sufficed. If not, the request has changed nothing, but holds of its keys may have ended, and their events
+// remain.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.DB, c.Args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
 	c.acting, c.Account = acting{}, w.Account
