@@ -256,6 +256,9 @@ func (p *puller) begin(ctx context.Context) (*operator.Conn, fields, error) {
 		}
 		failed = operator.Also(failed, err)
 	}
+	if !p.stale && failed != nil && strings.Contains(failed.Error(), "CLUSTERDOWN") {
+		failed = fmt.Errorf("%w; if the majority is lost, --stale takes what a node has", failed)
+	}
 	return nil, nil, failed
 }
 

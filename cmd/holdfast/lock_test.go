@@ -88,11 +88,12 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 	require.Equal(t, 9, locking(t, exe, c.Addrs(), "job", "--", "script").status(t))
 }
 
-// TestServerThatIsNoHoldfast: a Redis at the address is named as the reason.
-func TestServerThatIsNoHoldfast(t *testing.T) {
+// speaks starts a server that replies to HELLO and TIME as a Redis does, and to other commands what reply says.
+func speaks(t *testing.T, reply func(command string) string) (addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			nc, err := l.Accept()
@@ -101,33 +102,52 @@ func TestServerThatIsNoHoldfast(t *testing.T) {
 			}
 			go func() {
 				defer nc.Close()
-				requests := protocol.NewConn(nc)
-				for {
+				for requests := protocol.NewConn(nc); ; {
 					v, err := requests.Receive()
 					if err != nil {
 						return
 					}
-					reply := fmt.Sprintf("-ERR unknown command '%s', with args beginning with: 'x' \r\n", v.Elems[0].Str)
+					text := "%0\r\n"
 					switch v.Elems[0].Str {
 					case "HELLO":
-						reply = "%0\r\n"
 					case "TIME":
-						reply = "*2\r\n:1796028882\r\n:0\r\n"
+						text = "*2\r\n:1796028882\r\n:0\r\n"
+					default:
+						text = reply(v.Elems[0].Str)
 					}
-					_, _ = io.WriteString(nc, reply)
+					_, _ = io.WriteString(nc, text)
 				}
 			}()
 		}
 	}()
-	for word, args := range map[string][]string{
+	return l.Addr().String()
+}
+
+// TestServerThatIsNoHoldfast: a Redis at the address is named as the reason.
+func TestServerThatIsNoHoldfast(t *testing.T) {
+	t.Setenv("HOLDFAST_SERVER", speaks(t, func(command string) string {
+		return fmt.Sprintf("-ERR unknown command '%s', with args beginning with: 'x' \r\n", command)
+	}))
+	for command, args := range map[string][]string{
 		"SESSION.OPEN": {"lock", "a", "--", "true"}, "LOCK.LIST": {"locks"}, "LOCK.HISTORY": {"locks", "history"},
 		"RAFT.STATUS": {"cluster", "status"}, "RAFT.BACKUP": {"backup", filepath.Join(t.TempDir(), "x")},
 	} {
-		t.Setenv("HOLDFAST_SERVER", l.Addr().String())
 		status, _, stderr := try(t, args...)
 		require.Equal(t, 1, status, stderr)
-		require.Contains(t, stderr, "unknown command '"+word+"': this server is no Holdfast: see --server\n")
+		require.Contains(t, stderr, "unknown command '"+command+"': this server is no Holdfast: see --server\n")
 	}
+}
+
+// TestBackupWithoutALeader: the error names the flag for a cluster that has lost its majority, unless it was given.
+func TestBackupWithoutALeader(t *testing.T) {
+	t.Setenv("HOLDFAST_SERVER", speaks(t, func(string) string { return "-CLUSTERDOWN No leader is known\r\n" }))
+	file := filepath.Join(t.TempDir(), "x")
+	status, _, stderr := try(t, "backup", file)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "No leader is known; if the majority is lost, --stale takes what a node has\n")
+	status, _, stderr = try(t, "backup", "--stale", file)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "No leader is known\n")
 }
 
 // TestLockSaysInOneLineWhyNot: and with status 1, or 2 for bad usage and for files that cannot be read.
