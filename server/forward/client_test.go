@@ -123,8 +123,7 @@ func TestReceiverTogether(t *testing.T) {
 		func(int) { q.Cut(func(id string) bool { return id == "n1" }) },
 		func(int) { q.Scan(1, 0, math.MaxUint64, func(*Batch) bool { return true }) },
 		func(int) {
-			_, until, _ := q.Waiting(1, 0, false)
-			q.Take(1, until, func(*Batch) bool { return true })
+			q.Take(1, q.Waiting(1, 0, false).Until, func(*Batch) bool { return true })
 		},
 		func(round int) {
 			if round%10 == 0 {

@@ -317,8 +317,8 @@ func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 		l.mu.Unlock()
 		var all []Batch
 		for _, term := range []uint64{1, 2} {
-			if from, until, _ := l.receiver.Waiting(term, 0, false); until > from {
-				l.receiver.Take(term, until, func(b *Batch) bool { all = append(all, *b); return true })
+			if w := l.receiver.Waiting(term, 0, false); w.Until > w.From {
+				l.receiver.Take(term, w.Until, func(b *Batch) bool { all = append(all, *b); return true })
 			}
 		}
 		for _, b := range all {
@@ -818,8 +818,7 @@ func TestQueueOfWrites(t *testing.T) {
 			require.NoError(t, q.put(p, []Batch{{Seq: next, Body: []byte{1}}}))
 			next++
 		}
-		from, until, _ := q.Waiting(1, 0, false)
-		require.Equal(t, []uint64{taken, next}, []uint64{from, until})
+		require.Equal(t, Span{From: taken, Large: next, Until: next}, q.Waiting(1, 0, false))
 		low, high := taken+r.Uint64N(5), taken+r.Uint64N(9)
 		var seen, wanted []uint64
 		q.Scan(1, low, high, func(b *Batch) bool { seen = append(seen, b.Seq); return len(seen) < 3 })
@@ -851,8 +850,7 @@ func TestQueueOfWrites(t *testing.T) {
 		}
 	}
 	require.Greater(t, next, uint64(5000))
-	from, until, _ := q.Waiting(2, 0, false)
-	require.Equal(t, from, until)
+	require.Zero(t, q.Waiting(2, 0, false))
 	q.Take(2, next, func(*Batch) bool { t.Error("of another term"); return false })
 	q.Scan(2, 0, next, func(*Batch) bool { t.Error("of another term"); return false })
 }

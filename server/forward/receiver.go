@@ -275,26 +275,34 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 	return nil
 }
 
-// Waiting returns the numbers between which the leader of term finds something to take. Among them are large batches of
-// so much work as fits into room, which is returned; with any, the first in any case. While earlier ones are not taken
-// there are no more.
-func (r *Receiver) Waiting(term uint64, room int64, any bool) (from, until uint64, work int64) {
+// Span is the numbers of batches that wait, from From until Until. From Large on are the large batches that the call
+// which returned the span has admitted. Work is theirs.
+type Span struct {
+	From, Large, Until uint64
+	Work               int64
+}
+
+// Waiting returns what the leader of term finds to take. It admits large batches whose work fits into room; with any,
+// the first in any case. While earlier ones are not taken it admits none.
+func (r *Receiver) Waiting(term uint64, room int64, any bool) (w Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.term != term {
-		return 0, 0, 0
+		return w
 	}
+	w.From, w.Large = r.taken, r.number(len(r.queue))
 	if len(r.large) > 0 && r.admitted <= r.taken {
 		n := 0
-		for n < len(r.large) && (work+r.large[n].Work <= room || any && n == 0) {
-			work += r.large[n].Work
+		for n < len(r.large) && (w.Work+r.large[n].Work <= room || any && n == 0) {
+			w.Work += r.large[n].Work
 			n++
 		}
 		r.queue = append(r.queue, r.large[:n]...)
 		r.large = slices.Delete(r.large, 0, n)
-		r.admitted = r.taken + uint64(len(r.queue)-r.first)
+		r.admitted = r.number(len(r.queue))
 	}
-	return r.taken, r.taken + uint64(len(r.queue)-r.first), work
+	w.Until = r.number(len(r.queue))
+	return w
 }
 
 // Scan shows the leader of term the batches with the numbers from to until that the leader could

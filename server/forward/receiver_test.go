@@ -153,20 +153,19 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 			}
 			require.NoError(t, q.put(p, bs))
 		}
-		start, _, _ := q.Waiting(term+1, 0, false)
+		start := q.Waiting(term+1, 0, false).From
 		take := func(room int64, any bool) (work int64, taken []uint64) {
-			from, until, work := q.Waiting(term+1, room, any)
-			q.Take(term+1, until, func(b *Batch) bool {
+			w := q.Waiting(term+1, room, any)
+			q.Take(term+1, w.Until, func(b *Batch) bool {
 				taken = append(taken, b.Seq)
 				return true
 			})
-			require.Equal(t, int(until-from), len(taken))
-			return work, taken
+			require.Equal(t, int(w.Until-w.From), len(taken))
+			return w.Work, taken
 		}
 		put(Batch{Seq: 1, Large: true, Work: 6}, Batch{Seq: 2}, Batch{Seq: 3, Large: true, Work: 4},
 			Batch{Seq: 4, Large: true, Work: 1}, Batch{Seq: 5, Large: true, Work: 30})
-		from, until, work := q.Waiting(term+1, 10, false)
-		require.Equal(t, []uint64{start, start + 3, 10}, []uint64{from, until, uint64(work)})
+		require.Equal(t, Span{start, start + 1, start + 3, 10}, q.Waiting(term+1, 10, false))
 		put(Batch{Seq: 6})
 		work, taken := take(10, false)
 		require.Zero(t, work, "those before are not taken")
@@ -203,14 +202,14 @@ func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
 			small := make(chan error, 1)
 			go func() { small <- q.put(p, []Batch{{Seq: 2}}) }()
 			synctest.Wait()
-			from, until, work := q.Waiting(term, 10, true)
-			require.Equal(t, int64(5), work, "term %d", term)
-			require.Equal(t, uint64(1), until-from)
+			w := q.Waiting(term, 10, true)
+			require.Equal(t, int64(5), w.Work, "term %d", term)
+			require.Equal(t, uint64(1), w.Until-w.From)
 			if term < 3 { // the leadership ends before the leader takes the batch
 				q.Shut()
 				require.ErrorIs(t, <-small, net.ErrClosed)
 			} else {
-				q.Take(term, until, func(*Batch) bool { return true })
+				q.Take(term, w.Until, func(*Batch) bool { return true })
 				require.NoError(t, <-small)
 			}
 			require.NoError(t, other.Close())

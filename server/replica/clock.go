@@ -86,9 +86,11 @@ type leaderTerm struct {
 	landed   chan struct{} // inFlight fell
 	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
 	progress atomic.Int64
-	// begun is when the entries in flight were proposed. The proposer writes a time before inFlight rises for it, and
-	// after inFlight fell for the time before in its place.
-	begun   [maxInFlight]time.Time
+	// begun is when the entries in flight were proposed, and workOf what their large batches are. The proposer writes both
+	// before inFlight rises for the entry, and after inFlight fell for the entry before in its place.
+	begun   [maxInFlight + 1]time.Time
+	workOf  [maxInFlight + 1]int64
+	work    atomic.Int64 // of all in flight
 	first   uint64       // of begun, the oldest entry in flight; of the goroutine that applies entries
 	next    uint64       // of begun; the proposer's own
 	wanted  atomic.Int64 // cluster time that an entry is wanted to reach
@@ -96,20 +98,23 @@ type leaderTerm struct {
 	version byte         // the newest version proposed; the proposer's own
 }
 
-// begin notes when an entry is proposed.
-func (l *leaderTerm) begin(at time.Time) {
-	l.begun[l.next%maxInFlight] = at
+// begin notes when an entry is proposed, and the work of its large batches.
+func (l *leaderTerm) begin(at time.Time, work int64) {
+	i := l.next % uint64(len(l.begun))
+	l.begun[i], l.workOf[i] = at, work
+	l.work.Add(work)
 	l.next++
 }
 
 // lastBegun returns when the newest entry was proposed. The proposer's own.
 func (l *leaderTerm) lastBegun() time.Time {
-	return l.begun[(l.next-1)%maxInFlight]
+	return l.begun[(l.next-1)%uint64(len(l.begun))]
 }
 
 // land returns when the oldest entry in flight, which has landed, was proposed.
 func (l *leaderTerm) land() time.Time {
-	at := l.begun[l.first%maxInFlight]
+	i := l.first % uint64(len(l.begun))
+	l.work.Add(-l.workOf[i])
 	l.first++
-	return at
+	return l.begun[i]
 }

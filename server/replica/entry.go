@@ -74,9 +74,12 @@ func (b *entryBuilder) flushCreates() {
 	b.creates, b.count = b.creates[:0], 0
 }
 
-// end returns the entry with its flags, and whether there are batches in the entry. The log keeps the entry, so it takes
-// the memory that it needs; a large one is not copied.
-func (b *entryBuilder) end() (entry, flags []byte, some bool) {
+// some reports whether there are batches in the entry.
+func (b *entryBuilder) some() bool { return b.writer.Len() > b.empty || b.count > 0 }
+
+// end returns the entry with its flags. The log keeps the entry, so it takes the memory that it needs; a large one is not
+// copied.
+func (b *entryBuilder) end() (entry, flags []byte) {
 	b.flushCreates()
 	if cap(b.creates) > keepBuffer {
 		b.creates = nil
@@ -88,7 +91,7 @@ func (b *entryBuilder) end() (entry, flags []byte, some bool) {
 	if b.scripts {
 		flags = []byte{scripts}
 	}
-	return entry, flags, len(entry) > b.empty
+	return entry, flags
 }
 
 // Flags of entries. A release that does not know a flag applies the entry all the same.

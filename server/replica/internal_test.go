@@ -284,8 +284,7 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	q.Detach(other)
 	require.True(t, q.Has(1))
 	require.False(t, q.Has(1+uint64(len(q.ring))), "another has its place")
-	_, until, _ := q.waiting(link, 0, false)
-	require.Equal(t, uint64(2), until)
+	require.Equal(t, uint64(2), q.waiting(link, 0, false).Until)
 	for consumer, want := range map[any]int{link: 2, other: 0} {
 		shown := 0
 		q.scan(consumer, 0, math.MaxUint64, func(*forward.Batch) bool { shown++; return true })
@@ -293,8 +292,7 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 		require.Equal(t, want, shown)
 	}
 	q.Detach(link)
-	_, until, _ = q.waiting(link, 0, false)
-	require.Zero(t, until)
+	require.Zero(t, q.waiting(link, 0, false))
 }
 
 // TestShutGateKeepsItsCallers: those that wait go on when it opens, however often it was shut meanwhile.
@@ -393,7 +391,7 @@ func TestEntriesArePrepared(t *testing.T) {
 		entries.begin(protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
 		entries.append(&forward.Batch{Hints: hints})
 		entries.append(&forward.Batch{})
-		entry, flags, _ := entries.end()
+		entry, flags := entries.end()
 		require.NoError(t, s.Apply(raftnode.Entry{Index: uint64(i + 1), Term: 1, Data: entry, Flags: flags}))
 	}
 	require.Equal(t, []string{"apply", "prepare", "apply", "apply"}, m.calls)

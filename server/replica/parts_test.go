@@ -426,8 +426,9 @@ type handful struct {
 	looked   int
 }
 
-func (h *handful) waiting(*leaderTerm, int64, bool) (from, until uint64, work int64) {
-	return 1, 1 + uint64(len(h.batches)), 0
+func (h *handful) waiting(*leaderTerm, int64, bool) forward.Span {
+	n := 1 + uint64(len(h.batches))
+	return forward.Span{From: 1, Large: n, Until: n}
 }
 
 func (h *handful) scan(_ *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
@@ -677,8 +678,8 @@ func TestEntryBuilder(t *testing.T) {
 	}
 	begin := func() { b.begin(protocol.EntryVersion, 7, 0, protocol.EntryLimits{}) }
 	begin()
-	entry, _, some := b.end()
-	require.False(t, some)
+	require.False(t, b.some())
+	entry, _ := b.end()
 	require.Empty(t, in(entry))
 
 	begin()
@@ -687,8 +688,8 @@ func TestEntryBuilder(t *testing.T) {
 	require.True(t, b.add(numbered(3, true, 700)))
 	require.False(t, b.add(numbered(4, false, 300)), "what comes last takes room, too")
 	require.False(t, b.add(numbered(4, true, 300)))
-	entry, _, some = b.end()
-	require.True(t, some)
+	require.True(t, b.some())
+	entry, _ = b.end()
 	require.Equal(t, []uint64{2, 1, 3}, in(entry), "SET NX comes last")
 	require.LessOrEqual(t, len(entry), 1000)
 	require.Positive(t, cap(b.buf), "the buffer is used again")
@@ -698,8 +699,8 @@ func TestEntryBuilder(t *testing.T) {
 		begin()
 		require.True(t, b.add(numbered(5, creates, 100_000)), "an entry has room for one batch")
 		require.False(t, b.add(numbered(6, creates, 1)))
-		entry, _, some = b.end()
-		require.True(t, some)
+		require.True(t, b.some(), "also if all come last")
+		entry, _ = b.end()
 		require.Equal(t, []uint64{5}, in(entry))
 		require.LessOrEqual(t, max(cap(b.creates), cap(b.buf)), keepBuffer, "a large buffer is not kept")
 		require.Nil(t, b.writer)
@@ -712,7 +713,7 @@ func TestEntryBuilder(t *testing.T) {
 	require.True(t, b.add(large), "room was looked for before")
 	require.True(t, b.add(numbered(8, false, 100)))
 	require.False(t, b.add(numbered(9, false, 300)), "small ones have their limit beside")
-	entry, _, _ = b.end()
+	entry, _ = b.end()
 	require.Equal(t, []uint64{6, 7, 8}, in(entry))
 
 	b.limit = 1 << 20
@@ -724,7 +725,7 @@ func TestEntryBuilder(t *testing.T) {
 	}
 	require.True(t, b.add(numbered(1001, true, 1)))
 	require.True(t, b.add(numbered(1000, false, 1)))
-	entry, _, _ = b.end()
+	entry, _ = b.end()
 	require.Equal(t, append(want, 1000, 1001), in(entry), "no more than that are put behind others")
 	require.Positive(t, cap(b.creates), "the buffer is used again")
 	require.Zero(t, b.count)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/forward"
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
@@ -13,10 +14,13 @@ const (
 	// maxInFlight is how many entries may be in flight at once where the other nodes are far away
 	// ([raftnode.FarAway]): one after each maxInFlight-th of a round trip. Elsewhere a single entry is in flight: the
 	// leader's disk works beside the followers' disks anyway (raftnode/parallel_log.go), so a second would hide no
-	// delay, and only make entries smaller and more.
+	// delay, and only make entries smaller and more. One more may be in flight: see apartFrom.
 	maxInFlight = 16
 	// aloneFrom is the size of an entry from which on none is proposed beside it.
 	aloneFrom = 64 << 10
+	// apartFrom is the work of large batches from which on the small batches that wait have an entry of their own, right
+	// before. Else they would be answered, and told of what they caused, when the large ones have run.
+	apartFrom = 1 << 20
 )
 
 // proposer turns what waits into log entries, while this node leads. The proposer runs on a single
@@ -26,10 +30,9 @@ type proposer struct {
 	// held has a word while an entry is made and given to raft, and during a transfer of leadership.
 	held chan struct{}
 
-	waiting [2]span // what is in the sources for the next entry
-	first   int     // whose batches go first into the next entry
-	turn    int     // whose large batches have room first
-	heavy   bool    // the last entry had a large batch of more than entryWork
+	waiting [2]forward.Span // what is in the sources for the next entry
+	first   int             // whose batches go first into the next entry
+	turn    int             // whose large batches have room first
 	entry   *entryBuilder
 	delay   *refusalDelay
 	alone   bool        // the last entry is to be alone in flight
@@ -111,7 +114,7 @@ func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 	}
 }
 
-// step proposes an entry and reports whether there was an entry to propose. Everything that makes a
+// step proposes an entry, or two, and reports whether there was an entry to propose. Everything that makes a
 // later call succeed sends a wake.
 func (p *proposer) step() bool {
 	l := p.serving.Load()
@@ -125,11 +128,8 @@ func (p *proposer) step() bool {
 	case !p.mayFollow(l, n):
 		return false
 	}
-	some, heavy := p.look(l, !p.heavy)
-	if !some && p.heavy {
-		some, heavy = p.look(l, true)
-	}
-	// The clock is read after the sources have named the batches for this entry, and before the
+	some, work := p.look(l)
+	// The clock is read after the sources have named the batches for the entries, and before the
 	// batches are taken: no batch gets a stamp from before its arrival.
 	stamp, offset := l.clock.read()
 	version := max(l.version, p.version(l.version))
@@ -142,27 +142,37 @@ func (p *proposer) step() bool {
 		p.delay.hold()
 		return false
 	}
-	p.entry.begin(version, stamp, offset, p.limits)
-	p.gather(l)
-	entry, flags, some := p.entry.end()
-	if !some && stamp <= l.stamped && version == l.version {
-		return false // all that waited has been answered meanwhile
+	p.first = 1 - p.first
+	begin := func() { p.entry.begin(version, stamp, offset, p.limits) }
+	begin()
+	apart := work >= apartFrom && p.gather(l, false)
+	if apart {
+		p.send(l, version, stamp, useful, 0)
+		begin()
 	}
+	if !p.gather(l, true) && stamp <= l.stamped && version == l.version {
+		return apart // all that waited has been answered meanwhile
+	}
+	p.send(l, version, stamp, useful, work)
+	return true
+}
+
+// send gives the entry to raft. Work is that of its large batches.
+func (p *proposer) send(l *leaderTerm, version byte, stamp int64, useful bool, work int64) {
+	entry, flags := p.entry.end()
 	if version > l.version {
 		p.raised(l.version, version)
 	}
 	l.stamped, l.version = stamp, version
-	p.heavy = heavy
 	p.delay.propose(useful)
-	p.alone = heavy || len(entry) >= aloneFrom
+	p.alone = len(entry) >= aloneFrom
 	now := time.Now()
-	l.begin(now)
+	l.begin(now, work)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(now.UnixNano())
 		p.proposed()
 	}
 	p.propose(l.term, entry, flags...)
-	return true
 }
 
 // mayFollow reports whether an entry may be proposed beside n that are in flight. If it may later, the proposer is
@@ -179,28 +189,34 @@ func (p *proposer) mayFollow(l *leaderTerm, n int32) bool {
 	return wait <= 0
 }
 
-// look finds what waits for the next entry, and reports whether there is any, and whether a single batch is more than an
-// entry has room for. Without any, such a batch waits: between two of them small batches have an entry.
-func (p *proposer) look(l *leaderTerm, any bool) (some, heavy bool) {
-	all := min(max(entryWork, p.roundTrip().Nanoseconds()), maxEntryWork)
-	room := all
+// look finds what waits, and reports whether there is any, and the work of the large batches among it. Far away, large
+// work of a round trip and of an entry is in flight at most: as much as keeps the state machines busy.
+func (p *proposer) look(l *leaderTerm) (some bool, work int64) {
+	trip, inFlight := p.roundTrip().Nanoseconds(), l.work.Load()
+	room := min(max(entryWork, trip), maxEntryWork)
+	room = min(room, room+trip-inFlight)
 	for _, i := range [...]int{p.turn, 1 - p.turn} {
-		w, work := &p.waiting[i], int64(0)
-		w.from, w.until, work = p.sources[i].waiting(l, room, any && room == all)
-		some, room = some || w.from < w.until, room-work
-		if work > 0 {
+		w := &p.waiting[i]
+		*w = p.sources[i].waiting(l, room-work, inFlight+work == 0)
+		some, work = some || w.From < w.Until, work+w.Work
+		if w.Work > 0 {
 			p.turn = 1 - i
 		}
 	}
-	return some, room < 0
+	return some, work
 }
 
-// gather moves the batches that wait into the entry until it is full. The sources take turns in going first.
-func (p *proposer) gather(l *leaderTerm) {
-	p.first = 1 - p.first
+// gather moves the batches that wait, all or the small ones, into the entry until it is full, and reports whether there
+// were any. The sources take turns in going first.
+func (p *proposer) gather(l *leaderTerm, all bool) bool {
 	for _, i := range [...]int{p.first, 1 - p.first} {
-		p.sources[i].take(l, p.waiting[i].until, p.entry.add)
+		until := p.waiting[i].Large
+		if all {
+			until = p.waiting[i].Until
+		}
+		p.sources[i].take(l, until, p.entry.add)
 	}
+	return p.entry.some()
 }
 
 // landed is told that an entry of term was applied.

@@ -265,18 +265,20 @@ func (q *queue) takeBelow(limit uint64, visit func(*forward.Batch) bool) (taken 
 	return taken
 }
 
-// waiting returns the numbers between which consumer would find something to take, after it has admitted large batches:
-// see admit. None are admitted while earlier ones are not taken.
-func (q *queue) waiting(consumer any, room int64, any bool) (from, until uint64, work int64) {
+// waiting returns what consumer finds to take, after it has admitted large batches: see admit. While earlier ones are
+// not taken it admits none.
+func (q *queue) waiting(consumer any, room int64, any bool) (w forward.Span) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.consumer != consumer {
-		return 0, 0, 0
+		return w
 	}
+	w.From, w.Large = q.cursor, q.next
 	if q.lastAdmitted < q.cursor {
-		work = q.admit(room, any)
+		w.Work = q.admit(room, any)
 	}
-	return q.cursor, q.next, work
+	w.Until = q.next
+	return w
 }
 
 // scan shows consumer the bodies of the batches with the numbers from to until that consumer would

@@ -36,9 +36,6 @@ type refusalDelay struct {
 	see    func(*forward.Batch) bool
 }
 
-// span is the numbers from the first until the other.
-type span struct{ from, until uint64 }
-
 const (
 	// mostRefusals is how many batches wait at most.
 	mostRefusals = 256
@@ -88,16 +85,16 @@ func (d *refusalDelay) propose(useful bool) {
 // onlyRefusals reports whether every waiting batch would be refused, or would only stand in line. The answer is a
 // guess: the state at the time when the entry is applied decides. A key that is held stays held, unless
 // it expires, until an entry is proposed. So while batches are held back only new batches are examined.
-func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMillis int64) bool {
+func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]forward.Span, nowMillis int64) bool {
 	count := uint64(0)
 	for _, w := range waiting {
-		count += w.until - w.from
+		count += w.Until - w.From
 	}
 	if d.most <= 0 || count > mostRefusals {
 		return false
 	}
 	for i, source := range sources {
-		from, until := waiting[i].from, waiting[i].until
+		from, until := waiting[i].From, waiting[i].Until
 		if d.holds {
 			from = max(from, d.looked[i])
 		}
@@ -113,7 +110,7 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]span, nowMil
 		}
 	}
 	for i, w := range waiting {
-		d.looked[i] = w.until
+		d.looked[i] = w.Until
 	}
 	return true
 }

@@ -4,9 +4,9 @@ import "github.com/holdfast/holdfast/server/forward"
 
 // source holds batches that wait for the leader, in order: this node's own, or other nodes'.
 type source interface {
-	// waiting returns the numbers between which the leader finds something to take. Among them are large batches of so
-	// much work as there is room for, which is returned; with any, one in any case.
-	waiting(l *leaderTerm, room int64, any bool) (from, until uint64, work int64)
+	// waiting returns what the leader finds to take. It admits large batches whose work fits into room; with any, one in
+	// any case.
+	waiting(l *leaderTerm, room int64, any bool) forward.Span
 	// scan shows the leader the batches with these numbers, until see returns false.
 	scan(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool)
 	// take moves batches up to number until to the leader, until visit returns false: that batch
@@ -17,7 +17,7 @@ type source interface {
 // own are this node's batches.
 type own struct{ batches *queue }
 
-func (s own) waiting(l *leaderTerm, room int64, any bool) (from, until uint64, work int64) {
+func (s own) waiting(l *leaderTerm, room int64, any bool) forward.Span {
 	return s.batches.waiting(l, room, any)
 }
 
@@ -32,7 +32,7 @@ func (s own) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) 
 // forwarded are other nodes' batches.
 type forwarded struct{ queue *forward.Receiver }
 
-func (s forwarded) waiting(l *leaderTerm, room int64, any bool) (from, until uint64, work int64) {
+func (s forwarded) waiting(l *leaderTerm, room int64, any bool) forward.Span {
 	return s.queue.Waiting(l.term, room, any)
 }
 

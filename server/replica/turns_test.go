@@ -116,10 +116,9 @@ func TestLargestBatchHasItsTurnInTime(t *testing.T) {
 			go loop(c.one, &done)
 			for start := time.Now(); time.Since(start) < 3*time.Second; {
 				synctest.Wait()
-				_, until, _ := q.waiting("consumer", entryWork, true)
 				var cs []forward.Completion
 				var work int64
-				q.take("consumer", until, func(b *forward.Batch) bool {
+				q.take("consumer", q.waiting("consumer", entryWork, true).Until, func(b *forward.Batch) bool {
 					cs = append(cs, forward.Completion{Number: b.Seq, Replies: places(b.Count)})
 					work += b.Work
 					return true
@@ -149,7 +148,7 @@ func TestDutiesTakeNoTurn(t *testing.T) {
 
 // taken is what a proposer takes for an entry from the queue, with room for large batches of so much work.
 func (e *entries) taken(room int64, any bool) []string {
-	_, _, _ = e.queue.waiting("consumer", room, any)
+	e.queue.waiting("consumer", room, any)
 	return e.take()
 }
 
@@ -170,13 +169,11 @@ func TestSmallBatchPassesLargeOnes(t *testing.T) {
 		require.NoError(t, <-small)
 
 		submit(ofWork("t", 1))
-		from, until, work := e.queue.waiting("consumer", 0, true)
-		require.Equal(t, []uint64{4, 6}, []uint64{from, until})
-		require.Equal(t, int64(entryWork/2), work, "one in any case")
+		require.Equal(t, forward.Span{From: 4, Large: 5, Until: 6, Work: entryWork / 2},
+			e.queue.waiting("consumer", 0, true), "one in any case")
 		submit(ofWork("u", 1))
-		_, until, work = e.queue.waiting("consumer", entryWork, true)
-		require.Equal(t, uint64(7), until)
-		require.Zero(t, work, "the one before is not taken yet")
+		require.Equal(t, forward.Span{From: 4, Large: 7, Until: 7}, e.queue.waiting("consumer", entryWork, true),
+			"the one before is not taken yet")
 		require.Equal(t, []string{"t0", "L10", "u0"}, e.take())
 
 		require.Equal(t, []string{"L20", "L30"}, e.taken(entryWork, false))
@@ -335,11 +332,10 @@ func TestEntryOfDoubtfulBatchesIsBounded(t *testing.T) {
 		}
 		l := &leaderTerm{}
 		e.queue.Attach(l, make(chan struct{}, 1))
-		_, until, _ := e.queue.waiting(l, entryWork, true)
 		b := newEntryBuilder(limit)
 		b.begin(protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
-		e.queue.take(l, until, b.add)
-		entry, _, _ := b.end()
+		e.queue.take(l, e.queue.waiting(l, entryWork, true).Until, b.add)
+		entry, _ := b.end()
 		require.Greater(t, len(entry), limit-2*size)
 		require.LessOrEqual(t, len(entry), limit)
 		e.queue.close(protocol.ErrStopping)
@@ -360,26 +356,25 @@ func TestTurnsKeepTheLimits(t *testing.T) {
 			go func() { _ = q.run(ofWork(name, work), time.Now().Add(time.Hour)) }()
 			synctest.Wait()
 		}
-		_, until, work := q.waiting("consumer", entryWork, true)
-		require.Equal(t, []int64{3, fsm.MuchWork}, []int64{int64(until), work})
+		require.Equal(t, forward.Span{From: 1, Large: 2, Until: 3, Work: fsm.MuchWork}, q.waiting("consumer", entryWork, true))
 		require.ErrorIs(t, q.run(ofWork("s", 1), time.Now()), protocol.ErrBusy)
 		q.take("consumer", math.MaxUint64, func(*forward.Batch) bool { return true })
 		q.Complete([]forward.Completion{{Number: 1, Replies: places(1)}, {Number: 2, Replies: places(1)}})
-		_, until, _ = q.waiting("consumer", entryWork, true)
-		require.Equal(t, uint64(5), until)
+		require.Equal(t, uint64(5), q.waiting("consumer", entryWork, true).Until)
 		q.close(protocol.ErrStopping)
 	})
 }
 
-// TestSmallBatchesGoBetweenHeavyOnes: an entry with a batch of more than entryWork is followed by one without, if
-// anything else waits, and the sources take turns.
-func TestSmallBatchesGoBetweenHeavyOnes(t *testing.T) {
+// TestSmallBatchesGoBeforeLargeOnes: small batches that wait beside much large work have an entry of their own, which is
+// in flight before that of the large ones. What the small ones are answered does not wait for the large ones then. The
+// sources take turns.
+func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leaderTerm{clock: newClusterClock(&fakeClock{}, time.Hour, 0, 0), landed: make(chan struct{}, 1)}
 		limits := Limits{PendingBatches: 99, PendingBytes: math.MaxInt}
 		mine := newQueue(protocol.Incarnation{}, limits, func() {})
 		others := newQueue(protocol.Incarnation{}, limits, func() {})
-		var entry string
+		var entries []string
 		trip := time.Duration(0)
 		p := newProposer(proposerConfig{
 			serving: new(atomic.Pointer[leaderTerm]), wake: make(chan struct{}, 1),
@@ -387,18 +382,21 @@ func TestSmallBatchesGoBetweenHeavyOnes(t *testing.T) {
 			roundTrip: func() time.Duration { return trip },
 			proposed:  func() {}, version: func(byte) byte { return protocol.EntryVersion },
 			propose: func(_ uint64, data []byte, _ ...byte) {
+				entry := ""
 				e, err := protocol.DecodeEntry(string(data))
 				require.NoError(t, err)
 				for b := (protocol.Batch{}); ; {
-					if more, err := e.Next(&b); !more {
-						require.NoError(t, err)
-						return
+					more, err := e.Next(&b)
+					require.NoError(t, err)
+					if !more {
+						break
 					}
 					var r protocol.Request
-					_, err := protocol.NextRequest(b.Body, &r)
+					_, err = protocol.NextRequest(b.Body, &r)
 					require.NoError(t, err)
 					entry += r.Args[0]
 				}
+				entries = append(entries, entry)
 			},
 		}, 1<<20, 0)
 		l.version = protocol.EntryVersion
@@ -411,34 +409,69 @@ func TestSmallBatchesGoBetweenHeavyOnes(t *testing.T) {
 			go func() { _ = q.run(ofWork(name, work), time.Now().Add(time.Hour)) }()
 			synctest.Wait()
 		}
+		// step returns the entries of a step, which land if they are to.
+		step := func(land bool) string {
+			entries = nil
+			require.Equal(t, p.step(), entries != nil)
+			for range entries {
+				if land {
+					p.landed(l.term)
+				}
+			}
+			return strings.Join(entries, " ")
+		}
 		add(others, "L", entryWork)
 		for i := range 3 {
 			add(mine, fmt.Sprint("M", i), 2*entryWork)
 			add(others, fmt.Sprint("O", i), 2*entryWork)
 		}
 		var all []string
-		for i := range 9 {
-			if i < 7 {
+		for i := range 8 {
+			if i%3 == 0 {
 				add(mine, "s", 1)
+				add(others, "t", 1)
 			}
-			entry = ""
-			require.True(t, p.step())
-			p.landed(l.term)
-			all = append(all, entry)
+			all = append(all, step(true))
 		}
-		require.Equal(t, []string{"sM0", "sL", "sM1", "s", "O0s", "s", "sM2", "O1", "O2"}, all)
-		require.False(t, p.step())
+		require.Equal(t, []string{"ts M0", "L", "M1", "st O0", "M2", "O1", "ts O2", ""}, all)
+
+		add(mine, "P", apartFrom-1)
+		add(mine, "s", 1)
+		require.Equal(t, "sP", step(true), "little work has no entry of its own")
+		add(mine, "P", apartFrom)
+		add(mine, "s", 1)
+		require.Equal(t, "s P", step(false))
+		require.Equal(t, int64(apartFrom), l.work.Load())
+		add(mine, "s", 1)
+		require.Empty(t, step(true), "they are in flight")
+		p.landed(l.term)
+		require.Empty(t, step(true))
+		p.landed(l.term)
+		require.Zero(t, l.work.Load())
+		require.Equal(t, "s", step(true))
 
 		for want, far := range map[string]time.Duration{"XY": 20 * time.Millisecond, "X": time.Millisecond} {
-			trip, entry = far, ""
+			trip = far
 			add(mine, "X", entryWork)
 			add(mine, "Y", entryWork)
-			require.True(t, p.step())
-			p.landed(l.term)
-			require.Equal(t, want, entry, "an entry that takes longer anyway has room for more")
-			for p.step() {
-				p.landed(l.term)
+			require.Equal(t, want, step(true), "an entry that takes longer anyway has room for more")
+			for step(true) != "" {
 			}
 		}
+		trip = 20 * time.Millisecond
+		for range 9 {
+			add(mine, "X", entryWork)
+		}
+		all = nil
+		for range 4 {
+			add(mine, "s", 1)
+			time.Sleep(2 * time.Millisecond)
+			all = append(all, step(false))
+		}
+		require.Equal(t, []string{"s XX", "s XX", "s", "s"}, all, "the work of a round trip and of an entry is in flight")
+		for l.inFlight.Load() > 0 {
+			p.landed(l.term)
+		}
+		require.Equal(t, "XX", step(true))
 	})
 }
