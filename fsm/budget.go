@@ -57,7 +57,7 @@ func price(r *protocol.Request, n int) int64 {
 type budget struct {
 	total  int64 // the shared part at the beginning of the entry
 	shared int64 // the shared part at the beginning of the batch
-	left   int64 // what the batch has left of shared and of its own share
+	left   int64 // the work that the batch may still spend, of shared and of its own share
 }
 
 func newBudget(shared int64) budget { return budget{total: shared, shared: shared, left: shared} }
@@ -65,7 +65,7 @@ func newBudget(shared int64) budget { return budget{total: shared, shared: share
 // newOwnBudget returns a budget without a shared part.
 func newOwnBudget(own int64) budget { return budget{total: boundless, left: own} }
 
-// open begins the next batch of the entry, whose own share is own.
+// open begins the next batch of the entry. own is the share of that batch alone.
 func (b *budget) open(own int64) {
 	b.shared = max(0, min(b.shared, b.left))
 	b.left = b.shared + own

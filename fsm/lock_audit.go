@@ -44,8 +44,8 @@ func setLoss(ch *event.LockChange, reason locks.Reason, cause *lossCause) {
 // mostOwners bounds the changes that are emitted for the owners of one hash.
 const mostOwners = 100
 
-// auditStock emits which owners an event gave a stock lock to, and which owners lost or released it. It compares the
-// values of the key before and after the event, and so covers every command.
+// auditStock emits a change for each owner that took, released or lost a stock lock by an event. It compares the values
+// of the key before and after the event, and so covers every command.
 func (c *call) auditStock(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	switch e.Kind {
@@ -121,8 +121,8 @@ func (c *call) auditLost(e *locks.Event) {
 	c.auditOwners(&s)
 }
 
-// auditEnd emits the end of a stock lock by the current command, for the owner of a Parted event, or else for all
-// owners. [call.stockTaken] has the rules by which an owner released the lock or lost it. A command that stores the
+// auditEnd emits that the current command has ended a stock lock: for the owner of a Parted event, and otherwise for all
+// owners. The rules of [call.stockTaken] decide whether an owner released the lock or lost it. A command that stores the
 // same value again takes the lock from nobody.
 func (c *call) auditEnd(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next

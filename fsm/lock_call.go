@@ -16,8 +16,6 @@ import (
 const (
 	// lockWork is the work for each key of a lock command.
 	lockWork = 1 << 10
-	// holdWork is the work for a hold that ends or is shown.
-	holdWork = 512
 	// grantWork is the work for one unit of the lock table's budget: see [locks.Table.Begin]. A change takes
 	// [locks.ChangeUnits] units, and so 8 µs.
 	grantWork = 512
@@ -274,7 +272,7 @@ func (c *call) messageOf(e *locks.Event) string {
 	return ""
 }
 
-// notifyClient emits an event about a lock to a connection, if it is a connection of this node.
+// notifyClient emits an event about a lock to a connection, if this node has the connection.
 func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 	if to.Origin != c.own || to.Conn == 0 {
 		return

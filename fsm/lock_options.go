@@ -222,7 +222,7 @@ func parseText(option, text string) (string, protocol.Value) {
 	return text, protocol.Value{}
 }
 
-// parseKeys parses "numkeys key …". It returns the keys, at most most of them, and the words after the keys.
+// parseKeys parses "numkeys key …". It returns the keys and the words after the keys. most bounds the number of keys.
 func parseKeys(words []string, most int64) (keys, rest []string, problem protocol.Value) {
 	n, ok := protocol.ParseInt(words[0])
 	switch {

@@ -277,7 +277,7 @@ func (r *snapshotReader) accounts(st *state) {
 	}
 }
 
-// account reads the number of an account, which is at least least.
+// account reads the number of an account. A number below the bound least is an error.
 func (r *snapshotReader) account(st *state, least uint64) int {
 	n := r.uint("account")
 	if n < least || n > uint64(len(st.accounts.users)) {

@@ -13,8 +13,8 @@ import (
 // modeStock is the mode of a stock lock in replies.
 const modeStock = "stock"
 
-// stockOwners returns the owners of a stock lock as holders for a reply, at most most of them, and the number of all
-// owners. The owner in a string is its value. The owners in a hash, a lock of Redisson, are its fields.
+// stockOwners returns the first owners of a stock lock as holders for a reply, at most a given number of them, and the
+// number of all owners. The owner in a string is its value. The owners in a hash, a lock of Redisson, are its fields.
 func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	if it.IsString() {
 		return []locks.Hold{{Owner: it.Value(), Count: 1}}, 1

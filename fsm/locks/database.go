@@ -151,7 +151,7 @@ func (s *databases) flushOf(l *lock) *flush {
 	return s.databaseOf(l).flush
 }
 
-// search returns the lock of a key from the live database, or else from a flushed one, or nil.
+// search returns the lock of a key, or nil. It searches the live database first, and then the flushed databases.
 func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	if l := s.database(db).search(probe, db, key, hash); l != nil {
 		return l

@@ -174,7 +174,7 @@ func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	return event
 }
 
-// holdEndEvent returns an event about a hold that ended or was renewed at the time at.
+// holdEndEvent returns an event about a hold that ended or was renewed. at is the time of the end or of the renewal.
 func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
 	event := s.holdEvent(kind, h)
 	event.HeldMillis = at - h.since

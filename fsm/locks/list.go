@@ -3,8 +3,8 @@ package locks
 // maxLooked bounds the records that a list reads for one page: locks, holds and waiters, or sessions.
 const maxLooked = 200_000
 
-// List describes the locks of a database in the order of their hashes and keys. It returns the cursor of the next page,
-// or 0 behind the last page, and in looked the number of locks, holds and waiters that it read.
+// List describes the locks of a database in the order of their hashes and keys. next is the cursor of the next page, or
+// 0 after the last page. looked is the number of locks, holds and waiters that List has read.
 func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
 	if q.Session != 0 {
 		return s.listSession(q, nowMillis)
@@ -131,8 +131,8 @@ func (s *store) sessionInfo(sess *session, now int64) SessionInfo {
 	}
 }
 
-// Sessions describes at most count sessions that a user may use, beginning with the session whose id is cursor. It
-// returns the cursor of the next page, or 0 behind the last page, and in looked the number of sessions that it read.
+// Sessions describes at most count sessions that a user may use, beginning with the session whose id is cursor. next is
+// the cursor of the next page, or 0 after the last page. looked is the number of sessions that Sessions has read.
 func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
 	looked int,
 ) {

@@ -230,9 +230,9 @@ func (p *twins) origin(node string) protocol.Incarnation {
 // coarseMillis divides all times of a coarse program.
 const coarseMillis = 20
 
-// millis returns a random duration of at most most.
-func (p *twins) millis(most int) int64 {
-	return p.rounded(int64(1 + p.d.n(most)))
+// millis returns a random duration up to a maximum.
+func (p *twins) millis(maximum int) int64 {
+	return p.rounded(int64(1 + p.d.n(maximum)))
 }
 
 func (p *twins) rounded(millis int64) int64 {

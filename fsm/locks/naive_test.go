@@ -305,7 +305,7 @@ func (n *naive) leave(w *nWait) {
 	n.queue = slices.DeleteFunc(n.queue, func(o *nWait) bool { return o == w })
 }
 
-// drop removes a hold that ended at the time at.
+// drop removes a hold. at is the time at which the hold ended.
 func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64) {
 	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
 	e := n.holdEvent(kind, l, h)
@@ -321,7 +321,7 @@ func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64
 	}
 }
 
-// loseHold removes a hold that ended at the time at against its owner's will, and starts the delay.
+// loseHold removes a hold against its owner's will, and starts the delay. at is the time at which the hold ended.
 func (n *naive) loseHold(reason Reason, l *nLock, h *nHold, at, delay int64) {
 	n.drop(Lost, reason, l, h, at)
 	if delay > 0 {

@@ -76,7 +76,7 @@ func sessionKeyBefore(a, b sessionKey) bool {
 // incarnation is the record of an incarnation to whose connections sessions are attached.
 type incarnation struct {
 	origin      protocol.Incarnation
-	lastContact int64 // the time of the last entry by which the node renewed the sessions
+	lastContact int64 // the time at which the node last renewed its attached sessions
 	sessions    int   // the number of attached sessions
 }
 

@@ -39,7 +39,7 @@ func sharedAndAlone(t *testing.T) *Table {
 	return table
 }
 
-// parts are the records of [sharedAndAlone].
+// parts has the records of the table that sharedAndAlone returns.
 type parts struct {
 	*Table
 	alone, shared *lock

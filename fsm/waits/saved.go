@@ -35,7 +35,7 @@ type Restorer struct {
 	last   Name
 }
 
-// NewRestorer returns a restorer of a table whose last order is orders.
+// NewRestorer returns a restorer. orders is the last order that the table has issued.
 func NewRestorer(orders uint64) *Restorer {
 	t := New()
 	t.orders = orders
