@@ -10,10 +10,13 @@ import (
 
 // auditNative emits a change of a native lock to the auditors of this node.
 func (c *call) auditNative(e *locks.Event) {
-	what, at := "", c.NowMillis
+	what, at, held := "", c.NowMillis, e.HeldMillis
 	switch e.Kind {
 	case locks.Granted:
 		what = event.LockGranted
+		if e.SinceMillis != 0 {
+			what, held = event.LockRenewed, at-e.SinceMillis
+		}
 	case locks.Renewed:
 		what = event.LockRenewed
 	case locks.Released:
@@ -24,13 +27,13 @@ func (c *call) auditNative(e *locks.Event) {
 		return
 	}
 	ch := c.addChange(what, e.DB, e.Key, e.Owner, &e.Client)
-	ch.AtMillis, ch.WaitedMillis, ch.HeldMillis = c.ToWall(at), e.WaitedMillis, e.HeldMillis
+	ch.AtMillis, ch.WaitedMillis, ch.HeldMillis = c.ToWall(at), e.WaitedMillis, held
 	ch.Fence, ch.Session = int64(e.Fence), e.Session
 	switch {
-	case e.Kind == locks.Granted && e.Mode == locks.Exclusive:
-		ch.Limit = 1
 	case e.Kind == locks.Lost:
 		setLoss(ch, e.Reason, c.st.history.kinds[nativeLocks].cause(e.Cause))
+	case e.Kind != locks.Released && e.Mode == locks.Exclusive:
+		ch.Limit = 1
 	}
 }
 
@@ -155,13 +158,14 @@ func (c *call) auditFields(s stockChange, h *collection.Hash) {
 	}
 	left := mostOwners
 	h.All(func(name, _ string) bool {
-		c.auditOwner(&s, name)
-		left--
+		if c.auditOwner(&s, name) != nil {
+			left--
+		}
 		return left > 0
 	})
 }
 
-// auditOwner emits a change for one owner, and returns it.
+// auditOwner emits a change for one owner, and returns it. It returns nil for the mode in a hash, which is no owner.
 func (c *call) auditOwner(s *stockChange, owner string) *event.LockChange {
 	if owner == modeField && !s.it.IsString() {
 		return nil

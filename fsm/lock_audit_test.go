@@ -131,8 +131,20 @@ func TestLockChanges(t *testing.T) {
 			"released stock 0/p same 0 by n1/7 at 1001500 held 100 waited 0",
 			"granted stock 0/p same 0 by n1/7 at 1001500 held 0 waited 0",
 		}},
-		{8, 0, "swapdb 0 1", []string{"swapped stock 0/  0 by /0 at 1001500 held 0 waited 0"}},
+		{7, 0, "lock.acquire d me px 5000", []string{"granted native 0/d me 4 by n1/7 at 1001500 held 0 waited 0"}},
+		{0, 0, "", nil},
+		{8, 0, "lock.acquireall 2 d e me px 5000", []string{
+			"renewed native 0/d me 5 by n1/8 at 1001600 held 100 waited 0",
+			"granted native 0/e me 5 by n1/8 at 1001600 held 0 waited 0",
+		}},
+		{8, 0, "lock.downgrade d me", []string{"renewed native 0/d me 5 by n1/8 at 1001600 held 0 waited 0"}},
+		{8, 0, "lock.downgrade d me", nil},
 		{8, 0, "swapdb 2 3", nil},
+		{8, 0, "lock.releaseall 2 d e me", []string{
+			"released native 0/d me 5 by n1/8 at 1001600 held 100 waited 0",
+			"released native 0/e me 5 by n1/8 at 1001600 held 0 waited 0",
+		}},
+		{8, 0, "swapdb 0 1", []string{"swapped stock 0/  0 by /0 at 1001600 held 0 waited 0"}},
 	} {
 		if step.words == "" {
 			require.Equal(t, step.want, changes(d.advance(100)))

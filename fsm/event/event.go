@@ -93,7 +93,7 @@ type LockChange struct {
 	// Fence and Session are 0 where there is none.
 	Fence   int64
 	Session uint64
-	// Limit is how many owners may hold a lock that was granted, at once; 0: this is not told.
+	// Limit is how many owners may hold a lock that was granted or renewed, at once; 0: this is not told.
 	Limit int
 	// Count is how many owners of a hash no longer hold it, if they are too many to be named: Owner is empty.
 	Count int
@@ -106,7 +106,7 @@ type LockChange struct {
 // What may happen to a hold, or to all stock locks of a database.
 const (
 	LockGranted  = "granted"
-	LockRenewed  = "renewed" // another connection, or another session, has the hold now
+	LockRenewed  = "renewed" // the hold has another connection, session or fence now, or is shared
 	LockReleased = "released"
 	LockTaken    = "lost"
 	LocksFlushed = "flushed" // those that had no LockTaken before are lost, too

@@ -47,7 +47,8 @@ const (
 	Mismatched
 	// Overwritten reports that a command replaced the value of a stock lock.
 	Overwritten
-	// Renewed reports that the owner asked for its hold again from another connection, or moved it to another session.
+	// Renewed reports that the owner asked for its hold again from another connection, moved it to another session, or
+	// downgraded it.
 	Renewed
 	// Stored reports that a command replaced Item by Next, if one of the two may be a stock lock. Next is empty if the
 	// command deleted the item. Only audits read Stored, Joined and Parted.
@@ -101,7 +102,7 @@ type Event struct {
 	Client Client
 	// Attached is the connection to which the session of the hold is attached, or the zero Client.
 	Attached Client
-	Mode     Mode // in Granted: the mode of the hold
+	Mode     Mode // the mode of the hold
 	// Name and Err are set in WaitEnded. Name is the name of the wait. Err tells why there was no grant; it is nil after a
 	// grant, a timeout or a LOCK.CANCEL.
 	Name waits.Name
@@ -111,7 +112,8 @@ type Event struct {
 	Again   []string
 	Waiters int    // in JoinedQueue and LeftQueue: the entries of the queue after the change
 	Note    string // in Lost: the note of the hold
-	// SinceMillis is set in Lost. It is the time at which the hold was granted.
+	// SinceMillis is the time at which the hold was granted. It is set in Lost, and in Granted if the owner held the lock
+	// already, under another fence.
 	SinceMillis int64
 	// Cause is set in Lost. It is the number of the command that broke or flushed the hold, or 0. See [Break] and
 	// [Table.Flush].
@@ -166,7 +168,7 @@ func (s *store) emit(e Event) { s.events = append(s.events, e) }
 func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	event := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
-		Client: h.client(), LeaseMillis: h.lease(),
+		Client: h.client(), LeaseMillis: h.lease(), Mode: h.mode,
 	}
 	if event.Session != 0 {
 		event.Attached = s.session(event.Session).client()

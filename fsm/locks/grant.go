@@ -137,8 +137,9 @@ func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 		l := e.findOrMake(r.DB, key)
 		h := e.holdFor(l, r)
 		h.fence = fence
+		heldSince := int64(0)
 		if old := l.holdOf(r.Owner); old != nil {
-			h.mode, h.count, h.since = old.mode, old.count, old.since
+			h.mode, h.count, h.since, heldSince = old.mode, old.count, old.since, old.since
 			if old.mode == Permits {
 				h.extra = old.extra
 			}
@@ -147,7 +148,7 @@ func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 			e.addHold(l, h)
 		}
 		event := e.holdEvent(Granted, h)
-		event.Mode, event.WaitedMillis = h.mode, e.now-waitStart
+		event.SinceMillis, event.WaitedMillis = heldSince, e.now-waitStart
 		e.emit(event)
 	}
 	return fence

@@ -228,15 +228,16 @@ func (n *naive) grant(r *Request, since int64) *nGrant {
 	for _, key := range r.Keys {
 		l := n.lock(r.DB, key)
 		h := &nHold{owner: r.Owner, mode: r.Mode, permits: int64(r.Permits), count: 1, since: n.now, grant: g}
+		heldSince := int64(0)
 		if old := l.holdOf(r.Owner); old != nil {
 			*h = *old
-			h.grant, h.asked = g, false
+			h.grant, h.asked, heldSince = g, false, old.since
 			l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == old })
 		}
 		n.bind(h, r)
 		l.holds = append(l.holds, h)
 		e := n.holdEvent(Granted, l, h)
-		e.Mode, e.WaitedMillis = h.mode, n.now-since
+		e.SinceMillis, e.WaitedMillis = heldSince, n.now-since
 		if h.mode == Shared {
 			n.tellBeside(e, g, "shared")
 		} else {
@@ -258,7 +259,7 @@ func (n *naive) bind(h *nHold, r *Request) {
 func (n *naive) holdEvent(kind EventKind, l *nLock, h *nHold) Event {
 	e := Event{
 		Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client,
-		LeaseMillis: h.lease,
+		LeaseMillis: h.lease, Mode: h.mode,
 	}
 	if h.session != 0 {
 		e.Attached = n.attachedTo(h.session)

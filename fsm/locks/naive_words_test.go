@@ -253,6 +253,7 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 			n.emitLeft(w, WithError)
 		}
 		h.mode = Shared
+		n.tell(n.holdEvent(Renewed, n.lock(db, key), h), h.grant)
 	}
 	return reply{grant: h.grant}
 }

@@ -89,6 +89,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	h := *old
 	h.mode = Shared
 	t.replaceHold(l, old, &h)
+	t.emit(t.holdEvent(Renewed, &h))
 	t.wakeQueue(l)
 	return h.fence, nil
 }

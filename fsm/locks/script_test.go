@@ -418,6 +418,8 @@ func (s *stage) show(e Event) []string {
 		return nil // the line "empty" shows whether locks are left
 	case Granted:
 		return []string{fmt.Sprintf("%s%s gets %s, fence %d", at, e.Owner, e.Key, e.Fence)}
+	case Renewed:
+		return []string{fmt.Sprintf("%s%s holds %s in another way, fence %d", at, e.Owner, e.Key, e.Fence)}
 	case Released:
 		return []string{fmt.Sprintf("%s%s gives back %s", at, e.Owner, e.Key)}
 	case Lost:

@@ -231,28 +231,41 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// TestWriteFails: what a full disk did not take is counted, and told by the next line that there is room for.
+// TestWriteFails: what a full disk did not take is counted, and told before the next lines that there is room for: a
+// reader must not take the lines on both sides for all.
 func TestWriteFails(t *testing.T) { synctest.Test(t, testWriteFails) }
 
 func testWriteFails(t *testing.T) {
 	var logged bytes.Buffer
-	g := &gate{open: make(chan struct{}), fails: true}
+	g := &gate{open: make(chan struct{})}
 	l := opened(t, Stdout, func(c *Config) {
 		c.Stdout, c.Logger = g, slog.New(slog.NewTextHandler(&logged, nil))
 	})
-	l.Events(1, []event.Event{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
 	close(g.open)
-	time.Sleep(2 * gatherFor)
-	require.EqualValues(t, 3, l.Dropped(), "with the first line of the node")
+	apply := func(index uint64, what string) {
+		e := changed("k", "a", what)
+		e.Change.AtMillis += 1000 * int64(index)
+		l.Events(index, []event.Event{e})
+		time.Sleep(2 * gatherFor)
+	}
+	apply(1, event.LockGranted)
+	g.fails = true
+	apply(2, event.LockReleased)
+	apply(3, event.LockGranted)
+	require.EqualValues(t, 2, l.Dropped())
 	g.fails = false
-	l.Events(2, []event.Event{changed("k", "b", event.LockGranted)})
+	apply(4, event.LockReleased)
+	apply(5, event.LockGranted)
 	require.NoError(t, l.Close())
-	require.EqualValues(t, 3, l.Dropped())
-	lines := g.lines(t)
-	require.Equal(t, []string{"c1 2.0 granted k b"}, events(lines))
-	require.Equal(t, Dropped, lines[1].Event)
-	require.EqualValues(t, 3, lines[1].Count)
+	require.EqualValues(t, 2, l.Dropped())
+	require.EqualValues(t, 5, l.Lines(), "with two lines of the node")
 	require.Contains(t, logged.String(), `error="no space left"`)
+	trail, err := Read([]io.Reader{&g.Buffer}, func(*Line) bool { return true })
+	require.NoError(t, err)
+	require.Equal(t, []string{"c1 1.0 granted k a", "c1 4.0 released k a", "c1 5.0 granted k a"}, events(trail.Lines))
+	require.Equal(t, Dropped, trail.Lines[4].Event)
+	require.EqualValues(t, 2, trail.Lines[4].Count)
+	require.Equal(t, []Span{{"n1", "c1", at + 1000, at + 1000}, {"n1", "c1", at + 4000, at + 5000}}, trail.Spans)
 }
 
 // TestRotation: all files together keep to their limit, the newest lines stay, and no file ends within a line.

@@ -38,7 +38,7 @@ type Line struct {
 	Owner       string `json:"owner,omitempty"`
 	OwnerBase64 []byte `json:"ownerBase64,omitempty"`
 	Fence       int64  `json:"fence,omitempty"`
-	// Limit is how many owners may hold the lock that was granted, at once; 0: this is not known.
+	// Limit is how many owners may hold the lock that was granted or renewed, at once; 0: this is not known.
 	Limit   int    `json:"limit,omitempty"`
 	Session uint64 `json:"session,omitempty"`
 	// Client is the connection, as LOCK.INFO shows it.

@@ -51,7 +51,7 @@ type Log struct {
 	mu         sync.Mutex // guards what follows
 	encoder    encoder
 	pending    []byte
-	unreported uint64 // lines that were dropped, and that no line "dropped" counts yet
+	unreported uint64 // lines behind pending that were dropped, and that no line "dropped" counts yet
 	notes      int    // of this run
 	// written is the place of the last line that an earlier run has written; zero: this run is behind it.
 	written mark
@@ -261,7 +261,9 @@ func (l *Log) write() {
 type writer struct {
 	*Log
 	spare []byte // memory
-	limit loglimit.Limit
+	// missing counts lines that were dropped behind the last line of the file.
+	missing uint64
+	limit   loglimit.Limit
 }
 
 const (
@@ -273,28 +275,19 @@ const (
 func (w *writer) writeWaiting() {
 	w.mu.Lock()
 	text, dropped := w.pending, w.unreported
-	if dropped > 0 {
-		text = append(text, w.noted(Line{Event: Dropped, Count: dropped})...)
-		w.unreported = 0
-	}
-	w.pending = w.spare[:0]
+	w.pending, w.unreported = w.spare[:0], 0
 	w.mu.Unlock()
-	written := true
 	for rest := text; len(rest) > 0; {
 		chunk := rest
 		if len(rest) > chunkBytes {
 			chunk = rest[:chunkBytes+1+bytes.IndexByte(rest[chunkBytes:], '\n')]
 		}
-		written = w.writeChunk(chunk)
+		w.writeChunk(chunk)
 		rest = rest[len(chunk):]
 	}
-	if !written && dropped > 0 { // the line "dropped" was not written either, which is no loss by itself
-		w.dropped.Add(^uint64(0))
-		w.mu.Lock()
-		w.unreported += dropped - 1
-		w.mu.Unlock()
-	}
 	if dropped > 0 {
+		w.missing += dropped
+		w.writeChunk(nil)
 		w.warn(slog.LevelWarn, "lines of the audit log were dropped", "lines", dropped)
 	}
 	if w.spare = text; cap(text) > keptBytes {
@@ -302,20 +295,26 @@ func (w *writer) writeWaiting() {
 	}
 }
 
-// writeChunk writes lines. A later line "dropped" counts those that the disk or the pipe does not take.
-func (w *writer) writeChunk(lines []byte) (written bool) {
+// writeChunk writes lines, and before them how many are missing: a reader must not take the lines around a gap for
+// all. What the disk or the pipe does not take is missing, too.
+func (w *writer) writeChunk(lines []byte) {
 	n := uint64(bytes.Count(lines, []byte{'\n'}))
+	written := n
+	if w.missing > 0 {
+		w.mu.Lock()
+		lines = append(w.noted(Line{Event: Dropped, Count: w.missing}), lines...)
+		w.mu.Unlock()
+		written++
+	}
 	err := w.out.write(lines)
 	if err == nil {
-		w.Log.lines.Add(n)
-		return true
+		w.missing = 0
+		w.Log.lines.Add(written)
+		return
 	}
 	w.dropped.Add(n)
-	w.mu.Lock()
-	w.unreported += n
-	w.mu.Unlock()
+	w.missing += n
 	w.warn(slog.LevelError, "write audit log", "error", err, "lines", n)
-	return false
 }
 
 // warn logs once a minute. The caller does not hold mu: the node's log may be a pipe that nobody reads.

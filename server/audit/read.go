@@ -74,6 +74,8 @@ type fileReader struct {
 	// isOpen: the last of Spans goes on with the next line. index is of the last line of the log.
 	isOpen bool
 	index  uint64
+	// isTorn: of a line before the next one a part is missing.
+	isTorn bool
 }
 
 func (f *fileReader) read(lines *bufio.Reader) error {
@@ -88,7 +90,10 @@ func (f *fileReader) read(lines *bufio.Reader) error {
 		}
 		var line Line
 		switch {
-		case tooLong || len(text) > 1 && (json.Unmarshal(text, &line) != nil || line.Event == ""):
+		case tooLong || len(text) > 1 && json.Unmarshal(text, &line) != nil:
+			f.Unreadable++
+			f.isTorn = tooLong || text[0] == '{' || text[0] == 0
+		case len(text) > 1 && line.Event == "":
 			f.Unreadable++
 		case len(text) > 1:
 			f.cover(&line)
@@ -104,9 +109,11 @@ func (f *fileReader) read(lines *bufio.Reader) error {
 	return nil
 }
 
-// cover extends the span that the file covers. A span ends where lines were dropped, where a snapshot stands for
-// entries behind the last line, with the cluster, and where a clock went back.
+// cover extends the span that the file covers. A span ends where lines were dropped or damaged, where a snapshot stands
+// for entries behind the last line, with the cluster, and where a clock went back. A process that ended within a line
+// applies its entry again.
 func (f *fileReader) cover(l *Line) {
+	f.isOpen, f.isTorn = f.isOpen && (!f.isTorn || l.Event == Started), false
 	if l.Run != 0 {
 		f.node = cmp.Or(f.node, l.Node)
 		f.isOpen = f.isOpen && l.Event != Dropped && !f.skips(l)
@@ -236,8 +243,8 @@ type Hold struct {
 	WaitedMillis    int64  `json:"waitedMillis,omitempty"`
 	// Uncertain says why the hold may have had another beginning or end than this says; "": it had not.
 	Uncertain string `json:"uncertain,omitempty"`
-	// Ended is released, lost, swapped (the hold goes on in another database) or [EndMissing], and Reason why it was lost.
-	// Command, By and Text are of the command that took it away.
+	// Ended is released, lost, swapped (the hold goes on in another database), renewed (it goes on under another fence) or
+	// [EndMissing], and Reason why it was lost. Command, By and Text are of the command that took it away.
 	Ended   string `json:"ended,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Command string `json:"command,omitempty"`
@@ -320,7 +327,14 @@ func (b *holdBuilder) add(l *Line) {
 		b.endMissing(id, l, at)
 		b.begun[b.begin(id, l, at)].ageMillis = l.HeldMillis
 	case event.LockRenewed:
-		h := &b.holds[b.findOrBegin(id, l, at)]
+		n := b.findOrBegin(id, l, at)
+		if b.holds[n].Fence != l.Fence {
+			b.endOwner(id, n, l, at)
+			n = b.begin(id, l, at)
+			b.begun[n].ageMillis = l.HeldMillis
+		}
+		b.begun[n].limit = l.Limit
+		h := &b.holds[n]
 		h.Session, h.Client, h.Addr, h.Name, h.User = l.Session, l.Client, l.Addr, l.Name, l.User
 	case event.LockReleased, event.LockTaken:
 		if l.Count == 0 {

@@ -197,6 +197,18 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 			[]string{"c k a 1-0: lines are missing since", "c x b 9-0"},
 		},
 		{
+			"granted again under another fence",
+			[]string{"1 c 1 granted k a {\"fence\":1}\n 3 c 2 renewed k a {\"fence\":2,\"heldMillis\":2000}\n" +
+				"7 c 3 released k a {\"fence\":2,\"heldMillis\":6000}"},
+			[]string{"c k a 1-3 renewed", "c k a 3-7 released"},
+		},
+		{
+			"shared since a downgrade",
+			[]string{"1 c 1 granted k a {\"limit\":1}\n 3 c 2 renewed k a\n 5 c 3 granted k b\n" +
+				"7 c 4 released k a {\"heldMillis\":6000}\n 8 c 5 released k b {\"heldMillis\":3000}"},
+			[]string{"c k a 1-7 released", "c k b 5-8 released"},
+		},
+		{
 			"renewed alone",
 			[]string{"4 c 9 renewed k a {\"heldMillis\":3000}"},
 			[]string{"c k a 1-0: lines are missing since"},
@@ -232,6 +244,29 @@ func TestCovers(t *testing.T) {
 	require.True(t, other.Covers("c", 10_000, 40_000))
 	back := trailOfNodes(t, "10 c 1 granted k a\n 4000 c 2 released k a\n 3990 c 3 lost x a\n 30 c 4 granted k b")
 	require.Len(t, back.Spans, 2, "the clock went back")
+}
+
+// TestCoversDamaged: a file does not cover the time around a damaged line, unless the process ended there and wrote the
+// line again. Lines of others are no damage.
+func TestCoversDamaged(t *testing.T) {
+	line := func(second, index int) string {
+		return fmt.Sprintf(`{"time":"2026-01-01T00:00:%02dZ","cluster":"c","index":%d,"event":"granted","key":"k"}`, second,
+			index) + "\n"
+	}
+	const torn, started = `{"time":"2026-01-01T00:00:0`, `{"time":"2026-01-01T00:00:02Z","run":1,"event":"started"}` + "\n"
+	for between, spans := range map[string]int{
+		torn + "\n":                             2,
+		"\x00\x00\n":                            2,
+		torn + "\n" + started:                   1,
+		"a line of the node's log\n":            1,
+		`{"level":"INFO","msg":"ready"}` + "\n": 1,
+	} {
+		file := strings.NewReader(line(1, 1) + between + line(3, 2))
+		trail, err := Read([]io.Reader{file}, func(*Line) bool { return true })
+		require.NoError(t, err)
+		require.Equal(t, 1, trail.Unreadable)
+		require.Len(t, trail.Spans, spans, between)
+	}
 }
 
 // TestReadHostile: lines that are too long are counted and cost no memory, and a place of the log with two stories has

@@ -85,8 +85,15 @@ func (h *heard) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
 func (h *heard) Events(events []event.Event)                               { h.events = events }
 
 func words(conn int64, db int, line ...string) []byte {
-	return protocol.AppendRequest(nil, protocol.Head{DB: db, Conn: conn}, line[0], protocoltest.Args(line[1:]))
+	head := protocol.Head{DB: db, Conn: conn}
+	if family, _, _ := strings.Cut(line[0], "."); family == "lock" || family == "session" {
+		tickets++
+		head = protocol.Head{DB: db, Conn: 1 + conn, Lock: true, Ticket: tickets, GraceMillis: 5}
+	}
+	return protocol.AppendRequest(nil, head, line[0], protocoltest.Args(line[1:]))
 }
+
+var tickets uint64 // of requests that may wait
 
 // apply applies a batch, and has the reader follow. Each line is of a hold that has begun and not ended, or begins one.
 func (r *stockRun) apply(body []byte) {
@@ -126,17 +133,24 @@ func (r *stockRun) apply(body []byte) {
 }
 
 func (r *stockRun) read(db int, line ...string) protocol.Value {
-	replies, _, due, err := r.machines[0].Read(string(words(0, db, line...)), 1, r.nowMillis, wallOffset, fsm.ReadLong)
+	body := protocol.AppendRequest(nil, protocol.Head{DB: db}, line[0], protocoltest.Args(line[1:]))
+	replies, _, due, err := r.machines[0].Read(string(body), 1, r.nowMillis, wallOffset, fsm.ReadLong)
 	require.NoError(r, err)
 	require.False(r, due)
 	require.Len(r, replies, 1)
 	return replies[0]
 }
 
-// holders are those of the keys that are stock locks, by their values now.
+// holders are those of native locks, and of the keys that are stock locks, by their values now.
 func (r *stockRun) holders() (all []string) {
 	for _, row := range r.read(0, "lock.list", "count", "1000").Elems[1].Elems {
 		key, db := row.Elems[1].Str, int(row.Elems[3].Num)
+		if row.Elems[5].Str != "stock" {
+			for _, h := range row.Elems[15].Elems {
+				all = append(all, fmt.Sprintf("%d %q %q", db, key, h.Elems[1].Str))
+			}
+			continue
+		}
 		owners := []protocol.Value{r.read(db, "get", key)}
 		if owners[0].IsError() {
 			owners = r.read(db, "hkeys", key).Elems
@@ -162,6 +176,35 @@ func (r *stockRun) open() (all []string) {
 }
 
 func (r *stockRun) pick(words ...string) string { return words[r.IntN(len(words))] }
+
+// native is a command for native locks.
+func (r *stockRun) native() []string {
+	lock, owner, lease := r.pick("n1", "n2"), r.pick("t1", "t2"), strconv.Itoa(1+r.IntN(3000))
+	session := "0"
+	if open := r.read(0, "session.list").Elems[1].Elems; len(open) > 0 {
+		session = strconv.FormatInt(open[r.IntN(len(open))].Elems[1].Num, 10)
+	}
+	bound := [][]string{{"px", lease}, {"session", session}}[r.IntN(2)]
+	all := [][]string{
+		append([]string{"lock.acquire", lock, owner}, bound...),
+		append([]string{"lock.acquire", lock, owner, "wait", lease}, bound...),
+		append([]string{"lock.acquire", lock, owner, "shared"}, bound...),
+		append([]string{"lock.acquire", lock, owner, "shared", "wait", "0"}, bound...),
+		append([]string{"lock.acquire", lock, owner, "limit", "2"}, bound...),
+		append([]string{"lock.acquireall", "2", "n1", "n2", owner}, bound...),
+		append([]string{"lock.acquireall", "2", "n1", "n2", owner, "wait", lease}, bound...),
+		{"lock.release", lock, owner},
+		{"lock.releaseall", "2", "n1", "n2", owner},
+		{"lock.renew", lock, owner, "px", lease},
+		{"lock.downgrade", lock, owner},
+		{"lock.cancel", lock, owner},
+		{"lock.break", lock, "owner", owner},
+		{r.pick("lock.break", "del"), lock},
+		{"session.open", "px", lease},
+		{"session.close", session},
+	}
+	return all[r.IntN(len(all))]
+}
 
 // line is a command that takes, renews, releases or takes away a stock lock, or does something else to its key.
 func (r *stockRun) line() []string {
@@ -214,6 +257,15 @@ func (r *stockRun) line() []string {
 		{"hincrby", hash, token, "1"},
 		{"hdel", hash, token, "t1", "t1"},
 		{"hdel", hash, "mode"},
+		{"hmset", hash, token, "1"},
+		{"hincrbyfloat", hash, token, "1"},
+		{"incrbyfloat", key, "1"},
+		{"setbit", key, "3", "1"},
+		{"bitop", "not", key, other},
+		{"zunionstore", r.pick(key, hash), "1", "none"},
+		{"expireat", r.pick(key, hash), "1"},
+		{"psetex", key, lease, token},
+		{"getex", key, "PXAT", "1"},
 	}
 	if r.IntN(12) == 0 {
 		all = [][]string{
@@ -223,21 +275,26 @@ func (r *stockRun) line() []string {
 	return all[r.IntN(len(all))]
 }
 
-// TestStockLocksAsRead: whatever commands do to stock locks, the lines say of each index who holds them, as the values
-// of the keys do, with one line for each beginning and each end; on all nodes; and who audits has the state of who does
-// not.
-func TestStockLocksAsRead(t *testing.T) {
+// TestLocksAsRead: whatever commands do to locks, the lines say of each index who holds them, as LOCK.LIST and the
+// values of the keys do, with one line for each beginning and each end; on all nodes; and who audits has the state of
+// who does not.
+func TestLocksAsRead(t *testing.T) {
 	seeds, steps := uint64(12), 600
 	if testing.Short() {
 		seeds = 2
 	}
+	seen := map[string]int{}
 	for seed := range seeds {
 		r := newStockRun(t, 1+seed)
 		for range steps {
 			var body []byte
 			queued, db := 1+r.IntN(3), r.IntN(3)
 			for range queued {
-				body = append(body, words(int64(r.IntN(4)), db, r.line()...)...)
+				line := r.line()
+				if db == 2 && r.IntN(2) == 0 { // a database with native locks is not swapped
+					line = r.native()
+				}
+				body = append(body, words(int64(r.IntN(4)), db, line...)...)
 			}
 			if r.IntN(5) == 0 {
 				body = protocol.AppendTransaction(nil, db, nil, body)
@@ -255,15 +312,16 @@ func TestStockLocksAsRead(t *testing.T) {
 		require.Equal(t, r.machines[2].Hash(), r.machines[0].Hash(), "an auditor changes nothing")
 		trail, err := Read([]io.Reader{bytes.NewReader(r.text)}, func(*Line) bool { return true })
 		require.NoError(t, err)
-		seen := map[string]int{}
 		for _, h := range trail.Holds() {
 			require.Empty(t, h.Uncertain, "%+v", h)
 			seen[h.Ended+" "+h.Reason]++
 		}
-		require.NotContains(t, seen, EndMissing+" ")
-		for _, end := range []string{"released ", "lost expired", "lost broken", "lost flushed", "swapped "} {
-			require.NotZero(t, seen[end], "%s: the test is too easy: %v", end, seen)
-		}
+	}
+	require.NotContains(t, seen, EndMissing+" ")
+	for _, end := range []string{
+		"released ", "lost expired", "lost broken", "lost flushed", "swapped ", "renewed ", "lost session",
+	} {
+		require.NotZero(t, seen[end], "%s: the test is too easy: %v", end, seen)
 	}
 }
 
@@ -283,16 +341,21 @@ func TestCrowdsAsRead(t *testing.T) {
 		}
 	}
 	r.apply(append(words(1, 1, "eval", redissonLock, "1", "h", "60000", "me"), words(1, 1, fields...)...))
+	readers := []string{"hset", "m"} // with the mode and its owner as many as are named, and the mode beside
+	for i := range 99 {
+		readers = append(readers, fmt.Sprint("o", i), "1")
+	}
+	r.apply(append(words(1, 1, "eval", redissonRead, "1", "m", "60000", "me"), words(1, 1, readers...)...))
 	r.nowMillis += 5000
 	r.apply(words(1, 0, "swapdb", "1", "0"))
-	require.Len(t, r.open(), 10_100+1501)
+	require.Len(t, r.open(), 10_100+1501+100)
 	r.nowMillis += 5000
-	r.apply(words(2, 0, "del", "h"))
+	r.apply(words(2, 0, "del", "h", "m"))
 	require.Len(t, r.open(), 10_100)
 	r.apply(words(1, 1, "flushdb"))
 	require.Empty(t, r.open())
 	require.Empty(t, r.holders())
-	require.Less(t, bytes.Count(r.text, []byte{'\n'}), 2*10_100+1501+10)
+	require.Less(t, bytes.Count(r.text, []byte{'\n'}), 2*10_100+1501+200+10)
 	for i := range r.reader.holds {
 		require.Empty(t, r.reader.holds[i].Uncertain)
 	}
