@@ -139,10 +139,10 @@ func (p *player) Events(events []event.Event) {
 		if e.Forced != nil {
 			fmt.Fprintln(&p.answers, *e.Forced)
 		}
-		if e.Change != nil {
-			fmt.Fprintln(&p.answers, *e.Change)
+		for _, ch := range e.Changes {
+			fmt.Fprintln(&p.answers, ch)
 		}
-		e.Reply, e.Lock, e.Forced, e.Change = nil, nil, nil, nil
+		e.Reply, e.Lock, e.Forced, e.Changes = nil, nil, nil, nil
 		fmt.Fprintln(&p.answers, e)
 	}
 }

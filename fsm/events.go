@@ -21,16 +21,17 @@ func (c *call) listen(i event.Interest) {
 	if c.Events = c.Events[:0]; cap(c.Events) > keptEvents {
 		c.Events = nil
 	}
-	clear(c.changes)
-	if c.changes = c.changes[:0]; cap(c.changes) > keptEvents {
-		c.changes = nil
+	clear(c.LockChanges)
+	if c.LockChanges = c.LockChanges[:0]; cap(c.LockChanges) > keptEvents {
+		c.LockChanges = nil
 	}
 }
 
-// dropSince removes the events after the first n, which were undone.
-func (c *call) dropSince(n int) {
+// dropSince removes the events after the first n, and the changes of locks after the first m, which were undone.
+func (c *call) dropSince(n, m int) {
 	clear(c.Events[n:])
-	c.Events = c.Events[:n]
+	clear(c.LockChanges[m:])
+	c.Events, c.LockChanges = c.Events[:n], c.LockChanges[:m]
 }
 
 // beginBatch names the batch that runs next.

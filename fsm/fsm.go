@@ -167,6 +167,9 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	if invariant.On {
 		m.verify()
 	}
+	if len(c.LockChanges) > 0 {
+		c.Events = append(c.Events, event.Event{Kind: event.LocksChanged, Changes: c.LockChanges})
+	}
 	if len(c.Events) > 0 {
 		sink.Events(c.Events)
 	}

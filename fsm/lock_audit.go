@@ -201,14 +201,14 @@ func (c *call) auditFlush(db int) {
 	setLoss(ch, locks.Flushed, &cause)
 }
 
-// addChange adds a change of a lock to the events of the entry, and returns it. The caller sets the remaining fields.
+// addChange adds a change of a lock to those of the entry, and returns it. The caller sets the remaining fields.
 // The auditors of all nodes receive the same changes in the same order.
 func (c *call) addChange(what string, db int, key, owner string, client *locks.Client) *event.LockChange {
-	c.changes = append(c.changes, event.LockChange{
-		What: what, Owner: owner, Node: client.Origin.Node, Conn: client.Conn,
-		Own: client.Conn != 0 && client.Origin == c.own,
-	})
-	ch := &c.changes[len(c.changes)-1]
-	c.Events = append(c.Events, event.Event{Kind: event.LockChanged, DB: db, Key: key, Change: ch})
+	c.LockChanges = append(c.LockChanges, event.LockChange{})
+	ch := &c.LockChanges[len(c.LockChanges)-1]
+	ch.What, ch.DB, ch.Key, ch.Owner = what, db, key, owner
+	if ch.Node, ch.Conn = client.Origin.Node, client.Conn; ch.Conn != 0 {
+		ch.Own = client.Origin == c.own
+	}
 	return ch
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// changes are the LockChanged events in short.
+// changes are what happened to locks, in short.
 func changes(events []event.Event) (all []string) {
-	for _, e := range events {
-		if e.Kind != event.LockChanged {
-			continue
-		}
-		ch, kind := e.Change, "native"
+	if len(events) == 0 {
+		return nil
+	}
+	for _, ch := range events[len(events)-1].Changes {
+		kind := "native"
 		if ch.Stock {
 			kind = "stock"
 		}
 		all = append(all, strings.TrimRight(fmt.Sprintf("%s %s %d/%s %s %d by %s/%d at %d held %d waited %d %s %s %s",
-			ch.What, kind, e.DB, e.Key, ch.Owner, ch.Fence, ch.Node, ch.Conn, ch.AtMillis, ch.HeldMillis, ch.WaitedMillis,
+			ch.What, kind, ch.DB, ch.Key, ch.Owner, ch.Fence, ch.Node, ch.Conn, ch.AtMillis, ch.HeldMillis, ch.WaitedMillis,
 			ch.Reason, ch.Command, ch.Text), " "))
 	}
 	return all

@@ -128,7 +128,6 @@ type listening struct {
 	breaking    bool                 // the current command ends holds by force
 	broken      []event.BrokenHold   // the first holds that the command has ended by force
 	calledBytes int                  // the size of the Called events of the entry
-	changes     []event.LockChange   // the LockChanged events of the entry; the next entry reuses the memory
 }
 
 // memoryLimit is the limit of the entry for the memory of keys and scripts.

@@ -34,7 +34,8 @@ func (c *call) begins() (from savepoint) {
 	from.histories = len(c.journal.histories)
 	from.changes, from.newKeys = len(c.Undo.Changes), len(c.Undo.NewKeys)
 	from.versions, from.swaps = c.st.Versions, c.st.Swaps
-	from.events, from.notifies, from.incarnations = len(c.Events), c.st.Notifies, c.st.incarnations.copy()
+	from.events, from.lockChanges = len(c.Events), len(c.LockChanges)
+	from.notifies, from.incarnations = c.st.Notifies, c.st.incarnations.copy()
 	return from
 }
 
@@ -79,7 +80,7 @@ func (c *call) undoTo(from *savepoint) {
 	clear(j.Changes[from.changes:])
 	j.Changes, j.NewKeys = j.Changes[:from.changes], j.NewKeys[:from.newKeys]
 	st.Versions, st.Swaps = from.versions, from.swaps
-	c.dropSince(from.events)
+	c.dropSince(from.events, from.lockChanges)
 	st.Notifies, st.incarnations = from.notifies, from.incarnations
 	if from.outermost && j.scripts != nil {
 		st.scripts = *j.scripts
@@ -120,6 +121,7 @@ type savepoint struct {
 	changes, newKeys int
 	histories        int
 	events           int
+	lockChanges      int
 	swaps            [protocol.MaxDatabases]uint64
 	versions         uint64
 	notifies         event.Classes

@@ -300,11 +300,11 @@ func (s *Server) openAudit() (err error) {
 }
 
 // auditor takes the changes of locks; nil: nobody does.
-func (s *Server) auditor() func(uint64, []event.Event) int {
+func (s *Server) auditor() func(uint64, []event.LockChange) {
 	if s.audit == nil {
 		return nil
 	}
-	return s.audit.Events
+	return s.audit.Changes
 }
 
 func (s *Server) storeConfig() store.Config {

@@ -45,6 +45,8 @@ type Call struct {
 
 	Interest event.Interest
 	Events   []event.Event
+	// LockChanges are what happened to locks in the entry, if somebody audits. The next entry uses the memory again.
+	LockChanges []event.LockChange
 	// Ended counts the ended keys that the entry removed.
 	Ended int
 	// OwnSeq is the number of the batch under way, if the batch is this node's.
@@ -259,9 +261,8 @@ func (c *Call) SwapDatabases(a, b int) {
 	c.noteSwap(a, b)
 	c.ChangedDatabase(event.Swapped, a, b)
 	if c.Interest&event.InLocks != 0 && a != b && first.Marks()+second.Marks() > 0 {
-		c.Events = append(c.Events, event.Event{
-			Kind: event.LockChanged, DB: a, Other: b,
-			Change: &event.LockChange{What: event.LocksSwapped, Stock: true, AtMillis: c.WallNow()},
+		c.LockChanges = append(c.LockChanges, event.LockChange{
+			What: event.LocksSwapped, Stock: true, DB: a, Other: b, AtMillis: c.WallNow(),
 		})
 	}
 	c.Keys.Waits.WakeAll(a)

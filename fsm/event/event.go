@@ -51,9 +51,9 @@ const (
 	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
 	// Payload the scripts of the entry called too much to tell more.
 	Called
-	// LockChanged: Change happened to the lock Key in DB, or to the stock locks of DB, which Other has now if Change says
-	// LocksSwapped. All nodes that listen get the same of these, in one order.
-	LockChanged
+	// LocksChanged: Changes happened to locks in the entry. It is the entry's last event, and the same on all nodes that
+	// listen.
+	LocksChanged
 )
 
 // Event is something that an entry did and that others than the client hear of. The strings may share
@@ -77,14 +77,17 @@ type Event struct {
 	Lock *LockNews
 	// Forced is what a LocksForced event says of holds, as far as they ended by the command at once.
 	Forced *Forced
-	// Change is what a LockChanged event says.
-	Change *LockChange
+	// Changes are of a LocksChanged event.
+	Changes []LockChange
 }
 
-// LockChange is what happened to a hold of a lock, native or stock.
+// LockChange is what happened to a hold of the lock Key in DB, native or stock, or to all stock locks of DB, which
+// Other has now if they were swapped.
 type LockChange struct {
-	What  string // LockGranted, …
-	Stock bool
+	What      string // LockGranted, …
+	Stock     bool
+	DB, Other int
+	Key       string
 	// Owner holds, or held. Node and Conn are the connection that took the lock, as far as the log says it. Own: the
 	// connection is of this incarnation of this node.
 	Owner, Node string
@@ -192,7 +195,7 @@ const (
 	InChanges
 	// InCalls is Called.
 	InCalls
-	// InLocks is LockChanged.
+	// InLocks is LocksChanged.
 	InLocks
 )
 

@@ -21,10 +21,8 @@ import (
 // at is the instant of most changes of these tests.
 const at = int64(1_790_000_000_123)
 
-func changed(key, owner, what string) event.Event {
-	return event.Event{Kind: event.LockChanged, Key: key, Change: &event.LockChange{
-		What: what, Owner: owner, Node: "n1@abc", Conn: 7, AtMillis: at,
-	}}
+func changed(key, owner, what string) event.LockChange {
+	return event.LockChange{What: what, Key: key, Owner: owner, Node: "n1@abc", Conn: 7, AtMillis: at}
 }
 
 func opened(t *testing.T, path string, change func(c *Config)) *Log {
@@ -76,14 +74,14 @@ func TestLines(t *testing.T) {
 	l := opened(t, path, nil)
 	l.SetClient(7, Client{Addr: "10.0.0.1:5", Name: "w", User: "billing"})
 	long := strings.Repeat("x", 3000)
-	full := event.Event{Kind: event.LockChanged, DB: 3, Key: "k", Change: &event.LockChange{
-		What: event.LockTaken, Owner: "o", Node: "n1@abc", Conn: 7, Own: true, Fence: 5, Session: 9, AtMillis: at,
-		WaitedMillis: 11, HeldMillis: 12, Reason: "broken", Command: "lock.break", By: "b", Text: "why",
-	}}
+	full := event.LockChange{
+		What: event.LockTaken, DB: 3, Key: "k", Owner: "o", Node: "n1@abc", Conn: 7, Own: true, Fence: 5, Session: 9,
+		AtMillis: at, WaitedMillis: 11, HeldMillis: 12, Reason: "broken", Command: "lock.break", By: "b", Text: "why",
+	}
 	stock := changed("s", "token", event.LockGranted)
-	stock.Change.Stock = true
-	l.Events(42, []event.Event{{Kind: event.Notified, Key: "no"}, full, stock})
-	l.Events(43, []event.Event{
+	stock.Stock = true
+	l.Changes(42, []event.LockChange{full, stock})
+	l.Changes(43, []event.LockChange{
 		changed("a\"\n\xff\x00<é>", "\xfe\\", event.LockGranted), changed(long, long, event.LockReleased),
 	})
 	require.NoError(t, l.Close())
@@ -116,7 +114,7 @@ func TestAppliedAgain(t *testing.T) {
 	apply := func(l *Log, cluster string, from, to uint64) {
 		l.Begin(cluster)
 		for index := from; index <= to; index++ {
-			l.Events(index, []event.Event{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
+			l.Changes(index, []event.LockChange{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
 		}
 		require.NoError(t, l.Close())
 	}
@@ -155,8 +153,8 @@ func TestDoubles(t *testing.T) {
 		l := opened(t, path, func(c *Config) { c.Node = node })
 		l.SetClient(7, Client{Addr: node + ":5", User: "u"})
 		e := changed("k", "a", event.LockGranted)
-		e.Change.Own = node == "n1"
-		l.Events(3, []event.Event{e})
+		e.Own = node == "n1"
+		l.Changes(3, []event.LockChange{e})
 		require.NoError(t, l.Close())
 	}
 	lines := told(t, paths...)
@@ -199,7 +197,7 @@ func TestNothingWaits(t *testing.T) {
 	l.room = room
 	l.mu.Unlock()
 	for i := range uint64(all) {
-		l.Events(1+i, []event.Event{changed("some-key", "a", event.LockGranted)})
+		l.Changes(1+i, []event.LockChange{changed("some-key", "a", event.LockGranted)})
 	}
 	l.mu.Lock()
 	waits := len(l.pending)
@@ -244,8 +242,8 @@ func testWriteFails(t *testing.T) {
 	close(g.open)
 	apply := func(index uint64, what string) {
 		e := changed("k", "a", what)
-		e.Change.AtMillis += 1000 * int64(index)
-		l.Events(index, []event.Event{e})
+		e.AtMillis += 1000 * int64(index)
+		l.Changes(index, []event.LockChange{e})
 		time.Sleep(2 * gatherFor)
 	}
 	apply(1, event.LockGranted)
@@ -277,7 +275,7 @@ func TestRotation(t *testing.T) {
 	for range 40 {
 		for range 300 {
 			index++
-			l.Events(index, []event.Event{changed(key, "a", event.LockGranted)})
+			l.Changes(index, []event.LockChange{changed(key, "a", event.LockGranted)})
 		}
 		require.NoError(t, l.Close())
 		l = opened(t, path, nil)
@@ -309,7 +307,7 @@ func TestRotation(t *testing.T) {
 func TestPatterns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, func(c *Config) { c.Patterns = []string{"jobs:*", "[ab]"} })
-	l.Events(1, []event.Event{
+	l.Changes(1, []event.LockChange{
 		changed("c", "o", event.LockGranted), changed("jobs:1", "o", event.LockGranted), changed("b", "o", event.LockGranted),
 		changed("", "", event.LocksFlushed), changed("", "", event.LocksSwapped),
 	})
@@ -328,10 +326,10 @@ func TestClientsThatLeft(t *testing.T) {
 		l.ClientGone(1 << 40) // one that was never known
 	}
 	require.Len(t, l.clients.known, mostGone)
-	require.Empty(t, l.clients.find(10))
-	require.Equal(t, `,"addr":"a","name":"`+strings.Repeat("n", mostOfName)+`"`, string(l.clients.find(11)))
+	require.Empty(t, l.clients.known[10])
+	require.Equal(t, `,"addr":"a","name":"`+strings.Repeat("n", mostOfName)+`"`, l.clients.known[11])
 	l.SetClient(1, Client{Addr: "b", User: "u"})
-	require.Equal(t, `,"addr":"b","user":"u"`, string(l.clients.find(1)))
+	require.Equal(t, `,"addr":"b","user":"u"`, l.clients.known[1])
 }
 
 // TestNilLog: a node without an audit log has the same calls.

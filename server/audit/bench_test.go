@@ -16,15 +16,15 @@ func BenchmarkChange(b *testing.B) {
 	w := &writer{Log: l}
 	l.Begin("5f7a3c2e9d1b4a60")
 	l.SetClient(7, Client{Addr: "10.0.0.1:54321", Name: "worker", User: "default"})
-	var entry []event.Event
+	var entry []event.LockChange
 	for range 64 {
 		e := changed("bench:lock:000000000123", "0123456789abcdef", event.LockGranted)
-		e.Change.Own, e.Change.Stock = true, true
+		e.Own, e.Stock = true, true
 		entry = append(entry, e)
 	}
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += len(entry) {
-		l.Events(uint64(1+i), entry)
+		l.Changes(uint64(1+i), entry)
 		if i%(16*len(entry)) == 0 {
 			w.writeWaiting()
 		}
@@ -75,4 +75,6 @@ type auditing struct {
 	index uint64
 }
 
-func (a *auditing) Events(events []event.Event) { a.Log.Events(a.index, events) }
+func (a *auditing) Events(events []event.Event) {
+	a.Log.Changes(a.index, events[len(events)-1].Changes)
+}

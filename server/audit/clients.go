@@ -49,9 +49,3 @@ func (l *Log) ClientGone(conn int64) {
 	*at = conn
 	cs.next++
 }
-
-func (cs *clients) find(conn int64) string {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return cs.known[conn]
-}

@@ -27,7 +27,7 @@ func testFileMovedByOthers(t *testing.T) {
 	l := opened(t, path, nil)
 	apply := func(index uint64) {
 		time.Sleep(checkEvery)
-		l.Events(index, []event.Event{changed("k", "a", event.LockGranted)})
+		l.Changes(index, []event.LockChange{changed("k", "a", event.LockGranted)})
 		time.Sleep(2 * gatherFor)
 	}
 	apply(1)
@@ -75,7 +75,7 @@ func testRotationFails(t *testing.T, blocked int) {
 		for range 4 {
 			for range 400 {
 				index++
-				l.Events(index, []event.Event{changed(key, "a", event.LockGranted)})
+				l.Changes(index, []event.LockChange{changed(key, "a", event.LockGranted)})
 			}
 			time.Sleep(2 * gatherFor)
 		}
@@ -110,7 +110,7 @@ func testRotationFails(t *testing.T, blocked int) {
 func TestRotationInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, nil)
-	l.Events(5, []event.Event{changed("k", "a", event.LockGranted)})
+	l.Changes(5, []event.LockChange{changed("k", "a", event.LockGranted)})
 	require.NoError(t, l.Close())
 	require.NoError(t, os.Rename(path, path+".0"))
 	l = opened(t, path, nil)
@@ -159,7 +159,7 @@ func TestRefusedFiles(t *testing.T) {
 func TestLastMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, nil)
-	l.Events(7, []event.Event{changed("k", "a", event.LockGranted)})
+	l.Changes(7, []event.LockChange{changed("k", "a", event.LockGranted)})
 	require.NoError(t, l.Close())
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)

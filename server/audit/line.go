@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -104,13 +105,14 @@ type encoder struct {
 	head     []byte
 	index    uint64
 	atMillis int64
+	// node is that of the last client, and name the node's name in lines.
+	node, name string
 }
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// append appends the line of a LockChanged event, with what is known of the client.
-func (e *encoder) append(b []byte, index uint64, n int, of *event.Event, client string) []byte {
-	ch := of.Change
+// append appends the line of a change, with what is known of the client.
+func (e *encoder) append(b []byte, index uint64, n int, ch *event.LockChange, client string) []byte {
 	if ch.AtMillis != e.atMillis || index != e.index || e.head == nil {
 		e.atMillis, e.index = ch.AtMillis, index
 		h := time.UnixMilli(ch.AtMillis).UTC().AppendFormat(append(e.head[:0], `{"time":"`...), timeFormat)
@@ -124,21 +126,24 @@ func (e *encoder) append(b []byte, index uint64, n int, of *event.Event, client 
 	} else {
 		b = append(b, `","kind":"native"`...)
 	}
-	b = appendNumber(b, "db", uint64(of.DB))
-	b = appendNumber(b, "toDb", uint64(of.Other))
-	b = appendText(b, "key", of.Key)
-	b = appendText(b, "owner", ch.Owner)
-	b = appendNumber(b, "fence", uint64(ch.Fence))
-	b = appendNumber(b, "limit", uint64(ch.Limit))
-	b = appendNumber(b, "session", ch.Session)
+	b = appendNumber(b, `,"db":`, uint64(ch.DB))
+	b = appendNumber(b, `,"toDb":`, uint64(ch.Other))
+	b = appendName(b, "key", ch.Key)
+	b = appendName(b, "owner", ch.Owner)
+	b = appendNumber(b, `,"fence":`, uint64(ch.Fence))
+	b = appendNumber(b, `,"limit":`, uint64(ch.Limit))
+	b = appendNumber(b, `,"session":`, ch.Session)
 	if ch.Conn != 0 {
-		b = append(append(append(b, `,"client":"`...), members.Name(ch.Node)...), '/')
+		if ch.Node != e.node {
+			e.node, e.name = strings.Clone(ch.Node), strings.Clone(members.Name(ch.Node))
+		}
+		b = append(append(append(b, `,"client":"`...), e.name...), '/')
 		b = append(strconv.AppendInt(b, ch.Conn, 10), '"')
 	}
 	b = append(b, client...)
-	b = appendNumber(b, "waitedMillis", uint64(max(0, ch.WaitedMillis)))
-	b = appendNumber(b, "heldMillis", uint64(max(0, ch.HeldMillis)))
-	b = appendNumber(b, "count", uint64(ch.Count))
+	b = appendNumber(b, `,"waitedMillis":`, uint64(max(0, ch.WaitedMillis)))
+	b = appendNumber(b, `,"heldMillis":`, uint64(max(0, ch.HeldMillis)))
+	b = appendNumber(b, `,"count":`, uint64(ch.Count))
 	if ch.Reason != "" {
 		b = appendText(b, "reason", ch.Reason)
 		b = appendText(b, "command", ch.Command)
@@ -160,6 +165,16 @@ func (c *Client) encoded() string {
 
 // isPlain reports whether a text needs no escapes.
 func isPlain(text string) bool {
+	for ; len(text) >= 8; text = text[8:] {
+		const ones, highs = 0x0101010101010101, 0x8080808080808080
+		x := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		quote, backslash := x^ones*'"', x^ones*'\\'
+		// The high bit of a byte is set if the byte is no ASCII, or has borrowed: it is less than what is taken away.
+		if (x|(x-ones*' ')|(quote-ones)|(backslash-ones))&highs != 0 {
+			return false
+		}
+	}
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
 			return false
@@ -168,35 +183,43 @@ func isPlain(text string) bool {
 	return true
 }
 
+// appendNumber appends a member, unless the number is 0. name has the quotes, the comma before and the colon.
 func appendNumber(b []byte, name string, n uint64) []byte {
 	if n == 0 {
 		return b
 	}
-	b = append(append(append(b, `,"`...), name...), `":`...)
-	return strconv.AppendUint(b, n, 10)
+	return strconv.AppendUint(append(b, name...), n, 10)
 }
 
-// appendText appends a member with the beginning of a text, unless the text is empty. A key or an owner that is no
-// UTF-8 gets another member with its bytes.
+// appendText appends a member with the beginning of a text, unless the text is empty.
 func appendText(b []byte, name, text string) []byte {
-	isName := name == "key" || name == "owner"
-	switch {
-	case text == "":
+	if text == "" {
 		return b
-	case isName:
-		text = cutName(text)
-	default:
-		text = cut(text)
 	}
+	b, _ = appendMember(b, name, cut(text))
+	return b
+}
+
+// appendName is appendText for a key or an owner. One that is no UTF-8 gets another member with its bytes.
+func appendName(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	text = cutName(text)
+	b, plain := appendMember(b, name, text)
+	if plain || utf8.ValidString(text) {
+		return b
+	}
+	quoted, _ := json.Marshal([]byte(text))
+	return append(append(append(append(b, `,"`...), name...), `Base64":`...), quoted...)
+}
+
+// appendMember appends a member, and reports whether the text needed no escapes.
+func appendMember(b []byte, name, text string) (to []byte, plain bool) {
 	b = append(append(append(b, `,"`...), name...), `":`...)
 	if isPlain(text) {
-		return append(append(append(b, '"'), text...), '"')
+		return append(append(append(b, '"'), text...), '"'), true
 	}
 	quoted, _ := json.Marshal(text)
-	b = append(b, quoted...)
-	if utf8.ValidString(text) || !isName {
-		return b
-	}
-	quoted, _ = json.Marshal([]byte(text))
-	return append(append(append(append(b, `,"`...), name...), `Base64":`...), quoted...)
+	return append(b, quoted...), false
 }

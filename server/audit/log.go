@@ -119,26 +119,23 @@ func (l *Log) Close() error {
 	}
 }
 
-// Events takes the changes of an entry, and returns how many there are. It does not wait.
-func (l *Log) Events(index uint64, events []event.Event) (n int) {
+// Changes takes what happened to locks in an entry. It does not wait.
+func (l *Log) Changes(index uint64, changes []event.LockChange) {
 	l.mu.Lock()
-	for i := range events {
-		if e := &events[i]; e.Kind == event.LockChanged {
-			if !l.isWritten(index, n) && (l.isWanted(e.Key) || isOfDatabase(e.Change.What)) && l.hasRoom() {
-				client := ""
-				if e.Change.Own {
-					client = l.clients.find(e.Change.Conn)
-				}
-				l.pending = l.encoder.append(l.pending, index, n, e, client)
+	l.clients.mu.Lock()
+	for n := range changes {
+		ch := &changes[n]
+		if !l.isWritten(index, n) && (l.isWanted(ch.Key) || isOfDatabase(ch.What)) && l.hasRoom() {
+			client := ""
+			if ch.Own {
+				client = l.clients.known[ch.Conn]
 			}
-			n++
+			l.pending = l.encoder.append(l.pending, index, n, ch, client)
 		}
 	}
+	l.clients.mu.Unlock()
 	l.mu.Unlock()
-	if n > 0 {
-		poke(l.wake)
-	}
-	return n
+	poke(l.wake)
 }
 
 // isWritten reports whether an earlier run has written a line. The caller holds mu.
@@ -157,13 +154,16 @@ func (l *Log) isWritten(index uint64, n int) bool {
 // isWanted reports whether the changes of a key are written. A pattern that takes too long matches: no key hides by its
 // length.
 func (l *Log) isWanted(key string) bool {
+	if len(l.config.Patterns) == 0 {
+		return true
+	}
 	for _, p := range l.config.Patterns {
 		steps := int64(maxMatchSteps)
 		if protocol.MatchSteps(p, key, false, &steps) || steps < 0 {
 			return true
 		}
 	}
-	return len(l.config.Patterns) == 0
+	return false
 }
 
 const (

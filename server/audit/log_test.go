@@ -34,7 +34,7 @@ func TestFrozenLog(t *testing.T) {
 	l.room = 1
 	l.mu.Unlock()
 	for i := range uint64(3) {
-		l.Events(1+i, []event.Event{changed("k", "a", event.LockGranted)})
+		l.Changes(1+i, []event.LockChange{changed("k", "a", event.LockGranted)})
 	}
 	require.Positive(t, l.Dropped())
 	close(g.open)
@@ -42,7 +42,7 @@ func TestFrozenLog(t *testing.T) {
 	require.True(t, l.mu.TryLock(), "the lock is held while the node's log blocks")
 	l.room = waitingBytes
 	l.mu.Unlock()
-	require.Equal(t, 1, l.Events(4, []event.Event{changed("after", "a", event.LockGranted)}))
+	l.Changes(4, []event.LockChange{changed("after", "a", event.LockGranted)})
 	l.Note(Line{Event: LoginRefused})
 	close(frozen.release)
 	require.NoError(t, l.Close())

@@ -104,11 +104,9 @@ func (r *stockRun) apply(body []byte) {
 	for i, m := range r.machines {
 		var h heard
 		require.NoError(r, m.Apply(w.Bytes(), &h))
-		n := 0
-		for j := range h.events {
-			if h.events[j].Kind == event.LockChanged {
-				lines[i] = r.encoder.append(lines[i], r.index, n, &h.events[j], "")
-				n++
+		if last := len(h.events) - 1; last >= 0 && h.events[last].Kind == event.LocksChanged {
+			for n := range h.events[last].Changes {
+				lines[i] = r.encoder.append(lines[i], r.index, n, &h.events[last].Changes[n], "")
 			}
 		}
 	}

@@ -70,10 +70,9 @@ type Config struct {
 	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
 	// good during the call.
 	OnStateEvents func([]event.Event)
-	// Audit, when not nil, gets the events of each entry with its index, event.LockChanged among them, also of entries
-	// that Open applies again, and returns how many of them are for nobody else. It must be quick, and not call the
-	// replica. The slice is good during the call.
-	Audit func(index uint64, events []event.Event) (own int)
+	// Audit, when not nil, gets what happened to locks in each entry, with the entry's index, also of entries that Open
+	// applies again. It must be quick, and not call the replica. The slice is good during the call.
+	Audit func(index uint64, changes []event.LockChange)
 	// Report answers a question of any node about this node's clients; nil: this node has none. It is asked whatever the
 	// node's state.
 	Report func(question string) protocol.Value

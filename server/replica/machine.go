@@ -131,7 +131,7 @@ type sink struct {
 	superseded func(incarnation uint64)
 	followers  func(protocol.Incarnation) *forward.Peer
 	events     func([]event.Event)
-	audit      func(index uint64, events []event.Event) (own int) // nil: nobody does
+	audit      func(index uint64, changes []event.LockChange) // nil: nobody does
 	runsReads  func(number uint64) bool
 	committed  func() (index uint64, known bool) // of the newest entry that this node knows to be committed
 
@@ -186,7 +186,11 @@ func (s *sink) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value
 
 // Events implements fsm.Sink.
 func (s *sink) Events(events []event.Event) {
-	if s.audit == nil || s.audit(s.index, events) < len(events) {
+	if last := len(events) - 1; s.audit != nil && events[last].Kind == event.LocksChanged {
+		s.audit(s.index, events[last].Changes)
+		events = events[:last]
+	}
+	if len(events) > 0 {
 		s.events(events)
 	}
 }

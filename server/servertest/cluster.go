@@ -113,7 +113,7 @@ func (m maker) server(node string) replicatest.Server {
 	return replicatest.Server{
 		Listen: func(c *replica.Config) {
 			if audited != nil {
-				c.Audit = audited.Events
+				c.Audit = audited.Changes
 			}
 			c.OnStateEvents = func(events []event.Event) {
 				hub.Events(events)
