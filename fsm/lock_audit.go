@@ -204,6 +204,9 @@ func (c *call) auditFlush(db int) {
 // addChange adds a change of a lock to those of the entry, and returns it. The caller sets the remaining fields.
 // The auditors of all nodes receive the same changes in the same order.
 func (c *call) addChange(what string, db int, key, owner string, client *locks.Client) *event.LockChange {
+	if n := len(c.LockChanges); n >= mostLockChanges {
+		return c.omitChange(&c.LockChanges[n-1])
+	}
 	c.LockChanges = append(c.LockChanges, event.LockChange{})
 	ch := &c.LockChanges[len(c.LockChanges)-1]
 	ch.What, ch.DB, ch.Key, ch.Owner = what, db, key, owner
@@ -211,4 +214,19 @@ func (c *call) addChange(what string, db int, key, owner string, client *locks.C
 		ch.Own = client.Origin == c.own
 	}
 	return ch
+}
+
+// mostLockChanges bounds the changes of an entry that are told, to 30 MB: a script could rename a hash with many owners
+// again and again.
+const mostLockChanges = 1 << 17
+
+// omitChange counts a change that is not told. last is the last change of the entry.
+func (c *call) omitChange(last *event.LockChange) *event.LockChange {
+	if last.What != event.LocksOmitted {
+		c.LockChanges = append(c.LockChanges, event.LockChange{What: event.LocksOmitted})
+		last = &c.LockChanges[len(c.LockChanges)-1]
+	}
+	last.Count++
+	c.omitted = event.LockChange{}
+	return &c.omitted
 }

@@ -152,6 +152,12 @@ func TestLockChanges(t *testing.T) {
 		}
 		require.Equal(t, step.want, told(step.conn, step.ticket, strings.Fields(step.words)...), step.words)
 	}
+	const crowd = "for i=1,100 do redis.call('hset','h1',i,1)end redis.call('pexpire','h1',5000)"
+	require.Len(t, told(7, 0, "eval", crowd, "0"), 100)
+
+	lines := told(7, 0, "eval", "for i=1,1000 do redis.call('rename','h1','h2')redis.call('rename','h2','h1')end", "0")
+	require.Len(t, lines, mostLockChanges+1)
+	require.Contains(t, lines[mostLockChanges], "omitted")
 	require.Empty(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000) while true do end", "0"))
 	require.Len(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000)", "0"), 1)
 }

@@ -128,6 +128,7 @@ type listening struct {
 	breaking    bool                 // the current command ends holds by force
 	broken      []event.BrokenHold   // the first holds that the command has ended by force
 	calledBytes int                  // the size of the Called events of the entry
+	omitted     event.LockChange     // a change of a lock beyond those that an entry may tell
 }
 
 // memoryLimit is the limit of the entry for the memory of keys and scripts.

@@ -98,7 +98,8 @@ type LockChange struct {
 	Session uint64
 	// Limit is how many owners may hold a lock that was granted or renewed, at once; 0: this is not told.
 	Limit int
-	// Count is how many owners of a hash no longer hold it, if they are too many to be named: Owner is empty.
+	// Count is how many owners of a hash no longer hold it, if they are too many to be named: Owner is empty. Of
+	// LocksOmitted it is the number of changes.
 	Count int
 	// AtMillis is Unix time. HeldMillis of a stock lock is the age of its key, also at a grant.
 	AtMillis, WaitedMillis, HeldMillis int64
@@ -114,6 +115,8 @@ const (
 	LockTaken    = "lost"
 	LocksFlushed = "flushed" // those that had no LockTaken before are lost, too
 	LocksSwapped = "swapped"
+	// LocksOmitted: so many changes that followed in the entry were too many to be told.
+	LocksOmitted = "omitted"
 )
 
 // Forced is what a command took away by force.

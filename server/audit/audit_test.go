@@ -229,6 +229,20 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
+// TestOmitted: what the state machine did not tell of an entry is counted, and told before the next lines.
+func TestOmitted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	for range 2 { // the second applies the entry again
+		l := opened(t, path, nil)
+		l.Changes(1, []event.LockChange{changed("k", "a", event.LockGranted), {What: event.LocksOmitted, Count: 9}})
+		l.Changes(2, []event.LockChange{changed("k", "b", event.LockGranted)})
+		require.NoError(t, l.Close())
+	}
+	trail := trailOf(t, path)
+	require.Equal(t, []string{"c1 1.0 granted k a", "c1 2.0 granted k b"}, events(trail.Lines))
+	require.Len(t, trail.Spans, 2)
+}
+
 // TestWriteFails: what a full disk did not take is counted, and told before the next lines that there is room for: a
 // reader must not take the lines on both sides for all.
 func TestWriteFails(t *testing.T) { synctest.Test(t, testWriteFails) }

@@ -125,7 +125,12 @@ func (l *Log) Changes(index uint64, changes []event.LockChange) {
 	l.clients.mu.Lock()
 	for n := range changes {
 		ch := &changes[n]
-		if !l.isWritten(index, n) && (l.isWanted(ch.Key) || isOfDatabase(ch.What)) && l.hasRoom() {
+		switch written := l.isWritten(index, n); {
+		case written:
+		case ch.What == event.LocksOmitted:
+			l.dropped.Add(uint64(ch.Count))
+			l.pending = append(l.pending, l.noted(Line{Event: Dropped, Count: uint64(ch.Count)})...)
+		case (l.isWanted(ch.Key) || isOfDatabase(ch.What)) && l.hasRoom():
 			client := ""
 			if ch.Own {
 				client = l.clients.known[ch.Conn]
