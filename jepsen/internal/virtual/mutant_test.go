@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 	"github.com/holdfast/holdfast/protocol"
@@ -33,9 +32,6 @@ var mutants = []struct {
 	nemesis  string
 	mutate   func(rng *rng, b frontend.Backend, u *replica.Batch) error
 }{
-	{"reads without a leadership check", "register", "partition,kill", dirtyRead},
-	{"an acknowledgement before the commit", "register", "kill,partition", earlyAck},
-	{"an acknowledgement before the commit, seen by appends", "append", "kill,partition", earlyAck},
 	{"one write in fifty thrown away", "register", "none", dropped},
 	{"one write in fifty done twice", "counter", "none", doubled},
 	{"one write in fifty done twice, seen by appends", "append", "none", doubled},
@@ -162,46 +158,6 @@ func requests(body []byte) []protocol.Request {
 func only(u *replica.Batch, command string) bool {
 	rs := requests(u.Body)
 	return len(rs) == 1 && rs[0].Args[0] == command
-}
-
-// dirtyRead answers reads from whatever the node has.
-func dirtyRead(_ *rng, b frontend.Backend, u *replica.Batch) error {
-	r, ok := b.(*replica.Replica)
-	if u.Write || !ok {
-		return b.Execute(u)
-	}
-	now, wall := r.Machine().Clock()
-	u.Replies = nil
-	for rest := string(u.Body); rest != ""; {
-		replies, left, _, err := r.Machine().Read(rest, u.Count-len(u.Replies), now, wall, fsm.ReadLong)
-		if err != nil {
-			return err
-		}
-		u.Replies, rest = append(u.Replies, replies...), left
-	}
-	return nil
-}
-
-func earlyAck(_ *rng, b frontend.Backend, u *replica.Batch) error {
-	switch {
-	case only(u, "set"):
-		later := copyOf(u)
-		go func() { _ = b.Execute(later) }()
-		u.Replies = []protocol.Value{protocol.OK}
-		return nil
-	case only(u, "append"):
-		// The length is read first, so that the reply looks right.
-		read := &replica.Batch{Count: 1, Body: protocoltest.AppendRequest(nil, 0, "strlen", requests(u.Body)[0].Args[1])}
-		if err := b.Execute(read); err != nil {
-			return err
-		}
-		n := read.Replies[0].Num + int64(len(requests(u.Body)[0].Args[2]))
-		later := copyOf(u)
-		go func() { _ = b.Execute(later) }()
-		u.Replies = []protocol.Value{protocol.Integer(n)}
-		return nil
-	}
-	return b.Execute(u)
 }
 
 // copyOf is a batch that shares nothing with u, whose memory is used again once it is answered.
