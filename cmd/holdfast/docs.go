@@ -38,7 +38,7 @@ func docs(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	case args[0] == "write" && len(args) == 2:
 		return writePages(args[1])
 	case len(args) > 1:
-		return unexpected(args[1])
+		return fmt.Errorf("%w: a heading of several words stands in quotes", unexpected(args[1]))
 	case args[0] == "man":
 		text = manPage(ctx)
 	default:

@@ -146,7 +146,7 @@ func (o *locksOwn) check(word string, words []string) error {
 	case o.audit == "" && o.at+o.lock != "", o.audit != "" && word != "history":
 		return usageError{errors.New("audit, at and lock are for 'history --audit FILE'")}
 	case len(words) > 1 && o.audit == "":
-		return unexpected(words[1])
+		return fmt.Errorf("%w: say one PATTERN, in quotes, with 'history' or 'break' before it, if any", unexpected(words[1]))
 	}
 	return nil
 }
