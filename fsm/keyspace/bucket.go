@@ -33,13 +33,17 @@ const (
 	highBytes = 0x8080808080808080
 )
 
+// matches returns a high bit for every byte of tags that is as in pattern, and maybe for some byte above.
+func matches(tags, pattern uint64) uint64 {
+	x := tags ^ pattern
+	return (x - lowBytes) &^ x & highBytes
+}
+
 // find returns the index of the item of a key, -1 if there is none. Requires: overflow is nil.
 func (b *bucket) find(hash uint64, key string) int {
 	pattern := (hash & 0xff) * lowBytes
 	for word, tags := range &b.tags {
-		x := tags ^ pattern
-		// A high bit for every byte of x that is zero, and maybe for some byte above.
-		for m := (x - lowBytes) &^ x & highBytes; m != 0; m &= m - 1 {
+		for m := matches(tags, pattern); m != 0; m &= m - 1 {
 			i := word*8 + bits.TrailingZeros64(m)/8
 			if i >= int(b.n) {
 				return -1
@@ -161,7 +165,7 @@ func (b *bucket) ascend(from uint64, f func(it *Item) bool) bool {
 }
 
 // ascendDeadline calls f for the items that may have this deadline: of a tree in order, until f returns false, of slots
-// all, in no order.
+// all, in no order. The tags come first, since each slot is another line of memory.
 func (b *bucket) ascendDeadline(d deadline, f func(it *Item) bool) {
 	if b.overflow != nil {
 		b.overflow.Ascend(probe(d.hash&^classMask, ""), func(it Item) bool {
@@ -169,9 +173,16 @@ func (b *bucket) ascendDeadline(d deadline, f func(it *Item) bool) {
 		})
 		return
 	}
-	for i := range b.slots[:b.n] {
-		if it := &b.slots[i]; it.DeadlineMillis == d.millis {
-			f(it)
+	pattern := (d.hash & 0xff) * lowBytes
+	for word, tags := range &b.tags {
+		for m := matches(tags, pattern); m != 0; m &= m - 1 {
+			i := word*8 + bits.TrailingZeros64(m)/8
+			if i >= int(b.n) {
+				return
+			}
+			if it := &b.slots[i]; it.DeadlineMillis == d.millis {
+				f(it)
+			}
 		}
 	}
 }

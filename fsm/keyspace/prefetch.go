@@ -60,8 +60,7 @@ func (d *directory) touch(hashes []uint64) (sum uint64) {
 func (b *bucket) likelySlot(hash uint64) uint8 {
 	pattern := (hash & 0xff) * lowBytes
 	for word, tags := range &b.tags {
-		x := tags ^ pattern
-		if m := (x - lowBytes) &^ x & highBytes; m != 0 {
+		if m := matches(tags, pattern); m != 0 {
 			return min(uint8(word*8+bits.TrailingZeros64(m)/8), b.n, bucketSlots-1)
 		}
 	}
