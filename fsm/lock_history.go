@@ -116,13 +116,21 @@ func (k *kindHistory) list(r locks.Reason) *lossList {
 	return &k.byTime
 }
 
-// add records a loss. A loss that is similar to the last mostAlike rows is only counted.
+// leavesOut reports whether a loss is similar to the last mostAlike rows of its list, and counts such a loss there. The
+// caller adds any other loss. So a million holds that end together take ten rows.
+func (h *lockHistory) leavesOut(l *lockLoss) bool {
+	list := h.kinds[l.kind].list(l.reason)
+	n := len(list.rows)
+	if n < mostAlike || !list.rows[n-mostAlike].isAlike(l) || !list.rows[n-1].isAlike(l) {
+		return false
+	}
+	list.left++
+	return true
+}
+
+// add adds a loss to its list.
 func (h *lockHistory) add(loss lockLoss) {
 	list := h.kinds[loss.kind].list(loss.reason)
-	if n := len(list.rows); n >= mostAlike && list.rows[n-mostAlike].isAlike(&loss) && list.rows[n-1].isAlike(&loss) {
-		list.left++
-		return
-	}
 	h.lossIDs++
 	loss.id, loss.left, list.left = h.lossIDs, list.left, 0
 	list.put(&loss)
@@ -260,12 +268,14 @@ func (c *call) recordLoss(e *locks.Event) {
 			Client: showClient(e.Client),
 		})
 	}
-	c.keepHistory()
-	c.st.history.add(lockLoss{
+	loss := lockLoss{
 		cause: e.Cause, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.WallOffsetMillis,
-		db: e.DB, key: shortText(e.Key, mostOfLostKey), owner: e.Owner, note: e.Note,
-		fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
-	})
+		db: e.DB, owner: e.Owner, note: e.Note, fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
+	}
+	if c.keepHistory(); !c.st.history.leavesOut(&loss) {
+		loss.key = shortText(e.Key, mostOfLostKey)
+		c.st.history.add(loss)
+	}
 }
 
 // whyLost returns the REASON and the sender of the LOCK.BREAK that ended a hold, for the holder. Both are empty if no

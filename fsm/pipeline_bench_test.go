@@ -27,8 +27,7 @@ func anyLock(rng *rand.Rand, n int) string { return "lock:" + strconv.Itoa(rng.I
 var workloads = []workload{
 	{"fresh", func(*driver, int) {}, func(body []byte, _ *rand.Rand, i, n int) []byte {
 		// Each ends when n more have come: there are always n.
-		return protocoltest.AppendRequest(body, 0, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX",
-			strconv.Itoa(n))
+		return requestFrom(body, 0, 5, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX", strconv.Itoa(n))
 	}},
 	{"taken", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
 		return protocoltest.AppendRequest(body, 0, "set", anyLock(rng, n), "0123456789abcdef", "NX", "PX", "30000")
@@ -81,16 +80,20 @@ func (w *workload) entries(d *driver, first, count, size, n int) (entries [][]by
 func BenchmarkPipeline(b *testing.B) {
 	for _, w := range workloads {
 		for _, n := range []int{10, 1000, 1_000_000} {
-			d, done := newDriver(b), 0
-			w.fill(d, n)
-			if w.name == "fresh" {
-				for _, entry := range w.entries(d, 0, n, 1000, n) {
-					require.NoError(b, d.m.Apply(entry, new(lastReply)))
-				}
-				done = max(n, 1000)
-			}
+			var d *driver
+			done := 0
 			for _, size := range []int{1, 16, 64, 1000} {
 				b.Run(fmt.Sprintf("%s/keys=%d/entry=%d", w.name, n, size), func(b *testing.B) {
+					if d == nil { // else another size has filled it
+						d = newDriver(b)
+						w.fill(d, n)
+						if w.name == "fresh" {
+							for _, entry := range w.entries(d, 0, n, 1000, n) {
+								require.NoError(b, d.m.Apply(entry, new(lastReply)))
+							}
+							done = max(n, 1000)
+						}
+					}
 					entries := w.entries(d, done, b.N, size, n)
 					done += len(entries) * size
 					b.ReportAllocs()

@@ -57,20 +57,21 @@ func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, c
 
 // noteStockLoss records that one owner has lost a stock lock.
 func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
-	m, _ := it.Mark()
-	key := it.Key()
-	if !it.IsString() || len(key) > mostOfLostKey || len(owner) > locks.MaxText {
-		// Other texts may share the memory of the item, which is hardly larger than key and owner.
-		key, owner = strings.Clone(shortText(key, mostOfLostKey)), strings.Clone(shortText(owner, locks.MaxText))
-	}
-	loss := lockLoss{
-		kind: stockLocks, cause: cause, atMillis: c.NowMillis, sinceMillis: m.SinceMillis, wallOffset: c.st.wallOffsetMillis,
-		db: db, key: key, owner: owner, client: c.markedBy(&m), reason: reason,
-	}
+	loss := lockLoss{kind: stockLocks, cause: cause, atMillis: c.NowMillis, reason: reason}
 	if reason == locks.Expired {
 		loss.atMillis = it.DeadlineMillis
 	}
-	c.keepHistory()
+	if c.keepHistory(); c.st.history.leavesOut(&loss) {
+		return
+	}
+	m, _ := it.Mark()
+	loss.sinceMillis, loss.wallOffset, loss.client = m.SinceMillis, c.st.wallOffsetMillis, c.markedBy(&m)
+	loss.db, loss.key, loss.owner = db, it.Key(), owner
+	if !it.IsString() || len(loss.key) > mostOfLostKey || len(owner) > locks.MaxText {
+		// Other texts may share the memory of the item, which is hardly larger than key and owner.
+		loss.key = strings.Clone(shortText(loss.key, mostOfLostKey))
+		loss.owner = strings.Clone(shortText(owner, locks.MaxText))
+	}
 	c.st.history.add(loss)
 }
 

@@ -484,14 +484,27 @@ func TestPollsAreBounded(t *testing.T) {
 		n += len(queue.all)
 	}
 	require.Equal(t, n, p.count)
-	lost := &d.m.call.watch.lost
-	for i := range 3 * maxLost {
-		lost.note(0, "k", fmt.Sprint(i%(2*maxLost)))
+}
+
+// TestLostHoldsAreBounded: the last losses are remembered, each once, and the first ones are not.
+func TestLostHoldsAreBounded(t *testing.T) {
+	var lost lostHolds
+	require.False(t, lost.forget(0, "k", "0"))
+	const all, some = 4 * lostPerPlace << lostPlaceBits, 1000
+	for i := range all {
+		lost.note(0, "k", fmt.Sprint(i))
+		for range 2 * lostPerPlace * (i % 10 / 9) { // lost again and again
+			lost.note(0, "k", fmt.Sprint(i))
+		}
 	}
-	require.LessOrEqual(t, len(lost.known), maxLost)
-	require.True(t, lost.forget(0, "k", fmt.Sprint(maxLost-1)))
-	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost-1)))
-	require.False(t, lost.forget(0, "k", fmt.Sprint(maxLost)))
+	for i := range some {
+		require.False(t, lost.forget(0, "k", fmt.Sprint(i)))
+	}
+	for i := all - some; i < all; i++ {
+		require.False(t, lost.forget(1, "k", fmt.Sprint(i)))
+		require.True(t, lost.forget(0, "k", fmt.Sprint(i)))
+		require.False(t, lost.forget(0, "k", fmt.Sprint(i)))
+	}
 }
 
 // TestPolledLocksAreListed: LOCK.LIST WAITING lists polled locks in pages, in the order of SCAN, while clients poll.
