@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,13 +168,13 @@ func TestDoubles(t *testing.T) {
 // gate is an output that blocks until it is opened, and fails while fails is set.
 type gate struct {
 	open  chan struct{}
-	fails bool
+	fails atomic.Bool
 	bytes.Buffer
 }
 
 func (g *gate) Write(b []byte) (int, error) {
 	<-g.open
-	if g.fails {
+	if g.fails.Load() {
 		return 0, errors.New("no space left")
 	}
 	return g.Buffer.Write(b)
@@ -261,11 +262,11 @@ func testWriteFails(t *testing.T) {
 		time.Sleep(2 * gatherFor)
 	}
 	apply(1, event.LockGranted)
-	g.fails = true
+	g.fails.Store(true)
 	apply(2, event.LockReleased)
 	apply(3, event.LockGranted)
 	require.EqualValues(t, 2, l.Dropped())
-	g.fails = false
+	g.fails.Store(false)
 	apply(4, event.LockReleased)
 	apply(5, event.LockGranted)
 	require.NoError(t, l.Close())
