@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// engine runs the due events of a store, and grants its locks to waiters. [Table] adds the calls.
+// engine runs the due events of a store, and grants its locks to waiters. [Table] adds the calls that clients cause.
 type engine struct{ store }
 
 // Sweep runs due events of all sessions and locks in the order of time, while the budget lasts. The third quarter of
@@ -173,8 +173,8 @@ func (e *engine) hasDueBeforeGrant(l *lock) bool {
 	return min(delayEnd, grant) < e.readAt || waitEnd < e.readAt-1
 }
 
-// runSessionEnd ends a session whose deadline has passed. However, if the session's own lease has expired but the lease
-// by its node has not, the session is scheduled by its node again.
+// runSessionEnd ends a session whose deadline has passed. If only the session's own lease has expired, and its node has
+// renewed the session since, the session is scheduled by its node instead.
 func (e *engine) runSessionEnd(id uint64, end int64) {
 	s := e.mutableSession(id)
 	if last := e.endOf(s); s.hasOwnLease && !s.endPending && last > end {
@@ -271,8 +271,8 @@ func (s *store) HasDue(db int, key string, nowMillis int64) bool {
 	return l.ext.sessionHolds+l.ext.sessionWaits > 0 && s.hasEndedSession(nowMillis)
 }
 
-// lapseError returns the error that ends a wait because the node or the session of the waiter has ended. It returns nil
-// if neither has ended.
+// lapseError returns [ErrNodeEnded] or [ErrNoSession] if the node or the session of a waiter has ended, and nil
+// otherwise. A waiter with such an error gets no grant.
 func (e *engine) lapseError(w *waiter) error {
 	switch {
 	case e.hasNodeEnded(w):

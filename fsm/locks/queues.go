@@ -60,6 +60,9 @@ const (
 	noOrder = 1<<orderBits - 1
 )
 
+// noEntry stands for the first entry of an empty rank.
+var noEntry = queueEntry{rankAndOrder: noOrder}
+
 func entryAt(l *lock, r rank, order uint64) queueEntry {
 	return queueEntry{lock: l.id(), rankAndOrder: uint64(r)<<orderBits | order}
 }
@@ -154,21 +157,21 @@ func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	return k.waiter
 }
 
-// firstOrder returns the order of the first entry of a rank, or noOrder if the rank is empty.
-func (q *queues) firstOrder(l *lock, r rank) uint64 {
-	p, ok := q.firstEntry(l, r)
-	if !ok {
-		return noOrder
+// firstEntry returns the first entry of a rank, or noEntry if the rank is empty.
+func (q *queues) firstEntry(l *lock, r rank) queueEntry {
+	if l.ext == nil || l.ext.ranks[r] == 0 {
+		return noEntry
 	}
-	return p.order()
+	return q.entryFrom(l, r, 0)
 }
 
-// firstEntry returns the first entry of a rank. It reports false if the rank is empty.
-func (q *queues) firstEntry(l *lock, r rank) (queueEntry, bool) {
-	if l.ext == nil || l.ext.ranks[r] == 0 {
-		return queueEntry{}, false
+// entryFrom returns the first entry of a rank that has at least the given order, or noEntry if there is none.
+func (q *queues) entryFrom(l *lock, r rank, order uint64) queueEntry {
+	e, ok := seek(q.queueEntries, entryAt(l, r, order))
+	if !ok || e.lock != l.id() || rank(e.rankAndOrder>>orderBits) != r {
+		return noEntry
 	}
-	return seek(q.queueEntries, entryAt(l, r, 0))
+	return e
 }
 
 // firstWaitEnd returns the waiter of the lock whose wait or grace ends first, or nil. A waiter for several locks counts
@@ -187,15 +190,12 @@ func (q *queues) firstWaitEnd(l *lock) *waiter {
 // waitEndProbe sorts before all waiters of a lock in waitEnds.
 var waitEndProbe = &waiter{deadline: minInstant}
 
-// isBlockedByQueue reports whether a waiter of the lock with a lower order blocks a request. Absent waiters block
-// nobody, and shared waiters that are asleep do not block shared requests.
+// isBlockedByQueue reports whether a waiter of the lock with a lower order blocks a request. Absent waiters block nobody,
+// and shared waiters that are asleep do not block shared requests.
 func (q *queues) isBlockedByQueue(l *lock, r *Request, order uint64) bool {
-	if l.ext == nil {
-		return false
-	}
-	isAfter := func(r rank) bool { return order > q.firstOrder(l, r) }
-	return isAfter(awakeOther) || isAfter(asleepOther) || isAfter(awakeShared) ||
-		r.Mode != Shared && isAfter(asleepShared)
+	isBlockedBy := func(r rank) bool { return q.firstEntry(l, r).order() < order }
+	return isBlockedBy(awakeOther) || isBlockedBy(asleepOther) || isBlockedBy(awakeShared) ||
+		r.Mode != Shared && isBlockedBy(asleepShared)
 }
 
 // nextInLine returns the waiter to which the lock can be granted next, or nil. That waiter is awake at the lock, and
@@ -209,10 +209,10 @@ func (q *queues) nextInLine(l *lock) *waiter {
 		return nil
 	}
 	for r := awakeShared; r <= awakeOther; r++ {
-		if p, ok := q.firstEntry(l, r); ok {
-			request := p.waiter.request()
-			if !q.isBlockedByQueue(l, &request, p.order()) && isCompatible(l, &request) {
-				return p.waiter
+		if w := q.firstEntry(l, r).waiter; w != nil {
+			request := w.request()
+			if !q.isBlockedByQueue(l, &request, w.order) && isCompatible(l, &request) {
+				return w
 			}
 		}
 	}
@@ -222,23 +222,22 @@ func (q *queues) nextInLine(l *lock) *waiter {
 // waitersAt yields the waiters of the lock by order.
 func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
 	return func(yield func(w *waiter) bool) {
-		var heads [rankCount]queueEntry
-		var left [rankCount]bool
+		var heads [rankCount]queueEntry // the next entry of each rank
 		for r := range rankCount {
-			heads[r], left[r] = q.firstEntry(l, r)
+			heads[r] = q.firstEntry(l, r)
 		}
 		for {
-			least := rankCount
+			first := awakeShared
 			for r := range rankCount {
-				if left[r] && (least == rankCount || heads[r].order() < heads[least].order()) {
-					least = r
+				if heads[r].order() < heads[first].order() {
+					first = r
 				}
 			}
-			if least == rankCount || !yield(heads[least].waiter) {
+			head := heads[first]
+			if head == noEntry || !yield(head.waiter) {
 				return
 			}
-			next, ok := seek(q.queueEntries, entryAt(l, least, heads[least].order()+1))
-			heads[least], left[least] = next, ok && next.lock == l.id() && rank(next.rankAndOrder>>orderBits) == least
+			heads[first] = q.entryFrom(l, first, head.order()+1)
 		}
 	}
 }

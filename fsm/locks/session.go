@@ -2,6 +2,7 @@ package locks
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -20,7 +21,7 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 		return 0, ErrFull
 	}
 	s := &session{
-		id: t.newSessionID(), generation: t.generation, name: cloned(name), user: cloned(user),
+		id: t.newSessionID(), generation: t.generation, name: strings.Clone(name), user: strings.Clone(user),
 		lease: min(leaseMillis, Forever), opened: t.now,
 	}
 	t.sessionsByID.Set(s)

@@ -84,9 +84,6 @@ func addSaturating(a, b int64) int64 {
 	return a + b
 }
 
-// cloned returns a copy of s. The table stores copies, so that it keeps no log entry in memory.
-func cloned(s string) string { return strings.Clone(s) }
-
 // internOrigin returns a record of an incarnation that holds, waiters and sessions share. The store keeps one such
 // record for each node, that of the last incarnation.
 func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
@@ -104,7 +101,7 @@ func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 	if o == (protocol.Incarnation{}) {
 		return &noOrigin
 	}
-	fresh := &protocol.Incarnation{Node: cloned(o.Node), Epoch: o.Epoch}
+	fresh := &protocol.Incarnation{Node: strings.Clone(o.Node), Epoch: o.Epoch}
 	s.origins = append(slices.Clip(s.origins), fresh)
 	return fresh
 }
