@@ -5,7 +5,7 @@
 //	       │            └─ lock ─┬─ its only hold, or extension ─┬─ holdSet: by fence, by owner, by end
 //	       │                     └─ extension, if it has more    ├─ ranks of the queue: awake │ asleep │ absent
 //	       │                                                     └─ permits held, delay, pending grant
-//	       ├─ queues: places by lock, by owner, by end of the wait ── waiters by name, by session
+//	       ├─ queues: entries by lock and rank ── waiters by owner, by end of the wait, by name, by session
 //	       ├─ sessions: by id, by end, by incarnation, by connection ── their holds
 //	       └─ the last fence, order and ids that were issued
 //
@@ -74,7 +74,7 @@
 //	leave.go      calls that remove waiters
 //	read.go       calls that change nothing
 //	list.go       pages of locks and sessions
-//	snapshot.go   snapshots: each record has a method, snapshot, that passes its fields to a stream
+//	snapshot.go   snapshots: each record has a method, passFields, that writes or reads its fields
 //	verify.go     a check of a whole table, for tests
 //
 // DESIGN.md has the reasons, and the alternatives that were refused.

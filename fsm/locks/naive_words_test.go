@@ -420,9 +420,9 @@ func (n *naive) info(db int, key string) *Info {
 			continue
 		}
 		v := Wait{
-			Owner: w.Owner, Mode: w.Mode, Limit: int64(w.Limit), Permits: int64(w.Permits), Session: w.Session, SinceMillis: w.since,
-			LeftMillis: -1,
-			Absent:     w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note, Client: w.Client,
+			Owner: w.Owner, Mode: w.Mode, Limit: int64(w.Limit), Permits: int64(w.Permits), Session: w.Session,
+			SinceMillis: w.since, LeftMillis: -1, Absent: w.absent, Notify: w.Notify, Keys: len(w.Keys), Note: w.Note,
+			Client: w.Client,
 		}
 		if w.deadline != noDeadline {
 			v.LeftMillis = w.deadline - n.now

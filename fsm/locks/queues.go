@@ -190,8 +190,8 @@ func (q *queues) firstWaitEnd(l *lock) *waiter {
 // waitEndProbe sorts before all waiters of a lock in waitEnds.
 var waitEndProbe = &waiter{deadline: minInstant}
 
-// isBlockedByQueue reports whether a waiter of the lock with a lower order blocks a request. Absent waiters block nobody,
-// and shared waiters that are asleep do not block shared requests.
+// isBlockedByQueue reports whether a waiter of the lock with a lower order blocks a request. Absent waiters block
+// nobody, and shared waiters that are asleep do not block shared requests.
 func (q *queues) isBlockedByQueue(l *lock, r *Request, order uint64) bool {
 	isBlockedBy := func(r rank) bool { return q.firstEntry(l, r).order() < order }
 	return isBlockedBy(awakeOther) || isBlockedBy(asleepOther) || isBlockedBy(awakeShared) ||
