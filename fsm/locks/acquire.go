@@ -219,8 +219,8 @@ func (t *Table) emitAskedAgain(w *waiter, later *Request) {
 	}
 }
 
-// joinQueues adds the request to the queues of all its keys. It takes over the place of the waiter old, which the
-// request repeats, or joins the tail if old is nil. The key with the index blockingKey blocks the request.
+// joinQueues adds a request to the queues of all its keys. If the request repeats a waiter (old), it takes over the
+// entries of that waiter. Otherwise it joins the tail. The key with the index blockingKey blocks the request.
 func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, error) {
 	if t.waiterNamed(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
 		return Answer{}, ErrTicket
@@ -253,7 +253,7 @@ func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, er
 		t.replaceWaiter(old, w)
 		t.wakeQueueIfHoldEnded(w)
 		if old.deadline < t.now {
-			t.wakeQueuesOf(w) // replaceWaiter has removed a due event that would have woken them
+			t.wakeQueuesOf(w) // replaceWaiter has removed a due event that would have woken these queues
 		}
 		t.emitAskedAgain(old, q)
 		return Answer{Waiting: true, Kept: true}, nil

@@ -75,7 +75,7 @@ func (e *engine) runLockEvent(l *lock, h *hold, holdEnd, untilMillis int64) bool
 	case delayEnd:
 		e.charge(1, 0)
 		l.ext.delayEnd = 0
-	case grant: // grantQueue below
+	case grant: // the call of grantQueue below runs it
 	default:
 		e.expireWait(w)
 	}
@@ -173,8 +173,8 @@ func (e *engine) hasDueBeforeGrant(l *lock) bool {
 	return min(delayEnd, grant) < e.readAt || waitEnd < e.readAt-1
 }
 
-// runSessionEnd ends a session whose deadline has passed. If only the session's own lease has expired, and its node has
-// renewed the session since, the session is scheduled by its node instead.
+// runSessionEnd ends a session whose deadline has passed. If a contact to the session's node has renewed the session
+// since, runSessionEnd instead replaces the expired own lease of the session by the lease that its node renews.
 func (e *engine) runSessionEnd(id uint64, end int64) {
 	s := e.mutableSession(id)
 	if last := e.endOf(s); s.hasOwnLease && !s.endPending && last > end {

@@ -1,6 +1,6 @@
 package locks
 
-// isCompatible reports whether a request may hold the lock beside its present holds.
+// isCompatible reports whether the present holds of a lock allow a request to be granted.
 func isCompatible(l *lock, r *Request) bool {
 	first := l.anyHold()
 	switch {
@@ -118,7 +118,7 @@ func (e *engine) tryGrant(w *waiter) {
 	e.dequeueWaiter(w)
 	fence := e.grant(&q, w.since)
 	if w.deadline < e.now {
-		e.wakeQueuesOf(w) // dequeueWaiter has removed a due event that would have woken them
+		e.wakeQueuesOf(w) // dequeueWaiter has removed a due event that would have woken these queues
 	}
 	e.emitEndOfWait(w, fence, nil)
 }

@@ -30,7 +30,7 @@ type hold struct {
 // maxCount bounds the count of a hold.
 const maxCount = 1<<32 - 1
 
-// extra has the fields that few holds need.
+// extra has the fields that only some holds need.
 type extra struct {
 	note, call     string
 	delay, permits int64

@@ -165,7 +165,7 @@ func (q *queues) firstEntry(l *lock, r rank) queueEntry {
 	return q.entryFrom(l, r, 0)
 }
 
-// entryFrom returns the first entry of a rank that has at least the given order, or noEntry if there is none.
+// entryFrom returns the first entry with at least the given order in a rank, or noEntry if there is none.
 func (q *queues) entryFrom(l *lock, r rank, order uint64) queueEntry {
 	e, ok := seek(q.queueEntries, entryAt(l, r, order))
 	if !ok || e.lock != l.id() || rank(e.rankAndOrder>>orderBits) != r {
@@ -219,7 +219,7 @@ func (q *queues) nextInLine(l *lock) *waiter {
 	return nil
 }
 
-// waitersAt yields the waiters of the lock by order.
+// waitersAt yields the waiters of the lock in the order of its queue.
 func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
 	return func(yield func(w *waiter) bool) {
 		var heads [rankCount]queueEntry // the next entry of each rank
@@ -259,10 +259,10 @@ func (q *queues) firstWaiterOf(node string) *waiter {
 	return w
 }
 
-// hasNodeEnded reports whether nodeEnds ends the wait. An absent waiter has no client at a node.
+// hasNodeEnded reports whether an entry of nodeEnds covers the wait. An absent waiter has no client at a node.
 func (q *queues) hasNodeEnded(w *waiter) bool { return !w.absent && q.nodeEnds.Has(w.name()) }
 
-// IsWaiting reports whether there is a wait with a name that has not ended.
+// IsWaiting reports whether the wait with a name exists and has not ended.
 func (q *queues) IsWaiting(name waits.Name) bool {
 	w := q.waiterNamed(name)
 	return w != nil && !q.hasNodeEnded(w)

@@ -64,7 +64,7 @@ var (
 	ErrFull = errors.New("too many wait")
 	// ErrSessionFull refuses a hold or a queue entry beyond [MaxPerSession].
 	ErrSessionFull = errors.New("too many holds and waits of the session")
-	// ErrOverQuota refuses a request that would have to wait, if the request is marked OverQuota.
+	// ErrOverQuota refuses a request that is marked OverQuota and would have to wait.
 	ErrOverQuota = errors.New("too many of the account wait")
 	// ErrNodeEnded ends the waits of a node that was silent for too long. A node that comes back passes it to its clients.
 	ErrNodeEnded = errors.New("the node was cut off")
