@@ -172,9 +172,6 @@ func addSeeds(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(generateProgram(seed))
 	}
-	for _, s := range lockScripts {
-		f.Add(s.source)
-	}
 }
 
 // FuzzCompile: any source compiles or is refused with a line of text.

@@ -15,7 +15,6 @@ type fakeHost struct {
 	lists   map[string][]string
 	hashes  map[string]map[string]string
 	scores  map[string]map[string]float64
-	ttls    map[string]int64
 	// calls are the commands as they came.
 	calls []string
 	logs  []string
@@ -24,7 +23,7 @@ type fakeHost struct {
 func newFakeHost() *fakeHost {
 	return &fakeHost{
 		strings: map[string]string{}, lists: map[string][]string{}, hashes: map[string]map[string]string{},
-		scores: map[string]map[string]float64{}, ttls: map[string]int64{},
+		scores: map[string]map[string]float64{},
 	}
 }
 
@@ -78,7 +77,6 @@ func (h *fakeHost) drop(key string) int64 {
 	delete(h.lists, key)
 	delete(h.hashes, key)
 	delete(h.scores, key)
-	delete(h.ttls, key)
 	return 1
 }
 
@@ -115,12 +113,6 @@ var fakeCommands = map[string]fakeCommand{
 		return protocol.Bulk(w[1])
 	}},
 	"echo": {min: 2, exact: true, run: func(_ *fakeHost, w []string, _ int) protocol.Value { return protocol.Bulk(w[1]) }},
-	"flushall": {min: 1, run: func(h *fakeHost, _ []string, _ int) protocol.Value {
-		calls := h.calls
-		*h = *newFakeHost()
-		h.calls = calls
-		return protocol.OK
-	}},
 	"get": {min: 2, exact: true, run: func(h *fakeHost, w []string, _ int) protocol.Value {
 		if s, is := h.strings[w[1]]; is {
 			return protocol.Bulk(s)
@@ -131,16 +123,8 @@ var fakeCommands = map[string]fakeCommand{
 		return protocol.Null
 	}},
 	"set": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		for i := 3; i < len(w); i++ {
-			switch strings.ToLower(w[i]) {
-			case "nx":
-				if h.exists(w[1]) {
-					return protocol.Null
-				}
-			case "px":
-				h.ttls[w[1]], _ = strconv.ParseInt(w[i+1], 10, 64)
-				i++
-			}
+		if len(w) > 3 && strings.ToLower(w[3]) == "nx" && h.exists(w[1]) {
+			return protocol.Null
 		}
 		h.strings[w[1]] = w[2]
 		return protocol.OK
@@ -152,9 +136,7 @@ var fakeCommands = map[string]fakeCommand{
 		}
 		return protocol.Integer(n)
 	}},
-	"exists":  {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value { return boolInt(h.exists(w[1])) }},
-	"incr":    {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value { return h.add(w[1], 1) }},
-	"publish": {min: 3, run: func(*fakeHost, []string, int) protocol.Value { return protocol.Integer(0) }},
+	"incr": {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value { return h.add(w[1], 1) }},
 	"incrby": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value {
 		n, err := strconv.ParseInt(w[2], 10, 64)
 		if err != nil {
@@ -173,26 +155,7 @@ var fakeCommands = map[string]fakeCommand{
 		}
 		return reply
 	}},
-	"pexpire": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		n, err := strconv.ParseInt(w[2], 10, 64)
-		if err != nil {
-			return protocol.Err("value is not an integer or out of range")
-		}
-		if !h.exists(w[1]) {
-			return protocol.Integer(0)
-		}
-		h.ttls[w[1]] = n
-		return protocol.Integer(1)
-	}},
-	"pttl": {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		if !h.exists(w[1]) {
-			return protocol.Integer(-2)
-		}
-		if ttl, is := h.ttls[w[1]]; is {
-			return protocol.Integer(ttl)
-		}
-		return protocol.Integer(-1)
-	}},
+	"pexpire": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value { return boolInt(h.exists(w[1])) }},
 	"rpush": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value {
 		h.lists[w[1]] = append(h.lists[w[1]], w[2:]...)
 		return protocol.Integer(int64(len(h.lists[w[1]])))
@@ -222,29 +185,6 @@ var fakeCommands = map[string]fakeCommand{
 	"hexists": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value {
 		_, is := h.hashes[w[1]][w[2]]
 		return boolInt(is)
-	}},
-	"hdel": {min: 3, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		_, is := h.hashes[w[1]][w[2]]
-		delete(h.hashes[w[1]], w[2])
-		if len(h.hashes[w[1]]) == 0 {
-			h.drop(w[1])
-		}
-		return boolInt(is)
-	}},
-	"hlen": {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		return protocol.Integer(int64(len(h.hashes[w[1]])))
-	}},
-	"hkeys": {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		return protocol.Strings(sortedKeys(h.hashes[w[1]])...)
-	}},
-	"hincrby": {min: 4, run: func(h *fakeHost, w []string, _ int) protocol.Value {
-		if h.hashes[w[1]] == nil {
-			h.hashes[w[1]] = map[string]string{}
-		}
-		n, _ := strconv.ParseInt(h.hashes[w[1]][w[2]], 10, 64)
-		by, _ := strconv.ParseInt(w[3], 10, 64)
-		h.hashes[w[1]][w[2]] = strconv.FormatInt(n+by, 10)
-		return protocol.Integer(n + by)
 	}},
 	"hgetall": {min: 2, run: func(h *fakeHost, w []string, _ int) protocol.Value {
 		reply := protocol.Map()
@@ -311,16 +251,4 @@ func debugProtocol(kind string, resp int) protocol.Value {
 		return protocol.Err("Wrong protocol type name. Please use one of the following: " +
 			"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false")
 	}
-}
-
-// look returns a string "key", a hash's field "key.field", or a deadline "key ttl".
-func (h *fakeHost) look(place string) string {
-	if key, is := strings.CutSuffix(place, " ttl"); is {
-		return strconv.FormatInt(h.ttls[key], 10)
-	}
-	if s, is := h.strings[place]; is {
-		return s
-	}
-	key, field, _ := strings.Cut(place, ".")
-	return h.hashes[key][field]
 }

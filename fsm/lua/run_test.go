@@ -230,6 +230,28 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+// TestConcurrentRuns: programs and the library are shared by concurrent reads.
+func TestConcurrentRuns(t *testing.T) {
+	source := `local t = {} for k in pairs(_G) do t[#t+1] = k end table.sort(t) return {#t, cjson.encode({1,2}), ("x"):rep(3), tostring(string.rep), math.random(100), redis.sha1hex('a')}`
+	p, err := Compile(source, DefaultLimits())
+	require.NoError(t, err)
+	replies := make(chan protocol.Value)
+	for range 8 {
+		go func() {
+			var v protocol.Value
+			for range 50 {
+				v, _ = p.Run(&Env{Keys: snippetKeys, Host: newFakeHost()})
+			}
+			replies <- v
+		}()
+	}
+	first := <-replies
+	require.False(t, first.IsError(), first)
+	for range 7 {
+		require.Equal(t, first, <-replies)
+	}
+}
+
 func TestCacheCompilesOnce(t *testing.T) {
 	var c Cache
 	source := "return " + strings.Repeat("1+", 1000) + "1"
