@@ -31,7 +31,7 @@ const (
 	Head = 4
 	// Gather is where gathering of messages into one frame stops.
 	Gather = 256 << 10
-	// Step is how much room a frame gets before its bytes are there.
+	// Step is how much room a frame gets before its bytes are there; later as much again as has come.
 	Step = 1 << 20
 	// Short bounds a frame that holds a greeting or an answer.
 	Short = 4096
@@ -49,7 +49,7 @@ func Read(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	}
 	buf = buf[:0]
 	for len(buf) < n {
-		start, step := len(buf), min(n-len(buf), Step)
+		start, step := len(buf), min(n-len(buf), max(Step, len(buf)))
 		buf = append(buf, make([]byte, step)...)
 		if _, err := io.ReadFull(r, buf[start:]); err != nil {
 			return buf, err
