@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// auditNative emits a change of a native lock to the auditors of this node.
+// auditNative emits a change of a native lock, or the end of a wait for it, to the auditors of this node.
 func (c *call) auditNative(e *locks.Event) {
 	what, at, held := "", c.NowMillis, e.HeldMillis
 	switch e.Kind {
@@ -23,15 +23,19 @@ func (c *call) auditNative(e *locks.Event) {
 		what = event.LockReleased
 	case locks.Lost:
 		what, at = event.LockTaken, e.SinceMillis+e.HeldMillis
+	case locks.LeftQueue:
+		what, at = event.LockWaitEnded, e.SinceMillis+e.WaitedMillis
 	default:
 		return
 	}
 	ch := c.addChange(what, e.DB, e.Key, e.Owner, &e.Client)
 	ch.AtMillis, ch.WaitedMillis, ch.HeldMillis = c.ToWall(at), e.WaitedMillis, held
-	ch.Fence, ch.Session = int64(e.Fence), e.Session
+	ch.Fence, ch.Session, ch.Note = int64(e.Fence), e.Session, e.Note
 	switch {
 	case e.Kind == locks.Lost:
 		setLoss(ch, e.Reason, c.st.history.kinds[nativeLocks].cause(e.Cause))
+	case e.Kind == locks.LeftQueue:
+		ch.Reason = e.How.String()
 	case e.Kind != locks.Released && e.Mode == locks.Exclusive:
 		ch.Limit = 1
 	}

@@ -22,9 +22,10 @@ func changes(events []event.Event) (all []string) {
 		if ch.Stock {
 			kind = "stock"
 		}
-		all = append(all, strings.TrimRight(fmt.Sprintf("%s %s %d/%s %s %d by %s/%d at %d held %d waited %d %s %s %s",
-			ch.What, kind, ch.DB, ch.Key, ch.Owner, ch.Fence, ch.Node, ch.Conn, ch.AtMillis, ch.HeldMillis, ch.WaitedMillis,
-			ch.Reason, ch.Command, ch.Text), " "))
+		text := fmt.Sprintf("%s %s %d/%s %s %d by %s/%d at %d held %d waited %d %s %s %s %s", ch.What, kind, ch.DB, ch.Key,
+			ch.Owner, ch.Fence, ch.Node, ch.Conn, ch.AtMillis, ch.HeldMillis, ch.WaitedMillis, ch.Reason, ch.Command, ch.Text,
+			ch.Note)
+		all = append(all, strings.Join(strings.Fields(text), " "))
 	}
 	return all
 }
@@ -32,7 +33,7 @@ func changes(events []event.Event) (all []string) {
 // from is a request of a connection of the driver's node: a lock command, or another.
 func (d *driver) from(conn int64, ticket uint64, words ...string) []byte {
 	if strings.HasPrefix(words[0], "lock.") {
-		head := protocol.Head{Lock: true, Conn: conn, Ticket: ticket}
+		head := protocol.Head{Lock: true, Conn: conn, Ticket: ticket, GraceMillis: 50}
 		return protocol.AppendRequest(nil, head, words[0], protocoltest.Args(words[1:]))
 	}
 	return requestFrom(nil, 0, uint64(conn), words...)
@@ -144,7 +145,7 @@ func TestLockChanges(t *testing.T) {
 			"released native 0/d me 5 by n1/8 at 1001600 held 100 waited 0",
 			"released native 0/e me 5 by n1/8 at 1001600 held 0 waited 0",
 		}},
-		{8, 0, "swapdb 0 1", []string{"swapped stock 0/  0 by /0 at 1001600 held 0 waited 0"}},
+		{8, 0, "swapdb 0 1", []string{"swapped stock 0/ 0 by /0 at 1001600 held 0 waited 0"}},
 	} {
 		if step.words == "" {
 			require.Equal(t, step.want, changes(d.advance(100)))
@@ -160,4 +161,61 @@ func TestLockChanges(t *testing.T) {
 	require.Contains(t, lines[mostLockChanges], "omitted")
 	require.Empty(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000) while true do end", "0"))
 	require.Len(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000)", "0"), 1)
+}
+
+// TestWaitsThatEnd: who audits is told of each wait that ends without the lock once, for each of its keys, with the
+// instant at which it ended and the reason. Who asks again for the same locks waits on.
+func TestWaitsThatEnd(t *testing.T) {
+	d := newDriver(t)
+	d.nowMillis, d.wallOffset = 1000, 1_000_000
+	d.m.Listen(event.InLocks)
+	d.native(1, 0, "session.open", "px", "600000")
+	d.native(2, 0, "session.open", "px", "1000", "connection")
+	for ticket, step := range []struct {
+		words string // of connection 2, under the ticket; or of nobody: time goes on
+		want  []string
+	}{
+		{"lock.acquire a me session 1 note job", []string{"granted native 0/a me 1 by n1/2 at 1001000 held 0 waited 0 job"}},
+		{"lock.acquire b you px 9000", []string{"granted native 0/b you 2 by n1/2 at 1001000 held 0 waited 0"}},
+		{"lock.acquire a you px 9 wait 30 note slow", nil},
+		{"", []string{"wait-ended native 0/a you 0 by n1/2 at 1001030 held 0 waited 30 timeout slow"}},
+		{"lock.acquire a you px 9 wait 0 note over", nil},
+		{"lock.cancel a you", []string{"wait-ended native 0/a you 0 by n1/2 at 1001100 held 0 waited 0 cancelled over"}},
+		{"lock.acquire a you px 9 wait 0", nil},
+		{"unblock error 6", []string{"wait-ended native 0/a you 0 by n1/2 at 1001100 held 0 waited 0 unblocked"}},
+		{"lock.acquire a you px 9 wait 0", nil},
+		{"", nil},
+		{"unblock gone 8", []string{"wait-ended native 0/a you 0 by n1/2 at 1001200 held 0 waited 100 gone"}},
+		{"lock.acquire a you px 9 wait 0", nil},
+		{"lock.acquire a you px 9 wait 0", nil},
+		{"lock.acquire a you px 9 shared wait 0", []string{
+			"wait-ended native 0/a you 0 by n1/2 at 1001200 held 0 waited 0 replaced",
+		}},
+		{"unblock gone 13", []string{"wait-ended native 0/a you 0 by n1/2 at 1001200 held 0 waited 0 gone"}},
+		{"lock.acquireall 2 a b you px 9 wait 0 note two", nil},
+		{"", nil},
+		{"lock.downgrade b you", []string{
+			"wait-ended native 0/a you 0 by n1/2 at 1001300 held 0 waited 100 refused two",
+			"wait-ended native 0/b you 0 by n1/2 at 1001300 held 0 waited 100 refused two",
+			"renewed native 0/b you 2 by n1/2 at 1001300 held 0 waited 0",
+		}},
+		{"lock.acquire a you session 2 wait 0", nil},
+		{"end-connections 2", []string{"wait-ended native 0/a you 0 by n1/2 at 1001300 held 0 waited 0 session"}},
+		{"lock.acquire a you px 9 wait 10 note first", nil},
+		{"lock.acquire a you px 9 wait 0 note second", nil},
+		{"", nil},
+		{"lock.release a me", []string{
+			"released native 0/a me 1 by n1/2 at 1001400 held 400 waited 0 job",
+			"granted native 0/a you 3 by n1/2 at 1001400 held 0 waited 100 second",
+		}},
+		{"lock.acquire a you px 50 note third", nil},
+		{"", []string{"lost native 0/a you 3 by n1/2 at 1001450 held 50 waited 0 expired third"}},
+	} {
+		if step.words == "" {
+			require.Equal(t, step.want, changes(d.advance(100)), "step %d", ticket)
+			continue
+		}
+		told := d.record(d.from(2, uint64(ticket), strings.Fields(step.words)...))
+		require.Equal(t, step.want, changes(told.events), step.words)
+	}
 }

@@ -192,7 +192,7 @@ func (a *auditAnswer) table(at int64) string {
 	switch {
 	case len(a.Holds) > 0:
 		dbs := slices.ContainsFunc(a.Holds, func(h audit.Hold) bool { return h.DB != 0 })
-		t := newTable("SINCE", "ENDED", "LOCK", "OWNER", "FENCE", "HELD", "HOW", "CLIENT", "USER", "BY", "REASON",
+		t := newTable("SINCE", "ENDED", "LOCK", "OWNER", "FENCE", "HELD", "HOW", "CLIENT", "USER", "NOTE", "BY", "REASON",
 			"CLUSTER", "UNCERTAIN")
 		for i := range slices.Backward(a.Holds) {
 			h := &a.Holds[i]
@@ -211,7 +211,7 @@ func (a *auditAnswer) table(at int64) string {
 				client += " " + printable(h.Name)
 			}
 			t.line(utc(h.SinceUnixMillis), ended, nameOf(h.Key, h.DB, dbs), printable(h.Owner), fence, held,
-				cmp.Or(h.Reason, h.Ended), client, printable(h.User), by, printable(h.Text),
+				cmp.Or(h.Reason, h.Ended), client, printable(h.User), printable(h.Note), by, printable(h.Text),
 				printable(h.Cluster), h.Uncertain)
 		}
 		text += t.String()

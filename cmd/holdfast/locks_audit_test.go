@@ -28,7 +28,7 @@ func TestAuditAt(t *testing.T) {
 	write(path+".2", line(1, 1, "granted", "a", `,"limit":1`))
 	write(path+".1", line(5, 2, "released", "a", `,"heldMillis":240000`), `{"event":"started","run":1,"node":"n1"}`)
 	write(path, line(10, 3, "granted", "b", `,"limit":1`), line(20, 4, "granted", "c", `,"limit":1`),
-		line(22, 5, "renewed", "c", ""))
+		line(22, 5, "renewed", "c", `,"note":"job 7"`), line(22, 6, "wait-ended", "d", `,"reason":"timeout"`))
 	history := func(at string, more ...string) (int, string) {
 		var out bytes.Buffer
 		words := append([]string{"locks", "history", "--lock", "k", "--audit", path, "--at", "2026-01-01T" + at}, more...)
@@ -44,7 +44,7 @@ func TestAuditAt(t *testing.T) {
 		{"02:03", 0, []string{" a ", "released", " started "}, "not known"},
 		{"02:07", 0, []string{"nobody held a lock that matches", "began before their first line"}, "not known"},
 		{"02:15", 3, []string{"of a hold the files have not all", " b ", "end not in the files"}, "nobody"},
-		{"02:21:00", 0, []string{" c "}, "nobody"},
+		{"02:21:00", 0, []string{" c ", " job 7 "}, " d "},
 		{"02:25", 3, []string{"the files do not cover this time", " c ", "lines are missing since"}, "nobody"},
 	} {
 		status, text := history(c.at)

@@ -81,15 +81,15 @@ type Event struct {
 	Changes []LockChange
 }
 
-// LockChange is what happened to a hold of the lock Key in DB, native or stock, or to all stock locks of DB, which
-// Other has now if they were swapped.
+// LockChange is what happened to a hold of the lock Key in DB, native or stock, to a wait for a native lock, or to all
+// stock locks of DB, which Other has now if they were swapped.
 type LockChange struct {
 	What      string // LockGranted, …
 	Stock     bool
 	DB, Other int
 	Key       string
-	// Owner holds, or held. Node and Conn are the connection that took the lock, as far as the log says it. Own: the
-	// connection is of this incarnation of this node.
+	// Owner holds, or held, or waited. Node and Conn are the connection that took the lock or asked for it, as far as the
+	// log says it. Own: the connection is of this incarnation of this node.
 	Owner, Node string
 	Conn        int64
 	Own         bool
@@ -103,18 +103,22 @@ type LockChange struct {
 	Count int
 	// AtMillis is Unix time. HeldMillis of a stock lock is the age of its key, also at a grant.
 	AtMillis, WaitedMillis, HeldMillis int64
-	// Reason is why the hold was lost. Command, By and Text are of the command that took it away.
+	// Note is the NOTE of a native acquire.
+	Note string
+	// Reason is why the hold was lost, or how the wait ended: see fsm/locks.Departure. Command, By and Text are of the
+	// command that took a hold away.
 	Reason, Command, By, Text string
 }
 
-// What may happen to a hold, or to all stock locks of a database.
+// What may happen to a hold, to a wait, or to all stock locks of a database.
 const (
-	LockGranted  = "granted"
-	LockRenewed  = "renewed" // the hold has another connection, session or fence now, or is shared
-	LockReleased = "released"
-	LockTaken    = "lost"
-	LocksFlushed = "flushed" // those that had no LockTaken before are lost, too
-	LocksSwapped = "swapped"
+	LockGranted   = "granted"
+	LockRenewed   = "renewed" // the hold has another connection, session or fence now, or is shared
+	LockReleased  = "released"
+	LockTaken     = "lost"
+	LockWaitEnded = "wait-ended" // without the lock
+	LocksFlushed  = "flushed"    // those that had no LockTaken before are lost, too
+	LocksSwapped  = "swapped"
 	// LocksOmitted: so many changes that followed in the entry were too many to be told.
 	LocksOmitted = "omitted"
 )

@@ -111,15 +111,14 @@ type Event struct {
 	// connection. The reply to the later request answers for these keys, too. The slice belongs to the later request.
 	Again   []string
 	Waiters int    // in JoinedQueue and LeftQueue: the entries of the queue after the change
-	Note    string // in Lost: the note of the hold
+	Note    string // the note of the hold, or in LeftQueue of the request
 	// SinceMillis is the time at which the hold was granted. It is set in Lost, and in Granted if the owner held the lock
-	// already, under another fence.
+	// already, under another fence. In LeftQueue it is the time at which the wait began.
 	SinceMillis int64
 	// Cause is set in Lost. It is the number of the command that broke or flushed the hold, or 0. See [Break] and
 	// [Table.Flush].
 	Cause uint64
-	// WaitedMillis is the time for which a request waited before its grant, or before its wait ended. If a request for
-	// several locks leaves its queues, WaitedMillis is 0 in the events of all keys but the first.
+	// WaitedMillis is the time for which a request waited before its grant, or before its wait ended.
 	WaitedMillis int64
 	HeldMillis   int64 // the time for which the hold existed
 	// SinceRenewedMillis is the part of LeaseMillis that had passed since the last renewal.
@@ -168,7 +167,7 @@ func (s *store) emit(e Event) { s.events = append(s.events, e) }
 func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	event := Event{
 		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
-		Client: h.client(), LeaseMillis: h.lease(), Mode: h.mode,
+		Client: h.client(), LeaseMillis: h.lease(), Mode: h.mode, Note: h.note(),
 	}
 	if event.Session != 0 {
 		event.Attached = s.session(event.Session).client()
@@ -218,9 +217,9 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 	}
 	for _, key := range w.keys() {
 		e := s.waitEvent(LeftQueue, w, key)
-		e.How, e.Waiters, e.WaitedMillis = how, s.find(e.DB, key).waiters(), waited
+		e.How, e.Waiters, e.Note = how, s.find(e.DB, key).waiters(), w.note
+		e.SinceMillis, e.WaitedMillis = w.since, waited
 		s.emit(e)
-		waited = 0
 	}
 }
 

@@ -65,6 +65,13 @@ func (h *hold) permits() int64 {
 	return 0
 }
 
+func (h *hold) note() string {
+	if h.extra == nil {
+		return ""
+	}
+	return h.extra.note
+}
+
 func (h *hold) delay() int64 {
 	if h.extra == nil {
 		return 0

@@ -54,9 +54,6 @@ func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
 	event := e.holdEndEvent(Lost, h, why.at)
 	event.Reason, event.Cause, event.SinceMillis = why.reason, why.cause, h.since
-	if h.extra != nil {
-		event.Note = h.extra.note
-	}
 	e.emit(event)
 	e.emitLate(h, why.at)
 	e.removeHold(l, h)

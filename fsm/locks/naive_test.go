@@ -259,7 +259,7 @@ func (n *naive) bind(h *nHold, r *Request) {
 func (n *naive) holdEvent(kind EventKind, l *nLock, h *nHold) Event {
 	e := Event{
 		Kind: kind, DB: l.db, Key: l.key, Owner: h.owner, Session: h.session, Client: h.client,
-		LeaseMillis: h.lease, Mode: h.mode,
+		LeaseMillis: h.lease, Mode: h.mode, Note: h.note,
 	}
 	if h.session != 0 {
 		e.Attached = n.attachedTo(h.session)
@@ -286,9 +286,8 @@ func (n *naive) emitLeft(w *nWait, how Departure) {
 	}
 	for _, key := range w.Keys {
 		e := Event{Kind: LeftQueue, How: how, DB: w.DB, Key: key, Owner: w.Owner, Session: w.Session, Client: w.Client}
-		e.Waiters, e.WaitedMillis = n.inLine(w.DB, key), waited
+		e.Waiters, e.Note, e.SinceMillis, e.WaitedMillis = n.inLine(w.DB, key), w.Note, w.since, waited
 		n.tell(e, nil)
-		waited = 0
 	}
 }
 
@@ -315,7 +314,7 @@ func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64
 		e.SinceRenewedMillis = min(h.lease, at-(h.deadline-h.lease))
 	}
 	if kind == Lost {
-		e.SinceMillis, e.Note = h.since, h.note
+		e.SinceMillis = h.since
 		n.tellBeside(e, h.grant, fmt.Sprint(reason, " ", at))
 	} else {
 		n.tell(e, h.grant)

@@ -106,9 +106,6 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 		note, call, delay := h.note, h.call, h.delay
 		client, session := h.client, h.session
 		n.bind(h, r)
-		if h.client != client || h.session != session {
-			n.tell(n.holdEvent(Renewed, n.lock(r.DB, key), h), h.grant)
-		}
 		if r.Note == "" {
 			h.note = note
 		}
@@ -118,6 +115,9 @@ func (n *naive) again(r *Request) (*nGrant, error) {
 		if h.call = call; r.Reentrant && (r.Call == "" || r.Call != call) {
 			h.count++
 			h.call = r.Call
+		}
+		if h.client != client || h.session != session {
+			n.tell(n.holdEvent(Renewed, n.lock(r.DB, key), h), h.grant)
 		}
 	}
 	return grant, nil

@@ -128,14 +128,11 @@ func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int
 
 // info returns the description of a hold at the time now.
 func (h *hold) info(now int64) Hold {
-	shown := Hold{
+	return Hold{
 		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
-		Session: h.session(), LeftMillis: h.leftMillis(now), LeaseMillis: h.lease(), SinceMillis: h.since, Client: h.client(),
+		Session: h.session(), LeftMillis: h.leftMillis(now), LeaseMillis: h.lease(), SinceMillis: h.since, Note: h.note(),
+		Client: h.client(),
 	}
-	if h.extra != nil {
-		shown.Note = h.extra.note
-	}
-	return shown
 }
 
 // info returns the description of a waiter at the time now.

@@ -77,7 +77,8 @@ func TestLines(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	full := event.LockChange{
 		What: event.LockTaken, DB: 3, Key: "k", Owner: "o", Node: "n1@abc", Conn: 7, Own: true, Fence: 5, Session: 9,
-		AtMillis: at, WaitedMillis: 11, HeldMillis: 12, Reason: "broken", Command: "lock.break", By: "b", Text: "why",
+		AtMillis: at, WaitedMillis: 11, HeldMillis: 12, Note: "job \"7\"", Reason: "broken", Command: "lock.break", By: "b",
+		Text: "why",
 	}
 	stock := changed("s", "token", event.LockGranted)
 	stock.Stock = true
@@ -92,7 +93,7 @@ func TestLines(t *testing.T) {
 	require.Equal(t, Line{
 		Time: time.UnixMilli(at).UTC(), Cluster: "c1", Index: 42, Event: "lost", Kind: "native", DB: 3, Key: "k", Owner: "o",
 		Fence: 5, Session: 9, Client: "n1/7", Addr: "10.0.0.1:5", Name: "w", User: "billing", WaitedMillis: 11,
-		HeldMillis: 12, Reason: "broken", Command: "lock.break", By: "b", Text: "why",
+		HeldMillis: 12, Note: "job \"7\"", Reason: "broken", Command: "lock.break", By: "b", Text: "why",
 	}, lines[0])
 	require.Equal(t, Line{
 		Time: time.UnixMilli(at).UTC(), Cluster: "c1", Index: 42, N: 1, Event: "granted", Kind: "stock", Key: "s",

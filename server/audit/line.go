@@ -27,8 +27,8 @@ type Line struct {
 	Node  string `json:"node,omitempty"`
 	// Run is when the run began, in nanoseconds since 1970.
 	Run int64 `json:"run,omitempty"`
-	// Event is what happened: granted, renewed, released or lost; flushed or swapped of all stock locks of a database;
-	// else one of the events of the node.
+	// Event is what happened: granted, renewed, released or lost; wait-ended of a wait without the lock; flushed or
+	// swapped of all stock locks of a database; else one of the events of the node.
 	Event string `json:"event"`
 
 	Kind        string `json:"kind,omitempty"` // native or stock
@@ -49,7 +49,8 @@ type Line struct {
 	User         string `json:"user,omitempty"`
 	WaitedMillis int64  `json:"waitedMillis,omitempty"`
 	HeldMillis   int64  `json:"heldMillis,omitempty"`
-	// Reason is why a hold was lost. Command, By and Text are of the command that took it away.
+	Note         string `json:"note,omitempty"` // of LOCK.ACQUIRE
+	// Reason is why a hold was lost, or how a wait ended. Command, By and Text are of the command that took a hold away.
 	Reason  string `json:"reason,omitempty"`
 	Command string `json:"command,omitempty"`
 	By      string `json:"by,omitempty"`
@@ -144,6 +145,7 @@ func (e *encoder) append(b []byte, index uint64, n int, ch *event.LockChange, cl
 	b = appendNumber(b, `,"waitedMillis":`, uint64(max(0, ch.WaitedMillis)))
 	b = appendNumber(b, `,"heldMillis":`, uint64(max(0, ch.HeldMillis)))
 	b = appendNumber(b, `,"count":`, uint64(ch.Count))
+	b = appendText(b, "note", ch.Note)
 	if ch.Reason != "" {
 		b = appendText(b, "reason", ch.Reason)
 		b = appendText(b, "command", ch.Command)

@@ -122,9 +122,10 @@ func (f *fileReader) cover(l *Line) {
 	f.index = l.Index
 	at := l.Time.UnixMilli()
 	if f.isOpen {
-		// A lease may have ended long before the entry that says so.
+		// A lease, or a wait, may have ended long before the entry that says so.
 		s := &f.Spans[len(f.Spans)-1]
-		if s.Cluster == l.Cluster && (l.Event == event.LockTaken || at >= s.ToUnixMillis-clockSlack) {
+		early := l.Event == event.LockTaken || l.Event == event.LockWaitEnded
+		if s.Cluster == l.Cluster && (early || at >= s.ToUnixMillis-clockSlack) {
 			s.ToUnixMillis = max(s.ToUnixMillis, at)
 			return
 		}
@@ -241,6 +242,7 @@ type Hold struct {
 	SinceUnixMillis int64  `json:"sinceUnixMillis"`
 	EndedUnixMillis int64  `json:"endedUnixMillis,omitempty"`
 	WaitedMillis    int64  `json:"waitedMillis,omitempty"`
+	Note            string `json:"note,omitempty"` // the last NOTE of LOCK.ACQUIRE
 	// Uncertain says why the hold may have had another beginning or end than this says; "": it had not.
 	Uncertain string `json:"uncertain,omitempty"`
 	// Ended is released, lost, swapped (the hold goes on in another database), renewed (it goes on under another fence) or
@@ -335,7 +337,7 @@ func (b *holdBuilder) add(l *Line) {
 		}
 		b.begun[n].limit = l.Limit
 		h := &b.holds[n]
-		h.Session, h.Client, h.Addr, h.Name, h.User = l.Session, l.Client, l.Addr, l.Name, l.User
+		h.Session, h.Client, h.Addr, h.Name, h.User, h.Note = l.Session, l.Client, l.Addr, l.Name, l.User, l.Note
 	case event.LockReleased, event.LockTaken:
 		if l.Count == 0 {
 			b.endOwner(id, b.findOrBegin(id, l, at), l, at)
@@ -372,6 +374,7 @@ func (b *holdBuilder) endOwner(id lockID, n int, l *Line, at int64) {
 func (b *holdBuilder) end(n int, l *Line, at int64) {
 	h := &b.holds[n]
 	h.EndedUnixMillis, h.Ended, h.Reason, h.Command, h.By, h.Text = at, l.Event, l.Reason, l.Command, l.By, l.Text
+	h.Note = cmp.Or(l.Note, h.Note)
 }
 
 // takeDatabases takes the stock locks out of the open ones that a line of a database, or of two, is about. It returns
@@ -463,6 +466,6 @@ func holdOf(l *Line, since int64) Hold {
 		Cluster: l.Cluster,
 		Key:     l.Key, KeyBase64: l.KeyBase64, DB: l.DB, Kind: l.Kind, Owner: l.Owner, OwnerBase64: l.OwnerBase64,
 		Fence: l.Fence, Session: l.Session, Client: l.Client, Addr: l.Addr, Name: l.Name, User: l.User,
-		SinceUnixMillis: since, WaitedMillis: l.WaitedMillis, Index: l.Index,
+		SinceUnixMillis: since, WaitedMillis: l.WaitedMillis, Note: l.Note, Index: l.Index,
 	}
 }

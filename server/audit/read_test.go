@@ -24,25 +24,27 @@ func TestHolds(t *testing.T) {
 	before := line(10, 1, event.LockReleased, "early", 1)
 	before.HeldMillis = 4000
 	moved := line(22, 5, event.LockRenewed, "a", 2)
-	moved.Client, moved.Session = "n2/9", 4
+	moved.Client, moved.Session, moved.Note = "n2/9", 4, "job"
+	left := line(25, 5, event.LockWaitEnded, "b", 0)
+	left.N, left.WaitedMillis, left.Reason = 1, 3000, "timeout"
 	lost := line(30, 6, event.LockTaken, "a", 2)
 	lost.HeldMillis = 10_000
 	lost.Reason, lost.Command, lost.By, lost.Text = "broken", "lock.break", "op 10.0.0.9:1", "stuck"
 	trail := Trail{Lines: []Line{
-		before, line(20, 4, event.LockGranted, "a", 2), moved, lost,
+		before, line(20, 4, event.LockGranted, "a", 2), moved, left, lost,
 		line(31, 7, event.LockGranted, "b", 3), line(40, 8, event.LockGranted, "b", 4),
 		{Run: 1, Event: Started, Time: time.Unix(50, 0)},
 	}}
 	var got []string
 	for _, h := range trail.Holds() {
 		got = append(got, fmt.Sprint(h.Owner, h.Fence, h.SinceUnixMillis/1000, h.EndedUnixMillis/1000, h.Ended, h.Reason,
-			h.Client, h.Session, h.By))
+			h.Client, h.Session, h.By, h.Note))
 	}
 	require.Equal(t, []string{
-		fmt.Sprint("early", 1, 6, 10, "released", "", "n1/early", 0, ""),
-		fmt.Sprint("a", 2, 20, 30, "lost", "broken", "n2/9", 4, "op 10.0.0.9:1"),
-		fmt.Sprint("b", 3, 31, 40, EndMissing, "", "n1/b", 0, ""),
-		fmt.Sprint("b", 4, 40, 0, "", "", "n1/b", 0, ""),
+		fmt.Sprint("early", 1, 6, 10, "released", "", "n1/early", 0, "", ""),
+		fmt.Sprint("a", 2, 20, 30, "lost", "broken", "n2/9", 4, "op 10.0.0.9:1", "job"),
+		fmt.Sprint("b", 3, 31, 40, EndMissing, "", "n1/b", 0, "", ""),
+		fmt.Sprint("b", 4, 40, 0, "", "", "n1/b", 0, "", ""),
 	}, got)
 	held := func(second int64) (owners []string) {
 		for _, h := range trail.Holds() {
@@ -242,7 +244,8 @@ func TestCovers(t *testing.T) {
 	require.False(t, trail.Covers("c", 15_000, 35_000))
 	other := trailOfNodes(t, one, "15 c 1 granted x a\n 33 c 9 released x a")
 	require.True(t, other.Covers("c", 10_000, 40_000))
-	back := trailOfNodes(t, "10 c 1 granted k a\n 4000 c 2 released k a\n 3990 c 3 lost x a\n 30 c 4 granted k b")
+	back := trailOfNodes(t, "10 c 1 granted k a\n 4000 c 2 released k a\n 3990 c 3 lost x a\n"+
+		" 3980 c 4 wait-ended x b\n 30 c 5 granted k b")
 	require.Len(t, back.Spans, 2, "the clock went back")
 }
 
