@@ -145,6 +145,10 @@ func (c *call) publishLockEvents() {
 func (c *call) LockEvent(e *locks.Event) {
 	if e.Stock != nil {
 		e.Client = locks.Client{Origin: c.origin, Conn: int64(c.conn)}
+		if e.Kind >= locks.Stored { // only audits read these
+			c.auditStock(e)
+			return
+		}
 		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.latest.deletes
 		c.recordStockLoss(e)
 		if c.Interest&event.InLocks != 0 {

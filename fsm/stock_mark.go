@@ -61,19 +61,12 @@ func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 
 // origin returns the incarnation with a number. known reports whether the number is known.
 func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known bool) {
-	i, known := slices.BinarySearchFunc(is.known, number, func(l incarnation, n uint64) int {
-		switch {
-		case l.number < n:
-			return -1
-		case l.number > n:
-			return 1
+	for i := len(is.known) - 1; i >= 0 && is.known[i].number >= number; i-- {
+		if is.known[i].number == number {
+			return is.known[i].origin, true
 		}
-		return 0
-	})
-	if known {
-		o = is.known[i].origin
 	}
-	return o, known
+	return o, false
 }
 
 // copy returns a copy that changes of the original do not change.
