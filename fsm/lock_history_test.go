@@ -96,15 +96,20 @@ func TestAlike(t *testing.T) {
 	for name, change := range differs {
 		var h lockHistory
 		list := &h.kinds[nativeLocks].byForce
+		record := func(l lockLoss) {
+			if !h.leavesOut(&l) {
+				h.add(l)
+			}
+		}
 		for range mostAlike + 3 {
-			h.add(one)
+			record(one)
 		}
 		require.Equal(t, []uint64{mostAlike, 3}, []uint64{uint64(len(list.rows)), list.left})
 		another := one
 		change(&another)
-		h.add(another)
+		record(another)
 		require.Len(t, list.rows, mostAlike+1, name)
-		h.add(one)
+		record(one)
 		require.Len(t, list.rows, mostAlike+2, "%s: of ten rows in a row", name)
 	}
 }
