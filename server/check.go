@@ -50,8 +50,8 @@ func Check(c Config) (notes []string, err error) {
 	if m, err := newMemory(c.MemoryConfig, os.DirFS("/")); err == nil && m.tooLittle() != "" {
 		notes = append(notes, m.tooLittle())
 	}
-	if c.AuditLog != "" && c.AuditLog != audit.Stdout {
-		if err := audit.CheckFile(c.AuditLog); err != nil {
+	if c.AuditLog != "" {
+		if err := audit.Check(c.AuditLog); err != nil {
 			errs = append(errs, fmt.Errorf("audit-log: %w", err))
 		}
 	}

@@ -87,8 +87,9 @@ type LogConfig struct {
 	LogFormat string // text or json
 	// LockClass are the patterns of names by which locks are counted, each value with one or several between blanks.
 	LockClass []string
-	// AuditLog is the file of what happened to locks, or audit.Stdout; empty: none. AuditLogBytes is what it may take with
-	// the older files. AuditLocks are the patterns of the names that are written, as in LockClass; none: all.
+	// AuditLog is the file of what happened to locks, audit.Stdout or audit.Syslog; empty: none. AuditLogBytes is what
+	// it may take with the older files. AuditLocks are the patterns of the names that are written, as in LockClass; none:
+	// all.
 	AuditLog, AuditLogBytes string
 	AuditLocks              []string
 }
@@ -113,7 +114,7 @@ func (c *Config) validateAudit() (errs []error) {
 	if n := len(patternsOf(c.AuditLocks)); n > audit.MaxPatterns {
 		errs = append(errs, fmt.Errorf("audit-locks: %d patterns, at most %d", n, audit.MaxPatterns))
 	}
-	if c.AuditLog == "" || c.AuditLog == audit.Stdout {
+	if slices.Contains([]string{"", audit.Stdout, audit.Syslog}, c.AuditLog) {
 		return errs
 	}
 	file := resolved(c.AuditLog)

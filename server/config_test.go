@@ -56,6 +56,7 @@ func TestValidate(t *testing.T) {
 			"an audit log among the data", func(c *Config) { c.AuditLog = c.DataDir + "/log/../audit.log" },
 			"/audit.log is in data-dir",
 		},
+		{"a syslog daemon", func(c *Config) { c.AuditLog, c.DataDir = "syslog", "." }, ""},
 		{"an audit log beside the data", func(c *Config) { c.AuditLog = c.DataDir + ".log" }, ""},
 		{
 			"an audit log in the place of a secret", func(c *Config) { c.AuditLog, c.TLSKey = "./a/../key", "key" },

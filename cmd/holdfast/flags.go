@@ -74,7 +74,7 @@ func options(c *server.Config) []option {
 		{
 			name: "audit-log", value: &c.AuditLog,
 			help: "file of grants, releases and losses of locks, refused logins and administrators' commands, a JSON line each; " +
-				"or stdout; default: none",
+				"or stdout, or syslog: the machine's daemon (Unix alone); default: none",
 		},
 		{
 			name: "audit-log-bytes", value: &c.AuditLogBytes,

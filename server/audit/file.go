@@ -54,7 +54,7 @@ type files struct {
 
 // openFiles opens the file, and finds the last line of the log in it. A process that ended within a line leaves the
 // beginning of one: the next begins on a line of its own, and the reader passes over the rest.
-func openFiles(path string, most int64, logger *slog.Logger) (*files, mark, error) {
+func openFiles(path string, most int64, logger *slog.Logger) (output, mark, error) {
 	f := &files{path: path, logger: logger, most: most / FileCount}
 	if err := f.open(); err != nil {
 		return nil, mark{}, err
@@ -90,8 +90,19 @@ func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// CheckFile proves that [Open] can write the file, also while a process writes it. A file that it creates it removes.
-func CheckFile(path string) error {
+// Check proves that [Open] can write the file, also while a process writes it, or reach the syslog daemon. A file that
+// it creates it removes.
+func Check(path string) error {
+	switch path {
+	case Stdout:
+		return nil
+	case Syslog:
+		out, err := openSyslog("", "", nil, nil)
+		if err == nil {
+			out.close()
+		}
+		return err
+	}
 	const flag = os.O_RDWR | os.O_APPEND
 	file, _, err := openRegular(path, flag)
 	isNew := errors.Is(err, fs.ErrNotExist)

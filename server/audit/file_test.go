@@ -132,13 +132,13 @@ func TestRefusedFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(victim, []byte("precious\n"), 0o644))
 	require.NoError(t, os.Symlink(victim, path))
 	refused("is a symbolic link: name the file itself")
-	require.ErrorContains(t, CheckFile(path), "is a symbolic link")
+	require.ErrorContains(t, Check(path), "is a symbolic link")
 	info, err := os.Stat(victim)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o644), info.Mode())
 	require.NoError(t, os.Remove(path))
 
-	require.NoError(t, CheckFile(path))
+	require.NoError(t, Check(path))
 	require.NoFileExists(t, path)
 	require.NoError(t, os.Symlink(victim, path+".1"))
 	refused(".1 is a symbolic link")
@@ -149,10 +149,10 @@ func TestRefusedFiles(t *testing.T) {
 
 	l := opened(t, path, nil)
 	refused("another process writes " + path)
-	require.NoError(t, CheckFile(path))
+	require.NoError(t, Check(path))
 	require.NoError(t, l.Close())
 	require.NoError(t, opened(t, path, nil).Close())
-	require.ErrorContains(t, CheckFile(filepath.Join(path, "x")), "not a directory")
+	require.ErrorContains(t, Check(filepath.Join(path, "x")), "not a directory")
 }
 
 // TestLastMark: the last line of the log is found before whatever follows it.

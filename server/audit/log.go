@@ -16,8 +16,11 @@ import (
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
-// Stdout is the [Config.Path] of the process's standard output.
-const Stdout = "stdout"
+// Stdout and Syslog are the [Config.Path] of the process's standard output, and of the syslog daemon of the machine.
+const (
+	Stdout = "stdout"
+	Syslog = "syslog"
+)
 
 // Config is what a [Log] is told.
 type Config struct {
@@ -36,8 +39,10 @@ type Config struct {
 type Log struct {
 	config Config
 	// room bounds what waits, in bytes. What is being written counts for as much again.
-	room    int
-	out     output
+	room int
+	out  output
+	// chunk is about how much is written at once, in whole lines; 0: one line.
+	chunk   int
 	run     int64
 	lines   atomic.Uint64
 	dropped atomic.Uint64
@@ -75,24 +80,36 @@ const (
 	closeWithin = 2 * time.Second
 )
 
-// Open opens the file, and writes until Close.
+// Open opens the file, or what takes its place, and writes until Close.
 func Open(c Config) (*Log, error) {
-	l := &Log{
-		config: c, room: waitingBytes, run: time.Now().UnixNano(), wake: make(chan struct{}, 1),
+	l := newLog(c)
+	var err error
+	switch c.Path {
+	case Stdout:
+		l.out = &pipe{c.Stdout}
+	case Syslog:
+		l.chunk = 0
+		l.out, err = openSyslog("", "", l.quit, c.Logger)
+	default:
+		l.out, l.written, err = openFiles(c.Path, c.Bytes, c.Logger)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open audit log: %w", err)
+	}
+	l.start()
+	return l, nil
+}
+
+func newLog(c Config) *Log {
+	return &Log{
+		config: c, room: waitingBytes, chunk: chunkBytes, run: time.Now().UnixNano(), wake: make(chan struct{}, 1),
 		full: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
-	if c.Path == Stdout {
-		l.out = &pipe{c.Stdout}
-	} else {
-		f, last, err := openFiles(c.Path, c.Bytes, c.Logger)
-		if err != nil {
-			return nil, fmt.Errorf("open audit log: %w", err)
-		}
-		l.out, l.written = f, last
-	}
+}
+
+func (l *Log) start() {
 	go l.write()
 	l.Note(Line{Event: Started})
-	return l, nil
 }
 
 // Begin sets the ID of the cluster. It is called before the first changes come.
@@ -272,7 +289,7 @@ type writer struct {
 }
 
 const (
-	// chunkBytes is about how much is written at once, and keptBytes the memory that is kept for the next lines.
+	// chunkBytes is about how much is written to a file at once, and keptBytes the memory that is kept for the next lines.
 	chunkBytes = 256 << 10
 	keptBytes  = 1 << 20
 )
@@ -284,8 +301,8 @@ func (w *writer) writeWaiting() {
 	w.mu.Unlock()
 	for rest := text; len(rest) > 0; {
 		chunk := rest
-		if len(rest) > chunkBytes {
-			chunk = rest[:chunkBytes+1+bytes.IndexByte(rest[chunkBytes:], '\n')]
+		if len(rest) > w.chunk {
+			chunk = rest[:w.chunk+1+bytes.IndexByte(rest[w.chunk:], '\n')]
 		}
 		w.writeChunk(chunk)
 		rest = rest[len(chunk):]

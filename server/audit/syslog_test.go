@@ -1,0 +1,127 @@
+//go:build unix
+
+package audit
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/fsm/event"
+)
+
+// syslogd is a socket as the syslog daemon has one.
+func syslogd(t *testing.T, path string) net.Conn {
+	t.Helper()
+	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+var syslogMessage = regexp.MustCompile(`^<86>\w{3} [ \d]\d \d\d:\d\d:\d\d holdfast\[\d+\]: (\{.*\})\n$`)
+
+// received are the lines of the next messages.
+func received(t *testing.T, d net.Conn, messages int) (lines []Line) {
+	t.Helper()
+	buffer := make([]byte, 1<<16)
+	for range messages {
+		n, err := d.Read(buffer)
+		require.NoError(t, err)
+		message := syslogMessage.FindSubmatch(buffer[:n])
+		require.NotNil(t, message, "%s", buffer[:n])
+		var l Line
+		require.NoError(t, json.Unmarshal(message[1], &l))
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// openedSyslog is a log to a daemon, and the messages of the node's log.
+func openedSyslog(t *testing.T, path string) (*Log, channel) {
+	t.Helper()
+	to := make(channel, 100)
+	l := newLog(Config{Path: Syslog, Node: "n1", Logger: slog.New(slog.NewTextHandler(to, nil))})
+	l.chunk = 0
+	var err error
+	l.out, err = openSyslog("unixgram", path, l.quit, l.config.Logger)
+	require.NoError(t, err)
+	l.Begin("c1")
+	l.start()
+	return l, to
+}
+
+type channel chan string
+
+func (c channel) Write(b []byte) (int, error) {
+	c <- string(b)
+	return len(b), nil
+}
+
+// TestSyslog: each line is a message. Lines wait for a daemon that is away, and none is lost when it has started again.
+func TestSyslog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	d := syslogd(t, path)
+	l, logged := openedSyslog(t, path)
+	l.Changes(1, []event.LockChange{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
+	lines := received(t, d, 3)
+	require.Equal(t, Started, lines[0].Event)
+	require.Equal(t, []string{"c1 1.0 granted k a", "c1 1.1 released k a"}, events(lines))
+
+	require.NoError(t, d.Close())
+	require.NoError(t, os.Remove(path))
+	l.Changes(2, []event.LockChange{changed("k", "b", event.LockGranted)})
+	require.Contains(t, <-logged, "the syslog daemon takes no lines of the audit log: they wait")
+	l.Changes(3, []event.LockChange{changed("k", "b", event.LockReleased)})
+	d = syslogd(t, path)
+	require.Equal(t, []string{"c1 2.0 granted k b", "c1 3.0 released k b"}, events(received(t, d, 2)))
+	require.NoError(t, l.Close())
+	require.Empty(t, logged, "one message for each time that the daemon is away")
+	require.EqualValues(t, 5, l.Lines())
+	require.Zero(t, l.Dropped())
+}
+
+// TestSyslogAway: while the daemon is away a bounded number of lines waits. All that were not written are counted, and
+// the node ends without them.
+func TestSyslogAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	d := syslogd(t, path)
+	l, logged := openedSyslog(t, path)
+	received(t, d, 1)
+	require.NoError(t, d.Close())
+	require.NoError(t, os.Remove(path))
+	l.mu.Lock()
+	l.room = 4 << 10
+	l.mu.Unlock()
+	l.Changes(1, []event.LockChange{changed("k", "a", event.LockGranted)})
+	<-logged
+	const all = 1000
+	for i := range uint64(all - 1) {
+		l.Changes(2+i, []event.LockChange{changed("k", "a", event.LockGranted)})
+	}
+	waits := all - 1 - int(l.Dropped())
+	require.Less(t, waits, 100)
+	require.NoError(t, l.Close())
+	require.EqualValues(t, 1, l.Lines())
+	require.EqualValues(t, all, l.Dropped())
+}
+
+// TestSyslogMessageTooLong: what the socket never takes is an error, and holds up no other line.
+func TestSyslogMessageTooLong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	d := syslogd(t, path)
+	out, err := openSyslog("unixgram", path, nil, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer out.close()
+	require.ErrorIs(t, out.write([]byte(strings.Repeat("x", 8<<20))), syscall.EMSGSIZE)
+	require.NoError(t, out.write([]byte("{}\n")))
+	received(t, d, 1)
+}
