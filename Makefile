@@ -5,13 +5,14 @@ BIN := bin
 TEST := $(GO) test -tags invariants
 # A module of its own, so that what it needs is no requirement of the server.
 MUTATIONS_DIR := cmd/internal/mutations
-MODULES := $(MUTATIONS_DIR) server/clients/go/holdfast # modules that are checked as the main one is
+OTEL_DIR := cmd/holdfast-otel
+MODULES := $(MUTATIONS_DIR) $(OTEL_DIR) server/clients/go/holdfast # modules that are checked as the main one is
 MUTATE := $(GO) -C $(MUTATIONS_DIR) run .
 # Built by the Go command the first time, which takes minutes and the network; HELM=helm takes the one that is installed.
 HELM ?= $(GO) run -trimpath helm.sh/helm/v3/cmd/helm@v3.22.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-libraries bench-limits bench-compare differential differential-newer upgrade clients dist chart image monitoring clean
+.PHONY: help build otel test quick race check vet-others fmt fuzz rewrite demo jepsen model picture mutants mutations mutations-changed mutations-sample land soak hours bench bench-results bench-native bench-libraries bench-limits bench-compare differential differential-newer upgrade clients dist chart image monitoring clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,9 +20,13 @@ help: ## list the targets
 build: ## build bin/holdfast
 	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
 
+otel: ## build bin/holdfast-otel, which makes spans of OpenTelemetry from audit logs
+	$(GO) -C $(OTEL_DIR) build -o $(CURDIR)/$(BIN)/holdfast-otel .
+
 test: ## run all tests; needs nothing but Go
 	$(TEST) ./...
 	$(GO) -C $(MUTATIONS_DIR) test -count=1 ./... # the go command does not see that files of another module change
+	$(GO) -C $(OTEL_DIR) test ./...
 
 quick: ## an answer to an edit in 90 s: gofumpt, the tests without processes and long runs, vet
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "run 'make fmt', these files differ:"; echo "$$out"; exit 1; fi
@@ -32,6 +37,7 @@ quick: ## an answer to an edit in 90 s: gofumpt, the tests without processes and
 race: ## run all tests under the race detector
 	$(GO) test -race -timeout 30m ./...
 	$(GO) -C $(MUTATIONS_DIR) test -race ./...
+	$(GO) -C $(OTEL_DIR) test -race ./...
 
 check: ## vet, staticcheck, gofumpt, go.mod tidiness
 	$(GO) vet ./...
