@@ -189,15 +189,16 @@ func (p *proposer) mayFollow(l *leaderTerm, n int32) bool {
 	return wait <= 0
 }
 
-// look finds what waits, and reports whether there is any, and the work of the large batches among it. Far away, large
-// work of a round trip and of an entry is in flight at most: as much as keeps the state machines busy.
+// look finds what waits, and reports whether there is any, and the work of the large batches among it. Far away, no large
+// batch follows others in flight with the work of a round trip and of an entry, which keep the state machines busy. Below
+// that the first goes in any case: the room that it needs may never come while the other source fills what there is.
 func (p *proposer) look(l *leaderTerm) (some bool, work int64) {
 	trip, inFlight := p.roundTrip().Nanoseconds(), l.work.Load()
 	room := min(max(entryWork, trip), maxEntryWork)
 	room = min(room, room+trip-inFlight)
 	for _, i := range [...]int{p.turn, 1 - p.turn} {
 		w := &p.waiting[i]
-		*w = p.sources[i].waiting(l, room-work, inFlight+work == 0)
+		*w = p.sources[i].waiting(l, room-work, room > 0 && work == 0)
 		some, work = some || w.From < w.Until, work+w.Work
 		if w.Work > 0 {
 			p.turn = 1 - i

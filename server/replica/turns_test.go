@@ -468,10 +468,25 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			all = append(all, step(false))
 		}
-		require.Equal(t, []string{"s XX", "s XX", "s", "s"}, all, "the work of a round trip and of an entry is in flight")
+		require.Equal(t, []string{"s XX", "s XX", "s X", "s"}, all, "the work of a round trip and of an entry is in flight")
 		for l.inFlight.Load() > 0 {
 			p.landed(l.term)
 		}
 		require.Equal(t, "XX", step(true))
+		for step(true) != "" {
+		}
+
+		add(others, "X", entryWork)
+		require.Equal(t, "X", step(false))
+		add(mine, "H", 2*maxEntryWork)
+		all = nil
+		for range 4 {
+			add(others, "X", entryWork)
+			add(others, "X", entryWork)
+			time.Sleep(2 * time.Millisecond)
+			all = append(all, step(false))
+			p.landed(l.term)
+		}
+		require.Contains(t, all, "H", "more than the room, beside others' large work that is always in flight")
 	})
 }
