@@ -39,10 +39,9 @@ func (c *call) eval(readOnly bool) protocol.Value {
 		return problem
 	}
 	source := c.Args[1]
-	if !c.Fits(int64(len(source)) * hashWork) {
+	if !c.Pays(int64(len(source)) * hashWork) {
 		return command.ErrOverWork
 	}
-	c.Spend(int64(len(source)) * hashWork)
 	sha := scriptSHA(source)
 	s := c.st.scripts.find(sha)
 	known := s != nil
@@ -84,11 +83,9 @@ func (c *call) evalsha(readOnly bool) protocol.Value {
 
 // compile returns the script of a source, or nil if the budget is too small.
 func (c *call) compile(source, sha string) *script {
-	work := int64(len(source)) * compileWork
-	if !c.Fits(work) {
+	if !c.Pays(int64(len(source)) * compileWork) {
 		return nil
 	}
-	c.Spend(work)
 	program, err := c.programs.Compile(source)
 	if err != nil {
 		return newScript(strings.Clone(source), sha, 0, nil, err)

@@ -74,11 +74,9 @@ func workOfRules(rules string) int64 {
 // readRules reads the rules of the request, once, and reports whether the budget sufficed.
 func (c *call) readRules() bool {
 	if c.reader == nil {
-		work := workOfRules(c.rules)
-		if !c.Fits(work) {
+		if !c.Pays(workOfRules(c.rules)) {
 			return false
 		}
-		c.Spend(work)
 		c.reader = c.users.of(c.rules)
 	}
 	return true

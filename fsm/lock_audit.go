@@ -128,9 +128,9 @@ func (c *call) auditLost(e *locks.Event) {
 	c.auditOwners(&s)
 }
 
-// auditEnd emits that the current command has ended a stock lock: for the owner of a Parted event, and otherwise for all
-// owners. The rules of [call.stockTaken] decide whether an owner released the lock or lost it. A command that stores the
-// same value again takes the lock from nobody.
+// auditEnd emits that the current command has ended a stock lock: for the owner of a Parted event, and otherwise for
+// all owners. The rules of [call.stockTaken] decide whether an owner released the lock or lost it. A command that
+// stores the same value again takes the lock from nobody.
 func (c *call) auditEnd(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	s := c.newStockChange(event.LockTaken, e.DB, it)

@@ -342,10 +342,4 @@ func refusalOf(err error) protocol.Value {
 }
 
 // worksOn charges the work for this number of keys. It reports whether the budget sufficed; if not, it charges nothing.
-func (c *call) worksOn(keys int) bool {
-	if !c.Fits(int64(keys) * lockWork) {
-		return false
-	}
-	c.Spend(int64(keys) * lockWork)
-	return true
-}
+func (c *call) worksOn(keys int) bool { return c.Pays(int64(keys) * lockWork) }

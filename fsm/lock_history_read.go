@@ -59,10 +59,9 @@ func lockHistoryOp(c *call) protocol.Value {
 	for i := range h.kinds {
 		work += int64(len(h.kinds[i].byTime.rows)+len(h.kinds[i].byForce.rows)) * command.KeyWork
 	}
-	if !c.Fits(work) {
+	if !c.Pays(work) {
 		return command.ErrOverWork
 	}
-	c.Spend(work)
 	c.MeetLocks()
 	c.meetStockEnds()
 	q.match.Start(&c.Call)

@@ -43,23 +43,16 @@ func (c *call) lockInfo(key string, rows int) protocol.Value {
 }
 
 func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
-	work := lockWork + c.rows(min(most, stockSize(it)))
-	if !c.Fits(work) {
+	if !c.Pays(lockWork + c.rows(min(most, stockSize(it)))) {
 		return command.ErrOverWork
 	}
-	c.Spend(work)
 	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
 }
 
 // shows charges the work for the rows of a native lock. It reports whether the budget sufficed; if not, it charges
 // nothing.
 func (c *call) shows(info *locks.Info) bool {
-	work := lockWork + c.rows(len(info.Holds)+len(info.Waits))
-	if !c.Fits(work) {
-		return false
-	}
-	c.Spend(work)
-	return true
+	return c.Pays(lockWork + c.rows(len(info.Holds)+len(info.Waits)))
 }
 
 // modeOf returns the mode of a native lock for replies. A lock without holders is "free".

@@ -195,13 +195,8 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 		case !l.query.Match(it.Key()) || !l.hasOwner(it):
 		case l.ranks:
 			l.rankStock(c, it, db)
-		default:
-			work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
-			if !c.Fits(work) {
-				return false
-			}
-			c.Spend(work)
-			l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
+		case !l.addStock(c, it, db):
+			return false
 		}
 		return !l.match.Tired() && c.Fits(0)
 	})
@@ -235,14 +230,20 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 		}
 		last = command.Position(it)
 		seen++
-		work := lockWork + c.rows(min(l.query.Most, stockSize(it)))
-		if !c.Fits(work) {
+		if !l.addStock(c, it, db) {
 			break
 		}
-		c.Spend(work)
-		l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
 	}
 	return seen, 0
+}
+
+// addStock adds a row for a stock lock. It reports whether the budget sufficed; if not, it adds nothing.
+func (l *lockListing) addStock(c *call, it *keyspace.Item, db int) bool {
+	if !c.Pays(lockWork + c.rows(min(l.query.Most, stockSize(it)))) {
+		return false
+	}
+	l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
+	return true
 }
 
 // hasOwner reports whether the owner that the query selects, if any, holds a stock lock.

@@ -25,11 +25,9 @@ func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 		Words: c.Args, KeyFrom: u.From, KeyCount: u.Count, Account: c.Account,
 	}
 	bytes := w.Bytes()
-	if !c.Fits(bytes + int64(u.Count)*command.WriteWork) {
-		return command.ErrOverWork
-	}
-	c.Spend(bytes + int64(u.Count)*command.WriteWork)
 	switch {
+	case !c.Pays(bytes + int64(u.Count)*command.WriteWork):
+		return command.ErrOverWork
 	case c.Full():
 		return command.ErrOOM
 	case c.st.Waits.Bytes()+bytes > c.bounds.waiting:

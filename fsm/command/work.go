@@ -36,17 +36,18 @@ func (c *Call) Fits(work int64) bool {
 	return false
 }
 
-// Affords is fits and spend for a request that writes so many keys. The price contains the first.
-func (c *Call) Affords(keys int) bool {
-	if keys < 2 {
-		return true
-	}
-	work := int64(keys-1) * WriteWork
+// Pays spends work if the request may do this much more work, and reports whether it may. If not, the request is over.
+func (c *Call) Pays(work int64) bool {
 	if !c.Fits(work) {
 		return false
 	}
 	c.Spend(work)
 	return true
+}
+
+// Affords is Pays for a request that writes so many keys. The price of the request contains the first key.
+func (c *Call) Affords(keys int) bool {
+	return keys < 2 || c.Pays(int64(keys-1)*WriteWork)
 }
 
 // Narrow lowers the ceiling: no more work than most is allowed from here on. The result is for widen.
@@ -82,16 +83,15 @@ const (
 
 var ErrTooMuchWork = protocol.Err("command is over its budget of work")
 
-// Charge is fits and spend for an op with much to do. The op goes on if ok, and else answers problem. The
-// op has changed nothing yet.
+// Charge is Pays for an op with much to do, before the op changes anything. If ok is false, the reply of the op is
+// problem.
 func (c *Call) Charge(work int64) (problem protocol.Value, ok bool) {
 	switch {
 	case work > MaxElementsWork:
 		return ErrTooMuchWork, false
-	case !c.Fits(work):
+	case !c.Pays(work):
 		return ErrOverWork, false
 	}
-	c.Spend(work)
 	return problem, true
 }
 

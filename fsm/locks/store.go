@@ -377,9 +377,9 @@ func (s *store) normalize(l *lock) {
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
-// timers returns the deadlines of a lock's delay, of its pending grant, and of its first wait, and the waiter w of that
-// wait. A missing deadline is noDeadline. A pending grant is due from the time on at which it became pending, so its
-// deadline is one millisecond earlier.
+// timers returns three deadlines of a lock: those of the delay, of the pending grant, and of the first wait. It also
+// returns the waiter of that wait. A missing deadline is noDeadline. A pending grant is due at grantPendingSince, so
+// its deadline is the millisecond before.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	delay, grant, wait = noDeadline, noDeadline, noDeadline
 	if m := l.ext; m != nil {
