@@ -199,10 +199,10 @@ func (p *proposer) look(l *leaderTerm) (some bool, work int64) {
 	for _, i := range [...]int{p.turn, 1 - p.turn} {
 		w := &p.waiting[i]
 		*w = p.sources[i].waiting(l, room-work, room > 0 && work == 0)
-		some, work = some || w.From < w.Until, work+w.Work
-		if w.Work > 0 {
+		if w.Work > 0 && work == 0 {
 			p.turn = 1 - i
 		}
+		some, work = some || w.From < w.Until, work+w.Work
 	}
 	return some, work
 }

@@ -435,6 +435,16 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 		}
 		require.Equal(t, []string{"ts M0", "L", "M1", "st O0", "M2", "O1", "ts O2", ""}, all)
 
+		for range 2 {
+			add(mine, "M", entryWork/8*7)
+		}
+		for range 9 {
+			add(others, "o", entryWork/8)
+		}
+		for i, want := range []string{"Mo", "oooooooo", "M"} {
+			require.ElementsMatch(t, []byte(want), []byte(step(true)), "entry %d: who had room first goes second", i)
+		}
+
 		add(mine, "P", apartFrom-1)
 		add(mine, "s", 1)
 		require.Equal(t, "sP", step(true), "little work has no entry of its own")
