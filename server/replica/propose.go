@@ -16,7 +16,7 @@ const (
 	// leader's disk works beside the followers' disks anyway (raftnode/parallel_log.go), so a second would hide no
 	// delay, and only make entries smaller and more. One more may be in flight: see apartFrom.
 	maxInFlight = 16
-	// aloneFrom is the size of an entry from which on none is proposed beside it.
+	// aloneFrom is the size of an entry from which on no later step proposes one beside it.
 	aloneFrom = 64 << 10
 	// apartFrom is the work of large batches from which on the small batches that wait have an entry of their own, right
 	// before. Else they would be answered, and told of what they caused, when the large ones have run.
@@ -35,7 +35,7 @@ type proposer struct {
 	turn    int             // whose large batches have room first
 	entry   *entryBuilder
 	delay   *refusalDelay
-	alone   bool        // the last entry is to be alone in flight
+	alone   bool        // an entry of the last step is to be alone in flight
 	room    *time.Timer // wakes the proposer when another entry may follow
 }
 
@@ -142,7 +142,7 @@ func (p *proposer) step() bool {
 		p.delay.hold()
 		return false
 	}
-	p.first = 1 - p.first
+	p.first, p.alone = 1-p.first, false
 	begin := func() { p.entry.begin(version, stamp, offset, p.limits) }
 	begin()
 	apart := work >= apartFrom && p.gather(l, false)
@@ -165,7 +165,7 @@ func (p *proposer) send(l *leaderTerm, version byte, stamp int64, useful bool, w
 	}
 	l.stamped, l.version = stamp, version
 	p.delay.propose(useful)
-	p.alone = len(entry) >= aloneFrom
+	p.alone = p.alone || len(entry) >= aloneFrom
 	now := time.Now()
 	l.begin(now, work)
 	if l.inFlight.Add(1) == 1 {

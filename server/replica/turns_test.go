@@ -498,5 +498,24 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 			p.landed(l.term)
 		}
 		require.Contains(t, all, "H", "more than the room, beside others' large work that is always in flight")
+		for l.inFlight.Load() > 0 {
+			p.landed(l.term)
+		}
+		for step(true) != "" {
+		}
+
+		name := strings.Repeat("s", aloneFrom)
+		add(mine, name, 1)
+		add(mine, "X", entryWork)
+		require.Equal(t, name+" X", step(false))
+		add(mine, "s", 1)
+		time.Sleep(2 * time.Millisecond)
+		require.Empty(t, step(true), "nothing follows beside an entry of many bytes")
+		p.landed(l.term)
+		p.landed(l.term)
+		require.Equal(t, "s", step(false))
+		add(mine, "s", 1)
+		time.Sleep(2 * time.Millisecond)
+		require.Equal(t, "s", step(true))
 	})
 }
