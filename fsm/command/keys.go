@@ -86,10 +86,12 @@ func (c *Call) meetLock(db int, key string) {
 	c.DueMet = c.DueMet || c.Keys.Locks.HasDue(db, key, c.NowMillis)
 }
 
-// MeetLocks marks a read of all locks and sessions as due if one of them ends between the state's clock and the read's
-// instant. A lock that was due before, and is not settled yet, shows as it is.
+// MeetLocks sets DueMet for a read of all locks and sessions if the read's instant is later than the state's clock, and
+// an event of a lock or a session is due at that instant. At the state's clock, a lock shows as it is until its event
+// runs.
 func (c *Call) MeetLocks() {
-	c.DueMet = c.DueMet || c.Reading && c.Keys.Locks.HasDueBetween(c.Keys.ClockMillis, c.NowMillis)
+	c.DueMet = c.DueMet ||
+		c.Reading && c.Keys.ClockMillis < c.NowMillis && c.Keys.Locks.HasAnyDue(c.NowMillis)
 }
 
 // LeaseUntil is the time until a deadline, 0 for never.

@@ -19,7 +19,7 @@ type database struct {
 // flush describes a flush, which ends all holds of a database.
 type flush struct {
 	at    int64  // the time of the flush
-	cause uint64 // the number of the command, for the events
+	cause uint64 // the id of the command, see [Event]
 }
 
 func newDatabase(compared *int) *database {

@@ -41,6 +41,10 @@
 //   - A waiter is a request in one queue or in several. Its place in a queue is an entry of that queue.
 //   - A waiter is awake in the queue of the lock that blocked it last, and asleep in its other queues. It is absent
 //     while its wait has ended by time and a grace still keeps its places.
+//   - The order of a waiter is a number. A new waiter gets a larger order than all waiters before it, and keeps the order
+//     while it waits.
+//   - A native lock is a lock of the table. A stock lock is a key that a client takes as a lock with commands of Redis;
+//     the table has no record of it.
 //   - A lock is contended while its queue has an entry. It is live in a live database, and flushed in a flushed one.
 //   - A deadline is the last instant of a lease, session, wait, grace or delay. A timer is a deadline that the table
 //     stores for a lock or a session. Its event is due when the deadline has passed.

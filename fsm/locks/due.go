@@ -9,8 +9,8 @@ import (
 // engine runs the due events of a store, and grants its locks to waiters. [Table] adds the calls that clients cause.
 type engine struct{ store }
 
-// Sweep runs due events of all sessions and locks in the order of time, while the budget lasts. The third quarter of
-// the budget skips locks without a queue, because nobody waits for the end of their leases.
+// Sweep runs due events of all sessions and locks while the budget lasts, in the order of [engine.runFirstEvent]. While
+// it spends the third quarter of the budget, it skips locks without a queue: nobody waits for their leases to end.
 func (e *engine) Sweep() {
 	half := max(0, e.units) / 2
 	e.units -= half
@@ -249,14 +249,11 @@ func (s *store) firstDue() int64 {
 	return due
 }
 
-// HasDueBetween reports whether an event of any session or lock is due at untilMillis. It reports false if untilMillis
-// is not later than afterMillis.
-func (s *store) HasDueBetween(afterMillis, untilMillis int64) bool {
-	return afterMillis < untilMillis && s.firstDue() < untilMillis
-}
+// HasAnyDue reports whether an event of any session or lock is due at nowMillis.
+func (s *store) HasAnyDue(nowMillis int64) bool { return s.firstDue() < nowMillis }
 
-// HasDue reports whether [Table.Settle] would change the lock of a key at nowMillis. It has false positives: once any
-// session has ended, HasDue may report true for a lock that other sessions hold or wait for.
+// HasDue reports whether [Table.Settle] would change the lock of a key at nowMillis. It has false positives: while the
+// event of any session is due, HasDue may report true for a lock that only other sessions hold or wait for.
 func (s *store) HasDue(db int, key string, nowMillis int64) bool {
 	l := s.peek(db, key)
 	if l == nil {

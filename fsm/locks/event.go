@@ -8,8 +8,8 @@ import (
 // EventKind is the kind of an event.
 type EventKind uint8
 
-// The kinds of events. The table emits them for native locks, except Refused and Mismatched. Commands emit those two,
-// and all events of stock locks.
+// The kinds of events. The table emits the events of native locks and of sessions, except Refused and Mismatched.
+// Commands emit these two, and all events of stock locks.
 const (
 	// Created reports that the table made a lock. The state machine stores an item, which marks the lock.
 	Created EventKind = iota + 1
@@ -28,8 +28,9 @@ const (
 	TimedOut
 	// JoinedQueue reports that a request joined the queue of the lock. Waiters counts the entries, the new one included.
 	JoinedQueue
-	// WaitEnded reports that the wait with Name ended. Each wait causes one such event, after its other events. Fence is
-	// the fence of the grant; it is 0 if there was no grant, and then Err tells why. Key is the first key of the request.
+	// WaitEnded reports that the wait with Name ended. Each wait causes at most one, and none if the client disconnected.
+	// Only LeftQueue may follow it. Fence is the fence of the grant; it is 0 if there was no grant, and then Err tells
+	// why. Key is the first key of the request.
 	WaitEnded
 	// SessionEnded reports that a session ended. The table may emit Lost for the holds of the session before or after this
 	// event.
@@ -50,12 +51,13 @@ const (
 	// Renewed reports that the owner asked for its hold again from another connection, moved it to another session, or
 	// downgraded it.
 	Renewed
-	// Stored reports that a command replaced Item by Next, if one of the two may be a stock lock. Next is empty if the
-	// command deleted the item. Only audits read Stored, Joined and Parted.
+	// Stored reports that a command replaced the item of a key, and that the old or the new item may be a stock lock.
+	// [StockLock] has them as Item and Next. Next is empty if the command deleted the item. Only audits read Stored,
+	// Joined and Parted.
 	Stored
-	// Joined reports that a command added Owner to the hash of a stock lock.
+	// Joined reports that a command added the field Owner to a hash that is a stock lock. Its fields are its owners.
 	Joined
-	// Parted reports that a command removed Owner from the hash of a stock lock.
+	// Parted reports that a command removed the field Owner from such a hash.
 	Parted
 )
 
@@ -115,8 +117,8 @@ type Event struct {
 	// SinceMillis is the time at which the hold was granted. It is set in Lost, and in Granted if the owner held the lock
 	// already, under another fence. In LeftQueue it is the time at which the wait began.
 	SinceMillis int64
-	// Cause is set in Lost. It is the number of the command that broke or flushed the hold, or 0. See [Break] and
-	// [Table.Flush].
+	// Cause is set in Lost. It is the id that the caller of [Table.Break] or [Table.Flush] gave to the command that ended
+	// the hold. It is 0 if no such command ended the hold.
 	Cause uint64
 	// WaitedMillis is the time for which a request waited before its grant, or before its wait ended.
 	WaitedMillis int64
@@ -175,8 +177,8 @@ func (s *store) holdEvent(kind EventKind, h *hold) Event {
 	return event
 }
 
-// holdEndEvent returns an event about a hold that ended or was renewed. at is the time of the end or of the renewal.
-func (s *store) holdEndEvent(kind EventKind, h *hold, at int64) Event {
+// timedHoldEvent returns an event about a hold that ended or was renewed. at is the time of the end or of the renewal.
+func (s *store) timedHoldEvent(kind EventKind, h *hold, at int64) Event {
 	event := s.holdEvent(kind, h)
 	event.HeldMillis = at - h.since
 	if h.deadline != noDeadline {
@@ -248,13 +250,13 @@ func (s *store) waitEvent(kind EventKind, w *waiter, key string) Event {
 // whether the hold has caused a Late. For a hold of a session it reports false, since the session records that.
 func (s *store) emitLate(h *hold, at int64) bool {
 	if h.deadline == noDeadline {
-		// endSession emits Late for a session that ends.
+		// While endPending is set, endSession emits the Late of the session, or has emitted it.
 		if sess := s.session(h.sessionOrLease); !sess.endPending {
 			s.emitLateFor(sess, h, at)
 		}
 		return false
 	}
-	event := s.holdEndEvent(Late, h, at)
+	event := s.timedHoldEvent(Late, h, at)
 	if h.lateEmitted || event.SinceRenewedMillis <= event.LeaseMillis/5*4 {
 		return h.lateEmitted
 	}
@@ -278,7 +280,7 @@ func (s *store) emitLateFor(sess *session, h *hold, at int64) {
 		return
 	}
 	s.mutableSession(sess.id).lateEmitted = true
-	event := s.holdEndEvent(Late, h, at)
+	event := s.timedHoldEvent(Late, h, at)
 	event.SinceRenewedMillis, event.LeaseMillis = since, sess.lease
 	s.emit(event)
 }

@@ -52,7 +52,7 @@ func (s *store) hasEnded(l *lock, h *hold, nowMillis int64) bool {
 // loseHold removes a hold, emits [Lost], and starts the delay of the lock. A longer delay that runs already stays.
 func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
-	event := e.holdEndEvent(Lost, h, why.at)
+	event := e.timedHoldEvent(Lost, h, why.at)
 	event.Reason, event.Cause, event.SinceMillis = why.reason, why.cause, h.since
 	e.emit(event)
 	e.emitLate(h, why.at)

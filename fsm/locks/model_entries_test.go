@@ -250,7 +250,7 @@ func (p *twins) estimate() {
 			}
 		}
 	}
-	if p.table.HasDueBetween(now, until) {
+	if now < until && p.table.HasAnyDue(until) {
 		return
 	}
 	require.Empty(p.t, then.events)

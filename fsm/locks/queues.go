@@ -31,7 +31,7 @@ func newQueues(compared *int) queues {
 		waitersByOwner:   newTree(waiterOwnerBefore, compared),
 		waitEnds:         newTree(waitEndBefore, compared),
 		waitersByName:    newTree(nameBefore, compared),
-		waitersBySession: newTree(waitOfBefore, compared),
+		waitersBySession: newTree(waiterBySessionBefore, compared),
 	}
 }
 
@@ -101,7 +101,7 @@ func waitEndBefore(a, b waiterKey) bool {
 
 func nameBefore(a, b *waiter) bool { return a.name().Compare(b.name()) < 0 }
 
-func waitOfBefore(a, b *waiter) bool {
+func waiterBySessionBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 

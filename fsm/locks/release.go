@@ -40,7 +40,7 @@ func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok boo
 }
 
 func (t *Table) release(l *lock, h *hold) {
-	t.emit(t.holdEndEvent(Released, h, t.now))
+	t.emit(t.timedHoldEvent(Released, h, t.now))
 	t.emitLate(h, t.now)
 	t.removeHold(l, h)
 }

@@ -66,7 +66,8 @@ var (
 	ErrSessionFull = errors.New("too many holds and waits of the session")
 	// ErrOverQuota refuses a request that is marked OverQuota and would have to wait.
 	ErrOverQuota = errors.New("too many of the account wait")
-	// ErrNodeEnded ends the waits of a node that was silent for too long. A node that comes back passes it to its clients.
+	// ErrNodeEnded ends the waits of the clients of a node that was silent for too long. If the node comes back, it sends
+	// these clients the error.
 	ErrNodeEnded = errors.New("the node was cut off")
 	// ErrUnblocked ends a wait by CLIENT UNBLOCK ERROR.
 	ErrUnblocked = errors.New("unblocked")
@@ -134,7 +135,7 @@ type Break struct {
 	DelayMillis int64
 	// Reason is the reason in the events for the holders: [Broken] or [Flushed].
 	Reason Reason
-	// Cause is the number of the command, for the events, or 0.
+	// Cause is an id of the command, or 0. The caller chooses it, and the table copies it to the Lost events.
 	Cause uint64
 }
 

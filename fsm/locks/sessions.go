@@ -99,11 +99,11 @@ func newSessions(compared *int) sessions {
 		sessionEnds:          newTree(sessionEndBefore, compared),
 		sessionsByNode:       newTree(sessionKeyBefore, compared),
 		sessionsByConnection: newTree(sessionKeyBefore, compared),
-		holdsBySession:       newTree(holdOfBefore, compared),
+		holdsBySession:       newTree(holdBySessionBefore, compared),
 	}
 }
 
-func holdOfBefore(a, b *hold) bool {
+func holdBySessionBefore(a, b *hold) bool {
 	switch {
 	case a.sessionOrLease != b.sessionOrLease:
 		return a.sessionOrLease < b.sessionOrLease

@@ -82,7 +82,8 @@ func (p *player) Err() error                     { return p.err }
 func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p.String()) }
 
 // derived returns a line of text for each fact that a snapshot does not contain: counts, flags, and the items of the
-// trees. A line names a record by the lock that refers to it, so a record without a lock has an empty name.
+// trees. The name of a hold or waiter in a line is made when its lock is read. If no lock has the record, the name is
+// empty.
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
 	for l := range t.allLocks() {

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waiter is a request that waits for its locks. It has an entry in the queue of each of its keys, all with the same
-// order. A waiter is immutable once it is in a table.
+// waiter is a request that waits for its locks. It has an entry in the queue of each of its keys, and all these
+// entries have the waiter's order. A waiter is immutable once it is in a table.
 type waiter struct {
 	oneKey   [1]string // the key of a request for one lock
 	owner    string
