@@ -187,8 +187,8 @@ func (t *Table) repeatedWaiter(q *Request) *waiter {
 	return w
 }
 
-// endReplacedWaits ends the owner's waits for all keys of a new request, because an owner has at most one entry in a
-// queue. The waiter that the request repeats is granted next, so no [LeftQueue] is emitted for it.
+// endReplacedWaits ends each wait of the owner for any of the keys of a new request, because an owner has at most one
+// entry in a queue. The waiter that the request repeats is granted next, so no [LeftQueue] is emitted for it.
 func (t *Table) endReplacedWaits(q *Request, repeated *waiter) {
 	for _, key := range q.Keys {
 		w := t.waiterOf(t.find(q.DB, key), q.Owner)

@@ -15,7 +15,7 @@ const (
 	QueueUnits = 2
 )
 
-// budget is a soft bound on the work of the present call: a step that always completes may overdraw it.
+// budget is a soft bound on the work of the present call. A step completes even if that overdraws the budget.
 type budget struct{ units int }
 
 func (b *budget) hasBudget() bool { return b.units > 0 }

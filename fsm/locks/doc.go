@@ -45,7 +45,12 @@
 //     while it waits.
 //   - A native lock is a lock of the table. A stock lock is a key that a client takes as a lock with commands of Redis;
 //     the table has no record of it.
-//   - A lock is contended while its queue has an entry. It is live in a live database, and flushed in a flushed one.
+//   - A lock is contended while its queue has an entry.
+//   - The order of a waiter is a number that gives its place in each queue. A new waiter gets a larger order than all
+//     waiters before it. A request that repeats a waiter keeps the order.
+//   - A flush replaces a database, with its locks, by an empty one. The new database is live. The old one is flushed,
+//     and stays until its holds are emitted as lost and its queues have moved. A lock in a live database is live, and
+//     a lock in a flushed one is flushed.
 //   - A deadline is the last instant of a lease, session, wait, grace or delay. A timer is a deadline that the table
 //     stores for a lock or a session. Its event is due when the deadline has passed.
 //   - A hold or a session has ended when its deadline has passed. It stays in the table until its event runs.

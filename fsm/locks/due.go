@@ -173,8 +173,9 @@ func (e *engine) hasDueBeforeGrant(l *lock) bool {
 	return min(delayEnd, grant) < e.readAt || waitEnd < e.readAt-1
 }
 
-// runSessionEnd ends a session whose deadline has passed. If a contact to the session's node has renewed the session
-// since, runSessionEnd instead replaces the expired own lease of the session by the lease that its node renews.
+// runSessionEnd ends a session whose deadline has passed. The exception is a session whose own lease has expired, but
+// whose node has renewed its attached sessions since that lease began. Such a session moves from sessionEnds to
+// sessionsByNode: it ends when its node has been silent for the lease.
 func (e *engine) runSessionEnd(id uint64, end int64) {
 	s := e.mutableSession(id)
 	if last := e.endOf(s); s.hasOwnLease && !s.endPending && last > end {

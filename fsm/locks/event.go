@@ -8,8 +8,9 @@ import (
 // EventKind is the kind of an event.
 type EventKind uint8
 
-// The kinds of events. The table emits the events of native locks and of sessions, except Refused and Mismatched.
-// Commands emit these two, and all events of stock locks.
+// The kinds of events. A native lock is a lock of the table. A stock lock is a key that a client takes as a lock with
+// commands of Redis: see [keyspace.Mark]. The table emits the events of native locks and of sessions, except Refused
+// and Mismatched. Commands emit these two, and all events of stock locks.
 const (
 	// Created reports that the table made a lock. The state machine stores an item, which marks the lock.
 	Created EventKind = iota + 1
@@ -113,7 +114,7 @@ type Event struct {
 	// connection. The reply to the later request answers for these keys, too. The slice belongs to the later request.
 	Again   []string
 	Waiters int    // in JoinedQueue and LeftQueue: the entries of the queue after the change
-	Note    string // the note of the hold, or in LeftQueue of the request
+	Note    string // the note of the hold; in LeftQueue: the note of the request
 	// SinceMillis is the time at which the hold was granted. It is set in Lost, and in Granted if the owner held the lock
 	// already, under another fence. In LeftQueue it is the time at which the wait began.
 	SinceMillis int64

@@ -77,8 +77,8 @@ func (e *engine) grantQueue(l *lock, dueEventsRun bool) {
 }
 
 // wakeQueueIfHoldEnded wakes the queue of the lock that blocks a waiter, if a hold of that lock has ended but has not
-// been removed. Such a hold blocks even compatible requests. If the session of the hold is renewed first, the hold will
-// not be removed, and no removal will wake the queue.
+// been removed. Such a hold blocks even compatible requests. Its removal would wake the queue, but the hold is not
+// removed if its session is renewed before that. The wake-up makes the grant of a compatible request pending.
 func (e *engine) wakeQueueIfHoldEnded(w *waiter) {
 	if l := e.findMutable(int(w.db), w.keys()[w.blockingKey]); e.hasEndedHold(l, e.readAt) {
 		e.wakeQueue(l)

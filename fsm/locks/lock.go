@@ -153,7 +153,8 @@ func (l *lock) firstLease() (*hold, int64) {
 	return nil, noDeadline
 }
 
-// lockBefore orders locks by database, hash and key. It compares keys last, since each key is in memory of its own.
+// lockBefore orders locks by database, hash and key. It compares keys last, since a key is slower to read: it is in
+// memory of its own.
 func lockBefore(a, b *lock) bool {
 	switch {
 	case a.db() != b.db():

@@ -152,7 +152,7 @@ func (e *engine) moveFlushed(l *lock) {
 			m.grantPendingSince = max(from.flush.at, 1)
 		}
 	}
-	l.idAndFlags &^= flagWoken // grantPendingSince schedules the grant
+	l.idAndFlags &^= flagWoken // the event of grantPendingSince grants the queue, and finishStep does not
 }
 
 // HasLocks reports whether a database has locks, apart from flushed ones.

@@ -55,8 +55,9 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// ReturnGrant releases a hold whose client had disconnected before it learned of the grant, and reports whether it did.
-// A hold with another fence or client stays, and so does a hold that its owner has renewed since the grant.
+// ReturnGrant releases a hold whose client had disconnected before it learned of the grant. It reports whether it
+// released the hold. A hold with another fence or client stays, and so does a hold that its owner has renewed since the
+// grant.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finishStep()
 	l := t.settleKey(db, key)
@@ -82,7 +83,8 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	case old.mode == Permits:
 		return 0, ErrMode
 	}
-	// The owner may wait for this lock as one of several. Its shared hold will no longer cover a wait in another mode.
+	// The owner may also wait for this lock, in a request for several locks. The shared hold will not cover that
+	// request if it has another mode.
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
 		t.dismiss(w, cmp.Or(t.lapseError(w), ErrMode))
 	}

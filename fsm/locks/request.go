@@ -50,7 +50,8 @@ const (
 var (
 	// ErrMode refuses a request of an owner whose present hold does not cover the request, and ends such a wait.
 	ErrMode = errors.New("the owner holds the lock in another mode")
-	// ErrNoSession refuses a request whose session does not exist or has ended, and ends the waits of a session.
+	// ErrNoSession refuses a request whose session does not exist or has ended. It also ends the waits of a session that
+	// has ended.
 	ErrNoSession = errors.New("no such session")
 	// ErrTooLong refuses a text of more than [MaxText] bytes.
 	ErrTooLong = errors.New("text too long")
@@ -109,7 +110,7 @@ type Request struct {
 	// Notify in [Wait].
 	Notify bool
 	// Reentrant says whether a request for a lock that the owner holds increments the count of the hold. It does not if
-	// Call is that of the last request that did.
+	// Call is not empty and the hold has the same call: then the request repeats the last one that was counted.
 	Reentrant bool
 }
 

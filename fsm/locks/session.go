@@ -124,8 +124,9 @@ func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	}
 }
 
-// endSessionsOfIncarnation ends the attached sessions of an incarnation whose deadlines have passed, within the budget.
-// The caller then renews the incarnation, and with it the sessions that the budget has left.
+// endSessionsOfIncarnation ends the attached sessions of an incarnation whose deadlines have passed, while the budget
+// lasts. The caller then renews all sessions of the incarnation that are left. These include sessions that have ended,
+// if the budget was spent first.
 func (t *Table) endSessionsOfIncarnation(o protocol.Incarnation) {
 	for t.hasBudget() {
 		i, ok := t.incarnationAt(o)

@@ -29,7 +29,7 @@ type session struct {
 	// node has been silent for the lease; it is then in sessionsByNode.
 	hasOwnLease bool
 	endPending  bool // the session ended at deadline, and its holds and waiters are not removed yet
-	lateEmitted bool // Late was emitted since the session last held no lock; in no snapshot
+	lateEmitted bool // Late was emitted; cleared when a session without holds gets one; in no snapshot
 	// holds and waiters are the numbers of holds and waiters of the session. queueEntries is the number of entries that
 	// the waiters have in queues.
 	holds, waiters, queueEntries int32
@@ -73,7 +73,8 @@ func sessionKeyBefore(a, b sessionKey) bool {
 	return cmp.Or(a.origin.Compare(*b.origin), cmp.Compare(a.leaseOrConn, b.leaseOrConn), cmp.Compare(a.id, b.id)) < 0
 }
 
-// incarnation is the record of an incarnation to whose connections sessions are attached.
+// incarnation is the record of one incarnation of a node. It exists while a session is attached to a connection of that
+// incarnation.
 type incarnation struct {
 	origin      protocol.Incarnation
 	lastContact int64 // the time at which the node last renewed its attached sessions
@@ -121,8 +122,8 @@ func (s *sessions) session(id uint64) *session {
 	return found
 }
 
-// endOf returns the deadline of a session. An attached session has two deadlines, that of its own lease and that of a
-// lease from the last contact to its node; endOf returns the later one.
+// endOf returns the deadline of a session. For an attached session it is the later one of two instants: the field
+// deadline, and the last contact with its node plus the lease.
 func (s *sessions) endOf(sess *session) int64 {
 	end := sess.deadline
 	if sess.origin != nil && !sess.endPending {
@@ -157,7 +158,7 @@ func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 }
 
 // nextSessionEnd returns the session that ends first of all sessions, and its deadline. If there is no session, it
-// returns 0 and noDeadline. The session may end later than that: if it has a lease of its own, a contact to its node
+// returns 0 and noDeadline. The session may end later than that: if it has a lease of its own, a contact with its node
 // may have renewed it.
 func (s *sessions) nextSessionEnd() (id uint64, end int64) {
 	end = noDeadline

@@ -161,7 +161,8 @@ func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 	}
 }
 
-// passList passes a list of n records. It writes each record of all, or calls read once for each record.
+// passList passes a list of records. To write a list, it writes the number n and the records that the iterator all
+// yields. To read a list, it reads the number, and calls read once for each record.
 func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *codec), read func()) {
 	count := passCount(c, n)
 	if c.w != nil {
@@ -175,7 +176,8 @@ func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *c
 	}
 }
 
-// passRecords is passList for a slice. Unlike passList it allocates no memory, since each lock has two such lists.
+// passRecords is passList for a slice. It needs no iterator, and so allocates no memory. This matters since each lock
+// has two such lists.
 func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read func()) {
 	count := passCount(c, len(all))
 	for _, record := range all {

@@ -21,8 +21,8 @@ type store struct {
 	// readAt is the time at which locks are evaluated: now, or immediately after the deadline of the event that runs.
 	readAt int64
 	budget
-	// generation is the number of copies that were made of the table. A copy of the table may share the records of locks
-	// and sessions that have another generation, so a call changes a copy of such a record.
+	// generation is the number of copies that were made of the table. A record of a lock or session that has an older
+	// generation may be shared with a copy of the table. A call stores a changed copy of such a record in its place.
 	generation           uint64
 	fences               uint64 // the last fence that was issued
 	orders               uint64 // the last order that was issued to a waiter
@@ -84,8 +84,8 @@ func addSaturating(a, b int64) int64 {
 	return a + b
 }
 
-// internOrigin returns a record of an incarnation that holds, waiters and sessions share. The store keeps one such
-// record for each node, that of the last incarnation.
+// internOrigin returns a record of an incarnation. Holds, waiters and sessions with this origin can share the
+// record. The store keeps one record for each node, that of the incarnation that was interned last.
 func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 	for i, known := range s.origins {
 		if *known == o {

@@ -17,11 +17,11 @@ type waiter struct {
 	ticket   uint64
 	session  uint64 // the session of the requested hold, or 0 if the hold has a lease
 	lease    int64
-	wait     int64 // the longest wait in milliseconds, or 0 for a wait without a deadline
-	grace    int64 // the time in milliseconds for which an absent waiter keeps its entries
-	order    uint64
-	since    int64 // the instant at which the owner joined the queues
-	deadline int64 // the last instant of the wait, or of the grace if the waiter is absent; or noDeadline
+	wait     int64  // the longest wait in milliseconds, or 0 for a wait without a deadline
+	grace    int64  // the time in milliseconds for which an absent waiter keeps its entries
+	order    uint64 // the place in each queue: see the package documentation
+	since    int64  // the instant at which the owner joined the queues
+	deadline int64  // the last instant of the wait, or of the grace if the waiter is absent; or noDeadline
 	account  int16
 	db       uint8
 	mode     Mode
@@ -61,7 +61,7 @@ func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	return w
 }
 
-// request returns the request of the waiter. The keys are in the memory of the waiter.
+// request returns the request of the waiter. The field Keys is the slice of the waiter, and not a copy.
 func (w *waiter) request() Request {
 	return Request{
 		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
@@ -71,7 +71,7 @@ func (w *waiter) request() Request {
 	}
 }
 
-// keys returns the keys, in the memory of the waiter.
+// keys returns the keys of the request. The slice is part of the waiter, and not a copy.
 func (w *waiter) keys() []string {
 	if w.manyKeys != nil {
 		return w.manyKeys
