@@ -41,13 +41,11 @@
 //   - A waiter is a request in one queue or in several. Its place in a queue is an entry of that queue.
 //   - A waiter is awake in the queue of the lock that blocked it last, and asleep in its other queues. It is absent
 //     while its wait has ended by time and a grace still keeps its places.
-//   - The order of a waiter is a number. A new waiter gets a larger order than all waiters before it, and keeps the order
-//     while it waits.
+//   - The order of a waiter is a number that gives its place in each queue. A new waiter gets a larger order than all
+//     waiters before it. A request that repeats a waiter keeps the order.
 //   - A native lock is a lock of the table. A stock lock is a key that a client takes as a lock with commands of Redis;
 //     the table has no record of it.
 //   - A lock is contended while its queue has an entry.
-//   - The order of a waiter is a number that gives its place in each queue. A new waiter gets a larger order than all
-//     waiters before it. A request that repeats a waiter keeps the order.
 //   - A flush replaces a database, with its locks, by an empty one. The new database is live. The old one is flushed,
 //     and stays until its holds are emitted as lost and its queues have moved. A lock in a live database is live, and
 //     a lock in a flushed one is flushed.

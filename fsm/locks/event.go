@@ -8,9 +8,8 @@ import (
 // EventKind is the kind of an event.
 type EventKind uint8
 
-// The kinds of events. A native lock is a lock of the table. A stock lock is a key that a client takes as a lock with
-// commands of Redis: see [keyspace.Mark]. The table emits the events of native locks and of sessions, except Refused
-// and Mismatched. Commands emit these two, and all events of stock locks.
+// The kinds of events. The table emits the events of native locks and of sessions, except Refused and Mismatched.
+// Commands emit these two, and all events of stock locks. The documentation of the package explains native and stock.
 const (
 	// Created reports that the table made a lock. The state machine stores an item, which marks the lock.
 	Created EventKind = iota + 1
