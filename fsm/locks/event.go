@@ -109,8 +109,8 @@ type Event struct {
 	// grant, a timeout or a LOCK.CANCEL.
 	Name waits.Name
 	Err  error
-	// Again lists the keys of the later request, if Err is ErrAskedAgain and the later request came from the same
-	// connection. The reply to the later request answers for these keys, too. The slice belongs to the later request.
+	// Again is set if Err is ErrAskedAgain, and the request that ended the wait came from the waiter's connection. It
+	// lists the keys of that request. The reply to that request answers for these keys. The slice belongs to the request.
 	Again   []string
 	Waiters int    // in JoinedQueue and LeftQueue: the entries of the queue after the change
 	Note    string // the note of the hold; in LeftQueue: the note of the request
@@ -141,7 +141,8 @@ type StockLock struct {
 	Item keyspace.Item
 	// Next is the item that replaces Item in an Overwritten or Stored event.
 	Next keyspace.Item
-	// Owners describes the owners that lost the lock. If the lock was Broken, Owners has only the first of Count owners.
+	// Owners and Count are set only in a Lost event whose Reason is Broken. Count is the number of owners that lost the
+	// lock. Owners describes the first few of them.
 	Owners []Hold
 	Count  int
 	// Ended is set in a Mismatched event if the owner's lease had ended and the key was not removed yet.
@@ -272,8 +273,8 @@ func (s *store) emitLateSession(sess *session, at int64) {
 	}
 }
 
-// emitLateFor emits [Late] about hold h of a session, if the session is late. It emits no second Late until the session
-// has held no lock in between.
+// emitLateFor emits [Late] about hold h of a session, if less than a fifth of the session's lease is left, and if h has
+// existed for more than four fifths of it. It emits another Late only after the session has been without holds.
 func (s *store) emitLateFor(sess *session, h *hold, at int64) {
 	since := min(at-(s.endOf(sess)-sess.lease), at-h.since)
 	if sess.lateEmitted || since <= sess.lease/5*4 {

@@ -49,7 +49,7 @@ type Info struct {
 type Query struct {
 	DB     int    // -1 selects all databases, if Session is set
 	Cursor uint64 // where the page begins; 0 for the first page
-	Count  int    // the number of locks after which a page ends; locks that it does not list count, too
+	Count  int    // the number of locks after which a page ends, including locks that are not listed
 	// Most bounds the holds, and also the waits, that are listed for one lock.
 	Most int
 	// Match reports whether a key is listed. If Match is nil, all keys are listed.

@@ -152,7 +152,7 @@ func (e *engine) moveFlushed(l *lock) {
 			m.grantPendingSince = max(from.flush.at, 1)
 		}
 	}
-	l.idAndFlags &^= flagWoken // the event of grantPendingSince grants the queue, and finishStep does not
+	l.idAndFlags &^= flagWoken // the event of the pending grant will grant the lock; finishStep must not
 }
 
 // HasLocks reports whether a database has locks, apart from flushed ones.

@@ -297,7 +297,7 @@ func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 // WaitersOf counts the waiters of an account, including absent waiters.
 func (q *queues) WaitersOf(account int) int { return q.counts.Of(account) }
 
-// LastAccount returns the largest number of an account that has ever had a waiter.
+// LastAccount returns the highest account number of all waiters that the queues have had, or 0.
 func (q *queues) LastAccount() int { return max(0, len(q.counts)-1) }
 
 func (q *queues) copy() queues {

@@ -109,8 +109,8 @@ type Request struct {
 	// Notify says whether the client wants a notice of the end of the wait, apart from its reply. The table only shows
 	// Notify in [Wait].
 	Notify bool
-	// Reentrant says whether a request for a lock that the owner holds increments the count of the hold. It does not if
-	// Call is not empty and the hold has the same call: then the request repeats the last one that was counted.
+	// Reentrant says whether a request for a lock that the owner holds increments the count of the hold. If Call is not
+	// empty and the hold has the same call, the request repeats the last one that was counted, and the count stays.
 	Reentrant bool
 }
 

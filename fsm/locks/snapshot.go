@@ -55,7 +55,7 @@ type codec struct {
 
 	// err is the first error of a read. recordErr is the error for a bad value of the current record.
 	err, recordErr error
-	lastLock       *lock     // the lock of the current list that was read last
+	lastLock       *lock     // the last lock that was read from the current list, or nil
 	waiters        []*waiter // all waiters that were read
 	key            string    // the key of the current lock, for errors
 }

@@ -82,8 +82,8 @@ func (p *player) Err() error                     { return p.err }
 func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p.String()) }
 
 // derived returns a line of text for each fact that a snapshot does not contain: counts, flags, and the items of the
-// trees. A line names each lock, hold and waiter. derived collects these names from the locks and their queues, so a
-// record that is only in another tree has an empty name in the line of that tree.
+// trees. The lines have names for locks, holds and waiters. derived makes these names from the locks and their queues,
+// so a record that is only in another tree has an empty name in the line of that tree.
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
 	for l := range t.allLocks() {
