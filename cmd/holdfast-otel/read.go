@@ -37,7 +37,7 @@ func idOf(l *audit.Line) lineID { return lineID{unique.Make(l.Cluster), l.Index,
 const (
 	// pollEvery is the time between two looks for more lines.
 	pollEvery = 200 * time.Millisecond
-	// settleFor is how long after its time a line waits for the other nodes' files to have it, too.
+	// settleFor is how long a line that was added to a file waits for the other nodes' files to have it, too.
 	settleFor = 2 * time.Second
 	// mostRecent is how many lines are known at least, so that a file that is behind by as many adds none again.
 	mostRecent = 1 << 18
@@ -65,7 +65,7 @@ func openReader(ctx context.Context, paths []string, stdin io.Reader, add func(*
 			r.close()
 			return nil, err
 		}
-		r.sources = append(r.sources, &source{path: path, file: file, lines: bufio.NewReader(file)})
+		r.sources = append(r.sources, &source{path: path, file: file, lines: bufio.NewReader(file), endedAt: time.Now()})
 	}
 	return r, nil
 }
@@ -98,7 +98,7 @@ func (r *reader) run(ctx context.Context, follow bool) error {
 		switch {
 		case first == nil && !isBehind, !follow && ctx.Err() != nil:
 			return nil
-		case first != nil && !(isBehind && time.Since(first.head.Time) < settleFor):
+		case first != nil && !(isBehind && time.Since(first.endedAt) < settleFor):
 			r.take(first)
 		default:
 			select {
@@ -150,6 +150,9 @@ type source struct {
 	// begun is the beginning of a line whose end was not read yet.
 	begun     []byte
 	isTooLong bool
+	// endedAt is when the file was last found at its end, or opened: head was there not much earlier. Its own time may be
+	// that of a wait or a lease that ended long before.
+	endedAt time.Time
 	// next is the file that follows: it was there before file was at its end.
 	next *os.File
 	// head is the next line of the log; nil: none is there yet, or isEnded.
@@ -171,6 +174,7 @@ func (s *source) fill(goOn bool, unreadable *int) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return err
 		case err != nil && goOn:
+			s.endedAt = time.Now()
 			more, isOther, err := s.turn()
 			if err != nil || !more {
 				return err

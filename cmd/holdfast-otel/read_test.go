@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,7 +89,9 @@ func TestMerge(t *testing.T) {
 
 // TestFollow: a file that is rotated, removed and truncated while it is followed has each line once, and another node's
 // file that gets the same lines later adds none.
-func TestFollow(t *testing.T) {
+func TestFollow(t *testing.T) { synctest.Test(t, testFollow) }
+
+func testFollow(t *testing.T) {
 	dir := t.TempDir()
 	path, late := filepath.Join(dir, "n1"), filepath.Join(dir, "n2")
 	l := openLog(t, path, "n1")
@@ -134,6 +139,48 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.Empty(t, lines)
 	require.Zero(t, r.unreadable)
+}
+
+// TestSettle: a line of a wait that ended long before waits for the file that has the client's address, but not for a
+// file that goes without it.
+func TestSettle(t *testing.T) { synctest.Test(t, testSettle) }
+
+func testSettle(t *testing.T) {
+	dir := t.TempDir()
+	var paths []string
+	for _, node := range []string{"n1", "n2"} {
+		paths = append(paths, filepath.Join(dir, node))
+		require.NoError(t, os.WriteFile(paths[len(paths)-1], nil, 0o600))
+	}
+	write := func(path string, index int, more string) {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(f, `{"time":"1999-01-01T00:00:00Z","cluster":"c","index":%d,"event":"wait-ended"%s}`+"\n", index, more)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	lines := make(chan audit.Line, 9)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, err := openReader(ctx, paths, nil, func(l *audit.Line) { lines <- *l })
+	require.NoError(t, err)
+	defer r.close()
+	ended := make(chan error, 1)
+	go func() { ended <- r.run(ctx, true) }()
+	time.Sleep(settleFor)
+	write(paths[0], 1, "")
+	time.Sleep(settleFor / 2)
+	require.Empty(t, lines)
+	write(paths[1], 1, `,"addr":"10.0.0.7:1"`)
+	require.Equal(t, "10.0.0.7:1", (<-lines).Addr)
+	write(paths[0], 2, "")
+	write(paths[0], 3, "")
+	written := time.Now()
+	require.EqualValues(t, 2, (<-lines).Index)
+	require.EqualValues(t, 3, (<-lines).Index)
+	require.LessOrEqual(t, time.Since(written), settleFor+pollEvery)
+	stop()
+	require.NoError(t, <-ended)
 }
 
 // TestStdin: standard input is read to its end, or until a signal comes.
