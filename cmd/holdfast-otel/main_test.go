@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -103,6 +108,69 @@ func TestExport(t *testing.T) {
 	r.mu.Unlock()
 	require.Equal(t, 1, run(t.Context(), nil, strings.NewReader(line), &stderr))
 	require.Contains(t, stderr.String(), "400")
+}
+
+// TestAway: spans wait for a receiver that is away, and a signal ends the program without it.
+func TestAway(t *testing.T) {
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := socket.Addr().String()
+	require.NoError(t, socket.Close())
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+address)
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "1") // which is for files that are not followed
+	path := filepath.Join(t.TempDir(), "log")
+	const line = `{"time":"2026-01-01T00:00:00Z","cluster":"c","index":%d,"event":"released","key":"k"}` + "\n"
+	var text string
+	for index := range 5000 { // more than wait in memory
+		text += fmt.Sprintf(line, index)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	told := make(chan string, 100)
+	e := export{paths: []string{path}, follow: true, warn: func(text string) { told <- text }}
+	follow := func() (stop func(), ended chan error) {
+		ctx, stop := context.WithCancel(t.Context())
+		ended = make(chan error)
+		go func() { ended <- e.run(ctx) }()
+		require.Contains(t, <-told, "refused")
+		return stop, ended
+	}
+	stop, ended := follow()
+	stop()
+	require.ErrorContains(t, <-ended, "not read to their ends")
+
+	e.lastWithin = time.Hour
+	stop, ended = follow()
+	r := &receiver{T: t, status: http.StatusOK}
+	socket, err = net.Listen("tcp", address)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(r)
+	server.Listener.Close()
+	server.Listener = socket
+	server.Start()
+	defer server.Close()
+	stop()
+	require.NoError(t, <-ended)
+	_, spans := r.spans()
+	require.Len(t, spans, 5000)
+
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "30000")
+	e.follow, e.lastWithin = false, 0 // which is for signals alone
+	require.NoError(t, e.run(t.Context()))
+	_, spans = r.spans()
+	require.Len(t, spans, 5000)
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "1")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+	r.mu.Lock()
+	r.status = http.StatusServiceUnavailable
+	r.mu.Unlock()
+	for range 2 {
+		from, to := io.Pipe() // does not end
+		go fmt.Fprintf(to, line, 1)
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run(t.Context(), nil, from, &stderr))
+		require.Contains(t, stderr.String(), "holdfast-otel: traces export: ")
+		server.Close()
+	}
 }
 
 // TestUsage: a mistake in the words is status 2, and what cannot be read is 1.

@@ -78,9 +78,12 @@ func (r *reader) close() {
 	}
 }
 
-// run reads until the sources end. If it follows files they end, where they are then, with ctx.
-func (r *reader) run(ctx context.Context, follow bool) error {
+// run reads until the sources end. If it follows files they end, where they are then, with ctx. It fails if last ends.
+func (r *reader) run(ctx, last context.Context, follow bool) error {
 	for {
+		if last.Err() != nil {
+			return errors.New("the files were not read to their ends")
+		}
 		goOn := follow && ctx.Err() == nil
 		var first *source
 		isBehind := false

@@ -77,7 +77,7 @@ func TestMerge(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer r.close()
-	require.NoError(t, r.run(t.Context(), false))
+	require.NoError(t, r.run(t.Context(), t.Context(), false))
 	require.Len(t, indexes, 100)
 	for i, index := range indexes {
 		require.EqualValues(t, 1+i, index)
@@ -103,7 +103,7 @@ func testFollow(t *testing.T) {
 	require.NoError(t, err)
 	defer r.close()
 	ended := make(chan error)
-	go func() { ended <- r.run(ctx, true) }()
+	go func() { ended <- r.run(ctx, t.Context(), true) }()
 
 	key, index := strings.Repeat("k", 1000), uint64(1)
 	pass := func(pairs uint64) {
@@ -155,7 +155,8 @@ func testSettle(t *testing.T) {
 	write := func(path string, index int, more string) {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		require.NoError(t, err)
-		_, err = fmt.Fprintf(f, `{"time":"1999-01-01T00:00:00Z","cluster":"c","index":%d,"event":"wait-ended"%s}`+"\n", index, more)
+		const line = `{"time":"1999-01-01T00:00:00Z","cluster":"c","index":%d,"event":"wait-ended"%s}` + "\n"
+		_, err = fmt.Fprintf(f, line, index, more)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
@@ -166,7 +167,7 @@ func testSettle(t *testing.T) {
 	require.NoError(t, err)
 	defer r.close()
 	ended := make(chan error, 1)
-	go func() { ended <- r.run(ctx, true) }()
+	go func() { ended <- r.run(ctx, t.Context(), true) }()
 	time.Sleep(settleFor)
 	write(paths[0], 1, "")
 	time.Sleep(settleFor / 2)
@@ -190,7 +191,7 @@ func TestStdin(t *testing.T) {
 	add := func(l *audit.Line) { lines <- *l }
 	r, err := openReader(t.Context(), nil, strings.NewReader(line+line), add)
 	require.NoError(t, err)
-	require.NoError(t, r.run(t.Context(), false))
+	require.NoError(t, r.run(t.Context(), t.Context(), false))
 	require.Equal(t, "k", (<-lines).Key)
 
 	from, to := io.Pipe()
@@ -199,7 +200,7 @@ func TestStdin(t *testing.T) {
 	r, err = openReader(ctx, nil, from, add)
 	require.NoError(t, err)
 	ended := make(chan error)
-	go func() { ended <- r.run(ctx, false) }()
+	go func() { ended <- r.run(ctx, t.Context(), false) }()
 	_, err = to.Write([]byte(line))
 	require.NoError(t, err)
 	<-lines
