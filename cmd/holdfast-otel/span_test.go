@@ -120,7 +120,7 @@ func TestSpans(t *testing.T) {
 			"a swap",
 			[]string{
 				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock","db":1}`,
-				`3 3 granted k c {"kind":"stock","db":2}`,
+				`3 3 granted l a {"kind":"stock"}`,
 				`5 4 swapped {"kind":"stock","toDb":1}`,
 				`9 5 flushed {"kind":"stock","reason":"flushed"}`,
 				`9 6 released k a {"kind":"stock","db":1,"heldMillis":1000}`,
@@ -147,10 +147,13 @@ func TestSpans(t *testing.T) {
 		{
 			"more holds than are kept",
 			[]string{
-				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock"}`, `3 3 granted k c {"kind":"stock"}`,
-				`8 4 released k c {"kind":"stock","heldMillis":1000}`, `9 5 flushed {"kind":"stock","reason":"flushed"}`,
+				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock"}`, `3 3 granted l a {"kind":"stock"}`,
+				`4 4 granted k c {"kind":"stock"}`, `8 4 released k c {"kind":"stock","heldMillis":1000}`, `9 5 flushed {"kind":"stock","reason":"flushed"}`,
 			},
-			[]string{"lock hold 0/k a 1-9 error flushed", "lock hold 0/k b 2-9 error flushed", "lock hold 0/k c 7-8"},
+			[]string{
+				"lock hold 0/k a 1-9 error flushed", "lock hold 0/k b 2-9 error flushed", "lock hold 0/l a 3-9 error flushed",
+				"lock hold 0/k c 7-8",
+			},
 		},
 		{
 			"names that are no UTF-8",
@@ -163,7 +166,7 @@ func TestSpans(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, s := range spansOf(t, 2, c.lines...) {
+			for _, s := range spansOf(t, 3, c.lines...) {
 				by := attributesBy(s.Attributes)
 				text := fmt.Sprintf("%s %s/%s %s %d-%d", s.Name, by["db.namespace"], by["holdfast.key"], by["holdfast.owner"],
 					s.StartTime.Unix(), s.EndTime.Unix())

@@ -324,12 +324,12 @@ func TestPatterns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, func(c *Config) { c.Patterns = []string{"jobs:*", "[ab]"} })
 	l.Changes(1, []event.LockChange{
-		changed("c", "o", event.LockGranted), changed("jobs:1", "o", event.LockGranted), changed("b", "o", event.LockGranted),
-		changed("", "", event.LocksFlushed), changed("", "", event.LocksSwapped),
+		changed("c", "o", event.LockGranted), changed("d", "o", event.LockGranted), changed("jobs:1", "o", event.LockGranted),
+		changed("b", "o", event.LockGranted), changed("", "", event.LocksFlushed), changed("", "", event.LocksSwapped),
 	})
 	require.NoError(t, l.Close())
 	require.Equal(t, []string{
-		"c1 1.1 granted jobs:1 o", "c1 1.2 granted b o", "c1 1.3 flushed  ", "c1 1.4 swapped  ",
+		"c1 1.2 granted jobs:1 o", "c1 1.3 granted b o", "c1 1.4 flushed  ", "c1 1.5 swapped  ",
 	}, events(told(t, path)))
 }
 
