@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast/holdfast/fsm/waits"
 )
 
-// Acquire grants all locks of a request, or adds the request to their queues, or refuses the request. The table keeps
-// no reference to r, except in [Event.Again].
+// Acquire handles a request for locks. If the owner holds all locks of the request under one fence, Acquire renews
+// these holds. Otherwise Acquire grants all locks of the request, or adds the request to the queues of these locks, or
+// refuses the request. The table copies what it keeps of r. Only [Event.Again] may share the slice Keys of r.
 func (t *Table) Acquire(r *Request) (Answer, error) {
 	defer t.finishStep()
 	q := *r
@@ -41,9 +42,10 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	return Answer{Fence: t.grant(&q, since)}, nil
 }
 
-// prepareRequest validates a request and normalizes its fields in place: it removes repeated keys, clears fields that
-// the mode or the session makes meaningless, and caps durations at [Forever]. If the session of the request has
-// expired, prepareRequest ends the session and returns [ErrNoSession].
+// prepareRequest validates a request, and normalizes the fields of the request in place. It removes repeated keys,
+// clears fields that have no effect, and caps durations at [Forever]. A request for permits with the limit 1 becomes
+// exclusive. If the session of the request does not exist or has ended, prepareRequest returns [ErrNoSession]. If the
+// deadline of the session has passed, prepareRequest first runs the end of the session.
 func (t *Table) prepareRequest(q *Request) error {
 	if q.Mode == Permits && q.Limit == 1 {
 		q.Mode = Exclusive
@@ -77,7 +79,7 @@ func (t *Table) prepareRequest(q *Request) error {
 	return nil
 }
 
-// distinct returns the first occurrence of each key, in the order of the argument.
+// distinct returns each key once. The keys are in the order of their first occurrences.
 func distinct(keys []string) (kept []string) {
 	for _, key := range keys {
 		if !slices.Contains(kept, key) {
@@ -87,8 +89,10 @@ func distinct(keys []string) (kept []string) {
 	return kept
 }
 
-// settleKeys settles the first lock of a request, and the other locks while the budget lasts. At a lock that it does
-// not settle, it only removes the owner's hold if that hold has ended. A lock with a due event blocks the request.
+// settleKeys settles the first lock of a request, and grants this lock to the next waiters. It does the same with each
+// other lock while the budget lasts. After that, at each remaining lock, settleKeys only removes the hold of the
+// request's owner if that hold has ended. A due event that is left at a lock can block the request: see
+// [engine.isGrantable].
 func (t *Table) settleKeys(q *Request) {
 	for i, key := range q.Keys {
 		l := t.find(q.DB, key)
@@ -102,8 +106,8 @@ func (t *Table) settleKeys(q *Request) {
 }
 
 // renewCoveringHolds renews the owner's holds and returns their fence, if the owner holds all locks of the request
-// under one fence. Otherwise it changes nothing and returns 0. It returns [ErrMode] if a hold does not cover the
-// request.
+// under one fence. Otherwise it changes nothing and returns 0. It returns [ErrMode] if one of the owner's holds does
+// not cover the request, and [ErrSessionFull] if the session has no room for the renewed holds.
 func (t *Table) renewCoveringHolds(q *Request) (fence uint64, err error) {
 	all := true
 	for _, key := range q.Keys {
@@ -131,7 +135,7 @@ func (t *Table) renewCoveringHolds(q *Request) (fence uint64, err error) {
 	return fence, nil
 }
 
-// countNewSessionHolds counts the holds that the request would add to its session.
+// countNewSessionHolds counts the holds that the request's session would gain if the request were granted.
 func (t *Table) countNewSessionHolds(q *Request) (n int) {
 	for _, key := range q.Keys {
 		if h := t.find(q.DB, key).holdOf(q.Owner); h == nil || h.session() != q.Session {
@@ -141,8 +145,10 @@ func (t *Table) countNewSessionHolds(q *Request) (n int) {
 	return n
 }
 
-// renewHold renews a hold with the lease or the session of the request. The request's note and delay replace those of
-// the hold, unless they are empty. A reentrant request increments the count of the hold.
+// renewHold renews an owner's hold, old, for a request of the owner. The renewed hold has the client of the request,
+// and the session or the lease of the request. A note in the request replaces the note of the hold. A delay in the
+// request replaces the delay of the hold. A reentrant request increments the count of the hold, unless the request has
+// a call and the hold has the same call.
 func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	h := *old
 	h.knownToOwner, h.lateEmitted = true, t.emitLate(old, t.now)
@@ -171,8 +177,9 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	}
 }
 
-// repeatedWaiter returns the waiter that the request repeats, or nil. That waiter has the same owner, keys, mode, limit
-// and permits.
+// repeatedWaiter returns the waiter that the request repeats, or nil. A request repeats a waiter with the same owner,
+// mode, limit, permits and keys. The keys may be in another order. No request repeats a waiter whose node or session
+// has ended.
 func (t *Table) repeatedWaiter(q *Request) *waiter {
 	w := t.waiterOf(t.find(q.DB, q.Keys[0]), q.Owner)
 	if w == nil || w.mode != q.Mode || w.limit != q.Limit || w.permits != q.Permits || len(w.keys()) != len(q.Keys) ||
@@ -187,8 +194,9 @@ func (t *Table) repeatedWaiter(q *Request) *waiter {
 	return w
 }
 
-// endReplacedWaits ends each wait of the owner for any of the keys of a new request, because an owner has at most one
-// entry in a queue. The waiter that the request repeats is granted next, so no [LeftQueue] is emitted for it.
+// endReplacedWaits ends each wait of the request's owner for a key of the request, because an owner has at most one
+// entry in a queue. If the request repeats a waiter, and will be granted at once, the caller passes this waiter as
+// repeated. endReplacedWaits then emits no [LeftQueue] for this waiter. In all other cases the caller passes nil.
 func (t *Table) endReplacedWaits(q *Request, repeated *waiter) {
 	for _, key := range q.Keys {
 		w := t.waiterOf(t.find(q.DB, key), q.Owner)
@@ -208,7 +216,8 @@ func (t *Table) endReplacedWaits(q *Request, repeated *waiter) {
 	}
 }
 
-// emitAskedAgain emits [WaitEnded] with [ErrAskedAgain] for a waiter whose owner sent a later request.
+// emitAskedAgain emits [WaitEnded] with [ErrAskedAgain] for a waiter whose owner sent a later request. For an absent
+// waiter it emits nothing, because WaitEnded was emitted when the grace began.
 func (t *Table) emitAskedAgain(w *waiter, later *Request) {
 	e := t.waitEndedEvent(w, 0, ErrAskedAgain)
 	if w.client() == later.Client {
@@ -219,8 +228,9 @@ func (t *Table) emitAskedAgain(w *waiter, later *Request) {
 	}
 }
 
-// joinQueues adds a request to the queues of all its keys. If the request repeats a waiter (old), it takes over the
-// entries of that waiter. Otherwise it joins the tail. The key with the index blockingKey blocks the request.
+// joinQueues adds a request to the queues of all keys of the request. If the request repeats a waiter, old is that
+// waiter, and the request takes over the waiter's entries. Otherwise old is nil, and the request joins the tail of
+// each queue. blockingKey is the index of the key that blocks the request.
 func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, error) {
 	if t.waiterNamed(waits.Name{Origin: q.Client.Origin, Ticket: q.Ticket}) != nil {
 		return Answer{}, ErrTicket
@@ -228,7 +238,7 @@ func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, er
 	if q.OverQuota && old == nil {
 		return Answer{}, ErrOverQuota
 	}
-	// A waiter has an entry in each queue, also at a lock that its owner holds.
+	// The session gains an entry for each key, even for a key whose lock the owner already holds.
 	if (old == nil || old.session != q.Session) && t.isSessionFull(q.Session, len(q.Keys)) {
 		return Answer{}, ErrSessionFull
 	}
@@ -253,7 +263,7 @@ func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, er
 		t.replaceWaiter(old, w)
 		t.wakeQueueIfHoldEnded(w)
 		if old.deadline < t.now {
-			t.wakeQueuesOf(w) // replaceWaiter has removed a due event that would have woken these queues
+			t.wakeQueuesOf(w) // the end of the old wait was due and would have woken the queues, but is now removed
 		}
 		t.emitAskedAgain(old, q)
 		return Answer{Waiting: true, Kept: true}, nil
@@ -274,8 +284,9 @@ func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, er
 	return Answer{Waiting: true}, nil
 }
 
-// cloneTexts copies the owner, the note and the call of a request in one allocation, so that they do not keep the
-// memory of a log entry alive. The keys need no copy, because each lock has a copy of its key.
+// cloneTexts replaces the owner, the note and the call of a request by copies, so that these strings do not keep a log
+// entry in memory. The copies share one allocation. The keys need no copies, because holds and waiters use the key
+// strings of the locks.
 func (r *Request) cloneTexts() {
 	all := strings.Join([]string{r.Owner, r.Note, r.Call}, "")
 	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]

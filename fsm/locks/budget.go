@@ -1,29 +1,34 @@
 package locks
 
-// These constants bound one step. A step always completes: it removes all ended holds of a lock, or ends a session with
-// all its holds and waits, even if the budget is spent. Grants of a queue, ends of waits and losses of flushed holds
-// run only while the budget lasts; later steps run the rest. [Table.Begin] sets the budget, which counts units of work.
+// These constants bound a step, and give the prices of work in units of the budget. [Table.Begin] sets the budget.
+//
+// A step completes even if that overdraws the budget. A step is the removal of all ended holds of one lock, the move
+// of one flushed lock, the end of one session with all holds and waiters of the session, the end of one wait, or one
+// grant to a waiter. [Table.Sweep] begins a step only while the budget lasts. A call for one key removes the ended
+// holds of that key's lock even if the budget is spent, but runs the other due events of the lock only while the
+// budget lasts.
 const (
 	// MaxHolders bounds the holds of a lock.
 	MaxHolders = 4096
-	// MaxPerSession bounds the sum of a session's holds and queue entries.
+	// MaxPerSession bounds the sum of two counts: the holds of a session, and the queue entries of the session's waiters.
 	MaxPerSession = 10_000
-	// ChangeUnits are charged for a change, which is the end of a hold, the end of a wait, or a grant. A look-up of a lock
-	// is charged one unit.
+	// ChangeUnits is the price of each of these changes: the loss of a hold, the end of a delay, the end of a session,
+	// the timeout of a wait, and an attempt to grant locks to a waiter. The price of a look-up of a lock is one unit.
 	ChangeUnits = 16
-	// QueueUnits are charged for each queue beyond the first that a waiter joins or leaves.
+	// QueueUnits is the price of joining or leaving one queue. For each waiter, one queue is free.
 	QueueUnits = 2
 )
 
-// budget is a soft bound on the work of the present call. A step completes even if that overdraws the budget.
+// budget is the number of units that the current call may still spend. The number is negative if a step has overdrawn
+// the budget.
 type budget struct{ units int }
 
 func (b *budget) hasBudget() bool { return b.units > 0 }
 
 func (b *budget) charge(changes, lookups int) { b.units -= changes*ChangeUnits + lookups }
 
-// chargeQueues charges the queues that a waiter joins or leaves.
+// chargeQueues charges for a waiter that joins or leaves all its queues.
 func (b *budget) chargeQueues(w *waiter) { b.units -= QueueUnits * (len(w.keys()) - 1) }
 
-// BudgetLeft returns the units that are left. A negative number is the overdraft.
+// BudgetLeft returns the units that are left. The result is negative if the budget is overdrawn.
 func (b *budget) BudgetLeft() int { return b.units }

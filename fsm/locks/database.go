@@ -6,20 +6,21 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// database has the locks of one numbered database. [Table.Flush] puts an empty database in its place. The table keeps
-// the flushed database until it has emitted the holds as lost and has moved the queues to the live database.
+// database has the locks of one numbered database. [Table.Flush] replaces a live database by an empty one, and the old
+// database is then flushed. The table keeps the flushed database until all holds in it are emitted as lost, and all
+// queues in it have moved to the live database.
 type database struct {
-	locks *btree.BTreeG[*lock] // ordered by database, hash and key
-	// agenda has the contended locks first, and then the other locks that have a timer. Each part is ordered by the time
-	// of the first timer.
+	locks *btree.BTreeG[*lock] // ordered by hash and key
+	// agenda has the contended locks first, and then the uncontended locks that have a timer. Both parts are ordered by
+	// the deadline of each lock's first timer.
 	agenda *btree.BTreeG[*lock]
-	flush  *flush // nil in a live database
+	flush  *flush // nil if the database is live
 }
 
-// flush describes a flush, which ends all holds of a database.
+// flush describes a call of [Table.Flush], which ended all holds of a database.
 type flush struct {
 	at    int64  // the time of the flush
-	cause uint64 // the id of the command, see [Event]
+	cause uint64 // the id of the command that flushed the database: see [Event.Cause]
 }
 
 func newDatabase(compared *int) *database {
@@ -30,7 +31,7 @@ func (d *database) copy() *database {
 	return &database{locks: d.locks.IsoCopy(), agenda: d.agenda.IsoCopy(), flush: d.flush}
 }
 
-// search returns the lock of a key, or nil. It uses probe as memory for the key of the search.
+// search returns the lock of a key, or nil. It overwrites *probe, so that the search allocates no memory.
 func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	if d == nil || d.locks.Len() == 0 {
 		return nil
@@ -41,13 +42,14 @@ func (d *database) search(probe *lock, db int, key string, hash uint64) *lock {
 	return l
 }
 
-// has reports whether l is the record that the database stores for this lock.
+// has reports whether the database stores the record l. It reports false if the database stores another record of the
+// same lock.
 func (d *database) has(l *lock) bool {
 	found, ok := d.locks.Get(l)
 	return ok && found == l
 }
 
-// set stores a lock, and replaces an older record of the same lock.
+// set stores the record l. If the database has an older record of the same lock, l replaces that record.
 func (d *database) set(l *lock) {
 	d.locks.Set(l)
 	if l.scheduled() {
@@ -62,7 +64,8 @@ func (d *database) remove(l *lock) {
 	}
 }
 
-// schedule stores the time of a lock's first timer and whether the lock is contended, and updates the agenda.
+// schedule updates the agenda after a change of lock l. It sets the deadline of the lock's first timer to due, and
+// marks the lock as contended or not.
 func (d *database) schedule(l *lock, due int64, contended bool) {
 	if l.due == due && l.contended() == contended {
 		return
@@ -80,10 +83,11 @@ func (d *database) schedule(l *lock, due int64, contended bool) {
 	}
 }
 
-// scheduled reports whether the lock is on the agenda.
+// scheduled reports whether the lock belongs on the agenda.
 func (l *lock) scheduled() bool { return l.due != noDeadline || l.contended() }
 
-// firstContended returns the contended lock with the first timer, or nil if no lock is contended.
+// firstContended returns the first contended lock of the agenda, or nil if no lock is contended. A contended lock
+// without a timer comes after all contended locks with a timer.
 func (d *database) firstContended() *lock {
 	if l, ok := d.agenda.Min(); ok && l.contended() {
 		return l
@@ -91,20 +95,20 @@ func (d *database) firstContended() *lock {
 	return nil
 }
 
-// firstUncontended returns the uncontended lock with the first timer, or nil.
+// firstUncontended returns the first uncontended lock of the agenda, or nil if no uncontended lock has a timer.
 func (d *database) firstUncontended() *lock {
 	l, _ := seek(d.agenda, uncontendedProbe)
 	return l
 }
 
-// uncontendedProbe sorts before every uncontended lock of an agenda.
+// uncontendedProbe sorts after all contended locks of an agenda, and before all uncontended locks.
 var uncontendedProbe = &lock{due: minInstant, idAndFlags: flagProbe}
 
 // databases has all databases of a table.
 type databases struct {
-	liveDatabases    []*database // indexed by number, up to the highest database that has had a lock
-	flushedDatabases []*database // in the order of their flushes
-	compared         *int        // counts the comparisons of all trees, unless it is nil
+	liveDatabases    []*database // indexed by number; may be shorter than maxDatabases
+	flushedDatabases []*database // in the order of the flushes
+	compared         *int        // the number of comparisons in all trees, or nil if nobody counts them
 }
 
 func (s *databases) copy() databases {
@@ -117,7 +121,8 @@ func (s *databases) copy() databases {
 	return databases{copied(s.liveDatabases), copied(s.flushedDatabases), s.compared}
 }
 
-// database returns the live database with the number db, or nil if no lock was ever made there.
+// database returns the live database with the number db, or nil if [databases.makeDatabase] has not made that database
+// yet.
 func (s *databases) database(db int) *database {
 	if db < 0 || db >= len(s.liveDatabases) {
 		return nil
@@ -125,7 +130,8 @@ func (s *databases) database(db int) *database {
 	return s.liveDatabases[db]
 }
 
-// makeDatabase returns the live database with the number db, and makes it if it is missing.
+// makeDatabase returns the live database with the number db. If that database is missing, makeDatabase makes the
+// missing databases up to that number.
 func (s *databases) makeDatabase(db int) *database {
 	for len(s.liveDatabases) <= db {
 		s.liveDatabases = append(s.liveDatabases, newDatabase(s.compared))
@@ -133,7 +139,7 @@ func (s *databases) makeDatabase(db int) *database {
 	return s.liveDatabases[db]
 }
 
-// databaseOf returns the live or flushed database that stores lock l.
+// databaseOf returns the live or flushed database that stores the record l.
 func (s *databases) databaseOf(l *lock) *database {
 	for _, d := range s.flushedDatabases {
 		if d.has(l) {
@@ -143,7 +149,7 @@ func (s *databases) databaseOf(l *lock) *database {
 	return s.database(l.db())
 }
 
-// flushOf returns the flush that ended the holds of lock l, or nil if l is in a live database.
+// flushOf returns the flush of the database that stores the record l, or nil if that database is live.
 func (s *databases) flushOf(l *lock) *flush {
 	if len(s.flushedDatabases) == 0 {
 		return nil
@@ -151,7 +157,8 @@ func (s *databases) flushOf(l *lock) *flush {
 	return s.databaseOf(l).flush
 }
 
-// search returns the lock of a key, or nil. It searches the live database first, and then the flushed databases.
+// search returns the lock of a key, or nil. It searches the live database first, and then the flushed databases. It
+// overwrites *probe.
 func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	if l := s.database(db).search(probe, db, key, hash); l != nil {
 		return l
@@ -164,14 +171,16 @@ func (s *databases) search(probe *lock, db int, key string, hash uint64) *lock {
 	return nil
 }
 
-// peek returns the lock of a key in the live database, or nil. It changes no memory of the table, so readers may call
-// it in parallel.
+// peek returns the lock of a key in the live database, or nil. It writes no memory of the table, so parallel readers
+// may call peek.
 func (s *databases) peek(db int, key string) *lock {
 	return s.database(db).search(new(lock), db, key, keyspace.Hash(key))
 }
 
-// firstFlushed returns the flushed lock that moves to the live database next, and its flushed database. Contended locks
-// move first. The lock is nil if that database is empty. Both results are nil if no database is flushed.
+// firstFlushed returns the flushed lock that moves to the live database next, and the flushed database d that has the
+// lock. Contended locks of all flushed databases come first, and then the locks of the oldest flushed database. If the
+// oldest flushed database is empty, firstFlushed returns that database and a nil lock. If no database is flushed, both
+// results are nil.
 func (s *databases) firstFlushed() (d *database, first *lock) {
 	for _, d := range s.flushedDatabases {
 		if l := d.firstContended(); l != nil {
@@ -186,8 +195,9 @@ func (s *databases) firstFlushed() (d *database, first *lock) {
 	return d, first
 }
 
-// firstLock returns the live lock with the first timer, or nil if there is no such lock. Unless includeUncontended is
-// set, firstLock considers only contended locks.
+// firstLock returns the live lock whose first timer has the earliest deadline, or nil. If includeUncontended is false,
+// firstLock considers only contended locks. If none of the considered locks has a timer, firstLock may return a
+// contended lock without a timer.
 func (s *databases) firstLock(includeUncontended bool) (first *lock) {
 	for _, d := range s.liveDatabases {
 		if d.agenda.Len() == 0 {
@@ -203,7 +213,7 @@ func (s *databases) firstLock(includeUncontended bool) (first *lock) {
 	return first
 }
 
-// passFields writes or reads a flushed database.
+// passFields writes a flushed database to a snapshot, or reads a flushed database from a snapshot.
 func (d *database) passFields(c *codec) {
 	passInt(c, &d.flush.at, minInstant, noDeadline)
 	passUint(c, &d.flush.cause, anyUint)

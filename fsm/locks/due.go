@@ -6,11 +6,12 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// engine runs the due events of a store, and grants its locks to waiters. [Table] adds the calls that clients cause.
+// engine is a store that can run due events, and can grant locks to waiters. [Table] adds the requests of clients.
 type engine struct{ store }
 
-// Sweep runs due events of all sessions and locks while the budget lasts, in the order of [engine.runFirstEvent]. While
-// it spends the third quarter of the budget, it skips locks without a queue: nobody waits for their leases to end.
+// Sweep runs due events of all sessions and locks while the budget lasts. [engine.runFirstEvent] decides which event
+// is next. Sweep spends the first half of the budget on all events. In the third quarter it skips locks without a
+// queue, because nobody waits for these locks. It spends the last quarter on all events again.
 func (e *engine) Sweep() {
 	half := max(0, e.units) / 2
 	e.units -= half
@@ -24,9 +25,9 @@ func (e *engine) Sweep() {
 	}
 }
 
-// runFirstEvent runs one due event and reports whether there was one. Waiters of an ended node come first, then locks
-// of flushed databases, then the session or lock that is due first. Locks without a queue are skipped unless
-// includeUncontended is true.
+// runFirstEvent runs one due event, or reports false if it finds none. Waiters of an ended node come first, then
+// flushed databases, and then the session or the lock with the earliest deadline. If includeUncontended is false,
+// runFirstEvent skips locks without a queue.
 func (e *engine) runFirstEvent(includeUncontended bool) bool {
 	defer e.finishStep()
 	if len(e.nodeEnds) > 0 {
@@ -56,12 +57,12 @@ func (e *engine) runFirstEvent(includeUncontended bool) bool {
 	return true
 }
 
-// runLockEvent runs the first event of a lock that is due before untilMillis, and then grants the queue. It reports
-// whether there was such an event. The event is the end of the hold h, whose last instant is holdEnd, or a timer of the
-// lock.
+// runLockEvent runs the first event of lock l, and then grants the lock to the next waiters. If no event of the lock
+// has a deadline before untilMillis, runLockEvent does nothing and reports false. The caller passes the hold h that
+// ends first, with the last instant of the hold as holdEnd. Without such a hold, holdEnd is noDeadline.
 //
-// At one instant, ends of holds run first, then the end of the delay, pending grants, and ends of waits. Therefore a
-// waiter is granted a lock that is released at the last instant of its wait.
+// Events with the same deadline run in this order: ends of holds, the end of the delay, the pending grant, ends of
+// waits. So if a hold and a wait end at the same instant, the waiter can still be granted the lock.
 func (e *engine) runLockEvent(l *lock, h *hold, holdEnd, untilMillis int64) bool {
 	delayEnd, grant, waitEnd, w := e.timers(l)
 	first := min(holdEnd, delayEnd, grant, waitEnd)
@@ -75,7 +76,7 @@ func (e *engine) runLockEvent(l *lock, h *hold, holdEnd, untilMillis int64) bool
 	case delayEnd:
 		e.charge(1, 0)
 		l.ext.delayEnd = 0
-	case grant: // the call of grantQueue below runs it
+	case grant: // grantQueue, called below, makes the pending grant
 	default:
 		e.expireWait(w)
 	}
@@ -84,12 +85,13 @@ func (e *engine) runLockEvent(l *lock, h *hold, holdEnd, untilMillis int64) bool
 	return true
 }
 
-// setReadAfter sets readAt to the millisecond after an instant, but to now at the latest.
+// setReadAfter sets readAt to one millisecond after an instant, but at most to now.
 func (e *engine) setReadAfter(instant int64) { e.readAt = min(e.now, instant+1) }
 
-// settle runs the events of a lock that are due before untilMillis, while the budget lasts. It returns the mutable
-// lock, or nil if the lock is nil. Ended holds are removed even if the budget is spent; [MaxHolders] bounds their
-// number.
+// settle runs those events of lock l that have a deadline before untilMillis, while the budget lasts. Three kinds of
+// events run even if the budget is spent: the move of a flushed lock, the ends of holds, and the end of a delay.
+// [MaxHolders] bounds the number of holds. settle returns the lock as a record that the call may change, or nil if l
+// is nil.
 func (e *engine) settle(l *lock, untilMillis int64) *lock {
 	if l == nil {
 		return nil
@@ -126,17 +128,19 @@ func (e *engine) settle(l *lock, untilMillis int64) *lock {
 	return l
 }
 
-// settleKey settles the lock of a key. It returns the mutable lock, or nil if the key has no lock.
+// settleKey settles the lock of a key. It returns the lock as a record that the call may change, or nil if the key has
+// no lock.
 func (e *engine) settleKey(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
 
-// Settle runs the due events of the lock of a key, while the budget lasts. All methods that change the lock of a key
-// settle the lock first.
+// Settle settles the lock of a key: it runs the due events of the lock while the budget lasts. A caller needs Settle
+// only before it reads the lock. All methods that take a key and change the lock of that key settle the lock
+// themselves.
 func (e *engine) Settle(db int, key string) {
 	e.settleKey(db, key)
 	e.finishStep()
 }
 
-// hasEndedHold reports whether a hold of the lock ended before untilMillis.
+// hasEndedHold reports whether the lock has a hold that ended before untilMillis.
 func (e *engine) hasEndedHold(l *lock, untilMillis int64) bool {
 	if _, end := l.firstLease(); end < untilMillis {
 		return true
@@ -148,7 +152,7 @@ func (e *engine) hasEndedHold(l *lock, untilMillis int64) bool {
 		slices.ContainsFunc(l.holds(), func(h *hold) bool { return e.hasEnded(l, h, untilMillis) })
 }
 
-// endedHolds returns the holds of the lock that ended before untilMillis, in the order of their ends.
+// endedHolds returns the lock's holds that ended before untilMillis. The hold that ended first comes first.
 func (e *engine) endedHolds(l *lock, untilMillis int64) (ended []*hold) {
 	if !e.hasEndedHold(l, untilMillis) {
 		return nil
@@ -163,8 +167,8 @@ func (e *engine) endedHolds(l *lock, untilMillis int64) (ended []*hold) {
 	return ended
 }
 
-// hasDueBeforeGrant reports whether the lock has a due event that must run before a grant at readAt. An end of a wait
-// at the same instant runs after the grant.
+// hasDueBeforeGrant reports whether the lock has a due event that must run before a grant at readAt. A wait with the
+// deadline readAt-1 does not count, because a grant precedes the end of a wait with the same deadline.
 func (e *engine) hasDueBeforeGrant(l *lock) bool {
 	if e.flushOf(l) != nil || e.hasEndedHold(l, e.readAt) {
 		return true
@@ -173,9 +177,10 @@ func (e *engine) hasDueBeforeGrant(l *lock) bool {
 	return min(delayEnd, grant) < e.readAt || waitEnd < e.readAt-1
 }
 
-// runSessionEnd ends a session whose deadline has passed. The exception is a session whose own lease has expired, but
-// whose node has renewed its attached sessions since that lease began. Such a session moves from sessionEnds to
-// sessionsByNode: it ends when its node has been silent for the lease.
+// runSessionEnd runs the due event of a session with the deadline end. Usually it ends the session. However, the
+// session may have a lease of its own that has expired, while its node has renewed all attached sessions later.
+// runSessionEnd moves such a session from sessionEnds to sessionsByNode. There, the session ends when its node has
+// been silent for the duration of the lease.
 func (e *engine) runSessionEnd(id uint64, end int64) {
 	s := e.mutableSession(id)
 	if last := e.endOf(s); s.hasOwnLease && !s.endPending && last > end {
@@ -187,8 +192,9 @@ func (e *engine) runSessionEnd(id uint64, end int64) {
 	e.endSession(id, e.endOf(s))
 }
 
-// endSession ends a session, whose last instant is endMillis, with all its waiters and holds. The queues of its locks
-// are granted after its last hold has been removed, because the loss of a hold may start a delay.
+// endSession ends a session with all its waiters and holds. endMillis is the last instant of the session. All holds
+// are removed before the locks are granted to waiters, because each loss of a hold may start a delay, and a delay
+// prevents grants.
 func (e *engine) endSession(id uint64, endMillis int64) {
 	s := e.mutableSession(id)
 	connected := s.origin != nil && !s.endPending
@@ -200,7 +206,7 @@ func (e *engine) endSession(id uint64, endMillis int64) {
 	e.unschedule(s)
 	s.endPending, s.deadline = true, endMillis
 	e.charge(1, 0)
-	e.events = slices.Grow(e.events, 2*int(s.holds)) // a Lost for each hold, and a Removed for most locks
+	e.events = slices.Grow(e.events, 2*int(s.holds)) // each hold causes a Lost, and most locks cause a Removed
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
 		w, _ := seek(e.waitersBySession, &waiter{session: id})
 		e.dismiss(w, ErrNoSession)
@@ -224,8 +230,9 @@ func (e *engine) endSession(id uint64, endMillis int64) {
 	}
 }
 
-// NextDue returns the instant at which the next event is due, which is one millisecond after its deadline. Waiters of
-// an ended node and locks of a flushed database are due now. It reports false if there is no event.
+// NextDue returns the time at which the next event is due. If an ended node or a flushed database is not removed yet,
+// that is the current time. Otherwise it is one millisecond after the earliest deadline. If there is no deadline, ok
+// is false.
 func (s *store) NextDue() (millis int64, ok bool) {
 	switch due := s.firstDue(); due {
 	case noDeadline:
@@ -237,8 +244,8 @@ func (s *store) NextDue() (millis int64, ok bool) {
 	}
 }
 
-// firstDue returns the earliest deadline of all sessions and locks. It returns minInstant if there are waiters of an
-// ended node or locks of a flushed database, and noDeadline if there is no event.
+// firstDue returns the earliest deadline of all sessions and locks, or noDeadline if there is none. If an ended node
+// or a flushed database is not removed yet, firstDue returns minInstant.
 func (s *store) firstDue() int64 {
 	if len(s.nodeEnds)+len(s.flushedDatabases) > 0 {
 		return minInstant
@@ -250,11 +257,12 @@ func (s *store) firstDue() int64 {
 	return due
 }
 
-// HasAnyDue reports whether an event of any session or lock is due at nowMillis.
+// HasAnyDue reports whether any event of the table is due at nowMillis.
 func (s *store) HasAnyDue(nowMillis int64) bool { return s.firstDue() < nowMillis }
 
-// HasDue reports whether [Table.Settle] would change the lock of a key at nowMillis. It has false positives: while the
-// event of any session is due, HasDue may report true for a lock that only other sessions hold or wait for.
+// HasDue reports whether [Table.Settle] may change the lock of a key at nowMillis. If HasDue reports false, Settle
+// would change nothing. While the end of any session is due, HasDue may report true needlessly for a lock that has
+// holds or waiters of other sessions.
 func (s *store) HasDue(db int, key string, nowMillis int64) bool {
 	l := s.peek(db, key)
 	if l == nil {
@@ -269,8 +277,8 @@ func (s *store) HasDue(db int, key string, nowMillis int64) bool {
 	return l.ext.sessionHolds+l.ext.sessionWaits > 0 && s.hasEndedSession(nowMillis)
 }
 
-// lapseError returns [ErrNodeEnded] or [ErrNoSession] if the node or the session of a waiter has ended, and nil
-// otherwise. A waiter with such an error gets no grant.
+// lapseError returns [ErrNodeEnded] if the waiter's node has ended, [ErrNoSession] if the waiter's session has ended,
+// and otherwise nil. A waiter with a lapse error is granted nothing.
 func (e *engine) lapseError(w *waiter) error {
 	switch {
 	case e.hasNodeEnded(w):
@@ -281,8 +289,8 @@ func (e *engine) lapseError(w *waiter) error {
 	return nil
 }
 
-// expireWait ends a wait or a grace whose deadline has passed. After the wait, the waiter becomes absent if it has a
-// grace. Otherwise it leaves its queues.
+// expireWait runs the event of a waiter whose deadline has passed. If a wait ends and the waiter has a grace, the
+// waiter becomes absent. If a wait without a grace ends, or if a grace ends, the waiter leaves its queues.
 func (e *engine) expireWait(w *waiter) {
 	if err := e.lapseError(w); err != nil || w.absent {
 		e.dismiss(w, err)
@@ -306,8 +314,8 @@ func (e *engine) expireWait(w *waiter) {
 	e.wakeQueuesOf(w)
 }
 
-// removeNodeWaiter removes one ended waiter of the first node in nodeEnds. If that node has no more such waiters, it
-// removes the node from nodeEnds.
+// removeNodeWaiter removes one waiter whose wait has ended with the first node in nodeEnds. If there is no such
+// waiter, removeNodeWaiter removes the node from nodeEnds.
 func (e *engine) removeNodeWaiter() {
 	if w := e.firstWaiterOf(e.nodeEnds[0].Origin.Node); w != nil && e.hasNodeEnded(w) {
 		e.dismiss(w, ErrNodeEnded)
@@ -317,10 +325,11 @@ func (e *engine) removeNodeWaiter() {
 	e.nodeEnds = slices.Delete(e.nodeEnds, 0, 1)
 }
 
-// finishStep grants the woken queues and normalizes the touched locks. Each call that changes locks ends with it.
+// finishStep grants the locks in wokenLocks to the next waiters, and normalizes the locks in touchedLocks. Each call
+// that changes locks ends with finishStep.
 func (e *engine) finishStep() {
 	for i := 0; i < len(e.wokenLocks); i++ {
-		e.grantQueue(e.wokenLocks[i], false) // this may wake more locks
+		e.grantQueue(e.wokenLocks[i], false) // may append to wokenLocks
 	}
 	clear(e.wokenLocks)
 	e.wokenLocks = e.wokenLocks[:0]

@@ -1,6 +1,6 @@
 package locks
 
-// isCompatible reports whether the present holds of a lock allow a request to be granted.
+// isCompatible reports whether the present holds of a lock allow a grant of the lock to a request.
 func isCompatible(l *lock, r *Request) bool {
 	first := l.anyHold()
 	switch {
@@ -17,27 +17,27 @@ func isCompatible(l *lock, r *Request) bool {
 	}
 }
 
-// covers reports whether a hold is at least as strong as the hold that its owner requests.
+// covers reports whether a hold is at least as strong as the hold that a request of the same owner asks for.
 func covers(h *hold, r *Request) bool {
 	return h.mode == Exclusive || h.mode == r.Mode && (h.mode != Permits || int64(r.Permits) <= h.permits())
 }
 
-// isGrantable reports whether a request could be granted the lock of a key now. The order of a request that is in no
-// queue is noOrder.
+// isGrantable reports whether the lock of a key could be granted to a request now. If the request is in the queue,
+// order is the order of the waiter. Otherwise order is noOrder.
 func (e *engine) isGrantable(key string, r *Request, order uint64) bool {
 	l := e.find(r.DB, key)
 	switch h := l.holdOf(r.Owner); {
 	case l == nil:
 		return true
 	case h != nil:
-		return covers(h, r) && !e.hasEnded(l, h, e.now) // a due event cannot block the present holder
+		return covers(h, r) && !e.hasEnded(l, h, e.now) // other due events do not block a present holder
 	case e.hasDueBeforeGrant(l):
-		return false // the due event will wake the queue
+		return false // the due event wakes the queue when it runs
 	}
 	return !l.delayed() && isCompatible(l, r) && !e.isBlockedByQueue(l, r, order)
 }
 
-// firstBlockingKey returns the index of the first key that blocks a request. It reports false if no key does.
+// firstBlockingKey returns the index of the first key that blocks a request. ok is false if no key blocks the request.
 func (e *engine) firstBlockingKey(r *Request, order uint64) (index int, ok bool) {
 	for i, key := range r.Keys {
 		e.charge(0, 1)
@@ -48,9 +48,10 @@ func (e *engine) firstBlockingKey(r *Request, order uint64) (index int, ok bool)
 	return 0, false
 }
 
-// grantQueue grants a woken lock to its waiters in line, until the next waiter is blocked. If the budget is spent
-// first, or if a due event of the lock must run first, the remaining grants become pending. If dueEventsRun is true,
-// the caller has just run such events, and grantQueue does not look for more.
+// grantQueue grants a woken lock to one waiter after the other, until [queues.nextInLine] returns nil. It stops
+// earlier if the budget is spent, or if a due event of the lock must run first; the other grants are then pending. If
+// dueEventsRun is true, the caller has run these due events, and grantQueue does not look for them. If the lock is not
+// woken, grantQueue does nothing.
 func (e *engine) grantQueue(l *lock, dueEventsRun bool) {
 	if l.idAndFlags&flagWoken == 0 {
 		return
@@ -76,18 +77,19 @@ func (e *engine) grantQueue(l *lock, dueEventsRun bool) {
 	}
 }
 
-// wakeQueueIfHoldEnded wakes the queue of the lock that blocks a waiter, if a hold of that lock has ended but has not
-// been removed. Such a hold blocks even compatible requests. Its removal would wake the queue, but the hold is not
-// removed if its session is renewed before that. The wake-up makes the grant of a compatible request pending.
+// wakeQueueIfHoldEnded wakes the queue of the lock that blocks a waiter, if that lock has an ended hold that is not
+// yet removed. An ended hold blocks even a compatible request. Usually the removal of the hold wakes the queue. But if
+// the session of the hold is renewed first, the hold stays, and nothing else would wake the queue. The wake-up leaves
+// a pending grant, so that a compatible request is granted in both cases.
 func (e *engine) wakeQueueIfHoldEnded(w *waiter) {
 	if l := e.findMutable(int(w.db), w.keys()[w.blockingKey]); e.hasEndedHold(l, e.readAt) {
 		e.wakeQueue(l)
 	}
 }
 
-// tryGrant grants the request of a waiter that is next in line at the lock where it is awake. If another lock of the
-// request blocks the waiter, the waiter becomes awake at that lock instead. If the waiter's node or session has ended,
-// tryGrant dismisses the waiter.
+// tryGrant grants all locks of a request to a waiter. The waiter is awake at one lock, and is next in line there. If
+// another lock of the request blocks the waiter, no lock is granted, and the waiter becomes awake at that lock. If the
+// waiter's node or session has ended, tryGrant dismisses the waiter.
 func (e *engine) tryGrant(w *waiter) {
 	if err := e.lapseError(w); err != nil {
 		e.dismiss(w, err)
@@ -95,10 +97,10 @@ func (e *engine) tryGrant(w *waiter) {
 	}
 	e.charge(1, 0)
 	if e.loseEndedHold(e.find(int(w.db), w.keys()[w.blockingKey]), w.owner) {
-		return // the loss woke the queue, or started a delay
+		return // the loss woke the queue, so the grant is tried again, unless a delay has started
 	}
 	q := w.request()
-	for i := 1; i < len(q.Keys); i++ { // the key at blockingKey does not block the request any more
+	for i := 1; i < len(q.Keys); i++ { // the key at blockingKey no longer blocks the request
 		e.charge(0, 1)
 		at := (int(w.blockingKey) + i) % len(q.Keys)
 		e.loseEndedHold(e.find(q.DB, q.Keys[at]), q.Owner)
@@ -118,19 +120,24 @@ func (e *engine) tryGrant(w *waiter) {
 	e.dequeueWaiter(w)
 	fence := e.grant(&q, w.since)
 	if w.deadline < e.now {
-		e.wakeQueuesOf(w) // dequeueWaiter has removed a due event that would have woken these queues
+		e.wakeQueuesOf(w) // the end of the wait was due and would have woken the queues, but is now removed
 	}
 	e.emitEndOfWait(w, fence, nil)
 }
 
-// issueFence returns a new fence, which is larger than all fences before. The last fence must be below [MaxFence].
+// issueFence returns a new fence, which is larger than all earlier fences.
+//
+// Requires: the last fence is below [MaxFence].
 func (e *engine) issueFence() uint64 {
 	e.fences++
 	return e.fences
 }
 
-// grant gives the owner of a request a hold of each lock, all with one new fence, and returns the fence. The owner has
-// waited since waitStart. No key may block the request.
+// grant gives the owner of a request a hold of each lock of the request, and returns the fence. All these holds get
+// the same new fence. If the owner already holds a lock, the new hold keeps the mode, the count and the start of the
+// old hold. waitStart is the time at which the owner began to wait, or the current time if there was no wait.
+//
+// Requires: no key blocks the request, and the last fence is below [MaxFence].
 func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 	fence = e.issueFence()
 	for _, key := range r.Keys {

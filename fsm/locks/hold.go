@@ -8,23 +8,24 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hold is a lock's record of one owner that holds it. A hold is immutable once it is in a table.
+// hold is the record of an owner who holds a lock. A hold in a table is immutable: a change stores a changed copy.
 type hold struct {
 	key, owner string
-	extra      *extra // nil if all its fields are zero
+	extra      *extra // nil if all fields of extra are zero
 	fence      uint64
 	// sessionOrLease is the id of the session if deadline is noDeadline. Otherwise it is the lease in milliseconds.
 	sessionOrLease uint64
-	deadline       int64 // the last instant of the lease
-	since          int64 // the instant of the grant
+	deadline       int64 // the last instant of the lease, or noDeadline if the hold has a session
+	since          int64 // the instant since which the owner has held the lock
 	origin         *protocol.Incarnation
 	conn           int64
-	count          uint32 // acquires minus releases
+	count          uint32 // 1, plus the reentrant requests that were counted, minus the releases
 	mode           Mode
 	db             uint8
-	// knownToOwner is true once the owner has repeated its request or renewed the hold. See [Table.ReturnGrant].
+	// knownToOwner is true if the owner has repeated the request or renewed the hold since the grant. See
+	// [Table.ReturnGrant].
 	knownToOwner bool
-	lateEmitted  bool // whether [Late] was emitted; not part of a snapshot
+	lateEmitted  bool // whether [Late] was emitted for the hold; not part of a snapshot
 }
 
 // maxCount bounds the count of a hold.
@@ -88,8 +89,8 @@ func (h *hold) leftMillis(now int64) int64 {
 	return max(0, h.deadline-now)
 }
 
-// bind gives a hold the session of a request. If the request has no session, the hold gets the lease of the request,
-// starting now.
+// bind gives a hold the session of a request. If the request has no session, the hold gets a lease that starts at the
+// time now. The request has the duration of the lease.
 func (h *hold) bind(now int64, r *Request) {
 	if r.Session != 0 {
 		h.sessionOrLease, h.deadline = r.Session, noDeadline
@@ -98,10 +99,10 @@ func (h *hold) bind(now int64, r *Request) {
 	}
 }
 
-// holdSet indexes the holds of a lock that has several. Each sorted slice has at most [MaxHolders] holds.
+// holdSet has the holds of a lock that has several holds, in three sorted slices. [MaxHolders] bounds each slice.
 type holdSet struct {
 	byFence, byOwner []*hold
-	byEnd            []*hold // only the holds with a lease, by deadline and fence
+	byEnd            []*hold // only the holds with a lease, sorted by deadline and fence
 }
 
 func (s *holdSet) clone() *holdSet {
@@ -122,7 +123,7 @@ func compareEnds(a, b *hold) int {
 	return cmp.Compare(a.fence, b.fence)
 }
 
-// change adds a hold if n is 1, and removes it if n is -1.
+// change adds hold h if n is 1, and removes hold h if n is -1.
 func (s *holdSet) change(h *hold, n int) {
 	changeSorted(&s.byFence, h, n, compareFences)
 	changeSorted(&s.byOwner, h, n, compareOwners)

@@ -5,12 +5,12 @@ type Hold struct {
 	Owner       string
 	Fence       uint64
 	Mode        Mode
-	Count       int64  // acquires minus releases
+	Count       int64  // 1, plus the reentrant requests that were counted, minus the releases
 	Permits     int64  // 0 unless Mode is Permits
 	Session     uint64 // 0 if the hold has a lease of its own
 	LeftMillis  int64  // the time until the lease ends; -1 if the hold has a session
 	LeaseMillis int64  // 0 if the hold has a session
-	SinceMillis int64  // cluster time of the grant
+	SinceMillis int64  // the cluster time since which the owner has held the lock
 	Note        string
 	Client      Client
 }
@@ -21,18 +21,18 @@ type Wait struct {
 	Mode           Mode
 	Limit, Permits int64
 	Session        uint64
-	SinceMillis    int64 // cluster time of the request
-	// LeftMillis is the time until the wait ends, or until the grace ends if Absent is set. It is -1 if the wait has no
-	// timeout.
+	SinceMillis    int64 // the cluster time at which the wait began
+	// LeftMillis is the time until the wait ends, or -1 if the wait has no timeout. If Absent is set, LeftMillis is the
+	// time until the grace ends.
 	LeftMillis int64
-	Absent     bool // the wait ended by time, and the grace keeps the place
+	Absent     bool // the wait has ended by time, and the grace has not ended
 	Notify     bool
 	Keys       int // the number of keys of the request
 	Note       string
 	Client     Client
 }
 
-// Info describes a lock, with some of its holds and some of its waiters.
+// Info describes a lock. Holds and Waits may have only some of the holds and waiters.
 type Info struct {
 	DB              int
 	Key             string
@@ -41,25 +41,28 @@ type Info struct {
 	Waits           []Wait // in the order of the queue
 	Holders         int    // the number of all holds
 	Waiters         int    // the number of all waiters
-	Permits         int64  // the permits of all holds
+	Permits         int64  // the sum of the permits of all holds
 	DelayLeftMillis int64
 }
 
-// Query selects what [Table.List] lists.
+// Query selects the locks, holds and waits that [Table.List] lists.
 type Query struct {
-	DB     int    // -1 selects all databases, if Session is set
-	Cursor uint64 // where the page begins; 0 for the first page
-	Count  int    // the number of locks after which a page ends, including locks that are not listed
-	// Most bounds the holds, and also the waits, that are listed for one lock.
+	DB     int    // the database; with Session, -1 selects all databases
+	Cursor uint64 // 0 for the first page, or the cursor that List returned with the page before
+	// Count is the number of locks after which a page ends. It includes locks that List reads and does not list. With
+	// Session, Count is a number of holds and queue entries instead.
+	Count int
+	// Most bounds the listed holds of each lock, and also the listed waits of each lock.
 	Most int
 	// Match reports whether a key is listed. If Match is nil, all keys are listed.
 	Match func(key string) bool
-	// ByOwner restricts the list to holds and waits of Owner.
+	// If ByOwner is true, List lists only holds and waits of Owner.
 	ByOwner bool
 	Owner   string
-	// Session restricts the list to holds and waits of a session, unless it is 0.
+	// If Session is not 0, List lists only holds and waits of that session.
 	Session uint64
-	// Held restricts the list to holds, and Waiting restricts it to waits. If both are set, or neither, both are listed.
+	// If only Held is true, List lists only holds. If only Waiting is true, List lists only waits.
+	// Otherwise List lists both.
 	Held, Waiting bool
 }
 
@@ -70,7 +73,7 @@ type SessionInfo struct {
 	LeaseMillis    int64
 	LeftMillis     int64
 	OpenedMillis   int64
-	Connection     bool // the session is attached to Client
+	Connection     bool // whether the session is attached to Client
 	Client         Client
 	Holds, Waiters int
 }

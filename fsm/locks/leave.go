@@ -7,16 +7,17 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// EndNodeWaitsBefore ends the waits of a node that come before a name: the waits of earlier incarnations, and those of
-// the same incarnation with a lower ticket. Their waiters get no more grants, and [Table.Sweep] removes them.
+// EndNodeWaitsBefore takes the name of a wait, and ends all waits of the same node with lower names. These are the
+// waits of earlier incarnations of the node, and the waits of the same incarnation with a lower ticket. The waiters
+// get no more grants. [Table.Sweep] removes the waiters.
 func (t *Table) EndNodeWaitsBefore(name waits.Name) {
 	if w := t.firstWaiterOf(name.Origin.Node); w != nil && w.name().Compare(name) < 0 {
-		name.Origin.Node = w.origin.Node // avoid keeping the memory of the log entry
+		name.Origin.Node = w.origin.Node // an equal string that does not keep the log entry in memory
 		t.nodeEnds.Add(name)
 	}
 }
 
-// EndNodeWaits ends the waits of the node's incarnations up to and including an epoch.
+// EndNodeWaits ends all waits of a node in incarnations with the given epoch or a lower one.
 func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	last := waits.Name{Origin: protocol.Incarnation{Node: node, Epoch: epoch}, Ticket: ^uint64(0)}
 	t.waitersByName.Descend(nameProbe(last), func(w *waiter) bool {
@@ -29,8 +30,9 @@ func (t *Table) EndNodeWaits(node string, epoch uint64) {
 	})
 }
 
-// RemoveWaiter ends the wait with a name, because its client has disconnected ([protocol.LeaveGone]) or was unblocked
-// by CLIENT UNBLOCK. It reports whether there was such a wait.
+// RemoveWaiter ends the wait with a name. The parameter how tells whether the client disconnected
+// ([protocol.LeaveGone]), or CLIENT UNBLOCK ended the wait. ok is false if there is no such wait, or if the node or
+// the session of the waiter has ended.
 func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 	w := t.waiterNamed(name)
 	if w == nil || t.hasNodeEnded(w) {
@@ -51,8 +53,8 @@ func (t *Table) RemoveWaiter(name waits.Name, how protocol.Leave) (ok bool) {
 	return err == nil
 }
 
-// Cancel ends the owner's wait for a key, and for all other keys of the same request. It reports whether there was such
-// a wait.
+// Cancel ends the owner's wait for a key, with the waits for all other keys of the same request. It reports false if
+// there is no such wait, or if the node or the session of the waiter has ended.
 func (t *Table) Cancel(db int, key, owner string) bool {
 	defer t.finishStep()
 	w := t.waiterOf(t.settleKey(db, key), owner)

@@ -1,10 +1,11 @@
 package locks
 
-// maxLooked bounds the records that a list reads for one page: locks, holds and waiters, or sessions.
+// maxLooked bounds the work for one page: the holds and waits that List lists, or the sessions that Sessions reads.
 const maxLooked = 200_000
 
-// List describes the locks of a database in the order of their hashes and keys. next is the cursor of the next page, or
-// 0 after the last page. looked is the number of locks, holds and waiters that List has read.
+// List describes the locks of a database, ordered by hash and key. If a session is selected, List describes the holds
+// and waits of the session: see listSession. next is the cursor of the next page, or 0 after the last page. looked
+// counts the locks that List has read, and the holds and waits that List has listed.
 func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looked int) {
 	if q.Session != 0 {
 		return s.listSession(q, nowMillis)
@@ -33,8 +34,9 @@ func (s *store) List(q *Query, nowMillis int64) (rows []Info, next uint64, looke
 	return rows, 0, looked + locks
 }
 
-// listSession lists the holds of a session by fence, and then its waits by order. The cursor of a hold is twice its
-// fence. The cursor of a waiter is twice its order, plus 1.
+// listSession lists the holds of a session, ordered by fence, and then the waits of the session, ordered by order. The
+// cursor of a page that begins with a hold is twice the fence of the hold. The cursor of a page that begins with a
+// wait is twice the order of the waiter, plus 1. looked counts the holds and queue entries that listSession has read.
 func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, looked int) {
 	if !s.isSessionOpen(q.Session, now) {
 		return nil, 0, 0
@@ -95,11 +97,11 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	return rows, 0, looked
 }
 
-// maxQueues bounds the queues that EachQueue reads.
+// maxQueues bounds the calls of f by EachQueue.
 const maxQueues = 10_000
 
-// EachQueue calls f with the key and the length of each queue, but of at most 10,000 queues. The order of the calls has
-// no meaning.
+// EachQueue calls f for each queue of a live lock. f gets the key of the lock, and the number of entries in the queue.
+// EachQueue calls f at most 10,000 times, in no particular order.
 func (s *store) EachQueue(f func(key string, waiters int)) {
 	left := maxQueues
 	for _, d := range s.liveDatabases {
@@ -114,7 +116,7 @@ func (s *store) EachQueue(f func(key string, waiters int)) {
 	}
 }
 
-// Session describes a session. It returns nil if the session does not exist, or has ended at nowMillis.
+// Session describes the session with an id. It returns nil if that session does not exist, or has ended at nowMillis.
 func (s *store) Session(id uint64, nowMillis int64) *SessionInfo {
 	if !s.isSessionOpen(id, nowMillis) {
 		return nil
@@ -131,8 +133,9 @@ func (s *store) sessionInfo(sess *session, now int64) SessionInfo {
 	}
 }
 
-// Sessions describes at most count sessions that a user may use, beginning with the session whose id is cursor. next is
-// the cursor of the next page, or 0 after the last page. looked is the number of sessions that Sessions has read.
+// Sessions describes sessions that a user may use, ordered by id. The page begins at the first id that is not below
+// cursor, and has at most count sessions. next is the cursor of the next page, or 0 after the last page. looked is the
+// number of sessions that Sessions has read.
 func (s *store) Sessions(user string, cursor uint64, count int, nowMillis int64) (rows []SessionInfo, next uint64,
 	looked int,
 ) {
