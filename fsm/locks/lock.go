@@ -6,21 +6,21 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// lock is the record of a key that is held, waited for, or delayed.
+// lock is the record of one lock. The record exists while the lock has a hold, a waiter, a delay or a pending grant.
 //
-// A call obtains the record from [store.mutable] before it changes the lock, since a copy of the table may share the
-// stored record. [engine.finishStep] completes the change.
+// A copy of the table may share the record. A method that changes a lock therefore gets a mutable record from
+// [store.mutable] first. [engine.finishStep] later grants the lock to waiters, and updates the agenda.
 type lock struct {
-	// text contains the key. It is the text of the item that marks the lock, so lock and item share memory. In a probe,
-	// text is just the key.
+	// text contains the key. The keyspace item that marks the lock has the same text, so lock and item share memory. In a
+	// probe, text is only the key.
 	text keyspace.LockText
-	hash uint64 // of the key
+	hash uint64 // the hash of the key
 	// idAndFlags has the flags in bits 0 to 7, the number of the database in bits 8 to 15, and a serial number in the bits
 	// above.
 	idAndFlags uint64
-	generation uint64 // see [store]
+	generation uint64 // the generation of the record, see [store]
 	due        int64  // the deadline of the first timer, or noDeadline
-	hold       *hold  // the only hold, or nil if there is none, or if ext has several
+	hold       *hold  // the hold of a lock that has exactly one; otherwise nil
 	// ext is nil if the lock has at most one hold, and no queue, delay or pending grant.
 	ext *extension
 }
@@ -28,9 +28,9 @@ type lock struct {
 // extension has the fields of a lock that few locks need.
 type extension struct {
 	holds             *holdSet         // nil if the lock has at most one hold
-	permits           int64            // the permits of all holds
+	permits           int64            // the sum of the permits of all holds
 	delayEnd          int64            // the deadline of the delay, or 0 if there is none
-	grantPendingSince int64            // the time since which a grant of the queue is pending, or 0
+	grantPendingSince int64            // the time since which a grant to a waiter is pending, or 0
 	ranks             [rankCount]int32 // the number of waiters of each rank
 	sessionHolds      int32            // the number of holds that have a session
 	sessionWaits      int32            // the number of waiters that have a session
@@ -40,9 +40,9 @@ type extension struct {
 const (
 	flagTouched   = 1 << iota // the lock is in store.touchedLocks
 	flagWoken                 // the lock is in store.wokenLocks
-	flagPresent               // Created was emitted, and Removed was not
-	flagContended             // the lock has its place on the agenda among the contended locks
-	flagProbe                 // the record is the key of a search: see probeAt
+	flagPresent               // Created was emitted for the lock, and no Removed after it
+	flagContended             // the lock is in the contended part of the agenda
+	flagProbe                 // the record is a probe: see probeAt
 	flagBits      = 0xff
 	maxDatabases  = 256
 )
@@ -64,7 +64,7 @@ func (l *lock) key() string {
 	return l.text.Key()
 }
 
-// probeAt returns a probe: a record that is only the key of a search in a tree of locks.
+// probeAt returns a probe. A probe is not a lock of the table: it is only the argument of a search in a tree of locks.
 func probeAt(db int, hash uint64, key string) lock {
 	return lock{text: keyspace.LockText(key), hash: hash, idAndFlags: uint64(db)<<8 | flagProbe}
 }
@@ -97,7 +97,7 @@ func (l *lock) delayed() bool { return l != nil && l.ext != nil && l.ext.delayEn
 
 func (l *lock) contended() bool { return l.idAndFlags&flagContended != 0 }
 
-// permits counts the permits of all holds.
+// permits returns the sum of the permits of all holds.
 func (l *lock) permits() int64 {
 	switch {
 	case l.ext != nil:
@@ -153,8 +153,8 @@ func (l *lock) firstLease() (*hold, int64) {
 	return nil, noDeadline
 }
 
-// lockBefore orders locks by database, hash and key. It compares keys last, since a key is slower to read: it is in
-// memory of its own.
+// lockBefore orders locks by database, hash and key. It compares keys last, because a key is in separate memory and
+// thus slower to read.
 func lockBefore(a, b *lock) bool {
 	switch {
 	case a.db() != b.db():
@@ -165,7 +165,8 @@ func lockBefore(a, b *lock) bool {
 	return a.key() < b.key()
 }
 
-// agendaBefore orders an agenda: contended locks before others, and then by the first timer.
+// agendaBefore is the order of an agenda: contended locks come before all other locks. Within each of the two parts,
+// locks are ordered by their first timers.
 func agendaBefore(a, b *lock) bool {
 	if a.contended() != b.contended() {
 		return a.contended()
@@ -181,7 +182,7 @@ func dueBefore(a, b *lock) bool {
 }
 
 func (l *lock) passFields(c *codec) {
-	if c.w != nil { // a reading codec has passed both in readLock
+	if c.w != nil { // if c.w is nil, readLock has read both values already
 		c.w.Uint(uint64(l.db()))
 		c.w.String(l.key())
 	}
@@ -192,7 +193,7 @@ func (l *lock) passFields(c *codec) {
 		passInt(c, &m.delayEnd, 0, Forever)
 	}
 	passRecords(c, l.holds(), (*hold).passFields, func() { c.readHold(l) })
-	var first []*waiter // each waiter is stored with the lock of its first key
+	var first []*waiter // a snapshot has each waiter once, at the lock of its first key
 	if l.waiters() > 0 {
 		for w := range c.t.waitersAt(l) {
 			if w.keys()[0] == l.key() {
@@ -203,7 +204,8 @@ func (l *lock) passFields(c *codec) {
 	passRecords(c, first, (*waiter).passFields, func() { c.readWaiter(l) })
 }
 
-// readLock reads a lock into the database flushed, or into the lock's live database if flushed is nil.
+// readLock reads a lock, and stores it in the given flushed database. If the parameter flushed is nil, readLock stores
+// the lock in the live database whose number it has read.
 func (c *codec) readLock(flushed *database) {
 	c.recordErr = errLock
 	db := uint64(0)
@@ -213,7 +215,7 @@ func (c *codec) readLock(flushed *database) {
 	l.hash = keyspace.Hash(c.key)
 	t.lockIDs++
 	t.lockCount++
-	// flagTouched prevents that a call of mutable adds the lock to touchedLocks. scheduleLocks clears the flag.
+	// flagTouched stops mutable from adding the lock to touchedLocks. scheduleLocks clears flagTouched.
 	l.idAndFlags = t.lockIDs<<16 | db<<8 | flagPresent | flagTouched
 	if !c.require(!t.HasOrFlushed(int(db), c.key) && (c.lastLock == nil || lockBefore(c.lastLock, l))) {
 		return

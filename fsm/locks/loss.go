@@ -5,18 +5,19 @@ import (
 	"slices"
 )
 
-// loss describes the end of a hold against its owner's will.
+// loss describes the end of a hold against the will of its owner.
 type loss struct {
 	reason Reason
-	at     int64 // the last instant of the hold
-	cause  uint64
-	// If overridesDelay is true, delay replaces the delay of the hold's request. Both are durations in milliseconds.
+	at     int64  // the last instant of the hold
+	cause  uint64 // the id of the command that ended the hold, or 0: see [Event]
+	// A loss starts a delay of the lock. If overridesDelay is false, the request for the hold set the duration of the
+	// delay. If overridesDelay is true, the field delay is the duration, in milliseconds. A duration of 0 means no delay.
 	overridesDelay bool
 	delay          int64
 }
 
-// lossOf returns the loss of a hold that has ended. The earlier of two ends counts: the end of the lease or session,
-// and the flush of the database.
+// lossOf returns the loss of a hold that has ended. A hold of a flushed lock ended at the flush, unless its lease or
+// its session ended before the flush. In both cases the loss starts no delay.
 func (s *store) lossOf(l *lock, h *hold) loss {
 	why := loss{reason: Expired, at: h.deadline}
 	if h.deadline == noDeadline {
@@ -31,14 +32,15 @@ func (s *store) lossOf(l *lock, h *hold) loss {
 	return why
 }
 
-// sortByEnd sorts ended holds of a lock by their last instants. Holds that ended at one instant are sorted by fence.
+// sortByEnd sorts ended holds of a lock by their last instants. It sorts holds with the same last instant by fence.
 func (s *store) sortByEnd(l *lock, holds []*hold) {
 	slices.SortFunc(holds, func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(s.lossOf(l, a).at, s.lossOf(l, b).at), compareFences(a, b))
 	})
 }
 
-// hasEnded reports whether a hold of the lock has ended before nowMillis, but has not been removed.
+// hasEnded reports whether a stored hold of the lock has ended. A hold has ended if the lock is flushed, if the hold's
+// session is not open at nowMillis, or if the deadline of the hold's lease is before nowMillis.
 func (s *store) hasEnded(l *lock, h *hold, nowMillis int64) bool {
 	switch {
 	case s.flushOf(l) != nil:
@@ -49,7 +51,8 @@ func (s *store) hasEnded(l *lock, h *hold, nowMillis int64) bool {
 	return h.deadline < nowMillis
 }
 
-// loseHold removes a hold, emits [Lost], and starts the delay of the lock. A longer delay that runs already stays.
+// loseHold removes a hold, emits [Lost], and starts the delay of the lock. If the lock already has a delay that ends
+// later, that delay stays.
 func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
 	event := e.timedHoldEvent(Lost, h, why.at)
@@ -67,7 +70,7 @@ func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	}
 }
 
-// loseEndedHold removes the owner's hold if the hold has ended, and reports whether it removed one.
+// loseEndedHold removes the owner's hold if the hold has ended, and reports whether it removed the hold.
 func (e *engine) loseEndedHold(l *lock, owner string) bool {
 	h := l.holdOf(owner)
 	if h == nil || !e.hasEnded(l, h, e.now) {
@@ -77,8 +80,10 @@ func (e *engine) loseEndedHold(l *lock, owner string) bool {
 	return true
 }
 
-// Break removes the holds that b selects, and returns their number. If b selects all holds and sets a delay, the delay
-// starts even if nobody holds the lock.
+// Break removes the holds that b selects, and returns their number.
+//
+// If b selects all holds and ByDelay is true, DelayMillis also replaces the present delay of the lock, even if the lock
+// has no hold. Break changes nothing if the lock has neither a hold nor a waiter nor a delay.
 func (t *Table) Break(b *Break) (broken int) {
 	defer t.finishStep()
 	l := t.settleKey(b.DB, b.Key)
@@ -98,7 +103,8 @@ func (t *Table) Break(b *Break) (broken int) {
 	return broken
 }
 
-// setDelay replaces the delay of the lock with one that starts now. A duration of 0 only ends the present delay.
+// setDelay replaces the delay of the lock by a delay that starts now. If millis is 0, setDelay only ends the present
+// delay.
 func (e *engine) setDelay(l *lock, millis int64) {
 	if l.ext == nil && millis <= 0 {
 		return
@@ -110,9 +116,11 @@ func (e *engine) setDelay(l *lock, millis int64) {
 	e.wakeQueue(l)
 }
 
-// Flush ends all holds of a database in constant time, by replacing the database with an empty one. While the budget
-// lasts, Flush also emits the losses, with the cause, and moves the queues to the new database. [Table.Sweep] and calls
-// for a key do the rest. The caller must remove the items that mark the locks; see [Created].
+// Flush ends all holds of a database in constant time: it replaces the database by an empty one. Flush then emits the
+// losses and moves the queues to the new database, while the budget lasts. [Table.Sweep] and calls that name a key do
+// the rest. The argument cause becomes the Cause of the Lost events of the holds that the flush ended.
+//
+// The caller must delete the items that mark the locks; see [Removed].
 func (t *Table) Flush(db int, cause uint64) {
 	if !t.HasLocks(db) {
 		return
@@ -133,8 +141,8 @@ func (t *Table) Flush(db int, cause uint64) {
 	}
 }
 
-// moveFlushed removes all holds of a flushed lock without starting a delay, and moves the lock with its queue to the
-// live database.
+// moveFlushed removes all holds and the delay of a flushed lock, and moves the lock with its queue to the live
+// database. If the lock has waiters, a grant becomes pending. The losses of the holds start no delay.
 func (e *engine) moveFlushed(l *lock) {
 	from := e.databaseOf(l)
 	e.setReadAfter(from.flush.at - 1)
@@ -152,10 +160,10 @@ func (e *engine) moveFlushed(l *lock) {
 			m.grantPendingSince = max(from.flush.at, 1)
 		}
 	}
-	l.idAndFlags &^= flagWoken // the event of the pending grant will grant the lock; finishStep must not
+	l.idAndFlags &^= flagWoken // finishStep must not grant the lock: the event of the pending grant will
 }
 
-// HasLocks reports whether a database has locks, apart from flushed ones.
+// HasLocks reports whether the live database with the number db has locks.
 func (s *databases) HasLocks(db int) bool {
 	d := s.database(db)
 	return d != nil && d.locks.Len() > 0

@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// queues has the queues of all locks, with indexes of their waiters.
+// queues has the queues of all locks, and indexes of the waiters.
 type queues struct {
 	queueEntries     *btree.BTreeG[queueEntry] // by lock, rank and order
 	waitersByOwner   *btree.BTreeG[waiterKey]  // by lock and owner
-	waitEnds         *btree.BTreeG[waiterKey]  // by the lock of the first key, deadline and order
-	waitersByName    *btree.BTreeG[*waiter]    // without absent waiters
-	waitersBySession *btree.BTreeG[*waiter]    // by session and order
+	waitEnds         *btree.BTreeG[waiterKey]  // waiters with a deadline, by the lock of the first key, deadline and order
+	waitersByName    *btree.BTreeG[*waiter]    // by name, without absent waiters
+	waitersBySession *btree.BTreeG[*waiter]    // waiters with a session, by session and order
 
 	waiterCount  int
-	waitingBytes int64        // counted memory of all waiters
-	counts       waits.Counts // waiters by account
-	nodeEnds     waits.NodeEnds
+	waitingBytes int64          // the estimated memory of all waiters
+	counts       waits.Counts   // the number of waiters of each account
+	nodeEnds     waits.NodeEnds // marks waits that have ended with their nodes and are not all removed
 }
 
 func newQueues(compared *int) queues {
@@ -35,22 +35,23 @@ func newQueues(compared *int) queues {
 	}
 }
 
-// rank is one of the five parts of a queue. The whole queue is the merge of its parts by the order of their waiters.
+// rank is one of the five parts of a queue. The entries of each rank are sorted by order. The whole queue is the merge
+// of its five ranks by order. The package documentation explains awake, asleep and absent.
 type rank uint8
 
 const (
-	awakeShared  rank = iota // shared requests that this lock has blocked last
-	awakeOther               // exclusive requests and requests for permits that this lock has blocked last
-	asleepShared             // shared requests that another lock has blocked last
-	asleepOther              // exclusive requests and requests for permits that another lock has blocked last
-	absent                   // requests whose wait has ended by time, and whose grace has not
+	awakeShared  rank = iota // shared requests that are awake in this queue
+	awakeOther               // exclusive requests and requests for permits that are awake in this queue
+	asleepShared             // shared requests that are asleep in this queue
+	asleepOther              // exclusive requests and requests for permits that are asleep in this queue
+	absent                   // requests of all modes that are absent
 	rankCount
 )
 
 // queueEntry is the entry of a waiter in the queue of one lock.
 type queueEntry struct {
 	lock         uint64
-	rankAndOrder uint64
+	rankAndOrder uint64 // the rank in the bits from orderBits on, the order in the bits below
 	waiter       *waiter
 }
 
@@ -60,7 +61,7 @@ const (
 	noOrder = 1<<orderBits - 1
 )
 
-// noEntry stands for the first entry of an empty rank.
+// noEntry is the result of a search in a rank that finds no entry.
 var noEntry = queueEntry{rankAndOrder: noOrder}
 
 func entryAt(l *lock, r rank, order uint64) queueEntry {
@@ -105,8 +106,10 @@ func waiterBySessionBefore(a, b *waiter) bool {
 	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
 }
 
-// changeEntry adds a waiter's entry to the queue of its i-th key if n is 1, and removes the entry if n is -1. The lock
-// must have an extension.
+// changeEntry adds the entry of a waiter to the queue of lock l if n is 1, and removes the entry if n is -1. l is the
+// lock of the waiter's i-th key.
+//
+// Requires: l has an extension.
 func (q *queues) changeEntry(l *lock, w *waiter, i int, n int32) {
 	m, p := l.ext, entryAt(l, w.rankAt(i), w.order)
 	p.waiter = w
@@ -124,7 +127,8 @@ func (q *queues) changeEntry(l *lock, w *waiter, i int, n int32) {
 	}
 }
 
-// changeIndexes adds a waiter to waitersByName, waitersBySession and the counts if n is 1, and removes it if n is -1.
+// changeIndexes adds a waiter to the indexes by name and by session, and to the totals of all waiters, if n is 1. It
+// removes the waiter from them if n is -1.
 func (q *queues) changeIndexes(w *waiter, n int32) {
 	if !w.absent {
 		setOrDelete(q.waitersByName, w, n)
@@ -137,7 +141,7 @@ func (q *queues) changeIndexes(w *waiter, n int32) {
 	q.waitingBytes += int64(n) * w.bytes()
 }
 
-// setOrDelete adds an item to a tree if n is 1, and removes it if n is -1.
+// setOrDelete adds an item to a tree if n is 1, and removes the item if n is -1.
 func setOrDelete[T any](tree *btree.BTreeG[T], item T, n int32) {
 	if n > 0 {
 		tree.Set(item)
@@ -146,7 +150,8 @@ func setOrDelete[T any](tree *btree.BTreeG[T], item T, n int32) {
 	}
 }
 
-// waiterOf returns the owner's waiter in the queue of the lock, or nil. It uses the caller's probe for the search.
+// waiterOf returns the owner's waiter in the queue of the lock, or nil. It uses probe as memory for the key of the
+// search.
 func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	if l.waiters() == 0 {
 		return nil
@@ -157,7 +162,7 @@ func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	return k.waiter
 }
 
-// firstEntry returns the first entry of a rank, or noEntry if the rank is empty.
+// firstEntry returns the entry with the lowest order in one rank of the lock's queue, or noEntry if the rank is empty.
 func (q *queues) firstEntry(l *lock, r rank) queueEntry {
 	if l.ext == nil || l.ext.ranks[r] == 0 {
 		return noEntry
@@ -165,7 +170,8 @@ func (q *queues) firstEntry(l *lock, r rank) queueEntry {
 	return q.entryFrom(l, r, 0)
 }
 
-// entryFrom returns the first entry with at least the given order in a rank, or noEntry if there is none.
+// entryFrom searches one rank of the lock's queue for entries that have the given order or a higher one. It returns the
+// first of them, or noEntry if there is none.
 func (q *queues) entryFrom(l *lock, r rank, order uint64) queueEntry {
 	e, ok := seek(q.queueEntries, entryAt(l, r, order))
 	if !ok || e.lock != l.id() || rank(e.rankAndOrder>>orderBits) != r {
@@ -174,8 +180,9 @@ func (q *queues) entryFrom(l *lock, r rank, order uint64) queueEntry {
 	return e
 }
 
-// firstWaitEnd returns the waiter of the lock whose wait or grace ends first, or nil. A waiter for several locks counts
-// only at the lock of its first key, so that its wait ends once.
+// firstWaitEnd returns the waiter with the earliest deadline in the queue of the lock, or nil if no waiter has a
+// deadline. It ignores a waiter whose first key is the key of another lock. Thus a wait for several locks ends only
+// once.
 func (q *queues) firstWaitEnd(l *lock) *waiter {
 	if l.waiters() == 0 {
 		return nil
@@ -187,19 +194,21 @@ func (q *queues) firstWaitEnd(l *lock) *waiter {
 	return k.waiter
 }
 
-// waitEndProbe sorts before all waiters of a lock in waitEnds.
+// waitEndProbe is the argument of a search in waitEnds. It sorts before all waiters of the same lock.
 var waitEndProbe = &waiter{deadline: minInstant}
 
-// isBlockedByQueue reports whether a waiter of the lock with a lower order blocks a request. Absent waiters block
-// nobody, and shared waiters that are asleep do not block shared requests.
+// isBlockedByQueue reports whether a waiter in the queue of the lock blocks a request. The parameter order is the order
+// of the request. Each waiter with a lower order blocks the request, with two exceptions: absent waiters block no
+// request, and shared waiters that are asleep block no shared request.
 func (q *queues) isBlockedByQueue(l *lock, r *Request, order uint64) bool {
 	isBlockedBy := func(r rank) bool { return q.firstEntry(l, r).order() < order }
 	return isBlockedBy(awakeOther) || isBlockedBy(asleepOther) || isBlockedBy(awakeShared) ||
 		r.Mode != Shared && isBlockedBy(asleepShared)
 }
 
-// nextInLine returns the waiter to which the lock can be granted next, or nil. That waiter is awake at the lock, and
-// neither the holds nor the earlier waiters of the lock block it. Other locks of its request may still block it.
+// nextInLine returns the waiter to which the lock can be granted next, or nil. The waiter is awake in the queue of the
+// lock. Neither the holds nor the earlier waiters of this lock block the waiter's request. Other locks of the request
+// may still block the request.
 func (q *queues) nextInLine(l *lock) *waiter {
 	m := l.ext
 	if m == nil || m.delayEnd != 0 || m.ranks[awakeShared]+m.ranks[awakeOther] == 0 {
@@ -242,7 +251,7 @@ func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
 	}
 }
 
-// waiterNamed returns the waiter with a name, or nil. Absent waiters have no name.
+// waiterNamed returns the waiter with the name n, or nil. It does not find absent waiters.
 func (q *queues) waiterNamed(n waits.Name) *waiter {
 	w, _ := q.waitersByName.Get(nameProbe(n))
 	return w
@@ -250,7 +259,7 @@ func (q *queues) waiterNamed(n waits.Name) *waiter {
 
 func nameProbe(n waits.Name) *waiter { return &waiter{origin: &n.Origin, ticket: n.Ticket} }
 
-// firstWaiterOf returns the waiter with the lowest name among those of a node, or nil.
+// firstWaiterOf returns the waiter with the lowest name among all waiters of a node, or nil. It ignores absent waiters.
 func (q *queues) firstWaiterOf(node string) *waiter {
 	w, ok := seek(q.waitersByName, nameProbe(waits.Name{Origin: protocol.Incarnation{Node: node}}))
 	if !ok || w.origin.Node != node {
@@ -259,16 +268,18 @@ func (q *queues) firstWaiterOf(node string) *waiter {
 	return w
 }
 
-// hasNodeEnded reports whether an entry of nodeEnds covers the wait. An absent waiter has no client at a node.
+// hasNodeEnded reports whether nodeEnds marks the wait of a waiter as ended. It reports false for an absent waiter: no
+// client waits for the reply any more.
 func (q *queues) hasNodeEnded(w *waiter) bool { return !w.absent && q.nodeEnds.Has(w.name()) }
 
-// IsWaiting reports whether the wait with a name exists and has not ended.
+// IsWaiting reports whether the wait with the given name exists and has not ended.
 func (q *queues) IsWaiting(name waits.Name) bool {
 	w := q.waiterNamed(name)
 	return w != nil && !q.hasNodeEnded(w)
 }
 
-// QueuesOf counts the queues in which the waiter with a name has an entry.
+// QueuesOf returns the number of queues in which the waiter with the given name has an entry. It returns 0 if there is
+// no such waiter.
 func (q *queues) QueuesOf(name waits.Name) int {
 	if w := q.waiterNamed(name); w != nil {
 		return len(w.keys())
@@ -276,7 +287,8 @@ func (q *queues) QueuesOf(name waits.Name) int {
 	return 0
 }
 
-// WaitingIncarnations returns the incarnations of nodes that have waiting clients, by node and epoch.
+// WaitingIncarnations returns the incarnations to which at least one waiting client is connected, sorted by node and
+// epoch. A client whose wait has ended does not count.
 func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 	next := waits.Name{}
 	for {
@@ -297,7 +309,8 @@ func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 // WaitersOf counts the waiters of an account, including absent waiters.
 func (q *queues) WaitersOf(account int) int { return q.counts.Of(account) }
 
-// LastAccount returns the highest account number of all waiters that the queues have had, or 0.
+// LastAccount returns the highest [Request.Account] of all waiters that were ever in the queues, or 0. A table that is
+// loaded from a snapshot only knows the waiters of the snapshot.
 func (q *queues) LastAccount() int { return max(0, len(q.counts)-1) }
 
 func (q *queues) copy() queues {

@@ -7,10 +7,11 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// The functions of this file read the table as it is stored: a hold counts until it is removed, even if it has ended. A
-// caller that needs the exact state of a key must settle the key first, unless [Table.HasDue] is false for the key.
+// Most functions of this file read the table as it is stored: they include holds that have ended and are not removed
+// yet. FenceOf and IsBlocked take the ends of holds into account. A caller that needs the exact state of a key must
+// settle the key first. If [Table.HasDue] reports false for the key, the stored state is exact.
 
-// cursorShift shifts a hash to a cursor of 53 bits, as SCAN uses.
+// cursorShift is the number of low bits of a hash that a cursor leaves out. A cursor has 53 bits, as in SCAN.
 const cursorShift = 64 - 53
 
 // allLocks yields the locks of all databases: first the live locks, and then the flushed locks.
@@ -18,7 +19,7 @@ func (s *databases) allLocks() iter.Seq[*lock] {
 	return locksOf(slices.Concat(s.liveDatabases, s.flushedDatabases))
 }
 
-// locksOf yields the locks of some databases, one database after the other.
+// locksOf yields the locks of each of the databases, one database after the other.
 func locksOf(databases []*database) iter.Seq[*lock] {
 	return func(yield func(l *lock) bool) {
 		more := true
@@ -47,7 +48,7 @@ func (s *databases) LiveLocks() (n int) {
 	return n
 }
 
-// Holders counts the holds of a live or flushed lock. Break and Info take time in proportion to this count.
+// Holders counts the holds of a live or flushed lock. Break takes time in proportion to this count.
 func (s *databases) Holders(db int, key string) int {
 	return s.search(new(lock), db, key, keyspace.Hash(key)).holders()
 }
@@ -58,8 +59,8 @@ func (s *store) HoldersAndWaiters(db int, key string) int {
 	return l.holders() + l.waiters()
 }
 
-// Usage returns the counted memory of a lock with its holds and waiters, in bytes. A waiter for several locks counts in
-// full at each of them.
+// Usage returns the estimated memory of a lock with its holds and waiters, in bytes. If a waiter waits for several
+// locks, the usage of each of these locks includes the whole waiter.
 func (s *store) Usage(db int, key string) (bytes int64) {
 	l := s.peek(db, key)
 	if l == nil {
@@ -80,7 +81,8 @@ func (s *store) Usage(db int, key string) (bytes int64) {
 	return bytes
 }
 
-// FenceOf returns the fence of the owner's hold, or 0 if the owner has no hold, or if the hold has ended at nowMillis.
+// FenceOf returns the fence of the owner's hold. It returns 0 if the owner has no hold, or if the hold has ended at
+// nowMillis.
 func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	l := s.peek(db, key)
 	h := l.holdOf(owner)
@@ -90,8 +92,9 @@ func (s *store) FenceOf(db int, key, owner string, nowMillis int64) uint64 {
 	return h.fence
 }
 
-// IsBlocked reports whether holds or waits of other owners block a request at nowMillis. It reports false if the owner
-// holds one of the locks or waits for it, and also if a due event of a lock may change the answer.
+// IsBlocked reports whether a new request of the owner would be blocked at nowMillis, by holds or waiters of other
+// owners or by a delay. It also reports false in two uncertain cases: the owner already holds or waits for one of the
+// locks, or an event of one of the locks is due.
 func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	for _, key := range r.Keys {
 		l := s.peek(r.DB, key)
@@ -110,8 +113,8 @@ func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 	return blocked
 }
 
-// LeaseLeftMillis returns the time until the last lease of a lock ends, or -1 if one of the holds has a session. ok
-// reports whether the lock is held.
+// LeaseLeftMillis returns the time in milliseconds until the leases of all holds of a lock have ended. It returns -1 if
+// one of the holds has a session. ok reports whether the lock has holds.
 func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int64, ok bool) {
 	l := s.peek(db, key)
 	switch {
@@ -126,7 +129,7 @@ func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int
 	return ends[len(ends)-1].leftMillis(nowMillis), true
 }
 
-// info returns the description of a hold at the time now.
+// info describes a hold at the given time.
 func (h *hold) info(now int64) Hold {
 	return Hold{
 		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
@@ -135,7 +138,7 @@ func (h *hold) info(now int64) Hold {
 	}
 }
 
-// info returns the description of a waiter at the time now.
+// info describes a waiter at the given time.
 func (w *waiter) info(now int64) Wait {
 	shown := Wait{
 		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session,
@@ -148,7 +151,7 @@ func (w *waiter) info(now int64) Wait {
 	return shown
 }
 
-// summary returns the description of a lock, without its mode, holds and waits.
+// summary describes a lock at the given time. It does not set Mode, Holds and Waits.
 func (l *lock) summary(now int64) Info {
 	shown := Info{DB: l.db(), Key: l.key(), Holders: l.holders(), Waiters: l.waiters(), Permits: l.permits()}
 	if l.delayed() {
@@ -157,8 +160,8 @@ func (l *lock) summary(now int64) Info {
 	return shown
 }
 
-// describe returns the description of a lock, with the holds and waits that a query selects. It ignores the session of
-// the query.
+// describe describes a lock at the given time, with the holds and waits that a query selects. Of the query, describe
+// reads ByOwner, Owner, Held, Waiting and Most.
 func (s *store) describe(l *lock, q *Query, now int64) Info {
 	shown, holds, waits := l.summary(now), l.holds(), s.waitersAt(l)
 	if len(holds) > 0 {
@@ -184,7 +187,7 @@ func (s *store) describe(l *lock, q *Query, now int64) Info {
 	return shown
 }
 
-// sliceOf returns a slice with the item, or an empty slice if the item is nil.
+// sliceOf returns a slice that has only the item, or an empty slice if the item is nil.
 func sliceOf[T any](item *T) []*T {
 	if item == nil {
 		return nil
@@ -192,8 +195,8 @@ func sliceOf[T any](item *T) []*T {
 	return []*T{item}
 }
 
-// Info describes a lock, with at most count of its holds and at most count of its waits. It returns nil if the live
-// database has no lock at the key.
+// Info describes a lock. The parameter count bounds the number of described holds, and also the number of described
+// waits. Info returns nil if the live database has no lock at the key.
 func (s *store) Info(db int, key string, nowMillis int64, count int) *Info {
 	l := s.peek(db, key)
 	if l == nil {
@@ -203,5 +206,6 @@ func (s *store) Info(db int, key string, nowMillis int64, count int) *Info {
 	return &shown
 }
 
-// IsFlushing reports whether the table has flushed databases, whose holds are not all emitted as lost yet.
+// IsFlushing reports whether the table still has a flushed database. Such a database may have holds that are not
+// emitted as lost yet, and queues that are not moved yet.
 func (s *databases) IsFlushing() bool { return len(s.flushedDatabases) > 0 }

@@ -2,8 +2,8 @@ package locks
 
 import "cmp"
 
-// Renew restarts the lease of the owner's hold, and returns its fence. It returns 0 if the owner has no hold. A hold of
-// a session stays as it is, because the session has the lease.
+// Renew gives the owner's hold a new lease that starts now, and returns the fence of the hold. It returns 0 if the
+// owner has no hold. If the hold has a session, Renew starts no lease: the lease belongs to the session.
 func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint64) {
 	defer t.finishStep()
 	l := t.settleKey(db, key)
@@ -20,8 +20,9 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 	return old.fence
 }
 
-// Release decrements the count of the owner's hold, and removes the hold if the count is 0 or all is true. It returns
-// the count that is left, and whether the owner had a hold.
+// Release decrements the count of the owner's hold, and removes the hold if the count becomes 0. If the argument all is
+// true, Release removes the hold whatever its count. left is the new count, and ok reports whether the owner had a
+// hold.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
 	defer t.finishStep()
 	l := t.settleKey(db, key)
@@ -45,7 +46,8 @@ func (t *Table) release(l *lock, h *hold) {
 	t.removeHold(l, h)
 }
 
-// ReleaseAll removes the owner's holds of the keys, whatever their counts, and returns the number of holds.
+// ReleaseAll removes the owner's holds of all the keys, whatever the counts of the holds. It returns the number of
+// removed holds.
 func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	for _, key := range keys {
 		if _, ok := t.Release(db, key, owner, true); ok {
@@ -55,9 +57,9 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// ReturnGrant releases a hold whose client had disconnected before it learned of the grant. It reports whether it
-// released the hold. A hold with another fence or client stays, and so does a hold that its owner has renewed since the
-// grant.
+// ReturnGrant releases the owner's hold, because the client had disconnected before its node could pass on the grant.
+// It reports whether it released the hold. It does not release a hold with another fence or client. It also does not
+// release a hold whose knownToOwner is set.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finishStep()
 	l := t.settleKey(db, key)
@@ -69,8 +71,9 @@ func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Clie
 	return true
 }
 
-// Downgrade makes the owner's exclusive hold a shared one, and returns its fence. It returns 0 if the owner has no
-// hold, and [ErrMode] for a hold of permits. A shared hold stays as it is.
+// Downgrade turns the owner's exclusive hold into a shared hold, and returns the fence of the hold. It changes nothing
+// if the hold is shared already. It returns the fence 0 if the owner has no hold, and [ErrMode] if the hold is a hold
+// of permits.
 func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	defer t.finishStep()
 	l := t.settleKey(db, key)
@@ -83,8 +86,8 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	case old.mode == Permits:
 		return 0, ErrMode
 	}
-	// The owner may also wait for this lock, in a request for several locks. The shared hold will not cover that
-	// request if it has another mode.
+	// The owner may also have a waiter for several locks that include this lock. If the mode of the waiter is not Shared,
+	// the shared hold does not cover the waiter's request, and the wait ends.
 	if w := t.waiterOf(l, owner); w != nil && w.mode != Shared {
 		t.dismiss(w, cmp.Or(t.lapseError(w), ErrMode))
 	}

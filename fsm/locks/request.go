@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Client is a client's connection to a node. The zero Client stands for no connection.
+// Client is the connection of a client to a node. The zero Client stands for no connection.
 type Client struct {
-	Origin protocol.Incarnation
-	Conn   int64
+	Origin protocol.Incarnation // the incarnation of the node
+	Conn   int64                // identifies the connection within the incarnation
 }
 
 // Mode is the mode of a hold. It decides which other holds the lock may have at the same time.
@@ -21,105 +21,116 @@ const (
 	Exclusive Mode = iota
 	// Shared allows other shared holds.
 	Shared
-	// Permits allows other holds of permits. A request is granted if the sum of all permits is within its own limit.
+	// Permits allows other holds of permits. A request is granted if the sum of the permits of all holds, the new hold
+	// included, is at most the Limit of this request.
 	Permits
 )
 
 // These bounds must be the same on all nodes of a cluster.
 const (
-	// MaxText bounds the bytes of an owner, a note, a call, and the name of a session.
+	// MaxText bounds the length in bytes of the texts of a request (Owner, Note and Call), and of the name and the user of
+	// a session.
 	MaxText = 1 << 10
-	// MaxKeys bounds the keys of a request.
+	// MaxKeys bounds the number of keys of a request.
 	MaxKeys = 128
-	// MaxWaiters bounds the entries of a queue. The grants of a long queue may take many steps.
+	// MaxWaiters bounds the number of entries of a queue. The grants of a long queue may take many steps.
 	MaxWaiters = 100_000
 	// MaxLimit bounds the limit of a request for permits.
 	MaxLimit = 1<<31 - 1
-	// MaxWaitingBytes bounds the counted memory of all waiters together.
+	// MaxWaitingBytes bounds the estimated memory of all waiters together.
 	MaxWaitingBytes = 256 << 20
-	// MaxAttached bounds the sessions of one connection.
+	// MaxAttached bounds the number of sessions that are attached to one connection.
 	MaxAttached = 1000
-	// MaxFence is the largest fence. Clients can keep it exactly in a double.
+	// MaxFence is the largest fence and the largest session id. A double represents all integers up to MaxFence exactly.
 	MaxFence = 1<<53 - 1
 	// Forever bounds leases, delays, waits and graces in milliseconds, and the deadlines that are computed from them.
 	Forever = 1 << 62
 )
 
-// These errors refuse a request or end a wait. A refused request has changed nothing, but due events of its keys may
-// have run.
+// The table returns one of these errors to refuse a request. The field Err of [Event] has one of them if a wait ended
+// with an error. A refused request changes nothing, apart from due events of its keys and its session.
 var (
-	// ErrMode refuses a request of an owner whose present hold does not cover the request, and ends such a wait.
+	// ErrMode refuses a request for a lock that the owner already holds, if the present hold is not exclusive and has
+	// another mode or fewer permits than the request. ErrMode also ends a wait if [Table.Downgrade] makes the owner's hold
+	// too weak for the waiting request. Downgrade returns ErrMode for a hold of permits.
 	ErrMode = errors.New("the owner holds the lock in another mode")
-	// ErrNoSession refuses a request whose session does not exist or has ended. It also ends the waits of a session that
-	// has ended.
+	// ErrNoSession refuses a request if its session does not exist or has ended. When a session ends, ErrNoSession also
+	// ends the waits of the session.
 	ErrNoSession = errors.New("no such session")
 	// ErrTooLong refuses a text of more than [MaxText] bytes.
 	ErrTooLong = errors.New("text too long")
-	// ErrRequest refuses a request without keys, or with a number out of range. Callers validate requests before, so that
-	// users do not see the error.
+	// ErrRequest refuses a request with no keys, with too many keys, or with a number out of range. It also refuses to
+	// attach a session to no connection. Callers validate requests first, so that clients do not see ErrRequest.
 	ErrRequest = errors.New("the request is corrupt")
-	// ErrTicket refuses a request whose ticket already names another wait.
+	// ErrTicket refuses a request that must wait, if the ticket of the request already names a wait.
 	ErrTicket = errors.New("the ticket is taken")
 	// ErrFull refuses a waiter beyond [MaxWaiters] or [MaxWaitingBytes], a session beyond [MaxAttached], and a fence or a
-	// session id beyond [MaxFence].
+	// session id beyond [MaxFence]. It also ends a wait if the grant would need a fence beyond MaxFence.
 	ErrFull = errors.New("too many wait")
 	// ErrSessionFull refuses a hold or a queue entry beyond [MaxPerSession].
 	ErrSessionFull = errors.New("too many holds and waits of the session")
-	// ErrOverQuota refuses a request that is marked OverQuota and would have to wait.
+	// ErrOverQuota refuses a request that must wait, if its OverQuota is true and it repeats no waiter.
 	ErrOverQuota = errors.New("too many of the account wait")
-	// ErrNodeEnded ends the waits of the clients of a node that was silent for too long. If the node comes back, it sends
-	// these clients the error.
+	// ErrNodeEnded ends the waits of the clients of a node. It is used if the node was silent for too long, or if a later
+	// incarnation of the node is running. If the silent node comes back, the node sends ErrNodeEnded to these clients.
 	ErrNodeEnded = errors.New("the node was cut off")
-	// ErrUnblocked ends a wait by CLIENT UNBLOCK ERROR.
+	// ErrUnblocked ends a wait on which CLIENT UNBLOCK was called with ERROR.
 	ErrUnblocked = errors.New("unblocked")
-	// ErrAskedAgain ends a wait whose owner sent another request. Requests may reach the log in another order than their
-	// owner has sent them in.
+	// ErrAskedAgain ends a wait if the log has a later request of the same owner for one of the same locks. The owner may
+	// have sent the two requests in the opposite order.
 	ErrAskedAgain = errors.New("the owner asked again")
 )
 
 // Request asks for a hold of one lock, or of several locks at once.
 type Request struct {
-	// Keys are the locks. Repetitions of a key are ignored.
+	// Keys are the keys of the locks. A repeated key counts once.
 	Keys  []string
 	Owner string
-	// Session is the session to which the hold will belong. If Session is 0, the hold has the lease LeaseMillis instead.
+	// Session is the id of the session to which the hold will belong. If Session is 0, the hold has a lease of its own,
+	// with the duration LeaseMillis.
 	Session     uint64
 	LeaseMillis int64
-	// WaitMillis bounds the wait if Waits is true. A wait with the bound 0 has no deadline.
+	// WaitMillis is the longest duration of the wait if Waits is true. If WaitMillis is 0, the wait has no deadline.
 	WaitMillis int64
-	// DelayMillis is the duration of the delay after a loss of the hold. No request is granted during a delay.
+	// DelayMillis is the duration of the delay that a loss of the hold starts. During a delay, the lock gets no new
+	// holder.
 	DelayMillis int64
-	// GraceMillis is the time for which the request keeps its queue entries after its wait has ended by time.
+	// GraceMillis is the duration of the grace. The grace starts when the wait has ended by time; the request keeps its
+	// queue entries until the grace ends.
 	GraceMillis int64
-	// Ticket names the wait, together with the incarnation of the client's node. A request with the ticket 0 cannot wait.
-	Ticket     uint64
+	// Ticket and the incarnation of the client's node together are the name of the wait. A request with the ticket 0
+	// cannot wait.
+	Ticket uint64
+	// Call is used only if Reentrant is true. Note is a text of the client; [Hold], [Wait] and [Event] show it.
 	Call, Note string
 	Client     Client
-	// Permits is the number of permits to hold. Limit bounds the permits of all holds of the lock, including these. Both
-	// are used only in the mode Permits, where the limit 1 means an exclusive hold.
+	// Permits is the number of permits to hold. Limit bounds the sum of the permits of all holds of the lock, the new hold
+	// included. The table ignores both fields unless Mode is Permits. A request for permits with Limit 1 is an exclusive
+	// request.
 	Limit, Permits int32
 	DB             int
-	// Account is the number of the user whose quota counts the waiter, or 0. If OverQuota is true, the quota is used up,
-	// and only a request that repeats a waiter may wait.
+	// Account identifies the user whose quota includes the waiter, or is 0. OverQuota is true if that quota allows no
+	// further waiter. A request with OverQuota may wait only if it repeats a waiter.
 	Account   int16
 	OverQuota bool
 	Mode      Mode
 	// Waits says whether a blocked request joins the queues.
 	Waits bool
-	// Notify says whether the client wants a notice of the end of the wait, apart from its reply. The table only shows
-	// Notify in [Wait].
+	// Notify says that the client gets its reply at once, and a notice when the wait ends. The table only stores Notify
+	// and shows it in [Wait].
 	Notify bool
-	// Reentrant says whether a request for a lock that the owner holds increments the count of the hold. If Call is not
-	// empty and the hold has the same call, the request repeats the last one that was counted, and the count stays.
+	// If Reentrant is true and the owner holds the lock already, the request increments the count of the hold. Call
+	// identifies a call of the client, so that a repeated request does not count twice: if Call is not empty and is equal
+	// to the Call of the last request that was counted, the count stays.
 	Reentrant bool
 }
 
-// Answer is the outcome of a request. A granted request has a Fence, a request that waits has Waiting, and a request
-// that is blocked and may not wait has neither.
+// Answer is the outcome of a request. Fence is not 0 if the request was granted. Waiting is true if the request waits.
+// Both are zero if the request is blocked and may not wait.
 type Answer struct {
 	Fence   uint64
 	Waiting bool
-	// Kept is true if the request repeated a waiter, and took over its queue entries.
+	// Kept is true if the request repeated a waiter and took over the queue entries of that waiter.
 	Kept bool
 }
 
@@ -127,16 +138,18 @@ type Answer struct {
 type Break struct {
 	DB  int
 	Key string
-	// If ByOwner is true, only the hold of Owner is selected. If Fence is not 0, only the hold with that fence is.
+	// If ByOwner is true, Break does not select holds of other owners than Owner. If Fence is not 0, Break does not select
+	// holds with another fence. Break selects all other holds.
 	ByOwner bool
 	Owner   string
 	Fence   uint64
-	// If ByDelay is true, DelayMillis replaces the delays of the holds.
+	// If ByDelay is true, DelayMillis is the delay after the losses, in place of the delays that the requests for the
+	// holds have set.
 	ByDelay     bool
 	DelayMillis int64
-	// Reason is the reason in the events for the holders: [Broken] or [Flushed].
+	// Reason becomes the Reason of the Lost events.
 	Reason Reason
-	// Cause is an id of the command, or 0. The caller chooses it, and the table copies it to the Lost events.
+	// Cause is an id that the caller has given to the command, or 0. The table copies Cause to the Lost events.
 	Cause uint64
 }
 
@@ -145,15 +158,15 @@ type Reason uint8
 
 // The reasons.
 const (
-	Expired Reason = iota + 1
-	SessionGone
-	Broken
-	Flushed
+	Expired     Reason = iota + 1 // the lease of the hold has ended
+	SessionGone                   // the session of the hold has ended
+	Broken                        // a command has ended the hold by force
+	Flushed                       // a flush has ended all holds of the database
 )
 
 var reasons = [...]string{Expired: "expired", SessionGone: "session", Broken: "broken", Flushed: "flushed"}
 
-// String returns the word for the reason in notices, or an empty string for no reason.
+// String returns the word for r in notices. It returns an empty string if r is 0 or unknown.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]

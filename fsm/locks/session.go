@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// OpenSession opens a session with a lease, and returns its id. If connection is set, the session is attached to the
-// client's connection. The session belongs to user: see [Table.MayUse].
+// OpenSession opens a session, and returns the id of the session. If the argument connection is true, OpenSession
+// attaches the session to the client's connection. The argument user is the user who may use the session: see
+// [Table.MayUse].
 func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name, user string) (id uint64,
 	err error,
 ) {
@@ -34,8 +35,8 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	return s.id, nil
 }
 
-// settleSession ends a session if its deadline has passed. Otherwise it returns the session as a record that the call
-// may change. It returns nil if the session does not exist or has ended.
+// settleSession returns the mutable record of a session, or nil if there is no such session. If the deadline of the
+// session has passed, settleSession ends the session and returns nil.
 func (t *Table) settleSession(id uint64) *session {
 	s := t.session(id)
 	if s == nil {
@@ -49,7 +50,8 @@ func (t *Table) settleSession(id uint64) *session {
 	return t.mutableSession(id)
 }
 
-// KeepAlive renews a session, and returns its lease in milliseconds. ok reports whether the session exists.
+// KeepAlive renews a session, and returns the duration of its lease in milliseconds. ok reports whether the session
+// exists.
 func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	s := t.settleSession(id)
 	if s == nil {
@@ -66,7 +68,8 @@ func (t *Table) KeepAlive(id uint64) (leftMillis int64, ok bool) {
 	return s.lease, true
 }
 
-// Attach attaches a session to a connection, and renews the session. ok reports whether the session exists.
+// Attach attaches a session to a connection, and renews the session. If the session does not exist, ok is false and err
+// is nil.
 func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	if client == (Client{}) {
 		return false, ErrRequest
@@ -76,7 +79,7 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	case s == nil:
 		return false, nil
 	case client == s.client():
-		// The session is attached to this connection already, so the number of its sessions does not grow.
+		// The session is attached to this connection already, so the connection does not get one more session.
 	case t.SessionsOf(client) >= MaxAttached:
 		return false, ErrFull
 	}
@@ -87,7 +90,8 @@ func (t *Table) Attach(id uint64, client Client) (ok bool, err error) {
 	return true, nil
 }
 
-// attach attaches a session to a connection, and renews all sessions that are attached to the same incarnation.
+// attach attaches a session to a connection. It renews all sessions that are attached to connections of the same
+// incarnation.
 //
 // Requires: the session is not attached, and is in neither sessionEnds nor sessionsByNode.
 func (t *Table) attach(s *session, c Client) {
@@ -104,7 +108,8 @@ func (t *Table) attach(s *session, c Client) {
 	t.sessionsByConnection.Set(sessionKey{o, s.conn, s.id})
 }
 
-// CloseSession ends a session, and returns the number of its holds. ok reports whether the session existed.
+// CloseSession ends a session, and returns the number of holds that the session had. ok reports whether the session
+// existed.
 func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	defer t.finishStep()
 	s := t.settleSession(id)
@@ -116,7 +121,8 @@ func (t *Table) CloseSession(id uint64) (holds int, ok bool) {
 	return holds, true
 }
 
-// KeepNodeAlive renews all sessions that are attached to connections of an incarnation.
+// KeepNodeAlive renews all sessions that are attached to connections of an incarnation. First it ends attached sessions
+// whose deadlines have passed: see endSessionsOfIncarnation.
 func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	t.endSessionsOfIncarnation(o)
 	if i, ok := t.incarnationAt(o); ok {
@@ -124,9 +130,11 @@ func (t *Table) KeepNodeAlive(o protocol.Incarnation) {
 	}
 }
 
-// endSessionsOfIncarnation ends the attached sessions of an incarnation whose deadlines have passed, while the budget
-// lasts. The caller then renews all sessions of the incarnation that are left. These include sessions that have ended,
-// if the budget was spent first.
+// endSessionsOfIncarnation ends attached sessions of an incarnation, if their deadlines have passed and while the
+// budget lasts. It does not end sessions that have a lease of their own; see [session].
+//
+// The caller then renews the remaining sessions of the incarnation. If the budget was spent, the caller also renews
+// sessions that have ended.
 func (t *Table) endSessionsOfIncarnation(o protocol.Incarnation) {
 	for t.hasBudget() {
 		i, ok := t.incarnationAt(o)
@@ -142,8 +150,9 @@ func (t *Table) endSessionsOfIncarnation(o protocol.Incarnation) {
 	t.finishStep()
 }
 
-// EndSessionsOf ends the sessions that are attached to a connection, and returns their number. When the budget is
-// spent, it marks the remaining sessions with endPending, and Sweep ends them.
+// EndSessionsOf ends the sessions that are attached to a connection, and returns the number of these sessions. Once the
+// budget is spent, EndSessionsOf only detaches each remaining session and sets its endPending. [Table.Sweep] ends the
+// remaining sessions.
 func (t *Table) EndSessionsOf(c Client) (sessions int) {
 	defer t.finishStep()
 	for id := t.firstSessionOf(c); id != 0; id = t.firstSessionOf(c) {
@@ -157,7 +166,7 @@ func (t *Table) EndSessionsOf(c Client) (sessions int) {
 		t.charge(0, 1)
 		t.unschedule(s)
 		t.detach(s)
-		s.origin, s.endPending = origin, true // detach has cleared the origin, which SessionEnded reports
+		s.origin, s.endPending = origin, true // SessionEnded reports the origin, which detach has cleared
 		t.startLease(s, at)
 	}
 	return sessions

@@ -11,27 +11,29 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// session is the record of a session: all holds and waiters of a session end with it. A call obtains the record from
-// [store.mutableSession] before it changes the session.
+// session is the record of a session. If a session ends, all its holds and waiters end.
+//
+// A copy of the table may share the record. A method that changes a session therefore gets a mutable record from
+// [store.mutableSession] first.
 type session struct {
 	id         uint64
-	generation uint64 // see [store]
+	generation uint64 // the generation of the record, see [store]
 	name       string
 	user       string // the user who may use the session; see MayUse
-	lease      int64  // in milliseconds
-	deadline   int64  // the last instant of the session's own lease
+	lease      int64  // the duration of the lease in milliseconds
+	deadline   int64  // the last instant of the session's own lease; see endOf
 	opened     int64  // the time at which the session was opened
 	// origin and conn are the connection to which the session is attached. origin is nil if the session is not attached.
-	// They keep their values while endPending is set, since the last event of the session reports them.
+	// While endPending is set, origin and conn are the last connection, because SessionEnded will report that connection.
 	origin *protocol.Incarnation
 	conn   int64
-	// hasOwnLease is set if the session ends at deadline; it is then in sessionEnds. Otherwise the session ends when its
-	// node has been silent for the lease; it is then in sessionsByNode.
+	// hasOwnLease is true if the session has a lease of its own, which ends at deadline. Such a session is in sessionEnds.
+	// Any other session ends when its node has been silent for the duration of the lease. It is in sessionsByNode.
 	hasOwnLease bool
-	endPending  bool // the session ended at deadline, and its holds and waiters are not removed yet
-	lateEmitted bool // Late was emitted; cleared when a session without holds gets one; in no snapshot
-	// holds and waiters are the numbers of holds and waiters of the session. queueEntries is the number of entries that
-	// the waiters have in queues.
+	endPending  bool // the session ended at deadline, but its holds and waiters are not removed yet
+	lateEmitted bool // Late was emitted since the session last got a first hold; not part of a snapshot
+	// holds and waiters are the numbers of holds and of waiters of the session. queueEntries is the number of entries that
+	// these waiters have in queues.
 	holds, waiters, queueEntries int32
 }
 
@@ -41,8 +43,8 @@ type sessionEnd struct {
 	id       uint64
 }
 
-// endKey returns the key of the session in sessionEnds. If endPending is set, the key is one millisecond earlier, so
-// that the session is due at once.
+// endKey returns the key of the session in sessionEnds. If endPending is set, the key has the millisecond before the
+// deadline, so that the session is due at once.
 func (s *session) endKey() sessionEnd {
 	if s.endPending {
 		return sessionEnd{s.deadline - 1, s.id}
@@ -50,7 +52,7 @@ func (s *session) endKey() sessionEnd {
 	return sessionEnd{s.deadline, s.id}
 }
 
-// client returns the connection to which the session is attached, or the zero Client. A nil session has none.
+// client returns the connection of a session. It returns the zero Client if the session is nil or has no origin.
 func (s *session) client() Client {
 	if s == nil || s.origin == nil {
 		return Client{}
@@ -73,25 +75,25 @@ func sessionKeyBefore(a, b sessionKey) bool {
 	return cmp.Or(a.origin.Compare(*b.origin), cmp.Compare(a.leaseOrConn, b.leaseOrConn), cmp.Compare(a.id, b.id)) < 0
 }
 
-// incarnation is the record of one incarnation of a node. It exists while a session is attached to a connection of that
-// incarnation.
+// incarnation is the record of one incarnation of a node. The record exists while a session is attached to a connection
+// of that incarnation.
 type incarnation struct {
 	origin      protocol.Incarnation
-	lastContact int64 // the time at which the node last renewed its attached sessions
+	lastContact int64 // the time at which the attached sessions were last renewed together
 	sessions    int   // the number of attached sessions
 }
 
-// sessions has all sessions and their holds.
+// sessions has all sessions, and an index of the holds that belong to sessions.
 type sessions struct {
 	sessionsByID         *btree.BTreeG[*session]
 	sessionEnds          *btree.BTreeG[sessionEnd] // sessions with a lease of their own, ordered by deadline and id
-	sessionsByNode       *btree.BTreeG[sessionKey] // other sessions, ordered by incarnation, lease and id
+	sessionsByNode       *btree.BTreeG[sessionKey] // all other sessions, ordered by incarnation, lease and id
 	sessionsByConnection *btree.BTreeG[sessionKey] // attached sessions, ordered by connection and id
 	holdsBySession       *btree.BTreeG[*hold]      // ordered by session, fence and key
 
 	incarnations []incarnation // ordered by node and epoch
-	sessionIDs   uint64        // the last session number; newSessionID makes an id of it
-	secret       string        // makes session ids unpredictable; without it the id is the session number
+	sessionIDs   uint64        // the last session number; newSessionID computes an id from the number
+	secret       string        // makes session ids unpredictable; if it is empty, the id is the session number
 }
 
 func newSessions(compared *int) sessions {
@@ -116,14 +118,14 @@ func holdBySessionBefore(a, b *hold) bool {
 	return a.key < b.key
 }
 
-// session returns the session with an id, or nil. The session may have ended.
+// session returns the session with the given id, or nil. The session may have ended.
 func (s *sessions) session(id uint64) *session {
 	found, _ := s.sessionsByID.Get(&session{id: id})
 	return found
 }
 
-// endOf returns the deadline of a session. For an attached session it is the later one of two instants: the field
-// deadline, and the last contact with its node plus the lease.
+// endOf returns the last instant of a session. For an attached session, this is the later of two instants: the field
+// deadline of the session, and the instant at which its node has been silent for the duration of the lease.
 func (s *sessions) endOf(sess *session) int64 {
 	end := sess.deadline
 	if sess.origin != nil && !sess.endPending {
@@ -134,14 +136,14 @@ func (s *sessions) endOf(sess *session) int64 {
 	return end
 }
 
-// isSessionOpen reports whether a session exists and has not ended at the time now.
+// isSessionOpen reports whether a session exists and has not ended at the given time.
 func (s *sessions) isSessionOpen(id uint64, now int64) bool {
 	found := s.session(id)
 	return found != nil && !found.endPending && s.endOf(found) >= now
 }
 
-// isSessionFull reports whether a session would exceed [MaxPerSession] with a number of additional holds and queue
-// entries. Without a session (id 0) it reports false.
+// isSessionFull reports whether a session would exceed [MaxPerSession] if it got the given number of additional holds
+// or queue entries. It reports false if there is no such session.
 func (s *sessions) isSessionFull(id uint64, additional int) bool {
 	if id == 0 {
 		return false
@@ -150,16 +152,19 @@ func (s *sessions) isSessionFull(id uint64, additional int) bool {
 	return found != nil && int(found.holds)+int(found.queueEntries)+additional > MaxPerSession
 }
 
-// incarnationAt returns the index of an incarnation in incarnations, or the index at which to insert it.
+// incarnationAt searches the slice incarnations for o. If ok is true, index is the position of o. If ok is false, index
+// is the position at which to insert o.
 func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 	return slices.BinarySearchFunc(s.incarnations, o, func(l incarnation, o protocol.Incarnation) int {
 		return l.origin.Compare(o)
 	})
 }
 
-// nextSessionEnd returns the session that ends first of all sessions, and its deadline. If there is no session, it
-// returns 0 and noDeadline. The session may end later than that: if it has a lease of its own, a contact with its node
-// may have renewed it.
+// nextSessionEnd returns the id and the deadline of the session that ends first, or 0 and noDeadline if there is no
+// session.
+//
+// If the session has a lease of its own, the returned deadline is the deadline of that lease. The session ends later if
+// its node has renewed it since that lease began: see runSessionEnd.
 func (s *sessions) nextSessionEnd() (id uint64, end int64) {
 	end = noDeadline
 	if e, ok := s.sessionEnds.Min(); ok {
@@ -173,24 +178,26 @@ func (s *sessions) nextSessionEnd() (id uint64, end int64) {
 	return id, end
 }
 
-// nextSessionEndOf returns the session that ends first of all sessions in sessionsByNode of the i-th incarnation, and
-// its deadline. If there is no such session, it returns 0 and noDeadline.
+// nextSessionEndOf searches sessionsByNode for the sessions of the i-th incarnation. It returns the id and the deadline
+// of the session that ends first, or 0 and noDeadline if there is no such session.
 func (s *sessions) nextSessionEndOf(i int) (id uint64, end int64) {
 	origin := &s.incarnations[i].origin
 	k, _ := seek(s.sessionsByNode, sessionKey{origin: origin})
 	if k.origin == nil || *k.origin != *origin {
-		return 0, noDeadline // all sessions of the incarnation have leases of their own
+		return 0, noDeadline // each attached session of the incarnation has a lease of its own
 	}
 	return k.id, addSaturating(s.incarnations[i].lastContact, k.leaseOrConn)
 }
 
-// hasEndedSession reports whether the deadline of any session is before until.
+// hasEndedSession reports whether the deadline that nextSessionEnd returns is before an instant. If it reports false,
+// no session has ended before that instant.
 func (s *sessions) hasEndedSession(until int64) bool {
 	_, end := s.nextSessionEnd()
 	return end < until
 }
 
-// startLease gives a session a lease of its own, with the deadline until, and adds the session to sessionEnds.
+// startLease gives a session a lease of its own, and adds the session to sessionEnds. The argument until is the
+// deadline of the lease.
 //
 // Requires: the session is not in sessionsByNode.
 func (s *sessions) startLease(sess *session, until int64) {
@@ -198,7 +205,7 @@ func (s *sessions) startLease(sess *session, until int64) {
 	s.sessionEnds.Set(sess.endKey())
 }
 
-// unschedule removes a session from sessionEnds or sessionsByNode.
+// unschedule removes a session from the tree that has it: sessionEnds or sessionsByNode.
 func (s *sessions) unschedule(sess *session) {
 	if sess.hasOwnLease {
 		s.sessionEnds.Delete(sess.endKey())
@@ -222,7 +229,8 @@ func (s *sessions) detach(sess *session) {
 	sess.origin = nil
 }
 
-// firstSessionOf returns the lowest id of the sessions that are attached to a connection, or 0.
+// firstSessionOf returns the lowest id of all sessions that are attached to a connection, or 0 if there is no such
+// session.
 func (s *sessions) firstSessionOf(c Client) uint64 {
 	k, ok := seek(s.sessionsByConnection, sessionKey{origin: &c.Origin, leaseOrConn: c.Conn})
 	if !ok || *k.origin != c.Origin || k.leaseOrConn != c.Conn {
@@ -242,7 +250,7 @@ func (s *sessions) SessionsOf(c Client) (n int) {
 	return n
 }
 
-// firstHold returns the hold with the lowest fence of all holds of a session, or nil.
+// firstHold returns the hold with the lowest fence among all holds of a session, or nil.
 func (s *sessions) firstHold(id uint64) *hold {
 	h, ok := seek(s.holdsBySession, &hold{sessionOrLease: id})
 	if !ok || h.sessionOrLease != id {
@@ -251,8 +259,8 @@ func (s *sessions) firstHold(id uint64) *hold {
 	return h
 }
 
-// newSessionID returns an id for a new session. It is not 0, and has at most 53 bits, since clients may keep ids as
-// doubles.
+// newSessionID returns an id for a new session. The id is not 0. The id has at most 53 bits, because clients may keep
+// ids in doubles.
 func (s *sessions) newSessionID() uint64 {
 	for {
 		s.sessionIDs++
@@ -267,13 +275,14 @@ func (s *sessions) newSessionID() uint64 {
 	}
 }
 
-// AddSecret mixes a text into the secret. The ids of later sessions cannot be predicted without the secret.
+// AddSecret mixes a text into the secret of the table. Nobody can predict the ids of later sessions without this
+// secret.
 func (s *sessions) AddSecret(secret string) {
 	sum := sha256.Sum256([]byte(s.secret + secret))
 	s.secret = string(sum[:])
 }
 
-// MayUse reports whether a user may use a session. An empty user stands for all rights, and may use all sessions.
+// MayUse reports whether a user may use a session. An empty user may use all sessions.
 func (s *sessions) MayUse(id uint64, user string) bool {
 	if user == "" {
 		return true

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Writer writes the values of a snapshot. It is an interface, since the format of the stream belongs to the caller.
+// Writer writes the values of a snapshot. It is an interface, because the caller defines the format of the stream.
 type Writer interface {
 	Uint(n uint64)
 	Int(n int64)
@@ -21,10 +21,10 @@ type Writer interface {
 }
 
 // Reader reads the values that a Writer wrote. The first error is sticky: later reads return zero values, and Err
-// returns the error. The caller of String may keep the string.
+// returns the first error. The caller of String may keep the string.
 //
-// LockText reads the key of a lock of a database. It returns the text of the item that marks the lock, or a new text if
-// there is no such item.
+// LockText reads the key of a lock in the database with the number db. If a keyspace item marks the lock, LockText
+// returns the text of the item. Otherwise it returns a new text.
 type Reader interface {
 	Uint() uint64
 	Int() int64
@@ -46,8 +46,8 @@ var (
 	errStuck       = errors.New("a waiter could be granted, and never would")
 )
 
-// codec writes a table to a snapshot, or reads a table from one. Each kind of record has one method, passFields, for
-// both directions. "To pass" a value is to write it or to read it.
+// codec writes a table to a snapshot, or reads a table from a snapshot. Each kind of record has a method, passFields,
+// that works in both directions. "To pass" a value is to write it or to read it.
 type codec struct {
 	w Writer // nil if the codec reads
 	Reader
@@ -55,15 +55,15 @@ type codec struct {
 
 	// err is the first error of a read. recordErr is the error for a bad value of the current record.
 	err, recordErr error
-	lastLock       *lock     // the last lock that was read from the current list, or nil
-	waiters        []*waiter // all waiters that were read
-	key            string    // the key of the current lock, for errors
+	lastLock       *lock     // in the present list of locks: the lock that was read last, or nil
+	waiters        []*waiter // all waiters that were read so far
+	key            string    // the key of the present lock, for errors
 }
 
 // Save writes the table. Equal tables write the same bytes.
 func (t *Table) Save(w Writer) { t.passFields(&codec{w: w, t: t}) }
 
-// Load reads a table. It returns an error if the values are not those of a valid table.
+// Load reads a table. It returns an error if the values do not form a valid table.
 func Load(r Reader) (*Table, error) {
 	c := &codec{Reader: r, t: New()}
 	c.t.passFields(c)
@@ -78,8 +78,8 @@ func Load(r Reader) (*Table, error) {
 	return c.t, nil
 }
 
-// require stores recordErr as the error of the read if a condition is not met and no error is stored. It reports
-// whether no error is stored. A codec that writes checks nothing.
+// require checks what was read: if met is false, the read fails with recordErr, unless it has failed before. require
+// reports whether the read is still without error. If the codec writes, require checks nothing and reports true.
 func (c *codec) require(met bool) bool {
 	if c.err == nil && c.w == nil {
 		if c.err = c.Err(); c.err == nil && !met {
@@ -148,7 +148,7 @@ func passIncarnation(c *codec, o *protocol.Incarnation) {
 	passUint(c, &o.Epoch, anyUint)
 }
 
-// passClient passes a connection of a client.
+// passClient passes the connection of a client.
 func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 	var o protocol.Incarnation
 	if c.w != nil {
@@ -161,8 +161,9 @@ func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 	}
 }
 
-// passList passes a list of records. To write a list, it writes the number n and the records that the iterator all
-// yields. To read a list, it reads the number, and calls read once for each record.
+// passList passes a list of records. To write a list, passList writes the length n, and calls write for each record
+// that the iterator (the parameter all) yields. To read a list, passList reads the length, and calls read once for each
+// record.
 func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *codec), read func()) {
 	count := passCount(c, n)
 	if c.w != nil {
@@ -176,8 +177,8 @@ func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *c
 	}
 }
 
-// passRecords is passList for a slice. It needs no iterator, and so allocates no memory. This matters since each lock
-// has two such lists.
+// passRecords does the work of passList for a slice. It needs no iterator, and so allocates no memory. The memory
+// matters, because each lock has two such lists.
 func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read func()) {
 	count := passCount(c, len(all))
 	for _, record := range all {
@@ -188,14 +189,14 @@ func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read 
 	}
 }
 
-// passCount passes the length of a list.
+// passCount passes the length of a list, and returns the length.
 func passCount(c *codec, n int) uint64 {
 	count := uint64(n)
 	passUint(c, &count, anyUint)
 	return count
 }
 
-// passSlice passes a list of items. It appends the items that it reads to the list.
+// passSlice passes a list of items. A codec that reads appends the items to the list.
 func passSlice[T any](c *codec, list *[]T, pass func(c *codec, item *T)) {
 	passRecords(c, *list, func(item T, c *codec) { pass(c, &item) }, func() {
 		var item T
@@ -204,7 +205,7 @@ func passSlice[T any](c *codec, list *[]T, pass func(c *codec, item *T)) {
 	})
 }
 
-// isAscending reports whether each item of a list is greater than the one before.
+// isAscending reports whether each item of a list is greater than the item before it.
 func isAscending[T any](list []T, compare func(a, b T) int) bool {
 	for i := range len(list) - 1 {
 		if compare(list[i], list[i+1]) >= 0 {
@@ -240,7 +241,7 @@ func (t *Table) passFields(c *codec) {
 	passList(c, len(t.flushedDatabases), slices.Values(t.flushedDatabases), (*database).passFields, c.readFlushed)
 }
 
-// enqueueWaiters adds the waiters to their queues, after all locks have been read.
+// enqueueWaiters adds all waiters to their queues. It runs after all locks have been read.
 func (c *codec) enqueueWaiters() {
 	if !c.require(true) {
 		return // before the loop changes c.key, which names the lock of the error
@@ -267,8 +268,10 @@ func (c *codec) enqueueWaiters() {
 	c.require(t.waitingBytes <= MaxWaitingBytes)
 }
 
-// scheduleLocks adds the locks to the agendas. It is an error if normalize changes the extension of a lock or removes
-// the lock. It is also an error if a waiter could be granted now, and no event of its lock will grant it.
+// scheduleLocks adds the locks to the agendas, and rejects a table with one of two faults. First, a lock is stored in a
+// form that normalize would not leave: with an extension that it does not need, or without hold, waiter, delay and
+// pending grant. Second, a lock could be granted to a waiter now, and no later event of the lock or of its sessions can
+// grant the lock.
 func (c *codec) scheduleLocks() {
 	t, n := c.t, c.t.lockCount
 	for _, l := range slices.Collect(t.allLocks()) {

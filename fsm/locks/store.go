@@ -17,29 +17,31 @@ type store struct {
 	queues
 	sessions
 
-	now int64 // cluster time in milliseconds
-	// readAt is the time at which locks are evaluated: now, or immediately after the deadline of the event that runs.
+	now int64 // the cluster time in milliseconds
+	// readAt is the time at which locks are evaluated. While an event runs, readAt is one millisecond after the deadline
+	// of the event, but not later than now. Otherwise readAt is now.
 	readAt int64
 	budget
-	// generation is the number of copies that were made of the table. A record of a lock or session that has an older
-	// generation may be shared with a copy of the table. A call stores a changed copy of such a record in its place.
+	// generation is the number of copies of the table so far. A copy may share the record of a lock or session if the
+	// generation of the record is lower. A method that changes such a lock or session stores a new record first: see
+	// mutable and mutableSession.
 	generation           uint64
 	fences               uint64 // the last fence that was issued
 	orders               uint64 // the last order that was issued to a waiter
-	lockIDs              uint64 // the last serial number that was issued to a lock; in no snapshot
-	bytes                int64
+	lockIDs              uint64 // the last serial number that was issued to a lock; not part of a snapshot
+	bytes                int64  // the estimated memory of the table
 	lockCount, holdCount int
 
-	origins []*protocol.Incarnation // shared by holds, waiters and sessions
-	// touchedLocks has the locks that the current call may have changed. wokenLocks has those locks whose queues may get a
-	// grant. finishStep empties both lists.
+	origins []*protocol.Incarnation // see internOrigin
+	// touchedLocks has the locks that the present call may have changed. wokenLocks has the locks that may be granted to a
+	// waiter: see wakeQueue. finishStep empties both lists.
 	touchedLocks, wokenLocks []*lock
 	events                   []Event
 	lastLookup               lastLookup
 	probe                    *probe // nil until the first use
 }
 
-// newTree returns an empty tree. If compared is not nil, the tree counts its comparisons there.
+// newTree returns an empty tree. If compared is not nil, each comparison of the tree increments *compared.
 func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
 	if compared != nil {
 		plain := less
@@ -62,12 +64,12 @@ func (s *store) copy() store {
 	return c
 }
 
-// ascend yields the items of a tree from pivot on, in their order.
+// ascend yields the items of a tree that are not less than pivot, in the order of the tree.
 func ascend[T any](tree *btree.BTreeG[T], pivot T) iter.Seq[T] {
 	return func(yield func(item T) bool) { tree.Ascend(pivot, yield) }
 }
 
-// seek returns the first item of a tree from pivot on. ok reports whether there is such an item.
+// seek returns the first item of a tree that is not less than pivot. ok reports whether there is such an item.
 func seek[T any](tree *btree.BTreeG[T], pivot T) (found T, ok bool) {
 	tree.Ascend(pivot, func(item T) bool {
 		found, ok = item, true
@@ -84,8 +86,8 @@ func addSaturating(a, b int64) int64 {
 	return a + b
 }
 
-// internOrigin returns a record of an incarnation. Holds, waiters and sessions with this origin can share the
-// record. The store keeps one record for each node, that of the incarnation that was interned last.
+// internOrigin returns a record of an incarnation. All holds, waiters and sessions of the incarnation can share the
+// record. For each node, the store keeps only the record of the incarnation that was interned last.
 func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 	for i, known := range s.origins {
 		if *known == o {
@@ -108,8 +110,8 @@ func (s *store) internOrigin(o protocol.Incarnation) *protocol.Incarnation {
 
 var noOrigin protocol.Incarnation
 
-// lastLookup has the arguments and the result of the last find of the current call, since most calls find one lock
-// several times. It is empty between calls.
+// lastLookup has the arguments and the result of the last call of find. Most calls find one lock several times, and
+// only the first find searches. finishStep clears lastLookup.
 type lastLookup struct {
 	known bool
 	db    int
@@ -118,8 +120,8 @@ type lastLookup struct {
 	lock  *lock // nil if the key has no lock
 }
 
-// probe has memory for the keys of searches. All calls that change the table use one probe. Each call that only reads
-// makes its own, since reads may run in parallel.
+// probe has memory for the keys of searches. Calls that change the table run one at a time, so they use the probe of
+// the store. Calls that only read may run in parallel, so each makes a probe of its own.
 type probe struct {
 	lock   lock
 	waiter waiter
@@ -132,7 +134,8 @@ func (s *store) probes() *probe {
 	return s.probe
 }
 
-// find returns the live or flushed lock of a key, or nil. Only calls that change the table use it.
+// find returns the live or flushed lock of a key, or nil. Calls that only read must not use find, because it changes
+// lastLookup.
 func (s *store) find(db int, key string) *lock {
 	if n := &s.lastLookup; !n.known || n.db != db || n.key != key {
 		hash := keyspace.Hash(key)
@@ -141,12 +144,13 @@ func (s *store) find(db int, key string) *lock {
 	return s.lastLookup.lock
 }
 
-// waiterOf returns the owner's waiter in the queue of a lock, or nil. Only calls that change the table use it.
+// waiterOf returns the owner's waiter in the queue of a lock, or nil. Calls that only read must not use waiterOf,
+// because it uses the probe of the store.
 func (s *store) waiterOf(l *lock, owner string) *waiter {
 	return s.queues.waiterOf(&s.probes().waiter, l, owner)
 }
 
-// findMutable returns the lock of a key as a record that the call may change, or nil.
+// findMutable returns a mutable record of the lock of a key, or nil if there is no such lock.
 func (s *store) findMutable(db int, key string) *lock {
 	l := s.find(db, key)
 	if l == nil {
@@ -155,7 +159,7 @@ func (s *store) findMutable(db int, key string) *lock {
 	return s.mutable(l)
 }
 
-// findOrMake returns the lock of a key as a record that the call may change. It makes the lock if it is missing.
+// findOrMake returns a mutable record of the lock of a key. It makes the lock if there is none.
 func (s *store) findOrMake(db int, key string) *lock {
 	if l := s.findMutable(db, key); l != nil {
 		return l
@@ -173,8 +177,9 @@ func (s *store) findOrMake(db int, key string) *lock {
 	return l
 }
 
-// mutable returns a record of lock l that the call may change: l itself, or a copy of l if l may be shared with a copy
-// of the table. The copy replaces l in the table.
+// mutable returns a mutable record of lock l: a record that no copy of the table shares. It returns l if no copy can
+// share l. Otherwise it copies l, stores the new record in the table in place of l, and returns the new record. mutable
+// also adds the lock to touchedLocks.
 func (s *store) mutable(l *lock) *lock {
 	if l.generation != s.generation {
 		home := s.databaseOf(l)
@@ -198,7 +203,8 @@ func (s *store) mutable(l *lock) *lock {
 	return l
 }
 
-// wakeQueue makes finishStep grant the lock to the waiters that can have it.
+// wakeQueue adds a lock to wokenLocks. finishStep, or an earlier call of grantQueue, then grants the lock to the
+// waiters that are next in line.
 func (s *store) wakeQueue(l *lock) {
 	if l.idAndFlags&flagWoken == 0 {
 		l.idAndFlags |= flagWoken
@@ -206,7 +212,7 @@ func (s *store) wakeQueue(l *lock) {
 	}
 }
 
-// extend returns the extension of a lock, and makes it if it is missing.
+// extend returns the extension of a lock. It makes the extension if there is none.
 func (s *store) extend(l *lock) *extension {
 	if l.ext == nil {
 		l.ext = &extension{}
@@ -218,7 +224,7 @@ func (s *store) extend(l *lock) *extension {
 	return l.ext
 }
 
-// mutableSession returns the session as a record that the call may change.
+// mutableSession returns a mutable record of a session: a record that no copy of the table shares.
 //
 // Requires: the session exists.
 func (s *store) mutableSession(id uint64) *session {
@@ -291,11 +297,11 @@ func (s *store) removeHold(l *lock, h *hold) {
 	l.hold = nil
 }
 
-// replaceHold replaces a hold by a changed copy. It does not wake the queue.
+// replaceHold replaces a hold (old) by a changed copy (h). It does not wake the queue.
 func (s *store) replaceHold(l *lock, old, h *hold) {
 	woken := l.idAndFlags & flagWoken
 	if l.hold != nil && old.session() == h.session() && (h.session() == 0 || old.fence == h.fence) {
-		// In the common case, a renewal, the new hold takes the place of the old one.
+		// This is the common case, a renewal of the only hold: h takes the place of old.
 		s.bytes += h.bytes() - old.bytes()
 		if h.session() != 0 {
 			s.holdsBySession.Set(h)
@@ -311,12 +317,12 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 	l.idAndFlags = l.idAndFlags&^flagWoken | woken
 }
 
-// enqueueWaiter adds a waiter to all its queues.
+// enqueueWaiter adds a waiter to the queues of all its keys.
 //
-// Requires: the locks exist.
+// Requires: each key has a lock.
 func (s *store) enqueueWaiter(w *waiter) { s.changeQueues(w, 1) }
 
-// dequeueWaiter removes a waiter from all its queues. It does not wake the queues.
+// dequeueWaiter removes a waiter from the queues of all its keys. It does not wake the queues.
 func (s *store) dequeueWaiter(w *waiter) { s.changeQueues(w, -1) }
 
 func (s *store) changeQueues(w *waiter, n int32) {
@@ -335,7 +341,7 @@ func (s *store) changeQueues(w *waiter, n int32) {
 	s.bytes += int64(n) * w.bytes()
 }
 
-// replaceWaiter replaces a waiter by a changed copy.
+// replaceWaiter replaces a waiter (old) by a changed copy (w).
 func (s *store) replaceWaiter(old, w *waiter) {
 	s.dequeueWaiter(old)
 	s.enqueueWaiter(w)
@@ -348,9 +354,11 @@ func (s *store) wakeQueuesOf(w *waiter) {
 	}
 }
 
-// normalize removes the extension of a lock if no field of it is needed. It then removes the lock if the lock has no
-// hold, waiter, delay or pending grant; otherwise it updates the agenda. For a live lock it emits Created or Removed if
-// the lock was made or removed since the last such event.
+// normalize completes the change of a lock. It removes the extension if the lock does not need one. It removes the lock
+// if the lock has no hold, waiter, delay and pending grant. It updates the agenda if the lock stays.
+//
+// For a live lock, normalize emits Created if the lock stays and flagPresent is not set. It emits Removed if it has
+// removed the lock and flagPresent is set.
 func (s *store) normalize(l *lock) {
 	home := s.databaseOf(l)
 	waiters := l.waiters()
@@ -377,9 +385,9 @@ func (s *store) normalize(l *lock) {
 	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
 }
 
-// timers returns three deadlines of a lock: those of the delay, of the pending grant, and of the first wait. It also
-// returns the waiter of that wait. A missing deadline is noDeadline. A pending grant is due at grantPendingSince, so
-// its deadline is the millisecond before.
+// timers returns three deadlines of a lock: of its delay, of its pending grant, and of the wait that ends first. w is
+// the waiter of that wait. A missing deadline is noDeadline. A pending grant is due at grantPendingSince, so its
+// deadline is one millisecond before grantPendingSince.
 func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	delay, grant, wait = noDeadline, noDeadline, noDeadline
 	if m := l.ext; m != nil {
@@ -396,14 +404,15 @@ func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	return delay, grant, wait, w
 }
 
-// dueOf returns the first deadline of a lock, or noDeadline. Deadlines of sessions do not count.
+// dueOf returns the earliest deadline of the leases, the delay, the pending grant and the waits of a lock. It returns
+// noDeadline if there is none. It ignores the deadlines of sessions.
 func (s *store) dueOf(l *lock) int64 {
 	_, lease := l.firstLease()
 	delay, grant, wait, _ := s.timers(l)
 	return min(lease, delay, grant, wait)
 }
 
-// The counted sizes of records in bytes. They are rounded up from the sizes that TestMemory measures.
+// The estimated memory of the records in bytes. Each size is rounded up from the size that TestMemory measures.
 const (
 	lockBytes      = 120
 	extensionBytes = 176

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Table is the lock table. The documentation of the package has its promises. Calls that change a table exclude all
-// other calls; calls that only read may run in parallel.
+// Table is the lock table. The package documentation has the promises of a table. A call that changes the table must
+// not run in parallel with any other call. Calls that only read may run in parallel with each other.
 type Table struct{ engine }
 
 // New returns an empty table.
 func New() *Table { return newTable(nil) }
 
-// newTable returns an empty table. If compared is not nil, the trees of the table count their comparisons there.
+// newTable returns an empty table. If compared is not nil, each comparison of a tree of the table increments *compared.
 func newTable(compared *int) *Table {
 	return &Table{engine{store{
 		databases: databases{compared: compared}, queues: newQueues(compared), sessions: newSessions(compared),
@@ -22,14 +22,14 @@ func newTable(compared *int) *Table {
 // Copy returns an independent copy of the table, without events, in constant time.
 func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }
 
-// Begin sets the time in milliseconds and the budget in units of work. The time never goes back: a time before the
-// current one has no effect. The state machine calls Begin at the beginning of an entry, and before each request.
+// Begin sets the time in milliseconds and the budget in units of work. It ignores a time that is earlier than the time
+// of the table. The state machine calls Begin before it runs due events or changes the table.
 func (t *Table) Begin(nowMillis int64, budget int) {
 	t.now, t.units = max(t.now, nowMillis), budget
 	t.readAt = t.now
 }
 
-// Bytes returns the counted memory of the table in bytes.
+// Bytes returns the estimated memory of the table in bytes.
 func (t *Table) Bytes() int64 { return t.bytes }
 
 // Len counts the live and the flushed locks.
@@ -44,7 +44,7 @@ func (t *Table) Stats() Stats {
 }
 
 // LongestLease returns the longest lease of all holds and sessions, in milliseconds. It takes time in proportion to the
-// table.
+// size of the table.
 func (t *Table) LongestLease() (longest int64) {
 	for l := range t.allLocks() {
 		for _, h := range l.holds() {
@@ -58,22 +58,22 @@ func (t *Table) LongestLease() (longest int64) {
 	return longest
 }
 
-// RaiseCounters adds an increase to the last fence and to the last session number, and then raises both to at least a
-// minimum. Neither exceeds MaxFence.
+// RaiseCounters raises the last fence and the last session number. It adds increase to each of these two numbers, and
+// then raises each to at least minimum. It raises neither number beyond MaxFence.
 func (t *Table) RaiseCounters(increase, minimum uint64) {
 	raised := func(n uint64) uint64 { return max(n, min(max(n+min(increase, MaxFence), minimum), MaxFence)) }
 	t.fences, t.sessionIDs = raised(t.fences), raised(t.sessionIDs)
 }
 
-// RaiseFences raises the last fence to at least a minimum, so that all later fences are larger, and returns the last
-// fence.
+// RaiseFences raises the last fence to at least minimum, and returns the last fence. All later fences are larger than
+// the returned fence.
 func (t *Table) RaiseFences(minimum uint64) (last uint64) {
 	t.fences = max(t.fences, minimum)
 	return t.fences
 }
 
-// RemoveAll removes all locks and sessions, and keeps the last fence, order and session number. It emits no events. A
-// restore from a backup calls it.
+// RemoveAll removes all locks and sessions. It keeps the secret and the last fence, order and session number. It emits
+// no events. A restore from a backup calls RemoveAll, unless the restore keeps the locks.
 func (t *Table) RemoveAll() {
 	empty := New()
 	empty.now, empty.generation = t.now, t.generation
@@ -81,8 +81,9 @@ func (t *Table) RemoveAll() {
 	*t = *empty
 }
 
-// RenewAll removes all waiters, detaches all sessions from their connections, and restarts all leases. It emits no
-// events, and takes time in proportion to the table. A restore from a backup calls it.
+// RenewAll removes all waiters, runs all due events, detaches all holds and sessions from their connections, and
+// restarts all leases. It emits no events. It takes time in proportion to the size of the table. A restore from a
+// backup calls RenewAll if the restore keeps the locks.
 func (t *Table) RenewAll() {
 	t.units = math.MaxInt / 2
 	for k, ok := t.waitersByOwner.Min(); ok; k, ok = t.waitersByOwner.Min() {
@@ -104,7 +105,7 @@ func (t *Table) RenewAll() {
 	t.units, t.events = 0, nil
 }
 
-// renewHolds restarts the leases of all holds of a lock.
+// renewHolds detaches all holds of a lock from their connections, and restarts their leases.
 func (t *Table) renewHolds(l *lock) {
 	for _, old := range slices.Clone(l.holds()) {
 		h := *old

@@ -10,12 +10,14 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// Verify returns an error if the table breaks an invariant. It saves the table, loads the snapshot, and compares the
-// two tables. [Load] checks each record and the relations between records, and derives counts and trees anew. No call
-// may change the table meanwhile.
+// Verify returns an error if the table breaks an invariant. It saves the table, loads a second table from the snapshot,
+// and compares the two tables. [Load] checks each record and the relations between records, and computes counts and
+// trees anew. No call may change the table while Verify runs.
 func (t *Table) Verify() error { return t.verify(true) }
 
-// verify does the work of Verify. If served is set, it also returns an error if a waiter could be granted now.
+// verify does the work of Verify. If the argument served is true, verify also looks for locks that could be granted
+// now, and for waiters that are blocked by a lock although the owner's hold of that lock covers the request. It returns
+// an error if there is such a lock or waiter.
 func (t *Table) verify(served bool) error {
 	var out tape
 	t.Save(&out)
@@ -49,20 +51,21 @@ func (t *Table) verify(served bool) error {
 	return nil
 }
 
-// tape is a snapshot in memory. It implements Writer.
+// tape is a snapshot in memory. It implements [Writer].
 type tape []any
 
 func (p *tape) Uint(n uint64)   { *p = append(*p, n) }
 func (p *tape) Int(n int64)     { *p = append(*p, n) }
 func (p *tape) String(s string) { *p = append(*p, s) }
 
-// player reads the values of a tape. It implements Reader.
+// player reads the values of a tape. It implements [Reader].
 type player struct {
 	words tape
 	err   error
 }
 
-// next removes the first value of a player's tape and returns it. The value must have type T.
+// next removes the first value of a player's tape, and returns the value. If the tape is empty or the value does not
+// have type T, the read fails.
 func next[T any](p *player) (value T) {
 	ok := p.err == nil && len(p.words) > 0
 	if ok {
@@ -81,9 +84,9 @@ func (p *player) String() string                 { return next[string](p) }
 func (p *player) Err() error                     { return p.err }
 func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p.String()) }
 
-// derived returns a line of text for each fact that a snapshot does not contain: counts, flags, and the items of the
-// trees. The lines have names for locks, holds and waiters. derived makes these names from the locks and their queues,
-// so a record that is only in another tree has an empty name in the line of that tree.
+// derived describes the data that a snapshot does not contain: counts, flags, and the items of the trees. It returns
+// one line of text for each fact. A line uses names for the locks, holds and waiters that it mentions. derived takes
+// these names from the locks and their queues. If a record is only in another tree, the name of the record is empty.
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
 	for l := range t.allLocks() {
@@ -152,8 +155,8 @@ func (t *Table) derived() (lines []string) {
 	)
 }
 
-// itemsOf returns a line of text for each item of a tree. It sorts the lines, since the order of the items may depend
-// on the ids of locks, which differ between equal tables.
+// itemsOf returns a line of text for each item of a tree. It sorts the lines, because the items may be ordered by lock
+// ids, and equal tables may have different lock ids.
 func itemsOf[T any](label string, tree *btree.BTreeG[T], describe func(item T) string) (items []string) {
 	var last *T
 	tree.Scan(func(item T) bool {

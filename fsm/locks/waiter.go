@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// waiter is a request that waits for its locks. It has an entry in the queue of each of its keys, and all these
-// entries have the waiter's order. A waiter is immutable once it is in a table.
+// waiter is a request that waits for its locks. A waiter has an entry in the queue of each of its keys. All entries of
+// a waiter have the order of the waiter. A waiter is immutable once it is in a table.
 type waiter struct {
 	oneKey   [1]string // the key of a request for one lock
 	owner    string
@@ -15,20 +15,20 @@ type waiter struct {
 	origin   *protocol.Incarnation
 	conn     int64
 	ticket   uint64
-	session  uint64 // the session of the requested hold, or 0 if the hold has a lease
-	lease    int64
+	session  uint64 // the session of the requested hold, or 0 if the hold will have a lease
+	lease    int64  // the lease of the requested hold in milliseconds, or 0 if the hold will have a session
 	wait     int64  // the longest wait in milliseconds, or 0 for a wait without a deadline
 	grace    int64  // the time in milliseconds for which an absent waiter keeps its entries
 	order    uint64 // the place in each queue: see the package documentation
 	since    int64  // the instant at which the owner joined the queues
-	deadline int64  // the last instant of the wait, or of the grace if the waiter is absent; or noDeadline
+	deadline int64  // the last instant of the wait, or of the grace if absent is true, or noDeadline
 	account  int16
 	db       uint8
 	mode     Mode
-	// blockingKey is the index of the key that has blocked the request last. Only events of that lock can lead to a grant.
-	// The waiter is awake in the queue of that key, and asleep in its other queues.
+	// blockingKey is the index of the key whose lock has blocked the request last. The waiter is awake in the queue of
+	// that lock, and asleep in its other queues. Only an event of that lock can lead to a grant.
 	blockingKey uint8
-	// absent is true in the grace: the wait has ended by time, and the owner may repeat its request until deadline.
+	// absent is true during the grace: the wait has ended by time, and the owner may repeat the request until deadline.
 	absent            bool
 	notify, reentrant bool
 }
@@ -43,7 +43,8 @@ type options struct {
 
 var noOptions options
 
-// newWaiter returns a waiter for a request. The strings share the memory of the request. The caller sets the order.
+// newWaiter returns a waiter for a request. The texts and keys share the memory of the request. The caller sets order,
+// deadline and blockingKey.
 func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	w := &waiter{
 		owner: q.Owner, options: &noOptions, origin: origin, conn: q.Client.Conn, ticket: q.Ticket,
@@ -61,7 +62,7 @@ func newWaiter(q *Request, origin *protocol.Incarnation, now int64) *waiter {
 	return w
 }
 
-// request returns the request of the waiter. The field Keys is the slice of the waiter, and not a copy.
+// request returns the request of the waiter. Its Keys are the slice of the waiter, and not a copy.
 func (w *waiter) request() Request {
 	return Request{
 		Keys: w.keys(), Owner: w.owner, Session: w.session, LeaseMillis: w.lease, WaitMillis: w.wait,
@@ -71,7 +72,7 @@ func (w *waiter) request() Request {
 	}
 }
 
-// keys returns the keys of the request. The slice is part of the waiter, and not a copy.
+// keys returns the keys of the request: the slice of the waiter, and not a copy.
 func (w *waiter) keys() []string {
 	if w.manyKeys != nil {
 		return w.manyKeys
