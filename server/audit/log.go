@@ -321,17 +321,21 @@ func (w *writer) writeWaiting() {
 // all. What the disk or the pipe does not take is missing, too.
 func (w *writer) writeChunk(lines []byte) {
 	n := uint64(bytes.Count(lines, []byte{'\n'}))
-	written := n
+	var err error
 	if w.missing > 0 {
 		w.mu.Lock()
-		lines = append(w.noted(Line{Event: Dropped, Count: w.missing}), lines...)
+		note := w.noted(Line{Event: Dropped, Count: w.missing})
 		w.mu.Unlock()
-		written++
+		if err = w.out.write(note); err == nil {
+			w.missing = 0
+			w.Log.lines.Add(1)
+		}
 	}
-	err := w.out.write(lines)
+	if err == nil && n > 0 {
+		err = w.out.write(lines)
+	}
 	if err == nil {
-		w.missing = 0
-		w.Log.lines.Add(written)
+		w.Log.lines.Add(n)
 		return
 	}
 	w.dropped.Add(n)

@@ -70,6 +70,8 @@ func (c channel) Write(b []byte) (int, error) {
 // TestSyslog: each line is a message. Lines wait for a daemon that is away, and none is lost when it has started again.
 func TestSyslog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
+	_, err := openSyslog("unixgram", path, nil, nil)
+	require.ErrorContains(t, err, "syslog daemon of this machine")
 	d := syslogd(t, path)
 	l, logged := openedSyslog(t, path)
 	l.Changes(1, []event.LockChange{changed("k", "a", event.LockGranted), changed("k", "a", event.LockReleased)})
@@ -125,4 +127,25 @@ func TestSyslogMessageTooLong(t *testing.T) {
 	require.ErrorIs(t, out.write([]byte(strings.Repeat("x", 8<<20))), syscall.EMSGSIZE)
 	require.NoError(t, out.write([]byte("{}\n{}\n")))
 	received(t, d, 2)
+}
+
+// TestSyslogCountsDroppedOnce: a line that the socket never takes is counted by one line "dropped", also if the line
+// behind it is not taken either, and the lines beside it are not.
+func TestSyslogCountsDroppedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	d := syslogd(t, path)
+	l, _ := openedSyslog(t, path)
+	require.NoError(t, l.Close())
+	received(t, d, 1)
+	w := &writer{Log: l}
+	long := strings.Repeat("x", 8<<20) + "\n"
+	w.pending = []byte("{}\n" + long + long + "{}\n")
+	w.writeWaiting()
+	var counted uint64
+	for _, line := range received(t, d, 4) {
+		counted += line.Count
+	}
+	require.EqualValues(t, 2, counted)
+	require.EqualValues(t, 1+4, l.Lines())
+	require.EqualValues(t, 2, l.Dropped())
 }

@@ -5,6 +5,7 @@ package audit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"log/syslog"
 	"syscall"
@@ -27,7 +28,7 @@ const redialEvery = 100 * time.Millisecond
 func openSyslog(network, address string, quit <-chan struct{}, logger *slog.Logger) (output, error) {
 	w, err := syslog.Dial(network, address, syslog.LOG_AUTHPRIV|syslog.LOG_INFO, "holdfast")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect to the syslog daemon of this machine, as by /dev/log: %w", err)
 	}
 	return &daemon{w: w, quit: quit, logger: logger}, nil
 }
