@@ -140,8 +140,8 @@ func (l *lock) holds() []*hold {
 	return nil
 }
 
-// firstLease returns the hold whose lease ends first, and the deadline of that lease. If no hold has a lease, it
-// returns nil and noDeadline.
+// firstLease returns the hold whose lease ends first, and the deadline of that lease. The results are nil and
+// noDeadline if no hold has a lease.
 func (l *lock) firstLease() (*hold, int64) {
 	switch {
 	case l.hold != nil && l.hold.deadline != noDeadline:

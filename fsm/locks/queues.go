@@ -36,7 +36,7 @@ func newQueues(compared *int) queues {
 }
 
 // rank is one of the five parts of a queue. The entries of each rank are sorted by order. The whole queue is the merge
-// of its five ranks by order. The package documentation explains awake, asleep and absent.
+// of the five ranks by order. The package documentation explains awake, asleep and absent.
 type rank uint8
 
 const (

@@ -21,8 +21,8 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 }
 
 // Release decrements the count of the owner's hold, and removes the hold if the count becomes 0. If the argument all is
-// true, Release removes the hold whatever its count. left is the new count, and ok reports whether the owner had a
-// hold.
+// true, Release removes the hold even if the count is more than 1. left is the new count, and ok reports whether the
+// owner had a hold.
 func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok bool) {
 	defer t.finishStep()
 	l := t.settleKey(db, key)
@@ -57,9 +57,9 @@ func (t *Table) ReleaseAll(db int, keys []string, owner string) (released int) {
 	return released
 }
 
-// ReturnGrant releases the owner's hold, because the client had disconnected before its node could pass on the grant.
-// It reports whether it released the hold. It does not release a hold with another fence or client. It also does not
-// release a hold whose knownToOwner is set.
+// ReturnGrant releases the owner's hold, because the client had disconnected before the node could pass the grant to
+// the client. It reports whether it released the hold. It does not release a hold with another fence or client. It also
+// does not release a hold if the owner has repeated the request or renewed the hold since the grant.
 func (t *Table) ReturnGrant(db int, key, owner string, fence uint64, client Client) bool {
 	defer t.finishStep()
 	l := t.settleKey(db, key)

@@ -28,7 +28,7 @@ type session struct {
 	origin *protocol.Incarnation
 	conn   int64
 	// hasOwnLease is true if the session has a lease of its own, which ends at deadline. Such a session is in sessionEnds.
-	// Any other session ends when its node has been silent for the duration of the lease. It is in sessionsByNode.
+	// Any other session is in sessionsByNode, and ends when its node has been silent for the duration of the lease.
 	hasOwnLease bool
 	endPending  bool // the session ended at deadline, but its holds and waiters are not removed yet
 	lateEmitted bool // Late was emitted since the session last got a first hold; not part of a snapshot
@@ -125,7 +125,7 @@ func (s *sessions) session(id uint64) *session {
 }
 
 // endOf returns the last instant of a session. For an attached session, this is the later of two instants: the field
-// deadline of the session, and the instant at which its node has been silent for the duration of the lease.
+// deadline of the session, and the last contact with the node of the session plus the lease.
 func (s *sessions) endOf(sess *session) int64 {
 	end := sess.deadline
 	if sess.origin != nil && !sess.endPending {
@@ -189,8 +189,8 @@ func (s *sessions) nextSessionEndOf(i int) (id uint64, end int64) {
 	return k.id, addSaturating(s.incarnations[i].lastContact, k.leaseOrConn)
 }
 
-// hasEndedSession reports whether the deadline that nextSessionEnd returns is before an instant. If it reports false,
-// no session has ended before that instant.
+// hasEndedSession reports whether the deadline that nextSessionEnd returns is before an instant. If hasEndedSession
+// reports false, no session has ended before that instant.
 func (s *sessions) hasEndedSession(until int64) bool {
 	_, end := s.nextSessionEnd()
 	return end < until
@@ -215,7 +215,7 @@ func (s *sessions) unschedule(sess *session) {
 	}
 }
 
-// detach detaches a session from its connection, if it is attached.
+// detach detaches a session from its connection, if the session is attached.
 func (s *sessions) detach(sess *session) {
 	if sess.origin == nil {
 		return

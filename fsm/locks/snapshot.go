@@ -55,9 +55,9 @@ type codec struct {
 
 	// err is the first error of a read. recordErr is the error for a bad value of the current record.
 	err, recordErr error
-	lastLock       *lock     // in the present list of locks: the lock that was read last, or nil
+	lastLock       *lock     // in the current list of locks: the lock that was read last, or nil
 	waiters        []*waiter // all waiters that were read so far
-	key            string    // the key of the present lock, for errors
+	key            string    // the key of the current lock, for errors
 }
 
 // Save writes the table. Equal tables write the same bytes.
@@ -177,8 +177,8 @@ func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *c
 	}
 }
 
-// passRecords does the work of passList for a slice. It needs no iterator, and so allocates no memory. The memory
-// matters, because each lock has two such lists.
+// passRecords does the work of passList for a slice, and allocates no memory for an iterator. Each lock has two such
+// lists.
 func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read func()) {
 	count := passCount(c, len(all))
 	for _, record := range all {
@@ -244,7 +244,7 @@ func (t *Table) passFields(c *codec) {
 // enqueueWaiters adds all waiters to their queues. It runs after all locks have been read.
 func (c *codec) enqueueWaiters() {
 	if !c.require(true) {
-		return // before the loop changes c.key, which names the lock of the error
+		return // the loop below would overwrite c.key, the key of the lock with the error
 	}
 	t, last := c.t, uint64(0)
 	c.recordErr = errWaiter

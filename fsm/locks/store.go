@@ -33,7 +33,7 @@ type store struct {
 	lockCount, holdCount int
 
 	origins []*protocol.Incarnation // see internOrigin
-	// touchedLocks has the locks that the present call may have changed. wokenLocks has the locks that may be granted to a
+	// touchedLocks has the locks that the current call may have changed. wokenLocks has the locks that may be granted to a
 	// waiter: see wakeQueue. finishStep empties both lists.
 	touchedLocks, wokenLocks []*lock
 	events                   []Event

@@ -155,8 +155,8 @@ func (t *Table) derived() (lines []string) {
 	)
 }
 
-// itemsOf returns a line of text for each item of a tree. It sorts the lines, because the items may be ordered by lock
-// ids, and equal tables may have different lock ids.
+// itemsOf returns a line of text for each item of a tree, and one more line for each item that is out of order. It
+// sorts the lines, because the items may be ordered by lock ids, and equal tables may have different lock ids.
 func itemsOf[T any](label string, tree *btree.BTreeG[T], describe func(item T) string) (items []string) {
 	var last *T
 	tree.Scan(func(item T) bool {
