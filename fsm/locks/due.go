@@ -292,11 +292,11 @@ func (e *engine) lapseError(w *waiter) error {
 // expireWait runs the event of a waiter whose deadline has passed. If a wait ends and the waiter has a grace, the
 // waiter becomes absent. If a wait without a grace ends, or if a grace ends, the waiter leaves its queues.
 func (e *engine) expireWait(w *waiter) {
+	e.charge(1, 0)
 	if err := e.lapseError(w); err != nil || w.absent {
 		e.dismiss(w, err)
 		return
 	}
-	e.charge(1, 0)
 	for _, key := range w.keys() {
 		e.emit(e.waitEvent(TimedOut, w, key))
 	}
@@ -317,11 +317,11 @@ func (e *engine) expireWait(w *waiter) {
 // removeNodeWaiter removes one waiter whose wait has ended with the first node in nodeEnds. If there is no such
 // waiter, removeNodeWaiter removes the node from nodeEnds.
 func (e *engine) removeNodeWaiter() {
+	e.charge(1, 0)
 	if w := e.firstWaiterOf(e.nodeEnds[0].Origin.Node); w != nil && e.hasNodeEnded(w) {
 		e.dismiss(w, ErrNodeEnded)
 		return
 	}
-	e.charge(1, 0)
 	e.nodeEnds = slices.Delete(e.nodeEnds, 0, 1)
 }
 

@@ -91,11 +91,11 @@ func (e *engine) wakeQueueIfHoldEnded(w *waiter) {
 // another lock of the request blocks the waiter, no lock is granted, and the waiter becomes awake at that lock. If the
 // waiter's node or session has ended, tryGrant dismisses the waiter.
 func (e *engine) tryGrant(w *waiter) {
+	e.charge(1, 0)
 	if err := e.lapseError(w); err != nil {
 		e.dismiss(w, err)
 		return
 	}
-	e.charge(1, 0)
 	if e.loseEndedHold(e.find(int(w.db), w.keys()[w.blockingKey]), w.owner) {
 		return // the loss woke the queue, so the grant is tried again, unless a delay has started
 	}

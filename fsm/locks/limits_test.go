@@ -415,3 +415,37 @@ func TestTicketsOfPlacesThatAreKept(t *testing.T) {
 	require.NoError(t, table.Verify())
 	require.Equal(t, 1, table.Stats().Waiters)
 }
+
+// TestEndsOfWaitsAreBounded requires that a call with a small budget ends few waits, whatever ends the waits.
+func TestEndsOfWaitsAreBounded(t *testing.T) {
+	nodeEnds := func(table *Table) { table.EndNodeWaits("n1", 1) }
+	for _, row := range []struct {
+		name         string
+		millis       int64
+		before, call func(table *Table)
+	}{
+		{"waits of an ended node", 1001, nodeEnds, (*Table).Sweep},
+		{"waits of an ended node that are next in line", 1001, nodeEnds, func(table *Table) {
+			table.Release(0, "k", "holder", false)
+		}},
+		{"timeouts", 1202, func(*Table) {}, (*Table).Sweep},
+		{"graces", 1202, func(table *Table) {
+			table.Begin(1101, plenty)
+			table.Sweep()
+		}, (*Table).Sweep},
+	} {
+		table := at(New(), 1000)
+		table.mustAcquire(t, asks("holder", "k"))
+		for i := range 100 {
+			r := asks(fmt.Sprint("waiter", i), "k")
+			r.WaitMillis, r.GraceMillis = 100, 100
+			table.mustWait(t, r)
+		}
+		row.before(table)
+		table.TakeEvents()
+		table.Begin(row.millis, 5*ChangeUnits)
+		row.call(table)
+		require.Less(t, len(table.TakeEvents()), 30, row.name)
+		require.NoError(t, table.Verify())
+	}
+}
