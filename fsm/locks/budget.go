@@ -12,8 +12,8 @@ const (
 	MaxHolders = 4096
 	// MaxPerSession bounds the sum of two counts: the holds of a session, and the queue entries of the session's waiters.
 	MaxPerSession = 10_000
-	// ChangeUnits is the price of each of these changes: the loss of a hold, the end of a delay, a session, a wait or a
-	// grace that the table ends by itself, and an attempt to grant locks to a waiter. The price of a look-up of a lock is
+	// ChangeUnits is the price of the loss of a hold, of the end of a session, and of an attempt to grant locks to a
+	// waiter. It is also the price of the end of a delay, wait or grace, if a due event ends it. A look-up of a lock costs
 	// one unit.
 	ChangeUnits = 16
 	// QueueUnits is the price of joining or leaving one queue. For each waiter, one queue is free.

@@ -90,7 +90,7 @@ func (e *engine) setReadAfter(instant int64) { e.readAt = min(e.now, instant+1) 
 
 // settle runs those events of lock l that have a deadline before untilMillis, while the budget lasts. Three kinds of
 // events run even if the budget is spent: the move of a flushed lock, the ends of holds, and the end of a delay.
-// [MaxHolders] bounds the number of holds. settle returns the lock as a record that the call may change, or nil if l
+// [MaxHolders] bounds the number of holds. settle returns the lock as a record that the caller may change, or nil if l
 // is nil.
 func (e *engine) settle(l *lock, untilMillis int64) *lock {
 	if l == nil {
@@ -128,8 +128,8 @@ func (e *engine) settle(l *lock, untilMillis int64) *lock {
 	return l
 }
 
-// settleKey settles the lock of a key. It returns the lock as a record that the call may change, or nil if the key has
-// no lock.
+// settleKey settles the lock of a key. It returns the lock as a record that the caller may change, or nil if the key
+// has no lock.
 func (e *engine) settleKey(db int, key string) *lock { return e.settle(e.find(db, key), e.now) }
 
 // Settle settles the lock of a key: it runs the due events of the lock while the budget lasts. A caller needs Settle

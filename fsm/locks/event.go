@@ -287,9 +287,10 @@ func (s *store) emitLateSession(sess *session, at int64) {
 	}
 }
 
-// emitLateFor emits [Late] about hold h of a session, if three conditions are met. Less than a fifth of the session's
-// lease is left. The hold has existed for more than four fifths of the duration of the lease. No Late was emitted for
-// the session since the session last had no holds.
+// emitLateFor emits [Late] about hold h of a session, if three conditions are met:
+//   - Less than a fifth of the session's lease is left.
+//   - The hold has existed for more than four fifths of the duration of the lease.
+//   - No Late was emitted for the session since it got the first of its present holds.
 func (s *store) emitLateFor(sess *session, h *hold, at int64) {
 	since := min(at-(s.endOf(sess)-sess.lease), at-h.since)
 	if sess.lateEmitted || since <= sess.lease/5*4 {

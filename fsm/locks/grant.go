@@ -97,7 +97,7 @@ func (e *engine) tryGrant(w *waiter) {
 		return
 	}
 	if e.loseEndedHold(e.find(int(w.db), w.keys()[w.blockingKey]), w.owner) {
-		return // the loss woke the queue, so the grant is tried again, unless a delay has started
+		return // the loss put the lock in wokenLocks, so the grant is tried again, unless a delay has started
 	}
 	q := w.request()
 	for i := 1; i < len(q.Keys); i++ { // the key at blockingKey no longer blocks the request

@@ -47,10 +47,10 @@ type Info struct {
 
 // Query selects the locks, holds and waits that [Table.List] lists.
 type Query struct {
-	DB     int    // the database; with Session, -1 selects all databases
+	DB     int    // the database; if Session is set, -1 selects all databases
 	Cursor uint64 // 0 for the first page, or the cursor that List returned with the page before
-	// Count is the number of locks after which a page ends. It includes locks that List reads and does not list. With
-	// Session, Count is a number of holds and queue entries instead.
+	// Count is the number of locks after which a page ends. It includes locks that List reads and does not list. If
+	// Session is set, Count is a number of holds and queue entries instead.
 	Count int
 	// Most bounds the listed holds of each lock, and also the listed waits of each lock.
 	Most int

@@ -22,7 +22,7 @@ type queues struct {
 	waiterCount  int
 	waitingBytes int64          // the estimated memory of all waiters
 	counts       waits.Counts   // the number of waiters of each account
-	nodeEnds     waits.NodeEnds // marks waits that have ended with their nodes and are not all removed
+	nodeEnds     waits.NodeEnds // a name for each node whose waits with lower names have ended and are not all removed
 }
 
 func newQueues(compared *int) queues {

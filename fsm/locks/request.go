@@ -59,8 +59,9 @@ var (
 	ErrNoSession = errors.New("no such session")
 	// ErrTooLong refuses a text of more than [MaxText] bytes.
 	ErrTooLong = errors.New("text too long")
-	// ErrRequest refuses a request with no keys, with too many keys, or with a number out of range. It also refuses to
-	// attach a session to no connection. Callers validate requests first, so that clients do not see ErrRequest.
+	// ErrRequest refuses a request with no keys, with too many keys, or with a number out of range. It also refuses an
+	// attachment of a session that names no connection. Callers validate requests first, so that clients do not see
+	// ErrRequest.
 	ErrRequest = errors.New("the request is corrupt")
 	// ErrTicket refuses a request that must wait, if the ticket of the request already names a wait.
 	ErrTicket = errors.New("the ticket is taken")

@@ -163,8 +163,8 @@ func (s *sessions) incarnationAt(o protocol.Incarnation) (index int, ok bool) {
 // nextSessionEnd returns the id and the deadline of the session that ends first, or 0 and noDeadline if there is no
 // session.
 //
-// If the session has a lease of its own, the returned deadline is the deadline of that lease. The session ends later if
-// its node has renewed it since that lease began: see runSessionEnd.
+// A session in sessionEnds is returned with the deadline of its own lease. That deadline may be too early: if its node
+// has renewed the session since, the session ends later. runSessionEnd handles that case.
 func (s *sessions) nextSessionEnd() (id uint64, end int64) {
 	end = noDeadline
 	if e, ok := s.sessionEnds.Min(); ok {

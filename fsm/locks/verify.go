@@ -85,8 +85,9 @@ func (p *player) Err() error                     { return p.err }
 func (p *player) LockText(int) keyspace.LockText { return keyspace.NewLockText(p.String()) }
 
 // derived describes the data that a snapshot does not contain: counts, flags, and the items of the trees. It returns
-// one line of text for each fact. A line uses names for the locks, holds and waiters that it mentions. derived takes
-// these names from the locks and their queues. If a record is only in another tree, the name of the record is empty.
+// one line of text for each fact. The lines show locks, holds and waiters by name. derived makes a name for each lock,
+// and for each hold and waiter that it reaches from a lock. A record that it finds only in an index, for example in
+// holdsBySession, gets the empty name.
 func (t *Table) derived() (lines []string) {
 	names := map[any]string{}
 	for l := range t.allLocks() {
