@@ -210,19 +210,12 @@ func TestImportInterrupted(t *testing.T) {
 
 // TestErrorsLeaveTheTerminalAlone: a server's error cannot move the cursor, or change colours or the title.
 func TestErrorsLeaveTheTerminalAlone(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
+	addr := clienttest.Listen(t, func(conn net.Conn) {
 		defer conn.Close()
 		_, _ = bufio.NewReader(conn).ReadString('\n')
 		_, _ = io.WriteString(conn, "-ERR \x1b]0;title\x07\u202e\u00fc\r\n")
-	}()
-	status, _, complaint := imports(t, "--from", "redis://"+l.Addr().String(), "--match", "*")
+	})
+	status, _, complaint := imports(t, "--from", "redis://"+addr, "--match", "*")
 	require.Equal(t, 1, status)
 	require.Contains(t, complaint, `ERR \x1b]0;title\a\u202eü`)
 	require.Equal(t, "two\n\tlines", escaped("two\n\tlines"))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,45 +87,24 @@ func TestLockFindsItsCommandAsShellsDo(t *testing.T) {
 	require.Equal(t, 9, locking(t, exe, c.Addrs(), "job", "--", "script").status(t))
 }
 
-// speaks starts a server that replies to HELLO and TIME as a Redis does, and to other commands what reply says.
-func speaks(t *testing.T, reply func(command string) string) (addr string) {
+// refusing starts a server that replies to HELLO and TIME as a Redis does, and to other commands with an error.
+func refusing(t *testing.T, refusal func(command string) string) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				for requests := protocol.NewConn(nc); ; {
-					v, err := requests.Receive()
-					if err != nil {
-						return
-					}
-					text := "%0\r\n"
-					switch v.Elems[0].Str {
-					case "HELLO":
-					case "TIME":
-						text = "*2\r\n:1796028882\r\n:0\r\n"
-					default:
-						text = reply(v.Elems[0].Str)
-					}
-					_, _ = io.WriteString(nc, text)
-				}
-			}()
+	return answers(t, func(words []string) protocol.Value {
+		switch words[0] {
+		case "HELLO":
+			return protocol.Map()
+		case "TIME":
+			return protocol.Strings("1796028882", "0")
 		}
-	}()
-	return l.Addr().String()
+		return protocol.ErrValue(refusal(words[0]))
+	})
 }
 
 // TestServerThatIsNoHoldfast: a Redis at the address is named as the reason.
 func TestServerThatIsNoHoldfast(t *testing.T) {
-	t.Setenv("HOLDFAST_SERVER", speaks(t, func(command string) string {
-		return fmt.Sprintf("-ERR unknown command '%s', with args beginning with: 'x' \r\n", command)
+	t.Setenv("HOLDFAST_SERVER", refusing(t, func(command string) string {
+		return fmt.Sprintf("ERR unknown command '%s', with args beginning with: 'x' ", command)
 	}))
 	for command, args := range map[string][]string{
 		"SESSION.OPEN": {"lock", "a", "--", "true"}, "LOCK.LIST": {"locks"}, "LOCK.HISTORY": {"locks", "history"},
@@ -140,7 +118,7 @@ func TestServerThatIsNoHoldfast(t *testing.T) {
 
 // TestBackupWithoutALeader: the error names the flag for a cluster that has lost its majority, unless it was given.
 func TestBackupWithoutALeader(t *testing.T) {
-	t.Setenv("HOLDFAST_SERVER", speaks(t, func(string) string { return "-CLUSTERDOWN No leader is known\r\n" }))
+	t.Setenv("HOLDFAST_SERVER", refusing(t, func(string) string { return "CLUSTERDOWN No leader is known" }))
 	file := filepath.Join(t.TempDir(), "x")
 	status, _, stderr := try(t, "backup", file)
 	require.Equal(t, 1, status)

@@ -9,24 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/cmd/internal/operator"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// answering is a connection to a node that answers commands by their first words.
-func answering(t *testing.T, answer func(words []string) protocol.Value) *operator.Conn {
+// answers starts a server that answers commands by their words, and returns its address.
+func answers(t *testing.T, answer func(words []string) protocol.Value) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	go func() {
-		nc, err := l.Accept()
-		if err != nil {
-			return
-		}
+	return clienttest.Listen(t, func(nc net.Conn) {
 		defer nc.Close()
-		r := protocol.NewConn(nc)
-		for {
+		for r := protocol.NewConn(nc); ; {
 			v, err := r.Receive()
 			if err != nil {
 				return
@@ -40,9 +34,13 @@ func answering(t *testing.T, answer func(words []string) protocol.Value) *operat
 				return
 			}
 		}
-	}()
-	t.Cleanup(func() { l.Close() })
-	c, err := (&operator.Servers{Addrs: []string{l.Addr().String()}}).Dial(t.Context(), l.Addr().String(), askLimit)
+	})
+}
+
+// answering is a connection to a node that answers commands by their words.
+func answering(t *testing.T, answer func(words []string) protocol.Value) *operator.Conn {
+	t.Helper()
+	c, err := new(operator.Servers).Dial(t.Context(), answers(t, answer), askLimit)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -55,19 +55,7 @@ func page(cursor string, words ...string) protocol.Value {
 
 func (s scripted) start(t *testing.T) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go s.serve(conn)
-		}
-	}()
-	return l.Addr().String()
+	return clienttest.Listen(t, s.serve)
 }
 
 func (s scripted) serve(conn net.Conn) {

@@ -20,21 +20,8 @@ import (
 // door listens, and counts the connections, which answer gets.
 func door(t *testing.T, answer func(number int64, nc net.Conn)) (addr string, knocks *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
 	knocks = new(atomic.Int64)
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			t.Cleanup(func() { nc.Close() })
-			go answer(knocks.Add(1), nc)
-		}
-	}()
-	return l.Addr().String(), knocks
+	return clienttest.Listen(t, func(nc net.Conn) { answer(knocks.Add(1), nc) }), knocks
 }
 
 // TestClosedAtOnce: a port that ends each connection need not speak TLS; each node is tried, and the error says of each
