@@ -78,10 +78,9 @@ type Conn struct {
 	nc       net.Conn
 	resp     *protocol.Conn
 	patience time.Duration
-	replies  chan protocol.Value
-	down     chan struct{} // closed when the connection is
-	err      error         // why; valid once down is closed
-	late     bool          // a reply is missing: the next ones would be taken for it
+	replies  chan protocol.Value // closed behind the last reply when the connection has ended
+	err      error               // why the connection has ended; valid once replies is closed
+	late     bool                // a reply is missing: the next ones would be taken for it
 }
 
 // reachWithin is how long it may take to reach one of several nodes.
@@ -114,7 +113,6 @@ func (s *Servers) dial(ctx context.Context, addr string, patience time.Duration)
 	}
 	c := &Conn{
 		nc: nc, resp: protocol.NewConn(nc), patience: patience, replies: make(chan protocol.Value, MaxPipeline),
-		down: make(chan struct{}),
 	}
 	go c.read()
 	if err := c.greet(ctx, s); err != nil {
@@ -178,7 +176,7 @@ func (c *Conn) login(ctx context.Context, s *Servers) error {
 
 // read hands on what the node sends until the connection ends.
 func (c *Conn) read() {
-	defer close(c.down)
+	defer close(c.replies)
 	defer c.nc.Close()
 	for {
 		v, err := c.resp.Receive()
@@ -246,17 +244,13 @@ func (c *Conn) Pipeline(ctx context.Context, commands ...[]string) ([]protocol.V
 // reply is the next reply. What the node sent before the connection ended is still a reply.
 func (c *Conn) reply(ctx context.Context) (protocol.Value, error) {
 	select {
-	case v := <-c.replies:
+	case v, ok := <-c.replies:
+		if !ok {
+			return v, fmt.Errorf("connection lost: %w", c.err)
+		}
 		return v, nil
 	case <-ctx.Done():
 		return protocol.Value{}, errLate
-	case <-c.down:
-	}
-	select {
-	case v := <-c.replies:
-		return v, nil
-	default:
-		return protocol.Value{}, fmt.Errorf("connection lost: %w", c.err)
 	}
 }
 
@@ -271,11 +265,8 @@ func (c *Conn) flush(ctx context.Context) error {
 
 // why is why a write failed: what the node said before it closed the connection, if it said anything.
 func (c *Conn) why(ctx context.Context, err error) error {
-	select {
-	case <-c.down:
-	case <-ctx.Done():
-		c.Close()
-		<-c.down
+	defer context.AfterFunc(ctx, c.Close)()
+	for range c.replies { // until the connection has ended
 	}
 	if c.err != nil && !errors.Is(c.err, net.ErrClosed) {
 		err = c.err
