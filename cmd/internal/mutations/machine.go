@@ -83,10 +83,7 @@ func (w *workshop) judgesOf(dir string) []string {
 	for _, other := range w.dirs() { // tests of a package that stand in a folder below, as in server/store/storetest
 		of := path.Dir(other)
 		if strings.HasSuffix(other, "test") && strings.Contains(of, "/") && strings.HasPrefix(dir+"/", of+"/") &&
-			slices.ContainsFunc(w.deps[other], func(d string) bool {
-				path, _, _ := strings.Cut(d, " ") // behind a blank, the tests that a package was built for
-				return path == w.packages[dir].ImportPath
-			}) {
+			slices.Contains(w.deps[other], w.packages[dir].ImportPath) {
 			judges = append(judges, other)
 		}
 	}

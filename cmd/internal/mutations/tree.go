@@ -71,6 +71,9 @@ func readTree(ctx context.Context, root string) (*tree, error) {
 		}
 	}
 	for _, p := range tests { // x.test depends on everything that the tests of x need
+		for i, d := range p.Deps {
+			p.Deps[i], _, _ = strings.Cut(d, " ") // behind a blank, the tests that a package was built for
+		}
 		t.deps[dirOf[strings.TrimSuffix(p.ImportPath, ".test")]] = p.Deps
 	}
 	return t, nil
