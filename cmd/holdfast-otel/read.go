@@ -41,8 +41,6 @@ const (
 	settleFor = 2 * time.Second
 	// mostRecent is how many lines are known at least, so that a file that is behind by as many adds none again.
 	mostRecent = 1 << 18
-	// mostOfLine bounds a line, in bytes.
-	mostOfLine = 64 << 10
 )
 
 // openReader opens files; without any, stdin, which ends with ctx.
@@ -153,8 +151,8 @@ type source struct {
 	// begun is the beginning of a line whose end was not read yet.
 	begun     []byte
 	isTooLong bool
-	// endedAt is when the file was last found at its end, or opened: head was there not much earlier. Its own time may be
-	// that of a wait or a lease that ended long before.
+	// endedAt is when the file was opened, or when its end was last reached. The node wrote head at about that time. The
+	// time in head may be much earlier: a line may report the end of a wait or a lease long after that end.
 	endedAt time.Time
 	// next is the file that follows: it was there before file was at its end.
 	next *os.File
@@ -163,12 +161,13 @@ type source struct {
 	isEnded bool
 }
 
-// fill reads up to the next line of the log, and counts lines that are not valid. If it goes on at the end of a file,
-// it returns without a line where there are no more yet.
+// fill reads the next line of the log into head, and adds the number of invalid lines to unreadable. At the end of the
+// file, a source without goOn has ended; with goOn, fill looks for more lines, and returns without a line if there are
+// none yet.
 func (s *source) fill(goOn bool, unreadable *int) error {
 	for s.head == nil && !s.isEnded {
 		part, err := s.lines.ReadSlice('\n')
-		if s.isTooLong = s.isTooLong || len(s.begun)+len(part) > mostOfLine; !s.isTooLong {
+		if s.isTooLong = s.isTooLong || len(s.begun)+len(part) > audit.MostOfLine; !s.isTooLong {
 			s.begun = append(s.begun, part...)
 		}
 		switch {
@@ -193,7 +192,7 @@ func (s *source) fill(goOn bool, unreadable *int) error {
 	return nil
 }
 
-// parse makes head of what is a line of the log. The lines of a node itself are passed over.
+// parse decodes the line in begun. It stores a line of the log in head, and skips a line of the node itself.
 func (s *source) parse(unreadable *int) {
 	text, isTooLong := bytes.TrimSpace(s.begun), s.isTooLong
 	s.begun, s.isTooLong = s.begun[:0], false
@@ -208,8 +207,9 @@ func (s *source) parse(unreadable *int) {
 	}
 }
 
-// turn looks, at the end of the file, whether there is more to read: in the next file if the file was renamed or
-// removed, or from the beginning if the file was truncated. Then isOther, and a line that has only begun has no end.
+// turn looks for more lines at the end of the file, and reports in more whether to read on. If the file was renamed or
+// removed, turn opens the next file. If the file was truncated, turn goes back to its beginning. isOther reports that
+// the source now reads another file, or the beginning: the line in begun will have no end.
 func (s *source) turn() (more, isOther bool, err error) {
 	if s.next != nil {
 		s.file.Close()
@@ -232,7 +232,7 @@ func (s *source) turn() (more, isOther bool, err error) {
 		if errors.Is(err, os.ErrNotExist) { // the files are being rotated
 			return false, false, nil
 		}
-		return err == nil, false, err // once more to the end of the file, which may have got lines meanwhile
+		return err == nil, false, err // the node may have added lines before it renamed the file: read them first
 	}
 	if at, err := s.file.Seek(0, io.SeekCurrent); err != nil || at <= was.Size() {
 		return false, false, err

@@ -25,9 +25,10 @@ const (
 	holdSpan = "lock hold"
 )
 
-// spanner makes spans of lines. A wait ends with the line granted or wait-ended, which has its length, and a hold with
-// the line released or lost. The line that ends a native hold has its length, too. That of a stock lock has the age of
-// the key, and may stand for all of a database: so the grants of stock locks are kept.
+// spanner makes spans of lines. A line granted or wait-ended ends a wait, and has the duration of the wait. A line
+// released or lost ends a hold. For a native lock this line has the duration of the hold, too. For a stock lock the
+// line has the age of the key instead, and a line flushed ends all holds of a database. So the spanner keeps the grants
+// of stock locks.
 type spanner struct {
 	tracer trace.Tracer
 	// held are the grants of stock holds that have not ended, by lock and owner, and count is their number.
@@ -54,14 +55,15 @@ func newSpanner(provider trace.TracerProvider) *spanner {
 
 // add takes the next line of the log.
 func (s *spanner) add(l *audit.Line) {
-	at := lock{l.Cluster, l.DB, nameOf(l.Key, l.KeyBase64)}
+	key, owner := l.Names()
+	at := lock{l.Cluster, l.DB, key}
 	switch l.Event {
-	case event.LockGranted, event.LockRenewed: // renewed after a wait for several locks, of which the owner held this one
+	case event.LockGranted, event.LockRenewed: // a wait for several locks renews those that the owner holds already
 		if l.WaitedMillis > 0 {
 			s.export(waitSpan, l, before(l, l.WaitedMillis))
 		}
 		if l.Kind == "stock" { // which is never renewed
-			s.keep(at, l)
+			s.keep(at, owner, l)
 		}
 	case event.LockWaitEnded:
 		s.export(waitSpan, l, before(l, l.WaitedMillis))
@@ -70,7 +72,6 @@ func (s *spanner) add(l *audit.Line) {
 			s.endAll(at, l)
 			return
 		}
-		owner := nameOf(l.Owner, l.OwnerBase64)
 		grant := s.held[at][owner]
 		s.drop(at, owner)
 		s.endHold(l, grant)
@@ -85,9 +86,9 @@ func (s *spanner) add(l *audit.Line) {
 	}
 }
 
-// keep keeps a grant. The holds that it excludes have ended, although no line said so: nobody knows when.
-func (s *spanner) keep(at lock, l *audit.Line) {
-	owner := nameOf(l.Owner, l.OwnerBase64)
+// keep keeps a grant. It drops the grants of holds that cannot exist beside the new one: the lines of their ends are
+// missing, so the times of their ends are unknown.
+func (s *spanner) keep(at lock, owner string, l *audit.Line) {
 	for other, grant := range s.held[at] {
 		if other == owner || l.Limit == 1 || grant.Limit == 1 {
 			s.drop(at, other)
@@ -226,8 +227,9 @@ type spanIDs struct {
 	span  trace.SpanID
 }
 
-// idsOf makes IDs of what names the line, so that a line that is read again, by whomever, gives the same span. The
-// trace of a span without a parent is that of its fence: a native lock's wait and hold are together.
+// idsOf derives the IDs of a span from the place of its line in the log, so that each reading of the line makes the
+// same span. The trace ID of a span without a parent follows from its fence, if it has one, so the wait and the hold of
+// a native lock share a trace.
 func idsOf(l *audit.Line) (ids spanIDs) {
 	line := sha256.Sum256(fmt.Appendf(nil, "%q %d %d %d %q %q", l.Cluster, l.Index, l.N, l.DB, l.Key, l.Owner))
 	of := line
@@ -249,14 +251,6 @@ func (lineIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 func (lineIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	ids, _ := ctx.Value(lineIDs{}).(spanIDs)
 	return ids.span
-}
-
-// nameOf returns a key or an owner of a line.
-func nameOf(text string, bytes []byte) string {
-	if bytes != nil {
-		return string(bytes)
-	}
-	return text
 }
 
 // before returns the instant so long before a line.

@@ -62,6 +62,18 @@ type Line struct {
 	OldCluster string `json:"oldCluster,omitempty"`
 }
 
+// Names are the lock's key and its owner, also those whose bytes are no UTF-8.
+func (l *Line) Names() (key, owner string) {
+	key, owner = l.Key, l.Owner
+	if l.KeyBase64 != nil {
+		key = string(l.KeyBase64)
+	}
+	if l.OwnerBase64 != nil {
+		owner = string(l.OwnerBase64)
+	}
+	return key, owner
+}
+
 // The events of a node.
 const (
 	// Started: lines follow of a process that has begun.

@@ -42,8 +42,8 @@ type lineID struct {
 }
 
 const (
-	// mostOfLine bounds a line, in bytes.
-	mostOfLine = 64 << 10
+	// MostOfLine bounds a line, in bytes.
+	MostOfLine = 64 << 10
 	// clockSlack is how far a clock may go back, or a hold's length differ from its ends, without a correction of the
 	// clock.
 	clockSlack = 1000
@@ -56,7 +56,7 @@ func Read(from []io.Reader, want func(*Line) bool) (Trail, error) {
 	at := make(map[lineID]int)
 	for _, r := range from {
 		f := fileReader{Trail: &t, want: want, at: at, first: len(t.Spans)}
-		if err := f.read(bufio.NewReaderSize(r, mostOfLine)); err != nil {
+		if err := f.read(bufio.NewReaderSize(r, MostOfLine)); err != nil {
 			return t, err
 		}
 	}
@@ -141,12 +141,7 @@ func (f *fileReader) skips(l *Line) bool {
 
 // add adds a line, unless another node's file had it. Only the client's own node says who the client is.
 func (f *fileReader) add(line *Line) {
-	if line.KeyBase64 != nil {
-		line.Key = string(line.KeyBase64)
-	}
-	if line.OwnerBase64 != nil {
-		line.Owner = string(line.OwnerBase64)
-	}
+	line.Key, line.Owner = line.Names()
 	if !f.want(line) {
 		return
 	}
