@@ -21,7 +21,7 @@ import (
 // at is the instant of the first entry of these tests, in milliseconds.
 const at = int64(1_700_000_000_000)
 
-// openLog is the audit log of a node whose connection 7 is that of the client.
+// openLog opens the audit log of a node. Connection 7 of the node is the connection of the client.
 func openLog(t *testing.T, path, node string) *audit.Log {
 	t.Helper()
 	l, err := audit.Open(audit.Config{Path: path, Bytes: 8 << 20, Node: node, Logger: slog.New(slog.DiscardHandler)})

@@ -183,7 +183,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestAttributes: a span has what the line says, by the names of OpenTelemetry where it has some.
+// TestAttributes: the attributes of a span are the fields of its line, under the names of OpenTelemetry where it has
+// names for them.
 func TestAttributes(t *testing.T) {
 	spans := spansOf(t, 1, `9 1 lost k a {"db":3,"fence":7,"session":5,"client":"n1/9","addr":"[::1]:70","name":"w",`+
 		`"user":"u","note":"job","reason":"broken","command":"lock.break","by":"op","text":"stuck"}`)
