@@ -165,6 +165,7 @@ func (f *files) write(lines []byte) error {
 		lines = append([]byte{'\n'}, lines...)
 	}
 	n, err := f.f.Write(lines)
+	writeBack(f.f, f.size, int64(n))
 	f.size += int64(n)
 	f.torn = err != nil && (n > 0 || f.torn)
 	return err

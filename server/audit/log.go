@@ -197,7 +197,7 @@ const (
 
 // hasRoom reports whether one more line may wait, and counts it if not. The caller holds mu.
 func (l *Log) hasRoom() bool {
-	if len(l.pending) > l.room/4 {
+	if len(l.pending) >= chunkBytes {
 		poke(l.full)
 	}
 	if len(l.pending) <= l.room {
@@ -289,8 +289,9 @@ type writer struct {
 }
 
 const (
-	// chunkBytes is about how much is written to a file at once, and keptBytes the memory that is kept for the next lines.
-	chunkBytes = 256 << 10
+	// chunkBytes is about how much is written to a file at once, and how much waits at least before it is written early.
+	// keptBytes is the memory that is kept for the next lines.
+	chunkBytes = 128 << 10
 	keptBytes  = 1 << 20
 )
 
