@@ -63,7 +63,7 @@ func (t *Table) DescribeCommands(names [][]byte) Value {
 	describe := once((*Command).describe)
 	for i, name := range names {
 		elems[i] = Null
-		if row, ok := t.lookup(name); ok {
+		if row, ok := t.LookupBytes(name); ok {
 			elems[i] = describe(row)
 		}
 	}

@@ -128,7 +128,7 @@ var conversations = []struct{ line, reply string }{
 
 // answer answers a line as the connection's layer does, as far as the table can.
 func answer(line [][]byte) protocol.Value {
-	c, err := protocol.Resolve(line)
+	c, err := resolve(line)
 	if err != nil {
 		return err.Value()
 	}
@@ -165,7 +165,7 @@ func TestConversations(t *testing.T) {
 
 func TestResolveNothing(t *testing.T) {
 	t.Parallel()
-	_, err := protocol.Resolve(nil)
+	_, err := resolve(nil)
 	require.EqualError(t, err, "ERR unknown command ''")
 }
 

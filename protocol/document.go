@@ -13,7 +13,7 @@ func (t *Table) DocumentCommands(names [][]byte) Value {
 	}
 	document := once((*Command).document)
 	for _, name := range names {
-		if row, ok := t.lookup(name); ok {
+		if row, ok := t.LookupBytes(name); ok {
 			elems = append(elems, Bulk(row.Name), document(row))
 		}
 	}

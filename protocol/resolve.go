@@ -8,22 +8,6 @@ import (
 // quotedBytes is the most bytes of a client's own words in an error text.
 const quotedBytes = 128
 
-// Resolve finds the row of a command line and checks the number of arguments. The error is Redis's reply to an invalid
-// line, whose texts client libraries match.
-func Resolve(args [][]byte) (*Command, *Error) { return theTable().Resolve(args) }
-
-// Resolve is [Resolve] in one table.
-func (t *Table) Resolve(args [][]byte) (*Command, *Error) {
-	c, container := FindIn(t, args)
-	switch {
-	case c == nil:
-		return nil, Unknown(args, container)
-	case !c.CheckArity(len(args)):
-		return nil, WrongArity(c.Name)
-	}
-	return c, nil
-}
-
 // FindIn is [Find] in one table.
 func FindIn[W ~string | ~[]byte](t *Table, args []W) (command, container *Command) {
 	if len(args) == 0 || len(args[0]) > longestName {

@@ -117,12 +117,7 @@ func Lookup(name string) (*Command, bool) {
 }
 
 // LookupBytes finds a row by the full name in any case, without allocating.
-func LookupBytes(name []byte) (*Command, bool) { return theTable().lookup(name) }
-
-// LookupBytes is [LookupBytes] among the table's rows.
-func (t *Table) LookupBytes(name []byte) (*Command, bool) { return t.lookup(name) }
-
-func (t *Table) lookup(name []byte) (*Command, bool) {
+func (t *Table) LookupBytes(name []byte) (*Command, bool) {
 	if len(name) > longestName {
 		return nil, false
 	}

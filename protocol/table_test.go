@@ -251,7 +251,7 @@ func TestGrammarAgreesWithArityAndKeys(t *testing.T) {
 		for n := 0; n < 300 || shortest > least && n < 10_000; n++ {
 			line := g.Line(c)
 			shortest = min(shortest, len(line))
-			got, err := protocol.Resolve(line)
+			got, err := resolve(line)
 			require.Nil(t, err, "%q", line)
 			require.Same(t, c, got)
 			positions, perr := c.KeyPositions(line)
@@ -296,7 +296,7 @@ func TestLookup(t *testing.T) {
 	t.Parallel()
 	for _, c := range allRows() {
 		for _, name := range []string{c.Name, strings.ToUpper(c.Name)} {
-			got, ok := protocol.LookupBytes([]byte(name))
+			got, ok := protocol.Redis().LookupBytes([]byte(name))
 			require.True(t, ok, name)
 			require.Same(t, c, got)
 		}
@@ -305,7 +305,7 @@ func TestLookup(t *testing.T) {
 		require.Same(t, c, got)
 	}
 	for _, name := range []string{"", "gett", "GE", "client|", strings.Repeat("x", 32), strings.Repeat("x", 33)} {
-		_, ok := protocol.LookupBytes([]byte(name))
+		_, ok := protocol.Redis().LookupBytes([]byte(name))
 		require.False(t, ok, name)
 	}
 	_, ok := protocol.Lookup("GET")
@@ -347,31 +347,35 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	line := words("CLIENT SetInfo LIB-NAME x")
 	wire := []byte("PEXPIRETIME")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if _, ok := protocol.LookupBytes(wire); !ok {
+		if _, ok := protocol.Redis().LookupBytes(wire); !ok {
 			panic("no row")
 		}
 		if c, _ := protocol.Find(line); c == nil {
 			panic("no row")
 		}
-		if _, err := protocol.Resolve(line); err != nil {
+		if _, err := resolve(line); err != nil {
 			panic(err)
 		}
 	}))
+}
+
+// resolve finds the row of a command line, or returns the error of an invalid one.
+func resolve(args [][]byte) (*protocol.Command, *protocol.Error) {
+	c, container := protocol.Find(args)
+	switch {
+	case c == nil:
+		return nil, protocol.Unknown(args, container)
+	case !c.CheckArity(len(args)):
+		return nil, protocol.WrongArity(c.Name)
+	}
+	return c, nil
 }
 
 func BenchmarkLookupBytes(b *testing.B) {
 	wire := []byte("EVALSHA")
 	b.ReportAllocs()
 	for b.Loop() {
-		protocol.LookupBytes(wire)
-	}
-}
-
-func BenchmarkResolve(b *testing.B) {
-	line := words("SET key value NX PX 30000")
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = protocol.Resolve(line)
+		protocol.Redis().LookupBytes(wire)
 	}
 }
 

@@ -63,7 +63,7 @@ func pongs(input string) (replies []string) {
 		if len(words) == 2 {
 			reply = protocol.Bulk(string(words[1]))
 		}
-		if _, wrong = protocol.Resolve(words); wrong != nil {
+		if _, wrong = resolve(words); wrong != nil {
 			reply = wrong.Value()
 		}
 		replies = append(replies, string(reply.AppendTo(nil, protocol.RESP2)))
