@@ -21,9 +21,8 @@ func Caches(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("caches", h.Count(history.OK))
 		excused := excuses(h, b)
-		keys, byKey := h.ByKey()
-		for _, key := range keys {
-			checkCaches(r, key, byKey[key], int64(b.Late), excused)
+		for key, ops := range h.ByKey() {
+			checkCaches(r, key, ops, int64(b.Late), excused)
 		}
 		return *r
 	}

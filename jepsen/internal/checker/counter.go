@@ -16,9 +16,7 @@ import (
 // wrong in words.
 func Increments(h *history.History) Result {
 	r := newResult("increments", h.Count(history.OK))
-	keys, byKey := h.ByKey()
-	for _, key := range keys {
-		ops := byKey[key]
+	for key, ops := range h.ByKey() {
 		findReused(r, key, ops)
 		findBackwards(r, key, ops)
 		findOutOfPipe(r, key, ops)

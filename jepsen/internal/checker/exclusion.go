@@ -22,13 +22,12 @@ type Belief struct {
 // It reads the operations of [OwnerLock].
 func Exclusion(c Clocks) Func {
 	return func(h *history.History) Result {
-		keys, byKey := h.ByKey()
 		r := newResult("exclusion", countGrants(h))
-		for _, key := range keys {
-			beliefs := Beliefs(byKey[key], c)
+		for key, ops := range h.ByKey() {
+			beliefs := Beliefs(ops, c)
 			r.Counts["grants"] += len(beliefs)
 			findTwoHolders(r, key, beliefs)
-			findLost(r, key, byKey[key], beliefs, c)
+			findLost(r, key, ops, beliefs, c)
 		}
 		return *r
 	}

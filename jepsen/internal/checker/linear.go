@@ -41,18 +41,17 @@ func (f Functions) judge(model porcupine.Model, ops []porcupine.Operation) porcu
 // Linear checks each key's operations against a model; operations that the model does not know are left out.
 func Linear(name string, model porcupine.Model, known Functions) Func {
 	return func(h *history.History) Result {
-		keys, byKey := h.ByKey()
-		searches := make([]search, 0, len(keys))
+		var searches []search
 		looked := 0
-		for _, key := range keys {
-			s := search{key: key, ops: operations(byKey[key], known)}
+		for key, ops := range h.ByKey() {
+			s := search{key: key, ops: operations(ops, known)}
 			looked += len(s.ops)
 			searches = append(searches, s)
 		}
 		runSearches(model, known, searches)
 
 		r := newResult(name, looked)
-		r.Counts["keys"] = len(keys)
+		r.Counts["keys"] = len(searches)
 		worst := -1
 		for i, s := range searches {
 			switch s.verdict {

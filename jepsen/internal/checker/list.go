@@ -21,9 +21,8 @@ import (
 // no value is there twice.
 func List(h *history.History) Result {
 	r := newResult("list", h.Count(history.OK))
-	keys, byKey := h.ByKey()
-	for _, key := range keys {
-		checkList(r, key, byKey[key])
+	for key, ops := range h.ByKey() {
+		checkList(r, key, ops)
 	}
 	return *r
 }
@@ -169,9 +168,7 @@ func hashLists(state any) uint64 {
 // that no longer held the lock wrote over it.
 func GuardedSet(h *history.History) Result {
 	r := newResult("guarded set", h.Count(history.OK))
-	keys, byKey := h.ByKey()
-	for _, key := range keys {
-		ops := byKey[key]
+	for key, ops := range h.ByKey() {
 		n := slices.IndexFunc(ops, func(o history.Op) bool { return o.F == "final" })
 		if n < 0 {
 			continue
@@ -202,10 +199,9 @@ func GuardedSet(h *history.History) Result {
 // another had ended carries the larger token. Tokens reads the operations of [FencedLock].
 func Tokens(h *history.History) Result {
 	r := newResult("tokens", countGrants(h))
-	keys, byKey := h.ByKey()
-	for _, key := range keys {
+	for key, ops := range h.ByKey() {
 		var grants []history.Op
-		for _, o := range byKey[key] {
+		for _, o := range ops {
 			if o.F == "acquire" && o.Outcome == history.OK && o.Out(0) == 1 {
 				grants = append(grants, o)
 			}

@@ -18,10 +18,9 @@ import (
 // and before what was heard last is to be heard; if until is not 0, also what was acknowledged by then.
 func Messages(h *history.History) Result {
 	r := newResult("messages", h.Count(history.OK))
-	keys, byKey := h.ByKey()
-	for _, key := range keys {
+	for key, ops := range h.ByKey() {
 		m := messages{r: r, key: key, published: map[int64]publication{}}
-		m.gather(byKey[key])
+		m.gather(ops)
 		m.heard = slices.DeleteFunc(m.heard, func(o *history.Op) bool { return !m.judge(o) })
 		for _, channels := range []int64{1, 2, 3, 4} {
 			m.findTwoOrders(channels)

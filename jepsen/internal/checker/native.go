@@ -389,9 +389,8 @@ func Notices(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("notices", h.Count(history.OK))
 		excused := excuses(h, b)
-		keys, byKey := h.ByKey()
-		for _, key := range keys {
-			checkNotices(r, key, byKey[key], b, excused)
+		for key, ops := range h.ByKey() {
+			checkNotices(r, key, ops, b, excused)
 		}
 		return *r
 	}
@@ -456,10 +455,8 @@ func checkLost(r *Result, key string, ops []history.Op, lost *history.Op, b TTLB
 //	untold owner, fence   a hold was broken, and the library has not said so in time
 func Held(h *history.History) Result {
 	r := newResult("held", h.Count(history.OK))
-	keys, byKey := h.ByKey()
-	for _, key := range keys {
+	for key, ops := range h.ByKey() {
 		var last *history.Op // which ends last
-		ops := byKey[key]
 		slices.SortStableFunc(ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })
 		for i := range ops {
 			switch o := &ops[i]; {

@@ -21,10 +21,9 @@ type part struct {
 // [NativeLock].
 func Capacity(c Clocks) Func {
 	return func(h *history.History) Result {
-		keys, byKey := h.ByKey()
 		r := newResult("exclusion", countGrants(h))
-		for _, key := range keys {
-			parts := holdsOf(r, key, byKey[key], c)
+		for key, ops := range h.ByKey() {
+			parts := holdsOf(r, key, ops, c)
 			r.Counts["grants"] += len(parts)
 			findTooMany(r, key, parts)
 		}

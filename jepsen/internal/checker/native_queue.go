@@ -17,11 +17,9 @@ const outInLine = 2
 //
 //	[1, fence, when it was told to be in line]
 func InLine(h *history.History) Result {
-	keys, byKey := h.ByKey()
 	r := newResult("in line", countGrants(h))
-	for _, key := range keys {
+	for key, ops := range h.ByKey() {
 		var grants []*history.Op
-		ops := byKey[key]
 		for i := range ops {
 			if o := &ops[i]; o.F == "acquire" && o.Outcome == history.OK && o.Out(0) == 1 {
 				grants = append(grants, o)
@@ -58,9 +56,7 @@ func NoneDeserted(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("none deserted", countGrants(h))
 		excused := excuses(h, b)
-		keys, byKey := h.ByKey()
-		for _, key := range keys {
-			ops := byKey[key]
+		for key, ops := range h.ByKey() {
 			for i := range ops {
 				if o := &ops[i]; o.F == "acquire" && o.Error == Deserted {
 					r.Counts["deserted"]++

@@ -79,10 +79,9 @@ func valueWords(values []int64) string {
 func Deliveries(c Clocks) Func {
 	return func(h *history.History) Result {
 		r := newResult("deliveries", h.Count(history.OK))
-		keys, byKey := h.ByKey()
-		for _, key := range keys {
+		for key, ops := range h.ByKey() {
 			d := delivered{r: r, key: key, pushes: map[int64]*history.Op{}, to: map[int64]*history.Op{}}
-			d.gather(byKey[key], c)
+			d.gather(ops, c)
 			d.findLost()
 			d.findMoved()
 		}

@@ -15,10 +15,9 @@ import (
 //	share owner, ttl -> [1] or [0]   extend-shared owner, ttl -> [1] or [0]   release-shared owner -> [1] or [0]
 func Sharing(c Clocks) Func {
 	return func(h *history.History) Result {
-		keys, byKey := h.ByKey()
 		r := newResult("sharing", h.Count(history.OK))
-		for _, key := range keys {
-			beliefs := holds(r, key, byKey[key], c)
+		for key, ops := range h.ByKey() {
+			beliefs := holds(r, key, ops, c)
 			r.Counts["grants"] += len(beliefs)
 			findShared(r, key, beliefs)
 		}
@@ -113,9 +112,7 @@ func Wakes(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("wake-ups", h.Count(history.OK))
 		excused := excuses(h, b)
-		keys, byKey := h.ByKey()
-		for _, key := range keys {
-			ops := byKey[key]
+		for key, ops := range h.ByKey() {
 			for i := range ops {
 				if o := &ops[i]; o.F == "wait" {
 					r.Counts["waits"]++

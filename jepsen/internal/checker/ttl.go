@@ -30,9 +30,8 @@ type TTLBounds struct {
 func TTL(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("ttl", h.Count(history.OK))
-		keys, byKey := h.ByKey()
-		for _, key := range keys {
-			checkTTL(r, key, byKey[key], b, excuses(h, b))
+		for key, ops := range h.ByKey() {
+			checkTTL(r, key, ops, b, excuses(h, b))
 		}
 		return *r
 	}

@@ -16,6 +16,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -137,15 +138,22 @@ type History struct {
 type Span struct{ Start, Stop int64 }
 
 // ByKey splits the operations by key; keys in order of first use.
-func (h *History) ByKey() (keys []string, ops map[string][]Op) {
-	ops = map[string][]Op{}
+func (h *History) ByKey() iter.Seq2[string, []Op] {
+	var keys []string
+	byKey := map[string][]Op{}
 	for _, o := range h.Ops {
-		if _, seen := ops[o.Key]; !seen {
+		if _, seen := byKey[o.Key]; !seen {
 			keys = append(keys, o.Key)
 		}
-		ops[o.Key] = append(ops[o.Key], o)
+		byKey[o.Key] = append(byKey[o.Key], o)
 	}
-	return keys, ops
+	return func(yield func(string, []Op) bool) {
+		for _, key := range keys {
+			if !yield(key, byKey[key]) {
+				return
+			}
+		}
+	}
 }
 
 // Count is the number of operations with an outcome.
