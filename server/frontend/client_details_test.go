@@ -383,15 +383,13 @@ func TestStrangersMakeRoom(t *testing.T) {
 		d, e := dial(), dial()
 		require.Equal(t, []bool{false, false, true, true, true}, open(b, c, d, e, honest), "who is known stays")
 		d.send(command("AUTH", "sesame"))
-		e.send(command("HELLO", "3", "AUTH", "default", "sesame"))
-		settle()
+		e.deliver(command("HELLO", "3", "AUTH", "default", "sesame"))
 		d.take()
 		late := dial()
 		got, closed := late.take()
 		require.Equal(t, "-ERR max number of clients reached\r\n", got, "nobody is left to make room")
 		require.True(t, closed)
-		d.send(command("RESET"))
-		settle()
+		d.deliver(command("RESET"))
 		f := dial()
 		require.Equal(t, []bool{false, true, true, true}, open(d, e, f, honest), "RESET makes a stranger again")
 		require.Equal(t, uint64(5), s.metrics.Rejected.Load())
@@ -402,7 +400,6 @@ func TestStrangersMakeRoom(t *testing.T) {
 		require.Zero(t, s.clientCount())
 		require.Zero(t, s.strangers.Len())
 		require.Zero(t, s.memory.total.Load())
-		s.stop()
 	})
 }
 
@@ -430,7 +427,6 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Zero(t, s.refusals.Load())
 		require.Equal(t, uint64(3*Refusals), s.metrics.Rejected.Load())
-		s.stop()
 	})
 }
 

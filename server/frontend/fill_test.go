@@ -16,27 +16,19 @@ import (
 // Several connections together fill what all clients share. A bystander goes on meanwhile, and everything is given
 // back when the connections have ended.
 
-// ask is the reply to a command.
-func (c *testClient) ask(words ...string) string {
-	c.send(command(words...))
-	settle()
-	got, _ := c.take()
-	return got
-}
-
 // requireServed requires that a client may write, read and lock.
 func (c *testClient) requireServed() {
 	c.t.Helper()
-	require.Equal(c.t, "+OK\r\n", c.ask("SET", "bystander", "v"))
-	require.Equal(c.t, "$1\r\nv\r\n", c.ask("GET", "bystander"))
-	require.Regexp(c.t, `^:[1-9]\d*\r\n$`, c.ask("LOCK.ACQUIRE", "bystander's", "me", "PX", "10000"))
-	require.Equal(c.t, ":0\r\n", c.ask("LOCK.RELEASE", "bystander's", "me"))
+	require.Equal(c.t, "+OK\r\n", answer(c, "SET", "bystander", "v"))
+	require.Equal(c.t, "$1\r\nv\r\n", answer(c, "GET", "bystander"))
+	require.Regexp(c.t, `^:[1-9]\d*\r\n$`, answer(c, "LOCK.ACQUIRE", "bystander's", "me", "PX", "10000"))
+	require.Equal(c.t, ":0\r\n", answer(c, "LOCK.RELEASE", "bystander's", "me"))
 }
 
 // requireInfo requires lines of INFO.
 func (c *testClient) requireInfo(lines ...string) {
 	c.t.Helper()
-	info := c.ask("INFO", "everything")
+	info := answer(c, "INFO", "everything")
 	for _, line := range lines {
 		require.Contains(c.t, info, "\r\n"+line+"\r\n")
 	}
@@ -56,7 +48,7 @@ func (s *testServer) dialMany(n int) []*testClient {
 func leave(by *testClient, first int, clients []*testClient) {
 	for i, c := range clients {
 		if i%2 == 0 {
-			by.ask("CLIENT", "KILL", "ID", fmt.Sprint(first+i))
+			answer(by, "CLIENT", "KILL", "ID", fmt.Sprint(first+i))
 		} else {
 			c.nc.Close()
 		}
@@ -90,9 +82,7 @@ func TestFillOfSubscriptions(t *testing.T) {
 						for n := range each {
 							words = append(words, fmt.Sprintf("%d:%d:%d", i, round, n))
 						}
-						c.send(command(words...))
-						settle()
-						c.take()
+						answer(c, words...)
 						require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
 					}
 					good.requireServed()
@@ -103,8 +93,7 @@ func TestFillOfSubscriptions(t *testing.T) {
 				s.requireEmpty()
 				require.Zero(t, s.cfg.Hub.Topics(pubsub.Kind(kind)))
 				good.requireInfo("pubsub_clients:0", "pubsub_channels:0", "pubsub_patterns:0", "pubsubshard_channels:0")
-				require.Contains(t, s.dial().ask(verb, "again"), "again\r\n:1\r\n")
-				s.stop()
+				require.Contains(t, answer(s.dial(), verb, "again"), "again\r\n:1\r\n")
 			})
 		})
 	}
@@ -123,8 +112,7 @@ func TestFillOfPrefixes(t *testing.T) {
 			for n := range 900 {
 				words = append(words, "PREFIX", fmt.Sprintf("%d:%08d", i, n))
 			}
-			c.send(command(words...))
-			settle()
+			c.deliver(command(words...))
 			require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
 			good.requireServed()
 		}
@@ -135,8 +123,7 @@ func TestFillOfPrefixes(t *testing.T) {
 		s.requireEmpty()
 		require.Zero(t, s.cfg.Tracking.Stats())
 		good.requireInfo("tracking_clients:0")
-		require.Equal(t, "+OK\r\n", s.dial().ask("CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", "again"))
-		s.stop()
+		require.Equal(t, "+OK\r\n", answer(s.dial(), "CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", "again"))
 	})
 }
 
@@ -148,7 +135,7 @@ func TestFillOfPrefixLengths(t *testing.T) {
 		good := s.dial()
 		settle()
 		track := func(c *testClient, length int) string {
-			return c.ask("CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", strings.Repeat("p", length))
+			return answer(c, "CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", strings.Repeat("p", length))
 		}
 		hostile := s.dialMany(65)
 		for i, c := range hostile[:64] {
@@ -171,7 +158,6 @@ func TestFillOfPrefixLengths(t *testing.T) {
 		s.requireEmpty()
 		good.requireInfo("tracking_clients:0")
 		require.Equal(t, "+OK\r\n", track(s.dial(), 100))
-		s.stop()
 	})
 }
 
@@ -191,8 +177,7 @@ func TestFillOfWaiters(t *testing.T) {
 			require.Less(t, len(hostile), 60, "waiters are not bounded")
 			c := s.dial()
 			hostile = append(hostile, c)
-			c.send(greedy)
-			settle()
+			c.deliver(greedy)
 			cl.take()
 			if got, _ = c.take(); got != "" {
 				require.Equal(t, "-TRYAGAIN Too many clients wait for keys, the command was not applied\r\n", got)
@@ -202,20 +187,19 @@ func TestFillOfWaiters(t *testing.T) {
 		good.requireServed()
 		good.requireInfo(fmt.Sprintf("blocked_clients:%d", len(hostile)-1))
 		require.Equal(t, "*2\r\n$5\r\nother\r\n$1\r\nx\r\n", func() string {
-			good.ask("RPUSH", "other", "x")
-			return good.ask("BLPOP", "other", "0")
+			answer(good, "RPUSH", "other", "x")
+			return answer(good, "BLPOP", "other", "0")
 		}())
 		leave(good, 2, hostile)
 		s.requireEmpty()
 		good.requireInfo("blocked_clients:0")
-		require.Equal(t, ":1\r\n", good.ask("RPUSH", "q", "x"), "waiters that have gone take nothing")
-		good.ask("DEL", "q")
+		require.Equal(t, ":1\r\n", answer(good, "RPUSH", "q", "x"), "waiters that have gone take nothing")
+		answer(good, "DEL", "q")
 		again := s.dial()
-		require.Empty(t, again.ask(words...))
-		good.ask("RPUSH", "q", "y")
+		require.Empty(t, answer(again, words...))
+		answer(good, "RPUSH", "q", "y")
 		got, _ := again.take()
 		require.Equal(t, "*2\r\n$1\r\nq\r\n$1\r\ny\r\n", got)
-		s.stop()
 	})
 }
 
@@ -226,19 +210,18 @@ func TestFillOfLockQueues(t *testing.T) {
 		s := start(t, Config{}, cl)
 		good := s.dial()
 		settle()
-		require.Equal(t, ":1\r\n", good.ask("LOCK.ACQUIRE", "k", "me", "PX", "1000000"))
+		require.Equal(t, ":1\r\n", answer(good, "LOCK.ACQUIRE", "k", "me", "PX", "1000000"))
 		hostile := s.dialMany(200)
 		for i, c := range hostile {
-			require.Empty(t, c.ask("LOCK.ACQUIRE", "k", fmt.Sprint("owner", i), "PX", "1000000", "WAIT", "0"))
+			require.Empty(t, answer(c, "LOCK.ACQUIRE", "k", fmt.Sprint("owner", i), "PX", "1000000", "WAIT", "0"))
 		}
 		good.requireServed()
 		good.requireInfo("blocked_clients:200", "lock_waiters:200")
 		leave(good, 2, hostile)
 		s.requireEmpty()
 		good.requireInfo("blocked_clients:0", "lock_waiters:0")
-		require.Equal(t, ":0\r\n", good.ask("LOCK.RELEASE", "k", "me"))
-		require.Regexp(t, `^:[1-9]\d*\r\n$`, s.dial().ask("LOCK.ACQUIRE", "k", "another", "PX", "1000"))
-		s.stop()
+		require.Equal(t, ":0\r\n", answer(good, "LOCK.RELEASE", "k", "me"))
+		require.Regexp(t, `^:[1-9]\d*\r\n$`, answer(s.dial(), "LOCK.ACQUIRE", "k", "another", "PX", "1000"))
 	})
 }
 
@@ -251,7 +234,7 @@ func TestFillOfMessages(t *testing.T) {
 		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: limit}}, cl)
 		good := s.dial()
 		reader := s.dial()
-		require.NotEmpty(t, reader.ask("PSUBSCRIBE", "*"))
+		require.NotEmpty(t, answer(reader, "PSUBSCRIBE", "*"))
 		var slow []net.Conn
 		for i := range 8 {
 			nc := s.silent()
@@ -263,7 +246,7 @@ func TestFillOfMessages(t *testing.T) {
 		for round := 0; s.metrics.Evicted.Load() < 2; round++ {
 			require.Less(t, round, 20, "messages are not bounded")
 			for i := range slow {
-				require.Regexp(t, `^:[12]\r\n$`, good.ask("PUBLISH", fmt.Sprint("own", i), text))
+				require.Regexp(t, `^:[12]\r\n$`, answer(good, "PUBLISH", fmt.Sprint("own", i), text))
 				got, closed := reader.take()
 				require.Equal(t, 1, strings.Count(got, text))
 				require.False(t, closed)
@@ -280,6 +263,5 @@ func TestFillOfMessages(t *testing.T) {
 		settle()
 		s.requireEmpty()
 		good.requireInfo("pubsub_clients:0", "pubsub_channels:0")
-		s.stop()
 	})
 }

@@ -88,6 +88,5 @@ func TestGoRedisPipeline(t *testing.T) {
 		require.Len(t, batches, 1)
 		require.Equal(t, 1000, batches[0].Count)
 		require.NoError(t, c.Close())
-		s.stop()
 	})
 }

@@ -174,7 +174,6 @@ func TestForcedBreaksAreLogged(t *testing.T) {
 				require.Contains(t, got, `msg="lock broken by force" `+want+" client=pipe id=2 name=ops")
 			}
 		}
-		s.stop()
 	})
 }
 
@@ -190,7 +189,6 @@ func TestForcedBreakOfManyHolds(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 10, strings.Count(lines.String(), "holds=50"))
 		require.Contains(t, lines.String(), "owner=owner9 ")
-		s.stop()
 	})
 }
 
@@ -222,7 +220,6 @@ func TestForcedBreaksAreFewLines(t *testing.T) {
 		breakOne()
 		synctest.Wait()
 		require.Contains(t, lines.String(), fmt.Sprintf("not_logged=%d ", left))
-		s.stop()
 	})
 }
 

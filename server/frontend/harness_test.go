@@ -506,6 +506,12 @@ func (c *testClient) send(b []byte) {
 	}
 }
 
+// deliver sends, and returns when the server has done what it can.
+func (c *testClient) deliver(b []byte) {
+	c.send(b)
+	settle()
+}
+
 // command is a command as clients send it.
 func command(words ...string) []byte {
 	return protocol.Strings(words...).AppendTo(nil, protocol.RESP2)

@@ -21,9 +21,7 @@ import (
 
 // infoFields asks for INFO and returns its fields.
 func infoFields(t *testing.T, c *testClient, sections ...string) map[string]string {
-	c.send(command(append([]string{"INFO"}, sections...)...))
-	settle()
-	got, _ := c.take()
+	got := answer(c, append([]string{"INFO"}, sections...)...)
 	_, text, _ := strings.Cut(got, "\r\n")
 	fields := make(map[string]string)
 	line := regexp.MustCompile(`^([a-zA-Z0-9_|]+):([^\r\n]*)$`)
@@ -62,7 +60,6 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 			}
 			require.Equal(t, len(sections) > 0 && sections[0] != "default", fields["cmdstat_info"] != "")
 		}
-		s.stop()
 	})
 }
 
@@ -74,16 +71,13 @@ func TestInfoWaitsForOwnWrites(t *testing.T) {
 		one, two := s.dial(), s.dial()
 		infoFields(t, one)
 		for _, words := range [][]string{{"SET", "a", "1"}, {"SET", "b", "1"}, {"GET", "a"}} {
-			one.send(command(words...))
-			settle()
+			one.deliver(command(words...))
 		}
 		one.take()
 		infoFields(t, one, "keyspace")
 		infoFields(t, two)
-		one.send(append(command("SET", "c", "1"), command("INFO", "keyspace")...))
-		settle()
+		one.deliver(append(command("SET", "c", "1"), command("INFO", "keyspace")...))
 		cl.set(func() { require.Equal(t, []uint64{0, 2, 0, 3}, cl.awaited) })
-		s.stop()
 	})
 }
 
@@ -100,7 +94,6 @@ func TestInfoShowsStalledFollowers(t *testing.T) {
 		require.Equal(t, "2", fields["connected_slaves"])
 		require.Equal(t, "1", fields["stalled_followers"])
 		require.Equal(t, "name=n3,addr=10.0.0.3:7379,offset=40,seconds=3", fields["stalled_follower0"])
-		s.stop()
 	})
 }
 
@@ -109,8 +102,7 @@ func TestInfoCounts(t *testing.T) {
 		s := start(t, Config{}, newCluster())
 		c := s.dial()
 		sent := append(sets(10), command("NOSUCH")...)
-		c.send(sent)
-		settle()
+		c.deliver(sent)
 		replies, _ := c.take()
 		fields := infoFields(t, c, "stats", "keyspace")
 		require.Equal(t, "11", fields["total_commands_processed"])
@@ -118,7 +110,6 @@ func TestInfoCounts(t *testing.T) {
 		require.Equal(t, strconv.Itoa(len(sent)+len(command("INFO", "stats", "keyspace"))), fields["total_net_input_bytes"])
 		require.Equal(t, strconv.Itoa(len(replies)), fields["total_net_output_bytes"])
 		require.Equal(t, "keys=10,expires=0,avg_ttl=0", fields["db0"])
-		s.stop()
 	})
 }
 
@@ -203,9 +194,7 @@ func TestInfoHasWhatToolsRead(t *testing.T) {
 		s := start(t, Config{Memory: Memory{MachineBytes: 8 << 30}}, newCluster())
 		c := s.dial()
 		for _, line := range []string{"SET k v", "GET k", "MGET k none none"} {
-			c.send(command(strings.Fields(line)...))
-			settle()
-			c.take()
+			answer(c, strings.Fields(line)...)
 		}
 		fields := infoFields(t, c)
 		require.Equal(t, "2", fields["keyspace_hits"])
@@ -231,13 +220,10 @@ func TestInfoHasWhatToolsRead(t *testing.T) {
 			require.NoError(t, err, name)
 			require.GreaterOrEqual(t, n, 0.0, name)
 		}
-		c.send(command("CONFIG", "RESETSTAT"))
-		settle()
-		c.take()
+		answer(c, "CONFIG", "RESETSTAT")
 		fields = infoFields(t, c)
 		require.Equal(t, "0", fields["keyspace_hits"])
 		require.Equal(t, "0", fields["keyspace_misses"])
-		s.stop()
 	})
 }
 
@@ -260,7 +246,6 @@ func TestCommandsCountInRates(t *testing.T) {
 			require.NotEqual(t, "0.00", fields["instantaneous_input_kbps"])
 			require.NotEqual(t, "0.00", fields["instantaneous_output_kbps"])
 		}
-		s.stop()
 	})
 }
 
@@ -271,16 +256,13 @@ func TestInfoMemory(t *testing.T) {
 		s := start(t, Config{Memory: Memory{MaxMemoryBytes: 3 << 29}}, backend)
 		c := s.dial()
 		require.Equal(t, "0", infoFields(t, c)["used_memory"])
-		c.send(command("SET", "k", "v"))
-		settle()
-		c.take()
+		answer(c, "SET", "k", "v")
 		fields := infoFields(t, c)
 		require.Greater(t, backend.Stats().UsedBytes, int64(128))
 		require.Equal(t, fmt.Sprint(backend.Stats().UsedBytes), fields["used_memory"])
 		require.Equal(t, "1610612736", fields["maxmemory"])
 		require.Equal(t, "1.50G", fields["maxmemory_human"])
 		require.Equal(t, "noeviction", fields["maxmemory_policy"])
-		s.stop()
 	})
 }
 
@@ -290,18 +272,11 @@ func TestConfigGetFindsWhatWasSet(t *testing.T) {
 		cl := newCluster()
 		s := start(t, Config{}, cl)
 		c := s.dial()
-		do := func(words ...string) string {
-			c.send(command(words...))
-			settle()
-			got, _ := c.take()
-			return got
-		}
-		require.Equal(t, "+OK\r\n", do("CONFIG", "SET", "notify-keyspace-events", "KEA"))
-		do("CONFIG", "GET", "maxclients")
-		require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$3\r\nAKE\r\n", do("CONFIG", "GET", "n*"))
+		require.Equal(t, "+OK\r\n", answer(c, "CONFIG", "SET", "notify-keyspace-events", "KEA"))
+		answer(c, "CONFIG", "GET", "maxclients")
+		require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$3\r\nAKE\r\n", answer(c, "CONFIG", "GET", "n*"))
 		cl.set(func() { require.Equal(t, []uint64{1}, cl.awaited) })
 		cl.set(func() { cl.fail = errors.New("x") })
-		require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n", do("CONFIG", "SET", "notify-keyspace-events", "KEA"))
-		s.stop()
+		require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n", answer(c, "CONFIG", "SET", "notify-keyspace-events", "KEA"))
 	})
 }

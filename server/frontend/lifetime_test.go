@@ -43,9 +43,7 @@ func TestSlowReader(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
 				good := s.dial()
-				good.send(command("SET", "k", strings.Repeat("x", 1000)))
-				settle()
-				good.take()
+				answer(good, "SET", "k", strings.Repeat("x", 1000))
 				began := time.Now()
 				bad := s.silent()
 				go bad.Write([]byte(strings.Repeat(string(command("GET", "k")), test.replies)))
@@ -63,7 +61,6 @@ func TestSlowReader(t *testing.T) {
 				require.Less(t, took, test.at+3*time.Second)
 				settle()
 				require.Equal(t, 1, s.clientCount())
-				s.stop()
 			})
 		})
 	}
@@ -74,8 +71,7 @@ func TestSlowButSteadyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
 		c := s.dial()
-		c.send(command("SET", "k", strings.Repeat("x", 1000)))
-		settle()
+		c.deliver(command("SET", "k", strings.Repeat("x", 1000)))
 		slow := s.silent()
 		go slow.Write([]byte(strings.Repeat(string(command("GET", "k")), 3000)))
 		buf := make([]byte, 50_000)
@@ -86,7 +82,6 @@ func TestSlowButSteadyReader(t *testing.T) {
 			time.Sleep(900 * time.Millisecond)
 		}
 		require.Zero(t, s.metrics.CutOff.Load())
-		s.stop()
 	})
 }
 
@@ -99,13 +94,11 @@ func TestDrain(t *testing.T) {
 		idle, busy, waiting, half := s.dial(), s.dial(), s.dial(), s.dial()
 		idle.send(command("PING"))
 		waiting.send(command("WAIT", "9", "0"))
-		half.send(command("SET", "k", "v")[:9])
-		settle()
+		half.deliver(command("SET", "k", "v")[:9])
 		idle.take()
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
-		busy.send(append(command("SET", "k", "v"), command("GET", "k")...))
-		settle()
+		busy.deliver(append(command("SET", "k", "v"), command("GET", "k")...))
 
 		stopped := make(chan struct{})
 		go func() { s.stop(); close(stopped) }()
@@ -141,8 +134,7 @@ func TestDrainEndsClientsThatHaveMore(t *testing.T) {
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
 		c := s.dial()
-		c.send(bytes.Repeat(command("INCR", "n"), 10))
-		settle()
+		c.deliver(bytes.Repeat(command("INCR", "n"), 10))
 		go s.stop()
 		synctest.Wait()
 		close(gate)
@@ -172,8 +164,7 @@ func TestRevokedRightsRunNothing(t *testing.T) {
 		} {
 			line = append(line, command(strings.Fields(words)...)...)
 		}
-		bob.send(append(append(command("SET", "w:first", "v"), command("CONFIG", "GET", "maxclients")...), line...))
-		settle()
+		bob.deliver(append(append(command("SET", "w:first", "v"), command("CONFIG", "GET", "maxclients")...), line...))
 		users.file = "testdata/users-later.acl"
 		require.NoError(t, users.Load(""))
 		cl.set(func() { cl.gate = nil })
@@ -200,8 +191,7 @@ func TestLoadRepliesBeforeItCloses(t *testing.T) {
 		users.file = filepath.Join(t.TempDir(), "users.acl")
 		rules := "user default on nopass ~* &* +@all\nuser root on >p ~* &* +@all -flushall\n"
 		require.NoError(t, os.WriteFile(users.file, []byte(rules), 0o600))
-		loads.send(append(command("ACL", "LOAD"), command("SET", "later", "v")...))
-		settle()
+		loads.deliver(append(command("ACL", "LOAD"), command("SET", "later", "v")...))
 		got, closed := loads.take()
 		require.Equal(t, "+OK\r\n", got)
 		require.True(t, closed)
@@ -220,8 +210,7 @@ func TestDrainIsBounded(t *testing.T) {
 		busy := s.dial()
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
-		busy.send(command("SET", "k", "v"))
-		settle()
+		busy.deliver(command("SET", "k", "v"))
 		began := time.Now()
 		go s.stop()
 		time.Sleep(3*time.Second - time.Millisecond)
@@ -247,14 +236,12 @@ func TestNoLeaks(t *testing.T) {
 			"CLIENT REPLY OFF",
 		} {
 			c := s.dial()
-			c.send(command(strings.Fields(line)...))
-			settle()
+			c.deliver(command(strings.Fields(line)...))
 			c.nc.Close()
 			settle()
 			require.Zero(t, s.clientCount(), line)
 		}
 		// synctest fails the test if a goroutine is left at the end.
-		s.stop()
 	})
 }
 
@@ -280,11 +267,7 @@ func TestAcceptGoesOn(t *testing.T) {
 		began := time.Now()
 		c := s.dial()
 		require.Greater(t, time.Since(began), 5*time.Second)
-		c.send(command("PING"))
-		settle()
-		got, _ := c.take()
-		require.Equal(t, "+PONG\r\n", got)
-		s.stop()
+		require.Equal(t, "+PONG\r\n", answer(c, "PING"))
 	})
 }
 
@@ -315,8 +298,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		ts := &testServer{Server: s, t: t, ln: ln}
 		good, bad := ts.dial(), ts.dial()
 		bad.send(command("ECHO", "x"))
-		good.send(command("PING"))
-		settle()
+		good.deliver(command("PING"))
 		_, closed := bad.take()
 		require.True(t, closed)
 		got, closed := good.take()
@@ -367,7 +349,6 @@ func TestPipelineLargerThanAllBuffers(t *testing.T) {
 			require.NoError(t, err)
 			require.Less(t, time.Since(began), time.Second)
 			require.Zero(t, s.metrics.CutOff.Load())
-			s.stop()
 		})
 	}
 }
@@ -408,19 +389,12 @@ func TestLastReplyIsTheEnd(t *testing.T) {
 				}
 				other.send(command("HELLO", "3"))
 				other.send(command("CLIENT", "TRACKING", "ON", "REDIRECT", "1"))
-				other.send(command("GET", "k"))
-				settle()
-				other.take()
+				answer(other, "GET", "k")
 				leaver.Write(c.end)
 				synctest.Wait() // the reply waits to be taken
-				other.send(command(strings.Fields(c.ask)...))
-				settle()
-				got, _ := other.take()
+				got := answer(other, strings.Fields(c.ask)...)
 				require.True(t, strings.HasPrefix(got, c.want), "%q", got)
-				other.send(command("SET", "k", "1"))
-				settle()
-				got, _ = other.take()
-				require.Contains(t, got, "tracking-redir-broken")
+				require.Contains(t, answer(other, "SET", "k", "1"), "tracking-redir-broken")
 				require.Len(t, s.clients(), 1)
 				require.Equal(t, 1, s.clientCount())
 				require.Equal(t, 1, s.cfg.Tracking.Stats().Clients)
@@ -441,8 +415,7 @@ func TestKilledClientIsGone(t *testing.T) {
 		go victim.Write(command("PING")) // its reply is never taken
 		settle()
 		killer.send(slices.Concat(command("CLIENT", "KILL", "ID", "1"), command("CLIENT", "KILL", "ID", "1")))
-		killer.send(slices.Concat(command("CLIENT", "UNBLOCK", "1"), command("CLIENT", "ID")))
-		settle()
+		killer.deliver(slices.Concat(command("CLIENT", "UNBLOCK", "1"), command("CLIENT", "ID")))
 		got, _ := killer.take()
 		require.Equal(t, ":1\r\n:0\r\n:0\r\n:2\r\n", got)
 		require.Len(t, s.clients(), 1)

@@ -46,9 +46,9 @@ func TestPace(t *testing.T) {
 		one, two, other := s.dial(), s.dial(), s.dial()
 		began := time.Now()
 		for _, c := range []*testClient{one, two} {
-			require.Equal(t, "+OK\r\n", c.ask("AUTH", "a", "p"))
+			require.Equal(t, "+OK\r\n", answer(c, "AUTH", "a", "p"))
 		}
-		require.Equal(t, "+OK\r\n", other.ask("AUTH", "b", "p"))
+		require.Equal(t, "+OK\r\n", answer(other, "AUTH", "b", "p"))
 		for range 8 { // and AUTH twice
 			one.pings(1)
 		}
@@ -95,7 +95,7 @@ func TestLimitsFollowTheFile(t *testing.T) {
 		s := start(t, Config{Users: users}, newCluster())
 		defer s.stop()
 		c := s.dial()
-		require.Equal(t, "+OK\r\n", c.ask("AUTH", "a", "p"))
+		require.Equal(t, "+OK\r\n", answer(c, "AUTH", "a", "p"))
 		users.held.Store(limitedUsers(t, "user b max-connections 1").held.Load())
 		users.changed()
 		began := time.Now()
@@ -103,12 +103,12 @@ func TestLimitsFollowTheFile(t *testing.T) {
 		require.Less(t, time.Since(began), time.Second)
 		require.Empty(t, s.limits.paces)
 		first, second := s.dial(), s.dial()
-		require.Equal(t, "+OK\r\n", first.ask("AUTH", "b", "p"))
-		require.Contains(t, second.ask("AUTH", "b", "p"), "-QUOTA")
-		require.Contains(t, second.ask("ACL", "WHOAMI"), "default")
-		require.Equal(t, "+RESET\r\n", first.ask("RESET"))
-		require.Equal(t, "+OK\r\n", second.ask("AUTH", "b", "p"))
-		require.Contains(t, second.ask("AUTH", "b", "p"), "+OK", "the connection's own place")
+		require.Equal(t, "+OK\r\n", answer(first, "AUTH", "b", "p"))
+		require.Contains(t, answer(second, "AUTH", "b", "p"), "-QUOTA")
+		require.Contains(t, answer(second, "ACL", "WHOAMI"), "default")
+		require.Equal(t, "+RESET\r\n", answer(first, "RESET"))
+		require.Equal(t, "+OK\r\n", answer(second, "AUTH", "b", "p"))
+		require.Contains(t, answer(second, "AUTH", "b", "p"), "+OK", "the connection's own place")
 		require.Equal(t, map[string]int{"a": 1, "b": 1, "default": 1}, s.limits.conns)
 		for _, client := range []*testClient{c, first, second} {
 			client.nc.Close()
@@ -191,6 +191,5 @@ func TestFailedAuthIsLogged(t *testing.T) {
 		entry := string(s.aclLog.Reply(nil, time.Now()).AppendTo(nil, 2))
 		require.Contains(t, entry, "http")
 		require.Contains(t, entry, "10.0.0.9:1")
-		s.stop()
 	})
 }

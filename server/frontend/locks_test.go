@@ -68,7 +68,6 @@ func TestUnreadGrantIsGivenBack(t *testing.T) {
 					want = ":2\r\n"
 				}
 				require.Equal(t, want, answer(other, "LOCK.CHECK", "k", "waiter"))
-				s.stop()
 			})
 		}
 	}
@@ -105,7 +104,6 @@ func TestHalfReadGrantIsGivenBack(t *testing.T) {
 		nc.Close()
 		time.Sleep(time.Second)
 		require.Equal(t, "$-1\r\n", answer(other, "LOCK.CHECK", "l", "waiter"))
-		s.stop()
 	})
 }
 
@@ -141,7 +139,6 @@ func TestUncertainWaitLeaves(t *testing.T) {
 				require.Equal(t, "+PONG\r\n", answer(waiter, "PING"))
 				require.Equal(t, map[bool]string{true: ":1\r\n", false: ":2\r\n"}[name == "key"], answer(other, c.probe...),
 					"what was given is there for others")
-				s.stop()
 			})
 		})
 	}
@@ -165,7 +162,6 @@ func TestUncertainSessionIsRenewed(t *testing.T) {
 			require.Equal(t, "-"+of.reply+"\r\n", answer(c, "SESSION.OPEN", "PX", "60000", "CONNECTION"))
 			require.Equal(t, of.kept, s.backend.Clients().Renewer.Len())
 		}
-		s.stop()
 	})
 }
 
@@ -198,7 +194,6 @@ func TestSlowSessionIsCutInTime(t *testing.T) {
 				require.Zero(t, s.backend.Clients().Renewer.Cuts())
 				time.Sleep(200 * time.Millisecond)
 				require.EqualValues(t, 1, s.backend.Clients().Renewer.Cuts())
-				s.stop()
 			})
 		})
 	}
@@ -235,8 +230,7 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 		require.Equal(t, ":3\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION"))
 		for _, part := range []string{"P", "I", "N"} { // of a command: a sign of life, too
 			time.Sleep(3 * time.Second)
-			other.send([]byte(part))
-			settle()
+			other.deliver([]byte(part))
 		}
 		require.Equal(t, 2, cl.clients.Renewer.Len())
 		time.Sleep(3900 * time.Millisecond)
@@ -244,7 +238,6 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		require.Equal(t, 1, cl.clients.Renewer.Len())
 		require.Equal(t, "+PONG\r\n", answer(c, "PING"))
-		s.stop()
 	})
 }
 
@@ -260,8 +253,7 @@ func TestLeasesOfSessions(t *testing.T) {
 
 // answer sends a command and returns the bytes of the reply.
 func answer(c *testClient, words ...string) string {
-	c.send(command(words...))
-	settle()
+	c.deliver(command(words...))
 	got, _ := c.take()
 	return got
 }
@@ -294,7 +286,6 @@ func TestNoticesAreBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Zero(t, s.cluster.LockStats().Waiting)
 		require.Zero(t, s.cluster.clients.Waiters.Len())
-		s.stop()
 	})
 }
 
@@ -318,6 +309,5 @@ func TestBreaksAreLogged(t *testing.T) {
 		require.Contains(t, logged,
 			"key=l owner=me fence=2 since=2000-01-01T00:00:00Z holder=n1/1 command=lock.break db=0 holds=1 reason=again "+
 				"client=pipe id=1 name=ops")
-		s.stop()
 	})
 }

@@ -62,7 +62,6 @@ func TestGreediestIsCutOff(t *testing.T) {
 				settle()
 				require.Zero(t, s.memory.total.Load())
 				require.Zero(t, s.memory.evicting.Load())
-				s.stop()
 			})
 		})
 	}
@@ -77,13 +76,11 @@ func TestSparedClientsRaiseNoLimit(t *testing.T) {
 		spared.send(command("CLIENT", "NO-EVICT", "ON"))
 		spared.queue(6 << 20)
 		require.NotZero(t, s.memory.retryFrom.Load())
-		spared.send(command("DISCARD"))
-		settle()
+		spared.deliver(command("DISCARD"))
 		require.Less(t, s.memory.total.Load(), int64(1<<20))
 		next.queue(5 << 20)
 		_, closed := next.take()
 		require.True(t, closed)
-		s.stop()
 	})
 }
 
@@ -152,13 +149,11 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 				})
 				settle()
 				require.Equal(t, 1, s.clientCount())
-				good.send(command("PING"))
-				settle()
+				good.deliver(command("PING"))
 				got, closed := good.take()
 				require.Equal(t, "+PONG\r\n", got)
 				require.False(t, closed)
 				require.Equal(t, int64(connBytes), s.memory.total.Load())
-				s.stop()
 			})
 		})
 	}

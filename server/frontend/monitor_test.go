@@ -23,8 +23,7 @@ func TestMonitorThatDoesNotRead(t *testing.T) {
 		c := s.dial()
 		for range 3 {
 			for range 20 {
-				c.send(command("SET", "k", strings.Repeat("x", 100_000)))
-				settle()
+				c.deliver(command("SET", "k", strings.Repeat("x", 100_000)))
 			}
 			time.Sleep(time.Second)
 		}
@@ -33,10 +32,8 @@ func TestMonitorThatDoesNotRead(t *testing.T) {
 		require.Equal(t, 1, s.clientCount())
 		require.Equal(t, uint64(1), s.metrics.CutOff.Load())
 		require.False(t, s.cfg.Monitors.Watching())
-		c.send(command("PING"))
-		settle()
+		c.deliver(command("PING"))
 		require.Less(t, s.memory.total.Load(), int64(1<<20), "the lines are forgotten")
-		s.stop()
 	})
 }
 
@@ -45,20 +42,17 @@ func TestMonitorsOfLongScripts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())
 		m, c := s.dial(), s.dial()
-		m.send(command("MONITOR"))
-		settle()
+		m.deliver(command("MONITOR"))
 		c.send(command("EVAL", "for i = 1, ARGV[1] do redis.call('set', 'k', string.rep('x', 1000000)) end", "0", "15"))
 		settle()
 		got, closed := m.take()
 		require.False(t, closed)
 		require.Equal(t, 15, strings.Count(got, `[0 lua] "set" "k" "xxx`))
-		c.send(command("EVAL", "for i = 1, ARGV[1] do redis.call('set', 'k', string.rep('x', 1000000)) end", "0", "17"))
-		settle()
+		c.deliver(command("EVAL", "for i = 1, ARGV[1] do redis.call('set', 'k', string.rep('x', 1000000)) end", "0", "17"))
 		_, closed = m.take()
 		require.True(t, closed)
 		got, _ = c.take()
 		require.Equal(t, "$-1\r\n$-1\r\n", got)
-		s.stop()
 	})
 }
 
@@ -85,7 +79,6 @@ func TestLastMonitorLeaves(t *testing.T) {
 		require.True(t, listens())
 		b.nc.Close()
 		require.False(t, listens())
-		s.stop()
 	})
 }
 
@@ -94,15 +87,11 @@ func TestMonitorsMicroseconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())
 		m, c := s.dial(), s.dial()
-		m.send(command("MONITOR"))
-		settle()
-		m.take()
+		answer(m, "MONITOR")
 		time.Sleep(70*time.Microsecond - time.Duration(time.Now().Nanosecond())%time.Second + time.Second)
-		c.send(command("PING", "\x00é"))
-		settle()
+		c.deliver(command("PING", "\x00é"))
 		got, _ := m.take()
 		require.Regexp(t, `^\+\d{9}\.000070 \[0 pipe\] "PING" "\\x00\\xc3\\xa9"\r\n$`, got)
-		s.stop()
 	})
 }
 

@@ -47,14 +47,9 @@ func TestPostWakesIdleConnection(t *testing.T) {
 			settle()
 			got, _ := c.take()
 			require.Equal(t, messageBytes("one")+messageBytes("two"), got)
-			c.send(command("PING"))
-			settle()
-			got, _ = c.take()
-			require.Equal(t, "+PONG\r\n", got)
+			require.Equal(t, "+PONG\r\n", answer(c, "PING"))
 		}
-		c.send(command("HELLO", "3"))
-		settle()
-		c.take()
+		answer(c, "HELLO", "3")
 		s.postAll(message("x"))
 		settle()
 		got, _ := c.take()
@@ -67,7 +62,6 @@ func TestPostWakesIdleConnection(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, closed = c.take()
 		require.True(t, closed)
-		s.stop()
 	})
 }
 
@@ -80,8 +74,7 @@ func TestMessagesLeaveBetweenPipelines(t *testing.T) {
 		c := s.dial()
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
-		c.send([]byte(strings.Repeat(string(command("INCR", "n")), 3)))
-		settle()
+		c.deliver([]byte(strings.Repeat(string(command("INCR", "n")), 3)))
 		s.postAll(message("x"))
 		settle()
 		got, _ := c.take()
@@ -90,7 +83,6 @@ func TestMessagesLeaveBetweenPipelines(t *testing.T) {
 		settle()
 		got, _ = c.take()
 		require.Equal(t, ":1\r\n:2\r\n"+messageBytes("x")+":3\r\n", got)
-		s.stop()
 	})
 }
 
@@ -100,15 +92,12 @@ func TestMessageAroundHalfCommand(t *testing.T) {
 		s := start(t, Config{}, newCluster())
 		c := s.dial()
 		echo := command("ECHO", "hello")
-		c.send(echo[:12])
-		settle()
+		c.deliver(echo[:12])
 		s.postAll(message("x"))
 		settle()
-		c.send(echo[12:])
-		settle()
+		c.deliver(echo[12:])
 		got, _ := c.take()
 		require.Equal(t, messageBytes("x")+"$5\r\nhello\r\n", got)
-		s.stop()
 	})
 }
 
@@ -124,7 +113,6 @@ func TestLargeMessage(t *testing.T) {
 		settle()
 		got, _ := c.take()
 		require.Equal(t, messageBytes(text)+messageBytes("x"), got)
-		s.stop()
 	})
 }
 
@@ -288,7 +276,6 @@ func TestOutputLimits(t *testing.T) {
 					require.Equal(t, int64(connBytes), s.memory.total.Load())
 					require.EqualValues(t, 1, s.metrics.CutOff.Load())
 				}
-				s.stop()
 			})
 		})
 	}
@@ -314,7 +301,6 @@ func TestSoftLimitCountsAnew(t *testing.T) {
 			_, _ = io.CopyN(io.Discard, nc, 1)
 		}
 		require.Zero(t, s.metrics.CutOff.Load())
-		s.stop()
 	})
 }
 
@@ -357,7 +343,6 @@ func TestMessagesCountOnce(t *testing.T) {
 		}
 		settle()
 		require.Equal(t, int64(connBytes), s.memory.total.Load())
-		s.stop()
 	})
 }
 
@@ -370,15 +355,13 @@ func TestPostAtTheEnd(t *testing.T) {
 		conn := s.clients()[0]
 		m := message("x")
 		conn.Post(m)
-		c.send(command("QUIT"))
-		settle()
+		c.deliver(command("QUIT"))
 		conn.Post(m)
 		got, closed := c.take()
 		require.True(t, closed)
 		require.Contains(t, got, "+OK\r\n")
 		require.Zero(t, s.memory.total.Load())
 		require.True(t, m.Hold())
-		s.stop()
 	})
 }
 
@@ -405,7 +388,6 @@ func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, s.clientCount())
 		require.EqualValues(t, 1, s.metrics.CutOff.Load())
-		s.stop()
 	})
 }
 

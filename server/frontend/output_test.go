@@ -111,9 +111,7 @@ func TestRepliesAreWrittenInPieces(t *testing.T) {
 					s.ln = ln.memListener
 					c := s.dial()
 					if version == protocol.RESP3 {
-						c.send(command("HELLO", "3"))
-						settle()
-						c.take()
+						answer(c, "HELLO", "3")
 					}
 					lines := strings.Split(test.lines, "\n")
 					if test.lines == "" {
@@ -131,12 +129,10 @@ func TestRepliesAreWrittenInPieces(t *testing.T) {
 					for _, v := range answers {
 						want = v.AppendTo(want, version)
 					}
-					c.send(sent)
-					settle()
+					c.deliver(sent)
 					got, _ := c.take()
 					require.True(t, string(want) == got, "%d bytes instead of %d", len(got), len(want))
 					require.LessOrEqual(t, ln.most.Load(), int64(clientChunk+localBytes))
-					s.stop()
 				})
 			})
 		}
@@ -169,11 +165,9 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 			s := startOver(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, &canned{cluster: newCluster(), reply: test.reply},
 				newMemListener())
 			c := s.dial()
-			c.send(append(command(strings.Fields(test.line)...), command("PING")...))
-			settle()
+			c.deliver(append(command(strings.Fields(test.line)...), command("PING")...))
 			got, _ := c.take()
 			require.Equal(t, []string{test.want, "+PONG"}, show(got))
-			s.stop()
 		})
 	}
 	require.Equal(t, protocol.OutcomeNone, protocol.OutcomeOf(strings.TrimPrefix(read, "-")))
@@ -187,15 +181,13 @@ func TestTransactionTooLargeToAnswer(t *testing.T) {
 		c := s.dial()
 		c.send(command("SET", "k", strings.Repeat("x", 600)))
 		for _, line := range []string{"MULTI", "GET k", "GET k", "SELECT 3", "SET in3 yes", "EXEC", "GET in3"} {
-			c.send(command(strings.Fields(line)...))
-			settle()
+			c.deliver(command(strings.Fields(line)...))
 		}
 		got, _ := c.take()
 		require.Equal(t, []string{
 			"+OK", "+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED",
 			"-UNCERTAIN The command was applied, but its reply is larger than max-output-bytes", `"yes"`,
 		}, show(got))
-		s.stop()
 	})
 }
 
@@ -240,7 +232,6 @@ func TestStrangersMustRead(t *testing.T) {
 					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerChunk))
 					require.Zero(t, s.clientCount())
 				}
-				s.stop()
 			})
 		}
 	}
@@ -254,12 +245,10 @@ func TestFewRepliesWaitForTheBatch(t *testing.T) {
 		s := start(t, Config{}, cl)
 		c := s.dial()
 		docs := len(protocol.Redis().DocumentCommands(nil).AppendTo(nil, protocol.RESP2))
-		c.send(bytes.Repeat(append(command("GET", "k"), command("COMMAND", "DOCS")...), 20))
-		settle()
+		c.deliver(bytes.Repeat(append(command("GET", "k"), command("COMMAND", "DOCS")...), 20))
 		got, _ := c.take()
 		require.Len(t, got, 20*(len("$-1\r\n")+docs))
 		require.Greater(t, len(cl.take()), 20*docs/(localBytes+docs))
-		s.stop()
 	})
 }
 
@@ -275,11 +264,9 @@ func TestUnknownFailures(t *testing.T) {
 			}
 			s := startOver(t, Config{}, backend, newMemListener())
 			c := s.dial()
-			c.send(append(command("SET", "k", "v"), command("PING")...))
-			settle()
+			c.deliver(append(command("SET", "k", "v"), command("PING")...))
 			got, _ := c.take()
 			require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n+PONG\r\n", got)
-			s.stop()
 		})
 	}
 }

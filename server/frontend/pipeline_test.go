@@ -111,8 +111,7 @@ func TestLongScriptsSayTheirWork(t *testing.T) {
 		work := func(commands ...[]byte) int64 {
 			c := s.dial()
 			cl.take()
-			c.send(bytes.Join(commands, nil))
-			settle()
+			c.deliver(bytes.Join(commands, nil))
 			batches := cl.take()
 			require.Len(t, batches, 1)
 			return batches[0].Work
@@ -125,11 +124,9 @@ func TestLongScriptsSayTheirWork(t *testing.T) {
 		require.Equal(t, 2*once, work(command("MULTI"), eval, evalsha, command("EXEC")))
 		require.Zero(t, work(command("EVAL", "return 1", "0"), command("SET", "k", source)))
 		c := s.dial()
-		c.send(eval)
-		settle()
+		c.deliver(eval)
 		cl.take()
-		c.send(command("SET", "k", "v"))
-		settle()
+		c.deliver(command("SET", "k", "v"))
 		require.Zero(t, cl.take()[0].Work)
 	})
 }
@@ -139,15 +136,13 @@ func TestPipelineIsOneBatch(t *testing.T) {
 		cl := newCluster()
 		s := start(t, Config{}, cl)
 		c := s.dial()
-		c.send(sets(1000))
-		settle()
+		c.deliver(sets(1000))
 		got, _ := c.take()
 		require.Equal(t, strings.Repeat("+OK\r\n", 1000), got)
 		batches := cl.take()
 		require.Len(t, batches, 1)
 		require.Equal(t, 1000, batches[0].Count)
 		require.True(t, batches[0].Write)
-		s.stop()
 	})
 }
 
@@ -174,7 +169,6 @@ func TestPipelineInPieces(t *testing.T) {
 			require.Equal(t, 200, commands)
 			c.nc.Close()
 		}
-		s.stop()
 	})
 }
 
@@ -197,12 +191,10 @@ func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 		require.Equal(t, "+OK\r\n+OK\r\n", got)
 		// An hour later the rest is still welcome.
 		time.Sleep(time.Hour)
-		c.send(half[10:])
-		settle()
+		c.deliver(half[10:])
 		got, _ = c.take()
 		require.Equal(t, "+OK\r\n", got)
 		require.Len(t, cl.take(), 2)
-		s.stop()
 	})
 }
 
@@ -211,8 +203,7 @@ func TestPipelineDepth(t *testing.T) {
 		cl := newCluster()
 		s := start(t, Config{Limits: Limits{MaxPipeline: 100}}, cl)
 		c := s.dial()
-		c.send(sets(250))
-		settle()
+		c.deliver(sets(250))
 		got, _ := c.take()
 		require.Equal(t, strings.Repeat("+OK\r\n", 250), got)
 		var counts []int
@@ -220,7 +211,6 @@ func TestPipelineDepth(t *testing.T) {
 			counts = append(counts, u.Count)
 		}
 		require.Equal(t, []int{100, 100, 50}, counts)
-		s.stop()
 	})
 }
 
@@ -239,8 +229,7 @@ func TestPipelineOrder(t *testing.T) {
 		} {
 			b = append(b, command(strings.Fields(line)...)...)
 		}
-		c.send(b)
-		settle()
+		c.deliver(b)
 		got, closed := c.take()
 		require.True(t, closed)
 		lines := show(got)
@@ -254,7 +243,6 @@ func TestPipelineOrder(t *testing.T) {
 		require.Len(t, batches, 1)
 		require.Equal(t, []string{"get k", "set k", "get k", "get k", "incr k", "exec ", "get k", "get none"},
 			names(t, batches[0]))
-		s.stop()
 	})
 }
 
@@ -278,8 +266,7 @@ func TestReadsAloneAreNoWrite(t *testing.T) {
 			{"TIME", false},
 			{"DEL k", true},
 		} {
-			c.send(command(strings.Fields(row.line)...))
-			settle()
+			c.deliver(command(strings.Fields(row.line)...))
 			batches := cl.take()
 			require.Len(t, batches, 1, row.line)
 			require.Equal(t, row.write, batches[0].Write, row.line)
@@ -289,7 +276,6 @@ func TestReadsAloneAreNoWrite(t *testing.T) {
 			}
 			require.Equal(t, want, strings.Fields(names(t, batches[0])[0])[0])
 		}
-		s.stop()
 	})
 }
 
@@ -300,8 +286,7 @@ func TestBigCommandsGoAlone(t *testing.T) {
 		s := start(t, Config{}, cl)
 		c := s.dial()
 		big := strings.Repeat("x", batchBytes)
-		c.send(append(append(sets(3), command("SET", "big", big)...), sets(2)...))
-		settle()
+		c.deliver(append(append(sets(3), command("SET", "big", big)...), sets(2)...))
 		var counts []int
 		for _, u := range cl.take() {
 			counts = append(counts, u.Count)
@@ -309,11 +294,7 @@ func TestBigCommandsGoAlone(t *testing.T) {
 		}
 		require.Equal(t, []int{3, 1, 2}, counts)
 		c.take()
-		c.send(command("GET", "big"))
-		settle()
-		got, _ := c.take()
-		require.Equal(t, []string{`"` + big + `"`}, show(got))
-		s.stop()
+		require.Equal(t, []string{`"` + big + `"`}, show(answer(c, "GET", "big")))
 	})
 }
 
@@ -382,7 +363,7 @@ func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 		}
 		require.Equal(t, "+PONG\r\n"+bulk("1 x 2 y 3 4 z")+none+none+"+PONG\r\n"+none+"+PONG\r\n", got)
 		require.Equal(t, []int{7, 5, 3}, b.counts)
-		require.Contains(t, c.ask("LATENCY", "HISTOGRAM", "get"), "$5\r\ncalls\r\n:7\r\n", "each counts once")
+		require.Contains(t, answer(c, "LATENCY", "HISTOGRAM", "get"), "$5\r\ncalls\r\n:7\r\n", "each counts once")
 	})
 }
 
@@ -446,14 +427,12 @@ func TestBigRepliesInPieces(t *testing.T) {
 		}
 		settle()
 		c.take()
-		c.send(append(command(append([]string{"MGET"}, keys...)...), command("PING")...))
-		settle()
+		c.deliver(append(command(append([]string{"MGET"}, keys...)...), command("PING")...))
 		got, _ := c.take()
 		lines := show(got)
 		require.Len(t, lines, 2)
 		require.Equal(t, "+PONG", lines[1])
 		require.Greater(t, len(got), 3000*300)
-		s.stop()
 	})
 }
 
@@ -500,13 +479,10 @@ func TestTransactionsAreBounded(t *testing.T) {
 		for range 20 {
 			c.send(command("SET", "k", strings.Repeat("v", 20)))
 		}
-		c.send(command("EXEC"))
-		settle()
-		got, _ := c.take()
+		got := answer(c, "EXEC")
 		require.Equal(t, 11, strings.Count(got, "+QUEUED\r\n"))
 		require.Contains(t, got, "-ERR transaction exceeds the query buffer limit\r\n")
 		require.True(t, strings.HasSuffix(got, "-EXECABORT Transaction discarded because of previous errors.\r\n"))
-		s.stop()
 	})
 }
 

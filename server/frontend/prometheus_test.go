@@ -70,7 +70,6 @@ func TestPrometheusCommands(t *testing.T) {
 				require.Len(t, m.GetHistogram().GetBucket(), 14)
 			}
 		}
-		s.stop()
 	})
 }
 

@@ -76,26 +76,17 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 			for i := range 1000 {
 				words = append(words, fmt.Sprintf("%010d", i))
 			}
-			c.send(command(words...))
-			settle()
-			got, _ := c.take()
-			require.Equal(t, 1000, strings.Count(got, "subscribe\r\n"))
+			require.Equal(t, 1000, strings.Count(answer(c, words...), "subscribe\r\n"))
 			require.Equal(t, 1000, s.cfg.Hub.Topics(pubsub.Kind(kind)))
 		}
 		require.GreaterOrEqual(t, s.memory.total.Load(), int64(3000*each)&^(memoryUnit-1))
-		c.send(command("SUBSCRIBE", "one more"))
-		settle()
-		got, _ := c.take()
-		require.Equal(t, fmt.Sprintf("-ERR subscriptions exceed maximum allowed size (%d bytes)\r\n", 3000*each), got)
-		c.send(command("PUNSUBSCRIBE"))
-		settle()
-		got, _ = c.take()
-		require.Equal(t, 1000, strings.Count(got, "punsubscribe\r\n"))
+		require.Equal(t, fmt.Sprintf("-ERR subscriptions exceed maximum allowed size (%d bytes)\r\n", 3000*each),
+			answer(c, "SUBSCRIBE", "one more"))
+		require.Equal(t, 1000, strings.Count(answer(c, "PUNSUBSCRIBE"), "punsubscribe\r\n"))
 		c.nc.Close()
 		settle()
 		require.Zero(t, s.cfg.Hub.Clients())
 		require.Zero(t, s.memory.total.Load())
-		s.stop()
 	})
 }
 
@@ -106,24 +97,14 @@ func TestSubscribeWhileBehind(t *testing.T) {
 		s := start(t, Config{}, cl)
 		cl.set(func() { cl.fail = errorRow("CLUSTERDOWN No leader is known, the command was not applied") })
 		c := s.dial()
-		c.send(command("SUBSCRIBE", "a"))
-		settle()
-		got, _ := c.take()
-		require.Equal(t, "-CLUSTERDOWN No leader is known, the command was not applied\r\n", got)
-		c.send(command("GET", "k"))
-		settle()
-		c.take()
+		require.Equal(t, "-CLUSTERDOWN No leader is known, the command was not applied\r\n", answer(c, "SUBSCRIBE", "a"))
+		answer(c, "GET", "k")
 		cl.set(func() { cl.fail = nil })
-		c.send(command("SUBSCRIBE", "a"))
-		settle()
-		got, _ = c.take()
-		require.Contains(t, got, "subscribe\r\n$1\r\na\r\n:1\r\n")
+		require.Contains(t, answer(c, "SUBSCRIBE", "a"), "subscribe\r\n$1\r\na\r\n:1\r\n")
 		// The second costs no entry.
 		before := cl.seq
-		c.send(command("SUBSCRIBE", "b"))
-		settle()
+		c.deliver(command("SUBSCRIBE", "b"))
 		require.Equal(t, before, cl.seq)
-		s.stop()
 	})
 }
 
@@ -134,7 +115,7 @@ func TestLateSubscriptionIsNotConfirmed(t *testing.T) {
 		cl := newCluster()
 		s := start(t, Config{}, cl)
 		c := s.dial()
-		require.Equal(t, ":0\r\n", c.ask("PUBLISH", "c", "before"))
+		require.Equal(t, ":0\r\n", answer(c, "PUBLISH", "c", "before"))
 		cl.set(func() { cl.lag = replica.PresenceLease + time.Second })
 		words := []string{"SUBSCRIBE"}
 		for i := range 10_000 {
@@ -146,7 +127,6 @@ func TestLateSubscriptionIsNotConfirmed(t *testing.T) {
 		got, closed := c.take()
 		require.Empty(t, got)
 		require.True(t, closed)
-		s.stop()
 	})
 }
 
@@ -157,13 +137,10 @@ func TestSlowSubscriber(t *testing.T) {
 		s := start(t, Config{Limits: Limits{PubSub: limit}}, newCluster())
 		slow, good, publisher := s.silent(), s.dial(), s.dial()
 		go slow.Write(command("SUBSCRIBE", "a"))
-		good.send(command("SUBSCRIBE", "a"))
-		settle()
-		good.take()
+		answer(good, "SUBSCRIBE", "a")
 		text := strings.Repeat("x", 100_000)
 		for i := range 20 {
-			publisher.send(command("PUBLISH", "a", text))
-			settle()
+			publisher.deliver(command("PUBLISH", "a", text))
 			got, _ := good.take()
 			require.Equal(t, 1, strings.Count(got, "message\r\n"), i)
 		}
@@ -171,7 +148,6 @@ func TestSlowSubscriber(t *testing.T) {
 		require.Equal(t, 1, s.cfg.Hub.Clients())
 		got, _ := publisher.take()
 		require.True(t, strings.HasPrefix(got, ":2\r\n") && strings.HasSuffix(got, ":1\r\n"), got)
-		s.stop()
 	})
 }
 
@@ -181,27 +157,20 @@ func TestPrefixesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{}, newCluster())
 		c := s.dial()
-		reply := func(words ...string) string {
-			c.send(command(words...))
-			settle()
-			got, _ := c.take()
-			return got
-		}
 		words := []string{"CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST"}
 		for i := range tracking.MaxPrefixes {
 			words = append(words, "PREFIX", fmt.Sprintf("%0100d", i))
 		}
-		require.Equal(t, "-ERR too many prefixes\r\n", reply(append(words, "PREFIX", "one more")...))
+		require.Equal(t, "-ERR too many prefixes\r\n", answer(c, append(words, "PREFIX", "one more")...))
 		before := s.memory.total.Load()
-		require.Equal(t, "+OK\r\n", reply(words...))
+		require.Equal(t, "+OK\r\n", answer(c, words...))
 		const held = tracking.MaxPrefixes * (100 + prefixBytes)
 		require.GreaterOrEqual(t, s.memory.total.Load()-before, int64(held-memoryUnit))
-		require.Equal(t, "-ERR too many prefixes\r\n", reply("CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX",
+		require.Equal(t, "-ERR too many prefixes\r\n", answer(c, "CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX",
 			"one more"))
 		c.nc.Close()
 		settle()
 		require.Zero(t, s.memory.total.Load())
 		require.Zero(t, s.cfg.Tracking.Stats())
-		s.stop()
 	})
 }

@@ -30,8 +30,7 @@ func TestRedconReadsWhatWeWrite(t *testing.T) {
 			s := start(t, Config{}, newCluster())
 			c := s.dial()
 			_, sent := conversationBytes(t, conversation)
-			c.send(sent)
-			settle()
+			c.deliver(sent)
 			got, _ := c.take()
 			replies := 0
 			for rest := []byte(got); len(rest) > 0; replies++ {
@@ -41,7 +40,6 @@ func TestRedconReadsWhatWeWrite(t *testing.T) {
 				rest = rest[n:]
 			}
 			require.Len(t, show(got), replies)
-			s.stop()
 		})
 	}
 }

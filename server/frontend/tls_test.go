@@ -66,7 +66,6 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 		_, err := nc.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.Equal(t, 10*time.Second, time.Since(began))
-		s.stop()
 	})
 }
 
@@ -94,7 +93,6 @@ func TestTLSStrangersMakeRoom(t *testing.T) {
 			_, err = io.ReadFull(nc, pong)
 			require.NoError(t, err)
 		}
-		s.stop()
 	})
 }
 
@@ -114,6 +112,5 @@ func TestTLSSlowReader(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, time.Since(began), 30*time.Second)
 		require.Less(t, time.Since(began), 62*time.Second)
-		s.stop()
 	})
 }

@@ -74,18 +74,11 @@ func TestBadScriptsStayOnThisNode(t *testing.T) {
 			{"EVAL", "return 1", "x"},
 			{"EVAL", "return 1", "2", "k"},
 		} {
-			c.send(command(line...))
-			settle()
-			got, _ := c.take()
-			require.Regexp(t, "^-ERR ", got)
+			require.Regexp(t, "^-ERR ", answer(c, line...))
 			require.Empty(t, cl.take(), line)
 		}
-		c.send(command("EVAL", "return 7", "0"))
-		settle()
-		got, _ := c.take()
-		require.Equal(t, ":7\r\n", got)
+		require.Equal(t, ":7\r\n", answer(c, "EVAL", "return 7", "0"))
 		require.Len(t, cl.take(), 1)
-		s.stop()
 	})
 }
 
@@ -137,6 +130,5 @@ func TestPipelineGoesBeforeLargeSources(t *testing.T) {
 		got, _ := c.take()
 		require.Equal(t, "+OK\r\n:1\r\n+OK\r\n:1\r\n+OK\r\n", got)
 		require.Equal(t, []int{0, 1}, before)
-		s.stop()
 	})
 }
