@@ -15,10 +15,12 @@ import (
 
 // goal is a thing that Holdfast should be able to say.
 type goal struct {
-	aim string
-	// judge says what was measured, and whether that is enough; ok is false when nothing was.
-	judge func(evidence) (measured string, met, ok bool)
+	aim   string
+	judge judge
 }
+
+// judge says what was measured, and whether that is enough; ok is false when nothing was.
+type judge func(evidence) (measured string, met, ok bool)
 
 // evidence is what goals are judged by: results of runs that belong together.
 type evidence []*Result
@@ -73,7 +75,7 @@ func goals() []goal {
 }
 
 // roundTrips judges the slowest median of an acquire by the round trip between the servers.
-func roundTrips(atMost float64) func(evidence) (string, bool, bool) {
+func roundTrips(atMost float64) judge {
 	return func(e evidence) (text string, met, ok bool) {
 		worst := 0.0
 		for _, r := range e {
@@ -106,7 +108,7 @@ func tripsOf(p Point, acquire load.Latency) float64 {
 }
 
 // undisturbed judges the greatest p99 beside a neighbour, as a multiple of the p99 alone.
-func undisturbed(atMost float64) func(evidence) (string, bool, bool) {
+func undisturbed(atMost float64) judge {
 	return func(e evidence) (text string, met, ok bool) {
 		worst := 0.0
 		for _, name := range workload.Neighbours() {
@@ -155,7 +157,7 @@ func nativeGoals() []goal {
 }
 
 // numberAt judges a number of runs at a point.
-func numberAt(name string, connections int, number, of string, atMost float64) func(evidence) (string, bool, bool) {
+func numberAt(name string, connections int, number, of string, atMost float64) judge {
 	return func(e evidence) (string, bool, bool) {
 		for _, r := range e {
 			var all []float64
@@ -173,7 +175,7 @@ func numberAt(name string, connections int, number, of string, atMost float64) f
 }
 
 // numberOf judges a number of a workload that is run once, of one target.
-func numberOf(name, number, of, format string, atMost float64) func(evidence) (string, bool, bool) {
+func numberOf(name, number, of, format string, atMost float64) judge {
 	return func(e evidence) (string, bool, bool) {
 		v, ok := e.numbers(name, number)[of]
 		return fmt.Sprintf(format, v), v <= atMost, ok
@@ -181,36 +183,16 @@ func numberOf(name, number, of, format string, atMost float64) func(evidence) (s
 }
 
 // across compares hand-offs of Holdfast by BLPOP with hand-offs of etcd's mutex, among 64 in the same rounds.
-func across(aim float64, of func(workload.Workload, *workload.Figures) (float64, bool)) func(evidence) (string, bool,
-	bool) {
-	queue, _ := workload.Named("handoffs")
-	mutex, _ := workload.Named("hot")
-	return func(e evidence) (string, bool, bool) {
-		for _, r := range e {
-			bases := r.at(Point{Workload: mutex.Name, Target: "etcd-mutex", Connections: 64})
-			var all []float64
-			for round, f := range r.at(Point{Workload: queue.Name, Target: "holdfast", Connections: 64}) {
-				if bases[round] == nil {
-					continue
-				}
-				a, ok := of(queue, f)
-				b, baseOK := of(mutex, bases[round])
-				if ok && baseOK && b > 0 {
-					all = append(all, a/b)
-				}
-			}
-			if s, ok := spreadOf(all); ok {
-				return s.against(aim), s.median >= aim, true
-			}
-		}
-		return "", false, false
-	}
+func across(aim float64, of func(workload.Workload, *workload.Figures) (float64, bool)) judge {
+	queue := Point{Workload: "handoffs", Target: "holdfast", Connections: 64}
+	mutex := Point{Workload: "hot", Target: "etcd-mutex", Connections: 64}
+	return quotientAtLeast(aim, queue, mutex, figureOf(queue.Workload, of), figureOf(mutex.Workload, of))
 }
 
 func rateOf(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
 
 // perCommand compares hand-offs with the commands that one connection alone gets answered: two a pair.
-func perCommand(aim float64, of string) func(evidence) (string, bool, bool) {
+func perCommand(aim float64, of string) judge {
 	const commands = 2
 	return apart(aim, of, series{"hot", 64, 1}, series{"uncontended", 1, commands})
 }
@@ -222,33 +204,19 @@ type series struct {
 	each        float64
 }
 
-// apart compares two workloads of one target in the same rounds.
-func apart(aim float64, of string, a, base series) func(evidence) (string, bool, bool) {
-	return func(e evidence) (string, bool, bool) {
-		for _, r := range e {
-			bases := r.ratesOf(of, base)
-			var all []float64
-			for round, rate := range r.ratesOf(of, a) {
-				if bases[round] > 0 {
-					all = append(all, rate/bases[round])
-				}
-			}
-			if s, ok := spreadOf(all); ok {
-				return s.against(aim), s.median >= aim, true
-			}
-		}
-		return "", false, false
-	}
+func (s series) at(target string) Point {
+	return Point{Workload: s.name, Target: target, Connections: s.connections}
 }
 
-// ratesOf is what a target did of a series, by round.
-func (r *Result) ratesOf(target string, s series) map[int]float64 {
-	wl, _ := workload.Named(s.name)
-	all := make(map[int]float64)
-	for round, f := range r.at(Point{Workload: s.name, Target: target, Connections: s.connections}) {
-		all[round] = RateOf(wl, f) * s.each
-	}
-	return all
+func (s series) rate() figure {
+	return figureOf(s.name, func(wl workload.Workload, f *workload.Figures) (float64, bool) {
+		return RateOf(wl, f) * s.each, true
+	})
+}
+
+// apart compares two workloads of one target in the same rounds.
+func apart(aim float64, of string, a, base series) judge {
+	return quotientAtLeast(aim, a.at(of), base.at(of), a.rate(), base.rate())
 }
 
 // nativeBeside is what is shown after the goals of native locks: there is no aim.
@@ -302,19 +270,32 @@ func (s spread) against(aim float64) string {
 	return s.String()
 }
 
-// quotients divides what two targets did in the same round.
-func (e evidence) quotients(p Point, base string, of func(*workload.Figures) (float64, bool)) (spread, bool) {
+// figure is a figure of a run; ok is false where there is none.
+type figure func(*workload.Figures) (v float64, ok bool)
+
+// figureOf is a figure of runs of one workload.
+func figureOf(name string, of func(workload.Workload, *workload.Figures) (float64, bool)) figure {
+	wl, _ := workload.Named(name)
+	return func(f *workload.Figures) (float64, bool) { return of(wl, f) }
+}
+
+// by is the same point of another target.
+func (p Point) by(target string) Point {
+	p.Target = target
+	return p
+}
+
+// quotients divides figures of a point by those of another one in the same round.
+func (e evidence) quotients(p, base Point, of, by figure) (spread, bool) {
 	for _, r := range e {
-		q := p
-		q.Target = base
-		bases := r.at(q)
+		bases := r.at(base)
 		var all []float64
 		for round, f := range r.at(p) {
 			if bases[round] == nil {
 				continue
 			}
 			a, ok := of(f)
-			b, baseOK := of(bases[round])
+			b, baseOK := by(bases[round])
 			if ok && baseOK && b > 0 {
 				all = append(all, a/b)
 			}
@@ -326,34 +307,40 @@ func (e evidence) quotients(p Point, base string, of func(*workload.Figures) (fl
 	return spread{}, false
 }
 
-func atLeast(aim float64, name string, connections, depth int, of, base string) func(evidence) (string, bool, bool) {
-	wl, _ := workload.Named(name)
+// quotientAtLeast judges whether the quotient of two figures is large enough.
+func quotientAtLeast(aim float64, p, base Point, of, by figure) judge {
 	return func(e evidence) (string, bool, bool) {
-		p := Point{Workload: name, Target: of, Connections: connections, Depth: depth}
-		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
+		s, ok := e.quotients(p, base, of, by)
 		return s.against(aim), s.median >= aim, ok
 	}
 }
 
-func acquireBelow(aim float64, connections int, of, base string) func(evidence) (string, bool, bool) {
+// quotientAtMost judges whether the quotient of a figure of two targets is small enough.
+func quotientAtMost(aim float64, p Point, base string, of figure) judge {
 	return func(e evidence) (string, bool, bool) {
-		p := Point{Workload: "uncontended", Target: of, Connections: connections}
-		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return f.Steps["acquire"].P50Micros, true })
+		s, ok := e.quotients(p, p.by(base), of, of)
 		return s.against(aim), s.median <= aim, ok
 	}
 }
 
-func cpuBelow(aim float64, connections int, of, base string) func(evidence) (string, bool, bool) {
+func atLeast(aim float64, name string, connections, depth int, of, base string) judge {
+	p := Point{Workload: name, Target: of, Connections: connections, Depth: depth}
+	return quotientAtLeast(aim, p, p.by(base), figureOf(name, rateOf), figureOf(name, rateOf))
+}
+
+func acquireBelow(aim float64, connections int, of, base string) judge {
+	p := Point{Workload: "uncontended", Target: of, Connections: connections}
+	acquire := func(f *workload.Figures) (float64, bool) { return f.Steps["acquire"].P50Micros, true }
+	return quotientAtMost(aim, p, base, acquire)
+}
+
+func cpuBelow(aim float64, connections int, of, base string) judge {
 	return cpuOf(aim, "uncontended", connections, of, base)
 }
 
-func cpuOf(aim float64, name string, connections int, of, base string) func(evidence) (string, bool, bool) {
-	wl, _ := workload.Named(name)
-	return func(e evidence) (string, bool, bool) {
-		p := Point{Workload: wl.Name, Target: of, Connections: connections}
-		s, ok := e.quotients(p, base, func(f *workload.Figures) (float64, bool) { return cpuPerThousand(wl, f) })
-		return s.against(aim), s.median <= aim, ok
-	}
+func cpuOf(aim float64, name string, connections int, of, base string) judge {
+	p := Point{Workload: name, Target: of, Connections: connections}
+	return quotientAtMost(aim, p, base, figureOf(name, cpuPerThousand))
 }
 
 // numbers are a number of a workload that is run once, by target.
@@ -390,14 +377,14 @@ func own(all map[string]float64, format string) (v float64, text string, ok bool
 	return v, text, ok
 }
 
-func number(name, of, format string, atMost float64) func(evidence) (string, bool, bool) {
+func number(name, of, format string, atMost float64) judge {
 	return func(e evidence) (string, bool, bool) {
 		v, text, ok := own(e.numbers(name, of), format)
 		return text, v <= atMost, ok
 	}
 }
 
-func quotient(name, of, by string, atMost float64) func(evidence) (string, bool, bool) {
+func quotient(name, of, by string, atMost float64) judge {
 	return func(e evidence) (string, bool, bool) {
 		all := e.numbers(name, of)
 		for target, base := range e.numbers(name, by) {

@@ -136,7 +136,8 @@ func Libraries(r *Result) string {
 				rate = r.rateCell(wl, c.point)
 			}
 			c.point.Target = language + "-holdfast"
-			s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
+			rateOf := figureOf(wl.Name, rateOf)
+			s, ok := (evidence{r}).quotients(c.point, c.point.by(t.Name), rateOf, rateOf)
 			if ok && c.point.Target != t.Name {
 				times = fmt.Sprintf("%.2f", s.median)
 			}
@@ -195,7 +196,8 @@ func (r *Result) wanTable(b *strings.Builder) {
 		fmt.Fprintf(&rows, "| %s | %s | %s | %.2f | %s |", p.Title(), r.rateCell(wl, p), millis(acquire.P50Micros),
 			tripsOf(p, acquire), millis(acquire.P99Micros))
 		etcd, times := "-", "-"
-		s, ok := evidence{r}.quotients(p, "etcd", func(f *workload.Figures) (float64, bool) { return rateOf(wl, f) })
+		rateOf := figureOf(wl.Name, rateOf)
+		s, ok := evidence{r}.quotients(p, p.by("etcd"), rateOf, rateOf)
 		if ok {
 			p.Target = "etcd"
 			etcd, times = r.pairsCell(wl, p), fmt.Sprintf("%.2f", s.median)
@@ -338,12 +340,8 @@ func (r *Result) quotientTable(b *strings.Builder, columns []column, mine string
 		}
 		fmt.Fprintf(b, "| `%s` |", t.Name)
 		for _, c := range columns {
-			wl, _ := workload.Named(c.point.Workload)
-			c.point.Target = mine
-			text := "-"
-			if s, ok := (evidence{r}).quotients(c.point, t.Name, func(f *workload.Figures) (float64, bool) {
-				return c.of(wl, f)
-			}); ok {
+			of, text := figureOf(c.point.Workload, c.of), "-"
+			if s, ok := (evidence{r}).quotients(c.point.by(mine), c.point.by(t.Name), of, of); ok {
 				text = fmt.Sprintf("%.2f", s.median)
 			}
 			b.WriteString(" " + text + " |")
