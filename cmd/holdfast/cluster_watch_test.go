@@ -86,10 +86,8 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	shows("\n" + leader.name + "  ")
 	leader.Kill()
 	shows("2 of 3 voters answer")
-	for _, n := range nodes {
-		if n != leader {
-			n.Kill()
-		}
+	for _, n := range others(nodes, leader) {
+		n.Kill()
 	}
 	shows("No node answers: ")
 	leader.start(t)

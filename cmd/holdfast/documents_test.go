@@ -246,11 +246,7 @@ func TestREADMEDemo(t *testing.T) {
 			steps++
 			leader := leaderOf(t, nodes)
 			leader.Kill()
-			for _, n := range nodes {
-				if n != leader {
-					waitServing(t, n)
-				}
-			}
+			waitServing(t, others(nodes, leader)...)
 		}
 	}
 	require.Greater(t, steps, 7, "the transcript was not found")

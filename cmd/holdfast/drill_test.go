@@ -30,7 +30,6 @@ func TestRestoreDrill(t *testing.T) {
 	}
 	exe := build(t)
 	n := startNodes(t, exe, 1)[0]
-	waitServing(t, n)
 	c := client(t, n)
 	require.NoError(t, c.Do(t.Context(), "LOCK.ACQUIRE", "job", "me", "PX", "600000").Err())
 	require.NoError(t, c.SetNX(t.Context(), "stock", "token", 600_000_000_000).Err())
@@ -193,7 +192,6 @@ func TestBackupKeep(t *testing.T) {
 	}
 	exe, folder := build(t), t.TempDir()
 	n := startNodes(t, exe, 1)[0]
-	waitServing(t, n)
 	unit := readFile(t, "packaging/holdfast-backup.service")
 	line := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/holdfast (.*)$`).FindStringSubmatch(unit)
 	keep := regexp.MustCompile(`(?m)^Environment=KEEP=(.*)$`).FindStringSubmatch(unit)

@@ -48,10 +48,8 @@ func locksOf(t *testing.T, exe string, n *node, args ...string) (status int, std
 // leaderFirst are the addresses of nodes, that of the leader first.
 func leaderFirst(nodes []*node, leader *node) []string {
 	addrs := []string{leader.addr}
-	for _, n := range nodes {
-		if n != leader {
-			addrs = append(addrs, n.addr)
-		}
+	for _, n := range others(nodes, leader) {
+		addrs = append(addrs, n.addr)
 	}
 	return addrs
 }
@@ -70,10 +68,7 @@ func TestLockOutlivesItsNode(t *testing.T) {
 	fence := infoOf(t, leader, "job", "fence")
 
 	leader.Kill()
-	other := nodes[0]
-	if other == leader {
-		other = nodes[1]
-	}
+	other := others(nodes, leader)[0]
 	waitServing(t, other)
 	// The session lives with another node when its connection does.
 	require.Eventually(t, func() bool {

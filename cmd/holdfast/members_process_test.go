@@ -68,7 +68,7 @@ func begun(t *testing.T, servers string, args ...string) (ended func(like string
 func parts(t *testing.T, nodes []*node) (leader, one, other *node) {
 	t.Helper()
 	leader = leaderOf(t, nodes)
-	rest := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n == leader })
+	rest := others(nodes, leader)
 	return leader, rest[0], rest[1]
 }
 
@@ -231,10 +231,8 @@ func TestChangeWithoutMajority(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, build(t), 3)
 	_, one, other := parts(t, nodes)
-	for _, n := range nodes {
-		if n != one {
-			n.Kill()
-		}
+	for _, n := range others(nodes, one) {
+		n.Kill()
 	}
 	require.Eventually(t, func() bool { return leaderless(one) }, 20*time.Second, 20*time.Millisecond)
 	changes(t, one.addr, 1, ": 3 voters, of which 2 must answer; nothing was changed", "remove", other.name)
@@ -260,8 +258,7 @@ func TestReplaceByTheOnlyOneThatCan(t *testing.T) {
 	n5 := newcomer(t, "n5", nodes, "--non-voter")
 	all(t, []*node{other, n4, n5}, "n4", "no")
 	all(t, []*node{other, n4, n5}, "n5", "no")
-	waitServing(t, n4)
-	waitServing(t, n5)
+	waitServing(t, n4, n5)
 	changes(t, other.addr, 1, "say which member is to replace "+old.name+": n4, n5 have no vote", "replace", old.name)
 	changes(t, other.addr, 1, `no member is called "n9"`, "replace", "n9", "n4")
 	changes(t, other.addr, 0, "n5 was removed", "remove", "n5")

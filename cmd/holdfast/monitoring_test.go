@@ -30,9 +30,7 @@ func TestReadyzOverLostQuorum(t *testing.T) {
 		nodes[i].args = append(nodes[i].args, "--http-addr", addr, "--command-timeout", "1s")
 		nodes[i].start(t)
 	}
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	left := nodes[0]
 	http := left.args[len(left.args)-3]
 	status, body := look(t, http, "/readyz?verbose")

@@ -90,9 +90,7 @@ func TestDocumentsOfNodes(t *testing.T) {
 		t.Skip("three processes")
 	}
 	nodes, ports := withPages(t, 3)
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	leader := leaderOf(t, nodes)
 	fence := take(t, client(t, nodes[0]), "job", "vm-1")
 	queue(t, nodes[1], "job", "vm-2")
@@ -117,13 +115,9 @@ func TestDocumentsOfNodes(t *testing.T) {
 		}
 		require.EqualValues(t, 1, grants, "each node counts for all")
 	}
-	var last *node
-	for _, n := range nodes {
-		if n == leader || last != nil {
-			n.Kill()
-		} else {
-			last = n
-		}
+	last := others(nodes, leader)[0]
+	for _, n := range others(nodes, last) {
+		n.Kill()
 	}
 	require.Eventually(t, func() bool {
 		members, _ := asked[api.Cluster](t, ports[last], "/api/members")
@@ -154,9 +148,7 @@ func TestPage(t *testing.T) {
 		t.Skip("SKIP: no redis-cli here, which some commands of the page need (apt-get install redis-tools)")
 	}
 	nodes, ports := withPages(t, 3)
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	leader, c := leaderOf(t, nodes), client(t, nodes[0])
 	take(t, c, "jobs:nightly", "vm-14:16510", "NOTE", "report --full")
 	for i := range 3 {
@@ -165,12 +157,7 @@ func TestPage(t *testing.T) {
 	for _, name := range hostile {
 		take(t, c, name, "owner of "+name[:min(len(name), 900)], "NOTE", name[:min(len(name), 900)])
 	}
-	var seen *node // a follower that stays
-	for _, n := range nodes {
-		if n != leader {
-			seen = n
-		}
-	}
+	seen := others(nodes, leader)[0] // a follower that stays
 	port := ports[seen]
 	page := b.open("http://"+port+"/", 1440, 900, false)
 	page.waits(`document.querySelectorAll("#list tbody tr").length >= 15`)
@@ -193,10 +180,8 @@ func TestPage(t *testing.T) {
 	pageOnPhone(t, b, port)
 	pageOfMany(t, page, c)
 	pageRests(t, page)
-	for _, n := range nodes {
-		if n != seen {
-			n.Kill()
-		}
+	for _, n := range others(nodes, seen) {
+		n.Kill()
 	}
 	page.waits(`document.querySelector("#verdict").innerText === "NO LEADER"`)
 	require.Contains(t, page.text("#member-list"), "NO")
@@ -216,9 +201,7 @@ func TestPageTellsTheTruth(t *testing.T) {
 	}
 	b := newBrowser(t)
 	nodes, ports := withPages(t, 3, "--debug", "--consistency-check-interval", "10s")
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	wrong, other, _ := parts(t, nodes)
 	c := client(t, other)
 	page := b.open("http://"+ports[other]+"/", 1440, 900, false)
@@ -514,9 +497,7 @@ func TestPagePicture(t *testing.T) {
 	}
 	b := newBrowser(t)
 	nodes, ports := withPages(t, 3)
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	c := redis.NewClient(&redis.Options{Addr: nodes[0].addr, PoolSize: 1, ReadTimeout: -1, ClientName: "billing"})
 	t.Cleanup(func() { _ = c.Close() })
 	id, err := c.Do(t.Context(), "SESSION.OPEN", "PX", 10_000, "CONNECTION", "NAME", "nightly-report").Int64()

@@ -133,9 +133,7 @@ func freeAddrs(t *testing.T, n int) []string {
 func startNodes(t *testing.T, exe string, count int, flags ...string) []*node {
 	t.Helper()
 	nodes := launch(t, exe, count, flags...)
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	return nodes
 }
 
@@ -174,11 +172,18 @@ func plan(t *testing.T, exe string, count int, flags ...string) []*node {
 	return nodes
 }
 
-func waitServing(t *testing.T, n *node) {
+func waitServing(t *testing.T, nodes ...*node) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	require.NoError(t, n.waitServing(ctx), "%s", n.Output())
+	for _, n := range nodes {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		require.NoError(t, n.waitServing(ctx), "%s", n.Output())
+		cancel()
+	}
+}
+
+// others are the nodes but one.
+func others(nodes []*node, but *node) []*node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n == but })
 }
 
 // ask sends one command on a connection of its own.
@@ -266,11 +271,7 @@ func TestKilledLeadersForgetNothing(t *testing.T) {
 		require.Eventually(t, func() bool { return a.count() > before+50 }, 30*time.Second, 10*time.Millisecond)
 		leader := leaderOf(t, nodes)
 		leader.Kill()
-		for _, n := range nodes {
-			if n != leader {
-				waitServing(t, n)
-			}
-		}
+		waitServing(t, others(nodes, leader)...)
 		leader.start(t)
 		waitServing(t, leader)
 	}
@@ -283,9 +284,7 @@ func TestKilledLeadersForgetNothing(t *testing.T) {
 	for _, n := range nodes {
 		n.start(t)
 	}
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	a.verify(t, clients)
 }
 
@@ -329,17 +328,12 @@ func TestOrderlyStopHandsOver(t *testing.T) {
 	old.stop(t)
 	require.Zero(t, old.ExitCode(), "%s", old.Output())
 	require.Contains(t, old.Output(), "msg=stopped")
-	var left []*node
-	for _, n := range nodes {
-		if n == old {
-			continue
-		}
-		left = append(left, n)
+	for _, n := range others(nodes, old) {
 		value, err := client(t, n).Get(context.Background(), "lock").Result()
 		require.NoError(t, err, "the leadership was handed over before %s ended", old.name)
 		require.Equal(t, "token", value)
 	}
-	require.NotEqual(t, old.name, leaderOf(t, left).name)
+	require.NotEqual(t, old.name, leaderOf(t, others(nodes, old)).name)
 }
 
 // TestFailingDiskIsNoLostConnection: a node whose disk fails tells its clients
@@ -360,14 +354,11 @@ func TestFailingDiskIsNoLostConnection(t *testing.T) {
 	<-failing.Done()
 	require.NotZero(t, failing.ExitCode())
 	require.Contains(t, failing.Output(), "disk failed")
-	done := int64(0)
-	for _, n := range nodes {
-		if n != failing {
-			done++
-			now, err := client(t, n).Incr(t.Context(), "n").Result()
-			require.NoError(t, err)
-			require.True(t, now == done || now == done+1 && !unapplied, now)
-		}
+	for i, n := range others(nodes, failing) {
+		now, err := client(t, n).Incr(t.Context(), "n").Result()
+		require.NoError(t, err)
+		done := int64(i + 1)
+		require.True(t, now == done || now == done+1 && !unapplied, now)
 	}
 }
 
@@ -376,10 +367,7 @@ func TestFailingDiskIsNoLostConnection(t *testing.T) {
 func TestDiskFailsAtAnElection(t *testing.T) {
 	nodes := startNodes(t, build(t), 3, "--debug")
 	leader := leaderOf(t, nodes)
-	failing := nodes[0]
-	if failing == leader {
-		failing = nodes[1]
-	}
+	failing := others(nodes, leader)[0]
 	require.NoError(t, client(t, failing).Do(t.Context(), "DEBUG", "DISK", "ERROR").Err())
 	leader.Kill() // whether it votes or is voted for, the next term is the first that it stores
 	<-failing.Done()
@@ -406,14 +394,8 @@ func TestOrderlyStopIsNoError(t *testing.T) {
 				})
 			}
 			leader := leaderOf(t, nodes)
-			order := []*node{leader}
-			for _, n := range nodes {
-				if n != leader {
-					order = append(order, n)
-				}
-			}
 			var stops sync.WaitGroup
-			for _, n := range order {
+			for _, n := range append([]*node{leader}, others(nodes, leader)...) {
 				stops.Go(func() { n.stop(t) })
 				if !atOnce {
 					stops.Wait()

@@ -572,9 +572,7 @@ func TestUpgradeAlone(t *testing.T) {
 	n.fails(t, 1, "run the newer release on every node")
 	n.exe = next
 	n.start(t)
-	for _, n := range nodes {
-		waitServing(t, n)
-	}
+	waitServing(t, nodes...)
 	requireClaims(t, nodes, claims)
 }
 

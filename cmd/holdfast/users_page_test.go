@@ -145,12 +145,7 @@ func TestClusterStatus(t *testing.T) {
 		status, out, _ := clusterOf(exe, leader.addr, "status", "--voters", voters)
 		require.Equal(t, want, status, "%s", out)
 	}
-	var others []*node
-	for _, n := range nodes {
-		if n != leader {
-			others = append(others, n)
-		}
-	}
+	others := others(nodes, leader)
 	others[0].Kill()
 	for _, n := range []*node{leader, others[1]} {
 		said(n, statusAtRisk, "2 of 3 voters answer, the cluster stops when one more fails.")
