@@ -181,7 +181,7 @@ func (c *call) holdsOf(keys []string) (holders int, work int64) {
 func (c *call) flushLocks(db int) (any bool) {
 	if any = c.st.Locks.HasLocks(db); any {
 		t := c.changeLocks(0)
-		t.Flush(db, c.causeOf(nativeLocks, ""))
+		t.Flush(db, c.recordCause(nativeLocks, ""))
 		c.losses(nativeLocks).trimCauses()
 		c.publishLockEvents()
 	}

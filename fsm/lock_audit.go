@@ -33,7 +33,7 @@ func (c *call) auditNative(e *locks.Event) {
 	ch.Fence, ch.Session, ch.Note = int64(e.Fence), e.Session, e.Note
 	switch {
 	case e.Kind == locks.Lost:
-		setLoss(ch, e.Reason, c.st.history.kinds[nativeLocks].cause(e.Cause))
+		setLoss(ch, e.Reason, c.st.history.kinds[nativeLocks].cause(e.CauseID))
 	case e.Kind == locks.LeftQueue:
 		ch.Reason = e.How.String()
 	case e.Kind != locks.Released && e.Mode == locks.Exclusive:
@@ -120,7 +120,7 @@ func (c *call) auditLost(e *locks.Event) {
 		return
 	}
 	s := c.newStockChange(event.LockTaken, e.DB, &e.Stock.Item)
-	s.reason, s.cause = e.Reason, c.st.history.kinds[stockLocks].cause(e.Cause)
+	s.reason, s.cause = e.Reason, c.st.history.kinds[stockLocks].cause(e.CauseID)
 	if owners := e.Stock.Owners; len(owners) == 1 && e.Stock.Count == 1 {
 		c.auditOwner(&s, owners[0].Owner) // other owners may still hold the lock
 		return

@@ -232,7 +232,7 @@ func breakOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	n := c.breakHolds(&b, text)
-	if n == 0 && b.ByDelay {
+	if n == 0 && b.OverridesDelay {
 		c.touchLock(lockKey{c.DB, b.Key})
 	}
 	if n > 0 {
@@ -256,7 +256,7 @@ func (c *call) parseBreak(b *locks.Break, words []string) (reason string, proble
 			n, problem = parseNumber(value, 1, math.MaxInt64, command.ErrNotInteger, errFence)
 			b.Fence = uint64(n)
 		case command.IsWord(word, "DELAY"):
-			b.ByDelay = true
+			b.OverridesDelay = true
 			b.DelayMillis, problem = parseDelay(value)
 		case command.IsWord(word, "REASON"):
 			reason, problem = parseText("REASON", value)
@@ -277,7 +277,7 @@ func breakWork(holders int) int64 { return lockWork + int64(holders)*locks.Chang
 func (c *call) breakHolds(b *locks.Break, reason string) (n int) {
 	c.Spend(lockWork)
 	t := c.changeLocks(1)
-	b.Cause = c.causeOf(nativeLocks, reason)
+	b.CauseID = c.recordCause(nativeLocks, reason)
 	n = t.Break(b)
 	logged := len(c.broken)
 	c.breaking = true

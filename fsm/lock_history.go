@@ -17,7 +17,7 @@ const (
 	keptLosses, keptLossBytes = 500, 512 << 10
 	// keptCauses and keptCauseBytes bound the causes and the bytes of the causes of one kind of locks.
 	keptCauses, keptCauseBytes = 500, 256 << 10
-	// lossBytes and causeBytes are the counted sizes of a loss and a cause, without their texts.
+	// lossBytes and causeBytes are the estimated memory of a loss and of a cause, without their texts.
 	lossBytes, causeBytes = 240, 160
 	// mostAlike bounds the rows that similar losses take (see isAlike). The list counts further similar losses.
 	mostAlike = 10
@@ -54,7 +54,7 @@ type lossList struct {
 type lockLoss struct {
 	id          uint64
 	left        uint64 // the value of lossList.left when this row was added
-	cause       uint64 // the id of the cause, or 0
+	causeID     uint64 // the id of the cause, or 0
 	atMillis    int64  // cluster time of the loss
 	sinceMillis int64  // cluster time of the grant
 	wallOffset  int64  // the milliseconds from cluster time to Unix time, as of the loss
@@ -105,7 +105,7 @@ func (h *lockHistory) usedBytes() (n int64) {
 // isAlike reports whether two losses have one common cause: a command, the end of a session, or the end of leases at
 // the same time.
 func (l *lockLoss) isAlike(o *lockLoss) bool {
-	return l.atMillis == o.atMillis && l.reason == o.reason && l.cause == o.cause && l.session == o.session
+	return l.atMillis == o.atMillis && l.reason == o.reason && l.causeID == o.causeID && l.session == o.session
 }
 
 // list returns the list of the losses for a reason.
@@ -238,8 +238,8 @@ func (c *call) losses(kind int) *kindHistory {
 	return &c.st.history.kinds[kind]
 }
 
-// causeOf records the current command as a cause of losses, with the text of REASON, and returns the id of the cause.
-func (c *call) causeOf(kind int, text string) uint64 {
+// recordCause records the current command as a cause of losses, with the text of REASON, and returns the id of the cause.
+func (c *call) recordCause(kind int, text string) uint64 {
 	return c.losses(kind).addCause(c.requester(text))
 }
 
@@ -269,7 +269,7 @@ func (c *call) recordLoss(e *locks.Event) {
 		})
 	}
 	loss := lockLoss{
-		cause: e.Cause, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.WallOffsetMillis,
+		causeID: e.CauseID, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.WallOffsetMillis,
 		db: e.DB, owner: e.Owner, note: e.Note, fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
 	}
 	if c.keepHistory(); !c.st.history.leavesOut(&loss) {
@@ -281,10 +281,10 @@ func (c *call) recordLoss(e *locks.Event) {
 // whyLost returns the REASON and the sender of the LOCK.BREAK that ended a hold, for the holder. Both are empty if no
 // command ended the hold, or if the history no longer has the command.
 func (c *call) whyLost(e *locks.Event) (text, by string) {
-	if e.Cause == 0 {
+	if e.CauseID == 0 {
 		return "", ""
 	}
-	if cause := c.st.history.kinds[nativeLocks].cause(e.Cause); cause != nil {
+	if cause := c.st.history.kinds[nativeLocks].cause(e.CauseID); cause != nil {
 		return cause.text, cause.by()
 	}
 	return "", ""

@@ -94,7 +94,7 @@ var kindNames = [lockKinds]string{nativeLocks: "native", stockLocks: modeStock}
 
 func (c *call) showLoss(l *lockLoss, more uint64) protocol.Value {
 	cause := &lossCause{}
-	if known := c.st.history.kinds[l.kind].cause(l.cause); known != nil {
+	if known := c.st.history.kinds[l.kind].cause(l.causeID); known != nil {
 		cause = known
 	}
 	return protocol.Map(

@@ -86,11 +86,11 @@ func TestHistoryOfMassEnds(t *testing.T) {
 
 // TestAlike: losses of one event stand in ten rows, and a loss of another event has its own, whatever tells them apart.
 func TestAlike(t *testing.T) {
-	one := lockLoss{atMillis: 1, reason: locks.Broken, cause: 1, session: 1, fence: 1, key: "k"}
+	one := lockLoss{atMillis: 1, reason: locks.Broken, causeID: 1, session: 1, fence: 1, key: "k"}
 	differs := map[string]func(l *lockLoss){
 		"instant": func(l *lockLoss) { l.atMillis++ },
 		"reason":  func(l *lockLoss) { l.reason = locks.Flushed }, // a script may do both, which is one cause
-		"cause":   func(l *lockLoss) { l.cause++ },
+		"cause":   func(l *lockLoss) { l.causeID++ },
 		"session": func(l *lockLoss) { l.session++ },
 	}
 	for name, change := range differs {
@@ -189,7 +189,7 @@ func TestHistoryTellsAll(t *testing.T) {
 			}
 			rows += 1 + int(more)
 			text := ""
-			if c := native.cause(l.cause); c != nil {
+			if c := native.cause(l.causeID); c != nil {
 				text = c.text
 			}
 			line := strings.TrimSpace(fmt.Sprintf("%d %s %s %d %s %s", l.db, l.key, l.owner, l.fence, l.reason, text))

@@ -288,7 +288,7 @@ func (m *machine) LockClasses() []LockClass {
 // LockStats has the numbers of locks and the counts of their events.
 type LockStats struct {
 	Locks, Holds, Waiting, Sessions int   // the current numbers of native locks, holds, waiters and sessions
-	Bytes                           int64 // the counted memory of the lock table
+	Bytes                           int64 // the estimated memory of the lock table
 	Stock                           int   // the number of keys with the mark of a stock lock
 	LockCounts
 }

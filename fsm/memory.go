@@ -28,7 +28,7 @@ func (st *state) usedBytes() int64 {
 	return st.ItemBytes + scripts + st.Waits.Bytes() + st.Locks.Bytes() + st.history.usedBytes()
 }
 
-// scriptsBytes returns the counted memory of cached scripts.
+// scriptsBytes returns the estimated memory of cached scripts.
 func scriptsBytes(scripts, sourceBytes int) int64 {
 	return int64(scripts)*scriptBytes + int64(sourceBytes)*scriptFactor
 }

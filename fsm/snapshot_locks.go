@@ -125,7 +125,7 @@ func (w *snapshotWriter) client(c locks.Client) {
 func (w *snapshotWriter) loss(l *lockLoss) {
 	w.uint(l.id)
 	w.uint(l.left)
-	w.uint(l.cause)
+	w.uint(l.causeID)
 	w.uint(uint64(l.reason))
 	w.uint(uint64(l.db))
 	w.string(l.key)
@@ -191,7 +191,7 @@ func (r *snapshotReader) client(st *state) (c locks.Client) {
 }
 
 func (r *snapshotReader) loss(st *state) *lockLoss {
-	l := &lockLoss{id: r.uint("loss"), left: r.uint("loss"), cause: r.uint("cause")}
+	l := &lockLoss{id: r.uint("loss"), left: r.uint("loss"), causeID: r.uint("cause")}
 	reason := r.uint("reason")
 	if reason == 0 || reason > uint64(locks.Flushed) {
 		r.fail("reason of a loss")

@@ -96,7 +96,7 @@ func lostBetween(before, after *state, own protocol.Incarnation) (events []event
 					}
 					if loss := known[h.Fence]; loss != nil && loss.db == db && loss.key == shortText(rows[i].Key, mostOfLostKey) {
 						lost.Reason = loss.reason.String()
-						if cause := after.history.kinds[nativeLocks].cause(loss.cause); cause != nil {
+						if cause := after.history.kinds[nativeLocks].cause(loss.causeID); cause != nil {
 							lost.Text, lost.By = cause.text, cause.by()
 						}
 					}

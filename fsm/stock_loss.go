@@ -21,9 +21,9 @@ func (c *call) recordStockLoss(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
 	switch {
 	case e.Kind == locks.Lost && e.Reason == locks.Broken:
-		c.noteStockLosses(e.DB, it, e.Stock.Owners, e.Stock.Count, e.Reason, e.Cause)
+		c.noteStockLosses(e.DB, it, e.Stock.Owners, e.Stock.Count, e.Reason, e.CauseID)
 	case e.Kind == locks.Lost:
-		c.stockLost(e.DB, it, e.Reason, e.Cause)
+		c.stockLost(e.DB, it, e.Reason, e.CauseID)
 	case e.Kind == locks.Released && command.IsStockLock(it),
 		// A command that changes a string instead of replacing it, such as INCR, takes the lock from nobody.
 		e.Kind == locks.Overwritten && c.latest.overwrites && command.IsStockLock(it) &&
@@ -33,22 +33,22 @@ func (c *call) recordStockLoss(e *locks.Event) {
 }
 
 // stockLost records that all owners of a stock lock have lost the lock.
-func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
+func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, causeID uint64) {
 	if it.IsString() {
-		c.noteStockLoss(db, it, it.Value(), reason, cause)
+		c.noteStockLoss(db, it, it.Value(), reason, causeID)
 		return
 	}
 	owners, count := stockOwners(it, mostAlike)
-	c.noteStockLosses(db, it, owners, count, reason, cause)
+	c.noteStockLosses(db, it, owners, count, reason, causeID)
 }
 
 // noteStockLosses records that count owners have lost a stock lock. owners has the first of them; the others are only
 // counted.
 func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, count int, reason locks.Reason,
-	cause uint64,
+	causeID uint64,
 ) {
 	for i := range owners {
-		c.noteStockLoss(db, it, owners[i].Owner, reason, cause)
+		c.noteStockLoss(db, it, owners[i].Owner, reason, causeID)
 	}
 	if count > len(owners) {
 		c.st.history.kinds[stockLocks].list(reason).left += uint64(count - len(owners))
@@ -56,8 +56,8 @@ func (c *call) noteStockLosses(db int, it *keyspace.Item, owners []locks.Hold, c
 }
 
 // noteStockLoss records that one owner has lost a stock lock.
-func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, cause uint64) {
-	loss := lockLoss{kind: stockLocks, cause: cause, atMillis: c.NowMillis, reason: reason}
+func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason locks.Reason, causeID uint64) {
+	loss := lockLoss{kind: stockLocks, causeID: causeID, atMillis: c.NowMillis, reason: reason}
 	if reason == locks.Expired {
 		loss.atMillis = it.DeadlineMillis
 	}
@@ -146,7 +146,7 @@ func (c *call) watches(db int, key string) bool {
 // losses by the request.
 func (c *call) takingCause() uint64 {
 	if c.taking == 0 {
-		c.taking = c.causeOf(stockLocks, "")
+		c.taking = c.recordCause(stockLocks, "")
 		c.losses(stockLocks).trimCauses()
 	}
 	return c.taking
@@ -200,7 +200,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	switch {
 	case it == nil || !it.IsMarked():
 		return command.ErrWrongType
-	case b.ByDelay:
+	case b.OverridesDelay:
 		return errStockDelay
 	case b.Fence != 0:
 		return command.Zero
@@ -235,7 +235,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 		c.Notify(event.ClassGeneric, "del", b.Key)
 		c.notifyRedisson(&was)
 	}
-	c.TellBroken(&was, owners, count, c.causeOf(stockLocks, text))
+	c.TellBroken(&was, owners, count, c.recordCause(stockLocks, text))
 	c.losses(stockLocks).trimCauses()
 	c.locked.Breaks++
 	c.notifyBroken(&was, owners, count, text)

@@ -36,19 +36,19 @@ func (c *Call) TellNative(kind locks.EventKind, key, owner string) {
 }
 
 // TellLost tells that all owners of a stock lock have lost it, to time or to a command, which is a cause.
-func (c *Call) TellLost(db int, it *keyspace.Item, reason locks.Reason, cause uint64) {
+func (c *Call) TellLost(db int, it *keyspace.Item, reason locks.Reason, causeID uint64) {
 	e := c.stockEvent(locks.Lost, db, it.Key(), "", *it)
-	e.Reason, e.Cause = reason, cause
+	e.Reason, e.CauseID = reason, causeID
 	c.Host.LockEvent(e)
-	e.Cause = 0
+	e.CauseID = 0
 }
 
 // TellBroken tells that the first of so many owners of a stock lock have lost it by force.
-func (c *Call) TellBroken(it *keyspace.Item, owners []locks.Hold, count int, cause uint64) {
+func (c *Call) TellBroken(it *keyspace.Item, owners []locks.Hold, count int, causeID uint64) {
 	e := c.stockEvent(locks.Lost, c.DB, it.Key(), "", *it)
-	e.Reason, e.Cause, e.Stock.Owners, e.Stock.Count = locks.Broken, cause, owners, count
+	e.Reason, e.CauseID, e.Stock.Owners, e.Stock.Count = locks.Broken, causeID, owners, count
 	c.Host.LockEvent(e)
-	e.Cause, e.Stock.Owners, e.Stock.Count = 0, nil, 0
+	e.CauseID, e.Stock.Owners, e.Stock.Count = 0, nil, 0
 }
 
 // tellReleased tells that a command removed a key with the mark of a stock lock.

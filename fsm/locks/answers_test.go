@@ -128,7 +128,7 @@ func (c *chaos) rare(w io.Writer) {
 			say(t.Acquire(r))
 		}
 	case 9: // a delay for ended holds
-		say(t.Break(&Break{DB: c.db(), Key: c.key(), ByDelay: true, DelayMillis: 30, Reason: Broken, Cause: 7}))
+		say(t.Break(&Break{DB: c.db(), Key: c.key(), OverridesDelay: true, DelayMillis: 30, Reason: Broken, CauseID: 7}))
 	case 10, 11, 12: // many owners
 		r := c.request()
 		r.Keys, r.Mode, r.Session, r.LeaseMillis = r.Keys[:1], Shared, c.id(), 20

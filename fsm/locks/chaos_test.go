@@ -99,8 +99,8 @@ func (c *chaos) step() {
 		_, _ = t.Downgrade(c.db(), c.key(), c.owner())
 	case 13:
 		t.Break(&Break{
-			DB: c.db(), Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), ByDelay: c.r.IntN(2) == 0,
-			DelayMillis: c.r.Int64N(20), Reason: Broken, Cause: c.ticket % 5,
+			DB: c.db(), Key: c.key(), ByOwner: c.r.IntN(2) == 0, Owner: c.owner(), OverridesDelay: c.r.IntN(2) == 0,
+			DelayMillis: c.r.Int64N(20), Reason: Broken, CauseID: c.ticket % 5,
 		})
 	case 14:
 		if id, err := t.OpenSession(1+c.r.Int64N(200), c.client(), c.r.IntN(2) == 0, "s", ""); err == nil {

@@ -157,7 +157,7 @@ func TestDamageNamesItsLock(t *testing.T) {
 // of an empty queue, and must keep the lock unchanged.
 func TestLocksOfNoUse(t *testing.T) {
 	table := at(New(), 1000)
-	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), idAndFlags: flagPresent, due: noDeadline})
+	table.makeDatabase(0).set(&lock{text: keyspace.NewLockText("k"), idAndFlags: flagPresent, deadline: noDeadline})
 	require.ErrorContains(t, table.Verify(), errLock.Error())
 
 	table = at(New(), 1000)

@@ -19,8 +19,8 @@ type database struct {
 
 // flush describes a call of [Table.Flush], which ended all holds of a database.
 type flush struct {
-	at    int64  // the time of the flush
-	cause uint64 // the id of the command that flushed the database: see [Event.Cause]
+	at      int64  // the time of the flush
+	causeID uint64 // the id of the command that flushed the database: see [Event.CauseID]
 }
 
 func newDatabase(compared *int) *database {
@@ -64,16 +64,16 @@ func (d *database) remove(l *lock) {
 	}
 }
 
-// schedule updates the agenda after a change of lock l. It sets the deadline of the lock's first timer to due, and
-// marks the lock as contended or not.
-func (d *database) schedule(l *lock, due int64, contended bool) {
-	if l.due == due && l.contended() == contended {
+// schedule updates the agenda after a change of lock l. It sets the deadline of the lock's first timer, and marks the
+// lock as contended or not.
+func (d *database) schedule(l *lock, deadline int64, contended bool) {
+	if l.deadline == deadline && l.contended() == contended {
 		return
 	}
 	if l.scheduled() {
 		d.agenda.Delete(l)
 	}
-	l.due = due
+	l.deadline = deadline
 	l.idAndFlags &^= flagContended
 	if contended {
 		l.idAndFlags |= flagContended
@@ -84,7 +84,7 @@ func (d *database) schedule(l *lock, due int64, contended bool) {
 }
 
 // scheduled reports whether the lock belongs on the agenda.
-func (l *lock) scheduled() bool { return l.due != noDeadline || l.contended() }
+func (l *lock) scheduled() bool { return l.deadline != noDeadline || l.contended() }
 
 // firstContended returns the first contended lock of the agenda, or nil if no lock is contended. A contended lock
 // without a timer comes after all contended locks with a timer.
@@ -102,7 +102,7 @@ func (d *database) firstUncontended() *lock {
 }
 
 // uncontendedProbe sorts after all contended locks of an agenda, and before all uncontended locks.
-var uncontendedProbe = &lock{due: minInstant, idAndFlags: flagProbe}
+var uncontendedProbe = &lock{deadline: minInstant, idAndFlags: flagProbe}
 
 // databases has all databases of a table.
 type databases struct {
@@ -216,7 +216,7 @@ func (s *databases) firstLock(includeUncontended bool) (first *lock) {
 // passFields writes a flushed database to a snapshot, or reads a flushed database from a snapshot.
 func (d *database) passFields(c *codec) {
 	passInt(c, &d.flush.at, minInstant, noDeadline)
-	passUint(c, &d.flush.cause, anyUint)
+	passUint(c, &d.flush.causeID, anyUint)
 	passList(c, d.locks.Len(), d.locks.Scan, (*lock).passFields, func() { c.readLock(d) })
 }
 

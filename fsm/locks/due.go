@@ -45,9 +45,9 @@ func (e *engine) runFirstEvent(includeUncontended bool) bool {
 	l := e.firstLock(includeUncontended)
 	id, end := e.nextSessionEnd()
 	switch {
-	case end < e.now && !(l != nil && l.due < end):
+	case end < e.now && !(l != nil && l.deadline < end):
 		e.runSessionEnd(id, end)
-	case l != nil && l.due < e.now:
+	case l != nil && l.deadline < e.now:
 		l = e.mutable(l)
 		h, end := l.firstLease()
 		e.runLockEvent(l, h, end, e.now)
@@ -100,7 +100,7 @@ func (e *engine) settle(l *lock, untilMillis int64) *lock {
 	if e.flushOf(l) != nil {
 		e.moveFlushed(l)
 	}
-	if e.dueOf(l) >= untilMillis && !e.hasEndedHold(l, untilMillis) {
+	if e.firstDeadlineOf(l) >= untilMillis && !e.hasEndedHold(l, untilMillis) {
 		return l
 	}
 	ended := e.endedHolds(l, untilMillis)
@@ -213,7 +213,7 @@ func (e *engine) endSession(id uint64, endMillis int64) {
 	}
 	for h := e.firstHold(id); h != nil; h = e.firstHold(id) {
 		l := e.findMutable(int(h.db), h.key)
-		if e.hasBudget() && (e.dueOf(l) < endMillis || e.flushOf(l) != nil) {
+		if e.hasBudget() && (e.firstDeadlineOf(l) < endMillis || e.flushOf(l) != nil) {
 			e.settle(l, endMillis)
 		}
 		e.setReadAfter(endMillis)
@@ -234,31 +234,31 @@ func (e *engine) endSession(id uint64, endMillis int64) {
 // that is the current time. Otherwise it is one millisecond after the earliest deadline. If there is no deadline, ok
 // is false.
 func (s *store) NextDue() (millis int64, ok bool) {
-	switch due := s.firstDue(); due {
+	switch deadline := s.firstDeadline(); deadline {
 	case noDeadline:
 		return 0, false
 	case minInstant:
 		return s.now, true
 	default:
-		return due + 1, true
+		return deadline + 1, true
 	}
 }
 
-// firstDue returns the earliest deadline of all sessions and locks, or noDeadline if there is none. If an ended node
-// or a flushed database is not removed yet, firstDue returns minInstant.
-func (s *store) firstDue() int64 {
+// firstDeadline returns the earliest deadline of all sessions and locks, or noDeadline if there is none. If an ended
+// node or a flushed database is not removed yet, firstDeadline returns minInstant.
+func (s *store) firstDeadline() int64 {
 	if len(s.nodeEnds)+len(s.flushedDatabases) > 0 {
 		return minInstant
 	}
-	_, due := s.nextSessionEnd()
+	_, deadline := s.nextSessionEnd()
 	if l := s.firstLock(true); l != nil {
-		due = min(due, l.due)
+		deadline = min(deadline, l.deadline)
 	}
-	return due
+	return deadline
 }
 
 // HasAnyDue reports whether any event of the table is due at nowMillis.
-func (s *store) HasAnyDue(nowMillis int64) bool { return s.firstDue() < nowMillis }
+func (s *store) HasAnyDue(nowMillis int64) bool { return s.firstDeadline() < nowMillis }
 
 // HasDue reports whether [Table.Settle] may change the lock of a key at nowMillis. If HasDue reports false, Settle
 // would change nothing. While the end of any session is due, HasDue may report true needlessly for a lock that has
@@ -269,7 +269,7 @@ func (s *store) HasDue(db int, key string, nowMillis int64) bool {
 		return len(s.flushedDatabases) > 0 && s.search(new(lock), db, key, keyspace.Hash(key)) != nil
 	}
 	switch {
-	case l.due < nowMillis, l.hold != nil && s.hasEnded(l, l.hold, nowMillis):
+	case l.deadline < nowMillis, l.hold != nil && s.hasEnded(l, l.hold, nowMillis):
 		return true
 	case l.ext == nil:
 		return false

@@ -125,9 +125,9 @@ type Event struct {
 	// Granted, it is the time since which the owner has held the lock under earlier fences, or 0 if the owner did not
 	// hold the lock. In LeftQueue, it is the time at which the wait began.
 	SinceMillis int64
-	// Cause is set in Lost. It is the id of the command that ended the hold, or 0 if no command did. For a native lock,
+	// CauseID is set in Lost. It is the id of the command that ended the hold, or 0 if no command did. For a native lock,
 	// the caller of [Table.Break] or [Table.Flush] chooses the id.
-	Cause uint64
+	CauseID uint64
 	// WaitedMillis is the time for which the request had waited. A grace is not part of that time.
 	WaitedMillis int64
 	HeldMillis   int64 // the time for which the hold existed; in SessionEnded: for which the session existed

@@ -250,7 +250,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 		}
 	}
 	table.Begin(1010, 1)
-	require.Equal(t, 3, table.Break(&Break{Key: "k", Reason: Broken, Cause: 7}))
+	require.Equal(t, 3, table.Break(&Break{Key: "k", Reason: Broken, CauseID: 7}))
 	table.Flush(0, 8)
 	var told []Event
 	for range 20 {
@@ -267,7 +267,7 @@ func TestCausesOfLateLosses(t *testing.T) {
 	require.Len(t, told, 6)
 	reasons := map[string]int{}
 	for _, e := range told {
-		require.Equal(t, map[Reason]uint64{Broken: 7, Flushed: 8}[e.Reason], e.Cause)
+		require.Equal(t, map[Reason]uint64{Broken: 7, Flushed: 8}[e.Reason], e.CauseID)
 		require.EqualValues(t, 1000, e.SinceMillis)
 		require.EqualValues(t, 10, e.HeldMillis)
 		require.Equal(t, "note of "+e.Owner, e.Note)

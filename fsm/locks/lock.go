@@ -19,7 +19,7 @@ type lock struct {
 	// above.
 	idAndFlags uint64
 	generation uint64 // the generation of the record, see [store]
-	due        int64  // the deadline of the first timer, or noDeadline
+	deadline   int64  // the deadline of the first timer, or noDeadline
 	hold       *hold  // the hold of a lock that has exactly one; otherwise nil
 	// ext is nil if the lock has at most one hold, and no queue, delay or pending grant.
 	ext *extension
@@ -175,8 +175,8 @@ func agendaBefore(a, b *lock) bool {
 }
 
 func dueBefore(a, b *lock) bool {
-	if a.due != b.due {
-		return a.due < b.due
+	if a.deadline != b.deadline {
+		return a.deadline < b.deadline
 	}
 	return lockBefore(a, b)
 }
@@ -210,7 +210,7 @@ func (c *codec) readLock(flushed *database) {
 	c.recordErr = errLock
 	db := uint64(0)
 	passUint(c, &db, maxDatabases-1)
-	t, l := c.t, &lock{text: c.LockText(int(db)), due: noDeadline}
+	t, l := c.t, &lock{text: c.LockText(int(db)), deadline: noDeadline}
 	c.key = l.key()
 	l.hash = keyspace.Hash(c.key)
 	t.lockIDs++

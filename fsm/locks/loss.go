@@ -7,9 +7,9 @@ import (
 
 // loss describes the end of a hold against the will of its owner.
 type loss struct {
-	reason Reason
-	at     int64  // the last instant of the hold
-	cause  uint64 // the id of the command that ended the hold, or 0: see [Event]
+	reason  Reason
+	at      int64  // the last instant of the hold
+	causeID uint64 // the id of the command that ended the hold, or 0: see [Event]
 	// A loss starts a delay of the lock. If overridesDelay is false, the request for the hold set the duration of the
 	// delay. If overridesDelay is true, the field delay is the duration, in milliseconds. A duration of 0 means no delay.
 	overridesDelay bool
@@ -25,7 +25,7 @@ func (s *store) lossOf(l *lock, h *hold) loss {
 	}
 	if f := s.flushOf(l); f != nil {
 		if why.at >= f.at {
-			why = loss{reason: Flushed, at: f.at, cause: f.cause}
+			why = loss{reason: Flushed, at: f.at, causeID: f.causeID}
 		}
 		why.overridesDelay = true
 	}
@@ -56,7 +56,7 @@ func (s *store) hasEnded(l *lock, h *hold, nowMillis int64) bool {
 func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
 	event := e.timedHoldEvent(Lost, h, why.at)
-	event.Reason, event.Cause, event.SinceMillis = why.reason, why.cause, h.since
+	event.Reason, event.CauseID, event.SinceMillis = why.reason, why.causeID, h.since
 	e.emit(event)
 	e.emitLate(h, why.at)
 	e.removeHold(l, h)
@@ -82,16 +82,16 @@ func (e *engine) loseEndedHold(l *lock, owner string) bool {
 
 // Break removes the holds that b selects, and returns their number.
 //
-// If b selects all holds and ByDelay is true, DelayMillis also replaces the present delay of the lock, even if the lock
-// has no hold. Break changes nothing if the lock has neither a hold nor a waiter nor a delay.
+// If b selects all holds and OverridesDelay is true, DelayMillis also replaces the present delay of the lock, even if
+// the lock has no hold. Break changes nothing if the lock has neither a hold nor a waiter nor a delay.
 func (t *Table) Break(b *Break) (broken int) {
 	defer t.finishStep()
 	l := t.settleKey(b.DB, b.Key)
 	if l.holders() == 0 && l.waiters() == 0 && !l.delayed() {
 		return 0
 	}
-	why := loss{reason: b.Reason, at: t.now, overridesDelay: b.ByDelay, delay: b.DelayMillis, cause: b.Cause}
-	if !b.ByOwner && b.Fence == 0 && b.ByDelay {
+	why := loss{reason: b.Reason, at: t.now, overridesDelay: b.OverridesDelay, delay: b.DelayMillis, causeID: b.CauseID}
+	if !b.ByOwner && b.Fence == 0 && b.OverridesDelay {
 		t.setDelay(l, b.DelayMillis)
 	}
 	for _, h := range slices.Clone(l.holds()) {
@@ -118,15 +118,15 @@ func (e *engine) setDelay(l *lock, millis int64) {
 
 // Flush ends all holds of a database in constant time: it replaces the database by an empty one. Flush then emits the
 // losses and moves the queues to the new database, while the budget lasts. [Table.Sweep] and calls that name a key do
-// the rest. The argument cause becomes the Cause of the Lost events of the holds that the flush ended.
+// the rest. The argument causeID becomes the CauseID of the Lost events of the holds that the flush ended.
 //
 // The caller must delete the items that mark the locks; see [Removed].
-func (t *Table) Flush(db int, cause uint64) {
+func (t *Table) Flush(db int, causeID uint64) {
 	if !t.HasLocks(db) {
 		return
 	}
 	flushed := t.liveDatabases[db]
-	flushed.flush = &flush{at: t.now, cause: cause}
+	flushed.flush = &flush{at: t.now, causeID: causeID}
 	t.liveDatabases[db] = newDatabase(t.compared)
 	t.flushedDatabases = append(slices.Clip(t.flushedDatabases), flushed)
 	for t.hasBudget() && flushed.locks.Len() > 0 {

@@ -182,7 +182,7 @@ func (p *twins) cancel() (string, reply, reply) {
 
 func (p *twins) breaks() (string, reply, reply) {
 	b := &Break{
-		DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), ByDelay: p.d.one(3),
+		DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), OverridesDelay: p.d.one(3),
 		DelayMillis: p.millis(50) * int64(p.d.n(4)/3),
 	}
 	if b.ByOwner {

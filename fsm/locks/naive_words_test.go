@@ -260,7 +260,7 @@ func (n *naive) downgrade(db int, key, owner string) reply {
 
 func (n *naive) breaks(b *Break) (r reply) {
 	l := n.lock(b.DB, b.Key)
-	if !b.ByOwner && b.Fence == 0 && b.ByDelay {
+	if !b.ByOwner && b.Fence == 0 && b.OverridesDelay {
 		there := len(l.holds) > 0 || n.inLine(b.DB, b.Key) > 0 || l.delay != 0
 		if l.delay = 0; there && b.DelayMillis > 0 {
 			l.delay = n.now + b.DelayMillis
@@ -271,7 +271,7 @@ func (n *naive) breaks(b *Break) (r reply) {
 			continue
 		}
 		delay := h.delay
-		if b.ByDelay {
+		if b.OverridesDelay {
 			delay = b.DelayMillis
 		}
 		n.loseHold(b.Reason, l, h, n.now, delay)

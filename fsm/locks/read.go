@@ -103,7 +103,7 @@ func (s *store) IsBlocked(r *Request, nowMillis int64) (blocked bool) {
 		}
 		h := l.anyHold()
 		switch {
-		case s.dueOf(l) < nowMillis, h != nil && s.hasEnded(l, h, nowMillis),
+		case s.firstDeadlineOf(l) < nowMillis, h != nil && s.hasEnded(l, h, nowMillis),
 			l.holdOf(r.Owner) != nil, s.queues.waiterOf(new(waiter), l, r.Owner) != nil:
 			return false
 		case l.delayed(), !isCompatible(l, r), s.isBlockedByQueue(l, r, noOrder):

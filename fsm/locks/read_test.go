@@ -36,7 +36,7 @@ func TestLocksOfOneCursor(t *testing.T) {
 	table := at(New(), 1000)
 	for i := range 3 {
 		text := keyspace.NewLockText(strconv.Itoa(i))
-		l := &lock{text: text, hash: 1<<cursorShift + uint64(i), due: noDeadline, idAndFlags: flagPresent}
+		l := &lock{text: text, hash: 1<<cursorShift + uint64(i), deadline: noDeadline, idAndFlags: flagPresent}
 		table.makeDatabase(0).set(l)
 	}
 	_, next, looked := table.List(&Query{Count: 1, Most: 10}, 1000)
@@ -103,14 +103,14 @@ func TestList(t *testing.T) {
 	require.Len(t, listed(t, table, Query{Count: 9}, 1501), 10)
 }
 
-// TestUsage requires that the usage of the only lock is the counted memory of the table.
+// TestUsage requires that the Usage of the only lock equals Bytes.
 func TestUsage(t *testing.T) {
 	table := at(New(), 1000)
 	require.Zero(t, table.Usage(0, "k"))
-	same := func(standers int) {
+	same := func(requests int) {
 		t.Helper()
 		require.Equal(t, table.Bytes(), table.Usage(0, "k"))
-		require.Equal(t, standers, table.HoldersAndWaiters(0, "k"))
+		require.Equal(t, requests, table.HoldersAndWaiters(0, "k"))
 	}
 	for i, owner := range []string{"a", "another", "c"} {
 		r := asks(owner, "k")

@@ -144,14 +144,14 @@ type Break struct {
 	ByOwner bool
 	Owner   string
 	Fence   uint64
-	// If ByDelay is true, DelayMillis is the delay after the losses, in place of the delays that the requests for the
-	// holds have set.
-	ByDelay     bool
-	DelayMillis int64
+	// If OverridesDelay is true, DelayMillis is the delay after the losses, in place of the delays that the requests for
+	// the holds have set.
+	OverridesDelay bool
+	DelayMillis    int64
 	// Reason becomes the Reason of the Lost events.
 	Reason Reason
-	// Cause is an id that the caller has given to the command, or 0. The table copies Cause to the Lost events.
-	Cause uint64
+	// CauseID is an id that the caller has given to the command, or 0. The table copies CauseID to the Lost events.
+	CauseID uint64
 }
 
 // Reason is the reason for the loss of a hold.

@@ -317,7 +317,7 @@ func (s *stage) breaks(w []string) []string {
 			b.Fence = uint64(s.number(w[1]))
 			w = w[2:]
 		case "delay":
-			b.ByDelay, b.DelayMillis = true, s.millis(w[1])
+			b.OverridesDelay, b.DelayMillis = true, s.millis(w[1])
 			w = w[2:]
 		default:
 			b.ByOwner, b.Owner = true, s.owner(w[0])

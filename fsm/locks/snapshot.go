@@ -285,7 +285,7 @@ func (c *codec) scheduleLocks() {
 		c.recordErr = errLock
 		c.require((l.ext != nil) == extended)
 		c.recordErr = errStuck
-		hasEvent := l.due != noDeadline || t.flushOf(l) != nil
+		hasEvent := l.deadline != noDeadline || t.flushOf(l) != nil
 		c.require(l.ext == nil || hasEvent || l.ext.sessionHolds > 0 || t.nextInLine(l) == nil)
 	}
 	t.touchedLocks, t.wokenLocks, t.lastLookup = nil, nil, lastLookup{}

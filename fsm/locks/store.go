@@ -167,7 +167,7 @@ func (s *store) findOrMake(db int, key string) *lock {
 	s.lockIDs++
 	s.lockCount++
 	l := &lock{
-		text: keyspace.NewLockText(key), hash: s.lastLookup.hash, due: noDeadline, generation: s.generation,
+		text: keyspace.NewLockText(key), hash: s.lastLookup.hash, deadline: noDeadline, generation: s.generation,
 		idAndFlags: s.lockIDs<<16 | uint64(db)<<8 | flagTouched,
 	}
 	s.makeDatabase(db).set(l)
@@ -373,7 +373,7 @@ func (s *store) normalize(l *lock) {
 		s.lockCount--
 		s.bytes -= l.bytes()
 	} else {
-		home.schedule(l, s.dueOf(l), waiters > 0)
+		home.schedule(l, s.firstDeadlineOf(l), waiters > 0)
 	}
 	if home.flush != nil || gone == (l.idAndFlags&flagPresent == 0) {
 		return
@@ -404,9 +404,9 @@ func (s *store) timers(l *lock) (delay, grant, wait int64, w *waiter) {
 	return delay, grant, wait, w
 }
 
-// dueOf returns the earliest deadline of the leases, the delay, the pending grant and the waits of a lock. It returns
-// noDeadline if there is none. It ignores the deadlines of sessions.
-func (s *store) dueOf(l *lock) int64 {
+// firstDeadlineOf returns the earliest deadline of the leases, the delay, the pending grant and the waits of a lock. It
+// returns noDeadline if there is none. It ignores the deadlines of sessions.
+func (s *store) firstDeadlineOf(l *lock) int64 {
 	_, lease := l.firstLease()
 	delay, grant, wait, _ := s.timers(l)
 	return min(lease, delay, grant, wait)

@@ -35,7 +35,7 @@ func (t *Table) verify(served bool) error {
 		}
 	}
 	for l := range t.allLocks() {
-		if !served || l.due < t.now || t.flushOf(l) != nil || l.ext == nil || l.ext.sessionHolds != 0 {
+		if !served || l.deadline < t.now || t.flushOf(l) != nil || l.ext == nil || l.ext.sessionHolds != 0 {
 			continue
 		}
 		if t.nextInLine(l) != nil {
@@ -111,7 +111,7 @@ func (t *Table) derived() (lines []string) {
 	database := func(label string, d *database) {
 		for l := range locksOf([]*database{d}) {
 			add("%s, %s, flushed %t", names[l], label, d.flush != nil)
-			add("%s: flags %b, due %d, one hold %t", names[l], l.idAndFlags&flagBits, l.due, l.hold != nil)
+			add("%s: flags %b, deadline %d, one hold %t", names[l], l.idAndFlags&flagBits, l.deadline, l.hold != nil)
 			if l.ext == nil {
 				continue
 			}

@@ -53,7 +53,7 @@ type parts struct {
 func (p *parts) settleAs(l *lock) {
 	l.idAndFlags &^= flagTouched | flagWoken
 	p.touchedLocks, p.wokenLocks = nil, nil
-	p.liveDatabases[0].schedule(l, p.dueOf(l), l.waiters() > 0)
+	p.liveDatabases[0].schedule(l, p.firstDeadlineOf(l), l.waiters() > 0)
 }
 
 // replace replaces the waiter by a changed copy.
@@ -80,13 +80,13 @@ func TestVerify(t *testing.T) {
 		{"not on the agenda", func(p *parts) { p.liveDatabases[0].agenda.Delete(p.shared) }},
 		{"another record on the agenda", func(p *parts) { other := *p.alone; p.liveDatabases[0].agenda.Set(&other) }},
 		{"one more on the agenda", func(p *parts) {
-			p.liveDatabases[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), due: 1})
+			p.liveDatabases[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), deadline: 1})
 		}},
 		{"in another database", func(p *parts) { p.liveDatabases = []*database{newDatabase(nil), p.liveDatabases[0]} }},
 		{"live and flushed", func(p *parts) { p.liveDatabases[0].flush = &flush{} }},
-		{"due later", func(p *parts) { p.shared.due++ }},
+		{"a later deadline", func(p *parts) { p.shared.deadline++ }},
 		{"a lock of no use", func(p *parts) {
-			p.liveDatabases[0].locks.Set(&lock{text: keyspace.NewLockText("x"), due: noDeadline, idAndFlags: flagPresent})
+			p.liveDatabases[0].locks.Set(&lock{text: keyspace.NewLockText("x"), deadline: noDeadline, idAndFlags: flagPresent})
 		}},
 		{"locks", func(p *parts) { p.lockCount++ }},
 		{"holds", func(p *parts) { p.holdCount++ }},

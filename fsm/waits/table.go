@@ -172,7 +172,7 @@ func (t *Table) Len() int { return t.names.Len() }
 // Count counts the waiters of an account, including those whose waits have ended with their nodes.
 func (t *Table) Count(account int) int { return t.counts.Of(account) }
 
-// Bytes returns the counted memory of all waiters, in bytes.
+// Bytes returns the estimated memory of all waiters.
 func (t *Table) Bytes() int64 { return t.bytes }
 
 // Incarnations returns the incarnations whose clients wait, ordered by node and epoch.

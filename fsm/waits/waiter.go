@@ -62,7 +62,7 @@ const (
 	wordBytes   = 16
 )
 
-// Bytes returns the counted memory of the waiter, in bytes.
+// Bytes returns the estimated memory of the waiter.
 func (w *Waiter) Bytes() int64 {
 	n := int64(waiterBytes + len(w.Origin.Node) + w.KeyCount*placeBytes + len(w.Words)*wordBytes)
 	for _, word := range w.Words {
