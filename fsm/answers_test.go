@@ -118,7 +118,7 @@ func (p *player) Wanted(_ protocol.Incarnation, seq uint64) bool { return seq%8 
 
 func (p *player) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Value, applied bool) {
 	c := &p.m.call
-	fmt.Fprintln(&p.charges, c.writeBudget.left, c.readBudget.left, c.wakeBudget.left, c.endings)
+	fmt.Fprintln(&p.charges, c.writeBudget.left, c.readBudget.left, c.wakeBudget.left, c.lockWorkLeft)
 	fmt.Fprintln(&p.answers, applied, len(replies))
 	for _, reply := range replies {
 		p.answers.Write(reply.AppendTo(nil, protocol.RESP3))
@@ -156,11 +156,11 @@ func (p *player) apply(entry []byte) {
 	if p.n%3 == 2 {
 		m.budgets = smallBudgets()
 		m.budgets.batch, m.budgets.entry = 4000, 5000
-		m.budgets.endings, m.budgets.serving, m.budgets.waiting = int64(p.n%7)*8192, int64(p.n%5)*4000, int64(p.n%11)*300
+		m.budgets.lockChanges, m.budgets.serving, m.budgets.waiting = int64(p.n%7)*8192, int64(p.n%5)*4000, int64(p.n%11)*300
 	}
 	require.NoError(p.t, m.Apply(entry, p))
 	c := &m.call
-	fmt.Fprintln(&p.charges, c.readBudget.left, c.wakeBudget.left, c.endings)
+	fmt.Fprintln(&p.charges, c.readBudget.left, c.wakeBudget.left, c.lockWorkLeft)
 }
 
 // read answers a body beside the log, and asks for everything else that a machine tells.
@@ -184,7 +184,7 @@ func (p *player) read(body string) {
 	}
 	for _, key := range []string{"s1", "s2", "a", "b"} {
 		claim := request(nil, p.n%3, "set", key, "t9", "nx")
-		would := []bool{m.IsNoop(string(claim), m.st.ClockMillis), m.Waits(m.call.own, uint64(p.n%50))}
+		would := []bool{m.IsNoop(string(claim), m.st.ClockMillis), m.Waits(m.call.thisNode, uint64(p.n%50))}
 		for _, words := range []string{"blpop list 0", "bzpopmin zset b 0", "brpoplpush list zset 0", "get a"} {
 			args := bytes.Fields([]byte(words))
 			body := protocol.AppendRequest(nil, protocol.Head{DB: p.n % 3, Ticket: 1}, string(args[0]), args[1:])

@@ -37,8 +37,8 @@ type binding struct {
 	counts bool
 }
 
-// takes reports whether the command may have n words in a request.
-func (b *binding) takes(n int) bool {
+// acceptsArity reports whether the command may have n words in a request.
+func (b *binding) acceptsArity(n int) bool {
 	return b.row == nil || b.row.CheckArity(n+b.subcommand)
 }
 

@@ -27,8 +27,8 @@ type budgets struct {
 	reads int64
 	// serving is the work of all waiters that an entry serves together. The first of them may cost anything.
 	serving int64
-	// endings is the work of all due changes of native locks in an entry: see [call.beginLocks].
-	endings int64
+	// lockChanges is the work of all due changes of native locks in an entry: see [call.sweepLocks].
+	lockChanges int64
 	// waiting bounds the memory of all waiters, in bytes.
 	waiting int64
 	// transaction bounds the work of an EXEC.
@@ -39,7 +39,7 @@ type budgets struct {
 
 func defaultBudgets() budgets {
 	return budgets{
-		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, endings: 1 << 23, waiting: maxWaitingBytes,
+		batch: 1 << 16, entry: 1 << 26, reads: 1 << 25, serving: 1 << 24, lockChanges: 1 << 23, waiting: maxWaitingBytes,
 		transaction: 1 << 28,
 		readShort:   1 << 23, readLong: 1 << 24,
 	}

@@ -69,7 +69,7 @@ func spin(key string, n int) string {
 // smallBudgets are so small that tests can go over them in no time.
 func smallBudgets() budgets {
 	return budgets{
-		batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, endings: 1 << 24,
+		batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, lockChanges: 1 << 24,
 		waiting: maxWaitingBytes, transaction: 200_000, readShort: 20_000, readLong: 20_000,
 	}
 }
@@ -338,7 +338,7 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 	fits := func(entry int, endings int64) bool {
 		require.NoError(d.t, twin.m.Restore(bytes.NewReader(before)))
 		b := &twin.m.budgets
-		b.batch, b.entry, b.reads, b.endings = 0, int64(entry), int64(entry), endings
+		b.batch, b.entry, b.reads, b.lockChanges = 0, int64(entry), int64(entry), endings
 		b.serving = min(defaultBudgets().serving, endings)
 		twin.seq = d.seq
 		got := twin.record(append(pipeline("set other 1", "keys *"), body...))
@@ -359,7 +359,7 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 		require.Less(d.t, n, most, text)
 		return n
 	}
-	if need = least(defaultBudgets().endings); fits(need, 0) {
+	if need = least(defaultBudgets().lockChanges); fits(need, 0) {
 		return need, need, charged
 	}
 	return need, least(0), charged
@@ -411,7 +411,7 @@ func (l heavyLog) script(key string) []byte {
 
 // noBudgets let everything run.
 var noBudgets = budgets{
-	entry: boundless, reads: boundless, serving: boundless, endings: boundless, waiting: maxWaitingBytes,
+	entry: boundless, reads: boundless, serving: boundless, lockChanges: boundless, waiting: maxWaitingBytes,
 	transaction: boundless,
 }
 

@@ -236,7 +236,7 @@ func TestVerifyInTurn(t *testing.T) {
 	d.native(1, 1, "lock.acquire", "l", "you", "px", "100000", "wait", "0")
 	d.apply(protocol.AppendRequest(nil, protocol.Head{Ticket: 2}, "blpop", [][]byte{[]byte("q"), []byte("0")}))
 	const items, scripts, ofLocks, waiters = 3*paidByEntry + 1, 1, 4, 1
-	require.Equal(t, items+scripts+ofLocks+waiters, d.m.st.things())
+	require.Equal(t, items+scripts+ofLocks+waiters, d.m.st.recordCount())
 	d.m.verifier.paid = 0
 	for _, damage := range []func(n int){
 		func(n int) { d.m.st.accounts.users = make([]string, n) },

@@ -30,8 +30,8 @@ func (c *call) limitScripts(steps uint64) {
 	c.scriptSteps = int64(min(steps, MostScriptSteps))
 }
 
-func evalOp(c *call) protocol.Value         { return c.judged((*call).eval, false) }
-func evalReadOnlyOp(c *call) protocol.Value { return c.judged((*call).eval, true) }
+func evalOp(c *call) protocol.Value         { return c.runWithRights((*call).eval, false) }
+func evalReadOnlyOp(c *call) protocol.Value { return c.runWithRights((*call).eval, true) }
 
 func (c *call) eval(readOnly bool) protocol.Value {
 	keys, args, problem := c.scriptWords()
@@ -58,8 +58,8 @@ func (c *call) eval(readOnly bool) protocol.Value {
 	return reply
 }
 
-func evalshaOp(c *call) protocol.Value         { return c.judged((*call).evalsha, false) }
-func evalshaReadOnlyOp(c *call) protocol.Value { return c.judged((*call).evalsha, true) }
+func evalshaOp(c *call) protocol.Value         { return c.runWithRights((*call).evalsha, false) }
+func evalshaReadOnlyOp(c *call) protocol.Value { return c.runWithRights((*call).evalsha, true) }
 
 func (c *call) evalsha(readOnly bool) protocol.Value {
 	sha := c.Args[1]
@@ -95,11 +95,11 @@ func (c *call) compile(source, sha string) *script {
 
 // remember records a run of s, and caches s if it is new.
 func (c *call) remember(s *script, known bool) {
-	if known && !c.st.scripts.ages(s) {
+	if known && !c.st.scripts.needsRecord(s) {
 		return
 	}
 	c.noteScripts()
-	for c.st.scripts.remember(s); c.remembersMore(); {
+	for c.st.scripts.remember(s); c.isOverEvalShare(); {
 		c.st.scripts.forgetOldest()
 	}
 }
@@ -138,7 +138,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	}
 	db, words, before := c.DB, c.Args, c.Work
 	if !h.readOnly {
-		h.from = c.begins()
+		h.from = c.beginSavepoint()
 	}
 	h.env = lua.Env{Keys: keys, Args: args, Host: h, SHA: s.sha, Seed: c.scriptSeed(readOnly)}
 	steps := c.scriptSteps
@@ -157,11 +157,11 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	if h.full {
 		reply, err = c.refusal, lua.ErrBudget
 	}
-	if err == nil && (own || c.Over) {
+	if err == nil && (own || c.OverBudget) {
 		reply, err = command.ErrOverWork, lua.ErrBudget
 	}
 	if h.env.Limits.Steps < steps && outOfSteps(err) {
-		c.Over = true
+		c.OverBudget = true
 	}
 	if err != nil {
 		if !h.readOnly {
@@ -174,7 +174,7 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	}
 	if !h.readOnly {
 		c.watchScript(s, h, c.wroteSince(&h.from))
-		c.ends(&h.from)
+		c.releaseSavepoint(&h.from)
 	}
 	return reply, true
 }
@@ -196,14 +196,14 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c := h.call
 	row, b := c.find(words)
 	switch {
-	case row == nil || !c.knows(row):
+	case row == nil || !c.hasCommand(row):
 		return errUnknown
 	case !row.CheckArity(len(words)):
 		return errArgCount
 	case row.Flags&protocol.FlagNoScript != 0, b == nil:
 		return errForbidden
 	}
-	if h.rights != nil && !c.Over {
+	if h.rights != nil && !c.OverBudget {
 		if refusal, refused := h.judge(row, words); refused {
 			return refusal
 		}
@@ -211,7 +211,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	switch {
 	case h.readOnly && b.writes:
 		return errReadOnly
-	case c.Over:
+	case c.OverBudget:
 		return command.ErrOverWork
 	case h.full, c.refuses(b, words):
 		h.full = h.full || c.wroteSince(&h.from)
@@ -227,7 +227,7 @@ func (h *scriptHost) Call(words []string, _ int) protocol.Value {
 	c.Counting = b.counts && !c.Quiet
 	reply := b.do(c)
 	c.called(words)
-	if !c.Fits(0) || c.Over {
+	if !c.Fits(0) || c.OverBudget {
 		return command.ErrOverWork
 	}
 	return reply
@@ -246,7 +246,7 @@ func (c *call) find(words []string) (*protocol.Command, *binding) {
 func (h *scriptHost) CheckACL(words []string) (allowed bool, errText string) {
 	row, _ := h.call.find(words)
 	switch {
-	case row == nil || !h.call.knows(row):
+	case row == nil || !h.call.hasCommand(row):
 		return false, "ERR Invalid command passed to redis.acl_check_cmd()"
 	case h.rights == nil:
 		return true, ""

@@ -37,7 +37,7 @@ func (c *call) dropSince(n, m int) {
 // beginBatch names the batch that runs next.
 func (c *call) beginBatch(b *protocol.Batch) {
 	c.OwnSeq = 0
-	if b.Origin == c.own {
+	if b.Origin == c.thisNode {
 		c.OwnSeq = b.Seq
 	}
 }

@@ -31,7 +31,7 @@ func execOp(c *call) protocol.Value {
 		return protocol.Err("transaction is corrupt")
 	case changed:
 		return protocol.NullArray
-	case c.Over:
+	case c.OverBudget:
 		return command.ErrOverWork
 	}
 	return c.transact(watches, queued, count)
@@ -49,12 +49,12 @@ func (c *call) transact(watches, queued string, count int) protocol.Value {
 	outer := c.Narrow(c.bounds.transaction)
 	var reply protocol.Value
 	if c.Fits(int64(count) * requestWork) {
-		from := c.begins()
+		from := c.beginSavepoint()
 		c.watched = watches
-		if reply = c.runQueued(queued, count); c.Over {
+		if reply = c.runQueued(queued, count); c.OverBudget {
 			c.undoTo(&from)
 		} else {
-			c.ends(&from)
+			c.releaseSavepoint(&from)
 		}
 		c.watched = ""
 	}
@@ -74,7 +74,7 @@ func (c *call) runQueued(queued string, count int) protocol.Value {
 		replies = make([]protocol.Value, 0, count)
 	}
 	var r protocol.Request
-	for queued != "" && !c.Over {
+	for queued != "" && !c.OverBudget {
 		rest, _ := protocol.NextRequest(queued, &r) // countRequests has found no error
 		c.Spend(price(&r, len(queued)-len(rest)))
 		if !c.Fits(0) {

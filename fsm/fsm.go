@@ -127,7 +127,7 @@ type Sink interface {
 
 func (m *machine) SeedReads(o protocol.Incarnation) {
 	m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch))
-	m.call.own = o
+	m.call.thisNode = o
 }
 
 func (m *machine) Listen(i event.Interest) { m.interest.Store(uint32(i)) }
@@ -152,10 +152,10 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c.bounds = m.budgets
 	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads),
 		newBudget(c.bounds.serving)
-	c.endings = c.bounds.endings
+	c.lockWorkLeft = c.bounds.lockChanges
 	c.prefetch.start(entry, m.st)
 	c.beginWaits()
-	c.beginLocks()
+	c.sweepLocks()
 	err = c.runEntry(&entry, sink)
 	c.EndLockEvents()
 	m.countLookups(c)
@@ -243,8 +243,8 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 			reply = c.readInEntry()
 		}
 		c.writeBudget.left -= c.Work
-		if c.Over {
-			c.Over, c.Lookups = false, counted
+		if c.OverBudget {
+			c.OverBudget, c.Lookups = false, counted
 			break
 		}
 		if !c.Quiet {
@@ -280,7 +280,7 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 ) (replies []protocol.Value, rest string, due bool, err error) {
 	m.prepareRead(body)
 	c := m.readers.Get().(*call)
-	c.seen = &m.call.watch
+	c.readWatch = &m.call.watch
 	defer func() {
 		c.st, c.Keys = nil, nil // a state that was replaced meanwhile must not be kept
 		c.Lookups = command.Lookups{}
@@ -289,7 +289,7 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	c.use(m.st, m.ops)
-	c.Reading, c.DueMet = true, false
+	c.Reading, c.HasDue = true, false
 	c.NowMillis, c.WallOffsetMillis = max(nowMillis, m.st.ClockMillis), wallOffsetMillis
 	c.EntryVersion = m.st.readVersion()
 	c.scriptSteps = m.call.scriptSteps
@@ -316,12 +316,12 @@ func (m *machine) Read(body string, count int, nowMillis, wallOffsetMillis int64
 		c.begin(&r, m.draws.Add(1))
 		counted := c.Lookups
 		reply := c.runRead()
-		if c.DueMet {
-			c.Over = false
+		if c.HasDue {
+			c.OverBudget = false
 			return nil, "", true, nil
 		}
-		if c.Over {
-			c.Over, c.Lookups = false, counted
+		if c.OverBudget {
+			c.OverBudget, c.Lookups = false, counted
 			break
 		}
 		replies, body = append(replies, reply), rest

@@ -168,7 +168,7 @@ func (p *pair) line(words []string) {
 		return
 	case "room":
 		p.loud.budgets.serving, p.quiet.budgets.serving = max(1, number), max(1, number)
-		p.loud.budgets.endings, p.quiet.budgets.endings = max(1, number), max(1, number)
+		p.loud.budgets.lockChanges, p.quiet.budgets.lockChanges = max(1, number), max(1, number)
 		return
 	case "restart":
 		p.epoch++

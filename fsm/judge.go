@@ -90,9 +90,9 @@ func (c *call) check(run func(b *rights.Budget)) bool {
 	run(&b)
 	c.Spend((before - max(0, b.Steps)) * command.StepWork)
 	if b.Steps < 0 {
-		c.Over = true
+		c.OverBudget = true
 	}
-	return !c.Over
+	return !c.OverBudget
 }
 
 // MayRead implements [command.Host].
@@ -103,8 +103,8 @@ func (c *call) MayRead(key string) (may bool) {
 	return c.readRules() && c.check(func(b *rights.Budget) { may = c.reader.MayRead(key, b) }) && may
 }
 
-// judged runs a script with the rights of its request.
-func (c *call) judged(run func(c *call, readOnly bool) protocol.Value, readOnly bool) protocol.Value {
+// runWithRights runs a script with the rights of its request.
+func (c *call) runWithRights(run func(c *call, readOnly bool) protocol.Value, readOnly bool) protocol.Value {
 	h := &c.scripts
 	h.rights = nil
 	if c.rules == "" {
@@ -162,7 +162,7 @@ func (h *scriptHost) check(row *protocol.Command, words []string, sort *string) 
 	}
 	c.Spend(judgeWork + int64(len(words))*command.KeyWork + (before-max(0, b.Steps))*command.StepWork)
 	if b.Steps < 0 {
-		c.Over = true
+		c.OverBudget = true
 	}
-	return denial, at, !c.Over
+	return denial, at, !c.OverBudget
 }

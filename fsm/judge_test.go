@@ -166,7 +166,7 @@ func TestListsOfUsers(t *testing.T) {
 		"for i=1,1000 do redis.pcall('lock.list', 'match', 'aa*') end return 1", "0"))[0])
 	require.Contains(t, line(reply), "budget")
 	c := &d.m.call
-	c.Work, c.Ceiling, c.Over = 0, 1000, false
+	c.Work, c.Ceiling, c.OverBudget = 0, 1000, false
 	require.False(t, c.check(func(b *rights.Budget) { b.Steps = -1 }), "what had no steps left shows nothing")
 }
 

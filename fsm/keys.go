@@ -22,8 +22,8 @@ func delOp(c *call) protocol.Value {
 	var first string
 	broken := 0
 	for _, key := range c.Args[1:] {
-		if c.LockAt(c.DB, key) {
-			if c.Over {
+		if c.HasLockAt(c.DB, key) {
+			if c.OverBudget {
 				return command.ErrOverWork
 			}
 			if c.breakLock(key) {
@@ -78,7 +78,7 @@ func (c *call) flush(db int) (locks bool) {
 	}
 	c.flushStock(db)
 	c.ReplaceDatabase(db, keyspace.New(c.st.ClockMillis))
-	c.ChangedDatabase(event.Flushed, db, db)
+	c.EmitDatabase(event.Flushed, db, db)
 	return c.flushLocks(db)
 }
 
@@ -96,7 +96,7 @@ func (c *call) advance(e *protocol.Entry) {
 	c.Ended = 0
 	left := sweepLimit
 	for db, d := range st.Databases {
-		left -= d.Sweep(st.ClockMillis, left, func(it *keyspace.Item) { c.Goes(db, it) })
+		left -= d.Sweep(st.ClockMillis, left, func(it *keyspace.Item) { c.NoteExpired(db, it) })
 	}
 }
 
@@ -110,11 +110,11 @@ func isGuarded(row *protocol.Command) bool {
 // deletes reports whether a command removes keys, whoever holds them.
 func deletes(name string) bool { return name == "del" || name == "unlink" }
 
-// meetsLock reports whether a key of the present command is a lock.
-func (c *call) meetsLock(row *protocol.Command) bool {
+// hasLockKey reports whether a key of the present command is a lock.
+func (c *call) hasLockKey(row *protocol.Command) bool {
 	var room [4]int
 	for _, at := range row.AppendKeyPositions(room[:0], c.Args) {
-		if c.LockAt(c.DB, c.Args[at]) {
+		if c.HasLockAt(c.DB, c.Args[at]) {
 			return true
 		}
 	}
@@ -135,7 +135,7 @@ func wrongTypeFor(there string) protocol.Value {
 // else.
 func (c *call) wrongType(b *binding) protocol.Value {
 	_, ofLocks := lockOps[b.name]
-	if !ofLocks && !c.LocksThere() {
+	if !ofLocks && !c.HasLocks() {
 		return command.ErrWrongType
 	}
 	var room [4]int
@@ -167,7 +167,7 @@ var errManyHolders = protocol.Err(fmt.Sprintf("DEL breaks locks of at most %d ho
 
 // holdsOf returns the number of holders of the locks among the keys, and the work of their DEL.
 func (c *call) holdsOf(keys []string) (holders int, work int64) {
-	if !c.LocksThere() {
+	if !c.HasLocks() {
 		return 0, 0
 	}
 	for _, key := range keys {

@@ -215,16 +215,16 @@ func (c *call) addChange(what string, db int, key, owner string, client *locks.C
 	ch := &c.LockChanges[len(c.LockChanges)-1]
 	ch.What, ch.DB, ch.Key, ch.Owner = what, db, key, owner
 	if ch.Node, ch.Conn = client.Origin.Node, client.Conn; ch.Conn != 0 {
-		ch.Own = client.Origin == c.own
+		ch.Own = client.Origin == c.thisNode
 	}
 	return ch
 }
 
-// mostLockChanges bounds the changes of an entry that are told, to 30 MB: a script could rename a hash with many owners
-// again and again.
+// mostLockChanges bounds the emitted changes of an entry, to 30 MB: a script could rename a hash with many owners again
+// and again.
 const mostLockChanges = 1 << 17
 
-// omitChange counts a change that is not told. last is the last change of the entry.
+// omitChange counts a change that is not emitted. last is the last change of the entry.
 func (c *call) omitChange(last *event.LockChange) *event.LockChange {
 	if last.What != event.LocksOmitted {
 		c.LockChanges = append(c.LockChanges, event.LockChange{What: event.LocksOmitted})

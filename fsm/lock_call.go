@@ -27,25 +27,25 @@ const (
 	keepaliveChanges = 1 << 8
 )
 
-// beginLocks runs due events of the lock table at the beginning of an entry.
-func (c *call) beginLocks() {
+// sweepLocks runs due events of the lock table at the beginning of an entry.
+func (c *call) sweepLocks() {
 	t := c.st.Locks
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
 		return
 	}
-	c.turnLocks(leastChanges)
+	c.setLockBudget(leastChanges)
 	t.Sweep()
 	c.publishLockEvents()
 }
 
-// turnLocks passes the time and a budget to the lock table. The budget is what the entry has left for changes, or the
-// price of own changes if that is more. The request pays for the difference.
-func (c *call) turnLocks(own int) {
+// setLockBudget passes the time and a budget to the lock table. The budget is what the entry has left for changes, or
+// the price of own changes if that is more. The request pays for the difference.
+func (c *call) setLockBudget(own int) {
 	if invariant.On {
 		c.st.published()
 	}
-	c.turned = max(c.endings, int64(own)*locks.ChangeUnits*grantWork)
-	c.st.Locks.Begin(c.NowMillis, int(c.turned/grantWork))
+	c.lockBudget = max(c.lockWorkLeft, int64(own)*locks.ChangeUnits*grantWork)
+	c.st.Locks.Begin(c.NowMillis, int(c.lockBudget/grantWork))
 }
 
 // ownWork returns the work that a request must pay for own changes if the entry's budget for changes does not suffice.
@@ -53,7 +53,7 @@ func (c *call) ownWork(own int) int64 {
 	if c.Reading {
 		return 0
 	}
-	return max(0, int64(own)*locks.ChangeUnits*grantWork-c.endings)
+	return max(0, int64(own)*locks.ChangeUnits*grantWork-c.lockWorkLeft)
 }
 
 // ownChanges returns the number of changes that a lock command with this number of keys may always make.
@@ -70,7 +70,7 @@ func (c *call) changeLocks(keys int) *locks.Table {
 	if keys > 0 {
 		own = ownChanges(keys)
 	}
-	c.turnLocks(own)
+	c.setLockBudget(own)
 	return c.st.Locks
 }
 
@@ -80,13 +80,13 @@ func (c *call) settleLock(db int, key string) {
 	c.publishLockEvents()
 }
 
-// LockAt settles a key, and reports whether the key is a lock then. If the budget does not suffice for the settlement,
-// it sets Over and reports true.
+// HasLockAt settles a key, and reports whether the key is a lock then. If the budget does not suffice for the
+// settlement, it sets OverBudget and reports true.
 //
 // Requires: the request writes.
-func (c *call) LockAt(db int, key string) bool {
+func (c *call) HasLockAt(db int, key string) bool {
 	switch {
-	case !c.LocksThere():
+	case !c.HasLocks():
 		return false
 	case !c.st.Locks.HasOrFlushed(db, key):
 		return false
@@ -110,21 +110,21 @@ func (c *call) settleKeys(b *binding) bool {
 			c.settleLock(c.DB, key)
 		}
 	}
-	return !c.Over
+	return !c.OverBudget
 }
 
 // publishLockEvents passes the events of the lock table to LockEvent, updates the items of the locks, and charges the
 // entry for the changes.
 func (c *call) publishLockEvents() {
 	t := c.st.Locks
-	used := max(0, c.turned-int64(t.BudgetLeft())*grantWork)
-	c.Spend(max(0, used-c.endings))
-	c.endings = max(0, c.endings-used)
-	c.turned = int64(t.BudgetLeft()) * grantWork
-	told := t.TakeEvents()
+	used := max(0, c.lockBudget-int64(t.BudgetLeft())*grantWork)
+	c.Spend(max(0, used-c.lockWorkLeft))
+	c.lockWorkLeft = max(0, c.lockWorkLeft-used)
+	c.lockBudget = int64(t.BudgetLeft()) * grantWork
+	events := t.TakeEvents()
 	touch := lockKey{db: -1}
-	for i := range told {
-		e := &told[i]
+	for i := range events {
+		e := &events[i]
 		at := lockKey{e.DB, e.Key}
 		if touch != at && (e.Kind <= locks.JoinedQueue || e.Kind == locks.LeftQueue) {
 			c.touchLock(touch)
@@ -149,7 +149,7 @@ func (c *call) LockEvent(e *locks.Event) {
 			c.auditStock(e)
 			return
 		}
-		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.latest.deletes
+		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.lastBinding.deletes
 		c.recordStockLoss(e)
 		if c.Interest&event.InLocks != 0 {
 			c.auditStock(e)
@@ -278,7 +278,7 @@ func (c *call) messageOf(e *locks.Event) string {
 
 // notifyClient emits an event about a lock to a connection, if this node has the connection.
 func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
-	if to.Origin != c.own || to.Conn == 0 {
+	if to.Origin != c.thisNode || to.Conn == 0 {
 		return
 	}
 	reason := e.Reason.String()
@@ -295,7 +295,7 @@ func (c *call) notifyClient(kind event.Kind, e *locks.Event, to locks.Client) {
 
 // notifyWaiter emits the reply to a request whose wait has ended, if the client is connected to this node.
 func (c *call) notifyWaiter(e *locks.Event) {
-	if e.Name.Origin != c.own {
+	if e.Name.Origin != c.thisNode {
 		return
 	}
 	reply := protocol.Null
@@ -341,5 +341,6 @@ func refusalOf(err error) protocol.Value {
 	return protocol.Err("the request for a lock is corrupt")
 }
 
-// worksOn charges the work for this number of keys. It reports whether the budget sufficed; if not, it charges nothing.
-func (c *call) worksOn(keys int) bool { return c.Pays(int64(keys) * lockWork) }
+// paysForKeys charges the work for this number of keys. It reports whether the budget sufficed; if not, it charges
+// nothing.
+func (c *call) paysForKeys(keys int) bool { return c.Pays(int64(keys) * lockWork) }

@@ -61,7 +61,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 	if c.anyNotLock(r.Keys...) {
 		return command.ErrWrongType
 	}
-	if !c.worksOn(len(r.Keys)) || !c.fitsChanges(len(r.Keys)) {
+	if !c.paysForKeys(len(r.Keys)) || !c.fitsChanges(len(r.Keys)) {
 		return command.ErrOverWork
 	}
 	r.Session = c.usableSession(r.Session)
@@ -81,7 +81,7 @@ func (c *call) acquire(o *lockOptions) protocol.Value {
 		}
 		return protocol.Integer(int64(answer.Fence))
 	case !answer.Waiting:
-		c.TellNative(locks.Refused, r.Keys[0], r.Owner)
+		c.EmitNative(locks.Refused, r.Keys[0], r.Owner)
 		return protocol.Null
 	case answer.Kept:
 		for _, key := range r.Keys {
@@ -105,7 +105,7 @@ func (c *call) ownerOf() (key, owner string, problem protocol.Value) {
 		return key, owner, protocol.ErrOwnerTooLong.Value()
 	case c.anyNotLock(key):
 		return key, owner, command.ErrWrongType
-	case !c.worksOn(1), !c.fitsChanges(1):
+	case !c.paysForKeys(1), !c.fitsChanges(1):
 		return key, owner, command.ErrOverWork
 	}
 	return key, owner, problem
@@ -155,7 +155,7 @@ func releaseOp(c *call) protocol.Value {
 	left, ok := c.changeLocks(1).Release(c.DB, key, owner, all)
 	c.publishLockEvents()
 	if !ok {
-		c.TellNative(locks.Mismatched, key, owner)
+		c.EmitNative(locks.Mismatched, key, owner)
 		return protocol.Null
 	}
 	if left > 0 {
@@ -177,7 +177,7 @@ func releaseallOp(c *call) protocol.Value {
 	if c.anyNotLock(keys...) {
 		return command.ErrWrongType
 	}
-	if !c.worksOn(len(keys)) || !c.fitsChanges(len(keys)) {
+	if !c.paysForKeys(len(keys)) || !c.fitsChanges(len(keys)) {
 		return command.ErrOverWork
 	}
 	n := c.changeLocks(len(keys)).ReleaseAll(c.DB, keys, rest[0])

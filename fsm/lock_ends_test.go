@@ -29,7 +29,7 @@ func manyHolds(t *testing.T, n, steps int, leases bool) *driver {
 			body = nil
 		}
 	}
-	d.m.budgets.endings = int64(steps) * locks.ChangeUnits * grantWork
+	d.m.budgets.lockChanges = int64(steps) * locks.ChangeUnits * grantWork
 	return d
 }
 
@@ -119,7 +119,7 @@ func TestKeysBehindTheEndings(t *testing.T) {
 		d.native(1, 0, "lock.acquire", fmt.Sprint("lock:", i), "me", "px", "1000")
 	}
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
-	d.m.budgets.serving, d.m.budgets.endings = 0, 0
+	d.m.budgets.serving, d.m.budgets.lockChanges = 0, 0
 	d.nowMillis += 1001
 	last := fmt.Sprint("lock:", many-1)
 	told := d.record(pipeline("set " + last + " v"))
@@ -149,7 +149,7 @@ func TestBrokenCrowd(t *testing.T) {
 		for i := range many {
 			d.native(1, 0, "lock.acquire", "k", fmt.Sprint("o", i), "px", "60000", "shared")
 		}
-		d.m.budgets.endings = 0
+		d.m.budgets.lockChanges = 0
 		d.do(words...)
 		require.Zero(t, d.m.LockStats().Holds)
 		for request, want := range map[string]string{

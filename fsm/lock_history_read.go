@@ -62,8 +62,8 @@ func lockHistoryOp(c *call) protocol.Value {
 	if !c.Pays(work) {
 		return command.ErrOverWork
 	}
-	c.MeetLocks()
-	c.meetStockEnds()
+	c.NoteDueLocks()
+	c.noteDueStockLocks()
 	q.match.Start(&c.Call)
 	var shown []protocol.Value
 	next := uint64(0)

@@ -269,7 +269,7 @@ func TestUndoneEndsLeaveNoHistory(t *testing.T) {
 		d.fill("dead", 2*sweepLimit, 900)
 		d.do("set", "stock", "t", "nx", "px", "1000")
 		d.nowMillis += 1001
-		d.m.budgets.endings = 0
+		d.m.budgets.lockChanges = 0
 		require.True(t, d.eval(script).IsError())
 		require.True(t, d.m.st.Locks.HasOrFlushed(0, "native"))
 		dumps = append(dumps, dump(t, d.m))

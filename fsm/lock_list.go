@@ -43,10 +43,10 @@ func (c *call) listLocks(l *lockListing) protocol.Value {
 		return problem
 	}
 	l.query.Session = c.usableSession(l.query.Session)
-	if !c.worksOn(l.query.Count) {
+	if !c.paysForKeys(l.query.Count) {
 		return command.ErrOverWork
 	}
-	c.MeetLocks()
+	c.NoteDueLocks()
 	l.match.Start(&c.Call)
 	l.query.Match = func(key string) bool { return l.match.Match(key) && c.MayRead(key) }
 	next, fits := l.run(c)
@@ -177,10 +177,10 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 	outer := c.DB
 	c.DB = db
 	defer func() { c.DB = outer }()
-	c.MeetAll()
+	c.NoteDueKeys()
 	passed, last := 0, uint64(0)
 	c.Ascend(l.query.Cursor<<command.CursorShift, func(it *keyspace.Item) bool {
-		if at := command.Position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.DueMet) && at != last {
+		if at := command.Position(it); (seen >= l.query.Count || passed >= maxPassedKeys || c.HasDue) && at != last {
 			next = at
 			return false
 		}
@@ -205,11 +205,11 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 
 // listPolled is listStock for the option WAITING: it adds rows only for locks that clients poll for.
 func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
-	if c.seen == nil {
+	if c.readWatch == nil {
 		return 0, 0
 	}
 	var polled []*keyspace.Item
-	for at, queue := range c.seen.polls.byKey { // unordered: sorted below
+	for at, queue := range c.readWatch.polls.byKey { // unordered: sorted below
 		if at.db != db || !slices.ContainsFunc(queue.all, func(w poll) bool { return w.waits(c.st.ClockMillis) }) {
 			continue
 		}
@@ -219,7 +219,7 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 			polled = append(polled, it)
 		}
 	}
-	c.Spend(int64(len(c.seen.polls.byKey)) * command.KeyWork)
+	c.Spend(int64(len(c.readWatch.polls.byKey)) * command.KeyWork)
 	slices.SortFunc(polled, func(a, b *keyspace.Item) int {
 		return cmp.Or(cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Key(), b.Key()))
 	})

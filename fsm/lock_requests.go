@@ -44,7 +44,7 @@ func lockCommandOp(c *call) protocol.Value {
 	switch {
 	case !ok, b == nil, b.row == nil, b.row.Group != protocol.GroupModule, !b.writes:
 		return errLockRequest
-	case !b.takes(len(words)):
+	case !b.acceptsArity(len(words)):
 		return command.ErrArity(words[0])
 	case c.refuses(b, words):
 		return c.refusal
@@ -102,7 +102,7 @@ func nodeKeepaliveOp(c *call) protocol.Value {
 		return command.ErrOverWork
 	}
 	t := c.changeLocks(0)
-	c.turnLocks(keepaliveChanges)
+	c.setLockBudget(keepaliveChanges)
 	t.KeepNodeAlive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
 	c.publishLockEvents()
 	return protocol.OK
@@ -123,7 +123,7 @@ func endConnectionsOp(c *call) protocol.Value {
 		clients[i] = client
 		work += 1 + c.st.Locks.SessionsOf(client)
 	}
-	if !c.worksOn(work) {
+	if !c.paysForKeys(work) {
 		return command.ErrOverWork
 	}
 	ended := 0
@@ -146,7 +146,7 @@ func returnGrantOp(c *call) protocol.Value {
 	if !ok || !known {
 		return errLockRequest
 	}
-	if !c.worksOn(1) || !c.fitsChanges(1) {
+	if !c.paysForKeys(1) || !c.fitsChanges(1) {
 		return command.ErrOverWork
 	}
 	given := c.changeLocks(1).ReturnGrant(c.DB, c.Args[1], c.Args[2], uint64(fence), client)

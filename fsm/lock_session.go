@@ -51,7 +51,7 @@ func sessionOpenOp(c *call) protocol.Value {
 		return errNoConnection
 	case connection && millis < leastConnectionMillis:
 		return errShortSession
-	case !c.worksOn(1):
+	case !c.paysForKeys(1):
 		return command.ErrOverWork
 	}
 	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name, c.user)
@@ -75,7 +75,7 @@ func sessionRefusal(err error) protocol.Value {
 // notifyKept emits SessionKept for a session that is attached to the client's connection now, if it is a connection of
 // this node.
 func (c *call) notifyKept(id uint64, leaseMillis int64) {
-	if c.from.client.Origin == c.own {
+	if c.from.client.Origin == c.thisNode {
 		c.Events = append(c.Events, event.Event{Kind: event.SessionKept, Lock: &event.LockNews{
 			Conn:    c.from.client.Conn,
 			Session: id, LeaseMillis: leaseMillis,
@@ -89,7 +89,7 @@ func (c *call) sessionOf() (id uint64, problem protocol.Value) {
 	switch {
 	case !ok:
 		return 0, command.ErrNotInteger
-	case !c.worksOn(1):
+	case !c.paysForKeys(1):
 		return 0, command.ErrOverWork
 	}
 	return c.usableSession(uint64(max(0, n))), problem
@@ -143,7 +143,7 @@ func sessionAttachOp(c *call) protocol.Value {
 	case !ok:
 		return protocol.Null
 	}
-	if before.Client != c.from.client && before.Client.Origin == c.own {
+	if before.Client != c.from.client && before.Client.Origin == c.thisNode {
 		c.Events = append(c.Events, event.Event{Kind: event.SessionLeft, Lock: &event.LockNews{
 			Conn:    before.Client.Conn,
 			Session: id,
@@ -173,7 +173,7 @@ func sessionInfoOp(c *call) protocol.Value {
 	}
 	s := c.st.Locks.Session(id, c.NowMillis)
 	if s == nil {
-		c.DueMet = c.DueMet || c.Reading && c.st.Locks.Session(id, c.st.ClockMillis) != nil
+		c.HasDue = c.HasDue || c.Reading && c.st.Locks.Session(id, c.st.ClockMillis) != nil
 		return protocol.Null
 	}
 	return c.showSession(s)
@@ -188,10 +188,10 @@ func sessionListOp(c *call) protocol.Value {
 	switch {
 	case problem.IsError():
 		return problem
-	case !c.worksOn(count):
+	case !c.paysForKeys(count):
 		return command.ErrOverWork
 	}
-	c.MeetLocks()
+	c.NoteDueLocks()
 	rows, next, looked := c.st.Locks.Sessions(c.user, cursor, count, c.NowMillis)
 	if c.Spend(int64(looked) * command.KeyWork); !c.Fits(0) {
 		return command.ErrOverWork

@@ -52,7 +52,7 @@ func sampledLocks(t *testing.T) *driver {
 	d.apply(requestFrom(nil, 2, 300, "eval", "redis.call('hset','hash','f',1) redis.call('pexpire','hash',900)", "0"))
 	d.do("pexpire", "stock", "2000")
 	d.db = 1
-	d.m.budgets.serving, d.m.budgets.endings = 0, 0
+	d.m.budgets.serving, d.m.budgets.lockChanges = 0, 0
 	d.do("flushdb")
 	return d
 }
@@ -235,7 +235,7 @@ func TestListeningIsFree(t *testing.T) {
 	d.native(1, 1, "lock.acquire", "k", "you", "px", "1000", "wait", "0")
 	d.native(1, 0, "lock.cancel", "k", "you")
 	require.Zero(t, d.m.budgets.serving-d.m.call.wakeBudget.left)
-	require.Zero(t, d.m.budgets.endings-d.m.call.endings, "no step was taken")
+	require.Zero(t, d.m.budgets.lockChanges-d.m.call.lockWorkLeft, "no step was taken")
 }
 
 // TestLocksOfNestedScripts: a script in a transaction that is stopped takes back what it did to locks, and

@@ -209,7 +209,7 @@ func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	}
 	for _, key := range h.env.Keys[:min(mostScriptWords, len(h.env.Keys))] {
 		for _, arg := range h.env.Args[:min(mostScriptWords, len(h.env.Args))] {
-			c.TellMismatched(key, arg)
+			c.EmitMismatched(key, arg)
 		}
 	}
 }

@@ -58,27 +58,27 @@ type call struct {
 
 	memoryLimit
 	scriptSteps int64 // bounds the steps of a script
-	acting
+	accounting
 	refusal protocol.Value // the reply to a command that was refused
-	chance
+	logPosition
 	meter
-	listening
+	entryOutput
 	watch lockWatch
-	// seen is the lockWatch of the node while a read runs. It is nil while a log entry runs, since no reply to a logged
-	// request may depend on it.
-	seen    *lockWatch
-	from    caller
-	taking  uint64 // the id of the cause for the stock locks that the request removes, or 0
-	watched string // the watched keys of the current transaction
+	// readWatch is the lockWatch of the node while a read runs. It is nil while a log entry runs, since no reply to a
+	// logged request may depend on it.
+	readWatch    *lockWatch
+	from         caller
+	stockCauseID uint64 // the id of the cause for the stock locks that the request removes, or 0
+	watched      string // the watched keys of the current transaction
 	// incarnation is the incarnation of the last batch. The waits of earlier incarnations of its node have ended.
 	incarnation protocol.Incarnation
 
 	journal journal
 	scripts scriptHost
 
-	latest   *binding // the last command that was looked up, since pipelines repeat commands
-	prefetch prefetcher
-	replies  []protocol.Value // the replies of the batch so far
+	lastBinding *binding // the last command that was looked up, since pipelines repeat commands
+	prefetch    prefetcher
+	replies     []protocol.Value // the replies of the batch so far
 }
 
 // init sets the fields of c that all commands share.
@@ -95,8 +95,8 @@ func (c *call) use(st *state, ops bindings) {
 // op is the function of a command. It returns the reply.
 type op func(c *call) protocol.Value
 
-// acting has the quota and the account of the user of the current request.
-type acting struct {
+// accounting has the quota and the account of the user of the current request.
+type accounting struct {
 	quota  protocol.Quota // its user is empty if the user has no quota
 	opened bool           // the request has given the account to the user
 	former string         // the user who had the account before
@@ -108,23 +108,23 @@ type meter struct {
 	writeBudget budget // for requests that write, and for the price of all requests
 	readBudget  budget // for reads, beyond their price
 	wakeBudget  budget // for waiters that are served
-	// endings is the work that the entry has left for changes of native locks. turned is the budget of the lock table, in
-	// work, after the last turnLocks or publishLockEvents.
-	endings, turned int64
+	// lockWorkLeft is the work that the entry has left for changes of native locks. lockBudget is the budget of the table,
+	// in work, after the last setLockBudget or publishLockEvents.
+	lockWorkLeft, lockBudget int64
 }
 
-// chance has the position of the current command in the log, which seeds the random decisions of the command. So the
-// decisions differ between commands, and are the same on all nodes.
-type chance struct {
+// logPosition is the position of the current command in the log, which seeds the random decisions of the command. So
+// the decisions differ between commands, and are the same on all nodes.
+type logPosition struct {
 	origin   protocol.Incarnation // the incarnation that made the batch
 	seq      uint64               // the number of the batch
 	scripted [2]uint64            // the numbers of scripts of the batch that may write, and of those that only read
 }
 
-// listening has what the current entry has for the sink and the counts of this node.
-type listening struct {
+// entryOutput collects the events of the current entry for the sink, and the counts of this node.
+type entryOutput struct {
 	locked      LockCounts           // the counts of [LockStats]
-	own         protocol.Incarnation // the incarnation of this node
+	thisNode    protocol.Incarnation // the incarnation of this node
 	breaking    bool                 // the current command ends holds by force
 	broken      []event.BrokenHold   // the first holds that the command has ended by force
 	calledBytes int                  // the size of the Called events of the entry

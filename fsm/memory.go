@@ -71,8 +71,8 @@ func (c *call) refusesLoad(source string) bool {
 	return c.st.usedBytes()+more > c.limitBytes && loaded+more > c.limitBytes/loadedShare
 }
 
-// remembersMore reports whether the sources of EVAL exceed their share.
-func (c *call) remembersMore() bool {
+// isOverEvalShare reports whether the sources of EVAL exceed their share.
+func (c *call) isOverEvalShare() bool {
 	sc := &c.st.scripts
 	if sc.byTurn.Len() > maxRemembered || sc.rememberedBytes > maxRememberedBytes {
 		return true
@@ -158,7 +158,7 @@ func (c *call) openAccount(q *protocol.Quota) {
 		return
 	}
 	as := &c.st.accounts
-	c.acting, c.Account = acting{quota: *q}, as.numbers[q.User]
+	c.accounting, c.Account = accounting{quota: *q}, as.numbers[q.User]
 	switch {
 	case c.Account != 0:
 		return
@@ -182,7 +182,7 @@ func (c *call) closeAccount() {
 	if c.opened && c.st.usage(c.Account) == (Account{}) {
 		c.st.accounts.set(c.Account, c.former)
 	}
-	c.acting, c.Account = acting{}, 0
+	c.accounting, c.Account = accounting{}, 0
 }
 
 // refuses reports whether a command is refused since it may make the state grow. c.refusal is the reply.

@@ -35,7 +35,7 @@ func isNX(word string) bool { return command.IsWord(word, "NX") }
 func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool {
 	b := m.ops[words[0]]
 	many := words[0] == "lock.acquireall"
-	if !many && words[0] != "lock.acquire" || !b.takes(len(words)) {
+	if !many && words[0] != "lock.acquire" || !b.acceptsArity(len(words)) {
 		return false
 	}
 	o := lockOptions{
@@ -50,7 +50,7 @@ func (m *machine) wouldWaitForLock(db int, words []string, nowMillis int64) bool
 // wouldBlock reports whether all keys are missing that a blocking command takes from.
 func (m *machine) wouldBlock(db int, words []string, nowMillis int64) bool {
 	b := m.ops[words[0]]
-	if b == nil || !b.blocks || !b.takes(len(words)) {
+	if b == nil || !b.blocks || !b.acceptsArity(len(words)) {
 		return false
 	}
 	var room [4]int

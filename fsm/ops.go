@@ -105,8 +105,8 @@ func selectOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// knows reports whether the version of the entry has a command, with or without its later options. row is nil for
+// hasCommand reports whether the version of the entry has a command, with or without its later options. row is nil for
 // requests that only nodes write.
-func (c *call) knows(row *protocol.Command) bool {
+func (c *call) hasCommand(row *protocol.Command) bool {
 	return row == nil || row.LogVersion <= c.EntryVersion
 }

@@ -58,7 +58,7 @@ func waitForKeyOp(c *call) protocol.Value {
 	switch {
 	case !ok, c.Undo != nil, b == nil, !b.blocks:
 		return protocol.Err("request to wait is corrupt")
-	case !b.takes(len(words)):
+	case !b.acceptsArity(len(words)):
 		return command.ErrArity(words[0])
 	case c.refuses(b, words):
 		return c.refusal

@@ -22,7 +22,7 @@ func (m *machine) Restore(r io.Reader) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.skipped = append(m.skipped, lostBetween(m.st, st, m.call.own)...)
+	m.skipped = append(m.skipped, lostBetween(m.st, st, m.call.thisNode)...)
 	m.st, m.call.incarnation = st, protocol.Incarnation{}
 	m.version.Store(uint32(st.version))
 	return nil

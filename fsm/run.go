@@ -10,10 +10,10 @@ import (
 // run runs the command c.Args in database c.DB, and returns the reply.
 func (c *call) run() protocol.Value {
 	b := c.lookup(c.Args[0])
-	if b == nil || !c.knows(b.row) {
+	if b == nil || !c.hasCommand(b.row) {
 		return unknownCommand(c.Args)
 	}
-	if !b.takes(len(c.Args)) {
+	if !b.acceptsArity(len(c.Args)) {
 		return command.ErrArity(c.Args[0])
 	}
 	if c.refuses(b, c.Args) {
@@ -25,12 +25,12 @@ func (c *call) run() protocol.Value {
 
 // lookup returns the binding of a command, or nil.
 func (c *call) lookup(name string) *binding {
-	if c.latest != nil && c.latest.name == name {
-		return c.latest
+	if c.lastBinding != nil && c.lastBinding.name == name {
+		return c.lastBinding
 	}
 	b := c.ops[name]
 	if b != nil {
-		c.latest = b
+		c.lastBinding = b
 	}
 	return b
 }
@@ -44,7 +44,7 @@ func (c *call) writes(name string) bool {
 // begin prepares c for a request. number seeds the random decisions of the request, and differs between requests.
 func (c *call) begin(r *protocol.Request, number uint64) {
 	c.DB, c.conn, c.Args, c.user, c.rules, c.reader = r.DB, r.Conn, r.Args, r.User, r.Rights, nil
-	c.Seed, c.Draws, c.taking = number, 0, 0
+	c.Seed, c.Draws, c.stockCauseID = number, 0, 0
 }
 
 // do runs a command. It first settles the locks among the keys of the command, and refuses to write a key that is a
@@ -55,12 +55,12 @@ func (b *binding) do(c *call) protocol.Value {
 	}
 	var reply protocol.Value
 	switch {
-	case b.guarded && c.LocksThere() && c.meetsLock(b.row):
-		if c.Over {
+	case b.guarded && c.HasLocks() && c.hasLockKey(b.row):
+		if c.OverBudget {
 			return command.ErrOverWork
 		}
 		reply = command.ErrWrongType
-	case b.settles && !c.Reading && c.LocksThere() && !c.settleKeys(b):
+	case b.settles && !c.Reading && c.HasLocks() && !c.settleKeys(b):
 		return command.ErrOverWork
 	case b.of != nil:
 		reply = b.of(&c.Call)
@@ -98,8 +98,8 @@ func (c *call) runRead() protocol.Value {
 // not run again in a later entry, since later requests of the batch have then run before it.
 func (c *call) readInEntry() protocol.Value {
 	reply := c.runRead()
-	if c.Over {
-		c.Over = false
+	if c.OverBudget {
+		c.OverBudget = false
 		return protocol.ErrNoRoom.Value()
 	}
 	return reply

@@ -114,9 +114,9 @@ func (sc *scriptCache) forget(s *script) {
 	sc.byTurn.Delete(s.turn)
 }
 
-// ages reports whether a run of s, which is cached, must be recorded. A run of a young script need not be, or every
-// call of a script would change the state.
-func (sc *scriptCache) ages(s *script) bool {
+// needsRecord reports whether a run of s, which is cached, must be recorded. A run of a young script need not be, or
+// every call of a script would change the state.
+func (sc *scriptCache) needsRecord(s *script) bool {
 	return s.turn != 0 && sc.turns-s.turn >= maxRemembered/2
 }
 

@@ -62,7 +62,7 @@ func (m *machine) KeptSessions(f func(conn int64, session uint64, leaseMillis in
 	for cursor := uint64(0); ; {
 		rows, next, _ := m.st.Locks.Sessions("", cursor, maxListed, now)
 		for i := range rows {
-			if s := &rows[i]; s.Connection && s.Client.Origin == m.call.own {
+			if s := &rows[i]; s.Connection && s.Client.Origin == m.call.thisNode {
 				f(s.Client.Conn, s.ID, s.LeaseMillis)
 			}
 		}

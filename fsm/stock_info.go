@@ -94,12 +94,12 @@ func holdsStock(it *keyspace.Item, owner string) bool {
 	return has && owner != modeField
 }
 
-// polling returns the number of clients that poll for a stock lock. In a log entry it returns 0: see call.seen.
+// polling returns the number of clients that poll for a stock lock. In a log entry it returns 0: see call.readWatch.
 func (c *call) polling(db int, key string) (n int) {
-	if c.seen == nil || c.seen.polls.count == 0 {
+	if c.readWatch == nil || c.readWatch.polls.count == 0 {
 		return 0
 	}
-	for _, w := range c.seen.polls.of(db, key) {
+	for _, w := range c.readWatch.polls.of(db, key) {
 		if w.waits(c.st.ClockMillis) {
 			n++
 		}

@@ -26,7 +26,7 @@ func (c *call) recordStockLoss(e *locks.Event) {
 		c.stockLost(e.DB, it, e.Reason, e.CauseID)
 	case e.Kind == locks.Released && command.IsStockLock(it),
 		// A command that changes a string instead of replacing it, such as INCR, takes the lock from nobody.
-		e.Kind == locks.Overwritten && c.latest.overwrites && command.IsStockLock(it) &&
+		e.Kind == locks.Overwritten && c.lastBinding.overwrites && command.IsStockLock(it) &&
 			!(next.IsString() && it.IsString() && next.Value() == it.Value()):
 		c.stockTaken(e.DB, it)
 	}
@@ -93,7 +93,7 @@ func (c *call) stockTaken(db int, it *keyspace.Item) {
 	owners, count := stockOwners(it, mostAlike)
 	all := len(owners)
 	if owners = slices.DeleteFunc(owners, func(h locks.Hold) bool { return c.names(h.Owner) }); len(owners) > 0 {
-		c.noteStockLosses(db, it, owners, count-all+len(owners), locks.Broken, c.takingCause())
+		c.noteStockLosses(db, it, owners, count-all+len(owners), locks.Broken, c.recordStockCause())
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *call) names(owner string) bool {
 		words := c.scripts.env.Args
 		return slices.Contains(words[:min(mostNames, len(words))], owner)
 	}
-	if c.latest.row == nil || c.latest.row.Group != protocol.GroupString {
+	if c.lastBinding.row == nil || c.lastBinding.row.Group != protocol.GroupString {
 		return false
 	}
 	return slices.Contains(c.Args[min(2, len(c.Args)):], owner)
@@ -142,14 +142,14 @@ func (c *call) watches(db int, key string) bool {
 	return false
 }
 
-// takingCause returns the id of the current request as the cause of losses of stock locks. It records one cause for all
-// losses by the request.
-func (c *call) takingCause() uint64 {
-	if c.taking == 0 {
-		c.taking = c.recordCause(stockLocks, "")
+// recordStockCause returns the id of the current request as the cause of losses of stock locks. It records one cause
+// for all losses by the request.
+func (c *call) recordStockCause() uint64 {
+	if c.stockCauseID == 0 {
+		c.stockCauseID = c.recordCause(stockLocks, "")
 		c.losses(stockLocks).trimCauses()
 	}
-	return c.taking
+	return c.stockCauseID
 }
 
 // mostFlushed bounds the keys of a flushed database that flushStock searches for stock locks.
@@ -169,11 +169,11 @@ func (c *call) flushStock(db int) {
 			marks--
 		}
 		if command.IsStockLock(it) {
-			c.TellLost(db, it, locks.Flushed, c.takingCause())
+			c.EmitLost(db, it, locks.Flushed, c.recordStockCause())
 		}
 		return looked < mostFlushed && marks > 0
 	})
-	if looked == mostFlushed && c.taking != 0 {
+	if looked == mostFlushed && c.stockCauseID != 0 {
 		c.st.history.kinds[stockLocks].byForce.left += uint64(marks)
 	}
 	if marks > 0 && c.Interest&event.InLocks != 0 {
@@ -182,12 +182,12 @@ func (c *call) flushStock(db int) {
 	c.Spend(int64(looked) * command.KeyWork)
 }
 
-// meetStockEnds is [Call.MeetAll] for all databases that have stock locks: it sets DueMet if a key ends before the
-// read.
-func (c *call) meetStockEnds() {
+// noteDueStockLocks is [Call.NoteDueKeys] for all databases that have stock locks: it sets HasDue if a key ends before
+// the read.
+func (c *call) noteDueStockLocks() {
 	for _, d := range c.st.Databases {
 		if c.Reading && d.Marks() > 0 {
-			c.DueMet = c.DueMet || d.EndsBetween(c.st.ClockMillis, c.NowMillis)
+			c.HasDue = c.HasDue || d.EndsBetween(c.st.ClockMillis, c.NowMillis)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 		c.Notify(event.ClassGeneric, "del", b.Key)
 		c.notifyRedisson(&was)
 	}
-	c.TellBroken(&was, owners, count, c.recordCause(stockLocks, text))
+	c.EmitBroken(&was, owners, count, c.recordCause(stockLocks, text))
 	c.losses(stockLocks).trimCauses()
 	c.locked.Breaks++
 	c.notifyBroken(&was, owners, count, text)

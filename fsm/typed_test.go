@@ -171,7 +171,7 @@ func TestRollBackCopiesLittle(t *testing.T) {
 		changed := d.m.Hash()
 		require.NotEqual(t, before, changed)
 		undone := allocatedBy(func() {
-			from := c.begins()
+			from := c.beginSavepoint()
 			change()
 			c.undoTo(&from)
 		})

@@ -23,8 +23,8 @@ func (c *call) noteScripts() {
 	}
 }
 
-// begins starts to record changes, until ends or undoTo.
-func (c *call) begins() (from savepoint) {
+// beginSavepoint records the following changes, until releaseSavepoint or undoTo.
+func (c *call) beginSavepoint() (from savepoint) {
 	if c.Undo == nil {
 		from.outermost = true
 		c.Undo = &c.journal.Journal
@@ -39,8 +39,8 @@ func (c *call) begins() (from savepoint) {
 	return from
 }
 
-// ends keeps the changes since from.
-func (c *call) ends(from *savepoint) {
+// releaseSavepoint keeps the changes since from.
+func (c *call) releaseSavepoint(from *savepoint) {
 	if from.outermost {
 		c.journal.reset()
 		c.Undo = nil
@@ -76,7 +76,7 @@ func (c *call) undoTo(from *savepoint) {
 		clear(j.histories[from.histories:])
 		j.histories = j.histories[:from.histories]
 	}
-	j.locksKept, j.historyKept, c.taking = false, false, 0
+	j.locksKept, j.historyKept, c.stockCauseID = false, false, 0
 	clear(j.Changes[from.changes:])
 	j.Changes, j.NewKeys = j.Changes[:from.changes], j.NewKeys[:from.newKeys]
 	st.Versions, st.Swaps = from.versions, from.swaps
@@ -86,7 +86,7 @@ func (c *call) undoTo(from *savepoint) {
 		st.scripts = *j.scripts
 	}
 	st.sumItems()
-	c.ends(from)
+	c.releaseSavepoint(from)
 }
 
 // keptChanges bounds the changes that an empty journal keeps memory for.

@@ -38,7 +38,7 @@ func TestRollBack(t *testing.T) {
 		c.use(d.m.st, d.m.ops)
 		c.NowMillis = d.nowMillis
 		c.Ceiling = boundless
-		from := c.begins()
+		from := c.beginSavepoint()
 		copies := 1 // a savepoint and a roll-back allow one more
 		some := func(most int) {
 			for range 1 + g.rng.Intn(most) {
@@ -65,14 +65,14 @@ func TestRollBack(t *testing.T) {
 		for range 1 + g.rng.Intn(8) {
 			copies++
 			beforeInner := withoutScripts(t, d.m)
-			inner := c.begins() // a script
+			inner := c.beginSavepoint() // a script
 			some(5)
 			if g.rng.Intn(2) == 0 {
 				copies++
 				c.undoTo(&inner)
 				require.Equal(t, beforeInner, withoutScripts(t, d.m), "seed %d", seed)
 			} else {
-				c.ends(&inner)
+				c.releaseSavepoint(&inner)
 			}
 			some(5)
 			ofLocks := slices.Clone(c.journal.Changes)

@@ -8,45 +8,45 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// verifier decides when the whole state is verified: each entry pays for a number of things. It also remembers numbers
-// that never fall.
+// verifier decides when the whole state is verified: each entry pays for a number of records. It also compares numbers
+// that never fall with their last values.
 type verifier struct {
-	paid  int
-	known *state // the state that least is of
-	least rising
+	paid int
+	of   *state // the state that has the last counters
+	last counters
 }
 
-// rising has numbers that never fall.
-type rising struct {
+// counters has numbers that never fall.
+type counters struct {
 	version                        byte
 	clockMillis                    int64
 	versions, fences, turns, swaps uint64
 }
 
-// paidByEntry is the number of things that an entry pays for.
+// paidByEntry is the number of records that an entry pays for.
 const paidByEntry = 64
 
 // verify panics if the state contradicts itself. It is called after an entry, if [invariant.On].
 func (m *machine) verify() {
 	st, v := m.st, &m.verifier
-	now := rising{
+	now := counters{
 		version: st.version, clockMillis: st.ClockMillis, versions: st.Versions,
 		fences: st.Locks.Stats().Fences, turns: st.scripts.turns,
 	}
 	for _, at := range st.Swaps {
 		now.swaps = max(now.swaps, at)
 	}
-	if v.known != st {
-		v.known, v.least = st, now
+	if v.of != st {
+		v.of, v.last = st, now
 	}
-	if was := v.least; now.version < was.version || now.clockMillis < was.clockMillis ||
+	if was := v.last; now.version < was.version || now.clockMillis < was.clockMillis ||
 		now.versions < was.versions || now.fences < was.fences || now.turns < was.turns || now.swaps < was.swaps ||
 		now.swaps > now.versions {
 		invariant.Broken("what never falls was %+v, and is %+v", was, now)
 	}
-	v.least = now
+	v.last = now
 	st.published()
-	if v.paid += paidByEntry; v.paid >= st.things() {
+	if v.paid += paidByEntry; v.paid >= st.recordCount() {
 		v.paid = 0
 		invariant.Require(errors.Join(st.verify(), m.call.watch.polls.verify()))
 	}
@@ -54,13 +54,13 @@ func (m *machine) verify() {
 
 // published panics if the lock table has events that no call has published.
 func (st *state) published() {
-	if told := st.Locks.Events(); len(told) > 0 {
-		invariant.Broken("%d events of the lock table are not published, of %q first", len(told), told[0].Key)
+	if events := st.Locks.Events(); len(events) > 0 {
+		invariant.Broken("%d events of the lock table are not published, of %q first", len(events), events[0].Key)
 	}
 }
 
-// things returns the number of things that [state.verify] looks at.
-func (st *state) things() int {
+// recordCount returns the number of records that [state.verify] checks.
+func (st *state) recordCount() int {
 	n := st.Waits.Len() + st.scripts.bySHA.Len()
 	for _, d := range st.Databases {
 		n += d.Stored()

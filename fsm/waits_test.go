@@ -116,7 +116,7 @@ func (s *trio) line(words []string) {
 		s.apply(0, nil)
 	case "room":
 		for _, m := range s.machines {
-			m.budgets.serving, m.budgets.endings = number(1), number(1)/grantWork*grantWork*locks.ChangeUnits
+			m.budgets.serving, m.budgets.lockChanges = number(1), number(1)/grantWork*grantWork*locks.ChangeUnits
 		}
 	case "seats":
 		for _, m := range s.machines {
@@ -353,7 +353,7 @@ func TestLocksAreLostOnce(t *testing.T) {
 		d.native(5, 0, "lock.acquire", "a", "me", "px", "10")
 		d.native(5, 0, "lock.acquire", "b", "me", "px", "10")
 		d.nowMillis += 11
-		d.m.budgets.endings, d.m.budgets.serving = 0, room
+		d.m.budgets.lockChanges, d.m.budgets.serving = 0, room
 		told := map[string]int{}
 		for _, line := range []string{"rpush list x", "ping", "ping", "ping"} {
 			for _, e := range d.record(pipeline("rpush quick x", line)).events {

@@ -9,7 +9,7 @@ import (
 
 // notifyWoken emits the reply to a request whose wait has ended, if the client of the waiter is connected to this node.
 func (c *call) notifyWoken(w *waits.Waiter, reply protocol.Value) {
-	if w.Origin == c.own {
+	if w.Origin == c.thisNode {
 		c.Events = append(c.Events, event.Event{Kind: event.Woken, Seq: w.Ticket, Reply: &reply})
 	}
 }
@@ -105,7 +105,7 @@ func (c *call) serveNext() bool {
 // remain.
 func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	c.DB, c.Args, c.origin, c.seq = w.DB, w.Words, w.Origin, 0
-	c.acting, c.Account = acting{}, w.Account
+	c.accounting, c.Account = accounting{}, w.Account
 	defer c.closeAccount()
 	c.Work, c.Ceiling = requestWork, c.wakeBudget.ceiling()
 	b := c.lookup(w.Words[0])
@@ -114,8 +114,8 @@ func (c *call) retry(w *waits.Waiter) (reply protocol.Value, waits, ok bool) {
 	}
 	c.Unserved, c.Counting = command.Unserved{}, false
 	reply = b.do(c)
-	waits, ok = c.Unserved.Count > 0, !c.Over
+	waits, ok = c.Unserved.Count > 0, !c.OverBudget
 	c.wakeBudget.left -= c.Work
-	c.Over = false
+	c.OverBudget = false
 	return reply, waits, ok
 }

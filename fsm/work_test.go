@@ -464,7 +464,7 @@ func (d *driver) charged() int64 {
 	c := &d.m.call
 	spent := func(p *budget, own int64) int64 { return p.total + own - p.left }
 	return spent(&c.writeBudget, c.bounds.batch) + spent(&c.readBudget, c.bounds.batch) + spent(&c.wakeBudget, 0) +
-		c.bounds.endings - c.endings
+		c.bounds.lockChanges - c.lockWorkLeft
 }
 
 // TestEveryRequestIsMeasured: BenchmarkWork has a case for each request that the machine knows.

@@ -28,10 +28,10 @@ type Call struct {
 	Args []string // args[0] is the name; a subcommand's has the container's before
 
 	instant
-	// Work is the work of the request so far, and Ceiling the most that is allowed. Over: the
-	// request did more, or would have; then nothing of the request is kept, whatever the reply.
+	// Work is the work of the request so far, and Ceiling bounds it. OverBudget is set if the request has exceeded
+	// Ceiling, or would have. The machine then undoes the request, whatever its reply.
 	Work, Ceiling int64
-	Over          bool
+	OverBudget    bool
 	// Account is the number of the user whose request is under way, 0 without a quota.
 	Account int
 	Lookups
@@ -39,9 +39,9 @@ type Call struct {
 	Quiet bool
 	// Reading: other reads may look at the state at the same time.
 	Reading bool
-	// DueMet: the command met a key that is due at nowMillis but not yet by the clock of the state. The
-	// reply is void then.
-	DueMet bool
+	// HasDue is set if a read has looked up a key that is due at NowMillis, but not at the clock of the state. The reply
+	// is then void.
+	HasDue bool
 
 	Interest event.Interest
 	Events   []event.Event
@@ -77,9 +77,9 @@ func With[C, T any](f func(C, T) protocol.Value, arg T) func(C) protocol.Value {
 
 // Host is what commands ask of the machine that runs them.
 type Host interface {
-	// LockAt reports whether a key is a lock, or may become one again. If the budget does not suffice to find out, the
+	// HasLockAt reports whether a key is a lock, or may become one again. If the budget does not suffice to find out, the
 	// request is over.
-	LockAt(db int, key string) bool
+	HasLockAt(db int, key string) bool
 	// MayRead reports whether the user of a request may read a key that is not among its words. It charges for that.
 	MayRead(key string) bool
 	// Full reports whether the state is over the limit of memory.
@@ -115,16 +115,16 @@ func (c *Call) FindIn(db int, key string) *keyspace.Item {
 	it := c.Keys.Databases[db].Find(c.HashOf(key), key)
 	if it == nil {
 		if c.Reading && c.Keys.Locks.IsFlushing() { // a queue may be left of a lock that was flushed
-			c.meetLock(db, key)
+			c.noteDueLock(db, key)
 		}
 		return nil
 	}
 	if it.Ended(c.NowMillis) {
-		c.DueMet = c.DueMet || it.DeadlineMillis >= c.Keys.ClockMillis
+		c.HasDue = c.HasDue || it.DeadlineMillis >= c.Keys.ClockMillis
 		return nil
 	}
 	if it.IsLock() && c.Reading {
-		c.meetLock(db, key)
+		c.noteDueLock(db, key)
 	}
 	return it
 }
@@ -137,10 +137,10 @@ func (c *Call) HashOf(key string) uint64 {
 	return c.hash
 }
 
-// MeetAll is [Call.Find] for ops that look at all keys of the database.
-func (c *Call) MeetAll() {
-	c.DueMet = c.DueMet || c.Keys.Databases[c.DB].EndsBetween(c.Keys.ClockMillis, c.NowMillis)
-	c.MeetLocks()
+// NoteDueKeys is [Call.Find] for ops that look at all keys of the database.
+func (c *Call) NoteDueKeys() {
+	c.HasDue = c.HasDue || c.Keys.Databases[c.DB].EndsBetween(c.Keys.ClockMillis, c.NowMillis)
+	c.NoteDueLocks()
 }
 
 // Ascend is [keyspace.Keyspace.Ascend] in the call's database. It ends early when the request is over its
@@ -173,7 +173,7 @@ func (c *Call) Store(db int, it keyspace.Item) {
 	}
 	before := c.put(db, &it)
 	if c.Interest&event.InLocks != 0 && (before.IsMarked() || it.IsMarked()) {
-		c.tellStored(db, &before, &it)
+		c.emitStored(db, &before, &it)
 	}
 }
 
@@ -189,16 +189,16 @@ func (c *Call) put(db int, it *keyspace.Item) (before keyspace.Item) {
 	c.Keys.ItemBytes += d.Bytes()
 	if !replaced || before.Ended(c.NowMillis) {
 		c.noteNewKey(db, it)
-		c.came(db, it, &before, replaced)
+		c.noteCreated(db, it, &before, replaced)
 	} else if before.IsMarked() && !it.IsMarked() {
-		c.tellOverwritten(db, &before, it)
+		c.emitOverwritten(db, &before, it)
 	}
 	// A collection that was changed in place has been noted since the last savepoint.
 	if c.Undo != nil && !(it.Shares(&before) && it.OwnedBy(c.Keys.Generation)) {
 		c.Undo.Note(Change{Database: d, Item: *it, Before: before, Replaced: replaced})
 	}
 	if c.Interest&event.InChanges != 0 {
-		c.changed(db, it.Key())
+		c.emitChanged(db, it.Key())
 	}
 	c.noteKey(db, it.Key())
 	return before
@@ -219,7 +219,7 @@ func (c *Call) Remove(it *keyspace.Item) { c.RemoveFrom(c.DB, it) }
 
 func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
 	if removed := c.TakeOut(db, it); removed.IsMarked() {
-		c.tellReleased(db, &removed)
+		c.emitReleased(db, &removed)
 	}
 }
 
@@ -235,10 +235,10 @@ func (c *Call) TakeOut(db int, it *keyspace.Item) (removed keyspace.Item) {
 		c.Undo.Note(Change{Database: d, Before: before, Replaced: true})
 	}
 	if c.Interest&event.InChanges != 0 {
-		c.changed(db, before.Key())
+		c.emitChanged(db, before.Key())
 	}
 	if c.Interest&event.InLocks != 0 && removed.IsMarked() {
-		c.tellStored(db, &removed, nil)
+		c.emitStored(db, &removed, nil)
 	}
 	return removed
 }
@@ -259,7 +259,7 @@ func (c *Call) SwapDatabases(a, b int) {
 	c.ReplaceDatabase(a, second)
 	c.ReplaceDatabase(b, first)
 	c.noteSwap(a, b)
-	c.ChangedDatabase(event.Swapped, a, b)
+	c.EmitDatabase(event.Swapped, a, b)
 	if c.Interest&event.InLocks != 0 && a != b && first.Marks()+second.Marks() > 0 {
 		c.LockChanges = append(c.LockChanges, event.LockChange{
 			What: event.LocksSwapped, Stock: true, DB: a, Other: b, AtMillis: c.WallNow(),
@@ -282,11 +282,10 @@ func (c *Call) countFor(d *keyspace.Keyspace, it *keyspace.Item) {
 	}
 }
 
-// came tells that a key came where none was. If over, it took the place of an ended key, before, which goes by
-// that.
-func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
-	if over {
-		c.Goes(db, before)
+// noteCreated records that a key was created. If the key replaced an expired key, that key's removal is recorded first.
+func (c *Call) noteCreated(db int, it, before *keyspace.Item, replaced bool) {
+	if replaced {
+		c.NoteExpired(db, before)
 	}
 	if c.Script != nil && it.Kind() == keyspace.KindHash {
 		c.Script.noteHash(db, it)
@@ -294,15 +293,15 @@ func (c *Call) came(db int, it, before *keyspace.Item, over bool) {
 	c.NotifyIn(db, event.ClassNew, "new", it.Key())
 }
 
-// Goes counts and tells that the stored item of an ended key is removed.
-func (c *Call) Goes(db int, it *keyspace.Item) {
+// NoteExpired counts the removal of the item of an expired key, and emits its events.
+func (c *Call) NoteExpired(db int, it *keyspace.Item) {
 	c.Ended++
 	if it.IsMarked() {
-		c.TellLost(db, it, locks.Expired, 0)
+		c.EmitLost(db, it, locks.Expired, 0)
 	}
 	c.NotifyIn(db, event.ClassExpired, "expired", it.Key())
 	if c.Interest&event.InChanges != 0 {
-		c.changed(db, it.Key())
+		c.emitChanged(db, it.Key())
 	}
 }
 

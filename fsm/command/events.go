@@ -29,13 +29,13 @@ func (c *Call) notifyKeyspace(db int, class event.Classes, name, key string) {
 	}
 }
 
-// changed tells that a key changed. Callers test the interest first: each store passes here.
-func (c *Call) changed(db int, key string) {
+// emitChanged emits that a key changed. Each store calls it, so the callers check the interest first.
+func (c *Call) emitChanged(db int, key string) {
 	c.Events = append(c.Events, event.Event{Kind: event.Changed, DB: db, Key: key, Seq: c.OwnSeq})
 }
 
-// ChangedDatabase tells that a database was replaced by an empty one, or exchanged with other.
-func (c *Call) ChangedDatabase(kind event.Kind, db, other int) {
+// EmitDatabase tells that a database was replaced by an empty one, or exchanged with other.
+func (c *Call) EmitDatabase(kind event.Kind, db, other int) {
 	if c.Interest&event.InChanges != 0 {
 		c.Events = append(c.Events, event.Event{Kind: kind, DB: db, Other: other})
 	}

@@ -77,20 +77,19 @@ func (c *Call) noteSwap(a, b int) {
 	c.Keys.Swaps[a], c.Keys.Swaps[b] = version, version
 }
 
-// LocksThere reports whether there is any lock. If not, only sessions can be due.
-func (c *Call) LocksThere() bool { return c.Keys.Locks.Len() > 0 }
+// HasLocks reports whether there is any lock. If not, only sessions can be due.
+func (c *Call) HasLocks() bool { return c.Keys.Locks.Len() > 0 }
 
-// meetLock is for a read that meets a lock: what is due there by the read's instant has to be in the log
-// first.
-func (c *Call) meetLock(db int, key string) {
-	c.DueMet = c.DueMet || c.Keys.Locks.HasDue(db, key, c.NowMillis)
+// noteDueLock is for a read that meets a lock: what is due there by the read's instant has to be in the log first.
+func (c *Call) noteDueLock(db int, key string) {
+	c.HasDue = c.HasDue || c.Keys.Locks.HasDue(db, key, c.NowMillis)
 }
 
-// MeetLocks sets DueMet for a read of all locks and sessions if the read's instant is later than the state's clock, and
-// an event of a lock or a session is due at that instant. At the state's clock, a lock shows as it is until its event
-// runs.
-func (c *Call) MeetLocks() {
-	c.DueMet = c.DueMet ||
+// NoteDueLocks sets HasDue for a read of all locks and sessions if the read's instant is later than the state's clock,
+// and an event of a lock or a session is due at that instant. At the state's clock, a lock shows as it is until its
+// event runs.
+func (c *Call) NoteDueLocks() {
+	c.HasDue = c.HasDue ||
 		c.Reading && c.Keys.ClockMillis < c.NowMillis && c.Keys.Locks.HasAnyDue(c.NowMillis)
 }
 

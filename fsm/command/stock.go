@@ -28,47 +28,47 @@ func (c *Call) stockEvent(kind locks.EventKind, db int, key, owner string, it ke
 // EndLockEvents lets go of what the last event of an entry told of, which may be large.
 func (c *Call) EndLockEvents() { c.scratch = scratchEvent{} }
 
-// TellNative tells of a native lock what the lock table does not.
-func (c *Call) TellNative(kind locks.EventKind, key, owner string) {
+// EmitNative tells of a native lock what the lock table does not.
+func (c *Call) EmitNative(kind locks.EventKind, key, owner string) {
 	e := c.stockEvent(kind, c.DB, key, owner, keyspace.Item{})
 	e.Stock, e.Client = nil, locks.Client{}
 	c.Host.LockEvent(e)
 }
 
-// TellLost tells that all owners of a stock lock have lost it, to time or to a command, which is a cause.
-func (c *Call) TellLost(db int, it *keyspace.Item, reason locks.Reason, causeID uint64) {
+// EmitLost tells that all owners of a stock lock have lost it, to time or to a command, which is a cause.
+func (c *Call) EmitLost(db int, it *keyspace.Item, reason locks.Reason, causeID uint64) {
 	e := c.stockEvent(locks.Lost, db, it.Key(), "", *it)
 	e.Reason, e.CauseID = reason, causeID
 	c.Host.LockEvent(e)
 	e.CauseID = 0
 }
 
-// TellBroken tells that the first of so many owners of a stock lock have lost it by force.
-func (c *Call) TellBroken(it *keyspace.Item, owners []locks.Hold, count int, causeID uint64) {
+// EmitBroken tells that the first of so many owners of a stock lock have lost it by force.
+func (c *Call) EmitBroken(it *keyspace.Item, owners []locks.Hold, count int, causeID uint64) {
 	e := c.stockEvent(locks.Lost, c.DB, it.Key(), "", *it)
 	e.Reason, e.CauseID, e.Stock.Owners, e.Stock.Count = locks.Broken, causeID, owners, count
 	c.Host.LockEvent(e)
 	e.CauseID, e.Stock.Owners, e.Stock.Count = 0, nil, 0
 }
 
-// tellReleased tells that a command removed a key with the mark of a stock lock.
-func (c *Call) tellReleased(db int, it *keyspace.Item) {
+// emitReleased tells that a command removed a key with the mark of a stock lock.
+func (c *Call) emitReleased(db int, it *keyspace.Item) {
 	if c.Script != nil && IsStockLock(it) {
 		c.Script.Released = true
 	}
 	c.Host.LockEvent(c.stockEvent(locks.Released, db, it.Key(), "", *it))
 }
 
-// tellOverwritten tells that next, which is no lock, was stored in the place of a key with the mark of a stock lock.
-func (c *Call) tellOverwritten(db int, it, next *keyspace.Item) {
+// emitOverwritten tells that next, which is no lock, was stored in the place of a key with the mark of a stock lock.
+func (c *Call) emitOverwritten(db int, it, next *keyspace.Item) {
 	e := c.stockEvent(locks.Overwritten, db, it.Key(), "", *it)
 	e.Stock.Next = *next
 	c.Host.LockEvent(e)
 	e.Stock.Next = keyspace.Item{}
 }
 
-// tellStored tells who audits that next was stored in the place of a key, and one of both may be a stock lock.
-func (c *Call) tellStored(db int, it, next *keyspace.Item) {
+// emitStored tells who audits that next was stored in the place of a key, and one of both may be a stock lock.
+func (c *Call) emitStored(db int, it, next *keyspace.Item) {
 	e := c.stockEvent(locks.Stored, db, it.Key(), "", *it)
 	if next != nil {
 		e.Key, e.Stock.Next = next.Key(), *next
@@ -77,15 +77,15 @@ func (c *Call) tellStored(db int, it, next *keyspace.Item) {
 	e.Stock.Next = keyspace.Item{}
 }
 
-// TellRefused tells that a client with a token did not get the stock lock that a key may be.
-func (c *Call) TellRefused(it *keyspace.Item, token string) {
+// EmitRefused tells that a client with a token did not get the stock lock that a key may be.
+func (c *Call) EmitRefused(it *keyspace.Item, token string) {
 	if IsStockLock(it) {
 		c.Host.LockEvent(c.stockEvent(locks.Refused, c.DB, it.Key(), token, *it))
 	}
 }
 
-// TellClaimed tells that the client has stored a token where nothing was. Without a deadline that is no stock lock yet.
-func (c *Call) TellClaimed(key, token string, deadlineMillis int64) {
+// EmitClaimed tells that the client has stored a token where nothing was. Without a deadline that is no stock lock yet.
+func (c *Call) EmitClaimed(key, token string, deadlineMillis int64) {
 	if c.Script != nil {
 		c.Script.claims++
 	}
@@ -94,8 +94,8 @@ func (c *Call) TellClaimed(key, token string, deadlineMillis int64) {
 	}
 }
 
-// TellMismatched tells that a command would have released a key for an owner, and found another owner or nothing.
-func (c *Call) TellMismatched(key, owner string) {
+// EmitMismatched tells that a command would have released a key for an owner, and found another owner or nothing.
+func (c *Call) EmitMismatched(key, owner string) {
 	it := c.Keys.Databases[c.DB].Find(c.HashOf(key), key)
 	e := c.stockEvent(locks.Mismatched, c.DB, key, owner, keyspace.Item{})
 	e.Stock.Ended = it != nil && it.IsMarked() && it.Ended(c.NowMillis) && it.IsString() && it.Value() == owner

@@ -32,7 +32,7 @@ func (c *Call) Fits(work int64) bool {
 	if c.Work+work <= c.Ceiling {
 		return true
 	}
-	c.Over = true
+	c.OverBudget = true
 	return false
 }
 
@@ -57,11 +57,11 @@ func (c *Call) Narrow(most int64) (outer int64) {
 	return outer
 }
 
-// Widen restores the ceiling from before narrow. own reports that the work was more than most. If own
-// is false, c.Over says whether the work was more than the outer ceiling.
+// Widen restores the ceiling from before narrow. own reports that the work was more than most. If own is false,
+// c.OverBudget says whether the work was more than the outer ceiling.
 func (c *Call) Widen(outer int64) (own bool) {
-	own = c.Over && c.Ceiling < outer
-	c.Over = c.Over && !own
+	own = c.OverBudget && c.Ceiling < outer
+	c.OverBudget = c.OverBudget && !own
 	c.Ceiling = outer
 	return own
 }
@@ -197,7 +197,7 @@ func (s *search) Ended() (problem protocol.Value, ok bool) {
 	switch {
 	case s.left < 0:
 		return ErrTooMuchWork, false
-	case s.c.Over:
+	case s.c.OverBudget:
 		return ErrOverWork, false
 	}
 	return problem, true

@@ -131,8 +131,8 @@ func copyOp(c *command.Call) protocol.Value {
 	if from == to && db == c.DB {
 		return command.ErrSameObject
 	}
-	if db != c.DB && c.Host.LockAt(db, to) {
-		if c.Over {
+	if db != c.DB && c.Host.HasLockAt(db, to) {
+		if c.OverBudget {
 			return command.ErrOverWork
 		}
 		return command.ErrWrongType
@@ -189,7 +189,7 @@ func moveOp(c *command.Call) protocol.Value {
 	if db == c.DB {
 		return command.ErrSameObject
 	}
-	there := c.Host.LockAt(db, c.Args[1]) || c.FindIn(db, c.Args[1]) != nil
+	there := c.Host.HasLockAt(db, c.Args[1]) || c.FindIn(db, c.Args[1]) != nil
 	it := c.Find(c.Args[1])
 	if it == nil || there {
 		return command.Zero
@@ -220,7 +220,7 @@ func swapdbOp(c *command.Call) protocol.Value {
 }
 
 func dbsizeOp(c *command.Call) protocol.Value {
-	c.MeetAll()
+	c.NoteDueKeys()
 	return protocol.Integer(int64(c.Keys.Databases[c.DB].Len(c.NowMillis)))
 }
 

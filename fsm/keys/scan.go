@@ -15,7 +15,7 @@ func scanOp(c *command.Call) protocol.Value {
 	if !ok {
 		return problem
 	}
-	c.MeetAll()
+	c.NoteDueKeys()
 	keys, next := scan(c, cursor, &o)
 	if !c.Fits(0) {
 		return command.ErrOverWork
@@ -53,7 +53,7 @@ func scan(c *command.Call, cursor uint64, o *command.ScanOptions) (keys []protoc
 }
 
 func keysOp(c *command.Call) protocol.Value {
-	c.MeetAll()
+	c.NoteDueKeys()
 	var keys []protocol.Value
 	m := command.Matcher{Pattern: c.Args[1]}
 	m.Start(c)
@@ -77,7 +77,7 @@ func keysOp(c *command.Call) protocol.Value {
 // randomkeyOp returns the first key at or after a position drawn by [command.Call.Random]. The ended keys that
 // wait to be swept play no part.
 func randomkeyOp(c *command.Call) protocol.Value {
-	c.MeetAll()
+	c.NoteDueKeys()
 	reply := protocol.Null
 	take := func(it *keyspace.Item) bool {
 		reply = protocol.Bulk(it.Key())
@@ -141,7 +141,7 @@ func getKeysInSlotOp(c *command.Call) protocol.Value {
 // eachInSlot calls f with the keys of a slot until f returns false. The result is false if the request
 // is over its budget.
 func eachInSlot(c *command.Call, slot int64, f func(key string) bool) (fits bool) {
-	c.MeetAll()
+	c.NoteDueKeys()
 	c.Ascend(0, func(it *keyspace.Item) bool {
 		c.SpendScan()
 		c.Spend(int64(len(it.Key())))

@@ -22,7 +22,7 @@ func setOp(c *command.Call) protocol.Value {
 
 func setnxOp(c *command.Call) protocol.Value {
 	if it := c.Find(c.Args[1]); it != nil {
-		c.TellRefused(it, c.Args[2])
+		c.EmitRefused(it, c.Args[2])
 		return command.Zero
 	}
 	if command.TooLong(c.Args[2]) {
@@ -84,7 +84,7 @@ func setWith(c *command.Call, key, value string, o *options) protocol.Value {
 		setOrMark(c, key, value, deadlineMillis, o, old)
 		notifySet(c, key, o, deadlineMillis)
 	} else if o.condition == ifMissing {
-		c.TellRefused(old, value)
+		c.EmitRefused(old, value)
 	}
 	return reply
 }
@@ -159,7 +159,7 @@ func delexOp(c *command.Call) protocol.Value {
 	it := c.Find(c.Args[1])
 	if it == nil {
 		if len(c.Args) == 4 && comparison(c.Args[2]) == ifEqual {
-			c.TellMismatched(c.Args[1], c.Args[3])
+			c.EmitMismatched(c.Args[1], c.Args[3])
 		}
 		return command.Zero
 	}
@@ -177,7 +177,7 @@ func delexOp(c *command.Call) protocol.Value {
 		}
 		if !meets {
 			if cond == ifEqual {
-				c.TellMismatched(c.Args[1], c.Args[3])
+				c.EmitMismatched(c.Args[1], c.Args[3])
 			}
 			return command.Zero
 		}
@@ -193,7 +193,7 @@ func delifeqOp(c *command.Call) protocol.Value {
 		return command.ErrWrongType
 	}
 	if it == nil || it.Value() != c.Args[2] {
-		c.TellMismatched(c.Args[1], c.Args[2])
+		c.EmitMismatched(c.Args[1], c.Args[2])
 		return command.Zero
 	}
 	c.Remove(it)
@@ -204,7 +204,7 @@ func delifeqOp(c *command.Call) protocol.Value {
 // claim stores a string on the condition that the key was missing, which is met.
 func claim(c *command.Call, key, value string, deadlineMillis int64) {
 	setMarked(c, key, value, deadlineMillis, c.Host.NewMark(deadlineMillis))
-	c.TellClaimed(key, value, deadlineMillis)
+	c.EmitClaimed(key, value, deadlineMillis)
 }
 
 // setMarked is [command.Call.Set] with a mark.
