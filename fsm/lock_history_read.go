@@ -82,7 +82,7 @@ func lockHistoryOp(c *call) protocol.Value {
 	switch {
 	case !c.Fits(c.rows(len(shown))):
 		return command.ErrOverWork
-	case q.match.Tired():
+	case q.match.IsExhausted():
 		return command.ErrPattern
 	}
 	c.Spend(c.rows(len(shown)))

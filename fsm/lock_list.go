@@ -54,7 +54,7 @@ func (c *call) listLocks(l *lockListing) protocol.Value {
 	switch {
 	case !fits || !c.Fits(0):
 		return command.ErrOverWork
-	case l.match.Tired():
+	case l.match.IsExhausted():
 		return command.ErrPattern
 	}
 	return protocol.Array(protocol.Bulk(command.FormatUint(next)), protocol.Array(l.rows...))
@@ -114,7 +114,7 @@ func (l *lockListing) run(c *call) (next uint64, fits bool) {
 		if next != 0 {
 			return uint64(part)<<partShift | next, fits
 		}
-		if !fits || l.match.Tired() {
+		if !fits || l.match.IsExhausted() {
 			return 0, fits
 		}
 		q.Cursor = 0
@@ -198,7 +198,7 @@ func (l *lockListing) listStock(c *call, db int) (seen int, next uint64) {
 		case !l.addStock(c, it, db):
 			return false
 		}
-		return !l.match.Tired() && c.Fits(0)
+		return !l.match.IsExhausted() && c.Fits(0)
 	})
 	return seen, next
 }

@@ -166,7 +166,7 @@ func (r bitRange) in(n int) (from, to int64) {
 	if r.inBits {
 		unit, n = 1, 8*n
 	}
-	first, behind := command.StretchOfBytes(r.first, r.last, n)
+	first, behind := command.ByteRange(r.first, r.last, n)
 	return int64(first * unit), int64(behind * unit)
 }
 

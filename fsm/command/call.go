@@ -1,11 +1,11 @@
-// Package command has what every command works with: a [Call], which is the command's view of the keys.
+// Package command has what all commands use: a [Call], which gives a command access to the keys.
 //
 // A command looks up an item or a collection ([Call.Find], [Read]), charges for its work before it changes anything
-// ([Call.Charge], [Call.Fits]), changes a copy ([Open]) and stores it, and notifies ([Call.Notify]). The Call notes
+// ([Call.Charge], [Call.Fits]), changes a copy ([Open]) and stores it, and notifies ([Call.Notify]). The Call records
 // the change for WATCH, for the roll-back of scripts and transactions, for clients that wait for the key, and for
-// tracking. What only the machine knows, the Call asks of its [Host].
+// tracking. The machine implements [Host], the calls that need more than the keys.
 //
-// The rooms of the types import this package, and never the machine: fsm/str, fsm/bit, fsm/hash, fsm/list, fsm/set,
+// The packages of the types import this package, but never the machine: fsm/str, fsm/bit, fsm/hash, fsm/list, fsm/set,
 // fsm/zset, and fsm/keys for keys of any type. Each has a table Ops of its commands, which the machine joins with the
 // rows of protocol.
 package command
@@ -19,25 +19,25 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Call is a command under way, and its view of the keys: the words, the database, the instant. The same Call serves
-// many commands, one after another. A command keeps nothing of the Call.
+// Call gives the current command access to the keys. One Call serves many commands, one after another. A command must
+// not keep it.
 type Call struct {
 	Keys *Keys
 	Host Host
 	DB   int
-	Args []string // args[0] is the name; a subcommand's has the container's before
+	Args []string // Args[0] is the name, such as "get" or "script|load"
 
 	instant
 	// Work is the work of the request so far, and Ceiling bounds it. OverBudget is set if the request has exceeded
 	// Ceiling, or would have. The machine then undoes the request, whatever its reply.
 	Work, Ceiling int64
 	OverBudget    bool
-	// Account is the number of the user whose request is under way, 0 without a quota.
+	// Account is the number of the user who sent the request, or 0 if the user has no quota.
 	Account int
 	Lookups
-	// Quiet: no client on this node waits for the replies.
+	// Quiet is set if no client of this node waits for the replies.
 	Quiet bool
-	// Reading: other reads may look at the state at the same time.
+	// Reading is set in a read. Other reads may read the state at the same time.
 	Reading bool
 	// HasDue is set if a read has looked up a key that is due at NowMillis, but not at the clock of the state. The reply
 	// is then void.
@@ -45,63 +45,62 @@ type Call struct {
 
 	Interest event.Interest
 	Events   []event.Event
-	// LockChanges are what happened to locks in the entry, if somebody audits. The next entry uses the memory again.
+	// LockChanges has the changes of locks in the entry, for the auditors of this node. The next entry reuses its memory.
 	LockChanges []event.LockChange
-	// Ended counts the ended keys that the entry removed.
+	// Ended counts the expired keys that the entry removed.
 	Ended int
-	// OwnSeq is the number of the batch under way, if the batch is this node's.
+	// OwnSeq is the number of the current batch if this node made the batch, or 0.
 	OwnSeq uint64
-	// Undo notes the changes of the running script or transaction, else Undo is nil.
+	// Undo records the changes of the current script or transaction. It is nil outside of these.
 	Undo *Journal
-	// Script is the running script, else nil.
+	// Script is the current script, or nil.
 	Script *Script
-	// Unserved is the value that a blocking command did not find: see [Call.Wait].
+	// Unserved is what a blocking command waits for: see [Call.Wait].
 	Unserved Unserved
-	// Seed differs from request to request, and Draws counts what [Call.Random] drew in this request.
+	// Seed differs between requests. Draws counts the numbers that [Call.Random] returned in this request.
 	Seed, Draws uint64
 
 	scratch scratchEvent
 
-	// hashed is a key and hash the key's hash, since most commands look for a key more than once.
+	// hashed is the key that was hashed last, and hash its hash. Most commands look up a key more than once.
 	hashed string
 	hash   uint64
 }
 
-// Op is what a command does.
+// Op is the function of a command. It returns the reply.
 type Op func(c *Call) protocol.Value
 
-// With is what a command does that shares f with others, and differs from them by arg.
+// With returns the Op of a command that shares f with other commands. arg selects the command.
 func With[C, T any](f func(C, T) protocol.Value, arg T) func(C) protocol.Value {
 	return func(c C) protocol.Value { return f(c, arg) }
 }
 
-// Host is what commands ask of the machine that runs them.
+// Host is the machine that runs commands. It is an interface since the machine imports this package.
 type Host interface {
-	// HasLockAt reports whether a key is a lock, or may become one again. If the budget does not suffice to find out, the
-	// request is over.
+	// HasLockAt settles a key, and reports whether it is a lock then. If the budget does not suffice, it sets OverBudget
+	// and reports true.
 	HasLockAt(db int, key string) bool
-	// MayRead reports whether the user of a request may read a key that is not among its words. It charges for that.
+	// MayRead reports whether the user may read a key that is not among the words of the request. It charges for the
+	// check.
 	MayRead(key string) bool
-	// Full reports whether the state is over the limit of memory.
+	// Full reports whether the state exceeds the memory limit.
 	Full() bool
 
-	// NewMark is the mark of an item that the client of the request makes now.
+	// NewMark returns a mark for an item that the client of the request stores.
 	NewMark(deadlineMillis int64) keyspace.Mark
-	// LockEvent hands on what happened to a lock. The event is good during the call.
+	// LockEvent passes an event to the observers of locks. The event is valid during the call.
 	LockEvent(e *locks.Event)
 }
 
-// instant is the time at which a command happens.
+// instant is the time of a command.
 type instant struct {
-	// NowMillis is cluster time: the clock of the state in an entry, the leader's later estimate in
-	// a read.
+	// NowMillis is cluster time: the clock of the state in an entry, and the leader's later estimate in a read.
 	NowMillis        int64
 	WallOffsetMillis int64
-	EntryVersion     byte // of a read: the state's
+	EntryVersion     byte // in a read, the version of the state
 }
 
-// Find returns the item of key, nil if the key is absent. The pointer is good until the database
-// changes; an op that needs the item longer copies it.
+// Find returns the item of a key, or nil if the key is missing. The pointer is valid until the database changes.
 func (c *Call) Find(key string) *keyspace.Item {
 	it := c.FindIn(c.DB, key)
 	if c.Counting {
@@ -110,11 +109,11 @@ func (c *Call) Find(key string) *keyspace.Item {
 	return it
 }
 
-// FindIn is [Call.Find] in another database. The lookup does not count as a hit or a miss.
+// FindIn is [Call.Find] for any database. It counts no hit or miss.
 func (c *Call) FindIn(db int, key string) *keyspace.Item {
 	it := c.Keys.Databases[db].Find(c.HashOf(key), key)
 	if it == nil {
-		if c.Reading && c.Keys.Locks.IsFlushing() { // a queue may be left of a lock that was flushed
+		if c.Reading && c.Keys.Locks.IsFlushing() { // the flushed lock may have a queue
 			c.noteDueLock(db, key)
 		}
 		return nil
@@ -129,7 +128,7 @@ func (c *Call) FindIn(db int, key string) *keyspace.Item {
 	return it
 }
 
-// HashOf is [keyspace.Hash], and remembers the last key.
+// HashOf is [keyspace.Hash] with a cache of one key.
 func (c *Call) HashOf(key string) uint64 {
 	if key != c.hashed || key == "" {
 		c.hashed, c.hash = key, keyspace.Hash(key)
@@ -137,15 +136,14 @@ func (c *Call) HashOf(key string) uint64 {
 	return c.hash
 }
 
-// NoteDueKeys is [Call.Find] for ops that look at all keys of the database.
+// NoteDueKeys sets HasDue for a read of all keys of the database.
 func (c *Call) NoteDueKeys() {
 	c.HasDue = c.HasDue || c.Keys.Databases[c.DB].EndsBetween(c.Keys.ClockMillis, c.NowMillis)
 	c.NoteDueLocks()
 }
 
-// Ascend is [keyspace.Keyspace.Ascend] in the call's database. It ends early when the request is over its
-// budget, which the caller asks [Call.Fits] about: a script could pass a million ended items again and
-// again.
+// Ascend is [keyspace.Keyspace.Ascend] in the database of the call. It ends early if the request exceeds its budget,
+// since a script could pass a million expired items again and again; the caller then checks [Call.Fits].
 func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	d := c.Keys.Databases[c.DB]
 	most := max(0, (c.Ceiling-c.Work)/endedWork)
@@ -153,19 +151,18 @@ func (c *Call) Ascend(fromHash uint64, f func(it *keyspace.Item) bool) {
 	c.Spend(int64(dead) * endedWork)
 }
 
-// Set gives key a value and a deadline.
+// Set stores a string with a deadline at a key.
 func (c *Call) Set(key, value string, deadlineMillis int64) {
 	c.Store(c.DB, c.NewItem(key, value, deadlineMillis, keyspace.EncodingAuto))
 }
 
-// NewItem makes an item that shares no memory with the log entry, and charges for the copy.
+// NewItem returns an item that shares no memory with the log entry, and charges for the copy.
 func (c *Call) NewItem(key, value string, deadlineMillis int64, e keyspace.Encoding) keyspace.Item {
 	c.Spend(int64(len(key) + len(value)))
 	return keyspace.NewItem(c.HashOf(key), key, value, deadlineMillis, e)
 }
 
-// Store stores an item in the place of the former item of the key. An item that has ended already
-// is not stored and the key is removed: the item came and went.
+// Store replaces the item of the item's key. If the new item has expired already, Store removes the key instead.
 func (c *Call) Store(db int, it keyspace.Item) {
 	if it.Ended(c.NowMillis) {
 		c.storeEnded(db, &it)
@@ -177,7 +174,7 @@ func (c *Call) Store(db int, it keyspace.Item) {
 	}
 }
 
-// put stores an item, and returns the one that was there. The owners of a stock lock are as before.
+// put stores an item, and returns the item that it replaced. It emits no Stored event.
 func (c *Call) put(db int, it *keyspace.Item) (before keyspace.Item) {
 	it.SetVersion(c.Keys.NextVersion())
 	d := c.Keys.Databases[db]
@@ -193,7 +190,7 @@ func (c *Call) put(db int, it *keyspace.Item) (before keyspace.Item) {
 	} else if before.IsMarked() && !it.IsMarked() {
 		c.emitOverwritten(db, &before, it)
 	}
-	// A collection that was changed in place has been noted since the last savepoint.
+	// A collection that was changed in place has been recorded since the last savepoint.
 	if c.Undo != nil && !(it.Shares(&before) && it.OwnedBy(c.Keys.Generation)) {
 		c.Undo.Note(Change{Database: d, Item: *it, Before: before, Replaced: replaced})
 	}
@@ -214,7 +211,7 @@ func (c *Call) storeEnded(db int, it *keyspace.Item) {
 	}
 }
 
-// Remove takes out an item that [Call.Find] returned. The pointer is invalid afterwards.
+// Remove removes an item that [Call.Find] returned. The pointer is invalid afterwards.
 func (c *Call) Remove(it *keyspace.Item) { c.RemoveFrom(c.DB, it) }
 
 func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
@@ -223,8 +220,8 @@ func (c *Call) RemoveFrom(db int, it *keyspace.Item) {
 	}
 }
 
-// TakeOut is [Call.RemoveFrom], and says nothing of stock locks but to who audits. It returns the item as the caller
-// has it: whether a changed collection is the stored one is up to this node's snapshots.
+// TakeOut is [Call.RemoveFrom] without the Released event of a stock lock. It returns a copy of *it, and not the stored
+// item: snapshots of this node decide whether a changed collection is the stored one.
 func (c *Call) TakeOut(db int, it *keyspace.Item) (removed keyspace.Item) {
 	removed = *it
 	d := c.Keys.Databases[db]
@@ -243,7 +240,7 @@ func (c *Call) TakeOut(db int, it *keyspace.Item) (removed keyspace.Item) {
 	return removed
 }
 
-// ReplaceDatabase puts d in the place of a database.
+// ReplaceDatabase replaces a database by d.
 func (c *Call) ReplaceDatabase(db int, d *keyspace.Keyspace) {
 	c.Spend(databaseWork)
 	if c.Undo != nil {
@@ -269,8 +266,8 @@ func (c *Call) SwapDatabases(a, b int) {
 	c.Keys.Waits.WakeAll(b)
 }
 
-// countFor sets the account of an item that is about to be stored: a key counts for the user who created it, also
-// after another user changed, renamed or moved it.
+// countFor sets the account of an item that is about to be stored. A key counts for the user who created it, even if
+// another user has changed, renamed or moved it.
 func (c *Call) countFor(d *keyspace.Keyspace, it *keyspace.Item) {
 	if it.Account() != 0 {
 		return
@@ -305,32 +302,32 @@ func (c *Call) NoteExpired(db int, it *keyspace.Item) {
 	}
 }
 
-// noteKey notes that a key got a value. A client may wait for that.
+// noteKey wakes the clients that wait for a value at a key.
 func (c *Call) noteKey(db int, key string) {
 	if c.Keys.Waits.Len() > 0 {
 		c.Keys.Waits.Wake(db, key)
 	}
 }
 
-// Journal notes the changes of a script or a transaction, to undo them. A change is small: items share
-// their data, and databases are replaced whole.
+// Journal records the changes of a script or a transaction for a roll-back. A change is small, since items share their
+// data, and databases are recorded as a whole.
 type Journal struct {
 	Changes []Change
 	NewKeys []notedVersion
 }
 
-// Change is the change of an item, or of a whole database.
+// Change is a change of an item, of a whole database, or of the lock table.
 type Change struct {
-	Database *keyspace.Keyspace // the changed database, or the replaced one
+	Database *keyspace.Keyspace // the database that has changed, or that was replaced
 	Whole    bool
-	Number   int  // of the replaced database
-	Replaced bool // an item was there before
+	Number   int  // the number of the replaced database
+	Replaced bool // there was an item before
 	Before   keyspace.Item
-	Item     keyspace.Item // what came there where nothing was
-	Locks    *locks.Table  // the lock table from before, if the change is of that
+	Item     keyspace.Item // the new item, if there was none before
+	Locks    *locks.Table  // the lock table before the change, if the change is of the table
 }
 
-// notedVersion is what stood in a place of [NewKeyVersions].
+// notedVersion is the former version at an index of [NewKeyVersions].
 type notedVersion struct {
 	Place   uint16
 	Version uint64

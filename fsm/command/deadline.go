@@ -11,7 +11,7 @@ import (
 // Never is the deadline of a key that does not end.
 const Never = keyspace.Never
 
-// ExpiryUnit is how a command states a deadline.
+// ExpiryUnit is the unit in which a command has a ttl or a deadline.
 type ExpiryUnit uint8
 
 const (
@@ -25,10 +25,10 @@ const (
 func (u ExpiryUnit) seconds() bool  { return u == ExpirySeconds || u == ExpirySecondsAt }
 func (u ExpiryUnit) relative() bool { return u == ExpirySeconds || u == ExpiryMillis }
 
-// Deadline turns amount, a word of the command, into a deadline, which may have passed already. If
-// amount is invalid, ok is false and problem is the reply.
+// Deadline parses the word amount as a deadline of cluster time, which may have passed. If the word is invalid, ok is
+// false and problem is the reply.
 //
-// As in Redis, a ttl is added to Unix time first, so the same numbers are too large for both servers.
+// As in Redis, a ttl is added to Unix time first, so both servers refuse the same numbers.
 func (c *Call) Deadline(u ExpiryUnit, amount string) (deadlineMillis int64, problem protocol.Value, ok bool) {
 	n, ok := protocol.ParseInt(amount)
 	if !ok {
@@ -44,7 +44,7 @@ func (c *Call) Deadline(u ExpiryUnit, amount string) (deadlineMillis int64, prob
 	return c.FromWall(wallMillis), protocol.Value{}, true
 }
 
-// WallInstant is n, which may be negative, as Unix time; false if the number is too large.
+// WallInstant converts n, which may be negative, to Unix time. ok is false if the number is too large.
 func (c *Call) WallInstant(u ExpiryUnit, n int64) (wallMillis int64, ok bool) {
 	if u.seconds() {
 		if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {
@@ -62,13 +62,13 @@ func (c *Call) WallInstant(u ExpiryUnit, n int64) (wallMillis int64, ok bool) {
 	return n, true
 }
 
-// WallNow is Unix time now, by the entry or the leader.
+// WallNow returns the current Unix time: in an entry that of the entry, in a read the leader's estimate.
 func (c *Call) WallNow() int64 { return c.ToWall(c.NowMillis) }
 
-// ToWall turns an instant of cluster time into Unix time.
+// ToWall converts cluster time to Unix time.
 func (c *Call) ToWall(millis int64) int64 { return SaturatingAdd(millis, c.WallOffsetMillis) }
 
-// FromWall turns an instant of Unix time into a deadline, which is never 0: a key with 0 would not end.
+// FromWall converts Unix time to a deadline. The deadline is never 0, since 0 is Never.
 func (c *Call) FromWall(wallMillis int64) int64 {
 	var d int64
 	if c.WallOffsetMillis == math.MinInt64 {
@@ -93,8 +93,8 @@ func SaturatingAdd(a, b int64) int64 {
 	return sum
 }
 
-// Expire gives an item another deadline. A deadline that is reached already ends the item at once: here
-// Redis asks whether the instant is reached, and elsewhere whether it has passed.
+// Expire gives an item another deadline. An item whose deadline is now or earlier ends at once. As in Redis, other
+// commands end an item only after its deadline.
 func (c *Call) Expire(it *keyspace.Item, deadlineMillis int64) {
 	name := "expire"
 	switch {
@@ -103,13 +103,13 @@ func (c *Call) Expire(it *keyspace.Item, deadlineMillis int64) {
 	case deadlineMillis <= c.NowMillis:
 		deadlineMillis, name = beforeMillis(c.NowMillis), "del"
 	}
-	next := c.remarked(it, deadlineMillis)
+	next := c.withRenewedMark(it, deadlineMillis)
 	next.DeadlineMillis = deadlineMillis
 	c.Store(c.DB, next)
 	c.Notify(event.ClassGeneric, name, next.Key())
 }
 
-// beforeMillis is a deadline that has passed at nowMillis.
+// beforeMillis returns a deadline that has passed at nowMillis.
 func beforeMillis(nowMillis int64) int64 {
 	if nowMillis-1 == Never {
 		return nowMillis - 2

@@ -12,44 +12,43 @@ import (
 
 // Keys is the part of the replicated state that commands read and change.
 type Keys struct {
-	// ClockMillis is T, the cluster time: the largest stamp applied so far.
+	// ClockMillis is the cluster time: the largest stamp of all applied entries.
 	ClockMillis int64
-	// Versions counts the items stored so far, also items that had ended at once, and the swaps of
-	// databases.
+	// Versions is the last version that was issued. Each stored item gets one, even if it had expired, and so does each
+	// swap of databases.
 	Versions  uint64
 	Databases [protocol.MaxDatabases]*keyspace.Keyspace
 	Waits     *waits.Table
 	Locks     *locks.Table
-	// Swaps are the versions at which the databases were last swapped.
+	// Swaps has the version of the last swap of each database.
 	Swaps   [protocol.MaxDatabases]uint64
 	NewKeys NewKeyVersions
-	// Generation is counted up when items are kept: by a capture, or for a roll-back. Collections of an
-	// older generation are not changed in place: see [keyspace.Object]. The number is this node's own
-	// and shows nowhere.
+	// Generation increases when a capture or a savepoint starts to share items. Collections of older generations are not
+	// changed in place: see [keyspace.Object]. The number is private to this node.
 	Generation uint64
-	// ItemBytes is what the items of all databases count for.
+	// ItemBytes is the estimated memory of all items.
 	ItemBytes int64
-	// Notifies are the settings of notify-keyspace-events.
+	// Notifies is the setting notify-keyspace-events.
 	Notifies event.Classes
 }
 
-// NextVersion gives out a version.
+// NextVersion issues a version.
 func (ks *Keys) NextVersion() uint64 {
 	ks.Versions++
 	return ks.Versions
 }
 
-// NewKeyVersions remembers, by a hash of database and key, the version at which a new key came last:
-// a key that had not been there. EXEC needs it for a key that was missing at WATCH and is missing
-// again. Two keys can share a place; EXEC may then fail without cause, which is allowed.
+// NewKeyVersions has the last versions at which missing keys were created, indexed by a hash of database and key. EXEC
+// compares them if a key was missing at WATCH, and is missing again. Two keys may share an index; EXEC may then fail
+// needlessly, which is allowed.
 type NewKeyVersions [1 << 14]uint64
 
-// Place is the index for a key.
+// Place returns the index of a key.
 func (vs *NewKeyVersions) Place(db int, hash uint64) uint16 {
 	return uint16((hash + uint64(db)) % uint64(len(vs)))
 }
 
-// Count is the number of places with a version.
+// Count returns the number of indexes with a version.
 func (vs *NewKeyVersions) Count() (n uint64) {
 	for _, version := range vs {
 		if version != 0 {
@@ -59,7 +58,7 @@ func (vs *NewKeyVersions) Count() (n uint64) {
 	return n
 }
 
-// noteNewKey notes that an item came where nothing was.
+// noteNewKey records that a missing key was created.
 func (c *Call) noteNewKey(db int, it *keyspace.Item) {
 	place := c.Keys.NewKeys.Place(db, it.Hash)
 	if c.Undo != nil {
@@ -68,7 +67,7 @@ func (c *Call) noteNewKey(db int, it *keyspace.Item) {
 	c.Keys.NewKeys[place] = it.Version()
 }
 
-// noteSwap notes that two databases were exchanged. A swap takes a version, as a store does.
+// noteSwap records that two databases were exchanged.
 func (c *Call) noteSwap(a, b int) {
 	if a == b {
 		return
@@ -77,23 +76,22 @@ func (c *Call) noteSwap(a, b int) {
 	c.Keys.Swaps[a], c.Keys.Swaps[b] = version, version
 }
 
-// HasLocks reports whether there is any lock. If not, only sessions can be due.
+// HasLocks reports whether there is any native lock. Without locks, only events of sessions can be due.
 func (c *Call) HasLocks() bool { return c.Keys.Locks.Len() > 0 }
 
-// noteDueLock is for a read that meets a lock: what is due there by the read's instant has to be in the log first.
+// noteDueLock sets HasDue if an event of a lock is due at the time of the read. The event must run in the log first.
 func (c *Call) noteDueLock(db int, key string) {
 	c.HasDue = c.HasDue || c.Keys.Locks.HasDue(db, key, c.NowMillis)
 }
 
-// NoteDueLocks sets HasDue for a read of all locks and sessions if the read's instant is later than the state's clock,
-// and an event of a lock or a session is due at that instant. At the state's clock, a lock shows as it is until its
-// event runs.
+// NoteDueLocks sets HasDue for a read of all locks and sessions, if an event is due at the time of the read, and that
+// time is later than the clock of the state. At the clock of the state, a lock is shown as it is until its event runs.
 func (c *Call) NoteDueLocks() {
 	c.HasDue = c.HasDue ||
 		c.Reading && c.Keys.ClockMillis < c.NowMillis && c.Keys.Locks.HasAnyDue(c.NowMillis)
 }
 
-// LeaseUntil is the time until a deadline, 0 for never.
+// LeaseUntil returns the milliseconds until a deadline, or 0 for Never.
 func (c *Call) LeaseUntil(deadlineMillis int64) int64 {
 	if deadlineMillis == Never {
 		return 0
@@ -101,9 +99,9 @@ func (c *Call) LeaseUntil(deadlineMillis int64) int64 {
 	return max(1, SaturatingAdd(deadlineMillis, -c.NowMillis))
 }
 
-// Renewed is the mark of an item that is given another deadline. The first lease of a key that was taken without
-// one is no renewal.
-func (c *Call) Renewed(m keyspace.Mark, deadlineMillis int64) keyspace.Mark {
+// RenewedMark returns the mark of an item that gets another deadline. A key that was taken without a lease gets its
+// first lease by that, which is no renewal.
+func (c *Call) RenewedMark(m keyspace.Mark, deadlineMillis int64) keyspace.Mark {
 	if m.LeaseMillis != 0 {
 		m.Renewals++
 	}
@@ -111,13 +109,13 @@ func (c *Call) Renewed(m keyspace.Mark, deadlineMillis int64) keyspace.Mark {
 	return m
 }
 
-// remarked is an item that is about to get another deadline, with the mark that it has then.
-func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
+// withRenewedMark returns an item that is about to get another deadline, with its mark at that deadline.
+func (c *Call) withRenewedMark(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 	if deadlineMillis != Never && deadlineMillis < c.NowMillis {
 		return *it
 	}
 	if m, ok := it.Mark(); ok {
-		return it.WithMark(c.Renewed(m, deadlineMillis))
+		return it.WithMark(c.RenewedMark(m, deadlineMillis))
 	}
 	if deadlineMillis != Never && c.Script != nil && it.Kind() == keyspace.KindHash && c.Script.hasCreated(c.DB, it) {
 		c.Script.tookHash = true
@@ -127,8 +125,8 @@ func (c *Call) remarked(it *keyspace.Item, deadlineMillis int64) keyspace.Item {
 	return *it
 }
 
-// LockDeadline is the deadline of a lock's longest hold. It is never if the hold is bound to a session, or if there is
-// no hold.
+// LockDeadline returns the deadline of the hold that ends last. It returns Never if a hold has a session, or if there
+// is no hold.
 func (c *Call) LockDeadline(key string) int64 {
 	left, ok := c.Keys.Locks.LeaseLeftMillis(c.DB, key, c.NowMillis)
 	if !ok || left < 0 {
@@ -137,7 +135,7 @@ func (c *Call) LockDeadline(key string) int64 {
 	return SaturatingAdd(c.NowMillis, left)
 }
 
-// SwapsLocks reports whether one of two databases has locks, or may have.
+// SwapsLocks reports whether a swap of two databases may move locks.
 func (c *Call) SwapsLocks(a, b int) bool {
 	if a == b {
 		return false
@@ -146,10 +144,10 @@ func (c *Call) SwapsLocks(a, b int) bool {
 	return c.Keys.Locks.HasLocks(a) || c.Keys.Locks.HasLocks(b) || ok && due <= c.NowMillis
 }
 
-// Position is the place of an item in scans.
+// Position returns the position of an item in scans: see [CursorShift].
 func Position(it *keyspace.Item) uint64 { return it.Hash >> CursorShift }
 
-// DatabaseNumber reads the number of a database.
+// DatabaseNumber parses the number of a database.
 func DatabaseNumber(word string) (db int, problem protocol.Value, ok bool) {
 	n, ok := protocol.ParseInt(word)
 	switch {

@@ -7,23 +7,23 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// INCRBYFLOAT of Redis uses the 80 bit long double of x86. A big.Float with precision 64, rounded to
-// even, has the same mantissa. No hardware takes part, so all processors agree.
+// INCRBYFLOAT of Redis uses the 80-bit long double of x86. A big.Float with precision 64, rounded to even, has the same
+// mantissa. It is computed in software, so all processors agree.
 
 const (
 	longDoubleBits = 64
-	// maxLongDoubleExponent: a long double is below 2 to this power.
+	// maxLongDoubleExponent is the exponent of 2 below which all long doubles are.
 	maxLongDoubleExponent = 16384
-	// minLongDoubleExponent: a number below 2 to this power is rounded to 0.
+	// minLongDoubleExponent is the exponent of 2 below which numbers are rounded to 0.
 	minLongDoubleExponent = -16445
 	// MaxFloatWord is the length of the longest number that Redis reads.
 	MaxFloatWord = 5*1024 - 1
-	// maxExponent is far beyond the exponents of long doubles, even behind the longest mantissa, and
-	// small enough that such a number is parsed at once.
+	// maxExponent is far above the exponents of long doubles, even after the longest mantissa, but small enough that
+	// big.Float parses such a number at once.
 	maxExponent = 50_000
 )
 
-// AddFloats is a+b in the notation of INCRBYFLOAT.
+// AddFloats returns a+b in the notation of INCRBYFLOAT.
 func AddFloats(a, b string) (string, protocol.Value) {
 	x, ok := ParseLongDouble(a)
 	if !ok {
@@ -36,7 +36,7 @@ func AddFloats(a, b string) (string, protocol.Value) {
 	return AddLongDoubles(x, y)
 }
 
-// AddLongDoubles is x+y in the notation of INCRBYFLOAT.
+// AddLongDoubles returns x+y in the notation of INCRBYFLOAT.
 func AddLongDoubles(x, y *big.Float) (string, protocol.Value) {
 	if x.IsInf() || y.IsInf() {
 		return "", protocol.ErrNotFinite.Value()
@@ -48,7 +48,7 @@ func AddLongDoubles(x, y *big.Float) (string, protocol.Value) {
 	return formatLongDouble(sum), protocol.Value{}
 }
 
-// ParseLongDouble reads a whole number as C's strtold does, but no leading blank.
+// ParseLongDouble parses a whole word as strtold of C does, but accepts no leading blanks.
 func ParseLongDouble(s string) (*big.Float, bool) {
 	if s == "" || len(s) > MaxFloatWord {
 		return nil, false
@@ -68,8 +68,7 @@ func ParseLongDouble(s string) (*big.Float, bool) {
 	if strings.Trim(mantissa, "0.") == "" {
 		return f, true
 	}
-	// big.Float would take long over a huge exponent. With such an exponent the number is too large or
-	// too small, whatever the mantissa.
+	// big.Float takes long for a huge exponent. A number with such an exponent is out of range for any mantissa.
 	if n, ok := protocol.ParseInt(exponent); !ok || n > maxExponent {
 		return nil, false
 	}
@@ -80,9 +79,9 @@ func ParseLongDouble(s string) (*big.Float, bool) {
 	return f, binary <= maxLongDoubleExponent && binary > minLongDoubleExponent
 }
 
-// SplitFloat splits a number of strtold's grammar, in lower case and without a sign: decimal or
-// hexadecimal digits with at most one point, then an exponent. big.Float alone would read more (0b1,
-// 1_000). The exponent comes without sign and leading zeros.
+// SplitFloat splits a number in the grammar of strtold, in lower case and without a sign: decimal or hexadecimal digits
+// with at most one point, then an exponent. big.Float alone would accept more, such as 0b1 and 1_000. The returned
+// exponent has no sign and no leading zeros.
 func SplitFloat(digits string) (mantissa, exponent string, ok bool) {
 	allowed, mark := "0123456789.", "e"
 	if rest, hexadecimal := strings.CutPrefix(digits, "0x"); hexadecimal {
@@ -108,7 +107,7 @@ func SplitFloat(digits string) (mantissa, exponent string, ok bool) {
 	return mantissa, exponent, true
 }
 
-// formatLongDouble is printf's %.17Lf without trailing zeros.
+// formatLongDouble formats as %.17Lf of printf, without trailing zeros.
 func formatLongDouble(f *big.Float) string {
 	s := f.Text('f', 17)
 	s = strings.TrimRight(s, "0")
@@ -119,7 +118,7 @@ func formatLongDouble(f *big.Float) string {
 	return s
 }
 
-// The work of INCRBYFLOAT, whose numbers may have thousands of digits.
+// The work of a number of INCRBYFLOAT and of each of its digits. A number may have thousands of digits.
 const (
 	FloatWork = 4 << 10
 	DigitWork = 64

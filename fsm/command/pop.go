@@ -9,17 +9,16 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Pops is how elements are taken off an end of lists, or of sorted sets.
+// Pops describes how commands pop elements from one end of lists or sorted sets.
 type Pops struct {
 	Kind keyspace.Kind
-	// Take takes count elements off the collection of key, which has as many, and tells so.
+	// Take removes count elements from the collection of a key, and notifies. The collection has at least count elements.
 	Take func(c *Call, key string, count int) (elems []protocol.Value, problem protocol.Value, ok bool)
-	// Reply is the elements in the reply to LMPOP or ZMPOP.
+	// Reply returns the elements for the reply to LMPOP or ZMPOP.
 	Reply func(elems ...protocol.Value) protocol.Value
 }
 
-// count is how many elements the collection of key has, 0 if the key is absent. ok is false if the key is of
-// another kind.
+// count returns the number of elements at a key, or 0 if the key is missing. ok is false if the key has another kind.
 func (c *Call) count(key string, kind keyspace.Kind) (n int, ok bool) {
 	it := c.Find(key)
 	switch {
@@ -31,7 +30,7 @@ func (c *Call) count(key string, kind keyspace.Kind) (n int, ok bool) {
 	return it.Collection().Len(), true
 }
 
-// PopCount reads the count of LPOP and its like. counted: there is one.
+// PopCount parses the count of LPOP and similar commands. counted reports whether the command has one.
 func (c *Call) PopCount() (count int64, counted, ok bool) {
 	if len(c.Args) == 2 {
 		return 1, false, true
@@ -40,14 +39,14 @@ func (c *Call) PopCount() (count int64, counted, ok bool) {
 	return count, true, ok && count >= 0
 }
 
-// manyKeys are the words of LMPOP and ZMPOP: the keys, the end, and how many elements are asked for.
+// manyKeys has the arguments of LMPOP or ZMPOP: keys, end, and the most elements to pop.
 type manyKeys struct {
 	Pops
 	keys []string
 	most int64
 }
 
-// parseManyKeys reads the words of LMPOP and ZMPOP behind the name: numkeys, keys, which end, and COUNT.
+// parseManyKeys parses the words of LMPOP and ZMPOP after the name: numkeys, keys, end, and COUNT.
 func parseManyKeys(words []string, parseEnd func(word string) (p Pops, ok bool)) (m manyKeys, problem protocol.Value,
 	ok bool,
 ) {
@@ -66,7 +65,7 @@ func parseManyKeys(words []string, parseEnd func(word string) (p Pops, ok bool))
 	return m, problem, !problem.IsError()
 }
 
-// parseCount reads COUNT and a number.
+// parseCount parses COUNT and its number.
 func (m *manyKeys) parseCount(words []string) (problem protocol.Value) {
 	if len(words) == 0 {
 		return problem
@@ -85,7 +84,7 @@ func (m *manyKeys) parseCount(words []string) (problem protocol.Value) {
 	return problem
 }
 
-// PopManyNow is LMPOP and ZMPOP.
+// PopManyNow runs LMPOP and ZMPOP.
 func (c *Call) PopManyNow(parseEnd func(word string) (p Pops, ok bool)) protocol.Value {
 	m, problem, ok := parseManyKeys(c.Args[1:], parseEnd)
 	if !ok {
@@ -95,7 +94,7 @@ func (c *Call) PopManyNow(parseEnd func(word string) (p Pops, ok bool)) protocol
 	return reply
 }
 
-// popMany takes elements off the first collection that is there. none: there is none.
+// popMany pops elements from the first key that has any. none reports that there is no such key.
 func (c *Call) popMany(m *manyKeys) (reply protocol.Value, none bool) {
 	for _, key := range m.keys {
 		n, ok := c.count(key, m.Kind)
@@ -114,7 +113,7 @@ func (c *Call) popMany(m *manyKeys) (reply protocol.Value, none bool) {
 	return protocol.NullArray, true
 }
 
-// PopFirst is BLPOP and its like: "<key>… <timeout>".
+// PopFirst runs BLPOP and similar commands: "<key>… <timeout>".
 func (c *Call) PopFirst(p Pops) protocol.Value {
 	last := len(c.Args) - 1
 	deadlineMillis, problem, ok := c.WaitUntil(c.Args[last])
@@ -137,7 +136,7 @@ func (c *Call) PopFirst(p Pops) protocol.Value {
 	return c.Wait(p.Kind, 1, last-1, deadlineMillis, protocol.NullArray)
 }
 
-// PopManyOrWait is BLMPOP and BZMPOP: "<timeout> <numkeys> <key>… <end> [COUNT <n>]".
+// PopManyOrWait runs BLMPOP and BZMPOP: "<timeout> <numkeys> <key>… <end> [COUNT <n>]".
 func (c *Call) PopManyOrWait(parseEnd func(word string) (p Pops, ok bool)) protocol.Value {
 	m, problem, ok := parseManyKeys(c.Args[2:], parseEnd)
 	if !ok {
@@ -154,7 +153,7 @@ func (c *Call) PopManyOrWait(parseEnd func(word string) (p Pops, ok bool)) proto
 	return c.Wait(m.Kind, 3, len(m.keys), deadlineMillis, protocol.NullArray)
 }
 
-// WaitUntil reads the timeout of a blocking command, in seconds with a fraction, as the deadline.
+// WaitUntil parses the timeout of a blocking command, in seconds with a fraction, and returns the deadline.
 func (c *Call) WaitUntil(word string) (deadlineMillis int64, problem protocol.Value, ok bool) {
 	millis, problem, ok := parseSeconds(word)
 	if !ok {
@@ -173,8 +172,8 @@ func (c *Call) WaitUntil(word string) (deadlineMillis int64, problem protocol.Va
 	return deadlineMillis, problem, true
 }
 
-// parseSeconds reads a timeout in seconds, rounded up to milliseconds as in Redis: a timeout above -1 ms is
-// none.
+// parseSeconds parses a timeout in seconds, and rounds it up to milliseconds. As in Redis, a negative timeout above -1
+// ms is 0.
 func parseSeconds(word string) (millis int64, problem protocol.Value, ok bool) {
 	f, ok := ParseLongDouble(word)
 	if !ok {
@@ -206,16 +205,16 @@ var (
 	errTimeoutRange    = protocol.Err("timeout is out of range")
 )
 
-// Unserved is what a blocking command found nowhere: a value of a kind under the words Args[From : From+Count]. Count is
-// 0 if no command did.
+// Unserved describes what a blocking command waits for: a value of a kind at one of the keys Args[From : From+Count].
+// If Count is 0, no command waits.
 type Unserved struct {
 	Kind           keyspace.Kind
 	From, Count    int
 	DeadlineMillis int64
 }
 
-// Wait is the last thing that a blocking command does, if it cannot be served. The machine has the request wait where
-// it may; elsewhere the reply is none.
+// Wait ends a blocking command that cannot be served now. If the request may wait, the machine adds it to the waiters.
+// Otherwise the reply is none.
 func (c *Call) Wait(kind keyspace.Kind, from, count int, deadlineMillis int64, none protocol.Value) protocol.Value {
 	c.Unserved = Unserved{Kind: kind, From: from, Count: count, DeadlineMillis: deadlineMillis}
 	return none

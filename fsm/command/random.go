@@ -10,14 +10,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Random is the next number of a sequence that is the same on all nodes in an entry. A read draws
-// from a separate seed.
+// Random returns the next number of a sequence. In an entry all nodes have the same sequence; each read has its own.
 func (c *Call) Random() uint64 {
 	c.Draws++
 	return HashNumbers(uint64(c.NowMillis), c.Keys.Versions, c.Seed, c.Draws)
 }
 
-// HashNumbers is a hash that is the same on every processor.
+// HashNumbers returns a hash of the numbers that is the same on every processor.
 func HashNumbers(numbers ...uint64) uint64 {
 	var b [64]byte
 	for i, n := range numbers {
@@ -26,16 +25,16 @@ func HashNumbers(numbers ...uint64) uint64 {
 	return xxh3.Hash(b[:8*len(numbers)])
 }
 
-// Draw is a random number below n.
+// Draw returns a random number below n.
 func (c *Call) Draw(n int) int {
 	high, _ := bits.Mul64(c.Random(), uint64(n))
 	return int(high)
 }
 
-// DrawDistinct draws n different numbers below size, in random order. Requires: n <= size.
+// DrawDistinct returns n different random numbers below size, in random order. Requires: n <= size.
 func (c *Call) DrawDistinct(n, size int) []int {
 	drawn := make([]int, n)
-	// swapped is what a shuffle of all numbers would have moved so far.
+	// swapped has the numbers that a shuffle of all numbers would have moved so far, by position.
 	swapped := make(map[int]int, n)
 	at := func(i int) int {
 		if moved, ok := swapped[i]; ok {
@@ -51,8 +50,8 @@ func (c *Call) DrawDistinct(n, size int) []int {
 	return drawn
 }
 
-// Drawn are the places of count elements among size as SRANDMEMBER and HRANDFIELD mean a count: different
-// ones, all at most, and with a negative count any.
+// Drawn returns the indexes of random elements for SRANDMEMBER and HRANDFIELD: at most count different indexes, or
+// -count indexes with repetitions if count is negative.
 func (c *Call) Drawn(count int64, size int) []int {
 	if count >= 0 {
 		return c.DrawDistinct(int(min(count, int64(size))), size)
@@ -64,16 +63,16 @@ func (c *Call) Drawn(count int64, size int) []int {
 	return places
 }
 
-// ChargeDrawn charges for the elements that a command returns by a count.
+// ChargeDrawn charges for the elements that a command with a count returns.
 func (c *Call) ChargeDrawn(count int64, v sized, returned int) (problem protocol.Value, ok bool) {
 	n := min(count, int64(v.Len()))
 	if count < 0 {
-		n = min(-count, MaxElementsWork) // more is too much work in any case
+		n = min(-count, MaxElementsWork) // a larger n exceeds the bound in any case
 	}
 	return c.Charge(n * (SearchesIn(v, 1) + int64(returned)*ElementWork))
 }
 
-// DrawPairs reads the count of HRANDFIELD and ZRANDMEMBER, and the word that asks for pairs.
+// DrawPairs parses the count of HRANDFIELD or ZRANDMEMBER, and the word that asks for pairs.
 func (c *Call) DrawPairs(word string) (count int64, pairs bool, problem protocol.Value, ok bool) {
 	if count, problem, ok = DrawCount(c.Args[2]); !ok {
 		return 0, false, problem, false
@@ -88,7 +87,7 @@ func (c *Call) DrawPairs(word string) (count int64, pairs bool, problem protocol
 	return count, pairs, problem, true
 }
 
-// DrawCount reads the count of SRANDMEMBER and the like.
+// DrawCount parses the count of SRANDMEMBER and similar commands.
 func DrawCount(word string) (count int64, problem protocol.Value, ok bool) {
 	count, ok = protocol.ParseInt(word)
 	switch {

@@ -7,13 +7,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// A SCAN cursor is a position in the order of key hashes: the scan goes on with the keys at that
-// position or behind it. Nothing is kept between two calls, so a cursor is good on every node and
-// after every failover, and a key that is there during the whole scan is returned exactly once.
+// A SCAN cursor is a position in the order of key hashes: the scan continues with the keys at or after it. No state is
+// kept between two calls, so a cursor is valid on every node and after a failover. A key that exists during the whole
+// scan is returned exactly once.
 //
-// A position is the upper 53 bits of the hash, because clients parse cursors as signed 64 bit integers
-// and as JavaScript numbers. Keys that share a position are returned in one reply, even if the reply
-// then holds more than COUNT.
+// A position is the upper 53 bits of the hash, since clients parse cursors as signed 64-bit integers and as JavaScript
+// numbers. All keys at a position are returned in one reply, even if they exceed COUNT.
 const CursorShift = 64 - 53
 
 // ScanOptions are MATCH, COUNT and TYPE.
@@ -58,7 +57,7 @@ func (o *ScanOptions) Wants(it *keyspace.Item) bool {
 	return o.Matcher.Match(it.Key())
 }
 
-// ParseCursor reads an unsigned number as strtoul does: a minus sign wraps around.
+// ParseCursor parses an unsigned number as strtoul of C does: a minus sign wraps around.
 func ParseCursor(word string) (cursor uint64, ok bool) {
 	if sign, digits := word[:min(1, len(word))], word[min(1, len(word)):]; sign == "-" || sign == "+" {
 		if digits == "" || digits[0] == '-' || digits[0] == '+' {
@@ -86,11 +85,11 @@ func ParseCursor(word string) (cursor uint64, ok bool) {
 	return cursor, true
 }
 
-// Matcher matches the keys of a database with a pattern, in a bounded number of steps: a long pattern
-// over long keys would hold up all later requests.
+// Matcher matches keys with a pattern in a bounded number of steps, since a long pattern over long keys would delay all
+// later requests.
 type Matcher struct {
 	Pattern string
-	steps   int64 // left
+	steps   int64 // the steps that are left
 	granted int64
 }
 
@@ -100,11 +99,11 @@ func (m *Matcher) Start(c *Call) {
 	m.steps = m.granted
 }
 
-// Charge charges for the steps that were used.
+// Charge charges for the used steps.
 func (m *Matcher) Charge(c *Call) { c.Spend((m.granted - m.steps) * StepWork) }
 
-// Tired reports whether the steps did not suffice.
-func (m *Matcher) Tired() bool { return m.steps < 0 }
+// IsExhausted reports whether the steps did not suffice.
+func (m *Matcher) IsExhausted() bool { return m.steps < 0 }
 
 func (m *Matcher) Match(key string) bool {
 	return m.Pattern == "*" || protocol.MatchSteps(m.Pattern, key, false, &m.steps)
@@ -112,19 +111,19 @@ func (m *Matcher) Match(key string) bool {
 
 var ErrPattern = protocol.Err("pattern takes too long to match")
 
-// A step takes a few nanoseconds.
+// The steps for a pattern. A step takes a few nanoseconds.
 const (
 	minMatchSteps    = 1 << 27
 	matchStepsPerKey = 32
 )
 
-// scanned is a collection whose elements can be scanned.
+// scanned is a collection that can be scanned.
 type scanned interface {
 	keyspace.Collection
 	sized
 }
 
-// ScanElements is HSCAN, SSCAN and ZSCAN. walk visits the elements from a cursor on.
+// ScanElements runs HSCAN, SSCAN and ZSCAN. walk calls Visit with the elements from a cursor on.
 func ScanElements[T scanned](c *Call, walk func(v T, cursor uint64, s *ElementScan)) protocol.Value {
 	cursor, ok := ParseCursor(c.Args[2])
 	if !ok {
@@ -142,7 +141,7 @@ func ScanElements[T scanned](c *Call, walk func(v T, cursor uint64, s *ElementSc
 	return s.finish()
 }
 
-// ElementScan is a scan of elements under way, by the cursors of scan.go.
+// ElementScan is a running scan of the elements of a collection. Its cursors are those of [CursorShift].
 type ElementScan struct {
 	ScanOptions
 	c          *Call
@@ -155,7 +154,7 @@ type ElementScan struct {
 	TakesPairs bool
 }
 
-// startScan reads the words of a scan of elements.
+// startScan parses the options of a scan of elements.
 func (c *Call) startScan(v sized) (s ElementScan, problem protocol.Value, ok bool) {
 	s = ElementScan{c: c, small: v.Small(), next: "0", TakesPairs: c.Args[0] == "hscan"}
 	words := slices.Clone(c.Args[3:])
@@ -176,8 +175,8 @@ func (c *Call) startScan(v sized) (s ElementScan, problem protocol.Value, ok boo
 	return s, problem, ok
 }
 
-// Visit looks at an element, and reports whether the scan goes on. A small collection is returned whole,
-// as in Redis.
+// Visit adds an element to the reply if it matches, and reports whether the scan continues. As in Redis, a small
+// collection is returned as a whole.
 func (s *ElementScan) Visit(order uint64, name, value string) bool {
 	if !s.small && s.seen >= s.Count && order>>CursorShift != s.last {
 		s.next = FormatUint(order >> CursorShift)
@@ -192,16 +191,16 @@ func (s *ElementScan) Visit(order uint64, name, value string) bool {
 			s.reply = append(s.reply, protocol.Bulk(value))
 		}
 	}
-	return !s.Matcher.Tired() && s.seen < MaxElementsWork/ElementWork && s.c.Fits(0)
+	return !s.Matcher.IsExhausted() && s.seen < MaxElementsWork/ElementWork && s.c.Fits(0)
 }
 
-// finish is the reply of the scan.
+// finish returns the reply of the scan.
 func (s *ElementScan) finish() protocol.Value {
 	s.Matcher.Charge(s.c)
 	switch {
 	case !s.c.Fits(0):
 		return ErrOverWork
-	case s.Matcher.Tired():
+	case s.Matcher.IsExhausted():
 		return ErrPattern
 	case s.seen >= MaxElementsWork/ElementWork:
 		return ErrTooMuchWork
@@ -209,8 +208,8 @@ func (s *ElementScan) finish() protocol.Value {
 	return protocol.Array(protocol.Bulk(s.next), protocol.Array(s.reply...))
 }
 
-// emptyScan is the scan of a missing key.
+// emptyScan returns the reply of a scan of a missing key.
 func emptyScan() protocol.Value { return protocol.Array(protocol.Bulk("0"), protocol.Array()) }
 
-// ScanFrom is the first hash that a cursor stands for. ok is false for a cursor behind the end.
+// ScanFrom returns the first hash at a cursor. ok is false for a cursor beyond the last position.
 func ScanFrom(cursor uint64) (from uint64, ok bool) { return cursor << CursorShift, cursor < 1<<53 }

@@ -5,19 +5,18 @@ import (
 	"github.com/holdfast/holdfast/fsm/locks"
 )
 
-// scratchEvent is the event under way. A call has one for all of its events, so that none is an allocation. Fields that
-// are not set for an event stay zero: whoever sets one of the others clears it, as a whole new event each time would cost
-// 4 % of a pair.
+// scratchEvent is the memory of the current event. A call reuses it for all its events, so that an event allocates
+// nothing. A function that sets further fields must clear them afterwards: to clear the whole event each time cost 4 %
+// of an acquire and release.
 type scratchEvent struct {
 	event locks.Event
 	lock  locks.StockLock
 }
 
-// IsStockLock reports whether an item is a stock lock. A key that was taken without a time to live is none until it is
-// given one.
+// IsStockLock reports whether an item is a stock lock. A key that was taken without a ttl is none until it gets one.
 func IsStockLock(it *keyspace.Item) bool { return it.DeadlineMillis != Never && it.IsMarked() }
 
-// stockEvent is the event under way, of a stock lock or of a key that may have been one.
+// stockEvent returns an event of a stock lock, or of a key that may have been one.
 func (c *Call) stockEvent(kind locks.EventKind, db int, key, owner string, it keyspace.Item) *locks.Event {
 	e := &c.scratch.event
 	e.Kind, e.Reason, e.DB, e.Key, e.Owner, e.Stock = kind, 0, db, key, owner, &c.scratch.lock
@@ -25,17 +24,17 @@ func (c *Call) stockEvent(kind locks.EventKind, db int, key, owner string, it ke
 	return e
 }
 
-// EndLockEvents lets go of what the last event of an entry told of, which may be large.
+// EndLockEvents drops the last event of an entry, since the event may refer to a large item.
 func (c *Call) EndLockEvents() { c.scratch = scratchEvent{} }
 
-// EmitNative tells of a native lock what the lock table does not.
+// EmitNative emits an event of a native lock that the lock table does not emit.
 func (c *Call) EmitNative(kind locks.EventKind, key, owner string) {
 	e := c.stockEvent(kind, c.DB, key, owner, keyspace.Item{})
 	e.Stock, e.Client = nil, locks.Client{}
 	c.Host.LockEvent(e)
 }
 
-// EmitLost tells that all owners of a stock lock have lost it, to time or to a command, which is a cause.
+// EmitLost emits that all owners of a stock lock have lost it. causeID is 0 if no command ended the lock.
 func (c *Call) EmitLost(db int, it *keyspace.Item, reason locks.Reason, causeID uint64) {
 	e := c.stockEvent(locks.Lost, db, it.Key(), "", *it)
 	e.Reason, e.CauseID = reason, causeID
@@ -43,7 +42,7 @@ func (c *Call) EmitLost(db int, it *keyspace.Item, reason locks.Reason, causeID 
 	e.CauseID = 0
 }
 
-// EmitBroken tells that the first of so many owners of a stock lock have lost it by force.
+// EmitBroken emits that count owners of a stock lock have lost it by force. owners has the first of them.
 func (c *Call) EmitBroken(it *keyspace.Item, owners []locks.Hold, count int, causeID uint64) {
 	e := c.stockEvent(locks.Lost, c.DB, it.Key(), "", *it)
 	e.Reason, e.CauseID, e.Stock.Owners, e.Stock.Count = locks.Broken, causeID, owners, count
@@ -51,7 +50,7 @@ func (c *Call) EmitBroken(it *keyspace.Item, owners []locks.Hold, count int, cau
 	e.CauseID, e.Stock.Owners, e.Stock.Count = 0, nil, 0
 }
 
-// emitReleased tells that a command removed a key with the mark of a stock lock.
+// emitReleased emits that a command removed a marked key.
 func (c *Call) emitReleased(db int, it *keyspace.Item) {
 	if c.Script != nil && IsStockLock(it) {
 		c.Script.Released = true
@@ -59,7 +58,7 @@ func (c *Call) emitReleased(db int, it *keyspace.Item) {
 	c.Host.LockEvent(c.stockEvent(locks.Released, db, it.Key(), "", *it))
 }
 
-// emitOverwritten tells that next, which is no lock, was stored in the place of a key with the mark of a stock lock.
+// emitOverwritten emits that a command replaced a marked key by next, which has no mark.
 func (c *Call) emitOverwritten(db int, it, next *keyspace.Item) {
 	e := c.stockEvent(locks.Overwritten, db, it.Key(), "", *it)
 	e.Stock.Next = *next
@@ -67,7 +66,7 @@ func (c *Call) emitOverwritten(db int, it, next *keyspace.Item) {
 	e.Stock.Next = keyspace.Item{}
 }
 
-// emitStored tells who audits that next was stored in the place of a key, and one of both may be a stock lock.
+// emitStored emits, for audits, that a command replaced it by next or removed it. One of the two has a mark.
 func (c *Call) emitStored(db int, it, next *keyspace.Item) {
 	e := c.stockEvent(locks.Stored, db, it.Key(), "", *it)
 	if next != nil {
@@ -77,14 +76,14 @@ func (c *Call) emitStored(db int, it, next *keyspace.Item) {
 	e.Stock.Next = keyspace.Item{}
 }
 
-// EmitRefused tells that a client with a token did not get the stock lock that a key may be.
+// EmitRefused emits that a client did not get the stock lock, if it is one. token is what the client tried to store.
 func (c *Call) EmitRefused(it *keyspace.Item, token string) {
 	if IsStockLock(it) {
 		c.Host.LockEvent(c.stockEvent(locks.Refused, c.DB, it.Key(), token, *it))
 	}
 }
 
-// EmitClaimed tells that the client has stored a token where nothing was. Without a deadline that is no stock lock yet.
+// EmitClaimed emits that the client stored a token at a missing key. Without a deadline the key is no stock lock yet.
 func (c *Call) EmitClaimed(key, token string, deadlineMillis int64) {
 	if c.Script != nil {
 		c.Script.claims++
@@ -94,7 +93,7 @@ func (c *Call) EmitClaimed(key, token string, deadlineMillis int64) {
 	}
 }
 
-// EmitMismatched tells that a command would have released a key for an owner, and found another owner or nothing.
+// EmitMismatched emits that a command did not release a key for an owner: the key was missing, or had another owner.
 func (c *Call) EmitMismatched(key, owner string) {
 	it := c.Keys.Databases[c.DB].Find(c.HashOf(key), key)
 	e := c.stockEvent(locks.Mismatched, c.DB, key, owner, keyspace.Item{})

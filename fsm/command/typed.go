@@ -7,15 +7,15 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// FindString returns the item of key, nil if the key is absent. ok is false if the value is not a
-// string: the reply is then ErrWrongType.
+// FindString returns the item of a key, or nil if the key is missing. If the value is no string, ok is false, and the
+// command replies ErrWrongType.
 func (c *Call) FindString(key string) (it *keyspace.Item, ok bool) {
 	it = c.Find(key)
 	return it, it == nil || it.IsString()
 }
 
-// FindStringOr is [Call.FindString] for an op that needs the string. If ok is false, reply is the op's: missing if the
-// key is absent.
+// FindStringOr is [Call.FindString] for a command that needs the string. If ok is false, reply is the reply of the
+// command; for a missing key it is missing.
 func (c *Call) FindStringOr(key string, missing protocol.Value) (it *keyspace.Item, reply protocol.Value, ok bool) {
 	it, ok = c.FindString(key)
 	switch {
@@ -27,8 +27,8 @@ func (c *Call) FindStringOr(key string, missing protocol.Value) (it *keyspace.It
 	return it, reply, true
 }
 
-// Read returns the collection of key, for reading. ok is false if the key is of another kind: the reply is
-// then ErrWrongType.
+// Read returns the collection of a key for reading. If the key has another kind, ok is false, and the command replies
+// ErrWrongType.
 func Read[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
 	it := c.Find(key)
 	if it == nil {
@@ -38,8 +38,8 @@ func Read[T keyspace.Collection](c *Call, key string) (v T, there, ok bool) {
 	return v, ok, ok
 }
 
-// ReadOr is [Read] for an op that needs the collection. If ok is false, reply is the op's: missing if the key is
-// absent.
+// ReadOr is [Read] for a command that needs the collection. If ok is false, reply is the reply of the command; for a
+// missing key it is missing.
 func ReadOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) (v T, reply protocol.Value, ok bool) {
 	v, there, ok := Read[T](c, key)
 	switch {
@@ -51,7 +51,7 @@ func ReadOr[T keyspace.Collection](c *Call, key string, missing protocol.Value) 
 	return v, reply, true
 }
 
-// LengthOf is the op of HLEN and its like: the number of elements of the collection of the first key.
+// LengthOf runs HLEN and similar commands: it returns the number of elements at the first key.
 func LengthOf[T keyspace.Collection](c *Call) protocol.Value {
 	v, reply, ok := ReadOr[T](c, c.Args[1], Zero)
 	if !ok {
@@ -60,8 +60,8 @@ func LengthOf[T keyspace.Collection](c *Call) protocol.Value {
 	return protocol.Integer(int64(v.Len()))
 }
 
-// Edit is a change of a collection that is under way. Only V changes until [Edit.Keep], and V may change in
-// place: an op that could exceed its budget asks [Call.Fits] before the first change.
+// Edit is a change of a collection. The change is in V, perhaps in place, until [Edit.Keep] stores it. A command that
+// could exceed its budget calls [Call.Fits] before the first change.
 type Edit[T keyspace.Collection] struct {
 	V     T
 	c     *Call
@@ -70,17 +70,16 @@ type Edit[T keyspace.Collection] struct {
 	there bool
 }
 
-// Open returns the collection of key, for changing. If the key is absent, fresh makes the collection.
-// Requires: the request writes. If ok is false the reply is ErrWrongType.
+// Open returns the collection of a key for a change. If the key is missing, fresh creates the collection. If the key
+// has another kind, ok is false, and the command replies ErrWrongType. Requires: the request writes.
 //
-// An op that may find nothing to change looks before it opens: Open clones a collection that a snapshot or
-// a savepoint holds. That costs little, and must not be charged, since nodes capture at different
-// times.
+// Open clones a collection that a snapshot or a savepoint shares, so a command that may have nothing to change reads
+// first. The clone is cheap. It must not be charged, since nodes capture at different times.
 func Open[T keyspace.Collection](c *Call, key string, fresh func() T) (e Edit[T], ok bool) {
 	return openIn(c, c.DB, key, fresh)
 }
 
-// openIn is [Open] in another database.
+// openIn is [Open] for any database.
 func openIn[T keyspace.Collection](c *Call, db int, key string, fresh func() T) (e Edit[T], ok bool) {
 	e.c, e.db = c, db
 	it := c.FindIn(db, key)
@@ -101,12 +100,11 @@ func openIn[T keyspace.Collection](c *Call, db int, key string, fresh func() T) 
 	return e, true
 }
 
-// Keep stores the changed collection, under the key's deadline. A collection that has become empty goes,
-// and the key with it.
+// Keep stores the changed collection, with the deadline of the key. It removes the key of an empty collection.
 func (e *Edit[T]) Keep() {
 	switch {
 	case e.V.Len() > 0:
-		e.c.put(e.db, &e.item) // [Edit.OwnerChanged] told of owners
+		e.c.put(e.db, &e.item) // emits no Stored event: see [Edit.OwnerChanged]
 		e.there = true
 	case e.there:
 		e.c.RemoveFrom(e.db, &e.item)
@@ -114,14 +112,15 @@ func (e *Edit[T]) Keep() {
 	}
 }
 
-// OwnerChanged tells who audits that a field came to a hash, or went. The fields of a stock lock are its owners.
+// OwnerChanged emits, for audits, that a field of a hash was added or removed. The fields of a stock lock are its
+// owners.
 func (e *Edit[T]) OwnerChanged(kind locks.EventKind, name string) {
 	if c := e.c; c.Interest&event.InLocks != 0 && IsStockLock(&e.item) {
 		c.Host.LockEvent(c.stockEvent(kind, e.db, e.item.Key(), name, e.item))
 	}
 }
 
-// KeepAs is [Edit.Keep] with the event of a change, and the one of a key that goes with its last element.
+// KeepAs is [Edit.Keep] with the keyspace event of the change, and "del" if the last element was removed.
 func (e *Edit[T]) KeepAs(class event.Classes, name string) {
 	e.Keep()
 	e.c.Notify(class, name, e.item.Key())
@@ -144,8 +143,7 @@ func isKind(word string, kind keyspace.Kind) bool {
 	return true
 }
 
-// StoreCollection puts v, which the command made, in the place of whatever key has. Without elements, key
-// goes.
+// StoreCollection replaces the value of a key by v. If v is empty, it removes the key.
 func (c *Call) StoreCollection(key, event string, v keyspace.Collection, class event.Classes) {
 	if v.Len() > 0 {
 		c.Store(c.DB, keyspace.NewCollection(c.HashOf(key), key, v, Never, c.Keys.Generation))
@@ -155,7 +153,7 @@ func (c *Call) StoreCollection(key, event string, v keyspace.Collection, class e
 	c.RemoveTarget(key)
 }
 
-// RemoveTarget removes key, if it is there, since a command with an empty result would store the result there.
+// RemoveTarget removes the key at which a command would store its result, since the result is empty.
 func (c *Call) RemoveTarget(key string) {
 	if it := c.FindIn(c.DB, key); it != nil {
 		c.Remove(it)

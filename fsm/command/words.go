@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Replies that many ops give.
+// Replies of many commands.
 var (
 	ErrSyntax      = protocol.ErrSyntax.Value()
 	ErrNotInteger  = protocol.ErrNotInteger.Value()
@@ -26,11 +26,11 @@ var (
 	One  = protocol.Integer(1)
 )
 
-// ErrExpireTime is the error for an invalid duration or instant.
+// ErrExpireTime returns the error for an invalid duration or instant.
 func ErrExpireTime(name string) protocol.Value { return protocol.InvalidExpire(name).Value() }
 
-// IsWord reports whether s is word in any case. word is upper case ASCII. [strings.EqualFold] would take
-// a Kelvin sign for a K.
+// IsWord reports whether s is word in any case. word is upper-case ASCII. [strings.EqualFold] would accept the Kelvin
+// sign for a K.
 func IsWord(s, word string) bool {
 	if len(s) != len(word) {
 		return false
@@ -47,7 +47,7 @@ func IsWord(s, word string) bool {
 	return true
 }
 
-// Boolean is the integer 1 or 0.
+// Boolean returns the integer 1 or 0.
 func Boolean(b bool) protocol.Value {
 	if b {
 		return One
@@ -57,14 +57,14 @@ func Boolean(b bool) protocol.Value {
 
 func FormatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// ErrQuoting is an error that quotes a word of the client. As in Redis, line breaks are cut off at the
-// ends and become blanks inside.
+// ErrQuoting returns an error that quotes a word of the client. As in Redis, line breaks are removed at the ends, and
+// replaced by blanks inside.
 func ErrQuoting(text string) protocol.Value {
 	text = strings.Trim(text, "\r\n")
 	return protocol.Err(strings.NewReplacer("\r", " ", "\n", " ").Replace(text))
 }
 
-// MaxValueBytes bounds the length of a value. Nodes must agree on the bound, so it is no option.
+// MaxValueBytes bounds the length of a value. All nodes must have the same bound, so it is no option.
 const MaxValueBytes = 32 << 20
 
 func TooLong(value string) bool { return len(value) > MaxValueBytes }
@@ -73,29 +73,30 @@ func ErrArity(name string) protocol.Value {
 	return ErrQuoting("wrong number of arguments for '" + Cut(name) + "' command")
 }
 
-// Cut shortens a word that is quoted in an error.
+// Cut shortens a word for an error.
 func Cut(word string) string { return word[:min(len(word), 128)] }
 
-// ParseIndexes reads two indexes.
+// ParseIndexes parses two indexes.
 func ParseIndexes(first, last string) (a, b int64, ok bool) {
 	a, ok1 := protocol.ParseInt(first)
 	b, ok2 := protocol.ParseInt(last)
 	return a, b, ok1 && ok2
 }
 
-// StretchOfBytes is stretch for strings: a last index before the beginning is the first.
-func StretchOfBytes(first, last int64, n int) (from, to int) {
-	return Stretch(first, max(last, -int64(n)), n)
+// ByteRange is [ElementRange] for the bytes of a string: a last index before the first byte means the first byte.
+func ByteRange(first, last int64, n int) (from, to int) {
+	return ElementRange(first, max(last, -int64(n)), n)
 }
 
-// ParseInt32 reads an int of C.
+// ParseInt32 parses an int of C.
 func ParseInt32(word string) (n int64, ok bool) {
 	n, ok = protocol.ParseInt(word)
 	return n, ok && n >= math.MinInt32 && n <= math.MaxInt32
 }
 
-// Stretch is the part of n elements that the first and the last index mean: from from to before to.
-func Stretch(first, last int64, n int) (from, to int) {
+// ElementRange converts a first and a last index, which may count from the end, to a range of n elements: from
+// inclusive, to exclusive.
+func ElementRange(first, last int64, n int) (from, to int) {
 	if first < 0 {
 		first = max(0, first+int64(n))
 	}

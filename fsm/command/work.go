@@ -6,28 +6,28 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Work is the cost of commands, in about nanoseconds of one core: a byte copied is 1. Work is counted
-// and never timed, so that all nodes count alike. ../DESIGN.md has the measurements.
+// Work is the cost of commands, in about nanoseconds of one core: the copy of a byte costs 1. It is counted and not
+// timed, so that all nodes agree. ../DESIGN.md has the measurements.
 const (
-	KeyWork   = 64  // something that is looked at and passed
-	ScanWork  = 160 // a key that KEYS or SCAN looks at, and may show
-	endedWork = 16  // an ended item that waits for the sweep, and that a look at all keys passes
-	WriteWork = 512 // a key that is written or deleted, after a request's first
+	KeyWork   = 64  // a key that a command looks at and skips
+	ScanWork  = 160 // a key that KEYS or SCAN looks at, and may return
+	endedWork = 16  // an expired item that a scan of all keys skips
+	WriteWork = 512 // a key that is written or deleted, beyond the first of a request
 	StepWork  = 8   // a step of a pattern
-	// databaseWork is a database that is replaced: a journal may keep a KiB of it.
+	// databaseWork is the work to replace a database. A journal may keep a KiB of it.
 	databaseWork = 1 << 10
 )
 
-// ErrOverWork is the reply of a command that is over the budget of its request: nothing of the request is kept.
+// ErrOverWork is the reply of a command that exceeds the budget of its request. The machine undoes the request.
 var ErrOverWork = protocol.Err("script is over its budget of work in commands (--" + protocol.ScriptStepsFlag + ")")
 
-// SpendScan charges for a key that is scanned.
+// SpendScan charges for a key of a scan.
 func (c *Call) SpendScan() { c.Spend(ScanWork) }
 
-// Spend notes work that the price of a request does not contain.
+// Spend charges work that the price of the request does not include.
 func (c *Call) Spend(work int64) { c.Work += work }
 
-// Fits reports whether the request may do this much more work. If not, the request is over.
+// Fits reports whether the budget of the request suffices for this work. If not, it sets OverBudget.
 func (c *Call) Fits(work int64) bool {
 	if c.Work+work <= c.Ceiling {
 		return true
@@ -36,7 +36,7 @@ func (c *Call) Fits(work int64) bool {
 	return false
 }
 
-// Pays spends work if the request may do this much more work, and reports whether it may. If not, the request is over.
+// Pays is Fits, and charges the work if the budget suffices.
 func (c *Call) Pays(work int64) bool {
 	if !c.Fits(work) {
 		return false
@@ -45,20 +45,20 @@ func (c *Call) Pays(work int64) bool {
 	return true
 }
 
-// Affords is Pays for a request that writes so many keys. The price of the request contains the first key.
+// Affords is Pays for a request that writes this number of keys. The price of the request includes the first key.
 func (c *Call) Affords(keys int) bool {
 	return keys < 2 || c.Pays(int64(keys-1)*WriteWork)
 }
 
-// Narrow lowers the ceiling: no more work than most is allowed from here on. The result is for widen.
+// Narrow lowers the ceiling to most from now on. The caller passes the result to Widen.
 func (c *Call) Narrow(most int64) (outer int64) {
 	outer = c.Ceiling
 	c.Ceiling = min(c.Ceiling, c.Work+most)
 	return outer
 }
 
-// Widen restores the ceiling from before narrow. own reports that the work was more than most. If own is false,
-// c.OverBudget says whether the work was more than the outer ceiling.
+// Widen restores the ceiling from before Narrow. own reports that the work exceeded the lower ceiling. If own is false,
+// OverBudget reports whether the work exceeded the outer ceiling.
 func (c *Call) Widen(outer int64) (own bool) {
 	own = c.OverBudget && c.Ceiling < outer
 	c.OverBudget = c.OverBudget && !own
@@ -68,23 +68,23 @@ func (c *Call) Widen(outer int64) (own bool) {
 
 // The work of commands on the elements of collections.
 const (
-	// ElementWork is an element that a reply has, or that is changed.
+	// ElementWork is the work of an element that is returned or changed.
 	ElementWork = 128
-	// SearchWork is a search in a large hash or set, or a change there. smallWork is the same in a
-	// small one, beside copying it.
+	// SearchWork is the work of a search or a change in a large hash or set. smallWork is that in a small one, without the
+	// copy.
 	SearchWork = 512
 	smallWork  = 128
-	// PassWork is an element that a search passes.
+	// PassWork is the work of an element that a search skips.
 	PassWork = 16
-	// MaxElementsWork bounds the work of one command. Beyond that the command is an error: nothing
-	// else waits for a list of ten million elements.
+	// MaxElementsWork bounds the work of one command, so that no request waits for a list of ten million elements. A
+	// command that needs more is refused.
 	MaxElementsWork = 1 << 28
 )
 
 var ErrTooMuchWork = protocol.Err("command is over its budget of work")
 
-// Charge is Pays for an op with much to do, before the op changes anything. If ok is false, the reply of the op is
-// problem.
+// Charge is Pays for a command with much work, before the command changes anything. If ok is false, problem is the
+// reply.
 func (c *Call) Charge(work int64) (problem protocol.Value, ok bool) {
 	switch {
 	case work > MaxElementsWork:
@@ -95,7 +95,7 @@ func (c *Call) Charge(work int64) (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
-// chargeNext is charge for the n-th of many pieces of work that were not charged together.
+// chargeNext is Charge for the n-th of many pieces of work.
 func (c *Call) chargeNext(n, work int64) (problem protocol.Value, ok bool) {
 	if n > MaxElementsWork/work {
 		return ErrTooMuchWork, false
@@ -103,14 +103,14 @@ func (c *Call) chargeNext(n, work int64) (problem protocol.Value, ok bool) {
 	return c.Charge(work)
 }
 
-// sized is a collection that may be small: one string, which a change copies.
+// sized is a collection that may be small. A small collection is one string, which a change copies.
 type sized interface {
 	Small() bool
 	Len() int
 	Bytes() int64
 }
 
-// SearchesIn is the work of so many searches in a collection.
+// SearchesIn returns the work of this number of searches in a collection.
 func SearchesIn(v sized, searches int) int64 {
 	if v.Small() {
 		return int64(searches) * (smallWork + int64(v.Len()))
@@ -118,7 +118,7 @@ func SearchesIn(v sized, searches int) int64 {
 	return int64(searches) * SearchWork
 }
 
-// ChangesIn is the work of so many changes, to which the words add bytes.
+// ChangesIn returns the work of this number of changes that add so many bytes.
 func ChangesIn(v sized, changes, bytes int) int64 {
 	work := SearchesIn(v, changes)
 	if v.Small() {
@@ -127,13 +127,13 @@ func ChangesIn(v sized, changes, bytes int) int64 {
 	return work
 }
 
-// A change of a small collection copies maxSmallBytes at most, at smallShare bytes for a unit of work.
+// A change of a small collection copies maxSmallBytes at most. smallShare is the number of bytes for a unit of work.
 const (
 	maxSmallBytes = 16 << 10
 	smallShare    = 8
 )
 
-// Length is how many bytes words have.
+// Length returns the bytes of all words.
 func Length(words []string) (n int) {
 	for _, w := range words {
 		n += len(w)
@@ -141,18 +141,17 @@ func Length(words []string) (n int) {
 	return n
 }
 
-// AnyTooLong reports whether one of the words is no value.
+// AnyTooLong reports whether one of the words is too long for a value.
 func AnyTooLong(words []string) bool { return slices.ContainsFunc(words, TooLong) }
 
-// shared charges for the members of a collection that others are searched for too: for those that are looked at
-// in any case at once, and for each further one by itself, since a limit may be reached after few.
+// shared charges for the members of a collection that a command looks up in other collections. It charges for the first
+// limit members at once, and then for each member, since the command may stop early.
 type shared struct {
 	c                 *Call
 	ahead, seen, work int64
 }
 
-// SearchShared begins a search that passes n members, or ends once so many as limit were found, at so much work
-// for each.
+// SearchShared begins a search that looks up at most n members at this work for each, and stops after limit matches.
 func (c *Call) SearchShared(n, limit, work int64) (s shared, problem protocol.Value, ok bool) {
 	s = shared{c: c, ahead: min(n, limit), work: work}
 	problem, ok = c.Charge(s.ahead * work)
@@ -167,7 +166,7 @@ func (s *shared) Next() (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
-// search charges for one search after another, until a search is too long.
+// search charges for several searches, and stops a search that is too long.
 type search struct {
 	c    *Call
 	left int64
@@ -175,7 +174,7 @@ type search struct {
 
 func (c *Call) Search() search { return search{c, MaxElementsWork} }
 
-// Passes charges for an element that is compared with a word, and reports whether the search may go on.
+// Passes charges for an element that is compared with a word, and reports whether the search may continue.
 func (s *search) Passes(element, word string) bool {
 	work := int64(PassWork)
 	if len(element) == len(word) {
@@ -186,13 +185,13 @@ func (s *search) Passes(element, word string) bool {
 	return s.left >= 0 && s.c.Fits(0)
 }
 
-// Finds charges for an element that was found.
+// Finds charges for a match.
 func (s *search) Finds() {
 	s.left -= ElementWork
 	s.c.Spend(ElementWork)
 }
 
-// Ended reports whether no search was too long, and else the problem.
+// Ended returns the error if a search was too long.
 func (s *search) Ended() (problem protocol.Value, ok bool) {
 	switch {
 	case s.left < 0:

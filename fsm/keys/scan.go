@@ -20,7 +20,7 @@ func scanOp(c *command.Call) protocol.Value {
 	if !c.Fits(0) {
 		return command.ErrOverWork
 	}
-	if o.Matcher.Tired() {
+	if o.Matcher.IsExhausted() {
 		return command.ErrPattern
 	}
 	return protocol.Array(protocol.Bulk(next), protocol.Array(keys...))
@@ -47,7 +47,7 @@ func scan(c *command.Call, cursor uint64, o *command.ScanOptions) (keys []protoc
 		if o.Wants(it) {
 			keys = append(keys, protocol.Bulk(it.Key()))
 		}
-		return !o.Matcher.Tired() && c.Fits(0)
+		return !o.Matcher.IsExhausted() && c.Fits(0)
 	})
 	return keys, next
 }
@@ -62,13 +62,13 @@ func keysOp(c *command.Call) protocol.Value {
 		if m.Match(it.Key()) {
 			keys = append(keys, protocol.Bulk(it.Key()))
 		}
-		return !m.Tired() && c.Fits(0)
+		return !m.IsExhausted() && c.Fits(0)
 	})
 	m.Charge(c)
 	if !c.Fits(0) {
 		return command.ErrOverWork
 	}
-	if m.Tired() {
+	if m.IsExhausted() {
 		return command.ErrPattern
 	}
 	return protocol.Array(keys...)

@@ -51,7 +51,7 @@ func lrangeOp(c *command.Call) protocol.Value {
 	if !ok {
 		return reply
 	}
-	from, to := command.Stretch(first, last, l.Len())
+	from, to := command.ElementRange(first, last, l.Len())
 	if from == to {
 		return protocol.Array()
 	}
@@ -299,7 +299,7 @@ func ltrimOp(c *command.Call) protocol.Value {
 	if !ok {
 		return reply
 	}
-	from, to := command.Stretch(first, last, l.Len())
+	from, to := command.ElementRange(first, last, l.Len())
 	if from < to {
 		if problem, ok := c.Charge(int64(l.Len()-(to-from)) * command.PassWork); !ok {
 			return problem

@@ -225,7 +225,7 @@ func setOrMark(c *command.Call, key, value string, deadlineMillis int64, o *opti
 			return
 		case old != nil && old.IsMarked() && old.IsString() && old.Value() == value:
 			m, _ := old.Mark()
-			setMarked(c, key, value, deadlineMillis, c.Renewed(m, deadlineMillis))
+			setMarked(c, key, value, deadlineMillis, c.RenewedMark(m, deadlineMillis))
 			return
 		}
 	}

@@ -212,7 +212,7 @@ func getrangeOp(c *command.Call) protocol.Value {
 	if first < 0 && last < 0 && first > last {
 		return protocol.Bulk("")
 	}
-	from, to := command.StretchOfBytes(first, last, len(value))
+	from, to := command.ByteRange(first, last, len(value))
 	return protocol.Bulk(value[from:to])
 }
 

@@ -253,7 +253,7 @@ func (m *memberRange) span(z *collection.SortedSet) (from, to int) {
 	case byName:
 		return m.nameSpan(z)
 	}
-	from, to = command.Stretch(m.first, m.last, z.Len())
+	from, to = command.ElementRange(m.first, m.last, z.Len())
 	if m.reverse {
 		return z.Len() - to, z.Len() - from
 	}
