@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast/holdfast/server/members"
 	"github.com/holdfast/holdfast/server/store"
 )
 
@@ -86,37 +87,43 @@ func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	return n.TransferTo(ctx, id, gone)
 }
 
-// heir is the voter with the longest log that is not in quarantine itself, of those that answer within a quarter of the
-// election timeout, or else the first that answers before ctx ends or gone is closed. Empty: none does.
+// heir is the voter with the longest log that is not in quarantine itself, of those that can lead within a quarter of
+// the election timeout, or else the first that can before ctx ends or gone is closed. Empty: none can. Each is asked
+// until it can: a voter that was started a moment ago has applied nothing, as if it were in quarantine.
 func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers := make(chan candidate)
-	go func() { // ends with ctx, or when all have answered
-		defer close(answers)
-		n.failover.poll(ctx, n.Configuration().Members, proposal{candidate: n.failover.candidate()},
-			func(c candidate, _ bool) {
-				select {
-				case answers <- c:
-				case <-ctx.Done():
+	own, voters, able := n.failover.candidate(), n.votersByLog(n.Term()), make(chan candidate)
+	for _, m := range voters {
+		go n.until(ctx, askAgain, func() (can bool) { // ends with ctx or the node
+			n.failover.poll(ctx, []members.Member{m}, proposal{candidate: own}, func(c candidate, _ bool) {
+				if can = c.applied > 0; can {
+					select {
+					case able <- c:
+					case <-ctx.Done():
+					}
 				}
 			})
-	}()
+			return can
+		})
+	}
 	timer := time.NewTimer(n.config.ElectionTimeout / 4)
 	defer timer.Stop()
 	var best candidate
-	for late := false; !late || best.id == ""; {
+	for late, left := false, len(voters); left > 0 && (!late || best.id == ""); {
 		select {
-		case c, more := <-answers:
-			if !more {
-				return best.id
-			}
-			if c.applied > 0 && c.moreUpToDate(best) {
+		case c := <-able:
+			left--
+			if c.moreUpToDate(best) {
 				best = c
 			}
 		case <-timer.C:
 			late = true
 		case <-gone:
+			return ""
+		case <-n.stopped:
+			return ""
+		case <-ctx.Done():
 			return ""
 		}
 	}

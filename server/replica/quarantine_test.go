@@ -177,6 +177,31 @@ func TestQuarantineWithoutAnHeir(t *testing.T) {
 	})
 }
 
+// TestHeirWithoutAState: a node in quarantine is elected, as it alone has the last entry, and the only voter that could
+// lead was started a moment ago and has applied nothing. That voter serves within ten election timeouts.
+func TestHeirWithoutAState(t *testing.T) {
+	quarantined := false
+	inBubble(t, func(c *replica.Config) {
+		patience(c)
+		c.Quarantined = quarantined && c.ID == "n1"
+	}, func(t *testing.T, c *replicatest.Cluster) {
+		n, heir, silent := c.Node("n1"), c.Node("n2"), c.Node("n3")
+		c.Lead(silent)
+		c.Net.Cut(silent.Name, heir.Name)
+		require.Equal(t, protocol.OK, silent.Do("SET", "k", "v"))
+		heir.Crash()
+		n.Crash()
+		c.Net.Isolate(silent.Name)
+		quarantined = true
+		n.Start()
+		heir.Start()
+		begun := time.Now()
+		require.Equal(t, protocol.Bulk("v"), heir.Do("GET", "k"))
+		require.Less(t, time.Since(begun), 10*replica.DefaultElectionTimeout)
+		require.Len(t, events[replica.LeadershipDeclined](n), 1)
+	})
+}
+
 // TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores
 // the log as before. The state of another member, and nothing else, makes it a member like the others.
 func TestQuarantine(t *testing.T) {
