@@ -45,7 +45,8 @@
 //	sendRemovalNotices       sends removed members a notice
 //	electAlone               has a lone voter elected, and ends
 //
-//	pipeline.receive         takes the answers of a member that is far away; ends when raft closes the pipeline
+//	pipeline.write           sends a member that is far away its requests
+//	pipeline.receive         takes the answers; both end when raft has closed the pipeline and nothing is on its way
 //	parallelLog.write        brings what a leader appended to the disk; ends when all is there
 //	raft                     several; one of them calls the Machine, several call transport and parallelLog
 //
@@ -54,8 +55,7 @@
 // rpcFilter.installing is held until raft takes the request that is judged, and raft takes a request when the request
 // before is done. All others (acks, configurations, parallelLog, appender, fastFailover, progress) are leaves: nothing
 // else is locked, called or waited for under them, but raft's term and leader, and the first and last index of the
-// store. A pipeline's lock is held while a request is written, and before acks and appender. Events are told without
-// any lock held.
+// store. A pipeline's lock is held before acks and appender. Events are told without any lock held.
 //
 // Start reading at [Open], then node.go, transport.go, pipeline.go, rpc_filter.go, parallel_log.go, acks.go,
 // configurations.go, change.go. Files use only files below them: open, what the owner calls, node, the parts, what

@@ -51,8 +51,12 @@ func (n *Node) Stop() bool {
 	return true
 }
 
-// Wait returns when raft has ended, and what it appended is on the disk, after [Node.Stop].
-func (n *Node) Wait() error { return errors.Join(n.down.Error(), n.log.flush()) }
+// Wait returns when raft and its pipelines have ended, and what raft appended is on the disk, after [Node.Stop].
+func (n *Node) Wait() error {
+	err := n.down.Error()
+	n.transport.pipelines.Wait() // raft opens no more
+	return errors.Join(err, n.log.flush())
+}
 
 // Propose gives an entry to raft for term. Propose returns when raft's main loop has taken the
 // entry, at once or after the append before.

@@ -280,7 +280,7 @@ func TestNodeWaitsForItsLog(t *testing.T) {
 		append1(t, log, 6)
 		require.Equal(t, 1, <-store.calls)
 		append1(t, log, 7)
-		n := &Node{log: log, down: over{errBroken}}
+		n := &Node{log: log, transport: &transport{}, down: over{errBroken}}
 		ended := waits(t, n.Wait)
 		store.let <- nil
 		require.Equal(t, 1, <-store.calls)

@@ -79,8 +79,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, _ raft.ServerAddress
 		t: t, id: id, futures: make(chan raft.AppendFuture, pipelineDepth), closed: make(chan struct{}),
 	}
 	p.changed.L = &p.mu
-	go p.write()
-	go p.receive()
+	t.pipelines.Go(p.write)
+	t.pipelines.Go(p.receive)
 	return p, nil
 }
 

@@ -478,3 +478,16 @@ func TestPipelineEnds(t *testing.T) {
 		require.Empty(t, p.tr.appender.open)
 	})
 }
+
+// A node has ended when its pipelines have, which a connection without an answer holds up until it is closed.
+func TestNodeWaitsForItsPipelines(t *testing.T) {
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		p.send(5)
+		p.member.takenBefore()
+		p.close()
+		n := &Node{log: p.log, transport: p.tr, down: over{errBroken}}
+		ended := waits(t, n.Wait)
+		_ = p.member.conns[0].Close()
+		require.ErrorIs(t, <-ended, errBroken)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ type transport struct {
 	// reluctant reports whether this node asks for no votes yet.
 	reluctant func() bool
 	stopped   <-chan struct{}
+	pipelines sync.WaitGroup // the goroutines of all
 }
 
 var (
