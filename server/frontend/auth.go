@@ -32,8 +32,8 @@ func auth(c *conn, args [][]byte) protocol.Value {
 	return c.authenticate(args[0], args[1], args[2])
 }
 
-// authenticate makes the connection the user's. Where no password is set any password is right, as for a "nopass" user
-// of Redis.
+// authenticate logs the connection in as a user. If the user needs no password, any password is right, as for a
+// "nopass" user of Redis.
 func (c *conn) authenticate(command, user, password []byte) protocol.Value {
 	switch cause := c.login(string(user), string(password)); cause {
 	case nil:
@@ -104,14 +104,14 @@ func hello(c *conn, args [][]byte) protocol.Value {
 	return protocol.Map(append(fields, protocol.Bulk("modules"), protocol.Array())...)
 }
 
-// newFailedAuth limits the lines about wrong passwords: one a second, and each says how many attempts had none.
+// newFailedAuth limits the log lines about wrong passwords to one a second. Each has the number of attempts that were
+// not logged.
 func newFailedAuth() *loglimit.Limit { return &loglimit.Limit{Burst: 1, Every: time.Second} }
 
-// mostOfUser is how much of a user's name is logged, here and in the audit log. The name may be a misplaced
-// password.
+// mostOfUser bounds the logged bytes of a user's name, here and in the audit log. The name may be a misplaced password.
 const mostOfUser = 64
 
-// noteFailedAuth counts a wrong user or password, and logs who gave it and from where.
+// noteFailedAuth counts an attempt with a wrong user or password, and logs the user and the address.
 func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
 	s.metrics.Refused.Add(1)
 	silent, ok := s.failedAuth.Admit(time.Now())
@@ -125,7 +125,7 @@ func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
 	}, attrs...)...)
 }
 
-// FailedHTTPAuth counts and logs a wrong user or password that came over HTTP, as one that came by AUTH.
+// FailedHTTPAuth counts and logs an attempt with a wrong user or password over HTTP, as AUTH does.
 func (s *Server) FailedHTTPAuth(addr, user string) {
 	s.noteFailedAuth(addr, user, "port", "http")
 	s.aclLog.Add(acl.Refusal{
@@ -133,7 +133,7 @@ func (s *Server) FailedHTTPAuth(addr, user string) {
 	}, time.Now())
 }
 
-// open sets the socket's options and does the handshake of TLS.
+// open sets the options of the socket, and performs the TLS handshake.
 func (c *conn) open() error {
 	if t, ok := c.plainConn().(*net.TCPConn); ok {
 		probe := c.srv.cfg.TCPKeepAlive
@@ -153,9 +153,9 @@ func (c *conn) open() error {
 	return c.loginByCertificate()
 }
 
-// loginByCertificate makes the connection the user's whom the client's certificate names, as Redis 8.6 and Valkey 9 do:
-// without such a user, or if the user is off, it stays the default user's. The error is that the user has no room for
-// another connection.
+// loginByCertificate logs the connection in as the user that the client's certificate names, as Redis 8.6 and Valkey 9
+// do. If there is no such user, or if it is off, the connection keeps the default user. The error is that the user has
+// no room for another connection.
 func (c *conn) loginByCertificate() error {
 	by := c.srv.cfg.CertificateUser
 	if by == "" || len(c.tls.ConnectionState().VerifiedChains) == 0 {
@@ -171,7 +171,7 @@ func (c *conn) loginByCertificate() error {
 	return nil
 }
 
-// namedBy is the user whom a certificate names; nil: none that is on.
+// namedBy returns the user that a certificate names, or nil if none is on.
 func namedBy(cert *x509.Certificate, by string, users *acl.Users) *acl.User {
 	names := []string{cert.Subject.CommonName}
 	if by == "URI" {

@@ -19,8 +19,7 @@ func backupHandlers() map[string]handler {
 	return map[string]handler{"raft.backup": {reply: raftBackup, barrier: true}}
 }
 
-// raftBackup gives the client a backup: BEGIN [STALE], NEXT until nil, END. The backup belongs to the connection and
-// ends with it.
+// raftBackup runs RAFT.BACKUP: BEGIN [STALE], NEXT until the reply is nil, END. The backup ends with the connection.
 func raftBackup(c *conn, args [][]byte) protocol.Value {
 	word := strings.ToLower(string(args[1]))
 	stale := word == "begin" && len(args) == 3 && strings.EqualFold(string(args[2]), "stale")
@@ -77,7 +76,7 @@ func (c *conn) beginBackup(stale bool) protocol.Value {
 	)
 }
 
-// endBackup answers what the file should be, if all of it was taken.
+// endBackup replies with the totals of the file, if the client has read all of it.
 func (c *conn) endBackup() protocol.Value {
 	b := c.backup
 	_, err := b.Next(c.ctx)
@@ -90,7 +89,7 @@ func (c *conn) endBackup() protocol.Value {
 	return protocol.Fields("bytes", protocol.Integer(t.Bytes), "sha256", protocol.Bulk(t.SHA256))
 }
 
-// closeBackup gives up the connection's backup, if there is one.
+// closeBackup ends the connection's backup, if there is one.
 func (c *conn) closeBackup() {
 	if c.backup != nil {
 		c.backup.Close()

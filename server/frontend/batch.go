@@ -10,16 +10,15 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// Replies leave in the order of the commands, but a data command's reply is known only when the
-// batch has been executed. So each command has a slot. The bytes of a local reply wait in
-// work.local until the data commands before it have been answered.
+// Replies are sent in the order of the commands, but the reply of a data command is known only after its batch has run.
+// So each command has a slot. The bytes of a local reply stay in work.local until the data commands before it have
+// replies.
 
-// batchBytes is the size above which a pipeline is split into several batches, so that no client
-// fills a log entry for which all others wait. Only a single command can be larger.
+// batchBytes is the size above which a pipeline is split into several batches, so that no client fills a log entry that
+// all others wait for. Only a single command can be larger.
 const batchBytes = 1 << 20
 
-// localBytes bounds the local replies that wait for the batch. A reply that does not fit has the
-// batch executed first.
+// localBytes bounds the local replies that wait for the batch. If a reply does not fit, the batch is executed first.
 const localBytes = clientChunk
 
 // addRequest reserves a slot for the request that was just appended to the batch's body.
@@ -42,7 +41,7 @@ func (c *conn) makeRoom(size int) {
 	}
 }
 
-// appendRequest appends a data command for the state machine. ticket: 0 if the command must not wait.
+// appendRequest appends a data command for the state machine. If the command must not wait, ticket is 0.
 func (c *conn) appendRequest(body []byte, ticket uint64, req *request) []byte {
 	head := protocol.Head{DB: req.db, Ticket: ticket, Lock: req.lock, User: c.sends(req.row)}
 	judged := c.judges(req.row)
@@ -72,8 +71,8 @@ func (c *conn) runBatch() {
 	w.reset()
 }
 
-// runPiece executes what is left of the batch, places the replies, and reports whether reads are left again: their turn
-// comes when the client has taken the replies before, so their replies do not add up in memory.
+// runPiece executes the remaining requests of the batch and places their replies. It reports whether reads remain.
+// These run after the client has taken the replies before, so that the replies do not add up in memory.
 func (c *conn) runPiece() (more bool) {
 	w := c.w
 	batch := &w.batch
@@ -117,8 +116,8 @@ func (c *conn) runPiece() (more bool) {
 	return true
 }
 
-// answered is how many reads of a batch have their replies: the last ones may have had no room. If none had, the client
-// gets to see that.
+// answered returns the number of reads of a batch that have replies. If none has, it returns the number of all, so that
+// the client gets the error.
 func answered(replies []protocol.Value) int {
 	n := len(replies)
 	for n > 0 && replies[n-1].Kind == protocol.KindError && replies[n-1].Str == noRoom {
@@ -132,7 +131,7 @@ func answered(replies []protocol.Value) int {
 
 var noRoom = protocol.ErrNoRoom.Value().Str
 
-// addReplies writes the replies of a batch, in the order of their commands, as far as there are any.
+// addReplies writes the replies of a batch that are known, in the order of their commands.
 func (c *conn) addReplies() {
 	w := c.w
 	for ; w.placed < len(w.slots); w.placed++ {
@@ -150,7 +149,7 @@ func (c *conn) addReplies() {
 	}
 }
 
-// failAll answers every command of a batch with its error.
+// failAll replies to every command of a batch with its error.
 func (c *conn) failAll(err error) {
 	w := c.w
 	failure := c.srv.errorReply(err)
@@ -209,7 +208,7 @@ func (c *conn) addReply(s *slot, v protocol.Value) {
 
 var errReplyCount = errors.New("the batch has not as many replies as requests")
 
-// reset makes the batch ready for the next commands, keeping its memory.
+// reset empties the batch, and keeps its memory.
 func (w *work) reset() {
 	clear(w.slots)
 	w.slots, w.local, w.placed, w.replyBytes = w.slots[:0], w.local[:0], 0, 0
@@ -217,11 +216,10 @@ func (w *work) reset() {
 	w.batch = replica.Batch{Body: w.batch.Body[:0]}
 }
 
-// Times of commands, as this node's clients meet them. A command of the log takes from the handing over
-// of the batch until the replies are here: the journey to the leader and to the disks of a majority is part
-// of the time. The commands of a batch share the batch's time in equal parts.
+// The time of a command of the log is measured from the call of the backend to the replies, so it includes the way to
+// the leader and to the disks of a majority. The commands of a batch share its time equally.
 
-// timeBatch notes that the next n commands of the batch took d together.
+// timeBatch records that the next n commands of the batch took d together.
 func (s *Server) timeBatch(p *profile, w *work, d time.Duration, n int) {
 	if n == 0 {
 		return
@@ -248,7 +246,7 @@ func (s *Server) timeBatch(p *profile, w *work, d time.Duration, n int) {
 	}
 }
 
-// timeLocal notes that a command of this node took d.
+// timeLocal records that a command of this node took d.
 func (s *Server) timeLocal(p *profile, req *request, d time.Duration) {
 	req.stats.Took(d)
 	if s.slow.IsSlow(d) {
@@ -256,7 +254,7 @@ func (s *Server) timeLocal(p *profile, req *request, d time.Duration) {
 	}
 }
 
-// noteSlow notes a command that took long.
+// noteSlow records a slow command.
 func (s *Server) noteSlow(p *profile, row *row, args []string, d time.Duration) {
 	s.slow.Note(row.Command, observe.Entry{
 		At: time.Now(), Took: d, Args: args, Addr: p.addr.String(), Name: p.view().name,

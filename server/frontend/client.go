@@ -40,7 +40,7 @@ func clientSetName(c *conn, args [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-// validAttribute reports whether CLIENT LIST can show value without breaking its format.
+// validAttribute reports whether CLIENT LIST can show a value without damage to its format.
 func validAttribute(word []byte) bool {
 	for _, b := range word {
 		if b < '!' || b > '~' {
@@ -78,8 +78,8 @@ func clientNoTouch(c *conn, args [][]byte) protocol.Value {
 	return c.setSwitch(&c.shown.noTouch, args[2])
 }
 
-// endCommand makes CLIENT REPLY SKIP hold for the next command only, and CLIENT CACHING for the next that is
-// no CLIENT, or for a transaction.
+// endCommand ends the effect of CLIENT REPLY SKIP after the next command, and that of CLIENT CACHING after the next
+// command or transaction that is no CLIENT command.
 func (c *conn) endCommand() {
 	c.replyMode.skip, c.replyMode.skipNext = c.replyMode.skipNext, false
 	if c.track.caching && c.tx == nil && !strings.HasPrefix(c.lastCommand, "client") {
@@ -136,7 +136,7 @@ func selectDatabase(c *conn, args [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-// reset puts the connection into the state of a new one.
+// reset runs RESET: the connection gets the state of a new one.
 func reset(c *conn, _ [][]byte) protocol.Value {
 	c.endTransaction()
 	subscribed := c.outbox.subscribed()
@@ -153,8 +153,8 @@ func reset(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Simple("RESET")
 }
 
-// withdraw ends what others see of the client, or what it may hold: RESET does so, and a connection that ends behind
-// its last reply. Whoever has read that reply knows that nothing is left.
+// withdraw ends all that the client has on this node: subscriptions, sessions, tracking, MONITOR and a backup. RESET
+// calls it, and so does a connection that ends, before its last reply: a client with that reply has nothing left.
 func (c *conn) withdraw() {
 	if c.outbox.subscribed() {
 		c.runBatch()

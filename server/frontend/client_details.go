@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// LOCK.INFO and LOCK.LIST name a client by its node and the number of its connection, as the log does. What else is
-// known of a client, its node alone knows, which is asked.
+// LOCK.INFO and LOCK.LIST name a client by its node and the number of its connection, as the log does. Only that node
+// knows more of the client, so this node asks it.
 
 // The states of a client.
 const (
@@ -22,7 +22,7 @@ const (
 	clientUnknown   = "unknown"
 )
 
-// Clients answers about connections of this node.
+// Clients answers a question about connections of this node.
 func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
 	if q.Command != nil {
 		return s.runForOther(q)
@@ -40,7 +40,7 @@ func (s *Server) Clients(q ClientsQuestion) ClientsAnswer {
 	return a
 }
 
-// runForOther runs a command for a client of another node, if its connection is or was of this node.
+// runForOther runs a command for a client of another node, if this node has or had the connection that it names.
 func (s *Server) runForOther(q ClientsQuestion) (a ClientsAnswer) {
 	if len(q.Conns) != 1 || !s.ids.has(q.Conns[0]) || len(q.Command) < 3 {
 		return a
@@ -53,8 +53,8 @@ func (s *Server) runForOther(q ClientsQuestion) (a ClientsAnswer) {
 	return a
 }
 
-// askOthers has the other nodes run CLIENT KILL or UNBLOCK about an id that this node did not give. An id that no node
-// gave is no client's. A node that does not answer may have given it, and may have run the command.
+// askOthers has the other nodes run CLIENT KILL or UNBLOCK for an ID that is not one of this node. If no node has
+// issued the ID, no client has it. A node that does not answer may have run the command.
 func (s *Server) askOthers(ctx context.Context, id int64, command [][]byte) protocol.Value {
 	status := s.backend.Status()
 	if s.cfg.AskClients == nil || id < 1 {
@@ -104,22 +104,22 @@ func (s *Server) askOthers(ctx context.Context, id int64, command [][]byte) prot
 	return protocol.Integer(0)
 }
 
-// clientName is what replies call a client, and the incarnation of its node.
+// clientName is the name of a client in replies, with the incarnation of its node.
 type clientName struct {
 	node        string
 	incarnation uint64
 	conn        int64
 }
 
-// details are what is known of the clients of a reply.
+// details has what nodes have answered about the clients of a reply.
 type details struct {
 	mu sync.Mutex
 	of map[clientName]ClientDetail
-	// answered are the clients whose nodes have answered.
+	// answered has the clients whose nodes have answered.
 	answered map[clientName]bool
 }
 
-// silence remembers which nodes did not answer.
+// silence has the nodes that did not answer.
 type silence struct {
 	mu    sync.Mutex
 	until map[string]time.Time
@@ -145,13 +145,13 @@ func (s *silence) note(node string, now time.Time) {
 	s.until[node] = now.Add(silentFor)
 }
 
-// addDetails adds to a reply about locks what nodes know and the log does not.
+// addDetails adds to a reply about locks what nodes know of the clients and the log does not.
 func (c *conn) addDetails(db int, key string, v protocol.Value) protocol.Value {
 	c.srv.AddPolls(db, key, v)
 	return c.srv.AddClients(c.ctx, v)
 }
 
-// rowsOf are the locks in a reply to LOCK.INFO or LOCK.LIST.
+// rowsOf returns the locks in a reply to LOCK.INFO or LOCK.LIST.
 func rowsOf(v protocol.Value) []protocol.Value {
 	switch {
 	case v.Kind == protocol.KindMap:
@@ -162,7 +162,7 @@ func rowsOf(v protocol.Value) []protocol.Value {
 	return nil
 }
 
-// AddClients adds to each holder and waiter in a reply to LOCK.INFO or LOCK.LIST what is known of its client.
+// AddClients adds to each holder and waiter in a reply to LOCK.INFO or LOCK.LIST the details of its client.
 func (s *Server) AddClients(ctx context.Context, v protocol.Value) protocol.Value {
 	var people []*protocol.Value
 	rows := rowsOf(v)
@@ -187,7 +187,7 @@ func (s *Server) AddClients(ctx context.Context, v protocol.Value) protocol.Valu
 	return v
 }
 
-// clientIn is the client in the map of a holder or a waiter.
+// clientIn returns the client in the map of a holder or a waiter.
 func clientIn(v *protocol.Value) (name clientName, ok bool) {
 	for i := 1; i < len(v.Elems); i += 2 {
 		switch v.Elems[i-1].Str {
@@ -205,7 +205,7 @@ func clientIn(v *protocol.Value) (name clientName, ok bool) {
 	return name, ok
 }
 
-// detailsOf asks the nodes of the clients.
+// detailsOf asks the nodes of the clients, all at the same time.
 func (s *Server) detailsOf(ctx context.Context, people []*protocol.Value) *details {
 	byNode := make(map[string][]clientName)
 	seen := make(map[clientName]bool)
@@ -233,7 +233,7 @@ func (s *Server) detailsOf(ctx context.Context, people []*protocol.Value) *detai
 	return d
 }
 
-// askAbout asks one node about clients, some at a time, until it does not answer.
+// askAbout asks one node about its clients, in several questions, until it does not answer.
 func (s *Server) askAbout(names []clientName, d *details, ask func(ClientsQuestion) (ClientsAnswer, error)) {
 	for len(names) > 0 {
 		var some []clientName
@@ -260,7 +260,7 @@ func (s *Server) askAbout(names []clientName, d *details, ask func(ClientsQuesti
 	}
 }
 
-// addTo adds what is known of the client to the map of a holder or a waiter.
+// addTo adds the details of the client to the map of a holder or a waiter.
 func (d *details) addTo(p *protocol.Value) {
 	name, ok := clientIn(p)
 	detail, state, idle := d.of[name], "", int64(-1)
@@ -280,7 +280,7 @@ func (d *details) addTo(p *protocol.Value) {
 		protocol.Bulk("client-idle"), protocol.Integer(idle))
 }
 
-// AddPolls adds to a reply to LOCK.LIST, or to LOCK.INFO about a key, who polls for stock locks.
+// AddPolls adds the clients that poll for stock locks to a reply to LOCK.LIST, or to LOCK.INFO of a key.
 func (s *Server) AddPolls(db int, key string, v protocol.Value) {
 	rows := rowsOf(v)
 	for i := range rows {
@@ -288,8 +288,8 @@ func (s *Server) AddPolls(db int, key string, v protocol.Value) {
 	}
 }
 
-// addPolls adds those who poll for a stock lock to its row, which has names before values. The key and the database of
-// a row of LOCK.LIST stand in the row.
+// addPolls adds the clients that poll for a stock lock to its row, a list of names and values. A row of LOCK.LIST has
+// its own key and database.
 func (s *Server) addPolls(row *protocol.Value, db int, key string) {
 	var mode string
 	var count, list *protocol.Value
@@ -319,10 +319,10 @@ func (s *Server) addPolls(row *protocol.Value, db int, key string) {
 	*list = protocol.Array(shown...)
 }
 
-// mostPolls is how many of those who poll for a stock lock are shown.
+// mostPolls bounds the shown clients that poll for one lock.
 const mostPolls = 100
 
-// showPoll is a client that polls, with the fields of a waiter.
+// showPoll returns a client that polls, with the fields of a waiter.
 func showPoll(w *fsm.StockWaiter) protocol.Value {
 	client, incarnation := "", int64(0)
 	if w.Conn != 0 {

@@ -37,7 +37,7 @@ func (c *conn) publish() {
 	}
 }
 
-// publishStall shows CLIENT LIST how much the client has not taken.
+// publishStall updates CLIENT LIST with the output that the client has not taken.
 func (c *conn) publishStall(unwritten int) {
 	waiting := c.unencodedBytes()
 	c.profile.mu.Lock()
@@ -109,7 +109,7 @@ func (c *conn) appendLine(dst []byte, now time.Time) []byte {
 		s.command, s.user.Name, s.redirect(), s.resp, s.libName, s.libVersion)
 }
 
-// clientFilter says which clients CLIENT KILL closes. A field that is not given matches all clients.
+// clientFilter selects the clients that CLIENT KILL closes. A field that is not given matches all clients.
 type clientFilter struct {
 	id          int64
 	addr, laddr *string // a client has no empty address, so an empty one matches none
@@ -117,11 +117,11 @@ type clientFilter struct {
 	skipMe      bool
 }
 
-// clientKill has two forms. CLIENT KILL addr answers OK and may close its sender. The form with
-// filters answers the number of closed clients.
+// clientKill runs both forms of CLIENT KILL. CLIENT KILL addr replies OK, and may close its sender. The form with
+// filters replies with the number of closed clients.
 func clientKill(c *conn, args [][]byte) protocol.Value { return c.srv.kill(c, args) }
 
-// kill is clientKill. sender is nil if it is a client of another node.
+// kill runs CLIENT KILL. sender is nil if the command comes from another node.
 func (s *Server) kill(sender *conn, args [][]byte) protocol.Value {
 	if len(args) == 3 {
 		addr := string(args[2])
@@ -145,7 +145,7 @@ func (s *Server) kill(sender *conn, args [][]byte) protocol.Value {
 	return protocol.Integer(int64(s.killAll(filter, sender)))
 }
 
-// set reads one filter. Without ok, v is the error.
+// set parses one filter. If ok is false, v is the error.
 func (f *clientFilter) set(name, value string, users *acl.Users) (v protocol.Value, ok bool) {
 	switch strings.ToLower(name) {
 	case "id":
@@ -180,7 +180,7 @@ func (f *clientFilter) set(name, value string, users *acl.Users) (v protocol.Val
 	return protocol.Value{}, true
 }
 
-// clientKind reads a TYPE of CLIENT KILL and CLIENT LIST.
+// clientKind parses a TYPE of CLIENT KILL and CLIENT LIST.
 func clientKind(word string) (kind string, ok bool) {
 	switch kind = strings.ToLower(word); kind {
 	case normalClient, "master", "replica", pubsubClient:
@@ -195,8 +195,7 @@ func unknownClientKind(word string) protocol.Value {
 	return protocol.Err("Unknown client type '" + word + "'")
 }
 
-// killAll closes the clients that match and returns their number. The sender gets its reply before
-// its connection is closed.
+// killAll closes the clients that match, and returns their number. The sender gets its reply first.
 func (s *Server) killAll(f clientFilter, sender *conn) int {
 	n := 0
 	for _, other := range s.clients() {

@@ -16,7 +16,7 @@ func trackingHandlers() map[string]handler {
 	}
 }
 
-// clientTracking is CLIENT TRACKING ON or OFF. The checks stand in the order of Redis.
+// clientTracking runs CLIENT TRACKING. Its checks have the order of Redis.
 func clientTracking(c *conn, args [][]byte) protocol.Value {
 	next, prefixes, refusal := c.parseTracking(args[3:])
 	if refusal != nil {
@@ -52,14 +52,14 @@ func clientTracking(c *conn, args [][]byte) protocol.Value {
 	}
 	c.accountQueue(before, c.track.bytes)
 	if c.executing {
-		// The transaction's reads were executed before. What they read was not noted.
+		// The reads of the transaction have run already, and were not recorded.
 		c.track.begin()
 		t.client.Drop()
 	}
 	return protocol.OK
 }
 
-// parseTracking reads the options.
+// parseTracking parses the options.
 func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, refusal *protocol.Error) {
 	for i := 0; i < len(words); i++ {
 		option, more := strings.ToLower(string(words[i])), i+1 < len(words)
@@ -95,7 +95,7 @@ func (c *conn) parseTracking(words [][]byte) (m trackMode, prefixes []string, re
 	return m, prefixes, nil
 }
 
-// refuse is why the client may not track so, nil if it may.
+// refuse returns why the client may not track with these options, or nil.
 func (t *track) refuse(next *trackMode, prefixes []string) *protocol.Error {
 	switch {
 	case !next.bcast && len(prefixes) > 0:
@@ -138,7 +138,7 @@ func (t *track) refuse(next *trackMode, prefixes []string) *protocol.Error {
 	return nil
 }
 
-// prefixBytes is the cost of a prefix beside its bytes.
+// prefixBytes is the memory of a prefix beyond its bytes.
 const prefixBytes = 300
 
 // overlap reports whether a key may have both prefixes.

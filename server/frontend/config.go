@@ -16,38 +16,38 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// Config is what a [Server] is told. The zero value of every field is a safe default.
-// Fields that an operator sets have the names of their flags.
+// Config configures a [Server]. The zero value of every field is a safe default. Fields that an operator sets have the
+// names of their flags.
 type Config struct {
 	Limits
 	Timeouts
 	Memory
 	Node Node
-	// Administration changes the members; nil: this node cannot.
+	// Administration changes the members. If it is nil, this node cannot.
 	Administration Administration
-	// AskClients asks another node about connections: see [Server.Clients]; nil: it cannot be asked.
+	// AskClients asks another node about connections: see [Server.Clients]. If it is nil, no node can be asked.
 	AskClients func(ctx context.Context, node string, q ClientsQuestion) (ClientsAnswer, error)
-	// Sentinel is about the port for Sentinel's clients.
+	// Sentinel configures the port for Sentinel's clients.
 	Sentinel discovery.Sentinel
 	Logger   *slog.Logger
 	Options  Options
-	// Hub has the subscriptions of the clients. It must be told the events of the state machine; nil: New
-	// makes one that is told none.
+	// Hub has the subscriptions of the clients. It must receive the events of the state machine. If it is nil, New creates
+	// one that receives none.
 	Hub *pubsub.Hub
-	// Tracking has what clients track, and must be told the events, too; nil: New makes one.
+	// Tracking has the keys that clients track. It must receive the events, too. If it is nil, New creates one.
 	Tracking *tracking.Table
-	// Monitors are the clients of MONITOR, and must be told the events, too; nil: New makes it.
+	// Monitors are the clients of MONITOR. It must receive the events, too. If it is nil, New creates one.
 	Monitors *observe.Monitors
-	// Backups gives clients backups; nil: there are none.
+	// Backups makes backups for clients. If it is nil, there are none.
 	Backups Backups
-	// TLS, when set, is spoken on every connection.
+	// TLS, if not nil, applies to every connection.
 	TLS *tls.Config
-	// CertificateUser says which name in a client's certificate is the user's: "CN", the common name, or "URI", the first
-	// URI that is a user's. Empty: none.
+	// CertificateUser selects the name in a client's certificate that is the user's: "CN", the common name, "URI", the
+	// first URI that names a user, or "" for none.
 	CertificateUser string
-	// Audit is told who the clients are, and what they are refused; nil: nobody audits.
+	// Audit records the clients and their refused commands. It may be nil.
 	Audit *audit.Log
-	// Users are the users; nil: there is only "default", who may do everything and needs no password.
+	// Users has the users. If it is nil, there is only "default", who may do everything and needs no password.
 	Users Users
 }
 
@@ -55,40 +55,40 @@ type Config struct {
 type Node struct {
 	// Name is the node's name in the cluster.
 	Name string
-	// ClusterID is the ID of the cluster that the node belongs to, "" while there is none; nil: not known.
+	// ClusterID returns the ID of the node's cluster, or "" before there is one. If it is nil, the ID is unknown.
 	ClusterID func() string
-	// Troubles, unless nil, is what is wrong although a leader is there and voters answer, a sentence each.
+	// Troubles, if not nil, returns what is wrong although there is a leader and voters answer, a sentence each.
 	Troubles func() []string
-	// Warnings, unless nil, is what members warn of in themselves, which is no trouble yet, a sentence each.
+	// Warnings, if not nil, returns what members warn of in themselves, a sentence each. A warning is no trouble yet.
 	Warnings func() []string
-	// Quarantined, unless nil, are the IDs of the members in quarantine, as far as is known.
+	// Quarantined, if not nil, returns the IDs of the members that are known to be in quarantine.
 	Quarantined func() []string
-	// Waiting says what the node waits for before it belongs to a cluster; nil: it waits for nothing.
+	// Waiting returns what the node waits for before it belongs to a cluster. If it is nil, the node waits for nothing.
 	Waiting func() string
-	// RunID is 40 hex digits, new with every start; empty: drawn by New.
+	// RunID is 40 hex digits, new at every start. If it is empty, New draws one.
 	RunID string
-	// Settings are further rows for CONFIG GET, such as "dir".
+	// Settings has further rows for CONFIG GET, such as "dir".
 	Settings []Setting
 }
 
 // Setting is a row of CONFIG GET, named as Redis names it.
 type Setting struct{ Name, Value string }
 
-// Options open or change behaviour.
+// Options enables or changes behaviour.
 type Options struct {
 	// Debug allows the DEBUG command.
 	Debug bool
-	// Faults answers the subcommands of DEBUG that are about the node rather than
-	// the client; known is false for others. nil: there are none. It is called only with Debug.
+	// Faults runs the subcommands of DEBUG that are about the node rather than the client. known is false for others. It
+	// may be nil, and is called only if Debug is set.
 	Faults func(args []string) (reply protocol.Value, known bool)
-	// EveryNodeMaster lets every node call itself master in INFO, ROLE and HELLO,
-	// for clients that check the role and know but one address. See DESIGN.md.
+	// EveryNodeMaster has every node report the role of a master in INFO, ROLE and HELLO, for clients that check the role
+	// but know only one address. See DESIGN.md.
 	EveryNodeMaster bool
-	// ClusterMode answers clients of Redis Cluster: see discovery/cluster.go.
+	// ClusterMode enables the replies for clients of Redis Cluster: see discovery/cluster.go.
 	ClusterMode bool
 }
 
-// Limits bound what one client may cost. A value of zero takes the default.
+// Limits bounds the resources of one client. A zero selects the default.
 type Limits struct {
 	MaxClients     int // connections at a time
 	MaxArgs        int // words of one command
@@ -96,37 +96,37 @@ type Limits struct {
 	MaxKeyBytes    int // bytes of a key
 	MaxValueBytes  int // bytes of any other word of a data command
 	MaxQueryBytes  int // bytes that have arrived and are not parsed yet, and bytes of a MULTI queue
-	MaxOutputBytes int // bytes of replies that a client may leave unread for more than a moment
+	MaxOutputBytes int // bytes of replies that a client may leave unread for longer than GraceTimeout
 	MaxPipeline    int // commands that are answered as one batch
 	// MaxSubscriptionBytes bounds the memory of a client's subscriptions.
 	MaxSubscriptionBytes int
-	// PubSub bounds the messages that wait for a subscriber.
+	// PubSub bounds the messages in the outbox of a subscriber.
 	PubSub OutputLimit
 }
 
-// Timeouts holds the durations. A value of zero takes the default, except IdleTimeout and LockQueueGrace.
+// Timeouts has durations. A zero selects the default, except for IdleTimeout and LockQueueGrace.
 type Timeouts struct {
-	IdleTimeout      time.Duration // a silent client is disconnected after it; 0: never
+	IdleTimeout      time.Duration // a client that is silent for this long is disconnected; 0: never
 	TCPKeepAlive     time.Duration // interval of TCP keep-alive probes
-	WriteTimeout     time.Duration // a client that takes no byte for this long is cut off
+	WriteTimeout     time.Duration // a client that takes no byte for this long is disconnected
 	GraceTimeout     time.Duration // the same, for a client that has more than MaxOutputBytes unread
 	ShutdownTimeout  time.Duration // how long Serve waits for commands in flight after its context ended
 	HandshakeTimeout time.Duration // limit of a TLS handshake
-	LockQueueGrace   time.Duration // how long a lock keeps the place of a waiter whose time was over
+	LockQueueGrace   time.Duration // how long a waiter whose wait has timed out keeps its place in the queue
 }
 
-// Memory is what the shares of the machine's memory come to in bytes.
+// Memory has limits in bytes, derived from the machine's memory.
 type Memory struct {
-	// MaxMemoryBytes is what keys and scripts may take while this node leads, for INFO; 0: no limit.
+	// MaxMemoryBytes is the memory limit of keys and scripts while this node leads, for INFO. 0 is no limit.
 	MaxMemoryBytes uint64
-	// MachineBytes is what the process may use at most, for INFO; 0: not known.
+	// MachineBytes is the memory limit of the process, for INFO. 0 is unknown.
 	MachineBytes uint64
-	// MaxMemoryClientsBytes bounds the buffers, queues and replies of all connections together:
-	// beyond it the connection that holds most is cut off. A value of zero takes the default.
+	// MaxMemoryClientsBytes bounds the buffers, queues and replies of all connections together. If it is exceeded, the
+	// connection that holds most is closed. A zero selects the default.
 	MaxMemoryClientsBytes int
 }
 
-// DefaultLimits are the limits of a Config that names none.
+// DefaultLimits returns the defaults of Limits.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxClients: 10000, MaxArgs: 65536,
@@ -136,7 +136,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// DefaultTimeouts are the durations of a Config that names none.
+// DefaultTimeouts returns the defaults of Timeouts.
 func DefaultTimeouts() Timeouts {
 	return Timeouts{
 		TCPKeepAlive:     300 * time.Second,
@@ -148,7 +148,7 @@ func DefaultTimeouts() Timeouts {
 	}
 }
 
-// DefaultMaxMemoryClientsBytes is the limit of all clients together in a Config that names none.
+// DefaultMaxMemoryClientsBytes is the default of Memory.MaxMemoryClientsBytes.
 const DefaultMaxMemoryClientsBytes = 1 << 30
 
 func orDefault[T int | time.Duration](field *T, value T) {
@@ -196,7 +196,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// discovery is what the node says of itself to clients that look for the leader.
+// discovery returns the configuration of the replies to clients that look for the leader.
 func (c *Config) discovery() discovery.Config {
 	return discovery.Config{
 		EveryNodeMaster: c.Options.EveryNodeMaster, ClusterMode: c.Options.ClusterMode, TLS: c.TLS != nil,
@@ -206,20 +206,19 @@ func (c *Config) discovery() discovery.Config {
 	}
 }
 
-// OutputLimit is a limit of Redis's client-output-buffer-limit: a client is cut off as soon as more than
-// HardBytes wait, or when more than SoftBytes have waited for longer than SoftTime. A HardBytes of 0 is no
-// limit.
+// OutputLimit is a limit of Redis's client-output-buffer-limit. A client is disconnected as soon as it has more than
+// HardBytes waiting, or more than SoftBytes for longer than SoftTime. A HardBytes of 0 is no limit.
 type OutputLimit struct {
 	HardBytes, SoftBytes int
 	SoftTime             time.Duration
 }
 
-// String is the limit as CONFIG GET shows it.
+// String returns the limit in the notation of CONFIG GET.
 func (l OutputLimit) String() string {
 	return strconv.Itoa(l.HardBytes) + " " + strconv.Itoa(l.SoftBytes) + " " + seconds(l.SoftTime)
 }
 
-// DefaultPubSubLimit is Redis's default for subscribers.
+// DefaultPubSubLimit returns Redis's default for subscribers.
 func DefaultPubSubLimit() OutputLimit {
 	return OutputLimit{HardBytes: 32 << 20, SoftBytes: 8 << 20, SoftTime: time.Minute}
 }

@@ -15,7 +15,7 @@ import (
 // goroutine, unless their type says otherwise.
 type conn struct {
 	srv *Server
-	// table has the commands that the client may send: Redis's, or those of a Sentinel.
+	// table has the commands of the port: those of Redis, or those of a Sentinel.
 	table *protocol.Table
 	ctx   context.Context // the server's
 	stream
@@ -23,60 +23,60 @@ type conn struct {
 	clientState
 	limited
 	locks lockClient
-	// backup is under way; nil most of the time.
+	// backup is the client's backup, or nil.
 	backup Backup
-	// parked: the last command is answered later. nil most of the time.
+	// parked is the pending reply of the last command, or nil. While it is set, no further command runs.
 	parked  *pending
 	numbers batchNumbers
-	// onNumber is conn.numbered, made once.
+	// onNumber is the method value conn.numbered, allocated once.
 	onNumber func(number uint64)
 	// lastWrite is the number of the last write that was acknowledged.
 	lastWrite uint64
-	// lastPublish is the same for the last that published something, 0 when the subscriptions know of it.
+	// lastPublish is the number of the last acknowledged write with a PUBLISH, or 0 if the hub has applied it.
 	lastPublish uint64
 
 	memory    memoryShare
 	admission admission
 }
 
-// stream is the bytes of a connection, both ways: input and replies, and messages between the replies. It does not know
-// what they mean.
+// stream has the bytes of a connection in both directions: input, replies, and messages between the replies. It does
+// not know what they mean.
 type stream struct {
 	srv *Server
 	socket
 	input
 	ending
 	outbox
-	// w is the memory of the pipeline under way, nil when there is none.
+	// w is the memory of the current pipeline, or nil.
 	w *work
-	// authenticated: the client may hold buffers of the usual size.
+	// authenticated is set if the client may use buffers of the usual size.
 	authenticated bool
-	// pushing: messages are being written, not replies.
+	// pushing is set while messages are written, and not replies.
 	pushing bool
 	// resp is the version of the protocol in which replies and messages are encoded.
 	resp int
-	// onGrowth is called when buffers have grown, onStall while the client does not take what is left of the output.
+	// onGrowth is called after buffers have grown, and onStall while the client does not take the output.
 	onGrowth func()
 	onStall  func(unwritten int)
 }
 
-// ending says how far a connection is from its end.
+// ending has the reasons to end the connection.
 type ending struct {
-	// closing: answer what is there, then close. gone: the client is not there any more.
+	// closing ends the connection after the replies so far. gone is set if the client has disconnected.
 	closing, gone bool
-	// revoked: the user may not do what it did. Nothing more is taken up. Set by any goroutine.
+	// revoked is set, by any goroutine, if the user has lost rights. No further command runs.
 	revoked atomic.Bool
-	// loading: the client's own ACL LOAD runs. The client gets its reply, even if that takes its rights.
+	// loading is set while the client's own ACL LOAD runs. The client gets its reply, even if the file revokes its rights.
 	loading atomic.Bool
 }
 
-// clientState is what the client's commands have set. RESET undoes it.
+// clientState is what the client's commands have set. RESET resets it.
 type clientState struct {
 	identity
 	db          int
 	replyMode   replyMode
 	executing   bool         // the commands of an EXEC are being answered
-	monitoring  bool         // the client gets the commands of the node: MONITOR
+	monitoring  bool         // the client is a monitor
 	tx          *transaction // nil outside MULTI
 	watches     watches
 	track       track
@@ -84,8 +84,7 @@ type clientState struct {
 	lastCommand string
 }
 
-// work is the memory of a pipeline. The memory is pooled, because most connections are idle most of
-// the time.
+// work is the memory of a pipeline. It is pooled, since most connections are idle most of the time.
 type work struct {
 	// in[from:] has arrived and is not parsed yet.
 	in     []byte
@@ -93,45 +92,45 @@ type work struct {
 	reader *protocol.Reader
 	// commands counts the commands parsed since replies were last written.
 	commands int
-	// filled: the last read used all the free space, so more may have arrived.
+	// filled is set if the last read used all the free space, so more may have arrived.
 	filled bool
 
 	request request
 	batch   replica.Batch
-	// slots are the places of replies. The first placed slots are in the output.
+	// slots has the places of the replies. The first placed slots are in the output.
 	slots  []slot
 	placed int
-	local  []byte // encoded replies that wait for the replies before them
-	out    []byte // bytes of replies to be written
-	// unencoded bounds the bytes of a large reply that are not in out yet.
+	local  []byte // encoded replies that follow replies of the batch
+	out    []byte // bytes to write
+	// unencoded bounds the remaining bytes of a large reply that is being encoded.
 	unencoded int
-	// replyBytes bounds the memory of the batch's replies, or of a large reply of the node's own.
+	// replyBytes bounds the memory of the batch's replies, or of a large local reply.
 	replyBytes int
-	// publishes: the batch has a PUBLISH.
+	// publishes is set if the batch has a PUBLISH.
 	publishes bool
-	// numbered: the client must know the number of the batch.
+	// numbered is set if the tracking of the client must know the number of the batch.
 	numbered bool
 	// tx is the transaction whose reply a slotExec waits for.
 	tx *transaction
-	// began is when the batch went out.
+	// began is the time at which the batch was passed to the backend.
 	began time.Time
 }
 
-// input is the reading half of a connection.
+// input is the reading side of a connection.
 type input struct {
 	// born is when the connection began.
 	born time.Time
 	// arrived is when the last bytes arrived.
 	arrived time.Time
-	// waitBuffer is used while waiting, by a connection that is not a plain socket.
+	// waitBuffer is the buffer of an idle connection that is no plain socket.
 	waitBuffer []byte
 	// pendingErr is an error of an earlier read. The next wait returns it.
 	pendingErr error
-	// readMoreUntil is when waiting for more of the current pipeline ends.
+	// readMoreUntil is the deadline for more bytes of the current pipeline.
 	readMoreUntil time.Time
-	// fresh: bytes were read ahead since the buffer was last parsed.
+	// fresh is set if bytes were read ahead since the buffer was last parsed.
 	fresh bool
-	// hasDeadline: a read deadline is set.
+	// hasDeadline is set if there is a read deadline.
 	hasDeadline bool
 	// noWait is an argument of readReady, and readErr its result.
 	noWait    bool
@@ -140,11 +139,11 @@ type input struct {
 	lastInput lastInput
 }
 
-// lastInput is the time of the client's last bytes. A renewer of sessions may demand it.
+// lastInput is the time of the client's last bytes. It is recorded only for the renewer of sessions.
 type lastInput struct {
-	// demanded: the time is noted. Set by the connection's goroutine.
+	// demanded is set, by the connection's goroutine, if the time is recorded.
 	demanded bool
-	// after is the time from the connection's beginning in nanoseconds.
+	// after is the time since the beginning of the connection, in nanoseconds.
 	after atomic.Int64
 }
 
@@ -154,20 +153,19 @@ func (h *lastInput) note(born time.Time) {
 	}
 }
 
-// memoryShare is a connection's part of the total.
+// memoryShare is a connection's part of the memory of all clients.
 type memoryShare struct {
 	counted atomic.Int64
-	// evicted: the connection was cut off to free memory. evicting is the memory that the
-	// connection held at that time.
+	// evicted is set if the connection was closed to free memory. evicting is its memory at that time, without messages.
 	evicted atomic.Bool
-	// noEvict: the client has sent CLIENT NO-EVICT ON.
+	// noEvict is set by CLIENT NO-EVICT ON.
 	noEvict  atomic.Bool
 	evicting int64 // guarded by Server.mu
-	// found is the memory with the messages that were dropped then.
+	// found is the memory at that time with the messages, for the log.
 	found int64
 }
 
-// replyMode is what the client chose by CLIENT REPLY.
+// replyMode is the setting of CLIENT REPLY.
 type replyMode struct {
 	off, skip, skipNext bool
 }
@@ -176,43 +174,42 @@ func (r *replyMode) muted() bool { return r.off || r.skip }
 
 // transaction is the queue of a connection between MULTI and EXEC.
 type transaction struct {
-	// body has the data commands, count is their number.
+	// body has the data commands, and count is their number.
 	body  []byte
 	count int
 	hints protocol.Hints // of the body
-	work  int64          // of the scripts in the body, as far as it is known and much
-	// steps has an element for each queued command, from the first command that this node answers.
-	// Most transactions have no such command, and no steps.
+	work  int64          // the estimated work of the scripts in the body
+	// steps has an element for each queued command, once one of them is answered by this node. Most transactions have no
+	// steps.
 	steps []step
-	// queued is the number of all queued commands, bytes the memory for these commands.
+	// queued counts all queued commands, and bytes is their memory.
 	queued, bytes int
-	// db is the database for the commands that are queued next, as SELECT may be queued.
+	// db is the database of the commands that are queued next, since SELECT may be queued.
 	db int
-	// aborted: a command was refused, so EXEC refuses the transaction.
+	// aborted is set if a command was refused. EXEC then refuses the transaction.
 	aborted bool
-	// locks are the lock commands that this node looks after, with their places in the body.
+	// locks has the lock commands that this node observes, with their places in the body.
 	locks []queuedLock
-	// looks are the keys that the client's cache may get from the replies. caching: CLIENT CACHING is
-	// among the commands.
+	// looks has the keys that the client may cache from the replies. caching is set if CLIENT CACHING is queued.
 	looks   looks
 	caching bool
-	// shown are the commands as monitors see them when EXEC runs.
+	// shown has the commands for the monitors. They see these when EXEC runs.
 	shown []shownCommand
 }
 
-// step is one queued command: a data command of the body (request is nil and answered false), a
-// command that this node runs, or a command that was answered when queued.
+// step is a queued command: a data command of the body (request is nil, answered is false), a command that this node
+// runs at EXEC, or one that it has answered already.
 type step struct {
 	request  *request
 	answered bool
 	reply    protocol.Value
-	// judged: the reply of a data command has what was refused to a script.
+	// judged is set for a script with rights. Its reply has the refusals of the script.
 	judged bool
-	// published is set for a data command whose reply this node makes.
+	// published is set if this node computes the reply of a PUBLISH.
 	published *published
 }
 
-// row is the row of a command that this node runs, else nil.
+// row returns the row of a command that this node runs, or nil.
 func (s *step) row() *row {
 	if s.request == nil {
 		return nil
@@ -220,78 +217,77 @@ func (s *step) row() *row {
 	return s.request.row
 }
 
-// slotKind is how a slot gets its reply.
+// slotKind is the source of the reply of a slot.
 type slotKind uint8
 
 const (
 	slotLocal slotKind = iota // bytes of work.local
 	slotData                  // the next reply of the batch
-	slotWatch                 // the same, with the marks of watched keys
-	slotBlock                 // the same, or the mark of a command that waits
-	slotExec                  // the same, to be merged with the replies of this node inside MULTI
+	slotWatch                 // the same, which has the marks of watched keys
+	slotBlock                 // the same, or the command waits
+	slotExec                  // the same, merged with the replies of this node inside MULTI
 )
 
 // slot is the place of one command's reply in a pipeline.
 type slot struct {
 	kind slotKind
-	// judged: a script whose request has the rights of the user, and the reply what was refused.
+	// judged is set for a script with rights. Its reply has the refusals of the script.
 	judged bool
-	// mute: CLIENT REPLY was OFF or SKIP when the command came.
+	// mute is set if CLIENT REPLY was OFF or SKIP at the command.
 	mute bool
-	// resp is the protocol version that held when the command came.
+	// resp is the protocol version at the command.
 	resp uint8
-	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. from is the database of a reply that
-	// this node adds to, and key the key that was asked about.
+	// from and to bound the bytes of a slotLocal, and the watches of a slotWatch. If this node adds to the reply, from is
+	// the database and key the key of the command.
 	from, to int
 	key      string
-	// generation is the generation of the watches when a slotWatch was made.
+	// generation is the generation of the watches at a slotWatch.
 	generation int
 	row        *row
-	// published is set when this node makes the reply.
+	// published is set if this node computes the reply of a PUBLISH.
 	published *published
 	wait      *pending     // of a command that may wait
 	lock      *lockCommand // of a lock command, or of a transaction with one
 	shown     *transaction // shown to monitors according to the reply
 }
 
-// batchNumbers are the numbers of a client's last writes. The event of a batch comes a moment after the reply where
-// another node leads.
+// batchNumbers has the numbers of a client's last writes. If another node leads, the event of a batch follows its
+// reply.
 type batchNumbers struct {
 	last [16]atomic.Uint64
 	next int // guarded by the backend: a client has one batch at a time
 }
 
-// lockClient is a connection as far as native locks go.
+// lockClient is the state of a connection that uses native locks.
 type lockClient struct {
-	// entered: the renewer of sessions knows the connection.
+	// entered is set if the renewer of sessions has the connection.
 	entered bool
-	// notices are the waits with NOTIFY by their tickets, guarded by outbox.mu. bytes is their memory.
+	// notices has the waits with NOTIFY, by ticket, guarded by outbox.mu. bytes is their memory.
 	notices map[uint64]*pending
 	bytes   atomic.Int64
 }
 
 // admission is the server's record of a connection, guarded by Server.mu.
 type admission struct {
-	// stranger is the connection's place in Server.strangers, until the client has authenticated.
-	// Where TLS needs no password, a handshake is enough.
+	// stranger is the connection's element in Server.strangers until the client has authenticated. If TLS clients need no
+	// password, the handshake suffices.
 	stranger *list.Element
-	// dismissed: closed to make room.
+	// dismissed is set if the connection was closed to make room.
 	dismissed bool
-	// hidden: the client has ended, or was killed, and what is left of its connection shows in no answer.
+	// hidden is set if the client has ended or was killed. The connection is then in no answer any more.
 	hidden bool
 }
 
-// sentinel reports whether the client came through the port for Sentinel's clients.
+// sentinel reports whether the client uses the port for Sentinel's clients.
 func (c *conn) sentinel() bool { return c.table == protocol.Sentinel() }
 
-// track is what the connection tracks for its client's cache. The fields belong to the connection's
-// goroutine.
+// track is what the connection tracks for its client's cache. The fields belong to the connection's goroutine.
 type track struct {
 	client *tracking.Client // nil until the first CLIENT TRACKING ON
 	trackMode
-	// caching: CLIENT CACHING holds for the next command.
+	// caching is set by CLIENT CACHING for the next command.
 	caching bool
-	// busy: commands are under way, and messages are held back until their replies are written.
+	// busy is set while commands run. Messages are held back until their replies are written.
 	busy bool
 	// bytes is the memory of the prefixes.
 	bytes int

@@ -17,8 +17,7 @@ func debugHandlers() map[string]handler {
 	}
 }
 
-// debugCommand has the few subcommands that tests of clients use. DEBUG SLEEP delays only its
-// sender.
+// debugCommand runs the few subcommands of DEBUG that tests of clients use. DEBUG SLEEP delays only its sender.
 func debugCommand(c *conn, args [][]byte) protocol.Value {
 	sub := strings.ToLower(string(args[1]))
 	switch {
@@ -63,7 +62,7 @@ func (c *conn) sleep(d time.Duration) {
 	})
 }
 
-// debugProtocol is a value of each type, with the same values as Redis.
+// debugProtocol returns a value of each type, the same values as Redis.
 func debugProtocol(kind string) protocol.Value {
 	counted := func(pair int) []protocol.Value {
 		var elems []protocol.Value

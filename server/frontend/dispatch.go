@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The way of a command: resolve (dispatch), may it run (mayRun), check (validate), encode (appendRequest), batch
-// (addRequest, runBatch), reply (addReplies). One record, the request, goes the whole way. What else is about commands
-// stands at a station of it: transactions (enqueue) behind mayRun, monitors (show) and statistics in runCommand, lock
-// commands (prepareLock), waiting (takePending) and tracking (track.command) in send.
+// A command passes these stations: resolve (dispatch), permission (mayRun), check (validate), encode (appendRequest),
+// batch (addRequest, runBatch), reply (addReplies). One record, the request, goes through all of them. Other parts join
+// at a station: transactions (enqueue) after mayRun, monitors (show) and statistics in runCommand, lock commands
+// (prepareLock), waiting (takePending) and tracking (track.command) in send.
 
 // dispatch runs a command, queues it, or refuses it.
 func (c *conn) dispatch(args [][]byte) {
@@ -42,8 +42,8 @@ func (c *conn) dispatch(args [][]byte) {
 	}
 }
 
-// mayRun is why a command must not run now; nil: it may. The checks stand in the order of Redis, because the first
-// check that fails decides the error.
+// mayRun returns why a command must not run now, or nil. The first failed check decides the error, so the checks have
+// the order of Redis.
 func (c *conn) mayRun(req *request) *protocol.Error {
 	if req.newest > 0 {
 		if cause := refusedByVersion(req, c.srv.backend.Version()); cause != nil {
@@ -74,8 +74,7 @@ func (c *conn) mayRun(req *request) *protocol.Error {
 	return nil
 }
 
-// runCommand runs a command outside MULTI. Monitors are shown the command before it runs, or behind its effect on the
-// connection.
+// runCommand runs a command outside MULTI. Monitors see the command before it runs, or after it if shownLater says so.
 func (c *conn) runCommand(req *request) {
 	req.stats.Calls.Add(1)
 	later := req.shownLater()
@@ -106,8 +105,8 @@ func (c *conn) runCommand(req *request) {
 	}
 }
 
-// send takes a command to the cluster: the command is checked and encoded into the batch. A command that may wait is a
-// batch of its own, with a ticket that is known before the batch is executed, as the reply may come at any time then.
+// send checks a command, and encodes it into the batch. A command that may wait gets a ticket and a batch of its own.
+// The ticket comes first, since the reply may arrive at any time once the batch runs.
 func (c *conn) send(req *request) {
 	cause := c.validate(req)
 	s := slot{kind: slotData, row: req.row, judged: req.Route == protocol.Script && c.judges(req.row)}
@@ -143,8 +142,9 @@ func (c *conn) send(req *request) {
 	}
 }
 
-// refusedByVersion is why a command must not run in a cluster of a version: the command, or one of its options, comes
-// with a later one. The error begins as for any other unknown command or option, for clients that ask so what there is.
+// refusedByVersion returns why a cluster of this version does not run a command, or nil: the command, or one of its
+// options, needs a later version. The error begins like that for an unknown command or option, since some clients probe
+// for features in this way.
 func refusedByVersion(req *request, version byte) *protocol.Error {
 	if req.newest <= version {
 		return nil
@@ -161,12 +161,12 @@ func refusedByVersion(req *request, version byte) *protocol.Error {
 		what, from, version))
 }
 
-// unknown answers a command that is not in the table.
+// unknown replies to a command that is not in the table.
 func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	if container == nil && crossProtocol(args[0]) {
 		c.srv.cfg.Logger.Warn("closed a connection that speaks HTTP: possible cross-protocol attack", "client",
 			c.nc.RemoteAddr())
-		// Redis does not answer either, not even the commands before this line.
+		// As in Redis there is no reply, not even to the commands before this line.
 		c.closing, c.gone = true, true
 		return
 	}
@@ -176,8 +176,7 @@ func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 	c.reply(nil, protocol.Unknown(args, container).Value())
 }
 
-// crossProtocol reports whether a line begins like an HTTP request, which a web page can make a
-// browser send.
+// crossProtocol reports whether a line begins like an HTTP request. A web page can make a browser send one.
 func crossProtocol(word []byte) bool {
 	return strings.EqualFold(string(word), "post") || strings.EqualFold(string(word), "host:")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
-// LOCK.BREAK, DEL, UNLINK, FLUSHDB and FLUSHALL end holds by force, alone, in a transaction or in a script: the state
-// machine tells the node of the client by the number of the batch.
+// LOCK.BREAK, DEL, UNLINK, FLUSHDB and FLUSHALL end holds of others by force. The event of the state machine has the
+// number of the batch, by which the node of the client finds the client.
 
 func (n *batchNumbers) add(number uint64) {
 	n.last[n.next%len(n.last)].Store(number)
@@ -25,7 +25,7 @@ func (n *batchNumbers) has(number uint64) bool {
 	return false
 }
 
-// numbered is told under which number a batch of writes goes out.
+// numbered is called with the number of each batch of writes before it is sent.
 func (c *conn) numbered(number uint64) {
 	c.numbers.add(number)
 	if c.w.numbered {
@@ -33,11 +33,11 @@ func (c *conn) numbered(number uint64) {
 	}
 }
 
-// newForced limits the commands that lines are written about.
+// newForced limits the commands that are logged.
 func newForced() *loglimit.Limit { return &loglimit.Limit{Burst: 20, Every: 50 * time.Millisecond} }
 
-// LocksForced logs who took locks away, from where, and from whom: a line for each hold that the command ended at once,
-// of the first ten. The backend's events are told here.
+// LocksForced logs a command that ended holds of others, with its client, and a line for each of the first ten holds
+// that ended at once. The listener of the backend's events calls it.
 func (s *Server) LocksForced(e *event.Event) {
 	silent, ok := s.forced.Admit(time.Now())
 	if !ok {
@@ -57,7 +57,7 @@ func (s *Server) LocksForced(e *event.Event) {
 		attrs = append(attrs, "not_logged", silent)
 	}
 	broken := e.Forced.Broken
-	if len(broken) == 0 && e.Key != "" { // the holds of a lock that many hold end later
+	if len(broken) == 0 && e.Key != "" { // the holds of a lock with many holders end later
 		broken = []event.BrokenHold{{Key: e.Key}}
 	}
 	seq := e.Seq
@@ -83,7 +83,7 @@ func (s *Server) LocksForced(e *event.Event) {
 	}()
 }
 
-// ofBroken are the attributes of a hold that ended by force.
+// ofBroken returns the log attributes of a hold that was ended by force.
 func ofBroken(h *event.BrokenHold) []any {
 	attrs := []any{"key", shortened(h.Key)}
 	if h.Fence != 0 {
@@ -100,6 +100,6 @@ func shortened(text string) string { return text[:min(len(text), mostOfText)] }
 
 const (
 	lockBroken = "lock broken by force"
-	// mostOfText is how much of a key, an owner and a note is logged.
+	// mostOfText bounds the logged bytes of a key, an owner or a note.
 	mostOfText = 128
 )

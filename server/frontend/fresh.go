@@ -9,29 +9,28 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// A node that has just started, or had no leader, applies entries of long ago before it is abreast of the
-// others. Subscribers must not hear the messages of those entries: they were published before the
-// subscription, and the client may have heard them on another node. So the first subscription since then
-// waits for an entry of its own, which stands behind all that was acknowledged before. After that the node
-// follows the leader closely, and subscriptions cost nothing.
+// A node that has just started, or had no leader, first applies old entries. Subscribers must not get the messages of
+// those entries: they were published before the subscription, and the client may have received them from another node.
+// So the first subscription after such a time waits for an entry of its own, which follows all that was acknowledged
+// before. Later subscriptions do not wait, since the node follows the leader closely.
 
-// freshness is whether the node is abreast of the others.
+// freshness records whether the node has caught up with the leader.
 type freshness struct {
 	mu sync.Mutex
-	// changes counts the changes of the leadership, upTo is the count for which the node is abreast.
+	// changes counts the changes of the leadership. upTo is the count at which the node had caught up.
 	changes, upTo uint64
-	// catching is full while an entry is waited for.
+	// catching is full while a caller of catchUp waits for an entry.
 	catching chan struct{}
 }
 
-// changed notes that the node may be behind from now on.
+// changed records a change of the leadership, after which the node may be behind.
 func (f *freshness) changed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changes++
 }
 
-// stale returns whether the node may be behind, and the count of changes.
+// stale reports whether the node may be behind, and returns the count of changes.
 func (f *freshness) stale() (changes uint64, yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,8 +43,7 @@ func (f *freshness) reached(changes uint64) {
 	f.upTo = changes
 }
 
-// catchUp waits until the node is abreast of the others. The error is what a command that needs that is
-// answered with.
+// catchUp waits until the node has caught up. An error is the reply to the command.
 func (s *Server) catchUp(ctx context.Context) *protocol.Error {
 	if _, stale := s.fresh.stale(); !stale {
 		return nil
@@ -71,7 +69,7 @@ func (s *Server) catchUp(ctx context.Context) *protocol.Error {
 	return nil
 }
 
-// refusalOf is the answer to a command about subscriptions that needed the cluster; nil: there was no error.
+// refusalOf converts an error of the cluster to the reply of a command about subscriptions. It returns nil for nil.
 func refusalOf(err error) *protocol.Error {
 	var known *protocol.Error
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/observe"
 )
 
-// handlers has the handler of every Local row by the row's name, and the handler of WATCH, which
-// changes the state machine's reply.
+// handlers returns the handlers of all Local rows, by name, and that of WATCH, which changes the reply of the state
+// machine.
 func handlers() map[string]handler {
 	all := make(map[string]handler)
 	for _, family := range handlerFamilies() {
@@ -30,7 +30,7 @@ func handlerFamilies() []map[string]handler {
 	}
 }
 
-// discoveryHandlers are the commands by which clients look for the leader and for nodes.
+// discoveryHandlers returns the commands by which clients find the leader and the nodes.
 func discoveryHandlers() map[string]handler {
 	all := map[string]handler{"role": {reply: func(c *conn, _ [][]byte) protocol.Value {
 		if c.sentinel() {
@@ -44,7 +44,7 @@ func discoveryHandlers() map[string]handler {
 	return all
 }
 
-// metricsHandlers are the commands that show figures.
+// metricsHandlers returns the commands that show statistics.
 func metricsHandlers() map[string]handler {
 	all := map[string]handler{
 		"config|resetstat": {reply: func(c *conn, _ [][]byte) protocol.Value {
@@ -52,7 +52,7 @@ func metricsHandlers() map[string]handler {
 			return protocol.OK
 		}},
 		"info": {barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
-			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds its own writes counted
+			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // the statistics include the client's own writes
 			return c.srv.metrics.Info(args[1:], c.sentinel())
 		}},
 		"memory|purge": {reply: func(*conn, [][]byte) protocol.Value { return protocol.OK }},
@@ -65,7 +65,7 @@ func metricsHandlers() map[string]handler {
 	return all
 }
 
-// observeHandlers are the commands about what was slow.
+// observeHandlers returns the commands about slow commands.
 func observeHandlers() map[string]handler {
 	all := make(map[string]handler)
 	for name, reply := range observe.Replies() {
@@ -76,7 +76,7 @@ func observeHandlers() map[string]handler {
 	return all
 }
 
-// commandHandlers are the COMMAND family, which is derived from the command table.
+// commandHandlers returns COMMAND and its subcommands, which are derived from the command table.
 func commandHandlers() map[string]handler {
 	arguments := func(f func(args [][]byte) protocol.Value) handler {
 		return handler{reply: func(_ *conn, args [][]byte) protocol.Value { return f(args[2:]) }}
@@ -97,7 +97,7 @@ func commandHandlers() map[string]handler {
 	}
 }
 
-// helpHandlers answer HELP of every container from the table.
+// helpHandlers returns HELP of every container, derived from the table.
 func helpHandlers() map[string]handler {
 	locals := make(map[string]handler)
 	for _, table := range tables() {
@@ -117,8 +117,7 @@ func helpHandlers() map[string]handler {
 	return locals
 }
 
-// newRows binds a handler to every Local row of the table. A Local row without a handler is a
-// mistake in this program.
+// newRows binds a handler to every Local row of the table. It panics if a Local row has none.
 func newRows() map[*protocol.Command]*row {
 	locals := handlers()
 	rows := make(map[*protocol.Command]*row)
@@ -147,10 +146,10 @@ func newRows() map[*protocol.Command]*row {
 	return rows
 }
 
-// tables are the tables of all ports.
+// tables returns the command tables of all ports.
 func tables() []*protocol.Table { return []*protocol.Table{protocol.Redis(), protocol.Sentinel()} }
 
-// sourcePosition is the position of the Lua source among the arguments of a command.
+// sourcePosition returns the position of the Lua source among the arguments of a command, or 0.
 func sourcePosition(name string) int {
 	switch name {
 	case "eval", "eval_ro":

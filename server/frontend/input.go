@@ -11,29 +11,28 @@ import (
 )
 
 const (
-	// waitBytes is the size of the buffer in which a connection waits that is not a plain socket.
+	// waitBytes is the size of the buffer of an idle connection that is no plain socket.
 	waitBytes = 512
 	// pooledIn is the size of a new input buffer.
 	pooledIn = 16 << 10
 	// keepBytes and keepSlots bound the buffers that return to the pool.
 	keepBytes = 256 << 10
 	keepSlots = 4096
-	// leastRoom is the space that must be free in the buffer before a read.
+	// leastRoom is the free space that a read needs.
 	leastRoom = 4 << 10
-	// readMoreTime is how long the rest of an incomplete command may take before the complete
-	// commands in front of it are executed.
+	// readMoreTime bounds the wait for the rest of an incomplete command before the complete commands before it run.
 	readMoreTime = 5 * time.Millisecond
-	// lookTime is how long a connection that is not a plain socket looks for input between messages.
+	// lookTime bounds a look for input between messages, on a connection that is no plain socket.
 	lookTime = time.Millisecond
 )
 
-// Heard is the time of the client's last bytes, noted since it was demanded. Any goroutine may call Heard.
+// Heard returns the time of the client's last bytes since the renewer demanded it. Any goroutine may call Heard.
 func (st *stream) Heard() time.Time { return st.born.Add(time.Duration(st.lastInput.after.Load())) }
 
-// buffered is the number of bytes that have arrived and are not parsed yet.
+// buffered returns the number of bytes that have arrived and are not parsed yet.
 func (w *work) buffered() int { return len(w.in) - w.from }
 
-// room returns free space behind the bytes that have arrived.
+// room returns the free space for input.
 func (st *stream) room() []byte {
 	w := st.w
 	if w.from > 0 && (w.from == len(w.in) || cap(w.in)-len(w.in) < leastRoom) {
@@ -46,8 +45,8 @@ func (st *stream) room() []byte {
 	return w.in[len(w.in):cap(w.in)]
 }
 
-// grow replaces the input buffer by a larger one. The buffer at most doubles with the bytes that
-// have arrived, whatever size the client announced, and ends at the size of the largest command.
+// grow replaces the input buffer by a larger one. Its size follows the bytes that have arrived, not the size that the
+// client has announced: it doubles at most, up to the size of the largest command.
 func (st *stream) grow() {
 	w := st.w
 	have := w.in[w.from:]
@@ -58,7 +57,7 @@ func (st *stream) grow() {
 	st.onGrowth()
 }
 
-// noteRead notes that n bytes were read into the room.
+// noteRead records that n bytes were read into the room.
 func (st *stream) noteRead(n int) {
 	w := st.w
 	w.filled = n == cap(w.in)-len(w.in)
@@ -69,8 +68,8 @@ func (st *stream) noteRead(n int) {
 	}
 }
 
-// awaitInput waits until bytes have arrived that can be served, and delivers messages meanwhile. While nothing is under
-// way, waiting holds no buffer.
+// awaitInput waits for bytes that can be served, and delivers messages meanwhile. An idle connection has no buffer
+// while it waits.
 func (c *conn) awaitInput() error {
 	for {
 		more := c.deliver()
@@ -80,7 +79,7 @@ func (c *conn) awaitInput() error {
 		case c.resume():
 			return nil
 		case c.fresh && c.parked == nil:
-			c.arrived = time.Now() // a command came while a message was not taken
+			c.arrived = time.Now() // input arrived while the client did not take a message
 			return nil
 		case c.pendingErr != nil:
 			return c.pendingErr
@@ -100,11 +99,11 @@ func (c *conn) awaitInput() error {
 	}
 }
 
-// errMessages is the result of waitReadable when there is something to deliver.
+// errMessages is the result of waitReadable if there are messages to deliver.
 var errMessages = errors.New("messages have come")
 
-// waitReadable reads input, and waits for it. It returns errMessages when messages have come instead. With more,
-// messages are there already, and waitReadable does not wait: input is read also while a client gets many messages.
+// waitReadable waits for input and reads it. It returns errMessages if there are messages instead. If more is set,
+// there are messages already, and it does not wait: a client's input is read even while it gets many messages.
 func (c *conn) waitReadable(more bool) error {
 	if idle := c.srv.cfg.IdleTimeout; idle > 0 && c.parked == nil && !c.outbox.subscribed() {
 		c.hasDeadline = true
@@ -132,9 +131,9 @@ func (c *conn) waitReadable(more bool) error {
 	return err
 }
 
-// readMore reports whether more of the pipeline has arrived. A client that has sent one command is
-// waiting for the reply, so readMore does not look. If the buffer ends within a command, the client
-// is still sending and gets a moment.
+// readMore reads more of the pipeline, and reports whether any has arrived. A client that has sent a single command is
+// waiting for the reply, so readMore does not look. If the buffer ends within a command, the client is still sending,
+// and readMore waits for a moment.
 func (st *stream) readMore() bool {
 	w := st.w
 	partial := w.buffered() > 0
@@ -170,8 +169,7 @@ func (st *stream) readMore() bool {
 	return err == nil
 }
 
-// read reads once into the buffer. With noWait it returns os.ErrDeadlineExceeded when nothing is
-// there.
+// read reads once into the buffer. If noWait is set and there is no input, it returns os.ErrDeadlineExceeded.
 func (st *stream) read(noWait bool) error {
 	if st.raw != nil {
 		return st.readRaw(noWait)
@@ -207,14 +205,14 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-// acquireWork takes memory for a pipeline of c from the pool.
+// acquireWork takes memory for a pipeline from the pool.
 func (s *Server) acquireWork(st *stream) *work {
 	w := s.pool.Get().(*work)
 	w.reader.Reset(st.readerLimits())
 	return w
 }
 
-// releaseWork returns w to the pool, without buffers that a large pipeline has grown.
+// releaseWork returns w to the pool, without buffers that have become large.
 func (s *Server) releaseWork(w *work) {
 	w.in, w.from, w.filled = shrunk(w.in), 0, false
 	w.out, w.local, w.batch.Body = shrunk(w.out), shrunk(w.local), shrunk(w.batch.Body)
@@ -232,7 +230,7 @@ func shrunk(b []byte) []byte {
 	return b[:0]
 }
 
-// readerLimits are the limits of the request reader for this client.
+// readerLimits returns the limits of the request reader for this client.
 func (st *stream) readerLimits() protocol.Limits {
 	l := &st.srv.cfg.Limits
 	return protocol.Limits{
@@ -244,7 +242,7 @@ func (st *stream) readerLimits() protocol.Limits {
 // maxInline is Redis's limit of a line.
 const maxInline = 64 << 10
 
-// setAuthenticated says whether the client may do more than authenticate.
+// setAuthenticated sets whether the client has authenticated.
 func (c *conn) setAuthenticated(yes bool) {
 	if yes != c.authenticated {
 		c.srv.setKnown(c, yes)
@@ -255,7 +253,7 @@ func (c *conn) setAuthenticated(yes bool) {
 	}
 }
 
-// releaseEmpty is the part of releaseIdle that waiting for a message needs.
+// releaseEmpty is releaseIdle for a connection that waits for a message.
 func (st *stream) releaseEmpty() {
 	if st.w != nil && st.w.buffered() == 0 {
 		st.srv.releaseWork(st.w)
@@ -263,21 +261,20 @@ func (st *stream) releaseEmpty() {
 	}
 }
 
-// readAhead reads from a connection while the connection's goroutine waits for a blocking command,
-// or for the client to take replies. Until join the readAhead owns the input buffer.
+// readAhead reads input while the connection's goroutine waits for a blocking command, or for the client to take
+// replies. It owns the input buffer until join.
 type readAhead struct {
 	done chan struct{}
-	// bytes is the number of bytes read, failed the error that ended reading. Both are written
-	// before done is closed.
+	// bytes is the number of bytes that were read, and failed the error that ended reading. Both are set before done is
+	// closed.
 	bytes  int
 	failed error
 }
 
-// readAhead starts reading, until limit bytes wait in the buffer or [stream.join] is called. It calls
-// gone when the client has left, or when the server ends the connection.
+// readAhead reads until limit bytes wait in the buffer, or until [stream.join]. It calls gone if the client disconnects
+// or the server ends the connection.
 //
-// Bytes in the buffer are never moved, because the arguments of the waiting command are slices of
-// the buffer.
+// It never moves bytes in the buffer, since the arguments of the waiting command are slices of the buffer.
 func (st *stream) readAhead(limit int, gone func()) *readAhead {
 	a := &readAhead{done: make(chan struct{})}
 	st.setReadDeadline(time.Time{})
@@ -301,7 +298,7 @@ func (st *stream) readAhead(limit int, gone func()) *readAhead {
 	return a
 }
 
-// join ends reading ahead.
+// join stops the readAhead, and waits for its end.
 func (st *stream) join(a *readAhead) {
 	if a == nil {
 		return

@@ -11,31 +11,31 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/metrics"
 )
 
-// limits are what users have of this node: connections, and commands a second. Keys, bytes and waiters are the state
-// machine's: their limits go along with the requests.
+// limits enforces the quotas of users on this node: connections, and commands a second. The state machine enforces
+// quotas of keys, bytes and waiters, which are part of the requests.
 type limits struct {
 	mu    sync.Mutex
 	conns map[string]int   // authenticated connections, by user
-	paces map[string]*pace // of users whose commands a second are limited
+	paces map[string]*pace // of users with a limit of commands a second
 }
 
-// userLimit is what the user of a connection may have.
+// userLimit has the quotas of the user of a connection.
 type userLimit struct {
 	acl.Quota
 	pace *pace
 }
 
-// limited is a connection's part of the limits.
+// limited is the part of a connection in the limits.
 type limited struct {
 	srv *Server
-	// limit is the user's; nil: there is none. Any goroutine may replace it, when the users change.
+	// limit is the user's, or nil. Any goroutine may replace it when the users change.
 	limit atomic.Pointer[userLimit]
-	// countedAs is the user whose connection this is; empty: nobody's yet.
+	// countedAs is the user that the connection counts for, or "".
 	countedAs string
 }
 
-// move counts a connection for another user, unless that one has as many as the user may have; 0: any number. An empty
-// name is nobody.
+// move counts a connection for the user to, and no longer for the user from. It returns false, and changes nothing, if
+// to has most connections already; 0 is no limit. An empty name is no user.
 func (l *limits) move(from, to string, most uint64) bool {
 	if from == to {
 		return true
@@ -59,7 +59,7 @@ func (l *limits) move(from, to string, most uint64) bool {
 	return true
 }
 
-// of is what a user may have, nil if there is no limit.
+// of returns the quotas of a user, or nil.
 func (l *limits) of(u *acl.User) *userLimit {
 	if u == nil || u.Quota() == nil {
 		return nil
@@ -80,7 +80,7 @@ func (l *limits) of(u *acl.User) *userLimit {
 	return limit
 }
 
-// forget drops the paces of users that have none any more.
+// forget drops the paces of users that have no limit any more.
 func (l *limits) forget(now *acl.Users) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *limits) forget(now *acl.Users) {
 	}
 }
 
-// usage is what users with limits have of this node.
+// usage returns what users with quotas use of this node.
 func (l *limits) usage(users *acl.Users) (all []metrics.UserLimits) {
 	for _, name := range users.Names() {
 		q := users.Find(name).Quota()
@@ -111,22 +111,22 @@ func (l *limits) usage(users *acl.Users) (all []metrics.UserLimits) {
 	return all
 }
 
-// pace spreads the commands of a user over time. As many as in a second may come at once.
+// pace spreads the commands of a user over time. A burst may have as many commands as a second.
 type pace struct {
 	mu sync.Mutex
-	// free is when all commands so far would have been run, one after another at the limit.
+	// free is the time at which all commands so far would have run, one after another at the limit.
 	free   time.Time
 	paused time.Duration
 }
 
-// burst is how long a user may save up commands, longestPause the longest that a connection is kept waiting: who opens
-// connections, sends and closes owes no more.
+// burst bounds the time for which a user may save commands up. longestPause bounds the pause of a connection, and so
+// the debt of a user who opens connections, sends and closes them.
 const (
 	burst        = time.Second
 	longestPause = 10 * time.Second
 )
 
-// take counts n commands, and returns for how long the connection has to pause.
+// take counts n commands, and returns how long the connection must pause.
 func (p *pace) take(now time.Time, n int, perSecond uint64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,11 +148,11 @@ func (p *pace) pausedFor() time.Duration {
 	return p.paused
 }
 
-// pauseStep is how often a connection that pauses looks whether it has to end.
+// pauseStep is the interval at which a pausing connection checks whether it must end.
 const pauseStep = 50 * time.Millisecond
 
-// keepPace is called before the commands of a pipeline run: it pauses if the user has sent too many. A connection that
-// pauses does not read on, so the client is slowed down and gets no error.
+// keepPace pauses before the commands of a pipeline if the user has sent too many. A connection reads nothing
+// meanwhile, so the client is slowed down, and gets no error.
 func (q *limited) keepPace(ctx context.Context, commands int, retired *atomic.Bool) {
 	l := q.limit.Load()
 	if l == nil || l.pace == nil || commands == 0 {
@@ -170,12 +170,12 @@ func (q *limited) keepPace(ctx context.Context, commands int, retired *atomic.Bo
 	}
 }
 
-// setLimit takes the limits of the connection's user as they are now.
+// setLimit updates the limits of the connection's user.
 func (q *limited) setLimit(user string) {
 	q.limit.Store(q.srv.limits.of(q.srv.cfg.Users.Held().Find(user)))
 }
 
-// countAs counts the connection for its user, if it is authenticated. If there is no room nothing changes.
+// countAs counts the connection for a user. It returns false, and changes nothing, if the user has most already.
 func (q *limited) countAs(name string, most uint64) bool {
 	if !q.srv.limits.move(q.countedAs, name, most) {
 		return false
@@ -184,7 +184,7 @@ func (q *limited) countAs(name string, most uint64) bool {
 	return true
 }
 
-// appendQuota puts what the user may have in front of a request that may write.
+// appendQuota appends the quotas of the user before a request that may write.
 func (q *limited) appendQuota(body []byte, write bool) []byte {
 	l := q.limit.Load()
 	if l == nil || !write || !l.InLog() {

@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Lock commands go to the state machine with the number of the connection, so that a session can
-// live with the connection, a loss is told to the connection, and a place in a queue ends with it. A command with
-// WAIT parks the connection, as BLPOP does; with NOTIFY the end of the wait is a message: see locks.go.
+// A lock command has the number of its connection in the log. So a session can be attached to the connection, the
+// connection is notified of a loss, and a queue entry ends with it. A command with WAIT parks the connection, as BLPOP
+// does. With NOTIFY the end of the wait is a message: see locks.go.
 
-// lockHandlers are the side effects of lock commands on the node that takes them.
+// lockHandlers returns the effects of lock commands on the node that receives them.
 func lockHandlers() map[string]handler {
 	return map[string]handler{
 		"lock.acquire":    {acquires: true},
@@ -24,15 +24,14 @@ func lockHandlers() map[string]handler {
 	}
 }
 
-// answered is called with the reply, also of a call that is nil.
+// answered passes the reply to then. A nil lockCommand ignores it.
 func (n *lockCommand) answered(c *conn, v protocol.Value) {
 	if n != nil && n.then != nil {
 		n.then(c, v)
 	}
 }
 
-// prepareLock is what this node does about a lock command outside MULTI before the command goes out. The result is why
-// the command must not go.
+// prepareLock prepares a lock command outside MULTI. The error is why the command must not be sent.
 func (c *conn) prepareLock(s *slot, req *request) (cause *protocol.Error) {
 	heartbeat := req.takeHeartbeat()
 	switch waits, notify := req.waits(); {
@@ -48,7 +47,7 @@ func (c *conn) prepareLock(s *slot, req *request) (cause *protocol.Error) {
 	return cause
 }
 
-// lockCommand is what this node does about a lock command; nil: nothing.
+// lockCommand returns what to do with the reply of a lock command, or nil.
 func (c *conn) lockCommand(req *request, heartbeat bool) *lockCommand {
 	c.enterLocks()
 	if req.handler.lock == nil {
@@ -61,13 +60,13 @@ func (c *conn) lockCommand(req *request, heartbeat bool) *lockCommand {
 	return call
 }
 
-// queuedLock is a lock command in a transaction, with its place among the data commands.
+// queuedLock is a lock command in a transaction, with its index among the data commands.
 type queuedLock struct {
 	at   int
 	call *lockCommand
 }
 
-// addLock looks at a lock command that is queued. In a transaction it does not wait.
+// addLock records a lock command in a transaction, where it does not wait.
 func (tx *transaction) addLock(c *conn, req *request, heartbeat bool) (bytes int) {
 	call := c.lockCommand(req, heartbeat)
 	if call == nil || call.then == nil {
@@ -77,7 +76,7 @@ func (tx *transaction) addLock(c *conn, req *request, heartbeat bool) (bytes int
 	return 128
 }
 
-// lockCommand is what this node does about the lock commands of a transaction.
+// lockCommand returns what to do with the replies of the lock commands of a transaction, or nil.
 func (tx *transaction) lockCommand() *lockCommand {
 	if len(tx.locks) == 0 {
 		return nil
@@ -95,7 +94,7 @@ func (tx *transaction) lockCommand() *lockCommand {
 	}}
 }
 
-// openSession looks after a session that is to live with the connection.
+// openSession has the renewer expect a session that will be attached to the connection.
 func openSession(_ *conn, req *request) *lockCommand {
 	var lease time.Duration
 	lives := false
@@ -115,16 +114,16 @@ func openSession(_ *conn, req *request) *lockCommand {
 	return keeping(lease)
 }
 
-// leaseOf reads the length of a lease. A longer one than an hour counts as an hour.
+// leaseOf parses the duration of a lease. More than an hour counts as an hour.
 func leaseOf(value []byte, unit time.Duration) time.Duration {
 	n, _ := protocol.ParseInt(string(value))
 	return time.Duration(min(max(n, 0), int64(time.Hour/unit))) * unit
 }
 
-// attachSession is openSession for a session whose lease only the state knows.
+// attachSession is openSession for a session whose lease this node does not know.
 func attachSession(*conn, *request) *lockCommand { return keeping(0) }
 
-// keeping has the renewer expect a session, unless there surely is none.
+// keeping has the renewer expect a session, unless the reply says that there is none.
 func keeping(lease time.Duration) *lockCommand {
 	return &lockCommand{keeps: true, then: func(c *conn, v protocol.Value) {
 		if v.IsNull() || v.IsError() && protocol.OutcomeOf(v.Str) != protocol.OutcomeUnknown {
@@ -136,8 +135,7 @@ func keeping(lease time.Duration) *lockCommand {
 	}}
 }
 
-// demanding has the renewer demand signs of life of the client, or no longer, once the session lives with the
-// connection.
+// demanding sets, once the session is attached, whether the renewer demands that the client sends something.
 func (n *lockCommand) demanding(heartbeat bool) {
 	keeping := n.then
 	n.then = func(c *conn, v protocol.Value) {
@@ -151,7 +149,7 @@ func (n *lockCommand) demanding(heartbeat bool) {
 	}
 }
 
-// moduleList has one module: the commands that Redis lacks.
+// moduleList returns one module: the commands that Redis does not have.
 func moduleList(*conn, [][]byte) protocol.Value {
 	return protocol.Array(protocol.Fields(
 		"name", protocol.Bulk(protocol.ModuleName), "ver", protocol.Integer(protocol.ModuleVersion),

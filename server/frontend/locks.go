@@ -12,15 +12,15 @@ const (
 	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.
 	mostNotices     = 10_000
 	mostNoticeBytes = 16 << 20
-	// noticeBytes is the cost of a wait beside its words: entries of two maps, here and in package sessions. keyBytes
-	// is the cost of a key beside its bytes.
+	// noticeBytes is the memory of a wait beyond its words: entries of two maps, here and in package sessions. keyBytes is
+	// that of a key beyond its bytes.
 	noticeBytes = 400
 	keyBytes    = 32
 )
 
 var errNotices = protocol.NewError("too many waits with NOTIFY on this connection")
 
-// bytes is the memory of a wait with NOTIFY.
+// bytes returns the memory of a wait with NOTIFY.
 func (g *grant) bytes() int64 {
 	n := noticeBytes + len(g.owner)
 	for _, key := range g.keys {
@@ -29,7 +29,7 @@ func (g *grant) bytes() int64 {
 	return int64(n)
 }
 
-// enterLocks makes the connection known to the renewer of sessions.
+// enterLocks adds the connection to the renewer of sessions.
 func (c *conn) enterLocks() {
 	if !c.locks.entered {
 		c.locks.entered = true
@@ -37,9 +37,8 @@ func (c *conn) enterLocks() {
 	}
 }
 
-// leaveLocks is the end of the connection, after the outbox was closed: places in queues are left, and grants
-// that were not delivered are given back. The sessions of the connection end, unless it is the node
-// that ends.
+// leaveLocks runs at the end of the connection, after the outbox was closed. It ends waits, returns grants that were
+// not delivered, and ends the connection's sessions, unless the node itself is stopping.
 func (c *conn) leaveLocks() {
 	if !c.locks.entered {
 		return
@@ -72,8 +71,8 @@ func (c *conn) leaveQueues() bool {
 	return len(notices) > 0
 }
 
-// resetLocks is RESET: waits with NOTIFY and sessions of the connection end, as if the client had gone. Should
-// nobody know whether they did, the connection ends.
+// resetLocks ends waits with NOTIFY and the connection's sessions, for RESET. If the outcome is unknown, it closes the
+// connection.
 func (c *conn) resetLocks() {
 	if !c.locks.entered {
 		return
@@ -90,8 +89,7 @@ func (c *conn) resetLocks() {
 	}
 }
 
-// awaitNotice prepares a request whose wait, if it comes to that, ends by a message. The result is why there must not
-// be another.
+// awaitNotice prepares a request whose wait ends by a message. The error is why the client must not wait again.
 func (c *conn) awaitNotice(s *slot, req *request) *protocol.Error {
 	s.wait = &pending{c: c, notify: true, grant: newGrant(req)}
 	if !c.addNotice(s.wait) {
@@ -100,7 +98,7 @@ func (c *conn) awaitNotice(s *slot, req *request) *protocol.Error {
 	return nil
 }
 
-// addNoticeReply notes the reply of a request with NOTIFY: the wait begins, or there is none.
+// addNoticeReply handles the reply of a request with NOTIFY: the wait begins, or is dropped.
 func (c *conn) addNoticeReply(p *pending, v protocol.Value) {
 	waiters := c.srv.backend.Clients().Waiters
 	if v.Kind == protocol.KindInteger && v.Num == 0 {
@@ -117,7 +115,7 @@ func (c *conn) addNoticeReply(p *pending, v protocol.Value) {
 	}
 }
 
-// addNotice gives a wait its ticket, unless there are too many.
+// addNotice gives a wait a ticket, and returns false if there are too many.
 func (c *conn) addNotice(p *pending) bool {
 	o, l := &c.outbox, &c.locks
 	o.mu.Lock()
@@ -134,7 +132,7 @@ func (c *conn) addNotice(p *pending) bool {
 	return true
 }
 
-// dropNotice forgets a wait, and reports whether the client waited for it. The caller holds outbox.mu.
+// dropNotice removes a wait, and reports whether it was there. The caller holds outbox.mu.
 func (l *lockClient) dropNotice(p *pending) (waited bool) {
 	if waited = l.notices[p.ticket] == p; !waited {
 		return false
@@ -144,15 +142,15 @@ func (l *lockClient) dropNotice(p *pending) (waited bool) {
 	return true
 }
 
-// isAskedAgain reports whether a wait ended since this connection has asked for a key again: that request has an end of
-// its own.
+// isAskedAgain reports whether a wait ended since this connection has sent a later request for a key. That request has
+// an end of its own.
 func isAskedAgain(key string, end protocol.Value) bool {
 	return end.IsError() && slices.ContainsFunc(end.Elems, func(k protocol.Value) bool { return k.Str == key })
 }
 
-// completeNotice sends the client the end of a wait, by any goroutine: one message for each key. A client that has left
-// the queue, or that got an uncertain error, gets no message: it may wait for the same lock again, and would take the
-// message for the end of that wait.
+// completeNotice sends the client the end of a wait, one message for each key. Any goroutine may call it. There is no
+// message if the client has left the queue, or got an uncertain error: it may wait for the same lock again, and would
+// take the message for the end of the later wait.
 func (p *pending) completeNotice(v protocol.Value) {
 	c := p.c
 	c.outbox.mu.Lock()

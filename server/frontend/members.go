@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/server/reconfig"
 )
 
-// The commands RAFT.… that change the members of the cluster.
+// The RAFT commands that change the members of the cluster.
 
 func memberHandlers() map[string]handler {
 	return map[string]handler{
@@ -23,10 +23,10 @@ func memberHandlers() map[string]handler {
 	}
 }
 
-// changeWithin is how long a change may take before the client is told that its end is not known.
+// changeWithin bounds the time of a change. The client then gets the error that the outcome is unknown.
 const changeWithin = 25 * time.Second
 
-// mostOfWord bounds what is passed on of a word, in bytes. No name or ID is as long.
+// mostOfWord bounds the bytes of a word in a change. All names and IDs are shorter.
 const mostOfWord = 256
 
 var (
@@ -34,7 +34,7 @@ var (
 	errLongMember       = protocol.NewError("no member has so long a name")
 )
 
-// changeOfMembers is a word that changes who the members are, or who leads.
+// changeOfMembers returns the handler of a command that changes the members or the leader.
 func changeOfMembers(op reconfig.Op) handler {
 	return handler{barrier: true, reply: func(c *conn, args [][]byte) protocol.Value {
 		q, refusal := c.srv.changeAsked(&c.profile, op, args)
@@ -56,7 +56,7 @@ func changeOfMembers(op reconfig.Op) handler {
 	}}
 }
 
-// changeAsked reads a word that changes members.
+// changeAsked parses a command that changes members.
 func (s *Server) changeAsked(p *profile, op reconfig.Op, args [][]byte) (q reconfig.Request, refusal *protocol.Error) {
 	name := p.view().name
 	q = reconfig.Request{Op: op, Asker: reconfig.Asker{
@@ -81,7 +81,7 @@ func (s *Server) changeAsked(p *profile, op reconfig.Op, args [][]byte) (q recon
 	return q, nil
 }
 
-// changed is the reply to a change: a line for each step, or why there are no more.
+// changed returns the reply to a change: a line for each step, or the error.
 func changed(said []string, err error) protocol.Value {
 	done := ""
 	if len(said) > 0 {

@@ -7,33 +7,30 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// The memory of all clients together is bounded. When a buffer has grown, a connection sums up its
-// buffers and adds the sum, rounded down, to the server's total. Amounts below the rounding unit
-// are ignored, so most commands touch nothing shared.
+// The memory of all clients together is bounded. If a buffer grows, the connection adds up its buffers, and updates the
+// server's total with the sum rounded down. Most commands change no shared counter, since small amounts are rounded to
+// 0.
 
 const (
-	// memoryUnit is the unit to which a connection's memory is rounded down. A client that holds
-	// less is never cut off.
+	// memoryUnit is the unit to which a connection's memory is rounded down. A client with less is never evicted.
 	memoryUnit = 32 << 10
-	// connBytes is roughly the cost of an idle connection: the goroutine's stack and the fields of
-	// conn.
+	// connBytes estimates the memory of an idle connection: the goroutine's stack and the fields of conn.
 	connBytes = 6 << 10
-	// slotBytes is the cost of a reply's place.
+	// slotBytes is the memory of a slot.
 	slotBytes = int(unsafe.Sizeof(slot{}))
 )
 
 // clientMemory is the memory of all clients.
 type clientMemory struct {
 	limit int64
-	// total is the sum over all connections. evicting is the part of total held by connections that
-	// were cut off and have not ended yet.
+	// total is the memory of all connections. evicting is the part of connections that were evicted and have not ended
+	// yet.
 	total, evicting atomic.Int64
-	// retryFrom is the total from which eviction is tried again, after no connection to cut off was
-	// found.
+	// retryFrom is the total at which eviction is tried again after it has found no victim.
 	retryFrom atomic.Int64
 }
 
-// footprint is the memory that the connection holds beyond the cost of an idle connection.
+// footprint returns the connection's memory beyond that of an idle one.
 func (c *conn) footprint() int {
 	n := c.watches.bytes + c.subs.bytes + c.track.bytes
 	if c.tx != nil {
@@ -47,8 +44,7 @@ func (c *conn) footprint() int {
 	return n
 }
 
-// account updates the total. If the total is now too large, the largest connection is cut off,
-// which may be this connection.
+// account updates the total. If the total exceeds the limit, the largest connections are evicted, perhaps this one.
 func (c *conn) account() {
 	if c.memory.evicted.Load() {
 		c.closing, c.gone = true, true
@@ -62,14 +58,14 @@ func (c *conn) account() {
 	}
 }
 
-// accountQueue calls account when a queue that grew has crossed a unit.
+// accountQueue calls account if the size of a queue has crossed a multiple of memoryUnit.
 func (st *stream) accountQueue(from, to int) {
 	if from/memoryUnit != to/memoryUnit {
 		st.onGrowth()
 	}
 }
 
-// addMemory changes the total, and starts an eviction beyond the limit.
+// addMemory changes the total, and starts an eviction if it exceeds the limit.
 func (s *Server) addMemory(bytes int64) {
 	m := &s.memory
 	total := m.total.Add(bytes) - m.evicting.Load()
@@ -83,13 +79,13 @@ func (s *Server) addMemory(bytes int64) {
 	}
 }
 
-// evict cuts off the clients that hold most until the rest is within the limit.
+// evict closes the clients with the most memory until the others are within the limit.
 func (s *Server) evict() {
 	for _, c := range s.chooseVictims() {
 		s.metrics.Evicted.Add(1)
 		s.cfg.Logger.Warn("cut off the client that held most memory", "client", c.nc.RemoteAddr(), "id", c.id,
 			"held", c.memory.found, "limit_of_all", s.memory.limit)
-		// Closing TLS would wait for a write that is under way.
+		// Closing TLS would wait for a write that has not ended.
 		c.plainConn().Close()
 	}
 }
@@ -104,7 +100,7 @@ func (s *Server) chooseVictims() (victims []*conn) {
 		if total <= m.limit {
 			return victims
 		}
-		// Clients with NO-EVICT are spared, but not at the expense of the node.
+		// Clients with NO-EVICT are spared up to twice the limit.
 		c := s.largest(total > 2*m.limit)
 		if c == nil {
 			m.retryFrom.Store(total + m.limit/16)
@@ -119,8 +115,8 @@ func (s *Server) chooseVictims() (victims []*conn) {
 	}
 }
 
-// largest is the connection that holds most; nil if none holds a unit. A connection with NO-EVICT
-// is returned only when there is no other, and only with all. The caller holds s.mu.
+// largest returns the connection with the most memory, or nil if none has a unit. It returns a connection with NO-EVICT
+// only if all is set and there is no other. The caller holds s.mu.
 func (s *Server) largest(all bool) *conn {
 	var found, spared *conn
 	for _, c := range s.conns {
@@ -138,18 +134,18 @@ func (s *Server) largest(all bool) *conn {
 	return found
 }
 
-// holds is what cutting off the client may free: its buffers, and the messages that wait for the client.
-// Other clients may hold the same messages.
+// holds returns the memory that an eviction of the client may free: its buffers and messages. Other clients may share
+// the messages.
 func (c *conn) holds() int64 { return c.memory.counted.Load() + c.outbox.held.Load() }
 
-// releaseMemory subtracts a connection that has ended from the total. The caller holds s.mu.
+// releaseMemory subtracts an ended connection from the total. The caller holds s.mu.
 func (s *Server) releaseMemory(c *conn) {
 	m := &s.memory
 	m.total.Add(-c.memory.counted.Swap(0) - connBytes)
 	m.evicting.Add(-c.memory.evicting)
 }
 
-// letGo notes that a client no longer holds m.
+// letGo releases a client's share of a message.
 func (s *Server) letGo(m *push.Message) {
 	if m.Release() {
 		s.addMemory(-int64(m.Size()))

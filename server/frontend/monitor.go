@@ -31,10 +31,10 @@ func (c *conn) stopMonitoring() {
 	}
 }
 
-// errMonitors is Redis's error, to which a monitor is a kind of replica.
+// errMonitors is the text of Redis, which treats monitors as replicas.
 var errMonitors = protocol.NewError("Replica can't interact with the keyspace")
 
-// touchesKeys reports whether a monitor may not send the command.
+// touchesKeys reports whether a monitor must not send the command.
 func (r *row) touchesKeys() bool {
 	return r.Has(protocol.FlagWrite) || r.Has(protocol.FlagReadOnly) || r.publishes() || r.runsScript()
 }
@@ -42,26 +42,26 @@ func (r *row) touchesKeys() bool {
 // runsScript reports whether the command is EVAL or one of its variants.
 func (r *row) runsScript() bool { return strings.HasPrefix(r.Name, "eval") }
 
-// shownLater reports whether monitors are shown a command of this node behind its effect on the connection,
-// such as another database. Commands that may wait are shown before.
+// shownLater reports whether monitors see a command of this node after it has run, for instance with the database that
+// it selects. They see a command that may wait before it runs.
 func (r *row) shownLater() bool {
 	return r.handler.run != nil || r.handler.reply != nil && !r.handler.barrier
 }
 
-// show shows the monitors a command. EXEC comes behind the commands of the queue, see [transaction.showExec].
+// show shows a command to the monitors. For EXEC see [transaction.showExec].
 func (c *conn) show(req *request) {
 	if m := c.srv.cfg.Monitors; m.Watching() && !req.Has(protocol.FlagAdmin) && req.row != c.srv.execRow {
 		m.Show(c.db, c.addr.String(), observe.Quote(req.Command, req.args))
 	}
 }
 
-// shownCommand is a command of a transaction's queue.
+// shownCommand is a queued command of a transaction.
 type shownCommand struct {
 	db    int
 	words string
 }
 
-// showQueued notes a command for monitors that will see it when EXEC runs, and returns the memory for that.
+// showQueued records a queued command for the monitors, and returns its memory.
 func (tx *transaction) showQueued(m *observe.Monitors, req *request) (bytes int) {
 	if !m.Watching() || req.Has(protocol.FlagAdmin) {
 		return 0
@@ -71,7 +71,7 @@ func (tx *transaction) showQueued(m *observe.Monitors, req *request) (bytes int)
 	return len(words) + 32
 }
 
-// noteExec puts EXEC behind the queue, or there is nothing to show.
+// noteExec records EXEC after the queued commands, or drops all if there are no monitors any more.
 func (tx *transaction) noteExec(m *observe.Monitors, req *request) {
 	if m.Watching() {
 		tx.shown = append(tx.shown, shownCommand{tx.db, observe.Quote(req.Command, req.args)})
@@ -80,7 +80,7 @@ func (tx *transaction) noteExec(m *observe.Monitors, req *request) {
 	}
 }
 
-// showExec shows EXEC at the database of the connection, and before it the commands of the queue if they ran.
+// showExec shows the queued commands, if they ran, and then EXEC. Alone, EXEC has the database of the connection.
 func (tx *transaction) showExec(m *observe.Monitors, addr net.Addr, db int, ran bool) {
 	shown := tx.shown
 	if !ran && len(shown) > 0 {

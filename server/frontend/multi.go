@@ -60,8 +60,7 @@ func (c *conn) enqueue(req *request) {
 			return
 		}
 		if refusal != nil {
-			// Redis reports a bad script when the script runs, beside the replies of the other
-			// commands.
+			// Redis reports a bad script when it runs, among the replies of the other commands.
 			tx.addStep(step{answered: true, reply: refusal.Value()})
 			break
 		}
@@ -101,8 +100,8 @@ func (tx *transaction) addStep(s step) {
 	tx.steps = append(tx.steps, s)
 }
 
-// queueSelect is SELECT inside MULTI. SELECT sets the database of the commands queued next, and of
-// the connection once the transaction has run.
+// queueSelect queues a SELECT. It selects the database of the commands that are queued next and, after EXEC, of the
+// connection.
 func (s *Server) queueSelect(tx *transaction, number []byte) step {
 	db, refusal, refused := s.parseDatabase(number)
 	if refused {
@@ -137,7 +136,7 @@ func exec(c *conn, req *request) {
 		c.reply(nil, protocol.ErrExecAbort.Value())
 		return
 	case lost:
-		// The marks are unknown, so EXEC cannot say that the keys are unchanged.
+		// The marks are unknown, so the keys may have changed.
 		c.reply(nil, protocol.NullArray)
 		return
 	}
@@ -165,20 +164,20 @@ func exec(c *conn, req *request) {
 	if tx.steps == nil {
 		c.addRequest(s, true, tx.hints)
 		if s.shown != nil {
-			c.runBatch() // before later commands are shown
+			c.runBatch() // the monitors see it before later commands
 		}
 		return
 	}
-	// This node's replies come between the batch's replies, and may change the settings for the
-	// commands after EXEC. So nothing else goes into this batch.
-	c.w.tx, c.w.publishes = tx, true // or may publish
+	// The replies of this node are merged with those of the batch, and may change settings of the commands after EXEC. So
+	// the batch ends here.
+	c.w.tx, c.w.publishes = tx, true // perhaps
 	s.kind = slotExec
 	c.addRequest(s, true, tx.hints)
 	c.runBatch()
 }
 
-// answerPublished makes the replies to PUBLISH, before SUBSCRIBE takes effect among the steps: the messages
-// were sent before that.
+// answerPublished computes the replies to PUBLISH, before a SUBSCRIBE among the steps takes effect: the messages were
+// sent before.
 func (tx *transaction) answerPublished(s *Server, data []protocol.Value) {
 	i := 0
 	for _, step := range tx.steps {
@@ -192,13 +191,12 @@ func (tx *transaction) answerPublished(s *Server, data []protocol.Value) {
 	}
 }
 
-// finishTransaction places EXEC's reply and runs the commands that this node answers, in the order
-// of the queue.
+// finishTransaction places the reply to EXEC, and runs the commands of this node, in the order of the queue.
 func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	tx := c.w.tx
 	c.w.tx = nil
 	if sent := c.srv.limitReply(s.row, v); sent.IsError() && !v.IsError() {
-		// The transaction ran all the same.
+		// The transaction has run nevertheless.
 		c.db = tx.db
 		v = sent
 	}
@@ -241,7 +239,7 @@ func (c *conn) finishTransaction(s *slot, v protocol.Value) {
 	c.executing = false
 }
 
-// reject answers a command that failed a check of dispatch, and aborts the open transaction.
+// reject replies to a command that failed a check, and aborts the open transaction.
 func (c *conn) reject(row *row, cause *protocol.Error) {
 	row.stats.Rejected.Add(1)
 	if c.tx != nil {

@@ -9,41 +9,39 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// outbox holds the messages that are posted to a client, until the connection's own goroutine writes them
-// between two pipelines. Posting never blocks: a client that does not read is cut off at the limits of
-// its class.
+// outbox has the messages for a client until the connection's own goroutine writes them between two pipelines. Posting
+// never blocks; a client that does not read is disconnected at the limits of its class.
 //
-// The memory of a message counts once for all clients together, however many clients wait for the
-// message. For the limits of a class, and when the client that holds most is looked for, each client has
-// the message in full, as in Redis.
+// A message that many clients share counts once in the memory of all clients. For the limits of a class, and for
+// evictions, each client has the whole message, as in Redis.
 type outbox struct {
 	srv      *Server
 	socket   *socket
 	mu       sync.Mutex
 	messages []*push.Message
-	written  int // bytes of messages[0] that are written
-	// over is when the messages grew beyond the soft limit, zero while they are below.
+	written  int // the bytes of messages[0] that were written
+	// over is the time since which the messages exceed the soft limit, or zero.
 	over time.Time
-	// delivering are the grants of locks that are on their way to the client.
+	// delivering has the grants that are in the output or in a message, and are not written yet.
 	delivering []*pending
-	// spare is for the next command that may wait; nil: there is none.
+	// spare is an unused pending for the next command that may wait, or nil.
 	spare *pending
-	// subscriber: the limits are PubSub's, else the limits of replies. Only the connection's goroutine
-	// changes it.
+	// subscriber is set if the limits of PubSub apply instead of those of replies. Only the connection's goroutine changes
+	// it.
 	subscriber bool
-	// writes: the output has a grant that the client waited for. Only the connection's goroutine has writes and spare.
+	// writes is set if the output has a grant. Only the connection's goroutine uses writes and spare.
 	writes bool
-	// waiting: the goroutine waits for input, and a read deadline in the past wakes it.
+	// waiting is set while the goroutine waits for input. A read deadline in the past wakes it.
 	waiting bool
-	// closed: the connection ends, and takes no more messages.
+	// closed is set at the end of the connection. The outbox then takes no more messages.
 	closed bool
-	// ended is why the connection was cut off, empty if not.
+	// ended is the reason why the connection was cut, or "".
 	ended string
-	// held is the memory of messages, count the number of messages. Any goroutine may read both.
+	// held is the memory of the messages, and count their number. Any goroutine may read both.
 	held, count atomic.Int64
 }
 
-// pushLimit is the limit of the client's class. The caller holds outbox.mu.
+// pushLimit returns the limit of the client's class. The caller holds outbox.mu.
 func (o *outbox) pushLimit() OutputLimit {
 	if o.subscriber {
 		return o.srv.cfg.PubSub
@@ -51,12 +49,11 @@ func (o *outbox) pushLimit() OutputLimit {
 	return OutputLimit{SoftBytes: o.srv.cfg.MaxOutputBytes, SoftTime: o.srv.cfg.GraceTimeout}
 }
 
-// Post sends the client a message, in the order of the calls. The message leaves between two pipelines:
-// behind the replies of the commands that the connection is executing. Any goroutine may call Post, and
-// Post never blocks. A connection that has ended, or does not read, ignores messages.
+// Post sends a message to the client, in the order of the calls. The message follows the replies of the commands that
+// are running. Any goroutine may call Post, and Post never blocks. A connection that has ended ignores messages.
 func (o *outbox) Post(m *push.Message) { o.post(m, nil) }
 
-// post is Post for a message with a grant, or nil. It reports whether the connection was still there.
+// post is Post for a message that may have a grant. It reports whether the outbox was open.
 func (o *outbox) post(m *push.Message, grant *pending) bool {
 	if m.Hold() {
 		o.srv.addMemory(int64(m.Size()))
@@ -104,11 +101,11 @@ func (o *outbox) Cut(why string) {
 func (o *outbox) end(why string) {
 	o.ended = why
 	o.dropMessages()
-	// Closing TLS would wait for a write that is under way.
+	// Closing TLS would wait for a write that has not ended.
 	o.socket.plainConn().Close()
 }
 
-// whyEnded is why the connection was cut off, empty if not.
+// whyEnded returns why the connection was cut, or "".
 func (o *outbox) whyEnded() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,7 +138,7 @@ func (o *outbox) wake() {
 	}
 }
 
-// dropMessages empties the outbox for good. The caller holds outbox.mu.
+// dropMessages drops all messages, at the end of the connection. The caller holds outbox.mu.
 func (o *outbox) dropMessages() {
 	o.closed = true
 	for _, m := range o.messages {
@@ -188,7 +185,7 @@ func (o *outbox) takeMessages(dst []byte, n, resp int) []byte {
 	return dst
 }
 
-// armWake reports whether there is nothing to deliver, and has later messages wake the goroutine.
+// armWake reports whether there is nothing to deliver. If so, later messages wake the goroutine.
 func (o *outbox) armWake(parked *pending) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,7 +193,7 @@ func (o *outbox) armWake(parked *pending) bool {
 	return o.waiting
 }
 
-// disarmWake ends the effect of armWake, and reports whether a message has woken the goroutine.
+// disarmWake ends armWake, and reports whether a message has woken the goroutine.
 func (o *outbox) disarmWake() (woken bool) {
 	o.mu.Lock()
 	woken = !o.waiting
@@ -205,24 +202,24 @@ func (o *outbox) disarmWake() (woken bool) {
 	return woken
 }
 
-// setSubscriber says whether the limits of subscribers hold.
+// setSubscriber sets whether the limits of subscribers apply.
 func (o *outbox) setSubscriber(yes bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.subscriber = yes
 }
 
-// subscribed reports whether the client is a subscriber. Only the connection's goroutine may ask.
+// subscribed reports whether the client is a subscriber. Only the connection's goroutine may call it.
 func (o *outbox) subscribed() bool { return o.subscriber }
 
-// overdue reports whether a subscriber has been over the soft limit for too long.
+// overdue reports whether a subscriber has exceeded a limit, the soft one for SoftTime.
 func (o *outbox) overdue() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.overLimit()
 }
 
-// addGrant notes that a grant that the client waited for is put into the output as a reply.
+// addGrant records that the reply in the output is a grant.
 func (o *outbox) addGrant(p *pending) {
 	o.mu.Lock()
 	p.state = pendingDelivering
@@ -231,7 +228,7 @@ func (o *outbox) addGrant(p *pending) {
 	o.writes = true
 }
 
-// delivered notes that all output was written, or that the client has gone.
+// delivered is called after all output was written, or after the client has disconnected.
 func (o *outbox) delivered(gone bool) {
 	o.writes = false
 	o.mu.Lock()
@@ -249,7 +246,7 @@ func (o *outbox) delivered(gone bool) {
 	}
 }
 
-// writing notes that a message goes into the output. The caller holds outbox.mu.
+// writing records that a message was added to the output. The caller holds outbox.mu.
 func (o *outbox) writing(m *push.Message) {
 	for _, p := range o.delivering {
 		if p.message == m {

@@ -9,17 +9,15 @@ import (
 )
 
 const (
-	// clientChunk is the size of output that is written before the pipeline ends. A smaller
-	// pipeline leaves in one write.
+	// clientChunk is the size of output that is written before the pipeline ends. A smaller pipeline is one write.
 	clientChunk = 256 << 10
-	// strangerChunk is the same for a client that has not authenticated.
+	// strangerChunk is clientChunk for a client that has not authenticated.
 	strangerChunk = 16 << 10
-	// stallTime is the least time after which an unfinished write counts as stalled.
+	// stallTime is the time after which an unfinished write counts as stalled.
 	stallTime = 100 * time.Millisecond
 )
 
-// Errors that are sent in place of a reply larger than MaxOutputBytes. A write has had its effect,
-// so its client must not take the error for a refusal.
+// Errors in place of a reply larger than MaxOutputBytes. That for a write says that the write has had its effect.
 var (
 	errReplyTooLarge = protocol.NewError("the reply is larger than max-output-bytes")
 	errWriteTooLarge = &protocol.Error{
@@ -28,8 +26,7 @@ var (
 	}
 )
 
-// limitReply returns v, or the error that is sent instead if v is too large. The size is found
-// without encoding v.
+// limitReply returns v, or the error if v is too large. It does not encode v.
 func (s *Server) limitReply(row *row, v protocol.Value) protocol.Value {
 	limit := s.cfg.MaxOutputBytes
 	if len(v.Elems) == 0 && len(v.Str) < limit {
@@ -57,7 +54,7 @@ func (st *stream) encode(v protocol.Value, resp int) {
 		return
 	}
 	w.unencoded, _ = v.SizeWithin(st.srv.cfg.MaxOutputBytes)
-	own := w.replyBytes == 0 // not of the batch
+	own := w.replyBytes == 0 // v is no reply of the batch
 	if own {
 		w.replyBytes = st.srv.memoryOf(v)
 		st.accountQueue(0, w.replyBytes)
@@ -70,8 +67,8 @@ func (st *stream) encode(v protocol.Value, resp int) {
 	st.writeIfFull()
 }
 
-// memoryOf is the memory of replies while a client takes them. Counting has an end, since elements that share
-// memory may seem to be without one.
+// memoryOf returns the memory of replies while a client takes them. It stops counting at a bound, since elements may
+// share memory.
 func (s *Server) memoryOf(replies ...protocol.Value) int {
 	return protocol.MemoryWithin(replies, 4*s.cfg.MaxOutputBytes)
 }
@@ -122,10 +119,10 @@ func (st *stream) write() {
 func (st *stream) writePlain(out []byte) bool {
 	var ahead *readAhead
 	defer func() { st.join(ahead) }()
-	// since is when the client last took bytes, as far as is known.
+	// since is the time at which the client last took bytes, as far as is known.
 	for since := time.Now(); ; {
 		if now := time.Now(); st.writeBy.Sub(now) < stallTime {
-			// A distant deadline stays, because moving a deadline costs more than a small write.
+			// A deadline that is far enough is kept, since moving it costs more than a small write.
 			st.writeBy = now.Add(2 * stallTime)
 			st.nc.SetWriteDeadline(st.writeBy)
 		}
@@ -139,7 +136,7 @@ func (st *stream) writePlain(out []byte) bool {
 			st.noteVanished(err)
 			return false
 		case !st.authenticated:
-			// The few lines that a stranger is owed fit into the buffers on the way.
+			// The few lines for a client that has not authenticated fit into the buffers on the way.
 			st.cutOff(len(out))
 			return false
 		case n > 0:
@@ -154,8 +151,8 @@ func (st *stream) writePlain(out []byte) bool {
 	}
 }
 
-// writeTLS writes to a connection with TLS, and reports whether the client took all of out. TLS
-// cannot continue after a write that timed out, so the client gets the whole WriteTimeout at once.
+// writeTLS writes to a connection with TLS, and reports whether the client took all of out. After a timeout TLS cannot
+// continue, so the write gets the whole WriteTimeout at once.
 func (st *stream) writeTLS(out []byte) bool {
 	if !st.authenticated {
 		return st.writeStranger(out)
@@ -182,8 +179,7 @@ func (st *stream) writeTLS(out []byte) bool {
 	return err == nil
 }
 
-// writeStranger writes to a TLS client that has not authenticated. The first stall ends the
-// connection.
+// writeStranger writes to a TLS client that has not authenticated. The first stall ends the connection.
 func (st *stream) writeStranger(out []byte) bool {
 	st.nc.SetWriteDeadline(time.Now().Add(2 * stallTime))
 	n, err := st.nc.Write(out)
@@ -194,8 +190,8 @@ func (st *stream) writeStranger(out []byte) bool {
 	return err == nil
 }
 
-// tooSlow decides about a client that has taken nothing for the time stalled. unwritten is the rest
-// of the output.
+// tooSlow reports whether a client that has taken nothing for the time stalled is disconnected, and disconnects it.
+// unwritten is the size of the remaining output.
 func (st *stream) tooSlow(stalled time.Duration, unwritten int) bool {
 	if st.patient() {
 		if !st.overdue() {
@@ -221,18 +217,17 @@ func (st *stream) cutOff(unwritten int) {
 		unwritten+st.unencodedBytes())
 }
 
-// unencodedBytes bounds the size of known replies that are not in the output yet. Counting stops
-// beyond MaxOutputBytes.
+// unencodedBytes bounds the size of known replies that are not in the output yet. It stops counting at MaxOutputBytes.
 func (st *stream) unencodedBytes() int {
 	n, _ := protocol.SizesWithin(st.w.batch.Replies, st.srv.cfg.MaxOutputBytes)
 	return n + st.w.unencoded
 }
 
-// refuse tells a client why it is not admitted, and closes.
+// refuse sends the reason to a client that is not admitted, and closes the connection.
 func (st *stream) refuse(why *protocol.Error) {
 	defer st.nc.Close()
 	if st.tls != nil {
-		// A handshake would cost more than this client is worth.
+		// A handshake would be too expensive.
 		return
 	}
 	st.nc.SetWriteDeadline(time.Now().Add(time.Second))
@@ -240,7 +235,7 @@ func (st *stream) refuse(why *protocol.Error) {
 	st.halfClose()
 }
 
-// reply places a reply that is known already.
+// reply places a reply of this node.
 func (c *conn) reply(row *row, v protocol.Value) {
 	v = c.srv.limitReply(row, v)
 	c.srv.count(row, v)
@@ -260,18 +255,18 @@ func (c *conn) reply(row *row, v protocol.Value) {
 	w.slots = append(w.slots, slot{kind: slotLocal, from: from, to: len(w.local)})
 }
 
-// errorReply is the reply to every command of a batch that failed with err.
+// errorReply returns the reply to every command of a batch that failed with err.
 func (s *Server) errorReply(err error) protocol.Value {
 	var row *protocol.Error
 	if errors.As(err, &row) {
 		return row.Value()
 	}
-	// Nothing is known about the outcome, so the reply must not invite a retry.
+	// The outcome is unknown, so the reply must not invite a retry.
 	s.cfg.Logger.Error("cannot execute commands", "error", err)
 	return protocol.ErrUncertain.Value()
 }
 
-// deliver writes the messages that wait, and reports whether more have come meanwhile.
+// deliver writes the messages, and reports whether more have arrived meanwhile.
 func (st *stream) deliver() (more bool) {
 	held := &st.outbox.held
 	for left := held.Load(); left > 0 && held.Load() > 0 && !st.gone; {
@@ -288,11 +283,11 @@ func (st *stream) deliver() (more bool) {
 	return held.Load() > 0
 }
 
-// patient reports whether a write is of messages for a subscriber: such a client is cut off at the limits
-// of subscribers, and not for taking nothing for a while.
+// patient reports whether a write is of messages for a subscriber. Such a client is disconnected at the limits of
+// subscribers, and not for a stall.
 func (st *stream) patient() bool { return st.pushing && st.subscribed() }
 
-// count updates the statistics of error replies.
+// count counts error replies.
 func (s *Server) count(row *row, v protocol.Value) {
 	if !v.IsError() {
 		return

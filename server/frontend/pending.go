@@ -9,25 +9,24 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// BLPOP and its like wait if they cannot be served, and so do requests for locks with WAIT: see [conn.send]. Inside
-// MULTI such a command is queued like any other, and does not wait.
+// BLPOP and similar commands, and requests for locks with WAIT, may wait: see [conn.send]. Inside MULTI they are queued
+// like any other command, and do not wait.
 //
-// Such a command is answered later than executed. Its reply is a [pending], which is made before the command is
-// executed, as the reply may come at any time then. With NOTIFY the reply is a message, and the connection goes on.
-// Else the connection is parked: it costs no goroutine and no buffer, its own goroutine waits for the reply, and takes
-// messages and input meanwhile. Input is kept, and served behind the reply.
+// The reply of such a command is a [pending]. It is created before the command runs, since the reply may come at any
+// time from then on. With NOTIFY the reply is a message, and the connection continues. Otherwise the connection is
+// parked: its goroutine waits for the reply, writes messages, and keeps input until after the reply.
 
-// pendingState is how far a pending reply is.
+// pendingState is the state of a pending reply.
 //
-//	state      what holds                                              what leads on
-//	executing  the request has its ticket, its batch is under way      wait: waiting; complete: completed;
-//	                                                                   answered at once: the record is kept or dropped
-//	waiting    the connection is parked, or goes on with NOTIFY        complete: completed, with NOTIFY delivering;
-//	                                                                   the connection's end: the ticket is left
-//	completed  the reply is there, the parked connection has not       resume: delivering for a grant, else the end;
-//	           taken it                                                the connection's end: a grant is given back
-//	delivering a grant is in the output or the outbox                  delivered: the end;
-//	                                                                   the connection's end: the grant is given back
+//	state      meaning                                                 transitions
+//	executing  the request has its ticket, and its batch is running    wait: waiting; complete: completed;
+//	                                                                   an immediate reply: the record is kept or dropped
+//	waiting    the connection is parked, or continues with NOTIFY      complete: completed, with NOTIFY delivering;
+//	                                                                   the connection ends: the waiter is removed
+//	completed  the parked connection has not taken the reply yet       resume: delivering for a grant, else finished;
+//	                                                                   the connection ends: the grant is returned
+//	delivering the grant is in the output or the outbox                delivered: finished;
+//	                                                                   the connection ends: the grant is returned
 type pendingState uint8
 
 const (
@@ -37,40 +36,40 @@ const (
 	pendingDelivering
 )
 
-// pending is a reply that comes later. A connection keeps one for its next such command: a command that is served at
-// once leaves nothing behind.
+// pending is a reply that comes later. A connection keeps one for its next command that may wait: a command that is
+// served at once leaves nothing behind.
 type pending struct {
 	c *conn
-	// ticket is what the request is called by.
+	// ticket is the name of the request in the cluster.
 	ticket uint64
-	// request is the command's, while the batch is executed. row and mute are the parked command's.
+	// request is the request while the batch runs. row and mute are those of the parked command.
 	request *request
 	row     *row
 	mute    bool
-	// notify: the reply is a message.
+	// notify is set if the reply is a message.
 	notify bool
-	// onComplete is pending.complete, and onLeave is called, by the connection's goroutine, when the connection ends
-	// while it is parked. Both are made once.
+	// onComplete is the method value pending.complete. onLeave is called by the connection's goroutine if the connection
+	// ends while it is parked. Both are allocated once.
 	onComplete func(protocol.Value)
 	onLeave    func()
 
-	// The fields below are guarded by outbox.mu. state becomes waiting by the connection's goroutine alone.
+	// outbox.mu guards the fields below. Only the connection's goroutine sets state to pendingWaiting.
 	state pendingState
-	value protocol.Value // counts when completed
-	// message is the grant's, until it is in the output; nil: the grant is a parked command's reply.
+	value protocol.Value // valid if completed
+	// message is the message with the grant until it is in the output. It is nil if the grant is the reply of a parked
+	// command.
 	message *push.Message
 	grant
 }
 
-// grant is what a request for locks gives the client, if it is granted. keys is empty: not a request for locks, or the
-// request is being executed.
+// grant is what a request for locks gives the client. keys is empty for other requests, and while the request runs.
 type grant struct {
 	db    int
 	keys  []string
 	owner string
 }
 
-// newGrant is what a request gives the client.
+// newGrant returns the grant of a request.
 func newGrant(req *request) (g grant) {
 	if !req.handler.acquires {
 		return g
@@ -83,7 +82,7 @@ func newGrant(req *request) (g grant) {
 	return g
 }
 
-// takePending is the reply of a command that may wait, with a ticket.
+// takePending returns a pending with a ticket for a command that may wait.
 func (c *conn) takePending(req *request) *pending {
 	p := c.spare
 	if c.spare = nil; p == nil {
@@ -94,13 +93,13 @@ func (c *conn) takePending(req *request) *pending {
 	return p
 }
 
-// keep keeps a pending reply that no other goroutine knows any more.
+// keep keeps a pending that no other goroutine uses any more.
 func (o *outbox) keep(p *pending) {
 	p.value, p.state, p.grant = protocol.Value{}, pendingExecuting, grant{}
 	o.spare = p
 }
 
-// number is the ticket, 0: there is none.
+// number returns the ticket, or 0 if p is nil.
 func (p *pending) number() uint64 {
 	if p == nil {
 		return 0
@@ -108,8 +107,8 @@ func (p *pending) number() uint64 {
 	return p.ticket
 }
 
-// wait notes that the reply comes later, with what it gives the client, and reports whether the connection has ended:
-// then abandon gives back what came before.
+// wait records that the reply comes later, and the grant that it may be. It reports whether the connection has ended.
+// The caller then calls abandon, since the reply may have arrived before.
 func (p *pending) wait() (closed bool) {
 	var g grant
 	if p.request != nil {
@@ -125,8 +124,7 @@ func (p *pending) wait() (closed bool) {
 	return o.closed
 }
 
-// complete sets the reply. Only the first call counts. Any goroutine may call complete, also before the connection is
-// parked.
+// complete sets the reply. Only the first call counts. Any goroutine may call it, even before the connection is parked.
 func (p *pending) complete(v protocol.Value) {
 	if p.notify {
 		p.completeNotice(v)
@@ -145,10 +143,11 @@ func (p *pending) complete(v protocol.Value) {
 	}
 }
 
-// completed reports whether a parked command's reply is there; nil: no command is parked. The caller holds outbox.mu.
+// completed reports whether the reply of a parked command has arrived. The caller holds outbox.mu.
 func (p *pending) completed() bool { return p != nil && p.state == pendingCompleted }
 
-// abandon is called when the connection has ended without the reply, and reports whether complete was called.
+// abandon is called after the connection has ended without the reply. If the reply has arrived meanwhile, abandon
+// returns the grant and reports true.
 func (p *pending) abandon() bool {
 	o := &p.c.outbox
 	o.mu.Lock()
@@ -167,7 +166,7 @@ func (p *pending) leave() {
 	}
 }
 
-// giveBack releases a grant whose client has gone. v is the reply of the request, granted or not.
+// giveBack returns the grant, if v is one. The client has disconnected.
 func (p *pending) giveBack(v protocol.Value) {
 	if len(p.keys) == 0 || v.Kind != protocol.KindInteger || v.Num == 0 {
 		return
@@ -179,7 +178,7 @@ func (p *pending) giveBack(v protocol.Value) {
 	p.c.srv.backend.Clients().Waiters.GiveBack(holds...)
 }
 
-// addBlockedReply writes the reply of a command that may wait, or parks the connection.
+// addBlockedReply handles the immediate reply of a command that may wait, and reports whether it parked the connection.
 func (c *conn) addBlockedReply(s *slot, v protocol.Value) (parked bool) {
 	waiters, p := c.srv.backend.Clients().Waiters, s.wait
 	switch {
@@ -199,17 +198,17 @@ func (c *conn) addBlockedReply(s *slot, v protocol.Value) (parked bool) {
 	return false
 }
 
-// isUncertain reports whether an error leaves open what became of the request.
+// isUncertain reports whether v is an error after which the request may have been applied.
 func isUncertain(v protocol.Value) bool {
 	return v.IsError() && protocol.OutcomeOf(v.Str) == protocol.OutcomeUnknown
 }
 
-// errTooMuchInput ends a parked connection whose client sends more than may be kept, as in Redis.
+// errTooMuchInput is the error of a parked connection whose client sends more than may be kept. Redis has this limit,
+// too.
 var errTooMuchInput = errors.New("too much input behind a command that waits")
 
-// park has the connection dispatch no further command until the reply is complete. It is called in dispatch, after the
-// batch has been executed. p.onLeave is called on the connection's goroutine if the connection ends first, and may then
-// take as long as a command.
+// park stops the dispatch of commands until the reply is complete. It is called after the batch has run. If the
+// connection ends first, its goroutine calls p.onLeave, which may take as long as a command.
 func (c *conn) park(row *row, p *pending) {
 	p.wait()
 	p.row, p.mute = row, c.replyMode.muted()
@@ -217,8 +216,8 @@ func (c *conn) park(row *row, p *pending) {
 	c.setBlocked(true)
 }
 
-// resume places the parked command's reply, if it is there, and reports whether the connection goes on
-// with its input.
+// resume places the reply of the parked command, if it has arrived, and reports whether the connection continues with
+// its input.
 func (c *conn) resume() bool {
 	p := c.parked
 	if p == nil {
@@ -254,7 +253,7 @@ func (c *conn) unpark() {
 	c.setBlocked(false)
 }
 
-// leave is the end of a connection that may be parked.
+// leave ends all that the connection has, at its end.
 func (c *conn) leave() {
 	if why := c.outbox.whyEnded(); why != "" {
 		c.srv.cfg.Logger.Warn("cut off a client", "client", c.nc.RemoteAddr(), "id", c.id, "reason", why)
@@ -272,10 +271,10 @@ func (c *conn) leave() {
 	}
 }
 
-// clientUnblock is CLIENT UNBLOCK. It answers 1 if it was this command that ended the wait.
+// clientUnblock runs CLIENT UNBLOCK. The reply is 1 if the command has ended the wait.
 func clientUnblock(c *conn, args [][]byte) protocol.Value { return c.srv.clientUnblock(c, args) }
 
-// clientUnblock is CLIENT UNBLOCK. sender is nil if it is a client of another node.
+// clientUnblock runs CLIENT UNBLOCK. sender is nil if the command comes from another node.
 func (s *Server) clientUnblock(sender *conn, args [][]byte) protocol.Value {
 	how := protocol.LeaveTimeout
 	if len(args) > 4 {
@@ -300,7 +299,7 @@ func (s *Server) clientUnblock(sender *conn, args [][]byte) protocol.Value {
 	return s.unblock(id, how)
 }
 
-// unblock ends the wait of a client: under a ticket by the cluster, else by the connection itself.
+// unblock ends the wait of a client: the cluster ends a wait with a ticket, and the connection any other.
 func (s *Server) unblock(id int64, how protocol.Leave) protocol.Value {
 	target := s.client(id)
 	if target == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/acl"
 )
 
-// profile is what other goroutines may know of a connection: CLIENT LIST, log lines and other nodes show it.
+// profile is what other goroutines may read of a connection, for CLIENT LIST, for logs and for other nodes.
 type profile struct {
 	id              int64
 	addr, localAddr net.Addr
@@ -23,30 +23,30 @@ type profile struct {
 	shown shown // guarded by mu
 }
 
-// shown is the part of a connection that CLIENT LIST shows to other connections.
+// shown is the state of a connection that CLIENT LIST shows.
 type shown struct {
 	user                        *acl.User
 	name, libName, libVersion   string
 	noEvict, noTouch, blocked   bool
 	monitoring                  bool
-	ticket                      uint64 // under which the client waits, 0: none
+	ticket                      uint64 // of the client's wait, or 0
 	command                     string // the last command
 	active                      time.Time
 	db, resp                    int
-	queued, queuedBytes         int // since MULTI; queued is -1 outside
+	queued, queuedBytes         int // since MULTI; queued is -1 outside of MULTI
 	watched                     int
-	input, inputFree            int    // bytes not parsed, room for more
+	input, inputFree            int    // bytes that are not parsed, and free space for more
 	argBytes                    int    // memory for the arguments of an incomplete command
-	output, replies, replyBytes int    // bytes to be written, replies behind these bytes, bytes of these replies
+	output, replies, replyBytes int    // bytes to write, replies that are not encoded, and the bytes of these
 	subs                        [3]int // subscriptions by pubsub.Kind
 	track                       trackMode
-	held                        int // bytes beyond the cost of an idle connection
+	held                        int // bytes beyond those of an idle connection
 }
 
-// ids are the numbers of this node's connections. They begin at another place in each incarnation of each node, so that
-// CLIENT KILL and UNBLOCK reach no other client of the cluster, and rise by one. A float64 has each of them exactly.
+// ids issues the numbers of this node's connections. Each incarnation of a node begins at a random number, so that
+// CLIENT KILL and UNBLOCK reach no other client of the cluster. Each number is exact in a float64.
 type ids struct {
-	before int64 // the first
+	before int64 // the number before the first
 	last   atomic.Int64
 }
 
@@ -58,10 +58,10 @@ func (i *ids) begin(o protocol.Incarnation) {
 
 func (i *ids) next() int64 { return i.last.Add(1) }
 
-// has reports whether a connection of this node has or had the number.
+// has reports whether a connection of this node has had the number.
 func (i *ids) has(id int64) bool { return i.before < id && id <= i.last.Load() }
 
-// kind is the kind of the client, as CLIENT KILL and CLIENT LIST know kinds.
+// kind returns the kind of the client in CLIENT KILL and CLIENT LIST.
 func (s *shown) kind() string {
 	if s.subs != [3]int{} {
 		return pubsubClient
@@ -69,8 +69,7 @@ func (s *shown) kind() string {
 	return normalClient
 }
 
-// setSwitch sets a flag that CLIENT LIST shows. NO-TOUCH has no other effect, as Holdfast keeps no
-// time of a key's last access.
+// setSwitch sets a flag of CLIENT LIST. NO-TOUCH has no other effect, since Holdfast records no access times.
 func (p *profile) setSwitch(flag *bool, word []byte) protocol.Value {
 	on := strings.EqualFold(string(word), "on")
 	if !on && !strings.EqualFold(string(word), "off") {
@@ -80,18 +79,18 @@ func (p *profile) setSwitch(flag *bool, word []byte) protocol.Value {
 	return protocol.OK
 }
 
-// who are the attributes of a log line that say which client it is about.
+// who returns the log attributes that identify the client.
 func (p *profile) who() []any {
 	return []any{"client", p.addr, "id", p.id, "name", p.view().name}
 }
 
-// breaker is the address and the name of the client, as a log entry has them.
+// breaker returns the address and the name of the client for a log entry.
 func (p *profile) breaker() (address, name string) {
 	plain := strings.NewReplacer(" ", "_", "\n", "_")
 	return plain.Replace(cmp.Or(p.addr.String(), "?")), plain.Replace(p.view().name)
 }
 
-// detail may be called by any goroutine.
+// detail describes the connection. Any goroutine may call it.
 func (p *profile) detail(now time.Time) ClientDetail {
 	s := p.view()
 	name := s.name
@@ -104,7 +103,7 @@ func (p *profile) detail(now time.Time) ClientDetail {
 	}
 }
 
-// redirect is the client that gets the messages of tracking, as in CLIENT GETREDIR.
+// redirect returns the client that gets the messages of tracking, as in CLIENT GETREDIR.
 func (s *shown) redirect() int64 {
 	if !s.track.on {
 		return -1
@@ -138,31 +137,31 @@ func (s *shown) flags() string {
 	return flags.String()
 }
 
-// update changes what is shown.
+// update changes the shown state.
 func (p *profile) update(change func(s *shown)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.shown)
 }
 
-// view is what is shown now.
+// view returns the shown state.
 func (p *profile) view() shown {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shown
 }
 
-// The kinds of clients that there are.
+// The kinds of clients.
 const (
 	normalClient = "normal"
 	pubsubClient = "pubsub"
 )
 
-// trackMode is what CLIENT TRACKING sets.
+// trackMode is the setting of CLIENT TRACKING.
 type trackMode struct {
 	on, bcast, optin, optout, noloop bool
-	// broken: the client that is to get the messages has gone.
+	// broken is set if the client that gets the messages has disconnected.
 	broken bool
-	// redirect is the client that gets the messages; 0: this one.
+	// redirect is the client that gets the messages, or 0 for this one.
 	redirect int64
 }

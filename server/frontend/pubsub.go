@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// subscriptions are what the client listens to.
+// subscriptions has the subscriptions of a client.
 type subscriptions struct {
 	client *pubsub.Client // nil until the first subscription
 	counts [3]int         // by pubsub.Kind
-	bytes  int            // memory
+	bytes  int            // the memory of the subscriptions
 }
 
-// hub has the subscriptions of the clients of a port. What happens at the port for Sentinel's clients is
-// about the leader, and the state machine has no part in it.
+// hub returns the hub of the client's port. That for Sentinel's clients has only messages about the leader, which do
+// not come from the state machine.
 func (c *conn) hub() *pubsub.Hub {
 	if c.sentinel() {
 		return c.srv.sentinelHub
@@ -27,8 +27,7 @@ func (c *conn) hub() *pubsub.Hub {
 	return c.srv.cfg.Hub
 }
 
-// subscriptionBytes is the cost of a subscription beside its name: entries of two maps and a list, and a
-// topic of its own.
+// subscriptionBytes is the memory of a subscription beyond its name: entries of two maps and a list, and a topic.
 const subscriptionBytes = 300
 
 func pubsubHandlers() map[string]handler {
@@ -47,8 +46,8 @@ func pubsubHandlers() map[string]handler {
 	}
 }
 
-// count is the number that the replies to a kind's commands show: channels and patterns are counted
-// together, shard channels by themselves.
+// count returns the number in the replies to the commands of a kind: channels and patterns are counted together, and
+// shard channels alone.
 func (s *subscriptions) count(kind pubsub.Kind) int64 {
 	if kind == pubsub.Shard {
 		return int64(s.counts[pubsub.Shard])
@@ -60,7 +59,7 @@ func (s *subscriptions) total() int {
 	return s.counts[pubsub.Channel] + s.counts[pubsub.Pattern] + s.counts[pubsub.Shard]
 }
 
-// subscribe subscribes to each name, and answers with a message for each.
+// subscribe returns the handler that subscribes to each name, and replies with a message for each.
 func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 	return func(c *conn, req *request) {
 		refusal := c.refuseSubscriptions(kind, req.args[1:])
@@ -100,7 +99,7 @@ func subscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 	}
 }
 
-// refuseSubscriptions is the error for subscriptions that must not be.
+// refuseSubscriptions returns why the client must not subscribe to the names, or nil.
 func (c *conn) refuseSubscriptions(kind pubsub.Kind, names [][]byte) *protocol.Error {
 	l, more := &c.srv.cfg.Limits, 0
 	for _, name := range names {
@@ -118,8 +117,8 @@ func (c *conn) refuseSubscriptions(kind pubsub.Kind, names [][]byte) *protocol.E
 	return nil
 }
 
-// unsubscribe ends the subscriptions to the names, or to all names, and answers with a message for each.
-// Messages of these names that wait leave before the answer.
+// unsubscribe returns the handler that ends the subscriptions to the names, or to all names, and replies with a message
+// for each. Pending messages of these names are written first.
 func unsubscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 	return func(c *conn, req *request) {
 		s := &c.subs
@@ -151,8 +150,8 @@ func unsubscribe(kind pubsub.Kind, verb string) func(*conn, *request) {
 	}
 }
 
-// awaitDelivery waits until what this connection has published has been heard by the subscribers of this node, so
-// that the commands of a connection take effect in their order.
+// awaitDelivery waits until the subscribers of this node have received what this connection has published, so that the
+// commands of a connection take effect in their order.
 func (c *conn) awaitDelivery() {
 	if c.lastPublish > 0 {
 		c.srv.backend.AwaitApplied(c.ctx, c.lastPublish)
@@ -161,8 +160,7 @@ func (c *conn) awaitDelivery() {
 	c.hub().Settle()
 }
 
-// deliverFirst writes the messages that wait, so that what follows stands behind them. Within the reply to
-// EXEC there is no place for messages.
+// deliverFirst writes the messages before what follows. The reply to EXEC has no place for messages.
 func (c *conn) deliverFirst() {
 	if !c.executing {
 		c.write()
@@ -179,7 +177,7 @@ func (c *conn) unsubscribeAll() {
 	c.outbox.setSubscriber(false)
 }
 
-// push answers a command by a message or an error; a command may need several. CLIENT REPLY does not mute messages.
+// push replies with a message or an error; a command may need several. CLIENT REPLY does not mute messages.
 func (c *conn) push(v protocol.Value) {
 	c.srv.count(nil, v)
 	if !v.IsError() || !c.replyMode.muted() {
@@ -187,11 +185,11 @@ func (c *conn) push(v protocol.Value) {
 	}
 }
 
-// restricted reports whether the client may send only the commands of a subscriber, as in RESP2, where a
-// reply cannot be told from a message.
+// restricted reports whether the client may send only the commands of a subscriber. In RESP2 it could not tell another
+// reply from a message.
 func (c *conn) restricted() bool { return c.resp < protocol.RESP3 && c.outbox.subscribed() }
 
-// forSubscribers reports whether the command is among those.
+// forSubscribers reports whether a restricted client may send the command.
 func forSubscribers(command *protocol.Command) bool {
 	switch command.Name {
 	case "ping", "subscribe", "ssubscribe", "psubscribe", "unsubscribe", "sunsubscribe", "punsubscribe", "quit", "reset":
@@ -208,7 +206,8 @@ func errRestricted(command *protocol.Command) *protocol.Error {
 // maxQuestionBytes bounds the channels in a PUBSUB NUMSUB.
 const maxQuestionBytes = 1 << 20
 
-// askNodes has every node answer a question about its subscriptions. Sentinel's clients ask about those of their port.
+// askNodes has every node answer a question about its subscriptions. For a client of Sentinel it is about those of that
+// port.
 func (c *conn) askNodes(question []byte) (answers []protocol.Value, refusal *protocol.Error) {
 	switch {
 	case c.sentinel():
@@ -226,7 +225,7 @@ func (c *conn) askNodes(question []byte) (answers []protocol.Value, refusal *pro
 	return batch.Replies[0].Elems, nil
 }
 
-// namesOf are the names of a kind that have subscribers on any node.
+// namesOf returns the names of a kind that have subscribers on any node.
 func (c *conn) namesOf(kind pubsub.Kind, pattern string) ([]string, *protocol.Value) {
 	answers, refusal := c.askNodes(pubsub.Names(kind, pattern))
 	if refusal != nil {
@@ -236,7 +235,7 @@ func (c *conn) namesOf(kind pubsub.Kind, pattern string) ([]string, *protocol.Va
 	return pubsub.Union(answers)
 }
 
-// pubsubActive lists the channels of all nodes.
+// pubsubActive returns the handler that lists the channels of all nodes.
 func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 	return func(c *conn, args [][]byte) protocol.Value {
 		pattern := "*"
@@ -256,7 +255,8 @@ func pubsubActive(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 	}
 }
 
-// visible are the channels without those that tell of keys, unless the user may read the key or listen to the channel.
+// visible returns the channels without those whose names reveal keys, unless the user may read the key or subscribe to
+// the channel.
 func (c *conn) visible(names []string) []string {
 	if c.rights == nil {
 		return names
@@ -268,7 +268,7 @@ func (c *conn) visible(names []string) []string {
 	})
 }
 
-// pubsubPatterns counts the patterns of all nodes, each once.
+// pubsubPatterns counts the different patterns of all nodes.
 func pubsubPatterns(c *conn, _ [][]byte) protocol.Value {
 	names, failed := c.namesOf(pubsub.Pattern, "*")
 	if failed != nil {
@@ -277,7 +277,7 @@ func pubsubPatterns(c *conn, _ [][]byte) protocol.Value {
 	return protocol.Integer(int64(len(names)))
 }
 
-// pubsubCounts counts the subscribers of channels on all nodes.
+// pubsubCounts returns the handler that counts the subscribers of channels on all nodes.
 func pubsubCounts(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 	return func(c *conn, args [][]byte) protocol.Value {
 		channels := args[2:]
@@ -300,7 +300,7 @@ func pubsubCounts(kind pubsub.Kind) func(*conn, [][]byte) protocol.Value {
 	}
 }
 
-// published is a PUBLISH or SPUBLISH under way, whose reply this node makes.
+// published is a running PUBLISH or SPUBLISH, whose reply this node computes.
 type published struct {
 	channel string
 	sharded bool
@@ -313,7 +313,7 @@ func newPublished(req *request) *published {
 	return &published{channel: string(req.args[1]), sharded: req.Name == "spublish"}
 }
 
-// answer is the reply: how many clients of this node hear the message. Nodes know their own clients alone.
+// answer returns the reply: the number of clients of this node that get the message. A node knows only its own clients.
 func (p *published) answer(s *Server, v protocol.Value) protocol.Value {
 	if v.Kind != protocol.KindInteger {
 		return v
@@ -321,7 +321,7 @@ func (p *published) answer(s *Server, v protocol.Value) protocol.Value {
 	return protocol.Integer(int64(s.cfg.Hub.Receivers(p.channel, p.sharded)))
 }
 
-// interests are the events that this node's clients make the state machine tell.
+// listenTo sets whether the state machine emits events that clients of this node need.
 func (s *Server) listenTo(i event.Interest, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// rawConn is the socket of nc; nil when nc is not a plain socket.
+// rawConn returns the socket of nc, or nil if nc is no plain socket.
 func rawConn(nc net.Conn) syscall.RawConn {
 	t, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -23,8 +23,8 @@ func rawConn(nc net.Conn) syscall.RawConn {
 	return raw
 }
 
-// readRaw reads from the socket when it is readable, and takes a buffer only then. net.Conn's Read
-// would hold a buffer while the client is silent, and always waits.
+// readRaw waits until the socket is readable, then takes a buffer and reads. Read of net.Conn needs a buffer while the
+// client is silent, and always waits.
 func (st *stream) readRaw(noWait bool) error {
 	if st.readReady == nil {
 		st.readReady = st.onReadable
@@ -36,7 +36,7 @@ func (st *stream) readRaw(noWait bool) error {
 	return st.readErr
 }
 
-// onReadable is called when the socket may be readable. A result of false means to wait.
+// onReadable is called when the socket may be readable. It returns false to wait again.
 func (st *stream) onReadable(fd uintptr) bool {
 	idle := st.w == nil
 	if idle {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast/holdfast/server/audit"
 )
 
-// admitOrRefuse decides about a connection before the next connection is accepted. So at no time
-// are more connections open than the limits allow.
+// admitOrRefuse admits or refuses a connection before the next one is accepted, so that there are never more open
+// connections than the limits allow.
 func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, table *protocol.Table, all *sync.WaitGroup) {
 	s.metrics.Connections.Add(1)
 	c := newConn(s, nc, table)
@@ -40,9 +40,8 @@ func (s *Server) admitOrRefuse(ctx context.Context, nc net.Conn, table *protocol
 	nc.Close()
 }
 
-// Refusals is how many connections may be open beyond MaxClients: this many that are being refused
-// with a reply, and as many that were closed to make room. Further connections are closed without a
-// reply.
+// Refusals bounds the open connections beyond MaxClients: this many that get a reply with the refusal, and as many that
+// were closed to make room. Further connections are closed without a reply.
 const Refusals = 16
 
 var (
@@ -50,8 +49,8 @@ var (
 	errDraining = errors.New("shutting down")
 )
 
-// register adds c to the connections. When there is no room the oldest stranger is closed, because
-// strangers could otherwise shut out all other clients for good.
+// register adds c to the connections. If there is no room, it closes the oldest connection that has not authenticated,
+// since such clients could otherwise shut out all others for good.
 func (s *Server) register(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +73,7 @@ func (s *Server) register(c *conn) error {
 	return nil
 }
 
-// dismiss closes a connection to make room, and no longer counts it. The caller holds s.mu.
+// dismiss closes a connection to make room, and does not count it any more. The caller holds s.mu.
 func (s *Server) dismiss(c *conn) {
 	s.removeStranger(c)
 	if c.admission.dismissed = true; c.admission.hidden {
@@ -85,7 +84,7 @@ func (s *Server) dismiss(c *conn) {
 	c.plainConn().Close()
 }
 
-// removeStranger notes that c is not a stranger any more. The caller holds s.mu.
+// removeStranger removes c from the connections that have not authenticated. The caller holds s.mu.
 func (s *Server) removeStranger(c *conn) {
 	if c.admission.stranger != nil {
 		s.strangers.Remove(c.admission.stranger)
@@ -93,7 +92,7 @@ func (s *Server) removeStranger(c *conn) {
 	}
 }
 
-// setKnown notes whether c has authenticated, or shaken hands where that is enough.
+// setKnown sets whether c has authenticated, or performed the TLS handshake if that suffices.
 func (s *Server) setKnown(c *conn, yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +119,7 @@ func (s *Server) unregister(c *conn) {
 	s.cfg.Audit.ClientGone(c.id)
 }
 
-// identify tells the audit log who the client is.
+// identify passes the client's address, name and user to the audit log.
 func (c *conn) identify() {
 	if c.srv.cfg.Audit != nil {
 		is := c.view()
@@ -128,7 +127,7 @@ func (c *conn) identify() {
 	}
 }
 
-// hide takes a client out of all answers before its connection has ended.
+// hide removes a client from all answers before its connection has ended.
 func (s *Server) hide(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +143,7 @@ func (s *Server) clientCount() int {
 	return len(s.conns) - s.dismissed - s.hidden
 }
 
-// address is the address for clients, or for Sentinel's clients; empty before Serve.
+// address returns the address for clients, or for Sentinel's clients. It is empty before Serve.
 func (s *Server) address(sentinel bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +153,7 @@ func (s *Server) address(sentinel bool) string {
 	return s.addr
 }
 
-// clients are the connections, oldest first.
+// clients returns the connections, oldest first.
 func (s *Server) clients() []*conn {
 	s.mu.Lock()
 	all := make([]*conn, 0, len(s.conns))
@@ -168,7 +167,7 @@ func (s *Server) clients() []*conn {
 	return all
 }
 
-// dismissWithin is how long commands in flight may take when the clients are to connect anew.
+// dismissWithin bounds the time of running commands if the clients must connect again.
 const dismissWithin = 2 * time.Second
 
 // Dismiss closes the connections that are open, once their commands are answered.
@@ -184,8 +183,7 @@ func (s *Server) Dismiss() {
 	})
 }
 
-// drain has idle connections close, and waits for the commands in flight. After ShutdownTimeout the
-// remaining connections are cut off.
+// drain closes idle connections, and waits for running commands. After ShutdownTimeout it closes all connections.
 func (s *Server) drain(all *sync.WaitGroup) {
 	s.mu.Lock()
 	s.draining = true

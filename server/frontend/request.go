@@ -12,35 +12,35 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/metrics"
 )
 
-// request is a command of a client on its way. Dispatch fills the pipeline's record, and every station of the way takes
-// it: see dispatch.go. args are slices of the input buffer, so what outlives dispatch takes a clone.
+// request is a command of a client on its way. Each station of the way gets the pipeline's record: see dispatch.go.
+// args are slices of the input buffer, so a request that outlives dispatch is a clone.
 type request struct {
 	*row
 	// args are the command's words, its name first.
 	args [][]byte
-	// db is the database at which the command runs.
+	// db is the database of the command.
 	db int
-	// keyAt is where the keys stand, once resolved.
+	// keyAt has the positions of the keys, once resolved is set.
 	keyAt    []int
 	resolved bool
-	room     [4]int // for keyAt
+	room     [4]int // the memory of keyAt
 	measures
 }
 
-// measures are what one look at a command's words tells.
+// measures has the sizes of a command's words.
 type measures struct {
 	measured bool
 	bytes    int  // of all words
-	longest  int  // of the words behind the name, in bytes
-	optioned bool // the option FromConnWith of the row is behind a key and a value
+	longest  int  // of the words after the name, in bytes
+	optioned bool // the option FromConnWith of the row follows a key and a value
 }
 
-// begin fills the record with another command.
+// begin resets the record for another command.
 func (req *request) begin(row *row, args [][]byte, db int) {
 	req.row, req.args, req.db, req.resolved, req.measured = row, args, db, false, false
 }
 
-// measure looks at the words, once.
+// measure returns the sizes of the words. It computes them once.
 func (req *request) measure() *measures {
 	m := &req.measures
 	if m.measured {
@@ -60,7 +60,7 @@ func (req *request) measure() *measures {
 	return m
 }
 
-// clone is the request in memory of its own.
+// clone returns a copy of the request that shares no memory with it.
 func (req *request) clone() *request {
 	args := make([][]byte, len(req.args))
 	for i, arg := range req.args {
@@ -69,7 +69,7 @@ func (req *request) clone() *request {
 	return &request{row: req.row, args: args, db: req.db}
 }
 
-// keys is where the keys stand. It is nil if they cannot be found: the state machine refuses the command.
+// keys returns the positions of the keys, or nil if they cannot be found. The state machine then refuses the command.
 func (req *request) keys() []int {
 	if !req.resolved {
 		req.keyAt, _ = req.KeyPositionsIn(req.room[:0], req.args)
@@ -78,14 +78,14 @@ func (req *request) keys() []int {
 	return req.keyAt
 }
 
-// size is the memory of the words, with more for each.
+// size returns the memory of the words, with more bytes for each.
 func (req *request) size(more int) int { return req.measure().bytes + len(req.args)*more }
 
-// encodedBytes bounds the size of the request in a batch.
+// encodedBytes returns an upper bound of the request's size in a batch.
 func (req *request) encodedBytes() int { return req.size(binary.MaxVarintLen32) }
 
-// tooLong is why arguments are too long; nil: none is. Only an argument longer than the smaller limit has the keys
-// looked up.
+// tooLong returns why an argument is too long, or nil. It looks up the keys only if an argument exceeds the smaller
+// limit.
 func (req *request) tooLong(l *Limits) *protocol.Error {
 	if req.measure().longest <= min(l.MaxKeyBytes, l.MaxValueBytes) {
 		return nil
@@ -101,7 +101,7 @@ func (req *request) tooLong(l *Limits) *protocol.Error {
 	return nil
 }
 
-// badKeyCount is why EVAL's number of keys is wrong; nil: it is right.
+// badKeyCount returns why EVAL's number of keys is wrong, or nil.
 func (req *request) badKeyCount() *protocol.Error {
 	n, ok := protocol.ParseInt(string(req.args[2]))
 	switch {
@@ -126,13 +126,13 @@ func (req *request) copiesElsewhere() bool {
 	return false
 }
 
-// fromConn reports whether the command is one whose log entry names the connection.
+// fromConn reports whether the log entry of the command has the number of the connection.
 func (req *request) fromConn() bool {
 	return req.FromConn && (req.FromConnWith == "" || req.measure().optioned)
 }
 
-// hints are what the request makes known to those that schedule a batch of this request alone. ticket: 0 if the command
-// must not wait.
+// hints returns the hints for the scheduling of a batch that has this request only. If the command must not wait,
+// ticket is 0.
 func (req *request) hints(ticket uint64) protocol.Hints {
 	switch {
 	case req.creates && req.fromConn():
@@ -145,7 +145,7 @@ func (req *request) hints(ticket uint64) protocol.Hints {
 	return 0
 }
 
-// owner is where the owner of a request for locks stands, behind the keys; 0: the request has none.
+// owner returns the position of the owner in a request for locks, which follows the keys, or 0.
 func (req *request) owner() int {
 	keys := req.keys()
 	if len(keys) == 0 || keys[len(keys)-1]+1 >= len(req.args) {
@@ -154,7 +154,7 @@ func (req *request) owner() int {
 	return keys[len(keys)-1] + 1
 }
 
-// waits reports whether a request for locks may wait, and whether without parking the connection.
+// waits reports whether a request for locks may wait, and whether it waits without parking the connection.
 func (req *request) waits() (waits, notify bool) {
 	if !req.handler.acquires || req.owner() == 0 {
 		return false, false
@@ -166,8 +166,8 @@ func (req *request) waits() (waits, notify bool) {
 	return waits, waits && notify
 }
 
-// takeHeartbeat takes HEARTBEAT out of the arguments for a session that lives with the connection, and reports whether
-// it was there: this node alone needs to know. Elsewhere the state machine refuses the word.
+// takeHeartbeat removes HEARTBEAT from a command that attaches a session to the connection, and reports whether it was
+// there. Only this node needs the option. In any other command the state machine refuses it.
 func (req *request) takeHeartbeat() (demanded bool) {
 	var at []int
 	lives := req.Name == "session.attach"
@@ -195,8 +195,8 @@ func (req *request) takeHeartbeat() (demanded bool) {
 	return true
 }
 
-// eachOption calls visit with the options among a command's arguments: see [protocol.EachOption]. value is the first
-// word that belongs to the option, if there is any.
+// eachOption calls visit with the options of a command: see [protocol.EachOption]. value is the first word of the
+// option, if it has any.
 func (req *request) eachOption(visit func(at int, token string, value []byte)) {
 	protocol.EachOption(req.Command, req.args[req.nameArgs:], func(at int, option *protocol.Arg, values [][]byte) bool {
 		var value []byte
@@ -208,24 +208,24 @@ func (req *request) eachOption(visit func(at int, token string, value []byte)) {
 	})
 }
 
-// handler is the behaviour of a command that this package implements. Either reply or run is set, or native
-// for a command that the state machine implements.
+// handler implements a command in this package. It has either reply or run, or neither if the state machine implements
+// the command.
 type handler struct {
-	// reply makes the reply.
+	// reply returns the reply.
 	reply func(c *conn, args [][]byte) protocol.Value
-	// run places the reply itself, at once or when the batch has been executed.
+	// run places the reply itself, at once or after the batch has run.
 	run func(c *conn, req *request)
-	// inMulti commands run inside MULTI instead of being queued.
+	// inMulti is set if the command runs inside MULTI instead of being queued.
 	inMulti bool
-	// barrier commands wait until all commands before them in the pipeline have been executed.
+	// barrier is set if the command waits until all earlier commands of the pipeline have run.
 	barrier bool
-	// lock looks at a lock command before it goes to the cluster: see lock_commands.go.
+	// lock prepares a lock command: see lock_commands.go.
 	lock func(c *conn, req *request) *lockCommand
-	// fill adds to the state machine's reply what this node knows. Not in a transaction.
+	// fill adds to the reply of the state machine what this node knows. It is not called in a transaction.
 	fill func(c *conn, db int, key string, v protocol.Value) protocol.Value
-	// acquires: a command that may wait in line.
+	// acquires is set if the command requests locks.
 	acquires bool
-	// queued: inside MULTI a run is queued as a reply is, and places its replies when EXEC runs it.
+	// queued is set if MULTI queues the command, though it has no reply. EXEC then calls run.
 	queued bool
 }
 
@@ -235,24 +235,24 @@ type row struct {
 	handler handler
 	// nameArgs is the number of arguments that make the name: 2 for a subcommand.
 	nameArgs int
-	// source is the position of the Lua source among the arguments; 0: none.
+	// source is the position of the Lua source among the arguments, or 0.
 	source int
-	// write: the command goes through the log. blocks: it waits if it cannot be served. lock: the state
-	// machine must know which connection sends the command.
+	// write is set if the command goes through the log, blocks if it may wait for a key, and lock if the state machine
+	// needs the connection of its client.
 	write, blocks, lock bool
-	// newest is the first version of the log that has the command and all its options.
+	// newest is the least version of the cluster that has the command and all its options.
 	newest byte
-	// creates: SETNX, or SET, which does the same with the option FromConnWith.
+	// creates is set for SETNX, and for SET, which creates a key with the option FromConnWith.
 	creates bool
 
 	stats metrics.Command
 }
 
-// lockCommand is what this node does about a lock command.
+// lockCommand says what this node does with the reply of a lock command.
 type lockCommand struct {
 	// then is called with the reply.
 	then func(c *conn, v protocol.Value)
-	// keeps: a session may come to live with the connection.
+	// keeps is set if the command may attach a session to the connection.
 	keeps bool
 }
 

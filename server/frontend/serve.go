@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Serve accepts clients on ln until ctx ends. Then Serve closes ln, lets the commands in flight be
-// answered, and returns nil when all connections are gone. Commands that take longer than
-// ShutdownTimeout are cut off. Serve may run for several listeners.
+// Serve accepts clients on ln until ctx ends. It then closes ln, waits for running commands, and returns nil once all
+// connections have ended. Commands that run for longer than ShutdownTimeout are cut off. Serve may run for several
+// listeners.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.mu.Lock()
 	if s.addr == "" {
@@ -26,7 +26,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.serve(ctx, ln, protocol.Redis())
 }
 
-// ServeSentinel is [Server.Serve] for clients that look for the leader as at a Sentinel.
+// ServeSentinel is [Server.Serve] for clients that ask for the leader as they ask a Sentinel.
 func (s *Server) ServeSentinel(ctx context.Context, ln net.Listener) error {
 	s.mu.Lock()
 	s.sentinelAddr = ln.Addr().String()
@@ -60,7 +60,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, table *protocol.Ta
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept clients: %w", err)
 		}
-		// The usual cause is too many open files. Existing clients go on, new clients wait.
+		// The usual cause is too many open files. Clients that are connected go on, others wait.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		s.cfg.Logger.Warn("cannot accept clients", "error", err, "pause", pause)
 		select {
@@ -94,8 +94,7 @@ func (c *conn) run(ctx context.Context) {
 	defer c.nc.Close()
 	defer func() {
 		if p := recover(); p != nil {
-			// A mistake in this package must not end the node, and with the node other clients'
-			// locks.
+			// A bug in this package must not end the node, and with it the locks of other clients.
 			c.srv.cfg.Logger.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
@@ -114,7 +113,7 @@ func (c *conn) run(ctx context.Context) {
 			c.noteVanished(err)
 			c.logEnd(err)
 			if c.retired.Load() {
-				// The last reply may still be under way.
+				// The last reply may not have been sent yet.
 				c.halfClose()
 			}
 			return
@@ -126,8 +125,8 @@ func (c *conn) run(ctx context.Context) {
 	}
 }
 
-// servePipelines answers all complete commands that have arrived, as one batch unless there are
-// more than the limit, and reports whether the connection goes on.
+// servePipelines runs all complete commands that have arrived, in one batch for each MaxPipeline commands, and replies.
+// It reports whether the connection continues.
 func (c *conn) servePipelines() bool {
 	for {
 		c.fresh = false
@@ -167,8 +166,7 @@ func (c *conn) servePipelines() bool {
 	}
 }
 
-// consume dispatches the commands in the buffer, and reports whether the limit of commands in a
-// pipeline is reached.
+// consume dispatches the commands in the buffer, and reports whether the pipeline has MaxPipeline commands.
 func (c *conn) consume() (full bool) {
 	w := c.w
 	for !c.closing && c.parked == nil {
@@ -189,13 +187,13 @@ func (c *conn) consume() (full bool) {
 	return false
 }
 
-// protocolError answers input that is not a command, and ends the connection.
+// protocolError replies to input that is no command, and ends the connection.
 func (c *conn) protocolError(err error) {
 	c.reply(nil, c.srv.errorReply(err))
 	c.closing = true
 }
 
-// releaseIdle returns the memory to the pool when no part of a command has arrived.
+// releaseIdle returns the memory to the pool if no part of a command has arrived.
 func (c *conn) releaseIdle() {
 	c.releaseEmpty()
 	c.account()

@@ -25,7 +25,7 @@ import (
 type Server struct {
 	cfg     Config
 	backend Backend
-	// rows never change. execRow is one of the rows.
+	// rows and execRow, one of the rows, are immutable.
 	rows       map[*protocol.Command]*row
 	execRow    *row
 	compiled   *compileCache
@@ -42,14 +42,14 @@ type Server struct {
 	limits     limits
 	forced     *loglimit.Limit
 	silent     silence
-	asking     chan struct{} // has room for each command that others are asked to run
+	asking     chan struct{} // has room for each command that this node has others run
 
 	mu    sync.Mutex
 	conns map[int64]*conn
-	// dismissed counts the connections of conns that were closed to make room. strangers are the
-	// connections that have not authenticated, oldest first.
+	// dismissed counts the connections of conns that were closed to make room. strangers has the connections that have not
+	// authenticated, oldest first.
 	dismissed int
-	// hidden counts the connections of conns that show in no answer any more: see [Server.hide].
+	// hidden counts the connections of conns that are in no answer any more: see [Server.hide].
 	hidden    int
 	strangers list.List
 	draining  bool
@@ -60,13 +60,13 @@ type Server struct {
 	interest     event.Interest // of the backend's events
 }
 
-// Metrics has the figures of the node's clients and of its copy of the state.
+// Metrics returns the statistics of the node's clients and of its copy of the state.
 func (s *Server) Metrics() *metrics.Registry { return s.metrics }
 
-// Directory answers who leads the cluster and which nodes there are.
+// Directory returns the directory, which knows the leader and all nodes.
 func (s *Server) Directory() *discovery.Directory { return s.directory }
 
-// New makes a server whose commands are executed by backend.
+// New returns a server that runs commands on backend.
 func New(cfg Config, backend Backend) *Server {
 	cfg = cfg.withDefaults()
 	if cfg.Node.RunID == "" {
@@ -121,7 +121,7 @@ func (s *Server) newMetrics() *metrics.Registry {
 	})
 }
 
-// led takes a change of the leadership. What clients can ask for changes before they are told of it.
+// led handles a change of the leadership. It updates what clients can ask for before it notifies them.
 func (s *Server) led(l replica.Leadership, members []replica.Member) {
 	if !s.directory.Knows(l) {
 		s.fresh.changed()

@@ -21,8 +21,7 @@ func configHandlers() map[string]handler {
 	}
 }
 
-// settings are the rows of CONFIG GET: facts about this node under Redis's names. The password is
-// left out.
+// settings returns the rows of CONFIG GET: facts about this node under Redis's names, without the password.
 func (s *Server) settings() []Setting {
 	c := &s.cfg
 	bind, port, _ := net.SplitHostPort(s.address(false))
@@ -43,7 +42,7 @@ func (s *Server) settings() []Setting {
 		{notifySetting, s.backend.Stats().Notifies.String()},
 		{"port", port},
 		{"proto-max-bulk-len", strconv.Itoa(c.MaxBulkBytes)},
-		// A follower takes writes, and forwards them.
+		// A follower accepts writes, and forwards them.
 		{"replica-read-only", "no"},
 		{"save", ""},
 		{"slave-read-only", "no"},
@@ -55,7 +54,7 @@ func (s *Server) settings() []Setting {
 	return append(rows, c.Node.Settings...)
 }
 
-// clientsLimit is 0, as in Redis, where there is no limit.
+// clientsLimit returns a limit as Redis shows it, with 0 for none.
 func clientsLimit(bytes int) string {
 	if bytes == math.MaxInt {
 		bytes = 0
@@ -73,7 +72,7 @@ func yesNo(b bool) string {
 func configGet(c *conn, args [][]byte) protocol.Value {
 	for _, pattern := range args[2:] {
 		if protocol.Match(string(pattern), notifySetting, true) {
-			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // a client finds what it has set
+			c.srv.backend.AwaitApplied(c.ctx, c.lastWrite) // the client's own CONFIG SET has been applied
 			break
 		}
 	}
@@ -93,8 +92,8 @@ func configRewrite(*conn, [][]byte) protocol.Value {
 	return protocol.Err("The server is running without a config file")
 }
 
-// nodeSetting is a setting that CONFIG SET changes on this node alone, until the node ends: about what the
-// node remembers of slow commands.
+// nodeSetting is a setting of this node that CONFIG SET changes until the node stops: what it remembers of slow
+// commands.
 type nodeSetting struct {
 	name  string
 	least int64
@@ -109,7 +108,7 @@ func (s *Server) nodeSettings() []nodeSetting {
 	}
 }
 
-// nodeSetting finds a setting of this node by name.
+// nodeSetting returns the setting of this node with a name.
 func (s *Server) nodeSetting(name string) (set nodeSetting, ok bool) {
 	for _, set := range s.nodeSettings() {
 		if strings.EqualFold(set.name, name) {
@@ -119,7 +118,7 @@ func (s *Server) nodeSetting(name string) (set nodeSetting, ok bool) {
 	return set, false
 }
 
-// parse reads a value. why says what is wrong with the value, in Redis's words; empty: nothing.
+// parse parses a value. why is the error in Redis's words, or empty.
 func (n nodeSetting) parse(value string) (v int64, why string) {
 	v, ok := protocol.ParseInt(value)
 	switch {
@@ -131,7 +130,7 @@ func (n nodeSetting) parse(value string) (v int64, why string) {
 	return v, ""
 }
 
-// shownNodeSettings are rows of CONFIG GET.
+// shownNodeSettings returns rows of CONFIG GET.
 func (s *Server) shownNodeSettings() (rows []Setting) {
 	for _, set := range s.nodeSettings() {
 		rows = append(rows, Setting{set.name, strconv.FormatInt(set.value.Load(), 10)})
@@ -139,18 +138,17 @@ func (s *Server) shownNodeSettings() (rows []Setting) {
 	return append(rows, Setting{"latency-tracking", "yes"}, Setting{"latency-tracking-info-percentiles", "50 99 99.9"})
 }
 
-// notifySetting is the one setting that clients change for all nodes: part of the state. The settings of
-// nodeSettings are about one node. The others are flags, which Redis refuses with the same words if they
-// are fixed at the start.
+// notifySetting is the only setting that clients change for all nodes, as part of the state. Those of nodeSettings are
+// private to a node. All others are flags, which Redis, too, refuses to change after the start.
 const notifySetting = "notify-keyspace-events"
 
-// newSettings are what a CONFIG SET sets.
+// newSettings has the values of a CONFIG SET.
 type newSettings struct {
 	own   map[nodeSetting]int64
-	flags []byte // of notifySetting; nil: not given
+	flags []byte // of notifySetting, or nil
 }
 
-// configSet is CONFIG SET. All names are checked, then all values, and then all are set, as in Redis.
+// configSet runs CONFIG SET. As in Redis it checks all names, then all values, and then sets all.
 func configSet(c *conn, args [][]byte) protocol.Value {
 	if len(args)%2 != 0 {
 		return protocol.Err(errSyntax)
@@ -181,7 +179,7 @@ func configSet(c *conn, args [][]byte) protocol.Value {
 	return reply
 }
 
-// checkSetting returns why a setting cannot be set; twice: it was named before.
+// checkSetting returns why a setting cannot be set. twice is set if the command has named it before.
 func (s *Server) checkSetting(name string, twice bool) (refusal protocol.Value) {
 	_, own := s.nodeSetting(name)
 	switch {
@@ -195,7 +193,7 @@ func (s *Server) checkSetting(name string, twice bool) (refusal protocol.Value) 
 	return refusal
 }
 
-// flagsOf are the flags for what Redis changes by CONFIG SET, and a node at its start alone.
+// flagsOf has the flags of settings that Redis changes by CONFIG SET and a node reads only at its start.
 var flagsOf = map[string]string{
 	"bind":                       "addr",
 	"client-output-buffer-limit": "max-output-bytes",
@@ -214,8 +212,8 @@ var flagsOf = map[string]string{
 	"tls-key-file":               "tls-key",
 }
 
-// flagHint names the flag of a setting, which may be called as Redis or as the flag calls it. What Redis refuses
-// itself, such as "databases", has none: the error is Redis's to the letter.
+// flagHint returns the flag of a setting under the name of Redis or of the flag. A setting that Redis itself refuses,
+// such as "databases", has none: its error is Redis's, word for word.
 func flagHint(name string) string {
 	flag := flagsOf[name]
 	for _, own := range flagsOf { // unordered: looks for one name
@@ -229,7 +227,7 @@ func flagHint(name string) string {
 	return ": it is the flag --" + flag + " of holdfast serve"
 }
 
-// take adds a pair, or returns what is wrong with the value.
+// take adds a name and its value, or returns why the value is wrong.
 func (given *newSettings) take(s *Server, name string, value []byte) (refusal protocol.Value) {
 	set, own := s.nodeSetting(name)
 	if !own {

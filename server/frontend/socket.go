@@ -13,16 +13,16 @@ import (
 
 // socket is what a connection reads from and writes to.
 type socket struct {
-	id      int64           // of the connection, for log lines
+	id      int64           // the connection's number, for logs
 	nc      net.Conn        // any goroutine may use it
-	tls     *tls.Conn       // nc, when the server speaks TLS
-	raw     syscall.RawConn // of nc; nil when nc is not a plain socket
-	writeBy time.Time       // the deadline that is set for writes
-	// deadline guards the read deadline, which stays in the past once the connection is retired.
+	tls     *tls.Conn       // nc, if the server uses TLS
+	raw     syscall.RawConn // of nc, or nil if nc is no plain socket
+	writeBy time.Time       // the write deadline that is set
+	// deadline guards the read deadline, which remains in the past once the connection is retired.
 	deadline sync.Mutex
-	// retired: close as soon as nothing is in flight. Set by any goroutine.
+	// retired is set, by any goroutine, if the connection must close as soon as no command is running.
 	retired atomic.Bool
-	// vanished: the kernel gave the client up, as nothing was heard of it.
+	// vanished is set if the kernel has given the client up.
 	vanished bool
 }
 
@@ -34,7 +34,7 @@ func newSocket(nc net.Conn, config *tls.Config) socket {
 	return socket{nc: server, tls: server}
 }
 
-// plainConn is the connection below TLS.
+// plainConn returns the connection below TLS.
 func (s *socket) plainConn() net.Conn {
 	if s.tls != nil {
 		return s.tls.NetConn()
@@ -42,7 +42,7 @@ func (s *socket) plainConn() net.Conn {
 	return s.nc
 }
 
-// retire asks the connection to end when nothing is in flight. Any goroutine may call it.
+// retire has the connection end as soon as no command is running. Any goroutine may call it.
 func (s *socket) retire() {
 	s.deadline.Lock()
 	defer s.deadline.Unlock()
@@ -50,7 +50,7 @@ func (s *socket) retire() {
 	s.nc.SetReadDeadline(longAgo())
 }
 
-// setReadDeadline sets the deadline of reads, unless the connection is retired.
+// setReadDeadline sets the read deadline, unless the connection is retired.
 func (s *socket) setReadDeadline(t time.Time) {
 	s.deadline.Lock()
 	defer s.deadline.Unlock()
@@ -61,8 +61,8 @@ func (s *socket) setReadDeadline(t time.Time) {
 
 func longAgo() time.Time { return time.Unix(1, 0) }
 
-// SetLease has the kernel give the client up when it has acknowledged nothing for a session's lease, no bytes and no
-// probe, and no sooner: until then the client may believe in its session.
+// SetLease has the kernel give the client up when it has acknowledged no bytes and no probe for a session's lease, and
+// not sooner, since the client may rely on its session until then.
 func (s *socket) SetLease(lease time.Duration) {
 	t, ok := s.plainConn().(*net.TCPConn)
 	if !ok {
@@ -73,18 +73,18 @@ func (s *socket) SetLease(lease time.Duration) {
 	setUserTimeout(t, lease)
 }
 
-// longestProbe is within what systems take.
+// longestProbe is the longest interval that all systems accept.
 const longestProbe = 2 * time.Hour
 
-// noteVanished notes an error of the socket that says that the client was given up.
+// noteVanished records an error of the socket by which the kernel gave the client up.
 func (s *socket) noteVanished(err error) {
 	for _, gone := range []error{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
 		s.vanished = s.vanished || errors.Is(err, gone)
 	}
 }
 
-// halfClose closes the sending side, and discards for a moment what the client still sends. If a
-// socket is closed with unread bytes, the client's kernel drops the last reply.
+// halfClose closes the sending side, and discards for a moment what the client still sends. If a socket with unread
+// bytes is closed, the client's kernel may drop the last reply.
 func (s *socket) halfClose() {
 	half, ok := s.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -99,7 +99,7 @@ const (
 	halfCloseBytes = 1 << 20
 )
 
-// descriptor is the socket's number, -1 for a connection without a socket.
+// descriptor returns the descriptor of the socket, or -1 without a socket.
 func (s *socket) descriptor() int {
 	fd := -1
 	if s.raw != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout is how long sent bytes may be unacknowledged, or probes unanswered, whatever their number
-// (RFC 5482, tcp(7)).
+// setUserTimeout bounds the time for which sent bytes or probes, of any number, may be unacknowledged (RFC 5482,
+// tcp(7)).
 func setUserTimeout(t *net.TCPConn, limit time.Duration) {
 	raw, err := t.SyscallConn()
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: the probes alone find out on this system, unless bytes are under way.
+// setUserTimeout does nothing: on this system only the probes detect a lost client, unless bytes are unacknowledged.
 func setUserTimeout(*net.TCPConn, time.Duration) {}

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// caches reports whether the keys of the next command are to be noted.
+// caches reports whether the keys of the next command are tracked.
 func (t *track) caches() bool {
 	switch {
 	case !t.on || t.bcast:
@@ -18,7 +18,7 @@ func (t *track) caches() bool {
 	return true
 }
 
-// begin is called before data commands go out: messages are held back from here on.
+// begin is called before data commands are sent. Messages are held back from then on.
 func (t *track) begin() {
 	if !t.busy {
 		t.busy = true
@@ -26,7 +26,7 @@ func (t *track) begin() {
 	}
 }
 
-// written is called when all replies have been written.
+// written is called after all replies have been written.
 func (t *track) written() {
 	if t.busy {
 		t.busy = false
@@ -34,15 +34,15 @@ func (t *track) written() {
 	}
 }
 
-// looks are the keys that commands read and that must be noted before the commands go out.
+// looks has the keys that commands read. They are tracked before the commands are sent.
 type looks struct {
 	keys []string
-	// scripted: scripts are among the commands, whose keys only the state machine knows. read: some of
-	// them run beside the log, where this node does not see the keys, unless the batch is written.
+	// scripted is set if there are scripts, whose keys only the state machine knows. read is set if some of them only
+	// read: this node learns their keys only if the batch goes through the log.
 	scripted, read bool
 }
 
-// add adds the keys of a command. The result is the size of the keys.
+// add adds the keys of a command, and returns their memory.
 func (l *looks) add(req *request) (bytes int) {
 	switch {
 	case req.Route == protocol.Script:
@@ -57,7 +57,7 @@ func (l *looks) add(req *request) (bytes int) {
 	return bytes
 }
 
-// note notes what commands read, and reports whether their batch must go through the log.
+// note tracks what commands read, and reports whether their batch must go through the log.
 func (t *track) note(w *work, l *looks) (write bool) {
 	t.begin()
 	w.numbered = w.numbered || t.noloop || l.scripted
@@ -67,7 +67,7 @@ func (t *track) note(w *work, l *looks) (write bool) {
 	return l.read
 }
 
-// command notes what a command outside MULTI reads, and reports whether the batch must go through the log.
+// command tracks what a command outside MULTI reads, and reports whether the batch must go through the log.
 func (t *track) command(w *work, req *request) (write bool) {
 	if !t.on {
 		return req.write
@@ -79,8 +79,8 @@ func (t *track) command(w *work, req *request) (write bool) {
 	return t.note(w, &l) || req.write
 }
 
-// Invalidate implements tracking.Target: it takes a message to the client, or to the client that CLIENT
-// TRACKING REDIRECT names.
+// Invalidate implements tracking.Target. It posts a message to the client, or to the client that CLIENT TRACKING
+// REDIRECT names.
 func (c *conn) Invalidate(m *push.Message) {
 	s := c.view()
 	mode, resp := s.track, s.resp
@@ -95,8 +95,8 @@ func (c *conn) Invalidate(m *push.Message) {
 	}
 }
 
-// redirectTarget returns the client of this node with a number, if it is the same user's: messages that it does not
-// read cut a client off, and its sessions end. nil: there is none. Any goroutine may ask.
+// redirectTarget returns the client of this node with a number, or nil. It must have the same user: a client that does
+// not read the messages is disconnected, and its sessions end. Any goroutine may call it.
 func (c *conn) redirectTarget(id int64) *conn {
 	to := c.srv.client(id)
 	if to == nil || to.view().user.Name != c.view().user.Name {
@@ -105,7 +105,7 @@ func (c *conn) redirectTarget(id int64) *conn {
 	return to
 }
 
-// redirect takes a message to another client of this node. A client of RESP2 must be a subscriber.
+// redirect posts a message to another client of this node. A client of RESP2 must be a subscriber.
 func (c *conn) redirect(m *push.Message, id int64, resp int) {
 	to := c.redirectTarget(id)
 	if to != nil {
@@ -120,7 +120,7 @@ func (c *conn) redirect(m *push.Message, id int64, resp int) {
 	}
 }
 
-// takesMessages reports whether the client can get messages. Any goroutine may ask.
+// takesMessages reports whether the client can get messages. Any goroutine may call it.
 func (c *conn) takesMessages() bool {
 	if c.view().resp >= protocol.RESP3 {
 		return true
@@ -130,7 +130,7 @@ func (c *conn) takesMessages() bool {
 	return c.outbox.subscriber
 }
 
-// client is the connection with this number, nil if there is none.
+// client returns the connection with a number, or nil.
 func (s *Server) client(id int64) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Server) client(id int64) *conn {
 	return nil
 }
 
-// setTrackMode changes the mode, for other goroutines too.
+// setTrackMode sets the mode, and shows it to other goroutines.
 func (c *conn) setTrackMode(m trackMode) {
 	c.track.trackMode = m
 	c.update(func(s *shown) { s.track = m })
@@ -163,7 +163,7 @@ func (c *conn) endTracking() {
 	}
 }
 
-// setProtocol sets the version of RESP, for other goroutines too.
+// setProtocol sets the version of RESP, and shows it to other goroutines.
 func (c *conn) setProtocol(resp int) {
 	c.resp = resp
 	c.update(func(s *shown) { s.resp = resp })

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast/holdfast/server/acl"
 )
 
-// identity is whose connection it is. It belongs to the connection's own goroutine.
+// identity is the user of a connection. It belongs to the connection's own goroutine.
 type identity struct {
 	user *acl.User
-	// rights are the user's; nil: the user may do everything.
+	// rights are those of the user, or nil if the user may do everything.
 	rights *rights.Rights
 }
 
@@ -21,7 +21,7 @@ func newIdentity(u *acl.User) identity {
 	return identity{user: u, rights: u.Rights()}
 }
 
-// become makes the connection the user's, behind the commands before in the pipeline; a connection that opens has none.
+// become sets the user of the connection, after the earlier commands of the pipeline have run.
 func (c *conn) become(u *acl.User, authenticated bool) {
 	if c.w != nil && !c.executing {
 		c.runBatch()
@@ -41,7 +41,7 @@ func (c *conn) become(u *acl.User, authenticated bool) {
 	c.setLimit(c.user.Name)
 }
 
-// login makes the connection the user's if the password is right and the user is there. The error is why it did not.
+// login sets the user of the connection if the password is right. The error is the reason of a refusal.
 func (c *conn) login(name, password string) *protocol.Error {
 	u := c.srv.cfg.Users.Current().Authenticate(name, password)
 	if u == nil {
@@ -50,13 +50,13 @@ func (c *conn) login(name, password string) *protocol.Error {
 	return c.admit(u)
 }
 
-// admit makes the connection the user's, who has shown a password or a certificate.
+// admit sets the user of the connection, after its password or certificate was verified.
 func (c *conn) admit(u *acl.User) *protocol.Error {
 	if q := u.Quota(); q != nil && !c.countAs(u.Name, q.Connections) {
 		return protocol.QuotaExceeded(u.Name, "connections to this node", q.Connections)
 	}
 	c.become(u, true)
-	// The users may have changed while this one was not in the connection's list: [Server.UsersChanged] has missed it.
+	// [Server.UsersChanged] may have run while the connection had no user, and missed it.
 	if !u.Keeps(c.srv.cfg.Users.Held().Find(u.Name)) {
 		c.become(c.srv.cfg.Users.Held().Default(), false)
 		return protocol.ErrWrongPass
@@ -64,9 +64,9 @@ func (c *conn) admit(u *acl.User) *protocol.Error {
 	return nil
 }
 
-// UsersChanged gives connections the limits of their users as they are now, and closes the connections of users that
-// are gone, that were turned on or off, or whose rules have changed. What those have sent and this node has not taken
-// up does not run: no EXEC runs a queue that other rules allowed.
+// UsersChanged gives all connections the present limits of their users. It closes the connections of users that were
+// removed, turned on or off, or whose rules have changed. Their commands that this node has not begun do not run, so
+// that no EXEC runs a queue that other rules allowed.
 func (s *Server) UsersChanged() {
 	now := s.cfg.Users.Held()
 	closed := 0
@@ -87,7 +87,7 @@ func (s *Server) UsersChanged() {
 	}
 }
 
-// refusedByRights is why the connection's user must not send a command; nil: the user may.
+// refusedByRights returns why the user must not send a command, or nil.
 func (c *conn) refusedByRights(req *request) *protocol.Error {
 	cause, reason, object := acl.Refused(c.rights, req.Command, req.args)
 	if reason != "" {
@@ -96,11 +96,11 @@ func (c *conn) refusedByRights(req *request) *protocol.Error {
 	return cause
 }
 
-// judges reports whether the state machine judges by the user's rights what the command does.
+// judges reports whether the state machine checks the user's rights while the command runs.
 func (id *identity) judges(row *row) bool { return id.rights != nil && row.Reach.ByRights }
 
-// sends returns the user as the state machine is told of it for a command that may use sessions, which are their
-// users'; empty: of any other command, and of a user who may do everything.
+// sends returns the name of the user for the state machine, if the command may use sessions, which belong to users. It
+// returns "" for other commands, and for a user who may do everything.
 func (id *identity) sends(row *row) string {
 	if id.rights == nil || row.Route != protocol.Script && row.Group != protocol.GroupModule {
 		return ""
@@ -108,10 +108,10 @@ func (id *identity) sends(row *row) string {
 	return id.user.Name
 }
 
-// rules are what the state machine judges by.
+// rules returns the rules by which the state machine checks rights.
 func (id *identity) rules() string { return id.user.Rules() }
 
-// rulesBytes is how much larger a user with rights makes a request.
+// rulesBytes returns the size that the rules add to a request.
 func (id *identity) rulesBytes() int {
 	if id.rights == nil {
 		return 0
@@ -119,7 +119,7 @@ func (id *identity) rulesBytes() int {
 	return len(id.user.Name) + len(id.user.Rules())
 }
 
-// noteRefusals puts what was refused to a script into the log of ACL LOG, and returns the script's reply.
+// noteRefusals adds the refusals of a script to ACL LOG, and returns the script's reply.
 func (c *conn) noteRefusals(v protocol.Value) protocol.Value {
 	reply, refusals := protocol.Unwrap(v)
 	for _, r := range refusals {
@@ -128,7 +128,7 @@ func (c *conn) noteRefusals(v protocol.Value) protocol.Value {
 	return reply
 }
 
-// noteRefusal puts a refusal into the log of ACL LOG.
+// noteRefusal adds a refusal to ACL LOG.
 func (c *conn) noteRefusal(context, reason, object, user string) {
 	c.publish()
 	now := time.Now()
@@ -138,7 +138,7 @@ func (c *conn) noteRefusal(context, reason, object, user string) {
 	}, now)
 }
 
-// context is where the client's commands stand, in the words of ACL LOG.
+// context returns where the client's commands run, in the words of ACL LOG.
 func (c *conn) context() string {
 	if c.tx != nil {
 		return "multi"
@@ -175,7 +175,7 @@ func aclHandlers() map[string]handler {
 	}
 }
 
-// atMostOne refuses a second argument as Redis does.
+// atMostOne returns a handler that, as in Redis, refuses a second argument.
 func atMostOne(reply func(c *conn, args [][]byte) protocol.Value) func(c *conn, args [][]byte) protocol.Value {
 	return func(c *conn, args [][]byte) protocol.Value {
 		if len(args) > 3 {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 )
 
-// validate returns why a data command must not reach the log: arguments that are too long, or a Lua
-// source that does not compile. The result for a valid command is nil.
+// validate returns why a data command must not reach the log, or nil: an argument is too long, or a Lua source does not
+// compile.
 func (c *conn) validate(req *request) *protocol.Error {
 	if refusal := c.srv.inClusterMode(req); refusal != nil {
 		return refusal
@@ -25,8 +25,8 @@ func (c *conn) validate(req *request) *protocol.Error {
 	return c.validateScript(req)
 }
 
-// validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so a source that
-// does not compile costs the other nodes nothing. Redis checks EVAL's number of keys first.
+// validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so that a bad source costs the other
+// nodes nothing. As in Redis, EVAL's number of keys is checked first.
 func (c *conn) validateScript(req *request) *protocol.Error {
 	if req.nameArgs == 1 {
 		if refusal := req.badKeyCount(); refusal != nil {
@@ -35,7 +35,7 @@ func (c *conn) validateScript(req *request) *protocol.Error {
 	}
 	source := req.args[req.source]
 	if len(source) >= largeSource {
-		c.runBatch() // what stands before does not wait for the compiler
+		c.runBatch() // earlier commands do not wait for the compiler
 	}
 	if err := c.srv.compiled.check(source); err != nil {
 		prefix, text, _ := strings.Cut(err.Error(), " ")
@@ -44,7 +44,7 @@ func (c *conn) validateScript(req *request) *protocol.Error {
 	return nil
 }
 
-// scriptWork estimates what the script that the request runs will do, if it did much when it ran last.
+// scriptWork estimates the work of the request's script by its last run, or returns 0.
 func (c *conn) scriptWork(req *request) int64 {
 	if req.Name != "eval" && req.Name != "evalsha" {
 		return 0
@@ -52,7 +52,7 @@ func (c *conn) scriptWork(req *request) int64 {
 	return c.srv.backend.ScriptWork(req.args[1], req.args[min(3, len(req.args)):])
 }
 
-// inClusterMode returns why a data command is refused because of the mode that the node is in.
+// inClusterMode returns why the node's mode refuses a data command, or nil.
 func (s *Server) inClusterMode(req *request) *protocol.Error {
 	slots := req.Group == protocol.GroupCluster
 	switch {
@@ -68,7 +68,7 @@ func (s *Server) inClusterMode(req *request) *protocol.Error {
 	return nil
 }
 
-// parseDatabase reads the number of a database. In cluster mode there is only database 0.
+// parseDatabase parses the number of a database. In cluster mode there is only database 0.
 func (s *Server) parseDatabase(arg []byte) (db int, refusal protocol.Value, refused bool) {
 	n, ok := protocol.ParseInt(string(arg))
 	switch {
@@ -84,28 +84,28 @@ func (s *Server) parseDatabase(arg []byte) (db int, refusal protocol.Value, refu
 	return int(n), protocol.Value{}, false
 }
 
-// largeSource is the size from which sources are compiled one at a time. The largest source takes a
-// tenth of a second, and a hundred connections must not take all cores.
+// largeSource is the size from which sources are compiled one at a time. The largest source takes a tenth of a second,
+// and a hundred connections must not occupy all cores.
 const largeSource = fsm.LargeSource
 
-// compileCacheSize is the least number of remembered sources. At most twice as many are remembered.
+// compileCacheSize bounds the remembered sources: at least this many, at most twice as many.
 const compileCacheSize = 1024
 
-// compiler is what a compileCache needs of the [Backend].
+// compiler is the part of the [Backend] that a compileCache uses.
 type compiler interface {
 	Compile(source string) error
 	Compiled(source string) bool
 }
 
-// compileCache remembers by SHA-1 which Lua sources compiled on this node, so that EVAL does not
-// compile a known source again. A source that does not compile is not remembered, so the sender
-// waits for the compiler each time. Of large sources the backend remembers the programs: the log must not wait for one.
+// compileCache remembers, by SHA-1, the Lua sources that compiled on this node, so that EVAL compiles a source once. It
+// does not remember a source that does not compile, so its sender waits for the compiler each time. The backend keeps
+// the programs of large sources, since the log must not wait for them.
 type compileCache struct {
 	compiler  compiler
 	largeTurn chan struct{} // has room for one compilation of a large source
 
 	mu sync.Mutex
-	// When recent is full, recent becomes former, and the old former is forgotten.
+	// If recent is full, it becomes former, and the old former is dropped.
 	recent, former map[[sha1.Size]byte]struct{}
 }
 
@@ -113,7 +113,7 @@ func newCompileCache(c compiler) *compileCache {
 	return &compileCache{compiler: c, largeTurn: make(chan struct{}, 1), recent: make(map[[sha1.Size]byte]struct{})}
 }
 
-// check returns why source does not compile; nil when it does.
+// check returns why a source does not compile, or nil.
 func (s *compileCache) check(source []byte) error {
 	if len(source) >= largeSource {
 		return s.checkLarge(string(source))

@@ -16,7 +16,7 @@ func waitHandlers() map[string]handler {
 	}
 }
 
-// wait answers how many other nodes have all acknowledged writes.
+// wait runs WAIT: it replies with the number of other nodes that have all acknowledged writes.
 func wait(c *conn, args [][]byte) protocol.Value {
 	n, ok := protocol.ParseInt(string(args[1]))
 	if !ok {
@@ -29,8 +29,7 @@ func wait(c *conn, args [][]byte) protocol.Value {
 	return protocol.Integer(int64(c.waitReplicated(n, timeout)))
 }
 
-// waitAOF answers the same for disks. This node's disk always counts, since no write is
-// acknowledged before a majority has stored it.
+// waitAOF runs WAITAOF. This node's disk always counts, since a majority has stored every acknowledged write.
 func waitAOF(c *conn, args [][]byte) protocol.Value {
 	local, ok := protocol.ParseInt(string(args[1]))
 	switch {
@@ -53,7 +52,7 @@ func waitAOF(c *conn, args [][]byte) protocol.Value {
 	return protocol.Array(protocol.Integer(1), protocol.Integer(int64(c.waitReplicated(n, timeout))))
 }
 
-// parseTimeout reads milliseconds; 0 means no limit.
+// parseTimeout parses milliseconds; 0 is no limit.
 func parseTimeout(word []byte) (d time.Duration, refusal protocol.Value, refused bool) {
 	millis, ok := protocol.ParseInt(string(word))
 	switch {
@@ -65,7 +64,7 @@ func parseTimeout(word []byte) (d time.Duration, refusal protocol.Value, refused
 	return time.Duration(min(millis, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond, protocol.Value{}, false
 }
 
-// waitReplicated asks the backend. Inside MULTI there is no waiting, as in Redis.
+// waitReplicated waits for other nodes. As in Redis, there is no waiting inside MULTI.
 func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
 	if c.executing || n <= 0 {
 		ended, cancel := context.WithCancel(context.Background())
@@ -79,13 +78,13 @@ func (c *conn) waitReplicated(n int64, timeout time.Duration) int {
 	return have
 }
 
-// scriptKill always refuses, because a script ends by itself or at the limit of its budget.
+// scriptKill always refuses: a script ends by itself, or at the limit of its budget.
 func scriptKill(*conn, [][]byte) protocol.Value {
 	return protocol.ErrNotBusy.Value()
 }
 
-// whileConnected runs f with a context that ends when the client leaves or the server shuts down.
-// Replies to earlier commands are written first, and input that arrives meanwhile is kept.
+// whileConnected runs f with a context that ends when the client disconnects or the server stops. It first writes the
+// replies to earlier commands, and keeps input that arrives meanwhile.
 func (c *conn) whileConnected(f func(ctx context.Context)) {
 	c.write()
 	ctx, cancel := context.WithCancel(c.ctx)

@@ -2,15 +2,15 @@ package frontend
 
 import "github.com/holdfast/holdfast/protocol"
 
-// watches are the keys that a connection watches, with their marks.
+// watches has the keys that a connection watches, with their marks.
 type watches struct {
 	keys []protocol.Watch
-	// index has the keys. bytes is the memory for the keys.
+	// index has the keys. bytes is their memory.
 	index map[watchedKey]struct{}
 	bytes int
-	// pending is the number of WATCH requests without a reply yet.
+	// pending counts the WATCH requests without a reply yet.
 	pending int
-	// broken: a WATCH failed, so EXEC must not run, even if the client ignored the error.
+	// broken is set if a WATCH failed. EXEC must then not run, even if the client ignored the error.
 	broken bool
 	// generation changes when the watches are cleared, so that late marks are recognised.
 	generation int
@@ -25,7 +25,7 @@ type watchedKey struct {
 	key string
 }
 
-// add starts watching a key, and returns false if the key was watched already.
+// add adds a key, and returns false if the key is watched already.
 func (ws *watches) add(db int, key string) bool {
 	if ws.index == nil {
 		ws.index = make(map[watchedKey]struct{})
@@ -40,7 +40,7 @@ func (ws *watches) add(db int, key string) bool {
 	return true
 }
 
-// watch asks for the marks of new keys. A key that is watched already keeps its first mark.
+// watch requests the marks of new keys. A key that is watched already keeps its first mark.
 func watch(c *conn, req *request) {
 	if c.tx != nil {
 		c.reply(nil, protocol.ErrWatchInMulti.Value())
@@ -75,7 +75,7 @@ func watch(c *conn, req *request) {
 	c.addRequest(slot{kind: slotWatch, row: req.row, from: from, to: len(ws.keys), generation: ws.generation}, false, 0)
 }
 
-// noteMarks stores the marks in v, and returns WATCH's reply.
+// noteMarks stores the marks in v, and returns the reply to WATCH.
 func (ws *watches) noteMarks(s *slot, v protocol.Value) protocol.Value {
 	good := v.Kind == protocol.KindArray && len(v.Elems) == s.to-s.from
 	if s.generation == ws.generation {
