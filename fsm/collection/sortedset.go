@@ -116,23 +116,6 @@ func (z *SortedSet) enlarge() {
 	z.small = ""
 }
 
-// TrySmall makes a sorted set small if it has few members, which are short: as Redis does with the result of a
-// union.
-func (z *SortedSet) TrySmall() {
-	if !z.large() || z.count > maxPacked {
-		return
-	}
-	made, short := NewSortedSet(), true
-	z.Ascend(0, func(member string, score float64) bool {
-		short = len(member) <= maxPackedWord
-		made.Put(member, score)
-		return short
-	})
-	if short {
-		*z = *made
-	}
-}
-
 // Score is the score of a member.
 func (z *SortedSet) Score(member string) (score float64, ok bool) {
 	if z.large() {

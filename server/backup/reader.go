@@ -77,9 +77,6 @@ func (r *Reader) Read(b []byte) (int, error) {
 // Summary is what the file's end says, after Read has returned [io.EOF].
 func (r *Reader) Summary() Summary { return r.summary }
 
-// Taken is how many bytes of the file were read.
-func (r *Reader) Taken() int64 { return r.taken }
-
 // advance reads the next block.
 func (r *Reader) advance() error {
 	sum := r.sum.Sum(nil)
