@@ -311,8 +311,7 @@ func TestClientDetailsAreBounded(t *testing.T) {
 
 // TestClientsAnswersAreBounded, and say nothing of another life of the node.
 func TestClientsAnswersAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		answer(c, "CLIENT", "SETNAME", strings.Repeat("x", 100))
 		q := ClientsQuestion{Incarnation: here.Epoch, Conns: make([]int64, 2*perQuestion)}
@@ -328,8 +327,7 @@ func TestClientsAnswersAreBounded(t *testing.T) {
 
 // TestPollsAreShown: who polls for a stock lock is shown as a waiter, beside what is known of the client.
 func TestPollsAreShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		holder, poller := s.dial(), s.dial()
 		require.Equal(t, "+OK\r\n", answer(holder, "SET", "k", "holder", "NX", "PX", "900000"))
 		answer(poller, "CLIENT", "SETNAME", "next")
@@ -360,8 +358,7 @@ func TestPollsAreShown(t *testing.T) {
 
 // TestStrangersMakeRoom: clients that have not authenticated cannot shut out others.
 func TestStrangersMakeRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Users: asks("sesame"), Limits: Limits{MaxClients: 3}}, newCluster())
+	inBubble(t, Config{Users: asks("sesame"), Limits: Limits{MaxClients: 3}}, func(t *testing.T, s *testServer) {
 		dial := func(commands ...string) *testClient {
 			c := s.dial()
 			if len(commands) > 0 {
@@ -406,8 +403,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 // TestFewAreToldThatThereIsNoRoom: connections that are refused, and take their time, do not add
 // up.
 func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{MaxClients: 1}}, newCluster())
+	inBubble(t, Config{Limits: Limits{MaxClients: 1}}, func(t *testing.T, s *testServer) {
 		s.dial()
 		settle()
 		var all []net.Conn

@@ -130,8 +130,7 @@ func TestFillOfPrefixes(t *testing.T) {
 // TestFillOfPrefixLengths: the lengths of the prefixes of all clients together are bounded. A length is free again
 // when the last client with such a prefix has gone.
 func TestFillOfPrefixLengths(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		good := s.dial()
 		settle()
 		track := func(c *testClient, length int) string {
@@ -165,9 +164,8 @@ func TestFillOfPrefixLengths(t *testing.T) {
 // others have gone. A name that stands in a request often counts each time, so few clients take many seats.
 func TestFillOfWaiters(t *testing.T) {
 	protocoltest.SkipShort(t, "fills a limit")
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		good := s.dial()
 		settle()
 		words := append(append([]string{"BLPOP"}, strings.Split(strings.Repeat("q ", 50_000), " ")[:50_000]...), "0")
@@ -205,9 +203,7 @@ func TestFillOfWaiters(t *testing.T) {
 
 // TestFillOfLockQueues: many clients wait for locks. When they have gone nothing waits, and no grant is lost to them.
 func TestFillOfLockQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		good := s.dial()
 		settle()
 		require.Equal(t, ":1\r\n", answer(good, "LOCK.ACQUIRE", "k", "me", "PX", "1000000"))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,9 +68,8 @@ func TestGoRedis(t *testing.T) {
 // TestGoRedisPipeline: a pipeline that the client writes in several pieces is one batch all the
 // same.
 func TestGoRedisPipeline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := goRedis(t, s, redis.Options{PoolSize: 1})
 		ctx := t.Context()
 		require.NoError(t, c.Ping(ctx).Err())

@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -381,6 +382,12 @@ func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 	s := startOn(t, cfg, cl, ln)
 	s.ln = ln
 	return s
+}
+
+// inBubble has a test look at a server in virtual time.
+func inBubble(t *testing.T, cfg Config, test func(t *testing.T, s *testServer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, start(t, cfg, newCluster())) })
 }
 
 func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer {

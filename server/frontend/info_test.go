@@ -39,8 +39,7 @@ func infoFields(t *testing.T, c *testClient, sections ...string) map[string]stri
 
 // TestInfoHasWhatClientsParse names the fields that some client library reads.
 func TestInfoHasWhatClientsParse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		for _, sections := range [][]string{nil, {"all"}, {"everything"}, {"default"}} {
 			fields := infoFields(t, c, sections...)
@@ -65,9 +64,8 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 
 // INFO waits for the writes of its own connection, and for no others.
 func TestInfoWaitsForOwnWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		one, two := s.dial(), s.dial()
 		infoFields(t, one)
 		for _, words := range [][]string{{"SET", "a", "1"}, {"SET", "b", "1"}, {"GET", "a"}} {
@@ -83,9 +81,8 @@ func TestInfoWaitsForOwnWrites(t *testing.T) {
 
 // INFO of the leader shows followers that make no progress, beside followers that answer.
 func TestInfoShowsStalledFollowers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		cl.set(func() {
 			cl.status.Stalled = []replica.Stalled{{Member: member("3"), LogIndex: 40, For: 3500 * time.Millisecond}}
@@ -98,8 +95,7 @@ func TestInfoShowsStalledFollowers(t *testing.T) {
 }
 
 func TestInfoCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		sent := append(sets(10), command("NOSUCH")...)
 		c.deliver(sent)
@@ -190,8 +186,7 @@ func TestKillByAddressOfThisSide(t *testing.T) {
 // TestInfoHasWhatToolsRead: the lines that redis-cli --stat, RedisInsight and redis_exporter read are there, with
 // numbers.
 func TestInfoHasWhatToolsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Memory: Memory{MachineBytes: 8 << 30}}, newCluster())
+	inBubble(t, Config{Memory: Memory{MachineBytes: 8 << 30}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		for _, line := range []string{"SET k v", "GET k", "MGET k none none"} {
 			answer(c, strings.Fields(line)...)
@@ -230,8 +225,7 @@ func TestInfoHasWhatToolsRead(t *testing.T) {
 // TestCommandsCountInRates: INFO tells the commands and bytes per second of late, of commands of the cluster and of the
 // node alone.
 func TestCommandsCountInRates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		for _, line := range []string{"SET key value4", "ECHO x"} {
 			time.Sleep(5 * time.Second)
@@ -268,9 +262,8 @@ func TestInfoMemory(t *testing.T) {
 
 // TestConfigGetFindsWhatWasSet: the setting is state, so a client's own write is waited for.
 func TestConfigGetFindsWhatWasSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		require.Equal(t, "+OK\r\n", answer(c, "CONFIG", "SET", "notify-keyspace-events", "KEA"))
 		answer(c, "CONFIG", "GET", "maxclients")

@@ -40,8 +40,7 @@ func TestSlowReader(t *testing.T) {
 		{"above it", 1000, time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
+			inBubble(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, func(t *testing.T, s *testServer) {
 				good := s.dial()
 				answer(good, "SET", "k", strings.Repeat("x", 1000))
 				began := time.Now()
@@ -68,8 +67,7 @@ func TestSlowReader(t *testing.T) {
 
 // TestSlowButSteadyReader: a client that reads slowly is served all the same.
 func TestSlowButSteadyReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, newCluster())
+	inBubble(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		c.deliver(command("SET", "k", strings.Repeat("x", 1000)))
 		slow := s.silent()
@@ -88,9 +86,8 @@ func TestSlowButSteadyReader(t *testing.T) {
 // TestDrain: at shutdown commands in flight are answered, idle clients are disconnected at once,
 // and new clients are refused.
 func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		idle, busy, waiting, half := s.dial(), s.dial(), s.dial(), s.dial()
 		idle.send(command("PING"))
 		waiting.send(command("WAIT", "9", "0"))
@@ -128,9 +125,8 @@ func TestDrain(t *testing.T) {
 // TestDrainEndsClientsThatHaveMore: commands in flight are answered, and the commands behind them
 // are not begun.
 func TestDrainEndsClientsThatHaveMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{Limits: Limits{MaxPipeline: 2}}, cl)
+	inBubble(t, Config{Limits: Limits{MaxPipeline: 2}}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
 		c := s.dial()
@@ -204,9 +200,8 @@ func TestLoadRepliesBeforeItCloses(t *testing.T) {
 // TestDrainIsBounded: commands that do not end in time are cut off, and Serve returns as soon as
 // the backend does.
 func TestDrainIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{Timeouts: Timeouts{ShutdownTimeout: 3 * time.Second}}, cl)
+	inBubble(t, Config{Timeouts: Timeouts{ShutdownTimeout: 3 * time.Second}}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		busy := s.dial()
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
@@ -229,8 +224,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // TestNoLeaks: nothing is left of a connection, whatever the connection was doing at its end.
 func TestNoLeaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Options: Options{Debug: true}}, newCluster())
+	inBubble(t, Config{Options: Options{Debug: true}}, func(t *testing.T, s *testServer) {
 		for _, line := range []string{
 			"PING", "MULTI", "WATCH k", "WAIT 9 0", "DEBUG SLEEP 1000", "SET k v", "QUIT",
 			"CLIENT REPLY OFF",
@@ -377,8 +371,7 @@ func TestLastReplyIsTheEnd(t *testing.T) {
 		{"tracking", "CLIENT GETREDIR", ":1\r\n", [][]byte{command("CLIENT", "TRACKING", "ON", "BCAST")}, quit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{}, newCluster())
+			inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 				leaver, other := s.silent(), s.dial()
 				buf := make([]byte, 4096)
 				for _, b := range c.before {
@@ -409,8 +402,7 @@ func TestLastReplyIsTheEnd(t *testing.T) {
 // TestKilledClientIsGone: behind the reply of CLIENT KILL the client shows in no answer, though its connection may end
 // later.
 func TestKilledClientIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		victim, killer := s.silent(), s.dial()
 		go victim.Write(command("PING")) // its reply is never taken
 		settle()

@@ -40,8 +40,7 @@ func (c *testClient) pings(n int) {
 
 // TestPace: a user's connections share the commands of a second, whoever sends more is slowed down, and others are not.
 func TestPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Users: limitedUsers(t, "user a max-commands-per-second 10")}, newCluster())
+	inBubble(t, Config{Users: limitedUsers(t, "user a max-commands-per-second 10")}, func(t *testing.T, s *testServer) {
 		defer s.stop()
 		one, two, other := s.dial(), s.dial(), s.dial()
 		began := time.Now()

@@ -36,8 +36,7 @@ func (u unread) ask(reply string, words ...string) {
 func TestUnreadGrantIsGivenBack(t *testing.T) {
 	for _, notify := range []string{"", "NOTIFY"} {
 		for _, reads := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{}, newCluster())
+			inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 				nc, err := s.ln.dial()
 				require.NoError(t, err)
 				waiter, other := unread{t, nc}, s.dial()
@@ -75,8 +74,7 @@ func TestUnreadGrantIsGivenBack(t *testing.T) {
 
 // TestHalfReadGrantIsGivenBack: a grant of several locks was told with the last of its messages, not before.
 func TestHalfReadGrantIsGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		nc, err := s.ln.dial()
 		require.NoError(t, err)
 		waiter, other := unread{t, nc}, s.dial()
@@ -125,9 +123,8 @@ func TestUncertainWaitLeaves(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cl := newCluster()
-				s := start(t, Config{}, cl)
+			inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+				cl := s.cluster
 				waiter, other := s.dial(), s.dial()
 				if c.take != nil {
 					require.Equal(t, ":1\r\n", answer(other, c.take...))
@@ -146,9 +143,8 @@ func TestUncertainWaitLeaves(t *testing.T) {
 
 // TestUncertainSessionIsRenewed: it may have been opened.
 func TestUncertainSessionIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		for _, of := range []struct {
 			failure error
@@ -202,9 +198,8 @@ func TestSlowSessionIsCutInTime(t *testing.T) {
 // TestHeartbeatStaysWithItsNode: the log does not have the word, a word in its place is refused, and RESET takes it
 // back.
 func TestHeartbeatStaysWithItsNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go cl.clients.Run(ctx)
@@ -260,8 +255,7 @@ func answer(c *testClient, words ...string) string {
 
 // TestNoticesAreBounded: in number and in bytes. What ends is not counted any more.
 func TestNoticesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		holder, c := s.dial(), s.dial()
 		key := strings.Repeat("k", 60_000)
 		require.Equal(t, ":1\r\n", answer(holder, "LOCK.ACQUIRE", key, "holder", "PX", "60000"))

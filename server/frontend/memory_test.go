@@ -37,8 +37,7 @@ func TestGreediestIsCutOff(t *testing.T) {
 		{"even that one, when nothing else helps", true, 9 << 20, []bool{false, true, false, false}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: 6 << 20}}, newCluster())
+			inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 6 << 20}}, func(t *testing.T, s *testServer) {
 				clients := []*testClient{s.dial(), s.dial(), s.dial(), s.dial()}
 				if test.spare {
 					for _, c := range append(clients[1:2:2], clients[3]) {
@@ -70,8 +69,7 @@ func TestGreediestIsCutOff(t *testing.T) {
 // TestSparedClientsRaiseNoLimit: what was over the limit, with nobody to cut off, and is not any more, gives the next
 // client nothing.
 func TestSparedClientsRaiseNoLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: 4 << 20}}, newCluster())
+	inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 4 << 20}}, func(t *testing.T, s *testServer) {
 		spared, next := s.dial(), s.dial()
 		spared.send(command("CLIENT", "NO-EVICT", "ON"))
 		spared.queue(6 << 20)

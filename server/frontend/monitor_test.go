@@ -3,7 +3,6 @@ package frontend
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +12,7 @@ import (
 
 // TestMonitorThatDoesNotRead: a monitor that reads nothing is cut off, and holds nobody up meanwhile.
 func TestMonitorThatDoesNotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{MaxOutputBytes: 1 << 20}}, newCluster())
+	inBubble(t, Config{Limits: Limits{MaxOutputBytes: 1 << 20}}, func(t *testing.T, s *testServer) {
 		m, err := s.ln.dial()
 		require.NoError(t, err)
 		defer m.Close()
@@ -39,8 +37,7 @@ func TestMonitorThatDoesNotRead(t *testing.T) {
 
 // TestMonitorsOfLongScripts: a script that calls more than can be told ends the monitors' connections.
 func TestMonitorsOfLongScripts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		m, c := s.dial(), s.dial()
 		m.deliver(command("MONITOR"))
 		c.send(command("EVAL", "for i = 1, ARGV[1] do redis.call('set', 'k', string.rep('x', 1000000)) end", "0", "15"))
@@ -58,8 +55,7 @@ func TestMonitorsOfLongScripts(t *testing.T) {
 
 // TestLastMonitorLeaves: the state machine tells what scripts call while there is a monitor.
 func TestLastMonitorLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		listens := func() bool {
 			settle()
 			s.mu.Lock()
@@ -84,8 +80,7 @@ func TestLastMonitorLeaves(t *testing.T) {
 
 // TestMonitorsMicroseconds: a time has six digits behind the point.
 func TestMonitorsMicroseconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		m, c := s.dial(), s.dial()
 		answer(m, "MONITOR")
 		time.Sleep(70*time.Microsecond - time.Duration(time.Now().Nanosecond())%time.Second + time.Second)

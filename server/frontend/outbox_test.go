@@ -37,8 +37,7 @@ func (s *testServer) postAll(m *push.Message) {
 // TestPostWakesIdleConnection: a message leaves at once, in the version of the client, and the client is
 // served as before.
 func TestPostWakesIdleConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Timeouts: Timeouts{IdleTimeout: time.Minute}}, newCluster())
+	inBubble(t, Config{Timeouts: Timeouts{IdleTimeout: time.Minute}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		settle()
 		for range 3 {
@@ -68,9 +67,8 @@ func TestPostWakesIdleConnection(t *testing.T) {
 // TestMessagesLeaveBetweenPipelines: messages that come while a batch is executed leave behind its
 // replies.
 func TestMessagesLeaveBetweenPipelines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{Limits: Limits{MaxPipeline: 2}}, cl)
+	inBubble(t, Config{Limits: Limits{MaxPipeline: 2}}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		gate := make(chan struct{})
 		cl.set(func() { cl.gate = gate })
@@ -88,8 +86,7 @@ func TestMessagesLeaveBetweenPipelines(t *testing.T) {
 
 // TestMessageAroundHalfCommand: a message that comes within a command does not harm the command.
 func TestMessageAroundHalfCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		echo := command("ECHO", "hello")
 		c.deliver(echo[:12])
@@ -103,8 +100,7 @@ func TestMessageAroundHalfCommand(t *testing.T) {
 
 // TestLargeMessage: a message larger than a piece of output arrives whole.
 func TestLargeMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		settle()
 		text := strings.Repeat("0123456789", 100_000)
@@ -246,8 +242,7 @@ func TestOutputLimits(t *testing.T) {
 		{"another client, above its soft limit", false, 900_000, time.Second, 3 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{Limits: Limits{MaxOutputBytes: 600_000, PubSub: limit}}, newCluster())
+			inBubble(t, Config{Limits: Limits{MaxOutputBytes: 600_000, PubSub: limit}}, func(t *testing.T, s *testServer) {
 				s.silent()
 				settle()
 				bad := s.clients()[0]
@@ -307,8 +302,7 @@ func TestSoftLimitCountsAnew(t *testing.T) {
 // TestMessagesCountOnce: a message for many clients is counted once, until the last client has taken it,
 // and the client for which most waits makes room.
 func TestMessagesCountOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Memory: Memory{MaxMemoryClientsBytes: 1 << 20}}, newCluster())
+	inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 1 << 20}}, func(t *testing.T, s *testServer) {
 		idle := s.memory.total.Load()
 		require.Zero(t, idle)
 		for range 3 {
@@ -348,8 +342,7 @@ func TestMessagesCountOnce(t *testing.T) {
 
 // TestPostAtTheEnd: posting to a connection that ends does no harm, and leaves nothing behind.
 func TestPostAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		settle()
 		conn := s.clients()[0]

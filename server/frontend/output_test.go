@@ -176,8 +176,7 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 
 // TestTransactionTooLargeToAnswer: EXEC had its effects, and so had SELECT.
 func TestTransactionTooLargeToAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, newCluster())
+	inBubble(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		c.send(command("SET", "k", strings.Repeat("x", 600)))
 		for _, line := range []string{"MULTI", "GET k", "GET k", "SELECT 3", "SET in3 yes", "EXEC", "GET in3"} {
@@ -240,9 +239,8 @@ func TestStrangersMustRead(t *testing.T) {
 // TestFewRepliesWaitForTheBatch: this node's own replies do not add up without bound behind a
 // command that waits for the cluster.
 func TestFewRepliesWaitForTheBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		docs := len(protocol.Redis().DocumentCommands(nil).AppendTo(nil, protocol.RESP2))
 		c.deliver(bytes.Repeat(append(command("GET", "k"), command("COMMAND", "DOCS")...), 20))

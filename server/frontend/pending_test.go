@@ -3,7 +3,6 @@ package frontend
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -37,8 +36,7 @@ func (s *testServer) parkEcho() *parked {
 // TestPark: the reply comes when it is complete, messages come before, and the pipeline behind is served
 // afterwards, in order.
 func TestPark(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Timeouts: Timeouts{IdleTimeout: time.Second}}, newCluster())
+	inBubble(t, Config{Timeouts: Timeouts{IdleTimeout: time.Second}}, func(t *testing.T, s *testServer) {
 		p := s.parkEcho()
 		c := s.dial()
 		c.deliver(append(append(command("SET", "k", "v"), command("ECHO", "x")...), command("GET", "k")...))
@@ -79,8 +77,7 @@ func TestParkedConnectionEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, Config{Limits: Limits{MaxQueryBytes: 64 << 10}}, newCluster())
+			inBubble(t, Config{Limits: Limits{MaxQueryBytes: 64 << 10}}, func(t *testing.T, s *testServer) {
 				p := s.parkEcho()
 				c := s.dial()
 				c.deliver(command("ECHO", "x"))
@@ -98,8 +95,7 @@ func TestParkedConnectionEnds(t *testing.T) {
 
 // TestParkHoldsNothing: a parked connection without input behind the command has no buffer.
 func TestParkHoldsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		s.parkEcho()
 		c := s.dial()
 		c.deliver(command("ECHO", "x"))

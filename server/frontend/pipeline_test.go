@@ -50,9 +50,8 @@ func names(t *testing.T, u replica.Batch) (all []string) {
 
 // TestHints: what a batch says of itself to those that schedule it.
 func TestHints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		large := "return 1 --" + strings.Repeat("x", largeSource)
 		for want, pipelines := range map[protocol.Hints][][]string{
 			protocol.CreateIfAbsent: {{"SETNX k v"}, {"SET k v PX 9 nx"}, {"set k v NX"}},
@@ -102,9 +101,8 @@ func TestHints(t *testing.T) {
 
 // TestLongScriptsSayTheirWork: a batch says what its scripts did when they ran last, and the next batch nothing of it.
 func TestLongScriptsSayTheirWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		const source = "for i=1,200000 do end return 1"
 		sha := fmt.Sprintf("%x", sha1.Sum([]byte(source)))
 		eval, evalsha := command("EVAL", source, "0"), command("EVALSHA", sha, "0")
@@ -132,9 +130,8 @@ func TestLongScriptsSayTheirWork(t *testing.T) {
 }
 
 func TestPipelineIsOneBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		c.deliver(sets(1000))
 		got, _ := c.take()
@@ -150,9 +147,8 @@ func TestPipelineIsOneBatch(t *testing.T) {
 // arrives. As long as a command is incomplete and the next piece is near, the pipeline is one
 // batch.
 func TestPipelineInPieces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		all := sets(200)
 		for _, piece := range []int{1, 7, 511, 512, 513, 4096} {
 			c := s.dial()
@@ -175,9 +171,8 @@ func TestPipelineInPieces(t *testing.T) {
 // TestHalfACommandIsWaitedForBriefly: the complete commands before half a command are answered
 // although the rest never comes.
 func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		half := command("SET", "k", "half")
 		c.send(append(sets(2), half[:10]...))
@@ -199,9 +194,8 @@ func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 }
 
 func TestPipelineDepth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{Limits: Limits{MaxPipeline: 100}}, cl)
+	inBubble(t, Config{Limits: Limits{MaxPipeline: 100}}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		c.deliver(sets(250))
 		got, _ := c.take()
@@ -217,9 +211,8 @@ func TestPipelineDepth(t *testing.T) {
 // TestPipelineOrder: local and data commands are answered in the order sent, and the data commands
 // make one batch all the same.
 func TestPipelineOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		var b []byte
 		for _, line := range []string{
@@ -248,9 +241,8 @@ func TestPipelineOrder(t *testing.T) {
 
 // TestReadsAloneAreNoWrite: only a batch with a write goes through the log.
 func TestReadsAloneAreNoWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		for _, row := range []struct {
 			line  string
@@ -281,9 +273,8 @@ func TestReadsAloneAreNoWrite(t *testing.T) {
 
 // TestBigCommandsGoAlone: a batch stays small, unless a single command is big.
 func TestBigCommandsGoAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		big := strings.Repeat("x", batchBytes)
 		c.deliver(append(append(sets(3), command("SET", "big", big)...), sets(2)...))
@@ -414,9 +405,7 @@ func TestPipelineOverTCP(t *testing.T) {
 
 // TestBigRepliesInPieces: a reply larger than a chunk of output arrives whole.
 func TestBigRepliesInPieces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		var keys []string
 		value := make([]byte, 300)
@@ -472,8 +461,7 @@ func converseInPieces(t *testing.T, cfg Config, pieces [][]byte) string {
 
 // TestTransactionsAreBounded: all queued commands count together.
 func TestTransactionsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{Limits: Limits{MaxQueryBytes: 1000}}, newCluster())
+	inBubble(t, Config{Limits: Limits{MaxQueryBytes: 1000}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		c.send(command("MULTI"))
 		for range 20 {

@@ -40,8 +40,7 @@ func gather(t *testing.T, s *Server) map[string]map[string]float64 {
 // TestPrometheusCommands: calls are counted by name and outcome, with how long they took; errors by their prefix,
 // unless a script made it up; and no label is a key.
 func TestPrometheusCommands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		for _, line := range []string{
 			"SET secret v", "SET secret v", "HGET secret f", "SET secret",

@@ -92,9 +92,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 
 // TestSubscribeWhileBehind: a node that cannot catch up refuses subscriptions, and serves them later.
 func TestSubscribeWhileBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		cl.set(func() { cl.fail = errorRow("CLUSTERDOWN No leader is known, the command was not applied") })
 		c := s.dial()
 		require.Equal(t, "-CLUSTERDOWN No leader is known, the command was not applied\r\n", answer(c, "SUBSCRIBE", "a"))
@@ -111,9 +110,8 @@ func TestSubscribeWhileBehind(t *testing.T) {
 // TestLateSubscriptionIsNotConfirmed: when the node's lease ends before the subscriptions begin, the client hears of
 // none, however many fill the buffer meanwhile.
 func TestLateSubscriptionIsNotConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		require.Equal(t, ":0\r\n", answer(c, "PUBLISH", "c", "before"))
 		cl.set(func() { cl.lag = replica.PresenceLease + time.Second })
@@ -154,8 +152,7 @@ func TestSlowSubscriber(t *testing.T) {
 // TestPrefixesAreBounded: the prefixes of BCAST count as the client's memory, more than the limit are
 // refused, and nothing is left of them when the client leaves.
 func TestPrefixesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{}, newCluster())
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
 		words := []string{"CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST"}
 		for i := range tracking.MaxPrefixes {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,8 +25,7 @@ func TestRedconReadsWhatWeWrite(t *testing.T) {
 		if strings.Contains(conversation, "REPLY") || strings.Contains(conversation, "HELLO") {
 			continue
 		}
-		synctest.Test(t, func(t *testing.T) {
-			s := start(t, Config{}, newCluster())
+		inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 			c := s.dial()
 			_, sent := conversationBytes(t, conversation)
 			c.deliver(sent)

@@ -59,8 +59,7 @@ func TestTLS(t *testing.T) {
 // TestTLSHandshakeIsBounded: a client that connects and sends nothing is cut off.
 func TestTLSHandshakeIsBounded(t *testing.T) {
 	own, _ := certificate(t)
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}}, newCluster())
+	inBubble(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}}, func(t *testing.T, s *testServer) {
 		began := time.Now()
 		nc := s.silent()
 		_, err := nc.Read(make([]byte, 1))

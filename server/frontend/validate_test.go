@@ -63,9 +63,8 @@ func TestScriptsRemembersWhatCompiled(t *testing.T) {
 
 // TestBadScriptsStayOnThisNode: nothing is proposed for a source that does not compile.
 func TestBadScriptsStayOnThisNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		c := s.dial()
 		for _, line := range [][]string{
 			{"EVAL", "return (", "0"},
@@ -113,9 +112,8 @@ func TestLargeSourcesTakeTurns(t *testing.T) {
 
 // What stands before a large source in a pipeline does not wait for the compiler.
 func TestPipelineGoesBeforeLargeSources(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newCluster()
-		s := start(t, Config{}, cl)
+	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+		cl := s.cluster
 		var before []int // batches executed until then
 		s.compiled.compiler = &testCompiler{compile: func(string) error {
 			before = append(before, len(cl.take()))
