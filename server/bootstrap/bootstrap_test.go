@@ -41,6 +41,12 @@ type world struct {
 	older map[string]bool
 }
 
+// inWorld has a test play in a world in virtual time.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, net: peertest.New(), disks: make(map[string]*storetest.Disk), lives: make(map[string]*life),
@@ -224,8 +230,7 @@ func (w *world) requireEntered(lives ...*life) store.Identity {
 }
 
 func TestThreeNodesFoundACluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		begun := time.Now()
 		id := w.requireEntered(w.start("n2"), w.start("n3"), w.start("n1"))
 		require.Less(t, time.Since(begun), time.Second)
@@ -246,8 +251,7 @@ func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
 		{[]byte{7, 7, 0}, []byte{0, 0, 0}},
 		{[]byte{7}, []byte{7}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			initial := make(map[string]string)
 			var lives []*life
 			for i := range c.can {
@@ -268,8 +272,7 @@ func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
 }
 
 func TestNodeAloneFoundsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		begun := time.Now()
 		alone := func(c *Config) { c.Initial = map[string]string{"n1": "n1:1"} }
 		one := w.start("n1", alone)
@@ -282,8 +285,7 @@ func TestNodeAloneFoundsAtOnce(t *testing.T) {
 
 // TestNodeThatIsDownIsNamed once, and nothing is founded without it.
 func TestNodeThatIsDownIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		one, two := w.start("n1"), w.start("n2")
 		time.Sleep(50 * time.Second)
 		require.Empty(t, one.store.Identity().ClusterID)
@@ -304,8 +306,7 @@ func TestNodeThatIsDownIsNamed(t *testing.T) {
 // TestEmptiedNodeHasNoPart in the cluster that it was in, whatever its flags.
 func TestEmptiedNodeHasNoPart(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 			w.wipe(name)
 			err := <-w.start(name).entered
@@ -361,8 +362,7 @@ func TestKilledWhileFounding(t *testing.T) {
 
 // TestNodesOfTwoClustersDoNotMix.
 func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"n1", "n2"} {
 			alone := func(c *Config) { c.Initial = map[string]string{name: name + ":1"} }
 			w.requireEntered(w.start(name, alone))
@@ -374,8 +374,7 @@ func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
 
 // TestConnectionsOfSettlingNodesEnd: nothing is left behind.
 func TestConnectionsOfSettlingNodesEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		synctest.Wait()
 		require.Zero(t, w.net.Connections())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -41,8 +40,7 @@ func (l *life) within(t *testing.T, d time.Duration) error {
 
 // TestContactsInAllFlags: nodes that have both flags, and all of them alike, found one cluster.
 func TestContactsInAllFlags(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var asked []string
 		flags := both(&asked, "n1:1", "n2:1", "n3:1")
 		w.requireEntered(w.start("n1", flags), w.start("n2", flags), w.start("n3", flags))
@@ -52,8 +50,7 @@ func TestContactsInAllFlags(t *testing.T) {
 
 // TestEmptiedNodeWithContactsJoins, also if it finds its cluster by the contacts alone.
 func TestEmptiedNodeWithContactsJoins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		stale := func(c *Config) { c.Initial = map[string]string{"n1": "n1:9", "n2": "n2:1", "n3": "n3:9"} }
 		for _, flags := range [][]func(*Config){{both(new([]string), "n8:1")}, {both(new([]string), "n1:1"), stale}} {
@@ -68,8 +65,7 @@ func TestEmptiedNodeWithContactsJoins(t *testing.T) {
 
 // TestNodeWithContactsFoundsNotAlone: it is to join them.
 func TestNodeWithContactsFoundsNotAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var asked []string
 		five := w.start("n5", alone, both(&asked, "n1:1"))
 		time.Sleep(10 * time.Second)
@@ -84,8 +80,7 @@ func TestNodeWithContactsFoundsNotAlone(t *testing.T) {
 
 // TestContactThatIsDown may be a member of a cluster: without it nothing is founded.
 func TestContactThatIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var asked []string
 		flags := both(&asked, "n9:1")
 		lives := []*life{w.start("n1", flags), w.start("n2", flags), w.start("n3", flags)}
@@ -109,8 +104,7 @@ func TestContactThatIsDown(t *testing.T) {
 
 // TestFounderThatWaitsIsHeard: the others say which nodes the founder still misses.
 func TestFounderThatWaitsIsHeard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.net.Cut("n1", "n3")
 		w.net.Cut("n3", "n1")
 		one, two := w.start("n1"), w.start("n2")
@@ -126,8 +120,7 @@ func TestFounderThatWaitsIsHeard(t *testing.T) {
 
 // TestKilledWhileJoiningARestoredNode: the node has no contacts, and goes on with its initial cluster.
 func TestKilledWhileJoiningARestoredNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		two := w.start("n2", func(c *Config) {
 			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Restored = "c7", true }))
 		})

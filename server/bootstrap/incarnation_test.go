@@ -154,8 +154,7 @@ func TestWhoVouches(t *testing.T) {
 		"no configuration":         {by: []string{"c"}, missing: []string{"one"}, enough: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				l := w.start("n1")
 				w.kill("n1") // nothing else asks
 				var all []members.Member

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,8 +43,7 @@ func joins(asked func(cluster string, self members.Member) (string, error)) func
 }
 
 func TestNodeJoins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var four *life
 		asked := 0
 		four = w.start("n4", joins(func(cluster string, self members.Member) (string, error) {
@@ -75,8 +73,7 @@ func TestNodeJoins(t *testing.T) {
 }
 
 func TestNodeThatIsNotTakenIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		require.NoError(t, <-w.start("n1", alone).entered)
 		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "the name n4 is in use", nil }))
 		require.ErrorContains(t, <-four.entered, "by n1:1: refused: the name n4 is in use")
@@ -94,8 +91,7 @@ func TestNodeThatIsNotTakenIn(t *testing.T) {
 
 // TestContactsOfTwoClusters: a node joins none of them. A contact that does not answer is left out.
 func TestContactsOfTwoClusters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		cluster := make(map[string]string)
 		for _, name := range []string{"n1", "n2"} {
 			cluster[name] = w.requireEntered(w.start(name, func(c *Config) {
@@ -119,8 +115,7 @@ func TestContactsOfTwoClusters(t *testing.T) {
 
 // TestJoinWithAnotherSecret: the operator is warned at once, and the members are not asked all the time.
 func TestJoinWithAnotherSecret(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.requireEntered(w.start("n1", alone))
 		w.secrets["n4"] = "another"
 		four := w.start("n4", joins(func(string, members.Member) (string, error) { return "", nil }), func(c *Config) {
@@ -138,8 +133,7 @@ func TestJoinWithAnotherSecret(t *testing.T) {
 
 // TestKilledWhileJoining: the cluster may have taken the node in. It goes on joining, or says what it was about.
 func TestKilledWhileJoining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		one := w.start("n1", alone)
 		require.NoError(t, <-one.entered)
 		var asked []string
@@ -163,8 +157,7 @@ func TestKilledWhileJoining(t *testing.T) {
 
 // TestOthersJoinARestoredNode, with empty folders, though it is not the first by name.
 func TestOthersJoinARestoredNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		two := w.start("n2", func(c *Config) {
 			require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.ClusterID, id.Restored = "c7", true }))
 		})
@@ -195,8 +188,7 @@ func restored(t *testing.T, seed string) func(*Config) {
 // TestRestoredNodesFoundTogether if all were restored of one file. A node that was emptied or restored since has no
 // part.
 func TestRestoredNodesFoundTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		same := restored(t, "s")
 		id := w.requireEntered(w.start("n2", same), w.start("n3", same), w.start("n1", same))
 		require.Len(t, id.Founders, 3)
@@ -211,8 +203,7 @@ func TestRestoredNodesFoundTogether(t *testing.T) {
 
 // TestOneRestoredNodeFoundsAlone when all have answered, and the others, with empty folders, join it.
 func TestOneRestoredNodeFoundsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		join := func(c *Config) {
 			c.Join = takenIn
 		}
@@ -234,8 +225,7 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 // joined n2. It joins n2, too.
 func TestAnswerOlderThanAnother(t *testing.T) {
 	for tick := range time.Duration(40) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			w.dialing = func(from, addr string) {
 				if from == "n3" && addr == "n1:1" {
 					time.Sleep(400 * time.Millisecond)
@@ -255,8 +245,7 @@ func TestAnswerOlderThanAnother(t *testing.T) {
 
 // TestRestoredNodesThatDiffer found nothing, and say why.
 func TestRestoredNodesThatDiffer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.start("n1", restored(t, "s"))
 		w.start("n2", restored(t, "another"))
 		w.start("n3")
@@ -282,8 +271,7 @@ func (l *life) watchMembership() { l.ended.Go(func() { _ = l.WatchMembership(l.c
 // TestAllNodesMoveAtOnce: they find each other by the addresses of the initial cluster, and each has the cluster agree
 // on its own.
 func TestAllNodesMoveAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		var agreed atomic.Pointer[members.Configuration]
 		first := members.NewConfiguration(1, id.Founders...)
@@ -330,8 +318,7 @@ func TestAllNodesMoveAtOnce(t *testing.T) {
 
 // TestRemovedNodeLearnsSo from any node that knows a newer configuration, and from no older one.
 func TestRemovedNodeLearnsSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		three := w.lives["n3"].store.Identity().ID
 		knows := func(index uint64, without string) func(*Config) {
@@ -362,8 +349,7 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 
 // TestRemovedNodeStartedAgain: it joined, was killed and removed. What it knows to be committed is of before it joined.
 func TestRemovedNodeStartedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
 		first := members.NewConfiguration(1, id.Founders...)
 		knows := func(index uint64) func(*Config) {
@@ -396,8 +382,7 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 // TestNodeRemovedBeforeItKnew: it joined, and was removed before it got the entry that added it. It goes by what the
 // cluster said when it took the node in.
 func TestNodeRemovedBeforeItKnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		one := w.requireEntered(w.start("n1", alone))
 		first := members.NewConfiguration(1, one.Founders...)
 		knows := func(index uint64) func(*Config) {
@@ -440,8 +425,7 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 
 // TestNodeAsksForItsVote until it has one, and never again.
 func TestNodeAsksForItsVote(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var voter atomic.Bool
 		var asked atomic.Int64
 		w.requireEntered(w.start("n1", alone))

@@ -296,6 +296,16 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 	return l
 }
 
+// linkedUp has a test look at both ends in virtual time.
+func linkedUp(t *testing.T, test func(t *testing.T, l *linked)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := link(t, same, same)
+		defer l.stop()
+		test(t, l)
+	})
+}
+
 // suspect is a connection through which nothing may pass any more.
 type suspect struct {
 	net.Conn
@@ -367,9 +377,7 @@ func (w wordy) Write(b []byte) (int, error) {
 
 // TestLink: all that goes over a link, there and back.
 func TestLink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		require.Nil(t, l.client.Wait(1, 0), "nobody can be asked")
 		l.receiver.Open(1)
 		first := l.writes.add("before")
@@ -464,9 +472,7 @@ func TestLinkComesAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := link(t, same, same)
-				defer l.stop()
+			linkedUp(t, func(t *testing.T, l *linked) {
 				l.receiver.Open(1)
 				l.client.SubscribeCommits(true)
 				l.client.Follow("n1")
@@ -496,9 +502,7 @@ func TestLinkComesAgain(t *testing.T) {
 
 // TestLinkThatIsGone: without a link a WAIT reaches no leader, and no batch is taken. A new link ends that.
 func TestLinkThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
 		l.client.Follow("n1")
 		require.Contains(t, l.takes(), "up to n1")
@@ -517,9 +521,7 @@ func TestLinkThatIsGone(t *testing.T) {
 
 // TestLinkIsRefused: by a node that does not lead, to a node that is no member, and by another node at the address.
 func TestLinkIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.client.Follow("n3")
 		require.Contains(t, l.takes(), "refused by n3")
 		l.client.Follow("n1")
@@ -550,9 +552,7 @@ func TestLinkIsRefused(t *testing.T) {
 		require.Contains(t, told, "known false")
 		require.Equal(t, "up to n1", told[len(told)-2], "%v", told)
 	})
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		inner := l.client.config.Dial
 		l.client.config.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return inner(ctx, "n1") }
 		l.receiver.Open(1)
@@ -566,9 +566,7 @@ func TestLinkIsRefused(t *testing.T) {
 // TestLargeRepliesOfALink: those that have no room together come one after the other; over a slow link they take longer
 // than a silence may. What is too large for a write is left to the follower's own log.
 func TestLargeRepliesOfALink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.config.CommandTimeout = time.Hour
 		l.receiver.Open(1)
 		l.client.Follow("n1")
@@ -643,9 +641,7 @@ func TestStatusBetweenParts(t *testing.T) {
 
 // TestOneAnswerIsMissing: a link on which others are answered stays.
 func TestOneAnswerIsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
 		l.client.Follow("n1")
 		l.writes.add("never")
@@ -659,9 +655,7 @@ func TestOneAnswerIsMissing(t *testing.T) {
 
 // TestLeaderChangesInAGreeting: no batch goes to a node that is followed no more.
 func TestLeaderChangesInAGreeting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.onGreeting = func() { l.client.Follow("") }
 		l.receiver.Open(1)
 		l.client.Follow("n1")
@@ -673,9 +667,7 @@ func TestLeaderChangesInAGreeting(t *testing.T) {
 
 // TestOtherVersionOfLinks: its node is told the verdict.
 func TestOtherVersionOfLinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
 		conn, err := l.net.Dial("n3:1")(t.Context(), "n1:1")
 		require.NoError(t, err)
@@ -695,9 +687,7 @@ func TestOtherVersionOfLinks(t *testing.T) {
 // TestStrangersOfALink: a connection without a whole greeting learns nothing, and ends; a node that cannot be greeted
 // back has no link.
 func TestStrangersOfALink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
 		hello := greeting{version: linkVersion, id: "n3"}.append(make([]byte, wire.Head), kindHello)
 		short, odd, other := append(make([]byte, wire.Head), kindHello), bytes.Clone(hello), bytes.Clone(hello)
@@ -730,9 +720,7 @@ func TestStrangersOfALink(t *testing.T) {
 // TestLeaderThatReadsNothing: a leader that takes no greeting is given up, and so is one that says none.
 func TestLeaderThatReadsNothing(t *testing.T) {
 	for _, reads := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			l := link(t, same, same)
-			defer l.stop()
+		linkedUp(t, func(t *testing.T, l *linked) {
 			l.client.config.Dial = func(context.Context, string) (net.Conn, error) {
 				conn, other := net.Pipe()
 				if reads {
@@ -751,9 +739,7 @@ func TestLeaderThatReadsNothing(t *testing.T) {
 // TestLinkThatTakesNothingEnds: when there is nothing more to read of a link, the leader does not wait for what it
 // still writes, which nobody takes.
 func TestLinkThatTakesNothingEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
 		conn, other := net.Pipe()
 		br := bufio.NewReader(other)
@@ -778,9 +764,7 @@ func TestLinkThatTakesNothingEnds(t *testing.T) {
 
 // TestReceiverWaitsForItsParts: Run has not ended while a read is made.
 func TestReceiverWaitsForItsParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := link(t, same, same)
-		defer l.stop()
+	linkedUp(t, func(t *testing.T, l *linked) {
 		release := make(chan struct{})
 		l.receiver.config.ReadLong = func([]protocol.Value, string, int, time.Time) ([]protocol.Value, error) {
 			<-release

@@ -57,8 +57,7 @@ func recording(p *tape) func(*Config) {
 }
 
 func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		var p tape
 		one, two := start(t, net, "n1", recording(&p)), start(t, net, "n2")
 		_ = dial(t, one, KindRaft, "n2")
@@ -78,8 +77,7 @@ func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
 // TestWhatAStrangerLearns: a stranger that knows the protocol, and not the secret, gets the node's ID, and no word
 // more.
 func TestWhatAStrangerLearns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		_ = start(t, net, "n1")
 		ask := func(who introduction) []byte {
 			who.lineage = firstLife
@@ -112,8 +110,7 @@ func TestWhatAStrangerLearns(t *testing.T) {
 }
 
 func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		var p tape
 		one, two := start(t, net, "n1", recording(&p)), start(t, net, "n2")
 		_ = dial(t, one, KindRaft, "n2")
@@ -137,8 +134,7 @@ func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
 // TestImpostorCannotReflectProofs plays both sides against each other: it
 // answers n1's dial with what n1 itself says to a dialer, and so gets n1's own proofs.
 func TestImpostorCannotReflectProofs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
 		lineage := len(firstLife.Append(nil))
 		l, err := net.Listen("n2:1")
@@ -231,8 +227,7 @@ func (a *authority) with(t *testing.T, name string) func(*Config) {
 }
 
 func TestMutualTLS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		ca := authorityBelow(t, newAuthority(t))
 		noSecret := func(c *Config) { c.Secrets = nil }
 		one := start(t, net, "n1", ca.with(t, "n1"), noSecret)
@@ -251,8 +246,7 @@ func TestMutualTLS(t *testing.T) {
 
 // TestCertificatesAreReplaced: a handshake takes what is in force, and connections from before stay.
 func TestCertificatesAreReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		older, newer := newAuthority(t), newAuthority(t)
 		until := time.Now().Add(time.Hour)
 		configs := map[string]*tls.Config{}
@@ -459,8 +453,7 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 // TestSecretIsBoundToTheTLSSession: somebody with a certificate of the cluster
 // and without its secret ends TLS on both sides, and passes on what is inside.
 func TestSecretIsBoundToTheTLSSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		ca := newAuthority(t)
 		misled := addresses()
 		misled.Hint("n2", "middle:1")

@@ -146,8 +146,7 @@ func TestMagicAtTheEnd(t *testing.T) {
 
 // TestStuckConnection: the next connections with its node have small segments, for a while.
 func TestStuckConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		small := map[string]bool{}
 		one := start(t, network, "n1", func(c *Config) {
 			inner := c.Dial
@@ -202,8 +201,7 @@ func TestCutOff(t *testing.T) {
 
 // TestRemovedNode: it is refused, also if nobody there wants to know; others are not.
 func TestRemovedNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one, three := start(t, network, "n1"), start(t, network, "n3")
 		two := start(t, network, "n2", func(c *Config) { c.Removed = func(id string) bool { return id == "n1" } })
 		_, err := one.Layer(KindForward).DialContext(t.Context(), "n2")

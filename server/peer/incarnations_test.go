@@ -54,8 +54,7 @@ var (
 // again it learns from a node that has proved itself.
 func TestLaterLifeWins(t *testing.T) {
 	for _, earlierDials := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			network := peertest.New()
+		inBubble(t, func(t *testing.T, network *peertest.Network) {
 			member := proved(firstLife, disk{})
 			one := start(t, network, "n1", member.in)
 			earlier := proved(firstLife, disk{})
@@ -114,8 +113,7 @@ func TestOtherBranchIsRefused(t *testing.T) {
 
 // TestRevokedNodeIsCutOff: what is connected is closed, of the other node nothing, and no later start is admitted.
 func TestRevokedNodeIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1", proved(firstLife, disk{}).in)
 		two := start(t, network, "n2", proved(firstLife, disk{}).in)
 		three := start(t, network, "n3", proved(firstLife, disk{}).in)
@@ -151,8 +149,7 @@ func TestNodeOutsideHasNoIncarnation(t *testing.T) {
 // and is given up after the handshake's time.
 func TestUnprovedNodeTakesNoPart(t *testing.T) {
 	for _, dials := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			network := peertest.New()
+		inBubble(t, func(t *testing.T, network *peertest.Network) {
 			starting := living(secondLife, disk{})
 			from, to := start(t, network, "n1", starting.in), start(t, network, "n2", proved(firstLife, disk{}).in)
 			_ = dial(t, from, KindMember, "n2")
@@ -184,8 +181,7 @@ func TestUnprovedNodeTakesNoPart(t *testing.T) {
 
 // TestRefusalIsProved: a stranger at another node's address does not end this one by a word.
 func TestRefusalIsProved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		self := proved(firstLife, disk{})
 		one := start(t, network, "n1", self.in)
 		l, err := network.Listen("n2:1")
@@ -207,8 +203,7 @@ func TestRefusalIsProved(t *testing.T) {
 // TestLateHandshake: a connection of an earlier process whose handshake ends behind that of a later one is not handed
 // over.
 func TestLateHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1", proved(firstLife, disk{}).in)
 		a, b := net.Pipe()
 		c := &Conn{Conn: a, id: "n2", lineage: firstLife, accepted: true}
@@ -236,8 +231,7 @@ func (c relieved) SetDeadline(at time.Time) error {
 // TestLateDial is the same at the dialer, and for a layer that was closed meanwhile.
 func TestLateDial(t *testing.T) {
 	for _, closing := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			network := peertest.New()
+		inBubble(t, func(t *testing.T, network *peertest.Network) {
 			two := start(t, network, "n2", proved(firstLife, disk{}).in)
 			registry := proved(firstLife, disk{})
 			var layer *Layer

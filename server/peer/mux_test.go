@@ -65,6 +65,12 @@ func knows(secrets ...string) func() [][]byte {
 	return func() [][]byte { return all }
 }
 
+// inBubble has a test play on a network in virtual time.
+func inBubble(t *testing.T, test func(t *testing.T, net *peertest.Network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, peertest.New()) })
+}
+
 // start runs a node named like its address's host. It stops at the end of the test at the latest.
 func start(t *testing.T, n *peertest.Network, name string, change ...func(*Config)) *node {
 	t.Helper()
@@ -121,8 +127,7 @@ func talk(t *testing.T, from, to net.Conn, text string) {
 }
 
 func TestConnectionsReachTheLayerOfTheirKind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2", func(c *Config) { c.Advertise = "two.example:1" })
 		forward := dial(t, one, KindForward, "n2")
 		raft := dial(t, one, KindRaft, "n2")
@@ -167,8 +172,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				net := peertest.New()
+			inBubble(t, func(t *testing.T, net *peertest.Network) {
 				one := start(t, net, "n1")
 				c, err := net.Dial("stranger")(t.Context(), "n1:1")
 				require.NoError(t, err)
@@ -191,8 +195,7 @@ func TestStrangersAreRefused(t *testing.T) {
 
 func TestSilentAndSlowStrangersAreCutOff(t *testing.T) {
 	for _, drip := range []string{"", "H", strings.Repeat("HOLDFAST\x01R", 1)} {
-		synctest.Test(t, func(t *testing.T) {
-			net := peertest.New()
+		inBubble(t, func(t *testing.T, net *peertest.Network) {
 			one := start(t, net, "n1", func(c *Config) { c.OnMisfit = func() { t.Error("silence is no misfit") } })
 			c, err := net.Dial("stranger")(t.Context(), "n1:1")
 			require.NoError(t, err)
@@ -216,8 +219,7 @@ func TestSilentAndSlowStrangersAreCutOff(t *testing.T) {
 // refusal dials n2 from n1 and returns the dialer's error and the acceptor's log line.
 func refusal(t *testing.T, changeOne, changeTwo func(*Config)) (line string, err error) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1", changeOne), start(t, net, "n2", changeTwo)
 		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.Error(t, err)
@@ -290,8 +292,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 
 // TestNodeWithoutClusterDialsNobody: nothing but questions about members leaves a node before it belongs to a cluster.
 func TestNodeWithoutClusterDialsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1", func(c *Config) { c.ClusterID = cluster("") })
 		_ = start(t, net, "n2")
 		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
@@ -303,8 +304,7 @@ func TestNodeWithoutClusterDialsNobody(t *testing.T) {
 // TestConnectionsAboutMembers are open to nodes that know neither the cluster nor who answers, and to removed
 // ones; never to strangers.
 func TestConnectionsAboutMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		fresh := func(c *Config) { c.ClusterID, c.Addresses = cluster(""), addresses() }
 		one := start(t, net, "n1", fresh)
 		two := start(t, net, "n2", func(c *Config) { c.Removed = func(string) bool { return true } })
@@ -333,8 +333,7 @@ func TestConnectionsAboutMembers(t *testing.T) {
 
 // TestNodeThatMovedIsFound: the address is looked up at each dial.
 func TestNodeThatMovedIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		b := addresses("n2")
 		one := start(t, net, "n1", func(c *Config) { c.Addresses = b })
 		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n4")
@@ -365,8 +364,7 @@ func TestSecretsAreReplaced(t *testing.T) {
 		{one: []string{"old"}, two: []string{"new"}, refusals: 1, err: "another cluster secret"},
 		{one: []string{"old", ""}, two: []string{"new"}, refusals: 2, err: "another cluster secret"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			net := peertest.New()
+		inBubble(t, func(t *testing.T, net *peertest.Network) {
 			known := tc.one
 			one := start(t, net, "n1", func(c *Config) { c.Secrets = func() [][]byte { return knows(known...)() } })
 			two := start(t, net, "n2", func(c *Config) { c.Secrets = knows(tc.two...) })
@@ -386,8 +384,7 @@ func TestSecretsAreReplaced(t *testing.T) {
 }
 
 func TestNodesWithoutSecretTrustEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		none := func(c *Config) { c.Secrets = nil }
 		one, two := start(t, net, "n1", none), start(t, net, "n2", func(c *Config) { c.Secrets = knows() })
 		c := dial(t, one, KindRaft, "n2")
@@ -396,8 +393,7 @@ func TestNodesWithoutSecretTrustEachOther(t *testing.T) {
 }
 
 func TestOlderAcceptorIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
 		for _, reply := range []string{"\x01\x09", "\x00\x09"} {
 			l, err := net.Listen("n2:1")
@@ -417,8 +413,7 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 
 // TestAcceptorWithTheSameID: a copy of this node need not refuse its dials itself.
 func TestAcceptorWithTheSameID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
 		l, err := net.Listen("n2:1")
 		require.NoError(t, err)
@@ -435,8 +430,7 @@ func TestAcceptorWithTheSameID(t *testing.T) {
 }
 
 func TestNewerDialerIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		var p tape
 		one := start(t, network, "n1", func(c *Config) {
 			c.Listener = breakingListener{c.Listener, func(conn net.Conn) net.Conn { p.Conn = conn; return &p }}
@@ -458,8 +452,7 @@ func TestNewerDialerIsTold(t *testing.T) {
 }
 
 func TestDialGivesUpInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
 		l, err := net.Listen("n2:1") // and nobody answers there
 		require.NoError(t, err)
@@ -488,8 +481,7 @@ func TestDialGivesUpInTime(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
 		c := dial(t, one, KindRaft, "n2")
 		other := accept(t, two, KindRaft)
@@ -563,8 +555,7 @@ func TestFailedListenerIsClosed(t *testing.T) {
 // TestEndIsQuick: a node ends without waiting for its peers. It reports no connection that it cut off as refused. No
 // connection stays open, not even one that comes while the node ends.
 func TestEndIsQuick(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1", func(c *Config) { c.OnMisfit = func() { t.Error("an end is no misfit") } })
 		strangers := knock(t, network, "stranger", "n1:1", 3)
 		_, err := io.WriteString(strangers[0], magic)
@@ -681,8 +672,7 @@ func (w *watched) AfterFunc(f func()) (stop func() bool) {
 
 // TestContextsAreNotFilled: of a connection that was made nothing is left in the contexts that outlive its handshake.
 func TestContextsAreNotFilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1")
 		l, err := network.Listen("n2:1")
 		require.NoError(t, err)
@@ -730,8 +720,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 }
 
 func TestRunSurvivesFailedAccepts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
 		two := start(t, net, "n2", func(c *Config) { c.Listener = &flaky{Listener: c.Listener, left: 3} })
 		begun := time.Now()
@@ -763,8 +752,7 @@ func closed(t *testing.T, c net.Conn) bool {
 }
 
 func TestStrangersDoNotKeepNodesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
 		strangers := knock(t, net, "stranger", "n2:1", 500)
 		require.Equal(t, maxHandshakesPerHost, two.handshakes.strangers.Len())
@@ -784,8 +772,7 @@ func TestStrangersDoNotKeepNodesOut(t *testing.T) {
 
 // However many hosts strangers come from: a node gets in, from whichever address.
 func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := peertest.New()
+	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one, two := start(t, network, "n1"), start(t, network, "n2")
 		var strangers []net.Conn
 		for i := range 300 {
@@ -804,8 +791,7 @@ func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
 
 // The cluster's own hosts do not compete with strangers, also while their handshake takes long.
 func TestClusterHasItsShareOfHandshakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		known := addresses("n1", "n2")
 		known.Hint("n3", "10.0.0.3:1")
 		join := func(c *Config) { c.Addresses = known }
@@ -834,8 +820,7 @@ func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 
 // What one other node may have open is bounded, and what is closed is forgotten.
 func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
 		var dialed, accepted []*Conn
 		for range maxPerNode + 3 {
@@ -867,8 +852,7 @@ func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
 }
 
 func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
 		c := dial(t, one, KindForward, "n2")
 		_, err := c.Read(make([]byte, 1))
@@ -880,8 +864,7 @@ func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
 
 // TestClosedLayerTakesNothing: what waits to be accepted is given up with the layer, and what comes later at once.
 func TestClosedLayerTakesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
 		waits := dial(t, one, KindForward, "n2")
 		synctest.Wait()

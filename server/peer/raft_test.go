@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -61,8 +60,7 @@ func leader(t *testing.T, nodes []*raft.Raft) *raft.Raft {
 // TestRaftRunsOverTheLayer elects, replicates, and does so again after a partition.
 // That the bubble ends shows that no goroutine is left behind.
 func TestRaftRunsOverTheLayer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := peertest.New()
+	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		var peers raft.Configuration
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i+1)

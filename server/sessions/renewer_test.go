@@ -66,6 +66,12 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
+// inStory has a test tell a story in virtual time.
+func inStory(t *testing.T, test func(t *testing.T, s *story)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newStory(t)) })
+}
+
 // propose takes what ends the sessions of closed connections.
 func (s *story) propose(body []byte, _ int) error {
 	var r protocol.Request
@@ -173,8 +179,7 @@ func (c *conn) isGone() (yes bool) {
 
 // TestRenewals: one request renews all, three times in the shortest lease, and none is made without a session.
 func TestRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		time.Sleep(time.Hour)
 		require.Empty(t, s.told())
 		s.began = time.Now()
@@ -207,8 +212,7 @@ func TestRenewals(t *testing.T) {
 // TestCloses: a closed connection ends its sessions, and is not forgotten while there is no leader. A node
 // that ends leaves them.
 func TestCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		s.set(func() { s.down = true })
 		for id := range int64(4) {
 			s.open(id)
@@ -245,8 +249,7 @@ func TestCloses(t *testing.T) {
 // TestCut: a node that is cut off closes connections before their sessions may be taken for ended, the
 // shortest lease first, and gives the clients the time to go elsewhere.
 func TestCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		short, long := s.open(1), s.open(2)
 		s.keep(1, 1, 8*time.Second)
 		s.keep(1, 6, 8*time.Second)
@@ -284,8 +287,7 @@ func TestCut(t *testing.T) {
 
 // TestSlowRenewal: the lease counts from the beginning of a renewal, however late the reply is.
 func TestSlowRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		s.set(func() { s.slow = 3 * time.Second })
 		c := s.open(1)
 		s.keep(1, 1, 8*time.Second)
@@ -302,8 +304,7 @@ func TestSlowRenewal(t *testing.T) {
 // TestExpected: a session that this node's log has not told of is renewed as well, until the log has passed
 // its batch.
 func TestExpected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		s.open(1)
 		s.Expect(1, 30*time.Second, 7, time.Now())
 		s.Expect(1, 30*time.Second, 7, time.Now())
@@ -377,8 +378,7 @@ func TestSlowAttach(t *testing.T) {
 	// unrenewed tells of a session of connection 1 that is never renewed. The connection must be cut at an instant.
 	unrenewed := func(name, at string, tell func(t *testing.T, s *story)) {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStory(t)
+			inStory(t, func(t *testing.T, s *story) {
 				s.open(1)
 				s.set(func() { s.down = true })
 				tell(t, s)
@@ -425,8 +425,7 @@ func TestSlowAttach(t *testing.T) {
 		})
 	})
 	t.Run("later than the lease, and renewed meanwhile", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStory(t)
+		inStory(t, func(t *testing.T, s *story) {
 			late := s.open(1)
 			s.open(2)
 			s.keep(2, 2, 6*time.Second)
@@ -438,8 +437,7 @@ func TestSlowAttach(t *testing.T) {
 		})
 	})
 	t.Run("later than the lease, and the log goes on", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStory(t)
+		inStory(t, func(t *testing.T, s *story) {
 			synctest.Wait()
 			s.Renewer = New(*s.cluster).Renewer // which does not run: a renewal could come first
 			s.open(1)
@@ -453,8 +451,7 @@ func TestSlowAttach(t *testing.T) {
 
 // TestExpectedWhenCut: a session that the log has not told of may be there all the same, and keeps its lease.
 func TestExpectedWhenCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		c := s.open(1)
 		s.set(func() { s.down = true })
 		s.Expect(1, 12*time.Second, 7, time.Now())
@@ -473,8 +470,7 @@ func TestExpectedWhenCut(t *testing.T) {
 // TestVanished: a connection learns the shortest lease of its sessions. When its client was silent for that long, the
 // sessions have the rest of their longest lease.
 func TestVanished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		both, short, none, expects := s.open(1), s.open(2), s.open(3), s.open(5)
 		s.Expect(1, 30*time.Second, 7, time.Now())
 		s.Expect(5, 40*time.Second, 9, time.Now())
@@ -515,8 +511,7 @@ func (s *story) cutIn() (cuts []string) {
 // TestSilence: where signs of life are demanded, a connection ends when its client was silent for the shortest lease of
 // its sessions, and a longer session has the rest of its lease. What sends in time, or was not asked, is left alone.
 func TestSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		lively, asked, unasked, both := s.open(1), s.open(2), s.open(3), s.open(4)
 		for id := range int64(5) {
 			s.Demand(id, true) // 0 is not there; no sessions yet
@@ -576,8 +571,7 @@ func TestSilence(t *testing.T) {
 // TestSilenceCountsFromTheLastCommand: a client is silent when it has sent nothing for a whole limit, whenever the
 // renewer checks.
 func TestSilenceCountsFromTheLastCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		c := s.open(1)
 		c.sends()
 		s.keep(1, 1, 8*time.Second)
@@ -594,8 +588,7 @@ func TestSilenceCountsFromTheLastCommand(t *testing.T) {
 // TestSilenceOfTheShortest: silent clients are cut in the order in which their shortest leases end, in whatever order
 // clients came and their sessions were opened.
 func TestSilenceOfTheShortest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		for id, leases := range map[int64][]time.Duration{1: {30}, 2: {20, 8}, 3: {20}, 4: {12}} {
 			s.open(id)
 			s.Demand(id, true)
@@ -641,8 +634,7 @@ func TestSilenceOfANodeThatSlept(t *testing.T) {
 
 // TestRestored: a snapshot says which sessions there are.
 func TestRestored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		s.open(1)
 		s.open(2)
 		s.keep(1, 1, 30*time.Second)
@@ -662,8 +654,7 @@ func TestRestored(t *testing.T) {
 
 // TestTold: a loss is told to the connection that it is for.
 func TestTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		s.open(1)
 		for conn := range int64(2) {
 			s.Events([]event.Event{{Kind: event.LockLost, Key: "k", Lock: &event.LockNews{
@@ -687,8 +678,7 @@ func TestTold(t *testing.T) {
 
 // TestSubscribes: while there are clients, whatever they hold.
 func TestSubscribes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		s.open(1)
 		s.open(2)
 		s.Leave(1, true)
@@ -724,8 +714,7 @@ func TestRefusedDepartures(t *testing.T) {
 
 // TestManyClose: those who close while others are asked for are not forgotten.
 func TestManyClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStory(t)
+	inStory(t, func(t *testing.T, s *story) {
 		const many = 2*maxLeaving + 1
 		for id := range int64(many) {
 			s.open(id)
