@@ -60,7 +60,8 @@ const progressEvery = 5 * time.Second
 // takeBackup is `holdfast backup`.
 func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := &backupOwn{clientFlags: newClientFlags()}
-	path, err := parseFile(o.rows(), args, stdout, backupUsage, "say which file, or - for the standard output")
+	path, err := parseFile(o.rows(), args, stdout, backupUsage, "say which file, or - for the standard output, "+
+		"as in 'holdfast backup - | aws s3 cp - s3://BUCKET/NAME'")
 	if err != nil {
 		return err
 	}

@@ -278,6 +278,8 @@ func parseFile(rows []option, args []string, stdout io.Writer, usage, missing st
 		return "", usageError{errors.New(missing)}
 	case len(words) > 1:
 		return "", unexpected(words[1])
+	case strings.Contains(words[0], "://"):
+		return "", usageError{fmt.Errorf("%s is no file: %s", words[0], missing)}
 	}
 	return words[0], nil
 }

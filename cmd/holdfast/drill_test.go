@@ -64,6 +64,10 @@ func TestRestoreDrill(t *testing.T) {
 	said, err := run(whole, "--drill")
 	require.NoError(t, err, said)
 	require.Contains(t, said, whole+" can be restored: a node served its 3 keys, 2 locks among them, after ")
+	piped = exec.Command("sh", "-c", `cat "$1" | "$0" restore --drill -`, exe, whole)
+	out, err = piped.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "- can be restored: a node served its 3 keys, 2 locks among them, after ")
 	said, err = run(cut, "--drill")
 	require.Error(t, err)
 	require.Contains(t, said, "cut off")
@@ -80,6 +84,22 @@ func TestRestoreDrill(t *testing.T) {
 		said, err = run(whole, "--drill", flag, "n2=127.0.0.1:1")
 		require.Error(t, err)
 		require.Contains(t, said, "--drill makes no node: leave out --name, --peer-addr and --initial-cluster")
+	}
+}
+
+// TestBucketIsNoFile: who names a bucket is told of the pipe that reaches it.
+func TestBucketIsNoFile(t *testing.T) {
+	for words, pipe := range map[string]string{
+		"backup s3://b/x":               "'holdfast backup - | aws s3 cp - s3://BUCKET/NAME'",
+		"backup --keep 3 s3://b/x":      "'holdfast backup - | aws s3 cp - s3://BUCKET/NAME'",
+		"restore s3://b/x --drill":      "'aws s3 cp s3://BUCKET/NAME - | holdfast restore -'",
+		"restore --data-dir d s3://b/x": "'aws s3 cp s3://BUCKET/NAME - | holdfast restore -'",
+		"inspect s3://b/x":              "'aws s3 cp s3://BUCKET/NAME - | holdfast inspect -'",
+	} {
+		var said strings.Builder
+		require.Equal(t, 2, run(t.Context(), strings.Fields(words), io.Discard, &said), words)
+		require.Contains(t, said.String(), "s3://b/x is no file", words)
+		require.Contains(t, said.String(), pipe, words)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/backup"
 )
 
-const inspectUsage = `usage: holdfast inspect [flags] FILE
+const inspectUsage = `usage: holdfast inspect [flags] FILE|-
 
 Proves all checksums of a backup, and says what is in it. A file that was cut off, damaged, or written by a newer
 release is an error.
@@ -39,7 +39,7 @@ func (o *inspectOwn) rows() []option {
 // inspect says what is in a backup.
 func inspect(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := &inspectOwn{fences: shownFences}
-	path, err := parseFile(o.rows(), args, stdout, inspectUsage, "say which file")
+	path, err := parseFile(o.rows(), args, stdout, inspectUsage, fileOrPipe("inspect"))
 	switch {
 	case err != nil:
 		return err
@@ -66,8 +66,17 @@ func inspect(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return p.err
 }
 
-// openFile opens a file to read, and waits for a pipe's writer only until ctx ends; so do reads.
+// fileOrPipe says what a command that reads a backup wants.
+func fileOrPipe(command string) string {
+	return "say which file, or - for the standard input, as in 'aws s3 cp s3://BUCKET/NAME - | holdfast " + command + " -'"
+}
+
+// openFile opens a file to read, - for the standard input, and waits for a pipe's writer only until ctx ends; so do
+// reads.
 func openFile(ctx context.Context, path string) (*os.File, error) {
+	if path == "-" {
+		path = os.Stdin.Name()
+	}
 	type opened struct {
 		f   *os.File
 		err error

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast/holdfast/server/backup"
 )
 
-const restoreUsage = `usage: holdfast restore FILE --data-dir DIR [flags]
-       holdfast restore FILE --drill
+const restoreUsage = `usage: holdfast restore FILE|- --data-dir DIR [flags]
+       holdfast restore FILE|- --drill
 
 Makes the data folder of a node that is a new cluster of its own, of a backup. The node is started by 'serve' with the
 same --name and --data-dir; other nodes, with empty folders, join it. Leases begin anew: they only get longer. Native
@@ -171,7 +171,7 @@ func (o *restoreOwn) checkDrill() error {
 // restore is `holdfast restore`.
 func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := newRestoreOwn()
-	path, err := parseFile(o.rows(), args, stdout, restoreUsage, "say which file")
+	path, err := parseFile(o.rows(), args, stdout, restoreUsage, fileOrPipe("restore"))
 	if err != nil {
 		return err
 	}
