@@ -36,8 +36,12 @@ func newDemoOwn() *demoOwn { return &demoOwn{port: 6379} }
 // demoFlags takes the flags of serve, except the flags that the demo sets for each node, and TLS,
 // which its own requests to the nodes do not speak.
 func demoFlags(own *demoOwn) flagSet {
-	const perNode, inClear = "the demo chooses it for each node",
-		"the demo speaks to its nodes without TLS: use holdfast serve"
+	const (
+		perNode = "the demo chooses it for each node"
+		founded = "the demo's nodes found a cluster of their own, with a vote each: use holdfast serve"
+		audited = "the demo's nodes would write the same file: use holdfast serve"
+		inClear = "the demo speaks to its nodes without TLS: use holdfast serve"
+	)
 	return flagSet{
 		command: "demo",
 		own: []option{
@@ -51,8 +55,9 @@ func demoFlags(own *demoOwn) flagSet {
 		refused: map[string]string{
 			"name": perNode, "addr": perNode, "advertise-addr": perNode, "peer-addr": perNode, "initial-cluster": perNode,
 			"debug-peer-dial": perNode, "sentinel-addr": perNode, "sentinel-advertise-addr": perNode,
-			"http-addr": perNode, "audit-log": "the demo's nodes would write the same file: use holdfast serve",
-			"tls-cert": inClear, "tls-key": inClear, "tls-client-ca": inClear,
+			"http-addr": perNode, "peer-advertise-addr": perNode, "join": founded, "non-voter": founded,
+			"audit-log": audited, "audit-log-bytes": audited, "audit-locks": audited,
+			"tls-cert": inClear, "tls-key": inClear, "tls-client-ca": inClear, "tls-auth-clients-user": inClear,
 			"insecure": "the demo's nodes listen on loopback only",
 		},
 		defaults: map[string]ownDefault{

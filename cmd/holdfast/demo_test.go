@@ -186,6 +186,7 @@ func TestEveryFlagOfTheDemoHasItsEffect(t *testing.T) {
 	_, err := demoFlags(newDemoOwn()).parse([]string{"--help"}, &help)
 	require.Error(t, err)
 	defaults := server.DefaultConfig()
+	var refused []string
 	for _, o := range options(&defaults) {
 		if o.heading != "" {
 			continue
@@ -204,8 +205,14 @@ func TestEveryFlagOfTheDemoHasItsEffect(t *testing.T) {
 			byEnvironment := taken(demoFlags(newDemoOwn()).parse(nil, nil))
 			require.Equal(t, byFlag, byEnvironment)
 			require.Equal(t, byFlag && !o.debug, strings.Contains(help.String(), "--"+o.name+" "))
+			if !byFlag {
+				refused = append(refused, o.name)
+			}
 		})
 	}
+	require.Subset(t, refused, []string{
+		"join", "non-voter", "peer-advertise-addr", "audit-log-bytes", "audit-locks", "tls-auth-clients-user",
+	}, "without an effect there")
 }
 
 // TestNodesOfTheDemoShareTheMachine: together they take no more memory than one node on a machine of its own,
