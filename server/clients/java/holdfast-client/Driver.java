@@ -45,7 +45,7 @@ public final class Driver {
 
     private static Credentials credentials() {
         try {
-            return new Credentials("", Files.readString(Path.of(System.getenv("HOLDFAST_PASSWORD_FILE"))).strip());
+            return new Credentials(null, Files.readString(Path.of(System.getenv("HOLDFAST_PASSWORD_FILE"))).strip());
         } catch (NoSuchFileException e) {
             return null;
         } catch (IOException e) {
@@ -201,6 +201,12 @@ public final class Driver {
 
     public static void main(String[] args) throws Exception {
         async = args.length > 0 && args[0].equals("--async");
+        try {
+            HoldfastClient.builder("node:1").credentials("user", null);
+            throw new AssertionError("a user without a password");
+        } catch (NullPointerException e) {
+            // told before it connects
+        }
         var client = HoldfastClient.builder(System.getenv("HOLDFAST_NODES").split(",")).credentials(Driver::credentials)
                 .ttl(Duration.parse("PT" + System.getenv("HOLDFAST_TTL"))).name("driver").build();
         var in = new BufferedReader(new InputStreamReader(System.in));

@@ -171,6 +171,23 @@ test('wrong settings are told at once', () => {
   assert.throws(() => new Client({ nodes: ['[::1]:1'], ttl: 10 }), RangeError)
 })
 
+test('null is no user, and no password', async (t) => {
+  const logins = []
+  const node = await startNode(t, (words) => {
+    if (words[0] === 'HELLO') logins.push(words.slice(2, -2))
+    return replies[words[0]]
+  })
+  for (const given of [
+    { username: null, password: 'secret' }, { username: 'user', password: null }, { username: 'user', password: () => undefined },
+    { username: null, password: null },
+  ]) {
+    const client = new Client({ nodes: [node], ...given })
+    await client.lock('job')
+    await client.close()
+  }
+  assert.deepEqual(logins, [['AUTH', 'default', 'secret'], ['AUTH', 'user', ''], ['AUTH', 'user', ''], []])
+})
+
 test('that no node can be used is told once, in a line', async (t) => {
   const warnings = []
   const logger = { debug: () => {}, warn: (message) => warnings.push(message) }

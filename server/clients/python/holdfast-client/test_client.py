@@ -22,6 +22,7 @@ class Node:
     def __init__(self, replies=REPLIES):
         self.replies = replies
         self.asked = threading.Event()  # for a lock
+        self.words = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
 
@@ -38,6 +39,7 @@ class Node:
         try:
             while True:
                 words = read_value(stream)
+                self.words.append(words)
                 self.client.sendall(self.replies.get(words[0], b""))
                 if words[0] == "LOCK.ACQUIRE":
                     self.owner = words[2]
@@ -113,6 +115,19 @@ class Mistaken(unittest.TestCase):
             with Client(["127.0.0.1:%d" % listener.getsockname()[1]], credentials=credentials) as client:
                 with self.assertRaisesRegex(NotAcquired, "sealed"):
                     client.lock("nightly").acquire(timeout=0.3)
+
+    def test_password(self) -> None:
+        for wrong in {"password": b"secret"}, {"password": 7}, {"username": b"user"}:
+            with self.assertRaisesRegex(TypeError, "str"):
+                Client([NOWHERE], **wrong)
+        for given, sent in (
+            ({"username": None, "password": "secret"}, ["AUTH", "default", "secret"]),
+            ({"username": "user", "password": None}, ["AUTH", "user", ""]),
+            ({"username": None, "password": None}, []),
+        ):
+            with Node() as node, Client([node.address], **given) as client:
+                client.lock("nightly").acquire()
+                self.assertEqual(node.words[0][2:-2], sent)
 
     def test_tls(self) -> None:
         class Sealed(ssl.SSLContext):

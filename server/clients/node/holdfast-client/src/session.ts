@@ -463,7 +463,7 @@ export class Session {
 
   /** Logs in, attaches the session or opens one, and proves the locks that are held. */
   private async attach(conn: Conn): Promise<void> {
-    const password = await this.options.password()
+    const password = (await this.options.password()) ?? '' // of JavaScript
     const login = password || this.options.username ? ['AUTH', this.options.username || 'default', password] : []
     await conn.do(['HELLO', 3, ...login, 'SETNAME', this.options.name])
     if (this.options.database) await conn.do(['SELECT', this.options.database])

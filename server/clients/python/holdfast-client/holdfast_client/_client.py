@@ -257,6 +257,9 @@ class Client:
                 raise ValueError(f"nodes: {node!r} is not host:port with a port of 1 to 65535")
         if ssl is not None and not isinstance(ssl, _ssl.SSLContext):
             raise TypeError(f"ssl {ssl!r}: an ssl.SSLContext, as ssl.create_default_context() makes one")
+        for word in (username, password):
+            if not isinstance(word or "", str):
+                raise TypeError("username and password: str")
         if ttl < 1:
             raise ValueError(f"ttl {ttl}: at least 1 s")
         self._nodes, self._tls, self._db, self._ttl = list(nodes), ssl, db, float(ttl)
@@ -492,7 +495,7 @@ class Client:
         hello: List[Any] = ["HELLO", 3]
         user, password = self._credentials()
         if user or password:
-            hello += ["AUTH", user or "default", password]
+            hello += ["AUTH", user or "default", password or ""]
         conn.do(*hello, "SETNAME", self._name)
         if self._db:
             conn.do("SELECT", self._db)

@@ -4,6 +4,7 @@ import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
@@ -76,7 +77,7 @@ public final class HoldfastClient implements AutoCloseable {
             name = from.name;
         }
 
-        /** User and password; an empty user is Redis's default user. */
+        /** User and password; without a user (empty or null) the password is that of Redis's default user. */
         public Builder credentials(String user, String password) {
             var both = new Credentials(user, password);
             return credentials(() -> both);
@@ -84,7 +85,7 @@ public final class HoldfastClient implements AutoCloseable {
 
         /** Who is asked for user and password at each connection. */
         public Builder credentials(Supplier<Credentials> source) {
-            credentials = source;
+            credentials = Objects.requireNonNull(source, "source");
             return this;
         }
 
@@ -114,7 +115,7 @@ public final class HoldfastClient implements AutoCloseable {
 
         /** By which nodes and {@code holdfast locks} know the client, without spaces; {@code java:pid} if not said. */
         public Builder name(String text) {
-            name = text;
+            name = Objects.requireNonNull(text, "name");
             return this;
         }
 
