@@ -95,6 +95,10 @@ func (c *call) showHold(h *locks.Hold) protocol.Value {
 	shown := *h
 	if h.Session != 0 {
 		shown.LeftMillis = -1
+		// The session may live with another connection by now.
+		if s := c.st.Locks.Session(h.Session, c.NowMillis); s != nil && s.Connection {
+			shown.Client = s.Client
+		}
 	}
 	return c.showHolder(&shown, modeName(h.Mode), -1)
 }
