@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks what packaging/ makes: two runs of dist.sh from two folders give the same bytes, the packages have the program
-# and a unit that systemd accepts, and are installed, upgraded and removed where root may mount, the program needs no
+# and a unit that systemd accepts, and are installed, upgraded and removed where root may mount, the programs need no
 # library, each client library is installed and runs its README's example, helm accepts the chart, and Kubernetes and
 # Compose know every word of the manifests. Where helm or the types of the manifests cannot be fetched the script says
 # so, and ends with status 0, or 1 with --must.
@@ -22,14 +22,17 @@ cat "$work/one/dist/SHA256SUMS"
 
 arch=$(dpkg --print-architecture)
 dpkg-deb --extract "$work"/one/dist/holdfast_*_"$arch".deb "$work/root"
-# A folder with nothing else in it: the program needs no library, no shell, no /etc.
+# A folder with nothing else in it: the programs need no library, no shell, no /etc.
 mkdir "$work/empty"
 cp "$work/root/usr/bin/holdfast" "$work/empty/"
-if [ "$(id -u)" -eq 0 ]; then
-	chroot "$work/empty" /holdfast version
-else
-	unshare --user --map-root-user chroot "$work/empty" /holdfast version
-fi
+tar -C "$work/empty" --strip-components 1 -xzf "$work"/one/dist/holdfast-otel-*-linux-"$arch".tar.gz
+for words in 'holdfast version' 'holdfast-otel -h'; do
+	if [ "$(id -u)" -eq 0 ]; then
+		chroot "$work/empty" /$words
+	else
+		unshare --user --map-root-user chroot "$work/empty" /$words
+	fi
+done
 sed -i "s,^ExecStart=/usr/bin/,ExecStart=$work/root/usr/bin/," "$work/root/usr/lib/systemd/system"/*.service
 systemd-analyze verify --man=no "$work/root/usr/lib/systemd/system"/* 2>&1 | tee "$work/verify"
 [ ! -s "$work/verify" ]
@@ -43,7 +46,8 @@ done
 cmd/holdfast/packaging/libraries.sh --try "$work/one/dist" "$(sed -n 's/^const HoldfastVersion = "\(.*\)"$/\1/p' protocol/version.go)" \
 	"$work/empty/holdfast"
 
-grep -q '"purl": "pkg:golang/github.com/hashicorp/raft@' "$work"/one/dist/holdfast-*-linux-"$arch".sbom.json
+grep -q '"purl": "pkg:golang/github.com/hashicorp/raft@' "$work"/one/dist/holdfast-[0-9]*-linux-"$arch".sbom.json
+grep -q '"purl": "pkg:golang/go.opentelemetry.io/otel/sdk@' "$work"/one/dist/holdfast-otel-*-linux-"$arch".sbom.json
 [ "$(tail -n +2 "$work/one/dist/NOTES.md" | wc -l)" -gt 10 ]
 
 # The RPM package has the same files, and completions for zsh where Fedora has them.

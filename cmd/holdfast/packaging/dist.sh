@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes what a release consists of in dist/: dist.sh [folder]. One archive a platform, with the list of its modules (SBOM);
-# a Debian and an RPM package an architecture, the Helm chart, the client libraries, the page of notes, and checksums of
-# all. Two runs on one revision make the same bytes.
+# Makes what a release consists of in dist/: dist.sh [folder]. One archive a program and platform, with the list of its
+# modules (SBOM); a Debian and an RPM package of the server an architecture, the Helm chart, the client libraries, the page
+# of notes, and checksums of all. Two runs on one revision make the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 out=$(realpath -m "${1:-dist}")
@@ -21,9 +21,9 @@ nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
 sbom=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 tool() { "$go" run -trimpath "$@" >/dev/null; }
 
-# build OS ARCH FILE: a static binary that names no folder of this machine.
+# build PROGRAM OS ARCH FILE: a static binary that names no folder of this machine. holdfast-otel is a module of its own.
 build() {
-	CGO_ENABLED=0 GOOS=$1 GOARCH=$2 "$go" build -trimpath -ldflags "-s -w -buildid=" -o "$3" ./cmd/holdfast
+	CGO_ENABLED=0 GOOS=$2 GOARCH=$3 "$go" -C "cmd/$1" build -trimpath -ldflags "-s -w -buildid=" -o "$4" .
 }
 
 # What comes with the program: the pages, the man page, completions, alerts, the dashboard, manifests. Made by a program for this machine.
@@ -37,22 +37,23 @@ cp "$files"/{kubernetes,podmonitor,restore,compose}.yaml server/monitoring/{aler
 chmod -R u=rwX,go=rX "$extras"
 find "$extras" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 
-# archive OS ARCH
+# archive PROGRAM OS ARCH FILE…
 archive() {
-	local name=holdfast-$version-$1-$2
-	local program=holdfast
-	[ "$1" != windows ] || program=holdfast.exe
+	local name=$1-$version-$2-$3
+	local program=$1
+	[ "$2" != windows ] || program=$1.exe
 	mkdir -p "$work/$name"
-	build "$1" "$2" "$work/$name/$program"
+	build "$1" "$2" "$3" "$work/$name/$program"
 	tool "$sbom" bin -json -noserial -notimestamp -version "v$version" -output "$out/$name.sbom.json" "$work/$name/$program"
-	cp -r LICENSE "$files"/holdfast*.{service,timer} "$files/holdfast.env" "$extras"/* "$work/$name"
+	cp -r LICENSE "${@:4}" "$work/$name"
 	chmod -R u=rwX,go=rX "$work/$name"
 	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
 		gzip -9n >"$out/$name.tar.gz"
 }
 
 for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do
-	archive "${platform%/*}" "${platform#*/}"
+	archive holdfast "${platform%/*}" "${platform#*/}" "$files"/holdfast*.{service,timer} "$files/holdfast.env" "$extras"/*
+	archive holdfast-otel "${platform%/*}" "${platform#*/}"
 done
 for arch in amd64 arm64; do
 	for kind in deb rpm; do
