@@ -282,6 +282,27 @@ func testWriteFails(t *testing.T) {
 	require.Equal(t, []Span{{"n1", "c1", at + 1000, at + 1000}, {"n1", "c1", at + 4000, at + 5000}}, trail.Spans)
 }
 
+// TestTold: that nobody takes the lines is told once, while they wait.
+func TestTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logged, g := make(channel, 100), &gate{open: make(chan struct{})}
+		l := opened(t, Stdout, func(c *Config) { c.Stdout, c.Logger = g, slog.New(slog.NewTextHandler(logged, nil)) })
+		time.Sleep(tellAfter)
+		require.Empty(t, logged)
+		time.Sleep(gatherFor)
+		synctest.Wait()
+		require.Len(t, logged, 1)
+		require.Contains(t, <-logged, "nobody takes the lines of the audit log: they wait")
+		time.Sleep(time.Hour)
+		close(g.open)
+		l.Changes(1, []event.LockChange{changed("k", "a", event.LockGranted)})
+		require.NoError(t, l.Close())
+		time.Sleep(time.Hour)
+		require.Empty(t, logged)
+		require.EqualValues(t, 2, l.Lines())
+	})
+}
+
 // TestRotation: all files together keep to their limit, the newest lines stay, and no file ends within a line.
 func TestRotation(t *testing.T) {
 	const most = 8 << 20

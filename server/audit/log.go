@@ -78,6 +78,8 @@ const (
 	gatherFor = 50 * time.Millisecond
 	// closeWithin is how long Close waits for the last lines.
 	closeWithin = 2 * time.Second
+	// tellAfter is how long the lines that waited may take to be written before a message says so.
+	tellAfter = 15 * time.Second
 )
 
 // Open opens the file, or what takes its place, and writes until Close.
@@ -296,6 +298,9 @@ const (
 )
 
 func (w *writer) writeWaiting() {
+	defer time.AfterFunc(tellAfter, func() {
+		w.config.Logger.Warn("nobody takes the lines of the audit log: they wait", "after", tellAfter)
+	}).Stop()
 	w.mu.Lock()
 	text, dropped := w.pending, w.unreported
 	w.pending, w.unreported = w.spare[:0], 0
