@@ -58,7 +58,7 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 	if err != nil {
 		return fmt.Errorf("read audit log: %w", err)
 	}
-	a := answerOf(&trail, o.db, at)
+	a := answerOf(&trail, o, at)
 	if o.json {
 		err = writeJSON(stdout, a)
 	} else {
@@ -73,8 +73,8 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 // gapEvents are the events of a node after which lines may be missing.
 var gapEvents = []string{audit.Started, audit.Restored, audit.Dropped, audit.ClusterBegun}
 
-// answerOf answers about an instant, or about all time if that is 0, and about a database, or all if that is below 0.
-func answerOf(trail *audit.Trail, db int, at int64) *auditAnswer {
+// answerOf answers about an instant, or about all time if that is 0.
+func answerOf(trail *audit.Trail, o *locksOwn, at int64) *auditAnswer {
 	a := &auditAnswer{
 		Format: api.Format, Holds: trail.Holds(), Nodes: []audit.Line{}, Covered: trail.Spans,
 		Unreadable: trail.Unreadable, Conflicts: trail.Conflicts,
@@ -82,11 +82,15 @@ func answerOf(trail *audit.Trail, db int, at int64) *auditAnswer {
 	if a.Covered == nil {
 		a.Covered = []audit.Span{}
 	}
-	a.Holds = slices.DeleteFunc(a.Holds, func(h audit.Hold) bool { return db >= 0 && h.DB != db })
+	a.Holds = slices.DeleteFunc(a.Holds, func(h audit.Hold) bool { return o.db >= 0 && h.DB != o.db })
 	for _, l := range trail.Lines {
 		if l.Run != 0 {
 			a.Nodes = append(a.Nodes, l)
 		}
+	}
+	isCovered := func(s audit.Span) bool { return o.isWritten(&s) }
+	if len(trail.Spans) > 0 && !slices.ContainsFunc(trail.Spans, isCovered) {
+		a.Unknown = leftOut
 	}
 	if at == 0 {
 		return a
@@ -96,7 +100,7 @@ func answerOf(trail *audit.Trail, db int, at int64) *auditAnswer {
 		h := &a.Holds[i]
 		if h.EndedUnixMillis == 0 && (h.Uncertain == "" || h.Uncertain == audit.LinesMissing) {
 			h.Uncertain = "" // lines may be missing later
-			if !trail.Covers(h.Cluster, h.SinceUnixMillis, at) {
+			if !trail.CoversHold(h, at) {
 				h.Uncertain = audit.LinesMissing
 			}
 		}
@@ -104,10 +108,32 @@ func answerOf(trail *audit.Trail, db int, at int64) *auditAnswer {
 			a.Unknown = "of a hold the files have not all: see UNCERTAIN"
 		}
 	}
-	if !trail.Covers("", at, at) {
+	anyLock := func(*audit.Span) bool { return true }
+	switch {
+	case !trail.Covers("", anyLock, at, at):
 		a.Unknown = "the files do not cover this time"
+	case !trail.Covers("", o.isWritten, at, at):
+		a.Unknown = leftOut
 	}
 	return a
+}
+
+// leftOut is why the files do not say who held a lock that they cover the time of.
+const leftOut = "the files have only locks that --audit-locks names: see LOCKS"
+
+// isWritten reports whether a file has the lines of the locks that --lock asks for. Of all locks it is no question.
+func (o *locksOwn) isWritten(s *audit.Span) bool {
+	switch {
+	case o.lock == "", s.Locks == "":
+		return true
+	case !strings.ContainsAny(o.lock, `*?[\`):
+		return s.Has(o.lock)
+	}
+	// A pattern asks for no more than another if the other, with no wildcard but *, matches it as a text.
+	return slices.ContainsFunc(strings.Fields(s.Locks), func(p string) bool {
+		isPlain := !strings.ContainsAny(p+o.lock, `[\`) && !strings.Contains(p, "?")
+		return p == o.lock || isPlain && protocol.Match(p, o.lock, false)
+	})
 }
 
 // openAudit opens files and the older ones beside each, FILE.1 and so on. A reader has one node's, the oldest first.
@@ -186,8 +212,11 @@ func parseInstant(text string, now time.Time) (time.Time, error) {
 // table has a line for each hold, those granted last first, and below one for each line of a node.
 func (a *auditAnswer) table(at int64) string {
 	text := ""
-	if a.Unknown != "" {
+	switch {
+	case a.Unknown != "" && at != 0:
 		text = "not known for " + utc(at) + ": " + a.Unknown + "\n"
+	case a.Unknown != "":
+		text = "not known: " + a.Unknown + "\n"
 	}
 	switch {
 	case len(a.Holds) > 0:
@@ -217,8 +246,7 @@ func (a *auditAnswer) table(at int64) string {
 		text += t.String()
 	case a.Unknown == "":
 		text = "nobody held a lock that matches, as far as the files say\n" +
-			"(no line has a hold that began before their first line and goes on, and a lock that --audit-locks leaves out: " +
-			"holdfast docs audit)\n"
+			"(no line has a hold that began before their first line and goes on: holdfast docs audit)\n"
 	}
 	text += a.covered()
 	if len(a.Nodes) > 0 {
@@ -253,9 +281,10 @@ func (a *auditAnswer) covered() string {
 	if len(a.Covered) == 0 {
 		return "the files have no line about a lock\n"
 	}
-	t := newTable("COVERED FROM", "TO", "NODE", "CLUSTER")
+	t := newTable("COVERED FROM", "TO", "NODE", "CLUSTER", "LOCKS")
 	for _, s := range a.Covered {
-		t.line(utcMillis(s.FromUnixMillis), utcMillis(s.ToUnixMillis), printable(cmp.Or(s.Node, "?")), printable(s.Cluster))
+		t.line(utcMillis(s.FromUnixMillis), utcMillis(s.ToUnixMillis), printable(cmp.Or(s.Node, "?")), printable(s.Cluster),
+			printable(cmp.Or(s.Locks, "all")))
 	}
 	return "\n" + t.String()
 }

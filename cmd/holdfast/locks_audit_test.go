@@ -67,6 +67,38 @@ func TestAuditAt(t *testing.T) {
 	_, text = history("02:11", "--db", "1")
 	require.Contains(t, text, " b ")
 
+	// Lines of some locks say nothing of others, with an instant or without.
+	some := filepath.Join(t.TempDir(), "some.log")
+	write(some, `{"event":"started","run":1,"node":"n1","text":"--audit-locks jobs:* k? *x*"}`,
+		line(10, 3, "granted", "b", `,"key":"jobs:1"`), line(20, 4, "released", "b", `,"key":"jobs:1","heldMillis":600000`))
+	for lock, known := range map[string]bool{
+		"k": false, "k1": true, "jobs:2": true, "jobs:*": true, "jobs:n*?": true, "j*": false, "k*": false, "k?": true,
+		"[j]obs:2": false, "[xy]": false, "": true,
+	} {
+		for _, at := range []string{"02:15", ""} {
+			var out bytes.Buffer
+			words := []string{"locks", "history", "--lock", lock, "--audit", some}
+			if at != "" {
+				words = append(words, "--at", "2026-01-01T"+at)
+			}
+			status := run(t.Context(), words, &out, io.Discard)
+			require.Equal(t, map[bool]int{true: 0, false: statusUnknown}[known], status, "%s %s: %s", lock, at, &out)
+			require.Contains(t, out.String(), " jobs:* k? *x*\n", "the locks of which the file has lines")
+			if !known {
+				require.Contains(t, out.String(), "the files have only locks that --audit-locks names: see LOCKS")
+				require.NotContains(t, out.String(), "nobody")
+			}
+		}
+	}
+
+	write(some, line(1, 1, "granted", "a", ""), line(5, 2, "released", "a", `,"heldMillis":240000`),
+		`{"event":"started","run":1,"text":"--audit-locks jobs:*"}`, line(10, 3, "granted", "b", `,"key":"jobs:1"`),
+		line(20, 4, "released", "b", `,"key":"jobs:1","heldMillis":600000`))
+	for at, want := range map[string]int{"02:03": 0, "02:15": statusUnknown} {
+		words := []string{"locks", "history", "--lock", "k", "--audit", some, "--at", "2026-01-01T" + at}
+		require.Equal(t, want, run(t.Context(), words, io.Discard, io.Discard), at)
+	}
+
 	require.NoError(t, os.Remove(path+".1"))
 	status, text := history("02:07")
 	require.Equal(t, 3, status, "one of the older files is missing: %s", text)

@@ -279,7 +279,7 @@ func testWriteFails(t *testing.T) {
 	require.Equal(t, []string{"c1 1.0 granted k a", "c1 4.0 released k a", "c1 5.0 granted k a"}, events(trail.Lines))
 	require.Equal(t, Dropped, trail.Lines[4].Event)
 	require.EqualValues(t, 2, trail.Lines[4].Count)
-	require.Equal(t, []Span{{"n1", "c1", at + 1000, at + 1000}, {"n1", "c1", at + 4000, at + 5000}}, trail.Spans)
+	require.Equal(t, []Span{{"n1", "c1", at + 1000, at + 1000, 1, 1, ""}, {"n1", "c1", at + 4000, at + 5000, 4, 5, ""}}, trail.Spans)
 }
 
 // TestTold: that nobody takes the lines is told once, while they wait.
@@ -303,19 +303,21 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestRotation: all files together keep to their limit, the newest lines stay, and no file ends within a line.
+// TestRotation: all files together keep to their limit, the newest lines stay, no file ends within a line, and each says
+// which locks it has.
 func TestRotation(t *testing.T) {
 	const most = 8 << 20
 	path := filepath.Join(t.TempDir(), "audit.log")
-	l := opened(t, path, nil)
+	some := func(c *Config) { c.Patterns = []string{"k*", "l"} }
+	l := opened(t, path, some)
 	key, index := strings.Repeat("k", 1000), uint64(0)
-	for range 40 {
-		for range 300 {
+	for range 3 {
+		for range 4000 {
 			index++
 			l.Changes(index, []event.LockChange{changed(key, "a", event.LockGranted)})
 		}
 		require.NoError(t, l.Close())
-		l = opened(t, path, nil)
+		l = opened(t, path, some)
 	}
 	require.NoError(t, l.Close())
 	paths, err := filepath.Glob(path + "*")
@@ -327,6 +329,9 @@ func TestRotation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode())
 		sum += info.Size()
+		alone := trailOf(t, p)
+		require.Equal(t, "k* l", alone.Spans[0].Locks)
+		require.Len(t, alone.Spans, 1)
 	}
 	require.LessOrEqual(t, sum, int64(most))
 	lines := told(t, paths...)
@@ -349,9 +354,14 @@ func TestPatterns(t *testing.T) {
 		changed("b", "o", event.LockGranted), changed("", "", event.LocksFlushed), changed("", "", event.LocksSwapped),
 	})
 	require.NoError(t, l.Close())
+	lines := told(t, path)
 	require.Equal(t, []string{
 		"c1 1.2 granted jobs:1 o", "c1 1.3 granted b o", "c1 1.4 flushed  ", "c1 1.5 swapped  ",
-	}, events(told(t, path)))
+	}, events(lines))
+	require.Equal(t, "--audit-locks jobs:* [ab]", lines[4].Text)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(text), Started))
 }
 
 // TestClientsThatLeft: the last connections that have ended are known, and not more of them.

@@ -46,6 +46,8 @@ type files struct {
 	f      *os.File // nil: it could not be opened anew
 	size   int64
 	most   int64 // of a file
+	// head is the line that each file begins with.
+	head []byte
 	// torn: the file may end within a line.
 	torn bool
 	// checked is when f was last found at path. No rotation begins before rotateAt.
@@ -160,6 +162,9 @@ func (f *files) write(lines []byte) error {
 		if err := f.open(); err != nil {
 			return err
 		}
+	}
+	if f.size == 0 && !bytes.HasPrefix(lines, f.head) {
+		lines = append(bytes.Clone(f.head), lines...)
 	}
 	if f.torn {
 		lines = append([]byte{'\n'}, lines...)

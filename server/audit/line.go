@@ -76,7 +76,8 @@ func (l *Line) Names() (key, owner string) {
 
 // The events of a node.
 const (
-	// Started: lines follow of a process that has begun.
+	// Started: lines follow of a process that has begun. Text has its flag --audit-locks, if that is set. Each later file of
+	// the process begins with the same line.
 	Started = "started"
 	// Restored: the state up to Index came from a snapshot. Other nodes have the lines of the entries in between.
 	Restored = "restored"
@@ -92,6 +93,9 @@ const (
 	// ClusterBegun: the cluster began with the state of another.
 	ClusterBegun = "cluster-begun"
 )
+
+// auditLocks begins the Text of a line Started; patterns follow, with a blank between two.
+const auditLocks = "--audit-locks "
 
 // OfDatabase reports whether a line is about all stock locks of a database.
 func (l *Line) OfDatabase() bool { return isOfDatabase(l.Event) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,8 +111,15 @@ func newLog(c Config) *Log {
 }
 
 func (l *Log) start() {
+	started := Line{Event: Started}
+	if len(l.config.Patterns) > 0 {
+		started.Text = auditLocks + strings.Join(l.config.Patterns, " ")
+	}
+	l.Note(started)
+	if f, ok := l.out.(*files); ok {
+		f.head = bytes.Clone(l.pending)
+	}
 	go l.write()
-	l.Note(Line{Event: Started})
 }
 
 // Begin sets the ID of the cluster. It is called before the first changes come.

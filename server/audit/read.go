@@ -7,9 +7,11 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // Trail is what several files say together.
@@ -30,6 +32,18 @@ type Span struct {
 	Cluster        string `json:"cluster"`
 	FromUnixMillis int64  `json:"fromUnixMillis"`
 	ToUnixMillis   int64  `json:"toUnixMillis"`
+	// FromIndex and ToIndex are of the entries of the first and the last line.
+	FromIndex uint64 `json:"fromIndex"`
+	ToIndex   uint64 `json:"toIndex"`
+	// Locks are the patterns of the locks whose lines the file has, with a blank between two; "": all locks.
+	Locks string `json:"locks,omitempty"`
+}
+
+// Has reports whether the file has the lines of a lock.
+func (s *Span) Has(key string) bool {
+	return s.Locks == "" || slices.ContainsFunc(strings.Fields(s.Locks), func(p string) bool {
+		return protocol.Match(p, key, false)
+	})
 }
 
 // lineID tells lines apart.
@@ -74,6 +88,7 @@ type fileReader struct {
 	// isOpen: the last of Spans goes on with the next line. index is of the last line of the log.
 	isOpen bool
 	index  uint64
+	locks  string // as in Span
 	// isTorn: of a line before the next one a part is missing.
 	isTorn bool
 }
@@ -110,28 +125,43 @@ func (f *fileReader) read(lines *bufio.Reader) error {
 }
 
 // cover extends the span that the file covers. A span ends where lines were dropped or damaged, where a snapshot stands
-// for entries behind the last line, with the cluster, and where a clock went back. A process that ended within a line
-// applies its entry again.
+// for entries behind the last line, with the cluster, where a clock went back, and where other locks are written than
+// before. A process that ended within a line applies its entry again.
 func (f *fileReader) cover(l *Line) {
 	f.isOpen, f.isTorn = f.isOpen && (!f.isTorn || l.Event == Started), false
 	if l.Run != 0 {
 		f.node = cmp.Or(f.node, l.Node)
 		f.isOpen = f.isOpen && l.Event != Dropped && !f.skips(l)
+		if locks := locksOf(l); l.Event == Started && locks != f.locks {
+			f.isOpen, f.locks = false, locks
+		}
 		return
 	}
 	f.index = l.Index
 	at := l.Time.UnixMilli()
+	// A lease, or a wait, may have ended long before the entry that says so.
+	early := l.Event == event.LockTaken || l.Event == event.LockWaitEnded
 	if f.isOpen {
-		// A lease, or a wait, may have ended long before the entry that says so.
 		s := &f.Spans[len(f.Spans)-1]
-		early := l.Event == event.LockTaken || l.Event == event.LockWaitEnded
 		if s.Cluster == l.Cluster && (early || at >= s.ToUnixMillis-clockSlack) {
-			s.ToUnixMillis = max(s.ToUnixMillis, at)
+			s.ToUnixMillis, s.ToIndex = max(s.ToUnixMillis, at), max(s.ToIndex, l.Index)
 			return
 		}
 	}
-	f.Spans = append(f.Spans, Span{Cluster: l.Cluster, FromUnixMillis: at, ToUnixMillis: at})
-	f.isOpen = true
+	if f.isOpen = !early; f.isOpen {
+		f.Spans = append(f.Spans, Span{
+			Cluster: l.Cluster, FromUnixMillis: at, ToUnixMillis: at, FromIndex: l.Index, ToIndex: l.Index, Locks: f.locks,
+		})
+	}
+}
+
+// locksOf returns the patterns in a line Started. If they are so many that the last may have been cut, that is left out.
+func locksOf(l *Line) string {
+	locks, _ := strings.CutPrefix(l.Text, auditLocks)
+	if len(l.Text) >= mostText {
+		locks = locks[:max(0, strings.LastIndexByte(locks, ' '))]
+	}
+	return locks
 }
 
 // skips reports whether a line says that the node has not applied entries behind those that the file has lines of.
@@ -175,25 +205,36 @@ func (l *Line) saysWhat(o *Line) bool {
 		l.Fence == o.Fence && l.Time.Equal(o.Time)
 }
 
-// Covers reports whether the files have all lines from one instant to another, of one cluster or, if that is "", of
-// any.
-func (t *Trail) Covers(cluster string, fromMillis, toMillis int64) bool {
-	spans := slices.Clone(t.Spans)
+// Covers reports whether the spans that are wanted have all lines from one instant to another, of one cluster or, if
+// that is "", of any. Spans of two files join by the indexes of their entries: by their times they may seem to join where
+// the entries between them are missing, as the clocks of two leaders differ.
+func (t *Trail) Covers(cluster string, want func(*Span) bool, fromMillis, toMillis int64) bool {
+	var spans []Span
+	for i := range t.Spans {
+		if want(&t.Spans[i]) {
+			spans = append(spans, t.Spans[i])
+		}
+	}
 	slices.SortFunc(spans, func(a, b Span) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.FromUnixMillis, b.FromUnixMillis))
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.FromIndex, b.FromIndex))
 	})
 	var joined Span
 	for i, s := range spans {
-		if i == 0 || s.Cluster != joined.Cluster || s.FromUnixMillis > joined.ToUnixMillis {
+		if i == 0 || s.Cluster != joined.Cluster || s.FromIndex >= joined.ToIndex {
 			joined = s
 		}
-		joined.ToUnixMillis = max(joined.ToUnixMillis, s.ToUnixMillis)
+		joined.ToUnixMillis, joined.ToIndex = max(joined.ToUnixMillis, s.ToUnixMillis), max(joined.ToIndex, s.ToIndex)
 		if (cluster == "" || cluster == joined.Cluster) && joined.FromUnixMillis <= fromMillis &&
 			toMillis <= joined.ToUnixMillis {
 			return true
 		}
 	}
 	return false
+}
+
+// CoversHold reports whether the files have all lines of a hold's lock from its beginning to an instant.
+func (t *Trail) CoversHold(h *Hold, toMillis int64) bool {
+	return t.Covers(h.Cluster, func(s *Span) bool { return s.Has(h.Key) }, h.SinceUnixMillis, toMillis)
 }
 
 // sort brings the lines of the log into its order, clusters one after another, and then those of nodes, by time.
@@ -278,7 +319,7 @@ func (t *Trail) Holds() []Hold {
 	}
 	for i := range b.holds {
 		h := &b.holds[i]
-		if h.EndedUnixMillis == 0 && h.Uncertain == "" && !t.Covers(h.Cluster, h.SinceUnixMillis, t.end(h.Cluster)) {
+		if h.EndedUnixMillis == 0 && h.Uncertain == "" && !t.CoversHold(h, t.end(h.Cluster)) {
 			h.Uncertain = LinesMissing
 		}
 	}

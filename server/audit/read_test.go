@@ -236,17 +236,68 @@ func TestCovers(t *testing.T) {
 	one := "10 c 1 granted k a\n 20 c 2 released k a\n 21 c 0 dropped {\"run\":1,\"node\":\"n1\"}\n 30 c 7 granted k b\n" +
 		"40 c 8 released k b\n 99 c 0 login-refused {\"run\":1,\"node\":\"n1\"}"
 	trail := trailOfNodes(t, one)
-	require.Equal(t, []Span{{"n1", "c", 10_000, 20_000}, {"n1", "c", 30_000, 40_000}}, trail.Spans)
+	require.Equal(t, []Span{{"n1", "c", 10_000, 20_000, 1, 2, ""}, {"n1", "c", 30_000, 40_000, 7, 8, ""}}, trail.Spans)
 	for second, want := range map[int64]bool{9: false, 10: true, 20: true, 25: false, 35: true, 41: false} {
-		require.Equal(t, want, trail.Covers("c", second*1000, second*1000), second)
-		require.False(t, trail.Covers("d", second*1000, second*1000), second)
+		require.Equal(t, want, trail.Covers("c", allLocks, second*1000, second*1000), second)
+		require.False(t, trail.Covers("d", allLocks, second*1000, second*1000), second)
 	}
-	require.False(t, trail.Covers("c", 15_000, 35_000))
+	require.False(t, trail.Covers("c", allLocks, 15_000, 35_000))
 	other := trailOfNodes(t, one, "15 c 1 granted x a\n 33 c 9 released x a")
-	require.True(t, other.Covers("c", 10_000, 40_000))
+	require.True(t, other.Covers("c", allLocks, 10_000, 40_000))
 	back := trailOfNodes(t, "10 c 1 granted k a\n 4000 c 2 released k a\n 3990 c 3 lost x a\n"+
 		" 3980 c 4 wait-ended x b\n 30 c 5 granted k b")
 	require.Len(t, back.Spans, 2, "the clock went back")
+	early := trailOfNodes(t, "5 c 9 lost k a\n 30 c 10 granted k b\n 40 c 11 released k b")
+	require.Equal(t, []Span{{"", "c", 30_000, 40_000, 10, 11, ""}}, early.Spans, "a lease ended long before its entry")
+}
+
+func allLocks(*Span) bool { return true }
+
+// TestCoversByIndex: two files whose times overlap do not cover the entries between them.
+func TestCoversByIndex(t *testing.T) {
+	const one = "10 c 1 granted k a\n 20 c 50 released k a"
+	for first, want := range map[int]bool{49: true, 50: false, 51: false, 90: false} {
+		trail := trailOfNodes(t, one, fmt.Sprintf("18 c %d granted x a\n 40 c 99 released x a", first))
+		require.Equal(t, want, trail.Covers("c", allLocks, 10_000, 40_000), first)
+		require.True(t, trail.Covers("", allLocks, 18_000, 40_000))
+	}
+}
+
+// TestCoversSomeLocks: a file covers the locks that its node wrote. One lock of another says nothing of those.
+func TestCoversSomeLocks(t *testing.T) {
+	started := func(locks string) string {
+		return fmt.Sprintf("0 c 0 started {\"run\":1,\"text\":%q}\n", locks)
+	}
+	trail := trailOfNodes(t,
+		"1 c 1 granted a:1 x\n"+started("--audit-locks a:* b?")+"10 c 2 granted a:2 x\n"+started("--audit-locks a:* b?")+
+			"20 c 4 released a:2 x\n"+started("")+"30 c 5 granted d x\n 40 c 6 granted d y",
+		started("--audit-locks c")+"20 c 3 granted c x\n 40 c 6 released c x",
+	)
+	var locks []string
+	for _, s := range trail.Spans {
+		locks = append(locks, s.Locks)
+	}
+	require.Equal(t, []string{"", "a:* b?", "", "c"}, locks)
+	for key, want := range map[string][]bool{
+		"a:3": {true, false, true}, "b1": {true, false, true}, "b": {false, false, true}, "c": {false, true, true},
+	} {
+		of := func(s *Span) bool { return s.Has(key) }
+		for i, second := range []int64{15, 25, 35} {
+			require.Equal(t, want[i], trail.Covers("c", of, second*1000, second*1000), "%s at %d", key, second)
+		}
+	}
+	held := trail.Holds()
+	require.Equal(t, []string{"a:1", LinesMissing}, []string{held[0].Key, held[0].Uncertain})
+
+	trail = trailOfNodes(t,
+		started("--audit-locks a:*")+"10 c 5 granted a:1 x\n 11 c 0 dropped {\"run\":1}\n",
+		started("--audit-locks c")+"5 c 4 granted c y\n 40 c 9 released c y")
+	held = trail.Holds()
+	require.Equal(t, []string{"a:1", LinesMissing}, []string{held[1].Key, held[1].Uncertain})
+
+	long := cut(auditLocks + strings.Repeat("x ", 400) + strings.Repeat("y", 1000))
+	cutOff := trailOfNodes(t, started(long)+"10 c 2 granted x x")
+	require.NotContains(t, cutOff.Spans[0].Locks, "y", "what may be the half of a pattern")
 }
 
 // TestCoversDamaged: a file does not cover the time around a damaged line, unless the process ended there and wrote the
