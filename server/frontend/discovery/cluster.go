@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// In cluster mode a node describes the nodes to clients of Redis Cluster: a single shard with all
-// slots, whose master is the leader. Every node takes every command, so no reply redirects a client.
+// In cluster mode a node describes the cluster to clients of Redis Cluster as a single shard with all slots, whose
+// master is the leader. Every node accepts every command, so no reply redirects a client.
 
 func clusterReplies() map[string]Reply {
 	return map[string]Reply{
@@ -46,7 +46,7 @@ func clusterOK(d *Directory, _ [][]byte) protocol.Value {
 	return protocol.OK
 }
 
-// inCluster is a subcommand of CLUSTER, which is refused outside of cluster mode.
+// inCluster returns a subcommand of CLUSTER that is refused outside of cluster mode.
 func inCluster(f func(s *shard, args [][]byte) protocol.Value) Reply {
 	return func(d *Directory, args [][]byte) protocol.Value {
 		if !d.cfg.ClusterMode {
@@ -56,11 +56,11 @@ func inCluster(f func(s *shard, args [][]byte) protocol.Value) Reply {
 	}
 }
 
-// shard is the cluster as clients of Redis Cluster see it.
+// shard is the cluster as it is shown to clients of Redis Cluster.
 type shard struct {
 	self    string
-	leader  replica.Member // zero: none was ever known
-	serves  bool           // a leader is known now
+	leader  replica.Member // the last leader; zero before the first
+	serves  bool           // there is a leader now
 	nodes   []replica.Member
 	term    uint64
 	commit  uint64
@@ -84,7 +84,7 @@ func (d *Directory) shard() *shard {
 	return sh
 }
 
-// leaderFirst are the nodes that answer, the leader first; nil before the first leader is known.
+// leaderFirst returns the nodes that answer, the leader first, or nil before the first leader is known.
 func (s *shard) leaderFirst() (nodes []replica.Member) {
 	if s.leader.ID == "" {
 		return nil
@@ -100,7 +100,7 @@ func (s *shard) leaderFirst() (nodes []replica.Member) {
 
 func (s *shard) isLeader(m replica.Member) bool { return m.ID == s.leader.ID }
 
-// offset is how much of what is committed the node's log has.
+// offset returns the index up to which the node's log has the committed entries.
 func (s *shard) offset(m replica.Member) int64 {
 	if s.isLeader(m) {
 		return int64(s.commit)
@@ -108,21 +108,21 @@ func (s *shard) offset(m replica.Member) int64 {
 	return int64(min(m.LogIndex, s.commit))
 }
 
-// nodeID names a node as Redis Cluster and Sentinel do, in 40 hex digits. They follow from the ID, which never
-// changes, so all nodes agree.
+// nodeID returns a node's ID for Redis Cluster and Sentinel, 40 hex digits. It is derived from the ID in the cluster,
+// so all nodes agree.
 func nodeID(id string) string {
 	sum := sha1.Sum([]byte("holdfast node " + id))
 	return hex.EncodeToString(sum[:])
 }
 
-// shardID is the only shard's.
+// shardID is the ID of the only shard.
 var shardID = func() string {
 	sum := sha1.Sum([]byte("holdfast shard"))
 	return hex.EncodeToString(sum[:])
 }()
 
-// endpoint is a node's address for clients. Where it has a name, the name stands in the place of an IP
-// address, too, as with announce-hostnames of Sentinel.
+// endpoint is a node's address for clients. If the address has a host name, the name also replaces the IP address, as
+// with announce-hostnames of Sentinel.
 type endpoint struct {
 	host, port string
 	named      bool
@@ -200,7 +200,7 @@ func clusterNodes(s *shard, _ [][]byte) protocol.Value {
 	return protocol.Verbatim(b.String())
 }
 
-// line is a node's line of CLUSTER NODES.
+// line returns a node's line of CLUSTER NODES.
 func (s *shard) line(m replica.Member) string {
 	e := endpointOf(m)
 	_, bus := SplitAddress(m.PeerAddr)

@@ -1,14 +1,14 @@
-// Package discovery answers clients that look for the leader, for other nodes, or for what the cluster is: CLUSTER for
-// clients of Redis Cluster, SENTINEL for clients of Sentinel, ROLE and the role in HELLO and INFO, and RAFT.STATUS and
-// RAFT.MEMBERS for operators.
+// Package discovery has the replies to clients that look for the leader, for other nodes, or for the state of the
+// cluster: CLUSTER for clients of Redis Cluster, SENTINEL for clients of Sentinel, ROLE and the role in HELLO and INFO,
+// and RAFT.STATUS and RAFT.MEMBERS for operators.
 //
 // The package promises:
 //   - a reply is made from one status of this node, so its parts agree;
 //   - all nodes with the same status and leader give the same IDs and the same master;
-//   - without a leader the last one is named, as clients refuse a replica without a master.
+//   - without a leader the last one is named, since clients refuse a replica without a master.
 //
-// A [Directory] gets the status as a function, and the leadership by [Directory.SetLeadership]. It knows no
-// connections, starts no goroutine, and may be asked by any number of goroutines.
+// A [Directory] calls a function for the status, and gets the leadership by [Directory.SetLeadership]. It knows no
+// connections, starts no goroutine, and is safe for concurrent use.
 //
 // Read cluster.go next. ../DESIGN.md says which node is the master, and why.
 package discovery
@@ -24,29 +24,29 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// Config is what a [Directory] says of the node itself.
+// Config configures a [Directory] of one node.
 type Config struct {
-	// EveryNodeMaster lets every node call itself master in INFO, ROLE and HELLO.
+	// EveryNodeMaster has every node report the role of a master in INFO, ROLE and HELLO.
 	EveryNodeMaster bool
-	// ClusterMode answers clients of Redis Cluster.
+	// ClusterMode enables the replies for clients of Redis Cluster.
 	ClusterMode bool
-	// TLS: the addresses for clients are spoken to by TLS.
+	// TLS is set if clients use TLS.
 	TLS bool
-	// Sentinel is about the port for Sentinel's clients.
+	// Sentinel configures the port for Sentinel's clients.
 	Sentinel Sentinel
-	// ClusterID is the ID of the cluster that the node belongs to, "" while there is none; nil: not known.
+	// ClusterID returns the ID of the node's cluster, or "" before there is one. If it is nil, the ID is unknown.
 	ClusterID func() string
-	// Troubles, unless nil, is what is wrong although a leader is there and voters answer, a sentence each.
+	// Troubles, if not nil, returns what is wrong although there is a leader and voters answer, a sentence each.
 	Troubles func() []string
-	// Warnings, unless nil, is what members warn of in themselves, which is no trouble yet, a sentence each.
+	// Warnings, if not nil, returns what members warn of in themselves, a sentence each. A warning is no trouble yet.
 	Warnings func() []string
-	// Quarantined, unless nil, are the IDs of the members in quarantine, as far as is known.
+	// Quarantined, if not nil, returns the IDs of the members that are known to be in quarantine.
 	Quarantined func() []string
-	// Waiting says what the node waits for before it belongs to a cluster; nil: it waits for nothing.
+	// Waiting returns what the node waits for before it belongs to a cluster. If it is nil, the node waits for nothing.
 	Waiting func() string
 }
 
-// Directory answers who leads the cluster and which nodes there are. Create it with [New].
+// Directory knows the leader and the nodes of the cluster. Create it with [New].
 type Directory struct {
 	cfg    Config
 	status func() replica.Status
@@ -54,21 +54,21 @@ type Directory struct {
 	lead atomic.Pointer[lead]
 }
 
-// lead is what clients are told about the leader.
+// lead is the leadership as clients see it.
 type lead struct {
 	replica.Leadership
 	since time.Time
 }
 
-// New makes a directory of what status returns. SetLeadership must be called before any question.
+// New returns a directory of the statuses that status returns. SetLeadership must be called before any query.
 func New(cfg Config, status func() replica.Status) *Directory {
 	return &Directory{cfg: cfg, status: status}
 }
 
-// Reply makes the reply to a command about the cluster.
+// Reply returns the reply to a command about the cluster.
 type Reply func(d *Directory, args [][]byte) protocol.Value
 
-// Replies are the commands by the names of their rows in the command table.
+// Replies returns the commands, by the names of their rows in the command table.
 func Replies() map[string]Reply {
 	all := clusterReplies()
 	maps.Copy(all, sentinelReplies())
@@ -76,13 +76,13 @@ func Replies() map[string]Reply {
 	return all
 }
 
-// Knows reports whether l names the leader that the directory names.
+// Knows reports whether the directory names the leader of l.
 func (d *Directory) Knows(l replica.Leadership) bool {
 	was := d.lead.Load()
 	return was != nil && was.Leader == l.Leader && was.Present == l.Present
 }
 
-// SetLeadership takes a change of the leadership. The result are messages about it for Sentinel's clients.
+// SetLeadership sets the leadership. It returns the messages about the change for Sentinel's clients.
 func (d *Directory) SetLeadership(l replica.Leadership, members []replica.Member) []Message {
 	was := d.lead.Swap(&lead{Leadership: l, since: time.Now()})
 	if was == nil {
@@ -93,14 +93,13 @@ func (d *Directory) SetLeadership(l replica.Leadership, members []replica.Member
 
 func (d *Directory) leadership() replica.Leadership { return d.lead.Load().Leadership }
 
-// Every node takes every command, so each could call itself master. Clients that are given several
-// addresses look for the master (see ../DESIGN.md), so only the leader says so, unless
-// Config.EveryNodeMaster is set.
+// Every node accepts every command, so each could report the role of a master. But clients with several addresses look
+// for the master (see ../DESIGN.md), so only the leader reports it, unless Config.EveryNodeMaster is set.
 
-// Master reports whether this node calls itself master.
+// Master reports whether this node reports the role of a master.
 func (d *Directory) Master(st *replica.Status) bool { return st.Leading || d.cfg.EveryNodeMaster }
 
-// Mode is what the node calls itself in INFO and HELLO.
+// Mode returns the mode of the node in INFO and HELLO.
 func (d *Directory) Mode(sentinel bool) string {
 	if sentinel {
 		return "sentinel"
@@ -111,7 +110,7 @@ func (d *Directory) Mode(sentinel bool) string {
 	return "standalone"
 }
 
-// HelloRole is the role in HELLO.
+// HelloRole returns the role in HELLO.
 func (d *Directory) HelloRole() string {
 	if st := d.status(); d.Master(&st) {
 		return "master"
@@ -119,7 +118,7 @@ func (d *Directory) HelloRole() string {
 	return "replica"
 }
 
-// Role is the reply to ROLE.
+// Role returns the reply to ROLE.
 func (d *Directory) Role() protocol.Value {
 	st := d.status()
 	if !d.Master(&st) {
@@ -141,8 +140,8 @@ func (d *Directory) Role() protocol.Value {
 	return protocol.Array(protocol.Bulk("master"), protocol.Integer(int64(st.Committed)), protocol.Array(others...))
 }
 
-// Following is the address of the leader that a follower names, and whether the leader is there. While
-// no leader is known that is the last one, because clients refuse a replica without a master.
+// Following returns the address of the leader that a follower names, and whether there is a leader. Otherwise it is the
+// last leader, since clients refuse a replica without a master.
 func (d *Directory) Following(st *replica.Status) (addr string, up bool) {
 	if st.Leader.ClientAddr != "" {
 		return st.Leader.ClientAddr, true
@@ -150,8 +149,8 @@ func (d *Directory) Following(st *replica.Status) (addr string, up bool) {
 	return d.leadership().Leader.ClientAddr, false
 }
 
-// SplitAddress splits host:port, because clients get both separately. An unknown address gives an
-// empty host and port 0.
+// SplitAddress splits host:port for clients, which get both separately. For an unknown address it returns an empty host
+// and port 0.
 func SplitAddress(addr string) (host, port string) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -160,10 +159,10 @@ func SplitAddress(addr string) (host, port string) {
 	return host, port
 }
 
-// Offset is how far a follower has what is committed.
+// Offset returns the index up to which a follower has the committed entries.
 func Offset(st *replica.Status, f replica.Follower) uint64 { return min(f.LogIndex, st.Committed) }
 
-// ClusterID is the ID of the cluster that this node belongs to; "": none yet.
+// ClusterID returns the ID of this node's cluster, or "" if there is none yet.
 func (d *Directory) ClusterID() string {
 	if d.cfg.ClusterID == nil {
 		return ""

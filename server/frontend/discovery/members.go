@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// RAFT.MEMBERS and RAFT.STATUS are answered from what this node knows, also while there is no leader.
+// The replies to RAFT.MEMBERS and RAFT.STATUS come from this node alone, so they need no leader.
 
 func memberReplies() map[string]Reply {
 	return map[string]Reply{
@@ -19,7 +19,7 @@ func memberReplies() map[string]Reply {
 	}
 }
 
-// ClusterStatus is the reply to RAFT.STATUS.
+// ClusterStatus returns the reply to RAFT.STATUS.
 func (d *Directory) ClusterStatus() protocol.Value { return d.census().reply() }
 
 // Voters counts the members with a vote.
@@ -28,7 +28,7 @@ func Voters(all []replica.Member) int {
 	return n
 }
 
-// majorityOf is how many of the voters make a majority.
+// majorityOf returns the number of voters that are a majority.
 func majorityOf(all []replica.Member) int {
 	_, n := replica.Majority(all)
 	return n
@@ -37,12 +37,12 @@ func majorityOf(all []replica.Member) int {
 // census is the cluster as this node knows it, at one instant.
 type census struct {
 	st      replica.Status
-	leader  replica.Member // zero: none is known
+	leader  replica.Member // zero if none is known
 	cluster string
-	waiting string // for what, while this node belongs to no cluster
-	// troubles are what is wrong beside silent members. warnings are what members warn of in themselves.
+	waiting string // what this node waits for, if it belongs to no cluster
+	// troubles has what is wrong beside silent members. warnings has what members warn of in themselves.
 	troubles, warnings []string
-	// quarantined are the IDs of the members in quarantine.
+	// quarantined has the IDs of the members in quarantine.
 	quarantined []string
 }
 
@@ -82,7 +82,7 @@ func (d *Directory) census() *census {
 
 func (c *census) leads(m replica.Member) bool { return c.leader.ID != "" && m.ID == c.leader.ID }
 
-// Self is this node, which may be no member yet, or no more.
+// Self returns this node as a member. It may be no member yet, or no longer.
 func Self(st *replica.Status) replica.Member {
 	for _, m := range st.Members {
 		if m.ID == st.ID {
@@ -92,8 +92,8 @@ func Self(st *replica.Status) replica.Member {
 	return replica.Member{ID: st.ID, Name: st.Name}
 }
 
-// silent reports whether the member does not answer the leader, as far as is known. Without a leader only this node
-// surely answers.
+// silent reports whether the member does not answer the leader, as far as this node knows. Without a leader all nodes
+// but this one count as silent.
 func (c *census) silent(m replica.Member) bool {
 	switch {
 	case m.ID == c.st.ID, c.leads(m):
@@ -104,7 +104,7 @@ func (c *census) silent(m replica.Member) bool {
 	return m.Silent
 }
 
-// lag is how many entries of the leader's log the member lacks; -1: not known.
+// lag returns the number of entries of the leader's log that the member lacks, or -1 if it is unknown.
 func (c *census) lag(m replica.Member) int64 {
 	switch {
 	case c.leads(m):
@@ -125,12 +125,13 @@ func (c *census) role(m replica.Member) string {
 	return "non-voter"
 }
 
-// cannotLead says why a member could not lead now; "": it could.
+// cannotLead returns why a member could not lead now, or "".
 func (c *census) cannotLead(m replica.Member) string {
 	return members.CannotLead(m.Voter, !c.silent(m), slices.Contains(c.quarantined, m.ID))
 }
 
-// majority counts: voters, voters that answer, how many must, and those that could lead.
+// majority returns the numbers of voters, of voters that answer, of voters that must answer, and of members that could
+// lead.
 func (c *census) majority() (all, live, quorum, lead int) {
 	for _, m := range c.st.Members {
 		if m.Voter && !c.silent(m) {
@@ -178,7 +179,7 @@ func (c *census) reply() protocol.Value {
 	return all
 }
 
-// HeldBackBy are the names of the members for whose sake the cluster keeps its version.
+// HeldBackBy returns the names of the members that keep the cluster at its version.
 func HeldBackBy(st *replica.Status) (names []string) {
 	for _, m := range st.HeldBackBy() {
 		names = append(names, m.Name)
@@ -186,7 +187,7 @@ func HeldBackBy(st *replica.Status) (names []string) {
 	return names
 }
 
-// margin is how many voters more may fail before the cluster stops; negative: it has stopped.
+// margin returns how many further voters may fail before the cluster stops. It is negative if the cluster has stopped.
 func (c *census) margin() int {
 	voters, live, _, lead := c.majority()
 	margin := members.Margin(voters, live, lead)

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// A port for Sentinel's clients describes the cluster as a group of Sentinels that watch one master. The
-// master is the leader, the replicas are the followers, and the Sentinels are the nodes.
+// The port for Sentinel's clients describes the cluster as a group of Sentinels that watch one master. The master is
+// the leader, the replicas are the followers, and the Sentinels are the nodes.
 
-// Sentinel is what a [Config] says about the port for Sentinel's clients.
+// Sentinel configures the port for Sentinel's clients.
 type Sentinel struct {
 	// Name is the name of the only master.
 	Name string
@@ -36,19 +36,19 @@ func sentinelReplies() map[string]Reply {
 	}
 }
 
-// watched is the cluster as a Sentinel sees it.
+// watched is the cluster as it is shown to Sentinel's clients.
 type watched struct {
 	cfg    *Sentinel
-	leader replica.Member // the last known; zero: none was
-	up     bool           // a leader is known now
-	since  time.Time      // when that began
+	leader replica.Member // the last leader; zero before the first
+	up     bool           // there is a leader now
+	since  time.Time      // the time since which up has its value
 	self   string
 	nodes  []replica.Member
 	term   uint64
 	commit uint64
 }
 
-// watched returns nil before this node has heard of a leader: then it watches no master.
+// watched returns nil before this node knows a leader: it then watches no master.
 func (d *Directory) watched() *watched {
 	lead := d.lead.Load()
 	if lead.Leader.ID == "" {
@@ -63,7 +63,7 @@ func (d *Directory) watched() *watched {
 
 var errNoMaster = protocol.NewError("No such master with that name")
 
-// aboutMaster is a subcommand of SENTINEL that names the master.
+// aboutMaster returns a subcommand of SENTINEL that names the master.
 func aboutMaster(f func(w *watched) protocol.Value) Reply {
 	return func(d *Directory, args [][]byte) protocol.Value {
 		w := d.watched()
@@ -94,7 +94,7 @@ func sentinelID(d *Directory, _ [][]byte) protocol.Value {
 	return protocol.Bulk(nodeID(d.status().ID))
 }
 
-// sentinelReset has nothing to reset: a node knows the others at any time.
+// sentinelReset has nothing to reset, since a node always knows the others.
 func sentinelReset(d *Directory, args [][]byte) protocol.Value {
 	if w := d.watched(); w != nil && protocol.Match(string(args[2]), w.cfg.Name, false) {
 		return protocol.Integer(1)
@@ -102,13 +102,13 @@ func sentinelReset(d *Directory, args [][]byte) protocol.Value {
 	return protocol.Integer(0)
 }
 
-// fields are the fields with which every entry of a Sentinel's replies begins. Times since the last word
-// are 0: a node knows only whether another answers.
+// fields returns the first fields of every entry in Sentinel's replies. Times since the last contact are 0: a node
+// knows only whether another answers.
 func (w *watched) fields(kind, name, addr string, m replica.Member, down bool) []protocol.Value {
 	host, port := SplitAddress(addr)
 	flags := kind
 	if down {
-		// Never o_down: the node does not ask the others what they see.
+		// The flag is never o_down, since the node does not ask the others.
 		flags = "s_down," + kind + ",disconnected"
 	}
 	return bulks("name", name, "ip", host, "port", port, "runid", nodeID(m.ID), "flags", flags,
@@ -130,7 +130,7 @@ func (w *watched) master() protocol.Value {
 			"failover-timeout", millis(w.cfg.FailoverTimeout), "parallel-syncs", strconv.Itoa(max(1, len(w.nodes)-1)))...)...)
 }
 
-// followers are the members besides the leader whose address is known.
+// followers returns the members beside the leader that have a known address.
 func (w *watched) followers() (ms []replica.Member) {
 	for _, m := range w.nodes {
 		if m.ID != w.leader.ID && m.ClientAddr != "" {
@@ -140,7 +140,7 @@ func (w *watched) followers() (ms []replica.Member) {
 	return ms
 }
 
-// others are the other nodes that have a port for Sentinel's clients.
+// others returns the other nodes that have a port for Sentinel's clients.
 func (w *watched) others() (ms []replica.Member) {
 	for _, m := range w.nodes {
 		if m.ID != w.self && m.SentinelAddr != "" {
@@ -198,7 +198,7 @@ func (w *watched) usable() int {
 	return n
 }
 
-// SentinelRole is the reply to ROLE on the port for Sentinel's clients: the names of the masters.
+// SentinelRole returns the reply to ROLE on the port for Sentinel's clients: the names of the masters.
 func (d *Directory) SentinelRole() protocol.Value {
 	var names []string
 	if d.watched() != nil {
@@ -220,7 +220,7 @@ func sentinelQuorum(w *watched) protocol.Value {
 	}).Value()
 }
 
-// SentinelLines is the section Sentinel of INFO.
+// SentinelLines returns the lines of the section Sentinel of INFO.
 func (d *Directory) SentinelLines() []string {
 	masters, line := 0, []string(nil)
 	if w := d.watched(); w != nil {
@@ -237,10 +237,10 @@ func (d *Directory) SentinelLines() []string {
 	}, line...)
 }
 
-// Message is what Sentinel's clients may subscribe to.
+// Message is a message to subscribers on the port for Sentinel's clients.
 type Message struct{ Channel, Payload string }
 
-// messages are the messages about a change of the leadership, in Sentinel's words.
+// messages returns the messages about a change of the leadership, in the words of Sentinel.
 func (s *Sentinel) messages(was, now replica.Leadership, all []replica.Member) []Message {
 	words := func(addr string) string {
 		host, port := SplitAddress(addr)

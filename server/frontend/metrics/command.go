@@ -11,11 +11,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Times of commands, as this node's clients meet them. A command of the log takes from the handing over
-// of the batch until the replies are here: the journey to the leader and to the disks of a majority is part
-// of the time. The commands of a batch share the batch's time in equal parts.
+// The time of a command of the log is measured from the call of the backend to the replies, so it includes the way to
+// the leader and to the disks of a majority. The commands of a batch share its time equally.
 
-// Command counts the calls of one command, and how long they took.
+// Command counts the calls of one command and their times.
 type Command struct {
 	// Name is the name of the row in the command table.
 	Name                    string
@@ -23,11 +22,10 @@ type Command struct {
 	times                   atomic.Pointer[times]
 }
 
-// times are what calls of one command took. Memory for them is taken at the first call.
+// times has the times of the calls of one command. It is allocated at the first call.
 type times struct {
 	nanos atomic.Uint64
-	// steps count calls by doubling times, as LATENCY HISTOGRAM has them; fine counts them in finer steps,
-	// for percentiles.
+	// steps counts calls by steps that double, as in LATENCY HISTOGRAM; fine counts them by finer steps, for percentiles.
 	steps [timeSteps]atomic.Uint64
 	fine  [fineSteps]atomic.Uint32
 }
@@ -35,13 +33,13 @@ type times struct {
 const (
 	firstStep = 10 // the first step is 2^10 ns
 	timeSteps = 28
-	// finePerStep parts of each doubling, from 16 ns on.
+	// finePerStep is the number of fine steps in each doubling, from 16 ns on.
 	finePerStep = 16
 	fineSteps   = finePerStep * 34
 )
 
-// stepLimit is the longest time of a step in nanoseconds, as Redis's histogram has them: 1 µs, 2, 4, 8, 16,
-// 33, 66, 132, …
+// stepLimit returns the longest time of a step in nanoseconds, as in Redis's histogram: 1 µs, 2, 4, 8, 16, 33, 66, 132,
+// …
 func stepLimit(i int) uint64 { return 1<<(i+firstStep) + 1<<(i+firstStep-7) - 1 }
 
 func stepOf(nanos uint64) int {
@@ -52,7 +50,7 @@ func stepOf(nanos uint64) int {
 	return min(i, timeSteps-1)
 }
 
-// fineOf is the fine step of a time, and fineLimit the longest time of a fine step.
+// fineOf returns the fine step of a time, and fineLimit the longest time of a fine step.
 func fineOf(nanos uint64) int {
 	if nanos < finePerStep {
 		return int(nanos)
@@ -69,10 +67,10 @@ func fineLimit(i int) uint64 {
 	return uint64(finePerStep+i%finePerStep+1)<<shift - 1
 }
 
-// Took notes that a call took d.
+// Took counts a call that took d.
 func (c *Command) Took(d time.Duration) {
 	t := c.times.Load()
-	for t == nil { // CONFIG RESETSTAT may take away at once what another connection has made
+	for t == nil { // CONFIG RESETSTAT may remove at once what another connection has added
 		c.times.CompareAndSwap(nil, new(times))
 		t = c.times.Load()
 	}
@@ -82,7 +80,7 @@ func (c *Command) Took(d time.Duration) {
 	t.fine[fineOf(nanos)].Add(1)
 }
 
-// micros is the sum of all calls' times.
+// micros returns the sum of all times.
 func (c *Command) micros() uint64 {
 	if t := c.times.Load(); t != nil {
 		return t.nanos.Load() / 1000
@@ -90,7 +88,7 @@ func (c *Command) micros() uint64 {
 	return 0
 }
 
-// percentiles are the times that this share of the calls did not exceed, in microseconds; nil: no call.
+// percentiles returns the times that these shares of the calls did not exceed, in microseconds, or nil without a call.
 func (t *times) percentiles(shares ...float64) (micros []string) {
 	var counts [fineSteps]uint64
 	var all uint64
@@ -120,8 +118,7 @@ func (c *Command) reset() {
 	c.times.Store(nil)
 }
 
-// latencyHistogram answers for the named commands, or for all that were called. A container stands for the
-// subcommands.
+// latencyHistogram replies for the named commands, or for all that were called. A container names its subcommands.
 func (g *Registry) latencyHistogram(args [][]byte) protocol.Value {
 	var fields []protocol.Value
 	for _, c := range g.cfg.Commands {

@@ -4,5 +4,5 @@ package metrics
 
 import "time"
 
-// cpuTime is not known on this system.
+// cpuTime returns 0: the time is unknown on this system.
 func cpuTime() (system, user time.Duration) { return 0, 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is the processor time of this process since its start.
+// cpuTime returns the processor time of this process since its start.
 func cpuTime() (system, user time.Duration) {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// Info is the reply to INFO [section …], on the port for Sentinel's clients or not.
+// Info returns the reply to INFO [section …]. sentinel is set on the port for Sentinel's clients.
 func (g *Registry) Info(names [][]byte, sentinel bool) protocol.Value {
 	r := g.report()
 	r.sentinel = sentinel
@@ -36,8 +36,7 @@ func (g *Registry) Info(names [][]byte, sentinel bool) protocol.Value {
 	return protocol.Verbatim(b.String())
 }
 
-// onPort reports whether a section is shown on a port. On the port for Sentinel's clients there are few, as
-// at a Sentinel.
+// onPort reports whether a port shows a section. As at a Sentinel, the port for Sentinel's clients shows few.
 func onPort(section string, sentinel bool) bool {
 	switch section {
 	case "Server", "Clients", "Stats", "CPU":
@@ -79,11 +78,11 @@ func (m metric) appendTo(b *strings.Builder, r *report) {
 	}
 }
 
-// report is what the lines of one INFO reply are made from. What takes time is looked up once, by
-// the first line that needs it.
+// report is the source of the lines of one INFO reply. Expensive values are computed once, by the first line that needs
+// them.
 type report struct {
 	*Registry
-	sentinel   bool // asked through the port for Sentinel's clients
+	sentinel   bool // on the port for Sentinel's clients
 	status     replica.Status
 	stateStats *fsm.Stats
 	lockStats  *fsm.LockStats
@@ -93,7 +92,7 @@ type report struct {
 
 func (g *Registry) report() *report { return &report{Registry: g, status: g.cfg.Backend.Status()} }
 
-// state counts what the state machine holds.
+// state returns the statistics of the state machine.
 func (r *report) state() *fsm.Stats {
 	if r.stateStats == nil {
 		s := r.cfg.Backend.Stats()
@@ -102,7 +101,7 @@ func (r *report) state() *fsm.Stats {
 	return r.stateStats
 }
 
-// heapStats is memory in bytes, as Go's runtime counts it.
+// heapStats is memory in bytes, as Go's runtime reports it.
 type heapStats struct{ objects, mapped uint64 }
 
 func (r *report) heap() *heapStats {
@@ -138,7 +137,7 @@ func human(n uint64) string {
 	return strconv.FormatFloat(f, 'f', 2, 64) + units[unit]
 }
 
-// microseconds are seconds with six digits.
+// microseconds formats seconds with six digits.
 func microseconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 6, 64) }
 
 func (r *report) leading() any { return oneIf(r.status.Leading) }
@@ -222,13 +221,13 @@ func stalledLines(r *report) (lines []string) {
 	return lines
 }
 
-// replicationID is the same on all nodes of a cluster.
+// replicationID returns an ID that is the same on all nodes of a cluster.
 func replicationID(cluster string) string {
 	sum := sha1.Sum([]byte("holdfast cluster " + cluster))
 	return hex.EncodeToString(sum[:])
 }
 
-// commandStats has Redis's fields.
+// commandStats returns lines with Redis's fields.
 func commandStats(r *report) (lines []string) {
 	for _, c := range r.cfg.Commands {
 		calls, rejected := c.Calls.Load(), c.Rejected.Load()

@@ -13,7 +13,7 @@ func moduleLines(*report) []string {
 		protocol.ModuleName, protocol.ModuleVersion)}
 }
 
-// locks counts the locks of the state.
+// locks returns the statistics of the locks.
 func (r *report) locks() *fsm.LockStats {
 	if r.lockStats == nil {
 		s := r.cfg.Backend.LockStats()
@@ -22,8 +22,8 @@ func (r *report) locks() *fsm.LockStats {
 	return r.lockStats
 }
 
-// lockMetrics are about native locks. All but the lines about this node's clients are the same on all nodes
-// that were started at the same time.
+// lockMetrics returns the rows about native locks. Except for those about this node's clients, they are the same on all
+// nodes that were started at the same time.
 func lockMetrics() []metric {
 	of := func(name string, kind kind, help string, value func(*fsm.LockStats) any) metric {
 		return metric{name: name, kind: kind, help: help, value: func(r *report) any { return value(r.locks()) }}
@@ -81,7 +81,7 @@ func lockMetrics() []metric {
 	}
 }
 
-// lockTimes is a histogram in one line.
+// lockTimes returns a row with a histogram.
 func lockTimes(name, help string, of func(*fsm.LockStats) *fsm.LockTimes) metric {
 	return metric{
 		name: name, kind: counter, help: help +

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// memoryStats has the fields of Redis that mean something here.
+// memoryStats returns the fields of Redis that have a meaning here.
 func (g *Registry) memoryStats([][]byte) protocol.Value {
 	r := &report{Registry: g}
 	state, heap := r.state(), r.heap()

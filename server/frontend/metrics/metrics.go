@@ -1,18 +1,18 @@
-// Package metrics has the figures of a node: what its connections count, what its copy of the state holds, and how far
-// its log is. INFO, MEMORY and LATENCY HISTOGRAM show them to clients, and [Registry.Collector] to Prometheus.
+// Package metrics has the statistics of a node: the counts of its connections, and the state of its log and of its copy
+// of the state. INFO, MEMORY and LATENCY HISTOGRAM show them to clients, and [Registry.Collector] to Prometheus.
 //
 // The package promises:
-//   - INFO and Prometheus are made from the same rows (metrics.go), so they cannot disagree;
-//   - counting costs an atomic addition, timing a command a few more, and no allocation but at a command's first call;
-//   - nothing ticks: rates are samples that commands take on their way;
-//   - no label and no line has a key or a value of a client; prefixes that scripts make up are bounded.
+//   - INFO and Prometheus use the same rows (metrics.go), so they cannot disagree;
+//   - to count costs an atomic addition, to time a command a few more, and only a command's first call allocates;
+//   - there is no ticker: commands take the samples for rates;
+//   - no label and no line has a key or a value of a client; the number of error prefixes is bounded.
 //
-// A connection adds to the [Counters] and to the [Command] of the row, and calls [Registry.NoteRates] where the time is
-// known anyway. All methods may be called by any goroutine; none is started here.
+// A connection adds to the [Counters] and to the [Command] of the row, and calls [Registry.NoteRates] with times that
+// it has anyway. All methods are safe for concurrent use; none starts a goroutine.
 //
 // Locks: Counters.mu guards the errors by prefix, rates.mu the samples. Nothing is called while one of them is held.
 //
-// Start reading at registry.go, then metrics.go: a figure is a row.
+// Start reading at registry.go, then metrics.go.
 package metrics
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/holdfast/holdfast/server/pubsub"
 )
 
-// kind says how a line of INFO changes.
+// kind is the kind of a line of INFO.
 type kind string
 
 const (
@@ -38,26 +38,26 @@ const (
 	counter kind = "counter" // grows from the start of the process, or from CONFIG RESETSTAT
 )
 
-// metric is a row of the tables below: a line of INFO, or several of one form. Rows with a help are
-// listed in ../../METRICS.md; the others are there because clients of Redis look for them.
+// metric is a row of the tables below: a line of INFO, or several lines of one form. ../../METRICS.md lists the rows
+// with a help; clients of Redis look for the others.
 type metric struct {
 	name string
 	kind kind
 	help string
-	// Exactly one is set. A nil value leaves the line out.
+	// Either value or lines is set. A nil value leaves the line out.
 	value   func(r *report) any
 	lines   func(r *report) []string // whole lines; name shows their form
 	counted func(s *Counters) *atomic.Uint64
 }
 
-// section is a section of INFO. extra ones are shown only when asked for.
+// section is a section of INFO. If extra is set, it is shown only on request.
 type section struct {
 	name    string
 	extra   bool
 	metrics []metric
 }
 
-// sections are the sections in the order of Redis.
+// sections returns the sections in the order of Redis.
 func sections() []section {
 	return []section{
 		{"Server", false, serverMetrics()},
@@ -99,7 +99,7 @@ func sections() []section {
 	}
 }
 
-// constant is a row whose value never changes.
+// constant returns a row with a constant value.
 func constant(name string, value any) metric {
 	return metric{name: name, kind: text, value: func(*report) any { return value }}
 }
@@ -161,8 +161,8 @@ func clientMetrics() []metric {
 	}
 }
 
-// memoryMetrics: used_memory is what the leader compares with its maxmemory, keys and scripts as the
-// state machine counts them. What the process takes has other names.
+// memoryMetrics returns the rows about memory. used_memory is what the leader compares with its maxmemory: keys and
+// scripts, as the state machine estimates them. The memory of the process has other names.
 func memoryMetrics() []metric {
 	return []metric{
 		{
@@ -219,7 +219,7 @@ func memoryMetrics() []metric {
 	}
 }
 
-// persistenceMetrics: the raft log is an append-only file that is synced before every reply.
+// persistenceMetrics returns the rows of an append-only file that is synced before every reply, which the raft log is.
 func persistenceMetrics() []metric {
 	return []metric{
 		constant("loading", 0),
@@ -387,7 +387,7 @@ func cpuMetrics() []metric {
 	}
 }
 
-// holdfastMetrics are what Redis has no word for.
+// holdfastMetrics returns the rows that Redis has no word for.
 func holdfastMetrics() []metric {
 	return []metric{
 		{name: "node_name", kind: text, value: func(r *report) any { return r.status.Name }, help: "this node"},

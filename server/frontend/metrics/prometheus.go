@@ -11,14 +11,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The rows of metrics.go for Prometheus. A scrape reads them as INFO does, and between scrapes nothing is done
-// for Prometheus.
+// The rows of metrics.go for Prometheus. A scrape reads them as INFO does. Nothing runs between scrapes.
 
-// prefix begins the names of Holdfast's metrics.
+// prefix is the prefix of Holdfast's metrics.
 const prefix = "holdfast_"
 
-// promNames are the names of rows whose name in INFO does not follow Prometheus's conventions. A row without a
-// name here is called as in INFO; a counter gets "_total". The empty name leaves a row out.
+// promNames has the names of rows whose name in INFO breaks Prometheus's conventions. Other rows are named as in INFO;
+// a counter gets "_total". An empty name leaves a row out.
 var promNames = map[string]string{
 	"server_time_usec":   "", // Prometheus has a clock
 	"uptime_in_seconds":  "", // process_start_time_seconds
@@ -35,7 +34,7 @@ var promNames = map[string]string{
 	"maxmemory":                "memory_max_bytes",
 	"mem_clients_normal":       "memory_clients_bytes",
 	"total_system_memory":      "memory_system_bytes",
-	"mem_fragmentation_ratio":  "", // of two others
+	"mem_fragmentation_ratio":  "", // a quotient of two others
 	"mem_fragmentation_bytes":  "",
 	"number_of_cached_scripts": "cached_scripts",
 	"allocator_allocated":      "memory_heap_bytes",
@@ -63,7 +62,7 @@ var promNames = map[string]string{
 	"members":           "raft_members",
 }
 
-// promName is the metric's name for Prometheus; empty: left out.
+// promName returns the metric's name for Prometheus, or "" if it is left out.
 func (m metric) promName() string {
 	if m.help == "" || m.kind == text || m.lines != nil {
 		return ""
@@ -80,7 +79,7 @@ func (m metric) promName() string {
 	return prefix + m.name
 }
 
-// number is the metric's value; ok is false when it has none now.
+// number returns the metric's value. ok is false if it has none now.
 func (m metric) number(r *report) (value float64, ok bool) {
 	if m.counted != nil {
 		return float64(m.counted(&r.Counters).Load()), true
@@ -98,7 +97,7 @@ func (m metric) number(r *report) (value float64, ok bool) {
 	return 0, false
 }
 
-// desc describes a metric that is no row of metrics.go.
+// desc returns the description of a metric that is no row of metrics.go.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prefix+name, help, labels, nil)
 }
@@ -129,12 +128,12 @@ var (
 		"On the leader: how long the follower's log has stood still although it lacks committed entries.", "follower")
 )
 
-// Collector has the figures for Prometheus.
+// Collector returns the collector for Prometheus.
 func (g *Registry) Collector() prometheus.Collector { return collector{g} }
 
 type collector struct{ *Registry }
 
-// Describe says nothing: which metrics there are depends on the node's role and on the commands that were called.
+// Describe describes nothing, since the metrics depend on the node's role and on the commands that were called.
 func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c collector) Collect(ch chan<- prometheus.Metric) {
@@ -163,7 +162,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	r.collectFollowers(ch)
 }
 
-// sentence is a row's help as Prometheus shows it.
+// sentence returns a row's help for Prometheus.
 func sentence(help string) string {
 	help = strings.ReplaceAll(help, "`", "")
 	return strings.ToUpper(help[:1]) + help[1:] + "."
@@ -171,7 +170,7 @@ func sentence(help string) string {
 
 func (r *report) collectCommands(ch chan<- prometheus.Metric) {
 	for _, c := range r.cfg.Commands {
-		// failed first: a call is counted before it fails.
+		// failed is read first, since a call is counted before it fails.
 		failed := c.Failed.Load()
 		calls, rejected := c.Calls.Load(), c.Rejected.Load()
 		if calls+rejected == 0 {
@@ -187,10 +186,10 @@ func (r *report) collectCommands(ch chan<- prometheus.Metric) {
 	}
 }
 
-// bucketSteps is how many doublings a bucket for Prometheus has: each bucket is a series, of each command.
+// bucketSteps is the number of doublings in a bucket for Prometheus: each bucket is a series, of each command.
 const bucketSteps = 2
 
-// histogram counts the calls that took no longer than each limit, in seconds.
+// histogram returns the numbers of calls that did not exceed each limit, in seconds.
 func (t *times) histogram() (count uint64, sum float64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64)
 	for i := range t.steps {
@@ -202,11 +201,11 @@ func (t *times) histogram() (count uint64, sum float64, buckets map[float64]uint
 	return count, time.Duration(t.nanos.Load()).Seconds(), buckets
 }
 
-// alarming are the prefixes that alerts are about. These are counted from 0: Prometheus sees no growth in a series
-// whose first number is the first error.
+// alarming has the prefixes of errors that alerts use. Their series begin at 0: Prometheus sees no growth in a series
+// that begins with the first error.
 var alarming = []string{protocol.ErrUncertain.Prefix, "OOM", "TRYAGAIN"}
 
-// collectErrors has the prefixes that this program knows: a script may put a key into a prefix.
+// collectErrors emits the prefixes that this program knows, since a script may put a key into a prefix.
 func (r *report) collectErrors(ch chan<- prometheus.Metric) {
 	other := r.Failures.Load()
 	counts := r.errorCounts()
@@ -239,7 +238,7 @@ func (r *report) collectLocks(ch chan<- prometheus.Metric) {
 // OtherLocks is the class of locks that no pattern matches.
 const OtherLocks = "other"
 
-// lockClassCounters are the counts of a class of locks.
+// lockClassCounters has the counters of a class of locks.
 var lockClassCounters = []struct {
 	desc *prometheus.Desc
 	of   func(n *fsm.LockClassCounts) uint64
@@ -274,7 +273,7 @@ var longestQueueDesc = desc("lock_class_longest_queue",
 	"Most clients that wait for one lock of the class now; for a stock lock those that were refused again and again, "+
 		"as far as the node remembers them.", "class", "kind")
 
-// classDesc describes a counter of a class of locks.
+// classDesc returns the description of a counter of a class of locks.
 func classDesc(name, help string) *prometheus.Desc {
 	return desc("lock_class_"+name,
 		help+
@@ -301,12 +300,12 @@ func (r *report) collectLockClasses(ch chan<- prometheus.Metric) {
 	}
 }
 
-// UserLimits are what a user with a quota may have, and what it has of this node.
+// UserLimits has the quotas of a user, and its usage of this node.
 type UserLimits struct {
 	protocol.Quota
 	MaxConnections, MaxRate uint64
 	Connections             int
-	// Paused is for how long the user's connections were kept waiting, in all.
+	// Paused is the total time of the pauses of the user's connections.
 	Paused time.Duration
 }
 
@@ -324,7 +323,7 @@ var (
 		"limit")
 )
 
-// collectUsers shows what users with quotas have, and may have.
+// collectUsers emits the quotas and the usage of users.
 func (r *report) collectUsers(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

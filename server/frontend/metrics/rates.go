@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// rates tell how much there was per second of late, as Redis's instantaneous metrics do: over the latest 1.6
-// seconds. Nothing ticks. Commands note a sample on their way, at most every 100 ms, and so what no sample tells of
-// happened within 100 ms of one.
+// rates computes rates over the last 1.6 seconds, as Redis's instantaneous metrics do. There is no ticker: commands
+// take a sample at most every 100 ms. So an event that no sample has counted happened within 100 ms of one.
 type rates struct {
 	since time.Time
-	// due is when the next sample is, in nanoseconds since since.
+	// due is the time of the next sample, in nanoseconds after since.
 	due atomic.Int64
 
 	mu      sync.Mutex
@@ -19,7 +18,7 @@ type rates struct {
 	latest  int
 }
 
-// rateSample is what had been counted at a time, in nanoseconds since the start.
+// rateSample has the counts at a time, in nanoseconds after since.
 type rateSample struct {
 	at     int64
 	counts rateCounts
@@ -30,7 +29,7 @@ type rateCounts struct{ commands, in, out uint64 }
 const (
 	rateStep    = 100 * time.Millisecond
 	rateWindow  = 16 * rateStep
-	rateSamples = 18 // those of a window, and one before
+	rateSamples = 18 // those of a window, and one before it
 )
 
 // NoteRates takes a sample if one is due at now.
@@ -50,7 +49,7 @@ func (s *Counters) rateCounts() rateCounts {
 	return rateCounts{s.Commands.Load(), s.BytesIn.Load(), s.BytesOut.Load()}
 }
 
-// reset begins anew at now, as the counts do.
+// reset restarts at now, as the counts do.
 func (r *rates) reset(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,17 +57,17 @@ func (r *rates) reset(now time.Time) {
 	r.samples[r.latest].at = now.Sub(r.since).Nanoseconds()
 }
 
-// rateStats are rates per second.
+// rateStats has rates per second.
 type rateStats struct{ commands, in, out float64 }
 
-// perSecond are the rates at now.
+// perSecond returns the rates at now.
 func (g *Registry) perSecond(now time.Time) rateStats {
 	r := &g.rates
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at, counts := now.Sub(r.since).Nanoseconds(), g.rateCounts()
 	from := at - int64(rateWindow)
-	then, later := rateCounts{}, counts // counted when the window began
+	then, later := rateCounts{}, counts // the counts at the beginning of the window
 	for i := range rateSamples {
 		sample := &r.samples[(r.latest+rateSamples-i)%rateSamples]
 		if sample.at > from {
@@ -76,7 +75,7 @@ func (g *Registry) perSecond(now time.Time) rateStats {
 			continue
 		}
 		if then = sample.counts; sample.at+int64(rateStep) <= from {
-			then = later // all that came after the sample came before the window
+			then = later // all that was counted after the sample was so before the window
 		}
 		break
 	}

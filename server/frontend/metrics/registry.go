@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// Backend is the node's copy of the state, and its view of the cluster.
+// Backend is the source of statistics about the state and the cluster.
 type Backend interface {
 	Status() replica.Status
 	Stats() fsm.Stats
@@ -24,54 +24,52 @@ type Backend interface {
 	Clients() *sessions.Clients
 }
 
-// Config is where a [Registry] finds what it does not count itself.
+// Config has the sources of what a [Registry] does not count itself.
 type Config struct {
 	Backend   Backend
 	Directory *discovery.Directory
 	Hub       *pubsub.Hub
 	Tracking  *tracking.Table
-	// Commands are those that clients may send, by name.
+	// Commands has the commands of clients, by name.
 	Commands []*Command
 	RunID    string
-	// ClusterMode answers clients of Redis Cluster.
+	// ClusterMode enables the replies for clients of Redis Cluster.
 	ClusterMode bool
-	// MaxClients is how many clients may be connected.
+	// MaxClients bounds the connected clients.
 	MaxClients int
-	// MaxMemoryBytes is what keys and scripts may take; 0: no limit. MachineBytes is what the process may use at most; 0:
-	// not known.
+	// MaxMemoryBytes is the limit of keys and scripts, 0 for none. MachineBytes is the limit of the process, 0 if unknown.
 	MaxMemoryBytes, MachineBytes uint64
-	// Clients counts the clients that are connected, and ClientBytes what they hold.
+	// Clients counts the connected clients, and ClientBytes returns their memory.
 	Clients     func() int
 	ClientBytes func() int64
-	// Users are the users with limits.
+	// Users returns the users with quotas.
 	Users func() []UserLimits
-	// Address is the address for clients, or for Sentinel's clients.
+	// Address returns the address for clients, or for Sentinel's clients.
 	Address func(sentinel bool) string
 }
 
-// Registry has the figures of a node, and shows them: for INFO, for MEMORY and LATENCY HISTOGRAM, and for Prometheus.
-// Create it with [New].
+// Registry has the statistics of a node, for INFO, MEMORY, LATENCY HISTOGRAM and Prometheus. Create it with [New].
 type Registry struct {
 	Counters
 	cfg     Config
 	started time.Time
 	rates   rates
-	// forgotten are the lookups of keys before CONFIG RESETSTAT.
+	// forgotten has the lookups of keys before CONFIG RESETSTAT.
 	forgotten struct{ hits, misses atomic.Uint64 }
 }
 
-// New makes a registry.
+// New returns a registry.
 func New(cfg Config) *Registry {
 	r := &Registry{cfg: cfg, started: time.Now()}
 	r.rates.since = r.started
 	return r
 }
 
-// Reply makes the reply to a command that shows figures.
+// Reply returns the reply to a command that shows statistics.
 type Reply func(r *Registry, args [][]byte) protocol.Value
 
-// Replies are the commands by the names of their rows in the command table. Each has the commands before it in the
-// pipeline executed first, so that their figures are there.
+// Replies returns the commands, by the names of their rows in the command table. The earlier commands of the pipeline
+// run before each, so that it counts them.
 func Replies() map[string]Reply {
 	return map[string]Reply{
 		"latency|histogram":   (*Registry).latencyHistogram,
@@ -81,17 +79,17 @@ func Replies() map[string]Reply {
 	}
 }
 
-// Counters are what the connections of a node count; metrics.go says what each stands for.
+// Counters has the counts of a node's connections; metrics.go explains them.
 type Counters struct {
 	Connections, Rejected, Commands, Failures, CutOff, Evicted, Refused, BytesIn, BytesOut atomic.Uint64
-	// Blocked counts the clients that wait now, so CONFIG RESETSTAT leaves it.
+	// Blocked counts the clients that wait now. CONFIG RESETSTAT does not reset it.
 	Blocked atomic.Int64
 
 	mu     sync.Mutex
 	errors map[string]*uint64 // error replies by prefix
 }
 
-// A script can make up prefixes, so Counters.errors is bounded; what is beyond is not counted there.
+// Counters.errors is bounded, since a script can make up prefixes. It does not count further ones.
 const (
 	mostPrefixes  = 128
 	longestPrefix = 64
@@ -117,7 +115,7 @@ func (s *Counters) CountError(line string) {
 	s.errors[strings.Clone(prefix)] = &one
 }
 
-// errorCounts are the error replies by prefix.
+// errorCounts returns the numbers of error replies, by prefix.
 func (s *Counters) errorCounts() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +126,7 @@ func (s *Counters) errorCounts() map[string]uint64 {
 	return counts
 }
 
-// Reset sets to zero what CONFIG RESETSTAT promises.
+// Reset resets what CONFIG RESETSTAT promises.
 func (r *Registry) Reset() {
 	for _, section := range sections() {
 		for _, m := range section.metrics {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// slowEvents are the latest slow events of a kind: "command", or "fast-command" for commands with Redis's
-// flag fast. There is at most one a second, the slowest.
+// slowEvents has the latest slow events of a kind: "command", or "fast-command" for commands with Redis's flag fast. It
+// keeps at most one a second, the slowest.
 type slowEvents struct {
 	samples []slowSample // the newest last
 	worst   int64        // milliseconds
@@ -18,10 +18,10 @@ type slowEvents struct {
 
 type slowSample struct{ second, millis int64 }
 
-// mostSamples is how many samples Redis keeps.
+// mostSamples bounds the samples, as in Redis.
 const mostSamples = 160
 
-// noteEvent notes a slow event. The caller holds l.mu.
+// noteEvent records a slow event. The caller holds l.mu.
 func (l *Slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
 	e := l.events[kind]
 	if e == nil {
@@ -39,7 +39,7 @@ func (l *Slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
 	}
 }
 
-// kinds are the kinds of events, sorted. The caller holds l.mu.
+// kinds returns the kinds of events, sorted. The caller holds l.mu.
 func (l *Slowlog) kinds() []string {
 	var kinds []string
 	for kind := range l.events {
@@ -88,8 +88,7 @@ func (l *Slowlog) latencyReset(args [][]byte) protocol.Value {
 	return protocol.Integer(int64(n - len(l.events)))
 }
 
-// latencyDoctor says what was slow. The reasons are few here: the disks, the network between the nodes, and
-// long scripts.
+// latencyDoctor names the slow events. There are few causes: disks, the network between the nodes, and long scripts.
 func (l *Slowlog) latencyDoctor([][]byte) protocol.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,13 +114,13 @@ func (l *Slowlog) latencyDoctor([][]byte) protocol.Value {
 	return protocol.Verbatim(b.String())
 }
 
-// graphRows and graphColumns are the size of Redis's graph.
+// graphRows and graphColumns are the size of the graph, as in Redis.
 const (
 	graphRows    = 4
 	graphColumns = 80
 )
 
-// latencyGraph draws a column for each event. A column is as high as the event was slow.
+// latencyGraph draws a column for each event, the higher the slower.
 func (l *Slowlog) latencyGraph(args [][]byte) protocol.Value {
 	kind := string(args[2])
 	l.mu.Lock()
@@ -140,7 +139,7 @@ func (l *Slowlog) latencyGraph(args [][]byte) protocol.Value {
 		strings.Repeat("-", graphColumns))
 	for r := graphRows - 1; r >= 0; r-- {
 		for _, s := range samples {
-			// In three marks a row, from the bottom up.
+			// A row has three marks, from the bottom up.
 			height := int(float64(s.millis-low) / max(1, float64(high-low)) * (3*graphRows - 1))
 			switch {
 			case height/3 > r:
@@ -169,7 +168,7 @@ func (l *Slowlog) latencyGraph(args [][]byte) protocol.Value {
 	return protocol.Verbatim(b.String())
 }
 
-// age is a number of seconds in one unit, written downwards in a graph.
+// age formats a number of seconds in one unit, for a vertical label.
 func age(seconds int64) string {
 	for _, unit := range []struct {
 		seconds int64

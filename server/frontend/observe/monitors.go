@@ -1,15 +1,14 @@
-// Package observe shows operators what clients do: the commands that took long (SLOWLOG, LATENCY), and every command as
-// it comes (MONITOR).
+// Package observe shows operators what clients do: slow commands (SLOWLOG, LATENCY), and every command (MONITOR).
 //
 // The package promises:
-//   - no password is kept or shown;
-//   - what is kept is bounded, whatever clients send: entries by slowlog-max-len, each by Redis's limits of arguments;
-//   - a node without a monitor pays one atomic load for a command, and a command that is not slow pays two.
+//   - it neither records nor shows passwords;
+//   - its memory is bounded, whatever clients send: entries by slowlog-max-len, each by Redis's limits of arguments;
+//   - without monitors a command costs one atomic load, and a command that is not slow costs two.
 //
-// A connection gives the [Slowlog] the command's row, the arguments and the time, and is itself a [Monitor]: the
-// package knows no connections, and starts no goroutine. All methods may be called by any goroutine.
+// A connection passes the command's row, the arguments and the time to the [Slowlog], and implements [Monitor]. The
+// package knows no connections, and starts no goroutine. All methods are safe for concurrent use.
 //
-// Locks: Slowlog.mu guards what is kept, Monitors.mu the clients of MONITOR. Monitors.mu is held while messages are
+// Locks: Slowlog.mu guards the entries, Monitors.mu the clients of MONITOR. Monitors.mu is held while messages are
 // posted, so it comes before the locks of a connection.
 //
 // Start reading at slowlog.go, then monitors.go.
@@ -29,30 +28,30 @@ import (
 
 // Monitor is a client of MONITOR.
 type Monitor interface {
-	// Post sends a message, and must not block.
+	// Post sends a message. It must not block.
 	Post(m *push.Message)
 	// Cut closes the connection.
 	Cut(why string)
 }
 
-// Monitors are the clients of MONITOR on a node: each is sent the commands of the node's clients. A node
-// without such clients pays one atomic load for a command.
+// Monitors has the clients of MONITOR, which get the commands of all clients of the node. Without such clients a
+// command costs one atomic load.
 //
-// A command is shown when the node takes the command up, and so before the commands that a script calls. The
-// queue of a transaction with watched keys is shown once the reply tells that the queue was run.
+// A command is shown when it is dispatched, and so before the commands that a script calls. The queue of a transaction
+// with watched keys is shown after the reply, if it has run.
 type Monitors struct {
 	count      atomic.Int32
 	onInterest func(on bool)
 
-	mu      sync.Mutex // held while onInterest or a method of a Monitor is called
+	mu      sync.Mutex // held during onInterest and the methods of Monitor
 	clients map[Monitor]struct{}
 }
 
-// NewMonitors has no clients yet.
+// NewMonitors returns a Monitors without clients.
 func NewMonitors() *Monitors { return &Monitors{clients: make(map[Monitor]struct{})} }
 
-// Events shows the commands that scripts called. A script that calls more than can be told costs the clients
-// their connections, as a gap must not go unnoticed.
+// Events shows the commands that scripts called. If a script calls too many to show all, the clients' connections are
+// closed, since a gap must not go unnoticed.
 func (m *Monitors) Events(events []event.Event) {
 	if !m.Watching() {
 		return
@@ -68,13 +67,14 @@ func (m *Monitors) Events(events []event.Event) {
 	}
 }
 
-// OnInterest has f called when the first client comes and when the last has gone. It must be called before Set.
+// OnInterest registers f, which is called when there is a first client and when there is none any more. It must be
+// called before Set.
 func (m *Monitors) OnInterest(f func(on bool)) { m.onInterest = f }
 
-// Watching reports whether there are clients.
+// Watching reports whether there are clients of MONITOR.
 func (m *Monitors) Watching() bool { return m.count.Load() > 0 }
 
-// Set begins or ends the showing of commands to c.
+// Set begins or ends showing commands to c.
 func (m *Monitors) Set(c Monitor, on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *Monitors) Set(c Monitor, on bool) {
 	}
 }
 
-// Show shows a command to all clients. who is the address of the sender, or lua, and line is made by [Quote].
+// Show shows a command to all clients of MONITOR. who is the address of the sender, or lua. [Quote] makes line.
 func (m *Monitors) Show(db int, who, line string) {
 	now := time.Now()
 	micros := strconv.Itoa(1_000_000 + now.Nanosecond()/1000)[1:]
@@ -109,10 +109,10 @@ func (m *Monitors) cut() {
 	}
 }
 
-// Quote is a command as monitors see it. Passwords are not shown.
+// Quote formats a command for monitors, without passwords.
 func Quote(command *protocol.Command, args [][]byte) string {
 	var line []byte
-	secret := 0 // how many of the next arguments are
+	secret := 0 // the number of the next arguments that are secret
 	if command.Name == "auth" {
 		secret = len(args)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Reply makes the reply to a command about what was slow.
+// Reply returns the reply to a command about slow commands.
 type Reply func(l *Slowlog, args [][]byte) protocol.Value
 
-// Replies are the commands by the names of their rows in the command table. Each has the commands before it in the
-// pipeline executed first, so that these are noted.
+// Replies returns the commands, by the names of their rows in the command table. The earlier commands of the pipeline
+// run before each, so that it has them.
 func Replies() map[string]Reply {
 	return map[string]Reply{
 		"latency|doctor":  (*Slowlog).latencyDoctor,
@@ -30,7 +30,7 @@ func Replies() map[string]Reply {
 	}
 }
 
-// Slowlog remembers the latest commands that took long, and slow events for LATENCY. Create it with [NewSlowlog].
+// Slowlog has the latest slow commands, and slow events for LATENCY. Create it with [NewSlowlog].
 type Slowlog struct {
 	// AboveMicros, MostEntries and MonitorMillis are slowlog-log-slower-than, slowlog-max-len and
 	// latency-monitor-threshold.
@@ -38,18 +38,18 @@ type Slowlog struct {
 
 	mu      sync.Mutex
 	nextID  int64
-	entries []numbered // a ring: from oldest to the end, and from the start
+	entries []numbered // a ring: from oldest to the end, and then from the start
 	oldest  int
 	events  map[string]*slowEvents
 }
 
-// Entry is a command that took long.
+// Entry is a slow command.
 type Entry struct {
 	At   time.Time
 	Took time.Duration
-	// Args are the command's, as [Shorten] keeps them.
+	// Args has the arguments, shortened by [Shorten].
 	Args []string
-	// Addr and Name are the client's.
+	// Addr and Name are those of the client.
 	Addr, Name string
 }
 
@@ -58,17 +58,17 @@ type numbered struct {
 	id int64
 }
 
-// Redis's defaults and limits.
+// The defaults and limits of Redis.
 const (
 	defaultSlowMicros  = 10_000
 	defaultSlowEntries = 128
-	// largestSlowLog bounds slowlog-max-len, or the log could take all memory.
+	// largestSlowLog bounds slowlog-max-len, so that the log cannot use up the memory.
 	largestSlowLog = 4096
 	mostSlowArgs   = 32
 	mostSlowBytes  = 128
 )
 
-// NewSlowlog has Redis's defaults.
+// NewSlowlog returns a log with Redis's defaults.
 func NewSlowlog() *Slowlog {
 	l := &Slowlog{events: make(map[string]*slowEvents)}
 	l.AboveMicros.Store(defaultSlowMicros)
@@ -76,13 +76,14 @@ func NewSlowlog() *Slowlog {
 	return l
 }
 
-// IsSlow reports whether a time is to be noted.
+// IsSlow reports whether a time must be recorded.
 func (l *Slowlog) IsSlow(d time.Duration) bool {
 	above, monitor := l.AboveMicros.Load(), l.MonitorMillis.Load()
 	return above >= 0 && d.Microseconds() >= above || monitor > 0 && d.Milliseconds() >= monitor
 }
 
-// FirstRequest is the first request of a batch's body, as [Shorten] keeps its arguments, and the rest of the body.
+// FirstRequest returns the arguments of the first request in a batch's body, shortened by [Shorten], and the rest of
+// the body.
 func FirstRequest(command *protocol.Command, body string) (args []string, rest string) {
 	var r protocol.Request
 	rest, err := protocol.NextRequest(body, &r)
@@ -91,12 +92,12 @@ func FirstRequest(command *protocol.Command, body string) (args []string, rest s
 	}
 	given := r.Args[1:]
 	if command.Name == "exec" {
-		given = nil // the queue, which no client sent as words
+		given = nil // the queue is no word of the client
 	}
 	return Shorten(command, append(strings.Split(command.Name, "|"), given...)), rest
 }
 
-// Shorten copies the arguments of a command, and cuts long ones and many as Redis does. Passwords are not kept.
+// Shorten copies the arguments of a command, without passwords. As in Redis it cuts long arguments and long lists.
 func Shorten[A ~string | ~[]byte](command *protocol.Command, args []A) []string {
 	kept := make([]string, min(len(args), mostSlowArgs))
 	for i := range kept {
@@ -114,11 +115,11 @@ func Shorten[A ~string | ~[]byte](command *protocol.Command, args []A) []string 
 	return kept
 }
 
-// Note notes a call of a command that took long.
+// Note records a slow call of a command.
 func (l *Slowlog) Note(command *protocol.Command, e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// EXEC is skipped in Redis, which times the commands of the queue one by one.
+	// Redis skips EXEC, and times the commands of its queue.
 	skipped := command.Has(protocol.FlagSkipSlowlog) && command.Name != "exec"
 	if above := l.AboveMicros.Load(); above >= 0 && e.Took.Microseconds() >= above && !skipped {
 		l.add(numbered{e, l.nextID})
@@ -133,8 +134,8 @@ func (l *Slowlog) Note(command *protocol.Command, e Entry) {
 	}
 }
 
-// add adds an entry, and forgets the oldest ones if there are too many. On a slow disk each command comes here, so a
-// full log has nothing copied. The caller holds l.mu.
+// add adds an entry, and drops the oldest beyond the limit. A full log copies nothing, since with a slow disk every
+// command is added. The caller holds l.mu.
 func (l *Slowlog) add(e numbered) {
 	most := int(min(l.MostEntries.Load(), largestSlowLog))
 	if len(l.entries) == most && most > 0 {
@@ -142,7 +143,7 @@ func (l *Slowlog) add(e numbered) {
 		l.oldest = (l.oldest + 1) % most
 		return
 	}
-	if l.oldest > 0 { // the limit was another
+	if l.oldest > 0 { // the limit has changed
 		l.entries = slices.Concat(l.entries[l.oldest:], l.entries[:l.oldest])
 		l.oldest = 0
 	}
