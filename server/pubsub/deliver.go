@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// messageSteps bounds what matching one message with one client's patterns may take, to some ten
-	// milliseconds. A client whose patterns take more is cut off.
+	// messageSteps bounds the steps to match one message with one client's patterns, to some ten milliseconds. A client
+	// whose patterns take more is disconnected.
 	messageSteps = 4 << 20
-	// patternSteps is the work of a pattern beside the bytes that are compared.
+	// patternSteps is the work of a pattern beyond the bytes that are compared.
 	patternSteps = 8
-	// crowdedBytes is from when the client with the most costly patterns is cut off: the queue is a
-	// quarter full.
+	// crowdedBytes is a quarter of the queue. If it is exceeded, the client with the most expensive patterns is
+	// disconnected.
 	crowdedBytes = queueBytes / 4
-	// costlySteps is what a client's patterns may always cost, however full the queue.
+	// costlySteps is the work of patterns that no client is disconnected for.
 	costlySteps = 1 << 14
 )
 
@@ -23,7 +23,7 @@ const (
 	whyPattern = "the patterns take too long to match"
 )
 
-// start starts the goroutine that takes messages to subscribers, if none runs.
+// start starts the goroutine that delivers messages, if it is not running.
 func (h *Hub) start() {
 	q := &h.queue
 	q.mu.Lock()
@@ -34,7 +34,7 @@ func (h *Hub) start() {
 	}
 }
 
-// run takes messages to subscribers until none is left.
+// run delivers messages until the queue is empty.
 func (h *Hub) run() {
 	for {
 		items, left := h.queue.take()
@@ -51,7 +51,7 @@ func (h *Hub) run() {
 	}
 }
 
-// deliver takes a message to its subscribers. left are the bytes that wait in the queue.
+// deliver sends a message to its subscribers. left is the number of bytes in the queue.
 func (h *Hub) deliver(i *item, left int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -62,7 +62,7 @@ func (h *Hub) deliver(i *item, left int) {
 	h.post(Channel, h.topics[Channel][i.channel], i)
 	var costliest *Client
 	h.patterns.each(i.channel, func(t *topic) bool {
-		// Who came first pays for the pattern.
+		// The first subscriber is charged for the pattern.
 		payer := t.subs[0].client
 		if payer.counted != i.number {
 			payer.counted, payer.steps = i.number, 0
@@ -105,7 +105,7 @@ func (h *Hub) post(kind Kind, t *topic, i *item) {
 	}
 }
 
-// cutAll closes the connections of the clients of which which reports true.
+// cutAll closes the connections of the clients for which which returns true.
 func (h *Hub) cutAll(why string, which func(*Client) bool) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -1,23 +1,20 @@
-// Package pubsub has the subscriptions of one node's clients, and takes messages to the clients.
+// Package pubsub has the subscriptions of one node's clients, and delivers messages to the clients.
 //
 // The package promises:
-//   - a client hears the messages of its channels and patterns in the order of the log, each message as
-//     often as Redis would send it;
-//   - a subscription begins with the return of [Client.Subscribe]: of the entries that the node applies from
-//     then on no message is missed, and of the entries before none is heard;
-//   - after [Client.Unsubscribe] has returned nothing of that name is posted;
-//   - a message that cannot be heard closes the connection of the client that misses it: a client is never
-//     left with a gap;
-//   - on a node that loses the cluster all subscriptions end, no later than the lease does by which others count them;
-//   - the node's log is never held up: [Hub.Events] appends to a bounded queue.
+//   - a client gets the messages of its channels and patterns in the order of the log, each as often as from Redis;
+//   - a subscription begins when [Client.Subscribe] returns: the client gets all messages of the entries that the node
+//     applies later, and none of earlier entries;
+//   - after [Client.Unsubscribe] has returned, no message of that name is posted;
+//   - if a message cannot be delivered, the client's connection is closed: no client has an unnoticed gap;
+//   - on a partitioned node all subscriptions end before the lease ends by which other nodes count them;
+//   - the node's log never waits: [Hub.Events] appends to a bounded queue.
 //
-// A [Hub] is fed by the state machine's events, on the goroutine that applies entries. Messages are taken to
-// subscribers by a goroutine that runs while there are messages. Timers renew the
-// lease while there are subscriptions. A [Client] belongs to one connection.
+// The goroutine that applies entries passes their events to the [Hub]. Another goroutine delivers messages, and runs
+// while there are any. Timers renew the lease while there are subscriptions. A [Client] belongs to one connection.
 //
-// Locks: Hub.mu guards the subscriptions, queue.mu the queue. Hub.mu may be held while taking queue.mu, never
-// the reverse. Hub.listing is taken before Hub.mu. lease.turn is taken before lease.mu, which is a leaf.
-// Subscribers are called with Hub.mu held for reading, so they must not call the hub.
+// Locks: Hub.mu guards the subscriptions, queue.mu the queue. Hub.mu may be held while queue.mu is taken, never the
+// reverse. Hub.listing is taken before Hub.mu. lease.turn is taken before lease.mu, which is a leaf. Subscribers are
+// called with Hub.mu held for reading, so they must not call the hub.
 package pubsub
 
 import (
@@ -34,22 +31,22 @@ import (
 type Hub struct {
 	logger *slog.Logger
 	listen func(on bool)
-	// subscriptions is the number of all subscriptions. Nothing is queued while there are none.
+	// subscriptions counts all subscriptions. If there are none, no message is queued.
 	subscriptions atomic.Int64
 
 	mu       sync.RWMutex
 	topics   [kinds]topics
 	patterns patterns
-	clients  map[*Client]struct{} // that have subscriptions
+	clients  map[*Client]struct{} // the clients with subscriptions
 
 	queue queue
 	lease lease
-	// listing: lists of names are made one at a time. A list of a million takes 16 MB, and its client is
-	// charged when the list is there.
+	// listing has only one list of names made at a time. A list of a million takes 16 MB, and is charged to its client
+	// only when it is complete.
 	listing sync.Mutex
 }
 
-// Subscriber is the connection of a client. Both methods are called by any goroutine, and must not block.
+// Subscriber is the connection of a client. Any goroutine calls its methods, which must not block.
 type Subscriber interface {
 	// Post sends a message.
 	Post(m *push.Message)
@@ -57,7 +54,7 @@ type Subscriber interface {
 	Cut(why string)
 }
 
-// New is a hub without clients.
+// New returns a hub without clients.
 func New(logger *slog.Logger) *Hub {
 	h := &Hub{logger: logger, listen: func(bool) {}, clients: make(map[*Client]struct{})}
 	h.queue.settled.L = &h.queue.mu
@@ -68,30 +65,30 @@ func New(logger *slog.Logger) *Hub {
 	return h
 }
 
-// OnInterest has listen called when the first subscription comes and when the last goes. It must be called
-// before there are clients.
+// OnInterest registers listen, which is called at the first subscription and when there is none any more. It must be
+// called before there are clients.
 func (h *Hub) OnInterest(listen func(on bool)) { h.listen = listen }
 
-// Client is the client of one connection. Its methods are called by one goroutine.
+// Client is the client of one connection. One goroutine calls its methods.
 type Client struct {
 	hub *Hub
 	to  Subscriber
-	// names are the client's subscriptions, with the place among the topic's subscribers, and total is
-	// their number. Both are guarded by Hub.mu.
+	// names has the client's subscriptions, with their indexes among the topic's subscribers. total is their number.
+	// Hub.mu guards both.
 	names [kinds]map[string]int
 	total int
-	// since is the number of the newest message at the first subscription.
+	// since is the number of the newest message at the client's first subscription.
 	since uint64
-	// steps is what matching the message counted cost with the client's patterns. Both belong to the
-	// hub's goroutine.
+	// steps is the work of the client's patterns for the message with the number counted. Both belong to the hub's
+	// goroutine.
 	counted uint64
 	steps   int64
 }
 
-// Client is a client without subscriptions.
+// Client returns a client without subscriptions.
 func (h *Hub) Client(to Subscriber) *Client { return &Client{hub: h, to: to} }
 
-// Subscribe subscribes to a name, and reports whether the client was no subscriber before.
+// Subscribe subscribes to a name, and reports whether the subscription is new.
 func (c *Client) Subscribe(kind Kind, name string) bool {
 	h := c.hub
 	h.mu.Lock()
@@ -136,7 +133,7 @@ func (c *Client) unsubscribe(kind Kind, name string) bool {
 		h.topics[kind] = make(topics)
 	}
 	if len(c.names[kind]) == 0 {
-		c.names[kind] = nil // a map that was large stays large, so empty ones here and below are replaced
+		c.names[kind] = nil // a large map never shrinks, so empty maps are replaced here and below
 	}
 	if c.total--; c.total == 0 {
 		if delete(h.clients, c); len(h.clients) == 0 {
@@ -149,7 +146,7 @@ func (c *Client) unsubscribe(kind Kind, name string) bool {
 	return true
 }
 
-// leaveAtOnce is how many subscriptions Leave ends before others may use the hub.
+// leaveAtOnce bounds the subscriptions that Leave ends before other callers may use the hub.
 const leaveAtOnce = 1024
 
 // Leave ends all subscriptions.
@@ -167,7 +164,7 @@ func (c *Client) Leave() {
 	}
 }
 
-// Names are the names of the client's subscriptions, in order.
+// Names returns the names of the client's subscriptions of a kind, in order.
 func (c *Client) Names(kind Kind) []string {
 	c.hub.mu.RLock()
 	names := make([]string, 0, len(c.names[kind]))
@@ -179,28 +176,28 @@ func (c *Client) Names(kind Kind) []string {
 	return names
 }
 
-// Count is the number of the client's subscriptions of a kind.
+// Count returns the number of the client's subscriptions of a kind.
 func (c *Client) Count(kind Kind) int {
 	c.hub.mu.RLock()
 	defer c.hub.mu.RUnlock()
 	return len(c.names[kind])
 }
 
-// Topics is the number of names of a kind that have subscribers.
+// Topics returns the number of names of a kind that have subscribers.
 func (h *Hub) Topics(kind Kind) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.topics[kind])
 }
 
-// Clients is the number of clients with subscriptions.
+// Clients returns the number of clients with subscriptions.
 func (h *Hub) Clients() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.clients)
 }
 
-// Subscribers is the number of subscribers of a name, without patterns.
+// Subscribers returns the number of subscribers of a name, without those of patterns.
 func (h *Hub) Subscribers(kind Kind, name string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -210,8 +207,8 @@ func (h *Hub) Subscribers(kind Kind, name string) int {
 	return 0
 }
 
-// Active are the names of a kind that have subscribers and match a pattern, in order. ok is false if that
-// takes too long to find out.
+// Active returns the names of a kind that have subscribers and match a pattern, in order. ok is false if the match
+// takes too long.
 func (h *Hub) Active(kind Kind, pattern string) (names []string, ok bool) {
 	h.listing.Lock()
 	defer h.listing.Unlock()
@@ -232,10 +229,10 @@ func (h *Hub) Active(kind Kind, pattern string) (names []string, ok bool) {
 	return names, steps >= 0
 }
 
-// listSteps bounds the work of Active, to a second or so.
+// listSteps bounds the steps of Active, to about a second.
 const listSteps = 1 << 28
 
-// Receivers is how many times a message to the channel is heard by clients of this node, as PUBLISH answers.
+// Receivers returns how often clients of this node get a message to the channel, for the reply to PUBLISH.
 func (h *Hub) Receivers(channel string, sharded bool) int {
 	if h.subscriptions.Load() == 0 {
 		return 0

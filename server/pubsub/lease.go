@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// renewEvery is the time between two renewals of the lease while there are subscriptions. The lease outlasts an
+// renewEvery is the interval of renewals of the lease while there are subscriptions. The lease is longer than an
 // election and some renewals.
 const renewEvery = time.Second
 
 const whyLease = "the node has lost the cluster"
 
-// lease is what the subscriptions of a node live by: while it lasts, they are counted on every node, and when it ends
-// they end. A node that is cut off so has no subscribers by the time that others count without it.
+// lease is the lease of a node's subscriptions. While it lasts, all nodes count them. When it ends, they end: a node
+// that is partitioned has no subscribers by the time that the others count without it.
 type lease struct {
-	// renew renews it with the leader. The hub of subscriptions that no other node counts has none.
+	// renew renews the lease with the leader. It is nil in a hub whose subscriptions no other node counts.
 	renew func() (until time.Time, err error)
-	turn  chan struct{} // held by the one who renews
+	turn  chan struct{} // held by the goroutine that renews
 
 	mu     sync.Mutex
 	until  time.Time
 	expiry *time.Timer
-	kept   bool // a timer renews it
+	kept   bool // a timer renews the lease
 }
 
-// OnLease has the subscriptions live by a lease. renew must be safe for many goroutines. OnLease must be called before
-// there are clients.
+// OnLease gives the subscriptions a lease. renew must be safe for concurrent use. OnLease must be called before there
+// are clients.
 func (h *Hub) OnLease(renew func() (until time.Time, err error)) { h.lease.renew = renew }
 
-// Acquire waits for the lease, which a client needs before it subscribes.
+// Acquire waits for the lease. A client needs it before it subscribes.
 func (h *Hub) Acquire(ctx context.Context) error {
 	if h.lease.lasts(2 * renewEvery) {
 		return nil
@@ -46,8 +46,8 @@ func (h *Hub) Acquire(ctx context.Context) error {
 	return h.renew()
 }
 
-// Check reports whether the client's subscriptions are counted, and cuts the client off if they are not: the lease has
-// ended since they began. It must be called before the client is told of them.
+// Check reports whether the other nodes count the client's subscriptions. If they do not, since the lease has ended, it
+// closes the connection. It must be called before the subscriptions are confirmed to the client.
 func (c *Client) Check() bool {
 	h, l := c.hub, &c.hub.lease
 	if !l.lasts(0) {
@@ -63,7 +63,7 @@ func (c *Client) Check() bool {
 	return true
 }
 
-// lasts reports whether the lease lasts so much longer.
+// lasts reports whether the lease lasts longer than this.
 func (l *lease) lasts(longer time.Duration) bool {
 	if l.renew == nil {
 		return true
@@ -73,7 +73,7 @@ func (l *lease) lasts(longer time.Duration) bool {
 	return time.Now().Add(longer).Before(l.until)
 }
 
-// keep renews the lease, and again after a while, until there are no subscriptions.
+// keep renews the lease at intervals until there are no subscriptions.
 func (h *Hub) keep() {
 	l := &h.lease
 	l.mu.Lock()
@@ -89,7 +89,7 @@ func (h *Hub) keep() {
 	time.AfterFunc(renewEvery, h.keep)
 }
 
-// renew renews the lease. A lease that has ended meanwhile ends the subscriptions before there is another.
+// renew renews the lease. If it has ended meanwhile, the subscriptions end first.
 func (h *Hub) renew() error {
 	l := &h.lease
 	until, err := l.renew()

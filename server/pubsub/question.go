@@ -11,12 +11,12 @@ import (
 // listBytes bounds the names that a node lists for others.
 const listBytes = 8 << 20
 
-// Counts is a question to every node: how many subscribers each name has there.
+// Counts returns the question for the number of subscribers of each name.
 func Counts(kind Kind, names [][]byte) (question []byte) {
 	return ask("counts", kind, names...)
 }
 
-// Names is a question to every node: which names have subscribers there and match the pattern.
+// Names returns the question for the names that have subscribers and match the pattern.
 func Names(kind Kind, pattern string) (question []byte) {
 	return ask("names", kind, []byte(pattern))
 }
@@ -63,7 +63,7 @@ func (h *Hub) list(kind Kind, pattern string) protocol.Value {
 	return protocol.Strings(names...)
 }
 
-// Sum adds the nodes' answers to [Counts] of n names, each at its place. An answer that is an error is the result.
+// Sum adds up the nodes' answers to [Counts] of n names. failed is an answer that is an error.
 func Sum(answers []protocol.Value, n int) (counts []int64, failed *protocol.Value) {
 	counts = make([]int64, n)
 	for i := range answers {
@@ -77,7 +77,8 @@ func Sum(answers []protocol.Value, n int) (counts []int64, failed *protocol.Valu
 	return counts, nil
 }
 
-// Union joins the nodes' answers to [Names], in order and each name once. An answer that is an error is the result.
+// Union returns the names in the nodes' answers to [Names], in order and each once. failed is an answer that is an
+// error.
 func Union(answers []protocol.Value) (names []string, failed *protocol.Value) {
 	for i := range answers {
 		if answers[i].IsError() {

@@ -6,13 +6,13 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// queueBytes bounds the messages that wait for the hub's goroutine.
+// queueBytes bounds the messages in the queue.
 const queueBytes = 64 << 20
 
-// itemBytes is the cost of a queued message beside its bytes.
+// itemBytes is the memory of a queued message beyond its bytes.
 const itemBytes = 64
 
-// item is a message that waits, or the mark that messages are missing.
+// item is a queued message, or marks a gap.
 type item struct {
 	number           uint64
 	channel, payload string
@@ -21,20 +21,20 @@ type item struct {
 
 func (i *item) bytes() int { return len(i.channel) + len(i.payload) + itemBytes }
 
-// queue is what waits for the hub's goroutine.
+// queue has the messages for the hub's goroutine.
 type queue struct {
 	mu      sync.Mutex
 	items   []item
 	bytes   int
 	number  uint64 // of the newest message
-	running bool   // the goroutine runs
-	// taken is the number of the newest message that was taken out, delivered of the newest that was
-	// posted to its subscribers. settled is signalled when delivered grows.
+	running bool   // the goroutine is running
+	// taken is the number of the newest message that has left the queue, and delivered that of the newest that was posted
+	// to its subscribers. settled is signalled when delivered grows.
 	taken, delivered uint64
 	settled          sync.Cond
 }
 
-// Events queues the messages of an entry. It is called for one entry after the other.
+// Events queues the messages of an entry. Its calls must not overlap.
 func (h *Hub) Events(events []event.Event) {
 	if h.subscriptions.Load() == 0 {
 		return
@@ -43,7 +43,7 @@ func (h *Hub) Events(events []event.Event) {
 	q.mu.Lock()
 	for i := range events {
 		events[i].Messages(func(channel, payload string) {
-			// One string holds both, and does not keep the entry in memory.
+			// One string has both, so that neither keeps the entry in memory.
 			both := channel + payload
 			q.add(item{channel: both[:len(channel)], payload: both[len(channel):], sharded: events[i].Sharded})
 		})
@@ -52,7 +52,7 @@ func (h *Hub) Events(events []event.Event) {
 	h.start()
 }
 
-// Publish queues a message that no entry holds.
+// Publish queues a message that is in no entry.
 func (h *Hub) Publish(channel, payload string) {
 	h.Events([]event.Event{{Kind: event.Published, Name: channel, Payload: payload}})
 }
@@ -65,8 +65,7 @@ func (h *Hub) Gap() {
 	h.start()
 }
 
-// add numbers a message and appends it. A message beyond the bound replaces the queue by a gap. The caller
-// holds q.mu.
+// add numbers a message and queues it. If the queue is full, a gap replaces it. The caller holds q.mu.
 func (q *queue) add(i item) {
 	q.number++
 	i.number = q.number
@@ -84,15 +83,15 @@ func (q *queue) lose() {
 	q.bytes = itemBytes
 }
 
-// newest is the number of the newest message.
+// newest returns the number of the newest message.
 func (q *queue) newest() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.number
 }
 
-// take takes out what waits, at most a few items so that a gap is noticed soon, and says how many bytes are
-// left. Without items the goroutine ends.
+// take removes items from the queue, only a few so that a gap is noticed soon. left is the number of remaining bytes.
+// If there are no items, the goroutine ends.
 func (q *queue) take() (items []item, left int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,5 +119,5 @@ func (h *Hub) Settle() {
 	}
 }
 
-// takeItems is how many messages are taken out of the queue at once.
+// takeItems bounds the items of one take.
 const takeItems = 64

@@ -10,7 +10,7 @@ import (
 // topic is a channel, a shard channel or a pattern with its subscribers.
 type topic struct {
 	name string
-	// at is a pattern's place in its list of patterns.
+	// at is the index of a pattern in its list.
 	at   int
 	subs []subscription
 }
@@ -18,11 +18,11 @@ type topic struct {
 // subscription is a subscriber of a topic.
 type subscription struct {
 	client *Client
-	// since is the number of the last message that the subscriber does not hear.
+	// since is the number of the last message that the subscriber does not get.
 	since uint64
 }
 
-// topics are the topics of one kind by name.
+// topics has the topics of one kind, by name.
 type topics map[string]*topic
 
 // add subscribes c, which is no subscriber yet, and returns the topic.
@@ -37,8 +37,8 @@ func (t topics) add(c *Client, kind Kind, name string, since uint64) *topic {
 	return found
 }
 
-// remove ends a subscription. The last subscriber takes the place of the one that leaves. The topic is
-// returned if it has no subscribers left.
+// remove ends a subscription; the last subscriber takes its index. It returns the topic if that has no subscribers
+// left.
 func (t topics) remove(c *Client, kind Kind, name string) (empty *topic) {
 	found := t[name]
 	at, last := c.names[kind][name], len(found.subs)-1
@@ -55,16 +55,16 @@ func (t topics) remove(c *Client, kind Kind, name string) (empty *topic) {
 	return found
 }
 
-// patterns finds the patterns that may match a channel. Patterns are listed by what they begin with before
-// the first wildcard, so a message is compared with patterns whose beginning fits: a client with a hundred
-// thousand patterns such as user:123:* costs a message one look.
+// patterns finds the patterns that may match a channel. It lists patterns by their text before the first wildcard, and
+// compares a message only with lists whose text fits. So 100,000 patterns such as user:123:* cost a message one
+// look-up.
 type patterns struct {
 	lists map[string][]*topic
-	// lengths counts the lists by the length of their beginnings.
+	// lengths counts the lists by the lengths of their texts.
 	lengths [maxBeginning + 1]int
 }
 
-// maxBeginning bounds the beginnings by which patterns are listed, and thus the looks for each message.
+// maxBeginning bounds the lengths of these texts, and so the look-ups for each message.
 const maxBeginning = 32
 
 func beginning(pattern string) string {
@@ -129,7 +129,7 @@ const (
 	kinds
 )
 
-// message is what subscribers of the kind hear. name is the pattern, if the kind is.
+// message returns the message for subscribers of the kind. name is the name of a pattern.
 func (k Kind) message(name, channel, payload string) *push.Message {
 	switch k {
 	case Pattern:

@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Message is a message for clients. It is immutable, and may wait for many clients at a time.
+// Message is a message for clients. It is immutable, and may be in the outboxes of many clients.
 type Message struct {
-	// encoded are the bytes for RESP3. In RESP2 a push whose elements are all bulk strings and integers has
-	// another first byte, and a simple string has the same bytes; other messages have resp2.
+	// encoded has the bytes for RESP3. In RESP2, a push of bulk strings and integers has only another first byte, and a
+	// simple string the same bytes. For all other messages resp2 has the bytes.
 	encoded, resp2 []byte
 	holders        atomic.Int64
 }
 
-// overhead is the cost of a message beside its bytes.
+// overhead is the memory of a message beyond its bytes.
 const overhead = 128
 
-// New is a message; v is immutable, and usually a protocol.Push.
+// New returns a message. v is immutable, and usually a protocol.Push.
 func New(v protocol.Value) *Message {
 	m := &Message{encoded: encode(&v, protocol.RESP3)}
 	if !flat(&v) {
@@ -31,28 +31,27 @@ func New(v protocol.Value) *Message {
 	return m
 }
 
-// NewPair is a message that is v3 in RESP3 and v2 in RESP2.
+// NewPair returns a message that is v3 in RESP3 and v2 in RESP2.
 func NewPair(v3, v2 protocol.Value) *Message {
 	return &Message{encoded: encode(&v3, protocol.RESP3), resp2: encode(&v2, protocol.RESP2)}
 }
 
-// ForRESP3 is a push of RESP3. A client that speaks RESP2, where a push cannot be told from a reply, gets
-// nothing.
+// ForRESP3 returns a push for RESP3. A client of RESP2, which could not tell it from a reply, gets nothing.
 func ForRESP3(elems ...protocol.Value) *Message {
 	v := protocol.Push(elems...)
 	return &Message{encoded: encode(&v, protocol.RESP3), resp2: []byte{}}
 }
 
-// encode makes the bytes without room to spare.
+// encode returns the bytes in a slice without spare capacity.
 func encode(v *protocol.Value, resp int) []byte {
 	size, _ := v.SizeWithin(mostBytes)
 	return v.AppendTo(make([]byte, 0, size), resp)
 }
 
-// mostBytes is more than any message: a command's arguments are bounded by far less.
+// mostBytes exceeds all messages, since a command's arguments are bounded by far less.
 const mostBytes = 1 << 30
 
-// flat reports whether the two versions of RESP differ in the mark of a push alone.
+// flat reports whether v differs between the versions of RESP only in its first byte.
 func flat(v *protocol.Value) bool {
 	switch v.Kind {
 	case protocol.KindSimple:
@@ -69,10 +68,10 @@ func flat(v *protocol.Value) bool {
 	return true
 }
 
-// Size is the memory of the message, with everything.
+// Size returns the memory of the message.
 func (m *Message) Size() int { return len(m.encoded) + len(m.resp2) + overhead }
 
-// Len is the number of bytes that a client gets.
+// Len returns the number of bytes that a client gets.
 func (m *Message) Len(resp int) int {
 	if resp < protocol.RESP3 && m.resp2 != nil {
 		return len(m.resp2)
@@ -80,7 +79,7 @@ func (m *Message) Len(resp int) int {
 	return len(m.encoded)
 }
 
-// AppendFrom appends the bytes of the message from an offset on, at most n bytes.
+// AppendFrom appends at most n bytes of the message, from an offset on.
 func (m *Message) AppendFrom(dst []byte, resp, from, n int) []byte {
 	b := m.encoded
 	if resp < protocol.RESP3 && m.resp2 != nil {
@@ -94,8 +93,8 @@ func (m *Message) AppendFrom(dst []byte, resp, from, n int) []byte {
 	return dst
 }
 
-// Hold notes a further holder, and reports whether there was none.
+// Hold adds a holder, and reports whether there was none.
 func (m *Message) Hold() (first bool) { return m.holders.Add(1) == 1 }
 
-// Release notes that a holder has let go, and reports whether none is left.
+// Release removes a holder, and reports whether none is left.
 func (m *Message) Release() (last bool) { return m.holders.Add(-1) == 0 }

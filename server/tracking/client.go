@@ -9,56 +9,57 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// Options are how a client tracks.
+// Options has the options of CLIENT TRACKING.
 type Options struct {
-	// Broadcast: BCAST. The client is told of all keys with one of Prefixes; "" is the prefix of all.
+	// Broadcast is set by BCAST: the client gets the changes of all keys with one of Prefixes. The prefix "" matches all
+	// keys.
 	Broadcast bool
 	Prefixes  []string
-	// NoLoop: not of the client's own changes.
+	// NoLoop leaves the client's own changes out.
 	NoLoop bool
 }
 
-// Target takes messages to a client.
+// Target is the connection of a client.
 type Target interface {
-	// Invalidate is called by any goroutine, and must not block. In RESP3 the message is a push, in RESP2
+	// Invalidate sends a message. Any goroutine calls it, and it must not block. In RESP3 the message is a push, in RESP2
 	// a message of [Channel].
 	Invalidate(m *push.Message)
 }
 
-// Client is the client of one connection, whose goroutine alone calls the methods.
+// Client is the client of one connection. Only the connection's goroutine calls its methods.
 type Client struct {
 	table   *Table
 	options Options // guarded by Table.mu
-	// rights are what the client may read, guarded by Table.mu; nil: everything.
+	// rights has what the client may read, or is nil for everything. Table.mu guards it.
 	rights *rights.Rights
-	tracks bool // the connection's
+	tracks bool // a copy for the connection's goroutine
 
 	mu sync.Mutex
-	to Target // nil: the connection has ended
-	// busy: commands are under way, and messages are held back in held. heldAll: all keys.
+	to Target // nil after the end of the connection
+	// busy is set while commands run. Messages are then held back in held, or replaced by heldAll, which is all keys.
 	busy    bool
 	held    []*news
 	heldAll bool
-	count   int // of the keys in held
+	count   int // the number of keys in held
 }
 
-// maxHeld is the number of keys that are held back. Beyond that the client drops all keys.
+// maxHeld bounds the keys that are held back. A client with more drops all keys.
 const maxHeld = 1 << 14
 
-// Client is a client that tracks nothing yet.
+// Client returns a client that tracks nothing yet.
 func (t *Table) Client(to Target) *Client { return &Client{table: t, to: to} }
 
-// The bounds of prefixes: a changed key is looked up once for each length. MaxPrefixes is a client's number
-// of prefixes; each is compared with all others.
+// The bounds of prefixes. A changed key is looked up once for each length. MaxPrefixes bounds the prefixes of a client,
+// each of which is compared with all others.
 const (
 	MaxPrefixes      = 1 << 10
 	MaxPrefixBytes   = 4 << 10
 	maxPrefixLengths = 64
 )
 
-// Start begins to track, or changes the options; prefixes are added. It returns false, and changes nothing,
-// if the prefixes of all clients would have too many lengths. Requires: no prefix is longer than
-// MaxPrefixBytes, and the client's are at most MaxPrefixes.
+// Start begins tracking, or changes the options and adds prefixes. It returns false, and changes nothing, if the
+// prefixes of all clients would have too many lengths. Requires: no prefix is longer than MaxPrefixBytes, and the
+// client has at most MaxPrefixes.
 func (c *Client) Start(o Options) bool {
 	t := c.table
 	t.mu.Lock()
@@ -88,7 +89,7 @@ func (c *Client) Start(o Options) bool {
 	return true
 }
 
-// Stop ends tracking. What the table knows of the client goes as the keys change.
+// Stop ends tracking. The table drops what it has of the client as the keys change.
 func (c *Client) Stop() {
 	if !c.tracks {
 		return
@@ -107,8 +108,8 @@ func (c *Client) Stop() {
 	}
 }
 
-// End is Stop at the end of the connection. The table may know the client for as long as keys do not change,
-// and must not keep the connection in memory.
+// End is Stop at the end of the connection. The table may refer to the client until its keys change, so End drops the
+// connection.
 func (c *Client) End() {
 	c.Stop()
 	c.mu.Lock()
@@ -116,14 +117,14 @@ func (c *Client) End() {
 	c.to, c.held = nil, nil
 }
 
-// Restrict has BCAST tell the client from now on of keys that may be read by these rights alone; nil: of all.
+// Restrict limits BCAST to keys that these rights allow to read, or does not if r is nil.
 func (c *Client) Restrict(r *rights.Rights) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	c.rights = r
 }
 
-// Prefixes are the prefixes of BCAST, in order.
+// Prefixes returns the prefixes of BCAST, in order.
 func (c *Client) Prefixes() []string {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -153,14 +154,14 @@ func (t *Table) dropPrefix(p string, c *Client) {
 	}
 }
 
-// Begin holds messages back until Settle: commands of the client go out.
+// Begin holds messages back until Settle, since commands of the client will run.
 func (c *Client) Begin() {
 	c.mu.Lock()
 	c.busy = true
 	c.mu.Unlock()
 }
 
-// Settle sends what was held back: the replies of all commands have been written.
+// Settle sends the messages that were held back. The replies of all commands have been written.
 func (c *Client) Settle() {
 	c.mu.Lock()
 	to, held := c.to, c.held
@@ -177,7 +178,7 @@ func (c *Client) Settle() {
 // Drop has the client drop all keys.
 func (c *Client) Drop() { c.post(everything) }
 
-// Read notes that the client is about to read keys. Requires: Begin was called.
+// Read records that the client will read keys. Requires: Begin was called.
 func (c *Client) Read(keys ...string) {
 	t := c.table
 	t.mu.Lock()
@@ -188,8 +189,8 @@ func (c *Client) Read(keys ...string) {
 	t.start()
 }
 
-// Numbered notes that a batch of the client, with a script or with changes, got this number. It is called
-// before the batch can be applied, by any goroutine.
+// Numbered records the number of a batch of the client that has a script or changes. Any goroutine calls it, before the
+// batch can be applied.
 func (c *Client) Numbered(number uint64) {
 	t := c.table
 	t.mu.Lock()
@@ -202,7 +203,7 @@ func (c *Client) Numbered(number uint64) {
 	t.order = slices.DeleteFunc(t.order, func(n uint64) bool { return t.batches[n] == nil })
 	for len(t.order) > maxBatches/2 {
 		oldest := t.order[0]
-		t.add(message{to: t.batches[oldest], news: everything}) // what the batch will look at is not noted
+		t.add(message{to: t.batches[oldest], news: everything}) // nothing that the batch reads is recorded
 		delete(t.batches, oldest)
 		t.order = t.order[1:]
 	}
@@ -216,7 +217,7 @@ func (c *Client) post(n *news) {
 	}
 }
 
-// hold holds a message back while commands are under way, or says whom to tell.
+// hold holds a message back while commands run. Otherwise it returns the target.
 func (c *Client) hold(n *news) Target {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,30 +9,30 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// message is news for a client.
+// message is an invalidation for a client.
 type message struct {
 	to   *Client
 	news *news
 }
 
-// news are keys that clients must drop.
+// news has keys that clients must drop.
 type news struct {
-	keys  []string // none: all keys
+	keys  []string // empty means all keys
 	bytes int
-	// changed says who changed each of keys, and the keys that but changed are left out. Which ones is not
-	// found out before the message is made: that is work in proportion to the keys, for each such client.
+	// changed has the client that changed each key. The keys that the client but changed are left out. They are looked up
+	// when the message is made, since that takes time in proportion to the keys for each such client.
 	changed map[string]*Client
 	but     *Client
-	// rights leave out the keys that must not be read; nil: none.
+	// rights leaves out the keys that must not be read. It may be nil.
 	rights *rights.Rights
 	once   sync.Once
 	m      *push.Message
 }
 
-// everything says that all keys must be dropped.
+// everything invalidates all keys.
 var everything = newNews(nil)
 
-// messageBytes is the cost of a message beside its keys.
+// messageBytes is the memory of a message beyond its keys.
 const messageBytes = 128
 
 func newNews(keys []string) *news {
@@ -49,7 +49,7 @@ const Channel = "__redis__:invalidate"
 // maxCheckSteps bounds the comparisons of a message's keys with a user's rules. Beyond it the client drops all keys.
 const maxCheckSteps = 1 << 26
 
-// leftOut returns the function that says which keys are not told of.
+// leftOut returns the function that reports whether a key is left out.
 func (n *news) leftOut(b *rights.Budget) func(key string) bool {
 	return func(key string) bool {
 		return n.but != nil && n.changed[key] == n.but || n.rights != nil && !n.rights.MayRead(key, b) && b.Steps >= 0
@@ -86,7 +86,7 @@ func (n *news) message() *push.Message {
 	return n.m
 }
 
-// queue is what waits for the table's goroutine. Table.mu guards it.
+// queue has the messages for the table's goroutine. Table.mu guards it.
 type queue struct {
 	messages []message
 	bytes    int
@@ -95,8 +95,8 @@ type queue struct {
 	idle sync.Cond
 }
 
-// add queues a message. Beyond the bound all that waits becomes one message to each client that drops the
-// whole cache. The caller holds t.mu.
+// add queues a message. Beyond the bound, one message to each client, which drops the whole cache, replaces the queue.
+// The caller holds t.mu.
 func (t *Table) add(m message) {
 	q := &t.queue
 	if q.bytes += m.news.bytes; q.bytes <= t.limits.Bytes {
@@ -109,7 +109,7 @@ func (t *Table) add(m message) {
 	}
 }
 
-// start starts the goroutine that takes messages to the clients, if none runs. The caller holds t.mu.
+// start starts the goroutine that sends the messages, if it is not running. The caller holds t.mu.
 func (t *Table) start() {
 	if q := &t.queue; !q.running && len(q.messages) > 0 {
 		q.running = true
@@ -117,7 +117,7 @@ func (t *Table) start() {
 	}
 }
 
-// Settle waits until what the table was told before has been taken to the clients.
+// Settle waits until the messages of all earlier calls have been sent.
 func (t *Table) Settle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *Table) Settle() {
 	}
 }
 
-// run takes messages to the clients until none is left.
+// run sends messages until the queue is empty.
 func (t *Table) run() {
 	for {
 		t.mu.Lock()

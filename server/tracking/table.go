@@ -1,20 +1,19 @@
-// Package tracking remembers which clients of one node may have which keys in a cache of their own, and
-// tells the clients when a key changes: CLIENT TRACKING.
+// Package tracking records the keys that clients of one node may have in a cache of their own, and sends the clients
+// invalidations when keys change: CLIENT TRACKING.
 //
 // The package promises:
-//   - a client that has read a key at some index of the log is told of the first change behind that index,
-//     whichever node answered the read, if [Client.Read] was called before the read went out;
-//   - what a client is told leaves behind the replies of the commands under way ([Client.Begin] to
-//     [Client.Settle]), also to another connection: a client never stores a reply behind the message that
-//     makes the reply stale;
-//   - when the table or a queue is full, a client is told of more keys than have changed, never of fewer;
-//   - the node's log is never held up: [Table.Events] looks up and queues.
+//   - a client that has read a key at some index of the log gets an invalidation for the first change after that index,
+//     whichever node has executed the read, if [Client.Read] was called before the read was sent;
+//   - an invalidation follows the replies of the running commands ([Client.Begin] to [Client.Settle]), even on another
+//     connection: no client stores a reply after the message that invalidates it;
+//   - if the table or a queue is full, a client gets too many invalidations, never too few;
+//   - the node's log never waits: [Table.Events] looks up keys and queues messages.
 //
-// A [Table] is fed by the state machine's events, on the goroutine that applies entries. Messages are taken
-// to the clients by a goroutine that runs while there are messages. A [Client] belongs to one connection.
+// The goroutine that applies entries passes their events to the [Table]. Another goroutine sends messages, and runs
+// while there are any. A [Client] belongs to one connection.
 //
-// Locks: Table.mu guards the table and the queue, Client.mu what is held back. Neither is held while the
-// other is taken, nor while a [Target] is called.
+// Locks: Table.mu guards the table and the queue, Client.mu the messages that are held back. Neither is held while the
+// other is taken, or while a [Target] is called.
 //
 // DESIGN.md has the argument why no change is missed.
 package tracking
@@ -28,49 +27,48 @@ import (
 	"github.com/holdfast/holdfast/fsm/rights"
 )
 
-// Table has what the clients of a node track. Create it with [New].
+// Table records what the clients of a node track. Create it with [New].
 type Table struct {
 	limits Limits
 	listen func(on bool)
 
 	mu      sync.Mutex
-	keys    map[string]clientSet // by key; the database does not count, as in Redis
+	keys    map[string]clientSet // by key; as in Redis, without the database
 	items   int                  // sum of the lengths of keys' sets
 	bytes   int
-	clients map[*Client]struct{} // that track
-	// prefixes are the prefixes of BCAST, and lengths how many prefixes there are of each length.
+	clients map[*Client]struct{} // the clients that track
+	// prefixes has the prefixes of BCAST, and lengths the number of prefixes of each length.
 	prefixes map[string]clientSet
 	lengths  map[int]int
-	// batches are the batches under way of clients that need to know the number.
+	// batches has the running batches of clients whose batches are recorded by number.
 	batches map[uint64]*Client
-	order   []uint64 // the numbers in batches, oldest first, with numbers that have gone
+	order   []uint64 // the numbers in batches, oldest first, and numbers that were removed
 
 	queue queue
 }
 
 type clientSet map[*Client]struct{}
 
-// Limits bound a table. Beyond them keys are forgotten, and the clients told as if the keys had changed.
+// Limits bounds a table. If it is full, it drops keys, and sends their invalidations.
 type Limits struct {
-	// Keys is tracking-table-max-keys; 0: no limit but Bytes.
+	// Keys is tracking-table-max-keys. 0 leaves only the limit Bytes.
 	Keys int
-	// Bytes bounds the memory of the table, and of the messages that wait.
+	// Bytes bounds the memory of the table and of its queue.
 	Bytes int
 }
 
-// DefaultLimits are Redis's number of keys, and 128 MiB.
+// DefaultLimits returns Redis's number of keys, and 128 MiB.
 func DefaultLimits() Limits { return Limits{Keys: 1_000_000, Bytes: 128 << 20} }
 
 const (
-	// keyBytes is the cost of a tracked key beside its bytes, itemBytes of each client that tracks the
-	// key.
+	// keyBytes is the memory of a tracked key beyond its bytes, and itemBytes that of each client that tracks the key.
 	keyBytes  = 128
 	itemBytes = 32
-	// maxBatches bounds the batches whose number is remembered.
+	// maxBatches bounds the recorded batches.
 	maxBatches = 1 << 16
 )
 
-// New is an empty table.
+// New returns an empty table.
 func New(l Limits) *Table {
 	t := &Table{
 		limits: l, listen: func(bool) {}, keys: make(map[string]clientSet), clients: make(map[*Client]struct{}),
@@ -80,11 +78,11 @@ func New(l Limits) *Table {
 	return t
 }
 
-// OnInterest has listen called when the first client begins to track and when the last ends. It must be
-// called before there are clients.
+// OnInterest registers listen, which is called when a first client begins tracking and when none tracks any more. It
+// must be called before there are clients.
 func (t *Table) OnInterest(listen func(on bool)) { t.listen = listen }
 
-// Events takes the events of an entry. It is called for one entry after the other.
+// Events handles the events of an entry. Its calls must not overlap.
 func (t *Table) Events(events []event.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +115,7 @@ func (t *Table) Events(events []event.Event) {
 	t.start()
 }
 
-// InvalidateAll tells all clients that nothing in their caches is good any more: the node has skipped
-// entries, or does not know whether others are written.
+// InvalidateAll invalidates all keys of all clients: the node has skipped entries, or may not get the latest ones.
 func (t *Table) InvalidateAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,13 +130,13 @@ func (t *Table) invalidateAll() {
 	t.empty()
 }
 
-// empty forgets all keys. A map that was large would stay large. The caller holds t.mu.
+// empty drops all keys. It replaces the map, since a large map never shrinks. The caller holds t.mu.
 func (t *Table) empty() {
 	t.keys = make(map[string]clientSet)
 	t.items, t.bytes = 0, 0
 }
 
-// remember notes that the client may have the key. The caller holds t.mu.
+// remember records that the client may cache the key. The caller holds t.mu.
 func (t *Table) remember(key string, c *Client) {
 	if _, tracks := t.clients[c]; !tracks || c.options.Broadcast {
 		return
@@ -164,9 +161,9 @@ func (t *Table) remember(key string, c *Client) {
 	}
 }
 
-// forget takes the key out of the table, and tells the clients that may have the key. The client that made
-// the change is not told if it wants so. Then the key stays noted for that client, whose batch may have
-// read the key behind the change. The caller holds t.mu.
+// forget removes a changed key, and invalidates it at its clients. With NOLOOP the client that made the change gets no
+// message. The key then stays recorded for it, since its batch may have read the key after the change. The caller holds
+// t.mu.
 func (t *Table) forget(key string, by *Client) {
 	set, tracked := t.keys[key]
 	if !tracked {
@@ -188,37 +185,37 @@ func (t *Table) forget(key string, by *Client) {
 	}
 }
 
-// MaxKeys is the bound of keys.
+// MaxKeys returns the limit of keys.
 func (t *Table) MaxKeys() int { return t.limits.Keys }
 
-// Stats are the numbers of INFO.
+// Stats has the numbers of INFO.
 type Stats struct{ Clients, Keys, Items, Prefixes int }
 
-// Stats counts what is tracked.
+// Stats returns the present numbers.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Stats{Clients: len(t.clients), Keys: len(t.keys), Items: t.items, Prefixes: len(t.prefixes)}
 }
 
-// Wants reports whether this node must run the batch although nobody waits for the reply: a script in it
-// may read keys that the client tracks.
+// Wants reports whether this node must run the reads of a batch even if no client waits for the reply, since its
+// scripts may read keys that the client tracks.
 func (t *Table) Wants(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.batches[number] != nil
 }
 
-// change is a key that changed, and the client that did it, if the client is this node's.
+// change is a changed key, with the client of this node that changed it, or nil.
 type change struct {
 	key string
 	by  *Client
 }
 
-// broadcast queues the changes of an entry for the clients of BCAST: one message for each prefix with a
-// changed key, the keys in order. The caller holds t.mu.
+// broadcast queues the changes of an entry for the clients of BCAST: one message, with the keys in order, for each
+// prefix of a changed key. The caller holds t.mu.
 func (t *Table) broadcast(changed []change) {
-	byPrefix := make(map[string]map[string]*Client) // the keys, and who changed each last
+	byPrefix := make(map[string]map[string]*Client) // the keys of each prefix, and the clients that changed them last
 	for _, ch := range changed {
 		for length := range t.lengths {
 			if length > len(ch.key) || t.prefixes[ch.key[:length]] == nil {
@@ -239,7 +236,7 @@ func (t *Table) broadcast(changed []change) {
 			all = append(all, key)
 		}
 		slices.Sort(all)
-		own := make(map[*Client]int) // how many of the keys a client of NOLOOP changed
+		own := make(map[*Client]int) // the number of keys that a client of NOLOOP has changed
 		for _, by := range keys {
 			if by != nil && by.options.NoLoop {
 				own[by]++

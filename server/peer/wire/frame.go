@@ -1,13 +1,13 @@
-// Package wire is what all streams between nodes have in common: frames and their fields,
-// writes that end when the other side takes nothing, and the loop that accepts connections.
+// Package wire has what all streams between nodes share: frames and their fields, writes that fail if the other end
+// takes nothing, and the loop that accepts connections.
 //
 // It promises:
-//   - no room is made for bytes that have not come, whatever length a frame announces;
+//   - memory is allocated for bytes that have arrived, whatever length a frame announces;
 //   - reading fields of any bytes ends, without a panic;
-//   - a write to a [Steady] connection fails only when the other side takes nothing for a while;
+//   - a write to a [Steady] connection fails only if the other end takes nothing for a while;
 //   - [Accept] returns when all goroutines that it started have ended.
 //
-// What the messages in a frame mean is known to the packages that own a stream.
+// The packages that own a stream know the meaning of its messages.
 //
 // Goroutines: one for each connection that [Accept] serves. There are no locks.
 package wire
@@ -20,24 +20,24 @@ import (
 	"io"
 )
 
-// A frame is a length in four bytes, then messages until the end. A message is fields:
-// numbers are uvarints, bytes = uvarint length, then that many bytes.
+// A frame is a length in four bytes, and then messages. A message has fields: a number is a uvarint, bytes are a
+// uvarint length and then that many bytes.
 
-// ErrCorrupt is the error of a frame that says what no node writes.
+// ErrCorrupt is the error of a frame that no node writes.
 var ErrCorrupt = errors.New("corrupt frame")
 
 const (
-	// Head is how many bytes stand before the messages of a frame. [Seal] fills them.
+	// Head is the number of bytes before the messages of a frame. [Seal] sets them.
 	Head = 4
-	// Gather is where gathering of messages into one frame stops.
+	// Gather is the size from which no more messages are added to a frame.
 	Gather = 256 << 10
-	// Step is how much room a frame gets before its bytes are there; later as much again as has come.
+	// Step is the first allocation for a frame; each further one doubles what has arrived.
 	Step = 1 << 20
-	// Short bounds a frame that holds a greeting or an answer.
+	// Short bounds a frame with a greeting or an answer.
 	Short = 4096
 )
 
-// Read reads a frame's messages into buf, which may be replaced.
+// Read reads the messages of a frame into buf, which may be replaced.
 func Read(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	var head [Head]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -58,7 +58,7 @@ func Read(r *bufio.Reader, buf []byte, limit int) ([]byte, error) {
 	return buf, nil
 }
 
-// Kept is a buffer of a frame to be used again, nil if it has become large: most frames are small.
+// Kept returns the buffer of a frame for reuse, or nil if it is large, since most frames are small.
 func Kept(buf []byte) []byte {
 	if cap(buf) > 4*Gather {
 		return nil
@@ -66,7 +66,7 @@ func Kept(buf []byte) []byte {
 	return buf
 }
 
-// Seal writes the length of what follows into the frame's head.
+// Seal sets the length of the frame in its head.
 func Seal(frame []byte) []byte {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-Head))
 	return frame
@@ -78,17 +78,16 @@ func AppendBytes[T string | []byte](dst []byte, s T) []byte {
 	return append(dst, s...)
 }
 
-// Fields reads a message's fields one after the other. After an error, which
-// stays, everything reads as zero.
+// Fields reads the fields of a message. The first error is sticky; later reads return zero values.
 type Fields[T string | []byte] struct {
-	Rest T // what is not read yet
+	Rest T // the fields that are not read yet
 	Err  error
 }
 
 // More reports whether there is another field.
 func (f *Fields[T]) More() bool { return f.Err == nil && len(f.Rest) > 0 }
 
-// Kind reads a byte. The caller has asked [Fields.More].
+// Kind reads a byte. Requires: [Fields.More] reported true.
 func (f *Fields[T]) Kind() byte {
 	k := f.Rest[0]
 	f.Rest = f.Rest[1:]
@@ -112,7 +111,7 @@ func (f *Fields[T]) Number() (n uint64) {
 	return 0
 }
 
-// Bytes reads a field of bytes, which shares memory with the frame.
+// Bytes reads a field of bytes. It shares memory with the frame.
 func (f *Fields[T]) Bytes() (s T) {
 	n := f.Number()
 	if f.Err == nil && n > uint64(len(f.Rest)) {

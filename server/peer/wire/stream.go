@@ -15,8 +15,8 @@ type Stream interface {
 	DialContext(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Accept serves the connections of other nodes, each on a goroutine, until ctx
-// ends: then Accept closes them and waits for their goroutines.
+// Accept serves the connections of other nodes, each in a goroutine, until ctx ends. It then closes them, and waits for
+// their goroutines.
 func Accept(ctx context.Context, from net.Listener, serve func(ctx context.Context, conn net.Conn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 	defer stop()
@@ -39,33 +39,31 @@ func Accept(ctx context.Context, from net.Listener, serve func(ctx context.Conte
 	}
 }
 
-// MayBe reports whether conn comes from the node of that name, as far as conn can tell: by a
-// method PeerName() string.
+// MayBe reports whether conn may come from the node with that name. A conn with a method PeerName() string tells.
 func MayBe(conn net.Conn, name string) bool {
 	peer, ok := conn.(interface{ PeerName() string })
 	return !ok || peer.PeerName() == name
 }
 
 const (
-	// takeWithin is how long the other end of a connection may take nothing of what is written to it.
+	// takeWithin bounds the time in which the other end takes no byte of a write.
 	takeWithin = 10 * time.Second
-	// takeBytes is how much is written before the deadline is looked at again: with TLS, which
-	// cannot go on after one, a connection that takes less in half of takeWithin may be given up.
+	// takeBytes is the number of bytes between two checks of the deadline. TLS cannot continue after a deadline, so a
+	// connection with TLS that takes fewer in half of takeWithin may be closed.
 	takeBytes = 256 << 10
 )
 
-// Steady is a connection whose writes fail when the other end takes nothing for a while, and
-// only then, however long they are.
+// Steady is a connection whose writes fail only if the other end takes nothing for a while, whatever their length.
 type Steady struct {
 	net.Conn
 	until time.Time // the deadline that is set
 }
 
-// Write writes b piece by piece.
+// Write writes b in pieces.
 func (s *Steady) Write(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
 		if now := time.Now(); s.until.Sub(now) < takeWithin/2 {
-			// A deadline that is far enough is left as it is: moving it costs more than a small write.
+			// A deadline that is far enough is kept, since moving it costs more than a small write.
 			s.until = now.Add(takeWithin)
 			_ = s.SetWriteDeadline(s.until)
 		}
@@ -73,7 +71,7 @@ func (s *Steady) Write(b []byte) (n int, err error) {
 		wrote, err = s.Conn.Write(b[n:min(len(b), n+takeBytes)])
 		n += wrote
 		if wrote > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-			err, s.until = nil, time.Time{} // TLS alone cannot go on after that
+			err, s.until = nil, time.Time{} // TLS alone cannot continue after a deadline
 		}
 	}
 	return n, err
@@ -81,8 +79,8 @@ func (s *Steady) Write(b []byte) (n int, err error) {
 
 type smallSegments struct{}
 
-// SmallSegments asks a dial for a connection whose packets are small in both directions: a path may lose large packets,
-// and pass small ones on (a black hole of the path's MTU). TCP sends a lost packet again at the same size for ever.
+// SmallSegments returns a context for a dial of a connection whose packets are small in both directions. A path may
+// lose large packets only (a black hole of the path MTU), and TCP would send a lost packet at the same size forever.
 func SmallSegments(ctx context.Context) context.Context {
 	return context.WithValue(ctx, smallSegments{}, true)
 }
@@ -90,12 +88,12 @@ func SmallSegments(ctx context.Context) context.Context {
 // HasSmallSegments reports whether [SmallSegments] made ctx.
 func HasSmallSegments(ctx context.Context) bool { return ctx.Value(smallSegments{}) != nil }
 
-// Segment is how many bytes of data a packet of such a connection has: what fits into the packets of 576 bytes that
-// every host of the Internet must take.
+// Segment is the number of data bytes in a packet of such a connection. It fits into packets of 576 bytes, which every
+// host of the Internet must accept.
 const Segment = 536
 
-// Stuck tells the port that made conn that nothing passed through it any more, by a method Stuck(), if it has one: the
-// next connections with that node get small segments.
+// Stuck calls the method Stuck() of conn, if it has one, after nothing has passed through the connection for a while.
+// The next connections with that node then have small segments.
 func Stuck(conn net.Conn) {
 	if c, ok := conn.(interface{ Stuck() }); ok {
 		c.Stuck()
