@@ -8,6 +8,7 @@
 package record
 
 import (
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -170,27 +171,22 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // says. Doing this twice undoes the mask. Chosen data can still come out as zeros;
 // all that he gains is that a torn write is mistaken for another torn write.
 func applyMask(b []byte) {
-	i := 0
-	for ; len(b) >= 8; b = b[8:] {
-		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^mask[i%len(mask)])
-		i++
-	}
-	for j := range b {
-		b[j] ^= byte(mask[i%len(mask)] >> (8 * j))
+	for len(b) > 0 {
+		b = b[subtle.XORBytes(b, b, mask[:]):]
 	}
 }
 
 var mask = makeMask()
 
-// makeMask is splitmix64 from a fixed seed. The pattern is part of the format.
-func makeMask() (m [64]uint64) {
+// makeMask is splitmix64 from a fixed seed, little-endian. The pattern is part of the format.
+func makeMask() (m [512]byte) {
 	state := uint64(0x486f6c6466617374) // "Holdfast"
-	for i := range m {
+	for at := 0; at < len(m); at += 8 {
 		state += 0x9e3779b97f4a7c15
 		z := state
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 		z = (z ^ z>>27) * 0x94d049bb133111eb
-		m[i] = z ^ z>>31
+		binary.LittleEndian.PutUint64(m[at:], z^z>>31)
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/hex"
+	"hash/crc32"
 	"testing"
 	"time"
 
@@ -69,6 +70,8 @@ func TestFormatIsFixed(t *testing.T) {
 		AppendedAt: time.Unix(0, 1000),
 	})
 	require.Equal(t, "0e0000006d980b7d6aab8dc14f9f6249b52db55f170eb28e", hex.EncodeToString(b))
+	b = Append(nil, &raft.Log{Index: 300, Data: bytes.Repeat([]byte("hello"), 1001)}) // longer than the mask
+	require.EqualValues(t, 0x63b63167, crc32.ChecksumIEEE(b))
 }
 
 func FuzzDecode(f *testing.F) {
