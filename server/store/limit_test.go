@@ -49,10 +49,12 @@ func TestAppendsWithoutFreeDescriptors(t *testing.T) {
 	c := config(dir)
 	c.Hooks.OnFault = func(op Op, err error) { t.Errorf("%s: %v", op, err) }
 	s := mustOpen(t, c)
-	require.NoError(t, s.Log.StoreLogs(entries(1, 1)))
-	// Not before the next segment is ready: it takes the place of the first in a moment.
-	require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 2, Term: 1, Data: make([]byte, 7<<20)}))
-	require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 3, Term: 1, Data: make([]byte, 7<<20)}))
+	store := func(from, to uint64) {
+		for i := from; i <= to; i++ {
+			require.NoError(t, s.Log.StoreLog(&raft.Log{Index: i, Term: 1, Data: make([]byte, 3<<20)}))
+		}
+	}
+	store(1, 6) // into a second segment: not before the next is ready, which takes the place of the first in a moment
 	var taken []*os.File
 	for {
 		f, err := os.Open("/dev/null")
@@ -62,9 +64,7 @@ func TestAppendsWithoutFreeDescriptors(t *testing.T) {
 		}
 		taken = append(taken, f)
 	}
-	for i := uint64(4); i < 9; i++ {
-		require.NoError(t, s.Log.StoreLog(&raft.Log{Index: i, Term: 1, Data: make([]byte, 7<<20)}))
-	}
+	store(7, 18)
 	for _, f := range taken {
 		require.NoError(t, f.Close())
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
@@ -37,6 +38,33 @@ func forget(t *testing.T, file vfs.File) {
 	const dontNeed = 4
 	_, _, errno := syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, dontNeed, 0, 0)
 	require.Zero(t, errno)
+}
+
+// A large batch does not fill the kernel's memory: what it takes there would be taken from the state in a container.
+func TestLargeBatchIsNotRemembered(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	dir := t.TempDir() // on a disk, where there is one
+	require.NoError(t, Create(vfs.OS{}, dir))
+	w := reopen(t, dir, Options{SegmentSize: 1 << 20})
+	for i := range uint64(4) {
+		require.NoError(t, w.StoreLog(&raft.Log{Index: i + 1, Data: make([]byte, 700<<10)}))
+	}
+	last := w.segments[len(w.segments)-1].file
+	reads := func() int {
+		before := bytesRead(t)
+		_, err := last.ReadAt(make([]byte, 512<<10), 0)
+		require.NoError(t, err)
+		return bytesRead(t) - before
+	}
+	first := reads()
+	forget(t, last)
+	if reads() == 0 {
+		t.Skip("the folder for tests is on no disk")
+	}
+	require.NotZero(t, first)
+	store(t, w, 5, 9)
+	require.NoError(t, w.GetLog(9, new(raft.Log)))
 }
 
 // An append waits for no read, also when the kernel has forgotten the block that it goes on in.

@@ -388,6 +388,33 @@ func TestWhatWasErasedStaysErased(t *testing.T) {
 	})
 }
 
+// TestFullDiskUnderALargeBatch: a batch for which the disk has no room leaves none of its bytes there.
+func TestFullDiskUnderALargeBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpener(t)
+		d := newPowerDisk(t, 1)
+		w, err := o.open(d)
+		require.NoError(t, err)
+		require.NoError(t, w.StoreLogs(version(1, 5, 0)))
+		synctest.Wait()
+		before, err := w.folder.Names()
+		require.NoError(t, err)
+		d.Hook(func(op memdisk.Op) error {
+			if op.Kind == memdisk.OpWrite {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		require.ErrorIs(t, w.StoreLogs(version(6, 60, 0)), syscall.ENOSPC)
+		d.Hook(nil)
+		after, err := w.folder.Names()
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		crashed(d, w)
+		requireGrows(t, o, d, version(1, 5, 0), 1)
+	})
+}
+
 // TestSpareIsWhole: a segment is not prepared if one of its writes failed, also when the next would succeed.
 func TestSpareIsWhole(t *testing.T) {
 	for failing := range 10 {

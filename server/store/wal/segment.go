@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// A segment is a file of fixed size that is written from the front. The file is full of
-// zeros before the manifest lists it.
+// A segment is a file of fixed size that is written from the front. When the manifest lists the file, it has its head,
+// its first batch, if any, and zeros up to the end.
 //
 //	head    magic(8) format(4) zero(4) number(8) first(8) size(8) checksum(4), padded to 64
 //	batch   magic(4) length(4) first(8) count(4) zero(4) zero(4) checksum(4), then length bytes of records
@@ -47,6 +47,15 @@ type segment struct {
 
 // last is the index of the last entry; info.First-1 if there is none.
 func (s *segment) last() uint64 { return s.info.First + uint64(len(s.spans)) - 1 }
+
+// add enters a batch of that size, written behind the others. The spans are those of the batch. Requires WAL.mu if s is
+// listed.
+func (s *segment) add(size int, spans []span) {
+	for _, at := range spans {
+		s.spans = append(s.spans, span{offset: at.offset + uint32(s.written), size: at.size})
+	}
+	s.written += int64(size)
+}
 
 func appendHead(dst []byte, info segmentInfo) []byte {
 	start := len(dst)

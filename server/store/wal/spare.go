@@ -70,15 +70,27 @@ func (s *spares) close() {
 	}
 }
 
-// makeZeros creates a segment's file, in steps, until stop.
+// createSegment creates a segment's file with a durable name.
 //
-// The name comes first: while the zeros are written, another sync of the folder may fail.
-func makeZeros(folder *vfs.Folder, number uint64, size int64, stop <-chan struct{}) (vfs.File, error) {
+// The name comes first: while the content is written, another sync of the folder may fail.
+func createSegment(folder *vfs.Folder, number uint64) (f vfs.File, err error) {
 	name := folder.Path(segmentName(number))
-	var f vfs.File
-	err := folder.Change(func() (err error) { f, err = folder.Open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR); return err })
-	if f == nil {
-		return nil, fmt.Errorf("create log segment: %w", err)
+	err = folder.Change(func() (err error) { f, err = folder.Open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR); return err })
+	if err == nil {
+		return f, nil
+	}
+	if f != nil {
+		_ = f.Close()
+		_ = folder.Remove(name)
+	}
+	return nil, fmt.Errorf("create log segment: %w", err)
+}
+
+// makeZeros creates a segment's file full of zeros, in steps, until stop.
+func makeZeros(folder *vfs.Folder, number uint64, size int64, stop <-chan struct{}) (vfs.File, error) {
+	f, err := createSegment(folder, number)
+	if err != nil {
+		return nil, err
 	}
 	zeros := make([]byte, min(size, zeroStep))
 	for at := int64(0); at < size && err == nil; at += int64(len(zeros)) {
@@ -96,7 +108,7 @@ func makeZeros(folder *vfs.Folder, number uint64, size int64, stop <-chan struct
 	}
 	if err != nil {
 		_ = f.Close()
-		_ = folder.Remove(name)
+		_ = folder.Remove(f.Name())
 		return nil, fmt.Errorf("prepare log segment: %w", err)
 	}
 	return f, nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -169,7 +170,7 @@ func TestGapsAreRefused(t *testing.T) {
 // TestAppendBeyondAllSizes: it is refused, and the log goes on.
 func TestAppendBeyondAllSizes(t *testing.T) {
 	w, _ := create(t, small)
-	w.batch = blockSize + batchHeadSize + 1000
+	w.batch = bufferRoom + batchHeadSize + 1000
 	store(t, w, 1, 1)
 	large := &raft.Log{Index: 3, Data: make([]byte, 1000)}
 	require.ErrorContains(t, w.StoreLogs([]*raft.Log{entry(2), large}), "2 entries have more than")
@@ -248,7 +249,50 @@ func TestLargeEntriesGetASegmentOfTheirOwn(t *testing.T) {
 	require.Less(t, cap(w.buf), len(big.Data), "the memory of a large batch is not kept")
 }
 
-// TestSpaceIsInProportionToEntries: of any size, alone and mixed with small ones.
+// counting counts what is written to segments, in bytes.
+type counting struct {
+	vfs.FS
+	written *atomic.Int64
+}
+
+func (c counting) Open(name string, flag int) (vfs.File, error) {
+	f, err := c.FS.Open(name, flag)
+	if err != nil || filepath.Ext(name) != segmentSuffix {
+		return f, err
+	}
+	return countedFile{f, c.written}, nil
+}
+
+type countedFile struct {
+	vfs.File
+	written *atomic.Int64
+}
+
+func (f countedFile) WriteAt(b []byte, at int64) (int, error) {
+	f.written.Add(int64(len(b)))
+	return f.File.WriteAt(b, at)
+}
+
+func (f countedFile) WriteDirect(b []byte, at int64) (int, error) { return f.WriteAt(b, at) }
+
+// TestLargeBatchIsWrittenOnce: the room of large batches is not zeroed first.
+func TestLargeBatchIsWrittenOnce(t *testing.T) {
+	const segment, size = 64 << 10, 30 << 10
+	dir, stored, index := memoryDir(t), int64(0), uint64(0)
+	written := new(atomic.Int64)
+	require.NoError(t, Create(vfs.OS{}, dir))
+	w := reopen(t, dir, Options{SegmentSize: segment, FS: counting{vfs.OS{}, written}})
+	for range 40 {
+		for _, n := range []int{size, 100} {
+			index++
+			require.NoError(t, w.StoreLog(&raft.Log{Index: index, Data: make([]byte, n)}))
+		}
+		stored += size + blockSize // a small append is a block
+	}
+	require.NoError(t, w.Close())
+	require.Less(t, written.Load(), stored*5/4+2*segment)
+}
+
 // requireNoMoreFiles finds the files of the segments, and besides the spare alone.
 func requireNoMoreFiles(t testing.TB, w *WAL, dir string) {
 	t.Helper()
@@ -257,6 +301,7 @@ func requireNoMoreFiles(t testing.TB, w *WAL, dir string) {
 	require.LessOrEqual(t, len(files), len(w.segments)+1, "no file is left behind but the spare")
 }
 
+// TestSpaceIsInProportionToEntries: of any size, alone and mixed with small ones.
 func TestSpaceIsInProportionToEntries(t *testing.T) {
 	const segment = 64 << 10
 	for _, size := range []int{1 << 10, 20 << 10, 30 << 10, 34 << 10, 40 << 10, 64 << 10, 200 << 10} {
@@ -553,9 +598,10 @@ func TestUnlistedSegmentThatStays(t *testing.T) {
 func TestSegmentWithoutEntries(t *testing.T) {
 	w, dir := create(t, small)
 	w.writing.Lock()
-	_, err := w.room(7, 100)
+	next := w.manifest.clone()
+	next.First, w.buf = 7, make([]byte, bufferRoom)
+	require.NoError(t, w.grow(next, 7, 0, nil))
 	w.writing.Unlock()
-	require.NoError(t, err)
 	requireRange(t, w, 0, 0)
 	crash(w)
 	w = reopen(t, dir, small)

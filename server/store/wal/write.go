@@ -27,46 +27,54 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	if err := w.checkOrder(logs); err != nil {
 		return err
 	}
-	batch, spans, err := w.encode(logs)
+	size, spans, err := w.encode(logs)
 	if err != nil {
 		return err
 	}
-	s, err := w.room(logs[0].Index, int64(len(batch)))
-	if err != nil {
-		return w.fail(err)
+	s := w.tail(logs[0].Index, size)
+	if s == nil {
+		if err := w.rotate(logs[0].Index, size, spans); err != nil {
+			return w.fail(err)
+		}
+		return nil
 	}
-	head := batchHead{length: len(batch) - batchHeadSize, first: logs[0].Index, count: len(logs)}
-	putBatchHead(batch, head, s.info.Number, s.written)
-	if err := w.writeBlocks(s, len(batch)); err != nil {
+	if err := w.write(s, size, len(spans), 0); err != nil {
 		return w.fail(fmt.Errorf("write log: %w", err))
 	}
 	if err := s.file.SyncData(); err != nil {
 		return w.fail(fmt.Errorf("sync log: %w", err))
 	}
-	for i := range spans {
-		spans[i].offset += uint32(s.written)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.spans = append(s.spans, spans...)
-	s.written += int64(len(batch))
+	s.add(size, spans)
 	return nil
 }
 
-// writeBlocks writes the batch of n bytes, which stands in the buffer behind room for
-// a block, as whole blocks: behind what the first of them holds already, and
-// with the zeros that are there anyway up to the end of the last. The kernel would first read a block that is
-// written in part and is not remembered.
-func (w *WAL) writeBlocks(s *segment, n int) error {
-	from := blockSize - len(s.open)
+// bufferRoom is what the buffer has before a batch: a block, for what the batch's first block holds already. A segment's
+// first batch so makes the buffer begin with a block of the file, as direct I/O wants it.
+const bufferRoom = blockSize + headSize
+
+// write writes the batch of that size and count of entries, which stands in the buffer behind bufferRoom, as
+// whole blocks: behind what the first of them holds already, and with zeros up to the end of the last, or, if until is
+// not 0, directly and up to that offset. The kernel would first read a block that is written in part and is not
+// remembered.
+func (w *WAL) write(s *segment, size, count int, until int64) error {
+	if size > 0 {
+		head := batchHead{length: size - batchHeadSize, first: s.last() + 1, count: count}
+		putBatchHead(w.buf[bufferRoom:], head, s.info.Number, s.written)
+	}
+	from := bufferRoom - len(s.open)
 	copy(w.buf[from:], s.open)
-	end := s.written + int64(n)
-	whole := min((end+blockSize-1)/blockSize*blockSize, s.info.Size)
-	w.buf = append(w.buf, make([]byte, whole-end)...)
-	if _, err := s.file.WriteAt(w.buf[from:], s.written-int64(len(s.open))); err != nil {
+	end := s.written + int64(size)
+	write := s.file.WriteDirect
+	if until == 0 {
+		until, write = min((end+blockSize-1)/blockSize*blockSize, s.info.Size), s.file.WriteAt
+	}
+	w.buf = append(w.buf, make([]byte, until-end)...)
+	if _, err := write(w.buf[from:], s.written-int64(len(s.open))); err != nil {
 		return err
 	}
-	last := blockSize + n
+	last := bufferRoom + size
 	s.open = append(s.open[:0], w.buf[last-int(end%blockSize):last]...)
 	return nil
 }
@@ -88,105 +96,127 @@ func (w *WAL) checkOrder(logs []*raft.Log) error {
 	return nil
 }
 
-// encode returns a batch whose head is still to be filled in, and where the
-// records lie in the batch. The batch is valid until the next call; the buffer has room for a block before it.
-func (w *WAL) encode(logs []*raft.Log) ([]byte, []span, error) {
+// encode makes a batch of logs in the buffer, behind bufferRoom. encode returns the size of the batch, whose head
+// is still to be filled in, and where the records lie in the batch.
+func (w *WAL) encode(logs []*raft.Log) (size int, spans []span, err error) {
 	const keep = 1 << 20 // a larger buffer is not kept for the next batch
+	bound := bufferRoom + batchHeadSize
+	for _, l := range logs {
+		bound += record.Bound(l)
+	}
+	if bound > w.batch {
+		return 0, nil, fmt.Errorf("append log: %d entries have more than %d bytes together", len(logs), w.batch)
+	}
 	if cap(w.buf) > keep {
 		w.buf = nil
 	}
-	buf := append(w.buf[:0], make([]byte, blockSize+batchHeadSize)...)
-	spans := make([]span, len(logs))
+	if cap(w.buf) < bound { // with room for the zeros that follow: to make it later would copy the batch
+		zeros := blockSize
+		if w.isLarge(bound) {
+			zeros += int(w.size / largeRoom)
+		}
+		w.buf = make([]byte, 0, bound+zeros)
+	}
+	buf := append(w.buf[:0], make([]byte, bufferRoom+batchHeadSize)...)
+	spans = make([]span, len(logs))
 	for i, l := range logs {
 		at := len(buf)
 		buf = record.Append(buf, l)
-		if len(buf) > w.batch {
-			return nil, nil, fmt.Errorf("append log: %d entries have more than %d bytes together", len(logs), w.batch)
-		}
-		spans[i] = span{offset: uint32(at - blockSize), size: uint32(len(buf) - at)}
+		spans[i] = span{offset: uint32(at - bufferRoom), size: uint32(len(buf) - at)}
 	}
 	w.buf = buf
-	return buf[blockSize:], spans, nil
+	return len(buf) - bufferRoom, spans, nil
 }
 
-// largeRoom says what part of a segment is left free behind a large batch, for the small batches that
-// come between two of that kind: else each of these would begin a segment too.
-const largeRoom = 16
+const (
+	// largeFrom is the part of a usual segment from which on a batch is large.
+	largeFrom = 4
+	// largeRoom says what part of a usual segment is left free behind a large batch, for the small batches that
+	// come between two of that kind: else each of these would begin a segment too.
+	largeRoom = 16
+)
 
-// room returns the tail if need bytes fit, else a new segment. Requires w.writing.
-func (w *WAL) room(index uint64, need int64) (*segment, error) {
-	next := w.manifest.clone()
-	_, last := w.bounds()
-	n := len(w.segments)
-	if n > 0 {
-		s := w.segments[n-1]
-		if s.last()+1 == index && s.written+need <= s.info.Size {
-			return s, nil
+// tail returns the segment that a batch of that size goes on in, which begins with entry index; nil: a new one.
+func (w *WAL) tail(index uint64, size int) *segment {
+	if n := len(w.segments); n > 0 {
+		if s := w.segments[n-1]; s.last()+1 == index && s.written+int64(size) <= s.info.Size {
+			return s
 		}
-		if len(s.spans) == 0 {
-			next.Segments = next.Segments[:n-1] // a crash came between making and first use, or the segment is too small
+	}
+	return nil
+}
+
+// rotate begins a segment with the batch of that size, which begins with entry index. Requires w.writing.
+func (w *WAL) rotate(index uint64, size int, spans []span) error {
+	next := w.manifest.clone()
+	if n := len(w.segments); n > 0 {
+		if s := w.segments[n-1]; len(s.spans) == 0 {
+			next.Segments = next.Segments[:n-1] // made by deleteTail, and too small
 		} else {
 			next.Segments[n-1].Last = s.last()
 		}
 	}
-	if last == 0 {
+	if _, last := w.bounds(); last == 0 {
 		next.First = index
 	}
 	before := w.segments
-	s, err := w.grow(next, index, need)
+	err := w.grow(next, index, size, spans)
 	if err == nil {
 		w.removeFiles(w.unlisted(before))
 	}
-	return s, err
+	return err
 }
 
-// grow adds a segment to next, which begins with entry index and has room for
-// need bytes, and puts next in force. Requires w.writing.
-func (w *WAL) grow(next *manifest, index uint64, need int64) (*segment, error) {
-	file, number, size, err := w.newFile(need + headSize)
+// grow adds a segment to next, which begins with entry index and with the batch of that size in the buffer, if size is
+// not 0, and puts next in force. The segment is listed when it is durable, with the batch: so a large batch is written
+// once, and no crash tears it. Requires w.writing.
+func (w *WAL) grow(next *manifest, index uint64, size int, spans []span) error {
+	file, info, until, err := w.newFile(size)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &segment{
-		info:    segmentInfo{Number: number, First: index, Size: size},
-		file:    file,
-		written: headSize,
-	}
-	s.open = appendHead(nil, s.info)
-	if _, err = file.WriteAt(s.open, 0); err == nil {
-		err = file.SyncData()
+	info.First = index
+	s := &segment{info: info, file: file, written: headSize, open: appendHead(nil, info)}
+	if err = w.write(s, size, len(spans), until); err == nil {
+		err = file.Sync()
 	}
 	if err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("write head of log segment: %w", err)
+		_ = w.folder.Remove(file.Name()) // the disk may be full
+		return fmt.Errorf("write log segment: %w", err)
 	}
-	next.Segments = append(next.Segments, s.info)
-	next.NextSegment = max(next.NextSegment, number+1)
+	s.add(size, spans)
+	next.Segments = append(next.Segments, info)
+	next.NextSegment = max(next.NextSegment, info.Number+1)
 	if err := w.replace(next, append(w.kept(next), s)); err != nil {
 		_ = file.Close()
-		return nil, err
+		return err
 	}
-	if number == w.ordered {
+	if info.Number == w.ordered {
 		w.orderSpare()
 	}
-	return s, nil
+	return nil
 }
 
-// newFile returns a file of zeros with room for need bytes: the spare, or, for what would fill most
-// of that, a file of about the batch's size, so that large entries take no more space than needed.
-func (w *WAL) newFile(need int64) (file vfs.File, number uint64, size int64, err error) {
-	if need > w.size/2 {
-		number = max(w.ordered+1, w.manifest.NextSegment)
-		size = (need + w.size/largeRoom + blockSize - 1) / blockSize * blockSize
-		file, err = makeZeros(w.folder, number, size, nil)
-		return file, number, size, err
+// isLarge reports whether a batch of that size begins a segment of its own size if it does not fit into the tail.
+func (w *WAL) isLarge(size int) bool { return int64(size) > w.size/largeFrom }
+
+// newFile returns a file for a batch of that size, with its number and size: the spare, which is full of zeros, or, for
+// a large batch, an empty file, which must be written until the offset: zeros would be written in vain, and much of the
+// spare could be left over.
+func (w *WAL) newFile(size int) (file vfs.File, info segmentInfo, until int64, err error) {
+	if w.isLarge(size) {
+		info.Number = max(w.ordered+1, w.manifest.NextSegment)
+		info.Size = (headSize + int64(size) + w.size/largeRoom + blockSize - 1) / blockSize * blockSize
+		file, err = createSegment(w.folder, info.Number)
+		return file, info, info.Size, err
 	}
 	sp := w.spares.take()
 	if sp.err != nil {
 		// Made anew, under the same number: space may have become free.
 		sp.file, sp.err = makeZeros(w.folder, sp.number, w.size, nil)
 	}
-	return sp.file, sp.number, w.size, sp.err
+	return sp.file, segmentInfo{Number: sp.number, Size: w.size}, 0, sp.err
 }
 
 func (w *WAL) orderSpare() {
@@ -289,8 +319,8 @@ func (w *WAL) deleteTail(newLast uint64) error {
 			break
 		}
 	}
-	_, err := w.grow(next, newLast+1, 0)
-	return err
+	w.buf = append(w.buf[:0], make([]byte, bufferRoom)...)
+	return w.grow(next, newLast+1, 0, nil)
 }
 
 // unlisted are the segments of before that are no longer part of the log. Requires w.writing.

@@ -326,6 +326,8 @@ func (h *handle) WriteAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
+func (h *handle) WriteDirect(b []byte, at int64) (int, error) { return h.WriteAt(b, at) }
+
 func (h *handle) Sync() error {
 	begun, err := h.process.begin(OpSync, h.name)
 	d := h.process.disk

@@ -38,6 +38,11 @@ const (
 // ErrDamaged is returned for what is not a record that Append made.
 var ErrDamaged = errors.New("damaged log record")
 
+// Bound is at least the size of l's record.
+func Bound(l *raft.Log) int {
+	return HeaderSize + 2 + 5*binary.MaxVarintLen64 + len(l.Data) + len(l.Extensions) + Alignment
+}
+
 // Append encodes l at the end of dst, whose length must be a multiple of Alignment.
 func Append(dst []byte, l *raft.Log) []byte {
 	start := len(dst)

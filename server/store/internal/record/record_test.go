@@ -35,6 +35,7 @@ func TestRecordsComeBack(t *testing.T) {
 		size, err := Check(all[start:])
 		require.NoError(t, err)
 		require.Equal(t, ends[i]-start, size)
+		require.LessOrEqual(t, size, Bound(&l))
 		var got raft.Log
 		require.NoError(t, Decode(bytes.Clone(all[start:ends[i]]), &got))
 		require.Equal(t, l, got)

@@ -85,3 +85,5 @@ func (f osFile) Size() (int64, error) {
 }
 
 func (f osFile) SyncData() error { return syncData(f.File) }
+
+func (f osFile) WriteDirect(b []byte, at int64) (int, error) { return writeDirect(f.File, b, at) }

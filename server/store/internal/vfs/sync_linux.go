@@ -1,8 +1,11 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // syncData makes what was written durable. A segment never changes size, so
@@ -14,4 +17,23 @@ func syncData(f *os.File) error {
 			return os.NewSyscallError("fdatasync", err)
 		}
 	}
+}
+
+// writeDirect writes by direct I/O, and as usual where the file system cannot.
+func writeDirect(f *os.File, b []byte, at int64) (int, error) {
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETFL, flags|unix.O_DIRECT)
+	}
+	if err != nil {
+		return f.WriteAt(b, at)
+	}
+	n, err := f.WriteAt(b, at)
+	if _, reset := unix.FcntlInt(f.Fd(), unix.F_SETFL, flags); reset != nil {
+		return n, errors.Join(err, reset) // small writes would fail
+	}
+	if errors.Is(err, unix.EINVAL) { // its blocks are larger
+		return f.WriteAt(b, at)
+	}
+	return n, err
 }

@@ -6,3 +6,5 @@ import "os"
 
 // syncData makes what was written durable.
 func syncData(f *os.File) error { return f.Sync() }
+
+func writeDirect(f *os.File, b []byte, at int64) (int, error) { return f.WriteAt(b, at) }

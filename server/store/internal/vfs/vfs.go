@@ -39,6 +39,9 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
+	// WriteDirect is WriteAt that keeps b out of the system's memory of files, if the file system can: b, and the place in
+	// the file, begin and end at blocks of 4 KiB.
+	WriteDirect(b []byte, at int64) (int, error)
 	// Name is what the file was opened with.
 	Name() string
 	Size() (int64, error)
