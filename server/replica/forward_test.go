@@ -166,19 +166,25 @@ func TestLinkThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// A follower to which the leader's large packets are lost gets its entries over another connection.
+// A follower to which the leader's large packets are lost gets its entries over another connection, far away as well,
+// where others are on their way behind the one that is lost.
 func TestFollowerBehindABlackHole(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
-		leader, follower := c.Leader(), c.Followers()[0]
-		c.Net.LoseAbove(leader.Name, follower.Name, 600)
-		require.Equal(t, protocol.OK, leader.Do("SET", "large", strings.Repeat("x", 20<<10)))
-		time.Sleep(5 * time.Second)
-		require.Len(t, events[replica.FollowerStalled](leader), 1)
-		time.Sleep(10 * time.Second)
-		require.Len(t, events[replica.FollowerMoves](leader), 1)
-		require.NoError(t, follower.Replica().Healthy())
-		require.Equal(t, protocol.Integer(20<<10), follower.Do("STRLEN", "large"))
-	})
+	for _, roundTrip := range []time.Duration{0, 30 * time.Millisecond} {
+		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+			apart(c, roundTrip)
+			leader, follower := c.Leader(), c.Followers()[0]
+			c.Net.LoseAbove(leader.Name, follower.Name, 600)
+			large := later(leader, "SET", "large", strings.Repeat("x", 20<<10))
+			acquires(t, leader, 16, 5)
+			require.Equal(t, protocol.OK, <-large)
+			time.Sleep(5 * time.Second)
+			require.Len(t, events[replica.FollowerStalled](leader), 1)
+			time.Sleep(10 * time.Second)
+			require.Len(t, events[replica.FollowerMoves](leader), 1)
+			require.NoError(t, follower.Replica().Healthy())
+			require.Equal(t, protocol.Integer(20<<10), follower.Do("STRLEN", "large"))
+		})
+	}
 }
 
 // While the leader commits nothing its links are not held up longer than that, and no read waits.

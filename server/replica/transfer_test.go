@@ -234,45 +234,48 @@ func TestRefusedTransfers(t *testing.T) {
 // serves within seconds, and what the large packet was to bring is applied at most once.
 func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
-		synctest.Test(t, func(t *testing.T) {
-			c := replicatest.New(t, replicatest.Options{Nodes: nodes})
-			leader := c.Leader()
-			require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
-			for _, n := range c.Followers() {
-				c.Net.LoseAbove(leader.Name, n.Name, 600)
-			}
-			begun := time.Now()
-			large := later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
-			small := later(leader, "INCR", "n")
-			time.Sleep(6 * time.Second)
-			next := c.Leader()
-			require.NotEqual(t, leader, next)
-			require.Equal(t, protocol.OK, next.Do("SET", "k", "v"))
-			require.Less(t, time.Since(begun), 7*time.Second)
-			given := events[replica.LeadershipGivenUp](leader)
-			require.Len(t, given, 1)
-			require.Len(t, given[0].Asked, 1)
-			require.Empty(t, events[replica.LeadershipGivenUp](next))
+		for _, roundTrip := range []time.Duration{0, 30 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				c := replicatest.New(t, replicatest.Options{Nodes: nodes})
+				apart(c, roundTrip)
+				leader := c.Leader()
+				require.Equal(t, protocol.Integer(1), leader.Do("INCR", "n"))
+				for _, n := range c.Followers() {
+					c.Net.LoseAbove(leader.Name, n.Name, 600)
+				}
+				begun := time.Now()
+				large := later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
+				small := later(leader, "INCR", "n")
+				time.Sleep(6 * time.Second)
+				next := c.Leader()
+				require.NotEqual(t, leader, next)
+				require.Equal(t, protocol.OK, next.Do("SET", "k", "v"))
+				require.Less(t, time.Since(begun), 7*time.Second)
+				given := events[replica.LeadershipGivenUp](leader)
+				require.Len(t, given, 1)
+				require.Len(t, given[0].Asked, 1)
+				require.Empty(t, events[replica.LeadershipGivenUp](next))
 
-			c.Net.Heal()
-			c.Settle()
-			<-large
-			<-small
-			length, n := next.Do("STRLEN", "large").Num, next.Do("GET", "n").Str
-			require.Contains(t, []int64{0, 20 << 10}, length)
-			require.Contains(t, []string{"1", "2"}, n)
+				c.Net.Heal()
+				c.Settle()
+				<-large
+				<-small
+				length, n := next.Do("STRLEN", "large").Num, next.Do("GET", "n").Str
+				require.Contains(t, []int64{0, 20 << 10}, length)
+				require.Contains(t, []string{"1", "2"}, n)
 
-			require.NoError(t, next.Replica().TransferLeadership(t.Context(), leader.ID))
-			require.Equal(t, leader, c.Leader())
-			for _, n := range c.Followers() {
-				c.Net.LoseAbove(leader.Name, n.Name, 600)
-			}
-			large = later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
-			time.Sleep(6 * time.Second)
-			require.Len(t, events[replica.LeadershipGivenUp](leader), 2, "it gives up as often as it must")
-			c.Net.Heal()
-			<-large
-		})
+				require.NoError(t, next.Replica().TransferLeadership(t.Context(), leader.ID))
+				require.Equal(t, leader, c.Leader())
+				for _, n := range c.Followers() {
+					c.Net.LoseAbove(leader.Name, n.Name, 600)
+				}
+				large = later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
+				time.Sleep(6 * time.Second)
+				require.Len(t, events[replica.LeadershipGivenUp](leader), 2, "it gives up as often as it must")
+				c.Net.Heal()
+				<-large
+			})
+		}
 	}
 }
 
