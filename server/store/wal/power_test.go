@@ -208,21 +208,25 @@ func TestPowerCutAfterACrash(t *testing.T) {
 	protocoltest.SkipShort(t, "a power cut at every write")
 	for _, row := range powerScenarios {
 		for name, f := range firstFaults {
-			t.Run(row.name+", "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					o := newOpener(t)
-					for n := 1; ; n++ {
-						d := newPowerDisk(t, uint64(n))
-						reached, before, after := played(t, o, d, row.acts, n, f.first)
-						requireKept(t, o, d, n, before, after, f.next)
-						if !reached {
-							require.Greater(t, n, 1)
-							return
-						}
-					}
+			for _, size := range []int64{small.SegmentSize, 64 << 10} { // most appends begin a segment, or none
+				t.Run(fmt.Sprintf("%s, %s, %d", row.name, name, size), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { cutEverywhere(t, size, row.acts, f.first, f.next) })
 				})
-			})
+			}
 		}
+	}
+}
+
+func cutEverywhere(t *testing.T, size int64, acts []act, first fault, next []fault) {
+	t.Helper()
+	o := newOpener(t)
+	o.size = size
+	for n, reached := 1, true; reached; n++ {
+		d := newPowerDisk(t, uint64(n))
+		var before, after []*raft.Log
+		reached, before, after = played(t, o, d, acts, n, first)
+		requireKept(t, o, d, n, before, after, next)
+		require.True(t, reached || n > 1)
 	}
 }
 

@@ -291,6 +291,8 @@ func TestLargeBatchIsWrittenOnce(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	require.Less(t, written.Load(), stored*5/4+2*segment)
+	w = reopen(t, dir, Options{SegmentSize: segment})
+	require.NoError(t, w.GetLog(index-1, new(raft.Log)))
 }
 
 // requireNoMoreFiles finds the files of the segments, and besides the spare alone.
