@@ -40,10 +40,9 @@ func TestRunMeasuresByTurns(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	text, err := os.ReadFile(files[0])
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, files[0])
 	var result report.Result
-	require.NoError(t, json.Unmarshal(text, &result))
+	require.NoError(t, json.Unmarshal([]byte(text), &result))
 	require.Len(t, result.Runs, 2*7*2*2)
 	var order []string
 	measured := make(map[string]int64) // how often each step was taken, in all runs of a workload
@@ -262,12 +261,11 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, run(t.Context(), short(out, "--preset", "table", "--peers", "", "--targets", "holdfast="+s.Addr,
 		"--workloads", "uncontended:64"), &stdout, &stderr), stderr.String())
 	require.NoError(t, run(t.Context(), []string{"--write", results, "--out", out}, &stdout, &stderr))
-	text, err := os.ReadFile(results)
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "\nold\n")
-	require.Contains(t, string(text), "| `holdfast`:")
-	require.Contains(t, string(text), "| pairs/s, 64 connections: at least `redis-always` |  | not measured |")
-	require.Contains(t, string(text), native)
+	text := protocoltest.ReadFile(t, results)
+	require.NotContains(t, text, "\nold\n")
+	require.Contains(t, text, "| `holdfast`:")
+	require.Contains(t, text, "| pairs/s, 64 connections: at least `redis-always` |  | not measured |")
+	require.Contains(t, text, native)
 }
 
 // Native locks are measured by themselves and have a section of their own.

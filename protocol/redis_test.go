@@ -83,11 +83,10 @@ func without(m protocol.Value, key string) protocol.Value {
 
 func TestRowsAgreeWithRedis(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(redisFacts)
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, redisFacts)
 	known := make(map[string]bool) // rows that Redis 7.0.15 has
 	theirs := make(map[string]string)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		row, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		part, value, _ := strings.Cut(rest, " ")
 		known[row] = true
@@ -155,9 +154,8 @@ func TestDifferentialFacts(t *testing.T) {
 	if os.Getenv("HOLDFAST_REWRITE") != "" {
 		require.NoError(t, os.WriteFile(redisFacts, []byte(text), 0o644))
 	}
-	want, err := os.ReadFile(redisFacts)
-	require.NoError(t, err)
-	require.Equal(t, string(want), text)
+	want := protocoltest.ReadFile(t, redisFacts)
+	require.Equal(t, want, text)
 }
 
 func TestDifferentialConversations(t *testing.T) {

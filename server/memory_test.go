@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/server/frontend"
 )
 
@@ -195,9 +197,8 @@ func TestMemoryOfPackages(t *testing.T) {
 		"compose.yaml":     `\n  mem_limit: (\S+)\n`,
 		"holdfast.service": `\n(?:MemoryMax|MemoryHigh)=(\S+)\n`,
 	} {
-		text, err := os.ReadFile(filepath.Join("..", "cmd", "holdfast", "packaging", file))
-		require.NoError(t, err)
-		limits := regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1)
+		text := protocoltest.ReadFile(t, filepath.Join("..", "cmd", "holdfast", "packaging", file))
+		limits := regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1)
 		if file == "holdfast.service" && limits == nil {
 			limits = [][]string{{"", "512M"}}
 		}
@@ -207,7 +208,7 @@ func TestMemoryOfPackages(t *testing.T) {
 			&c.MaxMemory: "HOLDFAST_MAX_MEMORY", &c.MaxMemoryClients: "HOLDFAST_MAX_MEMORY_CLIENTS",
 		} {
 			is := regexp.MustCompile(variable + `(?:=|: |, value: )"?([^"\s}]+)`)
-			if set := is.FindStringSubmatch(string(text)); set != nil {
+			if set := is.FindStringSubmatch(text); set != nil {
 				*value = set[1]
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/audit"
 )
 
@@ -89,12 +90,11 @@ func TestAuditOfKilledLeaders(t *testing.T) {
 	words := []string{"locks", "history", "--audit"}
 	for _, n := range nodes {
 		words = append(words, filepath.Join(dir, n.name+".log"))
-		text, err := os.ReadFile(words[len(words)-1])
+		text := protocoltest.ReadFile(t, words[len(words)-1])
+		from = append(from, strings.NewReader(text))
+		alone, err := audit.Read([]io.Reader{strings.NewReader(text)}, func(l *audit.Line) bool { return l.Run == 0 })
 		require.NoError(t, err)
-		from = append(from, bytes.NewReader(text))
-		alone, err := audit.Read([]io.Reader{bytes.NewReader(text)}, func(l *audit.Line) bool { return l.Run == 0 })
-		require.NoError(t, err)
-		require.Len(t, alone.Lines, bytes.Count(text, []byte(`"kind":`))-alone.Unreadable, "%s has a line twice", n.name)
+		require.Len(t, alone.Lines, strings.Count(text, `"kind":`)-alone.Unreadable, "%s has a line twice", n.name)
 	}
 	trail, err := audit.Read(from, func(l *audit.Line) bool { return l.Run == 0 })
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -15,15 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
 // certOf reads a certificate.
 func certOf(t *testing.T, file string) *x509.Certificate {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	block, rest := pem.Decode(text)
+	block, rest := pem.Decode([]byte(protocoltest.ReadFile(t, file)))
 	require.Empty(t, rest)
 	cert, err := x509.ParseCertificate(block.Bytes)
 	require.NoError(t, err)
@@ -87,18 +85,16 @@ func TestCerts(t *testing.T) {
 	}
 	require.Equal(t, "app", certOf(t, filepath.Join(dir, "client.app.crt")).Subject.CommonName)
 
-	before := make(map[string][]byte)
+	before := make(map[string]string)
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 12)
 	for _, file := range files {
-		before[file], err = os.ReadFile(file)
-		require.NoError(t, err)
+		before[file] = protocoltest.ReadFile(t, file)
 	}
 	other := t.TempDir()
 	require.Zero(t, func() int { status, _, _ := try(t, "certs", other); return status }())
-	foreign, err := os.ReadFile(filepath.Join(other, "ca.key"))
-	require.NoError(t, err)
+	foreign := []byte(protocoltest.ReadFile(t, filepath.Join(other, "ca.key")))
 	require.NoError(t, os.WriteFile(filepath.Join(other, "n7.key"), foreign, 0o600))
 	for want, args := range map[string][]string{
 		"n1.crt is there: nothing is overwritten":         {"n4=h", "n1=h"},
@@ -132,9 +128,7 @@ func TestCerts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, files, now)
 	for file, text := range before {
-		after, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(text, after), file)
+		require.True(t, text == protocoltest.ReadFile(t, file), file)
 	}
 
 	for want, key := range map[string][]byte{

@@ -60,10 +60,10 @@ func render(t *testing.T, flags ...string) string {
 
 // TestChartVersion: the chart has the version of the program, whose image it starts.
 func TestChartVersion(t *testing.T) {
-	text := readFile(t, filepath.Join("packaging", "helm", "Chart.yaml"))
+	text := protocoltest.ReadFile(t, filepath.Join("packaging", "helm", "Chart.yaml"))
 	require.Contains(t, text, "\nversion: "+protocol.HoldfastVersion+"\n")
 	require.Contains(t, text, "\nappVersion: "+protocol.HoldfastVersion+"\n")
-	release := readFile(t, filepath.Join("..", "..", ".github", "workflows", "release.yml"))
+	release := protocoltest.ReadFile(t, filepath.Join("..", "..", ".github", "workflows", "release.yml"))
 	require.Contains(t, release, `echo "VERSION=${GITHUB_REF_NAME#v}" >>"$GITHUB_ENV"`, "the tag v0.1.0 releases 0.1.0")
 	require.Contains(t, release, "tags: ${{ vars.REGISTRY }}/${{ github.repository }}:${{ env.VERSION }}\n",
 		"the chart starts appVersion")
@@ -90,7 +90,7 @@ func TestChartIsThePlainManifests(t *testing.T) {
 	} {
 		want := of.head + render(t, of.flags...)
 		path := filepath.Join("packaging", of.file)
-		if want == readFile(t, path) {
+		if want == protocoltest.ReadFile(t, path) {
 			continue
 		}
 		if !protocoltest.Rewriting() {
@@ -166,7 +166,7 @@ func TestChart(t *testing.T) {
 				"ConfigMap",
 			},
 			func(t *testing.T, _ *server.Config, text string) {
-				alerts := readFile(t, filepath.Join("..", "..", "server", "monitoring", "alerts.yaml"))
+				alerts := protocoltest.ReadFile(t, filepath.Join("..", "..", "server", "monitoring", "alerts.yaml"))
 				require.Equal(t, strings.Count(alerts, "\n      - alert: "), strings.Count(text, "\n    - alert: "))
 				require.Contains(t, text, `expr: up{job="locks"} == 0`)
 				require.NotContains(t, text, `job="holdfast"`)
@@ -245,8 +245,8 @@ func TestChartFlags(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(readFile(t, "packaging/helm/values.schema.json")), &schema))
-	set := readFile(t, "packaging/helm/templates/statefulset.yaml") + readFile(t, "packaging/helm/templates/_helpers.tpl")
+	require.NoError(t, json.Unmarshal([]byte(protocoltest.ReadFile(t, "packaging/helm/values.schema.json")), &schema))
+	set := protocoltest.ReadFile(t, "packaging/helm/templates/statefulset.yaml") + protocoltest.ReadFile(t, "packaging/helm/templates/_helpers.tpl")
 	var denied []string
 	for _, o := range options(new(server.Config)) {
 		other := slices.Contains([]string{"password", "cluster-secret", "insecure", "data-dir"}, o.name) // the image sets it
@@ -274,7 +274,7 @@ func TestChartScales(t *testing.T) {
 	p.sh(t, strings.Replace(install, chartFolder, chartFolder+" --set replicas=1", 1))
 	p.whole(t, 1)
 	client := redis.NewClient(&redis.Options{
-		Addr: p.addrs["holdfast-0"][0], Password: readFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
+		Addr: p.addrs["holdfast-0"][0], Password: protocoltest.ReadFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
 	})
 	defer client.Close()
 	require.NoError(t, client.Set(t.Context(), "kept", "yes", 0).Err())

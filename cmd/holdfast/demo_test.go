@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -157,9 +158,8 @@ func TestDemoHeedsItsFlags(t *testing.T) {
 	require.Contains(t, d.stdout.String(), "REDISCLI_AUTH")
 	require.NoError(t, d.Signal(syscall.SIGTERM))
 	<-d.Done()
-	log, err := os.ReadFile(filepath.Join(dir, "n1.log"))
-	require.NoError(t, err)
-	require.Contains(t, string(log), `"msg":"stopped"`)
+	log := protocoltest.ReadFile(t, filepath.Join(dir, "n1.log"))
+	require.Contains(t, log, `"msg":"stopped"`)
 	require.DirExists(t, filepath.Join(dir, "n1"))
 }
 

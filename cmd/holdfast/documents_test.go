@@ -50,9 +50,8 @@ func documents(t *testing.T) []document {
 }
 
 func TestREADMEIsShort(t *testing.T) {
-	text, err := os.ReadFile(readme())
-	require.NoError(t, err)
-	if lines := strings.Count(string(text), "\n"); lines > 150 {
+	text := protocoltest.ReadFile(t, readme())
+	if lines := strings.Count(text, "\n"); lines > 150 {
 		t.Errorf("README.md has %d lines: move what not everybody needs to the document of its room (limit 150)", lines)
 	}
 }
@@ -121,10 +120,9 @@ func TestReferences(t *testing.T) {
 func TestSnippets(t *testing.T) {
 	for name, least := range map[string]int{"clients/CONNECT.md": 26, "operating/MOVING.md": 7} {
 		page := filepath.Join("..", "..", "server", filepath.FromSlash(name))
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
+		text := protocoltest.ReadFile(t, page)
 		found := 0
-		got := regexp.MustCompile("(?ms)^<!-- snippet ([^ ]+) ([^\n]+) -->\n```(\\w+)\n.*?^```$").ReplaceAllStringFunc(string(text), func(block string) string {
+		got := regexp.MustCompile("(?ms)^<!-- snippet ([^ ]+) ([^\n]+) -->\n```(\\w+)\n.*?^```$").ReplaceAllStringFunc(text, func(block string) string {
 			found++
 			head, rest, _ := strings.Cut(block, "\n")
 			file, part, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(head, "<!-- snippet "), " -->"), " ")
@@ -132,23 +130,22 @@ func TestSnippets(t *testing.T) {
 			return head + "\n" + fence + "\n" + snippet(t, filepath.Join(filepath.Dir(page), filepath.FromSlash(file)), part) +
 				"```"
 		})
-		require.Equal(t, strings.Count(string(text), "<!-- snippet"), found)
+		require.Equal(t, strings.Count(text, "<!-- snippet"), found)
 		require.GreaterOrEqual(t, found, least)
 		if protocoltest.Rewriting() {
 			require.NoError(t, os.WriteFile(page, []byte(got), 0o644))
 			continue
 		}
-		require.Equal(t, got, string(text), "%s differs from the programs: 'make rewrite' takes the programs' lines", name)
+		require.Equal(t, got, text, "%s differs from the programs: 'make rewrite' takes the programs' lines", name)
 	}
 }
 
 // snippet is what stands between two comments, as far to the left as it goes.
 func snippet(t *testing.T, file, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, file)
 	m := regexp.MustCompile(`(?ms)^[ \t]*(?:#|//) <` + name + `>\n(.*?)\n*^[ \t]*(?:#|//) </` + name +
-		`>$`).FindStringSubmatch(string(text))
+		`>$`).FindStringSubmatch(text)
 	require.NotNil(t, m, "%s has no snippet <%s>", file, name)
 	lines := strings.Split(strings.Trim(m[1], "\n"), "\n")
 	margin := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], " \t"))]
@@ -161,15 +158,13 @@ func snippet(t *testing.T, file, name string) string {
 
 // TestREADMEPerformance: the README's figures are bench/RESULTS.md's.
 func TestREADMEPerformance(t *testing.T) {
-	text, err := os.ReadFile(readme())
-	require.NoError(t, err)
-	results, err := os.ReadFile(filepath.Join("..", "..", "bench", "RESULTS.md"))
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "\n## Performance\n")
+	text := protocoltest.ReadFile(t, readme())
+	results := protocoltest.ReadFile(t, filepath.Join("..", "..", "bench", "RESULTS.md"))
+	_, section, found := strings.Cut(text, "\n## Performance\n")
 	require.True(t, found)
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := make(map[string]string) // of the results, by peer
-	table, _, _ := strings.Cut(string(results), "<!-- /performance -->")
+	table, _, _ := strings.Cut(results, "<!-- /performance -->")
 	for line := range strings.Lines(table) {
 		if cells := strings.Split(line, " | "); len(cells) > 8 && strings.Contains(line, "±") {
 			rows[strings.Trim(strings.SplitN(cells[0], ":", 2)[0], "| `")] = line
@@ -195,7 +190,7 @@ func TestREADMEPerformance(t *testing.T) {
 	}
 	require.Equal(t, 15, figures)
 	for _, m := range regexp.MustCompile(`\d\.\d\d ×`).FindAllString(section, -1) {
-		require.Contains(t, string(results), "| "+m, "a target that is not met")
+		require.Contains(t, results, "| "+m, "a target that is not met")
 	}
 }
 
@@ -222,9 +217,8 @@ func fenced(text, kind string) (blocks []string) {
 
 // TestREADMEDemo runs the README's transcript against three real processes.
 func TestREADMEDemo(t *testing.T) {
-	text, err := os.ReadFile(readme())
-	require.NoError(t, err)
-	_, transcript, _ := section(t, string(text), "demo")
+	text := protocoltest.ReadFile(t, readme())
+	_, transcript, _ := section(t, text, "demo")
 	nodes := startNodes(t, build(t), 3)
 	byPort := map[string]*node{"6379": nodes[0], "6380": nodes[1], "6381": nodes[2]}
 	steps := 0

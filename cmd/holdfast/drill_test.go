@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/cmd/internal/operator"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/backup"
 )
@@ -25,9 +26,7 @@ import (
 // TestRestoreDrill: a backup that went through a pipe is proved to be one that can be restored, and nothing is left of
 // the proof; what is cut off is not. Waiters, whose connections are gone, are not missed.
 func TestRestoreDrill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("processes")
-	}
+	protocoltest.SkipShort(t, "processes")
 	exe := build(t)
 	n := startNodes(t, exe, 1)[0]
 	c := client(t, n)
@@ -47,9 +46,8 @@ func TestRestoreDrill(t *testing.T) {
 	out, err := piped.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	n.Kill()
-	text, err := os.ReadFile(whole)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(cut, text[:len(text)/2], 0o600))
+	text := protocoltest.ReadFile(t, whole)
+	require.NoError(t, os.WriteFile(cut, []byte(text[:len(text)/2]), 0o600))
 
 	run := func(words ...string) (string, error) {
 		cmd := exec.Command(exe, append([]string{"restore"}, words...)...)
@@ -207,12 +205,10 @@ func TestFirstFence(t *testing.T) {
 // TestBackupKeep runs the backup as the unit does: it removes the oldest files that have its names once the new one is
 // proved; when the backup or its drill fails, none is removed.
 func TestBackupKeep(t *testing.T) {
-	if testing.Short() {
-		t.Skip("processes")
-	}
+	protocoltest.SkipShort(t, "processes")
 	exe, folder := build(t), t.TempDir()
 	n := startNodes(t, exe, 1)[0]
-	unit := readFile(t, "packaging/holdfast-backup.service")
+	unit := protocoltest.ReadFile(t, "packaging/holdfast-backup.service")
 	line := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/holdfast (.*)$`).FindStringSubmatch(unit)
 	keep := regexp.MustCompile(`(?m)^Environment=KEEP=(.*)$`).FindStringSubmatch(unit)
 	require.NotNil(t, line)

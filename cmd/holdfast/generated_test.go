@@ -24,9 +24,8 @@ func TestDocs(t *testing.T) {
 	link := regexp.MustCompile(`(?:\]\(|src=")([^)"#\s]+)`)
 	inside, outside := 0, 0
 	for _, name := range pages() {
-		text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name)))
-		require.NoError(t, err)
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		text := protocoltest.ReadFile(t, filepath.Join(folder, filepath.FromSlash(name)))
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			if file, ours := strings.CutPrefix(m[1], repository); ours {
 				outside++
 				_, err := os.Stat(filepath.Join("..", "..", file))

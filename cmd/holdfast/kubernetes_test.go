@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -126,7 +127,7 @@ type probe struct {
 // manifests are the objects of kubernetes.yaml by kind and name.
 func manifests(t *testing.T) map[string]manifest {
 	t.Helper()
-	objects, err := manifestsOf(strings.NewReader(readFile(t, filepath.Join("packaging", "kubernetes.yaml"))))
+	objects, err := manifestsOf(strings.NewReader(protocoltest.ReadFile(t, filepath.Join("packaging", "kubernetes.yaml"))))
 	require.NoError(t, err)
 	return objects
 }
@@ -289,8 +290,7 @@ func checkNodes(t *testing.T, objects map[string]manifest, founders int) server.
 
 // TestCompose: the three nodes of compose.yaml have flags that fit together, and ports that clients are told.
 func TestCompose(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("packaging", "compose.yaml"))
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, filepath.Join("packaging", "compose.yaml"))
 	var file struct {
 		Services map[string]struct {
 			Environment map[string]string
@@ -300,7 +300,7 @@ func TestCompose(t *testing.T) {
 		}
 		Volumes map[string]any
 	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
+	require.NoError(t, yaml.Unmarshal([]byte(text), &file))
 	require.Len(t, file.Services, 3)
 	for name, s := range file.Services {
 		config := server.DefaultConfig()
@@ -354,7 +354,7 @@ func newKubernetesPage(t *testing.T) *kubernetesPage {
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(filepath.Join(top, "cmd"), filepath.Join(page.folder, "cmd")))
 	page.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBE="+server.URL)
-	text := readFile(t, filepath.Join("packaging", "KUBERNETES.md"))
+	text := protocoltest.ReadFile(t, filepath.Join("packaging", "KUBERNETES.md"))
 	for _, chapter := range strings.Split(text, "\n## ")[1:] {
 		title, body, _ := strings.Cut(chapter, "\n")
 		page.blocks[title] += strings.Join(fenced(body, "sh"), "")
@@ -440,7 +440,7 @@ func TestKubernetesAsWritten(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{
 		Addr:     p.addrs["holdfast-2"][0],
-		Password: readFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
+		Password: protocoltest.ReadFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
 	})
 	require.NoError(t, client.SetNX(t.Context(), "lock:kept", "token", time.Hour).Err())
 	client.Close()
@@ -484,7 +484,7 @@ func TestKubernetesAsWritten(t *testing.T) {
 	out = p.sh(t, p.images["holdfast:NEW"]+" inspect holdfast.backup; "+p.images["holdfast:NEW"]+" inspect "+kept[0])
 	require.Equal(t, 2, strings.Count(out, "checksums"), out)
 	require.Positive(t, c.counted.Load())
-	password := readFile(t, filepath.Join(p.dir, "secret-holdfast", "password"))
+	password := protocoltest.ReadFile(t, filepath.Join(p.dir, "secret-holdfast", "password"))
 	client = redis.NewClient(&redis.Options{Addr: p.service(), Password: password})
 	defer client.Close()
 	n, err := client.Get(t.Context(), "counter").Int64()
@@ -501,11 +501,4 @@ func TestKubernetesAsWritten(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.Empty(t, p.trouble)
-}
-
-func readFile(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(text)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -254,9 +255,7 @@ func TestLockWithASecuredNode(t *testing.T) {
 // ends its command when it thaws.
 func TestLockOfAFrozenHolder(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for the TTL")
-	}
+	protocoltest.SkipShort(t, "waits for the TTL")
 	exe := build(t)
 	n := startNodes(t, exe, 1)[0]
 	frozen := locking(t, exe, []string{n.addr}, "--ttl", "5s", "--grace", "100ms", "job", "--", "sh", "-c", loop)

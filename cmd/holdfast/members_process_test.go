@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // votes says what a node knows of a member's vote: "yes", "no", or "" if there is no such member.
@@ -131,9 +133,8 @@ func TestReplaceOfALostDisk(t *testing.T) {
 	n4 := newcomer(t, "n4", []*node{rest}, "--non-voter")
 	all(t, []*node{rest}, "n4", "no")
 	n4.logs(t, "msg=joined")
-	identity, err := os.ReadFile(filepath.Join(*n4.flag("data-dir"), "identity.json"))
-	require.NoError(t, err)
-	require.Contains(t, string(identity), `"joinedAt"`, "it knows which configuration has it before it gets the entry")
+	identity := protocoltest.ReadFile(t, filepath.Join(*n4.flag("data-dir"), "identity.json"))
+	require.Contains(t, identity, `"joinedAt"`, "it knows which configuration has it before it gets the entry")
 	changes(t, rest.addr, 0, lost.name+" was removed", "replace", lost.name, "n4")
 	waitServing(t, n4)
 	all(t, []*node{rest, n4}, "n4", "yes")

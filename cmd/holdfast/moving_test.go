@@ -53,9 +53,8 @@ func TestMovingAsWritten(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(exe, filepath.Join(bin, "holdfast")))
 	here := strings.NewReplacer("10.0.0.9:6379", from, "10.0.0.1:6379", n.addr, "/etc/holdfast/password", password)
-	page, err := os.ReadFile(filepath.Join("..", "..", "server", "operating", "MOVING.md"))
-	require.NoError(t, err)
-	_, inside, _ := section(t, string(page), "moving")
+	page := protocoltest.ReadFile(t, filepath.Join("..", "..", "server", "operating", "MOVING.md"))
+	_, inside, _ := section(t, page, "moving")
 	blocks := fenced(inside, "sh")
 	value := func(c *redis.Client, key, want string) func() {
 		return func() { require.Equal(t, want, c.Get(ctx, key).Val(), key) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -26,9 +26,8 @@ func TestPackagingNamesFlags(t *testing.T) {
 		"holdfast.service", "holdfast.env", "Dockerfile", "compose.yaml", "kubernetes.yaml",
 		"KUBERNETES.md",
 	} {
-		text, err := os.ReadFile(filepath.Join("packaging", file))
-		require.NoError(t, err)
-		for _, m := range name.FindAllString(string(text), -1) {
+		text := protocoltest.ReadFile(t, filepath.Join("packaging", file))
+		for _, m := range name.FindAllString(text, -1) {
 			found++
 			require.True(t, known[m], "%s names %s, which is no flag", file, m)
 		}
@@ -49,9 +48,8 @@ type workflow struct {
 // change and those of the night, and CONTRIBUTING.md says when each job runs.
 func TestWorkflowsRunTheJobsOfTheScript(t *testing.T) {
 	read := func(path ...string) string {
-		text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-		require.NoError(t, err)
-		return string(text)
+		text := protocoltest.ReadFile(t, filepath.Join(append([]string{"..", ".."}, path...)...))
+		return text
 	}
 	script, contributing := read(".ci", "run"), read(".github", "CONTRIBUTING.md")
 	for job, file := range map[string]string{"change": "ci.yml", "night": "nightly.yml"} {

@@ -26,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -86,9 +87,7 @@ func queue(t *testing.T, n *node, key, owner string, more ...any) {
 
 // TestDocumentsOfNodes: leader and followers tell the same of locks, and go on when no leader is left.
 func TestDocumentsOfNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three processes")
-	}
+	protocoltest.SkipShort(t, "three processes")
 	nodes, ports := withPages(t, 3)
 	waitServing(t, nodes...)
 	leader := leaderOf(t, nodes)
@@ -140,9 +139,7 @@ var hostile = []string{
 // TestPage: a browser shows who holds, who waits and who leads, on a wide screen and on a phone, follows by itself, and
 // the commands that it names do what they say.
 func TestPage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser and three processes")
-	}
+	protocoltest.SkipShort(t, "a browser and three processes")
 	b := newBrowser(t)
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		t.Skip("SKIP: no redis-cli here, which some commands of the page need (apt-get install redis-tools)")
@@ -196,9 +193,7 @@ func TestPage(t *testing.T) {
 // quarantine, too; what is wrong stands above all else, on a phone as well: with members, with clients that poll, and
 // with locks that are lost again and again.
 func TestPageTellsTheTruth(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser and three processes")
-	}
+	protocoltest.SkipShort(t, "a browser and three processes")
 	b := newBrowser(t)
 	nodes, ports := withPages(t, 3, "--debug", "--consistency-check-interval", "10s")
 	waitServing(t, nodes...)
@@ -467,9 +462,7 @@ func pageRests(t *testing.T, page *tab) {
 
 // TestPageWithPassword: with the password the page comes, and its script asks with it; without there is nothing.
 func TestPageWithPassword(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser and a process")
-	}
+	protocoltest.SkipShort(t, "a browser and a process")
 	b := newBrowser(t)
 	file := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(file, []byte("open sesame\n"), 0o600))

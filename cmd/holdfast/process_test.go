@@ -26,9 +26,7 @@ import (
 // build compiles the program, once for all tests.
 func build(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("left out by -short: starts processes")
-	}
+	protocoltest.SkipShort(t, "starts processes")
 	exe, err := built()
 	require.NoError(t, err)
 	return exe

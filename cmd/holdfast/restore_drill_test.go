@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -129,12 +130,10 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 func (n *node) quarantine(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(n.setting("--data-dir"), "identity.json")
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
 	id := map[string]any{}
-	require.NoError(t, json.Unmarshal(text, &id))
+	require.NoError(t, json.Unmarshal([]byte(protocoltest.ReadFile(t, file)), &id))
 	id["quarantine"] = map[string]any{"cluster": id["clusterID"], "index": 7, "at": "2026-01-02T03:04:05Z"}
-	text, err = json.Marshal(id)
+	text, err := json.Marshal(id)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 }
@@ -234,9 +233,8 @@ func TestKilledBackupAndRestore(t *testing.T) {
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		text, err := os.ReadFile(filepath.Join(folder, "identity.json"))
-		require.NoError(t, err)
-		if !strings.Contains(string(text), `"filling"`) {
+		text := protocoltest.ReadFile(t, filepath.Join(folder, "identity.json"))
+		if !strings.Contains(text, `"filling"`) {
 			continue // it was quicker
 		}
 		out, err := exec.Command(exe, "serve", "--data-dir", folder, "--addr", "127.0.0.1:0", "--peer-addr",
@@ -245,7 +243,7 @@ func TestKilledBackupAndRestore(t *testing.T) {
 		require.Contains(t, string(out), "is not whole")
 		break
 	}
-	if text, _ := os.ReadFile(filepath.Join(folder, "identity.json")); strings.Contains(string(text), `"filling"`) {
+	if strings.Contains(protocoltest.ReadFile(t, filepath.Join(folder, "identity.json")), `"filling"`) {
 		tool(t, exe, "restore", whole, "--data-dir", folder)
 	}
 }

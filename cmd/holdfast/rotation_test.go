@@ -21,6 +21,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // reload sends SIGHUP, and waits until the node has read its credentials again.
@@ -142,9 +144,8 @@ func (a *authority) pair(t *testing.T, name string) (cert, key string) {
 
 func (a *authority) text(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(a.file(file))
-	require.NoError(t, err)
-	return string(text)
+	text := protocoltest.ReadFile(t, a.file(file))
+	return text
 }
 
 // drill is a cluster whose credentials are replaced while clients work.

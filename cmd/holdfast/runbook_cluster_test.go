@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
@@ -127,10 +128,9 @@ func (m *machines) run(t *testing.T, name string, each ...int) (said string) {
 		}
 		if strings.Contains(b.code, "> cluster-secret") { // "copy both to the same folder of every node"
 			for _, file := range []string{"password", "cluster-secret"} {
-				text, err := os.ReadFile(m.path(0, "etc", file))
-				require.NoError(t, err)
+				text := protocoltest.ReadFile(t, m.path(0, "etc", file))
 				for i := 1; i < 3; i++ {
-					require.NoError(t, os.WriteFile(m.path(i, "etc", file), text, 0o600))
+					require.NoError(t, os.WriteFile(m.path(i, "etc", file), []byte(text), 0o600))
 				}
 			}
 		}
@@ -146,9 +146,8 @@ func (m *machines) copyCertificates(t *testing.T) {
 	t.Helper()
 	for i := range 3 {
 		for _, file := range []string{"ca.crt", fmt.Sprintf("n%d.crt", i+1), fmt.Sprintf("n%d.key", i+1)} {
-			text, err := os.ReadFile(filepath.Join(m.root, "ca", file))
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(m.path(i, "etc", file), text, 0o600))
+			text := protocoltest.ReadFile(t, filepath.Join(m.root, "ca", file))
+			require.NoError(t, os.WriteFile(m.path(i, "etc", file), []byte(text), 0o600))
 		}
 	}
 }
@@ -177,10 +176,9 @@ func (m *machines) kill(i int) {
 
 func (m *machines) client(t *testing.T, i int) *redis.Client {
 	t.Helper()
-	password, err := os.ReadFile(m.path(i, "etc", "password"))
-	require.NoError(t, err)
+	password := protocoltest.ReadFile(t, m.path(i, "etc", "password"))
 	c := redis.NewClient(&redis.Options{
-		Addr: m.addrs[i], Password: strings.TrimSpace(string(password)), MaxRetries: -1,
+		Addr: m.addrs[i], Password: strings.TrimSpace(password), MaxRetries: -1,
 		ReadTimeout: 10 * time.Second,
 	})
 	t.Cleanup(func() { _ = c.Close() })
@@ -316,9 +314,8 @@ func TestRunbookAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, left, 4*time.Minute, "the lease begins anew, and has --min-lease left")
 	for i, begun := range []int{1, 0, 0} {
-		log, err := os.ReadFile(m.path(i, "log"))
-		require.NoError(t, err)
-		require.Equal(t, begun, strings.Count(string(log), " command=restore "), "n%d", i+1)
+		log := protocoltest.ReadFile(t, m.path(i, "log"))
+		require.Equal(t, begun, strings.Count(log, " command=restore "), "n%d", i+1)
 	}
 
 	require.NoError(t, m.client(t, 1).Do(t.Context(), "WAIT", "2", "0").Err())
@@ -328,7 +325,6 @@ func TestRunbookAsWritten(t *testing.T) {
 	require.NoError(t, os.RemoveAll(m.path(0, "data.old")))
 	m.run(t, "lost-quorum", 0)
 	h.verify(t, m, before)
-	log, err := os.ReadFile(m.path(0, "log"))
-	require.NoError(t, err)
-	require.Contains(t, string(log), " command=recover ")
+	log := protocoltest.ReadFile(t, m.path(0, "log"))
+	require.Contains(t, log, " command=recover ")
 }

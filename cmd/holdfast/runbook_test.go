@@ -15,6 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // runbook runs a chapter's commands as they are written: blocks of "sh once" on the first node, and of "sh each-node"
@@ -44,9 +46,8 @@ func (r *runbook) write(t *testing.T, node int, file, text string) {
 
 func (r *runbook) read(t *testing.T, node int, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.etc[node], file))
-	require.NoError(t, err)
-	return string(text)
+	text := protocoltest.ReadFile(t, filepath.Join(r.etc[node], file))
+	return text
 }
 
 // sh runs a block on a node, and waits until the node has heeded it.
@@ -77,9 +78,7 @@ func operatorPages(t *testing.T) string {
 	require.NotEmpty(t, pages)
 	var all strings.Builder
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		all.Write(text)
+		all.WriteString(protocoltest.ReadFile(t, page))
 	}
 	return all.String()
 }
@@ -90,9 +89,8 @@ func TestOperatorPagesAreShort(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		require.LessOrEqual(t, strings.Count(string(text), "\n"), 200, "%s is too long", page)
+		text := protocoltest.ReadFile(t, page)
+		require.LessOrEqual(t, strings.Count(text, "\n"), 200, "%s is too long", page)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
 
@@ -485,9 +486,8 @@ func TestFlagIsItsField(t *testing.T) {
 
 // TestConfigSetNamesFlags: the flags that errors of CONFIG SET name are there.
 func TestConfigSetNamesFlags(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join("..", "..", "server", "frontend", "settings.go"))
-	require.NoError(t, err)
-	pairs := regexp.MustCompile(`(?m)^\t"[a-z-]+": +"([a-z-]+)",$`).FindAllStringSubmatch(string(source), -1)
+	source := protocoltest.ReadFile(t, filepath.Join("..", "..", "server", "frontend", "settings.go"))
+	pairs := regexp.MustCompile(`(?m)^\t"[a-z-]+": +"([a-z-]+)",$`).FindAllStringSubmatch(source, -1)
 	require.NotEmpty(t, pairs)
 	flags := make(map[string]bool)
 	c := server.DefaultConfig()

@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // The style of the house, as a test: imports, packages and sizes. Every failure names the remedy.
@@ -293,9 +294,8 @@ var longFunctions = map[string]string{
 func TestSizes(t *testing.T) {
 	long := 0
 	for _, s := range sources(t) {
-		text, err := os.ReadFile(filepath.Join("..", "..", s.path))
-		require.NoError(t, err)
-		for line := range strings.Lines(string(text)) {
+		text := protocoltest.ReadFile(t, filepath.Join("..", "..", s.path))
+		for line := range strings.Lines(text) {
 			if utf8.RuneCountInString(line) > maxLine+1 {
 				long++
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/fleet"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // These tests run the next release beside this one: `make upgrade`. There is none yet, so testdata/next.txt changes
@@ -33,9 +34,8 @@ type nextChange struct{ file, old, new string }
 
 func nextChanges(t *testing.T) (all []nextChange) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "next.txt"))
-	require.NoError(t, err)
-	for entry := range strings.SplitSeq(string(text), "\n\n") {
+	text := protocoltest.ReadFile(t, filepath.Join("testdata", "next.txt"))
+	for entry := range strings.SplitSeq(text, "\n\n") {
 		var c nextChange
 		for line := range strings.Lines(strings.TrimRight(entry, "\n") + "\n") {
 			switch mark, rest, _ := strings.Cut(line, " "); mark {
@@ -65,9 +65,8 @@ func writeNext(t *testing.T, dir string) (overlay string) {
 	texts := make(map[string]string)
 	for _, c := range nextChanges(t) {
 		if texts[c.file] == "" {
-			text, err := os.ReadFile(filepath.Join(root, c.file))
-			require.NoError(t, err)
-			texts[c.file] = string(text)
+			text := protocoltest.ReadFile(t, filepath.Join(root, c.file))
+			texts[c.file] = text
 		}
 		require.Equal(t, 1, strings.Count(texts[c.file], c.old), "testdata/next.txt, %s: %q", c.file, c.old)
 		texts[c.file] = strings.Replace(texts[c.file], c.old, c.new, 1)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -161,9 +162,7 @@ func TestClusterStatus(t *testing.T) {
 // The node refuses clients, also after a restart, until its state was replaced.
 func TestStateThatDiffers(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes the shortest interval")
-	}
+	protocoltest.SkipShort(t, "takes the shortest interval")
 	nodes := plan(t, build(t), 3, "--debug", "--consistency-check-interval", "10s")
 	for i, addr := range freeAddrs(t, len(nodes)) {
 		nodes[i].args = append(nodes[i].args, "--http-addr", addr)
@@ -286,8 +285,7 @@ func rotSnapshot(t *testing.T, n *node) (file string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file = range files {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
+		b := []byte(protocoltest.ReadFile(t, file))
 		b[len(b)-21] ^= 4 // behind the state there are 20 bytes
 		require.NoError(t, os.WriteFile(file, b, 0o600))
 	}

@@ -51,8 +51,7 @@ func TestDifferentialSnippets(t *testing.T) {
 
 // rewriteSnippets puts the replies into a file, leaving all else as it is.
 func rewriteSnippets(t *testing.T, file string, snippets []*snippet) {
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := protocoltest.ReadFile(t, file)
 	var out strings.Builder
 	n, inScript := -1, false
 	flush := func() {
@@ -61,7 +60,7 @@ func rewriteSnippets(t *testing.T, file string, snippets []*snippet) {
 		}
 		inScript = false
 	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(data, "\n"), "\n") {
 		mark, _, _ := strings.Cut(line, " ")
 		if mark == "=" {
 			continue

@@ -3,12 +3,13 @@ package lua
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -41,10 +42,9 @@ func snippetFiles(t testing.TB) []string {
 }
 
 func readSnippets(t testing.TB, file string) []*snippet {
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := protocoltest.ReadFile(t, file)
 	var all []*snippet
-	for i, line := range strings.Split(string(data), "\n") {
+	for i, line := range strings.Split(data, "\n") {
 		mark, rest, _ := strings.Cut(line, " ")
 		switch mark {
 		case ">":

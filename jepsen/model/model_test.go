@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // The environment: the jar of TLC, how many threads it may use, and "large" for what takes hours.
@@ -139,9 +141,8 @@ func explore(t *testing.T, name, config string, more map[string]string) (v verdi
 	files, err := filepath.Glob("*.tla")
 	require.NoError(t, err)
 	for _, file := range files {
-		module, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), module, 0o644))
+		module := protocoltest.ReadFile(t, file)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(module), 0o644))
 	}
 	for file, module := range more {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(module), 0o644))
@@ -207,10 +208,9 @@ func TestModels(t *testing.T) {
 // TestEveryRuleIsTried: each rule of each module has a row here, and a row of the README's table, which names a
 // function that there is.
 func TestEveryRuleIsTried(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
+	readme := protocoltest.ReadFile(t, "README.md")
 	rows := map[string][]string{}
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(readme) {
 		cells := strings.Split(line, "|")
 		if len(cells) == 7 {
 			rows[strings.Trim(cells[1], " `")] = cells

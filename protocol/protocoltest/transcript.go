@@ -36,6 +36,12 @@ func Golden(t testing.TB, path, got string) (want string) {
 	if Rewriting() {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
+	return ReadFile(t, path)
+}
+
+// ReadFile returns the text of a file.
+func ReadFile(t testing.TB, path string) string {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -158,8 +157,7 @@ func FuzzReader(f *testing.F) {
 // [Version], and a file of its own.
 func TestFileIsFrozen(t *testing.T) {
 	state := bytes.Repeat([]byte("state "), 100)
-	want, err := os.ReadFile("testdata/backup-v1.bin")
-	require.NoError(t, err)
+	want := []byte(protocoltest.ReadFile(t, "testdata/backup-v1.bin"))
 	file, _ := fileOf(t, state)
 	require.True(t, bytes.Equal(want, file))
 	got, _, err := read(bytes.NewReader(want))

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"net"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -30,9 +29,8 @@ func TestDifferentialCluster(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	startOn(t, Config{Options: Options{ClusterMode: true}}, cl, ln)
-	text, err := os.ReadFile("testdata/differential_cluster")
-	require.NoError(t, err)
-	for i, conversation := range strings.Split(string(text), "\n\n") {
+	text := protocoltest.ReadFile(t, "testdata/differential_cluster")
+	for i, conversation := range strings.Split(text, "\n\n") {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			lines, sent := conversationBytes(t, conversation)
 			want, got := converse(t, "unix", redis, sent), converse(t, "tcp", ln.Addr().String(), sent)
@@ -71,9 +69,8 @@ func TestDifferentialSentinel(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.serveSentinelOn(ln)
-	text, err := os.ReadFile("testdata/differential_sentinel")
-	require.NoError(t, err)
-	for i, conversation := range strings.Split(string(text), "\n\n") {
+	text := protocoltest.ReadFile(t, "testdata/differential_sentinel")
+	for i, conversation := range strings.Split(text, "\n\n") {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			lines, sent := conversationBytes(t, conversation)
 			want, got := converse(t, "unix", redis, sent), converse(t, "tcp", ln.Addr().String(), sent)

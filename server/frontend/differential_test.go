@@ -22,15 +22,12 @@ import (
 // is sent at once: "! text" as raw text, any other line as a command. If the first line is
 // "# password", the server has a password.
 func TestDifferential(t *testing.T) {
-	text, err := os.ReadFile("testdata/differential")
-	require.NoError(t, err)
-	libraries, err := os.ReadFile("testdata/differential_libraries")
-	require.NoError(t, err)
-	text = append(append(text, "\n\n"...), libraries...)
+	text := protocoltest.ReadFile(t, "testdata/differential") + "\n\n" +
+		protocoltest.ReadFile(t, "testdata/differential_libraries")
 	for _, password := range []string{"", "sesame"} {
 		redis := protocoltest.StartRedis(t, "--requirepass", password)
 		ours := startTCP(t, Config{Users: asks(password)})
-		for i, conversation := range strings.Split(string(text), "\n\n") {
+		for i, conversation := range strings.Split(text, "\n\n") {
 			if strings.HasPrefix(conversation, "# password") != (password != "") {
 				continue
 			}
@@ -46,18 +43,16 @@ func TestDifferential(t *testing.T) {
 
 // TestDifferentialUsers is TestDifferential with the users of testdata/users.acl.
 func TestDifferentialUsers(t *testing.T) {
-	text, err := os.ReadFile("testdata/differential_acl")
-	require.NoError(t, err)
-	rules, err := os.ReadFile("testdata/users.acl")
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, "testdata/differential_acl")
+	rules := protocoltest.ReadFile(t, "testdata/users.acl")
 	file := filepath.Join(t.TempDir(), "users.acl")
-	_, plain, _ := strings.Cut(string(rules), "\n") // Redis knows no notes
+	_, plain, _ := strings.Cut(rules, "\n") // Redis knows no notes
 	require.NoError(t, os.WriteFile(file, []byte(plain), 0o600))
 	redis := protocoltest.StartRedis(t, "--aclfile", file)
 	users := &fileUsers{file: file}
 	require.NoError(t, users.Load(""))
 	ours := startTCP(t, Config{Users: users})
-	for i, conversation := range strings.Split(string(text), "\n\n") {
+	for i, conversation := range strings.Split(text, "\n\n") {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			_, sent := conversationBytes(t, conversation)
 			want, got := converse(t, "unix", redis, sent), converse(t, "tcp", ours, sent)
@@ -121,10 +116,9 @@ func startTCP(t testing.TB, cfg Config) string {
 // keys is served from the first in the order of the command, where 7.0 takes the key that was written first;
 // a time-out that is too large is out of range, where 7.0 calls it negative.
 func TestDifferentialBlocking(t *testing.T) {
-	text, err := os.ReadFile("testdata/differential_blocking")
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, "testdata/differential_blocking")
 	redis := protocoltest.StartRedis(t)
-	for _, conversation := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+	for _, conversation := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		title, _, _ := strings.Cut(conversation, "\n")
 		t.Run(title, func(t *testing.T) {
 			theirs, ours := newParty(t, "unix", redis), newParty(t, "tcp", startTicking(t))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // mostIdleBytes is the most that an idle connection may cost, with the goroutine's stack.
@@ -18,9 +20,7 @@ const mostIdleBytes = 12 << 10
 // TestIdleConnections measures what idle connections cost after each has run a
 // few commands.
 func TestIdleConnections(t *testing.T) {
-	if testing.Short() {
-		t.Skip("opens a thousand sockets")
-	}
+	protocoltest.SkipShort(t, "opens a thousand sockets")
 	heap, stacks := idleBytes(t, 1000)
 	t.Logf("an idle connection costs %d bytes of heap and %d of stack", heap, stacks)
 	require.Less(t, heap+stacks, mostIdleBytes)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +17,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // settle lets the server read all input, and answer.
@@ -428,9 +429,8 @@ func TestBigRepliesInPieces(t *testing.T) {
 // TestCutsChangeNothing has the conversations of TestDifferential at once,
 // command by command, and byte by byte.
 func TestCutsChangeNothing(t *testing.T) {
-	text, err := os.ReadFile("testdata/differential")
-	require.NoError(t, err)
-	for i, conversation := range strings.Split(string(text), "\n\n") {
+	text := protocoltest.ReadFile(t, "testdata/differential")
+	for i, conversation := range strings.Split(text, "\n\n") {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := Config{}

@@ -3,7 +3,6 @@ package frontend
 import (
 	"bytes"
 	"net"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,14 +27,13 @@ func TestDifferentialMonitor(t *testing.T)  { differ(t, "testdata/differential_m
 
 // differ compares conversations.
 func differ(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, file)
 	redis := protocoltest.StartRedis(t)
 	cl := newCluster()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	startOn(t, Config{}, cl, ln)
-	for conversation := range strings.SplitSeq(string(text), "\n\n") {
+	for conversation := range strings.SplitSeq(text, "\n\n") {
 		for _, resp := range []string{"2", "3"} {
 			name, _, _ := strings.Cut(strings.TrimPrefix(conversation, "# "), "\n")
 			t.Run(name+" RESP"+resp, func(t *testing.T) {

@@ -5,12 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -18,9 +19,8 @@ import (
 
 // TestRedconReadsWhatWeWrite has every conversation's replies read by redcon.
 func TestRedconReadsWhatWeWrite(t *testing.T) {
-	text, err := os.ReadFile("testdata/differential")
-	require.NoError(t, err)
-	for conversation := range strings.SplitSeq(string(text), "\n\n") {
+	text := protocoltest.ReadFile(t, "testdata/differential")
+	for conversation := range strings.SplitSeq(text, "\n\n") {
 		// CLIENT REPLY leaves arrays incomplete, and redcon knows no RESP3.
 		if strings.Contains(conversation, "REPLY") || strings.Contains(conversation, "HELLO") {
 			continue

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write dashboard.json anew")
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+)
 
 // graph is a panel of the dashboard, or, without queries, the heading of those behind it.
 type graph struct {
@@ -351,10 +349,5 @@ func written(t *testing.T) string {
 // TestDashboardIsOfTheTable: dashboard.json is what the table makes. -rewrite writes the file.
 func TestDashboardIsOfTheTable(t *testing.T) {
 	text := written(t)
-	if *rewrite {
-		require.NoError(t, os.WriteFile("dashboard.json", []byte(text), 0o644))
-	}
-	is, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
-	require.Equal(t, text, string(is), "make rewrite writes dashboard.json anew")
+	require.Equal(t, text, protocoltest.Golden(t, "dashboard.json", text), "make rewrite writes dashboard.json anew")
 }

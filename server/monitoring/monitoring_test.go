@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -22,14 +24,13 @@ var counted = regexp.MustCompile(`_(total|bucket|count|sum)$`)
 // known are the labels of each metric of METRICS.md, under all names that queries have for it.
 func known(t *testing.T) map[string][]string {
 	t.Helper()
-	document, err := os.ReadFile("METRICS.md")
-	require.NoError(t, err)
+	document := protocoltest.ReadFile(t, "METRICS.md")
 	metrics := map[string][]string{
 		"up": {}, "process_open_fds": {}, "process_max_fds": {}, "process_start_time_seconds": {},
 		"process_cpu_seconds_total": {}, "process_resident_memory_bytes": {}, "go_goroutines": {},
 	}
 	row := regexp.MustCompile("(?m)^\\| `(holdfast_[a-z_]+)` \\| (\\w+) \\| ([^|]*) \\|")
-	for _, m := range row.FindAllStringSubmatch(string(document), -1) {
+	for _, m := range row.FindAllStringSubmatch(document, -1) {
 		labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' || r == ' ' })
 		if m[2] == "histogram" {
 			metrics[m[1]+"_bucket"] = append(labels, "le")
@@ -87,17 +88,15 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 // TestAlerts: the rules are what Prometheus reads, over metrics that there are, and ALERTS.md has a chapter for
 // each. -rewrite makes the addresses of the chapters those of this release.
 func TestAlerts(t *testing.T) {
-	release := []byte("/blob/v" + protocol.HoldfastVersion + "/")
+	release := "/blob/v" + protocol.HoldfastVersion + "/"
 	for _, file := range []string{"alerts.yaml", "alerts_test.yaml"} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if *rewrite {
-			text = regexp.MustCompile(`/blob/v[^/]+/`).ReplaceAllLiteral(text, release)
-			require.NoError(t, os.WriteFile(file, text, 0o644))
+		text := protocoltest.ReadFile(t, file)
+		if protocoltest.Rewriting() {
+			text = regexp.MustCompile(`/blob/v[^/]+/`).ReplaceAllLiteralString(text, release)
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		}
 	}
-	text, err := os.ReadFile("alerts.yaml")
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, "alerts.yaml")
 	var file struct {
 		Groups []struct {
 			Name  string
@@ -107,11 +106,10 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	decoder := yaml.NewDecoder(strings.NewReader(text))
 	decoder.KnownFields(true)
 	require.NoError(t, decoder.Decode(&file))
-	runbook, err := os.ReadFile("../operating/ALERTS.md")
-	require.NoError(t, err)
+	runbook := protocoltest.ReadFile(t, "../operating/ALERTS.md")
 	metrics, names := known(t), []string{}
 	for _, group := range file.Groups {
 		for _, r := range group.Rules {
@@ -124,13 +122,13 @@ func TestAlerts(t *testing.T) {
 			}
 			require.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations["summary"], r.Alert)
-			require.Contains(t, string(runbook), "\n## "+r.Alert+"\n", "ALERTS.md says nothing of %s", r.Alert)
+			require.Contains(t, runbook, "\n## "+r.Alert+"\n", "ALERTS.md says nothing of %s", r.Alert)
 			require.Equal(t, "https://github.com/holdfast/holdfast/blob/v"+protocol.HoldfastVersion+
 				"/server/operating/ALERTS.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
 		}
 	}
 	require.Greater(t, len(names), 15)
-	for _, m := range regexp.MustCompile(`(?m)^## (Holdfast\w+)$`).FindAllStringSubmatch(string(runbook), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^## (Holdfast\w+)$`).FindAllStringSubmatch(runbook, -1) {
 		require.Contains(t, names, m[1], "ALERTS.md has an alert that there is not")
 	}
 }
@@ -145,8 +143,7 @@ type panel struct {
 
 // TestDashboard: the dashboard is JSON, its panels do not overlap, and what they show is there.
 func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, "dashboard.json")
 	var d struct {
 		UID, Title string
 		Panels     []panel
@@ -154,7 +151,7 @@ func TestDashboard(t *testing.T) {
 			List []struct{ Name, Query string }
 		}
 	}
-	require.NoError(t, json.Unmarshal(text, &d))
+	require.NoError(t, json.Unmarshal([]byte(text), &d))
 	require.Equal(t, "holdfast", d.UID)
 	metrics := known(t)
 	var variables []string
@@ -165,7 +162,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	variables = append(variables, "__rate_interval")
-	for _, m := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(text, -1) {
 		if m[1] != "__all" {
 			require.Contains(t, variables, m[1])
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -30,9 +32,8 @@ func TestPromtool(t *testing.T) {
 	promtool("test", "rules", "alerts_test.yaml")
 
 	// The example of scrape_configs is a comment.
-	rulesText, err := os.ReadFile("alerts.yaml")
-	require.NoError(t, err)
-	_, example, _ := strings.Cut(string(rulesText), "#\n")
+	rulesText := protocoltest.ReadFile(t, "alerts.yaml")
+	_, example, _ := strings.Cut(rulesText, "#\n")
 	example, _, _ = strings.Cut(example, "\n#\n")
 	example = regexp.MustCompile("(?m)^# +?").ReplaceAllString(example, "")
 	config := filepath.Join(t.TempDir(), "prometheus.yaml")
@@ -40,10 +41,9 @@ func TestPromtool(t *testing.T) {
 	promtool("check", "config", "--syntax-only", config)
 
 	// A query of the dashboard as a rule: Grafana fills in the variables.
-	text, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
+	text := protocoltest.ReadFile(t, "dashboard.json")
 	var d struct{ Panels []panel }
-	require.NoError(t, json.Unmarshal(text, &d))
+	require.NoError(t, json.Unmarshal([]byte(text), &d))
 	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$job", "holdfast", "$node", ".*")
 	type rule struct{ Record, Expr string }
 	var rules []rule
@@ -65,10 +65,8 @@ func TestPromtool(t *testing.T) {
 
 // TestAlertsHaveTests: alerts_test.yaml sees each alert fire and be silent, and names no other.
 func TestAlertsHaveTests(t *testing.T) {
-	rules, err := os.ReadFile("alerts.yaml")
-	require.NoError(t, err)
-	text, err := os.ReadFile("alerts_test.yaml")
-	require.NoError(t, err)
+	rules := protocoltest.ReadFile(t, "alerts.yaml")
+	text := protocoltest.ReadFile(t, "alerts_test.yaml")
 	var file struct {
 		Tests []struct {
 			Alerts []struct {
@@ -77,7 +75,7 @@ func TestAlertsHaveTests(t *testing.T) {
 			} `yaml:"alert_rule_test"`
 		}
 	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
+	require.NoError(t, yaml.Unmarshal([]byte(text), &file))
 	fires, silent := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
 		for _, a := range test.Alerts {
@@ -88,7 +86,7 @@ func TestAlertsHaveTests(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(string(rules), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
 		require.True(t, fires[m[1]], "no test sees %s fire", m[1])
 		require.True(t, silent[m[1]], "no test sees %s silent", m[1])
 		delete(fires, m[1])

@@ -3,11 +3,9 @@ package web
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,12 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/console"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the examples of API.md")
 
 // applied is a state after requests, each at its second.
 func applied(t *testing.T, requests ...[]string) fsm.Machine {
@@ -65,8 +63,7 @@ func statusExample() protocol.Value {
 
 // TestExamples: API.md shows what a node answers.
 func TestExamples(t *testing.T) {
-	document, err := os.ReadFile("API.md")
-	require.NoError(t, err)
+	document := protocoltest.ReadFile(t, "API.md")
 	synctest.Test(t, func(t *testing.T) {
 		m := applied(t,
 			[]string{"session.open", "PX", "10000", "CONNECTION", "NAME", "report"},
@@ -81,20 +78,16 @@ func TestExamples(t *testing.T) {
 		s := newServer(func(conf *Config) { conf.Console = c })
 		examples := regexp.MustCompile("(?s)<!-- (/api/[^ ]*) -->\n```json\n(.*?)```\n")
 		shown := 0
-		made := examples.ReplaceAllFunc(document, func(block []byte) []byte {
+		made := examples.ReplaceAllStringFunc(document, func(block string) string {
 			shown++
-			path := string(examples.FindSubmatch(block)[1])
+			path := examples.FindStringSubmatch(block)[1]
 			w := httptest.NewRecorder()
 			s.http.Handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 			require.Equal(t, 200, w.Code, path)
-			return []byte("<!-- " + path + " -->\n```json\n" + example(t, w.Body.Bytes()) + "```\n")
+			return "<!-- " + path + " -->\n```json\n" + example(t, w.Body.Bytes()) + "```\n"
 		})
 		require.Equal(t, 4, shown)
-		if *rewrite {
-			require.NoError(t, os.WriteFile("API.md", made, 0o644))
-			return
-		}
-		require.Equal(t, string(document), string(made), "run 'make rewrite' and look at the change")
+		require.Equal(t, protocoltest.Golden(t, "API.md", made), made, "run 'make rewrite' and look at the change")
 	})
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 	"github.com/holdfast/holdfast/bench/internal/resp"
 	"github.com/holdfast/holdfast/protocol/fleet"
@@ -187,12 +189,11 @@ func TestLibraries(t *testing.T) {
 			continue
 		}
 		require.NotEmpty(t, drivers[row.Language], row.Name)
-		source, err := os.ReadFile(filepath.Join("..", "..", "libraries", drivers[row.Language]))
-		require.NoError(t, err)
+		source := protocoltest.ReadFile(t, filepath.Join("..", "..", "libraries", drivers[row.Language]))
 		name := row.Name
 		if row.Language == "python" {
 			name = strings.TrimPrefix(name, "python-")
 		}
-		require.Regexp(t, "[\"']"+name+"[\"']", string(source))
+		require.Regexp(t, "[\"']"+name+"[\"']", source)
 	}
 }

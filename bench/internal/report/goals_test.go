@@ -1,13 +1,14 @@
 package report
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/target"
@@ -219,13 +220,7 @@ func TestGoalOfGrowth(t *testing.T) {
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	text := Summary([]*Result{tableResult(0.9, 1.1, 1.2)})
-	const golden = "testdata/summary.md"
-	if *rewrite {
-		require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), text)
+	require.Equal(t, protocoltest.Golden(t, "testdata/summary.md", text), text)
 
 	limits := &Result{
 		Command: "go run ./bench --preset limits", Started: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),

@@ -2,19 +2,17 @@ package report
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write testdata instead of comparing with it")
 
 // someResult has three rounds of two targets. One target fails once.
 func someResult() *Result {
@@ -60,13 +58,7 @@ func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	require.NoError(t, someResult().WriteMarkdown(&b, workload.All()))
-	const golden = "testdata/result.md"
-	if *rewrite {
-		require.NoError(t, os.WriteFile(golden, b.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), b.String())
+	require.Equal(t, protocoltest.Golden(t, "testdata/result.md", b.String()), b.String())
 }
 
 // Ratios are of the same round: when a machine is slow for one round, the ratio stands.

@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 )
 
@@ -758,14 +760,11 @@ func goOn(t *testing.T, c stage, a *driver) {
 
 // TestContract plays each scenario with each client library.
 func TestContract(t *testing.T) {
-	page, err := os.ReadFile(clients + "CONTRACT.md")
-	require.NoError(t, err)
+	page := protocoltest.ReadFile(t, clients+"CONTRACT.md")
 	for _, s := range scenarios {
-		require.Regexp(t, `(?m)^\| (.*; )?`+regexp.QuoteMeta(s.name)+`(; .*)? \|`, string(page))
+		require.Regexp(t, `(?m)^\| (.*; )?`+regexp.QuoteMeta(s.name)+`(; .*)? \|`, page)
 	}
-	if testing.Short() {
-		t.Skip("builds and runs programs")
-	}
+	protocoltest.SkipShort(t, "builds and runs programs")
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
 			command := l.prepare(t)

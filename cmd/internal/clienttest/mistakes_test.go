@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // edit puts a text of a library's file, which stands there once, in the place of another.
@@ -151,9 +153,8 @@ func TestMistakes(t *testing.T) {
 		named := func(s scenario) bool { return s.name == m.scenario }
 		require.True(t, slices.ContainsFunc(scenarios, named), m.scenario)
 		for i, e := range m.edits {
-			text, err := os.ReadFile(clients + e.file)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(text), e.old), "%s: %s", e.file, e.old)
+			text := protocoltest.ReadFile(t, clients+e.file)
+			require.Equal(t, 1, strings.Count(text, e.old), "%s: %s", e.file, e.old)
 			for _, l := range libraries {
 				if !strings.HasPrefix(e.file, l.dir) || e.only != "" && e.only != l.name {
 					continue

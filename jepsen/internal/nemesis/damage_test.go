@@ -135,16 +135,14 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	what, err := damage(dir, "store-torn", rand.New(rand.NewPCG(1, 2)))
 	require.NoError(t, err)
 	require.Contains(t, what, "wal/1.seg")
-	torn, err := os.ReadFile(path)
-	require.NoError(t, err)
+	torn := protocoltest.ReadFile(t, path)
 	require.Equal(t, segment[:len(written)], torn[:len(written)], "what was synced is untouched")
 	require.NotEqual(t, segment, torn)
 
 	require.NoError(t, os.WriteFile(path, segment, 0o644))
 	_, err = damage(dir, "store-flipped", rand.New(rand.NewPCG(1, 2)))
 	require.NoError(t, err)
-	flipped, err := os.ReadFile(path)
-	require.NoError(t, err)
+	flipped := protocoltest.ReadFile(t, path)
 	different := 0
 	for i := range flipped {
 		if flipped[i] != segment[i] {
@@ -163,9 +161,8 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	content := func() string {
-		text, err := os.ReadFile(snapshot)
-		require.NoError(t, err)
-		return string(text)
+		text := protocoltest.ReadFile(t, snapshot)
+		return text
 	}
 	require.Equal(t, "st`te", content())
 	require.NoError(t, back())

@@ -3,10 +3,8 @@ package picture
 import (
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
-
-var rewrite = flag.Bool("rewrite", false, "draw the picture again, from the histories beside it")
 
 // published is the folder of the picture that the README shows.
 var published = filepath.Join("..", "..", "picture")
@@ -28,25 +26,23 @@ func TestPublishedPictureIsDrawnFromItsHistories(t *testing.T) {
 	p, err := Read(published)
 	require.NoError(t, err)
 	require.NotEmpty(t, p.Runs)
-	if *rewrite {
+	if protocoltest.Rewriting() {
 		require.NoError(t, p.Write(published))
 	}
-	there, err := os.ReadFile(filepath.Join(published, drawing))
-	require.NoError(t, err)
-	require.Equal(t, string(p.SVG()), string(there), "run go test ./jepsen/internal/picture -rewrite")
+	there := protocoltest.ReadFile(t, filepath.Join(published, drawing))
+	require.Equal(t, string(p.SVG()), there, "run go test ./jepsen/internal/picture -rewrite")
 	require.Less(t, len(there), 60_000)
 	for _, r := range p.Runs {
 		_, double := bars(r.History)
 		require.Equal(t, checker.Exclusion(checker.Clocks{})(r.History).Counts["double grants"], double, r.Target)
 		require.NotEmpty(t, r.History.Faults, r.Target)
 	}
-	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
-	require.NoError(t, err)
+	readme := protocoltest.ReadFile(t, filepath.Join("..", "..", "..", "README.md"))
 	for _, said := range []string{
 		"(jepsen/picture/picture.svg)", strings.Replace(p.Runs[0].release(), "with", "and", 1),
 		p.Runs[1].release() + " never", fmt.Sprintf("seed %d", p.Seed),
 	} {
-		require.Contains(t, strings.Join(strings.Fields(string(readme)), " "), said, "the text of the picture in the README")
+		require.Contains(t, strings.Join(strings.Fields(readme), " "), said, "the text of the picture in the README")
 	}
 	_, double := bars(p.Runs[1].History)
 	require.Zero(t, double, "the README says never")
@@ -54,11 +50,8 @@ func TestPublishedPictureIsDrawnFromItsHistories(t *testing.T) {
 	again := t.TempDir()
 	require.NoError(t, p.Write(again))
 	for _, r := range p.Runs {
-		before, err := os.ReadFile(filepath.Join(published, r.Target+".jsonl"))
-		require.NoError(t, err)
-		after, err := os.ReadFile(filepath.Join(again, r.Target+".jsonl"))
-		require.NoError(t, err)
-		require.Equal(t, string(before), string(after), r.Target)
+		require.Equal(t, protocoltest.ReadFile(t, filepath.Join(published, r.Target+".jsonl")),
+			protocoltest.ReadFile(t, filepath.Join(again, r.Target+".jsonl")), r.Target)
 	}
 }
 

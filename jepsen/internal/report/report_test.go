@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/protocol/protocoltest"
+
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
@@ -37,9 +39,8 @@ func TestEverythingIsWritten(t *testing.T) {
 	require.NoError(t, r.Write(dir))
 
 	read := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		return string(data)
+		data := protocoltest.ReadFile(t, filepath.Join(dir, name))
+		return data
 	}
 	require.Contains(t, read("verdict.txt"), "verdict: INVALID\nagain:   go run ./jepsen --seed 42\n")
 	require.Contains(t, read("verdict.txt"), "no order of its 2 operations")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -337,9 +336,8 @@ func TestPrometheusNames(t *testing.T) {
 
 // TestPrometheusCountsFromZero: what an alert looks for is there before the first error.
 func TestPrometheusCountsFromZero(t *testing.T) {
-	rules, err := os.ReadFile(filepath.Join("..", "..", "monitoring", "alerts.yaml"))
-	require.NoError(t, err)
-	named := regexp.MustCompile(`prefix="(\w+)"`).FindAllStringSubmatch(string(rules), -1)
+	rules := protocoltest.ReadFile(t, filepath.Join("..", "..", "monitoring", "alerts.yaml"))
+	named := regexp.MustCompile(`prefix="(\w+)"`).FindAllStringSubmatch(rules, -1)
 	require.NotEmpty(t, named)
 	for _, m := range named {
 		require.Contains(t, alarming, m[1])
