@@ -50,6 +50,8 @@ type appendConn struct {
 	steady  wire.Steady
 	// until is the deadline that is set for an answer.
 	until time.Time
+	// retired: the connection is closed instead of kept. The appender's mutex guards it.
+	retired bool
 }
 
 func newAppender(stream wire.Stream) *appender {
@@ -126,7 +128,7 @@ func (c *appendConn) Close() error {
 
 func (a *appender) give(conn *appendConn) {
 	a.mu.Lock()
-	full := a.closed || len(a.idle[conn.id]) >= connsPerPeer
+	full := a.closed || conn.retired || len(a.idle[conn.id]) >= connsPerPeer
 	if !full {
 		a.idle[conn.id] = append(a.idle[conn.id], conn)
 	}
@@ -154,11 +156,14 @@ func (a *appender) abandon(id raft.ServerID, age time.Duration) {
 	}
 }
 
-// hangUp closes the idle connections to a node.
+// hangUp closes the idle connections to a node, and the others when they come back.
 func (a *appender) hangUp(id raft.ServerID) {
 	a.mu.Lock()
 	conns := a.idle[id]
 	delete(a.idle, id)
+	for c := range a.open { // unordered: each is looked at
+		c.retired = c.retired || c.id == id
+	}
 	a.mu.Unlock()
 	for _, conn := range conns {
 		_ = conn.Close()

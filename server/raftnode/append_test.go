@@ -335,8 +335,8 @@ func TestAbandonedDials(t *testing.T) {
 	})
 }
 
-// TestRequestThatIsNotAnswered ends in time, and with it the idle connections, which go the same way: the next ones
-// have small packets. A connection that was closed says nothing about packets.
+// TestRequestThatIsNotAnswered ends in time, and with it the other connections, which go the same way, as soon as they
+// are idle: the next ones have small packets. A connection that was closed says nothing about packets.
 func TestRequestThatIsNotAnswered(t *testing.T) {
 	request := len(appendAppend(make([]byte, wire.Head), anAppend()))
 	for _, c := range []struct {
@@ -353,6 +353,8 @@ func TestRequestThatIsNotAnswered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAppender(nil)
 				idle, _ := net.Pipe()
+				used, _ := net.Pipe()
+				busy, other := a.adopt("n2", used), a.adopt("n3", idle)
 				near, far := net.Pipe()
 				p := &pipe{Conn: near}
 				a.idle["n2"] = []*appendConn{a.adopt("n2", idle), a.adopt("n2", p)}
@@ -366,7 +368,12 @@ func TestRequestThatIsNotAnswered(t *testing.T) {
 				require.Equal(t, c.stuck, p.stuck)
 				require.Len(t, a.idle["n2"], 1-c.stuck)
 				require.Equal(t, c.stuck > 0, idle.SetDeadline(time.Time{}) != nil, "the idle one is closed")
-				_ = idle.Close()
+				require.NoError(t, used.SetDeadline(time.Time{}))
+				a.give(busy)
+				require.Equal(t, c.stuck > 0, used.SetDeadline(time.Time{}) != nil, "so is the busy one, later")
+				a.give(other)
+				require.Len(t, a.idle["n3"], 1)
+				_, _ = idle.Close(), used.Close()
 			})
 		})
 	}
