@@ -16,21 +16,21 @@ type Member struct {
 	Voter      bool
 	PeerAddr   string // host:port of the peer port
 	ClientAddr string // host:port that clients use; empty while unknown
-	// SentinelAddr is the same for clients that speak to a Sentinel; empty also if the node is none.
+	// SentinelAddr is the host:port for clients of Sentinel. It is empty while unknown, or if the node has no such port.
 	SentinelAddr string
-	// Release is what the member runs, as it told this node or the leader; empty while unknown.
+	// Release is the release that the member runs, as this node or the leader knows it, or empty while unknown.
 	Release string
-	// NewestVersion is the newest version of the log that the member can use, by its last greeting; 0: not known.
-	// HoldVersion is the newest that its operator wants yet; 0: any.
+	// NewestVersion is the newest version of the log that the member can use, by its last greeting, or 0 while unknown.
+	// HoldVersion is the newest version that its operator allows, or 0 for any.
 	NewestVersion, HoldVersion uint64
-	// Silent: the leader has not heard from the member for an election timeout, by the leader's last
-	// word to this node, or the member cannot read the log.
+	// Silent is set if the member has not answered the leader for an election timeout, as the leader last reported, or if
+	// the member cannot read the log.
 	Silent bool
-	// LogIndex: the member's log is known to agree with the leader's up to here; 0: not known.
+	// LogIndex is the index up to which the member's log agrees with the leader's, or 0 while unknown.
 	LogIndex uint64
 }
 
-// Majority returns how many of the members vote, and how many of those make a majority.
+// Majority returns the number of voters, and how many of them are a majority.
 func Majority(all []Member) (voters, quorum int) {
 	for _, m := range all {
 		if m.Voter {
@@ -45,13 +45,13 @@ func (m *Member) Outdated(version byte) bool {
 	return m.NewestVersion > 0 && m.NewestVersion < uint64(version)
 }
 
-// addresses knows where clients reach each node, and what the node runs.
+// addresses has the addresses of all nodes for clients, and their releases.
 type addresses struct {
 	mu      sync.Mutex
 	members []Member // sorted by name
 }
 
-// follow goes over to another configuration. self is this node.
+// follow adopts another configuration. self is this node.
 func (a *addresses) follow(conf members.Configuration, self Member) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,7 +74,7 @@ func (a *addresses) follow(conf members.Configuration, self Member) {
 	a.members = all
 }
 
-// update changes what is known of a member. It does nothing if there is no such member.
+// update changes the record of a member, if there is one.
 func (a *addresses) update(id string, change func(m *Member)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *addresses) update(id string, change func(m *Member)) {
 
 func (a *addresses) set(id string, addr forward.About) {
 	if addr.ClientAddr == "" {
-		return // an empty address is one that the other node does not know either
+		return // an empty address is unknown to the other node, too
 	}
 	a.update(id, func(m *Member) {
 		if m.ClientAddr != addr.ClientAddr || m.SentinelAddr != addr.SentinelAddr {
@@ -94,7 +94,7 @@ func (a *addresses) set(id string, addr forward.About) {
 	})
 }
 
-// maxRelease bounds what another node may call its release, in bytes.
+// maxRelease bounds the bytes of another node's release.
 const maxRelease = 64
 
 func (a *addresses) setRelease(id, release string) {

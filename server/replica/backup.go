@@ -11,17 +11,17 @@ import (
 
 // Captured is the state of this node at one index of the log.
 type Captured struct {
-	Index uint64 // of the newest entry that changed the state
+	Index uint64 // the index of the newest entry that changed the state
 	Term  uint64 // raft's, at that time
 	State fsm.Snapshot
 }
 
-// Capture captures the state, in constant time. Every write that was acknowledged before the call is in it, on any
-// node: an entry of this node's goes through the log first, and Capture waits until it is applied here. The error
-// is a row. Stale leaves that out: the state is what the node has.
+// Capture captures the state, in constant time. The state has every write that was acknowledged before the call, by any
+// node: Capture sends an entry through the log, and waits until this node has applied it. If stale is set, it captures
+// the node's state as it is. The error is a row.
 func (r *Replica) Capture(ctx context.Context, stale bool) (Captured, error) {
 	if !stale {
-		// The entry renews sessions of connections that are open, which the renewer does all the time.
+		// Renewals of sessions do no harm, and the renewer sends them all the time.
 		b := Batch{Body: protocol.AppendNodeKeepalive(nil), Count: 1, Write: true}
 		if err := r.Execute(&b); err != nil {
 			return Captured{}, err
@@ -38,9 +38,8 @@ func (r *Replica) Capture(ctx context.Context, stale bool) (Captured, error) {
 	return Captured{Index: r.state.changed, Term: r.node.Term(), State: r.machine.Snapshot()}, nil
 }
 
-// Digest is a hash of the whole state, and the log index of the last entry that changed the state:
-// replicas that name the same index must name the same hash. Digest holds up the log while
-// capturing the state, which takes no time to speak of.
+// Digest returns a hash of the whole state, and the index of the last entry that changed the state. Replicas with the
+// same index must have the same hash. Digest delays the log only while it captures the state, which is short.
 func (r *Replica) Digest() (index uint64, hash string) {
 	r.state.digesting.Lock()
 	index = r.state.changed
@@ -49,10 +48,10 @@ func (r *Replica) Digest() (index uint64, hash string) {
 	return index, captured.Hash()
 }
 
-// TakeSnapshot captures the state into a snapshot now, whatever the policy says.
+// TakeSnapshot writes a snapshot of the present state, whatever the policy.
 func (r *Replica) TakeSnapshot() error { return r.node.TakeSnapshot() }
 
-// OpenSnapshot opens a snapshot of committed state that ends at from or later.
+// OpenSnapshot opens a snapshot of committed state with the index from or a later one.
 func (r *Replica) OpenSnapshot(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	return r.node.OpenSnapshot(from)
 }

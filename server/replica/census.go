@@ -13,39 +13,39 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// PresenceLease is how long a node's clients may rely on being counted after the node began to renew its presence. A
-// node whose lease has ended must have no such clients. DESIGN.md has the argument.
+// PresenceLease is the time after the start of a renewal for which other nodes count this node's clients. A node whose
+// lease has ended must have no such clients. DESIGN.md has the argument.
 const PresenceLease = 5 * time.Second
 
 const (
-	// countedFor is how long the leader waits for a node from whose last renewal it has heard. It is longer than
-	// PresenceLease, as the clocks of two nodes differ in rate, and the node takes a moment to close connections.
+	// countedFor is the time after a renewal for which the leader waits for the node's answers. It exceeds PresenceLease,
+	// since clocks differ in rate, and since the node needs a moment to close connections.
 	countedFor = PresenceLease + 2*time.Second
-	// maxCensuses is how many censuses are taken at a time.
+	// maxCensuses bounds the censuses at a time.
 	maxCensuses = 8
-	// askAgain is the pause before a node is asked again that could not be asked.
+	// askAgain is the pause before a failed question is repeated.
 	askAgain = 50 * time.Millisecond
 )
 
-// goodbye is the question of a node that has no clients any more, and will have none.
+// goodbye is the question by which a node says that it has no clients, and will have none.
 const goodbye = "\x00"
 
 // census has the leader ask every node about its clients.
 type census struct {
 	censusConfig
-	turns chan struct{} // has room for each census under way
-	// renewed: this node has renewed its presence.
+	turns chan struct{} // has room for each running census
+	// renewed is set once this node has renewed its presence.
 	renewed atomic.Bool
 
 	mu      sync.Mutex
 	last    members.Configuration
-	dropped map[string]time.Time // by ID of a removed member: until when it may have clients
+	dropped map[string]time.Time // until when removed members may have clients, by ID
 }
 
-// censusConfig is what the census is handed.
+// censusConfig has the functions and values that the census needs.
 type censusConfig struct {
 	self     protocol.Incarnation
-	patience time.Duration // what is left of a census's time when it is given up
+	patience time.Duration // a census is given up when only this is left of its time
 	serving  *atomic.Pointer[leaderTerm]
 	confirm  func() error // a leadership check that begins after the call
 
@@ -58,10 +58,10 @@ func newCensus(c censusConfig) *census {
 	return &census{censusConfig: c, turns: make(chan struct{}, maxCensuses), dropped: make(map[string]time.Time)}
 }
 
-// presence is which nodes have renewed their leases under one leadership.
+// presence records which nodes have renewed their leases under one leadership.
 type presence struct {
 	mu sync.Mutex
-	// until is until when a node's clients may be there: in the past after a goodbye.
+	// until is the time until which a node may have clients. A goodbye sets it to the past.
 	until map[protocol.Incarnation]time.Time
 }
 
@@ -74,7 +74,7 @@ func (p *presence) set(node protocol.Incarnation, until time.Time) {
 	p.until[node] = until
 }
 
-// follow notes which members are there no more.
+// follow records members that were removed.
 func (c *census) follow(conf members.Configuration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,9 +88,8 @@ func (c *census) follow(conf members.Configuration) {
 	c.last = conf
 }
 
-// ask has every node answer the question of the node from: the single reply is the array of the answers. A node is
-// left out only if it surely had no clients when the question came. Without a question the lease of the node from is
-// renewed.
+// ask has every node answer the question of the node from, and returns an array of the answers. It leaves out only
+// nodes that surely had no clients when the question arrived. An empty question renews the lease of the node from.
 func (c *census) ask(from protocol.Incarnation, question string, deadline time.Time) ([]protocol.Value, error) {
 	if question == "" || question == goodbye {
 		until := time.Now()
@@ -123,7 +122,7 @@ func (c *census) ask(from protocol.Incarnation, question string, deadline time.T
 	}
 }
 
-// errMissing is the error of a census without some nodes' answers.
+// errMissing returns the error of a census that lacks the answers of some nodes.
 func errMissing(ids []string) *protocol.Error {
 	names := make([]string, len(ids))
 	for i, id := range ids {
@@ -135,9 +134,8 @@ func errMissing(ids []string) *protocol.Error {
 	}
 }
 
-// once asks each node once, and returns which nodes did not answer. At the instant begun no node but those asked had
-// clients: the leadership check comes behind it and shows that until then all leases were renewed here, or by leaders
-// before.
+// once asks each node once, and returns the nodes that did not answer. At the instant begun, no other node had clients:
+// the leadership check, which follows, shows that until then this leader or earlier ones have renewed all leases.
 func (c *census) once(ctx context.Context, question string) (answers []protocol.Value, missing []string, err error) {
 	begun := time.Now()
 	if err := c.confirm(); err != nil {
@@ -149,7 +147,7 @@ func (c *census) once(ctx context.Context, question string) (answers []protocol.
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	for id := range c.present(l, begun) { // unordered: nodes are asked beside each other
+	for id := range c.present(l, begun) { // all nodes are asked at the same time
 		asking.Go(func() {
 			answer, err := c.inquire(ctx, id, question)
 			mu.Lock()
@@ -166,8 +164,8 @@ func (c *census) once(ctx context.Context, question string) (answers []protocol.
 	return append(answers, own), missing, nil
 }
 
-// present returns the IDs of the other nodes that may have had clients at the instant. Until the leases that an earlier
-// leader granted have ended, these are all members but those that have said goodbye.
+// present returns the IDs of the other nodes that may have had clients at an instant. Until the leases from an earlier
+// leader have ended, these are all members that have not said goodbye.
 func (c *census) present(l *leaderTerm, at time.Time) map[string]bool {
 	l.presence.mu.Lock()
 	defer l.presence.mu.Unlock()
@@ -192,7 +190,7 @@ func (c *census) present(l *leaderTerm, at time.Time) map[string]bool {
 	return ids
 }
 
-// leave tells the leader that this node has no clients any more, within the time of a leadership check.
+// leave tells the leader that this node has no clients any more. It takes at most the time of a leadership check.
 func (r *Replica) leave() {
 	if r.census.renewed.Load() {
 		_ = r.reader.read(&Batch{Body: []byte(goodbye), Count: 1, Census: true}, time.Now().Add(r.config.ElectionTimeout))

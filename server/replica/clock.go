@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Clock is the source of cluster time and of wall time alone, so that tests can skew these.
-// Timeouts do not use Clock.
+// Clock is the source of cluster time and of wall time, so that tests can skew both. Timeouts do not use it.
 type Clock interface {
-	// Monotonic grows at the rate of real time from any origin.
+	// Monotonic returns the time since any origin, which grows at the rate of real time.
 	Monotonic() time.Duration
-	// Wall is the time of day, which may jump.
+	// Wall returns the time of day, which may jump.
 	Wall() time.Time
 }
 
-// SystemClock is the machine's clock.
+// SystemClock returns the machine's clock.
 func SystemClock() Clock { return systemClock{start: time.Now()} }
 
 type systemClock struct{ start time.Time }
@@ -23,24 +22,22 @@ type systemClock struct{ start time.Time }
 func (c systemClock) Monotonic() time.Duration { return time.Since(c.start) }
 func (c systemClock) Wall() time.Time          { return time.Now() }
 
-// wallTolerance is how far the leader's wall clock may wander from what cluster
-// time says before the difference is taken anew. Within it EXPIRETIME answers to
-// the millisecond what PEXPIREAT was given.
+// wallTolerance is the drift of the leader's wall clock from cluster time at which the offset is measured again. Within
+// it EXPIRETIME returns exactly the milliseconds that PEXPIREAT set.
 const wallTolerance = 100 * time.Millisecond
 
-// clusterClock is cluster time as one leader continues it: from the state's clock when the
-// leadership began, at the rate of the leader's monotonic clock.
+// clusterClock continues cluster time under one leader: from the state's clock at the beginning of the leadership, at
+// the rate of the leader's monotonic clock.
 //
-// Time between two readings counts up to step, and no more. So a leader that was frozen, and is not
-// deposed, does not end all leases at once after waking: leases only lengthen. A leader reads the
-// clock often enough while there is a lease ([ticker]).
+// The time between two readings counts up to step. So leases do not all end at once if a leader was frozen, but not
+// deposed: leases only become longer. A leader with leases reads the clock often enough ([ticker]).
 type clusterClock struct {
 	source Clock
 	step   time.Duration
 
 	mu           sync.Mutex
-	now          time.Duration // since cluster time 0
-	seen         time.Duration // the monotonic reading of now
+	now          time.Duration // cluster time
+	seen         time.Duration // the monotonic reading at now
 	offsetMillis int64         // wall clock minus cluster time
 }
 
@@ -54,8 +51,7 @@ func newClusterClock(source Clock, step time.Duration, stampMillis, wallOffsetMi
 	return c
 }
 
-// read returns cluster time, and what to add to it for Unix time. Readings
-// never go back.
+// read returns cluster time, and the offset from it to Unix time. Readings never decrease.
 func (c *clusterClock) read() (stampMillis, wallOffsetMillis int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,32 +69,32 @@ func (c *clusterClock) read() (stampMillis, wallOffsetMillis int64) {
 	return stampMillis, c.offsetMillis
 }
 
-// leaderTerm is one leadership of this node, from when it may serve until it ends.
+// leaderTerm is one leadership of this node, from the beginning of its service to its end.
 type leaderTerm struct {
 	term     uint64
 	clock    *clusterClock
-	gone     chan struct{} // closed when the leadership is over
-	since    time.Time     // when the leadership began
+	gone     chan struct{} // closed at the end of the leadership
+	since    time.Time     // the beginning of the leadership
 	presence presence
 
-	// inFlight counts entries that were given to raft and are not applied yet.
+	// inFlight counts entries that were passed to raft and are not applied yet.
 	inFlight atomic.Int32
-	landed   chan struct{} // inFlight fell
-	// progress is when inFlight last fell, or rose from none; nanoseconds of Unix time.
+	landed   chan struct{} // signals that inFlight has decreased
+	// progress is the time at which inFlight last decreased, or rose from 0, in nanoseconds of Unix time.
 	progress atomic.Int64
-	// begun is when the entries in flight were proposed, and workOf what their large batches are. The proposer writes both
-	// before inFlight rises for the entry, and after inFlight fell for the entry before in its place.
+	// begun has the times at which the entries in flight were proposed, and workOf the work of their large batches. The
+	// proposer writes both before inFlight rises for the entry, and after it fell for the former entry at that index.
 	begun   [maxInFlight + 1]time.Time
 	workOf  [maxInFlight + 1]int64
 	work    atomic.Int64 // of all in flight
-	first   uint64       // of begun, the oldest entry in flight; of the goroutine that applies entries
-	next    uint64       // of begun; the proposer's own
-	wanted  atomic.Int64 // cluster time that an entry is wanted to reach
-	stamped int64        // the newest stamp proposed; the proposer's own
-	version byte         // the newest version proposed; the proposer's own
+	first   uint64       // the index in begun of the oldest entry in flight; belongs to the goroutine that applies entries
+	next    uint64       // the next index in begun; belongs to the proposer
+	wanted  atomic.Int64 // the cluster time that an entry must reach
+	stamped int64        // the newest stamp proposed; belongs to the proposer
+	version byte         // the newest version proposed; belongs to the proposer
 }
 
-// begin notes when an entry is proposed, and the work of its large batches.
+// begin records the time of a proposal, and the work of its large batches.
 func (l *leaderTerm) begin(at time.Time, work int64) {
 	i := l.next % uint64(len(l.begun))
 	l.begun[i], l.workOf[i] = at, work
@@ -106,12 +102,12 @@ func (l *leaderTerm) begin(at time.Time, work int64) {
 	l.next++
 }
 
-// lastBegun returns when the newest entry was proposed. The proposer's own.
+// lastBegun returns the time of the newest proposal. Only the proposer calls it.
 func (l *leaderTerm) lastBegun() time.Time {
 	return l.begun[(l.next-1)%uint64(len(l.begun))]
 }
 
-// land returns when the oldest entry in flight, which has landed, was proposed.
+// land returns the time at which the oldest entry in flight, which was applied, was proposed.
 func (l *leaderTerm) land() time.Time {
 	i := l.first % uint64(len(l.begun))
 	l.work.Add(-l.workOf[i])

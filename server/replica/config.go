@@ -18,124 +18,124 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Config is what a member of the cluster needs from the owner.
+// Config configures a replica.
 type Config struct {
-	// ID is this node's: raft's server ID, and the name of the node's sessions. The ID never changes, and says the name.
+	// ID is this node's: raft's server ID, and the name of the node's sessions. The ID never changes, and contains the
+	// name.
 	ID string
-	// ClientAddr is the host:port that clients reach this node by. Other nodes
-	// learn it from this node.
+	// ClientAddr is the host:port for clients. Other nodes learn it from this node.
 	ClientAddr string
-	// SentinelAddr is the same for clients that speak to a Sentinel; empty: the node is none.
+	// SentinelAddr is the host:port for clients of Sentinel, or empty if the node has no such port.
 	SentinelAddr string
-	// Release is what this node runs, as others are told.
+	// Release is the release of this node, for other nodes.
 	Release string
-	// HoldVersion is the newest version that the cluster goes over to while this node is a member; 0: any.
+	// HoldVersion is the newest version that the cluster may adopt while this node is a member, or 0 for any.
 	HoldVersion byte
-	// FoundingVersion is the version with which the cluster that Bootstrap founds begins; 0: the oldest. All first members
+	// FoundingVersion is the first version of the cluster that Bootstrap founds, or 0 for the oldest. All first members
 	// must be able to use it.
 	FoundingVersion byte
-	// Bootstrap are the first members of a cluster, this node among them, for a node with empty stores. All of them
-	// must be given the same. Without them an empty node waits until a leader adds it.
+	// Bootstrap has the first members of a cluster, including this node, if the stores are empty. All of them must have
+	// the same value. Without Bootstrap a node with empty stores waits until a leader adds it.
 	Bootstrap []members.Member
 
 	Stores Stores
 	Peers  Peers
-	Clock  Clock // nil: the system's
-	// Machine is the state machine, without a state; nil: one of [fsm.New].
+	Clock  Clock // nil selects that of the system
+	// Machine is the state machine, without a state. nil selects one of [fsm.New].
 	Machine fsm.Machine
 	Timing
 	SnapshotPolicy
 	Limits Limits
-	// LockClasses are the patterns by which locks are counted: see [fsm.Machine.ClassifyLocks].
+	// LockClasses has the patterns of lock classes: see [fsm.Machine.ClassifyLocks].
 	LockClasses []string
-	// EntryLimits are the cluster's while this node leads.
+	// EntryLimits apply while this node leads.
 	EntryLimits protocol.EntryLimits
 
-	// Secret makes what no client can guess, for the ids of sessions; nil: they are 1, 2, 3 and so on.
+	// Secret returns a text that no client can guess, for the ids of sessions. If it is nil, the ids are 1, 2, 3 and so
+	// on.
 	Secret func() string
 
-	// Quarantined: the node's state differed from the other members' before it ended. See [Replica.Quarantine].
+	// Quarantined is set if the node's state differed from that of other members when it last stopped: see
+	// [Replica.Quarantine].
 	Quarantined bool
-	// OnCapture, when not nil, gets the state behind each entry that asks for it: equal ones on all members. It must be
-	// quick, and not call the replica.
+	// OnCapture, if not nil, gets the state after each entry that asks for it. Members must then have equal states. It
+	// must be quick, and must not call the replica.
 	OnCapture func(index uint64, captured fsm.Snapshot)
 
-	Logger     *slog.Logger // nil: none
-	RaftLogger hclog.Logger // nil: none
-	OnEvent    func(Event)  // nil: no listener; must be quick, and safe for many goroutines
-	// OnEntry, when not nil, is told how long an entry of this node as leader took, from the proposal until it
-	// was applied. It must be quick.
+	Logger     *slog.Logger // nil discards the lines
+	RaftLogger hclog.Logger // nil discards the lines
+	OnEvent    func(Event)  // may be nil; must be quick, and safe for concurrent use
+	// OnEntry, if not nil, is called with the time from the proposal of an entry by this leader to its application. It
+	// must be quick.
 	OnEntry func(took time.Duration)
-	// OnStateEvents is told what an entry did, before the clients of the entry's batches are answered;
-	// nil: no listener. See [Replica.Listen]. It must be quick, and not call the replica. The slice is
-	// good during the call.
+	// OnStateEvents, if not nil, gets the events of an entry before the clients of its batches get their replies: see
+	// [Replica.Listen]. It must be quick, and must not call the replica. The slice is valid during the call.
 	OnStateEvents func([]event.Event)
-	// Audit, when not nil, gets what happened to locks in each entry, with the entry's index, also of entries that Open
-	// applies again. It must be quick, and not call the replica. The slice is good during the call.
+	// Audit, if not nil, gets the changes of locks of each entry and the entry's index, even for entries that Open applies
+	// again. It must be quick, and must not call the replica. The slice is valid during the call.
 	Audit func(index uint64, changes []event.LockChange)
-	// Report answers a question of any node about this node's clients; nil: this node has none. It is asked whatever the
-	// node's state.
+	// Report answers another node's question about this node's clients, in every state of the node. It is nil if this node
+	// has none.
 	Report func(question string) protocol.Value
-	// OnConfiguration, when not nil, is called after the members, their addresses or their votes changed, or the
-	// change was found committed. It must be quick: raft waits. See [Replica.Configuration].
+	// OnConfiguration, if not nil, is called after a change of the members, their addresses or their votes, and after the
+	// change was committed. It must be quick, since raft waits. See [Replica.Configuration].
 	OnConfiguration func()
-	// OnRemoved, when not nil, is called when this node finds that it is a member no more. It must be quick.
+	// OnRemoved, if not nil, is called when this node learns that it is no longer a member. It must be quick.
 	OnRemoved func()
-	// RunsReads, if not nil, says that the reads in this node's batch with that number must be run although
-	// no client waits for them. It must be quick, and not call the replica.
+	// RunsReads, if not nil, reports whether the reads in this node's batch with a number must run even if no client waits
+	// for them. It must be quick, and must not call the replica.
 	RunsReads func(number uint64) bool
 }
 
-// Stores are where the node keeps what must survive a restart.
+// Stores has the stores of what must survive a restart.
 type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	// Lineage ends with the incarnation of this start, which is on disk before Open is called.
+	// Lineage ends with the incarnation of this start, which must be on disk before Open is called.
 	Lineage incarnation.Lineage
 }
 
-// Peers are the streams of connections to other nodes, which are dialed by ID. The replica closes
-// them, which must end all connections that came from them.
+// Peers has the streams of connections to other nodes, which are dialed by ID. The replica closes them, which must end
+// all their connections.
 type Peers struct {
 	Raft raft.StreamLayer
-	// Append carries the entries of the log, and the questions which node leads.
+	// Append carries log entries, and the questions which node leads.
 	Append wire.Stream
-	// Forward carries clients' requests to the leader. When a connection has a method
-	// PeerName() string, only the node of that ID may forward over it.
+	// Forward carries batches to the leader. If a connection has a method PeerName() string, it may forward only for the
+	// node of that ID.
 	Forward wire.Stream
 }
 
-// Timing holds what is measured in time. Zero fields get the defaults.
+// Timing has durations. A zero selects the default.
 type Timing struct {
 	raftnode.Timing
-	// CommandTimeout is how long a command may take before the client is told that the outcome is
-	// uncertain. A batch that the state machine is running does not time out.
+	// CommandTimeout bounds the time of a command. The client then gets the error that the outcome is uncertain. A batch
+	// that the state machine is running does not time out.
 	CommandTimeout time.Duration
-	// RefusalDelay is how long after a useful entry polls for a held lock wait for the next useful entry;
-	// a timer may add a little. Negative: not at all.
+	// RefusalDelay is the time after a useful entry for which polls for a held lock wait for the next useful entry; a
+	// timer may add a little. A negative value disables the delay.
 	RefusalDelay time.Duration
-	// AbsentAfter is how long the leader may not hear of a node before clients that wait on that node leave
-	// the queues.
+	// AbsentAfter is the time of silence after which the leader removes the waiters of a node from their queues.
 	AbsentAfter time.Duration
-	// ClockStep caps what cluster time advances at once. Zero: ElectionTimeout.
+	// ClockStep bounds one step of cluster time. 0 selects ElectionTimeout.
 	ClockStep time.Duration
 }
 
-// Limits bound what the node holds for clients. Zero fields get the defaults.
+// Limits bounds what the node has for clients. A zero selects the default.
 type Limits struct {
-	// EntryBytes is where gathering into one log entry stops. A bigger batch goes alone.
+	// EntryBytes is the size from which no more batches are added to an entry. A larger batch is alone in its entry.
 	EntryBytes int
-	// BatchBytes is the largest batch that is taken.
+	// BatchBytes bounds a batch.
 	BatchBytes int
-	// PendingBatches and PendingBytes bound what waits on this node at once.
+	// PendingBatches and PendingBytes bound the batches that wait on this node.
 	PendingBatches int
 	PendingBytes   int
 	// ReplyBytes bounds the replies to a forwarded batch.
 	ReplyBytes int
 }
 
-// SnapshotPolicy says when the log is cut. Zero fields get the defaults.
+// SnapshotPolicy decides when the log is truncated. A zero selects the default.
 type SnapshotPolicy = raftnode.SnapshotPolicy
 
 // The defaults; DESIGN.md has the reasons.
@@ -159,7 +159,7 @@ const (
 	DefaultTrailingBytes     = 256 << 20
 )
 
-// TimeoutsFor returns the timeouts that carry a round trip: the one for heartbeats and elections, and that of commands.
+// TimeoutsFor returns the least timeouts for a round trip: that of heartbeats and elections, and that of commands.
 func TimeoutsFor(roundTrip time.Duration) (heartbeat, command time.Duration) {
 	const step = 100 * time.Millisecond
 	heartbeat = max(DefaultHeartbeatTimeout, (4*roundTrip+step-1)/step*step)
@@ -173,18 +173,18 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// snapshotInterval is how often a threshold is looked at: every 30 s for the default or more, and for a lower one more
-// often in proportion, but not more than twice a second.
+// snapshotInterval returns the interval of checks of a threshold: 30 s for the default or more, and for a lower one
+// proportionally less, but at least half a second.
 func snapshotInterval(threshold uint64) time.Duration {
 	const half, longest = time.Second / 2, 30 * time.Second
 	return max(half, longest*time.Duration(min(threshold, DefaultSnapshotThreshold))/DefaultSnapshotThreshold)
 }
 
-// withDefaults fills what is zero.
+// withDefaults returns c with defaults in place of zeros.
 func (c Config) withDefaults() Config {
 	orDefault(&c.HeartbeatTimeout, DefaultHeartbeatTimeout)
 	orDefault(&c.ElectionTimeout, max(DefaultElectionTimeout, c.HeartbeatTimeout))
-	orDefault(&c.LeaseTimeout, c.HeartbeatTimeout) // a shorter one ends between two heartbeats of members far away
+	orDefault(&c.LeaseTimeout, c.HeartbeatTimeout) // a shorter one would end between two heartbeats of distant members
 	orDefault(&c.CommitTimeout, DefaultCommitTimeout)
 	orDefault(&c.RefusalDelay, DefaultRefusalDelay)
 	orDefault(&c.CommandTimeout, DefaultCommandTimeout)
@@ -230,7 +230,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// auditing are the events that are told whoever listens.
+// auditing returns the events that are emitted even without a listener.
 func (c *Config) auditing() event.Interest {
 	if c.Audit == nil {
 		return 0
@@ -238,7 +238,7 @@ func (c *Config) auditing() event.Interest {
 	return event.InLocks
 }
 
-// validate reports all that is wrong with c.
+// validate returns all errors of c.
 func (c *Config) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -1,27 +1,24 @@
-// Package replica is a member of the cluster. A replica takes batches of commands from
-// connections, has the batches applied in an order that all members agree on, and answers
-// each batch, whichever member leads and whichever member dies meanwhile.
+// Package replica is a member of the cluster. A replica gets batches of commands from connections, has them applied in an
+// order that all members agree on, and returns the replies of each batch, whichever member leads and whichever dies
+// meanwhile.
 //
 // It promises:
-//   - a write that is acknowledged is on the disks of a majority, and was applied
-//     once, although it may have been proposed several times over failovers;
-//   - a read sees every write that was acknowledged before it began, on any node;
-//   - an error row's outcome is true: "none" is only for requests that surely were not applied
-//     and are not under way;
-//   - reads and writes are confirmed by a majority of the voters that the log names at that instant;
-//   - leases are counted in cluster time, which only a leader's stamps advance,
-//     and never faster than that leader's monotonic clock;
-//   - members capture equal states at the index of an entry that asks for it;
-//   - a census, a question about clients that the leader has every node answer, leaves out no node that had any;
-//   - a node in quarantine serves nobody, and hands a leadership over;
-//   - when there is nothing to do nothing is written, and what waits is bounded;
-//   - a batch that is much work takes turns with others, and holds up none;
-//   - no reply becomes bytes before the size is known, and on the way between two nodes a
-//     small reply does not wait for a large reply.
+//   - an acknowledged write is on the disks of a majority, and was applied once, even if failovers have had it proposed
+//     several times;
+//   - a read on any node has every write that was acknowledged before the read began;
+//   - an error row's outcome is true: "none" is only for requests that surely were not and will not be applied;
+//   - a majority of the voters that the log has at that instant confirms each read and write;
+//   - leases are counted in cluster time, which only a leader's stamps advance, never faster than its monotonic clock;
+//   - members have equal captures of the state at the index of an entry that asks for one;
+//   - a census, a question about clients that the leader has every node answer, leaves out no node that has any;
+//   - a node in quarantine serves nobody, and transfers its leadership;
+//   - an idle cluster writes nothing, and all queues are bounded;
+//   - a batch with much work takes turns with others, and delays none for long;
+//   - a reply is encoded only after its size is known, and between two nodes no small reply waits for a large one.
 //
-// The package does not know what a command means (package fsm), how clients speak (server/frontend), what raft
-// needs (server/raftnode), how batches travel between nodes (server/forward), nor where connections
-// and disks come from: these are values in [Config].
+// The package does not know what a command means (package fsm), how clients speak (server/frontend), what raft needs
+// (server/raftnode), how batches travel between nodes (server/forward), or where connections and disks come from: these
+// are values in [Config].
 //
 // # The way of a batch
 //
@@ -33,10 +30,8 @@
 //	Execute ─► reader ─► round ─► fsm.Machine.Read          on the leader
 //	                └─► queue of reads ─► forward.Client ═══► forward.Peer ─► reader ═══► queue
 //
-// Batches wait in a [queue]. The leadership says where they go from there: to the
-// proposer, if this node leads, or over the link to the leader. When that changes, the next consumer begins
-// with the first batch that has no reply. A failover is no more than that: the
-// same batches, with the same numbers, taken again.
+// Batches wait in a [queue]. Its consumer is the proposer if this node leads, and otherwise the link to the leader. At a
+// failover the next consumer takes all batches without a reply again, with the same numbers.
 //
 // # Goroutines
 //
@@ -45,8 +40,8 @@
 //	leadership.run   watches raft: makes this node serve, follow or wait
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads
-//	ticker.run       looks at cluster time and has it stamped, while leading
-//	timeouts.run     time limits of what waits
+//	ticker.run       requests stamps of cluster time while this node leads
+//	timeouts.run     time limits of batches and proposals
 //	waiting.run      clients that wait for keys, on nodes that are silent
 //	sessions         three, see there
 //	forward          several for each link, see there
@@ -62,12 +57,11 @@
 //	                               └► what Config.OnStateEvents and the waiting clients take
 //	forward.Client ─► queue.mu
 //
-// All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are
-// leaves: nothing is locked, called or waited for under them. Events are told
-// without any lock held.
+// All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are leaves: nothing is locked, called or
+// waited for under them. Events are emitted without any lock held.
 //
-// Start reading at [Replica.Execute], then queue.go, leadership.go, propose.go,
-// machine.go, rounds.go, reads.go; open.go makes the parts, and parts.go says what each is handed. Files use only
-// files below them, in this order: open, transfer, parts, what callers use, replica, the parts, what parts share.
+// Start reading at [Replica.Execute], then queue.go, leadership.go, propose.go, machine.go, rounds.go, reads.go. open.go
+// creates the parts, and parts.go has the functions that each gets. A file uses only files after it in this order: open,
+// transfer, parts, the files of exported calls, replica, the parts, and what the parts share.
 // DESIGN.md has the reasons.
 package replica

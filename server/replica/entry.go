@@ -9,36 +9,35 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// entryBuilder makes log entries out of batches.
+// entryBuilder makes log entries of batches.
 //
-// No batch has an answer yet, so the batches of an entry may take effect in any order. Those with the hint
-// [protocol.CreateIfAbsent] come last: a lock that is released in this entry goes to a client that waits for the lock
-// already, and not an entry later to the next client that asks.
+// No batch has a reply yet, so the batches of an entry may take effect in any order. Those with the hint
+// [protocol.CreateIfAbsent] come last: a lock that this entry releases goes to a client that is waiting for it, instead
+// of a client that asks again.
 type entryBuilder struct {
-	limit  int // where gathering stops, in bytes
+	limit  int // the size from which no more batches are added, in bytes
 	writer *protocol.EntryWriter
 	empty  int    // the entry's length without batches
 	large  int    // the bytes of large batches
-	buf    []byte // what entries are made in, and copied out of
+	buf    []byte // the buffer in which entries are built
 
 	creates []byte // the batches that come last
-	count   int    // how many
+	count   int    // their number
 	scripts bool   // the entry has a batch with [protocol.LargeScript]
 	add     func(*forward.Batch) bool
 }
 
 const (
-	// maxCreates bounds how many batches are put behind others at a time. Each can leave a gap in a
-	// session's numbers while the entry is applied, and the session remembers a bounded number of
-	// gaps.
+	// maxCreates bounds the batches that come last. Each can leave a gap in the numbers of a session while the entry is
+	// applied, and a session records a bounded number of gaps.
 	maxCreates = 256
-	// keepBuffer is how big a buffer may stay, in bytes.
+	// keepBuffer bounds the kept buffer, in bytes.
 	keepBuffer = 64 << 10
 )
 
 func newEntryBuilder(limit int) *entryBuilder {
 	b := &entryBuilder{limit: limit}
-	b.add = b.append // made once: each use of a method as a value would allocate
+	b.add = b.append // made once, since each method value would allocate
 	return b
 }
 
@@ -48,10 +47,10 @@ func (b *entryBuilder) begin(version byte, stampMillis, wallOffsetMillis int64, 
 	b.empty, b.large, b.scripts = b.writer.Len(), 0, false
 }
 
-// append puts a batch into the entry, and reports whether there was room. An empty entry always has
-// room, and each for the large batches that were admitted to it.
+// append adds a batch to the entry, and reports whether there was room. An empty entry has room for any batch, and
+// every entry for the large batches that were admitted to it.
 func (b *entryBuilder) append(batch *forward.Batch) bool {
-	if batch.Large && batch.Work >= fsm.MuchWork { // else it must only not pass such batches
+	if batch.Large && batch.Work >= fsm.MuchWork { // a batch with less work is large only to keep its order
 		b.large += len(batch.Body)
 	} else if size := b.writer.Len() + len(b.creates) - b.large; size > b.empty && size+len(batch.Body) > b.limit {
 		return false
@@ -68,7 +67,7 @@ func (b *entryBuilder) append(batch *forward.Batch) bool {
 	return true
 }
 
-// flushCreates puts the batches that come last into the entry.
+// flushCreates adds the batches that come last.
 func (b *entryBuilder) flushCreates() {
 	b.writer.AddBatches(b.creates)
 	b.creates, b.count = b.creates[:0], 0
@@ -77,8 +76,8 @@ func (b *entryBuilder) flushCreates() {
 // some reports whether there are batches in the entry.
 func (b *entryBuilder) some() bool { return b.writer.Len() > b.empty || b.count > 0 }
 
-// end returns the entry with its flags. The log keeps the entry, so it takes the memory that it needs; a large one is not
-// copied.
+// end returns the entry with its flags. The log keeps the entry, so end copies it into memory of its size, unless it is
+// large.
 func (b *entryBuilder) end() (entry, flags []byte) {
 	b.flushCreates()
 	if cap(b.creates) > keepBuffer {
@@ -94,17 +93,17 @@ func (b *entryBuilder) end() (entry, flags []byte) {
 	return entry, flags
 }
 
-// Flags of entries. A release that does not know a flag applies the entry all the same.
+// Flags of entries. A release that does not know a flag ignores it.
 const (
-	// uncounted: the first entry of a leadership.
+	// uncounted marks the first entry of a leadership.
 	uncounted byte = 1
-	// check: every member captures its state at the index of the entry, which is empty.
+	// check marks an empty entry at whose index every member captures its state.
 	check byte = 2
-	// scripts: the entry has large sources of scripts, which are compiled before the entry is applied.
+	// scripts marks an entry with large sources of scripts, which are compiled before the entry is applied.
 	scripts byte = 3
 )
 
-// counts reports whether an entry with these flags is one of a proposer's, and so counts as in flight.
+// counts reports whether an entry with these flags was proposed by a proposer, and so counts as in flight.
 func counts(flags []byte) bool {
 	return !slices.Contains(flags, uncounted) && !slices.Contains(flags, check)
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Event is something an operator may want to know. Logs and counters are made
-// from events by the listener; the replica logs nothing that an event says.
+// Event is an event for operators. The listener logs and counts events; the replica does not log them.
 type Event = raftnode.Event
 
-// What raftnode tells.
+// The events of raftnode.
 type (
 	SnapshotTaken   = raftnode.SnapshotTaken
 	FollowerStalled = raftnode.FollowerStalled
@@ -21,8 +20,7 @@ type (
 	SnapshotDamaged = raftnode.SnapshotDamaged
 )
 
-// LeadershipGained: this node serves as leader of Term from now on. Took is the time between
-// winning the election and serving.
+// LeadershipGained: this node serves as leader of Term from now on. Took is the time since it won the election.
 type LeadershipGained struct {
 	Term uint64
 	Took time.Duration
@@ -31,7 +29,7 @@ type LeadershipGained struct {
 // LeadershipLost: this node no longer leads Term.
 type LeadershipLost struct{ Term uint64 }
 
-// LeaderChanged: this node follows another leader, or knows none (Leader is empty).
+// LeaderChanged: this node follows another leader, or knows none, and Leader is empty.
 type LeaderChanged struct {
 	Leader string
 	Term   uint64
@@ -46,29 +44,30 @@ type (
 	}
 )
 
-// LeadershipDeclined: this node was elected in quarantine, or led when it came there, and hands over without serving.
+// LeadershipDeclined: this node was elected while in quarantine, or led when it was quarantined, and transfers the
+// leadership without serving.
 type LeadershipDeclined struct{ Term uint64 }
 
-// VersionRaised: this leader has the cluster go over to a newer version of the log, as all members can use it.
+// VersionRaised: this leader has the cluster adopt a newer version of the log, which all members can use.
 type VersionRaised struct{ From, To byte }
 
-// ProposalStalled: an entry proposed by this node has been uncommitted for Age. Members are all, with how far their
-// logs are known to agree with this node's, up to LastLog.
+// ProposalStalled: an entry that this node proposed has been uncommitted for Age. Members has all members, with the
+// indexes up to which their logs agree with this node's, which ends at LastLog.
 type ProposalStalled struct {
 	Age                time.Duration
 	Committed, LastLog uint64
 	Members            []Member
 }
 
-// LeadershipGivenUp: no other voter had acknowledged anything to this leader for Age, while all heard its heartbeats.
-// So it had them stand for election, by name, until one was elected.
+// LeadershipGivenUp: no other voter has acknowledged an entry of this leader for Age, though all heard its heartbeats.
+// So it asked them by name to stand for election, until one was elected.
 type LeadershipGivenUp struct {
 	Term  uint64
 	Age   time.Duration
 	Asked []string
 }
 
-// WaitersDropped: Node was silent for so long that the clients that wait there left the queues.
+// WaitersDropped: Node was silent for so long that its waiters were removed from their queues.
 type WaitersDropped struct {
 	Node  string
 	After time.Duration
@@ -81,14 +80,14 @@ type LockSlow struct {
 	event.LockNews
 }
 
-// Restored: the state was replaced by a snapshot's, which has the entries up to Index. The node had applied those up to
-// From; 0: none in this run.
+// Restored: a snapshot has replaced the state. It has the entries up to Index. The node had applied those up to From,
+// or none since its start if From is 0.
 type Restored struct {
 	From, Index uint64
 	Took        time.Duration
 }
 
-// Failed: the node can no longer have the state that others have, and stops.
+// Failed: the node cannot have the state of the others any more, and stops.
 type Failed struct{ Err error }
 
 // Event implements [Event].

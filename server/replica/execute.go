@@ -8,13 +8,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Execute runs b and returns when b.Replies is filled, one per request, or with a *protocol.Error
-// row that answers every command of the batch. It is safe for many goroutines, but batches of one
-// connection must follow each other.
+// Execute runs b. It returns nil with a reply in b.Replies for each request, or a *protocol.Error row that is the reply
+// to every command. It is safe for concurrent use, but a connection must run its batches one after another.
 //
-// Execute returns soon after the time limit of a command, or, if this node's state machine is running the batch then,
-// when it has run. The outcome of an error row for a batch with writes says whether the writes may have been applied.
-// When the batch is more work than there was time for, the last replies are rows as well.
+// Execute returns soon after the time limit of a command, or after the state machine of this node, if it is running the
+// batch then, has run it. If the batch has writes, the outcome of the error row says whether they may have been
+// applied. If there was no time for all of the batch, the last replies are rows, too.
 func (r *Replica) Execute(b *Batch) error {
 	if r.quarantined() {
 		return protocol.ErrQuarantined
@@ -22,7 +21,7 @@ func (r *Replica) Execute(b *Batch) error {
 	return r.execute(b)
 }
 
-// execute is Execute, also in quarantine.
+// execute is Execute without the check for quarantine.
 func (r *Replica) execute(b *Batch) error {
 	deadline := time.Now().Add(r.config.CommandTimeout)
 	switch {
@@ -38,7 +37,7 @@ func (r *Replica) execute(b *Batch) error {
 	}
 }
 
-// executeAll executes a batch. A request that was answered with an error is an error, too.
+// executeAll executes a batch. The error reply of any request is an error, too.
 func (r *Replica) executeAll(b *Batch) error {
 	if err := r.Execute(b); err != nil {
 		return err
@@ -51,9 +50,9 @@ func (r *Replica) executeAll(b *Batch) error {
 	return nil
 }
 
-// Announce has the log know this node's incarnation, by a batch without commands: once, as soon as a leader is there,
-// or until ctx ends. So each member that has the log refuses an earlier incarnation, also a member that was away
-// when this one was proved.
+// Announce writes this node's incarnation to the log, by one batch without commands, as soon as there is a leader, or
+// until ctx ends. Each member with that entry refuses earlier incarnations, even a member that was away when this one
+// was confirmed.
 func (r *Replica) Announce(ctx context.Context) {
 	led := make(chan struct{}, 1)
 	r.WatchLeadership(func(l Leadership, _ []Member) {

@@ -10,19 +10,19 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// unhealthyAfter is how long a node may lack a need before Healthy reports it.
+// unhealthyAfter is the time for which a node may be behind before Healthy reports it.
 const unhealthyAfter = raftnode.StalledAfter
 
-// health watches how far this node is behind the leader.
+// health records how far this node is behind the leader.
 type health struct {
 	mu     sync.Mutex
 	target uint64    // the leader's commit index when this node was last found behind
-	since  time.Time // when that was; zero while this node is up to date
-	last   time.Time // of the last word from the leader
-	first  uint64    // the leader's commit index when this node first heard of it
+	since  time.Time // the time of target; zero while this node is up to date
+	last   time.Time // the time of the leader's last status message
+	first  uint64    // the leader's commit index in its first status message
 }
 
-// onStatus notes the leader's commit index and how far this node had applied then.
+// onStatus handles the leader's commit index, and the index that this node had applied then.
 func (h *health) onStatus(commit, applied uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +52,7 @@ func (h *health) behind(applied uint64, now time.Time) error {
 	return nil
 }
 
-// stalled is the leader's own health: entries must land.
+// stalled returns an error if entries of this leader are not applied any more.
 func (h *health) stalled(l *leaderTerm, now time.Time) error {
 	if l == nil || l.inFlight.Load() == 0 {
 		return nil

@@ -2,23 +2,23 @@ package replica
 
 import "sync"
 
-// Leadership is what a node tells clients about the leader.
+// Leadership describes the leader for clients.
 type Leadership struct {
-	// Leader is the last leader that this node knew with the address for clients; zero: none yet.
+	// Leader is the last leader whose address for clients was known, or zero.
 	Leader Member
-	// Present: the node knows a leader now, and Leader is that leader.
+	// Present is set if there is a leader now, and Leader is that leader.
 	Present bool
 }
 
-// leaders tells watchers about every change of the leadership, in order.
+// leaders notifies watchers of every change of the leadership, in order.
 type leaders struct {
 	mu       sync.Mutex
-	id       string // of the present leader; empty: none is known
+	id       string // the present leader, or empty
 	told     Leadership
 	watchers []func(Leadership, []Member)
 }
 
-// see notes who leads at present; empty: no leader is known.
+// see sets the present leader. id is empty if there is none.
 func (ls *leaders) see(id string, members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -26,15 +26,15 @@ func (ls *leaders) see(id string, members []Member) {
 	ls.notify(members)
 }
 
-// moved notes the members' addresses.
+// moved updates the members' addresses.
 func (ls *leaders) moved(members []Member) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.notify(members)
 }
 
-// notify tells the watchers, if anything has changed that clients can see. A leader whose address is not
-// known yet is not told. The caller holds ls.mu.
+// notify calls the watchers if something changed that clients can see. A leader without a known address is not passed
+// on. The caller holds ls.mu.
 func (ls *leaders) notify(members []Member) {
 	now := Leadership{Leader: ls.told.Leader}
 	for _, m := range members {

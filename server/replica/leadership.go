@@ -9,45 +9,45 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// leadership watches raft and makes this node a leader that serves, a follower
-// that forwards, or a node that waits for a leader.
+// leadership watches raft, and makes this node a leader that serves, a follower that forwards, or a node that waits for
+// a leader.
 //
-// All changes are made on one goroutine. Nothing else attaches the proposer to
-// the writes, or tells the link which leader to follow.
+// One goroutine makes all changes. Nothing else attaches the proposer to the writes, or sets the leader of the link.
 type leadership struct {
 	leadershipConfig
-	node  *raftnode.Node // set after the other parts: raft calls poke while it is opened
-	noted chan struct{}  // something about raft changed
+	node  *raftnode.Node // set after the other parts, since raft calls poke while it is opened
+	noted chan struct{}  // signals a change of raft
 
-	asserted   uint64 // the last term in which this node proposed a first entry
+	asserted   uint64 // the last term in which this node proposed its first entry
 	restart    atomic.Bool
 	assertedAt time.Time
-	declined   *leaderTerm // elected, and in quarantine
-	leader     string      // ID
-	seenTerm   uint64      // the term in which leader was seen to lead
+	declined   *leaderTerm // the leadership that this node declines, since it is in quarantine
+	leader     string      // the leader's ID
+	seenTerm   uint64      // the term of leader
 }
 
-// leadershipConfig is what the leadership is handed.
+// leadershipConfig has the functions and values that the leadership needs.
 type leadershipConfig struct {
-	id              string // this node's
+	id              string // this node's ID
 	electionTimeout time.Duration
 	serving         *atomic.Pointer[leaderTerm]
-	givingUp        *atomic.Bool // another voter is asked to lead
+	givingUp        *atomic.Bool // another voter was asked to lead
 	reader          *reader
 	writes          *queue
 	toLeader        *forward.Client
 	fromFollowers   *forward.Receiver
-	// proposer and ticker wake those parts.
+	// proposer and ticker wake these parts.
 	proposer, ticker chan<- struct{}
-	// version is the version of a leadership's first entry.
+	// version returns the version of a leadership's first entry.
 	version func() byte
-	// cluster is cluster time and the wall offset by the state, and clock goes on from there; both in milliseconds.
+	// cluster returns cluster time and the wall offset of the state, in milliseconds. A leader's clock continues from
+	// them.
 	cluster func() (stampMillis, offsetMillis int64)
 	clock   func(stampMillis, offsetMillis int64) *clusterClock
-	// propose proposes an empty entry, and applied is the term of the newest entry in the state.
+	// propose proposes an empty entry. applied is the term of the newest entry in the state.
 	propose func(term uint64, version byte)
 	applied *atomic.Uint64
-	// led is called at each update while a leader is known, and changed at each change of leader or term.
+	// led is called at each update while there is a leader, and changed at each change of leader or term.
 	led     func()
 	changed func(leader string, term uint64)
 	event   func(Event)
@@ -57,10 +57,10 @@ func newLeadership(c leadershipConfig) *leadership {
 	return &leadership{leadershipConfig: c, noted: make(chan struct{}, 1)}
 }
 
-// poke has run read what raft says.
+// poke has run read raft's state.
 func (ls *leadership) poke() { notify(ls.noted) }
 
-// serveAnew has this node serve as leader anew: all that waits is given to raft again.
+// serveAnew has the leader serve as if newly elected: it passes all waiting batches to raft again.
 func (ls *leadership) serveAnew() {
 	ls.restart.Store(true)
 	ls.poke()
@@ -84,7 +84,7 @@ func (ls *leadership) run(ctx context.Context) error {
 	}
 }
 
-// update compares what the node does with what raft says.
+// update adapts the node to raft's state.
 func (ls *leadership) update() {
 	term, leading := ls.node.Leading()
 	again := ls.restart.Swap(false)
@@ -110,12 +110,11 @@ func (ls *leadership) update() {
 	}
 }
 
-// assert proposes the first entry of a new leadership. Once this entry is applied, every entry that
-// former leaders committed is applied, too.
+// assert proposes the first entry of a new leadership. Once this entry is applied, so is every entry that former
+// leaders have committed.
 //
-// The entry is an empty entry of ours and not raft's Barrier. When raft is shut down, the future of
-// a Barrier can stay without an answer for ever, and a caller that waits for the future then hangs,
-// too.
+// The entry is an empty entry, and not raft's Barrier: at a shutdown of raft, the future of a Barrier may never
+// complete, and its caller would hang.
 func (ls *leadership) assert(term uint64) {
 	ls.asserted, ls.assertedAt = term, time.Now()
 	ls.toLeader.Follow("")
@@ -125,7 +124,7 @@ func (ls *leadership) assert(term uint64) {
 
 func (ls *leadership) proposeFirst(term uint64) { ls.propose(term, ls.version()) }
 
-// serve starts to take commands as leader of term.
+// serve begins to serve as leader of term.
 func (ls *leadership) serve(term uint64) {
 	stamp, offset := ls.cluster()
 	l := &leaderTerm{
@@ -147,8 +146,8 @@ func (ls *leadership) serve(term uint64) {
 	ls.event(LeadershipGained{Term: term, Took: time.Since(ls.assertedAt)})
 }
 
-// lose ends this node's leadership. What was in flight stays in the queue, and
-// is routed again when there is a new leader, or completed when the log says so.
+// lose ends this node's leadership. Batches in flight stay in the queue. They are routed again to the next leader, or
+// completed when the log has them.
 func (ls *leadership) lose() {
 	l := ls.serving.Load()
 	if l == nil {
@@ -163,7 +162,7 @@ func (ls *leadership) lose() {
 	ls.event(LeadershipLost{Term: l.term})
 }
 
-// follow has the link lead where raft says the leader is.
+// follow sets the leader of the link.
 func (ls *leadership) follow() {
 	term, leader := ls.node.Leader()
 	if leader == ls.id {
@@ -184,8 +183,8 @@ func (ls *leadership) see(leader string, term uint64) {
 	ls.changed(leader, term)
 }
 
-// decline has another voter lead in the place of this node, which was elected in quarantine, or led when it came there.
-// The other gets what it lacks of the log before.
+// decline has another voter lead instead of this node, which is in quarantine. The other voter first gets the entries
+// that it lacks.
 func (ls *leadership) decline(term uint64) {
 	ls.toLeader.Follow("")
 	ls.fromFollowers.Shut()
@@ -201,15 +200,15 @@ func (ls *leadership) decline(term uint64) {
 		defer ls.givingUp.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), declineTimeouts*ls.electionTimeout)
 		defer cancel()
-		_ = ls.node.Decline(ctx, l.gone) // gone says whether another was elected; else it is tried again
+		_ = ls.node.Decline(ctx, l.gone) // gone tells whether another was elected; otherwise decline runs again
 	}()
 }
 
-// declineTimeouts is how many election timeouts an answer to a node in quarantine may take: connections are made for
-// it, while raft's own stand.
+// declineTimeouts bounds the time of an answer to a node in quarantine, in election timeouts: new connections are made
+// for it, while raft's own connections are stuck.
 const declineTimeouts = 10
 
-// declineOver forgets a declined leadership that is over.
+// declineOver drops a declined leadership that has ended.
 func (ls *leadership) declineOver(term uint64, leading bool) {
 	if l := ls.declined; l != nil && (!leading || l.term != term) {
 		close(l.gone)

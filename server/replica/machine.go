@@ -17,28 +17,28 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// state is the state machine, driven by [raftnode] on one goroutine.
+// state is the state machine. Package [raftnode] drives it on one goroutine.
 type state struct {
 	machine fsm.Machine
 	sink    sink
 	stateHooks
 
-	index  watermark     // of the newest entry applied
+	index  watermark     // the newest applied entry
 	stamps watermark     // cluster time
-	term   atomic.Uint64 // of the newest entry applied
+	term   atomic.Uint64 // the term of the newest applied entry
 
-	// digesting is held while the machine changes: what Digest reads stands still.
+	// digesting is held while the machine changes, so that Digest reads a consistent state.
 	digesting sync.Mutex
-	changed   uint64 // index of the newest entry that is in the machine's state
+	changed   uint64 // the index of the newest entry in the machine's state
 }
 
-// stateHooks are told what happens to the state.
+// stateHooks has functions that are called at changes of the state.
 type stateHooks struct {
 	entered  func()            // the first entry of a term was applied
 	landed   func(term uint64) // an entry of term that counts was applied
-	reached  func()            // all that was committed for now is applied
+	reached  func()            // all entries that are known to be committed were applied
 	restored func(Restored)
-	// takes a capture that an entry asked for; nil: states are not compared
+	// takes a capture that an entry asked for; nil if states are not compared
 	captured func(index uint64, captured fsm.Snapshot)
 }
 
@@ -68,7 +68,7 @@ func (s *state) Apply(e raftnode.Entry) error {
 	stamp, _ := s.machine.Clock()
 	s.stamps.reach(uint64(max(stamp, 0)))
 	if s.term.Swap(e.Term) != e.Term {
-		s.index.reach(e.Index) // the leadership is about to serve, and looks at the index
+		s.index.reach(e.Index) // the leadership will serve now, and reads the index
 		s.entered()
 	}
 	if counts(e.Flags) {
@@ -86,8 +86,7 @@ func (s *state) Reach(index uint64) {
 // Capture implements [raftnode.Machine].
 func (s *state) Capture() io.WriterTo { return s.machine.Snapshot() }
 
-// Restore implements [raftnode.Machine]. What was answered only by entries that the
-// snapshot stands for cannot be answered any more.
+// Restore implements [raftnode.Machine]. Replies of entries that the snapshot replaces are lost.
 func (s *state) Restore(snapshot io.Reader, index uint64) error {
 	start, from := time.Now(), s.index.load()
 	if err := s.replace(snapshot, index); err != nil {
@@ -102,7 +101,7 @@ func (s *state) Restore(snapshot io.Reader, index uint64) error {
 			lost = append(lost, forward.Completion{Number: seq, Err: protocol.ErrUncertain})
 		}
 	}
-	s.restored(Restored{From: from, Index: index, Took: time.Since(start)}) // before a client hears of the consequences
+	s.restored(Restored{From: from, Index: index, Took: time.Since(start)}) // before clients get the consequences
 	if skipped := s.machine.Skipped(); len(skipped) > 0 {
 		s.sink.events(skipped)
 	}
@@ -123,20 +122,19 @@ func (s *state) replace(snapshot io.Reader, index uint64) error {
 	return nil
 }
 
-// sink takes replies from the state machine to the waiting batches: this node's own batches, and
-// batches that other nodes forwarded.
+// sink passes replies from the state machine to waiting batches, of this node and of others.
 type sink struct {
 	writes     *queue
 	lineage    incarnation.Lineage
 	superseded func(incarnation uint64)
 	followers  func(protocol.Incarnation) *forward.Peer
 	events     func([]event.Event)
-	audit      func(index uint64, changes []event.LockChange) // nil: nobody does
+	audit      func(index uint64, changes []event.LockChange) // may be nil
 	runsReads  func(number uint64) bool
-	committed  func() (index uint64, known bool) // of the newest entry that this node knows to be committed
+	committed  func() (index uint64, known bool) // the newest entry that this node knows to be committed
 
-	index   uint64        // of the entry that is applied; 0: none
-	peer    *forward.Peer // of the batch that Wanted was asked of, if another node's
+	index   uint64        // the entry that is being applied, or 0
+	peer    *forward.Peer // the node of the batch in the last call of Wanted, if it is another node
 	own     []forward.Completion
 	touched []*forward.Peer
 }
@@ -155,28 +153,27 @@ func (s *sink) Wanted(o protocol.Incarnation, seq uint64) bool {
 	return s.peer != nil
 }
 
-// descends finds an incarnation of this node in the log that is later than its own, or another branch: the node's data
-// folder is an older one, and was put back or copied.
+// descends handles an incarnation of this node in the log that is later than its own, or of another branch: the data
+// folder is an older one that was put back, or a copy.
 func (s *sink) descends(known uint64) {
 	if !s.lineage.Follows(known) {
 		s.superseded(known)
 	}
 }
 
-// Done implements fsm.Sink. The call is for the batch that Wanted was asked about last.
+// Done implements fsm.Sink. It follows the call of Wanted for the same batch.
 func (s *sink) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool) {
 	if o == s.writes.origin {
 		c := forward.Completion{Number: seq, Replies: replies}
 		if !applied {
-			// The first copy was in a snapshot that this node installed: the batch took effect, and
-			// no node can say any more what the answer was.
+			// A snapshot that this node has installed has the first copy. The batch took effect, but its reply is lost.
 			c.Err = protocol.ErrUncertain
 		}
 		s.own = append(s.own, c)
 		return
 	}
 	if !applied {
-		return // that node has applied, or will apply, the first copy itself
+		return // that node applies the first copy itself
 	}
 	s.peer.Reply(seq, replies)
 	if len(s.touched) == 0 || s.touched[len(s.touched)-1] != s.peer {
@@ -195,7 +192,7 @@ func (s *sink) Events(events []event.Event) {
 	}
 }
 
-// flush hands over the answers of an entry.
+// flush passes on the replies of an entry.
 func (s *sink) flush() {
 	if invariant.On && len(s.own)+len(s.touched) > 0 {
 		invariant.Require(s.verify())
@@ -212,7 +209,7 @@ func (s *sink) flush() {
 	s.touched, s.peer = s.touched[:0], nil
 }
 
-// verify finds replies that are told before their entry is committed.
+// verify returns an error if replies are passed on before their entry is committed.
 func (s *sink) verify() error {
 	if committed, known := s.committed(); known && (s.index == 0 || s.index > committed) {
 		return fmt.Errorf("replies of entry %d are told, and committed is up to %d", s.index, committed)
@@ -220,7 +217,7 @@ func (s *sink) verify() error {
 	return nil
 }
 
-// capture captures the state behind an entry that asks for it. Requires: digesting is held.
+// capture captures the state after an entry that asks for it. Requires: digesting is held.
 func (s *state) capture(flags []byte) fsm.Snapshot {
 	if s.captured == nil || !slices.Contains(flags, check) {
 		return nil

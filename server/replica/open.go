@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Open restores the node's state from the stores, and starts to take part in elections. Commands are answered while
-// [Replica.Run] runs, and Run must follow.
+// Open restores the node's state from the stores, and begins to take part in elections. Commands are executed only
+// while [Replica.Run] runs, which must follow.
 func Open(c Config) (*Replica, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -43,7 +43,7 @@ func Open(c Config) (*Replica, error) {
 	return r, nil
 }
 
-// open makes the parts, but for raft, and hands each the functions that it needs.
+// open creates the parts, except raft, and gives each the functions that it needs.
 func (r *Replica) open() {
 	c := &r.config
 	r.timeouts = newTimeouts()
@@ -115,9 +115,9 @@ func (r *Replica) open() {
 	}
 }
 
-// Run serves until ctx ends, [Replica.Shutdown] is through, or the node fails. When ctx ends the
-// node goes as if crashed, but for its goroutines and the batches in flight. Such batches are
-// answered at once with what is known of them: use Shutdown first.
+// Run serves until ctx ends, [Replica.Shutdown] is complete, or the node fails. If ctx ends, the node stops as if it
+// crashed, except that its goroutines end, and that batches in flight get their outcome as far as it is known: call
+// Shutdown first.
 func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -148,11 +148,11 @@ func (r *Replica) Run(ctx context.Context) error {
 		cancel(err)
 	}
 	r.stop()
-	// First, as all that follows may wait for a disk that never returns.
+	// First, since all that follows may wait for a disk that never returns.
 	r.writes.close(protocol.ErrStopping)
 	r.reader.elsewhere.close(protocol.ErrStopping)
 	if !r.node.Stop() {
-		return context.Cause(ctx) // nothing of raft's ends any more
+		return context.Cause(ctx) // goroutines of raft may never end
 	}
 	parts.Wait()
 	err := r.node.Wait()
@@ -162,9 +162,9 @@ func (r *Replica) Run(ctx context.Context) error {
 	return err
 }
 
-// Shutdown hands leadership over, waits for what is pending, and ends Run, as far as there is time before ctx ends. The
-// node's clients must have left. If no node takes the leadership, the others will find the leadership vacant. The error
-// says that Run has not ended.
+// Shutdown transfers the leadership, waits for pending batches, and ends Run, as far as the time before ctx ends
+// allows. The node's clients must have left. If no node takes the leadership, the others elect a leader after a
+// timeout. An error means that Run has not ended.
 func (r *Replica) Shutdown(ctx context.Context) error {
 	if err := r.TransferLeadership(ctx, ""); err != nil {
 		r.config.Logger.Warn("stop while leading", "error", err)

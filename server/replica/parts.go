@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/sessions"
 )
 
-// What the parts are handed of this node.
+// The functions and values that the parts get.
 
 func (r *Replica) identity() forward.Identity {
 	return forward.Identity{ID: r.config.ID, Epoch: r.origin.Epoch, About: forward.About{
@@ -25,7 +25,7 @@ func (r *Replica) identity() forward.Identity {
 	}}
 }
 
-// toLeaderConfig is what the end that forwards this node's batches to the leader is handed.
+// toLeaderConfig configures the client that forwards this node's batches to the leader.
 func (r *Replica) toLeaderConfig() forward.ClientConfig {
 	return forward.ClientConfig{
 		Self:       r.identity(),
@@ -44,7 +44,7 @@ func (r *Replica) toLeaderConfig() forward.ClientConfig {
 	}
 }
 
-// onStatus takes the leader's status message.
+// onStatus handles the leader's status message.
 func (r *Replica) onStatus(b forward.Status) {
 	for _, m := range b.Members {
 		r.addresses.set(m.ID, m.About)
@@ -60,7 +60,7 @@ func (r *Replica) onStatus(b forward.Status) {
 	r.health.onStatus(b.Commit, r.state.index.load())
 }
 
-// onGreeting notes another node's greeting.
+// onGreeting handles another node's greeting.
 func (r *Replica) onGreeting(m forward.Member) {
 	r.addresses.set(m.ID, m.About)
 	r.addresses.setRelease(m.ID, m.Release)
@@ -68,11 +68,11 @@ func (r *Replica) onGreeting(m forward.Member) {
 	if m.NewestVersion > 0 {
 		r.addresses.setVersions(m.ID, m.About)
 	}
-	notify(r.proposer.wake) // the cluster may go over to a newer version
+	notify(r.proposer.wake) // the cluster may adopt a newer version
 	r.leaders.moved(r.addresses.all())
 }
 
-// fromFollowersConfig is what the end that takes what followers forward is handed.
+// fromFollowersConfig configures the receiver of forwarded batches.
 func (r *Replica) fromFollowersConfig(wake chan<- struct{}) forward.ReceiverConfig {
 	limits := r.config.Limits
 	return forward.ReceiverConfig{
@@ -102,7 +102,7 @@ func (r *Replica) fromFollowersConfig(wake chan<- struct{}) forward.ReceiverConf
 	}
 }
 
-// self is this node as a member. The configuration says the rest.
+// self returns this node as a member. The configuration has the other fields.
 func (r *Replica) self() Member {
 	c := &r.config
 	return Member{
@@ -111,7 +111,7 @@ func (r *Replica) self() Member {
 	}
 }
 
-// leadershipConfig is what the leadership is handed.
+// leadershipConfig configures the leadership.
 func (r *Replica) leadershipConfig() leadershipConfig {
 	c := &r.config
 	return leadershipConfig{
@@ -123,7 +123,7 @@ func (r *Replica) leadershipConfig() leadershipConfig {
 		},
 		applied: &r.state.term,
 		propose: func(term uint64, version byte) {
-			// The stamp is not above cluster time, so that no lease ends.
+			// The stamp does not exceed cluster time, so no lease ends.
 			stamp, offset := r.machine.Clock()
 			entry := protocol.NewEntry(nil, version, stamp, offset, c.EntryLimits)
 			if c.Secret != nil {
@@ -140,13 +140,12 @@ func (r *Replica) leadershipConfig() leadershipConfig {
 	}
 }
 
-// isMember reports whether conn comes from the other member of that ID.
+// isMember reports whether conn belongs to another member, that with the ID.
 func (r *Replica) isMember(conn net.Conn, id string) bool {
 	return wire.MayBe(conn, id) && id != r.config.ID && r.node.Configuration().Has(id)
 }
 
-// statusMessage is the status message for followers. With each the leader also checks whether the followers make
-// progress.
+// statusMessage returns the status message for followers. It also checks whether the followers make progress.
 func (r *Replica) statusMessage() forward.Status {
 	if l := r.serving.Load(); l != nil {
 		r.node.CheckProgress(l.term)
@@ -164,7 +163,7 @@ func (r *Replica) statusMessage() forward.Status {
 	return b
 }
 
-// waitingConfig is what waiting is handed.
+// waitingConfig configures waiting.
 func (r *Replica) waitingConfig() waitingConfig {
 	return waitingConfig{
 		origin: r.origin, machine: r.machine, serving: &r.serving, absentAfter: r.config.AbsentAfter,
@@ -178,7 +177,7 @@ func (r *Replica) waitingConfig() waitingConfig {
 	}
 }
 
-// sessionsCluster is what is handed to those who look after clients that wait or have sessions.
+// sessionsCluster has the functions of the cluster for package sessions.
 func (r *Replica) sessionsCluster() sessions.Cluster {
 	return sessions.Cluster{
 		Propose: func(body []byte, count int) error {
@@ -224,13 +223,13 @@ func (r *Replica) nodeConfig() raftnode.Config {
 	}
 }
 
-// propose gives an entry to raft. leaderTerm.inFlight leaves out uncounted entries, as this node
-// may serve already when such an entry is applied.
+// propose passes an entry to raft. leaderTerm.inFlight leaves out uncounted entries, since this node may serve before
+// such an entry is applied.
 func (r *Replica) propose(term uint64, entry []byte, flags ...byte) {
 	r.node.Propose(term, entry, flags...)
 }
 
-// stateEvents hands the events of an entry to the waiting clients, to the renewer and to the node.
+// stateEvents passes the events of an entry to the waiting clients, to the renewer and to the node.
 func (r *Replica) stateEvents(events []event.Event) {
 	r.waiting.events(events)
 	r.waiting.clients.Renewer.Events(events)
@@ -242,12 +241,12 @@ func (r *Replica) stateEvents(events []event.Event) {
 	r.config.OnStateEvents(events)
 }
 
-// resync hands the clients that wait or have sessions a state that a snapshot brought.
+// resync tells the waiting clients and the sessions that a snapshot has replaced the state.
 func (r *Replica) resync() {
 	r.waiting.clients.Restored(r.machine.KeptSessions)
 }
 
-// committed is as far as this node knows; nothing is known while the node is opened.
+// committed returns the commit index as far as this node knows it. It is unknown while the node is being opened.
 func (r *Replica) committed() (index uint64, known bool) {
 	n := r.opened.Load()
 	if n == nil {
@@ -256,18 +255,18 @@ func (r *Replica) committed() (index uint64, known bool) {
 	return n.Committed(), true
 }
 
-// reconfigured is called by raft after the members changed.
+// reconfigured is called by raft after a change of the members.
 func (r *Replica) reconfigured() {
 	conf := r.node.Configuration()
 	r.addresses.follow(conf, r.self())
 	r.fromFollowers.Cut(conf.Has)
 	r.census.follow(conf)
 	r.leaders.moved(r.addresses.all())
-	notify(r.proposer.wake) // a member that held the version of the cluster back may be gone
+	notify(r.proposer.wake) // a member that could not use a newer version may be gone
 	r.config.OnConfiguration()
 }
 
-// superseded ends the node.
+// superseded stops the node, since a later incarnation of it exists.
 func (r *Replica) superseded(known uint64) {
 	r.fail(incarnation.Superseded("the log", known, r.config.Stores.Lineage))
 }

@@ -5,27 +5,27 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// The state machine runs as much of a batch as the budgets of batch and entry have room for, and
-// surely not the rest. The rest is proposed again in the same pending, as another batch behind all
-// that waits, so connections take turns. The rest goes in pieces: first of one request, then of
-// more as more fit. In one piece, a long pipeline would stand in the log as often as there are requests.
+// The state machine runs as much of a batch as the budgets of batch and entry allow. The rest has surely not run. It is
+// proposed again in the same pending, as another batch at the end of the queue, so connections take turns. The rest is
+// cut into pieces: first of one request, then of more as more fit. Re-proposing the whole rest each time would write a
+// long pipeline to the log once per request.
 
-// piece is what of a pending's batch is proposed at present.
+// piece is the part of a pending's batch that is proposed now.
 type piece struct {
 	forward.Batch
 	from     int // where the piece's body begins in the batch's body
-	answered int // requests of the batch that have replies
-	ran      int // how many of them came last
+	answered int // the requests of the batch that have replies
+	ran      int // the requests that ran in the last piece
 }
 
-// whole is a piece of all of b.
+// whole returns the piece of all of b.
 func whole(b *Batch) piece {
 	return piece{Batch: forward.Batch{
 		Body: b.Body, Count: b.Count, Hints: b.Hints, Census: b.Census, Work: b.estimate(),
 	}}
 }
 
-// take notes the replies to the piece that was proposed, and reports whether b has all now.
+// take stores the replies to the proposed piece, and reports whether b has all replies.
 func (p *piece) take(b *Batch, replies []protocol.Value) bool {
 	if p.answered == 0 {
 		b.Replies = replies
@@ -36,7 +36,7 @@ func (p *piece) take(b *Batch, replies []protocol.Value) bool {
 	return p.answered >= b.Count
 }
 
-// next makes p the piece of b that follows what was run.
+// next makes p the piece of b after the requests that have run.
 func (p *piece) next(b *Batch) {
 	p.from += protocol.BodyLen(b.Body[p.from:], p.ran)
 	rest := b.Body[p.from:]
@@ -45,7 +45,7 @@ func (p *piece) next(b *Batch) {
 	p.Work = b.estimate() / int64(b.Count) * int64(p.Count)
 }
 
-// fill answers the requests of b without a reply with err. It returns nil if b has a true reply.
+// fill replies with err to the requests of b that have no reply. It returns nil if b has a true reply.
 func (p *piece) fill(b *Batch, err error) error {
 	row, is := err.(*protocol.Error)
 	if p.answered == 0 || !is {

@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	// maxInFlight is how many entries may be in flight at once where the other nodes are far away
-	// ([raftnode.FarAway]): one after each maxInFlight-th of a round trip. Elsewhere a single entry is in flight: the
-	// leader's disk works beside the followers' disks anyway (raftnode/parallel_log.go), so a second would hide no
-	// delay, and only make entries smaller and more. One more may be in flight: see apartFrom.
+	// maxInFlight bounds the entries in flight if the other nodes are far away ([raftnode.FarAway]); the interval is then
+	// the maxInFlight-th part of a round trip. Otherwise one entry is in flight: the leader writes to its disk while the
+	// followers do (raftnode/parallel_log.go), so a second one would hide no delay, and make the entries smaller. One more
+	// entry may be in flight: see apartFrom.
 	maxInFlight = 16
-	// aloneFrom is the size of an entry from which on no later step proposes one beside it.
+	// aloneFrom is the size from which an entry is alone in flight.
 	aloneFrom = 64 << 10
-	// apartFrom is the work of large batches from which on the small batches that wait have an entry of their own, right
-	// before. Else they would be answered, and told of what they caused, when the large ones have run.
+	// apartFrom is the work of large batches from which the small batches have an entry of their own before them. They
+	// would otherwise get their replies, and the events that they cause, only after the large batches have run.
 	apartFrom = 1 << 20
 )
 
-// proposer turns what waits into log entries, while this node leads. The proposer runs on a single
-// goroutine: everything that came while an entry was in flight goes into the next.
+// proposer makes log entries of waiting batches while this node leads. It runs on one goroutine: all batches that
+// arrive while an entry is in flight go into the next.
 type proposer struct {
 	proposerConfig
-	// held has a word while an entry is made and given to raft, and during a transfer of leadership.
+	// held is full while an entry is made and passed to raft, and during a transfer of the leadership.
 	held chan struct{}
 
-	waiting [2]forward.Span // what is in the sources for the next entry
-	first   int             // whose batches go first into the next entry
-	turn    int             // whose large batches have room first
+	waiting [2]forward.Span // the batches of the sources for the next entry
+	first   int             // the source that comes first in the next entry
+	turn    int             // the source whose large batches have room first
 	entry   *entryBuilder
 	delay   *refusalDelay
-	alone   bool        // an entry of the last step is to be alone in flight
+	alone   bool        // an entry of the last step must be alone in flight
 	room    *time.Timer // wakes the proposer when another entry may follow
 }
 
-// proposerConfig is what the proposer is handed.
+// proposerConfig has the functions and values that the proposer needs.
 type proposerConfig struct {
 	serving *atomic.Pointer[leaderTerm]
 	sources [2]source
-	wake    chan struct{}                           // something waits that can be taken
+	wake    chan struct{}                           // signals that a source may have batches
 	isNoop  func(body string, nowMillis int64) bool // [fsm.Machine.IsNoop]
-	// version is the newest version that entries may have, if that is above the version given. raised is called when an
-	// entry raises it.
+	// version returns the newest version that entries may have, if it is above the argument. raised is called when an
+	// entry raises the version.
 	version func(above byte) byte
 	raised  func(from, to byte)
-	// propose gives an entry to raft; proposed is called when the first is on its way.
+	// propose passes an entry to raft. proposed is called after the first one was sent.
 	propose  func(term uint64, entry []byte, flags ...byte)
 	proposed func()
 	took     func(time.Duration) // Config.OnEntry
-	// roundTrip is that to the nearest majority; 0: not known.
+	// roundTrip returns the round trip to the nearest majority, or 0 if it is unknown.
 	roundTrip func() time.Duration
 	limits    protocol.EntryLimits
 }
@@ -85,7 +85,7 @@ func (p *proposer) run(ctx context.Context) error {
 	}
 }
 
-// hold keeps everything from being proposed until release.
+// hold stops all proposals until release.
 func (p *proposer) hold(ctx context.Context) error {
 	select {
 	case p.held <- struct{}{}:
@@ -100,7 +100,7 @@ func (p *proposer) hold(ctx context.Context) error {
 
 func (p *proposer) release() { <-p.held }
 
-// want asks for an entry that brings cluster time to stampMillis, a reading of l's clock.
+// want requests an entry that brings cluster time to stampMillis, a reading of l's clock.
 func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 	for {
 		old := l.wanted.Load()
@@ -114,8 +114,8 @@ func (p *proposer) want(l *leaderTerm, stampMillis int64) {
 	}
 }
 
-// step proposes an entry, or two, and reports whether there was an entry to propose. Everything that makes a
-// later call succeed sends a wake.
+// step proposes an entry, or two, and reports whether there was one to propose. A wake follows everything that makes a
+// later call succeed.
 func (p *proposer) step() bool {
 	l := p.serving.Load()
 	if l == nil {
@@ -129,8 +129,8 @@ func (p *proposer) step() bool {
 		return false
 	}
 	some, work := p.look(l)
-	// The clock is read after the sources have named the batches for the entries, and before the
-	// batches are taken: no batch gets a stamp from before its arrival.
+	// The clock is read after the batches of the entries were chosen, and before they are taken. So no batch has a stamp
+	// from before its arrival.
 	stamp, offset := l.clock.read()
 	version := max(l.version, p.version(l.version))
 	wanted := l.wanted.Load() > l.stamped || version > l.version
@@ -151,13 +151,13 @@ func (p *proposer) step() bool {
 		begin()
 	}
 	if !p.gather(l, true) && stamp <= l.stamped && version == l.version {
-		return apart // all that waited has been answered meanwhile
+		return apart // all chosen batches have timed out or were answered meanwhile
 	}
 	p.send(l, version, stamp, useful, work)
 	return true
 }
 
-// send gives the entry to raft. Work is that of its large batches.
+// send passes the entry to raft. work is the work of its large batches.
 func (p *proposer) send(l *leaderTerm, version byte, stamp int64, useful bool, work int64) {
 	entry, flags := p.entry.end()
 	if version > l.version {
@@ -175,8 +175,8 @@ func (p *proposer) send(l *leaderTerm, version byte, stamp int64, useful bool, w
 	p.propose(l.term, entry, flags...)
 }
 
-// mayFollow reports whether an entry may be proposed beside n that are in flight. If it may later, the proposer is
-// woken then; else when one of them lands.
+// mayFollow reports whether an entry may be proposed while n are in flight. If not, the proposer is woken when it may,
+// or when one of them is applied.
 func (p *proposer) mayFollow(l *leaderTerm, n int32) bool {
 	trip := p.roundTrip()
 	if trip < raftnode.FarAway || n >= maxInFlight || p.alone {
@@ -189,9 +189,10 @@ func (p *proposer) mayFollow(l *leaderTerm, n int32) bool {
 	return wait <= 0
 }
 
-// look finds what waits, and reports whether there is any, and the work of the large batches among it. Far away, no large
-// batch follows others in flight with the work of a round trip and of an entry, which keep the state machines busy. Below
-// that the first goes in any case: the room that it needs may never come while the other source fills what there is.
+// look reports whether batches wait, and returns the work of the large ones among them. If the other nodes are far
+// away, a large batch waits while the work in flight exceeds that of a round trip and of an entry, which keeps the
+// state machines busy. Below that the first is admitted in any case: otherwise the other source could use up its room
+// forever.
 func (p *proposer) look(l *leaderTerm) (some bool, work int64) {
 	trip, inFlight := p.roundTrip().Nanoseconds(), l.work.Load()
 	room := min(max(entryWork, trip), maxEntryWork)
@@ -207,8 +208,8 @@ func (p *proposer) look(l *leaderTerm) (some bool, work int64) {
 	return some, work
 }
 
-// gather moves the batches that wait, all or the small ones, into the entry until it is full, and reports whether there
-// were any. The sources take turns in going first.
+// gather adds waiting batches, all or only the small ones, to the entry until it is full, and reports whether there
+// were any. The sources alternate in coming first.
 func (p *proposer) gather(l *leaderTerm, all bool) bool {
 	for _, i := range [...]int{p.first, 1 - p.first} {
 		until := p.waiting[i].Large
@@ -220,13 +221,13 @@ func (p *proposer) gather(l *leaderTerm, all bool) bool {
 	return p.entry.some()
 }
 
-// landed is told that an entry of term was applied.
+// landed is called after an entry of term was applied.
 func (p *proposer) landed(term uint64) {
 	l := p.serving.Load()
 	if l == nil || l.term != term {
 		return
 	}
-	// An entry that was proposed before this node served anew, in the same term, may find none in flight.
+	// serveAnew may have reset inFlight since the proposal of this entry, in the same term.
 	if l.inFlight.Load() > 0 {
 		now := time.Now()
 		if took := now.Sub(l.land()); p.took != nil {

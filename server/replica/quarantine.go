@@ -10,7 +10,7 @@ import (
 )
 
 // ProposeCheck has every member capture its state at one index of the log: see [Config.OnCapture]. It reports whether
-// this node leads a cluster that does so. The entry may get lost with the leadership.
+// this node leads, in a cluster whose version has such entries. The entry may be lost with the leadership.
 func (r *Replica) ProposeCheck() bool {
 	l, version := r.serving.Load(), r.Version()
 	if l == nil {
@@ -21,11 +21,11 @@ func (r *Replica) ProposeCheck() bool {
 	return true
 }
 
-// Reached is the index of the newest entry that is in this node's state.
+// Reached returns the index of the newest entry in this node's state.
 func (r *Replica) Reached() uint64 { return r.state.index.load() }
 
-// Quarantine keeps a node whose state differs from the other members' from harm: its state stands still, it answers
-// nothing from it and takes no commands, and it leads no more. It goes on to store the log and to vote.
+// Quarantine isolates a node whose state differs from the other members'. It does not apply entries, execute commands
+// or lead any more. It still stores the log and votes.
 func (r *Replica) Quarantine() {
 	r.node.Quarantine()
 	r.leadership.poke()
@@ -41,12 +41,13 @@ func (r *Replica) Release() error {
 // Quarantined reports whether the node is in quarantine, and whether its state is still the one that differs.
 func (r *Replica) Quarantined() (on, frozen bool) { return r.node.Quarantined() }
 
-// ReplaceState puts the committed state of another member in the place of this node's.
+// ReplaceState replaces this node's state by the committed state of another member.
 func (r *Replica) ReplaceState(ctx context.Context, snapshot store.Snapshot, state io.Reader) error {
 	return r.node.ReplaceState(ctx, snapshot, state)
 }
 
-// Corrupt makes this node's state differ from the other members', for tests: it applies requests that are in no log.
+// Corrupt makes this node's state differ from the other members', for tests. It applies requests that are not in the
+// log.
 func (r *Replica) Corrupt(body []byte) error {
 	r.state.digesting.Lock()
 	defer r.state.digesting.Unlock()
@@ -56,7 +57,7 @@ func (r *Replica) Corrupt(body []byte) error {
 	return r.machine.Apply(entry.Bytes(), noSink{})
 }
 
-// noSink takes nothing.
+// noSink drops all replies and events.
 type noSink struct{}
 
 func (noSink) Wanted(protocol.Incarnation, uint64) bool                  { return false }

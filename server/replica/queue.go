@@ -12,82 +12,79 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// queue holds the batches that wait on this node, in the order of their numbers.
+// queue has the batches that wait on this node, in the order of their numbers.
 //
-// One queue is for writes: the number is the batch's sequence in this node's session, and low is
-// the session's low-water mark. Another is for reads that wait for a leader elsewhere: there the
-// number only pairs replies with batches.
+// One queue is for writes: the number is the batch's sequence in this node's session, and low is the low-water mark of
+// the session. Another queue is for reads that wait for another leader: there a number only pairs replies with batches.
 //
-// A consumer (the proposer, or the link to the leader) takes batches between cursor and next, in
-// order. A batch that was taken stays in the queue until the reply is there. When the consumer dies
-// the next consumer takes the batch again: a failover rewinds the cursor, and does no more.
+// A consumer (the proposer, or the link to the leader) takes batches between cursor and next, in order. A batch stays
+// in the queue until it has its reply. If the consumer dies, the next one takes the batch again: a failover only
+// rewinds the cursor.
 //
-// A batch that has replies for the first requests only, because the rest was more work than the
-// entry had room for, goes to the end of the queue, with what is left: see piece.go.
+// If the work of a batch exceeds the room of an entry, the rest of the batch moves to the end of the queue: see
+// piece.go.
 //
 // Large batches wait in turns, without numbers, until the consumer has room for some of them: see admit. Small batches
 // pass them, and are taken in the order of arrival.
 //
-// Invariant: low <= cursor <= next; ring holds exactly the batches with numbers, all in [low, next);
-// when it holds any, one is at low.
+// Invariant: low <= cursor <= next. ring has exactly the batches with numbers, all in [low, next). If it is not empty,
+// a batch is at low.
 type queue struct {
-	origin               protocol.Incarnation // this node's session
+	origin               protocol.Incarnation // the session of this node
 	maxBatches, maxBytes int
-	// inTime is how much of a batch's time must be left for another proposal.
+	// inTime is the time that a batch must have left for another proposal.
 	inTime time.Duration
 
 	mu      sync.Mutex
-	ring    []*pending // length is a power of two; a batch is at its number modulo the length
+	ring    []*pending // its length is a power of two; the index of a batch is its number modulo the length
 	low     uint64
 	cursor  uint64
 	next    uint64
-	batches int // in the ring
-	bytes   int // of them
+	batches int // the batches in the ring
+	bytes   int // their bytes
 	turns   turns
 	// admitted is the work of the large batches in the ring, and lastAdmitted the number of the newest.
 	admitted     int64
 	lastAdmitted uint64
-	// doubtful is the newest batch that was answered with an error after the link had taken it as a large one. While its
-	// number may still be applied, no later batch of this node may pass it on the leader.
+	// doubtful is the number of the newest batch that got an error after the link had taken it as a large one. While it
+	// may still be applied, no later batch of this node may pass it on the leader.
 	doubtful uint64
-	// consumer takes batches, and is nil while there is none. A word on wake says that there are
-	// more.
+	// consumer takes batches. It is nil if there is none. wake signals more batches.
 	consumer any
 	wake     chan<- struct{}
-	// unanswered is since when the link, as consumer, has had no answer to anything that it took; zero: it waits for none.
-	// It says nothing while there is no consumer.
-	// Batches that run out of time answer nothing. After patience, unless it is 0, the link gets no more batches.
+	// unanswered is the time since which the link, as consumer, has had no answer to the batches that it took. It is zero
+	// if there are none, and has no meaning without a consumer. A timeout of a batch is no answer. After patience, unless
+	// that is 0, the link gets no more batches.
 	unanswered time.Time
 	patience   time.Duration
-	// running is the number of the batch that the state machine is running or ran last; 0: another node's. That batch does
-	// not run out of time: it is committed, its budget bounds the run, and its reply follows.
+	// running is the number of this node's batch that the state machine is running or ran last, or 0. Such a batch does
+	// not time out: it is committed, its budget bounds the run, and its reply follows.
 	running atomic.Uint64
-	refuse  error // what new batches are answered, if not nil
-	closed  bool  // refuse stays
-	// emptied is closed when no batch waits any more; nil while no caller waits for this.
+	refuse  error // the error for new batches, or nil
+	closed  bool  // refuse is final
+	// emptied is closed when the queue is empty. It is nil if no caller waits for that.
 	emptied chan struct{}
 
-	poke func() // something waits, and has a time limit
+	poke func() // called after a batch with a time limit was added
 	pool sync.Pool
 }
 
-// pending is one waiting batch.
+// pending is a waiting batch.
 type pending struct {
 	batch    *Batch
 	piece    piece
 	deadline time.Time
-	large    bool  // it takes a turn
-	waits    bool  // for its turn, without a number
+	large    bool  // the batch takes a turn
+	waits    bool  // the batch waits for its turn, and has no number
 	turn     int64 // see turns
 	since    time.Time
-	// handed is set once a consumer took the batch: from then on "surely not applied" cannot be
-	// said of the batch.
+	// handed is set once a consumer has taken the batch. The outcome "surely not applied" is then impossible.
 	handed bool
 	err    error
 	done   chan struct{}
 }
 
-// maxSpan bounds next-low: a single batch that hangs must not make the ring grow for ever.
+// maxSpan bounds next-low, so that a single batch that hangs does not make the ring grow forever.
 const maxSpan = 1 << 20
 
 func newQueue(origin protocol.Incarnation, l Limits, poke func()) *queue {
@@ -100,7 +97,7 @@ func newQueue(origin protocol.Incarnation, l Limits, poke func()) *queue {
 	}
 }
 
-// run puts b into the queue and waits until b is answered, at the deadline at the latest.
+// run adds b to the queue, and waits until b has replies or an error, but not after the deadline.
 func (q *queue) run(b *Batch, deadline time.Time) error {
 	s := q.pool.Get().(*pending)
 	s.batch, s.piece, s.handed, s.large, s.err, s.deadline = b, whole(b), false, false, nil, deadline
@@ -109,7 +106,7 @@ func (q *queue) run(b *Batch, deadline time.Time) error {
 	}
 	<-s.done
 	err := s.err
-	b.Number = s.piece.Seq // of the last piece, which was applied after the others
+	b.Number = s.piece.Seq // of the last piece, which is applied last
 	s.batch, s.piece = nil, piece{}
 	q.pool.Put(s)
 	return err
@@ -138,20 +135,20 @@ func (q *queue) add(s *pending) error {
 	return nil
 }
 
-// isLarge reports whether what is proposed of s takes a turn.
+// isLarge reports whether the current piece of s takes a turn.
 func (s *pending) isLarge() bool {
 	s.large = s.piece.Work >= fsm.MuchWork && !s.batch.Duty
 	return s.large
 }
 
-// fits reports whether the ring has room for s. An empty one has.
+// fits reports whether the ring has room for s. An empty ring has room for any batch.
 func (q *queue) fits(s *pending) bool {
 	return q.batches < q.maxBatches && q.next-q.low < maxSpan &&
 		(q.batches == 0 || q.bytes+len(s.batch.Body) <= q.maxBytes)
 }
 
-// admit gives numbers to the large batches whose turn it is, as far as their work fits into room; with any, to the
-// first in any case. It returns their work.
+// admit numbers the next large batches in turn, as far as their work fits into room. If any is set, the first is
+// numbered in any case. admit returns their work.
 func (q *queue) admit(room int64, any bool) (work int64) {
 	if q.turns.empty() {
 		return 0
@@ -169,7 +166,7 @@ func (q *queue) admit(room int64, any bool) (work int64) {
 	}
 }
 
-// number gives s the next number, and puts it into the ring.
+// number gives s the next number, and adds it to the ring.
 func (q *queue) number(s *pending) {
 	if q.next-q.low == uint64(len(q.ring)) {
 		q.grow()
@@ -194,8 +191,8 @@ func (q *queue) grow() {
 	}
 }
 
-// Take hands all waiting batches to consumer, see take, unless consumer gets no answers any more: what stays here is
-// surely not applied, and what would stand behind lost packets might be.
+// Take passes all waiting batches to consumer: see take. If consumer gets no answers any more, Take passes none:
+// batches that stay here are surely not applied, while the outcome of those behind lost packets would be unknown.
 func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -206,13 +203,14 @@ func (q *queue) Take(consumer any, visit func(*forward.Batch) bool) {
 	if q.patience > 0 && !q.unanswered.IsZero() && now.Sub(q.unanswered) >= q.patience {
 		return
 	}
-	q.admit(2*entryWork-q.admitted, q.admitted == 0) // the present entry, and the next
+	q.admit(2*entryWork-q.admitted, q.admitted == 0) // for the present entry, and the next
 	if q.takeBelow(math.MaxUint64, visit) && q.unanswered.IsZero() {
 		q.unanswered = now
 	}
 }
 
-// Unanswered is how long consumer, a link, has waited for an answer to anything that it took; 0: it waits for none.
+// Unanswered returns how long consumer, a link, has waited for an answer to the batches that it took, or 0 if it waits
+// for none.
 func (q *queue) Unanswered(consumer any) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -222,12 +220,12 @@ func (q *queue) Unanswered(consumer any) time.Duration {
 	return time.Since(q.unanswered)
 }
 
-// answered notes that the link gets answers: the batch of that number, or a later one, was taken.
+// answered records that the leader took the batch with this number, or a later one.
 func (q *queue) answered() {
 	switch {
 	case q.unanswered.IsZero():
 		return
-	case q.low < q.cursor: // more was taken, and waits
+	case q.low < q.cursor: // more batches were taken, and wait
 		q.unanswered = time.Now()
 	default:
 		q.unanswered = time.Time{}
@@ -237,9 +235,8 @@ func (q *queue) answered() {
 	}
 }
 
-// take hands the waiting batches below limit to consumer alone, in order, until visit returns false
-// for a batch, which stays for the next time. visit is called while the queue is locked and must
-// not keep the batch. Another consumer gets nothing.
+// take passes the waiting batches below limit to consumer, in order, until visit returns false for a batch, which
+// stays. visit is called while the queue is locked, and must not keep the batch. Any other consumer gets nothing.
 func (q *queue) take(consumer any, limit uint64, visit func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -248,7 +245,7 @@ func (q *queue) take(consumer any, limit uint64, visit func(*forward.Batch) bool
 	}
 }
 
-// takeBelow reports whether any batch was taken.
+// takeBelow reports whether it has passed on a batch.
 func (q *queue) takeBelow(limit uint64, visit func(*forward.Batch) bool) (taken bool) {
 	for ; q.cursor < min(limit, q.next); q.cursor++ {
 		s := *q.at(q.cursor)
@@ -265,8 +262,8 @@ func (q *queue) takeBelow(limit uint64, visit func(*forward.Batch) bool) (taken 
 	return taken
 }
 
-// waiting returns what consumer finds to take, after it has admitted large batches: see admit. While earlier ones are
-// not taken it admits none.
+// waiting returns the batches that consumer can take, after it has admitted large ones: see admit. It admits none while
+// earlier ones are not taken.
 func (q *queue) waiting(consumer any, room int64, any bool) (w forward.Span) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -281,8 +278,8 @@ func (q *queue) waiting(consumer any, room int64, any bool) (w forward.Span) {
 	return w
 }
 
-// scan shows consumer the bodies of the batches with the numbers from to until that consumer would
-// take, until see returns false. See is called while the queue is locked and must not keep a body.
+// scan passes the batches with the numbers from to until, as far as consumer would take them, to see, until see returns
+// false. see is called while the queue is locked, and must not keep a body.
 func (q *queue) scan(consumer any, from, until uint64, see func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -296,7 +293,7 @@ func (q *queue) scan(consumer any, from, until uint64, see func(*forward.Batch) 
 	}
 }
 
-// Attach makes consumer the one that takes batches, from the first that waits.
+// Attach sets the consumer. It takes batches from the first that waits.
 func (q *queue) Attach(consumer any, wake chan<- struct{}) {
 	q.mu.Lock()
 	q.consumer, q.wake, q.cursor, q.unanswered = consumer, wake, q.low, time.Time{}
@@ -313,8 +310,7 @@ func (q *queue) Detach(consumer any) {
 	}
 }
 
-// divert has all that waits, and from now on all that comes, answered with err.
-// A nil err ends that.
+// divert answers all waiting and new batches with err. A nil err ends that.
 func (q *queue) divert(err error) {
 	q.mu.Lock()
 	if !q.closed {
@@ -326,7 +322,7 @@ func (q *queue) divert(err error) {
 	}
 }
 
-// Has reports whether the batch still waits.
+// Has reports whether the batch is waiting.
 func (q *queue) Has(number uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -340,7 +336,7 @@ func (q *queue) find(number uint64) *pending {
 	return *q.at(number)
 }
 
-// numbers returns the numbers of all batches that wait.
+// numbers returns the numbers of all waiting batches.
 func (q *queue) numbers() []uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -353,7 +349,7 @@ func (q *queue) numbers() []uint64 {
 	return ns
 }
 
-// Complete answers batches, and passes over batches that no longer wait.
+// Complete answers batches. It ignores batches that do not wait any more.
 func (q *queue) Complete(cs []forward.Completion) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -380,7 +376,7 @@ func (q *queue) Complete(cs []forward.Completion) {
 	}
 }
 
-// finish takes s, which has a number, out of the queue, and answers it. The caller trims.
+// finish removes s, which has a number, and answers it. The caller trims.
 func (q *queue) finish(s *pending, err error) {
 	if err != nil && s.handed && s.piece.Large {
 		q.doubtful = max(q.doubtful, s.piece.Seq)
@@ -389,7 +385,7 @@ func (q *queue) finish(s *pending, err error) {
 	q.answer(s, err)
 }
 
-// leaveRing takes s out of the ring.
+// leaveRing removes s from the ring.
 func (q *queue) leaveRing(s *pending) {
 	*q.at(s.piece.Seq) = nil
 	q.batches--
@@ -402,7 +398,7 @@ func (q *queue) leaveRing(s *pending) {
 	}
 }
 
-// answer wakes the goroutine in run. s is neither in the ring nor in turns any more.
+// answer wakes the goroutine in run. s is in neither the ring nor turns any more.
 func (q *queue) answer(s *pending, err error) {
 	if err != nil {
 		err = s.piece.fill(s.batch, err)
@@ -415,7 +411,7 @@ func (q *queue) answer(s *pending, err error) {
 	s.done <- struct{}{}
 }
 
-// trim restores the invariant that the batch at low waits.
+// trim restores the invariant that there is a batch at low.
 func (q *queue) trim() {
 	for q.low < q.next && *q.at(q.low) == nil {
 		q.low++
@@ -440,7 +436,7 @@ func (q *queue) each(answer func(s *pending) error) {
 	q.trim()
 }
 
-// expire answers what has waited for too long.
+// expire answers the batches whose time limit has passed.
 func (q *queue) expire(now time.Time) {
 	q.each(func(s *pending) error {
 		switch {
@@ -453,7 +449,7 @@ func (q *queue) expire(now time.Time) {
 	})
 }
 
-// empty reports whether nothing waits.
+// empty reports whether no batch waits.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -462,7 +458,8 @@ func (q *queue) empty() bool {
 
 func (q *queue) isEmpty() bool { return q.batches == 0 && q.turns.empty() }
 
-// outcome is the answer for a batch that gets no reply: surely, when no consumer ever took it.
+// outcome returns the error for a batch without replies: ErrUncertain if it has writes and a consumer has taken it,
+// otherwise none.
 func (s *pending) outcome(none *protocol.Error) error {
 	if s.handed && s.batch.Write {
 		return protocol.ErrUncertain
@@ -470,7 +467,7 @@ func (s *pending) outcome(none *protocol.Error) error {
 	return none
 }
 
-// close answers everything and refuses whatever comes.
+// close answers all batches, and refuses new ones.
 func (q *queue) close(none *protocol.Error) {
 	q.mu.Lock()
 	q.refuse, q.closed = none, true
@@ -486,7 +483,7 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// drained waits until nothing waits in the queue, or ctx ends.
+// drained waits until no batch waits, or ctx ends.
 func (q *queue) drained(ctx context.Context) {
 	q.mu.Lock()
 	if q.isEmpty() {
@@ -504,13 +501,13 @@ func (q *queue) drained(ctx context.Context) {
 	}
 }
 
-// again has the rest of ps proposed: first pieces whose turn did not come.
+// again proposes the rest of ps: first the pieces that were not tried.
 func (q *queue) again(ps []*pending) {
 	now := time.Now()
 	for _, ran := range [...]bool{false, true} {
 		for i, s := range ps {
 			if s != nil && s.piece.ran > 0 == ran {
-				ps[i] = nil // the waiter owns a piece that has ended
+				ps[i] = nil // a piece that has ended belongs to the waiter
 				q.requeue(s, now)
 			}
 		}
@@ -520,7 +517,7 @@ func (q *queue) again(ps []*pending) {
 	}
 }
 
-// requeue puts s behind all that waits, if there is time.
+// requeue moves s to the end of the queue, if there is time.
 func (q *queue) requeue(s *pending, now time.Time) {
 	switch {
 	case q.refuse != nil:

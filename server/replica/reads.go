@@ -10,26 +10,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// reader answers reads: on the leader from the state, elsewhere by forwarding them.
+// reader executes reads: on the leader from the state, on other nodes by forwarding.
 type reader struct {
 	serving   *atomic.Pointer[leaderTerm]
 	serves    *gate  // open while serving is not nil
-	elsewhere *queue // reads that wait for a leader elsewhere
+	elsewhere *queue // reads that wait for another leader
 	rounds    *rounds
 	writes    *queue
 	machine   fsm.Machine
-	stamps    *watermark // cluster time, as applied
-	// want asks for an entry that brings cluster time to stampMillis.
+	stamps    *watermark // cluster time of the applied entries
+	// want requests an entry that brings cluster time to stampMillis.
 	want func(l *leaderTerm, stampMillis int64)
-	// census asks all nodes on behalf of this one.
+	// census asks all nodes for this one.
 	census func(question string, deadline time.Time) ([]protocol.Value, error)
-	long   chan struct{} // has room for a single read that takes long
-	// room is the memory that the replies of a batch may take before the rest has to be read again, behind other readers.
+	long   chan struct{} // has room for one long read
+	// room bounds the memory of the replies of a batch. The rest is read again after other readers.
 	room   int
 	logger *slog.Logger
 }
 
-// read answers a batch of reads, on this node or on the leader.
+// read executes a batch of reads, on this node or on the leader.
 func (r *reader) read(b *Batch, deadline time.Time) error {
 	for {
 		err := r.readOnce(b, deadline)
@@ -58,8 +58,7 @@ func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 	return err
 }
 
-// readHere reads this node's state at the leader's time. The caller has
-// confirmed that this node leads.
+// readHere reads this node's state at the leader's time. The caller has confirmed that this node leads.
 func (r *reader) readHere(body string, count int, deadline time.Time) ([]protocol.Value, error) {
 	replies, rest, err := r.readSome(body, count, deadline, fsm.ReadShort)
 	if err == nil && rest != "" {
@@ -68,9 +67,8 @@ func (r *reader) readHere(body string, count int, deadline time.Time) ([]protoco
 	return replies, err
 }
 
-// readOn reads the rest of a batch that is more than a short read. Such batches take turns, a single batch at a time:
-// entries wait for reads, and reads for entries. A small request can have a large reply, so the replies of a batch that
-// takes turns have an end.
+// readOn reads the rest of a batch that exceeds a short read. Such batches take turns, one at a time, since entries
+// wait for reads, and reads for entries. A small request can have a large reply, so their replies are bounded.
 func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value,
 	error,
 ) {
@@ -96,7 +94,7 @@ func (r *reader) readOn(replies []protocol.Value, rest string, count int, deadli
 	return replies, nil
 }
 
-// withoutRoom answers the rest of a batch.
+// withoutRoom adds the error of the remaining requests of a batch.
 func withoutRoom(replies []protocol.Value, count int) []protocol.Value {
 	for len(replies) < count {
 		replies = append(replies, protocol.ErrNoRoom.Value())
@@ -104,7 +102,7 @@ func withoutRoom(replies []protocol.Value, count int) []protocol.Value {
 	return replies
 }
 
-// readSome reads what one call of the machine answers, and returns what is left of body.
+// readSome reads what one call of the machine allows, and returns the rest of body.
 func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.ReadClass) (replies []protocol.Value,
 	rest string, err error,
 ) {
@@ -112,7 +110,7 @@ func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.
 	if l == nil {
 		return nil, "", errReroute
 	}
-	// One instant for all tries: at a later one more may be due, as long as the log works off what ended together.
+	// All attempts have one time. At a later time more could be due, while entries still end what was due before.
 	stamp, offset := l.clock.read()
 	for {
 		replies, rest, due, err := r.machine.Read(body, count, stamp, offset, class)
@@ -124,20 +122,20 @@ func (r *reader) readSome(body string, count int, deadline time.Time, class fsm.
 			return replies, rest, nil
 		}
 		if applied, _ := r.machine.Clock(); applied >= stamp {
-			// Entries have left it for later, as much was due: an entry with the request in it runs that first.
+			// Entries have left the key for later, since much was due. An entry with the request ends the key first.
 			b := &Batch{Body: []byte(body), Count: count, Write: true}
 			err := r.writes.run(b, deadline)
 			return b.Replies, "", err
 		}
-		// A lease ends when the log says so. A key that the leader thinks is due is
-		// neither there nor gone until an entry with that stamp is applied.
+		// A lease ends in the log. If a key is due by the leader's clock, it neither exists nor is missing until an entry
+		// with that stamp is applied.
 		if err := r.reachStamp(l, stamp, deadline); err != nil {
 			return nil, "", err
 		}
 	}
 }
 
-// reachStamp has cluster time brought to stampMillis by the log.
+// reachStamp has the log bring cluster time to stampMillis.
 func (r *reader) reachStamp(l *leaderTerm, stampMillis int64, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
@@ -148,8 +146,7 @@ func (r *reader) reachStamp(l *leaderTerm, stampMillis int64, deadline time.Time
 // confirm is a leadership check that waits until this node serves.
 func (r *reader) confirm(ctx context.Context) error {
 	for r.serving.Load() == nil {
-		// Elected, and the first entry is not applied yet: that comes, or the
-		// link is shut.
+		// The node was elected, but its first entry is not applied yet, or the link is shut.
 		if err := r.serves.wait(ctx); err != nil {
 			return err
 		}

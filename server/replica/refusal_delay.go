@@ -8,38 +8,36 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// refusalDelay holds back entries of refusals alone, for a moment. A command that would only stand in line
-// counts as a refusal.
+// refusalDelay delays entries that have only refusals. A command that would only join a queue counts as a refusal.
 //
-// A poll for a held lock is a command that changes nothing, and an entry of such polls costs as
-// much as any other entry. On a contended lock a refused SET NX is usually in flight when the
-// release arrives, so the release waits for two entries. So it is with clients that come back to the line of a
-// lock: each asks again right after its release, and the next holder's release arrives a moment later. Therefore,
-// for a moment after a useful entry, such commands wait for the next useful batch. Without useful batches they
-// do not wait. Kafka's linger.ms and PostgreSQL's commit_delay hold back all writes; this delay
-// holds back commands that are in no hurry.
+// A poll for a held lock changes nothing, but an entry of polls costs as much as any other entry. On a contended lock,
+// a refused SET NX is usually in flight when the release arrives, so the release waits for two entries. Clients that
+// join the queue of a lock again right after their release have the same effect on the next holder's release. So for a
+// short time after a useful entry, such commands wait for the next useful batch. Without useful batches they do not
+// wait. Kafka's linger.ms and PostgreSQL's commit_delay delay all writes; this delay is only for commands that are not
+// urgent.
 type refusalDelay struct {
-	// isNoop asks the state machine about the request in a body: see [fsm.Machine.IsNoop].
+	// isNoop is [fsm.Machine.IsNoop].
 	isNoop func(body string, nowMillis int64) bool
-	most   time.Duration // after an entry that was of use; a timer may be late. Not above 0: no time
-	late   *time.Timer   // wakes the proposer when that time is over
+	most   time.Duration // the time after a useful entry; disabled if it is not above 0
+	late   *time.Timer   // wakes the proposer after that time
 
-	term *leaderTerm // whose batches these are
-	// useful: the entry that is in flight, or has just landed, has more than refusals.
+	term *leaderTerm // the leadership of these entries
+	// useful is set if the entry in flight, or the last one, has more than refusals.
 	useful bool
-	landed time.Time // when the last useful entry landed
-	holds  bool      // late is set
-	looked [2]uint64 // how far each source was looked at
-	// bodies are the batches under examination; others is set when there was a batch that is surely of use.
+	landed time.Time // the time at which the last useful entry was applied
+	holds  bool      // late is running
+	looked [2]uint64 // the number up to which each source was examined
+	// bodies has the batches to examine. others is set if there was a batch that is surely useful.
 	bodies []string
 	others bool
 	see    func(*forward.Batch) bool
 }
 
 const (
-	// mostRefusals is how many batches wait at most.
+	// mostRefusals bounds the batches that wait.
 	mostRefusals = 256
-	// maxRefusalBytes is the size of a body above which it is not looked at.
+	// maxRefusalBytes bounds the bodies that are examined.
 	maxRefusalBytes = 4 << 10
 )
 
@@ -48,7 +46,7 @@ func newRefusalDelay(
 ) *refusalDelay {
 	d := &refusalDelay{isNoop: isNoop, most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
 	d.late.Stop()
-	d.see = d.note // made once: each use of a method as a value would allocate
+	d.see = d.note // made once, since each method value would allocate
 	return d
 }
 
@@ -62,10 +60,10 @@ func (d *refusalDelay) land(l *leaderTerm) {
 	}
 }
 
-// left is how long refusals alone are still held back.
+// left returns how long refusals alone are still delayed.
 func (d *refusalDelay) left() time.Duration { return d.most - time.Since(d.landed) }
 
-// hold has the proposer woken when the time is over.
+// hold has the proposer woken after that time.
 func (d *refusalDelay) hold() {
 	if !d.holds {
 		d.holds = true
@@ -73,7 +71,7 @@ func (d *refusalDelay) hold() {
 	}
 }
 
-// propose is told that an entry is proposed.
+// propose is called when an entry is proposed.
 func (d *refusalDelay) propose(useful bool) {
 	d.useful = useful
 	if d.holds {
@@ -82,9 +80,9 @@ func (d *refusalDelay) propose(useful bool) {
 	}
 }
 
-// onlyRefusals reports whether every waiting batch would be refused, or would only stand in line. The answer is a
-// guess: the state at the time when the entry is applied decides. A key that is held stays held, unless
-// it expires, until an entry is proposed. So while batches are held back only new batches are examined.
+// onlyRefusals reports whether every waiting batch would be refused, or would only join a queue. It is a guess: the
+// state at which the entry is applied decides. Until an entry is proposed, a held key stays held, unless it expires. So
+// during a delay it examines only new batches.
 func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]forward.Span, nowMillis int64) bool {
 	count := uint64(0)
 	for _, w := range waiting {
@@ -98,7 +96,7 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]forward.Span
 		if d.holds {
 			from = max(from, d.looked[i])
 		}
-		// Mostly an early batch says no: so the search begins with few batches.
+		// The search begins with few batches, since mostly an early one is useful.
 		for n := uint64(1); from < until; n *= 2 {
 			to := min(until, from+n)
 			d.bodies, d.others = d.bodies[:0], false
@@ -115,7 +113,7 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]forward.Span
 	return true
 }
 
-// note sees a batch.
+// note examines a batch.
 func (d *refusalDelay) note(b *forward.Batch) bool {
 	if b.Hints&(protocol.CreateIfAbsent|protocol.MayWait) == 0 || len(b.Body) > maxRefusalBytes {
 		d.others = true
@@ -125,7 +123,7 @@ func (d *refusalDelay) note(b *forward.Batch) bool {
 	return true
 }
 
-// refused reports whether every batch that was seen would be refused, or would only stand in line.
+// refused reports whether every examined batch would be refused, or would only join a queue.
 func (d *refusalDelay) refused(nowMillis int64) bool {
 	defer clear(d.bodies)
 	return !d.others && !slices.ContainsFunc(d.bodies, func(body string) bool { return !d.isNoop(body, nowMillis) })

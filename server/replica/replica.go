@@ -10,15 +10,14 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// Replica is a member of the cluster. Comments at the types describe the parts, and doc.go the
-// goroutines.
+// Replica is a member of the cluster. The comments of the types describe the parts, and doc.go the goroutines.
 type Replica struct {
 	config  Config
-	origin  protocol.Incarnation // this node's session
+	origin  protocol.Incarnation // the session of this node
 	machine fsm.Machine
 	state   *state
 
-	// serving is the leadership that this node serves, or nil. Only the leadership sets serving.
+	// serving is the leadership under which this node serves, or nil. Only the leadership sets it.
 	serving    atomic.Pointer[leaderTerm]
 	leadership *leadership
 
@@ -32,7 +31,7 @@ type Replica struct {
 	commitInterest commitInterest
 }
 
-// traffic is what batches pass through.
+// traffic has the parts that batches pass through.
 type traffic struct {
 	writes        *queue
 	proposer      *proposer
@@ -46,20 +45,20 @@ type traffic struct {
 	fromFollowers *forward.Receiver
 }
 
-// termination is how the node ends.
+// termination has the state of the node's end.
 type termination struct {
 	ending  sync.Once
 	stopped chan struct{} // closed when the replica begins to stop
 	failed  chan error    // the reason to stop
 	ended   chan struct{} // closed when Run returns
 
-	opened atomic.Pointer[raftnode.Node] // nil while raft, which applies entries already, is opened
+	opened atomic.Pointer[raftnode.Node] // nil while raft is being opened, though it applies entries already
 }
 
-// stop begins the end.
+// stop begins the end of the replica.
 func (r *Replica) stop() { r.ending.Do(func() { close(r.stopped) }) }
 
-// fail ends the node because of err; only the first counts.
+// fail stops the node because of err. Only the first call counts.
 func (r *Replica) fail(err error) {
 	select {
 	case r.failed <- err:
@@ -70,16 +69,16 @@ func (r *Replica) fail(err error) {
 
 func (r *Replica) event(e Event) { r.config.OnEvent(e) }
 
-// commitInterest holds the reasons for this node to learn of commits at once. While there is a reason, this node
-// subscribes to the leader's commit notifications: see package raftnode.
+// commitInterest has the reasons for which this node must learn of commits at once. While there is one, it subscribes
+// to the leader's commit notifications: see package raftnode.
 type commitInterest struct {
 	mu sync.Mutex
-	// locking: clients of this node have used commands of native locks, and may have holds to lose.
+	// locking is set if clients of this node have used native locks, and may lose holds.
 	events, parked, locking bool
 	subscribe               func(yes bool)
 }
 
-// set notes whether a reason holds.
+// set sets whether a reason applies.
 func (c *commitInterest) set(reason *bool, holds bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// rounds are the leadership checks that reads wait for. At most a single check runs; reads that
-// come meanwhile share the next. So a read is answered only after a majority has confirmed this
-// leader at an instant after the read arrived.
+// rounds runs the leadership checks that reads wait for. At most one check runs at a time. Reads that arrive during a
+// check wait for the next. So a read is executed only after a majority has confirmed this leader at a time after the
+// read arrived.
 type rounds struct {
 	roundsConfig
 	wake chan struct{}
@@ -22,11 +22,11 @@ type rounds struct {
 	stopped bool
 }
 
-// roundsConfig is what rounds are handed.
+// roundsConfig has the functions and values that rounds needs.
 type roundsConfig struct {
 	serving *atomic.Pointer[leaderTerm]
-	within  time.Duration // how long a check may take
-	// begin, leads and reached are raft's and the state's.
+	within  time.Duration // the time limit of a check
+	// begin, leads and reached are functions of raft and of the state.
 	begin   func(term uint64) (confirmed *raftnode.Acknowledgement, index uint64)
 	leads   func(term uint64) bool
 	reached func(index uint64, gone, expired <-chan struct{}) error
@@ -42,8 +42,7 @@ func newRounds(c roundsConfig) *rounds {
 	return &rounds{roundsConfig: c, wake: make(chan struct{}, 1)}
 }
 
-// confirm returns nil when the state on this node is at least what the state was anywhere when
-// confirm was called.
+// confirm returns nil once the state of this node has all that the state of any node had when confirm was called.
 func (rs *rounds) confirm() error {
 	rs.mu.Lock()
 	if rs.stopped {
@@ -81,13 +80,13 @@ func (rs *rounds) run(ctx context.Context) error {
 		err := rs.check(ctx)
 		r.end(err)
 		if err == protocol.ErrNoLeader {
-			// Reads that came meanwhile have waited long enough, too.
+			// Reads that have arrived meanwhile have waited long enough, too.
 			rs.take().end(err)
 		}
 	}
 }
 
-// take takes the round that readers have been waiting for: new readers wait for another.
+// take takes the round that readers wait for. New readers wait for another one.
 func (rs *rounds) take() *round {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -111,15 +110,14 @@ func (rs *rounds) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rs.within)
 	defer cancel()
-	// A write that was acknowledged to a client before now is committed up to index. Every entry of
-	// this term reaches the state machine, and an entry of this term is applied: so index will be
-	// reached.
+	// Every write that was acknowledged before now is committed, and its index is at most index. All entries of this term
+	// reach the state machine, and one of them is applied, so index will be reached.
 	index, err := rs.majority(ctx, l)
 	if err != nil {
 		return err
 	}
 	if !rs.leads(l.term) {
-		// The leadership has not noticed yet. Readers that ask again too early would spin.
+		// The leadership has not noticed yet. Readers that repeat the check at once would spin.
 		select {
 		case <-l.gone:
 		case <-ctx.Done():
@@ -129,8 +127,8 @@ func (rs *rounds) check(ctx context.Context) error {
 	return rs.reached(index, l.gone, ctx.Done())
 }
 
-// majority waits until a majority has confirmed l. A change of the members begins the check anew: a majority of
-// the former members says nothing of what the present members have elected.
+// majority waits until a majority has confirmed l. A change of the members restarts the check, since a majority of the
+// former members proves nothing about a leader that the present members have elected.
 func (rs *rounds) majority(ctx context.Context, l *leaderTerm) (index uint64, err error) {
 	for moved := true; moved; {
 		var confirmed *raftnode.Acknowledgement

@@ -2,19 +2,18 @@ package replica
 
 import "github.com/holdfast/holdfast/server/forward"
 
-// source holds batches that wait for the leader, in order: this node's own, or other nodes'.
+// source has batches that wait for the leader, in order: those of this node, or those of other nodes.
 type source interface {
-	// waiting returns what the leader finds to take. It admits large batches whose work fits into room; with any, one in
-	// any case.
+	// waiting returns the batches that the leader can take. It admits large batches whose work fits into room. If any is
+	// set, it admits one in any case.
 	waiting(l *leaderTerm, room int64, any bool) forward.Span
-	// scan shows the leader the batches with these numbers, until see returns false.
+	// scan passes the batches with these numbers to see, until see returns false.
 	scan(l *leaderTerm, from, until uint64, see func(*forward.Batch) bool)
-	// take moves batches up to number until to the leader, until visit returns false: that batch
-	// stays.
+	// take passes batches below the number until to visit, until visit returns false for a batch, which stays.
 	take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool)
 }
 
-// own are this node's batches.
+// own has this node's batches.
 type own struct{ batches *queue }
 
 func (s own) waiting(l *leaderTerm, room int64, any bool) forward.Span {
@@ -29,7 +28,7 @@ func (s own) take(l *leaderTerm, until uint64, visit func(*forward.Batch) bool) 
 	s.batches.take(l, until, visit)
 }
 
-// forwarded are other nodes' batches.
+// forwarded has other nodes' batches.
 type forwarded struct{ queue *forward.Receiver }
 
 func (s forwarded) waiting(l *leaderTerm, room int64, any bool) forward.Span {

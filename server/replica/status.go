@@ -13,23 +13,23 @@ import (
 // Follower is another member that answers the leader.
 type Follower struct {
 	Member
-	LogIndex uint64        // the follower's log is known to agree with the leader's up to here
+	LogIndex uint64        // the index up to which the follower's log agrees with the leader's
 	Silent   time.Duration // since the last answer, at most an election timeout
-	Heard    time.Time     // when that answer came
+	Heard    time.Time     // the time of that answer
 }
 
-// Stalled is a follower that lacks committed entries and does not get them.
+// Stalled is a follower that lacks committed entries and makes no progress.
 type Stalled struct {
 	Member
-	LogIndex uint64        // the follower's log has agreed with the leader's up to here, and no further; 0: not known
-	For      time.Duration // how long that has been so
+	LogIndex uint64        // the index up to which the follower's log agrees with the leader's; 0 if unknown
+	For      time.Duration // the time without progress
 }
 
-// Status is a snapshot of a node's view, for INFO, ROLE, logs and health.
+// Status is a snapshot of a node's view of the cluster, for INFO, ROLE, logs and health.
 type Status struct {
 	ID, Name  string
 	Leading   bool   // this node leads and serves
-	Leader    Member // zero while none is known
+	Leader    Member // zero if none is known
 	Members   []Member
 	Followers []Follower // with and without votes; empty unless this node leads; by name
 	Stalled   []Stalled  // followers without progress, also silent followers; empty unless this node leads; by name
@@ -38,13 +38,13 @@ type Status struct {
 	Committed uint64 // raft log index
 	Applied   uint64 // raft log index
 	LastLog   uint64 // raft log index
-	// RoundTrip is that of this leader to as many voters as make a majority with it; 0: not known, or this node does not
-	// lead.
+	// RoundTrip is the round trip from this leader to the voters that are a majority with it. It is 0 if it is unknown, or
+	// if this node does not lead.
 	RoundTrip time.Duration
 	FarApart  bool // the round trip is too long for the timeouts: see [TimeoutsFor]
 }
 
-// Status is this node's view of the cluster.
+// Status returns this node's view of the cluster.
 func (r *Replica) Status() Status {
 	l := r.serving.Load()
 	s := Status{
@@ -71,8 +71,8 @@ func (r *Replica) Status() Status {
 	return s
 }
 
-// members are all members. The leader looks how far they are and which of them are silent; a follower
-// knows that from the leader.
+// members returns all members. The leader knows their progress and which of them are silent; a follower has that from
+// the leader.
 func (r *Replica) members() []Member {
 	all, version := r.addresses.all(), r.Version()
 	l := r.serving.Load()
@@ -90,13 +90,13 @@ func (r *Replica) members() []Member {
 	return all
 }
 
-// Machine is this node's copy of the state. Only the log changes it.
+// Machine returns this node's copy of the state. Only the log changes it.
 func (r *Replica) Machine() fsm.Machine { return r.machine }
 
-// Stats describes the state on this node.
+// Stats returns the statistics of the state of this node.
 func (r *Replica) Stats() fsm.Stats { return r.machine.Stats() }
 
-// followers are the members that have answered the leader of term within an election timeout.
+// followers returns the members that have answered the leader of term within an election timeout.
 func (r *Replica) followers(term uint64) []Follower {
 	now := time.Now()
 	var fs []Follower
@@ -108,7 +108,7 @@ func (r *Replica) followers(term uint64) []Follower {
 	return fs
 }
 
-// stalled are the members that FollowerStalled named and that have not moved since.
+// stalled returns the members that FollowerStalled has named and that have made no progress since.
 func (r *Replica) stalled(term uint64) []Stalled {
 	var found []Stalled
 	for _, m := range r.addresses.all() {
@@ -124,9 +124,8 @@ func (r *Replica) quarantined() bool {
 	return on
 }
 
-// Healthy returns nil if this node can serve, else what is wrong. Healthy judges by how far the log
-// has come, never by when the leader was last heard of: heartbeats go on while a follower can no
-// longer append.
+// Healthy returns nil if this node can serve, and otherwise the reason. It depends on the progress of the log, and not
+// on heartbeats, which continue even if a follower can append no more.
 func (r *Replica) Healthy() error {
 	switch s := r.Status(); {
 	case r.node.Broken():
@@ -142,9 +141,8 @@ func (r *Replica) Healthy() error {
 	}
 }
 
-// WatchLeadership calls f with the leadership as this node knows it and with all members, and again after
-// every change of the leadership. The calls are in order, one at a time, and f must be quick and must not
-// call the replica.
+// WatchLeadership calls f with the leadership and all members as this node knows them, and again after every change of
+// the leadership. The calls are in order, one at a time. f must be quick, and must not call the replica.
 func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
 	ls := &r.leaders
 	ls.mu.Lock()
@@ -153,8 +151,8 @@ func (r *Replica) WatchLeadership(f func(Leadership, []Member)) {
 	f(ls.told, r.addresses.all())
 }
 
-// HeldBackBy are the members for whose sake the cluster does not go over to the newest version that some member can
-// use: those that cannot use it, whose operators hold it, or that do not answer. There are none if the cluster has it.
+// HeldBackBy returns the members that keep the cluster from the newest version that some member can use: those that
+// cannot use it, whose operators hold it back, or that do not answer. It returns none if the cluster has that version.
 func (s *Status) HeldBackBy() (by []Member) {
 	newest := uint64(0)
 	for i := range s.Members {
@@ -174,15 +172,15 @@ func (s *Status) HeldBackBy() (by []Member) {
 // Change is a change of a member, see [raftnode.Change].
 type Change = raftnode.Change
 
-// Configuration is who the members are, as the log on this node says; the newest entry may not be committed.
+// Configuration returns the newest configuration in this node's log. It may be uncommitted.
 func (r *Replica) Configuration() members.Configuration { return r.node.Configuration() }
 
-// CommittedConfiguration is who the members are, as far as this node knows that it is committed.
+// CommittedConfiguration returns the newest configuration that this node knows to be committed.
 func (r *Replica) CommittedConfiguration() members.Configuration {
 	return r.node.CommittedConfiguration()
 }
 
-// Change changes a member, if this node leads, and waits until the change is committed: see [raftnode.Node.Change].
+// Change changes a member if this node leads, and waits until the change is committed: see [raftnode.Node.Change].
 func (r *Replica) Change(ctx context.Context, c Change) (index uint64, err error) {
 	return r.node.Change(ctx, c)
 }

@@ -9,26 +9,25 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 )
 
-// How often the leader commits cluster time while some key has a deadline.
+// The intervals at which the leader commits cluster time while some key has a deadline.
 const (
-	// heartbeatStamp bounds how much longer a lease becomes when the leader dies.
+	// heartbeatStamp bounds the time that leases gain when the leader dies.
 	heartbeatStamp = time.Second
-	// expiryGap is the least time between two entries that only end leases. Reads and writes bring
-	// stamps of their own and do not wait for the gap.
+	// expiryGap is the least time between two entries that only end leases. Reads and writes have stamps of their own, and
+	// do not wait for it.
 	expiryGap = 10 * time.Millisecond
 )
 
-// ticker ends leases while this node leads: ticker sleeps until the earliest deadline and has the
-// deadline stamped. It also looks at the cluster clock so often that no time is lost to the clock's
-// cap, and has cluster time committed once a second. While no key has a deadline the ticker sleeps,
-// and the log rests.
+// ticker ends leases while this node leads: it sleeps until the earliest deadline, and requests a stamp. It also reads
+// the cluster clock so often that the clock's cap cuts off no time, and has cluster time committed once a second.
+// Without deadlines it sleeps, and the log is idle.
 type ticker struct {
 	serving *atomic.Pointer[leaderTerm]
 	machine fsm.Machine
-	// want asks for an entry that brings cluster time to stampMillis.
+	// want requests an entry that brings cluster time to stampMillis.
 	want func(l *leaderTerm, stampMillis int64)
 	wake chan struct{}
-	// armed is the deadline that the ticker sleeps for, or further away than any.
+	// armed is the deadline that the ticker sleeps for. It is beyond any deadline if there is none.
 	armed atomic.Int64
 }
 
@@ -38,7 +37,7 @@ func newTicker(serving *atomic.Pointer[leaderTerm], machine fsm.Machine, want fu
 	return t
 }
 
-// rearm wakes the ticker of a leader if there is an earlier deadline than the ticker sleeps for.
+// rearm wakes the ticker of a leader if there is an earlier deadline than armed.
 func (t *ticker) rearm() {
 	if t.serving.Load() == nil {
 		return
@@ -51,7 +50,7 @@ func (t *ticker) rearm() {
 func (t *ticker) run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var last time.Time // of the last stamp asked for because of a deadline
+	var last time.Time // the time of the last stamp that a deadline required
 	for {
 		wait := t.tick(&last)
 		if wait > 0 {
@@ -68,14 +67,14 @@ func (t *ticker) run(ctx context.Context) error {
 	}
 }
 
-// tick does what is due and returns how long to sleep; 0: until woken.
+// tick requests a stamp if a deadline is due. It returns how long to sleep, or 0 to sleep until woken.
 func (t *ticker) tick(last *time.Time) time.Duration {
 	l := t.serving.Load()
 	if l == nil {
 		t.armed.Store(math.MaxInt64)
 		return 0
 	}
-	// Armed before the deadline is looked up: an earlier deadline that is added then sends a wake.
+	// armed is set before the deadline is looked up, so that an earlier deadline that is added meanwhile wakes the ticker.
 	t.armed.Store(math.MaxInt64)
 	deadline, ok := t.machine.NextDue()
 	if !ok {
@@ -84,10 +83,10 @@ func (t *ticker) tick(last *time.Time) time.Duration {
 	t.armed.Store(deadline)
 	now, _ := l.clock.read()
 	applied, _ := t.machine.Clock()
-	// Half the cap: the clock loses nothing when the timer is as late again.
+	// Half the cap: the clock loses no time even if the timer is late by as much again.
 	wait := l.clock.step / 2
 	switch untilMillis := deadline - now; {
-	case untilMillis >= wait.Milliseconds(): // also what no time.Duration can hold
+	case untilMillis >= wait.Milliseconds(): // also a time that no time.Duration can hold
 	case untilMillis > 0:
 		wait = time.Duration(untilMillis) * time.Millisecond
 	case applied < now && time.Since(*last) >= expiryGap:

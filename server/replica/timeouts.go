@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// timeouts answers batches that have waited for too long, and tells of proposals that hang. A
-// single goroutine looks at all of them now and then, as a timer for each would cost too much.
-// While there is nothing to look at the goroutine is parked.
+// timeouts times batches out, and reports proposals that hang. One goroutine checks all of them at intervals, since a
+// timer for each would be too expensive. It is parked while there is nothing to check.
 type timeouts struct {
 	timeoutsConfig
 	wake     chan struct{}
 	parked   atomic.Bool
-	reported time.Time // the present stall was told of; zero: it was not
+	reported time.Time // the time of the last report of the present stall, or zero
 	acknowledged
 }
 
-// acknowledged is how far the other voters were when any of them last acknowledged something to the leader of term.
+// acknowledged has the progress of the other voters when any of them last acknowledged an entry of the leader of term.
 type acknowledged struct {
 	term, sum uint64
 	since     time.Time
-	patience  time.Duration // from then on
+	patience  time.Duration // the time after which the leadership is given up
 }
 
-// timeoutsConfig is what timeouts are handed.
+// timeoutsConfig has the functions and values that timeouts needs.
 type timeoutsConfig struct {
 	serving       *atomic.Pointer[leaderTerm]
 	writes, reads *queue
-	command       time.Duration // how long a command may take
-	// stalled is told of each time that proposals hang for that long, and again every stalledAgain.
+	command       time.Duration // the time limit of a command
+	// stalled is called when proposals hang for stalledAfter, and again every stalledAgain.
 	stalledAfter time.Duration
 	stalled      func(age time.Duration)
-	// unacknowledged reports whether the entries wait for other voters, and counts what these acknowledge. transfer is how
-	// long the entries may take to them. giveUp has another node lead, and must be quick.
+	// unacknowledged reports whether entries wait for other voters, and returns a sum that grows with each
+	// acknowledgement. transfer returns how long the entries may take to these voters. giveUp has another node lead, and
+	// must be quick.
 	unacknowledged func(term uint64) (sum uint64, so bool)
 	transfer       func() time.Duration
 	giveUp         func(l *leaderTerm, age time.Duration)
-	// idle reports whether raft has nothing on its way, and restart has the node serve anew.
+	// idle reports whether raft has nothing in flight. restart has the node serve anew.
 	idle    func() bool
 	restart func()
 }
 
 func newTimeouts() *timeouts { return &timeouts{wake: make(chan struct{}, 1)} }
 
-// poke is called after something to look at has been added.
+// poke is called after something to check was added.
 func (s *timeouts) poke() {
 	if s.parked.Load() && s.parked.CompareAndSwap(true, false) {
 		notify(s.wake)
@@ -72,7 +72,7 @@ func (s *timeouts) run(ctx context.Context) error {
 	}
 }
 
-// park has poke wake the goroutine, which needs no timer then, if there is nothing to look at.
+// park parks the goroutine, without a timer, until poke, if there is nothing to check.
 func (s *timeouts) park(parkable func() bool) bool {
 	if !parkable() {
 		return false
@@ -81,20 +81,20 @@ func (s *timeouts) park(parkable func() bool) bool {
 	if parkable() {
 		return true
 	}
-	s.parked.Store(false) // a batch that came before the flag was set did not poke
+	s.parked.Store(false) // a batch that was added before the flag was set did not wake the goroutine
 	return false
 }
 
-// parkable reports whether there is nothing to look at.
+// parkable reports whether there is nothing to check.
 func (s *timeouts) parkable() bool {
 	l := s.serving.Load()
 	return s.writes.empty() && s.reads.empty() && (l == nil || l.inFlight.Load() == 0)
 }
 
-// stalledAgain is how often it is said that proposals hang.
+// stalledAgain is the interval of reports about proposals that hang.
 const stalledAgain = 5 * time.Second
 
-// stall tells of each time that proposals hang, and gives up a leadership whose entries nobody acknowledges any more.
+// stall reports proposals that hang, and gives up a leadership whose entries nobody acknowledges any more.
 func (s *timeouts) stall(now time.Time) {
 	l := s.serving.Load()
 	if l == nil || l.inFlight.Load() == 0 {
@@ -113,14 +113,14 @@ func (s *timeouts) stall(now time.Time) {
 		s.checkVoters(l, age, now)
 	}
 	if age >= 2*s.command && s.idle() {
-		// Raft has no entry in flight: raft has refused an entry and told only the future. That
-		// should not happen, see transfer. Serving anew gives everything that waits to raft again.
+		// Raft has no entry in flight: it has refused an entry, and only the future has the error. That should not happen:
+		// see transfer. To serve anew passes all waiting batches to raft again.
 		s.restart()
 	}
 }
 
-// checkVoters gives l up if its entries wait for other voters, and none of these has acknowledged anything for as
-// long as two commands may take, and the entries on the slowest link.
+// checkVoters gives l up if its entries wait for other voters, and none has acknowledged any entry for the time of two
+// commands and of the transfer over the slowest link.
 func (s *timeouts) checkVoters(l *leaderTerm, age time.Duration, now time.Time) {
 	sum, so := s.unacknowledged(l.term)
 	if !so || l.term != s.acknowledged.term || sum != s.sum {

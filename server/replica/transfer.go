@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode"
 )
 
-// TransferLeadership has the voter of that ID lead, or any other voter, if this node leads. Without an ID
-// and without another voter nothing is done. The leadership is kept until the other node has applied nearly the whole
-// log.
+// TransferLeadership has the voter with the ID lead, or any other voter for an empty ID, if this node leads. Without
+// another voter it does nothing for an empty ID. This node keeps the leadership until the other node has almost the
+// whole log.
 func (r *Replica) TransferLeadership(ctx context.Context, to string) error {
 	if err := r.mayTransfer(to); err != nil || to == "" && r.node.OtherVoters() == 0 {
 		return err
@@ -35,7 +35,7 @@ func (r *Replica) TransferLeadership(ctx context.Context, to string) error {
 	return nil
 }
 
-// mayTransfer says why the node of that ID cannot lead.
+// mayTransfer returns why the node with the ID cannot lead, or nil.
 func (r *Replica) mayTransfer(to string) error {
 	switch m, ok := r.node.Configuration().Find(to); {
 	case to == "":
@@ -52,7 +52,7 @@ func (r *Replica) mayTransfer(to string) error {
 
 const transferAttempts = 3
 
-// giveUp has another voter lead: none has acknowledged anything to l for age.
+// giveUp has another voter lead, since none has acknowledged an entry of l for age.
 func (r *Replica) giveUp(l *leaderTerm, age time.Duration) {
 	if !r.givingUp.CompareAndSwap(false, true) {
 		return
@@ -63,7 +63,7 @@ func (r *Replica) giveUp(l *leaderTerm, age time.Duration) {
 	}()
 }
 
-// transfer tries once to end l. Meanwhile nothing is proposed.
+// transfer tries once to end l. Nothing is proposed meanwhile.
 func (r *Replica) transfer(ctx context.Context, l *leaderTerm, to string) error {
 	if err := r.proposer.hold(ctx); err != nil {
 		return err

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// turns are the large batches that wait for their turn, by weighted fair queueing (Demers, Keshav and Shenker: Analysis
-// and Simulation of a Fair Queueing Algorithm, SIGCOMM 1989): each gets the turn at which it would be done if all that
-// wait were served at once, in equal parts. So of batches that come together the smaller goes first, and the largest
-// goes when each of the others has had as much work done.
+// turns has the large batches that wait for their turn, by weighted fair queueing (Demers, Keshav and Shenker: Analysis
+// and Simulation of a Fair Queueing Algorithm, SIGCOMM 1989). The turn of a batch is the time at which it would be done
+// if all waiting batches were served at once, in equal parts. So of batches that arrive together the smallest goes
+// first, and the largest goes when each of the others has had as much work done.
 //
-// A flow there is a connection here. A connection has one batch under way, so the turn of its next batch depends on
-// nothing but the round in which it comes, and nothing is kept about connections.
+// A flow in that paper is a connection here. A connection has one batch at a time, so the turn of its next batch
+// depends only on the round in which it arrives, and nothing is recorded of connections.
 //
-// Such an order bounds no wait: while others keep coming, a batch waits until each of them has had as much work done. So
-// a batch that has waited for patience goes before all that came later.
+// This order bounds no wait: while others keep arriving, a batch waits until each of them has had as much work done. So
+// a batch that has waited for patience goes before all that arrived later.
 type turns struct {
 	patience time.Duration
-	waiting  []*pending // by turn, the next is the last
-	arrived  []*pending // the same by arrival, the oldest is the first
-	// round is the work that each of the batches would have had by now, and rest is what is left of dividing it.
+	waiting  []*pending // by turn; the next is the last
+	arrived  []*pending // by arrival; the oldest is the first
+	// round is the work that each of the batches would have had by now. rest is the remainder of its division.
 	round, rest int64
 }
 
-// add gives s its turn: behind those with the same.
+// add gives s its turn, after those with the same turn.
 func (t *turns) add(s *pending) {
 	s.waits, s.turn, s.since = true, t.round+s.piece.Work, time.Now()
 	t.arrived = append(t.arrived, s)
@@ -34,7 +34,7 @@ func (t *turns) add(s *pending) {
 
 func (t *turns) empty() bool { return len(t.waiting) == 0 }
 
-// first is the batch that goes next, or nil.
+// first returns the batch that goes next, or nil.
 func (t *turns) first(now time.Time) *pending {
 	switch {
 	case t.empty():
@@ -45,7 +45,7 @@ func (t *turns) first(now time.Time) *pending {
 	return t.waiting[len(t.waiting)-1]
 }
 
-// take takes s, which is the first, out.
+// take removes s, which is the first.
 func (t *turns) take(s *pending) {
 	n := int64(len(t.waiting))
 	t.rest += s.piece.Work
@@ -59,7 +59,7 @@ func without(all []*pending, s *pending) []*pending {
 	return slices.Delete(all, i, i+1)
 }
 
-// remove takes those out for which answer returns an error, which becomes theirs.
+// remove removes the batches for which answer returns an error, and sets that error.
 func (t *turns) remove(answer func(*pending) error) (removed []*pending) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(s *pending) bool {
 		if s.err = answer(s); s.err != nil {

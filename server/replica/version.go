@@ -7,17 +7,16 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Origin is this incarnation of the node, as the log names it.
+// Origin returns this incarnation of the node, as it is in the log.
 func (r *Replica) Origin() protocol.Incarnation { return r.origin }
 
-// Version is the version of the cluster: of the entries that its leader writes, of what they mean, and of the
-// snapshots.
+// Version returns the version of the cluster: that of its leader's entries, of their meaning, and of the snapshots.
 func (r *Replica) Version() byte {
 	version, _ := r.machine.Version()
 	return version
 }
 
-// firstVersion is the version of a leadership's first entry. A log that is empty begins with the version that all
+// firstVersion returns the version of a leadership's first entry. An empty log begins with the version that all
 // founders can use.
 func (r *Replica) firstVersion() byte {
 	version, fresh := r.machine.Version()
@@ -27,8 +26,8 @@ func (r *Replica) firstVersion() byte {
 	return version
 }
 
-// common is [commonVersion] of the members now. A member without a link to this leader counts as one that cannot use any
-// version: nothing but its present process says what it can.
+// common returns [commonVersion] of the present members. A member without a link to this leader counts as unable to use
+// any version, since only its process knows.
 func (r *Replica) common(above byte) byte {
 	return commonVersion(protocol.EntryVersion, r.config.HoldVersion, above, func(yield func(uint64) bool) {
 		for _, m := range r.node.Configuration().Members {
@@ -39,11 +38,10 @@ func (r *Replica) common(above byte) byte {
 	})
 }
 
-// commonVersion is the newest version of the log that all members can use, if that is above the version given: newest is
-// the leader's, or its operator's hold, unless that is 0, and usable are the others'.
+// commonVersion returns the newest version of the log that all members can use, if it is above the argument above.
+// newest is the leader's version, hold its operator's hold, or 0, and usable has the versions of the others.
 //
-// It is a matter of service and not of safety that the answer is right: a node that cannot use a version stops at the
-// first entry that has it.
+// A wrong result costs service and not safety: a node that cannot use a version stops at the first entry that has it.
 func commonVersion(newest, hold, above byte, usable iter.Seq[uint64]) byte {
 	least := uint64(cmp.Or(hold, newest))
 	if least <= uint64(above) {

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// WaitReplicated waits until n other nodes have on disk what was committed at the time of the call,
-// or timeout has passed (0: as long as ctx lives). It returns how many have.
+// WaitReplicated waits until n other nodes have on disk what was committed at the time of the call, until timeout has
+// passed (0: no limit), or until ctx ends. It returns the number of such nodes.
 //
-// An acknowledged write is on a majority: a majority is the least result, also without a leader to
-// ask.
+// An acknowledged write is on a majority, so that is the least result, even without a leader.
 func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Duration) int {
 	if r.serving.Load() != nil {
 		return r.waitHere(ctx, n, timeout)
@@ -25,14 +24,14 @@ func (r *Replica) WaitReplicated(ctx context.Context, n int, timeout time.Durati
 	return r.node.Quorum()
 }
 
-// AwaitApplied waits until the write that Execute gave that number is in this node's state. The
-// leader's reply may be here before. The wait is no longer than a command may take: a node that is
-// behind still says what is there. It reports whether the write is there.
+// AwaitApplied waits until this node's state has the write that Execute gave the number. The leader's reply may arrive
+// before. It waits no longer than a command may take, since even a node that is behind replies with what it has. It
+// reports whether the state has the write.
 func (r *Replica) AwaitApplied(ctx context.Context, number uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.config.CommandTimeout)
 	defer cancel()
 	for number > 0 {
-		index := r.state.index.load() // before the look: a later entry raises the index
+		index := r.state.index.load() // before the check: a later entry raises the index
 		if r.machine.Applied(r.origin, number) {
 			break
 		}

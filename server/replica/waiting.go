@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast/holdfast/server/sessions"
 )
 
-// waiting looks after the clients that wait for keys: this node's, and while this node leads also those of
-// nodes that are silent. While no client waits it sleeps.
+// waiting manages the clients that wait for keys: those of this node and, on the leader, those of silent nodes. It
+// sleeps while no client waits.
 type waiting struct {
 	waitingConfig
 	clients *sessions.Clients
 	wake    chan struct{}
-	// awake: run looks every second.
+	// awake is set while run checks every second.
 	awake atomic.Bool
-	// led: a leader was seen since the last look.
+	// led is set if there was a leader since the last check.
 	led atomic.Bool
 	silence
 }
 
-// waitingConfig is what waiting needs of the node.
+// waitingConfig has the functions and values that waiting needs.
 type waitingConfig struct {
 	origin      protocol.Incarnation
 	machine     fsm.Machine
@@ -36,31 +36,31 @@ type waitingConfig struct {
 	absentAfter time.Duration
 	execute     func(*Batch) error
 	leader      func() (term uint64, leader string)
-	// heard reports whether a node was heard of since an instant, by this leader of a term.
+	// heard reports whether this leader of a term has heard of a node since an instant.
 	heard func(node string, term uint64, since time.Time) bool
 	dial  func(ctx context.Context, node string) (net.Conn, error)
 	event func(Event)
 }
 
-// silence has the times since when each condition has held, as far as run has seen; zero: it does not hold.
+// silence has the times since which run has found a condition true, or zero.
 type silence struct {
 	term     uint64    // the leadership of this node
 	leading  time.Time // this node leads in that term
-	leadless time.Time // no node leads, as far as this node knows
-	checked  time.Time // run looked last
+	leadless time.Time // there is no leader, as far as this node knows
+	checked  time.Time // the last check
 }
 
-// checkEvery is the time between two checks of who is silent.
+// checkEvery is the interval of checks for silent nodes.
 const checkEvery = time.Second
 
 const (
-	// deadAfter is how long a node is silent before this leader finds out whether its process is gone, and
-	// dialWithin how long that may take.
+	// deadAfter is the time of silence after which this leader checks whether the node's process is gone. dialWithin
+	// bounds the check.
 	deadAfter  = time.Second
 	dialWithin = 200 * time.Millisecond
 )
 
-// newWaiting makes the clients, too, which work on cluster.
+// newWaiting also creates the clients, which use cluster.
 func newWaiting(c waitingConfig, cluster sessions.Cluster) *waiting {
 	w := &waiting{waitingConfig: c, wake: make(chan struct{}, 1)}
 	subscribe := cluster.SubscribeWaiting
@@ -74,10 +74,10 @@ func newWaiting(c waitingConfig, cluster sessions.Cluster) *waiting {
 	return w
 }
 
-// errLags: this node's copy of the state did not come to a request in time.
+// errLags is the error if this node's copy of the state did not reach a request in time.
 var errLags = errors.New("this node lags")
 
-// events tells clients of this node that their wait is over.
+// events passes the ends of waits to the clients of this node.
 func (w *waiting) events(events []event.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == event.Woken {
@@ -104,18 +104,18 @@ func (w *waiting) run(ctx context.Context) error {
 			return nil
 		}
 		w.check(time.Now())
-		// One call: a client that leaves and one that comes between two would wake nothing.
+		// The two conditions are read in one call: a client that leaves and one that enters in between would wake nothing.
 		some := w.clients.Waiters.UnsubscribeIdle() || w.machine.Waiting()
 		w.awake.Store(some)
 		if some {
 			timer.Reset(checkEvery)
 		} else if w.machine.Waiting() {
-			notify(w.wake) // a client came before awake was set
+			notify(w.wake) // a client may have entered before awake was set
 		}
 	}
 }
 
-// check judges who is silent. After a pause, as when this process was frozen, all get their time again.
+// check handles silent nodes. After a pause, for example if this process was frozen, all nodes get their time again.
 func (w *waiting) check(now time.Time) {
 	if now.Sub(w.checked) > 3*checkEvery {
 		w.silence = silence{}
@@ -150,13 +150,13 @@ func (w *waiting) drop(incarnation protocol.Incarnation, after time.Duration) {
 	}
 }
 
-// silent reports whether this leader has not heard of a node for long.
+// silent reports whether this leader has not heard of a node for AbsentAfter.
 func (w *waiting) silent(node string, term uint64, now time.Time) bool {
 	return w.unheard(node, term, now, w.absentAfter)
 }
 
-// dead reports whether a node's process is gone: nothing was heard of the node for a moment, and its port refuses a
-// connection. A node that is cut off or frozen refuses nothing.
+// dead reports whether a node's process is gone: the node was silent for a moment, and its port refuses a connection. A
+// partitioned or frozen node refuses nothing.
 func (w *waiting) dead(node string, term uint64, now time.Time) bool {
 	if !w.unheard(node, term, now, deadAfter) {
 		return false
@@ -174,8 +174,8 @@ func (w *waiting) unheard(node string, term uint64, now time.Time, long time.Dur
 	return !w.heard(node, term, now.Add(-long)) && now.Sub(w.leading) >= long
 }
 
-// checkLeader tells this node's clients, after a long time without a leader, that it is not known whether
-// they were served: the majority may have dropped them, or may be serving them.
+// checkLeader sends this node's clients, after a long time without a leader, the error that their outcome is unknown:
+// the majority may have dropped or served them.
 func (w *waiting) checkLeader(l *leaderTerm, now time.Time) {
 	if _, leader := w.leader(); l != nil || leader != "" {
 		w.leadless = time.Time{}

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// watermark is a number that only grows, and that can be waited for.
+// watermark is a number that only grows, and that callers can wait for.
 type watermark struct {
 	mu      sync.Mutex
 	value   uint64
@@ -41,8 +41,7 @@ func (w *watermark) load() uint64 {
 	return w.value
 }
 
-// wait returns nil when the mark is reached; an error when one of the given
-// channels is closed before.
+// wait returns nil when the mark is reached, or an error if one of the channels is closed before.
 func (w *watermark) wait(value uint64, gone <-chan struct{}, expired <-chan struct{}) error {
 	w.mu.Lock()
 	if w.value >= value {
@@ -64,7 +63,7 @@ func (w *watermark) wait(value uint64, gone <-chan struct{}, expired <-chan stru
 	return errReroute
 }
 
-// gate holds up callers of wait until the gate is open.
+// gate delays the callers of wait until it is open.
 type gate struct {
 	mu     sync.Mutex
 	opened chan struct{} // closed while the gate is open
