@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/server/frontend"
 )
 

@@ -9,9 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // The files in testdata/snippets hold scripts and the replies that redis-server 7.0.15 gave. A line

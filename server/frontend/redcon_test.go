@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // TestRedconReadsWhatWeWrite has every conversation's replies read by redcon.

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // counted matches the names of what only grows.

@@ -13,11 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/bench/internal/fakeredis"
 	"github.com/holdfast/holdfast/bench/internal/resp"
 	"github.com/holdfast/holdfast/protocol/fleet"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // The test binary is the server that the tests start: with fakeAddr it listens there.

@@ -8,11 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/bench/internal/workload"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // tableResult is three rounds in which holdfast does in each what the map says, as a multiple of redis-always.

@@ -7,11 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/bench/internal/load"
 	"github.com/holdfast/holdfast/bench/internal/target"
 	"github.com/holdfast/holdfast/bench/internal/workload"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // someResult has three rounds of two targets. One target fails once.

@@ -19,9 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/cmd/internal/clienttest"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // The TTLs are long enough for a machine that is busy with other things. A cluster of three may have to elect a leader.

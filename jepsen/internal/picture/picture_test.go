@@ -12,10 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // published is the folder of the picture that the README shows.

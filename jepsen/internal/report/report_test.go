@@ -8,11 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol/protocoltest"
-
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 	"github.com/holdfast/holdfast/jepsen/internal/schedule"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 func TestEverythingIsWritten(t *testing.T) {
