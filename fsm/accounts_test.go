@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // member is a client of a user with a quota.
@@ -173,11 +174,7 @@ func TestAccountsOfTransactions(t *testing.T) {
 // TestQuotaOfWaiters: a user's requests in line for keys and for locks count together.
 func TestQuotaOfWaiters(t *testing.T) {
 	block := func(ticket uint64, words ...string) []byte {
-		var args [][]byte
-		for _, word := range words[1:] {
-			args = append(args, []byte(word))
-		}
-		return protocol.AppendRequest(nil, protocol.Head{Ticket: ticket}, words[0], args)
+		return protocol.AppendRequest(nil, protocol.Head{Ticket: ticket}, words[0], protocoltest.Args(words[1:]))
 	}
 	lock := func(ticket uint64, owner string) []byte {
 		return protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: 1, Ticket: ticket}, "lock.acquire",

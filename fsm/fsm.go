@@ -125,6 +125,18 @@ type Sink interface {
 	Events(events []event.Event)
 }
 
+// Discard is the sink of a machine without clients and listeners.
+type Discard struct{}
+
+// Wanted implements [Sink]: no client waits.
+func (Discard) Wanted(protocol.Incarnation, uint64) bool { return false }
+
+// Done implements [Sink].
+func (Discard) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
+
+// Events implements [Sink].
+func (Discard) Events([]event.Event) {}
+
 func (m *machine) SeedReads(o protocol.Incarnation) {
 	m.draws.Store(xxh3.HashStringSeed(o.Node, o.Epoch))
 	m.call.thisNode = o

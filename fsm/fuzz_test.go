@@ -212,12 +212,8 @@ func (p *pair) request(words []string, ticket string, blocks bool) (body []byte,
 	}
 	switch {
 	case blocks:
-		var args [][]byte
-		for _, w := range words[1:] {
-			args = append(args, []byte(w))
-		}
 		own = numbers([]string{ticket})[0]
-		return protocol.AppendRequest(nil, protocol.Head{Ticket: own}, words[0], args), own
+		return protocol.AppendRequest(nil, protocol.Head{Ticket: own}, words[0], protocoltest.Args(words[1:])), own
 	case words[0] == "leave":
 		return protocol.AppendUnblock(nil, protocol.LeaveGone, numbers(words[1:])...), 0
 	case words[0] == "wait-for-key" && len(words) > 1:

@@ -17,11 +17,8 @@ import (
 
 // ofUser appends a command line of a user with rules.
 func ofUser(body []byte, db int, rules string, words ...string) []byte {
-	args := make([][]byte, 0, len(words))
-	for _, word := range words[1:] {
-		args = append(args, []byte(word))
-	}
-	return protocol.AppendRequest(body, protocol.Head{DB: db, Conn: 7, User: "user", Rights: rules}, words[0], args)
+	head := protocol.Head{DB: db, Conn: 7, User: "user", Rights: rules}
+	return protocol.AppendRequest(body, head, words[0], protocoltest.Args(words[1:]))
 }
 
 // TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was

@@ -54,11 +54,8 @@ func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 func (s *trio) from(body []byte, conn string, words []string) []byte {
 	number, err := strconv.ParseInt(conn, 10, 64)
 	require.NoError(s.t, err)
-	var args [][]byte
-	for _, w := range words[1:] {
-		args = append(args, []byte(w))
-	}
-	return protocol.AppendRequest(body, protocol.Head{Conn: number}, strings.ToLower(words[0]), args)
+	head := protocol.Head{Conn: number}
+	return protocol.AppendRequest(body, head, strings.ToLower(words[0]), protocoltest.Args(words[1:]))
 }
 
 // read runs a command as a read on the first machine.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // TestScriptWork: a node remembers what scripts cost that are much work, and forgets what has become little.
@@ -60,16 +62,12 @@ func TestWorkOfAScriptIsByItsWords(t *testing.T) {
 for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end return #KEYS`
 	request := func(keys int) [][]byte {
 		words := []string{"eval", acquire, fmt.Sprint(keys)}
-		var args [][]byte
 		for i := range keys {
 			words = append(words, fmt.Sprint("key", keys, i))
 		}
 		words = append(words, "me", "1000")
-		for _, w := range words[3:] {
-			args = append(args, []byte(w))
-		}
 		d.do(words...)
-		return args
+		return protocoltest.Args(words[3:])
 	}
 	one := request(1)
 	many := request(2000)

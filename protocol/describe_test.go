@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // show writes a reply on one line, with the kinds that RESP3 tells apart: +simple,
@@ -149,11 +150,7 @@ func answer(line [][]byte) protocol.Value {
 
 // split splits at single spaces, so that a word may hold line breaks.
 func split(line string) [][]byte {
-	var ws [][]byte
-	for w := range strings.SplitSeq(strings.TrimPrefix(line, "!"), " ") {
-		ws = append(ws, []byte(w))
-	}
-	return ws
+	return protocoltest.Args(strings.Split(strings.TrimPrefix(line, "!"), " "))
 }
 
 func TestConversations(t *testing.T) {

@@ -27,13 +27,7 @@ func allRows() []*protocol.Command {
 	return rows
 }
 
-func words(line string) [][]byte {
-	var ws [][]byte
-	for w := range strings.FieldsSeq(line) {
-		ws = append(ws, []byte(w))
-	}
-	return ws
-}
+func words(line string) [][]byte { return protocoltest.Args(strings.Fields(line)) }
 
 func TestRowsAreSortedAndUnique(t *testing.T) {
 	t.Parallel()

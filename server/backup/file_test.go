@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
-	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
@@ -165,13 +164,6 @@ func TestFileIsFrozen(t *testing.T) {
 	require.Equal(t, state, got)
 }
 
-// silent is the sink of a machine without clients.
-type silent struct{}
-
-func (silent) Wanted(protocol.Incarnation, uint64) bool                  { return false }
-func (silent) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
-func (silent) Events([]event.Event)                                      {}
-
 // stateOf is the stream of a machine that has run those commands.
 func stateOf(t testing.TB, commands ...[]string) []byte {
 	t.Helper()
@@ -182,7 +174,7 @@ func stateOf(t testing.TB, commands ...[]string) []byte {
 	w := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 0, protocol.EntryLimits{})
 	w.Add(protocol.Incarnation{Node: "n1", Epoch: 1}, 1, 1, body)
 	m := fsm.New()
-	require.NoError(t, m.Apply(w.Bytes(), silent{}))
+	require.NoError(t, m.Apply(w.Bytes(), fsm.Discard{}))
 	var b bytes.Buffer
 	_, err := m.Snapshot().WriteTo(&b)
 	require.NoError(t, err)

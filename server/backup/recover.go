@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
-	"github.com/holdfast/holdfast/fsm/event"
-	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -114,11 +112,4 @@ func (s *Survivor) Close() error { return s.folder.Close() }
 type replayed struct{ m fsm.Machine }
 
 func (r replayed) Restore(snapshot io.Reader) error { return r.m.Restore(snapshot) }
-func (r replayed) Apply(data []byte) error          { return r.m.Apply(data, noClients{}) }
-
-// noClients are the clients of a replay: none waits for replies.
-type noClients struct{}
-
-func (noClients) Wanted(protocol.Incarnation, uint64) bool                  { return false }
-func (noClients) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
-func (noClients) Events([]event.Event)                                      {}
+func (r replayed) Apply(data []byte) error          { return r.m.Apply(data, fsm.Discard{}) }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/api"
 )
 
@@ -43,11 +44,8 @@ func (*sink) Events([]event.Event) {}
 
 // batch appends a word of native locks.
 func (s *state) append(body []byte, db int, words ...string) []byte {
-	args := make([][]byte, len(words)-1)
-	for i, w := range words[1:] {
-		args[i] = []byte(w)
-	}
-	return protocol.AppendRequest(body, protocol.Head{DB: db, Lock: true, Conn: s.conn, Ticket: s.seq + 1}, words[0], args)
+	head := protocol.Head{DB: db, Lock: true, Conn: s.conn, Ticket: s.seq + 1}
+	return protocol.AppendRequest(body, head, words[0], protocoltest.Args(words[1:]))
 }
 
 // apply runs a batch of requests at the present time.

@@ -610,7 +610,7 @@ func TestVersionOfTheFirstEntry(t *testing.T) {
 	r.config.FoundingVersion = protocol.EntryVersion + 1
 	require.Equal(t, byte(protocol.EntryVersion+1), r.firstVersion())
 	entry := protocol.NewEntry(nil, protocol.OldestEntryVersion, 1, 0, protocol.EntryLimits{}).Bytes()
-	require.NoError(t, r.machine.Apply(entry, noSink{}))
+	require.NoError(t, r.machine.Apply(entry, fsm.Discard{}))
 	require.Equal(t, byte(protocol.OldestEntryVersion), r.firstVersion())
 }
 

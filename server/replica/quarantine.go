@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/holdfast/holdfast/fsm/event"
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/store"
 )
@@ -54,12 +54,5 @@ func (r *Replica) Corrupt(body []byte) error {
 	stamp, offset := r.machine.Clock()
 	entry := protocol.NewEntry(nil, r.Version(), stamp, offset, protocol.EntryLimits{})
 	entry.Add(protocol.Incarnation{Node: "corrupt", Epoch: r.state.changed + 1}, 1, 1, body)
-	return r.machine.Apply(entry.Bytes(), noSink{})
+	return r.machine.Apply(entry.Bytes(), fsm.Discard{})
 }
-
-// noSink drops all replies and events.
-type noSink struct{}
-
-func (noSink) Wanted(protocol.Incarnation, uint64) bool                  { return false }
-func (noSink) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
-func (noSink) Events([]event.Event)                                      {}

@@ -17,18 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/fsm"
-	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/acl"
 	"github.com/holdfast/holdfast/server/api"
 	"github.com/holdfast/holdfast/server/console"
 )
-
-type discard struct{}
-
-func (discard) Wanted(protocol.Incarnation, uint64) bool                  { return false }
-func (discard) Done(protocol.Incarnation, uint64, []protocol.Value, bool) {}
-func (discard) Events([]event.Event)                                      {}
 
 // oddKey is no UTF-8, and markup beside.
 const oddKey = "\xff</script><script>alert(1)</script>"
@@ -45,15 +39,12 @@ func machine(t *testing.T) fsm.Machine {
 		{"", "empty", "PX", "60000"},
 		{"jobs/../a?b#c", "path", "PX", "60000"},
 	} {
-		args := make([][]byte, len(words))
-		for i, w := range words {
-			args[i] = []byte(w)
-		}
-		body = protocol.AppendRequest(body, protocol.Head{Lock: true, Conn: 1, Ticket: 9}, "lock.acquire", args)
+		head := protocol.Head{Lock: true, Conn: 1, Ticket: 9}
+		body = protocol.AppendRequest(body, head, "lock.acquire", protocoltest.Args(words))
 	}
 	entry := protocol.NewEntry(nil, protocol.EntryVersion, 1000, 1_700_000_000_000, protocol.EntryLimits{})
 	entry.Add(protocol.Incarnation{Node: "n1@abc", Epoch: 1}, 1, 1, body)
-	require.NoError(t, m.Apply(entry.Bytes(), discard{}))
+	require.NoError(t, m.Apply(entry.Bytes(), fsm.Discard{}))
 	return m
 }
 

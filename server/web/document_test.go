@@ -25,14 +25,11 @@ func applied(t *testing.T, requests ...[]string) fsm.Machine {
 	t.Helper()
 	m := fsm.New()
 	for i, words := range requests {
-		args := make([][]byte, len(words)-1)
-		for i, w := range words[1:] {
-			args[i] = []byte(w)
-		}
 		entry := protocol.NewEntry(nil, protocol.EntryVersion, int64(i+1)*1000, 946_684_800_000, protocol.EntryLimits{})
-		body := protocol.AppendRequest(nil, protocol.Head{Lock: true, Conn: int64(i + 11), Ticket: uint64(i + 1)}, words[0], args)
+		head := protocol.Head{Lock: true, Conn: int64(i + 11), Ticket: uint64(i + 1)}
+		body := protocol.AppendRequest(nil, head, words[0], protocoltest.Args(words[1:]))
 		entry.Add(protocol.Incarnation{Node: "n1@25a515603141", Epoch: 3}, uint64(i+1), uint64(i+1), body)
-		require.NoError(t, m.Apply(entry.Bytes(), discard{}))
+		require.NoError(t, m.Apply(entry.Bytes(), fsm.Discard{}))
 	}
 	return m
 }

@@ -7,17 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // Slow events are one a second, the slowest, and 160 of a kind.
 func TestLatencyEvents(t *testing.T) {
 	l := NewSlowlog()
 	ask := func(f func(*Slowlog, [][]byte) protocol.Value, words ...string) protocol.Value {
-		args := [][]byte{[]byte("LATENCY"), nil}
-		for _, w := range words {
-			args = append(args, []byte(w))
-		}
-		return f(l, args)
+		return f(l, protocoltest.Args(append([]string{"LATENCY", ""}, words...)))
 	}
 	get, _ := protocol.Lookup("get")
 	l.MonitorMillis.Store(5)
