@@ -118,10 +118,11 @@ func answerOf(trail *audit.Trail, o *locksOwn, at int64) *auditAnswer {
 	return a
 }
 
-// leftOut is why the files do not say who held a lock that they cover the time of.
+// leftOut is the Unknown of an answer if the files cover the instant, but not the locks that --lock matches.
 const leftOut = "the files have only locks that --audit-locks names: see LOCKS"
 
-// isWritten reports whether a file has the lines of the locks that --lock asks for. Of all locks it is no question.
+// isWritten reports whether a file has the lines of all locks that --lock matches. Without --lock it reports true: the
+// answer is about the locks that the files have.
 func (o *locksOwn) isWritten(s *audit.Span) bool {
 	switch {
 	case o.lock == "", s.Locks == "":
@@ -129,7 +130,7 @@ func (o *locksOwn) isWritten(s *audit.Span) bool {
 	case !strings.ContainsAny(o.lock, `*?[\`):
 		return s.Has(o.lock)
 	}
-	// A pattern asks for no more than another if the other, with no wildcard but *, matches it as a text.
+	// If a pattern of the file has no wildcard but *, and matches the text of --lock, it matches all that --lock matches.
 	return slices.ContainsFunc(strings.Fields(s.Locks), func(p string) bool {
 		isPlain := !strings.ContainsAny(p+o.lock, `[\`) && !strings.Contains(p, "?")
 		return p == o.lock || isPlain && protocol.Match(p, o.lock, false)
