@@ -137,6 +137,8 @@ func (f faultyFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
+func (f faultyFile) WriteDirect(b []byte, at int64) (int, error) { return f.WriteAt(b, at) }
+
 func (f faultyFile) Size() (int64, error) {
 	if err := f.of.meet("measure", f.Name()); err != nil {
 		return 0, err

@@ -42,6 +42,8 @@ const (
 	// takes as long as the watchdog's limit.
 	snapshotSync    = 8 << 20
 	snapshotMaxMeta = 1 << 20 // bytes
+	// snapshotWrite is how much is written by one call, in bytes.
+	snapshotWrite = 1 << 19
 )
 
 // snapshots is a raft.SnapshotStore.
@@ -262,13 +264,12 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
 	k := &snapshotSink{
-		store: s, meta: meta, file: f, buffer: bufio.NewWriterSize(io.NewOffsetWriter(f, 0), 1<<18),
-		sum: crc32.New(castagnoli),
+		store: s, meta: meta, file: f, buffer: make([]byte, 0, snapshotWrite), sum: crc32.New(castagnoli),
 	}
 	head := append([]byte(nil), snapshotMagic...)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
 	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
-	if _, err := k.buffer.Write(append(head, text...)); err != nil {
+	if _, err := k.append(append(head, text...)); err != nil {
 		return nil, k.abandon(fmt.Errorf("create snapshot: %w", err))
 	}
 	return k, nil
@@ -297,7 +298,8 @@ type snapshotSink struct {
 	store    *snapshots
 	meta     *raft.SnapshotMeta
 	file     vfs.File
-	buffer   *bufio.Writer
+	buffer   []byte // what is to be written at offset
+	offset   int64
 	sum      hash.Hash32
 	unsynced int
 	done     bool // closed, cancelled or failed
@@ -309,17 +311,32 @@ func (k *snapshotSink) Write(b []byte) (int, error) {
 	if k.done {
 		return 0, fmt.Errorf("write snapshot: %w", os.ErrClosed)
 	}
-	n, err := k.buffer.Write(b)
+	n, err := k.append(b)
 	_, _ = k.sum.Write(b[:n])
 	k.meta.Size += int64(n)
 	if k.unsynced += n; err == nil && k.unsynced >= snapshotSync {
 		k.unsynced = 0
-		err = errors.Join(k.buffer.Flush(), k.file.Sync())
+		err = k.file.Sync()
 	}
 	if err != nil {
 		return n, k.abandon(fmt.Errorf("write snapshot: %w", err))
 	}
 	return n, nil
+}
+
+// append puts b into the buffer, which is written whenever it is full: directly, as few snapshots are read again.
+func (k *snapshotSink) append(b []byte) (n int, err error) {
+	for err == nil && n < len(b) {
+		added := min(len(b)-n, cap(k.buffer)-len(k.buffer))
+		k.buffer = append(k.buffer, b[n:n+added]...)
+		n += added
+		if len(k.buffer) == cap(k.buffer) {
+			_, err = k.file.WriteDirect(k.buffer, k.offset)
+			k.offset += int64(len(k.buffer))
+			k.buffer = k.buffer[:0]
+		}
+	}
+	return n, err
 }
 
 // abandon gives the space back.
@@ -345,9 +362,9 @@ func (k *snapshotSink) Close() error {
 	tail := binary.LittleEndian.AppendUint64(nil, uint64(k.meta.Size))
 	tail = binary.LittleEndian.AppendUint32(tail, k.sum.Sum32())
 	tail = append(tail, snapshotEndMagic...)
-	_, err := k.buffer.Write(tail)
+	_, err := k.file.WriteAt(append(k.buffer, tail...), k.offset)
 	if err == nil {
-		err = errors.Join(k.buffer.Flush(), k.file.Sync())
+		err = k.file.Sync()
 	}
 	if err != nil {
 		return k.abandon(fmt.Errorf("complete snapshot: %w", err))
