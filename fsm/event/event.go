@@ -1,7 +1,7 @@
-// Package event has the events of the state machine, as values: what an entry did that others than its client hear of.
-// Who hands them on, such as the hub of subscriptions, imports this package and not the machine.
+// Package event has the events of the state machine: what an entry did that others than its client receive. The
+// packages that pass events on, such as the hub of subscriptions, import this package and not the machine.
 //
-// Start reading at event.go: an event is a kind, and fields that the kind says.
+// Start reading at event.go: an event has a kind, and the fields that the kind names.
 package event
 
 import (
@@ -11,160 +11,156 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Kind says what an [Event] tells.
+// Kind is the kind of an [Event].
 type Kind uint8
 
 // The kinds.
 const (
 	// Published: a client published Payload on the channel Name.
 	Published Kind = iota + 1
-	// Notified: Name happened to Key in DB, and the settings want that told.
+	// Notified: Name happened to Key in DB, and notify-keyspace-events selects that event.
 	Notified
-	// Changed: Key in DB came, went, or got another value or deadline.
+	// Changed: Key in DB was created or removed, or got another value or deadline.
 	Changed
-	// Flushed: all keys of DB went.
+	// Flushed: all keys of DB were removed.
 	Flushed
-	// Woken: the wait of this node's waiter with the ticket Seq is over, with Reply.
+	// Woken: the wait of this node's waiter with the ticket Seq has ended. Reply is its reply.
 	Woken
 	// Swapped: the databases DB and Other were exchanged.
 	Swapped
-	// Read: a script in a batch of this node read Key, or read something and had declared Key.
+	// Read: a script in a batch of this node has read Key, or has read something and declared Key.
 	Read
-	// Ran: a batch of this node was run. Its other events stand before.
+	// Ran: a batch of this node has run. Its other events come before.
 	Ran
-	// LockMessage: Payload happened to the lock Key in DB, for who listens to the channel of the lock.
+	// LockMessage: Payload happened to the lock Key in DB. The event is for subscribers of the lock's channel.
 	LockMessage
-	// LockLost: a hold of the lock Key in DB is lost, and the connection Lock.Conn of this node is to be
-	// told.
+	// LockLost: a hold of the lock Key in DB was lost. The event is for the connection Lock.Conn of this node.
 	LockLost
-	// LockSlow: the connection Lock.Conn of this node waited long for the lock Key in DB, with or without a grant, or
-	// held the lock for most of its lease before renewing or releasing it.
+	// LockSlow: the connection Lock.Conn of this node has waited long for the lock Key in DB, with or without a grant, or
+	// has held the lock for most of its lease before it renewed or released it.
 	LockSlow
-	// SessionKept: the session Lock.Session lives with the connection Lock.Conn of this node, under the lease
+	// SessionKept: the session Lock.Session is attached to the connection Lock.Conn of this node, with the lease
 	// Lock.LeaseMillis.
 	SessionKept
-	// SessionLeft: the session has ended, or lives with another connection.
+	// SessionLeft: the session has ended, or was attached to another connection.
 	SessionLeft
-	// LocksForced: the command Name in the batch Seq of this node ended holds of Other locks in DB, Key the first
-	// of them; or, without Key, of all locks in DB or, by FLUSHALL, in all databases.
+	// LocksForced: the command Name in the batch Seq of this node ended holds of Other locks in DB, Key being the first.
+	// If Key is empty, it ended those of all locks in DB or, by FLUSHALL, in all databases.
 	LocksForced
-	// Called: a script in a batch of this node called a command in DB. Payload has the words, quoted. Without
-	// Payload the scripts of the entry called too much to tell more.
+	// Called: a script in a batch of this node has called a command in DB. Payload has the quoted words. If it is empty,
+	// the entry has too many calls, and no more Called events follow.
 	Called
-	// LocksChanged: Changes happened to locks in the entry. It is the entry's last event, and the same on all nodes that
-	// listen.
+	// LocksChanged: the entry made Changes to locks. It is the entry's last event, and the same on all nodes that listen.
 	LocksChanged
 )
 
-// Event is something that an entry did and that others than the client hear of. The strings may share
-// memory with the entry.
+// Event is an event of an entry. The strings may share memory with the entry.
 type Event struct {
 	Kind    Kind
 	Sharded bool // a Published event of SPUBLISH
-	// Classes are the settings in force, with the class of a Notified event as the only class.
+	// Classes has the settings of notify-keyspace-events. A Notified event has its own class as the only class.
 	Classes   Classes
 	DB, Other int
 	Key       string
 	Name      string
 	Payload   string
-	// Seq is the number of the batch behind a Changed, Read or Ran event, if the batch is this node's:
-	// see [fsm.Machine.SeedReads]. Else Seq is 0, as for what time did.
-	// Of a Woken event it is the ticket.
+	// Seq is the number of the batch that caused a Changed, Read or Ran event, if the batch is this node's: see
+	// [fsm.Machine.SeedReads]. It is 0 for other batches and for events of time. In a Woken event it is the ticket.
 	Seq   uint64
 	Reply *protocol.Value // of a Woken event
-	// Lock is what a LockLost or LockSlow event says of the hold, a SessionKept or SessionLeft event of the
-	// session, or a Woken event of a waiter for a lock: then DB and Key are set too.
+	// Lock describes the hold of a LockLost or LockSlow event, the session of a SessionKept or SessionLeft event, or the
+	// waiter for a lock of a Woken event, which then has DB and Key, too.
 	Lock *LockNews
-	// Forced is what a LocksForced event says of holds, as far as they ended by the command at once.
+	// Forced describes the holds that a LocksForced event reports, as far as the command ended them at once.
 	Forced *Forced
-	// Changes are of a LocksChanged event.
+	// Changes belongs to a LocksChanged event.
 	Changes []LockChange
 }
 
-// LockChange is what happened to a hold of the lock Key in DB, native or stock, to a wait for a native lock, or to all
-// stock locks of DB, which Other has now if they were swapped.
+// LockChange is a change of a hold of the lock Key in DB, native or stock, the end of a wait for a native lock, or a
+// change of all stock locks of DB. If these were swapped, Other has them now.
 type LockChange struct {
 	What      string // LockGranted, …
 	Stock     bool
 	DB, Other int
 	Key       string
-	// Owner holds, or held, or waited. Node and Conn are the connection that took the lock or asked for it, as far as the
-	// log says it. Own: the connection is of this incarnation of this node.
+	// Owner is the owner of the hold or of the wait. Node and Conn are the connection that took or requested the lock, if
+	// the log has it. Own is set if the connection is one of this incarnation of this node.
 	Owner, Node string
 	Conn        int64
 	Own         bool
-	// Fence and Session are 0 where there is none.
+	// Fence and Session are 0 if there is none.
 	Fence   int64
 	Session uint64
-	// Limit is how many owners may hold a lock that was granted or renewed, at once; 0: this is not told.
+	// Limit is the largest number of owners that may hold a lock that was granted or renewed, or 0 if it is not reported.
 	Limit int
-	// Count is how many owners of a hash no longer hold it, if they are too many to be named: Owner is empty. Of
-	// LocksOmitted it is the number of changes.
+	// Count is the number of owners that a hash lost, if they are too many to name. Owner is then empty. In LocksOmitted
+	// it is the number of changes.
 	Count int
-	// AtMillis is Unix time. HeldMillis of a stock lock is the age of its key, also at a grant.
+	// AtMillis is Unix time. HeldMillis of a stock lock is the age of its key, even at a grant.
 	AtMillis, WaitedMillis, HeldMillis int64
 	// Note is the NOTE of a native acquire.
 	Note string
-	// Reason is why the hold was lost, or how the wait ended: see fsm/locks.Departure. Command, By and Text are of the
-	// command that took a hold away.
+	// Reason is the reason for which the hold was lost, or how the wait ended: see fsm/locks.Departure. Command, By and
+	// Text describe the command that ended the hold.
 	Reason, Command, By, Text string
 }
 
-// What may happen to a hold, to a wait, or to all stock locks of a database.
+// The changes of a hold, of a wait, or of all stock locks of a database.
 const (
 	LockGranted   = "granted"
 	LockRenewed   = "renewed" // the hold has another connection, session or fence now, or is shared
 	LockReleased  = "released"
 	LockTaken     = "lost"
 	LockWaitEnded = "wait-ended" // without the lock
-	LocksFlushed  = "flushed"    // those that had no LockTaken before are lost, too
+	LocksFlushed  = "flushed"    // those without an earlier LockTaken are lost, too
 	LocksSwapped  = "swapped"
-	// LocksOmitted: so many changes that followed in the entry were too many to be told.
+	// LocksOmitted: the entry made more changes than can be reported.
 	LocksOmitted = "omitted"
 )
 
-// Forced is what a command took away by force.
+// Forced describes the holds that a command ended by force.
 type Forced struct {
 	Text  string // REASON of LOCK.BREAK
-	Holds int    // all of LOCK.BREAK
-	// Broken are the first of them.
+	Holds int    // the number of holds that LOCK.BREAK ended
+	// Broken has the first of them.
 	Broken []BrokenHold
 }
 
-// BrokenHold is a hold that ended by force.
+// BrokenHold is a hold that was ended by force.
 type BrokenHold struct {
 	Key, Owner, Note, Client string
 	Fence                    int64
 	SinceMillis              int64 // Unix time
 }
 
-// LockNews is what a client hears of a hold, or of a wait for one.
+// LockNews describes a hold, or a wait for one, for a client.
 type LockNews struct {
 	Owner string
-	// Fence is the hold's. Of a wait that ended without a grant it is 0.
+	// Fence is the hold's. After a wait without a grant it is 0.
 	Fence int64
-	// Reason is why a hold was lost: "expired", "session", "broken", "flushed", or "unknown" if this node
-	// skipped the entries that say why. Of a LockSlow event of a wait without a grant it is how the wait ended: see
+	// Reason is the reason for which a hold was lost: "expired", "session", "broken", "flushed", or "unknown" if this node
+	// skipped the entries with the reason. In a LockSlow event of a wait without a grant it is how the wait ended: see
 	// fsm/locks.Departure.
 	Reason string
-	// Text is the REASON of the LOCK.BREAK that took the hold away, and By who gave that, or another command; empty:
-	// not known.
+	// Text is the REASON of the LOCK.BREAK that ended the hold, and By the sender of that or another command. They are
+	// empty if unknown.
 	Text, By string
-	// Conn is the connection of this node that is to be told.
+	// Conn is the connection of this node that the event is for.
 	Conn    int64
 	Session uint64
-	// WaitedMillis, HeldMillis and LeaseMillis are how long the owner waited, held the lock, and might have held it;
-	// SinceRenewedMillis of the lease were used up. 0: not known.
+	// WaitedMillis, HeldMillis and LeaseMillis are the durations of the wait, of the hold and of the lease.
+	// SinceRenewedMillis is the part of the lease that was used. 0 is unknown.
 	WaitedMillis, HeldMillis, SinceRenewedMillis, LeaseMillis int64
 }
 
-// The beginnings of channels that end with a key, behind a database.
+// The prefixes of channels whose names have a database and a key.
 const (
 	keyspaceChannel = "__keyspace@"
 	lockChannel     = "__lock@"
 )
 
-// KeyOf is the key of which the messages of a channel tell, if it is such a channel.
+// KeyOf returns the key in the name of a channel, if the channel has one of these prefixes.
 func KeyOf(channel string) (key string, ok bool) {
 	for _, begin := range [...]string{keyspaceChannel, lockChannel} {
 		if rest, found := strings.CutPrefix(channel, begin); found {
@@ -175,7 +171,7 @@ func KeyOf(channel string) (key string, ok bool) {
 	return "", false
 }
 
-// Messages calls f with the messages that subscribers hear of the event, in the order of Redis.
+// Messages calls f with the messages to subscribers for the event, in the order of Redis.
 func (e *Event) Messages(f func(channel, payload string)) {
 	switch e.Kind {
 	case Published:
@@ -192,7 +188,7 @@ func (e *Event) Messages(f func(channel, payload string)) {
 	}
 }
 
-// Interest says which events a node's sink listens to. It shows in no state.
+// Interest selects the events that a node's sink receives. It does not affect the state.
 type Interest uint32
 
 const (
@@ -206,7 +202,7 @@ const (
 	InLocks
 )
 
-// Classes are the flags of notify-keyspace-events: which events are told, and on which channels.
+// Classes has the flags of notify-keyspace-events: classes of events, and channels.
 type Classes uint16
 
 // The classes, with the letters of Redis.
@@ -229,7 +225,7 @@ const (
 	AllClasses = ClassNew<<1 - 1
 )
 
-// classLetters are the letters of the classes in the order of Redis. The classes of "A" come first.
+// classLetters has the letters of the classes in the order of Redis. The classes of "A" come first.
 var classLetters = []struct {
 	class  Classes
 	letter byte
@@ -250,10 +246,10 @@ var classLetters = []struct {
 	{ClassMiss, 'm'},
 }
 
-// classesOfA are the classes that A stands for.
+// classesOfA has the classes that A stands for.
 const classesOfA = ClassGeneric | ClassString | ClassList | ClassSet | ClassHash | ClassZset | ClassExpired | ClassEvicted | ClassStream | ClassModule
 
-// ParseClasses reads the value of notify-keyspace-events.
+// ParseClasses parses the value of notify-keyspace-events.
 func ParseClasses(letters string) (cs Classes, ok bool) {
 	for i := range len(letters) {
 		class := classesOfA
@@ -273,7 +269,7 @@ func ParseClasses(letters string) (cs Classes, ok bool) {
 	return cs, true
 }
 
-// String is the value as CONFIG GET shows it. As in Redis, n does not show beside A.
+// String returns the value for CONFIG GET. As in Redis, n is not shown beside A.
 func (cs Classes) String() string {
 	var b []byte
 	hidden := Classes(0)

@@ -6,24 +6,23 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// bucketSlots is the number of items that a bucket holds. A bucket then has 1,008 bytes, of an
-// allocation of 1,024.
+// bucketSlots is the number of slots of a bucket. A bucket then has 1,008 bytes, in an allocation of 1,024.
 const bucketSlots = 20
 
-// bucket holds the items whose hashes begin with the same depth bits, in no order.
+// bucket has the items whose hashes have the same first depth bits, in no order.
 //
-// A search compares one byte of each hash, eight at a time, and then mostly touches the right slot
-// alone: see "Swiss tables" of Abseil.
+// A search compares one byte of each hash, eight at a time, and then usually reads only the right slot: see "Swiss
+// tables" of Abseil.
 //
-// Invariant: tags holds the lowest byte of the hash of each of the first n slots. All other slots
-// are zero. If overflow is not nil, n is 0.
+// Invariant: tags has the lowest byte of the hash of each of the first n slots. All other slots are zero. If overflow
+// is not nil, n is 0.
 type bucket struct {
 	stamp uint64 // of the directory that may change the bucket: see [directory]
 	tags  [(bucketSlots + 7) / 8]uint64
 	depth uint8
 	n     uint8
-	// overflow holds the items, if they are too many for the slots and their hashes too alike for a
-	// split: a client chose the keys so. A search then takes logarithmic time.
+	// overflow has the items, if they are too many for the slots, and their hashes too alike for a split. Clients can
+	// choose such keys. A search then takes logarithmic time.
 	overflow *btree.BTreeG[Item]
 	slots    [bucketSlots]Item
 }
@@ -33,13 +32,14 @@ const (
 	highBytes = 0x8080808080808080
 )
 
-// matches returns a high bit for every byte of tags that is as in pattern, and maybe for some byte above.
+// matches returns the high bit of every byte of tags that equals the byte of pattern, and perhaps of bytes above such a
+// byte.
 func matches(tags, pattern uint64) uint64 {
 	x := tags ^ pattern
 	return (x - lowBytes) &^ x & highBytes
 }
 
-// find returns the index of the item of a key, -1 if there is none. Requires: overflow is nil.
+// find returns the index of the item of a key, or -1. Requires: overflow is nil.
 func (b *bucket) find(hash uint64, key string) int {
 	pattern := (hash & 0xff) * lowBytes
 	for word, tags := range &b.tags {
@@ -56,7 +56,7 @@ func (b *bucket) find(hash uint64, key string) int {
 	return -1
 }
 
-// get returns the item of a key, nil if there is none.
+// get returns the item of a key, or nil.
 func (b *bucket) get(hash uint64, key string) *Item {
 	if b.overflow != nil {
 		if it, ok := b.overflow.Get(probe(hash, key)); ok {
@@ -79,14 +79,14 @@ func (b *bucket) len() int {
 	return int(b.n)
 }
 
-// add appends an item. Requires: there is room, and no item of the same key.
+// add appends an item. Requires: there is a free slot, and no item of the same key.
 func (b *bucket) add(it *Item) {
 	b.slots[b.n] = *it
 	b.tags[b.n/8] |= (it.Hash & 0xff) << (b.n % 8 * 8)
 	b.n++
 }
 
-// drop takes out slot i, into which the last slot moves.
+// drop removes slot i. The last slot moves there.
 func (b *bucket) drop(i int) {
 	b.n--
 	last := &b.slots[b.n]
@@ -112,7 +112,7 @@ func (b *bucket) clone(stamp uint64) *bucket {
 	return &c
 }
 
-// spill moves the items from the slots into the overflow tree.
+// spill moves the items from the slots to the overflow tree.
 func (b *bucket) spill() {
 	overflow := btree.NewBTreeGOptions(func(a, b Item) bool { return a.Before(&b) }, btree.Options{NoLocks: true})
 	for i := range b.slots[:b.n] {
@@ -122,7 +122,7 @@ func (b *bucket) spill() {
 	b.overflow = overflow
 }
 
-// unspill moves the items back into the slots. Requires: there is room.
+// unspill moves the items back to the slots. Requires: they fit.
 func (b *bucket) unspill() {
 	overflow := b.overflow
 	b.overflow = nil
@@ -132,8 +132,8 @@ func (b *bucket) unspill() {
 	})
 }
 
-// ascend calls f for the items whose hash is at least from, in order, until f returns false. ascend
-// returns what f returned last. f must not keep the pointer.
+// ascend calls f with the items whose hash is at least from, in order, until f returns false. It returns the last
+// result of f. f must not keep the pointer.
 func (b *bucket) ascend(from uint64, f func(it *Item) bool) bool {
 	more := true
 	if b.overflow != nil {
@@ -164,8 +164,8 @@ func (b *bucket) ascend(from uint64, f func(it *Item) bool) bool {
 	return true
 }
 
-// ascendDeadline calls f for the items that may have this deadline: of a tree in order, until f returns false, of slots
-// all, in no order. The tags come first, since each slot is another line of memory.
+// ascendDeadline calls f with items that may have this deadline: with those of a tree in order, until f returns false,
+// and with all those of slots, in no order. It compares tags first, since each slot is in another cache line.
 func (b *bucket) ascendDeadline(d deadline, f func(it *Item) bool) {
 	if b.overflow != nil {
 		b.overflow.Ascend(probe(d.hash&^classMask, ""), func(it Item) bool {
@@ -187,7 +187,7 @@ func (b *bucket) ascendDeadline(d deadline, f func(it *Item) bool) {
 	}
 }
 
-// removeEnded takes out the items that have ended at nowMillis.
+// removeEnded removes the items that have ended at nowMillis.
 func (b *bucket) removeEnded(nowMillis int64) {
 	if b.overflow == nil {
 		for i := int(b.n) - 1; i >= 0; i-- {

@@ -6,9 +6,8 @@ import (
 	"sort"
 )
 
-// deadline says that an item with this hash ends then. The second byte of the hash is replaced by
-// the item's [sizeClass]: no directory is so large that this byte is needed, and the tags of
-// buckets are the first byte.
+// deadline is the deadline of an item with this hash. The second byte of the hash is replaced by the item's
+// [sizeClass]: no directory is large enough to need that byte, and the tags of buckets are the first byte.
 type deadline struct {
 	millis int64
 	hash   uint64
@@ -19,23 +18,21 @@ const (
 	classMask  = 0xff << classShift
 )
 
-// bytes is what the item counts for.
+// bytes returns the estimated memory of the item.
 func (a deadline) bytes() int64 { return sizeClass(a.hash >> classShift).bytes() }
 
 func (a deadline) before(b deadline) bool {
 	return a.millis < b.millis || a.millis == b.millis && a.hash < b.hash
 }
 
-// deadlineIndex is the deadlines in order. Equal deadlines, of keys whose hashes collide, are all
-// there. The index holds numbers only: the garbage collector skips such memory, and a comparison
-// touches no item.
+// deadlineIndex has all deadlines in order, including equal ones of keys with equal hashes. It has only numbers: the
+// garbage collector skips its memory, and a comparison reads no item.
 //
-// The index is a list of chunks of blocks of deadlines. Two levels suffice, as a chunk holds some
-// ten thousand deadlines. Snapshots do not copy the index, since the deadlines are in the items
-// too.
+// The index is a list of chunks of blocks of deadlines. Two levels suffice, since a chunk has some ten thousand
+// deadlines. Snapshots do not copy the index, since the items have the deadlines, too.
 //
-// Invariant: all deadlines of a block lie at or above the block's low and at or below the low of
-// the next block. Blocks and chunks are not empty.
+// Invariant: all deadlines of a block are at least the block's low, and at most the low of the next block. Blocks and
+// chunks are not empty.
 type deadlineIndex struct {
 	chunks []*chunk
 	count  int
@@ -44,14 +41,14 @@ type deadlineIndex struct {
 type chunk struct {
 	blocks []block
 	count  int
-	bytes  int64 // what the items count for
+	bytes  int64 // the estimated memory of the items
 }
 
 type block struct {
 	low       deadline
 	n         int
 	deadlines *[blockSize]deadline // the first n
-	bytes     int64                // what the items count for
+	bytes     int64                // the estimated memory of the items
 }
 
 const (
@@ -67,10 +64,10 @@ func (x *deadlineIndex) first() (d deadline, ok bool) {
 	return x.chunks[0].blocks[0].deadlines[0], true
 }
 
-// position finds the block for a deadline: the last block whose low is not after the deadline.
+// position returns the block for a deadline: the last block whose low is not after it.
 func (x *deadlineIndex) position(d deadline) (c, b int) {
 	c = len(x.chunks) - 1
-	// Most often the last block of all.
+	// Usually it is the last block of all.
 	if d.before(x.chunks[c].blocks[0].low) {
 		c = max(0, sort.Search(c, func(i int) bool { return d.before(x.chunks[i].blocks[0].low) })-1)
 	}
@@ -94,7 +91,7 @@ func (c *chunk) position(d deadline) int {
 	return low
 }
 
-// search counts the deadlines of the block that are before d.
+// search returns the number of deadlines of the block that are before d.
 func (b *block) search(d deadline) int {
 	low, high := 0, b.n
 	for low < high {
@@ -135,7 +132,7 @@ func (x *deadlineIndex) add(d deadline) {
 	x.count++
 }
 
-// split makes room on block j of chunk i.
+// split makes room in block j of chunk i.
 func (x *deadlineIndex) split(i, j int) {
 	c := x.chunks[i]
 	if len(c.blocks) == chunkBlocks {
@@ -170,7 +167,7 @@ func (x *deadlineIndex) split(i, j int) {
 	c.blocks = slices.Insert(c.blocks, j+1, next)
 }
 
-// remove takes out a deadline that equals d. Requires: there is such a deadline.
+// remove removes a deadline that equals d. Requires: there is one.
 func (x *deadlineIndex) remove(d deadline) {
 	i, j := x.position(d)
 	for {
@@ -179,7 +176,7 @@ func (x *deadlineIndex) remove(d deadline) {
 			x.drop(i, j, at, 1)
 			return
 		}
-		// Equal deadlines may stand in earlier blocks too.
+		// Earlier blocks may have equal deadlines, too.
 		if j--; j < 0 {
 			i--
 			j = len(x.chunks[i].blocks) - 1
@@ -187,7 +184,7 @@ func (x *deadlineIndex) remove(d deadline) {
 	}
 }
 
-// drop takes the n deadlines from at on out of block j of chunk i.
+// drop removes n deadlines of block j of chunk i, from at on.
 func (x *deadlineIndex) drop(i, j, at, n int) {
 	c := x.chunks[i]
 	b := &c.blocks[j]
@@ -258,7 +255,7 @@ func (x *deadlineIndex) before(nowMillis int64) (n int) {
 	return n
 }
 
-// bytesBefore is what the items of the deadlines before nowMillis count for.
+// bytesBefore returns the estimated memory of the items whose deadlines are before nowMillis.
 func (x *deadlineIndex) bytesBefore(nowMillis int64) (n int64) {
 	pivot := deadline{millis: nowMillis}
 	for i, c := range x.chunks {
@@ -278,7 +275,7 @@ func (x *deadlineIndex) bytesBefore(nowMillis int64) (n int64) {
 	return n
 }
 
-// sumBytes is what the items of these deadlines count for.
+// sumBytes returns the estimated memory of the items of these deadlines.
 func sumBytes(deadlines []deadline) (n int64) {
 	for _, d := range deadlines {
 		n += d.bytes()
@@ -292,7 +289,7 @@ func (x *deadlineIndex) next(fromMillis int64) (millis int64, ok bool) {
 		return 0, false
 	}
 	pivot := deadline{millis: fromMillis}
-	// The search begins in the block of the instant before, which may hold deadlines equal to the pivot.
+	// The search begins in the block of the millisecond before, which may have deadlines equal to the pivot.
 	i, j := x.position(deadline{max(fromMillis, math.MinInt64+1) - 1, math.MaxUint64})
 	c := x.chunks[i]
 	if b := &c.blocks[j]; b.search(pivot) < b.n {
@@ -307,8 +304,7 @@ func (x *deadlineIndex) next(fromMillis int64) (millis int64, ok bool) {
 	return 0, false
 }
 
-// hashesBefore fills hashes from the deadlines of the first block that are before nowMillis, and
-// returns their number.
+// hashesBefore stores in hashes those of the first block's deadlines before nowMillis, and returns their number.
 func (x *deadlineIndex) hashesBefore(nowMillis int64, hashes []uint64) (n int) {
 	b := &x.chunks[0].blocks[0]
 	for n < min(b.n, len(hashes)) && b.deadlines[n].millis < nowMillis {
@@ -318,7 +314,7 @@ func (x *deadlineIndex) hashesBefore(nowMillis int64, hashes []uint64) (n int) {
 	return n
 }
 
-// dropBefore takes out all deadlines before nowMillis.
+// dropBefore removes all deadlines before nowMillis.
 func (x *deadlineIndex) dropBefore(nowMillis int64) {
 	pivot := deadline{millis: nowMillis}
 	for len(x.chunks) > 0 {
@@ -368,5 +364,5 @@ func (k *Keyspace) SweepAll(nowMillis int64) (swept int) {
 	return ended
 }
 
-// passShare: to remove an item costs about as much as to pass this many.
+// passShare is the number of items that cost as much to skip as one costs to remove.
 const passShare = 16

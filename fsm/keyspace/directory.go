@@ -2,36 +2,34 @@ package keyspace
 
 import "slices"
 
-// directory holds items in the order of (hash, key). The first bits of the hash lead through the
-// top to a segment, the next bits to a bucket: extendible hashing (Fagin, Nievergelt, Pippenger,
-// Strong 1979) in two levels. Growth copies at most a segment of 1,024 pointers, or the top, which
-// is a thousandth of all pointers.
+// directory has items in the order of (hash, key). The first bits of the hash select a segment in the top, and the next
+// bits a bucket: extendible hashing (Fagin, Nievergelt, Pippenger, Strong 1979) in two levels. Growth copies at most a
+// segment of 1,024 pointers, or the top, which has a thousandth of all pointers.
 //
-// A directory is copied in constant time. A directory changes the top, a segment or a bucket in
-// place only if the part has the directory's stamp, and otherwise changes a copy. copy raises the
-// stamp of both directories above the stamps of all shared parts.
+// A directory is copied in constant time. It changes the top, a segment or a bucket in place only if the part has its
+// stamp, and otherwise changes a copy of the part. copy raises the stamps of both directories above those of all shared
+// parts.
 //
-// Invariants: the depth of a segment or bucket is the number of first bits that all hashes in it
-// have in common, and it stands in all places that begin with these bits. A part with the current
-// stamp is reached through parts with the current stamp alone.
+// Invariants: the depth of a segment or bucket is the number of first bits that all its hashes share, and all places
+// that begin with these bits refer to it. A part with the current stamp is reached only through parts with that stamp.
 type directory struct {
 	stamp    uint64
 	topStamp uint64     // of the slice top
 	top      []*segment // by the first bits
 	topShift uint8      // 64 less the number of these bits
 	count    int
-	// expected is the number of items to come in the order of their hashes. The hashes of the first
-	// of them begin alike, which is then no reason for an overflow.
+	// expected is the number of items that will be added in the order of their hashes. The hashes of the first of them
+	// begin alike, which must then not cause an overflow.
 	expected int
 }
 
-// segment is the buckets below a place of the top, or several places.
+// segment has the buckets below one place of the top, or below several places.
 type segment struct {
 	stamp   uint64
 	depth   uint8
 	bits    uint8
 	buckets []*bucket // by the bits after the first depth; 1<<bits
-	// single counts the buckets that have a single place. At 0 the segment can be halved.
+	// single counts the buckets that have only one place. If it is 0, the segment can be halved.
 	single int
 }
 
@@ -40,7 +38,7 @@ func newDirectory() directory {
 	return directory{top: []*segment{s}, topShift: 64}
 }
 
-// copy returns a directory that shares all parts with d. Neither sees later changes of the other.
+// copy returns a directory that shares all parts with d. Later changes of either do not affect the other.
 func (d *directory) copy() directory {
 	d.stamp++
 	return *d
@@ -48,7 +46,7 @@ func (d *directory) copy() directory {
 
 func (d *directory) segmentOf(hash uint64) *segment { return d.top[hash>>d.topShift] }
 
-// place is the index of hash among the buckets.
+// place returns the index of a hash among the buckets.
 func (s *segment) place(hash uint64) int { return int(hash << s.depth >> (64 - s.bits)) }
 
 func (d *directory) bucketOf(hash uint64) *bucket {
@@ -56,7 +54,7 @@ func (d *directory) bucketOf(hash uint64) *bucket {
 	return s.buckets[s.place(hash)]
 }
 
-// find returns the item of a key, nil if there is none. The pointer is good until the next change.
+// find returns the item of a key, or nil. The pointer is valid until the next change.
 func (d *directory) find(hash uint64, key string) *Item { return d.bucketOf(hash).get(hash, key) }
 
 // put stores an item, and returns the former item of the key.
@@ -81,7 +79,7 @@ func (d *directory) put(it *Item) (prev Item, replaced bool) {
 	}
 }
 
-// remove takes out the item of a key, and returns the item.
+// remove removes the item of a key, and returns it.
 func (d *directory) remove(hash uint64, key string) (prev Item, ok bool) {
 	b := d.own(hash)
 	if b.overflow != nil {
@@ -97,8 +95,7 @@ func (d *directory) remove(hash uint64, key string) (prev Item, ok bool) {
 	return prev, ok
 }
 
-// withDeadline returns the first item with this deadline, nil if there is none. Items whose hashes are alike
-// may share one.
+// withDeadline returns the first item with this deadline, or nil. Items with similar hashes may have the same.
 func (d *directory) withDeadline(want deadline) (found *Item) {
 	b := d.bucketOf(want.hash)
 	b.ascendDeadline(want, func(it *Item) bool {
@@ -110,8 +107,8 @@ func (d *directory) withDeadline(want deadline) (found *Item) {
 	return found
 }
 
-// ascend calls f for the items whose hash is at least from, in order, until f returns false. f must
-// not keep the pointer.
+// ascend calls f with the items whose hash is at least from, in order, until f returns false. f must not keep the
+// pointer.
 func (d *directory) ascend(from uint64, f func(it *Item) bool) {
 	for {
 		b := d.bucketOf(from)
@@ -124,10 +121,10 @@ func (d *directory) ascend(from uint64, f func(it *Item) bool) {
 	}
 }
 
-// end is the first hash behind the bucket, to which hash belongs; 0 behind the last bucket.
+// end returns the first hash after the bucket of hash, or 0 for the last bucket.
 func (b *bucket) end(hash uint64) uint64 { return hash | (1<<(64-b.depth) - 1) + 1 }
 
-// removeEnded takes out all items that have ended at nowMillis.
+// removeEnded removes all items that have ended at nowMillis.
 func (d *directory) removeEnded(nowMillis int64) {
 	for from := uint64(0); ; {
 		b := d.bucketOf(from)
@@ -145,7 +142,7 @@ func (d *directory) removeEnded(nowMillis int64) {
 	}
 }
 
-// own returns the bucket of hash, copied if need be, so that it may be changed.
+// own returns the bucket of hash for a change, as a copy if it is shared.
 func (d *directory) own(hash uint64) *bucket {
 	b := d.bucketOf(hash)
 	if b.stamp == d.stamp {
@@ -157,7 +154,7 @@ func (d *directory) own(hash uint64) *bucket {
 	return b
 }
 
-// ownSegment returns the segment of hash, copied if need be, so that it may be changed.
+// ownSegment returns the segment of hash for a change, as a copy if it is shared.
 func (d *directory) ownSegment(hash uint64) *segment {
 	s := d.segmentOf(hash)
 	if s.stamp == d.stamp {
@@ -169,7 +166,7 @@ func (d *directory) ownSegment(hash uint64) *segment {
 	return &c
 }
 
-// set puts a segment into its places. hash is any hash of the segment.
+// set stores a segment in its places. hash is any hash of the segment.
 func (d *directory) set(hash uint64, s *segment) {
 	if d.topStamp != d.stamp {
 		d.top, d.topStamp = slices.Clone(d.top), d.stamp
@@ -181,7 +178,7 @@ func (d *directory) set(hash uint64, s *segment) {
 	}
 }
 
-// set puts a bucket into its places. hash is any hash of the bucket.
+// set stores a bucket in its places. hash is any hash of the bucket.
 func (s *segment) set(hash uint64, b *bucket) {
 	n := s.places(b)
 	from := s.place(hash) &^ (n - 1)
@@ -190,5 +187,5 @@ func (s *segment) set(hash uint64, b *bucket) {
 	}
 }
 
-// places is the number of places of a bucket.
+// places returns the number of places of a bucket.
 func (s *segment) places(b *bucket) int { return len(s.buckets) >> (b.depth - s.depth) }

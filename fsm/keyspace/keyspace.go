@@ -1,29 +1,28 @@
 package keyspace
 
-// Keyspace is the items of one database, by key hash and by deadline.
+// Keyspace has the items of one database, by key hash and by deadline.
 //
-// Invariant: for each item with a deadline, and for nothing else, there is an entry in deadlines.
+// Invariant: deadlines has an entry for each item with a deadline, and no other entries.
 //
-// An item that has ended may stay for a while: [Keyspace.Sweep] removes a bounded number. The owner
-// treats it as absent in replies.
+// An item that has ended may remain for a while, since [Keyspace.Sweep] removes a bounded number. The owner treats it
+// as missing.
 type Keyspace struct {
 	items     directory
 	deadlines deadlineIndex
-	// clockMillis is the owner's clock. bytes is the size of the items that have not ended by that
-	// clock; items that have ended do not count, swept or not.
+	// clockMillis is the owner's clock. bytes is the estimated memory of the items that have not ended by that clock.
 	clockMillis int64
 	bytes       int64
 	// marks counts the stored items with a mark.
 	marks int
-	// usage is what the stored items count for, by account. There is nothing at 0, and nothing before the first item
-	// with an account.
+	// usage has the usage of each account, by number. Element 0 is unused, and usage is nil before the first item with an
+	// account.
 	usage []Usage
 }
 
-// Usage is the items of an account, ended items that wait for the sweep included.
+// Usage is the usage of an account, including ended items that are not swept.
 type Usage struct{ Keys, Bytes int64 }
 
-// Usage is what the items of an account count for.
+// Usage returns the usage of an account.
 func (k *Keyspace) Usage(account int) Usage {
 	if account >= len(k.usage) {
 		return Usage{}
@@ -31,10 +30,10 @@ func (k *Keyspace) Usage(account int) Usage {
 	return k.usage[account]
 }
 
-// HasAccounts reports whether an item may have an account.
+// HasAccounts reports whether any item may have an account.
 func (k *Keyspace) HasAccounts() bool { return k.usage != nil }
 
-// countUsage adds an item of a class to its account, by is 1, or takes the item off, by is -1.
+// countUsage adds an item of a class to its account if by is 1, and subtracts it if by is -1.
 func (k *Keyspace) countUsage(it *Item, class sizeClass, by int64) {
 	account := it.Account()
 	if account == 0 {
@@ -52,19 +51,18 @@ func New(clockMillis int64) *Keyspace {
 	return &Keyspace{items: newDirectory(), clockMillis: clockMillis}
 }
 
-// Find returns the item of a key, nil if there is none. The item may have ended. The pointer is
-// good until the next change.
+// Find returns the item of a key, or nil. The item may have ended. The pointer is valid until the next change.
 func (k *Keyspace) Find(hash uint64, key string) *Item { return k.items.find(hash, key) }
 
-// Put stores an item and returns the former item of the key. Both may share a collection that has
-// changed in place since it was stored.
+// Put stores an item, and returns the item that it replaced. Both may share a collection that was changed in place
+// since the replaced item was stored.
 func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	prev, replaced = k.items.put(it)
 	k.countMarks(it, 1)
 	k.countMarks(&prev, -1)
 	var was sizeClass
 	if replaced {
-		was = prev.class() // before measure, as the object may be the same
+		was = prev.class() // before measure, since both may have the same object
 		k.bytes -= k.countOf(&prev, was)
 		k.countUsage(&prev, was, -1)
 	}
@@ -83,7 +81,7 @@ func (k *Keyspace) Put(it *Item) (prev Item, replaced bool) {
 	return prev, replaced
 }
 
-// Remove takes out the item of a key, and returns the item. Requires: the key is there.
+// Remove removes the item of a key, and returns it. Requires: the item exists.
 func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	prev, _ = k.items.remove(hash, key)
 	k.countMarks(&prev, -1)
@@ -95,9 +93,9 @@ func (k *Keyspace) Remove(hash uint64, key string) (prev Item) {
 	return prev
 }
 
-// Ascend calls f for the items whose hash is at least fromHash and that have not ended at
-// nowMillis, in the order of (hash, key), until f returns false, or until Ascend has passed more than most
-// ended items. f must not keep the pointer. The result is the number of ended items that Ascend passed.
+// Ascend calls f with the items whose hash is at least fromHash and that have not ended at nowMillis, in the order of
+// (hash, key), until f returns false, or until Ascend has skipped more than most ended items. It returns the number of
+// skipped items. f must not keep the pointer.
 func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, most int, f func(it *Item) bool) (ended int) {
 	k.items.ascend(fromHash, func(it *Item) bool {
 		if it.Ended(nowMillis) {
@@ -109,7 +107,7 @@ func (k *Keyspace) Ascend(fromHash uint64, nowMillis int64, most int, f func(it 
 	return ended
 }
 
-// Advance sets the clock, which never goes back. Items that have ended by then no longer count.
+// Advance sets the clock, which must not decrease. Items that have ended by then are not counted any more.
 func (k *Keyspace) Advance(clockMillis int64) {
 	if first, ok := k.deadlines.first(); ok && first.millis < clockMillis {
 		k.bytes -= k.deadlines.bytesBefore(clockMillis) - k.deadlines.bytesBefore(k.clockMillis)
@@ -117,7 +115,7 @@ func (k *Keyspace) Advance(clockMillis int64) {
 	k.clockMillis = clockMillis
 }
 
-// countOf is what an item of a class counts for now.
+// countOf returns the present contribution of an item to bytes.
 func (k *Keyspace) countOf(it *Item, class sizeClass) int64 {
 	if it.Ended(k.clockMillis) {
 		return 0
@@ -125,7 +123,7 @@ func (k *Keyspace) countOf(it *Item, class sizeClass) int64 {
 	return class.bytes()
 }
 
-// Bytes is what the items count for that have not ended by the clock.
+// Bytes returns the estimated memory of the items that have not ended by the clock.
 func (k *Keyspace) Bytes() int64 { return k.bytes }
 
 func (k *Keyspace) countMarks(it *Item, by int) {
@@ -134,10 +132,10 @@ func (k *Keyspace) countMarks(it *Item, by int) {
 	}
 }
 
-// Marks counts the items with a [Mark], also ended items that wait for the sweep.
+// Marks counts the items with a [Mark], including ended items that are not swept.
 func (k *Keyspace) Marks() int { return k.marks }
 
-// Stored counts the items, also ended items that wait for the sweep.
+// Stored counts the items, including ended items that are not swept.
 func (k *Keyspace) Stored() int { return k.items.count }
 
 // Len counts the items that have not ended at nowMillis.
@@ -148,7 +146,7 @@ func (k *Keyspace) Expires(nowMillis int64) int {
 	return k.deadlines.count - k.deadlines.before(nowMillis)
 }
 
-// FirstDeadline is the earliest deadline, ended items included.
+// FirstDeadline returns the earliest deadline, including those of ended items.
 func (k *Keyspace) FirstDeadline() (millis int64, ok bool) {
 	first, ok := k.deadlines.first()
 	return first.millis, ok
@@ -163,11 +161,11 @@ func (k *Keyspace) EndsBetween(afterMillis, untilMillis int64) bool {
 	return ok && millis < untilMillis
 }
 
-// Expect says that n items are to come in the order of their hashes; 0 ends that. Without it, the
-// first of them, whose hashes begin alike, would be taken for an attack.
+// Expect announces that n items will be added in the order of their hashes; 0 ends that. Otherwise the hashes of the
+// first items, which begin alike, would look like an attack.
 func (k *Keyspace) Expect(n int) { k.items.expected = n }
 
-// Captured is the items of a keyspace at one moment, also those that have ended. It does not change.
+// Captured has the items of a keyspace at one moment, including ended items. It is immutable.
 type Captured struct {
 	items directory
 	count int
@@ -180,5 +178,5 @@ func (k *Keyspace) Capture() Captured { return Captured{items: k.items.copy(), c
 // Len counts the captured items.
 func (c *Captured) Len() int { return c.count }
 
-// Ascend calls f for the captured items in order, until f returns false. f must not keep the pointer.
+// Ascend calls f with the captured items in order, until f returns false. f must not keep the pointer.
 func (c *Captured) Ascend(f func(it *Item) bool) { c.items.ascend(0, f) }

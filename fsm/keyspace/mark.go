@@ -2,28 +2,27 @@ package keyspace
 
 import "encoding/binary"
 
-// Mark says that an item is what a client takes as a lock, and what is known of the holder. It stands behind
-// the value, in the string of the item, so a mark costs no allocation and an item without a mark nothing.
+// Mark marks an item as a stock lock, and describes its holder. It follows the value in the string of the item, so a
+// mark needs no allocation, and an item without a mark no memory.
 type Mark struct {
-	// SinceMillis is the instant of cluster time at which the item came.
+	// SinceMillis is the instant of cluster time at which the item was created.
 	SinceMillis int64
-	// LeaseMillis is the time to live that the item was given last; 0: none.
+	// LeaseMillis is the last ttl of the item, or 0.
 	LeaseMillis int64
 	// Incarnation is the owner's number of an incarnation of a node, and Conn the number of a connection of that
-	// incarnation; 0: not known.
+	// incarnation. They are 0 if unknown.
 	Incarnation, Conn uint64
-	// Renewals counts how often the item was given another deadline.
+	// Renewals counts the later deadlines of the item.
 	Renewals uint64
 }
 
-// marked stands in the place of the encoding, in the head of an item with a mark. Such an item's encoding is
-// [EncodingAuto].
+// marked replaces the encoding in the head of an item with a mark. The encoding of such an item is [EncodingAuto].
 const marked = EncodingCount
 
-// maxMarkBytes is the most that a mark takes, its length included.
+// maxMarkBytes bounds the bytes of a mark, including its length.
 const maxMarkBytes = 5*binary.MaxVarintLen64 + 1
 
-// appendMark appends a mark, and its length.
+// appendMark appends a mark and its length.
 func appendMark(dst []byte, m *Mark) []byte {
 	from := len(dst)
 	dst = binary.AppendUvarint(dst, uint64(m.SinceMillis))
@@ -54,7 +53,7 @@ func (it *Item) IsMarked() bool {
 	return it.data != "" && it.data[0]&(1<<encodingBits-1) == byte(marked)
 }
 
-// Mark is the item's mark, if there is one.
+// Mark returns the item's mark, if it has one.
 func (it *Item) Mark() (m Mark, ok bool) {
 	if !it.IsMarked() {
 		return m, false
@@ -75,7 +74,7 @@ func (it *Item) Mark() (m Mark, ok bool) {
 	return m, true
 }
 
-// tailLen is the length of the mark, 0 without one.
+// tailLen returns the length of the mark, or 0 without one.
 func (it *Item) tailLen() int {
 	if !it.IsMarked() {
 		return 0
@@ -83,7 +82,7 @@ func (it *Item) tailLen() int {
 	return int(it.data[len(it.data)-1])
 }
 
-// WithMark returns the item with a mark, in place of any that the item has.
+// WithMark returns the item with a mark in place of its own.
 func (it *Item) WithMark(m Mark) Item {
 	next := *it
 	next.data = joinMarked(it.Key(), it.Value(), &m)

@@ -2,23 +2,22 @@ package keyspace
 
 import "math/bits"
 
-// In a large keyspace a search mostly waits for memory: bucket, slot and string, one after another.
-// Prefetching for several keys at once lets the processor wait for all of them together. A
-// prefetch is a hint and shows nowhere.
+// In a large keyspace a search mostly waits for memory: bucket, slot and string, one after another. A prefetch for
+// several keys waits for all of them together. It is a hint, and has no other effect.
 const (
-	// MaxPrefetch is the largest number of hashes that Prefetch takes.
+	// MaxPrefetch bounds the hashes of a Prefetch.
 	MaxPrefetch = 32
-	// prefetchFrom is the number of items that the caches near the processor do not hold.
+	// prefetchFrom is the number of items that exceeds the caches near the processor.
 	prefetchFrom = 1 << 14
 )
 
-// Large reports whether Prefetch helps: the processor's caches do not hold the keyspace.
+// Large reports whether Prefetch helps: the keyspace exceeds the processor's caches.
 func (k *Keyspace) Large() bool { return k.items.count >= prefetchFrom }
 
-// Prefetch reads what [Keyspace.Find] would read for these hashes, at most [MaxPrefetch].
+// Prefetch reads the memory that [Keyspace.Find] will read for these hashes, at most [MaxPrefetch].
 func (k *Keyspace) Prefetch(hashes []uint64) { k.items.touch(hashes) }
 
-// prefetchEnded reads what the next steps of a sweep need.
+// prefetchEnded reads the memory that the next steps of a sweep will read.
 func (k *Keyspace) prefetchEnded(nowMillis int64) {
 	if !k.Large() {
 		return
@@ -56,7 +55,7 @@ func (d *directory) touch(hashes []uint64) (sum uint64) {
 	return sum
 }
 
-// likelySlot is the first slot with the tag of hash, or else the one that the next item gets.
+// likelySlot returns the first slot with the tag of hash or, without one, the next free slot.
 func (b *bucket) likelySlot(hash uint64) uint8 {
 	pattern := (hash & 0xff) * lowBytes
 	for word, tags := range &b.tags {

@@ -7,13 +7,13 @@ import (
 
 const (
 	maxSegmentBits = 10
-	// spareDepth bounds what keys with like hashes can do: a bucket that lies so much deeper than
-	// buckets of that many keys do by nature is not split, but overflows.
+	// spareDepth bounds the effect of keys with similar hashes: a bucket that is deeper by this than buckets of that many
+	// keys usually are is not split, but overflows.
 	spareDepth = 4
 )
 
-// split splits the bucket of hash, or makes the room that this needs first. The caller repeats it
-// until there is room. Requires: the bucket is owned, and full.
+// split splits the bucket of hash, or makes the room for that first. The caller repeats it until there is room.
+// Requires: the bucket is owned, and full.
 func (d *directory) split(hash uint64) {
 	s, b := d.ownSegment(hash), d.bucketOf(hash)
 	switch {
@@ -54,7 +54,7 @@ func (s *segment) double() {
 	s.bits++
 }
 
-// halve takes out every second place while no bucket needs it.
+// halve removes every second place while no bucket needs it.
 func (s *segment) halve() {
 	for s.single == 0 {
 		buckets := make([]*bucket, len(s.buckets)/2)
@@ -95,8 +95,8 @@ func (d *directory) splitSegment(hash uint64, s *segment) {
 	d.set(hash|bit, high)
 }
 
-// shrink joins a bucket with its neighbours while they hold few items. Requires: the bucket is
-// owned, and the bucket of hash.
+// shrink joins a bucket with its neighbours while they have few items. Requires: the bucket is owned, and is that of
+// hash.
 func (d *directory) shrink(hash uint64, b *bucket) {
 	if b.overflow != nil && b.overflow.Len() <= bucketSlots/2 {
 		b.unspill()
@@ -106,13 +106,13 @@ func (d *directory) shrink(hash uint64, b *bucket) {
 		if b.depth == s.depth && !d.joinSegments(hash, s) {
 			return
 		}
-		if !d.segmentOf(hash).join(hash, b) { // b is deeper than its segment: one as deep was joined
+		if !d.segmentOf(hash).join(hash, b) { // b is deeper than its segment
 			return
 		}
 	}
 }
 
-// join makes a bucket and its neighbour one, if they hold few items.
+// join joins a bucket with its neighbour, if they have few items.
 func (s *segment) join(hash uint64, b *bucket) bool {
 	other := s.buckets[s.place(hash^1<<(64-b.depth))]
 	if other.depth != b.depth || other.overflow != nil || other.n+b.n > bucketSlots/2 {
@@ -130,7 +130,7 @@ func (s *segment) join(hash uint64, b *bucket) bool {
 	return true
 }
 
-// joinSegments makes a segment and its neighbour one, if each has a single bucket.
+// joinSegments joins a segment with its neighbour, if each has a single bucket.
 func (d *directory) joinSegments(hash uint64, s *segment) bool {
 	other := d.segmentOf(hash ^ 1<<(64-s.depth))
 	if other.depth != s.depth || other.bits != 0 {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Verify looks at everything, and returns what contradicts something else: what stands twice, or is counted.
+// Verify returns an error if an invariant is broken, or if a count is wrong.
 func (k *Keyspace) Verify() error {
 	if err := verifyDirectory(&k.items); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (k *Keyspace) Verify() error {
 	return nil
 }
 
-// verifyDirectory looks at a directory.
+// verifyDirectory verifies a directory.
 func verifyDirectory(d *directory) error {
 	if len(d.top) != 1<<(64-d.topShift) {
 		return fmt.Errorf("the top has %d places and shift %d", len(d.top), d.topShift)
@@ -133,7 +133,7 @@ func verifyBucket(b *bucket, prefix uint64) (err error) {
 	return err
 }
 
-// listed is what stands in a deadlineIndex, in order.
+// listed returns all deadlines of a deadlineIndex, in order.
 func listed(c *deadlineIndex) (all []deadline) {
 	for _, ch := range c.chunks {
 		for i := range ch.blocks {
@@ -147,7 +147,7 @@ func compareDeadlines(a, b deadline) int {
 	return cmp.Or(cmp.Compare(a.millis, b.millis), cmp.Compare(a.hash, b.hash))
 }
 
-// verifyDeadlines looks at a deadlineIndex.
+// verifyDeadlines verifies a deadlineIndex.
 func verifyDeadlines(c *deadlineIndex) error {
 	var lows []deadline
 	count := 0
