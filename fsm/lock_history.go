@@ -238,7 +238,7 @@ func (c *call) losses(kind int) *kindHistory {
 	return &c.st.history.kinds[kind]
 }
 
-// recordCause records the current command as a cause of losses, with the text of REASON, and returns the id of the cause.
+// recordCause records the current command as a cause of losses, with the text of REASON, and returns its id.
 func (c *call) recordCause(kind int, text string) uint64 {
 	return c.losses(kind).addCause(c.requester(text))
 }
@@ -269,8 +269,8 @@ func (c *call) recordLoss(e *locks.Event) {
 		})
 	}
 	loss := lockLoss{
-		causeID: e.CauseID, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis, wallOffset: c.WallOffsetMillis,
-		db: e.DB, owner: e.Owner, note: e.Note, fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
+		causeID: e.CauseID, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis,
+		wallOffset: c.WallOffsetMillis, db: e.DB, owner: e.Owner, note: e.Note, fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
 	}
 	if c.keepHistory(); !c.st.history.leavesOut(&loss) {
 		loss.key = shortText(e.Key, mostOfLostKey)

@@ -1,5 +1,5 @@
-// Package replica is a member of the cluster. A replica gets batches of commands from connections, has them applied in an
-// order that all members agree on, and returns the replies of each batch, whichever member leads and whichever dies
+// Package replica is a member of the cluster. A replica gets batches of commands from connections, has them applied in
+// an order that all members agree on, and returns the replies of each batch, whichever member leads and whichever dies
 // meanwhile.
 //
 // It promises:
@@ -30,8 +30,8 @@
 //	Execute ─► reader ─► round ─► fsm.Machine.Read          on the leader
 //	                └─► queue of reads ─► forward.Client ═══► forward.Peer ─► reader ═══► queue
 //
-// Batches wait in a [queue]. Its consumer is the proposer if this node leads, and otherwise the link to the leader. At a
-// failover the next consumer takes all batches without a reply again, with the same numbers.
+// Batches wait in a [queue]. Its consumer is the proposer if this node leads, and otherwise the link to the leader. At
+// a failover the next consumer takes all batches without a reply again, with the same numbers.
 //
 // # Goroutines
 //
@@ -57,11 +57,11 @@
 //	                               └► what Config.OnStateEvents and the waiting clients take
 //	forward.Client ─► queue.mu
 //
-// All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are leaves: nothing is locked, called or
-// waited for under them. Events are emitted without any lock held.
+// All others (rounds, watermark, gate, clock, addresses, health, and raftnode's) are leaves: nothing is locked, called
+// or waited for under them. Events are emitted without any lock held.
 //
-// Start reading at [Replica.Execute], then queue.go, leadership.go, propose.go, machine.go, rounds.go, reads.go. open.go
-// creates the parts, and parts.go has the functions that each gets. A file uses only files after it in this order: open,
-// transfer, parts, the files of exported calls, replica, the parts, and what the parts share.
-// DESIGN.md has the reasons.
+// Start reading at [Replica.Execute], then queue.go, leadership.go, propose.go, machine.go, rounds.go, reads.go.
+// open.go creates the parts, and parts.go has the functions that each gets. A file uses only files after it in this
+// order: open, transfer, parts, the files of exported calls, replica, the parts, and what the parts share. DESIGN.md
+// has the reasons.
 package replica
