@@ -279,7 +279,9 @@ func testWriteFails(t *testing.T) {
 	require.Equal(t, []string{"c1 1.0 granted k a", "c1 4.0 released k a", "c1 5.0 granted k a"}, events(trail.Lines))
 	require.Equal(t, Dropped, trail.Lines[4].Event)
 	require.EqualValues(t, 2, trail.Lines[4].Count)
-	require.Equal(t, []Span{{"n1", "c1", at + 1000, at + 1000, 1, 1, ""}, {"n1", "c1", at + 4000, at + 5000, 4, 5, ""}}, trail.Spans)
+	require.Equal(t, []Span{
+		{"n1", "c1", at + 1000, at + 1000, 1, 1, ""}, {"n1", "c1", at + 4000, at + 5000, 4, 5, ""},
+	}, trail.Spans)
 }
 
 // TestTold: that nobody takes the lines is told once, while they wait.
@@ -303,8 +305,8 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestRotation: all files together keep to their limit, the newest lines stay, no file ends within a line, and each says
-// which locks it has.
+// TestRotation: all files together keep to their limit, the newest lines stay, no file ends within a line, and each file
+// says which locks it has.
 func TestRotation(t *testing.T) {
 	const most = 8 << 20
 	path := filepath.Join(t.TempDir(), "audit.log")

@@ -76,8 +76,8 @@ func (l *Line) Names() (key, owner string) {
 
 // The events of a node.
 const (
-	// Started: lines follow of a process that has begun. Text has its flag --audit-locks, if that is set. Each later file of
-	// the process begins with the same line.
+	// Started: lines follow of a process that has begun. Text has its flag --audit-locks, if that is set. Each later file
+	// of the process begins with the same line.
 	Started = "started"
 	// Restored: the state up to Index came from a snapshot. Other nodes have the lines of the entries in between.
 	Restored = "restored"

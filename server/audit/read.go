@@ -155,7 +155,8 @@ func (f *fileReader) cover(l *Line) {
 	}
 }
 
-// locksOf returns the patterns in a line Started. If they are so many that the last may have been cut, that is left out.
+// locksOf returns the patterns in a line Started. If the text is so long that the last pattern may have been cut, locksOf
+// leaves that pattern out.
 func locksOf(l *Line) string {
 	locks, _ := strings.CutPrefix(l.Text, auditLocks)
 	if len(l.Text) >= mostText {
@@ -205,9 +206,9 @@ func (l *Line) saysWhat(o *Line) bool {
 		l.Fence == o.Fence && l.Time.Equal(o.Time)
 }
 
-// Covers reports whether the spans that are wanted have all lines from one instant to another, of one cluster or, if
-// that is "", of any. Spans of two files join by the indexes of their entries: by their times they may seem to join where
-// the entries between them are missing, as the clocks of two leaders differ.
+// Covers reports whether the wanted spans have all lines from one instant to another, of one cluster or, if cluster is
+// "", of any. Spans of two files join if the indexes of their entries overlap. Overlapping times are not enough: the
+// clocks of two leaders differ, so that entries between the spans may be missing.
 func (t *Trail) Covers(cluster string, want func(*Span) bool, fromMillis, toMillis int64) bool {
 	var spans []Span
 	for i := range t.Spans {
