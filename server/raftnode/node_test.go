@@ -1026,13 +1026,14 @@ func TestSuccessors(t *testing.T) {
 	})
 }
 
-// TestHeir: of the voters that answer in time, the one with the longest log that is not in quarantine leads next.
+// TestHeir: of the voters that can lead in time, the one with the longest log that is not in quarantine leads next. One
+// that cannot is asked until the wait is over: it may have been started a moment ago.
 func TestHeir(t *testing.T) {
 	type says struct {
 		after           time.Duration
 		length, applied byte
 	}
-	soon, late := 10*time.Millisecond, time.Minute
+	soon, late, over := 10*time.Millisecond, time.Minute, 90*time.Second
 	for _, c := range []struct {
 		says map[string]says
 		gone bool
@@ -1040,8 +1041,8 @@ func TestHeir(t *testing.T) {
 		took time.Duration
 	}{
 		{map[string]says{"n2": {soon, 7, 7}, "n3": {2 * soon, 9, 5}, "n4": {3 * soon, 8, 8}}, false, "n3", 3 * soon},
-		{map[string]says{"n2": {soon, 7, 7}, "n3": {soon, 9, 0}, "n4": {soon, 8, 0}}, false, "n2", soon},
-		{map[string]says{"n2": {soon, 7, 0}, "n3": {soon, 9, 0}, "n4": {soon, 8, 0}}, false, "", soon},
+		{map[string]says{"n2": {soon, 7, 7}, "n3": {soon, 9, 0}, "n4": {soon, 8, 0}}, false, "n2", 250 * time.Millisecond},
+		{map[string]says{"n2": {soon, 7, 0}, "n3": {soon, 9, 0}, "n4": {soon, 8, 0}}, false, "", over},
 		{map[string]says{"n2": {soon, 7, 7}, "n3": {late, 9, 9}, "n4": {late, 8, 8}}, false, "n2", 250 * time.Millisecond},
 		{map[string]says{"n2": {late, 7, 7}, "n3": {2 * late, 9, 9}, "n4": {2 * late, 8, 8}}, false, "n2", late},
 		{map[string]says{"n2": {late, 7, 7}, "n3": {late, 9, 9}, "n4": {late, 8, 8}}, true, "", soon},
@@ -1057,7 +1058,9 @@ func TestHeir(t *testing.T) {
 				time.AfterFunc(soon, func() { close(gone) })
 			}
 			began := time.Now()
-			require.Equal(t, c.want, n.heir(t.Context(), gone), c.says)
+			ctx, cancel := context.WithTimeout(t.Context(), over)
+			defer cancel()
+			require.Equal(t, c.want, n.heir(ctx, gone), c.says)
 			require.Equal(t, c.took, time.Since(began), c.says)
 		})
 	}
