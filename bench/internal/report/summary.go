@@ -206,14 +206,7 @@ func (r *Result) wanTable(b *strings.Builder) {
 	}
 	if rows.Len() > 0 {
 		b.WriteString("\nServers that are a round trip apart, and clients beside the leader:\n")
-		header(b, []column{
-			{title: "pairs/s"},
-			{title: "acquire, p50 ms"},
-			{title: "by the round trip"},
-			{title: "p99 ms"},
-			{title: "`etcd`"},
-			{title: "×"},
-		})
+		header(b, titled("pairs/s", "acquire, p50 ms", "by the round trip", "p99 ms", "`etcd`", "×"))
 		b.WriteString(rows.String())
 	}
 }
@@ -227,14 +220,7 @@ func (r *Result) neighbourTable(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nAcquires of four connections beside a neighbour that sends much work at a time, without quotas:\n")
-	header(b, []column{
-		{title: "pairs/s"},
-		{title: "p50 ms"},
-		{title: "p99 ms"},
-		{title: "by p99 alone"},
-		{title: "neighbour's commands/s"},
-		{title: "refused/s"},
-	})
+	header(b, titled("pairs/s", "p50 ms", "p99 ms", "by p99 alone", "neighbour's commands/s", "refused/s"))
 	for _, name := range workload.Neighbours() {
 		s := f.Steps[name]
 		fmt.Fprintf(b, "| %s | %s | %s | %s |", name, thousands(s.PerSecond), millis(s.P50Micros), millis(s.P99Micros))
@@ -304,6 +290,14 @@ func (r *Result) shown(columns []column) []column {
 		}
 	}
 	return shown
+}
+
+// titled are columns that have a title alone.
+func titled(titles ...string) (columns []column) {
+	for _, title := range titles {
+		columns = append(columns, column{title: title})
+	}
+	return columns
 }
 
 func header(b *strings.Builder, columns []column) {
