@@ -246,7 +246,8 @@ func TestChartFlags(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(protocoltest.ReadFile(t, "packaging/helm/values.schema.json")), &schema))
-	set := protocoltest.ReadFile(t, "packaging/helm/templates/statefulset.yaml") + protocoltest.ReadFile(t, "packaging/helm/templates/_helpers.tpl")
+	const templates = "packaging/helm/templates/"
+	set := protocoltest.ReadFile(t, templates+"statefulset.yaml") + protocoltest.ReadFile(t, templates+"_helpers.tpl")
 	var denied []string
 	for _, o := range options(new(server.Config)) {
 		other := slices.Contains([]string{"password", "cluster-secret", "insecure", "data-dir"}, o.name) // the image sets it
@@ -274,7 +275,8 @@ func TestChartScales(t *testing.T) {
 	p.sh(t, strings.Replace(install, chartFolder, chartFolder+" --set replicas=1", 1))
 	p.whole(t, 1)
 	client := redis.NewClient(&redis.Options{
-		Addr: p.addrs["holdfast-0"][0], Password: protocoltest.ReadFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
+		Addr:     p.addrs["holdfast-0"][0],
+		Password: protocoltest.ReadFile(t, filepath.Join(p.dir, "secret-holdfast", "password")),
 	})
 	defer client.Close()
 	require.NoError(t, client.Set(t.Context(), "kept", "yes", 0).Err())

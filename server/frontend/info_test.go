@@ -270,6 +270,7 @@ func TestConfigGetFindsWhatWasSet(t *testing.T) {
 		require.Equal(t, "*2\r\n$22\r\nnotify-keyspace-events\r\n$3\r\nAKE\r\n", answer(c, "CONFIG", "GET", "n*"))
 		cl.set(func() { require.Equal(t, []uint64{1}, cl.awaited) })
 		cl.set(func() { cl.fail = errors.New("x") })
-		require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n", answer(c, "CONFIG", "SET", "notify-keyspace-events", "KEA"))
+		require.Equal(t, "-"+protocol.ErrUncertain.Error()+"\r\n",
+			answer(c, "CONFIG", "SET", "notify-keyspace-events", "KEA"))
 	})
 }

@@ -163,8 +163,8 @@ func TestPrefixesAreBounded(t *testing.T) {
 		require.Equal(t, "+OK\r\n", answer(c, words...))
 		const held = tracking.MaxPrefixes * (100 + prefixBytes)
 		require.GreaterOrEqual(t, s.memory.total.Load()-before, int64(held-memoryUnit))
-		require.Equal(t, "-ERR too many prefixes\r\n", answer(c, "CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX",
-			"one more"))
+		require.Equal(t, "-ERR too many prefixes\r\n",
+			answer(c, "CLIENT", "TRACKING", "ON", "REDIRECT", "1", "BCAST", "PREFIX", "one more"))
 		c.nc.Close()
 		settle()
 		require.Zero(t, s.memory.total.Load())
