@@ -68,7 +68,7 @@ var presets = map[string]map[string]string{
 	"flood": {
 		"peers": "holdfast-users", "workloads": "flood", "rounds": "3", "warmup": "2s", "measure": "5s",
 	},
-	// What neighbours that send much work at a time do to others' locks; with --before also before a change: five minutes.
+	// What neighbours that send much work at a time do to others' locks; with --before also before a change: six minutes.
 	"beside": {
 		"peers": "holdfast", "workloads": "beside", "rounds": "3", "warmup": "2s", "measure": "10s",
 	},

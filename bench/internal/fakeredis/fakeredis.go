@@ -162,6 +162,8 @@ func (s *Server) answer(raw [][]byte) protocol.Value {
 		return s.run(kind(words[1]), words[3:])
 	case "evalsha":
 		return s.evalsha(words)
+	case "delifeq":
+		return s.run("release", words[1:])
 	}
 	return protocol.Err("unknown command '" + words[0] + "'")
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -17,26 +18,46 @@ type neighbour struct {
 	connections int
 	// commands is what a connection sends in one pipeline.
 	commands func(worker, turn int) [][]string
+	// ends: the neighbour's leases end, e.Sizes.Locks of them at the instant at which the window opens. Its connection
+	// only counts them, and the window closes behind the last.
+	ends bool
 }
 
 const hsets = "for i = 1, 1000 do redis.call('hset', KEYS[1], i, ARGV[1]) end return 1"
 
+// A connection joins the queue of a lock joinDepth*joinPipelines times, and then leaves it as often.
+const joinDepth, joinPipelines = 1000, 5
+
 var neighbours = []neighbour{
-	{"pipelines", 50, func(worker, turn int) (all [][]string) {
+	{name: "pipelines", connections: 50, commands: func(worker, turn int) (all [][]string) {
 		for i := range 1000 {
 			all = append(all, []string{"set", prefix + "n:" + strconv.Itoa(worker*1000+i), strconv.Itoa(turn)})
 		}
 		return all
 	}},
-	{"hsets", 64, func(worker, turn int) [][]string {
+	{name: "hsets", connections: 64, commands: func(worker, turn int) [][]string {
 		return [][]string{{"eval", hsets, "1", prefix + "h:" + strconv.Itoa(worker), strconv.Itoa(turn)}}
 	}},
-	{"steps", 64, func(int, int) [][]string {
+	{name: "steps", connections: 64, commands: func(int, int) [][]string {
 		return [][]string{{"eval", "local s = 0 for i = 1, 1000000 do s = s + i end return s", "0"}}
 	}},
-	{"values", 8, func(worker, _ int) [][]string {
+	{name: "values", connections: 8, commands: func(worker, _ int) [][]string {
 		return [][]string{{"set", prefix + "v:" + strconv.Itoa(worker), strings.Repeat("x", 8_000_000)}}
 	}},
+	{name: "joins", connections: 20, commands: func(worker, turn int) [][]string {
+		all := [][]string{{"lock.acquire", prefix + "j", holder, "px", "3600000"}}
+		first := (worker*joinPipelines + turn%joinPipelines) * joinDepth
+		for i := range joinDepth {
+			owner := strconv.Itoa(first + i)
+			words := []string{"lock.acquire", prefix + "j", owner, "px", "3600000", "wait", "0", "notify"}
+			if turn/joinPipelines%2 == 1 {
+				words = []string{"lock.cancel", prefix + "j", owner}
+			}
+			all = append(all, words)
+		}
+		return all
+	}},
+	{name: "ends", connections: 1, ends: true},
 }
 
 // Neighbours are the steps of the workload beside: acquires alone, and beside each neighbour by its name.
@@ -64,7 +85,7 @@ func beside(ctx context.Context, e Env) (*Figures, error) {
 	}
 	f := &Figures{Steps: make(map[string]load.Latency), Errors: make(map[string]int64)}
 	for _, n := range append([]neighbour{alone}, neighbours...) {
-		s, err := besidePart(ctx, e, endpoints, &n)
+		s, took, err := besidePart(ctx, e, endpoints, &n)
 		if err != nil {
 			return nil, errors.Join(err, flush(ctx, e))
 		}
@@ -77,8 +98,8 @@ func beside(ctx context.Context, e Env) (*Figures, error) {
 			f.merge(map[string]float64{
 				n.name + "_p50_ratio":          acquire.P50Micros / undisturbed.P50Micros,
 				n.name + "_p99_ratio":          acquire.P99Micros / undisturbed.P99Micros,
-				n.name + "_per_second":         float64(s.Counts["done"]) / e.Measure.Seconds(),
-				n.name + "_refused_per_second": float64(s.Counts["refused"]) / e.Measure.Seconds(),
+				n.name + "_per_second":         float64(s.Counts["done"]) / took.Seconds(),
+				n.name + "_refused_per_second": float64(s.Counts["refused"]) / took.Seconds(),
 			})
 		}
 		if err := flush(ctx, e); err != nil {
@@ -93,22 +114,102 @@ func beside(ctx context.Context, e Env) (*Figures, error) {
 	return f, err
 }
 
-// besidePart measures while a neighbour without connections, or one with, is there.
-func besidePart(ctx context.Context, e Env, endpoints []string, n *neighbour) (*load.Summary, error) {
+// besidePart measures while a neighbour without connections, or one with, is there. took is the time that the
+// neighbour's work took.
+func besidePart(ctx context.Context, e Env, endpoints []string, n *neighbour) (
+	s *load.Summary, took time.Duration, err error,
+) {
 	var ops []load.Op
+	var ends *leaseEnds
 	for i := range besideWorkers + n.connections {
 		c, err := resp.Dial(ctx, endpoints[i%len(endpoints)], 10*e.Client.Timeout)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		defer c.Close()
-		if i < besideWorkers {
+		switch {
+		case i < besideWorkers:
 			ops = append(ops, besidePair(e, c, i))
-			continue
+		case n.ends:
+			ends = &leaseEnds{c: c}
+			ops = append(ops, ends.count)
+		default:
+			ops = append(ops, n.op(c, i-besideWorkers))
 		}
-		ops = append(ops, n.op(c, i-besideWorkers))
 	}
-	return load.Run(ctx, load.Config{Warmup: e.Warmup, Measure: e.Measure}, ops)
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if ends != nil {
+		if err := ends.prepare(ctx, e, stop); err != nil {
+			return nil, 0, err
+		}
+	}
+	s, err = load.Run(run, load.Config{Warmup: e.Warmup, Measure: e.Measure}, ops)
+	if !errors.Is(err, errAllEnded) {
+		return s, e.Measure, err
+	}
+	took = time.Since(ends.at)
+	acquire := s.Steps["acquire"]
+	acquire.PerSecond *= e.Measure.Seconds() / took.Seconds()
+	s.Steps["acquire"] = acquire
+	return s, took, nil
+}
+
+var errAllEnded = errors.New("all leases have ended")
+
+// leaseEnds are leases that end at one instant.
+type leaseEnds struct {
+	c    *resp.Conn
+	at   time.Time
+	stop func(cause error)
+	// ended is how many leases the server has removed since its start, and all how many it will have.
+	ended, all float64
+}
+
+// prepare sets the leases, and returns when the warm-up is to begin.
+func (l *leaseEnds) prepare(ctx context.Context, e Env, stop func(cause error)) error {
+	n := e.Sizes.Locks
+	l.stop, l.at = stop, time.Now().Add(e.Warmup+200*time.Millisecond+time.Duration(n)*30*time.Microsecond)
+	c, err := writer(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	end := strconv.FormatInt(l.at.UnixMilli(), 10)
+	if err := batches(ctx, n, func(i int) { c.Append("set", lockKey(i), holder, "nx", "pxat", end) }, c); err != nil {
+		return err
+	}
+	left := time.Until(l.at.Add(-e.Warmup))
+	if left < 0 {
+		return fmt.Errorf("set %d leases: it took too long", n)
+	}
+	l.ended, err = l.read()
+	l.all = l.ended + float64(n)
+	return errors.Join(err, rest(ctx, left))
+}
+
+func (l *leaseEnds) read() (float64, error) {
+	info, err := l.c.Do("info", "stats")
+	if err != nil {
+		return 0, err
+	}
+	return infoNumber(info.Str, "expired_keys")
+}
+
+// count counts the leases that were removed since the last call, a little after it.
+func (l *leaseEnds) count(ctx context.Context, _ time.Time, r *load.Recorder) error {
+	if err := rest(ctx, 2*time.Millisecond); err != nil {
+		return err
+	}
+	ended, err := l.read()
+	if err != nil {
+		return err
+	}
+	r.Count("done", int64(ended-l.ended), time.Now())
+	if l.ended = ended; ended >= l.all {
+		l.stop(errAllEnded)
+	}
+	return nil
 }
 
 // op sends a pipeline of the neighbour's.

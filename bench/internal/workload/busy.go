@@ -92,9 +92,18 @@ func term(ctx context.Context, t target.Target) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, rest, ok := strings.Cut(info.Str, "raft_term:")
+	n, err := infoNumber(info.Str, "raft_term")
+	if err != nil {
+		return 0, fmt.Errorf("%s counts no terms: %w", t.Name, err)
+	}
+	return n, nil
+}
+
+// infoNumber is a number in the text of INFO.
+func infoNumber(text, name string) (float64, error) {
+	_, rest, ok := strings.Cut(text, name+":")
 	if !ok {
-		return 0, fmt.Errorf("%s counts no terms: INFO has no raft_term", t.Name)
+		return 0, fmt.Errorf("INFO has no %s", name)
 	}
 	line, _, _ := strings.Cut(rest, "\r\n")
 	return strconv.ParseFloat(line, 64)

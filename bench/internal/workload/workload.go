@@ -189,7 +189,7 @@ func All() []Workload {
 		},
 		{
 			Name: "beside", RESP: true, Once: true, Run: beside,
-			About: "acquires alone, and beside neighbours: long pipelines, scripts and values of 8 MB",
+			About: "acquires alone, and beside neighbours: pipelines, scripts, large values, joins of a queue, leases that end",
 		},
 		{Name: "flood", RESP: true, Users: true, Once: true, Run: flood, About: "pairs of one user alone, beside another's flood of SET in pipelines, and beside the same with a limit of commands a second"},
 	}, failures()...)

@@ -184,6 +184,29 @@ func TestBusyCountsTerms(t *testing.T) {
 	require.EqualError(t, err, "x counts no terms: INFO has no raft_term")
 }
 
+// TestBesideLeasesThatEnd: acquires count until the last lease has ended, and no longer.
+func TestBesideLeasesThatEnd(t *testing.T) {
+	t.Parallel()
+	s := fakeredis.Start(t)
+	s.Info = []string{"expired_keys:5\r\n", "expired_keys:300\r\nx:1\r\n", "expired_keys:504\r\n", "expired_keys:505\r\n"}
+	e := someEnv(s)
+	e.Measure = time.Hour
+	n := neighbours[len(neighbours)-1]
+	require.True(t, n.ends)
+	sum, took, err := besidePart(t.Context(), e, e.Target.Addrs, &n)
+	require.NoError(t, err)
+	require.Empty(t, sum.Errors)
+	require.EqualValues(t, e.Sizes.Locks, sum.Counts["done"])
+	acquire := sum.Steps["acquire"]
+	require.InDelta(t, acquire.Count, acquire.PerSecond*took.Seconds(), 1)
+	require.Greater(t, s.Keys(), e.Sizes.Locks-1)
+	require.Equal(t, e.Sizes.Locks+int(acquire.Count), s.Count("set"), "that many leases were set")
+
+	s.Info = nil
+	_, _, err = besidePart(t.Context(), e, e.Target.Addrs, &n)
+	require.EqualError(t, err, "INFO has no expired_keys")
+}
+
 // A pipeline to a server with WAIT is confirmed, or it does not count.
 func TestPipelineWaits(t *testing.T) {
 	t.Parallel()
