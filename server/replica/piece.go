@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/forward"
 )
@@ -36,13 +37,20 @@ func (p *piece) take(b *Batch, replies []protocol.Value) bool {
 	return p.answered >= b.Count
 }
 
-// next makes p the piece of b after the requests that have run.
+// next makes p the piece of b after the requests that have run. A request that did not fit costs more than a batch may
+// spend in any case, so the piece is large whatever its estimate was. If no request ran, the estimate grows each time.
 func (p *piece) next(b *Batch) {
+	each := p.Work / int64(p.Count)
+	if p.ran == 0 {
+		each = max(each, min(8*each, entryWork))
+	}
 	p.from += protocol.BodyLen(b.Body[p.from:], p.ran)
 	rest := b.Body[p.from:]
 	p.Count = min(b.Count-p.answered, 2*p.ran+1)
 	p.Body = rest[:protocol.BodyLen(rest, p.Count)]
-	p.Work = b.estimate() / int64(b.Count) * int64(p.Count)
+	if b.Write {
+		p.Work = max(each*int64(p.Count), fsm.MuchWork)
+	}
 }
 
 // fill replies with err to the requests of b that have no reply. It returns nil if b has a true reply.

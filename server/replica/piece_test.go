@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/forward"
@@ -96,7 +97,7 @@ func TestBatchKnowsItsNumbers(t *testing.T) {
 		require.Equal(t, []string{"w0w1", "r0"}, e.take())
 		require.Equal(t, []uint64{1}, numbers)
 		e.queue.Complete([]forward.Completion{e.ran("w", 0, 1)})
-		require.Equal(t, []string{"w1"}, e.take())
+		require.Equal(t, []string{"w1"}, e.taken(entryWork, true))
 		require.Equal(t, []uint64{1, 3}, numbers)
 		e.queue.Complete([]forward.Completion{e.ran("w", 1, 2), {Number: 2, Replies: places(1)}})
 		for _, done := range ended {
@@ -105,8 +106,8 @@ func TestBatchKnowsItsNumbers(t *testing.T) {
 	})
 }
 
-// The rest of a batch goes behind all that waits, with a number of its own. Batches whose turn did not come go
-// before those that had one. What is proposed again grows with what was run.
+// The rest of a batch goes behind all that waits, with a number of its own. What is proposed again grows with what was
+// run, and takes a turn.
 func TestRestGoesBehindAll(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		a, b, c, d := numbered("a", 9), numbered("b", 3), numbered("c", 1), numbered("d", 1)
@@ -115,17 +116,17 @@ func TestRestGoesBehindAll(t *testing.T) {
 		ended = append(ended, submit(d))
 		first := e.ran("a", 0, 2)
 		e.queue.Complete([]forward.Completion{first, e.ran("b", 0, 0), e.ran("c", 0, 1)})
-		require.Equal(t, []string{"d0", "b0", "a2a3a4a5a6"}, e.take())
+		require.Equal(t, []string{"d0", "b0", "a2a3a4a5a6"}, e.taken(entryWork, true))
 		e.queue.Complete([]forward.Completion{first}) // a late copy
 		e.queue.Complete([]forward.Completion{e.ran("d", 0, 1), e.ran("b", 0, 1), e.ran("a", 2, 7)})
-		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
+		require.Equal(t, []string{"a7a8", "b1b2"}, e.taken(entryWork, true), "b's part is taken for more work than a's")
 		e.queue.Detach("consumer")
 		e.queue.Attach("consumer", make(chan struct{}, 1)) // a failover: the same pieces with the same numbers
 		numbers := e.number
-		require.Equal(t, []string{"b1b2", "a7a8"}, e.take())
+		require.Equal(t, []string{"a7a8", "b1b2"}, e.take())
 		require.Equal(t, numbers, e.number)
 		e.queue.Complete([]forward.Completion{e.ran("a", 7, 8), e.ran("b", 1, 3)})
-		require.Equal(t, []string{"a8"}, e.take())
+		require.Equal(t, []string{"a8"}, e.taken(entryWork, true))
 		e.queue.Complete([]forward.Completion{e.ran("a", 8, 9)})
 		for i, u := range []*Batch{a, b, c, d} {
 			require.NoError(t, <-ended[i])
@@ -134,6 +135,35 @@ func TestRestGoesBehindAll(t *testing.T) {
 		require.True(t, e.queue.empty())
 		require.Zero(t, e.queue.bytes)
 		require.Equal(t, e.queue.next, e.queue.low)
+	})
+}
+
+// TestCutBatchTakesATurn: a batch whose work nobody knew is small at first. Once it was cut, small batches do not wait
+// for its rest; and as long as nothing of it is run, fewer of its kind have room in an entry each time.
+func TestCutBatchTakesATurn(t *testing.T) {
+	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+		cut, read := submit(numbered("a", 5)), numbered("r", 2)
+		read.Write = false
+		submit(read)
+		require.Equal(t, []string{"a0a1a2a3a4", "r0r1"}, e.take())
+		e.queue.Complete([]forward.Completion{e.ran("a", 0, 0), e.ran("r", 0, 1)})
+		submit(numbered("s", 1))
+		for n, work := range []int64{fsm.MuchWork, 8 * fsm.MuchWork, 64 * fsm.MuchWork, entryWork, entryWork} {
+			w := e.queue.waiting("consumer", entryWork, true)
+			require.Equal(t, work, w.Work)
+			require.Equal(t, n == 0, w.Large > w.From, "of the small batches none waits for its turn")
+			e.take()
+			e.queue.Complete([]forward.Completion{e.ran("a", 0, 0)})
+		}
+		require.Equal(t, []string{"a0"}, e.taken(entryWork, true))
+		e.queue.Complete([]forward.Completion{e.ran("a", 0, 1)})
+		require.Equal(t, int64(3*entryWork), e.queue.waiting("consumer", 0, true).Work, "its other requests may be alike")
+		require.Equal(t, []string{"a1a2a3"}, e.take())
+		e.queue.Complete([]forward.Completion{e.ran("a", 1, 3)})
+		require.Equal(t, []string{"a3a4"}, e.taken(0, true))
+		e.queue.Complete([]forward.Completion{e.ran("a", 3, 5)})
+		require.NoError(t, <-cut)
+		e.queue.close(protocol.ErrStopping)
 	})
 }
 
@@ -165,10 +195,10 @@ func TestRestRunsOutOfTime(t *testing.T) {
 			e.queue.Complete([]forward.Completion{e.ran("a", 1, 2)})
 			time.Sleep(3 * time.Second)
 			e.queue.expire(time.Now())
-		}, protocol.ErrNoLeader},
+		}, protocol.ErrBusy},
 		{"waits too long, taken", func(e *entries) {
 			e.queue.Complete([]forward.Completion{e.ran("a", 1, 2)})
-			e.take()
+			e.taken(entryWork, true)
 			time.Sleep(3 * time.Second)
 			e.queue.expire(time.Now())
 		}, protocol.ErrUncertain},
@@ -185,7 +215,7 @@ func TestRestRunsOutOfTime(t *testing.T) {
 			ended := submit(u)
 			e.take()
 			e.queue.Complete([]forward.Completion{e.ran("a", 0, 1)})
-			require.Equal(t, []string{"a1a2a3"}, e.take())
+			require.Equal(t, []string{"a1a2a3"}, e.taken(entryWork, true))
 			c.end(e)
 			require.NoError(t, <-ended, c.what)
 			require.Len(t, u.Replies, 9, c.what)
