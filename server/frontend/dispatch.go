@@ -134,7 +134,7 @@ func (c *conn) send(req *request) {
 		s.published = newPublished(req)
 		c.w.publishes = true
 	}
-	c.w.batch.Work += c.scriptWork(req)
+	c.w.batch.Work += c.extraWork(req)
 	c.addRequest(s, c.track.command(c.w, req), req.hints(s.wait.number()))
 	if s.kind == slotBlock {
 		c.runBatch()

@@ -79,7 +79,7 @@ func (c *conn) enqueue(req *request) {
 		}
 		tx.count++
 		tx.hints = tx.hints.And(req.hints(0))
-		tx.work += c.scriptWork(req)
+		tx.work += c.extraWork(req)
 		if c.track.on && !c.track.bcast {
 			size += tx.looks.add(req)
 		}

@@ -100,8 +100,9 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// TestLongScriptsSayTheirWork: a batch says what its scripts did when they ran last, and the next batch nothing of it.
-func TestLongScriptsSayTheirWork(t *testing.T) {
+// TestBatchesSayTheirWork: a batch says what its scripts did when they ran last, and that lock commands are more than
+// their words. The next batch says nothing of it.
+func TestBatchesSayTheirWork(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
 		const source = "for i=1,200000 do end return 1"
@@ -122,6 +123,9 @@ func TestLongScriptsSayTheirWork(t *testing.T) {
 		require.Equal(t, 2*once, work(eval, command("SET", "k", "v"), evalsha))
 		require.Equal(t, 2*once, work(command("MULTI"), eval, evalsha, command("EXEC")))
 		require.Zero(t, work(command("EVAL", "return 1", "0"), command("SET", "k", source)))
+		acquire, release := command("LOCK.ACQUIRE", "l", "me", "PX", "1000"), command("LOCK.RELEASE", "l", "me")
+		require.EqualValues(t, 2*lockWork, work(acquire, command("SET", "k", "v"), release))
+		require.EqualValues(t, 2*lockWork, work(command("MULTI"), acquire, release, command("EXEC")))
 		c := s.dial()
 		c.deliver(eval)
 		cl.take()

@@ -44,12 +44,19 @@ func (c *conn) validateScript(req *request) *protocol.Error {
 	return nil
 }
 
-// scriptWork estimates the work of the request's script by its last run, or returns 0.
-func (c *conn) scriptWork(req *request) int64 {
-	if req.Name != "eval" && req.Name != "evalsha" {
-		return 0
+// lockWork is the estimated work of a lock command beyond that of its words, in units of [fsm.MuchWork].
+const lockWork = 4 << 10
+
+// extraWork estimates the work of a request beyond that of its words: of its script by the last run, or of a lock
+// command.
+func (c *conn) extraWork(req *request) int64 {
+	switch {
+	case req.lock:
+		return lockWork
+	case req.Name == "eval", req.Name == "evalsha":
+		return c.srv.backend.ScriptWork(req.args[1], req.args[min(3, len(req.args)):])
 	}
-	return c.srv.backend.ScriptWork(req.args[1], req.args[min(3, len(req.args)):])
+	return 0
 }
 
 // inClusterMode returns why the node's mode refuses a data command, or nil.
