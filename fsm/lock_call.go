@@ -19,6 +19,8 @@ const (
 	// grantWork is the work for one unit of the lock table's budget: see [locks.Table.Begin]. A change takes
 	// [locks.ChangeUnits] units, and so 8 µs.
 	grantWork = 512
+	// sweepWork is the work for due events that an entry runs before its batches, which wait meanwhile.
+	sweepWork = 1 << 22
 	// leastChanges is the number of changes that each entry may always make for due events, so that other work cannot
 	// delay locks forever. Each lock command may always make as many changes for its first key, and one more for each
 	// further key. So a lock whose hold has ended is free for the command.
@@ -33,18 +35,21 @@ func (c *call) sweepLocks() {
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
 		return
 	}
-	c.setLockBudget(leastChanges)
+	c.passLockBudget(min(c.lockWorkLeft, sweepWork), leastChanges)
 	t.Sweep()
 	c.publishLockEvents()
 }
 
 // setLockBudget passes the time and a budget to the lock table. The budget is what the entry has left for changes, or
 // the price of own changes if that is more. The request pays for the difference.
-func (c *call) setLockBudget(own int) {
+func (c *call) setLockBudget(own int) { c.passLockBudget(c.lockWorkLeft, own) }
+
+// passLockBudget passes the time and a budget to the lock table: work, or the price of own changes if that is more.
+func (c *call) passLockBudget(work int64, own int) {
 	if invariant.On {
 		c.st.published()
 	}
-	c.lockBudget = max(c.lockWorkLeft, int64(own)*locks.ChangeUnits*grantWork)
+	c.lockBudget = max(work, int64(own)*locks.ChangeUnits*grantWork)
 	c.st.Locks.Begin(c.NowMillis, int(c.lockBudget/grantWork))
 }
 

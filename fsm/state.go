@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sweepLimit bounds the ended keys that an entry removes. So a million leases that end in one instant take a hundred
-// short entries, and no entry takes a second.
-const sweepLimit = 10_000
+// sweepLimit bounds the ended keys that an entry removes before its batches. So a million leases that end together take
+// two hundred entries, and each delays its batches by a millisecond or two.
+const sweepLimit = 5_000
 
 // state is everything that is replicated, and nothing else.
 type state struct {

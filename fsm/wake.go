@@ -16,7 +16,7 @@ func (c *call) notifyWoken(w *waits.Waiter, reply protocol.Value) {
 
 // removalLimit bounds the queue entries of the waiters that one log entry removes since their node has ended, and also
 // of those that it removes since their deadline has passed. Later log entries remove the other waiters.
-const removalLimit = 10_000
+const removalLimit = sweepLimit
 
 // beginWaits runs at the beginning of a log entry. It serves the waiters for which the last log entry had no room, and
 // then removes waiters whose node has ended or whose deadline has passed.

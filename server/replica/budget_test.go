@@ -290,7 +290,7 @@ func TestHeavyReadWithoutATurn(t *testing.T) {
 func TestReadsBesideABacklog(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
-		const holds, perEntry = 8000, 1024
+		const holds, perEntry = 8000, 512
 		for from := range holds / 1000 {
 			fill := "for i=1,1000 do redis.call('lock.acquire',ARGV[1]..':'..i,'me','px',ARGV[2]) end return 1"
 			left := strconv.Itoa(5000 - 100*from)

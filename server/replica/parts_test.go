@@ -320,8 +320,11 @@ func TestTicker(t *testing.T) {
 			{50 * time.Millisecond, 50, 0, 50, 10 * time.Millisecond},
 			{9 * time.Millisecond, 50, 0, 0, 10 * time.Millisecond}, // asked for 9 ms ago
 			{time.Millisecond, 50, 0, 60, 10 * time.Millisecond},
+			{0, 50, 59, 60, time.Millisecond}, // the entry at 59 has left some
+			{0, 60, 60, 0, time.Millisecond},
 			{time.Second, 0, 60, 0, 0}, // the clock is capped: 460 now
-			{0, 460, 460, 0, 10 * time.Millisecond},
+			{0, 460, 459, 460, 10 * time.Millisecond},
+			{0, 460, 459, 0, 10 * time.Millisecond},
 			{400 * time.Millisecond, 10_000, 0, 0, 140 * time.Millisecond},
 			{140 * time.Millisecond, 10_000, 0, 1000, 200 * time.Millisecond},
 			{0, 10_000, 1000, 0, 200 * time.Millisecond},

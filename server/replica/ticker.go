@@ -14,7 +14,7 @@ const (
 	// heartbeatStamp bounds the time that leases gain when the leader dies.
 	heartbeatStamp = time.Second
 	// expiryGap is the least time between two entries that only end leases. Reads and writes have stamps of their own, and
-	// do not wait for it.
+	// do not wait for it. There is no gap behind an entry that leaves ended leases.
 	expiryGap = 10 * time.Millisecond
 )
 
@@ -76,25 +76,29 @@ func (t *ticker) tick(last *time.Time) time.Duration {
 	}
 	// armed is set before the deadline is looked up, so that an earlier deadline that is added meanwhile wakes the ticker.
 	t.armed.Store(math.MaxInt64)
+	applied, _ := t.machine.Clock()
 	deadline, ok := t.machine.NextDue()
 	if !ok {
 		return 0
 	}
 	t.armed.Store(deadline)
 	now, _ := l.clock.read()
-	applied, _ := t.machine.Clock()
+	gap := expiryGap
+	if deadline <= applied {
+		gap = 0
+	}
 	// Half the cap: the clock loses no time even if the timer is late by as much again.
 	wait := l.clock.step / 2
 	switch untilMillis := deadline - now; {
 	case untilMillis >= wait.Milliseconds(): // also a time that no time.Duration can hold
 	case untilMillis > 0:
 		wait = time.Duration(untilMillis) * time.Millisecond
-	case applied < now && time.Since(*last) >= expiryGap:
+	case applied < now && time.Since(*last) >= gap:
 		*last = time.Now()
 		t.want(l, now)
-		wait = min(wait, expiryGap)
+		wait = min(wait, gap)
 	default:
-		wait = min(wait, expiryGap)
+		wait = min(wait, gap)
 	}
 	if age := time.Duration(now-applied) * time.Millisecond; age >= heartbeatStamp {
 		t.want(l, now)
