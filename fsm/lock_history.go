@@ -270,7 +270,8 @@ func (c *call) recordLoss(e *locks.Event) {
 	}
 	loss := lockLoss{
 		causeID: e.CauseID, atMillis: e.SinceMillis + e.HeldMillis, sinceMillis: e.SinceMillis,
-		wallOffset: c.WallOffsetMillis, db: e.DB, owner: e.Owner, note: e.Note, fence: e.Fence, session: e.Session, client: e.Client, reason: e.Reason,
+		wallOffset: c.WallOffsetMillis, db: e.DB, owner: e.Owner, note: e.Note, fence: e.Fence,
+		session: e.Session, client: e.Client, reason: e.Reason,
 	}
 	if c.keepHistory(); !c.st.history.leavesOut(&loss) {
 		loss.key = shortText(e.Key, mostOfLostKey)

@@ -2,7 +2,7 @@ package protocol
 
 import "slices"
 
-// categoryNames are the ACL categories in Redis's order, of all types, also types that Holdfast lacks. The
+// categoryNames has the ACL categories in Redis's order, including those of types that Holdfast does not have. The
 // category of the module comes last.
 var categoryNames = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string",
@@ -11,10 +11,10 @@ var categoryNames = []string{
 	ModuleName,
 }
 
-// ACLCategoryNames are the names of all categories, without @, in Redis's order.
+// ACLCategoryNames returns the names of all categories, without @, in Redis's order.
 func ACLCategoryNames() []string { return slices.Clone(categoryNames) }
 
-// groupCategories are the categories of a group's rows that name none.
+// groupCategories has the categories of the rows of a group that name none.
 var groupCategories = map[Group]string{
 	GroupString:       "string",
 	GroupList:         "list",
@@ -29,7 +29,7 @@ var groupCategories = map[Group]string{
 	GroupModule:       ModuleName,
 }
 
-// ACLCategories are the row's categories, without @, in Redis's order.
+// ACLCategories returns the row's categories, without @, in Redis's order.
 func (c *Command) ACLCategories() []string {
 	var names []string
 	for _, name := range categoryNames {
@@ -40,8 +40,7 @@ func (c *Command) ACLCategories() []string {
 	return names
 }
 
-// InCategory reports whether the row is in an ACL category, by the rules with which
-// Redis derives categories from flags.
+// InCategory reports whether the row is in an ACL category, by Redis's rules that derive categories from flags.
 func (c *Command) InCategory(name string) bool {
 	switch name {
 	case "write":
@@ -64,12 +63,12 @@ func (c *Command) InCategory(name string) bool {
 	if c.Categories != nil {
 		return slices.Contains(c.Categories, name)
 	}
-	// A container does nothing by itself: the subcommands are in categories.
+	// A container does nothing itself, so only its subcommands are in categories.
 	return c.Subcommands == nil && name != "" && groupCategories[c.Group] == name
 }
 
-// Channels are the first and the last word of a command that an ACL takes for a channel, all zero if there is none; a
-// negative last counts from the end of the line. pattern: the words are patterns.
+// Channels returns the positions of the first and the last channel of a command, for ACLs, or zeros if there is none. A
+// negative last counts from the end of the line. pattern is set if the words are patterns.
 func (c *Command) Channels() (first, last int, pattern bool) {
 	switch c.Name {
 	case "publish", "spublish":

@@ -1,40 +1,37 @@
-// Package protocol holds the words of Holdfast: the formats of the wire and of the log. It keeps no state
-// and does no I/O of its own.
+// Package protocol defines the formats of the wire and of the log. It has no state and does no I/O of its own.
 //
 // It promises:
-//   - a bounded request reader ([Reader]): no request makes it panic, recurse,
-//     or hold more memory than its [Limits] say;
-//   - one reply type ([Value]) and one place where it becomes RESP2 or RESP3;
-//   - one command table ([Commands]) from which arity checks, COMMAND replies,
-//     ACL categories, help and COMMANDS.md derive;
+//   - a bounded request reader ([Reader]): no request makes it panic, recurse, or exceed its [Limits];
+//   - one reply type ([Value]), which is encoded as RESP2 or RESP3 in one place;
+//   - one command table ([Commands]), from which arity checks, COMMAND replies, ACL categories, help and COMMANDS.md
+//     derive;
 //   - error rows ([Error]) that say whether a failed command may have been applied;
 //   - the codec of the log entry ([EntryWriter], [DecodeEntry]).
 //
-// Package fsm knows what a command means.
+// Package fsm defines the meaning of commands.
 //
 // Start reading at [Commands], then [Value], then entry.go.
 package protocol
 
-// Route says which layer has a command's behaviour.
+// Route is the layer that executes a command.
 type Route uint8
 
 const (
-	// Local commands are answered by the connection's node alone (PING, CLIENT).
+	// Local commands are executed by the node of the connection alone (PING, CLIENT).
 	Local Route = iota
-	// Read commands look at the state machine; linearizable.
+	// Read commands read the state machine. They are linearizable.
 	Read
 	// Write commands go through the log.
 	Write
-	// Script commands go through the log, or are read when their row says
-	// FlagReadOnly (EVAL_RO).
+	// Script commands go through the log, or are read if their row has FlagReadOnly (EVAL_RO).
 	Script
 )
 
-// Flags are a command's properties, named as Redis names them in COMMAND.
+// Flags has the properties of a command, with the names of COMMAND.
 type Flags uint32
 
-// The flags. FlagWrite, FlagReadOnly and the rest carry Redis's meaning. Redis's
-// movablekeys is not among them: it follows from the row's key specs.
+// The flags, with the meaning of Redis. Redis's movablekeys is not among them, since it follows from the row's key
+// specs.
 const (
 	FlagWrite Flags = 1 << iota
 	FlagReadOnly
@@ -55,7 +52,7 @@ const (
 	FlagNoMandatoryKeys
 )
 
-// Group is the group of commands a row is listed under, in the words of Redis.
+// Group is the group of a command in lists, in the words of Redis.
 type Group string
 
 // The groups. The commands of GroupModule are those of [ModuleName].
@@ -77,10 +74,10 @@ const (
 	GroupModule       Group = "module"
 )
 
-// KeyFlags say what a command does with a key, in the words of COMMAND INFO.
+// KeyFlags says what a command does with a key, in the words of COMMAND INFO.
 type KeyFlags uint16
 
-// One of the first four says what happens to the key as a whole, the others what happens to the value.
+// One of the first four is about the key as a whole, the others are about its value.
 const (
 	KeyRW KeyFlags = 1 << iota
 	KeyRO
@@ -90,34 +87,32 @@ const (
 	KeyUpdate
 	KeyInsert
 	KeyDelete
-	// KeyNotKey: the word is a shard channel, which only stands where a cluster looks for keys.
+	// KeyNotKey is set if the word is a shard channel, which a cluster only looks up like a key.
 	KeyNotKey
-	// KeyVariableFlags: the options of the command decide; the other flags are
-	// the most that may happen. See [KeySpec.Plain].
+	// KeyVariableFlags is set if the options of the command decide. The other flags are then the most that may happen: see
+	// [KeySpec.Plain].
 	KeyVariableFlags
 )
 
-// KeySpec says which words of a command line are keys. The name of the command is
-// word 0; a subcommand's name is word 1.
+// KeySpec selects the words of a command line that are keys. Word 0 is the name of the command; word 1 is that of a
+// subcommand.
 type KeySpec struct {
-	// Index is the position of the first key or, with Counted, of the number of keys, behind which the
-	// keys begin.
+	// Index is the position of the first key. With Counted it is the position of the number of keys, which come after it.
 	Index int
-	// Last is the last key's position relative to Index; -1 is the last word.
-	// Without meaning when Counted.
+	// Last is the position of the last key relative to Index, or -1 for the last word. It is unused with Counted.
 	Last    int
 	Step    int
 	Counted bool
 	Flags   KeyFlags
-	// Plain are the flags that hold when none of the option words of Unless is
-	// behind the key's value, or when the words behind the key are the options
-	// of While alone, with so many arguments each; only with KeyVariableFlags.
+	// Plain has the flags, instead of the others, in two cases: none of the option words of Unless follows the key's
+	// value, or all words after the key are options of While, with so many arguments each. It is used only with
+	// KeyVariableFlags.
 	Plain  KeyFlags
 	Unless []string
 	While  map[string]int
 	Notes  string
-	// Hidden: COMMAND INFO has no rule for the place of the keys. If Option is not empty, the key is the
-	// word behind the last such option; else keys follow from the value of another.
+	// Hidden is set if COMMAND INFO has no rule for the positions. If Option is not empty, the key follows the last such
+	// option. Otherwise the value of another spec decides.
 	Hidden bool
 	Option string
 }
@@ -138,21 +133,21 @@ const (
 	ArgBlock     ArgType = "block"
 )
 
-// Arg is a node of a command's argument grammar, in the manner of COMMAND DOCS.
+// Arg is a node of a command's argument grammar, as in COMMAND DOCS.
 type Arg struct {
 	Name  string
 	Type  ArgType
 	Token string
 	Since string
-	// LogVersion is the first version of the log entry that has the argument: see [LaterOption]. Of an argument with a
-	// token, since only a token tells that the argument is there. 0: as the command.
+	// LogVersion is the first version of the log entry that has the argument, or 0 for that of the command: see
+	// [LaterOption]. The argument must have a token, since only a token shows that it is present.
 	LogVersion byte
-	// KeySpec is the number of the argument's key spec, counted from 1. 0: key arguments have their specs in
+	// KeySpec is the number of the argument's key spec, counted from 1. If it is 0, key arguments have their specs in
 	// order.
 	KeySpec  int
 	Optional bool
 	Multiple bool
-	// MultipleToken: the token is repeated before every value.
+	// MultipleToken is set if the token is repeated before every value.
 	MultipleToken bool
 	Args          []Arg
 }
@@ -160,48 +155,48 @@ type Arg struct {
 // Command is one row of the table. Rows are shared and must not be changed.
 type Command struct {
 	Name    string // lower case; a subcommand is "client|id"
-	Summary string // a sentence without its stop
-	// Since is the release of Redis that has the command (of Valkey for DELIFEQ).
+	Summary string // a sentence without its full stop
+	// Since is the first release of Redis with the command (of Valkey for DELIFEQ).
 	Since string
 	Group Group
-	// LogVersion is the first version of the log entry that has the command: a cluster of an earlier version refuses it.
-	// 0: all that this release writes.
+	// LogVersion is the first version of the log entry that has the command: a cluster of an earlier version refuses it. 0
+	// stands for all versions that this release writes.
 	LogVersion byte
-	// FromConn: the log says which connection sends the command, since it may take a lock or take one away. FromConnWith,
-	// unless it is empty: only if this option is among the words.
+	// FromConn is set if the log has the connection that sent the command, since it may take a lock or end a hold. If
+	// FromConnWith is not empty, the log has it only if this option is among the words.
 	FromConn     bool
 	FromConnWith string
 	// Complexity is the O() sentence of COMMAND DOCS.
 	Complexity string
-	// Arity counts all words, the name's included; negative: at least that many.
+	// Arity is the number of all words, including the name. If it is negative, it is the least number.
 	Arity int
 	Route Route
 	Flags Flags
-	// Categories are the ACL categories that flags do not imply; nil: the group's category.
+	// Categories has the ACL categories that the flags do not imply. nil stands for that of the group.
 	Categories []string
-	// Tips are hints for clients and proxies, in the words of COMMAND INFO.
+	// Tips has hints for clients and proxies, in the words of COMMAND INFO.
 	Tips     []string
 	KeySpecs []KeySpec
 	Args     []Arg
-	// Deprecated is set on rows that Redis advises against.
+	// Deprecated is set if Redis advises against the command.
 	Deprecated  *Deprecation
 	Subcommands []Command
-	// Reach is what the command tells or does beyond its words.
+	// Reach is the effect of the command beyond its words.
 	Reach *Reach
 
 	number int
 }
 
-// Deprecation says since which release of Redis a command has had a successor.
+// Deprecation has the release of Redis since which a command has had a successor.
 type Deprecation struct{ Since, ReplacedBy string }
 
-// MaxCommands is more than there are rows.
+// MaxCommands exceeds the number of rows.
 const MaxCommands = 448
 
-// Number is below [MaxCommands], and differs from row to row. It changes from release to release.
+// Number returns the number of the row, which is below [MaxCommands]. It changes between releases.
 func (c *Command) Number() int { return c.number }
 
-// number numbers rows from n on, gives them their reach, and returns the next number.
+// number numbers rows from n on, sets their reach, and returns the next number.
 func number(rows []Command, n int) int {
 	for i := range rows {
 		if rows[i].Reach = reachOf()[rows[i].Name]; rows[i].Reach == nil {
@@ -219,8 +214,7 @@ func number(rows []Command, n int) int {
 // Has reports whether the row has all flags of f.
 func (c *Command) Has(f Flags) bool { return c.Flags&f == f }
 
-// CheckArity reports whether a command line of nargs words, the command's name and
-// the container's included, is long enough and not too long.
+// CheckArity reports whether a command line may have nargs words, including the names of the command and its container.
 func (c *Command) CheckArity(nargs int) bool {
 	if c.Arity < 0 {
 		return nargs >= -c.Arity

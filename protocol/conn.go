@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Conn is a client's end of a connection that speaks RESP. Deadlines and retries are the caller's.
-// One goroutine may send while another receives.
+// Conn is a client's end of a connection that speaks RESP. The caller handles deadlines and retries. One goroutine may
+// send while another receives.
 type Conn struct {
 	w   io.Writer
 	r   *bufio.Reader
@@ -17,10 +17,10 @@ type Conn struct {
 // NewConn returns a client's end of rw.
 func NewConn(rw io.ReadWriter) *Conn { return &Conn{w: rw, r: bufio.NewReader(rw)} }
 
-// Append puts a command into the next [Conn.Flush].
+// Append adds a command to the next [Conn.Flush].
 func (c *Conn) Append(words ...string) { c.out = AppendCommand(c.out, words...) }
 
-// Flush sends the appended commands in one write, and returns how many bytes of them left.
+// Flush sends the appended commands in one write, and returns the number of bytes that were sent.
 func (c *Conn) Flush() (n int, err error) {
 	n, err = c.w.Write(c.out)
 	c.out = c.out[:0]

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// flagNames are the flags in the order in which COMMAND INFO lists them.
+// flagNames has the flags in the order of COMMAND INFO.
 var flagNames = []struct {
 	flag Flags
 	name string
@@ -28,7 +28,7 @@ var flagNames = []struct {
 	{FlagAllowBusy, "allow_busy"},
 }
 
-// keyFlagNames are the flags of a key spec in the order of COMMAND INFO.
+// keyFlagNames has the flags of a key spec in the order of COMMAND INFO.
 var keyFlagNames = []struct {
 	flag KeyFlags
 	name string
@@ -45,11 +45,11 @@ var keyFlagNames = []struct {
 	{KeyVariableFlags, "variable_flags"},
 }
 
-// CountCommands is the reply to COMMAND COUNT.
+// CountCommands returns the reply to COMMAND COUNT.
 func (t *Table) CountCommands() Value { return Integer(int64(len(t.rows))) }
 
-// DescribeCommands is the reply to COMMAND INFO with these names, or, without names, to COMMAND: all
-// commands. The reply to an unknown name is null.
+// DescribeCommands returns the reply to COMMAND INFO with these names. Without names it is that of COMMAND, for all
+// commands. The reply for an unknown name is null.
 func (t *Table) DescribeCommands(names [][]byte) Value {
 	rows := t.rows
 	if len(names) == 0 {
@@ -70,14 +70,14 @@ func (t *Table) DescribeCommands(names [][]byte) Value {
 	return Array(elems...)
 }
 
-// describe is the row in the form of COMMAND INFO.
+// describe returns the row in the form of COMMAND INFO.
 func (c *Command) describe() Value {
 	first, last, step := c.Range()
 	specs := make([]Value, len(c.KeySpecs))
 	for i := range c.KeySpecs {
 		specs[i] = c.KeySpecs[i].describe()
 	}
-	subcommands := Set() // Redis has an empty set here, and an array when there are some
+	subcommands := Set() // Redis has an empty set, or else an array
 	if len(c.Subcommands) > 0 {
 		subcommands.Kind = KindArray
 	}
@@ -128,8 +128,8 @@ func (f KeyFlags) names() []string {
 	return names
 }
 
-// describe is the spec in the form of COMMAND INFO: how to find the first key (or the number of keys),
-// then how to find the others.
+// describe returns the spec in the form of COMMAND INFO: how to find the first key (or the number of keys), and then
+// the others.
 func (s *KeySpec) describe() Value {
 	var elems []Value
 	if s.Notes != "" {
@@ -162,8 +162,8 @@ func (s *KeySpec) describe() Value {
 		Bulk("find_keys"), find)...)
 }
 
-// ListCommands is the reply to COMMAND LIST with these arguments: none, or FILTERBY
-// and MODULE, ACLCAT or PATTERN with a value.
+// ListCommands returns the reply to COMMAND LIST with these arguments: none, or FILTERBY and MODULE, ACLCAT or PATTERN
+// with a value.
 func (t *Table) ListCommands(args [][]byte) Value {
 	keep := func(*Command) bool { return true }
 	if len(args) != 0 {

@@ -1,7 +1,7 @@
 package protocol
 
-// DocumentCommands is the reply to COMMAND DOCS with these names, or, without names, for all commands.
-// Unknown names are left out.
+// DocumentCommands returns the reply to COMMAND DOCS with these names, or without names for all commands. It leaves
+// unknown names out.
 func (t *Table) DocumentCommands(names [][]byte) Value {
 	var elems []Value
 	if len(names) == 0 {
@@ -20,8 +20,8 @@ func (t *Table) DocumentCommands(names [][]byte) Value {
 	return Map(elems...)
 }
 
-// once returns a function that remembers f's reply for each row: a client may ask for the same row tens
-// of thousands of times in one command.
+// once returns a function that caches f's reply for each row, since a client may request the same row tens of thousands
+// of times in one command.
 func once(f func(*Command) Value) func(*Command) Value {
 	made := make(map[*Command]Value)
 	return func(row *Command) Value {
@@ -34,7 +34,7 @@ func once(f func(*Command) Value) func(*Command) Value {
 	}
 }
 
-// document is the row in the form of COMMAND DOCS.
+// document returns the row in the form of COMMAND DOCS.
 func (c *Command) document() Value {
 	elems := []Value{
 		Bulk("summary"), Bulk(c.Summary),
@@ -66,8 +66,8 @@ func (c *Command) document() Value {
 	return Map(elems...)
 }
 
-// documentArgs describes arguments. keys counts the key arguments so far: the row's first key spec
-// belongs to the first key argument, and so on.
+// documentArgs describes arguments. keys counts the key arguments so far: the first has the row's first key spec, and
+// so on.
 func documentArgs(args []Arg, keys *int64) Value {
 	elems := make([]Value, len(args))
 	for i := range args {

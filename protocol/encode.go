@@ -6,8 +6,8 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// Replies become bytes in this file and nowhere else. redcon's Append functions write what RESP2
-// has. RESP3's own types, and text that is written in pieces, are written here.
+// Only this file encodes replies. redcon's Append functions write RESP2. The functions here write the types of RESP3,
+// and text that is written in pieces.
 
 // AppendTo appends the bytes of v as RESP version resp (2 or 3).
 func (v Value) AppendTo(dst []byte, resp int) []byte {
@@ -55,8 +55,7 @@ func (v *Value) appendNull(dst []byte, resp int) []byte {
 	}
 }
 
-// AppendArrayHead appends the head of an array of n elements, which the caller appends. An n of -1
-// makes the null array of RESP2.
+// AppendArrayHead appends the head of an array of n elements, which the caller appends. -1 is the null array of RESP2.
 func AppendArrayHead(dst []byte, n int) []byte { return redcon.AppendArray(dst, n) }
 
 // appendHead appends the head of an aggregate.
@@ -79,7 +78,7 @@ func (v *Value) appendHead(dst []byte, resp int) []byte {
 // pairHead is the head of a pair.
 const pairHead = "*2\r\n"
 
-// appendPairHead appends what comes before element i: the head of a pair, if a pair begins with i.
+// appendPairHead appends the head of a pair if one begins with element i.
 func (v *Value) appendPairHead(dst []byte, resp, i int) []byte {
 	if v.Kind == KindPairs && resp >= RESP3 && i%2 == 0 {
 		return append(dst, pairHead...)
@@ -116,9 +115,9 @@ func (v *Value) appendRESP3(dst []byte) []byte {
 // verbatimPrefix is the format of every verbatim string.
 const verbatimPrefix = "txt:"
 
-// AppendPieces appends v to dst as [Value.AppendTo] does, and hands dst to full as soon as dst holds
-// size bytes; full returns what the rest is appended to. So dst never grows beyond size and a few
-// bytes, however large the reply: a value of a few kilobytes can name one string thousands of times.
+// AppendPieces appends v to dst as [Value.AppendTo] does, and passes dst to full as soon as it has size bytes; the rest
+// is appended to the result of full. So dst hardly exceeds size, however large the reply: a value of a few kilobytes
+// can have the same string thousands of times.
 func (v *Value) AppendPieces(dst []byte, resp, size int, full func(dst []byte) []byte) []byte {
 	switch v.Kind {
 	case KindArray, KindMap, KindSet, KindPush, KindPairs:
@@ -167,16 +166,15 @@ func (v *Value) appendText(dst []byte, resp, size int, full func(dst []byte) []b
 	}
 }
 
-// appendHead appends the head of a type of RESP3, or of a text that is written in pieces: redcon
-// has no functions for these.
+// appendHead appends the head of a type of RESP3, or of a text in pieces. redcon has no functions for these.
 func appendHead(dst []byte, mark byte, n int) []byte {
 	dst = append(dst, mark)
 	dst = strconv.AppendInt(dst, int64(n), 10)
 	return append(dst, '\r', '\n')
 }
 
-// blankLineEnds makes a line end within a line a blank, as redcon.AppendError does. A line end would
-// end the reply and begin a forged one: scripts and errors of libraries make up texts.
+// blankLineEnds replaces line ends by blanks, as redcon.AppendError does. Scripts and errors of libraries make up
+// texts, and a line end would end the reply and begin a forged one.
 func blankLineEnds(line []byte) {
 	for i, b := range line {
 		if b == '\r' || b == '\n' {

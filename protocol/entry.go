@@ -36,14 +36,12 @@ import (
 // where bytes = uvarint length, then that many bytes. A pipeline of one client
 // is one batch; many batches of many clients make one entry.
 
-// EntryVersion is the version of the entry format, and of everything that the meaning of an entry rests
-// on: the script engine and the budgets of fsm. It is the newest that this release writes. A node applies
-// older entries as the releases that wrote them did. At an entry of a higher version it stops with a clear
-// message.
+// EntryVersion is the newest version of the entry format that this release writes. It also covers what the meaning of
+// an entry depends on: the script engine, and the budgets of fsm. A node applies older entries as the releases that
+// wrote them did. At an entry of a higher version it stops with a clear message.
 const EntryVersion = 1
 
-// OldestEntryVersion is the oldest version that this release writes: for clusters with members of earlier
-// releases.
+// OldestEntryVersion is the oldest version that this release writes, for clusters with members of earlier releases.
 const OldestEntryVersion = 1
 
 // MaxDatabases is the number of databases that SELECT offers.
@@ -52,14 +50,14 @@ const MaxDatabases = 16
 // ErrCorruptEntry is returned for bytes that are not a log entry.
 var ErrCorruptEntry = errors.New("corrupt log entry")
 
-// Incarnation is one run of a node's process, from a start to its end. Epoch grows with every start, so that a batch of
-// an earlier incarnation can be told.
+// Incarnation is one run of a node's process. Epoch grows with every start, which distinguishes batches of earlier
+// incarnations.
 type Incarnation struct {
 	Node  string
 	Epoch uint64
 }
 
-// Compare orders incarnations by node, and those of a node by their starts.
+// Compare orders incarnations by node and epoch.
 func (i Incarnation) Compare(o Incarnation) int {
 	if c := strings.Compare(i.Node, o.Node); c != 0 {
 		return c
@@ -70,30 +68,30 @@ func (i Incarnation) Compare(o Incarnation) int {
 // Batch is the unit that is applied at most once.
 type Batch struct {
 	Origin Incarnation
-	// Low: no batch of this session with a lower number will be proposed any more.
+	// Low is the number below which no batch of this session will be proposed any more.
 	Low uint64
 	Seq uint64
-	// Body holds the requests: read them with [NextRequest].
+	// Body has the requests: see [NextRequest].
 	Body string
 }
 
 // Request is one command in a batch.
 type Request struct {
 	DB int
-	// Conn is the connection that sent the command, by the number that the batch's node gave it; 0: not told.
+	// Conn is the number of the connection that sent the command at the batch's node, or 0 if the log does not have it.
 	Conn uint64
-	// Quota is the user's who sent the command, if the user has one.
+	// Quota is that of the user who sent the command, if the user has one.
 	Quota Quota
-	// User is the user of a script or of a lock command; empty: one who may do everything.
+	// User is the user of a script or of a lock command, or empty for one who may do everything.
 	User string
-	// Rights are rules of what the user may do: see [Head] and fsm/rights. Empty: everything.
+	// Rights has the rules of what the user may do: see [Head] and fsm/rights. It is empty for everything.
 	Rights string
-	// Args are the command's words; Args[0] is the name in lower case. The words share memory with the
-	// entry: clone a word to keep it beyond Apply.
+	// Args has the command's words; Args[0] is the name in lower case. The words share memory with the entry. A caller
+	// that keeps a word beyond Apply must clone it.
 	Args []string
 }
 
-// fromConn and withUser, in a request's database, say that a connection, or a user and rights follow.
+// fromConn and withUser are added to a request's database if a connection, or a user and rights follow.
 const (
 	fromConn = MaxDatabases
 	withUser = 2 * MaxDatabases
@@ -130,7 +128,7 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 		db %= MaxDatabases
 	}
 	n, body, ok := uvarint(body)
-	// Every argument takes at least a length byte, which bounds the cost of a lying count.
+	// Every argument has at least a length byte, which bounds the cost of a false count.
 	if !ok || n == 0 || n > uint64(len(body)) {
 		return "", fmt.Errorf("%w: argument count", ErrCorruptEntry)
 	}
@@ -138,7 +136,7 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 	for range n {
 		var a string
 		if body != "" && body[0] < 0x80 && int(body[0]) < len(body) {
-			end := 1 + int(body[0]) // a short word, as almost all are, without a call
+			end := 1 + int(body[0]) // a fast path for short words, which almost all are
 			a, body = body[1:end], body[end:]
 		} else if a, body, ok = str(body); !ok {
 			return "", fmt.Errorf("%w: argument", ErrCorruptEntry)
@@ -151,17 +149,17 @@ func NextRequest(body string, r *Request) (rest string, err error) {
 // EntryWriter builds one entry.
 type EntryWriter struct{ buf []byte }
 
-// EntryLimits are limits that the leader sets for the whole cluster: each entry carries them.
+// EntryLimits has limits that the leader sets for the whole cluster in each entry.
 type EntryLimits struct {
-	MemoryBytes uint64 // what the keys may take; 0: no limit
-	ScriptSteps uint64 // how long a script may run; 0: the default of fsm
+	MemoryBytes uint64 // bounds the memory of the state; 0: no limit
+	ScriptSteps uint64 // bounds the steps of a script; 0: the default of fsm
 }
 
 // ScriptStepsFlag is the flag that sets [EntryLimits.ScriptSteps]. The errors of scripts over their budget name it.
 const ScriptStepsFlag = "max-script-steps"
 
-// NewEntry starts an entry of a version from [OldestEntryVersion] on. stampMillis is cluster time, wallOffsetMillis
-// Unix time less cluster time. buf is reused from the start and may be nil.
+// NewEntry starts an entry of a version that is at least [OldestEntryVersion]. stampMillis is cluster time,
+// wallOffsetMillis Unix time minus cluster time. It reuses buf, which may be nil.
 func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, limits EntryLimits) *EntryWriter {
 	buf = append(buf[:0], version)
 	buf = binary.AppendVarint(buf, stampMillis)
@@ -178,7 +176,7 @@ func (w *EntryWriter) Add(o Incarnation, low, seq uint64, body []byte) {
 // AddBatches appends batches made by [AppendBatch].
 func (w *EntryWriter) AddBatches(batches []byte) { w.buf = append(w.buf, batches...) }
 
-// AddSecret appends what no client can guess, for the ids of sessions.
+// AddSecret appends a text that no client can guess, for the ids of sessions.
 func (w *EntryWriter) AddSecret(secret string) { w.Add(Incarnation{}, 0, 0, []byte(secret)) }
 
 // AppendBatch appends one batch of an entry to dst.
@@ -191,10 +189,10 @@ func AppendBatch(dst []byte, o Incarnation, low, seq uint64, body []byte) []byte
 	return append(dst, body...)
 }
 
-// Len is the size so far, in bytes.
+// Len returns the present size in bytes.
 func (w *EntryWriter) Len() int { return len(w.buf) }
 
-// Bytes is the entry. The writer must not be used afterwards.
+// Bytes returns the entry. The writer must not be used afterwards.
 func (w *EntryWriter) Bytes() []byte { return w.buf }
 
 // Entry is the head of a decoded entry. [Entry.Next] reads the batches.
@@ -236,11 +234,11 @@ func DecodeEntry(data string) (Entry, error) {
 	return e, nil
 }
 
-// NewerAdvice is what the operator of a node of an older release is told.
+// NewerAdvice is the advice for the operator of a node with an older release.
 const NewerAdvice = "the cluster went over to a newer release, and does not go back: run the newer release " +
 	"on every node"
 
-// NewerError is the error of something that has a version that only a newer release knows.
+// NewerError returns the error for something of a version that only a newer release supports.
 func NewerError(what string, version byte) error {
 	return fmt.Errorf("%s version %d, this node knows %d: %s", what, version, EntryVersion, NewerAdvice)
 }
@@ -275,7 +273,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// uvarint is binary.Uvarint for strings too.
+// uvarint is binary.Uvarint for strings, too.
 func uvarint[T string | []byte](s T) (n uint64, rest T, ok bool) {
 	var shift uint
 	for i := 0; i < len(s) && i < binary.MaxVarintLen64; i++ {

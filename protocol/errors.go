@@ -5,33 +5,32 @@ import (
 	"strings"
 )
 
-// Outcome says whether a command may have been applied although the reply is an error. Forwarding,
-// clients' retries and the partition tests read it.
+// Outcome says whether a command with an error reply may have been applied. Forwarding, clients' retries and the
+// partition tests use it.
 type Outcome uint8
 
 const (
-	// OutcomeNone: surely not applied; the command may be sent again.
+	// OutcomeNone: the command was surely not applied, and may be sent again.
 	OutcomeNone Outcome = iota
 	// OutcomeUnknown: the command may have been applied, or may still be.
 	OutcomeUnknown
 )
 
-// Error is an error row: a reply whose text clients rely on. The prefix is the first word, by which
-// client libraries decide whether to send the command again.
+// Error is an error row: a reply whose text clients depend on. Client libraries decide by the prefix, the first word,
+// whether they send the command again.
 type Error struct {
 	Prefix  string
 	Text    string
 	Outcome Outcome
 }
 
-// Error is the reply's text with its prefix.
+// Error returns the reply's text with its prefix.
 func (e *Error) Error() string { return e.Prefix + " " + e.Text }
 
-// Value is the row as a reply.
+// Value returns the row as a reply.
 func (e *Error) Value() Value { return Value{Kind: KindError, Str: e.Error()} }
 
-// The rows without parameters. An error that Redis has too bears Redis's text to the letter, since
-// client libraries match on the text.
+// The rows without parameters. If Redis has the error, too, the text is Redis's, since client libraries compare it.
 var (
 	ErrSyntax         = NewError("syntax error")
 	ErrNotInteger     = NewError("value is not an integer or out of range")
@@ -75,9 +74,9 @@ var (
 	ErrNotBusy   = &Error{Prefix: "NOTBUSY", Text: "No scripts in execution right now."}
 )
 
-// The rows of a cluster that cannot take a command now. Stock clients repeat a command after CLUSTERDOWN
-// or TRYAGAIN, so both mean that the command surely was not applied. No client knows the prefix
-// UNCERTAIN, so no client repeats the command.
+// The rows of a cluster that cannot execute a command now. Stock clients repeat a command after CLUSTERDOWN or
+// TRYAGAIN, so both mean that it was surely not applied. No client knows the prefix UNCERTAIN, so none repeats the
+// command.
 var (
 	ErrNoLeader = &Error{Prefix: "CLUSTERDOWN", Text: "No leader is known, the command was not applied"}
 	ErrStopping = &Error{Prefix: "CLUSTERDOWN", Text: "This node is stopping, the command was not applied"}
@@ -91,14 +90,14 @@ var (
 		Prefix: "TRYAGAIN",
 		Text:   "The work of other commands left no room for this one in time, it was not applied",
 	}
-	// ErrTooManyWait: the waiters of the cluster take as much memory as they may.
+	// ErrTooManyWait: the waiters of the cluster have as much memory as is allowed.
 	ErrTooManyWait = &Error{Prefix: "TRYAGAIN", Text: "Too many clients wait for keys, the command was not applied"}
-	// ErrLocksFull: the holds or waiters of a lock, or the waiters of the cluster, are as many as they may be.
+	// ErrLocksFull: a lock has the largest number of holds or waiters, or the cluster that of waiters.
 	ErrLocksFull = &Error{
 		Prefix: "TRYAGAIN",
 		Text:   "Too many clients hold the lock or wait for locks, the command was not applied",
 	}
-	// ErrCutOff is for a client that waited on a node from which the leader did not hear for long.
+	// ErrCutOff is the error of a client that waited on a node that was silent for too long.
 	ErrCutOff = &Error{
 		Prefix: "CLUSTERDOWN",
 		Text:   "This node was cut off from the cluster while the client waited, the command was not applied",
@@ -107,32 +106,32 @@ var (
 		Prefix: "UNCERTAIN", Text: "The command may or may not have been applied",
 		Outcome: OutcomeUnknown,
 	}
-	// ErrAskedAgain is for a client that waited for a lock. The owner's last request counts, and may be granted.
-	// The elements of the event's reply are the keys that the same connection asked for.
+	// ErrAskedAgain is the error of a wait for a lock whose owner has sent a later request, which may be granted. The
+	// elements of the event's reply are the keys that the same connection has requested again.
 	ErrAskedAgain = &Error{
 		Prefix: "UNCERTAIN", Text: "The owner has asked for the lock again, and that request counts",
 		Outcome: OutcomeUnknown,
 	}
 )
 
-// NewError is a row with prefix ERR: surely not applied.
+// NewError returns a row with the prefix ERR and the outcome none.
 func NewError(text string) *Error { return &Error{Prefix: "ERR", Text: text} }
 
-// InvalidExpire is the error of a command whose expire time is out of range.
+// InvalidExpire returns the error of a command whose expire time is out of range.
 func InvalidExpire(command string) *Error {
 	return NewError("invalid expire time in '" + command + "' command")
 }
 
-// QuotaExceeded is the error of a command of a user who has all of something that the user's quota allows.
+// QuotaExceeded returns the error of a command that would exceed a quota of its user.
 func QuotaExceeded(user, what string, most uint64) *Error {
 	return &Error{Prefix: "QUOTA", Text: "command not allowed: user '" + user + "' has all of its " +
 		strconv.FormatUint(most, 10) + " " + what}
 }
 
-// ErrQuotaUsers: as many users as the state counts for have keys or wait.
+// ErrQuotaUsers: the largest number of users with a quota already have keys or waiters.
 var ErrQuotaUsers = &Error{Prefix: "QUOTA", Text: "command not allowed: keys of too many users with a quota are there"}
 
-// ExecAbortedBy is the reply to an EXEC that was itself refused with cause.
+// ExecAbortedBy returns the reply to an EXEC that was refused because of cause.
 func ExecAbortedBy(cause *Error) *Error {
 	text := cause.Text
 	if cause.Prefix != "ERR" {
@@ -141,16 +140,15 @@ func ExecAbortedBy(cause *Error) *Error {
 	return &Error{Prefix: "EXECABORT", Text: "Transaction discarded because of: " + text}
 }
 
-// Err is an error reply with prefix ERR.
+// Err returns an error reply with the prefix ERR.
 func Err(text string) Value { return Value{Kind: KindError, Str: "ERR " + text} }
 
-// ErrValue is an error reply with a prefix of its own: "WRONGTYPE Operation …".
+// ErrValue returns an error reply with a prefix of its own: "WRONGTYPE Operation …".
 func ErrValue(line string) Value { return Value{Kind: KindError, Str: line} }
 
-// OutcomeOf classifies the text of an error reply, of Holdfast or of Redis. The outcome is unknown for
-// an unknown prefix, and for an error raised by a script: the writes of the script stay, unless the
-// error says [Undone]. A script that returns an error of its own making ("ERR busy") after a write
-// cannot be told from a refusal.
+// OutcomeOf returns the outcome of an error reply of Holdfast or of Redis, by its text. It is unknown for an unknown
+// prefix, and for an error that ended a script, since the writes of the script stay, unless the error contains
+// [Undone]. An error that a script returns itself ("ERR busy") after a write looks like a refusal.
 func OutcomeOf(line string) Outcome {
 	prefix, _, _ := strings.Cut(line, " ")
 	if refusals[prefix] == 0 || raisedByScript(line) {
@@ -159,37 +157,36 @@ func OutcomeOf(line string) Outcome {
 	return OutcomeNone
 }
 
-// raisedByScript reports whether line ends like an error of Redis that ended a script: "script: <sha>,
-// on @user_script:1."
+// raisedByScript reports whether line ends like Redis's error for a script that it ended: "script: <sha>, on
+// @user_script:1."
 func raisedByScript(line string) bool {
 	at := strings.LastIndex(line, ", on @user_script:")
 	return at >= 0 && strings.Contains(line[:at], "script: ") && !strings.Contains(line[:at], ", "+Undone+" script: ")
 }
 
-// Undone stands in the error of a stopped script whose writes were undone.
+// Undone is in the error of a script that was stopped, and whose writes were undone.
 const Undone = "what it did is undone"
 
-// Retried reports whether a stock client repeats a command by itself after this error.
+// Retried reports whether some stock client repeats a command after this error.
 func Retried(line string) bool {
 	prefix, _, _ := strings.Cut(line, " ")
 	return refusals[prefix] == retried
 }
 
-// KnownPrefix reports whether errors of this program or of Redis begin with prefix. A script can make up
-// others.
+// KnownPrefix reports whether errors of this program or of Redis have the prefix. A script can make up others.
 func KnownPrefix(prefix string) bool {
 	return refusals[prefix] != 0 || prefix == ErrUncertain.Prefix || prefix == ErrUnblocked.Prefix
 }
 
-// refusal says what stock clients do about an error whose command was not tried.
+// refusal is what stock clients do after an error whose command was not executed.
 type refusal uint8
 
 const (
-	reported refusal = iota + 1 // hand it to the caller
+	reported refusal = iota + 1 // return it to the caller
 	retried                     // go-redis, redis-py or ioredis sends the command again
 )
 
-// refusals are the prefixes of errors whose command was not tried.
+// refusals has the prefixes of errors whose command was not executed.
 var refusals = map[string]refusal{
 	"LOADING": retried, "READONLY": retried, "MASTERDOWN": retried, "CLUSTERDOWN": retried, "TRYAGAIN": retried,
 	"NOREPLICAS": retried,
@@ -204,7 +201,7 @@ var refusals = map[string]refusal{
 	"OWNERTOOLONG": reported, "LOCKMODE": reported, "NOSESSION": reported, "QUOTA": reported,
 }
 
-// The errors of the request reader, in the words of Redis. Each is the last reply of a connection.
+// The errors of the request reader, in the words of Redis. After each the connection is closed.
 var (
 	errMultibulkLength          = protocolError("invalid multibulk length")
 	errMultibulkUnauthenticated = protocolError("unauthenticated multibulk length")
@@ -215,14 +212,13 @@ var (
 	errInlineTooBig             = protocolError("too big inline request")
 	errUnbalancedQuotes         = protocolError("unbalanced quotes in request")
 
-	// ErrQueryTooBig answers a command above [Limits.MaxQueryBytes], where Redis
-	// closes the connection without a word.
+	// ErrQueryTooBig is the error for a command above [Limits.MaxQueryBytes]. Redis closes the connection without one.
 	ErrQueryTooBig = protocolError("too big request")
 )
 
 func protocolError(text string) *Error { return NewError("Protocol error: " + text) }
 
-// errExpectedDollar answers a word that does not begin with '$'.
+// errExpectedDollar returns the error for a word that does not begin with '$'.
 func errExpectedDollar(got byte) *Error {
 	return protocolError("expected '$', got '" + quote([]byte{got}) + "'")
 }

@@ -2,29 +2,28 @@ package protocol
 
 import "math"
 
-// Match reports whether s matches the glob pattern, with the meaning of Redis's patterns: * is any run
-// of bytes, ? any byte, [a-c] and [^a-c] a byte in a class or outside, and \ takes the next byte
-// literally. nocase ignores the case of ASCII letters.
+// Match reports whether s matches the glob pattern, as in Redis: * is any run of bytes, ? any byte, [a-c] and [^a-c] a
+// byte in or outside of a class, and \ takes the next byte literally. nocase ignores the case of ASCII letters.
 //
-// Redis's own oddities are kept, since clients see them: a class that is not closed ends with the
-// pattern, a range compares signed bytes, an escape in a class heeds the case always, and the empty
-// string matches the empty pattern alone. Commands on keys treat * before they match, as in Redis.
+// It has Redis's oddities, since clients can see them: an unclosed class ends with the pattern, a range compares signed
+// bytes, an escape in a class always respects the case, and the empty string matches only the empty pattern. As in
+// Redis, commands on keys handle * before they match.
 //
-// The time is at most proportional to len(pattern) times len(s): only the last star is tried again. An
-// earlier star need not be: bytes that it could give up, the last star can take as well.
+// The time is at most proportional to len(pattern) times len(s): only the last star is tried again. The last star can
+// take any bytes that an earlier one could give up.
 func Match(pattern, s string, nocase bool) bool {
 	steps := int64(math.MaxInt64)
 	return MatchSteps(pattern, s, nocase, &steps)
 }
 
-// MatchSteps is [Match] with a budget, for many strings: each byte of the pattern that is looked at takes
-// a step off *steps. Without steps left MatchSteps returns false and leaves *steps negative.
+// MatchSteps is [Match] with a budget, for many strings: each byte of the pattern that it reads subtracts a step from
+// *steps. Without steps left it returns false and leaves *steps negative.
 func MatchSteps(pattern, s string, nocase bool, steps *int64) bool {
 	if s == "" {
 		return pattern == ""
 	}
 	p, i := 0, 0
-	star, resume := -1, 0 // the last star, and where in s its rest was tried last
+	star, resume := -1, 0 // the last star, and the position in s at which its rest was last tried
 	for i < len(s) {
 		if p < len(pattern) && pattern[p] == '*' {
 			star, resume = p, i
@@ -54,8 +53,7 @@ func MatchSteps(pattern, s string, nocase bool, steps *int64) bool {
 	return p == len(pattern)
 }
 
-// matchByte matches c against the element of the pattern at p, which is no star,
-// and returns where the next element begins.
+// matchByte matches c against the element of the pattern at p, which is no star, and returns the position after it.
 func matchByte(pattern string, p int, c byte, nocase bool) (next int, ok bool) {
 	switch pattern[p] {
 	case '?':
@@ -94,7 +92,7 @@ func matchClass(pattern string, p int, c byte, nocase bool) (next int, ok bool) 
 	return min(p+1, len(pattern)), in != inverted
 }
 
-// inRange orders the ends of the range before folding the case, as Redis does.
+// inRange orders the ends of the range before it folds the case, as Redis does.
 func inRange(from, to, c byte, nocase bool) bool {
 	if int8(from) > int8(to) {
 		from, to = to, from

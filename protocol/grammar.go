@@ -2,8 +2,8 @@ package protocol
 
 import "strings"
 
-// The words of the argument grammar of the table's rows. They are values, and a method returns a changed
-// copy: text("value").after("IFEQ").opt().
+// The functions that build the argument grammar of the rows. Each method returns a changed copy:
+// text("value").after("IFEQ").opt().
 
 func text(name string) Arg     { return Arg{Name: name, Type: ArgString} }
 func integer(name string) Arg  { return Arg{Name: name, Type: ArgInteger} }
@@ -21,7 +21,7 @@ func oneOf(name string, args ...Arg) Arg { return Arg{Name: name, Type: ArgOneOf
 
 func block(name string, args ...Arg) Arg { return Arg{Name: name, Type: ArgBlock, Args: args} }
 
-// Options that several commands have.
+// Options of several commands.
 
 func weights() Arg { return integer("weight").after("WEIGHTS").opt().many() }
 
@@ -49,13 +49,13 @@ func (a Arg) named(name string) Arg {
 	return a
 }
 
-// from is the release in which the argument came.
+// from sets the release that introduced the argument.
 func (a Arg) from(release string) Arg {
 	a.Since = release
 	return a
 }
 
-// fromLog is the version of the log entry with which the argument came.
+// fromLog sets the version of the log entry that introduced the argument.
 func (a Arg) fromLog(version byte) Arg {
 	a.LogVersion = version
 	return a
@@ -77,43 +77,43 @@ func (a Arg) eachTime() Arg {
 	return a
 }
 
-// of ties the argument to a key spec, counted from 1.
+// of sets the argument's key spec, counted from 1.
 func (a Arg) of(spec int) Arg {
 	a.KeySpec = spec
 	return a
 }
 
-// oneKey is a key at a fixed position.
+// oneKey returns the spec of a key at a fixed position.
 func oneKey(index int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Step: 1, Flags: flags}
 }
 
-// twoKeys are a key at a fixed position and the next word.
+// twoKeys returns the spec of a key at a fixed position and at the next.
 func twoKeys(index int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Last: 1, Step: 1, Flags: flags}
 }
 
-// keysFrom are keys up to the end of the line, every step words.
+// keysFrom returns the spec of keys up to the end of the line, every step words.
 func keysFrom(index, step int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Last: -1, Step: step, Flags: flags}
 }
 
-// keysBefore are keys up to the word before the last so many, every step words.
+// keysBefore returns the spec of keys up to the last words, every step words.
 func keysBefore(index, last int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Last: -1 - last, Step: 1, Flags: flags}
 }
 
-// countedKeys are keys behind the number that counts them, every step words.
+// countedKeys returns the spec of keys after the number that counts them, every step words.
 func countedKeys(index, step int, flags KeyFlags) KeySpec {
 	return KeySpec{Index: index, Step: step, Counted: true, Flags: flags}
 }
 
-// hiddenKeys are keys whose places COMMAND INFO cannot describe.
+// hiddenKeys returns the spec of keys whose positions COMMAND INFO cannot describe.
 func hiddenKeys(flags KeyFlags, notes string) KeySpec {
 	return KeySpec{Step: 1, Hidden: true, Flags: flags, Notes: notes}
 }
 
-// behind says that the key is behind an option.
+// behind sets the option that the key follows.
 func (s KeySpec) behind(option string) KeySpec {
 	s.Option = option
 	return s
@@ -124,14 +124,14 @@ func (s KeySpec) noted(notes string) KeySpec {
 	return s
 }
 
-// plain says what happens to the key without any of the option words.
+// plain sets the flags for a command without any of the option words.
 func (s KeySpec) plain(flags KeyFlags, unless ...string) KeySpec {
 	s.Flags |= KeyVariableFlags
 	s.Plain, s.Unless = flags, unless
 	return s
 }
 
-// plainWhile says what happens to the key when all words behind it are these options, each with so many arguments.
+// plainWhile sets the flags for a command in which only these options, each with so many arguments, follow the key.
 func (s KeySpec) plainWhile(flags KeyFlags, options map[string]int) KeySpec {
 	s.Flags |= KeyVariableFlags
 	s.Plain, s.While = flags, options

@@ -1,19 +1,19 @@
 package protocol
 
-// Hints are what the node that encoded a batch says about the batch, for those that schedule it: nobody searches a body
-// for what the frontend saw in the parsed words. Hints travel with a forwarded batch, and are not in the log.
+// Hints are what the node that encoded a batch knows of it from the parsed words, for the scheduling of the batch. They
+// are forwarded with the batch, but are not in the log.
 //
-// A hint decides when a batch is proposed and where it stands among the batches of its entry, which are all unanswered,
-// so that any order is right. It never decides what the batch does. So a hint from another node is believed: a wrong or
-// missing one costs time, and nothing else.
+// A hint decides when a batch is proposed, and its place among the batches of its entry. None of these has a reply yet,
+// so any order is correct. A hint never decides what the batch does. So a wrong or missing hint from another node costs
+// only time.
 type Hints uint8
 
 const (
 	// CreateIfAbsent: the batch is a single SETNX, or SET with NX. It changes nothing while its key exists.
 	CreateIfAbsent Hints = 1 << iota
-	// MayWait: the batch is a single command that waits, or is refused, while another client has what it asks for.
+	// MayWait: the batch is a single command that waits or is refused while another client has what it requests.
 	MayWait
-	// LargeScript: a script in the batch has a source that takes long to compile.
+	// LargeScript: the batch has a script whose source takes long to compile.
 	LargeScript
 )
 

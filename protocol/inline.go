@@ -32,10 +32,9 @@ func (r *Reader) inline(buf []byte) (int, error) {
 	}
 }
 
-// splitWord takes the first word off line by the rules of redis-cli: "double quotes" know \n \r \t \b
-// \a \xHH and escape any other byte, 'single quotes' know \' alone, and a closing quote ends the word.
-// The word, which is never longer than the source, overwrites the bytes of line. At the end of the
-// line the word is nil.
+// splitWord splits the first word off line by the rules of redis-cli: "double quotes" have the escapes \n \r \t \b \a
+// \xHH, and any other escaped byte stands for itself, 'single quotes' have only \', and a closing quote ends the word.
+// The word, which is never longer than its source, overwrites the bytes of line. At the end of the line it is nil.
 func splitWord(line []byte) (word, rest []byte, err error) {
 	line = bytes.TrimLeft(line, " \n\r\t\v\f")
 	if len(line) == 0 {
@@ -57,7 +56,7 @@ func splitWord(line []byte) (word, rest []byte, err error) {
 	return word[:len(word):len(word)], nil, nil
 }
 
-// splitQuoted finishes a word whose opening quote stood before line[i].
+// splitQuoted splits off the rest of a word whose opening quote is before line[i].
 func splitQuoted(line []byte, i int, quote byte, word []byte) (_, rest []byte, err error) {
 	for i < len(line) {
 		c := line[i]
@@ -80,7 +79,7 @@ func splitQuoted(line []byte, i int, quote byte, word []byte) (_, rest []byte, e
 	return nil, nil, errUnbalancedQuotes
 }
 
-// unescape reads the escape behind a backslash at line[i-1] and returns the end of the escape.
+// unescape returns the byte of the escape after a backslash at line[i-1], and the end of the escape.
 func unescape(line []byte, i int) (c byte, next int) {
 	switch c = line[i]; c {
 	case 'n':
@@ -104,7 +103,7 @@ func unescape(line []byte, i int) (c byte, next int) {
 	return c, i + 1
 }
 
-// hexDigit is the value of a hexadecimal digit, -1 for any other byte.
+// hexDigit returns the value of a hexadecimal digit, or -1.
 func hexDigit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':

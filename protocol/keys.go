@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Errors of key extraction, as COMMAND GETKEYS answers them.
+// The errors of COMMAND GETKEYS.
 var (
 	errNoSuchCommand = NewError("Invalid command specified")
 	errNoKeys        = NewError("The command has no key arguments")
@@ -12,8 +12,7 @@ var (
 	errKeysArguments = NewError("Invalid arguments specified for command")
 )
 
-// MovableKeys reports whether only the arguments say which words are keys, so that
-// the positions of [Command.Range] do not suffice.
+// MovableKeys reports whether the keys depend on the arguments, so that [Command.Range] does not suffice.
 func (c *Command) MovableKeys() bool {
 	for i := range c.KeySpecs {
 		if c.KeySpecs[i].Counted || c.KeySpecs[i].Hidden {
@@ -23,9 +22,9 @@ func (c *Command) MovableKeys() bool {
 	return false
 }
 
-// Range is the first and the last position of a key and the distance between two,
-// as the older part of COMMAND INFO has them; a negative last counts from the end
-// of the line. Keys that are counted by a word are left out. All zero: no other keys.
+// Range returns the positions of the first and the last key, and the distance between two, as the older part of COMMAND
+// INFO has them. A negative last counts from the end of the line. Range leaves out keys that a word counts, and returns
+// zeros if there are no others.
 func (c *Command) Range() (first, last, step int) {
 	for i := range c.KeySpecs {
 		spec := &c.KeySpecs[i]
@@ -53,12 +52,12 @@ func (c *Command) takesKeys() bool {
 	return false
 }
 
-// KeyPositions returns the positions of the keys in a command line. words[0] is the command's name, and
-// words[1] the subcommand's, if there is any. The error, an [*Error], is for a line that does not fit
-// the row's arity or the line's own count of keys.
+// KeyPositions returns the positions of the keys in a command line. words[0] is the name of the command, and words[1]
+// that of a subcommand. The error, an [*Error], is for a line that contradicts the row's arity or its own count of
+// keys.
 func (c *Command) KeyPositions(words [][]byte) ([]int, error) { return c.KeyPositionsIn(nil, words) }
 
-// KeyPositionsIn is [Command.KeyPositions] in memory of the caller's.
+// KeyPositionsIn is [Command.KeyPositions] in the caller's memory.
 func (c *Command) KeyPositionsIn(positions []int, words [][]byte) ([]int, error) {
 	if !c.CheckArity(len(words)) {
 		return nil, errKeysArity
@@ -75,8 +74,7 @@ func (c *Command) KeyPositionsIn(positions []int, words [][]byte) ([]int, error)
 	return positions, nil
 }
 
-// AppendKeyPositions is [Command.KeyPositions] for words that are strings. A part of the line that does not
-// say where keys are adds none.
+// AppendKeyPositions is [Command.KeyPositions] for strings. It skips parts of the line whose keys cannot be found.
 func (c *Command) AppendKeyPositions(dst []int, words []string) []int {
 	for i := range c.KeySpecs {
 		if c.KeySpecs[i].Flags&KeyNotKey != 0 {
@@ -116,8 +114,8 @@ func appendPositions[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) ([]i
 	return dst, true
 }
 
-// appendOption appends the position of the key behind the last option of a hidden spec, as Redis looks for
-// it: what stands behind BY, GET and LIMIT is no option.
+// appendOption appends the position of the key after the last option of a hidden spec. As in Redis, the words after BY,
+// GET and LIMIT are no options.
 func appendOption[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) []int {
 	at := 0
 	for i := 2; s.Option != "" && i < len(words); i++ {
@@ -136,13 +134,13 @@ func appendOption[W ~string | ~[]byte](s *KeySpec, dst []int, words []W) []int {
 	return dst
 }
 
-// KeyUse is a key of a command line, and what the command does with the key.
+// KeyUse is a key of a command line, and what the command does with it.
 type KeyUse struct {
 	At    int
 	Flags KeyFlags
 }
 
-// AppendKeyUses appends the keys of a command line. A part of the line that does not say where keys are adds none.
+// AppendKeyUses appends the keys of a command line. It skips parts of the line whose keys cannot be found.
 func AppendKeyUses[W ~string | ~[]byte](c *Command, dst []KeyUse, words []W) []KeyUse {
 	var room [8]int
 	for i := range c.KeySpecs {
@@ -162,7 +160,7 @@ func AppendKeyUses[W ~string | ~[]byte](c *Command, dst []KeyUse, words []W) []K
 	return dst
 }
 
-// flagsFor are the flags that hold for this command line.
+// flagsFor returns the flags for this command line.
 func flagsFor[W ~string | ~[]byte](s *KeySpec, words []W) KeyFlags {
 	if s.Flags&KeyVariableFlags == 0 {
 		return s.Flags
@@ -186,8 +184,8 @@ func flagsFor[W ~string | ~[]byte](s *KeySpec, words []W) KeyFlags {
 	return s.Plain
 }
 
-// GetKeys is the reply to COMMAND GETKEYS with this command line, or, withFlags, to COMMAND
-// GETKEYSANDFLAGS, which adds what happens to each key.
+// GetKeys returns the reply to COMMAND GETKEYS with this command line. If withFlags is set, it is that of COMMAND
+// GETKEYSANDFLAGS, which also says what happens to each key.
 func GetKeys(line [][]byte, withFlags bool) Value {
 	c, _ := Find(line)
 	switch {
@@ -227,8 +225,8 @@ func GetKeys(line [][]byte, withFlags bool) Value {
 // Slots is the number of hash slots of a cluster.
 const Slots = 16384
 
-// KeySlot is the hash slot of a key: of what is between the first { and the next }, unless nothing is,
-// and else of the whole key.
+// KeySlot returns the hash slot of a key: that of the text between the first { and the next }, or of the whole key if
+// that text is empty.
 func KeySlot(key string) int {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if tag := strings.IndexByte(key[open+1:], '}'); tag > 0 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// FormatG writes f as C's printf does with %.<precision>g: the shorter of the fixed and the exponent
-// form, without trailing zeros, exponents of at least two digits. Requires: f is finite.
+// FormatG formats f as %.<precision>g of C's printf: in the shorter of the fixed and the exponent form, without
+// trailing zeros, with exponents of at least two digits. Requires: f is finite.
 func FormatG(f float64, precision int) string {
 	s := strconv.FormatFloat(f, 'e', precision-1, 64)
 	mantissa, exponent, _ := strings.Cut(s, "e")
@@ -18,8 +18,8 @@ func FormatG(f float64, precision int) string {
 	return trimZeros(mantissa) + "e" + exponent
 }
 
-// FormatDouble writes f as Redis has done since 7.2: "inf", "-inf", "nan", whole numbers in digits, and
-// others in the fewest digits that no other double has, by the rules of Redis's fpconv.
+// FormatDouble formats f as Redis does since 7.2: "inf", "-inf", "nan", integers in digits, and others in the fewest
+// digits that identify the double, by the rules of Redis's fpconv.
 func FormatDouble(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -44,9 +44,9 @@ func FormatDouble(f float64) string {
 	return sign + placePoint(digits, x)
 }
 
-// placePoint writes digits with the point behind the first, times ten to the power of x.
+// placePoint formats digits with the point after the first, times ten to the power of x.
 func placePoint(digits string, x int) string {
-	behind := len(digits) - 1 - x // digits behind the point
+	behind := len(digits) - 1 - x // the number of digits after the point
 	size := max(x, -x)
 	switch {
 	case behind <= 0 && size < len(digits)+7:
@@ -74,8 +74,8 @@ func trimZeros(s string) string {
 	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
 }
 
-// ParseInt reads a 64 bit decimal integer as strictly as Redis's string2ll: no
-// blanks, no plus sign, no leading zeros, no minus zero.
+// ParseInt parses a 64-bit decimal integer as strictly as Redis's string2ll: no blanks, no plus sign, no leading zeros,
+// no minus zero.
 func ParseInt(s string) (int64, bool) {
 	switch {
 	case s == "0":
@@ -94,8 +94,7 @@ func ParseInt(s string) (int64, bool) {
 	return n, err == nil
 }
 
-// AppendQuoted appends word in quotation marks, with what cannot be printed escaped, as Redis's sdscatrepr
-// does.
+// AppendQuoted appends word in quotation marks, with unprintable bytes escaped as by Redis's sdscatrepr.
 func AppendQuoted[W ~string | ~[]byte](dst []byte, word W) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -3,15 +3,15 @@ package protocol
 import "strings"
 
 // EachOption calls visit with the options of a command line, by the grammar of its row, until visit returns false.
-// words are those behind the name; at is the option's place among them, and values is what belongs to it. EachOption
-// ends at the first word behind the leading arguments that is no option, and at an option without its values: whoever
-// runs the command refuses that.
+// words are those after the name; at is the option's position among them, and values are the option's words. EachOption
+// ends at the first word after the leading arguments that is no option, and at an option without its values. The layer
+// that runs the command refuses both.
 func EachOption[W ~string | ~[]byte](c *Command, words []W, visit func(at int, option *Arg, values []W) bool) {
 	eachOption(c, words, func(at int, o option) bool { return visit(at, o.Arg, words[at+1:at+1+o.values]) })
 }
 
-// LaterOption finds the first option of a command line that a log of a version does not have. at is its place among
-// words, which are those behind the name; from is the version that has it. Nil: there is none.
+// LaterOption returns the first option of a command line that a version of the log does not have, or nil. at is its
+// position among words, which are those after the name. from is the version that introduced it.
 func LaterOption[W ~string | ~[]byte](c *Command, words []W, version byte) (at int, later *Arg, from byte) {
 	eachOption(c, words, func(i int, o option) bool {
 		if o.version > version {
@@ -22,7 +22,7 @@ func LaterOption[W ~string | ~[]byte](c *Command, words []W, version byte) (at i
 	return at, later, from
 }
 
-// NewestVersion is the first version of the log entry that has the command and all its options.
+// NewestVersion returns the first version of the log entry that has the command and all its options.
 func (c *Command) NewestVersion() byte { return max(c.LogVersion, newestOf(c.Args)) }
 
 func newestOf(args []Arg) (newest byte) {
@@ -35,8 +35,8 @@ func newestOf(args []Arg) (newest byte) {
 // option is an argument with a token.
 type option struct {
 	*Arg
-	values  int  // the words behind the token that belong to it
-	version byte // of the argument, or of one that contains it
+	values  int  // the number of its words after the token
+	version byte // that of the argument, or of an argument that contains it
 }
 
 func eachOption[W ~string | ~[]byte](c *Command, words []W, visit func(at int, o option) bool) {
@@ -49,7 +49,7 @@ func eachOption[W ~string | ~[]byte](c *Command, words []W, visit func(at int, o
 	}
 }
 
-// leading is how many words the arguments take that stand in front of all options.
+// leading returns the number of words of the arguments before all options.
 func leading[W ~string | ~[]byte](args []Arg, words []W) (n int) {
 	for i := range args {
 		a := &args[i]
@@ -68,8 +68,8 @@ func leading[W ~string | ~[]byte](args []Arg, words []W) (n int) {
 	return n
 }
 
-// findOption finds the option with a token; its Arg is nil if there is none. inBlock: what follows among the arguments
-// belongs to it.
+// findOption returns the option with a token; its Arg is nil if there is none. If inBlock is set, all arguments after
+// the token belong to it.
 func findOption[W ~string | ~[]byte](among []Arg, word W, inBlock bool) (found option) {
 	for i := range among {
 		a := &among[i]
@@ -88,7 +88,7 @@ func findOption[W ~string | ~[]byte](among []Arg, word W, inBlock bool) (found o
 	return found
 }
 
-// valuesOf is how many words an argument has behind its token.
+// valuesOf returns the number of an argument's words after its token.
 func valuesOf(a *Arg) int {
 	switch a.Type {
 	case ArgPureToken, ArgOneOf:
@@ -99,7 +99,7 @@ func valuesOf(a *Arg) int {
 	return 1
 }
 
-// followers is how many words the arguments take up to the next one that has a token, or may be absent.
+// followers returns the number of words of the arguments before the next one that has a token or is optional.
 func followers(args []Arg) (n int) {
 	for i := range args {
 		if a := &args[i]; a.Token != "" || a.Optional || a.Type == ArgOneOf {

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// ReplyLimits bound the memory and the depth of one reply.
+// ReplyLimits bounds the memory and the depth of a reply.
 type ReplyLimits struct {
-	// MaxBytes is about the most memory a reply can take.
+	// MaxBytes bounds the memory of a reply, approximately.
 	MaxBytes int
-	// MaxDepth is how deep aggregates may be nested.
+	// MaxDepth bounds the nesting of aggregates.
 	MaxDepth int
 }
 
-// DefaultReplyLimits leave room for the reply to KEYS * with some million keys. Replies of Redis and
-// Holdfast nest a dozen deep, replies of scripts a hundred.
+// DefaultReplyLimits returns limits with room for the reply to KEYS * with some million keys. Replies of Redis and
+// Holdfast are nested a dozen deep, replies of scripts a hundred.
 func DefaultReplyLimits() ReplyLimits { return ReplyLimits{MaxBytes: 512 << 20, MaxDepth: 256} }
 
 var (
@@ -31,17 +31,17 @@ var (
 )
 
 const (
-	// valueBytes is the memory of an element beside the text.
+	// valueBytes is the memory of an element beyond its text.
 	valueBytes = 64
-	// firstSlots is the number of elements that get room before any has arrived.
+	// firstSlots bounds the elements that are allocated before they arrive.
 	firstSlots = 64
-	// firstBytes is the number of bytes of a long string that get room before they have arrived.
+	// firstBytes bounds the bytes of a string that are allocated before they arrive.
 	firstBytes = 64 << 10
 )
 
-// ReadValue reads one reply of either RESP version, within [DefaultReplyLimits]. The error is io.EOF if
-// r ends before the first byte, and io.ErrUnexpectedEOF if r ends later. Attributes and the formats of
-// verbatim strings are dropped. Streamed strings and aggregates, which no server sends, are corrupt.
+// ReadValue reads one reply of either RESP version, within [DefaultReplyLimits]. The error is io.EOF if r ends before
+// the first byte, and io.ErrUnexpectedEOF if it ends later. ReadValue drops attributes and the formats of verbatim
+// strings. Streamed strings and aggregates, which no server sends, are corrupt.
 func ReadValue(r *bufio.Reader) (Value, error) { return DefaultReplyLimits().Read(r) }
 
 // Read is [ReadValue] within l.
@@ -57,10 +57,10 @@ func (l ReplyLimits) Read(r *bufio.Reader) (Value, error) {
 	return v, err
 }
 
-// oneLine makes a text fit for a line of RESP, as Redis does with error texts.
+// oneLine replaces line ends in a text by blanks, as Redis does in errors.
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// replyReader reads one reply. budget is the memory that is left for it.
+// replyReader reads one reply. budget is the remaining memory.
 type replyReader struct {
 	r      *bufio.Reader
 	budget int
@@ -73,7 +73,7 @@ func (p *replyReader) value(depth int) (Value, error) {
 			return Value{}, err
 		}
 		if mark == '|' {
-			// An attribute stands before the value.
+			// An attribute precedes the value.
 			if _, err := p.aggregate(KindMap, text, depth); err != nil {
 				return Value{}, err
 			}
@@ -83,7 +83,7 @@ func (p *replyReader) value(depth int) (Value, error) {
 	}
 }
 
-// rest reads a value behind the first line.
+// rest reads the rest of a value after its first line.
 func (p *replyReader) rest(mark byte, text []byte, depth int) (Value, error) {
 	switch mark {
 	case '+':
@@ -127,7 +127,7 @@ func (p *replyReader) rest(mark byte, text []byte, depth int) (Value, error) {
 	return scalar3(mark, text)
 }
 
-// scalar3 reads the scalars that only RESP3 has.
+// scalar3 parses the scalars that only RESP3 has.
 func scalar3(mark byte, text []byte) (Value, error) {
 	switch mark {
 	case '_':
@@ -145,7 +145,7 @@ func scalar3(mark byte, text []byte) (Value, error) {
 	return Value{}, check(false, mark, text)
 }
 
-// parseDouble reads the form of [FormatDouble], and nan with a sign, as C may write it.
+// parseDouble parses the form of [FormatDouble], and a signed nan, as C may write it.
 func parseDouble(s string) (float64, error) {
 	if s == "-nan" {
 		return math.NaN(), nil
@@ -160,7 +160,7 @@ func check(ok bool, mark byte, text []byte) error {
 	return fmt.Errorf("%w: %q", ErrCorruptReply, append([]byte{mark}, text[:min(len(text), 40)]...))
 }
 
-// line reads a line: kind and text. The text is valid until the next read.
+// line reads a line. The text is valid until the next read.
 func (p *replyReader) line() (mark byte, text []byte, err error) {
 	line, err := p.r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -178,7 +178,7 @@ func (p *replyReader) line() (mark byte, text []byte, err error) {
 	return line[0], line[1 : len(line)-2], nil
 }
 
-// longLine finishes a line that is longer than the buffer of r.
+// longLine reads the rest of a line that exceeds the buffer of r.
 func (p *replyReader) longLine(line []byte) ([]byte, error) {
 	for {
 		more, err := p.r.ReadSlice('\n')
@@ -200,7 +200,7 @@ func (p *replyReader) spend(n int) error {
 	return nil
 }
 
-// count reads the number in the first line of an aggregate or a string.
+// count parses the number in the first line of an aggregate or a string.
 func count(mark byte, text []byte) (int, error) {
 	n, ok := parseLength(text)
 	if !ok || n < 0 {
@@ -234,7 +234,7 @@ func (p *replyReader) bulk(kind Kind, mark byte, text []byte) (Value, error) {
 	return v, nil
 }
 
-// take reads n bytes, and makes room as they come.
+// take reads n bytes, and allocates as they arrive.
 func (p *replyReader) take(n int) (string, error) {
 	var b strings.Builder
 	b.Grow(min(n, firstBytes))
@@ -285,7 +285,7 @@ func BodyLen(body []byte, n int) int {
 	return len(body) - len(rest)
 }
 
-// skipRequest returns the bytes behind the first request.
+// skipRequest returns the bytes after the first request.
 func skipRequest(body []byte) (rest []byte, ok bool) {
 	db, body, ok := uvarint(body)
 	if ok && db == ofUser {

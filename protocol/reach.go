@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// Reach is what commands tell or do beyond the keys and channels among their words, by which a user's rules judge them.
+// Reach is the effect of commands beyond the keys and channels among their words. A user's rules apply to it.
 type Reach struct {
-	What string // empty: nothing but what is the connection's own, or the same whoever asks
-	// Guard is what keeps a user off.
+	What string // empty if the reply concerns only the connection, or is the same for all users
+	// Guard is the rule that denies the command.
 	Guard string
-	// ByRights: the state machine judges by the user's rights, which go with the request.
+	// ByRights is set if the state machine judges by the user's rights, which the request then has.
 	ByRights bool
 }
 
-// dangerous is the guard of commands that are in that category.
+// dangerous is the guard of commands in that category.
 const dangerous = "`-@dangerous`"
 
-// reaches name the commands of each reach. Each row has one: [number] panics at a command that is not here.
+// reaches has the commands of each reach. Each row must have one: [number] panics if a command is missing.
 var reaches = []struct {
 	Reach
 	commands string
@@ -87,7 +87,7 @@ acl|load client|kill client|unblock config|resetstat debug latency|reset raft.de
 raft.repair raft.replace raft.transfer slowlog|reset`},
 }
 
-// reachOf are the reaches by command.
+// reachOf returns the reaches by command.
 var reachOf = sync.OnceValue(func() map[string]*Reach {
 	of := make(map[string]*Reach)
 	for i := range reaches {
@@ -98,7 +98,7 @@ var reachOf = sync.OnceValue(func() map[string]*Reach {
 	return of
 })
 
-// reachReference is the table of reaches in Markdown.
+// reachReference returns the table of reaches in Markdown.
 func reachReference() string {
 	var b strings.Builder
 	b.WriteString("\n## What commands reach beyond their words\n\n" +

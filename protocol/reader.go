@@ -6,22 +6,21 @@ import (
 	"unsafe"
 )
 
-// ErrIncomplete is returned by [Reader.Next] when the buffer ends before the command: read more from the
-// socket, then call again.
+// ErrIncomplete is the error of [Reader.Next] if the buffer ends before the command. The caller reads more, and calls
+// again.
 var ErrIncomplete = errors.New("incomplete request")
 
-// Limits bound the memory that one connection can make the server hold.
+// Limits bounds the memory that one connection can use.
 type Limits struct {
-	// MaxArgs is the most words of a command, the name included.
+	// MaxArgs bounds the words of a command, including the name.
 	MaxArgs int
-	// MaxBulkBytes is the most bytes of a word.
+	// MaxBulkBytes bounds the bytes of a word.
 	MaxBulkBytes int
-	// MaxInlineBytes is the most bytes of a line: an inline command, or the number behind a '*' or '$'.
+	// MaxInlineBytes bounds the bytes of a line: an inline command, or the number after a '*' or '$'.
 	MaxInlineBytes int
-	// MaxQueryBytes is the most bytes of a command on the wire.
+	// MaxQueryBytes bounds the bytes of a command on the wire.
 	MaxQueryBytes int
-	// Unauthenticated is set until AUTH has succeeded. Until then 10 words of 16 KiB are the most, as in
-	// Redis.
+	// Unauthenticated is set until AUTH has succeeded. As in Redis, a command then has at most 10 words of 16 KiB.
 	Unauthenticated bool
 }
 
@@ -31,9 +30,9 @@ const (
 	unauthenticatedBulkBytes = 16 << 10
 )
 
-// DefaultLimits are the limits without configuration. Redis takes two billion words of 512 MB. Here a
-// command becomes part of a log entry, which every node holds in memory and writes to disk while later
-// entries wait. 65,536 words are more than any lock library sends, and cost 2.5 MB of slots.
+// DefaultLimits returns the default limits. Redis accepts two billion words of 512 MB. Here a command is part of a log
+// entry, which every node has in memory and writes to disk while later entries wait. 65,536 words are more than any
+// lock library sends, and use 2.5 MB of slots.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxArgs:        65_536,
@@ -43,27 +42,27 @@ func DefaultLimits() Limits {
 	}
 }
 
-// keepSlots is the number of slots for words that a Reader keeps from one command to the next.
+// keepSlots bounds the slots for words that a Reader keeps between commands.
 const keepSlots = 256
 
-// span is the place of a word, from the command's first byte.
+// span is the position of a word, from the command's first byte.
 type span struct{ start, end int }
 
-// Reader finds the commands in a connection's bytes. The caller owns the buffer, reads from the
-// socket into the buffer, calls [Reader.Next] until [ErrIncomplete] comes, and keeps the rest.
+// Reader splits a connection's bytes into commands. The caller owns the buffer, reads from the socket into it, calls
+// [Reader.Next] until [ErrIncomplete], and keeps the rest.
 //
-// Between two commands a Reader holds nothing of the connection (see [Reader.Idle]), and can be pooled
-// together with the buffer.
+// Between two commands a Reader has no state of the connection (see [Reader.Idle]), and can be pooled together with the
+// buffer.
 //
-// Invariant: every byte is looked at once, in whatever pieces the bytes arrive. The memory is
-// proportional to the bytes that have arrived, never to a length that they announce.
+// Invariant: every byte is read once, in whatever pieces the bytes arrive. The memory is proportional to the bytes that
+// have arrived, and not to the lengths that they announce.
 type Reader struct {
 	limits Limits
-	// pos is the first byte of the current command that is not parsed yet. scanned is the number of bytes
-	// from there that are known to hold no line end.
+	// pos is the first byte of the current command that is not parsed yet. scanned is the number of bytes after it that
+	// surely have no line end.
 	pos, scanned int
-	// want is the number of words still missing, 0 between commands; bulk is the
-	// length of the word at pos, or -1 before its header has been read.
+	// want is the number of missing words, or 0 between commands. bulk is the length of the word at pos, or -1 before its
+	// header was read.
 	want, bulk int
 	missing    int
 	spans      []span
@@ -74,36 +73,35 @@ type Reader struct {
 // NewReader returns a Reader.
 func NewReader(l Limits) *Reader { return &Reader{limits: l, bulk: -1} }
 
-// Reset makes the Reader as good as new. The memory stays.
+// Reset resets the Reader, and keeps its memory.
 func (r *Reader) Reset(l Limits) {
 	*r = Reader{limits: l, bulk: -1, spans: r.spans[:0], words: r.words[:0]}
 	r.recycle()
 }
 
-// SetLimits changes the limits from the next word on: after AUTH, or CONFIG SET.
+// SetLimits changes the limits from the next word on, for AUTH or CONFIG SET.
 func (r *Reader) SetLimits(l Limits) { r.limits = l }
 
-// Idle reports whether Next has consumed every byte it has seen.
+// Idle reports whether Next has consumed all bytes that it was given.
 func (r *Reader) Idle() bool { return r.missing == 0 && r.failed == nil }
 
-// Memory is the size of the slots of words, in bytes.
+// Memory returns the size of the slots of words, in bytes.
 func (r *Reader) Memory() int {
 	return cap(r.spans)*int(unsafe.Sizeof(span{})) + cap(r.words)*int(unsafe.Sizeof([]byte{}))
 }
 
-// Missing is a lower bound of the bytes that the current command still needs after [ErrIncomplete]: at
-// least 1, and all of a long word once the length is known. The client announced that length, so the
-// caller must not allocate it at once.
+// Missing returns a lower bound of the bytes that the current command needs after [ErrIncomplete]: at least 1, and the
+// rest of a long word once its length is known. The client has announced that length, so the caller must not allocate
+// it at once.
 func (r *Reader) Missing() int { return max(1, r.missing) }
 
-// Next returns the words of the first command in buf and the number of bytes used up. The caller drops
-// those bytes in any case. After [ErrIncomplete] the caller calls again with the same remaining bytes
-// (which may have moved) and more behind them. Any other error is an *[Error] to be sent as the last
-// reply before closing.
+// Next returns the words of the first command in buf, and the number of consumed bytes, which the caller drops in any
+// case. After [ErrIncomplete] the caller calls again with the same remaining bytes (which may have moved) and more
+// after them. Any other error is an *[Error], which the caller sends as the last reply before it closes the connection.
 //
-// The words are slices of buf. The next call reuses the slice that holds them. There is always at least
-// one word: empty lines, "*0" and "*-1" are passed over as in Redis. Next removes the quotes of an
-// inline command in buf itself. At steady state Next does not allocate.
+// The words are slices of buf, and the next call reuses the slice that has them. There is at least one word: as in
+// Redis, empty lines, "*0" and "*-1" are skipped. Next removes the quotes of an inline command in buf itself. In a
+// steady state it does not allocate.
 func (r *Reader) Next(buf []byte) (words [][]byte, consumed int, err error) {
 	if r.failed != nil {
 		return nil, 0, r.failed
@@ -128,7 +126,7 @@ func (r *Reader) Next(buf []byte) (words [][]byte, consumed int, err error) {
 	return nil, consumed, ErrIncomplete
 }
 
-// stop notes why the current command cannot be returned. have is the number of bytes that are there.
+// stop stores why the current command cannot be returned. have is the number of bytes that have arrived.
 func (r *Reader) stop(err error, have int) error {
 	r.missing = 1
 	if err == ErrIncomplete {
@@ -144,7 +142,7 @@ func (r *Reader) stop(err error, have int) error {
 	return err
 }
 
-// recycle forgets the last command, and the slots of a huge one.
+// recycle drops the last command, and the slots of a huge one.
 func (r *Reader) recycle() {
 	r.words = r.words[:0]
 	if cap(r.words) > keepSlots {
@@ -155,8 +153,8 @@ func (r *Reader) recycle() {
 	}
 }
 
-// command parses one command from the start of buf into r.words and returns the command's size. The next
-// call goes on where the last one stopped.
+// command parses one command from the start of buf into r.words, and returns its size. The next call continues where
+// the last one stopped.
 func (r *Reader) command(buf []byte) (int, error) {
 	if r.want == 0 {
 		if buf[0] != '*' {
@@ -182,7 +180,7 @@ func (r *Reader) command(buf []byte) (int, error) {
 	return r.pos, nil
 }
 
-// count reads the number of words: "*3\r\n".
+// count parses the number of words: "*3\r\n".
 func (r *Reader) count(buf []byte) (int, error) {
 	text, err := r.line(buf, errMultibulkLine)
 	if err != nil {
@@ -198,7 +196,7 @@ func (r *Reader) count(buf []byte) (int, error) {
 	return int(max(n, 0)), nil
 }
 
-// word reads the next word: the header, unless it has been read, and the bytes.
+// word parses the next word: its header, unless that was parsed, and its bytes.
 func (r *Reader) word(buf []byte) error {
 	if r.bulk < 0 {
 		n, err := r.length(buf)
@@ -212,13 +210,13 @@ func (r *Reader) word(buf []byte) error {
 		return ErrIncomplete
 	}
 	r.spans = append(r.spans, span{start: r.pos, end: end})
-	// Redis does not look at the two bytes behind a word either.
+	// Redis does not check the two bytes after a word either.
 	r.pos, r.bulk = end+2, -1
 	r.want--
 	return nil
 }
 
-// length reads a word's header: "$3\r\n".
+// length parses a word's header: "$3\r\n".
 func (r *Reader) length(buf []byte) (int, error) {
 	mark := r.pos
 	if n, size := shortLength(buf[mark:]); size > 0 && n <= r.limits.MaxBulkBytes {
@@ -242,8 +240,8 @@ func (r *Reader) length(buf []byte) (int, error) {
 	return int(n), nil
 }
 
-// shortLength reads a header of one or two digits, as nearly all words have. size is 0 for any other
-// header. A command of five words takes 60 ns with shortLength and 100 ns without.
+// shortLength parses a header of one or two digits, which almost all words have. size is 0 for any other header. A
+// command of five words takes 60 ns with shortLength and 100 ns without.
 func shortLength(b []byte) (n, size int) {
 	if len(b) < 5 || b[0] != '$' {
 		return 0, 0
@@ -258,8 +256,8 @@ func shortLength(b []byte) (n, size int) {
 	return 0, 0
 }
 
-// line returns the bytes between the mark at r.pos and the next CR, and moves behind the CR and the next
-// byte, whatever that is.
+// line returns the bytes between the mark at r.pos and the next CR, and moves r.pos after the CR and the next byte,
+// whatever that is.
 func (r *Reader) line(buf []byte, tooLong *Error) ([]byte, error) {
 	rest := buf[r.pos:]
 	at := bytes.IndexByte(rest[r.scanned:], '\r')
@@ -277,7 +275,7 @@ func (r *Reader) line(buf []byte, tooLong *Error) ([]byte, error) {
 		return nil, ErrIncomplete
 	}
 	r.pos, r.scanned = r.pos+at+2, 0
-	// A line that begins with the CR has no mark: the number is empty.
+	// A line that begins with the CR has no mark, so the number is empty.
 	return rest[min(1, at):at], nil
 }
 

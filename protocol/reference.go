@@ -2,7 +2,7 @@ package protocol
 
 import "strings"
 
-// Usage is the row's syntax on one line: "EXPIRE key seconds [NX | XX | GT | LT]".
+// Usage returns the row's syntax in one line: "EXPIRE key seconds [NX | XX | GT | LT]".
 func (c *Command) Usage() string {
 	name := strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 	if c.Subcommands != nil {
@@ -22,8 +22,8 @@ func joinUsage(args []Arg, separator string) string {
 	return strings.Join(words, separator)
 }
 
-// usage writes an argument in the notation of the Redis documentation: [x] is optional, <a | b> a
-// choice, and "x [x ...]" at least one x.
+// usage returns an argument in the notation of the Redis documentation: [x] is optional, <a | b> a choice, and "x [x
+// ...]" at least one x.
 func (a *Arg) usage() string {
 	var s string
 	switch a.Type {
@@ -47,7 +47,7 @@ func (a *Arg) usage() string {
 	again := s
 	switch {
 	case a.Type == ArgOneOf:
-		again = "<...>" // a choice is long, and was just read
+		again = "<...>" // a choice is long, and precedes
 	case a.MultipleToken:
 		again = token + s
 	}
@@ -64,8 +64,8 @@ func (a *Arg) usage() string {
 // helpWidth is the width to which HELP texts are wrapped.
 const helpWidth = 78
 
-// Help is the reply to a container's HELP subcommand, in the layout of Redis: each subcommand with
-// arguments, and the summary below.
+// Help returns the reply to a container's HELP subcommand in the layout of Redis: each subcommand with its arguments,
+// and its summary below.
 func (c *Command) Help() Value {
 	lines := []Value{
 		Simple(strings.ToUpper(c.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"),
@@ -102,7 +102,7 @@ func appendHelp(lines []Value, summary string) []Value {
 	return append(lines, Simple(line))
 }
 
-// groupTitles are the groups in the order of the reference.
+// groupTitles has the groups in the order of the reference.
 var groupTitles = []struct {
 	group Group
 	title string
@@ -124,7 +124,7 @@ var groupTitles = []struct {
 	{GroupSentinel, "Clients of Sentinel, on a port of their own"},
 }
 
-// Reference is the table of all commands in Markdown.
+// Reference returns the table of all commands in Markdown.
 func Reference() string {
 	var b strings.Builder
 	for i, g := range groupTitles {

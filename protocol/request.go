@@ -5,30 +5,31 @@ import (
 	"strconv"
 )
 
-// Head is what a request says beside the command's words. The zero Head is of a command at database 0 that a node sends.
+// Head has what a request contains beside the command's words. The zero Head is that of a command for database 0 that a
+// node sends itself.
 type Head struct {
 	DB int
-	// Conn is the node's number of the client's connection, which no other connection of this incarnation of the node has;
-	// 0: not told.
+	// Conn is the number of the client's connection, unique in this incarnation of the node, or 0 if the log needs none.
 	Conn int64
-	// User is the user of a script or of a lock command, if the user may not do everything: sessions are their users'.
+	// User is the user of a script or of a lock command, since sessions belong to users. It is empty for a user who may do
+	// everything.
 	User string
-	// Rights are what the user may do, of a command whose [Reach] is judged by rights; empty: everything. The reply to a
-	// script with rights is [Judged].
+	// Rights has the rights of the user, if the command's [Reach] is judged by rights. It is empty for a user who may do
+	// everything. The reply to a script with rights is [Judged].
 	Rights string
-	// Ticket is the node's name for a request that may wait; 0: the request must not wait. If it waits the reply is
-	// [Parked], or 0 with NOTIFY, and the reply of the command itself comes later, as an event of the state machine.
+	// Ticket is the node's name for a request that may wait, or 0 if it must not. If it waits, the reply is [Parked], or 0
+	// with NOTIFY, and the reply of the command comes later, as an event of the state machine.
 	Ticket uint64
-	// Lock: a lock command. The fields below are for these alone.
+	// Lock is set for a lock command. The fields below are only for these.
 	Lock bool
-	// GraceMillis is how long a place in a queue is kept for a client whose wait ended by time-out.
+	// GraceMillis is the time for which a client whose wait has timed out keeps its place in the queue.
 	GraceMillis int64
-	// Address and Name are the client's, for the history of locks; empty: not told. Neither has a blank.
+	// Address and Name are those of the client, for the history of locks, or empty. Neither has a blank.
 	Address, Name string
 }
 
-// AppendRequest appends a command to a batch's body. A command that may wait is an argument of the request
-// "wait-for-key", a lock command one of the request "lock-command". Requires: name is in lower case.
+// AppendRequest appends a command to a batch's body. It wraps a command that may wait in a request "wait-for-key", and
+// a lock command in a request "lock-command". Requires: name is in lower case.
 func AppendRequest(body []byte, h Head, name string, args [][]byte) []byte {
 	conn, words := uint64(max(0, h.Conn)), len(args)+1
 	marks := uint64(h.DB)
@@ -78,16 +79,16 @@ func appendDecimal(body []byte, n uint64) []byte {
 	return append(binary.AppendUvarint(body, uint64(len(digits))), digits...)
 }
 
-// Requests about native locks, which only nodes write.
+// Requests about native locks that only nodes write.
 
-// AppendNodeKeepalive appends the request that renews all sessions that live with connections of this life of the
-// node.
+// AppendNodeKeepalive appends the request that renews all sessions that are attached to connections of this incarnation
+// of the node.
 func AppendNodeKeepalive(body []byte) []byte {
 	return AppendRequest(body, Head{}, "node-keepalive", nil)
 }
 
-// AppendEndConnections appends the request that ends what lives with connections of this node that have closed:
-// sessions, and places in queues. The reply is the number of sessions.
+// AppendEndConnections appends the request that ends the sessions and the waits of closed connections of this node. The
+// reply is the number of sessions.
 func AppendEndConnections(body []byte, conns ...int64) []byte {
 	words := make([][]byte, len(conns))
 	for i, conn := range conns {
@@ -96,7 +97,7 @@ func AppendEndConnections(body []byte, conns ...int64) []byte {
 	return AppendRequest(body, Head{}, "end-connections", words)
 }
 
-// Hold names a hold that a client of this node was granted while it waited.
+// Hold identifies a hold that was granted to a client of this node after a wait.
 type Hold struct {
 	DB         int
 	Key, Owner string
@@ -104,8 +105,8 @@ type Hold struct {
 	Conn       int64
 }
 
-// AppendReturnGrant appends the request that a hold ends since its client had gone before it heard of the grant.
-// The reply is 1, or 0 if the hold is no more, or if the owner has asked again from elsewhere.
+// AppendReturnGrant appends the request that releases a hold whose client had disconnected before it got the grant. The
+// reply is 1, or 0 if the hold has ended, or if the owner has repeated the request from elsewhere.
 func AppendReturnGrant(body []byte, h Hold) []byte {
 	return AppendRequest(body, Head{DB: h.DB}, "return-grant", [][]byte{
 		[]byte(h.Key), []byte(h.Owner), strconv.AppendInt(nil, h.Fence, 10), strconv.AppendInt(nil, h.Conn, 10),
@@ -122,17 +123,17 @@ func AppendReturnGrant(body []byte, h Hold) []byte {
 //	uvarint keys, bytes, waiters
 type Quota struct {
 	User string
-	// Keys and Bytes are for the keys that the user created, Waiters for requests that wait for keys and locks.
+	// Keys and Bytes limit the keys that the user has created, Waiters the requests that wait for keys and locks.
 	Keys, Bytes, Waiters uint64
 }
 
-// MaxUser is the longest name of a user, in bytes.
+// MaxUser bounds the bytes of a user's name.
 const MaxUser = 256
 
-// ofUser stands where a request has its database, and says that a quota stands before it.
+// ofUser replaces the database of a request, and marks a quota before the request.
 const ofUser = 4 * MaxDatabases
 
-// AppendQuota appends the quota of the request that is appended next.
+// AppendQuota appends a quota for the request that is appended next.
 func AppendQuota(body []byte, q *Quota) []byte {
 	body = appendString(append(body, ofUser), q.User)
 	body = binary.AppendUvarint(body, q.Keys)
@@ -140,7 +141,7 @@ func AppendQuota(body []byte, q *Quota) []byte {
 	return binary.AppendUvarint(body, q.Waiters)
 }
 
-// cutQuota takes a quota from the front of a body, behind ofUser.
+// cutQuota decodes a quota at the beginning of a body, after ofUser.
 func cutQuota[T string | []byte](body T) (q Quota, rest T, ok bool) {
 	user, rest, ok := str(body)
 	if !ok || len(user) == 0 || len(user) > MaxUser {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// quotedBytes is the most bytes of a client's own words in an error text.
+// quotedBytes bounds the bytes of a client's own words in an error.
 const quotedBytes = 128
 
 // FindIn is [Find] in one table.
@@ -15,7 +15,7 @@ func FindIn[W ~string | ~[]byte](t *Table, args []W) (command, container *Comman
 	}
 	var folded [longestName]byte
 	n := fold(folded[:], args[0])
-	// "config|get" is the name of a row, but no word of a command line.
+	// "config|get" is the name of a row, but not a word of a command line.
 	if slices.Contains(folded[:n], '|') {
 		return nil, nil
 	}
@@ -32,7 +32,7 @@ func FindIn[W ~string | ~[]byte](t *Table, args []W) (command, container *Comman
 	return byName[string(folded[:n])], container
 }
 
-// fold writes the argument in lower case and returns its length. Requires: it fits.
+// fold copies the argument in lower case, and returns its length. Requires: it fits.
 func fold[W ~string | ~[]byte](dst []byte, arg W) int {
 	for i := range len(arg) {
 		b := arg[i]
@@ -44,16 +44,16 @@ func fold[W ~string | ~[]byte](dst []byte, arg W) int {
 	return len(arg)
 }
 
-// WrongArity is the error of a command line with too few or too many words.
+// WrongArity returns the error of a command line with too few or too many words.
 func WrongArity(name string) *Error {
 	return NewError("wrong number of arguments for '" + name + "' command")
 }
 
-// WrongArity is the error for too few or too many arguments.
+// WrongArity returns the error for too few or too many arguments.
 func (c *Command) WrongArity() *Error { return c.withUsage(WrongArity(c.Name)) }
 
-// WrongSyntax is the reply to a command whose reply would be v: a syntax error shows the syntax if Redis lacks the
-// command.
+// WrongSyntax returns v, the reply to a command. To a syntax error of a command that Redis does not have it adds the
+// syntax.
 func (c *Command) WrongSyntax(v Value) Value {
 	if v.Kind != KindError || v.Str != ErrSyntax.Error() {
 		return v
@@ -61,7 +61,7 @@ func (c *Command) WrongSyntax(v Value) Value {
 	return c.withUsage(ErrSyntax).Value()
 }
 
-// withUsage adds the syntax of a command that Redis lacks. The errors of the others are Redis's to the letter.
+// withUsage adds the syntax of a command that Redis does not have. The errors of other commands are exactly Redis's.
 func (c *Command) withUsage(e *Error) *Error {
 	if c.Group != GroupModule {
 		return e
@@ -69,8 +69,8 @@ func (c *Command) withUsage(e *Error) *Error {
 	return &Error{Prefix: e.Prefix, Text: e.Text + ": " + c.Usage(), Outcome: e.Outcome}
 }
 
-// Unknown is the error of a command line without a row: of a subcommand if there is a container. Arguments are quoted
-// until they fill quotedBytes.
+// Unknown returns the error of a command line without a row: that of a subcommand if there is a container. Arguments
+// are quoted up to quotedBytes.
 func Unknown(args [][]byte, container *Command) *Error {
 	switch {
 	case container != nil:
@@ -88,8 +88,7 @@ func Unknown(args [][]byte, container *Command) *Error {
 	return NewError("unknown command '" + quote(args[0]) + "', with args beginning with: " + quoted.String())
 }
 
-// quote makes an argument fit for an error line: no more than quotedBytes, nothing behind a zero
-// byte, and no line breaks.
+// quote shortens an argument for an error to quotedBytes, cuts it at a zero byte, and replaces line breaks.
 func quote(arg []byte) string {
 	s, _, _ := strings.Cut(string(arg[:min(len(arg), quotedBytes)]), "\x00")
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// longestName is more than any row's name has bytes; longer words name no command.
+// longestName exceeds the names of all rows. Longer words name no command.
 const longestName = 32
 
-// Table is a set of rows, built once: the commands that a client of one kind may send.
+// Table is an immutable set of rows: the commands that one kind of client may send.
 type Table struct {
-	rows   []*Command          // sorted by name, subcommands inside their containers
-	byName map[string]*Command // containers and subcommands alike
+	rows   []*Command          // sorted by name, with subcommands inside their containers
+	byName map[string]*Command // containers and subcommands
 }
 
-// theTable has the commands of Redis, and theRows its rows.
+// theTable returns the commands of Redis, and theRows its rows.
 var (
 	theTable = sync.OnceValue(func() *Table { return newTable(theRows()) })
 	theRows  = sync.OnceValue(buildRows)
@@ -44,7 +44,7 @@ func buildRows() []Command {
 	return rows
 }
 
-// inGroup puts rows and subcommands that name no group into one.
+// inGroup sets the group of rows and subcommands that name none.
 func inGroup(group Group, tables ...[]Command) []Command {
 	rows := slices.Concat(tables...)
 	for i := range rows {
@@ -54,7 +54,7 @@ func inGroup(group Group, tables ...[]Command) []Command {
 	return rows
 }
 
-// helpRow is the row of a container's HELP.
+// helpRow returns the row of a container's HELP.
 func helpRow(container, since string) Command {
 	return Command{
 		Name: container + "|help", Since: since, Arity: 2, Route: Local, Flags: FlagLoading | FlagStale,
@@ -62,7 +62,7 @@ func helpRow(container, since string) Command {
 	}
 }
 
-// newTable makes a table of rows that are sorted.
+// newTable returns a table of rows that are sorted.
 func newTable(rows []Command) *Table {
 	t := &Table{byName: make(map[string]*Command)}
 	for i := range rows {
@@ -79,7 +79,7 @@ func (t *Table) add(row *Command) {
 	}
 }
 
-// All are the table's rows, containers before their subcommands.
+// All yields the table's rows, containers before their subcommands.
 func (t *Table) All() iter.Seq[*Command] {
 	return func(yield func(*Command) bool) {
 		for _, row := range t.rows {
@@ -95,7 +95,7 @@ func (t *Table) All() iter.Seq[*Command] {
 	}
 }
 
-// Redis is the table of all commands of a node's port for clients.
+// Redis returns the table of all commands of a node's port for clients.
 func Redis() *Table { return theTable() }
 
 func sortPointers(rows []*Command) {
@@ -106,11 +106,11 @@ func sortRows(rows []Command) {
 	slices.SortFunc(rows, func(a, b Command) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Commands are the rows of the table, sorted by name; subcommands are inside their
-// containers. The caller must not change them.
+// Commands returns the rows of the table, sorted by name, with subcommands inside their containers. The caller must not
+// change them.
 func Commands() []Command { return theRows() }
 
-// Lookup finds a row by the full name in lower case: "set", "script", "script|load".
+// Lookup returns the row with a full name in lower case: "set", "script", "script|load".
 func Lookup(name string) (*Command, bool) {
 	c, ok := theTable().byName[name]
 	return c, ok

@@ -7,11 +7,10 @@ import (
 	"math"
 )
 
-// Kind says what a [Value] is.
+// Kind is the kind of a [Value].
 type Kind uint8
 
-// The kinds of a reply. Null is RESP2's null bulk string, NullArray its null
-// array; in RESP3 both are "_".
+// The kinds of a reply. Null is the null bulk string of RESP2, and NullArray its null array. In RESP3 both are "_".
 const (
 	KindNull Kind = iota
 	KindNullArray
@@ -27,30 +26,28 @@ const (
 	KindBool
 	KindBigNumber
 	KindVerbatim
-	// KindNone is the absence of a reply (CLIENT REPLY OFF): no bytes at all.
+	// KindNone is no reply (CLIENT REPLY OFF), and has no bytes.
 	KindNone
-	// KindPairs is an array of pairs in RESP3, and in RESP2 one array of what the pairs hold.
+	// KindPairs is an array of pairs in RESP3, and in RESP2 one array of the elements of all pairs.
 	KindPairs
 )
 
-// RESP protocol versions, as HELLO negotiates them.
+// The versions of RESP that HELLO negotiates.
 const (
 	RESP2 = 2
 	RESP3 = 3
 )
 
-// Value is one reply. Its zero value is Null. Values are immutable once built,
-// and may share strings and elements with the state machine.
+// Value is one reply. The zero value is Null. Values are immutable, and may share strings and elements with the state
+// machine.
 type Value struct {
 	Kind Kind
 	// Num is the integer, the bool (0 or 1), or the bits of the double.
 	Num int64
-	// Str is the text of simple strings, errors, bulk strings, big numbers and
-	// verbatim strings (without the "txt:" prefix). An error's text starts with its prefix
-	// ("ERR syntax error").
+	// Str is the text of a simple string, an error, a bulk string, a big number, or a verbatim string (without the prefix
+	// "txt:"). An error's text begins with its prefix ("ERR syntax error").
 	Str string
-	// Elems are the elements of an aggregate. The elements of a map are key, value, key, value, and
-	// likewise of pairs.
+	// Elems has the elements of an aggregate. In a map they are key, value, key, value, and likewise in pairs.
 	Elems []Value
 }
 
@@ -66,22 +63,22 @@ var NullArray = Value{Kind: KindNullArray}
 // None is no reply at all.
 var None = Value{Kind: KindNone}
 
-// Simple is a simple string; s holds no CR or LF.
+// Simple returns a simple string. s must have no CR or LF.
 func Simple(s string) Value { return Value{Kind: KindSimple, Str: s} }
 
-// Bulk is a bulk string.
+// Bulk returns a bulk string.
 func Bulk(s string) Value { return Value{Kind: KindBulk, Str: s} }
 
-// Integer is a 64 bit integer.
+// Integer returns a 64-bit integer.
 func Integer(n int64) Value { return Value{Kind: KindInteger, Num: n} }
 
-// Array is an array of elems.
+// Array returns an array of elems.
 func Array(elems ...Value) Value { return Value{Kind: KindArray, Elems: elems} }
 
-// Map is a map; elems are key, value, key, value, in the order they are sent.
+// Map returns a map. elems are key, value, key, value, in the order of the reply.
 func Map(elems ...Value) Value { return Value{Kind: KindMap, Elems: elems} }
 
-// Fields is a map of named fields: a name and its value take turns.
+// Fields returns a map of named fields. words are name, value, name, value.
 func Fields(words ...any) Value {
 	elems := make([]Value, len(words))
 	for i, w := range words {
@@ -94,25 +91,25 @@ func Fields(words ...any) Value {
 	return Map(elems...)
 }
 
-// Pairs is an array of pairs, which are flat in RESP2; elems are first, second, first, second.
+// Pairs returns an array of pairs, which is flat in RESP2. elems are first, second, first, second.
 func Pairs(elems ...Value) Value { return Value{Kind: KindPairs, Elems: elems} }
 
-// Set is an unordered collection, an array in RESP2.
+// Set returns an unordered collection, which is an array in RESP2.
 func Set(elems ...Value) Value { return Value{Kind: KindSet, Elems: elems} }
 
-// Push is an out-of-band message, an array in RESP2.
+// Push returns an out-of-band message, which is an array in RESP2.
 func Push(elems ...Value) Value { return Value{Kind: KindPush, Elems: elems} }
 
-// Verbatim is a verbatim string of format txt, a bulk string in RESP2.
+// Verbatim returns a verbatim string of format txt, which is a bulk string in RESP2.
 func Verbatim(s string) Value { return Value{Kind: KindVerbatim, Str: s} }
 
-// BigNumber is an arbitrary precision integer in decimal, a bulk string in RESP2.
+// BigNumber returns an integer of any size in decimal, which is a bulk string in RESP2.
 func BigNumber(s string) Value { return Value{Kind: KindBigNumber, Str: s} }
 
-// Double is a floating point number, a bulk string in RESP2.
+// Double returns a floating-point number, which is a bulk string in RESP2.
 func Double(f float64) Value { return Value{Kind: KindDouble, Num: int64(math.Float64bits(f))} }
 
-// Bool is a boolean, the integer 1 or 0 in RESP2.
+// Bool returns a boolean, which is the integer 1 or 0 in RESP2.
 func Bool(b bool) Value {
 	if b {
 		return Value{Kind: KindBool, Num: 1}
@@ -120,7 +117,7 @@ func Bool(b bool) Value {
 	return Value{Kind: KindBool}
 }
 
-// Strings is an array of bulk strings.
+// Strings returns an array of bulk strings.
 func Strings(ss ...string) Value {
 	elems := make([]Value, len(ss))
 	for i, s := range ss {
@@ -129,7 +126,7 @@ func Strings(ss ...string) Value {
 	return Value{Kind: KindArray, Elems: elems}
 }
 
-// Float is the number of a double.
+// Float returns the number of a double.
 func (v Value) Float() float64 { return math.Float64frombits(uint64(v.Num)) }
 
 // IsError reports whether v is an error reply.
@@ -138,24 +135,24 @@ func (v Value) IsError() bool { return v.Kind == KindError }
 // IsNull reports whether v is one of the two nulls.
 func (v Value) IsNull() bool { return v.Kind == KindNull || v.Kind == KindNullArray }
 
-// SizeWithin bounds the bytes that v takes in RESP of either version and in the form of [AppendValue]: closely,
-// and never from below. It gives up, with ok false, once they are more than limit: elements that share
-// memory make a reply far larger than what holds it, and looking at each would take as long as encoding it.
+// SizeWithin returns an upper bound, and a close one, of the size of v in both versions of RESP and in the form of
+// [AppendValue]. If the size exceeds limit, it stops counting, and ok is false: elements that share memory make a reply
+// far larger than its memory, and to look at each would take as long as encoding it.
 func (v *Value) SizeWithin(limit int) (size int, ok bool) {
 	left := limit
 	ok = v.charge(&left)
 	return limit - left, ok
 }
 
-// SizesWithin is the sum of the sizes of vs, as [Value.SizeWithin] counts them.
+// SizesWithin returns the sum of the sizes of vs: see [Value.SizeWithin].
 func SizesWithin(vs []Value, limit int) (size int, ok bool) {
 	left := limit
 	ok = charge(vs, &left)
 	return limit - left, ok
 }
 
-// MemoryWithin bounds the memory that vs take, as if no element shared memory with another. Of small elements
-// that is many times the size. Counting stops once the memory is more than limit.
+// MemoryWithin returns an upper bound of the memory of vs, as if no elements shared memory. For small elements that is
+// many times their size. It stops counting once the memory exceeds limit.
 func MemoryWithin(vs []Value, limit int) (memory int) {
 	for i := range vs {
 		if memory += valueBytes + len(vs[i].Str); memory > limit {
@@ -168,7 +165,7 @@ func MemoryWithin(vs []Value, limit int) (memory int) {
 	return memory
 }
 
-// charge takes the size of v from left, and reports whether it was there.
+// charge subtracts the size of v from left, and reports whether it sufficed.
 func (v *Value) charge(left *int) bool {
 	switch v.Kind {
 	case KindInteger, KindBool:
@@ -200,10 +197,10 @@ func charge(vs []Value, left *int) bool {
 	return *left >= 0
 }
 
-// maxDouble is the longest form of a double: a bulk string of 24 characters.
+// maxDouble is the length of the longest double: a bulk string of 24 characters.
 const maxDouble = len("$24\r\n-2.2250738585072014e-308\r\n")
 
-// digits returns how many characters n takes in decimal.
+// digits returns the number of characters of n in decimal.
 func digits(n int64) (count int) {
 	if n < 0 {
 		count++
@@ -223,10 +220,10 @@ func digits(n int64) (count int) {
 //
 // RESP would not do: most kinds have two forms there, and RESP2 gives different kinds the same form.
 
-// ErrCorruptValue is returned for bytes that are not a value.
+// ErrCorruptValue is the error for bytes that are not a value.
 var ErrCorruptValue = errors.New("corrupt value")
 
-// maxValueDepth bounds the recursion of [DecodeValue], far above the depth of any reply of this release.
+// maxValueDepth bounds the recursion of [DecodeValue]. No reply of this release is nearly as deep.
 const maxValueDepth = 1024
 
 // AppendValue appends v in the form of [DecodeValue].
@@ -246,18 +243,16 @@ func AppendValue(dst []byte, v Value) []byte {
 	return dst
 }
 
-// ValueEncoder makes the bytes of values, as [AppendValue] does, a part at a time. The parts to come take
-// no memory beside the values.
+// ValueEncoder encodes values as [AppendValue] does, in parts. The remaining parts need no memory beyond the values.
 type ValueEncoder struct {
-	levels [][]Value // what is left on each level of nesting
-	text   string    // what is left of a string
+	levels [][]Value // the remaining values on each level of nesting
+	text   string    // the rest of a string
 }
 
 // NewValueEncoder returns an encoder of vs, one after the other.
 func NewValueEncoder(vs []Value) *ValueEncoder { return &ValueEncoder{levels: [][]Value{vs}} }
 
-// Append appends the next bytes, until dst has grown by limit or a few bytes more. It returns true when
-// everything is there.
+// Append appends the next bytes, until dst has grown by about limit. done reports that all bytes were appended.
 func (e *ValueEncoder) Append(dst []byte, limit int) (_ []byte, done bool) {
 	for end := len(dst) + limit; len(dst) < end; {
 		if n := min(len(e.text), end-len(dst)); n > 0 {
@@ -288,8 +283,7 @@ func (e *ValueEncoder) Append(dst []byte, limit int) (_ []byte, done bool) {
 	return dst, e.text == "" && len(e.levels) == 0
 }
 
-// DecodeValue reads the first value of s and returns the rest. The value's
-// strings share memory with s.
+// DecodeValue decodes the first value of s, and returns the rest. The value's strings share memory with s.
 func DecodeValue(s string) (v Value, rest string, err error) { return decodeValue(s, maxValueDepth) }
 
 func decodeValue(s string, depth int) (v Value, rest string, err error) {
@@ -306,7 +300,7 @@ func decodeValue(s string, depth int) (v Value, rest string, err error) {
 		v.Num, s, ok = varint(s)
 	case KindArray, KindMap, KindSet, KindPush, KindPairs:
 		var n uint64
-		// Every element takes at least a kind byte. Elements that are not there yet get little room.
+		// Every element has at least a kind byte. Few elements are allocated before they arrive.
 		if n, s, ok = uvarint(s); !ok || n > uint64(len(s)) {
 			return v, "", fmt.Errorf("%w: count", ErrCorruptValue)
 		}

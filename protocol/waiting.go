@@ -6,23 +6,23 @@ import (
 	"strconv"
 )
 
-// Requests about waiting, which only nodes write, and replies that only nodes read. A ticket is the node's name for a
-// client that waits.
+// Requests about waiting that only nodes write, and replies that only nodes read. A ticket is the node's name for a
+// waiting client.
 
-// Parked is the reply to a command that waits. The reply of the command itself comes later, as an event of
-// the state machine.
+// Parked is the reply to a command that waits. The reply of the command itself comes later, as an event of the state
+// machine.
 var Parked = Simple("PARKED")
 
-// IsParked reports whether v is [Parked]. No command that may wait has such a reply.
+// IsParked reports whether v is [Parked]. No command that may wait has that reply.
 func IsParked(v Value) bool { return v.Kind == KindSimple && v.Str == Parked.Str }
 
-// Refusal is a call of a script that the rights of the script's user did not allow, in the words of ACL LOG.
+// Refusal is a call in a script that the user's rights did not allow, in the words of ACL LOG.
 type Refusal struct {
 	Reason string // command, key or channel
 	Object string
 }
 
-// Judged is the reply to a script that ran with rights: the reply for the client, and what was refused.
+// Judged returns the reply to a script that ran with rights: the reply for the client, and the refusals.
 func Judged(reply Value, refusals []Refusal) Value {
 	elems := make([]Value, 0, 1+2*len(refusals))
 	elems = append(elems, reply)
@@ -32,7 +32,7 @@ func Judged(reply Value, refusals []Refusal) Value {
 	return Array(elems...)
 }
 
-// Unwrap takes a reply of [Judged] apart. The script did not run if v is anything else, such as an error.
+// Unwrap splits a reply of [Judged]. If v is anything else, such as an error, the script did not run.
 func Unwrap(v Value) (reply Value, refusals []Refusal) {
 	if v.Kind != KindArray || len(v.Elems)%2 == 0 {
 		return v, nil
@@ -43,17 +43,17 @@ func Unwrap(v Value) (reply Value, refusals []Refusal) {
 	return v.Elems[0], refusals
 }
 
-// Leave says how waiters leave.
+// Leave is the way in which waiters leave.
 type Leave string
 
-// The ways to leave.
+// The values of Leave.
 const (
-	LeaveGone    Leave = "gone"    // the client has gone
-	LeaveTimeout Leave = "timeout" // CLIENT UNBLOCK TIMEOUT: as if the time were over
+	LeaveGone    Leave = "gone"    // the client has disconnected
+	LeaveTimeout Leave = "timeout" // CLIENT UNBLOCK TIMEOUT: as after a timeout
 	LeaveError   Leave = "error"   // CLIENT UNBLOCK ERROR
 )
 
-// AppendUnblock appends the request that waiters of this node leave. The reply is their number.
+// AppendUnblock appends the request that removes waiters of this node. The reply is their number.
 func AppendUnblock(body []byte, how Leave, tickets ...uint64) []byte {
 	words := make([][]byte, 0, len(tickets)+1)
 	words = append(words, []byte(how))
@@ -63,16 +63,16 @@ func AppendUnblock(body []byte, how Leave, tickets ...uint64) []byte {
 	return AppendRequest(body, Head{}, "unblock", words)
 }
 
-// AppendDrop appends the request that all waiters of a node leave, up to its life with that epoch.
+// AppendDrop appends the request that removes all waiters of a node, up to its incarnation with that epoch.
 func AppendDrop(body []byte, node Incarnation) []byte {
 	return AppendRequest(body, Head{}, "drop", [][]byte{[]byte(node.Node), strconv.AppendUint(nil, node.Epoch, 10)})
 }
 
-// Watch is a watched key: EXEC runs only if nothing has happened to the key since WATCH.
+// Watch is a watched key. EXEC runs only if nothing has happened to it since WATCH.
 type Watch struct {
 	DB  int
 	Key string
-	// Mark is the state machine's reply to WATCH, which has a meaning for the machine alone.
+	// Mark is the state machine's reply to WATCH. Only the machine interprets it.
 	Mark uint64
 }
 
