@@ -1,68 +1,18 @@
 package frontend
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/pubsub"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/tracking"
 )
-
-// TestGoRedisPubSub: a stock client hears what another publishes, in RESP2 and in RESP3.
-func TestGoRedisPubSub(t *testing.T) {
-	for _, resp := range []int{2, 3} {
-		t.Run(fmt.Sprint("protocol ", resp), func(t *testing.T) {
-			s := start(t, Config{}, newCluster())
-			c := goRedis(t, s, redis.Options{Protocol: resp})
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			sub := c.Subscribe(ctx, "a", "b")
-			defer sub.Close()
-			require.NoError(t, sub.PSubscribe(ctx, "p*"))
-			for range 3 {
-				_, err := sub.Receive(ctx)
-				require.NoError(t, err)
-			}
-			require.EqualValues(t, 1, c.Publish(ctx, "a", "one").Val())
-			require.EqualValues(t, 1, c.Publish(ctx, "pq", "two").Val())
-			require.EqualValues(t, 0, c.Publish(ctx, "c", "three").Val())
-			m, err := sub.ReceiveMessage(ctx)
-			require.NoError(t, err)
-			require.Equal(t, &redis.Message{Channel: "a", Payload: "one"}, m)
-			m, err = sub.ReceiveMessage(ctx)
-			require.NoError(t, err)
-			require.Equal(t, &redis.Message{Channel: "pq", Pattern: "p*", Payload: "two"}, m)
-			require.NoError(t, sub.Ping(ctx))
-			pong, err := sub.Receive(ctx)
-			require.NoError(t, err)
-			require.IsType(t, &redis.Pong{}, pong)
-			require.Equal(t, map[string]int64{"a": 1, "b": 1, "c": 0}, c.PubSubNumSub(ctx, "a", "b", "c").Val())
-			require.Equal(t, []string{"a", "b"}, c.PubSubChannels(ctx, "*").Val())
-			require.EqualValues(t, 1, c.PubSubNumPat(ctx).Val())
-			require.NoError(t, sub.Unsubscribe(ctx, "a"))
-			_, err = sub.Receive(ctx)
-			require.NoError(t, err)
-			require.EqualValues(t, 0, c.Publish(ctx, "a", "four").Val())
-
-			shards := c.SSubscribe(ctx, "a")
-			defer shards.Close()
-			_, err = shards.Receive(ctx)
-			require.NoError(t, err)
-			require.EqualValues(t, 1, c.SPublish(ctx, "a", "five").Val())
-			m, err = shards.ReceiveMessage(ctx)
-			require.NoError(t, err)
-			require.Equal(t, "five", m.Payload)
-		})
-	}
-}
 
 // TestSubscriptionsAreBounded: a client's subscriptions are counted, beyond the limit they are refused, and
 // nothing is left of them when the client leaves.
