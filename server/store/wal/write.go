@@ -50,8 +50,8 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// bufferRoom is what the buffer has before a batch: a block, for what the batch's first block holds already. So a block
-// of the file begins where the buffer does when a batch begins a segment, as direct I/O wants it.
+// bufferRoom is what the buffer has before a batch. The batch's first block may hold up to a block already. Behind a
+// segment's head a batch begins so that the head begins a block of the buffer, as direct I/O wants it.
 const bufferRoom = blockSize + headSize
 
 // write writes the batch of that size and count of entries, which stands in the buffer behind bufferRoom, as
