@@ -21,6 +21,9 @@ const (
 	// apartFrom is the work of large batches from which the small batches have an entry of their own before them. They
 	// would otherwise get their replies, and the events that they cause, only after the large batches have run.
 	apartFrom = 1 << 20
+	// longBytes of large batches wait until the small batches before them are applied. Raft would send both entries in one
+	// request, and store them by one append: its senders wake later than the second entry is made.
+	longBytes = 1 << 20
 )
 
 // proposer makes log entries of waiting batches while this node leads. It runs on one goroutine: all batches that
@@ -148,6 +151,9 @@ func (p *proposer) step() bool {
 	apart := work >= apartFrom && p.gather(l, false)
 	if apart {
 		p.send(l, version, stamp, useful, 0)
+		if p.areLong(l) {
+			return true
+		}
 		begin()
 	}
 	if !p.gather(l, true) && stamp <= l.stamped && version == l.version {
@@ -206,6 +212,18 @@ func (p *proposer) look(l *leaderTerm) (some bool, work int64) {
 		some, work = some || w.From < w.Until, work+w.Work
 	}
 	return some, work
+}
+
+// areLong reports whether the large batches that were admitted have many bytes.
+func (p *proposer) areLong(l *leaderTerm) bool {
+	bytes := 0
+	for i, s := range p.sources {
+		s.scan(l, p.waiting[i].Large, p.waiting[i].Until, func(b *forward.Batch) bool {
+			bytes += len(b.Body)
+			return bytes < longBytes
+		})
+	}
+	return bytes >= longBytes
 }
 
 // gather adds waiting batches, all or only the small ones, to the entry until it is full, and reports whether there

@@ -394,7 +394,7 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 					var r protocol.Request
 					_, err = protocol.NextRequest(b.Body, &r)
 					require.NoError(t, err)
-					entry += r.Args[0]
+					entry += strings.TrimRight(r.Args[0], "-")
 				}
 				entries = append(entries, entry)
 			},
@@ -459,6 +459,19 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 		p.landed(l.term)
 		require.Zero(t, l.work.Load())
 		require.Equal(t, "s", step(true))
+
+		for _, q := range []*queue{mine, others} {
+			add(q, "B"+strings.Repeat("-", longBytes), entryWork)
+			add(mine, "s", 1)
+			require.Equal(t, "s", step(false), "raft would send many bytes in one request with the small ones")
+			require.Empty(t, step(true))
+			add(mine, "t", 1)
+			p.landed(l.term)
+			require.ElementsMatch(t, []byte("Bt"), []byte(step(true)), "they wait once")
+			add(q, "B"+strings.Repeat("-", longBytes-1000), entryWork)
+			add(mine, "s", 1)
+			require.Equal(t, "s B", step(true))
+		}
 
 		for want, far := range map[string]time.Duration{"XY": 20 * time.Millisecond, "X": time.Millisecond} {
 			trip = far
